@@ -199,7 +199,7 @@ START_TEST(nothing_but_files_is_replaced)
                          0);
         ck_assert_int_eq(stat(path, &before), 0);
         ck_assert_int_eq(save_version(7), TSR_ERR_IO);
-        ck_assert_ptr_nonnull(strstr(tsr_last_error(), "/model is no regular file"));
+        ck_assert_ptr_nonnull(strstr(tsr_last_error(), "/model is not a regular file"));
         ck_assert_int_eq(stat(path, &after), 0);
         ck_assert(before.st_ino == after.st_ino && before.st_dev == after.st_dev);
         ck_assert_int_eq(remove(path), 0);

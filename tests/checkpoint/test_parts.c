@@ -156,7 +156,7 @@ START_TEST(a_file_that_does_not_fit)
     entry = host_entry("zzz", TSR_I32, 3, shape, data);
     NOT_LOADED(TSR_ERR_NOT_FOUND, "there is no 'zzz'");
     entry = host_entry("cube", TSR_I32, 3, shape, data);
-    snprintf(want, sizeof want, "checkpoint_load: %s: 'other' is not asked for", path);
+    snprintf(want, sizeof want, "checkpoint_load: %s: no entry reads 'other'", path);
     ck_assert_error(
         tsr_checkpoint_load(path, NULL, NULL, 1, &entry, tsr_checkpoint_params(.strict = true)),
         TSR_ERR_INVALID, want);
@@ -217,7 +217,7 @@ START_TEST(files_of_an_index)
     static const char list[] = "[{\"name\":\"a\",\"shape\":[4],\"dtype\":\"f32\"}]";
     write_file(in_folder("list.json"), list, sizeof list - 1);
     char want[700];
-    snprintf(want, sizeof want, "checkpoint_load: %s is no index of safetensors files",
+    snprintf(want, sizeof want, "checkpoint_load: %s is not an index of safetensors files",
              in_folder("list.json"));
     ck_assert_error(tsr_checkpoint_load(in_folder("list.json"), NULL, NULL, 1, &ea, NULL),
                     TSR_ERR_INVALID, want);

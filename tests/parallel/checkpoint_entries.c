@@ -160,8 +160,7 @@ CASE(damaged, "checkpoint: a tensor that ranks read in parts is verified by all 
         FAILS(tsr_checkpoint_load(path, world, NULL, 1, &whole,
                                   tsr_checkpoint_params(.no_checksums = my_rank == 1)),
               TSR_ERR_INVALID,
-              told_by(1, "checkpoint_load",
-                      "this rank's no_checksums is true, which rank 0 has otherwise"));
+              told_by(1, "checkpoint_load", "no_checksums is true, not the same as on rank 0"));
     if (world)
         OK(tsr_comm_barrier(world));
     if (my_rank == 0)
@@ -194,19 +193,21 @@ CASE(disagreement, "checkpoint: ranks that do not fit together write nothing")
 #define NOT_SAVED(count, params, text)                                                             \
     FAILS(tsr_checkpoint_save(path, world, NULL, count, &e, params), TSR_ERR_INVALID, text);       \
     e = good
-    NOT_SAVED(other ? 0 : 1, NULL, said_by(1, "0 entries, and rank 0 has 1"));
+    NOT_SAVED(other ? 0 : 1, NULL, said_by(1, "0 entries, but rank 0 has 1"));
     e.name = other ? "y" : "x";
-    NOT_SAVED(1, NULL, said_by(1, "entry 0, 'y' f32 [8] with shard_dim -1, is another on rank 0"));
+    NOT_SAVED(1, NULL,
+              said_by(1, "entry 0, 'y' f32 [8] with shard_dim -1, is different on rank 0"));
     e.shape[0] = other ? 9 : 8;
     e.count = other ? 9 : 8;
     float more[9] = {0};
     e.data = more;
-    NOT_SAVED(1, NULL, said_by(1, "entry 0, 'x' f32 [9] with shard_dim -1, is another on rank 0"));
+    NOT_SAVED(1, NULL,
+              said_by(1, "entry 0, 'x' f32 [9] with shard_dim -1, is different on rank 0"));
     e.data = other ? NULL : data;
     NOT_SAVED(1, NULL, said_by(1, "'x' has no memory"));
     const char *const metadata[] = {"epoch", other ? "1" : "2", NULL};
     NOT_SAVED(1, tsr_checkpoint_params(.metadata = metadata),
-              said_by(1, "this rank's metadata is, which rank 0 has otherwise"));
+              said_by(1, "the metadata are not the same as on rank 0"));
     /* All ranks see these at once. */
     e.shard_dim = 0;
     e.offset = my_rank > 0;
@@ -248,7 +249,7 @@ CASE(dimensions, "checkpoint: ranks that divide along different dimensions write
                               .data = data};
     if (ranks > 1) {
         FAILS(tsr_checkpoint_save(path, world, NULL, 1, &e, NULL), TSR_ERR_INVALID,
-              said_by(1, "entry 0, 'x' f32 [4,4] with shard_dim 1, is another on rank 0"));
+              said_by(1, "entry 0, 'x' f32 [4,4] with shard_dim 1, is different on rank 0"));
         CHECK(!exists(path), "%s is there", path);
     }
     /* All of dim 0, said in two ways. */
@@ -317,7 +318,7 @@ static void load_apart(char folders[2][SHARED_PATH], const char *file)
     tsr_checkpoint_entry e = pair(data);
     snprintf(path, sizeof path, "%s/%s", folders[my_rank == last], file);
     FAILS(tsr_checkpoint_load(path, world, NULL, 1, &e, NULL), TSR_ERR_INVALID,
-          told_by(last, "checkpoint_load", "this rank reads a file, which rank 0 has otherwise"));
+          told_by(last, "checkpoint_load", "the file is not the same as on rank 0"));
     CHECK(data[0] == 8 && data[1] == 9, "a tensor has been read");
     snprintf(path, sizeof path, "%s/%s", folders[1], file);
     OK(tsr_checkpoint_load(path, world, NULL, 1, &e, NULL));

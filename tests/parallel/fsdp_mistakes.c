@@ -24,19 +24,19 @@ CASE(refused, "fsdp: mistakes are refused on all ranks, with the values")
     params.unit_count = 0;
     REFUSED("there are no units");
     params.optimizer = (tsr_optimizer_kind)9;
-    REFUSED("there is no optimizer 9");
+    REFUSED("unknown optimizer 9");
     params.reduction = TSR_OP_MAX;
-    REFUSED("gradients are added or averaged, not reduced by op 4");
+    REFUSED("reduction 4 is neither TSR_OP_SUM nor TSR_OP_AVG");
     params.grad_dtype = TSR_I32;
-    REFUSED("gradients cannot be i32");
+    REFUSED("grad_dtype is i32; f32, f16 or bf16 is needed");
     params.ahead = 8;
-    REFUSED("8 units ahead; at most 7");
+    REFUSED("ahead is 8; -1 to 7 are allowed");
     REFUSED("shard: parameters 0 and 1 are both 'a'");
     unit.parameter_count = 0;
-    REFUSED("0 parameters in all");
+    REFUSED("the units have 0 parameters; 1 to 1048576 are allowed");
     unit.parameter_count = 1;
     p[0].dtype = TSR_I32;
-    REFUSED("'a' is i32, which no optimizer works on");
+    REFUSED("'a' is i32; f32, f16 or bf16 is needed");
     p[0].dtype = TSR_F32;
     tsr_tensor *wrong = tensor_new(TSR_F32, 1, (int64_t[]){9});
     p[0].tensor = wrong;
@@ -46,17 +46,17 @@ CASE(refused, "fsdp: mistakes are refused on all ranks, with the values")
 
     OK(tsr_fsdp_create(&params, &m));
     FAILS(tsr_fsdp_begin(m, 1, TSR_PASS_FORWARD), TSR_ERR_INVALID,
-          "fsdp_begin: there is no unit 1 among 1");
+          "fsdp_begin: unit 1 is outside 1 units");
     FAILS(tsr_fsdp_end(m, 0), TSR_ERR_INVALID, "fsdp_end: unit 0 is not in use");
     FAILS(tsr_fsdp_forward(m, 0, NULL, NULL, NULL), TSR_ERR_INVALID,
-          "fsdp_forward: unit 0 is no layer");
+          "fsdp_forward: unit 0 is not a layer");
     OK(tsr_fsdp_begin(m, 0, TSR_PASS_FORWARD));
     FAILS(tsr_fsdp_begin(m, 0, TSR_PASS_FORWARD), TSR_ERR_INVALID, "fsdp_begin: unit 0 is in use");
     FAILS(tsr_fsdp_adamw_step(m, &(tsr_adamw_params){0}), TSR_ERR_INVALID,
           "fsdp_adamw_step: unit 0 is in use");
     OK(tsr_fsdp_end(m, 0));
     FAILS(tsr_fsdp_sgd_step(m, &(tsr_sgd_params){0}), TSR_ERR_INVALID,
-          "fsdp_sgd_step: the model has another optimizer");
+          "fsdp_sgd_step: the model was created for another optimizer");
     tsr_fsdp_destroy(&m);
 
     params.optimizer = TSR_OPTIMIZER_NONE;
@@ -79,9 +79,8 @@ CASE(other_plans, "fsdp: ranks with different plans find out")
     tsr_fsdp *m = NULL;
     FAILS(tsr_fsdp_create(tsr_fsdp_params(.group = group, .unit_count = 1, .units = &unit), &m),
           TSR_ERR_INVALID,
-          my_rank == 1 ? "fsdp_create: this rank has a plan, which rank 0 has otherwise"
-                       : "fsdp_create: rank 1: this rank has a plan, which rank 0 has "
-                         "otherwise");
+          my_rank == 1 ? "fsdp_create: the plan is not the same as on rank 0"
+                       : "fsdp_create: rank 1: the plan is not the same as on rank 0");
     CHECK(!m, "nothing was made");
 }
 
@@ -102,9 +101,8 @@ CASE(other_kinds, "fsdp: ranks that save or load all, and others the parameters 
     model_step(&m, 1, my_rank, ranks);
     uint8_t *before = model_bytes(&m, &size);
 #define WORDS(op)                                                                                  \
-    my_rank == 1 ? "fsdp_" op ": this rank's model_only is true, which rank 0 has otherwise"       \
-                 : "fsdp_" op ": rank 1: this rank's model_only is true, which rank 0 has "        \
-                   "otherwise"
+    my_rank == 1 ? "fsdp_" op ": model_only is true, not the same as on rank 0"                    \
+                 : "fsdp_" op ": rank 1: model_only is true, not the same as on rank 0"
     FAILS(tsr_fsdp_load(m.sharded, path, &mine), TSR_ERR_INVALID, WORDS("load"));
     FAILS(tsr_fsdp_save(m.sharded, path, &mine), TSR_ERR_INVALID, WORDS("save"));
 #undef WORDS
@@ -128,7 +126,7 @@ CASE(no_slot, "fsdp: more units in use than there is memory for")
     model_make(&(model_case){.sharded = {.ahead = -1}}, &m);
     OK(tsr_fsdp_begin(m.sharded, 1, TSR_PASS_FORWARD));
     FAILS(tsr_fsdp_begin(m.sharded, 0, TSR_PASS_FORWARD), TSR_ERR_INVALID,
-          "fsdp_begin: 1 units are in use, and there is memory for no more");
+          "fsdp_begin: 1 units are in use; there is no memory for another one");
     OK(tsr_fsdp_end(m.sharded, 1));
     OK(tsr_fsdp_begin(m.sharded, 0, TSR_PASS_FORWARD));
     OK(tsr_fsdp_end(m.sharded, 0));

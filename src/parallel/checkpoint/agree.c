@@ -52,9 +52,8 @@ tsr_status tsr__checkpoint_same(tsr_comm *comm, const char *who, const char *wha
     TSR__TRY(tsr_comm_broadcast(comm, &first, 1, TSR_I64, 0));
     return tsr__checkpoint_agree(
         comm, who,
-        first == value
-            ? TSR_OK
-            : tsr__fail(TSR_ERR_INVALID, "%s: %s, which rank 0 has otherwise", who, what));
+        first == value ? TSR_OK
+                       : tsr__fail(TSR_ERR_INVALID, "%s: %s not the same as on rank 0", who, what));
 }
 
 /* Division of the writing -----------------------------------------------------------------------

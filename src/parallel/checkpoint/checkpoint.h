@@ -59,7 +59,8 @@ tsr_status tsr__checkpoint_sort(int count, const tsr_checkpoint_entry *entries,
  * lowest such rank, with its text and its number. `comm` may be NULL. */
 tsr_status tsr__checkpoint_agree(tsr_comm *comm, const char *who, tsr_status mine) TSR_NODISCARD;
 
-/* Checks that `hash` is the same on all ranks; `what` names the hashed data in the error text. */
+/* Checks that `hash` is the same on all ranks. `what` is the start of the error text, such as "the
+ * plan is"; " not the same as on rank 0" follows. */
 tsr_status tsr__checkpoint_same(tsr_comm *comm, const char *who, const char *what,
                                 uint64_t hash) TSR_NODISCARD;
 

@@ -161,7 +161,7 @@ static tsr_status open_for(reader *r, const tsr_shard_param *param)
                 again.items[i].offset_bytes == param->offset_bytes &&
                 again.items[i].size_bytes == param->size_bytes;
     if (status == TSR_OK && !found)
-        status = tsr__fail(TSR_ERR_IO, "%s has changed meanwhile", path);
+        status = tsr__fail(TSR_ERR_IO, "%s has changed since its header was read", path);
     tsr__params_finish(&again);
     tsr__free(path);
     return with_path(r, status);
@@ -188,7 +188,7 @@ static tsr_status open_path(reader *r)
     if (status != TSR_OK)
         return status == TSR_ERR_NO_MEMORY ? status : tsr__fail_context(status, "%s", who);
     TSR__REQUIRE(tsr_shard_list_format(r->list) == TSR_SHARD_INDEX,
-                 "%s: %s is no index of safetensors files", who, r->path);
+                 "%s: %s is not an index of safetensors files", who, r->path);
     return hash_files(r);
 }
 
@@ -218,14 +218,14 @@ static tsr_status match(const reader *r, int count, const tsr_checkpoint_entry *
     for (int i = 0; i < count; i++) {
         const tsr_checkpoint_entry *entry = &entries[order[i]];
         for (; at < params->count && strcmp(names[at].name, entry->name) < 0; at++)
-            TSR__REQUIRE(!strict, "%s: %s: '%s' is not asked for", who, r->path, names[at].name);
+            TSR__REQUIRE(!strict, "%s: %s: no entry reads '%s'", who, r->path, names[at].name);
         if (at == params->count || strcmp(names[at].name, entry->name) != 0)
             return tsr__fail(TSR_ERR_NOT_FOUND, "%s: %s: there is no '%s'", who, r->path,
                              entry->name);
         found[order[i]] = &params->items[names[at++].param];
         TSR__TRY(compare(r, entry, found[order[i]]));
     }
-    TSR__REQUIRE(!strict || at == params->count, "%s: %s: '%s' is not asked for", who, r->path,
+    TSR__REQUIRE(!strict || at == params->count, "%s: %s: no entry reads '%s'", who, r->path,
                  names[at].name);
     return TSR_OK;
 }
@@ -352,12 +352,11 @@ static tsr_status load(reader *r, tsr_comm *comm, tsr_stream *stream, int count,
         status = tally_make(r, count, entries, found, &t);
     status = tsr__checkpoint_agree(comm, who, status);
     if (status == TSR_OK)
-        status = tsr__checkpoint_same(comm, who,
-                                      r->checksums ? "this rank's no_checksums is false"
-                                                   : "this rank's no_checksums is true",
-                                      r->checksums ? 2 : 0);
+        status = tsr__checkpoint_same(
+            comm, who, r->checksums ? "no_checksums is false," : "no_checksums is true,",
+            r->checksums ? 2 : 0);
     if (status == TSR_OK)
-        status = tsr__checkpoint_same(comm, who, "this rank reads a file", r->hash);
+        status = tsr__checkpoint_same(comm, who, "the file is", r->hash);
     if (status == TSR_OK)
         status =
             tsr__checkpoint_agree(comm, who, read_all(r, stream, count, entries, found, t.states));

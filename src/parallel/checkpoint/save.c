@@ -122,7 +122,7 @@ static tsr_status join_file(writer *w, const tsr__checkpoint_layout *layout)
     struct stat info;
     w->descriptor = faulty("open") ? -1 : open(w->partial, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (w->descriptor < 0)
-        return tsr__fail(TSR_ERR_IO, "%s: cannot open %s, which rank 0 has made: %s", who,
+        return tsr__fail(TSR_ERR_IO, "%s: cannot open %s, which rank 0 has created: %s", who,
                          w->partial, strerror(errno));
     char *header = tsr__calloc(layout->header_bytes, 1);
     if (!header)
@@ -133,7 +133,7 @@ static tsr_status join_file(writer *w, const tsr__checkpoint_layout *layout)
                 memcmp(header, layout->header, layout->header_bytes) == 0;
     tsr__free(header);
     if (!same)
-        return tsr__fail(TSR_ERR_IO, "%s: %s is not the file that rank 0 has made", who,
+        return tsr__fail(TSR_ERR_IO, "%s: %s is not the file that rank 0 has created", who,
                          w->partial);
     return TSR_OK;
 }
@@ -226,7 +226,7 @@ static tsr_status compare_entries(int count, const tsr_checkpoint_entry *entries
         const tsr_checkpoint_entry *e = &entries[i];
         char shape[TSR_SHAPE_TEXT];
         TSR__REQUIRE(hash_entry(e) == first[i],
-                     "%s: entry %d, '%s' %s %s with shard_dim %d, is another on rank 0", who, i,
+                     "%s: entry %d, '%s' %s %s with shard_dim %d, is different on rank 0", who, i,
                      e->name, tsr__checkpoint_dtype(e->dtype),
                      tsr_shape_format(e->ndim, e->shape, shape, sizeof shape), e->shard_dim);
     }
@@ -241,7 +241,7 @@ static tsr_status check_same(tsr_comm *comm, int count, const tsr_checkpoint_ent
     TSR__TRY(tsr_comm_broadcast(comm, &first_count, 1, TSR_I32, 0));
     tsr_status status = TSR_OK;
     if (count != first_count)
-        status = tsr__fail(TSR_ERR_INVALID, "%s: %d entries, and rank 0 has %d", who, count,
+        status = tsr__fail(TSR_ERR_INVALID, "%s: %d entries, but rank 0 has %d", who, count,
                            (int)first_count);
     TSR__TRY(tsr__checkpoint_agree(comm, who, status));
     uint64_t *hashes = tsr__calloc((size_t)count, sizeof *hashes);
@@ -284,7 +284,7 @@ static tsr_status find_file(const char *path, writer *w)
     if (!w->path)
         return TSR_ERR_NO_MEMORY;
     if (!S_ISREG(info.st_mode))
-        return tsr__fail(TSR_ERR_IO, "%s: %s is no regular file, and stays as it is", who, path);
+        return tsr__fail(TSR_ERR_IO, "%s: %s is not a regular file", who, path);
     return TSR_OK;
 }
 
@@ -325,7 +325,7 @@ static tsr_status save(writer *w, const char *path, tsr_stream *stream, int coun
         status = check_same(w->comm, count, entries);
     if (status == TSR_OK)
         status =
-            tsr__checkpoint_same(w->comm, who, "this rank's metadata is",
+            tsr__checkpoint_same(w->comm, who, "the metadata are",
                                  tsr__hash(TSR__HASH_START, layout.header, layout.header_bytes));
     if (status == TSR_OK)
         status = tsr__checkpoint_divide(w->comm, who, count, entries, mine);

@@ -57,8 +57,7 @@ tsr_status tsr__training_add_state(tsr__training_list *list, const tsr_checkpoin
 static tsr_status compare_kinds(const tsr__training_file *file)
 {
     return tsr__checkpoint_same(file->world, file->who,
-                                file->model_only ? "this rank's model_only is true"
-                                                 : "this rank's model_only is false",
+                                file->model_only ? "model_only is true," : "model_only is false,",
                                 file->model_only ? 2 : 0);
 }
 

@@ -14,7 +14,7 @@ static tsr_status add_parameter(tsr_fsdp *model, const tsr_parameter *given)
     TSR__REQUIRE(given->name, "%s: a parameter has no name", who);
     const bool known =
         given->dtype == TSR_F32 || given->dtype == TSR_F16 || given->dtype == TSR_BF16;
-    TSR__REQUIRE(known, "%s: '%s' is %s, which no optimizer works on", who, given->name,
+    TSR__REQUIRE(known, "%s: '%s' is %s; f32, f16 or bf16 is needed", who, given->name,
                  tsr_dtype_name(given->dtype));
     TSR__REQUIRE(given->shard_dim >= -1 && given->shard_dim < given->ndim,
                  "%s: '%s': shard_dim is %d", who, given->name, given->shard_dim);
@@ -47,11 +47,13 @@ static tsr_status add_units(tsr_fsdp *model, const tsr_fsdp_params *params)
         const tsr_fsdp_unit *unit = &params->units[u];
         const int count = parameters_of(unit);
         TSR__REQUIRE(count >= 0 && (unit->layer || unit->parameters || count == 0),
-                     "%s: unit %d has %d parameters, which are NULL", who, u, count);
+                     "%s: unit %d has parameter_count %d, but neither a layer nor valid parameters",
+                     who, u, count);
         total += (uint64_t)count;
     }
-    TSR__REQUIRE(total > 0 && total <= TSR_SHARD_MAX_PARAMS, "%s: %llu parameters in all", who,
-                 (unsigned long long)total);
+    TSR__REQUIRE(total > 0 && total <= TSR_SHARD_MAX_PARAMS,
+                 "%s: the units have %llu parameters; 1 to %d are allowed", who,
+                 (unsigned long long)total, TSR_SHARD_MAX_PARAMS);
     model->units = tsr__calloc((size_t)params->unit_count, sizeof *model->units);
     model->params = tsr__calloc((size_t)total, sizeof *model->params);
     if (!model->units || !model->params)
@@ -84,16 +86,17 @@ static tsr_status check_params(const tsr_fsdp_params *params)
 {
     TSR__REQUIRE(params->unit_count >= 1 && params->units, "%s: there are no units", who);
     TSR__REQUIRE((int)params->optimizer >= 0 && params->optimizer <= TSR_OPTIMIZER_NONE,
-                 "%s: there is no optimizer %d", who, (int)params->optimizer);
+                 "%s: unknown optimizer %d", who, (int)params->optimizer);
     TSR__REQUIRE(params->reduction == 0 || params->reduction == TSR_OP_AVG ||
                      params->reduction == TSR_OP_SUM,
-                 "%s: gradients are added or averaged, not reduced by op %d", who,
+                 "%s: reduction %d is neither TSR_OP_SUM nor TSR_OP_AVG", who,
                  (int)params->reduction);
     TSR__REQUIRE(params->grad_dtype == 0 || params->grad_dtype == TSR_F32 ||
                      params->grad_dtype == TSR_F16 || params->grad_dtype == TSR_BF16,
-                 "%s: gradients cannot be %s", who, tsr_dtype_name(params->grad_dtype));
+                 "%s: grad_dtype is %s; f32, f16 or bf16 is needed", who,
+                 tsr_dtype_name(params->grad_dtype));
     TSR__REQUIRE(params->ahead >= -1 && params->ahead <= TSR_MAX_FSDP_AHEAD,
-                 "%s: %d units ahead; at most %d", who, params->ahead, TSR_MAX_FSDP_AHEAD);
+                 "%s: ahead is %d; -1 to %d are allowed", who, params->ahead, TSR_MAX_FSDP_AHEAD);
     return TSR_OK;
 }
 

@@ -23,7 +23,7 @@ static tsr_status take_slot(tsr_fsdp *model, int unit)
         if (other < 0 || !model->units[other].in_use)
             index = at;
     }
-    TSR__REQUIRE(index >= 0, "fsdp_begin: %d units are in use, and there is memory for no more",
+    TSR__REQUIRE(index >= 0, "fsdp_begin: %d units are in use; there is no memory for another one",
                  model->slot_count);
     if (model->grad_slots[index].unit >= 0)
         TSR__TRY(tsr__fsdp_collect(model, model->grad_slots[index].unit));

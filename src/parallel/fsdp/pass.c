@@ -3,7 +3,7 @@
 static tsr_status check_unit(const tsr_fsdp *model, const char *who, int unit)
 {
     TSR__REQUIRE(model, "%s: model is NULL", who);
-    TSR__REQUIRE(unit >= 0 && unit < model->unit_count, "%s: there is no unit %d among %d", who,
+    TSR__REQUIRE(unit >= 0 && unit < model->unit_count, "%s: unit %d is outside %d units", who,
                  unit, model->unit_count);
     return TSR_OK;
 }
@@ -72,7 +72,7 @@ static tsr_status begin(tsr_fsdp *model, int unit, tsr_pass pass)
     /* Submits the recorded work, so that the device works while this thread waits. */
     TSR__TRY(tsr_stream_submit(model->stream));
     TSR__TRY(tsr__fsdp_gather(model, unit, unit, step, &room));
-    TSR__REQUIRE(room, "fsdp_begin: %d units are in use, and there is memory for no more",
+    TSR__REQUIRE(room, "fsdp_begin: %d units are in use; there is no memory for another one",
                  model->slot_count);
     /* From here on the unit cannot lose its slot. */
     model->units[unit].in_use = true;
@@ -90,7 +90,7 @@ tsr_status tsr_fsdp_begin(tsr_fsdp *model, int unit, tsr_pass pass)
 {
     TSR__TRY(check_unit(model, "fsdp_begin", unit));
     TSR__REQUIRE(pass == TSR_PASS_FORWARD || pass == TSR_PASS_BACKWARD,
-                 "fsdp_begin: there is no pass %d", (int)pass);
+                 "fsdp_begin: unknown pass %d", (int)pass);
     TSR__REQUIRE(pass == TSR_PASS_FORWARD || model->optimizer != TSR_OPTIMIZER_NONE,
                  "fsdp_begin: a model without an optimizer has no backward pass");
     TSR__REQUIRE(!model->units[unit].in_use, "fsdp_begin: unit %d is in use", unit);
@@ -127,7 +127,7 @@ tsr_status tsr_fsdp_forward(tsr_fsdp *model, int unit, const tsr_tensor *x, tsr_
                             tsr_tensor **y)
 {
     TSR__TRY(check_unit(model, "fsdp_forward", unit));
-    TSR__REQUIRE(model->units[unit].layer, "fsdp_forward: unit %d is no layer", unit);
+    TSR__REQUIRE(model->units[unit].layer, "fsdp_forward: unit %d is not a layer", unit);
     TSR__TRY(tsr_fsdp_begin(model, unit, TSR_PASS_FORWARD));
     tsr_status status = tsr_layer_forward(model->units[unit].layer, x, saved, y);
     (void)!end(model, unit, true);
@@ -139,7 +139,7 @@ tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit, const tsr_layer_saved *s
 {
     tsr_tensor *gradient = NULL;
     TSR__TRY(check_unit(model, "fsdp_backward", unit));
-    TSR__REQUIRE(model->units[unit].layer, "fsdp_backward: unit %d is no layer", unit);
+    TSR__REQUIRE(model->units[unit].layer, "fsdp_backward: unit %d is not a layer", unit);
     TSR__TRY(tsr_fsdp_begin(model, unit, TSR_PASS_BACKWARD));
     tsr_status status =
         tsr_layer_backward(model->units[unit].layer, saved, dy, dx ? &gradient : NULL);
@@ -172,7 +172,7 @@ tsr_status tsr_fsdp_shard_of(tsr_fsdp *model, uint64_t param, tsr_fsdp_shard *ou
 {
     TSR__REQUIRE(model && out, "fsdp_shard: %s is NULL", model ? "out" : "model");
     TSR__REQUIRE(param < (uint64_t)model->param_count,
-                 "fsdp_shard: there is no parameter %llu among %d", (unsigned long long)param,
+                 "fsdp_shard: parameter %llu is outside %d parameters", (unsigned long long)param,
                  model->param_count);
     TSR__TRY(tsr__fsdp_collect_all(model));
     const tsr__fsdp_param *p = &model->params[param];

@@ -82,8 +82,8 @@ tsr_status tsr__fsdp_compare_plans(tsr_fsdp *model)
     tsr_comm *comm = tsr_group_comm(model->group);
     tsr_status status = tsr__checkpoint_agree(comm, who, plan_text(model->plan, &text, &size));
     if (status == TSR_OK)
-        status = tsr__checkpoint_same(comm, who, "this rank has a plan",
-                                      tsr__hash(TSR__HASH_START, text, size));
+        status =
+            tsr__checkpoint_same(comm, who, "the plan is", tsr__hash(TSR__HASH_START, text, size));
     tsr__free(text);
     return status;
 }

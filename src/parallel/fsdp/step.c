@@ -124,7 +124,8 @@ static tsr_status check(const tsr_fsdp *model, const char *who, const void *para
                         tsr_optimizer_kind optimizer)
 {
     TSR__REQUIRE(model && params, "%s: %s is NULL", who, model ? "params" : "model");
-    TSR__REQUIRE(model->optimizer == optimizer, "%s: the model has another optimizer", who);
+    TSR__REQUIRE(model->optimizer == optimizer, "%s: the model was created for another optimizer",
+                 who);
     return TSR_OK;
 }
 
@@ -132,7 +133,7 @@ tsr_status tsr_fsdp_sgd_step(tsr_fsdp *model, const tsr_sgd_params *params)
 {
     TSR__TRY(check(model, "fsdp_sgd_step", params, TSR_OPTIMIZER_SGD));
     TSR__REQUIRE(params->momentum == 0 || model->momentum,
-                 "fsdp_sgd_step: momentum is %g, and the model has no velocity",
+                 "fsdp_sgd_step: momentum is %g, but the model was created with no_momentum",
                  (double)params->momentum);
     tsr_sgd_params this_step = *params;
     this_step.first_step = model->steps == 0 && params->momentum != 0;
