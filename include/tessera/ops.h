@@ -155,6 +155,16 @@ TSR_API TSR_NODISCARD tsr_status tsr_reduce(tsr_stream *stream, tsr_tensor *y, c
 TSR_API TSR_NODISCARD tsr_status tsr_argmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
                                             int dim);
 
+/* y = Σ (scale · x)² over all elements of the tensors x[0 … count − 1], as for the norm of
+ * gradients. y is one element of f32. Sums are in f32 in a fixed order, which depends on the
+ * numbers of elements only; there is one dispatch for seven tensors of one dtype. Above
+ * about 1.8e19 the squares overflow to inf, and below 1e-19 they vanish; a power of two as `scale`
+ * avoids either. y must not overlap x.
+ */
+TSR_API TSR_NODISCARD tsr_status tsr_sum_squares(tsr_stream *stream, tsr_tensor *y,
+                                                 const tsr_tensor *const *x, int count,
+                                                 float scale);
+
 /* values = the largest elements along `dim` (negative: from the end) in descending order, and
  * indices (i32) = their indices along it. Both have x's shape but for the size of `dim`, which is
  * how many are wanted, at most x's; values have x's dtype. Of equal elements the one with the lower

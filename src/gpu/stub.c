@@ -114,6 +114,8 @@ TSR__ABSENT(tsr_activate_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_ten
 TSR__ABSENT(tsr_reduce, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim,
             tsr_reduction reduction, bool accumulate)
 TSR__ABSENT(tsr_argmax, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim)
+TSR__ABSENT(tsr_sum_squares, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *const *x,
+            int count, float scale)
 TSR__ABSENT(tsr_topk, tsr_stream *stream, tsr_tensor *values, tsr_tensor *indices,
             const tsr_tensor *x, int dim)
 TSR__ABSENT(tsr_index_select, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim,

@@ -55,6 +55,7 @@ START_TEST(everything_is_unsupported)
     SAYS_SO(tsr_activate_grad, NULL, NULL, NULL, NULL, TSR_ACT_NONE);
     SAYS_SO(tsr_reduce, NULL, NULL, NULL, 0, TSR_REDUCE_SUM, false);
     SAYS_SO(tsr_argmax, NULL, NULL, NULL, 0);
+    SAYS_SO(tsr_sum_squares, NULL, NULL, NULL, 0, 1);
     SAYS_SO(tsr_topk, NULL, NULL, NULL, NULL, 0);
     SAYS_SO(tsr_index_select, NULL, NULL, NULL, 0, NULL);
     SAYS_SO(tsr_index_select_grad, NULL, NULL, NULL, 0, NULL, false);

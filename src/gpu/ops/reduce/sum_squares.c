@@ -1,0 +1,181 @@
+/* The sum of the squares of several tensors' elements. Each chunk of each tensor gives a partial
+ * sum in scratch memory, seven tensors per dispatch; these are then added up as by tsr_reduce. The
+ * order of additions depends on the numbers of elements only. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "gpu/ops/reduce/reduce.h"
+#include "shaders/params/sum_squares.h"
+#include "tensor/check.h"
+#include "tessera/ops.h"
+
+enum {
+    WORKGROUP = 64,
+};
+
+/* Elements of a tensor that one entry of the push constants covers. */
+#define PIECE_MAX (INT64_C(1) << 28)
+
+typedef struct call {
+    const char *op;
+    tsr_stream *stream;
+    tsr__dispatches list;
+    tsr__access parts; /* in scratch memory */
+    uint64_t chunks;   /* that have their place so far */
+    float scale;
+    /* The dispatch that is being put together: entries, their dtype, and what they read. */
+    struct tsr_sum_squares_params push;
+    int entries;
+    tsr_dtype dtype;
+    bool aligned;
+    tsr__access read[TSR_SUM_SQUARES_TENSORS];
+} call;
+
+static uint64_t chunks_of(int64_t count)
+{
+    return ((uint64_t)count + TSR_SUM_SQUARES_CHUNK - 1) / TSR_SUM_SQUARES_CHUNK;
+}
+
+static tsr_status flush(call *c)
+{
+    if (c->entries == 0)
+        return TSR_OK;
+    for (int i = c->entries; i < TSR_SUM_SQUARES_TENSORS; i++)
+        c->push.first[i] = UINT32_MAX;
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_SUM_SQUARES,
+        .spec_count = 3,
+        .spec = {WORKGROUP, (uint32_t)c->dtype, c->aligned ? TSR_ROW_DENSE4 : TSR_ROW_STRIDED},
+        .push = &c->push,
+        .push_bytes = sizeof c->push,
+        .access_count = 1 + c->entries,
+        .access = {c->parts},
+    };
+    dispatch.access[0].write = true;
+    for (int i = 0; i < c->entries; i++)
+        dispatch.access[1 + i] = c->read[i];
+    tsr__groups_for(c->push.chunks, 1, dispatch.groups);
+    c->entries = 0;
+    return tsr__dispatches_add(&c->list, &dispatch);
+}
+
+/* Adds elements first … first + count − 1 of a tensor without gaps. */
+static tsr_status add_entry(call *c, const tsr_tensor *x, int64_t first, int64_t count)
+{
+    const tsr_dtype dtype = x->layout.dtype;
+    const uint64_t chunks = chunks_of(count);
+    const uint64_t address = tsr__tensor_address(x) + (uint64_t)first * tsr_dtype_size(dtype);
+    const bool aligned = address % 4 == 0;
+    if (c->entries == TSR_SUM_SQUARES_TENSORS ||
+        (c->entries > 0 && (c->dtype != dtype || c->aligned != aligned ||
+                            c->push.chunks + chunks > UINT32_C(1) << 30)))
+        TSR__TRY(flush(c));
+    if (c->entries == 0)
+        c->push = (struct tsr_sum_squares_params){
+            .parts = tsr__access_address(c->parts) + c->chunks * sizeof(float),
+            .scale = c->scale,
+        };
+    c->dtype = dtype;
+    c->aligned = aligned;
+    c->push.x[c->entries] = address;
+    c->push.count[c->entries] = (uint32_t)count;
+    c->push.first[c->entries] = c->push.chunks;
+    c->push.chunks += (uint32_t)chunks;
+    c->read[c->entries++] = tsr__read_of(x);
+    c->chunks += chunks;
+    return TSR_OK;
+}
+
+static tsr_status add_tensor(call *c, const tsr_tensor *x)
+{
+    const int64_t count = tsr_layout_count(&x->layout);
+    for (int64_t first = 0; first < count; first += PIECE_MAX)
+        TSR__TRY(add_entry(c, x, first, count - first < PIECE_MAX ? count - first : PIECE_MAX));
+    return TSR_OK;
+}
+
+/* y = the sum of the partial sums. */
+static tsr_status add_total(call *c, tsr_tensor *y)
+{
+    tsr_layout one = y->layout, parts = {.dtype = TSR_F32,
+                                         .ndim = 2,
+                                         .shape = {(int64_t)c->chunks, 1},
+                                         .strides = {1, 1},
+                                         .offset = (int64_t)(c->parts.begin_bytes / sizeof(float))};
+    one.ndim = 1;
+    one.shape[0] = one.strides[0] = 1;
+    tsr_tensor to = tsr__tensor_alias(y, &one), from = {.layout = parts, .buffer = c->parts.buffer};
+    return tsr__sum_columns_add(&c->list, c->stream, c->op, &to, &from, false);
+}
+
+static tsr_status check(const char *op, tsr_stream *stream, const tsr_tensor *y,
+                        const tsr_tensor *const *x, int count)
+{
+    TSR__TRY(tsr__require_float(op, "y", stream, y));
+    TSR__REQUIRE(y->layout.dtype == TSR_F32 && tsr_layout_count(&y->layout) == 1,
+                 "%s: y is %s %s; one element of f32 is needed", op,
+                 tsr_dtype_name(y->layout.dtype), TSR__SHAPE(y->layout.ndim, y->layout.shape));
+    TSR__REQUIRE(count >= 0 && (x || count == 0), "%s: %d tensors%s", op, count,
+                 x ? "" : ", and x is NULL");
+    for (int i = 0; i < count; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "x[%d]", i);
+        TSR__TRY(tsr__require_float(op, name, stream, x[i]));
+        TSR__TRY(tsr__require_disjoint(op, "y", y, name, x[i], false));
+    }
+    return TSR_OK;
+}
+
+/* Copies of tensors with gaps. */
+static tsr_status make_contiguous(tsr_stream *stream, const tsr_tensor *const *x, int count,
+                                  tsr_tensor **copies)
+{
+    for (int i = 0; i < count; i++) {
+        if (tsr_layout_is_contiguous(&x[i]->layout))
+            continue;
+        const tsr_layout *layout = &x[i]->layout;
+        TSR__TRY(tsr_tensor_create(x[i]->buffer->device, layout->dtype, layout->ndim, layout->shape,
+                                   &copies[i]));
+        TSR__TRY(tsr_copy(stream, copies[i], x[i]));
+    }
+    return TSR_OK;
+}
+
+static tsr_status record(call *c, tsr_tensor *y, const tsr_tensor *const *x,
+                         tsr_tensor *const *copies, int count, uint64_t chunks)
+{
+    tsr__buffer *scratch;
+    TSR__TRY(tsr__stream_scratch(c->stream, chunks * sizeof(float), &scratch));
+    c->parts = (tsr__access){scratch, 0, chunks * sizeof(float), false};
+    for (int i = 0; i < count; i++)
+        TSR__TRY(add_tensor(c, copies[i] ? copies[i] : x[i]));
+    TSR__TRY(flush(c));
+    TSR__TRY(add_total(c, y));
+    return tsr__dispatches_record(&c->list, c->stream);
+}
+
+tsr_status tsr_sum_squares(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *const *x, int count,
+                           float scale)
+{
+    const char *op = "sum_squares";
+    TSR__TRY(check(op, stream, y, x, count));
+    TSR__REQUIRE(isfinite(scale), "%s: scale is %g", op, (double)scale);
+    uint64_t chunks = 0;
+    for (int i = 0; i < count; i++)
+        chunks += chunks_of(tsr_layout_count(&x[i]->layout));
+    if (chunks == 0)
+        return tsr_fill(stream, y, 0);
+    call c = {.op = op, .stream = stream, .scale = scale};
+    tsr_tensor **copies = tsr__calloc((size_t)count, sizeof *copies);
+    if (!copies)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = make_contiguous(stream, x, count, copies);
+    if (status == TSR_OK)
+        status = record(&c, y, x, copies, count, chunks);
+    tsr__dispatches_finish(&c.list);
+    for (int i = 0; i < count; i++)
+        tsr_tensor_destroy(&copies[i]); /* the stream holds their memory */
+    tsr__free(copies);
+    return status;
+}
