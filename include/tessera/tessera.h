@@ -25,6 +25,7 @@
 #include "tessera/shard.h"
 #include "tessera/stream.h"
 #include "tessera/tensor.h"
+#include "tessera/training.h"
 #include "tessera/transformer.h"
 #include "tessera/tuning.h"
 

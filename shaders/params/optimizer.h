@@ -12,6 +12,10 @@
 #define TSR_OPT_STATE2 4
 #define TSR_OPT_OPERANDS 5
 
+/* The numbers of a step. The last one is the same for all optimizers: a factor of the gradient. */
+#define TSR_OPT_NUMBERS 7
+#define TSR_OPT_GRADIENT_SCALE 6
+
 /* Element e of the plane is in row e / columns and column e % columns. With five operands the push
  * constants have room for two dimensions only; the host iterates over the others. */
 struct tsr_optimizer_params {
@@ -20,7 +24,7 @@ struct tsr_optimizer_params {
     TSR_UINT column_stride[TSR_OPT_OPERANDS];
     TSR_UINT count;
     TSR_UINT columns;
-    TSR_FLOAT number[6]; /* indexed by TSR_SGD_… or TSR_ADAMW_… */
+    TSR_FLOAT number[TSR_OPT_NUMBERS]; /* indexed by TSR_SGD_… or TSR_ADAMW_… */
 };
 TSR_PUSH_CHECK(tsr_optimizer_params);
 
@@ -29,7 +33,7 @@ TSR_PUSH_CHECK(tsr_optimizer_params);
 struct tsr_optimizer_vectors_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
     TSR_ADDRESS base[TSR_OPT_OPERANDS];
-    TSR_FLOAT number[6];
+    TSR_FLOAT number[TSR_OPT_NUMBERS];
     TSR_UINT vectors; /* of the parameter */
 };
 TSR_PUSH_CHECK(tsr_optimizer_vectors_push);

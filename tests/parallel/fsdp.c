@@ -314,23 +314,24 @@ CASE(memory, "fsdp: peak memory per rank is the plan's figure, and two units'")
 
 int adamw_steps; /* calls since it was set to 0 */
 int adamw_failing_step = -1;
-tsr_status __real_tsr_adamw_step(tsr_stream *stream, tsr_tensor *parameter,
-                                 const tsr_tensor *gradient, tsr_tensor *moment1,
-                                 tsr_tensor *moment2, tsr_tensor *master,
-                                 const tsr_adamw_params *params);
-tsr_status __wrap_tsr_adamw_step(tsr_stream *stream, tsr_tensor *parameter,
-                                 const tsr_tensor *gradient, tsr_tensor *moment1,
-                                 tsr_tensor *moment2, tsr_tensor *master,
-                                 const tsr_adamw_params *params);
+tsr_status __real_tsr__adamw_step(tsr_stream *stream, tsr_tensor *parameter,
+                                  const tsr_tensor *gradient, tsr_tensor *moment1,
+                                  tsr_tensor *moment2, tsr_tensor *master,
+                                  const tsr_adamw_params *params, float gradient_scale);
+tsr_status __wrap_tsr__adamw_step(tsr_stream *stream, tsr_tensor *parameter,
+                                  const tsr_tensor *gradient, tsr_tensor *moment1,
+                                  tsr_tensor *moment2, tsr_tensor *master,
+                                  const tsr_adamw_params *params, float gradient_scale);
 
-tsr_status __wrap_tsr_adamw_step(tsr_stream *stream, tsr_tensor *parameter,
-                                 const tsr_tensor *gradient, tsr_tensor *moment1,
-                                 tsr_tensor *moment2, tsr_tensor *master,
-                                 const tsr_adamw_params *params)
+tsr_status __wrap_tsr__adamw_step(tsr_stream *stream, tsr_tensor *parameter,
+                                  const tsr_tensor *gradient, tsr_tensor *moment1,
+                                  tsr_tensor *moment2, tsr_tensor *master,
+                                  const tsr_adamw_params *params, float gradient_scale)
 {
     if (adamw_steps++ == adamw_failing_step)
         return TSR_ERR_NO_MEMORY;
-    return __real_tsr_adamw_step(stream, parameter, gradient, moment1, moment2, master, params);
+    return __real_tsr__adamw_step(stream, parameter, gradient, moment1, moment2, master, params,
+                                  gradient_scale);
 }
 
 static void check_chunks(const model_case *c)

@@ -44,7 +44,7 @@ uint8_t *file_bytes(const char *path, uint64_t *size);
  * ranks of the model's group call it. */
 uint8_t *model_bytes(model *m, uint64_t *size);
 
-/* Calls of tsr_adamw_step, which the linker replaces, since this was set to 0; and which of them,
+/* Calls of tsr__adamw_step, which the linker replaces, since this was set to 0; and which of them,
  * counted from 0, fails with TSR_ERR_NO_MEMORY; -1: none. */
 extern int adamw_steps, adamw_failing_step;
 

@@ -597,6 +597,8 @@ static tsr_status everything_once(subject *s, const char *path)
     if (status == TSR_OK)
         status = tsr_optimizer_add_tensor(optimizer, "own", s->own, s->own_grad);
     if (status == TSR_OK)
+        status = tsr_optimizer_clip(optimizer, 1, NULL, NULL);
+    if (status == TSR_OK)
         status = tsr_optimizer_step(optimizer, 0.01f);
     if (status == TSR_OK)
         status = tsr_optimizer_zero_grad(optimizer);

@@ -7,7 +7,7 @@
 #include "support/gpu.h"
 #include "support/random.h"
 
-#define MAX_CASES 200
+#define MAX_CASES 250
 #define TIMEOUT_NS UINT64_C(60000000000)
 #define SMALL_PIECES 65536
 

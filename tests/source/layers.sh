@@ -28,6 +28,7 @@ point "src/sampler includes base, rng, seed, sampler" allowed src/sampler 'base/
     'tessera/(base|rng|seed|sampler)\.h'
 point "src/loader includes base, rng, seed, sampler, loader" allowed src/loader 'base/' 'rng/' 'seed/' 'sampler/' 'loader/' \
     'tessera/(base|rng|seed|sampler|loader)\.h'
+point "src/training includes base" allowed src/training 'base/' 'tessera/(base|training)\.h'
 point "src/shard includes base, json, shard" allowed src/shard 'base/' 'json/' 'shard/' 'tessera/(base|shard)\.h'
 point "src/gpu includes base, tensor, gpu" allowed src/gpu 'base/' 'tensor/' 'gpu/' 'shaders/' 'tessera/' \
     'tsr_config\.h'

@@ -155,6 +155,15 @@ tsr_status tsr__fsdp_collect_all(tsr_fsdp *model) TSR_NODISCARD;
 /* pass.c: Returns an error if a unit is in use. */
 tsr_status tsr__fsdp_idle(const tsr_fsdp *model, const char *who) TSR_NODISCARD;
 
+/* step.c: one step, with one of both params. */
+typedef struct tsr__fsdp_step {
+    const tsr_sgd_params *sgd;
+    const tsr_adamw_params *adamw;
+    float gradient_scale; /* gradients are multiplied by it */
+    bool decay_matrices;  /* no weight decay for parameters of fewer than two dimensions */
+} tsr__fsdp_step;
+tsr_status tsr__fsdp_step_with(tsr_fsdp *model, const tsr__fsdp_step *how) TSR_NODISCARD;
+
 /* file.c */
 
 /* Blocks until none of the model's requests is in progress, so that the group's communicator can be

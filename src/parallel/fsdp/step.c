@@ -10,15 +10,25 @@ static void forget_grads(tsr_fsdp *model)
         model->params[i].grad_holds = false;
 }
 
-static tsr_status sgd(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_sgd_params *params)
+/* Whether a parameter has weight decay. */
+static bool decays(const tsr__fsdp_step *how, const tsr__fsdp_param *p)
 {
-    return tsr_sgd_step(model->stream, p->value, p->grad, p->moment1, p->master, params);
+    return !how->decay_matrices || p->seen.ndim >= 2;
 }
 
-static tsr_status adamw(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_adamw_params *params)
+static tsr_status step_param(tsr_fsdp *model, const tsr__fsdp_step *how, tsr__fsdp_param *p,
+                             bool decay)
 {
-    return tsr_adamw_step(model->stream, p->value, p->grad, p->moment1, p->moment2, p->master,
-                          params);
+    if (how->sgd) {
+        tsr_sgd_params params = *how->sgd;
+        params.weight_decay = decay ? params.weight_decay : 0;
+        return tsr__sgd_step(model->stream, p->value, p->grad, p->moment1, p->master, &params,
+                             how->gradient_scale);
+    }
+    tsr_adamw_params params = *how->adamw;
+    params.weight_decay = decay ? params.weight_decay : 0;
+    return tsr__adamw_step(model->stream, p->value, p->grad, p->moment1, p->moment2, p->master,
+                           &params, how->gradient_scale);
 }
 
 static bool steps(const tsr__fsdp_param *p)
@@ -46,14 +56,15 @@ static bool joins(const tsr__fsdp_param *last, const tsr__fsdp_param *next)
 
 /* Returns the last of the parameters that one dispatch can step together with the first. A dispatch
  * costs as much as thousands of elements, and most parameters are small. */
-static int last_joined(const tsr_fsdp *model, int first)
+static int last_joined(const tsr_fsdp *model, const tsr__fsdp_step *how, int first)
 {
     int last = first;
     for (int i = first + 1; i < model->param_count; i++) {
         const tsr__fsdp_param *p = &model->params[i];
         if (p->range.count == 0)
             continue;
-        if (!steps(p) || !joins(&model->params[last], p))
+        if (!steps(p) || decays(how, p) != decays(how, &model->params[first]) ||
+            !joins(&model->params[last], p))
             break;
         last = i;
     }
@@ -82,14 +93,12 @@ static tsr_status join_all(const tsr__fsdp_param *first, const tsr__fsdp_param *
     return join(first->master, last->master, &out->master);
 }
 
-static tsr_status step_joined(tsr_fsdp *model, int first, int last,
-                              const tsr_sgd_params *sgd_params,
-                              const tsr_adamw_params *adamw_params)
+static tsr_status step_joined(tsr_fsdp *model, const tsr__fsdp_step *how, int first, int last)
 {
     tsr__fsdp_param all = {0};
     tsr_status status = join_all(&model->params[first], &model->params[last], &all);
     if (status == TSR_OK)
-        status = sgd_params ? sgd(model, &all, sgd_params) : adamw(model, &all, adamw_params);
+        status = step_param(model, how, &all, decays(how, &model->params[first]));
     tsr_tensor_destroy(&all.value);
     tsr_tensor_destroy(&all.grad);
     tsr_tensor_destroy(&all.moment1);
@@ -98,10 +107,9 @@ static tsr_status step_joined(tsr_fsdp *model, int first, int last,
     return status;
 }
 
-/* Exactly one of the two params is not NULL. They have been checked before, because a rank without
+/* `how` has exactly one of the two params. They have been checked before, because a rank without
  * anything to step must fail or count like the others. */
-static tsr_status step(tsr_fsdp *model, const char *who, const tsr_sgd_params *sgd_params,
-                       const tsr_adamw_params *adamw_params)
+static tsr_status step(tsr_fsdp *model, const char *who, const tsr__fsdp_step *how)
 {
     TSR__TRY(tsr__fsdp_idle(model, who));
     TSR__TRY(tsr__fsdp_collect_all(model));
@@ -109,8 +117,8 @@ static tsr_status step(tsr_fsdp *model, const char *who, const tsr_sgd_params *s
     for (int i = 0; i < model->param_count; i++) {
         const int first = i;
         if (steps(&model->params[first])) {
-            i = last_joined(model, first);
-            TSR__TRY(step_joined(model, first, i, sgd_params, adamw_params));
+            i = last_joined(model, how, first);
+            TSR__TRY(step_joined(model, how, first, i));
         }
         /* A call after a failure does not step them again. */
         for (int done = first; done <= i; done++)
@@ -129,25 +137,46 @@ static tsr_status check(const tsr_fsdp *model, const char *who, const void *para
     return TSR_OK;
 }
 
+static tsr_status step_sgd(tsr_fsdp *model, const tsr__fsdp_step *how)
+{
+    const char *who = "fsdp_sgd_step";
+    TSR__TRY(check(model, who, how->sgd, TSR_OPTIMIZER_SGD));
+    TSR__REQUIRE(how->sgd->momentum == 0 || model->momentum,
+                 "%s: momentum is %g, but the model was created with no_momentum", who,
+                 (double)how->sgd->momentum);
+    tsr_sgd_params this_step = *how->sgd;
+    tsr__fsdp_step with = *how;
+    with.sgd = &this_step;
+    this_step.first_step = model->steps == 0 && this_step.momentum != 0;
+    TSR__TRY(tsr__sgd_check(who, &this_step));
+    return step(model, who, &with);
+}
+
+static tsr_status step_adamw(tsr_fsdp *model, const tsr__fsdp_step *how)
+{
+    const char *who = "fsdp_adamw_step";
+    TSR__TRY(check(model, who, how->adamw, TSR_OPTIMIZER_ADAMW));
+    tsr_adamw_params this_step = *how->adamw;
+    tsr__fsdp_step with = *how;
+    with.adamw = &this_step;
+    this_step.step = model->steps + 1;
+    TSR__TRY(tsr__adamw_check(who, &this_step));
+    return step(model, who, &with);
+}
+
+tsr_status tsr__fsdp_step_with(tsr_fsdp *model, const tsr__fsdp_step *how)
+{
+    return how->sgd ? step_sgd(model, how) : step_adamw(model, how);
+}
+
 tsr_status tsr_fsdp_sgd_step(tsr_fsdp *model, const tsr_sgd_params *params)
 {
-    TSR__TRY(check(model, "fsdp_sgd_step", params, TSR_OPTIMIZER_SGD));
-    TSR__REQUIRE(params->momentum == 0 || model->momentum,
-                 "fsdp_sgd_step: momentum is %g, but the model was created with no_momentum",
-                 (double)params->momentum);
-    tsr_sgd_params this_step = *params;
-    this_step.first_step = model->steps == 0 && params->momentum != 0;
-    TSR__TRY(tsr__sgd_check("fsdp_sgd_step", &this_step));
-    return step(model, "fsdp_sgd_step", &this_step, NULL);
+    return step_sgd(model, &(tsr__fsdp_step){.sgd = params, .gradient_scale = 1});
 }
 
 tsr_status tsr_fsdp_adamw_step(tsr_fsdp *model, const tsr_adamw_params *params)
 {
-    TSR__TRY(check(model, "fsdp_adamw_step", params, TSR_OPTIMIZER_ADAMW));
-    tsr_adamw_params this_step = *params;
-    this_step.step = model->steps + 1;
-    TSR__TRY(tsr__adamw_check("fsdp_adamw_step", &this_step));
-    return step(model, "fsdp_adamw_step", NULL, &this_step);
+    return step_adamw(model, &(tsr__fsdp_step){.adamw = params, .gradient_scale = 1});
 }
 
 tsr_status tsr_fsdp_zero_grad(tsr_fsdp *model)

@@ -77,6 +77,8 @@ void tsr_optimizer_destroy(tsr_optimizer **optimizer)
     for (size_t i = 0; i < closing->item_count; i++)
         finish_item(&closing->items[i]);
     tsr__free(closing->items);
+    for (size_t i = 0; i < closing->model_count; i++)
+        tsr__free(closing->models[i].own);
     tsr__free(closing->models);
     tsr__free(closing);
 }
@@ -291,8 +293,7 @@ tsr_status tsr_optimizer_add_fsdp(tsr_optimizer *optimizer, tsr_fsdp *model)
 /* Steps -----------------------------------------------------------------------------------------
  */
 
-/* A layer's gradient may not exist yet, or hold values that count as 0. */
-static bool has_gradient(const tsr__optimizer_item *item)
+bool tsr__optimizer_has_gradient(const tsr__optimizer_item *item)
 {
     if (!item->layer)
         return true;
@@ -301,33 +302,44 @@ static bool has_gradient(const tsr__optimizer_item *item)
            !((const tsr__layer_parameter *)(const void *)parameter)->grad_empty;
 }
 
+static float gradient_scale(const tsr_optimizer *optimizer)
+{
+    return optimizer->scaled ? optimizer->gradient_scale : 1;
+}
+
 static tsr_status step_item(const tsr_optimizer *optimizer, const tsr__optimizer_item *item,
                             float learning_rate)
 {
     const tsr_parameter *parameter = tsr__optimizer_parameter(item);
     tsr_stream *stream = optimizer->params.stream;
+    const bool decays = !optimizer->params.decay_matrices || parameter->ndim >= 2;
     if (optimizer->params.kind == TSR_OPTIMIZER_SGD) {
-        const tsr_sgd_params params = sgd_params(optimizer, learning_rate);
-        return tsr_sgd_step(stream, parameter->tensor, parameter->grad, item->moment1, item->master,
-                            &params);
+        tsr_sgd_params params = sgd_params(optimizer, learning_rate);
+        params.weight_decay = decays ? params.weight_decay : 0;
+        return tsr__sgd_step(stream, parameter->tensor, parameter->grad, item->moment1,
+                             item->master, &params, gradient_scale(optimizer));
     }
-    const tsr_adamw_params params = adamw_params(optimizer, learning_rate);
-    return tsr_adamw_step(stream, parameter->tensor, parameter->grad, item->moment1, item->moment2,
-                          item->master, &params);
+    tsr_adamw_params params = adamw_params(optimizer, learning_rate);
+    params.weight_decay = decays ? params.weight_decay : 0;
+    return tsr__adamw_step(stream, parameter->tensor, parameter->grad, item->moment1, item->moment2,
+                           item->master, &params, gradient_scale(optimizer));
 }
 
 static tsr_status step_model(const tsr_optimizer *optimizer, tsr_fsdp *model, float learning_rate)
 {
-    if (optimizer->params.kind == TSR_OPTIMIZER_SGD) {
-        const tsr_sgd_params params = sgd_params(optimizer, learning_rate);
-        return tsr_fsdp_sgd_step(model, &params);
-    }
-    const tsr_adamw_params params = adamw_params(optimizer, learning_rate);
-    return tsr_fsdp_adamw_step(model, &params);
+    const tsr_sgd_params sgd = sgd_params(optimizer, learning_rate);
+    const tsr_adamw_params adamw = adamw_params(optimizer, learning_rate);
+    const bool is_sgd = optimizer->params.kind == TSR_OPTIMIZER_SGD;
+    return tsr__fsdp_step_with(
+        model, &(tsr__fsdp_step){.sgd = is_sgd ? &sgd : NULL,
+                                 .adamw = is_sgd ? NULL : &adamw,
+                                 .gradient_scale = gradient_scale(optimizer),
+                                 .decay_matrices = optimizer->params.decay_matrices});
 }
 
 static void end_step(tsr_optimizer *optimizer)
 {
+    optimizer->scaled = false;
     for (size_t i = 0; i < optimizer->item_count; i++)
         optimizer->items[i].stepped = false;
     for (size_t i = 0; i < optimizer->model_count; i++)
@@ -340,7 +352,7 @@ tsr_status tsr_optimizer_step(tsr_optimizer *optimizer, float learning_rate)
     TSR__TRY(check_numbers(optimizer, "optimizer_step", learning_rate));
     for (size_t i = 0; i < optimizer->item_count; i++) {
         tsr__optimizer_item *item = &optimizer->items[i];
-        if (item->stepped || !has_gradient(item))
+        if (item->stepped || !tsr__optimizer_has_gradient(item))
             continue;
         TSR__TRY(step_item(optimizer, item, learning_rate));
         item->stepped = true;

@@ -139,6 +139,7 @@ START_TEST(groups_and_layers_are_unsupported)
     SAYS_SO(tsr_optimizer_add_parameter, NULL, NULL);
     SAYS_SO(tsr_optimizer_add_fsdp, NULL, NULL);
     SAYS_SO(tsr_optimizer_step, NULL, 0);
+    SAYS_SO(tsr_optimizer_clip, NULL, 1, NULL, NULL);
     SAYS_SO(tsr_optimizer_zero_grad, NULL);
     SAYS_SO(tsr_optimizer_changed, NULL);
     SAYS_SO(tsr_optimizer_state_of, NULL, 0, NULL);

@@ -20,9 +20,9 @@ tsr_status tsr__adamw_check(const char *op, const tsr_adamw_params *params)
     return TSR_OK;
 }
 
-tsr_status tsr_adamw_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
-                          tsr_tensor *moment1, tsr_tensor *moment2, tsr_tensor *master,
-                          const tsr_adamw_params *params)
+tsr_status tsr__adamw_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
+                           tsr_tensor *moment1, tsr_tensor *moment2, tsr_tensor *master,
+                           const tsr_adamw_params *params, float gradient_scale)
 {
     static const char op[] = "adamw_step";
     TSR__TRY(tsr__adamw_check(op, params));
@@ -49,13 +49,21 @@ tsr_status tsr_adamw_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_t
     double correction1 = 1 - pow((double)beta1, (double)params->step);
     double correction2 = 1 - pow((double)beta2, (double)params->step);
     double rate = (double)params->learning_rate;
-    const float numbers[6] = {
+    const float numbers[TSR_OPT_NUMBERS] = {
         [TSR_ADAMW_KEPT] = (float)(1 - rate * (double)params->weight_decay),
         [TSR_ADAMW_BETA1] = beta1,
         [TSR_ADAMW_BETA2] = beta2,
         [TSR_ADAMW_STEP] = (float)(rate / correction1),
         [TSR_ADAMW_ROOT_SCALE] = (float)(1 / sqrt(correction2)),
         [TSR_ADAMW_EPSILON] = params->epsilon == 0 ? 1e-8f : params->epsilon,
+        [TSR_OPT_GRADIENT_SCALE] = gradient_scale,
     };
     return tsr__optimizer_record(stream, &optimizer, TSR__SHADER_ADAMW, 0, numbers);
+}
+
+tsr_status tsr_adamw_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
+                          tsr_tensor *moment1, tsr_tensor *moment2, tsr_tensor *master,
+                          const tsr_adamw_params *params)
+{
+    return tsr__adamw_step(stream, parameter, gradient, moment1, moment2, master, params, 1);
 }

@@ -201,7 +201,8 @@ static tsr_status run_pieces(tsr_stream *stream, void *work)
 }
 
 tsr_status tsr__optimizer_record(tsr_stream *stream, const tsr__optimizer *optimizer,
-                                 tsr__shader shader, uint32_t mode, const float numbers[6])
+                                 tsr__shader shader, uint32_t mode,
+                                 const float numbers[TSR_OPT_NUMBERS])
 {
     step s = {
         .stream = stream,

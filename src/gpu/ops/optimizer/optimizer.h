@@ -19,7 +19,8 @@ tsr_status tsr__optimizer_check(const tsr_stream *stream, const tsr__optimizer *
 /* Records `shader`. `mode` is its specialization constant after those of optimizer.glsl; `numbers`
  * are the push constants `number`. */
 tsr_status tsr__optimizer_record(tsr_stream *stream, const tsr__optimizer *optimizer,
-                                 tsr__shader shader, uint32_t mode, const float numbers[6]);
+                                 tsr__shader shader, uint32_t mode,
+                                 const float numbers[TSR_OPT_NUMBERS]);
 
 /* Checks that `value` is finite and not negative. */
 tsr_status tsr__optimizer_require_rate(const char *op, const char *name, float value);

@@ -26,8 +26,9 @@ static uint32_t mode_of(const tsr_sgd_params *params)
     return params->first_step ? TSR_SGD_MOMENTUM_FIRST : TSR_SGD_MOMENTUM_NEXT;
 }
 
-tsr_status tsr_sgd_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
-                        tsr_tensor *velocity, tsr_tensor *master, const tsr_sgd_params *params)
+tsr_status tsr__sgd_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
+                         tsr_tensor *velocity, tsr_tensor *master, const tsr_sgd_params *params,
+                         float gradient_scale)
 {
     static const char op[] = "sgd_step";
     TSR__TRY(tsr__sgd_check(op, params));
@@ -46,11 +47,18 @@ tsr_status tsr_sgd_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_ten
     };
     TSR__TRY(tsr__optimizer_check(stream, &optimizer));
 
-    const float numbers[6] = {
+    const float numbers[TSR_OPT_NUMBERS] = {
         [TSR_SGD_LEARNING_RATE] = params->learning_rate,
         [TSR_SGD_MOMENTUM] = params->momentum,
         [TSR_SGD_DAMPED] = 1 - params->dampening,
         [TSR_SGD_WEIGHT_DECAY] = params->weight_decay,
+        [TSR_OPT_GRADIENT_SCALE] = gradient_scale,
     };
     return tsr__optimizer_record(stream, &optimizer, TSR__SHADER_SGD, mode_of(params), numbers);
+}
+
+tsr_status tsr_sgd_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
+                        tsr_tensor *velocity, tsr_tensor *master, const tsr_sgd_params *params)
+{
+    return tsr__sgd_step(stream, parameter, gradient, velocity, master, params, 1);
 }

@@ -1,0 +1,483 @@
+/* The norm of all gradients together. Each rank adds the squares of the elements that it has and no
+ * rank before it; the ranks' sums are then added up over the group in which a parameter is
+ * sharded (data) and the one in which its layer is divided (tensor). Parameters of the same two
+ * groups form a class. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "parallel/checkpoint/checkpoint.h"
+#include "parallel/fsdp/fsdp.h"
+#include "parallel/group/group.h"
+#include "parallel/layers/layer.h"
+#include "parallel/optimizer/optimizer.h"
+
+static const char who[] = "optimizer_clip";
+
+enum {
+    MAX_CLASSES = 32,
+};
+
+typedef struct class
+{
+    tsr_group *data, *tensor; /* NULL: none */
+    const tsr_tensor **grads; /* whose squares this rank adds */
+    size_t count, capacity;
+    double sum;
+} class;
+
+typedef struct norm {
+    tsr_optimizer *optimizer;
+    tsr_group *own_group; /* of the caller's parameters */
+    int class_count;
+    class classes[MAX_CLASSES];
+    tsr_tensor **views; /* of parts of gradients */
+    size_t view_count, view_capacity;
+} norm;
+
+static void norm_finish(norm *n)
+{
+    for (int i = 0; i < n->class_count; i++)
+        tsr__free((void *)n->classes[i].grads);
+    for (size_t i = 0; i < n->view_count; i++)
+        tsr_tensor_destroy(&n->views[i]);
+    tsr__free(n->views);
+}
+
+/* Which groups a parameter belongs to -----------------------------------------------------------
+ */
+
+/* A group of one rank is as good as none. */
+static tsr_group *several(tsr_group *group)
+{
+    return tsr_group_size(group) > 1 ? group : NULL;
+}
+
+static bool is_divided(const tsr_parameter *parameter)
+{
+    const int dim = parameter->shard_dim;
+    return dim >= 0 && parameter->length != parameter->global_shape[dim];
+}
+
+/* The group of a parameter of the caller's own. */
+static tsr_status own_group(const tsr_parameter *parameter, tsr_group *given, tsr_group **out)
+{
+    *out = NULL;
+    if (!is_divided(parameter))
+        return TSR_OK;
+    TSR__REQUIRE(given,
+                 "%s: '%s' is a part of %s, and there is no group of the ranks that have the rest",
+                 who, parameter->name, TSR__SHAPE(parameter->ndim, parameter->global_shape));
+    *out = several(given);
+    return TSR_OK;
+}
+
+static tsr_status group_of_item(const norm *n, const tsr__optimizer_item *item, tsr_group **out)
+{
+    if (!item->layer)
+        return own_group(&item->own, n->own_group ? n->own_group : n->optimizer->group, out);
+    *out = several(item->layer->group);
+    return TSR_OK;
+}
+
+static tsr_status group_of_unit(const norm *n, const tsr__fsdp_unit *unit,
+                                const tsr__fsdp_param *param, tsr_group **out)
+{
+    if (!unit->layer)
+        return own_group(&param->seen, n->own_group, out);
+    *out = several(unit->layer->group);
+    return TSR_OK;
+}
+
+/* Calls `visit` with each parameter: of an item, or of a unit of a model. */
+typedef tsr_status visitor(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
+                           tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
+                           void *user);
+
+static tsr_status visit_model(norm *n, tsr__optimizer_model *model, visitor *visit, void *user)
+{
+    for (int u = 0; u < model->fsdp->unit_count; u++) {
+        const tsr__fsdp_unit *unit = &model->fsdp->units[u];
+        for (int i = unit->first; i < unit->first + unit->count; i++) {
+            tsr_group *tensor;
+            TSR__TRY(group_of_unit(n, unit, &model->fsdp->params[i], &tensor));
+            TSR__TRY(visit(n, tensor, &model->fsdp->params[i].seen, NULL, model, i, user));
+        }
+    }
+    return TSR_OK;
+}
+
+static tsr_status visit_all(norm *n, visitor *visit, void *user)
+{
+    for (size_t i = 0; i < n->optimizer->item_count; i++) {
+        tsr__optimizer_item *item = &n->optimizer->items[i];
+        tsr_group *tensor;
+        TSR__TRY(group_of_item(n, item, &tensor));
+        TSR__TRY(visit(n, tensor, tsr__optimizer_parameter(item), item, NULL, 0, user));
+    }
+    for (size_t i = 0; i < n->optimizer->model_count; i++)
+        TSR__TRY(visit_model(n, &n->optimizer->models[i], visit, user));
+    return TSR_OK;
+}
+
+/* Which part of a parameter this rank adds ------------------------------------------------------
+ *
+ * Parts along shard_dim may be the same on several ranks, as where there are fewer heads than
+ * ranks: the first of them counts. */
+
+/* Offsets and lengths of the parts of one tensor-parallel group's parameters. */
+typedef struct shares {
+    tsr_group *group;
+    int64_t *mine, *all; /* [parameters, 2]; [ranks, parameters, 2] */
+    size_t count, capacity, next;
+} shares;
+
+static tsr_status list_share(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
+                             tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
+                             void *user)
+{
+    shares *s = user;
+    (void)n, (void)item, (void)model, (void)index;
+    if (tensor != s->group || parameter->shard_dim < 0)
+        return TSR_OK;
+    TSR__TRY(tsr__grow((void **)&s->mine, &s->capacity, 2 * (s->count + 1), sizeof *s->mine));
+    s->mine[2 * s->count] = parameter->offset;
+    s->mine[2 * s->count + 1] = parameter->length;
+    s->count++;
+    return TSR_OK;
+}
+
+/* Takes what another rank has away from first … end − 1. */
+static tsr_status take_away(const tsr_parameter *parameter, int64_t other, int64_t other_end,
+                            int64_t *first, int64_t *end)
+{
+    if (other_end <= *first || other >= *end)
+        return TSR_OK;
+    TSR__REQUIRE(other <= *first || other_end >= *end,
+                 "%s: '%s': a rank has elements %" PRId64 " to %" PRId64 " of dim %d, and another "
+                 "%" PRId64 " to %" PRId64 " in their middle",
+                 who, parameter->name, *first, *end, parameter->shard_dim, other, other_end);
+    if (other <= *first)
+        *first = other_end < *end ? other_end : *end;
+    else
+        *end = other;
+    return TSR_OK;
+}
+
+static tsr_status set_share(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
+                            tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
+                            void *user)
+{
+    shares *s = user;
+    (void)n;
+    if (tensor != s->group || parameter->shard_dim < 0)
+        return TSR_OK;
+    int64_t first = parameter->offset, end = parameter->offset + parameter->length;
+    for (int rank = 0; rank < tsr_group_rank(tensor); rank++) {
+        const int64_t *other = &s->all[2 * ((size_t)rank * s->count + s->next)];
+        TSR__TRY(take_away(parameter, other[0], other[0] + other[1], &first, &end));
+    }
+    s->next++;
+    if (item) {
+        item->own_first = first - parameter->offset;
+        item->own_count = end - first;
+        return TSR_OK;
+    }
+    TSR__REQUIRE(end == first || end - first == parameter->length,
+                 "%s: '%s' is sharded, and its parts overlap on some ranks without being the same",
+                 who, parameter->name);
+    model->own[index] = end > first || parameter->length == 0;
+    return TSR_OK;
+}
+
+static tsr_status share_in_group(norm *n, tsr_group *group)
+{
+    shares s = {.group = group};
+    const size_t ranks = (size_t)tsr_group_size(group);
+    tsr_status status = visit_all(n, list_share, &s);
+    if (status == TSR_OK && s.count > 0) {
+        s.all = tsr__calloc(2 * ranks * s.count, sizeof *s.all);
+        status =
+            s.all ? tsr_comm_all_gather(tsr_group_comm(group), s.mine, s.all, 2 * s.count, TSR_I64)
+                  : TSR_ERR_NO_MEMORY;
+    }
+    if (status == TSR_OK)
+        status = visit_all(n, set_share, &s);
+    tsr__free(s.mine);
+    tsr__free(s.all);
+    return status;
+}
+
+/* Before groups are asked: everything that this rank has. */
+static tsr_status share_all(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
+                            tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
+                            void *user)
+{
+    (void)n, (void)user;
+    /* What all ranks of the layer's group have alike counts for the first. */
+    const bool mine = parameter->shard_dim >= 0 || tsr_group_rank(tensor) == 0;
+    if (item) {
+        item->own_first = 0;
+        item->own_count = !mine ? 0 : parameter->shard_dim >= 0 ? parameter->length : INT64_MAX;
+    } else {
+        model->own[index] = mine;
+    }
+    return TSR_OK;
+}
+
+static tsr_status make_shares(norm *n)
+{
+    tsr_optimizer *optimizer = n->optimizer;
+    for (size_t i = 0; i < optimizer->model_count; i++) {
+        tsr__optimizer_model *model = &optimizer->models[i];
+        if (!model->own)
+            model->own = tsr__calloc((size_t)model->fsdp->param_count + 1, sizeof *model->own);
+        if (!model->own)
+            return TSR_ERR_NO_MEMORY;
+    }
+    TSR__TRY(visit_all(n, share_all, NULL));
+    for (int i = 0; i < n->class_count; i++) {
+        tsr_group *group = n->classes[i].tensor;
+        bool seen = !group;
+        for (int j = 0; j < i && !seen; j++)
+            seen = n->classes[j].tensor == group;
+        if (!seen)
+            TSR__TRY(share_in_group(n, group));
+    }
+    optimizer->shared_items = optimizer->item_count;
+    optimizer->shared_models = optimizer->model_count;
+    optimizer->shared_group = n->own_group;
+    return TSR_OK;
+}
+
+static bool has_shares(const norm *n)
+{
+    const tsr_optimizer *optimizer = n->optimizer;
+    return optimizer->shared_items == optimizer->item_count &&
+           optimizer->shared_models == optimizer->model_count &&
+           optimizer->shared_group == n->own_group;
+}
+
+/* This rank's sums ------------------------------------------------------------------------------
+ */
+
+static tsr_status find_class(norm *n, tsr_group *data, tsr_group *tensor, class **out)
+{
+    for (int i = 0; i < n->class_count; i++) {
+        *out = &n->classes[i];
+        if ((*out)->data == data && (*out)->tensor == tensor)
+            return TSR_OK;
+    }
+    TSR__REQUIRE(n->class_count < MAX_CLASSES, "%s: the parameters belong to more than %d groups",
+                 who, (int)MAX_CLASSES);
+    *out = &n->classes[n->class_count++];
+    **out = (class){.data = data, .tensor = tensor};
+    return TSR_OK;
+}
+
+static tsr_group *data_group(const tsr__optimizer_model *model)
+{
+    return model ? several(model->fsdp->group) : NULL;
+}
+
+/* All ranks have the same classes in the same order, whatever they add themselves. */
+static tsr_status add_class(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
+                            tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
+                            void *user)
+{
+    class *unused;
+    (void)parameter, (void)item, (void)index, (void)user;
+    return find_class(n, data_group(model), tensor, &unused);
+}
+
+static tsr_status add_gradient(class *to, const tsr_tensor *grad)
+{
+    void *grads = (void *)to->grads;
+    TSR__TRY(tsr__grow(&grads, &to->capacity, to->count + 1, sizeof *to->grads));
+    to->grads = grads;
+    to->grads[to->count++] = grad;
+    return TSR_OK;
+}
+
+static tsr_status add_item(norm *n, const tsr__optimizer_item *item, class *to)
+{
+    const tsr_parameter *parameter = tsr__optimizer_parameter(item);
+    if (item->own_count == 0 || !tsr__optimizer_has_gradient(item))
+        return TSR_OK;
+    if (parameter->shard_dim < 0 || item->own_count == parameter->length)
+        return add_gradient(to, parameter->grad);
+    TSR__TRY(tsr__grow((void **)&n->views, &n->view_capacity, n->view_count + 1, sizeof *n->views));
+    TSR__TRY(tsr_tensor_slice(parameter->grad, parameter->shard_dim, item->own_first,
+                              item->own_first + item->own_count, 1, &n->views[n->view_count]));
+    return add_gradient(to, n->views[n->view_count++]);
+}
+
+static tsr_status add_parameter(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
+                                tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
+                                void *user)
+{
+    class *to;
+    (void)parameter, (void)user;
+    TSR__TRY(find_class(n, data_group(model), tensor, &to));
+    if (item)
+        return add_item(n, item, to);
+    const tsr__fsdp_param *param = &model->fsdp->params[index];
+    if (!model->own[index] || !param->grad_holds || !param->grad ||
+        (param->resident && model->fsdp->rank != 0))
+        return TSR_OK;
+    return add_gradient(to, param->grad);
+}
+
+/* The sums of all classes, of gradients multiplied by a power of two. */
+static tsr_status sum_scaled(norm *n, tsr_tensor *sums, float scale, float *out)
+{
+    tsr_stream *stream = n->optimizer->params.stream;
+    for (int i = 0; i < n->class_count; i++) {
+        tsr_tensor *sum;
+        TSR__TRY(tsr_tensor_select(sums, 0, i, &sum));
+        tsr_status status =
+            tsr_sum_squares(stream, sum, n->classes[i].grads, (int)n->classes[i].count, scale);
+        tsr_tensor_destroy(&sum);
+        TSR__TRY(status);
+    }
+    return tsr_tensor_download(stream, sums, out, (uint64_t)n->class_count * sizeof *out);
+}
+
+/* Whether f32 has lost squares, since they are too large or too small. */
+static bool is_lost(double sum, double limit)
+{
+    return limit > 1 ? sum > limit : sum < limit;
+}
+
+/* Takes the sums of another scale where those of 1 are out of range. */
+static tsr_status sum_again(norm *n, tsr_tensor *sums, double limit, float scale)
+{
+    float again[MAX_CLASSES];
+    bool any = false;
+    for (int i = 0; i < n->class_count; i++)
+        any = any || (n->classes[i].count > 0 && is_lost(n->classes[i].sum, limit));
+    if (!any)
+        return TSR_OK;
+    TSR__TRY(sum_scaled(n, sums, scale, again));
+    for (int i = 0; i < n->class_count; i++)
+        if (is_lost(n->classes[i].sum, limit))
+            n->classes[i].sum = (double)again[i] / ((double)scale * (double)scale);
+    return TSR_OK;
+}
+
+static tsr_status sum_local(norm *n)
+{
+    tsr_device *device = tsr_stream_device(n->optimizer->params.stream);
+    float first[MAX_CLASSES];
+    tsr_tensor *sums;
+    TSR__TRY(visit_all(n, add_parameter, NULL));
+    TSR__TRY(tsr_tensor_create(device, TSR_F32, 1, (int64_t[]){n->class_count}, &sums));
+    tsr_status status = sum_scaled(n, sums, 1, first);
+    for (int i = 0; i < n->class_count && status == TSR_OK; i++)
+        n->classes[i].sum = (double)first[i];
+    if (status == TSR_OK)
+        status = sum_again(n, sums, 0x1p120, 0x1p-80f);
+    if (status == TSR_OK)
+        status = sum_again(n, sums, 0x1p-70, 0x1p80f);
+    tsr_tensor_destroy(&sums);
+    return status;
+}
+
+/* All ranks' sums -------------------------------------------------------------------------------
+ */
+
+/* A class's sum, the number of ranks that failed, and of those that do not know their shares. */
+typedef struct message {
+    double sum, failed, unshared;
+} message;
+
+static tsr_status reduce(tsr_group *group, message *m)
+{
+    double values[] = {m->sum, m->failed, m->unshared};
+    if (!group)
+        return TSR_OK;
+    TSR__TRY(tsr_comm_all_reduce(tsr_group_comm(group), values, values, 3, TSR_F64, TSR_OP_SUM));
+    *m = (message){values[0], values[1], values[2]};
+    return TSR_OK;
+}
+
+static tsr_status check_groups(const norm *n)
+{
+    for (int i = 0; i < n->class_count; i++) {
+        if (n->classes[i].data)
+            TSR__TRY(tsr__group_check(n->classes[i].data));
+        if (n->classes[i].tensor)
+            TSR__TRY(tsr__group_check(n->classes[i].tensor));
+    }
+    return TSR_OK;
+}
+
+/* Other ranks' failures travel with the sums, so that nobody waits for a rank that has failed. */
+static tsr_status sum_over_ranks(norm *n, tsr_status mine, double *out)
+{
+    const tsr__error why = tsr__error_take();
+    double total = 0, failed = 0, unshared = 0;
+    for (int i = 0; i < n->class_count; i++) {
+        message m = {.sum = mine == TSR_OK ? n->classes[i].sum : 0,
+                     .failed = mine != TSR_OK,
+                     .unshared = !has_shares(n)};
+        TSR__TRY(reduce(n->classes[i].data, &m));
+        TSR__TRY(reduce(n->classes[i].tensor, &m));
+        total += m.sum;
+        failed += m.failed;
+        unshared += m.unshared;
+    }
+    if (unshared > 0) /* the next call asks again, on all ranks */
+        n->optimizer->shared_items = SIZE_MAX;
+    if (mine != TSR_OK) {
+        tsr__error_put_back(&why);
+        return mine;
+    }
+    TSR__REQUIRE(failed == 0,
+                 "%s: another rank could not sum the squares of its gradients; its error says why",
+                 who);
+    *out = total;
+    return TSR_OK;
+}
+
+static tsr_status norm_of(norm *n, double *out)
+{
+    for (size_t i = 0; i < n->optimizer->model_count; i++)
+        TSR__TRY(tsr__fsdp_synchronise(n->optimizer->models[i].fsdp, who));
+    TSR__TRY(visit_all(n, add_class, NULL));
+    TSR__TRY(check_groups(n));
+    tsr_status status = has_shares(n) ? TSR_OK : make_shares(n);
+    if (status == TSR_OK && n->class_count > 0)
+        status = sum_local(n);
+    double sum = 0;
+    TSR__TRY(sum_over_ranks(n, status, &sum));
+    *out = sqrt(sum);
+    return TSR_OK;
+}
+
+tsr_status tsr_optimizer_clip(tsr_optimizer *optimizer, float max_norm,
+                              const tsr_optimizer_clip_params *params, double *norm_out)
+{
+    static const tsr_optimizer_clip_params none;
+    TSR__REQUIRE(optimizer, "%s: optimizer is NULL", who);
+    TSR__REQUIRE(max_norm >= 0, "%s: max_norm is %g; it must be at least 0", who, (double)max_norm);
+    params = params ? params : &none;
+    TSR__REQUIRE(isfinite(params->loss_scale) && params->loss_scale >= 0,
+                 "%s: loss_scale is %g; it must be finite and more than 0", who,
+                 (double)params->loss_scale);
+    const double loss_scale = params->loss_scale == 0 ? 1 : (double)params->loss_scale;
+    norm n = {.optimizer = optimizer, .own_group = params->group};
+    double value = 0;
+    tsr_status status = norm_of(&n, &value);
+    norm_finish(&n);
+    TSR__TRY(status);
+    value /= loss_scale;
+    double factor = isinf(max_norm) ? 1 : (double)max_norm / (value + 1e-6);
+    factor = factor > 1 ? 1 : factor; /* a NaN stays */
+    optimizer->scaled = true;
+    optimizer->gradient_scale = (float)(factor / loss_scale);
+    if (norm_out)
+        *norm_out = value;
+    return TSR_OK;
+}
