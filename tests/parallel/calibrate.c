@@ -1,9 +1,9 @@
-/* Unequal ranks: rates, and what divisions by them are worth. */
+/* Unequal ranks: measured rates, and the efficiency of divisions by them. */
 #include "parallel/spmd.h"
 
 #include "support/random.h"
 
-CASE(rates, "calibrate: every rank knows the rates of all, the same bits")
+CASE(rates, "calibrate: every rank gets the rates of all ranks, with the same bits")
 {
     double *rates = doubles(ranks), *first = doubles(ranks);
     OK(tsr_calibrate(
@@ -16,7 +16,7 @@ CASE(rates, "calibrate: every rank knows the rates of all, the same bits")
         CHECK(rates[r] > 0 && isfinite(rates[r]), "rank %d has rate %g", r, rates[r]);
         CHECK(rates[r] == first[r], "rank %d has %g here, and %g on rank 0", r, rates[r], first[r]);
     }
-    /* They are for partitions and layers. */
+    /* Partitions and layers accept the rates. */
     tsr_shard_range *ranges = calloc((size_t)ranks, sizeof *ranges);
     CHECK(ranges, "no memory");
     OK(tsr_partition(4096, ranks,
@@ -44,8 +44,8 @@ CASE(rate_mistakes, "calibrate: mistakes are refused")
           "calibrate: dtype is i32; f32, f16 or bf16 is needed");
 }
 
-/* The efficiency of dividing `length` by these rates, in units of `align`, evenly or by them; and
- * the time all take, walked through rather than computed. */
+/* Returns the efficiency of dividing `length` by these rates, or evenly, in units of `align`. It
+ * simulates the time that all ranks take, as a check of the formula. */
 static double simulated(uint64_t length, int count, const double *rates, bool weighted,
                         uint64_t align)
 {
@@ -77,8 +77,8 @@ static double simulated(uint64_t length, int count, const double *rates, bool we
     return got;
 }
 
-CASE(one_slowed,
-     "calibrate: with one rank slowed 3 times, 90 % of the summed rate and more; even, 50 %")
+CASE(one_slowed, "calibrate: with one rank slowed 3 times, at least 90 % of the summed rate; an "
+                 "even division, 50 %")
 {
     static const uint64_t lengths[] = {256, 4096, 11008};
     for (int count = 2; count <= 8; count++) {
@@ -87,7 +87,7 @@ CASE(one_slowed,
         for (int i = 0; i < 3; i++) {
             const double even = simulated(lengths[i], count, rates, false, 1);
             const double weighted = simulated(lengths[i], count, rates, true, i > 0 ? 32 : 1);
-            /* All wait for the slow one, which has 1/count of it. */
+            /* All ranks wait for the slow one, which has 1/count of the work. */
             CHECK(fabs(even - count / 3.0 / sum) < 0.02, "%d ranks, even: %g", count, even);
             CHECK(weighted >= 0.9, "%d ranks, %llu: %g", count, (unsigned long long)lengths[i],
                   weighted);
@@ -95,7 +95,7 @@ CASE(one_slowed,
     }
     const double two[2] = {1, 1.0 / 3};
     CHECK(simulated(4096, 2, two, false, 1) == 0.5, "evenly among two is half");
-    /* A measured rate that is off by 5 % costs no more than that. */
+    /* An error of 5 % in a measured rate costs at most 5 %. */
     const double measured[2] = {1.05, 1.0 / 3};
     tsr_shard_range ranges[2];
     OK(tsr_partition(
@@ -129,7 +129,7 @@ CASE(efficiencies, "calibrate: efficiency at its limits")
 }
 
 CASE(slowed_stream,
-     "calibrate: a slowed stream gives the same results, and is done when it has submitted")
+     "calibrate: a slowed stream gives the same results, and is done when submit returns")
 {
     tsr_stream *slow = NULL;
     tsr_tensor *tensor = NULL;

@@ -1,4 +1,4 @@
-/* Checkpoints that several ranks write and read: one file for every grid. */
+/* Checkpoints that several ranks write and read: every grid writes the same file. */
 #include "parallel/fsdp_case.h"
 
 #include <unistd.h>
@@ -8,7 +8,7 @@
 /* Grids -----------------------------------------------------------------------------------------
  */
 
-/* The first `data` × `tensor` ranks; the others have no part in it. */
+/* The first `data` × `tensor` ranks; the others do not take part. */
 typedef struct grid {
     int data, tensor;
     bool has_me;
@@ -57,7 +57,7 @@ static void check_file(const char *what, const grid *g, const uint8_t *got, uint
           g->data, g->tensor);
 }
 
-/* What is in `path`, through a model on this grid, is the same again. */
+/* Checks that loading `path` into a model on this grid and saving it gives the same bytes. */
 static void through(const grid *g, const char *path, const uint8_t *want, uint64_t want_size)
 {
     static const tsr_shard_kind kinds[] = {TSR_SHARD_FULL, TSR_SHARD_LAYERWISE, TSR_SHARD_WEIGHTED};
@@ -117,7 +117,7 @@ CASE(grids, "checkpoint: any grid and strategy resumes from any other, byte for 
             from_grid(d, ranks / d);
 }
 
-CASE(initial_file, "checkpoint: the first values are one file for every grid")
+CASE(initial_file, "checkpoint: the initial values give the same file for every grid")
 {
     uint64_t want_size = 0, size;
     uint8_t *want = NULL;
@@ -153,7 +153,7 @@ CASE(initial_file, "checkpoint: the first values are one file for every grid")
         unlink(path);
 }
 
-CASE(resumed, "checkpoint: training goes on as if it had not been interrupted")
+CASE(resumed, "checkpoint: resumed training has the bits of uninterrupted training")
 {
     char path[SHARED_PATH];
     shared_path(world, "resumed", path);
@@ -169,7 +169,7 @@ CASE(resumed, "checkpoint: training goes on as if it had not been interrupted")
     model_finish(&m);
 
     model_make(&(model_case){0}, &m);
-    model_step(&m, 9, my_rank, ranks); /* something else meanwhile */
+    model_step(&m, 9, my_rank, ranks); /* another step, so that loading must restore the state */
     model_pass(&m, 0, 3, 77, 1);
     OK(tsr_fsdp_load(m.sharded, path, NULL));
     for (int i = 2; i < 4; i++)
@@ -183,7 +183,8 @@ CASE(resumed, "checkpoint: training goes on as if it had not been interrupted")
         unlink(path);
 }
 
-CASE(model_only, "checkpoint: a model by itself starts a fresh optimizer, and is no whole state")
+CASE(model_only,
+     "checkpoint: a file of parameters only starts a fresh optimizer, and has no optimizer state")
 {
     char path[SHARED_PATH];
     shared_path(world, "model", path);

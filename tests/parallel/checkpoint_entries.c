@@ -1,4 +1,5 @@
-/* Entries of checkpoints: what ranks have to have alike, and no file where one of them fails. */
+/* Entries of checkpoints: what must be the same on all ranks, and failures on one rank, which leave
+ * no file. */
 #include "parallel/fsdp_case.h"
 
 #include <errno.h>
@@ -7,7 +8,7 @@
 
 #include "base/fault.h"
 
-/* The text as rank `of` and as the others say it. */
+/* The error text on rank `of`, and on the other ranks. */
 static const char *told_by(int of, const char *who, const char *text)
 {
     static char said[512];
@@ -23,7 +24,7 @@ static const char *said_by(int of, const char *text)
     return told_by(of, "checkpoint_save", text);
 }
 
-CASE(strided, "checkpoint: tensors with gaps, and memory of the host")
+CASE(strided, "checkpoint: non-contiguous tensors, and host memory")
 {
     char path[SHARED_PATH];
     shared_path(world, "strided", path);
@@ -102,7 +103,7 @@ CASE(repeated, "checkpoint: a view that repeats elements is saved, and refused b
         unlink(path);
 }
 
-/* A tensor [8,ranks,3] that each rank has part of, along dim 1, of which one byte changes. */
+/* A tensor [8,ranks,3], divided along dim 1, of which one byte changes. */
 CASE(damaged, "checkpoint: a tensor that ranks read in parts is verified by all of them together")
 {
     char path[SHARED_PATH], want[256], tail[256];
@@ -138,7 +139,7 @@ CASE(damaged, "checkpoint: a tensor that ranks read in parts is verified by all 
     if (world)
         OK(tsr_comm_barrier(world));
     snprintf(want, sizeof want, "checkpoint_load: %s: the data of 'cube' are damaged", path);
-    /* By columns, by rows in equal parts and one more, and all of it: of every rank the same. */
+    /* Divisions by columns, by rows, and none: every rank reads all of it. */
     tsr_checkpoint_entry rows = whole;
     rows.shard_dim = 0;
     rows.offset = my_rank == 0 ? 0 : my_rank < 8 ? my_rank : 8;
@@ -153,7 +154,7 @@ CASE(damaged, "checkpoint: a tensor that ranks read in parts is verified by all 
         OK(tsr_checkpoint_load(path, world, NULL, 1, ways[i],
                                tsr_checkpoint_params(.no_checksums = true)));
     }
-    /* Nobody reads the last rank's part: nothing can be said of the tensor. */
+    /* No rank reads the last rank's part, so the tensor cannot be verified. */
     e.count = my_rank == ranks - 1 ? 0 : e.count;
     OK(tsr_checkpoint_load(path, world, NULL, 1, &e, NULL));
     if (ranks > 1)
@@ -172,10 +173,10 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
-CASE(disagreement, "checkpoint: ranks that do not fit together write nothing")
+CASE(disagreement, "checkpoint: ranks whose entries differ write nothing")
 {
     if (ranks == 1) {
-        case_skip("it takes two");
+        case_skip("needs two ranks");
         return;
     }
     char path[SHARED_PATH];
@@ -208,7 +209,7 @@ CASE(disagreement, "checkpoint: ranks that do not fit together write nothing")
     const char *const metadata[] = {"epoch", other ? "1" : "2", NULL};
     NOT_SAVED(1, tsr_checkpoint_params(.metadata = metadata),
               said_by(1, "the metadata are not the same as on rank 0"));
-    /* All ranks see these at once. */
+    /* All ranks detect these errors by themselves. */
     e.shard_dim = 0;
     e.offset = my_rank > 0;
     e.length = 7;
@@ -230,7 +231,8 @@ CASE(disagreement, "checkpoint: ranks that do not fit together write nothing")
         unlink(path);
 }
 
-/* Halves of rows and halves of columns have the same places along their dimensions. */
+/* A half of the rows and a half of the columns have the same offset and length along their
+ * dimensions. */
 CASE(dimensions, "checkpoint: ranks that divide along different dimensions write nothing")
 {
     char path[SHARED_PATH];
@@ -252,7 +254,7 @@ CASE(dimensions, "checkpoint: ranks that divide along different dimensions write
               said_by(1, "entry 0, 'x' f32 [4,4] with shard_dim 1, is different on rank 0"));
         CHECK(!exists(path), "%s is there", path);
     }
-    /* All of dim 0, said in two ways. */
+    /* All of dim 0, with both shard_dim -1 and 0. */
     e.shard_dim = my_rank % 2 == 0 ? -1 : 0;
     e.offset = 0;
     e.length = 4;
@@ -282,7 +284,7 @@ static tsr_checkpoint_entry pair(int32_t data[2])
                                   .data = data};
 }
 
-/* A model of one file, of which `epoch` is said nowhere but in that file's header. */
+/* Saves a model of one file with an index. Only the file's header has `epoch`. */
 static void save_indexed(const char *folder, const char *epoch)
 {
     char path[3 * SHARED_PATH];
@@ -309,7 +311,7 @@ static void remove_indexed(const char *folder)
     }
 }
 
-/* All ranks but the last load `file` of folders[0], and that one of folders[1]. */
+/* All ranks load `file` of folders[0], except the last, which loads that of folders[1]. */
 static void load_apart(char folders[2][SHARED_PATH], const char *file)
 {
     const int last = ranks - 1;
@@ -325,10 +327,11 @@ static void load_apart(char folders[2][SHARED_PATH], const char *file)
     CHECK(data[0] == 1 && data[1] == 2, "other values");
 }
 
-CASE(one_file, "checkpoint: ranks that load different files find out, also where indices name them")
+CASE(one_file,
+     "checkpoint: ranks that load different files get an error, also for files of an index")
 {
     if (ranks == 1) {
-        case_skip("it takes two");
+        case_skip("needs two ranks");
         return;
     }
     char folders[2][SHARED_PATH];
@@ -344,7 +347,8 @@ CASE(one_file, "checkpoint: ranks that load different files find out, also where
         remove_indexed(folders[i]);
 }
 
-CASE(one_fails, "checkpoint: where one rank's disk fails, all say so, and the file stays")
+CASE(one_fails,
+     "checkpoint: if one rank's disk fails, all ranks return its error, and the file is unchanged")
 {
     char path[SHARED_PATH];
     shared_path(world, "fails", path);

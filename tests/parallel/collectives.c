@@ -1,11 +1,11 @@
-/* Tensors through the communicator, compared with arithmetic on the host. */
+/* Collective operations on tensors, compared with arithmetic on the host. */
 #include "parallel/spmd.h"
 
 #include "support/gpu.h"
 
 static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16, TSR_I32, TSR_U8};
 
-/* Small whole numbers, so that sums are exact in every dtype: rank r's tensor of a case. */
+/* Rank r's tensor of a case: small integers, so that sums are exact in every dtype. */
 static double *whole_numbers(uint64_t sequence, int rank, int64_t count)
 {
     double *values = doubles(count);
@@ -57,7 +57,7 @@ static void all_reduce_case(tsr_group *through, const sized *s, tsr_dtype dtype,
     tsr_tensor *tensor = some_tensor(gaps, dtype, s->ndim, s->shape);
     double *mine = whole_numbers(sequence, my_rank, count), *want = sum_of_ranks(sequence, count);
     tensor_put(tensor, mine);
-    /* Work of the stream before it counts, and work after it sees the result. */
+    /* The operation sees work recorded before it, and work recorded after it sees the result. */
     if (dtype != TSR_U8 && dtype != TSR_I32)
         OK(tsr_scale(queue, tensor, tensor, 1, 1));
     OK(tsr_group_all_reduce(through, tensor, TSR_OP_SUM));
@@ -125,7 +125,7 @@ CASE(broadcast, "broadcast gives every rank the root's tensor")
         }
 }
 
-/* How rank r takes part along the divided dimension. */
+/* The size of rank r's part along the divided dimension. */
 static int64_t part_size(int kind, int r)
 {
     return kind == 0 ? 3 : kind == 1 ? (r * 7 + 2) % 5 : r == ranks - 1 ? 20000 : 100;
@@ -247,9 +247,9 @@ CASE(bits_agree, "direct and staged sums have the same bits")
     }
 }
 
-CASE(requests, "requests end in any order, and those of other groups go on meanwhile")
+CASE(requests, "requests end in any order, and those of other groups progress too")
 {
-    enum { REQUESTS = 150 }; /* more than a communicator takes at once */
+    enum { REQUESTS = 150 }; /* more than a communicator has in progress at one time */
     tsr_tensor *tensors[REQUESTS];
     tsr_group_request *requests[REQUESTS] = {0};
     const int64_t shape[] = {3000};
@@ -259,7 +259,7 @@ CASE(requests, "requests end in any order, and those of other groups go on meanw
         OK(tsr_group_all_reduce_start(i % 3 ? group : staged, tensors[i], TSR_OP_SUM,
                                       &requests[i]));
     }
-    /* Each rank in an order of its own. */
+    /* Each rank waits in a different order. */
     for (int k = 0; k < REQUESTS; k++) {
         int i = (k * 7 + my_rank * 11) % REQUESTS;
         bool done = false;
@@ -279,7 +279,7 @@ CASE(requests, "requests end in any order, and those of other groups go on meanw
     OK(tsr_group_wait(&requests[0]));
 }
 
-CASE(other_streams, "what other streams do with a tensor comes first")
+CASE(other_streams, "an operation waits for what other streams do with its tensor")
 {
     tsr_stream *other = NULL;
     OK(tsr_stream_create(gpu, &other));
@@ -287,7 +287,7 @@ CASE(other_streams, "what other streams do with a tensor comes first")
     tsr_tensor *a = tensor_new(TSR_F32, 2, (int64_t[]){size, size});
     tsr_tensor *b = tensor_new(TSR_F32, 2, (int64_t[]){size, size});
     OK(tsr_fill(other, a, 1));
-    for (int i = 0; i < 8; i++) { /* some time goes by: the sum of size ones is scaled to 1 */
+    for (int i = 0; i < 8; i++) { /* takes some time; the sum of size ones is scaled to 1 */
         OK(tsr_matmul(other, b, a, a, NULL));
         OK(tsr_scale(other, a, b, 1 / (float)size, 0));
     }
@@ -331,7 +331,7 @@ CASE(figures, "a group counts operations, bytes and time")
     tsr_tensor_destroy(&tensor);
 }
 
-CASE(groups, "groups know their rank, size, stream and communicator")
+CASE(groups, "groups return their rank, size, stream and communicator")
 {
     CHECK(tsr_group_rank(group) == my_rank && tsr_group_size(group) == ranks, "rank %d of %d",
           tsr_group_rank(group), tsr_group_size(group));
@@ -350,8 +350,8 @@ CASE(groups, "groups know their rank, size, stream and communicator")
     tsr_group_set_default(group);
 }
 
-/* Whether the communicator can read the tensors of every rank where they are: TEST_DISCRETE names
- * the ranks that stage, and with TEST_GPU there is a rank whose device is no CPU driver. */
+/* Returns whether the communicator can read the tensors of every rank in place. TEST_DISCRETE names
+ * the ranks that stage; with TEST_GPU, at least one rank's device is not a CPU driver. */
 static bool all_ranks_share_tensors(void)
 {
     const char *discrete = getenv("TEST_DISCRETE");
@@ -398,7 +398,7 @@ CASE(single, "a communicator of one process makes a group of one")
     tsr_group_destroy(&alone);
 }
 
-CASE(split_groups, "groups of parts of the ranks work beside the whole")
+CASE(split_groups, "groups of some ranks work together with the group of all")
 {
     if (ranks < 2)
         return;

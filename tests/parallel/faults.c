@@ -1,11 +1,11 @@
-/* Every allocation of the host fails in turn: each failure is reported, and nothing is lost that
- * the end of the program would find. Ranks that go away are noticed. */
+/* Makes every host allocation fail in turn: each failure must be reported, and nothing may leak,
+ * which the end of the program checks. Also ranks that leave, which the others must notice. */
 #include "base/fault.h"
 #include "parallel/fsdp/fsdp.h"
 #include "parallel/fsdp_case.h"
 
-/* A group of all ranks that all of them have: who leaves it later does not fail its creation
- * elsewhere. */
+/* Creates a group of all ranks, and waits until all of them have it, so that a rank that leaves it
+ * later does not fail the creation on another rank. */
 static tsr_group *new_group(tsr_comm *comm, bool force_staging)
 {
     tsr_group *of_all = NULL;
@@ -23,7 +23,8 @@ static tsr_group *new_group(tsr_comm *comm, bool force_staging)
         }                                                                                          \
     } while (0)
 
-/* A bit of everything, with what it makes gone again at the end, however it ends. */
+/* Runs some of every kind of layer and operation, and destroys everything it has created, also
+ * after a failure. */
 static tsr_status workload(tsr_group *on, tsr_tensor *x, tsr_tensor *dy, tsr_tensor *indices)
 {
     tsr_status status = TSR_OK;
@@ -89,8 +90,8 @@ static void free_inputs(inputs *in)
     tsr_tensor_destroy(&in->indices);
 }
 
-/* Whether a batch that was full went on, the next one being what there was no memory for: nothing
- * fails then. */
+/* Whether there was no memory for a new batch, so that the full one was submitted and recording
+ * continued. Nothing fails then. */
 static bool went_on;
 
 static void note_full_batch(void *user, tsr_log_level level, const char *message)
@@ -100,7 +101,7 @@ static void note_full_batch(void *user, tsr_log_level level, const char *message
     went_on = went_on || strstr(message, "submitting a full batch: out of host memory") != NULL;
 }
 
-CASE(allocations_alone, "every allocation of layers alone fails in turn")
+CASE(allocations_alone, "every allocation of layers fails in turn, with one rank")
 {
     inputs in = new_inputs();
     tsr_group *alone = NULL;
@@ -126,14 +127,14 @@ CASE(allocations_alone, "every allocation of layers alone fails in turn")
     free_inputs(&in);
 }
 
-/* A backward pass of a layer whose gradients are 1000 and do not count fails at allocation `nth`;
- * then one succeeds. Returns whether the first has failed. */
+/* Lets a backward pass fail at allocation `nth`, with gradients that are 1000 but count as 0, and
+ * runs a second one, which succeeds. Returns whether the first has failed. */
 static bool retry_backward(tsr_layer *layer, tsr_tensor *x, tsr_tensor *dy, uint64_t nth)
 {
     tsr_layer_saved *saved = NULL;
     tsr_tensor *y = NULL;
     OK(tsr_layer_forward(layer, x, &saved, &y));
-    OK(tsr_layer_backward(layer, saved, dy, NULL)); /* makes the gradients */
+    OK(tsr_layer_backward(layer, saved, dy, NULL)); /* creates the gradients */
     for (int i = 0; i < tsr_layer_parameter_count(layer); i++)
         OK(tsr_fill(queue, tsr_layer_parameter(layer, i)->grad, 1000));
     tsr_layer_zero_grad(layer);
@@ -148,7 +149,8 @@ static bool retry_backward(tsr_layer *layer, tsr_tensor *x, tsr_tensor *dy, uint
     return reached;
 }
 
-/* With x of 0.5 and dy of 1, over 4 rows: two passes at the most have added to it. */
+/* With x of 0.5 and dy of 1 over 4 rows, a pass adds at most 4, and at most two passes have added
+ * to the gradient. */
 static void check_gradients(const tsr_layer *layer, uint64_t nth)
 {
     for (int i = 0; i < tsr_layer_parameter_count(layer); i++) {
@@ -161,7 +163,7 @@ static void check_gradients(const tsr_layer *layer, uint64_t nth)
     }
 }
 
-CASE(gradients_of_failures, "gradients that do not count do not come back when a pass fails")
+CASE(gradients_of_failures, "gradients that count as 0 still do after a failed pass")
 {
     inputs in = new_inputs();
     tsr_group *alone = NULL;
@@ -196,8 +198,8 @@ static tsr_status adamw_step(model *m)
                                &(tsr_adamw_params){.learning_rate = 0.01f, .epsilon = 1e-3f});
 }
 
-/* A step that cannot step parameter `at`, for which it misses the gradient once, and is called
- * again; a parameter that is not there fails nothing. */
+/* Runs a step in which the step of parameter `at` fails, so that the gradient is kept, and calls it
+ * again. If there is no such parameter, nothing fails. */
 static uint8_t *step_in_two(int at, uint64_t *size)
 {
     model m;
@@ -230,7 +232,7 @@ CASE(steps_in_two, "a step that failed halfway is finished by the next call, eac
     free(want);
 }
 
-CASE(allocations_of_groups, "every allocation of making a group alone fails in turn")
+CASE(allocations_of_groups, "every allocation of creating a group fails in turn, with one rank")
 {
     bool reached = true;
     for (uint64_t nth = 0; reached; nth++) {
@@ -245,7 +247,7 @@ CASE(allocations_of_groups, "every allocation of making a group alone fails in t
     }
 }
 
-CASE(one_fails, "where one rank fails, the others are told, and the group says so from then on")
+CASE(one_fails, "if one rank fails, the others get an error, and so do all later calls")
 {
     inputs in = new_inputs();
     if (ranks > 1)
@@ -257,7 +259,7 @@ CASE(one_fails, "where one rank fails, the others are told, and the group says s
             bool reached = my_rank == 0 && tsr__fault_site() != NULL;
             tsr__fault_disarm();
             CHECK(my_rank > 0 || !reached || status != TSR_OK, "rank 0 did not notice");
-            /* Whoever has failed leaves, and then nobody can go on. */
+            /* A rank that has failed destroys its group, and then no rank can continue. */
             if (status != TSR_OK)
                 tsr_group_destroy(&of_all);
             else
@@ -301,14 +303,14 @@ CASE(cancelling, "a request that is cancelled fails the group on all ranks")
     tsr_tensor_destroy(&a);
 }
 
-CASE(left_requests, "requests of a group that is destroyed have failed")
+CASE(left_requests, "requests of a destroyed group fail")
 {
     tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){1000});
     if (ranks > 1) {
         tsr_group *of_all = new_group(world, false);
         tsr_group_request *request = NULL;
         OK(tsr_fill(queue, a, 1));
-        /* Rank 0 alone starts something. */
+        /* Only rank 0 starts an operation. */
         if (my_rank == 0)
             OK(tsr_group_all_reduce_start(of_all, a, TSR_OP_SUM, &request));
         OK(tsr_comm_barrier(world));
@@ -321,7 +323,7 @@ CASE(left_requests, "requests of a group that is destroyed have failed")
     tsr_tensor_destroy(&a);
 }
 
-CASE(too_late, "a rank that does not come is a timeout that names it")
+CASE(too_late, "if a rank does not take part, the timeout error names it")
 {
     tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){1000});
     if (ranks > 1) {
@@ -329,7 +331,7 @@ CASE(too_late, "a rank that does not come is a timeout that names it")
         tsr_group *of_all = NULL;
         OK(tsr_fill(queue, a, 1));
         OK(tsr_comm_duplicate(world, &impatient));
-        OK(tsr_comm_barrier(world)); /* all have it before it is impatient */
+        OK(tsr_comm_barrier(world)); /* all ranks have created it before its timeout is short */
         tsr_comm_set_timeout(impatient, UINT64_C(300000000));
         of_all = new_group(impatient, false);
         OK(tsr_comm_barrier(impatient));

@@ -1,4 +1,4 @@
-/* Sharded parameters: the bits of training, the plan's memory. */
+/* Sharded parameters: the bits of training, and the memory that the plan predicts. */
 #include "gpu/device/device.h"
 #include "parallel/fsdp_case.h"
 
@@ -7,7 +7,7 @@
 /* Strategies ------------------------------------------------------------------------------------
  */
 
-/* A strategy of one's own: ranges in the opposite order of the ranks. */
+/* A strategy of the test: ranges in the opposite order of the ranks. */
 static tsr_status backwards(void *user, const tsr_shard_request *request, tsr_shard_range *ranges)
 {
     (void)user;
@@ -49,7 +49,7 @@ static const way ways[] = {
 };
 #define WAYS (sizeof ways / sizeof *ways)
 
-/* The case, trained: its bytes. */
+/* Trains the case, and returns the bytes of its model. */
 static uint8_t *train(const model_case *base, const way *w, int steps, bool twice, uint64_t *size)
 {
     static const tsr_shard_strategy own = {.name = "backwards", .assign = backwards};
@@ -116,7 +116,7 @@ CASE(accumulated_bits, "fsdp: several backward passes before a step add up, with
     check_all_ways(&(model_case){0}, "accumulated", true);
 }
 
-CASE(whole_layers, "fsdp: layers that had their values begin with them")
+CASE(whole_layers, "fsdp: the values of layers that are not deferred are kept")
 {
     uint64_t size, want_size;
     uint8_t *want = train(&(model_case){0}, &ways[0], 1, false, &want_size);
@@ -129,7 +129,7 @@ CASE(whole_layers, "fsdp: layers that had their values begin with them")
 /* Unsharded training ----------------------------------------------------------------------------
  */
 
-/* The whole batch, layers with all of their parameters, the optimizer on all of them. */
+/* Trains with the full batch, full layers, and the optimizer on full parameters. */
 static void train_unsharded(tsr_group *alone, int steps, double *out[2 * MODEL_LAYERS])
 {
     static const int64_t sizes[] = {12, 20, 16, 8};
@@ -191,7 +191,8 @@ static void train_unsharded(tsr_group *alone, int steps, double *out[2 * MODEL_L
         tsr_layer_destroy(&layers[i]);
 }
 
-CASE(unsharded, "fsdp: training equals the unsharded one: to the bit on one rank, else within 2e-6")
+CASE(unsharded,
+     "fsdp: training equals unsharded training: bit for bit on one rank, otherwise within 2e-6")
 {
     const int steps = 5;
     double *want[2 * MODEL_LAYERS];
@@ -223,7 +224,7 @@ CASE(unsharded, "fsdp: training equals the unsharded one: to the bit on one rank
 
 #define BIG_UNITS 6
 #define BIG_ROWS 96
-#define BIG_COLUMNS 512 /* 192 KiB a unit */
+#define BIG_COLUMNS 512 /* 192 KiB in a unit */
 
 typedef struct peak {
     uint64_t before, most;
@@ -235,7 +236,7 @@ static void look_at(peak *p)
     p->most = used > p->most ? used : p->most;
 }
 
-/* Units of the caller's own parameters: their passes take no memory but the model's. */
+/* Units of the caller's own parameters: their passes need no memory except the model's. */
 static void train_big(tsr_fsdp *m, peak *p)
 {
     for (int step = 0; step < 2; step++) {
@@ -295,7 +296,7 @@ static void check_memory(const way *w)
     CHECK(said.gathered_bytes == (slots ? ahead * unit : 0) &&
               said.unreduced_bytes == said.gathered_bytes,
           "%llu bytes gathered", (unsigned long long)said.gathered_bytes);
-    /* Five kinds of memory, each in whole pages, and shards at whole lines. */
+    /* Five kinds of memory are each rounded up to pages, and shards to 64 bytes. */
     const uint64_t slack = 64 * 4 * BIG_UNITS + 7 * 65536;
     CHECK(p.most >= said.total_bytes && p.most <= said.total_bytes + slack,
           "%s: %llu bytes at the peak, %llu said", w->name, (unsigned long long)p.most,
@@ -304,7 +305,7 @@ static void check_memory(const way *w)
     tsr_shard_strategy_destroy(&strategy);
 }
 
-CASE(memory, "fsdp: peak memory per rank is the plan's figure, and two units'")
+CASE(memory, "fsdp: peak memory per rank is that of the plan and of two units")
 {
     for (size_t i = 0; i < WAYS; i++)
         if (!ways[i].own && ways[i].ahead <= 0)
@@ -363,9 +364,9 @@ static void check_chunks(const model_case *c)
     }
 }
 
-/* As on a device that gives no more than this for one tensor. The memory is there already. Bits do
- * not depend on how many parameters are stepped at once, which chunks decide. */
-CASE(chunks, "fsdp: shards that one tensor cannot hold are in several, others are stepped as one")
+/* Limits the size of one allocation after the memory has been allocated. The chunks determine how
+ * many parameters are stepped together, and the bits must not depend on that. */
+CASE(chunks, "fsdp: shards that exceed one allocation use several; others are stepped together")
 {
     check_chunks(&(model_case){.dtype = TSR_F32});
     check_chunks(&(model_case){.dtype = TSR_BF16});
@@ -376,7 +377,7 @@ CASE(chunks, "fsdp: shards that one tensor cannot hold are in several, others ar
  */
 
 CASE(ahead,
-     "fsdp: the next unit is gathered while one is used, and what is there is not gathered again")
+     "fsdp: the next unit is gathered while one is used, and a gathered one is not gathered again")
 {
     model m;
     model_make(&(model_case){0}, &m);
@@ -409,7 +410,7 @@ CASE(ahead,
     model_finish(&m);
 }
 
-CASE(shards, "fsdp: shards are what the plan says, and what is written to them is used")
+CASE(shards, "fsdp: shards are those of the plan, and values written to them are used")
 {
     model m;
     model_make(&(model_case){.dtype = TSR_F16}, &m);
@@ -446,7 +447,7 @@ CASE(shards, "fsdp: shards are what the plan says, and what is written to them i
     model_finish(&m);
 }
 
-/* Zero-sized dimensions are legal everywhere, also where nothing else needs memory for a unit. */
+/* Dimensions of size 0 are allowed everywhere, even if nothing else needs memory for a unit. */
 CASE(nothing, "fsdp: units whose parameters have no elements are used and stepped")
 {
     const tsr_parameter empty[] = {

@@ -53,7 +53,7 @@ void model_finish(model *m)
     tsr_group_destroy(&m->alone);
 }
 
-/* Rows of a batch that is the same for any number of ranks. */
+/* Rows of a batch, which is the same for any number of ranks. */
 static tsr_tensor *rows_of(uint64_t sequence, int64_t first, int64_t rows, int64_t columns)
 {
     double *values = doubles(rows * columns);
@@ -74,7 +74,7 @@ void model_pass(model *m, int64_t first, int64_t rows, uint64_t sequence, float 
         x = next;
     }
     tsr_tensor *dy = rows_of(sequence + 1000, first, rows, OUT);
-    /* Of the square of what the model gives, mostly: gradients that depend on the parameters. */
+    /* The loss contains the square of the output, so that gradients depend on the parameters. */
     OK(tsr_axpy(queue, dy, 0.5f, x));
     OK(tsr_scale(queue, dy, dy, scale, 0));
     tsr_tensor_destroy(&x);

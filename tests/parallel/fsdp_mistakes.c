@@ -1,4 +1,4 @@
-/* Sharded parameters: what is refused, and what is left where something fails. */
+/* Sharded parameters: errors, and the state after them. */
 #include "parallel/fsdp_case.h"
 
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include "base/fault.h"
 #include "parallel/fsdp/fsdp.h"
 
-CASE(refused, "fsdp: mistakes are refused on all ranks, with the values")
+CASE(refused, "fsdp: mistakes are errors on all ranks that name the values")
 {
     tsr_fsdp *m = NULL;
     tsr_parameter p[2] = {
@@ -67,10 +67,10 @@ CASE(refused, "fsdp: mistakes are refused on all ranks, with the values")
     tsr_fsdp_destroy(&m);
 }
 
-CASE(other_plans, "fsdp: ranks with different plans find out")
+CASE(other_plans, "fsdp: different plans are an error")
 {
     if (ranks == 1) {
-        case_skip("it takes two");
+        case_skip("needs two ranks");
         return;
     }
     tsr_parameter p = {
@@ -81,13 +81,13 @@ CASE(other_plans, "fsdp: ranks with different plans find out")
           TSR_ERR_INVALID,
           my_rank == 1 ? "fsdp_create: the plan is not the same as on rank 0"
                        : "fsdp_create: rank 1: the plan is not the same as on rank 0");
-    CHECK(!m, "nothing was made");
+    CHECK(!m, "no model was created");
 }
 
-CASE(other_kinds, "fsdp: ranks that save or load all, and others the parameters alone, find out")
+CASE(other_kinds, "fsdp: different model_only when saving or loading is an error")
 {
     if (ranks == 1) {
-        case_skip("it takes two");
+        case_skip("needs two ranks");
         return;
     }
     model m;
@@ -107,7 +107,7 @@ CASE(other_kinds, "fsdp: ranks that save or load all, and others the parameters 
     FAILS(tsr_fsdp_save(m.sharded, path, &mine), TSR_ERR_INVALID, WORDS("save"));
 #undef WORDS
     uint8_t *after = model_bytes(&m, &size_after);
-    CHECK(size == size_after && memcmp(before, after, size) == 0, "the model is another one");
+    CHECK(size == size_after && memcmp(before, after, size) == 0, "the model has changed");
     free(before);
     free(after);
     OK(tsr_comm_barrier(world));
@@ -116,7 +116,7 @@ CASE(other_kinds, "fsdp: ranks that save or load all, and others the parameters 
     model_finish(&m);
 }
 
-CASE(no_slot, "fsdp: more units in use than there is memory for")
+CASE(no_slot, "fsdp: using more units than fit in memory is an error")
 {
     if (ranks == 1) {
         case_skip("one rank gathers nothing");
@@ -136,7 +136,7 @@ CASE(no_slot, "fsdp: more units in use than there is memory for")
 /* While in use ----------------------------------------------------------------------------------
  */
 
-/* Element 0 of what this rank keeps of a parameter's gradient is `want`; 0: there is none. */
+/* Checks that element 0 of this rank's shard of a gradient is `want`; 0: there is no gradient. */
 static void check_grad(tsr_fsdp *m, uint64_t param, double want)
 {
     tsr_fsdp_shard shard;
@@ -151,7 +151,7 @@ static void check_grad(tsr_fsdp *m, uint64_t param, double want)
     free(got);
 }
 
-/* The caller's own parameters, a and b: each a unit, or both one. */
+/* A model of two parameters of the caller, a and b: each is a unit, or both are one. */
 static void caller_model(int unit_count, const char *const *gather, tsr_fsdp **out)
 {
     static const tsr_parameter p[2] = {
@@ -185,7 +185,8 @@ static void look_while_in_use(const char *const *gather)
         check_grad(m, 1, 2 * pass);
         check_grad(m, 0, 3 * (pass - 1));
         OK(tsr_fsdp_end(m, 0));
-        /* What the last pass gave is waited for also while the parameters are used. */
+        /* tsr_fsdp_shard_of waits for the gradients of the last pass even while units are in
+         * use. */
         OK(tsr_fsdp_begin(m, 0, TSR_PASS_FORWARD));
         check_grad(m, 0, 3 * pass);
         OK(tsr_fsdp_end(m, 0));
@@ -200,7 +201,7 @@ static void look_while_in_use(const char *const *gather)
     tsr_fsdp_destroy(&m);
 }
 
-CASE(in_use, "fsdp: looking at shards while units are in use changes nothing")
+CASE(in_use, "fsdp: reading shards while units are in use changes nothing")
 {
     look_while_in_use(NULL);
     look_while_in_use(everything);
@@ -225,7 +226,7 @@ static void wrong_adamw(tsr_fsdp *m)
           "fsdp_adamw_step: beta2 is 1; 0 <= beta2 < 1 is needed");
 }
 
-/* Without a gradient and with one, of which ranks beyond the first have no element. */
+/* Calls without a gradient, and with one of which ranks after the first have no element. */
 static void refuse_numbers(tsr_optimizer_kind optimizer, void (*wrong)(tsr_fsdp *m))
 {
     tsr_parameter p = {
@@ -247,7 +248,7 @@ static void refuse_numbers(tsr_optimizer_kind optimizer, void (*wrong)(tsr_fsdp 
     tsr_fsdp_destroy(&m);
 }
 
-CASE(numbers_of_steps, "fsdp: wrong numbers are refused also where there is nothing to step")
+CASE(numbers_of_steps, "fsdp: wrong numbers are errors even if there is nothing to step")
 {
     refuse_numbers(TSR_OPTIMIZER_ADAMW, wrong_adamw);
     refuse_numbers(TSR_OPTIMIZER_SGD, wrong_sgd);
@@ -256,7 +257,7 @@ CASE(numbers_of_steps, "fsdp: wrong numbers are refused also where there is noth
 /* Out of memory ---------------------------------------------------------------------------------
  */
 
-CASE(allocations, "fsdp: every allocation fails in turn, and nothing is lost")
+CASE(allocations, "fsdp: every allocation fails in turn, without leaks")
 {
     if (ranks > 1) {
         case_skip("other ranks would wait");
@@ -295,8 +296,8 @@ CASE(allocations, "fsdp: every allocation fails in turn, and nothing is lost")
     }
 }
 
-/* The second backward pass before a step, whose gradients have memory of their own, fails on all
- * ranks where it starts being reduced; the next one does not. */
+/* The second backward pass before a step needs memory for its own gradients. It fails on all ranks
+ * when its reduction starts; the next pass succeeds. */
 static void fail_reduction(const char *const *gather, uint64_t nth)
 {
     const uint64_t before = used_bytes();
@@ -320,13 +321,13 @@ static void fail_reduction(const char *const *gather, uint64_t nth)
     CHECK(used_bytes() == before, "allocation %d: device memory is still in use", (int)nth);
 }
 
-CASE(failed_reduction, "fsdp: a pass that cannot be reduced leaves nothing behind")
+CASE(failed_reduction, "fsdp: a pass whose reduction fails leaves no gradient")
 {
     if (ranks == 1) {
         case_skip("one rank reduces nothing");
         return;
     }
-    /* The last ones when the first parameter is on its way. */
+    /* The last numbers fail when the reduction of the first parameter is already in progress. */
     const uint64_t sharded[] = {0, 1, 2, 5, 9, 12}, gathered[] = {0, 1, 2, 4, 6};
     for (size_t i = 0; i < sizeof sharded / sizeof *sharded; i++)
         fail_reduction(NULL, sharded[i]);

@@ -1,5 +1,5 @@
-/* What layers begin with is the same for any number of ranks and any partition; dropout masks too.
- * The digests below are of what one process computes on the host. */
+/* The initial values of layers, and dropout masks, are the same for any number of ranks and any
+ * partition. The digests below were computed on the host by one process. */
 #include "base/hash.h"
 #include "base/philox.h"
 #include "base/variate.h"
@@ -11,7 +11,7 @@
 #define OUT 37
 #define SEED UINT64_C(0x123456789abcdef)
 
-/* Ranges as different as they can be. */
+/* Partitions with very different ranges. */
 static const tsr_partition_params *partition(int kind)
 {
     static double rates[64];
@@ -54,7 +54,7 @@ static void host_digest(const char *name, bool normal, float scale, int64_t coun
     free(data);
 }
 
-CASE(sha256, "SHA-256 is SHA-256")
+CASE(sha256, "SHA-256 of known texts")
 {
     char text[65];
     sha256_hex("abc", 3, text);
@@ -91,7 +91,7 @@ CASE(initial_weights, "initial: the whole weight is the same for any number of r
     }
 }
 
-CASE(initial_kinds, "initial: each kind has the range of the whole layer's fan-in and fan-out")
+CASE(initial_kinds, "initial: each kind has the range of the full layer's fan-in and fan-out")
 {
     static const struct {
         tsr_init kind;
@@ -172,7 +172,7 @@ CASE(initial_ranges, "initial: any range of a rank's part can be drawn by itself
     }
 }
 
-CASE(initial_mistakes, "initial: values that a part does not have are refused, wherever they begin")
+CASE(initial_mistakes, "initial: a range outside the part is an error")
 {
     tsr_layer *layer = NULL;
     tsr_tensor *out = tensor_new(TSR_F32, 1, (int64_t[]){4});
@@ -191,7 +191,7 @@ CASE(initial_mistakes, "initial: values that a part does not have are refused, w
     tsr_layer_destroy(&layer);
 }
 
-CASE(only_its_shard, "initial: a rank allocates its part alone")
+CASE(only_its_shard, "initial: a rank allocates only its part")
 {
     uint64_t before, after;
     tsr_layer *layer = NULL;

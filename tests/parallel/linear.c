@@ -1,5 +1,5 @@
-/* Column- and row-parallel linear layers: the document's tests by name, and every combination of
- * their options against a double-precision reference. */
+/* Column- and row-parallel linear layers: the tests that their specification names, and every
+ * combination of their options against a double-precision reference. */
 #include "parallel/linear_case.h"
 
 /* Sizes that 1, 2, 3, 4, 6 and 8 ranks divide. */
@@ -21,7 +21,7 @@ static void run_row(tsr_linear_params params, int lead_ndim, const int64_t *lead
     linear_case_run(&c);
 }
 
-/* The document's tests ---------------------------------------------------------------------------
+/* The specification's tests ----------------------------------------------------------------------
  */
 
 CASE(sharded_input, "forward pass with sharded input returns correct full output")
@@ -105,7 +105,7 @@ CASE(different_weights, "each rank has different weight values")
 
 CASE(concatenated_weights, "concatenated weights across ranks equal the full weight")
 {
-    /* The full weight is what a process alone has. */
+    /* A group of one process has the full weight. */
     tsr_group *alone = NULL;
     OK(tsr_group_create(NULL, queue, NULL, &alone));
     tsr_linear_params params = {.input_size = IN, .output_size = OUT, .init = {.seed = 5}};
@@ -244,7 +244,7 @@ CASE(contexts, "the default group and custom groups work")
             (int64_t[]){9}, 40);
     tsr_group_set_default(group);
 
-    /* A group of this rank alone has the whole layer, whatever the job's size. */
+    /* A group of this rank alone has the full layer, for any number of ranks in the job. */
     tsr_comm *own = NULL;
     tsr_group *alone = NULL;
     if (world)
@@ -259,8 +259,7 @@ CASE(contexts, "the default group and custom groups work")
     tsr_group_destroy(&alone);
 }
 
-/* This rank's features of x [2,IN], of which the ranks have parts by `partition`, all of them if
- * that is NULL. */
+/* This rank's features of x [2,IN], as `partition` divides them; NULL: all features. */
 static tsr_tensor *features(const double *x, const tsr_partition_params *partition)
 {
     tsr_shard_range ranges[64] = {[0].count = IN};
@@ -289,7 +288,7 @@ static void check_product(const tsr_tensor *y, const double *x, const double *we
     free(got);
 }
 
-/* A layer of these params, checked against x [2,IN], of which this rank has its features by
+/* Checks a layer with these params on x [2,IN], of which this rank has its features by
  * `partition`. */
 static void check_factory(const tsr_linear_params *params, const tsr_partition_params *partition)
 {
@@ -338,7 +337,7 @@ CASE(factory_with_gather, "factory CreateWithGather: a GATHER input, divided in 
     check_factory(&params, &unequal);
 }
 
-CASE(names_of_layers, "layers of other names have other weights, and parameters of those names")
+CASE(names_of_layers, "layers with different names have different weights and parameter names")
 {
     static const char *const names[3] = {NULL, "plain", "mlp.down"};
     static const char *const parameters[3] = {"weight", "plain.weight", "mlp.down.weight"};
@@ -360,7 +359,7 @@ CASE(names_of_layers, "layers of other names have other weights, and parameters 
         free(weights[i]);
 }
 
-/* Everything ------------------------------------------------------------------------------------
+/* All options ------------------------------------------------------------------------------------
  */
 
 static const tsr_layer_layout inputs[2][3] = {
@@ -370,7 +369,7 @@ static const tsr_layer_layout outputs[2][3] = {
     {TSR_LAYOUT_SHARDED, TSR_LAYOUT_FULL, TSR_LAYOUT_DEFAULT},
     {TSR_LAYOUT_FULL, TSR_LAYOUT_SHARDED, TSR_LAYOUT_SEQUENCE}};
 
-/* All layouts of one kind of layer, over shapes, dtypes and partitions that take turns. */
+/* Runs all layouts of one kind of layer, with changing shapes, dtypes and partitions. */
 static void all_layouts(bool row, tsr_group *through)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -440,7 +439,7 @@ CASE(more_ranks, "fewer features than ranks leave some ranks without any")
     }
 }
 
-CASE(overlap, "a product in parts gives what one in one piece does")
+CASE(overlap, "a product in parts has the result of a product in one piece")
 {
     uint64_t sequence = 60;
     for (int parts = 1; parts <= 16; parts += 5)
@@ -492,7 +491,7 @@ CASE(linear_mistakes, "mistakes in a linear layer's params are named")
     CHECK(!tsr_linear_local_weight(NULL) && !tsr_linear_local_bias(NULL), "something of nothing");
 }
 
-/* The same for one rank as for several; 2 is the last dimension. */
+/* The same errors occur with one rank and with several; 2 is the last dimension. */
 CASE(sequence_mistakes, "a sequence_dim that x does not have is an error")
 {
     static const int wrong[] = {2, 3, 7};

@@ -22,11 +22,11 @@ double *whole_parameter(const tsr_layer *layer, int index)
     return values;
 }
 
-/* A side of the layer: its whole shape, and this rank's part. */
+/* The input or output of the layer: its full shape, and this rank's part. */
 typedef struct side {
     int ndim;
     int64_t whole[6], part[6];
-    int dim; /* along which it is divided; -1: not */
+    int dim; /* the divided dimension; -1: none */
     int64_t start, count;
 } side;
 
@@ -81,7 +81,7 @@ static side output_side(const linear_case *c)
     return make_side(c, p->output_size, -1, NULL);
 }
 
-/* This rank's part of a whole side's values, as a tensor. */
+/* This rank's part of an input's or output's values, as a tensor. */
 static tsr_tensor *part_tensor(const linear_case *c, const side *s, const double *whole,
                                tsr_dtype dtype)
 {
@@ -118,7 +118,7 @@ static void check_side(const char *what, const side *s, const tsr_tensor *tensor
     measured_free(&want);
 }
 
-/* A gradient is `times` the reference, in this rank's part. */
+/* Checks that this rank's part of a gradient is `times` the reference. */
 static void check_grad(const tsr_layer *layer, int index, const measured *whole, int times,
                        tsr_dtype x_dtype)
 {
@@ -147,7 +147,7 @@ void linear_case_run(const linear_case *c)
     OK(c->row ? tsr_row_linear_create(p, &layer) : tsr_column_linear_create(p, &layer));
     double *w = whole_parameter(layer, 0), *bias = NULL;
     if (!p->no_bias) {
-        /* Biases start at 0: give this one values, its own part on each rank. */
+        /* Writes this rank's part of other values to the bias, which is 0 at first. */
         double *values = numbers(c->sequence + 2, n, w_dtype);
         const tsr_parameter *b = tsr_layer_parameter(layer, 1);
         tensor_put(b->tensor, values + b->offset);

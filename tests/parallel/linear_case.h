@@ -7,21 +7,22 @@
 typedef struct linear_case {
     bool row;
     tsr_linear_params params; /* group NULL: the default one */
-    tsr_dtype x_dtype;        /* 0: that of the parameters */
+    tsr_dtype x_dtype;        /* 0: the dtype of the parameters */
     int lead_ndim;
-    int64_t lead[4]; /* of x when it is whole, before the features */
+    int64_t lead[4]; /* the dimensions of the full x, without the features */
     bool gaps;       /* x and dy are views with gaps */
     uint64_t sequence;
 } linear_case;
 
-/* Everything: forward, backward twice (which adds), once again after zero_grad. */
+/* Runs a forward pass, two backward passes, whose gradients add up, and one more after
+ * zero_grad. */
 void linear_case_run(const linear_case *c);
 
-/* Equal parts, or as UNEVEN cuts: written without the library. */
+/* Equal parts, or those of UNEVEN, computed without the library. */
 int64_t part_start(int64_t size, int rank);
 int64_t part_count(int64_t size, int rank);
 
-/* A whole parameter, gathered; free() it. */
+/* Gathers a full parameter; free() it. */
 double *whole_parameter(const tsr_layer *layer, int index);
 
 #endif

@@ -1,4 +1,4 @@
-/* What callers get wrong is found before anything has been sent: the group goes on. */
+/* Mistakes of the caller are detected before anything is sent, and the group stays usable. */
 #include "parallel/spmd.h"
 
 static void check_goes_on(tsr_group *through)
@@ -25,7 +25,7 @@ static tsr_tensor *repeating(int64_t rows, int64_t step, int64_t stride)
     return view;
 }
 
-CASE(repeated_outputs, "an output that repeats elements is refused, and the group goes on")
+CASE(repeated_outputs, "an output that repeats elements is an error, and the group stays usable")
 {
 #define REPEATS(op, name, shape)                                                                   \
     op ": " name " is a view " shape " that names an element more than once and cannot be written"
@@ -50,7 +50,7 @@ CASE(repeated_outputs, "an output that repeats elements is refused, and the grou
 #undef REPEATS
 }
 
-CASE(repeated_on_one, "where one rank's output repeats elements, the others wait no longer than "
+CASE(repeated_on_one, "if one rank's output repeats elements, the others wait no longer than "
                       "their deadline")
 {
     if (ranks == 1)
@@ -59,7 +59,7 @@ CASE(repeated_on_one, "where one rank's output repeats elements, the others wait
     tsr_group *of_all = NULL;
     tsr_tensor *tensor = my_rank == 0 ? repeating(4, 0, 1) : repeating(4, 5, 1);
     OK(tsr_comm_duplicate(world, &impatient));
-    OK(tsr_comm_barrier(world)); /* all have it before it is impatient */
+    OK(tsr_comm_barrier(world)); /* all ranks have created it before its timeout is short */
     tsr_comm_set_timeout(impatient, UINT64_C(300000000));
     OK(tsr_group_create(impatient, queue, NULL, &of_all));
     OK(tsr_comm_barrier(world));
@@ -75,7 +75,7 @@ CASE(repeated_on_one, "where one rank's output repeats elements, the others wait
     tsr_tensor_destroy(&tensor);
 }
 
-CASE(kept_text, "who gives up because of an error can still read it afterwards")
+CASE(kept_text, "the text of an error stays readable after the requests are cancelled")
 {
     tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){1000});
     for (int destroy = 0; destroy < 2 && ranks > 1; destroy++) {
@@ -106,7 +106,7 @@ CASE(kept_text, "who gives up because of an error can still read it afterwards")
 
 enum { PLACE = 4096 }; /* room for any tensor below */
 
-/* The first elements of a tensor's memory as one of another shape. */
+/* A view of the first elements of a tensor's memory, with another shape. */
 static tsr_tensor *start_of(const tsr_tensor *memory, tsr_dtype dtype, const tsr_layout *shape)
 {
     tsr_layout layout;
@@ -146,7 +146,7 @@ static tsr_layer *new_linear(int kind)
                                 .output_size = 2 * ranks,
                                 .input = layouts[kind][0],
                                 .output = layouts[kind][1]};
-    if (kind == LINEAR_KINDS - 1) /* the weight is divided in another way than x */
+    if (kind == LINEAR_KINDS - 1) /* the weight is divided differently than x */
         params.partition = (tsr_partition_params){.kind = TSR_PARTITION_WEIGHTED, .rates = rates};
     tsr_layer *layer = NULL;
     OK(kind < COLUMN_KINDS ? tsr_column_linear_create(&params, &layer)
@@ -158,7 +158,7 @@ static tsr_layer *new_linear(int kind)
 static tsr_layer *new_layer(int kind, tsr_tensor **x)
 {
     tsr_layer *layer = NULL;
-    /* Linear layers whose inputs are divided by features get 4 of them. */
+    /* Linear layers whose input is divided by features get 4 features. */
     const bool whole = kind == 0 || kind == 2 || kind == 3 || kind == 5 || kind == 7;
     const int64_t shape[2] = {2 * ranks, whole || kind >= LINEAR_KINDS ? 4 * ranks : 4};
     *x = placed(kind == EMBEDDING ? TSR_I32 : TSR_F32, 2, shape);
@@ -183,7 +183,7 @@ static uint64_t operations(void)
     return stats.operations;
 }
 
-/* A pass failed because of parameter `name`, and had sent nothing. */
+/* Checks that a pass has failed because of parameter `name`, and has sent nothing. */
 static void check_refused(tsr_status status, uint64_t before, const char *format, const char *name)
 {
     char text[200];
@@ -199,8 +199,8 @@ typedef struct pass {
     tsr_tensor *x, *y, *dy, **dx;
 } pass;
 
-/* Without the memory of parameter `index`, which it gets back; a weight is `needed` in the backward
- * pass, a bias never. */
+/* Runs passes without the memory of parameter `index`, which is given back afterwards. The backward
+ * pass needs a weight if `needed`, and never a bias. */
 static void check_no_memory(const pass *p, int index, bool needed)
 {
     const tsr_parameter *parameter = tsr_layer_parameter(p->layer, index);
@@ -224,7 +224,7 @@ static void check_no_memory(const pass *p, int index, bool needed)
     tsr_tensor_destroy(&memory);
 }
 
-/* With a gradient of parameter `index` where x is, or dy. */
+/* Runs passes with the gradient of parameter `index` in the memory of x, or of dy. */
 static void check_gradient_on(const pass *p, int index, const tsr_tensor *place, const char *format)
 {
     const tsr_parameter *parameter = tsr_layer_parameter(p->layer, index);
@@ -239,7 +239,7 @@ static void check_gradient_on(const pass *p, int index, const tsr_tensor *place,
     tsr_tensor_destroy(&grad);
 }
 
-CASE(layer_mistakes, "passes find out what is wrong with parameters before they send anything")
+CASE(layer_mistakes, "passes detect wrong parameters before they send anything")
 {
     for (int kind = 0; kind < KINDS; kind++) {
         tsr_tensor *y = NULL, *dx = NULL;
@@ -263,7 +263,7 @@ CASE(layer_mistakes, "passes find out what is wrong with parameters before they 
     }
 }
 
-CASE(undividable_rows, "rows that cannot be divided are found before x is gathered")
+CASE(undividable_rows, "rows that cannot be divided are detected before x is gathered")
 {
     tsr_layer *layer = new_linear(LINEAR_KINDS - 1);
     tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){2 * ranks + 1, 4}), *y = NULL;
@@ -276,7 +276,7 @@ CASE(undividable_rows, "rows that cannot be divided are found before x is gather
     tsr_layer_destroy(&layer);
 }
 
-CASE(entropy_outputs, "cross-entropy finds what is wrong with its outputs before it sends anything")
+CASE(entropy_outputs, "cross-entropy detects wrong outputs before it sends anything")
 {
     tsr_tensor *logits = tensor_new(TSR_F32, 2, (int64_t[]){4, 2});
     tsr_tensor *labels = tensor_new(TSR_I32, 1, (int64_t[]){4});
@@ -293,7 +293,7 @@ CASE(entropy_outputs, "cross-entropy finds what is wrong with its outputs before
 }
 
 CASE(undividable_sizes,
-     "sizes that do not divide are named as the caller does, with what would help")
+     "errors about sizes that do not divide use the caller's names and say what to do")
 {
     const int odd = 4 * ranks + 1;
     tsr_layer *layer = NULL;
@@ -321,7 +321,7 @@ CASE(undividable_sizes,
     CHECK(!layer, "a layer was made");
 }
 
-/* An input whose dimensions before the last cannot be made one without a copy. */
+/* An input whose leading dimensions cannot be merged into one without a copy. */
 static tsr_tensor *turned(tsr_dtype dtype, int64_t last)
 {
     tsr_tensor *tensor = placed(dtype, 3, (int64_t[]){2, 3, last}), *view = NULL;
@@ -330,7 +330,7 @@ static tsr_tensor *turned(tsr_dtype dtype, int64_t last)
     return view;
 }
 
-CASE(last_error, "passes that succeed leave the last error, also where an input has to be copied")
+CASE(last_error, "passes that succeed keep the last error, even if an input must be copied")
 {
     tsr_tensor *x[] = {turned(TSR_F32, 4), turned(TSR_I32, 4)}, *y = NULL;
     tsr_layer *layer[2] = {NULL, NULL};
@@ -350,7 +350,7 @@ CASE(last_error, "passes that succeed leave the last error, also where an input 
     }
 }
 
-CASE(repeated_parameters, "memory of parameters that repeats elements is refused")
+CASE(repeated_parameters, "parameter memory that repeats elements is an error")
 {
     tsr_layer *layer = NULL;
     tsr_tensor *good = tensor_new(TSR_F32, 2, (int64_t[]){3, 5}), *bad = repeating(3, 0, 1);

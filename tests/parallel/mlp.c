@@ -6,13 +6,12 @@
 
 typedef struct mlp_case {
     tsr_mlp_params params;
-    int64_t m; /* rows of x when it is whole */
+    int64_t m; /* rows of the full x */
     bool by_function;
     uint64_t sequence;
 } mlp_case;
 
-/* The block in double precision: parameters and their gradients, in the order the layer has them.
- */
+/* The block in double precision: parameters and their gradients, in the layer's order. */
 typedef struct host_mlp {
     const tsr_mlp_params *params;
     int64_t m, in, hidden, out;
@@ -107,7 +106,7 @@ static void host_backward(host_mlp *h, const double *dy)
     state_free(&s);
 }
 
-/* The caller's activation: what the library's own does, by way of its functions. */
+/* An activation of the caller, which calls the library's functions. */
 static tsr_status apply(void *user, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
 {
     return tsr_activate(stream, y, x, *(const tsr_activation *)user);
@@ -295,8 +294,8 @@ CASE(factory_forward_mlp, "factory ForwardMLP: ColumnParallelLinear to RowParall
     tsr_layer_destroy(&row);
 }
 
-/* Every activation, with and without gate, bias, sequence parallelism, staging, functions of the
- * caller's, in three dtypes. */
+/* Every activation, with and without gate, bias, sequence parallelism, staging and functions of the
+ * caller, in three dtypes. */
 static void all_mlps(bool gated)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_F32, TSR_BF16};
@@ -374,7 +373,7 @@ CASE(finite_differences, "gradients match finite differences of the layer itself
         }
         tensor_put(tx, x);
         free(got);
-        /* Parameters: every rank moves the same element of the whole, whoever has it. */
+        /* Parameters: every rank changes the same element of the full parameter, if it has it. */
         for (int index = 0; index < tsr_layer_parameter_count(layer); index++) {
             const tsr_parameter *p = tsr_layer_parameter(layer, index);
             int64_t total = count_of(p->ndim, p->global_shape);
@@ -415,7 +414,7 @@ CASE(finite_differences, "gradients match finite differences of the layer itself
     }
 }
 
-CASE(parameters, "parameters are found by name and number, and tell where they belong")
+CASE(parameters, "parameters are found by name and index, and describe their part")
 {
     static const char *const names[] = {"block.gate.weight", "block.gate.bias",
                                         "block.up.weight",   "block.up.bias",
@@ -460,7 +459,7 @@ CASE(parameters, "parameters are found by name and number, and tell where they b
     tsr_layer_destroy(&layer);
 }
 
-CASE(deferred, "a deferred layer uses the memory it is given, and only while it has it")
+CASE(deferred, "a deferred layer uses the memory that it is lent, and only that long")
 {
     tsr_mlp_params params = {.input_size = 6,
                              .hidden_size = 2 * ranks,
@@ -511,7 +510,8 @@ CASE(deferred, "a deferred layer uses the memory it is given, and only while it 
     OK(tsr_layer_set_parameter(deferred, 4, NULL, NULL, false));
     FAILS(tsr_layer_forward(deferred, tx, NULL, &got), TSR_ERR_INVALID,
           "row_linear: down.weight has no memory");
-    /* Memory of the caller's in a layer that has its own: gate and up are two products then. */
+    /* The caller's memory for one parameter of a layer with memory of its own: gate and up are
+     * computed in two products then. */
     OK(tsr_layer_set_parameter(layer, 0, tsr_layer_parameter(deferred, 0)->tensor, NULL, false));
     tsr_layer_saved *saved = NULL;
     OK(tsr_layer_forward(layer, tx, &saved, &got));

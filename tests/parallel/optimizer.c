@@ -10,9 +10,9 @@
 #define HIDDEN 8
 #define OUT 5
 #define ROWS 4
-#define OWN 7 /* elements of the tensor that no layer has */
+#define OWN 7 /* elements of a tensor without a layer */
 
-/* What is trained: an MLP whose hidden size is divided over all ranks, and a tensor. */
+/* The trained parameters: an MLP whose hidden size is divided over all ranks, and a tensor. */
 typedef struct subject {
     tsr_layer *mlp;
     tsr_tensor *own, *own_grad;
@@ -102,7 +102,7 @@ static void train(tsr_optimizer *optimizer, subject *s, int first, int end)
 /* By hand ---------------------------------------------------------------------------------------
  */
 
-enum { PARAMETERS = 5 }; /* of the MLP 4, and the tensor */
+enum { PARAMETERS = 5 }; /* 4 of the MLP, and the tensor */
 
 typedef struct by_hand {
     tsr_tensor *moment1[PARAMETERS], *moment2[PARAMETERS], *master[PARAMETERS];
@@ -235,7 +235,7 @@ CASE(without_gradient, "optimizer: a layer's parameter without a gradient stays 
     OK(tsr_optimizer_step(optimizer, 0.1f)); /* before the first backward pass */
     subject_pass(&s, 0);
     OK(tsr_optimizer_zero_grad(optimizer));
-    OK(tsr_optimizer_step(optimizer, 0.1f)); /* after the gradient was given up */
+    OK(tsr_optimizer_step(optimizer, 0.1f)); /* after zero_grad */
     uint8_t *after = bytes_of(tensor_at(&s, 0), &size);
     CHECK(memcmp(before, after, size) == 0, "the weight has changed");
     CHECK(tsr_optimizer_steps(optimizer) == 2, "%lld steps",
@@ -328,7 +328,8 @@ CASE(models, "optimizer: an FSDP model steps and saves as it does by itself")
 /* Files -----------------------------------------------------------------------------------------
  */
 
-CASE(resumed_optimizer, "optimizer: training goes on from a file with the bits it would have had")
+CASE(resumed_optimizer,
+     "optimizer: training resumed from a file has the bits of uninterrupted training")
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_BF16};
     for (int d = 0; d < 2; d++) {
@@ -389,7 +390,7 @@ CASE(model_only_optimizer, "optimizer: a file of parameters starts fresh state")
         unlink(path);
 }
 
-/* A layer that every rank has all of, and the same layer in an FSDP model of all ranks. */
+/* A layer that every rank has in full, and the same layer in an FSDP model of all ranks. */
 CASE(file_of_both, "optimizer: its file is an FSDP model's, and either loads the other's")
 {
     char path[SHARED_PATH];
@@ -453,7 +454,8 @@ CASE(file_of_both, "optimizer: its file is an FSDP model's, and either loads the
 /* Failures --------------------------------------------------------------------------------------
  */
 
-/* The checks of the operations refuse numbers, in their words, under this name. */
+/* Checks an error whose text starts with `start`. The operations' own checks refuse wrong numbers,
+ * under the optimizer's name. */
 static void refused(tsr_status status, const char *start)
 {
     CHECK(status == TSR_ERR_INVALID, "%s gave %s", start, tsr_status_name(status));
@@ -544,7 +546,7 @@ CASE(optimizer_mistakes, "optimizer: mistakes are errors that name the values")
     subject_finish(&s);
 }
 
-/* A step in which the step of parameter `failing` fails, and the same call again. */
+/* Runs a step in which the step of parameter `failing` fails, and then the same call again. */
 static void step_in_two_calls(int failing, uint8_t *bytes[PARAMETERS], uint64_t sizes[PARAMETERS])
 {
     const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, 0, false);
@@ -612,7 +614,7 @@ static tsr_status everything_once(subject *s, const char *path)
     return status;
 }
 
-CASE(optimizer_allocations, "optimizer: every allocation fails in turn, and nothing is lost")
+CASE(optimizer_allocations, "optimizer: every allocation fails in turn, without leaks")
 {
     if (ranks > 1) {
         case_skip("one rank is enough");

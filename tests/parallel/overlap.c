@@ -1,6 +1,6 @@
-/* What overlapping reduction with computation saves on a slow wire: ranks as under `tessera
- * launch`, whose all-reduces take as long as a wire of chosen speed would, one behind the other.
- * The linker puts the functions below in the place of the communicator's (--wrap).
+/* Measures what overlapping reduction with computation saves on a slow wire. All-reduces of the
+ * ranks under `tessera launch` take as long as they would on a wire of a chosen speed, one after
+ * the other. The linker replaces the communicator's functions by those below (--wrap).
  *
  *     tessera launch --no-prefix -n 2 -- parallel-overlap
  */
@@ -8,7 +8,7 @@
 
 #include "parallel/spmd.h"
 
-static double wire_bytes_per_second; /* 0: as fast as it is */
+static double wire_bytes_per_second; /* 0: the real speed */
 
 static double now(void)
 {
@@ -31,7 +31,7 @@ static struct {
     tsr_request *request;
     double due;
 } under_way[MAX_UNDER_WAY];
-static double wire_free; /* when it has sent what it was given */
+static double wire_free; /* the time at which the wire has sent everything */
 
 tsr_status __real_tsr_comm_all_reduce_start(tsr_comm *comm, const void *send, void *recv,
                                             uint64_t count, tsr_dtype dtype, tsr_op op,
@@ -97,7 +97,7 @@ tsr_status __wrap_tsr_request_wait(tsr_request **request)
 
 static const int64_t m = 256, k = 1024, n = 2048;
 
-/* The shortest of some runs, the slowest rank's. */
+/* The shortest of some runs, each measured by the slowest rank. */
 static double seconds(tsr_group *through, int parts)
 {
     tsr_layer *layer = NULL;
@@ -128,7 +128,7 @@ static double seconds(tsr_group *through, int parts)
     return best;
 }
 
-/* The time in parts, on a wire as slow as the product, as a part of that in one piece. */
+/* The time in parts relative to the time in one piece, on a wire that is as slow as the product. */
 static double measure(tsr_group *alone)
 {
     double compute = seconds(alone, 1), fast_wire = seconds(group, 1);
@@ -147,16 +147,16 @@ static double measure(tsr_group *alone)
     return parts / whole;
 }
 
-CASE(overlap_saves, "a product in parts takes less time than one in one piece, on a slow wire")
+CASE(overlap_saves, "on a slow wire, a product in parts takes less time than in one piece")
 {
     if (ranks == 1) {
-        case_skip("it takes two ranks");
+        case_skip("needs two ranks");
         return;
     }
     tsr_group *alone = NULL;
     OK(tsr_group_create(NULL, queue, NULL, &alone));
-    /* On a machine that has other things to do, a figure may be anything: a few attempts. All ranks
-     * have the same figures. */
+    /* Other load on the machine can disturb the measurement, so it is tried a few times. All ranks
+     * have the same result. */
     double saved = 1;
     for (int attempt = 0; attempt < 4 && saved > 0.9; attempt++)
         saved = measure(alone);

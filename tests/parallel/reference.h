@@ -1,17 +1,17 @@
-/* One process, double precision: what parallel layers are compared with. */
+/* The reference for parallel layers: double precision, in one process. */
 #ifndef TESTS_PARALLEL_REFERENCE_H
 #define TESTS_PARALLEL_REFERENCE_H
 
 #include "parallel/spmd.h"
 
-/* Values with what their terms add up to in magnitude: the measure of errors. */
+/* Values, and the sums of the magnitudes of their terms, to which errors are relative. */
 typedef struct measured {
     int64_t count;
     double *value, *magnitude;
 } measured;
 measured measured_new(int64_t count);
 void measured_free(measured *m);
-/* A part of both: as slice_of. */
+/* A slice of both, as by slice_of. */
 measured measured_slice(const measured *m, int ndim, const int64_t *shape, int dim, int64_t start,
                         int64_t count);
 

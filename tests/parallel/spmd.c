@@ -187,7 +187,8 @@ static void open_all(void)
         my_rank = tsr_comm_rank(world);
         ranks = tsr_comm_size(world);
     }
-    /* Devices that cannot map tensors, as discrete GPUs: "all", or "odd" ranks only. */
+    /* TEST_DISCRETE: the ranks whose device cannot map tensors, like a discrete GPU: "all", or
+     * "odd" ranks. */
     const char *discrete = getenv("TEST_DISCRETE");
     bool maps = !discrete || strcmp(discrete, "none") == 0 ||
                 (strcmp(discrete, "odd") == 0 && my_rank % 2 == 0);
@@ -216,7 +217,7 @@ static void close_all(void)
           (unsigned long long)tsr__validation_messages());
 }
 
-/* All ranks have passed the case. */
+/* Waits until all ranks have passed the case. */
 static void meet(void)
 {
     if (world)
@@ -225,7 +226,7 @@ static void meet(void)
 
 int main(int argc, char **argv)
 {
-    const char *only = argc > 1 ? argv[1] : NULL; /* a part of the name of the cases to run */
+    const char *only = argc > 1 ? argv[1] : NULL; /* runs the cases whose name contains this text */
     setvbuf(stdout, NULL, _IOLBF, 0);
     open_all();
     int number_printed = 0;

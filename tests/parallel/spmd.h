@@ -37,7 +37,7 @@ void case_register(const char *name, case_fn run);
 
 __attribute__((format(printf, 3, 4), noreturn)) void case_fail(const char *file, int line,
                                                                const char *format, ...);
-/* The rest of this case is left out, on all ranks alike. */
+/* Skips the rest of this case. All ranks must call it. */
 __attribute__((format(printf, 1, 2))) void case_skip(const char *format, ...);
 
 #define CHECK(condition, ...)                                                                      \
@@ -50,7 +50,7 @@ __attribute__((format(printf, 1, 2))) void case_skip(const char *format, ...);
         tsr_status ok_ = (call);                                                                   \
         CHECK(ok_ == TSR_OK, "%s: %s: %s", #call, tsr_status_name(ok_), tsr_last_error());         \
     } while (0)
-/* A call fails with this status, and exactly this text. */
+/* Checks that a call fails with this status, and exactly this text. */
 #define FAILS(call, status, text)                                                                  \
     do {                                                                                           \
         tsr_status got_ = (call);                                                                  \
@@ -64,29 +64,29 @@ __attribute__((format(printf, 1, 2))) void case_skip(const char *format, ...);
 
 /* The same on all ranks: element `index` of a random sequence, in [-1, 1). */
 double number(uint64_t sequence, int64_t index);
-/* `count` of them, as `dtype` holds them; free() them. */
+/* `count` of these numbers, rounded to `dtype`; free() them. */
 double *numbers(uint64_t sequence, int64_t count, tsr_dtype dtype);
 double *doubles(int64_t count);
 
 tsr_tensor *tensor_new(tsr_dtype dtype, int ndim, const int64_t *shape);
-/* A new tensor with these values; and the values of one, to be freed. */
+/* Creates a tensor with these values, and reads the values of a tensor; free() them. */
 tsr_tensor *tensor_of(tsr_dtype dtype, int ndim, const int64_t *shape, const double *values);
 double *values_of(const tsr_tensor *tensor);
 void tensor_put(tsr_tensor *tensor, const double *values);
-/* The raw bytes of a tensor's elements, to be freed. */
+/* Returns the bytes of a tensor's elements; free() them. */
 uint8_t *bytes_of(const tsr_tensor *tensor, uint64_t *size_bytes);
-/* A view of this shape with gaps, in a tensor of its own. */
+/* Creates a non-contiguous view of this shape in a tensor of its own. */
 tsr_tensor *tensor_with_gaps(tsr_dtype dtype, int ndim, const int64_t *shape);
 
 int64_t count_of(int ndim, const int64_t *shape);
-/* Elements start … start + count − 1 of dimension `dim`, to be freed. */
+/* Returns elements start … start + count − 1 of dimension `dim`; free() them. */
 double *slice_of(const double *values, int ndim, const int64_t *shape, int dim, int64_t start,
                  int64_t count);
 
-/* |got − want| ≤ tolerance · magnitude[i], for all elements. */
+/* Checks |got − want| ≤ tolerance · magnitude[i] for all elements. */
 void check_close(const char *what, const double *got, const double *want, const double *magnitude,
                  int64_t count, double tolerance);
-/* What sums of products of this dtype are off by, relative to the sum of their magnitudes. */
+/* The error of sums of products in this dtype, relative to the sum of their magnitudes. */
 double tolerance_of(tsr_dtype dtype);
 
 #endif

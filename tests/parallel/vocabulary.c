@@ -4,7 +4,7 @@
 
 static int64_t index_of(uint64_t sequence, int64_t i, int64_t vocabulary)
 {
-    /* A few beyond either end, many of one kind. */
+    /* Some indices are outside at either end, and many are equal. */
     int64_t index = (int64_t)floor((number(sequence, i) + 1) / 2 * (double)(vocabulary + 4)) - 2;
     return i % 5 == 0 ? vocabulary / 2 : index;
 }
@@ -218,13 +218,13 @@ CASE(entropies, "vocabulary-parallel cross-entropy: loss and gradient")
             .in_place = i % 3 == 0,
             .want_loss = i % 4 != 3,
             .spread = i % 5 == 0 ? 32 : 4,
-            .shift = i % 6 == 2 ? -500 : 0, /* far below what a rank without classes has */
+            .shift = i % 6 == 2 ? -500 : 0, /* far below the values of a rank without classes */
             .sequence = 400 + (uint64_t)i};
         entropy_case_run(&c);
     }
 }
 
-CASE(entropy_agrees, "cross-entropy of a divided vocabulary is that of the whole")
+CASE(entropy_agrees, "cross-entropy of a divided vocabulary equals that of the full one")
 {
     enum { ROWS = 40, CLASSES = 120 };
     double *values = numbers(9, ROWS * CLASSES, TSR_F32), *labels = doubles(ROWS);
@@ -259,7 +259,8 @@ CASE(entropy_agrees, "cross-entropy of a divided vocabulary is that of the whole
         tsr_tensor_destroy(&tensors[i]);
 }
 
-/* One row of two classes for each rank: the loss, and this rank's part of the gradient. */
+/* Computes one row with two classes for each rank: the loss, and this rank's part of the
+ * gradient. */
 static void two_each(const double *row, double label, double *loss, double gradient[2])
 {
     tsr_tensor *x = tensor_of(TSR_F32, 2, (int64_t[]){1, 2}, row + 2 * my_rank);
@@ -277,7 +278,7 @@ static void two_each(const double *row, double label, double *loss, double gradi
     tsr_tensor_destroy(&out);
 }
 
-CASE(extremes, "infinite and ignored logits do as in one process")
+CASE(extremes, "infinite and ignored logits give the same result as in one process")
 {
     double row[128], loss, gradient[2];
     for (int i = 0; i < 2 * ranks; i++)
@@ -286,7 +287,7 @@ CASE(extremes, "infinite and ignored logits do as in one process")
     CHECK(isnan(loss) && isnan(gradient[0]), "nothing but -inf gives %g, %g", loss, gradient[0]);
     two_each(row, -100, &loss, gradient);
     CHECK(loss == 0 && gradient[0] == 0, "an ignored row gives %g, %g", loss, gradient[0]);
-    row[1] = 3; /* one rank has a number, the others none */
+    row[1] = 3; /* one rank has a finite logit, the others have none */
     two_each(row, 1, &loss, gradient);
     CHECK(loss == 0 && gradient[0] == 0 && gradient[1] == 0, "a sure row gives %g, %g %g", loss,
           gradient[0], gradient[1]);
@@ -318,7 +319,7 @@ CASE(vocabulary_mistakes, "mistakes with a vocabulary are named")
     tsr_tensor *logits = tensor_new(TSR_F32, 2, (int64_t[]){4, 2});
     tsr_layer_saved *saved = NULL;
     OK(tsr_fill(queue, x, 0));
-    sequence.sequence_dim = 1; /* of [4,3] the last */
+    sequence.sequence_dim = 1; /* the last dimension of [4,3] */
     tsr_layer *divided = NULL;
     OK(tsr_embedding_create(&sequence, &divided));
     FAILS(tsr_layer_forward(divided, x, NULL, &y), TSR_ERR_INVALID,
