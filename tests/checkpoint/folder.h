@@ -9,16 +9,16 @@
 void folder_make(void);
 void folder_remove(void);
 
-/* The path of a file in it; of the last eight that were asked for, each has memory of its own. */
+/* The path of a file in it. The returned memory is reused after eight further calls. */
 const char *in_folder(const char *name);
 
-/* A file's bytes, to be freed; NULL when there is none. */
+/* Returns a file's bytes, or NULL if there is no such file; free() them. */
 char *read_file(const char *path, size_t *size);
 void write_file(const char *path, const void *data, size_t size);
-/* How many files the folder has. */
+/* The number of files in the folder. */
 int files_in_folder(void);
 
-/* An entry in host memory, whole. */
+/* An entry for a full tensor in host memory. */
 tsr_checkpoint_entry host_entry(const char *name, tsr_dtype dtype, int ndim, const int64_t *shape,
                                 void *data);
 

@@ -73,15 +73,15 @@ START_TEST(every_change_of_a_byte_is_refused_or_harmless)
             }
             loaded_without += load(path, true, &c) == TSR_OK && !is_what_was_written(&c);
         }
-    /* Changes of the name "tessera.crc32c" itself: the file has no checksums then. */
+    /* Only changes of the key "tessera.crc32c" are not detected: the file then has no checksums. */
     ck_assert_uint_le(harmless, strlen("tessera.crc32c") * sizeof changes);
-    /* What they are good for. */
+    /* Without checksums, these changes load wrong values. */
     ck_assert_uint_gt(loaded_without, 37 * sizeof changes - 1);
     free(file);
 }
 END_TEST
 
-START_TEST(texts_name_the_tensor_and_the_header)
+START_TEST(errors_name_the_tensor_or_the_header)
 {
     const char *path = in_folder("named");
     size_t size;
@@ -90,7 +90,7 @@ START_TEST(texts_name_the_tensor_and_the_header)
     save(path, false);
     char *file = read_file(path, &size);
     ck_assert_ptr_nonnull(file);
-    file[size - 1] ^= 1; /* the last of mask */
+    file[size - 1] ^= 1; /* the last byte of mask */
     write_file(path, file, size);
     ck_assert_int_eq(load(path, false, &c), TSR_ERR_INVALID);
     snprintf(want, sizeof want,
@@ -128,8 +128,8 @@ START_TEST(files_without_checksums_load)
 }
 END_TEST
 
-/* A part is not verified, and neither is a tensor that nobody reads. */
-START_TEST(what_is_read_is_verified)
+/* A tensor that is read in part, or not at all, is not verified. */
+START_TEST(only_complete_tensors_are_verified)
 {
     const char *path = in_folder("parts");
     size_t size;
@@ -156,7 +156,7 @@ TESTS(checksums)
 {
     tcase_add_unchecked_fixture(tests, folder_make, folder_remove);
     tcase_add_test(tests, every_change_of_a_byte_is_refused_or_harmless);
-    tcase_add_test(tests, texts_name_the_tensor_and_the_header);
+    tcase_add_test(tests, errors_name_the_tensor_or_the_header);
     tcase_add_test(tests, files_without_checksums_load);
-    tcase_add_test(tests, what_is_read_is_verified);
+    tcase_add_test(tests, only_complete_tensors_are_verified);
 }

@@ -1,4 +1,4 @@
-/* What is in the file, read by something else than the library. */
+/* The contents of the file, read without the library. */
 #include <jansson.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static unsigned crc32c(const char *data, size_t size)
     return ~state;
 }
 
-START_TEST(bytes_are_those_of_the_specification)
+START_TEST(bytes_match_the_specification)
 {
     float w[6] = {0, 1, 2, 3, 4, 5};
     uint8_t mask[3] = {7, 8, 9};
@@ -41,7 +41,7 @@ START_TEST(bytes_are_those_of_the_specification)
     ck_assert_ptr_nonnull(file);
     ck_assert_uint_eq(size, 8 + length + 35);
     ck_assert_mem_eq(file, ((char[]){(char)length, (char)(length >> 8), 0, 0, 0, 0, 0, 0}), 8);
-    /* The checksums, made here of the bytes that are there: of the header, of step, w and mask. */
+    /* The checksums of the file's bytes, computed here: of the header, step, w and mask. */
     char wanted[sizeof header], digits[33];
     memcpy(wanted, header, sizeof header);
     char *at = strstr(wanted, "HHHHHHHH");
@@ -65,9 +65,9 @@ START_TEST(bytes_are_those_of_the_specification)
 }
 END_TEST
 
-/* Every dtype, names that JSON has to escape, and metadata, through another JSON reader, and back.
- */
-START_TEST(another_reader_finds_everything)
+/* Every dtype, names that JSON must escape, and metadata, read by another JSON reader and by the
+ * library. */
+START_TEST(another_reader_reads_everything)
 {
     static const struct {
         tsr_dtype dtype;
@@ -127,7 +127,7 @@ START_TEST(another_reader_finds_everything)
 }
 END_TEST
 
-START_TEST(metadata_that_is_not_there)
+START_TEST(missing_metadata)
 {
     char text[8] = "kept", want[700];
     int32_t one = 1;
@@ -151,7 +151,7 @@ END_TEST
 TESTS(format)
 {
     tcase_add_unchecked_fixture(tests, folder_make, folder_remove);
-    tcase_add_test(tests, bytes_are_those_of_the_specification);
-    tcase_add_test(tests, another_reader_finds_everything);
-    tcase_add_test(tests, metadata_that_is_not_there);
+    tcase_add_test(tests, bytes_match_the_specification);
+    tcase_add_test(tests, another_reader_reads_everything);
+    tcase_add_test(tests, missing_metadata);
 }

@@ -1,4 +1,4 @@
-/* Writing that does not come to its end leaves the file that was there. */
+/* Saving that does not complete leaves the previous file. */
 #include <errno.h>
 #include <signal.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@
 
 #define COUNT 100000
 
-/* A checkpoint of which every element of everything is `version`. */
+/* Saves a checkpoint in which every element and the metadata are `version`. */
 static tsr_status save_version(int32_t version)
 {
     static int32_t a[COUNT], b[COUNT / 2];
@@ -33,7 +33,7 @@ static tsr_status save_version(int32_t version)
         tsr_checkpoint_params(.metadata = (const char *[]){"version", text, NULL}));
 }
 
-/* Which version is there, whole. */
+/* Returns the version of the checkpoint, and checks that it is complete. */
 static int32_t whole_version(void)
 {
     static int32_t a[COUNT], b[COUNT / 2];
@@ -51,8 +51,8 @@ static int32_t whole_version(void)
     return version;
 }
 
-/* Every call that writes fails in turn: what is there is the old file, or where all was written but
- * not its name made safe, the new one; nothing else is left behind. */
+/* Each system call of saving fails in turn. Afterwards there is the old file, or the new one if
+ * only the synchronisation of the folder has failed, and no other file. */
 START_TEST(every_call_fails_in_turn)
 {
     ck_assert_ok(save_version(1));
@@ -121,7 +121,7 @@ static void nap(int64_t us)
     nanosleep(&(struct timespec){.tv_nsec = (long)us * 1000}, NULL);
 }
 
-/* A process that saves without end is killed, again and again, whenever. */
+/* A process that saves in an endless loop is killed at random moments. */
 START_TEST(killed_at_random_moments)
 {
     uint64_t state = (uint64_t)getpid();
@@ -147,15 +147,15 @@ START_TEST(killed_at_random_moments)
         changed += version != last;
         last = version;
     }
-    ck_assert_ok(save_version(last + 1)); /* over what the last one left */
+    ck_assert_ok(save_version(last + 1)); /* replaces what the last process left behind */
     ck_assert_int_eq(whole_version(), last + 1);
     ck_assert_int_eq(files_in_folder(), 1);
     ck_assert_msg(changed > 0, "no process was quick enough to save anything");
 }
 END_TEST
 
-/* A link of that name, laid by somebody else, is not followed. */
-START_TEST(a_link_in_the_way)
+/* A symbolic link with the name of the partial file is not followed. */
+START_TEST(a_link_as_partial_file)
 {
     write_file(in_folder("victim"), "mine", 4);
     ck_assert_int_eq(symlink(in_folder("victim"), in_folder("model.partial")), 0);
@@ -169,8 +169,8 @@ START_TEST(a_link_in_the_way)
 }
 END_TEST
 
-/* A link to a checkpoint stays one, and it is that checkpoint which is replaced. */
-START_TEST(through_a_link)
+/* If the path is a link to a checkpoint, the link stays, and the checkpoint is replaced. */
+START_TEST(the_path_is_a_link)
 {
     struct stat info;
     ck_assert_int_eq(mkdir(in_folder("elsewhere"), 0777), 0);
@@ -187,8 +187,8 @@ START_TEST(through_a_link)
 }
 END_TEST
 
-/* What is no file stays, as /dev/null has to. */
-START_TEST(nothing_but_files_is_replaced)
+/* Something that is not a regular file, such as /dev/null, is not replaced. */
+START_TEST(only_regular_files_are_replaced)
 {
     struct stat before, after;
     for (int i = 0; i < 3; i++) {
@@ -213,7 +213,7 @@ TESTS(interrupted)
     tcase_add_test(tests, every_call_fails_in_turn);
     tcase_add_test(tests, every_allocation_fails_in_turn);
     tcase_add_test(tests, killed_at_random_moments);
-    tcase_add_test(tests, a_link_in_the_way);
-    tcase_add_test(tests, through_a_link);
-    tcase_add_test(tests, nothing_but_files_is_replaced);
+    tcase_add_test(tests, a_link_as_partial_file);
+    tcase_add_test(tests, the_path_is_a_link);
+    tcase_add_test(tests, only_regular_files_are_replaced);
 }

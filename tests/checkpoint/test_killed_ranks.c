@@ -1,6 +1,6 @@
-/* Real processes write a checkpoint together, again and again, until one of them is killed, at
- * whatever moment: the others are told, and the file is one of those that they wrote, whole. A few
- * rounds; TESSERA_TEST_KILLS=200 makes as many. */
+/* Real processes write a checkpoint together in a loop, until one of them is killed at a random
+ * moment. The other ranks must get an error, and the file must be a complete version. A few rounds;
+ * TESSERA_TEST_KILLS=200 runs 200. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -31,7 +31,8 @@ static void save_for_ever(tsr_comm *comm, void *user)
         snprintf(text, sizeof text, "%d", (int)version);
         for (int i = 0; i < EACH; i++)
             data[i] = version;
-        /* Rank r has columns of all rows: its runs lie between those of the others. */
+        /* Rank r has columns of all rows, so its ranges of the file lie between those of the other
+         * ranks. */
         const tsr_checkpoint_entry entry = {.name = "x",
                                             .dtype = TSR_I32,
                                             .ndim = 2,

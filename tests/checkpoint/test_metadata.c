@@ -1,4 +1,4 @@
-/* Metadata: any text, there and back, and as other programs read and write it. */
+/* Metadata: any text is saved and loaded unchanged, also from and to other programs. */
 #include <jansson.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "checkpoint/folder.h"
 
 #define LONG_BYTES 300000
-#define HEADER_BYTES 100000000 /* at most */
+#define HEADER_BYTES 100000000 /* the largest header */
 
 static char long_text[LONG_BYTES + 1];
 
@@ -36,7 +36,7 @@ static void check_text(const char *path, const char *key, const char *want)
     free(text);
 }
 
-/* The metadata as another reader has it; json_decref() it. */
+/* The metadata as read by another JSON reader; json_decref() it. */
 static json_t *other_reader(const char *path)
 {
     size_t size, length = 0;
@@ -52,7 +52,7 @@ static json_t *other_reader(const char *path)
     return metadata;
 }
 
-static char controls[33]; /* all but the zero */
+static char controls[33]; /* all control characters except the zero */
 
 static const struct {
     const char *key, *text;
@@ -67,7 +67,7 @@ static const struct {
 };
 #define TEXTS (sizeof texts / sizeof *texts)
 
-START_TEST(any_text_there_and_back)
+START_TEST(any_text_is_loaded_unchanged)
 {
     for (int i = 0; i < 31; i++)
         controls[i] = (char)(i + 1);
@@ -86,12 +86,12 @@ START_TEST(any_text_there_and_back)
         check_text(path, texts[i].key, texts[i].text);
         ck_assert_str_eq(json_string_value(json_object_get(other, texts[i].key)), texts[i].text);
     }
-    ck_assert_uint_eq(json_object_size(other), TEXTS + 2); /* the format, and checksums */
+    ck_assert_uint_eq(json_object_size(other), TEXTS + 2); /* the format and the checksums */
     json_decref(other);
 }
 END_TEST
 
-/* A file of `header` and nothing else. */
+/* Writes a file that has only `header`. */
 static const char *file_of(const char *header)
 {
     const char *path = in_folder("other");
@@ -106,7 +106,7 @@ static const char *file_of(const char *header)
     return path;
 }
 
-START_TEST(texts_of_another_program)
+START_TEST(texts_from_another_program)
 {
     char header[20000], long_one[10001] = "";
     memset(long_one, 'y', sizeof long_one - 1);
@@ -121,7 +121,7 @@ START_TEST(texts_of_another_program)
     check_text(path, "e", "");
     check_text(path, "long", long_one);
     check_text(path, "a", "x\ny/\xc3\xa9\xf0\x9f\x98\x80\b\t");
-    check_text(path, "twice", "two"); /* the last counts, as for most readers */
+    check_text(path, "twice", "two"); /* the last of two equal keys counts, as for most readers */
 }
 END_TEST
 
@@ -135,7 +135,7 @@ static const struct {
     {"{\"__metadata__\":{\"a\":\"x}}", "offset 29: a string without an end"},
 };
 
-START_TEST(what_is_no_text)
+START_TEST(invalid_texts_in_files)
 {
     char text[8] = "kept", want[700];
     const char *path = file_of(wrong[_i].header);
@@ -154,7 +154,7 @@ static void check_refused(const char *key, const char *text, const char *said)
     ck_assert_int_eq(files_in_folder(), 0);
 }
 
-START_TEST(what_cannot_be_saved)
+START_TEST(invalid_texts_are_not_saved)
 {
     static char too_long[TSR_SHARD_MAX_NAME + 2];
     memset(too_long, 'k', sizeof too_long - 1);
@@ -180,8 +180,8 @@ END_TEST
 TESTS(metadata)
 {
     tcase_add_checked_fixture(tests, folder_make, folder_remove);
-    tcase_add_test(tests, any_text_there_and_back);
-    tcase_add_test(tests, texts_of_another_program);
-    tcase_add_loop_test(tests, what_is_no_text, 0, sizeof wrong / sizeof *wrong);
-    tcase_add_test(tests, what_cannot_be_saved);
+    tcase_add_test(tests, any_text_is_loaded_unchanged);
+    tcase_add_test(tests, texts_from_another_program);
+    tcase_add_loop_test(tests, invalid_texts_in_files, 0, sizeof wrong / sizeof *wrong);
+    tcase_add_test(tests, invalid_texts_are_not_saved);
 }

@@ -1,5 +1,5 @@
-/* Parts of entries, which one process reads as any rank would; mistakes, and files that are not
- * what they should be. */
+/* Parts of entries, which one process reads as any rank would; mistakes of the caller; damaged
+ * files. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "checkpoint/folder.h"
 #include "support/random.h"
 
-/* [4,6,5]: element i is i. */
+/* A tensor [4,6,5], whose element i is i. */
 static int32_t whole[120];
 static const int64_t shape[3] = {4, 6, 5};
 
@@ -138,7 +138,7 @@ START_TEST(mistakes_of_the_caller)
 }
 END_TEST
 
-START_TEST(a_file_that_does_not_fit)
+START_TEST(a_file_that_does_not_match)
 {
     const char *path = save_whole();
     char want[900];
@@ -167,8 +167,8 @@ START_TEST(a_file_that_does_not_fit)
 }
 END_TEST
 
-/* A file that ends anywhere, or of which any one byte is another, is loaded or refused, and nothing
- * outside the entry's memory is written: the sanitizers watch. */
+/* A file that is truncated anywhere, or in which one byte is changed, is loaded or refused without
+ * writing outside the entry's memory, which the sanitizers check. */
 START_TEST(damaged_files)
 {
     size_t size;
@@ -197,7 +197,7 @@ START_TEST(damaged_files)
 }
 END_TEST
 
-/* A model of several files, by its index. */
+/* A model in several files, loaded by its index. */
 START_TEST(files_of_an_index)
 {
     int32_t a[4] = {1, 2, 3, 4}, b[2] = {5, 6}, got[6];
@@ -229,7 +229,7 @@ TESTS(parts)
     tcase_add_checked_fixture(tests, folder_make, folder_remove);
     tcase_add_test(tests, any_part_of_any_dimension);
     tcase_add_test(tests, mistakes_of_the_caller);
-    tcase_add_test(tests, a_file_that_does_not_fit);
+    tcase_add_test(tests, a_file_that_does_not_match);
     tcase_add_test(tests, damaged_files);
     tcase_add_test(tests, files_of_an_index);
 }
