@@ -239,7 +239,7 @@ CASE(dropout_masks, "initial: dropout masks are the same for any number of ranks
     FAILS(tsr_dropout_shard(queue, whole, whole, 0.3F, 3, 0, last, &params), TSR_ERR_INVALID,
           "dropout_shard: dim 3 is outside a tensor of 3 dimensions");
     FAILS(tsr_dropout_shard(queue, whole, whole, 0.3F, 0, 1, last, &params), TSR_ERR_INVALID,
-          "dropout_shard: dim 0 of [5,41,6], from 1 on, goes beyond 5");
+          "dropout_shard: dim 0 of [5,41,6], from offset 1 on, is outside a global_size of 5");
     FAILS(tsr_dropout_shard(queue, whole, NULL, 0.3F, 0, 1, last, &params), TSR_ERR_INVALID,
           "dropout_shard: x is NULL");
     FAILS(tsr_dropout_shard(queue, whole, whole, 0.3F, 0, 0, INT64_MAX / 4, &params),

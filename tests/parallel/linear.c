@@ -461,23 +461,23 @@ CASE(linear_mistakes, "mistakes in a linear layer's params are named")
     FAILS(tsr_column_linear_create(tsr_linear_params(.input_size = 1), NULL), TSR_ERR_INVALID,
           "column_linear: out is NULL");
     FAILS(tsr_column_linear_create(tsr_linear_params(.input_size = 4), &layer), TSR_ERR_INVALID,
-          "column_linear: input_size is 4, output_size 0; both are at least 1");
+          "column_linear: input_size is 4, output_size 0; both must be at least 1");
 #define WITH(...) tsr_linear_params(.input_size = IN, .output_size = OUT, __VA_ARGS__)
     FAILS(tsr_column_linear_create(WITH(.input = TSR_LAYOUT_SHARDED), &layer), TSR_ERR_INVALID,
-          "column_linear: input SHARDED (2) is none that it has");
+          "column_linear: unsupported input layout SHARDED (2)");
     FAILS(tsr_column_linear_create(WITH(.output = TSR_LAYOUT_SEQUENCE), &layer), TSR_ERR_INVALID,
-          "column_linear: output SEQUENCE (4) is none that it has");
+          "column_linear: unsupported output layout SEQUENCE (4)");
     FAILS(tsr_row_linear_create(WITH(.input = (tsr_layer_layout)17), &layer), TSR_ERR_INVALID,
-          "row_linear: input ? (17) is none that it has");
+          "row_linear: unsupported input layout ? (17)");
     FAILS(tsr_row_linear_create(WITH(.input = TSR_LAYOUT_GATHER, .output = TSR_LAYOUT_SHARDED),
                                 &layer),
-          TSR_ERR_INVALID, "row_linear: a GATHER input and a SHARDED output at once");
+          TSR_ERR_INVALID, "row_linear: a GATHER input and a SHARDED output cannot be combined");
     FAILS(tsr_row_linear_create(WITH(.dtype = TSR_I32), &layer), TSR_ERR_INVALID,
-          "row_linear: dtype i32 is none of f32, f16 and bf16");
+          "row_linear: dtype is i32; f32, f16 or bf16 is needed");
     FAILS(tsr_row_linear_create(WITH(.grad_dtype = TSR_U8), &layer), TSR_ERR_INVALID,
-          "row_linear: grad_dtype u8 is none of f32, f16 and bf16");
+          "row_linear: grad_dtype is u8; f32, f16 or bf16 is needed");
     FAILS(tsr_row_linear_create(WITH(.overlap_parts = 17), &layer), TSR_ERR_INVALID,
-          "row_linear: overlap_parts is 17; 0 to 16 are there");
+          "row_linear: overlap_parts is 17; 0 to 16 are possible");
     FAILS(tsr_row_linear_create(WITH(.init = {.kind = (tsr_init)8}), &layer), TSR_ERR_INVALID,
           "row_linear: init 8 is not a tsr_init");
     FAILS(tsr_row_linear_create(WITH(.output = TSR_LAYOUT_SEQUENCE, .sequence_dim = -1), &layer),
@@ -504,7 +504,8 @@ CASE(sequence_mistakes, "a sequence_dim that x does not have is an error")
                                     .output = row ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_DEFAULT};
         const int64_t last = row ? 2 : 2 * ranks;
         char text[200];
-        snprintf(text, sizeof text, "%s: sequence_dim %d is none of [%d,3,%lld] before the last",
+        snprintf(text, sizeof text,
+                 "%s: sequence_dim %d of [%d,3,%lld] is not before its last dimension",
                  row ? "row_linear" : "column_linear", wrong[i % 3], ranks, (long long)last);
         tsr_layer *layer = NULL;
         tsr_layer_saved *saved = NULL;
@@ -533,7 +534,7 @@ CASE(pass_mistakes, "mistakes in the arguments of passes are named")
     FAILS(tsr_layer_forward(layer, ids, NULL, &y), TSR_ERR_INVALID,
           "row_linear: x is i32; f32, f16 or bf16 is needed");
     FAILS(tsr_layer_forward(layer, scalar, &saved, &y), TSR_ERR_INVALID,
-          "row_linear: x is a scalar");
+          "row_linear: x is a scalar; at least one dimension is needed");
     CHECK(!saved && !y, "something was written");
     OK(tsr_layer_forward(layer, x, &saved, &y));
     FAILS(tsr_layer_backward(layer, NULL, y, &dx), TSR_ERR_INVALID,
@@ -541,7 +542,7 @@ CASE(pass_mistakes, "mistakes in the arguments of passes are named")
     FAILS(tsr_layer_backward(layer, saved, x, &dx), TSR_ERR_INVALID,
           "row_linear: dy is [5,6]; y was [5,3]");
     FAILS(tsr_layer_backward(other, saved, y, &dx), TSR_ERR_INVALID,
-          "row_linear: what was saved is of row_linear");
+          "row_linear: `saved` is from row_linear");
     FAILS(tsr_layer_backward(layer, saved, ids, &dx), TSR_ERR_INVALID,
           "row_linear: dy is i32; f32, f16 or bf16 is needed");
     CHECK(!dx, "something was written");

@@ -446,7 +446,7 @@ CASE(parameters, "parameters are found by name and index, and describe their par
     FAILS(tsr_layer_find_parameter(layer, "gate", &found), TSR_ERR_NOT_FOUND,
           "mlp block: there is no parameter 'gate'");
     FAILS(tsr_layer_find_parameter(layer, "bias", &found), TSR_ERR_INVALID,
-          "mlp block: 'bias' is both block.gate.bias and block.up.bias");
+          "mlp block: 'bias' matches both block.gate.bias and block.up.bias");
     FAILS(tsr_layer_find_parameter(layer, NULL, &found), TSR_ERR_INVALID,
           "layer_find_parameter: name is NULL");
     tsr_tensor *none = NULL;
@@ -454,7 +454,7 @@ CASE(parameters, "parameters are found by name and index, and describe their par
           "layer_gather_parameter: index 9 is outside 6 parameters");
     int64_t rows;
     FAILS(tsr_linear_local_shape(layer, &rows, &rows), TSR_ERR_INVALID,
-          "mlp block: it is not linear");
+          "mlp block: it is not a linear layer");
     CHECK(!tsr_linear_local_weight(layer), "a weight");
     tsr_layer_destroy(&layer);
 }
@@ -529,9 +529,9 @@ CASE(deferred, "a deferred layer uses the memory that it is lent, and only that 
     FAILS(tsr_layer_set_parameter(layer, 6, NULL, NULL, false), TSR_ERR_INVALID,
           "layer_set_parameter: index 6 is outside 6 parameters");
     FAILS(tsr_layer_set_parameter(layer, 5, tx, NULL, false), TSR_ERR_INVALID,
-          "row_linear: the tensor of down.bias is f32 [3]; here it is f32 [2,6]");
+          "row_linear: the tensor of down.bias must be f32 [3], but is f32 [2,6]");
     FAILS(tsr_layer_set_parameter(layer, 5, NULL, tx, false), TSR_ERR_INVALID,
-          "row_linear: the gradient of down.bias is a float [3]; here it is f32 [2,6]");
+          "row_linear: the gradient of down.bias must be a float [3], but is f32 [2,6]");
     free(x);
     tsr_tensor_destroy(&tx);
     tsr_tensor_destroy(&want);
@@ -553,7 +553,7 @@ CASE(mlp_mistakes, "mistakes in an MLP's params are named")
     tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){2, 3}), *y = NULL;
     FAILS(tsr_mlp_create(NULL, &layer), TSR_ERR_INVALID, "mlp: params is NULL");
     FAILS(tsr_mlp_create(tsr_mlp_params(.activation = (tsr_activation)8), &layer), TSR_ERR_INVALID,
-          "mlp: there is no activation 8");
+          "mlp: activation 8 is not a tsr_activation");
     FAILS(tsr_mlp_create(tsr_mlp_params(.input_size = 3), &layer), TSR_ERR_INVALID,
           "mlp: input_size is 3, hidden_size 0, output_size 0; all must be at least 1");
     char text[200];
@@ -574,9 +574,9 @@ CASE(mlp_mistakes, "mistakes in an MLP's params are named")
               TSR_ERR_INVALID, text);
     }
     FAILS(tsr_mlp_create(WITH(.hidden_size = ranks, .overlap_parts = 17), &layer), TSR_ERR_INVALID,
-          "mlp: overlap_parts is 17; 0 to 16 are there");
+          "mlp: overlap_parts is 17; 0 to 16 are possible");
     FAILS(tsr_mlp_create(WITH(.hidden_size = ranks, .dtype = TSR_I32), &layer), TSR_ERR_INVALID,
-          "mlp: dtype i32 is none of f32, f16 and bf16");
+          "mlp: dtype is i32; f32, f16 or bf16 is needed");
     FAILS(tsr_mlp_create(WITH(.hidden_size = ranks, .init = {.kind = (tsr_init)8}), &layer),
           TSR_ERR_INVALID, "mlp: init 8 is not a tsr_init");
     FAILS(tsr_mlp_create(WITH(.hidden_size = ranks, .sequence = true, .sequence_dim = -1), &layer),
@@ -594,7 +594,7 @@ CASE(mlp_mistakes, "mistakes in an MLP's params are named")
     tsr_layer_saved *saved = NULL;
     OK(tsr_layer_forward(layer, x, &saved, &y));
     FAILS(tsr_layer_backward(layer, saved, y, NULL), TSR_ERR_INVALID,
-          "mlp: an activation without activate_grad has no backward pass");
+          "mlp: activate_grad is NULL; a backward pass needs it");
     tsr_layer_saved_destroy(&saved);
     tsr_tensor_destroy(&x);
     tsr_tensor_destroy(&y);

@@ -95,7 +95,7 @@ static void generate(int64_t heads, int64_t kv_heads)
     char text[200];
     OK(tsr_fill(queue, x, 1));
     FAILS(tsr_layer_forward_cached(layer, x, g.cache, 1, &y), TSR_ERR_INVALID,
-          "self_attention h.0.attention: no step has begun with the cache");
+          "self_attention h.0.attention: the cache has no step; tsr_kv_cache_begin starts one");
     feed(&g, sequences, (int64_t[]){3, 5}); /* prompts */
     snprintf(text, sizeof text,
              "self_attention h.0.attention: x is [2,2,%lld]; the cache's step has 2 sequences of "
@@ -113,7 +113,7 @@ static void generate(int64_t heads, int64_t kv_heads)
     feed(&g, sequences, (int64_t[]){2, 1});
     OK(tsr_norm_create(tsr_norm_params(.name = "n", .size = b.size), &norm));
     FAILS(tsr_layer_forward_cached(norm, x, g.cache, 0, &y), TSR_ERR_INVALID,
-          "norm n: it has no attention, and no use for a cache");
+          "norm n: it has no attention and cannot use a cache; use tsr_layer_forward");
     CHECK(!y, "an output of a call that failed");
     tsr_tensor_destroy(&x);
     tsr_layer_destroy(&norm);
@@ -271,7 +271,8 @@ static uint8_t *train_blocks(const char *const *gather, bool recompute, uint64_t
         OK(tsr_block_create(&b, &blocks[i]));
         units[i].layer = blocks[i];
     }
-    OK(tsr_fsdp_create(tsr_fsdp_params(.unit_count = 2, .units = units, .gather = gather), &sharded));
+    OK(tsr_fsdp_create(tsr_fsdp_params(.unit_count = 2, .units = units, .gather = gather),
+                       &sharded));
     for (int step = 0; step < 2; step++) {
         double *values = numbers(60 + (uint64_t)(2 * step + my_rank), 2 * 5 * 16, TSR_F32);
         tsr_tensor *x = tensor_of(TSR_F32, 3, (int64_t[]){2, 5, 16}, values), *between = NULL,
@@ -395,16 +396,16 @@ CASE(block_mistakes, "mistakes in a block's and a norm's params and in passes ar
     tsr_heads heads;
     FAILS(tsr_norm_create(NULL, &norm), TSR_ERR_INVALID, "norm: params is NULL");
     FAILS(tsr_norm_create(tsr_norm_params(.name = "n"), &norm), TSR_ERR_INVALID,
-          "norm n: size is 0; it is at least 1");
+          "norm n: size is 0; it must be at least 1");
     FAILS(tsr_norm_create(tsr_norm_params(.size = 4, .kind = (tsr_norm_kind)2), &norm),
-          TSR_ERR_INVALID, "norm: there is no kind 2");
+          TSR_ERR_INVALID, "norm: kind 2 is not a tsr_norm_kind");
     FAILS(tsr_norm_create(tsr_norm_params(.size = 4, .epsilon = NAN), &norm), TSR_ERR_INVALID,
           "norm: epsilon is nan; at least 2^-126 is needed");
     FAILS(tsr_norm_create(tsr_norm_params(.size = 4, .dtype = TSR_I32), &norm), TSR_ERR_INVALID,
-          "norm: dtype i32 is none of f32, f16 and bf16");
+          "norm: dtype is i32; f32, f16 or bf16 is needed");
     FAILS(tsr_block_create(NULL, &layer), TSR_ERR_INVALID, "block: params is NULL");
     FAILS(tsr_block_create(tsr_block_params(.name = "b"), &layer), TSR_ERR_INVALID,
-          "block b: size is 0; it is at least 1");
+          "block b: size is 0; it must be at least 1");
     FAILS(tsr_block_create(tsr_block_params(.name = "b", .size = 8), &layer), TSR_ERR_INVALID,
           "self_attention b.attention: size is 8, heads 0; both must be at least 1, and heads at "
           "most 4096");
@@ -419,18 +420,18 @@ CASE(block_mistakes, "mistakes in a block's and a norm's params and in passes ar
     OK(tsr_block_create(&b, &layer));
     OK(tsr_norm_create(tsr_norm_params(.name = "n", .size = 16), &norm));
     FAILS(tsr_self_attention_heads(layer, &heads), TSR_ERR_INVALID,
-          "block h.0: it is no self-attention");
+          "block h.0: it is not a self-attention layer");
     FAILS(tsr_self_attention_heads(NULL, &heads), TSR_ERR_INVALID,
           "self_attention_heads: layer is NULL");
     FAILS(tsr_block_set_dropout(NULL, 0, NULL), TSR_ERR_INVALID,
           "block_set_dropout: layer is NULL");
-    FAILS(tsr_block_set_dropout(norm, 0, NULL), TSR_ERR_INVALID, "norm n: it is no block");
+    FAILS(tsr_block_set_dropout(norm, 0, NULL), TSR_ERR_INVALID, "norm n: it is not a block");
     FAILS(tsr_block_set_dropout(layer, 1, &random), TSR_ERR_INVALID,
           "block h.0: dropout p is 1; 0 <= p < 1 is needed");
     FAILS(tsr_block_set_dropout(layer, 0.5F, NULL), TSR_ERR_INVALID,
-          "block h.0: dropout of 0.5 without params");
+          "block h.0: dropout p is 0.5, but params is NULL");
     FAILS(tsr_block_set_dropout(layer, 0.5F, &(tsr_random_params){.index_strides = strides}),
-          TSR_ERR_INVALID, "block h.0: dropout with index_strides");
+          TSR_ERR_INVALID, "block h.0: index_strides must be NULL");
 
     double *values = numbers(8, 2 * 4 * 17, TSR_F32);
     tsr_tensor *x = tensor_of(TSR_F32, 3, (int64_t[]){2, 4, 16}, values),
@@ -438,7 +439,7 @@ CASE(block_mistakes, "mistakes in a block's and a norm's params and in passes ar
                *other = tensor_of(TSR_F32, 3, (int64_t[]){2, 4, 17}, values), *y = NULL, *dx = NULL;
     tsr_layer_saved *saved = NULL, *none = NULL;
     FAILS(tsr_layer_forward(layer, other, &none, &y), TSR_ERR_INVALID,
-          "norm h.0.norm1: x is [2,4,17]; its last dimension has to be 16");
+          "norm h.0.norm1: x is [2,4,17]; its last dimension must be 16");
     FAILS(tsr_layer_forward(layer, line, &none, &y), TSR_ERR_INVALID,
           "self_attention h.0.attention: x is [16]; [.., tokens, features] is needed");
     CHECK(!y && !none, "an output of a call that failed");

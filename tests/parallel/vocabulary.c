@@ -303,7 +303,8 @@ CASE(vocabulary_mistakes, "mistakes with a vocabulary are named")
     tsr_layer *layer = NULL;
     FAILS(tsr_embedding_create(NULL, &layer), TSR_ERR_INVALID, "embedding: params is NULL");
     FAILS(tsr_embedding_create(tsr_embedding_params(.width = 3), &layer), TSR_ERR_INVALID,
-          "embedding: vocabulary_size is 0, width 3; both are at least 1");
+          "embedding: vocabulary_size is 0, width 3; both must be at least 1, and vocabulary_size "
+          "at most 2^31 - 1");
     FAILS(tsr_embedding_create(
               tsr_embedding_params(.vocabulary_size = 4, .width = 3, .output = TSR_LAYOUT_SHARDED),
               &layer),
@@ -323,13 +324,13 @@ CASE(vocabulary_mistakes, "mistakes with a vocabulary are named")
     tsr_layer *divided = NULL;
     OK(tsr_embedding_create(&sequence, &divided));
     FAILS(tsr_layer_forward(divided, x, NULL, &y), TSR_ERR_INVALID,
-          "embedding: sequence_dim 1 is none of [4,3] before the last");
+          "embedding: sequence_dim 1 of [4,3] is not before its last dimension");
     tsr_layer_destroy(&divided);
     FAILS(tsr_layer_forward(layer, loss, NULL, &y), TSR_ERR_INVALID,
           "embedding embed: x is f32; i32, i64, u32 or u8 is needed");
     OK(tsr_layer_forward(layer, x, &saved, &y));
     FAILS(tsr_layer_backward(layer, saved, y, &dx), TSR_ERR_INVALID,
-          "embedding embed: indices have no gradient; dx has to be NULL");
+          "embedding embed: indices have no gradient; dx must be NULL");
     FAILS(tsr_layer_backward(layer, saved, loss, NULL), TSR_ERR_INVALID,
           "embedding embed: dy is [4]; y was [4,3]");
     const int64_t all = 2 * ranks;

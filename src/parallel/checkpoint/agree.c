@@ -15,7 +15,7 @@ typedef struct failure {
     char text[508];
 } failure;
 
-static tsr_status patient_min(tsr_comm *comm, int64_t *values, uint64_t count)
+static tsr_status all_reduce_min(tsr_comm *comm, int64_t *values, uint64_t count)
 {
     tsr_request *request = NULL;
     TSR__TRY(tsr_comm_all_reduce_start(comm, values, values, count, TSR_I64, TSR_OP_MIN,
@@ -31,7 +31,7 @@ tsr_status tsr__checkpoint_agree(tsr_comm *comm, const char *who, tsr_status min
     failure first = {.status = mine};
     snprintf(first.text, sizeof first.text, "%s", tsr_last_error());
     int64_t failed = mine == TSR_OK ? size : rank;
-    TSR__TRY(patient_min(comm, &failed, 1));
+    TSR__TRY(all_reduce_min(comm, &failed, 1));
     if (failed == size)
         return TSR_OK;
     TSR__TRY(tsr_comm_broadcast(comm, &first, sizeof first, TSR_U8, (int)failed));

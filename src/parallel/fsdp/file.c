@@ -41,17 +41,17 @@ tsr_status tsr__fsdp_list(const tsr_fsdp *model, bool model_only, tsr__training_
 
 tsr_status tsr__fsdp_synchronise(tsr_fsdp *model, const char *who)
 {
-    TSR__TRY(tsr__fsdp_idle(model, who));
+    TSR__TRY(tsr__fsdp_check_not_in_use(model, who));
     TSR__TRY(tsr__group_check(model->group));
     TSR__TRY(tsr__fsdp_collect_all(model));
     for (int u = 0; u < model->unit_count; u++)
-        TSR__TRY(tsr__fsdp_gathered(model, u));
+        TSR__TRY(tsr__fsdp_wait_gathered(model, u));
     return TSR_OK;
 }
 
 tsr_status tsr__fsdp_loaded(tsr_fsdp *model, bool model_only, int64_t steps)
 {
-    TSR__TRY(tsr__fsdp_forget(model));
+    TSR__TRY(tsr__fsdp_discard_gathered(model));
     TSR__TRY(tsr_fsdp_zero_grad(model));
     if (model_only)
         return tsr__fsdp_fresh_state(model);

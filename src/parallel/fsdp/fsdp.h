@@ -139,9 +139,9 @@ tsr_status tsr__fsdp_fresh_masters(tsr_fsdp *model) TSR_NODISCARD;
  * `step`, starting with `from`, do not lose their slots. *out is false if no slot can be taken. */
 tsr_status tsr__fsdp_gather(tsr_fsdp *model, int unit, int from, int step, bool *out) TSR_NODISCARD;
 /* Blocks until the unit has been gathered. */
-tsr_status tsr__fsdp_gathered(tsr_fsdp *model, int unit) TSR_NODISCARD;
+tsr_status tsr__fsdp_wait_gathered(tsr_fsdp *model, int unit) TSR_NODISCARD;
 /* Discards everything that was gathered. */
-tsr_status tsr__fsdp_forget(tsr_fsdp *model) TSR_NODISCARD;
+tsr_status tsr__fsdp_discard_gathered(tsr_fsdp *model) TSR_NODISCARD;
 
 /* gradients.c: take_grads provides memory for a unit's gradients, reduce starts their reduction,
  * drop_grads discards them, and collect blocks until they are reduced. collect_all does that for
@@ -153,7 +153,7 @@ tsr_status tsr__fsdp_collect(tsr_fsdp *model, int unit) TSR_NODISCARD;
 tsr_status tsr__fsdp_collect_all(tsr_fsdp *model) TSR_NODISCARD;
 
 /* pass.c: Returns an error if a unit is in use. */
-tsr_status tsr__fsdp_idle(const tsr_fsdp *model, const char *who) TSR_NODISCARD;
+tsr_status tsr__fsdp_check_not_in_use(const tsr_fsdp *model, const char *who) TSR_NODISCARD;
 
 /* step.c: one step, with one of both params. */
 typedef struct tsr__fsdp_step {

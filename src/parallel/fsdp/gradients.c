@@ -130,7 +130,7 @@ static tsr_status reduce_param(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fs
 
 /* After a failure of another parameter: discards the gradients of the pass that are already being
  * reduced, so that either all parameters of the unit have the gradient or none. */
-static void take_back(tsr_fsdp *model, const tsr__fsdp_unit *u)
+static void discard_pass(tsr_fsdp *model, const tsr__fsdp_unit *u)
 {
     for (int i = u->first; i < u->first + u->count; i++) {
         tsr__fsdp_param *p = &model->params[i];
@@ -148,7 +148,7 @@ tsr_status tsr__fsdp_reduce(tsr_fsdp *model, int unit)
         tsr_status status = reduce_param(model, u, &model->params[i]);
         if (status != TSR_OK) {
             const tsr__error why = tsr__error_take();
-            take_back(model, u);
+            discard_pass(model, u);
             tsr__error_put_back(&why);
             return status;
         }

@@ -8,7 +8,7 @@ static tsr_status check_unit(const tsr_fsdp *model, const char *who, int unit)
     return TSR_OK;
 }
 
-tsr_status tsr__fsdp_idle(const tsr_fsdp *model, const char *who)
+tsr_status tsr__fsdp_check_not_in_use(const tsr_fsdp *model, const char *who)
 {
     TSR__REQUIRE(model, "%s: model is NULL", who);
     for (int u = 0; u < model->unit_count; u++)
@@ -19,7 +19,7 @@ tsr_status tsr__fsdp_idle(const tsr_fsdp *model, const char *who)
 /* Showing and hiding -----------------------------------------------------------------------------
  */
 
-static tsr_status show(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fsdp_param *p)
+static tsr_status set_tensor(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fsdp_param *p)
 {
     if (p->resident)
         return tsr_tensor_reshape(p->value, p->seen.ndim, p->shape, &p->seen.tensor);
@@ -27,7 +27,7 @@ static tsr_status show(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fsdp_param
                           p->shape, &p->seen.tensor);
 }
 
-static void hide(tsr_fsdp *model, int unit)
+static void end_use(tsr_fsdp *model, int unit)
 {
     tsr__fsdp_unit *u = &model->units[unit];
     for (int i = 0; i < u->count; i++) {
@@ -39,12 +39,12 @@ static void hide(tsr_fsdp *model, int unit)
     u->in_use = false;
 }
 
-static tsr_status show_all(tsr_fsdp *model, int unit)
+static tsr_status set_tensors(tsr_fsdp *model, int unit)
 {
     const tsr__fsdp_unit *u = &model->units[unit];
     for (int i = 0; i < u->count; i++) {
         tsr__fsdp_param *p = &model->params[u->first + i];
-        TSR__TRY(show(model, u, p));
+        TSR__TRY(set_tensor(model, u, p));
         if (u->layer)
             TSR__TRY(tsr_layer_set_parameter(u->layer, i, p->seen.tensor, p->seen.grad, false));
     }
@@ -76,11 +76,11 @@ static tsr_status begin(tsr_fsdp *model, int unit, tsr_pass pass)
                  model->slot_count);
     /* From here on the unit cannot lose its slot. */
     model->units[unit].in_use = true;
-    TSR__TRY(tsr__fsdp_gathered(model, unit));
+    TSR__TRY(tsr__fsdp_wait_gathered(model, unit));
     TSR__TRY(gather_ahead(model, unit, pass));
     if (pass == TSR_PASS_BACKWARD)
         TSR__TRY(tsr__fsdp_take_grads(model, unit));
-    tsr_status status = show_all(model, unit);
+    tsr_status status = set_tensors(model, unit);
     if (status != TSR_OK && pass == TSR_PASS_BACKWARD)
         tsr__fsdp_drop_grads(model, unit);
     return status;
@@ -97,14 +97,14 @@ tsr_status tsr_fsdp_begin(tsr_fsdp *model, int unit, tsr_pass pass)
     model->units[unit].pass = pass;
     tsr_status status = begin(model, unit, pass);
     if (status != TSR_OK)
-        hide(model, unit);
+        end_use(model, unit);
     return status;
 }
 
 static tsr_status end(tsr_fsdp *model, int unit, bool reduce)
 {
     const bool backward = model->units[unit].pass == TSR_PASS_BACKWARD;
-    hide(model, unit);
+    end_use(model, unit);
     if (!backward)
         return TSR_OK;
     if (reduce)
@@ -189,7 +189,7 @@ tsr_status tsr_fsdp_shard_of(tsr_fsdp *model, uint64_t param, tsr_fsdp_shard *ou
 
 tsr_status tsr_fsdp_changed(tsr_fsdp *model)
 {
-    TSR__TRY(tsr__fsdp_idle(model, "fsdp_changed"));
-    TSR__TRY(tsr__fsdp_forget(model));
+    TSR__TRY(tsr__fsdp_check_not_in_use(model, "fsdp_changed"));
+    TSR__TRY(tsr__fsdp_discard_gathered(model));
     return tsr__fsdp_fresh_masters(model);
 }

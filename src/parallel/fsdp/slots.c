@@ -36,7 +36,7 @@ static tsr_status gather_param(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_te
 }
 
 /* Returns whether a unit may lose its slot: it is not in use, and not one of the next units. */
-static bool may_go(const tsr_fsdp *model, int unit, int from, int step)
+static bool may_evict(const tsr_fsdp *model, int unit, int from, int step)
 {
     const int ahead = (unit - from) * step;
     return !model->units[unit].in_use && !(ahead >= 0 && ahead < model->slot_count);
@@ -48,7 +48,7 @@ static int find_slot(const tsr_fsdp *model, int from, int step)
         if (model->slots[i].unit < 0)
             return i;
     for (int i = 0; i < model->slot_count; i++)
-        if (may_go(model, model->slots[i].unit, from, step))
+        if (may_evict(model, model->slots[i].unit, from, step))
             return i;
     return -1;
 }
@@ -90,7 +90,7 @@ tsr_status tsr__fsdp_gather(tsr_fsdp *model, int unit, int from, int step, bool 
     return TSR_OK;
 }
 
-tsr_status tsr__fsdp_gathered(tsr_fsdp *model, int unit)
+tsr_status tsr__fsdp_wait_gathered(tsr_fsdp *model, int unit)
 {
     const tsr__fsdp_unit *u = &model->units[unit];
     for (int i = u->first; i < u->first + u->count; i++) {
@@ -103,7 +103,7 @@ tsr_status tsr__fsdp_gathered(tsr_fsdp *model, int unit)
     return TSR_OK;
 }
 
-tsr_status tsr__fsdp_forget(tsr_fsdp *model)
+tsr_status tsr__fsdp_discard_gathered(tsr_fsdp *model)
 {
     for (int i = 0; i < model->slot_count; i++)
         TSR__TRY(leave_slot(model, &model->slots[i]));

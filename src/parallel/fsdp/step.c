@@ -4,7 +4,7 @@
 #include "gpu/stream/host_access.h"
 #include "tessera/ops.h"
 
-static void forget_grads(tsr_fsdp *model)
+static void clear_grads(tsr_fsdp *model)
 {
     for (int i = 0; i < model->param_count; i++)
         model->params[i].grad_holds = false;
@@ -111,9 +111,9 @@ static tsr_status step_joined(tsr_fsdp *model, const tsr__fsdp_step *how, int fi
  * anything to step must fail or count like the others. */
 static tsr_status step(tsr_fsdp *model, const char *who, const tsr__fsdp_step *how)
 {
-    TSR__TRY(tsr__fsdp_idle(model, who));
+    TSR__TRY(tsr__fsdp_check_not_in_use(model, who));
     TSR__TRY(tsr__fsdp_collect_all(model));
-    TSR__TRY(tsr__fsdp_forget(model));
+    TSR__TRY(tsr__fsdp_discard_gathered(model));
     for (int i = 0; i < model->param_count; i++) {
         const int first = i;
         if (steps(&model->params[first])) {
@@ -181,9 +181,9 @@ tsr_status tsr_fsdp_adamw_step(tsr_fsdp *model, const tsr_adamw_params *params)
 
 tsr_status tsr_fsdp_zero_grad(tsr_fsdp *model)
 {
-    TSR__TRY(tsr__fsdp_idle(model, "fsdp_zero_grad"));
+    TSR__TRY(tsr__fsdp_check_not_in_use(model, "fsdp_zero_grad"));
     TSR__TRY(tsr__fsdp_collect_all(model));
-    forget_grads(model);
+    clear_grads(model);
     return TSR_OK;
 }
 

@@ -31,7 +31,7 @@ static tsr_status by_heads(const tsr__attention *a, tsr__temps *temps, const tsr
 /* The query, key and value heads of [batch, heads + 2 · kv_heads, tokens, head_dim]. */
 typedef struct parts {
     tsr_tensor *q, *k, *v;
-    tsr_tensor *turned; /* q and k */
+    tsr_tensor *qk; /* q and k */
 } parts;
 
 static tsr_status split(const tsr__attention *a, tsr__temps *temps, const tsr_tensor *all,
@@ -40,7 +40,7 @@ static tsr_status split(const tsr__attention *a, tsr__temps *temps, const tsr_te
     const int64_t heads = a->heads.count, kv_heads = a->heads.kv_count;
     TSR__TRY(tsr__temp_slice(temps, all, 1, 0, heads, &out->q));
     TSR__TRY(tsr__temp_slice(temps, all, 1, heads, kv_heads, &out->k));
-    TSR__TRY(tsr__temp_slice(temps, all, 1, 0, heads + kv_heads, &out->turned));
+    TSR__TRY(tsr__temp_slice(temps, all, 1, 0, heads + kv_heads, &out->qk));
     return tsr_tensor_layout(all)->shape[1] > heads + kv_heads
                ? tsr__temp_slice(temps, all, 1, heads + kv_heads, kv_heads, &out->v)
                : TSR_OK;
@@ -89,8 +89,9 @@ static tsr_attention_params params_of(const tsr__attention *a)
 /* Forward ---------------------------------------------------------------------------------------
  */
 
-/* Queries and keys as attention wants them: normalised, to new memory if the old is `kept`, and
- * turned. `all` becomes their heads with, or without, those of the values. */
+/* Prepares queries and keys for attention: normalises them, into new memory if `kept` is true, and
+ * applies the rotary embedding, if there is one. *out gets the heads, and *normalised the new
+ * memory, or NULL. */
 static tsr_status prepare(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv, bool kept,
                           const tsr_tensor *positions, parts *out, tsr_tensor **normalised)
 {
@@ -117,7 +118,7 @@ static tsr_status prepare(tsr__attention *a, tsr__temps *temps, const tsr_tensor
         *out = to;
     }
     return a->rope && a->heads.count > 0
-               ? tsr_rope_apply(layer->stream, a->rope, out->turned, out->turned, positions)
+               ? tsr_rope_apply(layer->stream, a->rope, out->qk, out->qk, positions)
                : TSR_OK;
 }
 
@@ -181,12 +182,13 @@ static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved
 /* With a cache ----------------------------------------------------------------------------------
  */
 
-/* x, gathered if it is divided, is what the cache's step is about. */
+/* Checks that x, after it has been gathered if it is divided, has the shape of the cache's step. */
 static tsr_status check_step(const tsr__attention *a, const tsr_tensor *x,
                              const tsr_tensor *positions)
 {
     const tsr__linear *qkv = (const tsr__linear *)a->base.child[0];
-    TSR__REQUIRE(positions, "%s: no step has begun with the cache", a->base.who);
+    TSR__REQUIRE(positions, "%s: the cache has no step; tsr_kv_cache_begin starts one",
+                 a->base.who);
     const tsr_layout *step = tsr_tensor_layout(positions);
     tsr_layout whole = *tsr_tensor_layout(x);
     if (qkv->input == TSR_LAYOUT_SEQUENCE && qkv->sequence_dim < whole.ndim)
@@ -243,8 +245,8 @@ static tsr_status norm_grad(tsr__attention *a, const parts *raw, const parts *d,
                              a->base.parameter[which].seen.tensor, a->norm_epsilon, accumulate);
 }
 
-/* Turns the gradients of normalised queries and keys into those of what was normalised, and adds
- * those of the weights, to which each rank's heads contribute. */
+/* Computes the gradients of queries and keys before their normalisation from those after it, in
+ * place, and adds the gradients of the norms' weights, which are sums over the ranks. */
 static tsr_status norm_grads(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv,
                              const parts *d)
 {
@@ -275,7 +277,7 @@ static tsr_status norm_grads(tsr__attention *a, tsr__temps *temps, const tsr_ten
     return status;
 }
 
-/* The gradient of attention: of *dqkv, [.., tokens, features] as qkv is. */
+/* Computes the gradient of attention: *dqkv, of the shape of qkv, [.., tokens, features]. */
 static tsr_status attend_grad(tsr__attention *a, tsr__temps *temps, const tsr_layer_saved *saved,
                               const tsr_tensor *dheads, tsr_tensor **dqkv)
 {
@@ -301,7 +303,7 @@ static tsr_status attend_grad(tsr__attention *a, tsr__temps *temps, const tsr_la
                                     in.k, in.v, &params));
         if (a->rope) {
             TSR__TRY(need_positions(a, temps, layout->shape[layout->ndim - 2], &positions));
-            TSR__TRY(tsr_rope_grad(a->base.stream, a->rope, d.turned, d.turned, positions));
+            TSR__TRY(tsr_rope_grad(a->base.stream, a->rope, d.qk, d.qk, positions));
         }
     } else if (a->qk_norm) {
         TSR__TRY(by_heads(a, temps, *dqkv, &dall));
@@ -342,7 +344,7 @@ const tsr__layer_type tsr__self_attention_type = {"self_attention", forward, bac
 tsr_status tsr_self_attention_heads(const tsr_layer *layer, tsr_heads *out)
 {
     TSR__REQUIRE(layer && out, "self_attention_heads: %s is NULL", layer ? "out" : "layer");
-    TSR__REQUIRE(layer->type == &tsr__self_attention_type, "%s: it is no self-attention",
+    TSR__REQUIRE(layer->type == &tsr__self_attention_type, "%s: it is not a self-attention layer",
                  layer->who);
     *out = ((const tsr__attention *)layer)->heads;
     return TSR_OK;

@@ -1,4 +1,4 @@
-/* A transformer's block: x + attention(norm(x)), and that plus an MLP of its norm. */
+/* Transformer blocks: h = x + attention(norm1(x)), y = h + mlp(norm2(h)). */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -19,7 +19,7 @@ typedef struct block {
 /* Dropout ---------------------------------------------------------------------------------------
  */
 
-/* Each branch of each block has a stream of its own. */
+/* Each branch of each block uses a random stream of its own. */
 static uint64_t stream_of(const block *b, const tsr__dropout *dropout, const char *branch)
 {
     uint64_t hash = tsr__hash(TSR__HASH_START, b->base.name, strlen(b->base.name));
@@ -31,8 +31,7 @@ static uint64_t stream_of(const block *b, const tsr__dropout *dropout, const cha
     return hash;
 }
 
-/* y = x with the elements dropped that the complete tensor would lose, of which x is this rank's
- * part. */
+/* y = dropout of x, with the mask of the full tensor, of which x is this rank's part. */
 static tsr_status drop(const block *b, const tsr__dropout *dropout, const char *branch,
                        tsr_tensor *y, const tsr_tensor *x)
 {
@@ -51,7 +50,7 @@ static tsr_status drop(const block *b, const tsr__dropout *dropout, const char *
                tsr__mul_u64(stride, size, &stride) && stride <= INT64_MAX;
     }
     if (!fits)
-        return tsr__fail(TSR_ERR_OVERFLOW, "%s: dropout of %s from offset %llu on does not fit",
+        return tsr__fail(TSR_ERR_OVERFLOW, "%s: dropout of %s from offset %llu on overflows",
                          b->base.who, TSR__SHAPE_OF(x), (unsigned long long)dropout->offset);
     const tsr_random_params params = {
         .seed = dropout->seed,
@@ -162,7 +161,7 @@ static tsr_status both_backward(block *b, const tsr_layer_saved *saved, const ts
     return status;
 }
 
-/* Runs the forward pass again for what it saves. */
+/* Runs the forward pass again to get what it saves, and then the backward pass. */
 static tsr_status recompute(block *b, const tsr_layer_saved *saved, const tsr_tensor *dy,
                             tsr_tensor **dx)
 {
@@ -197,11 +196,12 @@ static const tsr__layer_type block_type = {"block", forward, backward, NULL, for
 tsr_status tsr_block_set_dropout(tsr_layer *layer, float p, const tsr_random_params *params)
 {
     TSR__REQUIRE(layer, "block_set_dropout: layer is NULL");
-    TSR__REQUIRE(layer->type == &block_type, "%s: it is no block", layer->who);
+    TSR__REQUIRE(layer->type == &block_type, "%s: it is not a block", layer->who);
     TSR__REQUIRE(p >= 0 && p < 1, "%s: dropout p is %g; 0 <= p < 1 is needed", layer->who,
                  (double)p);
-    TSR__REQUIRE(params || p == 0, "%s: dropout of %g without params", layer->who, (double)p);
-    TSR__REQUIRE(!params || !params->index_strides, "%s: dropout with index_strides", layer->who);
+    TSR__REQUIRE(params || p == 0, "%s: dropout p is %g, but params is NULL", layer->who,
+                 (double)p);
+    TSR__REQUIRE(!params || !params->index_strides, "%s: index_strides must be NULL", layer->who);
     tsr__dropout *dropout = &((block *)layer)->dropout;
     *dropout = (tsr__dropout){.p = p};
     if (params) {
@@ -284,7 +284,7 @@ static tsr_status fill(block *b, const tsr_block_params *params)
     b->recompute = params->recompute;
     b->sequence = params->sequence;
     b->sequence_dim = params->sequence_dim;
-    TSR__REQUIRE(params->size >= 1, "%s: size is %lld; it is at least 1", b->base.who,
+    TSR__REQUIRE(params->size >= 1, "%s: size is %lld; it must be at least 1", b->base.who,
                  (long long)params->size);
     TSR__TRY(create_norm(b, params, NORM1, "norm1"));
     TSR__TRY(create_attention(b, params));

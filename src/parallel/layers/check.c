@@ -1,4 +1,4 @@
-/* What layers demand of sizes, tensors and memory, and the words for it when they do not get it. */
+/* Checks of sizes, tensors and memory that several layers need. */
 #include "parallel/layers/layer.h"
 
 #include "gpu/stream/host_access.h"
@@ -16,7 +16,8 @@ tsr_status tsr__layer_check_input(const tsr_layer *layer, const char *name, cons
     const tsr_layout *layout = tsr_tensor_layout(x);
     TSR__REQUIRE(is_float(layout->dtype), "%s: %s is %s; f32, f16 or bf16 is needed", layer->who,
                  name, tsr_dtype_name(layout->dtype));
-    TSR__REQUIRE(layout->ndim >= 1, "%s: %s is a scalar", layer->who, name);
+    TSR__REQUIRE(layout->ndim >= 1, "%s: %s is a scalar; at least one dimension is needed",
+                 layer->who, name);
     return TSR_OK;
 }
 
@@ -28,8 +29,9 @@ tsr_status tsr__layer_check_sequence_dim(const tsr_layer *layer, int dim)
 
 tsr_status tsr__layer_has_sequence_dim(const tsr_layer *layer, int dim, const tsr_layout *layout)
 {
-    TSR__REQUIRE(dim < layout->ndim - 1, "%s: sequence_dim %d is none of %s before the last",
-                 layer->who, dim, TSR__SHAPE(layout->ndim, layout->shape));
+    TSR__REQUIRE(dim < layout->ndim - 1,
+                 "%s: sequence_dim %d of %s is not before its last dimension", layer->who, dim,
+                 TSR__SHAPE(layout->ndim, layout->shape));
     return TSR_OK;
 }
 
@@ -37,7 +39,7 @@ tsr_status tsr__layer_dtype(const tsr_layer *layer, const char *what, tsr_dtype 
                             tsr_dtype *out)
 {
     tsr_dtype dtype = given == (tsr_dtype)0 ? TSR_F32 : given;
-    TSR__REQUIRE(is_float(dtype), "%s: %s %s is none of f32, f16 and bf16", layer->who, what,
+    TSR__REQUIRE(is_float(dtype), "%s: %s is %s; f32, f16 or bf16 is needed", layer->who, what,
                  tsr_dtype_name(dtype));
     *out = dtype;
     return TSR_OK;
@@ -56,11 +58,11 @@ tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
                  "%s: the %s of %s is on another device", layer->who, what, parameter->name);
     TSR__REQUIRE(tsr_layout_same_shape(&part, layout) &&
                      (dtype == (tsr_dtype)0 ? is_float(layout->dtype) : layout->dtype == dtype),
-                 "%s: the %s of %s is %s %s; here it is %s %s", layer->who, what, parameter->name,
+                 "%s: the %s of %s must be %s %s, but is %s %s", layer->who, what, parameter->name,
                  dtype == (tsr_dtype)0 ? "a float" : tsr_dtype_name(dtype),
                  TSR__SHAPE(part.ndim, part.shape), tsr_dtype_name(layout->dtype),
                  TSR__SHAPE_OF(tensor));
-    /* Of the values too: who trains them writes to them. */
+    /* This is required of the values too, because training writes to them. */
     TSR__REQUIRE(!tsr__layout_repeats(layout),
                  "%s: the %s of %s is a view %s that names an element more than once", layer->who,
                  what, parameter->name, TSR__SHAPE_OF(tensor));
@@ -100,7 +102,8 @@ tsr_status tsr__layer_check_backward(const tsr_layer *layer, bool weights, const
         TSR__TRY(check_apart(layer, &layer->parameter[i].seen, "x", x));
         TSR__TRY(check_apart(layer, &layer->parameter[i].seen, "dy", dy));
     }
-    /* The second child's gradient of its input is what the first one goes on with. */
+    /* The backward pass of the first child needs the input gradient of the second, and so the
+     * second child's weights. */
     for (int i = 0; i < TSR__MAX_CHILDREN && layer->child[i]; i++)
         TSR__TRY(tsr__layer_check_backward(layer->child[i], weights || i > 0, x, dy));
     return TSR_OK;

@@ -1,6 +1,6 @@
-/* Column-parallel: each rank computes some of the features of y from all of x. Forward it sends
- * nothing, unless x has to be gathered or y is; backward the gradients of x are summed, while that
- * of the weight is computed. */
+/* Passes of column-parallel layers: each rank computes some features of y from all of x. The
+ * forward pass sends nothing, unless it gathers x or y. The backward pass sums the gradients of x
+ * over the ranks while the gradient of the weight is computed. */
 #include "parallel/layers/linear.h"
 
 /* The input -------------------------------------------------------------------------------------
@@ -14,7 +14,7 @@ static tsr_status check_input(const tsr__linear *linear, const tsr_tensor *x)
     int64_t last = layout->shape[layout->ndim - 1], want = linear->input_size;
     if (linear->input == TSR_LAYOUT_GATHER)
         want = linear->other_sizes[layer->rank];
-    TSR__REQUIRE(last == want, "%s: x is %s; its last dimension has to be %lld", layer->who,
+    TSR__REQUIRE(last == want, "%s: x is %s; its last dimension must be %lld", layer->who,
                  TSR__SHAPE_OF(x), (long long)want);
     return linear->input == TSR_LAYOUT_SEQUENCE
                ? tsr__layer_has_sequence_dim(layer, linear->sequence_dim, layout)
@@ -26,7 +26,7 @@ static bool gathers(const tsr__linear *linear)
     return linear->base.size > 1 && linear->input != TSR_LAYOUT_FULL;
 }
 
-/* The dimension along which x is divided, and the ranks' sizes there. */
+/* Gets the dimension along which x is divided, and the ranks' sizes along it. */
 static void divided_along(const tsr__linear *linear, const tsr_tensor *x, int *dim,
                           const int64_t **sizes)
 {
@@ -35,7 +35,7 @@ static void divided_along(const tsr__linear *linear, const tsr_tensor *x, int *d
     *dim = gathered ? tsr_tensor_layout(x)->ndim - 1 : linear->sequence_dim;
 }
 
-/* Starts to gather all of x. */
+/* Starts to gather x from all ranks. */
 static tsr_status gather_start(const tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x,
                                tsr_tensor **out, tsr_group_request **request)
 {
@@ -91,7 +91,8 @@ static tsr_status forward_with(tsr__linear *linear, tsr__temps *temps, const tsr
     TSR__TRY(
         tsr__temp_like(temps, ready, tsr_tensor_layout(x)->dtype, -1, linear->features, &local));
     TSR__TRY(multiply(linear, temps, local, ready, activation));
-    /* A sequence is gathered again rather than kept: that is what dividing it is for. */
+    /* A gathered sequence is not kept but gathered again in the backward pass, because the purpose
+     * of dividing it is to save that memory. */
     if (saved && gathers(linear) && linear->input == TSR_LAYOUT_GATHER)
         TSR__TRY(tsr__keep(ready, &saved->ready));
     if (linear->output == TSR_LAYOUT_FULL && linear->base.size > 1) {
@@ -123,7 +124,7 @@ tsr_status tsr__column_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_
 /* Backward --------------------------------------------------------------------------------------
  */
 
-/* The shape of y: that of x, but whole. */
+/* Checks that dy has the shape of y. */
 static tsr_status check_gradient(const tsr__linear *linear, const tsr_tensor *x,
                                  const tsr_tensor *dy)
 {
@@ -138,7 +139,8 @@ static tsr_status check_gradient(const tsr__linear *linear, const tsr_tensor *x,
     return TSR_OK;
 }
 
-/* The gradient of the whole input, this rank's share of the sum: shaped as x is when whole. */
+/* Computes this rank's share of the gradient of the full input. The ranks' shares must be summed.
+ */
 static tsr_status multiply_back(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *dy2,
                                 tsr_tensor *dx2)
 {
@@ -158,12 +160,12 @@ typedef struct back {
     tsr__linear *linear;
     tsr__temps *temps;
     const tsr_layer_saved *saved;
-    tsr_tensor *ready; /* x, whole */
+    tsr_tensor *ready; /* the full x */
     tsr_tensor *partial, *dx;
     tsr_group_request *gathering, *reducing;
 } back;
 
-/* Starts to add up the ranks' shares of the gradient of x. */
+/* Computes this rank's share of the gradient of x, and starts to sum the shares of all ranks. */
 static tsr_status start_reducing(back *pass, const tsr_tensor *dy2)
 {
     tsr__linear *linear = pass->linear;

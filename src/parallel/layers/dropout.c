@@ -1,4 +1,4 @@
-/* Dropout of a part of a tensor with the mask of the whole. */
+/* Dropout of a part of a tensor, with the mask of the full tensor. */
 #include "base/checked.h"
 #include "parallel/layers/layer.h"
 
@@ -14,8 +14,8 @@ tsr_status tsr_dropout_shard(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
     dim = dim < 0 ? dim + layout->ndim : dim;
     TSR__REQUIRE(offset >= 0 && global_size >= layout->shape[dim] &&
                      offset <= global_size - layout->shape[dim],
-                 "%s: dim %d of %s, from %lld on, goes beyond %lld", who, dim, TSR__SHAPE_OF(x),
-                 (long long)offset, (long long)global_size);
+                 "%s: dim %d of %s, from offset %lld on, is outside a global_size of %lld", who,
+                 dim, TSR__SHAPE_OF(x), (long long)offset, (long long)global_size);
 
     int64_t strides[TSR_MAX_DIMS];
     uint64_t stride = 1, first = 0;

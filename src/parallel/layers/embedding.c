@@ -1,6 +1,6 @@
-/* Vocabulary-parallel embedding: each rank looks up what its part of the table has, zeros stand for
- * the rest, and the sum over the ranks is the whole. Each element has one rank that does not give
- * 0, so the sum is exact. */
+/* Vocabulary-parallel embedding: each rank looks up the indices that its part of the table has,
+ * uses zeros for the others, and the results are summed over the ranks. For each element only one
+ * rank has a value other than 0, so the sum is exact. */
 #include "gpu/ops/common/vocabulary.h"
 
 #include "base/alloc.h"
@@ -20,7 +20,7 @@ static void finish(tsr_layer *layer)
     tsr__free(((embedding *)layer)->sizes);
 }
 
-/* [rows] of indices of any shape. */
+/* Indices of any shape as a tensor of one dimension. */
 static tsr_status flat_indices(tsr__temps *temps, const tsr_tensor *x, tsr_tensor **out)
 {
     const int64_t count = tsr_layout_count(tsr_tensor_layout(x));
@@ -36,12 +36,13 @@ static tsr_status check_indices(const embedding *e, const tsr_tensor *x)
                      layout->dtype == TSR_U8,
                  "%s: x is %s; i32, i64, u32 or u8 is needed", layer->who,
                  tsr_dtype_name(layout->dtype));
-    TSR__REQUIRE(layout->ndim < TSR_MAX_DIMS, "%s: x has %d dimensions already", layer->who,
-                 layout->ndim);
+    TSR__REQUIRE(layout->ndim < TSR_MAX_DIMS, "%s: x has %d dimensions; at most %d are possible",
+                 layer->who, layout->ndim, TSR_MAX_DIMS - 1);
     return TSR_OK;
 }
 
-/* The shape of y when it is whole, this rank's, and along which dimension it is divided. */
+/* Gets the shape of the full y and of this rank's part, and the dimension along which y is divided
+ * (-1: none). */
 static tsr_status output_shape(const embedding *e, const tsr_tensor *x, tsr_layout *whole,
                                tsr_layout *part, int *dim)
 {
@@ -127,7 +128,7 @@ static tsr_status backward_with(embedding *e, tsr__temps *temps, const tsr_tenso
 static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
                            tsr_tensor **dx)
 {
-    TSR__REQUIRE(!dx, "%s: indices have no gradient; dx has to be NULL", layer->who);
+    TSR__REQUIRE(!dx, "%s: indices have no gradient; dx must be NULL", layer->who);
     tsr__temps temps = {.stream = layer->stream};
     tsr_status status = backward_with((embedding *)layer, &temps, saved->x, dy);
     tsr__temps_finish(&temps);
@@ -141,8 +142,9 @@ static tsr_status fill(embedding *e, const tsr_embedding_params *params)
     tsr_layer *layer = &e->base;
     TSR__REQUIRE(params->vocabulary_size >= 1 && params->vocabulary_size <= INT32_MAX &&
                      params->width >= 1,
-                 "%s: vocabulary_size is %lld, width %lld; both are at least 1", layer->who,
-                 (long long)params->vocabulary_size, (long long)params->width);
+                 "%s: vocabulary_size is %lld, width %lld; both must be at least 1, and "
+                 "vocabulary_size at most 2^31 - 1",
+                 layer->who, (long long)params->vocabulary_size, (long long)params->width);
     TSR__REQUIRE(params->output == TSR_LAYOUT_DEFAULT || params->output == TSR_LAYOUT_FULL ||
                      params->output == TSR_LAYOUT_SEQUENCE,
                  "%s: output %d is neither FULL nor SEQUENCE", layer->who, (int)params->output);

@@ -1,5 +1,5 @@
-/* What parameters begin with: each element drawn at its place in the whole parameter, so that it
- * does not matter who draws it. */
+/* Initial values of parameters. Each element is drawn at its position in the full parameter, so
+ * that the values do not depend on which rank draws them. */
 #include <math.h>
 #include <string.h>
 
@@ -68,13 +68,13 @@ static tsr_status fill(const tsr__layer_parameter *parameter, tsr_stream *stream
     return TSR_OK;
 }
 
-/* Elements of the whole parameter between one row and the next. */
+/* The number of elements in a row of the full parameter. */
 static int64_t row_size(const tsr_parameter *seen)
 {
     return seen->ndim == 2 ? seen->global_shape[1] : 1;
 }
 
-/* Where this rank's part starts in the whole parameter. */
+/* The position of this rank's first element in the full parameter. */
 static int64_t start(const tsr_parameter *seen)
 {
     return seen->shard_dim == 1 ? seen->offset : seen->offset * row_size(seen);
@@ -87,14 +87,14 @@ tsr_status tsr__initial_fill(const tsr__layer_parameter *parameter, tsr_stream *
     return fill(parameter, stream, out, start(&parameter->seen), strides);
 }
 
-/* A range of a part that has some of each row's columns is the end of a row, whole rows, and the
- * start of one. */
+/* Fills a range of a part that has some columns of each row. Such a range is the end of a row,
+ * complete rows, and the start of a row. */
 typedef struct cutter {
     const tsr__layer_parameter *parameter;
     tsr_stream *stream;
     tsr_tensor *out;
     int64_t columns; /* of the part */
-    int64_t done;    /* of out */
+    int64_t done;    /* elements of `out` that have been filled */
 } cutter;
 
 static tsr_status fill_rows(cutter *cut, int64_t row, int64_t column, int64_t rows, int64_t columns)

@@ -1,3 +1,5 @@
+/* Functions that all layers share: creation, partitions, passes, and parameters by index or name.
+ */
 #include "parallel/layers/layer.h"
 
 #include <stdio.h>
@@ -6,7 +8,7 @@
 #include "base/alloc.h"
 #include "tessera/transformer.h"
 
-/* Making ----------------------------------------------------------------------------------------
+/* Creating --------------------------------------------------------------------------------------
  */
 
 static tsr_status set_names(tsr_layer *layer, const char *name)
@@ -151,7 +153,8 @@ tsr_status tsr_layer_forward_cached(tsr_layer *layer, const tsr_tensor *x, tsr_k
                  : !x    ? "x"
                  : cache ? "y"
                          : "cache");
-    TSR__REQUIRE(layer->type->forward_cached, "%s: it has no attention, and no use for a cache",
+    TSR__REQUIRE(layer->type->forward_cached,
+                 "%s: it has no attention and cannot use a cache; use tsr_layer_forward",
                  layer->who);
     TSR__TRY(tsr__layer_check_forward(layer));
     tsr_tensor *result = NULL;
@@ -167,8 +170,7 @@ tsr_status tsr_layer_backward(tsr_layer *layer, const tsr_layer_saved *saved, co
                  !layer  ? "layer"
                  : saved ? "dy"
                          : "saved");
-    TSR__REQUIRE(saved->layer == layer, "%s: what was saved is of %s", layer->who,
-                 saved->layer->who);
+    TSR__REQUIRE(saved->layer == layer, "%s: `saved` is from %s", layer->who, saved->layer->who);
     TSR__TRY(tsr__layer_check_input(layer, "dy", dy));
     TSR__TRY(tsr__layer_check_backward(layer, dx != NULL, saved->x, dy));
     tsr_tensor *result = NULL;
@@ -207,7 +209,8 @@ int tsr_layer_parameter_count(const tsr_layer *layer)
     return count;
 }
 
-/* The layer, itself or a child, that has parameter *index, which becomes its number there. */
+/* Finds the layer, this one or a descendant, that has parameter *index, and sets *index to the
+ * parameter's index there. */
 static tsr_layer *owner_of(const tsr_layer *layer, int *index)
 {
     if (!layer || *index < 0)
@@ -254,7 +257,7 @@ tsr_status tsr_layer_find_parameter(const tsr_layer *layer, const char *name,
         }
         if (!is_called(parameter->name, name))
             continue;
-        TSR__REQUIRE(!found, "%s: '%s' is both %s and %s", layer->who, name, found->name,
+        TSR__REQUIRE(!found, "%s: '%s' matches both %s and %s", layer->who, name, found->name,
                      parameter->name);
         found = parameter;
     }

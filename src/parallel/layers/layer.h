@@ -1,12 +1,12 @@
 /* The inside of layers.
  *
- *     layer.c      what all layers do: passes, parameters by number and name
+ *     layer.c      common to all layers: passes, parameters by index and name
  *     parameter.c  a rank's part of a parameter, and its gradient
- *     initial.c    what parameters begin with
- *     check.c      what is demanded of arguments
- *     temps.c      tensors that live as long as one pass
+ *     initial.c    initial values of parameters
+ *     check.c      checks arguments
+ *     temps.c      temporary tensors of one pass
  *     partials.c   gradients that are sums over the ranks
- *     linear.c     making linear layers; column.c, row.c: their passes; parts.c: column-parallel
+ *     linear.c     creates linear layers; column.c, row.c: their passes; parts.c: column-parallel
  *                  layers of several parts; product.c: a product whose finished parts are reduced
  *                  while others are computed
  *     mlp.c, embedding.c, vocabulary.c, dropout.c
@@ -26,7 +26,7 @@
 #define TSR__MAX_LAYER_PARAMETERS 6
 #define TSR__MAX_CHILDREN 4
 
-/* The distribution of a parameter's first values. */
+/* The distribution of a parameter's initial values. */
 typedef enum tsr__draw {
     TSR__DRAW_ZEROS,
     TSR__DRAW_ONES,
@@ -36,11 +36,11 @@ typedef enum tsr__draw {
 } tsr__draw;
 
 typedef struct tsr__layer_parameter {
-    tsr_parameter seen; /* what the caller sees */
+    tsr_parameter seen; /* the caller's view */
     char *name;
-    const int64_t *sizes; /* of all ranks' parts along shard_dim */
+    const int64_t *sizes; /* [ranks]: the sizes of all ranks' parts along shard_dim */
     tsr_dtype grad_dtype;
-    /* What `grad` holds counts as 0, until something else is recorded to be there. */
+    /* The values in `grad` count as 0: the next gradient overwrites them. */
     bool grad_empty;
     tsr__draw draw;
     float scale;
@@ -50,18 +50,18 @@ typedef struct tsr__layer_parameter {
 /* Keys and values of earlier tokens. */
 typedef struct tsr__cached {
     tsr_kv_cache *cache;
-    int layer; /* in the cache; a block gives it to its attention */
+    int layer; /* the layer's index in the cache; a block passes it to its attention */
 } tsr__cached;
 
 typedef struct tsr__layer_type {
     const char *name; /* "row_linear" */
-    /* As the public functions, with arguments that are not NULL; `saved` and `dx` may be. */
+    /* As the public functions. Only `saved` and `dx` may be NULL. */
     tsr_status (*forward)(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
                           tsr_tensor **y);
     tsr_status (*backward)(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
                            tsr_tensor **dx);
-    void (*finish)(tsr_layer *layer); /* of its own fields; may be NULL */
-    /* As tsr_layer_forward_cached; NULL where there is no attention. */
+    void (*finish)(tsr_layer *layer); /* releases the type's own fields; may be NULL */
+    /* As tsr_layer_forward_cached; NULL for layers without attention. */
     tsr_status (*forward_cached)(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
                                  tsr_tensor **y);
 } tsr__layer_type;
@@ -72,11 +72,11 @@ struct tsr_layer {
     tsr_stream *stream;
     tsr_device *device;
     int rank, size;
-    char *name; /* "" where it has none */
-    char *who;  /* for error texts: the type, and the name */
+    char *name; /* "" if it has none */
+    char *who;  /* the start of error texts: the type and the name */
     int parameter_count;
     tsr__layer_parameter parameter[TSR__MAX_LAYER_PARAMETERS];
-    tsr_layer *child[TSR__MAX_CHILDREN]; /* their parameters come after its own */
+    tsr_layer *child[TSR__MAX_CHILDREN]; /* their parameters follow its own; NULL at the end */
 };
 
 /* Dropout of a block's branches; p 0: none. */
@@ -88,54 +88,59 @@ typedef struct tsr__dropout {
 struct tsr_layer_saved {
     const tsr_layer *layer;
     tsr_tensor *x;
-    tsr_tensor *ready;   /* what was gathered of it */
-    tsr_tensor *hidden;  /* before an activation; of attention: queries, keys and values */
+    tsr_tensor *ready;   /* x, gathered from all ranks; NULL if it was not gathered or not kept */
+    tsr_tensor *hidden;  /* MLP: the input of the activation; attention: queries, keys, values */
     tsr_tensor *kept[2]; /* attention: log-sum-exp; normalised queries and keys */
     tsr__dropout dropout;
     tsr_layer_saved *child[TSR__MAX_CHILDREN];
 };
 
-/* layer.c: fills the head of a layer of `size` bytes, zeroed, and gives it away on success. `group`
- * NULL: the default one. */
+/* layer.c */
+
+/* Creates a layer of `size` bytes, zeroed but for its tsr_layer. A NULL `group` is the default
+ * group. */
 tsr_status tsr__layer_new(const tsr__layer_type *type, size_t size, tsr_group *group,
                           const char *name, tsr_layer **out) TSR_NODISCARD;
-/* A view that keeps the memory of a tensor of the caller's. */
+/* A view that keeps the memory of a caller's tensor. */
 tsr_status tsr__keep(const tsr_tensor *tensor, tsr_tensor **out) TSR_NODISCARD;
-/* Cuts a size that error texts call `what` among the group's ranks, as `params`, the caller's
- * `field`, say: into sizes[ranks], which is allocated; `first` is where this rank's part starts. */
+/* Divides a size among the group's ranks by `params`. *sizes gets an array of the ranks' sizes,
+ * which the caller must free, and *first the start of this rank's part. Error texts call the size
+ * `what` and the params `field`. */
 tsr_status tsr__layer_partition(const tsr_layer *layer, const char *what, int64_t size,
                                 const char *field, const tsr_partition_params *params,
                                 int64_t **sizes, int64_t *first) TSR_NODISCARD;
 
 /* check.c */
 
-/* `x` is a tensor of floats on the layer's device, of at least one dimension. */
+/* Checks that `x` is a tensor of floats on the layer's device with at least one dimension. */
 tsr_status tsr__layer_check_input(const tsr_layer *layer, const char *name,
                                   const tsr_tensor *x) TSR_NODISCARD;
-/* The `sequence_dim` of params can be one. */
+/* Checks that the sequence_dim of params is not negative. */
 tsr_status tsr__layer_check_sequence_dim(const tsr_layer *layer, int dim) TSR_NODISCARD;
-/* It is a dimension of what is to be divided, other than the last. With one rank too: what works
- * there is to work with several. */
+/* Checks that sequence_dim is a dimension of `layout`, and not the last one. It is checked with one
+ * rank too, so that a program that runs on one rank also runs on several. */
 tsr_status tsr__layer_has_sequence_dim(const tsr_layer *layer, int dim,
                                        const tsr_layout *layout) TSR_NODISCARD;
-/* 0 is f32; other dtypes than floats are errors, which call the field `what`. */
+/* Replaces a dtype of 0 by f32, and checks that it is a float. Error texts call the field `what`.
+ */
 tsr_status tsr__layer_dtype(const tsr_layer *layer, const char *what, tsr_dtype given,
                             tsr_dtype *out) TSR_NODISCARD;
-/* What the caller can have got wrong besides shapes, of the layer and its children, to be found
- * before anything is sent: all parameters have memory; in a backward pass, where `weights` are
- * needed in it, and no gradient is to be added to what it is computed from. */
+/* Check everything but shapes, for the layer and its children, before anything is sent. Forward:
+ * all parameters have memory. Backward: weights have memory if the pass needs them (`weights`), and
+ * no gradient overlaps the tensors that it is computed from. */
 tsr_status tsr__layer_check_forward(const tsr_layer *layer) TSR_NODISCARD;
 tsr_status tsr__layer_check_backward(const tsr_layer *layer, bool weights, const tsr_tensor *x,
                                      const tsr_tensor *dy) TSR_NODISCARD;
-/* `tensor`, where not NULL, repeats no element and can be what error texts call `what`, of dtype
- * `dtype`, 0 for any float. */
+/* Checks that `tensor`, unless it is NULL, can be the memory of a parameter: it has the shape of
+ * this rank's part and the dtype `dtype` (0: any float), and repeats no element. Error texts call
+ * it `what`. */
 tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
                                        const tsr__layer_parameter *parameter, const char *what,
                                        const tsr_tensor *tensor, tsr_dtype dtype) TSR_NODISCARD;
 
 /* parameter.c */
 typedef struct tsr__parameter_spec {
-    const char *name; /* without the layer's */
+    const char *name; /* without the layer's name */
     tsr_dtype dtype, grad_dtype;
     int ndim;
     int64_t shape[2];
@@ -145,9 +150,9 @@ typedef struct tsr__parameter_spec {
     tsr_init_params init;
     int64_t fan_in, fan_out;
     bool bias;
-    bool ones; /* whatever init says, except NONE */
+    bool ones; /* the initial values are 1, unless init is NONE */
 } tsr__parameter_spec;
-/* The next parameter of a layer, without memory. */
+/* Adds a parameter without memory to a layer. */
 tsr_status tsr__parameter_add(tsr_layer *layer, const tsr__parameter_spec *spec) TSR_NODISCARD;
 /* The shape of this rank's part. */
 static inline void tsr__parameter_shape(const tsr__layer_parameter *parameter, int64_t shape[2])
@@ -156,11 +161,11 @@ static inline void tsr__parameter_shape(const tsr__layer_parameter *parameter, i
     for (int d = 0; d < seen->ndim; d++)
         shape[d] = d == seen->shard_dim ? seen->length : seen->global_shape[d];
 }
-/* Gives it memory of its own, with its first values. */
+/* Allocates a parameter's memory and sets its initial values. */
 tsr_status tsr__parameter_allocate(tsr_layer *layer, int index) TSR_NODISCARD;
-/* It has memory. */
+/* Checks that a parameter has memory. */
 tsr_status tsr__parameter_require(const tsr_layer *layer, int index) TSR_NODISCARD;
-/* Sees to it that there is memory for the gradient. */
+/* Allocates memory for the gradient, unless it has some. */
 tsr_status tsr__parameter_need_grad(tsr_layer *layer, int index) TSR_NODISCARD;
 /* grad += dy2 [m,n]ᵀ · x2 [m,k]. */
 tsr_status tsr__parameter_add_weight_grad(tsr_layer *layer, int index, const tsr_tensor *dy2,
@@ -172,8 +177,8 @@ void tsr__parameter_finish(tsr__layer_parameter *parameter);
 
 struct tsr__temps;
 
-/* partials.c. Starts as {.layer = …, .temps = …}: begin, fill the shares, start, finish; cancel in
- * any case. */
+/* partials.c: gradients that are sums over the ranks. Must be initialised as {.layer = …,
+ * .temps = …}. Call begin, compute the shares, then start and finish; call cancel in any case. */
 typedef struct tsr__partials {
     tsr_layer *layer;
     struct tsr__temps *temps;
@@ -185,27 +190,29 @@ typedef struct tsr__partials {
     } item[TSR__MAX_LAYER_PARAMETERS];
     tsr_group_request *request;
 } tsr__partials;
-/* `zeros`: shares begin as 0, for those that are not computed as a whole. */
+/* Allocates the shares of some parameters. If `zeros`, they are set to 0, for shares of which not
+ * all elements are computed. */
 tsr_status tsr__partials_begin(tsr__partials *sums, const int *indices, int count,
                                bool zeros) TSR_NODISCARD;
 /* The share of parameter `index`: f32, of the parameter's shape. */
 tsr_status tsr__partials_take(const tsr__partials *sums, int index, tsr_tensor **out) TSR_NODISCARD;
 tsr_status tsr__partials_start(tsr__partials *sums) TSR_NODISCARD;
-/* Adds the sums to the gradients. */
+/* Blocks until the shares have been summed, and adds the sums to the gradients. */
 tsr_status tsr__partials_finish(tsr__partials *sums) TSR_NODISCARD;
 void tsr__partials_cancel(tsr__partials *sums);
 
 /* initial.c */
 void tsr__initial_choose(tsr__layer_parameter *parameter, const tsr__parameter_spec *spec);
-/* Into this rank's whole part, [rows,columns] or [rows]. */
+/* Writes the initial values of this rank's part to `out`, [rows,columns] or [rows]. */
 tsr_status tsr__initial_fill(const tsr__layer_parameter *parameter, tsr_stream *stream,
                              tsr_tensor *out) TSR_NODISCARD;
-/* The values of elements first, first + 1, … of this rank's part, which has them, into a contiguous
- * tensor of one dimension. */
+/* Writes the initial values of elements first, first + 1, … of this rank's part to a contiguous
+ * tensor of one dimension. The elements must be inside the part. */
 tsr_status tsr__initial_range(const tsr__layer_parameter *parameter, tsr_stream *stream,
                               int64_t first, tsr_tensor *out) TSR_NODISCARD;
 
-/* temps.c: tensors to be destroyed together. Starts as {.stream = …}. */
+/* temps.c: tensors that are destroyed together. Must be initialised as {.stream = …}. Tensors that
+ * its functions return belong to the list. */
 #define TSR__MAX_TEMPS 160
 typedef struct tsr__temps {
     tsr_stream *stream;
@@ -215,26 +222,26 @@ typedef struct tsr__temps {
 void tsr__temps_finish(tsr__temps *temps);
 tsr_status tsr__temp_new(tsr__temps *temps, tsr_dtype dtype, int ndim, const int64_t *shape,
                          tsr_tensor **out) TSR_NODISCARD;
-/* Elements start … start + count − 1 of `dim`. */
+/* A view of elements start … start + count − 1 of `dim`. */
 tsr_status tsr__temp_slice(tsr__temps *temps, const tsr_tensor *in, int dim, int64_t start,
                            int64_t count, tsr_tensor **out) TSR_NODISCARD;
 tsr_status tsr__temp_transpose(tsr__temps *temps, const tsr_tensor *in, int dim0, int dim1,
                                tsr_tensor **out) TSR_NODISCARD;
-/* A contiguous tensor in another shape. */
+/* A view of a contiguous tensor with another shape. */
 tsr_status tsr__temp_reshape(tsr__temps *temps, const tsr_tensor *in, int ndim,
                              const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
-/* Any tensor in another shape: a view, or a copy where there is none. */
+/* Any tensor with another shape: a view, or a copy if no view is possible. */
 tsr_status tsr__temp_reshape_any(tsr__temps *temps, const tsr_tensor *in, int ndim,
                                  const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
-/* The same: [rows, features] of [.., features]. */
+/* The same for one shape: [rows, features] of [.., features]. */
 tsr_status tsr__temp_flatten(tsr__temps *temps, const tsr_tensor *in,
                              tsr_tensor **out) TSR_NODISCARD;
-/* A new tensor like `in` but for the size of its dimension `dim`. */
+/* A new tensor of the shape of `in`, except that dimension `dim` has `size`. */
 tsr_status tsr__temp_like(tsr__temps *temps, const tsr_tensor *in, tsr_dtype dtype, int dim,
                           int64_t size, tsr_tensor **out) TSR_NODISCARD;
-/* Puts a tensor into the list; there is room for a few beyond TSR__MAX_TEMPS. */
+/* Adds a tensor to the list. The list has room for a few tensors more than TSR__MAX_TEMPS. */
 void tsr__temp_keep(tsr__temps *temps, tsr_tensor *tensor);
-/* Takes a tensor out of the list: it is the caller's now. */
+/* Removes a tensor from the list. It belongs to the caller then. */
 tsr_tensor *tsr__temp_take(tsr__temps *temps, tsr_tensor *tensor);
 
 #endif

@@ -1,4 +1,5 @@
-/* Making linear layers: what is asked for, who has which part, and the parameters' memory. */
+/* Creates linear layers: checks their params, divides their sizes, and allocates their parameters.
+ */
 #include "parallel/layers/linear.h"
 
 #include <stdio.h>
@@ -6,7 +7,7 @@
 
 #include "base/alloc.h"
 
-#define OVERLAP_PARTS_MOST 16
+#define MAX_OVERLAP_PARTS 16
 
 static void finish(tsr_layer *layer)
 {
@@ -35,7 +36,8 @@ static const char *layout_name(tsr_layer_layout layout)
     return (unsigned)layout < sizeof names / sizeof *names ? names[layout] : "?";
 }
 
-/* The layout that was given, or the first of those there are, which end in 0. */
+/* Returns the given layout, or the first supported one if it is DEFAULT. `there` lists the
+ * supported layouts and ends in 0. */
 static tsr_status choose_layout(const tsr_layer *layer, const char *what, tsr_layer_layout given,
                                 const tsr_layer_layout *there, tsr_layer_layout *out)
 {
@@ -46,7 +48,7 @@ static tsr_status choose_layout(const tsr_layer *layer, const char *what, tsr_la
             *out = given;
             return TSR_OK;
         }
-    return tsr__fail(TSR_ERR_INVALID, "%s: %s %s (%d) is none that it has", layer->who, what,
+    return tsr__fail(TSR_ERR_INVALID, "%s: unsupported %s layout %s (%d)", layer->who, what,
                      layout_name(given), (int)given);
 }
 
@@ -78,8 +80,8 @@ static tsr_status divide(tsr__linear *linear, const tsr_linear_params *params)
     linear->length = linear->sizes[layer->rank];
     bool gathers = linear->input == TSR_LAYOUT_GATHER;
     bool scatters = linear->row && linear->output == TSR_LAYOUT_SHARDED;
-    TSR__REQUIRE(!gathers || !scatters, "%s: a GATHER input and a SHARDED output at once",
-                 layer->who);
+    TSR__REQUIRE(!gathers || !scatters,
+                 "%s: a GATHER input and a SHARDED output cannot be combined", layer->who);
     if (!gathers && !scatters)
         return TSR_OK;
     TSR__TRY(tsr__layer_partition(
@@ -94,9 +96,9 @@ static tsr_status divide(tsr__linear *linear, const tsr_linear_params *params)
 tsr_status tsr__linear_check(const tsr_layer *layer, const tsr_linear_params *params)
 {
     tsr_dtype dtype;
-    TSR__REQUIRE(params->overlap_parts >= 0 && params->overlap_parts <= OVERLAP_PARTS_MOST,
-                 "%s: overlap_parts is %d; 0 to %d are there", layer->who, params->overlap_parts,
-                 OVERLAP_PARTS_MOST);
+    TSR__REQUIRE(params->overlap_parts >= 0 && params->overlap_parts <= MAX_OVERLAP_PARTS,
+                 "%s: overlap_parts is %d; 0 to %d are possible", layer->who, params->overlap_parts,
+                 MAX_OVERLAP_PARTS);
     TSR__REQUIRE((unsigned)params->init.kind <= TSR_INIT_NONE, "%s: init %d is not a tsr_init",
                  layer->who, (int)params->init.kind);
     TSR__TRY(tsr__layer_dtype(layer, "dtype", params->dtype, &dtype));
@@ -107,7 +109,7 @@ static tsr_status take_params(tsr__linear *linear, const tsr_linear_params *para
 {
     const tsr_layer *layer = &linear->base;
     TSR__REQUIRE(params->input_size >= 1 && params->output_size >= 1,
-                 "%s: input_size is %lld, output_size %lld; both are at least 1", layer->who,
+                 "%s: input_size is %lld, output_size %lld; both must be at least 1", layer->who,
                  (long long)params->input_size, (long long)params->output_size);
     TSR__TRY(tsr__linear_check(layer, params));
     linear->input_size = params->input_size;
@@ -123,7 +125,8 @@ static tsr_status take_params(tsr__linear *linear, const tsr_linear_params *para
 /* Parameters ------------------------------------------------------------------------------------
  */
 
-/* The parameters of a part of a column-parallel layer, or of a row-parallel one (NULL). */
+/* Adds the parameters of a part of a column-parallel layer, or of a row-parallel layer (NULL
+ * `part`). */
 static tsr_status add_parameters(tsr__linear *linear, const tsr_linear_params *params,
                                  const char *prefix, const tsr__column_part *part)
 {
@@ -157,7 +160,8 @@ static tsr_status add_parameters(tsr__linear *linear, const tsr_linear_params *p
     return tsr__parameter_add(layer, &spec);
 }
 
-/* One tensor for all parts' weights (0), or biases (1), of which the parts get views. */
+/* Allocates one tensor for the weights (0) or biases (1) of all parts. The parts get views of it.
+ */
 static tsr_status allocate_joint(tsr__linear *linear, int which)
 {
     tsr_layer *layer = &linear->base;
@@ -195,7 +199,7 @@ static tsr_status allocate(tsr__linear *linear)
 /* Creating --------------------------------------------------------------------------------------
  */
 
-/* The parts of a column-parallel layer, each with its own sizes or with the layer's. */
+/* Stores the parts of a column-parallel layer. Each has its own sizes or those of the layer. */
 static tsr_status set_parts(tsr__linear *linear, int count, const tsr__column_part *parts)
 {
     const size_t bytes = (size_t)linear->base.size * sizeof(int64_t);
@@ -247,7 +251,7 @@ static tsr_status begin(const tsr__layer_type *type, const tsr_linear_params *pa
     return tsr__layer_new(type, sizeof(tsr__linear), params->group, params->name, layer);
 }
 
-/* Gives the layer to the caller, or destroys it. */
+/* Returns the layer to the caller, or destroys it after an error. */
 static tsr_status end(tsr_status status, tsr_layer *layer, tsr_layer **out)
 {
     if (status == TSR_OK)
@@ -282,8 +286,7 @@ tsr_status tsr_row_linear_create(const tsr_linear_params *params, tsr_layer **ou
     return tsr__row_create(params, "", out);
 }
 
-/* Inspection
- * ---------------------------------------------------------------------------------------
+/* Inspection ------------------------------------------------------------------------------------
  */
 
 static const tsr__linear *as_linear(const tsr_layer *layer)
@@ -307,7 +310,7 @@ tsr_status tsr_linear_local_shape(const tsr_layer *layer, int64_t *rows, int64_t
 {
     const tsr__linear *linear = as_linear(layer);
     TSR__REQUIRE(layer, "linear_local_shape: layer is NULL");
-    TSR__REQUIRE(linear, "%s: it is not linear", layer->who);
+    TSR__REQUIRE(linear, "%s: it is not a linear layer", layer->who);
     TSR__REQUIRE(rows && columns, "linear_local_shape: %s is NULL", rows ? "columns" : "rows");
     *rows = linear->row ? linear->output_size : linear->length;
     *columns = linear->row ? linear->length : linear->input_size;

@@ -9,40 +9,42 @@
 /* A column-parallel layer may be several with one input: gate and up, or query, key and value.
  * Their outputs stand side by side in y. */
 typedef struct tsr__column_part {
-    const char *name; /* "gate" gives "gate.weight". The part of a layer of one may have none */
+    const char *name; /* "gate" gives "gate.weight"; may be "" if the layer has one part */
     int64_t output_size;
-    /* This rank's features, and the number that each rank has. NULL: cut by the params. */
+    /* This rank's features, and the number of features of each rank. NULL `sizes`: the params
+     * decide how the features are divided. */
     int64_t first, length;
     const int64_t *sizes; /* [ranks]; copied */
-    /* Every rank keeps the whole parameter, and computes its features alone, which other ranks may
-     * compute, too. Its gradient is summed over the ranks. `sizes` is NULL. */
+    /* Every rank keeps the full parameter, but computes only its own features, which other ranks
+     * may also compute. The gradient is summed over the ranks. `sizes` is NULL. */
     bool replicated;
-    int64_t at; /* of its features in y; set by tsr__column_create */
+    int64_t at; /* position of its features in y; set by tsr__column_create */
 } tsr__column_part;
 
 typedef struct tsr__linear {
     tsr_layer base;
     bool row;
     int parts;
-    tsr__column_part part[TSR__MAX_LINEAR_PARTS]; /* of a column-parallel layer */
-    int64_t features;                             /* of y, on this rank: of all parts */
-    int64_t input_size, output_size;              /* output_size: of the first part */
+    tsr__column_part part[TSR__MAX_LINEAR_PARTS]; /* column-parallel layers only */
+    int64_t features;                             /* of y on this rank, of all parts */
+    int64_t input_size, output_size;              /* output_size is that of the first part */
     tsr_layer_layout input, output;
     int sequence_dim;
     bool has_bias, reduce_f32;
     int overlap_parts;
-    int64_t *sizes; /* [ranks] of the divided side of the weight; of the first part's */
+    int64_t *sizes; /* [ranks], of the divided side of the (first part's) weight */
     int64_t first, length;
-    int64_t *part_sizes[TSR__MAX_LINEAR_PARTS]; /* of the parts that brought theirs */
-    int64_t *other_sizes;                       /* [ranks] of the other side, where it is divided */
+    int64_t *part_sizes[TSR__MAX_LINEAR_PARTS]; /* copies of the parts' own sizes, or NULL */
+    int64_t *other_sizes;                       /* [ranks], of the other side if it is divided */
     int64_t other_first;
-    bool same_split; /* a GATHER input of a row is divided as the weight is: nothing to gather */
-    /* The parts' memory, one below the other, where it is the layer's own; otherwise NULL. The
-     * first is of weights, the second of biases. */
+    bool
+        same_split; /* row-parallel: a GATHER input is divided as the weight; nothing is gathered */
+    /* One tensor with the weights (0) or biases (1) of all parts, if the layer has allocated their
+     * memory; otherwise NULL. */
     tsr_tensor *joint[2], *joint_grad[2];
 } tsr__linear;
 
-/* The parameter of a part: the weight, and the bias behind it. */
+/* The index of a part's weight; that of its bias is the next. */
 static inline int tsr__weight_of(const tsr__linear *linear, int part)
 {
     return part * (linear->has_bias ? 2 : 1);
@@ -58,13 +60,15 @@ static inline int64_t tsr__part_start(const tsr__column_part *part)
     return part->replicated ? part->first : 0;
 }
 
-/* linear.c: a column-parallel layer of several parts; params->output_size is that of the first. */
+/* linear.c: creates a column-parallel layer of several parts; params->output_size is that of the
+ * first part. */
 tsr_status tsr__column_create(const tsr_linear_params *params, int count,
                               const tsr__column_part *parts, tsr_layer **out) TSR_NODISCARD;
 tsr_status tsr__row_create(const tsr_linear_params *params, const char *part,
                            tsr_layer **out) TSR_NODISCARD;
 
-/* What a layer of linear ones is asked for beside sizes, by its own name. */
+/* Checks the params of a layer that has linear children, except sizes, so that error texts have
+ * that layer's name. */
 tsr_status tsr__linear_check(const tsr_layer *layer, const tsr_linear_params *params) TSR_NODISCARD;
 
 /* column.c, row.c: the passes of tsr__layer_type. */
@@ -76,19 +80,20 @@ tsr_status tsr__row_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_sav
                             tsr_tensor **y) TSR_NODISCARD;
 tsr_status tsr__row_backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
                              tsr_tensor **dx) TSR_NODISCARD;
-/* The forward pass of a column-parallel layer with an activation in the product. */
+/* The forward pass of a column-parallel layer; the product applies an activation. */
 tsr_status tsr__column_forward_activated(tsr_layer *layer, const tsr_tensor *x,
                                          tsr_activation activation, tsr_layer_saved *saved,
                                          tsr_tensor **y) TSR_NODISCARD;
 
-/* parts.c: the parts of a column-parallel layer, as few products as their memory allows. */
+/* parts.c: computes the parts of a column-parallel layer with the fewest products that the layout
+ * of their memory allows. */
 
-/* One product for all parts, or one for each: its weight and bias, and where they are in y. */
+/* One product, of all parts or of one: its weight and bias, and its features in y. */
 typedef struct tsr__block {
     const tsr_tensor *weight, *bias;
     int64_t first, count;
 } tsr__block;
-/* Sets *count to how many there are. All parameters have memory. */
+/* Finds the products of a layer and their number. All parameters must have memory. */
 tsr_status tsr__column_blocks(tsr__linear *linear, tsr__temps *temps,
                               tsr__block blocks[TSR__MAX_LINEAR_PARTS], int *count) TSR_NODISCARD;
 /* Adds the gradients of all parameters, from dy2 [m,features] and x2 [m,input_size]. */
@@ -97,14 +102,14 @@ tsr_status tsr__column_add_grads(tsr__linear *linear, tsr__temps *temps, const t
 
 /* product.c */
 
-/* Where the sum of the ranks' products goes. */
+/* A sum over the ranks of their products, and its output. */
 typedef struct tsr__product {
     const tsr_tensor *x2, *weight; /* [m,k], [n,k] */
-    const tsr_tensor *bias;        /* NULL, or [n], or what of it belongs to y */
+    const tsr_tensor *bias;        /* NULL, or [n], or the part of it that belongs to y */
     tsr_tensor *y;                 /* contiguous; its last dimension is features */
-    const tsr_layout *whole;       /* of the products: [.., n] */
-    int dim;                       /* y is this rank's part of them along it; -1: all of it */
-    const int64_t *sizes;          /* along dim; NULL: equal parts */
+    const tsr_layout *whole;       /* layout of the full sum: [.., n] */
+    int dim;                       /* y is this rank's part of the sum along it; -1: all of it */
+    const int64_t *sizes;          /* of the ranks' parts along dim; NULL: equal parts */
 } tsr__product;
 /* y = sum over ranks of x · weightᵀ + bias. */
 tsr_status tsr__product_reduced(const tsr__linear *linear, tsr__temps *temps,

@@ -1,4 +1,4 @@
-/* A column-parallel layer, an activation of what stays divided, and a row-parallel layer. */
+/* MLP: a column-parallel layer, an activation of its divided output, and a row-parallel layer. */
 #include "base/alloc.h"
 #include "parallel/layers/linear.h"
 
@@ -29,7 +29,7 @@ static tsr_status activate_grad(const mlp *m, tsr_tensor *dx, const tsr_tensor *
     return tsr_activate_grad(m->base.stream, dx, x, dy, m->activation);
 }
 
-/* gate and up of what the column-parallel layer gives. */
+/* The views gate and up of the column-parallel layer's output. */
 static tsr_status split(tsr__temps *temps, const tsr_tensor *hidden, tsr_tensor **gate,
                         tsr_tensor **up)
 {
@@ -39,7 +39,7 @@ static tsr_status split(tsr__temps *temps, const tsr_tensor *hidden, tsr_tensor 
     return tsr__temp_slice(temps, hidden, -1, length, length, up);
 }
 
-/* What the row-parallel layer gets. */
+/* Computes the input of the row-parallel layer. If `keep`, `hidden` must not be overwritten. */
 static tsr_status activated(const mlp *m, tsr__temps *temps, tsr_tensor *hidden, bool keep,
                             tsr_tensor **out)
 {
@@ -59,7 +59,7 @@ static tsr_status activated(const mlp *m, tsr__temps *temps, tsr_tensor *hidden,
 /* Passes ----------------------------------------------------------------------------------------
  */
 
-/* Without a backward pass the activation goes into the product, where it can. */
+/* The forward pass without a backward pass: the product applies the activation. */
 static tsr_status forward_fused(const mlp *m, const tsr_tensor *x, tsr_tensor **y)
 {
     tsr_tensor *hidden = NULL;
@@ -94,7 +94,8 @@ static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved
     return status;
 }
 
-/* The gradient of `hidden` from that of what was activated, which is overwritten. */
+/* Computes the gradient of `hidden` from `da`, the gradient of the activation's output, which it
+ * overwrites. */
 static tsr_status hidden_gradient(const mlp *m, tsr__temps *temps, const tsr_tensor *hidden,
                                   tsr_tensor *da, tsr_tensor **out)
 {
@@ -119,7 +120,7 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
 {
     const mlp *m = (const mlp *)layer;
     TSR__REQUIRE(!m->activate || m->activate_grad,
-                 "%s: an activation without activate_grad has no backward pass", layer->who);
+                 "%s: activate_grad is NULL; a backward pass needs it", layer->who);
     tsr__temps temps = {.stream = layer->stream};
     tsr_tensor *da = NULL, *dhidden;
     tsr_status status = tsr_layer_backward(layer->child[1], saved->child[1], dy, &da);
@@ -132,12 +133,13 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
     return status;
 }
 
-/* Making ----------------------------------------------------------------------------------------
+/* Creating --------------------------------------------------------------------------------------
  */
 
 static const tsr__layer_type mlp_type = {"mlp", forward, backward, NULL, NULL};
 
-/* Checks sizes here, in the words of tsr_mlp_params: the child layers have no hidden_size. */
+/* Checks sizes here, so that error texts use the names of tsr_mlp_params: the child layers have no
+ * hidden_size. */
 static tsr_status check_params(const tsr_layer *layer, const tsr_mlp_params *params)
 {
     int64_t *sizes, first;
@@ -193,8 +195,8 @@ static tsr_status create_children(mlp *m, const tsr_mlp_params *params)
 tsr_status tsr_mlp_create(const tsr_mlp_params *params, tsr_layer **out)
 {
     TSR__REQUIRE(params && out, "mlp: %s is NULL", params ? "out" : "params");
-    TSR__REQUIRE((unsigned)params->activation <= TSR_ACT_SILU, "mlp: there is no activation %d",
-                 (int)params->activation);
+    TSR__REQUIRE((unsigned)params->activation <= TSR_ACT_SILU,
+                 "mlp: activation %d is not a tsr_activation", (int)params->activation);
     tsr_layer *layer;
     TSR__TRY(tsr__layer_new(&mlp_type, sizeof(mlp), params->group, params->name, &layer));
     mlp *m = (mlp *)layer;

@@ -1,4 +1,4 @@
-/* Normalisation as a layer: every rank has the parameters, and normalises the rows that it has. */
+/* Normalisation layers: every rank has all parameters, and normalises the rows that it has. */
 #include "parallel/layers/norm.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved
     TSR__TRY(tsr__layer_check_input(layer, "x", x));
     const tsr_layout *layout = tsr_tensor_layout(x);
     TSR__REQUIRE(layout->shape[layout->ndim - 1] == n->size,
-                 "%s: x is %s; its last dimension has to be %lld", layer->who, TSR__SHAPE_OF(x),
+                 "%s: x is %s; its last dimension must be %lld", layer->who, TSR__SHAPE_OF(x),
                  (long long)n->size);
     tsr__temps temps = {.stream = layer->stream};
     tsr_tensor *out;
@@ -60,7 +60,7 @@ static tsr_status gradients(const norm *n, tsr_tensor *dx, tsr_tensor *dweight, 
                                      accumulate);
 }
 
-/* Each rank has other rows: the sums over them are summed over the ranks. */
+/* Each rank has different rows, so the gradients are sums over the ranks. */
 static tsr_status add_summed(norm *n, tsr__temps *temps, const tsr_tensor *x, const tsr_tensor *dy,
                              tsr_tensor *dx)
 {
@@ -117,7 +117,7 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
     return status;
 }
 
-/* Making ----------------------------------------------------------------------------------------
+/* Creating --------------------------------------------------------------------------------------
  */
 
 static const tsr__layer_type norm_type = {"norm", forward, backward, NULL, NULL};
@@ -152,10 +152,10 @@ tsr_status tsr__norm_epsilon(const tsr_layer *layer, const char *what, float giv
 static tsr_status fill(norm *n, const tsr_norm_params *params)
 {
     tsr_layer *layer = &n->base;
-    TSR__REQUIRE(params->size >= 1, "%s: size is %lld; it is at least 1", layer->who,
+    TSR__REQUIRE(params->size >= 1, "%s: size is %lld; it must be at least 1", layer->who,
                  (long long)params->size);
-    TSR__REQUIRE((unsigned)params->kind <= TSR_NORM_RMS, "%s: there is no kind %d", layer->who,
-                 (int)params->kind);
+    TSR__REQUIRE((unsigned)params->kind <= TSR_NORM_RMS, "%s: kind %d is not a tsr_norm_kind",
+                 layer->who, (int)params->kind);
     TSR__TRY(tsr__norm_epsilon(layer, "epsilon", params->epsilon, &n->epsilon));
     n->size = params->size;
     n->kind = params->kind;

@@ -1,3 +1,4 @@
+/* Parameters of layers: their memory and gradients. */
 #include "parallel/layers/layer.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* Gradients of parameters that all ranks have, of which each rank computes a share: shares are
- * computed side by side in one tensor, summed over the ranks by one all-reduce, and added. */
+/* Gradients of parameters that every rank has in full, if each rank computes a share of them. The
+ * shares of several parameters are in one tensor, which one all-reduce sums over the ranks; the
+ * sums are then added to the gradients. */
 #include "parallel/layers/layer.h"
 
 static int64_t count_of(const tsr__layer_parameter *parameter, int64_t shape[2])

@@ -1,4 +1,5 @@
-/* The parts of a column-parallel layer: where their memory is one piece, their products are one. */
+/* The parts of a column-parallel layer. If their memory is one tensor, they are computed as one
+ * product. */
 #include "parallel/layers/linear.h"
 
 #include "gpu/stream/host_access.h"
@@ -13,8 +14,8 @@ static tsr_tensor **memory_of(tsr__linear *linear, int part, int which, bool gra
     return grad ? &seen->grad : &seen->tensor;
 }
 
-/* Whether the parts still are what joint memory holds; the caller may have given them other memory,
- * and then there is none any more. */
+/* Whether all parts are still views of the joint tensor. The caller may have set other memory; the
+ * joint tensor is destroyed then. */
 static bool still_joint(tsr__linear *linear, int which, bool grad)
 {
     tsr_tensor **joint = grad ? &linear->joint_grad[which] : &linear->joint[which];
@@ -32,7 +33,7 @@ static bool still_joint(tsr__linear *linear, int which, bool grad)
     return *joint != NULL;
 }
 
-/* Whether this rank computes all rows that it keeps, so that joint memory has nothing else. */
+/* Whether this rank computes all rows that it keeps, so that the joint tensor has no other rows. */
 static bool computes_all(const tsr__linear *linear)
 {
     for (int p = 0; p < linear->parts; p++)
@@ -68,7 +69,7 @@ tsr_status tsr__column_blocks(tsr__linear *linear, tsr__temps *temps,
 /* Gradients ------------------------------------------------------------------------------------
  */
 
-/* Joint memory for the parts' gradients, where none has any yet. */
+/* Allocates a joint tensor for the gradients of all parts, unless a part has memory already. */
 static tsr_status need_joint_grad(tsr__linear *linear, int which)
 {
     const tsr_layer *layer = &linear->base;
@@ -91,7 +92,7 @@ static tsr_status need_joint_grad(tsr__linear *linear, int which)
     return TSR_OK;
 }
 
-/* Whether all parts' gradients are to be added to, or all to be written. */
+/* Whether the gradients of all parts are added to, or all are overwritten. */
 static bool alike(const tsr__linear *linear, int which)
 {
     const tsr__layer_parameter *parameter = linear->base.parameter;
@@ -101,7 +102,8 @@ static bool alike(const tsr__linear *linear, int which)
     return true;
 }
 
-/* Sets *joint if the gradients of weights (0) or biases (1) can be computed at once. */
+/* Sets *joint to whether the gradients of all weights (0) or biases (1) can be computed as one
+ * product. */
 static tsr_status find_joint_grad(tsr__linear *linear, int which, bool *joint)
 {
     *joint = false;
@@ -121,7 +123,7 @@ static void filled(tsr__linear *linear, int which)
         linear->base.parameter[tsr__weight_of(linear, p) + which].grad_empty = false;
 }
 
-/* The gradient of one part that no other rank computes. */
+/* Adds the gradient of a part that is not replicated. */
 static tsr_status add_part(tsr__linear *linear, tsr__temps *temps, int p, int which,
                            const tsr_tensor *dy2, const tsr_tensor *x2)
 {
@@ -154,7 +156,7 @@ static tsr_status add_grads(tsr__linear *linear, tsr__temps *temps, int which,
     return TSR_OK;
 }
 
-/* Replicated parts: what this rank contributes, summed with what the others do. */
+/* Computes this rank's shares of the gradients of replicated parts. */
 static tsr_status add_replicated(tsr__linear *linear, tsr__partials *sums, tsr__temps *temps,
                                  const tsr_tensor *dy2, const tsr_tensor *x2)
 {

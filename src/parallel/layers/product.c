@@ -1,22 +1,24 @@
-/* A product whose partial results are summed over the ranks. It is cut into parts: while one is
- * reduced, the device computes the next.
+/* A product whose partial results are summed over the ranks. It is divided into parts: while one
+ * part is reduced, the device computes the next.
  *
- * Along rows, where there are so many that a part still fills the device: parts then follow each
- * other in y, and are reduced where they are. Else along columns, so that the weight, which most of
- * the time goes into reading, is still read once; parts then have memory of their own, and come to
- * y together with the bias. */
+ * If there are so many rows that a part of them still uses the full device, parts are rows. They
+ * are contiguous in y and can be reduced in place. Otherwise parts are columns, so that the weight,
+ * whose reading takes most of the time, is still read only once. Such parts have memory of their
+ * own, and are copied to y when the bias is added. */
 #include "parallel/layers/linear.h"
 
-/* Smaller parts cost more in messages than they hide, and more of them hide little more. */
+/* Smaller parts cost more time for messages than the overlap saves, and more parts save little
+ * more.
+ */
 #define PART_BYTES (UINT64_C(512) << 10)
-#define PARTS_BY_SIZE_MOST 8
+#define MAX_PARTS_BY_SIZE 8
 #define PART_ROWS 64
-#define PARTS_MOST 16
+#define MAX_PARTS 16
 
 typedef struct part {
     int64_t first, count; /* rows or columns */
-    tsr_tensor *y;        /* its place in y */
-    tsr_tensor *sum;      /* what is reduced; may be y */
+    tsr_tensor *y;        /* the part's view of y */
+    tsr_tensor *sum;      /* the tensor that is reduced; may be `y` */
     tsr_group_request *request;
 } part;
 
@@ -27,18 +29,18 @@ typedef struct summing {
     tsr_dtype dtype; /* of partial sums */
     bool rows;
     int count;
-    part part[PARTS_MOST];
+    part part[MAX_PARTS];
 } summing;
 
-/* Into how many parts a product [m,n] of this many bytes is cut, 1 for not at all; whether along
- * its rows. */
+/* The number of parts of a product [m,n] of size_bytes bytes; 1: it is not divided. *rows is
+ * whether the parts are rows. */
 static int count_parts(const tsr__linear *linear, int64_t m, int64_t n, uint64_t size_bytes,
                        bool may_cut_rows, bool *rows)
 {
     int64_t wanted = linear->overlap_parts;
     if (wanted == 0) {
         uint64_t by_size = size_bytes / PART_BYTES;
-        wanted = (int64_t)(by_size < PARTS_BY_SIZE_MOST ? by_size : PARTS_BY_SIZE_MOST);
+        wanted = (int64_t)(by_size < MAX_PARTS_BY_SIZE ? by_size : MAX_PARTS_BY_SIZE);
     }
     *rows = may_cut_rows && m >= wanted * PART_ROWS;
     int64_t most = *rows ? m : n;
@@ -72,7 +74,7 @@ static tsr_status compute(summing *work, part *each)
     return multiply(work, sum2, x2, weight, NULL);
 }
 
-/* y's place for a part, and what is reduced. */
+/* Set a part's view of y, and the tensor that is reduced. */
 static tsr_status place_rows(summing *work, part *each)
 {
     tsr_tensor *y2;
@@ -118,8 +120,8 @@ static tsr_status reduce(summing *work, part *each)
     return TSR_OK;
 }
 
-/* y = sum + bias, where they differ. */
-static tsr_status deliver(summing *work, part *each)
+/* Waits for a part's reduction, and computes y = sum + bias. */
+static tsr_status finish_part(summing *work, part *each)
 {
     tsr_stream *stream = work->linear->base.stream;
     const tsr_tensor *bias = work->product->bias;
@@ -148,12 +150,12 @@ static tsr_status run(summing *work)
         TSR__TRY(reduce(work, each));
     }
     for (int i = 0; i < work->count; i++)
-        TSR__TRY(deliver(work, &work->part[i]));
+        TSR__TRY(finish_part(work, &work->part[i]));
     return TSR_OK;
 }
 
-/* Nobody to add to: the bias goes into the product. */
-static tsr_status alone(summing *work)
+/* With one rank there is nothing to sum, and the product adds the bias. */
+static tsr_status multiply_alone(summing *work)
 {
     tsr_tensor *y2;
     TSR__TRY(tsr__temp_flatten(work->temps, work->product->y, &y2));
@@ -166,9 +168,9 @@ tsr_status tsr__product_reduced(const tsr__linear *linear, tsr__temps *temps,
     const tsr_layout *y = tsr_tensor_layout(product->y);
     summing work = {.linear = linear, .temps = temps, .product = product};
     if (linear->base.size == 1)
-        return alone(&work);
+        return multiply_alone(&work);
     work.dtype = linear->reduce_f32 ? TSR_F32 : y->dtype;
-    /* Columns of a product that is divided along its columns are another rank's. */
+    /* If y is divided along its columns, a part of columns would belong to other ranks. */
     bool features_divided = product->dim == product->whole->ndim - 1;
     int64_t m = rows_of(product->x2), n = tsr_tensor_layout(product->weight)->shape[0];
     uint64_t size_bytes = (uint64_t)tsr_layout_count(product->whole) * tsr_dtype_size(work.dtype);

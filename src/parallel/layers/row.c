@@ -1,6 +1,6 @@
-/* Row-parallel: each rank computes a share of all features of y from some features of x. Forward
- * the shares are summed, and the bias is added once, to the sum; backward it sends nothing, unless
- * gradients are divided or x was not. */
+/* Passes of row-parallel layers: each rank computes a share of all features of y from some features
+ * of x. The forward pass sums the shares over the ranks and adds the bias to the sum. The backward
+ * pass sends nothing, unless dy is divided or x was not. */
 #include "parallel/layers/linear.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ static bool gathers(const tsr__linear *linear)
     return linear->input == TSR_LAYOUT_GATHER && !linear->same_split;
 }
 
-/* The whole of x, where this rank has but a part that is not the weight's. */
+/* Gathers x from all ranks, because this rank's part of x is not the part for its weight. */
 static tsr_status gather(const tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x,
                          tsr_tensor **out)
 {
@@ -40,7 +40,7 @@ static tsr_status gather(const tsr__linear *linear, tsr__temps *temps, const tsr
     return tsr_group_all_gather(linear->base.group, *out, x, -1, linear->other_sizes);
 }
 
-/* [rows, length]: the features that belong to this rank's columns of the weight. */
+/* x2 = the features for this rank's columns of the weight, [rows, length]. */
 static tsr_status own_features(const tsr__linear *linear, tsr__temps *temps,
                                const tsr_tensor *ready, tsr_tensor **x2)
 {
@@ -53,7 +53,8 @@ static tsr_status own_features(const tsr__linear *linear, tsr__temps *temps,
 /* The output ------------------------------------------------------------------------------------
  */
 
-/* Along which dimension y is divided, -1 for not at all, the sizes there, and this rank's. */
+/* Gets the dimension along which y is divided (-1: none), the ranks' sizes along it, and this
+ * rank's size. */
 static tsr_status divided_along(const tsr__linear *linear, const tsr_tensor *whole_like, int *dim,
                                 const int64_t **sizes, int64_t *mine)
 {
@@ -80,7 +81,7 @@ static tsr_status divided_along(const tsr__linear *linear, const tsr_tensor *who
     return TSR_OK;
 }
 
-/* y can be divided as it is to be: found out before x is gathered. */
+/* Checks that y can be divided as the layer's output layout requires, before x is gathered. */
 static tsr_status check_output(const tsr__linear *linear, const tsr_tensor *x)
 {
     int dim;
@@ -147,11 +148,11 @@ tsr_status tsr__row_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_sav
 typedef struct back {
     tsr__linear *linear;
     tsr__temps *temps;
-    const tsr_tensor *x; /* as it was given */
+    const tsr_tensor *x; /* as passed to the forward pass */
     tsr_group_request *gathering;
 } back;
 
-/* [rows, output_size] of dy, gathered where it is divided. */
+/* dy2 = the full dy, [rows, output_size]; gathers it if it is divided. */
 static tsr_status whole_gradient(back *pass, const tsr_tensor *dy, tsr_tensor **dy2)
 {
     const tsr__linear *linear = pass->linear;
@@ -181,7 +182,8 @@ static tsr_status add_weight_grads(tsr__linear *linear, const tsr_tensor *dy2, c
     return linear->has_bias ? tsr__parameter_add_bias_grad(&linear->base, 1, dy2) : TSR_OK;
 }
 
-/* The gradient of this rank's features of x; where x has others too, theirs are on their way. */
+/* Computes the gradient of this rank's features of x. If x has other features too, starts to gather
+ * their gradients from the other ranks. */
 static tsr_status input_gradient(back *pass, const tsr_tensor *dy2, tsr_tensor **dx)
 {
     const tsr__linear *linear = pass->linear;

@@ -1,4 +1,4 @@
-/* Tensors that live as long as one pass of a layer. */
+/* Temporary tensors of one pass of a layer. */
 #include "parallel/layers/layer.h"
 
 static tsr_status add(tsr__temps *temps, tsr_tensor *tensor, tsr_tensor **out)
@@ -29,7 +29,7 @@ tsr_status tsr__temp_new(tsr__temps *temps, tsr_dtype dtype, int ndim, const int
     TSR__TRY(check_room(temps));
     tsr_status status = tsr_tensor_create(device, dtype, ndim, shape, &tensor);
     if (status == TSR_ERR_DEVICE_MEMORY) {
-        /* Earlier passes give back what they needed when they are done. */
+        /* The device releases the memory of earlier passes when it has done their work. */
         TSR__TRY(tsr_stream_wait(temps->stream));
         status = tsr_tensor_create(device, dtype, ndim, shape, &tensor);
     }
@@ -64,7 +64,7 @@ tsr_status tsr__temp_reshape(tsr__temps *temps, const tsr_tensor *in, int ndim,
     return add(temps, tensor, out);
 }
 
-/* That there is no such view is nobody's error. */
+/* Whether a view with this shape exists. If not, no error is recorded. */
 static bool has_view(const tsr_layout *layout, int ndim, const int64_t *shape)
 {
     if (tsr_layout_is_contiguous(layout))

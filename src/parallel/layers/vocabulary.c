@@ -1,6 +1,7 @@
-/* Cross-entropy of logits that no rank has a whole row of. Each rank's largest logit and sum of
- * exponentials relative to it, and the label's logit where it is, are gathered; everything else
- * follows from them, in the order of ranks. */
+/* Cross-entropy of logits whose rows are divided over the ranks. For each row, three numbers of
+ * each rank are gathered: its largest logit, its sum of exponentials relative to that, and the
+ * label's logit if the rank has it. The loss is computed from these numbers in the order of ranks.
+ */
 #include "gpu/ops/common/vocabulary.h"
 
 #include <math.h>
@@ -16,7 +17,7 @@ typedef struct loss_call {
     float scale;
 } loss_call;
 
-/* Which classes are this rank's. */
+/* Finds this rank's classes. */
 static tsr_status find_part(loss_call *call, const tsr_partition_params *partition)
 {
     static const tsr_partition_params equal;
@@ -40,7 +41,7 @@ static tsr_status find_part(loss_call *call, const tsr_partition_params *partiti
     return TSR_OK;
 }
 
-/* What a rank without classes contributes: nothing. */
+/* Sets the numbers of a rank without classes: a largest logit of −∞ and a sum of 0. */
 static tsr_status no_classes(tsr__temps *temps, tsr_tensor *mine)
 {
     tsr_tensor *most;
