@@ -1,4 +1,4 @@
-/* Model files made by hand, byte by byte, as their specifications say. */
+/* Builds model files byte by byte, as their specifications say. */
 #ifndef TESTS_SHARD_FILES_H
 #define TESTS_SHARD_FILES_H
 
@@ -17,7 +17,7 @@ typedef struct bytes {
 
 static inline void put_bytes(bytes *to, const void *data, size_t size)
 {
-    /* Exactly this size, so that reading past the end is noticed. */
+    /* Allocates exactly this size, so that reading past the end is detected. */
     to->data = realloc(to->data, to->size + size > 0 ? to->size + size : 1);
     ck_assert_ptr_nonnull(to->data);
     if (size > 0)
@@ -38,7 +38,7 @@ static inline void put_zeros(bytes *to, size_t size)
         put_integer(to, 0, 1);
 }
 
-/* A header and `weights` bytes of 0. For free(result.data). */
+/* A file of a header and `weights` zero bytes; free(result.data). */
 static inline bytes safetensors_file(const char *header, size_t weights)
 {
     bytes file = {0};
@@ -48,7 +48,7 @@ static inline bytes safetensors_file(const char *header, size_t weights)
     return file;
 }
 
-/* GGUF's strings: 8 bytes of length, and the text. */
+/* A GGUF string: a length of 8 bytes, and the text. */
 static inline void put_text(bytes *to, const char *text)
 {
     put_integer(to, strlen(text), 8);
@@ -63,7 +63,7 @@ static inline void put_gguf_head(bytes *to, uint32_t version, uint64_t tensors, 
     put_integer(to, metadata, 8);
 }
 
-/* Two dimensions, the fastest first. */
+/* A tensor of two dimensions, the fastest first. */
 static inline void put_gguf_tensor(bytes *to, const char *name, uint64_t columns, uint64_t rows,
                                    uint32_t type, uint64_t offset)
 {
@@ -75,7 +75,7 @@ static inline void put_gguf_tensor(bytes *to, const char *name, uint64_t columns
     put_integer(to, offset, 8);
 }
 
-/* A folder of the test's own, and files in it. */
+/* A temporary folder of the test, and files in it. */
 typedef struct folder {
     char path[64];
 } folder;
@@ -88,7 +88,7 @@ static inline folder folder_create(void)
     return made;
 }
 
-/* The path, in memory of the caller's. */
+/* Writes a file; returns `path`, which becomes the file's path. */
 static inline char *folder_write(const folder *in, const char *name, const void *data, size_t size,
                                  char path[160])
 {

@@ -1,5 +1,6 @@
-/* Fuzz targets: each takes any bytes and aborts where the library keeps a promise badly. libFuzzer
- * calls them in the lane `fuzz`; replay.c calls them with the committed corpus in every build. */
+/* Fuzz targets: each takes any bytes, and aborts if the library breaks one of its guarantees.
+ * libFuzzer calls them in the lane `fuzz`; replay.c calls them with the committed corpus in every
+ * build. */
 #ifndef TESTS_SHARD_FUZZ_H
 #define TESTS_SHARD_FUZZ_H
 
@@ -10,10 +11,10 @@
 
 #include "tessera/shard.h"
 
-/* libFuzzer's name for it; 0 always. */
+/* The function that libFuzzer calls; returns 0. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Says what does not hold, and ends. */
+/* Prints the condition that does not hold, and aborts. */
 #define FUZZ_CHECK(condition)                                                                      \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -23,8 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                                          \
     } while (0)
 
-/* A refusal names where: "gguf: offset 24: …". Memory is no reason to refuse inputs of this size.
- */
+/* Checks that an error names the offset: "gguf: offset 24: …". Inputs of this size must not run out
+ * of memory. */
 static inline void fuzz_check_refusal(tsr_status status, const char *what)
 {
     char start[32];
@@ -33,8 +34,8 @@ static inline void fuzz_check_refusal(tsr_status status, const char *what)
     FUZZ_CHECK(strncmp(tsr_last_error(), start, strlen(start)) == 0);
 }
 
-/* A list that has been accepted has parameters that make sense, and whatever plan there is for them
- * is sound and survives being written and read. `file_bytes` is 0 where there are no weights. */
+/* Checks an accepted list: its parameters are consistent, and every plan for them is valid and is
+ * the same after saving and loading. `file_bytes` is 0 if there are no weights. */
 static inline void fuzz_check_list(const tsr_shard_list *list, uint64_t file_bytes)
 {
     uint64_t count = tsr_shard_list_param_count(list), ranges = 0;

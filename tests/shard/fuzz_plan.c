@@ -1,4 +1,4 @@
-/* Any bytes as a plan in JSON. */
+/* Parses any bytes as a plan in JSON. */
 #include "shard/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

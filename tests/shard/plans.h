@@ -1,4 +1,4 @@
-/* What the tests of plans share. */
+/* Helpers for tests of plans. */
 #ifndef TESTS_SHARD_PLANS_H
 #define TESTS_SHARD_PLANS_H
 
@@ -9,7 +9,7 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
-/* For tsr_shard_strategy_destroy. */
+/* Creates a strategy; the caller must call tsr_shard_strategy_destroy. */
 static inline tsr_shard_strategy *strategy_of(const tsr_shard_strategy_params *params)
 {
     tsr_shard_strategy *strategy = NULL;
@@ -17,7 +17,7 @@ static inline tsr_shard_strategy *strategy_of(const tsr_shard_strategy_params *p
     return strategy;
 }
 
-/* For tsr_shard_plan_destroy. */
+/* Creates a plan; the caller must call tsr_shard_plan_destroy. */
 static inline tsr_shard_plan *plan_of(const tsr_shard_strategy_params *params, uint64_t count,
                                       const tsr_shard_param *list,
                                       const tsr_shard_plan_params *options)
@@ -39,7 +39,7 @@ static inline tsr_shard_range range_in(const tsr_shard_plan *plan, const char *n
     return range;
 }
 
-/* The rank that has all of a parameter, or -1 when several have a part of it. */
+/* Returns the rank that has all elements of a parameter, or -1 if several ranks have a part. */
 static inline int whole_owner(const tsr_shard_plan *plan, uint64_t param)
 {
     int owner = -1;

@@ -1,5 +1,5 @@
-/* replay FOLDER: a fuzz target on every file of its corpus, printed as TAP. A target that finds
- * something aborts, and the plan that then is missing makes the test fail. */
+/* replay FOLDER: runs a fuzz target on every file of its corpus, and prints TAP. A target that
+ * finds an error aborts; the missing TAP plan makes the test fail. */
 #include <dirent.h>
 
 #include "shard/fuzz.h"
@@ -13,7 +13,7 @@ static int replay(const char *folder, const char *name)
         return 0;
     size_t size = (size_t)ftell(file);
     rewind(file);
-    /* In memory of exactly this size, so that reading past the end is noticed. */
+    /* The memory has exactly this size, so that reading past the end is detected. */
     uint8_t *data = malloc(size == 0 ? 1 : size);
     int whole = data != NULL && fread(data, 1, size, file) == size;
     fclose(file);

@@ -1,4 +1,4 @@
-/* GGUF headers: right ones, and everything that can be wrong with one. */
+/* GGUF headers: valid ones, and every kind of error. */
 #include "base/fault.h"
 #include "shard/files.h"
 #include "shard/plans.h"
@@ -127,7 +127,7 @@ START_TEST(any_byte_changed)
 }
 END_TEST
 
-/* Files that are wrong in one place. Each function appends to an empty file. */
+/* Files with one error. Each function appends to an empty file. */
 static void not_gguf(bytes *file)
 {
     put_bytes(file, "GGML\3\0\0\0", 8);
@@ -247,7 +247,7 @@ static void type_beyond(bytes *file)
 static void half_a_block(bytes *file)
 {
     put_gguf_head(file, 3, 1, 0);
-    put_gguf_tensor(file, "t", 16, 2, 2, 0); /* 32 elements, but rows of half a block */
+    put_gguf_tensor(file, "t", 16, 2, 2, 0); /* 32 elements, in rows of half a block */
 }
 static void crooked_offset(bytes *file)
 {
@@ -366,7 +366,7 @@ START_TEST(bad_headers)
 }
 END_TEST
 
-/* A file that is said to be huge, with strings of length 0 without end, ends at the limit. */
+/* A file of a huge declared size, with endless strings of length 0: reading stops at the limit. */
 START_TEST(endless_strings)
 {
     folder in = folder_create();

@@ -1,5 +1,5 @@
-/* Parameter lists from files: JSON, indices, what tells a format, files that cannot be read, and a
- * model of 70 billion parameters whose weights nobody reads. */
+/* Parameter lists from files: JSON, indices, detection of the format, files that cannot be read,
+ * and a model of 70 billion parameters whose weights are not read. */
 #include <inttypes.h>
 #include <sys/stat.h>
 
@@ -113,7 +113,7 @@ static const struct {
      "json: offset 22: parameter 'a': a string that is no integer from 0 to 2^64 - 1"},
 };
 
-START_TEST(json_that_is_no_list)
+START_TEST(invalid_json_lists)
 {
     tsr_shard_list *list = NULL;
     ck_assert_error(parse(wrong[_i].json, &list), TSR_ERR_INVALID, wrong[_i].text);
@@ -137,8 +137,8 @@ END_TEST
 
 static const char one[] = "{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
 
-/* The name's end says what a file is; without one its content does. */
-START_TEST(formats_are_told_apart)
+/* The end of the name determines the format; without one, the content does. */
+START_TEST(formats_are_detected)
 {
     bytes safetensors = safetensors_file(one, 4), gguf = {0};
     put_gguf_head(&gguf, 3, 0, 0);
@@ -172,7 +172,7 @@ START_TEST(formats_are_told_apart)
 }
 END_TEST
 
-/* `text` has %s for the path. */
+/* `text` contains %s for the path. */
 static void check_open_fails(const char *path, tsr_status status, const char *text)
 {
     tsr_shard_list *list = NULL;
@@ -281,7 +281,7 @@ END_TEST
 static const struct {
     const char *index;
     tsr_status status;
-    const char *text; /* %s: the index's path; after it what follows */
+    const char *text; /* the error text, with %s for the index's path */
 } bad_indices[] = {
     {"{\"weight_map\": {\"a\": \"../x.safetensors\"}}", TSR_ERR_INVALID,
      "%s: index: offset 21: parameter 'a': its file '../x.safetensors' is not in the index's "
@@ -337,7 +337,7 @@ START_TEST(files_of_an_index_that_cannot_be_read)
     ck_assert_int_eq(tsr_shard_list_open(path, &list), TSR_ERR_INVALID);
     ck_assert_ptr_nonnull(strstr(
         tsr_last_error(), "/bad.safetensors: safetensors: offset 12: ':' expected, not '}'"));
-    /* In the folder one is in, where the path has no slash. */
+    /* A path without a slash is in the current folder. */
     write_parts();
     write_index("{\"weight_map\": {\"c\": \"part-10.safetensors\"}}", path);
     ck_assert_int_eq(chdir(in.path), 0);
@@ -391,7 +391,7 @@ static void put_tensor(header *to, const char *name, int64_t rows, int64_t colum
     to->offset += size;
 }
 
-/* 80 layers of 8192, 28672 wide inside, 8 groups of keys and values, a vocabulary of 32000. */
+/* 80 layers of size 8192, hidden size 28672, 8 kv heads, a vocabulary of 32000. */
 static header large_header(void)
 {
     static const struct {
@@ -453,7 +453,7 @@ START_TEST(seventy_billion_parameters)
     }
     tsr_shard_list_destroy(&list);
 
-    /* The same file, but for its last byte. */
+    /* The same file without its last byte. */
     ck_assert_int_eq(truncate(path, (off_t)(file.size + made.offset - 1)), 0);
     check_open_fails(path, TSR_ERR_INVALID,
                      "%s: safetensors: offset 86007: tensor 'model.norm.weight': it ends at byte "
@@ -468,9 +468,9 @@ TESTS(lists)
     tcase_add_checked_fixture(tests, create, destroy);
     tcase_add_loop_test(tests, json_lists, 0, (int)COUNT_OF(right));
     tcase_add_test(tests, an_empty_json_list);
-    tcase_add_loop_test(tests, json_that_is_no_list, 0, (int)COUNT_OF(wrong));
+    tcase_add_loop_test(tests, invalid_json_lists, 0, (int)COUNT_OF(wrong));
     tcase_add_test(tests, no_prefix_of_json_is_a_list);
-    tcase_add_test(tests, formats_are_told_apart);
+    tcase_add_test(tests, formats_are_detected);
     tcase_add_test(tests, files_that_cannot_be_read);
     tcase_add_test(tests, an_index);
     tcase_add_test(tests, an_index_of_nothing);

@@ -1,4 +1,4 @@
-/* Names: patterns, natural order, layers, and what is no name. */
+/* Names: patterns, natural order, layers, invalid names. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,13 +22,13 @@ static const struct {
     {"embed*", "model.embed_tokens.weight", true},
     {"embed*", "token_embd.weight", false},
     {"*embd*", "token_embd.weight", true},
-    /* The document's lists match parts of words: "head" would be in "multi_head". */
+    /* Plain substrings would match "head" in "multi_head". */
     {"head", "lm.head.weight", true},
     {"head", "head", true},
     {"head", "multi_head.weight", false},
     {"head", "heads", false},
     {"layer1", "layer10.weight", false},
-    /* With a dot the whole name counts. */
+    /* A pattern with a dot matches the full name. */
     {"model.*", "model.embed.weight", true},
     {"model.*", "my.model.embed", false},
     {"*.q_proj.weight", "model.layers.3.self_attn.q_proj.weight", true},
@@ -86,7 +86,7 @@ static const struct {
     {{NULL}, "y", false, false},
 };
 
-START_TEST(the_last_that_matches_decides)
+START_TEST(the_last_matching_pattern_decides)
 {
     bool matched = !lists[_i].matched;
     ck_assert_ok(
@@ -125,7 +125,7 @@ START_TEST(bad_patterns)
 }
 END_TEST
 
-/* A matcher that tries everything. */
+/* A matcher that tries every possibility. */
 static bool slow_match(const char *pattern, const char *text)
 {
     if (*pattern == '\0')
@@ -136,7 +136,7 @@ static bool slow_match(const char *pattern, const char *text)
            slow_match(pattern + 1, text + 1);
 }
 
-START_TEST(as_a_matcher_that_tries_everything)
+START_TEST(patterns_match_like_a_slow_matcher)
 {
     uint64_t state = 5;
     int matched = 0;
@@ -156,8 +156,8 @@ START_TEST(as_a_matcher_that_tries_everything)
 }
 END_TEST
 
-/* Patterns made to be slow take no time worth speaking of. */
-START_TEST(no_pattern_takes_forever)
+/* Patterns that make backtracking matchers slow are matched quickly. */
+START_TEST(no_pattern_is_slow)
 {
     char name[TSR_SHARD_MAX_NAME + 1], pattern[201];
     memset(name, 'a', sizeof name - 1);
@@ -192,7 +192,7 @@ START_TEST(natural_order)
                                          "m",
                                          "ä"};
     enum { COUNT = sizeof sorted / sizeof *sorted };
-    /* Numbers that are equal are told apart by their bytes. */
+    /* Equal numbers are ordered by their bytes. */
     ck_assert_int_lt(tsr_shard_compare_names("layer02", "layer2"), 0);
     for (int i = 0; i < COUNT; i++)
         for (int j = 0; j < COUNT; j++) {
@@ -262,7 +262,7 @@ static const struct {
     {"\xf8\x88\x80\x80\x80", "is not UTF-8"},
 };
 
-START_TEST(what_is_no_name)
+START_TEST(invalid_names)
 {
     const char *problem = tsr__name_problem(names[_i].text, strlen(names[_i].text));
     if (names[_i].problem == NULL)
@@ -281,7 +281,7 @@ START_TEST(long_names)
     name[TSR_SHARD_MAX_NAME] = '\0';
     ck_assert_uint_lt(strlen(tsr__name_short(name, text)), TSR__NAME_SHORT);
     ck_assert_str_eq(text + strlen(text) - 6, "aaa…");
-    /* Not in the middle of a character. */
+    /* The cut is not in the middle of a character. */
     for (size_t i = 1; i + 1 < TSR_SHARD_MAX_NAME; i += 2)
         memcpy(name + i, "ä", 2);
     tsr__name_short(name, text);
@@ -325,15 +325,15 @@ END_TEST
 TESTS(names)
 {
     tcase_add_loop_test(tests, single_patterns, 0, (int)(sizeof single / sizeof *single));
-    tcase_add_loop_test(tests, the_last_that_matches_decides, 0,
+    tcase_add_loop_test(tests, the_last_matching_pattern_decides, 0,
                         (int)(sizeof lists / sizeof *lists));
     tcase_add_test(tests, no_list_matches_nothing);
     tcase_add_loop_test(tests, bad_patterns, 0, (int)(sizeof bad / sizeof *bad));
-    tcase_add_test(tests, as_a_matcher_that_tries_everything);
-    tcase_add_test(tests, no_pattern_takes_forever);
+    tcase_add_test(tests, patterns_match_like_a_slow_matcher);
+    tcase_add_test(tests, no_pattern_is_slow);
     tcase_add_test(tests, natural_order);
     tcase_add_loop_test(tests, layers_of_names, 0, (int)(sizeof layers / sizeof *layers));
-    tcase_add_loop_test(tests, what_is_no_name, 0, (int)(sizeof names / sizeof *names));
+    tcase_add_loop_test(tests, invalid_names, 0, (int)(sizeof names / sizeof *names));
     tcase_add_test(tests, long_names);
     tcase_add_loop_test(tests, known_dtypes, 0, (int)(sizeof dtypes / sizeof *dtypes));
     tcase_add_test(tests, unknown_dtypes);

@@ -37,7 +37,7 @@ static const struct {
     {9, 3, {.kind = TSR_PARTITION_WEIGHTED, .rates = (double[]){1, 0, 2}}, {3, 0, 6}},
     {5, 2, {.kind = TSR_PARTITION_WEIGHTED}, {3, 2}},
     {3, 2, {.kind = TSR_PARTITION_WEIGHTED, .rates = (double[]){1e300, 1e-300}}, {3, 0}},
-    /* What rank 0 cannot take goes to the others by their rates. */
+    /* What rank 0 cannot take is divided among the others by their rates. */
     {16,
      3,
      {.kind = TSR_PARTITION_WEIGHTED,
@@ -46,7 +46,7 @@ static const struct {
      {4, 8, 4}},
     {10, 3, {.kind = TSR_PARTITION_UNEVEN, .limits = (uint64_t[]){1, 100, 2}}, {1, 7, 2}},
     {6, 2, {.kind = TSR_PARTITION_EVEN, .limits = (uint64_t[]){3, 3}}, {3, 3}},
-    /* The last unit is short, and fits where a whole one does not. */
+    /* The last unit is short, and fits where a complete one does not. */
     {6, 1, {.limits = (uint64_t[]){6}, .align = 4}, {6}},
     {6, 1, {.kind = TSR_PARTITION_UNEVEN, .limits = (uint64_t[]){6}, .align = 4}, {6}},
     {6, 2, {.kind = TSR_PARTITION_UNEVEN, .limits = (uint64_t[]){4, 2}, .align = 4}, {4, 2}},
@@ -74,7 +74,7 @@ START_TEST(as_documented)
 }
 END_TEST
 
-/* In order, without gap, ranges at multiples of the alignment. */
+/* Checks that ranges are in order, without gaps, and start at multiples of the alignment. */
 static void check_ranges(uint64_t length, int ranks, uint64_t align, const tsr_shard_range *ranges)
 {
     uint64_t at = 0;
@@ -86,7 +86,7 @@ static void check_ranges(uint64_t length, int ranks, uint64_t align, const tsr_s
     ck_assert(at == length);
 }
 
-START_TEST(even_is_the_documents_formula)
+START_TEST(even_is_the_documented_formula)
 {
     tsr_shard_range ranges[MAX];
     for (int64_t length = 0; length <= 100; length++)
@@ -153,7 +153,7 @@ START_TEST(weighted_is_proportional)
             ranges));
         check_ranges(length, ranks, 1, ranges);
         for (int r = 0; r < ranks; r++) {
-            /* Rates are taken to 32 bits: a millionth of a millionth is no difference. */
+            /* Rates are rounded to 32 bits, so the difference is far below one element. */
             double exact = (double)length * rates[r] / sum;
             ck_assert((double)ranges[r].count < exact + 1.001);
             ck_assert((double)ranges[r].count > exact - 1.001);
@@ -162,7 +162,8 @@ START_TEST(weighted_is_proportional)
 }
 END_TEST
 
-/* Whether `length` can be cut into ranges in the order of the ranks, by trying who has its end. */
+/* Returns whether `length` can be divided within the limits, by trying which rank gets the short
+ * last unit. */
 static bool can_hold(uint64_t length, int ranks, const double *rates, const uint64_t *limits,
                      uint64_t align)
 {
@@ -177,7 +178,7 @@ static bool can_hold(uint64_t length, int ranks, const double *rates, const uint
     return units == 0;
 }
 
-/* Whatever fits is placed, and who is not at its limit gets its share of the rest. */
+/* Everything that fits is placed, and a rank below its limit gets its share of the rest. */
 START_TEST(limits_are_kept)
 {
     uint64_t state = 2;
@@ -306,7 +307,7 @@ END_TEST
 static const struct {
     uint64_t length;
     tsr_shard_range ranges[3];
-    const char *text; /* NULL: right */
+    const char *text; /* NULL: valid */
 } checks[] = {
     {5, {{0, 2}, {2, 2}, {4, 1}}, NULL},
     {5, {{3, 2}, {2, 1}, {0, 2}}, NULL},
@@ -339,7 +340,7 @@ START_TEST(checking)
 }
 END_TEST
 
-/* Against marking elements one by one. */
+/* Compares tsr_partition_check with marking elements one by one. */
 START_TEST(checking_is_exact)
 {
     uint64_t state = 3;
@@ -390,7 +391,7 @@ END_TEST
 TESTS(partition)
 {
     tcase_add_loop_test(tests, as_documented, 0, (int)(sizeof examples / sizeof *examples));
-    tcase_add_test(tests, even_is_the_documents_formula);
+    tcase_add_test(tests, even_is_the_documented_formula);
     tcase_add_test(tests, sizes_of_every_kind);
     tcase_add_test(tests, weighted_is_proportional);
     tcase_add_test(tests, limits_are_kept);

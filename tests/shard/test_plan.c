@@ -1,4 +1,4 @@
-/* Plans: what can be asked of them, what is refused, and memory that runs out. */
+/* Plans: queries, errors, and allocations that fail. */
 #include <float.h>
 #include <limits.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ START_TEST(parameters_are_complete)
 }
 END_TEST
 
-/* Owners and ranges say the same, element by element; totals are sums of ranges. */
+/* Owners and ranges agree for each element; totals are sums of ranges. */
 START_TEST(queries_agree)
 {
     for (int kind = 0; kind < 4; kind++) {
@@ -110,7 +110,7 @@ START_TEST(queries_agree)
 }
 END_TEST
 
-START_TEST(work_for_a_rank_of_no_rate)
+START_TEST(shards_on_a_rank_of_rate_0)
 {
     tsr_shard_plan *plan =
         plan_of(NULL, LIST, list, tsr_shard_plan_params(.ranks = 2, .rates = (double[]){0, 1}));
@@ -121,8 +121,8 @@ START_TEST(work_for_a_rank_of_no_rate)
 }
 END_TEST
 
-/* The last pattern that matches decides, else the parameter's own flag. */
-/* The unit of the rates makes no difference, whether or not their sum and the times fit in it. */
+/* The unit of the rates makes no difference, even if their sum or the times exceed the range of
+ * double. */
 static const double units[] = {1, 1e308 / 3, DBL_MIN, 1e-306, 1e-320, 0x1p-1074};
 
 START_TEST(rates_in_any_unit)
@@ -146,8 +146,8 @@ START_TEST(rates_in_any_unit)
 }
 END_TEST
 
-/* Infinite says that a rate is 0, and only that. */
-START_TEST(a_rate_that_is_nearly_nothing)
+/* The imbalance is infinite only if a rate is 0. */
+START_TEST(a_rate_near_0)
 {
     tsr_shard_summary summary;
     tsr_shard_plan *plan = plan_of(
@@ -158,6 +158,7 @@ START_TEST(a_rate_that_is_nearly_nothing)
 }
 END_TEST
 
+/* The last matching pattern decides; if none matches, the parameter's own flag. */
 START_TEST(gathered_by_pattern_or_flag)
 {
     static const struct {
@@ -184,7 +185,7 @@ START_TEST(gathered_by_pattern_or_flag)
 }
 END_TEST
 
-START_TEST(questions_that_have_no_answer)
+START_TEST(invalid_queries)
 {
     tsr_shard_plan *plan = three_ranks();
     tsr_shard_range range = {7, 7};
@@ -268,7 +269,7 @@ START_TEST(parameters_are_checked)
 }
 END_TEST
 
-/* A size of 0 beside sizes whose product would not fit. */
+/* A size of 0, with other sizes whose product would overflow. */
 START_TEST(empty_shapes_do_not_overflow)
 {
     static const tsr_shard_param empty[] = {
@@ -305,7 +306,7 @@ START_TEST(options_are_checked)
 }
 END_TEST
 
-/* What a call that is refused must not write. */
+/* Outputs, which a call that fails must not change. */
 static struct {
     tsr_shard_range ranges[2];
     tsr_shard_dtype dtype;
@@ -321,7 +322,7 @@ static struct {
     size_t size;
 } out;
 
-/* Every function that returns a status, in the header's order. */
+/* NULL arguments of every function that returns a status, in the header's order. */
 START_TEST(nulls)
 {
     static const char json[] = "[]";
@@ -428,7 +429,7 @@ START_TEST(memory_is_a_limit_of_every_strategy)
 }
 END_TEST
 
-START_TEST(is_it_for_these_parameters)
+START_TEST(plans_are_checked_against_parameters)
 {
     tsr_shard_plan *plan = three_ranks();
     tsr_shard_param other[LIST];
@@ -494,7 +495,7 @@ START_TEST(equal_plans)
 }
 END_TEST
 
-/* Everything that allocates, with each allocation failing in turn. */
+/* Calls every function that allocates; each allocation fails in turn. */
 static tsr_status everything(int kind)
 {
     static const double rates[] = {1, 2};
@@ -551,18 +552,18 @@ TESTS(plan)
 {
     tcase_add_test(tests, parameters_are_complete);
     tcase_add_test(tests, queries_agree);
-    tcase_add_test(tests, work_for_a_rank_of_no_rate);
+    tcase_add_test(tests, shards_on_a_rank_of_rate_0);
     tcase_add_loop_test(tests, rates_in_any_unit, 0, (int)COUNT_OF(units));
-    tcase_add_test(tests, a_rate_that_is_nearly_nothing);
+    tcase_add_test(tests, a_rate_near_0);
     tcase_add_test(tests, gathered_by_pattern_or_flag);
-    tcase_add_test(tests, questions_that_have_no_answer);
+    tcase_add_test(tests, invalid_queries);
     tcase_add_loop_test(tests, parameters_are_checked, 0, (int)COUNT_OF(bad_params));
     tcase_add_test(tests, empty_shapes_do_not_overflow);
     tcase_add_loop_test(tests, options_are_checked, 0, (int)COUNT_OF(bad_options));
     tcase_add_test(tests, nulls);
     tcase_add_test(tests, too_many_ranges);
     tcase_add_test(tests, memory_is_a_limit_of_every_strategy);
-    tcase_add_test(tests, is_it_for_these_parameters);
+    tcase_add_test(tests, plans_are_checked_against_parameters);
     tcase_add_test(tests, equal_plans);
     tcase_add_test(tests, every_allocation_may_fail);
 }

@@ -1,4 +1,4 @@
-/* Plans as JSON: the very text, what another parser makes of it, and what is no plan. */
+/* Plans as JSON: the exact text, the same text read by another parser, and invalid texts. */
 #include <jansson.h>
 #include <locale.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "shard/plans.h"
 #include "support/random.h"
 
-/* For free(). */
+/* Returns the plan's JSON; free() it. */
 static char *saved(const tsr_shard_plan *plan, size_t *size)
 {
     ck_assert_ok(tsr_shard_plan_save_json(plan, 0, NULL, size));
@@ -35,7 +35,7 @@ static const tsr_shard_param list[] = {
 };
 enum { LIST = COUNT_OF(list) };
 
-START_TEST(the_very_text)
+START_TEST(the_exact_text)
 {
     static const char expected[] =
         "{\"schema\": \"tessera.plan\", \"schema_version\": 1, \"tessera\": \"%s\",\n"
@@ -68,7 +68,7 @@ START_TEST(the_very_text)
     snprintf(head, sizeof head, expected, tsr_version());
     ck_assert_uint_eq(strlen(text), size);
     ck_assert_int_eq(strncmp(text, head, strlen(head)), 0);
-    /* The digits of the imbalance may go on. */
+    /* The imbalance may have further digits. */
     const char *after = text + strlen(head) + strspn(text + strlen(head), "0123456789");
     ck_assert_str_eq(after, rest);
 
@@ -85,8 +85,8 @@ START_TEST(the_very_text)
 }
 END_TEST
 
-/* Any plan comes back the same, and another parser sees the same numbers. */
-START_TEST(there_and_back)
+/* Any plan is the same after saving and loading, and another parser reads the same numbers. */
+START_TEST(saved_plans_load_unchanged)
 {
     uint64_t state = 8;
     static const char *const dtypes[] = {"f32", "bf16", "u8", "f4"};
@@ -152,7 +152,7 @@ START_TEST(there_and_back)
 }
 END_TEST
 
-START_TEST(room_is_checked)
+START_TEST(the_capacity_is_checked)
 {
     tsr_shard_plan *plan = plan_of(NULL, 1, list, tsr_shard_plan_params(.ranks = 1));
     size_t size = 0, other = 7;
@@ -168,8 +168,8 @@ START_TEST(room_is_checked)
 }
 END_TEST
 
-/* A locale may write numbers with a comma; JSON does not. */
-START_TEST(whatever_the_locale)
+/* Numbers in JSON have a point in every locale. */
+START_TEST(any_locale)
 {
     static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "ps_AF.UTF-8", "C"};
     static const double rates[] = {0.1, 2.5e-7, 1e300};
@@ -200,7 +200,8 @@ END_TEST
 #define P "\"params\":["
 #define W "{\"name\":\"w\",\"shape\":[3],\"dtype\":\"f32\""
 
-/* Members in any order, those that may be missing missing, those that are derived not believed. */
+/* Valid plans: members in any order, without optional members, and with wrong derived members,
+ * which are ignored. */
 static const char *const right[] = {
     HEAD P W ",\"shards\":[[0,2],[2,1]]}]}",
     "{\"params\":[{\"shards\":[[\"1\",2],[0,1]],\"layer\":\"x\","
@@ -212,7 +213,7 @@ static const char *const right[] = {
     HEAD P W ",\"always_gather\":false,\"shards\":[[3,0],[0,3]]}]}  \n",
 };
 
-START_TEST(plans_of_others)
+START_TEST(plans_from_other_programs)
 {
     tsr_shard_plan *plan = NULL;
     ck_assert_ok(load(right[_i], strlen(right[_i]), &plan));
@@ -294,7 +295,7 @@ static const struct {
      "plan: offset 79: parameter 'w': there is no dtype 'f31'"},
 };
 
-START_TEST(what_is_no_plan)
+START_TEST(invalid_plans)
 {
     tsr_shard_plan *plan = NULL;
     ck_assert_error(load(wrong[_i].json, strlen(wrong[_i].json), &plan), TSR_ERR_INVALID,
@@ -313,7 +314,7 @@ START_TEST(no_text)
 }
 END_TEST
 
-/* A text with any byte changed is refused, or a plan that is sound. */
+/* A text with one changed byte is refused, or gives a valid plan. */
 START_TEST(any_byte_changed)
 {
     tsr_shard_plan *plan = plan_of(NULL, LIST, list, tsr_shard_plan_params(.ranks = 3));
@@ -339,12 +340,12 @@ END_TEST
 
 TESTS(plan_json)
 {
-    tcase_add_test(tests, the_very_text);
-    tcase_add_test(tests, there_and_back);
-    tcase_add_test(tests, room_is_checked);
-    tcase_add_test(tests, whatever_the_locale);
-    tcase_add_loop_test(tests, plans_of_others, 0, (int)COUNT_OF(right));
-    tcase_add_loop_test(tests, what_is_no_plan, 0, (int)COUNT_OF(wrong));
+    tcase_add_test(tests, the_exact_text);
+    tcase_add_test(tests, saved_plans_load_unchanged);
+    tcase_add_test(tests, the_capacity_is_checked);
+    tcase_add_test(tests, any_locale);
+    tcase_add_loop_test(tests, plans_from_other_programs, 0, (int)COUNT_OF(right));
+    tcase_add_loop_test(tests, invalid_plans, 0, (int)COUNT_OF(wrong));
     tcase_add_test(tests, no_text);
     tcase_add_test(tests, any_byte_changed);
 }

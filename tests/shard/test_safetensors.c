@@ -1,4 +1,4 @@
-/* safetensors headers: right ones, and everything that can be wrong with one. */
+/* safetensors headers: valid ones, and every kind of error. */
 #include "base/fault.h"
 #include "shard/files.h"
 #include "shard/plans.h"
@@ -6,7 +6,7 @@
 
 static tsr_status parse(const bytes *file, tsr_shard_list **list)
 {
-    /* In memory of exactly this size, so that reading past the end is noticed. */
+    /* The memory has exactly this size, so that reading past the end is detected. */
     uint8_t *exact = malloc(file->size == 0 ? 1 : file->size);
     if (file->size > 0)
         memcpy(exact, file->data, file->size);
@@ -71,7 +71,7 @@ END_TEST
 #define T(dtype, shape, offsets)                                                                   \
     "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 
-/* Offsets count from the start of the file: the header starts at 8. */
+/* Offsets in error texts count from the start of the file; the header starts at 8. */
 static const struct {
     const char *header;
     size_t weights;
@@ -217,7 +217,7 @@ START_TEST(bad_lengths)
 }
 END_TEST
 
-/* A header that is nothing but brackets, or one very long string. */
+/* A header of brackets only, or with one very long string. */
 START_TEST(deep_and_long)
 {
     tsr_shard_list *list = NULL;
@@ -247,7 +247,7 @@ START_TEST(deep_and_long)
 }
 END_TEST
 
-/* No prefix of a file is a file; of a header in memory, weights may be missing. */
+/* A truncated file is refused. If only the header is in memory, weights may be missing. */
 START_TEST(truncated_anywhere)
 {
     bytes file = safetensors_file(usual, 33);
@@ -269,7 +269,7 @@ START_TEST(truncated_anywhere)
 }
 END_TEST
 
-/* Whatever a byte becomes, a list that is accepted makes sense. */
+/* If any byte is changed, an accepted list is still consistent. */
 START_TEST(any_byte_changed)
 {
     bytes file = safetensors_file(usual, 33);

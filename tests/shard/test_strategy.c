@@ -1,5 +1,5 @@
-/* The strategies: what the document says of each, with its defects resolved; balance; memory; the
- * factory; strategies of one's own. */
+/* Strategies: the specified behaviour of each, balance, memory, creation by kind and name, and
+ * strategies of the caller. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ START_TEST(full_divides_everything_but_gathered)
             ck_assert_uint_eq(range.count, p == 0 ? 800 : left < shard ? left : shard);
         }
     }
-    /* 5 on 4 ranks is 2, 2, 1 and an empty record, which is kept. */
+    /* 5 elements on 4 ranks are 2, 2, 1 and an empty range, which is kept. */
     ck_assert_uint_eq(range_in(plan, "layers.0.bias", 2).count, 1);
     ck_assert_uint_eq(range_in(plan, "layers.0.bias", 3).start, 5);
     tsr_shard_plan_destroy(&plan);
@@ -76,8 +76,8 @@ START_TEST(full_with_other_partitions)
 }
 END_TEST
 
-/* Quantised types are cut between blocks. */
-START_TEST(blocks_stay_whole)
+/* Quantised dtypes are divided between blocks. */
+START_TEST(blocks_are_not_divided)
 {
     static const tsr_shard_param list[] = {
         {.name = "a", .ndim = 2, .shape = {3, 512}, .dtype = "q4_k"},
@@ -105,13 +105,14 @@ START_TEST(blocks_stay_whole)
 }
 END_TEST
 
-/* Layer by layer ------------------------------------------------------------------------------- */
+/* Layerwise -------------------------------------------------------------------------------------
+ */
 
-START_TEST(layers_stay_whole)
+START_TEST(layers_are_not_divided)
 {
     tsr_shard_plan *plan = plan_of(tsr_shard_strategy_params(.kind = TSR_SHARD_LAYERWISE), MODEL,
                                    model, tsr_shard_plan_params(.ranks = 2));
-    /* Bytes: layers.0 276, head 168, layers.1 128, scale 4; the largest first. */
+    /* Bytes: layers.0 276, head 168, layers.1 128, scale 4. The largest is assigned first. */
     static const int owners[] = {0, 0, 0, 1, 1, 0};
     for (uint64_t p = 1; p < MODEL; p++)
         ck_assert_int_eq(whole_owner(plan, p), owners[p]);
@@ -120,7 +121,7 @@ START_TEST(layers_stay_whole)
     ck_assert_uint_eq(range_in(plan, "layers.1.weight", 0).count, 0);
     ck_assert_uint_eq(total_of(plan, 0).sharded_bytes, 276 + 4);
     ck_assert_uint_eq(total_of(plan, 1).sharded_bytes, 168 + 128);
-    /* The document forgot them. */
+    /* Always-gathered parameters are in the summary. */
     tsr_shard_summary summary;
     tsr_shard_plan_summary(plan, &summary);
     ck_assert_uint_eq(summary.gathered_count, 1);
@@ -135,7 +136,8 @@ static tsr_shard_param numbered(char name[32], int layer, int64_t size)
     return (tsr_shard_param){.name = name, .ndim = 1, .shape = {size}};
 }
 
-/* Equal layers go round in natural order: layer2 before layer10, whatever their order was. */
+/* Layers of the same size are assigned to the ranks in turn, in natural order of their names:
+ * layer2 before layer10, for any order of the list. */
 START_TEST(equal_layers_in_natural_order)
 {
     char names[12][32];
@@ -150,8 +152,8 @@ START_TEST(equal_layers_in_natural_order)
 }
 END_TEST
 
-/* The same assignment for any order of the list, and Graham's bound: no rank has more than the mean
- * and one largest layer. */
+/* The assignment is the same for any order of the list, and within Graham's bound: no rank has more
+ * than the mean plus the largest layer. */
 START_TEST(layers_are_balanced)
 {
     uint64_t state = 6;
@@ -237,7 +239,7 @@ static const tsr_shard_param transformer[] = {
 };
 enum { TRANSFORMER = COUNT_OF(transformer) };
 
-/* Which parameters are whole, as bits. */
+/* The parameters that one rank has completely, as bits. */
 static unsigned whole_params(const tsr_shard_strategy_params *params)
 {
     tsr_shard_plan *plan =
@@ -256,9 +258,9 @@ START_TEST(hybrid_by_lists)
                              *const none[] = {NULL},
                              *const but_mlp[] = {"transformer", "!mlp", NULL};
     const tsr_shard_kind hybrid = TSR_SHARD_HYBRID;
-    /* The document's own lists: classifier and head, but not multi_head. */
+    /* The default lists match classifier and head, but not multi_head. */
     ck_assert_uint_eq(whole_params(tsr_shard_strategy_params(.kind = hybrid)), 0x18);
-    /* An empty side, on either side. */
+    /* Either list may be empty. */
     ck_assert_uint_eq(
         whole_params(tsr_shard_strategy_params(.kind = hybrid, .full_layers = attention)), 0);
     ck_assert_uint_eq(
@@ -266,7 +268,7 @@ START_TEST(hybrid_by_lists)
     ck_assert_uint_eq(whole_params(tsr_shard_strategy_params(.kind = hybrid, .full_layers = none,
                                                              .layerwise_layers = none)),
                       0);
-    /* Full comes first, and what nothing matches is full. */
+    /* The list for full comes first; a layer that matches neither list is full. */
     ck_assert_uint_eq(
         whole_params(tsr_shard_strategy_params(.kind = hybrid, .full_layers = attention,
                                                .layerwise_layers = all)),
@@ -277,7 +279,7 @@ START_TEST(hybrid_by_lists)
 }
 END_TEST
 
-/* What the divided side leaves uneven, the other evens out. */
+/* The layerwise part balances what the divided part leaves uneven. */
 START_TEST(hybrid_balances_both_sides)
 {
     static const tsr_shard_param list[] = {
@@ -303,7 +305,7 @@ START_TEST(weighted_by_rate)
     tsr_shard_plan *plan =
         plan_of(tsr_shard_strategy_params(.kind = TSR_SHARD_WEIGHTED), MODEL, model,
                 tsr_shard_plan_params(.ranks = 3, .rates = (double[]){3, 0, 1}));
-    /* 576 bytes: 432 and 144, but for a unit of the last one. */
+    /* 576 bytes are divided into 432 and 144. */
     ck_assert_uint_eq(total_of(plan, 0).sharded_bytes, 432);
     ck_assert_uint_eq(total_of(plan, 1).sharded_bytes, 0);
     ck_assert_uint_eq(total_of(plan, 2).sharded_bytes, 144);
@@ -317,8 +319,8 @@ END_TEST
 
 static const char *const plain_dtypes[] = {"f32", "bf16", "u8", "f64"};
 
-/* Whatever fits is placed, no rank above its memory; without limits everyone is within a unit of
- * its share. */
+/* Everything that fits is placed, and no rank exceeds its memory. Without limits, each rank is
+ * within one unit of its share. */
 START_TEST(weighted_within_memory)
 {
     uint64_t state = 7;
@@ -347,8 +349,9 @@ START_TEST(weighted_within_memory)
             sum += rates[r];
             memory[r] = gathered / 8 * 8 + 8 * (uint64_t)random_between(&state, 1, 60);
             enough = enough && memory[r] >= gathered;
-            /* What is left of a multiple of 8 may not be one; the largest elements need whole ones,
-             * and smaller ones, which divide them, can use the rest. */
+            /* The memory that is left after smaller elements may not be a multiple of 8. The
+             * largest elements need a multiple of 8; smaller ones, which divide it, can use the
+             * rest. */
             room += rates[r] > 0 ? memory[r] - gathered : 0;
         }
         tsr_shard_strategy *strategy =
@@ -360,7 +363,8 @@ START_TEST(weighted_within_memory)
                                                         .memory_bytes = limited ? memory : NULL),
                                   &plan);
         tsr_shard_strategy_destroy(&strategy);
-        /* Certain both ways but for less than one element of the largest kind on each rank. */
+        /* The outcome is certain, unless the difference is less than one of the largest elements on
+         * each rank. */
         if (!limited || (enough && sharded + 8 * (uint64_t)ranks <= room))
             ck_assert_msg(status == TSR_OK, "%s", tsr_last_error());
         if (limited && (!enough || sharded > room))
@@ -381,7 +385,7 @@ START_TEST(weighted_within_memory)
 }
 END_TEST
 
-/* Memory that has to be used to the last element, with sizes that divide each other. */
+/* Memory that must be used completely, with sizes that divide each other. */
 START_TEST(weighted_fills_memory_exactly)
 {
     static const tsr_shard_param list[] = {
@@ -414,7 +418,7 @@ START_TEST(weighted_fills_memory_exactly)
 }
 END_TEST
 
-/* A parameter's last unit may be short, and fits where a whole one does not. */
+/* A parameter's last unit may be short, and fits where a complete one does not. */
 START_TEST(weighted_places_short_units)
 {
     static const tsr_shard_param list[] = {{.name = "a", .ndim = 1, .shape = {10}, .dtype = "u8"},
@@ -440,9 +444,10 @@ START_TEST(weighted_places_short_units)
 }
 END_TEST
 
-/* The factory ---------------------------------------------------------------------------------- */
+/* Creation --------------------------------------------------------------------------------------
+ */
 
-START_TEST(factory_by_kind_and_by_name)
+START_TEST(strategies_by_kind_and_by_name)
 {
     static const char *const names[] = {"full", "layerwise", "hybrid", "weighted"};
     for (size_t k = 0; k < COUNT_OF(kinds); k++) {
@@ -488,7 +493,7 @@ static const struct {
      "shard: pattern '' is empty"},
 };
 
-START_TEST(factory_mistakes)
+START_TEST(creation_mistakes)
 {
     tsr_shard_strategy *strategy = NULL;
     ck_assert_error(tsr_shard_strategy_create(&mistakes[_i].params, &strategy), TSR_ERR_INVALID,
@@ -511,7 +516,7 @@ START_TEST(alignments_that_are_too_large)
 }
 END_TEST
 
-/* Edges: one rank, nothing to divide, nothing at all. */
+/* Edge cases: one rank, nothing to divide, no elements. */
 START_TEST(edges_of_every_strategy)
 {
     const tsr_shard_strategy_params *params = tsr_shard_strategy_params(.kind = kinds[_i]);
@@ -549,9 +554,10 @@ START_TEST(edges_of_every_strategy)
 }
 END_TEST
 
-/* Strategies of one's own ---------------------------------------------------------------------- */
+/* Strategies of the caller ----------------------------------------------------------------------
+ */
 
-/* The last rank has the first elements. */
+/* A strategy that gives the first elements to the last rank. */
 static tsr_status backwards(void *user, const tsr_shard_request *request, tsr_shard_range *ranges)
 {
     ++*(int *)user;
@@ -566,7 +572,7 @@ static tsr_status backwards(void *user, const tsr_shard_request *request, tsr_sh
     return TSR_OK;
 }
 
-START_TEST(a_strategy_of_ones_own)
+START_TEST(a_strategy_of_the_caller)
 {
     int calls = 0;
     const tsr_shard_strategy own = {.name = "back\"wards", .assign = backwards, .user = &calls};
@@ -586,7 +592,7 @@ START_TEST(a_strategy_of_ones_own)
 }
 END_TEST
 
-static const tsr_shard_range *forced; /* what every parameter gets */
+static const tsr_shard_range *forced; /* the ranges of every parameter */
 static tsr_status forced_status;
 
 static tsr_status force(void *user, const tsr_shard_request *request, tsr_shard_range *ranges)
@@ -600,7 +606,7 @@ static tsr_status force(void *user, const tsr_shard_request *request, tsr_shard_
     return forced_status;
 }
 
-START_TEST(what_a_strategy_says_is_checked)
+START_TEST(ranges_of_a_strategy_are_checked)
 {
     static const tsr_shard_param list[] = {
         {.name = "a", .ndim = 1, .shape = {4}, .dtype = "f32"},
@@ -642,8 +648,8 @@ TESTS(strategy)
     int kind_count = (int)COUNT_OF(kinds);
     tcase_add_test(tests, full_divides_everything_but_gathered);
     tcase_add_test(tests, full_with_other_partitions);
-    tcase_add_test(tests, blocks_stay_whole);
-    tcase_add_test(tests, layers_stay_whole);
+    tcase_add_test(tests, blocks_are_not_divided);
+    tcase_add_test(tests, layers_are_not_divided);
     tcase_add_test(tests, equal_layers_in_natural_order);
     tcase_add_test(tests, layers_are_balanced);
     tcase_add_test(tests, layers_by_rate_and_memory);
@@ -653,10 +659,10 @@ TESTS(strategy)
     tcase_add_test(tests, weighted_within_memory);
     tcase_add_test(tests, weighted_fills_memory_exactly);
     tcase_add_test(tests, weighted_places_short_units);
-    tcase_add_test(tests, factory_by_kind_and_by_name);
-    tcase_add_loop_test(tests, factory_mistakes, 0, (int)COUNT_OF(mistakes));
+    tcase_add_test(tests, strategies_by_kind_and_by_name);
+    tcase_add_loop_test(tests, creation_mistakes, 0, (int)COUNT_OF(mistakes));
     tcase_add_test(tests, alignments_that_are_too_large);
     tcase_add_loop_test(tests, edges_of_every_strategy, 0, kind_count);
-    tcase_add_test(tests, a_strategy_of_ones_own);
-    tcase_add_test(tests, what_a_strategy_says_is_checked);
+    tcase_add_test(tests, a_strategy_of_the_caller);
+    tcase_add_test(tests, ranges_of_a_strategy_are_checked);
 }
