@@ -8,7 +8,7 @@ typedef struct run {
     tsr_dtype dtype;
     bool sequence;
     int sequence_dim;
-    int64_t lead[2]; /* batch, tokens; of a run without batch 1 and tokens */
+    int64_t lead[2]; /* batch and tokens; the batch is 1 if no_batch */
     bool no_batch;   /* x is [tokens,size] */
     tsr_random_params random;
     float p;
@@ -19,7 +19,7 @@ static double tolerance(tsr_dtype dtype)
     return dtype == TSR_F32 ? 4e-5 : dtype == TSR_F16 ? 2e-2 : 1.5e-1;
 }
 
-/* Errors relative to the largest value, for sums of sums. */
+/* Checks errors relative to the largest value, because the values are sums of sums. */
 static void check_near(const char *what, const tsr_tensor *tensor, const double *want,
                        int64_t count, double limit)
 {
@@ -50,7 +50,7 @@ static int part_of_x(const run *r, int64_t shape[3], int64_t *start, int64_t *co
     return ndim;
 }
 
-/* This rank's part of values of x's or y's shape. */
+/* Returns this rank's part of values that have x's or y's shape. */
 static double *part_of(const run *r, const double *values, int64_t *elements)
 {
     int64_t shape[3], start, count;
@@ -96,7 +96,8 @@ static void check_gradients(run *r, const double *dy, double times)
     }
 }
 
-/* Forward with and without saving, backward twice, which adds, and once without dx. */
+/* Runs forward passes with and without saving, two backward passes, whose gradients add up, and one
+ * without dx. */
 static void run_all(run *r, uint64_t sequence)
 {
     host_model *h = &r->host;
@@ -336,7 +337,7 @@ static uint64_t fnv(uint64_t hash, const void *data, size_t size)
     return hash;
 }
 
-/* What dropout multiplies a branch of the complete tensor by. */
+/* The factors by which dropout multiplies a branch of the complete tensor. */
 static double *mask_of(const char *name, const char *branch, float p,
                        const tsr_random_params *random, int64_t count)
 {

@@ -1,12 +1,12 @@
-/* The norm of all gradients and clipping by it: PyTorch's numbers, every way in which parameters
- * are divided, loss scaling and accumulation, weight decay of matrices only. */
+/* The norm of all gradients and clipping by it: comparison with PyTorch, every way to divide
+ * parameters, loss scaling and accumulation, weight decay of matrices only. */
 #include "parallel/fsdp_case.h"
 
 #include <jansson.h>
 
 #include "base/fault.h"
 
-/* PyTorch's numbers -----------------------------------------------------------------------------
+/* PyTorch's results ------------------------------------------------------------------------------
  */
 
 #define TENSORS 20
@@ -27,7 +27,7 @@ static int sextet(char c)
     return at && c ? (int)(at - digits) : -1;
 }
 
-/* The numbers of {dtype, shape, b64}. */
+/* Decodes the numbers of {dtype, shape, b64}. */
 static double *decode(const json_t *tensor, int *ndim, int64_t *shape)
 {
     const bool is_f64 = strcmp(json_string_value(json_object_get(tensor, "dtype")), "f64") == 0;
@@ -88,7 +88,8 @@ static void golden_finish(golden *g)
     }
 }
 
-/* A parameter that was 0 and has made a step of SGD with a rate of 1: the negative gradient. */
+/* Checks a parameter that was 0 before a step of SGD with a rate of 1: it is the negative
+ * gradient. */
 static void check_parameter(const golden *g, int i, const tsr_tensor *tensor, int64_t first,
                             const char *way)
 {
@@ -127,7 +128,8 @@ static void clip_and_step(tsr_optimizer *optimizer, const golden *g)
     OK(tsr_optimizer_step(optimizer, 1));
 }
 
-/* All ranks have all of every tensor; or parts along dim 0 of those that have several elements. */
+/* All ranks have every tensor in full or, if `divided`, parts along dim 0 of the tensors with
+ * several elements. */
 static void check_tensors(const golden *g, bool divided)
 {
     tsr_optimizer *optimizer = sgd_optimizer();
@@ -167,7 +169,7 @@ static void check_tensors(const golden *g, bool divided)
     }
 }
 
-/* Shards, with gradients that rank 0 brings alone; every second tensor is gathered always. */
+/* Shards, with gradients that only rank 0 contributes. Every second tensor is always gathered. */
 static void check_shards(const golden *g)
 {
     static const char *const gather[] = {"1", "3", "5", "7", NULL};
@@ -217,7 +219,7 @@ CASE(clip_golden, "clipping: PyTorch's numbers, whole, divided and sharded")
     int compared = 0;
     json_array_foreach(json_object_get(document, "cases"), i, c)
     {
-        if (decimal(c, "norm_type") != 2) /* the others are not what tsr_optimizer_clip does */
+        if (decimal(c, "norm_type") != 2) /* tsr_optimizer_clip does not support the others */
             continue;
         golden g = golden_of(c);
         check_tensors(&g, false);
@@ -251,7 +253,8 @@ static tsr_layer *mlp_in(tsr_group *in, tsr_dtype dtype)
     return mlp;
 }
 
-/* Adds gradients of rows first … first + rows − 1, the same on all ranks, times `scale`. */
+/* Adds `scale` times the gradients of rows first … first + rows − 1, which are the same on all
+ * ranks. */
 static void mlp_pass(tsr_layer *mlp, int64_t first, int64_t rows, float scale)
 {
     double *x_values = doubles(rows * IN), *dy_values = doubles(rows * OUT);
@@ -274,7 +277,7 @@ static void mlp_pass(tsr_layer *mlp, int64_t first, int64_t rows, float scale)
     free(dy_values);
 }
 
-/* All ranks have the same bits. */
+/* Checks that all ranks have the same bits. */
 static void check_same_everywhere(double norm)
 {
     int64_t bits, most, least;
@@ -313,7 +316,8 @@ CASE(clip_layers, "clipping: tensor-parallel layers have the norm of the whole l
     tsr_group_destroy(&alone);
 }
 
-/* The norm of a model's gradients after a pass over all rows, which the data ranks share. */
+/* The norm of a model's gradients after a pass over all rows, which are divided among the data
+ * ranks. */
 static double model_norm(const model_case *c, int data_rank, int data_ranks)
 {
     model m;
@@ -376,7 +380,7 @@ typedef struct part {
     tsr_tensor *tensor, *grad;
 } part;
 
-/* Elements offset … offset + length − 1 of columns of a [2,12] parameter with gradients of 1. */
+/* Columns offset … offset + length − 1 of a [2,12] parameter with gradients of 1. */
 static part part_of(int64_t offset, int64_t length)
 {
     part p = {.optimizer = sgd_optimizer()};
@@ -418,7 +422,7 @@ CASE(clip_replicas, "clipping: parts that several ranks have count once")
     check_norm("pairs of ranks", norm, sqrt(24));
     part_finish(&p);
 
-    /* Each rank reaches three columns into the next one's part. */
+    /* Each rank's part overlaps the next rank's part by three columns. */
     const int64_t begin = 12 * my_rank / ranks, end = 12 * (my_rank + 1) / ranks;
     p = part_of(begin, (end + 3 < 12 ? end + 3 : 12) - begin);
     OK(tsr_optimizer_clip(p.optimizer, 1, params, &norm));
@@ -531,7 +535,8 @@ CASE(overflow, "clipping: a gradient that overflows on one rank makes all ranks 
         OK(tsr_optimizer_zero_grad(optimizer));
     }
     CHECK(skipped == 1 && tsr_optimizer_steps(optimizer) == 3, "%d steps were skipped", skipped);
-    CHECK(scaler.scale == 1024, "the scale is %g", (double)scaler.scale); /* halved, doubled */
+    CHECK(scaler.scale == 1024, "the scale is %g",
+          (double)scaler.scale); /* the scale was halved and doubled */
     check_layers_same(mlp, unchanged, "skipped", 0);
     tsr_optimizer_destroy(&optimizer);
     tsr_layer_destroy(&mlp);
@@ -547,7 +552,7 @@ CASE(clip_once, "clipping: it holds for one step, until gradients are set to 0")
     tsr_optimizer *optimizer = sgd_optimizer();
     OK(tsr_optimizer_add_tensor(optimizer, "t", tensor, grad));
     OK(tsr_optimizer_clip(optimizer, 1, NULL, NULL));
-    OK(tsr_optimizer_clip(optimizer, 2, NULL, NULL)); /* replaces the first */
+    OK(tsr_optimizer_clip(optimizer, 2, NULL, NULL)); /* replaces the first call */
     OK(tsr_optimizer_step(optimizer, 1));
     OK(tsr_optimizer_step(optimizer, 1));
     double *value = values_of(tensor);
@@ -608,7 +613,7 @@ CASE(decay_layers, "optimizer: decay_matrices changes weights and leaves biases 
     }
 }
 
-/* A model trained by an optimizer: its bytes. */
+/* Trains a model with an optimizer, and returns the bytes of the model. */
 static uint8_t *decayed_model(tsr_group *in, const char *const *gather, uint64_t *size)
 {
     model m;
@@ -631,8 +636,8 @@ static uint8_t *decayed_model(tsr_group *in, const char *const *gather, uint64_t
     return bytes;
 }
 
-/* The norm is added up in another order where shards are cut, so that only these ways agree in all
- * bits: shards of one rank, and everything gathered. */
+/* The order of the additions in the norm depends on the shards, so all bits agree only for the
+ * shards of one rank and for everything gathered. */
 CASE(decay_models, "optimizer: decay_matrices and clipping have the same bits in FSDP models")
 {
     tsr_group *alone = NULL;
@@ -649,7 +654,7 @@ CASE(decay_models, "optimizer: decay_matrices and clipping have the same bits in
 /* Mistakes --------------------------------------------------------------------------------------
  */
 
-CASE(clip_mistakes, "clipping: mistakes are sentences")
+CASE(clip_mistakes, "clipping: mistakes are errors that name the values")
 {
     tsr_optimizer *optimizer = sgd_optimizer();
     double norm = 7;
@@ -686,15 +691,14 @@ CASE(clip_mistakes, "clipping: mistakes are sentences")
     model_finish(&m);
 }
 
-/* A rank that runs out of memory answers the others, who learn that it failed. */
+/* A rank that runs out of memory sends that to the others, which return an error. */
 CASE(clip_failures, "clipping: no rank waits for one that failed")
 {
     tsr_layer *mlp = mlp_in(group, TSR_F32);
     tsr_optimizer *optimizer = sgd_optimizer();
     OK(tsr_optimizer_add_layer(optimizer, mlp));
     mlp_pass(mlp, 0, ROWS, 1);
-    OK(tsr_optimizer_clip(optimizer, 1, NULL,
-                          NULL)); /* shares and pipelines are known from now on */
+    OK(tsr_optimizer_clip(optimizer, 1, NULL, NULL)); /* shares and pipelines exist from now on */
     int32_t reached = 1, failed = 0;
     for (uint64_t nth = 0; reached; nth++) {
         if (my_rank == ranks - 1)

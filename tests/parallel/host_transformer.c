@@ -26,7 +26,7 @@ static double *linear(const host_model *m, const char *name, const double *x, in
     return y.value;
 }
 
-/* Rows of `size`, in place. */
+/* Normalises rows of `size` elements in place. */
 static void normalise(double *x, int64_t rows, int64_t size, bool rms, double epsilon,
                       const double *weight, const double *bias)
 {
@@ -62,7 +62,7 @@ static void turn(double *head, const tsr_rope_params *rope, int64_t position)
     }
 }
 
-/* [rows, heads · d] of one batch entry: normalised and turned. */
+/* Normalises and rotates x [rows, heads · d] of one batch entry. */
 static void prepare(const host_model *m, const tsr_self_attention_params *p, double *x,
                     int64_t heads, const char *norm)
 {

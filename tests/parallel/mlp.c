@@ -117,7 +117,7 @@ static tsr_status apply_grad(void *user, tsr_stream *stream, tsr_tensor *dx, con
     return tsr_activate_grad(stream, dx, x, dy, *(const tsr_activation *)user);
 }
 
-/* Errors relative to the largest value, for sums of sums. */
+/* Checks errors relative to the largest value, because the values are sums of sums. */
 static void check_near(const char *what, const double *got, const double *want, int64_t count,
                        double tolerance)
 {

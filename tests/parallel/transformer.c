@@ -1,5 +1,4 @@
-/* Transformer layers: generation with a cache, initial values, memory of the caller's, and what
- * they refuse. */
+/* Transformer layers: generation with a cache, initial values, memory of the caller, and errors. */
 #include "parallel/fsdp_case.h"
 #include "parallel/host_transformer.h"
 #include "parallel/linear_case.h"
@@ -40,7 +39,7 @@ typedef struct generation {
     int64_t length[SEQUENCES];
 } generation;
 
-/* Feeds tokens[i] further tokens of each sequence, and compares what comes out. */
+/* Feeds tokens[i] further tokens of each sequence, and compares the outputs. */
 static void feed(generation *g, const int *sequences, const int64_t *tokens)
 {
     const int64_t most = tokens[0] > tokens[1] ? tokens[0] : tokens[1], size = g->size;
@@ -106,7 +105,7 @@ static void generate(int64_t heads, int64_t kv_heads)
           "layer_forward_cached: cache is NULL");
     for (int i = 0; i < 3; i++)
         feed(&g, sequences, (int64_t[]){1, 1});
-    /* What was forgotten can come again. */
+    /* Tokens that were truncated can be fed again. */
     OK(tsr_kv_cache_truncate(g.cache, sequences[0], 2));
     g.length[0] = 2;
     feed(&g, sequences, (int64_t[]){4, 0});
@@ -187,8 +186,8 @@ CASE(attention_initial, "initial weights of attention are those of linear layers
     }
 }
 
-/* The caller's memory for every parameter, one tensor each: no products are joint, and results are
- * the same. */
+/* The caller's memory for every parameter, in one tensor each. Products are not joined then, and
+ * the results are the same. */
 CASE(block_deferred, "a deferred block computes with the memory it is given")
 {
     tsr_block_params b = small_block(8, 4);
@@ -254,7 +253,8 @@ CASE(block_deferred, "a deferred block computes with the memory it is given")
 /* FSDP -----------------------------------------------------------------------------------------
  */
 
-/* Two steps of two blocks, each rank with a batch of its own; the values of all parameters. */
+/* Runs two steps of two blocks, with a different batch on each rank, and returns the values of all
+ * parameters. */
 static uint8_t *train_blocks(const char *const *gather, bool recompute, uint64_t *size)
 {
     tsr_group *alone = NULL;
