@@ -98,7 +98,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_self_attention_create(const tsr_self_attent
                                                            tsr_layer **out);
 
 /* Which heads this rank has: the first and the number of its query heads, and of the kv heads that
- * they read. Errors: TSR_ERR_INVALID for another kind of layer. */
+ * they read. `layer` is self-attention, or a block that has it. Errors: TSR_ERR_INVALID for another
+ * kind of layer. */
 typedef struct tsr_heads {
     int64_t first, count, kv_first, kv_count, head_dim;
 } tsr_heads;

@@ -13,6 +13,7 @@ layout(constant_id = 3) const uint Y_FORM = TSR_ROPE_FORM_VECTORS;
 layout(constant_id = 4) const uint X_FORM = TSR_ROPE_FORM_VECTORS;
 layout(constant_id = 5) const uint ADJACENT = 0u; // the components of a pair are neighbours
 layout(constant_id = 6) const uint BACK = 0u;     // turn in the other direction
+layout(constant_id = 7) const uint REPEAT = 0u;   // rows of the outermost dimension share their angles
 
 layout(push_constant, std430) uniform Push {
     tsr_rope_push p;
@@ -117,7 +118,16 @@ void main()
         cosine[k] = turn.x;
         sine[k] = BACK != 0u ? -turn.y : turn.y;
     }
-    rope_load(tsr_walk_element(position, p.x_strides), count, u, w);
-    rope_store(tsr_walk_element(position, p.y_strides), count, p.scale * (u * cosine - w * sine),
-               p.scale * (u * sine + w * cosine));
+    uint x = tsr_walk_element(position, p.x_strides), y = tsr_walk_element(position, p.y_strides);
+    cosine *= p.scale;
+    sine *= p.scale;
+    if (REPEAT == 0u) {
+        rope_load(x, count, u, w);
+        rope_store(y, count, u * cosine - w * sine, u * sine + w * cosine);
+        return;
+    }
+    for (uint i = 0u; i < p.repeats; i++) {
+        rope_load(x + i * p.x_strides[0], count, u, w);
+        rope_store(y + i * p.y_strides[0], count, u * cosine - w * sine, u * sine + w * cosine);
+    }
 }

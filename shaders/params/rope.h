@@ -9,7 +9,9 @@
 #define TSR_ROPE_FORM_STRIDED 0u
 #define TSR_ROPE_FORM_VECTORS 1u /* as vectors of four components, aligned to their size */
 
-/* The innermost dimension of the walk is the pairs of a row, in groups of four. */
+/* The innermost dimension of the walk is the pairs of a row, in groups of four. The outermost may be
+ * one that positions do not vary along: its size in the walk is then 1, and an invocation turns the
+ * `repeats` rows along it by the same angles, which it computes once. */
 struct tsr_rope_push {
     TSR_ADDRESS y, x;
     TSR_ADDRESS positions;
@@ -20,6 +22,7 @@ struct tsr_rope_push {
     TSR_UINT position_strides[TSR_WALK_DIMS - 1];
     TSR_UINT y_second, x_second; /* from a pair's first component to its second */
     TSR_FLOAT scale;
+    TSR_UINT repeats; /* otherwise 1 */
 };
 TSR_PUSH_CHECK(tsr_rope_push);
 

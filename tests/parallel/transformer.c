@@ -76,15 +76,11 @@ static void generate(int64_t heads, int64_t kv_heads)
     host_model_load(&host, layer);
     host.x = numbers(31, SEQUENCES * LONGEST * b.size, TSR_F32);
     generation g = {.layer = layer, .size = b.size, .x = host.x, .y = host_model_forward(&host)};
-    /* A block's attention has the cache of this rank's heads. */
-    const int64_t rank_heads = part_count(kv_heads < ranks ? heads : kv_heads, my_rank);
-    const int64_t first = part_start(kv_heads < ranks ? heads : kv_heads, my_rank);
-    int64_t mine = rank_heads;
-    if (kv_heads < ranks && mine > 0)
-        mine = (first + mine - 1) / (heads / kv_heads) - first / (heads / kv_heads) + 1;
-    OK(tsr_kv_cache_create(tsr_kv_cache_params(.stream = queue, .layers = 2, .kv_heads = mine,
-                                               .head_dim = 4, .page_tokens = 4, .pages = 8,
-                                               .sequences = 3),
+    tsr_heads mine;
+    OK(tsr_self_attention_heads(layer, &mine));
+    OK(tsr_kv_cache_create(tsr_kv_cache_params(.stream = queue, .layers = 2,
+                                               .kv_heads = mine.kv_count, .head_dim = 4,
+                                               .page_tokens = 4, .pages = 8, .sequences = 3),
                            &g.cache));
     int sequences[SEQUENCES];
     for (int i = SEQUENCES - 1; i >= 0; i--)
@@ -419,8 +415,10 @@ CASE(block_mistakes, "mistakes in a block's and a norm's params and in passes ar
     const int64_t strides[] = {1};
     OK(tsr_block_create(&b, &layer));
     OK(tsr_norm_create(tsr_norm_params(.name = "n", .size = 16), &norm));
-    FAILS(tsr_self_attention_heads(layer, &heads), TSR_ERR_INVALID,
-          "block h.0: it is not a self-attention layer");
+    FAILS(tsr_self_attention_heads(norm, &heads), TSR_ERR_INVALID,
+          "norm n: it has no self-attention");
+    OK(tsr_self_attention_heads(layer, &heads));
+    CHECK(heads.head_dim == 4, "head_dim %lld", (long long)heads.head_dim);
     FAILS(tsr_self_attention_heads(NULL, &heads), TSR_ERR_INVALID,
           "self_attention_heads: layer is NULL");
     FAILS(tsr_block_set_dropout(NULL, 0, NULL), TSR_ERR_INVALID,

@@ -344,8 +344,11 @@ const tsr__layer_type tsr__self_attention_type = {"self_attention", forward, bac
 tsr_status tsr_self_attention_heads(const tsr_layer *layer, tsr_heads *out)
 {
     TSR__REQUIRE(layer && out, "self_attention_heads: %s is NULL", layer ? "out" : "layer");
-    TSR__REQUIRE(layer->type == &tsr__self_attention_type, "%s: it is not a self-attention layer",
-                 layer->who);
-    *out = ((const tsr__attention *)layer)->heads;
+    const tsr_layer *found = layer->type == &tsr__self_attention_type ? layer : NULL;
+    for (int i = 0; i < TSR__MAX_CHILDREN && layer->child[i]; i++)
+        if (layer->child[i]->type == &tsr__self_attention_type)
+            found = layer->child[i];
+    TSR__REQUIRE(found, "%s: it has no self-attention", layer->who);
+    *out = ((const tsr__attention *)found)->heads;
     return TSR_OK;
 }

@@ -146,18 +146,22 @@ static int64_t distance(const tsr_rope_params *params)
 
 /* `piece` is of pairs. */
 static uint32_t form_of(const call *c, const tsr__piece *piece, int operand,
-                        const tsr_tensor *tensor)
+                        const tsr_tensor *tensor, uint32_t repeat_stride)
 {
     const uint64_t vector = 4 * tsr_dtype_size(tensor->layout.dtype);
     const int last = tensor->layout.ndim - 1;
     bool vectors = tensor->layout.strides[last] == 1 && c->rope->params.rotary_dim % 8 == 0 &&
+                   repeat_stride % 4 == 0 &&
                    tsr__piece_address(piece, operand, tensor) % vector == 0;
     for (int i = 0; i + 1 < piece->ndim; i++)
         vectors = vectors && piece->strides[operand][i] % 4 == 0;
     return vectors ? TSR_ROPE_FORM_VECTORS : TSR_ROPE_FORM_STRIDED;
 }
 
-static tsr_status add_pairs(call *c, const tsr__piece *piece)
+/* `repeats` above 0: the rows of one more dimension, with these strides, have the same positions.
+ */
+static tsr_status add_pairs(call *c, const tsr__piece *piece, uint32_t repeats,
+                            const uint32_t repeat_strides[2])
 {
     const tsr_rope_params *params = &c->rope->params;
     const int last = c->x->layout.ndim - 1;
@@ -170,6 +174,7 @@ static tsr_status add_pairs(call *c, const tsr__piece *piece)
         .y_second = (uint32_t)(y_step * distance(params)),
         .x_second = (uint32_t)(x_step * distance(params)),
         .scale = (float)params->attention_factor,
+        .repeats = repeats,
     };
     uint32_t position_strides[TSR_WALK_DIMS];
     tsr__walk_init(&push.walk, piece, 4);
@@ -177,12 +182,17 @@ static tsr_status add_pairs(call *c, const tsr__piece *piece)
     tsr__walk_strides(piece, 1, push.x_strides);
     tsr__walk_strides(piece, 2, position_strides);
     memcpy(push.position_strides, position_strides, sizeof push.position_strides);
+    if (repeats > 0) {
+        push.y_strides[0] = repeat_strides[0];
+        push.x_strides[0] = repeat_strides[1];
+    }
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ROPE,
-        .spec_count = 7,
+        .spec_count = 8,
         .spec = {TSR__WALK_WORKGROUP, (uint32_t)c->y->layout.dtype, (uint32_t)c->x->layout.dtype,
-                 form_of(c, piece, 0, c->y), form_of(c, piece, 1, c->x),
-                 params->pairing == TSR_ROPE_ADJACENT, c->back},
+                 form_of(c, piece, 0, c->y, repeat_strides[0]),
+                 form_of(c, piece, 1, c->x, repeat_strides[1]),
+                 params->pairing == TSR_ROPE_ADJACENT, c->back, repeats > 0},
         .push = &push,
         .push_bytes = sizeof push,
         .access_count = 4,
@@ -193,18 +203,52 @@ static tsr_status add_pairs(call *c, const tsr__piece *piece)
     return tsr__dispatches_add(&c->list, &dispatch);
 }
 
+/* Takes a dimension out of a piece of rows. */
+static void remove_dim(tsr__piece *piece, int dim)
+{
+    piece->ndim--;
+    piece->count /= piece->shape[dim];
+    for (int i = dim; i < piece->ndim; i++) {
+        piece->shape[i] = piece->shape[i + 1];
+        for (int operand = 0; operand < 3; operand++)
+            piece->strides[operand][i] = piece->strides[operand][i + 1];
+    }
+}
+
+/* The longest dimension that positions do not vary along, or -1. CPUs gain from computing angles
+ * once for several rows; GPUs have no time to lose with a few invocations that do much. */
+static int repeated_dim(const call *c, const tsr__piece *piece)
+{
+    int best = -1;
+    if (c->x->buffer->device->device_class == TSR__CLASS_GPU)
+        return -1;
+    for (int i = 0; i < piece->ndim; i++)
+        if (piece->strides[2][i] == 0 && piece->shape[i] > 1 && piece->ndim > 1 &&
+            (best < 0 || piece->shape[i] > piece->shape[best]))
+            best = i;
+    return best;
+}
+
 /* Appends to a piece of at most 3 dimensions, of rows, the dimension of their pairs. */
 static tsr_status add_rows(call *c, tsr__piece piece)
 {
     const tsr_rope_params *params = &c->rope->params;
-    const int last = c->x->layout.ndim - 1, d = piece.ndim++;
     const int64_t step = params->pairing == TSR_ROPE_ADJACENT ? 2 : 1;
+    const int repeated = repeated_dim(c, &piece), last = c->x->layout.ndim - 1;
+    uint32_t repeats = 0, strides[2] = {0};
+    if (repeated >= 0) {
+        repeats = piece.shape[repeated];
+        for (int operand = 0; operand < 2; operand++)
+            strides[operand] = piece.strides[operand][repeated];
+        remove_dim(&piece, repeated);
+    }
+    const int d = piece.ndim++;
     piece.shape[d] = (uint32_t)(params->rotary_dim / 2);
     piece.count *= piece.shape[d];
     piece.strides[0][d] = (uint32_t)(c->y->layout.strides[last] * step);
     piece.strides[1][d] = (uint32_t)(c->x->layout.strides[last] * step);
     piece.strides[2][d] = 0;
-    return add_pairs(c, &piece);
+    return add_pairs(c, &piece, repeats, strides);
 }
 
 /* Rows of 4 dimensions are cut along the one that has the fewest. */
@@ -217,13 +261,7 @@ static tsr_status add_piece(call *c, const tsr__piece *piece)
         if (piece->shape[i] < piece->shape[cut])
             cut = i;
     tsr__piece part = *piece;
-    part.ndim--;
-    part.count /= piece->shape[cut];
-    for (int i = cut; i < part.ndim; i++) {
-        part.shape[i] = piece->shape[i + 1];
-        for (int operand = 0; operand < 3; operand++)
-            part.strides[operand][i] = piece->strides[operand][i + 1];
-    }
+    remove_dim(&part, cut);
     for (uint32_t n = 0; n < piece->shape[cut]; n++) {
         TSR__TRY(add_rows(c, part));
         for (int operand = 0; operand < 3; operand++)
