@@ -157,7 +157,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_argmax(tsr_stream *stream, tsr_tensor *y, c
 
 /* y = Σ (scale · x)² over all elements of the tensors x[0 … count − 1], as for the norm of
  * gradients. y is one element of f32. Sums are in f32 in a fixed order, which depends on the
- * numbers of elements only; there is one dispatch for seven tensors of one dtype. Above
+ * numbers of elements only; there is one dispatch for five tensors of one dtype. Above
  * about 1.8e19 the squares overflow to inf, and below 1e-19 they vanish; a power of two as `scale`
  * avoids either. y must not overlap x.
  */

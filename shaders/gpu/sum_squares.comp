@@ -1,4 +1,5 @@
-// Sums of squares of the chunks of up to seven tensors without gaps, (scale · x)², in f32 and in a fixed order.
+// Sums of squares of the chunks of several tensors without gaps, (scale · x)², in f32 and in a fixed order: eight invocations share a
+// chunk, and each takes four elements of 32.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -8,7 +9,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(constant_id = 1) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint FORM = TSR_ROW_STRIDED; // TSR_ROW_DENSE4: all tensors start at multiples of 4 bytes
-const uint THREADS = WORKGROUP;
+const uint THREADS = 8;
 
 layout(push_constant, std430) uniform tsr_push
 {
@@ -19,26 +20,28 @@ layout(push_constant, std430) uniform tsr_push
 
 void main()
 {
-    uint chunk = tsr_flat_group();
+    uint chunk = group_row();
     uvec2 x = p.x[0];
-    uint count = p.count[0], first = 0u;
+    uint count = p.count[0], first = 0u, part = p.part[0];
     [[unroll]] for (uint i = 1u; i < TSR_SUM_SQUARES_TENSORS; i++) {
         bool here = chunk >= p.first[i];
         x = mix(x, p.x[i], bvec2(here));
         count = here ? p.count[i] : count;
         first = here ? p.first[i] : first;
+        part = here ? p.part[i] : part;
     }
     uint base = (chunk - first) * TSR_SUM_SQUARES_CHUNK;
     uint end = chunk < p.chunks ? min(count, base + TSR_SUM_SQUARES_CHUNK) : 0u; // past the end there is nothing to add
+    uvec2 step = uvec2(tsr_dtype_bytes(X_DTYPE), 0u);
     precise vec4 sum = vec4(0.0);
-    for (uint j = base + 4u * gl_LocalInvocationID.x; j < end; j += 4u * WORKGROUP) {
-        vec4 value = j + 4u <= end ? tsr_load_row4(x, uvec2(tsr_dtype_bytes(X_DTYPE), 0u), j, count, X_DTYPE, FORM, 0.0)
-                                   : tsr_load_row4(x, uvec2(tsr_dtype_bytes(X_DTYPE), 0u), j, count, X_DTYPE, TSR_ROW_STRIDED, 0.0);
+    for (uint j = base + 4u * group_thread(); j < end; j += 4u * THREADS) {
+        vec4 value = j + 4u <= end ? tsr_load_row4(x, step, j, count, X_DTYPE, FORM, 0.0)
+                                   : tsr_load_row4(x, step, j, count, X_DTYPE, TSR_ROW_STRIDED, 0.0);
         precise vec4 scaled = value * p.scale;
         precise vec4 squares = scaled * scaled;
         sum += squares;
     }
     float whole = group_sum(sum);
-    if (gl_LocalInvocationID.x == 0u && chunk < p.chunks)
-        tsr_floats(p.parts).v[chunk] = whole;
+    if (group_thread() == 0u && chunk < p.chunks)
+        tsr_floats(p.parts).v[part + chunk - first] = whole;
 }

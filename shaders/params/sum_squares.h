@@ -1,21 +1,35 @@
-/* Push constants of sums of squares: each workgroup adds up a chunk of one tensor of several. */
+/* Push constants of sums of squares: chunks of several tensors. */
 #ifndef TSR_PARAMS_SUM_SQUARES_H
 #define TSR_PARAMS_SUM_SQUARES_H
 
 #include "types.h"
 
-#define TSR_SUM_SQUARES_CHUNK 4096u /* elements */
-#define TSR_SUM_SQUARES_TENSORS 7   /* per dispatch */
+#define TSR_SUM_SQUARES_CHUNK 512u /* elements, which 8 invocations add up */
+#define TSR_SUM_SQUARES_TENSORS 5  /* per dispatch */
 
 /* Entries without a tensor have the first chunk 2^32 − 1. */
 struct tsr_sum_squares_params {
     TSR_ADDRESS parts; /* f32, one for each chunk */
     TSR_ADDRESS x[TSR_SUM_SQUARES_TENSORS];
     TSR_UINT count[TSR_SUM_SQUARES_TENSORS]; /* elements */
-    TSR_UINT first[TSR_SUM_SQUARES_TENSORS]; /* the tensor's first chunk */
-    TSR_UINT chunks;                         /* of all */
+    TSR_UINT
+        first[TSR_SUM_SQUARES_TENSORS]; /* the tensor's first chunk among those of the dispatch */
+    TSR_UINT part[TSR_SUM_SQUARES_TENSORS]; /* … and its place among the parts */
+    TSR_UINT chunks;                        /* of all */
     TSR_FLOAT scale;
 };
 TSR_PUSH_CHECK(tsr_sum_squares_params);
+
+/* The kernel for Mesa's CPU driver: whole chunks only. A subgroup adds up a chunk; the workgroup's
+ * y is the tensor. */
+struct tsr_sum_squares_vectors_push {
+    TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
+    TSR_ADDRESS parts;
+    TSR_ADDRESS x[TSR_SUM_SQUARES_TENSORS];
+    TSR_UINT chunks[TSR_SUM_SQUARES_TENSORS];
+    TSR_UINT part[TSR_SUM_SQUARES_TENSORS];
+    TSR_FLOAT scale;
+};
+TSR_PUSH_CHECK(tsr_sum_squares_vectors_push);
 
 #endif

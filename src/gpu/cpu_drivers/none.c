@@ -9,6 +9,7 @@
 #include "gpu/cpu_drivers/ops/norm_short.h"
 #include "gpu/cpu_drivers/ops/reduction.h"
 #include "gpu/cpu_drivers/ops/softmax_short.h"
+#include "gpu/cpu_drivers/ops/squares.h"
 #include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/cpu_drivers/specialize/specialize.h"
 #include "gpu/ops/copy/copy.h"
@@ -59,6 +60,11 @@ bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, con
 
 bool tsr__embedding_vectors_suit(const tsr_tensor *y, const tsr_tensor *table,
                                  const tsr_tensor *indices)
+{
+    return false;
+}
+
+bool tsr__squares_suit(const tsr_tensor *x, uint64_t address, int64_t count)
 {
     return false;
 }
@@ -133,6 +139,13 @@ uint32_t tsr__vectors_alignment(const tsr__piece *piece, int operand, const tsr_
 }
 
 tsr_status tsr__vectors_run(tsr_stream *stream, const tsr__vectors *work, const tsr__piece *piece)
+{
+    return unsupported();
+}
+
+tsr_status tsr__squares_add(tsr__dispatches *list, const struct tsr_sum_squares_params *params,
+                            int entries, tsr_dtype dtype, tsr__access parts,
+                            const tsr__access *read)
 {
     return unsupported();
 }

@@ -86,7 +86,8 @@ END_TEST
 /* Sizes around those of chunks, more than one dispatch takes, and many chunks. */
 START_TEST(sizes)
 {
-    static const int64_t lengths[] = {1, 2, 3, 4, 5, 255, 4095, 4096, 4097, 8192, 65 * 128, 300001};
+    static const int64_t lengths[] = {1,   2,   3,    4,    5,    255,      511,
+                                      512, 513, 2047, 2048, 2050, 65 * 128, 300001};
     gpu_random random = {5};
     list all = {0};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {

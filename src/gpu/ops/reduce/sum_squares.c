@@ -1,10 +1,13 @@
 /* The sum of the squares of several tensors' elements. Each chunk of each tensor gives a partial
- * sum in scratch memory, seven tensors per dispatch; these are then added up as by tsr_reduce. The
+ * sum in scratch memory, five tensors per dispatch; these are then added up as by tsr_reduce. The
  * order of additions depends on the numbers of elements only. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "base/checked.h"
+#include "gpu/cpu_drivers/ops/squares.h"
 #include "gpu/ops/reduce/reduce.h"
 #include "shaders/params/sum_squares.h"
 #include "tensor/check.h"
@@ -15,21 +18,25 @@ enum {
 };
 
 /* Elements of a tensor that one entry of the push constants covers. */
-#define PIECE_MAX (INT64_C(1) << 28)
+#define PIECE_MAX (INT64_C(1) << 27)
+
+/* A dispatch that is being put together: entries of one dtype and alignment. */
+typedef struct batch {
+    struct tsr_sum_squares_params push;
+    int entries;
+    tsr_dtype dtype;
+    bool aligned;
+    tsr__access read[TSR_SUM_SQUARES_TENSORS];
+} batch;
 
 typedef struct call {
     const char *op;
     tsr_stream *stream;
     tsr__dispatches list;
     tsr__access parts; /* in scratch memory */
-    uint64_t chunks;   /* that have their place so far */
+    uint32_t chunks;   /* that have their place so far */
     float scale;
-    /* The dispatch that is being put together: entries, their dtype, and what they read. */
-    struct tsr_sum_squares_params push;
-    int entries;
-    tsr_dtype dtype;
-    bool aligned;
-    tsr__access read[TSR_SUM_SQUARES_TENSORS];
+    batch general, vectors; /* for CPU drivers: whole chunks */
 } call;
 
 static uint64_t chunks_of(int64_t count)
@@ -37,61 +44,77 @@ static uint64_t chunks_of(int64_t count)
     return ((uint64_t)count + TSR_SUM_SQUARES_CHUNK - 1) / TSR_SUM_SQUARES_CHUNK;
 }
 
-static tsr_status flush(call *c)
+static tsr_status flush_general(call *c, batch *b)
 {
-    if (c->entries == 0)
-        return TSR_OK;
-    for (int i = c->entries; i < TSR_SUM_SQUARES_TENSORS; i++)
-        c->push.first[i] = UINT32_MAX;
+    for (int i = b->entries; i < TSR_SUM_SQUARES_TENSORS; i++)
+        b->push.first[i] = UINT32_MAX;
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_SUM_SQUARES,
         .spec_count = 3,
-        .spec = {WORKGROUP, (uint32_t)c->dtype, c->aligned ? TSR_ROW_DENSE4 : TSR_ROW_STRIDED},
-        .push = &c->push,
-        .push_bytes = sizeof c->push,
-        .access_count = 1 + c->entries,
+        .spec = {WORKGROUP, (uint32_t)b->dtype, b->aligned ? TSR_ROW_DENSE4 : TSR_ROW_STRIDED},
+        .push = &b->push,
+        .push_bytes = sizeof b->push,
+        .access_count = 1 + b->entries,
         .access = {c->parts},
     };
-    dispatch.access[0].write = true;
-    for (int i = 0; i < c->entries; i++)
-        dispatch.access[1 + i] = c->read[i];
-    tsr__groups_for(c->push.chunks, 1, dispatch.groups);
-    c->entries = 0;
+    for (int i = 0; i < b->entries; i++)
+        dispatch.access[1 + i] = b->read[i];
+    tsr__groups_for(b->push.chunks, WORKGROUP / 8, dispatch.groups);
     return tsr__dispatches_add(&c->list, &dispatch);
 }
 
+static tsr_status flush(call *c, batch *b)
+{
+    const int entries = b->entries;
+    if (entries == 0)
+        return TSR_OK;
+    tsr_status status = b == &c->vectors ? tsr__squares_add(&c->list, &b->push, entries, b->dtype,
+                                                            c->parts, b->read)
+                                         : flush_general(c, b);
+    b->entries = 0;
+    return status;
+}
+
 /* Adds elements first … first + count − 1 of a tensor without gaps. */
-static tsr_status add_entry(call *c, const tsr_tensor *x, int64_t first, int64_t count)
+static tsr_status add_entry(call *c, batch *b, const tsr_tensor *x, int64_t first, int64_t count)
 {
     const tsr_dtype dtype = x->layout.dtype;
-    const uint64_t chunks = chunks_of(count);
     const uint64_t address = tsr__tensor_address(x) + (uint64_t)first * tsr_dtype_size(dtype);
     const bool aligned = address % 4 == 0;
-    if (c->entries == TSR_SUM_SQUARES_TENSORS ||
-        (c->entries > 0 && (c->dtype != dtype || c->aligned != aligned ||
-                            c->push.chunks + chunks > UINT32_C(1) << 30)))
-        TSR__TRY(flush(c));
-    if (c->entries == 0)
-        c->push = (struct tsr_sum_squares_params){
-            .parts = tsr__access_address(c->parts) + c->chunks * sizeof(float),
+    if (b->entries == TSR_SUM_SQUARES_TENSORS || b->dtype != dtype || b->aligned != aligned)
+        TSR__TRY(flush(c, b));
+    if (b->entries == 0)
+        b->push = (struct tsr_sum_squares_params){
+            .parts = tsr__access_address(c->parts),
             .scale = c->scale,
         };
-    c->dtype = dtype;
-    c->aligned = aligned;
-    c->push.x[c->entries] = address;
-    c->push.count[c->entries] = (uint32_t)count;
-    c->push.first[c->entries] = c->push.chunks;
-    c->push.chunks += (uint32_t)chunks;
-    c->read[c->entries++] = tsr__read_of(x);
-    c->chunks += chunks;
+    b->dtype = dtype;
+    b->aligned = aligned;
+    b->push.x[b->entries] = address;
+    b->push.count[b->entries] = (uint32_t)count;
+    b->push.first[b->entries] = b->push.chunks;
+    b->push.part[b->entries] = c->chunks;
+    b->read[b->entries++] = tsr__read_of(x);
+    b->push.chunks += (uint32_t)chunks_of(count);
+    c->chunks += (uint32_t)chunks_of(count);
     return TSR_OK;
+}
+
+static tsr_status add_piece(call *c, const tsr_tensor *x, int64_t first, int64_t count)
+{
+    const uint64_t size = tsr_dtype_size(x->layout.dtype);
+    const int64_t whole = count / TSR_SUM_SQUARES_CHUNK * TSR_SUM_SQUARES_CHUNK;
+    if (!tsr__squares_suit(x, tsr__tensor_address(x) + (uint64_t)first * size, count))
+        return add_entry(c, &c->general, x, first, count);
+    TSR__TRY(add_entry(c, &c->vectors, x, first, whole));
+    return whole == count ? TSR_OK : add_entry(c, &c->general, x, first + whole, count - whole);
 }
 
 static tsr_status add_tensor(call *c, const tsr_tensor *x)
 {
     const int64_t count = tsr_layout_count(&x->layout);
     for (int64_t first = 0; first < count; first += PIECE_MAX)
-        TSR__TRY(add_entry(c, x, first, count - first < PIECE_MAX ? count - first : PIECE_MAX));
+        TSR__TRY(add_piece(c, x, first, count - first < PIECE_MAX ? count - first : PIECE_MAX));
     return TSR_OK;
 }
 
@@ -147,10 +170,11 @@ static tsr_status record(call *c, tsr_tensor *y, const tsr_tensor *const *x,
 {
     tsr__buffer *scratch;
     TSR__TRY(tsr__stream_scratch(c->stream, chunks * sizeof(float), &scratch));
-    c->parts = (tsr__access){scratch, 0, chunks * sizeof(float), false};
+    c->parts = (tsr__access){scratch, 0, chunks * sizeof(float), true};
     for (int i = 0; i < count; i++)
         TSR__TRY(add_tensor(c, copies[i] ? copies[i] : x[i]));
-    TSR__TRY(flush(c));
+    TSR__TRY(flush(c, &c->vectors));
+    TSR__TRY(flush(c, &c->general));
     TSR__TRY(add_total(c, y));
     return tsr__dispatches_record(&c->list, c->stream);
 }
@@ -166,6 +190,9 @@ tsr_status tsr_sum_squares(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *
         chunks += chunks_of(tsr_layout_count(&x[i]->layout));
     if (chunks == 0)
         return tsr_fill(stream, y, 0);
+    if (chunks > INT32_MAX)
+        return tsr__fail(TSR_ERR_OVERFLOW, "%s: %" PRIu64 " chunks of %u elements; at most %d", op,
+                         chunks, TSR_SUM_SQUARES_CHUNK, (int)INT32_MAX);
     call c = {.op = op, .stream = stream, .scale = scale};
     tsr_tensor **copies = tsr__calloc((size_t)count, sizeof *copies);
     if (!copies)
