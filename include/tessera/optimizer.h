@@ -37,8 +37,8 @@ typedef struct tsr_optimizer_params {
     tsr_sgd_params sgd;
     /* f16 and bf16 parameters: keep no f32 master copy, and step the rounded values themselves. */
     bool no_master;
-    /* weight_decay is for parameters of two dimensions and more: weights and embeddings, but not
-     * biases and the weights of normalisation. */
+    /* Apply weight_decay only to parameters of two or more dimensions: to weights and embeddings,
+     * but not to biases and the weights of normalisation. */
     bool decay_matrices;
 } tsr_optimizer_params;
 #define tsr_optimizer_params(...) (&(tsr_optimizer_params){__VA_ARGS__})
@@ -99,35 +99,35 @@ TSR_API TSR_NODISCARD tsr_status tsr_optimizer_step(tsr_optimizer *optimizer, fl
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_zero_grad(tsr_optimizer *optimizer);
 
 typedef struct tsr_optimizer_clip_params {
-    /* What the loss, and so all gradients, was multiplied by: the scale of tsr_loss_scaler, or the
-     * number of micro-batches whose gradients have been added up to take their mean; 0: 1. The norm
-     * and the next step are those of the gradients divided by it. */
+    /* The factor by which the loss, and so all gradients, was multiplied: the scale of
+     * tsr_loss_scaler, or the number of micro-batches whose gradients have been added, to take
+     * their mean; 0: 1. The norm and the next step use the gradients divided by it. */
     float loss_scale;
-    /* The ranks among which parameters of the caller's own are divided that have a shard_dim; NULL:
-     * the group of the first layer or model that was added. */
+    /* The ranks among which the caller's own parameters with a shard_dim are divided; NULL: the
+     * group of the first layer or model that was added. */
     tsr_group *group;
 } tsr_optimizer_clip_params;
 #define tsr_optimizer_clip_params(...) (&(tsr_optimizer_clip_params){__VA_ARGS__})
 
-/* Gives the norm of all gradients together, √Σ g² (`norm` may be NULL), and has the next
+/* Computes the norm of all gradients together, √Σ g² (`norm` may be NULL), and makes the next
  * tsr_optimizer_step multiply them by min(1, max_norm / (norm + 1e-6)), as
- * torch.nn.utils.clip_grad_norm_ does. The gradients themselves stay as they are; the
- * multiplication is part of the step. max_norm INFINITY clips nothing. A norm that is not finite is
- * no error: the caller decides (tsr_loss_scaler_update).
+ * torch.nn.utils.clip_grad_norm_ does. The gradients themselves do not change; the multiplication
+ * is part of the step. A max_norm of INFINITY clips nothing. A norm that is not finite is not an
+ * error: the caller decides what to do (tsr_loss_scaler_update).
  *
- * Every element of the model counts once: parts of tensor-parallel parameters are added up over
- * the ranks of their layer's group, shards over those of the FSDP model's; what several ranks hold
- * alike, such as biases and always-gathered parameters, counts for one of them. Gradients that data
- * parallelism has to average without FSDP must be the same on all its ranks before. The norm has
- * the same bits on all ranks, for the order of additions depends on shapes and the number of ranks
- * only.
+ * Every element of the model counts once. The sums of tensor-parallel parts are added over the
+ * ranks of their layer's group, and those of shards over the ranks of the FSDP model. What several
+ * ranks have, such as biases and always-gathered parameters, counts for one of them. In data
+ * parallelism without FSDP, the gradients must have been averaged before, so that they are the same
+ * on all its ranks. The norm has the same bits on all ranks, because the order of additions depends
+ * on shapes and the number of ranks only.
  *
- * All ranks of these groups call it together. It blocks until the gradients have been computed,
- * reduced and read. `params` may be NULL. A call replaces the one before; tsr_optimizer_zero_grad
- * takes it back. Errors: TSR_ERR_INVALID for a max_norm that is negative or NaN, for a loss_scale
- * that is negative or not finite, for a divided parameter of the caller's without a group, and for
- * parts of a parameter that overlap on some ranks without being the same; those of
- * tsr_group operations. */
+ * Collective: all ranks of these groups must call it. Blocks until the gradients have been computed
+ * and reduced, and the norm has been read. `params` may be NULL. A call replaces the previous one;
+ * tsr_optimizer_zero_grad cancels it. Errors: TSR_ERR_INVALID for a max_norm that is negative or
+ * NaN, for a loss_scale that is negative or not finite, for a divided parameter of the caller
+ * without a group, and for parts of a parameter that overlap on some ranks without being the same;
+ * those of tsr_group operations. */
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_clip(tsr_optimizer *optimizer, float max_norm,
                                                     const tsr_optimizer_clip_params *params,
                                                     double *norm);

@@ -1,6 +1,6 @@
-/* The norm of all gradients together. Each rank adds the squares of the elements that it has and no
- * rank before it; the ranks' sums are then added up over the group in which a parameter is
- * sharded (data) and the one in which its layer is divided (tensor). Parameters of the same two
+/* The norm of all gradients together. Each rank sums the squares of the elements that it has and no
+ * lower rank has. The ranks' sums are then added over two groups: the one in which a parameter is
+ * sharded (data), and the one in which its layer is divided (tensor). Parameters with the same two
  * groups form a class. */
 #include <inttypes.h>
 #include <math.h>
@@ -21,18 +21,18 @@ enum {
 
 typedef struct class
 {
-    tsr_group *data, *tensor; /* NULL: none */
-    const tsr_tensor **grads; /* whose squares this rank adds */
+    tsr_group *data, *tensor; /* NULL: one rank only */
+    const tsr_tensor **grads; /* the gradients whose squares this rank sums */
     size_t count, capacity;
     double sum;
 } class;
 
 typedef struct norm {
     tsr_optimizer *optimizer;
-    tsr_group *own_group; /* of the caller's parameters */
+    tsr_group *own_group; /* the group of the caller's divided parameters */
     int class_count;
     class classes[MAX_CLASSES];
-    tsr_tensor **views; /* of parts of gradients */
+    tsr_tensor **views; /* views of parts of gradients */
     size_t view_count, view_capacity;
 } norm;
 
@@ -48,7 +48,7 @@ static void norm_finish(norm *n)
 /* Which groups a parameter belongs to -----------------------------------------------------------
  */
 
-/* A group of one rank is as good as none. */
+/* Returns NULL for a group of one rank, which needs no communication. */
 static tsr_group *several(tsr_group *group)
 {
     return tsr_group_size(group) > 1 ? group : NULL;
@@ -60,7 +60,7 @@ static bool is_divided(const tsr_parameter *parameter)
     return dim >= 0 && parameter->length != parameter->global_shape[dim];
 }
 
-/* The group of a parameter of the caller's own. */
+/* Finds the group of a parameter of the caller: none, unless it is divided. */
 static tsr_status own_group(const tsr_parameter *parameter, tsr_group *given, tsr_group **out)
 {
     *out = NULL;
@@ -90,7 +90,8 @@ static tsr_status group_of_unit(const norm *n, const tsr__fsdp_unit *unit,
     return TSR_OK;
 }
 
-/* Calls `visit` with each parameter: of an item, or of a unit of a model. */
+/* The function that visit_all calls with each parameter. The parameter is that of an item, or
+ * parameter `index` of a model; the other pointer is NULL. */
 typedef tsr_status visitor(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
                            tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
                            void *user);
@@ -121,12 +122,12 @@ static tsr_status visit_all(norm *n, visitor *visit, void *user)
     return TSR_OK;
 }
 
-/* Which part of a parameter this rank adds ------------------------------------------------------
+/* This rank's part of each sum -------------------------------------------------------------------
  *
- * Parts along shard_dim may be the same on several ranks, as where there are fewer heads than
- * ranks: the first of them counts. */
+ * Several ranks may have the same part along shard_dim, for example if there are fewer heads than
+ * ranks. The first of them adds it. */
 
-/* Offsets and lengths of the parts of one tensor-parallel group's parameters. */
+/* The offsets and lengths of the parts that the ranks of a tensor-parallel group have. */
 typedef struct shares {
     tsr_group *group;
     int64_t *mine, *all; /* [parameters, 2]; [ranks, parameters, 2] */
@@ -148,7 +149,7 @@ static tsr_status list_share(norm *n, tsr_group *tensor, const tsr_parameter *pa
     return TSR_OK;
 }
 
-/* Takes what another rank has away from first … end − 1. */
+/* Removes the elements other … other_end − 1, which a lower rank has, from first … end − 1. */
 static tsr_status take_away(const tsr_parameter *parameter, int64_t other, int64_t other_end,
                             int64_t *first, int64_t *end)
 {
@@ -209,13 +210,13 @@ static tsr_status share_in_group(norm *n, tsr_group *group)
     return status;
 }
 
-/* Before groups are asked: everything that this rank has. */
+/* Starts with everything that this rank has; share_in_group then removes what lower ranks have. */
 static tsr_status share_all(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
                             tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
                             void *user)
 {
     (void)n, (void)user;
-    /* What all ranks of the layer's group have alike counts for the first. */
+    /* If all ranks of the layer's group have the full parameter, the first one adds it. */
     const bool mine = parameter->shard_dim >= 0 || tsr_group_rank(tensor) == 0;
     if (item) {
         item->own_first = 0;
@@ -281,7 +282,8 @@ static tsr_group *data_group(const tsr__optimizer_model *model)
     return model ? several(model->fsdp->group) : NULL;
 }
 
-/* All ranks have the same classes in the same order, whatever they add themselves. */
+/* Adds a parameter's class. All ranks have the same classes in the same order, even if they have
+ * nothing to add. */
 static tsr_status add_class(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
                             tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
                             void *user)
@@ -329,7 +331,7 @@ static tsr_status add_parameter(norm *n, tsr_group *tensor, const tsr_parameter 
     return add_gradient(to, param->grad);
 }
 
-/* The sums of all classes, of gradients multiplied by a power of two. */
+/* Sums the squares of all classes' gradients multiplied by `scale`, a power of two. */
 static tsr_status sum_scaled(norm *n, tsr_tensor *sums, float scale, float *out)
 {
     tsr_stream *stream = n->optimizer->params.stream;
@@ -344,13 +346,14 @@ static tsr_status sum_scaled(norm *n, tsr_tensor *sums, float scale, float *out)
     return tsr_tensor_download(stream, sums, out, (uint64_t)n->class_count * sizeof *out);
 }
 
-/* Whether f32 has lost squares, since they are too large or too small. */
+/* Returns whether squares may have overflowed (limit > 1) or vanished (limit < 1) in f32. */
 static bool is_lost(double sum, double limit)
 {
     return limit > 1 ? sum > limit : sum < limit;
 }
 
-/* Takes the sums of another scale where those of 1 are out of range. */
+/* Sums again with another scale, and uses these sums for the classes whose sums are out of
+ * range. */
 static tsr_status sum_again(norm *n, tsr_tensor *sums, double limit, float scale)
 {
     float again[MAX_CLASSES];
@@ -387,7 +390,8 @@ static tsr_status sum_local(norm *n)
 /* All ranks' sums -------------------------------------------------------------------------------
  */
 
-/* A class's sum, the number of ranks that failed, and of those that do not know their shares. */
+/* A class's sum, the number of ranks that have failed, and the number of ranks that do not have
+ * their shares (make_shares). */
 typedef struct message {
     double sum, failed, unshared;
 } message;
@@ -413,7 +417,8 @@ static tsr_status check_groups(const norm *n)
     return TSR_OK;
 }
 
-/* Other ranks' failures travel with the sums, so that nobody waits for a rank that has failed. */
+/* Adds the sums of all ranks. Failures are sent together with the sums, so that no rank waits for
+ * one that has failed. */
 static tsr_status sum_over_ranks(norm *n, tsr_status mine, double *out)
 {
     const tsr__error why = tsr__error_take();
@@ -428,7 +433,7 @@ static tsr_status sum_over_ranks(norm *n, tsr_status mine, double *out)
         failed += m.failed;
         unshared += m.unshared;
     }
-    if (unshared > 0) /* the next call asks again, on all ranks */
+    if (unshared > 0) /* the next call makes the shares again, on all ranks */
         n->optimizer->shared_items = SIZE_MAX;
     if (mine != TSR_OK) {
         tsr__error_put_back(&why);
@@ -474,7 +479,7 @@ tsr_status tsr_optimizer_clip(tsr_optimizer *optimizer, float max_norm,
     TSR__TRY(status);
     value /= loss_scale;
     double factor = isinf(max_norm) ? 1 : (double)max_norm / (value + 1e-6);
-    factor = factor > 1 ? 1 : factor; /* a NaN stays */
+    factor = factor > 1 ? 1 : factor; /* NaN stays NaN */
     optimizer->scaled = true;
     optimizer->gradient_scale = (float)(factor / loss_scale);
     if (norm_out)
