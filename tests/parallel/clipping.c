@@ -434,8 +434,8 @@ CASE(clip_replicas, "clipping: parts that several ranks have count once")
         if (my_rank == 1)
             FAILS(
                 tsr_optimizer_clip(p.optimizer, 1, params, &norm), TSR_ERR_INVALID,
-                "optimizer_clip: 'heads': a rank has elements 0 to 10 of dim 1, and another 4 to 6 "
-                "in their middle");
+                "optimizer_clip: 'heads': a rank has elements 0 to 10 of dim 1, and another has 4 "
+                "to 6 inside them");
         else
             FAILS(tsr_optimizer_clip(p.optimizer, 1, params, &norm), TSR_ERR_INVALID,
                   "optimizer_clip: another rank could not sum the squares of its gradients; its "
@@ -673,10 +673,10 @@ CASE(clip_mistakes, "clipping: mistakes are errors that name the values")
         TSR_ERR_INVALID, "optimizer_clip: loss_scale is inf; it must be finite and more than 0");
     tsr_optimizer_destroy(&optimizer);
     part p = part_of(0, 6);
-    FAILS(
-        tsr_optimizer_clip(p.optimizer, 1, NULL, &norm), TSR_ERR_INVALID,
-        "optimizer_clip: 'heads' is a part of [2,12], and there is no group of the ranks that have "
-        "the rest");
+    FAILS(tsr_optimizer_clip(p.optimizer, 1, NULL, &norm), TSR_ERR_INVALID,
+          "optimizer_clip: 'heads' is a part of [2,12]; set the group of the ranks that have the "
+          "other "
+          "parts");
     CHECK(norm == 7, "a failure writes the norm");
     part_finish(&p);
 

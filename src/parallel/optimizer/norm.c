@@ -67,7 +67,7 @@ static tsr_status own_group(const tsr_parameter *parameter, tsr_group *given, ts
     if (!is_divided(parameter))
         return TSR_OK;
     TSR__REQUIRE(given,
-                 "%s: '%s' is a part of %s, and there is no group of the ranks that have the rest",
+                 "%s: '%s' is a part of %s; set the group of the ranks that have the other parts",
                  who, parameter->name, TSR__SHAPE(parameter->ndim, parameter->global_shape));
     *out = several(given);
     return TSR_OK;
@@ -157,7 +157,7 @@ static tsr_status take_away(const tsr_parameter *parameter, int64_t other, int64
         return TSR_OK;
     TSR__REQUIRE(other <= *first || other_end >= *end,
                  "%s: '%s': a rank has elements %" PRId64 " to %" PRId64 " of dim %d, and another "
-                 "%" PRId64 " to %" PRId64 " in their middle",
+                 "has %" PRId64 " to %" PRId64 " inside them",
                  who, parameter->name, *first, *end, parameter->shard_dim, other, other_end);
     if (other <= *first)
         *first = other_end < *end ? other_end : *end;
@@ -186,8 +186,8 @@ static tsr_status set_share(norm *n, tsr_group *tensor, const tsr_parameter *par
         return TSR_OK;
     }
     TSR__REQUIRE(end == first || end - first == parameter->length,
-                 "%s: '%s' is sharded, and its parts overlap on some ranks without being the same",
-                 who, parameter->name);
+                 "%s: '%s' is sharded, but its parts on some ranks overlap and differ", who,
+                 parameter->name);
     model->own[index] = end > first || parameter->length == 0;
     return TSR_OK;
 }
