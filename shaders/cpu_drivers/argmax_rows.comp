@@ -1,5 +1,6 @@
-// The indices of the largest elements of contiguous rows, for Mesa's CPU driver, one subgroup per row; its lanes read neighbouring elements.
-// Gives the same results as argmax.comp does from values. Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// Finds the indices of the largest elements of contiguous rows on Mesa's CPU driver. A subgroup
+// takes one row, and its lanes read neighbouring elements. The results are those of argmax.comp
+// with TSR_ARGMAX_VALUES. Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/reduction.glsl"
@@ -41,9 +42,9 @@ void main()
         largest = mix(largest, value, takes);
         step = mix(step, i, takes);
     }
-    // Lanes past the end of the row have its last element.
+    // Lanes past the end of the row have loaded its last element.
     uvec2 best = uvec2(argmax_key(largest), min(step * LANES + lane, p.count - 1));
-    if (p.identity[0] != 0) // a second use of the result, for LLVM 19, like PIN() in reduction.glsl
+    if (p.identity[0] != 0) // a second use of the result, like PIN() in reduction.glsl (LLVM 19)
         Float(p.y).v = largest;
     [[unroll]] for (uint distance = LANES / 2; distance > 0; distance /= 2)
         best = argmax_better(best, subgroupShuffleXor(best, distance));

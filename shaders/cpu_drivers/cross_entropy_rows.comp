@@ -1,5 +1,6 @@
-// Cross-entropy on Mesa's CPU driver, between softmax_chunks.comp and softmax_apply.comp, one invocation per row: computes its statistics,
-// its loss, and the gradient's last columns if they do not fill a vector. With classes divided among ranks it runs in two steps, like
+// Cross-entropy on Mesa's CPU driver, the step between softmax_chunks.comp and softmax_apply.comp.
+// An invocation takes one row and computes its statistics, its loss, and the gradient's last
+// columns if they do not fill a vector. With classes divided among ranks it runs in two steps, like
 // cross_entropy_shard.comp.
 #version 450
 #extension GL_GOOGLE_include_directive : require

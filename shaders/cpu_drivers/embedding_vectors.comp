@@ -1,6 +1,7 @@
-// Copies rows of a table by their indices, for Mesa's CPU driver. Both matrices have rows without gaps and one dtype, so that only bits are
-// moved. A subgroup copies a block of UNITS vectors per lane of one row, like vectors.comp. All its lanes have the row's index, so that
-// loads from the table are uniform. Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// Copies rows of a table by their indices, on Mesa's CPU driver. Both matrices have rows without
+// gaps and the same dtype, so that only bits are moved. A subgroup copies a block of UNITS vectors
+// per lane of one row, like vectors.comp. All its lanes have the row's index, so that loads from
+// the table are uniform. Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -21,14 +22,16 @@ layout(constant_id = 2) const uint UNITS = 8;
 layout(constant_id = 3) const uint TABLE_FORM = 8;
 layout(constant_id = 4) const uint Y_FORM = 8;
 layout(constant_id = 5) const uint INDEX_BYTES = 4;
-layout(constant_id = 6) const uint INDEX_BITS = 32; // of the table's last row, rounded up to digits of p.identity
+// Of the table's last row, rounded up to digits of p.identity.
+layout(constant_id = 6) const uint INDEX_BITS = 32;
 
 #include "cpu_drivers/vectors.glsl"
 
 const uint BLOCK = UNITS * LANES; // vectors
 const uint NONE = 0xffffffffu;
 
-// NONE if the index does not fit 32 bits. Negative indices become larger than any size.
+// Loads an index. The result is NONE if the index does not fit 32 bits. Negative indices become
+// larger than any size.
 uint load_index(uint64_t at)
 {
     if (INDEX_BYTES == 8) {
@@ -52,7 +55,8 @@ void main()
 
     uint index = load_index(p.indices + uint64_t(row) * p.indices_stride) - p.first;
     bool here = index < p.here;
-    uint known = 0; // equals index, in a form that the compiler knows to be the same in all lanes
+    // Equals index, in a form that lets the compiler see that all lanes have the same value.
+    uint known = 0;
     [[unroll]] for (uint digit = 0; digit < INDEX_BITS; digit += 4)
         known |= p.identity[p.identity[index >> digit & 15]] << digit;
     uint64_t table = p.table + uint64_t(min(known, p.here - 1)) * p.table_stride + uint64_t(first) * TSR_VECTOR_BYTES;
@@ -62,7 +66,7 @@ void main()
         y[i] = mix(uvec2(0), words_of(LOAD_LANE_VECTORS(table + i * LANES * TSR_VECTOR_BYTES, TSR_VECTOR_BYTES, TABLE_FORM)),
                    bvec2(here));
 
-    // A second use of all values, for LLVM 19, like PIN() in matmul_lavapipe.glsl.
+    // A second use of all values, like PIN() in matmul_lavapipe.glsl (LLVM 19).
     if (p.identity[0] != 0) {
         uvec2 pinned = uvec2(0);
         [[unroll]] for (uint i = 0; i < UNITS; i++)

@@ -1,8 +1,10 @@
-// Shared by the kernels for lavapipe. The driver runs each invocation in one SIMD lane. It emits a load as one vector or scalar load
-// only in top-level straight-line code, and only if the address is visibly uniform: computed from constants and push constants. Every
-// other load is a gather, lane by lane, ten times slower. Therefore these kernels have no loops after specialization and no branches
-// before their end, and every index from gl_WorkGroupID goes through the identity table in the push constants, `p.identity`: the numbers
-// 0, 1, … up to 15, or to fewer if TSR_IDENTITY_BITS says so. See docs/design/cpu_drivers.md.
+// Functions that the kernels for lavapipe share. The driver runs each invocation in one SIMD lane.
+// It emits a load as one vector or scalar load only in top-level straight-line code, and only if
+// the address is visibly uniform: computed from constants and push constants. Every other load is a
+// gather, lane by lane, ten times slower. Therefore these kernels have no loops after
+// specialization and no branches before their end, and every index from gl_WorkGroupID goes through
+// the identity table in the push constants, `p.identity`: the numbers 0, 1, … up to 15, or to fewer
+// if TSR_IDENTITY_BITS says so. See docs/design/cpu_drivers.md.
 #ifndef TSR_LAVAPIPE_GLSL
 #define TSR_LAVAPIPE_GLSL
 
@@ -35,8 +37,9 @@ layout(buffer_reference, std430, buffer_reference_align = 2) TSR_MEMORY buffer H
 #define TSR_INDEX_BITS 16
 #endif
 
-// `value`, of TSR_INDEX_BITS bits, in a form that the compiler knows to be uniform: the inner look-up makes it uniform, and the outer one
-// makes it a scalar load. It is written without a loop, because the driver passes over the whole shader once more for each loop.
+// Returns x, which has TSR_INDEX_BITS bits, in a form that the compiler recognises as uniform. The
+// inner look-up makes it uniform, and the outer one makes it a scalar load. It is written without a
+// loop, because the driver passes over the whole shader once more for each loop.
 #define DIGIT(n) (p.identity[p.identity[x >> (n) * TSR_IDENTITY_BITS & (1 << TSR_IDENTITY_BITS) - 1]] << (n) * TSR_IDENTITY_BITS)
 uint uniform_index(uint x)
 {
@@ -50,9 +53,10 @@ uint uniform_index(uint x)
 }
 #undef DIGIT
 
-// The tile of this subgroup among `count`, given the workgroup's index. The `subgroups` subgroups of a workgroup (at most 8) compute
-// neighbouring tiles: starting a workgroup costs as much as about a hundred vector operations, a further subgroup little. A subgroup
-// past the last tile repeats that tile; `own` is false, and it must not store.
+// Returns the tile of this subgroup, one of `count`, from the workgroup's index. The `subgroups`
+// subgroups of a workgroup (at most 8) compute neighbouring tiles, because starting a workgroup
+// costs as much as about a hundred vector operations, and a further subgroup costs little. A
+// subgroup past the last tile computes that tile again; `own` is then false, and it must not store.
 uint lavapipe_tile(uint group, uint subgroups, uint count, out bool own)
 {
     uint tile = uniform_index(group);
@@ -65,8 +69,9 @@ uint lavapipe_tile(uint group, uint subgroups, uint count, out bool own)
     return tile;
 }
 
-// Code that a constant excludes is removed before the driver sees the shader, but code that a function's argument excludes is not.
-// Therefore these are macros: dtypes and alignments are then constants wherever they are named.
+// Code that a constant excludes is removed before the driver sees the shader, but code that a
+// function's argument excludes is not. Therefore these are macros, in which dtypes and alignments
+// are constants.
 #define BYTES_OF(dtype) ((dtype) == TSR_DT_F32 ? 4u : 2u)
 
 #if TSR_STORAGE16
@@ -76,8 +81,9 @@ uint lavapipe_tile(uint group, uint subgroups, uint count, out bool own)
 #define LOAD_ONE(at, dtype) Float(at).v
 #endif
 
-// Prefetches `bytes` bytes from `at` on by reading a word of every cache line: the next tile's operands, while the arithmetic of this
-// one goes on. The result must be used, by after(), or the compiler removes the loads.
+// Prefetches `bytes` bytes from `at` on by reading a word of every cache line. Kernels prefetch the
+// next tile's operands during the arithmetic of the current one. The result must be used by
+// after(); otherwise the compiler removes the loads.
 uint touch(uint64_t at, uint bytes)
 {
     const uint LINE = 64;
@@ -87,22 +93,25 @@ uint touch(uint64_t at, uint bytes)
     return words;
 }
 
-// Returns `value`: identity[0] is 0, but the compiler does not know that.
+// Returns `value`, because identity[0] is 0. The compiler cannot see that it is 0.
 float after(float value, uint touched)
 {
     return uintBitsToFloat(floatBitsToUint(value) | (touched & p.identity[0]));
 }
 
-// Puts the four elements into lanes first … first + 3. mix() becomes a select with a constant lane mask, and LLVM merges the chain into
-// one vector load; ?: would become control flow. These are macros because functions take the driver longer to compile.
+// Puts the four elements into lanes first … first + 3. mix() becomes a select with a constant lane
+// mask, and LLVM merges the chain into one vector load; ?: would become control flow. These are
+// macros because functions take the driver longer to compile.
 #define TAKE_THREE(value, four, first)                                                             \
     mix(mix(mix(value, four.y, gl_SubgroupInvocationID == first + 1), four.z, gl_SubgroupInvocationID == first + 2), four.w, \
         gl_SubgroupInvocationID == first + 3)
 #define TAKE_FOUR(value, four, first) TAKE_THREE(mix(value, four.x, gl_SubgroupInvocationID == first), four, first)
 
-// The body of a function of `line`, at0, at4, at8 and at12: gives each lane its element, loading four at a time from those offsets in
-// bytes after `line`, as many as there are lanes. With a constant dtype, constant folding leaves one of the branches. All lanes start
-// with the first element, which saves one selection. Addresses have the form line + offset, which the driver simplifies fastest.
+// The body of a function of `line`, at0, at4, at8 and at12. It gives each lane its element and
+// loads four elements at a time, from these offsets in bytes after `line`; there are as many
+// elements as lanes. With a constant dtype, constant folding leaves one of the branches. All lanes
+// start with the first element, which saves one selection. Addresses have the form line + offset,
+// which the driver simplifies fastest.
 #define TAKE_LANES(type, type4, reference4, lanes)                                                 \
     type4 four = reference4(line + at0).v;                                                         \
     type value = TAKE_THREE(four.x, four, 0);                                                      \
@@ -138,7 +147,8 @@ float load_lanes(uint64_t line, uint from, uint dtype, uint lanes)
     LOAD_LANES(dtype, lanes)
 }
 
-// The same for elements first … first + lanes − 1 of a line of `count`. Lanes past its end repeat the last element.
+// The same for elements first … first + lanes − 1 of a line of `count` elements. Lanes past its end
+// get the last element.
 float load_lanes_careful(uint64_t line, uint dtype, uint first, uint count, uint lanes)
 {
     float value = LOAD_ONE(line + uint64_t(min(first, count - 1)) * BYTES_OF(dtype), dtype);
@@ -165,10 +175,12 @@ vec4 load_lanes4(uint64_t at, uint dtype, uint lanes)
     return value;
 }
 
-// A 64-bit value or address for a store. Mesa 22 stores in a loop over lanes; each iteration writes the vectors of addresses and values to
-// the stack and reads the lane's elements back. Intel's processors forward such stores at once for vectors of 32 bytes, but take 27
-// cycles for vectors of 64. LLVM moves additions and shifts by constants behind the reading, if nothing else uses their result. A
-// 64-bit number is therefore composed of two words in a way that hides from the compiler that they belong together: identity[0] is 0.
+// Composes a 64-bit value or address for a store. Mesa 22 stores in a loop over lanes; each
+// iteration writes the vectors of addresses and values to the stack and reads the lane's elements
+// back. Intel's processors forward such stores at once for vectors of 32 bytes, but take 27 cycles
+// for vectors of 64 bytes. LLVM moves additions and shifts by constants behind the reading if
+// nothing else uses their result. A 64-bit number is therefore composed of two words in a way that
+// hides from the compiler that they belong together; identity[0] is 0.
 uint64_t by_words(uvec2 words)
 {
     return uint64_t(words.x | p.identity[0]) + (uint64_t(words.y | p.identity[0]) << 32);
@@ -185,7 +197,8 @@ void store_vector(uint64_t at, uvec2 words)
     Word64(target(at)).v = by_words(words);
 }
 
-// Store four neighbours: one by one, or, if they start at a multiple of 8 bytes, as two words of 64 bits, which costs less.
+// store_floats() stores four neighbours one by one. store_pairs() stores them as two words of 64
+// bits, which costs less; they must start at a multiple of 8 bytes.
 void store_floats(uint64_t at, vec4 values)
 {
     Float(target(at)).v = values.x;

@@ -1,4 +1,5 @@
-// A kernel for lavapipe includes this before its push constants, in which addresses are 64-bit integers, and lavapipe.glsl after them.
+// A kernel for lavapipe includes this before its push constants, in which addresses are 64-bit
+// integers, and lavapipe.glsl after them.
 #ifndef TSR_LAVAPIPE_EXTENSIONS_GLSL
 #define TSR_LAVAPIPE_EXTENSIONS_GLSL
 

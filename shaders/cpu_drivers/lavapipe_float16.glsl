@@ -1,10 +1,10 @@
-// Converts four numbers to f16 or bf16, to be stored at once by kernels for lavapipe. The including file provides float16.glsl and
-// 64-bit integers.
+// Converts four numbers to f16 or bf16, which kernels for lavapipe store at once. The including
+// file includes float16.glsl and enables 64-bit integers.
 #ifndef TSR_LAVAPIPE_FLOAT16_GLSL
 #define TSR_LAVAPIPE_FLOAT16_GLSL
 
-// tsr_f16_from_f32 with half as many operations: lavapipe rounds additions to nearest even, and adding 0.5 rounds to multiples of 2^-24
-// where the f16 is subnormal.
+// The same as tsr_f16_from_f32, with half as many operations. lavapipe rounds additions to nearest
+// even; if the f16 is subnormal, adding 0.5 rounds to multiples of 2^-24.
 uint encode_f16(float value)
 {
     uint bits = floatBitsToUint(value), magnitude = bits & 0x7fffffffu;
@@ -16,7 +16,8 @@ uint encode_f16(float value)
     return (bits >> 16 & 0x8000u) | result;
 }
 
-// Macros without loops, for the reasons given in lavapipe.glsl. The dtype is a constant.
+// These have no loops, and the choice between them is a macro, for the reasons given in
+// lavapipe.glsl. The dtype is a constant.
 uvec2 encode_f16s(vec4 values)
 {
     uvec4 bits = uvec4(encode_f16(values.x), encode_f16(values.y), encode_f16(values.z), encode_f16(values.w));

@@ -1,10 +1,13 @@
-// Shared by the matmul kernels for lavapipe: their constants, and PIN.
+// Constants that the matmul kernels for lavapipe share, and PIN.
 //
-// The way they are written decides how long the driver compiles a pipeline, in every process again: it makes passes over the whole
-// shader until a pass changes nothing. Each pass unrolls only one of several consecutive loops, and only one level of nested loops.
-// Therefore the loop over k is nested deeply enough that all other loops are gone when it is unrolled, and few loops come before or
-// after it. Nothing must be left to simplify then: values that are computed from a loop's counter become constants, but removing the
-// constants that they were computed from takes one more pass. Addresses are therefore incremented, by the values that they start with.
+// The way these kernels are written determines how long the driver takes to compile a pipeline,
+// which it does again in every process. It makes passes over the complete shader until a pass
+// changes nothing. Each pass unrolls only one of several consecutive loops, and only one level of
+// nested loops. Therefore the loop over k is nested so deeply that all other loops are unrolled
+// before it, and few loops come before or after it. After that, nothing may be left to simplify:
+// values that are computed from a loop's counter become constants, but removing the constants that
+// they were computed from takes one more pass. Addresses are therefore incremented by the values
+// that they start with.
 #ifndef TSR_MATMUL_LAVAPIPE_GLSL
 #define TSR_MATMUL_LAVAPIPE_GLSL
 
@@ -16,8 +19,9 @@ layout(push_constant, std430) uniform tsr_push
     tsr_matmul_cpu_push p;
 };
 
-// Volatile keeps the driver from comparing each load with all loads before it, which takes a quarter of a pipeline's compilation.
-// Volatile loads are never merged, but no load occurs twice here.
+// Volatile keeps the driver from comparing each load with all loads before it, which takes a
+// quarter of a pipeline's compilation. Volatile loads are never merged, but no load occurs twice
+// here.
 #define TSR_MEMORY volatile
 #define TSR_IDENTITY_BITS 3
 #define TSR_INDEX_BITS TSR_MATMUL_CPU_INDEX_BITS
@@ -34,22 +38,26 @@ layout(constant_id = 6) const uint CAREFUL = 0; // 1: k, or the columns, do not 
 layout(constant_id = 7) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 9) const uint BATCHED = 0; // 1: each workgroup in z computes another matrix
-// 1: each workgroup takes a stretch of k of its own, with sums of its own, and a has at most one tile of rows; 2: a has several, which
-// are counted in z (only with lanes along k).
+// 1: each workgroup has its own stretch of k and its own sums, and a has at most one tile of rows.
+// 2: the same, but a has several tiles of rows, which are counted in z (only with lanes along k).
 layout(constant_id = 10) const uint PARTS = 0;
-// Each kernel uses 11 for itself.
-layout(constant_id = 12) const uint PAIRS = 0; // 1: every even column of y starts at a multiple of 8 bytes
+// 1: every even column of y starts at a multiple of 8 bytes. Each kernel has a constant 11 of its
+// own.
+layout(constant_id = 12) const uint PAIRS = 0;
 
 const uint SUBGROUPS = WORKGROUP / LANES;
 const uint A_BYTES = BYTES_OF(A_DTYPE);
 const uint B_BYTES = BYTES_OF(B_DTYPE);
-// Steps of an inner loop, which adds a nesting level: the sums are then variables and not array elements by the time it is unrolled.
+// Steps of an inner loop, which adds a nesting level, so that the sums are variables and not array
+// elements when it is unrolled.
 const int GROUP = STEPS < 2 ? STEPS : 2;
 
-// LLVM moves arithmetic to the only place that uses its result, here into the block of each lane's store: the kernel then becomes four
-// times slower, and compiling it takes minutes (LLVM 19). PIN is a second use that keeps the arithmetic where it is. It never stores
-// anything, because identity[0] is 0. Its address is a mix() with 0 because the driver adds a constant 0 to every address and would make
-// one more pass to remove that constant if nothing used it.
+// LLVM moves arithmetic to the only place that uses its result. Here that is the block of each
+// lane's store, which makes the kernel four times slower, and compiling it takes minutes (LLVM 19).
+// PIN is a second use of the results, which keeps the arithmetic where it is. It never stores
+// anything, because identity[0] is 0. Its address is a mix() with 0 because the driver adds a
+// constant 0 to every address and would make one more pass to remove that constant if nothing used
+// it.
 #define PIN(values, first, count)                                                                  \
     if (p.identity[0] != 0) {                                                                      \
         float pinned = 0.0;                                                                        \

@@ -1,5 +1,6 @@
-// y = act(alpha · sums of all parts + y + bias) on lavapipe. A subgroup computes ROWS rows of 4 · LANES columns; each lane has four
-// neighbours, because storing four numbers costs hardly more than storing one. Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// y = act(alpha · sums of all parts + y + bias) on lavapipe. A subgroup computes ROWS rows of 4 ·
+// LANES columns; each lane has four neighbours, because storing four numbers costs little more than
+// storing one. Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -24,7 +25,8 @@ layout(constant_id = 3) const uint CAREFUL = 0; // 1: any n and any strides
 layout(constant_id = 4) const uint MODE = 0;    // TSR_MM_…
 layout(constant_id = 5) const int PARTS = 1;    // added in this order
 layout(constant_id = 6) const uint BATCHED = 0; // 1: each workgroup in z computes another matrix
-layout(constant_id = 7) const uint PACKED = 0;  // 1: each lane's first element of y starts at a multiple of 8 bytes
+// 1: each lane's first element of y starts at a multiple of 8 bytes.
+layout(constant_id = 7) const uint PACKED = 0;
 
 #include "cpu_drivers/lavapipe_float16.glsl"
 #include "cpu_drivers/vectors.glsl"

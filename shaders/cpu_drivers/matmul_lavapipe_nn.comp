@@ -1,13 +1,16 @@
-// y[m,n] (+)= op(a) · b[k,n] over one stretch of k, on lavapipe; n is contiguous in b and y. The lanes lie along n, so that no lanes are
-// added up. a is read one element at a time and is [m,k] or, with A_TRANSPOSED, [k,m]. A subgroup computes a tile of TM rows and TN vectors
-// of LANES columns, where TN is a multiple of 4; a step is one product. Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// y[m,n] (+)= op(a) · b[k,n] over one stretch of k, on lavapipe; n is contiguous in b and y. The
+// lanes are placed along n, so that lanes need not be added up. a is read one element at a time; it
+// is [m,k] or, with A_TRANSPOSED, [k,m]. A subgroup computes a tile of TM rows and TN vectors of
+// LANES columns, where TN is a multiple of 4; a step is one product. Compiled with -O0, like
+// matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/matmul_lavapipe.glsl"
 
 layout(constant_id = 11) const uint A_TRANSPOSED = 0;
 
-// Lanes `distance` apart exchange values: the lower one's `high` for the upper one's `low`.
+// Exchanges the lower lane's `high` and the upper lane's `low`, for lanes that are `distance`
+// apart.
 void exchange(inout float low, inout float high, uint distance)
 {
     bool upper = (gl_SubgroupInvocationID & distance) != 0;
@@ -28,8 +31,9 @@ float load_sums(uint64_t line, uint64_t at0, uint64_t at4, uint64_t at8, uint64_
 
 void main()
 {
-    // With PARTS the tiles are counted in x: consecutive workgroups then read the lines of b sequentially. A stretch has few lines,
-    // because processors prefetch only a few streams at a time.
+    // With PARTS the tiles are counted in x: consecutive workgroups then read the lines of b
+    // sequentially. A stretch has few lines because processors prefetch only a few streams at a
+    // time.
     uint row0 = PARTS != 0 ? 0 : uniform_index(gl_WorkGroupID.x) * TM;
     uint part = PARTS != 0 ? uniform_index(gl_WorkGroupID.y) : 0;
     bool own;
@@ -38,7 +42,8 @@ void main()
     uint lane = gl_SubgroupInvocationID;
     uint64_t batch = BATCHED != 0 ? uniform_index(gl_WorkGroupID.z) : 0, k0 = part * STEPS;
 
-    // Rows past the edge repeat the last one, as in matmul_lavapipe_nt.glsl. Earlier sums are read here, before any store.
+    // Rows past the edge repeat the last one, as in matmul_lavapipe_nt.glsl. Sums that are
+    // accumulated onto are read here, before any store.
     uint64_t a_row[TM], y_row[TM];
     float c[TM * TN];
     [[unroll]] for (int i = 0; i < TM; i++) {
@@ -55,14 +60,15 @@ void main()
         }
     }
 
-    // load_lanes_careful() adds the column itself. The address is one line early, because removing an addition of 0 takes the driver one
-    // more pass.
+    // load_lanes_careful() adds the column itself. The address is one line early, because removing
+    // an addition of 0 takes the driver one more pass.
     uint64_t b_before = p.b + (batch * p.b_batch + (k0 - 1) * p.b_stride + (CAREFUL != 0 ? 0 : col0)) * B_BYTES;
     [[unroll]] for (int first = 0; first < STEPS; first += GROUP) {
         [[unroll]] for (int g = 0; g < GROUP; g++) {
             int step = first + g;
             bool counts = SKIPS == 0 || step >= p.skip;
-            // Each address is computed from the base: LLVM 19 takes minutes to compile a chain of additions.
+            // Each address is computed from the base: LLVM 19 takes minutes to compile a chain of
+            // additions.
             uint64_t b_line = b_before + uint64_t((step + 1) * B_BYTES) * p.b_stride;
             uint64_t a_step = uint64_t(step) * (A_TRANSPOSED != 0 ? p.a_stride : 1) * A_BYTES;
             float b[TN];
@@ -86,8 +92,8 @@ void main()
 
     PIN(c, 0, TM * TN)
 
-    // Storing four numbers per lane costs hardly more than storing one. Therefore four vectors of a row are transposed first: columns
-    // that are LANES apart become neighbours.
+    // Storing four numbers per lane costs little more than storing one. Therefore four vectors of a
+    // row are transposed first: columns that are LANES apart become neighbours.
     if (CAREFUL == 0) {
         [[unroll]] for (int q = 0; q < TM * TN / 4; q++) {
             exchange(c[4 * q], c[4 * q + 1], 1);

@@ -1,16 +1,20 @@
 // y[m,n] = op(a) · op(b) for SwiftShader: subgroups of 4, no 64-bit integers, 16 SIMD registers.
 //
-// On SwiftShader, a load by address costs one branch and one scalar load per lane, whatever the pattern. A product whose sum is on the
-// stack costs four instructions. Each iteration of a loop costs twelve for every live sum, which is merged with its old value under the
-// mask of lanes. Therefore the lanes hold different rows of a and columns of b, an iteration covers four k, and the tile is small enough
-// that an iteration's code stays in the first-level cache: beyond that, half the speed is lost. A workgroup is one subgroup.
+// On SwiftShader, a load by address costs one branch and one scalar load per lane, with any pattern
+// of addresses. A product whose sum is on the stack costs four instructions. Each iteration of a
+// loop costs twelve for every live sum, which is merged with its old value under the mask of lanes.
+// Therefore the lanes have different rows of a and different columns of b, and an iteration covers
+// four k. The tile is so small that an iteration's code stays in the first-level cache; otherwise
+// half the speed is lost. A workgroup is one subgroup.
 //
-// Lane t multiplies its columns with its own rows and with those of lanes t^1, t^2 and t^3, because a swap within a subgroup of four costs
-// one instruction and a broadcast twenty. The vector of b is the first factor of a product: SwiftShader copies the first factor, which
-// is then in a register.
+// Lane t multiplies its columns with its own rows and with those of lanes t^1, t^2 and t^3, because
+// a swap within a subgroup of four costs one instruction, and a broadcast costs twenty. The vector
+// of b is the first factor of a product: SwiftShader copies the first factor, which is then in a
+// register.
 //
-// SwiftShader does not unroll loops and keeps indexed arrays in memory. spirv-opt must therefore unroll (-O), and the tile's size cannot be
-// a specialization constant: the including file defines TM, its rows, and TN, its vectors of columns.
+// SwiftShader does not unroll loops and keeps indexed arrays in memory. spirv-opt must therefore
+// unroll (-O), and the tile's size cannot be a specialization constant: the including file defines
+// TM, its rows, and TN, its vectors of columns.
 #include "include/matmul_common.glsl"
 
 #extension GL_KHR_shader_subgroup_basic : require
@@ -24,8 +28,8 @@ layout(constant_id = 1) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint A_LOAD = TSR_MM_LOAD_SCALAR;
 layout(constant_id = 3) const uint B_LOAD = TSR_MM_LOAD_SCALAR;
 
-// The step of the loop counter for four k: 1 if both operands are loaded as vectors of four k, which saves divisions, because SwiftShader
-// divides lane by lane; otherwise 4.
+// The step of the loop counter for four k: 1 if both operands are loaded as vectors of four k,
+// which saves divisions, because SwiftShader divides lane by lane; otherwise 4.
 const uint FOUR_COUNTS = A_LOAD == TSR_MM_LOAD_VEC_K && B_LOAD == TSR_MM_LOAD_VEC_K ? 1 : 4;
 
 #include "cpu_drivers/swiftshader_float16.glsl"
@@ -52,7 +56,8 @@ const uint FOUR_COUNTS = A_LOAD == TSR_MM_LOAD_VEC_K && B_LOAD == TSR_MM_LOAD_VE
 #define K_STRIDE p.b_k
 #include "cpu_drivers/matmul_swiftshader_lines.glsl"
 
-// c += a[:,k] · b[k,:]. Sum (i · LANES + swap) · TN + j belongs to vectors i and j, with the rows of lane t ^ swap.
+// c += a[:,k] · b[k,:]. Sum (i · LANES + swap) · TN + j belongs to vectors i and j, with the rows
+// of lane t ^ swap.
 void add_products(inout float c[TM * TN], float a[AV], float b[TN])
 {
     [[unroll]] for (int i = 0; i < AV; i++) {
@@ -87,8 +92,8 @@ void main()
 {
     uint across = (p.n + TN * LANES - 1) / (TN * LANES);
     uint down = (p.m + TM - 1) / TM;
-    // The grid may have a few workgroups too many, which repeat the last tile, bit for bit. After an early return, everything would be
-    // computed under a mask.
+    // The grid may have a few workgroups too many. They compute the last tile again, with the same
+    // bits, because after an early return everything would be computed under a mask.
     uint group = min(tsr_flat_group(), across * down - 1);
     uint lane = gl_SubgroupInvocationID;
     uint row0 = group % down * TM, col0 = group / down * (TN * LANES);
@@ -110,14 +115,17 @@ void main()
             [[unroll]] for (uint u = 0; u < 2; u++)
                 add_step(c, a, b, k + u);
     }
-    if (A_LOAD != TSR_MM_LOAD_VEC_K && B_LOAD != TSR_MM_LOAD_VEC_K) // otherwise k_count is a multiple of 4
+    // Otherwise k_count is a multiple of 4.
+    if (A_LOAD != TSR_MM_LOAD_VEC_K && B_LOAD != TSR_MM_LOAD_VEC_K)
         for (; k < k_count; k++)
             add_step(c, a, b, k);
 
-    // Stores plain f32: an epilogue here would be compiled once for every sum. matmul_sum.comp applies it.
+    // The sums are stored as f32, and matmul_sum.comp applies the epilogue. An epilogue here would
+    // be compiled once for every sum.
     mm_block block = mm_block_at(row0, col0);
     tsr_floats y = tsr_floats(block.y);
-    // Not unrolled, which halves the time to compile. The indexed array is a copy, because SwiftShader keeps indexed arrays in memory.
+    // This loop is not unrolled, which halves the time to compile. The indexed array is a copy
+    // because SwiftShader keeps indexed arrays in memory.
     float sums[TM * TN] = c;
     for (uint i = 0; i < TM; i++)
         [[unroll]] for (uint j = 0; j < TN; j++) {

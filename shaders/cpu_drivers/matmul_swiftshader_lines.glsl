@@ -1,10 +1,12 @@
-// The lines of one operand that a subgroup multiplies: rows of a or columns of b, VECTORS of them in each lane. Included once for a and
-// once for b, which differ in names only.
+// The lines of one operand that a subgroup multiplies: rows of a or columns of b, VECTORS of them
+// in each lane. This file is included once for a and once for b, which differ in names only.
 //
-// On SwiftShader, a load costs the computation of four addresses, and a branch and a scalar load for each lane. Loading four neighbours
-// saves only the addresses. References are made once, and only the index changes: making one takes 70 instructions.
+// On SwiftShader, a load costs the computation of four addresses, and a branch and a scalar load
+// for each lane. Loading four neighbours only saves computing addresses. References are made once,
+// and only the index changes, because making one takes 70 instructions.
 //
-// The including file defines LINES(x), which gives a name the operand's prefix, and VECTORS, DTYPE, LOAD, LINE_STRIDE, K_STRIDE.
+// The including file defines LINES(x), which adds the operand's prefix to a name, and VECTORS,
+// DTYPE, LOAD, LINE_STRIDE, K_STRIDE.
 
 struct LINES(t)
 {
@@ -14,13 +16,15 @@ struct LINES(t)
     tsr_words2 pairs[VECTORS];
 };
 
-// The line of the tile that is vector v of a lane. Loads of four neighbouring lines give a lane four vectors at once.
+// The number in the tile of the line that is a lane's vector v. Loads of four neighbouring lines
+// give a lane four vectors at once.
 uint LINES(line)(uint v, uint lane)
 {
     return LOAD == TSR_MM_LOAD_VEC_LINE ? v / 4 * (4 * LANES) + lane * 4 + v % 4 : v * LANES + lane;
 }
 
-// `base` is the address of element 0 of line 0. Lines beyond the matrix repeat its last ones; their sums are not stored.
+// Prepares loads of the lines from `first` on. `base` is the address of element 0 of line 0. Lines
+// beyond the matrix repeat its last ones; their sums are not stored.
 LINES(t) LINES(from)(uvec2 base, uint first, uint lines)
 {
     LINES(t) l;

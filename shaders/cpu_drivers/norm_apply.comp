@@ -1,7 +1,9 @@
-// Layer and RMS normalisation of long rows on Mesa's CPU driver, third of three kernels: computes the result, the gradient with respect to
-// x, or the products whose sums are the weight's gradient, from the rows' statistics. A subgroup computes UNITS vectors per lane; the last
-// block of a row is shifted back and stores only the vectors that no other block has. All loads precede all stores, because code after a
-// store is slow. Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// The third of three kernels for layer and RMS normalisation of long rows on Mesa's CPU driver. It
+// computes the result, the gradient with respect to x, or the products whose sums are the weight's
+// gradient, from the rows' statistics. A subgroup computes UNITS vectors per lane. The last block
+// of a row is shifted back to end with the row, and stores only the vectors that no other block
+// has. All loads precede all stores, because code after a store is slow. Compiled with -O0, like
+// matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -79,7 +81,8 @@ void main()
         y[i] = ENCODE(values, Y_DTYPE);
         pinned ^= y[i];
     }
-    if (p.identity[0] != 0) // a second use of all values, for LLVM 19, like PIN() in matmul_lavapipe.glsl
+    // A second use of all values, like PIN() in matmul_lavapipe.glsl (LLVM 19).
+    if (p.identity[0] != 0)
         Word2(p.y).v = pinned;
 
     uint64_t y_at = p.y + uint64_t(at.row) * p.y_row + (at.first + gl_SubgroupInvocationID) * TSR_VECTOR_BYTES;

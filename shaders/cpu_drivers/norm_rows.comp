@@ -1,5 +1,5 @@
-// Layer and RMS normalisation of long rows on Mesa's CPU driver, second of three kernels: computes the statistics of each row from
-// those of its chunks (params/norm_parts.h), one invocation per row.
+// The second of three kernels for layer and RMS normalisation of long rows on Mesa's CPU driver. An
+// invocation computes the statistics of one row from those of its chunks (params/norm_parts.h).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/tessera.glsl"
@@ -31,7 +31,8 @@ void main()
     uvec2 chunks = tsr_at_mul(p.chunks, row * p.across, TSR_NORM_CHUNK_BYTES);
     float each = 1.0 / float(p.count);
 
-    // The mean is computed relative to the first chunk's, then split in two parts; the second is the rounding error of the first.
+    // The mean is computed relative to the first chunk's and then split in two parts. The second
+    // part is the rounding error of the first.
     float start = chunk_stats(chunks, 0u, 0u).x;
     precise float offset = 0.0;
     for (uint i = 0u; i < p.across; i++) {
@@ -41,7 +42,7 @@ void main()
     offset *= each;
     precise float mean = start + offset, lost = offset - (mean - start);
 
-    // Relative to a mean that is smaller by d, Σ(x − m)² increases by 2d·Σ(x − m) + n·d².
+    // If m decreases by d, Σ(x − m)² increases by 2d·Σ(x − m) + n·d².
     precise float squares = 0.0, incoming = 0.0, products = 0.0;
     for (uint i = 0u; i < p.across; i++) {
         vec4 chunk = chunk_stats(chunks, i, 0u);

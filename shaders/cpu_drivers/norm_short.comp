@@ -1,7 +1,9 @@
-// Layer and RMS normalisation of short rows on Mesa's CPU driver in one kernel, one subgroup per row, with UNITS vectors per lane as in
-// softmax_short.comp: the second half of the units overlaps the first, and repeated elements count once. Computes the result, the rows'
-// statistics, the gradient with respect to x, or the products whose sums are the weight's gradient. All loads precede all stores, so that
-// y may be x or dy. Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// Layer and RMS normalisation of short rows on Mesa's CPU driver in one kernel. A subgroup takes
+// one row, with UNITS vectors per lane as in softmax_short.comp: the second half of the units
+// overlaps the first, and repeated elements count once. The kernel computes the result, the rows'
+// statistics, the gradient with respect to x, or the products whose sums are the weight's gradient.
+// All loads precede all stores, so that y may be x or dy. Compiled with -O0, like
+// matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -47,7 +49,7 @@ uint start_of(uint i)
     return i * UNIT - mix(0, p.overlap, i >= HALF);
 }
 
-// The value, or 0 for an element of unit i that an earlier unit has.
+// Returns the value, or 0 for an element of unit i that an earlier unit has as well.
 float once(float value, uint i, uint k)
 {
     return mix(value, 0.0, i >= HALF && (i - HALF) * UNIT + gl_SubgroupInvocationID * GROUP + k < p.overlap);
@@ -75,7 +77,8 @@ void main()
     uint64_t x_at = p.x + uint64_t(row) * p.x_row, dy_at = p.dy + uint64_t(row) * p.dy_row;
     float each = 1.0 / float(UNITS * UNIT - p.overlap);
 
-    // As in norm.comp, sums are relative to the first element, then to the mean, whose rounding error is computed too.
+    // As in norm.comp, sums are relative to the first element, then to the mean, whose rounding
+    // error is computed too.
     vec4 x[UNITS], g[UNITS];
     float shift = 0.0;
     if (CENTRED != 0)
@@ -138,10 +141,12 @@ void main()
     }
     if (OUTPUT == TSR_NORM_STATS)
         pinned = floatBitsToUint(vec2(factor + lost, mean));
-    if (p.identity[0] != 0) // a second use of all values, for LLVM 19, like PIN() in matmul_lavapipe.glsl
+    // A second use of all values, like PIN() in matmul_lavapipe.glsl (LLVM 19).
+    if (p.identity[0] != 0)
         Word2(p.y).v = pinned;
 
-    uint lowest = mix(LANES, 0, number < p.rows); // values computed from push constants have to precede the first branch
+    // Values computed from push constants must precede the first branch.
+    uint lowest = mix(LANES, 0, number < p.rows);
     if (OUTPUT == TSR_NORM_STATS) {
         uint64_t stats = p.y + uint64_t(row) * TSR_NORM_STATS_BYTES;
         if (gl_SubgroupInvocationID == lowest)

@@ -1,4 +1,5 @@
-// The steps of the optimizers for operands without gaps, on Mesa's CPU driver. Structured like vectors.comp, with one row.
+// The steps of the optimizers for operands without gaps, on Mesa's CPU driver. The kernel is
+// structured like vectors.comp with one row.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"

@@ -1,4 +1,5 @@
-// Shared by the reductions for Mesa's CPU driver. They use the tree of reduce.glsl, in which element j belongs to lane j % 32.
+// Functions that the reductions for Mesa's CPU driver share. The reductions use the tree of
+// reduce.glsl, in which element j belongs to lane j % 32.
 #ifndef TSR_REDUCTION_GLSL
 #define TSR_REDUCTION_GLSL
 
@@ -20,7 +21,8 @@ layout(push_constant, std430) uniform tsr_push
 
 const uint TREE = 32; // lanes of the tree
 
-// The block of a subgroup; blocks are numbered plane by plane. Subgroups past the last block repeat it and must not store.
+// The block of a subgroup. Blocks are numbered plane by plane. A subgroup past the last block
+// computes that block again and must not store.
 struct place {
     uint number, plane, block;
 };
@@ -36,7 +38,8 @@ place find_block(uint subgroups)
     return at;
 }
 
-// The identity of the operation. For sums it is 0, hidden from the compiler, which would otherwise remove the addition and so keep -0.
+// The identity of the operation. For sums it is a 0 that is hidden from the compiler, which would
+// otherwise remove the addition and thus keep -0.
 float identity()
 {
     if (KIND == TSR_REDUCE_KIND_SUM)
@@ -44,7 +47,8 @@ float identity()
     return uintBitsToFloat(KIND == TSR_REDUCE_KIND_MAX ? 0xff800000u : 0x7f800000u);
 }
 
-// As in reduce.glsl: keeps the first of equal values, and a NaN on either side.
+// Combines two values as in reduce.glsl: the result is NaN if either is NaN, and a if they are
+// equal.
 float combine(float a, float b)
 {
     if (KIND == TSR_REDUCE_KIND_SUM) {
@@ -54,7 +58,7 @@ float combine(float a, float b)
     return mix(a, b, tsr_is_nan(b) || (KIND == TSR_REDUCE_KIND_MAX ? b > a : b < a));
 }
 
-// A second use of the results, for LLVM 19, like PIN() in matmul_lavapipe.glsl.
+// A second use of the results, like PIN() in matmul_lavapipe.glsl (LLVM 19).
 #define PIN(partial, count)                                                                           \
     if (p.identity[0] != 0) {                                                                      \
         float pinned = 0.0;                                                                        \

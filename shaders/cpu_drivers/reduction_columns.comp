@@ -1,5 +1,6 @@
-// Reduction of adjacent columns for Mesa's CPU driver. A subgroup reduces one part of UNITS columns per lane: the elements of every PARTS-th
-// row, which are HELD lanes of reduce.glsl's tree. reduce_short.comp then reduces the parts; together they give the same bits as
+// Reduction of adjacent columns on Mesa's CPU driver. A subgroup reduces one part of UNITS columns
+// per lane. The part consists of every PARTS-th row, which are HELD lanes of reduce.glsl's tree.
+// reduce_short.comp then reduces the parts. Together they give the same bits as
 // reduce_columns.comp. Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require

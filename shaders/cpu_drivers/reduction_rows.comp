@@ -1,5 +1,6 @@
-// Reduction of contiguous rows for Mesa's CPU driver. A subgroup reduces ROWS rows; its lanes read neighbouring elements, and each has some
-// of the lanes of reduce.glsl's tree. Gives the same bits as reduce_rows.comp. Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// Reduction of contiguous rows on Mesa's CPU driver. A subgroup reduces ROWS rows. Its lanes read
+// neighbouring elements, and each has some of the lanes of reduce.glsl's tree. The results have the
+// same bits as those of reduce_rows.comp. Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/reduction.glsl"
@@ -47,7 +48,8 @@ void store_y(uint64_t at, float value)
     Float(at).v = value;
 }
 
-// Combines a value with the partner lane's, in the order of the lanes, so that both get the same result.
+// Combines a value with the partner lane's, in the order of the lanes, so that both get the same
+// result.
 float combine_pair(float own, float other, bool high)
 {
     if (KIND == TSR_REDUCE_KIND_SUM)
@@ -55,9 +57,10 @@ float combine_pair(float own, float other, bool high)
     return combine(mix(own, other, high), mix(other, own, high));
 }
 
-float partial[ROWS * OWN]; // element q·ROWS + r: row r, and the q-th of this SIMD lane's lanes of the tree
+// Element q·ROWS + r: row r, and the q-th of this SIMD lane's lanes of the tree.
+float partial[ROWS * OWN];
 
-// Combines the tree's lanes of this SIMD lane down to `count`, if there are more.
+// Reduces the number of the tree's lanes in this SIMD lane to `count`, if there are more.
 void halve(uint count)
 {
     if (OWN > count)
@@ -65,8 +68,8 @@ void halve(uint count)
             partial[e] = combine(partial[e], partial[e + count * ROWS]);
 }
 
-// Combines with the SIMD lane that is `distance` away. While there are several rows, a lane keeps one of two rows and gives its partner
-// the other.
+// Combines with the SIMD lane that is `distance` away. While there are several rows, a lane keeps
+// one of two rows and gives its partner the other.
 void exchange(uint distance)
 {
     bool high = (gl_SubgroupInvocationID & distance) != 0;
@@ -98,7 +101,8 @@ void main()
     }
     PIN(partial, ROWS * OWN)
 
-    // Written out, because the driver's compiler does not unroll a loop that contains another one.
+    // This is no loop because the driver's compiler does not unroll a loop that contains another
+    // one.
     halve(4);
     halve(2);
     halve(1);

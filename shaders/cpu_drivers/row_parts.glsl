@@ -1,12 +1,14 @@
-// Finds the part of a row that a subgroup works on, in the kernels of Mesa's CPU driver that divide rows among subgroups.
+// Finds the part of a row that a subgroup works on, in the kernels of Mesa's CPU driver that divide
+// rows among subgroups.
 #ifndef TSR_ROW_PARTS_GLSL
 #define TSR_ROW_PARTS_GLSL
 
 struct part {
     uint number; // among all parts, counted row by row
-    bool own;    // false: past the last part, which it repeats; it must not store
+    bool own;    // false: the subgroup computes the last part again and must not store
     uint row;
-    uint first;  // the first element or vector, and the number from there on that belong to another part
+    // The first element or vector, and the number from there on that belong to another part.
+    uint first;
     uint before;
 };
 
@@ -15,7 +17,8 @@ uint part_number(uint subgroups)
     return uniform_index(gl_WorkGroupID.x) * subgroups + p.identity[p.identity[gl_SubgroupID]];
 }
 
-// Parts have `size` elements or vectors, at most p.parts.extent. The last one is shifted back to end with its row.
+// Parts have `size` elements or vectors, at most p.parts.extent. A row's last part is shifted back
+// to end with the row.
 part find_part(uint number, uint size)
 {
     part at;

@@ -1,6 +1,7 @@
-// Softmax on Mesa's CPU driver, first of three kernels: a subgroup computes the statistics of a chunk of a row (params/softmax_chunks.h).
-// The last chunk of a row is shifted back to end with the row, and ignores the elements that the chunk before it has. Compiled with -O0,
-// like matmul_lavapipe_nt.glsl.
+// The first of three kernels for softmax on Mesa's CPU driver. A subgroup computes the statistics
+// of a chunk of a row (params/softmax_chunks.h). The last chunk of a row is shifted back to end
+// with the row, and ignores the elements that the chunk before it has. Compiled with -O0, like
+// matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -61,7 +62,8 @@ void main()
     if (EXPONENTIALS) {
         [[unroll]] for (uint distance = LANES / 2; distance > 0; distance /= 2)
             largest = max(largest, subgroupShuffleXor(largest, distance));
-        float shift = mix(largest, 0.0, largest == MINUS_INFINITY); // avoids NaN: other chunks may have larger elements
+        // Avoids NaN: other chunks may have larger elements.
+        float shift = mix(largest, 0.0, largest == MINUS_INFINITY);
         uint touched = 0;
         [[unroll]] for (uint step = 0; step < STEPS; step++) {
             sum += tsr_exp_down(values[step] - shift);
@@ -73,7 +75,7 @@ void main()
     [[unroll]] for (uint distance = LANES / 2; distance > 0; distance /= 2)
         sum += subgroupShuffleXor(sum, distance);
 
-    if (p.identity[0] != 0) // a second use, for LLVM 19, like PIN() in matmul_lavapipe.glsl
+    if (p.identity[0] != 0) // a second use, like PIN() in matmul_lavapipe.glsl (LLVM 19)
         Float(p.stats).v = sum + largest;
     uint64_t stats = p.stats + at.number * TSR_SOFTMAX_CHUNK_BYTES;
     if (at.own && lane == 0) {

@@ -1,14 +1,17 @@
-// Computes an element of the result of softmax, its logarithm, their gradients or cross-entropy from a row's statistics, for the kernels of
-// Mesa's CPU driver. The includer declares FUNCTION.
+// Computes an element of the result of softmax, its logarithm, their gradients or cross-entropy
+// from a row's statistics, for the kernels of Mesa's CPU driver. The including file declares
+// FUNCTION.
 #ifndef TSR_SOFTMAX_RESULT_GLSL
 #define TSR_SOFTMAX_RESULT_GLSL
 
 #include "include/exp_log.glsl"
 #include "params/softmax_chunks.h"
 
-const bool GRADIENT = FUNCTION == TSR_SOFTMAX_GRAD || FUNCTION == TSR_SOFTMAX_LOG_GRAD; // there is a b
+// There is a b.
+const bool GRADIENT = FUNCTION == TSR_SOFTMAX_GRAD || FUNCTION == TSR_SOFTMAX_LOG_GRAD;
 
-// From e^(a − largest) for softmax, from a − largest for its logarithm, and from a and b for the gradients.
+// Applies the row's scale. For softmax, a is e^(a − largest); for its logarithm, it is a − largest.
+// The gradients use a and b unchanged.
 float softmax_scaled(float a, float b, float scale)
 {
     precise float value = a * scale;

@@ -1,5 +1,6 @@
-// Softmax on Mesa's CPU driver, second of three kernels: computes the statistics of each row from those of its chunks, one invocation per
-// row, and the result's last columns if they do not fill a vector.
+// The second of three kernels for softmax on Mesa's CPU driver. An invocation computes the
+// statistics of one row from those of its chunks, and the result's last columns if they do not fill
+// a vector.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"

@@ -1,6 +1,7 @@
-// Softmax of short rows on Mesa's CPU driver in one kernel, one subgroup per row, with UNITS vectors per lane. So that a few values of UNITS
-// suffice for rows of any length, the second half of the units overlaps the first; repeated elements count once. All loads precede all
-// stores, so that y may be a or b. Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// Softmax of short rows on Mesa's CPU driver in one kernel. A subgroup takes one row, with UNITS
+// vectors per lane. The second half of the units overlaps the first, so that a few values of UNITS
+// suffice for rows of any length; repeated elements count once. All loads precede all stores, so
+// that y may be a or b. Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -36,7 +37,7 @@ const bool EXACT = false;
 #include "cpu_drivers/vector_floats.glsl"
 #include "cpu_drivers/softmax_result.glsl"
 
-// Whether an earlier unit has the element of unit i.
+// Whether an earlier unit also has element k of this lane's vector in unit i.
 bool repeated(uint i, uint k, uint overlap)
 {
     return mix(false, (i - HALF) * UNIT + gl_SubgroupInvocationID * GROUP + k < overlap, i >= HALF);
@@ -88,11 +89,13 @@ void main()
         y[i] = ENCODE(values, Y_DTYPE);
         pinned ^= y[i];
     }
-    if (p.identity[0] != 0) // a second use of all values, for LLVM 19, like PIN() in matmul_lavapipe.glsl
+    // A second use of all values, like PIN() in matmul_lavapipe.glsl (LLVM 19).
+    if (p.identity[0] != 0)
         Word2(p.y).v = pinned;
 
     uint64_t y_at = p.y + uint64_t(row) * p.y_row + gl_SubgroupInvocationID * TSR_VECTOR_BYTES;
-    uint lowest = mix(LANES, 0, number < p.rows); // values computed from push constants have to precede the first branch
+    // Values computed from push constants must precede the first branch.
+    uint lowest = mix(LANES, 0, number < p.rows);
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         if (gl_SubgroupInvocationID >= lowest)
             STORE_LANE_VECTORS(y_at + (i * UNIT - mix(0, overlap, i >= HALF)) * BYTES_OF(Y_DTYPE), Y_FORM, y[i]);

@@ -1,18 +1,21 @@
-// Converts f16 and bf16 to f32 on SwiftShader, in pairs that share a word: the same bits as float16.glsl, in a third of the time.
+// Converts f16 and bf16 to f32 on SwiftShader, in pairs that share a word. The results have the
+// same bits as those of float16.glsl and take a third of the time.
 //
-// SwiftShader multiplies and converts whole vectors, but shifts lane by lane, even by constants. A constant takes two instructions, a
-// selection four, most of which go through the stack; min() takes one.
+// SwiftShader multiplies and converts whole vectors, but shifts lane by lane, even by constants. A
+// constant takes two instructions, a selection four, most of which go through the stack; min()
+// takes one.
 #ifndef TSR_SWIFTSHADER_FLOAT16_GLSL
 #define TSR_SWIFTSHADER_FLOAT16_GLSL
 
 #include "include/tessera.glsl"
 
-// The f32 of an f16. `sign` is its sign bit in place; `magnitude` is its 15 other bits, shifted so that its mantissa starts where an
-// f32's does.
+// Converts an f16 to f32. `sign` is its sign bit, shifted to an f32's; `magnitude` is its 15 other
+// bits, shifted so that its mantissa starts where an f32's does.
 //
-// x is 2^112 times the f16: its exponent is 224 higher than the f16's, which makes infinities and NaN those of an f32, and 112 higher than
-// it should be. A subnormal f16 has gained an implicit first bit and is 2^97 · (1 + mantissa) instead of 2^98 · mantissa, so that 2·x −
-// 2^98 is right. No intermediate result is subnormal, because SwiftShader treats subnormals as 0.
+// x is 2^112 times the f16: its exponent is 224 higher than the f16's, which makes infinities and
+// NaN those of an f32, and 112 higher than it should be. A subnormal f16 has gained an implicit
+// first bit and is 2^97 · (1 + mantissa) instead of 2^98 · mantissa, so that 2·x − 2^98 is right.
+// No intermediate result is subnormal, because SwiftShader treats subnormals as 0.
 float tsr_f16_at(uint magnitude, uint sign)
 {
     precise float x = uintBitsToFloat(magnitude | 0x70000000u);

@@ -1,6 +1,7 @@
-// y[r][c] = x[c][r] for Mesa's CPU driver. A lane loads vectors of neighbouring rows, one for each column of a block, and stores vectors of
-// neighbouring columns, row after row. Blocks that would exceed an edge are shifted back and store some bits a second time. Compiled
-// with -O0, like matmul_lavapipe_nt.glsl.
+// y[r][c] = x[c][r] on Mesa's CPU driver. A lane loads vectors of neighbouring rows, one for each
+// column of a block, and stores vectors of neighbouring columns, row after row. Blocks that would
+// exceed an edge are shifted back and store some bits a second time. Compiled with -O0, like
+// matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -56,7 +57,7 @@ void main()
     [[unroll]] for (uint i = 0; i < COLUMNS; i++)
         out_vectors[i] = gather(vectors, i % (COLUMNS / GROUP) * GROUP, i / (COLUMNS / GROUP));
 
-    // A second use of all values, for LLVM 19, like PIN() in matmul_lavapipe.glsl.
+    // A second use of all values, like PIN() in matmul_lavapipe.glsl (LLVM 19).
     if (p.identity[0] != 0) {
         uvec2 pinned = uvec2(0);
         [[unroll]] for (uint i = 0; i < COLUMNS; i++)

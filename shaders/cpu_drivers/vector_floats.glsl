@@ -1,5 +1,6 @@
-// Vectors as floats: loads and stores of GROUP elements of any float dtype per lane, 2 or 4, the number that a lane stores at once. The
-// includer declares EXACT: whether f16 is widened as by copies, or as by arithmetic.
+// Loads and stores of vectors as floats: GROUP elements of any float dtype per lane, 2 or 4, which
+// is the number that a lane stores at once. The including file declares EXACT. If it is true, f16
+// is widened exactly, as in copies; otherwise as in arithmetic.
 #ifndef TSR_VECTORS_FLOATS_GLSL
 #define TSR_VECTORS_FLOATS_GLSL
 
@@ -30,7 +31,8 @@ float load_element(uint64_t at, uint dtype)
     return dtype == TSR_DT_F16 ? decode_f16(word) : tsr_f32_from_bf16(word);
 }
 
-// Load GROUP elements per lane; lanes follow one another in memory. dtypes and forms are constants, as in lavapipe.glsl.
+// These load GROUP elements per lane. The lanes' elements follow one another in memory. dtypes and
+// forms are constants, as in lavapipe.glsl.
 #define LOAD_FLOAT16S(at, form) (GROUP == 4 ? words_of(LOAD_LANE_VECTORS(at, 8, form)) : uvec2(LOAD_LANE_WORDS(at, form), 0))
 #define LOAD_OPERAND(at, dtype, form)                                                              \
     ((form) == TSR_VECTORS_ONE ? vec4(load_element(at, dtype))                                     \

@@ -1,6 +1,8 @@
-// y = f(a, b, c) along rows without gaps, for Mesa's CPU driver: sums, activations, conversions, copies. A subgroup computes a block of ROWS
-// rows with UNITS vectors per lane. A block that would exceed its row is shifted back and stores only the vectors that no other block
-// has. All loads precede all stores, because code after a store is slow. Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// y = f(a, b, c) along rows without gaps, on Mesa's CPU driver: element-wise functions,
+// activations, conversions and copies. A subgroup computes a block of ROWS rows with UNITS vectors
+// per lane. A block that would exceed its row is shifted back and stores only the vectors that no
+// other block has. All loads precede all stores, because code after a store is slow. Compiled with
+// -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -38,7 +40,7 @@ const bool EXACT = FUNCTION == TSR_VECTORS_CONVERT;
 #include "cpu_drivers/vector_floats.glsl"
 #include "include/functions.glsl"
 
-const uint BLOCK = UNITS * LANES;                                      // vectors in a row of a block
+const uint BLOCK = UNITS * LANES; // vectors in a row of a block
 const uint NONE = 0xffffffffu;
 
 float apply(float a, float b, float c)
@@ -103,7 +105,7 @@ void main()
             y[i] = ENCODE(values, Y_DTYPE);
         }
 
-    // A second use of all values, for LLVM 19, like PIN() in matmul_lavapipe.glsl.
+    // A second use of all values, like PIN() in matmul_lavapipe.glsl (LLVM 19).
     if (p.identity[0] != 0) {
         uvec2 pinned = uvec2(0);
         [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++)
@@ -111,7 +113,7 @@ void main()
         Word2(p.y).v = pinned;
     }
 
-    // Values computed from push constants have to precede the first branch.
+    // Values computed from push constants must precede the first branch.
     uint64_t y_row[ROWS];
     uint lowest[ROWS];
     [[unroll]] for (uint i = 0; i < ROWS; i++) {

@@ -1,6 +1,6 @@
-// Loads and stores of vectors for the kernels of Mesa's CPU driver. The driver stores lane by lane, up to 64 bits at a time, so that a
-// lane stores a vector of 8 bytes of neighbouring elements and not one element. Loads are uniform and compile to SIMD loads, as in
-// lavapipe.glsl.
+// Loads and stores of vectors for the kernels of Mesa's CPU driver. The driver stores lane by lane,
+// up to 64 bits at a time. Therefore a lane stores a vector of 8 bytes of neighbouring elements,
+// not one element. Loads are uniform and compile to SIMD loads, as in lavapipe.glsl.
 #ifndef TSR_VECTORS_GLSL
 #define TSR_VECTORS_GLSL
 
@@ -11,13 +11,15 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer Word2 {
     uvec2 v;
 };
 
-// Splits a vector in two words. The shift by 0 is hidden from the compiler, which would otherwise load the low words again, one by one.
+// Splits a vector in two words. The shift by 0 is hidden from the compiler, which would otherwise
+// load the low words again, one by one.
 uvec2 words_of(uint64_t vector)
 {
     return uvec2(uint(vector >> p.identity[0]), uint(vector >> 32));
 }
 
-// A word at a multiple of 2 bytes. Devices without 16-bit storage get only multiples of 4.
+// Loads a word at a multiple of 2 bytes. On devices without 16-bit storage it must be a multiple of
+// 4.
 uint load_words16(uint64_t at)
 {
 #if TSR_STORAGE16
@@ -27,7 +29,8 @@ uint load_words16(uint64_t at)
 #endif
 }
 
-// The body of a function that returns a value per lane; lane e gets `load`.
+// The body of a function that returns a value per lane. Lane e gets the value of the expression
+// `load`, which contains e.
 #define BY_LANE(type, load)                                                                        \
     type value = type(0);                                                                          \
     [[unroll]] for (uint e = 0; e < LANES; e++) value = mix(value, load, gl_SubgroupInvocationID == e); \
@@ -66,7 +69,8 @@ uint64_t load_lane_vectors2(uint64_t at, uint step)
      : (alignment) == 4 ? load_lane_vectors4(at, step)                                             \
                         : load_lane_vectors2(at, step))
 
-// Store the vector of each lane, for addresses that are multiples of 4 and of 2 bytes.
+// Store the vector of each lane. For store_words() addresses must be multiples of 4 bytes, for
+// store_words16() of 2.
 void store_words(uint64_t at, uvec2 words)
 {
     Word(target(at)).v = words.x;

@@ -1,5 +1,6 @@
-// The index of a row's largest element. A group of THREADS invocations works on a row. A long row is divided into pieces; each gives a
-// pair (key, index), and the same kernel then finds the best pair. The order of comparisons does not matter.
+// The index of a row's largest element. A group of THREADS invocations works on a row. A long row
+// is divided into pieces; each gives a pair (key, index), and the same kernel then finds the best
+// pair. The order of comparisons does not matter.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -11,8 +12,8 @@ layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(constant_id = 1) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint THREADS = 8;
 layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE;
-layout(constant_id = 4) const uint FROM = TSR_ARGMAX_VALUES; // what x contains, and …
-layout(constant_id = 5) const uint TO = TSR_ARGMAX_INDICES;  // … what is written
+layout(constant_id = 4) const uint FROM = TSR_ARGMAX_VALUES; // what x contains
+layout(constant_id = 5) const uint TO = TSR_ARGMAX_INDICES;  // what is written
 
 layout(push_constant) uniform Push {
     tsr_reduce_params p;
@@ -24,7 +25,7 @@ void main()
 {
     uint member = gl_LocalInvocationID.x % THREADS;
     uint wanted = tsr_flat_group() * (WORKGROUP / THREADS) + gl_LocalInvocationID.x / THREADS;
-    uint job = min(wanted, p.jobs - 1u); // invocations without a job take part in the barrier and write nothing
+    uint job = min(wanted, p.jobs - 1u); // invocations without a job only take part in the barrier
     uvec4 at = tsr_row_position(job, p.ndim, p.shape);
     uint x_offset = tsr_row_offset(at, p.x_strides);
 
@@ -50,7 +51,8 @@ void main()
         bests[gl_LocalInvocationID.x] = best;
         barrier();
         [[unroll]] for (uint i = 1u; i < THREADS; i++)
-            best = argmax_better(best, bests[gl_LocalInvocationID.x - member + i]); // member 0 uses it
+            // Member 0 uses it.
+            best = argmax_better(best, bests[gl_LocalInvocationID.x - member + i]);
     }
     if (member == 0u && wanted < p.jobs) {
         uint y_offset = tsr_row_offset(at, p.y_strides);

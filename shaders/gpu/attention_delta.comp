@@ -1,4 +1,5 @@
-// What the backward pass of attention needs of each query: delta = Σ dy·y. Eight invocations share a row.
+// Computes delta = Σ dy·y of each query, which the backward pass of attention needs. Eight
+// invocations share a row.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/attention.glsl"

@@ -1,4 +1,5 @@
-// dst = src for any strides and dtypes: each invocation moves a group of neighbours of the innermost dimension.
+// dst = src for any strides and dtypes. Each invocation moves a group of neighbours of the
+// innermost dimension.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 
@@ -56,7 +57,8 @@ void main()
         tsr_store_bits(p.destination, d, size_of(DESTINATION), tsr_convert(bits[0], SOURCE, DESTINATION));
         return;
     }
-    // Past the row's end, an aligned load reads what follows and the others read the last element again; neither is stored.
+    // Past the row's end, an aligned load reads whatever follows in memory, and the other loads
+    // read the last element again. These elements are not stored.
     if (SOURCE_INNER == TSR_COPY_ALIGNED)
         tsr_load_bits4(p.source, s, size_of(SOURCE), bits);
     else

@@ -1,6 +1,7 @@
-// Cross-entropy of rows of logits against their labels, and its gradient, one row per thread group. Three loops compute the largest
-// logit, the sum of exponentials relative to it, and loss and gradient. In all of them a class belongs to the same invocation, so that
-// the gradient may overwrite the logits.
+// Cross-entropy of rows of logits against their labels, and its gradient. A thread group computes
+// one row. Three loops compute the largest logit, the sum of exponentials relative to it, and loss
+// and gradient. A class belongs to the same invocation in all of them, so that the gradient may
+// overwrite the logits.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -37,7 +38,7 @@ uint label_of(uint row)
     return label < p.classes ? label : IGNORED;
 }
 
-// Classes j … j+3; -inf past the last.
+// Loads classes j … j+3. Classes past the last are -inf.
 vec4 load_logits(uvec2 logits, uint j)
 {
     return tsr_load_row4(logits, p.logits_step, j, p.classes, LOGITS_DTYPE, FORM,
@@ -58,7 +59,7 @@ void main()
     float shift = group_max(largest);
 
     vec4 sums = vec4(0.0);
-    float picked = 0.0; // the label's logit, known to the invocation that owns that class
+    float picked = 0.0; // the label's logit, in the invocation that owns that class
     for (uint j = first; j < p.classes; j += 4u * THREADS) {
         vec4 value = load_logits(logits, j);
         if (label >= j && label < j + 4u)

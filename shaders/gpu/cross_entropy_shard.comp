@@ -1,6 +1,7 @@
-// Cross-entropy with classes divided among ranks, one row per thread group, in two steps. The first computes each rank's largest logit,
-// sum of exponentials and label's logit; the second computes loss and gradient from those of all ranks. In all loops a class belongs
-// to the same invocation, so that the gradient may overwrite the logits.
+// Cross-entropy with classes divided among ranks, in two steps. A thread group computes one row.
+// The first step computes each rank's largest logit, its sum of exponentials and the label's logit.
+// The second computes loss and gradient from those of all ranks. A class belongs to the same
+// invocation in all loops, so that the gradient may overwrite the logits.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/index.glsl"
@@ -30,7 +31,7 @@ uint place_of(uint label)
     return label >= p.first && label - p.first < p.here ? label - p.first : TSR_NO_INDEX;
 }
 
-// Classes j … j+3; -inf past the last.
+// Loads classes j … j+3. Classes past the last are -inf.
 vec4 load_logits(uvec2 logits, uint j)
 {
     return tsr_load_row4(logits, p.logits_step, j, p.here, LOGITS_DTYPE, FORM, MINUS_INFINITY);
@@ -48,7 +49,8 @@ void write_stats(uvec2 logits, uint row, uint place, bool owner)
     for (uint j = first; j < p.here; j += 4u * THREADS)
         largest = max(largest, load_logits(logits, j));
     float most = group_max(largest);
-    float shift = most == MINUS_INFINITY ? 0.0 : most; // with nothing but -inf here, other ranks may have more
+    // If all logits are -inf here, other ranks may have larger ones.
+    float shift = most == MINUS_INFINITY ? 0.0 : most;
 
     vec4 sums = vec4(0.0);
     float picked = 0.0;

@@ -1,4 +1,5 @@
-// Copies rows of a table by their indices, four elements per invocation. Rows that are not in this part of the table become 0.
+// Copies rows of a table by their indices, four elements per invocation. Rows that are not in this
+// part of the table become 0.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/index.glsl"

@@ -1,5 +1,6 @@
-// Adds rows to the rows of a table given by their indices. A workgroup owns some columns of the table's rows in one bucket (row modulo
-// buckets) and goes through all indices in order. No other workgroup adds to them, so the order of additions is that of the indices.
+// Adds rows to the rows of a table given by their indices. A workgroup owns some columns of the
+// table's rows in one bucket (row modulo buckets) and goes through all indices in order. No other
+// workgroup adds to them, so the order of additions is that of the indices.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/index.glsl"

@@ -7,7 +7,8 @@
 #include "params/fill.h"
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint SIZE = 4; // bytes of an element, or 16: the piece is counted in units of 16 bytes
+// Bytes of an element; 16 if the piece is counted in units of 16 bytes.
+layout(constant_id = 1) const uint SIZE = 4;
 layout(constant_id = 2) const uint CONTIGUOUS = 1; // the innermost stride is 1
 
 layout(push_constant, std430) uniform tsr_push

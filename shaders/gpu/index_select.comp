@@ -1,4 +1,5 @@
-// y = x at the indices along one dimension, in any layout; 0 where an index is not in x. An invocation copies four neighbours of y.
+// y = x at the indices along one dimension, in any layout. An element whose index is not in x
+// becomes 0. An invocation computes four neighbours of y.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/elements.glsl"
@@ -8,7 +9,7 @@
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint X_DTYPE = TSR_DT_F32;
-layout(constant_id = 2) const uint Y_DTYPE = TSR_DT_F32; // another one than x's only if both are floats
+layout(constant_id = 2) const uint Y_DTYPE = TSR_DT_F32; // differs from x's only if both are floats
 layout(constant_id = 3) const uint SIZE = 4;             // bytes of an element of x
 layout(constant_id = 4) const uint INDEX_BYTES = 4;
 

@@ -1,4 +1,4 @@
-// Stores keys or values in the pages of a cache: an invocation copies four elements of a row.
+// Stores keys or values in the pages of a cache. An invocation copies four elements of a row.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 

@@ -1,4 +1,4 @@
-// Matrix product in f16 by cooperative matrices, see matmul_coopmat.glsl.
+// Matrix product in f16 by cooperative matrices; see matmul_coopmat.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require

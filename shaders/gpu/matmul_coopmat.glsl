@@ -1,9 +1,12 @@
-// Matrix product of 16-bit floats by cooperative matrices, sums in f32. A workgroup computes BM × BN elements of y, BK products at a time
-// from shared memory, while the next step's tiles are loaded from memory. A subgroup multiplies TM × TN fragments of FM × FN elements, FK
-// products at a time.
+// Matrix product of 16-bit floats by cooperative matrices, with sums in f32. A workgroup computes
+// BM × BN elements of y, BK products at a time from shared memory, while the next step's tiles are
+// loaded from memory. A subgroup multiplies TM × TN fragments of FM × FN elements, FK products at a
+// time.
 //
-// Expects ELEMENT, the type of an element, and DTYPE. With ELEMENT4, the type of four elements, and ELEMENT4_OF(), which makes one from a
-// uvec2 of bits, shared memory holds those; without, it holds 16 bytes at a time. Drivers read bf16 fragments from uvec4 slowly.
+// The including file defines ELEMENT, the type of an element, and DTYPE. It may define ELEMENT4,
+// the type of four elements, and ELEMENT4_OF(), which makes one from a uvec2 of bits; shared memory
+// is then an array of ELEMENT4. Otherwise it is an array of uvec4, from which drivers read bf16
+// fragments slowly.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -11,16 +14,17 @@
 
 layout(constant_id = 0) const uint THREADS = 128;
 layout(local_size_x = 128, local_size_x_id = 0) in;
-layout(constant_id = 1) const uint SUBGROUP = 32; // the size that the pipeline demands
+layout(constant_id = 1) const uint SUBGROUP = 32; // the size that the pipeline requires
 layout(constant_id = 2) const uint DOWN = 2;      // rows of subgroups in the workgroup's tile
 layout(constant_id = 3) const uint BM = 64;
 layout(constant_id = 4) const uint BN = 64;
 layout(constant_id = 5) const uint BK = 32;
-layout(constant_id = 6) const uint FM = 16; // a shape that the device has
+layout(constant_id = 6) const uint FM = 16; // a shape that the device supports
 layout(constant_id = 7) const uint FN = 16;
 layout(constant_id = 8) const uint FK = 16;
 layout(constant_id = 9) const uint STAGED = 1; // fragments of a subgroup that are stored together
-layout(constant_id = 12) const uint BUFFERS = 1; // 2: a step's tiles are stored while the step before is still read
+// 2: a step's tiles are stored while the previous step's are still read.
+layout(constant_id = 12) const uint BUFFERS = 1;
 layout(constant_id = 10) const uint A_LOAD = TSR_MM_LOAD_SCALAR;
 layout(constant_id = 11) const uint B_LOAD = TSR_MM_LOAD_SCALAR;
 
@@ -29,8 +33,9 @@ const uint ACROSS = SUBGROUPS / DOWN;
 const uint TM = BM / DOWN / FM;
 const uint TN = BN / ACROSS / FN;
 
-// Tiles lie in shared memory in units of UNIT elements, PITCH units from row to row. Rows are lines or, for operands that are contiguous
-// along the lines, k. The padding keeps the 16 bytes that invocations read from neighbouring rows in different banks.
+// Tiles are in shared memory in units of UNIT elements, with PITCH units from row to row. A row of
+// a tile is a line or, for operands that are contiguous along the lines, one k. The padding keeps
+// the 16 bytes that invocations read from neighbouring rows in different banks.
 #ifdef ELEMENT4
 const uint UNIT = 4;
 #else
@@ -43,7 +48,7 @@ const uint A_PITCH = (A_BY_LINE ? BM : BK) / UNIT + PAD;
 const uint B_PITCH = (B_BY_LINE ? BN : BK) / UNIT + PAD;
 const uint TILE_B = (A_BY_LINE ? BK : BM) * A_PITCH;
 const uint TILE_END = TILE_B + (B_BY_LINE ? BK : BN) * B_PITCH;
-// The sums go through shared memory, too: through the tiles' if their type allows it.
+// The sums also go through shared memory. They use the tiles' memory if its type allows it.
 const uint STAGE = SUBGROUPS * FM * STAGED * FN;
 #ifdef ELEMENT4
 shared ELEMENT4 tile[BUFFERS * TILE_END];
@@ -72,7 +77,7 @@ shared uvec4 tile[BUFFERS * TILE_END > STAGE / 4 ? BUFFERS * TILE_END : STAGE / 
 #define PITCH B_PITCH
 #include "gpu/matmul_coopmat_fetch.glsl"
 
-// Where the fragment at `line` and k of a tile begins.
+// The start of a tile's fragment at `line` and k.
 uint fragment_at(uint tile_begin, bool by_line, uint pitch, uint line, uint k)
 {
     return tile_begin + (by_line ? k * pitch + line / UNIT : line * pitch + k / UNIT);
@@ -97,7 +102,8 @@ void load(uvec2 a, uvec2 b, uint a_lines, uint b_lines, uint k, uint k_count)
 
 void main()
 {
-    // Tiles in bands 8 high, column by column: workgroups that run together share rows of a and columns of b.
+    // Tiles are numbered in bands 8 tiles high, column by column: workgroups that run together
+    // share rows of a and columns of b.
     const uint BAND = 8;
     uint across = (p.n + BN - 1) / BN;
     uint down = (p.m + BM - 1) / BM;
@@ -147,9 +153,11 @@ void main()
             slot = TILE_END - slot;
     }
 
-    // The mapping of sums to invocations is the driver's, so the sums go through shared memory, where each subgroup has a part of
-    // its own; neighbouring invocations then store neighbouring elements. The loop over fragments is unrolled and compares constant indices,
-    // as the one over rows in matmul_tiled.comp, because an index that changes at run time would keep the sums in memory.
+    // The driver decides which invocation has which sums. The sums therefore go through shared
+    // memory, where each subgroup has its own part; neighbouring invocations then store
+    // neighbouring elements. The loop over fragments is unrolled and compares constant indices,
+    // like the one over rows in matmul_tiled.comp, because an index that changes at run time would
+    // keep the sums in memory.
     const uint WIDTH = STAGED * FN;
     uint own = gl_SubgroupID * (FM * WIDTH);
     mm_block block = mm_block_at(row0, col0);

@@ -1,4 +1,4 @@
-// Matrix product in bf16 by cooperative matrices, see matmul_coopmat.glsl.
+// Matrix product in bf16 by cooperative matrices; see matmul_coopmat.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_bfloat16 : require

@@ -1,21 +1,25 @@
-// Moves a tile of one operand from memory through registers to shared memory. Included once for a and once for b, which differ in names
-// only: a "line" is a row of a or a column of b, and a tile is LINES lines of BK products.
+// Moves a tile of one operand from memory through registers to shared memory. It is included once
+// for a and once for b, which differ in names only. A "line" is a row of a or a column of b, and a
+// tile is LINES lines of BK products.
 //
-// Elements are moved in eights that are neighbours along k or, if the stride of the lines is 1, along the lines. Shared memory keeps them
-// in that order, so an eight is never taken apart.
+// Elements are moved in eights that are neighbours along k or, if the stride of the lines is 1,
+// along the lines. Shared memory keeps them in that order, so an eight is never split.
 //
-// The offsets of an invocation's eights are computed once, before the first step; each step only moves the tile's first element. Lines
-// beyond the matrix repeat its last line, and their sums are never stored. Only the last step can reach beyond k: it has a load of its
-// own, which zeroes what is beyond k. In all other steps nothing waits for the loads before the products.
+// The offsets of an invocation's eights are computed once, before the first step; each step only
+// moves the tile's first element. Lines beyond the matrix repeat its last line, and their sums are
+// never stored. Only the last step can reach beyond k. It has a separate load function, which
+// replaces elements beyond k by 0. In all other steps, no instruction before the products waits for
+// the loads.
 //
-// Expects, besides what matmul_coopmat.glsl does, FETCH(x), which makes a name the operand's own, and LINES, LOAD, LINE_STRIDE, K_STRIDE,
-// TILE, BY_LINE, PITCH.
+// The including file defines what matmul_coopmat.glsl expects, FETCH(x), which adds the operand's
+// prefix to a name, and LINES, LOAD, LINE_STRIDE, K_STRIDE, TILE, BY_LINE, PITCH.
 
 const uint FETCH(across) = (BY_LINE ? LINES : BK) / 8; // eights in a row of the tile
 const uint FETCH(eights) = LINES * BK / 8;
 const uint FETCH(count) = (FETCH(eights) + THREADS - 1) / THREADS;
 uvec4 FETCH(registers)[FETCH(count)];
-uint FETCH(at)[FETCH(count)]; // elements from the tile's first one to the eight, or to the four that begins it
+// Elements from the tile's first one to the eight, or to its first four.
+uint FETCH(at)[FETCH(count)];
 
 // The line and the k of an invocation's eight number i, in the tile.
 uvec2 FETCH(place)(uint i)
@@ -31,7 +35,7 @@ const uint FETCH(width) = LOAD == TSR_MM_LOAD_VEC8_K || LOAD == TSR_MM_LOAD_VEC8
                           : LOAD == TSR_MM_LOAD_VEC_K || LOAD == TSR_MM_LOAD_VEC_LINE ? 4
                                                                                       : 1;
 
-// `lines` says how many there are from the tile's first one on.
+// `lines` is the number of lines from the tile's first one to the end of the matrix.
 void FETCH(prepare)(uint lines)
 {
     [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
@@ -40,7 +44,7 @@ void FETCH(prepare)(uint lines)
     }
 }
 
-// `tile_at` is the tile's first element.
+// Loads the tile whose first element is at `tile_at`.
 void FETCH(load)(uvec2 tile_at, uint lines)
 {
     [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
@@ -68,7 +72,7 @@ void FETCH(load)(uvec2 tile_at, uint lines)
     }
 }
 
-// The last step, where only `depth` < BK products are left.
+// Loads the last step, in which only `depth` < BK products are left.
 void FETCH(load_end)(uvec2 tile_at, uint lines, uint depth)
 {
     [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
@@ -86,7 +90,7 @@ void FETCH(load_end)(uvec2 tile_at, uint lines, uint depth)
     }
 }
 
-// `slot` is where the step's tiles begin in shared memory.
+// Stores the tile to shared memory, in which the step's tiles begin at `slot`.
 void FETCH(keep)(uint slot)
 {
     [[unroll]] for (uint i = 0; i < FETCH(count); i++) {

@@ -1,19 +1,22 @@
-// Loads a tile of one operand from memory into registers, and stores it to shared memory. Included once for a and once for b, which
-// differ in names only: a "line" is a row of a or a column of b, and a tile is LINES lines of BK products.
+// Loads a tile of one operand from memory into registers, and stores it to shared memory. It is
+// included once for a and once for b, which differ in names only. A "line" is a row of a or a
+// column of b, and a tile is LINES lines of BK products.
 //
-// Indices beyond the matrix are clamped to its last element rather than skipped, so that all loads can be in flight at once. Elements
-// that were loaded beyond k are then replaced by 0, and sums of lines beyond the matrix are never stored.
+// Indices beyond the matrix are clamped to its last element rather than skipped, so that all loads
+// can be in flight at once. Elements that were loaded beyond k are then replaced by 0, and sums of
+// lines beyond the matrix are never stored.
 //
-// Unrolled loops use mix() instead of ?:, which some shader compilers turn into basic blocks; drivers that keep so many blocks take minutes
-// to compile.
+// Unrolled loops use mix() instead of ?:, because some shader compilers turn ?: into basic blocks,
+// and drivers that keep that many blocks take minutes to compile.
 //
-// The including file defines FETCH(x), which gives a name the operand's prefix, and LINES, DTYPE, LOAD, LINE_STRIDE, K_STRIDE, LANES_LINE,
-// TILE.
+// The including file defines FETCH(x), which adds the operand's prefix to a name, and LINES, DTYPE,
+// LOAD, LINE_STRIDE, K_STRIDE, LANES_LINE, TILE.
 
 const uint FETCH(count) = LINES * BK / THREADS;
 float FETCH(registers)[FETCH(count)];
 
-// `at` is the tile's first element; from there on the matrix has `lines` lines and `depth` values of k.
+// Loads the tile whose first element is at `at`. From there on, the matrix has `lines` lines and
+// `depth` values of k.
 void FETCH(load)(uvec2 at, uint lines, uint depth)
 {
     if (LOAD == TSR_MM_LOAD_SCALAR) {
@@ -47,7 +50,7 @@ void FETCH(load)(uvec2 at, uint lines, uint depth)
     }
 }
 
-// Stores the tile to shared memory with k as the slow index, whatever order it was loaded in.
+// Stores the tile to shared memory with k as the slow index, in whichever order it was loaded.
 void FETCH(keep)()
 {
     if (LOAD == TSR_MM_LOAD_SCALAR) {

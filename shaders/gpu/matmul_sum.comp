@@ -1,8 +1,9 @@
-// Adds the partial products of a matmul whose k was split, in the order of their index, and applies the epilogue. `a` is the
-// partial matrices, [batch, splits, m, n] in f32.
+// Adds the partial products of a matmul whose k was split, in the order of their index, and applies
+// the epilogue. `a` is the address of the partial matrices, f32 [batch, splits, m, n].
 //
-// An invocation computes one element of y or a run of four neighbours: finding its place is several times the work of one element, and
-// devices without 16-bit storage need two atomics for a single 16-bit float, but an ordinary store for a pair of them.
+// An invocation computes one element of y or a run of four neighbours. Runs are faster because
+// finding the place in y takes several times the work of one element, and because devices without
+// 16-bit storage need two atomics for a single 16-bit float but only an ordinary store for a pair.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 

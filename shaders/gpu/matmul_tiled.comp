@@ -1,5 +1,6 @@
-// Tiled matrix product for GPUs. A workgroup computes BM × BN elements of y from tiles in shared memory, BK products at a time. An
-// invocation keeps TM × TN sums in registers, and loads its part of the next tiles while it multiplies.
+// Tiled matrix product for GPUs. A workgroup computes BM × BN elements of y from tiles in shared
+// memory, BK products at a time. An invocation keeps TM × TN sums in registers, and loads its part
+// of the next tiles while it multiplies.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/matmul_common.glsl"
@@ -42,8 +43,9 @@ shared float tile[TILE_END];
 #define TILE TILE_B
 #include "gpu/matmul_fetch.glsl"
 
-// An invocation's rows come in runs of up to 4 neighbours, and the runs are a whole round of invocations apart, so that neighbouring
-// invocations read neighbouring vectors of shared memory. Its columns are arranged in the same way.
+// An invocation's rows come in runs of up to 4 neighbours. Between its runs are runs of all other
+// invocations, so that neighbouring invocations read neighbouring vectors of shared memory. Its
+// columns are arranged in the same way.
 const uint ACROSS = BN / TN;
 const uint DOWN = BM / TM;
 const uint RUN_M = TM < 4 ? TM : 4;
@@ -78,9 +80,11 @@ void multiply(uint x, uint y)
     }
 }
 
-// The sums go through shared memory, as many of an invocation's rows at a time as fit, so that the code has one copy of the epilogue and
-// neighbouring invocations store neighbouring elements. Each row tests with a constant index whether the round takes it: compilers do
-// not unroll a loop around another loop, and would keep sums that its counter indexes in memory, during the products as well.
+// The sums go through shared memory, ROUND_ROWS rows of each invocation at a time, so that the code
+// has one copy of the epilogue and neighbouring invocations store neighbouring elements. Each row's
+// constant index is compared with the round's: compilers do not unroll a loop that contains another
+// loop, and if its counter indexed the sums, they would be kept in memory, even during the
+// products.
 const uint ROUND = DOWN * BN; // elements of one row of every invocation
 const uint ROUND_ROWS = TILE_END / ROUND < TM ? TILE_END / ROUND : TM;
 
@@ -106,7 +110,8 @@ void store(uint row0, uint col0, uint x, uint y)
 
 void main()
 {
-    // Tiles are numbered in bands 8 tiles high, column by column: workgroups that run together share rows of a and columns of b.
+    // Tiles are numbered in bands 8 tiles high, column by column: workgroups that run together
+    // share rows of a and columns of b.
     const uint BAND = 8;
     uint across = (p.n + BN - 1) / BN;
     uint down = (p.m + BM - 1) / BM;

@@ -1,5 +1,6 @@
-// A few rows times a column-major matrix (k is contiguous), which is read once. A workgroup takes COLS of its columns; the invocations
-// lie along k, and their sums are added up in a fixed tree.
+// Matrix product of a few rows and a column-major matrix (k is contiguous), which is read once. A
+// workgroup computes COLS columns. Its invocations are placed along k, and their sums are added up
+// in a fixed tree.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/matmul_common.glsl"
@@ -10,16 +11,18 @@ layout(constant_id = 1) const uint ROWS = 1; // at least m
 layout(constant_id = 2) const uint COLS = 4;
 layout(constant_id = 3) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint B_DTYPE = TSR_DT_F32;
-layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR; // of both operands: or VEC_K
+layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR; // of both operands; or VEC_K
 
-// Vectors of four k, THREADS apart, that are loaded at a time. As many as registers allow, because memory is the limit.
+// The number of vectors of four k, THREADS apart, that are loaded at a time: as many as registers
+// allow, because memory is the limit.
 const uint AHEAD = ROWS > 2 ? 1 : B_DTYPE == TSR_DT_F32 ? 2 : 4;
 
 shared float tree[ROWS * COLS * THREADS];
 float sums[ROWS * COLS];
-uint a_at[ROWS], b_at[COLS]; // where the lines begin, in elements
+uint a_at[ROWS], b_at[COLS]; // the lines' starts, in elements
 
-// Adds the products of `count` vectors, at k, k + THREADS, …, of all lines. `count` is a constant, at most AHEAD.
+// Adds the products of `count` vectors of all lines, at k, k + THREADS, and so on. `count` is a
+// constant, at most AHEAD.
 void multiply(uvec2 a, uvec2 b, uint k, uint count)
 {
     vec4 line[AHEAD * COLS];

@@ -1,4 +1,5 @@
-// Matrix product for strides that do not fit 32-bit offsets: one element of y per invocation, and 64-bit addresses throughout.
+// Matrix product for strides that do not fit 32-bit offsets: one element of y per invocation, and
+// 64-bit addresses throughout.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/tessera.glsl"

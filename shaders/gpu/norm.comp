@@ -1,6 +1,7 @@
-// y = (x − mean) / √(variance + epsilon) · weight + bias, or the same without the mean, one row per thread group; or only the rows'
-// statistics, for the gradients. Three loops compute the mean; its rounding error and the variance about it; and the result. In all of
-// them an element belongs to the same invocation, so that y may be x.
+// y = (x − mean) / √(variance + epsilon) · weight + bias, or the same without the mean. For the
+// gradients, only the rows' statistics are computed. A thread group computes one row. The first
+// loop computes the mean, the second its rounding error and the variance about it, and the third
+// the result. An element belongs to the same invocation in all of them, so that y may be x.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/norm.glsl"
@@ -27,8 +28,8 @@ vec4 load(uvec2 x, uint j, float missing)
     return tsr_load_row4(x, p.x.step, j, p.count, X_DTYPE, FORM, missing);
 }
 
-// Sums are relative to the first element, then to the mean, so that their terms are about as large as the deviations, and rows of equal
-// elements have a variance of exactly 0.
+// Sums are relative to the first element, then to the mean. Their terms are therefore about as
+// large as the deviations, and rows of equal elements have a variance of exactly 0.
 vec4 statistics(uvec2 x, uint first)
 {
     vec4 stats = vec4(0.0);

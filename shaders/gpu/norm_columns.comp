@@ -1,5 +1,5 @@
-// The gradients of layer or RMS normalisation with respect to weight and bias, summed over chunks of rows. An invocation sums four
-// columns of a chunk, from the first row to the last.
+// The gradients of layer or RMS normalisation with respect to weight and bias, summed over chunks
+// of rows. An invocation sums four columns of a chunk, from its first row to its last.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/norm.glsl"

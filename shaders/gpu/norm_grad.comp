@@ -1,6 +1,7 @@
-// The gradient of layer or RMS normalisation with respect to its input, from the rows' statistics. With g = dy · weight and n the
-// normalised input, dx = (g − mean(g) − n · mean(g·n)) / √(variance + epsilon); mean(g) is missing for RMS. One row per thread group, in
-// two loops in which an element belongs to the same invocation, so that dx may be x or dy.
+// The gradient of layer or RMS normalisation with respect to its input, from the rows' statistics.
+// With g = dy · weight and n the normalised input, dx = (g − mean(g) − n · mean(g·n)) / √(variance
+// + epsilon); For RMS, mean(g) is left out. A thread group computes one row in two loops. An
+// element belongs to the same invocation in both, so that dx may be x or dy.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/norm.glsl"

@@ -1,4 +1,5 @@
-// Fills y with random bits, or with uniform or normal numbers, by element index.
+// Fills y with random bits, or with uniform or normal numbers. An element's value depends on its
+// index.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -26,7 +27,8 @@ float variate(uint word)
     }
     precise float product = float(word >> 8) * 5.9604644775390625e-08 * p.scale; // 2^-24: exact
     precise float sum = product + p.shift;
-    return min(sum, p.limit); // y represents the limit exactly, so that storing cannot round beyond it
+    // y's dtype has the limit exactly, so that storing does not round beyond it.
+    return min(sum, p.limit);
 }
 
 void tsr_random_emit(uint y_row, uint x_row, uint e, uint word)

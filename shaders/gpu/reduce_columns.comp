@@ -1,10 +1,12 @@
-// Reduction of adjacent columns. A group of four invocations reduces four columns, each invocation every fourth row; there are at least
-// four rows. Invocation k has the lanes (0 … 7, k) of reduce.glsl's tree, for four columns at once.
+// Reduction of adjacent columns. A group of four invocations reduces four columns; each invocation
+// takes every fourth row. There are at least four rows. Invocation k has the lanes (0 … 7, k) of
+// reduce.glsl's tree, for four columns at once.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/reduce.glsl"
 
-const uint COLUMNS = WORKGROUP / 4u; // groups; neighbouring invocations work on neighbouring columns
+// Groups; neighbouring invocations work on neighbouring columns.
+const uint COLUMNS = WORKGROUP / 4u;
 
 shared vec4 quarters[WORKGROUP];
 
@@ -13,8 +15,9 @@ void main()
     uint phase = gl_LocalInvocationID.x / COLUMNS;
     uint wanted = tsr_flat_group() * COLUMNS + gl_LocalInvocationID.x % COLUMNS;
 
-    // Groups take four columns of the innermost dimension each. If its size is not a multiple of 4, the last group is shifted back to
-    // stay within it, and does not write the columns that another group has.
+    // Groups take four columns of the innermost dimension each. If its size is not a multiple of 4,
+    // the last group is shifted back to end with the dimension, and does not write the columns that
+    // the group before it has.
     uint inner = p.ndim - 1u;
     uint fours[4];
     [[unroll]] for (uint d = 0u; d < 4u; d++)
@@ -35,7 +38,8 @@ void main()
             uint mine = j + 4u * i;
             vec4 loaded = tsr_load_dense4(row, X_DTYPE);
             lanes[i] = combine(lanes[i], mine < p.count ? loaded : vec4(identity()));
-            row = tsr_next(row, mine + 4u < p.count ? stride : uvec2(0u)); // stays at the last row
+            // Does not go beyond the last row.
+            row = tsr_next(row, mine + 4u < p.count ? stride : uvec2(0u));
         }
     }
 

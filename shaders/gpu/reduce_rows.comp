@@ -1,5 +1,6 @@
-// Reduction along long rows, four neighbouring elements per load. A group of THREADS invocations reduces a row: 8 on GPUs, 1 on CPU
-// drivers with many rows. Invocation i has the lanes (i + THREADS·q, 0 … 3) of reduce.glsl's tree for q from 0 to 8/THREADS − 1.
+// Reduction along long rows, four neighbouring elements per load. A group of THREADS invocations
+// reduces a row: 8 on GPUs, 1 on CPU drivers with many rows. Invocation i has the lanes (i +
+// THREADS·q, 0 … 3) of reduce.glsl's tree for q from 0 to 8/THREADS − 1.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/reduce.glsl"
@@ -16,14 +17,15 @@ void main()
 {
     uint self = gl_LocalInvocationID.x, member = self % THREADS;
     uint wanted = tsr_flat_group() * (WORKGROUP / THREADS) + self / THREADS;
-    uint job = min(wanted, p.jobs - 1u); // invocations without a job take part in the barrier and write nothing
+    uint job = min(wanted, p.jobs - 1u); // invocations without a job only take part in the barrier
     uvec4 at = tsr_row_position(job, p.ndim, p.shape);
     uvec2 row = tsr_at_mul(p.x, tsr_row_offset(at, p.x_strides), tsr_dtype_bytes(X_DTYPE));
 
     vec4 lanes[8]; // OWN of them are used in the loop
     [[unroll]] for (uint q = 0u; q < OWN; q++)
         lanes[q] = vec4(identity());
-    uint last = (p.count - 1u) / 4u * 4u; // loads past the end read the last four elements again and are ignored
+    // Loads past the end read the last four elements again and are ignored.
+    uint last = (p.count - 1u) / 4u * 4u;
     for (uint j = 4u * member; j < p.count; j += 4u * THREADS * AHEAD) {
         vec4 loaded[AHEAD];
         [[unroll]] for (uint i = 0u; i < AHEAD; i++) {

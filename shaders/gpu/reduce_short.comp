@@ -1,5 +1,6 @@
-// Reduction of short rows of at most 4·QUADS ≤ 32 elements, one invocation per row. It has all lanes of reduce.glsl's tree, one element
-// in each. The code is straight-line, which suits CPU drivers.
+// Reduction of short rows of at most 4·QUADS ≤ 32 elements, one invocation per row. It has all
+// lanes of reduce.glsl's tree, one element in each. The code is straight-line, which suits CPU
+// drivers.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/reduce.glsl"
@@ -19,7 +20,7 @@ void main()
     [[unroll]] for (uint q = 0u; q < QUADS; q++) {
         uint last = (p.count - 1u) / 4u; // quads past the end read this one again
         vec4 loaded = tsr_load_row4(row, p.step, 4u * min(q, last), p.count, X_DTYPE, FORM, identity());
-        // Every lane starts with the empty sum, so that -0 becomes 0.
+        // Every lane starts with the identity, so that a sum of -0 becomes 0.
         sums[q] = combine(vec4(identity()), q <= last ? loaded : vec4(identity()));
     }
     if (QUADS > 4u)

@@ -1,5 +1,6 @@
-// y = softmax(a) or its logarithm, one row per thread group. Three loops compute the largest element, the sum of exponentials relative to
-// it, and the result. In all of them an element belongs to the same invocation, so that y may be a.
+// y = softmax(a) or its logarithm. A thread group computes one row. Three loops compute the largest
+// element, the sum of exponentials relative to it, and the result. An element belongs to the same
+// invocation in all of them, so that y may be a.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"

@@ -1,5 +1,6 @@
-// The gradient of softmax, y = a·(b − Σ a·b), or of its logarithm, y = b − exp(a)·Σ b, where a is the forward result and b
-// the incoming gradient. One row per thread group, in two loops in which an element belongs to the same invocation, so that y may be b.
+// The gradient of softmax, y = a·(b − Σ a·b), or of its logarithm, y = b − exp(a)·Σ b, where a is
+// the forward result and b the incoming gradient. A thread group computes one row in two loops. An
+// element belongs to the same invocation in both, so that y may be b.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"

@@ -1,5 +1,5 @@
-// Sums of squares of the chunks of several tensors without gaps, (scale · x)², in f32 and in a fixed order: eight invocations share a
-// chunk, and each takes four elements of 32.
+// Sums the squares (scale · x)² of each chunk of several tensors without gaps, in f32 and in a
+// fixed order. Eight invocations share a chunk; of every 32 elements each takes four.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -31,7 +31,7 @@ void main()
         part = here ? p.part[i] : part;
     }
     uint base = (chunk - first) * TSR_SUM_SQUARES_CHUNK;
-    uint end = chunk < p.chunks ? min(count, base + TSR_SUM_SQUARES_CHUNK) : 0u; // past the end there is nothing to add
+    uint end = chunk < p.chunks ? min(count, base + TSR_SUM_SQUARES_CHUNK) : 0u; // chunks past the end add nothing
     uvec2 step = uvec2(tsr_dtype_bytes(X_DTYPE), 0u);
     precise vec4 sum = vec4(0.0);
     for (uint j = base + 4u * group_thread(); j < end; j += 4u * THREADS) {

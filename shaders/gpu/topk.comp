@@ -1,6 +1,7 @@
-// The largest elements of a row in descending order. THREADS invocations share a row; each has every THREADS-th element and remembers
-// the best of those that have not been written. Each round writes the best of all, and only the invocation that had it looks for its
-// next one. THREADS is 1, 8, or a multiple of 8 that equals WORKGROUP.
+// Finds the largest elements of a row, in descending order. THREADS invocations share a row. Each
+// has every THREADS-th element and keeps the best of those that have not been written. Each round
+// writes the best of all, and only the invocation that had it searches for its next one. THREADS is
+// 1, 8, or a multiple of 8 that equals WORKGROUP.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/argmax.glsl"
@@ -17,7 +18,8 @@ layout(push_constant, std430) uniform tsr_push
     tsr_topk_params p;
 };
 
-shared uvec2 bests[2 * WORKGROUP]; // two slots, since a round does not wait for the readers of the last one
+// Two slots: a round does not wait for invocations that still read the previous one.
+shared uvec2 bests[2 * WORKGROUP];
 shared uvec2 eighths[8];
 
 const uvec2 NOTHING = uvec2(0u, 0xffffffffu);
@@ -27,8 +29,8 @@ bool comes_after(uvec2 pair, uvec2 last)
     return pair.x < last.x || (pair.x == last.x && pair.y > last.y);
 }
 
-// The best of this invocation's elements, or of those that come after `last`. An iteration takes several, because Mesa's CPU driver
-// limits the number of iterations.
+// The best of this invocation's elements, or of those that come after `last`. An iteration
+// processes several elements, because Mesa's CPU driver limits the number of iterations.
 uvec2 search(uvec2 row, uint member, bool any, uvec2 last)
 {
     uvec2 best = NOTHING;
@@ -69,7 +71,7 @@ void main()
 {
     uint member = gl_LocalInvocationID.x % THREADS;
     uint wanted = tsr_flat_group() * (WORKGROUP / THREADS) + gl_LocalInvocationID.x / THREADS;
-    uint job = min(wanted, p.jobs - 1u); // invocations without a job take part in the barriers and write nothing
+    uint job = min(wanted, p.jobs - 1u); // invocations without a job only take part in the barriers
     uvec4 at = tsr_row_position(job, 4u, p.shape);
     uvec2 x = tsr_at_mul(p.x, tsr_row_offset(at, p.x_strides), tsr_dtype_bytes(X_DTYPE));
     uvec2 values = tsr_at_mul(p.values, tsr_row_offset(at, p.values_strides), tsr_dtype_bytes(X_DTYPE));

@@ -1,13 +1,15 @@
-// Activations and their derivatives to a few units in the last place, by the same steps on every device and in every kernel. `precise`
-// keeps compilers from rearranging them. NaN stays NaN; ±inf gives the limit. `activation` is a tsr_activation, preferably a
-// specialization constant, so that the driver keeps only one branch.
+// Activations and their derivatives, accurate to a few units in the last place. All devices and all
+// kernels compute them by the same steps; `precise` keeps compilers from rearranging these. NaN
+// stays NaN; ±inf gives the limit. `activation` is a tsr_activation, preferably a specialization
+// constant, so that the driver keeps only one branch.
 #ifndef TSR_ACTIVATION_GLSL
 #define TSR_ACTIVATION_GLSL
 
 #include "include/exp_log.glsl"
 #include "params/activation.h"
 
-// 1 / (1 + e^-x), and its complement 1 / (1 + e^x), as precisely as a small complement needs.
+// Returns 1 / (1 + e^-x). `complement` becomes 1 / (1 + e^x), which is computed separately because
+// subtracting the result from 1 would lose the digits of a small complement.
 float tsr_sigmoid(float x, out float complement)
 {
     precise float e = tsr_exp(-abs(x));
@@ -17,13 +19,14 @@ float tsr_sigmoid(float x, out float complement)
     return x < 0.0 ? small : large;
 }
 
-// The standard normal distribution's Φ(x) for |x| ≤ 16, and its density. Φ(−t) = e^(−t²/2) · M(t), where M falls smoothly from ½
-// like 1/t: y times a polynomial in y = 1/(1 + 0.3·t), minimax in relative error (4e-9 up to t = 15).
+// Returns the standard normal distribution function Φ(x) for |x| ≤ 16, and its density. Φ(−t) =
+// e^(−t²/2) · M(t), where M falls smoothly from ½ like 1/t. M is approximated by y times a
+// polynomial in y = 1/(1 + 0.3·t), minimax in relative error (4e-9 up to t = 15).
 float tsr_normal_cdf(float x, out float density)
 {
     precise float t = abs(x);
-    // t²/2 is needed to more than 24 bits, because its error becomes a relative error of the result. `high` has 12 bits, so that its
-    // square is exact.
+    // t²/2 is needed to more than 24 bits, because its error becomes a relative error of the
+    // result. `high` has 12 bits, so that its square is exact.
     precise float high = uintBitsToFloat(floatBitsToUint(t) & 0xfffff000u);
     precise float rest = -0.5 * (t - high) * (t + high);
     precise float gauss = tsr_exp(-0.5 * high * high);
@@ -56,7 +59,8 @@ float tsr_activate_number(float x, uint activation)
     float complement;
     switch (activation) {
     case TSR_ACTIVATION_RELU:
-        return floatBitsToInt(x) > 0 ? x : 0.0; // correct even on devices where subnormal numbers compare equal to 0
+        // Correct even on devices where subnormal numbers compare equal to 0.
+        return floatBitsToInt(x) > 0 ? x : 0.0;
     case TSR_ACTIVATION_GELU_TANH: {
         // Below −16 the result is 0. The bound avoids −inf · 0.
         float b = max(x, -16.0);
@@ -115,7 +119,7 @@ float tsr_activate_grad_number(float x, uint activation)
     return 1.0;
 }
 
-// act'(x).
+// The derivative act'(x).
 float tsr_activate_grad(float x, uint activation)
 {
     return mix(tsr_activate_grad_number(x, activation), x, activation != TSR_ACTIVATION_NONE && tsr_is_nan(x));

@@ -2,7 +2,8 @@
 #ifndef TSR_ARGMAX_GLSL
 #define TSR_ARGMAX_GLSL
 
-// Maps floats to unsigned integers with the same order. NaN is above all numbers, the two zeros are equal, and 0 is below all keys.
+// Maps floats to unsigned integers with the same order. NaN is above all numbers, the two zeros are
+// equal, and 0 is below all keys.
 uint argmax_key(float value)
 {
     uint bits = floatBitsToUint(value);

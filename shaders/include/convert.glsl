@@ -1,5 +1,6 @@
-// Conversions between all dtypes, in integer arithmetic, so that all devices give the same bits, including those without 64-bit integers,
-// those that flush subnormal numbers, and those that round differently. Elements are raw bits as in elements.glsl.
+// Conversions between all dtypes, in integer arithmetic, so that all devices give the same bits,
+// including those without 64-bit integers, those that flush subnormal numbers, and those that round
+// differently. Elements are raw bits as in elements.glsl.
 #ifndef TSR_CONVERT_GLSL
 #define TSR_CONVERT_GLSL
 
@@ -10,7 +11,7 @@ bool tsr_is_float(uint dtype)
     return dtype == TSR_DT_F32 || dtype == TSR_DT_F16 || dtype == TSR_DT_BF16;
 }
 
-// The f32 bits of a float dtype's bits, exactly.
+// Converts the bits of a float dtype to f32 bits, exactly.
 uint tsr_widen_float(uint bits, uint dtype)
 {
     if (dtype == TSR_DT_BF16)
@@ -32,7 +33,7 @@ uvec2 tsr_negate64(uvec2 value)
     return uvec2(~value.x + 1u, ~value.y + uint(value.x == 0u));
 }
 
-// f32 bits to a 64-bit integer, truncated and saturated; NaN becomes 0.
+// Converts f32 bits to a 64-bit integer. The value is truncated and saturated; NaN becomes 0.
 uvec2 tsr_i64_from_f32(uint bits)
 {
     int exponent = int(bits >> 23 & 0xffu) - 127;
@@ -52,7 +53,7 @@ uvec2 tsr_i64_from_f32(uint bits)
     return negative ? tsr_negate64(value) : value;
 }
 
-// A 64-bit integer saturated to a narrower dtype, or unchanged for i64.
+// Saturates a 64-bit integer to a narrower dtype. For i64 it is unchanged.
 uvec2 tsr_saturate_i64(uvec2 value, uint dtype)
 {
     bool negative = (value.y & 0x80000000u) != 0u;
@@ -75,8 +76,9 @@ uvec2 tsr_saturate_i64(uvec2 value, uint dtype)
     return value;
 }
 
-// f32 bits of a 64-bit integer, rounded to nearest even if `round` is set. Without it, which is for a later rounding to a 16-bit float,
-// dropped bits only set the last bit, so that the later rounding takes them into account.
+// Converts a 64-bit integer to f32 bits. If `round` is set, the value is rounded to nearest even.
+// Otherwise the caller rounds to a 16-bit float later: dropped bits then only set the last bit, so
+// that the later rounding takes them into account.
 uint tsr_f32_from_i64(uvec2 value, bool round)
 {
     uint sign = value.y & 0x80000000u;
@@ -92,7 +94,7 @@ uint tsr_f32_from_i64(uvec2 value, bool round)
     else if (up > 0)
         value = uvec2(value.x << up, value.y << up | value.x >> (32 - up));
     uint mantissa = value.y >> 8;
-    uint rest = value.y & 0xffu; // 0x80 is half a step; `more` tells of bits below
+    uint rest = value.y & 0xffu; // 0x80 is half a step; `more`: a lower bit is set
     bool more = value.x != 0u;
     if (round)
         mantissa += uint(rest > 0x80u || (rest == 0x80u && (more || (mantissa & 1u) == 1u)));

@@ -1,5 +1,6 @@
-// Elements of any size as raw bits, one at a time or four neighbours at once. `size` is a specialization constant: 1, 2, 4 or 8
-// bytes. An element's bits are a uvec2, low word first; smaller elements leave the rest 0.
+// Loads and stores of elements of any size as raw bits, one at a time or four neighbours at once.
+// `size` is a specialization constant: 1, 2, 4 or 8 bytes. An element's bits are a uvec2, low word
+// first; bits that a smaller element does not have are 0.
 #ifndef TSR_ELEMENTS_GLSL
 #define TSR_ELEMENTS_GLSL
 
@@ -36,7 +37,8 @@ void tsr_store_bits(uvec2 base, uint i, uint size, uvec2 bits)
     }
 }
 
-// Elements i … i + 3 of an array whose element i lies at a multiple of four elements (of 16 bytes for size 8).
+// Elements i … i + 3 of an array whose element i lies at a multiple of four elements (of 16 bytes
+// for size 8).
 void tsr_load_bits4(uvec2 base, uint i, uint size, out uvec2 bits[4])
 {
     uvec2 at = tsr_at(base, i * size);
@@ -86,8 +88,9 @@ void tsr_store_bits4(uvec2 base, uint i, uint size, uvec2 bits[4])
     }
 }
 
-// Stores the first `count` of four neighbours, at any alignment. No other invocation may store to them. Packed elements that fill a
-// whole word are stored without atomics; only the ends of a run need those.
+// Stores the first `count` of four neighbours, at any alignment. No other invocation may store to
+// them. Packed elements that fill a complete word are stored without atomics; only the ends of a
+// run need atomics.
 void tsr_store_run(uvec2 base, uint i, uint size, uint count, uvec2 bits[4])
 {
 #if !TSR_STORAGE16
@@ -121,7 +124,7 @@ void tsr_store_run(uvec2 base, uint i, uint size, uint count, uvec2 bits[4])
             tsr_store_bits(base, i + k, size, bits[k]);
 }
 
-// The bits of a number as an element of a float dtype, in the lowest bits.
+// Encodes a number as an element of a float dtype, in the lowest bits of the result.
 uint tsr_bits_of(float value, uint dtype)
 {
     return dtype == TSR_DT_F16    ? tsr_f16_from_f32(value)

@@ -1,5 +1,5 @@
-// Shared by the element-wise kernels: main(), in which an invocation computes four neighbours of y's innermost dimension. A kernel
-// includes this and defines ew_apply, in f32.
+// The main() of the element-wise kernels. An invocation computes four neighbours of y's innermost
+// dimension. A kernel includes this file and defines ew_apply, which computes one element in f32.
 #ifndef TSR_ELEMENTWISE_GLSL
 #define TSR_ELEMENTWISE_GLSL
 
@@ -60,7 +60,8 @@ uint ew_encode(float value, uint dtype)
     return dtype == TSR_DT_U8 ? uint(value) : tsr_bits_of(value, dtype);
 }
 
-// Past the row's end these read what follows or the last element again; the results are not stored.
+// Loads four elements. Those past the row's end are whatever follows in memory, or the last element
+// again; their results are not stored.
 vec4 ew_load(uvec2 base, uint at, uint stride, uint count, uint dtype, uint inner)
 {
     uint size = ew_size(dtype);

@@ -1,11 +1,12 @@
-// exp and log to about one unit in the last place on every device; Vulkan allows a driver's own to be several units off. They use only
-// multiplications, additions and integer arithmetic: Cody and Waite's range reduction, then minimax polynomials (Remez).
+// exp and log, accurate to about one unit in the last place on every device. Vulkan allows the
+// built-in functions to be off by several units. These use only multiplications, additions and
+// integer arithmetic: Cody and Waite's range reduction, then minimax polynomials (Remez).
 #ifndef TSR_EXP_LOG_GLSL
 #define TSR_EXP_LOG_GLSL
 
 #include "include/nan.glsl"
 
-// ln 2 in two parts, the first with so few bits that small integers times it are exact.
+// ln 2 in two parts. The first has so few bits that its products with small integers are exact.
 const float tsr_ln2_high = 0.693359375;
 const float tsr_ln2_low = -2.12194440e-4;
 
@@ -21,7 +22,8 @@ float tsr_exp_rest(float r)
     return q;
 }
 
-// Any x: -inf gives 0, +inf gives +inf, NaN stays NaN. Results below 2^-126 may be flushed to 0.
+// e^x for any x: -inf gives 0, +inf gives +inf, NaN stays NaN. Results below 2^-126 may be flushed
+// to 0.
 float tsr_exp(float x)
 {
     float bounded = clamp(x, -104.0, 89.0); // beyond these the result is 0 or infinite
@@ -36,8 +38,8 @@ float tsr_exp(float x)
     return tsr_is_nan(x) ? x : q;
 }
 
-// The same for x up to 0, or NaN, in three quarters of the operations. Results below 2^-126 are 0. If x is halfway between two multiples
-// of ln 2, the last bit may differ from tsr_exp's.
+// e^x for x ≤ 0 or NaN, in three quarters of tsr_exp's operations. Results below 2^-126 are 0. If x
+// is halfway between two multiples of ln 2, the last bit may differ from tsr_exp's.
 float tsr_exp_down(float x)
 {
     // Adding 1.5·2^23 rounds to an integer and leaves it in the lowest bits.
@@ -54,7 +56,7 @@ vec4 tsr_exp4(vec4 x)
     return vec4(tsr_exp(x.x), tsr_exp(x.y), tsr_exp(x.z), tsr_exp(x.w));
 }
 
-// x is a positive normal number; +inf and NaN stay what they are.
+// The natural logarithm of a positive normal number. +inf stays +inf, and NaN stays NaN.
 float tsr_log(float x)
 {
     uint bits = floatBitsToUint(x);

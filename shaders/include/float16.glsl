@@ -1,9 +1,10 @@
-// Conversions between f32 and f16 or bf16, with the same bits on every device. There are no branches: CPU drivers execute both sides, and
-// on some, code after a branch is slow.
+// Conversions between f32 and f16 or bf16, with the same bits on every device. There are no
+// branches: CPU drivers execute both sides, and on some, code after a branch is slow.
 #ifndef TSR_FLOAT16_GLSL
 #define TSR_FLOAT16_GLSL
 
-// The bits of an f32 as f16, rounded to nearest even, in integer arithmetic because drivers may round differently. NaN stays NaN.
+// Converts an f32 to f16 bits, rounded to nearest even. It uses integer arithmetic because drivers
+// may round differently. NaN stays NaN.
 uint tsr_f16_from_f32(float value)
 {
     uint bits = floatBitsToUint(value);
@@ -19,7 +20,7 @@ uint tsr_f16_from_f32(float value)
     return ((bits >> 16) & 0x8000u) | result;
 }
 
-// The bits of an f16 as f32, exactly, including those of NaN.
+// Converts f16 bits to f32 bits, exactly, including those of NaN.
 uint tsr_widen_f16(uint bits)
 {
     uint magnitude = bits & 0x7fffu;

@@ -1,14 +1,16 @@
-// The functions of the element-wise kernels (TSR_EW_…), in f32. The includer declares the specialization constant FUNCTION. Arithmetic
-// rounds each step once, so that all devices give the same bits, except for divisions, roots and numbers below 2^-126. mix() selects
-// without a branch, which would cost more on CPU drivers. Comparisons test for NaN themselves, because drivers may presume that there
-// is none.
+// The functions of the element-wise kernels (TSR_EW_…), in f32. The including file declares the
+// specialization constant FUNCTION. Each step of the arithmetic is rounded once, so that all
+// devices give the same bits, except for divisions, roots and numbers below 2^-126. mix() selects
+// without a branch, which would cost more on CPU drivers. Comparisons test for NaN explicitly,
+// because drivers may presume that there is no NaN.
 #ifndef TSR_FUNCTIONS_GLSL
 #define TSR_FUNCTIONS_GLSL
 
 #include "include/activation.glsl"
 #include "params/elementwise.h"
 
-// Not constants: glslang would fold them into arithmetic that it presumes to be finite.
+// These are functions, not constants: glslang would fold constants into arithmetic that it presumes
+// to be finite.
 float tsr_infinity()
 {
     return uintBitsToFloat(0x7f800000u);
@@ -54,7 +56,8 @@ float tsr_rsqrt(float x)
     return mix(y, tsr_quiet_nan(), tsr_is_negative_number(x));
 }
 
-// Below 0.625 a minimax polynomial of Cephes (tanhf.c, public domain), to keep the relative precision near 0.
+// tanh. Below 0.625 it uses a minimax polynomial of Cephes (tanhf.c, public domain), which keeps
+// the relative precision near 0.
 float tsr_tanh(float x)
 {
     precise float t = abs(x);
@@ -72,7 +75,7 @@ float tsr_tanh(float x)
     return mix(y, x, tsr_is_nan(x));
 }
 
-// 1 − tanh², without a difference of neighbours.
+// 1 − tanh², computed without subtracting nearly equal numbers.
 float tsr_tanh_slope(float x)
 {
     precise float e = tsr_exp(-2.0 * abs(x));
@@ -109,13 +112,15 @@ bool tsr_compared(float a, float b)
     return !unordered && a >= b;
 }
 
-// A condition. Subnormal numbers and NaN are true, whatever a driver makes of them in arithmetic.
+// Whether a number counts as true, that is, is not 0. Subnormal numbers and NaN are true, even if a
+// driver treats subnormal numbers as 0 in arithmetic.
 bool tsr_is_true(float a)
 {
     return floatBitsToUint(a) << 1 != 0u;
 }
 
-// The part of dy that goes to the smaller of two, half of it if they are equal. With a NaN it goes to both.
+// The part of dy that belongs to the smaller of two numbers. If they are equal, each gets half; if
+// one is NaN, both get all of it.
 float tsr_share(bool is_other, bool is_equal, float dy)
 {
     precise float half_of_it = 0.5 * dy;
@@ -167,7 +172,8 @@ float tsr_function(float a, float b, float c, float alpha, float beta)
     case TSR_EW_SELECT:
         return mix(c, b, tsr_is_true(a));
     case TSR_EW_DIV_GRAD: {
-        precise float quotient = a / b, slope = c / b; // a product of two, which stays in range the longest
+        // A product of two quotients, which overflows or underflows last.
+        precise float quotient = a / b, slope = c / b;
         y = quotient * slope;
         return tsr_negated(y);
     }

@@ -6,7 +6,8 @@
 
 const uint TSR_NO_INDEX = 0xffffffffu;
 
-// Element i, or TSR_NO_INDEX if it does not fit 32 bits. Negative indices become larger than any size.
+// Element i, or TSR_NO_INDEX if it does not fit 32 bits. Negative indices become larger than any
+// size.
 uint tsr_load_index(uvec2 base, uint i, uvec2 stride, uint size_bytes)
 {
     uvec2 at = tsr_at_stride(base, i, stride);

@@ -1,4 +1,5 @@
-// Shared by the matmul kernels: addresses of operands, loads of four neighbours, the epilogue.
+// Functions that the matmul kernels share: addresses of operands, loads of four neighbours, and the
+// epilogue.
 #ifndef TSR_MATMUL_COMMON_GLSL
 #define TSR_MATMUL_COMMON_GLSL
 
@@ -11,7 +12,7 @@ layout(push_constant, std430) uniform tsr_push
     tsr_matmul_push p;
 };
 
-// The mode word: that of the push constants, unless a kernel is specialised for one.
+// The mode word. It comes from the push constants, unless a kernel is specialised for one mode.
 #ifndef MM_MODE
 #define MM_MODE p.mode
 #endif
@@ -27,7 +28,7 @@ uvec2 mm_at(uvec2 base, uint count, uint stride, uint dtype)
     return uvec2(low, base.y + high + carry);
 }
 
-// Four elements of 16 bits.
+// Widens four 16-bit elements.
 vec4 mm_floats4(uvec2 pairs, uint dtype)
 {
     if (dtype == TSR_DT_F16)
@@ -112,7 +113,7 @@ float mm_value(mm_block block, uint y_at, uint bias_at, float sum)
     return value;
 }
 
-// Stores that to y, at a row and column of the block.
+// Stores the result of mm_value() at a row and column of the block.
 void mm_store(mm_block block, uint row, uint col, float sum)
 {
     uint y_at = row * p.y_row + col * p.y_col;

@@ -1,5 +1,6 @@
-// The inverse of the normal distribution by additions and multiplications. src/base/variate.c gives the same bits, so that every sum and
-// product here is `precise`, which forbids fused multiply-adds and reordering.
+// The inverse of the normal distribution function, by additions and multiplications. It must give
+// the same bits as src/base/variate.c. Therefore every sum and product is `precise`, which forbids
+// fused multiply-adds and reordering.
 #ifndef TSR_NORMAL_GLSL
 #define TSR_NORMAL_GLSL
 
@@ -9,10 +10,11 @@
 #define TSR_NORMAL_ROW(c0, c1, c2, c3, c4, c5, c6, c7) vec4(c0, c1, c2, c3), vec4(c4, c5, c6, c7),
 const vec4 tsr_normal_table[64] = {TSR_NORMAL_TABLE(TSR_NORMAL_ROW)};
 
-// Looks up a row of the table by selections, for compilers that would otherwise copy all of the table to the stack, lane by lane.
+// Looks up a row of the table by selections. It is for compilers that would otherwise copy the
+// complete table to the stack, lane by lane.
 void tsr_normal_select(int row, out vec4 low, out vec4 high)
 {
-    vec4 lows[64]; // a heap: the rows, then the selections among 0 and 1, 2 and 3, …
+    vec4 lows[64]; // a binary tree: the rows, then the selections among 0 and 1, 2 and 3, …
     vec4 highs[64];
     [[unroll]] for (int i = 0; i < 32; i++) {
         lows[i] = tsr_normal_table[2 * i];
@@ -37,7 +39,8 @@ float tsr_normal_step(float z, float g, float coefficient)
 
 float tsr_normal_from_word(uint word, bool select)
 {
-    uint below = (word >> 31) != 0u ? ~word : word; // the number of words with a more extreme result
+    // The number of words with a more extreme result.
+    uint below = (word >> 31) != 0u ? ~word : word;
     uint t = 2u * below + 1u;
     int octave = findMSB(t);
     uint distance = (2u << octave) - t; // to the next octave; wraps around in the last one
@@ -52,7 +55,8 @@ float tsr_normal_from_word(uint word, bool select)
     if (select) {
         tsr_normal_select(octave, low, high);
     } else {
-        vec4 table[64] = tsr_normal_table; // one copy for two look-ups, for drivers without constant arrays
+        // One copy for two look-ups, for drivers without constant arrays.
+        vec4 table[64] = tsr_normal_table;
         low = table[2 * octave];
         high = table[2 * octave + 1];
     }

@@ -1,4 +1,4 @@
-// Shared by sgd.comp and adamw.comp: loads and stores of an element's operands.
+// Loads and stores of an element's operands, for sgd.comp and adamw.comp.
 #ifndef TSR_OPTIMIZER_GLSL
 #define TSR_OPTIMIZER_GLSL
 

@@ -1,10 +1,12 @@
-// The arithmetic of the optimizers for one element. The includer declares push constants `p` with `number`.
+// The arithmetic of the optimizers for one element. The includer declares push constants `p` with
+// `number`.
 #ifndef TSR_OPTIMIZER_STEP_GLSL
 #define TSR_OPTIMIZER_STEP_GLSL
 
 #include "params/optimizer.h"
 
-// AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019), as torch.optim.AdamW does it.
+// AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019), with the
+// definition of torch.optim.AdamW.
 float adamw_step(float parameter, float gradient, inout float mean, inout float square)
 {
     float beta1 = p.number[TSR_ADAMW_BETA1];
@@ -16,7 +18,7 @@ float adamw_step(float parameter, float gradient, inout float mean, inout float 
     return parameter * p.number[TSR_ADAMW_KEPT] - p.number[TSR_ADAMW_STEP] * mean / scale;
 }
 
-// Stochastic gradient descent, as torch.optim.SGD does it.
+// Stochastic gradient descent, with the definition of torch.optim.SGD.
 float sgd_step(float parameter, float gradient, inout float velocity, uint mode)
 {
     gradient *= p.number[TSR_OPT_GRADIENT_SCALE];

@@ -14,7 +14,7 @@ uvec4 tsr_philox4x32(uvec4 counter, uvec2 key)
     return counter;
 }
 
-// The block that holds the word of element `index`; the word is component index.x & 3.
+// Computes the block that contains the word of element `index`. The word is component index.x & 3.
 uvec4 tsr_philox_block(uvec2 seed, uvec2 subsequence, uvec2 index)
 {
     uvec2 block = uvec2((index.x >> 2) | (index.y << 30), index.y >> 2);

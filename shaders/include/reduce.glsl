@@ -1,6 +1,8 @@
-// Shared by the three reduction kernels. They distribute the tree's lanes differently over invocations, but use the same tree, so that the
-// bits of a result depend on the number of elements only. Element j belongs to lane j % 32, and a lane combines its elements in order.
-// Lane 4i+k is called (i,k): first i is halved three times (i with i+4, i+2, i+1), then k twice (k with k+2, k+1).
+// The reduction tree of the three reduction kernels. The kernels distribute the tree's lanes
+// differently over invocations, but all use this tree, so that the bits of a result depend on the
+// number of elements only. Element j belongs to lane j % 32, and a lane combines its elements in
+// order. Lane 4i+k is called (i,k): first i is halved three times (i with i+4, i+2, i+1), then k
+// twice (k with k+2, k+1).
 #ifndef TSR_REDUCE_GLSL
 #define TSR_REDUCE_GLSL
 
@@ -25,7 +27,8 @@ float identity()
     return uintBitsToFloat(KIND == TSR_REDUCE_KIND_MAX ? 0xff800000u : 0x7f800000u);
 }
 
-// Keeps a NaN on either side; max() and min() may drop it.
+// Combines two values. The result is NaN if either is NaN; max() and min() may drop a NaN. Of equal
+// values it is a.
 vec4 combine(vec4 a, vec4 b)
 {
     if (KIND == TSR_REDUCE_KIND_SUM)
@@ -35,8 +38,8 @@ vec4 combine(vec4 a, vec4 b)
     return mix(a, b, bvec4(uvec4(is_nan) | uvec4(better)));
 }
 
-// The first three halvings. Each has its own loop, because compilers do not unroll a loop whose bounds depend on another one's counter, and
-// would then keep the lanes in memory.
+// The first three halvings. Each has its own loop, because compilers do not unroll a loop whose
+// bounds depend on another one's counter, and would then keep the lanes in memory.
 vec4 combine_lanes(vec4 lanes[8])
 {
     [[unroll]] for (uint i = 0u; i < 4u; i++)

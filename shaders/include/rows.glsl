@@ -1,4 +1,5 @@
-// Rows: runs of elements along one dimension, a fixed number of bytes apart, read and written four elements at a time.
+// Rows: runs of elements along one dimension, a fixed number of bytes apart, read and written four
+// elements at a time.
 #ifndef TSR_ROWS_GLSL
 #define TSR_ROWS_GLSL
 
@@ -30,7 +31,8 @@ uvec2 tsr_next(uvec2 at, uvec2 step)
     return uvec2(low, at.y + step.y + carry);
 }
 
-// The position of row number `job` in a space of `ndim` dimensions, the last of which varies fastest.
+// Converts a row's number `job` to its position in `ndim` dimensions, the last of which varies
+// fastest.
 uvec4 tsr_row_position(uint job, uint ndim, uint shape[TSR_ROW_DIMS])
 {
     uvec4 at = uvec4(0u);
@@ -60,7 +62,7 @@ uint tsr_dtype_bytes(uint dtype)
     return dtype == TSR_DT_F32 ? 4u : 2u;
 }
 
-// Four elements from a 4-byte aligned address on.
+// Loads four contiguous elements that start at a 4-byte aligned address.
 vec4 tsr_load_dense4(uvec2 at, uint dtype)
 {
     if (dtype == TSR_DT_F32)
@@ -85,14 +87,15 @@ void tsr_store_dense4(uvec2 at, uint dtype, vec4 value)
     tsr_words(at).v[1] = bits.z | (bits.w << 16);
 }
 
-// Element j of a row.
+// The address of element j of a row.
 uvec2 tsr_row_element(uvec2 row, uvec2 step, uint j, uint form)
 {
     return form == TSR_ROW_WIDE ? tsr_at_stride(row, j, step) : tsr_at(row, j * step.x);
 }
 
-// Elements j … j+3 of a row of `count` elements, where j < count; those past the end are `missing`. `form` is a specialization constant.
-// There are no branches, because CPU drivers execute both sides.
+// Loads elements j … j+3 of a row of `count` elements, where j < count. Elements past the end are
+// `missing`. `form` is a specialization constant. There are no branches, because CPU drivers
+// execute both sides.
 vec4 tsr_load_row4(uvec2 row, uvec2 step, uint j, uint count, uint dtype, uint form, float missing)
 {
     if (form == TSR_ROW_DENSE4)

@@ -1,8 +1,10 @@
-// Shared by all kernels: memory by address, elements of any dtype, and conversions that give the same bits on every device.
+// What all kernels share: access to memory by address, to elements of any dtype, and conversions
+// that give the same bits on every device.
 //
-// A dtype is a specialization constant: the driver removes the branches on it, and one shader serves every mixture of dtypes. Only the
-// access to elements below 32 bits needs other SPIR-V, so that the build has a variant for each way (TSR_STORAGE16): native 8- and
-// 16-bit storage, or packed 32-bit words for devices without it.
+// A dtype is a specialization constant: the driver removes the branches on it, and one shader
+// serves every combination of dtypes. Only access to elements below 32 bits needs different SPIR-V.
+// The build therefore has two variants (TSR_STORAGE16): native 8- and 16-bit storage, and packed
+// 32-bit words for devices without it.
 #ifndef TSR_TESSERA_GLSL
 #define TSR_TESSERA_GLSL
 
@@ -47,7 +49,8 @@ uint tsr_flat_group()
     return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
 }
 
-// A macro, because it must be expanded after the shader's local_size; before that, glslang takes gl_WorkGroupSize to be 1.
+// A macro, because it must be expanded after the shader's local_size; before that, glslang takes
+// gl_WorkGroupSize to be 1.
 #define tsr_flat_invocation() (tsr_flat_group() * gl_WorkGroupSize.x + gl_LocalInvocationID.x)
 
 // base + bytes, in 64 bits.
@@ -67,7 +70,7 @@ uvec2 tsr_at_mul(uvec2 base, uint count, uint size)
     return uvec2(low, base.y + high + carry);
 }
 
-// The 16-bit element i of an array at a 2-byte aligned address.
+// Loads the 16-bit element i of an array at a 2-byte aligned address.
 uint tsr_load_u16(uvec2 base, uint i)
 {
 #if TSR_STORAGE16
@@ -79,7 +82,8 @@ uint tsr_load_u16(uvec2 base, uint i)
 #endif
 }
 
-// The two elements of a word may belong to two invocations, so that the packed variant stores with atomics.
+// The packed variant stores with atomics because the two elements of a word may belong to two
+// invocations.
 void tsr_store_u16(uvec2 base, uint i, uint bits)
 {
 #if TSR_STORAGE16
@@ -117,7 +121,7 @@ void tsr_store_u8(uvec2 base, uint i, uint bits)
 #endif
 }
 
-// Element i of a float array. `dtype` is a specialization constant.
+// Loads element i of a float array. `dtype` is a specialization constant.
 float tsr_load_float(uvec2 base, uint i, uint dtype)
 {
     if (dtype == TSR_DT_F16)

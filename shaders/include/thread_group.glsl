@@ -1,10 +1,12 @@
-// Thread groups: THREADS neighbouring invocations that work on one row and compute sums and maxima together, in a fixed order. The includer
-// declares WORKGROUP and THREADS, which is 1, 8, or a multiple of 8 that equals WORKGROUP. Barriers are few, because on CPU drivers each
-// costs a switch between the workgroup's invocations.
+// Sums and maxima over a thread group: THREADS neighbouring invocations that work on one row. They
+// are computed in a fixed order. The including file declares WORKGROUP and THREADS; THREADS is 1,
+// 8, or a multiple of 8 that equals WORKGROUP. There are few barriers because on CPU drivers each
+// one costs a switch between the workgroup's invocations.
 #ifndef TSR_THREAD_GROUP_GLSL
 #define TSR_THREAD_GROUP_GLSL
 
-// There are two slots, so that a call does not have to wait for the readers of the previous one.
+// There are two slots, so that a call does not have to wait for invocations that still read the
+// previous result.
 shared float group_parts[2 * WORKGROUP];
 shared float group_eighths[2 * 8];
 
@@ -19,13 +21,15 @@ uint group_row()
     return tsr_flat_group() * (WORKGROUP / THREADS) + gl_LocalInvocationID.x / THREADS;
 }
 
-// max() may lose a NaN.
+// The maximum or the sum of a pair. max() may lose a NaN.
 float group_pair(float a, float b, bool largest)
 {
     return largest ? max(a, b) : a + b;
 }
 
-// `largest` and `slot` are constants. Successive calls must alternate between slots. Call it in uniform control flow.
+// Returns the maximum (if `largest`) or the sum of the vectors of all invocations of the thread
+// group, to each of them. `largest` and `slot` are constants. Successive calls must alternate
+// between slots. Call it in uniform control flow.
 float group_combine(vec4 mine, bool largest, uint slot)
 {
     float value = group_pair(group_pair(mine.x, mine.z, largest),

@@ -1,5 +1,5 @@
-/* What the attention kernels need to know of a call. It exceeds the push constants, so it is in
- * memory; the push constants have its address. */
+/* Parameters of an attention call. They do not fit into the push constants, so they are in memory,
+ * and the push constants contain their address. */
 #ifndef TSR_PARAMS_ATTENTION_H
 #define TSR_PARAMS_ATTENTION_H
 

@@ -4,8 +4,8 @@
 
 #include "walk.h"
 
-/* How a kernel treats an element: as a tsr_dtype if it converts it, or as bits of some size if it
- * only moves it. */
+/* The kind of an element. If the kernel converts it, the kind is a tsr_dtype. If the kernel only
+ * moves it, the kind is a number of bits. */
 #define TSR_COPY_BITS8 TSR_DT_U8
 #define TSR_COPY_BITS16 TSR_DT_F16
 #define TSR_COPY_BITS32 TSR_DT_U32

@@ -4,11 +4,11 @@
 
 #include "copy.h"
 
-#define TSR_COPY_TILE 32            /* elements of a tile's side */
-#define TSR_COPY_TILE_WORKGROUP 128 /* every device allows as many invocations */
+#define TSR_COPY_TILE 32            /* a tile's side, in elements */
+#define TSR_COPY_TILE_WORKGROUP 128 /* invocations; every device allows them */
 
-/* dst[i][j][r][c] = src[i][j][c][r] in memory: neighbours along a row of dst are `source_column`
- * apart in src. */
+/* dst[i][j][r][c] = src[i][j][c][r] in memory. Neighbours along a row of dst are `source_column`
+ * elements apart in src. */
 struct tsr_copy_tile_params {
     TSR_ADDRESS destination, source;
     TSR_UINT tiles;                  /* workgroups with work */

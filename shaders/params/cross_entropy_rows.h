@@ -13,7 +13,7 @@ struct tsr_cross_entropy_rows_push {
     TSR_ADDRESS loss, loss_stride; /* loss: 0 if not wanted */
     TSR_UINT logits_row, gradient_row;
     TSR_UINT rows, across;
-    TSR_UINT here, whole;    /* classes of this part, and those in whole vectors */
+    TSR_UINT here, whole;    /* classes of this part, and those in complete vectors */
     TSR_UINT first, classes; /* the first class of this part, and the number in all parts */
     TSR_UINT ranks;
     TSR_UINT label_bytes; /* 1, 4 or 8 */

@@ -9,8 +9,8 @@ struct tsr_embedding_vectors_push {
     TSR_ADDRESS table, indices, y;                   /* the first rows */
     TSR_UINT table_stride, indices_stride, y_stride; /* bytes from row to row */
     TSR_UINT rows, vectors;                          /* vectors of 8 bytes in a row */
-    TSR_UINT across;                                 /* blocks in a row … */
-    TSR_UINT magic, shift;                           /* … and how to divide by it; see walk.h */
+    TSR_UINT across;                                 /* blocks in a row */
+    TSR_UINT magic, shift;                           /* to divide by `across`; see walk.h */
     TSR_UINT first, here; /* the rows of the complete table in this part */
 };
 TSR_PUSH_CHECK(tsr_embedding_vectors_push);

@@ -6,8 +6,9 @@
 #include "types.h"
 
 /* Strides count elements. One dispatch covers two batch dimensions: the grid's z is (outer ·
- * batch_inner + inner) · splits + split. A split is a range of k_chunk of the k products; if there
- * are several, their sums go as f32 to partial matrices m·n elements apart. */
+ * batch_inner + inner) · splits + split. A split is a range of k_chunk of the k products. If there
+ * are several splits, their sums are written as f32 to partial matrices that are m·n elements
+ * apart. */
 struct tsr_matmul_push {
     TSR_ADDRESS a, b, y, bias;
     TSR_UINT m, n, k;
@@ -26,8 +27,8 @@ struct tsr_matmul_push {
 };
 TSR_PUSH_CHECK(tsr_matmul_push);
 
-/* The same with 64-bit strides, in bytes, for the kernel that takes all other strides. No batch, no
- * splits. */
+/* The same with 64-bit strides in bytes, for matmul_wide.comp, which takes all other strides. It
+ * has no batch and no splits. */
 struct tsr_matmul_wide_push {
     TSR_ADDRESS a, b, y, bias;
     TSR_ADDRESS a_row, a_k;
@@ -51,26 +52,26 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 #define TSR_MM_ACTIVATION_SHIFT 12u
 #define TSR_MM_FIELD_MASK 15u
 
-/* The elements that an invocation of matmul_sum.comp computes: a specialization constant. */
+/* The elements that an invocation of matmul_sum.comp computes, a specialization constant. */
 #define TSR_MM_SUM_ONE 0u
 #define TSR_MM_SUM_RUN 1u     /* up to four neighbours of a row; y's rows are contiguous */
 #define TSR_MM_SUM_ALIGNED 2u /* four; y's offset and other strides are multiples of 4 */
 
-/* How a tile of a or b is loaded: a specialization constant. */
+/* How a tile of a or b is loaded, a specialization constant. */
 #define TSR_MM_LOAD_SCALAR 0u /* any strides, one element at a time */
 /* Four neighbours along k, where the stride is 1; all other strides are multiples of 4. */
 #define TSR_MM_LOAD_VEC_K 1u
 #define TSR_MM_LOAD_VEC_LINE 2u /* four neighbours along a's rows, or b's columns */
 #define TSR_MM_LOADS 3
-/* For cooperative matrices, whose tiles lie along the lines or along k in shared memory: one
- * element at a time along the lines. SCALAR means along k there. */
+/* For cooperative matrices, whose tiles in shared memory are contiguous along the lines or along k:
+ * one element at a time along the lines. For them, SCALAR means along k. */
 #define TSR_MM_LOAD_SCALAR_LINE 3u
-/* Eight neighbours, where everything else is a multiple of 8. */
+/* Eight neighbours; their dimension, the offset and all other strides are multiples of 8. */
 #define TSR_MM_LOAD_VEC8_K 4u
 #define TSR_MM_LOAD_VEC8_LINE 5u
 #define TSR_MM_COOPMAT_LOADS 6
 
-/* Elements between the rows of a tile for cooperative matrices. */
+/* Unused elements between the rows of a tile for cooperative matrices. */
 #define TSR_MM_COOPMAT_PAD 8u
 
 #endif

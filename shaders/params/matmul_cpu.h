@@ -17,15 +17,15 @@ struct tsr_matmul_cpu_push {
     TSR_ADDRESS bias; /* one element for each column */
     TSR_UINT a_stride, b_stride, sums_stride, y_stride; /* elements from line to line, as stored */
     TSR_UINT m, n, k;                                   /* sizes from these addresses on */
-    TSR_UINT skip;       /* so many of the first products are in the sums already */
+    TSR_UINT skip;       /* number of leading products that the sums already contain */
     TSR_UINT accumulate; /* 0: ignore the contents of the sums */
     TSR_UINT a_batch, b_batch, sums_batch, y_batch; /* elements from one matrix to the next */
     TSR_UINT block;                                 /* workgroups in x for each in z */
 };
 TSR_PUSH_CHECK(tsr_matmul_cpu_push);
 
-/* y = act(alpha · sums of all parts + y + bias); the mode (params/matmul.h) says which of these
- * there are. */
+/* y = act(alpha · sums of all parts + y + bias). The mode (params/matmul.h) says which of these
+ * terms exist. */
 struct tsr_matmul_cpu_finish_push {
     TSR_UINT identity[8];
     TSR_ADDRESS sums, y, bias;

@@ -35,11 +35,11 @@ struct tsr_norm_push {
 };
 TSR_PUSH_CHECK(tsr_norm_push);
 
-/* What norm.comp writes, a specialization constant: */
+/* What a kernel writes, a specialization constant: */
 #define TSR_NORM_RESULT 0u
 #define TSR_NORM_STATS 1u
-#define TSR_NORM_GRADIENT 2u /* dx; norm_short.comp and norm_apply.comp only, as … */
-#define TSR_NORM_PRODUCTS 3u /* … dy · the normalised x, whose sums are dweight */
+#define TSR_NORM_GRADIENT 2u /* dx (norm_short.comp and norm_apply.comp only) */
+#define TSR_NORM_PRODUCTS 3u /* dy · normalised x, whose sums are dweight (same kernels only) */
 
 /* norm_grad.comp */
 struct tsr_norm_grad_params {

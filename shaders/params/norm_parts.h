@@ -7,10 +7,10 @@
 #include "norm.h"
 #include "row_parts.h"
 
-/* A chunk's statistics are eight floats: its mean m rounded to a float (RMS: 0), Σ(x − m), Σ(x −
- * m)² and an unused one; for gradients, with g = dy · weight, also Σg and Σg·(x − m). A row's
- * statistics are those of norm.h, and for gradients two more floats, its slopes: the means of g
- * (RMS: 0) and of g · the normalised x. */
+/* A chunk's statistics are eight floats. The first four are its mean m, rounded to a float (0 for
+ * RMS), Σ(x − m), Σ(x − m)² and an unused one. Gradients also need Σg and Σg·(x − m), where g = dy
+ * · weight. A row's statistics are those of norm.h. For gradients it has two more floats, its
+ * slopes: the means of g (0 for RMS) and of g · the normalised x. */
 #define TSR_NORM_CHUNK_BYTES 32u
 #define TSR_NORM_SLOPES_BYTES 8u
 

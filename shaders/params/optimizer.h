@@ -42,19 +42,19 @@ TSR_PUSH_CHECK(tsr_optimizer_vectors_push);
 #define TSR_OPT_SGD 0u
 #define TSR_OPT_ADAMW 1u
 
-/* The numbers of SGD … */
+/* The numbers of SGD. */
 #define TSR_SGD_LEARNING_RATE 0
 #define TSR_SGD_MOMENTUM 1
 #define TSR_SGD_DAMPED 2 /* 1 − dampening */
 #define TSR_SGD_WEIGHT_DECAY 3
-/* … and its specialization constant MODE: */
+/* SGD's specialization constant MODE. */
 #define TSR_SGD_PLAIN 0u
 #define TSR_SGD_MOMENTUM_FIRST 1u
 #define TSR_SGD_MOMENTUM_NEXT 2u
 #define TSR_SGD_NESTEROV_FIRST 3u
 #define TSR_SGD_NESTEROV_NEXT 4u
 
-/* adamw.comp */
+/* The numbers of AdamW. */
 #define TSR_ADAMW_KEPT 0 /* 1 − learning rate · weight decay */
 #define TSR_ADAMW_BETA1 1
 #define TSR_ADAMW_BETA2 2

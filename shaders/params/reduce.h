@@ -5,12 +5,12 @@
 
 #include "rows.h"
 
-/* Specialization constants: the operation … */
+/* The operation, a specialization constant. */
 #define TSR_REDUCE_KIND_SUM 0
 #define TSR_REDUCE_KIND_MAX 1
 #define TSR_REDUCE_KIND_MIN 2
-#define TSR_REDUCE_KIND_ARGMAX 3 /* kernels of its own */
-/* … and the kind of argmax's input and output. */
+#define TSR_REDUCE_KIND_ARGMAX 3 /* has kernels of its own */
+/* The kind of argmax's input and output, two specialization constants. */
 #define TSR_ARGMAX_VALUES 0
 #define TSR_ARGMAX_INDICES 1
 #define TSR_ARGMAX_PAIRS 2

@@ -13,8 +13,8 @@ struct tsr_reduction_push {
     TSR_UINT y_row, y_plane; /* columns: y_row is the stride between parts */
     TSR_UINT count;          /* elements of a row or column */
     TSR_UINT rows;           /* rows or columns of a plane */
-    TSR_UINT blocks, across; /* the number in all, and in a plane … */
-    TSR_UINT magic, shift;   /* … and how to divide by it; see params/walk.h */
+    TSR_UINT blocks, across; /* the number of blocks, and of those in a plane */
+    TSR_UINT magic, shift;   /* to divide by `across`; see params/walk.h */
     TSR_UINT accumulate;     /* rows: y += result · scale */
     TSR_FLOAT scale;
 };

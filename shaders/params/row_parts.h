@@ -1,4 +1,4 @@
-/* The part of push constants that describes rows divided among subgroups; see row_parts.glsl. */
+/* Push constants that describe how rows are divided among subgroups; see row_parts.glsl. */
 #ifndef TSR_PARAMS_ROW_PARTS_H
 #define TSR_PARAMS_ROW_PARTS_H
 
@@ -6,8 +6,8 @@
 
 struct tsr_row_parts {
     TSR_UINT rows, extent; /* extent: the length of a row, in elements or vectors of y */
-    TSR_UINT across;       /* parts of a row … */
-    TSR_UINT magic, shift; /* … and how to divide by it; see params/walk.h */
+    TSR_UINT across;       /* parts of a row */
+    TSR_UINT magic, shift; /* to divide by `across`; see params/walk.h */
 };
 
 /* The type's name in both languages. */

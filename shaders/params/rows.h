@@ -5,11 +5,11 @@
 
 #include "types.h"
 
-/* The dimensions that rows can lie in besides their own: those of a piece (src/tensor/pieces.h). */
+/* The number of dimensions besides the rows' own: that of a piece (src/tensor/pieces.h). */
 #define TSR_ROW_DIMS 4
 
 /* The layout of a row in memory, a specialization constant. */
-#define TSR_ROW_WIDE 0u /* anyhow */
+#define TSR_ROW_WIDE 0u /* any stride */
 /* The distance from the first to the last element is less than 2^31 bytes. */
 #define TSR_ROW_STRIDED 1u
 /* In addition, elements are contiguous, in groups of four that start at multiples of 4 bytes. */

@@ -9,18 +9,18 @@
 /* What is computed, a specialization constant. */
 #define TSR_SOFTMAX 0u
 #define TSR_SOFTMAX_LOG 1u
-#define TSR_SOFTMAX_GRAD 2u     /* from a = softmax(x) and b, the gradient that comes in */
+#define TSR_SOFTMAX_GRAD 2u     /* from a = softmax(x) and b, the incoming gradient */
 #define TSR_SOFTMAX_LOG_GRAD 3u /* from a = log(softmax(x)) and b */
 #define TSR_SOFTMAX_LOSS 4u     /* cross-entropy's gradient from a, the logits */
 
 /* A chunk's statistics are two floats: its largest element and the sum of exponentials relative to
- * it. For the gradients of softmax the second is the sum that they need. A row's statistics are
- * four: the largest element; the reciprocal or the logarithm of the sum, or the sum; and for
- * cross-entropy the gradient's factor, and the label's column as an integer or one of these
- * numbers. */
+ * it. For the gradients of softmax only the second is used; it is the sum that the gradient needs.
+ * A row's statistics are four floats: the largest element; the reciprocal of the sum, its
+ * logarithm, or the sum itself; and, for cross-entropy, the gradient's factor, and the bits of an
+ * integer, which is the label's column or one of the numbers below. */
 #define TSR_SOFTMAX_CHUNK_BYTES 8
 #define TSR_SOFTMAX_ROW_BYTES 16
-#define TSR_SOFTMAX_ELSEWHERE 0xffffffffu /* the label is another rank's */
+#define TSR_SOFTMAX_ELSEWHERE 0xffffffffu /* the label belongs to another rank */
 #define TSR_SOFTMAX_IGNORED 0xfffffffeu   /* the gradient is 0 */
 
 /* The first and the third kernel. The parts of a row are chunks, or blocks of y. */
@@ -43,8 +43,8 @@ struct tsr_softmax_short_push {
 };
 TSR_PUSH_CHECK(tsr_softmax_short_push);
 
-/* The second kernel. It also computes the rest: up to three columns at the end that fill no vector.
- */
+/* The second kernel. It also computes the rest: up to three columns at the end that do not fill a
+ * vector. */
 struct tsr_softmax_rows_push {
     TSR_ADDRESS chunks, stats; /* [rows][across] of two floats, [rows] of four */
     TSR_ADDRESS a, b, y;       /* the first rows, from the first column of the rest on */

@@ -4,7 +4,7 @@
 
 #include "vectors.h"
 
-#define TSR_TRANSPOSE_COLUMNS 16u /* of a block; its rows are a vector of x for every lane */
+#define TSR_TRANSPOSE_COLUMNS 16u /* of a block, which has the rows of one vector of x per lane */
 
 struct tsr_transpose_push {
     TSR_UINT identity[16];  /* TSR_IDENTITY_16 */
@@ -12,8 +12,8 @@ struct tsr_transpose_push {
     TSR_ADDRESS x_column;   /* bytes from column to column of x, whose columns are contiguous */
     TSR_UINT y_row;         /* bytes from row to row of y, whose rows are contiguous */
     TSR_UINT rows, columns; /* of y */
-    TSR_UINT across;        /* blocks in a row … */
-    TSR_UINT magic, shift;  /* … and how to divide by it; see params/walk.h */
+    TSR_UINT across;        /* blocks in a row */
+    TSR_UINT magic, shift;  /* to divide by `across`; see params/walk.h */
 };
 TSR_PUSH_CHECK(tsr_transpose_push);
 

@@ -1,7 +1,7 @@
 /* Type names that mean the same in C and in GLSL, so that one struct declares a shader's push
  * constants for both. A params struct lists 64-bit addresses first and has only members of 4 and 8
- * bytes, so that std430 and C give it one layout. Each is followed, on the C side, by a check of
- * its size against TSR_PUSH_MAX. */
+ * bytes, so that std430 and C give it one layout. After each, TSR_PUSH_CHECK compares its size with
+ * TSR_PUSH_MAX in C. */
 #ifndef TSR_PARAMS_TYPES_H
 #define TSR_PARAMS_TYPES_H
 
@@ -22,7 +22,7 @@
 #define TSR_UINT uint
 #define TSR_INT int
 #define TSR_FLOAT float
-#define TSR_PUSH_CHECK(type) precision highp float /* GLSL takes no lone semicolon */
+#define TSR_PUSH_CHECK(type) precision highp float /* GLSL does not allow a lone semicolon */
 #endif
 
 /* tsr_dtype, for shaders; src/gpu/memory/tensor.c asserts that the two agree. */

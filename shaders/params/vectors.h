@@ -24,8 +24,8 @@ TSR_PUSH_CHECK(tsr_vectors_push);
 #define TSR_VECTORS_CONVERT 66u
 #define TSR_VECTORS_MOVE 67u /* bits of any dtype */
 
-/* The form of an operand's rows, a specialization constant: the alignment of its vectors, 8, 4 or 2
- * bytes, or: */
+/* The form of an operand's rows, a specialization constant. It is the alignment of the operand's
+ * vectors (8, 4 or 2 bytes), or: */
 #define TSR_VECTORS_ONE 0u /* one element for the whole row */
 
 #endif
