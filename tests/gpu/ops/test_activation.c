@@ -209,7 +209,7 @@ START_TEST(refuses)
     tsr_tensor *x = gpu_new(TSR_F32, 2, shape), *i = gpu_new(TSR_I32, 2, shape),
                *o = gpu_new(TSR_F32, 1, other);
     GPU_FAILS(tsr_activate(queue, x, x, (tsr_activation)5), TSR_ERR_INVALID,
-              "activate: activation 5 is none of tsr_activation");
+              "activate: unknown activation 5");
     GPU_FAILS(tsr_activate_grad(queue, x, x, x, (tsr_activation)-1), TSR_ERR_INVALID,
               "activate_grad: activation -1 is none");
     GPU_FAILS(tsr_activate(queue, i, x, TSR_ACT_RELU), TSR_ERR_INVALID,

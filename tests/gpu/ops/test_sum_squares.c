@@ -163,9 +163,9 @@ START_TEST(refuses)
               "sum_squares: y is f32 [2]; one element of f32 is needed");
     GPU_FAILS(tsr_sum_squares(queue, half, good, 2, 1), TSR_ERR_INVALID,
               "sum_squares: y is f16 [1]; one element of f32 is needed");
-    GPU_FAILS(tsr_sum_squares(queue, y, good, -1, 1), TSR_ERR_INVALID, "sum_squares: -1 tensors");
+    GPU_FAILS(tsr_sum_squares(queue, y, good, -1, 1), TSR_ERR_INVALID, "sum_squares: count is -1");
     GPU_FAILS(tsr_sum_squares(queue, y, NULL, 2, 1), TSR_ERR_INVALID,
-              "sum_squares: 2 tensors, and x is NULL");
+              "sum_squares: count is 2, but x is NULL");
     GPU_FAILS(tsr_sum_squares(queue, y, null, 2, 1), TSR_ERR_INVALID, "sum_squares: x[1] is NULL");
     GPU_FAILS(tsr_sum_squares(queue, y, bad, 2, 1), TSR_ERR_INVALID,
               "sum_squares: x[1] is i32; f32, f16 or bf16 is needed");

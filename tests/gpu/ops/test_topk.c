@@ -208,7 +208,8 @@ START_TEST(refuses)
     GPU_FAILS(tsr_topk(queue, v, i, x, 2), TSR_ERR_INVALID,
               "topk: dim 2 is outside a tensor of 2 dimensions");
     GPU_FAILS(tsr_topk(queue, v4, i, x, 1), TSR_ERR_INVALID, "topk: values is [2,4]");
-    GPU_FAILS(tsr_topk(queue, v4, i4, x, 1), TSR_ERR_INVALID, "topk: 4 of 3 elements of dim 1");
+    GPU_FAILS(tsr_topk(queue, v4, i4, x, 1), TSR_ERR_INVALID,
+              "topk: 4 elements are wanted, but x has 3 in dim 1");
     GPU_FAILS(tsr_topk(queue, vo, io, x, 1), TSR_ERR_INVALID,
               "topk: values are [3,2]; x is [2,3], and may differ along dim 1 only");
     GPU_FAILS(tsr_topk(queue, x, i, x, 1), TSR_ERR_INVALID, "topk: values [2,3] overlaps x [2,3]");

@@ -184,7 +184,7 @@ static tsr_status read_params(const tsr_matmul_params *params, tsr__matmul_probl
     if (!params)
         return TSR_OK;
     TSR__REQUIRE(params->activation >= TSR_ACT_NONE && params->activation <= TSR_ACT_SILU,
-                 "matmul: activation %d is none of tsr_activation", (int)params->activation);
+                 "matmul: unknown activation %d", (int)params->activation);
     /* Compares in a way that NaN counts as a value and not as "unset". */
     bool zero = !(params->alpha < 0 || params->alpha > 0 || params->alpha != params->alpha);
     TSR__REQUIRE((unsigned)params->scale <= TSR_MATMUL_SCALE_ZERO,

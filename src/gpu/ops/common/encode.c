@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* Encodes a float format with the given numbers of explicit mantissa bits and of exponent bits, in
- * integer arithmetic. */
+/* Encodes a number in a float format with the given numbers of explicit mantissa bits and of
+ * exponent bits. It uses integer arithmetic only. */
 static uint64_t encode_float(double value, unsigned mantissa_bits, unsigned exponent_bits)
 {
     uint64_t bits;

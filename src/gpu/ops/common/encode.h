@@ -4,8 +4,8 @@
 
 #include "tessera/layout.h"
 
-/* The bits of `value` as `dtype`. Floats are rounded once, to nearest even; integers are truncated
- * and saturated, and NaN becomes 0. */
+/* Returns the bits of `value` as `dtype`. Floats are rounded once, to nearest even; integers are
+ * truncated and saturated, and NaN becomes 0. */
 uint64_t tsr__encode(double value, tsr_dtype dtype);
 
 #endif

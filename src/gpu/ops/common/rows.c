@@ -27,7 +27,7 @@ static tsr_status record_list(tsr_stream *stream, void *work)
 tsr_status tsr__dispatches_record(tsr__dispatches *list, tsr_stream *stream)
 {
     for (size_t i = 0; i < list->count; i++)
-        list->items[i].push = list->push[i]; /* not earlier: the array moves while it grows */
+        list->items[i].push = list->push[i]; /* set here because the array moves while it grows */
     return tsr__stream_atomic(stream, record_list, list);
 }
 
@@ -95,7 +95,7 @@ uint32_t tsr__row_form(const tsr__piece *piece, int operand, tsr_dtype dtype, ui
 uint32_t tsr__matrix_row_form(const tsr_tensor *matrix)
 {
     const tsr_layout *layout = &matrix->layout;
-    /* Only the parity of the row stride matters, and a piece has no room for a large one. */
+    /* Only the parity of the row stride matters, and a large stride does not fit in a piece. */
     tsr__piece rows = {.ndim = 1, .shape = {layout->shape[0] > 1 ? 2 : 1}};
     rows.strides[0][0] = (uint32_t)(layout->strides[0] & 1);
     return tsr__row_form(&rows, 0, layout->dtype, tsr__tensor_address(matrix), layout->strides[1],

@@ -1,7 +1,7 @@
-/* Embedding and cross-entropy over one rank's part of a vocabulary: rows first … first + n − 1 of a
- * table, or those classes of the logits. Indices are i32, i64, u32 or u8 and refer to the complete
- * vocabulary; a rank ignores those outside its part. Contains no Vulkan types, so that parallel/
- * can include it. */
+/* Embedding and cross-entropy over one rank's part of a vocabulary. The part is rows first … first
+ * + n − 1 of a table, or these classes of the logits. Indices are i32, i64, u32 or u8 and refer to
+ * the complete vocabulary; a rank ignores those outside its part. This header contains no Vulkan
+ * types, so that parallel/ can include it. */
 #ifndef TSR_GPU_OPS_COMMON_VOCABULARY_H
 #define TSR_GPU_OPS_COMMON_VOCABULARY_H
 
@@ -17,18 +17,19 @@ tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const t
                                const tsr_tensor *indices, int64_t first,
                                bool accumulate) TSR_NODISCARD;
 
-/* Writes what the other ranks need to know about logits [rows, part of the classes] to `stats`, f32
- * [3,rows] and contiguous: each row's largest logit, the sum of exponentials relative to it, and
- * the label's logit, or 0 if the label is not in this part. */
+/* Writes the statistics of logits [rows, part of the classes] that the other ranks need. `stats` is
+ * f32 [3,rows] and contiguous. For each row it gets the largest logit, the sum of exponentials
+ * relative to it, and the label's logit, which is 0 if the label is not in this part. */
 tsr_status tsr__cross_entropy_part(tsr_stream *stream, tsr_tensor *stats, const tsr_tensor *logits,
                                    const tsr_tensor *labels, int64_t first) TSR_NODISCARD;
 
-/* Computes what tsr_cross_entropy does, from the stats of all parts, [ranks,3,rows]. */
+/* Computes the results of tsr_cross_entropy for this part from the stats of all parts,
+ * [ranks,3,rows]. */
 tsr_status tsr__cross_entropy_whole(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *dlogits,
                                     const tsr_tensor *logits, const tsr_tensor *labels,
                                     const tsr_tensor *stats, int64_t first, int64_t classes,
                                     float grad_scale) TSR_NODISCARD;
-/* Makes the checks of tsr__cross_entropy_whole. They do not need the contents of the stats. */
+/* Makes the checks of tsr__cross_entropy_whole without reading the contents of the stats. */
 tsr_status tsr__cross_entropy_check(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *dlogits,
                                     const tsr_tensor *logits, const tsr_tensor *labels,
                                     const tsr_tensor *stats, int64_t first,

@@ -1,5 +1,5 @@
-/* Properties of pieces (tensor/pieces.h), and the push constants by which invocations find their
- * elements in one (shaders/include/walk.glsl). */
+/* Properties of pieces (tensor/pieces.h), and the push constants with which invocations find their
+ * elements in a piece (shaders/include/walk.glsl). */
 #ifndef TSR_GPU_OPS_COMMON_WALK_H
 #define TSR_GPU_OPS_COMMON_WALK_H
 
@@ -10,17 +10,17 @@
 /* Invocations per workgroup of the kernels that use walk.glsl. */
 #define TSR__WALK_WORKGROUP 128
 
-/* Sets up the walk over a piece in which each invocation takes `group` (1 or 4) neighbours of the
- * innermost dimension. */
+/* Sets up the walk over a piece. Each invocation takes `group` (1 or 4) neighbours of the innermost
+ * dimension. */
 void tsr__walk_init(struct tsr_walk *walk, const tsr__piece *piece, uint32_t group);
 
-/* Constants that replace a division by a multiplication: (high32(n · magic) + n) >> shift equals n
- * / divisor for all n < 2^31 (Granlund and Montgomery, "Division by Invariant Integers using
- * Multiplication", 1994). */
+/* Computes constants that replace a division by a multiplication: (high32(n · magic) + n) >> shift
+ * equals n / divisor for all n < 2^31 (Granlund and Montgomery, "Division by Invariant Integers
+ * using Multiplication", 1994). */
 void tsr__walk_divisor(uint32_t divisor, uint32_t *magic, uint32_t *shift);
 
-/* Gives an operand's strides in the order of the push constants: the innermost last, 0 for missing
- * outer dimensions. */
+/* Returns an operand's strides in the order of the push constants: the innermost is last, and
+ * missing outer dimensions have stride 0. */
 void tsr__walk_strides(const tsr__piece *piece, int operand, uint32_t out[TSR_WALK_DIMS]);
 
 /* The size and the stride of a piece's innermost dimension. The stride of a single element is 1. */
@@ -36,12 +36,12 @@ void tsr__piece_columns(tsr__piece *piece, int operands, uint32_t begin, uint32_
 /* The device address of a piece's first element in an operand. */
 uint64_t tsr__piece_address(const tsr__piece *piece, int operand, const tsr_tensor *tensor);
 
-/* The dimension along which operand 1 is contiguous, if operand 0 is contiguous along another, its
- * innermost; otherwise -1. */
+/* Returns the dimension along which operand 1 is contiguous if operand 0 is contiguous along a
+ * different one, its innermost; otherwise -1. */
 int tsr__piece_transposed(const tsr__piece *piece);
 
-/* The offset of plane number `plane` from the piece's start, in elements. A plane has all of
- * dimensions `a` and `b` (-1: none). */
+/* The offset of plane number `plane` from the piece's start, in elements. A plane extends over
+ * dimensions `a` and `b` of the piece (-1: no such dimension). */
 uint64_t tsr__piece_plane(const tsr__piece *piece, int operand, int a, int b, uint32_t plane);
 
 /* Whether the operand's innermost stride is 1 and each row's address is a multiple of
@@ -49,9 +49,10 @@ uint64_t tsr__piece_plane(const tsr__piece *piece, int operand, int a, int b, ui
 bool tsr__piece_aligned(const tsr__piece *piece, int operand, const tsr_tensor *tensor,
                         uint64_t alignment_bytes);
 
-/* Counts the piece in units of several elements, and returns the size of a unit in bytes. It is the
- * widest power of two, up to 16, that divides the length and the address of every row of every
- * operand, or the size of an element. All operands have elements of one size. */
+/* Changes the piece to count in units of several elements and returns the size of a unit in bytes.
+ * This is the largest power of two up to 16 that divides the length and the address of every row of
+ * every operand, but at least the size of an element. All operands must have elements of the same
+ * size. */
 uint32_t tsr__piece_widen(tsr__piece *piece, int operands, const tsr_tensor *const *tensors);
 
 #endif

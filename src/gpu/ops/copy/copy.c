@@ -1,4 +1,4 @@
-/* tsr_copy: its checks, and copies between two devices, which go through the host. */
+/* tsr_copy: the checks, and copies between two devices, which go through the host. */
 #include "gpu/ops/copy/copy.h"
 
 #include "base/alloc.h"
@@ -6,8 +6,8 @@
 #include "tensor/overlap.h"
 #include "tessera/ops.h"
 
-/* No shader transposes and converts at once, so that where it is worth it the source is made
- * contiguous first. */
+/* Copies on one device. No shader transposes and converts at once; if it is faster, the source is
+ * made contiguous first. */
 static tsr_status copy_on_device(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src)
 {
     if (dst->layout.dtype == src->layout.dtype ||
@@ -50,7 +50,7 @@ static tsr_status upload_to(tsr_stream *stream, tsr_tensor *dst, const tsr_tenso
         tsr_tensor source = tsr__tensor_alias(packed, &layout);
         status = copy_on_device(stream, dst, &source);
     }
-    tsr_tensor_destroy(&packed); /* the stream holds its buffer until the copy has run */
+    tsr_tensor_destroy(&packed); /* the stream keeps its buffer until the copy has run */
     return status;
 }
 

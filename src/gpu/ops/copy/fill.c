@@ -1,5 +1,5 @@
-/* tsr_fill: by vkCmdFillBuffer if whole 32-bit words have one value, otherwise by a shader, which
- * also fills large tensors on GPUs. */
+/* tsr_fill. It uses vkCmdFillBuffer if all 32-bit words get the same value, and otherwise a shader.
+ * The shader also fills large tensors on GPUs. */
 #include "shaders/params/fill.h"
 #include "gpu/ops/common/encode.h"
 #include "gpu/ops/common/walk.h"
@@ -13,8 +13,8 @@ static uint64_t repeat(uint64_t bits, uint64_t size)
     return bits;
 }
 
-/* On a GPU a shader that stores 16 bytes per invocation takes over from this size on: a transfer
- * command may run on a copy engine, at a fraction of the memory's rate. */
+/* From this size on, a shader that stores 16 bytes per invocation is used on GPUs: a transfer
+ * command may run on a copy engine, which reaches only a fraction of the memory's bandwidth. */
 #define LARGE_BYTES (1 << 20)
 
 static bool suits_command(const tsr_tensor *dst, uint64_t pattern)

@@ -1,4 +1,4 @@
-/* Copies between tensors of one device: chooses the fastest way. */
+/* Copies between tensors of one device: chooses the fastest method. */
 #include "gpu/host/copy.h"
 #include "gpu/ops/copy/copy.h"
 

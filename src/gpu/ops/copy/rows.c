@@ -1,13 +1,13 @@
-/* Copies whole rows by vkCmdCopyBuffer. On a CPU driver that is a memcpy, which is several times as
- * fast as any shader; on lavapipe each region costs about 0.4 µs. */
+/* Copies rows with vkCmdCopyBuffer. On a CPU driver this is a memcpy, which is several times as
+ * fast as any shader. On lavapipe each region costs about 0.4 µs. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "gpu/ops/copy/copy.h"
 
-/* The most regions recorded by one command, which bounds the host memory in use. */
+/* The largest number of regions in one command, which limits the host memory in use. */
 #define REGIONS_MAX 16384
 
-/* Shorter rows are copied faster by a shader (measured with `tessera bench copy`). */
+/* Rows shorter than this are copied faster by a shader (measured with `tessera bench copy`). */
 static uint64_t shortest_row_bytes(const tsr_device *device)
 {
     switch (device->device_class) {
@@ -38,8 +38,8 @@ bool tsr__copy_rows_suits(const tsr_device *device, const tsr_tensor *dst, const
         tsr__piece_row_elements(&piece) * tsr_dtype_size(dst->layout.dtype) <
             shortest_row_bytes(device))
         return false;
-    /* A GPU may run vkCmdCopyBuffer on a copy engine: 806 GB/s on an H100, where the shader reaches
-     * 2,250 with rows of whole words. */
+    /* A GPU may run vkCmdCopyBuffer on a copy engine. On an H100 that reaches 806 GB/s, and the
+     * shader reaches 2,250 GB/s with rows of complete words. */
     return device->device_class != TSR__CLASS_GPU ||
            tsr__piece_widen(&piece, 2, (const tsr_tensor *[]){dst, src}) < 4;
 }
@@ -70,7 +70,7 @@ static tsr_status add_row(copy_batch *batch, tsr__copy_region row)
     return TSR_OK;
 }
 
-/* All rows of a piece, its outer dimensions counted like an odometer. */
+/* Adds all rows of a piece. The position in the outer dimensions is counted like an odometer. */
 static tsr_status add_piece(copy_batch *batch, const tsr__piece *piece, uint64_t size)
 {
     /* The last piece lacks the innermost dimension if only one element of it is left. */
@@ -101,8 +101,8 @@ static tsr_status record_rows(tsr_stream *stream, void *work)
 {
     row_copy *copy = work;
     copy_batch *batch = &copy->batch;
-    if (tsr__stream_in_preflight(
-            stream)) /* one command stands for all: they access the same ranges */
+    /* In the preflight, one command represents all of them: they access the same ranges. */
+    if (tsr__stream_in_preflight(stream))
         return tsr__stream_copy(stream, batch->source, batch->destination, NULL, 0);
     tsr__pieces walk;
     tsr__piece piece;

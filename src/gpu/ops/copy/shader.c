@@ -1,12 +1,12 @@
-/* Copies by shader, in the widest units that the addresses allow, one dispatch per piece. Pieces
- * that transpose have kernels of their own. */
+/* Copies with shaders, in the widest units that the addresses allow, with one dispatch per piece.
+ * Pieces that are transposed have kernels of their own. */
 #include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/ops/copy/copy.h"
 #include "shaders/params/copy.h"
 #include "shaders/params/copy_tile.h"
 #include "shaders/params/vectors.h"
 
-/* How a piece is moved: in units of which kind, and the piece counted in such units. */
+/* How a piece is moved: the kinds of its units, and the piece counted in such units. */
 typedef struct copy_plan {
     tsr__piece piece;
     uint32_t source_kind, destination_kind;
@@ -44,9 +44,9 @@ static void make_plan(const tsr__piece *piece, const tsr_tensor *dst, const tsr_
     out->destination_kind = dst->layout.dtype;
 }
 
-/* The number of neighbours that an invocation moves. On a GPU it is one if units are whole words,
- * so that a subgroup's accesses are adjacent. Smaller elements share a word, and on CPU drivers an
- * invocation costs more than an access. */
+/* The number of neighbours that an invocation moves. On a GPU it is one if units are at least a
+ * word, so that a subgroup's accesses are adjacent. Smaller elements share a word, and on CPU
+ * drivers an invocation costs more than an access. */
 static uint32_t group_of(const copy_plan *plan, tsr__device_class device_class)
 {
     if (tsr__piece_inner(&plan->piece) == 1)
@@ -72,7 +72,7 @@ static void fill_dispatch(const copy_plan *plan, const tsr_tensor *dst, const ts
     tsr__walk_strides(&plan->piece, 0, push->destination_strides);
     tsr__walk_strides(&plan->piece, 1, push->source_strides);
 
-    /* Modes that the kernel does not use are 0, so that they do not create more pipelines. */
+    /* Modes that the kernel does not use are 0, so that they do not cause additional pipelines. */
     bool modes = group == 4 && plan->unit_bytes < 16;
     uint32_t dst_mode = modes ? inner_mode(&plan->piece, 0, dst) : TSR_COPY_STRIDED;
     uint32_t src_mode = modes ? inner_mode(&plan->piece, 1, src) : TSR_COPY_STRIDED;
@@ -89,16 +89,16 @@ static void fill_dispatch(const copy_plan *plan, const tsr_tensor *dst, const ts
     tsr__groups_for(push->walk.items, TSR__WALK_WORKGROUP, dispatch->groups);
 }
 
-/* Tiles with a shorter side are mostly empty. */
+/* Pieces with a shorter side would leave tiles mostly empty. */
 #define SHORTEST_SIDE 8
 
-/* Sets up the dispatch that transposes a piece, whose rows in dst are columns in src, through
- * shared memory. Returns false if that does not suit the piece. */
+/* Sets up the dispatch that transposes a piece through shared memory; its rows in dst are columns
+ * in src. Returns false if this kernel does not suit the piece. */
 static bool tile_dispatch(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
                           struct tsr_copy_tile_params *push, tsr__dispatch *dispatch)
 {
     int rows = tsr__piece_transposed(piece), columns = piece->ndim - 1;
-    /* On CPU drivers shared memory is a detour without a benefit. */
+    /* On CPU drivers shared memory has no benefit. */
     if (dst->buffer->device->device_class != TSR__CLASS_GPU || rows < 0 ||
         piece->shape[rows] < SHORTEST_SIDE || piece->shape[columns] < SHORTEST_SIDE)
         return false;

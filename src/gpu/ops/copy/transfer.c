@@ -23,7 +23,7 @@ static tsr_status pack(const tsr_layout *view, tsr_layout *out)
     return tsr_layout_init(view->dtype, view->ndim, view->shape, out);
 }
 
-/* Between a mapped view and packed memory, of which one is NULL. */
+/* Copies between a mapped view and packed memory of the host. One of `to` and `from` is NULL. */
 static tsr_status copy_mapped(const tsr_tensor *tensor, void *to, const void *from)
 {
     const tsr_layout *view = &tensor->layout;
@@ -36,7 +36,7 @@ static tsr_status copy_mapped(const tsr_tensor *tensor, void *to, const void *fr
     return TSR_OK;
 }
 
-/* A packed stand-in for a strided view, in scratch. */
+/* Creates a packed tensor of the view's shape in scratch memory. */
 static tsr_status packed_alias(tsr_stream *stream, const tsr_tensor *tensor, tsr_tensor *out)
 {
     uint64_t bytes =

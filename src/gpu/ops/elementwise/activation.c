@@ -11,7 +11,7 @@ _Static_assert(TSR_ACT_NONE == TSR_ACTIVATION_NONE && TSR_ACT_RELU == TSR_ACTIVA
 static tsr_status check_activation(const char *op, tsr_activation activation)
 {
     TSR__REQUIRE(activation >= TSR_ACT_NONE && activation <= TSR_ACT_SILU,
-                 "%s: activation %d is none of tsr_activation", op, (int)activation);
+                 "%s: unknown activation %d", op, (int)activation);
     return TSR_OK;
 }
 

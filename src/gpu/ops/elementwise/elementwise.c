@@ -60,7 +60,7 @@ static uint32_t inner_mode(const tsr__piece *piece, int operand, const tsr_tenso
     case 0:
         return TSR_EW_ONE;
     case 1:
-        /* Loads treat a run like any stride; stores do not. */
+        /* For loads, a run is the same as any other stride; for stores it is not. */
         return operand == 0 ? TSR_EW_RUN : TSR_EW_STRIDED;
     }
     return TSR_EW_STRIDED;

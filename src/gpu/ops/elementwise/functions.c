@@ -44,12 +44,12 @@ tsr_status tsr_maximum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, c
     return binary(stream, "maximum", TSR_EW_MAXIMUM, y, a, b);
 }
 
-/* Runs the operations that give da and db, or one of both. The first must not write to an input of
- * the second. */
+/* Runs the operations that compute da and db, or only one of them. The first must not write to an
+ * input of the second. */
 static tsr_status run_gradients(tsr_stream *stream, const char *op, const tsr__elementwise work[2])
 {
     const tsr_tensor *da = work[0].y, *db = work[1].y;
-    TSR__REQUIRE(da || db, "%s: da and db are NULL", op);
+    TSR__REQUIRE(da || db, "%s: da and db are both NULL", op);
     if (!da || !db)
         return tsr__elementwise_run(stream, da ? work : work + 1, 1);
     TSR__TRY(tsr__require_tensor(op, "da", stream, da));
@@ -112,7 +112,7 @@ tsr_status tsr_maximum_grad(tsr_stream *stream, tsr_tensor *da, tsr_tensor *db, 
 /* One input -------------------------------------------------------------------------------------
  */
 
-/* TSR_EW_…, by tsr_unary_function. */
+/* The TSR_EW_… of each tsr_unary_function and of its gradient. */
 static const struct {
     uint32_t function, gradient;
 } unary[] = {
@@ -128,8 +128,8 @@ static const struct {
 
 static tsr_status check_unary(const char *op, tsr_unary_function function)
 {
-    TSR__REQUIRE(function >= TSR_UNARY_EXP && function <= TSR_UNARY_NEG,
-                 "%s: function %d is none of tsr_unary_function", op, (int)function);
+    TSR__REQUIRE(function >= TSR_UNARY_EXP && function <= TSR_UNARY_NEG, "%s: unknown function %d",
+                 op, (int)function);
     return TSR_OK;
 }
 
@@ -227,7 +227,7 @@ tsr_status tsr_compare(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, c
         [TSR_GREATER] = TSR_EW_GREATER, [TSR_GREATER_EQUAL] = TSR_EW_GREATER_EQUAL,
     };
     TSR__REQUIRE(comparison >= TSR_EQUAL && comparison <= TSR_GREATER_EQUAL,
-                 "compare: comparison %d is none of tsr_comparison", (int)comparison);
+                 "compare: unknown comparison %d", (int)comparison);
     tsr__elementwise work = {.op = "compare",
                              .function = functions[comparison],
                              .y = y,
@@ -240,7 +240,7 @@ tsr_status tsr_compare(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, c
 tsr_status tsr_where(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *condition,
                      const tsr_tensor *a, const tsr_tensor *b)
 {
-    TSR__REQUIRE(a || b, "where: a and b are NULL");
+    TSR__REQUIRE(a || b, "where: a and b are both NULL");
     tsr__elementwise work = {.op = "where",
                              .function = !b   ? TSR_EW_KEEP
                                          : !a ? TSR_EW_DROP

@@ -1,4 +1,5 @@
-/* Embedding: rows of a table by index, and the gradient with respect to the table. */
+/* Embedding: selects rows of a table by their indices. Also the gradient with respect to the
+ * table. */
 #include "gpu/cpu_drivers/ops/embedding_vectors.h"
 
 #include "base/checked.h"
@@ -9,8 +10,9 @@
 #define WORKGROUP 64
 #define ROWS_MAX (INT64_C(1) << 26) /* per dispatch */
 #define WIDTH_MAX (INT64_C(1) << 24)
-/* Workgroups that share the gradient's rows. More buckets use more of the device, but each reads
- * all indices. CPUs have few cores, which narrow workgroups fill with columns first. */
+/* The number of workgroups among which the gradient's rows are divided. More buckets use more of
+ * the device, but each workgroup reads all indices. CPUs have few cores; narrow workgroups over
+ * columns fill them first. */
 #define BUCKETS 64
 #define GROUPS_ON_CPU 8
 #define WORKGROUP_ON_CPU 8
@@ -43,7 +45,7 @@ static tsr_status check(const char *op, tsr_stream *stream, const char *table_na
     return TSR_OK;
 }
 
-/* Sets the push constants for y's rows from `from` on, as many as one dispatch takes. */
+/* Sets the push constants for y's rows from `from` on, up to the number of rows of one dispatch. */
 static void fill_push(struct tsr_embedding_params *push, const tsr_tensor *table,
                       const tsr_tensor *y, const tsr_tensor *indices, int64_t first, int64_t from)
 {

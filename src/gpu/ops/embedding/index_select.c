@@ -1,5 +1,5 @@
-/* Selection by index along a dimension, and its gradient. The layouts of an embedding, where the
- * dimension is the first and the others are one row, take the embedding's kernels. */
+/* Selection by index along a dimension, and its gradient. If the dimension is the first and the
+ * others can be viewed as one row, the kernels of the embedding are used. */
 #include "shaders/params/index_select.h"
 #include "base/checked.h"
 #include "gpu/ops/common/rows.h"
@@ -9,12 +9,14 @@
 
 enum {
     WORKGROUP = 64,
-    /* Workgroups that share the rows of a gradient's dimension, as in embedding.c. */
+    /* The number of workgroups among which the indices of a gradient are divided, as in
+     * embedding.c. */
     BUCKETS = 64,
     GROUPS_ON_CPU = 8,
 };
 
-/* The arguments of both: x is what is selected from, y what has the selected elements. */
+/* The arguments of both operations: elements of x, or of its gradient, are selected; y, or its
+ * gradient, has the selected elements. */
 typedef struct selection {
     const char *op, *x_name, *y_name;
     tsr_stream *stream;
@@ -46,7 +48,7 @@ static tsr_status check(selection *s, int dim)
     return TSR_OK;
 }
 
-/* Views an operand as [size of dim, everything else], if it can be. */
+/* Views an operand as [size of dim, all other dimensions], if that is possible. */
 static bool as_matrix(const selection *s, const tsr_tensor *tensor, tsr_tensor *out)
 {
     const tsr_layout *layout = &tensor->layout;

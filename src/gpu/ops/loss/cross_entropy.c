@@ -47,7 +47,7 @@ static tsr_status check(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *gradie
     return TSR_OK;
 }
 
-/* Adds the dispatch for rows from `first` on, as many as one dispatch takes. */
+/* Adds the dispatch for rows from `first` on, up to the number of rows of one dispatch. */
 static tsr_status add_dispatch(tsr__dispatches *list, tsr_tensor *loss, tsr_tensor *gradient,
                                const tsr_tensor *logits, const tsr_tensor *labels, float scale,
                                int64_t first)

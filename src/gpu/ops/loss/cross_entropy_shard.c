@@ -8,7 +8,7 @@
 
 #define ROWS_MAX (INT64_C(1) << 30) /* per dispatch */
 
-/* The arguments of both steps; NULL for those that a step does not have. */
+/* The arguments of both steps. Those that a step does not have are NULL. */
 typedef struct step {
     const char *op;
     tsr_tensor *loss, *gradient;
@@ -90,7 +90,7 @@ static void add_outputs(const step *s, uint64_t skip, struct tsr_cross_entropy_s
     }
 }
 
-/* Adds the dispatch for rows from `from` on, as many as one dispatch takes. */
+/* Adds the dispatch for rows from `from` on, up to the number of rows of one dispatch. */
 static tsr_status add_dispatch(tsr__dispatches *list, const step *s, int64_t from)
 {
     const tsr_layout *logits = &s->logits->layout;

@@ -1,8 +1,9 @@
-/* The gradients of layer and RMS normalisation, in four steps: the statistics of each row are
- * computed again; sums over chunks of rows for weight and bias, before dx may overwrite x or dy;
- * dx; the sums of the chunks. On Mesa's CPU driver, kernels of its own write the products whose
- * columns are summed for the weight, instead of sums of chunks; those for short rows need no
- * statistics. */
+/* The gradients of layer and RMS normalisation, in four steps. The first computes the statistics of
+ * each row again. The second computes sums over chunks of rows for weight and bias, before dx may
+ * overwrite x or dy. The third computes dx, and the fourth adds up the sums of the chunks.
+ *
+ * On Mesa's CPU driver, special kernels write the products whose columns are summed for the weight,
+ * instead of sums of chunks. The kernels for short rows need no statistics. */
 #include "base/checked.h"
 #include "gpu/cpu_drivers/ops/norm_chunks.h"
 #include "gpu/cpu_drivers/ops/norm_short.h"
@@ -20,12 +21,12 @@ typedef struct gradient {
     tsr_tensor *dx, *dweight, *dbias;
     bool accumulate;
     tsr__buffer *stats; /* of all rows */
-    tsr__buffer *parts; /* scratch for a plane in chunks, as large as any plane needs */
+    tsr__buffer *parts; /* scratch for a plane in chunks, large enough for any plane */
     uint64_t parts_bytes;
     uint64_t chunks; /* of rows */
     /* f32 [chunks, columns] each, in one scratch buffer: dweight first, then dbias. */
     tsr_tensor sums[2];
-    bool has_products; /* products are summed instead of chunks */
+    bool has_products; /* products are summed, not chunks */
     tsr__dispatches list;
 } gradient;
 
@@ -69,8 +70,8 @@ static tsr_status check(const gradient *g, const tsr_stream *stream)
     return check_outputs(g);
 }
 
-/* The most rows of a plane. A dispatch of norm_columns.comp has one invocation for four columns of
- * a chunk, and counts them in 32 bits. */
+/* The largest number of rows of a plane. A dispatch of norm_columns.comp has one invocation for
+ * four columns of a chunk, and counts invocations in 32 bits. */
 static uint64_t max_rows(const gradient *g)
 {
     uint64_t across = tsr__norm_columns(&g->norm) / 4 + 1;
@@ -159,7 +160,7 @@ static tsr_status add_dx(gradient *g, const tsr__norm_plane *plane)
     return tsr__dispatches_add(&g->list, &dispatch);
 }
 
-/* Whether this plane has all the rows and one of the kernels for products suits it. */
+/* Whether this plane has all rows and one of the kernels for products suits it. */
 static bool takes_products(const gradient *g, const tsr__norm_plane *plane)
 {
     return (g->dweight || g->dbias) && plane->rows == (uint64_t)tsr__norm_rows(&g->norm) &&
@@ -167,8 +168,8 @@ static bool takes_products(const gradient *g, const tsr__norm_plane *plane)
            tsr__norm_kernels_of(&g->norm, plane, TSR_NORM_PRODUCTS) != TSR__NORM_GENERAL;
 }
 
-/* What the later steps need to know about the plane's rows: TSR_NORM_STATS, TSR_NORM_GRADIENT, or
- * TSR_NORM_RESULT if they need nothing. */
+/* The statistics of the plane's rows that the later steps need: TSR_NORM_STATS, TSR_NORM_GRADIENT,
+ * or TSR_NORM_RESULT if they need none. */
 static uint32_t stats_needed(const gradient *g, const tsr__norm_plane *plane)
 {
     const bool columns = (g->dweight || g->dbias) && !g->has_products;
@@ -226,7 +227,7 @@ static tsr_status prepare_products(gradient *g, const tsr__norm_plane *plane, ts
     return TSR_OK;
 }
 
-/* Allocates scratch memory: a stream provides it only before an operation's first dispatch. */
+/* Allocates scratch memory. A stream provides it only before an operation's first dispatch. */
 static tsr_status prepare(gradient *g, tsr_stream *stream)
 {
     uint64_t rows = (uint64_t)tsr__norm_rows(&g->norm), columns = tsr__norm_columns(&g->norm);
@@ -269,7 +270,7 @@ static tsr_status add_sums(gradient *g, tsr_stream *stream)
     return TSR_OK;
 }
 
-/* Adds the sums at once, because dx may overwrite dy. */
+/* Adds the dispatches of products and of their sums together, because dx may overwrite dy later. */
 static tsr_status add_products(gradient *g, const tsr__norm_plane *plane, tsr_stream *stream)
 {
     tsr__buffer *products = g->sums[0].buffer;
@@ -302,7 +303,7 @@ static tsr_status add_dispatches(gradient *g, tsr_stream *stream)
     return has_chunks ? add_sums(g, stream) : TSR_OK;
 }
 
-/* With no rows the sums are 0. */
+/* Without rows the sums are 0. */
 static tsr_status clear(tsr_stream *stream, void *work)
 {
     const gradient *g = work;

@@ -11,8 +11,8 @@
 tsr__norm_kernels tsr__norm_kernels_of(const tsr__norm *norm, const tsr__norm_plane *plane,
                                        uint32_t output)
 {
-    /* With more columns than this, chunks are about as fast as the kernels for short rows, and
-     * their pipelines compile in a quarter of the time. */
+    /* With more columns than this, the kernels for chunks are about as fast as those for short
+     * rows, and their pipelines compile in a quarter of the time. */
     const uint32_t many_columns = 768;
     if (!tsr__vectors_suit(norm->operand[0]->buffer->device))
         return TSR__NORM_GENERAL;
@@ -91,7 +91,7 @@ typedef struct chunk_buffers {
     tsr__buffer *scratch, *stats;
 } chunk_buffers;
 
-/* Allocates the scratch memory: a stream provides it only before an operation's first dispatch. */
+/* Allocates the scratch memory. A stream provides it only before an operation's first dispatch. */
 static tsr_status prepare(const tsr__norm *norm, tsr_stream *stream, chunk_buffers *out)
 {
     uint64_t bytes = 0;

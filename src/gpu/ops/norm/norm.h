@@ -1,11 +1,11 @@
-/* The choice of kernels for a plane, and the rows' statistics: shared by normalisation and its
- * gradients. */
+/* The choice of kernels for a plane, and the rows' statistics. Normalisation and its gradients
+ * share them. */
 #ifndef TSR_GPU_OPS_NORM_NORM_H
 #define TSR_GPU_OPS_NORM_NORM_H
 
 #include "gpu/ops/norm/plane.h"
 
-/* The kernels that compute `output`, one of TSR_NORM_…, of a plane: those of norm_short.h, those of
+/* The kernels that compute `output` (one of TSR_NORM_…) of a plane: those of norm_short.h, those of
  * norm_chunks.h, or the general ones. */
 typedef enum tsr__norm_kernels {
     TSR__NORM_GENERAL,

@@ -21,15 +21,15 @@ typedef struct tsr__norm {
 /* Checks x, weight, bias and epsilon. */
 tsr_status tsr__norm_check(const tsr__norm *norm, const tsr_stream *stream) TSR_NODISCARD;
 
-/* Checks that `vector` has as many elements as a row of x. */
+/* Checks that `vector` has the same number of elements as a row of x. */
 tsr_status tsr__norm_check_vector(const tsr__norm *norm, const tsr_stream *stream, const char *name,
                                   const tsr_tensor *vector) TSR_NODISCARD;
 
-/* The number of x's rows, and of the elements of a row. */
+/* The number of x's rows, and the number of elements of a row. */
 int64_t tsr__norm_rows(const tsr__norm *norm);
 uint32_t tsr__norm_columns(const tsr__norm *norm);
 
-/* Rows along two dimensions, which is what push constants have room for. */
+/* Rows along two dimensions. Push constants have no room for more. */
 typedef struct tsr__norm_plane {
     struct tsr_norm_rows operand[TSR__NORM_OPERANDS];
     uint32_t rows, inner;
@@ -46,18 +46,19 @@ typedef struct tsr__norm_planes {
     uint64_t rows;
 } tsr__norm_planes;
 
-/* A plane has at most `max_rows` rows; 0: as many as the kernels can count. */
+/* A plane has at most `max_rows` rows. If it is 0, the limit is the number of rows that the kernels
+ * can count. */
 void tsr__norm_planes_init(tsr__norm_planes *planes, const tsr__norm *norm, uint64_t max_rows);
 bool tsr__norm_planes_next(tsr__norm_planes *planes, tsr__norm_plane *plane);
 
 /* The address of the statistics of a plane's first row, in a buffer with those of all rows. */
 uint64_t tsr__norm_stats_address(const tsr__norm_plane *plane, const tsr__buffer *stats);
 
-/* A tensor's dtype as a specialization constant: 0 if there is no tensor. */
+/* A tensor's dtype as a specialization constant. It is 0 if there is no tensor. */
 uint32_t tsr__norm_dtype(const tsr_tensor *tensor);
 
 /* Sets the address of a weight or bias and the bytes between its elements, and adds the access to
- * it; does nothing if `vector` is NULL. */
+ * it to the dispatch. Does nothing if `vector` is NULL. */
 void tsr__norm_vector(const tsr_tensor *vector, uint64_t *address, uint64_t *step,
                       tsr__dispatch *dispatch);
 

@@ -11,7 +11,7 @@ enum {
     WORKGROUP = 64,
     VECTORS_UNITS = 4, /* vectors per lane */
     VECTORS_SUBGROUPS =
-        8, /* per workgroup: as many as the identity table in the push constants counts */
+        8, /* per workgroup; the identity table in the push constants has this many entries */
 };
 
 _Static_assert(TSR_OPT_OPERANDS <= TSR__PIECE_OPERANDS, "one iteration covers all operands");
@@ -66,8 +66,9 @@ tsr_status tsr__optimizer_require_rate(const char *op, const char *name, float v
     return TSR_OK;
 }
 
-/* Describes plane `k` of a piece: its last two dimensions at one position in the others. `slot`
- * maps an operand of the optimizer to one of the piece, or is -1. */
+/* Describes plane `k` of a piece, which has the piece's last two dimensions at one position in the
+ * others. `slot` maps an operand of the optimizer to one of the piece; it is -1 for operands that
+ * do not exist. */
 static void fill_plane(struct tsr_optimizer_params *push, const tsr__optimizer *optimizer,
                        const int *slot, const tsr__piece *piece, uint32_t k)
 {
@@ -92,7 +93,7 @@ static void fill_plane(struct tsr_optimizer_params *push, const tsr__optimizer *
     push->count = push->columns * (row >= 0 ? piece->shape[row] : 1);
 }
 
-/* One call. `slot` maps an operand of the optimizer to one of the pieces, or is -1. */
+/* One call. `slot` is as in fill_plane(). */
 typedef struct step {
     tsr_stream *stream;
     const tsr__optimizer *optimizer;
@@ -118,8 +119,8 @@ static tsr_status run_strided(step *s, const tsr__piece *piece)
     return TSR_OK;
 }
 
-/* Whether shaders/cpu_drivers/optimizer_vectors.comp suits a piece: there are no gaps, and every
- * operand starts at a multiple of 8 bytes. */
+/* Whether shaders/cpu_drivers/optimizer_vectors.comp suits a piece. The piece must have no gaps,
+ * and every operand must start at a multiple of 8 bytes. */
 static bool has_vectors(const step *s, const tsr__piece *piece)
 {
     const tsr_device *device = tsr_stream_device(s->stream);
@@ -134,7 +135,8 @@ static bool has_vectors(const step *s, const tsr__piece *piece)
     return true;
 }
 
-/* Runs the kernel for vectors on the first elements of the piece, a whole number of vectors. */
+/* Runs the kernel for vectors on the complete vectors of the piece, which are its first
+ * elements. */
 static tsr_status run_vectors(step *s, const tsr__piece *piece, uint32_t group)
 {
     uint32_t lanes = tsr_stream_device(s->stream)->info.subgroup_size;

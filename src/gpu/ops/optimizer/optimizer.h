@@ -1,4 +1,4 @@
-/* Shared by the optimizers: their operands, the checks on them and the dispatches over them. */
+/* Functions that the optimizers share: checks of their operands, and dispatches. */
 #ifndef TSR_GPU_OPS_OPTIMIZER_OPTIMIZER_H
 #define TSR_GPU_OPS_OPTIMIZER_OPTIMIZER_H
 
@@ -8,7 +8,8 @@
 
 typedef struct tsr__optimizer {
     const char *op;
-    /* Indexed by TSR_OPT_PARAMETER and so on. NULL: this optimizer or this call has none. */
+    /* Indexed by TSR_OPT_PARAMETER and so on. An operand that this optimizer or this call does not
+     * have is NULL. */
     tsr_tensor *operand[TSR_OPT_OPERANDS];
     const char *name[TSR_OPT_OPERANDS];
 } tsr__optimizer;
@@ -16,8 +17,8 @@ typedef struct tsr__optimizer {
 /* Checks the operands. The gradient is const for the caller and is never written. */
 tsr_status tsr__optimizer_check(const tsr_stream *stream, const tsr__optimizer *optimizer);
 
-/* Records `shader`. `mode` is its specialization constant after those of optimizer.glsl; `numbers`
- * are the push constants `number`. */
+/* Records the dispatches of `shader`. `mode` is its specialization constant after those of
+ * optimizer.glsl, and `numbers` are the push constants `number`. */
 tsr_status tsr__optimizer_record(tsr_stream *stream, const tsr__optimizer *optimizer,
                                  tsr__shader shader, uint32_t mode,
                                  const float numbers[TSR_OPT_NUMBERS]);

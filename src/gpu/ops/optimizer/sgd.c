@@ -10,7 +10,8 @@ tsr_status tsr__sgd_check(const char *op, const tsr_sgd_params *params)
     TSR__TRY(tsr__optimizer_require_rate(op, "learning_rate", params->learning_rate));
     TSR__TRY(tsr__optimizer_require_rate(op, "momentum", params->momentum));
     TSR__TRY(tsr__optimizer_require_rate(op, "weight_decay", params->weight_decay));
-    TSR__REQUIRE(isfinite(params->dampening), "%s: dampening is %g", op, (double)params->dampening);
+    TSR__REQUIRE(isfinite(params->dampening), "%s: dampening is %g; it must be finite", op,
+                 (double)params->dampening);
     TSR__REQUIRE(!params->nesterov || (params->momentum > 0 && params->dampening == 0),
                  "%s: nesterov needs momentum > 0 and dampening 0; they are %g and %g", op,
                  (double)params->momentum, (double)params->dampening);

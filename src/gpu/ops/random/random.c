@@ -41,11 +41,12 @@ static tsr_status check(const char *op, const tsr_stream *stream, const tsr_tens
     TSR__TRY(tsr__require_tensor(op, "y", stream, y));
     TSR__TRY(tsr__require_writable(op, "y", y));
     TSR__REQUIRE(params != NULL, "%s: params is NULL", op);
-    /* With u8 a step is one byte, so that a piece, which spans fewer than 2^31 bytes, spans fewer
-     * than 2^31 indices. */
+    /* With u8, an index is one byte. A piece spans fewer than 2^31 bytes, and therefore fewer than
+     * 2^31 indices. */
     TSR__TRY(tsr_layout_init(TSR_U8, y->layout.ndim, y->layout.shape, index));
     for (int i = 0; i < index->ndim && params->index_strides; i++) {
-        TSR__REQUIRE(params->index_strides[i] >= 0, "%s: index_strides[%d] is %" PRId64, op, i,
+        TSR__REQUIRE(params->index_strides[i] >= 0,
+                     "%s: index_strides[%d] is %" PRId64 "; it must not be negative", op, i,
                      params->index_strides[i]);
         index->strides[i] = params->index_strides[i];
     }
@@ -77,8 +78,8 @@ static void fill_push(struct tsr_random_fill_params *push, const tsr__piece *pie
         align_right(piece, piece->strides[1], 0, push->x_strides);
         push->x = x->buffer->address + (uint64_t)piece->offset[1] * tsr_dtype_size(x->layout.dtype);
     }
-    /* One invocation per Philox block if indices are consecutive along a row; see random_walk.glsl.
-     */
+    /* There is one invocation per Philox block if indices are consecutive along a row; see
+     * random_walk.glsl. */
     uint32_t size = push->shape[3];
     uint32_t per_row = push->index_strides[3] == 1 ? (size + 6) / 4 : size;
     push->invocations = piece->count / size * per_row;
@@ -93,7 +94,8 @@ static bool is_dense(const struct tsr_random_fill_params *push, bool has_x)
            (!has_x || push->x_strides[3] == 1) && starts % 4 == 0;
 }
 
-/* Adds the whole blocks of a dense piece, and reduces `push` to the elements that are left. */
+/* Adds the dispatch for the complete blocks of a dense piece, and reduces `push` to the remaining
+ * elements. */
 static tsr_status add_blocks(tsr__dispatches *list, tsr__dispatch dispatch, const tsr_tensor *y,
                              const tsr_tensor *x, struct tsr_random_fill_params *push)
 {
@@ -125,9 +127,9 @@ static tsr_status add_piece(tsr__dispatches *list, tsr__dispatch dispatch, const
     return tsr__dispatches_add(list, &dispatch);
 }
 
-/* Records `shader` over y, and over x of y's shape if it is not NULL. The spec_count constants
- * follow the workgroup size and DENSE. The fields of `push` that distribute words over elements are
- * filled in here. */
+/* Records `shader` over y, and over x if it is not NULL; x has y's shape. The spec_count constants
+ * of `spec` follow the workgroup size and DENSE. This function sets the fields of `push` that
+ * distribute words over elements. */
 static tsr_status record(tsr_stream *stream, tsr__shader shader, const uint32_t *spec,
                          int spec_count, tsr_tensor *y, const tsr_tensor *x,
                          const tsr_random_params *params, const tsr_layout *index,
@@ -200,7 +202,7 @@ static float largest_below(tsr_dtype dtype, float high)
 
 static tsr_status require_finite(const char *op, const char *name, float value)
 {
-    TSR__REQUIRE(isfinite(value), "%s: %s is %g", op, name, (double)value);
+    TSR__REQUIRE(isfinite(value), "%s: %s is %g; it must be finite", op, name, (double)value);
     return TSR_OK;
 }
 
@@ -275,8 +277,8 @@ tsr_status tsr_dropout(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, f
     TSR__TRY(check(op, stream, y, params, &index));
     TSR__REQUIRE(p >= 0 && p < 1, "%s: p is %g; 0 <= p < 1 is needed", op, (double)p);
 
-    /* p < 1 is at most 1 − 2^-24, so the threshold is below 2^32; both are exact to the last
-     * rounding. */
+    /* p < 1 is at most 1 − 2^-24, so the threshold is below 2^32. The threshold and the scale are
+     * each rounded once. */
     struct tsr_random_fill_params push = {
         .threshold = (uint32_t)floor((double)p * 0x1p32 + 0.5),
         .scale = (float)(1 / (1 - (double)p)),

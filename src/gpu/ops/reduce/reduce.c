@@ -2,8 +2,8 @@
  *
  * A long row is divided into chunks of a fixed length, each of which is reduced to one value in
  * scratch memory; the values of a row form a shorter row, and so on. A chunk is reduced by the tree
- * of shaders/include/reduce.glsl. So the order of additions depends on the shape only, and not on
- * strides, on the kernels that run, or on the device. */
+ * of shaders/include/reduce.glsl. Therefore the order of additions depends on the shape only, and
+ * not on strides, on the kernels that run, or on the device. */
 #include "gpu/ops/reduce/reduce.h"
 
 #include "gpu/cpu_drivers/ops/reduction.h"
@@ -16,13 +16,13 @@
 #include "base/checked.h"
 
 #define WORKGROUP 64
-#define LONG_CHUNK 1024 /* takes fewer passes */
+#define LONG_CHUNK 1024 /* needs fewer passes */
 #define SHORT_CHUNK 256 /* gives more parallel work if there are few rows */
 #define ENOUGH_JOBS 4096
 #define SHORT_ROW 32 /* one invocation reduces rows up to this length */
 #define PASSES_MAX 8 /* enough for 2^63 elements, 256 per pass */
 
-/* What all dispatches of one call have in common. */
+/* The properties that all dispatches of one call have in common. */
 typedef struct pass_list {
     tsr_stream *stream;
     uint32_t kind; /* TSR_REDUCE_KIND_… */
@@ -38,7 +38,7 @@ static bool is_argmax(const pass_list *r)
     return r->kind == TSR_REDUCE_KIND_ARGMAX;
 }
 
-/* Elements in memory: a tensor's, or partial results in scratch memory. */
+/* Elements in memory. They are a tensor's, or partial results in scratch memory. */
 typedef struct place {
     tsr_layout layout; /* without the reduced dimension */
     uint64_t address;  /* the layout's offset counts from here */
@@ -47,7 +47,8 @@ typedef struct place {
     bool partial;
 } place;
 
-/* Depends on the shape only, because it determines the order of additions. */
+/* The length of a chunk. It depends on the shape only, because it determines the order of
+ * additions. */
 static int64_t chunk_length(int64_t rows, int64_t count)
 {
     int64_t chunks = count / LONG_CHUNK + 1;
@@ -75,7 +76,8 @@ static void choose_argmax(tsr__dispatch *dispatch, const struct tsr_reduce_param
                           const place *x, const place *y, uint32_t form)
 {
     const tsr_device *device = x->access.buffer->device;
-    /* Otherwise neighbouring invocations read the same place of neighbouring rows. */
+    /* True if neighbouring invocations read neighbouring elements of a row; otherwise they read the
+     * same element of neighbouring rows. */
     bool together = x->step == 1 || params->jobs < ENOUGH_JOBS;
     bool alone = x->count <= SHORT_ROW || !together || tsr__rows_alone(device, params->jobs);
     uint32_t threads = alone ? 1 : 8;
@@ -122,7 +124,7 @@ static void choose_reduce(tsr__dispatch *dispatch, struct tsr_reduce_params *par
 
 static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_t unit);
 
-/* Adds the dispatches of tsr__reduction_columns_add, which reduces columns to several parts each,
+/* Adds the dispatches of tsr__reduction_columns_add, which reduces each column to several parts,
  * and the pass that reduces the parts. */
 static tsr_status add_columns(pass_list *r, const tsr__reduction *own, const place *y)
 {
@@ -209,8 +211,8 @@ static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_
     return TSR_OK;
 }
 
-/* The partial results from chunk `first` on, row-major [chunks, rows…], at `offset_bytes` of the
- * scratch buffer. */
+/* Describes the partial results from chunk `first` on. They are row-major [chunks, rows…], at
+ * `offset_bytes` of the scratch buffer. */
 static place partials(const pass_list *r, const tsr_layout *rows, tsr__buffer *scratch,
                       uint64_t offset_bytes, int64_t first, int64_t chunks)
 {
@@ -231,7 +233,7 @@ static place partials(const pass_list *r, const tsr_layout *rows, tsr__buffer *s
     return at;
 }
 
-/* x with its rows divided into chunks that are rows of their own: [chunks, rows…]. */
+/* Describes x with its rows divided into chunks that are rows of their own: [chunks, rows…]. */
 static place chunks_of(const place *x, int64_t chunk, int64_t first, int64_t chunks, int64_t count)
 {
     place cut = *x;
@@ -247,8 +249,8 @@ static place chunks_of(const place *x, int64_t chunk, int64_t first, int64_t chu
     return cut;
 }
 
-/* Reduces x's chunks to partial results: first the complete chunks, then the shorter last one. *x
- * becomes the partial results. */
+/* Adds the dispatches that reduce x's chunks to partial results: first the complete chunks, then
+ * the shorter last one. *x becomes the partial results. */
 static tsr_status add_partial_pass(pass_list *r, place *x, int64_t chunk, tsr__buffer *scratch,
                                    uint64_t offset_bytes, uint32_t unit)
 {
@@ -271,7 +273,8 @@ static tsr_status add_partial_pass(pass_list *r, place *x, int64_t chunk, tsr__b
     return TSR_OK;
 }
 
-/* Gives the chunk length of each pass that writes partial results, and the bytes of all of them. */
+/* Computes the chunk length of each pass that writes partial results, and the size of all partial
+ * results in bytes. */
 static tsr_status plan_passes(const char *op, int64_t rows, int64_t count, uint64_t size,
                               int64_t *chunks, int *passes, uint64_t *scratch_bytes)
 {
@@ -345,7 +348,7 @@ static tsr_status run(pass_list *r, const char *op, tsr_tensor *y, const tsr_lay
     return status;
 }
 
-/* Rows of one element need no reduction. */
+/* Copies or adds rows of one element, which need no reduction. */
 static tsr_status take_single(tsr_stream *stream, const tsr_tensor *y, const tsr_layout *y_rows,
                               const tsr_tensor *x, int dim, bool accumulate)
 {
@@ -374,9 +377,9 @@ tsr_status tsr_reduce(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, in
     TSR__TRY(tsr__require_float("reduce", "y", stream, y));
     TSR__TRY(tsr__require_float("reduce", "x", stream, x));
     TSR__REQUIRE(reduction >= TSR_REDUCE_SUM && reduction <= TSR_REDUCE_MIN,
-                 "reduce: %d is no reduction", (int)reduction);
+                 "reduce: unknown reduction %d", (int)reduction);
     bool sums = reduction == TSR_REDUCE_SUM || reduction == TSR_REDUCE_MEAN;
-    TSR__REQUIRE(sums || !accumulate, "reduce: a %s does not accumulate",
+    TSR__REQUIRE(sums || !accumulate, "reduce: accumulate is not supported for %s",
                  reduction == TSR_REDUCE_MAX ? "max" : "min");
     TSR__TRY(tsr__require_dim("reduce", x, dim, &dim));
     tsr_layout rows;

@@ -1,6 +1,6 @@
-/* The sum of the squares of several tensors' elements. Each chunk of each tensor gives a partial
- * sum in scratch memory, five tensors per dispatch; these are then added up as by tsr_reduce. The
- * order of additions depends on the numbers of elements only. */
+/* The sum of the squares of several tensors' elements. For each chunk of each tensor a partial sum
+ * is written to scratch memory, with five tensors per dispatch. The partial sums are then added up
+ * as by tsr_reduce. The order of additions depends on the numbers of elements only. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ enum {
 /* Elements of a tensor that one entry of the push constants covers. */
 #define PIECE_MAX (INT64_C(1) << 27)
 
-/* A dispatch that is being put together: entries of one dtype and alignment. */
+/* A dispatch that is being composed. Its entries have the same dtype and alignment. */
 typedef struct batch {
     struct tsr_sum_squares_params push;
     int entries;
@@ -34,9 +34,9 @@ typedef struct call {
     tsr_stream *stream;
     tsr__dispatches list;
     tsr__access parts; /* in scratch memory */
-    uint32_t chunks;   /* that have their place so far */
+    uint32_t chunks;   /* the number of chunks that have been added so far */
     float scale;
-    batch general, vectors; /* for CPU drivers: whole chunks */
+    batch general, vectors; /* vectors: complete chunks, on CPU drivers */
 } call;
 
 static uint64_t chunks_of(int64_t count)
@@ -118,7 +118,7 @@ static tsr_status add_tensor(call *c, const tsr_tensor *x)
     return TSR_OK;
 }
 
-/* y = the sum of the partial sums. */
+/* Adds the dispatches for y = the sum of the partial sums. */
 static tsr_status add_total(call *c, tsr_tensor *y)
 {
     tsr_layout one = y->layout, parts = {.dtype = TSR_F32,
@@ -139,8 +139,8 @@ static tsr_status check(const char *op, tsr_stream *stream, const tsr_tensor *y,
     TSR__REQUIRE(y->layout.dtype == TSR_F32 && tsr_layout_count(&y->layout) == 1,
                  "%s: y is %s %s; one element of f32 is needed", op,
                  tsr_dtype_name(y->layout.dtype), TSR__SHAPE(y->layout.ndim, y->layout.shape));
-    TSR__REQUIRE(count >= 0 && (x || count == 0), "%s: %d tensors%s", op, count,
-                 x ? "" : ", and x is NULL");
+    TSR__REQUIRE(count >= 0 && (x || count == 0), "%s: count is %d%s", op, count,
+                 x ? "" : ", but x is NULL");
     for (int i = 0; i < count; i++) {
         char name[32];
         snprintf(name, sizeof name, "x[%d]", i);
@@ -150,7 +150,7 @@ static tsr_status check(const char *op, tsr_stream *stream, const tsr_tensor *y,
     return TSR_OK;
 }
 
-/* Copies of tensors with gaps. */
+/* Creates contiguous copies of the tensors with gaps. */
 static tsr_status make_contiguous(tsr_stream *stream, const tsr_tensor *const *x, int count,
                                   tsr_tensor **copies)
 {
@@ -184,7 +184,7 @@ tsr_status tsr_sum_squares(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *
 {
     const char *op = "sum_squares";
     TSR__TRY(check(op, stream, y, x, count));
-    TSR__REQUIRE(isfinite(scale), "%s: scale is %g", op, (double)scale);
+    TSR__REQUIRE(isfinite(scale), "%s: scale is %g; it must be finite", op, (double)scale);
     uint64_t chunks = 0;
     for (int i = 0; i < count; i++)
         chunks += chunks_of(tsr_layout_count(&x[i]->layout));
@@ -202,7 +202,7 @@ tsr_status tsr_sum_squares(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *
         status = record(&c, y, x, copies, count, chunks);
     tsr__dispatches_finish(&c.list);
     for (int i = 0; i < count; i++)
-        tsr_tensor_destroy(&copies[i]); /* the stream holds their memory */
+        tsr_tensor_destroy(&copies[i]); /* the stream keeps their memory until it is done */
     tsr__free(copies);
     return status;
 }

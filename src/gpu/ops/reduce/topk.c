@@ -6,7 +6,7 @@
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
-/* The most iterations of a dispatch. More would take long on a slow GPU. */
+/* The largest number of iterations of a dispatch. More would take too long on a slow GPU. */
 #define ITERATIONS_MAX (UINT32_C(1) << 20)
 
 typedef struct call {
@@ -27,12 +27,12 @@ static void fill_shape(struct tsr_topk_params *push, const tsr__piece *piece)
 static uint32_t threads_for(const tsr_device *device, uint32_t rows, int64_t count)
 {
     const uint32_t threads = tsr__thread_group_for(device, rows, count);
-    /* One invocation per row is best on CPU drivers, but not if it has no iterations left for the
-     * outputs. */
+    /* One invocation per row is fastest on CPU drivers, unless its limit on iterations leaves none
+     * for the outputs. */
     return device->device_class != TSR__CLASS_GPU && count > 65536 ? 128 : threads;
 }
 
-/* Iterations that look through a row once. */
+/* The number of iterations that search a row once. */
 static uint32_t search_length(int64_t count, uint32_t threads)
 {
     return (uint32_t)((count - 1) / (threads * TSR_TOPK_UNROLLED)) + 1;
@@ -68,8 +68,8 @@ static tsr_status run_piece(tsr_stream *stream, const call *c, const tsr__piece 
     tsr__groups_for(piece->count, workgroup / threads, dispatch.groups);
     uint32_t most = tsr__most_iterations(device);
     most = most < ITERATIONS_MAX ? most : ITERATIONS_MAX;
-    /* Each output costs an iteration over the outputs, one over other invocations' results, and up
-     * to one search. */
+    /* Each output takes an iteration over the outputs, an iteration over other invocations' results
+     * for every eight of them, and at most one search. */
     const uint32_t search = search_length(count, threads);
     const uint32_t rounds = (most > search ? most - search : 0) / (search + threads / 8 + 1) + 1;
     for (push.from = 0; push.from < k; push.from = push.to) {
@@ -115,7 +115,8 @@ tsr_status tsr_topk(tsr_stream *stream, tsr_tensor *values, tsr_tensor *indices,
                  "%s: values are %s; x is %s, and may differ along dim %d only", op,
                  TSR__SHAPE(values->layout.ndim, values->layout.shape),
                  TSR__SHAPE(x->layout.ndim, x->layout.shape), dim);
-    TSR__REQUIRE(expected.shape[dim] <= count, "%s: %lld of %lld elements of dim %d", op,
+    TSR__REQUIRE(expected.shape[dim] <= count,
+                 "%s: %lld elements are wanted, but x has %lld in dim %d", op,
                  (long long)expected.shape[dim], (long long)count, dim);
     TSR__REQUIRE(count <= INT32_MAX, "%s: dim %d of x has %lld elements; i32 indices reach %d", op,
                  dim, (long long)count, (int)INT32_MAX);

@@ -49,9 +49,9 @@ tsr_status tsr__rope_params_complete(const tsr_rope_params *params, tsr_rope_par
     TSR__REQUIRE(p.rotary_dim >= 2 && p.rotary_dim <= MAX_COMPONENTS && p.rotary_dim % 2 == 0,
                  "rope: rotary_dim is %lld; an even number from 2 to %d is needed",
                  (long long)p.rotary_dim, MAX_COMPONENTS);
-    TSR__REQUIRE((unsigned)p.pairing <= TSR_ROPE_ADJACENT, "rope: there is no pairing %d",
+    TSR__REQUIRE((unsigned)p.pairing <= TSR_ROPE_ADJACENT, "rope: unknown pairing %d",
                  (int)p.pairing);
-    TSR__REQUIRE((unsigned)p.scaling <= TSR_ROPE_SCALING_YARN, "rope: there is no scaling %d",
+    TSR__REQUIRE((unsigned)p.scaling <= TSR_ROPE_SCALING_YARN, "rope: unknown scaling %d",
                  (int)p.scaling);
     set_default(&p.theta, 10000);
     TSR__TRY(check_positive("theta", p.theta));
@@ -92,15 +92,15 @@ static double llama3(const tsr_rope_params *params, double frequency)
     return frequency * ((1 - smooth) / params->factor + smooth);
 }
 
-/* The pair, as a real number, that turns `turns` times in the original length. */
+/* The pair that makes `turns` full turns in the original length, as a real number. */
 static double pair_of(const tsr_rope_params *params, double turns)
 {
     return (double)params->rotary_dim * log(params->original_length / (2 * pi * turns)) /
            (2 * log(params->theta));
 }
 
-/* How much of each pair's frequency is divided by the factor: 0 up to pair `low`, 1 from `high` on.
- */
+/* The frequency of a pair with YaRN. The share of the frequency that is divided by the factor is 0
+ * up to pair `low` and 1 from `high` on. */
 static double yarn(const tsr_rope_params *params, double frequency, double pair)
 {
     const double low = fmax(floor(pair_of(params, params->beta_fast)), 0);

@@ -12,7 +12,7 @@
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
-#define ITEMS_MAX (UINT64_C(1) << 28) /* invocations of a dispatch */
+#define ITEMS_MAX (UINT64_C(1) << 28) /* invocations per dispatch */
 #define SPAN_MAX (INT64_C(1) << 31)   /* bytes of a row */
 
 struct tsr_rope {
@@ -23,7 +23,7 @@ struct tsr_rope {
 /* The table ------------------------------------------------------------------------------------
  */
 
-/* Turns per position, without whole ones, times 2^64. */
+/* The fractional part of the number of turns per position, times 2^64. */
 static uint64_t fraction_of(double radians)
 {
     static const double turn = 6.283185307179586477;
@@ -144,7 +144,7 @@ static int64_t distance(const tsr_rope_params *params)
     return params->pairing == TSR_ROPE_ADJACENT ? 1 : params->rotary_dim / 2;
 }
 
-/* `piece` is of pairs. */
+/* The form (TSR_ROPE_FORM_…) of an operand. `piece` is a piece of pairs. */
 static uint32_t form_of(const call *c, const tsr__piece *piece, int operand,
                         const tsr_tensor *tensor, uint32_t repeat_stride)
 {
@@ -158,8 +158,8 @@ static uint32_t form_of(const call *c, const tsr__piece *piece, int operand,
     return vectors ? TSR_ROPE_FORM_VECTORS : TSR_ROPE_FORM_STRIDED;
 }
 
-/* `repeats` above 0: the rows of one more dimension, with these strides, have the same positions.
- */
+/* Adds the dispatch for a piece of pairs. If `repeats` is above 0, there is one more dimension of
+ * that size, with these strides, whose rows have the same positions. */
 static tsr_status add_pairs(call *c, const tsr__piece *piece, uint32_t repeats,
                             const uint32_t repeat_strides[2])
 {
@@ -203,7 +203,7 @@ static tsr_status add_pairs(call *c, const tsr__piece *piece, uint32_t repeats,
     return tsr__dispatches_add(&c->list, &dispatch);
 }
 
-/* Takes a dimension out of a piece of rows. */
+/* Removes a dimension from a piece of rows. */
 static void remove_dim(tsr__piece *piece, int dim)
 {
     piece->ndim--;
@@ -215,8 +215,9 @@ static void remove_dim(tsr__piece *piece, int dim)
     }
 }
 
-/* The longest dimension that positions do not vary along, or -1. CPUs gain from computing angles
- * once for several rows; GPUs have no time to lose with a few invocations that do much. */
+/* The longest dimension along which positions do not vary, or -1. CPUs are faster if angles are
+ * computed once for several rows; GPUs are not, because fewer invocations would each do more
+ * work. */
 static int repeated_dim(const call *c, const tsr__piece *piece)
 {
     int best = -1;
@@ -229,7 +230,8 @@ static int repeated_dim(const call *c, const tsr__piece *piece)
     return best;
 }
 
-/* Appends to a piece of at most 3 dimensions, of rows, the dimension of their pairs. */
+/* Adds the dispatch for a piece of rows, which has at most 3 dimensions. The dimension of the rows'
+ * pairs is appended to it. */
 static tsr_status add_rows(call *c, tsr__piece piece)
 {
     const tsr_rope_params *params = &c->rope->params;
@@ -251,7 +253,8 @@ static tsr_status add_rows(call *c, tsr__piece piece)
     return add_pairs(c, &piece, repeats, strides);
 }
 
-/* Rows of 4 dimensions are cut along the one that has the fewest. */
+/* Adds the dispatches for a piece of rows. A piece of 4 dimensions is divided along the
+ * shortest. */
 static tsr_status add_piece(call *c, const tsr__piece *piece)
 {
     if (piece->ndim < TSR__PIECE_DIMS)
@@ -270,7 +273,7 @@ static tsr_status add_piece(call *c, const tsr__piece *piece)
     return TSR_OK;
 }
 
-/* y's components from rotary_dim on, where they are not x's own. */
+/* Copies the components from rotary_dim on, unless y is x. */
 static tsr_status copy_rest(tsr_stream *stream, const call *c)
 {
     const int last = c->x->layout.ndim - 1;

@@ -9,7 +9,8 @@
 tsr_status tsr__rope_params_complete(const tsr_rope_params *params,
                                      tsr_rope_params *out) TSR_NODISCARD;
 
-/* The frequencies of all rotary_dim / 2 pairs, in radians per position. `params` are complete. */
+/* Computes the frequencies of all rotary_dim / 2 pairs, in radians per position. `params` must be
+ * complete. */
 void tsr__rope_frequencies(const tsr_rope_params *params, double *out);
 
 #endif

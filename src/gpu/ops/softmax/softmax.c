@@ -59,7 +59,8 @@ static void choose(tsr__dispatch *dispatch, const softmax_call *call, uint32_t r
     tsr__groups_for(rows, workgroup / threads, dispatch->groups);
 }
 
-/* a, b and y. A forward pass lists its input twice, so that there are always three. */
+/* Lists a, b and y. For a forward pass the input is listed twice, so that there are always
+ * three. */
 static void tensors_of(const softmax_call *call, const tsr_tensor *tensors[3])
 {
     tensors[0] = call->a;
@@ -74,7 +75,7 @@ static uint32_t function_of(const softmax_call *call)
     return call->logarithm ? TSR_SOFTMAX_LOG : TSR_SOFTMAX;
 }
 
-/* The dimension with the most rows. */
+/* The dimension along which there are the most rows. */
 static int longest_dim(const tsr__piece *piece)
 {
     int longest = 0;
@@ -85,7 +86,7 @@ static int longest_dim(const tsr__piece *piece)
     return longest;
 }
 
-/* The rows of plane number `plane`. A plane has all rows of dimension `dim`. */
+/* Describes the rows of plane number `plane`. A plane extends over dimension `dim`. */
 static tsr__softmax_rows rows_of(const softmax_call *call, const tsr__piece *piece, int dim,
                                  uint32_t plane)
 {
@@ -127,7 +128,8 @@ static tsr_status add_plane(tsr_stream *stream, tsr__softmax_rows *work, tsr__di
     return tsr__softmax_apply_add(list, work);
 }
 
-/* Adds the dispatches of the kernels for Mesa's CPU driver, if they suit all of the piece. */
+/* Adds the dispatches of the kernels for Mesa's CPU driver if they suit the complete piece, and
+ * sets *added accordingly. */
 static tsr_status add_planes(const softmax_call *call, tsr_stream *stream, const tsr__piece *piece,
                              tsr__dispatches *list, bool *added)
 {
