@@ -1,0 +1,64 @@
+/* What a model is and how it is trained, and the JSON files that say so. */
+#ifndef GPT_CONFIG_H
+#define GPT_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum gpt_style {
+    GPT_STYLE_GPT2 = 0, /* learned positions, layer norm, GELU; the head shares the embedding */
+    GPT_STYLE_LLAMA = 1 /* rotary positions, RMS norm, SwiGLU, grouped queries; its own head */
+} gpt_style;
+
+typedef struct gpt_config {
+    gpt_style style;
+    int layers, heads, kv_heads;
+    int width; /* features of a token between blocks; a multiple of heads */
+    int inner; /* hidden features of the MLP */
+    int block; /* tokens that attention sees at most */
+    int vocabulary;
+    double norm_eps;
+    double rope_theta; /* Llama only */
+} gpt_config;
+
+typedef struct gpt_training {
+    int batch; /* windows of all data-parallel ranks in a step */
+    int steps;
+    int64_t seed;
+    double learning_rate, min_learning_rate;
+    int warmup_steps, decay_steps;
+    double beta1, beta2, eps, weight_decay;
+    double clip; /* the largest norm of the gradient; 0: it is not clipped */
+    double dropout;
+} gpt_training;
+
+/* Where the windows of a recorded run start: offsets[step * batch + row]. */
+typedef struct gpt_offsets {
+    int64_t *values;
+    int64_t steps;
+    int batch;
+} gpt_offsets;
+
+const char *gpt_style_name(gpt_style style);
+
+/* The defaults of a style, but for the vocabulary. */
+gpt_config gpt_config_default(gpt_style style);
+gpt_training gpt_training_default(void);
+
+/* Checks sizes that belong together. Returns false with a sentence in `error`. */
+bool gpt_config_check(const gpt_config *config, char *error, size_t error_size);
+
+/* Reads a recorded run ({"config": …, "optimizer": …}) or a model's config.json as Hugging Face
+ * writes it. Fields that the file lacks stay as they are. The functions below return false with a
+ * sentence in `error`. */
+bool gpt_config_read(const char *path, gpt_config *config, gpt_training *training, char *error,
+                     size_t error_size);
+/* The member "offsets" of a recorded run. */
+bool gpt_offsets_read(const char *path, gpt_offsets *out, char *error, size_t error_size);
+void gpt_offsets_free(gpt_offsets *offsets);
+
+/* Writes config.json with Hugging Face's names. */
+bool gpt_config_write(const char *path, const gpt_config *config, char *error, size_t error_size);
+
+#endif

@@ -1,0 +1,158 @@
+#include "generate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The sequence so far, and what the model needs to go on with it. */
+typedef struct writer {
+    gpt_model *model;
+    const gpt_text *text;
+    const gpt_generate_params *params;
+    tsr_kv_cache *cache;
+    int sequence;
+    int32_t *tokens; /* [prompt + count] */
+    int64_t length;
+    float *logits;  /* [vocabulary] */
+    double *weight; /* [vocabulary] */
+} writer;
+
+static tsr_status create_cache(writer *w)
+{
+    const gpt_model *m = w->model;
+    int64_t page = m->config.block;
+    tsr_heads heads;
+    TRY(tsr_self_attention_heads(m->blocks[0], &heads));
+    return tsr_kv_cache_create(
+        tsr_kv_cache_params(.stream = m->job->stream, .layers = m->config.layers,
+                            .kv_heads = heads.kv_count, .head_dim = heads.head_dim,
+                            .dtype = tsr_fsdp_parameter(m->sharded, 0, 0)->dtype,
+                            .page_tokens = page, .pages = 1, .sequences = 1),
+        &w->cache);
+}
+
+/* Logits after `count` tokens from `first` on. */
+static tsr_status read_tokens(writer *w, int64_t first, int64_t count)
+{
+    const int64_t shape[] = {1, count};
+    int64_t at = tsr_kv_cache_length(w->cache, w->sequence);
+    tsr_tensor *x = NULL;
+    TRY(tsr_kv_cache_begin(w->cache, 1, &w->sequence, &count));
+    TRY(tsr_tensor_create(w->model->job->device, TSR_I32, 2, shape, &x));
+    tsr_status status = tsr_tensor_upload(w->model->job->stream, x, w->tokens + first,
+                                          (uint64_t)count * sizeof *w->tokens);
+    if (status == TSR_OK)
+        status = model_next(w->model, x, w->cache, at, w->logits);
+    tsr_tensor_destroy(&x);
+    return status;
+}
+
+/* Positions end at the block's end. When the cache is full, the later half of the text is read
+ * again from position 0. */
+static tsr_status make_room(writer *w)
+{
+    int64_t block = w->model->config.block;
+    if (tsr_kv_cache_length(w->cache, w->sequence) < block)
+        return read_tokens(w, w->length - 1, 1);
+    int64_t kept = block / 2 > 0 ? block / 2 : 1;
+    TRY(tsr_kv_cache_truncate(w->cache, w->sequence, 0));
+    return read_tokens(w, w->length - kept, kept);
+}
+
+static int descending(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x < y) - (x > y);
+}
+
+/* Hides all but the most likely tokens. */
+static tsr_status keep_top(writer *w)
+{
+    int n = w->model->config.vocabulary, k = w->params->top_k;
+    if (k == 0 || k >= n)
+        return TSR_OK;
+    float *sorted = malloc((size_t)n * sizeof *sorted);
+    if (!sorted)
+        return TSR_ERR_NO_MEMORY;
+    memcpy(sorted, w->logits, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, descending);
+    for (int i = 0; i < n; i++)
+        if (w->logits[i] < sorted[k - 1])
+            w->logits[i] = -INFINITY;
+    free(sorted);
+    return TSR_OK;
+}
+
+static int32_t most_likely(const writer *w)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < w->model->config.vocabulary; i++)
+        if (w->logits[i] > w->logits[best])
+            best = i;
+    return best;
+}
+
+/* A token with the probabilities of the softmax of logits / temperature. */
+static int32_t draw(writer *w, int64_t number)
+{
+    int n = w->model->config.vocabulary;
+    float top = w->logits[most_likely(w)];
+    double sum = 0, at;
+    tsr_philox random;
+    if (w->params->temperature == 0)
+        return most_likely(w);
+    for (int i = 0; i < n; i++)
+        sum += w->weight[i] = exp((double)(w->logits[i] - top) / w->params->temperature);
+    tsr_philox_init((uint64_t)w->params->seed, (uint64_t)number, &random);
+    at = tsr_philox_next_double(&random) * sum;
+    for (int i = 0; i < n; i++) {
+        if (at < w->weight[i])
+            return i;
+        at -= w->weight[i];
+    }
+    return most_likely(w);
+}
+
+static void print(const writer *w, int32_t token)
+{
+    if (w->model->job->rank == 0) {
+        text_print(w->text, token, stdout);
+        fflush(stdout);
+    }
+}
+
+static tsr_status write_text(writer *w)
+{
+    const gpt_generate_params *p = w->params;
+    int64_t block = w->model->config.block;
+    int64_t seen = p->prompt_count < block ? p->prompt_count : block;
+    TRY(create_cache(w));
+    TRY(tsr_kv_cache_add(w->cache, &w->sequence));
+    memcpy(w->tokens, p->prompt, (size_t)p->prompt_count * sizeof *w->tokens);
+    w->length = p->prompt_count;
+    for (int64_t i = 0; i < w->length; i++)
+        print(w, w->tokens[i]);
+    for (int64_t i = 0; i < p->count; i++) {
+        TRY(i == 0 ? read_tokens(w, w->length - seen, seen) : make_room(w));
+        TRY(keep_top(w));
+        int32_t token = draw(w, i);
+        w->tokens[w->length++] = token;
+        print(w, token);
+    }
+    return TSR_OK;
+}
+
+tsr_status generate(gpt_model *model, const gpt_text *text, const gpt_generate_params *params)
+{
+    writer w = {.model = model, .text = text, .params = params};
+    size_t vocabulary = (size_t)model->config.vocabulary;
+    w.tokens = malloc((size_t)(params->prompt_count + params->count) * sizeof *w.tokens);
+    w.logits = malloc(vocabulary * sizeof *w.logits);
+    w.weight = malloc(vocabulary * sizeof *w.weight);
+    tsr_status status = w.tokens && w.logits && w.weight ? write_text(&w) : TSR_ERR_NO_MEMORY;
+    tsr_kv_cache_destroy(&w.cache);
+    free(w.tokens);
+    free(w.logits);
+    free(w.weight);
+    return status;
+}

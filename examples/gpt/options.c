@@ -1,0 +1,389 @@
+#include "options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROGRAM "gpt"
+#define MAX_WIDTH (1 << 20)
+
+enum {
+    OPT_BATCH = 256,
+    OPT_BLOCK,
+    OPT_CHARACTERS,
+    OPT_CHECKPOINT,
+    OPT_CHECKPOINT_EVERY,
+    OPT_CLIP,
+    OPT_CONFIG,
+    OPT_CURVE,
+    OPT_DECAY,
+    OPT_DEVICE,
+    OPT_DROPOUT,
+    OPT_DTYPE,
+    OPT_EVAL_BATCHES,
+    OPT_EVAL_EVERY,
+    OPT_GRID,
+    OPT_HEADS,
+    OPT_INIT,
+    OPT_INNER,
+    OPT_KV_HEADS,
+    OPT_LAYERS,
+    OPT_LEARNING_RATE,
+    OPT_LOAD,
+    OPT_LOG,
+    OPT_MIN_LEARNING_RATE,
+    OPT_OFFSETS,
+    OPT_PROMPT,
+    OPT_RANKS,
+    OPT_RECOMPUTE,
+    OPT_SAVE,
+    OPT_SEED,
+    OPT_STEPS,
+    OPT_STRATEGY,
+    OPT_STYLE,
+    OPT_TEMPERATURE,
+    OPT_TEXT,
+    OPT_TIMEOUT,
+    OPT_TOP_K,
+    OPT_WARMUP,
+    OPT_WEIGHT_DECAY,
+    OPT_WIDTH,
+    OPT_WORKERS
+};
+
+static const struct option known[] = {
+    {"batch", required_argument, NULL, OPT_BATCH},
+    {"block", required_argument, NULL, OPT_BLOCK},
+    {"characters", required_argument, NULL, OPT_CHARACTERS},
+    {"checkpoint", required_argument, NULL, OPT_CHECKPOINT},
+    {"checkpoint-every", required_argument, NULL, OPT_CHECKPOINT_EVERY},
+    {"clip", required_argument, NULL, OPT_CLIP},
+    {"config", required_argument, NULL, OPT_CONFIG},
+    {"curve", required_argument, NULL, OPT_CURVE},
+    {"decay", required_argument, NULL, OPT_DECAY},
+    {"device", required_argument, NULL, OPT_DEVICE},
+    {"dropout", required_argument, NULL, OPT_DROPOUT},
+    {"dtype", required_argument, NULL, OPT_DTYPE},
+    {"eval-batches", required_argument, NULL, OPT_EVAL_BATCHES},
+    {"eval-every", required_argument, NULL, OPT_EVAL_EVERY},
+    {"grid", required_argument, NULL, OPT_GRID},
+    {"heads", required_argument, NULL, OPT_HEADS},
+    {"help", no_argument, NULL, 'h'},
+    {"init", required_argument, NULL, OPT_INIT},
+    {"inner", required_argument, NULL, OPT_INNER},
+    {"kv-heads", required_argument, NULL, OPT_KV_HEADS},
+    {"layers", required_argument, NULL, OPT_LAYERS},
+    {"learning-rate", required_argument, NULL, OPT_LEARNING_RATE},
+    {"load", required_argument, NULL, OPT_LOAD},
+    {"log", required_argument, NULL, OPT_LOG},
+    {"min-learning-rate", required_argument, NULL, OPT_MIN_LEARNING_RATE},
+    {"offsets", required_argument, NULL, OPT_OFFSETS},
+    {"prompt", required_argument, NULL, OPT_PROMPT},
+    {"ranks", required_argument, NULL, OPT_RANKS},
+    {"recompute", no_argument, NULL, OPT_RECOMPUTE},
+    {"save", required_argument, NULL, OPT_SAVE},
+    {"seed", required_argument, NULL, OPT_SEED},
+    {"steps", required_argument, NULL, OPT_STEPS},
+    {"strategy", required_argument, NULL, OPT_STRATEGY},
+    {"style", required_argument, NULL, OPT_STYLE},
+    {"temperature", required_argument, NULL, OPT_TEMPERATURE},
+    {"text", required_argument, NULL, OPT_TEXT},
+    {"timeout", required_argument, NULL, OPT_TIMEOUT},
+    {"top-k", required_argument, NULL, OPT_TOP_K},
+    {"warmup", required_argument, NULL, OPT_WARMUP},
+    {"weight-decay", required_argument, NULL, OPT_WEIGHT_DECAY},
+    {"width", required_argument, NULL, OPT_WIDTH},
+    {"workers", required_argument, NULL, OPT_WORKERS},
+    {0}};
+
+/* Sizes that the command line gives; 0: not given. They replace those of --style and --config. */
+typedef struct given_sizes {
+    bool style_given;
+    gpt_style style;
+    int layers, heads, kv_heads, width, inner, block;
+    int batch, steps, warmup, decay;                                      /* −1: not given */
+    double learning_rate, min_learning_rate, weight_decay, clip, dropout; /* −1: not given */
+    bool seed_given;
+    int64_t seed;
+} given_sizes;
+
+static bool take_style(const char *text, given_sizes *given)
+{
+    for (gpt_style s = GPT_STYLE_GPT2; s <= GPT_STYLE_LLAMA; s++) {
+        if (strcmp(text, gpt_style_name(s)) == 0) {
+            given->style = s;
+            given->style_given = true;
+            return true;
+        }
+    }
+    return wrong_option(PROGRAM, "--style takes gpt2 or llama, not ", text);
+}
+
+static bool take_size(int option, const char *value, given_sizes *g)
+{
+    const struct {
+        int option;
+        const char *name;
+        int least, most;
+        int *out;
+    } sizes[] = {
+        {OPT_LAYERS, "layers", 1, 1000, &g->layers},
+        {OPT_HEADS, "heads", 1, 4096, &g->heads},
+        {OPT_KV_HEADS, "kv-heads", 1, 4096, &g->kv_heads},
+        {OPT_WIDTH, "width", 1, MAX_WIDTH, &g->width},
+        {OPT_INNER, "inner", 1, MAX_WIDTH, &g->inner},
+        {OPT_BLOCK, "block", 1, MAX_WIDTH, &g->block},
+        {OPT_BATCH, "batch", 1, 1 << 16, &g->batch},
+        {OPT_STEPS, "steps", 0, 1 << 30, &g->steps},
+        {OPT_WARMUP, "warmup", 0, 1 << 30, &g->warmup},
+        {OPT_DECAY, "decay", 0, 1 << 30, &g->decay},
+    };
+    const struct {
+        int option;
+        const char *name;
+        double *out;
+    } numbers[] = {
+        {OPT_LEARNING_RATE, "learning-rate", &g->learning_rate},
+        {OPT_MIN_LEARNING_RATE, "min-learning-rate", &g->min_learning_rate},
+        {OPT_WEIGHT_DECAY, "weight-decay", &g->weight_decay},
+        {OPT_CLIP, "clip", &g->clip},
+        {OPT_DROPOUT, "dropout", &g->dropout},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].option == option)
+            return parse_int(PROGRAM, sizes[i].name, value, sizes[i].least, sizes[i].most,
+                             sizes[i].out);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].option == option)
+            return parse_number(PROGRAM, numbers[i].name, value, 0, numbers[i].out);
+    if (option == OPT_STYLE)
+        return take_style(value, g);
+    g->seed_given = true;
+    return parse_seed(PROGRAM, value, &g->seed);
+}
+
+static bool take(int option, const char *value, gpt_options *out, given_sizes *given)
+{
+    const struct {
+        int option;
+        const char **out;
+    } files[] = {
+        {OPT_CHECKPOINT, &out->checkpoint},
+        {OPT_CONFIG, &out->config},
+        {OPT_CURVE, &out->curve},
+        {OPT_DEVICE, &out->device},
+        {OPT_INIT, &out->init},
+        {OPT_LOAD, &out->load},
+        {OPT_LOG, &out->log},
+        {OPT_OFFSETS, &out->offsets},
+        {OPT_PROMPT, &out->prompt},
+        {OPT_SAVE, &out->save},
+        {OPT_TEXT, &out->text},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        if (files[i].option == option) {
+            *files[i].out = value;
+            return true;
+        }
+    }
+    switch (option) {
+    case OPT_CHARACTERS:
+        return parse_int(PROGRAM, "characters", value, 0, 1 << 30, &out->characters);
+    case OPT_CHECKPOINT_EVERY:
+        return parse_int(PROGRAM, "checkpoint-every", value, 0, 1 << 30, &out->checkpoint_every);
+    case OPT_DTYPE:
+        return parse_dtype(PROGRAM, value, &out->dtype);
+    case OPT_EVAL_BATCHES:
+        return parse_int(PROGRAM, "eval-batches", value, 1, 1 << 20, &out->eval_batches);
+    case OPT_EVAL_EVERY:
+        return parse_int(PROGRAM, "eval-every", value, 0, 1 << 30, &out->eval_every);
+    case OPT_GRID:
+        return parse_grid(PROGRAM, value, &out->data, &out->tensor);
+    case OPT_RANKS:
+        return parse_int(PROGRAM, "ranks", value, 1, TSR_MAX_COMM_SIZE, &out->ranks);
+    case OPT_RECOMPUTE:
+        out->recompute = true;
+        return true;
+    case OPT_STRATEGY:
+        return parse_strategy(PROGRAM, value, &out->strategy);
+    case OPT_TEMPERATURE:
+        return parse_number(PROGRAM, "temperature", value, 0, &out->temperature);
+    case OPT_TIMEOUT:
+        /* 0 would be the library's default. */
+        return parse_number(PROGRAM, "timeout", value, 0.001, &out->timeout_seconds);
+    case OPT_TOP_K:
+        return parse_int(PROGRAM, "top-k", value, 0, 1 << 20, &out->top_k);
+    case OPT_WORKERS:
+        return parse_int(PROGRAM, "workers", value, 0, 64, &out->workers);
+    case 'h':
+        out->help = true;
+        return true;
+    case '?':
+    case ':':
+        return wrong_option(PROGRAM, "invalid command line", "");
+    }
+    return take_size(option, value, given);
+}
+
+static void replace_int(int given, int none, int *out)
+{
+    if (given != none)
+        *out = given;
+}
+
+static void replace_number(double given, double *out)
+{
+    if (given >= 0)
+        *out = given;
+}
+
+/* From the style or --config, with what the command line says in addition. */
+static bool complete(gpt_options *out, const given_sizes *given)
+{
+    char error[512];
+    gpt_config *model = &out->model;
+    gpt_training *training = &out->training;
+    *model = gpt_config_default(given->style);
+    *training = gpt_training_default();
+    if (out->config && !gpt_config_read(out->config, model, training, error, sizeof error)) {
+        fprintf(stderr, PROGRAM ": %s\n", error);
+        return false;
+    }
+    if (out->config && given->style_given && model->style != given->style) {
+        fprintf(stderr, PROGRAM ": --style %s, but %s describes a model of style %s\n",
+                gpt_style_name(given->style), out->config, gpt_style_name(model->style));
+        return false;
+    }
+    bool as_many = model->kv_heads == model->heads;
+    replace_int(given->layers, 0, &model->layers);
+    replace_int(given->heads, 0, &model->heads);
+    replace_int(as_many && given->heads ? given->heads : 0, 0, &model->kv_heads);
+    replace_int(given->kv_heads, 0, &model->kv_heads);
+    if (given->width && !given->inner)
+        model->inner = model->style == GPT_STYLE_GPT2 ? 4 * given->width : given->width * 8 / 3;
+    replace_int(given->width, 0, &model->width);
+    replace_int(given->inner, 0, &model->inner);
+    replace_int(given->block, 0, &model->block);
+    replace_int(given->batch, -1, &training->batch);
+    if (given->steps >= 0 && given->decay < 0 && !out->config)
+        training->decay_steps = given->steps;
+    replace_int(given->steps, -1, &training->steps);
+    replace_int(given->warmup, -1, &training->warmup_steps);
+    replace_int(given->decay, -1, &training->decay_steps);
+    if (given->warmup < 0 && training->warmup_steps > training->decay_steps / 10)
+        training->warmup_steps = training->decay_steps / 10;
+    replace_number(given->learning_rate, &training->learning_rate);
+    replace_number(given->min_learning_rate, &training->min_learning_rate);
+    replace_number(given->weight_decay, &training->weight_decay);
+    replace_number(given->clip, &training->clip);
+    replace_number(given->dropout, &training->dropout);
+    if (given->seed_given)
+        training->seed = given->seed;
+    if (training->steps > 0 && training->warmup_steps >= training->decay_steps) {
+        fprintf(stderr, PROGRAM ": --warmup %d is not less than --decay %d\n",
+                training->warmup_steps, training->decay_steps);
+        return false;
+    }
+    if (gpt_config_check(model, error, sizeof error))
+        return true;
+    fprintf(stderr, PROGRAM ": %s\n", error);
+    return false;
+}
+
+bool gpt_options_parse(int argc, char **argv, gpt_options *out)
+{
+    given_sizes given = {.batch = -1,
+                         .steps = -1,
+                         .warmup = -1,
+                         .decay = -1,
+                         .learning_rate = -1,
+                         .min_learning_rate = -1,
+                         .weight_decay = -1,
+                         .clip = -1,
+                         .dropout = -1};
+    *out = (gpt_options){.text = GPT_TEXT,
+                         .strategy = "none",
+                         .dtype = TSR_F32,
+                         .eval_every = 250,
+                         .eval_batches = 20,
+                         .characters = 400,
+                         .temperature = 0.8,
+                         .workers = 1,
+                         .timeout_seconds = 60};
+    int option;
+    opterr = 1;
+    while ((option = getopt_long(argc, argv, "h", known, NULL)) != -1)
+        if (!take(option, optarg, out, &given))
+            return false;
+    if (optind < argc)
+        return wrong_option(PROGRAM, "unexpected argument ", argv[optind]);
+    if (given.dropout >= 1)
+        return wrong_option(PROGRAM, "--dropout takes a number from 0 to below 1", "");
+    if (out->help)
+        return true;
+    if (out->offsets && !out->config)
+        return wrong_option(PROGRAM, "--offsets needs --config", "");
+    if (out->load && out->init)
+        return wrong_option(PROGRAM, "--load and --init exclude each other", "");
+    return complete(out, &given);
+}
+
+void gpt_options_help(void)
+{
+    printf(
+        "usage: gpt [options]\n"
+        "\n"
+        "Trains a small language model on the characters of a text, over any number of processes,\n"
+        "and then writes a text of its own.\n"
+        "\n"
+        "the model:\n"
+        "  --style STYLE          gpt2 (default): learned positions, layer norm, GELU;\n"
+        "                         llama: rotary positions, RMS norm, SwiGLU, grouped queries\n"
+        "  --layers N             blocks (4)\n"
+        "  --heads N              attention heads (4)\n"
+        "  --kv-heads N           key/value heads (llama: 2)\n"
+        "  --width N              features of a token (128)\n"
+        "  --inner N              hidden features of the MLP (4 times the width; llama: 8/3)\n"
+        "  --block N              tokens that attention sees at most (64)\n"
+        "  --dropout P            probability (0)\n"
+        "  --dtype TYPE           of the parameters: f32, f16 or bf16 (f32)\n"
+        "\n"
+        "the training:\n"
+        "  --text FILE            UTF-8; the last tenth is held out (Shakespeare's plays)\n"
+        "  --steps N              (2000)\n"
+        "  --batch N              windows in a step, over all ranks (12)\n"
+        "  --learning-rate X      highest (0.001); with --warmup N (100) steps before, and a "
+        "cosine\n"
+        "  --min-learning-rate X  down to this one (0.0001) at step --decay N (the last)\n"
+        "  --weight-decay X       of matrices (0.1)\n"
+        "  --clip X               largest norm of the gradient; 0: none (1)\n"
+        "  --seed N               (1)\n"
+        "  --recompute            keep only the inputs of blocks, and compute the rest twice\n"
+        "  --eval-every N         steps between evaluations (250); --eval-batches N each (20)\n"
+        "\n"
+        "processes and devices:\n"
+        "  --ranks N              start N processes of this host\n"
+        "  --grid DxT             D data-parallel by T tensor-parallel ranks (1xN)\n"
+        "  --strategy NAME        how data-parallel ranks share parameters: none (default), full,\n"
+        "                         layerwise, hybrid or weighted\n"
+        "  --device NAME          number, name or UUID of the device (the best one)\n"
+        "  --workers N            threads that prepare batches (1)\n"
+        "  --timeout SECONDS      for each communication (60)\n"
+        "\n"
+        "files:\n"
+        "  --checkpoint FILE      save the training at the end, after Ctrl-C, and every\n"
+        "                         --checkpoint-every N steps\n"
+        "  --load FILE            go on with a training that --checkpoint has saved\n"
+        "  --save FILE            save the model with Hugging Face's names, and config.json\n"
+        "  --log FILE             a line of JSON for each step\n"
+        "  --curve FILE           plot the losses as SVG\n"
+        "  --config FILE, --init FILE, --offsets FILE\n"
+        "                         repeat a recorded run: its sizes, first weights and windows\n"
+        "\n"
+        "at the end:\n"
+        "  --prompt TEXT          where the text begins (a line break)\n"
+        "  --characters N         to write (400)\n"
+        "  --temperature X        0: always the most likely character (0.8)\n"
+        "  --top-k N              only the N most likely ones; 0: all (0)\n");
+}

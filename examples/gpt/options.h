@@ -1,0 +1,35 @@
+/* The command line of gpt. */
+#ifndef GPT_OPTIONS_H
+#define GPT_OPTIONS_H
+
+#include "common/common.h"
+#include "config.h"
+
+typedef struct gpt_options {
+    const char *text, *device;
+    const char *config, *init, *offsets;  /* files of a recorded run; NULL: none */
+    const char *load, *checkpoint, *save; /* NULL: none */
+    const char *log, *curve;              /* NULL: none */
+    const char *prompt;                   /* NULL: a line break */
+    int ranks;                            /* 0: as many as were launched */
+    int data, tensor;     /* the grid: data-parallel by tensor-parallel ranks; 0: not given */
+    const char *strategy; /* how data-parallel ranks share parameters; "none": each has all */
+    gpt_config model;
+    gpt_training training;
+    tsr_dtype dtype;
+    bool recompute;
+    int eval_every, eval_batches; /* steps between evaluations; batches of each. 0: none */
+    int checkpoint_every;         /* steps; 0: only at the end */
+    int characters;               /* to write at the end */
+    double temperature;           /* 0: always the most likely one */
+    int top_k;                    /* 0: all */
+    int workers;
+    double timeout_seconds;
+    bool help;
+} gpt_options;
+
+/* Returns false, with a sentence on standard error, if something is wrong. */
+bool gpt_options_parse(int argc, char **argv, gpt_options *out);
+void gpt_options_help(void);
+
+#endif

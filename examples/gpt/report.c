@@ -1,0 +1,101 @@
+#include "report.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/curve.h"
+
+bool report_add(gpt_history *history, const gpt_record *record)
+{
+    if (history->count == history->capacity) {
+        int capacity = history->capacity ? 2 * history->capacity : 64;
+        gpt_record *larger = realloc(history->records, (size_t)capacity * sizeof *larger);
+        if (!larger)
+            return false;
+        history->records = larger;
+        history->capacity = capacity;
+    }
+    history->records[history->count++] = *record;
+    return true;
+}
+
+void report_free(gpt_history *history)
+{
+    free(history->records);
+    *history = (gpt_history){0};
+}
+
+void report_setting(const gpt_model *model, const gpt_options *options, const gpt_text *text)
+{
+    const example_job *job = model->job;
+    const gpt_config *c = &model->config;
+    const gpt_training *t = &model->training;
+    const tsr_device_info *info = tsr_device_get_info(job->device);
+    printf("device    %s; %s%s%s\n", info->name, info->driver_name, info->driver_info[0] ? " " : "",
+           info->driver_info);
+    printf("ranks     %d: %d data-parallel × %d tensor-parallel, parameters shared: %s\n",
+           job->ranks, job->data, job->tensor, options->strategy);
+    printf("text      %lld characters of %d kinds, the last %lld held out; %s\n",
+           (long long)text->count, text->vocabulary, (long long)(text->count - text->train),
+           options->text);
+    printf("model     %s, %d blocks, %d heads, %d wide, %d tokens, %.2f million parameters, %s\n",
+           gpt_style_name(c->style), c->layers, c->heads, c->width, c->block,
+           (double)model_parameters(model) * 1e-6, tsr_dtype_name(options->dtype));
+    printf("learning  AdamW %g to %g, weight decay %g, batch %d, %d steps, seed %lld\n\n",
+           t->learning_rate, t->min_learning_rate, t->weight_decay, t->batch, t->steps,
+           (long long)t->seed);
+    fflush(stdout);
+}
+
+void report_progress(int64_t step, int64_t steps, double loss, double seconds, int64_t done)
+{
+    double each = done > 0 ? seconds / (double)done : 0;
+    long long left = (long long)ceil(each * (double)(steps - step));
+    const char *end = isatty(STDOUT_FILENO) ? "\r" : "\n";
+    printf("step %lld of %lld  loss %.3f  %.1f ms a step  %lld:%02lld left   %s", (long long)step,
+           (long long)steps, loss, each * 1e3, left / 60, left % 60, end);
+    fflush(stdout);
+}
+
+void report_evaluation(const gpt_record *record)
+{
+    printf("step %-6lld loss %.4f  held out %.4f                         \n",
+           (long long)record->step, record->loss, record->held_out_loss);
+    fflush(stdout);
+}
+
+bool report_curve(const char *path, const gpt_history *history)
+{
+    int n = history->count;
+    double *values = malloc((size_t)(n > 0 ? n : 1) * 3 * sizeof *values);
+    if (!values) {
+        fprintf(stderr, "gpt: out of memory\n");
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        values[i] = (double)history->records[i].step;
+        values[n + i] = history->records[i].loss;
+        values[2 * n + i] = history->records[i].held_out_loss;
+    }
+    bool written = curve_write("gpt", path,
+                               &(curve_params){.title = "cross-entropy of the next character",
+                                               .unit = "step",
+                                               .lines = {{"learned from", n, values, values + n},
+                                                         {"held out", n, values, values + 2 * n}}});
+    free(values);
+    return written;
+}
+
+void report_json_step(FILE *file, int64_t step, double loss, double grad_norm)
+{
+    fprintf(file, "{\"step\": %lld, \"loss\": %.9g, \"grad_norm\": %.9g}\n", (long long)step, loss,
+            grad_norm);
+}
+
+void report_json_evaluation(FILE *file, const gpt_record *record)
+{
+    fprintf(file, "{\"evaluated\": %lld, \"held_out_loss\": %.9g}\n", (long long)record->step,
+            record->held_out_loss);
+    fflush(file);
+}

@@ -1,0 +1,38 @@
+/* Reports the training: lines on the terminal, JSON and a plot. */
+#ifndef GPT_REPORT_H
+#define GPT_REPORT_H
+
+#include <stdio.h>
+
+#include "common/job.h"
+#include "model.h"
+#include "options.h"
+#include "text.h"
+
+typedef struct gpt_record {
+    int64_t step; /* number of finished steps */
+    double loss, held_out_loss;
+} gpt_record;
+
+/* The evaluations so far, for the plot. `loss` is the mean over the steps since the one before. */
+typedef struct gpt_history {
+    gpt_record *records;
+    int count, capacity;
+} gpt_history;
+
+/* Returns false if there is no memory. */
+bool report_add(gpt_history *history, const gpt_record *record);
+void report_free(gpt_history *history);
+
+void report_setting(const gpt_model *model, const gpt_options *options, const gpt_text *text);
+/* The line that is written over again; `seconds` since the start of this run, in which `done` steps
+ * were made. */
+void report_progress(int64_t step, int64_t steps, double loss, double seconds, int64_t done);
+void report_evaluation(const gpt_record *record);
+
+/* Return false, with a message on standard error, if the file cannot be written. */
+bool report_curve(const char *path, const gpt_history *history);
+void report_json_step(FILE *file, int64_t step, double loss, double grad_norm);
+void report_json_evaluation(FILE *file, const gpt_record *record);
+
+#endif

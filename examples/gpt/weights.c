@@ -1,0 +1,397 @@
+#include "weights.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Names -----------------------------------------------------------------------------------------
+ */
+
+/* Where a parameter of ours is in the file: rows first_row … of a tensor. */
+typedef struct place {
+    char name[128];
+    int64_t first_row; /* of [out, in] */
+    int64_t rows;      /* of the complete tensor */
+    bool is_matrix;    /* of a GPT-2 block: Hugging Face has it transposed */
+} place;
+
+typedef struct renaming {
+    const char *ours, *theirs;
+} renaming;
+
+static const renaming gpt2_names[] = {
+    {"norm1.weight", "ln_1.weight"},
+    {"attention.q.weight", "attn.c_attn.weight"},
+    {"attention.k.weight", "attn.c_attn.weight"},
+    {"attention.v.weight", "attn.c_attn.weight"},
+    {"attention.o.weight", "attn.c_proj.weight"},
+    {"norm2.weight", "ln_2.weight"},
+    {"mlp.up.weight", "mlp.c_fc.weight"},
+    {"mlp.down.weight", "mlp.c_proj.weight"},
+};
+static const renaming llama_names[] = {
+    {"norm1.weight", "input_layernorm.weight"},
+    {"attention.q.weight", "self_attn.q_proj.weight"},
+    {"attention.k.weight", "self_attn.k_proj.weight"},
+    {"attention.v.weight", "self_attn.v_proj.weight"},
+    {"attention.o.weight", "self_attn.o_proj.weight"},
+    {"norm2.weight", "post_attention_layernorm.weight"},
+    {"mlp.gate.weight", "mlp.gate_proj.weight"},
+    {"mlp.up.weight", "mlp.up_proj.weight"},
+    {"mlp.down.weight", "mlp.down_proj.weight"},
+};
+
+/* Splits "h.3.mlp.up.weight" behind the block's number; NULL for a parameter outside blocks. */
+static const char *in_block(const char *name, int *block)
+{
+    int end = 0;
+    if ((sscanf(name, "h.%d.%n", block, &end) == 1 && end > 0) ||
+        (sscanf(name, "layers.%d.%n", block, &end) == 1 && end > 0))
+        return name + end;
+    return NULL;
+}
+
+static void find_place(const gpt_config *config, const tsr_parameter *p, place *out)
+{
+    bool llama = config->style == GPT_STYLE_LLAMA;
+    int block;
+    const char *inner = in_block(p->name, &block);
+    *out = (place){.rows = p->global_shape[0]};
+    if (!inner) {
+        const char *before = llama ? "model." : "transformer.";
+        snprintf(out->name, sizeof out->name, "%s%s",
+                 strcmp(p->name, "lm_head.weight") == 0 ? "" : before, p->name);
+        return;
+    }
+    const renaming *names = llama ? llama_names : gpt2_names;
+    size_t count = llama ? sizeof llama_names / sizeof *names : sizeof gpt2_names / sizeof *names;
+    size_t i = 0;
+    while (i + 1 < count && strcmp(names[i].ours, inner) != 0)
+        i++;
+    snprintf(out->name, sizeof out->name, llama ? "model.layers.%d.%s" : "transformer.h.%d.%s",
+             block, names[i].theirs);
+    out->is_matrix = !llama && p->ndim == 2;
+    if (!llama && strcmp(names[i].theirs, "attn.c_attn.weight") == 0) {
+        out->first_row = (int64_t)(i - 1) * config->width;
+        out->rows = 3 * (int64_t)config->width;
+    }
+}
+
+/* Loading ---------------------------------------------------------------------------------------
+ */
+
+typedef struct loading {
+    gpt_model *model;
+    const char *path;
+    tsr_shard_list *list;
+    char name[128]; /* of the tensor that is in `full`; "" : none */
+    tsr_tensor *full;
+    char *error;
+    size_t error_size;
+} loading;
+
+static const tsr_shard_param *find_in_file(const loading *l, const char *name)
+{
+    const tsr_shard_param *all = tsr_shard_list_param_array(l->list);
+    for (uint64_t i = 0; i < tsr_shard_list_param_count(l->list); i++)
+        if (strcmp(all[i].name, name) == 0)
+            return &all[i];
+    return NULL;
+}
+
+static tsr_status wrong_shape(const loading *l, const tsr_shard_param *file, const place *where,
+                              const tsr_parameter *p)
+{
+    snprintf(l->error, l->error_size,
+             "%s: %s has %d dimensions, the first %lld; the model needs %d, "
+             "[%lld, …]",
+             l->path, where->name, file->ndim, file->ndim > 0 ? (long long)file->shape[0] : 0LL,
+             p->ndim, (long long)where->rows);
+    return TSR_ERR_INVALID;
+}
+
+/* Reads the complete tensor into `full`, as [out, in]. */
+static tsr_status read_full(loading *l, const place *where, const tsr_parameter *p)
+{
+    const tsr_shard_param *file = find_in_file(l, where->name);
+    tsr_dtype dtype;
+    if (!file) {
+        snprintf(l->error, l->error_size, "%s: there is no tensor %s", l->path, where->name);
+        return TSR_ERR_NOT_FOUND;
+    }
+    TRY(tsr_dtype_parse(file->dtype, &dtype));
+    int64_t columns = p->ndim == 2 ? p->global_shape[1] : 1;
+    bool as_linear = file->ndim == p->ndim && file->shape[0] == where->rows &&
+                     (p->ndim == 1 || file->shape[1] == columns);
+    bool transposed = where->is_matrix && file->ndim == 2 && file->shape[0] == columns &&
+                      file->shape[1] == where->rows;
+    /* Square matrices are as the others of the file are. */
+    if (where->is_matrix && where->rows == columns) {
+        char sibling[128];
+        snprintf(sibling, sizeof sibling, "transformer.h.0.mlp.c_fc.weight");
+        const tsr_shard_param *other = find_in_file(l, sibling);
+        transposed = other && other->ndim == 2 && other->shape[0] == l->model->config.width &&
+                     other->shape[1] != l->model->config.width;
+        as_linear = !transposed;
+    }
+    if (!as_linear && !transposed)
+        return wrong_shape(l, file, where, p);
+    tsr_tensor_destroy(&l->full);
+    TRY(tsr_tensor_create(l->model->job->device, dtype, file->ndim, file->shape, &l->full));
+    tsr_checkpoint_entry entry = {.name = where->name,
+                                  .dtype = dtype,
+                                  .ndim = file->ndim,
+                                  .shard_dim = -1,
+                                  .count = file->count,
+                                  .tensor = l->full};
+    memcpy(entry.shape, file->shape, (size_t)file->ndim * sizeof *entry.shape);
+    TRY(tsr_checkpoint_load(l->path, NULL, l->model->job->stream, 1, &entry, NULL));
+    if (transposed) {
+        tsr_tensor *view = NULL;
+        TRY(tsr_tensor_transpose(l->full, 0, 1, &view));
+        tsr_tensor_destroy(&l->full);
+        l->full = view;
+    }
+    snprintf(l->name, sizeof l->name, "%s", where->name);
+    return TSR_OK;
+}
+
+/* This rank's part of the tensor, which tensor parallelism divides. */
+static tsr_status slice_part(const loading *l, const place *where, const tsr_parameter *p,
+                             tsr_tensor **out)
+{
+    int64_t rows = p->global_shape[0];
+    tsr_tensor *own = NULL;
+    TRY(tsr_tensor_slice(l->full, 0, where->first_row, where->first_row + rows, 1, &own));
+    tsr_status status = p->shard_dim < 0 ? tsr_tensor_slice(own, 0, 0, rows, 1, out)
+                                         : tsr_tensor_slice(own, p->shard_dim, p->offset,
+                                                            p->offset + p->length, 1, out);
+    tsr_tensor_destroy(&own);
+    return status;
+}
+
+/* Elements range of the part, in row-major order, to what this rank keeps. */
+static tsr_status store(const loading *l, const tsr_tensor *part, const tsr_fsdp_shard *shard)
+{
+    const tsr_layout *layout = tsr_tensor_layout(part);
+    tsr_stream *stream = l->model->job->stream;
+    int64_t count = 1;
+    tsr_tensor *dense = NULL, *flat = NULL, *own = NULL;
+    for (int d = 0; d < layout->ndim; d++)
+        count *= layout->shape[d];
+    TRY(tsr_tensor_create(l->model->job->device, layout->dtype, layout->ndim, layout->shape,
+                          &dense));
+    tsr_status status = tsr_copy(stream, dense, part);
+    if (status == TSR_OK)
+        status = tsr_tensor_reshape(dense, 1, &count, &flat);
+    if (status == TSR_OK)
+        status = tsr_tensor_slice(flat, 0, (int64_t)shard->range.start,
+                                  (int64_t)(shard->range.start + shard->range.count), 1, &own);
+    if (status == TSR_OK)
+        status = tsr_copy(stream, shard->value, own);
+    tsr_tensor_destroy(&own);
+    tsr_tensor_destroy(&flat);
+    tsr_tensor_destroy(&dense);
+    return status;
+}
+
+static tsr_status load_parameter(loading *l, const tsr_parameter *p, uint64_t number)
+{
+    tsr_fsdp_shard shard;
+    tsr_tensor *part = NULL;
+    place where;
+    find_place(&l->model->config, p, &where);
+    TRY(tsr_fsdp_shard_of(l->model->sharded, number, &shard));
+    if (strcmp(where.name, l->name) != 0)
+        TRY(read_full(l, &where, p));
+    if (!shard.value)
+        return TSR_OK;
+    TRY(slice_part(l, &where, p, &part));
+    tsr_status status = store(l, part, &shard);
+    tsr_tensor_destroy(&part);
+    return status;
+}
+
+static tsr_status load_all(loading *l)
+{
+    uint64_t number = 0;
+    const gpt_model *m = l->model;
+    TRY(tsr_shard_list_open(l->path, &l->list));
+    for (int u = 0; u < m->units; u++)
+        for (int i = 0; i < tsr_fsdp_parameter_count(m->sharded, u); i++)
+            TRY(load_parameter(l, tsr_fsdp_parameter(m->sharded, u, i), number++));
+    return tsr_fsdp_changed(m->sharded);
+}
+
+tsr_status weights_load(gpt_model *model, const char *path, char *error, size_t error_size)
+{
+    loading l = {.model = model, .path = path, .error = error, .error_size = error_size};
+    *error = '\0';
+    tsr_status status = load_all(&l);
+    if (status != TSR_OK && *error == '\0')
+        snprintf(error, error_size, "%s", tsr_last_error());
+    tsr_tensor_destroy(&l.full);
+    tsr_shard_list_destroy(&l.list);
+    return status;
+}
+
+/* Saving ----------------------------------------------------------------------------------------
+ */
+
+typedef struct saving {
+    gpt_model *model;
+    tsr_checkpoint_entry *entries;
+    tsr_tensor **owned; /* [count]: the memory of the entries */
+    place *places;
+    int count, capacity;
+} saving;
+
+/* The entry for a tensor of the file; a new one, of `rows` rows, unless there is one already. */
+static tsr_status add_entry(saving *s, const place *where, tsr_dtype dtype, int ndim,
+                            int64_t columns, tsr_tensor **memory)
+{
+    for (int i = 0; i < s->count; i++) {
+        if (strcmp(s->places[i].name, where->name) == 0) {
+            *memory = s->owned[i];
+            return TSR_OK;
+        }
+    }
+    int at = s->count;
+    int64_t shape[2] = {where->rows, columns};
+    tsr_checkpoint_entry *entry = &s->entries[at];
+    TRY(tsr_tensor_create(s->model->job->device, dtype, ndim, shape, &s->owned[at]));
+    s->places[at] = *where;
+    s->count++;
+    *entry = (tsr_checkpoint_entry){.name = s->places[at].name,
+                                    .dtype = dtype,
+                                    .ndim = ndim,
+                                    .shard_dim = -1,
+                                    .count = (uint64_t)(where->rows * columns)};
+    memcpy(entry->shape, shape, sizeof shape);
+    *memory = s->owned[at];
+    return TSR_OK;
+}
+
+/* The parameter, complete, from all ranks of a row. A unit without a layer has those that every
+ * rank has, and the embedding of GPT-2, which belongs to its layer for that long. */
+static tsr_status gather(gpt_model *m, int unit, int index, tsr_tensor **out)
+{
+    const tsr_parameter *p = tsr_fsdp_parameter(m->sharded, unit, index);
+    bool llama = m->config.style == GPT_STYLE_LLAMA;
+    tsr_layer *layer = unit == m->norm_unit     ? m->norm
+                       : unit > m->norm_unit    ? m->head
+                       : unit >= m->first_block ? m->blocks[unit - m->first_block]
+                       : unit == 0              ? m->embedding
+                                                : NULL;
+    if (!layer)
+        return tsr_tensor_slice(p->tensor, 0, 0, p->global_shape[0], 1, out);
+    if (unit > 0 || llama)
+        return tsr_layer_gather_parameter(layer, index, out);
+    TRY(tsr_layer_set_parameter(layer, 0, p->tensor, NULL, false));
+    tsr_status status = tsr_layer_gather_parameter(layer, 0, out);
+    if (status == TSR_OK)
+        status = tsr_layer_set_parameter(layer, 0, NULL, NULL, false);
+    return status;
+}
+
+static tsr_status keep(saving *s, int unit, int index)
+{
+    const tsr_parameter *p = tsr_fsdp_parameter(s->model->sharded, unit, index);
+    tsr_tensor *complete = NULL, *memory, *rows = NULL;
+    place where;
+    find_place(&s->model->config, p, &where);
+    TRY(gather(s->model, unit, index, &complete));
+    tsr_status status =
+        add_entry(s, &where, p->dtype, p->ndim, p->ndim == 2 ? p->global_shape[1] : 1, &memory);
+    if (status == TSR_OK)
+        status = tsr_tensor_slice(memory, 0, where.first_row, where.first_row + p->global_shape[0],
+                                  1, &rows);
+    if (status == TSR_OK)
+        status = tsr_copy(s->model->job->stream, rows, complete);
+    tsr_tensor_destroy(&rows);
+    tsr_tensor_destroy(&complete);
+    return status;
+}
+
+static tsr_status keep_unit(saving *s, int unit)
+{
+    gpt_model *m = s->model;
+    TRY(tsr_fsdp_begin(m->sharded, unit, TSR_PASS_FORWARD));
+    for (int i = 0; i < tsr_fsdp_parameter_count(m->sharded, unit); i++)
+        TRY(keep(s, unit, i));
+    return tsr_fsdp_end(m->sharded, unit);
+}
+
+/* GPT-2: matrices transposed, and zero biases beside matrices and norms. */
+static tsr_status as_hugging_face(saving *s)
+{
+    int last = s->count;
+    for (int i = 0; i < last; i++) {
+        tsr_checkpoint_entry *entry = &s->entries[i];
+        tsr_tensor *view = NULL, *memory;
+        place bias = s->places[i];
+        bool is_norm = entry->ndim == 1;
+        if (!bias.is_matrix && !is_norm)
+            continue;
+        strcpy(strrchr(bias.name, '.'), ".bias");
+        TRY(add_entry(s, &bias, entry->dtype, 1, 1, &memory));
+        TRY(tsr_fill(s->model->job->stream, memory, 0));
+        if (is_norm)
+            continue;
+        TRY(tsr_tensor_transpose(s->owned[i], 0, 1, &view));
+        tsr_tensor_destroy(&s->owned[i]);
+        s->owned[i] = view;
+        memcpy(entry->shape, tsr_tensor_layout(view)->shape, 2 * sizeof *entry->shape);
+    }
+    return TSR_OK;
+}
+
+static tsr_status save_all(saving *s, const char *path)
+{
+    gpt_model *m = s->model;
+    for (int u = 0; u < m->units; u++)
+        TRY(keep_unit(s, u));
+    if (m->config.style == GPT_STYLE_GPT2)
+        TRY(as_hugging_face(s));
+    for (int i = 0; i < s->count; i++)
+        s->entries[i].tensor = s->owned[i];
+    return m->job->rank != 0
+               ? TSR_OK
+               : tsr_checkpoint_save(path, NULL, m->job->stream, s->count, s->entries, NULL);
+}
+
+static bool write_config(const gpt_model *m, const char *path, char *error, size_t error_size)
+{
+    char name[4096];
+    const char *slash = strrchr(path, '/');
+    int folder = slash ? (int)(slash - path) + 1 : 0;
+    if ((size_t)snprintf(name, sizeof name, "%.*sconfig.json", folder, path) >= sizeof name) {
+        snprintf(error, error_size, "%s: the path is too long", path);
+        return false;
+    }
+    return gpt_config_write(name, &m->config, error, error_size);
+}
+
+tsr_status weights_save(gpt_model *model, const char *path, char *error, size_t error_size)
+{
+    saving s = {.model = model};
+    tsr_status status = TSR_ERR_NO_MEMORY;
+    *error = '\0';
+    for (int u = 0; u < model->units; u++)
+        s.capacity += 2 * tsr_fsdp_parameter_count(model->sharded, u);
+    s.entries = calloc((size_t)s.capacity, sizeof *s.entries);
+    s.owned = calloc((size_t)s.capacity, sizeof *s.owned);
+    s.places = calloc((size_t)s.capacity, sizeof *s.places);
+    if (s.entries && s.owned && s.places)
+        status = save_all(&s, path);
+    if (status != TSR_OK && *error == '\0')
+        snprintf(error, error_size, "%s", tsr_last_error());
+    if (status == TSR_OK && model->job->rank == 0 && !write_config(model, path, error, error_size))
+        status = TSR_ERR_IO;
+    for (int i = 0; s.owned && i < s.count; i++)
+        tsr_tensor_destroy(&s.owned[i]);
+    free(s.entries);
+    free(s.owned);
+    free(s.places);
+    return status;
+}

@@ -1,0 +1,136 @@
+#include "windows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Runs in the loader's threads: each window with the token after it. */
+static tsr_status load(void *user, tsr_loader_work *work, int64_t index, void *item)
+{
+    const gpt_windows *self = user;
+    (void)work;
+    memcpy(item, self->text->tokens + index, ((size_t)self->block + 1) * sizeof(int32_t));
+    return TSR_OK;
+}
+
+/* Each row of the grid gets every data-th window of the epoch's order, so that all rows together
+ * have the batch that a single one would have. */
+static tsr_status create_loader(gpt_windows *self, const example_job *job,
+                                const gpt_training *training, int workers)
+{
+    int64_t seed, windows = self->text->train - self->block;
+    tsr_sampler *sampler = NULL, *batches = NULL;
+    const tsr_seed_point shuffle = {.base = training->seed, .kind = TSR_SEED_OP, .op = 2};
+    TRY(tsr_seed_hashed(&shuffle, &seed));
+    TRY(tsr_sampler_create_distributed(
+        tsr_sampler_distributed_params(.n = (uint64_t)windows, .ranks = job->data,
+                                       .rank = job->data_rank, .order = TSR_ORDER_FEISTEL,
+                                       .tail = TSR_TAIL_DROP, .seed = seed),
+        &sampler));
+    tsr_status status = tsr_sampler_create_batch(
+        tsr_sampler_batch_params(.base = sampler, .batch_size = self->rows, .drop_last = true),
+        &batches);
+    if (status == TSR_OK)
+        status = tsr_loader_create(
+            tsr_loader_params(.batch_sampler = batches, .n = (uint64_t)windows, .load_item = load,
+                              .user = self,
+                              .item_bytes = ((uint64_t)self->block + 1) * sizeof(int32_t),
+                              .workers = workers, .seed = training->seed),
+            &self->loader);
+    if (status == TSR_OK)
+        self->epoch_batches = (int64_t)tsr_sampler_length(batches);
+    tsr_sampler_destroy(&sampler);
+    tsr_sampler_destroy(&batches);
+    return status;
+}
+
+tsr_status windows_init(gpt_windows *self, const gpt_text *text, const gpt_offsets *offsets,
+                        const example_job *job, const gpt_config *config,
+                        const gpt_training *training, int workers)
+{
+    *self = (gpt_windows){.text = text,
+                          .offsets = offsets,
+                          .block = config->block,
+                          .rows = training->batch / job->data,
+                          .batch = training->batch};
+    self->first_row = job->data_rank * self->rows;
+    const int64_t shape[] = {self->rows, self->block};
+    self->host = malloc(2 * (size_t)self->rows * (size_t)self->block * sizeof *self->host);
+    if (!self->host)
+        return TSR_ERR_NO_MEMORY;
+    if (!offsets)
+        TRY(create_loader(self, job, training, workers));
+    TRY(tsr_tensor_create(job->device, TSR_I32, 2, shape, &self->x));
+    return tsr_tensor_create(job->device, TSR_I32, 2, shape, &self->y);
+}
+
+void windows_finish(gpt_windows *self)
+{
+    tsr_loader_destroy(&self->loader);
+    tsr_tensor_destroy(&self->x);
+    tsr_tensor_destroy(&self->y);
+    free(self->host);
+    *self = (gpt_windows){0};
+}
+
+/* Row `row` of the batch from a window and the token after it. */
+static void put(gpt_windows *self, int row, const int32_t *tokens)
+{
+    size_t block = (size_t)self->block, half = (size_t)self->rows * block;
+    memcpy(self->host + (size_t)row * block, tokens, block * sizeof *tokens);
+    memcpy(self->host + half + (size_t)row * block, tokens + 1, block * sizeof *tokens);
+}
+
+static tsr_status upload(gpt_windows *self, tsr_stream *stream)
+{
+    size_t half = (size_t)self->rows * (size_t)self->block;
+    TRY(tsr_tensor_upload(stream, self->x, self->host, half * sizeof *self->host));
+    return tsr_tensor_upload(stream, self->y, self->host + half, half * sizeof *self->host);
+}
+
+static tsr_status load_next(gpt_windows *self, int64_t step)
+{
+    tsr_loader_batch loaded;
+    bool got;
+    if (step % self->epoch_batches == 0)
+        TRY(tsr_loader_set_epoch(self->loader, step / self->epoch_batches));
+    TRY(tsr_loader_next(self->loader, &loaded, &got));
+    if (!got)
+        return TSR_ERR_INVALID;
+    for (int row = 0; row < self->rows; row++)
+        put(self, row, (const int32_t *)loaded.data + (size_t)row * ((size_t)self->block + 1));
+    return TSR_OK;
+}
+
+tsr_status windows_seek(gpt_windows *self, int64_t step)
+{
+    if (self->offsets)
+        return TSR_OK;
+    TRY(tsr_loader_set_epoch(self->loader, step / self->epoch_batches));
+    return tsr_loader_seek(self->loader, (uint64_t)(step % self->epoch_batches));
+}
+
+tsr_status windows_train(gpt_windows *self, tsr_stream *stream, int64_t step)
+{
+    if (!self->offsets) {
+        TRY(load_next(self, step));
+        return upload(self, stream);
+    }
+    const int64_t *starts = self->offsets->values + step * self->batch + self->first_row;
+    for (int row = 0; row < self->rows; row++)
+        put(self, row, self->text->tokens + starts[row]);
+    return upload(self, stream);
+}
+
+tsr_status windows_held_out(gpt_windows *self, tsr_stream *stream, int64_t index)
+{
+    uint64_t windows = (uint64_t)(self->text->count - self->text->train - self->block);
+    tsr_feistel order;
+    TRY(tsr_feistel_init(windows, 0, 0, 0, &order));
+    for (int row = 0; row < self->rows; row++) {
+        uint64_t place = (uint64_t)(index * self->batch + self->first_row + row) % windows;
+        int64_t start;
+        tsr_feistel_fill(&order, place, 1, 1, &start);
+        put(self, row, self->text->tokens + self->text->train + start);
+    }
+    return upload(self, stream);
+}

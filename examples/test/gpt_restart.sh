@@ -1,0 +1,86 @@
+#!/bin/sh
+# gpt_restart.sh GPT TESSERA: a training that is interrupted, and one of which a rank is killed, go on from their checkpoints, also with
+# another grid, to the losses of an undisturbed one. The saved model loads, and a text is the same for any number of ranks.
+set -u
+gpt=$1
+tessera=$2
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+
+fail() {
+    echo "$1"
+    cat "$folder/out"
+    exit 1
+}
+
+# train RANKS OPTION...: a small model
+train() {
+    ranks=$1
+    shift
+    GPT_RESTART=$folder timeout 240 "$tessera" launch -n "$ranks" -- "$gpt" --style llama --layers 2 --heads 2 --kv-heads 1 --width 32 --block 16 \
+        --batch 4 --eval-every 0 --characters 0 "$@" >"$folder/out" 2>&1
+}
+# Prints the process id of rank 1 of the job that has GPT_RESTART in its environment.
+rank_1() {
+    for environ in $(grep -lzxF "GPT_RESTART=$folder" /proc/[0-9]*/environ 2>/dev/null); do
+        grep -qzx RANK=1 "$environ" && basename "$(dirname "$environ")" && return
+    done
+    return 1
+}
+reaches() { # LOG STEP: waits
+    for _ in $(seq 2400); do
+        grep -q "\"step\": $2," "$1" 2>/dev/null && return
+        sleep 0.05
+    done
+    return 1
+}
+# Losses from step FROM on, as the log of the undisturbed training has them.
+same_losses() { # LOG FROM
+    awk -v from="$2" -v limit=1e-4 '
+        function value(name,    at) { at = index($0, "\"" name "\": "); return substr($0, at + length(name) + 4) + 0 }
+        NR == FNR { loss[value("step")] = value("loss"); steps = FNR; next }
+        { s = value("step"); if (s < from || !(s in loss)) exit bad = 1
+          d = loss[s] - value("loss"); if (d < 0) d = -d; if (d > limit * loss[s]) exit bad = 1; last = s }
+        END { exit bad || last != steps - 1 }' "$folder/undisturbed.log" "$1"
+}
+
+train 2 --grid 2x1 --strategy full --steps 120 --log "$folder/undisturbed.log" --save "$folder/model.safetensors" ||
+    fail "the undisturbed training failed"
+
+# Interrupted: the status says so, and so does a sentence that names the checkpoint.
+train 2 --grid 2x1 --steps 120 --checkpoint "$folder/interrupted" --log "$folder/log" &
+job=$!
+reaches "$folder/log" 5 || fail "the training did not reach step 5"
+kill -INT "$(rank_1)" || fail "there is no rank 1 to interrupt"
+wait $job
+[ $? = 130 ] || fail "an interrupted training did not end with status 130"
+grep -q "Stopped. Go on with: gpt --load $folder/interrupted" "$folder/out" || fail "it does not say how to go on"
+step=$(($(grep -c '"step"' "$folder/log")))
+[ "$step" -lt 120 ] || fail "the training was over before it was interrupted"
+train 2 --grid 1x2 --steps 120 --load "$folder/interrupted" --log "$folder/resumed.log" || fail "another grid could not go on"
+same_losses "$folder/resumed.log" "$step" || fail "the resumed training has other losses"
+
+# A rank is killed.
+train 2 --grid 2x1 --strategy full --steps 120 --checkpoint "$folder/killed" --checkpoint-every 10 --log "$folder/killed.log" &
+job=$!
+reaches "$folder/killed.log" 21 || fail "the training did not reach step 21"
+victim=$(rank_1) || fail "there is no rank 1 to kill"
+kill -KILL "$victim"
+wait $job && fail "the job succeeded although a rank was killed"
+grep -q 'rank 1' "$folder/out" || fail "the error does not name rank 1"
+train 1 --steps 120 --load "$folder/killed" --log "$folder/resumed.log" || fail "one rank could not go on"
+same_losses "$folder/resumed.log" 10 || fail "the training resumed after the kill has other losses"
+
+# The model as other programs have it: the same held-out loss on any number of ranks, and the same text of the most likely characters.
+for ranks in 1 2; do
+    train $ranks --init "$folder/model.safetensors" --steps 0 --eval-every 1 --eval-batches 2 --characters 40 --temperature 0 --prompt 'KING' ||
+        fail "$ranks ranks could not load the model"
+    sed -n 's/^\(\[0\] \)\{0,1\}step 0 .*held out \([0-9.]*\).*/\2/p' "$folder/out" >"$folder/loss.$ranks"
+    sed -n 's/^\(\[0\] \)\{0,1\}\(KING.*\)/\2/p' "$folder/out" >"$folder/text.$ranks"
+    if [ ! -s "$folder/loss.$ranks" ] || [ ! -s "$folder/text.$ranks" ]; then
+        fail "$ranks ranks reported no loss or text"
+    fi
+done
+cmp "$folder/loss.1" "$folder/loss.2" || fail "one and two ranks have different losses"
+cmp "$folder/text.1" "$folder/text.2" || fail "one and two ranks write different texts"
+grep -q '"model_type": "llama"' "$folder/config.json" || fail "there is no config.json"
