@@ -19,7 +19,7 @@ typedef enum tsr_activation {
 /* The factor of the product. */
 typedef enum tsr_matmul_scale {
     TSR_MATMUL_SCALE_ALPHA = 0, /* `alpha`; an alpha of 0, the value of an unset field, means 1 */
-    TSR_MATMUL_SCALE_ZERO = 1 /* 0: the product is left out, with any NaN in it; alpha must be 0 */
+    TSR_MATMUL_SCALE_ZERO = 1 /* 0: the product is left out, even if it has NaN; alpha must be 0 */
 } tsr_matmul_scale;
 
 typedef struct tsr_matmul_params {

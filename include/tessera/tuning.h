@@ -4,16 +4,16 @@
  * products. It is kept in a file of $XDG_CACHE_HOME/tessera (or ~/.cache/tessera), one for each
  * kind of device and version of its driver, and read once per open device: when it first computes a
  * product or is first passed to a function of this header. `tessera bench --tune` makes one. A file
- * that is damaged, or of another build's kernels, is logged and not used. The environment variable
- * TESSERA_TUNING=0 leaves it unread.
+ * that is damaged, or belongs to the kernels of another build, is logged and not used. If the
+ * environment variable TESSERA_TUNING is 0, the file is not read.
  *
  * A class is: the dtypes of a, b and y; which direction of a and b is contiguous, and whether
  * vectors of four can be loaded along it; whether the product has an epilogue (alpha, bias,
- * activation, accumulation); and m, n, k and the number of matrices, each up to the next power of
- * two (513 to 1024 are alike).
+ * activation, accumulation); and m, n, k and the number of matrices, each rounded up to a power of
+ * two (513 to 1024 are the same).
  *
  * Kernels add in different orders. A product's bits depend on its shapes, dtypes and strides, on
- * the device and on this file; they do not change from run to run unless somebody tunes.
+ * the device and on this file. They do not change between runs unless the device is tuned.
  *
  * Threads: several may use one device at a time, but each stream and tensor only one at a time. */
 #ifndef TESSERA_TUNING_H
@@ -45,7 +45,7 @@ typedef struct tsr_tuning_info {
     bool tuned;               /* `chosen` comes from a tuning */
 } tsr_tuning_info;
 
-/* Tells how tsr_matmul would compute this product, and records nothing. Errors: those of
+/* Describes how tsr_matmul would compute this product. Records nothing. Errors: those of
  * tsr_matmul. */
 TSR_API TSR_NODISCARD tsr_status tsr_tuning_inspect(tsr_stream *stream, const tsr_tensor *y,
                                                     const tsr_tensor *a, const tsr_tensor *b,
@@ -60,9 +60,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_tuning_candidate(tsr_stream *stream, const 
                                                       const tsr_matmul_params *params, int index,
                                                       tsr_tuning_choice *out);
 
-/* tsr_matmul with this choice; NULL means the usual one without a tuning. Errors: those of
- * tsr_matmul, TSR_ERR_UNSUPPORTED (the kernel does not exist, or cannot compute this product on
- * this device) and TSR_ERR_INVALID (more than TSR_TUNING_MAX_SPLITS splits). */
+/* Does the same as tsr_matmul with this choice. NULL means the usual choice without a tuning.
+ * Errors: those of tsr_matmul, TSR_ERR_UNSUPPORTED (the kernel does not exist, or cannot compute
+ * this product on this device) and TSR_ERR_INVALID (more than TSR_TUNING_MAX_SPLITS splits). */
 TSR_API TSR_NODISCARD tsr_status tsr_tuning_matmul(tsr_stream *stream, tsr_tensor *y,
                                                    const tsr_tensor *a, const tsr_tensor *b,
                                                    const tsr_matmul_params *params,

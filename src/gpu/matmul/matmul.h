@@ -1,16 +1,16 @@
-/* tsr_matmul's parts, for tunings and tests. */
+/* Parts of tsr_matmul, for tunings and tests. */
 #ifndef TSR_GPU_MATMUL_MATMUL_H
 #define TSR_GPU_MATMUL_MATMUL_H
 
 #include "gpu/matmul/chooser.h"
 #include "gpu/matmul/common/call.h"
 
-/* tsr_matmul's checks and arithmetic. Writes the problem to compute and records nothing. */
+/* Makes tsr_matmul's checks and writes the problem to compute. Records nothing. */
 tsr_status tsr__matmul_check(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
                              const tsr_tensor *b, const tsr_matmul_params *params,
                              tsr__matmul_problem *out);
 
-/* tsr_matmul with parts of the choice replaced. `override` may be NULL. */
+/* The same as tsr_matmul, with parts of the choice replaced. `override` may be NULL. */
 tsr_status tsr__matmul_run(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                            const tsr_tensor *b, const tsr_matmul_params *params,
                            const tsr__matmul_override *override);

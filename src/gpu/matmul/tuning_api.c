@@ -12,9 +12,10 @@ static tsr_status check_choice(const tsr_tuning_choice *choice)
 {
     TSR__REQUIRE(memchr(choice->kernel, '\0', sizeof choice->kernel) != NULL &&
                      choice->kernel[0] != '\0',
-                 "tuning: the kernel's name is empty or does not end");
-    TSR__REQUIRE(choice->splits <= TSR_TUNING_MAX_SPLITS, "tuning: %u parts of k; at most %u",
-                 (unsigned)choice->splits, (unsigned)TSR_TUNING_MAX_SPLITS);
+                 "tuning: the kernel's name is empty or has no terminating zero");
+    TSR__REQUIRE(choice->splits <= TSR_TUNING_MAX_SPLITS,
+                 "tuning: splits is %u; at most %u are possible", (unsigned)choice->splits,
+                 (unsigned)TSR_TUNING_MAX_SPLITS);
     return TSR_OK;
 }
 
@@ -57,8 +58,8 @@ static bool same_plan(const tsr__matmul_plan *a, const tsr__matmul_plan *b)
            memcmp(&a->variant, &b->variant, sizeof a->variant) == 0;
 }
 
-/* Counts the distinct plans of one configuration, other than `usual`: with its own number of splits
- * and with others. Writes the one numbered `index`, counted from 0, if there are so many. */
+/* Counts the distinct plans of one configuration, with its own number of splits and with others,
+ * except `usual`. Writes the plan number `index`, counted from 0, if it exists. */
 static int count_ways(const tsr__matmul_device *device, const tsr__matmul_problem *problem,
                       const tsr__matmul_plan *usual, const char *config, int index,
                       tsr_tuning_choice *out)
@@ -108,8 +109,8 @@ tsr_status tsr_tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const t
             left -= ways;
         }
     }
-    return tsr__fail(TSR_ERR_NOT_FOUND, "tuning_candidate: there are %d; index is %d", index - left,
-                     index);
+    return tsr__fail(TSR_ERR_NOT_FOUND, "tuning_candidate: there are %d candidates; index is %d",
+                     index - left, index);
 }
 
 tsr_status tsr_tuning_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,

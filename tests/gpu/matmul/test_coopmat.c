@@ -57,7 +57,8 @@ static void run_with(gpu_random *random, int i, uint32_t splits, const matmul_ca
     if (!runs(i)) {
         char text[128];
         snprintf(text, sizeof text,
-                 "matmul: the kernel configuration %s cannot do this on this device", kernels[i]);
+                 "matmul: the kernel configuration %s cannot compute this product on this device",
+                 kernels[i]);
         ck_assert_int_eq(status, TSR_ERR_UNSUPPORTED);
         ck_assert_str_eq(tsr_last_error(), text);
     }

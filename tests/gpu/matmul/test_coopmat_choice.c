@@ -269,10 +269,11 @@ START_TEST(products_of_bf16_likewise)
     ck_assert_str_eq(chosen(TSR_BF16, 4096, 4096, 4096), "coopmat-xl");
     ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "tiled-l");
     problem = product(TSR_F16, TSR_F16, 64, 64, 64);
-    ck_assert_error(tsr__matmul_choose(&device, NULL, &problem,
-                                       &(tsr__matmul_override){.config = "coopmat-s"}, &plan),
-                    TSR_ERR_UNSUPPORTED,
-                    "matmul: the kernel configuration coopmat-s cannot do this on this device");
+    ck_assert_error(
+        tsr__matmul_choose(&device, NULL, &problem, &(tsr__matmul_override){.config = "coopmat-s"},
+                           &plan),
+        TSR_ERR_UNSUPPORTED,
+        "matmul: the kernel configuration coopmat-s cannot compute this product on this device");
 }
 END_TEST
 
@@ -347,10 +348,11 @@ START_TEST(forced_where_it_cannot_be)
     tsr__matmul_plan plan;
 
     device.coopmat = (tsr_coopmat_shape){0};
-    ck_assert_error(tsr__matmul_choose(&device, NULL, &problem,
-                                       &(tsr__matmul_override){.config = "coopmat-l"}, &plan),
-                    TSR_ERR_UNSUPPORTED,
-                    "matmul: the kernel configuration coopmat-l cannot do this on this device");
+    ck_assert_error(
+        tsr__matmul_choose(&device, NULL, &problem, &(tsr__matmul_override){.config = "coopmat-l"},
+                           &plan),
+        TSR_ERR_UNSUPPORTED,
+        "matmul: the kernel configuration coopmat-l cannot compute this product on this device");
 }
 END_TEST
 

@@ -244,16 +244,23 @@ START_TEST(hostile_tables_are_refused)
     for (size_t cut = 0; cut < bytes; cut++)
         if (cut % RECORD != 0)
             ck_assert(tsr__tuned_table_decode(data, cut, &again) == TSR_ERR_INVALID);
-    refuses(data, 39, "tuning: 39 bytes are not up to 4096 records of 40");
-    refuses(data, (size_t)RECORD * 4097,
-            "tuning: 163880 bytes are not up to 4096 records of 40"); /* none of them is read */
+    refuses(data, 39,
+            "tuning: the table has 39 bytes; at most 4096 records of 40 bytes are expected");
+    refuses(
+        data, (size_t)RECORD * 4097,
+        "tuning: the table has 163880 bytes; at most 4096 records of 40 bytes are expected"); /* none
+                                                                                                 of
+                                                                                                 them
+                                                                                                 is
+                                                                                                 read
+                                                                                               */
     memcpy(data, data + RECORD, RECORD);
     refuses(data, bytes, "tuning: record 1 is out of order");
     memcpy(data, saved, bytes);
     memset(data, 0, 8);
     refuses(data, bytes, "tuning: record 0 is out of order");
     memset(data, 0xff, 8);
-    refuses(data, RECORD, "tuning: record 0: ffffffffffffffff is no class of products");
+    refuses(data, RECORD, "tuning: record 0: ffffffffffffffff is not a class of products");
     memcpy(data, saved, bytes);
     memset(data + RECORD + 8, 'x', 24);
     refuses(data, bytes, "tuning: record 1: the kernel's name is damaged");
@@ -264,7 +271,7 @@ START_TEST(hostile_tables_are_refused)
     refuses(data, bytes, "tuning: record 1: the kernel's name is damaged");
     memcpy(data, saved, bytes);
     data[2 * RECORD + 32] = 65;
-    refuses(data, bytes, "tuning: record 2: 65 parts of k; at most 64");
+    refuses(data, bytes, "tuning: record 2: splits is 65; at most 64 are possible");
     memcpy(data, saved, bytes);
     data[2 * RECORD + 36] = 1;
     ck_assert(tsr__tuned_table_decode(data, bytes, &again) == TSR_ERR_INVALID);

@@ -175,7 +175,8 @@ START_TEST(every_candidate_computes_the_product)
     /* The tiles and the kernel without tiles at the least. */
     ck_assert_int_ge(count, 4);
     char text[96];
-    snprintf(text, sizeof text, "tuning_candidate: there are %d; index is %d", count, count + 3);
+    snprintf(text, sizeof text, "tuning_candidate: there are %d candidates; index is %d", count,
+             count + 3);
     ck_assert_int_eq(
         tsr_tuning_candidate(queue, y, a, b, &params, count + 3, choice) == TSR_ERR_NOT_FOUND, 1);
     ck_assert_str_eq(tsr_last_error(), text);
@@ -340,8 +341,8 @@ START_TEST(other_kernels_and_well_wrapped_nonsense_are_not_believed)
     ck_assert_int_eq(tsr__cache_store(&tsr__tuned_file, path, &key, "nonsense", 8), 0);
     ck_assert_int_eq(believed(), 0);
     ck_assert_int_eq(warnings, 2);
-    ck_assert_ptr_nonnull(
-        strstr(last_warning, " was not used: tuning: 8 bytes are not up to 4096 records of 40"));
+    ck_assert_ptr_nonnull(strstr(last_warning, " was not used: tuning: the table has 8 bytes; at "
+                                               "most 4096 records of 40 bytes are expected"));
 }
 END_TEST
 
@@ -362,7 +363,7 @@ START_TEST(nowhere_to_store)
     setenv("XDG_CACHE_HOME", "relative", 1);
     unsetenv("HOME");
     ck_assert_error(tsr_tuning_save(gpu), TSR_ERR_NOT_FOUND,
-                    "tuning: neither XDG_CACHE_HOME nor HOME says where files may be kept");
+                    "tuning: there is no cache folder; set XDG_CACHE_HOME or HOME");
     reopen();
     /* What could not be stored is stored when it can be. */
     tune(&params, &choice);
@@ -502,20 +503,21 @@ START_TEST(mistakes)
                     "matmul: y is NULL");
     bad.splits = 65;
     ck_assert_error(tsr_tuning_matmul(queue, y, a, b, &params, &bad), TSR_ERR_INVALID,
-                    "tuning: 65 parts of k; at most 64");
+                    "tuning: splits is 65; at most 64 are possible");
     ck_assert_error(tsr_tuning_set(queue, y, a, b, &params, &bad), TSR_ERR_INVALID,
-                    "tuning: 65 parts of k; at most 64");
+                    "tuning: splits is 65; at most 64 are possible");
     memset(bad.kernel, 'x', sizeof bad.kernel);
     ck_assert_error(tsr_tuning_matmul(queue, y, a, b, &params, &bad), TSR_ERR_INVALID,
-                    "tuning: the kernel's name is empty or does not end");
+                    "tuning: the kernel's name is empty or has no terminating zero");
     ck_assert_error(tsr_tuning_set(queue, y, a, b, &params, tsr_tuning_choice(.kernel = "")),
-                    TSR_ERR_INVALID, "tuning: the kernel's name is empty or does not end");
+                    TSR_ERR_INVALID,
+                    "tuning: the kernel's name is empty or has no terminating zero");
     ck_assert_error(tsr_tuning_set(queue, y, a, b, &params, tsr_tuning_choice(.kernel = "no-such")),
                     TSR_ERR_UNSUPPORTED, "matmul: no kernel configuration is called \"no-such\"");
     ck_assert_error(
         tsr_tuning_set(queue, y, a, b, &params, tsr_tuning_choice(.kernel = "vector-k")),
         TSR_ERR_UNSUPPORTED,
-        "matmul: the kernel configuration vector-k cannot do this on this device");
+        "matmul: the kernel configuration vector-k cannot compute this product on this device");
     ck_assert_error(tsr_tuning_save(NULL), TSR_ERR_INVALID, "tuning_save: device is NULL");
     ck_assert_error(tsr_tuning_path(NULL, cache_folder, sizeof cache_folder), TSR_ERR_INVALID,
                     "tuning_path: device is NULL");
@@ -534,7 +536,7 @@ START_TEST(empty_products_have_no_class)
     GPU_OK(tsr_tuning_inspect(queue, none_y, none_a, b, &params, &info));
     ck_assert_uint_eq(info.shape_class, 0);
     ck_assert_error(tsr_tuning_candidate(queue, none_y, none_a, b, &params, 0, &choice),
-                    TSR_ERR_NOT_FOUND, "tuning_candidate: there are 0; index is 0");
+                    TSR_ERR_NOT_FOUND, "tuning_candidate: there are 0 candidates; index is 0");
     ck_assert_error(tsr_tuning_set(queue, none_y, none_a, b, &params, &choice), TSR_ERR_INVALID,
                     "tuning_set: the product is empty");
     tsr_tensor_destroy(&none_y);

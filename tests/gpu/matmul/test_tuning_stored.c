@@ -144,9 +144,9 @@ START_TEST(a_refused_file_says_why)
     ck_assert_int_eq(stored.written_s, 1767323045);
 
     store(path, &key, "nonsense", 8);
-    refused(path, "tuning: 8 bytes are not up to 4096 records of 40");
+    refused(path, "tuning: the table has 8 bytes; at most 4096 records of 40 bytes are expected");
     setenv("TESSERA_TUNING", "0", 1); /* even then */
-    refused(path, "tuning: 8 bytes are not up to 4096 records of 40");
+    refused(path, "tuning: the table has 8 bytes; at most 4096 records of 40 bytes are expected");
     key.shader_hash++;
     store(path, &key, "", 0);
     refused(path, "it was made by a build with other kernels");

@@ -59,7 +59,7 @@ void tsr__matmul_epilogue(const tsr__matmul_problem *p, struct tsr_matmul_push *
     push->mode = tsr__matmul_mode(p);
 }
 
-/* How many elements of y an invocation computes, TSR_MM_SUM_…. On GPUs it is one, so that
+/* The elements of y that an invocation computes, TSR_MM_SUM_…. On GPUs it is one element, so that
  * neighbouring invocations store neighbouring elements. */
 static uint32_t sum_form(const tsr__matmul_call *call)
 {

@@ -1,4 +1,4 @@
-/* A validated call of tsr_matmul, and what all kernels share when they record one. */
+/* A validated call of tsr_matmul, and functions that all kernels use to record it. */
 #ifndef TSR_GPU_MATMUL_COMMON_CALL_H
 #define TSR_GPU_MATMUL_COMMON_CALL_H
 
@@ -7,7 +7,7 @@
 
 struct tsr_matmul_push;
 
-/* Tensors are in the problem's order: if the roles were swapped, `a` is the caller's b. */
+/* The tensors are in the problem's order. If the roles were swapped, `a` is the caller's b. */
 struct tsr__matmul_call {
     tsr_stream *stream;
     const tsr__matmul_problem *problem;
@@ -17,7 +17,7 @@ struct tsr__matmul_call {
 /* Runs a kernel that takes struct tsr_matmul_push (tiles.c). */
 tsr_status tsr__matmul_run_tiles(const tsr__matmul_call *call, const tsr__matmul_plan *plan);
 
-/* The device address of the element that lies `elements` elements after a side's first, in
+/* The device address of the element that is `elements` elements after a side's first element, in
  * `tensor`'s buffer. */
 uint64_t tsr__matmul_address(const tsr_tensor *tensor, const tsr__matmul_side *side,
                              int64_t elements);
@@ -25,19 +25,20 @@ uint64_t tsr__matmul_address(const tsr_tensor *tensor, const tsr__matmul_side *s
 /* The `mode` word of the push constants for the problem's epilogue. */
 uint32_t tsr__matmul_mode(const tsr__matmul_problem *problem);
 
-/* Advances `index` over the first `dims` batch dimensions, the last one fastest. False after the
- * last combination; `index` is then all zeros again. */
+/* Advances `index` over the first `dims` batch dimensions; the last one changes fastest. Returns
+ * false after the last combination; `index` is then all zeros again. */
 bool tsr__matmul_next_batch(const tsr__matmul_problem *problem, int dims,
                             int64_t index[TSR__MATMUL_BATCH]);
 
-/* Elements from a side's first to the first of the matrix at `index`. */
+/* The number of elements from a side's first element to the first element of the matrix at
+ * `index`. */
 int64_t tsr__matmul_batch_offset(const tsr__matmul_side *side, int dims,
                                  const int64_t index[TSR__MATMUL_BATCH]);
 
-/* True if the result is y = sums or y = y + sums, in f32: no other epilogue. */
+/* True if the result is y = sums or y = y + sums, in f32, with no other epilogue. */
 bool tsr__matmul_plain(const tsr__matmul_problem *problem);
 
-/* Sets the epilogue's part of the push constants: everything but addresses and batch strides. */
+/* Sets the epilogue's part of the push constants, except for addresses and batch strides. */
 void tsr__matmul_epilogue(const tsr__matmul_problem *problem, struct tsr_matmul_push *push);
 
 /* Records the dispatch that adds up the `parts` partial sums of each of `matrices` matrices, f32

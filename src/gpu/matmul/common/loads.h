@@ -1,4 +1,4 @@
-/* Which loads and which strides a problem's operands allow. Pure arithmetic. */
+/* The loads and strides that a problem's operands allow. These functions are pure arithmetic. */
 #ifndef TSR_GPU_MATMUL_COMMON_LOADS_H
 #define TSR_GPU_MATMUL_COMMON_LOADS_H
 
@@ -12,7 +12,7 @@ uint32_t tsr__matmul_b_load(const tsr__matmul_problem *problem, int64_t max_widt
 /* True if a tile of rows × cols of `side` can be addressed with 32-bit strides and offsets. */
 bool tsr__matmul_side_narrow(const tsr__matmul_side *side, int64_t rows, int64_t cols);
 
-/* The same for y and bias, with a tile of at most `bm` × `bn` of them. */
+/* The same for a tile of at most `bm` × `bn` elements of both y and bias. */
 bool tsr__matmul_y_narrow(const tsr__matmul_problem *problem, int64_t bm, int64_t bn);
 
 #endif

@@ -12,7 +12,7 @@ static const char *transposed(bool yes)
     return yes ? " transposed" : "";
 }
 
-/* Writes the layout of op(x), broadcast to the batch dimensions of y. */
+/* Describes op(x), broadcast to the batch dimensions of y. */
 static tsr_status op_layout(const char *name, const tsr_layout *x, bool transpose,
                             const tsr_layout *y, tsr_layout *out)
 {
@@ -94,7 +94,7 @@ static bool rows_continue(const tsr__matmul_side *side, int i, int64_t m)
                       span == (uint64_t)side->batch[i]);
 }
 
-/* Turns batch dimensions that share b into more rows of the other operands. */
+/* Converts batch dimensions along which b is the same to more rows of the other operands. */
 static void merge_batch_into_rows(tsr__matmul_problem *p)
 {
     tsr__matmul_side *tall[] = {&p->a, &p->y, &p->bias};
@@ -166,8 +166,8 @@ static void largest_last(tsr__matmul_problem *p, int count)
     }
 }
 
-/* Sets the strides of dimensions of one element to 0: they are never used, and must not count as
- * misaligned. */
+/* Sets the strides of dimensions of one element to 0, because they are never used and must not
+ * count as misaligned. */
 static void drop_unused_strides(tsr__matmul_problem *p)
 {
     if (p->m == 1)
@@ -185,7 +185,7 @@ static tsr_status read_params(const tsr_matmul_params *params, tsr__matmul_probl
         return TSR_OK;
     TSR__REQUIRE(params->activation >= TSR_ACT_NONE && params->activation <= TSR_ACT_SILU,
                  "matmul: unknown activation %d", (int)params->activation);
-    /* Compares in a way that NaN counts as a value and not as "unset". */
+    /* The comparison treats NaN as a value and not as "unset". */
     bool zero = !(params->alpha < 0 || params->alpha > 0 || params->alpha != params->alpha);
     TSR__REQUIRE((unsigned)params->scale <= TSR_MATMUL_SCALE_ZERO,
                  "matmul: scale %d is not a tsr_matmul_scale", (int)params->scale);

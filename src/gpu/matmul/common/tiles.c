@@ -4,15 +4,15 @@
 #include "gpu/matmul/common/call.h"
 #include "shaders/params/matmul.h"
 
-/* Every device takes so many workgroups in z. */
+/* Every device supports this number of workgroups in z. */
 #define Z_LIMIT 65535
 
-/* Scratch for partial sums has about this size. */
+/* The approximate size of the scratch memory for partial sums, in bytes. */
 #define PARTIAL_BYTES (INT64_C(64) << 20)
 
-/* A dimension of which one dispatch takes a piece. */
+/* A dimension of which one dispatch computes a piece. */
 typedef struct dim {
-    int batch; /* which of the batch dimensions; -1: none, size 1 */
+    int batch; /* index of the batch dimension; -1: none, size 1 */
     int64_t size, piece;
 } dim;
 
@@ -37,7 +37,7 @@ static double row_work(const tsr__matmul_problem *p)
     return (double)p->n * (double)(p->k > 0 ? p->k : 1);
 }
 
-/* A call cut into dispatches. */
+/* A call that is divided into dispatches. */
 typedef struct run {
     const tsr__matmul_call *call;
     const tsr__matmul_plan *plan;
@@ -47,7 +47,8 @@ typedef struct run {
     tsr__dispatch dispatch;
 } run;
 
-/* How many rows, of one matrix or of several, a dispatch may compute within the work limit. */
+/* The number of rows, of one matrix or of several, that a dispatch may compute within the work
+ * limit. */
 static int64_t rows_within_work(const run *r)
 {
     const tsr__matmul_problem *p = r->call->problem;
@@ -56,7 +57,7 @@ static int64_t rows_within_work(const run *r)
     return rows < 0x1p62 ? (int64_t)rows : INT64_C(1) << 62;
 }
 
-/* Cuts rows and batch so that partial sums stay small, and so that a dispatch stays within the
+/* Divides rows and batch so that partial sums stay small, and so that a dispatch stays within the
  * limits on workgroups and on work. */
 static void choose_pieces(run *r, bool partial)
 {
@@ -132,7 +133,7 @@ static void fill_dispatch(run *r)
         dispatch->access[dispatch->access_count++] = tsr__read_of(call->bias);
 }
 
-/* Redirects the result to scratch, as f32 [batch, split, m, n]. */
+/* Redirects the result to scratch memory, as f32 [batch, split, m, n]. */
 static void aim_at_partial(const run *r, struct tsr_matmul_push *push)
 {
     uint32_t matrices = push->m * push->n * push->splits;

@@ -28,7 +28,8 @@ static const tsr__matmul_config configs[] = {
     {"wide", &tsr__matmul_wide, .threads = 64, .bm = 1, .bn = 64, .bk = 1, .tm = 1, .tn = 1},
     {"coopmat-l", &tsr__matmul_coopmat, .threads = 256, .bm = 128, .bn = 128, .bk = 32},
     {"coopmat-s", &tsr__matmul_coopmat, .threads = 128, .bm = 64, .bn = 64, .bk = 32},
-    /* A subgroup of 32 has 64x64 elements: NVIDIA has the registers, RADV puts them in scratch. */
+    /* A subgroup of 32 has 64x64 elements. NVIDIA has enough registers; RADV would spill to
+     * scratch. */
     {"coopmat-xl", &tsr__matmul_coopmat, .threads = 128, .bm = 128, .bn = 128, .bk = 64,
      .vendor_id = TSR__VENDOR_NVIDIA},
     {"coopmat-l64", &tsr__matmul_coopmat, .threads = 256, .bm = 128, .bn = 128, .bk = 64},

@@ -4,24 +4,25 @@
 
 #include "gpu/matmul/common/kernel.h"
 
-/* NULL past the end of the table. */
+/* Returns the configuration at `index`, or NULL past the end of the table. */
 const tsr__matmul_config *tsr__matmul_config_at(int index);
-/* NULL if no configuration has that name. */
+/* Returns the configuration of that name, or NULL if there is none. */
 const tsr__matmul_config *tsr__matmul_config_named(const char *name);
 
-/* True if `device` can run it for some problem. */
+/* True if `device` can run the configuration for some problem. */
 bool tsr__matmul_config_runs(const tsr__matmul_config *config, const tsr__matmul_device *device);
-/* True if it can compute this problem on `device`. */
+/* True if the configuration can compute this problem on `device`. */
 bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul_device *device,
                              const tsr__matmul_problem *problem);
 
-/* The variant that suits a problem; without `vectors` it has scalar loads. */
+/* Returns the variant that suits a problem. If `vectors` is false, it has scalar loads. */
 tsr__matmul_variant tsr__matmul_variant_for(const tsr__matmul_config *config,
                                             const tsr__matmul_device *device,
                                             const tsr__matmul_problem *problem, bool vectors);
 
-/* Calls `visit` for every variant with a pipeline of its own that the configuration can need on the
- * device. Configurations that choose their pipelines while they run have none. */
+/* Calls `visit` for every variant that the configuration can need on the device and that has a
+ * pipeline of its own. Configurations that choose their pipelines while they run have no such
+ * variants. */
 typedef void (*tsr__matmul_visit_fn)(void *user, const tsr__matmul_config *config,
                                      const tsr__matmul_variant *variant);
 void tsr__matmul_each_variant(const tsr__matmul_config *config, const tsr__matmul_device *device,

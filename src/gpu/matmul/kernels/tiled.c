@@ -1,11 +1,11 @@
-/* Tiles in shared memory (matmul_tiled.comp): any shape, with strides that a tile can address in 32
- * bits. */
+/* Tiles in shared memory (matmul_tiled.comp). They support any shape, with strides that can be
+ * addressed in 32 bits within a tile. */
 #include "gpu/matmul/common/call.h"
 #include "gpu/matmul/common/loads.h"
 #include "gpu/matmul/kernels/kernels.h"
 #include "shaders/params/matmul.h"
 
-/* The shader's shared memory. */
+/* The bytes of shared memory that the shader uses. */
 static uint32_t tile_bytes(const tsr__matmul_config *config)
 {
     const uint32_t pad = 4;

@@ -1,5 +1,5 @@
-/* Products of a few rows: matmul_vector_k.comp and matmul_vector_col.comp, which walk k with 32-bit
- * strides. They need at most 16 KiB of shared memory, which every device has. */
+/* Products of a few rows: matmul_vector_k.comp and matmul_vector_col.comp, which step along k with
+ * 32-bit strides. They need at most 16 KiB of shared memory, which every device has. */
 #include "gpu/matmul/common/call.h"
 #include "gpu/matmul/common/loads.h"
 #include "gpu/matmul/kernels/kernels.h"
@@ -51,7 +51,8 @@ static void specialize_col(const tsr__matmul_config *config, const tsr__matmul_d
         variant->b_load = TSR_MM_LOAD_VEC_LINE;
 }
 
-/* A configuration for more rows than another is not used for as few as that one. */
+/* A configuration that has more rows than another one is not used if the other one has enough
+ * rows. */
 static bool has_rows(const tsr__matmul_config *config, const tsr__matmul_variant *variant)
 {
     return config->bm <= 8 ? variant->rows <= config->bm : variant->rows == config->bm;

@@ -1,5 +1,5 @@
-/* One element per invocation with 64-bit addresses (matmul_wide.comp): computes every problem, for
- * strides that no other kernel can address. */
+/* One element per invocation with 64-bit addresses (matmul_wide.comp). It can compute every
+ * problem, and is used for strides that no other kernel can address. */
 #include "base/checked.h"
 #include "gpu/matmul/common/call.h"
 #include "gpu/matmul/kernels/kernels.h"
@@ -23,7 +23,8 @@ typedef struct wide_run {
     tsr__dispatch dispatch;
 } wide_run;
 
-/* Rows of one matrix from `row` on, as many as the groups are for. */
+/* Records the rows of one matrix from `row` on. The number of rows follows from the dispatch's
+ * groups. */
 static tsr_status record_rows(wide_run *r, const int64_t index[TSR__MATMUL_BATCH], int64_t row)
 {
     const tsr__matmul_call *call = r->call;

@@ -8,7 +8,7 @@ _Static_assert(TSR__FORM_ANY == TSR_MM_LOAD_SCALAR && TSR__FORM_VEC_K == TSR_MM_
                    TSR__FORM_VEC_LINE == TSR_MM_LOAD_VEC_LINE,
                "the first forms are the loads");
 
-/* Bits of each field, the last one lowest. */
+/* The number of bits of each field. The last field has the lowest bits. */
 #define DTYPE_BITS 4
 #define FORM_BITS 3
 #define FLAG_BITS 1

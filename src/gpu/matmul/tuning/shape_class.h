@@ -1,5 +1,5 @@
 /* The classes of a tuning: sets of products for which the same kernel is likely to be the fastest.
- * Pure arithmetic.
+ * These functions are pure arithmetic.
  *
  * A class consists of the dtypes; the direction of stride 1 of each operand, and whether vectors
  * can be loaded along it; whether there is an epilogue; and m, n, k and the batch count, rounded up
@@ -10,7 +10,7 @@
 
 #include "gpu/matmul/common/problem.h"
 
-/* How an operand lies in memory. The first three are TSR_MM_LOAD_…. */
+/* The layout of an operand in memory. The first three values are TSR_MM_LOAD_…. */
 typedef enum tsr__matmul_form {
     TSR__FORM_ANY,      /* no stride is 1 */
     TSR__FORM_VEC_K,    /* vectors of four along k */
@@ -28,11 +28,11 @@ typedef struct tsr__shape_class {
     uint32_t m, n, k, batch; /* log2 of the largest size in the class */
 } tsr__shape_class;
 
-/* False for empty products, which have no class. */
+/* Computes the class of a problem. Returns false for empty products, which have no class. */
 bool tsr__shape_class_of(const tsr__matmul_problem *problem, tsr__shape_class *out);
 
-/* Converts to and from a number that orders classes. Unpacking is false for numbers that no class
- * has. */
+/* Convert a class to a number, which defines the order of classes, and back. Unpacking returns
+ * false if no class has the number. */
 uint64_t tsr__shape_class_pack(const tsr__shape_class *shape_class);
 bool tsr__shape_class_unpack(uint64_t packed, tsr__shape_class *out);
 

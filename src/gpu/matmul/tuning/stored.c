@@ -14,7 +14,7 @@
 _Static_assert(TSR_TUNING_PATH_SIZE >= TSR__CACHE_PATH, "every path fits");
 _Static_assert(TSR_TUNING_REASON_SIZE >= TSR__TUNED_REASON, "every reason fits");
 
-/* A file of this device for another version of the driver, under another name. */
+/* A tuning file of this device for another version of the driver. It has another name. */
 typedef struct leftover {
     char path[TSR__CACHE_PATH];
     uint32_t driver_version;
@@ -114,7 +114,7 @@ tsr_status tsr_tuning_find(const tsr_device_info *device, tsr_tuning_stored *out
     TSR__REQUIRE(device != NULL && out != NULL, "tuning_find: %s is NULL",
                  device ? "out" : "device");
     tsr__tuned_owner owner = {.info = device, .storage = tsr__storage_of(device)};
-    /* Nothing can be stored if there is no cache folder. */
+    /* Without a cache folder nothing can have been stored. */
     if (tsr__tuned_path(&owner, found.path) != TSR_OK) {
         *out = (tsr_tuning_stored){.state = TSR_TUNING_NONE};
         return TSR_OK;

@@ -113,12 +113,12 @@ static tsr_status decode_record(const record *r, size_t place, tsr__tuned_table 
 {
     tsr__shape_class shape_class;
     TSR__REQUIRE(tsr__shape_class_unpack(r->shape_class, &shape_class),
-                 "tuning: record %zu: %016llx is no class of products", place,
+                 "tuning: record %zu: %016llx is not a class of products", place,
                  (unsigned long long)r->shape_class);
     TSR__REQUIRE(text_ends(r->config), "tuning: record %zu: the kernel's name is damaged", place);
     TSR__REQUIRE(r->splits <= TSR_TUNING_MAX_SPLITS && r->zero == 0,
-                 "tuning: record %zu: %u parts of k; at most %u", place, (unsigned)r->splits,
-                 (unsigned)TSR_TUNING_MAX_SPLITS);
+                 "tuning: record %zu: splits is %u; at most %u are possible", place,
+                 (unsigned)r->splits, (unsigned)TSR_TUNING_MAX_SPLITS);
     const tsr__matmul_config *config = tsr__matmul_config_named(r->config);
     if (!config)
         return TSR_OK;
@@ -132,8 +132,8 @@ tsr_status tsr__tuned_table_decode(const void *data, size_t bytes, tsr__tuned_ta
     tsr__tuned_table table = {0};
     uint64_t last = 0; /* no class packs to 0 */
     TSR__REQUIRE(bytes % sizeof(record) == 0 && bytes / sizeof(record) <= TSR__MAX_TUNED,
-                 "tuning: %zu bytes are not up to %d records of %zu", bytes, TSR__MAX_TUNED,
-                 sizeof(record));
+                 "tuning: the table has %zu bytes; at most %d records of %zu bytes are expected",
+                 bytes, TSR__MAX_TUNED, sizeof(record));
     for (size_t i = 0; i < bytes / sizeof(record); i++) {
         record r;
         memcpy(&r, (const uint8_t *)data + i * sizeof r, sizeof r);

@@ -4,13 +4,14 @@
 
 #include "gpu/matmul/kernels/configs.h"
 
-/* More than any search finds, and so few that a damaged file cannot make a table large. */
+/* The largest number of entries. It is more than any search finds, and small enough that a damaged
+ * file cannot make a table large. */
 #define TSR__MAX_TUNED 4096
 
 typedef struct tsr__tuned_entry {
     uint64_t shape_class;             /* tsr__shape_class_pack() */
     const tsr__matmul_config *config; /* NULL: the usual choice; it cancels an older entry */
-    uint32_t splits;                  /* k is split into at most so many parts; 0: as usual */
+    uint32_t splits;                  /* the largest number of parts of k; 0: as usual */
 } tsr__tuned_entry;
 
 /* A zeroed table is empty. Entries are in ascending order of classes. */
@@ -36,8 +37,8 @@ tsr_status tsr__tuned_table_merge(tsr__tuned_table *table, const tsr__tuned_tabl
 /* Encodes the entries that name a configuration. The caller frees *out with tsr__free. */
 tsr_status tsr__tuned_table_encode(const tsr__tuned_table *table, void **out, size_t *out_bytes);
 
-/* Decodes untrusted bytes. TSR_ERR_INVALID for sizes, orders, classes and numbers that encoding
- * never produces. Skips configurations that this build does not have. */
+/* Decodes untrusted bytes. Returns TSR_ERR_INVALID for sizes, orders, classes and numbers that
+ * encoding never produces. Skips configurations that this build does not have. */
 tsr_status tsr__tuned_table_decode(const void *data, size_t bytes, tsr__tuned_table *out);
 
 #endif

@@ -36,8 +36,8 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return tsr__hash(hash, text, strlen(text) + 1);
 }
 
-/* Uses no UUIDs: they differ between two devices of one kind, and change when a card moves to
- * another slot or a distribution rebuilds the same driver. */
+/* It contains no UUIDs, because they differ between two devices of one kind, and change if a card
+ * moves to another slot or a distribution rebuilds the same driver. */
 void tsr__tuned_identify(const tsr__tuned_owner *owner, tsr__cache_key *out)
 {
     const tsr_device_info *info = owner->info;
@@ -53,8 +53,8 @@ void tsr__tuned_identify(const tsr__tuned_owner *owner, tsr__cache_key *out)
     out->storage = (uint32_t)owner->storage;
 }
 
-/* Hashes the shaders of products and the table of configurations: with other kernels, other
- * choices may be the fastest. */
+/* Hashes the shaders of products and the table of configurations, because other choices may be the
+ * fastest with other kernels. */
 static uint64_t hash_kernels(tsr__storage storage)
 {
     uint64_t hash = tsr__cache_hash_shaders(storage, "matmul");
@@ -85,7 +85,7 @@ tsr_status tsr__tuned_path(const tsr__tuned_owner *owner, char path[TSR__CACHE_P
     if (!tsr__cache_path(&tsr__tuned_file, tsr__hash(TSR__HASH_START, &identity, sizeof identity),
                          path))
         return tsr__fail(TSR_ERR_NOT_FOUND,
-                         "tuning: neither XDG_CACHE_HOME nor HOME says where files may be kept");
+                         "tuning: there is no cache folder; set XDG_CACHE_HOME or HOME");
     return TSR_OK;
 }
 

@@ -22,7 +22,7 @@ void tsr__tuned_destroy(tsr__tuned *tuned);
 tsr_status tsr__tuned_of(tsr_device *device, tsr__tuned **out) TSR_NODISCARD;
 
 /* Finds the tuned configuration of the problem's class and its number of parts of k (0: as usual).
- * False if there is none. `tuned` may be NULL. Any thread. */
+ * Returns false if there is none. `tuned` may be NULL. Any thread. */
 bool tsr__tuned_find(tsr__tuned *tuned, const tsr__matmul_problem *problem,
                      const tsr__matmul_config **config, uint32_t *splits);
 
@@ -43,7 +43,7 @@ typedef struct tsr__tuned_owner {
 
 tsr__tuned_owner tsr__tuned_owner_of(const tsr_device *device);
 
-/* The path of the owner's file; TSR_ERR_NOT_FOUND if there is no cache folder. */
+/* Writes the path of the owner's file. Returns TSR_ERR_NOT_FOUND if there is no cache folder. */
 tsr_status tsr__tuned_path(const tsr__tuned_owner *owner, char path[TSR__CACHE_PATH]);
 
 /* The part of the file's key that identifies the kind of device and the driver. */
