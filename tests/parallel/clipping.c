@@ -316,6 +316,43 @@ CASE(clip_layers, "clipping: tensor-parallel layers have the norm of the whole l
     tsr_group_destroy(&alone);
 }
 
+/* Self-attention in which every rank keeps the parameters of all kv heads, once there are more
+ * ranks than those. */
+static double attention_norm_in(tsr_group *in)
+{
+    tsr_layer *layer = NULL;
+    OK(tsr_self_attention_create(tsr_self_attention_params(.group = in, .name = "attention",
+                                                           .size = 16, .heads = 8, .kv_heads = 1,
+                                                           .head_dim = 4, .qk_norm = true),
+                                 &layer));
+    tsr_optimizer *optimizer = sgd_optimizer();
+    OK(tsr_optimizer_add_layer(optimizer, layer));
+    double *values = numbers(81, 5 * 16, TSR_F32), norm;
+    tsr_tensor *x = tensor_of(TSR_F32, 2, (int64_t[]){5, 16}, values), *y = NULL;
+    tsr_layer_saved *saved = NULL;
+    OK(tsr_layer_forward(layer, x, &saved, &y));
+    OK(tsr_layer_backward(layer, saved, x, NULL));
+    OK(tsr_optimizer_clip(optimizer, 1, NULL, &norm));
+    tsr_layer_saved_destroy(&saved);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+    free(values);
+    tsr_optimizer_destroy(&optimizer);
+    tsr_layer_destroy(&layer);
+    return norm;
+}
+
+CASE(clip_attention, "clipping: kv heads that all ranks keep count once")
+{
+    tsr_group *alone = NULL;
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    const double want = attention_norm_in(alone), got = attention_norm_in(group);
+    CHECK(want > 0.1, "the norm is %g", want);
+    check_norm("attention", got, want);
+    check_same_everywhere(got);
+    tsr_group_destroy(&alone);
+}
+
 /* The norm of a model's gradients after a pass over all rows, which are divided among the data
  * ranks. */
 static double model_norm(const model_case *c, int data_rank, int data_ranks)

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "gpu/ops/optimizer/step_params.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 
@@ -433,6 +434,64 @@ START_TEST(adamw_errors)
 }
 END_TEST
 
+/* A step with a scaled gradient has the bits of a step with the product, for powers of two. */
+static void check_scaled(tsr_dtype dtype, bool adamw, int64_t count)
+{
+    tsr_tensor *t[4], *gradient = gpu_new(TSR_F32, 1, &count),
+                      *scaled = gpu_new(TSR_F32, 1, &count);
+    double *values = calloc((size_t)count, sizeof *values),
+           *got = calloc((size_t)count, sizeof *got);
+    gpu_random random = {(uint64_t)count};
+    ck_assert(values && got);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = gpu_rounded(gpu_random_unit(&random), TSR_F32);
+    gpu_put(gradient, values);
+    for (int64_t i = 0; i < count; i++)
+        values[i] /= 8;
+    gpu_put(scaled, values);
+    for (int i = 0; i < 4; i++) {
+        t[i] = gpu_new(i == 0 ? dtype : TSR_F32, 1, &count);
+        GPU_OK(tsr_fill(queue, t[i], i == 0 ? 0.5 : 0.25));
+    }
+    for (int way = 0; way < 2; way++) {
+        GPU_OK(tsr_fill(queue, t[0], 0.5));
+        GPU_OK(tsr_fill(queue, t[1], 0.25));
+        GPU_OK(tsr_fill(queue, t[2], 0.25));
+        const tsr_tensor *g = way == 0 ? scaled : gradient;
+        const float scale = way == 0 ? 1 : 0.125f;
+        if (adamw)
+            GPU_OK(tsr__adamw_step(queue, t[0], g, t[1], t[2], NULL,
+                                   ADAMW(.learning_rate = 0.1f, .step = 3, .weight_decay = 0.1f),
+                                   scale));
+        else
+            GPU_OK(tsr__sgd_step(queue, t[0], g, t[1], NULL,
+                                 SGD(.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f),
+                                 scale));
+        gpu_get(t[0], way == 0 ? values : got);
+    }
+    for (int64_t i = 0; i < count; i++)
+        ck_assert_msg(got[i] == values[i] && got[i] != 0.5, "%s, %s, element %lld: %.9g and %.9g",
+                      adamw ? "AdamW" : "SGD", tsr_dtype_name(dtype), (long long)i, got[i],
+                      values[i]);
+    for (int i = 0; i < 4; i++)
+        tsr_tensor_destroy(&t[i]);
+    tsr_tensor_destroy(&gradient);
+    tsr_tensor_destroy(&scaled);
+    free(values);
+    free(got);
+}
+
+START_TEST(scaled_gradients)
+{
+    static const int64_t counts[] = {37, 5001};
+    for (int i = 0; i < 2; i++)
+        for (int adamw = 0; adamw < 2; adamw++) {
+            check_scaled(TSR_F32, adamw, counts[i]);
+            check_scaled(TSR_F16, adamw, counts[i]);
+        }
+}
+END_TEST
+
 TESTS(optimizers)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
@@ -442,6 +501,7 @@ TESTS(optimizers)
                         (int)(sizeof adamw_cases / sizeof *adamw_cases));
     tcase_add_test(tests, adamw_late_step);
     tcase_add_test(tests, any_views);
+    tcase_add_test(tests, scaled_gradients);
     tcase_add_test(tests, neighbours_are_untouched);
     tcase_add_test(tests, sgd_keeps_nan_out);
     tcase_add_test(tests, sgd_errors);

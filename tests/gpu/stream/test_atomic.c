@@ -351,6 +351,41 @@ static tsr_status sum(const scene *s)
     return tsr_reduce(queue, at(s, 0), at(s, 1), 1, TSR_REDUCE_SUM, true);
 }
 
+/* CPU drivers add up whole chunks and the rest in two dispatches, and then both. */
+static tsr_status squares(const scene *s)
+{
+    return tsr_sum_squares(queue, at(s, 0), (const tsr_tensor *[]){at(s, 1)}, 1, 1);
+}
+
+static void arrange_quotient(scene *s)
+{
+    s->targets = 2;
+    add_with_gaps(s, TSR_F32, 70, 90, 5);
+    add_with_gaps(s, TSR_F32, 70, 90, 6);
+    add_matrix(s, TSR_F32, 70, 89, 3);
+    add_matrix(s, TSR_F32, 89, 70, 2);
+    transpose_last(s);
+    add_matrix(s, TSR_F32, 70, 89, 1);
+}
+
+static tsr_status gradient_of_quotient(const scene *s)
+{
+    return tsr_div_grad(queue, at(s, 0), at(s, 1), at(s, 2), at(s, 3), at(s, 4));
+}
+
+static void arrange_selection(scene *s)
+{
+    s->targets = 1;
+    add_matrix(s, TSR_F32, 4, 20, 5);
+    add_matrix(s, TSR_F32, 4, 3, 1);
+    add_vector(s, TSR_I32, 3, 2);
+}
+
+static tsr_status gradient_of_selection(const scene *s)
+{
+    return tsr_index_select_grad(queue, at(s, 0), at(s, 1), 1, at(s, 2), false);
+}
+
 static const operation operations[] = {
     {"fill", arrange_pieces, fill},
     {"conversion", arrange_conversion, copy},
@@ -370,6 +405,9 @@ static const operation operations[] = {
     {"gradient of norm", arrange_norm, gradient_of_norm},
     {"losses", arrange_losses, losses},
     {"sum", arrange_sum, sum},
+    {"sum of squares", arrange_sum, squares},
+    {"gradient of a quotient", arrange_quotient, gradient_of_quotient},
+    {"gradient of a selection", arrange_selection, gradient_of_selection},
 };
 enum { OPERATIONS = sizeof operations / sizeof *operations };
 
