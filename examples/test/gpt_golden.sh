@@ -1,12 +1,12 @@
 #!/bin/sh
-# gpt_golden.sh GPT TESSERA DATA STEPS STYLE...: the losses and gradient norms of a training that PyTorch recorded in 64 bits, from the same
-# weights and windows, on every grid of up to four ranks and with every strategy. DATA has the recorded runs.
+# gpt_golden.sh GPT TESSERA DATA few|all STEPS: the losses and gradient norms of trainings that PyTorch recorded in 64 bits, from the same
+# weights and windows, on two grids, or on every grid of up to four ranks and with every strategy. DATA has the recorded runs, of 200 steps.
 set -u
 gpt=$1
 tessera=$2
 data=$3
-steps=$4
-shift 4
+which=$4
+steps=$5
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
@@ -30,13 +30,16 @@ run() { # STYLE RANKS OPTION...
     echo "$style $*: $difference"
 }
 
-for style in "$@"; do
-    run "$style" 1
+for style in llama gpt2; do
     run "$style" 2 --grid 1x2
-    run "$style" 2 --grid 2x1 --strategy full
-    run "$style" 4 --grid 2x2 --strategy layerwise --recompute
-    run "$style" 4 --grid 1x4 --recompute
+    run "$style" 2 --grid 2x1 --strategy full --recompute
+    [ "$which" = all ] || continue
+    run "$style" 1
+    run "$style" 2 --grid 2x1
     run "$style" 2 --grid 2x1 --strategy hybrid
     run "$style" 2 --grid 2x1 --strategy weighted
-    run "$style" 2 --grid 2x1
+    run "$style" 4 --grid 2x2 --strategy layerwise
+    run "$style" 4 --grid 2x2 --strategy full --recompute
+    run "$style" 4 --grid 1x4
+    run "$style" 4 --grid 1x4 --recompute
 done

@@ -22,10 +22,12 @@ train() {
 }
 # Prints the process id of rank 1 of the job that has GPT_RESTART in its environment.
 rank_1() {
-    for environ in $(grep -lzxF "GPT_RESTART=$folder" /proc/[0-9]*/environ 2>/dev/null); do
-        grep -qzx RANK=1 "$environ" && basename "$(dirname "$environ")" && return
+    grep -lzxF "GPT_RESTART=$folder" /proc/[0-9]*/environ 2>/dev/null | while read -r environ; do
+        if grep -qzx RANK=1 "$environ"; then
+            basename "$(dirname "$environ")"
+            break
+        fi
     done
-    return 1
 }
 reaches() { # LOG STEP: waits
     for _ in $(seq 2400); do
@@ -51,7 +53,9 @@ train 2 --grid 2x1 --strategy full --steps 120 --log "$folder/undisturbed.log" -
 train 2 --grid 2x1 --steps 120 --checkpoint "$folder/interrupted" --log "$folder/log" &
 job=$!
 reaches "$folder/log" 5 || fail "the training did not reach step 5"
-kill -INT "$(rank_1)" || fail "there is no rank 1 to interrupt"
+victim=$(rank_1)
+[ -n "$victim" ] || fail "there is no rank 1 to interrupt"
+kill -INT "$victim"
 wait $job
 [ $? = 130 ] || fail "an interrupted training did not end with status 130"
 grep -q "Stopped. Go on with: gpt --load $folder/interrupted" "$folder/out" || fail "it does not say how to go on"
@@ -64,7 +68,8 @@ same_losses "$folder/resumed.log" "$step" || fail "the resumed training has othe
 train 2 --grid 2x1 --strategy full --steps 120 --checkpoint "$folder/killed" --checkpoint-every 10 --log "$folder/killed.log" &
 job=$!
 reaches "$folder/killed.log" 21 || fail "the training did not reach step 21"
-victim=$(rank_1) || fail "there is no rank 1 to kill"
+victim=$(rank_1)
+[ -n "$victim" ] || fail "there is no rank 1 to kill"
 kill -KILL "$victim"
 wait $job && fail "the job succeeded although a rank was killed"
 grep -q 'rank 1' "$folder/out" || fail "the error does not name rank 1"
