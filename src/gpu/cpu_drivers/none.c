@@ -1,5 +1,6 @@
-/* The interface of this folder in a build without it (meson option cpu_kernels): nothing suits, so
- * that the rest of gpu/ computes everything with the kernels for GPUs. */
+/* The interface of this folder in a build without its kernels (meson option cpu_kernels). Every
+ * function that asks whether a kernel suits returns false, so that the rest of gpu/ uses the
+ * kernels for GPUs. */
 #include "base/error.h"
 #include "gpu/cpu_drivers/copy/contiguous.h"
 #include "gpu/cpu_drivers/cpu_drivers.h"

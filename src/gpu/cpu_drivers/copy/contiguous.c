@@ -48,5 +48,6 @@ tsr_status tsr__make_contiguous(tsr_stream *stream, const tsr_tensor *y, tsr__co
 void tsr__contiguous_finish(tsr__contiguous *inputs)
 {
     for (int i = 0; i < inputs->count; i++)
-        tsr_tensor_destroy(&inputs->packed[i]); /* the stream holds its memory until it is used */
+        tsr_tensor_destroy(
+            &inputs->packed[i]); /* the stream keeps its memory until it has been used */
 }

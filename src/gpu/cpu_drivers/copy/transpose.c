@@ -1,10 +1,10 @@
-/* Transposes on Mesa's CPU driver, by shaders/cpu_drivers/transpose.comp. */
+/* Transposes on Mesa's CPU driver with shaders/cpu_drivers/transpose.comp. */
 #include "shaders/params/transpose.h"
 #include "base/checked.h"
 #include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/ops/copy/copy.h"
 
-/* One transpose of a piece. `size` is that of an element. */
+/* The transposition of one piece. `size` is the size of an element. */
 typedef struct transpose {
     tsr_stream *stream;
     const tsr__piece *piece;
@@ -24,8 +24,8 @@ static uint32_t block_rows(const transpose *t)
     return t->lanes * TSR_VECTOR_BYTES / t->size;
 }
 
-/* The alignment of src's vectors, which lie along dst's rows. The last block of rows is shifted
- * back to end with the rows, so that their end has to be aligned, too. */
+/* The alignment of src's vectors, which extend along the dimension of dst's rows. The last block of
+ * rows is shifted back to end with the last row, so the end must be aligned, too. */
 static uint32_t source_alignment(const transpose *t)
 {
     tsr__piece piece = *t->piece;
@@ -104,7 +104,8 @@ static tsr_status emit(const transpose *t, const area *at)
     return tsr__stream_dispatch(t->stream, &dispatch);
 }
 
-/* Divides the area in two until one dispatch can cover a part; no part is smaller than a block. */
+/* Divides the area in two until one dispatch can cover each part. No part is smaller than a
+ * block. */
 static tsr_status run_area(const transpose *t, area at)
 {
     uint64_t down = tsr__div_up_u32(at.rows, block_rows(t));

@@ -1,4 +1,4 @@
-/* The kernels for CPU drivers as the chooser sees them. */
+/* The configurations of the kernels for CPU drivers, and the choice among them. */
 #include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/cpu_drivers/matmul/families.h"
 #include "gpu/matmul/common/call.h"
@@ -17,8 +17,8 @@ const tsr__matmul_config *tsr__cpu_matmul_config_at(int index)
     return index >= 0 && index < CONFIGS ? &configs[index] : NULL;
 }
 
-/* True for problems so small that the number of dispatches decides: lavapipe's own kernels need
- * several for 16-bit floats and epilogues. */
+/* True for problems so small that the time depends on the number of dispatches. The kernels for
+ * lavapipe need several dispatches for 16-bit floats and epilogues. */
 static bool is_tiny(const tsr__matmul_problem *p)
 {
     const double few_products = 1 << 10;

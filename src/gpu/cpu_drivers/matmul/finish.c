@@ -8,7 +8,7 @@
 enum {
     TILE_ROWS = 8,
     VECTOR = 4,         /* neighbouring elements that a lane stores */
-    MAX_GROUPS = 65535, /* the largest index of the kernel's uniform_index() */
+    MAX_GROUPS = 65535, /* the largest index for the kernel's uniform_index() */
 };
 
 typedef struct finish {
@@ -30,7 +30,7 @@ static uint64_t byte_offset(const tsr__matmul_side *side, const part *at)
 }
 
 /* True if the four neighbours that a lane stores start at a multiple of 8 bytes in every matrix of
- * the batch: one pipeline serves all of them. */
+ * the batch. All matrices use one pipeline. */
 static bool packable(const tsr__matmul_problem *p, uint64_t y)
 {
     int64_t vector = (int64_t)(8 / tsr_dtype_size(p->y.dtype)), elements = p->y.row;

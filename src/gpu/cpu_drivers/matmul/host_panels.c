@@ -32,7 +32,8 @@ bool tsr__lavapipe_host_may_pack(const tsr__matmul_call *call)
            tsr__buffer_idle(call->b->buffer);
 }
 
-/* Batch dimensions along which the side repeats are packed once. */
+/* Reserves the panels of one operand. Batch dimensions along which the side repeats are packed
+ * once. */
 static tsr_status reserve(const tsr__matmul_call *call, tsr__matmul_side *side, int64_t lines,
                           tsr_tensor *panels)
 {
@@ -70,7 +71,7 @@ tsr_status tsr__lavapipe_reserve_panels(const tsr__matmul_call *call, tsr__matmu
     return status == TSR_ERR_DEVICE_MEMORY ? TSR_OK : status;
 }
 
-/* Packs all matrices of an operand: `lines` has the strides of `side`, and `packed` is the side in
+/* Packs all matrices of an operand. `lines` has the strides of `side`, and `packed` is the side in
  * panels. */
 static void fill(const tsr__matmul_call *call, const tsr_tensor *from, const tsr__matmul_side *side,
                  tsr__lavapipe_lines lines, const tsr_tensor *to, const tsr__matmul_side *packed)

@@ -1,6 +1,6 @@
-/* Products on Mesa's lavapipe. Operands that its straight-line kernels cannot read as they are get
- * packed first; a result that they cannot store goes to f32 scratch, to which finish.c applies the
- * epilogue. */
+/* Products on Mesa's lavapipe. Its straight-line kernels cannot read all operands directly; other
+ * operands are packed first. They cannot store all results either; other results are stored as f32
+ * in scratch memory, and finish.c applies the epilogue. */
 #include "base/checked.h"
 #include "gpu/cpu_drivers/matmul/families.h"
 #include "gpu/cpu_drivers/matmul/finish.h"
@@ -10,7 +10,8 @@
 #include "shaders/params/matmul.h"
 #include "shaders/params/matmul_cpu.h"
 
-/* The size of the sums in scratch, unless the fewest rows of a band need more. */
+/* The size of the sums in scratch memory in bytes, unless the minimum number of rows of a band
+ * needs more. */
 #define PARTIAL_BYTES (INT64_C(32) << 20)
 
 static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
@@ -36,14 +37,15 @@ typedef struct product_run {
     const tsr__matmul_call *call;
     tsr__lavapipe_operands operands;
     tsr__buffer *partial; /* f32 sums of some rows, if y cannot hold them; otherwise NULL */
-    uint32_t finish; /* the epilogue that the product's own kernel applies, TSR_MM_…; 0: none */
-    bool once;       /* … to sums of one stretch: `partial` is a row that is loaded in vain */
-    int64_t band;    /* rows at a time */
-    uint32_t lanes, parts; /* parts: sums of each element, tsr__lavapipe_parts() */
+    uint32_t finish;      /* the epilogue that the product's kernel applies, TSR_MM_…; 0: none */
+    bool once;    /* with `finish`: k is one stretch, and `partial` is one row, whose contents are
+                     unused */
+    int64_t band; /* number of rows at a time */
+    uint32_t lanes, parts; /* parts: the number of sums of each element, tsr__lavapipe_parts() */
     const int64_t *batch;  /* the current batch index */
     int64_t row;           /* the first row of the current band */
     int inner; /* the batch dimension along which a dispatch takes several matrices; −1: none */
-    uint32_t at_once;  /* at most so many of them */
+    uint32_t at_once;  /* the largest number of matrices in a dispatch */
     uint32_t matrices; /* in the current dispatch */
 } product_run;
 
@@ -66,7 +68,7 @@ static bool bias_is_of_columns(const tsr__matmul_problem *p)
 }
 
 /* The epilogue that the last stretch's kernel should apply itself, or 0: a conversion to y's dtype,
- * a bias for each column, an activation. With few stretches, a pipeline for that pays more than the
+ * a bias for each column, an activation. With few stretches, a pipeline for this is better than the
  * separate dispatch of finish.c. */
 static uint32_t finish_mode(const product_run *r)
 {
@@ -78,7 +80,7 @@ static uint32_t finish_mode(const product_run *r)
     return can && !tsr__matmul_plain(p) && p->k <= long_k ? tsr__matmul_mode(p) : 0;
 }
 
-/* True if the sums of a band of rows are kept in scratch. */
+/* True if the sums of a band of rows are kept in scratch memory. */
 static bool keeps_sums(const product_run *r)
 {
     if (r->finish != 0)
@@ -94,7 +96,7 @@ static uint64_t operand_address(const product_run *r, const tsr_tensor *tensor,
     return tsr__matmul_address(tensor, side, batch + (int64_t)elements);
 }
 
-/* Elements of one matrix's sums in scratch. */
+/* The number of elements of one matrix's sums in scratch memory. */
 static uint64_t sums_size(const product_run *r)
 {
     return r->once ? 0 : (uint64_t)(r->parts * r->band * r->operands.problem.n);
@@ -180,7 +182,7 @@ static bool y_is_paired(const product_run *r)
     return elements % vector == 0 && tsr__matmul_address(r->call->y, &p->y, 0) % 8 == 0;
 }
 
-/* The same for the sums. */
+/* The same for the sums in scratch memory. */
 static bool sums_are_paired(const product_run *r)
 {
     return r->partial ? r->operands.problem.n % 2 == 0 : y_is_paired(r);
@@ -309,7 +311,7 @@ static void choose_inner(product_run *r)
     r->at_once = (uint32_t)tsr__min_u64(most, (uint64_t)p->batch[last]);
 }
 
-/* How many rows of one matrix scratch holds the sums of. */
+/* The number of rows of one matrix whose sums are in scratch memory at a time. */
 static int64_t choose_band(const tsr__matmul_problem *p)
 {
     const int64_t min_rows = 512, most = INT64_C(1) << 26; /* elements */
@@ -347,5 +349,5 @@ static tsr_status run(const tsr__matmul_call *call, const tsr__matmul_plan *plan
     return tsr__stream_atomic(call->stream, walk, &r);
 }
 
-/* It cuts k by itself and chooses the pipelines while it records. */
+/* This family divides k itself and chooses the pipelines while it records. */
 const tsr__matmul_family tsr__matmul_lavapipe = {.runs = runs, .fits = fits, .run = run};

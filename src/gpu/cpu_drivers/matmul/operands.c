@@ -9,8 +9,8 @@ bool tsr__lavapipe_narrow(int64_t stride)
     return stride <= (int64_t)UINT32_MAX;
 }
 
-/* Elements from one packed line to the next. In f32 that is an odd number of cache lines, so that a
- * tile's lines do not all map to the same few sets of a cache. */
+/* The number of elements from one packed line to the next. In f32 this is an odd number of cache
+ * lines, so that the lines of a tile do not all map to the same few sets of a cache. */
 static uint64_t packed_stride(const tsr__matmul_problem *p)
 {
     const uint32_t line_elements = 16;
@@ -30,7 +30,8 @@ static bool packs_in(const tsr__matmul_problem *p, const tsr__matmul_side *side,
     return tsr__mul_u64(elements, (uint64_t)lines, &elements) && elements <= most;
 }
 
-/* True if an operand that cannot be read as it is is small enough to be packed. */
+/* True if an operand is small enough to be packed, which is necessary if the kernels cannot read it
+ * directly. */
 static bool packable(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t lines)
 {
     return packs_in(p, side, lines, UINT64_C(1) << 28);
@@ -54,8 +55,9 @@ static bool is_16_bit(const tsr__matmul_side *side)
     return side->dtype != TSR_F32;
 }
 
-/* Plans to pack `lines` lines of k elements each, row-major; `line` and `k` are the side's strides.
- * Batch dimensions along which the side repeats are packed once. */
+/* Reserves a packed copy of `lines` lines of k elements each, row-major, and describes its source.
+ * `line` and `k` are the side's strides. Batch dimensions along which the side repeats are packed
+ * once. */
 static tsr_status pack(const tsr__matmul_call *call, tsr__lavapipe_operands *o,
                        const tsr_tensor *tensor, tsr__matmul_side *side, int64_t lines,
                        int64_t line, int64_t k, bool widen, tsr_tensor *source, tsr_tensor *packed)
@@ -112,13 +114,14 @@ static tsr_status pack_b(const tsr__matmul_call *call, tsr__lavapipe_operands *o
     return TSR_OK;
 }
 
-/* Packing that only saves time takes at most so many elements: 256 MiB of f32. */
+/* The largest number of elements of a copy that only saves time: 256 MiB of f32. */
 static const uint64_t most_to_save_time = UINT64_C(1) << 26;
 
-/* A row-major b is multiplied with lanes along n. That has half to three quarters of the speed of
- * lanes along k, and a fraction of it with few rows or with a column-major a. It also takes a
- * dispatch for every 32 elements of k, while packing and multiplying take a few altogether. One row
- * times a larger b is computed without packing, in parts of k. */
+/* Whether to pack a row-major b. Without packing, it is multiplied with lanes along n, which has
+ * half to three quarters of the speed of lanes along k, and a smaller fraction with few rows or a
+ * column-major a. It also takes a dispatch for every 32 elements of k; packing and multiplying take
+ * only a few dispatches in total. The product of one row and a larger b is computed without
+ * packing, in parts of k. */
 static bool should_pack_b(const tsr__matmul_problem *p)
 {
     const int64_t few_elements = INT64_C(1) << 14, small = INT64_C(1) << 16, long_k = 128;
@@ -129,8 +132,8 @@ static bool should_pack_b(const tsr__matmul_problem *p)
            (p->a.col == 1 || packs_in(p, &p->a, p->m, most_to_save_time));
 }
 
-/* Each element of a is read once for every tile of columns, so that one more pass over a pays if
- * there are many columns. */
+/* Whether copying a saves more time than it takes. Each element of a is read once for every tile of
+ * columns, so this is the case if there are many columns. */
 static bool repacking_a_pays(const tsr__matmul_problem *p)
 {
     const int64_t few_rows = 8, many_columns = 512;
@@ -144,13 +147,14 @@ static bool widening_a_pays(const tsr__matmul_problem *p)
     return is_16_bit(&p->a) && repacking_a_pays(p);
 }
 
-/* Widening b pays from so many rows on, if all of a is f32. */
+/* The number of rows from which on widening b saves time, if a is or becomes f32. */
 static int64_t many_rows(const tsr__matmul_problem *p)
 {
     return p->b.dtype == TSR_BF16 ? 256 : 512; /* the kernel widens bf16 with two operations */
 }
 
-/* Each element of b is read once for every tile of rows. No kernel packs and widens at once. */
+/* Whether to widen b. Each element of b is read once for every tile of rows. No kernel packs and
+ * widens at the same time. */
 static bool should_widen_b(const tsr__matmul_problem *p)
 {
     return is_16_bit(&p->b) && !tsr__lavapipe_reads_words(p) && p->m >= many_rows(p) &&
@@ -174,8 +178,9 @@ static bool rows_collide(const tsr__matmul_problem *p)
            repacking_a_pays(p);
 }
 
-/* Panels are read a fifth faster, but hardly faster if they are f32 and k is one stretch. Packing
- * them costs what about a hundred rows gain, unless b has to be packed anyway. */
+/* Whether to make panels. They are read a fifth faster than lines, but only slightly faster if they
+ * are f32 and k is one stretch. Packing them takes the time that about a hundred rows save, unless
+ * b has to be packed anyway. */
 static bool should_make_panels(const tsr__matmul_call *call)
 {
     const int64_t many_lines = 128;

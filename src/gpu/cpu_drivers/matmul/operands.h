@@ -1,6 +1,6 @@
-/* The operands of a product on lavapipe in a form that its kernels can read, and read fast: the
- * caller's own; or copies in scratch, packed and perhaps widened to f32; or both operands in panels
- * (panels.h), if the host can write them. */
+/* The operands of a product on lavapipe, in a form that its kernels can read fast. They are the
+ * caller's tensors, or copies in scratch memory that are packed and possibly widened to f32, or
+ * both are in panels (panels.h) if the host can write them. */
 #ifndef TSR_GPU_CPU_DRIVERS_MATMUL_OPERANDS_H
 #define TSR_GPU_CPU_DRIVERS_MATMUL_OPERANDS_H
 
@@ -9,23 +9,23 @@
 typedef struct tsr__lavapipe_operands {
     tsr__matmul_problem problem; /* its a and b describe the tensors below */
     tsr_tensor a, b;
-    tsr_tensor a_source, b_source; /* what to pack into a and b; nothing if ndim is 0 */
+    tsr_tensor a_source, b_source; /* the tensors to pack into a and b; none if ndim is 0 */
     bool panels;                   /* the host writes both as panels */
 } tsr__lavapipe_operands;
 
-/* True if the kernels can read both operands, as they are or packed. */
+/* True if the kernels can read both operands, directly or packed. */
 
 bool tsr__lavapipe_operands_fit(const tsr__matmul_problem *problem);
 
-/* Decides on the forms and reserves the scratch. */
+/* Chooses the forms and reserves scratch memory. */
 tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call,
                                           tsr__lavapipe_operands *out) TSR_NODISCARD;
 
-/* Records the packing, or lets the host pack. */
+/* Records the packing, or packs on the host. */
 tsr_status tsr__lavapipe_operands_pack(const tsr__matmul_call *call,
                                        tsr__lavapipe_operands *operands) TSR_NODISCARD;
 
-/* True for strides that fit the kernels' push constants. */
+/* True if the stride fits in the kernels' push constants. */
 bool tsr__lavapipe_narrow(int64_t stride);
 
 #endif

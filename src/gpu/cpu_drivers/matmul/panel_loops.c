@@ -25,8 +25,8 @@ typedef float floats __attribute__((vector_size(WIDTH * sizeof(float))));
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Bypasses the caches if there are instructions for it. Ordinary stores would read every cache line
- * first, and the caches cannot hold large panels anyway. */
+/* Stores past the caches if the instruction set allows it. Ordinary stores would read every cache
+ * line first, and large panels do not fit in the caches anyway. */
 INLINE void store(float *to, words value)
 {
 #if defined(__AVX2__)
@@ -57,7 +57,7 @@ INLINE words load_words16(const char *from)
     return __builtin_convertvector(value, words);
 }
 
-/* NaNs may lose their payload and stay signalling: products make them quiet. */
+/* NaNs may lose their payload and stay signalling, because products make them quiet. */
 #if defined(__AVX512VL__)
 INLINE words load_f16(const char *from)
 {
@@ -66,14 +66,14 @@ INLINE words load_f16(const char *from)
     return (words)_mm256_maskz_cvtph_ps(0xff, value);
 }
 #else
-/* Bits of `yes` where `condition` has ones, and of `no` elsewhere. */
+/* Returns the bits of `yes` where `condition` has ones, and the bits of `no` elsewhere. */
 INLINE words select(words condition, words yes, words no)
 {
     return (condition & yes) | (~condition & no);
 }
 
-/* Computes tsr__f32_of_f16 for vectors. gcc does not vectorise that function here; this takes a
- * fifth of the time. */
+/* Computes tsr__f32_of_f16 for vectors. gcc does not vectorise that function here; this one takes a
+ * fifth of its time. */
 INLINE words load_f16(const char *from)
 {
     const words bits = load_words16(from), magnitude = bits & 0x7fff, shifted = magnitude << 13;
@@ -119,7 +119,8 @@ INLINE void pack(float *to, const char *from, uint64_t pitch, uint32_t lines, ui
             }
 }
 
-/* Gives the compiler constants for everything but the number of steps. */
+/* Calls pack() with constants for all arguments except the pointers and the number of steps, so
+ * that the compiler can optimise it. */
 INLINE void pack_lanes(float *to, const char *from, uint64_t pitch, uint32_t steps, uint32_t lanes,
                        tsr__panel_source source)
 {

@@ -7,8 +7,8 @@
 #include "gpu/host/transpose.h"
 
 enum {
-    /* Column-major operands are transposed in blocks of so many bytes of neighbouring lines (less
-       is slow to fetch) and so many elements of k. */
+    /* Column-major operands are transposed in blocks of this number of bytes of neighbouring lines
+     * (fewer are slow to fetch) and this number of elements of k. */
     TRANSPOSED_BYTES = 256,
     TRANSPOSED_K = 128,
 };
@@ -18,7 +18,7 @@ static const void *const levels[TSR__LEVELS] = TSR__LEVEL_TABLES(tsr__panel_loop
 typedef struct pack {
     const tsr__lavapipe_product *product;
     const tsr__lavapipe_lines *lines;
-    uint32_t panel_lines; /* of the whole operand */
+    uint32_t panel_lines; /* lines in the panels of the complete operand */
     float *to;
     const tsr__panel_loops *loops;
 } pack;
@@ -26,7 +26,7 @@ typedef struct pack {
 /* Lines and elements of k that are packed at once. */
 typedef struct block {
     uint32_t line, lines, k, count;
-    uint32_t zeros; /* so many of each line's first elements become 0 */
+    uint32_t zeros; /* the number of each line's first elements that become 0 */
     bool words;
 } block;
 
@@ -35,7 +35,7 @@ uint32_t tsr__lavapipe_panel_lines(uint32_t count)
     return tsr__div_up_u32(count, TSR__LAVAPIPE_PANEL_LINES) * TSR__LAVAPIPE_PANEL_LINES;
 }
 
-/* Lines that one thread packs together. */
+/* The number of lines that one thread packs together. */
 static uint32_t band_lines(const tsr__lavapipe_lines *lines)
 {
     return TRANSPOSED_BYTES / (uint32_t)tsr_dtype_size(lines->dtype);
@@ -71,8 +71,8 @@ static const char *source(const pack *w, uint32_t line, uint32_t k)
            (line * lines->line + k * lines->k) * (int64_t)tsr_dtype_size(lines->dtype);
 }
 
-/* The base loops take any number of lanes and any alignment of `to`, and use ordinary stores, so
- * that clear() may overwrite what they wrote. */
+/* The base loops support any number of lanes and any alignment of `to`. They use ordinary stores,
+ * so that clear() may overwrite their results. */
 static const tsr__panel_loops *choose_loops(uint32_t lanes, const float *to)
 {
     const tsr__panel_loops *best = tsr__level_best(levels);
@@ -93,8 +93,8 @@ static tsr__panel_source source_of(const pack *w, const block *b)
     }
 }
 
-/* `to` is the place of the block's first element in the first line's panel. A panel holds `length`
- * elements of each line. */
+/* Packs one block. `to` is the place of the block's first element in the first line's panel. A
+ * panel has `length` elements of each line. */
 static void pack_block(const pack *w, const block *b, float *to, uint32_t length)
 {
     _Alignas(64) char transposed[TRANSPOSED_BYTES * TRANSPOSED_K];
@@ -118,7 +118,7 @@ static void pack_block(const pack *w, const block *b, float *to, uint32_t length
     }
 }
 
-/* Packs one stretch of some lines; the first line's panel is at `to`. */
+/* Packs one stretch of some lines. The first line's panel is at `to`. */
 static void pack_stretch(const pack *w, uint32_t line, uint32_t lines, tsr__lavapipe_stretch s,
                          float *to)
 {
@@ -136,8 +136,8 @@ static void pack_stretch(const pack *w, uint32_t line, uint32_t lines, tsr__lava
     }
 }
 
-/* Packs bands of lines first … end − 1. Row-major lines are read sequentially, one panel's at a
- * time. */
+/* Packs the bands of lines first … end − 1. Row-major lines are read sequentially, the lines of one
+ * panel at a time. */
 static void pack_bands(const void *work, uint64_t first, uint64_t end)
 {
     const pack *w = work;

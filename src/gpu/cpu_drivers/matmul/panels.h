@@ -1,7 +1,7 @@
-/* Operands in panels: f32, in the order in which lavapipe's kernels with lanes along k load them,
- * so that they read memory sequentially. The host's CPUs write them.
+/* Operands in panels. Panels are f32, in the order in which lavapipe's kernels with lanes along k
+ * load them, so that these read memory sequentially. The host's CPUs write the panels.
  *
- * A panel holds one stretch of k for the lines of one tile; each step has one vector of every line:
+ * A panel has one stretch of k for the lines of one tile. Each step has one vector of every line:
  * [stretch][line / 4][step][line % 4][lane]. The elements that a stretch skips are zeros, so that
  * the kernels need no code for skipping. */
 #ifndef TSR_GPU_CPU_DRIVERS_MATMUL_PANELS_H
@@ -18,13 +18,13 @@ typedef struct tsr__lavapipe_lines {
     bool words;      /* bf16 in the order in which the kernels read words of two elements */
 } tsr__lavapipe_lines;
 
-/* `count`, rounded up to whole panels. */
+/* Returns `count` rounded up to complete panels. */
 uint32_t tsr__lavapipe_panel_lines(uint32_t count);
 
-/* The elements of the panels for `lines` lines. */
+/* The number of elements of the panels for `lines` lines. */
 uint64_t tsr__lavapipe_panels_size(const tsr__lavapipe_product *product, uint32_t lines);
 
-/* Writes all panels. Padding lines of the last panel keep what `to` contains. */
+/* Writes all panels. Padding lines of the last panel keep the contents of `to`. */
 void tsr__lavapipe_panels_pack(const tsr__lavapipe_product *product,
                                const tsr__lavapipe_lines *lines, float *to);
 

@@ -6,30 +6,31 @@
 
 enum {
     MAX_GROUPS = TSR_MATMUL_CPU_GROUPS,
-    /* One digit of the shaders' uniform_index() counts so many. */
+    /* The number of values of one digit of the shaders' uniform_index(). */
     MAX_SUBGROUPS = 8,
     MAX_BLOCKS = 8,
-    /* A block of rows of a of this size stays in a core's cache while all of b is read: half of a
-       small L2. */
+    /* The size of a block of rows of a. A block stays in a core's cache while all of b is read;
+     * this is half of a small L2. */
     BLOCK_BYTES = 256 * 1024,
-    /* The same if each block needs a dispatch of its own: half of a usual L2. */
+    /* The same if each block is a separate dispatch: half of a usual L2. */
     DISPATCH_BYTES = 512 * 1024,
-    /* The longest stretch pays for its compilation if m · n · k is at least 2^LARGE_LOG2, and for
-       one row with lanes along n if b has at least 2^ROW_LOG2 elements. */
+    /* The longest stretch is used if m · n · k is at least 2^LARGE_LOG2. For one row with lanes
+     * along n, it is used if b has at least 2^ROW_LOG2 elements. For smaller products its
+     * compilation would take more time than it saves. */
     LARGE_LOG2 = 24,
     ROW_LOG2 = 18,
-    FEW_ROWS = 24, /* at most so many rows are few */
-    /* With few rows, split k once b has at least 2^THIN_LOG2 elements, into at most MAX_PARTS
-       parts: adding up more sums costs more than they save. */
+    FEW_ROWS = 24, /* the largest number of rows that counts as few */
+    /* With few rows, split k if b has at least 2^THIN_LOG2 elements, into at most MAX_PARTS parts:
+     * adding up more sums takes more time than they save. */
     THIN_LOG2 = 20,
     MAX_PARTS = 16,
-    /* Split k if y has at most 2^DEEP_LOG2 elements: the dispatch of a stretch then costs about as
-       much as its work. */
+    /* Split k if y has at most 2^DEEP_LOG2 elements: the dispatch of a stretch then takes about as
+     * much time as its work. */
     DEEP_LOG2 = 13,
     /* Like THIN_LOG2 and MAX_PARTS, for one row with lanes along n. */
     ROW_PARTS_LOG2 = 16,
     ROW_MAX_PARTS = 32,
-    /* Steps of a careful part. Each compiles to dozens of loads. */
+    /* The number of steps of a careful part. Each step compiles to dozens of loads. */
     CAREFUL_STEPS = 16,
 };
 
@@ -40,9 +41,9 @@ typedef struct tile {
 /* The part of the problem that the next piece covers. */
 typedef struct cursor {
     uint32_t row, rows, col, cols;
-    uint32_t k;     /* the sums have the products up to here */
+    uint32_t k;     /* the sums contain the products before this one */
     uint32_t steps; /* of the next stretch */
-    uint32_t parts; /* stretches whose sums are kept apart; 0: one, added to the first sums */
+    uint32_t parts; /* stretches with separate sums; 0: one, added to the first sums */
     bool careful;   /* loads must not cross the edge of the matrix */
 } cursor;
 
@@ -56,7 +57,7 @@ static bool is_nt(const tsr__lavapipe_product *p)
     return p->form == TSR__LAVAPIPE_NT;
 }
 
-/* Elements of k that a step takes. */
+/* The number of elements of k in a step. */
 static uint32_t step_size(const tsr__lavapipe_product *p)
 {
     return is_nt(p) ? p->lanes : 1;
@@ -64,11 +65,11 @@ static uint32_t step_size(const tsr__lavapipe_product *p)
 
 static bool is_large(const tsr__lavapipe_product *p)
 {
-    /* Sizes reach 2^31: the product of three would overflow. */
+    /* Sizes can be up to 2^31, and the product of three would overflow. */
     return (uint64_t)rows_of(p) * p->n > (UINT64_C(1) << LARGE_LOG2) / p->k;
 }
 
-/* True for a few rows, with lanes along k, whose time is spent reading b. */
+/* True for a few rows with lanes along k, for which reading b takes most of the time. */
 static bool is_thin(const tsr__lavapipe_product *p)
 {
     const uint32_t few_rows = 8;
@@ -76,9 +77,10 @@ static bool is_thin(const tsr__lavapipe_product *p)
     return is_nt(p) && rows_of(p) <= few_rows && (uint64_t)p->n * p->k >= UINT64_C(1) << THIN_LOG2;
 }
 
-/* The steps of the longest stretch that pays for its compilation and its code size. With lanes
- * along k, 64 steps of a small tile compile as fast as 32 of a large one and fit the processor's
- * instruction cache. Only a few rows of a large b gain from reading longer runs of each line. */
+/* The number of steps of the longest stretch that saves more time than its compilation and code
+ * size cost. With lanes along k, 64 steps of a small tile compile as fast as 32 steps of a large
+ * one and fit in the processor's instruction cache. Reading longer runs of each line is faster only
+ * with few rows and a large b. */
 static uint32_t longest_stretch(const tsr__lavapipe_product *p)
 {
     const uint32_t steps = p->k / step_size(p);
@@ -94,7 +96,7 @@ static uint32_t longest_stretch(const tsr__lavapipe_product *p)
     return rows_of(p) == 1 && steps >= 128 ? 128 : 64;
 }
 
-/* True for few elements of y with a k of many stretches. */
+/* True if y has few elements and k has many stretches. */
 static bool is_deep(const tsr__lavapipe_product *p)
 {
     return is_nt(p) && p->alone && !is_thin(p) &&
@@ -102,8 +104,8 @@ static bool is_deep(const tsr__lavapipe_product *p)
            p->k / step_size(p) >= 4 * longest_stretch(p);
 }
 
-/* Small tiles leave room for more steps in the instruction cache; large ones load less per product.
- * The sums of up to six rows of four columns stay in registers. */
+/* The tile for lanes along k. Small tiles leave room for more steps in the instruction cache; large
+ * tiles load less per product. The sums of up to six rows of four columns stay in registers. */
 static tile nt_tile(const tsr__lavapipe_product *p)
 {
     uint32_t longest = longest_stretch(p);
@@ -140,8 +142,9 @@ uint32_t tsr__lavapipe_subgroups(uint32_t tiles)
     return tiles % MAX_SUBGROUPS == 0 || tiles >= 8 * MAX_SUBGROUPS ? MAX_SUBGROUPS : 1;
 }
 
-/* One subgroup for few rows, which memory limits: each should read long runs of the lines of b.
- * With lanes along n, several neighbouring tiles do that. */
+/* The number of subgroups in a workgroup. It is one for few rows, which are limited by memory: each
+ * subgroup should read long runs of the lines of b. With lanes along n, several neighbouring tiles
+ * do this together. */
 static uint32_t subgroups_for(const tsr__lavapipe_product *p, const cursor *at, tile shape)
 {
     bool few =
@@ -150,9 +153,10 @@ static uint32_t subgroups_for(const tsr__lavapipe_product *p, const cursor *at, 
     return few ? 1 : tsr__lavapipe_subgroups(tsr__div_up_u32(at->cols, tile_cols(p, shape)));
 }
 
-/* The length of the next stretch, with `left` elements of k to do: one of a few, because each is a
- * pipeline. The last stretch may be longer than what is left, but not longer than k; it then starts
- * earlier and skips what has been added. Starting a stretch costs as much as about ten steps. */
+/* The number of steps of the next stretch if `left` elements of k remain. There are only a few
+ * different numbers, because each needs a pipeline. The last stretch may be longer than the
+ * remaining elements, but not longer than k; it then starts earlier and skips the elements that
+ * have been added. Starting a stretch takes as much time as about ten steps. */
 static uint32_t stretch_for(const tsr__lavapipe_product *p, uint32_t left, bool careful)
 {
     uint32_t begun = tsr__div_up_u32(left, step_size(p)), all = p->k / step_size(p), steps = 1;
@@ -174,8 +178,8 @@ static uint32_t part_steps(const tsr__lavapipe_product *p)
 
     if (is_nt(p))
         return is_deep(p) ? longest_stretch(p) : large ? 128 : 64;
-    /* Each step is a line of b: longer parts read more places of memory at the same time, unless
-       lines are so short that they follow each other closely. */
+    /* Each step is a line of b. Longer parts read more places of memory at the same time, unless
+     * lines are so short that they are close to each other. */
     if (p->n <= short_line && p->k >= many_lines)
         return 64;
     return large ? 16 : 32;
@@ -187,7 +191,8 @@ static bool has_parts(const tsr__lavapipe_product *p)
 
     if (is_nt(p))
         return is_thin(p) || is_deep(p);
-    /* Parts and the addition of their sums are two dispatches, no better than two stretches. */
+    /* Parts and the addition of their sums are two dispatches, which is no better than two
+     * stretches. */
     return rows_of(p) == 1 && p->k >= (longest_stretch(p) > 32 ? 256 : 128) &&
            elements >= UINT64_C(1) << ROW_PARTS_LOG2;
 }
@@ -204,7 +209,7 @@ uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p)
     return parts;
 }
 
-/* How many elements of a stretch at the end of k an earlier stretch has added already. */
+/* The number of elements of a stretch at the end of k that an earlier stretch has added. */
 static uint32_t skipped(const tsr__lavapipe_product *p, uint32_t done, uint32_t length)
 {
     uint32_t left = p->k - done;
@@ -212,7 +217,7 @@ static uint32_t skipped(const tsr__lavapipe_product *p, uint32_t done, uint32_t 
     return length > left && p->k >= length ? length - left : 0;
 }
 
-/* Short stretches use the same pipeline whether they skip or not. */
+/* Short stretches use the same pipeline with and without skipping. */
 static bool may_skip(uint32_t steps, uint32_t skip)
 {
     return skip > 0 || steps <= 8;
@@ -240,9 +245,9 @@ bool tsr__lavapipe_once(const tsr__lavapipe_product *p)
     return p->parts == 1 && stretch_for(p, p->k, false) * step_size(p) >= p->k;
 }
 
-/* True if workgroups in z can take blocks of rows one after another, so that all columns are done
- * for one block before the next. A dispatch for each block would cost more, and drivers divide
- * dispatches of a few milliseconds badly among processors. */
+/* True if workgroups in z can compute blocks of rows one after another, so that all columns of one
+ * block are computed before the next block. A dispatch for each block would cost more, and drivers
+ * divide dispatches of a few milliseconds badly among processors. */
 static bool has_blocks(const tsr__lavapipe_product *p)
 {
     return is_nt(p) && !p->batched;
@@ -256,7 +261,7 @@ static void block_rows(const tsr__lavapipe_product *p, tsr__lavapipe_piece *piec
     uint32_t blocks = tsr__min_u32(tsr__div_up_u32(tiles, BLOCK_BYTES / bytes), MAX_BLOCKS);
     uint32_t block = tsr__div_up_u32(tiles, blocks);
 
-    /* Workgroups past the last row do as much work as the others, in vain. */
+    /* Workgroups past the last row do as much work as the others, but their work is wasted. */
     if (blocks == 1 || block * blocks - tiles > tiles / 32)
         return;
     piece->block = block;
@@ -313,7 +318,7 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
         .accumulate = at->k != 0 || p->accumulate,
     };
 
-    if (p->panels) { /* these hold zeros for what is skipped */
+    if (p->panels) { /* panels have zeros for skipped elements */
         piece.skip = 0;
         piece.constants[TSR__LAVAPIPE_SKIPS] = may_skip(at->steps, 0);
         piece.a = (uint64_t)at->k * p->a_lines + (uint64_t)(p->first_row + at->row) * length;
@@ -324,7 +329,8 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
     return emit(user, &piece);
 }
 
-/* As much of k as whole parts cover: in rounds, each of which gives every part one stretch. */
+/* Emits the pieces for as much of k as complete parts cover. They are computed in rounds, and in
+ * each round every part gets one stretch. */
 static tsr_status emit_parts(const tsr__lavapipe_product *p, cursor *at, tile shape,
                              tsr__lavapipe_emit_fn emit, void *user)
 {
@@ -341,9 +347,9 @@ static tsr_status emit_parts(const tsr__lavapipe_product *p, cursor *at, tile sh
     return TSR_OK;
 }
 
-/* Rows that one dispatch covers. Several subgroups of a workgroup share the rows through the cache.
- * A single subgroup would read them from memory again and again, so that it gets only as many as
- * its blocks hold. */
+/* The number of rows that one dispatch covers. Several subgroups of a workgroup share the rows
+ * through the cache. A single subgroup would read them from memory again and again; therefore it
+ * gets only the number of rows of its blocks. */
 static uint32_t rows_at_once(const tsr__lavapipe_product *p, const cursor *at, tile shape)
 {
     uint32_t bytes = at->steps * step_size(p) * (uint32_t)tsr_dtype_size(p->a_dtype);
@@ -383,7 +389,7 @@ tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *p, tsr__lavapipe_emit
 {
     uint32_t cols_of_tile = tile_cols(p, tile_for(p));
     /* With lanes along k, columns past the edge repeat the last one. With lanes along n, vector
-     * loads must not cross the edge: the last few columns are a band of their own. */
+     * loads must not cross the edge, so the last few columns are a separate band. */
     uint32_t whole = is_nt(p) ? p->n : p->n / cols_of_tile * cols_of_tile;
     uint32_t limit = MAX_GROUPS * cols_of_tile;
     uint32_t cols;

@@ -10,7 +10,7 @@ typedef struct tsr__cross_entropy {
     uint32_t step;               /* TSR_ROWS_… */
     tsr_tensor *loss, *gradient; /* NULL: not wanted, or not an output of this step */
     const tsr_tensor *logits, *labels;
-    const tsr_tensor *stats; /* [3,rows] or [ranks,3,rows]; NULL: all classes are here */
+    const tsr_tensor *stats; /* [3,rows] or [ranks,3,rows]; NULL: all classes are in one part */
     int64_t first, classes;  /* as in tsr__cross_entropy_whole; unused with TSR_ROWS_ALONE */
     float scale;
 } tsr__cross_entropy;

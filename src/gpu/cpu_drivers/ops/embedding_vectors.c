@@ -6,7 +6,7 @@
 #include "shaders/params/vectors.h"
 
 enum {
-    DIGIT_BITS = 4, /* of the numbers that the identity table counts */
+    DIGIT_BITS = 4, /* bits of an index into the identity table */
 };
 
 /* The alignment of all rows. */

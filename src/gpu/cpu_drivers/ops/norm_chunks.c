@@ -7,10 +7,11 @@
 #include "shaders/params/vectors.h"
 
 enum {
-    MIN_ELEMENTS = 1 << 15, /* pays for three dispatches and slower compilation */
-    MIN_COLUMNS = 256,      /* pays for starting a part */
-    MAX_STEPS = 64,         /* with more, compilation costs more than they save */
-    MAX_UNITS = 8,          /* vectors per lane */
+    MIN_ELEMENTS =
+        1 << 15,       /* fewer do not save the time of three dispatches and their compilation */
+    MIN_COLUMNS = 256, /* fewer do not save the time of starting a part */
+    MAX_STEPS = 64,    /* more cost more compilation time than they save */
+    MAX_UNITS = 8,     /* vectors per lane */
     ROWS_WORKGROUP = 64,
     MAX_SCRATCH = 1 << 28,
 };
@@ -49,7 +50,7 @@ bool tsr__norm_chunks_suit(const tsr__norm *norm, const tsr__norm_plane *plane, 
     if (!tsr__norm_operands_suit(&p.all) || rows->count < MIN_COLUMNS ||
         (uint64_t)rows->rows * rows->count < MIN_ELEMENTS)
         return false;
-    /* Columns that fill no vector would need the general kernel. */
+    /* Columns that do not fill a vector would need the general kernel. */
     return (output == TSR_NORM_STATS || rows->count % p.group == 0) &&
            p.blocks.across <= TSR__MAX_PARTS && p.chunks.across <= TSR__MAX_PARTS &&
            scratch_bytes(&p) <= MAX_SCRATCH;
@@ -62,13 +63,14 @@ uint64_t tsr__norm_chunks_scratch_bytes(const tsr__norm *norm, const tsr__norm_p
     return scratch_bytes(&p);
 }
 
-/* The address of the parts' statistics, and the bytes of those of a row. */
+/* The address of the parts' statistics, and the size of a row's statistics in bytes. */
 typedef struct side {
     uint64_t address, row_bytes;
 } side;
 
-/* Adds the dispatches of a kernel that works on parts of rows, each for as many rows as it can
- * cover. `dispatch` lacks only push constants and groups. */
+/* Adds the dispatches of a kernel that works on parts of rows. Each covers as many rows as
+ * possible. This function sets the push constants and groups of `dispatch`; the caller sets the
+ * other fields. */
 static tsr_status add_parts(tsr__dispatches *list, const plan *p, tsr__row_cut parts,
                             uint32_t extent, side stats, uint64_t slopes, tsr__dispatch *dispatch)
 {

@@ -11,8 +11,8 @@ typedef struct tsr__norm_operands {
     bool gaps;                 /* some row has gaps, or rows are not at equal distances */
 } tsr__norm_operands;
 
-/* The operands for `output`, one of TSR_NORM_…. For TSR_NORM_PRODUCTS, which are written to scratch
- * memory, y has only a dtype and a stride; for TSR_NORM_STATS only a dtype. */
+/* Returns the operands for `output`, one of TSR_NORM_…. For TSR_NORM_PRODUCTS, which are written to
+ * scratch memory, y has only a dtype and a stride. For TSR_NORM_STATS it has only a dtype. */
 tsr__norm_operands tsr__norm_operands_of(const tsr__norm *norm, const tsr__norm_plane *plane,
                                          uint32_t output);
 
@@ -24,8 +24,8 @@ bool tsr__norm_operands_suit(const tsr__norm_operands *operands);
 void tsr__norm_operands_order(const tsr__norm_operands *operands,
                               const tsr__softmax_operand *order[TSR__NORM_ORDER]);
 
-/* Writes the operands' dtypes to spec[0] … as specialization constants, and adds the accesses to
- * those that exist. */
+/* Writes the operands' dtypes as specialization constants from spec[0] on, and adds the accesses to
+ * the operands that exist. */
 void tsr__norm_operands_access(const tsr__norm_operands *operands, uint32_t *spec,
                                tsr__dispatch *dispatch);
 

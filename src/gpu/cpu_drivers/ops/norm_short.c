@@ -6,7 +6,7 @@
 #include "shaders/params/norm_short.h"
 
 enum {
-    SUBGROUPS = 8, /* per workgroup: as many as the identity table counts */
+    SUBGROUPS = 8, /* per workgroup; the identity table has this many entries */
     LONGEST = 1024,
 };
 

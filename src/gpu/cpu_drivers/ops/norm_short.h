@@ -1,13 +1,13 @@
-/* Normalisation of short rows without gaps, and its gradients, on Mesa's CPU driver, each in one
+/* Normalisation of short rows without gaps, and its gradients, on Mesa's CPU driver. Each is one
  * dispatch of shaders/cpu_drivers/norm_short.comp. */
 #ifndef TSR_GPU_CPU_DRIVERS_OPS_NORM_SHORT_H
 #define TSR_GPU_CPU_DRIVERS_OPS_NORM_SHORT_H
 
 #include "gpu/ops/norm/plane.h"
 
-/* `output` is one of TSR_NORM_…. The result is written to operand 1. For gradients operand 1 is dy,
- * and dx is written to operand 2. Statistics, and products as f32 [rows, columns], go to `scratch`.
- */
+/* Whether the kernel suits a plane, and the function that adds its dispatch. `output` is one of
+ * TSR_NORM_…. The result is written to operand 1. For gradients, operand 1 is dy, and dx is written
+ * to operand 2. Statistics, and products as f32 [rows, columns], are written to `scratch`. */
 bool tsr__norm_short_suit(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output);
 tsr_status tsr__norm_short_add(tsr__dispatches *list, const tsr__norm *norm,
                                const tsr__norm_plane *plane, uint32_t output,

@@ -6,18 +6,18 @@
 #include "shaders/params/reduction.h"
 
 enum {
-    /* As TSR__MIN_VECTORS, for pipelines that take longer to compile. */
+    /* Like TSR__MIN_VECTORS, for pipelines that take longer to compile. */
     MIN_ELEMENTS = 16384,
     MAX_PLANES = 64, /* dispatches for dimensions besides two */
     TREE = 32,       /* lanes of the tree, in shaders/include/reduce.glsl */
     LONGEST = 1024,  /* rows or columns; longer ones are divided into chunks */
-    SUBGROUPS = 8,   /* per workgroup: as many as the identity table counts */
+    SUBGROUPS = 8,   /* per workgroup; the identity table has this many entries */
     MAX_BLOCKS = 65535 * SUBGROUPS,
-    MAX_UNITS = 2, /* columns per lane: a cache line */
+    MAX_UNITS = 2, /* columns per lane; a cache line */
 };
 
-/* Two dimensions of a dispatch of the general kernels; blocks lie along dim[0]. The host iterates
- * over the others. */
+/* Two dimensions of a dispatch of the general kernels. Blocks extend along dim[0]. The host
+ * iterates over the other dimensions. */
 typedef struct area {
     int dim[2]; /* -1: there is none; its size is 1 */
     uint32_t size[2], others;
@@ -56,7 +56,7 @@ static uint64_t plane_offset(const struct tsr_reduce_params *params, const area 
     return offset;
 }
 
-/* Each block covers `each` rows or columns of dim[0]. */
+/* Starts the push constants for blocks of `each` rows or columns of dim[0]. */
 static struct tsr_reduction_push begin(const struct tsr_reduce_params *params, const area *a,
                                        uint32_t each)
 {
@@ -75,13 +75,13 @@ static struct tsr_reduction_push begin(const struct tsr_reduce_params *params, c
     return push;
 }
 
-/* The y of argmax has indices in i32, or pairs in i64. */
+/* The y of argmax contains indices in i32, or pairs in i64. */
 static bool is_argmax(const tsr__reduction *r)
 {
     return r->kind == TSR_REDUCE_KIND_ARGMAX;
 }
 
-/* The conditions of both kinds of kernels. */
+/* The conditions that both kinds of kernels have in common. */
 static bool suits(const tsr__reduction *r, const area *a, uint32_t each)
 {
     const tsr_device *device = r->device;
@@ -103,8 +103,8 @@ static bool considers(const tsr__reduction *r)
 /* Rows ------------------------------------------------------------------------------------------
  */
 
-/* The number of rows per subgroup. Two short rows pay for its start; with more, the driver's
- * compiler takes two or three times as long. */
+/* The number of rows per subgroup. It is two for short rows, because starting a subgroup takes
+ * time. With more, the driver's compiler takes two or three times as long. */
 static uint32_t rows_of(const tsr__reduction *r)
 {
     return r->params->count <= 4 * TREE && !is_argmax(r) ? 2 : 1;

@@ -5,25 +5,25 @@
 
 #include "shaders/params/row_parts.h"
 
-#define TSR__PARTS_SUBGROUPS 8u /* per workgroup: as many as the identity table counts */
+#define TSR__PARTS_SUBGROUPS 8u /* per workgroup; the identity table has this many entries */
 #define TSR__MAX_PARTS (65535u * TSR__PARTS_SUBGROUPS) /* per dispatch */
 
-/* The number of parts of a row, `across`, and their length in steps, each of one element or vector
- * per lane. */
+/* How a row is divided: into `across` parts of `steps` steps. A step is one element or vector per
+ * lane. */
 typedef struct tsr__row_cut {
     uint32_t steps, across;
 } tsr__row_cut;
 
 /* Chooses the number of steps, a power of two up to `most`, that covers `count` elements or vectors
- * with the least work, including a cost for starting and ending a part. Gives 0 steps if a row is
- * shorter than one. */
+ * with the least work, including a cost for starting and ending a part. If a row is shorter than
+ * one step, `steps` is 0. */
 tsr__row_cut tsr__cut_row(uint32_t count, uint32_t lanes, uint32_t most);
 
 /* The push constants for rows of `extent` elements or vectors, without the number of rows. */
 struct tsr_row_parts tsr__row_parts_of(tsr__row_cut cut, uint32_t extent);
 
-/* Sets parts->rows to as many of the rows that are left as one dispatch can cover, and its groups.
- */
+/* Sets parts->rows to the number of the remaining rows that one dispatch can cover, and sets its
+ * groups. */
 void tsr__row_parts_take(struct tsr_row_parts *parts, uint64_t rows_left, uint32_t groups[3]);
 
 #endif

@@ -6,10 +6,11 @@
 #include "shaders/params/vectors.h"
 
 enum {
-    MIN_ELEMENTS = 1 << 15, /* pays for three dispatches and slower compilation */
-    MIN_COLUMNS = 256,      /* pays for starting a part */
-    MAX_STEPS = 64,         /* with more, compilation costs more than they save */
-    MAX_UNITS = 8,          /* vectors per lane */
+    MIN_ELEMENTS =
+        1 << 15,       /* fewer do not save the time of three dispatches and their compilation */
+    MIN_COLUMNS = 256, /* fewer do not save the time of starting a part */
+    MAX_STEPS = 64,    /* more cost more compilation time than they save */
+    MAX_UNITS = 8,     /* vectors per lane */
     ROWS_WORKGROUP = 64,
     MAX_SCRATCH = 1 << 28,
 };
@@ -53,7 +54,7 @@ static bool suits(const tsr__softmax_rows *work, const tsr__softmax_operand *ope
             tsr__softmax_alignment(operand) >= tsr__vectors_least_alignment(work->device));
 }
 
-/* Two floats per chunk, followed by four floats per row. */
+/* The scratch memory has two floats per chunk, followed by four floats per row. */
 static uint64_t chunks_bytes(const tsr__softmax_rows *work)
 {
     uint64_t bytes = (uint64_t)work->rows * chunks_of(work).across * TSR_SOFTMAX_CHUNK_BYTES;
@@ -106,8 +107,9 @@ uint32_t tsr__softmax_rest(const tsr__softmax_rows *work)
     return work->count % group_of(work);
 }
 
-/* Adds the dispatches of a kernel that works on parts of rows, each for as many rows as it can
- * cover. `dispatch` lacks only push constants and groups. */
+/* Adds the dispatches of a kernel that works on parts of rows. Each covers as many rows as
+ * possible. This function sets the push constants and groups of `dispatch`; the caller sets the
+ * other fields. */
 static tsr_status add_parts(tsr__dispatches *list, const tsr__softmax_rows *work,
                             tsr__row_cut parts, uint32_t extent, uint64_t stats,
                             uint32_t stats_bytes, tsr__dispatch *dispatch)

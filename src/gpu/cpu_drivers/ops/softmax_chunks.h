@@ -26,8 +26,8 @@ typedef struct tsr__softmax_rows {
 /* Whether the tensor is NULL, or its rows along the last dimension have no gaps. */
 bool tsr__softmax_without_gaps(const tsr_tensor *tensor);
 
-/* The alignment of all rows of an operand, 8, 4, 2 or 1 bytes; and whether the kernels for Mesa's
- * CPU driver can take all operands. */
+/* The alignment of all rows of an operand (8, 4, 2 or 1 bytes), and whether the kernels for Mesa's
+ * CPU driver support all operands. */
 uint32_t tsr__softmax_alignment(const tsr__softmax_operand *operand);
 bool tsr__softmax_operands_suit(const tsr__softmax_rows *work);
 
@@ -36,7 +36,8 @@ bool tsr__softmax_chunks_suit(const tsr__softmax_rows *work);
 
 uint64_t tsr__softmax_scratch_bytes(const tsr__softmax_rows *work);
 
-/* Add one of the three kernels each. Cross-entropy has another second one. */
+/* Each of these adds the dispatches of one of the three kernels. For cross-entropy the second
+ * kernel is a different one. */
 tsr_status tsr__softmax_chunks_add(tsr__dispatches *list,
                                    const tsr__softmax_rows *work) TSR_NODISCARD;
 tsr_status tsr__softmax_rows_add(tsr__dispatches *list,
@@ -44,8 +45,9 @@ tsr_status tsr__softmax_rows_add(tsr__dispatches *list,
 tsr_status tsr__softmax_apply_add(tsr__dispatches *list,
                                   const tsr__softmax_rows *work) TSR_NODISCARD;
 
-/* For another second kernel: the ranges of scratch memory for the statistics of chunks and of rows,
- * the number of chunks of a row, and the number of columns at its end that fill no vector. */
+/* These are for a different second kernel: the ranges of scratch memory for the statistics of
+ * chunks and of rows, the number of chunks of a row, and the number of columns at its end that do
+ * not fill a vector. */
 tsr__access tsr__softmax_chunk_stats(const tsr__softmax_rows *work, bool write);
 tsr__access tsr__softmax_row_stats(const tsr__softmax_rows *work, bool write);
 uint32_t tsr__softmax_across(const tsr__softmax_rows *work);

@@ -6,7 +6,7 @@
 enum {
     MIN_ELEMENTS = 1 << 13,
     MANY_ELEMENTS = 1 << 22,
-    SUBGROUPS = 8, /* per workgroup: as many as the identity table counts */
+    SUBGROUPS = 8, /* per workgroup; the identity table has this many entries */
     MAX_ROWS = 65535 * SUBGROUPS,
 };
 
@@ -16,8 +16,9 @@ static uint32_t unit_of(const tsr__softmax_rows *work)
            (uint32_t)tsr_dtype_size(work->y.dtype);
 }
 
-/* The longest row: 2048 if there are many elements, otherwise 1024. The pipelines for rows in
- * between take 0.1 s to create even from the driver's cache, and save a third of the time. */
+/* The length of the longest row: 2048 if there are many elements, otherwise 1024. The pipelines for
+ * rows between these lengths take 0.1 s to create even from the driver's cache, and save a third of
+ * the time. */
 static uint32_t longest(const tsr__softmax_rows *work)
 {
     return (uint64_t)work->rows * work->count >= MANY_ELEMENTS ? 2048 : 1024;
@@ -25,8 +26,8 @@ static uint32_t longest(const tsr__softmax_rows *work)
 
 tsr__short_rows tsr__short_rows_of(const tsr__softmax_rows *work, uint32_t most)
 {
-    /* Each is a third or a half more than the one before, so that half of the units never exceed a
-     * row. */
+    /* Each number is a third or a half more than the one before, so that half of the units never
+     * exceed a row. */
     static const uint32_t choices[] = {4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128};
     const uint32_t unit = unit_of(work);
 

@@ -61,7 +61,7 @@ static bool operand_suits(const tsr__vectors *work, const tsr__piece *piece, int
 }
 
 /* The number of vectors per lane in a block's row that covers a row with the least work. A block
- * with fewer has more rows. */
+ * with fewer vectors per row has more rows. */
 static uint32_t units_for(uint32_t vectors, uint32_t lanes)
 {
     uint32_t best = 1, least = UINT32_MAX;
@@ -123,8 +123,8 @@ bool tsr__vectors_cut(const tsr__vectors *work, const tsr__piece *piece, tsr__pi
 /* One dispatch ----------------------------------------------------------------------------------
  */
 
-/* Rows row … row + rows − 1 and vectors vector … vector + vectors − 1 of the plane that starts at
- * `offset`, in elements. */
+/* The part of a plane that one dispatch covers: rows row … row + rows − 1 and vectors vector …
+ * vector + vectors − 1 of the plane that starts at `offset`, in elements. */
 typedef struct part {
     uint64_t offset[TSR__VECTORS_OPERANDS];
     uint32_t row, rows, vector, vectors;
@@ -172,7 +172,7 @@ static tsr_status emit(tsr_stream *stream, const tsr__vectors *work, const tsr__
         uint32_t size = (uint32_t)tsr_dtype_size(tensor->layout.dtype);
         *address[i] = operand_address(work, piece, t, at, i);
         *row_bytes[i] = t->row_dim < 0 ? 0 : piece->strides[i][t->row_dim] * size;
-        /* Moving bits does not depend on the dtype; one value gives one pipeline. */
+        /* Moving bits does not depend on the dtype, and one value gives one pipeline. */
         dispatch.spec[4 + i] = move ? TSR_DT_F32 : (uint32_t)tensor->layout.dtype;
         dispatch.spec[8 + i] = form_of(piece, i, tensor);
         dispatch.access[i] = i == 0 ? tsr__write_of(tensor) : tsr__read_of(tensor);
@@ -182,8 +182,8 @@ static tsr_status emit(tsr_stream *stream, const tsr__vectors *work, const tsr__
     return tsr__stream_dispatch(stream, &dispatch);
 }
 
-/* Records a plane in as many dispatches as its blocks need. The parts of a row have about the same
- * length, so that none is shorter than a block. */
+/* Records the dispatches for all blocks of a plane. The parts of a row have about the same length,
+ * so that none is shorter than a block. */
 static tsr_status run_plane(tsr_stream *stream, const tsr__vectors *work, const tsr__piece *piece,
                             const tiling *t, part *at)
 {

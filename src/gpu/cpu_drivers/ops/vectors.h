@@ -1,32 +1,34 @@
-/* Element-wise operations and copies of rows without gaps on Mesa's CPU driver, by
+/* Element-wise operations and copies of rows without gaps on Mesa's CPU driver, with
  * shaders/cpu_drivers/vectors.comp. A vector is the 8 bytes that a SIMD lane stores at once. */
 #ifndef TSR_GPU_CPU_DRIVERS_OPS_VECTORS_H
 #define TSR_GPU_CPU_DRIVERS_OPS_VECTORS_H
 
 #include "gpu/ops/common/walk.h"
 
-/* The fewest elements for which this pays: compiling a pipeline takes 80 ms, or 5 ms from a cache.
- */
+/* The smallest number of elements for which these kernels are used: compiling a pipeline takes 80
+ * ms, or 5 ms from a cache. */
 #define TSR__MIN_VECTORS 2048
-/* Vectors per lane. More take longer to compile; fewer do not pay for starting a subgroup. */
+/* Vectors per lane. More take longer to compile; fewer do not save the time of starting a
+ * subgroup. */
 #define TSR__VECTORS_LANE 8u
-/* Subgroups per workgroup, because starting a workgroup costs more than starting a subgroup; and
- * the most blocks of a dispatch, one per subgroup in the 65535 workgroups that uniform_index() can
- * count. */
+/* The number of subgroups per workgroup; there are several because starting a workgroup costs more
+ * than starting a subgroup. And the largest number of blocks of a dispatch: one per subgroup, in
+ * the 65535 workgroups that uniform_index() supports. */
 #define TSR__VECTORS_SUBGROUPS 16u
 #define TSR__VECTORS_MAX_BLOCKS 1048560u
-/* The most dispatches for dimensions besides rows and columns. */
+/* The largest number of dispatches for dimensions other than rows and columns. */
 #define TSR__VECTORS_MAX_PLANES 16
 #define TSR__VECTORS_OPERANDS 4
 
 /* Whether the device is Mesa's CPU driver with the features that these kernels need. */
 bool tsr__vectors_suit(const tsr_device *device);
 
-/* The largest of 8, 4, 2 and 1 that divides `bits`, and so all numbers that were or'ed together in
- * it. */
+/* The largest of 8, 4, 2 and 1 that divides `bits`. If `bits` is the bitwise or of several numbers,
+ * it divides all of them. */
 uint32_t tsr__vectors_common(uint64_t bits);
 
-/* The alignment, 1 to 8, of an operand's rows; and the least that the kernels can load. */
+/* The alignment of an operand's rows, 1 to 8 bytes, and the smallest alignment that the kernels
+ * support. */
 uint32_t tsr__vectors_alignment(const tsr__piece *piece, int operand, const tsr_tensor *tensor);
 uint32_t tsr__vectors_least_alignment(const tsr_device *device);
 
@@ -38,9 +40,9 @@ typedef struct tsr__vectors {
     const tsr_tensor *tensor[TSR__VECTORS_OPERANDS]; /* broadcast to y's shape */
 } tsr__vectors;
 
-/* Divides a piece in two along its rows: `vectors` for tsr__vectors_run, and the last columns,
- * which do not fill a vector, for the general kernel; rest->count is 0 if there are none. Returns
- * false if the kernel does not suit the device or the piece. */
+/* Divides a piece in two along its rows. `vectors` is for tsr__vectors_run. `rest` is for the
+ * general kernel; it has the last columns, which do not fill a vector, and rest->count is 0 if
+ * there are none. Returns false if the kernel does not suit the device or the piece. */
 bool tsr__vectors_cut(const tsr__vectors *work, const tsr__piece *piece, tsr__piece *vectors,
                       tsr__piece *rest);
 

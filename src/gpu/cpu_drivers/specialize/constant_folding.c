@@ -136,7 +136,7 @@ tsr__spirv_value tsr__spirv_fold(uint32_t opcode, const tsr__spirv_value *operan
         return v[0].known ? v[v[0].bits ? 1 : 2] : unknown;
     if (count != 2)
         return unknown;
-    /* One operand can decide. */
+    /* One known operand can determine the result. */
     if (opcode == OP_LOGICAL_AND && (is_known(v[0], 0) || is_known(v[1], 0)))
         return known(0);
     if (opcode == OP_LOGICAL_OR && (is_known(v[0], 1) || is_known(v[1], 1)))

@@ -12,8 +12,8 @@ typedef struct tsr__spirv_value {
     uint32_t bits; /* a boolean is 0 or 1 */
 } tsr__spirv_value;
 
-/* The result of `opcode`; unknown if the operands are, if the instruction is not folded, or if its
- * result is undefined. */
+/* Returns the result of `opcode`. It is unknown if the operands do not determine it, if the
+ * instruction is not folded, or if its result is undefined. */
 tsr__spirv_value tsr__spirv_fold(uint32_t opcode, const tsr__spirv_value *operands, int count);
 
 #endif

@@ -1,4 +1,4 @@
-/* Basic blocks, and the control flow between them once branches are decided. */
+/* Basic blocks, and the control flow between them after branches have been decided. */
 #include "gpu/cpu_drivers/specialize/module.h"
 
 uint32_t tsr__spirv_opcode(const tsr__spirv_module *s, size_t at)
@@ -75,7 +75,7 @@ uint32_t tsr__spirv_switch_target(const tsr__spirv_module *s, const tsr__spirv_b
     return w[2];
 }
 
-/* The i-th label that a block may branch to; 0 past the last. */
+/* The i-th label to which a block may branch, or 0 past the last. */
 static uint32_t successor(const tsr__spirv_module *s, const tsr__spirv_block *block, size_t i)
 {
     const uint32_t *w = s->code + block->terminator;

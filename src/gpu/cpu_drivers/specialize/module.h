@@ -60,8 +60,8 @@ typedef enum tsr__spirv_type {
 typedef struct tsr__spirv_id {
     bool known;       /* its value is the constant `bits` */
     bool in_function; /* it is defined in a function */
-    bool gone;        /* its definition is removed, because its block is or because it is a constant
-                         now; its decorations are removed with it */
+    bool gone;        /* its definition is removed, because its block is removed or because it is a
+                         constant        now; its decorations are removed with it */
     uint8_t type;     /* if the id is a type: a tsr__spirv_type */
     uint32_t bits;
     uint32_t spec_id; /* id of the specialization constant + 1; 0: none */
@@ -71,7 +71,7 @@ typedef struct tsr__spirv_id {
 typedef struct tsr__spirv_block {
     uint32_t label;
     size_t begin, merge, terminator, end; /* word offsets; merge is 0 if there is none */
-    bool reached;                         /* control can get here */
+    bool reached;                         /* control can reach the block */
     bool kept; /* reached, or the merge or continue block of a construct that is kept */
 } tsr__spirv_block;
 
@@ -108,8 +108,8 @@ tsr__spirv_block *tsr__spirv_block_of(const tsr__spirv_module *s, uint32_t label
 bool tsr__spirv_decided(const tsr__spirv_module *s, const tsr__spirv_block *block, uint32_t *value);
 uint32_t tsr__spirv_switch_target(const tsr__spirv_module *s, const tsr__spirv_block *block,
                                   uint32_t value);
-/* True if the block still heads a construct. A decided two-way branch does not; a decided switch
- * does, because `break` leaves it. */
+/* True if the block still heads a construct. A block with a decided two-way branch does not. A
+ * block with a decided switch does, because `break` leaves the switch. */
 bool tsr__spirv_keeps_merge(const tsr__spirv_module *s, const tsr__spirv_block *block);
 /* True if control can pass from the block with label `from_label` to `to`. */
 bool tsr__spirv_comes_from(const tsr__spirv_module *s, const tsr__spirv_block *to,

@@ -1,7 +1,8 @@
-/* Three steps: the values of constants; then, repeated until nothing changes, the values within
- * functions and the blocks that are still needed; then the new module. Structured control flow
- * stays valid: only branches that head a selection are decided, a switch keeps its construct with
- * one target, and constructs that stay keep their merge and continue blocks. */
+/* Specialization has three steps. The first computes the values of constants. The second computes
+ * the values within functions and finds the blocks that are still needed, until nothing changes.
+ * The third writes the new module. Structured control flow stays valid: only branches that head a
+ * selection are decided, a decided switch keeps its construct with one target, and constructs that
+ * stay keep their merge and continue blocks. */
 #include "gpu/cpu_drivers/specialize/specialize.h"
 
 #include "base/alloc.h"
@@ -29,7 +30,7 @@ static void fold_operands(tsr__spirv_module *s, uint32_t type, uint32_t result, 
         return;
     for (size_t i = 0; i < count; i++) {
         if (operands[i] >= s->bound)
-            return; /* a literal of an instruction that is not folded anyway */
+            return; /* the word is a literal of an instruction that is not folded anyway */
         values[i] = value_of(s, operands[i]);
     }
     tsr__spirv_value value = tsr__spirv_fold(opcode, values, (int)count);
@@ -145,9 +146,9 @@ static void mark_gone(tsr__spirv_module *s)
     }
 }
 
-/* True if a block that is kept but not reached uses what a removed block defined. Reached blocks
- * never do, because definitions dominate their uses. Literals may be mistaken for ids; the answer
- * is then true without need, which is safe. */
+/* True if a block that is kept but not reached uses a value that a removed block defined. Reached
+ * blocks never do, because definitions dominate their uses. A literal may be mistaken for an id;
+ * the result may then be true without need, which is safe. */
 static bool misses_definition(const tsr__spirv_module *s)
 {
     for (size_t i = 0; i < s->block_count; i++) {
@@ -177,7 +178,8 @@ static void run(tsr__spirv_module *s)
     fold_functions(s);
     mark_gone(s);
     if (misses_definition(s)) {
-        /* The values that were found without those blocks stay correct: the blocks never run. */
+        /* The values that were found without those blocks stay correct, because the blocks are
+         * never executed. */
         s->keep_branches = true;
         tsr__spirv_find_kept(s);
         mark_gone(s);

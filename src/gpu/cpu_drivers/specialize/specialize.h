@@ -1,10 +1,10 @@
-/* Specialises SPIR-V before the driver sees it: folds constants and removes the branches that they
- * decide.
+/* Specialises SPIR-V before it is passed to the driver: folds constants and removes the branches
+ * that they decide.
  *
- * A shader of this library serves many dtypes and shapes, and most of it is dead code once its
- * specialization constants are known. Drivers of GPUs remove that code. SwiftShader executes all of
- * it under masks, which is 40 times as slow, and takes 100 times as long to compile it. All drivers
- * get the small modules. */
+ * A shader of this library is used for many dtypes and shapes, and most of it is dead code for
+ * given specialization constants. Drivers of GPUs remove that code. SwiftShader executes all of it
+ * under masks, which is 40 times as slow, and compiling it takes 100 times as long. All drivers get
+ * the specialised modules. */
 #ifndef TSR_GPU_CPU_DRIVERS_SPECIALIZE_SPECIALIZE_H
 #define TSR_GPU_CPU_DRIVERS_SPECIALIZE_SPECIALIZE_H
 
