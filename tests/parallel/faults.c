@@ -28,8 +28,8 @@ static tsr_group *new_group(tsr_comm *comm, bool force_staging)
 static tsr_status workload(tsr_group *on, tsr_tensor *x, tsr_tensor *dy, tsr_tensor *indices)
 {
     tsr_status status = TSR_OK;
-    tsr_layer *layers[4] = {0};
-    tsr_layer_saved *saved[4] = {0};
+    tsr_layer *layers[5] = {0};
+    tsr_layer_saved *saved[5] = {0};
     tsr_tensor *made[12] = {0};
     tsr_group_request *request = NULL;
     const tsr_partition_params uneven = {.kind = TSR_PARTITION_UNEVEN};
@@ -55,12 +55,25 @@ static tsr_status workload(tsr_group *on, tsr_tensor *x, tsr_tensor *dy, tsr_ten
         &layers[3]));
     TRY(tsr_layer_forward(layers[3], indices, &saved[3], &made[7]));
     TRY(tsr_layer_backward(layers[3], saved[3], dy, NULL));
+    TRY(tsr_block_create(tsr_block_params(.group = on, .size = 6,
+                                          .attention = {.heads = 4,
+                                                        .kv_heads = 2,
+                                                        .head_dim = 2,
+                                                        .qk_norm = true,
+                                                        .rope = tsr_rope_params(.rotary_dim = 2),
+                                                        .partition = uneven},
+                                          .mlp = {.hidden_size = 5, .partition = uneven},
+                                          .recompute = true),
+                         &layers[4]));
+    TRY(tsr_block_set_dropout(layers[4], 0.5F, &(tsr_random_params){.seed = 1}));
+    TRY(tsr_layer_forward(layers[4], x, &saved[4], &made[8]));
+    TRY(tsr_layer_backward(layers[4], saved[4], x, &made[9]));
     TRY(tsr_group_all_reduce_start(on, made[0], TSR_OP_SUM, &request));
     TRY(tsr_group_wait(&request));
     TRY(tsr_stream_wait(queue));
 end:
     tsr_group_cancel(&request);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         tsr_layer_saved_destroy(&saved[i]);
         tsr_layer_destroy(&layers[i]);
     }
@@ -251,7 +264,7 @@ CASE(one_fails, "if one rank fails, the others get an error, and so do all later
 {
     inputs in = new_inputs();
     if (ranks > 1)
-        for (int nth = 3; nth < 400; nth += 17) {
+        for (int nth = 3; nth < 1000; nth += 29) {
             tsr_group *of_all = new_group(world, nth % 2 == 0);
             if (my_rank == 0)
                 tsr__fault_arm(TSR__FAULT_ALLOC, (uint64_t)nth, 0);
