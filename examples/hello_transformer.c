@@ -52,7 +52,7 @@ static tsr_status learn(tsr_stream *stream, tsr_layer **model, const tsr_tensor 
 {
     tsr_layer_saved *saved[LAYERS] = {NULL};
     tsr_tensor *x[LAYERS + 1] = {NULL}, *logits = NULL;
-    const int64_t shape[] = {BATCH * TOKENS, LETTERS};
+    const int64_t rows = (int64_t)BATCH * TOKENS, shape[] = {rows, LETTERS};
     tsr_status failed = TSR_OK;
     for (int i = 0; i < LAYERS && !failed; i++)
         failed = tsr_layer_forward(model[i], i == 0 ? letters : x[i], &saved[i], &x[i + 1]);
@@ -129,7 +129,7 @@ int main(void)
     tsr_layer *model[LAYERS] = {NULL};
     tsr_optimizer *adamw = NULL;
     tsr_tensor *x = NULL, *next = NULL, *losses = NULL, *mean = NULL;
-    const int64_t shape[] = {BATCH, TOKENS}, count = BATCH * TOKENS;
+    const int64_t shape[] = {BATCH, TOKENS}, count = (int64_t)BATCH * TOKENS;
     for (int b = 0; b < BATCH; b++)
         for (int t = 0; t < TOKENS; t++) {
             letters[b][t] = letter(5 * b + t);
