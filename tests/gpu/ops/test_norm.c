@@ -843,6 +843,35 @@ START_TEST(failures_leave_nothing_half_done)
 }
 END_TEST
 
+/* Many rows that are so long that one invocation cannot go through a row on lavapipe: all loops of
+ * an invocation together end after 65535 iterations. Each row has a single 1, which is the last. */
+START_TEST(many_very_long_rows)
+{
+    enum {
+        ROWS = 256,
+        COLUMNS = 90001,
+    };
+    const int64_t shape[] = {ROWS, COLUMNS};
+    const double mean = 1.0 / COLUMNS, want = (1 - mean) / sqrt(mean * (1 - mean) + 1e-5);
+    static double got[ROWS];
+    tsr_tensor *x = gpu_new(TSR_F32, 2, shape), *y = gpu_new(TSR_F32, 2, shape), *x_end, *y_end;
+    GPU_OK(tsr_tensor_select(x, 1, -1, &x_end));
+    GPU_OK(tsr_tensor_select(y, 1, -1, &y_end));
+    GPU_OK(tsr_fill(queue, x, 0));
+    GPU_OK(tsr_fill(queue, x_end, 1));
+    gpu_poison(y);
+    GPU_OK(tsr_layer_norm(queue, y, x, NULL, NULL, 1e-5f));
+    gpu_get(y_end, got);
+    for (int i = 0; i < ROWS; i++)
+        ck_assert_msg(fabs(got[i] - want) <= 1e-4 * want, "row %d: %g instead of %g", i, got[i],
+                      want);
+    tsr_tensor_destroy(&y_end);
+    tsr_tensor_destroy(&x_end);
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&x);
+}
+END_TEST
+
 TESTS(norm)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
@@ -854,6 +883,7 @@ TESTS(norm)
     tcase_add_test(tests, long_rows);
     tcase_add_test(tests, long_rows_of_float16);
     tcase_add_test(tests, kernels_by_length);
+    tcase_add_test(tests, many_very_long_rows);
     tcase_add_test(tests, large_offsets);
     tcase_add_test(tests, rows_of_equal_elements);
     tcase_add_loop_test(tests, nan_and_infinities, 0, 3);

@@ -119,7 +119,9 @@ uint32_t tsr__most_iterations(const tsr_device *device)
 
 uint32_t tsr__thread_group_for(const tsr_device *device, uint64_t rows, int64_t count)
 {
-    return count <= 16 || tsr__rows_alone(device, rows) ? 1 : count <= 256 ? 8 : 128;
+    /* An invocation goes through its row up to four times, four elements per iteration. */
+    const bool alone = tsr__rows_alone(device, rows) && count <= tsr__most_iterations(device);
+    return count <= 16 || alone ? 1 : count <= 256 ? 8 : 128;
 }
 
 uint32_t tsr__thread_group_workgroup(uint32_t threads)
