@@ -3,8 +3,8 @@
  * Rules for all functions here:
  * - They record work in the stream and return without waiting for it, except where a comment says
  *   that they block.
- * - Floats are f32, f16 or bf16 in any mixture. They are computed in f32 and rounded to nearest
- * even when stored. Some drivers treat f32 and bf16 below 2^-126 as 0.
+ * - Floats are f32, f16 or bf16 in any combination. They are computed in f32 and rounded to nearest
+ *   even when stored. Some drivers treat f32 and bf16 below 2^-126 as 0.
  * - Tensors may be views of any strides, and may have sizes of 0.
  * - Inputs broadcast to the output's shape only where the comment says so.
  * - An output may be the same view as an input of the same dtype unless the comment forbids it. An
@@ -27,9 +27,10 @@ extern "C" {
 /* dst = src, converted to dst's dtype. src broadcasts to dst's shape. Float to integer truncates
  * towards zero and saturates (NaN becomes 0); wider integers to narrower ones keep the low bits;
  * f32 to f16 and bf16 rounds to nearest even. Slicing, concatenating, transposing and making
- * contiguous are copies from or to a view. Between two devices the copy goes through the host, and
- * `stream` must belong to dst's device: the call blocks until all work on src is done and src has
- * been read. If that fails, part of dst may have been written, as with tsr_tensor_upload. */
+ * contiguous are copies from or to a view. A copy between two devices goes through the host, and
+ * `stream` must belong to dst's device. It blocks until all work on src is done and src has been
+ * read; other copies do not block. If it fails, part of dst may have been written, as with
+ * tsr_tensor_upload. */
 TSR_API TSR_NODISCARD tsr_status tsr_copy(tsr_stream *stream, tsr_tensor *dst,
                                           const tsr_tensor *src);
 
@@ -38,26 +39,28 @@ TSR_API TSR_NODISCARD tsr_status tsr_fill(tsr_stream *stream, tsr_tensor *dst, d
 
 /* Element-wise --------------------------------------------------------------------------------- */
 
-/* y = a + b, a - b, a · b; a and b broadcast to y's shape. To add a bias
- * to [m,n], pass it as one of the inputs with shape [n]. */
+/* y = a + b, y = a - b and y = a · b. a and b broadcast to y's shape. To add a bias to [m,n], pass
+ * it as one of the inputs with shape [n]. */
 TSR_API TSR_NODISCARD tsr_status tsr_add(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                                          const tsr_tensor *b);
 TSR_API TSR_NODISCARD tsr_status tsr_sub(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                                          const tsr_tensor *b);
 TSR_API TSR_NODISCARD tsr_status tsr_mul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                                          const tsr_tensor *b);
-/* y = a / b, the smaller and the larger of a and b, as above. A NaN among a and b gives NaN. */
+/* y = a / b, y = the smaller of a and b, and y = the larger of a and b. a and b broadcast to y's
+ * shape. If a or b is NaN, y is NaN. */
 TSR_API TSR_NODISCARD tsr_status tsr_div(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                                          const tsr_tensor *b);
 TSR_API TSR_NODISCARD tsr_status tsr_minimum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                                              const tsr_tensor *b);
 TSR_API TSR_NODISCARD tsr_status tsr_maximum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                                              const tsr_tensor *b);
-/* Their gradients: da = dy · ∂y/∂a and db = dy · ∂y/∂b. One of da and db may be NULL. a, b and dy
- * broadcast to their shapes; where a or b has been broadcast to y, sum its gradient over those
- * dimensions (tsr_reduce). dy goes to the one that is smaller (larger), half of it to each if they
- * are equal, and all of it to both if one is NaN, as in PyTorch. db may be an input; da only if db
- * is NULL. The gradient of a + b is dy, and that of a · b is tsr_mul of dy and the other. */
+/* The gradients of these: da = dy · ∂y/∂a and db = dy · ∂y/∂b. One of da and db may be NULL. a, b
+ * and dy broadcast to the shapes of da and db. If a or b was broadcast to y, sum its gradient over
+ * the broadcast dimensions with tsr_reduce. For minimum (maximum), the smaller (larger) input gets
+ * dy. If the inputs are equal, each gets half of it, and if one is NaN, both get all of it, as in
+ * PyTorch. db may be the same view as an input; da may be only if db is NULL. The gradient of a + b
+ * is dy, and the gradient of a · b is tsr_mul of dy and the other input. */
 TSR_API TSR_NODISCARD tsr_status tsr_div_grad(tsr_stream *stream, tsr_tensor *da, tsr_tensor *db,
                                               const tsr_tensor *a, const tsr_tensor *b,
                                               const tsr_tensor *dy);
@@ -71,7 +74,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_maximum_grad(tsr_stream *stream, tsr_tensor
 typedef enum tsr_unary_function {
     TSR_UNARY_EXP = 1,
     TSR_UNARY_LOG = 2,   /* natural */
-    TSR_UNARY_SQRT = 3,  /* of a negative number: NaN */
+    TSR_UNARY_SQRT = 3,  /* NaN for negative numbers */
     TSR_UNARY_RSQRT = 4, /* 1/√x */
     TSR_UNARY_SIGMOID = 5,
     TSR_UNARY_TANH = 6,
@@ -79,21 +82,22 @@ typedef enum tsr_unary_function {
     TSR_UNARY_NEG = 8
 } tsr_unary_function;
 
-/* y = f(x); x broadcasts. exp, log, sigmoid and tanh are precise to about 4e-7 relative to the
- * result (log: or to 1, near x = 1), by the same steps on every device. Roots and divisions are as
- * precise as the device's: Vulkan demands 2 to 3 units in the last place. */
+/* y = f(x). x broadcasts to y's shape. exp, log, sigmoid and tanh have an error of about 4e-7
+ * relative to the result (for log near x = 1, relative to 1), and are computed by the same steps on
+ * every device. Roots and divisions have the precision of the device: Vulkan requires 2 to 3 units
+ * in the last place. */
 TSR_API TSR_NODISCARD tsr_status tsr_unary(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
                                            tsr_unary_function function);
-/* dx = dy · f'(x); x and dy broadcast. abs'(0) = 0. dx may be x or dy. */
+/* dx = dy · f'(x). x and dy broadcast to dx's shape. abs'(0) is 0. dx may be x or dy. */
 TSR_API TSR_NODISCARD tsr_status tsr_unary_grad(tsr_stream *stream, tsr_tensor *dx,
                                                 const tsr_tensor *x, const tsr_tensor *dy,
                                                 tsr_unary_function function);
 
-/* y = x, but low where x < low and high where x > high; NaN stays NaN; x broadcasts. low ≤ high;
- * both may be infinite. */
+/* y = x, except that y = low where x < low and y = high where x > high. NaN stays NaN. x broadcasts
+ * to y's shape. low must not be above high; both may be infinite. */
 TSR_API TSR_NODISCARD tsr_status tsr_clamp(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
                                            float low, float high);
-/* dx = dy where low ≤ x ≤ high, otherwise 0, also where x is NaN. dx may be x or dy. */
+/* dx = dy where low ≤ x ≤ high, otherwise 0. It is also 0 where x is NaN. dx may be x or dy. */
 TSR_API TSR_NODISCARD tsr_status tsr_clamp_grad(tsr_stream *stream, tsr_tensor *dx,
                                                 const tsr_tensor *x, const tsr_tensor *dy,
                                                 float low, float high);
@@ -107,27 +111,28 @@ typedef enum tsr_comparison {
     TSR_GREATER_EQUAL = 6
 } tsr_comparison;
 
-/* y = 1 where `a comparison b` is true, otherwise 0. y is u8 or a float; a and b are floats and
- * broadcast. With a NaN only TSR_NOT_EQUAL is true. */
+/* y = 1 where `a comparison b` is true, otherwise 0. y is u8 or a float. a and b are floats and
+ * broadcast to y's shape. If a or b is NaN, only TSR_NOT_EQUAL is true. */
 TSR_API TSR_NODISCARD tsr_status tsr_compare(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                                              const tsr_tensor *b, tsr_comparison comparison);
-/* y = a where the condition is not 0, otherwise b. The condition is u8 or a float (NaN is true);
- * all broadcast. a or b may be NULL, for 0. Its gradients are where(condition, dy, NULL) for a and
- * where(condition, NULL, dy) for b. */
+/* y = a where the condition is not 0, otherwise b. The condition is u8 or a float, and NaN counts
+ * as not 0. All inputs broadcast to y's shape. If a or b is NULL, its value is 0; at least one must
+ * be given. The gradients are where(condition, dy, NULL) for a and where(condition, NULL, dy) for
+ * b. */
 TSR_API TSR_NODISCARD tsr_status tsr_where(tsr_stream *stream, tsr_tensor *y,
                                            const tsr_tensor *condition, const tsr_tensor *a,
                                            const tsr_tensor *b);
 
-/* y = scale · x + shift; x broadcasts. */
+/* y = scale · x + shift. x broadcasts to y's shape. */
 TSR_API TSR_NODISCARD tsr_status tsr_scale(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
                                            float scale, float shift);
-/* y = alpha · x + y; x broadcasts. */
+/* y = alpha · x + y. x broadcasts to y's shape. */
 TSR_API TSR_NODISCARD tsr_status tsr_axpy(tsr_stream *stream, tsr_tensor *y, float alpha,
                                           const tsr_tensor *x);
-/* y = act(x). */
+/* y = act(x). y may be x. */
 TSR_API TSR_NODISCARD tsr_status tsr_activate(tsr_stream *stream, tsr_tensor *y,
                                               const tsr_tensor *x, tsr_activation activation);
-/* dx = dy · act'(x). For ReLU, act'(0) = 0. dx may be x or dy. */
+/* dx = dy · act'(x). For ReLU, act'(0) is 0. dx may be x or dy. */
 TSR_API TSR_NODISCARD tsr_status tsr_activate_grad(tsr_stream *stream, tsr_tensor *dx,
                                                    const tsr_tensor *x, const tsr_tensor *dy,
                                                    tsr_activation activation);
@@ -141,50 +146,52 @@ typedef enum tsr_reduction {
     TSR_REDUCE_MIN = 4
 } tsr_reduction;
 
-/* Reduces dimension `dim` (negative: from the end) of x: y has x's shape without it, or with it at
- * size 1. The row sum of [m,n] is dim 1, the column sum dim 0. `accumulate` adds the result to y
- * (SUM and MEAN only). Accumulation is in f32 by a fixed tree that depends on the shape only, so
- * that the bits are the same on every run. A sum of no elements is 0; a mean, max or min of no
- * elements is an error. A NaN among the elements gives NaN. y must not overlap x. */
+/* Reduces dimension `dim` of x; a negative number counts from the end. y has x's shape without that
+ * dimension, or with size 1 there. For x [m,n], the sums of rows are dim 1 and the sums of columns
+ * are dim 0. `accumulate` adds the result to y; it is possible for SUM and MEAN only. Sums are
+ * computed in f32 in the order of a fixed tree that depends on the shape only, so that the bits are
+ * the same on every run. A sum of no elements is 0; a mean, max or min of no elements is
+ * TSR_ERR_INVALID. If an element is NaN, the result is NaN. y must not overlap x. */
 TSR_API TSR_NODISCARD tsr_status tsr_reduce(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
                                             int dim, tsr_reduction reduction, bool accumulate);
 
-/* y (i32) = the index along `dim` of the largest element, and of the first if several are equal.
- * NaN counts as the largest. y's shape is as for tsr_reduce. The dimension must have at least one
- * element. */
+/* y = the index along `dim` of the largest element, or of the first of them if several are equal.
+ * NaN counts as the largest. y is i32, and its shape is as for tsr_reduce. The dimension must have
+ * at least one element. */
 TSR_API TSR_NODISCARD tsr_status tsr_argmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
                                             int dim);
 
-/* y = Σ (scale · x)² over all elements of the tensors x[0 … count − 1], as for the norm of
- * gradients. y is one element of f32. Sums are in f32 in a fixed order, which depends on the
- * numbers of elements only; there is one dispatch for five tensors of one dtype. Above
- * about 1.8e19 the squares overflow to inf, and below 1e-19 they vanish; a power of two as `scale`
- * avoids either. y must not overlap x.
- */
+/* y = Σ (scale · x)² over all elements of the tensors x[0 … count − 1], for example for the norm of
+ * gradients. y is one element of f32. Sums are computed in f32 in a fixed order, which depends on
+ * the numbers of elements only. There is one dispatch for every five tensors of one dtype. Squares
+ * of numbers above about 1.8e19 overflow to inf, and squares of numbers below about 1e-19 become 0;
+ * a power of two as `scale` avoids both. y must not overlap x. */
 TSR_API TSR_NODISCARD tsr_status tsr_sum_squares(tsr_stream *stream, tsr_tensor *y,
                                                  const tsr_tensor *const *x, int count,
                                                  float scale);
 
-/* values = the largest elements along `dim` (negative: from the end) in descending order, and
- * indices (i32) = their indices along it. Both have x's shape but for the size of `dim`, which is
- * how many are wanted, at most x's; values have x's dtype. Of equal elements the one with the lower
- * index comes first; +0 and −0 are equal, and NaN counts as the largest, as in tsr_argmax. Meant
- * for few of many: the time grows with their number. Neither output may overlap x. */
+/* values = the largest elements along `dim` in descending order, and indices = their indices along
+ * `dim`. A negative `dim` counts from the end. Both outputs have x's shape, except that their size
+ * along `dim` is the number of elements that are wanted, at most x's size. values has x's dtype,
+ * and indices is i32. Of equal elements, the one with the lower index comes first; +0 and −0 are
+ * equal, and NaN counts as the largest, as in tsr_argmax. The time grows with the number of
+ * elements that are wanted, so it should be small. Neither output may overlap x. */
 TSR_API TSR_NODISCARD tsr_status tsr_topk(tsr_stream *stream, tsr_tensor *values,
                                           tsr_tensor *indices, const tsr_tensor *x, int dim);
 
 /* Selection by index --------------------------------------------------------------------------- */
 
-/* y = x at the given indices along `dim` (negative: from the end): for a matrix and dim 0,
- * y[r,c] = x[indices[r],c]. indices are [n], i32, i64, u32 or u8; y has x's shape with n in place
- * of the size of `dim`. An index outside x gives 0. x and y have the same dtype, which may be any,
- * or are floats in any mixture. y must not overlap x. */
+/* y = x at the given indices along `dim`. For a matrix and dim 0, y[r,c] = x[indices[r],c]. A
+ * negative `dim` counts from the end. indices is [n] and i32, i64, u32 or u8. y has x's shape,
+ * except that its size along `dim` is n. If an index is outside x, the elements are 0. x and y have
+ * the same dtype (any dtype), or both are floats. y must not overlap x. */
 TSR_API TSR_NODISCARD tsr_status tsr_index_select(tsr_stream *stream, tsr_tensor *y,
                                                   const tsr_tensor *x, int dim,
                                                   const tsr_tensor *indices);
-/* Its gradient: dx at indices[r] += dy at r, for r = 0, 1, … in this order, so that every run gives
- * the same bits; each sum is rounded to dx's dtype. Indices outside dx are ignored. Without
- * `accumulate`, dx is set to 0 first. Both are floats; dx must not overlap dy. */
+/* The gradient of tsr_index_select: dx at indices[r] += dy at r, for r = 0, 1, … in this order, so
+ * that every run gives the same bits. Each sum is rounded to dx's dtype. Indices outside dx are
+ * ignored. Without `accumulate`, dx is set to 0 first. dx and dy are floats and must not
+ * overlap. */
 TSR_API TSR_NODISCARD tsr_status tsr_index_select_grad(tsr_stream *stream, tsr_tensor *dx,
                                                        const tsr_tensor *dy, int dim,
                                                        const tsr_tensor *indices, bool accumulate);
@@ -192,21 +199,22 @@ TSR_API TSR_NODISCARD tsr_status tsr_index_select_grad(tsr_stream *stream, tsr_t
 /* Normalisation -------------------------------------------------------------------------------- */
 
 /* Normalise the rows along the last dimension of x, as torch.nn.functional.layer_norm and rms_norm
- * do over one dimension: layer_norm: y = (x − mean) / √(variance + epsilon) · weight + bias, with
- * the biased variance (Σ/n); rms_norm: y = x / √(mean of x² + epsilon) · weight. weight and bias
- * are [n] for rows of n elements; NULL stands for 1 and 0. epsilon must be at least 2^-126. Sums
- * are in f32, in an order that is the same on every run. The variance is computed about the mean,
- * so that it is precise even if the mean is much larger. y may be x. */
+ * do over one dimension. tsr_layer_norm computes y = (x − mean) / √(variance + epsilon) · weight +
+ * bias, where the variance is biased (divided by n). tsr_rms_norm computes y = x / √(mean of x² +
+ * epsilon) · weight. weight and bias are [n] for rows of n elements; if weight is NULL it is 1, and
+ * if bias is NULL it is 0. epsilon must be at least 2^-126. Sums are computed in f32 in an order
+ * that is the same on every run. The variance is computed about the mean, so that it is precise
+ * even if the mean is much larger. y may be x. */
 TSR_API TSR_NODISCARD tsr_status tsr_layer_norm(tsr_stream *stream, tsr_tensor *y,
                                                 const tsr_tensor *x, const tsr_tensor *weight,
                                                 const tsr_tensor *bias, float epsilon);
 TSR_API TSR_NODISCARD tsr_status tsr_rms_norm(tsr_stream *stream, tsr_tensor *y,
                                               const tsr_tensor *x, const tsr_tensor *weight,
                                               float epsilon);
-/* Their gradients, from x, dy, weight and epsilon; nothing has to be kept from the forward call.
- * With z the normalised x, dweight = Σ dy·z and dbias = Σ dy over all rows; they are 0 if there are
- * no rows. `accumulate` adds them to the contents of dweight and dbias. dx, dweight and dbias may
- * be NULL, but not all of them. dx may be x or dy. */
+/* The gradients of the normalisations, from x, dy, weight and epsilon. Nothing has to be kept from
+ * the forward call. dweight = Σ dy·z and dbias = Σ dy over all rows, where z is the normalised x;
+ * they are 0 if there are no rows. `accumulate` adds them to the contents of dweight and dbias. dx,
+ * dweight and dbias may be NULL, but not all of them. dx may be x or dy. */
 TSR_API TSR_NODISCARD tsr_status tsr_layer_norm_grad(tsr_stream *stream, tsr_tensor *dx,
                                                      tsr_tensor *dweight, tsr_tensor *dbias,
                                                      const tsr_tensor *x, const tsr_tensor *dy,
@@ -219,25 +227,25 @@ TSR_API TSR_NODISCARD tsr_status tsr_rms_norm_grad(tsr_stream *stream, tsr_tenso
 
 /* Softmax and losses --------------------------------------------------------------------------- */
 
-/* y = softmax(x), or log(softmax(x)), over the last dimension. Exponentials are computed relative
- * to the largest element of the row, so that they do not overflow. y may be x. A row of nothing but
- * -inf gives NaN, as in PyTorch. */
+/* y = softmax(x), or y = log(softmax(x)), over the last dimension. Exponentials are computed
+ * relative to the largest element of the row, so that they do not overflow. If all elements of a
+ * row are -inf, the result is NaN, as in PyTorch. y may be x. */
 TSR_API TSR_NODISCARD tsr_status tsr_softmax(tsr_stream *stream, tsr_tensor *y,
                                              const tsr_tensor *x);
 TSR_API TSR_NODISCARD tsr_status tsr_log_softmax(tsr_stream *stream, tsr_tensor *y,
                                                  const tsr_tensor *x);
-/* dx from y = softmax(x) (or log_softmax(x)) and dy: y·(dy − Σ y·dy), or dy − exp(y)·Σ dy. dx may
- * be dy. */
+/* The gradients. tsr_softmax_grad computes dx = y·(dy − Σ y·dy) from y = softmax(x), and
+ * tsr_log_softmax_grad computes dx = dy − exp(y)·Σ dy from y = log(softmax(x)). dx may be dy. */
 TSR_API TSR_NODISCARD tsr_status tsr_softmax_grad(tsr_stream *stream, tsr_tensor *dx,
                                                   const tsr_tensor *y, const tsr_tensor *dy);
 TSR_API TSR_NODISCARD tsr_status tsr_log_softmax_grad(tsr_stream *stream, tsr_tensor *dx,
                                                       const tsr_tensor *y, const tsr_tensor *dy);
 
-/* Cross-entropy of logits [rows, classes], with at least one class, against labels [rows] (i32,
- * i64, u32 or u8): loss[r] = log Σ exp(logits[r]) − logits[r][labels[r]]. loss is [rows]. A row
+/* Cross-entropy: loss[r] = log Σ exp(logits[r]) − logits[r][labels[r]]. logits is [rows, classes]
+ * with at least one class, labels is [rows] and i32, i64, u32 or u8, and loss is [rows]. A row
  * whose label is outside 0 … classes − 1, such as PyTorch's ignore_index −100, is ignored: its loss
- * and gradient are 0. dlogits receives (softmax(logits[r]) − onehot(labels[r])) · grad_scale; with
- * grad_scale = 1/rows that is the gradient of the mean loss. dlogits may be the same view as
+ * and gradient are 0. dlogits[r] = (softmax(logits[r]) − onehot(labels[r])) · grad_scale; with
+ * grad_scale = 1/rows this is the gradient of the mean loss. dlogits may be the same view as
  * logits. loss or dlogits may be NULL, but not both. */
 TSR_API TSR_NODISCARD tsr_status tsr_cross_entropy(tsr_stream *stream, tsr_tensor *loss,
                                                    tsr_tensor *dlogits, const tsr_tensor *logits,
@@ -251,7 +259,7 @@ typedef struct tsr_sgd_params {
     float dampening;
     float weight_decay; /* L2: grad += weight_decay · parameter */
     bool nesterov;      /* needs momentum > 0 and dampening 0 */
-    bool first_step;    /* velocity = grad, as in PyTorch's first step; its contents are not read */
+    bool first_step;    /* velocity = grad, as in PyTorch's first step; its contents are ignored */
 } tsr_sgd_params;
 
 /* One step of SGD as torch.optim.SGD defines it. All tensors have the parameter's shape; velocity
@@ -279,12 +287,12 @@ TSR_API TSR_NODISCARD tsr_status tsr_adamw_step(tsr_stream *stream, tsr_tensor *
 
 /* Random numbers ------------------------------------------------------------------------------- */
 
-/* The source of an element's random bits: word index % 4 of the output of Philox4x32-10 with key
- * `seed` and the 128-bit counter (index / 4, subsequence). The index of an element is offset + Σ
- * i_d · index_strides[d], so that a shard that passes its place in the complete tensor draws the
- * same numbers as the complete tensor. The bits are the same on every device. TSR_ERR_OVERFLOW if
- * the last element's index does not fit 64 bits, or its distance from the first one's does not
- * fit 63. */
+/* The source of an element's random bits. They are word index % 4 of the output of Philox4x32-10
+ * with key `seed` and the 128-bit counter (index / 4, subsequence). The index of an element is
+ * offset + Σ i_d · index_strides[d]. A shard that passes its position in the complete tensor
+ * therefore gets the same numbers as the complete tensor. The bits are the same on every device.
+ * Functions return TSR_ERR_OVERFLOW if the last element's index does not fit in 64 bits, or if its
+ * distance from the first element's index does not fit in 63 bits. */
 typedef struct tsr_random_params {
     uint64_t seed;
     uint64_t subsequence;         /* selects one of the streams of a seed: an operation or a step */
@@ -294,21 +302,21 @@ typedef struct tsr_random_params {
 } tsr_random_params;
 
 /* y = uniform in [low, high): (bits >> 8) · 2^-24 · (high − low) + low, in f32 with each step
- * rounded once. A result that rounding, including that to f16 or bf16, moves to high or above
- * becomes the largest value of y's dtype below high. If f16 or bf16 cannot represent low, it is
- * rounded to nearest. low and high must be in the range of y's dtype, low below high, and high −
- * low in the range of f32. */
+ * rounded once. If rounding, including the rounding to f16 or bf16, gives high or more, the result
+ * is the largest value of y's dtype below high. If f16 or bf16 cannot represent low, it is rounded
+ * to nearest. low must be below high, both must be in the range of y's dtype, and high − low in the
+ * range of f32. */
 TSR_API TSR_NODISCARD tsr_status tsr_random_uniform(tsr_stream *stream, tsr_tensor *y, float low,
                                                     float high, const tsr_random_params *params);
 
-/* y = mean + deviation · z. z is standard normal, by inversion of one 32-bit word; only
- * multiplications and additions are used, so that the bits are the same on every device. |z| is at
- * most 6.3. */
+/* y = mean + deviation · z, where z is standard normal. z is computed from one 32-bit word by
+ * inversion, with multiplications and additions only, so that the bits are the same on every
+ * device. |z| is at most 6.3. */
 TSR_API TSR_NODISCARD tsr_status tsr_random_normal(tsr_stream *stream, tsr_tensor *y, float mean,
                                                    float deviation,
                                                    const tsr_random_params *params);
 
-/* y = the raw 32-bit words (y is u32). */
+/* y = the random 32-bit words. y is u32. */
 TSR_API TSR_NODISCARD tsr_status tsr_random_bits(tsr_stream *stream, tsr_tensor *y,
                                                  const tsr_random_params *params);
 

@@ -6,11 +6,10 @@
 #include "shaders/params/vectors.h"
 
 enum {
-    MIN_ELEMENTS =
-        1 << 15,       /* fewer do not save the time of three dispatches and their compilation */
-    MIN_COLUMNS = 256, /* fewer do not save the time of starting a part */
-    MAX_STEPS = 64,    /* more cost more compilation time than they save */
-    MAX_UNITS = 8,     /* vectors per lane */
+    MIN_ELEMENTS = 1 << 15, /* fewer do not justify three dispatches and their compilation */
+    MIN_COLUMNS = 256,      /* fewer do not save the time of starting a part */
+    MAX_STEPS = 64,         /* more cost more compilation time than they save */
+    MAX_UNITS = 8,          /* vectors per lane */
     ROWS_WORKGROUP = 64,
     MAX_SCRATCH = 1 << 28,
 };
