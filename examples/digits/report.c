@@ -93,7 +93,7 @@ bool report_curve(const char *path, const epoch_result *results, int count)
         fprintf(stderr, "digits: out of memory\n");
         return false;
     }
-    double *x = values, *loss = values + count, *held_out = values + 2 * count;
+    double *x = values, *loss = x + count, *held_out = loss + count;
     for (int i = 0; i < count; i++) {
         x[i] = results[i].epoch;
         loss[i] = results[i].images > 0 ? results[i].loss : NAN;

@@ -68,21 +68,22 @@ void report_evaluation(const gpt_record *record)
 bool report_curve(const char *path, const gpt_history *history)
 {
     int n = history->count;
-    double *values = malloc((size_t)(n > 0 ? n : 1) * 3 * sizeof *values);
+    double *values = malloc(((size_t)n + 1) * 3 * sizeof *values);
     if (!values) {
         fprintf(stderr, "gpt: out of memory\n");
         return false;
     }
+    double *steps = values, *losses = steps + n, *held_out = losses + n;
     for (int i = 0; i < n; i++) {
-        values[i] = (double)history->records[i].step;
-        values[n + i] = history->records[i].loss;
-        values[2 * n + i] = history->records[i].held_out_loss;
+        steps[i] = (double)history->records[i].step;
+        losses[i] = history->records[i].loss;
+        held_out[i] = history->records[i].held_out_loss;
     }
     bool written = curve_write("gpt", path,
                                &(curve_params){.title = "cross-entropy of the next character",
                                                .unit = "step",
-                                               .lines = {{"learned from", n, values, values + n},
-                                                         {"held out", n, values, values + 2 * n}}});
+                                               .lines = {{"learned from", n, steps, losses},
+                                                         {"held out", n, steps, held_out}}});
     free(values);
     return written;
 }

@@ -6,9 +6,9 @@
 
 /* Strides are in bytes. */
 struct tsr_kv_append_push {
-    TSR_ADDRESS source; /* [batch, heads, tokens, head_dim] */
-    TSR_ADDRESS cache;  /* [pages, heads, page_tokens, head_dim] */
-    TSR_ADDRESS pages;  /* i32 [batch, pages_per_sequence] */
+    TSR_ADDRESS source;    /* [batch, heads, tokens, head_dim] */
+    TSR_ADDRESS cache;     /* [pages, heads, page_tokens, head_dim] */
+    TSR_ADDRESS pages;     /* i32 [batch, pages_per_sequence] */
     TSR_ADDRESS positions; /* i32 [batch, tokens] */
     TSR_ADDRESS lengths;   /* i32 [batch]: how many of the tokens there are */
     TSR_UINT items;        /* batch · heads · tokens · groups */

@@ -13,7 +13,7 @@ struct tsr_sum_squares_params {
     TSR_ADDRESS x[TSR_SUM_SQUARES_TENSORS];
     TSR_UINT count[TSR_SUM_SQUARES_TENSORS]; /* elements */
     TSR_UINT
-        first[TSR_SUM_SQUARES_TENSORS]; /* the tensor's first chunk among those of the dispatch */
+    first[TSR_SUM_SQUARES_TENSORS]; /* the tensor's first chunk among those of the dispatch */
     TSR_UINT part[TSR_SUM_SQUARES_TENSORS]; /* … and its place among the parts */
     TSR_UINT chunks;                        /* of all */
     TSR_FLOAT scale;

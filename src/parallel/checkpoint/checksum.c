@@ -79,7 +79,7 @@ void tsr__checksums_write(char *header, uint64_t header_bytes, int count, const 
 {
     char *digits = find_digits(header, header_bytes);
     for (int i = 0; i < count; i++)
-        put(digits + DIGITS * (i + 1), tensors[i]);
+        put(digits + (size_t)DIGITS * ((size_t)i + 1), tensors[i]);
     put(digits, header_checksum(header, header_bytes, digits));
 }
 

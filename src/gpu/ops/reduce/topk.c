@@ -35,7 +35,7 @@ static uint32_t threads_for(const tsr_device *device, uint32_t rows, int64_t cou
 /* The number of iterations that search a row once. */
 static uint32_t search_length(int64_t count, uint32_t threads)
 {
-    return (uint32_t)((count - 1) / (threads * TSR_TOPK_UNROLLED)) + 1;
+    return (uint32_t)((count - 1) / ((int64_t)threads * TSR_TOPK_UNROLLED)) + 1;
 }
 
 static tsr_status run_piece(tsr_stream *stream, const call *c, const tsr__piece *piece)
