@@ -1,5 +1,6 @@
-/* One matmul described as values, run on the device and compared with double precision, element by
- * element, around it too: shared by the directed tests and the fuzz. */
+/* A matmul that is described by values. It is run on the device, and each element is compared with
+ * double precision. The elements around the result are checked as well. The directed tests and the
+ * fuzz tests use it. */
 #ifndef TESTS_GPU_MATMUL_CASE_H
 #define TESTS_GPU_MATMUL_CASE_H
 
@@ -24,7 +25,7 @@ typedef struct matmul_case {
     batch_shape a_batch, b_batch; /* broadcast to it */
     tsr_dtype a, b, y;
     bool transpose_a, transpose_b;
-    bool views; /* random slices of larger tensors, else row-major */
+    bool views; /* random slices of larger tensors; otherwise row-major */
     float alpha;
     tsr_matmul_scale scale;
     bool accumulate;
@@ -33,7 +34,7 @@ typedef struct matmul_case {
     batch_shape bias_shape;
 } matmul_case;
 
-/* What a test that says nothing means: [m,k] · [k,n] in f32. */
+/* The default case: [m,k] · [k,n] in f32. */
 static inline matmul_case plain_case(int64_t m, int64_t k, int64_t n)
 {
     return (matmul_case){.m = m, .k = k, .n = n, .a = TSR_F32, .b = TSR_F32, .y = TSR_F32};
@@ -70,7 +71,8 @@ static inline batch_shape with_matrix(batch_shape batch, int64_t rows, int64_t c
     return batch;
 }
 
-/* A tensor of a case: the view, what it was cut from, and its elements as the device holds them. */
+/* A tensor of a case: the view, the tensor that it is a view of, and its elements rounded to its
+ * dtype. */
 typedef struct operand {
     batch_shape shape;
     tsr_dtype dtype;
@@ -105,8 +107,8 @@ static inline void operand_free(operand *o)
     free(o->values);
 }
 
-/* The element of `o` at y's index, by NumPy's rules: matched from the right, sizes of 1 repeat. The
- * last `skip` dimensions are left to the caller. */
+/* The index of the element that corresponds to y's index by NumPy's rules: dimensions are matched
+ * from the right, and sizes of 1 repeat. The caller handles the last `skip` dimensions. */
 static inline int64_t broadcast_index(const batch_shape *shape, int skip, const batch_shape *y,
                                       int64_t y_batch, int y_skip)
 {
@@ -178,7 +180,7 @@ static inline void check_element(const matmul_case *c, const operand *a, const o
                      (long long)batch, (long long)row, (long long)col, got[y_at], want, tolerance);
 }
 
-/* Bytes 0xff everywhere in y's parent but in y itself. */
+/* Checks that all bytes of y's parent are 0xff, except those of y. */
 static inline void check_surroundings(const matmul_case *c, const operand *y)
 {
     const tsr_layout *layout = tsr_tensor_layout(y->parent);
@@ -196,11 +198,11 @@ static inline void check_surroundings(const matmul_case *c, const operand *y)
     }
     free(bytes);
     if (untouched != count - count_of(&y->shape))
-        ck_abort_msg("%s: %lld of the %lld elements around y are as they were", case_text(c),
+        ck_abort_msg("%s: %lld of the %lld elements around y are unchanged", case_text(c),
                      (long long)untouched, (long long)(count - count_of(&y->shape)));
 }
 
-/* The status of the call; when it is TSR_OK the result has been checked. */
+/* Returns the status of the call. If it is TSR_OK, the result has been checked. */
 static inline tsr_status try_case(gpu_random *random, const matmul_case *c)
 {
     operand a = operand_new(random, c->views, c->a,

@@ -1,13 +1,13 @@
-/* Products by a kernel of the test's choice. */
+/* Products by a kernel that the test chooses. */
 #ifndef TESTS_GPU_MATMUL_FORCE_H
 #define TESTS_GPU_MATMUL_FORCE_H
 
 #include "gpu/matmul/matmul.h"
 
 static tsr__matmul_override override;
-static const tsr__matmul_override *forced; /* what forced_matmul uses; NULL: the usual choice */
+static const tsr__matmul_override *forced; /* the choice of forced_matmul; NULL: the usual one */
 
-/* From now on forced_matmul takes the kernel called `name`. */
+/* Makes forced_matmul use the kernel called `name` from now on. */
 static inline void force(const char *name)
 {
     override = (tsr__matmul_override){.config = name};
@@ -26,7 +26,7 @@ static inline void force_both(const char *name, uint32_t splits)
     forced = &override;
 }
 
-/* tsr_matmul with what is forced. */
+/* tsr_matmul with the forced choice. */
 static inline tsr_status forced_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                                        const tsr_tensor *b, const tsr_matmul_params *params)
 {

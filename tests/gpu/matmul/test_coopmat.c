@@ -1,6 +1,6 @@
-/* tsr_matmul by cooperative matrices, where the driver has some that run: each of the kernels on
- * shapes that meet its edges, and everything that goes in and out. Where it has none, the tests say
- * so, and what is left of them is that the kernels refuse. */
+/* tsr_matmul with cooperative matrices, if the driver has usable ones. Tests each kernel on shapes
+ * at its limits, with all kinds of operands and epilogues. If the driver has none, the tests print
+ * that and only check that the kernels refuse. */
 #include <stdio.h>
 
 #include "gpu/matmul/chooser.h"
@@ -21,9 +21,8 @@ static void setup(tsr_dtype of)
     dtype = of;
     here = (dtype == TSR_F16 ? gpu->info.coopmat_used : gpu->info.coopmat_bf16_used) >= 0;
     if (!here)
-        printf(
-            "# %s: no cooperative matrices that products of %s can use, so nothing is multiplied\n",
-            gpu->info.name, tsr_dtype_name(dtype));
+        printf("# %s: no cooperative matrices for products of %s, so the kernels only refuse\n",
+               gpu->info.name, tsr_dtype_name(dtype));
     fflush(stdout);
 }
 
@@ -37,7 +36,7 @@ static void setup_bf16(void)
     setup(TSR_BF16);
 }
 
-/* Whether the device runs kernel `i`: its shared memory may be too small for some. */
+/* Whether the device runs kernel `i`. Its shared memory may be too small for some kernels. */
 static bool runs(int i)
 {
     tsr__matmul_device device = tsr__matmul_device_of(gpu);
@@ -46,7 +45,7 @@ static bool runs(int i)
     return here && tsr__matmul_fragment_for(config, &device, dtype).m > 0;
 }
 
-/* Runs a case with kernel `i`, with k in so many parts. */
+/* Runs a case with kernel `i` and with k in `splits` parts. */
 static void run_with(gpu_random *random, int i, uint32_t splits, const matmul_case *c)
 {
     force_both(kernels[i], splits);
@@ -64,7 +63,7 @@ static void run_with(gpu_random *random, int i, uint32_t splits, const matmul_ca
     }
 }
 
-static matmul_case half_case(int64_t m, int64_t k, int64_t n)
+static matmul_case float16_case(int64_t m, int64_t k, int64_t n)
 {
     matmul_case c = plain_case(m, k, n);
 
@@ -72,23 +71,24 @@ static matmul_case half_case(int64_t m, int64_t k, int64_t n)
     return c;
 }
 
-/* m, k, n: one element; odd; a fragment; tiles of both kernels and one more; no multiple of 4 in
- * one direction each; several tiles both ways; k of several steps and a bit */
+/* m, k, n: one element; odd sizes; a fragment; a tile of both kernels and one more element; one
+ * size that is no multiple of 4; several tiles in both directions; k of several steps and a
+ * remainder. */
 static const int64_t shapes[][3] = {
     {1, 1, 1},    {3, 5, 7},     {8, 8, 8},     {64, 32, 64},   {65, 33, 63},
     {64, 36, 62}, {66, 64, 128}, {129, 96, 68}, {130, 70, 260}, {32, 1000, 40},
 };
 #define SHAPES ((int)(sizeof shapes / sizeof *shapes))
 
-/* The loop variable is which of a and b are transposed: each is loaded along k or along lines, in
- * fours where sizes and strides allow. */
-START_TEST(every_transposition)
+/* The loop variable says which of a and b are transposed. Each is loaded along k or along lines, as
+ * vectors if sizes and strides allow. */
+START_TEST(all_transpositions)
 {
     gpu_random random = {(uint64_t)_i + 3};
 
     for (int i = 0; i < SHAPES; i++)
         for (int kernel = 0; kernel < KERNELS; kernel++) {
-            matmul_case c = half_case(shapes[i][0], shapes[i][1], shapes[i][2]);
+            matmul_case c = float16_case(shapes[i][0], shapes[i][1], shapes[i][2]);
             c.transpose_a = _i & 1;
             c.transpose_b = _i & 2;
             run_with(&random, kernel, 1, &c);
@@ -102,7 +102,7 @@ START_TEST(views_and_batches)
 
     for (int i = 0; i < 6; i++)
         for (int kernel = 0; kernel < KERNELS; kernel++) {
-            matmul_case c = half_case(33 + i, 40 + 3 * i, 35);
+            matmul_case c = float16_case(33 + i, 40 + 3 * i, 35);
             c.views = true;
             c.batch = (batch_shape){3, {2, 3, 2}};
             c.a_batch = (batch_shape){2, {3, 1}};
@@ -113,7 +113,7 @@ START_TEST(views_and_batches)
 }
 END_TEST
 
-START_TEST(everything_after_the_sums)
+START_TEST(epilogues)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
     gpu_random random = {7};
@@ -121,7 +121,7 @@ START_TEST(everything_after_the_sums)
     for (int act = TSR_ACT_NONE; act <= TSR_ACT_SILU; act++)
         for (int i = 0; i < 3; i++)
             for (int kernel = 0; kernel < KERNELS; kernel++) {
-                matmul_case c = half_case(45, 50, 70);
+                matmul_case c = float16_case(45, 50, 70);
                 c.activation = (tsr_activation)act;
                 c.y = dtypes[i];
                 c.alpha = i & 1 ? -0.5f : 0;
@@ -135,13 +135,13 @@ START_TEST(everything_after_the_sums)
 }
 END_TEST
 
-START_TEST(splits_of_k)
+START_TEST(split_k)
 {
     gpu_random random = {11};
 
     for (uint32_t splits = 2; splits <= 5; splits++)
         for (int kernel = 0; kernel < KERNELS; kernel++) {
-            matmul_case c = half_case(40, 900 + splits, 50);
+            matmul_case c = float16_case(40, 900 + splits, 50);
             c.transpose_b = splits & 1;
             c.transpose_a = splits & 2;
             c.bias = TSR_F32;
@@ -153,12 +153,12 @@ START_TEST(splits_of_k)
 }
 END_TEST
 
-START_TEST(no_products_at_all)
+START_TEST(k_or_factor_of_zero)
 {
     gpu_random random = {13};
 
     for (int kernel = 0; kernel < KERNELS; kernel++) {
-        matmul_case c = half_case(70, 0, 90);
+        matmul_case c = float16_case(70, 0, 90);
         c.bias = TSR_F16;
         c.bias_shape = (batch_shape){1, {90}};
         run_with(&random, kernel, 1, &c);
@@ -170,9 +170,9 @@ START_TEST(no_products_at_all)
 }
 END_TEST
 
-/* Whole numbers come out exact whatever the order of the sums: 0 for every product of opposite
- * signs, and up to 64·k in all. */
-START_TEST(whole_numbers_are_exact)
+/* With integers, sums are exact in any order: each product is at most 64, and each sum at most
+ * 64·k. */
+START_TEST(integers_are_exact)
 {
     enum { M = 150, K = 500, N = 140 };
     const int64_t a_shape[2] = {M, K}, b_shape[2] = {K, N}, y_shape[2] = {M, N};
@@ -212,9 +212,9 @@ START_TEST(whole_numbers_are_exact)
 }
 END_TEST
 
-/* Infinities and NaN in one row do not leak into others, nor do those beyond the edges: the
- * operands are the upper left of larger ones full of NaN. */
-START_TEST(specials_stay_where_they_are)
+/* Infinities and NaN in one row do not change other rows. Those beyond the edges have no effect
+ * either: the operands are the upper left parts of larger tensors full of NaN. */
+START_TEST(special_values_do_not_spread)
 {
     enum { SIZE = 70, AROUND = 80 };
     const int64_t around[2] = {AROUND, AROUND}, shape[2] = {SIZE, SIZE};
@@ -261,13 +261,13 @@ END_TEST
 
 static void add_all(TCase *tests)
 {
-    tcase_add_loop_test(tests, every_transposition, 0, 4);
+    tcase_add_loop_test(tests, all_transpositions, 0, 4);
     tcase_add_test(tests, views_and_batches);
-    tcase_add_test(tests, everything_after_the_sums);
-    tcase_add_test(tests, splits_of_k);
-    tcase_add_test(tests, no_products_at_all);
-    tcase_add_test(tests, whole_numbers_are_exact);
-    tcase_add_test(tests, specials_stay_where_they_are);
+    tcase_add_test(tests, epilogues);
+    tcase_add_test(tests, split_k);
+    tcase_add_test(tests, k_or_factor_of_zero);
+    tcase_add_test(tests, integers_are_exact);
+    tcase_add_test(tests, special_values_do_not_spread);
 }
 
 TESTS(coopmat_f16)
@@ -289,11 +289,11 @@ static void setup_packed(void)
     here = false;
 }
 
-/* The kernels load halves as such; where that is not to be, they are not. */
-START_TEST(packed_words_have_none)
+/* The kernels need 16-bit storage and are not used without it. */
+START_TEST(unsupported_with_packed_words)
 {
     gpu_random random = {19};
-    matmul_case c = half_case(64, 64, 64);
+    matmul_case c = float16_case(64, 64, 64);
 
     run_with(&random, 0, 1, &c);
     run_case(&random, &c);
@@ -303,5 +303,5 @@ END_TEST
 TESTS(coopmat_packed)
 {
     tcase_add_checked_fixture(tests, setup_packed, gpu_teardown);
-    tcase_add_test(tests, packed_words_have_none);
+    tcase_add_test(tests, unsupported_with_packed_words);
 }

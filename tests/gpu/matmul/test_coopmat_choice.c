@@ -1,4 +1,4 @@
-/* Which cooperative matrices are used and by which kernel, as arithmetic on made-up devices. */
+/* The choice of cooperative matrices and of the kernel that uses them, for invented devices. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "shaders/params/matmul.h"
 #include "support/check_main.h"
 
-/* Which shape ---------------------------------------------------------------------------------- */
+/* The shape ------------------------------------------------------------------------------------ */
 
 static tsr__capabilities capabilities;
 static tsr_device_info info;
@@ -25,7 +25,7 @@ static void add_shape(uint32_t m, uint32_t n, uint32_t k, const char *operands, 
                                                               .subgroup_scope = true};
 }
 
-/* Has all that it takes. */
+/* Makes a device that meets all requirements. */
 static void make_device(void)
 {
     capabilities = (tsr__capabilities){.driver = VK_DRIVER_ID_NVIDIA_PROPRIETARY,
@@ -57,7 +57,7 @@ static int used(void)
     return info.coopmat_used;
 }
 
-START_TEST(the_largest_of_f16_onto_f32)
+START_TEST(largest_f16_shape_with_f32_sums)
 {
     ck_assert_int_eq(used(), 2);
     ck_assert_uint_eq(info.coopmat_subgroup_size, 32);
@@ -65,18 +65,18 @@ START_TEST(the_largest_of_f16_onto_f32)
     ck_assert_int_eq(used(), 0);
     info.coopmats[0].saturating = true;
     ck_assert_int_eq(used(), 4);
-    info.coopmats[4].n = 12; /* tiles are no multiples of that */
+    info.coopmats[4].n = 12; /* tiles are not multiples of 12 */
     ck_assert_int_eq(used(), -1);
     info.coopmat_count = 0;
     ck_assert_int_eq(used(), -1);
 }
 END_TEST
 
-START_TEST(the_largest_of_bf16_onto_f32)
+START_TEST(largest_bf16_shape_with_f32_sums)
 {
     ck_assert_int_eq(used(), 2);
     ck_assert_int_eq(info.coopmat_bf16_used, 3);
-    add_shape(32, 8, 16, "bf16", "f32"); /* no larger */
+    add_shape(32, 8, 16, "bf16", "f32"); /* not larger */
     ck_assert_int_eq(used(), 2);
     ck_assert_int_eq(info.coopmat_bf16_used, 3);
     add_shape(32, 32, 16, "bf16", "f32");
@@ -85,8 +85,8 @@ START_TEST(the_largest_of_bf16_onto_f32)
 }
 END_TEST
 
-/* f16 has nothing to do with these. */
-START_TEST(bf16_needs_something_of_its_own)
+/* These requirements do not affect f16. */
+START_TEST(bf16_has_its_own_requirements)
 {
     bool *needs[] = {&info.coopmat_bf16, &info.coopmat_bf16_built, &capabilities.int16};
 
@@ -102,8 +102,8 @@ START_TEST(bf16_needs_something_of_its_own)
 }
 END_TEST
 
-/* The loop variable is what is missing. */
-START_TEST(nothing_without_what_kernels_need)
+/* Each requirement is missing in turn. */
+START_TEST(none_if_a_requirement_is_missing)
 {
     bool *needs[] = {&info.coopmat,
                      &info.storage16,
@@ -125,7 +125,7 @@ START_TEST(nothing_without_what_kernels_need)
 }
 END_TEST
 
-START_TEST(what_drivers_only_claim)
+START_TEST(shapes_that_drivers_do_not_accelerate)
 {
     capabilities.driver = VK_DRIVER_ID_AMD_PROPRIETARY;
     ck_assert_int_eq(used(), -1);
@@ -147,9 +147,9 @@ START_TEST(what_drivers_only_claim)
 }
 END_TEST
 
-START_TEST(the_size_of_subgroups)
+START_TEST(size_of_subgroups)
 {
-    capabilities.subgroup_sizes_in_compute = false; /* there is one anyway */
+    capabilities.subgroup_sizes_in_compute = false; /* there is only one size */
     ck_assert_int_eq(used(), 2);
     ck_assert_uint_eq(info.coopmat_subgroup_size, 32);
     info.subgroup_size_min = 16;
@@ -162,7 +162,7 @@ START_TEST(the_size_of_subgroups)
 }
 END_TEST
 
-/* Which kernel --------------------------------------------------------------------------------- */
+/* The kernel ----------------------------------------------------------------------------------- */
 
 #define VENDOR_AMD 0x1002
 
@@ -204,12 +204,12 @@ static const char *chosen(tsr_dtype dtype, int64_t m, int64_t k, int64_t n)
     return plan.config->name;
 }
 
-START_TEST(products_of_f16_with_all_sides_long)
+START_TEST(large_products_of_f16)
 {
     device.vendor_id = VENDOR_AMD;
     ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-l");
     ck_assert_str_eq(chosen(TSR_F16, 512, 1024, 1024), "coopmat-s"); /* 32 large tiles */
-    ck_assert_str_eq(chosen(TSR_F16, 64, 4096, 65536), "coopmat-s"); /* half of a large one empty */
+    ck_assert_str_eq(chosen(TSR_F16, 64, 4096, 65536), "coopmat-s"); /* half of a large tile */
     ck_assert_str_eq(chosen(TSR_F16, 32, 32, 32), "coopmat-s");
     ck_assert_str_eq(chosen(TSR_F16, 31, 32, 32), "tiled-s");
     ck_assert_str_eq(chosen(TSR_F16, 32, 32, 31), "tiled-s");
@@ -218,7 +218,8 @@ START_TEST(products_of_f16_with_all_sides_long)
 }
 END_TEST
 
-/* The largest tile of which there are enough, counting the parts that a long k is cut into. */
+/* The largest tile that gives enough tiles is chosen. The parts into which a long k is split count
+ * as tiles. */
 START_TEST(products_of_f16_on_nvidia)
 {
     ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-xl");
@@ -253,7 +254,7 @@ START_TEST(long_k_gives_large_tiles_work)
 }
 END_TEST
 
-START_TEST(products_of_bf16_likewise)
+START_TEST(products_of_bf16)
 {
     tsr__matmul_problem problem = product(TSR_BF16, TSR_BF16, 4096, 4096, 4096);
     uint32_t spec[TSR__MATMUL_SPEC_MAX];
@@ -264,7 +265,7 @@ START_TEST(products_of_bf16_likewise)
     ck_assert_str_eq(plan.config->name, "coopmat-xl");
     plan.config->family->pipeline(plan.config, &plan.variant, &shader, spec);
     ck_assert_int_eq(shader, TSR__SHADER_MATMUL_COOPMAT_BF16);
-    ck_assert_uint_eq(spec[8], 8); /* products of a fragment: its own, not f16's */
+    ck_assert_uint_eq(spec[8], 8); /* k of a bf16 fragment, not of an f16 one */
     device.coopmat = (tsr_coopmat_shape){0};
     ck_assert_str_eq(chosen(TSR_BF16, 4096, 4096, 4096), "coopmat-xl");
     ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "tiled-l");
@@ -277,7 +278,7 @@ START_TEST(products_of_bf16_likewise)
 }
 END_TEST
 
-START_TEST(nothing_else_on_gpus_that_have_them)
+START_TEST(other_dtypes_do_not_use_them)
 {
     static const tsr_dtype mixed[][2] = {
         {TSR_F16, TSR_F32}, {TSR_BF16, TSR_F32}, {TSR_F16, TSR_BF16}, {TSR_BF16, TSR_F16}};
@@ -299,7 +300,7 @@ START_TEST(nothing_else_on_gpus_that_have_them)
 }
 END_TEST
 
-START_TEST(smaller_where_shared_memory_is_small)
+START_TEST(smaller_tiles_if_shared_memory_is_small)
 {
     device.vendor_id = VENDOR_AMD;
     device.max_shared_bytes = 16384; /* 20 KiB of tiles do not fit */
@@ -322,8 +323,8 @@ START_TEST(long_k_is_split)
 }
 END_TEST
 
-/* One row keeps a large GPU's memory busy from four times as many workgroups. */
-START_TEST(few_rows_are_split_finer)
+/* With few rows, a large GPU needs four times as many workgroups to keep its memory busy. */
+START_TEST(few_rows_have_more_parts)
 {
     tsr__matmul_problem few = product(TSR_F16, TSR_F16, 8, 16384, 64),
                         many = product(TSR_F32, TSR_F32, 32, 65536, 64);
@@ -342,7 +343,7 @@ START_TEST(few_rows_are_split_finer)
 }
 END_TEST
 
-START_TEST(forced_where_it_cannot_be)
+START_TEST(forced_but_unsupported)
 {
     tsr__matmul_problem problem = product(TSR_F16, TSR_F16, 64, 64, 64);
     tsr__matmul_plan plan;
@@ -369,8 +370,8 @@ static bool by_line(uint32_t load)
            load == TSR_MM_LOAD_VEC8_LINE;
 }
 
-/* The constants that the shader gets cut its tile into fragments without remainder, and what it
- * loads into full rounds of all invocations. */
+/* Checks the shader's constants: its tile consists of complete fragments, its loads of complete
+ * vectors of eight, and its shared memory fits. */
 static void check_variant(void *user, const tsr__matmul_config *config,
                           const tsr__matmul_variant *variant)
 {
@@ -395,7 +396,8 @@ static void check_variant(void *user, const tsr__matmul_config *config,
     ck_assert_uint_eq(bm * bk % 8, 0);
     ck_assert_uint_eq(bn * bk % 8, 0);
     ck_assert_uint_le(subgroups, on->max_subgroups);
-    /* As in the shader: padded 16-bit elements and, in their place except of bf16, sums. */
+    /* As in the shader: shared memory has padded 16-bit elements and then, in the same place except
+     * for bf16, the sums. */
     bool a_by_line = by_line(spec[10]), b_by_line = by_line(spec[11]);
     uint32_t a_rows = a_by_line ? bk : bm, a_row = (a_by_line ? bm : bk) + 8;
     uint32_t b_rows = b_by_line ? bk : bn, b_row = (b_by_line ? bn : bk) + 8;
@@ -431,7 +433,7 @@ START_TEST(tiles_are_covered_on_every_device)
                     if (runs)
                         tsr__matmul_each_variant(config, &device, check_variant, &so_far);
                     ck_assert_int_eq(so_far.variants, runs ? variants : 0);
-                    /* Those of today's GPUs do. */
+                    /* The shapes of today's GPUs are supported. */
                     if (c < 2 && size >= 16 && size <= 64 &&
                         shared >= (size < 32 ? 49152 : 32768) && i < 6)
                         ck_assert(runs);
@@ -439,7 +441,7 @@ START_TEST(tiles_are_covered_on_every_device)
 }
 END_TEST
 
-/* How operands are loaded follows from their strides. */
+/* The strides of the operands determine how they are loaded. */
 START_TEST(loads_follow_strides)
 {
     const tsr__matmul_config *config = tsr__matmul_config_named("coopmat-s");
@@ -448,11 +450,11 @@ START_TEST(loads_follow_strides)
 
     ck_assert_uint_eq(variant.a_load, TSR_MM_LOAD_VEC8_K);
     ck_assert_uint_eq(variant.b_load, TSR_MM_LOAD_VEC8_K);
-    p = product(TSR_F16, TSR_F16, 64, 60, 64); /* rows of fours, not of eights */
+    p = product(TSR_F16, TSR_F16, 64, 60, 64); /* rows are multiples of 4 but not of 8 */
     variant = tsr__matmul_variant_for(config, &device, &p, true);
     ck_assert_uint_eq(variant.a_load, TSR_MM_LOAD_VEC_K);
     ck_assert_uint_eq(variant.b_load, TSR_MM_LOAD_VEC_K);
-    p = product(TSR_F16, TSR_F16, 64, 63, 64); /* no rows of fours */
+    p = product(TSR_F16, TSR_F16, 64, 63, 64); /* rows are not multiples of 4 */
     variant = tsr__matmul_variant_for(config, &device, &p, true);
     ck_assert_uint_eq(variant.a_load, 0);
     ck_assert_uint_eq(variant.b_load, 0);
@@ -470,27 +472,27 @@ END_TEST
 TESTS(coopmat_shape)
 {
     tcase_add_checked_fixture(tests, make_device, NULL);
-    tcase_add_test(tests, the_largest_of_f16_onto_f32);
-    tcase_add_test(tests, the_largest_of_bf16_onto_f32);
-    tcase_add_test(tests, bf16_needs_something_of_its_own);
-    tcase_add_test(tests, nothing_without_what_kernels_need);
-    tcase_add_test(tests, what_drivers_only_claim);
-    tcase_add_test(tests, the_size_of_subgroups);
+    tcase_add_test(tests, largest_f16_shape_with_f32_sums);
+    tcase_add_test(tests, largest_bf16_shape_with_f32_sums);
+    tcase_add_test(tests, bf16_has_its_own_requirements);
+    tcase_add_test(tests, none_if_a_requirement_is_missing);
+    tcase_add_test(tests, shapes_that_drivers_do_not_accelerate);
+    tcase_add_test(tests, size_of_subgroups);
 }
 
 TESTS(coopmat_kernel)
 {
     tcase_add_checked_fixture(tests, make_gpu, NULL);
-    tcase_add_test(tests, products_of_f16_with_all_sides_long);
+    tcase_add_test(tests, large_products_of_f16);
     tcase_add_test(tests, products_of_f16_on_nvidia);
     tcase_add_test(tests, nine_to_sixteen_rows_of_f32);
     tcase_add_test(tests, long_k_gives_large_tiles_work);
-    tcase_add_test(tests, products_of_bf16_likewise);
-    tcase_add_test(tests, nothing_else_on_gpus_that_have_them);
-    tcase_add_test(tests, smaller_where_shared_memory_is_small);
+    tcase_add_test(tests, products_of_bf16);
+    tcase_add_test(tests, other_dtypes_do_not_use_them);
+    tcase_add_test(tests, smaller_tiles_if_shared_memory_is_small);
     tcase_add_test(tests, long_k_is_split);
-    tcase_add_test(tests, few_rows_are_split_finer);
-    tcase_add_test(tests, forced_where_it_cannot_be);
+    tcase_add_test(tests, few_rows_have_more_parts);
+    tcase_add_test(tests, forced_but_unsupported);
     tcase_add_test(tests, tiles_are_covered_on_every_device);
     tcase_add_test(tests, loads_follow_strides);
 }

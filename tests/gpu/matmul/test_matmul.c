@@ -1,11 +1,12 @@
-/* tsr_matmul: every kernel on shapes that meet its edges, and in every way that k and dispatches
- * are divided. */
+/* tsr_matmul: all kernels on shapes at their limits, and with all ways of dividing k and
+ * dispatches. */
 #include "gpu/matmul/matmul_case.h"
 #include "gpu/matmul/matmul_force.h"
 #include "gpu/pipeline/pipeline.h"
 #include "gpu/stream/state.h"
 
-/* Runs a case with the kernel at this place of the table; false where that cannot do it here. */
+/* Runs a case with kernel number `config` of the table. Returns false if the kernel cannot compute
+ * it on this device. */
 static bool run_with(gpu_random *random, const matmul_case *c, int config)
 {
     force(tsr__matmul_config_at(config)->name);
@@ -16,7 +17,8 @@ static bool run_with(gpu_random *random, const matmul_case *c, int config)
     return status == TSR_OK;
 }
 
-/* With every kernel that can do it here; how many did. */
+/* Runs a case with every kernel that can compute it on this device. Returns the number of these
+ * kernels. */
 static int run_with_all(gpu_random *random, const matmul_case *c)
 {
     int ran = 0;
@@ -27,17 +29,18 @@ static int run_with_all(gpu_random *random, const matmul_case *c)
 }
 
 static const int64_t shapes[][3] = {
-    /* m, k, n: one element; odd; a tile and one more; multiples of everything; few rows; few
-       columns; k within a vector */
+    /* m, k, n: one element; odd sizes; a tile and one more element; multiples of all tiles; few
+     * rows; few columns; k shorter than a vector */
     {1, 1, 1},   {3, 5, 7},     {33, 65, 34}, {64, 64, 64}, {1, 96, 70},
     {5, 130, 9}, {129, 20, 66}, {40, 260, 2}, {16, 3, 16},  {1, 7, 1},
 };
 #define SHAPES ((int)(sizeof shapes / sizeof *shapes))
 
-/* The loop variable is which of a and b are transposed. Each shape meets two of the four; the fuzz
- * has them all. The larger tiles are the small one's code, and slow to compile here: half of them
- * take a as it is, the others transposed. */
-START_TEST(every_kernel_on_every_transposition)
+/* The loop variable says which of a and b are transposed. Each shape is tested with two of the four
+ * combinations; the fuzz tests use all of them. The larger tiles have the same code as the small
+ * one and are slow to compile on CPU drivers: half of them are tested with a plain a, the others
+ * with a transposed a. */
+START_TEST(all_kernels_with_all_transpositions)
 {
     gpu_random random = {(uint64_t)_i + 7};
     int ran = 0;
@@ -52,13 +55,13 @@ START_TEST(every_kernel_on_every_transposition)
                 ran += run_with(&random, &c, j);
         }
     }
-    /* At the least the small tile and one of the larger where they fit, the wide one, and one of
-     * the driver's own. */
+    /* At least these kernels run: the small tile and one of the larger ones where they fit, the
+     * wide kernel, and one of the driver's own. */
     ck_assert_int_ge(ran, 4 * (SHAPES / 2));
 }
 END_TEST
 
-START_TEST(every_kernel_with_an_epilogue)
+START_TEST(all_kernels_with_an_epilogue)
 {
     gpu_random random = {11};
     matmul_case c = plain_case(21, 70, 38);
@@ -76,7 +79,7 @@ START_TEST(every_kernel_with_an_epilogue)
 }
 END_TEST
 
-START_TEST(every_kernel_on_views_and_batches)
+START_TEST(all_kernels_on_views_and_batches)
 {
     gpu_random random = {13};
     matmul_case c = plain_case(9, 40, 35);
@@ -92,8 +95,8 @@ START_TEST(every_kernel_on_views_and_batches)
 }
 END_TEST
 
-/* The loop variable is the mixture of a and b; y is each in turn. */
-START_TEST(mixtures_of_dtypes)
+/* The loop variable is the combination of a's and b's dtypes; y has each dtype in turn. */
+START_TEST(mixed_dtypes)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
     gpu_random random = {17};
@@ -109,7 +112,7 @@ START_TEST(mixtures_of_dtypes)
 }
 END_TEST
 
-START_TEST(the_large_kernels_choice_on_mixtures)
+START_TEST(large_products_of_mixed_dtypes)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
     gpu_random random = {19};
@@ -125,8 +128,8 @@ START_TEST(the_large_kernels_choice_on_mixtures)
 }
 END_TEST
 
-/* Mesa's CPU driver reads both as words of two: whole pairs of steps, in stretches that end with k
- * and in stretches that start earlier. The loop variable is whether b is transposed. */
+/* Mesa's CPU driver reads both operands as words of two elements. k is a multiple of a pair of
+ * steps, or the last stretch starts earlier. The loop variable says whether b is transposed. */
 START_TEST(bf16_in_pairs_of_steps)
 {
     static const int64_t depths[] = {16, 80, 544, 1056};
@@ -143,7 +146,7 @@ START_TEST(bf16_in_pairs_of_steps)
 }
 END_TEST
 
-/* Mesa's CPU driver multiplies a k of less than a vector lane by lane. */
+/* Mesa's CPU driver handles a k that is shorter than a vector lane by lane. */
 START_TEST(short_k)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -168,9 +171,9 @@ START_TEST(short_k)
 }
 END_TEST
 
-/* Stretches of k as long as Mesa's CPU driver has any: whole ones, with a rest that starts earlier
- * and with one that does not; in its tiles of eight, six and four rows, the last of each not full.
- */
+/* The longest stretches of k on Mesa's CPU driver: without a remainder, with a remainder that
+ * starts earlier, and with one that does not. Its tiles have eight, six and four rows, and the last
+ * tile is not full. */
 START_TEST(long_stretches)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -187,9 +190,9 @@ START_TEST(long_stretches)
 }
 END_TEST
 
-/* Enough columns for Mesa's CPU driver to widen a beforehand, and enough rows for b: of a bf16
- * alone, with all operands of 16 bits. */
-START_TEST(float16_widened)
+/* There are enough columns for Mesa's CPU driver to widen a first, and enough rows to widen b: for
+ * a bf16 operand alone, and with 16-bit operands only. */
+START_TEST(float16_operands_are_widened)
 {
     static const tsr_dtype a_dtypes[] = {TSR_BF16, TSR_F16, TSR_F32, TSR_F16, TSR_F32};
     static const tsr_dtype b_dtypes[] = {TSR_BF16, TSR_BF16, TSR_BF16, TSR_F16, TSR_F16};
@@ -204,7 +207,8 @@ START_TEST(float16_widened)
         for (c.m = 260; c.m <= 521; c.m += 261)
             run_case(&random, &c);
     }
-    /* Too few columns to widen a half's a, and so its b; both bf16 are read as words then. */
+    /* With too few columns neither an f16 a nor its b is widened; two bf16 operands are read as
+     * words. */
     c.n = 40;
     c.m = 521;
     for (size_t i = 0; i < sizeof a_dtypes / sizeof *a_dtypes; i++) {
@@ -222,8 +226,8 @@ START_TEST(float16_widened)
 }
 END_TEST
 
-/* Enough rows for Mesa's CPU driver to take them in blocks, the last of which is not full, with two
- * stretches of k, of which the second adds to what the first has stored. */
+/* There are enough rows for Mesa's CPU driver to divide them into blocks, the last of which is not
+ * full. k has two stretches, and the second adds to the sums that the first has stored. */
 START_TEST(many_rows)
 {
     gpu_random random = {31};
@@ -239,7 +243,7 @@ START_TEST(many_rows)
 }
 END_TEST
 
-START_TEST(splits_of_k)
+START_TEST(split_k)
 {
     gpu_random random = {23};
     matmul_case c = plain_case(10, 1000, 18);
@@ -262,7 +266,8 @@ START_TEST(splits_of_k)
 }
 END_TEST
 
-/* What is in memory after the product of an m×k and a k×n, again and again. */
+/* Computes the product of an m×k and a k×n matrix several times and compares all bits of the
+ * results. */
 static void expect_same_bits(int64_t m, int64_t k, int64_t n)
 {
     gpu_random random = {29};
@@ -298,15 +303,15 @@ static void expect_same_bits(int64_t m, int64_t k, int64_t n)
     free(again);
 }
 
-START_TEST(the_same_bits_every_time)
+START_TEST(runs_give_the_same_bits)
 {
     expect_same_bits(60, 1500, 40);
     expect_same_bits(1, 1541, 700);
 }
 END_TEST
 
-/* Small problems of many shapes come out of a handful of pipelines: most with short vectors. */
-START_TEST(shapes_do_not_each_make_a_pipeline)
+/* Small problems of many shapes share a few pipelines. */
+START_TEST(shapes_share_pipelines)
 {
     gpu_random random = {31};
     uint64_t before = tsr__pipelines_built(gpu);
@@ -321,9 +326,9 @@ START_TEST(shapes_do_not_each_make_a_pipeline)
 }
 END_TEST
 
-/* Rows, matrices of a batch and both together, with k in one and in several parts, where a dispatch
- * may do 64 rows' work; each is a batch for the queue. */
-START_TEST(cut_where_it_would_take_long)
+/* If a dispatch may do the work of only 64 rows, rows, matrices of a batch, or both are divided,
+ * with k in one part and in several. Each dispatch is submitted as a batch of its own. */
+START_TEST(long_products_are_divided)
 {
     static const struct {
         int64_t m;
@@ -352,27 +357,27 @@ END_TEST
 TESTS(matmul)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
-    tcase_add_loop_test(tests, every_kernel_on_every_transposition, 0, 4);
-    tcase_add_test(tests, every_kernel_with_an_epilogue);
-    tcase_add_test(tests, every_kernel_on_views_and_batches);
-    tcase_add_loop_test(tests, mixtures_of_dtypes, 0, 9);
-    tcase_add_test(tests, the_large_kernels_choice_on_mixtures);
+    tcase_add_loop_test(tests, all_kernels_with_all_transpositions, 0, 4);
+    tcase_add_test(tests, all_kernels_with_an_epilogue);
+    tcase_add_test(tests, all_kernels_on_views_and_batches);
+    tcase_add_loop_test(tests, mixed_dtypes, 0, 9);
+    tcase_add_test(tests, large_products_of_mixed_dtypes);
     tcase_add_loop_test(tests, bf16_in_pairs_of_steps, 0, 2);
     tcase_add_test(tests, short_k);
     tcase_add_test(tests, long_stretches);
-    tcase_add_test(tests, float16_widened);
+    tcase_add_test(tests, float16_operands_are_widened);
     tcase_add_test(tests, many_rows);
-    tcase_add_test(tests, splits_of_k);
-    tcase_add_test(tests, cut_where_it_would_take_long);
-    tcase_add_test(tests, the_same_bits_every_time);
-    tcase_add_test(tests, shapes_do_not_each_make_a_pipeline);
+    tcase_add_test(tests, split_k);
+    tcase_add_test(tests, long_products_are_divided);
+    tcase_add_test(tests, runs_give_the_same_bits);
+    tcase_add_test(tests, shapes_share_pipelines);
 }
 
 TESTS(matmul_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    tcase_add_test(tests, every_kernel_with_an_epilogue);
-    tcase_add_loop_test(tests, mixtures_of_dtypes, 0, 9);
-    tcase_add_test(tests, the_large_kernels_choice_on_mixtures);
+    tcase_add_test(tests, all_kernels_with_an_epilogue);
+    tcase_add_loop_test(tests, mixed_dtypes, 0, 9);
+    tcase_add_test(tests, large_products_of_mixed_dtypes);
     tcase_add_loop_test(tests, bf16_in_pairs_of_steps, 0, 2);
 }

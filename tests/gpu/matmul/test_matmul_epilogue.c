@@ -1,5 +1,4 @@
-/* What tsr_matmul does with sums: bias, activation, alpha, what y was; and numbers that are none.
- */
+/* The epilogue of tsr_matmul: bias, activation, alpha and accumulation; and NaN and infinities. */
 #include "gpu/matmul/matmul_case.h"
 #include "gpu/matmul/matmul_force.h"
 
@@ -24,9 +23,10 @@ START_TEST(bias_in_every_form)
 }
 END_TEST
 
-/* Drivers whose products and epilogues are kernels of their own make neighbours of a row together:
- * rows of fours, of others, columns that are no neighbours; views start anywhere. */
-START_TEST(the_epilogue_on_rows_of_any_length)
+/* The special kernels for CPU drivers compute neighbours of a row together. Tests rows whose
+ * lengths are and are not multiples of four, columns that are not adjacent, and views that start
+ * anywhere. */
+START_TEST(epilogue_on_rows_of_any_length)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
     static const int64_t columns[] = {36, 38, 13};
@@ -49,8 +49,9 @@ START_TEST(the_epilogue_on_rows_of_any_length)
 }
 END_TEST
 
-/* Mesa's CPU driver makes y in the kernel of the last stretch of k, which is the only one, the
- * second, one that starts early, or with a long k none. Columns in fours, pairs and neither. */
+/* On Mesa's CPU driver the kernel of the last stretch of k applies the epilogue. The last stretch
+ * is the only one, the second one, or one that starts earlier; with a long k a separate kernel is
+ * used. The numbers of columns are multiples of four, of two, and odd. */
 static const struct {
     int64_t n, k;
     tsr_dtype y, bias; /* 0: none */
@@ -70,7 +71,7 @@ static const struct {
     {20, 2304, TSR_F16, TSR_F32, TSR_ACT_RELU, 0, false},
 };
 
-START_TEST(the_epilogue_of_the_last_stretch)
+START_TEST(epilogue_in_the_last_stretch)
 {
     gpu_random random = {47};
 
@@ -89,7 +90,7 @@ START_TEST(the_epilogue_of_the_last_stretch)
 }
 END_TEST
 
-START_TEST(activations_with_everything)
+START_TEST(activations_with_other_epilogues)
 {
     gpu_random random = {41};
 
@@ -106,7 +107,7 @@ START_TEST(activations_with_everything)
 }
 END_TEST
 
-/* y of 2 elements = act(y + alpha·[a0 a1]·I + bias) with given a, y and no bias. */
+/* Computes y = act(y + alpha·a·I) for small matrices with the given a and y. */
 static void tiny(const double a[4], const double y_before[4], const tsr_matmul_params *params,
                  double out[4])
 {
@@ -130,7 +131,7 @@ START_TEST(alpha_zero)
     const double a[4] = {1, NAN, INFINITY, 2}, y[4] = {5, 6, 7, 8};
     double out[4];
 
-    /* A forgotten alpha is 1: row 0 is [1 + NaN·0, NaN]. */
+    /* An alpha that is not set is 1: row 0 is [1 + NaN·0, NaN]. */
     tiny(a, y, NULL, out);
     ck_assert(isnan(out[0]) && isnan(out[1]));
     /* A factor of 0 leaves the product out. */
@@ -143,7 +144,7 @@ START_TEST(alpha_zero)
 }
 END_TEST
 
-START_TEST(y_is_not_read_unless_it_accumulates)
+START_TEST(y_is_read_only_to_accumulate)
 {
     const double a[4] = {1, 2, 3, 4}, y[4] = {NAN, INFINITY, NAN, NAN};
     double out[4];
@@ -154,8 +155,8 @@ START_TEST(y_is_not_read_unless_it_accumulates)
 }
 END_TEST
 
-/* Infinities and NaN in one row or column do not leak into others through tiles' edges. */
-START_TEST(specials_stay_where_they_are)
+/* Infinities and NaN in one row or column do not change others through the edges of tiles. */
+START_TEST(special_values_do_not_spread)
 {
     enum { SIZE = 37 };
     const int64_t shape[2] = {SIZE, SIZE};
@@ -196,10 +197,10 @@ START_TEST(specials_stay_where_they_are)
 }
 END_TEST
 
-/* Every f16 there is times one, beside zeros. The loop variable is where the f16s are: in rows of
- * a, in columns of b along k, along the columns; 3 and 4 are the first two with a k that no vector
- * fits. */
-START_TEST(every_half_is_what_it_is)
+/* Multiplies every f16 value by one, next to zeros. The loop variable says where these values are:
+ * in rows of a, in columns of b along k, or in b along the columns. 3 and 4 are the first two with
+ * a k that is no multiple of a vector. */
+START_TEST(all_f16_values)
 {
     enum { ALL = 65536, OTHER = 12 };
     int k_count = _i < 3 ? 4 : 3;
@@ -244,11 +245,11 @@ TESTS(matmul_epilogue)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, bias_in_every_form);
-    tcase_add_test(tests, the_epilogue_on_rows_of_any_length);
-    tcase_add_test(tests, the_epilogue_of_the_last_stretch);
-    tcase_add_test(tests, activations_with_everything);
+    tcase_add_test(tests, epilogue_on_rows_of_any_length);
+    tcase_add_test(tests, epilogue_in_the_last_stretch);
+    tcase_add_test(tests, activations_with_other_epilogues);
     tcase_add_test(tests, alpha_zero);
-    tcase_add_test(tests, y_is_not_read_unless_it_accumulates);
-    tcase_add_test(tests, specials_stay_where_they_are);
-    tcase_add_loop_test(tests, every_half_is_what_it_is, 0, 5);
+    tcase_add_test(tests, y_is_read_only_to_accumulate);
+    tcase_add_test(tests, special_values_do_not_spread);
+    tcase_add_loop_test(tests, all_f16_values, 0, 5);
 }

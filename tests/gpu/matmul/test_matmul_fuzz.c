@@ -1,19 +1,19 @@
-/* tsr_matmul on random problems: shapes, views, dtypes, epilogues and, every so often, a kernel
- * that the chooser would not have taken. 290 of them; TESSERA_TEST_PROBLEMS=600 makes ten times as
- * many. */
+/* tsr_matmul on 290 random problems, with random shapes, views, dtypes and epilogues and sometimes
+ * a kernel that the chooser would not use. TESSERA_TEST_PROBLEMS=600 gives ten times as many. */
 #include <stdio.h>
 
 #include "gpu/matmul/matmul_case.h"
 
 #define PARTS 4
 
-/* Most of the time goes into making pipelines. */
+/* Most of the time is spent creating pipelines. */
 static int cases_per_part(void)
 {
     const char *wish = getenv("TESSERA_TEST_PROBLEMS");
     int cases = wish ? atoi(wish) : 60;
 
-    ck_assert_msg(cases > 2, "TESSERA_TEST_PROBLEMS is '%s', which is no number from 3 on", wish);
+    ck_assert_msg(cases > 2, "TESSERA_TEST_PROBLEMS is '%s'; a number of at least 3 is needed",
+                  wish);
     return cases;
 }
 
@@ -29,7 +29,7 @@ static tsr_dtype any_float(gpu_random *random)
     return dtypes[gpu_random_between(random, 0, 2)];
 }
 
-/* Small more often than not; multiples of four often, for they take other paths. */
+/* A size. It is usually small, and often a multiple of four, because these use other code paths. */
 static int64_t any_size(gpu_random *random)
 {
     switch (gpu_random_between(random, 0, 7)) {
@@ -45,7 +45,7 @@ static int64_t any_size(gpu_random *random)
     }
 }
 
-/* Some of y's dimensions from the right, each with its size or 1. */
+/* Returns some of y's dimensions, counted from the right, each with its size or 1. */
 static batch_shape broadcastable(gpu_random *random, const batch_shape *to)
 {
     batch_shape shape = {.ndim = (int)gpu_random_between(random, 0, to->ndim)};
@@ -71,7 +71,8 @@ static matmul_case any_case(gpu_random *random)
     c.a_batch = broadcastable(random, &c.batch);
     c.b_batch = broadcastable(random, &c.batch);
     c.a = c.b = TSR_F32;
-    /* Not every mixture everywhere: each is a pipeline. The directed tests have them all. */
+    /* Not all combinations of dtypes are used, because each needs a pipeline. The directed tests
+     * use all of them. */
     if (chance(random, 4))
         c.a = c.b = any_float(random);
     else if (chance(random, 6))
@@ -93,7 +94,7 @@ static matmul_case any_case(gpu_random *random)
     return c;
 }
 
-/* Sometimes a kernel that the chooser would not take, among those that run here. */
+/* Sometimes forces a kernel that runs on this device but that the chooser would not use. */
 static void force_something(gpu_random *random, const tsr__matmul_device *device)
 {
     const tsr__matmul_config *configs[32];
@@ -101,7 +102,8 @@ static void force_something(gpu_random *random, const tsr__matmul_device *device
 
     for (int i = 0; tsr__matmul_config_at(i); i++) {
         const tsr__matmul_config *config = tsr__matmul_config_at(i);
-        /* The larger tiles are the small one's code, and slow to compile here. */
+        /* The larger tiles have the same code as the small one and are slow to compile on CPU
+         * drivers. */
         if (tsr__matmul_config_runs(config, device) && (config->bm <= 32 || chance(random, 20)))
             configs[count++] = config;
     }
@@ -123,13 +125,14 @@ static void fuzz(uint64_t seed, int cases)
     for (int i = 0; i < cases; i++) {
         matmul_case c = any_case(&random);
         gpu_random same = random;
-        gpu->host_copies = host_copies && i % 2; /* of operands that are packed first */
+        /* Determines whether the host may copy operands that are packed first. */
+        gpu->host_copies = host_copies && i % 2;
         force_something(&random, &device);
         if (override.config && try_case(&same, &c) == TSR_OK) {
             by_choice++;
             continue;
         }
-        override.config = NULL; /* it cannot do this one */
+        override.config = NULL; /* the forced kernel cannot compute this case */
         run_case(&same, &c);
     }
     forced = NULL;
@@ -142,9 +145,9 @@ START_TEST(random_problems)
 }
 END_TEST
 
-/* Where the device has none they are refused, but for products of no elements, which need no
- * kernel. */
-START_TEST(random_float16_by_cooperative_matrices)
+/* If the device has no cooperative matrices, these kernels refuse, except for empty products, which
+ * need no kernel. */
+START_TEST(random_problems_with_cooperative_matrices)
 {
     gpu_random random = {200};
     tsr__matmul_device device = tsr__matmul_device_of(gpu);
@@ -166,7 +169,7 @@ START_TEST(random_float16_by_cooperative_matrices)
 }
 END_TEST
 
-START_TEST(random_problems_in_packed_words)
+START_TEST(random_problems_with_packed_words)
 {
     fuzz(100, cases_per_part() / 3);
 }
@@ -177,12 +180,12 @@ TESTS(matmul_fuzz)
     tcase_set_timeout(tests, 600);
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, random_problems, 0, PARTS);
-    tcase_add_loop_test(tests, random_float16_by_cooperative_matrices, 0, 2);
+    tcase_add_loop_test(tests, random_problems_with_cooperative_matrices, 0, 2);
 }
 
 TESTS(matmul_fuzz_packed)
 {
     tcase_set_timeout(tests, 600);
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    tcase_add_test(tests, random_problems_in_packed_words);
+    tcase_add_test(tests, random_problems_with_packed_words);
 }

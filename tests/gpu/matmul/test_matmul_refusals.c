@@ -1,4 +1,4 @@
-/* What tsr_matmul refuses, and what it leaves behind when something fails. */
+/* Errors of tsr_matmul, and the state after failures. */
 #include "base/fault.h"
 #include "gpu/matmul/matmul_case.h"
 #include "gpu/matmul/matmul_force.h"
@@ -16,7 +16,7 @@ static void make_operands(void)
     gpu_poison(y35);
 }
 
-/* Whatever was refused has not touched y. */
+/* Checks that refused products have not changed y. */
 static void drop_operands(void)
 {
     double y[15];
@@ -81,7 +81,7 @@ START_TEST(refuses_sizes_beyond_31_bits)
 }
 END_TEST
 
-START_TEST(refuses_dtypes_that_are_no_floats)
+START_TEST(refuses_other_dtypes_than_floats)
 {
     tsr_tensor *whole = gpu_new(TSR_I32, 2, (int64_t[]){3, 4});
     tsr_tensor *y = gpu_new(TSR_U8, 2, (int64_t[]){3, 5});
@@ -97,7 +97,7 @@ START_TEST(refuses_dtypes_that_are_no_floats)
 }
 END_TEST
 
-START_TEST(refuses_params_that_make_no_sense)
+START_TEST(refuses_invalid_params)
 {
     GPU_FAILS(tsr_matmul(queue, y35, a34, b45, tsr_matmul_params(.activation = (tsr_activation)9)),
               TSR_ERR_INVALID, "matmul: unknown activation 9");
@@ -118,7 +118,7 @@ START_TEST(refuses_y_that_overlaps_or_repeats)
     GPU_OK(tsr_tensor_slice(square, 1, 4, 8, 1, &right));
     GPU_OK(tsr_tensor_slice(square, 1, 3, 7, 1, &shifted));
     tsr_tensor *small = gpu_new(TSR_F32, 2, (int64_t[]){4, 4});
-    GPU_OK(tsr_matmul(queue, right, left, small, NULL)); /* halves of one tensor are disjoint */
+    GPU_OK(tsr_matmul(queue, right, left, small, NULL)); /* the halves of one tensor are disjoint */
     GPU_FAILS(tsr_matmul(queue, shifted, left, small, NULL), TSR_ERR_INVALID,
               "matmul: y [8,4] overlaps a [8,4] in one buffer");
     GPU_FAILS(tsr_matmul(queue, left, left, small, NULL), TSR_ERR_INVALID,
@@ -156,7 +156,7 @@ START_TEST(refuses_tensors_of_another_device)
 }
 END_TEST
 
-START_TEST(refuses_a_kernel_that_is_none)
+START_TEST(refuses_unknown_kernels)
 {
     force("no-such-kernel");
     GPU_FAILS(forced_matmul(queue, y35, a34, b45, NULL), TSR_ERR_UNSUPPORTED,
@@ -173,8 +173,8 @@ static const struct {
     {130, 1030, 133, 0}, /* with operands in panels, which the host writes to scratch */
 };
 
-/* Makes each allocation or Vulkan call of a product fail. A product that fails leaves y as it was,
- * and the next one works. */
+/* Makes each allocation or Vulkan call of a product fail in turn. A product that fails must leave y
+ * unchanged, and the next one must work. */
 static void survive_faults(int which, tsr__fault_kind kind, int code)
 {
     const int64_t m = faulty[which].m, k = faulty[which].k, n = faulty[which].n;
@@ -197,7 +197,7 @@ static void survive_faults(int which, tsr__fault_kind kind, int code)
         tsr_tensor_destroy(&b);
         if (!reached)
             break;
-        if (status == TSR_OK) { /* the cache of pipelines could not be read, which is no error */
+        if (status == TSR_OK) { /* the pipeline cache could not be read, which is not an error */
             gpu_poison(y);
         } else {
             failed++;
@@ -232,11 +232,11 @@ TESTS(matmul_refusals)
     tcase_add_test(tests, refuses_missing_tensors);
     tcase_add_test(tests, refuses_shapes_that_do_not_fit);
     tcase_add_test(tests, refuses_sizes_beyond_31_bits);
-    tcase_add_test(tests, refuses_dtypes_that_are_no_floats);
-    tcase_add_test(tests, refuses_params_that_make_no_sense);
+    tcase_add_test(tests, refuses_other_dtypes_than_floats);
+    tcase_add_test(tests, refuses_invalid_params);
     tcase_add_test(tests, refuses_y_that_overlaps_or_repeats);
     tcase_add_test(tests, refuses_tensors_of_another_device);
-    tcase_add_test(tests, refuses_a_kernel_that_is_none);
+    tcase_add_test(tests, refuses_unknown_kernels);
     tcase_add_loop_test(tests, survives_vulkan_failures, 0, 2);
     tcase_add_loop_test(tests, survives_host_memory_failures, 0, 2);
 }

@@ -1,4 +1,4 @@
-/* tsr_matmul where sizes and strides are 0, very large or odd, and in batches. */
+/* tsr_matmul with sizes and strides that are 0, very large or odd, and with batches. */
 #include "gpu/matmul/matmul_case.h"
 #include "gpu/matmul/matmul_force.h"
 
@@ -17,7 +17,7 @@ START_TEST(sizes_of_zero)
         c.batch = c.b_batch = (batch_shape){1, {i & 1 ? 2 : 0}};
         run_case(&random, &c);
     }
-    for (int i = 0; tsr__matmul_config_at(i); i++) { /* k = 0 in every kernel that takes it */
+    for (int i = 0; tsr__matmul_config_at(i); i++) { /* k = 0 in all kernels that support it */
         matmul_case c = plain_case(5, 0, 7);
         force(tsr__matmul_config_at(i)->name);
         tsr_status status = try_case(&random, &c);
@@ -27,7 +27,8 @@ START_TEST(sizes_of_zero)
 }
 END_TEST
 
-/* The same where drivers take many matrices a dispatch, and keep their sums in scratch. */
+/* The same for drivers that compute many matrices per dispatch and keep their sums in scratch
+ * memory. */
 START_TEST(a_batch_of_small_matrices)
 {
     gpu_random random = {49};
@@ -53,8 +54,8 @@ START_TEST(a_batch_of_small_matrices)
 }
 END_TEST
 
-/* Long enough that drivers cut k into parts with sums of their own: two, in two rounds and a rest;
- * sixteen, in two. */
+/* k is so long that CPU drivers split it into parts with separate sums: two parts in two rounds and
+ * a remainder, and sixteen parts in two rounds. */
 START_TEST(few_long_rows)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -78,15 +79,15 @@ START_TEST(few_long_rows)
     c.alpha = 0.125f;
     c.batch = c.b_batch = (batch_shape){1, {2}};
     run_case(&random, &c);
-    c = plain_case(130, 9223, 3); /* tall rather than wide: roles swapped */
+    c = plain_case(130, 9223, 3); /* tall, so that the roles of a and b are swapped */
     run_case(&random, &c);
 }
 END_TEST
 
-/* Few elements with a k so long that such drivers add up parts of it side by side: four, two rounds
- * of them, and what is left; rows that fill tiles and that do not, teams of tiles along n, and
- * tiles alone. */
-START_TEST(few_deep_elements)
+/* There are few elements, and k is so long that these drivers compute parts of it in parallel: four
+ * parts, two rounds of them, and a remainder. Rows fill tiles or do not, and workgroups have
+ * several tiles along n or one. */
+START_TEST(few_elements_with_a_long_k)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
     static const int64_t depths[] = {2048, 2560, 3001, 16383, 16901};
@@ -109,13 +110,13 @@ START_TEST(few_deep_elements)
     c.activation = TSR_ACT_SILU;
     c.alpha = 0.125f;
     run_case(&random, &c);
-    c.batch = c.b_batch = (batch_shape){1, {2}}; /* not in parts */
+    c.batch = c.b_batch = (batch_shape){1, {2}}; /* not divided into parts */
     run_case(&random, &c);
 }
 END_TEST
 
-/* By the kernel that GPUs have for them: fours of k in one round of several, one of one, and a part
- * of one. */
+/* Uses the kernel for few rows of GPUs: vectors of four k in one round of several, in a round of
+ * one, and in an incomplete round. */
 START_TEST(few_long_rows_on_gpus)
 {
     static const int64_t rows[] = {1, 2, 5};
@@ -133,9 +134,9 @@ START_TEST(few_long_rows_on_gpus)
 }
 END_TEST
 
-/* The same for one row of a row-major product: 32 parts in two rounds and a rest, where the last
- * columns are no whole tile and have rounds of their own; fewer parts than a round; the longer
- * parts of many short lines and the shorter ones of a large b. */
+/* The same for one row and a row-major b. Tests 32 parts in two rounds and a remainder, where the
+ * last columns do not fill a tile and have separate rounds; fewer parts than a round has; the
+ * longer parts for many short lines; and the shorter parts for a large b. */
 START_TEST(one_long_row)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -146,7 +147,7 @@ START_TEST(one_long_row)
         c.a = c.b = dtypes[i];
         run_case(&random, &c);
     }
-    c = plain_case(1, 1541, 701); /* parts that start at odd columns */
+    c = plain_case(1, 1541, 701); /* sums of the parts start at odd columns */
     c.accumulate = true;
     run_case(&random, &c);
     c = plain_case(1, 300, 512);
@@ -167,9 +168,9 @@ START_TEST(one_long_row)
 }
 END_TEST
 
-/* Row-major products of a small b: with lanes along n as long as k is short, packed for lanes along
- * k beyond, on Mesa's CPU driver. */
-START_TEST(small_row_major)
+/* A small row-major b. On Mesa's CPU driver it is multiplied with lanes along n if k is short, and
+ * packed for lanes along k otherwise. */
+START_TEST(small_row_major_b)
 {
     static const int64_t rows[] = {1, 3, 37}, columns[] = {9, 40, 300};
     static const int64_t depths[] = {64, 100, 128, 129, 530};
@@ -186,8 +187,9 @@ START_TEST(small_row_major)
 }
 END_TEST
 
-/* Large products, whose operands the host puts in panels for Mesa's CPU driver: both strides to be
- * 1, all dtypes, k that ends with a stretch or in one, sizes that fill tiles and that do not. */
+/* Large products, for which the host packs the operands in panels on Mesa's CPU driver. Either
+ * stride is 1, k ends with a stretch or within one, sizes fill tiles or do not, and all dtypes are
+ * tested. */
 START_TEST(large_operands)
 {
     static const int64_t sizes[][3] = {
@@ -208,7 +210,7 @@ START_TEST(large_operands)
     }
     matmul_case c = plain_case(130, 1030, 133);
     c.a = c.b = TSR_BF16;
-    c.y = TSR_F16; /* sums in scratch */
+    c.y = TSR_F16; /* the sums are in scratch memory */
     c.accumulate = c.views = c.transpose_b = true;
     c.bias = TSR_F32;
     c.bias_shape = (batch_shape){2, {3, 1}};
@@ -243,8 +245,8 @@ START_TEST(batches_of_every_rank)
 }
 END_TEST
 
-/* More matrices than a dispatch takes in z, so the batch is cut. */
-START_TEST(a_batch_of_seventy_thousand)
+/* There are more matrices than a dispatch can have workgroups in z, so the batch is divided. */
+START_TEST(seventy_thousand_matrices)
 {
     enum { BATCH = 70000 };
     const int64_t shape[3] = {BATCH, 2, 2}, small[2] = {2, 2};
@@ -258,8 +260,8 @@ START_TEST(a_batch_of_seventy_thousand)
     gpu_put(a, x);
     gpu_put(b, twist);
     gpu_poison(y);
-    /* y viewed [batch, n, m], so that rows do not follow each other from matrix to matrix and fold
-     * into one */
+    /* y is viewed as [batch, n, m], so that rows are not evenly spaced over all matrices and cannot
+     * be merged. */
     GPU_OK(tsr_tensor_transpose(y, 1, 2, &yt));
     GPU_OK(tsr_tensor_transpose(b, 0, 1, &bt));
     GPU_OK(forced_matmul(queue, yt, bt, a, tsr_matmul_params(.transpose_b = true)));
@@ -281,7 +283,7 @@ START_TEST(a_batch_of_seventy_thousand)
 END_TEST
 
 /* Rows and columns tens of MiB apart. */
-START_TEST(strides_of_millions)
+START_TEST(strides_of_many_mebibytes)
 {
     enum { ROWS = 6, STRIDE = 5000003 };
     const int64_t shape[2] = {ROWS, STRIDE};
@@ -318,8 +320,8 @@ START_TEST(strides_of_millions)
 }
 END_TEST
 
-/* `count` matrices with an element between them, so that every other one starts at an odd element.
- */
+/* Creates `count` matrices with one element between them, so that every second one starts at an odd
+ * element. */
 static tsr_tensor *matrices_apart(tsr_dtype dtype, int64_t count, int64_t rows, int64_t cols,
                                   tsr_tensor **parent)
 {
@@ -333,8 +335,9 @@ static tsr_tensor *matrices_apart(tsr_dtype dtype, int64_t count, int64_t rows, 
     return out;
 }
 
-/* Halves are packed two or four to a word where addresses allow: here not in all matrices alike.
- * The loop variable is what has halves: y, a, b, all. */
+/* 16-bit elements are loaded and stored two or four at a time if addresses allow it, which differs
+ * between the matrices here. The loop variable says which tensors have 16-bit elements: y, a, b, or
+ * all. */
 START_TEST(float16_that_starts_at_odd_elements)
 {
     enum { COUNT = 3, M = 16, K = 24, N = 160 };
@@ -379,13 +382,13 @@ TESTS(matmul_shapes)
     tcase_add_test(tests, sizes_of_zero);
     tcase_add_test(tests, few_long_rows);
     tcase_add_test(tests, few_long_rows_on_gpus);
-    tcase_add_test(tests, few_deep_elements);
+    tcase_add_test(tests, few_elements_with_a_long_k);
     tcase_add_test(tests, one_long_row);
-    tcase_add_test(tests, small_row_major);
+    tcase_add_test(tests, small_row_major_b);
     tcase_add_test(tests, a_batch_of_small_matrices);
     tcase_add_test(tests, large_operands);
     tcase_add_test(tests, batches_of_every_rank);
-    tcase_add_test(tests, a_batch_of_seventy_thousand);
-    tcase_add_test(tests, strides_of_millions);
+    tcase_add_test(tests, seventy_thousand_matrices);
+    tcase_add_test(tests, strides_of_many_mebibytes);
     tcase_add_loop_test(tests, float16_that_starts_at_odd_elements, 0, 4);
 }

@@ -1,5 +1,4 @@
-/* What a tuning is made of, without a device: which products are of one class, and what is stored
- * and believed of a table. */
+/* The parts of a tuning, without a device: classes of products, and tables and their encoding. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -45,13 +44,13 @@ static uint64_t class_of(product p)
     return packed;
 }
 
-START_TEST(sizes_up_to_a_power_of_two_are_alike)
+START_TEST(sizes_up_to_a_power_of_two_have_one_class)
 {
     product p = {64, 1024, 512, TSR_F32, true, 0};
     uint64_t whole = class_of(p);
     ck_assert_uint_eq(class_of((product){33, 516, 257, TSR_F32, true, 0}), whole);
     ck_assert_uint_eq(class_of((product){40, 1000, 300, TSR_F32, true, 0}), whole);
-    /* One beyond either end, in each size. */
+    /* Sizes just beyond both ends of the class. */
     const product others[] = {
         {65, 1024, 512, TSR_F32, true, 0}, {32, 1024, 512, TSR_F32, true, 0},
         {64, 1028, 512, TSR_F32, true, 0}, {64, 512, 512, TSR_F32, true, 0},
@@ -62,13 +61,13 @@ START_TEST(sizes_up_to_a_power_of_two_are_alike)
 }
 END_TEST
 
-START_TEST(what_decides_speed_tells_classes_apart)
+START_TEST(classes_differ_by_what_affects_speed)
 {
     product p = {64, 1024, 512, TSR_F32, true, 0};
     uint64_t whole = class_of(p);
     ck_assert_uint_ne(class_of((product){64, 1024, 512, TSR_F16, true, 0}), whole);
     ck_assert_uint_ne(class_of((product){64, 1024, 512, TSR_F32, false, 0}), whole);
-    /* k that vectors do not divide; an epilogue. */
+    /* A k that is no multiple of a vector, and an epilogue. */
     ck_assert_uint_ne(class_of((product){64, 1023, 512, TSR_F32, true, 0}), whole);
     ck_assert_uint_ne(class_of((product){64, 1024, 512, TSR_F32, true, 0.5f}), whole);
     ck_assert_uint_eq(class_of((product){64, 1024, 512, TSR_F32, true, 1}), whole);
@@ -79,7 +78,7 @@ START_TEST(what_decides_speed_tells_classes_apart)
 }
 END_TEST
 
-START_TEST(numbers_that_are_no_class)
+START_TEST(numbers_without_a_class)
 {
     uint64_t good = class_of((product){64, 1024, 512, TSR_F32, true, 0});
     tsr__shape_class shape_class = {.m = 77};
@@ -88,15 +87,15 @@ START_TEST(numbers_that_are_no_class)
         UINT64_MAX,
         good | UINT64_C(1) << 63,
         good | UINT64_C(0x3f) << 18,  /* m of 2^63 */
-        good | UINT64_C(0x7) << 26,   /* a form that is none */
-        good & ~(UINT64_C(0xf) << 32) /* y of no dtype */
+        good | UINT64_C(0x7) << 26,   /* an invalid form */
+        good & ~(UINT64_C(0xf) << 32) /* y without a dtype */
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ck_assert_msg(!tsr__shape_class_unpack(bad[i], &shape_class), "%016llx",
                       (unsigned long long)bad[i]);
         ck_assert_uint_eq(shape_class.m, 77);
     }
-    /* Whatever is taken is taken for what it is. */
+    /* Every number that is accepted converts back to itself. */
     gpu_random random = {5};
     int taken = 0;
     for (int i = 0; i < 100000; i++) {
@@ -121,7 +120,7 @@ static const tsr__matmul_config *any_config(uint64_t number)
     return tsr__matmul_config_at((int)(number % (uint64_t)count));
 }
 
-/* Entries of different classes, in an order of their own. */
+/* Makes a table with entries of different classes, added in mixed order. */
 static tsr__tuned_table made_table(int count)
 {
     tsr__tuned_table table = {0};
@@ -149,7 +148,7 @@ static void check_same(const tsr__tuned_table *a, const tsr__tuned_table *b)
     }
 }
 
-START_TEST(tables_come_back_as_they_were)
+START_TEST(tables_are_decoded_unchanged)
 {
     for (int count = 0; count <= 100; count += count < 3 ? 1 : 97) {
         tsr__tuned_table table = made_table(count), again;
@@ -176,7 +175,7 @@ START_TEST(tables_come_back_as_they_were)
 }
 END_TEST
 
-START_TEST(later_entries_replace_and_take_back)
+START_TEST(later_entries_replace_and_cancel)
 {
     tsr__tuned_table table = made_table(10), changes = {0}, again;
     uint64_t third = table.entries[3].shape_class, fifth = table.entries[5].shape_class;
@@ -187,7 +186,7 @@ START_TEST(later_entries_replace_and_take_back)
     ck_assert_uint_eq(table.count, 10);
     ck_assert_uint_eq(tsr__tuned_table_find(&table, third)->splits, 7);
     ck_assert_ptr_null(tsr__tuned_table_find(&table, fifth)->config);
-    /* What was taken back is not stored. */
+    /* A cancelled entry is not stored. */
     void *data;
     size_t bytes;
     ck_assert_ok(tsr__tuned_table_encode(&table, &data, &bytes));
@@ -214,7 +213,7 @@ START_TEST(a_table_has_a_limit)
 }
 END_TEST
 
-START_TEST(every_configuration_has_a_name_that_fits)
+START_TEST(names_of_configurations_fit)
 {
     for (int i = 0; tsr__matmul_config_at(i); i++)
         ck_assert_uint_lt(strlen(tsr__matmul_config_at(i)->name), TSR_TUNING_KERNEL_SIZE);
@@ -246,14 +245,9 @@ START_TEST(hostile_tables_are_refused)
             ck_assert(tsr__tuned_table_decode(data, cut, &again) == TSR_ERR_INVALID);
     refuses(data, 39,
             "tuning: the table has 39 bytes; at most 4096 records of 40 bytes are expected");
-    refuses(
-        data, (size_t)RECORD * 4097,
-        "tuning: the table has 163880 bytes; at most 4096 records of 40 bytes are expected"); /* none
-                                                                                                 of
-                                                                                                 them
-                                                                                                 is
-                                                                                                 read
-                                                                                               */
+    /* None of these records is read. */
+    refuses(data, (size_t)RECORD * 4097,
+            "tuning: the table has 163880 bytes; at most 4096 records of 40 bytes are expected");
     memcpy(data, data + RECORD, RECORD);
     refuses(data, bytes, "tuning: record 1 is out of order");
     memcpy(data, saved, bytes);
@@ -267,7 +261,7 @@ START_TEST(hostile_tables_are_refused)
     memset(data + RECORD + 8, 0, 24);
     refuses(data, bytes, "tuning: record 1: the kernel's name is damaged");
     memcpy(data, saved, bytes);
-    data[RECORD + 8 + 23] = 'x'; /* behind the end of the name */
+    data[RECORD + 8 + 23] = 'x'; /* after the end of the name */
     refuses(data, bytes, "tuning: record 1: the kernel's name is damaged");
     memcpy(data, saved, bytes);
     data[2 * RECORD + 32] = 65;
@@ -275,7 +269,7 @@ START_TEST(hostile_tables_are_refused)
     memcpy(data, saved, bytes);
     data[2 * RECORD + 36] = 1;
     ck_assert(tsr__tuned_table_decode(data, bytes, &again) == TSR_ERR_INVALID);
-    /* A kernel of another build is left out, and the others stay. */
+    /* An entry for a kernel of another build is skipped, and the others are kept. */
     memcpy(data, saved, bytes);
     memcpy(data + RECORD + 8, "no-such-kernel\0\0\0\0\0\0\0\0\0", 24);
     ck_assert_ok(tsr__tuned_table_decode(data, bytes, &again));
@@ -285,7 +279,7 @@ START_TEST(hostile_tables_are_refused)
 }
 END_TEST
 
-START_TEST(tables_of_noise_do_no_harm)
+START_TEST(random_changes_are_safe)
 {
     tsr__tuned_table table = made_table(20), again;
     gpu_random random = {9};
@@ -306,13 +300,13 @@ START_TEST(tables_of_noise_do_no_harm)
         }
         *byte = was;
     }
-    ck_assert_int_gt(accepted, 0); /* bits of splits within the range, of names */
+    ck_assert_int_gt(accepted, 0); /* changes within the range of splits, and of names */
     tsr__free(data);
     tsr__tuned_table_finish(&table);
 }
 END_TEST
 
-START_TEST(tables_without_memory)
+START_TEST(allocation_failures)
 {
     tsr__tuned_table table = made_table(5), again = {.count = 77};
     void *data, *none = &table;
@@ -333,14 +327,14 @@ END_TEST
 TESTS(tuned_tables)
 {
     tcase_set_timeout(tests, 120);
-    tcase_add_test(tests, sizes_up_to_a_power_of_two_are_alike);
-    tcase_add_test(tests, what_decides_speed_tells_classes_apart);
-    tcase_add_test(tests, numbers_that_are_no_class);
-    tcase_add_test(tests, tables_come_back_as_they_were);
-    tcase_add_test(tests, later_entries_replace_and_take_back);
+    tcase_add_test(tests, sizes_up_to_a_power_of_two_have_one_class);
+    tcase_add_test(tests, classes_differ_by_what_affects_speed);
+    tcase_add_test(tests, numbers_without_a_class);
+    tcase_add_test(tests, tables_are_decoded_unchanged);
+    tcase_add_test(tests, later_entries_replace_and_cancel);
     tcase_add_test(tests, a_table_has_a_limit);
-    tcase_add_test(tests, every_configuration_has_a_name_that_fits);
+    tcase_add_test(tests, names_of_configurations_fit);
     tcase_add_test(tests, hostile_tables_are_refused);
-    tcase_add_test(tests, tables_of_noise_do_no_harm);
-    tcase_add_test(tests, tables_without_memory);
+    tcase_add_test(tests, random_changes_are_safe);
+    tcase_add_test(tests, allocation_failures);
 }

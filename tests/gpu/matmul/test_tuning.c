@@ -1,5 +1,5 @@
-/* Tunings on a device: tsr_matmul does what one says where it can, the file comes back as it was or
- * is not believed, and nothing of it ever makes a product fail. */
+/* Tunings on a device. tsr_matmul uses a tuning if it can, a tuning file is read back unchanged or
+ * refused, and no tuning makes a product fail. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -86,8 +86,8 @@ static tsr_tuning_info look(const tsr_matmul_params *how)
     return info;
 }
 
-/* A way to compute the product that is not the usual kernel. */
-static tsr_tuning_choice other_way(void)
+/* Returns a choice for the product with a kernel that is not the usual one. */
+static tsr_tuning_choice other_choice(void)
 {
     tsr_tuning_choice choice;
     tsr_tuning_info info = look(&params);
@@ -108,7 +108,7 @@ static void path_of(char path[1024])
     GPU_OK(tsr_tuning_path(gpu, path, 1024));
 }
 
-/* In effect ------------------------------------------------------------------------------------ */
+/* Using a tuning ------------------------------------------------------------------------------- */
 
 static tsr__tuned *tuned_of_gpu(void)
 {
@@ -116,10 +116,10 @@ static tsr__tuned *tuned_of_gpu(void)
     return tsr__tuned_of(gpu, &tuned) == TSR_OK ? tuned : NULL;
 }
 
-START_TEST(matmul_does_what_a_tuning_says)
+START_TEST(matmul_uses_the_tuning)
 {
     float usual[M * N], other[M * N], got[M * N];
-    tsr_tuning_choice choice = other_way();
+    tsr_tuning_choice choice = other_choice();
     tsr_tuning_info info = look(&params);
     ck_assert(!info.tuned);
     ck_assert_str_eq(info.chosen.kernel, info.usual.kernel);
@@ -172,7 +172,7 @@ START_TEST(every_candidate_computes_the_product)
         for (int i = 0; i < M * N; i++)
             ck_assert(got[i] - usual[i] < 1e-4f && usual[i] - got[i] < 1e-4f);
     }
-    /* The tiles and the kernel without tiles at the least. */
+    /* There are at least the tiles and the kernel without tiles. */
     ck_assert_int_ge(count, 4);
     char text[96];
     snprintf(text, sizeof text, "tuning_candidate: there are %d candidates; index is %d", count,
@@ -183,7 +183,7 @@ START_TEST(every_candidate_computes_the_product)
 }
 END_TEST
 
-/* What cannot compute a product, though a file says it should. */
+/* Sets a choice that cannot compute the product, as a file might contain it. */
 static void set_anyway(const char *config)
 {
     tsr__tuned_entry entry = {.shape_class = look(&params).shape_class,
@@ -205,10 +205,9 @@ static const char *runs_elsewhere(void)
     return config->name;
 }
 
-START_TEST(what_cannot_be_done_is_done_as_usual)
+START_TEST(unsupported_choices_are_ignored)
 {
-    const char *const names[] = {runs_elsewhere(), "vector-k"}; /* of which the second is for 8 rows
-                                                                   at most */
+    const char *const names[] = {runs_elsewhere(), "vector-k"}; /* for up to 8 rows */
     for (int i = 0; i < 2; i++) {
         set_anyway(names[i]);
         tsr_tuning_info info = look(&params);
@@ -219,11 +218,11 @@ START_TEST(what_cannot_be_done_is_done_as_usual)
 }
 END_TEST
 
-/* Stored --------------------------------------------------------------------------------------- */
+/* Files ---------------------------------------------------------------------------------------- */
 
-START_TEST(what_was_stored_is_in_effect_from_then_on)
+START_TEST(stored_tunings_are_used)
 {
-    tsr_tuning_choice choice = other_way();
+    tsr_tuning_choice choice = other_choice();
     tune(&params, &choice);
     reopen();
     ck_assert_int_eq(tsr_tuning_count(gpu), 0); /* it was not stored */
@@ -241,7 +240,7 @@ START_TEST(what_was_stored_is_in_effect_from_then_on)
     setenv("TESSERA_TUNING", "0", 1);
     reopen();
     ck_assert(!look(&params).tuned);
-    /* Storing another class keeps the first, which this device object does not know. */
+    /* Storing another class keeps the first, although this device object has not read it. */
     tune(&halved, &choice);
     GPU_OK(tsr_tuning_save(gpu));
     setenv("TESSERA_TUNING", "1", 1);
@@ -252,7 +251,8 @@ START_TEST(what_was_stored_is_in_effect_from_then_on)
     reopen();
     ck_assert(!look(&params).tuned);
     ck_assert(look(&halved).tuned);
-    /* Other storage is another device: its kernels are built otherwise. */
+    /* With a different kind of storage the device has a different file, because its kernels are
+     * compiled differently. */
     close_again();
     open_with(tsr_device_params(.force_packed_storage = true));
     ck_assert_int_eq(tsr_tuning_count(gpu), gpu->info.storage16 ? 0 : 1);
@@ -260,7 +260,7 @@ START_TEST(what_was_stored_is_in_effect_from_then_on)
 }
 END_TEST
 
-/* One byte of the stored file. */
+/* Changes one bit of a byte of the stored file. */
 static void flip(long offset)
 {
     char path[1024];
@@ -274,8 +274,9 @@ static void flip(long offset)
     fclose(file);
 }
 
-/* What the next device makes of the file, without opening one: that takes long. */
-static int believed(void)
+/* The number of classes that the next device would use from the file. No device is opened, because
+ * that takes long. */
+static int classes_in_use(void)
 {
     tsr__tuned *tuned;
     ck_assert_ok(tsr__tuned_create(gpu, true, &tuned));
@@ -284,47 +285,47 @@ static int believed(void)
     return count;
 }
 
-START_TEST(no_damaged_byte_is_believed)
+START_TEST(damaged_files_are_refused)
 {
     char path[1024];
     struct stat whole;
-    tsr_tuning_choice choice = other_way();
+    tsr_tuning_choice choice = other_choice();
     tune(&params, &choice);
     GPU_OK(tsr_tuning_save(gpu));
     path_of(path);
     ck_assert_int_eq(stat(path, &whole), 0);
-    ck_assert_int_eq(believed(), 1);
+    ck_assert_int_eq(classes_in_use(), 1);
     ck_assert_int_eq(whole.st_mode & 077, 0);
     for (long i = 0; i < whole.st_size; i++) {
         flip(i);
-        ck_assert_msg(believed() == 0, "byte %ld", i);
+        ck_assert_msg(classes_in_use() == 0, "byte %ld", i);
         ck_assert_int_eq(warnings, (int)i + 1);
         flip(i);
     }
-    ck_assert_int_eq(believed(), 1);
+    ck_assert_int_eq(classes_in_use(), 1);
     ck_assert_ptr_nonnull(strstr(last_warning, " was not used: it is damaged"));
     warnings = 0;
     for (long size = whole.st_size - 1; size >= 0; size--) {
         ck_assert_int_eq(truncate(path, size), 0);
-        ck_assert_int_eq(believed(), 0);
+        ck_assert_int_eq(classes_in_use(), 0);
     }
     ck_assert_int_eq(warnings, (int)whole.st_size);
     /* Saving replaces it. */
     tune(&params, &choice);
     GPU_OK(tsr_tuning_save(gpu));
-    ck_assert_int_eq(believed(), 1);
+    ck_assert_int_eq(classes_in_use(), 1);
     FILE *file = fopen(path, "ab");
     fputc('x', file);
     fclose(file);
-    ck_assert_int_eq(believed(), 0);
+    ck_assert_int_eq(classes_in_use(), 0);
 }
 END_TEST
 
-START_TEST(other_kernels_and_well_wrapped_nonsense_are_not_believed)
+START_TEST(files_of_other_kernels_and_invalid_tables_are_refused)
 {
     char path[1024];
     tsr__cache_key key;
-    tsr_tuning_choice choice = other_way();
+    tsr_tuning_choice choice = other_choice();
     tune(&params, &choice);
     GPU_OK(tsr_tuning_save(gpu));
     path_of(path);
@@ -332,23 +333,23 @@ START_TEST(other_kernels_and_well_wrapped_nonsense_are_not_believed)
     tsr__tuned_key(&owner, &key);
     key.shader_hash++;
     ck_assert_int_eq(tsr__cache_store(&tsr__tuned_file, path, &key, "", 0), 0);
-    ck_assert_int_eq(believed(), 0);
+    ck_assert_int_eq(classes_in_use(), 0);
     ck_assert_int_eq(warnings, 1);
     key.shader_hash--;
     ck_assert_int_eq(tsr__cache_store(&tsr__tuned_file, path, &key, "", 0), 0);
-    ck_assert_int_eq(believed(), 0);
-    ck_assert_int_eq(warnings, 1); /* an empty tuning is one */
+    ck_assert_int_eq(classes_in_use(), 0);
+    ck_assert_int_eq(warnings, 1); /* an empty tuning is valid */
     ck_assert_int_eq(tsr__cache_store(&tsr__tuned_file, path, &key, "nonsense", 8), 0);
-    ck_assert_int_eq(believed(), 0);
+    ck_assert_int_eq(classes_in_use(), 0);
     ck_assert_int_eq(warnings, 2);
     ck_assert_ptr_nonnull(strstr(last_warning, " was not used: tuning: the table has 8 bytes; at "
                                                "most 4096 records of 40 bytes are expected"));
 }
 END_TEST
 
-START_TEST(nowhere_to_store)
+START_TEST(saving_without_a_folder)
 {
-    tsr_tuning_choice choice = other_way();
+    tsr_tuning_choice choice = other_choice();
     char path[1024], text[1200], small[8] = "before";
     tune(&params, &choice);
     setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
@@ -365,21 +366,21 @@ START_TEST(nowhere_to_store)
     ck_assert_error(tsr_tuning_save(gpu), TSR_ERR_NOT_FOUND,
                     "tuning: there is no cache folder; set XDG_CACHE_HOME or HOME");
     reopen();
-    /* What could not be stored is stored when it can be. */
+    /* Choices that could not be stored are stored as soon as it is possible. */
     tune(&params, &choice);
     ck_assert_int_eq(tsr_tuning_save(gpu), TSR_ERR_NOT_FOUND);
     setenv("HOME", cache_folder, 1);
     GPU_OK(tsr_tuning_save(gpu));
-    ck_assert_int_eq(believed(), 1);
+    ck_assert_int_eq(classes_in_use(), 1);
     setenv("XDG_CACHE_HOME", cache_folder, 1);
-    ck_assert_int_eq(believed(), 0);
+    ck_assert_int_eq(classes_in_use(), 0);
     ck_assert_int_eq(warnings, 0);
 }
 END_TEST
 
 enum { SAVERS = 2, SAVES = 15 };
 
-/* A process's part: each save is of a class more. */
+/* The work of one process. Each save stores one more class. */
 static int save_often(uint32_t who, uint64_t class_of_all)
 {
     tsr__shape_class shape_class;
@@ -399,7 +400,7 @@ static int save_often(uint32_t who, uint64_t class_of_all)
     return 0;
 }
 
-START_TEST(processes_store_at_once)
+START_TEST(processes_save_concurrently)
 {
     const uint64_t class_of_all = look(&params).shape_class;
     pid_t children[SAVERS];
@@ -414,16 +415,16 @@ START_TEST(processes_store_at_once)
         ck_assert_int_eq(waitpid(children[i], &how, 0), children[i]);
         ck_assert(WIFEXITED(how) && WEXITSTATUS(how) == 0);
     }
-    ck_assert_int_eq(believed(), SAVERS * SAVES);
+    ck_assert_int_eq(classes_in_use(), SAVERS * SAVES);
     ck_assert_int_eq(warnings, 0);
 }
 END_TEST
 
-/* Who holds the lock and does not let go of it is named, and nothing is lost; a lock that cannot be
- * had at all is done without. */
-START_TEST(somebody_holds_the_lock)
+/* If another process keeps holding the lock, the error names the lock, and nothing is lost. If the
+ * lock file cannot be opened at all, no lock is used. */
+START_TEST(the_lock_is_held)
 {
-    tsr_tuning_choice choice = other_way();
+    tsr_tuning_choice choice = other_choice();
     char path[1024], lock[1040], text[2200];
     tune(&params, &choice);
     GPU_OK(tsr_tuning_save(gpu));
@@ -436,22 +437,23 @@ START_TEST(somebody_holds_the_lock)
              lock);
     ck_assert_int_eq(tsr_tuning_save(gpu), TSR_ERR_IO);
     ck_assert_str_eq(tsr_last_error(), text);
-    ck_assert_int_eq(believed(), 1);
+    ck_assert_int_eq(classes_in_use(), 1);
     close(held);
     GPU_OK(tsr_tuning_save(gpu));
-    ck_assert_int_eq(believed(), 2);
+    ck_assert_int_eq(classes_in_use(), 2);
     ck_assert_int_eq(remove(lock), 0);
     ck_assert_int_eq(mkdir(lock, 0700), 0);
     tune(&params, NULL);
     GPU_OK(tsr_tuning_save(gpu));
-    ck_assert_int_eq(believed(), 1);
+    ck_assert_int_eq(classes_in_use(), 1);
 }
 END_TEST
 
-/* Each allocation of setting, storing and reading fails in turn; what is stored is what was. */
+/* Each allocation of setting, storing and reading fails in turn. The stored tuning stays as it
+ * was. */
 START_TEST(allocations_fail)
 {
-    tsr_tuning_choice choice = other_way();
+    tsr_tuning_choice choice = other_choice();
     tune(&params, &choice);
     GPU_OK(tsr_tuning_save(gpu));
     int failed = 0;
@@ -468,10 +470,10 @@ START_TEST(allocations_fail)
         }
         failed++;
         ck_assert_int_eq(status, TSR_ERR_NO_MEMORY);
-        ck_assert_int_eq(believed(), 1);
+        ck_assert_int_eq(classes_in_use(), 1);
     }
     ck_assert_int_ge(failed, 3);
-    ck_assert_int_eq(believed(), 2);
+    ck_assert_int_eq(classes_in_use(), 2);
     for (uint64_t nth = 0; nth < 3; nth++) {
         tsr__tuned *tuned = NULL;
         tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
@@ -487,7 +489,7 @@ END_TEST
 
 START_TEST(mistakes)
 {
-    tsr_tuning_choice choice = other_way(), bad = choice;
+    tsr_tuning_choice choice = other_choice(), bad = choice;
     tsr_tuning_info info;
     ck_assert_error(tsr_tuning_inspect(NULL, y, a, b, &params, &info), TSR_ERR_INVALID,
                     "matmul: stream is NULL");
@@ -531,7 +533,7 @@ START_TEST(empty_products_have_no_class)
 {
     tsr_tensor *none_y = gpu_new(TSR_F32, 2, (int64_t[]){0, N});
     tsr_tensor *none_a = gpu_new(TSR_F32, 2, (int64_t[]){0, K});
-    tsr_tuning_choice choice = other_way();
+    tsr_tuning_choice choice = other_choice();
     tsr_tuning_info info;
     GPU_OK(tsr_tuning_inspect(queue, none_y, none_a, b, &params, &info));
     ck_assert_uint_eq(info.shape_class, 0);
@@ -560,13 +562,13 @@ static void *read_often(void *user)
         if (!tsr__tuned_find(tuned_of_gpu(), r->problem, &config, &splits))
             continue;
         r->found++;
-        /* The two belong together. */
+        /* The configuration and the number of splits must belong to the same entry. */
         r->wrong += strcmp(config->name, splits == 3 ? "tiled-s" : "wide") != 0;
     }
     return NULL;
 }
 
-START_TEST(threads_may_set_and_ask)
+START_TEST(threads_set_and_find)
 {
     tsr__matmul_problem problem;
     pthread_t threads[3];
@@ -583,7 +585,7 @@ START_TEST(threads_may_set_and_ask)
         entry.splits = i % 2 ? 3 : 0;
         ck_assert(tsr__tuned_set(tuned_of_gpu(), &entry) == TSR_OK);
         tsr__tuned_entry more = {.shape_class = entry.shape_class - 1 - i};
-        if (i < 2000) /* the table grows, and what is looked for moves */
+        if (i < 2000) /* the table grows, and the entry is moved in memory */
             ck_assert(tsr__tuned_set(tuned_of_gpu(), &more) == TSR_OK);
     }
     for (int i = 0; i < 3; i++) {
@@ -597,17 +599,17 @@ TESTS(tuning)
 {
     tcase_set_timeout(tests, 240);
     tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, matmul_does_what_a_tuning_says);
+    tcase_add_test(tests, matmul_uses_the_tuning);
     tcase_add_test(tests, every_candidate_computes_the_product);
-    tcase_add_test(tests, what_cannot_be_done_is_done_as_usual);
-    tcase_add_test(tests, what_was_stored_is_in_effect_from_then_on);
-    tcase_add_test(tests, no_damaged_byte_is_believed);
-    tcase_add_test(tests, other_kernels_and_well_wrapped_nonsense_are_not_believed);
-    tcase_add_test(tests, nowhere_to_store);
-    tcase_add_test(tests, processes_store_at_once);
-    tcase_add_test(tests, somebody_holds_the_lock);
+    tcase_add_test(tests, unsupported_choices_are_ignored);
+    tcase_add_test(tests, stored_tunings_are_used);
+    tcase_add_test(tests, damaged_files_are_refused);
+    tcase_add_test(tests, files_of_other_kernels_and_invalid_tables_are_refused);
+    tcase_add_test(tests, saving_without_a_folder);
+    tcase_add_test(tests, processes_save_concurrently);
+    tcase_add_test(tests, the_lock_is_held);
     tcase_add_test(tests, allocations_fail);
     tcase_add_test(tests, mistakes);
     tcase_add_test(tests, empty_products_have_no_class);
-    tcase_add_test(tests, threads_may_set_and_ask);
+    tcase_add_test(tests, threads_set_and_find);
 }

@@ -1,5 +1,5 @@
-/* tsr_tuning_find: what it says of a stored tuning, and why one is refused, without opening the
- * device. */
+/* tsr_tuning_find: the description of a stored tuning, and the reasons for refusing one, without
+ * opening the device. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static tsr_tuning_stored find(void)
     return stored;
 }
 
-/* A file of these contents, of 2026-01-02T03:04:05Z. */
+/* Writes a file with these contents and the time 2026-01-02T03:04:05Z. */
 static void store(const char *where, const tsr__cache_key *key, const void *data, size_t bytes)
 {
     const struct utimbuf then = {.actime = 1767323045, .modtime = 1767323045};
@@ -79,17 +79,17 @@ static void refused(const char *where, const char *reason)
 
 START_TEST(nothing_is_stored)
 {
-    says_none(); /* no folder tessera */
+    says_none(); /* there is no folder tessera */
     store(path, &(tsr__cache_key){0}, "", 0);
     remove(path);
-    says_none(); /* an empty one */
+    says_none(); /* the folder is empty */
     setenv("XDG_CACHE_HOME", "relative", 1);
     setenv("HOME", "relative", 1);
     says_none();
 }
 END_TEST
 
-/* One class, stored as a program does it. */
+/* Stores one class in the same way as a program. */
 static void tune(int64_t n, const char *kernel)
 {
     tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){20, n});
@@ -105,7 +105,7 @@ static void tune(int64_t n, const char *kernel)
     tsr_tensor_destroy(&b);
 }
 
-START_TEST(what_a_device_stored_is_found)
+START_TEST(stored_tunings_are_found)
 {
     char own[TSR_TUNING_PATH_SIZE];
     struct stat file;
@@ -134,7 +134,7 @@ START_TEST(what_a_device_stored_is_found)
 }
 END_TEST
 
-START_TEST(a_refused_file_says_why)
+START_TEST(refused_files_have_a_reason)
 {
     tsr__cache_key key = key_of();
     store(path, &key, "", 0);
@@ -145,7 +145,7 @@ START_TEST(a_refused_file_says_why)
 
     store(path, &key, "nonsense", 8);
     refused(path, "tuning: the table has 8 bytes; at most 4096 records of 40 bytes are expected");
-    setenv("TESSERA_TUNING", "0", 1); /* even then */
+    setenv("TESSERA_TUNING", "0", 1); /* it is refused with this setting, too */
     refused(path, "tuning: the table has 8 bytes; at most 4096 records of 40 bytes are expected");
     key.shader_hash++;
     store(path, &key, "", 0);
@@ -168,8 +168,8 @@ START_TEST(a_refused_file_says_why)
 }
 END_TEST
 
-/* What an older driver left behind: its file has another name. */
-START_TEST(another_drivers_file_is_named)
+/* The file of an older driver version has another name. */
+START_TEST(files_of_another_driver_version_are_reported)
 {
     tsr__cache_key key = key_of(), other = key;
     char older[TSR__CACHE_PATH], newer[TSR__CACHE_PATH], reason[128];
@@ -177,8 +177,8 @@ START_TEST(another_drivers_file_is_named)
     snprintf(older, sizeof older, "%s/tessera/tuning-1.bin", cache_folder);
     snprintf(newer, sizeof newer, "%s/tessera/tuning-2.bin", cache_folder);
 
-    /* Of other devices, of other kernels' storage, a copy, a writer's temporary file, and no
-     * tuning at all: none of it is this device's. */
+    /* Files of other devices, a file for kernels with a different storage, a copy, a writer's
+     * temporary file, and a file that is not a tuning are not reported. */
     other.device_id++;
     store(older, &other, "", 0);
     says_none();
@@ -209,14 +209,14 @@ START_TEST(another_drivers_file_is_named)
     store(newer, &other, "", 0);
     ck_assert_int_eq(utime(newer, &later), 0);
     refused(newer, "it was made for another build or setting of the driver");
-    /* Its own is what counts. */
+    /* If the device has its own file, that one is reported. */
     store(path, &key, "", 0);
     ck_assert_int_eq(find().state, TSR_TUNING_USED);
 }
 END_TEST
 
-/* Nobody writes to them: whoever opened one to read would wait for ever. */
-START_TEST(pipes_are_no_files)
+/* Opening a pipe for reading would block forever, because nobody writes to it. */
+START_TEST(pipes_are_refused)
 {
     char other[TSR__CACHE_PATH], *data;
     size_t bytes;
@@ -233,7 +233,7 @@ START_TEST(pipes_are_no_files)
     refused(path, "it is no regular file");
     gpu_setup(); /* opens a device */
     ck_assert_int_eq(tsr_tuning_count(gpu), 0);
-    tune(48, "wide"); /* takes its place */
+    tune(48, "wide"); /* the new file replaces the pipe */
     gpu_teardown();
     ck_assert_int_eq(find().classes, 1);
 }
@@ -277,10 +277,10 @@ TESTS(tuning_stored)
     tcase_set_timeout(tests, 120);
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, nothing_is_stored);
-    tcase_add_test(tests, what_a_device_stored_is_found);
-    tcase_add_test(tests, a_refused_file_says_why);
-    tcase_add_test(tests, another_drivers_file_is_named);
-    tcase_add_test(tests, pipes_are_no_files);
+    tcase_add_test(tests, stored_tunings_are_found);
+    tcase_add_test(tests, refused_files_have_a_reason);
+    tcase_add_test(tests, files_of_another_driver_version_are_reported);
+    tcase_add_test(tests, pipes_are_refused);
     tcase_add_test(tests, allocations_fail);
     tcase_add_test(tests, mistakes);
 }

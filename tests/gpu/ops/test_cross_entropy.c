@@ -212,7 +212,7 @@ START_TEST(extreme_values)
     three(1, (double[]){-INFINITY, -INFINITY, -INFINITY}, (double[]){2}, loss, gradient);
     ck_assert(isnan(loss[0]) && isnan(gradient[0]) && isnan(gradient[2]));
 
-    /* An ignored row gives 0 whatever its values are, and does not change other rows. */
+    /* An ignored row gives 0 for any values, and does not change other rows. */
     three(2, (double[]){NAN, INFINITY, -INFINITY, 1, 1, 1}, (double[]){-100, 1}, loss, gradient);
     ck_assert(loss[0] == 0 && gradient[0] == 0 && gradient[1] == 0 && gradient[2] == 0);
     assert_close(loss[1], log(3), 2e-7, "the row beside an ignored one", 1);

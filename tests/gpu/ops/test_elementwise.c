@@ -11,7 +11,7 @@
 
 static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
 
-/* The dtypes of y, a and b. Each mixture needs a pipeline. */
+/* The dtypes of y, a and b. Each combination needs a pipeline. */
 static const tsr_dtype mixtures[][3] = {{TSR_F32, TSR_F32, TSR_F32},
                                         {TSR_F16, TSR_F16, TSR_F16},
                                         {TSR_BF16, TSR_F32, TSR_BF16},

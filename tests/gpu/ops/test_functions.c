@@ -20,8 +20,9 @@ static const float low = -0.75f, high = 1.5f;
 typedef tsr_status operation(tsr_tensor *y, tsr_tensor *const *x, int option);
 typedef double reference(const double *x, int option);
 
-/* One operation of `inputs` inputs. Where `positive`, the first input's numbers are. `relative` is
- * the error allowed relative to the result, `absolute` the one allowed anywhere. */
+/* One operation of `inputs` inputs. If `positive`, the numbers of the first input are positive.
+ * `relative` is the allowed error relative to the result, and `absolute` is the error that is
+ * always allowed. */
 typedef struct function {
     const char *name;
     operation *run;
@@ -239,7 +240,7 @@ static bool compares(const function *f)
     return f->run == run_compare;
 }
 
-/* A result in f32, rounded to y's dtype, may be off by one unit of it more. */
+/* Rounding the result from f32 to y's dtype adds an error of up to one unit in y's last place. */
 static bool is_close(const function *f, tsr_dtype dtype, double got, double want)
 {
     if (isnan(want))
@@ -272,8 +273,8 @@ static int64_t count_of(const operand *x)
     return count;
 }
 
-/* Numbers with few digits, so that some are equal, some 0, and all fit in u8 where that is asked
- * for. */
+/* Numbers with few digits, so that some are equal and some are 0. All of them fit in u8 if that is
+ * required. */
 static double draw(gpu_random *random, const function *f, int index)
 {
     if (f->flags && index == 0)
@@ -321,7 +322,7 @@ static void drop(operand *x)
     tsr_tensor_destroy(&x->parent);
 }
 
-/* The dtypes of y and of the inputs. Each mixture needs a pipeline. */
+/* The dtypes of y and of the inputs. Each combination needs a pipeline. */
 static const tsr_dtype mixtures[][4] = {
     {TSR_F32, TSR_F32, TSR_F32, TSR_F32},
     {TSR_F16, TSR_BF16, TSR_F32, TSR_F16},
@@ -442,8 +443,8 @@ static void fill_ends(double *x, uint64_t seed)
         x[i] = special[seed == 1 ? i % SPECIAL : i / SPECIAL];
 }
 
-/* Whether a reference's steps, which are in double precision, can be compared with steps in f32:
- * quotients of quotients and products with slopes may leave its range halfway. */
+/* Whether the reference in double precision can be compared with the result in f32. Intermediate
+ * results, such as quotients of quotients and products with slopes, may leave the range of f32. */
 static bool in_range(const function *f, const double *x)
 {
     if (f->relative == 0)
@@ -498,7 +499,8 @@ START_TEST(ends_of_the_range)
 }
 END_TEST
 
-/* tanh is x near 0, and log is x − 1 near 1: their relative precision stays. */
+/* tanh is about x near 0, and log is about x − 1 near 1. They must have the same relative precision
+ * there. */
 START_TEST(keeps_its_digits)
 {
     double x[64], got[64];
@@ -525,7 +527,7 @@ START_TEST(keeps_its_digits)
 }
 END_TEST
 
-/* Both gradients in one call, and outputs that are inputs. */
+/* Both gradients in one call, and outputs that are the same views as inputs. */
 START_TEST(both_gradients)
 {
     int64_t shape[] = {70, 90}, turned[] = {90, 70};

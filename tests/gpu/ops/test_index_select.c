@@ -49,7 +49,7 @@ static selection random_selection(gpu_random *random)
     return s;
 }
 
-/* A few are outside. */
+/* Makes indices, of which a few are outside. */
 static tsr_tensor *make_indices(gpu_random *random, const selection *s, double *values,
                                 tsr_tensor **parent)
 {
@@ -110,7 +110,8 @@ static void drop(operands *o)
     }
 }
 
-/* Where index number r of y lies in x, for one position in the other dimensions; -1: nowhere. */
+/* The element of x that index number r selects, for one position in the other dimensions, or -1 if
+ * there is none. */
 static int64_t source(const selection *s, const operands *o, int64_t outer, int64_t r,
                       int64_t inner)
 {
@@ -140,7 +141,7 @@ static void check_select(gpu_random *random, const selection *s)
     drop(&o);
 }
 
-/* x is dx, y is dy. */
+/* The same for the gradient: x is dx, and y is dy. */
 static void check_grad(gpu_random *random, const selection *s)
 {
     operands o = make_operands(random, s);
@@ -192,7 +193,7 @@ START_TEST(adds)
 }
 END_TEST
 
-/* Longer dimensions, with many indices for each element, and without gaps. */
+/* Longer dimensions without gaps, and with many indices for each element. */
 START_TEST(larger)
 {
     static const selection cases[] = {
@@ -217,7 +218,7 @@ START_TEST(larger)
 }
 END_TEST
 
-/* More indices than lavapipe's loops have iterations, 65535. */
+/* More indices than the iterations that lavapipe's loops can have, 65535. */
 START_TEST(many_indices)
 {
     const int64_t count = 70001, size = 3;

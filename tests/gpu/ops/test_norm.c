@@ -328,8 +328,8 @@ START_TEST(any_number_of_columns)
 }
 END_TEST
 
-/* Numbers of rows around whole chunks of rows; so many that the sums of the chunks are reduced in
- * several passes; and so many that CPU drivers compute each row in one invocation. */
+/* Numbers of rows around complete chunks of rows; so many that the sums of the chunks are reduced
+ * in several passes; and so many that CPU drivers compute each row in one invocation. */
 START_TEST(any_number_of_rows)
 {
     static const int64_t counts[] = {1, 31, 32, 33, 64, 300, 1037, 9000};
@@ -447,7 +447,7 @@ START_TEST(long_rows_of_float16)
 }
 END_TEST
 
-/* Which of that driver's kernels those tests are of, with vectors of 256 bits. */
+/* The kernels of that driver that the tests above cover, with vectors of 256 bits. */
 START_TEST(kernels_by_length)
 {
     static const struct {

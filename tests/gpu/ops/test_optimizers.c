@@ -434,7 +434,7 @@ START_TEST(adamw_errors)
 }
 END_TEST
 
-/* A step with a scaled gradient has the bits of a step with the product, for powers of two. */
+/* For powers of two, a step with a scaled gradient has the same bits as a step with the product. */
 static void check_scaled(tsr_dtype dtype, bool adamw, int64_t count)
 {
     tsr_tensor *t[4], *gradient = gpu_new(TSR_F32, 1, &count),

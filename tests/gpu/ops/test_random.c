@@ -189,7 +189,7 @@ START_TEST(indices_reach_63_bits)
 }
 END_TEST
 
-/* A shard that passes its place draws the numbers of the complete tensor at that place. */
+/* A shard that passes its position gets the numbers of the complete tensor at that position. */
 START_TEST(shard_equals_slice_of_whole)
 {
     enum { ROWS = 37, COLUMNS = 29 };

@@ -86,7 +86,7 @@ static void check_frequencies(const json_t *one, const tsr_rope_params *params)
 typedef tsr_status turning(tsr_stream *, const tsr_rope *, tsr_tensor *, const tsr_tensor *,
                            const tsr_tensor *);
 
-/* One direction: `in` [B,T,H,D] of the file gives `out`. */
+/* Checks one direction: `in` [B,T,H,D] of the file must give `out`. */
 static void check_direction(const json_t *one, const tsr_rope *rope, turning *turn,
                             const tsr_tensor *positions, const char *in_name, const char *out_name)
 {
@@ -144,7 +144,8 @@ END_TEST
 /* Double precision -----------------------------------------------------------------------------
  */
 
-/* Turns `rows` rows of `width`, row r by places[r]; `scales` gets |u| + |w| for each component. */
+/* Rotates `rows` rows of `width` components; row r has position places[r]. `scales` gets |u| + |w|
+ * for each component. */
 static void expected(const tsr_rope_params *params, bool back, int64_t rows, int64_t width,
                      const double *places, const double *x, double *y, double *scales)
 {
@@ -196,7 +197,8 @@ static tsr_rope_params random_params(gpu_random *random)
     return params;
 }
 
-/* As large as i32 allows where `far`; the angle's own error in double precision stays small. */
+/* Makes random positions, in a quarter of the cases as large as i32 allows. The error of the angle
+ * in double precision is still small. */
 static void random_positions(gpu_random *random, double *places, int64_t count)
 {
     const int64_t most = gpu_random_between(random, 0, 3) == 0 ? INT32_MAX : 3000;
@@ -204,7 +206,7 @@ static void random_positions(gpu_random *random, double *places, int64_t count)
         places[i] = (double)gpu_random_between(random, -most - 1, most);
 }
 
-/* positions are [.., 1 or as many] of x's leading dimensions, or fewer. */
+/* positions has the sizes of x's leading dimensions, or 1, or fewer dimensions. */
 static void try_views(gpu_random *random, bool in_place, bool back)
 {
     const tsr_rope_params params = random_params(random);
@@ -254,7 +256,7 @@ static void try_views(gpu_random *random, bool in_place, bool back)
         GPU_OK(tsr_rope_grad(queue, rope, y, x, positions));
     else
         GPU_OK(tsr_rope_apply(queue, rope, y, x, positions));
-    tsr_rope_destroy(&rope); /* what was recorded still runs */
+    tsr_rope_destroy(&rope); /* recorded work is still executed */
     gpu_get(y, got);
     compare(rows * width, got, want, scales, y_dtype);
 
@@ -278,7 +280,7 @@ START_TEST(turns_views_of_any_layout)
 }
 END_TEST
 
-/* The layouts that models have: queries and keys inside the output of one product, in place. */
+/* The layouts that models use: queries and keys within the output of one product, in place. */
 START_TEST(turns_a_part_of_a_product_in_place)
 {
     enum { BATCH = 2, LENGTH = 5, HEADS = 6, WIDTH = 16, TURNED = 4 };
@@ -453,8 +455,8 @@ START_TEST(refuses_tensors)
 }
 END_TEST
 
-/* Every allocation and every Vulkan call fails once: nothing leaks, and y is as it was or, where
- * the failure was made up for, as it should be. */
+/* Every allocation and every Vulkan call fails once. Nothing may leak, and y must be unchanged or,
+ * if the call succeeded in spite of the failure, correct. */
 static void survive(tsr__fault_kind kind, int code)
 {
     const int64_t shape[] = {2, 5, 10}, length = 5;

@@ -77,7 +77,7 @@ static shape random_shape(gpu_random *random)
     return s;
 }
 
-/* Two mixtures of dtypes besides f32. Each needs its own pipelines. */
+/* Two combinations of dtypes in addition to f32. Each needs its own pipelines. */
 static const tsr_dtype mixtures[3][3] = {
     {TSR_F32, TSR_F32, TSR_F32}, {TSR_F16, TSR_F32, TSR_BF16}, {TSR_BF16, TSR_F16, TSR_F16}};
 

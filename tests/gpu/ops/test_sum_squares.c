@@ -83,7 +83,7 @@ START_TEST(random_lists)
 }
 END_TEST
 
-/* Sizes around those of chunks, more than one dispatch takes, and many chunks. */
+/* Sizes around those of chunks, more tensors than one dispatch covers, and many chunks. */
 START_TEST(sizes)
 {
     static const int64_t lengths[] = {1,   2,   3,    4,    5,    255,      511,
@@ -103,7 +103,7 @@ START_TEST(sizes)
 }
 END_TEST
 
-/* The bits do not depend on where the tensors are and what surrounds them. */
+/* The bits do not depend on a tensor's address or strides. */
 START_TEST(same_bits_anywhere)
 {
     const int64_t shape[] = {70, 91}, wide[] = {70, 95}, flat = 70 * 91 + 1;
@@ -129,7 +129,8 @@ START_TEST(same_bits_anywhere)
 }
 END_TEST
 
-/* No elements give 0; NaN and inf stay; powers of two as scale keep huge and tiny squares. */
+/* The sum of no elements is 0, and NaN and inf stay. With a power of two as scale, huge and tiny
+ * squares stay in range. */
 START_TEST(special_values)
 {
     const int64_t two = 2, none = 0;

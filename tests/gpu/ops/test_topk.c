@@ -31,7 +31,7 @@ static int descending(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
-/* Shapes with `dim` of `count` elements, of which k are wanted. */
+/* Sets the shapes: `dim` has `count` elements, of which k are wanted. */
 typedef struct topk_case {
     int ndim, dim;
     int64_t shape[TSR_MAX_DIMS];
@@ -107,7 +107,7 @@ static void check_case(gpu_random *random, const topk_case *c)
                     gpu_random_between(random, 0, 1) ? c->dim : c->dim - c->ndim));
     gpu_get(values, got);
     gpu_get(indices, at);
-    /* Sorting all of many long rows would take long. */
+    /* Sorting many long rows completely would take too long. */
     for (int64_t row = 0; row < rows && c->k > 0; row += rows * count > 1000000 ? 51 : 1)
         check_row(c, row, in, got, at);
     free(in);
@@ -136,7 +136,7 @@ START_TEST(random_views)
 }
 END_TEST
 
-/* One row and few rows that are long, many short ones, and all elements. */
+/* One long row, a few long rows, many short rows, and k equal to all elements. */
 START_TEST(shapes)
 {
     static const topk_case cases[] = {
@@ -157,7 +157,7 @@ START_TEST(shapes)
 }
 END_TEST
 
-/* So many outputs that they are divided over dispatches. */
+/* So many outputs that they are divided among several dispatches. */
 START_TEST(several_dispatches)
 {
     gpu_random random = {18};
@@ -166,7 +166,7 @@ START_TEST(several_dispatches)
 }
 END_TEST
 
-/* Rows of nothing but equal elements, and of NaN. */
+/* Rows in which all elements are equal, and rows of NaN. */
 START_TEST(equal_elements)
 {
     int64_t shape[] = {4, 20}, few[] = {4, 5};
