@@ -3,7 +3,7 @@
 #define TSR_ATTENTION_GLSL
 
 #include "include/rows.glsl"
-#include "include/exp_log.glsl"
+#include "include/attention_tanh.glsl"
 #include "params/attention.h"
 
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer tsr_attention_memory {
@@ -103,25 +103,6 @@ uint attention_page(uint batch, uint j)
 {
     uvec2 entry = tsr_at_stride(tsr_at_stride(CALL.pages, batch, CALL.pages_batch), j / CALL.page_len, CALL.pages_row);
     return uint(clamp(int(tsr_words(entry).v[0]), 0, int(CALL.page_count) - 1));
-}
-
-// tanh(x) and 1 − tanh(x)², both to a few units in the last place: for |x| < 0.5 from the series of tanh(x) / x, otherwise from exp.
-vec2 attention_tanh(float x)
-{
-    float size = abs(x);
-    float e = tsr_exp(-2.0 * size);
-    float far = (1.0 - e) / (1.0 + e);
-    float z = x * x;
-    precise float q = -5.70498872745e-3;
-    q = q * z + 2.06390887954e-2;
-    q = q * z - 5.37397155531e-2;
-    q = q * z + 1.33314422036e-1;
-    q = q * z - 3.33332819422e-1;
-    float near = size + size * z * q;
-    float t = size < 0.625 ? near : far;
-    float sum = 1.0 + e;
-    float slope = size < 0.625 ? 1.0 - t * t : 4.0 * e / (sum * sum);
-    return vec2(x < 0.0 ? -t : t, slope);
 }
 
 #endif

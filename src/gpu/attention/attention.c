@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "gpu/attention/call.h"
+#include "gpu/cpu_drivers/attention/products.h"
 
 tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y, tsr_tensor *lse, const tsr_tensor *q,
                          const tsr_tensor *k, const tsr_tensor *v,
@@ -19,7 +20,8 @@ tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y, tsr_tensor *lse, con
     TSR__TRY(tsr__attention_check(&call));
     tsr_status status = TSR_OK;
     if (tsr_layout_count(&q->layout) > 0)
-        status = tsr__attention_tiled(&call);
+        status = tsr__attention_products_suit(&call) ? tsr__attention_products(&call)
+                                                     : tsr__attention_tiled(&call);
     tsr__attention_finish(&call);
     return status;
 }
@@ -44,7 +46,8 @@ tsr_status tsr_attention_grad(tsr_stream *stream, tsr_tensor *dq, tsr_tensor *dk
                            .v = v,
                            .params = params ? *params : (tsr_attention_params){0}};
     TSR__TRY(tsr__attention_check(&call));
-    tsr_status status = tsr__attention_tiled_grad(&call);
+    tsr_status status = tsr__attention_products_suit(&call) ? tsr__attention_products_grad(&call)
+                                                            : tsr__attention_tiled_grad(&call);
     tsr__attention_finish(&call);
     return status;
 }

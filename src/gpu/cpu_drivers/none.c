@@ -2,6 +2,7 @@
  * function that asks whether a kernel suits returns false, so that the rest of gpu/ uses the
  * kernels for GPUs. */
 #include "base/error.h"
+#include "gpu/cpu_drivers/attention/products.h"
 #include "gpu/cpu_drivers/copy/contiguous.h"
 #include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/cpu_drivers/ops/cross_entropy_chunks.h"
@@ -226,6 +227,23 @@ tsr_status tsr__norm_chunks_add_stats(tsr__dispatches *list, const tsr__norm *no
 tsr_status tsr__norm_chunks_add(tsr__dispatches *list, const tsr__norm *norm,
                                 const tsr__norm_plane *plane, uint32_t output, tsr__buffer *scratch,
                                 tsr__buffer *stats, tsr__buffer *products)
+{
+    return unsupported();
+}
+
+/* Attention ------------------------------------------------------------------------------------ */
+
+bool tsr__attention_products_suit(const tsr__attention *call)
+{
+    return false;
+}
+
+tsr_status tsr__attention_products(const tsr__attention *call)
+{
+    return unsupported();
+}
+
+tsr_status tsr__attention_products_grad(const tsr__attention *call)
 {
     return unsupported();
 }

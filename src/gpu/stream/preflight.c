@@ -13,7 +13,9 @@ tsr_status tsr__stream_atomic(tsr_stream *stream, tsr__steps *steps, void *work)
 {
     if (stream->mode != TSR__STREAM_SINGLE) /* already inside another operation's steps */
         return steps(stream, work);
+    stream->preflight_serial = stream->serial;
     TSR__TRY(run_as(stream, TSR__STREAM_PREFLIGHT, steps, work));
+    tsr__stream_scratch_after_preflight(stream);
     TSR__TRY(run_as(stream, TSR__STREAM_ATOMIC, steps, work));
     return stream->open ? tsr__stream_recorded(stream) : TSR_OK;
 }

@@ -177,6 +177,8 @@ tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int 
         if (used_elsewhere(stream, access[i].buffer))
             TSR__TRY(wait_for_other(stream, access[i].buffer));
     TSR__TRY(open_batch(stream));
+    if (stream->mode == TSR__STREAM_PREFLIGHT)
+        stream->serial++;
     return tsr__batch_reserve(stream->open, stream->mode == TSR__STREAM_PREFLIGHT
                                                 ? OPERATION_BUFFERS
                                                 : not_held(stream, access, count));

@@ -5,10 +5,18 @@
 #include "base/alloc.h"
 
 /* True if the buffer was lent before the last recorded command. Then its operation already has all
- * its scratch, so the buffer can be lent again. */
+ * its scratch, so the buffer can be lent again. The commands of a preflight count too, so that an
+ * operation composed of others needs no more scratch in the preflight than when it is recorded. */
+static bool unused(const tsr_stream *stream, const tsr__scratch_buffer *entry)
+{
+    const bool of_caller =
+        stream->mode == TSR__STREAM_PREFLIGHT && entry->lent_serial == stream->preflight_serial;
+    return !entry->kept && !of_caller && entry->lent_serial != stream->serial;
+}
+
 static bool lendable(const tsr_stream *stream, const tsr__scratch_buffer *entry, uint64_t size)
 {
-    return entry->lent_serial != stream->serial && entry->buffer->size_bytes >= size;
+    return unused(stream, entry) && entry->buffer->size_bytes >= size;
 }
 
 static tsr__scratch_buffer *smallest_fit(tsr_stream *stream, uint64_t size, bool idle)
@@ -27,7 +35,7 @@ static tsr__scratch_buffer *smallest_fit(tsr_stream *stream, uint64_t size, bool
 static void drop_one_unused(tsr_stream *stream)
 {
     for (size_t i = 0; i < stream->scratch_count; i++)
-        if (stream->scratch[i].lent_serial != stream->serial) {
+        if (unused(stream, &stream->scratch[i])) {
             tsr__buffer_release(stream->scratch[i].buffer);
             stream->scratch[i] = stream->scratch[--stream->scratch_count];
             return;
@@ -53,7 +61,7 @@ static tsr_status lend(tsr_stream *stream, uint64_t size_bytes, tsr__scratch_buf
         TSR__TRY(status);
         drop_one_unused(stream);
         entry = &stream->scratch[stream->scratch_count++];
-        entry->buffer = buffer;
+        *entry = (tsr__scratch_buffer){.buffer = buffer};
     }
     entry->lent_serial = stream->serial;
     *out = entry->buffer;
@@ -66,6 +74,28 @@ tsr_status tsr__stream_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buf
     return lend(stream, size_bytes, smallest_fit(stream, size_bytes, false), out);
 }
 
+static tsr__scratch_buffer *entry_of(tsr_stream *stream, const tsr__buffer *buffer)
+{
+    for (size_t i = 0; i < stream->scratch_count; i++)
+        if (stream->scratch[i].buffer == buffer)
+            return &stream->scratch[i];
+    return NULL;
+}
+
+tsr_status tsr__stream_keep_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out)
+{
+    TSR__TRY(tsr__stream_scratch(stream, size_bytes, out));
+    entry_of(stream, *out)->kept = true;
+    return TSR_OK;
+}
+
+void tsr__stream_return_scratch(tsr_stream *stream, const tsr__buffer *buffer)
+{
+    tsr__scratch_buffer *entry = entry_of(stream, buffer);
+    if (entry)
+        entry->kept = false;
+}
+
 tsr_status tsr__stream_idle_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out)
 {
     TSR__TRY(tsr__device_check(stream->device));
@@ -76,6 +106,13 @@ tsr_status tsr__stream_idle_scratch(tsr_stream *stream, uint64_t size_bytes, tsr
     if (!idle && smallest_fit(stream, size_bytes, false))
         return TSR_OK;
     return lend(stream, size_bytes, idle, out);
+}
+
+void tsr__stream_scratch_after_preflight(tsr_stream *stream)
+{
+    for (size_t i = 0; i < stream->scratch_count; i++)
+        if (stream->scratch[i].lent_serial == stream->preflight_serial)
+            stream->scratch[i].lent_serial = stream->serial;
 }
 
 void tsr__stream_scratch_finish(tsr_stream *stream)

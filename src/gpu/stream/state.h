@@ -18,6 +18,7 @@ typedef struct tsr__stream_wait {
 typedef struct tsr__scratch_buffer {
     tsr__buffer *buffer;
     uint64_t lent_serial; /* the value of stream->serial when it was last lent */
+    bool kept;            /* until it is given back */
 } tsr__scratch_buffer;
 
 /* Staging memory for one direction: a ring of chunks, so that the host copies while the device
@@ -47,7 +48,8 @@ struct tsr_stream {
     tsr__batch *in_flight; /* oldest first */
     tsr__batch *spare;
     tsr__hazards hazards;
-    uint64_t serial; /* commands recorded so far */
+    uint64_t serial;           /* commands recorded so far, and those of preflights */
+    uint64_t preflight_serial; /* its value when the last preflight began */
     int wait_count;
     tsr__stream_wait waits[TSR__STREAM_WAITS_MAX];
     tsr__scratch_buffer *scratch;
@@ -81,6 +83,8 @@ void tsr__stream_retire(tsr_stream *stream);
 /* Drops the references to other streams' timelines that the next batch would have waited for. */
 void tsr__stream_drop_waits(tsr_stream *stream);
 
+/* Protects the scratch that an operation requested before its preflight until its first command. */
+void tsr__stream_scratch_after_preflight(tsr_stream *stream);
 void tsr__stream_scratch_finish(tsr_stream *stream);
 void tsr__stream_staging_finish(tsr_stream *stream);
 void tsr__stream_timer_finish(tsr_stream *stream);

@@ -87,6 +87,10 @@ bool tsr__stream_in_preflight(const tsr_stream *stream);
  * again to later operations, in order with its work, so the caller releases nothing. An operation
  * must request all of its scratch before its first command. */
 tsr_status tsr__stream_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out);
+/* As tsr__stream_scratch, for operations that are composed of others: the buffer is not lent again
+ * before it is given back. NULL may be given back. */
+tsr_status tsr__stream_keep_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out);
+void tsr__stream_return_scratch(tsr_stream *stream, const tsr__buffer *buffer);
 /* As tsr__stream_scratch, for memory that the host writes at once. Gives NULL if there is a buffer
  * of this size but recorded work uses it. */
 tsr_status tsr__stream_idle_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out);

@@ -1,0 +1,66 @@
+// Shared by the kernels for blocks of attention scores: one subgroup per row, two neighbouring keys per lane and unit.
+#ifndef TSR_ATTENTION_SCORES_GLSL
+#define TSR_ATTENTION_SCORES_GLSL
+
+const uint Y_DTYPE = TSR_DT_F32;
+const uint GROUP = 2;
+const bool EXACT = false;
+const uint UNIT = LANES * GROUP;
+
+#include "cpu_drivers/vector_floats.glsl"
+#include "include/attention_tanh.glsl"
+
+#define LOAD_UNIT(at, i) (LOAD_OPERAND((at) + (i) * UNIT * 4, TSR_DT_F32, 8).xy)
+#define MINUS_INFINITY uintBitsToFloat(0xff800000u)
+
+struct scores_row {
+    uint row, head;
+    bool own;      // false: past the last row, which it repeats; it must not store
+    int first, end; // columns that the query sees
+    uint64_t number; // among all rows
+};
+
+scores_row scores_row_of()
+{
+    scores_row r;
+    uint number = uniform_index(gl_WorkGroupID.x) * (WORKGROUP / LANES) + p.identity[p.identity[gl_SubgroupID]];
+    r.own = number < p.rows;
+    r.row = min(number, p.rows - 1);
+    r.head = uniform_index(gl_WorkGroupID.y);
+    r.number = uint64_t(r.head) * p.rows + r.row;
+    int position = p.position + int(r.row);
+    r.end = int(p.keys);
+    if (COLUMNS >= TSR_SCORES_CAUSAL)
+        r.end = min(r.end, position + 1);
+    r.first = 0;
+    if (COLUMNS >= TSR_SCORES_WINDOW)
+        r.first = position - int(p.window) + 1;
+    return r;
+}
+
+uint64_t scores_lse(scores_row r)
+{
+    return p.lse + (uint64_t(r.head) * p.q_len + r.row) * 4;
+}
+
+// Which of the two columns that a lane has in unit i are seen.
+bvec2 scores_seen(scores_row r, uint i)
+{
+    int column = int(i * UNIT + gl_SubgroupInvocationID * GROUP);
+    bvec2 seen = bvec2(true);
+    if (COLUMNS >= TSR_SCORES_KEYS)
+        seen = bvec2(column < r.end, column + 1 < r.end);
+    if (COLUMNS >= TSR_SCORES_WINDOW)
+        seen = bvec2(seen.x && column >= r.first, seen.y && column + 1 >= r.first);
+    return seen;
+}
+
+#define LANE_SUM(value)                                                                            \
+    [[unroll]] for (uint distance = LANES / 2; distance > 0; distance /= 2)                        \
+        value += subgroupShuffleXor(value, distance)
+
+#define STORE_UNIT(at, i, values)                                                                  \
+    if (gl_SubgroupInvocationID >= lowest)                                                         \
+        store_vector((at) + (i) * UNIT * 4 + gl_SubgroupInvocationID * TSR_VECTOR_BYTES, floatBitsToUint(values))
+
+#endif

@@ -1,0 +1,463 @@
+#include "gpu/cpu_drivers/attention/products.h"
+
+#include <math.h>
+
+#include "base/error.h"
+#include "gpu/cpu_drivers/attention/scores.h"
+#include "gpu/cpu_drivers/ops/vectors.h"
+#include "tessera/matmul.h"
+#include "tessera/ops.h"
+
+enum {
+    /* Blocks of scores of this many elements stay in the last cache; the backward call has two. */
+    MOST_SCORES = 1 << 22,
+    /* With fewer multiply-adds, starting the dispatches takes longer than the work. */
+    LEAST_WORK = 1 << 16,
+    KEPT = 8,
+};
+
+typedef struct work {
+    const tsr__attention *call;
+    tsr__attention_blocks blocks;
+    tsr__attention_slice slice;
+    int64_t unit, y_columns;
+    tsr__buffer *kept[KEPT]; /* scratch to give back */
+    int kept_count;
+    tsr__buffer *scores, *gradient, *mask, *state;
+    tsr__buffer *sums;  /* f32 sums of y or dq, for a block of queries; or NULL */
+    tsr__buffer *delta; /* backward: of all rows of the block of queries */
+    tsr_tensor lse;     /* [batch, heads, q_len] without gaps: the caller's, or scratch */
+    tsr_tensor dk, dv;  /* f32 sums: the caller's tensors, or scratch; no buffer if not wanted */
+    int64_t row, rows;  /* the block of queries */
+} work;
+
+/* Scratch --------------------------------------------------------------------------------------
+ */
+
+static tsr_status keep(work *w, uint64_t elements, tsr__buffer **out)
+{
+    TSR__TRY(tsr__stream_keep_scratch(w->call->stream, 4 * elements, out));
+    w->kept[w->kept_count++] = *out;
+    return TSR_OK;
+}
+
+static void give_back(work *w)
+{
+    for (int i = 0; i < w->kept_count; i++)
+        tsr__stream_return_scratch(w->call->stream, w->kept[i]);
+}
+
+/* The tensor itself if it is f32 (and has no gaps, if that is needed), otherwise scratch. */
+static tsr_status keep_f32(work *w, const tsr_tensor *tensor, bool dense, tsr_tensor *out)
+{
+    if (tensor && tensor->layout.dtype == TSR_F32 &&
+        (!dense || tsr_layout_is_contiguous(&tensor->layout))) {
+        *out = *tensor;
+        return TSR_OK;
+    }
+    const tsr_layout *like = &tensor->layout;
+    TSR__TRY(tsr_layout_init(TSR_F32, like->ndim, like->shape, &out->layout));
+    return keep(w, (uint64_t)tsr_layout_count(like), &out->buffer);
+}
+
+/* Views ----------------------------------------------------------------------------------------
+ */
+
+/* Rows of the slice's heads: [batches, kv_heads, readers, rows, head_dim]. */
+static tsr_tensor queries(const work *w, const tsr_tensor *x)
+{
+    const tsr__attention_slice *s = &w->slice;
+    const tsr_layout *l = &x->layout;
+    const tsr_layout view = {
+        .dtype = l->dtype,
+        .ndim = 5,
+        .shape = {s->batches, s->kv_heads, s->readers, w->rows, l->shape[3]},
+        .strides = {l->strides[0], l->strides[1] * s->step, l->strides[1], l->strides[2],
+                    l->strides[3]},
+        .offset =
+            l->offset + s->batch * l->strides[0] + s->head * l->strides[1] + w->row * l->strides[2],
+    };
+    return tsr__tensor_alias(x, &view);
+}
+
+/* Keys, or their gradients: the same with one reader for all. */
+static tsr_tensor keys(const work *w, const tsr_tensor *x, int64_t first, int64_t count)
+{
+    const tsr__attention_slice *s = &w->slice;
+    const tsr_layout *l = &x->layout;
+    const tsr_layout view = {
+        .dtype = l->dtype,
+        .ndim = 5,
+        .shape = {s->batches, s->kv_heads, 1, count, l->shape[3]},
+        .strides = {l->strides[0], l->strides[1], 0, l->strides[2], l->strides[3]},
+        .offset = l->offset + s->batch * l->strides[0] + s->kv_head * l->strides[1] +
+                  first * l->strides[2],
+    };
+    return tsr__tensor_alias(x, &view);
+}
+
+/* Scratch as [batches, kv_heads, readers, rows, columns], with `row_columns` from row to row. */
+static tsr_tensor block(const work *w, tsr__buffer *buffer, int64_t columns, int64_t row_columns)
+{
+    const tsr__attention_slice *s = &w->slice;
+    const int64_t head = w->rows * row_columns;
+    return (tsr_tensor){
+        .layout = {.dtype = TSR_F32,
+                   .ndim = 5,
+                   .shape = {s->batches, s->kv_heads, s->readers, w->rows, columns},
+                   .strides = {head * s->readers * s->kv_heads, head * s->readers, head,
+                               row_columns, 1}},
+        .buffer = buffer,
+    };
+}
+
+/* One reader of a view. */
+static tsr_tensor reader(tsr_tensor view, int64_t number)
+{
+    view.layout.offset += number * view.layout.strides[2];
+    view.layout.shape[2] = 1;
+    return view;
+}
+
+/* All readers' rows as the rows of one, which has no gaps between them. */
+static bool merge_readers(tsr_tensor *view)
+{
+    tsr_layout *l = &view->layout;
+    if (l->shape[2] > 1 && l->strides[2] != l->shape[3] * l->strides[3])
+        return false;
+    l->shape[3] *= l->shape[2];
+    l->shape[2] = 1;
+    return true;
+}
+
+/* Steps of both directions ---------------------------------------------------------------------
+ */
+
+/* [batches, heads, rows, keys] of the mask, as a block. */
+static tsr_status copy_mask(const work *w, int64_t key, int64_t count)
+{
+    const tsr__attention_slice *s = &w->slice;
+    const tsr_layout *l = &w->call->mask;
+    const int64_t heads = s->kv_heads * s->readers, row_keys = w->blocks.row_keys;
+    const tsr_layout from = {
+        .dtype = l->dtype,
+        .ndim = 4,
+        .shape = {s->batches, heads, w->rows, count},
+        .strides = {l->strides[0], l->strides[1], l->strides[2], l->strides[3]},
+        .offset = l->offset + s->batch * l->strides[0] + s->head * l->strides[1] +
+                  w->row * l->strides[2] + key * l->strides[3],
+    };
+    tsr_tensor to = {
+        .layout = {.dtype = TSR_F32,
+                   .ndim = 4,
+                   .shape = {s->batches, heads, w->rows, count},
+                   .strides = {heads * w->rows * row_keys, w->rows * row_keys, row_keys, 1}},
+        .buffer = w->mask,
+    };
+    const tsr_tensor mask = tsr__tensor_alias(w->call->params.mask, &from);
+    return tsr_copy(w->call->stream, &to, &mask);
+}
+
+static tsr_status multiply(const work *w, const tsr_tensor *y, const tsr_tensor *a,
+                           const tsr_tensor *b, bool transpose_a, bool transpose_b, bool accumulate)
+{
+    tsr_tensor out = *y;
+    return tsr_matmul(w->call->stream, &out, a, b,
+                      tsr_matmul_params(.transpose_a = transpose_a, .transpose_b = transpose_b,
+                                        .accumulate = accumulate));
+}
+
+/* The products of the block's queries (or their gradients) and keys (or values). */
+static tsr_status score(const work *w, tsr__buffer *to, const tsr_tensor *of_queries,
+                        const tsr_tensor *of_keys, int64_t key, int64_t count)
+{
+    const tsr_tensor out = block(w, to, count, w->blocks.row_keys), a = queries(w, of_queries),
+                     b = keys(w, of_keys, key, count);
+    return multiply(w, &out, &a, &b, false, true, false);
+}
+
+static tsr__attention_scores scores_of(const work *w, int64_t key, int64_t count)
+{
+    const tsr__attention *c = w->call;
+    const uint64_t head = (uint64_t)(w->slice.batch * c->heads + w->slice.head);
+    return (tsr__attention_scores){
+        .call = c,
+        .heads = tsr__attention_slice_heads(&w->slice),
+        .row = w->row,
+        .rows = w->rows,
+        .key = key,
+        .keys = count,
+        .row_keys = w->blocks.row_keys,
+        .scores = w->scores,
+        .gradient = w->gradient,
+        .mask = w->mask,
+        .state = w->state,
+        .lse_buffer = w->lse.buffer,
+        .lse = tsr__tensor_address(&w->lse) + 4 * head * (uint64_t)c->q_len,
+        .y_columns = w->y_columns,
+    };
+}
+
+typedef tsr_status block_of_queries(work *w);
+
+static tsr_status each_block(work *w, block_of_queries *run)
+{
+    const tsr__attention *c = w->call;
+    bool more = tsr__attention_first_slice(&w->blocks, &w->slice);
+    for (; more; more = tsr__attention_next_slice(&w->blocks, &w->slice))
+        for (w->row = 0; w->row < c->q_len; w->row += w->blocks.rows) {
+            w->rows = c->q_len - w->row < w->blocks.rows ? c->q_len - w->row : w->blocks.rows;
+            TSR__TRY(run(w));
+        }
+    return TSR_OK;
+}
+
+static int64_t count_from(const work *w, int64_t key, int64_t end)
+{
+    return end - key < w->blocks.keys ? end - key : w->blocks.keys;
+}
+
+static bool one_block_of_keys(const work *w)
+{
+    return w->call->kv_len <= w->blocks.keys;
+}
+
+static tsr_status prepare(work *w, const tsr__attention *call, int64_t most_scores)
+{
+    w->call = call;
+    w->unit = tsr__attention_scores_unit(tsr_stream_device(call->stream));
+    w->y_columns = (call->head_dim + w->unit - 1) / w->unit * w->unit;
+    tsr__attention_blocks_init(&w->blocks, call, w->unit, most_scores);
+    TSR__TRY(keep(w, (uint64_t)w->blocks.most_scores, &w->scores));
+    if (call->params.mask)
+        TSR__TRY(keep(w, (uint64_t)w->blocks.most_scores, &w->mask));
+    return TSR_OK;
+}
+
+static uint64_t most_rows(const work *w)
+{
+    return (uint64_t)(w->blocks.most_scores / w->blocks.row_keys);
+}
+
+/* Forward --------------------------------------------------------------------------------------
+ */
+
+static tsr_status fill_rows(const work *w, tsr_tensor rows, double value)
+{
+    return tsr_fill(w->call->stream, &rows, value);
+}
+
+/* Queries that see no key. */
+static tsr_status nothing(work *w)
+{
+    tsr_tensor lse = w->lse;
+    lse.layout.ndim = 4;
+    lse.layout.shape[3] = 1;
+    lse.layout.strides[3] = 1;
+    TSR__TRY(fill_rows(w, queries(w, w->call->y), 0));
+    return fill_rows(w, queries(w, &lse), -INFINITY);
+}
+
+static tsr_status forward_block(work *w)
+{
+    const tsr__attention *c = w->call;
+    int64_t first, end;
+    tsr__attention_range(c, w->row, w->rows, &first, &end);
+    if (first == end)
+        return nothing(w);
+    const bool alone = end - first <= w->blocks.keys;
+    tsr_tensor y = queries(w, c->y);
+    const tsr_tensor sums = alone ? y : block(w, w->sums, c->head_dim, w->y_columns);
+    for (int64_t key = first; key < end; key += w->blocks.keys) {
+        const int64_t count = count_from(w, key, end);
+        TSR__TRY(score(w, w->scores, c->q, c->k, key, count));
+        if (c->params.mask)
+            TSR__TRY(copy_mask(w, key, count));
+        tsr__attention_scores s = scores_of(w, key, count);
+        s.first = key == first;
+        s.y = w->sums;
+        TSR__TRY(tsr__attention_scores_run(c->stream, &s));
+        const tsr_tensor p = block(w, w->scores, count, w->blocks.row_keys),
+                         v = keys(w, c->v, key, count);
+        TSR__TRY(multiply(w, &sums, &p, &v, false, false, key > first));
+    }
+    return alone ? TSR_OK : tsr_copy(c->stream, &y, &sums);
+}
+
+static tsr_status record_forward(tsr_stream *stream, void *opaque)
+{
+    work *w = opaque;
+    TSR__TRY(each_block(w, forward_block));
+    if (!w->call->lse || w->call->lse->buffer == w->lse.buffer)
+        return TSR_OK;
+    tsr_tensor lse = *w->call->lse;
+    return tsr_copy(stream, &lse, &w->lse);
+}
+
+static tsr_status prepare_forward(work *w, const tsr__attention *call)
+{
+    TSR__TRY(prepare(w, call, MOST_SCORES));
+    TSR__TRY(keep(w, 2 * most_rows(w), &w->state));
+    if (!one_block_of_keys(w))
+        TSR__TRY(keep(w, most_rows(w) * (uint64_t)w->y_columns, &w->sums));
+    if (call->lse)
+        return keep_f32(w, call->lse, true, &w->lse);
+    const int64_t shape[] = {call->batch, call->heads, call->q_len};
+    tsr_tensor like = {0};
+    TSR__TRY(tsr_layout_init(TSR_F16, 3, shape, &like.layout));
+    return keep_f32(w, &like, true, &w->lse);
+}
+
+tsr_status tsr__attention_products(const tsr__attention *call)
+{
+    work w = {0};
+    tsr_status status = prepare_forward(&w, call);
+    if (status == TSR_OK)
+        status = tsr__stream_atomic(call->stream, record_forward, &w);
+    give_back(&w);
+    return status;
+}
+
+/* Backward -------------------------------------------------------------------------------------
+ */
+
+/* Scores of one block of keys, with what `function` makes of them. */
+static tsr_status gradient_scores(work *w, int64_t key, int64_t count, uint32_t function)
+{
+    const tsr__attention *c = w->call;
+    TSR__TRY(score(w, w->scores, c->q, c->k, key, count));
+    TSR__TRY(score(w, w->gradient, c->dy, c->v, key, count));
+    if (c->params.mask)
+        TSR__TRY(copy_mask(w, key, count));
+    tsr__attention_scores s = scores_of(w, key, count);
+    s.backward = true;
+    s.function = function;
+    return tsr__attention_scores_run(c->stream, &s);
+}
+
+/* Σ dy·y. */
+static tsr_status delta_of_y(work *w)
+{
+    const tsr__attention *c = w->call;
+    const tsr_tensor dy = queries(w, c->dy), y = queries(w, c->y);
+    tsr_tensor product = block(w, w->delta, c->head_dim, c->head_dim),
+               sums = block(w, w->state, 1, 1);
+    TSR__TRY(tsr_mul(c->stream, &product, &dy, &y));
+    return tsr_reduce(c->stream, &sums, &product, -1, TSR_REDUCE_SUM, false);
+}
+
+/* A kv head's gradient += (scores)ᵀ · rows, its readers in order. */
+static tsr_status add_to_keys(const work *w, const tsr_tensor *sums, tsr__buffer *scores,
+                              const tsr_tensor *of_queries, int64_t key, int64_t count)
+{
+    const tsr_tensor out = keys(w, sums, key, count);
+    tsr_tensor a = block(w, scores, count, w->blocks.row_keys), b = queries(w, of_queries);
+    tsr_tensor merged = b;
+    if (merge_readers(&merged) && merge_readers(&a))
+        return multiply(w, &out, &a, &merged, true, false, true);
+    for (int64_t n = 0; n < w->slice.readers; n++) {
+        const tsr_tensor one_a = reader(a, n), one_b = reader(b, n);
+        TSR__TRY(multiply(w, &out, &one_a, &one_b, true, false, true));
+    }
+    return TSR_OK;
+}
+
+static tsr_status backward_block(work *w)
+{
+    const tsr__attention *c = w->call;
+    int64_t first, end;
+    tsr__attention_range(c, w->row, w->rows, &first, &end);
+    tsr_tensor dq;
+    if (c->dq) {
+        dq = queries(w, c->dq);
+        if (first == end)
+            return fill_rows(w, dq, 0);
+    }
+    const bool alone = end - first <= w->blocks.keys;
+    uint32_t function = TSR_SCORES_ALONE;
+    if (!alone) {
+        function = TSR_SCORES_GRADIENT;
+        if (c->y->layout.dtype == TSR_F32)
+            TSR__TRY(delta_of_y(w));
+        for (int64_t key = first; key < end && c->y->layout.dtype != TSR_F32; key += w->blocks.keys)
+            TSR__TRY(
+                gradient_scores(w, key, count_from(w, key, end),
+                                key == first ? TSR_SCORES_DELTA_FIRST : TSR_SCORES_DELTA_MORE));
+    }
+    tsr_tensor sums = {0};
+    if (c->dq)
+        sums = alone || !w->sums ? dq : block(w, w->sums, c->head_dim, w->y_columns);
+    for (int64_t key = first; key < end; key += w->blocks.keys) {
+        const int64_t count = count_from(w, key, end);
+        TSR__TRY(gradient_scores(w, key, count, function));
+        const tsr_tensor ds = block(w, w->gradient, count, w->blocks.row_keys),
+                         k = keys(w, c->k, key, count);
+        if (c->dq)
+            TSR__TRY(multiply(w, &sums, &ds, &k, false, false, key > first));
+        if (c->dk)
+            TSR__TRY(add_to_keys(w, &w->dk, w->gradient, c->q, key, count));
+        if (c->dv)
+            TSR__TRY(add_to_keys(w, &w->dv, w->scores, c->dy, key, count));
+    }
+    return c->dq && !alone && w->sums ? tsr_copy(c->stream, &dq, &sums) : TSR_OK;
+}
+
+static tsr_status finish_sums(tsr_stream *stream, const tsr_tensor *out, const tsr_tensor *sums)
+{
+    if (!out || out->buffer == sums->buffer)
+        return TSR_OK;
+    tsr_tensor to = *out;
+    return tsr_copy(stream, &to, sums);
+}
+
+static tsr_status record_backward(tsr_stream *stream, void *opaque)
+{
+    work *w = opaque;
+    const tsr__attention *c = w->call;
+    if (c->lse->buffer != w->lse.buffer)
+        TSR__TRY(tsr_copy(stream, &w->lse, c->lse));
+    if (c->dk)
+        TSR__TRY(tsr_fill(stream, &w->dk, 0));
+    if (c->dv)
+        TSR__TRY(tsr_fill(stream, &w->dv, 0));
+    TSR__TRY(each_block(w, backward_block));
+    TSR__TRY(finish_sums(stream, c->dk, &w->dk));
+    return finish_sums(stream, c->dv, &w->dv);
+}
+
+static tsr_status prepare_backward(work *w, const tsr__attention *call)
+{
+    TSR__TRY(prepare(w, call, MOST_SCORES / 2));
+    TSR__TRY(keep(w, (uint64_t)w->blocks.most_scores, &w->gradient));
+    TSR__TRY(keep(w, most_rows(w), &w->state));
+    if (!one_block_of_keys(w)) {
+        const uint64_t elements = most_rows(w) * (uint64_t)w->y_columns;
+        if (call->y->layout.dtype == TSR_F32)
+            TSR__TRY(keep(w, elements, &w->delta));
+        if (call->dq && call->dq->layout.dtype != TSR_F32)
+            TSR__TRY(keep(w, elements, &w->sums));
+    }
+    TSR__TRY(keep_f32(w, call->lse, true, &w->lse));
+    if (call->dk)
+        TSR__TRY(keep_f32(w, call->dk, false, &w->dk));
+    return call->dv ? keep_f32(w, call->dv, false, &w->dv) : TSR_OK;
+}
+
+tsr_status tsr__attention_products_grad(const tsr__attention *call)
+{
+    work w = {0};
+    tsr_status status = prepare_backward(&w, call);
+    if (status == TSR_OK)
+        status = tsr__stream_atomic(call->stream, record_backward, &w);
+    give_back(&w);
+    return status;
+}
+
+bool tsr__attention_products_suit(const tsr__attention *c)
+{
+    const tsr_attention_params *p = &c->params;
+    const double scores =
+        (double)c->batch * (double)c->heads * (double)c->q_len * (double)c->kv_len;
+    return tsr__vectors_suit(tsr_stream_device(c->stream)) && !p->pages && !p->q_lengths &&
+           !p->kv_lengths && scores * (double)c->head_dim >= LEAST_WORK;
+}
