@@ -7,7 +7,7 @@ enum { SUBGROUPS = 8 }; /* per workgroup: as many as the identity table counts *
 
 int64_t tsr__attention_scores_unit(const tsr_device *device)
 {
-    return device->info.subgroup_size * (TSR_VECTOR_BYTES / 4);
+    return (int64_t)device->info.subgroup_size * (TSR_VECTOR_BYTES / 4);
 }
 
 /* Few different numbers, since each is a pipeline. */
