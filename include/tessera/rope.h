@@ -5,7 +5,7 @@
  *     tsr_rope_create(stream, tsr_rope_params(.rotary_dim = 64), &rope);
  *     tsr_rope_apply(stream, rope, q, q, positions);
  *
- * Threads: a tsr_rope belongs, like a tensor, to one thread at a time. */
+ * Threads: only one thread at a time may use a tsr_rope, as for a tensor. */
 #ifndef TESSERA_ROPE_H
 #define TESSERA_ROPE_H
 
@@ -28,18 +28,21 @@ typedef enum tsr_rope_pairing {
 typedef enum tsr_rope_scaling {
     TSR_ROPE_SCALING_NONE = 0,
     TSR_ROPE_SCALING_LINEAR = 1, /* f_i / factor */
-    /* With wave lengths w = 2π / f_i: f_i where w < original_length / high_frequency_factor, f_i /
-     * factor where w > original_length / low_frequency_factor, and a mean of both between. */
+    /* Depends on the wave length w = 2π / f_i: f_i if w < original_length / high_frequency_factor,
+     * f_i / factor if w > original_length / low_frequency_factor, and a weighted mean of both for w
+     * between these limits. */
     TSR_ROPE_SCALING_LLAMA3 = 2,
-    /* f_i for pairs that turn beta_fast times or more in original_length, f_i / factor for pairs
-     * that turn beta_slow times or less, and a mean of both between; the result is multiplied by
-     * attention_factor. Source: Peng et al., "YaRN" (2023), as Hugging Face Transformers has it. */
+    /* f_i for pairs that make beta_fast or more full rotations in original_length positions, f_i /
+     * factor for pairs that make beta_slow or fewer, and a weighted mean of both for pairs between.
+     * The rotated components are multiplied by attention_factor. Source: Peng et al., "YaRN"
+     * (2023), in the form of Hugging Face Transformers. */
     TSR_ROPE_SCALING_YARN = 3
 } tsr_rope_scaling;
 
 typedef struct tsr_rope_params {
-    int64_t
-        rotary_dim; /* even, at most 65536: the components that are rotated, from the first on */
+    /* The number of components that are rotated, which are the first of a row. Even, at most
+     * 65536. */
+    int64_t rotary_dim;
     tsr_rope_pairing pairing;
     double theta; /* 0: 10000 */
     tsr_rope_scaling scaling;
@@ -51,32 +54,35 @@ typedef struct tsr_rope_params {
 } tsr_rope_params;
 #define tsr_rope_params(...) (&(tsr_rope_params){__VA_ARGS__})
 
-/* Computes the frequencies, in double precision, and records their way to the stream's device.
- * Errors: TSR_ERR_INVALID naming the value, those of tsr_tensor_create and tsr_tensor_upload. */
+/* Computes the frequencies in double precision, and uploads them to the stream's device. Errors:
+ * TSR_ERR_INVALID naming the value, those of tsr_tensor_create and tsr_tensor_upload. */
 TSR_API TSR_NODISCARD tsr_status tsr_rope_create(tsr_stream *stream, const tsr_rope_params *params,
                                                  tsr_rope **out);
 
-/* Work that was recorded still finishes. NULL is fine; sets NULL. */
+/* Destroys it and sets the pointer to NULL. NULL is allowed. Work that has been recorded with it
+ * still completes. */
 TSR_API void tsr_rope_destroy(tsr_rope **rope);
 
-/* y = x with each pair (u, w) of a row turned by the angle a = position · f_i:
+/* y = x, with each pair (u, w) of a row rotated by the angle a = position · f_i:
  * (u · cos a − w · sin a, u · sin a + w · cos a) · attention_factor. Components from rotary_dim on
  * are copied.
  *
  * x and y are [.., head_dim], of 2 to 8 dimensions, floats in any mixture and of any strides,
- * provided that a row spans less than 2^31 bytes; y may be the same view as x. positions, i32 and
- * of any sign, broadcast to x's shape without the last dimension: [q_len] for x [batch, heads,
- * q_len, head_dim], or [batch, 1, q_len] where sequences differ. Angles are reduced to a turn in
- * integers, so that large positions lose no precision: the result differs from the exact one by at
- * most about 2e-7 · (|u| + |w|) · attention_factor, before it is rounded to y's dtype.
+ * provided that a row spans less than 2^31 bytes; y may be the same view as x. `positions` is i32
+ * and may be negative. It broadcasts to x's shape without the last dimension: for x [batch, heads,
+ * q_len, head_dim] it is [q_len], or [batch, 1, q_len] if the positions differ between sequences.
+ * Full rotations are removed from angles in integer arithmetic, so that large positions lose no
+ * precision. Before it is rounded to y's dtype, the result differs from the exact one by at most
+ * about 2e-7 · (|u| + |w|) · attention_factor.
  *
  * Errors: TSR_ERR_INVALID naming the values, and those of recording on a stream. */
 TSR_API TSR_NODISCARD tsr_status tsr_rope_apply(tsr_stream *stream, const tsr_rope *rope,
                                                 tsr_tensor *y, const tsr_tensor *x,
                                                 const tsr_tensor *positions);
 
-/* The gradient of tsr_rope_apply: dx = dy turned back, times attention_factor. dx may be the same
- * view as dy. With an attention_factor of 1 this is also the inverse. */
+/* The gradient of tsr_rope_apply: dx = dy, rotated in the opposite direction, times
+ * attention_factor. dx may be the same view as dy. With an attention_factor of 1 this is also the
+ * inverse of tsr_rope_apply. */
 TSR_API TSR_NODISCARD tsr_status tsr_rope_grad(tsr_stream *stream, const tsr_rope *rope,
                                                tsr_tensor *dx, const tsr_tensor *dy,
                                                const tsr_tensor *positions);

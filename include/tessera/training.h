@@ -1,5 +1,5 @@
-/* What training loops need on the host: learning rates by step, and the scale of losses for f16.
- * Plain C: no device, no network, no allocation.
+/* Helpers for training loops: the learning rate of each step, and the scale of the loss for f16.
+ * They run on the host, and need no device, no network and no allocation.
  *
  *     const tsr_schedule schedule = {.kind = TSR_SCHEDULE_COSINE, .learning_rate = 1e-3,
  *                                    .final_rate = 1e-4, .warmup_steps = 100, .steps = 2000};
@@ -8,7 +8,8 @@
  *         tsr_optimizer_step(optimizer, (float)tsr_schedule_rate(&schedule, step));
  *     }
  *
- * Threads: functions without state; a tsr_loss_scaler is used by one thread at a time. */
+ * Threads: the functions of schedules are thread-safe. Only one thread at a time may use a
+ * tsr_loss_scaler. */
 #ifndef TESSERA_TRAINING_H
 #define TESSERA_TRAINING_H
 
@@ -30,7 +31,7 @@ typedef enum tsr_schedule_kind {
     TSR_SCHEDULE_COSINE = 2  /* half a period of a cosine between the two */
 } tsr_schedule_kind;
 
-/* The rate of step i, counted from 0:
+/* A schedule gives each step i, counted from 0, its learning rate:
  *
  *     i < warmup_steps          learning_rate · (i + 1) / (warmup_steps + 1)
  *     warmup_steps ≤ i ≤ steps  with t = (i − warmup_steps) / (steps − warmup_steps):
@@ -38,7 +39,7 @@ typedef enum tsr_schedule_kind {
  *                               cosine: final_rate + (1 + cos πt)/2 · (learning_rate − final_rate)
  *     i > steps                 final_rate
  *
- * The cosine is that of nanoGPT's train.py, whose lr_decay_iters is `steps`. */
+ * COSINE is the schedule of nanoGPT's train.py, which calls `steps` lr_decay_iters. */
 typedef struct tsr_schedule {
     tsr_schedule_kind kind;
     double learning_rate, final_rate;
@@ -56,20 +57,20 @@ TSR_API double tsr_schedule_rate(const tsr_schedule *schedule, int64_t step);
 
 /* Loss scaling ----------------------------------------------------------------------------------
  *
- * Gradients of f16 are computed from a loss that is multiplied by a scale, so that small ones do
- * not vanish. If one of them overflows, the step is skipped and the scale becomes smaller; after
- * many steps without overflow it grows. The decision is made from the global norm of the gradients,
- * which has the same bits on all ranks, so that all ranks decide alike:
+ * With f16, the loss is multiplied by a scale before the backward pass, so that small gradients do
+ * not become 0. If a gradient overflows, the step is skipped and the scale becomes smaller. After
+ * many steps without overflow the scale grows. The decision depends on the global norm of the
+ * gradients only. The norm has the same bits on all ranks, so all ranks make the same decision:
  *
  *     ... backward pass from dy · scaler.scale ...
  *     tsr_optimizer_clip(optimizer, 1.0f, tsr_optimizer_clip_params(.loss_scale = scaler.scale),
  *                        &norm);
  *     if (tsr_loss_scaler_update(&scaler, norm))
  *         tsr_optimizer_step(optimizer, rate);
- *     tsr_optimizer_zero_grad(optimizer);
- */
+ *     tsr_optimizer_zero_grad(optimizer); */
 
-/* Memory of the caller's. `scale` and `good_steps` are its state, which a checkpoint may hold. */
+/* A loss scaler, in the caller's memory. Its state is `scale` and `good_steps`; a program may save
+ * these two in a checkpoint. */
 typedef struct tsr_loss_scaler {
     float scale;
     float growth, backoff; /* factors */
@@ -87,12 +88,13 @@ typedef struct tsr_loss_scaler_params {
 } tsr_loss_scaler_params;
 #define tsr_loss_scaler_params(...) (&(tsr_loss_scaler_params){__VA_ARGS__})
 
-/* `params` may be NULL. Powers of two change no bit of a gradient that is in range. Errors:
- * TSR_ERR_INVALID for numbers out of the ranges above. */
+/* Initialises a loss scaler. `params` may be NULL. The scale should be a power of two: it then does
+ * not change the bits of the significand of a gradient that is in range. Errors: TSR_ERR_INVALID
+ * for numbers out of the ranges above. */
 TSR_API TSR_NODISCARD tsr_status tsr_loss_scaler_init(tsr_loss_scaler *scaler,
                                                       const tsr_loss_scaler_params *params);
-/* Takes note of the norm of a step's gradients. Returns whether the step is to be made: false if
- * the norm is not finite. */
+/* Updates the scale from the norm of a step's gradients. Returns false if the norm is not finite:
+ * the caller must then skip the step. */
 TSR_API bool tsr_loss_scaler_update(tsr_loss_scaler *scaler, double norm);
 
 #ifdef __cplusplus

@@ -37,35 +37,38 @@ typedef struct tsr_norm_params {
     tsr_norm_kind kind;
     bool no_bias;
     float epsilon; /* 0: 1e-5 */
-    /* x is this rank's part of a sequence: gradients of the parameters are summed over the ranks,
-     * in one all-reduce. */
+    /* x is this rank's part of a sequence. The gradients of the parameters are then summed over the
+     * ranks, in one all-reduce. */
     bool sequence;
     tsr_dtype dtype, grad_dtype;
     bool deferred;
 } tsr_norm_params;
 #define tsr_norm_params(...) (&(tsr_norm_params){__VA_ARGS__})
 
-/* y[…, size] = normalised x, times "weight", which begins as 1, plus "bias", which begins as 0.
- * Every rank has all of both. */
+/* Creates a normalisation layer: y[…, size] = (normalised x) · "weight" + "bias". The initial
+ * weight is 1, and the initial bias is 0. Every rank has all elements of both. */
 TSR_API TSR_NODISCARD tsr_status tsr_norm_create(const tsr_norm_params *params, tsr_layer **out);
 
 /* Self-attention --------------------------------------------------------------------------------
  *
- * q, k, v = x · wᵀ + bias of "q", "k" and "v", cut into heads of head_dim features
- * q, k = RMS normalisation of each head times "q_norm.weight", "k_norm.weight" [head_dim] (qk_norm)
- * q, k = turned by their tokens' positions 0, 1, … (rope)
- * y = tsr_attention(q, k, v) · "o.weight"ᵀ + "o.bias"
+ *    q, k, v = x · wᵀ + bias, with "q", "k" and "v", divided into heads of head_dim features
+ *    q, k = tsr_rms_norm of each head, with "q_norm.weight" and "k_norm.weight" [head_dim], if
+ *           `qk_norm` is set
+ *    q, k = rotated by tsr_rope_apply at the tokens' positions 0, 1, …, if `rope` is set
+ *    y = tsr_attention(q, k, v) · "o.weight"ᵀ + "o.bias"
  *
- * x and y are [.., tokens, size]. Query, key and value are one column-parallel product, which gives
- * each rank whole heads; the output is row-parallel: one all-reduce forward, one backward, or with
- * `sequence` all-gathers and reduce-scatters as in an MLP. Head h reads key and value head
- * h · kv_heads / heads. Source: Shoeybi et al., "Megatron-LM" (2019).
+ * x and y are [.., tokens, size]. q, k and v are computed in one column-parallel product, which
+ * gives each rank complete heads. The output product is row-parallel. A forward pass needs one
+ * all-reduce, and so does a backward pass; with `sequence` they need all-gathers and
+ * reduce-scatters instead, as in an MLP. Head h reads key and value head h · kv_heads / heads.
+ * Source: Shoeybi et al., "Megatron-LM" (2019).
  *
- * If there are at least as many kv heads as ranks, `partition` cuts the kv heads, and each rank
- * gets their query heads, too. If there are fewer, it cuts the query heads: every rank keeps the
- * parameters of all kv heads, computes those that its query heads read, and their gradients are
- * summed over the ranks in an all-reduce of their own. So are gradients of q_norm and k_norm.
- */
+ * If there are at least as many kv heads as ranks, `partition` divides the kv heads, and each rank
+ * also gets the query heads that read its kv heads. If there are fewer kv heads than ranks,
+ * `partition` divides the query heads. Every rank then keeps the parameters of all kv heads, and
+ * computes the kv heads that its query heads read; a separate all-reduce sums the gradients of
+ * these parameters over the ranks. The gradients of q_norm and k_norm are summed over the ranks in
+ * the same way. */
 
 typedef struct tsr_self_attention_params {
     tsr_group *group;
@@ -78,15 +81,17 @@ typedef struct tsr_self_attention_params {
     const tsr_rope_params *rope; /* NULL: none. Read during the call */
     bool qk_norm;
     float norm_epsilon; /* of qk_norm; 0: 1e-5 */
-    bool not_causal;    /* every token sees every token; otherwise itself and those before it */
-    int64_t window;     /* as tsr_attention_params */
+    /* Every token sees every token. Otherwise a token sees itself and the tokens before it. */
+    bool not_causal;
+    int64_t window; /* as in tsr_attention_params */
     float scale, softcap;
     bool sequence; /* x and y are divided along sequence_dim */
     int sequence_dim;
-    tsr_partition_params partition; /* of kv heads or heads; `align` is not looked at */
+    tsr_partition_params
+        partition; /* of the kv heads or the query heads, see above; `align` is ignored */
     tsr_dtype dtype;
     tsr_init_params init;
-    tsr_init_params output_init; /* of "o"; kind DEFAULT: init */
+    tsr_init_params output_init; /* of "o"; if its kind is DEFAULT, `init` is used */
     tsr_dtype grad_dtype;
     bool reduce_f32;
     int overlap_parts;
@@ -97,9 +102,9 @@ typedef struct tsr_self_attention_params {
 TSR_API TSR_NODISCARD tsr_status tsr_self_attention_create(const tsr_self_attention_params *params,
                                                            tsr_layer **out);
 
-/* Which heads this rank has: the first and the number of its query heads, and of the kv heads that
- * they read. `layer` is self-attention, or a block that has it. Errors: TSR_ERR_INVALID for another
- * kind of layer. */
+/* Gets which heads this rank has: its query heads are first … first + count − 1, and the kv heads
+ * that they read are kv_first … kv_first + kv_count − 1. `layer` must be a self-attention layer or
+ * a block. Errors: TSR_ERR_INVALID for another kind of layer. */
 typedef struct tsr_heads {
     int64_t first, count, kv_first, kv_count, head_dim;
 } tsr_heads;
@@ -110,21 +115,21 @@ TSR_API TSR_NODISCARD tsr_status tsr_self_attention_heads(const tsr_layer *layer
  * z = x + dropout(attention(norm1(x)))
  * y = z + dropout(mlp(norm2(z)))
  *
- * Pre-norm, as in GPT-2 and Llama. Parameters are named "norm1.weight", "attention.q.weight",
- * "norm2.weight", "mlp.up.weight" and so on, and come in this order.
- */
+ * The normalisation comes before each part, as in GPT-2 and Llama. Parameters are named
+ * "norm1.weight", "attention.q.weight", "norm2.weight", "mlp.up.weight" and so on, and come in this
+ * order. */
 
 typedef struct tsr_block_params {
     tsr_group *group;
     const char *name;
-    int64_t size; /* of x, y and all that is between the parts */
-    /* The parts. The block sets their group, name, sizes of x and y, sequence, sequence_dim, dtype,
-     * grad_dtype and deferred. */
+    int64_t size; /* of the last dimension of x, y and z */
+    /* The params of the parts. The block sets the following fields in them: group, name, the sizes
+     * of x and y, sequence, sequence_dim, dtype, grad_dtype and deferred. */
     tsr_norm_params norm;
     tsr_self_attention_params attention;
     tsr_mlp_params mlp;
-    /* A forward pass saves its input only, and the backward pass runs it again: activation
-     * checkpointing. Results are the same, bit for bit. */
+    /* Activation checkpointing: a forward pass saves only its input, and the backward pass computes
+     * the forward pass again. The results are the same, bit for bit. */
     bool recompute;
     bool sequence; /* x and y are divided along sequence_dim */
     int sequence_dim;
@@ -135,27 +140,35 @@ typedef struct tsr_block_params {
 
 TSR_API TSR_NODISCARD tsr_status tsr_block_create(const tsr_block_params *params, tsr_layer **out);
 
-/* Dropout of the block's two branches in forward passes from now on; it begins without, and p = 0
- * ends it. A backward pass uses what its forward pass used.
+/* Sets the dropout that later forward passes apply to the outputs of attention and MLP. A new block
+ * has no dropout, and p = 0 turns it off again. A backward pass uses the dropout of its forward
+ * pass.
  *
- * An element's random word is that of `params->seed`, of the 64-bit FNV-1a hash of the block's
- * name, "attention" or "mlp" and the 8 bytes of `params->subsequence`, the low one first, as
- * subsequence, and of params->offset plus the element's row-major index in the complete tensor, of
- * which sequence parallelism divides a dimension: the mask is the same for any number of ranks. A
- * step of training chooses another subsequence; a replica that has other sequences of a batch
- * passes the index of their first element as offset. Errors: TSR_ERR_INVALID for another kind of
- * layer, p outside 0 <= p < 1, params that are NULL with p > 0, and index_strides. */
+ * The random word of an element (tsr_random_params) has:
+ *
+ *    seed           params->seed
+ *    subsequence    the 64-bit FNV-1a hash of the block's name, then "attention" or "mlp", then
+ *                   the 8 bytes of params->subsequence, the lowest first
+ *    index          params->offset plus the row-major index of the element in the complete tensor,
+ *                   of which each rank has a part if sequence parallelism divides it
+ *
+ *
+ * The mask is therefore the same for any number of ranks. Each training step should pass another
+ * subsequence. A replica that has other sequences of the same batch should pass the index of its
+ * first element in the batch as offset. Errors: TSR_ERR_INVALID for another kind of layer, p
+ * outside 0 <= p < 1, params that are NULL with p > 0, and index_strides. */
 TSR_API TSR_NODISCARD tsr_status tsr_block_set_dropout(tsr_layer *block, float p,
                                                        const tsr_random_params *params);
 
 /* Generation ------------------------------------------------------------------------------------
  */
 
-/* y = layer(x) of self-attention or a block, where each token also sees the tokens that its
- * sequence has in the cache. x is [count, most tokens, size] of the step that has begun with the
- * cache, of which sequence i has the first tokens[i]; their keys and values are appended to layer
- * `cache_layer` of the cache. Positions go on where the sequence was. No dropout, and nothing to go
- * backward from. Errors: TSR_ERR_INVALID for another kind of layer, a cache without a step and
+/* Computes y = layer(x) for a self-attention layer or a block. Each token also sees the tokens that
+ * its sequence has in the cache. tsr_kv_cache_begin must have been called with the sequences and
+ * their numbers of tokens. x is [count, largest number of tokens, size]; of sequence i only the
+ * first tokens[i] rows are used. Their keys and values are appended to layer `cache_layer` of the
+ * cache. The positions of the tokens follow those that are in the cache. There is no dropout, and
+ * no backward pass. Errors: TSR_ERR_INVALID for another kind of layer, a cache without a step and
  * other shapes, and those of tsr_layer_forward. */
 TSR_API TSR_NODISCARD tsr_status tsr_layer_forward_cached(tsr_layer *layer, const tsr_tensor *x,
                                                           tsr_kv_cache *cache, int cache_layer,
