@@ -27,7 +27,8 @@ tsr_status tsr__grow(void **array, size_t *capacity, size_t needed, size_t size)
     if (needed <= *capacity)
         return TSR_OK;
 
-    /* Doubling makes a series of appends linear. If it would overflow, take exactly `needed`. */
+    /* Double the capacity, so that the time of a series of appends is linear in their number. If
+     * doubling would overflow, allocate exactly `needed` elements. */
     size_t next = *capacity < 8 ? 8 : *capacity;
     while (next < needed)
         next = next > SIZE_MAX / 2 ? needed : next * 2;

@@ -5,15 +5,17 @@
 
 #include "tessera/base.h"
 
-/* Returns zeroed memory of count × size bytes. Returns NULL, with the error recorded, if memory is
- * out or the product overflows. A size of 0 gives a unique pointer. */
+/* Returns count × size bytes of memory that are set to 0. Returns NULL and records the error if
+ * there is not enough memory or the product overflows. If the product is 0, the function allocates
+ * one byte, so that NULL always means a failure. */
 void *tsr__calloc(size_t count, size_t size) TSR_NODISCARD;
 
-/* Grows `*array` to hold at least `needed` elements of `size` bytes; `*capacity` counts elements.
- * New elements are not initialised. On failure nothing has changed. */
+/* Grows `*array` so that it can hold at least `needed` elements of `size` bytes. `*capacity` is the
+ * number of elements for which there is memory. The new elements are not initialised. On failure
+ * the array and its capacity do not change. */
 tsr_status tsr__grow(void **array, size_t *capacity, size_t needed, size_t size) TSR_NODISCARD;
 
-/* Returns a copy of `text`, or NULL, with the error recorded, if memory is out. */
+/* Returns a copy of `text`. Returns NULL and records the error if there is not enough memory. */
 char *tsr__strdup(const char *text) TSR_NODISCARD;
 
 void tsr__free(void *memory);

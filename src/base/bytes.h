@@ -1,5 +1,5 @@
-/* Little-endian integers in saved states. Each put function returns the address after the integer
- * that it wrote. */
+/* Writes and reads the little-endian integers in saved states. Each put function returns the
+ * address behind the integer that it wrote. */
 #ifndef TSR_BASE_BYTES_H
 #define TSR_BASE_BYTES_H
 
@@ -54,7 +54,7 @@ static inline int32_t tsr__as_i32(uint32_t bits)
     return (bits >> 31) != 0 ? -1 - (int32_t)~bits : (int32_t)bits;
 }
 
-/* Returns the int64 with these bits, in the same way. */
+/* Returns the int64 with these bits, computed in the same way. */
 static inline int64_t tsr__as_i64(uint64_t bits)
 {
     return (bits >> 63) != 0 ? -1 - (int64_t)~bits : (int64_t)bits;

@@ -1,15 +1,16 @@
-/* CRC-32C by the processor's instruction, or by tables that process 8 bytes at a time (Kounavis and
- * Berry, "A systematic approach to building high performance software-based CRC generators", 2005).
- * Shifts multiply by powers of x modulo the polynomial, as zlib's crc32_combine does. */
+/* Computes CRC-32C with the processor's instruction. Without this instruction it uses tables that
+ * process 8 bytes at a time (Kounavis and Berry, "A systematic approach to building high
+ * performance software-based CRC generators", 2005). A shift multiplies the state by a power of x
+ * modulo the polynomial, as zlib's crc32_combine does. */
 #include "base/crc32c.h"
 
 #include <pthread.h>
 #include <string.h>
 
-#define POLYNOMIAL UINT32_C(0x82f63b78) /* bit 31 is x^0 */
+#define POLYNOMIAL UINT32_C(0x82f63b78) /* bit 31 is the coefficient of x^0 */
 
 static uint32_t tables[8][256];
-static uint32_t powers[67]; /* x^(2^i) */
+static uint32_t powers[67]; /* powers[i] is x^(2^i) */
 static uint32_t (*update)(uint32_t state, const uint8_t *data, size_t size);
 
 static uint32_t multiply(uint32_t a, uint32_t b)

@@ -19,7 +19,8 @@ bool tsr__env_switch(const char *name)
     return text != NULL && strcmp(text, "0") != 0;
 }
 
-/* Checks the first digit itself, because strtoll also accepts leading spaces and a plus sign. */
+/* Converts a decimal integer. The function checks that the text starts with a digit or a minus
+ * sign, because strtoll would also accept leading spaces and a plus sign. */
 static bool parse(const char *text, int64_t *out)
 {
     const char *digits = text + (text[0] == '-');

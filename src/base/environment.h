@@ -7,18 +7,20 @@
 
 #include "tessera/base.h"
 
-/* Returns a variable's value, or NULL if it is not set or empty. */
+/* Returns the value of an environment variable, or NULL if the variable is not set or is empty. */
 const char *tsr__env_text(const char *name);
 
-/* Returns whether a variable that is a switch is on: set, not empty, and not "0". */
+/* Returns whether an environment variable switches something on: it is set, is not empty and is not
+ * "0". */
 bool tsr__env_switch(const char *name);
 
-/* Reads a decimal integer within low … high. Gives `fallback` if the variable is not set or empty.
- * Errors: TSR_ERR_INVALID with "what: " before the reason. */
+/* Reads a decimal integer from low to high (inclusive) from the environment variable `name`. Gives
+ * `fallback` if the variable is not set or is empty. Errors: TSR_ERR_INVALID with a text that
+ * starts with `what` and a colon. */
 tsr_status tsr__env_integer(const char *what, const char *name, int64_t low, int64_t high,
                             int64_t fallback, int64_t *out) TSR_NODISCARD;
 
-/* Does the same for a variable that must be set. */
+/* Does the same as tsr__env_integer, but fails if the variable is not set or is empty. */
 tsr_status tsr__env_needed_integer(const char *what, const char *name, int64_t low, int64_t high,
                                    int64_t *out) TSR_NODISCARD;
 

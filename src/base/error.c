@@ -6,7 +6,8 @@
 
 static _Thread_local char error_text[TSR__ERROR_TEXT];
 
-/* Ends a text that was too long in "…". It does not split a UTF-8 character. */
+/* Replaces the end of a text that was cut at the buffer's size by "…". It does not split a UTF-8
+ * character. */
 static void mark_cut(char *text)
 {
     static const char ellipsis[] = "…";
@@ -16,8 +17,8 @@ static void mark_cut(char *text)
     memcpy(text + end, ellipsis, sizeof ellipsis);
 }
 
-/* Builds the new text in a buffer of its own, because `prefix` and `text` may be part of the old
- * one. */
+/* Records prefix + text as the thread's error text. The new text is built in a separate buffer,
+ * because `prefix` and `text` may be parts of the old text. */
 static void record(const char *prefix, const char *text)
 {
     char next[TSR__ERROR_TEXT];

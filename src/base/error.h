@@ -1,4 +1,5 @@
-/* Error texts: who detects an error first records its text, and callers pass the status on. */
+/* Error texts. The function that detects an error first records its text. Its callers only return
+ * the status. */
 #ifndef TSR_BASE_ERROR_H
 #define TSR_BASE_ERROR_H
 
@@ -10,39 +11,40 @@
 #define TSR__PRINTF(fmt, args)
 #endif
 
-/* Bytes of a recorded text, with its terminating zero. A sentence with several shapes fits; longer
- * texts are cut and end in "…". */
+/* The size of a recorded text in bytes, including its terminating zero. There is room for a
+ * sentence with several shapes; a longer text is cut and ends in "…". */
 #define TSR__ERROR_TEXT 1024
 
-/* Records the calling thread's error text and returns `status`, for use in a return statement. */
+/* Formats a text, records it as the calling thread's last error and returns `status`, so that a
+ * function can write `return tsr__fail(…)`. */
 tsr_status tsr__fail(tsr_status status, const char *format, ...) TSR__PRINTF(2, 3);
 
-/* Puts "context: " before the recorded text. A caller uses it to say what the failed step belongs
- * to. */
+/* Inserts the formatted context and ": " before the recorded error text, and returns `status`. A
+ * caller uses this function to say to which larger operation a failed step belongs. */
 tsr_status tsr__fail_context(tsr_status status, const char *format, ...) TSR__PRINTF(2, 3);
 
-/* A saved error text. A caller takes the thread's text before calls that may record another, and
- * puts it back after them. */
+/* A saved error text. Calls may replace the thread's error text. A caller that must keep its
+ * present text takes this text before such calls and puts it back after them. */
 typedef struct tsr__error {
     char text[TSR__ERROR_TEXT];
 } tsr__error;
 
-/* Returns the thread's text and clears it. */
+/* Returns the thread's error text and clears it. */
 tsr__error tsr__error_take(void);
 void tsr__error_put_back(const tsr__error *error);
 
 void tsr__log(tsr_log_level level, const char *format, ...) TSR__PRINTF(2, 3);
 
-/* Returns TSR_ERR_INVALID with this text unless the condition holds:
- * TSR__REQUIRE(n > 0, "fill: n is %d", n). */
+/* Returns from the enclosing function with TSR_ERR_INVALID and this error text if the condition is
+ * false. Example: TSR__REQUIRE(n > 0, "fill: n is %d", n). */
 #define TSR__REQUIRE(condition, ...)                                                               \
     do {                                                                                           \
         if (!(condition))                                                                          \
             return tsr__fail(TSR_ERR_INVALID, __VA_ARGS__);                                        \
     } while (0)
 
-/* Returns the status of a call that failed. The function that detected the failure has recorded its
- * text. */
+/* Returns from the enclosing function with the call's status if the call fails. The function that
+ * detected the failure has already recorded the error text. */
 #define TSR__TRY(call)                                                                             \
     do {                                                                                           \
         tsr_status tsr__status_ = (call);                                                          \

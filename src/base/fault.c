@@ -3,8 +3,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-/* Atomic because a driver's or a loader's thread may reach a site while the test's thread arms it.
- */
+/* These variables are atomic, because a thread of a driver or of a loader may call tsr__fault_hit
+ * while the test's thread arms a fault. */
 static atomic_int armed_kind = TSR__FAULT_NONE;
 static atomic_uint_fast64_t events_left;
 static atomic_int injected_code;
@@ -40,7 +40,7 @@ bool tsr__fault_hit(tsr__fault_kind kind, const char *site)
         return false;
     if (kind == TSR__FAULT_NONE || atomic_fetch_sub(&events_left, 1) != 0)
         return false;
-    atomic_store(&armed_kind, TSR__FAULT_NONE); /* once */
+    atomic_store(&armed_kind, TSR__FAULT_NONE); /* only one event fails */
     atomic_store(&failed_site, site);
     return true;
 }

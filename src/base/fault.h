@@ -1,6 +1,7 @@
-/* Failure injection for tests. Every host allocation, every fallible Vulkan call and every system
- * call that writes a checkpoint asks here whether to fail. It is off by default and then costs one
- * load. Only tests arm it: one kind at a time, in one thread. */
+/* Injects failures in tests. Every host allocation, every Vulkan call that can fail and every
+ * system call that writes a checkpoint asks tsr__fault_hit whether it must fail. Injection is off
+ * by default, and a call then costs only one load from memory. Only tests switch it on ("arm" it),
+ * for one kind of event at a time and from one thread. */
 #ifndef TSR_BASE_FAULT_H
 #define TSR_BASE_FAULT_H
 
@@ -11,19 +12,22 @@ typedef enum tsr__fault_kind {
     TSR__FAULT_NONE,
     TSR__FAULT_ALLOC,
     TSR__FAULT_VULKAN,
-    TSR__FAULT_IO /* system calls that write checkpoints; `code` is an errno */
+    TSR__FAULT_IO /* system calls that write checkpoints; their `code` is an errno */
 } tsr__fault_kind;
 
-/* Makes the `nth` (from 0) event of `kind` from now on fail, once. `code` is the result that a
- * failing Vulkan call returns, or the errno of a failing system call. */
+/* Makes one future event of `kind` fail: the next one for nth = 0, the one after it for nth = 1,
+ * and so on. `code` is the result that a failing Vulkan call returns, or the errno of a failing
+ * system call. */
 void tsr__fault_arm(tsr__fault_kind kind, uint64_t nth, int code);
 void tsr__fault_disarm(void);
 
-/* Returns the name of the site that has failed since the last arm, or NULL if none has. */
+/* Returns the name of the place in the code at which the injected failure occurred since the last
+ * tsr__fault_arm. Returns NULL if it has not occurred. */
 const char *tsr__fault_site(void);
 int tsr__fault_code(void);
 
-/* Returns true if this event must fail. The sites call it. */
+/* Returns true if this event must fail. Every place at which a failure can be injected calls this
+ * function with its name as `site`. */
 bool tsr__fault_hit(tsr__fault_kind kind, const char *site);
 
 #endif

@@ -3,7 +3,7 @@
 #include <pthread.h>
 
 static unsigned current;
-static int failure; /* an errno */
+static int failure; /* the errno of pthread_atfork, or 0 */
 
 static void count_child(void)
 {

@@ -1,5 +1,6 @@
-/* Detects children of fork(). A child has copies of the library's memory but not its threads, and
- * resources outside the memory (devices, connections) still belong to its parent. */
+/* Detects processes that fork() has created. Such a child process has copies of the library's
+ * memory, but not its threads. Resources outside the memory, such as devices and connections, still
+ * belong to its parent. */
 #ifndef TSR_BASE_FORK_H
 #define TSR_BASE_FORK_H
 
@@ -7,11 +8,12 @@
 
 #include "base/error.h"
 
-/* Gives the generation of the calling process. A child's is one more than its parent's. Errors:
- * TSR_ERR_NO_MEMORY. */
+/* Gives the calling process's generation: how many calls of fork() created it and its ancestors,
+ * since the first call of this function. Errors: TSR_ERR_NO_MEMORY. */
 tsr_status tsr__fork_generation(unsigned *out) TSR_NODISCARD;
 
-/* Returns whether an object made in `generation` was made by an ancestor of this process. */
+/* Returns whether this process inherited an object through fork(). `generation` is the generation
+ * of the process that created the object. */
 bool tsr__fork_inherited(unsigned generation);
 
 #endif

@@ -1,4 +1,5 @@
-/* FNV-1a for tables and checksums. It must not hash data that an adversary chooses. */
+/* The hash function FNV-1a, for hash tables and checksums. Do not use it for data that an adversary
+ * chooses. */
 #ifndef TSR_BASE_HASH_H
 #define TSR_BASE_HASH_H
 
@@ -15,8 +16,8 @@ static inline uint64_t tsr__hash(uint64_t hash, const void *data, size_t size)
     return hash;
 }
 
-/* Hashes a 32-bit word in one step, four times as fast as its bytes. The result differs from the
- * hash of the bytes. */
+/* Hashes a 32-bit word in one step, which is four times as fast as hashing its four bytes. The
+ * result differs from the hash of the bytes. */
 static inline uint64_t tsr__hash_word(uint64_t hash, uint32_t word)
 {
     return (hash ^ word) * UINT64_C(0x100000001b3);

@@ -38,7 +38,8 @@ tsr_status tsr__launcher_find(const char *what, tsr__launcher *out, const char *
     bool variables = rank || size;
     bool pmix = tsr__env_text("PMIX_NAMESPACE") != NULL && tsr__env_text("PMIX_RANK") != NULL;
     if (variables && pmix && tsr__env_text("TORCHELASTIC_RUN_ID") != NULL) {
-        /* In `srun torchrun …` the PMIx ranks are torchrun's agents, not its workers. */
+        /* With `srun torchrun …`, the PMIx ranks are the torchrun processes themselves, not the
+         * workers that they start. Therefore use torchrun's variables. */
         *out = TSR__LAUNCHER_VARIABLES;
         *why = "RANK and WORLD_SIZE are set, by a torchrun that was itself started through PMIx";
     } else if (pmix) {

@@ -1,9 +1,9 @@
-/* The instruction sets for which files that use base/loops.h are compiled, and the choice of those
- * that this processor has. */
+/* Lists the instruction sets for which the files that include base/loops.h are compiled, and finds
+ * those that this processor supports. */
 #ifndef TSR_BASE_LEVELS_H
 #define TSR_BASE_LEVELS_H
 
-/* A better instruction set has a higher number. */
+/* Of two instruction sets, the better one has the higher number. */
 typedef enum tsr__level {
     TSR__LEVEL_BASE,
     TSR__LEVEL_AVX2,
@@ -11,8 +11,9 @@ typedef enum tsr__level {
     TSR__LEVELS
 } tsr__level;
 
-/* The tables of all instruction sets that are built: TSR__LEVEL_TABLES(tsr__kernels_) lists the
- * addresses of tsr__kernels_base, tsr__kernels_avx2, … */
+/* Each instruction set has a table of functions. TSR__LEVEL_TABLES(tsr__kernels_) lists the
+ * addresses of the tables of all instruction sets that are compiled: tsr__kernels_base,
+ * tsr__kernels_avx2, … */
 #if defined(__x86_64__)
 #define TSR__LEVEL_TABLES(prefix)                                                                  \
     {                                                                                              \
@@ -25,10 +26,10 @@ typedef enum tsr__level {
     }
 #endif
 
-/* Returns the table of the best instruction set that this processor has. */
+/* Returns the function table of the best instruction set that this processor supports. */
 const void *tsr__level_best(const void *const tables[TSR__LEVELS]);
-/* For tests and benchmarks: returns the table of the n-th (from 0) instruction set that this
- * processor has, or NULL. */
+/* For tests and benchmarks. Returns the function table of the n-th instruction set, counted from 0,
+ * that this processor supports. Returns NULL if the processor supports no more than n. */
 const void *tsr__level_at(const void *const tables[TSR__LEVELS], int n);
 
 #endif

@@ -9,10 +9,10 @@ static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     tsr_log_fn fn;
     void *user;
-} sink; /* guarded by sink_lock */
+} sink; /* protected by sink_lock */
 
-/* A copy of the level that is read without the lock, so that a suppressed message costs one load. 0
- * while logging is off. */
+/* A copy of the sink's level, or 0 while logging is off. It is read without the lock, so that a
+ * suppressed message costs only one load from memory. */
 static atomic_int sink_level;
 
 void tsr_log_set(tsr_log_fn fn, void *user, tsr_log_level level)
@@ -24,7 +24,8 @@ void tsr_log_set(tsr_log_fn fn, void *user, tsr_log_level level)
     pthread_mutex_unlock(&sink_lock);
 }
 
-/* Calls the function without holding the lock, so that the function may call the library. */
+/* Calls the caller's log function. The lock is not held during this call, so that the log function
+ * may call the library. */
 void tsr__log(tsr_log_level level, const char *format, ...)
 {
     if ((int)level > atomic_load_explicit(&sink_level, memory_order_relaxed))

@@ -1,20 +1,21 @@
-/* For files whose loops the compiler vectorises. Each such file is compiled once for each
- * instruction set, whose name is in TSR__LEVEL (see the lists in src/base/meson.build). The
- * compiler may neither fuse multiply-adds nor reassociate, so that all instruction sets give the
- * same bits. */
+/* Include this header in files whose loops the compiler vectorises. Each such file is compiled once
+ * for each instruction set, and TSR__LEVEL is then the name of the instruction set (see the lists
+ * in src/base/meson.build). The compiler may neither fuse multiplications with additions nor
+ * reorder them, so that the results have the same bits with all instruction sets. */
 #ifndef TSR_BASE_LOOPS_H
 #define TSR_BASE_LOOPS_H
 
 #include <stdint.h>
 
-/* Tells the compiler that no iteration of the next loop depends on an earlier one. */
+/* Tells the compiler that no iteration of the loop that follows depends on an earlier iteration. */
 #if defined(__clang__)
 #define TSR__VECTORIZE _Pragma("clang loop vectorize(assume_safety) interleave(enable)")
 #else
 #define TSR__VECTORIZE _Pragma("GCC ivdep")
 #endif
 
-/* Elements of any alignment, in memory that the caller may access as another type. */
+/* An attribute for element types. The elements may have any alignment, and the caller may access
+ * the same memory as another type. */
 #if defined(__GNUC__)
 #define TSR__ANYWHERE __attribute__((aligned(1), may_alias))
 #else
@@ -32,8 +33,8 @@ typedef int64_t any_i64 TSR__ANYWHERE;
 
 #define TSR__LEVEL_JOIN_(prefix, level) prefix##level
 #define TSR__LEVEL_JOIN(prefix, level) TSR__LEVEL_JOIN_(prefix, level)
-/* The name for the instruction set that is being compiled: TSR__LEVEL_NAME(tsr__kernels_) is
- * tsr__kernels_avx2 if TSR__LEVEL is avx2. */
+/* Appends the name of the instruction set for which the file is being compiled:
+ * TSR__LEVEL_NAME(tsr__kernels_) is tsr__kernels_avx2 if TSR__LEVEL is avx2. */
 #define TSR__LEVEL_NAME(prefix) TSR__LEVEL_JOIN(prefix, TSR__LEVEL)
 
 #endif

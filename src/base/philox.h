@@ -5,12 +5,12 @@
 
 #include <stdint.h>
 
-/* Computes the four words of one block. Words are in the order of the paper's reference code,
- * lowest first. `out` may be `counter`. */
+/* Computes one block of four random words from a counter and a key. The words are in the order of
+ * the paper's reference code, lowest first. `out` and `counter` may be the same array. */
 void tsr__philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
-/* Returns the word for element `index`: word index % 4 of the block with key `seed` and counter
- * (index / 4, subsequence). tsr_random_params documents this layout. */
+/* Returns the random word of element `index`. It is word number index % 4 of a block with the key
+ * `seed` and the counter (index / 4, subsequence). tsr_random_params documents this layout. */
 uint32_t tsr__philox_word(uint64_t seed, uint64_t subsequence, uint64_t index);
 
 #endif

@@ -28,5 +28,6 @@ const char *tsr_status_name(tsr_status status)
     case TSR_ERR_PEER_LOST:
         return "TSR_ERR_PEER_LOST";
     }
-    return "TSR_ERR_?"; /* there is no default, so that the compiler warns of a missing status */
+    return "TSR_ERR_?"; /* the switch has no default, so that the compiler warns if a status is
+                           missing */
 }

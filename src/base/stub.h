@@ -1,5 +1,6 @@
-/* Stubs of public functions for builds without Vulkan. They return TSR_ERR_UNSUPPORTED, so that
- * programs link and start with any build. Only stub.c files include this. */
+/* Stubs replace public functions in builds without Vulkan. They return TSR_ERR_UNSUPPORTED, so that
+ * a program can be linked and started with any build of the library. Only the files named stub.c
+ * include this header. */
 #ifndef TSR_BASE_STUB_H
 #define TSR_BASE_STUB_H
 
@@ -15,7 +16,8 @@
                          &#name[sizeof "tsr_" - 1]);                                               \
     }
 
-/* A destroy function: it only sets *object to NULL, because no object can exist. */
+/* Defines the stub of a destroy function. The stub only sets *object to NULL, because no object can
+ * exist. */
 #define TSR__FORGET(name, type)                                                                    \
     void name(type **object) /* NOLINT(bugprone-macro-parentheses) */                              \
     {                                                                                              \

@@ -17,15 +17,18 @@ static int highest_bit(uint32_t value)
     return bit;
 }
 
-/* Stores every sum and product in a variable, so that no intermediate result has more precision
+/* Every sum and product is stored in a variable, so that no intermediate result has more precision
  * than a float. */
 float tsr__normal_from_word(uint32_t word)
 {
-    uint32_t below = word >> 31 ? ~word : word; /* how many words lie further from 0 */
+    /* how many words of this half give values further from 0 */
+    uint32_t below = word >> 31 ? ~word : word;
     uint32_t t = 2 * below + 1;
     int octave = highest_bit(t);
-    uint32_t distance = (UINT32_C(2) << octave) - t; /* to the next octave; wraps in the last */
-    int excess = highest_bit(distance) - 23; /* bits that a float cannot hold: rounded off */
+    /* The distance from t to the next power of two. In the last octave, the unsigned subtraction
+     * wraps to the right value. */
+    uint32_t distance = (UINT32_C(2) << octave) - t;
+    int excess = highest_bit(distance) - 23; /* the number of bits that a float cannot hold */
     if (excess > 0) {
         distance += (UINT32_C(1) << excess) >> 1;
         distance &= ~((UINT32_C(1) << excess) - 1);

@@ -1,11 +1,11 @@
-/* Reads JSON from memory, one value after the other. The text may be hostile. The reader builds no
- * document and allocates nothing. Integers are exact. Every error names the offset of the problem,
- * even if the JSON is well formed and only a value is not acceptable. The syntax is RFC 8259,
- * except that strings with a zero character are refused, because C strings cannot hold them.
+/* Reads JSON from memory, one value after the other. The text may come from an adversary. The
+ * reader does not build a tree of the document and allocates no memory. Integers are exact. Every
+ * error text has the offset of the problem, also if the JSON is well formed and only a value is not
+ * acceptable. The syntax is that of RFC 8259, except that a string with a zero character is an
+ * error, because C strings cannot contain it. A caller reads an object in this way:
  *
  *     TSR__TRY(tsr__json_enter(json, '{'));
- *     while (tsr__json_member(json, key, &more) == TSR_OK && more) … read one value
- */
+ *     while (tsr__json_member(json, key, &more) == TSR_OK && more) … read one value */
 #ifndef TSR_JSON_JSON_H
 #define TSR_JSON_JSON_H
 
@@ -18,52 +18,55 @@ typedef struct tsr__json {
     const char *text;
     size_t size;
     size_t at;
-    size_t key_at;    /* where the last member's name starts */
-    uint64_t base;    /* offset of `text` in its file */
-    const char *what; /* the start of error texts, such as "safetensors" */
+    size_t key_at;    /* the offset at which the last member's name starts */
+    uint64_t base;    /* the offset of `text` in its file */
+    const char *what; /* error texts start with it, for example "safetensors" */
     tsr__subject subject;
 } tsr__json;
 
-/* Bytes for a member's name, with its terminating zero. A longer name is an error. */
+/* The size in bytes of the buffer for a member's name, including the terminating zero. A longer
+ * name is an error. */
 #define TSR__JSON_TEXT (TSR__MAX_NAME + 1)
 
-/* Records "what: offset N: subject: …" and returns TSR_ERR_INVALID. `at` is an offset into the
- * text; N counts from the start of the file. */
+/* Records the error "what: offset N: subject: …" and returns TSR_ERR_INVALID. `at` is the problem's
+ * offset in the text; the function converts it to N, the offset in the file. */
 tsr_status tsr__json_fail(const tsr__json *json, size_t at, const char *format, ...)
     TSR__PRINTF(3, 4);
-/* Puts the same prefix before the recorded error and returns `status`. */
+/* Inserts "what: offset N: subject: " before the recorded error text and returns `status`. */
 tsr_status tsr__json_fail_context(const tsr__json *json, size_t at, tsr_status status);
 
-/* Skips space and returns the next character without taking it, or '\0' at the end. */
+/* Skips spaces and returns the next character, which stays unread. Returns '\0' at the end of the
+ * text. */
 char tsr__json_peek(tsr__json *json);
 
-/* Takes an opening bracket: '{' or '['. */
+/* Reads an opening bracket, which must be `bracket`: '{' or '['. */
 tsr_status tsr__json_enter(tsr__json *json, char bracket) TSR_NODISCARD;
-/* Gives whether there is another member or element. Call it after `enter` and after each value. It
- * takes the comma and a member's name with its colon, or the closing bracket if there are no more.
- */
+/* Gives whether the object has another member, or the array another element. Call these functions
+ * after tsr__json_enter and after each value. They read the comma, and a member's name with its
+ * colon. If there are no more members or elements, they read the closing bracket. */
 tsr_status tsr__json_member(tsr__json *json, char key[TSR__JSON_TEXT], bool *more) TSR_NODISCARD;
 tsr_status tsr__json_element(tsr__json *json, bool *more) TSR_NODISCARD;
 
-/* The functions below read a value. A string is decoded into `text`, of `size` bytes with its
- * terminating zero; a longer one is an error. `integer` reads 0 … 2^64 − 1, as a number or as a
- * string of digits. */
+/* The functions below read a value. tsr__json_string decodes a string into `text`, a buffer of
+ * `size` bytes including the terminating zero; a longer string is an error. tsr__json_integer reads
+ * an integer from 0 to 2^64 − 1, written as a number or as a string of digits. */
 tsr_status tsr__json_string(tsr__json *json, size_t size, char *text) TSR_NODISCARD;
 tsr_status tsr__json_integer(tsr__json *json, uint64_t *value) TSR_NODISCARD;
-/* Reads an integer from -2^63 to 2^63 - 1, as a number only. */
+/* Reads an integer from -2^63 to 2^63 - 1, which must be written as a number. */
 tsr_status tsr__json_signed(tsr__json *json, int64_t *value) TSR_NODISCARD;
 tsr_status tsr__json_real(tsr__json *json, double *value) TSR_NODISCARD;
 tsr_status tsr__json_bool(tsr__json *json, bool *value) TSR_NODISCARD;
 /* Skips one value of any kind. */
 tsr_status tsr__json_skip(tsr__json *json) TSR_NODISCARD;
 
-/* Checks that only space follows. */
+/* Checks that only spaces follow up to the end of the text. */
 tsr_status tsr__json_end(tsr__json *json) TSR_NODISCARD;
 
-/* Returns the index of `key` in `names`, which ends in NULL, or -1. */
+/* Returns the index of `key` in `names`, an array that ends in NULL. Returns -1 if `key` is not in
+ * the array. */
 int tsr__json_find(const char *const *names, const char *key);
-/* Gives the same index and adds it to the bits in *seen. It is an error if `key` is not in `names`,
- * or *seen already has its bit. */
+/* Gives the index of `key` in `names` and sets the bit with this index in *seen. It is an error if
+ * `names` does not contain `key`, or if the bit was already set. */
 tsr_status tsr__json_known(tsr__json *json, const char *const *names, const char *key,
                            unsigned *seen, int *number) TSR_NODISCARD;
 

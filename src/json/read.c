@@ -12,7 +12,7 @@
 #include "base/bytes.h"
 
 #define MAX_DEPTH 64
-#define MAX_DIGITS 64 /* of a real number */
+#define MAX_DIGITS 64 /* the largest number of characters of a real number */
 
 tsr_status tsr__json_fail(const tsr__json *json, size_t at, const char *format, ...)
 {
@@ -41,7 +41,7 @@ char tsr__json_peek(tsr__json *json)
     return json->at < json->size ? json->text[json->at] : '\0';
 }
 
-/* Records an error that names the character found instead of `what`. */
+/* Records an error: the text says that `what` was expected and which character was found. */
 static tsr_status expected(const tsr__json *json, const char *what)
 {
     if (json->at >= json->size)
@@ -60,8 +60,9 @@ tsr_status tsr__json_enter(tsr__json *json, char bracket)
     return TSR_OK;
 }
 
-/* Moves from one element to the next, or past the closing bracket. If the last character before is
- * an opening bracket, no element has been read yet: no value ends in an opening bracket. */
+/* Moves from one member or element to the next, or past the closing bracket. If the last character
+ * that was read is an opening bracket, no member or element has been read yet, because no value
+ * ends in an opening bracket. */
 static tsr_status between(tsr__json *json, char closing, bool *more)
 {
     size_t before = json->at;
@@ -108,7 +109,7 @@ tsr_status tsr__json_element(tsr__json *json, bool *more)
 
 /* Strings -------------------------------------------------------------------------------------- */
 
-/* The output of decoding. With `text` NULL the bytes are discarded. */
+/* Where the decoded string is written. If `text` is NULL, the bytes are discarded. */
 typedef struct buffer {
     char *text;
     size_t used, size;
@@ -158,7 +159,7 @@ static bool read_hex(tsr__json *json, unsigned long *out)
     return true;
 }
 
-/* Reads what follows "\u": four digits, or a surrogate pair. */
+/* Reads what follows "\u": four hexadecimal digits, or a surrogate pair. */
 static tsr_status read_unicode(tsr__json *json, size_t start, unsigned long *out)
 {
     unsigned long character = 0, low = 0;
@@ -242,8 +243,8 @@ static size_t digits_at(const tsr__json *json, size_t at)
     return count;
 }
 
-/* Returns the end of the number at json->at, or 0 if there is no valid number. *whole is true if
- * the number has no minus sign, fraction or exponent. */
+/* Returns the offset of the end of the number that starts at json->at, or 0 if there is no valid
+ * number. Sets *whole to whether the number has no minus sign, no fraction and no exponent. */
 static size_t number_end(const tsr__json *json, bool *whole)
 {
     size_t at = json->at;
@@ -335,7 +336,7 @@ tsr_status tsr__json_real(tsr__json *json, double *value)
     size_t start = json->at, end = number_end(json, &whole), length = 0;
     if (end == 0 || end - start > MAX_DIGITS)
         return tsr__json_fail(json, start, "a number that cannot be read");
-    /* strtod expects the locale's decimal point. */
+    /* strtod expects the decimal point of the current locale, so replace the '.'. */
     const char *point = localeconv()->decimal_point;
     for (size_t i = start; i < end; i++) {
         bool dot = json->text[i] == '.' && strlen(point) < 16;

@@ -1,4 +1,4 @@
-/* Checks and shortens text from files. */
+/* Checks text that comes from files, and shortens it for error texts. */
 #include "json/text.h"
 
 #include <inttypes.h>
@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Reads one character and moves *text past it. Returns false for bytes that are not UTF-8. */
+/* Reads one UTF-8 character and moves *text past it. Returns false if the bytes are not valid
+ * UTF-8. */
 static bool take_character(const unsigned char **text, const unsigned char *end, uint32_t *out)
 {
     static const uint32_t smallest[] = {0, 0x80, 0x800, 0x10000};

@@ -57,7 +57,7 @@ void tsr__json_print_real(tsr__json_writer *writer, double value)
         if (strtod(text, NULL) == value)
             break;
     }
-    /* Replace the locale's decimal point, which may have several bytes, by a '.'. */
+    /* Replace the locale's decimal point, which may have several bytes, by '.'. */
     for (int i = 0; i < length; i++) {
         bool usual = strchr("0123456789e+-", text[i]) != NULL;
         bool point = !usual && (i == 0 || strchr("0123456789", text[i - 1]) != NULL);
