@@ -1,14 +1,15 @@
-/* The algorithms of collective operations, as pure functions. Each adds the steps of one rank to an
- * empty schedule; the operation is done when every rank has executed its own schedule. `large`
- * selects the variant with fewer bytes and more messages. All ranks must pass the same value; the
- * results do not depend on it. */
+/* The algorithms of collective operations, as pure functions. Each function adds the steps of one
+ * rank to an empty schedule. The operation is complete when every rank has executed its own
+ * schedule. `large` selects the variant that sends fewer bytes in more messages. All ranks must
+ * pass the same value of `large`, which does not change the results. */
 #ifndef TSR_COMM_ALGORITHMS_ALGORITHMS_H
 #define TSR_COMM_ALGORITHMS_ALGORITHMS_H
 
 #include "comm/algorithms/schedule.h"
 #include "comm/algorithms/tree.h"
 
-/* If large, 2 log2 P rounds of shrinking pieces; otherwise log2 P rounds of all elements. */
+/* If `large` is true, the schedule has 2 log2 P rounds, whose messages get smaller and then larger
+ * again. Otherwise it has log2 P rounds, each of which exchanges all elements. tree.h defines P. */
 void tsr__algorithm_all_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count,
                                bool large);
 void tsr__algorithm_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count, int root,
@@ -16,8 +17,9 @@ void tsr__algorithm_reduce(tsr__schedule *schedule, int size, int rank, uint64_t
 void tsr__algorithm_reduce_scatter(tsr__schedule *schedule, int size, int rank,
                                    const tsr__blocks *blocks);
 
-/* The same with a result that depends on the contributions only: every rank sends each element to
- * the one rank that combines it. */
+/* An all-reduce whose result depends on the contributions only, not on the order in which they are
+ * combined. One rank combines each element, and every other rank sends its contribution to that
+ * rank. */
 void tsr__algorithm_exact_all_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count,
                                      bool large);
 void tsr__algorithm_exact_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count,
@@ -29,24 +31,26 @@ void tsr__algorithm_all_gather(tsr__schedule *schedule, int size, int rank,
                                const tsr__blocks *blocks, bool large);
 void tsr__algorithm_broadcast(tsr__schedule *schedule, int size, int rank, uint64_t count, int root,
                               bool large);
-/* `blocks` are used on root only; `count` is the size of this rank's block. */
+/* Only root reads `blocks`. `count` is the size of this rank's block. */
 void tsr__algorithm_gather(tsr__schedule *schedule, int size, int rank, const tsr__blocks *blocks,
                            uint64_t count, int root);
 void tsr__algorithm_scatter(tsr__schedule *schedule, int size, int rank, const tsr__blocks *blocks,
                             uint64_t count, int root);
-/* `in_place`: SEND and RECV are the same memory. */
+/* `in_place` means that SEND and RECV are the same memory. */
 void tsr__algorithm_all_to_all(tsr__schedule *schedule, int size, int rank, const tsr__blocks *send,
                                const tsr__blocks *recv, bool in_place);
 void tsr__algorithm_barrier(tsr__schedule *schedule, int size, int rank);
 
-/* Building blocks of the above. */
+/* Functions that the algorithms above share. */
 
-/* An all-gather by recursive doubling among the ranks that hold leaves. RECV holds this leaf's
- * elements before, and those of all leaves afterwards. A leaf's elements are the blocks of its
- * ranks or, if `blocks` is NULL, tsr__tree_share of `total`. */
+/* An all-gather by recursive doubling among the ranks that hold leaves (see tree.h). Before it,
+ * RECV contains the elements of this rank's leaf; afterwards it contains those of all leaves. If
+ * `blocks` is not NULL, a leaf has the blocks of the ranks that share it. Otherwise `total`
+ * elements are divided among the leaves as in tsr__tree_share. */
 void tsr__algorithm_doubling(tsr__schedule *schedule, const tsr__tree *tree,
                              const tsr__blocks *blocks, uint64_t total);
-/* Where the share of `rank` starts if `total` elements are divided evenly among the ranks. */
+/* Returns the first element of the part of `rank` if `total` elements are divided evenly among the
+ * ranks. */
 static inline uint64_t tsr__even_start(uint64_t total, int size, int rank)
 {
     const uint64_t n = (uint64_t)rank, p = (uint64_t)size, rest = total % p;

@@ -1,9 +1,10 @@
-/* Reductions whose result depends on the contributions only. The rank that combines an element
- * receives all contributions to it: as many bytes as in recursive halving, in more messages. */
+/* Reductions whose result depends on the contributions only, not on the order in which they are
+ * combined. The rank that combines an element receives the contributions of all ranks to it. The
+ * number of bytes is the same as in recursive halving, but there are more messages. */
 #include "comm/algorithms/algorithms.h"
 
-/* Receives the contributions of the other ranks one after the other in TEMP, in the order rank + 1,
- * rank + 2, …. */
+/* Receives the contributions of the other ranks into TEMP, one behind the other, in the order rank
+ * + 1, rank + 2, …. */
 static void collect(tsr__schedule *schedule, int size, int rank, uint64_t count, uint64_t temp)
 {
     for (int i = 1; i < size; i++)
@@ -29,7 +30,8 @@ static tsr__span share_at(tsr__place place, uint64_t total, int size, int rank)
     return tsr__span_of(place, tsr__even_start(total, size, rank), share_count(total, size, rank));
 }
 
-/* Combines even a single contribution, because that makes its NaNs the same as on several ranks. */
+/* Handles a communicator of one rank. Combines even a single contribution, because combining
+ * changes NaNs to the one NaN that results on several ranks have. */
 static bool alone(tsr__schedule *schedule, int size, uint64_t count)
 {
     if (size == 1)

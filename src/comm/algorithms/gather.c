@@ -29,7 +29,7 @@ void tsr__algorithm_doubling(tsr__schedule *schedule, const tsr__tree *tree,
     }
 }
 
-/* RECV holds this rank's block before, and all blocks afterwards. */
+/* Before this all-gather, RECV contains this rank's block; afterwards it contains all blocks. */
 static void ring(tsr__schedule *schedule, int size, int rank, const tsr__blocks *blocks)
 {
     const int right = (rank + 1) % size, left = (rank + size - 1) % size;
@@ -77,7 +77,8 @@ static void broadcast_tree(tsr__schedule *schedule, int size, int rank, uint64_t
 {
     const tsr__span all = tsr__span_of(TSR__AT_RECV, 0, count);
     const int mine = (rank - root + size) % size;
-    int distance = 1; /* to the rank that it receives from: the lowest set bit of `mine` */
+    /* the distance to the rank that this one receives from: the lowest set bit of `mine` */
+    int distance = 1;
     while (distance < size && !(mine & distance))
         distance *= 2;
     if (mine != 0) {
@@ -90,7 +91,7 @@ static void broadcast_tree(tsr__schedule *schedule, int size, int rank, uint64_t
     }
 }
 
-/* Scatters the elements and gathers them on all ranks (van de Geijn's algorithm). */
+/* Scatters the elements and then gathers them on all ranks (van de Geijn's algorithm). */
 static void broadcast_shares(tsr__schedule *schedule, int size, int rank, uint64_t count, int root)
 {
     const tsr__tree tree = tsr__tree_of(size, rank, -1);

@@ -1,14 +1,15 @@
-/* Algorithms that combine elements along the tree of tree.h. */
+/* Algorithms that combine elements along the tree that tree.h describes. */
 #include "comm/algorithms/algorithms.h"
 
-/* This rank's partial result. It is the caller's input before the first combination, and in `own`
- * afterwards. Element i is at index base + i. */
+/* This rank's partial result. Before the first combination it is the caller's input; afterwards it
+ * is in `own`. Element i of the operation is at index base + i of the place where the partial
+ * result is. */
 typedef struct partial {
     tsr__schedule *schedule;
     const tsr__tree *tree;
-    tsr__place now, own; /* `now` is TSR__AT_SEND or `own` */
+    tsr__place now, own; /* `now` is where the partial result is: TSR__AT_SEND or `own` */
     uint64_t now_base, own_base;
-    uint64_t incoming; /* in TEMP: where to receive another rank's partial result */
+    uint64_t incoming; /* the position in TEMP that receives another rank's partial result */
 } partial;
 
 static tsr__span now_at(const partial *part, uint64_t start, uint64_t end)
@@ -21,7 +22,7 @@ static tsr__span own_at(const partial *part, uint64_t start, uint64_t end)
     return tsr__span_of(part->own, part->own_base + start, end - start);
 }
 
-/* Receives the elements start … end of the peer's partial result. */
+/* Receives elements start … end − 1 of the peer's partial result. */
 static void receive(const partial *part, int peer, uint64_t start, uint64_t end)
 {
     tsr__schedule_recv(part->schedule, peer,
@@ -35,7 +36,7 @@ static void combine(partial *part, uint64_t start, uint64_t end)
                           own_at(part, start, end));
 }
 
-/* From now on the partial result is in `own`. */
+/* After this call, the partial result is in `own`. */
 static void end_round(partial *part)
 {
     part->now = part->own;
@@ -44,7 +45,7 @@ static void end_round(partial *part)
 }
 
 /* Combines the contributions of two ranks that share a leaf. Returns false on the rank that does
- * not hold it and has nothing more to combine. */
+ * not hold the leaf, because that rank has nothing more to combine. */
 static bool combine_leaf(partial *part, uint64_t total)
 {
     const tsr__tree *tree = part->tree;
@@ -69,8 +70,9 @@ static uint64_t leaf_start(const tsr__tree *tree, const tsr__blocks *blocks, uin
     return blocks ? tsr__tree_blocks(tree, blocks, leaf) : tsr__tree_share(tree, total, leaf);
 }
 
-/* Recursive halving: in each round a pair of ranks splits its elements; each sends one half and
- * combines the other. At the end this rank has the complete result of its leaf's elements. */
+/* Recursive halving: in each round two ranks divide the elements that both still have between them.
+ * Each sends the half that the other keeps, and combines the half that it keeps itself. At the end
+ * this rank has the complete result for the elements of its leaf. */
 static void halve(partial *part, const tsr__blocks *blocks, uint64_t total)
 {
     const tsr__tree *tree = part->tree;
@@ -88,7 +90,7 @@ static void halve(partial *part, const tsr__blocks *blocks, uint64_t total)
     }
 }
 
-/* Recursive doubling: pairs of ranks exchange all elements, and both combine them. */
+/* Recursive doubling: in each round two ranks exchange all elements, and both combine them. */
 static void exchange_all(partial *part, uint64_t total)
 {
     const tsr__tree *tree = part->tree;
@@ -138,7 +140,8 @@ void tsr__algorithm_all_reduce(tsr__schedule *schedule, int size, int rank, uint
         tsr__schedule_send(schedule, tree.other, all);
 }
 
-/* In each pair of leaves, the one on root's side receives, so that the result ends on root. */
+/* In each pair of leaves, the leaf on the way to root receives, so that root has the result at the
+ * end. */
 static void reduce_tree(partial *part, uint64_t count)
 {
     const tsr__tree *tree = part->tree;

@@ -1,9 +1,10 @@
-/* A schedule: the steps of one rank in one collective operation. Algorithms make it without
- * communication, as arithmetic; progress/execute.c executes it. Counts and positions are elements.
+/* A schedule: the steps of one rank in one collective operation. Algorithms compute it by
+ * arithmetic, without communication; progress/execute.c executes it. Counts and positions are
+ * numbers of elements.
  *
- * Steps belong to rounds. The messages of a round start together. When all of them have completed,
- * the local steps of the round follow in order, and then the next round. Messages from one rank to
- * another match in the order of their steps. */
+ * Steps belong to rounds. All messages of a round start at once. When all of them have completed,
+ * the local steps of the round run one after the other, and then the next round begins. The
+ * messages from one rank to another match in the order of their steps. */
 #ifndef TSR_COMM_ALGORITHMS_SCHEDULE_H
 #define TSR_COMM_ALGORITHMS_SCHEDULE_H
 
@@ -14,8 +15,8 @@
 #include "tessera/base.h"
 
 typedef enum tsr__place {
-    TSR__AT_SEND, /* the caller's input, only read */
-    TSR__AT_RECV, /* the caller's output; may be the same memory as the input, or part of it */
+    TSR__AT_SEND, /* the caller's input, which is only read */
+    TSR__AT_RECV, /* the caller's output, which may be the input or a part of it */
     TSR__AT_TEMP  /* temp_count elements of temporary memory */
 } tsr__place;
 
@@ -25,13 +26,15 @@ typedef struct tsr__span {
 } tsr__span;
 
 typedef enum tsr__step_kind {
-    TSR__STEP_SEND,    /* `from`, to peer */
-    TSR__STEP_RECV,    /* `to`, from peer */
+    TSR__STEP_SEND,    /* sends `from` to `peer` */
+    TSR__STEP_RECV,    /* receives `to` from `peer` */
     TSR__STEP_COPY,    /* to = from */
-    TSR__STEP_COMBINE, /* to = op(from, with); `to` is one of the others, or overlaps neither */
+    TSR__STEP_COMBINE, /* to = op(from, with); `to` equals `from` or `with`, or overlaps neither */
     TSR__STEP_DIVIDE,  /* to /= number of ranks, if the op is AVG */
-    TSR__STEP_EXACT /* to = op(from, with, the next span, …): `slots` spans after `from`, in any
-                       order, as reduce/exact.h; divides if the op is AVG */
+    /* to = op(from, `with` and the spans behind it): combines `from` with `slots` spans that follow
+     * each other in memory from `with` on. The order does not matter, see reduce/exact.h. Divides
+     * if the op is AVG. */
+    TSR__STEP_EXACT
 } tsr__step_kind;
 
 typedef struct tsr__step {
@@ -45,12 +48,12 @@ typedef struct tsr__step {
 typedef struct tsr__schedule {
     tsr__step *steps;
     size_t count, capacity;
-    uint32_t round; /* of the steps being added */
+    uint32_t round; /* the round of the steps that are being added */
     uint64_t temp_count;
-    tsr_status status; /* the first failure to add a step; the schedule is then unusable */
+    tsr_status status; /* the first failure to add a step, after which the schedule is unusable */
 } tsr__schedule;
 
-/* Removes the steps and keeps their memory. */
+/* Removes the steps. Their memory stays allocated for reuse. */
 void tsr__schedule_reset(tsr__schedule *schedule);
 void tsr__schedule_finish(tsr__schedule *schedule);
 
@@ -68,8 +71,8 @@ void tsr__schedule_exact(tsr__schedule *schedule, tsr__span from, tsr__span with
                          tsr__span to);
 /* Steps added from now on belong to the next round. */
 void tsr__schedule_next_round(tsr__schedule *schedule);
-/* Reserves count · times elements in TEMP and returns where they start. Sets the schedule's status
- * if that overflows. */
+/* Reserves count · times elements in TEMP and returns where they start. If the product overflows,
+ * sets the schedule's status. */
 uint64_t tsr__schedule_temp(tsr__schedule *schedule, uint64_t count, int times);
 
 #endif

@@ -1,12 +1,13 @@
-/* The order in which contributions are combined: a binary tree that depends on the number of ranks
- * only.
+/* The order in which contributions are combined. It is a binary tree that depends only on the
+ * number of ranks.
  *
- * Let P be the largest power of two with P ≤ size, and r = size − P. Ranks 2i and 2i + 1 with i < r
- * share a leaf. One of them holds the leaf; the other sends its contribution to the holder first
- * and receives the result last. The P leaves are combined at distance P/2, then P/4, …, 1
- * (recursive halving and doubling, see R. Rabenseifner, "Optimization of collective reduction
- * operations", ICCS 2004, with one fixed sequence of distances). The tree is the same for every
- * element, whichever rank combines it. */
+ * Let P be the largest power of two with P ≤ size, and r = size − P. For each i < r, ranks 2i and
+ * 2i + 1 share a leaf. One of the two holds the leaf. The other one sends its contribution to the
+ * holder before all other steps, and receives the result after them. Every other rank has a leaf of
+ * its own. The P leaves are combined in pairs at distance P/2, then P/4, …, 1. This is recursive
+ * halving and doubling (R. Rabenseifner, "Optimization of collective reduction operations", ICCS
+ * 2004) with one fixed sequence of distances. The tree is the same for every element and for every
+ * rank that combines elements. */
 #ifndef TSR_COMM_ALGORITHMS_TREE_H
 #define TSR_COMM_ALGORITHMS_TREE_H
 
@@ -15,7 +16,8 @@
 
 /* Consecutive blocks of elements, one for each rank. */
 typedef struct tsr__blocks {
-    const uint64_t *starts; /* size + 1 of them; NULL: all blocks have `each` elements */
+    /* [size + 1], where each block starts; NULL if all blocks have `each` elements */
+    const uint64_t *starts;
     uint64_t each;
 } tsr__blocks;
 
@@ -31,12 +33,14 @@ static inline uint64_t tsr__block_count(const tsr__blocks *blocks, int rank)
 
 typedef struct tsr__tree {
     int size, rank;
-    int power; /* P */
-    int extra; /* r */
-    int leaf;  /* this rank's */
-    int other; /* the rank it shares its leaf with, or −1 */
+    int power; /* P of the comment at the top of this file */
+    int extra; /* r of that comment */
+    int leaf;  /* the leaf of this rank */
+    int other; /* the rank that shares this leaf, or −1 */
     bool holds;
-    int root; /* this rank holds its leaf if it shares one; −1: the even rank of each pair does */
+    /* In a pair that contains root, root holds the leaf. In every other pair the even rank does.
+     * −1: there is no root. */
+    int root;
 } tsr__tree;
 
 static inline int tsr__tree_leaf_of(const tsr__tree *tree, int rank)
@@ -44,7 +48,7 @@ static inline int tsr__tree_leaf_of(const tsr__tree *tree, int rank)
     return rank < 2 * tree->extra ? rank / 2 : rank - tree->extra;
 }
 
-/* The rank that holds a leaf. */
+/* Returns the rank that holds a leaf. */
 static inline int tsr__tree_holder(const tsr__tree *tree, int leaf)
 {
     if (leaf >= tree->extra)
@@ -65,7 +69,7 @@ static inline tsr__tree tsr__tree_of(int size, int rank, int root)
     return tree;
 }
 
-/* Where a leaf's elements start if the leaves divide `total` evenly. */
+/* Returns where a leaf's elements start if `total` elements are divided evenly among the leaves. */
 static inline uint64_t tsr__tree_share(const tsr__tree *tree, uint64_t total, int leaf)
 {
     const uint64_t n = (uint64_t)leaf, p = (uint64_t)tree->power;
@@ -73,7 +77,7 @@ static inline uint64_t tsr__tree_share(const tsr__tree *tree, uint64_t total, in
     return n * (total / p) + (n < rest ? n : rest);
 }
 
-/* Where a leaf's elements start if they are the blocks of its ranks. */
+/* Returns where a leaf's elements start if they are the blocks of the leaf's ranks. */
 static inline uint64_t tsr__tree_blocks(const tsr__tree *tree, const tsr__blocks *blocks, int leaf)
 {
     return tsr__block_start(blocks, leaf < tree->extra ? 2 * leaf : leaf + tree->extra);

@@ -8,9 +8,11 @@
 #include "comm/progress/control.h"
 #include "comm/progress/progress.h"
 
-/* How long destroying the last communicator may wait for messages to be delivered. */
+/* How long destroying the last communicator of a job may wait until messages are delivered. */
 #define DELIVERY_NS (2 * TSR__SECOND)
-#define DELIVERY_FAILED_NS UINT64_C(50000000) /* only notes of the failure are in flight */
+/* The limit for a job that has failed, in which only control messages about the failure are in
+ * flight. */
+#define DELIVERY_FAILED_NS UINT64_C(50000000)
 
 static void count_local(tsr_comm *comm)
 {
@@ -67,7 +69,8 @@ static void free_memory(tsr_comm *comm)
     tsr__free(comm);
 }
 
-/* Ranks that have not left may still read this rank's slot. */
+/* Gives up this rank's slot. The ranks that have not left the communicator may still read it, so
+ * the slot is not reused before they have left. */
 static void retire_slot(const tsr_comm *comm)
 {
     const tsr__job *job = comm->job;
@@ -107,7 +110,8 @@ tsr_status tsr__shm_reserve(tsr__job *job, int size, tsr__shm_reservation *reser
     if (!reservation->slots)
         return TSR_ERR_NO_MEMORY;
     TSR__TRY(tsr__shm_create(size, &reservation->shm));
-    /* A rank that has ended does not say that it leaves. */
+    /* A rank whose process has ended sends no message that it leaves. So this call looks for ended
+     * processes. */
     if (job->transport)
         tsr__transport_poll_processes(job->transport);
     for (int i = 0; i < job->size && job->transport; i++) {
@@ -165,7 +169,7 @@ void tsr__job_end(tsr__job *job, uint64_t until_ns)
     tsr__free(job);
 }
 
-/* Handles of requests outlive their communicator. */
+/* Separates requests from the communicator, because the caller may destroy their handles later. */
 static void detach_requests(tsr_comm *comm)
 {
     char text[TSR__CALL_TEXT], why[TSR__CALL_TEXT + 64];
@@ -195,7 +199,7 @@ void tsr_comm_destroy(tsr_comm **comm)
         return;
     tsr_comm *ending = *comm;
     tsr__job *job = ending->job;
-    if (tsr__job_is_inherited(job)) { /* not freed: requests point to it */
+    if (tsr__job_is_inherited(job)) { /* the job is not freed, because requests still point to it */
         *comm = NULL;
         return;
     }

@@ -1,5 +1,5 @@
 /* Creates the communicator of all ranks: exchanges transport addresses through the bootstrap,
- * connects to all ranks, and waits until all have. */
+ * connects to all ranks, and waits until all ranks have connected. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,19 +13,21 @@
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/progress/control.h"
 
-#define VERSION 1 /* of all that processes exchange */
+#define VERSION 1 /* the version of all data that processes exchange */
 
-/* What each rank contributes to the bootstrap's exchange. Its transport's address follows. */
+/* What each rank contributes to the bootstrap's exchange. The address of its transport follows this
+ * struct. */
 typedef struct greeting {
     uint32_t version;
     uint32_t reproducible;
     int64_t pid;
-    uint64_t pid_space;      /* identifies the host and namespace of that pid; 0: unknown */
-    tsr__shm_memory_key key; /* of its shared memory; valid in the same pid_space */
+    uint64_t pid_space; /* identifies the host and the namespace of `pid`; 0: unknown */
+    /* of the process's shared memory; valid for processes with the same pid_space */
+    tsr__shm_memory_key key;
     uint64_t address_bytes;
 } greeting;
 
-/* A hash of the running kernel and of the namespace of its process numbers. */
+/* Hashes the identity of the running kernel and of this process's PID namespace. */
 static uint64_t pid_space(void)
 {
     char text[128];
@@ -61,7 +63,7 @@ static tsr_status open_bootstrap(const tsr_comm_params *params, uint64_t timeout
                                out);
 }
 
-/* Reads another rank's greeting. Fails if this rank cannot work with it. */
+/* Reads another rank's greeting. Fails if this rank cannot work with that rank. */
 static tsr_status check_greeting(const tsr__bootstrap_gathered *blocks, int rank,
                                  const greeting *mine, greeting *out)
 {
@@ -167,8 +169,8 @@ static tsr_status fill_job(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_c
     return job->size > 1 ? greet(job, bootstrap, params, limit) : TSR_OK;
 }
 
-/* The time left to create the communicator. The time that a caller's all-gather takes does not
- * count. */
+/* Returns the time that is left to create the communicator. The time that a caller's all-gather
+ * function takes does not count. */
 static uint64_t time_left(const tsr_comm_params *params, const tsr__bootstrap_limit *limit)
 {
     const uint64_t now = tsr__now_ns();
@@ -177,7 +179,7 @@ static uint64_t time_left(const tsr_comm_params *params, const tsr__bootstrap_li
     return limit->deadline_ns > now ? limit->deadline_ns - now : 1;
 }
 
-/* Waits until all ranks are connected, and exchanges the slots of shared memory. */
+/* Waits until all ranks are connected, and exchanges their slots in shared memory. */
 static tsr_status synchronise(tsr_comm *comm, const tsr_comm_params *params,
                               const tsr__bootstrap_limit *limit)
 {

@@ -1,7 +1,7 @@
-/* Children of fork(). Their copy of a communicator shares the slots, the connections and the file
- * descriptors with the parent. A child that used them would take part in the parent's operations,
- * and cleaning UCX up in one process breaks it in both. So every call fails in a child, and nothing
- * is touched. */
+/* Children of fork(). A child's copy of a communicator has the same slots, connections and file
+ * descriptors as the parent's. If a child used them, it would take part in the parent's operations.
+ * If it cleaned UCX up, UCX would break in both processes. So every call fails in a child and
+ * changes nothing. */
 #include "base/fork.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Makes a request from the parameters of an operation: checks them, and sets up the call that all
- * ranks compare and the schedule or shared-memory operation. */
+/* Makes a request from the parameters of an operation. Checks the parameters, fills in the call
+ * that all ranks compare, and prepares the schedule or the shared-memory operation. */
 #include "comm/api/operation.h"
 
 #include <inttypes.h>
@@ -12,22 +12,22 @@
 #include "comm/failure/failure.h"
 #include "comm/progress/progress.h"
 
-/* From these sizes on, the algorithm with fewer bytes is faster than the one with fewer messages.
- */
+/* From these sizes on, sending fewer bytes is faster than sending fewer messages. */
 #define LARGE_REDUCE_BYTES 16384
 #define LARGE_BROADCAST_BYTES 65536
 
-#define MAX_CONNECTED 128 /* the largest job in which all ranks connect at the beginning */
+/* The largest job in which every rank connects to every other while the communicator is created. */
+#define MAX_CONNECTED 128
 
 /* What this rank reads and writes, in elements. */
 typedef struct extents {
     const tsr__operation *operation;
     const char *name;
     int rank, size;
-    tsr__blocks blocks, recv_blocks; /* recv_blocks: of all_to_all only */
+    tsr__blocks blocks, recv_blocks; /* recv_blocks is for all_to_all only */
     uint64_t send, recv;
-    const uint8_t *same_send; /* the only place in recv where `send` may be, or NULL */
-    const uint8_t *same_recv; /* the only place in send where `recv` may be, or NULL */
+    const uint8_t *same_send; /* the only address inside recv at which `send` may be, or NULL */
+    const uint8_t *same_recv; /* the only address inside send at which `recv` may be, or NULL */
 } extents;
 
 /* Checks ----------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ static tsr_status check_bytes(const extents *e, uint64_t count)
     return TSR_OK;
 }
 
-/* Checks the size of all blocks together. */
+/* Checks the total size of blocks that have `each` elements. */
 static tsr_status check_even(const extents *e, uint64_t each)
 {
     uint64_t total;
@@ -259,7 +259,8 @@ static tsr__call call_of(const extents *e)
     return call;
 }
 
-/* Whether the order of combination could change the result, in a reproducible communicator. */
+/* Returns whether the result may not depend on the order of combination, although this dtype and op
+ * would let it depend on that order. This is so for reproducible communicators only. */
 static bool is_exact(const tsr_comm *comm, const tsr__operation *o)
 {
     const bool is_float =
@@ -267,8 +268,9 @@ static bool is_exact(const tsr_comm *comm, const tsr__operation *o)
     return comm->reproducible && is_float && o->op != TSR_OP_MIN && o->op != TSR_OP_MAX;
 }
 
-/* An all-gather in which every rank exchanges messages with every other, unless there are too many.
- * UCX connects two ranks at their first message, which must not be the report of an error. */
+/* Makes the schedule of the all-gather that connects the ranks. In a job of at most MAX_CONNECTED
+ * ranks, every rank exchanges messages with every other rank. The reason is that UCX connects two
+ * ranks at their first message, and this first message must not be the report of an error. */
 static void connect_all(tsr__schedule *schedule, const extents *e)
 {
     if (e->size > MAX_CONNECTED) {
@@ -390,7 +392,7 @@ static tsr_status fill(tsr_request *request, const tsr__operation *o)
     return TSR_OK;
 }
 
-/* Handles what other ranks have sent before it sends more to them. */
+/* Handles the messages that other ranks have sent, before this rank sends more messages to them. */
 static tsr_status receive_first(tsr_comm *comm)
 {
     tsr__job_progress_all(comm->job);
@@ -405,8 +407,8 @@ static tsr_status start(tsr_comm *comm, const tsr__operation *operation, tsr_req
     TSR__TRY(tsr__job_refuse_child(comm->job, name));
     if (comm->status != TSR_OK)
         return tsr__fail(comm->status, "%s", comm->why);
-    /* Counts requests that are done, too: how many are in progress differs between ranks, and all
-     * ranks must refuse the same call. */
+    /* The count includes requests that have completed. How many are still in progress differs
+     * between ranks, but all ranks must refuse the same call. */
     TSR__REQUIRE(comm->held < TSR_MAX_COMM_REQUESTS,
                  "%s: %d requests have been started and not been waited for", name, comm->held);
     TSR__TRY(tsr__request_create(comm, &request));
@@ -437,7 +439,7 @@ tsr_status tsr__operation_start(tsr_comm *comm, const tsr__operation *operation,
 tsr_status tsr__operation_run(tsr_comm *comm, const tsr__operation *operation)
 {
     tsr_request *request = NULL;
-    /* Does not read the clock: most operations are done before a deadline matters. */
+    /* Does not read the clock, because most operations complete long before their deadline. */
     TSR__TRY(start(comm, operation, &request));
     return tsr_request_wait(&request);
 }

@@ -1,4 +1,4 @@
-/* An operation with the parameters that the caller passed, from which a request is made. */
+/* An operation with the parameters that the caller has passed. Requests are made from it. */
 #ifndef TSR_COMM_API_OPERATION_H
 #define TSR_COMM_API_OPERATION_H
 
@@ -8,22 +8,24 @@ typedef struct tsr__operation {
     tsr__call_kind kind;
     tsr_dtype dtype;
     tsr_op op;
-    int peer, tag; /* root, or the other rank of a message */
+    int peer, tag; /* `peer` is root, or the other rank of a send or receive */
     const void *send;
     void *recv;
-    uint64_t count; /* of each block if all blocks have the same size; otherwise of all data */
-    /* Block sizes, for kinds that end in _V: all_to_all_v has them for both buffers; all_gather_v
-     * and gather_v for recv; the others for send. */
+    uint64_t count; /* the size of each block if all have the same size, otherwise of all data */
+    /* Block sizes, for the kinds whose names end in _V. In all_to_all_v, `counts` is for send and
+     * `recv_counts` for recv. `counts` is for recv in all_gather_v and gather_v, and for send in
+     * the others. */
     const uint64_t *counts, *recv_counts;
-    uint64_t timeout_ns; /* 0: the communicator's */
+    uint64_t timeout_ns; /* 0: the communicator's timeout */
 } tsr__operation;
 
 /* Checks the parameters and starts the operation. On failure it has not started. */
 tsr_status tsr__operation_start(tsr_comm *comm, const tsr__operation *operation,
                                 tsr_request **out) TSR_NODISCARD;
-/* Starts it and blocks until it is done. */
+/* Starts the operation and blocks until it has completed. */
 tsr_status tsr__operation_run(tsr_comm *comm, const tsr__operation *operation) TSR_NODISCARD;
-/* An all-gather of bytes that counts as a call of another kind. */
+/* An all-gather of bytes whose call has the given kind, so that ranks and error texts see, for
+ * example, a split instead of an all-gather. */
 tsr_status tsr__comm_all_gather_as(tsr_comm *comm, tsr__call_kind kind, const void *send,
                                    void *recv, uint64_t size_bytes) TSR_NODISCARD;
 

@@ -41,7 +41,7 @@ tsr_status tsr_request_wait(tsr_request **request)
     return collect(request);
 }
 
-/* A receive that has not been matched can be cancelled without any other rank noticing. */
+/* Cancels a receive that no message has matched. No other rank can notice this. */
 static bool cancel_receive(tsr_request *request)
 {
     if (request->call.kind != TSR__CALL_RECV || request->in_flight != 1)

@@ -1,4 +1,4 @@
-/* Derives communicators from others. */
+/* Creates communicators from existing ones. */
 #include <limits.h>
 
 #include "base/alloc.h"
@@ -11,11 +11,11 @@ typedef struct membership {
     int32_t colour, key;
     uint32_t next_id;
     int32_t rank;
-    int32_t slot; /* in shared memory; −1: none */
+    int32_t slot; /* the slot reserved in shared memory; −1: none */
 } membership;
 
-/* Sorts the members of a colour by key, then by rank. Returns their number. An insertion sort:
- * there are few. */
+/* Sorts the members of a colour by key, then by rank, and returns their number. Uses an insertion
+ * sort, because there are few members. */
 static int sort_members(const membership *all, int size, int colour, membership *members)
 {
     int count = 0;
@@ -45,8 +45,8 @@ static tsr_status check_all(const membership *all, int size, uint32_t *id)
     return TSR_OK;
 }
 
-/* Everything is allocated before the ranks exchange their membership: afterwards no rank may fail
- * alone. */
+/* The memory of a split. All of it is allocated before the ranks exchange their membership, because
+ * after the exchange no rank may fail alone. */
 typedef struct split_memory {
     membership *all, *members;
     int *world_of;
@@ -63,7 +63,7 @@ static tsr_status take_memory(tsr_comm *comm, split_memory *memory)
     if (!memory->world_of)
         return TSR_ERR_NO_MEMORY;
     TSR__TRY(tsr__shm_reserve(comm->job, comm->size, &memory->shm));
-    /* Made for as many ranks as it can have; its members are set later. */
+    /* The communicator has room for all ranks of its parent. Its real members are set later. */
     memory->world_of[0] = comm->world_of[comm->rank];
     return tsr__comm_new(comm->job, TSR__COMM_IDS, 0, comm->size, memory->world_of, comm,
                          &memory->child);
@@ -92,8 +92,8 @@ static tsr_status exchange(tsr_comm *comm, tsr__call_kind kind, int colour, int 
                              .rank = comm->rank,
                              .slot = memory->shm.slot};
     const tsr_status status = tsr__comm_all_gather_as(comm, kind, &mine, memory->all, sizeof mine);
-    /* The exchange may have succeeded on other ranks, which then read this slot: it cannot be used
-     * again. */
+    /* If the exchange failed here, it may have succeeded on other ranks, which then read this
+     * rank's slot. So the slot is not released for reuse. */
     if (comm->status != TSR_OK)
         memory->shm.slot = -1;
     TSR__TRY(status);
