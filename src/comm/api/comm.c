@@ -169,7 +169,8 @@ void tsr__job_end(tsr__job *job, uint64_t until_ns)
     tsr__free(job);
 }
 
-/* Separates requests from the communicator, because the caller may destroy their handles later. */
+/* Cancels the communicator's requests that are still in progress, and separates all its requests
+ * from it. Their handles stay valid until the caller destroys them. */
 static void detach_requests(tsr_comm *comm)
 {
     char text[TSR__CALL_TEXT], why[TSR__CALL_TEXT + 64];

@@ -259,8 +259,8 @@ static tsr__call call_of(const extents *e)
     return call;
 }
 
-/* Returns whether the result may not depend on the order of combination, although this dtype and op
- * would let it depend on that order. This is so for reproducible communicators only. */
+/* Returns whether an operation needs exact combination: the communicator is reproducible, and with
+ * this dtype and op the order of combination could change the result. */
 static bool is_exact(const tsr_comm *comm, const tsr__operation *o)
 {
     const bool is_float =

@@ -13,14 +13,15 @@
 #include "base/error.h"
 #include "comm/bootstrap/completion.h"
 
-/* getaddrinfo has no deadline, and takes half a minute and more if name servers do not answer. So a
- * thread calls it, and owns the lookup if the caller stops waiting. */
+/* A lookup by getaddrinfo, which has no deadline and takes half a minute or more if name servers do
+ * not answer. So another thread calls it. That thread owns the lookup if the caller stops
+ * waiting. */
 typedef struct lookup {
     tsr__completion completion;
-    int code, reason; /* what getaddrinfo returned, and errno after it */
+    int code, reason; /* `code` is what getaddrinfo returned, `reason` is errno after that call */
     struct addrinfo *found;
     char service[8];
-    char host[]; /* a copy, as the thread may outlive the caller's text */
+    char host[]; /* a copy of the host's name, because the thread may outlive the caller's text */
 } lookup;
 
 static tsr_status fail_lookup(int code, int reason)
@@ -62,7 +63,7 @@ static void *run(void *opaque)
     return NULL;
 }
 
-/* Starts a detached thread that receives no signals. Returns 0 or an error number. */
+/* Starts the lookup in a detached thread that receives no signals. Returns 0 or an error number. */
 static int start(lookup *request)
 {
     pthread_t thread;
@@ -101,9 +102,9 @@ static tsr_status find_in_thread(const char *host, const char *service, uint64_t
     return status;
 }
 
-/* Finds the TCP addresses of a name or number, for freeaddrinfo. Errors, recorded: TSR_ERR_INVALID
- * for a name that does not exist; TSR_ERR_IO for a failure that may be temporary; TSR_ERR_TIMEOUT;
- * TSR_ERR_NO_MEMORY. */
+/* Finds the TCP addresses of a host name or a numeric address. The caller frees them with
+ * freeaddrinfo. Errors, with their text recorded: TSR_ERR_INVALID for a name that does not exist;
+ * TSR_ERR_IO for a failure that may be temporary; TSR_ERR_TIMEOUT; TSR_ERR_NO_MEMORY. */
 static tsr_status look_up(const char *host, uint16_t port, uint64_t deadline_ns,
                           struct addrinfo **out)
 {
@@ -111,7 +112,7 @@ static tsr_status look_up(const char *host, uint16_t port, uint64_t deadline_ns,
     snprintf(service, sizeof service, "%d", (int)port);
     *out = NULL;
     int code = find(host, service, AI_NUMERICHOST, out);
-    if (code == EAI_NONAME) /* it is a name */
+    if (code == EAI_NONAME) /* `host` is a name, not a numeric address */
         return find_in_thread(host, service, deadline_ns, out);
     return code == 0 ? TSR_OK : fail_lookup(code, errno);
 }
@@ -146,7 +147,7 @@ void tsr__address_describe(tsr__address *address)
 tsr_status tsr__address_find(const char *host, uint16_t port, uint64_t deadline_ns,
                              tsr__address *out)
 {
-    /* It is loopback (RFC 6761), even if no name service works. */
+    /* RFC 6761 defines localhost as loopback, so no name service is needed for it. */
     const char *name = strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
     struct addrinfo *all;
     TSR__TRY(look_up(name, port, deadline_ns, &all));

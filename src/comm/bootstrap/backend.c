@@ -1,4 +1,4 @@
-/* Helpers of all backends, and the backend of a single process. */
+/* Functions that all backends share, and the backend of a job of one process. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ void tsr__bootstrap_gathered_finish(tsr__bootstrap_gathered *gathered)
     *gathered = (tsr__bootstrap_gathered){0};
 }
 
-/* The backend of a process without others. */
+/* The exchange of a job of one process. */
 static tsr_status exchange_alone(void *state, const void *mine, uint64_t size_bytes,
                                  const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out)
 {

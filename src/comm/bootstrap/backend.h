@@ -1,5 +1,5 @@
-/* Private to this folder: the interface of the backends, and functions that bootstrap.c and the
- * backends share. */
+/* The interface of the backends, and functions that bootstrap.c and the backends share. Private to
+ * this folder. */
 #ifndef TSR_COMM_BOOTSTRAP_BACKEND_H
 #define TSR_COMM_BOOTSTRAP_BACKEND_H
 
@@ -7,7 +7,7 @@
 
 /* How an open bootstrap exchanges contributions. */
 typedef struct tsr__bootstrap_backend {
-    const char *name; /* for the log: "through PMIx" */
+    const char *name; /* for the log, for example "through PMIx" */
     tsr_status (*exchange)(void *state, const void *mine, uint64_t size_bytes,
                            const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out);
     void (*close)(void *state);
@@ -18,28 +18,29 @@ typedef struct tsr__bootstrap_place {
     int32_t rank, size, local_rank, local_size;
 } tsr__bootstrap_place;
 
-/* Opens a backend, without waiting for the other ranks if the backend allows that.
- * params->timeout_ns is not 0. */
+/* Opens a backend. Does not wait for the other ranks if the backend can open without them.
+ * params->timeout_ns must not be 0. */
 typedef tsr_status tsr__bootstrap_open_fn(const tsr__bootstrap_params *params,
                                           tsr__bootstrap_place *place,
                                           const tsr__bootstrap_backend **backend, void **state);
 tsr__bootstrap_open_fn tsr__bootstrap_open_pmix, tsr__bootstrap_open_env,
     tsr__bootstrap_open_callback, tsr__bootstrap_open_single;
 
-/* Fails with TSR_ERR_UNSUPPORTED for more than TSR__BOOTSTRAP_MAX_RANKS. */
+/* Returns TSR_ERR_UNSUPPORTED if `size` is above TSR__BOOTSTRAP_MAX_RANKS. */
 tsr_status tsr__bootstrap_check_size(int64_t size) TSR_NODISCARD;
 
-/* Allocates room for the contributions of `count` ranks of these sizes; the bytes are zero. Fails
- * if a size is above TSR__BOOTSTRAP_MAX_BYTES, naming the rank. */
+/* Allocates memory for the contributions of `count` ranks with these sizes, filled with zeros. If a
+ * size is above TSR__BOOTSTRAP_MAX_BYTES, fails with an error that names the rank. */
 tsr_status tsr__bootstrap_gathered_init(int32_t count, const uint64_t *sizes,
                                         tsr__bootstrap_gathered *out) TSR_NODISCARD;
 
-/* choose.c: resolves AUTO from the environment. `why`, for the log, is in static storage. Fails for
- * an invalid TESSERA_BOOT, and if a launcher has started several processes that cannot find one
- * another: N processes that each consider themselves the only one would be worse. */
+/* In choose.c: chooses the kind that AUTO stands for from the environment. *why is a text for the
+ * log, in static storage. Fails if TESSERA_BOOT is invalid. Also fails if a launcher has started
+ * several processes that cannot find one another, because otherwise each of them would run as a job
+ * of one process. */
 tsr_status tsr__bootstrap_choose(tsr__bootstrap_kind *kind, const char **why) TSR_NODISCARD;
 
-/* node.c: identifies the node of this process, as described at tsr__bootstrap_info.node. */
+/* In node.c: computes the digest of this process's node that tsr__bootstrap_info.node describes. */
 void tsr__bootstrap_node(uint8_t node[TSR__BOOTSTRAP_NODE_SIZE]);
 
 #endif

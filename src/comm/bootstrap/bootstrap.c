@@ -15,14 +15,16 @@ struct tsr__bootstrap {
     const tsr__bootstrap_backend *backend;
     void *state;
     uint64_t timeout_ns;
-    bool broken; /* an exchange has failed, so the ranks may disagree about the next one */
+    bool broken; /* an exchange has failed, so ranks may disagree about which exchange is next */
 };
 
-/* Numbers the nodes in the order of their first ranks. Takes time proportional to ranks · nodes. */
+/* Gives each node a number, in the order of the nodes' lowest ranks. Takes time proportional to
+ * ranks · nodes. */
 static tsr_status number_nodes(tsr__bootstrap *bootstrap, const tsr__bootstrap_gathered *nodes)
 {
     int32_t size = bootstrap->info.size;
-    int32_t *first = tsr__calloc((size_t)size, sizeof *first); /* rank of each node */
+    /* [node]: the lowest rank of each node */
+    int32_t *first = tsr__calloc((size_t)size, sizeof *first);
     if (first == NULL)
         return TSR_ERR_NO_MEMORY;
     for (int32_t rank = 0; rank < size; rank++) {
@@ -56,7 +58,7 @@ static void find_local(tsr__bootstrap_info *info)
             below += rank < info->rank;
             all++;
         }
-    /* If the launcher has set only one of the two, both are counted instead. */
+    /* If the launcher has not set both numbers, both are counted instead. */
     if (info->local_rank < 0 || info->local_size < 0) {
         info->local_rank = below;
         info->local_size = all;
@@ -72,7 +74,7 @@ static tsr_status exchange(tsr__bootstrap *bootstrap, const void *mine, uint64_t
     return status;
 }
 
-/* Waits for all ranks and finds out which of them share a node. */
+/* Waits for all ranks, and determines which of them share a node. */
 static tsr_status meet(tsr__bootstrap *bootstrap, const tsr__bootstrap_limit *limit)
 {
     bootstrap->node_of = tsr__calloc((size_t)bootstrap->info.size, sizeof *bootstrap->node_of);
@@ -89,7 +91,8 @@ static tsr_status meet(tsr__bootstrap *bootstrap, const tsr__bootstrap_limit *li
     return status;
 }
 
-/* The backend of each kind; AUTO has been resolved before. */
+/* The function that opens the backend of each kind. AUTO is replaced by another kind before this
+ * table is read. */
 static tsr__bootstrap_open_fn *const backends[] = {
     [TSR__BOOTSTRAP_PMIX] = tsr__bootstrap_open_pmix,
     [TSR__BOOTSTRAP_ENV] = tsr__bootstrap_open_env,

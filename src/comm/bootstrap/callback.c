@@ -1,4 +1,4 @@
-/* The backend for an all-gather of the caller, for example MPI's. */
+/* The backend that uses an all-gather function of the caller, for example MPI's. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -25,8 +25,8 @@ static tsr_status gather(const callback_state *state, const void *mine, uint64_t
     return TSR_OK;
 }
 
-/* Contributions may differ in size, but those of the callback may not: pads all to the largest
- * size. */
+/* Gathers contributions of different sizes. The caller's all-gather requires equal sizes, so all
+ * contributions are padded to the largest size. */
 static tsr_status gather_padded(const callback_state *state, const void *mine, uint64_t size_bytes,
                                 const uint64_t *sizes, tsr__bootstrap_gathered *out)
 {

@@ -36,7 +36,7 @@ void tsr__channel_start_sealing(tsr__channel *channel, const void *token, size_t
     channel->sealed = true;
 }
 
-/* Whether a message of this type may have this size. */
+/* Returns whether the size of the message is allowed for its type. */
 static bool is_valid_size(const tsr__channel *channel)
 {
     uint64_t low = 0, high = 0;
@@ -125,7 +125,7 @@ tsr__channel_event tsr__channel_read(tsr__channel *channel, const char **why)
         if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return TSR__CHANNEL_MORE;
         if (count <= 0) {
-            /* The other side's close appears as a reset if it had not read everything. */
+            /* If the peer closes a connection with unread data, this side sees a reset. */
             *why = count == 0 || errno == ECONNRESET ? "it closed the connection"
                                                      : "the connection broke";
             return TSR__CHANNEL_CLOSED;
@@ -181,15 +181,17 @@ void tsr__channel_put(tsr__channel *channel, tsr__wire_type type, const void *pa
     channel->sending = true;
 }
 
-/* The part of a piece that is still to be sent. `skip` is reduced by the part that has been sent.
- */
+/* Returns the part of a piece that is still to be sent. Before the call, `skip` is the number of
+ * bytes, from the start of this piece on, that have been sent; the call subtracts this piece's from
+ * it. */
 static struct iovec rest(const uint8_t *piece, size_t size, uint64_t *skip)
 {
     size_t over = *skip < size ? (size_t)*skip : size;
     *skip -= over;
     struct iovec out = {.iov_len = size - over};
     const uint8_t *from = size > over ? piece + over : NULL;
-    memcpy(&out.iov_base, &from, sizeof from); /* sendmsg does not write to it */
+    /* iov_base is not const, but sendmsg does not write to it */
+    memcpy(&out.iov_base, &from, sizeof from);
     return out;
 }
 

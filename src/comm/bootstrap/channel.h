@@ -6,29 +6,32 @@
 
 #include "comm/bootstrap/wire.h"
 
-/* "[ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255]:65535" and more */
+/* Room for more than the longest address,
+ * "[ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255]:65535". */
 #define TSR__ADDRESS_TEXT_SIZE 80
 
 typedef struct tsr__channel {
     int fd;
-    char peer[TSR__ADDRESS_TEXT_SIZE]; /* the other side's address, for errors and logs */
-    const char *in, *out;              /* the sender in each direction, as in tsr__wire_seal */
+    char peer[TSR__ADDRESS_TEXT_SIZE]; /* the peer's address, for errors and logs */
+    /* who sends in each direction, "rank" or "zero", as in tsr__wire_seal */
+    const char *in, *out;
     bool sealed;
     uint8_t key[TSR__WIRE_MAC];
-    uint64_t number_in, number_out; /* of the next sealed message */
+    uint64_t number_in, number_out; /* the numbers of the next sealed message in each direction */
 
-    /* The message that is being received. Its type must be in the set `wanted`, and its size is
-     * checked before memory is allocated. */
-    unsigned wanted;       /* 1u << type | … */
+    /* The message that is being received. Its type must be in the set `wanted`. Its size is checked
+     * before memory is allocated for it. */
+    unsigned wanted;       /* the types that may come, as 1u << type | … */
     uint64_t max_gathered; /* the size in bytes of the largest possible GATHERED */
     uint8_t header[TSR__WIRE_HEADER];
     tsr__wire_type type;
     uint64_t size;
     uint8_t *body;
-    uint64_t got; /* bytes of header and body so far */
+    uint64_t got; /* number of bytes of header and body received so far */
     bool complete;
 
-    /* The message that is being sent: header (and sequence number), payload, MAC. */
+    /* The message that is being sent. `head` is the header, with the sequence number of a sealed
+     * message behind it; `tail` is the MAC; the payload is between them. */
     uint8_t head[TSR__WIRE_HEADER + 8], small[TSR__WIRE_PROOF_SIZE], tail[TSR__WIRE_MAC];
     const uint8_t *payload;
     size_t head_size, payload_size, tail_size;
@@ -39,34 +42,37 @@ typedef struct tsr__channel {
 typedef enum tsr__channel_event {
     TSR__CHANNEL_MORE,     /* the socket would block */
     TSR__CHANNEL_DONE,     /* a message has been received, or all has been sent */
-    TSR__CHANNEL_CLOSED,   /* by the other side */
-    TSR__CHANNEL_BAD,      /* the other side violates the protocol */
-    TSR__CHANNEL_NO_MEMORY /* the error is recorded */
+    TSR__CHANNEL_CLOSED,   /* the peer has closed the connection */
+    TSR__CHANNEL_BAD,      /* the peer has violated the protocol */
+    TSR__CHANNEL_NO_MEMORY /* memory is exhausted, and the error is recorded */
 } tsr__channel_event;
 
-/* Takes ownership of the socket. `listening`: this process is rank 0. */
+/* Initialises a channel, which owns the socket from now on. `listening` is true if this process is
+ * rank 0. */
 void tsr__channel_init(tsr__channel *channel, int fd, const char *peer, bool listening);
 void tsr__channel_finish(tsr__channel *channel);
 
-/* Seals and verifies all further messages with the handshake's key. */
+/* From now on, seals all messages that are sent and verifies all that are received, with a key from
+ * the handshake. */
 void tsr__channel_start_sealing(tsr__channel *channel, const void *token, size_t token_size,
                                 const tsr__wire_handshake *handshake);
 
-/* Reads what has arrived. After DONE, one complete message stays in the channel until
- * tsr__channel_take(); until then further data is BAD. Sets `why` for CLOSED and BAD. */
+/* Reads the data that has arrived. When it returns DONE, a complete message is in the channel and
+ * stays there until tsr__channel_take(). Data that arrives before that call is treated as BAD. Sets
+ * *why for CLOSED and BAD. */
 tsr__channel_event tsr__channel_read(tsr__channel *channel, const char **why);
 
 /* The payload of the complete message. Valid until tsr__channel_take(). */
 const uint8_t *tsr__channel_payload(const tsr__channel *channel, uint64_t *size);
-/* Removes the complete message and sets the types that may come next. */
+/* Removes the complete message, and sets the types that the next message may have. */
 void tsr__channel_take(tsr__channel *channel, unsigned wanted_next);
 
-/* Starts to send a message; the former one must have been sent. A sealed payload is not copied and
- * must stay valid until it has been sent. Other payloads are copied; they have at most
- * TSR__WIRE_PROOF_SIZE bytes. */
+/* Starts to send a message. The previous message must have been sent. A sealed payload is not
+ * copied, so it must stay valid until it has been sent. Other payloads, of at most
+ * TSR__WIRE_PROOF_SIZE bytes, are copied. */
 void tsr__channel_put(tsr__channel *channel, tsr__wire_type type, const void *payload, size_t size);
 
-/* Writes as much as the socket accepts. */
+/* Writes as many bytes as the socket accepts without blocking. */
 tsr__channel_event tsr__channel_write(tsr__channel *channel);
 
 #endif

@@ -1,4 +1,4 @@
-/* Resolves the kind AUTO of a bootstrap. */
+/* Chooses the kind of bootstrap that AUTO stands for. */
 #include "comm/bootstrap/backend.h"
 
 #include <stddef.h>
@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/launcher.h"
 
-/* Fails if a variable of a launcher says that there are several processes, although neither PMIx
- * nor RANK and WORLD_SIZE connect them. */
+/* Fails if a launcher's variable shows that the launcher has started several processes. The caller
+ * has found neither PMIx nor RANK and WORLD_SIZE, without which these processes cannot connect. */
 static tsr_status refuse_unconnected(void)
 {
     static const struct {

@@ -16,37 +16,41 @@
 #include "base/error.h"
 #include "comm/bootstrap/backend.h"
 
-/* Rank 0 knows which ranks are missing, so the others wait this much longer for its error. */
+/* How much longer than rank 0 the other ranks wait. Rank 0 can tell which ranks are missing, so the
+ * others wait for its error. */
 #define GRACE_NS (TSR__SECOND / 4)
 
-/* Between attempts to reach rank 0. */
+/* The shortest and the longest pause between attempts to reach rank 0. */
 #define SHORTEST_PAUSE_NS (TSR__SECOND / 100)
 #define LONGEST_PAUSE_NS (TSR__SECOND / 2)
 
-/* After rank 0 has refused this process as one of another job. That job may be about to release the
- * port; but if both jobs have been given the same port, this one must not wait for its timeout. */
+/* How long to keep trying after rank 0 has refused this process as one of another job. That other
+ * job may be about to end and release the port. But if both jobs use the same port by mistake,
+ * waiting for the full timeout would not help. */
 #define OTHER_JOB_NS (2 * TSR__SECOND)
 
-/* The attempts to join, and why the last one failed. */
+/* The state of this rank's attempts to join. */
 typedef struct attempt {
     const tsr__rendezvous_params *params;
     tsr__channel channel;
     tsr__wire_handshake handshake;
-    uint64_t deadline_ns; /* of this attempt */
+    uint64_t deadline_ns; /* the deadline of the current attempt */
     char why[256];
-    char answer[256];    /* the last refusal or protocol error of the process at the port */
-    uint64_t give_up_ns; /* 0, or when other_job becomes the error */
+    /* the last refusal or protocol error from the process that listens at the port */
+    char answer[256];
+    uint64_t give_up_ns; /* when to stop and report other_job; 0: not set */
     char other_job[256]; /* how rank 0's job differs from this one */
 } attempt;
 
-/* Sends what is to be sent and waits for the next message. MORE: the deadline has passed. */
+/* Sends the pending message and waits for the next one. Returns MORE if the deadline has passed. */
 static tsr__channel_event send_and_receive(tsr__channel *channel, uint64_t deadline_ns,
                                            const char **why)
 {
     for (;;) {
         tsr__channel_event event = tsr__channel_write(channel);
         *why = "the connection broke";
-        /* Reads even if writing failed: rank 0 may have sent an error before it closed. */
+        /* Reads even if writing has failed, because rank 0 may have sent an error before it
+         * closed. */
         tsr__channel_event received = tsr__channel_read(channel, why);
         if (received != TSR__CHANNEL_MORE)
             return received;
@@ -60,7 +64,7 @@ static tsr__channel_event send_and_receive(tsr__channel *channel, uint64_t deadl
     }
 }
 
-/* On failure, returns false and sets try->why. */
+/* Connects to rank 0. On failure, returns false and sets try->why. */
 static bool connect_to(attempt *try, const tsr__address *address)
 {
     int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -91,7 +95,7 @@ static bool connect_to(attempt *try, const tsr__address *address)
     return true;
 }
 
-/* Describes REFUSED in try->why. */
+/* Describes the reason of a REFUSED message in try->why. */
 static void note_refusal(attempt *try, uint8_t reason)
 {
     char difference[180];
@@ -108,8 +112,8 @@ static void note_refusal(attempt *try, uint8_t reason)
         try->give_up_ns = tsr__deadline_ns(OTHER_JOB_NS);
 }
 
-/* Waits for one message of the handshake. On failure, returns false and sets try->why, or *status
- * if memory is exhausted. */
+/* Waits for one message of the handshake. On failure, returns false and sets try->why. If memory is
+ * exhausted, sets *status instead. */
 static bool receive(attempt *try, tsr__wire_type type, tsr_status *status)
 {
     const char *why;
@@ -129,7 +133,7 @@ static bool receive(attempt *try, tsr__wire_type type, tsr_status *status)
         snprintf(try->why, sizeof try->why, "%s",
                  event == TSR__CHANNEL_MORE ? "it does not answer" : why);
     }
-    /* A reason that was sent explains more than a closed connection. */
+    /* An earlier reason from the peer explains more than the fact that it closed the connection. */
     if (event == TSR__CHANNEL_BAD || try->answer[0] == '\0')
         memcpy(try->answer, try->why, sizeof try->answer);
     return false;
@@ -176,8 +180,8 @@ static bool perform_handshake(attempt *try, bool loopback, tsr_status *status)
     return true;
 }
 
-/* Returns true when this rank has joined. After a failure the next attempt may succeed, unless
- * *status is set. */
+/* Makes one attempt to join. Returns true if this rank has joined. After a failure another attempt
+ * may succeed, unless *status is an error. */
 static bool join(attempt *try, uint64_t deadline_ns, tsr_status *status)
 {
     const tsr__rendezvous_params *params = try->params;
@@ -187,7 +191,7 @@ static bool join(attempt *try, uint64_t deadline_ns, tsr_status *status)
         if (found == TSR_ERR_NO_MEMORY)
             *status = found;
         if (found != TSR_ERR_TIMEOUT ||
-            try->why[0] == '\0') /* otherwise the previous reason stays */
+            try->why[0] == '\0') /* a timeout does not replace an earlier reason */
             snprintf(try->why, sizeof try->why, "%s", tsr_last_error());
         return false;
     }
@@ -206,7 +210,7 @@ static bool join(attempt *try, uint64_t deadline_ns, tsr_status *status)
     return false;
 }
 
-/* The error of a rank that gives up. */
+/* Returns the error of a rank that stops trying to join. */
 static tsr_status fail_to_join(const attempt *try)
 {
     const tsr__rendezvous_params *params = try->params;
@@ -230,7 +234,8 @@ static tsr_status keep_trying(attempt *try, uint64_t deadline_ns)
     const tsr__rendezvous_params *params = try->params;
     uint64_t pause = SHORTEST_PAUSE_NS;
     tsr_status status = TSR_OK;
-    char logged[sizeof try->why] = "Connection refused"; /* usual until rank 0 has started */
+    /* this is normal until rank 0 has started, so it is not logged */
+    char logged[sizeof try->why] = "Connection refused";
     while (!join(try, deadline_ns, &status)) {
         if (status != TSR_OK)
             return status;
@@ -267,7 +272,7 @@ tsr_status tsr__client_open(const tsr__rendezvous_params *params, tsr__client **
     return TSR_OK;
 }
 
-/* ABORT: fails with the error of rank 0. */
+/* Handles ABORT: fails with the error that rank 0 has sent. */
 static tsr_status fail_as_rank_zero(const uint8_t *payload, uint64_t size)
 {
     int32_t code = (int32_t)tsr__wire_get_u32(payload);
@@ -276,7 +281,7 @@ static tsr_status fail_as_rank_zero(const uint8_t *payload, uint64_t size)
     return tsr__fail((tsr_status)code, "%.*s", (int)(size - 4), (const char *)payload + 4);
 }
 
-/* Decodes GATHERED. The sizes in it are checked even though it is authenticated. */
+/* Decodes GATHERED. Checks the sizes in the message, although the message is authenticated. */
 static tsr_status unpack(const tsr__client *client, const uint8_t *payload, uint64_t size,
                          tsr__bootstrap_gathered *out)
 {
@@ -311,7 +316,7 @@ tsr_status tsr__client_exchange(tsr__client *client, const void *mine, uint64_t 
     uint64_t deadline = limit->deadline_ns;
     deadline = deadline > UINT64_MAX - GRACE_NS ? deadline : deadline + GRACE_NS;
     tsr__channel_event event = send_and_receive(channel, deadline, &why);
-    channel->sending = false; /* the payload is the caller's */
+    channel->sending = false; /* the payload belongs to the caller and is not used any more */
     switch (event) {
     case TSR__CHANNEL_DONE:
         break;

@@ -1,4 +1,5 @@
-/* Ranks other than 0 of a rendezvous: connect to rank 0 and send it their contributions. */
+/* The client of a rendezvous, for all ranks except 0. It connects to rank 0 and sends this rank's
+ * contributions to it. */
 #ifndef TSR_COMM_BOOTSTRAP_CLIENT_H
 #define TSR_COMM_BOOTSTRAP_CLIENT_H
 
@@ -10,8 +11,8 @@ typedef struct tsr__client {
     tsr__channel channel;
 } tsr__client;
 
-/* Tries until rank 0 listens and accepts this rank. Fails at the deadline, and a few seconds after
- * rank 0 has refused this process as one of another job. */
+/* Connects to rank 0, and tries again until rank 0 accepts this rank. Fails when the deadline has
+ * passed. If rank 0 has refused this process as one of another job, fails a few seconds later. */
 tsr_status tsr__client_open(const tsr__rendezvous_params *params, tsr__client **out) TSR_NODISCARD;
 tsr_status tsr__client_exchange(tsr__client *client, const void *mine, uint64_t size_bytes,
                                 const tsr__bootstrap_limit *limit,

@@ -1,6 +1,6 @@
-/* Waiting with a deadline for the completion of an operation that another thread performs. The
- * operation may complete after the deadline; so whichever thread is the last to need the object
- * frees it. */
+/* Waiting with a deadline until another thread has completed an operation. The operation may
+ * complete after the deadline. So the object that both threads use is freed by the thread that
+ * needs it last. */
 #ifndef TSR_COMM_BOOTSTRAP_COMPLETION_H
 #define TSR_COMM_BOOTSTRAP_COMPLETION_H
 
@@ -19,12 +19,12 @@ typedef struct tsr__completion {
 void tsr__completion_init(tsr__completion *completion);
 void tsr__completion_finish(tsr__completion *completion);
 
-/* Called by the thread that performs the operation. Returns true if the other thread has stopped
- * waiting, so that this one must free the object. */
+/* Reports that the operation is complete; the thread that performs it calls this. Returns true if
+ * the other thread has stopped waiting. The calling thread must then free the object. */
 bool tsr__completion_signal(tsr__completion *completion) TSR_NODISCARD;
 
-/* Blocks until the operation completes or the deadline passes. After false, the other thread frees
- * the object. */
+/* Blocks until the operation completes or the deadline passes. Returns true if it has completed. If
+ * false, the other thread frees the object. */
 bool tsr__completion_wait(tsr__completion *completion, uint64_t deadline_ns) TSR_NODISCARD;
 
 #endif

@@ -15,7 +15,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* Limits one step, so that a flood of connections does not delay the others. */
+/* The most connections that one step accepts. The limit keeps a flood of connections from delaying
+ * the connections that exist. */
 #define MAX_ACCEPTED_AT_ONCE 32
 
 void tsr__connection_close(tsr__connection **connection)
@@ -42,8 +43,8 @@ static void drop(tsr__server *server, int index, const char *why)
     remove_pending(server, index);
 }
 
-/* Drops a process whose settings do not match, and sends it the reason if the socket accepts that
- * without waiting: it may be a rank of this job with a mistyped variable. */
+/* Drops a process whose settings do not match. Sends the reason first if the socket accepts it
+ * without blocking, because the process may be a rank of this job with a mistyped variable. */
 static void refuse(tsr__server *server, int index, int reason, const char *why)
 {
     tsr__channel *channel = &server->pending[index]->channel;
@@ -54,7 +55,7 @@ static void refuse(tsr__server *server, int index, int reason, const char *why)
     drop(server, index, why);
 }
 
-/* Returns whether the connection is still pending. */
+/* Handles HELLO. Returns whether the connection is still pending. */
 static bool handle_hello(tsr__server *server, int index)
 {
     tsr__connection *connection = server->pending[index];
@@ -86,8 +87,9 @@ static bool handle_hello(tsr__server *server, int index)
     return true;
 }
 
-/* The first part in which the identity of the process differs from this one's, or
- * TSR__IDENTITY_PARTS. `macs` are those of PROOF. */
+/* Returns the first part in which the identity of the connecting process differs from that of this
+ * process, or TSR__IDENTITY_PARTS if no part differs. `macs` are the MACs of the identity in
+ * PROOF. */
 static tsr__identity_part find_difference(const tsr__server *server,
                                           const tsr__wire_handshake *handshake, const uint8_t *macs)
 {
@@ -105,7 +107,7 @@ static tsr__identity_part find_difference(const tsr__server *server,
     return (tsr__identity_part)part;
 }
 
-/* Whether a process that has sent PROOF may join; refuses it otherwise. */
+/* Returns whether a process that has sent PROOF may join. If not, refuses the process. */
 static bool may_join(tsr__server *server, int index)
 {
     const tsr__rendezvous_params *params = &server->params;
@@ -154,14 +156,14 @@ static void handle_proof(tsr__server *server, int index)
     tsr__channel_start_sealing(channel, params->token, params->token_size, &connection->handshake);
     tsr__channel_take(channel, 1u << TSR__WIRE_CONTRIBUTION);
     connection->stage = TSR__CONNECTION_JOINED;
-    (void)tsr__channel_write(channel); /* the next step sends the rest */
+    (void)tsr__channel_write(channel); /* later steps send what this call could not send */
     server->ranks[rank] = connection;
     server->joined++;
     remove_pending(server, index);
     tsr__log(TSR_LOG_DEBUG, "rendezvous: rank %" PRIu32 " has joined from %s", rank, channel->peer);
 }
 
-/* Handles what a pending connection has sent so far. */
+/* Handles the messages that a pending connection has sent so far. */
 static tsr_status advance_pending(tsr__server *server, int index)
 {
     tsr__connection *connection = server->pending[index];
@@ -169,7 +171,7 @@ static tsr_status advance_pending(tsr__server *server, int index)
         const char *why = "the connection broke";
         tsr__channel_event event = tsr__channel_write(&connection->channel);
         if (event == TSR__CHANNEL_MORE)
-            return TSR_OK; /* it has not read the last answer yet */
+            return TSR_OK; /* the process has not read the previous answer yet */
         if (event == TSR__CHANNEL_DONE)
             event = tsr__channel_read(&connection->channel, &why);
         switch (event) {
@@ -204,7 +206,8 @@ void tsr__server_lose(tsr__server *server, int32_t rank, const char *why)
     server->lost_early = early;
 }
 
-/* Receives a joined rank's contribution and sends what is to be sent to it. */
+/* Receives the contribution of a rank that has joined, and sends what is still to be sent to the
+ * rank. */
 static tsr_status advance_joined(tsr__server *server, int32_t rank)
 {
     tsr__connection *connection = server->ranks[rank];
@@ -218,7 +221,7 @@ static tsr_status advance_joined(tsr__server *server, int32_t rank)
         return TSR_OK;
     if (server->listener < 0)
         tsr__server_lose(server, rank, why);
-    else /* its process may be started again and join again */
+    else /* the rank's process may be restarted and join again */
         tsr__log(TSR_LOG_WARNING, "rendezvous: rank %" PRId32 " at %s left: %s", rank,
                  connection->channel.peer, why);
     tsr__connection_close(&server->ranks[rank]);
@@ -269,14 +272,15 @@ static tsr_status accept_some(tsr__server *server)
                 tsr__log(TSR_LOG_WARNING, "rendezvous: rank 0 cannot accept a connection: %s",
                          strerror(reason));
             server->accept_errno = reason;
-            /* Pending connections must not exhaust the descriptors and so keep a rank out. */
+            /* Drops the oldest pending connection to get a descriptor. Otherwise pending
+             * connections could use up all descriptors and prevent a rank from joining. */
             if (server->pending_count == 0) {
                 nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
                 break;
             }
             drop(server, 0, "there are too many connections");
         }
-        /* Other errors concern only that connection. */
+        /* All other errors concern this one connection only, so the loop continues. */
     }
     return TSR_OK;
 }
@@ -284,7 +288,7 @@ static tsr_status accept_some(tsr__server *server)
 static void drop_expired(tsr__server *server)
 {
     uint64_t now = tsr__now_ns();
-    /* All have the same time for the handshake, so the oldest expires first. */
+    /* Every handshake has the same time limit, so the oldest connection expires first. */
     while (server->pending_count > 0 && server->pending[0]->deadline_ns <= now)
         drop(server, 0, "its handshake took too long");
 }
@@ -330,7 +334,7 @@ tsr_status tsr__server_step(tsr__server *server, uint64_t deadline_ns)
         tsr__connection *connection = server->polled[i];
         if (server->polls[i].revents == 0)
             continue;
-        /* Handling one connection never closes another, so `connection` is still valid. */
+        /* Handling one connection never closes another one, so `connection` is still valid. */
         int index =
             connection->stage == TSR__CONNECTION_JOINED ? -1 : find_pending(server, connection);
         if (index >= 0)

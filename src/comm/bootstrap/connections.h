@@ -1,4 +1,5 @@
-/* Rank 0's connections: accepting them, the handshake with each, and the joined ranks' messages. */
+/* The connections of rank 0: accepting them, the handshake on each, and the messages of the ranks
+ * that have joined. */
 #ifndef TSR_COMM_BOOTSTRAP_CONNECTIONS_H
 #define TSR_COMM_BOOTSTRAP_CONNECTIONS_H
 
@@ -7,20 +8,20 @@
 #include "comm/bootstrap/address.h"
 #include "comm/bootstrap/rendezvous.h"
 
-/* The most pending connections: those whose handshake is not over. When there are more, the oldest
- * is dropped. */
+/* The largest number of pending connections, which are those that have not completed the handshake.
+ * When one more arrives, the oldest is dropped. */
 #define TSR__MAX_PENDING 128
 
 typedef enum tsr__connection_stage {
-    TSR__CONNECTION_HELLO, /* waits for HELLO */
-    TSR__CONNECTION_PROOF, /* waits for PROOF */
+    TSR__CONNECTION_HELLO, /* rank 0 waits for HELLO */
+    TSR__CONNECTION_PROOF, /* rank 0 waits for PROOF */
     TSR__CONNECTION_JOINED
 } tsr__connection_stage;
 
 typedef struct tsr__connection {
     tsr__channel channel;
     tsr__connection_stage stage;
-    uint64_t deadline_ns; /* of the handshake */
+    uint64_t deadline_ns; /* the deadline of the handshake */
     tsr__wire_handshake handshake;
 } tsr__connection;
 
@@ -31,14 +32,14 @@ typedef struct tsr__server {
     int accept_errno; /* why the last accept() failed for lack of resources, or 0 */
     tsr__connection *pending[TSR__MAX_PENDING]; /* oldest first */
     int pending_count;
-    tsr__connection **ranks; /* NULL for 0 and for those that have not joined */
+    tsr__connection **ranks; /* [size]: NULL for rank 0 and for ranks that have not joined */
     int32_t joined;
-    char refused[256]; /* the last process that was refused and why, or "" */
+    char refused[256]; /* the address of the last refused process and the reason, or "" */
 
-    /* The rank that was lost after all had joined. */
+    /* The rank whose connection was lost after all ranks had joined. */
     int32_t lost_rank; /* −1: none */
     const char *lost_why;
-    bool lost_early; /* it had not received all that was sent to it */
+    bool lost_early; /* the rank was lost before it had received everything that was sent to it */
 
     struct pollfd *polls; /* room for all connections and the listener */
     tsr__connection **polled;
@@ -48,7 +49,8 @@ typedef struct tsr__server {
  * exhausted or poll() fails. */
 tsr_status tsr__server_step(tsr__server *server, uint64_t deadline_ns) TSR_NODISCARD;
 
-/* Records that a rank is lost. The first one is kept, unless only a later one missed data. */
+/* Records that a rank is lost. The first lost rank is kept, unless it had received everything and
+ * this rank has not. */
 void tsr__server_lose(tsr__server *server, int32_t rank, const char *why);
 
 /* Drops the pending connections and closes the listener. */

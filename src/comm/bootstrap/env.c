@@ -1,5 +1,5 @@
-/* The backend for environment variables and a rendezvous over TCP. The variables are those that
- * torchrun and tessera launch set. */
+/* The backend that uses environment variables and a rendezvous over TCP. torchrun and tessera
+ * launch set these variables. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "comm/bootstrap/backend.h"
 #include "comm/bootstrap/rendezvous.h"
 
-#define DEFAULT_PORT 29501 /* the port after torch's 29500 */
+#define DEFAULT_PORT 29501 /* the port after torch's default, 29500 */
 #define MIN_TOKEN 16
 
 static tsr_status read_place(tsr__bootstrap_place *place)
@@ -25,7 +25,8 @@ static tsr_status read_place(tsr__bootstrap_place *place)
     return TSR_OK;
 }
 
-/* MASTER_PORT itself is not used: torchrun's agent, or torch, may listen there. */
+/* Reads or derives the port of rank 0. MASTER_PORT itself is not used, because torchrun's agent, or
+ * torch, may listen on that port. */
 static tsr_status read_port(uint16_t *port)
 {
     int64_t master, own;

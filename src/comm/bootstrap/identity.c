@@ -26,7 +26,7 @@ void tsr__identity_init(tsr__identity *identity)
     identity->torchrun = tsr__env_text("TORCHELASTIC_RUN_ID");
     snprintf(identity->user, sizeof identity->user, "%lu", (unsigned long)geteuid());
     read_slurm(identity, identity->slurm, sizeof identity->slurm);
-    /* Stays empty where /proc is not mounted. */
+    /* If /proc is not mounted, the path is empty. */
     ssize_t length =
         readlink("/proc/self/exe", identity->executable, sizeof identity->executable - 1);
     identity->executable[length > 0 ? length : 0] = '\0';
@@ -61,7 +61,8 @@ const char *tsr__identity_text(const tsr__identity *identity, tsr__identity_part
 const char *tsr__identity_difference(const tsr__identity *identity, tsr__identity_part part,
                                      char *text, size_t size)
 {
-    enum { SHOWN = 100 }; /* the end of a path says more than its beginning */
+    /* only the last SHOWN bytes of a long path, which say more than the first */
+    enum { SHOWN = 100 };
     const size_t length = strlen(identity->executable);
     const char *path = identity->executable + (length > SHOWN ? length - SHOWN : 0);
     text[0] = '\0';

@@ -1,4 +1,4 @@
-/* Identifies the node of a process: where it can share memory with others. */
+/* Identifies the node of a process: the processes with which it can share memory. */
 #include "comm/bootstrap/backend.h"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@ static void add(crypto_generichash_state *hash, const void *bytes, size_t size)
     crypto_generichash_update(hash, (const unsigned char *)bytes, size);
 }
 
-/* Adds what differs between kernels and is the same in all containers of one. */
+/* Adds what identifies the running kernel. All containers on one kernel have the same value. */
 static void add_kernel(crypto_generichash_state *hash)
 {
     char text[256];
@@ -22,7 +22,7 @@ static void add_kernel(crypto_generichash_state *hash)
     ssize_t size = file < 0 ? -1 : read(file, text, sizeof text);
     if (file >= 0)
         close(file);
-    if (size <= 0) { /* without /proc, the host name */
+    if (size <= 0) { /* if /proc is not available, uses the host name instead */
         memset(text, 0, sizeof text);
         gethostname(text, sizeof text - 1);
         size = (ssize_t)strlen(text);

@@ -1,6 +1,6 @@
-/* The backend for PMIx, the interface of mpirun, prterun and srun --mpi=pmix. In an exchange, a
- * rank puts its contribution into PMIx's store under a key of that exchange, takes part in a fence
- * that distributes the data, and gets the contributions of the others. */
+/* The backend for PMIx, the interface of mpirun, prterun and srun --mpi=pmix. To exchange data, a
+ * rank puts its contribution into PMIx's store under the key of this exchange, takes part in a
+ * fence that distributes the data, and reads the contributions of the other ranks. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -22,8 +22,8 @@ typedef struct pmix_state {
     int32_t size;
 } pmix_state;
 
-/* The number of exchanges of this process so far. All ranks perform the same exchanges in the same
- * order, so they agree on the key, even if there are several bootstraps. */
+/* The number of exchanges that this process has made so far, with any bootstrap. It is part of the
+ * key. All ranks make the same exchanges in the same order, so they use the same key. */
 static pthread_mutex_t count_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t exchange_count;
 
@@ -120,7 +120,8 @@ static tsr_status fence_all(const pmix_state *state, const tsr__bootstrap_limit 
 static tsr_status put(const pmix_state *state, const char *key, const void *mine,
                       uint64_t size_bytes)
 {
-    /* PMIx accepts no empty value, so one byte precedes the contribution. PMIx copies the value. */
+    /* PMIx does not accept an empty value, so an additional byte comes before the contribution.
+     * PMIx copies the value. */
     uint8_t *bytes = tsr__calloc((size_t)size_bytes + 1, 1);
     if (bytes == NULL)
         return TSR_ERR_NO_MEMORY;
@@ -212,7 +213,7 @@ static tsr_status find_place(pmix_state *state, tsr__bootstrap_place *place)
                  state->size - 1);
     place->rank = (int32_t)state->me.rank;
     place->size = state->size;
-    /* Not every server provides these. */
+    /* Not every server provides the local numbers. */
     place->local_rank = place->local_size = -1;
     if (get_number(state, true, PMIX_LOCAL_SIZE, 1, state->size, &place->local_size) != TSR_OK ||
         get_number(state, false, PMIX_LOCAL_RANK, 0, place->local_size - 1, &place->local_rank) !=
@@ -227,7 +228,7 @@ tsr_status tsr__bootstrap_open_pmix(const tsr__bootstrap_params *params,
 {
     static const tsr__bootstrap_backend pmix = {"PMIx", exchange, tsr__free};
     (void)params;
-    /* Without a launcher, PMIx_Init would try to reach a server that does not exist. */
+    /* Without a launcher there is no server, and PMIx_Init would try to reach one. */
     TSR__REQUIRE(
         tsr__env_text("PMIX_NAMESPACE") != NULL && tsr__env_text("PMIX_RANK") != NULL,
         "bootstrap: PMIX_NAMESPACE and PMIX_RANK are not set: this process was not started "

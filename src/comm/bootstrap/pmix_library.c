@@ -27,7 +27,7 @@ static tsr_status fail_to_open(const char *what)
         what, why != NULL ? why : "unknown");
 }
 
-/* The library stays open, because PMIx has threads of its own. */
+/* Opens libpmix. It is never closed, because PMIx has threads of its own. */
 static tsr_status open_library(void)
 {
     void *handle = dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL);
@@ -46,7 +46,8 @@ static tsr_status open_library(void)
     return TSR_OK;
 }
 
-/* Does nothing in a child after fork(): the launcher would mistake its exit for its parent's. */
+/* Disconnects from the server at exit. Does nothing in a child created by fork(), because the
+ * launcher would take the child's exit for the exit of its parent. */
 static void leave(void)
 {
     if (getpid() == process)

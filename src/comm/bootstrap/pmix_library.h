@@ -1,4 +1,5 @@
-/* libpmix, opened at run time, so that libtessera works whether it is installed or not. */
+/* libpmix, which is opened at run time so that libtessera also works where libpmix is not
+ * installed. */
 #ifndef TSR_COMM_BOOTSTRAP_PMIX_LIBRARY_H
 #define TSR_COMM_BOOTSTRAP_PMIX_LIBRARY_H
 
@@ -24,10 +25,10 @@ typedef struct tsr__pmix_library {
 #undef X
 } tsr__pmix_library;
 
-/* Opens the library and connects to the launcher's server; `me` gets this process's name there.
- * Connects once per process and disconnects at exit: a second PMIx_Init after PMIx_Finalize loses
- * data (seen with PMIx 4.2.2 under OpenMPI 4.1.4), and a process that ends without PMIx_Finalize
- * aborts its job. */
+/* Opens the library and connects to the launcher's server. *me is set to the name that this process
+ * has there. Connects once per process and disconnects at exit, for two reasons: a second PMIx_Init
+ * after PMIx_Finalize loses data (seen with PMIx 4.2.2 under OpenMPI 4.1.4), and a process that
+ * ends without PMIx_Finalize aborts its job. */
 tsr_status tsr__pmix_join(const tsr__pmix_library **out, pmix_proc_t *me) TSR_NODISCARD;
 
 #endif

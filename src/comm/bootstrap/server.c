@@ -12,15 +12,16 @@
 #include "comm/bootstrap/backend.h"
 
 #define LOOKUP_PAUSE_NS 50000000
-#define MAX_LISTED 16 /* ranks that an error names */
+#define MAX_LISTED 16 /* the largest number of ranks that an error names */
 
 static double seconds(uint64_t ns)
 {
     return (double)ns * 1e-9;
 }
 
-/* Fails at once if the port is in use: the process that uses it is probably rank 0 of another job,
- * or of another run of this one, and ranks that start later could join either. */
+/* Listens on rank 0's address. Fails at once if the port is in use, because the process that uses
+ * the port is probably rank 0 of another job or of another run of this job. Ranks that start later
+ * could join either of the two. */
 static tsr_status listen_on(tsr__server *server)
 {
     const tsr__address *address = &server->address;
@@ -48,7 +49,8 @@ static void add_text(char *text, size_t size, const char *more)
     snprintf(text + used, size - used, "%s", more);
 }
 
-/* Lists the ranks that have not joined or not contributed to the exchange: "1, 3, 4 and 7 more". */
+/* Lists the ranks that have not joined, or have not contributed to the exchange, as in "1, 3, 4 and
+ * 7 more". */
 static void list_missing(const tsr__server *server, char *text, size_t size)
 {
     int32_t missing = 0;
@@ -69,7 +71,8 @@ static void list_missing(const tsr__server *server, char *text, size_t size)
     }
 }
 
-/* Sends the error that this rank is about to return to all joined ranks, without blocking. */
+/* Sends the error that this rank is about to return to all ranks that have joined. Does not
+ * block. */
 static tsr_status abort_all(tsr__server *server, tsr_status status)
 {
     uint8_t payload[4 + TSR__WIRE_MAX_TEXT];
@@ -83,7 +86,7 @@ static tsr_status abort_all(tsr__server *server, tsr_status status)
             continue;
         tsr__channel_put(&connection->channel, TSR__WIRE_ABORT, payload, 4 + length);
         (void)tsr__channel_write(&connection->channel);
-        connection->channel.sending = false; /* the payload is on this stack */
+        connection->channel.sending = false; /* the payload is a local variable of this function */
     }
     return status;
 }
@@ -109,7 +112,7 @@ static tsr_status wait_for_ranks(tsr__server *server, uint64_t deadline_ns)
     return TSR_OK;
 }
 
-/* Looks MASTER_ADDR up. A temporary failure is tried again until the deadline. */
+/* Looks up MASTER_ADDR. After a temporary failure, tries again until the deadline. */
 static tsr_status find_address(tsr__server *server, uint64_t deadline_ns)
 {
     const tsr__rendezvous_params *params = &server->params;
@@ -174,7 +177,7 @@ tsr_status tsr__server_open(const tsr__rendezvous_params *params, tsr__server **
         return status;
     }
     tsr__server_stop_listening(server);
-    server->params.token = NULL; /* it belongs to the caller and is not needed any more */
+    server->params.token = NULL; /* the token belongs to the caller and is not needed any more */
     *out = server;
     return TSR_OK;
 }
@@ -207,8 +210,8 @@ static tsr_status wait_for_contributions(tsr__server *server, const tsr__bootstr
     }
 }
 
-/* Moves the contributions of all ranks into `all`. `answer` becomes the payload that is sent to
- * all of them. */
+/* Copies the contributions of all ranks into `all`. Allocates *answer, the payload that is then
+ * sent to every rank. */
 static tsr_status collect(tsr__server *server, const void *mine, uint64_t size_bytes,
                           tsr__bootstrap_gathered *all, uint8_t **answer, uint64_t *answer_size)
 {
@@ -252,7 +255,8 @@ static tsr_status send_answer(tsr__server *server, const uint8_t *answer, uint64
         int32_t slow = 0;
         for (int32_t rank = 1; rank < server->params.size; rank++) {
             tsr__connection *connection = server->ranks[rank];
-            if (connection == NULL) /* it is lost; the others still get their answer */
+            /* this rank is lost; the other ranks still receive the answer */
+            if (connection == NULL)
                 continue;
             tsr__channel_event event = tsr__channel_write(&connection->channel);
             if (event == TSR__CHANNEL_CLOSED)
@@ -260,8 +264,8 @@ static tsr_status send_answer(tsr__server *server, const uint8_t *answer, uint64
             if (event == TSR__CHANNEL_MORE)
                 slow = rank;
         }
-        /* A rank that has its answer may leave while others still receive theirs. If this was not
-         * the last exchange, the next one fails. */
+        /* A rank that has received the answer may leave while others are still receiving it. This
+         * is not an error here. If there is another exchange, that one fails. */
         if (slow == 0)
             return server->lost_early ? fail_lost(server) : TSR_OK;
         if (tsr__now_ns() >= limit->deadline_ns)
@@ -273,7 +277,7 @@ static tsr_status send_answer(tsr__server *server, const uint8_t *answer, uint64
     }
 }
 
-/* Detaches the channels from the answer, which is about to be freed. */
+/* Removes the pointers to the answer from all channels, because the answer is about to be freed. */
 static void detach_answer(tsr__server *server)
 {
     for (int32_t rank = 1; rank < server->params.size; rank++)

@@ -1,4 +1,5 @@
-/* Rank 0 of a rendezvous: listens, waits for all ranks, and serves their exchanges. */
+/* The server of a rendezvous, for rank 0. It listens, waits until all ranks have joined, and
+ * performs their exchanges. */
 #ifndef TSR_COMM_BOOTSTRAP_SERVER_H
 #define TSR_COMM_BOOTSTRAP_SERVER_H
 

@@ -27,14 +27,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What two processes must have in common to belong to one job. identity.h describes the parts. */
+/* The parts of a job's identity. Two processes belong to the same job only if all parts are equal.
+ * identity.h describes each part. */
 typedef enum tsr__identity_part {
     TSR__IDENTITY_JOB_ID,
     TSR__IDENTITY_USER,
     TSR__IDENTITY_EXECUTABLE,
     TSR__IDENTITY_TORCHRUN,
     TSR__IDENTITY_SLURM,
-    TSR__IDENTITY_PARTS /* their number */
+    TSR__IDENTITY_PARTS /* the number of parts */
 } tsr__identity_part;
 
 enum {
@@ -59,7 +60,7 @@ typedef enum tsr__wire_type {
     TSR__WIRE_ABORT
 } tsr__wire_type;
 
-/* Why rank 0 refuses a process. The identity differs in part p: OTHER_JOB + p. */
+/* Why rank 0 refuses a process. OTHER_JOB + p means that the identities differ in part p. */
 typedef enum tsr__wire_reason {
     TSR__WIRE_BAD_TOKEN = 1,
     TSR__WIRE_BAD_RANK,
@@ -75,7 +76,7 @@ typedef struct tsr__wire_handshake {
 
 /* Writes a header. */
 void tsr__wire_header(tsr__wire_type type, uint64_t size, uint8_t out[TSR__WIRE_HEADER]);
-/* Reads a header. Returns NULL, or what is wrong with it. */
+/* Reads a header. Returns NULL, or a text that says what is wrong with the header. */
 const char *tsr__wire_read_header(const uint8_t bytes[TSR__WIRE_HEADER], tsr__wire_type *type,
                                   uint64_t *size);
 
@@ -88,8 +89,8 @@ uint64_t tsr__wire_get_u64(const uint8_t *bytes);
 void tsr__wire_prove(const char *purpose, const void *token, size_t token_size,
                      const tsr__wire_handshake *handshake, uint8_t out[TSR__WIRE_MAC]);
 
-/* The MAC of one part of a job's identity. `text` is NULL for a process that lacks this part; that
- * differs from every text. */
+/* The MAC of one part of a job's identity. `text` is NULL if the process does not have this part;
+ * this gives a MAC that no text gives. */
 void tsr__wire_prove_identity(tsr__identity_part part, const char *text, const void *token,
                               size_t token_size, const tsr__wire_handshake *handshake,
                               uint8_t out[TSR__WIRE_MAC]);
@@ -99,7 +100,8 @@ void tsr__wire_seal(const char *direction, const uint8_t key[TSR__WIRE_MAC],
                     const uint8_t header[TSR__WIRE_HEADER], uint64_t number, const void *payload,
                     size_t size, uint8_t out[TSR__WIRE_MAC]);
 
-/* Explains a reason to the rank that was refused; identity.h explains those from OTHER_JOB on. */
+/* Returns a text that explains a reason to the refused rank. For reasons from OTHER_JOB on,
+ * tsr__identity_difference gives the text. */
 const char *tsr__wire_reason_text(uint8_t reason);
 
 #endif
