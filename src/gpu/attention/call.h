@@ -7,22 +7,25 @@
 #include "tessera/attention.h"
 
 typedef struct tsr__attention {
-    const char *op; /* begins error texts */
+    const char *op; /* the function's name, with which error texts begin */
     tsr_stream *stream;
-    const tsr_tensor *y, *lse;      /* results of the forward call; lse may be NULL there */
-    const tsr_tensor *dq, *dk, *dv; /* of the backward call; any two may be NULL */
-    const tsr_tensor *dy;           /* NULL in the forward call */
+    const tsr_tensor *y, *lse;      /* results of tsr_attention, where lse may be NULL */
+    const tsr_tensor *dq, *dk, *dv; /* results of tsr_attention_grad; at most two are NULL */
+    const tsr_tensor *dy;           /* NULL in tsr_attention */
     const tsr_tensor *q, *k, *v;
-    tsr_attention_params params; /* scale is set */
-    tsr_layout mask;             /* broadcast to [batch, heads, q_len, kv_len], if there is one */
+    tsr_attention_params params; /* params.scale is never 0: its default is filled in */
+    /* the mask's layout, broadcast to [batch, heads, q_len, kv_len]; unused without a mask */
+    tsr_layout mask;
     int64_t batch, heads, kv_heads, q_len, kv_len, head_dim;
-    int64_t page_len, page_count; /* of the cache, if there are pages */
-    /* kv_head[heads], reader[heads], first[kv_heads + 1]; see shaders/params/attention.h. */
+    /* tokens in a page and pages in the cache; unused without pages */
+    int64_t page_len, page_count;
+    /* Three arrays, one after the other: kv_head[heads], reader[heads] and first[kv_heads + 1].
+     * shaders/params/attention.h explains them. */
     uint32_t *table;
 } tsr__attention;
 
-/* Checks everything and completes `call`, whose first members down to params the caller has set. On
- * success the caller must pass it to tsr__attention_finish. */
+/* Checks all arguments and fills in the rest of `call`. The caller must have set the members from
+ * `op` to `params`. On success the caller must pass `call` to tsr__attention_finish. */
 tsr_status tsr__attention_check(tsr__attention *call) TSR_NODISCARD;
 void tsr__attention_finish(tsr__attention *call);
 
@@ -36,24 +39,25 @@ static inline const uint32_t *tsr__attention_first_reader(const tsr__attention *
     return call->table + 2 * call->heads;
 }
 
-/* The call's description in device memory, for the kernels of this folder. */
+/* The parameters of a call as the shaders read them from device memory: a struct
+ * tsr_attention_call, followed by its table. */
 typedef struct tsr__attention_description {
     tsr__buffer *buffer;
     uint64_t size_bytes;
-    void *bytes; /* of the host */
+    void *bytes; /* the contents, in host memory */
 } tsr__attention_description;
 
-/* Builds the description; `delta` may be NULL. The caller must pass it to
- * tsr__attention_description_finish. */
+/* Reserves the buffer and writes the contents to `bytes`. `delta` may be NULL. The caller must pass
+ * the description to tsr__attention_description_finish. */
 tsr_status tsr__attention_describe(const tsr__attention *call, const tsr__buffer *delta,
                                    tsr__attention_description *out) TSR_NODISCARD;
 void tsr__attention_description_finish(tsr__attention_description *description);
 
-/* Appends to `access` what every kernel reads, and returns the new count. */
+/* Appends to `access` the reads that all kernels have in common, and returns the new count. */
 int tsr__attention_reads(const tsr__attention *call, const tsr__attention_description *description,
                          tsr__access *access);
 
-/* The forward and the backward call by the kernels for GPUs. */
+/* Record the forward call and the backward call with the kernels for GPUs. */
 tsr_status tsr__attention_tiled(const tsr__attention *call) TSR_NODISCARD;
 tsr_status tsr__attention_tiled_grad(const tsr__attention *call) TSR_NODISCARD;
 

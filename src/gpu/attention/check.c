@@ -138,7 +138,8 @@ static tsr_status check_options(tsr__attention *c)
     return TSR_OK;
 }
 
-/* The table of heads, which the caller frees. */
+/* Allocates c->table and writes the lists of heads that call.h describes. The caller must free the
+ * table. */
 static tsr_status make_table(tsr__attention *c)
 {
     const size_t heads = (size_t)c->heads, kv_heads = (size_t)c->kv_heads;
@@ -171,7 +172,7 @@ static tsr_status make_table(tsr__attention *c)
 
 typedef struct named {
     const char *name;
-    const tsr_tensor *tensor; /* NULL: not given */
+    const tsr_tensor *tensor; /* NULL if the caller did not pass it */
 } named;
 
 static tsr_status check_overlap(const tsr__attention *c)

@@ -1,10 +1,11 @@
-/* The description of a call in device memory. */
+/* Writes the parameters of a call to device memory. */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "gpu/attention/call.h"
 
-#define NO_WINDOW (UINT32_C(1) << 31) /* exceeds every distance between a query and a key */
+/* means "no window": it exceeds every distance between a query and a key */
+#define NO_WINDOW (UINT32_C(1) << 31)
 
 static struct tsr_attention_operand operand_of(const tsr_tensor *tensor, const tsr_layout *layout)
 {

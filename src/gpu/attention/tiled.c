@@ -3,12 +3,13 @@
 #include "base/error.h"
 #include "gpu/attention/call.h"
 
-#define COLUMNS 64 /* of a chunk, as in the shader */
+#define COLUMNS 64 /* columns of head_dim that the shader processes together */
 #define DELTA_WORKGROUP 64
 #define DELTA_ROWS (DELTA_WORKGROUP / 8)
-#define DELTA_BLOCK (UINT32_C(1) << 28) /* rows of a dispatch */
+#define DELTA_BLOCK (UINT32_C(1) << 28) /* rows per dispatch */
 
-/* Tile sizes; the shared memory is what the shader declares. */
+/* The size of a workgroup's tile. shared_bytes() must equal the shared memory that the shader
+ * declares. */
 typedef struct tile {
     uint32_t threads, tn;
 } tile;
@@ -56,16 +57,18 @@ static uint32_t dtype_of(const tsr_tensor *tensor)
     return tensor ? (uint32_t)tensor->layout.dtype : 0;
 }
 
-/* One of the shader's kinds, for all blocks of the rows that it owns. */
+/* One kind of computation of the shader, for all rows of its result. */
 typedef struct pass {
     const tsr__attention *call;
     const tsr__attention_description *description;
     uint32_t kind;
-    const tsr_tensor *out; /* the result, or for DELTA y, which has as many rows */
-    tsr__buffer *delta;    /* NULL in the forward call */
+    /* the result; for TSR_ATTENTION_DELTA it is y, which has the same rows */
+    const tsr_tensor *out;
+    tsr__buffer *delta; /* NULL in the forward call */
 } pass;
 
-/* Blocks per dispatch, so that none takes a GPU too long. */
+/* The number of blocks per dispatch. It is limited so that no dispatch occupies a GPU for too long.
+ * `work` gets the work of one block. */
 static uint64_t blocks_at_once(const pass *p, uint32_t rows, double *work)
 {
     const tsr__attention *c = p->call;
@@ -119,7 +122,8 @@ static tsr_status run_pass(const pass *p)
     return TSR_OK;
 }
 
-/* Σ dy·y, or where y's rounding to 16 bits would show in the gradients, the equal Σ p·dp. */
+/* Computes delta, one number for each row: Σ dy·y if y is f32. If y has 16 bits, its rounding would
+ * show in the gradients; the shader then computes the same number as Σ p·dp. */
 static tsr_status run_delta(const tsr__attention *c, const tsr__attention_description *d,
                             tsr__buffer *delta)
 {
@@ -148,7 +152,7 @@ static tsr_status run_delta(const tsr__attention *c, const tsr__attention_descri
     return TSR_OK;
 }
 
-/* The number of the last block or row must fit 32 bits. */
+/* Checks that every row and every block has a number that fits 32 bits. */
 static tsr_status check_count(const tsr__attention *c)
 {
     const uint64_t rows = (uint64_t)(c->batch * c->heads) * (uint64_t)c->q_len;

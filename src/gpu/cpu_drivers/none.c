@@ -41,7 +41,7 @@ tsr_status tsr__specialize(const uint32_t *code, size_t size_bytes, const uint32
     return TSR_OK;
 }
 
-/* What suits ----------------------------------------------------------------------------------- */
+/* Which kernels to use ------------------------------------------------------------------------- */
 
 bool tsr__vectors_suit(const tsr_device *device)
 {
@@ -117,7 +117,7 @@ bool tsr__norm_chunks_suit(const tsr__norm *norm, const tsr__norm_plane *plane, 
     return false;
 }
 
-/* Inputs stay as they are. */
+/* Makes no copies. */
 tsr_status tsr__make_contiguous(tsr_stream *stream, const tsr_tensor *y, tsr__contiguous *out)
 {
     return TSR_OK;
@@ -127,7 +127,7 @@ void tsr__contiguous_finish(tsr__contiguous *inputs)
 {
 }
 
-/* Functions that are called only if something suits ---------------------------------------------
+/* Functions that are called only if one of the above returned true ------------------------------
  */
 
 static tsr_status unsupported(void)

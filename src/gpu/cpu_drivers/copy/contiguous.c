@@ -49,5 +49,6 @@ void tsr__contiguous_finish(tsr__contiguous *inputs)
 {
     for (int i = 0; i < inputs->count; i++)
         tsr_tensor_destroy(
-            &inputs->packed[i]); /* the stream keeps its memory until it has been used */
+            /* the stream keeps the copy's memory until the recorded work has used it */
+            &inputs->packed[i]);
 }

@@ -24,8 +24,9 @@ static uint32_t block_rows(const transpose *t)
     return t->lanes * TSR_VECTOR_BYTES / t->size;
 }
 
-/* The alignment of src's vectors, which extend along the dimension of dst's rows. The last block of
- * rows is shifted back to end with the last row, so the end must be aligned, too. */
+/* Returns the alignment of the vectors that are loaded from src. They extend along the dimension
+ * that contains dst's rows. The last block of rows is shifted back so that it ends with the last
+ * row; therefore the end of the last row must be aligned, too. */
 static uint32_t source_alignment(const transpose *t)
 {
     tsr__piece piece = *t->piece;

@@ -17,8 +17,8 @@ const tsr__matmul_config *tsr__cpu_matmul_config_at(int index)
     return index >= 0 && index < CONFIGS ? &configs[index] : NULL;
 }
 
-/* True for problems so small that the time depends on the number of dispatches. The kernels for
- * lavapipe need several dispatches for 16-bit floats and epilogues. */
+/* True for problems so small that the number of dispatches determines the time. The kernels for
+ * lavapipe need several dispatches if operands are 16-bit floats or if there is an epilogue. */
 static bool is_tiny(const tsr__matmul_problem *p)
 {
     const double few_products = 1 << 10;

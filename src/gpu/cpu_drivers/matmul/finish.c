@@ -7,8 +7,9 @@
 
 enum {
     TILE_ROWS = 8,
-    VECTOR = 4,         /* neighbouring elements that a lane stores */
-    MAX_GROUPS = 65535, /* the largest index for the kernel's uniform_index() */
+    VECTOR = 4, /* the number of neighbouring elements that a lane stores */
+    /* the largest number of workgroups that the kernel's uniform_index() supports */
+    MAX_GROUPS = 65535,
 };
 
 typedef struct finish {
@@ -20,7 +21,7 @@ typedef struct finish {
 /* Rows and columns of the matrix that one dispatch computes. */
 typedef struct part {
     uint32_t row, rows, col, cols;
-    bool careful; /* one element at a time */
+    bool careful; /* load and store one element at a time */
 } part;
 
 static uint64_t byte_offset(const tsr__matmul_side *side, const part *at)
@@ -29,8 +30,8 @@ static uint64_t byte_offset(const tsr__matmul_side *side, const part *at)
            tsr_dtype_size(side->dtype);
 }
 
-/* True if the four neighbours that a lane stores start at a multiple of 8 bytes in every matrix of
- * the batch. All matrices use one pipeline. */
+/* True if the four neighbours that a lane stores start at a multiple of 8 bytes. This must hold for
+ * every matrix of the batch, because all matrices use one pipeline. */
 static bool packable(const tsr__matmul_problem *p, uint64_t y)
 {
     int64_t vector = (int64_t)(8 / tsr_dtype_size(p->y.dtype)), elements = p->y.row;

@@ -4,17 +4,17 @@
 
 #include "gpu/matmul/common/call.h"
 
-/* True if this epilogue can be used. It is false if 16-bit elements of y or bias would have to be
- * packed in 32-bit words; tsr__matmul_finish() must then be used. */
+/* True if tsr__lavapipe_finish() can be used. It is false if 16-bit elements of y or bias would
+ * have to be packed in 32-bit words; the caller must then use tsr__matmul_finish(). */
 bool tsr__lavapipe_finishes(const tsr__matmul_call *call);
 
-/* Sums of products, and the destination of the results. */
+/* The sums of products of some rows, and the addresses for the results. */
 typedef struct tsr__lavapipe_sums {
-    tsr__buffer *partial; /* f32 [matrices, parts, rows, n]; the parts are added up */
-    uint32_t matrices;    /* matrices of the batch in this dispatch */
+    tsr__buffer *partial; /* f32 [matrices, parts, rows, n]; the epilogue first adds up the parts */
+    uint32_t matrices;    /* the number of matrices that this dispatch covers */
     uint32_t parts, rows;
-    uint64_t y, bias;             /* addresses of the first matrix's first elements */
-    uint32_t y_batch, bias_batch; /* elements from matrix to matrix */
+    uint64_t y, bias;             /* addresses of the first elements of the first matrix */
+    uint32_t y_batch, bias_batch; /* the number of elements from one matrix to the next */
     bool batched;                 /* use the kernel for several matrices even if there is one */
 } tsr__lavapipe_sums;
 

@@ -32,8 +32,8 @@ bool tsr__lavapipe_host_may_pack(const tsr__matmul_call *call)
            tsr__buffer_idle(call->b->buffer);
 }
 
-/* Reserves the panels of one operand. Batch dimensions along which the side repeats are packed
- * once. */
+/* Reserves scratch memory for the panels of one operand. Matrices that are repeated along a batch
+ * dimension are packed once. */
 static tsr_status reserve(const tsr__matmul_call *call, tsr__matmul_side *side, int64_t lines,
                           tsr_tensor *panels)
 {
@@ -66,13 +66,13 @@ tsr_status tsr__lavapipe_reserve_panels(const tsr__matmul_call *call, tsr__matmu
     tsr_status status = reserve_both(call, packed, a, b);
 
     *reserved = status == TSR_OK && a->buffer && b->buffer;
-    packed->a.row = packed->b.col = 0; /* lines in panels have no addresses of their own */
+    packed->a.row = packed->b.col = 0; /* lines in panels have no strides of their own */
     packed->a.col = packed->b.row = 1;
     return status == TSR_ERR_DEVICE_MEMORY ? TSR_OK : status;
 }
 
-/* Packs all matrices of an operand. `lines` has the strides of `side`, and `packed` is the side in
- * panels. */
+/* Packs all distinct matrices of an operand. `side` describes the operand in `from`, and `packed`
+ * describes its panels in `to`. `lines` has the strides of `side`. */
 static void fill(const tsr__matmul_call *call, const tsr_tensor *from, const tsr__matmul_side *side,
                  tsr__lavapipe_lines lines, const tsr_tensor *to, const tsr__matmul_side *packed)
 {

@@ -1,6 +1,7 @@
-/* Products on Mesa's lavapipe. Its straight-line kernels cannot read all operands directly; other
- * operands are packed first. They cannot store all results either; other results are stored as f32
- * in scratch memory, and finish.c applies the epilogue. */
+/* Products on Mesa's lavapipe. Its straight-line kernels can read only some layouts directly;
+ * operands with other layouts are packed first. They can also store only some results directly;
+ * other results are first stored as f32 sums in scratch memory, and finish.c applies the
+ * epilogue. */
 #include "base/checked.h"
 #include "gpu/cpu_drivers/matmul/families.h"
 #include "gpu/cpu_drivers/matmul/finish.h"
@@ -10,8 +11,8 @@
 #include "shaders/params/matmul.h"
 #include "shaders/params/matmul_cpu.h"
 
-/* The size of the sums in scratch memory in bytes, unless the minimum number of rows of a band
- * needs more. */
+/* The size in bytes to which the sums in scratch memory are limited. The sums of a band with the
+ * minimum number of rows may be larger. */
 #define PARTIAL_BYTES (INT64_C(32) << 20)
 
 static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
@@ -36,17 +37,20 @@ static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *dev
 typedef struct product_run {
     const tsr__matmul_call *call;
     tsr__lavapipe_operands operands;
-    tsr__buffer *partial; /* f32 sums of some rows, if y cannot hold them; otherwise NULL */
-    uint32_t finish;      /* the epilogue that the product's kernel applies, TSR_MM_…; 0: none */
-    bool once;    /* with `finish`: k is one stretch, and `partial` is one row, whose contents are
-                     unused */
-    int64_t band; /* number of rows at a time */
-    uint32_t lanes, parts; /* parts: the number of sums of each element, tsr__lavapipe_parts() */
-    const int64_t *batch;  /* the current batch index */
-    int64_t row;           /* the first row of the current band */
-    int inner; /* the batch dimension along which a dispatch takes several matrices; −1: none */
+    tsr__buffer *partial; /* f32 sums of a band of rows; NULL if y itself holds the sums */
+    /* the epilogue (TSR_MM_…) that the product's own kernel applies; 0: none */
+    uint32_t finish;
+    /* True if `finish` is set and one stretch covers all of k. `partial` is then one row, whose
+     * contents are unused. */
+    bool once;
+    int64_t band; /* the number of rows that are computed at a time */
+    /* parts: the number of partial sums of each element of y, from tsr__lavapipe_parts() */
+    uint32_t lanes, parts;
+    const int64_t *batch; /* the current batch index */
+    int64_t row;          /* the first row of the current band */
+    int inner; /* the batch dimension of which one dispatch computes several matrices; −1: none */
     uint32_t at_once;  /* the largest number of matrices in a dispatch */
-    uint32_t matrices; /* in the current dispatch */
+    uint32_t matrices; /* the number of matrices in the current dispatch */
 } product_run;
 
 /* True if the kernel can add its sums to y in place. */
@@ -57,7 +61,8 @@ static bool y_takes_sums(const product_run *r)
     return r->parts == 1 && tsr__matmul_plain(p) && (p->y.col == 1 || p->n == 1);
 }
 
-/* True if the bias is one contiguous row for all rows of all matrices. */
+/* True if the bias has one element for each column, that is, if all rows of all matrices use the
+ * same contiguous row. */
 static bool bias_is_of_columns(const tsr__matmul_problem *p)
 {
     int64_t steps = p->bias.row;
@@ -67,9 +72,10 @@ static bool bias_is_of_columns(const tsr__matmul_problem *p)
     return steps == 0 && p->bias.col == 1;
 }
 
-/* The epilogue that the last stretch's kernel should apply itself, or 0: a conversion to y's dtype,
- * a bias for each column, an activation. With few stretches, a pipeline for this is better than the
- * separate dispatch of finish.c. */
+/* Returns the epilogue (TSR_MM_…) that the kernel of the last stretch of k should apply itself, or
+ * 0. It converts to y's dtype, adds a bias for each column and applies an activation. If k has few
+ * stretches, this is better than the separate dispatch of finish.c, although it needs its own
+ * pipeline. */
 static uint32_t finish_mode(const product_run *r)
 {
     const int64_t long_k = 2048;
@@ -182,7 +188,7 @@ static bool y_is_paired(const product_run *r)
     return elements % vector == 0 && tsr__matmul_address(r->call->y, &p->y, 0) % 8 == 0;
 }
 
-/* The same for the sums in scratch memory. */
+/* True if every row of the sums, in scratch memory or in y, starts at a multiple of 8 bytes. */
 static bool sums_are_paired(const product_run *r)
 {
     return r->partial ? r->operands.problem.n % 2 == 0 : y_is_paired(r);
@@ -221,7 +227,7 @@ static tsr__lavapipe_product product_of(const product_run *r, int64_t rows)
     };
 }
 
-/* Records `rows` rows of one matrix, from r->row on. */
+/* Records the computation of `rows` rows of one matrix, starting with row r->row. */
 static tsr_status record_band(product_run *r, int64_t rows)
 {
     const tsr__matmul_problem *p = &r->operands.problem;
@@ -290,8 +296,9 @@ static tsr_status walk(tsr_stream *stream, void *work)
     return TSR_OK;
 }
 
-/* Small matrices share dispatches, because each dispatch costs as much as a few million products.
- * Larger ones do not, because their sums would leave the caches between two stretches of k. */
+/* Chooses whether a dispatch computes several matrices. Small matrices share dispatches, because
+ * each dispatch costs as much as a few million products. Large matrices do not, because their sums
+ * would leave the caches between two stretches of k. */
 static void choose_inner(product_run *r)
 {
     const int64_t large = 1 << 24;
@@ -311,15 +318,15 @@ static void choose_inner(product_run *r)
     r->at_once = (uint32_t)tsr__min_u64(most, (uint64_t)p->batch[last]);
 }
 
-/* The number of rows of one matrix whose sums are in scratch memory at a time. */
+/* The number of rows in a band. The sums of one band are in scratch memory at a time. */
 static int64_t choose_band(const tsr__matmul_problem *p)
 {
-    const int64_t min_rows = 512, most = INT64_C(1) << 26; /* elements */
+    const int64_t min_rows = 512, most = INT64_C(1) << 26; /* `most` counts elements */
     int64_t band = PARTIAL_BYTES / (p->n * (int64_t)sizeof(float));
 
     band = band > min_rows ? band : min_rows;
     band = band < most / p->n ? band : most / p->n;
-    if (band > TSR__LAVAPIPE_PANEL_LINES) /* every band starts at a panel */
+    if (band > TSR__LAVAPIPE_PANEL_LINES) /* every band starts with the first line of a panel */
         band -= band % TSR__LAVAPIPE_PANEL_LINES;
     band = band > 0 ? band : 1;
     return band < p->m ? band : p->m;

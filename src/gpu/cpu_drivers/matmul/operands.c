@@ -18,7 +18,8 @@ static uint64_t packed_stride(const tsr__matmul_problem *p)
     return tsr__align_up_u64((uint64_t)p->k, line_elements) | line_elements;
 }
 
-/* True if the packed copies of a side's distinct matrices would have at most `most` elements. */
+/* True if packed copies of an operand's matrices would have at most `most` elements in total.
+ * Matrices that are repeated along a batch dimension count once. */
 static bool packs_in(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t lines,
                      uint64_t most)
 {
@@ -30,8 +31,8 @@ static bool packs_in(const tsr__matmul_problem *p, const tsr__matmul_side *side,
     return tsr__mul_u64(elements, (uint64_t)lines, &elements) && elements <= most;
 }
 
-/* True if an operand is small enough to be packed, which is necessary if the kernels cannot read it
- * directly. */
+/* True if an operand is small enough to be packed. Operands that the kernels cannot read directly
+ * must be packed. */
 static bool packable(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t lines)
 {
     return packs_in(p, side, lines, UINT64_C(1) << 28);
@@ -55,9 +56,9 @@ static bool is_16_bit(const tsr__matmul_side *side)
     return side->dtype != TSR_F32;
 }
 
-/* Reserves a packed copy of `lines` lines of k elements each, row-major, and describes its source.
- * `line` and `k` are the side's strides. Batch dimensions along which the side repeats are packed
- * once. */
+/* Reserves scratch memory for a packed copy of an operand: `lines` lines of k elements each,
+ * row-major. Also describes the copy's source. `line` and `k` are the operand's strides. Matrices
+ * that are repeated along a batch dimension are packed once. */
 static tsr_status pack(const tsr__matmul_call *call, tsr__lavapipe_operands *o,
                        const tsr_tensor *tensor, tsr__matmul_side *side, int64_t lines,
                        int64_t line, int64_t k, bool widen, tsr_tensor *source, tsr_tensor *packed)
@@ -114,14 +115,14 @@ static tsr_status pack_b(const tsr__matmul_call *call, tsr__lavapipe_operands *o
     return TSR_OK;
 }
 
-/* The largest number of elements of a copy that only saves time: 256 MiB of f32. */
+/* The largest number of elements of a copy that is made only to save time: 256 MiB of f32. */
 static const uint64_t most_to_save_time = UINT64_C(1) << 26;
 
-/* Whether to pack a row-major b. Without packing, it is multiplied with lanes along n, which has
- * half to three quarters of the speed of lanes along k, and a smaller fraction with few rows or a
- * column-major a. It also takes a dispatch for every 32 elements of k; packing and multiplying take
- * only a few dispatches in total. The product of one row and a larger b is computed without
- * packing, in parts of k. */
+/* Whether to pack a row-major b. Without packing, the kernels with lanes along n multiply it. They
+ * have half to three quarters of the speed of the kernels with lanes along k, and less with few
+ * rows or a column-major a. They also need a dispatch for every 32 elements of k, whereas packing
+ * and multiplying take only a few dispatches in total. If a has one row and b is larger, b is not
+ * packed, and k is divided into parts instead. */
 static bool should_pack_b(const tsr__matmul_problem *p)
 {
     const int64_t few_elements = INT64_C(1) << 14, small = INT64_C(1) << 16, long_k = 128;
@@ -132,8 +133,8 @@ static bool should_pack_b(const tsr__matmul_problem *p)
            (p->a.col == 1 || packs_in(p, &p->a, p->m, most_to_save_time));
 }
 
-/* Whether copying a saves more time than it takes. Each element of a is read once for every tile of
- * columns, so this is the case if there are many columns. */
+/* Whether a copy of a saves more time than making it takes. Each element of a is read once for
+ * every tile of columns, so a copy pays if there are many columns. */
 static bool repacking_a_pays(const tsr__matmul_problem *p)
 {
     const int64_t few_rows = 8, many_columns = 512;
@@ -147,14 +148,14 @@ static bool widening_a_pays(const tsr__matmul_problem *p)
     return is_16_bit(&p->a) && repacking_a_pays(p);
 }
 
-/* The number of rows from which on widening b saves time, if a is or becomes f32. */
+/* The smallest number of rows for which widening b saves time, if a is f32 or is widened, too. */
 static int64_t many_rows(const tsr__matmul_problem *p)
 {
     return p->b.dtype == TSR_BF16 ? 256 : 512; /* the kernel widens bf16 with two operations */
 }
 
-/* Whether to widen b. Each element of b is read once for every tile of rows. No kernel packs and
- * widens at the same time. */
+/* Whether to widen b. Each element of b is read once for every tile of rows, so this pays if there
+ * are many rows. b must not need packing, because no kernel packs and widens at the same time. */
 static bool should_widen_b(const tsr__matmul_problem *p)
 {
     return is_16_bit(&p->b) && !tsr__lavapipe_reads_words(p) && p->m >= many_rows(p) &&
@@ -167,7 +168,8 @@ static bool should_widen_a(const tsr__matmul_problem *p)
     return widening_a_pays(p) && !tsr__lavapipe_reads_words(p);
 }
 
-/* True if the rows of a start in the same few sets of a first-level cache and evict each other. */
+/* True if the rows of a start in the same few sets of a first-level cache, so that they evict each
+ * other. */
 static bool rows_collide(const tsr__matmul_problem *p)
 {
     const uint64_t way_bytes = 4096;
@@ -178,9 +180,10 @@ static bool rows_collide(const tsr__matmul_problem *p)
            repacking_a_pays(p);
 }
 
-/* Whether to make panels. They are read a fifth faster than lines, but only slightly faster if they
- * are f32 and k is one stretch. Packing them takes the time that about a hundred rows save, unless
- * b has to be packed anyway. */
+/* Whether the host should pack both operands into panels (panels.h). The kernels read panels a
+ * fifth faster than lines, but only slightly faster if the operands are f32 and one stretch covers
+ * all of k. Packing takes as much time as panels save in about a hundred rows. Fewer rows are
+ * enough if b has to be packed anyway. */
 static bool should_make_panels(const tsr__matmul_call *call)
 {
     const int64_t many_lines = 128;

@@ -1,31 +1,33 @@
-/* The operands of a product on lavapipe, in a form that its kernels can read fast. They are the
- * caller's tensors, or copies in scratch memory that are packed and possibly widened to f32, or
- * both are in panels (panels.h) if the host can write them. */
+/* The operands of a product on lavapipe, in a form that its kernels can read fast. An operand is
+ * the caller's tensor or a packed copy in scratch memory, which may be widened to f32. If the host
+ * can write panels (panels.h), both operands may be in panels instead. */
 #ifndef TSR_GPU_CPU_DRIVERS_MATMUL_OPERANDS_H
 #define TSR_GPU_CPU_DRIVERS_MATMUL_OPERANDS_H
 
 #include "gpu/matmul/common/call.h"
 
 typedef struct tsr__lavapipe_operands {
-    tsr__matmul_problem problem; /* its a and b describe the tensors below */
+    /* the problem to compute: its a and b describe the tensors below */
+    tsr__matmul_problem problem;
     tsr_tensor a, b;
-    tsr_tensor a_source, b_source; /* the tensors to pack into a and b; none if ndim is 0 */
-    bool panels;                   /* the host writes both as panels */
+    /* the tensors from which a and b are packed; ndim is 0 if there is no packing */
+    tsr_tensor a_source, b_source;
+    bool panels; /* the host packs both operands into panels */
 } tsr__lavapipe_operands;
 
-/* True if the kernels can read both operands, directly or packed. */
+/* True if the kernels can read each operand, either directly or after it has been packed. */
 
 bool tsr__lavapipe_operands_fit(const tsr__matmul_problem *problem);
 
-/* Chooses the forms and reserves scratch memory. */
+/* Chooses the form of each operand and reserves scratch memory for the copies. */
 tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call,
                                           tsr__lavapipe_operands *out) TSR_NODISCARD;
 
-/* Records the packing, or packs on the host. */
+/* Records the commands that pack the copies, or packs panels on the host. */
 tsr_status tsr__lavapipe_operands_pack(const tsr__matmul_call *call,
                                        tsr__lavapipe_operands *operands) TSR_NODISCARD;
 
-/* True if the stride fits in the kernels' push constants. */
+/* True if the stride fits the 32 bits that the kernels' push constants have for it. */
 bool tsr__lavapipe_narrow(int64_t stride);
 
 #endif

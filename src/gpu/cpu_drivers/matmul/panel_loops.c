@@ -25,8 +25,8 @@ typedef float floats __attribute__((vector_size(WIDTH * sizeof(float))));
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Stores past the caches if the instruction set allows it. Ordinary stores would read every cache
- * line first, and large panels do not fit in the caches anyway. */
+/* Stores without using the caches if the instruction set allows it. Ordinary stores would first
+ * read every cache line, and large panels do not fit in the caches anyway. */
 INLINE void store(float *to, words value)
 {
 #if defined(__AVX2__)
@@ -57,7 +57,8 @@ INLINE words load_words16(const char *from)
     return __builtin_convertvector(value, words);
 }
 
-/* NaNs may lose their payload and stay signalling, because products make them quiet. */
+/* The result of a NaN may lose the NaN's payload and may stay signalling. The multiplications that
+ * use it make it quiet. */
 #if defined(__AVX512VL__)
 INLINE words load_f16(const char *from)
 {

@@ -7,8 +7,8 @@
 #include "gpu/host/transpose.h"
 
 enum {
-    /* Column-major operands are transposed in blocks of this number of bytes of neighbouring lines
-     * (fewer are slow to fetch) and this number of elements of k. */
+    /* Column-major operands are transposed in blocks of TRANSPOSED_K elements of k. In each of
+     * these, a block has TRANSPOSED_BYTES bytes of neighbouring lines; fewer are slow to fetch. */
     TRANSPOSED_BYTES = 256,
     TRANSPOSED_K = 128,
 };
@@ -18,15 +18,15 @@ static const void *const levels[TSR__LEVELS] = TSR__LEVEL_TABLES(tsr__panel_loop
 typedef struct pack {
     const tsr__lavapipe_product *product;
     const tsr__lavapipe_lines *lines;
-    uint32_t panel_lines; /* lines in the panels of the complete operand */
+    uint32_t panel_lines; /* the number of lines in all panels of the operand */
     float *to;
     const tsr__panel_loops *loops;
 } pack;
 
-/* Lines and elements of k that are packed at once. */
+/* The lines and the elements of k that are packed at once. */
 typedef struct block {
     uint32_t line, lines, k, count;
-    uint32_t zeros; /* the number of each line's first elements that become 0 */
+    uint32_t zeros; /* the number of elements at the start of each line that are set to 0 */
     bool words;
 } block;
 
@@ -93,8 +93,8 @@ static tsr__panel_source source_of(const pack *w, const block *b)
     }
 }
 
-/* Packs one block. `to` is the place of the block's first element in the first line's panel. A
- * panel has `length` elements of each line. */
+/* Packs one block. `to` points to the place of the block's first element in the panel of the first
+ * line. `length` is the number of elements that a panel has of each line. */
 static void pack_block(const pack *w, const block *b, float *to, uint32_t length)
 {
     _Alignas(64) char transposed[TRANSPOSED_BYTES * TRANSPOSED_K];
@@ -118,7 +118,7 @@ static void pack_block(const pack *w, const block *b, float *to, uint32_t length
     }
 }
 
-/* Packs one stretch of some lines. The first line's panel is at `to`. */
+/* Packs one stretch of k of some lines. `to` points to the panel of the first line. */
 static void pack_stretch(const pack *w, uint32_t line, uint32_t lines, tsr__lavapipe_stretch s,
                          float *to)
 {
@@ -136,8 +136,8 @@ static void pack_stretch(const pack *w, uint32_t line, uint32_t lines, tsr__lava
     }
 }
 
-/* Packs the bands of lines first … end − 1. Row-major lines are read sequentially, the lines of one
- * panel at a time. */
+/* Packs the bands `first` to end − 1; a band has band_lines() lines. Row-major lines are read
+ * sequentially, the lines of one panel at a time. */
 static void pack_bands(const void *work, uint64_t first, uint64_t end)
 {
     const pack *w = work;

@@ -6,31 +6,33 @@
 
 enum {
     MAX_GROUPS = TSR_MATMUL_CPU_GROUPS,
-    /* The number of values of one digit of the shaders' uniform_index(). */
+    /* The largest number of subgroups in a workgroup. It is the number of values of one digit of
+     * the shaders' uniform_index(). */
     MAX_SUBGROUPS = 8,
     MAX_BLOCKS = 8,
-    /* The size of a block of rows of a. A block stays in a core's cache while all of b is read;
-     * this is half of a small L2. */
+    /* The size of a block of rows of a: half of a small L2 cache. A block stays in a core's cache
+     * while all of b is read. */
     BLOCK_BYTES = 256 * 1024,
-    /* The same if each block is a separate dispatch: half of a usual L2. */
+    /* The same size if each block is a separate dispatch: half of a usual L2 cache. */
     DISPATCH_BYTES = 512 * 1024,
-    /* The longest stretch is used if m · n · k is at least 2^LARGE_LOG2. For one row with lanes
-     * along n, it is used if b has at least 2^ROW_LOG2 elements. For smaller products its
-     * compilation would take more time than it saves. */
+    /* The longest stretches are used if m · n · k is at least 2^LARGE_LOG2. For one row with lanes
+     * along n, they are used if b has at least 2^ROW_LOG2 elements. For smaller products, compiling
+     * their kernels would take more time than they save. */
     LARGE_LOG2 = 24,
     ROW_LOG2 = 18,
     FEW_ROWS = 24, /* the largest number of rows that counts as few */
-    /* With few rows, split k if b has at least 2^THIN_LOG2 elements, into at most MAX_PARTS parts:
-     * adding up more sums takes more time than they save. */
+    /* With few rows, k is split if b has at least 2^THIN_LOG2 elements, into at most MAX_PARTS
+     * parts. Adding up more sums would take more time than more parts save. */
     THIN_LOG2 = 20,
     MAX_PARTS = 16,
-    /* Split k if y has at most 2^DEEP_LOG2 elements: the dispatch of a stretch then takes about as
-     * much time as its work. */
+    /* k is also split if y has at most 2^DEEP_LOG2 elements. With so few elements, starting the
+     * dispatch of a stretch takes about as much time as its work. */
     DEEP_LOG2 = 13,
-    /* Like THIN_LOG2 and MAX_PARTS, for one row with lanes along n. */
+    /* The same limits as THIN_LOG2 and MAX_PARTS, for one row with lanes along n. */
     ROW_PARTS_LOG2 = 16,
     ROW_MAX_PARTS = 32,
-    /* The number of steps of a careful part. Each step compiles to dozens of loads. */
+    /* The number of steps of a part with `careful` loads. Each of its steps compiles to dozens of
+     * loads. */
     CAREFUL_STEPS = 16,
 };
 
@@ -41,10 +43,12 @@ typedef struct tile {
 /* The part of the problem that the next piece covers. */
 typedef struct cursor {
     uint32_t row, rows, col, cols;
-    uint32_t k;     /* the sums contain the products before this one */
-    uint32_t steps; /* of the next stretch */
-    uint32_t parts; /* stretches with separate sums; 0: one, added to the first sums */
-    bool careful;   /* loads must not cross the edge of the matrix */
+    uint32_t k;     /* the next element of k: the sums already contain the products before it */
+    uint32_t steps; /* the number of steps of the next stretch */
+    /* the number of stretches that one dispatch computes into separate sums; 0: one stretch, which
+     * is added to the first sums */
+    uint32_t parts;
+    bool careful; /* loads must not cross the edge of the matrix */
 } cursor;
 
 static uint32_t rows_of(const tsr__lavapipe_product *p)
@@ -69,7 +73,7 @@ static bool is_large(const tsr__lavapipe_product *p)
     return (uint64_t)rows_of(p) * p->n > (UINT64_C(1) << LARGE_LOG2) / p->k;
 }
 
-/* True for a few rows with lanes along k, for which reading b takes most of the time. */
+/* True for a product of few rows with lanes along k in which reading b takes most of the time. */
 static bool is_thin(const tsr__lavapipe_product *p)
 {
     const uint32_t few_rows = 8;
@@ -77,16 +81,17 @@ static bool is_thin(const tsr__lavapipe_product *p)
     return is_nt(p) && rows_of(p) <= few_rows && (uint64_t)p->n * p->k >= UINT64_C(1) << THIN_LOG2;
 }
 
-/* The number of steps of the longest stretch that saves more time than its compilation and code
+/* The number of steps of the longest stretch that saves more time than its compilation and its code
  * size cost. With lanes along k, 64 steps of a small tile compile as fast as 32 steps of a large
- * one and fit in the processor's instruction cache. Reading longer runs of each line is faster only
- * with few rows and a large b. */
+ * tile and fit in the processor's instruction cache. Reading even longer runs of each line is
+ * faster only with few rows and a large b. */
 static uint32_t longest_stretch(const tsr__lavapipe_product *p)
 {
     const uint32_t steps = p->k / step_size(p);
     bool pays = is_large(p);
 
-    /* For one row along n, a stretch of 32 takes less time than starting a dispatch. */
+    /* For one row with lanes along n, the work of a stretch of 32 steps takes less time than
+     * starting its dispatch. */
     if (rows_of(p) == 1 && !is_nt(p))
         pays = (uint64_t)p->n * p->k >= UINT64_C(1) << ROW_LOG2;
     if (pays && steps >= 128 && (!is_nt(p) || rows_of(p) <= FEW_ROWS))
@@ -104,8 +109,9 @@ static bool is_deep(const tsr__lavapipe_product *p)
            p->k / step_size(p) >= 4 * longest_stretch(p);
 }
 
-/* The tile for lanes along k. Small tiles leave room for more steps in the instruction cache; large
- * tiles load less per product. The sums of up to six rows of four columns stay in registers. */
+/* Returns the tile for lanes along k. Small tiles leave room for more steps in the instruction
+ * cache; large tiles load less per product. The sums of up to six rows of four columns stay in
+ * registers. */
 static tile nt_tile(const tsr__lavapipe_product *p)
 {
     uint32_t longest = longest_stretch(p);
@@ -142,9 +148,9 @@ uint32_t tsr__lavapipe_subgroups(uint32_t tiles)
     return tiles % MAX_SUBGROUPS == 0 || tiles >= 8 * MAX_SUBGROUPS ? MAX_SUBGROUPS : 1;
 }
 
-/* The number of subgroups in a workgroup. It is one for few rows, which are limited by memory: each
- * subgroup should read long runs of the lines of b. With lanes along n, several neighbouring tiles
- * do this together. */
+/* The number of subgroups in a workgroup. It is one for few rows, because memory limits their speed
+ * and each subgroup should read long runs of the lines of b. With lanes along n and k divided into
+ * parts, it is larger, because neighbouring tiles together read such runs. */
 static uint32_t subgroups_for(const tsr__lavapipe_product *p, const cursor *at, tile shape)
 {
     bool few =
@@ -155,8 +161,8 @@ static uint32_t subgroups_for(const tsr__lavapipe_product *p, const cursor *at, 
 
 /* The number of steps of the next stretch if `left` elements of k remain. There are only a few
  * different numbers, because each needs a pipeline. The last stretch may be longer than the
- * remaining elements, but not longer than k; it then starts earlier and skips the elements that
- * have been added. Starting a stretch takes as much time as about ten steps. */
+ * remaining elements, but not longer than k. It then starts earlier and skips the elements that
+ * earlier stretches have added. Starting a stretch takes as much time as about ten steps. */
 static uint32_t stretch_for(const tsr__lavapipe_product *p, uint32_t left, bool careful)
 {
     uint32_t begun = tsr__div_up_u32(left, step_size(p)), all = p->k / step_size(p), steps = 1;
@@ -178,8 +184,9 @@ static uint32_t part_steps(const tsr__lavapipe_product *p)
 
     if (is_nt(p))
         return is_deep(p) ? longest_stretch(p) : large ? 128 : 64;
-    /* Each step is a line of b. Longer parts read more places of memory at the same time, unless
-     * lines are so short that they are close to each other. */
+    /* Each step reads a line of b. With more steps, a part reads more places of memory at the same
+     * time. This is harmless only if lines are so short that these places are close to each
+     * other. */
     if (p->n <= short_line && p->k >= many_lines)
         return 64;
     return large ? 16 : 32;
@@ -191,7 +198,7 @@ static bool has_parts(const tsr__lavapipe_product *p)
 
     if (is_nt(p))
         return is_thin(p) || is_deep(p);
-    /* Parts and the addition of their sums are two dispatches, which is no better than two
+    /* Computing parts and adding up their sums takes two dispatches, so it is not faster than two
      * stretches. */
     return rows_of(p) == 1 && p->k >= (longest_stretch(p) > 32 ? 256 : 128) &&
            elements >= UINT64_C(1) << ROW_PARTS_LOG2;
@@ -209,7 +216,8 @@ uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p)
     return parts;
 }
 
-/* The number of elements of a stretch at the end of k that an earlier stretch has added. */
+/* The number of elements at the start of a stretch of `length` elements that earlier stretches have
+ * added. It is not 0 only for the last stretch. */
 static uint32_t skipped(const tsr__lavapipe_product *p, uint32_t done, uint32_t length)
 {
     uint32_t left = p->k - done;
@@ -217,7 +225,8 @@ static uint32_t skipped(const tsr__lavapipe_product *p, uint32_t done, uint32_t 
     return length > left && p->k >= length ? length - left : 0;
 }
 
-/* Short stretches use the same pipeline with and without skipping. */
+/* True if the kernel of a stretch can skip elements. Kernels of short stretches always can, so that
+ * stretches with and without skipped elements use the same pipeline. */
 static bool may_skip(uint32_t steps, uint32_t skip)
 {
     return skip > 0 || steps <= 8;
@@ -245,9 +254,9 @@ bool tsr__lavapipe_once(const tsr__lavapipe_product *p)
     return p->parts == 1 && stretch_for(p, p->k, false) * step_size(p) >= p->k;
 }
 
-/* True if workgroups in z can compute blocks of rows one after another, so that all columns of one
- * block are computed before the next block. A dispatch for each block would cost more, and drivers
- * divide dispatches of a few milliseconds badly among processors. */
+/* True if one dispatch can compute several blocks of rows, numbered by the workgroup's z. All
+ * columns of one block are then computed before the next block. A dispatch for each block would
+ * cost more, because drivers divide dispatches of a few milliseconds badly among processors. */
 static bool has_blocks(const tsr__lavapipe_product *p)
 {
     return is_nt(p) && !p->batched;
@@ -261,7 +270,8 @@ static void block_rows(const tsr__lavapipe_product *p, tsr__lavapipe_piece *piec
     uint32_t blocks = tsr__min_u32(tsr__div_up_u32(tiles, BLOCK_BYTES / bytes), MAX_BLOCKS);
     uint32_t block = tsr__div_up_u32(tiles, blocks);
 
-    /* Workgroups past the last row do as much work as the others, but their work is wasted. */
+    /* In the last block, workgroups past the last row take as much time as the others, although
+     * their results are not needed. Blocks are not used if there are many such workgroups. */
     if (blocks == 1 || block * blocks - tiles > tiles / 32)
         return;
     piece->block = block;
@@ -279,7 +289,7 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
     uint64_t k = at->k - skip;
     bool in_parts = at->parts > 0, careful = at->careful || length > p->k;
     uint32_t width = nt && shape.rows > 1 && at->cols % 4 == 0 ? 4 : 1;
-    bool fours = nt ? width == 4 : !careful; /* how y is stored */
+    bool fours = nt ? width == 4 : !careful; /* whether y is stored in groups of four */
     uint32_t finish = at->k + (uint64_t)length >= p->k ? p->finish : 0;
     bool paired = finish != 0 ? p->y_paired : p->sums_paired;
     uint32_t groups = tsr__div_up_u32(tiles, subgroups);
@@ -318,7 +328,7 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
         .accumulate = at->k != 0 || p->accumulate,
     };
 
-    if (p->panels) { /* panels have zeros for skipped elements */
+    if (p->panels) { /* skipped elements are zeros in panels */
         piece.skip = 0;
         piece.constants[TSR__LAVAPIPE_SKIPS] = may_skip(at->steps, 0);
         piece.a = (uint64_t)at->k * p->a_lines + (uint64_t)(p->first_row + at->row) * length;
@@ -329,8 +339,8 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
     return emit(user, &piece);
 }
 
-/* Emits the pieces for as much of k as complete parts cover. They are computed in rounds, and in
- * each round every part gets one stretch. */
+/* Emits the pieces for the largest multiple of a part's length that fits in k. They are computed in
+ * rounds; in each round every part gets one stretch. */
 static tsr_status emit_parts(const tsr__lavapipe_product *p, cursor *at, tile shape,
                              tsr__lavapipe_emit_fn emit, void *user)
 {
@@ -347,9 +357,9 @@ static tsr_status emit_parts(const tsr__lavapipe_product *p, cursor *at, tile sh
     return TSR_OK;
 }
 
-/* The number of rows that one dispatch covers. Several subgroups of a workgroup share the rows
- * through the cache. A single subgroup would read them from memory again and again; therefore it
- * gets only the number of rows of its blocks. */
+/* The number of rows that one dispatch covers. If a workgroup has several subgroups, they share the
+ * rows of a through the cache. A single subgroup would read the rows from memory again and again;
+ * therefore it gets only as many rows as its blocks can keep in the cache. */
 static uint32_t rows_at_once(const tsr__lavapipe_product *p, const cursor *at, tile shape)
 {
     uint32_t bytes = at->steps * step_size(p) * (uint32_t)tsr_dtype_size(p->a_dtype);
@@ -361,7 +371,8 @@ static uint32_t rows_at_once(const tsr__lavapipe_product *p, const cursor *at, t
     return groups * shape.rows;
 }
 
-/* Emits one band of columns: each stretch of k in order, in blocks of rows. */
+/* Emits the pieces of one band of columns: all stretches of k in order, and within a stretch all
+ * blocks of rows. */
 static tsr_status emit_band(const tsr__lavapipe_product *p, uint32_t col, uint32_t cols,
                             bool careful, tsr__lavapipe_emit_fn emit, void *user)
 {

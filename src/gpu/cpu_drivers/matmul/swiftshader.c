@@ -11,7 +11,8 @@ static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *dev
     return device->device_class == TSR__CLASS_CPU && device->subgroup_size == 4 && device->quads;
 }
 
-/* The kernel steps along k with 32-bit strides from a 64-bit address for each line. */
+/* True if 32-bit strides suffice. The kernel adds them to a 64-bit address of each line as it steps
+ * along k. */
 static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *device,
                  const tsr__matmul_problem *p)
 {
@@ -27,7 +28,8 @@ static void specialize(const tsr__matmul_config *config, const tsr__matmul_devic
     (void)device;
     if (!vectors)
         return;
-    /* Four neighbouring rows would fill four vectors of a lane, but a lane has only one or two. */
+    /* a is not loaded in vectors along its rows: four neighbouring rows would fill four vectors of
+     * a lane, but a lane has only one or two. */
     if (tsr__matmul_a_load(p, 4) == TSR_MM_LOAD_VEC_K)
         variant->a_load = TSR_MM_LOAD_VEC_K;
     variant->b_load = tsr__matmul_b_load(p, 4);

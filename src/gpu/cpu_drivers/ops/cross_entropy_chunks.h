@@ -1,5 +1,5 @@
-/* Cross-entropy on Mesa's CPU driver: the kernels of softmax_chunks.h, with
- * shaders/cpu_drivers/cross_entropy_rows.comp as the second one. */
+/* Cross-entropy on Mesa's CPU driver. It uses the kernels of softmax_chunks.h, but its second
+ * kernel is shaders/cpu_drivers/cross_entropy_rows.comp. */
 #ifndef TSR_GPU_CPU_DRIVERS_OPS_CROSS_ENTROPY_CHUNKS_H
 #define TSR_GPU_CPU_DRIVERS_OPS_CROSS_ENTROPY_CHUNKS_H
 
@@ -8,10 +8,11 @@
 
 typedef struct tsr__cross_entropy {
     uint32_t step;               /* TSR_ROWS_… */
-    tsr_tensor *loss, *gradient; /* NULL: not wanted, or not an output of this step */
+    tsr_tensor *loss, *gradient; /* results; NULL if the caller or this step does not need one */
     const tsr_tensor *logits, *labels;
-    const tsr_tensor *stats; /* [3,rows] or [ranks,3,rows]; NULL: all classes are in one part */
-    int64_t first, classes;  /* as in tsr__cross_entropy_whole; unused with TSR_ROWS_ALONE */
+    /* [3,rows] or [ranks,3,rows]; NULL if the classes are not divided among ranks */
+    const tsr_tensor *stats;
+    int64_t first, classes; /* as in tsr__cross_entropy_whole; unused with TSR_ROWS_ALONE */
     float scale;
 } tsr__cross_entropy;
 

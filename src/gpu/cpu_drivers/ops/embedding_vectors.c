@@ -6,10 +6,10 @@
 #include "shaders/params/vectors.h"
 
 enum {
-    DIGIT_BITS = 4, /* bits of an index into the identity table */
+    DIGIT_BITS = 4, /* the bits of one digit; a digit is an index into the identity table */
 };
 
-/* The alignment of all rows. */
+/* Returns the largest alignment, up to 8 bytes, that all rows have. */
 static uint32_t alignment_of(const tsr_tensor *matrix)
 {
     return tsr__vectors_common(tsr__tensor_address(matrix) | tsr__stride_bytes(matrix, 0));
@@ -42,7 +42,7 @@ bool tsr__embedding_vectors_suit(const tsr_tensor *y, const tsr_tensor *table,
            tsr__stride_bytes(indices, 0) <= UINT32_MAX;
 }
 
-/* The number of bits of `last`, rounded up to whole digits. */
+/* The number of bits that `last` has, rounded up to complete digits. */
 static uint32_t digits_of(uint32_t last)
 {
     uint32_t bits = DIGIT_BITS;

@@ -7,20 +7,21 @@
 #include "shaders/params/vectors.h"
 
 enum {
-    MIN_ELEMENTS = 1 << 15, /* fewer do not justify three dispatches and their compilation */
-    MIN_COLUMNS = 256,      /* fewer do not save the time of starting a part */
-    MAX_STEPS = 64,         /* more cost more compilation time than they save */
+    MIN_ELEMENTS = 1 << 15, /* with fewer, three dispatches and their compilation take too long */
+    MIN_COLUMNS = 256,      /* with fewer, a part saves less time than its start takes */
+    MAX_STEPS = 64,         /* with more, compilation takes more time than they save */
     MAX_UNITS = 8,          /* vectors per lane */
     ROWS_WORKGROUP = 64,
     MAX_SCRATCH = 1 << 28,
 };
 
-/* A plane of rows and its parts. */
+/* A plane of rows, and how the rows are divided into parts. */
 typedef struct plan {
     tsr__norm_operands all;
-    uint32_t lanes, group; /* group: elements of a vector of y */
+    uint32_t lanes, group; /* group: the number of y's elements in a vector */
     tsr__row_cut chunks, blocks;
-    uint64_t chunk_bytes; /* of the statistics of all chunks; the slopes follow them in scratch */
+    /* size of the statistics of all chunks; in scratch memory, the slopes follow */
+    uint64_t chunk_bytes;
 } plan;
 
 static plan plan_of(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output)
@@ -62,12 +63,12 @@ uint64_t tsr__norm_chunks_scratch_bytes(const tsr__norm *norm, const tsr__norm_p
     return scratch_bytes(&p);
 }
 
-/* The address of the parts' statistics, and the size of a row's statistics in bytes. */
+/* The address of statistics, and the size of one row's statistics in bytes. */
 typedef struct side {
     uint64_t address, row_bytes;
 } side;
 
-/* Adds the dispatches of a kernel that works on parts of rows. Each covers as many rows as
+/* Adds the dispatches of a kernel that works on parts of rows. Each dispatch covers as many rows as
  * possible. This function sets the push constants and groups of `dispatch`; the caller sets the
  * other fields. */
 static tsr_status add_parts(tsr__dispatches *list, const plan *p, tsr__row_cut parts,

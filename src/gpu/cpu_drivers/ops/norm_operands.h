@@ -6,9 +6,9 @@
 #include "gpu/ops/norm/plane.h"
 
 typedef struct tsr__norm_operands {
-    tsr__softmax_rows rows;    /* a: x, b: dy */
-    tsr__softmax_rows vectors; /* a: weight, b: bias */
-    bool gaps;                 /* some row has gaps, or rows are not at equal distances */
+    tsr__softmax_rows rows;    /* a is x, b is dy */
+    tsr__softmax_rows vectors; /* a is the weight, b is the bias */
+    bool gaps;                 /* some row has gaps, or the distances between rows differ */
 } tsr__norm_operands;
 
 /* Returns the operands for `output`, one of TSR_NORM_…. For TSR_NORM_PRODUCTS, which are written to
@@ -16,10 +16,11 @@ typedef struct tsr__norm_operands {
 tsr__norm_operands tsr__norm_operands_of(const tsr__norm *norm, const tsr__norm_plane *plane,
                                          uint32_t output);
 
-/* Whether the kernels can take all operands. */
+/* Whether the kernels support all operands. */
 bool tsr__norm_operands_suit(const tsr__norm_operands *operands);
 
-/* Lists y, x, dy, weight and bias, in the order of the kernels' specialization constants. */
+/* Lists the operands in the order of the kernels' specialization constants: y, x, dy, weight,
+ * bias. */
 #define TSR__NORM_ORDER 5
 void tsr__norm_operands_order(const tsr__norm_operands *operands,
                               const tsr__softmax_operand *order[TSR__NORM_ORDER]);

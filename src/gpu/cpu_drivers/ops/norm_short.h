@@ -5,9 +5,10 @@
 
 #include "gpu/ops/norm/plane.h"
 
-/* Whether the kernel suits a plane, and the function that adds its dispatch. `output` is one of
- * TSR_NORM_…. The result is written to operand 1. For gradients, operand 1 is dy, and dx is written
- * to operand 2. Statistics, and products as f32 [rows, columns], are written to `scratch`. */
+/* The first function returns whether the kernel should compute a plane, and the second adds its
+ * dispatch. `output` is one of TSR_NORM_…. A result of the forward pass is written to operand 1.
+ * For gradients, operand 1 is dy, and dx is written to operand 2. Statistics are written to
+ * `scratch`, and so are products, as f32 [rows, columns]. */
 bool tsr__norm_short_suit(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output);
 tsr_status tsr__norm_short_add(tsr__dispatches *list, const tsr__norm *norm,
                                const tsr__norm_plane *plane, uint32_t output,

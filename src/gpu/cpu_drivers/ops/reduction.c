@@ -6,20 +6,20 @@
 #include "shaders/params/reduction.h"
 
 enum {
-    /* Like TSR__MIN_VECTORS, for pipelines that take longer to compile. */
+    /* The same as TSR__MIN_VECTORS, for pipelines that take longer to compile. */
     MIN_ELEMENTS = 16384,
-    MAX_PLANES = 64, /* dispatches for dimensions besides two */
-    TREE = 32,       /* lanes of the tree, in shaders/include/reduce.glsl */
-    LONGEST = 1024,  /* rows or columns; longer ones are divided into chunks */
+    MAX_PLANES = 64, /* the most dispatches for dimensions outside an area */
+    TREE = 32,       /* the number of lanes of the tree in shaders/include/reduce.glsl */
+    LONGEST = 1024,  /* the longest rows or columns; longer ones have been divided into chunks */
     SUBGROUPS = 8,   /* per workgroup; the identity table has this many entries */
     MAX_BLOCKS = 65535 * SUBGROUPS,
-    MAX_UNITS = 2, /* columns per lane; a cache line */
+    MAX_UNITS = 2, /* columns per lane; with 8 lanes, two columns of f32 fill a cache line */
 };
 
-/* Two dimensions of a dispatch of the general kernels. Blocks extend along dim[0]. The host
- * iterates over the other dimensions. */
+/* Two dimensions of a dispatch of the general kernels. Blocks of rows or columns extend along
+ * dim[0]. The host iterates over the other dimensions. */
 typedef struct area {
-    int dim[2]; /* -1: there is none; its size is 1 */
+    int dim[2]; /* -1: there is no such dimension; its size is 1 */
     uint32_t size[2], others;
 } area;
 
@@ -41,7 +41,8 @@ static uint32_t stride_bytes(const uint32_t strides[TSR_ROW_DIMS], int dim, uint
     return dim < 0 ? 0 : (uint32_t)(strides[dim] * size);
 }
 
-/* The offset of plane number `other`, in elements. */
+/* The offset in elements of plane number `other`. A plane extends over the two dimensions of the
+ * area. */
 static uint64_t plane_offset(const struct tsr_reduce_params *params, const area *a,
                              const uint32_t strides[TSR_ROW_DIMS], uint32_t other)
 {
@@ -56,7 +57,7 @@ static uint64_t plane_offset(const struct tsr_reduce_params *params, const area 
     return offset;
 }
 
-/* Starts the push constants for blocks of `each` rows or columns of dim[0]. */
+/* Initialises the push constants. A block has `each` rows or columns along dim[0]. */
 static struct tsr_reduction_push begin(const struct tsr_reduce_params *params, const area *a,
                                        uint32_t each)
 {
@@ -75,13 +76,14 @@ static struct tsr_reduction_push begin(const struct tsr_reduce_params *params, c
     return push;
 }
 
-/* The y of argmax contains indices in i32, or pairs in i64. */
+/* True for argmax. Its y contains indices (i32) or, in partial results, pairs of value and index
+ * (i64). */
 static bool is_argmax(const tsr__reduction *r)
 {
     return r->kind == TSR_REDUCE_KIND_ARGMAX;
 }
 
-/* The conditions that both kinds of kernels have in common. */
+/* Checks the conditions that the kernels for rows and those for columns have in common. */
 static bool suits(const tsr__reduction *r, const area *a, uint32_t each)
 {
     const tsr_device *device = r->device;
@@ -110,7 +112,8 @@ static uint32_t rows_of(const tsr__reduction *r)
     return r->params->count <= 4 * TREE && !is_argmax(r) ? 2 : 1;
 }
 
-/* Chooses the dimension with the smallest stride that fills a block. */
+/* Chooses dim[0]: among the dimensions that are long enough for a block, the one with the smallest
+ * stride. */
 static area rows_area(const tsr__reduction *r)
 {
     const struct tsr_reduce_params *params = r->params;
@@ -241,7 +244,7 @@ tsr_status tsr__reduction_columns_add(tsr__dispatches *list, const tsr__reductio
         .access_count = 2,
         .access = {r->x, access},
     };
-    uint32_t strides[TSR_ROW_DIMS] = {0}; /* of the parts, row-major */
+    uint32_t strides[TSR_ROW_DIMS] = {0}; /* the row-major strides of the parts */
 
     for (int d = inner, size = 1; d >= 0; d--) {
         strides[d] = (uint32_t)size;

@@ -6,7 +6,8 @@
 #include "gpu/ops/common/rows.h"
 #include "shaders/params/reduce.h"
 
-/* A dispatch of the general kernels. These kernels replace it and give the same bits. */
+/* A dispatch of the general kernels. The kernels of this file can replace it and give the same
+ * bits. */
 typedef struct tsr__reduction {
     const tsr_device *device;
     uint32_t kind; /* TSR_REDUCE_KIND_… */
@@ -15,7 +16,8 @@ typedef struct tsr__reduction {
     tsr__access x, y;
 } tsr__reduction;
 
-/* Whether the kernels for contiguous rows suit, and the function that adds their dispatches. */
+/* The first function returns whether the kernels for contiguous rows should be used; the second
+ * adds their dispatches. */
 bool tsr__reduction_rows_suit(const tsr__reduction *r);
 tsr_status tsr__reduction_rows_add(tsr__dispatches *list, const tsr__reduction *r) TSR_NODISCARD;
 
@@ -23,14 +25,16 @@ tsr_status tsr__reduction_rows_add(tsr__dispatches *list, const tsr__reduction *
  * TSR__REDUCTION_PARTS + i. */
 #define TSR__REDUCTION_PARTS 16u
 
-/* The size of the scratch memory for the parts of all columns: `rows` columns of `count` elements,
- * in chunks of `chunk` elements. It is 0 if the kernels suit no columns. */
+/* The size in bytes of the scratch memory for the parts of all columns. There are `rows` columns of
+ * `count` elements, which are divided into chunks of `chunk` elements. The size is 0 if these
+ * kernels cannot be used for any column. */
 uint64_t tsr__reduction_parts_bytes(const tsr_device *device, int64_t rows, int64_t count,
                                     int64_t chunk);
 
-/* Whether the kernels for adjacent columns suit, and the function that adds their dispatches. They
- * write each part's result in f32 to `parts`, row-major [TSR__REDUCTION_PARTS, params->jobs]. The
- * caller must reduce its first dimension. */
+/* The first function returns whether the kernels for adjacent columns should be used; the second
+ * adds their dispatches. They write the f32 result of each part to `parts`, which is row-major
+ * [TSR__REDUCTION_PARTS, params->jobs]. The caller must then reduce the first dimension of
+ * `parts`. */
 bool tsr__reduction_columns_suit(const tsr__reduction *r);
 tsr_status tsr__reduction_columns_add(tsr__dispatches *list, const tsr__reduction *r,
                                       uint64_t parts, tsr__access access) TSR_NODISCARD;

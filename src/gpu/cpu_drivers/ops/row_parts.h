@@ -19,11 +19,12 @@ typedef struct tsr__row_cut {
  * one step, `steps` is 0. */
 tsr__row_cut tsr__cut_row(uint32_t count, uint32_t lanes, uint32_t most);
 
-/* The push constants for rows of `extent` elements or vectors, without the number of rows. */
+/* Returns the push constants for rows of `extent` elements or vectors. The number of rows is not
+ * set. */
 struct tsr_row_parts tsr__row_parts_of(tsr__row_cut cut, uint32_t extent);
 
-/* Sets parts->rows to the number of the remaining rows that one dispatch can cover, and sets its
- * groups. */
+/* Sets parts->rows to the number of rows that one dispatch can cover, at most `rows_left`, and sets
+ * `groups` to the dispatch's groups. */
 void tsr__row_parts_take(struct tsr_row_parts *parts, uint64_t rows_left, uint32_t groups[3]);
 
 #endif

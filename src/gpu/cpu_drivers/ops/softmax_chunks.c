@@ -6,9 +6,9 @@
 #include "shaders/params/vectors.h"
 
 enum {
-    MIN_ELEMENTS = 1 << 15, /* fewer do not justify three dispatches and their compilation */
-    MIN_COLUMNS = 256,      /* fewer do not save the time of starting a part */
-    MAX_STEPS = 64,         /* more cost more compilation time than they save */
+    MIN_ELEMENTS = 1 << 15, /* with fewer, three dispatches and their compilation take too long */
+    MIN_COLUMNS = 256,      /* with fewer, a part saves less time than its start takes */
+    MAX_STEPS = 64,         /* with more, compilation takes more time than they save */
     MAX_UNITS = 8,          /* vectors per lane */
     ROWS_WORKGROUP = 64,
     MAX_SCRATCH = 1 << 28,
@@ -53,7 +53,8 @@ static bool suits(const tsr__softmax_rows *work, const tsr__softmax_operand *ope
             tsr__softmax_alignment(operand) >= tsr__vectors_least_alignment(work->device));
 }
 
-/* The scratch memory has two floats per chunk, followed by four floats per row. */
+/* The size in bytes of the statistics of all chunks. They are the first part of the scratch memory,
+ * two floats per chunk. Four floats per row follow them. */
 static uint64_t chunks_bytes(const tsr__softmax_rows *work)
 {
     uint64_t bytes = (uint64_t)work->rows * chunks_of(work).across * TSR_SOFTMAX_CHUNK_BYTES;
@@ -106,7 +107,7 @@ uint32_t tsr__softmax_rest(const tsr__softmax_rows *work)
     return work->count % group_of(work);
 }
 
-/* Adds the dispatches of a kernel that works on parts of rows. Each covers as many rows as
+/* Adds the dispatches of a kernel that works on parts of rows. Each dispatch covers as many rows as
  * possible. This function sets the push constants and groups of `dispatch`; the caller sets the
  * other fields. */
 static tsr_status add_parts(tsr__dispatches *list, const tsr__softmax_rows *work,

@@ -16,9 +16,9 @@ static uint32_t unit_of(const tsr__softmax_rows *work)
            (uint32_t)tsr_dtype_size(work->y.dtype);
 }
 
-/* The length of the longest row: 2048 if there are many elements, otherwise 1024. The pipelines for
- * rows between these lengths take 0.1 s to create even from the driver's cache, and save a third of
- * the time. */
+/* The length of the longest row for which this kernel is used: 2048 if there are many elements,
+ * otherwise 1024. For rows between these lengths, the kernel saves a third of the time, but
+ * creating its pipeline takes 0.1 s even from the driver's cache. */
 static uint32_t longest(const tsr__softmax_rows *work)
 {
     return (uint64_t)work->rows * work->count >= MANY_ELEMENTS ? 2048 : 1024;
@@ -26,8 +26,8 @@ static uint32_t longest(const tsr__softmax_rows *work)
 
 tsr__short_rows tsr__short_rows_of(const tsr__softmax_rows *work, uint32_t most)
 {
-    /* Each number is a third or a half more than the one before, so that half of the units never
-     * exceed a row. */
+    /* Each number is at most one and a half times the one before. Therefore half of the chosen
+     * units never exceed a row. */
     static const uint32_t choices[] = {4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128};
     const uint32_t unit = unit_of(work);
 

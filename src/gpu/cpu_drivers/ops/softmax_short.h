@@ -9,17 +9,18 @@ bool tsr__softmax_short_suit(const tsr__softmax_rows *work);
 tsr_status tsr__softmax_short_add(tsr__dispatches *list,
                                   const tsr__softmax_rows *work) TSR_NODISCARD;
 
-/* How the kernels for short rows, including that of norm_short.c, cover a row. There are `units`
- * units; the second half of them starts `overlap` elements before the first half ends. */
+/* How the kernels for short rows, including that of norm_short.c, cover a row. In a unit, each lane
+ * of a subgroup has one vector. There are `units` units; the second half of them starts `overlap`
+ * elements before the first half ends. */
 typedef struct tsr__short_rows {
     uint32_t units, overlap;
 } tsr__short_rows;
 
-/* `units` is 0 if rows are longer than `most`, if there are too few to justify a pipeline, or if
- * the kernels do not suit. */
+/* Chooses the number of units. It is 0 if rows are longer than `most`, if there are too few
+ * elements to justify a pipeline, or if the kernels do not support the operands. */
 tsr__short_rows tsr__short_rows_of(const tsr__softmax_rows *work, uint32_t most);
 
-/* The alignment of an operand's vectors in both halves. */
+/* Returns the alignment of an operand's vectors that holds in both halves of a row. */
 uint32_t tsr__short_rows_form(tsr__short_rows rows, const tsr__softmax_operand *operand);
 
 #endif

@@ -6,14 +6,14 @@
 #include "shaders/params/types.h"
 #include "shaders/params/vectors.h"
 
-/* The dimension of the rows, and the size of a block. */
+/* How a plane is divided: the dimension of the rows, and the size of a block. */
 typedef struct tiling {
     int row_dim; /* -1: there is one row */
     uint32_t lanes, rows, vectors;
     uint32_t block_rows, units;
 } tiling;
 
-/* The number of y's elements in a vector. */
+/* The number of elements of y in one vector. */
 static uint32_t group_of(const tsr__vectors *work)
 {
     return TSR_VECTOR_BYTES / (uint32_t)tsr_dtype_size(work->tensor[0]->layout.dtype);
@@ -60,8 +60,8 @@ static bool operand_suits(const tsr__vectors *work, const tsr__piece *piece, int
                               tsr__vectors_least_alignment(tensor->buffer->device);
 }
 
-/* The number of vectors per lane in a block's row that covers a row with the least work. A block
- * with fewer vectors per row has more rows. */
+/* The number of vectors per lane in one row of a block, chosen so that covering a row takes the
+ * least work. A block with fewer vectors per row has more rows. */
 static uint32_t units_for(uint32_t vectors, uint32_t lanes)
 {
     uint32_t best = 1, least = UINT32_MAX;
@@ -172,7 +172,8 @@ static tsr_status emit(tsr_stream *stream, const tsr__vectors *work, const tsr__
         uint32_t size = (uint32_t)tsr_dtype_size(tensor->layout.dtype);
         *address[i] = operand_address(work, piece, t, at, i);
         *row_bytes[i] = t->row_dim < 0 ? 0 : piece->strides[i][t->row_dim] * size;
-        /* Moving bits does not depend on the dtype, and one value gives one pipeline. */
+        /* Moving elements does not depend on the dtype. Always using the same dtype avoids
+         * compiling more pipelines. */
         dispatch.spec[4 + i] = move ? TSR_DT_F32 : (uint32_t)tensor->layout.dtype;
         dispatch.spec[8 + i] = form_of(piece, i, tensor);
         dispatch.access[i] = i == 0 ? tsr__write_of(tensor) : tsr__read_of(tensor);
@@ -182,8 +183,8 @@ static tsr_status emit(tsr_stream *stream, const tsr__vectors *work, const tsr__
     return tsr__stream_dispatch(stream, &dispatch);
 }
 
-/* Records the dispatches for all blocks of a plane. The parts of a row have about the same length,
- * so that none is shorter than a block. */
+/* Records the dispatches for all blocks of a plane. If a row has several parts, these have about
+ * the same length, so that no part is shorter than a block. */
 static tsr_status run_plane(tsr_stream *stream, const tsr__vectors *work, const tsr__piece *piece,
                             const tiling *t, part *at)
 {

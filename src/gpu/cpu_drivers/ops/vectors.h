@@ -5,15 +5,16 @@
 
 #include "gpu/ops/common/walk.h"
 
-/* The smallest number of elements for which these kernels are used: compiling a pipeline takes 80
- * ms, or 5 ms from a cache. */
+/* The smallest number of elements for which these kernels are used. With fewer, creating a pipeline
+ * takes too long: 80 ms, or 5 ms from a cache. */
 #define TSR__MIN_VECTORS 2048
-/* Vectors per lane. More take longer to compile; fewer do not save the time of starting a
- * subgroup. */
+/* The number of vectors per lane. More take longer to compile; fewer save less time than starting a
+ * subgroup takes. */
 #define TSR__VECTORS_LANE 8u
-/* The number of subgroups per workgroup; there are several because starting a workgroup costs more
- * than starting a subgroup. And the largest number of blocks of a dispatch: one per subgroup, in
- * the 65535 workgroups that uniform_index() supports. */
+/* TSR__VECTORS_SUBGROUPS is the number of subgroups per workgroup. There are several, because
+ * starting a workgroup costs more than starting a subgroup. TSR__VECTORS_MAX_BLOCKS is the largest
+ * number of blocks per dispatch: one for each subgroup of the 65535 workgroups that uniform_index()
+ * supports. */
 #define TSR__VECTORS_SUBGROUPS 16u
 #define TSR__VECTORS_MAX_BLOCKS 1048560u
 /* The largest number of dispatches for dimensions other than rows and columns. */
@@ -23,26 +24,28 @@
 /* Whether the device is Mesa's CPU driver with the features that these kernels need. */
 bool tsr__vectors_suit(const tsr_device *device);
 
-/* The largest of 8, 4, 2 and 1 that divides `bits`. If `bits` is the bitwise or of several numbers,
- * it divides all of them. */
+/* Returns the largest of 8, 4, 2 and 1 that divides `bits`. If `bits` is the bitwise or of several
+ * numbers, the result divides all of them. */
 uint32_t tsr__vectors_common(uint64_t bits);
 
-/* The alignment of an operand's rows, 1 to 8 bytes, and the smallest alignment that the kernels
- * support. */
+/* The first function returns the alignment of an operand's rows, 1 to 8 bytes; the second returns
+ * the smallest alignment that the kernels support. */
 uint32_t tsr__vectors_alignment(const tsr__piece *piece, int operand, const tsr_tensor *tensor);
 uint32_t tsr__vectors_least_alignment(const tsr_device *device);
 
 typedef struct tsr__vectors {
-    uint32_t function;   /* of params/vectors.h, or TSR_EW_… */
-    uint32_t activation; /* a tsr_activation, if the function is one */
+    uint32_t function;   /* TSR_VECTORS_… or TSR_EW_… */
+    uint32_t activation; /* a tsr_activation, if `function` is an activation */
     float alpha, beta;
-    int count;                                       /* of operands: y, a, perhaps b and c */
+    /* the number of operands: y, a, and perhaps b and c */
+    int count;
     const tsr_tensor *tensor[TSR__VECTORS_OPERANDS]; /* broadcast to y's shape */
 } tsr__vectors;
 
-/* Divides a piece in two along its rows. `vectors` is for tsr__vectors_run. `rest` is for the
- * general kernel; it has the last columns, which do not fill a vector, and rest->count is 0 if
- * there are none. Returns false if the kernel does not suit the device or the piece. */
+/* Divides each row of a piece in two. `vectors` gets the complete vectors, for tsr__vectors_run.
+ * `rest` gets the last columns, which do not fill a vector, for the general kernel; rest->count is
+ * 0 if there are none. Returns false if the kernel should not be used for the device or the
+ * piece. */
 bool tsr__vectors_cut(const tsr__vectors *work, const tsr__piece *piece, tsr__piece *vectors,
                       tsr__piece *rest);
 

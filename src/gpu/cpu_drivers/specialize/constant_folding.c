@@ -58,7 +58,7 @@ static tsr__spirv_value fold_unary(uint32_t opcode, tsr__spirv_value a)
     return unknown;
 }
 
-/* Maps signed integers to unsigned ones of the same order. */
+/* Maps signed integers to unsigned integers so that comparisons give the same results. */
 static uint32_t ordered(uint32_t bits)
 {
     return bits ^ UINT32_C(0x80000000);
@@ -136,7 +136,7 @@ tsr__spirv_value tsr__spirv_fold(uint32_t opcode, const tsr__spirv_value *operan
         return v[0].known ? v[v[0].bits ? 1 : 2] : unknown;
     if (count != 2)
         return unknown;
-    /* One known operand can determine the result. */
+    /* One known operand can be enough to determine the result. */
     if (opcode == OP_LOGICAL_AND && (is_known(v[0], 0) || is_known(v[1], 0)))
         return known(0);
     if (opcode == OP_LOGICAL_OR && (is_known(v[0], 1) || is_known(v[1], 1)))

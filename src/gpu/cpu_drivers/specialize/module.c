@@ -9,7 +9,7 @@ uint32_t tsr__spirv_opcode(const tsr__spirv_module *s, size_t at)
 size_t tsr__spirv_length(const tsr__spirv_module *s, size_t at)
 {
     size_t length = s->code[at] >> 16;
-    return length == 0 ? s->words - at : length; /* never in a valid module */
+    return length == 0 ? s->words - at : length; /* a valid module has no length of 0 */
 }
 
 bool tsr__spirv_has_result(uint32_t opcode)

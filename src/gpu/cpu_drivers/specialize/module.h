@@ -60,9 +60,10 @@ typedef enum tsr__spirv_type {
 typedef struct tsr__spirv_id {
     bool known;       /* its value is the constant `bits` */
     bool in_function; /* it is defined in a function */
-    bool gone;        /* its definition is removed, because its block is removed or because it is a
-                         constant        now; its decorations are removed with it */
-    uint8_t type;     /* if the id is a type: a tsr__spirv_type */
+    /* Its definition is removed, because its block is removed or because it is a constant now. Its
+     * decorations are removed, too. */
+    bool gone;
+    uint8_t type; /* if the id is a type: a tsr__spirv_type */
     uint32_t bits;
     uint32_t spec_id; /* id of the specialization constant + 1; 0: none */
     uint32_t block;   /* if the id is a label: index of its block + 1 */
@@ -86,7 +87,7 @@ typedef struct tsr__spirv_module {
     uint32_t *work; /* blocks to visit */
     size_t block_count;
     size_t functions;   /* word offset of the first function */
-    bool keep_branches; /* treat no branch as decided */
+    bool keep_branches; /* treat no branch as decided, even if its condition is known */
     uint32_t *out;
     size_t out_words;
 } tsr__spirv_module;
@@ -108,8 +109,9 @@ tsr__spirv_block *tsr__spirv_block_of(const tsr__spirv_module *s, uint32_t label
 bool tsr__spirv_decided(const tsr__spirv_module *s, const tsr__spirv_block *block, uint32_t *value);
 uint32_t tsr__spirv_switch_target(const tsr__spirv_module *s, const tsr__spirv_block *block,
                                   uint32_t value);
-/* True if the block still heads a construct. A block with a decided two-way branch does not. A
- * block with a decided switch does, because `break` leaves the switch. */
+/* True if the block keeps its merge instruction and heads a construct. A block with a decided
+ * two-way branch does not. A block with a decided switch does, because `break` leaves the
+ * switch. */
 bool tsr__spirv_keeps_merge(const tsr__spirv_module *s, const tsr__spirv_block *block);
 /* True if control can pass from the block with label `from_label` to `to`. */
 bool tsr__spirv_comes_from(const tsr__spirv_module *s, const tsr__spirv_block *to,

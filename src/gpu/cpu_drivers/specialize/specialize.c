@@ -30,7 +30,7 @@ static void fold_operands(tsr__spirv_module *s, uint32_t type, uint32_t result, 
         return;
     for (size_t i = 0; i < count; i++) {
         if (operands[i] >= s->bound)
-            return; /* the word is a literal of an instruction that is not folded anyway */
+            return; /* an unknown word is a literal; such instructions are not folded */
         values[i] = value_of(s, operands[i]);
     }
     tsr__spirv_value value = tsr__spirv_fold(opcode, values, (int)count);
@@ -178,8 +178,8 @@ static void run(tsr__spirv_module *s)
     fold_functions(s);
     mark_gone(s);
     if (misses_definition(s)) {
-        /* The values that were found without those blocks stay correct, because the blocks are
-         * never executed. */
+        /* Keep the branches, and with them the blocks that define these values. The constants that
+         * were found before stay correct, because those blocks are never executed. */
         s->keep_branches = true;
         tsr__spirv_find_kept(s);
         mark_gone(s);
@@ -198,9 +198,11 @@ tsr_status tsr__specialize(const uint32_t *code, size_t size_bytes, const uint32
         .bound = code[3],
     };
     s.ids = tsr__calloc(s.bound, sizeof *s.ids);
-    s.blocks = tsr__calloc(s.words / 2, sizeof *s.blocks); /* a label is two words */
-    s.work = tsr__calloc(s.words, sizeof *s.work);         /* a block is visited at most twice */
-    s.out = tsr__calloc(s.words, sizeof *s.out);           /* no replacement is longer */
+    /* each block begins with a label of two words */
+    s.blocks = tsr__calloc(s.words / 2, sizeof *s.blocks);
+    s.work = tsr__calloc(s.words, sizeof *s.work); /* a block is visited at most twice */
+    /* no instruction's replacement is longer */
+    s.out = tsr__calloc(s.words, sizeof *s.out);
     tsr_status status = s.ids && s.blocks && s.work && s.out ? TSR_OK : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK) {
         run(&s);

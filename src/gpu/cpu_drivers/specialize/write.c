@@ -120,7 +120,7 @@ void tsr__spirv_write(tsr__spirv_module *s)
         put_global(s, at, tsr__spirv_length(s, at));
     put_found_constants(s);
     for (size_t at = s->functions; at < s->words;) {
-        if (tsr__spirv_opcode(s, at) != OP_LABEL) { /* between blocks */
+        if (tsr__spirv_opcode(s, at) != OP_LABEL) { /* the instruction is between two blocks */
             put(s, s->code + at, tsr__spirv_length(s, at));
             at += tsr__spirv_length(s, at);
             continue;
