@@ -90,10 +90,11 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_create(const tsr_comm_params *params, 
  * sets NULL. */
 TSR_API void tsr_comm_destroy(tsr_comm **comm);
 
-/* Creates one communicator for each colour, of the ranks that passed that `colour`, ordered by
- * `key`, then by rank. A rank that passes TSR_COLOUR_NONE gets NULL. Collective on `comm`; blocks
- * until all ranks have called it, or the timeout. The new communicator inherits the timeout and
- * reproducibility; it does not depend on `comm`, and must be destroyed separately.
+/* Creates one communicator for each colour, of the ranks that passed this `colour`. Its ranks are
+ * ordered by `key`, and if keys are equal, by the rank in `comm`. A rank that passes
+ * TSR_COLOUR_NONE gets NULL. Collective on `comm`; blocks until all ranks have called it, or the
+ * timeout. The new communicator inherits the timeout and reproducibility; it does not depend on
+ * `comm`, and must be destroyed separately.
  *
  * Errors: TSR_ERR_INVALID for a negative colour; TSR_ERR_UNSUPPORTED after a million communicators;
  * those of a collective operation. */
@@ -108,7 +109,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_duplicate(tsr_comm *comm, tsr_comm **o
 /* This rank, and the number of ranks. 0 for NULL. */
 TSR_API int tsr_comm_rank(const tsr_comm *comm);
 TSR_API int tsr_comm_size(const tsr_comm *comm);
-/* The same among the ranks of this communicator that run on this rank's host. */
+/* This rank's number among the ranks of this communicator that run on the same host, and the number
+ * of these ranks. */
 TSR_API int tsr_comm_local_rank(const tsr_comm *comm);
 TSR_API int tsr_comm_local_size(const tsr_comm *comm);
 
@@ -126,11 +128,11 @@ TSR_API tsr_status tsr_comm_status(const tsr_comm *comm);
  * copied. Operations only progress inside calls of this library: each call that waits or tests
  * advances all requests.
  *
- * A communicator may have TSR_MAX_COMM_REQUESTS requests, done or not, that have not ended in
- * tsr_request_wait, tsr_request_test or tsr_request_cancel, which may be called in any order; one
- * more operation is TSR_ERR_INVALID.
+ * A request exists until tsr_request_wait, tsr_request_test or tsr_request_cancel has freed it;
+ * requests may be freed in any order. A communicator may have TSR_MAX_COMM_REQUESTS requests at the
+ * same time, done or not. Starting one more operation is TSR_ERR_INVALID.
  *
- * `timeout_ns` counts from the start; 0: the communicator's timeout. */
+ * `timeout_ns` is counted from the start of the operation; 0: the communicator's timeout. */
 #define TSR_MAX_COMM_REQUESTS 32
 
 /* Sets *done to whether the operation is done, without blocking. If it is done, returns its status,
@@ -174,18 +176,18 @@ typedef enum tsr_op {
 /* Combines the contributions of all ranks: recv[i] = op over all ranks of send[i], for i < count,
  * on every rank. recv may be send.
  *
- * Order: the result has the same bits on every rank and in every run. Which partial results are
- * combined, and in which order, depends on the number of ranks N only, not on the count, the
- * buffers or the transport. Let P be the largest power of two with P ≤ N. First ranks 2i and 2i + 1
- * are combined for each i < N − P. Then the P partial results are combined at distance P/2, then
- * P/4, …, 1.
+ * Order: the result has the same bits on every rank and in every run. The partial results that are
+ * combined, and the order in which they are combined, depend on the number of ranks N only, not on
+ * the count, the buffers or the transport. Let P be the largest power of two with P ≤ N. First
+ * ranks 2i and 2i + 1 are combined for each i < N − P. Then the P partial results are combined at
+ * distance P/2, then P/4, …, 1.
  *
  * In a `reproducible` communicator the result depends on the contributions only: neither on which
  * rank made which, nor on the number of ranks. An additional contribution of 0 to a sum, or of 1 to
  * a product, changes nothing, except that −0 plus +0 is +0. SUM and AVG of floats are the exact
  * sum, rounded once (AVG: twice). PROD multiplies in f64, the smallest contribution first. Each
- * rank receives as many bytes as without, in N − 1 messages instead of log2 N; for the cost of the
- * arithmetic see docs/communication.md. */
+ * rank receives the same number of bytes as in other communicators, but in N − 1 messages instead
+ * of log2 N. For the cost of the arithmetic see docs/communication.md. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_all_reduce(tsr_comm *comm, const void *send, void *recv,
                                                      uint64_t count, tsr_dtype dtype, tsr_op op);
 TSR_API TSR_NODISCARD tsr_status tsr_comm_all_reduce_start(tsr_comm *comm, const void *send,

@@ -94,10 +94,11 @@ typedef struct tsr_device_info {
     bool unified_memory; /* every device-local heap can be mapped, and the GPU is not discrete:
                             tensors need no copies to be accessed by the host */
 
-    bool coopmat;            /* the device has cooperative matrices … */
-    bool coopmat_bf16;       /* … also of bf16 (VK_KHR_shader_bfloat16) */
-    bool coopmat_built;      /* this build has kernels that use those of f16 … */
-    bool coopmat_bf16_built; /* … and of bf16 */
+    bool coopmat;       /* the device has cooperative matrices */
+    bool coopmat_bf16;  /* the device has cooperative matrices of bf16, too (VK_KHR_shader_bfloat16)
+                         */
+    bool coopmat_built; /* this build has kernels that use cooperative matrices of f16 */
+    bool coopmat_bf16_built; /* this build has kernels that use cooperative matrices of bf16 */
     int coopmat_count;
     tsr_coopmat_shape coopmats[TSR_MAX_COOPMAT_SHAPES];
     int coopmat_used;      /* index of the shape that kernels use for products of f16; -1: none */
@@ -148,7 +149,8 @@ typedef struct tsr_device_params {
     bool force_packed_storage;
     /* Neither read nor write the pipeline cache on disk, and do not read a tuning (tuning.h). */
     bool no_disk_cache;
-    /* The most bytes of device memory that this device object allocates; 0: the heap's budget. */
+    /* The largest number of bytes of device memory that this device object allocates; 0: the heap's
+     * budget. */
     uint64_t memory_limit_bytes;
 } tsr_device_params;
 

@@ -18,13 +18,15 @@
  * Always-gathered parameters are stored in full on every rank, and their gradients are all-reduced:
  * the pattern {"*"} gives plain data parallelism.
  *
- * In a grid of data × tensor ranks, a tensor-parallel group divides the layers first, and the
- * shards are parts of each rank's part.
+ * Data parallelism and tensor parallelism can be combined in a grid of data × tensor ranks. The
+ * tensor-parallel group divides the layers, and the plan then divides each rank's part of a layer
+ * into shards.
  *
  * Results: with the same number of ranks, every strategy gives the same bits as data parallelism
  * without shards, because the order of additions depends on the number of ranks only. In a group
- * whose communicator is `reproducible` that order does not matter either; but each rank contributes
- * the sum over its own part of the batch, which still depends on the number of ranks.
+ * whose communicator is `reproducible`, the order of additions between ranks does not matter. The
+ * results may still differ for another number of ranks, because each rank contributes the sum over
+ * its own part of the batch, and these parts are then different.
  *
  * All ranks of the group must make the same calls in the same order. Errors of all calls:
  * TSR_ERR_INVALID with a text that names the values, those of recording on a stream, and those of
@@ -48,12 +50,12 @@ typedef struct tsr_fsdp tsr_fsdp;
 
 /* The parameters that are gathered together: those of a layer, or tensors of the caller. */
 typedef struct tsr_fsdp_unit {
-    /* Preferably a deferred layer: its initial values are drawn shard by shard, so that it never
-     * needs memory for all of them. Otherwise its values, which must be the same on all ranks, are
-     * copied, and its memory is released. It must outlive the tsr_fsdp. */
+    /* The layer should be deferred: its initial values are then drawn shard by shard, so that there
+     * is never memory for the full layer. If it is not deferred, its values are copied, which must
+     * be the same on all ranks, and its memory is released. The layer must outlive the tsr_fsdp. */
     tsr_layer *layer;
-    /* If `layer` is NULL: names, dtypes, shapes and positions are copied, and also the values of
-     * `tensor` (NULL: zeros). `grad` is ignored. */
+    /* The parameters if `layer` is NULL. Their names, dtypes, shapes and positions are copied, and
+     * also the values of `tensor`; if `tensor` is NULL, the values are 0. `grad` is ignored. */
     int parameter_count;
     const tsr_parameter *parameters;
 } tsr_fsdp_unit;
@@ -78,14 +80,15 @@ typedef struct tsr_fsdp_params {
     const uint64_t *memory_bytes;       /* [ranks] */
 
     tsr_optimizer_kind optimizer;
-    /* SGD: the momentum is always 0, so allocate no velocity. */
+    /* For SGD: allocate no velocity, because the momentum is always 0. */
     bool no_momentum;
-    /* f16 and bf16 parameters: keep no f32 master copy of the shard. */
+    /* Keep no f32 master copies of the shards of f16 and bf16 parameters. */
     bool no_master;
-    tsr_dtype grad_dtype; /* of gradients, also when they are sent; 0: f32 */
-    tsr_op reduction;     /* of the ranks' gradients; 0: TSR_OP_AVG; or TSR_OP_SUM */
-    /* How many units are gathered ahead; 0: 1. -1: none, which needs less memory: full parameters
-     * and gradients of one unit only. At most TSR_MAX_FSDP_AHEAD. */
+    tsr_dtype grad_dtype; /* of gradients, in memory and when they are sent; 0: f32 */
+    tsr_op reduction; /* how the gradients of the ranks are combined: TSR_OP_AVG or TSR_OP_SUM; 0:
+                         TSR_OP_AVG */
+    /* How many units are gathered ahead, at most TSR_MAX_FSDP_AHEAD; 0: 1. -1: no unit is gathered
+     * ahead. This needs less memory, for the full parameters and gradients of one unit only. */
     int ahead;
 } tsr_fsdp_params;
 #define tsr_fsdp_params(...) (&(tsr_fsdp_params){__VA_ARGS__})
@@ -108,9 +111,9 @@ TSR_API const tsr_shard_plan *tsr_fsdp_plan(const tsr_fsdp *model);
 /* Passes ----------------------------------------------------------------------------------------
  */
 
-/* tsr_layer_forward and tsr_layer_backward for a unit that is a layer: they call tsr_fsdp_begin,
- * the pass, and tsr_fsdp_end. Both block until the unit's parameters have been gathered and the
- * collective operations of the layer are done. */
+/* Run a forward or backward pass of a unit that is a layer: they call tsr_fsdp_begin, then
+ * tsr_layer_forward or tsr_layer_backward, then tsr_fsdp_end. Both block until the unit's
+ * parameters have been gathered and the collective operations of the layer are done. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_forward(tsr_fsdp *model, int unit, const tsr_tensor *x,
                                                   tsr_layer_saved **saved, tsr_tensor **y);
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit,
@@ -141,23 +144,23 @@ TSR_API TSR_NODISCARD tsr_status tsr_fsdp_end(tsr_fsdp *model, int unit);
 TSR_API const tsr_parameter *tsr_fsdp_parameter(const tsr_fsdp *model, int unit, int index);
 TSR_API int tsr_fsdp_parameter_count(const tsr_fsdp *model, int unit);
 
-/* What this rank keeps of parameter `param` of the plan, flat: its shard, or the full parameter if
- * it is always gathered. The tensors belong to the model. After writing to `value`, call
- * tsr_fsdp_changed, so that the next step and the next tsr_fsdp_begin use the new values. A tensor
- * is NULL if there is none: for an empty shard, or for `grad` if there has been no gradient since
- * the last step. */
+/* What this rank keeps of parameter `param` of the plan, as tensors of one dimension: its shard, or
+ * the full parameter if it is always gathered. The tensors belong to the model. After writing to
+ * `value`, call tsr_fsdp_changed, so that the next step and the next tsr_fsdp_begin use the new
+ * values. A tensor is NULL if there is none: for an empty shard, or for `grad` if there has been no
+ * gradient since the last step. */
 typedef struct tsr_fsdp_shard {
     tsr_shard_range range;
     tsr_tensor *value, *grad;
     tsr_tensor *master;            /* f32; f16 and bf16 parameters only */
-    tsr_tensor *moment1, *moment2; /* SGD: velocity in moment1 */
+    tsr_tensor *moment1, *moment2; /* for SGD, moment1 is the velocity */
 } tsr_fsdp_shard;
 /* Blocks until all gradients in progress have been reduced. Units may be in use; the gradients of a
  * backward pass that has not ended are not included. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_shard_of(tsr_fsdp *model, uint64_t param,
                                                    tsr_fsdp_shard *out);
-/* Call it after writing to shards: discards gathered parameters, and makes the master copies anew.
- * Blocks until gathers in progress are done. Error: a unit is in use. */
+/* Call it after writing to shards. It discards gathered parameters, and copies the shards to their
+ * master copies. Blocks until gathers in progress are done. Error: a unit is in use. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_changed(tsr_fsdp *model);
 
 /* Steps -----------------------------------------------------------------------------------------
@@ -171,26 +174,26 @@ TSR_API TSR_NODISCARD tsr_status tsr_fsdp_changed(tsr_fsdp *model);
  * shards is recorded on the stream.
  *
  * Errors: TSR_ERR_INVALID if the model was created for another optimizer, while a unit is in use,
- * and for numbers that tsr_sgd_step or tsr_adamw_step refuses, even if there is no gradient;
- * nothing has been changed or counted then. If memory or the device fails halfway, calling the step
- * again steps the remaining parameters, and counts.
- */
+ * and for numbers that tsr_sgd_step or tsr_adamw_step refuses, even if there is no gradient; in
+ * these cases no parameter and no counter has changed. If memory or the device fails in the middle
+ * of a step, another call makes the step for the remaining parameters, and then increases the
+ * counter. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_sgd_step(tsr_fsdp *model, const tsr_sgd_params *params);
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_adamw_step(tsr_fsdp *model,
                                                      const tsr_adamw_params *params);
 /* Clears the gradients without a step. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_zero_grad(tsr_fsdp *model);
-/* The number of steps so far, with those before a checkpoint that was loaded. */
+/* Returns the number of steps so far, including those before a checkpoint that was loaded. */
 TSR_API int64_t tsr_fsdp_steps(const tsr_fsdp *model);
 
 /* Memory ----------------------------------------------------------------------------------------
  */
 
-/* Device memory of this rank, without padding. Only gathered_bytes and unreduced_bytes include it:
- * in units, each parameter starts at a multiple of 64 bytes. */
+/* Device memory of this rank. gathered_bytes and unreduced_bytes include padding, because each
+ * parameter of a unit starts at a multiple of 64 bytes. The other numbers do not. */
 typedef struct tsr_fsdp_memory {
     uint64_t parameter_bytes; /* shards and always-gathered parameters: total_bytes of the plan */
-    uint64_t gradient_bytes;  /* of the same */
+    uint64_t gradient_bytes;  /* gradients of the same elements */
     uint64_t optimizer_bytes; /* moments and f32 master copies */
     uint64_t gathered_bytes;  /* for full parameters: 1 + ahead times the largest unit */
     uint64_t unreduced_bytes; /* for full gradients: the same number of units */
@@ -200,20 +203,19 @@ TSR_API void tsr_fsdp_memory_usage(const tsr_fsdp *model, tsr_fsdp_memory *out);
 
 /* Checkpoints -----------------------------------------------------------------------------------
  *
- * A file of tsr_checkpoint_save. Each full parameter is stored under its name, and the optimizer's
- * state as "optimizer.moment1.NAME", "optimizer.moment2.NAME" or "optimizer.velocity.NAME", and
- * "optimizer.master.NAME". The number of steps is the metadata "tessera.steps". The file does not
- * depend on the number of ranks, the grid or the strategy, and may be loaded with any other. It has
- * checksums, which loading verifies (checkpoint.h).
- */
+ * The file is one that tsr_checkpoint_save writes. Each full parameter is stored under its name,
+ * and the optimizer's state as "optimizer.moment1.NAME", "optimizer.moment2.NAME" or
+ * "optimizer.velocity.NAME", and "optimizer.master.NAME". The number of steps is the metadata
+ * "tessera.steps". The file does not depend on the number of ranks, the grid or the strategy, and
+ * may be loaded with any other. It has checksums, which loading verifies (checkpoint.h). */
 typedef struct tsr_fsdp_file_params {
-    /* All ranks of a grid of data × tensor ranks, which call together. NULL: the ranks of the
-     * group. */
+    /* All ranks of a grid of data × tensor ranks; they must all make the call. NULL: the ranks of
+     * the group. */
     tsr_comm *world;
-    /* Parameters only, without the optimizer's state; loading then starts with fresh state and 0
-     * steps. The same on all ranks. */
+    /* Save or load the parameters only, without the optimizer's state. After loading, the state is
+     * then as for a new model, with 0 steps. Must be the same on all ranks. */
     bool model_only;
-    const char *const *metadata; /* saving: as in tsr_checkpoint_params, in addition */
+    const char *const *metadata; /* for saving: additional metadata, as in tsr_checkpoint_params */
 } tsr_fsdp_file_params;
 #define tsr_fsdp_file_params(...) (&(tsr_fsdp_file_params){__VA_ARGS__})
 
@@ -223,8 +225,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_fsdp_save(tsr_fsdp *model, const char *path
                                                const tsr_fsdp_file_params *params);
 /* Loads the model, and clears the gradients. Collective. Blocks until all ranks have read the file.
  * Errors: those of tsr_checkpoint_load; TSR_ERR_INVALID while a unit is in use; TSR_ERR_NOT_FOUND
- * for a file without the optimizer's state, unless `model_only` is set. After an error of reading,
- * values are unspecified. */
+ * for a file without the optimizer's state, unless `model_only` is set. If reading fails, the
+ * values of parameters and state are unspecified. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_load(tsr_fsdp *model, const char *path,
                                                const tsr_fsdp_file_params *params);
 

@@ -76,7 +76,7 @@ TSR_API tsr_stream *tsr_group_stream(const tsr_group *group);
  * used while requests of the group are in progress. NULL if the group was created without one, or
  * has failed. */
 TSR_API tsr_comm *tsr_group_comm(const tsr_group *group);
-/* Whether data go through the ring of host memory. */
+/* Returns true if data go through the ring of host memory. */
 TSR_API bool tsr_group_is_staged(const tsr_group *group);
 
 /* Operations ------------------------------------------------------------------------------------
@@ -136,10 +136,10 @@ TSR_API TSR_NODISCARD tsr_status tsr_group_reduce_scatter_start(tsr_group *group
                                                                 tsr_group_request **request);
 
 /* Sets *done to whether the operation is done. If it is, returns its status, frees the request and
- * sets *request to NULL. Does not block. *request NULL: done, TSR_OK. */
+ * sets *request to NULL. Does not block. A NULL *request counts as done, with TSR_OK. */
 TSR_API TSR_NODISCARD tsr_status tsr_group_test(tsr_group_request **request, bool *done);
 /* Blocks until the operation is done, or its deadline has passed. Returns its status, frees the
- * request and sets *request to NULL. *request NULL: TSR_OK. */
+ * request and sets *request to NULL. Returns TSR_OK for a NULL *request. */
 TSR_API TSR_NODISCARD tsr_status tsr_group_wait(tsr_group_request **request);
 /* Cancels the operation, frees the request and sets *request to NULL. Does not wait for other
  * ranks; blocks for at most the time that tsr_request_cancel needs. If the operation is not done,
@@ -150,10 +150,13 @@ TSR_API void tsr_group_cancel(tsr_group_request **request);
  */
 
 typedef struct tsr_group_stats {
-    uint64_t operations; /* that have ended */
-    uint64_t size_bytes; /* of their tensors; for all-gather and reduce-scatter, of the full one */
-    uint64_t device_ns; /* time in which the calling thread waited for the device to produce data */
-    uint64_t transport_ns; /* time in which it waited for other ranks, and not for the device */
+    uint64_t operations; /* number of operations that have ended */
+    uint64_t size_bytes; /* bytes of their tensors; for all-gather and reduce-scatter, of the full
+                            tensor */
+    /* The time that the calling thread waited for the device to produce data. */
+    uint64_t device_ns;
+    /* The time that the calling thread waited for other ranks, but not for the device. */
+    uint64_t transport_ns;
 } tsr_group_stats;
 /* The sums since the group was created or last reset. */
 TSR_API void tsr_group_get_stats(const tsr_group *group, tsr_group_stats *stats);

@@ -102,14 +102,14 @@ TSR_API const tsr_parameter *tsr_layer_parameter(const tsr_layer *layer, int ind
 TSR_API TSR_NODISCARD tsr_status tsr_layer_find_parameter(const tsr_layer *layer, const char *name,
                                                           const tsr_parameter **out);
 
-/* The next backward pass starts from gradients of 0. The gradients keep their memory. */
+/* Clears the gradients: the next backward pass starts from 0. The gradients keep their memory. */
 TSR_API void tsr_layer_zero_grad(tsr_layer *layer);
 
 /* Sets the memory of a parameter's values and gradient to tensors of the caller. The layer keeps
  * views of them. Both must have the shape of this rank's part and no repeated element; `tensor`
- * must have the parameter's dtype, the gradient may have any float dtype. NULL takes the memory
- * away: deferred layers use this for parameters that exist only while they are needed. The gradient
- * counts as 0 until the next backward pass, unless `grad_holds` is true: then that pass adds to it.
+ * must have the parameter's dtype, the gradient may have any float dtype. NULL removes the memory,
+ * for the parameters of deferred layers that exist only while they are needed. If `grad_holds` is
+ * true, the next backward pass adds to the contents of `grad`; otherwise it overwrites them.
  * Errors: TSR_ERR_INVALID. */
 TSR_API TSR_NODISCARD tsr_status tsr_layer_set_parameter(tsr_layer *layer, int index,
                                                          tsr_tensor *tensor, tsr_tensor *grad,
@@ -197,10 +197,12 @@ typedef struct tsr_linear_params {
     tsr_partition_params other_partition;
     tsr_init_params init;
     tsr_dtype grad_dtype; /* 0: f32 */
-    /* If x is f16 or bf16, sum partial products in f32: one rounding fewer, twice the bytes. */
+    /* If x is f16 or bf16, sum the partial products of the ranks in f32. They are then rounded once
+     * less, but twice the bytes are sent. */
     bool reduce_f32;
-    /* The number of parts that a product is cut into, so that one part is reduced while the next is
-     * computed. 0: chosen by the product's size; 1: not cut; at most 16. The same on all ranks. */
+    /* The number of parts into which a product is divided, so that one part is reduced while the
+     * next one is computed. 1: it is not divided; at most 16; 0: chosen by the size of the product.
+     * Must be the same on all ranks. */
     int overlap_parts;
     /* Create the layer without memory for its parameters; see tsr_layer_set_parameter. */
     bool deferred;
@@ -230,9 +232,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create(const tsr_linear_params *
  * weights, and plans and checkpoints cannot distinguish them. A pair named "mlp.up" and "mlp.down"
  * has the same parameter names as a tsr_mlp_create with the name "mlp". */
 
-/* Return this rank's weight and bias of a linear layer, for inspection (NULL if there is none), and
- * the shape of that weight. The layer owns them. Errors: TSR_ERR_INVALID if the layer is not
- * linear. */
+/* Return this rank's part of the weight and of the bias of a linear layer, for inspection, or NULL
+ * if there is none; the layer owns them. tsr_linear_local_shape gives the shape of this part of the
+ * weight. Errors: TSR_ERR_INVALID if the layer is not linear. */
 TSR_API tsr_tensor *tsr_linear_local_weight(const tsr_layer *layer);
 TSR_API tsr_tensor *tsr_linear_local_bias(const tsr_layer *layer);
 TSR_API TSR_NODISCARD tsr_status tsr_linear_local_shape(const tsr_layer *layer, int64_t *rows,
@@ -244,12 +246,12 @@ TSR_API TSR_NODISCARD tsr_status tsr_linear_local_shape(const tsr_layer *layer, 
  *
  * gated   y = (act(x · gateᵀ + bias) ⊙ (x · upᵀ + bias)) · downᵀ + bias
  *
- * The parameters are "up.weight", "up.bias", "down.weight", "down.bias", and "gate.weight" and
- * "gate.bias" if it is gated. gate and up are column-parallel and computed in one product, down is
- * row-parallel: there is one all-reduce forward and one backward. Gated with TSR_ACT_SILU is
- * SwiGLU. Source: Shoeybi et al., "Megatron-LM" (2019); for sequence parallelism Korthikanti et
- * al., "Reducing activation recomputation in large transformer models" (2022).
- */
+ * The parameters are "up.weight", "up.bias", "down.weight", "down.bias", and in a gated MLP also
+ * "gate.weight" and "gate.bias". gate and up are column-parallel and are computed in one product;
+ * down is row-parallel. A forward pass needs one all-reduce, and so does a backward pass. A gated
+ * MLP with TSR_ACT_SILU is SwiGLU. Source: Shoeybi et al., "Megatron-LM" (2019); for sequence
+ * parallelism Korthikanti et al., "Reducing activation recomputation in large transformer models"
+ * (2022). */
 
 /* An activation function of the caller. The first records y = f(x) on the stream; y may be x. The
  * second records dx = dy · f'(x); dx may be dy. The layer returns their errors. */
@@ -273,7 +275,7 @@ typedef struct tsr_mlp_params {
     tsr_partition_params partition; /* of hidden_size */
     tsr_dtype dtype;
     tsr_init_params init;
-    tsr_init_params output_init; /* of "down"; kind DEFAULT: init */
+    tsr_init_params output_init; /* of "down"; if its kind is DEFAULT, `init` is used */
     tsr_dtype grad_dtype;
     bool reduce_f32;
     int overlap_parts;
@@ -306,11 +308,12 @@ typedef struct tsr_embedding_params {
 TSR_API TSR_NODISCARD tsr_status tsr_embedding_create(const tsr_embedding_params *params,
                                                       tsr_layer **out);
 
-/* tsr_cross_entropy of logits [rows, this rank's part of the classes], which a column-parallel
- * layer of output_size `classes` with this partition produces; no rank ever has a full row. loss
- * [rows] and labels [rows] are full, and labels must be the same on all ranks. `partition` NULL:
- * equal parts. Collective: it needs one small all-gather (3 numbers per row and rank), and blocks
- * until that is done. */
+/* Computes tsr_cross_entropy of logits whose classes are divided over the ranks. logits is [rows,
+ * this rank's part of the classes], as a column-parallel layer of output_size `classes` with this
+ * `partition` produces them; no rank ever has a full row. Every rank has all of loss [rows] and
+ * labels [rows], and labels must be the same on all ranks. If `partition` is NULL, the parts are
+ * equal. Collective: it needs one small all-gather (3 numbers per row and rank), and blocks until
+ * that is done. */
 TSR_API TSR_NODISCARD tsr_status
 tsr_vocabulary_cross_entropy(tsr_group *group, tsr_tensor *loss, tsr_tensor *dlogits,
                              const tsr_tensor *logits, const tsr_tensor *labels, int64_t classes,
@@ -319,10 +322,10 @@ tsr_vocabulary_cross_entropy(tsr_group *group, tsr_tensor *loss, tsr_tensor *dlo
 /* Dropout ---------------------------------------------------------------------------------------
  */
 
-/* tsr_dropout of a part of a tensor, with the mask that the full tensor would get, so that the
- * result does not depend on the partition. x is elements offset, offset + 1, … of dimension `dim`
- * of a tensor whose size in that dimension is `global_size`. A negative `dim` counts from the end.
- * `params->offset` and `params->index_strides` are ignored. */
+/* Applies tsr_dropout to a part of a tensor. The part gets the mask that it would get in the full
+ * tensor, so the result does not depend on the partition. x is elements offset, offset + 1, … of
+ * dimension `dim` of a tensor whose size in that dimension is `global_size`. A negative `dim`
+ * counts from the end. `params->offset` and `params->index_strides` are ignored. */
 TSR_API TSR_NODISCARD tsr_status tsr_dropout_shard(tsr_stream *stream, tsr_tensor *y,
                                                    const tsr_tensor *x, float p, int dim,
                                                    int64_t offset, int64_t global_size,

@@ -108,8 +108,8 @@ typedef struct tsr_loader_params {
     uint64_t batch_bytes; /* additional memory for each batch; not with load_item */
 
     /* Each worker calls worker_init, if not NULL, before its first batch; if it fails, so does the
-     * batch. A worker calls worker_finish, if not NULL, when it ends, if worker_init succeeded, or
-     * is NULL and a batch was begun. */
+     * batch. A worker calls worker_finish, if not NULL, when it ends, but only if worker_init has
+     * succeeded, or if worker_init is NULL and the worker has begun a batch. */
     tsr_status (*worker_init)(void *user, tsr_loader_worker *worker);
     void (*worker_finish)(void *user, tsr_loader_worker *worker);
 
@@ -120,7 +120,9 @@ typedef struct tsr_loader_params {
 
     int64_t seed;                    /* of the shuffle, the workers and the batches */
     tsr_seed_strategy seed_strategy; /* of the workers' seeds */
-    int node; /* number of this process in the job, 0 … 16383, so that no two draw the same */
+    /* The number of this process in the job, 0 … 16383. Processes with different numbers draw
+     * different random numbers. */
+    int node;
 } tsr_loader_params;
 #define tsr_loader_params(...) (&(tsr_loader_params){__VA_ARGS__})
 
@@ -169,9 +171,9 @@ typedef struct tsr_loader_batch {
  *
  * Errors: the status of the caller's function, with a text such as "loader: batch 3 of epoch 0:
  * index 57: no such file"; TSR_ERR_INVALID for an index that is not below n; TSR_ERR_TIMEOUT; the
- * errors of the sampler. An error is reported in place of its batch, after all batches before it.
- * The position does not change, so the next call tries the same batch again, unless it is skipped.
- */
+ * errors of the sampler. A batch that fails is reported when its turn comes, after all batches
+ * before it. The position does not change then: the next call tries the same batch again, unless
+ * tsr_loader_skip has skipped it. */
 TSR_API TSR_NODISCARD tsr_status tsr_loader_next(tsr_loader *loader, tsr_loader_batch *batch,
                                                  bool *got);
 
@@ -203,13 +205,13 @@ TSR_API int64_t tsr_loader_epoch(const tsr_loader *loader);
 TSR_API TSR_NODISCARD tsr_status tsr_loader_set_epoch(tsr_loader *loader, int64_t epoch);
 TSR_API TSR_NODISCARD tsr_status tsr_loader_seek(tsr_loader *loader, uint64_t position);
 
-/* Saves the reader's position, regardless of what has been loaded ahead: the state of the sampler
- * of batches before the next batch, as tsr_sampler_save writes it. Batches given count as used.
- * Errors: those of tsr_sampler_save. */
+/* Saves the position of the reading program, regardless of what has been loaded ahead. The saved
+ * state is that of the sampler of batches before the next batch, as tsr_sampler_save writes it.
+ * Batches that tsr_loader_next has given count as used. Errors: those of tsr_sampler_save. */
 TSR_API TSR_NODISCARD tsr_status tsr_loader_save(const tsr_loader *loader, size_t capacity_bytes,
                                                  void *data, size_t *size_bytes);
 /* Continues at a saved position, in a loader with the same parameters but any number of workers. If
- * it reads from a distributed sampler, the number of ranks may differ too (tsr_sampler_resume).
+ * it reads from a distributed sampler, the number of ranks may differ too (see tsr_sampler_resume).
  * Errors: those of tsr_sampler_resume. After a failure nothing has changed. */
 TSR_API TSR_NODISCARD tsr_status tsr_loader_resume(tsr_loader *loader, const void *data,
                                                    size_t size_bytes);

@@ -5,7 +5,7 @@
  *     tsr_philox      Philox4x32-10: cuRAND's core, and the one that tsr_random uses on the device
  *     tsr_mt19937     MT19937 like PyTorch's CPU generator, with its randint and randperm
  *     tsr_dotnet      .NET's System.Random with a seed
- *     tsr_threefry    threefry2x32-20 as MLX and JAX use it
+ *     tsr_threefry    threefry2x32-20 in the form that MLX and JAX use
  *     tsr_rng         any of the four, chosen at run time
  *
  * A function that returns no status cannot fail, and its pointers must not be NULL. Positions and
@@ -65,10 +65,10 @@ TSR_API double tsr_mt19937_next_double(tsr_mt19937 *rng);
  */
 TSR_API void tsr_mt19937_skip(tsr_mt19937 *rng, uint64_t words);
 
-/* The release of PyTorch to reproduce, where releases differ. */
+/* The release of PyTorch to reproduce, because releases differ. */
 typedef enum tsr_torch_version {
     TSR_TORCH_DEFAULT = 0, /* 2.6 */
-    TSR_TORCH_1_13 = 113,  /* all before 2.0 */
+    TSR_TORCH_1_13 = 113,  /* all releases before 2.0 */
     TSR_TORCH_2_0 = 200,   /* 2.0 to 2.5: multinomial of one sample uses another algorithm */
     TSR_TORCH_2_6 = 206,   /* randperm of n ≥ 214748364 draws 64 bits for each element */
     TSR_TORCH_2_7 = 207    /* and later: randint draws 64 bits for ranges ≥ 2^28, not ≥ 2^32 */

@@ -55,8 +55,8 @@ typedef struct tsr_seed_point {
  *
  * Device 1 and worker 1 get the same seed, and two bases may give some of the same seeds.
  * tsr_seed_hashed avoids both. Errors: TSR_ERR_INVALID for a negative id, an op outside 0 … 999
- * (its seed would belong to another device), and a member that is not 0 although the formula does
- * not use it; TSR_ERR_OVERFLOW if the sum does not fit 64 bits. */
+ * (its seed would belong to another device), and a member that is not 0 but that the formula does
+ * not use; TSR_ERR_OVERFLOW if the sum does not fit 64 bits. */
 TSR_API TSR_NODISCARD tsr_status tsr_seed_documented(const tsr_seed_point *point, int64_t *seed);
 
 /* Gives base + device · 1000 + op, like tsr_seed_documented of kind op, with the same errors. */

@@ -44,16 +44,18 @@ typedef struct tsr_shard_range {
 } tsr_shard_range;
 
 typedef enum tsr_partition_kind {
-    /* Each rank gets ⌈n / ranks⌉ elements, and the last ranks what is left: 5 over 4 ranks is 2, 2,
-     * 1, 0. */
+    /* Each rank gets ⌈n / ranks⌉ elements, and the last ranks get what is left: 5 elements on 4
+     * ranks are divided into 2, 2, 1 and 0. */
     TSR_PARTITION_EVEN = 0,
     /* Each rank gets n / ranks elements; an error if that is not an integer. */
     TSR_PARTITION_STRICT = 1,
-    /* Sizes that differ by at most one: 5 over 4 ranks is 2, 1, 1, 1. */
+    /* The ranks' sizes differ by at most one: 5 elements on 4 ranks are divided into 2, 1, 1 and 1.
+     */
     TSR_PARTITION_UNEVEN = 2,
-    /* In proportion to `rates`: 5 over rates 3 and 1 is 4, 1. Each rank's share is rounded down,
-     * and the remaining elements go to the ranks with the largest remainders, lower ranks first
-     * (Hamilton's method). */
+    /* The ranks' sizes are in proportion to `rates`: 5 elements on ranks with the rates 3 and 1 are
+     * divided into 4 and 1. Each rank's exact size is rounded down. The remaining elements go to
+     * the ranks with the largest remainders; if remainders are equal, to the lower rank (Hamilton's
+     * method). */
     TSR_PARTITION_WEIGHTED = 3
 } tsr_partition_kind;
 
@@ -62,11 +64,12 @@ typedef struct tsr_partition_params {
     /* WEIGHTED: the speed of each rank, in any unit; a rank of rate 0 gets nothing. Rates are
      * rounded to multiples of the largest / 2^32, but not to 0. NULL: all the same. */
     const double *rates;
-    /* The largest size for each rank; NULL: no limit. What does not fit goes to the other ranks, by
-     * their shares, if sizes may differ (UNEVEN, WEIGHTED); otherwise it is an error. */
+    /* The largest size for each rank; NULL: no limit. With UNEVEN and WEIGHTED, elements that
+     * exceed a rank's limit are divided over the other ranks in the same proportions. With EVEN and
+     * STRICT they are an error. */
     const uint64_t *limits;
-    /* Every range starts at a multiple of this number of elements. The sizes above are then counted
-     * in such units; the last unit may be short. 0: 1. */
+    /* Every range starts at a multiple of this number of elements. The partition then divides units
+     * of that many elements, of which the last may be shorter. 0: 1. */
     uint64_t align;
 } tsr_partition_params;
 #define tsr_partition_params(...) (&(tsr_partition_params){__VA_ARGS__})
@@ -118,7 +121,9 @@ typedef struct tsr_shard_param {
     uint64_t block_count;  /* of the dtype */
     uint64_t block_bytes;  /* of the dtype */
     uint64_t offset_bytes; /* in lists: from the start of the file that holds it; otherwise 0 */
-    const char *file; /* in lists from an index: that file, in the index's folder; otherwise NULL */
+    /* In lists from an index: the file that holds the parameter, in the folder of the index.
+     * Otherwise NULL. */
+    const char *file;
 } tsr_shard_param;
 
 /* Returns the layer of a parameter whose `layer` is NULL: the name up to and including its first
@@ -350,8 +355,9 @@ TSR_API const char *tsr_shard_format_name(tsr_shard_format format);
  * to 100 MB can cause. */
 TSR_API TSR_NODISCARD tsr_status tsr_shard_list_open(const char *path, tsr_shard_list **out);
 
-/* The same from memory: `data` is the first size_bytes of a file of file_bytes, and must contain
- * its header. Not for an index. Errors as above. */
+/* Reads the list of parameters of a file that is in memory. `data` is the first size_bytes of a
+ * file of file_bytes, and must contain its header. An index cannot be read in this way. Errors: as
+ * tsr_shard_list_open. */
 TSR_API TSR_NODISCARD tsr_status tsr_shard_list_parse(tsr_shard_format format, const void *data,
                                                       size_t size_bytes, uint64_t file_bytes,
                                                       tsr_shard_list **out);
@@ -359,7 +365,7 @@ TSR_API void tsr_shard_list_destroy(tsr_shard_list **list);
 
 TSR_API tsr_shard_format tsr_shard_list_format(const tsr_shard_list *list);
 TSR_API uint64_t tsr_shard_list_param_count(const tsr_shard_list *list);
-/* They belong to the list. */
+/* Returns the parameters. They belong to the list. */
 TSR_API const tsr_shard_param *tsr_shard_list_param_array(const tsr_shard_list *list);
 
 #ifdef __cplusplus

@@ -53,9 +53,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_tensor_view(const tsr_tensor *in, const tsr
                                                  tsr_tensor **out);
 
 /* Copies the tensor's elements, in row-major order and in the tensor's dtype, from `data`. The copy
- * is in order with the stream's other work, but `data` may be reused as soon as the call returns.
- * `size_bytes` must be exactly the elements' size. On failure some of the elements may have been
- * copied. */
+ * takes place in order with the other work of the stream, but `data` may be reused as soon as the
+ * call returns. `size_bytes` must be exactly the elements' size. On failure some of the elements
+ * may have been copied. */
 TSR_API TSR_NODISCARD tsr_status tsr_tensor_upload(tsr_stream *stream, tsr_tensor *tensor,
                                                    const void *data, uint64_t size_bytes);
 

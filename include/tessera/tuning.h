@@ -101,7 +101,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_tuning_path(const tsr_device *device, char 
 #define TSR_TUNING_REASON_SIZE 256
 
 typedef enum tsr_tuning_state {
-    TSR_TUNING_NONE = 0, /* there is no file */
+    TSR_TUNING_NONE = 0, /* nothing is stored for this device */
     TSR_TUNING_USED,     /* devices that have not read a tuning yet will use it */
     TSR_TUNING_IGNORED,  /* they would use it, but TESSERA_TUNING is 0 */
     TSR_TUNING_REFUSED   /* the file cannot be used; products are computed as usual */
