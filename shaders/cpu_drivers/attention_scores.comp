@@ -1,5 +1,6 @@
-// A block of attention scores on Mesa's CPU driver, forward: products q·k become probabilities p relative to all keys so far. The result of
-// earlier blocks is scaled to that. Compiled with -O0, like matmul_lavapipe_nt.glsl; all loads precede all stores.
+// Forward attention scores on Mesa's CPU driver, for one block. Replaces products q·k by
+// probabilities p relative to all keys so far, and scales the result of earlier blocks accordingly.
+// All loads precede all stores. Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -77,9 +78,9 @@ void main()
         y[i] *= kept * factor;
         pinned ^= floatBitsToUint(y[i]);
     }
-    if (p.identity[0] != 0) // a second use of all values, for LLVM 19, like PIN() in matmul_lavapipe.glsl
+    if (p.identity[0] != 0) // a second use of all values, like PIN() in matmul_lavapipe.glsl (LLVM 19)
         Word2(p.scores).v = pinned ^ uvec2(floatBitsToUint(lse));
-    uint lowest = mix(LANES, 0, r.own); // values computed from push constants have to precede the first branch
+    uint lowest = mix(LANES, 0, r.own); // values computed from push constants must precede the first branch
     uint64_t lse_at = scores_lse(r);
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         STORE_UNIT(s_at, i, s[i]);

@@ -1,4 +1,5 @@
-// Shared by the kernels for blocks of attention scores: one subgroup per row, two neighbouring keys per lane and unit.
+// Functions that the kernels for blocks of attention scores share. A subgroup takes one row, with
+// two neighbouring keys per lane and unit.
 #ifndef TSR_ATTENTION_SCORES_GLSL
 #define TSR_ATTENTION_SCORES_GLSL
 
@@ -15,7 +16,7 @@ const uint UNIT = LANES * GROUP;
 
 struct scores_row {
     uint row, head;
-    bool own;      // false: past the last row, which it repeats; it must not store
+    bool own;      // false: the subgroup computes the last row again and must not store
     int first, end; // columns that the query sees
     uint64_t number; // among all rows
 };
@@ -43,7 +44,7 @@ uint64_t scores_lse(scores_row r)
     return p.lse + (uint64_t(r.head) * p.q_len + r.row) * 4;
 }
 
-// Which of the two columns that a lane has in unit i are seen.
+// Says for each of the two columns that a lane has in unit i whether the query sees it.
 bvec2 scores_seen(scores_row r, uint i)
 {
     int column = int(i * UNIT + gl_SubgroupInvocationID * GROUP);

@@ -1,5 +1,6 @@
-// A block of attention scores on Mesa's CPU driver, backward: products q·k become probabilities p, and products dy·v the gradients ds of
-// q·k. Compiled with -O0, like matmul_lavapipe_nt.glsl; all loads precede all stores.
+// Backward attention scores on Mesa's CPU driver, for one block. Replaces products q·k by
+// probabilities p, and products dy·v by the gradients ds of q·k. All loads precede all stores.
+// Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -56,7 +57,7 @@ void main()
             s[i] = mix(vec2(0.0), s[i], scores_seen(r, i));
         s[i] = mix(s[i], vec2(0.0), bvec2(lse == MINUS_INFINITY));
         g[i] = LOAD_UNIT(g_at, i);
-        if (COLUMNS != TSR_SCORES_ALL) // products beyond the keys are whatever memory held
+        if (COLUMNS != TSR_SCORES_ALL) // products beyond the keys are undefined
             g[i] = mix(vec2(0.0), g[i], scores_seen(r, i));
         if (SUM)
             sum += s[i].x * g[i].x + s[i].y * g[i].y;
@@ -76,9 +77,9 @@ void main()
             pinned ^= floatBitsToUint(s[i]) ^ floatBitsToUint(g[i]);
         }
     }
-    if (p.identity[0] != 0) // a second use of all values, for LLVM 19, like PIN() in matmul_lavapipe.glsl
+    if (p.identity[0] != 0) // a second use of all values, like PIN() in matmul_lavapipe.glsl (LLVM 19)
         Word2(p.scores).v = pinned;
-    uint lowest = mix(LANES, 0, r.own); // values computed from push constants have to precede the first branch
+    uint lowest = mix(LANES, 0, r.own); // values computed from push constants must precede the first branch
     if (!DELTA_ONLY) {
         [[unroll]] for (uint i = 0; i < UNITS; i++)
             STORE_UNIT(s_at, i, s[i]);

@@ -1,5 +1,5 @@
-// Sums of squares of whole chunks, for Mesa's CPU driver: the same additions as in sum_squares.comp, by a subgroup of eight lanes for each
-// chunk. Compiled with -O0, like vectors.comp.
+// Sums of squares of complete chunks, on Mesa's CPU driver. A subgroup of eight lanes sums one
+// chunk with the same additions as sum_squares.comp. Compiled with -O0, like vectors.comp.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -30,7 +30,7 @@ void main()
 {
     uint tensor = p.identity[p.identity[gl_WorkGroupID.y]];
     uint number = uniform_index(gl_WorkGroupID.x) * (WORKGROUP / LANES) + p.identity[p.identity[gl_SubgroupID]];
-    uint chunk = min(number, p.chunks[tensor] - 1); // a subgroup past the end repeats the last chunk
+    uint chunk = min(number, p.chunks[tensor] - 1); // a subgroup past the end computes the last chunk again
     uint64_t at = p.x[tensor] + uint64_t(chunk) * (TSR_SUM_SQUARES_CHUNK * BYTES_OF(X_DTYPE));
 
     precise vec4 sum = vec4(0.0);

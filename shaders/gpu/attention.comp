@@ -1,21 +1,24 @@
-// Attention and its gradients in blocks, for GPUs. A workgroup owns BX rows and walks over the other side's rows, BY at a time:
+// Attention and its gradients in blocks, for GPUs. A workgroup owns BX rows of one side and
+// processes the rows of the other side, BY at a time:
 //
-//   FORWARD  owns queries, walks over keys:     y  = Σ p·v       with the running maximum and sum of the rows' exponentials
-//   DQ       owns queries, walks over keys:     dq = Σ ds·k
-//   DK       owns keys, walks over queries:     dk = Σ ds·q      of every head that reads the kv head, in their order
-//   DV       owns keys, walks over queries:     dv = Σ p·dy      the same
-//   DELTA    owns queries, walks over keys:     delta = Σ p·dp   which equals Σ dy·y, but for y's rounding to 16 bits
+//   KIND     owns     loops over  computes
+//   FORWARD  queries  keys        y = Σ p·v, with the rows' running maxima and sums of exponentials
+//   DQ       queries  keys        dq = Σ ds·k
+//   DK       keys     queries     dk = Σ ds·q, over the heads that read the kv head, in their order
+//   DV       keys     queries     dv = Σ p·dy, over the same heads
+//   DELTA    queries  keys        delta = Σ p·dp, which is Σ dy·y without y's rounding to 16 bits
 //
-// where p = exp(s − lse), ds = p·(dp − delta)·scale and dp = dy·v. A block's scores s (and dp) are products of two tiles in shared memory,
-// 64 columns at a time; p or ds then goes to shared memory as the left operand of the second product. The result stays in registers.
+// Here p = exp(s − lse), ds = p·(dp − delta)·scale and dp = dy·v. A block's scores s (and dp) are
+// products of two tiles in shared memory, 64 columns at a time. Then p or ds is stored in shared
+// memory as the left operand of the second product. The result stays in registers.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/attention.glsl"
 #include "include/elements.glsl"
 
-layout(constant_id = 0) const uint THREADS = 128; // 4·BX: sixteen invocations side by side, each with 4 rows
+layout(constant_id = 0) const uint THREADS = 128; // 4·BX: 16 across, each with 4 rows
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint TN = 2;     // scores of an invocation in a row
+layout(constant_id = 1) const uint TN = 2;     // scores per row of an invocation
 layout(constant_id = 2) const uint CHUNKS = 2; // of 64 columns
 layout(constant_id = 3) const uint KIND = TSR_ATTENTION_FORWARD;
 layout(constant_id = 4) const uint Q_DTYPE = TSR_DT_F32;
@@ -35,7 +38,7 @@ const uint BX = THREADS / 4;
 const uint BY = ACROSS * TN;
 const uint COLUMNS = 64;
 const uint QUADS = COLUMNS / 4;
-const uint TILE_ROW = QUADS + 1; // vectors; the odd one spreads a column over the banks
+const uint TILE_ROW = QUADS + 1; // vectors; odd, so that a column is in different banks
 const uint P_ROW = BY / 4 + 1;
 const bool OWNS_KEYS = KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DV;
 
@@ -46,7 +49,8 @@ shared float row_parts[2 * THREADS]; // of the four invocations that share a row
 shared float row_factor[BX];
 shared float query_delta[BX > BY ? BX : BY];
 
-uint tile_x, tile_y; // this invocation's place among the columns of 16, and its first row's number divided by 4
+// This invocation's number among the 16 across, and the number of its first row divided by 4.
+uint tile_x, tile_y;
 uint batch;
 attention_sequence sequence;
 
@@ -77,7 +81,7 @@ uvec2 row_address(rows_of x, uint row)
     return tsr_at_stride(page, row % CALL.page_len, x.row);
 }
 
-// Four columns of a row. Those from head_dim on are 0.
+// Loads four columns of a row. Columns from head_dim on are 0.
 vec4 load_quad(rows_of x, uint row, uint column, uint dtype)
 {
     uvec2 at = row_address(x, row);
@@ -94,7 +98,8 @@ vec4 load_quad(rows_of x, uint row, uint column, uint dtype)
     return value;
 }
 
-// Rows from `first` on; rows from `end` on are 0, and are not read. `end` is above `first`.
+// Load rows from `first` on into a tile. Rows from `end` on are 0 and are not read. `end` is above
+// `first`.
 void load_own(rows_of x, int first, int end, uint chunk, uint dtype)
 {
     [[unroll]] for (uint n = 0u; n < BX * QUADS / THREADS; n++) {
@@ -153,7 +158,7 @@ void add_products(uint chunk)
     }
 }
 
-// An invocation's elements of p_tile, to which no other writes.
+// Stores an invocation's elements of p_tile. No other invocation writes to them.
 void keep_p(float values[SCORES])
 {
     [[unroll]] for (uint i = 0u; i < TM; i++)
@@ -163,8 +168,9 @@ void keep_p(float values[SCORES])
         }
 }
 
-// Rows of the result times row_factor, through shared memory, so that neighbours store neighbours. The loop over chunks is not unrolled,
-// and each chunk is tested with a constant index: an array that a counter indexes would be kept in memory.
+// Stores rows of the result times row_factor. They go through shared memory, so that neighbouring
+// invocations store neighbouring elements. The loop over chunks is not unrolled, and each chunk's
+// constant index is compared with it: an array that a counter indexes would be kept in memory.
 void store_result(rows_of x, int first, int end)
 {
     for (uint chunk = 0u; chunk < CHUNKS; chunk++) {
@@ -193,7 +199,8 @@ void store_result(rows_of x, int first, int end)
     }
 }
 
-// The score of a query and a key from their product, and the derivative of it by scale · product.
+// Computes the score of a query and a key from their product. `slope` is its derivative with
+// respect to scale · product.
 float score_of(float product, int query, int key, uvec2 mask, out float slope)
 {
     float score = product * CALL.scale;
@@ -210,7 +217,7 @@ float score_of(float product, int query, int key, uvec2 mask, out float slope)
     return sees ? score : tsr_minus_infinity;
 }
 
-// The products of the rows of two operands, for a block.
+// Computes the products of the rows of two operands, for a block.
 void products(rows_of own, uint own_dtype, int own_first, int own_end, rows_of other, uint other_dtype, int other_first, int other_end,
               out float sums[SCORES])
 {
@@ -251,7 +258,8 @@ void set_p_element(uint row, uint n, float value)
     p_tile[row * P_ROW + n][gl_LocalInvocationIndex % SHARERS] = value;
 }
 
-// Turns products in p_tile into exponentials relative to the rows' largest scores so far, and scales the result accordingly.
+// Replaces the products in p_tile by exponentials relative to the rows' largest scores so far, and
+// scales the result accordingly.
 void softmax_step(int i0, int j0, uvec2 mask)
 {
     uint row = gl_LocalInvocationIndex / SHARERS, sharer = gl_LocalInvocationIndex % SHARERS;
@@ -320,7 +328,8 @@ void forward(uint head, int i0)
     store_result(rows_at(CALL.y, head), i0, q_len);
 }
 
-// Turns products in p_tile into p, times the derivative of the score for DQ and DK, and fetches delta.
+// Replaces the products in p_tile by p, which for DQ and DK is multiplied by the derivative of the
+// score, and loads delta.
 void probabilities(uint head, int own_first, int other_first)
 {
     uvec2 mask = attention_head(CALL.mask, batch, head), lse = attention_head(CALL.lse, batch, head),
@@ -346,7 +355,7 @@ void probabilities(uint head, int own_first, int other_first)
     }
 }
 
-// p becomes ds, or p·dp.
+// Replaces p by ds, or by p·dp.
 void apply_delta(float dp[SCORES])
 {
     float values[SCORES];
@@ -462,7 +471,7 @@ void main()
     batch = group / blocks / heads;
     sequence = attention_sequence_of(batch);
     if (KIND == TSR_ATTENTION_FORWARD)
-        forward(head, int((blocks - 1u - block) * BX)); // the longest first, where later queries see more keys
+        forward(head, int((blocks - 1u - block) * BX)); // last queries first: they may see more keys
     else if (KIND == TSR_ATTENTION_DQ || KIND == TSR_ATTENTION_DELTA)
         query_gradient(head, int((blocks - 1u - block) * BX));
     else

@@ -1,4 +1,5 @@
-// Shared by the attention kernels: the call's description, addresses of rows, which keys a query sees, and scores.
+// Functions that the attention kernels share: the call's description, addresses of rows, and the
+// keys that a query sees.
 #ifndef TSR_ATTENTION_GLSL
 #define TSR_ATTENTION_GLSL
 
@@ -48,10 +49,10 @@ uint attention_length(uvec2 lengths, uvec2 step, uint batch, uint most)
     return uint(clamp(length, 0, int(most)));
 }
 
-// The keys that exist for a block of queries, and those that its queries may see.
+// The lengths of one sequence, and the positions of its queries among the keys.
 struct attention_sequence {
     int q_length, kv_length;
-    int offset; // query i stands at key position i + offset
+    int offset; // query i has key position i + offset
 };
 
 attention_sequence attention_sequence_of(uint batch)
@@ -63,7 +64,7 @@ attention_sequence attention_sequence_of(uint batch)
     return s;
 }
 
-// Keys first … end − 1 include all that queries i0 … i1 see.
+// Computes a range of keys, first … end − 1, that includes all keys that queries i0 … i1 see.
 void attention_keys(attention_sequence s, int i0, int i1, out int first, out int end)
 {
     first = 0;
@@ -76,7 +77,7 @@ void attention_keys(attention_sequence s, int i0, int i1, out int first, out int
     }
 }
 
-// Queries first … end − 1 include all that see keys j0 … j1.
+// Computes a range of queries, first … end − 1, that includes all queries that see keys j0 … j1.
 void attention_queries(attention_sequence s, int j0, int j1, out int first, out int end)
 {
     first = 0;
@@ -98,7 +99,7 @@ bool attention_sees(attention_sequence s, int i, int j)
     return sees;
 }
 
-// The page of the cache that holds key j of a sequence.
+// The page of the cache that contains key j of a sequence.
 uint attention_page(uint batch, uint j)
 {
     uvec2 entry = tsr_at_stride(tsr_at_stride(CALL.pages, batch, CALL.pages_batch), j / CALL.page_len, CALL.pages_row);

@@ -4,7 +4,8 @@
 
 #include "include/exp_log.glsl"
 
-// tanh(x) and 1 − tanh(x)², both to a few units in the last place: for |x| < 0.625 from the series of tanh(x) / x, otherwise from exp.
+// Returns tanh(x) and 1 − tanh(x)², both accurate to a few units in the last place. They are
+// computed from the series of tanh(x) / x for |x| < 0.625, and otherwise from exp.
 vec2 attention_tanh(float x)
 {
     float size = abs(x);

@@ -5,7 +5,8 @@
 
 #include "types.h"
 
-/* A tensor [batch, heads, rows, columns]; strides in bytes, 0 where it broadcasts. */
+/* A tensor [batch, heads, rows, columns]. Strides are in bytes; they are 0 along broadcast
+ * dimensions. */
 struct tsr_attention_operand {
     TSR_ADDRESS at;
     TSR_ADDRESS batch, head, row, column;
@@ -45,14 +46,14 @@ struct tsr_attention_push {
 };
 TSR_PUSH_CHECK(tsr_attention_push);
 
-/* What attention.comp computes: a specialization constant. */
+/* What attention.comp computes, a specialization constant. */
 #define TSR_ATTENTION_FORWARD 0u
 #define TSR_ATTENTION_DQ 1u
 #define TSR_ATTENTION_DK 2u
 #define TSR_ATTENTION_DV 3u
 #define TSR_ATTENTION_DELTA 4u
 
-/* How the elements of q, k, v and dy are loaded: a specialization constant. */
+/* How the elements of q, k, v and dy are loaded, a specialization constant. */
 #define TSR_ATTENTION_LOAD_SCALAR 0u
 #define TSR_ATTENTION_LOAD_VECTOR 1u /* columns in aligned groups of four neighbours */
 

@@ -1,6 +1,6 @@
-/* Push constants of the kernels that turn blocks of scores into probabilities, and their gradients,
- * on Mesa's CPU driver. A block has the scores of `rows` queries of each head and up to KEYS keys,
- * f32; a row of it has KEYS elements, a specialization constant. */
+/* Push constants of the kernels that compute probabilities from blocks of scores, and their
+ * gradients, on Mesa's CPU driver. A block has the scores of `rows` queries of each head and up to
+ * KEYS keys, f32; a row of it has KEYS elements, a specialization constant. */
 #ifndef TSR_PARAMS_ATTENTION_SCORES_H
 #define TSR_PARAMS_ATTENTION_SCORES_H
 
@@ -23,16 +23,16 @@ struct tsr_attention_scores_push {
 };
 TSR_PUSH_CHECK(tsr_attention_scores_push);
 
-/* Which columns a row has to leave out: a specialization constant. */
+/* The columns that a row must leave out, a specialization constant. */
 #define TSR_SCORES_ALL 0u
 #define TSR_SCORES_KEYS 1u   /* from `keys` on */
-#define TSR_SCORES_CAUSAL 2u /* and those after the query's position */
-#define TSR_SCORES_WINDOW 3u /* and those before its window */
+#define TSR_SCORES_CAUSAL 2u /* also those after the query's position */
+#define TSR_SCORES_WINDOW 3u /* also those before its window */
 
-/* Where delta comes from, and what the backward kernel does: a specialization constant. */
-#define TSR_SCORES_GRADIENT 0u /* from `state` */
-#define TSR_SCORES_ALONE 1u /* the row has no other block, so that delta is Σ p·dp of this one */
-#define TSR_SCORES_DELTA_FIRST 2u /* writes Σ p·dp to `state`, and nothing else */
-#define TSR_SCORES_DELTA_MORE 3u  /* adds it */
+/* The source of delta, and what the backward kernel does, a specialization constant. */
+#define TSR_SCORES_GRADIENT 0u    /* from `state` */
+#define TSR_SCORES_ALONE 1u       /* the row has no other block; delta is Σ p·dp of this one */
+#define TSR_SCORES_DELTA_FIRST 2u /* only writes Σ p·dp to `state` */
+#define TSR_SCORES_DELTA_MORE 3u  /* only adds Σ p·dp to `state` */
 
 #endif

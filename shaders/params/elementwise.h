@@ -4,7 +4,7 @@
 
 #include "walk.h"
 
-/* f, a specialization constant; computed by include/functions.glsl. */
+/* f, a specialization constant. include/functions.glsl computes it. */
 #define TSR_EW_ADD 0u
 #define TSR_EW_SUB 1u
 #define TSR_EW_MUL 2u
@@ -16,7 +16,7 @@
 #define TSR_EW_CLAMP 8u
 #define TSR_EW_CLAMP_GRAD 9u /* b is dy */
 
-/* 1 or 0. */
+/* The result of these is 1 or 0. */
 #define TSR_EW_EQUAL 10u
 #define TSR_EW_NOT_EQUAL 11u
 #define TSR_EW_LESS 12u
@@ -27,13 +27,13 @@
 #define TSR_EW_KEEP 16u /* a is not 0 ? b : 0 */
 #define TSR_EW_DROP 17u /* a is not 0 ? 0 : b */
 
-/* Of three inputs. */
+/* Functions of three inputs. */
 #define TSR_EW_SELECT 20u       /* a is not 0 ? b : c */
 #define TSR_EW_DIV_GRAD 21u     /* with respect to b; c is dy */
 #define TSR_EW_MINIMUM_GRAD 22u /* with respect to a; c is dy */
 #define TSR_EW_MAXIMUM_GRAD 23u
 
-/* Of one input, and their gradients, where b is dy. */
+/* Functions of one input, and their gradients, in which b is dy. */
 #define TSR_EW_EXP 32u
 #define TSR_EW_LOG 33u
 #define TSR_EW_SQRT 34u
@@ -67,7 +67,8 @@ struct tsr_elementwise_params {
 };
 TSR_PUSH_CHECK(tsr_elementwise_params);
 
-/* The kernel of three inputs. Its walk has one number less, since size[0] follows from `inner`. */
+/* The kernel of three inputs. Its walk has one number less, because size[0] follows from
+ * `inner`. */
 struct tsr_elementwise3_params {
     TSR_ADDRESS y, a, b, c;
     TSR_UINT items, inner, shifts, size1, size2, magic[3];

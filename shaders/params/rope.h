@@ -4,13 +4,13 @@
 
 #include "walk.h"
 
-/* How the components of four neighbouring pairs are loaded and stored: a specialization constant
+/* How the components of four neighbouring pairs are loaded and stored, a specialization constant
  * for each operand. */
 #define TSR_ROPE_FORM_STRIDED 0u
 #define TSR_ROPE_FORM_VECTORS 1u /* as vectors of four components, aligned to their size */
 
-/* The innermost dimension of the walk is the pairs of a row, in groups of four. The outermost may
- * be one that positions do not vary along: its size in the walk is then 1, and an invocation turns
+/* The innermost dimension of the walk is the pairs of a row, in groups of four. Positions may be
+ * the same along the outermost dimension. Its size in the walk is then 1, and an invocation rotates
  * the `repeats` rows along it by the same angles, which it computes once. */
 struct tsr_rope_push {
     TSR_ADDRESS y, x;

@@ -1,4 +1,4 @@
-/* Push constants of sums of squares: chunks of several tensors. */
+/* Push constants of the sums of squares of chunks of several tensors. */
 #ifndef TSR_PARAMS_SUM_SQUARES_H
 #define TSR_PARAMS_SUM_SQUARES_H
 
@@ -14,14 +14,14 @@ struct tsr_sum_squares_params {
     TSR_UINT count[TSR_SUM_SQUARES_TENSORS]; /* elements */
     TSR_UINT
     first[TSR_SUM_SQUARES_TENSORS]; /* the tensor's first chunk among those of the dispatch */
-    TSR_UINT part[TSR_SUM_SQUARES_TENSORS]; /* … and its place among the parts */
-    TSR_UINT chunks;                        /* of all */
+    TSR_UINT part[TSR_SUM_SQUARES_TENSORS]; /* the number of that chunk's part */
+    TSR_UINT chunks;                        /* of all tensors */
     TSR_FLOAT scale;
 };
 TSR_PUSH_CHECK(tsr_sum_squares_params);
 
-/* The kernel for Mesa's CPU driver: whole chunks only. A subgroup adds up a chunk; the workgroup's
- * y is the tensor. */
+/* The kernel for Mesa's CPU driver, for complete chunks only. A subgroup sums one chunk; the
+ * workgroup's y is the number of the tensor. */
 struct tsr_sum_squares_vectors_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
     TSR_ADDRESS parts;

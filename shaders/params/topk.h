@@ -1,13 +1,13 @@
-/* Push constants of top-k: each job finds outputs from … to − 1 of a row of `count` elements. */
+/* Push constants of top-k. Each job finds outputs from … to − 1 of a row of `count` elements. */
 #ifndef TSR_PARAMS_TOPK_H
 #define TSR_PARAMS_TOPK_H
 
 #include "rows.h"
 
-#define TSR_TOPK_UNROLLED 8u /* elements that an invocation looks at in an iteration */
+#define TSR_TOPK_UNROLLED 8u /* elements that an invocation compares in an iteration */
 
-/* Job (i0, …) has its row at x + Σ i·x_strides elements, and so on. Steps are in bytes, along the
- * rows. */
+/* The row of job (i0, …) starts at x + Σ i·x_strides elements, and its outputs in the same way.
+ * Steps are the distances between the elements of a row, in bytes. */
 struct tsr_topk_params {
     TSR_ADDRESS x, values, indices;
     TSR_ADDRESS x_step, values_step, indices_step;

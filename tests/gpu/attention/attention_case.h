@@ -20,7 +20,7 @@ typedef struct attention_case {
     int32_t *kv_head;             /* [heads], or NULL */
     double *q, *k, *v, *dy;       /* dy may be NULL */
     double *y, *lse, *dq, *dk, *dv;
-    /* What rounding errors of dq and dk are relative to, where the gradients cancel. */
+    /* The magnitude to which rounding errors of dq and dk are relative if the gradients cancel. */
     double natural_q, natural_k;
 } attention_case;
 
@@ -153,7 +153,8 @@ static inline double attention_half_unit(tsr_dtype dtype)
     return dtype == TSR_F32 ? 0x1p-24 : dtype == TSR_F16 ? 0x1p-11 : 0x1p-8;
 }
 
-/* |got − want| ≤ relative · scale, and for 16 bits half a unit of want's rounding more. */
+/* Checks that |got − want| ≤ relative · scale. For 16-bit dtypes half a unit of want's rounding is
+ * added. */
 static inline void attention_compare(const char *name, const char *what, int64_t count,
                                      const double *got, const double *want, double scale,
                                      double relative, tsr_dtype dtype)

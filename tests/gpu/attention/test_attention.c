@@ -30,8 +30,8 @@ static double *random_values(gpu_random *random, int64_t count, double size, tsr
     return values;
 }
 
-/* The dtypes of q, k, v, dy, y, dq, dk, dv and mask. Few combinations, since drivers compile
- * kernels for each. */
+/* The dtypes of q, k, v, dy, y, dq, dk, dv and mask. There are few combinations because drivers
+ * compile kernels for each. */
 static const tsr_dtype mixtures[][9] = {
     {TSR_F32, TSR_F32, TSR_F32, TSR_F32, TSR_F32, TSR_F32, TSR_F32, TSR_F32, TSR_F32},
     {TSR_F16, TSR_F16, TSR_F16, TSR_F16, TSR_F16, TSR_F16, TSR_F16, TSR_F16, TSR_F16},
@@ -57,7 +57,7 @@ static double *random_mask(gpu_random *random, int64_t count, tsr_dtype dtype)
     return mask;
 }
 
-/* Rows of keys from a sequence's length on become NaN. */
+/* Sets the rows of keys from a sequence's length on to NaN. */
 static void spoil_keys(const attention_case *c, double *values)
 {
     for (int64_t n = 0; n < attention_keys_count(c); n++) {
@@ -274,7 +274,7 @@ START_TEST(takes_little_memory)
     gpu_poison(y);
     uint64_t before, after;
     tsr_device_memory_usage(gpu, NULL, &before);
-    /* Without the kernels for it, a CPU driver takes minutes for all keys. */
+    /* A CPU driver without its special kernels would take minutes for all keys. */
     const bool slow = strcmp(tsr_device_get_info(gpu)->driver_name, "SwiftShader driver") == 0;
     GPU_OK(tsr_attention(queue, y, lse, q, k, v,
                          tsr_attention_params(.causal = true, .window = slow ? 64 : 0)));
@@ -282,7 +282,7 @@ START_TEST(takes_little_memory)
     tsr_device_memory_usage(gpu, NULL, &after);
     ck_assert_uint_le(after - before, UINT64_C(64) << 20);
 
-    /* The last query, against a call of its own. */
+    /* Compares the last query with a separate call for it. */
     tsr_tensor *one = gpu_new(TSR_F32, 4, last), *of_y, *of_q;
     GPU_OK(tsr_tensor_slice(q, 2, -1, TSR_END, 1, &of_q));
     GPU_OK(tsr_tensor_slice(y, 2, -1, TSR_END, 1, &of_y));
@@ -298,7 +298,7 @@ START_TEST(takes_little_memory)
 }
 END_TEST
 
-/* Sizes of 0. */
+/* Tests sizes of 0. */
 START_TEST(accepts_nothing)
 {
     static const int64_t sizes[][5] = {

@@ -71,8 +71,8 @@ static attention_case case_of(const json_t *one)
     return c;
 }
 
-/* What errors are relative to: the largest value, unless the values are small only because large
- * ones cancel. */
+/* The magnitude to which errors are relative. It is the largest value, unless the values are small
+ * only because large ones cancel. */
 static double relative_to(double most, double natural)
 {
     return most < 0.03 * natural ? natural : most;

@@ -1,5 +1,5 @@
-/* The cache of keys and values against a record of every sequence's tokens, and attention with it
- * against double precision. */
+/* Compares the cache of keys and values with a record of every sequence's tokens, and attention
+ * with the cache with double precision. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 enum { MOST = 7, LONGEST = 60, KV_HEADS = 2, HEADS = 4, DIM = 5, LAYERS = 2 };
 
-/* What a sequence has: a number per token, from which its keys and values follow. */
+/* The contents of a sequence: a number per token, which determines the token's keys and values. */
 typedef struct record {
     bool used;
     int64_t length;
@@ -127,7 +127,7 @@ static int64_t pages_for(const model *m, int64_t tokens)
     return (tokens + m->page_tokens - 1) / m->page_tokens;
 }
 
-/* Some sequences, some tokens: a prompt, one token each, or anything. */
+/* Chooses some sequences and numbers of tokens: a prompt, one token each, or any numbers. */
 static void step(model *m, gpu_random *random)
 {
     int sequences[MOST], count = 0;
@@ -345,8 +345,7 @@ START_TEST(refuses_steps)
 }
 END_TEST
 
-/* A step that fails, because memory or a Vulkan call does, leaves lengths and pages as they were.
- */
+/* A step that fails because of memory or a Vulkan call leaves lengths and pages unchanged. */
 static void survive(tsr__fault_kind kind, int code)
 {
     tsr_kv_cache *cache = small_cache(8);
