@@ -43,7 +43,7 @@ static void add(char text[TSR__CALL_TEXT], size_t *used, const char *words)
         *used = TSR__CALL_TEXT - 1;
 }
 
-/* Adds " (sum of 100 f32, root 3)", or nothing for a kind without details. */
+/* Appends details such as " (sum of 100 f32, root 3)", or nothing for a kind that has none. */
 static void add_details(char text[TSR__CALL_TEXT], size_t *used, const tsr__call *call)
 {
     char words[48];

@@ -25,17 +25,18 @@ typedef enum tsr__call_kind {
     TSR__CALL_SPLIT,
     TSR__CALL_DUPLICATE,
     TSR__CALL_CREATE,
-    TSR__CALL_SEND, /* this and RECV involve two ranks only, and have no sequence number */
+    /* SEND and RECV involve two ranks only, so their calls have no sequence number. */
+    TSR__CALL_SEND,
     TSR__CALL_RECV,
     TSR__CALL_KINDS
 } tsr__call_kind;
 
-/* Sent between processes of one build as it is. Fields that a kind does not use are 0; so are
- * counts that may differ between ranks. */
+/* Processes of one build send this struct to each other without conversion. Fields that a kind does
+ * not use are 0. Counts that may differ between ranks are 0 too. */
 typedef struct tsr__call {
-    uint64_t sequence; /* number of collective calls of the communicator before this one */
+    uint64_t sequence; /* number of collective calls in the communicator before this one */
     uint64_t count;
-    uint64_t counts; /* a hash of the block sizes, if every rank passes all of them */
+    uint64_t counts; /* a hash of the block sizes, for kinds in which every rank passes all sizes */
     int32_t peer;    /* root, or the other rank of a send or receive */
     uint16_t tag;
     uint8_t kind, dtype, op;
@@ -44,21 +45,22 @@ typedef struct tsr__call {
 } tsr__call;
 
 #define TSR__CALL_TEXT 128
-/* Writes "all_reduce #5 (sum of 100 f32)" and returns text. */
+/* Writes a description such as "all_reduce #5 (sum of 100 f32)" to `text` and returns it. */
 const char *tsr__call_format(const tsr__call *call, char text[TSR__CALL_TEXT]);
 const char *tsr__call_name(int kind);
 
-/* Whether two calls agree, regardless of the calls before them. */
+/* Returns whether two calls agree. Does not compare the calls before them. */
 bool tsr__call_same(const tsr__call *a, const tsr__call *b);
 
-/* The history that the next call has. */
+/* Returns the history for the call that follows this one. */
 uint32_t tsr__call_history(const tsr__call *call);
 
-/* The part of a call that fits into a message's tag: kind, dtype and op, and ten bits of a hash of
- * the rest and of all calls before. */
+/* The size of a call's signature, which is the part of the call that fits into a message's tag. It
+ * contains the kind, the dtype, the op, and ten bits of a hash of all other fields, including the
+ * history. */
 #define TSR__SIGNATURE_BITS 22
 uint32_t tsr__call_signature(const tsr__call *call);
-/* Formats the part of a call that its signature contains: "all_reduce (sum of f32)". */
+/* Formats what a signature contains, for example "all_reduce (sum of f32)". */
 const char *tsr__signature_format(uint32_t signature, char text[TSR__CALL_TEXT]);
 
 #endif

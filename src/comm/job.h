@@ -1,5 +1,6 @@
-/* The state behind communicators and requests. A job is what one tsr_comm_create makes: one
- * transport, and all communicators derived from the first, which progress together. */
+/* The state of communicators and requests. One tsr_comm_create makes one job. A job has one
+ * transport, and contains the first communicator and all communicators derived from it, which all
+ * progress together. */
 #ifndef TSR_COMM_JOB_H
 #define TSR_COMM_JOB_H
 
@@ -10,73 +11,75 @@
 #include "comm/shm/shm.h"
 #include "comm/ucx/transport.h"
 
-#define TSR__COMM_TIMEOUT_NS (60 * TSR__SECOND) /* the default */
-#define TSR__COMM_WHY 512                       /* bytes of an error's text */
-#define TSR__COMM_PAST 128 /* calls that a communicator remembers, to compare with slower ranks */
+#define TSR__COMM_TIMEOUT_NS (60 * TSR__SECOND) /* the default timeout of a communicator */
+#define TSR__COMM_WHY 512                       /* size in bytes of an error's text */
+/* The number of latest calls that a communicator keeps, to compare them with the calls of slower
+ * ranks. */
+#define TSR__COMM_PAST 128
 #define TSR__TOMBSTONES 8
 
 typedef struct tsr__job tsr__job;
 typedef struct tsr__control tsr__control;
 
-/* A communicator's state for one of its ranks. */
+/* What a communicator stores about each of its ranks. */
 typedef struct tsr__peer_state {
-    bool left;          /* it has destroyed the communicator … */
-    bool job_continues; /* … and still has others of the job */
-    uint32_t answered;  /* number of the last question that it answered … */
-    uint64_t sequence;  /* … and its place in the sequence of calls at that time */
+    bool left;          /* the rank has destroyed the communicator */
+    bool job_continues; /* … and still has other communicators of the job */
+    uint32_t answered;  /* number of the last question that the rank has answered */
+    uint64_t sequence;  /* number of collective calls that the rank had made when it answered */
 } tsr__peer_state;
 
 struct tsr_comm {
     tsr__job *job;
-    tsr_comm *next; /* in the job */
+    tsr_comm *next; /* in the job's list */
     uint32_t id;
     int rank, size;
-    int *world_of; /* each rank's rank in the job */
+    int *world_of; /* [size]: each rank's rank in the job */
     int local_rank, local_size;
-    tsr__shm *shm;       /* NULL: its ranks share no memory */
-    const void **inputs; /* `size` of them: the contributions to one exact step at a time */
+    tsr__shm *shm;       /* NULL: this communicator does not use shared memory */
+    const void **inputs; /* [size]: the contributions to one exact step at a time */
     uint64_t timeout_ns;
     bool reproducible;
 
-    uint64_t sequence; /* of the next collective call */
+    uint64_t sequence; /* number of the next collective call */
     uint32_t history;  /* a hash of all collective calls so far */
     tsr__call past[TSR__COMM_PAST];
     int running; /* number of requests in progress */
-    int held;    /* number of requests that the caller holds, done or not */
+    int held;    /* number of requests that the caller has not released, complete or not */
 
-    tsr__peer_state *peers; /* of each rank */
-    bool has_departures;    /* some rank has left */
-    uint32_t questions;     /* the number of the last question */
+    tsr__peer_state *peers; /* [size] */
+    bool has_departures;    /* at least one rank has left */
+    uint32_t questions;     /* the number of the last question that this rank has asked */
 
     uint64_t grace_until_ns; /* end of the grace period; 0: there is none */
     bool grace_extended;
-    tsr_status status; /* TSR_OK until it fails */
+    tsr_status status; /* TSR_OK until the communicator fails */
     char why[TSR__COMM_WHY];
-    /* Effects of the failure that tsr__job_apply has yet to cause. */
+    /* What tsr__job_apply has yet to do because the communicator has failed. */
     bool must_cancel, must_announce;
 };
 
-/* A message that belongs to another call than the request's. */
+/* A received message that belongs to a different call than the request. */
 typedef struct tsr__mismatch {
-    int rank;           /* its sender; −1: there is no such message */
-    uint32_t signature; /* of the sender's call; of a direct message: its dtype */
+    int rank;           /* the sender; −1: there is no such message */
+    uint32_t signature; /* the signature of the sender's call; for a send or receive, the dtype */
     uint64_t sent_bytes, expected_bytes;
-    uint64_t until_ns; /* end of the time in which the sender may name its call */
+    uint64_t until_ns; /* end of the time in which the sender may answer with its call */
 } tsr__mismatch;
 
 struct tsr_request {
-    tsr__job *job;                /* NULL: the handle is all that is left */
-    tsr_comm *comm;               /* NULL: destroyed */
-    tsr_request *next, *previous; /* in the job's list of held, or of unused requests */
+    tsr__job *job;                /* NULL: the job has ended, and only this handle is left */
+    tsr_comm *comm;               /* NULL: the communicator was destroyed */
+    tsr_request *next, *previous; /* in the job's list of held requests, or of unused ones */
     tsr__call call;
     uint32_t signature; /* of the call */
     tsr_status status;
     bool done;
 
-    /* By shared memory, if shm.rounds > 0. */
+    /* The operation in shared memory, if shm.rounds > 0. */
     tsr__shm_operation shm;
 
-    /* Otherwise by messages: the schedule, and the round in progress. */
+    /* If shm.rounds is 0, the operation uses messages: its schedule, and the round in progress. */
     tsr__schedule schedule;
     const uint8_t *send;
     uint8_t *recv;
@@ -85,62 +88,66 @@ struct tsr_request {
     uint64_t element_bytes;
     tsr__combine_fn combine;
     tsr__divide_fn divide; /* NULL unless the op is AVG */
-    uint64_t *starts;      /* of blocks of different sizes */
+    uint64_t *starts;      /* where each block starts, if their sizes differ */
     size_t starts_capacity;
-    size_t round_start, round_end; /* steps of the schedule */
+    size_t round_start, round_end; /* the steps of the round in the schedule */
     bool posted;                   /* the round's messages have been started */
-    tsr__message *messages;        /* of the round's steps */
+    tsr__message *messages;        /* one for each step of the round */
     size_t message_capacity;
     int in_flight;
     bool has_failed_message;
-    bool is_cancelled; /* messages that complete now have no consequences */
+    bool is_cancelled; /* the functions that handle completed messages must ignore this request */
     tsr__mismatch mismatch;
 
     uint64_t started_ns; /* 0: the clock has not been read yet */
     uint64_t deadline_ns, timeout_ns;
-    uint64_t ask_ns;         /* when to ask the other ranks next */
-    uint32_t question;       /* the number of the last question … */
-    int question_to;         /* … and the rank to ask; −1: all */
-    bool must_ask;           /* tsr__job_apply has yet to send it */
-    uint32_t final_question; /* the one before the deadline; 0: not asked yet */
-    uint64_t answers_due_ns; /* when its answers must have come */
+    uint64_t ask_ns;   /* when to ask the other ranks next */
+    uint32_t question; /* the number of the last question */
+    int question_to;   /* the rank that was asked; −1: all ranks */
+    bool must_ask;     /* tsr__job_apply has yet to send the question */
+    /* the question that was asked shortly before the deadline; 0: not asked yet */
+    uint32_t final_question;
+    uint64_t answers_due_ns; /* the time until which ranks may answer that question */
 
     char why[TSR__COMM_WHY]; /* the text of its error */
 };
 
-/* A request whose communicator has failed is about to be cancelled, and does not progress. */
+/* Returns whether a request may progress. A request of a failed communicator must not, because it
+ * is about to be cancelled. */
 static inline bool tsr__request_is_running(const tsr_request *request)
 {
     return !request->done && request->comm->status == TSR_OK;
 }
 
-/* See tsr__tombstone_add. */
+/* A communicator whose messages are discarded. See tsr__tombstone_add. */
 typedef struct tsr__tombstone {
     uint32_t comm;
     uint64_t until_ns;
 } tsr__tombstone;
 
 struct tsr__job {
-    int references;      /* communicators */
-    unsigned generation; /* of the process that made it; see base/fork.h */
+    int references;      /* number of communicators */
+    unsigned generation; /* the generation of the process that created the job, see base/fork.h */
     int rank, size;
-    tsr__transport *transport; /* NULL: a job of one rank */
+    tsr__transport *transport; /* NULL: the job has one rank */
     int32_t *node_of;
-    bool is_oversubscribed; /* more ranks on this host than processors */
-    uint32_t next_id;       /* of a communicator */
+    bool is_oversubscribed; /* this host runs more ranks than it has processors */
+    uint32_t next_id;       /* the number of the next communicator */
     tsr_comm *comms;
     tsr_request *requests, *unused;
     int unused_count;
-    struct tsr__retained *retained; /* buffers that UCX may write to until the transport ends */
+    /* buffers that UCX may still write to until the transport is destroyed */
+    struct tsr__retained *retained;
     tsr__control *control;
     tsr__shm_regions *shm_regions; /* NULL: shared memory is disabled */
-    uint64_t poll_ns;              /* when to look for processes that have ended */
-    bool has_completions;          /* of messages, since the requests were last advanced */
-    bool must_apply;               /* some communicator or request has effects for tsr__job_apply */
+    uint64_t poll_ns;              /* when to check next whether processes have ended */
+    /* messages have completed since the requests were last advanced */
+    bool has_completions;
+    bool must_apply; /* a communicator or request has effects for tsr__job_apply */
     const tsr__kernels *kernels;
     tsr__tombstone tombstones[TSR__TOMBSTONES];
     unsigned next_tombstone;
-    bool has_tombstones; /* some that have not expired */
+    bool has_tombstones; /* some tombstones have not expired */
 };
 
 #endif

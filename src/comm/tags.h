@@ -1,18 +1,20 @@
-/* The tags of messages: the 64 bits by which UCX matches a message with a receive.
+/* The tags of messages: the 64 bits with which UCX matches a message with a receive. A number after
+ * a field's name is its size in bits.
  *
  *     collective  0:2  communicator:20  source:12  sequence:8  signature:22
  *     send, recv  1:2  communicator:20  source:12  tag:16  dtype:4  0:10
  *     control     2:2  0:20  source:12  0:30
  *
- * Signature and dtype do not take part in matching; they are compared on arrival, so that different
- * calls give an error that names them instead of a message that is never received.
+ * Matching ignores the signature and the dtype. They are compared when a message arrives. So if
+ * ranks make different calls, an error names both calls; otherwise the message would never be
+ * received.
  *
- * The source is a rank of the job. That distinguishes communicators of the same number: if making a
- * communicator succeeds on some ranks only, the others may later make one of that number, but none
- * that contains the former.
+ * The source is a rank of the job. It distinguishes communicators that have the same number. This
+ * can happen if creating a communicator succeeds on some ranks only: the other ranks may later
+ * create another communicator of that number, but none that contains a rank of the first one.
  *
- * Messages of one tag arrive in order. The sequence number may wrap around, because a communicator
- * has far fewer operations in progress than 256. */
+ * Messages with the same tag arrive in order. The sequence number may wrap around at 256, because a
+ * communicator has far fewer operations in progress. */
 #ifndef TSR_COMM_TAGS_H
 #define TSR_COMM_TAGS_H
 
@@ -24,7 +26,8 @@
 #define TSR__TAG_CONTROL_MASK (UINT64_C(3) << 62)
 #define TSR__TAG_COLLECTIVE_MASK (~((UINT64_C(1) << TSR__SIGNATURE_BITS) - 1))
 #define TSR__TAG_DIRECT_MASK (~((UINT64_C(1) << 14) - 1))
-#define TSR__TAG_COMM_MASK (~((UINT64_C(1) << 42) - 1)) /* all messages of a communicator */
+/* the bits that all messages of a communicator share */
+#define TSR__TAG_COMM_MASK (~((UINT64_C(1) << 42) - 1))
 
 static inline uint64_t tsr__tag_source(int source)
 {

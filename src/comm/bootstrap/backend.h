@@ -7,7 +7,7 @@
 
 /* How an open bootstrap exchanges contributions. */
 typedef struct tsr__bootstrap_backend {
-    const char *name; /* for the log, for example "through PMIx" */
+    const char *name; /* for the log, which prints "through NAME" */
     tsr_status (*exchange)(void *state, const void *mine, uint64_t size_bytes,
                            const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out);
     void (*close)(void *state);

@@ -47,10 +47,9 @@ typedef struct tsr__bootstrap_info {
     /* among the ranks of this node; from the launcher if it sets them, otherwise counted */
     int32_t local_rank, local_size;
     int32_t node_count;
-    const int32_t
-        /* [size]: each rank's node, 0 … node_count − 1. Nodes are in the order of their lowest
-         * ranks. */
-        *node_of;
+    /* [size]: each rank's node, 0 … node_count − 1. Nodes are in the order of their lowest ranks.
+     */
+    const int32_t *node_of;
     /* A digest that is equal for ranks that can share memory. These are ranks with the same kernel,
      * the same /dev/shm, and the same IPC, PID and network namespaces. If TESSERA_NODE is set, this
      * is the digest of its value only. */

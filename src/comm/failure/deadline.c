@@ -1,12 +1,14 @@
-/* Deadlines of requests, and the errors of those that have passed. */
+/* Deadlines of requests, and the errors of requests whose deadline has passed. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "comm/failure/failure.h"
 
 #define MS UINT64_C(1000000)
-#define ASK_AFTER_NS (50 * MS) /* a request that waits this long asks the other ranks */
-#define ANSWER_NS (50 * MS)    /* for ranks that wait in a call of their own to answer */
+/* a request that has waited this long asks the other ranks for their calls */
+#define ASK_AFTER_NS (50 * MS)
+/* time for the ranks that are inside a call of the library to answer */
+#define ANSWER_NS (50 * MS)
 #define MAX_ASK_NS (10000 * MS)
 
 static const char *format_duration(uint64_t ns, char text[32])
@@ -20,8 +22,8 @@ static const char *format_duration(uint64_t ns, char text[32])
     return text;
 }
 
-/* "rank 2" or "ranks 2, 5 and 3 more": the ranks for which `includes` holds. "" if there are
- * none. */
+/* Lists the ranks for which `includes` returns true, as in "rank 2" or "ranks 2, 5 and 3 more". The
+ * text is empty if there are none. */
 static const char *format_ranks(const tsr_request *request,
                                 bool (*includes)(const tsr_request *, int), char text[96])
 {
@@ -90,8 +92,8 @@ static void fail_timeout(const tsr_request *request)
                        call, format_ranks(request, is_awaited, ranks), after);
 }
 
-/* Fails after the deadline. Shortly before it asks all ranks once more, so that the error can name
- * those that do not answer, or have not made the call. */
+/* Fails if the deadline has passed. Shortly before the deadline, asks all ranks once more. So the
+ * error can name the ranks that do not answer, or those that have not made the call. */
 static uint64_t check_collective(tsr_request *request, uint64_t now)
 {
     const uint64_t quarter = request->timeout_ns / 4;

@@ -25,7 +25,7 @@ void tsr__comm_fail(tsr_comm *comm, bool announce, tsr_status status, const char
 void tsr__request_ask(tsr_request *request, int rank)
 {
     tsr_comm *comm = request->comm;
-    if (++comm->questions == 0) /* 0 means none */
+    if (++comm->questions == 0) /* 0 means that there was no question */
         comm->questions = 1;
     request->question = comm->questions;
     request->question_to = rank;

@@ -1,11 +1,12 @@
-/* How communicators fail. A rank that detects a failure (a deadline that has passed, a peer that is
- * gone, two calls that differ) records it here, as a change of state. The effects, which are to
- * send messages and to cancel requests, happen in one place, tsr__job_apply in progress/progress.c,
- * before control returns to the caller.
+/* How communicators fail. A rank detects a failure (a deadline has passed, a peer is gone, or two
+ * calls differ) and records it with the functions below, which only change state. The effects are
+ * to send messages and to cancel requests. They happen in one place, tsr__job_apply in
+ * progress/progress.c, before control returns to the caller.
  *
- * A rank that gives up because of a lost peer often ends soon after, so a survivor may notice the
- * second loss first. A loss that a rank detects by itself therefore starts a grace period, in which
- * another rank may report the original failure; only then it fails the communicator. */
+ * A rank that fails because of a lost peer often ends soon afterwards. So another rank may detect
+ * the loss of that rank before it detects the loss of the peer. Therefore a rank that detects a
+ * loss by itself first starts a grace period, in which other ranks may report the original failure.
+ * The communicator fails at the end of the grace period. */
 #ifndef TSR_COMM_FAILURE_FAILURE_H
 #define TSR_COMM_FAILURE_FAILURE_H
 
@@ -13,56 +14,59 @@
 
 /* failure.c ------------------------------------------------------------------------------------ */
 
-/* Records that the communicator has failed, unless it already has. `announce`: this rank must
- * report the failure to the other ranks, because it was not reported by one of them. */
+/* Records that the communicator has failed. Has no effect if it already has. `announce` is true if
+ * this rank must report the failure to the other ranks, and false if one of them has reported
+ * it. */
 void tsr__comm_fail(tsr_comm *comm, bool announce, tsr_status status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Records that the request's ranks, or one of them (`rank` ≥ 0), must be asked what they have
- * called. The answers carry the number request->question. */
+/* Records that this rank must ask other ranks which call they have made: the rank `rank`, or all
+ * ranks of the communicator if `rank` is −1. The answers contain the number request->question. */
 void tsr__request_ask(tsr_request *request, int rank);
 
 /* mismatch.c ----------------------------------------------------------------------------------- */
 
-/* This rank's call with that sequence number. NULL if this rank has not made it yet, or does not
- * remember it any more. */
+/* Returns this rank's call with this sequence number. Returns NULL if this rank has not made that
+ * call yet, or if the call is too old to be kept. */
 const tsr__call *tsr__comm_past_call(const tsr_comm *comm, uint64_t sequence);
-/* Compares another rank's call, and the one before it, with the same calls of this rank. Fails the
- * communicator if they differ. */
+/* Compares another rank's call, and the call before it, with this rank's calls of the same sequence
+ * numbers. Fails the communicator if they differ. */
 void tsr__comm_compare(tsr_comm *comm, int rank, const tsr__call *call, const tsr__call *before);
-/* Fails the communicator because two calls differ, in the same words on both ranks. */
+/* Fails the communicator because two calls differ. The error text is the same on both ranks. */
 void tsr__comm_fail_mismatch(tsr_comm *comm, const tsr__call *mine, int rank,
                              const tsr__call *theirs);
-/* Fails the communicator because a rank has not named, in time, the call that its message belongs
- * to. */
+/* Fails the communicator because the sender of an unexpected message has not answered in time to
+ * which call the message belongs. */
 void tsr__request_fail_mismatch(const tsr_request *request);
 
 /* deadline.c ----------------------------------------------------------------------------------- */
 
-/* Starts the request's timeout. */
+/* Sets the time from which the request's timeout counts. */
 void tsr__request_start_clock(tsr_request *request, uint64_t now_ns);
-/* Whether some communicator's grace period has ended. */
+/* Returns whether the grace period of a communicator has ended. */
 bool tsr__job_has_ended_grace_period(const tsr__job *job, uint64_t now_ns);
-/* Handles grace periods and deadlines that have ended, and decides when to ask the other ranks.
- * Returns when it must be called next. */
+/* Handles grace periods and deadlines that have ended, and asks the other ranks about requests that
+ * have waited for a long time. Returns the time of the next call. */
 uint64_t tsr__job_check_deadlines(tsr__job *job, uint64_t now_ns);
 
 /* peer_failure.c ------------------------------------------------------------------------------- */
 
-/* Some message of the request has failed or does not belong to its call. Asks its sender, or starts
- * the communicator's grace period. */
+/* Handles a request with a message that has failed or belongs to another call. If it belongs to
+ * another call, asks its sender for that call; otherwise starts the communicator's grace period. */
 void tsr__request_message_failed(tsr_request *request);
 /* Starts the grace period if an operation of this communicator waits for a rank that is gone. */
 void tsr__comm_check_peers(tsr_comm *comm);
-/* Ends the grace period: fails the communicator if an operation still waits for such a rank. */
+/* Ends the grace period. Fails the communicator if an operation still waits for a rank that is
+ * gone. */
 void tsr__comm_end_grace_period(tsr_comm *comm, uint64_t now_ns);
 
 /* tombstone.c ---------------------------------------------------------------------------------- */
 
-/* Adds a tombstone for a communicator that has failed, or was destroyed with operations in
- * progress. For one second, messages that others have already sent to it are received and
- * discarded, so that their senders need not close the connection to get their buffers back. */
+/* Adds a tombstone for a communicator that has failed, or that was destroyed with operations in
+ * progress. For one second, messages that other ranks have already sent to this communicator are
+ * received and discarded. Without a tombstone, their senders would have to close the connection
+ * before they could use their buffers again. */
 void tsr__tombstone_add(tsr__job *job, uint32_t comm);
-/* Receives and discards what has arrived for such communicators. */
+/* Receives and discards the messages that have arrived for communicators with a tombstone. */
 void tsr__tombstones_discard(tsr__job *job);
 
 #endif

@@ -1,4 +1,4 @@
-/* Ranks that have called different operations. */
+/* Errors for ranks that have called different operations. */
 #include <inttypes.h>
 
 #include "comm/failure/failure.h"

@@ -4,16 +4,17 @@
 #include "comm/failure/failure.h"
 
 #define GRACE_NS UINT64_C(30000000)
-#define MISMATCH_NS UINT64_C(300000000) /* for a rank to answer which call its message is from */
+/* The time in which a rank must answer to which call its message belongs. */
+#define MISMATCH_NS UINT64_C(300000000)
 
-/* Whether it will not publish or send anything any more. */
+/* Returns whether the rank will not publish or send anything any more. */
 static bool is_gone(const tsr_comm *comm, int rank)
 {
     return comm->peers[rank].left ||
            tsr__transport_is_lost(comm->job->transport, comm->world_of[rank]);
 }
 
-/* The rank of the communicator that was lost first, or `rank` if none was lost. */
+/* Returns the rank of the communicator that was lost first, or `rank` if none was lost. */
 static int first_lost(const tsr_comm *comm, int rank)
 {
     unsigned first = 0;
@@ -27,8 +28,8 @@ static int first_lost(const tsr_comm *comm, int rank)
     return rank;
 }
 
-/* Fails because the call needs a rank that is gone. A collective may wait for a rank that left
- * because it had lost another rank. So the error names the rank that was lost first. */
+/* Fails the communicator because the call needs a rank that is gone. In a collective, that rank may
+ * have left because it had lost another rank. So the error names the rank that was lost first. */
 static void fail_gone(tsr_comm *comm, const tsr__call *call, int rank)
 {
     char text[TSR__CALL_TEXT];
@@ -52,8 +53,8 @@ static void start_grace_period(tsr_comm *comm)
 /* Messages --------------------------------------------------------------------------------------
  */
 
-/* In a collective, asks the sender for its call, so that the error can name it. A direct message
- * contains everything that the error needs. */
+/* In a collective, asks the sender for its call, so that the error can name the call. For a send or
+ * receive, fails at once, because its message contains everything that the error needs. */
 static void handle_mismatch(tsr_request *request)
 {
     if (request->mismatch.until_ns != 0)
@@ -74,7 +75,7 @@ void tsr__request_message_failed(tsr_request *request)
         start_grace_period(request->comm);
 }
 
-/* A step whose message has failed, or will never complete; NULL if there is none. */
+/* Returns a step whose message has failed or will never complete. Returns NULL if there is none. */
 static const tsr__step *failed_step(const tsr_request *request)
 {
     const tsr_comm *comm = request->comm;
@@ -91,7 +92,7 @@ static const tsr__step *failed_step(const tsr_request *request)
 static void fail_by_step(tsr_request *request, const tsr__step *step)
 {
     tsr_comm *comm = request->comm;
-    /* UCX can fail a message without reporting that its peer is lost. */
+    /* UCX can fail a message without reporting that the peer is lost. */
     if (!is_gone(comm, step->peer))
         tsr__transport_close_peer(comm->job->transport, comm->world_of[step->peer],
                                   step->kind == TSR__STEP_SEND ? "a message to it failed"
@@ -102,8 +103,8 @@ static void fail_by_step(tsr_request *request, const tsr__step *step)
 /* Grace periods ---------------------------------------------------------------------------------
  */
 
-/* A rank that is gone and for which the shared-memory transport waits; −1: none. What such a rank
- * has published before still counts. */
+/* Returns a rank that is gone and for which the shared-memory transport waits, or −1. The transport
+ * does not wait for data that a rank has published before it was gone. */
 static int awaited_in_shm(const tsr_comm *comm)
 {
     for (int rank = 0; rank < comm->size && tsr__shm_is_busy(comm->shm); rank++) {
@@ -128,15 +129,15 @@ void tsr__comm_check_peers(tsr_comm *comm)
             request->has_failed_message = true;
             tsr__request_message_failed(request);
         } else if (!fails && request->has_failed_message) {
-            /* A message that the rank had sent before it went has arrived after all. */
+            /* The rank had sent the message before it was gone, and the message has arrived now. */
             request->has_failed_message = false;
             comm->job->has_completions = true;
         }
     }
 }
 
-/* If this process did not run during its grace period, the other ranks had no time to report the
- * original failure. It then gets one more grace period. */
+/* Ends the grace period. If this process did not run during it, the other ranks had no chance to
+ * report the original failure, so the process gets one more grace period. */
 void tsr__comm_end_grace_period(tsr_comm *comm, uint64_t now_ns)
 {
     const bool was_suspended = now_ns - comm->grace_until_ns > GRACE_NS;

@@ -1,5 +1,5 @@
-/* Ends requests whose messages are in flight, so that nothing accesses the caller's memory
- * afterwards. */
+/* Cancels requests whose messages are in flight. Afterwards nothing accesses the caller's
+ * memory. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -7,9 +7,10 @@
 #include "comm/failure/failure.h"
 #include "comm/progress/progress.h"
 
-#define CANCEL_NS UINT64_C(30000000) /* to wait before, and again after closing the connection */
+/* How long to wait for messages before closing connections, and again after closing them. */
+#define CANCEL_NS UINT64_C(30000000)
 
-/* Waits until no message of the request is in flight. */
+/* Waits until no message of the request is in flight. Returns false if that takes too long. */
 static bool drain(tsr_request *request, uint64_t until_ns)
 {
     tsr__transport *transport = request->job->transport;
@@ -30,8 +31,8 @@ static tsr__message *message_at(tsr_request *request, size_t step)
     return &request->messages[step - request->round_start];
 }
 
-/* A message that UCX cannot cancel ends only if its peer takes part, or its connection is closed.
- */
+/* Closes the connections of messages that UCX could not cancel. Such a message completes only if
+ * its peer takes part or the connection is closed. */
 static void close_peers(tsr_request *request)
 {
     for (size_t i = request->round_start; i < request->round_end; i++) {
@@ -48,9 +49,10 @@ struct tsr__retained {
     void *temp;
 };
 
-/* A message may not complete even then, which is rare and happens only on a very busy machine. UCX
- * may still write to its memory, and call back, when the request already belongs to another
- * operation. So the request gives up that memory. If there is no memory to record it, it leaks. */
+/* Keeps the buffers of messages that have not completed even after their connections were closed.
+ * This is rare and happens only on a very busy machine. Later, when the request belongs to another
+ * operation, UCX may still write to these buffers and call back. So the request gives them up, and
+ * the job frees them at its end. If the memory for recording them is exhausted, they leak. */
 static void retain_buffers(tsr_request *request)
 {
     struct tsr__retained *retained = tsr__calloc(1, sizeof *retained);

@@ -6,29 +6,34 @@
 #include "comm/failure/failure.h"
 #include "comm/tags.h"
 
-#define POSTED 4 /* receives that are posted at a time */
+#define POSTED 4 /* number of receives that are posted at the same time */
 #define WAKE_BYTES 8
 
 typedef enum note_kind {
-    NOTE_ASK, /* asks for the receiver's call with the number of `call`, in which the sender waits
-               */
-    NOTE_ANSWER, /* `call` is the receiver's call; `number` is the question's */
-    NOTE_ABORT,  /* the communicator has failed */
-    NOTE_LEAVE,  /* the sender destroys it; `number`: whether the sender's job continues */
+    /* Asks for the receiver's call that has the same sequence number as `call`. The sender is
+     * waiting in `call`. */
+    NOTE_ASK,
+    NOTE_ANSWER, /* the answer to question `number`: `call` is the call of the rank that answers */
+    NOTE_ABORT,  /* the sender's communicator has failed */
+    NOTE_LEAVE,  /* the sender destroys the communicator; `number`: whether its job continues */
     NOTE_WAKE    /* wakes the receiver; only the first WAKE_BYTES are sent */
 } note_kind;
 
-/* Sent between processes of one build, as it is. */
+/* Processes of one build send this struct to each other without conversion. */
 typedef struct control_note {
     uint32_t kind, comm;
-    int32_t from;  /* the sender's rank in the communicator … */
-    int32_t world; /* … and in the job: together they identify the communicator, see tags.h */
+    int32_t from; /* the sender's rank in the communicator */
+    /* The sender's rank in the job. It identifies the communicator together with `comm` and `from`,
+     * see tags.h. */
+    int32_t world;
     uint32_t number;
     int32_t status;
     uint32_t has_call;
     uint32_t unused;
     uint64_t sequence;
-    tsr__call call, before; /* before: the previous call, or `call` if that is not known */
+    /* `before` is the call before `call`. If that call is not kept any more, `before` equals
+     * `call`. */
+    tsr__call call, before;
     char why[TSR__COMM_WHY];
 } control_note;
 
@@ -44,8 +49,8 @@ struct tsr__control {
         control_note note;
         bool has_arrived;
     } posted[POSTED];
-    int next;     /* the one in `posted` that completes next */
-    bool closing; /* no receives are posted any more */
+    int next;     /* index in `posted` of the receive that completes next */
+    bool closing; /* no more receives are posted */
     outgoing *sent;
     /* Notes for communicators that do not exist on this rank yet. */
     control_note *early;
@@ -123,7 +128,8 @@ static outgoing *free_slot(tsr__control *control)
     return slot;
 }
 
-/* A rank that has left needs no notes, except that this rank no longer reads its slot. */
+/* Returns whether a note must be sent to a rank. A rank that has left needs one note only: that
+ * this rank leaves too, and so does not read that rank's slot any more. */
 static bool needs_note(const tsr_comm *comm, int rank, const control_note *note)
 {
     const tsr__peer_state *peer = &comm->peers[rank];
@@ -207,7 +213,8 @@ void tsr__control_leave(tsr_comm *comm)
 {
     control_note note = note_of(comm, NOTE_LEAVE);
     note.number = comm->job->references > 1;
-    put_failure(comm, &note); /* it may arrive before the abort of the rank that failed first */
+    /* this note may arrive before the abort from the rank that failed first */
+    put_failure(comm, &note);
     send_note(comm, -1, &note);
 }
 
@@ -261,8 +268,8 @@ static void handle(tsr_comm *comm, const control_note *note)
     }
 }
 
-/* Keeps a note for a communicator that this rank has yet to make. It is at most one communicator
- * behind, of which each other rank sends at most an abort and a leave. */
+/* Keeps a note for a communicator that this rank has not created yet. This rank can be behind the
+ * others by one communicator only, and each of them sends at most an abort and a leave for it. */
 static void keep(tsr__job *job, const control_note *note)
 {
     tsr__control *control = job->control;
@@ -285,7 +292,7 @@ static void dispatch(tsr__job *job, const control_note *note)
             return;
         }
     }
-    /* It is already destroyed on this rank, or not made yet. */
+    /* This rank has already destroyed the communicator, or has not created it yet. */
     if (note->kind == NOTE_LEAVE && note->comm < job->next_id)
         tsr__shm_reader_left(job->shm_regions, note->comm, note->world);
     if (note->comm >= job->next_id)
@@ -306,7 +313,7 @@ void tsr__control_replay(tsr_comm *comm)
         control->early_count = kept;
 }
 
-/* Receives match in the order in which they were posted, so `next` completes first. */
+/* Receives complete in the order in which they were posted, so `next` completes first. */
 bool tsr__control_progress(tsr__job *job)
 {
     tsr__control *control = job->control;

@@ -27,8 +27,8 @@ static bool is_direct(const tsr_request *request)
     return request->call.kind >= TSR__CALL_SEND;
 }
 
-/* Whether a receive has completed with the data of this request's call. If not, records what came
- * instead. */
+/* Returns whether a completed receive has the data of this request's call. If not, records the
+ * message that was received instead. */
 static bool check_received(tsr_request *request, const tsr__message *message, const tsr__step *step)
 {
     const uint64_t expected = step->to.count * request->element_bytes;
@@ -92,10 +92,10 @@ static void post_one(tsr_request *request, size_t index)
     else if (request->in_flight++,
              !is_send && (comm->peers[step->peer].left ||
                           tsr__transport_is_lost(request->job->transport, peer)))
-        request->has_failed_message = true; /* it will never arrive */
+        request->has_failed_message = true; /* the message will never arrive */
 }
 
-/* Receives first, so that messages find their buffers when they arrive. */
+/* Posts receives before sends, so that messages find their buffers when they arrive. */
 static void post_round(tsr_request *request)
 {
     const tsr__schedule *schedule = &request->schedule;

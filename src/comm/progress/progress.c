@@ -8,10 +8,10 @@
 #include "comm/progress/control.h"
 
 #define MS UINT64_C(1000000)
-/* How long to spin before sleeping; less if other ranks need the processor. */
+/* How long to spin before sleeping. The time is shorter if other ranks need the processor. */
 #define SPIN_NS UINT64_C(100000)
 #define SPIN_OVERSUBSCRIBED_NS UINT64_C(20000)
-/* How often to poll shared memory before looking at messages. */
+/* How often to poll shared memory before checking for messages. */
 #define SHM_POLLS 200
 #define SHM_POLLS_OVERSUBSCRIBED 8
 
@@ -57,8 +57,8 @@ bool tsr__job_apply(tsr__job *job)
 /* The loop --------------------------------------------------------------------------------------
  */
 
-/* Advances requests whose messages have all completed, and, if `also_failed`, handles those with a
- * failed message. */
+/* Advances requests whose messages have all completed. If `also_failed` is true, also handles
+ * requests with a failed message. */
 static void advance_requests(tsr__job *job, bool also_failed)
 {
     bool again = job->has_completions;
@@ -79,7 +79,7 @@ static void fail_mismatch(tsr_comm *comm, int rank)
     tsr__call theirs, before;
     tsr__shm_call_of(comm->shm, rank, &theirs, &before);
     tsr__comm_compare(comm, rank, &theirs, &before);
-    if (comm->status == TSR_OK) /* this rank has not made that call yet */
+    if (comm->status == TSR_OK) /* this rank has not made the call with that number yet */
         tsr__comm_fail_mismatch(comm, tsr__shm_call(comm->shm), rank, &theirs);
 }
 
@@ -117,8 +117,8 @@ bool tsr__job_progress(tsr__job *job)
     if (!job->transport)
         return false;
     bool moved = tsr__transport_progress(job->transport);
-    /* Handles first the data of other ranks, then their notes, and only then failed messages: the
-     * notes may give the reason. */
+    /* Handles the data of other ranks first, then their control messages, and failed messages last,
+     * because a control message may give the reason of the failure. */
     advance_requests(job, false);
     moved = advance_all_shm(job) || moved;
     moved = tsr__control_progress(job) || moved;
@@ -145,7 +145,7 @@ uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns)
         tsr__transport_poll_processes(job->transport);
         job->poll_ns = now_ns + MS;
     }
-    /* What has arrived in a grace period is handled before it ends. */
+    /* Everything that has arrived during a grace period must be handled before the period ends. */
     if (tsr__job_has_ended_grace_period(job, now_ns))
         tsr__job_progress_all(job);
     const uint64_t next_ns = tsr__job_check_deadlines(job, now_ns);
@@ -192,7 +192,7 @@ static void relax(void)
 #endif
 }
 
-/* Polls only shared memory, which is much faster than the complete progress loop. */
+/* Polls shared memory only. This is much faster than the complete progress loop. */
 static void spin_shm(tsr_request *request)
 {
     const int polls = request->job->is_oversubscribed ? SHM_POLLS_OVERSUBSCRIBED : SHM_POLLS;
@@ -211,8 +211,9 @@ static void set_sleeping(const tsr__job *job, bool sleeping)
     }
 }
 
-/* Sleeps until something arrives. A rank that publishes after this one has set its flag wakes it.
- * What was published before that is seen by the last progress call. See publish() in shm/shm.c. */
+/* Sleeps until something arrives. First sets this rank's flag `sleeping`. A rank that publishes
+ * after that wakes this rank. Data published before that is found by the progress call that follows
+ * the flag. See publish() in shm/shm.c. */
 static void sleep_until(tsr__job *job, uint64_t wake_ns)
 {
     set_sleeping(job, true);
@@ -235,8 +236,8 @@ void tsr__request_block(tsr_request *request)
             if (request->done)
                 return;
         }
-        /* Deadlines must also pass while something always moves, such as messages to a tombstone.
-         */
+        /* Checks deadlines even if something moves all the time, such as messages to a
+         * tombstone. */
         if (++rounds % 1024 == 0)
             (void)tsr__job_tick(job, tsr__now_ns());
         if (tsr__job_progress(job)) {
@@ -250,7 +251,7 @@ void tsr__request_block(tsr_request *request)
         if (idle_since == 0)
             idle_since = now;
         if (now - idle_since < spin_ns) {
-            /* The processor may be needed by the rank that this one waits for. */
+            /* the rank that this one waits for may need the processor */
             sched_yield();
             continue;
         }

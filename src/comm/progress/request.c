@@ -1,4 +1,4 @@
-/* Requests: their memory, and their place in the job's lists. */
+/* Requests: their memory, and the job's lists of them. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
@@ -33,7 +33,7 @@ tsr_status tsr__request_create(tsr_comm *comm, tsr_request **out)
     request->call = (tsr__call){0};
     request->status = TSR_OK;
     request->why[0] = '\0';
-    request->done = true; /* until it is started */
+    request->done = true; /* tsr__request_start sets it to false */
     request->shm.owner = request;
     request->shm.call = &request->call;
     request->shm.rounds = 0;
@@ -91,7 +91,7 @@ void tsr__request_detach(tsr_request *request)
     request->comm = NULL;
 }
 
-/* The largest number of steps in a round. */
+/* Returns the number of steps in the largest round. */
 static size_t largest_round(const tsr__schedule *schedule)
 {
     size_t most = 0, count = 0;
@@ -118,7 +118,7 @@ tsr_status tsr__request_allocate(tsr_request *request)
                          (unsigned long long)request->schedule.temp_count);
     if (bytes <= request->temp_bytes)
         return TSR_OK;
-    /* Not realloc: the old contents are not needed. */
+    /* Frees and allocates instead of using realloc, because the old contents are not needed. */
     tsr__free(request->temp);
     request->temp_bytes = 0;
     request->temp = tsr__calloc((size_t)bytes, 1);

@@ -4,8 +4,8 @@
 
 #include "base/float16.h"
 
-#define BLOCK 256 /* elements that are summed together */
-#define LIMBS 34  /* of 64 bits; the lowest bit is 2^−1074 */
+#define BLOCK 256 /* number of elements that are summed in one pass */
+#define LIMBS 34  /* number of 64-bit limbs; the lowest bit of the first is 2^−1074 */
 
 /* Elements as doubles ---------------------------------------------------------------------------
  */
@@ -44,8 +44,8 @@ static void load(tsr_dtype dtype, double *out, const uint8_t *in, size_t start, 
             (double)(dtype == TSR_F16 ? tsr__f32_of_f16(words[i]) : tsr__f32_of_bf16(words[i]));
 }
 
-/* Rounds to f32 by "round to odd": rounding the result again, to a narrower type, gives the same as
- * rounding the original once. */
+/* Rounds to f32 with "round to odd". If the result is then rounded to a narrower type, this gives
+ * the same value as rounding the original once. */
 static float odd_float(double value)
 {
     float rounded = (float)value;
@@ -76,7 +76,7 @@ static void store(tsr_dtype dtype, uint8_t *out, double value)
  */
 
 typedef struct wide {
-    uint64_t limbs[LIMBS]; /* two's complement */
+    uint64_t limbs[LIMBS]; /* an integer in two's complement, lowest limb first */
     bool plus_infinity, minus_infinity, nan, all_minus_zero;
 } wide;
 
@@ -143,7 +143,8 @@ static bool wide_any_below(const wide *sum, unsigned bit)
     return bit % 64 && sum->limbs[bit / 64] << (64 - bit % 64);
 }
 
-/* Rounds to nearest even, or to odd if the result will be rounded again. */
+/* Returns the sum, rounded to nearest even. If the result will be rounded again, rounds to odd
+ * instead. */
 static double wide_round(wide *sum, bool to_odd)
 {
     if (sum->nan || (sum->plus_infinity && sum->minus_infinity))
@@ -154,7 +155,8 @@ static double wide_round(wide *sum, bool to_odd)
     unsigned top = LIMBS * 64;
     while (top > 0 && !wide_bit(sum, top - 1))
         top--;
-    /* A number of up to 53 bits is its own encoding, whether subnormal or normal. */
+    /* A number of at most 53 bits is its own encoding, both for subnormal and for normal
+     * numbers. */
     if (top <= 53)
         return double_of_bits(sign | sum->limbs[0]);
     const unsigned shift = top - 53;
@@ -188,7 +190,7 @@ static double sum_wide(tsr_dtype dtype, const void *const *inputs, int n, size_t
 /* Sums in two doubles ---------------------------------------------------------------------------
  */
 
-/* Adds to the pairs high + low. `lost` becomes nonzero if an addition was not exact. */
+/* Adds values to the pairs high + low. `lost` becomes nonzero if an addition was not exact. */
 static void add_block(double *high, double *low, double *lost, const double *value, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -231,7 +233,7 @@ static void sum_block(tsr_dtype dtype, double *out, const void *const *inputs, i
     }
     for (size_t i = 0; i < count; i++) {
         out[i] = round_pair(dtype, high[i], low[i]);
-        /* The second condition also covers overflow in an intermediate sum. */
+        /* isfinite() also detects overflow in an intermediate sum. */
         if (!(lost[i] == 0 && isfinite(out[i])))
             out[i] = sum_wide(dtype, inputs, n, start + i);
     }
@@ -240,7 +242,7 @@ static void sum_block(tsr_dtype dtype, double *out, const void *const *inputs, i
 /* Products --------------------------------------------------------------------------------------
  */
 
-/* Orders −0 before +0. */
+/* Compares two numbers, where −0 is less than +0. */
 static bool is_less(double a, double b)
 {
     return a < b || (a == b && signbit(a) && !signbit(b));

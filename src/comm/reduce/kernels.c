@@ -1,4 +1,5 @@
-/* The loops of all reductions, compiled once for each instruction set. dst may be a or b. */
+/* The loops of all reductions. This file is compiled once for each instruction set. dst may be the
+ * same memory as a or b. */
 #include "comm/reduce/kernels.h"
 
 #include "base/float16.h"
@@ -38,8 +39,8 @@ static inline double tidy_f64(double x)
     return x == x ? x : nan;
 }
 
-/* MIN and MAX of floats compare their bits as integers: with the lower bits of negative numbers
- * flipped, two's complement integers have the order of the floats. */
+/* MIN and MAX compare the bits of floats as integers. If the lower bits of negative numbers are
+ * flipped, the order of the integers (in two's complement) is the order of the floats. */
 #define ORDERED(unsigned_type, signed_type, bits)                                                  \
     static inline signed_type ordered_##bits(unsigned_type x)                                      \
     {                                                                                              \
@@ -86,7 +87,8 @@ COMBINE(prod_bf16, any_u16,
 DIVIDE(divide_bf16, any_u16, float, tsr__bf16_of_f32(tsr__tidy_f32(tsr__f32_of_bf16(x) / n)))
 PICKS(bf16, 16, (uint16_t)0x7f80u, (uint16_t)TSR__NAN_BF16)
 
-/* Integers wrap around, so signed integers are added and multiplied as unsigned ones. */
+/* Integers must wrap around on overflow, so signed integers are added and multiplied as unsigned
+ * ones. */
 COMBINE(sum_32, any_u32, x + y)
 COMBINE(prod_32, any_u32, x *y)
 COMBINE(min_i32, any_i32, x < y ? x : y)

@@ -1,4 +1,4 @@
-/* The tables of kernels, one for each instruction set for which they are built. */
+/* The tables of kernels, one for each instruction set that this build supports. */
 #ifndef TSR_COMM_REDUCE_KERNELS_H
 #define TSR_COMM_REDUCE_KERNELS_H
 

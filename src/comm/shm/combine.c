@@ -3,10 +3,10 @@
 #include "comm/reduce/exact.h"
 #include "comm/shm/shm.h"
 
-#define PIECE_BYTES 4096 /* several of them fit the first-level cache */
+#define PIECE_BYTES 4096 /* several pieces of this size fit into the first-level cache */
 #define LEVELS 6         /* log2 of TSR__SHM_MAX_RANKS */
 
-/* A piece of each contribution, and the partial results of each level of the tree. */
+/* One piece of each contribution, and memory for the partial results of each level of the tree. */
 typedef struct piece {
     const tsr__combination *combination;
     const void *const *inputs;
@@ -20,8 +20,8 @@ static const uint8_t *input_at(const piece *p, int rank)
     return (const uint8_t *)p->inputs[rank] + p->start * p->combination->element_bytes;
 }
 
-/* Combines the leaves start, start + stride, …. Returns where the result is: `to`, or the
- * contribution itself if there is one leaf of one rank. */
+/* Combines the leaves start, start + stride, …. Returns where the result is. This is `to`, or the
+ * contribution itself if there is only one leaf and it has one rank. */
 static const uint8_t *evaluate(piece *p, int start, int stride, int level, uint8_t *to)
 {
     const uint8_t *left, *right;
@@ -53,7 +53,7 @@ void tsr__combine_all(const tsr__combination *c, const void *const *inputs, void
         p.tree = tsr__tree_of(c->size, 0, -1);
         for (p.start = 0; p.start < count; p.start += most) {
             p.count = count - p.start < most ? count - p.start : most;
-            /* `out` may be one of the inputs, so it is written last. */
+            /* `out` may be one of the inputs, so it is written in the last step only. */
             const uint8_t *left = evaluate(&p, 0, 2, 1, p.temps[LEVELS]);
             const uint8_t *right = evaluate(&p, 1, 2, 1, p.temps[0]);
             c->combine(to + p.start * c->element_bytes, left, right, p.count);

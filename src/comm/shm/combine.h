@@ -1,4 +1,5 @@
-/* Combines all contributions to some elements at once, in the order of algorithms/tree.h. */
+/* Combines the contributions of all ranks to some elements in one call, in the order that
+ * algorithms/tree.h defines. */
 #ifndef TSR_COMM_SHM_COMBINE_H
 #define TSR_COMM_SHM_COMBINE_H
 
@@ -14,7 +15,7 @@ typedef struct tsr__combination {
     bool exact; /* combine as reduce/exact.h does */
 } tsr__combination;
 
-/* `out` may be one of the inputs, or overlap none of them. */
+/* `out` may be one of the inputs, or must not overlap any of them. */
 void tsr__combine_all(const tsr__combination *combination, const void *const *inputs, void *out,
                       size_t count);
 

@@ -13,10 +13,10 @@
 
 #include "base/error.h"
 
-#define HEAD_BYTES 4096 /* the cookie, before the shared bytes */
+#define HEAD_BYTES 4096 /* room for the cookie, in front of the shared bytes */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-/* Logs `errno` and closes the file. */
+/* Logs errno, closes the file and returns NULL. */
 static void *failed(const char *what, size_t size_bytes, int file)
 {
     const int error = errno;
@@ -63,8 +63,9 @@ void tsr__shm_memory_seal(tsr__shm_memory_key *key)
     key->file = -1;
 }
 
-/* Checks the file's type, size and seals: the process may have ended, and its number may belong to
- * another process, with another file of that number. */
+/* Opens the file of another process and checks its type, size and seals. The check is needed
+ * because that process may have ended: another process may have its number now, and a different
+ * file with the same descriptor. */
 static int open_file(const tsr__shm_memory_key *key, size_t size_bytes)
 {
     char path[64];

@@ -1,5 +1,5 @@
-/* The memory behind the shared-memory transport: each process shares one region, which holds a slot
- * for each of its communicators. */
+/* The memory of the shared-memory transport. Each process shares one region, which contains one
+ * slot for each communicator of the process. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -12,9 +12,9 @@
 
 typedef struct slot_state {
     bool is_taken;
-    /* For a communicator that has ended on this rank: its number, and the ranks of the job that may
-     * still read the slot. Two communicators can have the same number (see tags.h), but not with
-     * the same rank of the job in both. */
+    /* The next three members describe a communicator that has ended on this rank: its number, and
+     * the ranks of the job that may still read the slot. Two communicators can have the same number
+     * (see tags.h), but then no rank of the job belongs to both. */
     uint32_t comm;
     int reader_count;
     int readers[TSR__SHM_MAX_RANKS];
@@ -23,9 +23,9 @@ typedef struct slot_state {
 struct tsr__shm_regions {
     int rank, size; /* of the job */
     tsr__shm_memory_key key;
-    tsr__shm_slot **slots_of; /* the first of each rank's SLOTS slots; NULL: not mapped */
+    tsr__shm_slot **slots_of; /* [size]: the first of each rank's SLOTS slots; NULL: not mapped */
     slot_state states[SLOTS];
-    bool maps_all; /* the regions of all ranks of this host */
+    bool maps_all; /* this process maps the regions of all ranks of this host */
 };
 
 tsr_status tsr__shm_is_enabled(bool *out)
@@ -105,7 +105,7 @@ int tsr__shm_slot_reserve(tsr__shm_regions *regions)
         if (regions->states[i].is_taken)
             continue;
         regions->states[i] = (slot_state){.is_taken = true};
-        /* Clears the sequence numbers of the slot's previous communicator. */
+        /* Clears the sequence numbers that the slot's previous communicator has left. */
         tsr__shm_slot *slot = &regions->slots_of[regions->rank][i];
         atomic_store(&slot->headers[0].line.sequence, 0);
         atomic_store(&slot->headers[1].line.sequence, 0);
@@ -129,7 +129,7 @@ void tsr__shm_slot_retire(tsr__shm_regions *regions, int slot, uint32_t comm, co
     memcpy(state->readers, readers, (size_t)count * sizeof *readers);
 }
 
-/* A slot without readers is free. */
+/* Removes a reader. The slot becomes free when it has no readers left. */
 static void drop_reader(slot_state *state, int reader)
 {
     for (int at = state->reader_count - 1; at >= 0; at--) {

@@ -1,15 +1,16 @@
 /* The data of each round of each operation: what a rank publishes, and what it consumes.
  *
- * If send and recv are the same memory, publishing a round only reads elements of the caller's
- * memory that no earlier round has written, and consuming it writes after that. */
+ * `send` and `recv` may be the same memory. So publishing a round reads only those elements of the
+ * caller's memory that earlier rounds have not written. Consuming a round writes to that memory
+ * after the round was published. */
 #include <string.h>
 
 #include "base/checked.h"
 #include "comm/shm/combine.h"
 #include "comm/shm/state.h"
 
-/* Reductions of at most this many bytes take one round, in which every rank combines all elements
- * itself. Larger ones take at least two. */
+/* The size in bytes up to which a reduction takes one round, in which every rank combines all
+ * elements itself. Larger reductions take at least two rounds. */
 #define EACH_REDUCES_ALL_BYTES 16384
 
 /* Positions in the data -------------------------------------------------------------------------
@@ -27,7 +28,7 @@ static uint64_t piece_count(const tsr__shm_operation *operation, uint64_t block,
     return start >= block ? 0 : tsr__min_u64(operation->piece, block - start);
 }
 
-/* The elements of a piece that a rank reduces, in complete cache lines. */
+/* The part of a piece that one rank reduces. It consists of complete cache lines. */
 typedef struct share {
     uint64_t start, count;
 } share;
@@ -39,8 +40,8 @@ static share share_of(uint64_t piece, int size, int rank)
     return (share){start, tsr__min_u64(piece - start, each)};
 }
 
-/* Where a rank publishes `total_bytes`: small data goes into the cache line of the sequence number.
- */
+/* Returns where a rank publishes `total_bytes`. Small data goes into the cache line that contains
+ * the sequence number. */
 static uint8_t *input_at(const tsr__shm *shm, int rank, uint64_t total_bytes)
 {
     const unsigned index = tsr__shm_buffer_index(shm);
@@ -49,7 +50,7 @@ static uint8_t *input_at(const tsr__shm *shm, int rank, uint64_t total_bytes)
                                                 : slot->buffers[index].input;
 }
 
-/* Where a rank publishes one piece for each rank. */
+/* Returns where a rank publishes one piece for each other rank. */
 static uint8_t *pieces_at(const tsr__shm *shm, int rank)
 {
     return shm->slots[rank]->buffers[tsr__shm_buffer_index(shm)].input;
@@ -77,8 +78,8 @@ static uint64_t largest_block(const tsr__blocks *blocks, int size)
     return most;
 }
 
-/* A large reduction needs one round more than it has pieces: the results of a piece are published
- * with the next piece. */
+/* Sets the rounds of a reduction. A large reduction needs one round more than it has pieces,
+ * because the results of a piece are published together with the next piece. */
 static void prepare_reduction(tsr__shm_operation *operation)
 {
     const uint64_t count = operation->call->count;
@@ -86,13 +87,13 @@ static void prepare_reduction(tsr__shm_operation *operation)
     operation->each_reduces_all = bytes_of(operation, count) <= EACH_REDUCES_ALL_BYTES;
     operation->rounds = operation->each_reduces_all ? 1 : rounds_of(count, most) + 1;
     operation->piece = most;
-    if (!operation->each_reduces_all) { /* pieces of nearly equal size */
+    if (!operation->each_reduces_all) { /* the pieces have nearly equal sizes */
         const uint64_t even = tsr__div_up_u64(count, operation->rounds - 1);
         operation->piece = tsr__min_u64(tsr__align_up_u64(even, 64), most);
     }
 }
 
-/* A buffer holds `pieces` pieces of blocks. */
+/* Sets the rounds of an operation on blocks. A buffer has room for `pieces` pieces. */
 static void prepare_blocks(int size, tsr__shm_operation *operation, uint64_t pieces)
 {
     const uint64_t block = largest_block(&operation->blocks, size);
@@ -135,7 +136,7 @@ void tsr__shm_prepare(int size, tsr__shm_operation *operation)
 /* Reductions ------------------------------------------------------------------------------------
  */
 
-/* Combines the contributions in shm->inputs. */
+/* Combines the contributions to which shm->inputs points. */
 static void combine(tsr__shm *shm, const tsr__shm_operation *operation, void *out, uint64_t count)
 {
     const tsr__combination combination = {.combine = operation->combine,
@@ -165,7 +166,7 @@ static void publish_reduction(tsr__shm *shm, const tsr__shm_operation *operation
         memcpy(to, from, (size_t)bytes_of(operation, piece));
         return;
     }
-    /* No other rank reads this rank's own share. */
+    /* Leaves out this rank's own share, because no other rank reads it. */
     const share own = share_of(piece, shm->size, shm->rank);
     const uint64_t end = own.start + own.count;
     copy(to, from, bytes_of(operation, own.start));
@@ -184,7 +185,7 @@ static void consume_small_reduction(tsr__shm *shm, const tsr__shm_operation *ope
     combine(shm, operation, operation->recv, count);
 }
 
-/* Copies what the other ranks have reduced of the previous piece. */
+/* Copies the results that the other ranks have computed for the previous piece. */
 static void consume_results(const tsr__shm *shm, const tsr__shm_operation *operation)
 {
     if (operation->round == 0 || !gets_result(shm, operation))
@@ -200,7 +201,8 @@ static void consume_results(const tsr__shm *shm, const tsr__shm_operation *opera
     }
 }
 
-/* Reduces this rank's share of this piece, into the buffer of the next round. */
+/* Reduces this rank's share of the current piece. Writes the result into the buffer of the next
+ * round. */
 static void consume_share(tsr__shm *shm, const tsr__shm_operation *operation)
 {
     const uint64_t piece = piece_count(operation, operation->call->count, operation->round);
@@ -238,7 +240,7 @@ static void consume_reduce_scatter(tsr__shm *shm, const tsr__shm_operation *oper
 /* Moving ----------------------------------------------------------------------------------------
  */
 
-/* Publishes a piece of the block for each other rank. */
+/* Publishes, for each other rank, a piece of the block for this rank to receive. */
 static void publish_pieces(tsr__shm *shm, const tsr__shm_operation *operation)
 {
     uint8_t *pieces = pieces_at(shm, shm->rank);

@@ -39,7 +39,7 @@ void tsr__shm_set_sleeping(tsr__shm *shm, bool sleeping)
     atomic_store(&shm->slots[shm->rank]->sleeping, sleeping);
 }
 
-/* Covers everything that the ranks must agree on. */
+/* Returns a hash of everything on which the ranks must agree. */
 static uint64_t hash_of(const tsr__call *call)
 {
     return call->sequence << 32 ^ tsr__call_history(call);
@@ -62,7 +62,8 @@ void tsr__shm_add(tsr__shm *shm, tsr__shm_operation *operation, const tsr__call 
 /* Rounds ----------------------------------------------------------------------------------------
  */
 
-/* Returns the ranks that sleep, as bits, and clears their flags, so that each is woken once. */
+/* Returns the ranks that sleep, as a bit mask, and clears their flags, so that each is woken only
+ * once. */
 static uint64_t take_sleepers(const tsr__shm *shm)
 {
     uint64_t mask = 0;
@@ -86,8 +87,8 @@ static uint64_t publish(tsr__shm *shm, tsr__shm_operation *operation)
     atomic_store_explicit(&mine->headers[index].line.sequence, shm->sequence, memory_order_release);
     operation->published = true;
     shm->waiting_for = 0;
-    /* Pairs with the fence of a rank that is about to sleep (progress.c): either it sees this
-     * sequence number, or this rank sees that it sleeps. */
+    /* Pairs with the fence of a rank that is about to sleep (progress.c): either that rank sees
+     * this sequence number, or this rank sees its flag `sleeping`. */
     atomic_thread_fence(memory_order_seq_cst);
     return take_sleepers(shm);
 }
@@ -98,7 +99,7 @@ static bool has_published(const tsr__shm *shm, int rank)
     return atomic_load_explicit(&line->sequence, memory_order_acquire) == shm->sequence;
 }
 
-/* Whether all ranks have published the round. */
+/* Returns whether all ranks have published the round. */
 static bool all_have_published(tsr__shm *shm, const tsr__shm_operation *operation,
                                tsr__shm_event *event)
 {
@@ -127,7 +128,8 @@ bool tsr__shm_advance(tsr__shm *shm, tsr__shm_event *event)
             event->wake = publish(shm, operation);
             event->happened = event->wake != 0;
             moved = true;
-            if (event->happened) /* wakes the others before it reads much data */
+            /* returns, so that the caller wakes the other ranks before this one reads much data */
+            if (event->happened)
                 break;
         }
         if (!all_have_published(shm, operation, event))

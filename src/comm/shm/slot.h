@@ -1,11 +1,11 @@
 /* The layout of a slot: what one rank publishes to the other ranks of a communicator, in shared
- * memory. Only the owner writes to its slot, except for `sleeping`, which the others clear.
+ * memory. Only the owner writes to its slot, except that the other ranks clear `sleeping`.
  *
- * Rounds are counted by a sequence number, which is the same on all ranks. For round s a rank
- * writes its data into buffer s mod 2 of its slot and then stores s into the header of that buffer.
- * A rank that has seen s in all slots may read buffer s mod 2 of each. It may also write to the
- * other buffer of its own slot: every rank has finished reading round s − 1 before it publishes s.
- * So one store and one load per rank synchronise a round. */
+ * A sequence number counts the rounds. It is the same on all ranks. For round s, a rank writes its
+ * data into buffer s mod 2 of its slot and then stores s into the header of that buffer. When a
+ * rank has seen s in all slots, it may read buffer s mod 2 of each slot. It may then also write to
+ * the other buffer of its own slot, because every rank publishes s only after it has finished
+ * reading round s − 1. So a round is synchronised by one store and one load per rank. */
 #ifndef TSR_COMM_SHM_SLOT_H
 #define TSR_COMM_SHM_SLOT_H
 
@@ -16,9 +16,10 @@
 
 #define TSR__SHM_INLINE_BYTES 48
 #define TSR__SHM_INPUT_BYTES (UINT32_C(256) << 10)
-#define TSR__SHM_RESULT_BYTES (UINT32_C(132) << 10) /* half of an input, and room to round up */
+#define TSR__SHM_RESULT_BYTES (UINT32_C(132) << 10) /* half of an input, rounded up */
 
-/* One cache line, so that small data arrives together with the sequence number. */
+/* One cache line. Small data is stored here, so that it arrives together with the sequence
+ * number. */
 typedef struct tsr__shm_line {
     _Atomic uint64_t sequence;
     uint64_t call_hash;
@@ -30,14 +31,16 @@ typedef struct tsr__shm_buffer {
     uint8_t result[TSR__SHM_RESULT_BYTES];
 } tsr__shm_buffer;
 
-/* Processors prefetch cache lines in pairs, hence 128 bytes between what different ranks write. */
+/* Processors prefetch cache lines in pairs. So data that different ranks write is at least 128
+ * bytes apart. */
 typedef struct tsr__shm_slot {
     struct {
         alignas(128) tsr__shm_line line;
-        alignas(128) tsr__call call; /* read only if the call_hash differs */
+        alignas(128) tsr__call call; /* read only if call_hash differs */
         tsr__call before;
     } headers[2];
-    alignas(128) _Atomic uint32_t sleeping; /* the owner sleeps: wake it after publishing */
+    /* the owner sleeps, so a rank that publishes must wake it */
+    alignas(128) _Atomic uint32_t sleeping;
     alignas(4096) tsr__shm_buffer buffers[2];
 } tsr__shm_slot;
 

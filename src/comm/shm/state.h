@@ -6,11 +6,12 @@
 
 struct tsr__shm {
     int rank, size;
-    tsr__shm_slot **slots; /* of each rank */
-    int slot_index;        /* of this rank's slot in its region */
-    const void **inputs;   /* `size` of them: the contributions to one reduction at a time */
-    uint64_t sequence;     /* of the round to publish next, or published and being waited for */
-    int waiting_for;       /* a rank; all ranks before it have published this round */
+    tsr__shm_slot **slots; /* [size] */
+    int slot_index;        /* index of this rank's slot in its region */
+    const void **inputs;   /* [size]: the contributions to one reduction at a time */
+    /* number of the round to publish next, or to wait for if it has been published */
+    uint64_t sequence;
+    int waiting_for; /* a rank; all ranks below it have published this round */
     tsr__shm_operation *first, *last;
 };
 

@@ -17,30 +17,33 @@ static ucs_log_func_rc_t pass_on(const char *file, unsigned line, const char *fu
     (void)file;
     if (vsnprintf(text, sizeof text, message, arguments) < 0)
         return UCS_LOG_FUNC_RC_STOP;
-    /* UCX logs errors for lost peers, which this library reports by itself: hence only INFO. */
+    /* UCX logs an error when a peer is lost. This library reports that itself, so UCX's error is
+     * logged as INFO. */
     tsr__log(level <= UCS_LOG_LEVEL_WARN ? TSR_LOG_INFO : TSR_LOG_DEBUG, "ucx: %s: %s", function,
              text);
-    /* UCX also prints fatal errors itself, because it then aborts the process. */
+    /* UCX must print fatal errors itself, because it aborts the process after this function. */
     return level == UCS_LOG_LEVEL_FATAL ? UCS_LOG_FUNC_RC_CONTINUE : UCS_LOG_FUNC_RC_STOP;
 }
 
-/* Sends UCX's messages to the library's log, unless the user has set UCX_LOG_LEVEL. */
+/* Redirects UCX's messages to the library's log, unless the user has set UCX_LOG_LEVEL. */
 static void redirect_log(void)
 {
-    static bool is_redirected; /* not locked: one thread at a time creates communicators */
+    /* not locked, because only one thread at a time creates communicators */
+    static bool is_redirected;
     if (is_redirected || getenv("UCX_LOG_LEVEL"))
         return;
     ucs_log_push_handler(pass_on);
     is_redirected = true;
 }
 
-/* Without UCX_MM_ERROR_HANDLING, UCX uses no shared memory between peers whose loss it must detect.
- * UCX reads the variable with its configuration and again when it opens its transports, so it stays
- * set. A value that the user has set stays as it is.
+/* Sets environment variables for UCX. Without UCX_MM_ERROR_HANDLING, UCX does not use shared memory
+ * between peers whose loss it must detect. UCX reads this variable with its configuration and again
+ * when it opens its transports, so the variable stays set. A value that the user has set is not
+ * changed.
  *
- * UCX_CMA_MEMORY_INVALIDATE is not set: with it receivers would read the memory of senders
- * directly, even after a sender has cancelled the message and uses the memory for something else.
- */
+ * UCX_CMA_MEMORY_INVALIDATE is not set. With it, receivers would read the memory of senders
+ * directly, even after a sender has cancelled the message and uses the memory for something
+ * else. */
 static void set_environment(void)
 {
     (void)setenv("UCX_MM_ERROR_HANDLING", "y", 0);
@@ -73,9 +76,10 @@ static void close_worker(tsr__transport *transport)
         ucp_cleanup(transport->context);
 }
 
-/* Opens context and worker. UCX fails if /dev/shm has no room, although System V shared memory
- * serves as well, so it then has to do without POSIX shared memory. The second attempt is for
- * processes that start together and take the room that this one has seen. */
+/* Opens the context and the worker. UCX fails if /dev/shm has no room, although it could use System
+ * V shared memory instead. So if there is no room, POSIX shared memory is disabled. Processes that
+ * start at the same time may take the room that this process has seen; then the first attempt
+ * fails, and a second one is made without POSIX shared memory. */
 static tsr_status open_worker(tsr__transport *transport)
 {
     const bool may_avoid_posix = tsr__ucx_may_avoid_posix();

@@ -13,10 +13,10 @@
 tsr__ucx_library tsr__ucx;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool opened; /* guarded by the lock */
+static bool opened; /* guarded by `lock` */
 
-/* Leaves signals to the program. UCX reads these while it is loaded. Values that the user has set
- * stay as they are. */
+/* Tells UCX not to handle signals, which are left to the program. UCX reads these variables while
+ * it is loaded. A value that the user has set is not changed. */
 static void set_environment(void)
 {
     (void)setenv("UCX_HANDLE_ERRORS", "none", 0);
@@ -29,7 +29,7 @@ static tsr_status fail_loading(const char *what)
     return tsr__fail(TSR_ERR_UNSUPPORTED, "comm: UCX: %s: %s", what, why ? why : "unknown");
 }
 
-/* Never closed, because UCX has hooks and threads of its own. */
+/* Opens the library. It is never closed, because UCX has hooks and threads of its own. */
 static tsr_status open_library(void)
 {
     set_environment();

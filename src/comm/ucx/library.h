@@ -1,11 +1,11 @@
 /* UCX's functions. The library is opened when the first communicator of several processes is
- * created, not when the program starts: as soon as UCX is loaded it handles SIGHUP and the signals
- * of crashes, even in a process that never communicates. The macros below redirect UCX's function
- * names to the opened library. */
+ * created, not when the program starts. The reason is that UCX handles SIGHUP and the signals of
+ * crashes from the moment when it is loaded, even in a process that never communicates. The macros
+ * below redirect UCX's function names to the opened library. */
 #ifndef TSR_COMM_UCX_LIBRARY_H
 #define TSR_COMM_UCX_LIBRARY_H
 
-#define asm __asm__ /* the headers of UCX 1.18 use asm, which C11 does not have */
+#define asm __asm__ /* the headers of UCX 1.18 use `asm`, which is not a keyword in C11 */
 #include <ucp/api/ucp.h>
 #include <ucs/debug/log_def.h>
 #undef asm
@@ -45,10 +45,11 @@ typedef struct tsr__ucx_library {
 #undef X
 } tsr__ucx_library;
 
-/* Filled by tsr__ucx_library_open, once per process. */
+/* The functions of UCX. tsr__ucx_library_open fills this in once per process. */
 extern tsr__ucx_library tsr__ucx;
 
-/* Opens UCX if it is not open yet. TSR_ERR_UNSUPPORTED if it is not installed. Thread-safe. */
+/* Opens UCX if it is not open yet. Returns TSR_ERR_UNSUPPORTED if UCX is not installed.
+ * Thread-safe. */
 tsr_status tsr__ucx_library_open(void) TSR_NODISCARD;
 
 #ifndef TSR__UCX_LIBRARY_ITSELF
@@ -74,7 +75,7 @@ tsr_status tsr__ucx_library_open(void) TSR_NODISCARD;
 #define ucp_worker_release_address (*tsr__ucx.ucp_worker_release_address)
 #define ucs_log_push_handler (*tsr__ucx.ucs_log_push_handler)
 #define ucs_status_string (*tsr__ucx.ucs_status_string)
-/* An inline function in UCX's header. */
+/* UCX's header defines ucp_init as an inline function, so it needs a macro of its own. */
 #define ucp_init(params, config, context)                                                          \
     (*tsr__ucx.ucp_init_version)(UCP_API_MAJOR, UCP_API_MINOR, params, config, context)
 #endif

@@ -41,7 +41,7 @@ static void on_received(void *request, ucs_status_t status, const ucp_tag_recv_i
     set_state(message, status);
     if (status == UCS_OK || status == UCS_ERR_MESSAGE_TRUNCATED)
         set_received(message, info);
-    ucp_request_free(request); /* `info` is part of it */
+    ucp_request_free(request); /* this also frees `info`, which is part of the request */
     message->handle = NULL;
     if (message->on_complete)
         message->on_complete(message);
@@ -73,8 +73,9 @@ void tsr__transport_send(tsr__transport *transport, int peer, uint64_t tag, cons
     }
 }
 
-/* If the message has already arrived, the receive completes inside the call. NO_IMM_CMPL makes UCX
- * call back even then, because UCX 1.13 gives the tag and size only to the callback. */
+/* A receive completes inside this call if its message has already arrived.
+ * UCX_OP_ATTR_FLAG_NO_IMM_CMPL makes UCX call back even then, because UCX 1.13 gives the tag and
+ * size only to the callback. */
 void tsr__transport_recv(tsr__transport *transport, int peer, uint64_t tag, uint64_t mask,
                          void *data, uint64_t size_bytes, tsr__message *message)
 {
@@ -114,7 +115,7 @@ void tsr__transport_discard(tsr__transport *transport, uint64_t tag, uint64_t ma
     ucp_tag_recv_info_t info;
     ucp_tag_message_h message;
     while ((message = ucp_tag_probe_nb(transport->worker, tag, mask, 1, &info)) != NULL) {
-        /* Receives nothing of it: the buffer is empty. */
+        /* The buffer is empty, so no data of the message is stored. */
         ucs_status_ptr_t request =
             ucp_tag_msg_recv_nbx(transport->worker, NULL, 0, message, &params);
         if (UCS_PTR_IS_PTR(request))

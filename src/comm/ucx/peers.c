@@ -68,7 +68,7 @@ bool tsr__transport_progress(tsr__transport *transport)
 {
     bool moved = ucp_worker_progress(transport->worker) != 0;
     if (transport->has_new_losses) {
-        /* First receives what a lost peer has sent before. */
+        /* Receives first what a lost peer has sent before it was lost. */
         for (int i = 0; i < 1000 && ucp_worker_progress(transport->worker) != 0; i++)
             ;
         close_lost(transport);
@@ -103,7 +103,8 @@ void tsr__transport_close_peer(tsr__transport *transport, int peer, const char *
     close_lost(transport);
 }
 
-/* Whether a request has completed; if so, frees it. */
+/* Returns whether a request has completed or is NULL. If it has completed, frees it and sets it to
+ * NULL. */
 static bool is_over(void **request)
 {
     if (*request && ucp_request_check_status(*request) != UCS_INPROGRESS) {
@@ -121,8 +122,8 @@ static bool all_closed(tsr__transport *transport)
     return closed;
 }
 
-/* Flushes the messages in flight. Connections to peers that do not answer in time are closed by
- * force. */
+/* Flushes the messages in flight and closes all connections. If `until_ns` has passed before,
+ * closes the connections by force. */
 void tsr__ucx_disconnect(tsr__transport *transport, uint64_t until_ns)
 {
     for (int i = 0; i < transport->size; i++) {
@@ -135,7 +136,7 @@ void tsr__ucx_disconnect(tsr__transport *transport, uint64_t until_ns)
         if (ucp_worker_progress(transport->worker) == 0)
             tsr__transport_sleep(transport, tsr__now_ns() + 1000000);
     }
-    /* Destroying the worker completes these. */
+    /* Destroying the worker completes the requests that are still in progress. */
     for (int i = 0; i < transport->size; i++) {
         if (transport->peers[i].closing)
             ucp_request_free(transport->peers[i].closing);

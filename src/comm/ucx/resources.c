@@ -11,17 +11,19 @@
 #include "base/environment.h"
 #include "base/error.h"
 
-/* UCX 1.13 takes 4,292,720 + 8,447 bytes for a process, rounded up to pages. */
+/* The POSIX shared memory of one process: UCX 1.13 takes 4,292,720 + 8,447 bytes, rounded up to
+ * pages. */
 #define POSIX_BYTES UINT64_C(4308992)
 
-/* With its default transports, UCX 1.13 opens this many files on a machine with one network in
- * addition to loopback. With fewer it aborts the process or reports "Endpoint timeout". */
+/* The number of files that UCX 1.13 opens with its default transports, on a machine that has one
+ * network in addition to loopback. If the limit allows fewer, UCX aborts the process or reports
+ * "Endpoint timeout". */
 #define MIN_DESCRIPTORS 18
-/* Below this, a failure is likely to be one of descriptors. */
+/* If fewer descriptors are left, a failure of UCX is probably caused by missing descriptors. */
 #define FEW_DESCRIPTORS 4
 
-/* How many files this process may still open, and the limit; false if that is unlimited or
- * unknown. */
+/* Counts the files that this process may still open, and reads the limit. Returns false if there is
+ * no limit or if the numbers are unknown. */
 static bool count_descriptors(uint64_t *left, uint64_t *limit)
 {
     struct rlimit files;
@@ -42,7 +44,7 @@ static bool count_descriptors(uint64_t *left, uint64_t *limit)
     for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
         used += entry->d_name[0] != '.';
     closedir(folder);
-    used--; /* the folder itself */
+    used--; /* the folder that is being read is itself an open file */
     *left = used < *limit ? *limit - used : 0;
     return true;
 }
@@ -50,7 +52,8 @@ static bool count_descriptors(uint64_t *left, uint64_t *limit)
 tsr_status tsr__ucx_check_descriptors(void)
 {
     uint64_t left, limit;
-    if (tsr__env_text("UCX_TLS") != NULL) /* the chosen transports may need fewer */
+    /* the transports that the user has chosen may need fewer files */
+    if (tsr__env_text("UCX_TLS") != NULL)
         return TSR_OK;
     if (count_descriptors(&left, &limit) && left < MIN_DESCRIPTORS)
         return tsr__fail(TSR_ERR_IO,

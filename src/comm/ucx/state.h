@@ -9,12 +9,12 @@
 
 typedef struct tsr__peer {
     tsr__transport *transport;
-    ucp_ep_h endpoint; /* NULL: this process itself, or closed */
+    ucp_ep_h endpoint; /* NULL: the peer is this process itself, or the endpoint was closed */
     void *closing;     /* the UCX request that closes the endpoint, or NULL */
-    int process;       /* a pidfd, or −1 */
-    bool ended;        /* that process */
-    unsigned lost;     /* its position in the order of losses, from 1; 0: not lost */
-    bool closed;       /* it is lost, and its endpoint has been closed */
+    int process;       /* a pidfd of the peer's process, or −1 */
+    bool ended;        /* the peer's process has ended */
+    unsigned lost;     /* position in the order of losses, from 1; 0: not lost */
+    bool closed;       /* the peer is lost, and its endpoint has been closed */
     char why[160];
 } tsr__peer;
 
@@ -25,14 +25,15 @@ struct tsr__transport {
     size_t address_bytes;
     tsr__peer *peers;
     int self, size;
-    int wake;             /* an epoll descriptor of the worker's event fd and all pidfds */
-    unsigned noticed;     /* number of lost peers … */
-    bool has_new_losses;  /* … of which some are not closed yet */
-    unsigned lost_closed; /* number of lost peers that are */
+    /* an epoll descriptor that watches the worker's event fd and all pidfds */
+    int wake;
+    unsigned noticed;     /* number of lost peers */
+    bool has_new_losses;  /* the endpoints of some lost peers are not closed yet */
+    unsigned lost_closed; /* number of lost peers whose endpoints are closed */
 };
 
-/* Records that a peer is lost; the first reason stays. Only a change of state, because UCX may be
- * calling back: the endpoint is closed in the next progress. */
+/* Records that a peer is lost. If it already is, keeps the first reason. Only changes state,
+ * because this may run inside a callback of UCX; the next progress call closes the endpoint. */
 static inline void tsr__ucx_mark_lost(tsr__peer *peer, const char *why)
 {
     if (peer->lost != 0)

@@ -1,9 +1,9 @@
-/* Messages between processes: a thin layer over UCX's tag matching. It numbers its peers, moves
- * bytes and detects lost peers; it does not depend on communicators. It only progresses inside its
- * functions: there is no thread. One thread at a time.
+/* Messages between processes: a thin layer over UCX's tag matching. The transport numbers its
+ * peers, moves bytes and detects lost peers. It does not depend on communicators. There is no
+ * thread, so it progresses only inside its functions. One thread at a time.
  *
- * A message matches the oldest receive whose tag equals its own in the bits of the receive's
- * mask. */
+ * A message matches the oldest receive whose tag equals the message's tag in all bits that the
+ * receive's mask has set. */
 #ifndef TSR_COMM_UCX_TRANSPORT_H
 #define TSR_COMM_UCX_TRANSPORT_H
 
@@ -15,84 +15,89 @@
 typedef struct tsr__transport tsr__transport;
 
 typedef enum tsr__message_state {
-    TSR__MESSAGE_IDLE, /* 0: not started */
+    TSR__MESSAGE_IDLE, /* not started; the value is 0 */
     TSR__MESSAGE_IN_FLIGHT,
     TSR__MESSAGE_DONE,
-    TSR__MESSAGE_TOO_LONG, /* for the receive's buffer, whose contents are undefined */
+    TSR__MESSAGE_TOO_LONG, /* longer than the receive's buffer, whose contents are undefined */
     TSR__MESSAGE_CANCELLED,
     TSR__MESSAGE_LOST /* the peer is lost, or its connection was closed */
 } tsr__message_state;
 
-/* One send or receive. It must stay in place while it is in flight. */
+/* One send or receive. Its address must not change while it is in flight. */
 typedef struct tsr__message {
     tsr__message_state state;
     int peer;
-    uint64_t tag;        /* of a completed receive: the sender's */
-    uint64_t size_bytes; /* of a completed receive: what was sent */
-    /* Called when it completes, inside a function of the transport other than the one that started
-     * it. May start other messages. NULL is fine. */
+    uint64_t tag;        /* after a receive has completed: the sender's tag */
+    uint64_t size_bytes; /* after a receive has completed: the number of bytes that were sent */
+    /* Called when the message completes, inside a function of the transport other than the one that
+     * started the message. May start other messages. May be NULL. */
     void (*on_complete)(struct tsr__message *message);
     void *owner;
     void *handle;
 } tsr__message;
 
-/* TSR_ERR_UNSUPPORTED in a build without UCX. Sets UCX_MM_ERROR_HANDLING in the environment unless
- * it is set: without it UCX uses no shared memory between peers whose loss it must detect. */
+/* Creates a transport. Returns TSR_ERR_UNSUPPORTED in a build without UCX. Sets
+ * UCX_MM_ERROR_HANDLING in the environment unless it is already set. Without this variable, UCX
+ * does not use shared memory between peers whose loss it must detect. */
 tsr_status tsr__transport_create(tsr__transport **out) TSR_NODISCARD;
 
-/* What other processes need to connect. Owned by the transport. */
+/* Returns the address that other processes need to connect to this one. The transport owns it. */
 const void *tsr__transport_address(const tsr__transport *transport, size_t *size_bytes);
 
-/* Connects to the peers 0 … size − 1, except `self`, at addresses[peer]. Does not block: UCX
- * connects when a connection is first used. */
+/* Connects to the peers 0 … size − 1, except `self`. addresses[i] is the address of peer i. Does
+ * not block, because UCX establishes a connection when it is first used. */
 tsr_status tsr__transport_connect(tsr__transport *transport, int self, int size,
                                   const void *const *addresses) TSR_NODISCARD;
 
-/* Watches peer `peer`, process `pid` of this host: its end is detected at once if the kernel has
- * pidfds.
- */
+/* Watches a peer whose process is `pid` of this host. If the kernel supports pidfds, the end of the
+ * process is detected at once. */
 void tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid);
 
-/* Both start `message`, whose on_complete and owner are set. It may complete at once: then its
- * state is final on return, and on_complete is not called. */
+/* These two functions start `message`, whose on_complete and owner must be set. The message may
+ * complete inside the call. Then its state is final when the function returns, and on_complete is
+ * not called. */
 void tsr__transport_send(tsr__transport *transport, int peer, uint64_t tag, const void *data,
                          uint64_t size_bytes, tsr__message *message);
 void tsr__transport_recv(tsr__transport *transport, int peer, uint64_t tag, uint64_t mask,
                          void *data, uint64_t size_bytes, tsr__message *message);
 
-/* Completes a receive that has not been matched, as CANCELLED. Has no effect on other messages. */
+/* Cancels a receive that no message has matched, which completes as CANCELLED. Has no effect on
+ * other messages. */
 void tsr__transport_cancel(tsr__transport *transport, tsr__message *message);
 
-/* Receives and discards all messages that have arrived for a tag under a mask, so that their
- * sends complete. */
+/* Receives and discards all messages that have arrived and whose tag matches `tag` in the bits of
+ * `mask`. This completes their sends. */
 void tsr__transport_discard(tsr__transport *transport, uint64_t tag, uint64_t mask);
 
-/* Progresses without blocking. Returns true if something moved. */
+/* Makes progress without blocking. Returns true if anything moved. */
 bool tsr__transport_progress(tsr__transport *transport);
 
-/* Blocks until something may have moved, `until_ns` of the monotonic clock, or a signal. */
+/* Blocks until something may have moved, until the monotonic clock reaches `until_ns`, or until a
+ * signal. */
 void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns);
 
-/* Checks whether watched processes have ended. Sleeping does that, too. */
+/* Checks whether watched processes have ended. tsr__transport_sleep does that too. */
 void tsr__transport_poll_processes(tsr__transport *transport);
 
-/* Whether a watched process has ended. A peer that is lost may still be running. */
+/* Returns whether a watched process has ended. The process of a lost peer may still be running. */
 bool tsr__transport_has_ended(const tsr__transport *transport, int peer);
 
 /* The number of peers that are lost. */
 unsigned tsr__transport_lost_count(const tsr__transport *transport);
 bool tsr__transport_is_lost(const tsr__transport *transport, int peer);
-/* Its position in the order in which losses were detected: 1 for the first; 0: not lost. */
+/* Returns the peer's position in the order in which losses were detected: 1 for the first, 0 if the
+ * peer is not lost. */
 unsigned tsr__transport_loss_order(const tsr__transport *transport, int peer);
-/* The reason, as it follows "rank 3 is lost: ". */
+/* Returns the reason of a loss, in words that follow "rank 3 is lost: ". */
 const char *tsr__transport_loss_reason(const tsr__transport *transport, int peer);
 
-/* Closes the connection to a peer by force, as if it were lost. Messages in flight to it complete
- * as LOST in a later progress; then their memory is no longer accessed. Receives from it that have
- * not been matched must be cancelled. */
+/* Closes the connection to a peer by force, as if the peer were lost. Messages in flight to the
+ * peer complete as LOST in a later progress call, and after that nothing accesses their memory. The
+ * caller must cancel the receives from this peer that no message has matched. */
 void tsr__transport_close_peer(tsr__transport *transport, int peer, const char *why);
 
-/* Blocks until all sent messages have been delivered, or `until_ns`. NULL is fine; sets NULL. */
+/* Destroys the transport and sets the pointer to NULL. Blocks until all sent messages have been
+ * delivered, but not longer than until `until_ns`. Accepts NULL. */
 void tsr__transport_destroy(tsr__transport **transport, uint64_t until_ns);
 
 #endif

@@ -1,4 +1,4 @@
-/* Sleeps until something happens: an epoll descriptor watches UCX's event descriptor and the
+/* Sleeps until something happens. An epoll descriptor watches UCX's event descriptor and the other
  * processes of this host. */
 #define _DEFAULT_SOURCE /* syscall */
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "comm/ucx/state.h"
 
-/* UCX detects lost peers only while it progresses, so sleeps are short. */
+/* Limits one sleep, because UCX detects lost peers only while it progresses. */
 #define MAX_SLEEP_NS (TSR__SECOND / 4)
 
 static tsr_status failed(const char *what)
@@ -77,7 +77,7 @@ static void process_ended(tsr__peer *peer)
 {
     tsr__ucx_mark_lost(peer, "its process has ended");
     peer->ended = true;
-    close(peer->process); /* this also removes it from the epoll */
+    close(peer->process); /* this also removes the process from the epoll descriptor */
     peer->process = -1;
 }
 
@@ -103,7 +103,8 @@ bool tsr__transport_has_ended(const tsr__transport *transport, int peer)
 
 void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns)
 {
-    /* The event descriptor only works while armed. Arming fails if there is something to do. */
+    /* UCX signals the event descriptor only after it is armed. Arming fails if there is already
+     * something to do. */
     if (ucp_worker_arm(transport->worker) != UCS_OK)
         return;
     const uint64_t longest = tsr__deadline_ns(MAX_SLEEP_NS);
