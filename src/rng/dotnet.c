@@ -1,5 +1,5 @@
-/* .NET's System.Random with a seed. All arithmetic is on uint32, which wraps as .NET's int32 does.
- */
+/* .NET's System.Random with a seed. All arithmetic uses uint32, because it wraps as .NET's int32
+ * does. */
 #include <inttypes.h>
 
 #include "base/bytes.h"
@@ -9,8 +9,8 @@
 #define LAST 55
 #define MAX UINT32_C(0x7fffffff)
 
-/* Adds INT32_MAX to a difference that is negative. It looks only at the sign bit, because .NET also
- * uses the wrapped difference of two extreme table entries. */
+/* Adds INT32_MAX if the value, a difference, is negative as an int32. The function only checks the
+ * sign bit, because .NET also uses the wrapped difference of two extreme table entries. */
 static uint32_t lifted(uint32_t value)
 {
     return (value >> 31) != 0 ? value + MAX : value;
@@ -62,7 +62,8 @@ tsr_status tsr_dotnet_next_max(tsr_dotnet *rng, int32_t max, int32_t *out)
     return TSR_OK;
 }
 
-/* NextDouble for a range of more than 31 bits: a second draw gives the sign. */
+/* Computes the fraction that .NET uses for ranges larger than INT32_MAX. A second draw decides the
+ * sign. */
 static double next_wide_double(tsr_dotnet *rng)
 {
     int32_t value = tsr_dotnet_next(rng);
@@ -102,7 +103,8 @@ tsr_status tsr_dotnet_shuffle(tsr_dotnet *rng, uint64_t count, int64_t *items)
                  "dotnet: %" PRIu64 " items are more than System.Random can shuffle, %" PRId32,
                  count, INT32_MAX);
     for (uint64_t i = count; i-- > 1;) {
-        /* With some seeds, Next() may return -1 once, as in .NET, which then throws. */
+        /* With some seeds, Next() returns -1 once. .NET then throws an exception; this function
+         * chooses item 0. */
         int64_t drawn = (int64_t)(tsr_dotnet_next_double(rng) * (double)(i + 1));
         uint64_t chosen = drawn < 0 ? 0 : (uint64_t)drawn;
         int64_t kept = items[i];

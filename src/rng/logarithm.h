@@ -1,13 +1,13 @@
-/* A logarithm that gives the same bits on every system. The C library's log() does not, and random
- * draws depend on it. */
+/* A logarithm whose results have the same bits on every system. The results of the C library's
+ * log() differ between systems, and random draws depend on them. */
 #ifndef TSR_RNG_LOGARITHM_H
 #define TSR_RNG_LOGARITHM_H
 
 #include <stdint.h>
 #include <string.h>
 
-/* Returns the natural logarithm of a finite positive number that is not subnormal, within a few
- * units in the last place. */
+/* Returns the natural logarithm of a positive, finite number that is not subnormal. The error is at
+ * most a few units in the last place. */
 static inline double tsr__logarithm(double x)
 {
     uint64_t bits;
@@ -20,8 +20,8 @@ static inline double tsr__logarithm(double x)
         mantissa /= 2;
         exponent++;
     }
-    /* The logarithm is 2 artanh(s). |s| < 0.1716, so more terms of the series would not change the
-     * result. */
+    /* The mantissa's logarithm is 2 · artanh(s), computed with the terms of its series up to s^23.
+     * Because |s| < 0.1716, more terms would not change the result. */
     double s = (mantissa - 1) / (mantissa + 1), square = s * s, sum = 0;
     for (int k = 23; k >= 1; k -= 2)
         sum = sum * square + 1.0 / k;

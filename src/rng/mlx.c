@@ -12,7 +12,7 @@ typedef struct byte_span {
     uint64_t size;
 } byte_span;
 
-/* Stores words as bytes. The output may end within the last word. */
+/* Stores words as bytes. The output may end in the middle of the last word. */
 static void put_bytes(void *user, uint64_t position, const uint32_t *words, size_t count)
 {
     const byte_span *out = user;
@@ -62,7 +62,8 @@ tsr_status tsr_threefry_uniform(tsr_threefry_key key, uint64_t count, float *out
     return TSR_OK;
 }
 
-/* MLX rounds every step to float, so the result may round up to `high` and is clamped. */
+/* Scales a fraction to an integer from `low` to `high` − 1. MLX rounds every step to float, so the
+ * result may be rounded up to `high`, and MLX then limits it. */
 static int32_t unit_integer(float unit, int32_t low, int32_t high)
 {
     float from = (float)low, width = (float)high - (float)low, scaled = width * unit;

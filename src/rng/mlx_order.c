@@ -7,8 +7,8 @@
 #include "rng/mlx_words.h"
 #include "rng/rng.h"
 
-/* Sorts by the upper 32 bits: a stable radix sort, 11 bits at a time. `other` has room for n items.
- * Returns whichever of the two arrays holds the result. */
+/* Sorts the items by their upper 32 bits, with a stable radix sort that uses 11 bits at a time.
+ * `other` has room for n items. Returns the one of the two arrays that holds the result. */
 static uint64_t *sort_by_key(uint64_t *items, uint64_t *other, uint64_t n)
 {
     enum { BITS = 11, BUCKETS = 1 << BITS };
@@ -32,7 +32,8 @@ static uint32_t bits_key(uint32_t word)
     return word;
 }
 
-/* Non-negative floats have the same order as their bits. */
+/* Returns the bits of the float that MLX computes from a word. Non-negative floats have the same
+ * order as their bits. */
 static uint32_t uniform_key(uint32_t word)
 {
     float fraction = tsr__mlx_unit(word);
@@ -53,9 +54,10 @@ static void put_keys(void *user, uint64_t position, const uint32_t *words, size_
         to->items[position + i] = (uint64_t)to->key_of(words[i]) << 32 | (position + i);
 }
 
-/* Each item holds a key in its upper half and its index in the lower half. The sort is stable, so
- * equal keys keep the order of their indices. Writes the indices to `wide`, or to `narrow` if
- * `wide` is NULL. */
+/* Sorts the indices 0 … n − 1 by keys that are computed from the words of `key`. During the sort,
+ * each item has its key in the upper half and its index in the lower half. The sort is stable, so
+ * the indices of equal keys stay in ascending order. Writes the indices to `wide`, or to `narrow`
+ * if `wide` is NULL. */
 static tsr_status argsort(tsr_threefry_key key, uint64_t n, uint32_t (*key_of)(uint32_t word),
                           int64_t *wide, uint32_t *narrow)
 {

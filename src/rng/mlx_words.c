@@ -23,8 +23,9 @@ tsr__mlx_words tsr__mlx_words_of(tsr_threefry_key key, uint64_t count)
     return (tsr__mlx_words){key, count, count / 2, count % 2};
 }
 
-/* Returns the distance between the two words that one counter gives. The words of the first half
- * pair with those of the second half; if the number is odd, the middle one has no partner. */
+/* Each counter gives two words, one in the first half of all words and one in the second half.
+ * Returns the distance between the two. If the number of words is odd, the middle word is the only
+ * word of its counter. */
 static uint64_t distance_of(const tsr__mlx_words *words)
 {
     return words->half + words->odd;

@@ -1,5 +1,5 @@
-/* The 32-bit words that MLX computes from a threefry key and from which it computes everything
- * else. The value of word i depends on the number of words. */
+/* The 32-bit random words that MLX computes from a threefry key. All other random values of MLX are
+ * computed from these words. The value of word i also depends on the total number of words. */
 #ifndef TSR_RNG_MLX_WORDS_H
 #define TSR_RNG_MLX_WORDS_H
 
@@ -26,13 +26,16 @@ static inline float tsr__mlx_unit(uint32_t word)
     return fraction < 1 ? fraction : 1 - 0x1p-24F;
 }
 
-/* Receives words position … position + count − 1. */
+/* A function that receives `count` words: those with the numbers position … position + count − 1.
+ */
 typedef void tsr__mlx_take_fn(void *user, uint64_t position, const uint32_t *words, size_t count);
-/* Passes all words to `take`, many at a time, in no particular order. */
+/* Passes all words to the function `take`, many in each call. The order of the calls is not
+ * specified. */
 void tsr__mlx_words_each(const tsr__mlx_words *words, tsr__mlx_take_fn *take, void *user);
 
-/* For tests: does the same with the loops of the processor's instruction set number `level` (from
- * 0). Returns false if the processor has no such instruction set. */
+/* For tests. Does the same as tsr__mlx_words_each, with the loops that are compiled for the
+ * processor's instruction set number `level`, counted from 0. Returns false if the processor has no
+ * such instruction set. */
 bool tsr__mlx_words_each_at(const tsr__mlx_words *words, int level, tsr__mlx_take_fn *take,
                             void *user);
 

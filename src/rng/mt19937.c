@@ -1,4 +1,5 @@
-/* MT19937, the 32-bit Mersenne Twister, with the conventions of PyTorch's CPU generator. */
+/* MT19937, the 32-bit Mersenne Twister. Seeds and derived values follow the conventions of
+ * PyTorch's CPU generator. */
 #include <string.h>
 
 #include "rng/rng.h"
@@ -26,7 +27,7 @@ static inline uint32_t twisted(uint32_t upper, uint32_t lower, uint32_t shifted)
     return shifted ^ (mixed >> 1) ^ ((0u - (lower & 1u)) & TWIST);
 }
 
-/* Computes the next set of words from the current one. */
+/* Replaces the generator's words by the next ones. */
 static void twist(tsr_mt19937 *rng)
 {
     uint32_t *words = rng->words;

@@ -1,5 +1,5 @@
-/* Philox4x32-10 as a stream. The block function is in base/philox.c and gives the same bits as the
- * shaders. */
+/* A stream of random numbers from Philox4x32-10. The block function is in base/philox.c and gives
+ * the same bits as the shaders. */
 #include "base/philox.h"
 #include "rng/rng.h"
 

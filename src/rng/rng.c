@@ -1,4 +1,4 @@
-/* A generator of any of the four kinds, chosen at run time. */
+/* A generator whose algorithm, one of four, is chosen at run time. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <string.h>
@@ -106,8 +106,9 @@ double tsr_rng_next_double(tsr_rng *rng)
     return tsr__unit_double(tsr_rng_next_u64(rng));
 }
 
-/* Returns the high half of value · n. Rejects the 2^32 mod n surplus values, which the low half of
- * the product identifies. */
+/* Returns a uniform random number below n: the high half of the product of n and a random 32-bit
+ * value. To make all results equally probable, 2^32 mod n of the values are rejected; the low half
+ * of the product identifies them. */
 static uint64_t below_u32(tsr_rng *rng, uint32_t n)
 {
     uint64_t product = (uint64_t)tsr_rng_next_u32(rng) * n;
@@ -127,7 +128,8 @@ uint64_t tsr_rng_below(tsr_rng *rng, uint64_t n)
         return below_u32(rng, (uint32_t)n);
     if (n == UINT64_C(1) << 32)
         return tsr_rng_next_u32(rng);
-    /* C has no 128-bit product, so take the remainder, and reject the last 2^64 mod n values. */
+    /* Standard C has no 128-bit product. Therefore use the remainder modulo n, and reject the last
+     * 2^64 mod n values. */
     uint64_t surplus = (0 - n) % n, value;
     do
         value = tsr_rng_next_u64(rng);

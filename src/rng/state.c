@@ -23,7 +23,8 @@
 
 static const uint8_t magic[4] = {'T', 'S', 'R', 'G'};
 
-/* Returns the bytes of the state alone, or 0 for an unknown kind. */
+/* Returns the size in bytes of the state without header and checksum, or 0 for an unknown kind of
+ * generator. */
 static size_t state_bytes(unsigned kind)
 {
     switch (kind) {
@@ -40,13 +41,14 @@ static size_t state_bytes(unsigned kind)
     }
 }
 
-/* Returns the other index, which is always 21 places ahead, cyclically in 1 … 55. */
+/* Computes the second index of .NET's generator from the first one. The second index is always 21
+ * places ahead, cyclically in 1 … 55. */
 static int32_t dotnet_other(int32_t next)
 {
     return (next + 20) % DOTNET_LAST + 1;
 }
 
-/* Returns why the generator's state is impossible, or NULL. */
+/* Returns a text that says why the generator's state is impossible, or NULL if it is possible. */
 static const char *problem_of(const tsr_rng *rng)
 {
     if (rng->kind == TSR_RNG_MT19937) {
@@ -116,7 +118,8 @@ tsr_status tsr_rng_save(const tsr_rng *rng, size_t capacity_bytes, void *data, s
     return TSR_OK;
 }
 
-/* Reads the state of a generator of rng->kind. `at` has as many bytes as the kind needs. */
+/* Reads the state of a generator of the kind rng->kind. The caller has checked that `at` has as
+ * many bytes as this kind needs. */
 static void read_state(const uint8_t *at, tsr_rng *rng)
 {
     switch (rng->kind) {
@@ -134,7 +137,8 @@ static void read_state(const uint8_t *at, tsr_rng *rng)
         for (int i = 1; i <= DOTNET_LAST; i++, at += 4)
             rng->as.dotnet.table[i] = tsr__as_i32(tsr__get_u32(at));
         rng->as.dotnet.next = tsr__as_i32(tsr__get_u32(at));
-        /* Do not compute the sum from an index out of range: it might overflow. */
+        /* Do not compute the other index from an index that is out of range, because the sum might
+         * overflow. */
         if (rng->as.dotnet.next >= 0 && rng->as.dotnet.next <= DOTNET_LAST)
             rng->as.dotnet.other = dotnet_other(rng->as.dotnet.next);
         break;

@@ -1,4 +1,5 @@
-/* threefry2x32-20: the hash, keys made with it, and a stream of words. */
+/* threefry2x32-20: the hash function, the derivation of keys with it, and a stream of random words.
+ */
 #include <inttypes.h>
 
 #include "base/error.h"
@@ -23,8 +24,8 @@ tsr_status tsr_threefry_split(tsr_threefry_key key, uint64_t count, tsr_threefry
     TSR__REQUIRE(out != NULL || count == 0, "threefry: out is NULL");
     TSR__REQUIRE(count <= UINT64_C(1) << 31,
                  "threefry: a key cannot be split into %" PRIu64 ", but into 2^31 at most", count);
-    /* The keys are made of 2 · count words. This number is even, so hash i gives words i and
-     * i + count. */
+    /* `count` keys consist of 2 · count words. This number is even, so hash number i gives the
+     * words i and i + count. */
     for (uint64_t i = 0; i < count; i++) {
         uint32_t words[2];
         tsr_threefry_hash(key, (uint32_t[]){(uint32_t)i, (uint32_t)(i + count)}, words);

@@ -6,8 +6,8 @@
 
 #include "tessera/rng.h"
 
-/* Hashes the counters (first + i, second + i). Writes the first words of the results to `low` and
- * the second words to `high`. */
+/* Hashes the counters (first + i, second + i) for i from 0 to count − 1. Writes the first words of
+ * the results to `low` and the second words to `high`. */
 typedef void tsr__threefry_fn(tsr_threefry_key key, uint32_t first, uint32_t second, size_t count,
                               uint32_t *low, uint32_t *high);
 

@@ -1,5 +1,5 @@
-/* The rounds of threefry2x32-20, which hash a counter of two words. They have no branch and no
- * table, so that the compiler vectorises loops of them. */
+/* The rounds of threefry2x32-20, which hash a counter of two words. They use no branches and no
+ * tables, so that the compiler can vectorise loops of them. */
 #ifndef TSR_RNG_THREEFRY_ROUNDS_H
 #define TSR_RNG_THREEFRY_ROUNDS_H
 
@@ -41,7 +41,7 @@ static inline void tsr__threefry_inject(uint32_t *x0, uint32_t *x1, uint32_t key
     *x1 += key1 + number;
 }
 
-/* Replaces the counter in *x0 and *x1 by its hash. */
+/* Replaces the counter in *x0 and *x1 by its hash under the key (key0, key1). */
 static inline void tsr__threefry_rounds(uint32_t key0, uint32_t key1, uint32_t *x0, uint32_t *x1)
 {
     const uint32_t key2 = key0 ^ key1 ^ TSR__THREEFRY_PARITY;

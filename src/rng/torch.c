@@ -1,10 +1,11 @@
-/* randint and randperm of PyTorch, with the differences between its releases. */
+/* PyTorch's randint and randperm. Their results depend on PyTorch's release. */
 #include <inttypes.h>
 
 #include "base/error.h"
 #include "rng/rng.h"
 
-/* UINT32_MAX / 20. For this many elements or more, PyTorch 2.6 and later draw 64 bits for each. */
+/* This is UINT32_MAX / 20. For this many elements or more, PyTorch 2.6 and later draw 64 bits for
+ * each element. */
 #define LARGE_RANDPERM UINT64_C(214748364)
 
 tsr_status tsr__torch_version(const char *what, tsr_torch_version version, tsr_torch_version *out)
@@ -40,14 +41,16 @@ tsr_status tsr_torch_randint(tsr_mt19937 *rng, tsr_torch_version version, int64_
     return TSR_OK;
 }
 
-/* The shuffle of Fisher and Yates from the front, with 32 bits for each choice. */
+/* Fisher and Yates' shuffle, from the first element to the last. Each choice draws 32 bits. */
 static void shuffle_forward(tsr_mt19937 *rng, uint64_t n, int64_t *out)
 {
     for (uint64_t i = 0; i < n; i++)
         out[i] = (int64_t)i;
     for (uint64_t i = 0; i + 1 < n; i++) {
         uint32_t bits = tsr_mt19937_next_u32(rng);
-        uint64_t left = n - i; /* use a 32-bit remainder if possible: it is several times as fast */
+        /* A 32-bit remainder is several times as fast as a 64-bit one, so use it if `left` fits 32
+         * bits. */
+        uint64_t left = n - i;
         uint64_t chosen = i + (left > UINT32_MAX ? bits : bits % (uint32_t)left);
         int64_t kept = out[i];
         out[i] = out[chosen];
@@ -55,8 +58,8 @@ static void shuffle_forward(tsr_mt19937 *rng, uint64_t n, int64_t *out)
     }
 }
 
-/* The "inside-out" shuffle, which builds the permutation element by element, with 64 bits for each
- * choice. */
+/* The "inside-out" shuffle, which builds the permutation element by element. Each choice draws 64
+ * bits. */
 static void shuffle_inside_out(tsr_mt19937 *rng, uint64_t n, int64_t *out)
 {
     for (uint64_t i = 0; i < n; i++) {

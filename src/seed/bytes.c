@@ -1,4 +1,4 @@
-/* Snapshots as bytes. All integers are little-endian:
+/* Saves a snapshot of all streams as bytes, and reads it. All integers are little-endian:
  *
  *     "TSRS"  version: u16  generator: u16  epoch: u64  streams: u32
  *     for each stream: kind: u32  id: u32  seed: i64  size: u32  the output of tsr_rng_save
@@ -59,7 +59,8 @@ tsr_status tsr_seed_save(const tsr_seed_manager *manager, size_t capacity_bytes,
     return TSR_OK;
 }
 
-/* The state of reading: the next byte is at `at`, and the checksum starts at `end`. */
+/* The position of a reader: `at` is the offset of the next byte, and `end` is the offset of the
+ * checksum. */
 typedef struct reader {
     const uint8_t *bytes;
     size_t at, end;

@@ -1,4 +1,4 @@
-/* Derives seeds: the documented formulas and the hash. */
+/* Derives seeds from a base seed, with the documented formulas or with a hash. */
 #include <inttypes.h>
 
 #include "base/bytes.h"
@@ -7,7 +7,7 @@
 
 #define OPS_PER_DEVICE 1000
 
-/* The bits of each part of a packed point, 64 in total. */
+/* The number of bits of each part of a packed point; 64 bits in total. */
 #define KIND_BITS 2
 #define NODE_BITS 14
 #define DEVICE_BITS 8
@@ -30,7 +30,7 @@ const char *tsr_seed_kind_name(tsr_seed_kind kind)
     return "?";
 }
 
-/* Checks a part that the formula of this kind does not use. */
+/* Checks that a part of the point is 0, because the formula of this kind does not use the part. */
 static tsr_status must_be_zero(tsr_seed_kind kind, const char *part, int64_t value)
 {
     TSR__REQUIRE(value == 0,
@@ -93,7 +93,7 @@ tsr_status tsr_seed_deterministic(int64_t base, int device, int op, int64_t *see
         &(tsr_seed_point){.base = base, .kind = TSR_SEED_OP, .device = device, .op = op}, seed);
 }
 
-/* Appends a part below the parts already packed. */
+/* Appends a part, as the lowest bits, to the parts that are already packed. */
 static tsr_status pack(const char *part, int64_t value, int bits, uint64_t *packed)
 {
     int64_t most = (INT64_C(1) << bits) - 1;

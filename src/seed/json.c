@@ -18,7 +18,7 @@
 #define FORMAT "tessera.seed-snapshot"
 #define VERSION 1
 
-/* Writes the snapshot. None of its strings need escaping. */
+/* Writes the snapshot. None of its strings contains a character that must be escaped. */
 static tsr_status write_streams(const tsr_seed_manager *manager, tsr__json_writer *to)
 {
     uint8_t state[TSR_RNG_STATE_BYTES];
@@ -72,16 +72,17 @@ typedef struct reader {
 
 #define MAX_MEMBERS 5
 
-/* Where the values of an object's members are. Unknown members are not reported at once, because an
- * unknown format or version must be reported first: `unknown` holds the error for the first of
- * them. */
+/* The offsets of the values of an object's members. An unknown member is not reported at once,
+ * because an unknown format or version must be reported first. `unknown` is the error for the first
+ * unknown member. */
 typedef struct members {
-    size_t at[MAX_MEMBERS]; /* 0: missing */
+    size_t at[MAX_MEMBERS]; /* 0 if the member is missing */
     bool has_unknown;
     tsr__error unknown;
 } members;
 
-/* Finds the members of the object at the reader's position. `names` ends in NULL. */
+/* Finds the members of the object at the reader's position. `names`, the array of known names, ends
+ * in NULL. */
 static tsr_status find_members(reader *from, const char *const *names, members *out)
 {
     tsr__json *json = &from->json;
@@ -113,7 +114,8 @@ static tsr_status only_known(const members *found)
     return TSR_ERR_INVALID;
 }
 
-/* Moves to the value of a required member. `start` is the offset of its object, for the error. */
+/* Moves to the value of a required member. `start` is the offset of the member's object, for the
+ * error text. */
 static tsr_status go_to(reader *from, const members *found, const char *const *names, int member,
                         size_t start)
 {
@@ -123,7 +125,7 @@ static tsr_status go_to(reader *from, const members *found, const char *const *n
     return TSR_OK;
 }
 
-/* Reads the member's string into from->state. */
+/* Reads the string that is the member's value into from->state. */
 static tsr_status read_string(reader *from, const members *found, const char *const *names,
                               int member, size_t start)
 {
@@ -146,8 +148,8 @@ static int hex_digit(char digit)
     return found != NULL ? (int)(found - digits) : -1;
 }
 
-/* Loads the generator whose state is in from->state. `at` is the offset of the state in the text.
- */
+/* Loads the generator whose saved state is the hexadecimal text in from->state. `at` is the offset
+ * of this text in the JSON text. */
 static tsr_status decode_state(const reader *from, size_t at, tsr_rng *rng)
 {
     uint8_t bytes[TSR_RNG_STATE_BYTES];
@@ -168,7 +170,7 @@ static tsr_status decode_state(const reader *from, size_t at, tsr_rng *rng)
     return TSR_OK;
 }
 
-/* Gives the kind of stream that from->state names. */
+/* Gives the kind of stream whose name is in from->state. */
 static tsr_status decode_kind(const reader *from, size_t at, tsr_seed_kind *out)
 {
     char text[TSR__NAME_SHORT];

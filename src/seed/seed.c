@@ -1,4 +1,4 @@
-/* The seed manager: it seeds streams and logs what it seeds. */
+/* The seed manager. It seeds random streams and records every seed in a log. */
 #include "seed/seed.h"
 
 #include <inttypes.h>
@@ -48,9 +48,9 @@ static tsr_status derive(const tsr_seed_manager *manager, tsr_seed_point point, 
     return tsr_seed_documented(&point, seed);
 }
 
-/* Checks that the strategy can derive seeds for all devices and workers: if it cannot, seeding
- * would fail with every base. The caller's formula is not called before there is something to seed.
- */
+/* Checks that the strategy can derive seeds for all devices and workers. If it cannot, seeding
+ * would fail with every base seed. A formula of the caller's is not checked, because it must not be
+ * called before a stream is seeded. */
 static tsr_status check_strategy(const tsr_seed_manager *manager)
 {
     const tsr_seed_manager_params *params = &manager->params;
@@ -100,7 +100,7 @@ tsr_status tsr_seed_set_epoch(tsr_seed_manager *manager, int64_t epoch)
     return TSR_OK;
 }
 
-/* One of several seedings that are done together or not at all. */
+/* One of several streams that are to be seeded together: either all of them or none. */
 typedef struct seeding {
     tsr_seed_kind kind;
     int id;
@@ -108,9 +108,9 @@ typedef struct seeding {
     tsr__seed_stream *stream;
 } seeding;
 
-/* Does all seedings. Steps that can fail come first: it tries the generators and allocates memory
- * for the streams and the log. New streams join the manager's only when nothing can fail any more.
- */
+/* Seeds all streams of the list. Steps that can fail come first: initialising the generators as a
+ * test, and allocating memory for the log and for new streams. Seeds, generators and the log change
+ * only after all of these steps have succeeded. */
 static tsr_status seed_together(tsr_seed_manager *manager, seeding *list, size_t count)
 {
     tsr_rng tried;
@@ -149,7 +149,7 @@ static tsr_status seed_together(tsr_seed_manager *manager, seeding *list, size_t
     return TSR_OK;
 }
 
-/* Appends the seeds of ids 0 … count − 1 of a kind to the list. */
+/* Appends the streams of a kind with the ids 0 … count − 1, and their seeds, to the list. */
 static tsr_status derive_all(const tsr_seed_manager *manager, int64_t base, tsr_seed_kind kind,
                              int count, seeding *list, size_t *used)
 {

@@ -8,8 +8,8 @@
 
 #define TSR__SEED_MAX_EPOCH 1048575
 
-/* The process, a device or a worker that is seeded. Each is a separate allocation, so that pointers
- * to its generator stay valid. */
+/* A stream of random numbers, for the process, for a device or for a worker. Each stream is a
+ * separate allocation, so that pointers to its generator stay valid. */
 typedef struct tsr__seed_stream {
     tsr_seed_kind kind;
     int id;
@@ -17,47 +17,48 @@ typedef struct tsr__seed_stream {
     tsr_rng rng;
 } tsr__seed_stream;
 
-/* Streams, sorted by kind, then id. */
+/* A set of streams, sorted by kind and then by id. */
 typedef struct tsr__seed_set {
     tsr__seed_stream **streams;
     size_t count, capacity;
 } tsr__seed_set;
 
-/* Returns the stream, or NULL. */
+/* Returns the stream, or NULL if the set does not contain it. */
 tsr__seed_stream *tsr__seed_find(const tsr__seed_set *set, tsr_seed_kind kind, int id);
 
-/* Gives the stream, and adds it first if there is none. The seed and generator of a new stream are
- * not set. On failure nothing has changed. */
+/* Gives the stream. If the set does not contain it, the function first adds a stream whose seed and
+ * generator are not set. On failure the set does not change. */
 tsr_status tsr__seed_add(tsr__seed_set *set, tsr_seed_kind kind, int id, tsr__seed_stream **stream);
 
-/* Moves the streams of `fresh`, none of which may be in the set, into the set. On failure nothing
- * has changed. */
+/* Moves the streams of `fresh` into `set`, which must not contain any of them. On failure neither
+ * set changes. */
 tsr_status tsr__seed_merge(tsr__seed_set *set, tsr__seed_set *fresh);
 
 void tsr__seed_set_finish(tsr__seed_set *set);
 
 struct tsr_seed_manager {
-    tsr_seed_manager_params params; /* defaults filled in */
+    tsr_seed_manager_params params; /* after defaults have been filled in */
     int64_t epoch;
     tsr__seed_set set;
     tsr_seed_event *log;
     size_t log_count, log_capacity;
 };
 
-/* Returns whether streams of this kind exist. They do not for kind op and unknown kinds. */
+/* Returns whether there can be streams of this kind. There are none of the kind op and of unknown
+ * kinds. */
 static inline bool tsr__seed_has_stream(tsr_seed_kind kind)
 {
     return kind == TSR_SEED_PROCESS || kind == TSR_SEED_DEVICE || kind == TSR_SEED_WORKER;
 }
 
-/* Returns whether a stream of this kind, which must have streams, may have this id. */
+/* Returns whether a stream of this kind may have this id. There must be streams of this kind. */
 static inline bool tsr__seed_id_fits(tsr_seed_kind kind, int64_t id)
 {
     return id >= 0 && id < (kind == TSR_SEED_PROCESS ? 1 : TSR_MAX_SEED);
 }
 
-/* Replaces the manager's streams by those of a snapshot, and sets the epoch. It takes the streams:
- * `set` is empty afterwards. */
+/* Replaces the manager's streams by those of a snapshot, and sets the epoch. The manager then owns
+ * the streams, and `set` is empty. */
 void tsr__seed_replace(tsr_seed_manager *manager, tsr__seed_set *set, int64_t epoch);
 
 #endif

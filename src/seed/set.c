@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "seed/seed.h"
 
-/* The size of an entry of the list. */
+/* The size in bytes of an entry of the list. */
 #define STREAM_SIZE sizeof(tsr__seed_stream *)
 
 static bool precedes(const tsr__seed_stream *stream, tsr_seed_kind kind, int id)
@@ -70,13 +70,13 @@ tsr_status tsr__seed_merge(tsr__seed_set *set, tsr__seed_set *fresh)
     TSR__TRY(tsr__grow(&streams, &set->capacity, old + added, STREAM_SIZE));
     set->streams = streams;
     set->count += added;
-    /* Merge from the end, so that no entry is overwritten before it has moved. */
+    /* Merge from the end of the list, so that no entry is overwritten before it has been moved. */
     for (size_t at = set->count; added > 0; at--) {
         const tsr__seed_stream *last = fresh->streams[added - 1];
         bool from_old = old > 0 && !precedes(set->streams[old - 1], last->kind, last->id);
         set->streams[at - 1] = from_old ? set->streams[--old] : fresh->streams[--added];
     }
-    fresh->count = 0; /* the streams have moved */
+    fresh->count = 0; /* `set` now owns the streams */
     tsr__seed_set_finish(fresh);
     return TSR_OK;
 }

@@ -7,14 +7,17 @@
 
 #include "tessera/layout.h"
 
-/* Converts `count` elements. Neither pointer needs alignment; the memory must not overlap. */
+/* Converts `count` elements. The pointers may have any alignment. The two memory areas must not
+ * overlap. */
 typedef void tsr__convert_fn(void *to, const void *from, size_t count);
 
-/* Returns the function for these dtypes, or NULL unless both are f32, f16 or bf16, and differ. */
+/* Returns the function that converts from one dtype to the other. Both must be f32, f16 or bf16,
+ * and they must differ; otherwise the function returns NULL. */
 tsr__convert_fn *tsr__converter(tsr_dtype to, tsr_dtype from);
 
-/* For tests: returns the function for the n-th (from 0) instruction set of this processor, or NULL
- * if it has no more than n. */
+/* For tests. Returns the conversion function that is compiled for the n-th instruction set, counted
+ * from 0, that this processor supports. Returns NULL if the processor supports no more than n, or
+ * in the cases of tsr__converter. */
 tsr__convert_fn *tsr__converter_at(int n, tsr_dtype to, tsr_dtype from);
 
 #endif

@@ -20,8 +20,8 @@
         }                                                                                          \
     }
 
-/* The outputs are bits, not floats, because a float variable might not keep the bits of a
- * signalling NaN, which bf16 can hold. */
+/* The outputs are stored as integers with the float's bits. A float variable might change the bits
+ * of a signalling NaN, and bf16 can contain signalling NaNs. */
 CONVERT(f32_from_f16_by_arithmetic, any_u32, any_u16, tsr__bits_of_f32(tsr__f32_of_f16(x)))
 CONVERT(f32_from_bf16, any_u32, any_u16, (uint32_t)x << 16)
 CONVERT(f16_from_f32, any_u16, any_f32, tsr__f16_of_f32(x))
@@ -30,8 +30,8 @@ CONVERT(f16_from_bf16, any_u16, any_u16, tsr__f16_of_f32(tsr__f32_of_bf16(x)))
 CONVERT(bf16_from_f16, any_u16, any_u16, tsr__bf16_of_f32(tsr__f32_of_f16(x)))
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
-/* Uses the processor's instruction, except for groups of elements with a NaN, because the
- * instruction would make it quiet. */
+/* Converts with the processor's instruction. Groups of elements that contain a NaN are converted by
+ * arithmetic, because the instruction would turn a signalling NaN into a quiet one. */
 static void f32_from_f16(void *to, const void *from, size_t count)
 {
     enum { HALVES = 16 };

@@ -3,7 +3,8 @@
 #include "base/error.h"
 #include "tessera/layout.h"
 
-/* Indexed by tsr_dtype. Entry 0 stands for values that are not a dtype. */
+/* The properties of each tsr_dtype, which is the index. Entry 0 is for values that are not a dtype.
+ */
 static const struct {
     const char *name;
     uint64_t size_bytes;
@@ -20,7 +21,8 @@ static const struct {
 
 #define DTYPES (sizeof dtypes / sizeof dtypes[0])
 
-/* A caller may pass any integer as the enum, so values out of range map to entry 0. */
+/* Returns the dtype's index in the table. A caller may pass any integer as the enum; for values out
+ * of range, the function returns 0. */
 static size_t row_of(tsr_dtype dtype)
 {
     size_t row = (size_t)dtype;

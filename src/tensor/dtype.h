@@ -1,4 +1,4 @@
-/* Properties of dtypes beyond the public ones. */
+/* Properties of dtypes that are not in the public header. */
 #ifndef TSR_TENSOR_DTYPE_H
 #define TSR_TENSOR_DTYPE_H
 

@@ -2,8 +2,9 @@
 
 #include "base/checked.h"
 
-/* The search gives up after this many nodes, which takes well under a millisecond. Views cut from
- * one parent need a few nodes per dimension. */
+/* The search ends without an answer after this many nodes of the search tree, which takes much less
+ * than a millisecond. For views that were cut from one parent, it needs only a few nodes per
+ * dimension. */
 #define NODE_LIMIT 20000
 
 void tsr__equation_add(tsr__equation *equation, uint64_t weight, uint64_t limit)
@@ -43,7 +44,8 @@ static uint64_t gcd(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Sorts by weight, largest first, so that each choice restricts the following terms the most. */
+/* Sorts the terms by weight, largest first. The choice of one variable then restricts the choices
+ * of the following variables as much as possible. */
 static void sort_descending(tsr__equation *equation)
 {
     for (int i = 1; i < equation->terms; i++) {
@@ -61,13 +63,14 @@ static void sort_descending(tsr__equation *equation)
 typedef struct search {
     const tsr__equation *equation;
     uint64_t reach[TSR__EQUATION_TERMS + 1]; /* the largest sum of terms i, i+1, … */
-    uint64_t step[TSR__EQUATION_TERMS + 1];  /* the greatest common divisor of their sums */
+    /* the greatest common divisor of the weights of terms i, i+1, … */
+    uint64_t step[TSR__EQUATION_TERMS + 1];
     int nodes_left;
     int solutions_left;
 } search;
 
-/* Searches depth first until solutions_left or nodes_left is 0, or all values have been tried. The
- * recursion is at most TSR__EQUATION_TERMS deep. */
+/* Searches depth first until solutions_left or nodes_left is 0, or until all values have been
+ * tried. The depth of the recursion is at most TSR__EQUATION_TERMS. */
 static void try_term(search *s, int term, uint64_t target)
 {
     if (s->nodes_left == 0)
@@ -80,7 +83,7 @@ static void try_term(search *s, int term, uint64_t target)
     if (target > s->reach[term] || target % s->step[term] != 0)
         return;
 
-    /* Try only values of x for which the later terms can reach the rest. */
+    /* Try only values of x for which the later terms can add up to the remainder. */
     uint64_t weight = s->equation->weight[term], rest = s->reach[term + 1];
     uint64_t x = target > rest ? tsr__div_up_u64(target - rest, weight) : 0;
     uint64_t last = tsr__min_u64(s->equation->limit[term], target / weight);

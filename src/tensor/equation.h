@@ -1,6 +1,7 @@
-/* Bounded integer equations: in how many ways can a target be written as Σ weight·x with 0 ≤ x ≤
- * limit? The question whether two views share an element has this form. The problem is hard in
- * general, but quick to solve for the weights that views have. */
+/* Bounded integer equations: in how many ways can a target be written as a sum Σ weight·x, where
+ * each x is an integer with 0 ≤ x ≤ limit? Whether two views have an element in common is a
+ * question of this form. The problem is hard in general, but easy for the weights that views have.
+ */
 #ifndef TSR_TENSOR_EQUATION_H
 #define TSR_TENSOR_EQUATION_H
 
@@ -15,12 +16,12 @@ typedef struct tsr__equation {
     uint64_t limit[TSR__EQUATION_TERMS];  /* > 0 */
 } tsr__equation;
 
-/* Adds a term. A term that cannot contribute (weight or limit 0) is ignored. The sum of all
- * weight·limit must fit 64 bits. */
+/* Adds a term. A term with the weight 0 or the limit 0 is ignored, because it cannot contribute to
+ * the sum. The sum of all weight·limit must fit 64 bits. */
 void tsr__equation_add(tsr__equation *equation, uint64_t weight, uint64_t limit);
 
-/* Joins terms of equal weight into one. This changes the number of solutions, but not whether there
- * are any. */
+/* Combines all terms that have the same weight into one term. This changes the number of solutions,
+ * but not whether there are any. */
 void tsr__equation_join(tsr__equation *equation);
 
 typedef enum tsr__equation_answer {
@@ -29,8 +30,8 @@ typedef enum tsr__equation_answer {
     TSR__EQUATION_GAVE_UP
 } tsr__equation_answer;
 
-/* Answers whether there are at least `wanted` (≥ 1) solutions. Gives up after a fixed amount of
- * work. Sorts the terms. */
+/* Answers whether there are at least `wanted` (≥ 1) solutions. The search does a limited amount of
+ * work and then ends without an answer. Sorts the terms. */
 tsr__equation_answer tsr__equation_solutions(tsr__equation *equation, uint64_t target, int wanted);
 
 #endif

@@ -14,9 +14,10 @@ tsr__extent tsr__layout_extent(const tsr_layout *layout)
     return (tsr__extent){first * size, (last + 1) * size};
 }
 
-/* A layout repeats an element if there are two indices i ≠ j with Σ stride·(i − j) = 0. With x = i
- * − j + size − 1 this becomes Σ stride·x = Σ stride·(size − 1). i = j always solves it, so the
- * question is whether there is a second solution. */
+/* Two different indices i ≠ j of a layout refer to the same element if Σ stride·(i − j) = 0. With x
+ * = i − j + size − 1 this becomes Σ stride·x = Σ stride·(size − 1), where x is not negative.
+ * Indices that are equal always solve this equation, so the question is whether there is a second
+ * solution. */
 bool tsr__layout_repeats(const tsr_layout *layout)
 {
     if (tsr_layout_count(layout) <= 1)
@@ -46,8 +47,8 @@ static bool same_elements(const tsr_layout *a, const tsr_layout *b)
     return true;
 }
 
-/* Adds the terms of the elements' distances from the first element. A distance is Σ weight·x;
- * `unit` is the size of an element in the equation's unit. */
+/* Adds the terms for the distances of the elements from the first element. A distance is Σ
+ * weight·x. `unit` is an element's size in the unit in which the equation counts. */
 static void add_dims(tsr__equation *equation, const tsr_layout *layout, uint64_t unit)
 {
     for (int i = 0; i < layout->ndim; i++)
@@ -56,8 +57,9 @@ static void add_dims(tsr__equation *equation, const tsr_layout *layout, uint64_t
 }
 
 /* The layouts have a byte in common if a.begin + Σ a·x + p = b.begin + Σ b·y + q, where p and q are
- * offsets within an element. Counting y and q from their largest values turns this into Σ a·x + Σ
- * b·y' + p + q' = b.end − 1 − a.begin, in which all terms are positive. */
+ * byte offsets within an element. Let y' and q' be the differences of y and q from their largest
+ * values. The equation then becomes Σ a·x + Σ b·y' + p + q' = b.end − 1 − a.begin, in which no term
+ * is negative. */
 tsr__overlap tsr__layout_overlap(const tsr_layout *a, const tsr_layout *b)
 {
     tsr__extent a_bytes = tsr__layout_extent(a), b_bytes = tsr__layout_extent(b);
@@ -74,7 +76,7 @@ tsr__overlap tsr__layout_overlap(const tsr_layout *a, const tsr_layout *b)
     tsr__equation equation = {0};
     uint64_t target = b_bytes.end_bytes - 1 - a_bytes.begin_bytes;
     if (a_size == b_size) {
-        /* Two elements either coincide or have no byte in common, so count in elements: the
+        /* Two elements are either the same or have no byte in common, so count in elements. The
          * equation then needs no p and q. */
         add_dims(&equation, a, 1);
         add_dims(&equation, b, 1);

@@ -4,27 +4,29 @@
 
 #include "tessera/layout.h"
 
-/* The half-open byte range from the first to the last element; begin == end if there are no
- * elements. */
+/* The bytes from the start of the first element to the end of the last one: begin_bytes is
+ * included, end_bytes is not. The two are equal if there are no elements. */
 typedef struct tsr__extent {
     uint64_t begin_bytes, end_bytes;
 } tsr__extent;
 
 tsr__extent tsr__layout_extent(const tsr_layout *layout);
 
-/* Returns true if two indices of the layout refer to the same element, as in a broadcast view, so
- * that writing through it is ambiguous. Also returns true if a bounded search could not exclude it.
- */
+/* Returns true if two indices of the layout refer to the same element, as in a broadcast view. The
+ * result of writing through such a layout would be ambiguous. The search is bounded; the function
+ * also returns true if the search could not exclude such indices. */
 bool tsr__layout_repeats(const tsr_layout *layout);
 
 typedef enum tsr__overlap {
-    TSR__OVERLAP_NONE,    /* no byte in common */
-    TSR__OVERLAP_SAME,    /* the same elements, of one dtype, at the same indices: safe in place */
-    TSR__OVERLAP_PARTIAL, /* a byte in common, or the search could not exclude it */
+    TSR__OVERLAP_NONE, /* no byte in common */
+    /* the same dtype, and the same element at every index: an operation in place is safe */
+    TSR__OVERLAP_SAME,
+    TSR__OVERLAP_PARTIAL, /* some bytes in common, or the search could not exclude it */
 } tsr__overlap;
 
-/* The answer is exact for views cut from one parent (with the same strides). For others the search
- * is bounded; if it gives up, the answer is PARTIAL. */
+/* Compares the bytes that the layouts use. The answer is exact for views that were cut from one
+ * parent and have the same strides. For other layouts the search is bounded; if it ends without an
+ * answer, the function returns TSR__OVERLAP_PARTIAL. */
 tsr__overlap tsr__layout_overlap(const tsr_layout *a, const tsr_layout *b);
 
 #endif

@@ -5,13 +5,14 @@
 #define PIECE_COUNT_LIMIT (UINT64_C(1) << 30)
 #define PIECE_BYTES_LIMIT (UINT64_C(1) << 31)
 
-/* Compares dimensions: negative if `a` belongs outside `b`, positive if inside. The strides of
- * operand 0 decide; those of the next operands break ties. */
+/* Compares two dimensions. The result is negative if `a` belongs outside `b`, and positive if `a`
+ * belongs inside `b`. The strides of operand 0 decide. If they are equal, those of the next operand
+ * decide, and so on. */
 static int order_of(const tsr__pieces *walk, int a, int b)
 {
     for (int op = 0; op < walk->operands; op++) {
-        /* 0 − 1 wraps to the largest value, so repeated dimensions go outside, where they do not
-         * reduce locality. */
+        /* A dimension with the stride 0 repeats elements. Its 0 − 1 wraps to the largest value, so
+         * that it goes outside, where it does not reduce locality. */
         uint64_t a_stride = (uint64_t)walk->strides[op][a] - 1;
         uint64_t b_stride = (uint64_t)walk->strides[op][b] - 1;
         if (a_stride != b_stride)
@@ -35,8 +36,8 @@ static void swap_dims(tsr__pieces *walk, int a, int b)
         swap(&walk->strides[op][a], &walk->strides[op][b]);
 }
 
-/* Sorts dimensions, outermost first. The sort is stable, so that the walk is row-major unless the
- * strides require another order. */
+/* Sorts the dimensions, outermost first. The sort is stable, so that the walk is in row-major order
+ * unless the strides require another order. */
 static void sort_dims(tsr__pieces *walk)
 {
     for (int i = 1; i < walk->ndim; i++) {
@@ -50,8 +51,8 @@ static bool continues(int64_t outer_stride, int64_t inner_stride, int64_t inner_
     return (uint64_t)outer_stride == (uint64_t)inner_stride * (uint64_t)inner_size;
 }
 
-/* Returns true if `outer` and `inner` act as one dimension in every operand and in the row-major
- * index. */
+/* Returns true if `outer` and `inner` can be merged: in every operand, and in the row-major index,
+ * their elements are at the same positions as those of a single dimension. */
 static bool mergeable(const tsr__pieces *walk, int outer, int inner)
 {
     int64_t size = walk->shape[inner];
@@ -75,8 +76,8 @@ static void merge_dims(tsr__pieces *walk)
         walk->ndim = kept + 1;
 }
 
-/* Chooses the dimensions in which a piece extends: the innermost, so that neighbouring elements are
- * in one piece, and the longest of the others. */
+/* Chooses the dimensions in which a piece extends. One is the innermost dimension, so that a piece
+ * contains neighbouring elements. The others are the longest of the remaining dimensions. */
 static void choose_dims(const tsr__pieces *walk, bool *chosen)
 {
     for (int n = 0; n < TSR__PIECE_DIMS && n < walk->ndim; n++) {
@@ -89,8 +90,8 @@ static void choose_dims(const tsr__pieces *walk, bool *chosen)
     }
 }
 
-/* Chooses how much of each dimension a piece takes: as much as the limits allow, from the innermost
- * dimension outwards. */
+/* Chooses the size of a piece in each dimension: as large as the limits allow, starting with the
+ * innermost dimension. */
 static void choose_steps(tsr__pieces *walk, const tsr_layout *const *layouts, uint64_t max_count)
 {
     bool chosen[TSR_MAX_DIMS] = {false};
@@ -98,7 +99,9 @@ static void choose_steps(tsr__pieces *walk, const tsr_layout *const *layouts, ui
 
     uint64_t count_left = max_count == 0 ? PIECE_COUNT_LIMIT : max_count;
     count_left = tsr__min_u64(count_left, PIECE_COUNT_LIMIT);
-    uint64_t reach_left[TSR__PIECE_OPERANDS]; /* elements from the first to the last, at most */
+    /* the largest distance, in elements, that is still allowed from a piece's first to its last
+     * element */
+    uint64_t reach_left[TSR__PIECE_OPERANDS];
     for (int op = 0; op < walk->operands; op++)
         reach_left[op] = PIECE_BYTES_LIMIT / tsr_dtype_size(layouts[op]->dtype) - 1;
 
@@ -148,8 +151,8 @@ void tsr__pieces_init(tsr__pieces *walk, int operands, const tsr_layout *const *
     choose_steps(walk, layouts, max_count);
 }
 
-/* Makes the piece that starts at the walk's position. It has only the dimensions in which it
- * extends. */
+/* Makes the piece that starts at the walk's position. The piece contains only the dimensions in
+ * which it extends. */
 static void cut_piece(const tsr__pieces *walk, tsr__piece *piece)
 {
     *piece = (tsr__piece){.count = 1, .shape = {1, 1, 1, 1}};

@@ -1,11 +1,11 @@
-/* Cuts a walk over layouts of equal shape into pieces that a shader can index with 32-bit
- * arithmetic.
+/* Divides layouts of the same shape into pieces, each so small that a shader can index it with
+ * 32-bit arithmetic. A walk visits all pieces.
  *
- * The walk merges dimensions that are adjacent in every operand and removes sizes of 1. It splits
- * the remaining dimensions until a piece has at most TSR__PIECE_DIMS dimensions and `max_count`
- * elements, and every operand's last byte is less than 2^31 bytes from the piece's start. Kernels
- * therefore take a 64-bit base address per operand and compute the rest in 32 bits, and a larger
- * tensor only needs more dispatches. */
+ * The walk first removes dimensions of size 1 and merges dimensions that are adjacent in every
+ * operand. It then divides the remaining dimensions until a piece has at most TSR__PIECE_DIMS
+ * dimensions and `max_count` elements, and until each operand's last byte is less than 2^31 bytes
+ * from the piece's start. A kernel therefore needs one 64-bit base address per operand and computes
+ * everything else in 32 bits. A larger tensor only needs more dispatches. */
 #ifndef TSR_TENSOR_PIECES_H
 #define TSR_TENSOR_PIECES_H
 
@@ -16,12 +16,15 @@
 
 typedef struct tsr__piece {
     int ndim;                        /* 1..TSR__PIECE_DIMS */
-    uint32_t count;                  /* elements: the product of shape */
+    uint32_t count;                  /* number of elements: the product of `shape` */
     uint32_t shape[TSR__PIECE_DIMS]; /* outermost first; entries past ndim are 1 */
-    uint32_t strides[TSR__PIECE_OPERANDS][TSR__PIECE_DIMS]; /* elements; 0 past ndim */
-    int64_t offset[TSR__PIECE_OPERANDS];                    /* elements from the buffer's start */
-    int64_t index; /* row-major index, among all elements, of the piece's first one */
-    int64_t index_strides[TSR__PIECE_DIMS]; /* what a step in each dimension adds to the index */
+    /* in elements; entries past ndim are 0 */
+    uint32_t strides[TSR__PIECE_OPERANDS][TSR__PIECE_DIMS];
+    /* in elements, from the buffer's start */
+    int64_t offset[TSR__PIECE_OPERANDS];
+    int64_t index; /* row-major index of the piece's first element among all elements */
+    /* by how much a step in each dimension increases the index */
+    int64_t index_strides[TSR__PIECE_DIMS];
 } tsr__piece;
 
 /* The state of one walk. Only pieces.c uses its members. */
@@ -32,8 +35,8 @@ typedef struct tsr__pieces {
     int64_t strides[TSR__PIECE_OPERANDS][TSR_MAX_DIMS];
     int64_t offset[TSR__PIECE_OPERANDS];
     int64_t index_strides[TSR_MAX_DIMS];
-    int64_t step[TSR_MAX_DIMS];     /* how much of each dimension one piece takes */
-    int64_t position[TSR_MAX_DIMS]; /* where the next piece starts */
+    int64_t step[TSR_MAX_DIMS];     /* the size of a piece in each dimension */
+    int64_t position[TSR_MAX_DIMS]; /* the position at which the next piece starts */
     bool done;
 } tsr__pieces;
 

@@ -1,14 +1,14 @@
-/* Reshape without a copy. The dimensions of both shapes are divided into groups with equal numbers
- * of elements. Within each group, the elements must already be at one constant distance from each
- * other. */
+/* Reshapes a layout without copying the elements. The dimensions of both shapes are divided into
+ * groups that have the same number of elements. This is possible only if, within each group of the
+ * old shape, consecutive elements all have the same distance from each other. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "tensor/check.h"
 
-/* Replaces a size of -1 by the size that gives the right number of elements. It does not assume
- * that the other sizes are valid. */
+/* Replaces a size of -1 by the size that gives the right number of elements. The other sizes need
+ * not be valid. */
 static tsr_status fill_in_size(const tsr_layout *in, int ndim, int64_t *shape)
 {
     int unknown = -1;
@@ -36,8 +36,8 @@ static tsr_status fill_in_size(const tsr_layout *in, int ndim, int64_t *shape)
     return TSR_OK;
 }
 
-/* Computes the strides with which view->shape covers the elements of `in`. Returns false if no
- * strides do. No size may be 0. */
+/* Computes the strides with which the shape view->shape has the same elements as `in`, in the same
+ * order. Returns false if there are no such strides. No size may be 0. */
 static bool regroup(const tsr_layout *in, tsr_layout *view)
 {
     int from = in->ndim - 1, to = view->ndim - 1;
@@ -47,7 +47,8 @@ static bool regroup(const tsr_layout *in, tsr_layout *view)
             from--;
             continue;
         }
-        /* Take one group of `in`: add outer dimensions while each one continues the group. */
+        /* Form one group of dimensions of `in`: add the next outer dimension to the group while its
+         * stride continues that of the group. */
         uint64_t size = (uint64_t)in->shape[from];
         uint64_t inner = (uint64_t)in->strides[from];
         uint64_t next = inner * size; /* (size − 1)·stride fits 63 bits, so this fits 64 */
@@ -59,7 +60,8 @@ static bool regroup(const tsr_layout *in, tsr_layout *view)
             size *= (uint64_t)in->shape[from];
             next = (uint64_t)in->strides[from] * (uint64_t)in->shape[from];
         }
-        /* Assign the dimensions of the view that cover exactly the group's elements. */
+        /* Assign strides to the dimensions of the view that together have exactly as many elements
+         * as the group. */
         stride = inner;
         uint64_t left = size;
         for (; to >= 0 && left > 1; to--) {
@@ -71,7 +73,9 @@ static bool regroup(const tsr_layout *in, tsr_layout *view)
             left /= part;
         }
     }
-    for (; to >= 0; to--) /* sizes of 1: any stride is valid; use the usual one if it fits */
+    /* The remaining sizes are 1, and any stride is valid for them. Use the usual stride if it fits.
+     */
+    for (; to >= 0; to--)
         view->strides[to] = stride <= INT64_MAX ? (int64_t)stride : 0;
     return true;
 }
@@ -91,7 +95,8 @@ tsr_status tsr_layout_reshape(const tsr_layout *in, int ndim, const int64_t *sha
     TSR__TRY(tsr__shape_check_bytes("reshape", in->dtype, ndim, sizes));
 
     tsr_layout view;
-    TSR__TRY(tsr_layout_init(in->dtype, ndim, sizes, &view)); /* the strides of an empty view */
+    /* sets the strides that an empty view keeps */
+    TSR__TRY(tsr_layout_init(in->dtype, ndim, sizes, &view));
     view.offset = in->offset;
     int64_t count = tsr_layout_count(in);
     TSR__REQUIRE(

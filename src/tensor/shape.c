@@ -46,7 +46,7 @@ tsr_status tsr_shape_broadcast(int a_ndim, const int64_t *a, int b_ndim, const i
 
     int ndim = a_ndim > b_ndim ? a_ndim : b_ndim;
     int64_t shape[TSR_MAX_DIMS] = {0};
-    for (int i = 1; i <= ndim; i++) { /* from the right */
+    for (int i = 1; i <= ndim; i++) { /* from the last dimension to the first */
         int64_t a_size = i <= a_ndim ? a[a_ndim - i] : 1;
         int64_t b_size = i <= b_ndim ? b[b_ndim - i] : 1;
         TSR__REQUIRE(a_size == b_size || a_size == 1 || b_size == 1,

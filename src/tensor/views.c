@@ -5,7 +5,8 @@
 #include "base/error.h"
 #include "tensor/check.h"
 
-/* Checks that `dim` is in range and converts a negative one. */
+/* Checks that `dim` is in range. Converts a negative `dim`, which counts from the end, to the
+ * dimension's index. */
 static tsr_status find_dim(const char *who, const tsr_layout *in, int dim, int *out_dim)
 {
     TSR__REQUIRE(dim >= -in->ndim && dim < in->ndim, "%s: dim %d is out of range for shape %s", who,
@@ -21,8 +22,8 @@ static tsr_status check_view(const char *who, const tsr_layout *in, const tsr_la
     return TSR_OK;
 }
 
-/* Converts a slice's bound as Python does: a negative bound counts from the end, and the result is
- * clamped to 0..size. */
+/* Converts a bound of a slice as Python does: a negative bound counts from the end, and the result
+ * is limited to 0..size. */
 static int64_t clamp_bound(int64_t bound, int64_t size)
 {
     if (bound < 0)
@@ -70,7 +71,7 @@ tsr_status tsr_layout_select(const tsr_layout *in, int dim, int64_t index, tsr_l
         view.shape[i] = in->shape[from];
         view.strides[i] = in->strides[from];
     }
-    if (tsr_layout_count(in) > 0) /* as in slice */
+    if (tsr_layout_count(in) > 0) /* an empty view keeps its offset, as in slice */
         view.offset += index * in->strides[dim];
     *out = view;
     return TSR_OK;
