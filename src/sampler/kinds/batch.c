@@ -1,5 +1,5 @@
-/* Makes batches from another sampler's indices. Batch b is indices b · size … of the base, so the
- * base's position follows from this sampler's. */
+/* Makes batches from the indices of another sampler, the base. Batch b starts with index number b ·
+ * size of the base, so the base's position follows from this sampler's position. */
 #include <inttypes.h>
 
 #include "sampler/order/passes.h"
@@ -11,7 +11,7 @@ typedef struct batch {
     bool drop_last;
 } batch;
 
-/* Returns the number of batches in `indices` indices. */
+/* Returns the number of batches that this number of indices gives. */
 static uint64_t batches(const batch *self, uint64_t indices)
 {
     return self->drop_last ? indices / self->size : tsr__div_up_u64(indices, self->size);
@@ -46,7 +46,8 @@ static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reache
     uint64_t start, at;
     if (!tsr__mul_u64(position, self->size, &start))
         start = UINT64_MAX;
-    if (self->base.inner->epoch != sampler->epoch) /* possible after failures */
+    /* earlier failures may have left the base in another epoch */
+    if (self->base.inner->epoch != sampler->epoch)
         TSR__TRY(tsr_sampler_set_epoch(self->base.inner, sampler->epoch));
     TSR__TRY(tsr__sampler_seek_up_to(self->base.inner, start, &at));
     *reached = batches(self, at);
@@ -112,7 +113,8 @@ tsr_status tsr_sampler_create_batch(const tsr_sampler_batch_params *params, tsr_
     tsr__sampler_set_inner(&self->base, params->base);
     self->base.batch_max = tsr__batch_max(params->batch_size, tsr__sampler_max_length(inner));
     self->base.epoch = inner->epoch;
-    self->base.must_seek = true; /* the base may have been read before */
+    /* the base may be at another position, because the caller may have read it */
+    self->base.must_seek = true;
     *out = &self->base;
     return TSR_OK;
 }

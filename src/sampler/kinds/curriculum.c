@@ -10,14 +10,17 @@ typedef struct curriculum {
     tsr_sampler base;
     uint64_t count, samples, seed;
     int64_t max_epochs;
-    int64_t *keys;        /* [count] difficulties, as integers with the same order */
-    uint32_t *items;      /* [count] items, sorted by difficulty */
-    uint64_t valid;       /* the first `valid` of `items` are drawn from in this epoch */
-    tsr_feistel order;    /* of the valid items, if each is drawn at most once */
-    tsr__order_keys draw; /* key of the draws with replacement */
+    /* [count] the items' difficulties, as integers that have the same order */
+    int64_t *keys;
+    uint32_t *items; /* [count] items, sorted by difficulty */
+    uint64_t valid;  /* this epoch draws only from the first `valid` of `items` */
+    /* the order of the valid items, used if each item is drawn at most once */
+    tsr_feistel order;
+    tsr__order_keys draw; /* the key for draws with replacement */
 } curriculum;
 
-/* Returns a double's bits, which have the same order as the non-negative doubles. */
+/* Returns the bits of a non-negative double as an integer. Such integers have the same order as the
+ * doubles. */
 static int64_t key_of(double difficulty)
 {
     int64_t bits;
@@ -31,7 +34,7 @@ static uint64_t length(const tsr_sampler *sampler)
     return ((const curriculum *)sampler)->samples;
 }
 
-/* Returns how many items have at most this difficulty. */
+/* Returns how many items have this difficulty or a lower one. */
 static uint64_t up_to(const curriculum *self, int64_t key)
 {
     uint64_t low = 0, high = self->count;
@@ -61,7 +64,7 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
     return TSR_OK;
 }
 
-/* Draws with replacement. Each index has a generator of its own, so any index is computed in
+/* Draws with replacement. Each index is drawn from its own generator, so computing any index takes
  * constant time. */
 static void draw(const curriculum *self, uint64_t first, uint64_t count, int64_t *out)
 {

@@ -1,4 +1,4 @@
-/* Adapts a sampler of the caller's to the interface of the built-in ones. */
+/* Gives a sampler that the caller has implemented the interface of the built-in samplers. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "sampler/sampler.h"
 
 #define MAX_NAME 31
-/* Indices read at a time when indices are discarded. */
+/* The number of indices that are read at a time in order to discard them. */
 #define PIECE 512
 
 typedef struct custom {
@@ -14,14 +14,15 @@ typedef struct custom {
     tsr_sampler_ops ops;
     void *self;
     char name[MAX_NAME + 1];
-    uint64_t at;      /* the item that the caller's sampler gives next */
-    bool known;       /* `at` and the epoch are right: no call has failed since they were set */
-    uint64_t seen;    /* lower bound of the number of items in this epoch */
+    uint64_t at; /* number of the item that the caller's sampler gives next */
+    /* whether `at` and the epoch are right, because no call has failed since they were set */
+    bool known;
+    uint64_t seen;    /* number of items that this epoch has at least */
     int64_t *scratch; /* memory for batches that are discarded */
 } custom;
 
-/* Fails with the function's name and status: the caller's function cannot record a text of its own.
- */
+/* Fails with a text that contains the function's name and status. The caller's function itself
+ * cannot record an error text. */
 static tsr_status failed(custom *self, const char *function, tsr_status status)
 {
     self->known = false;
@@ -35,7 +36,7 @@ static uint64_t length(const tsr_sampler *sampler)
     return self->ops.length != NULL ? self->ops.length(self->self) : TSR_LENGTH_UNKNOWN;
 }
 
-/* Reads items at the current position of the caller's sampler. */
+/* Reads the next items from the caller's sampler, at its current position. */
 static tsr_status read_on(custom *self, uint64_t capacity, int64_t *indices, uint8_t *mask,
                           uint64_t *count)
 {
@@ -80,7 +81,7 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
     return TSR_OK;
 }
 
-/* Reads and discards items up to `position`, or to the end. */
+/* Reads and discards items until the caller's sampler is at `position` or at its end. */
 static tsr_status leave_out(custom *self, uint64_t position)
 {
     int64_t piece[PIECE];
@@ -117,7 +118,8 @@ static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reache
     return TSR_OK;
 }
 
-/* Saves: position of the caller's sampler, number of its bytes, bytes … */
+/* Saves the position of the caller's sampler, the size of its own state in bytes, and this state.
+ */
 static tsr_status save(const tsr_sampler *sampler, tsr__state_writer *writer)
 {
     const custom *self = (const custom *)sampler;
@@ -156,7 +158,7 @@ static tsr_status load(tsr_sampler *sampler, uint64_t position, tsr__state_reade
         return TSR__STATE_FAIL(reader, "%" PRIu64 " bytes are more than a sampler may save",
                                size_bytes);
     TSR__TRY(tsr__state_get_bytes(reader, (size_t)size_bytes, &bytes));
-    sampler->must_seek = true; /* `at` of the state may differ from the position to resume at */
+    sampler->must_seek = true; /* the saved `at` may differ from the position at which to resume */
     tsr_status status = self->ops.load(self->self, bytes, (size_t)size_bytes);
     if (status != TSR_OK)
         return failed(self, "load", status);
@@ -217,7 +219,7 @@ tsr_status tsr_sampler_create(const tsr_sampler_ops *ops, void *self_, tsr_sampl
         status = start_epoch(self, 0);
     if (status != TSR_OK) {
         tsr_sampler *made = &self->base;
-        self->ops.destroy = NULL; /* the caller still owns `self_` */
+        self->ops.destroy = NULL; /* the caller keeps the ownership of `self_` */
         tsr_sampler_destroy(&made);
         return status;
     }

@@ -1,4 +1,5 @@
-/* The distributed sampler: one rank's share of a dataset, or of another sampler's items. */
+/* The distributed sampler. It gives the items of one rank: a part of a dataset, or of the items of
+ * another sampler, which it wraps. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
@@ -13,19 +14,21 @@ static uint64_t length(const tsr_sampler *sampler)
     return tsr__partition_length(&self->partition, self->partition.rank);
 }
 
-/* A single rank gets all items. Padding never makes a share larger than that. */
+/* Returns the largest number of items that a rank can have. A single rank has all items, and with
+ * more ranks, padding never gives a rank more than that. */
 static uint64_t most(const tsr_sampler *sampler)
 {
     const tsr__distributed *self = (const tsr__distributed *)sampler;
     return self->base.inner != NULL ? tsr__sampler_max_length(self->base.inner) : self->n;
 }
 
-/* Checks seed + epoch as PyTorch does: it adds them without a limit and accepts sums from −2^63 to
- * 2^64 − 1 as seeds. */
+/* Checks seed + epoch as PyTorch does. PyTorch adds the two as integers of unlimited size and
+ * accepts sums from −2^63 to 2^64 − 1 as seeds. */
 static tsr_status check_torch_seed(const tsr__distributed *self, int64_t epoch)
 {
     uint64_t low = (uint64_t)self->seed, sum = low + (uint64_t)epoch;
-    /* The part of the sum above 64 bits: from the seed, the epoch and the carry. */
+    /* The part of the sum above 64 bits. The seed, the epoch and the carry of the lower part
+     * contribute to it. */
     int high = self->torch.seed_high - (self->seed < 0) - (epoch < 0) + (sum < low);
     if (high == 0 || (high == -1 && sum >> 63 != 0))
         return TSR_OK;
@@ -39,8 +42,8 @@ static tsr_status check_torch_seed(const tsr__distributed *self, int64_t epoch)
                      epoch);
 }
 
-/* Checks that this epoch has an order. This is not checked when the sampler is created, because
- * PyTorch accepts seeds that only fail for epoch 0. */
+/* Checks that the items can be shuffled in this epoch. This is not checked when the sampler is
+ * created, because PyTorch accepts seeds that fail only in epoch 0. */
 static tsr_status check_epoch(const tsr__distributed *self, int64_t epoch)
 {
     if (self->order.kind == TSR_ORDER_TORCH)
@@ -56,7 +59,7 @@ static tsr_status check_epoch(const tsr__distributed *self, int64_t epoch)
     return TSR_OK;
 }
 
-/* Gives the wrapped sampler's length in its epoch and checks it. */
+/* Gives the length of the wrapped sampler in its present epoch, and checks it. */
 static tsr_status check_inner(const tsr__distributed *self, uint64_t *n)
 {
     *n = tsr_sampler_length(self->base.inner);
@@ -82,8 +85,8 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
         TSR__TRY(tsr_sampler_set_epoch(self->base.inner, epoch));
         tsr_status status = check_inner(self, &n);
         if (status != TSR_OK) {
-            /* If this fails too, report the first error; the next seek restores the wrapped
-             * sampler. */
+            /* Move the wrapped sampler back. If this fails too, report only the first error; the
+             * next seek moves the wrapped sampler back. */
             const tsr__error first = tsr__error_take();
             (void)!tsr_sampler_set_epoch(self->base.inner, before);
             tsr__error_put_back(&first);
@@ -98,7 +101,7 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
     return TSR_OK;
 }
 
-/* Computes the dataset's order in this epoch. */
+/* Computes the order in which this epoch visits the dataset's items. */
 static tsr_status make_order(tsr__distributed *self)
 {
     uint64_t epoch = (uint64_t)self->base.epoch, seed = (uint64_t)self->seed, n = self->n;
@@ -130,7 +133,8 @@ static tsr_status make_order(tsr__distributed *self)
     return TSR_OK;
 }
 
-/* Reads a batch of the wrapped sampler, or up to `count` consecutive indices of it. */
+/* Reads from the wrapped sampler, starting at its item `first`: one batch, or up to `count`
+ * consecutive indices if it does not give batches. */
 static tsr_status read_inner(tsr__distributed *self, uint64_t first, uint64_t count,
                              uint64_t capacity, int64_t *indices, uint8_t *mask, uint64_t *got)
 {
@@ -147,8 +151,8 @@ static tsr_status read_inner(tsr__distributed *self, uint64_t first, uint64_t co
     return TSR_OK;
 }
 
-/* Reads one run: single indices, or one batch if the wrapped sampler gives batches. *got counts
- * indices. */
+/* Reads the items of one run. Each item is a single index, or a batch if the wrapped sampler gives
+ * batches. *got is the number of indices. */
 static tsr_status read_run(tsr__distributed *self, const tsr__partition_run *run, uint64_t capacity,
                            int64_t *indices, uint8_t *mask, uint64_t *got)
 {
@@ -174,8 +178,8 @@ static tsr_status read_run(tsr__distributed *self, const tsr__partition_run *run
     return TSR_OK;
 }
 
-/* Reads this rank's item number `item` if the number of items is unknown. If there is no such item,
- * the number of items becomes known. *got is the number of indices. */
+/* Reads this rank's item number `item` while the number of items is still unknown. If there is no
+ * such item, the function sets the number of items. *got is the number of indices. */
 static tsr_status read_unknown(tsr__distributed *self, uint64_t item, uint64_t capacity,
                                int64_t *indices, uint8_t *mask, uint64_t *got)
 {
@@ -185,7 +189,8 @@ static tsr_status read_unknown(tsr__distributed *self, uint64_t item, uint64_t c
     *got = 0;
     uint64_t found = 0;
     TSR__TRY(read_inner(self, round + partition->rank, 1, capacity, indices, mask, &found));
-    /* With TSR_TAIL_DROP an item counts only if every rank has one in this round. */
+    /* A round consists of one item for each rank. With TSR_TAIL_DROP, this rank's item counts only
+     * if all ranks have an item in this round. */
     if (found > 0 && partition->tail == TSR_TAIL_DROP && partition->rank + 1 < partition->ranks)
         TSR__TRY(read_inner(self, last, 1, tsr__max_u64(self->base.batch_max, 1), self->scratch,
                             NULL, &probed));
@@ -224,7 +229,7 @@ static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices
     return TSR_OK;
 }
 
-/* Restores the wrapped sampler's epoch and position after a failure, which may have changed both.
+/* Moves the wrapped sampler back to the right epoch and position. A failure may have changed both.
  */
 static tsr_status find_inner(const tsr__distributed *self)
 {
@@ -241,7 +246,8 @@ static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reache
     if (self->base.inner != NULL && sampler->must_seek)
         TSR__TRY(find_inner(self));
     if (partition->n == TSR_LENGTH_UNKNOWN) {
-        /* Move the wrapped sampler to the start of this item's round, or to the end. */
+        /* Move the wrapped sampler to the start of the round of this item (a round has one item for
+         * each rank), or to the end. */
         uint64_t rounds, start, at;
         if (!tsr__mul_u64(position, partition->ranks, &rounds) ||
             !tsr__add_u64(rounds, partition->offset, &start))
@@ -315,7 +321,8 @@ static tsr_status check_params(const tsr_sampler_distributed_params *params, int
     return TSR_OK;
 }
 
-/* Adds all parameters on which the order depends; it does not depend on ranks and rank. */
+/* Adds all parameters that determine the order of all items. The number of ranks and the rank do
+ * not belong to them. */
 static void add_params(tsr__distributed *self, tsr_sampler *inner)
 {
     const bool is_dataset = inner == NULL, is_torch = self->order.kind == TSR_ORDER_TORCH;
@@ -332,7 +339,8 @@ static void add_params(tsr__distributed *self, tsr_sampler *inner)
         tsr__sampler_set_inner(&self->base, inner);
 }
 
-/* Allocates memory for one item of the wrapped sampler. */
+/* Allocates the memory into which an item of the wrapped sampler is read to see whether it exists.
+ */
 static tsr_status reserve_scratch(tsr__distributed *self)
 {
     uint64_t room = tsr__max_u64(self->base.inner->batch_max, 1);
@@ -353,8 +361,8 @@ static tsr_status prepare(const tsr_sampler_distributed_params *params, tsr__dis
         TSR__TRY(check_inner(self, &n));
         if (self->partition.tail == TSR_TAIL_DROP)
             TSR__TRY(reserve_scratch(self));
-        /* Partition all items of the epoch, even if the wrapped sampler was resumed with only the
-         * rest of them. */
+        /* Partition all items of the epoch. The caller may have resumed the wrapped sampler in the
+         * middle of the epoch, so move it back to the start. */
         TSR__TRY(tsr_sampler_reset(self->base.inner));
         TSR__TRY(check_inner(self, &n));
     }
@@ -375,7 +383,8 @@ tsr_status tsr_sampler_create_distributed(const tsr_sampler_distributed_params *
     self->n = params->n;
     self->seed = params->seed;
     self->torch = params->torch;
-    /* PyTorch's DistributedSampler always has a generator of its own. */
+    /* PyTorch's DistributedSampler always uses its own generator, so these two options do not
+     * apply. */
     self->torch.global_generator = self->torch.data_loader = false;
     self->order.kind = params->order;
     self->partition.ranks = (uint64_t)ranks;

@@ -1,8 +1,8 @@
-/* Saves and loads the distributed sampler's part of a state, also with another number of ranks:
+/* Saves and loads the distributed sampler's part of a saved state. The sampler that loads the state
+ * may have another number of ranks. The state contains these values:
  *
- *     ranks  rank  offset                                         interleaved
- *     ranks  rank  earlier partitions: number, (ranks, given) …   contiguous
- */
+ *     ranks  rank  offset                                         interleaved split
+ *     ranks  rank  earlier partitions: number, (ranks, given) …   contiguous split */
 #include <inttypes.h>
 
 #include "sampler/kinds/distributed.h"
@@ -36,7 +36,8 @@ static tsr_status load_ranks(tsr__state_reader *reader, uint64_t *ranks)
     return TSR_OK;
 }
 
-/* Loads the saved sampler's partition. With `only_first`, it must be the first one of its epoch. */
+/* Loads the partition of the saved sampler. If `only_first` is true, it is an error if the number
+ * of ranks had changed before in the epoch. */
 static tsr_status load_partition(tsr__state_reader *reader, uint64_t n, bool only_first,
                                  tsr__partition *partition)
 {
@@ -70,7 +71,8 @@ static tsr_status load_partition(tsr__state_reader *reader, uint64_t n, bool onl
     return TSR_OK;
 }
 
-/* Converts the saved partition, at this position, to one for this sampler's number of ranks. */
+/* Partitions the items that remain at this position of the saved sampler again, for the number of
+ * ranks of this sampler. */
 static tsr_status repartition(const tsr__distributed *self, tsr__state_reader *reader,
                               uint64_t position, tsr__partition *partition)
 {

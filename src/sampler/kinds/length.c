@@ -8,10 +8,10 @@
 typedef struct length_sorted {
     tsr_sampler base;
     uint64_t count;
-    uint32_t *items; /* sorted by length */
+    uint32_t *items; /* all items, sorted by length */
     tsr_order order;
     uint64_t seed;
-    tsr_feistel batches; /* the order of the batches in this epoch, if `order` is feistel */
+    tsr_feistel batches; /* the order of this epoch's batches, used if `order` is feistel */
 } length_sorted;
 
 static uint64_t batch_count(const length_sorted *self)

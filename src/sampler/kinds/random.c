@@ -10,10 +10,10 @@ typedef struct random_sampler {
     tsr_sampler base;
     bool replacement;
     uint64_t n, samples;
-    tsr__shuffled shuffled; /* with replacement, only its generator is used */
-    uint64_t words;         /* with replacement: draws per index */
+    tsr__shuffled shuffled; /* for draws with replacement, only its generator is used */
+    uint64_t words;         /* number of the generator's draws for each index, with replacement */
     tsr__draws draws;
-    tsr__order_keys keys; /* with replacement, feistel: of the epoch */
+    tsr__order_keys keys; /* the epoch's key, for draws with replacement in the order feistel */
 } random_sampler;
 
 static uint64_t length(const tsr_sampler *sampler)
@@ -30,7 +30,7 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
     return TSR_OK;
 }
 
-/* Returns the high 64 bits of a product. */
+/* Returns the high 64 bits of the product a · b and writes the low 64 bits to *low. */
 static uint64_t multiply_high(uint64_t a, uint64_t b, uint64_t *low)
 {
     uint64_t a0 = (uint32_t)a, a1 = a >> 32, b0 = (uint32_t)b, b1 = b >> 32;
@@ -40,8 +40,9 @@ static uint64_t multiply_high(uint64_t a, uint64_t b, uint64_t *low)
     return a1 * b1 + (middle >> 32) + (other >> 32);
 }
 
-/* Returns index number `index` of an epoch: exactly uniform below n. One block of the generator
- * gives two attempts; further attempts use another key. */
+/* Returns draw number `index` of an epoch: a number below n, with exactly equal probabilities. One
+ * block of the random generator gives two attempts. If both must be rejected, the next attempts use
+ * another key. */
 static uint64_t drawn(const tsr__order_keys *keys, uint64_t index, uint64_t n)
 {
     uint64_t rejected = (0 - n) % n;
@@ -136,7 +137,7 @@ static void add_params(random_sampler *self, const tsr_sampler_random_params *pa
     tsr__sampler_add_torch(base, params->order == TSR_ORDER_TORCH, &self->shuffled.passes.torch);
 }
 
-/* Prepares the generator for draws with replacement, which need no shuffle. */
+/* Prepares the generator for draws with replacement. They need no shuffle. */
 static tsr_status prepare_replacement(const tsr_sampler_random_params *params, random_sampler *self)
 {
     tsr__passes *generator = &self->shuffled.passes;
@@ -174,7 +175,7 @@ tsr_status tsr_sampler_create_random(const tsr_sampler_random_params *params, ts
     self->n = params->n;
     self->samples = samples;
     self->replacement = params->replacement;
-    /* PyTorch always draws one more permutation than it uses completely. */
+    /* After the permutations that it uses completely, PyTorch always draws one more. */
     uint64_t rounds = params->order == TSR_ORDER_TORCH ? samples / params->n + 1
                                                        : tsr__div_up_u64(samples, params->n);
     tsr_status status = tsr__shuffled_init("random", params->order, params->n, rounds, params->seed,

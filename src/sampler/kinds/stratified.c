@@ -1,27 +1,30 @@
-/* The stratified sampler: batches that hold every class in its proportion.
+/* The stratified sampler. Each batch contains every class in the same proportion as the dataset.
  *
- * The class of each place is the same in every epoch and computed once: place p of the epoch holds
- * member places[p], where all members are numbered class by class. Epochs differ in the order
- * within each class. */
+ * The members of all classes are numbered consecutively, class by class. places[p] is the number of
+ * the member at place p of an epoch if the members of each class are not shuffled. It is computed
+ * once, so the class at a place is the same in every epoch. In the order feistel, each epoch then
+ * shuffles the members within each class. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
 #include "sampler/kinds/stratified_classes.h"
 #include "sampler/order/sorted.h"
 
-/* One class. Its members are members[start] up to the next class's start. */
+/* One class. Its members are those from members[start] up to, not including, the start of the next
+ * class. */
 typedef struct stratum {
     uint32_t start;
-    tsr_feistel order; /* of this epoch; not used in the order none */
+    /* the order of the class's members in this epoch; not used in the order none */
+    tsr_feistel order;
 } stratum;
 
 typedef struct stratified {
     tsr_sampler base;
     uint64_t count, classes, seed;
     tsr_order order;
-    uint32_t *members; /* [count] items, sorted by label */
+    uint32_t *members; /* [count] all items, sorted by label */
     uint32_t *places;  /* [count] */
-    stratum *strata;   /* [classes + 1], the last only for its start */
+    stratum *strata;   /* [classes + 1]; the last entry only marks the end of the last class */
 } stratified;
 
 static uint64_t length(const tsr_sampler *sampler)
@@ -40,7 +43,7 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
     return TSR_OK;
 }
 
-/* Returns the class of a member: the last class that starts at or before it. */
+/* Returns the class of a member: the last class whose start is not above the member's number. */
 static const stratum *class_of(const stratified *self, uint32_t member)
 {
     uint64_t low = 0, high = self->classes;
@@ -90,7 +93,7 @@ static const tsr__sampler_class class_ = {
     .finish = finish,
 };
 
-/* Returns whether a class begins with this member. */
+/* Returns whether this member is the first one of its class. */
 static bool begins(const stratified *self, const int64_t *labels, uint64_t member)
 {
     return member == 0 || labels[self->members[member]] != labels[self->members[member - 1]];
@@ -111,7 +114,7 @@ static tsr_status find_classes(stratified *self, const int64_t *labels)
     return TSR_OK;
 }
 
-/* Computes `places`. */
+/* Computes the array `places`. */
 static tsr_status lay_out(stratified *self)
 {
     int64_t *sizes = tsr__calloc(self->classes, sizeof *sizes);
@@ -123,7 +126,8 @@ static tsr_status lay_out(stratified *self)
         status = tsr__assign_classes(sizes, self->classes, self->count, self->base.batch_max,
                                      self->places);
     }
-    /* `places` holds the class of each place; replace it by the class's next member. */
+    /* Here places[p] is the class of place p. Replace it by the number of the next member of this
+     * class. */
     for (uint64_t p = 0; status == TSR_OK && p < self->count; p++) {
         uint32_t class_index = self->places[p];
         int64_t left = sizes[class_index]--;

@@ -1,17 +1,20 @@
-/* Assigns classes to places. Classes of the same size have the same share and alternate, so it is
- * enough to compare one class of each size. n items have at most √(2n) different class sizes, but
- * may have n classes. */
+/* Assigns classes to the places of an epoch. Classes of the same size are entitled to equally many
+ * places and take turns, so it is enough to compare one class of each size. This is faster: n items
+ * have at most √(2n) different class sizes, but may have n classes. */
 #include "sampler/kinds/stratified_classes.h"
 
 #include "base/alloc.h"
 #include "sampler/order/sorted.h"
 
-/* The classes of one size: members[0 … count − 1]. */
+/* All classes of one size: members[0 … count − 1] are their numbers. */
 typedef struct group {
     int64_t size;
     const uint32_t *members;
-    uint64_t count, given; /* number of classes, and of places that they have together */
-    int64_t behind;        /* lag of the next class behind its share: items × all items */
+    /* number of classes, and number of places that they have together so far */
+    uint64_t count, given;
+    /* how many places the next class should have minus how many it has, multiplied by the number of
+     * all items */
+    int64_t behind;
 } group;
 
 /* A heap of groups. The group at its top gets the next place. */
@@ -20,8 +23,9 @@ typedef struct heap {
     uint64_t count;
 } heap;
 
-/* Among equal ones the smaller class comes first: groups are in memory in the order of their sizes.
- */
+/* Returns whether group `a` gets a place before group `b`. If both lack equally many places, the
+ * group of the smaller classes comes first: the array of groups is sorted by size, so its address
+ * is lower. */
 static bool comes_before(const group *a, const group *b)
 {
     return a->behind != b->behind ? a->behind > b->behind : a < b;
@@ -40,8 +44,8 @@ static void sink(heap *groups, uint64_t place)
     groups->at[place] = sinking;
 }
 
-/* Computes how far the group's next class is behind its share of the first `places` of `count`
- * places. */
+/* Computes how many places the group's next class lacks, if it is entitled to its proportion of the
+ * first `places` places. `count` is the number of all places. */
 static void measure(group *one, uint64_t places, uint64_t count)
 {
     one->behind = one->size * (int64_t)places - (int64_t)(one->given / one->count) * (int64_t)count;
@@ -64,8 +68,8 @@ static void assign(heap *groups, uint64_t count, uint64_t batch_size, uint32_t *
     }
 }
 
-/* Makes groups of classes of one size, unless `groups` is NULL, and returns their number. `order`
- * holds the classes sorted by size. */
+/* Collects the classes of each size in one group and returns the number of groups. If `groups` is
+ * NULL, it only counts. `order` contains the classes, sorted by size. */
 static uint64_t group_up(const int64_t *sizes, const uint32_t *order, uint64_t class_count,
                          group *groups)
 {

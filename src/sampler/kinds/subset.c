@@ -1,4 +1,4 @@
-/* The subset sampler: given indices in random order. */
+/* The subset sampler gives the indices of a list in random order. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -58,8 +58,8 @@ static const tsr__sampler_class class_ = {
     .finish = finish,
 };
 
-/* Ignores global_generator: PyTorch's SubsetRandomSampler draws from the global generator directly,
- * which gives the same numbers as a generator of its own. */
+/* Switches the option global_generator off. PyTorch's SubsetRandomSampler draws directly from the
+ * global generator, which gives the same numbers as a separate generator. */
 static tsr_torch_options without_global(tsr_torch_options torch)
 {
     torch.global_generator = false;

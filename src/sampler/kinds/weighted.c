@@ -25,12 +25,13 @@ typedef struct weighted {
     uint64_t samples;
     bool by_keys;
     tsr__passes passes;
-    tsr__order_keys keys; /* feistel: of the epoch */
+    tsr__order_keys keys; /* the epoch's keys, in the order feistel */
     tsr__draws draws;
     tsr__alias alias;
     tsr__sums sums;
     tsr__logits logits;
-    /* If drawn by keys: a copy of the weights, and the epoch's draws once `ready` is set. */
+    /* Used if each index gets a random key and the indices with the best keys are drawn: a copy of
+     * the weights, and the draws of the epoch, which are valid if `ready` is set. */
     tsr__weights weights;
     void *copy;
     tsr__best best;
@@ -125,7 +126,8 @@ static const tsr__sampler_class class_ = {
     .finish = finish,
 };
 
-/* Checks and hashes the weights. */
+/* Checks the weights. Gives the largest weight, the number of weights above 0, and a hash of all
+ * weights. */
 static tsr_status check_weights(const tsr__weights *weights, double *largest, uint64_t *above_zero,
                                 uint64_t *hash)
 {
@@ -191,7 +193,8 @@ static tsr_status prepare(const tsr_sampler_weighted_params *params, const tsr__
     double largest;
     bool is_torch = params->order == TSR_ORDER_TORCH, is_mlx = params->order == TSR_ORDER_MLX;
     tsr_torch_options torch = params->torch;
-    torch.global_generator = false; /* multinomial draws from the global generator directly */
+    /* PyTorch's multinomial always draws directly from the global generator */
+    torch.global_generator = false;
     TSR__TRY(check_weights(weights, &largest, &above_zero, &hash));
     TSR__REQUIRE(!params->no_replacement || self->samples <= above_zero,
                  "weighted: %" PRIu64 " weights are above 0, and %" PRIu64

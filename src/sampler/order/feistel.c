@@ -1,8 +1,9 @@
-/* A keyed bijection of 0 … n − 1 that needs no memory. Element row · columns + column moves over a
- * grid of slightly more than n cells. Even rounds add a hash of the column to the row, odd rounds a
- * hash of the row to the column, each modulo the number of rows or columns, so every round can be
- * undone. The grid has at most about √n cells too many (a power of two might have n too many), so
- * few elements must be permuted again. */
+/* A permutation of 0 … n − 1 that depends on a key and needs no memory for the elements. The
+ * elements are the cells of a grid of slightly more than n cells: element row · columns + column.
+ * Even rounds add a hash of the column to the row, odd rounds add a hash of the row to the column.
+ * The sums are taken modulo the number of rows or columns, so each round can be undone. If the
+ * result is not below n, it is permuted again. This is rare, because the grid has only about √n
+ * more cells than n. (A grid whose size is a power of two could have n more.) */
 #include <inttypes.h>
 
 #include "base/error.h"
@@ -12,28 +13,30 @@
 #define KEYS 6
 #define GOLDEN UINT64_C(0x9e3779b97f4a7c15)
 
-/* Up to this n, the permutation fits into one key, with four bits per element. The rounds hardly
- * mix on such small grids. */
+/* For n up to this number, the permutation is stored in one key, with four bits for each element.
+ * On such small grids, the rounds would hardly mix the elements. */
 #define MAX_PACKED 16
 
 typedef struct cell {
     uint32_t row, column;
 } cell;
 
-/* A round mixes less on a small grid. The numbers of rounds are those that pass the tests of pairs.
- */
+/* Returns the number of rounds. A round mixes less on a small grid, so small grids need more
+ * rounds. With these numbers, the permutations pass the statistical tests of pairs. */
 static int rounds_for(uint64_t n)
 {
     return n < (UINT64_C(1) << 12) ? 12 : n < (UINT64_C(1) << 20) ? 8 : KEYS;
 }
 
-/* Derives the keys of later rounds: there may be more rounds than keys. */
+/* Returns the key of a round. There can be more rounds than stored keys, so the keys of later
+ * rounds are derived from them. */
 static inline uint64_t round_key(const tsr_feistel *order, int round)
 {
     return order->keys[round % KEYS] + (uint64_t)(round / KEYS) * GOLDEN;
 }
 
-/* Returns a hash below `size`: two multiplications mix, the third one scales. */
+/* Returns a hash below `size`. The first two multiplications mix the bits, and the third one scales
+ * the result. */
 static inline uint32_t hashed(uint32_t half, uint64_t key, uint32_t size)
 {
     uint64_t mixed = half * UINT64_C(0xd1342543de82ef95) + key;
@@ -42,7 +45,7 @@ static inline uint32_t hashed(uint32_t half, uint64_t key, uint32_t size)
     return (uint32_t)((mixed >> 32) * size >> 32);
 }
 
-/* a and b must be below size, which is at most 2^31. */
+/* Returns (a + b) mod size. a and b must be below `size`, which must be at most 2^31. */
 static inline uint32_t sum_modulo(uint32_t a, uint32_t b, uint32_t size)
 {
     uint32_t sum = a + b, less = sum - size;
@@ -90,7 +93,7 @@ static uint64_t moved_back(const tsr_feistel *order, uint64_t element)
 
 void tsr__order_key(uint64_t seed, uint64_t epoch, uint64_t pass, tsr__order_keys *out)
 {
-    /* One Philox block hashes all three numbers; the result is the key of the stream. */
+    /* One Philox block hashes all three numbers. Its four words are the seed and the stream. */
     uint32_t counter[4] = {(uint32_t)epoch, (uint32_t)(epoch >> 32), (uint32_t)pass,
                            (uint32_t)(pass >> 32)};
     uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)}, words[4];
@@ -99,8 +102,9 @@ void tsr__order_key(uint64_t seed, uint64_t epoch, uint64_t pass, tsr__order_key
     out->stream = (uint64_t)words[3] << 32 | words[2];
 }
 
-/* Returns a permutation of four-bit elements by Fisher and Yates' shuffle. The bias of a choice is
- * below 2^-28. */
+/* Returns a permutation of n ≤ 16 elements as a word with four bits for each element, computed with
+ * Fisher and Yates' shuffle. The probabilities of a choice differ from uniform ones by less than
+ * 2^-28. */
 static uint64_t packed(uint64_t n, tsr_philox *rng)
 {
     uint64_t order = UINT64_C(0xfedcba9876543210);
@@ -113,7 +117,7 @@ static uint64_t packed(uint64_t n, tsr_philox *rng)
     return order;
 }
 
-/* Returns the smallest number whose square is at least n. */
+/* Returns the smallest integer whose square is at least n. */
 static uint32_t root_up(uint64_t n)
 {
     uint64_t low = 1, high = UINT64_C(1) << 31;
@@ -170,8 +174,8 @@ uint64_t tsr_feistel_find(const tsr_feistel *order, uint64_t element)
     return element;
 }
 
-/* The number of cells that go through a round together, so that the compiler can use vectors, or
- * the processor can overlap the multiplications' latencies. */
+/* The number of cells that go through each round together. The compiler can then use vector
+ * instructions, or the processor can do several of the multiplications at the same time. */
 #define TOGETHER 64
 
 static void move_together(const tsr_feistel *order, int rounds, uint32_t *row, uint32_t *column)
@@ -191,7 +195,8 @@ void tsr_feistel_fill(const tsr_feistel *order, uint64_t first, uint64_t step, u
 {
     uint64_t done = 0;
     if (order->n > MAX_PACKED && count >= TOGETHER) {
-        const tsr_feistel copy = *order; /* so that the compiler knows it does not overlap `out` */
+        /* a local copy, so that the compiler knows that `out` does not overlap it */
+        const tsr_feistel copy = *order;
         uint32_t row[TOGETHER], column[TOGETHER], columns = copy.columns;
         cell at = cell_of(&copy, first), by = cell_of(&copy, step);
         for (; count - done >= TOGETHER; done += TOGETHER) {

@@ -1,4 +1,4 @@
-/* Names and checks of orders, and reading from an order. */
+/* Names and checks orders, and reads elements from an order. */
 #include "sampler/order/order.h"
 
 #include <inttypes.h>
@@ -19,7 +19,7 @@ static const char *name_of(const char *const *names, size_t count, int value)
     return value >= 0 && (size_t)value < count ? names[value] : "?";
 }
 
-/* Gives the index of `name` in `names`. */
+/* Gives the index of `name` in `names`. Fails if the array does not contain the name. */
 static tsr_status find(const char *what, const char *const *names, size_t count, const char *name,
                        size_t *out)
 {
@@ -105,7 +105,7 @@ tsr_status tsr__table_reserve(tsr__table *table, uint64_t n)
     bool narrow = n <= UINT64_C(1) << 32;
     void *memory = narrow ? (void *)table->narrow : (void *)table->wide;
     if (memory == NULL || table->capacity < n) {
-        /* Free the old table first: there may not be enough memory for both. */
+        /* Free the old table first, because there may not be enough memory for both tables. */
         tsr__table_finish(table);
         size_t size = narrow ? sizeof *table->narrow : sizeof *table->wide;
         if (n > SIZE_MAX || (memory = tsr__calloc((size_t)n, size)) == NULL)

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "rng/rng.h"
 
-/* A 64-bit number takes two draws. */
+/* The number of draws of the generator that a 64-bit number needs. */
 #define WORDS_OF_64 2
 
 static void start_over(tsr__passes *passes)
@@ -48,7 +48,7 @@ tsr_status tsr__passes_init(const char *what, tsr_order order, int64_t seed,
     if (order == TSR_ORDER_TORCH) {
         TSR__TRY(tsr__torch_version(what, torch->version, &passes.torch.version));
         if (torch->global_generator) {
-            draws = WORDS_OF_64; /* the seed of a separate generator for each epoch */
+            draws = WORDS_OF_64; /* an epoch only draws the seed of a separate generator */
             draws_fit = true;
         }
         uint64_t first = torch->data_loader ? WORDS_OF_64 : 0;
@@ -91,8 +91,8 @@ void tsr__passes_begin(const tsr__passes *passes, tsr_rng *out)
     if (passes->torch.data_loader)
         (void)tsr_mt19937_next_u64(&out->as.mt19937);
     if (passes->torch.global_generator) {
-        /* PyTorch's random_() clears the sign bit of the int64. A seed uses only the low 32 bits,
-         * so this makes no difference. */
+        /* PyTorch's random_() clears the sign bit of this int64. This makes no difference, because
+         * the generator uses only the low 32 bits of a seed. */
         uint64_t seed = tsr_mt19937_next_u64(&out->as.mt19937);
         tsr_mt19937_init(seed, &out->as.mt19937);
     }

@@ -1,45 +1,48 @@
-/* Generators of the reference orders are seeded once; the epochs draw from them one after the
- * other. Every epoch draws the same number of values, so the state at the start of an epoch follows
- * from its number and need not be saved. */
+/* The orders torch, dotnet and mlx have a generator that is seeded only once. The epochs then draw
+ * from it one after the other. Every epoch draws equally many values, so the generator's state at
+ * the start of an epoch follows from the epoch's number and need not be saved. */
 #ifndef TSR_SAMPLER_ORDER_PASSES_H
 #define TSR_SAMPLER_ORDER_PASSES_H
 
 #include "sampler/order/order.h"
 
 typedef struct tsr__passes {
-    tsr_order order; /* torch, dotnet or mlx; other orders have no generator */
+    tsr_order order; /* torch, dotnet and mlx have a generator; other orders have none */
     uint64_t seed;
-    tsr_torch_options torch; /* with the default version filled in */
-    uint64_t draws;          /* total draws of an epoch; UINT64_MAX: more than 64 bits hold */
+    /* the options; the default version has been replaced by the one it stands for */
+    tsr_torch_options torch;
+    /* number of all draws of an epoch; UINT64_MAX if 64 bits cannot hold it */
+    uint64_t draws;
     int64_t epoch;
-    tsr_rng start; /* at the start of the epoch */
+    tsr_rng start; /* the generator at the start of the epoch */
 } tsr__passes;
 
-/* Starts at epoch 0. `draws` is the number of draws that the sampler itself makes in an epoch:
- * 32-bit words, calls of Next(), or keys that MLX splits off. draws_fit is false if 64 bits cannot
- * hold this number; then only epoch 0 exists. Errors: TSR_ERR_INVALID for an invalid version or
- * seed. */
+/* Initialises the generator for epoch 0. `draws` is the number of draws that the sampler itself
+ * makes in each epoch. Depending on the order, a draw is a 32-bit word, a call of Next(), or a key
+ * that MLX splits off. If 64 bits cannot hold this number, draws_fit must be false, and only epoch
+ * 0 can be used. Errors: TSR_ERR_INVALID for an invalid version or seed. */
 tsr_status tsr__passes_init(const char *what, tsr_order order, int64_t seed,
                             const tsr_torch_options *torch, uint64_t draws, bool draws_fit,
                             tsr__passes *out);
-/* Moves to another epoch. Also for orders without a generator. Errors: TSR_ERR_INVALID for a
- * negative epoch, TSR_ERR_OVERFLOW if the draws before it do not fit 64 bits. On failure nothing
- * has changed. */
+/* Moves to another epoch. If the order has no generator, this only changes the epoch's number.
+ * Errors: TSR_ERR_INVALID for a negative epoch; TSR_ERR_OVERFLOW if 64 bits cannot hold the number
+ * of draws before the epoch. On failure nothing changes. */
 tsr_status tsr__passes_set(const char *what, tsr__passes *passes, int64_t epoch);
-/* Gives the generator from which this epoch's indices are drawn, at its start. */
+/* Gives the generator from which this epoch's indices are drawn, in its state at the start of the
+ * epoch. */
 void tsr__passes_begin(const tsr__passes *passes, tsr_rng *out);
-/* Returns the first key of this epoch. MLX's generator is a key, and every draw splits off another
- * key. */
+/* Returns the first key of this epoch. The generator of MLX is itself a key, and each draw splits
+ * off another key. */
 tsr_threefry_key tsr__passes_key(const tsr__passes *passes);
 
-/* A position in one epoch's generator, from which items are drawn one after the other. */
+/* A generator within one epoch. Items are drawn from it one after the other. */
 typedef struct tsr__draws {
     tsr_rng rng;
     bool begun;
-    uint64_t next; /* number of the next item */
+    uint64_t next; /* number of the item that is drawn next */
 } tsr__draws;
 
-/* Moves to `item`. Each item takes `words` draws. */
+/* Moves the generator so that it draws item number `item` next. Each item takes `words` draws. */
 void tsr__draws_to(tsr__draws *draws, const tsr__passes *passes, uint64_t item, uint64_t words);
 
 #endif

@@ -3,7 +3,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-/* Returns the number of draws of one permutation. */
+/* Returns the number of draws of the generator that one permutation needs. */
 static uint64_t draws_of(const tsr__shuffled *shuffled)
 {
     if (shuffled->passes.order == TSR_ORDER_TORCH)
@@ -41,7 +41,7 @@ tsr_status tsr__shuffled_set_epoch(const char *what, tsr__shuffled *shuffled, in
     return TSR_OK;
 }
 
-/* Computes the epoch's permutation number `round`. */
+/* Computes permutation number `round` of the epoch. */
 static tsr_status make(tsr__shuffled *shuffled, uint64_t round)
 {
     const tsr__passes *passes = &shuffled->passes;
@@ -67,7 +67,7 @@ static tsr_status make(tsr__shuffled *shuffled, uint64_t round)
         break;
     case TSR_ORDER_MLX:
         tsr__draws_to(draws, passes, round, 1);
-        /* Count the draw first: the key is drawn even if computing the table fails. */
+        /* Count the draw first, because the key is drawn even if computing the table then fails. */
         draws->next++;
         TSR__TRY(tsr__table_mlx(&shuffled->order.table, shuffled->n,
                                 tsr_threefry_next_key(&draws->rng.as.threefry.key)));

@@ -8,16 +8,16 @@
 #define DIGIT_BITS 8
 #define DIGITS (1 << DIGIT_BITS)
 
-/* Returns digit number `place` of a key. The sign bit is flipped so that negative keys come first.
- */
+/* Returns digit number `place` of a key. The sign bit is inverted, so that negative keys come
+ * before the others. */
 static unsigned digit(int64_t key, int place)
 {
     uint64_t shifted = (uint64_t)key ^ UINT64_C(1) << 63;
     return (unsigned)(shifted >> (place * DIGIT_BITS)) & (DIGITS - 1);
 }
 
-/* A radix sort, lowest digit first. A digit that is equal in all keys, as most are, only costs one
- * pass that counts. */
+/* A radix sort that starts with the lowest digit. Most digits are usually equal in all keys; for
+ * such a digit, the function only counts and moves nothing. */
 tsr_status tsr__sorted(const int64_t *keys, uint64_t count, uint32_t **out)
 {
     uint32_t *from = tsr__calloc(count, sizeof *from);

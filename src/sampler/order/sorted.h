@@ -4,12 +4,13 @@
 
 #include "sampler/sampler.h"
 
-/* Gives 0 … count − 1 sorted by their keys, equal ones by index. The caller must free *out. count
- * must be at most 2^32. */
+/* Gives the numbers 0 … count − 1, sorted by their keys; numbers with equal keys are in ascending
+ * order. count must be at most 2^32. The caller must free *out. */
 tsr_status tsr__sorted(const int64_t *keys, uint64_t count, uint32_t **out);
 
-/* Checks that the samplers for properties of items share: `items` must not be NULL, nor be too
- * many; the batch size must be positive; the order must be feistel or none. */
+/* Checks for the samplers that have a property of each item, such as its length. `items` must not
+ * be NULL, and `count` must not be too large. The batch size must be positive, and the order must
+ * be feistel or none. */
 tsr_status tsr__sorted_check(const char *what, const void *items, const char *name, uint64_t count);
 tsr_status tsr__sorted_check_batches(const char *what, int64_t batch_size, tsr_order order);
 

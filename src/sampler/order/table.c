@@ -1,6 +1,7 @@
-/* The shuffles of PyTorch, .NET and MLX, into a table with 4 bytes per element. The first two swap
- * with elements anywhere in memory. The generator alone decides which ones, so they are drawn some
- * way ahead and prefetched. */
+/* The shuffles of PyTorch, .NET and MLX, in a table with 4 bytes per element. The shuffles of
+ * PyTorch and .NET swap elements that can be anywhere in memory. The choice of these elements
+ * depends only on the generator. Therefore several of them are chosen in advance and prefetched
+ * into the cache. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
@@ -8,7 +9,8 @@
 #include "rng/rng.h"
 #include "sampler/order/order.h"
 
-/* UINT32_MAX / 20. For this many elements or more, PyTorch 2.6 and later draw 64 bits for each. */
+/* This is UINT32_MAX / 20. For this many elements or more, PyTorch 2.6 and later draw 64 bits for
+ * each element. */
 #define LARGE_RANDPERM UINT64_C(214748364)
 #define AHEAD 64
 
@@ -41,7 +43,7 @@ static void count_up(uint32_t *elements, uint64_t n)
         elements[i] = (uint32_t)i;
 }
 
-/* Swaps each element i with one of the elements from i on. */
+/* Swaps each element i with a random one of the elements i … n − 1. */
 static void shuffle_forward(tsr_mt19937 *rng, uint64_t n, uint32_t *elements)
 {
     uint64_t chosen[AHEAD];
@@ -50,7 +52,8 @@ static void shuffle_forward(tsr_mt19937 *rng, uint64_t n, uint32_t *elements)
         uint64_t count = n - 1 - i < AHEAD ? n - 1 - i : AHEAD;
         for (uint64_t j = 0; j < count; j++) {
             uint32_t bits = tsr_mt19937_next_u32(rng);
-            uint64_t left = n - i - j; /* a 32-bit remainder is several times as fast */
+            /* a 32-bit remainder is several times as fast as a 64-bit one */
+            uint64_t left = n - i - j;
             chosen[j] = i + j + (left > UINT32_MAX ? bits : bits % (uint32_t)left);
             FETCH(elements + chosen[j]);
         }
@@ -59,8 +62,8 @@ static void shuffle_forward(tsr_mt19937 *rng, uint64_t n, uint32_t *elements)
     }
 }
 
-/* Builds the permutation element by element: element i takes the place of an earlier one or its
- * own, and the earlier one moves to place i. */
+/* Builds the permutation element by element. Element i is put in a random place from 0 to i, and
+ * the element that was in this place moves to place i. */
 static void shuffle_inside_out(tsr_mt19937 *rng, uint64_t n, uint32_t *elements)
 {
     uint64_t chosen[AHEAD];
@@ -99,7 +102,8 @@ tsr_status tsr__table_dotnet(tsr__table *table, uint64_t n, tsr_dotnet *rng)
     for (uint64_t left = n; left > 1;) {
         uint64_t count = left - 1 < AHEAD ? left - 1 : AHEAD;
         for (uint64_t j = 0; j < count; j++) {
-            /* Next(0, i + 1). With some seeds, Next() may return -1 once; .NET then throws. */
+            /* This is .NET's Next(0, i + 1). With some seeds, Next() returns -1 once, for which
+             * .NET throws an exception. */
             double drawn = tsr_dotnet_next_double(rng) * (double)(left - j);
             chosen[j] = drawn < 0 ? 0 : (uint64_t)drawn;
             FETCH(elements + chosen[j]);
