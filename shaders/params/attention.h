@@ -5,8 +5,8 @@
 
 #include "types.h"
 
-/* A tensor [batch, heads, rows, columns]. Strides are in bytes; they are 0 along broadcast
- * dimensions. */
+/* The address of a tensor [batch, heads, rows, columns] and its strides in bytes. A stride is 0 in
+ * a dimension along which the tensor is broadcast. */
 struct tsr_attention_operand {
     TSR_ADDRESS at;
     TSR_ADDRESS batch, head, row, column;
@@ -20,29 +20,37 @@ struct tsr_attention_operand {
 
 struct tsr_attention_call {
     TSR_ATTENTION_OPERAND q, k, v, y, dy, dq, dk, dv, mask;
-    TSR_ATTENTION_OPERAND lse;                 /* [batch, heads, q_len], f32 */
-    TSR_ATTENTION_OPERAND delta;               /* the same, of the backward pass: Σ dy·y */
-    TSR_ADDRESS q_lengths, q_lengths_step;     /* i32 [batch]; 0: none */
-    TSR_ADDRESS kv_lengths, kv_lengths_step;   /* the same */
-    TSR_ADDRESS pages, pages_batch, pages_row; /* i32 [batch, n]; 0: none */
+    /* f32 [batch, heads, q_len]: the logarithm of the sum of the exponentials of each query's
+     * scores. */
+    TSR_ATTENTION_OPERAND lse;
+    /* f32 [batch, heads, q_len]: Σ dy·y of each query, for the backward pass. */
+    TSR_ATTENTION_OPERAND delta;
+    /* i32 [batch]: the number of queries and of keys of each sequence. If an address is 0, all
+     * sequences have q_len queries, or kv_len keys. */
+    TSR_ADDRESS q_lengths, q_lengths_step;
+    TSR_ADDRESS kv_lengths, kv_lengths_step;
+    /* i32 [batch, n]: the pages of the cache in which each sequence's keys are. The address is 0 if
+     * k and v are not in a cache. */
+    TSR_ADDRESS pages, pages_batch, pages_row;
     TSR_UINT batch, heads, kv_heads;
     TSR_UINT q_len, kv_len, head_dim;
-    TSR_UINT page_len, page_count; /* of the cache */
+    TSR_UINT page_len, page_count; /* keys per page, and pages in the cache */
     TSR_UINT causal;
-    TSR_UINT window; /* at least kv_len + q_len if there is none */
+    TSR_UINT window; /* with `causal`, a query sees at most this many keys; 2^31: no limit */
     TSR_FLOAT scale;
     TSR_FLOAT softcap; /* 0: none */
-    /* Followed by kv_head[heads], the kv head of each head; reader[heads], the heads in the order
-     * of their kv heads; and first[kv_heads + 1], where each kv head's readers begin. */
+    /* In memory, three arrays of integers follow this struct: kv_head[heads], the kv head that each
+     * head reads; reader[heads], all heads, sorted by the kv head that they read; and
+     * first[kv_heads + 1], the index in `reader` of the first head that reads each kv head. */
 };
 
 struct tsr_attention_push {
     TSR_ADDRESS call;
-    TSR_ADDRESS partial; /* attention_few.comp: results of the parts */
-    TSR_UINT first;      /* the number of the first workgroup's block */
-    TSR_UINT count;      /* blocks */
-    TSR_UINT part_keys;  /* attention_few.comp: keys in a part, and parts of a row */
-    TSR_UINT parts;
+    TSR_ADDRESS partial; /* not used */
+    TSR_UINT first;      /* the first block or row of this dispatch */
+    TSR_UINT count;      /* blocks of this dispatch; rows in attention_delta.comp */
+    TSR_UINT part_keys;  /* not used */
+    TSR_UINT parts;      /* not used */
 };
 TSR_PUSH_CHECK(tsr_attention_push);
 
@@ -55,6 +63,6 @@ TSR_PUSH_CHECK(tsr_attention_push);
 
 /* How the elements of q, k, v and dy are loaded, a specialization constant. */
 #define TSR_ATTENTION_LOAD_SCALAR 0u
-#define TSR_ATTENTION_LOAD_VECTOR 1u /* columns in aligned groups of four neighbours */
+#define TSR_ATTENTION_LOAD_VECTOR 1u /* four neighbouring columns at once, aligned */
 
 #endif

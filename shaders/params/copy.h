@@ -4,8 +4,8 @@
 
 #include "walk.h"
 
-/* The kind of an element. If the kernel converts it, the kind is a tsr_dtype. If the kernel only
- * moves it, the kind is a number of bits. */
+/* The kind of an element. A kernel that converts elements takes a dtype (TSR_DT_…). A kernel that
+ * only moves elements takes one of these, which give the number of bits. */
 #define TSR_COPY_BITS8 TSR_DT_U8
 #define TSR_COPY_BITS16 TSR_DT_F16
 #define TSR_COPY_BITS32 TSR_DT_U32
@@ -15,7 +15,8 @@
 /* The layout of an operand's innermost dimension. */
 #define TSR_COPY_STRIDED 0u /* any stride */
 #define TSR_COPY_RUN 1u     /* stride 1 */
-/* Stride 1, and every group of four begins at a multiple of its size (16 bytes at most). */
+/* Stride 1, and each group of four elements starts at a multiple of the group's size, or of 16
+ * bytes if the group is larger. */
 #define TSR_COPY_ALIGNED 2u
 
 struct tsr_copy_params {

@@ -4,19 +4,19 @@
 
 #include "copy.h"
 
-#define TSR_COPY_TILE 32            /* a tile's side, in elements */
-#define TSR_COPY_TILE_WORKGROUP 128 /* invocations; every device allows them */
+#define TSR_COPY_TILE 32            /* rows and columns of a tile */
+#define TSR_COPY_TILE_WORKGROUP 128 /* invocations per workgroup; every device allows this many */
 
-/* dst[i][j][r][c] = src[i][j][c][r] in memory. Neighbours along a row of dst are `source_column`
- * elements apart in src. */
+/* The kernel sets dst[i][j][r][c] = src[i][j][c][r]. In memory, both tensors are contiguous along
+ * their last index. Rows r and columns c are those of dst. */
 struct tsr_copy_tile_params {
     TSR_ADDRESS destination, source;
-    TSR_UINT tiles;                  /* workgroups with work */
-    TSR_UINT rows, columns;          /* of dst */
-    TSR_UINT destination_row;        /* elements from one row of dst to the next; 1 in src */
-    TSR_UINT source_column;          /* elements from one column to the next in src; 1 in dst */
-    TSR_UINT planes;                 /* size of the inner of the two other dimensions */
-    TSR_UINT destination_strides[2]; /* of the other dimensions, outer first */
+    TSR_UINT tiles;                  /* each workgroup copies one tile */
+    TSR_UINT rows, columns;          /* sizes of r and c */
+    TSR_UINT destination_row;        /* stride of r in dst, in elements; it is 1 in src */
+    TSR_UINT source_column;          /* stride of c in src, in elements; it is 1 in dst */
+    TSR_UINT planes;                 /* size of j */
+    TSR_UINT destination_strides[2]; /* strides of i and j, in elements */
     TSR_UINT source_strides[2];
 };
 TSR_PUSH_CHECK(tsr_copy_tile_params);

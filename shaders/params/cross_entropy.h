@@ -4,14 +4,15 @@
 
 #include "rows.h"
 
-/* Strides between rows, and steps between the classes of a row, count bytes. */
+/* Strides are the bytes from one row to the next. Steps are the bytes from one class of a row to
+ * the next. */
 struct tsr_cross_entropy_params {
     TSR_ADDRESS logits, labels, loss, gradient; /* loss and gradient: 0 if not wanted */
     TSR_ADDRESS logits_stride, labels_stride, loss_stride, gradient_stride;
     TSR_ADDRESS logits_step, gradient_step;
     TSR_UINT rows, classes;
-    TSR_UINT label_bytes; /* 1, 4 or 8 */
-    TSR_FLOAT scale;      /* of the gradient */
+    TSR_UINT label_bytes; /* the size of a label: 1, 4 or 8 */
+    TSR_FLOAT scale;      /* a factor of the gradient */
 };
 TSR_PUSH_CHECK(tsr_cross_entropy_params);
 

@@ -1,29 +1,34 @@
-/* Push constants of cross_entropy_rows.comp, the step of cross-entropy on Mesa's CPU driver that
- * follows softmax_chunks.comp; see params/softmax_chunks.h. */
+/* Push constants of cross_entropy_rows.comp, the second of three kernels that compute cross-entropy
+ * on Mesa's CPU driver. Before it, softmax_chunks.comp computes the statistics of each chunk of a
+ * row; after it, softmax_apply.comp computes the gradient. params/softmax_chunks.h describes these
+ * statistics. A part is the classes that one rank has. */
 #ifndef TSR_PARAMS_CROSS_ENTROPY_ROWS_H
 #define TSR_PARAMS_CROSS_ENTROPY_ROWS_H
 
 #include "types.h"
 
 struct tsr_cross_entropy_rows_push {
-    TSR_ADDRESS chunks, stats;       /* [rows][across] of two floats, [rows] of four */
-    TSR_ADDRESS planes, plane_bytes; /* floats [ranks][3][rows]: params/cross_entropy_shard.h */
-    TSR_ADDRESS logits, gradient;    /* the first rows; gradient: 0 if not wanted */
+    TSR_ADDRESS chunks, stats;       /* statistics of chunks [rows][across], and of rows [rows] */
+    TSR_ADDRESS planes, plane_bytes; /* `stats` of params/cross_entropy_shard.h */
+    TSR_ADDRESS logits, gradient;    /* their first rows; gradient: 0 if not wanted */
     TSR_ADDRESS labels, labels_stride;
-    TSR_ADDRESS loss, loss_stride; /* loss: 0 if not wanted */
-    TSR_UINT logits_row, gradient_row;
-    TSR_UINT rows, across;
-    TSR_UINT here, whole;    /* classes of this part, and those in complete vectors */
+    TSR_ADDRESS loss, loss_stride;     /* loss: 0 if not wanted */
+    TSR_UINT logits_row, gradient_row; /* bytes from one row to the next */
+    TSR_UINT rows, across;             /* across: chunks in a row */
+    TSR_UINT here, whole; /* the number of classes of this part, and of those in complete vectors */
     TSR_UINT first, classes; /* the first class of this part, and the number in all parts */
     TSR_UINT ranks;
-    TSR_UINT label_bytes; /* 1, 4 or 8 */
-    TSR_FLOAT scale;      /* of the gradient */
+    TSR_UINT label_bytes; /* the size of a label: 1, 4 or 8 */
+    TSR_FLOAT scale;      /* a factor of the gradient */
 };
 TSR_PUSH_CHECK(tsr_cross_entropy_rows_push);
 
 /* What the kernel does, a specialization constant. */
-#define TSR_ROWS_ALONE 0u /* all classes are here: from chunks to losses and rows' statistics */
-#define TSR_ROWS_PART 1u  /* from chunks to the planes of this part */
-#define TSR_ROWS_WHOLE 2u /* from the planes of all parts to losses and rows' statistics */
+/* If one part has all classes: computes losses and rows' statistics from those of the chunks. */
+#define TSR_ROWS_ALONE 0u
+/* Computes the planes of this part from the statistics of the chunks. */
+#define TSR_ROWS_PART 1u
+/* Computes losses and rows' statistics from the planes of all parts. */
+#define TSR_ROWS_WHOLE 2u
 
 #endif

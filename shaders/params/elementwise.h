@@ -4,7 +4,7 @@
 
 #include "walk.h"
 
-/* f, a specialization constant. include/functions.glsl computes it. */
+/* The function f, a specialization constant. include/functions.glsl computes it. */
 #define TSR_EW_ADD 0u
 #define TSR_EW_SUB 1u
 #define TSR_EW_MUL 2u
@@ -16,7 +16,7 @@
 #define TSR_EW_CLAMP 8u
 #define TSR_EW_CLAMP_GRAD 9u /* b is dy */
 
-/* The result of these is 1 or 0. */
+/* Comparisons, whose result is 1 or 0. */
 #define TSR_EW_EQUAL 10u
 #define TSR_EW_NOT_EQUAL 11u
 #define TSR_EW_LESS 12u
@@ -33,7 +33,7 @@
 #define TSR_EW_MINIMUM_GRAD 22u /* with respect to a; c is dy */
 #define TSR_EW_MAXIMUM_GRAD 23u
 
-/* Functions of one input, and their gradients, in which b is dy. */
+/* Functions of one input, and their gradients. In a gradient, b is dy. */
 #define TSR_EW_EXP 32u
 #define TSR_EW_LOG 33u
 #define TSR_EW_SQRT 34u
@@ -54,21 +54,21 @@
 /* The layout of an operand's innermost dimension, a specialization constant for each operand. */
 #define TSR_EW_STRIDED 0u /* any stride */
 #define TSR_EW_RUN 1u     /* stride 1 */
-#define TSR_EW_ALIGNED 2u /* stride 1, and every group of four begins at a multiple of its size */
+#define TSR_EW_ALIGNED 2u /* stride 1; groups of four elements are aligned to their size */
 #define TSR_EW_ONE 3u     /* stride 0: one element for the whole row */
 
 struct tsr_elementwise_params {
     TSR_ADDRESS y, a, b;
     TSR_FLOAT alpha, beta;
-    TSR_WALK walk; /* in groups of four */
+    TSR_WALK walk; /* an invocation computes four neighbours */
     TSR_UINT y_strides[TSR_WALK_DIMS];
     TSR_UINT a_strides[TSR_WALK_DIMS];
     TSR_UINT b_strides[TSR_WALK_DIMS];
 };
 TSR_PUSH_CHECK(tsr_elementwise_params);
 
-/* The kernel of three inputs. Its walk has one number less, because size[0] follows from
- * `inner`. */
+/* The push constants of the kernel with three inputs. They have the members of a TSR_WALK except
+ * size[0], which the kernel computes from `inner`, because TSR_PUSH_MAX leaves no room for it. */
 struct tsr_elementwise3_params {
     TSR_ADDRESS y, a, b, c;
     TSR_UINT items, inner, shifts, size1, size2, magic[3];

@@ -4,16 +4,19 @@
 
 #include "rows.h"
 
-/* Strides between rows, and steps between the elements of a row, count bytes. */
+/* Strides are the bytes from one row to the next. Steps are the bytes from one element of a row to
+ * the next. */
 struct tsr_embedding_params {
-    TSR_ADDRESS table, indices, y; /* gradient: y is dy */
+    /* In embedding_grad.comp, table is the gradient of the table, and y is dy. */
+    TSR_ADDRESS table, indices, y;
     TSR_ADDRESS table_stride, indices_stride, y_stride;
     TSR_ADDRESS table_step, y_step;
-    TSR_UINT rows, width;
-    TSR_UINT first, here; /* the rows of the complete table that this part has */
-    TSR_UINT index_bytes; /* 1, 4 or 8 */
-    TSR_UINT buckets;     /* gradient: the number of workgroups among which the table's rows
-                             are divided, a power of two */
+    TSR_UINT rows, width; /* rows of y, and elements of a row */
+    TSR_UINT first, here; /* the first row and the number of rows of the table in this part */
+    TSR_UINT index_bytes; /* the size of an index: 1, 4 or 8 */
+    /* In embedding_grad.comp, the number of workgroups among which the table's rows are divided, a
+     * power of two. */
+    TSR_UINT buckets;
 };
 TSR_PUSH_CHECK(tsr_embedding_params);
 

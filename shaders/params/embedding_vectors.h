@@ -6,12 +6,12 @@
 
 struct tsr_embedding_vectors_push {
     TSR_UINT identity[16];                           /* TSR_IDENTITY_16 */
-    TSR_ADDRESS table, indices, y;                   /* the first rows */
-    TSR_UINT table_stride, indices_stride, y_stride; /* bytes from row to row */
+    TSR_ADDRESS table, indices, y;                   /* their first rows */
+    TSR_UINT table_stride, indices_stride, y_stride; /* bytes from one row to the next */
     TSR_UINT rows, vectors;                          /* vectors of 8 bytes in a row */
-    TSR_UINT across;                                 /* blocks in a row */
-    TSR_UINT magic, shift;                           /* to divide by `across`; see walk.h */
-    TSR_UINT first, here; /* the rows of the complete table in this part */
+    TSR_UINT across;       /* blocks in a row; a subgroup copies one block */
+    TSR_UINT magic, shift; /* to divide by `across`; see walk.h */
+    TSR_UINT first, here;  /* the first row and the number of rows of the table in this part */
 };
 TSR_PUSH_CHECK(tsr_embedding_vectors_push);
 

@@ -6,7 +6,9 @@
 
 struct tsr_fill_params {
     TSR_ADDRESS destination;
-    TSR_UINT value[2]; /* the bits of an element, or of half a unit of 16 bytes; low word first */
+    /* The bits of an element, low word first. If the kernel fills units of 16 bytes, these are the
+     * 8 bytes that each unit contains twice. */
+    TSR_UINT value[2];
     TSR_WALK walk;
     TSR_UINT strides[TSR_WALK_DIMS];
 };

@@ -4,28 +4,28 @@
 
 #include "walk.h"
 
-/* An invocation takes four neighbours of y. */
+/* index_select.comp: an invocation computes four neighbours of y. */
 struct tsr_index_select_params {
-    TSR_ADDRESS y, x, indices; /* x at index 0 */
-    TSR_ADDRESS x_stride;      /* bytes from index to index */
-    TSR_WALK walk;             /* over y, in groups of four */
+    TSR_ADDRESS y, x, indices; /* x: the address for index 0 */
+    TSR_ADDRESS x_stride;      /* bytes of x from one index to the next */
+    TSR_WALK walk;             /* over y */
     TSR_UINT y_strides[TSR_WALK_DIMS];
-    TSR_UINT x_strides[TSR_WALK_DIMS]; /* 0 along the dimension */
+    TSR_UINT x_strides[TSR_WALK_DIMS]; /* 0 along the selected dimension */
     TSR_UINT indices_strides[TSR_WALK_DIMS];
-    TSR_UINT size; /* of x along the dimension */
+    TSR_UINT size; /* the size of x along the selected dimension */
 };
 TSR_PUSH_CHECK(tsr_index_select_params);
 
-/* An invocation takes one position in the other dimensions. */
+/* index_add.comp: an invocation computes one position in the dimensions that are not selected. */
 struct tsr_index_add_params {
     TSR_ADDRESS dx, dy, indices;
-    TSR_ADDRESS dx_stride, dy_stride, indices_stride; /* bytes along the dimension */
-    TSR_WALK walk;                                    /* over the other dimensions */
+    TSR_ADDRESS dx_stride, dy_stride, indices_stride; /* bytes along the selected dimension */
+    TSR_WALK walk; /* over the dimensions that are not selected */
     TSR_UINT dx_strides[TSR_WALK_DIMS];
     TSR_UINT dy_strides[TSR_WALK_DIMS];
-    TSR_UINT rows; /* indices */
-    TSR_UINT size; /* of dx along the dimension */
-    TSR_UINT buckets;
+    TSR_UINT rows;    /* the number of indices */
+    TSR_UINT size;    /* the size of dx along the selected dimension */
+    TSR_UINT buckets; /* a power of two; see index_add.comp */
 };
 TSR_PUSH_CHECK(tsr_index_add_params);
 

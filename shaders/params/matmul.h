@@ -5,10 +5,10 @@
 
 #include "types.h"
 
-/* Strides count elements. One dispatch covers two batch dimensions: the grid's z is (outer ·
- * batch_inner + inner) · splits + split. A split is a range of k_chunk of the k products. If there
- * are several splits, their sums are written as f32 to partial matrices that are m·n elements
- * apart. */
+/* Strides count elements. One dispatch covers two batch dimensions, whose indices are outer and
+ * inner: the workgroup's index in z is (outer · batch_inner + inner) · splits + split. A split is a
+ * range of k_chunk values of k. If there are several splits, their sums are written as f32 to
+ * partial matrices that are m·n elements apart. */
 struct tsr_matmul_push {
     TSR_ADDRESS a, b, y, bias;
     TSR_UINT m, n, k;
@@ -27,8 +27,9 @@ struct tsr_matmul_push {
 };
 TSR_PUSH_CHECK(tsr_matmul_push);
 
-/* The same with 64-bit strides in bytes, for matmul_wide.comp, which takes all other strides. It
- * has no batch and no splits. */
+/* The push constants of matmul_wide.comp, which computes products whose strides do not fit the
+ * struct above. Its strides are 64-bit and count bytes. It has no batch dimensions and no splits.
+ */
 struct tsr_matmul_wide_push {
     TSR_ADDRESS a, b, y, bias;
     TSR_ADDRESS a_row, a_k;
@@ -44,7 +45,8 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 /* Fields of `mode`. */
 #define TSR_MM_ACCUMULATE 1u
 #define TSR_MM_BIAS 2u
-/* Neighbouring invocations load neighbouring rows of a, or columns of b, not neighbouring k. */
+/* If one of these is set, neighbouring invocations load neighbouring rows of a, or neighbouring
+ * columns of b. Otherwise they load neighbouring values of k. */
 #define TSR_MM_A_LANES_ROW 4u
 #define TSR_MM_B_LANES_COL 8u
 #define TSR_MM_Y_DTYPE_SHIFT 4u
@@ -55,18 +57,21 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 /* The elements that an invocation of matmul_sum.comp computes, a specialization constant. */
 #define TSR_MM_SUM_ONE 0u
 #define TSR_MM_SUM_RUN 1u     /* up to four neighbours of a row; y's rows are contiguous */
-#define TSR_MM_SUM_ALIGNED 2u /* four; y's offset and other strides are multiples of 4 */
+#define TSR_MM_SUM_ALIGNED 2u /* four; y's offset and its other strides are multiples of 4 */
 
 /* How a tile of a or b is loaded, a specialization constant. */
 #define TSR_MM_LOAD_SCALAR 0u /* any strides, one element at a time */
-/* Four neighbours along k, where the stride is 1; all other strides are multiples of 4. */
+/* Four neighbours along k. The stride of k is 1; all other strides are multiples of 4. */
 #define TSR_MM_LOAD_VEC_K 1u
-#define TSR_MM_LOAD_VEC_LINE 2u /* four neighbours along a's rows, or b's columns */
+/* At one k, elements of four neighbouring rows of a, or of four neighbouring columns of b. */
+#define TSR_MM_LOAD_VEC_LINE 2u
 #define TSR_MM_LOADS 3
-/* For cooperative matrices, whose tiles in shared memory are contiguous along the lines or along k:
- * one element at a time along the lines. For them, SCALAR means along k. */
+/* The other ways exist only for cooperative matrices. Their tiles in shared memory are contiguous
+ * along k, or from line to line, where a line is a row of a or a column of b. SCALAR loads one
+ * element at a time along k, and SCALAR_LINE from line to line. */
 #define TSR_MM_LOAD_SCALAR_LINE 3u
-/* Eight neighbours; their dimension, the offset and all other strides are multiples of 8. */
+/* Eight neighbours along k, or from line to line. The size of that dimension, the offset and all
+ * other strides are multiples of 8. */
 #define TSR_MM_LOAD_VEC8_K 4u
 #define TSR_MM_LOAD_VEC8_LINE 5u
 #define TSR_MM_COOPMAT_LOADS 6

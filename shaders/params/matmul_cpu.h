@@ -1,5 +1,5 @@
-/* Push constants of the matmul kernels for lavapipe, which compute one piece of sums[i,j] (+)=
- * Σ_k a[i,k]·b[k,j]. */
+/* Push constants of the matmul kernels for lavapipe. A dispatch computes a piece of sums[i,j] = Σ_k
+ * a[i,k]·b[k,j], or adds to it. */
 #ifndef TSR_PARAMS_MATMUL_CPU_H
 #define TSR_PARAMS_MATMUL_CPU_H
 
@@ -12,15 +12,16 @@
 struct tsr_matmul_cpu_push {
     TSR_UINT identity[8]; /* 0, 1, … 7 */
     TSR_ADDRESS a, b;
-    TSR_ADDRESS sums; /* f32, contiguous rows and contiguous parts; may be y itself */
+    TSR_ADDRESS sums; /* f32; rows, and matrices of several parts, are contiguous; may be y */
     TSR_ADDRESS y;    /* the result of the epilogue, if the kernel applies one */
     TSR_ADDRESS bias; /* one element for each column */
-    TSR_UINT a_stride, b_stride, sums_stride, y_stride; /* elements from line to line, as stored */
-    TSR_UINT m, n, k;                                   /* sizes from these addresses on */
-    TSR_UINT skip;       /* number of leading products that the sums already contain */
-    TSR_UINT accumulate; /* 0: ignore the contents of the sums */
+    /* Elements from one stored row to the next. */
+    TSR_UINT a_stride, b_stride, sums_stride, y_stride;
+    TSR_UINT m, n, k;    /* sizes, counted from these addresses */
+    TSR_UINT skip;       /* the sums already contain this many of the first products */
+    TSR_UINT accumulate; /* 0: ignores the old contents of the sums; otherwise adds to them */
     TSR_UINT a_batch, b_batch, sums_batch, y_batch; /* elements from one matrix to the next */
-    TSR_UINT block;                                 /* workgroups in x for each in z */
+    TSR_UINT block; /* the number of workgroups in x; see matmul_lavapipe_nt.glsl */
 };
 TSR_PUSH_CHECK(tsr_matmul_cpu_push);
 
@@ -33,7 +34,7 @@ struct tsr_matmul_cpu_finish_push {
     TSR_UINT y_row, y_col;
     TSR_UINT bias_row, bias_col;
     TSR_UINT sums_batch, y_batch, bias_batch;
-    TSR_UINT m, n; /* sizes from these addresses on */
+    TSR_UINT m, n; /* sizes, counted from these addresses */
     TSR_FLOAT alpha;
 };
 TSR_PUSH_CHECK(tsr_matmul_cpu_finish_push);

@@ -4,8 +4,9 @@
 
 #include "types.h"
 
-/* The rows of a plane: row r starts r / inner · strides[0] + r % inner · strides[1] elements from
- * `at`, and its elements are `step` bytes apart. */
+/* The rows of an operand. Row r starts (r / inner) · strides[0] + (r % inner) · strides[1] elements
+ * after `at`, and its elements are `step` bytes apart. `inner` is a member of the push constants.
+ */
 struct tsr_norm_rows {
     TSR_ADDRESS at, step;
     TSR_UINT strides[2];
@@ -18,9 +19,9 @@ struct tsr_norm_rows {
 #define TSR_NORM_ROWS tsr_norm_rows
 #endif
 
-/* A row's statistics are four floats: 1 / √(variance + epsilon), the mean in two parts, and an
- * unused one. One float is not precise enough for a mean that is large compared with the deviation.
- * Both parts are 0 for RMS normalisation. */
+/* The statistics of a row are four floats: 1 / √(variance + epsilon), the mean as the sum of two
+ * floats, and an unused float. A single float is not precise enough for a mean that is large
+ * compared with the deviation. For RMS normalisation, both parts of the mean are 0. */
 #define TSR_NORM_STATS_BYTES 16u
 
 /* norm.comp. All rows share one weight and one bias. */
@@ -28,7 +29,7 @@ struct tsr_norm_push {
     TSR_NORM_ROWS x, y;
     TSR_ADDRESS weight, weight_step;
     TSR_ADDRESS bias, bias_step;
-    TSR_ADDRESS stats; /* of the first row */
+    TSR_ADDRESS stats; /* the statistics of the first row */
     TSR_UINT count;    /* elements in a row */
     TSR_UINT rows, inner;
     TSR_FLOAT epsilon;
@@ -39,7 +40,7 @@ TSR_PUSH_CHECK(tsr_norm_push);
 #define TSR_NORM_RESULT 0u
 #define TSR_NORM_STATS 1u
 #define TSR_NORM_GRADIENT 2u /* dx (norm_short.comp and norm_apply.comp only) */
-#define TSR_NORM_PRODUCTS 3u /* dy · normalised x, whose sums are dweight (same kernels only) */
+#define TSR_NORM_PRODUCTS 3u /* dy · normalised x, whose sums are dweight (the same kernels) */
 
 /* norm_grad.comp */
 struct tsr_norm_grad_params {
@@ -55,12 +56,12 @@ TSR_PUSH_CHECK(tsr_norm_grad_params);
 struct tsr_norm_columns_params {
     TSR_NORM_ROWS x, dy;
     TSR_ADDRESS stats;
-    TSR_ADDRESS dweight, dbias; /* the rows of the first chunk; 0: not wanted */
+    TSR_ADDRESS dweight, dbias; /* the sums of the first chunk; 0 if not wanted */
     TSR_UINT count;
     TSR_UINT rows, inner;
 };
 TSR_PUSH_CHECK(tsr_norm_columns_params);
 
-#define TSR_NORM_CHUNK 32u /* rows */
+#define TSR_NORM_CHUNK 32u /* rows in a chunk of norm_columns.comp */
 
 #endif

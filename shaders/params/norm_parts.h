@@ -7,26 +7,29 @@
 #include "norm.h"
 #include "row_parts.h"
 
-/* A chunk's statistics are eight floats. The first four are its mean m, rounded to a float (0 for
- * RMS), Σ(x − m), Σ(x − m)² and an unused one. Gradients also need Σg and Σg·(x − m), where g = dy
- * · weight. A row's statistics are those of norm.h. For gradients it has two more floats, its
- * slopes: the means of g (0 for RMS) and of g · the normalised x. */
+/* The statistics of a chunk are eight floats. The first four are the chunk's mean m, rounded to a
+ * float (0 for RMS), Σ(x − m), Σ(x − m)² and an unused float. The other four are used for gradients
+ * only: Σg and Σg·(x − m), where g = dy · weight, and two unused floats. params/norm.h describes
+ * the statistics of a row. For gradients, a row also has two floats that are called slopes: the
+ * mean of g (0 for RMS) and the mean of g · the normalised x. */
 #define TSR_NORM_CHUNK_BYTES 32u
 #define TSR_NORM_SLOPES_BYTES 8u
 
-/* The first and the third kernel. The parts of a row are chunks, or blocks of y. */
+/* The push constants of the first and the third kernel. The parts of a row are chunks in the first
+ * kernel, and blocks of y in the third. */
 struct tsr_norm_parts_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
-    TSR_ADDRESS x, dy, y; /* the first rows */
+    TSR_ADDRESS x, dy, y; /* their first rows */
     TSR_ADDRESS weight, bias;
-    TSR_ADDRESS stats;  /* of chunks, written; or of rows, read */
-    TSR_ADDRESS slopes; /* of rows */
+    /* The first kernel writes the statistics of chunks; the third reads those of rows. */
+    TSR_ADDRESS stats;
+    TSR_ADDRESS slopes; /* of rows; read by the third kernel */
     TSR_UINT x_row, dy_row, y_row;
     TSR_ROW_PARTS parts;
 };
 TSR_PUSH_CHECK(tsr_norm_parts_push);
 
-/* The second kernel. */
+/* The push constants of the second kernel. */
 struct tsr_norm_rows_push {
     TSR_ADDRESS chunks, stats;
     TSR_ADDRESS slopes; /* written for gradients only */

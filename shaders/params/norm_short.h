@@ -7,12 +7,12 @@
 
 struct tsr_norm_short_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
-    TSR_ADDRESS x, dy;    /* the first rows; dy for gradients only */
+    TSR_ADDRESS x, dy;    /* their first rows; dy for gradients only */
     TSR_ADDRESS y;        /* the result, the gradient or the statistics */
     TSR_ADDRESS weight, bias;
     TSR_UINT x_row, dy_row, y_row;
     TSR_UINT rows;
-    TSR_UINT overlap; /* elements by which a row's two halves overlap */
+    TSR_UINT overlap; /* elements that both halves of a row contain; see norm_short.comp */
     TSR_FLOAT epsilon;
 };
 TSR_PUSH_CHECK(tsr_norm_short_push);

@@ -12,12 +12,14 @@
 #define TSR_OPT_STATE2 4
 #define TSR_OPT_OPERANDS 5
 
-/* The numbers of a step. The last one is the same for all optimizers: a factor of the gradient. */
+/* The length of the array `number`, which holds the numbers that a step needs, such as the learning
+ * rate. The last one, a factor of the gradient, has the same index for all optimizers. */
 #define TSR_OPT_NUMBERS 7
 #define TSR_OPT_GRADIENT_SCALE 6
 
-/* Element e of the plane is in row e / columns and column e % columns. With five operands the push
- * constants have room for two dimensions only; the host iterates over the others. */
+/* A dispatch covers two dimensions, rows and columns: element e is in row e / columns and column e
+ * % columns. The push constants have no room for strides of five operands in more dimensions; the
+ * host records a dispatch for each position in the others. */
 struct tsr_optimizer_params {
     TSR_ADDRESS base[TSR_OPT_OPERANDS];
     TSR_UINT row_stride[TSR_OPT_OPERANDS];
@@ -28,13 +30,13 @@ struct tsr_optimizer_params {
 };
 TSR_PUSH_CHECK(tsr_optimizer_params);
 
-/* optimizer_vectors.comp, for Mesa's CPU driver. Operands have no gaps: element e is e elements
- * from the base. */
+/* The push constants of optimizer_vectors.comp, for Mesa's CPU driver. Operands are contiguous:
+ * element e is e elements after the base. */
 struct tsr_optimizer_vectors_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
     TSR_ADDRESS base[TSR_OPT_OPERANDS];
     TSR_FLOAT number[TSR_OPT_NUMBERS];
-    TSR_UINT vectors; /* of the parameter */
+    TSR_UINT vectors; /* the number of vectors of the parameter */
 };
 TSR_PUSH_CHECK(tsr_optimizer_vectors_push);
 
@@ -42,19 +44,20 @@ TSR_PUSH_CHECK(tsr_optimizer_vectors_push);
 #define TSR_OPT_SGD 0u
 #define TSR_OPT_ADAMW 1u
 
-/* The numbers of SGD. */
+/* SGD's indices of `number`. */
 #define TSR_SGD_LEARNING_RATE 0
 #define TSR_SGD_MOMENTUM 1
 #define TSR_SGD_DAMPED 2 /* 1 − dampening */
 #define TSR_SGD_WEIGHT_DECAY 3
-/* SGD's specialization constant MODE. */
+/* The specialization constant MODE of SGD. FIRST is the first step, which sets the velocity; NEXT
+ * is any later step, which updates it. */
 #define TSR_SGD_PLAIN 0u
 #define TSR_SGD_MOMENTUM_FIRST 1u
 #define TSR_SGD_MOMENTUM_NEXT 2u
 #define TSR_SGD_NESTEROV_FIRST 3u
 #define TSR_SGD_NESTEROV_NEXT 4u
 
-/* The numbers of AdamW. */
+/* AdamW's indices of `number`. */
 #define TSR_ADAMW_KEPT 0 /* 1 − learning rate · weight decay */
 #define TSR_ADAMW_BETA1 1
 #define TSR_ADAMW_BETA2 2

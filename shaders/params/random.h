@@ -17,14 +17,14 @@ struct tsr_random_fill_params {
     TSR_UINT x_strides[4];
     TSR_UINT index_strides[4];
     TSR_UINT invocations;
-    TSR_UINT threshold; /* dropout: words below it are dropped */
-    TSR_FLOAT scale;    /* high − low, the deviation, or 1/(1 − p) */
-    TSR_FLOAT shift;    /* low or the mean */
+    TSR_UINT threshold; /* dropout: an element is dropped if its word is less */
+    TSR_FLOAT scale;    /* uniform: high − low; normal: the deviation; dropout: 1/(1 − p) */
+    TSR_FLOAT shift;    /* uniform: low; normal: the mean */
     TSR_FLOAT limit;    /* uniform: the largest value of y's dtype below high */
 };
 TSR_PUSH_CHECK(tsr_random_fill_params);
 
-/* How random_fill.comp converts a word. */
+/* What random_fill.comp makes of each random word, a specialization constant. */
 #define TSR_RANDOM_BITS 0u
 #define TSR_RANDOM_UNIFORM 1u
 #define TSR_RANDOM_NORMAL 2u

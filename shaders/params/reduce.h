@@ -15,8 +15,8 @@
 #define TSR_ARGMAX_INDICES 1
 #define TSR_ARGMAX_PAIRS 2
 
-/* Job (i0, …) starts at x + Σ i·x_strides elements and writes y + Σ i·y_strides. The last of `ndim`
- * dimensions is the innermost. */
+/* Job (i0, i1, …) reads x from Σ i·x_strides elements on and writes the element of y at Σ
+ * i·y_strides. The last of `ndim` dimensions is the innermost. */
 struct tsr_reduce_params {
     TSR_ADDRESS x, y, step;
     TSR_UINT count;
@@ -24,7 +24,7 @@ struct tsr_reduce_params {
     TSR_UINT ndim;
     TSR_UINT accumulate; /* y += result */
     TSR_FLOAT scale;     /* of the result */
-    TSR_UINT unit;       /* argmax: the number of original elements per element of x */
+    TSR_UINT unit;       /* argmax: elements of the original row for which each pair in x stands */
     TSR_UINT shape[TSR_ROW_DIMS];
     TSR_UINT x_strides[TSR_ROW_DIMS];
     TSR_UINT y_strides[TSR_ROW_DIMS];

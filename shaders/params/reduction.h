@@ -8,14 +8,14 @@
 struct tsr_reduction_push {
     TSR_UINT identity[8];    /* TSR_IDENTITY_8 */
     TSR_ADDRESS x, y;        /* the first elements */
-    TSR_ADDRESS step;        /* columns: stride between the elements of a column */
+    TSR_ADDRESS step;        /* reduction_columns.comp: stride from row to row */
     TSR_UINT x_row, x_plane; /* strides between rows and between planes */
-    TSR_UINT y_row, y_plane; /* columns: y_row is the stride between parts */
+    TSR_UINT y_row, y_plane; /* reduction_columns.comp: y_row is the stride between parts */
     TSR_UINT count;          /* elements of a row or column */
     TSR_UINT rows;           /* rows or columns of a plane */
-    TSR_UINT blocks, across; /* the number of blocks, and of those in a plane */
+    TSR_UINT blocks, across; /* the number of blocks in all planes, and in one plane */
     TSR_UINT magic, shift;   /* to divide by `across`; see params/walk.h */
-    TSR_UINT accumulate;     /* rows: y += result · scale */
+    TSR_UINT accumulate;     /* reduction_rows.comp: y += result · scale */
     TSR_FLOAT scale;
 };
 TSR_PUSH_CHECK(tsr_reduction_push);

@@ -9,20 +9,23 @@
 #define TSR_ROPE_FORM_STRIDED 0u
 #define TSR_ROPE_FORM_VECTORS 1u /* as vectors of four components, aligned to their size */
 
-/* The innermost dimension of the walk is the pairs of a row, in groups of four. Positions may be
- * the same along the outermost dimension. Its size in the walk is then 1, and an invocation rotates
- * the `repeats` rows along it by the same angles, which it computes once. */
+/* The innermost dimension of the walk counts the pairs of a row, of which an invocation rotates
+ * four. If the specialization constant REPEAT is 1, the rows along the outermost dimension have the
+ * same position. The walk then has size 1 in this dimension, and an invocation computes the angles
+ * once and rotates `repeats` rows. */
 struct tsr_rope_push {
     TSR_ADDRESS y, x;
     TSR_ADDRESS positions;
-    TSR_ADDRESS table; /* for each pair its frequency, as a fraction of a turn times 2^64 */
+    /* For each pair of a row, its angle per position as a fraction of a full turn, times 2^64. */
+    TSR_ADDRESS table;
     TSR_WALK walk;
-    TSR_UINT y_strides[TSR_WALK_DIMS]; /* the last: from a pair's first component to the next's */
+    /* The last stride leads from the first component of a pair to that of the next pair. */
+    TSR_UINT y_strides[TSR_WALK_DIMS];
     TSR_UINT x_strides[TSR_WALK_DIMS];
     TSR_UINT position_strides[TSR_WALK_DIMS - 1];
     TSR_UINT y_second, x_second; /* from a pair's first component to its second */
     TSR_FLOAT scale;
-    TSR_UINT repeats; /* otherwise 1 */
+    TSR_UINT repeats; /* used if REPEAT is 1 */
 };
 TSR_PUSH_CHECK(tsr_rope_push);
 

@@ -5,14 +5,16 @@
 
 #include "types.h"
 
-/* The number of dimensions besides the rows' own: that of a piece (src/tensor/pieces.h). */
+/* The largest number of dimensions besides the one along the rows. It is the number of dimensions
+ * of a piece (src/tensor/pieces.h). */
 #define TSR_ROW_DIMS 4
 
 /* The layout of a row in memory, a specialization constant. */
 #define TSR_ROW_WIDE 0u /* any stride */
 /* The distance from the first to the last element is less than 2^31 bytes. */
 #define TSR_ROW_STRIDED 1u
-/* In addition, elements are contiguous, in groups of four that start at multiples of 4 bytes. */
+/* The same, and the elements of a row are contiguous, their number is a multiple of 4, and rows
+ * start at multiples of 4 bytes. */
 #define TSR_ROW_DENSE4 2u
 
 #endif

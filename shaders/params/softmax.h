@@ -1,12 +1,12 @@
-/* Push constants of softmax, its logarithm and their gradients: y from a, or y from a and b, row by
- * row. */
+/* Push constants of softmax, its logarithm and their gradients. The kernels compute each row of y
+ * from a row of a, and for gradients also from a row of b. */
 #ifndef TSR_PARAMS_SOFTMAX_H
 #define TSR_PARAMS_SOFTMAX_H
 
 #include "rows.h"
 
-/* Row (i0, …) of a starts at a + Σ i·a_strides elements, and its elements are a_step bytes apart.
- */
+/* Row (i0, i1, …) of a starts at a + Σ i·a_strides elements, and its elements are a_step bytes
+ * apart. The same holds for b and y. */
 struct tsr_softmax_params {
     TSR_ADDRESS a, b, y;
     TSR_ADDRESS a_step, b_step, y_step;

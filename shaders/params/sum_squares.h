@@ -1,27 +1,28 @@
-/* Push constants of the sums of squares of chunks of several tensors. */
+/* Push constants of the kernels that compute sums of squares. They compute one sum for each chunk
+ * of several tensors. */
 #ifndef TSR_PARAMS_SUM_SQUARES_H
 #define TSR_PARAMS_SUM_SQUARES_H
 
 #include "types.h"
 
-#define TSR_SUM_SQUARES_CHUNK 512u /* elements, which 8 invocations add up */
+#define TSR_SUM_SQUARES_CHUNK 512u /* elements of a chunk, which 8 invocations add up */
 #define TSR_SUM_SQUARES_TENSORS 5  /* per dispatch */
 
-/* Entries without a tensor have the first chunk 2^32 − 1. */
+/* If a dispatch has fewer tensors, `first` is 2^32 − 1 in the other entries. */
 struct tsr_sum_squares_params {
     TSR_ADDRESS parts; /* f32, one for each chunk */
     TSR_ADDRESS x[TSR_SUM_SQUARES_TENSORS];
     TSR_UINT count[TSR_SUM_SQUARES_TENSORS]; /* elements */
     TSR_UINT
     first[TSR_SUM_SQUARES_TENSORS]; /* the tensor's first chunk among those of the dispatch */
-    TSR_UINT part[TSR_SUM_SQUARES_TENSORS]; /* the number of that chunk's part */
-    TSR_UINT chunks;                        /* of all tensors */
+    TSR_UINT part[TSR_SUM_SQUARES_TENSORS]; /* the index of that chunk among the parts */
+    TSR_UINT chunks;                        /* of all tensors together */
     TSR_FLOAT scale;
 };
 TSR_PUSH_CHECK(tsr_sum_squares_params);
 
-/* The kernel for Mesa's CPU driver, for complete chunks only. A subgroup sums one chunk; the
- * workgroup's y is the number of the tensor. */
+/* The push constants of the kernel for Mesa's CPU driver, which adds up complete chunks only. A
+ * subgroup adds up one chunk, and the workgroup's index in y is the number of the tensor. */
 struct tsr_sum_squares_vectors_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
     TSR_ADDRESS parts;

@@ -1,4 +1,5 @@
-/* Push constants of top-k. Each job finds outputs from … to − 1 of a row of `count` elements. */
+/* Push constants of top-k. Each job finds the outputs `from` to `to` − 1 of one row of `count`
+ * elements; output 0 is the largest element. */
 #ifndef TSR_PARAMS_TOPK_H
 #define TSR_PARAMS_TOPK_H
 
@@ -6,8 +7,9 @@
 
 #define TSR_TOPK_UNROLLED 8u /* elements that an invocation compares in an iteration */
 
-/* The row of job (i0, …) starts at x + Σ i·x_strides elements, and its outputs in the same way.
- * Steps are the distances between the elements of a row, in bytes. */
+/* The row of job (i0, i1, …) starts at x + Σ i·x_strides elements, and its outputs start at places
+ * that are computed in the same way. Steps are the bytes from one element or output of a row to the
+ * next. */
 struct tsr_topk_params {
     TSR_ADDRESS x, values, indices;
     TSR_ADDRESS x_step, values_step, indices_step;

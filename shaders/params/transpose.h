@@ -4,7 +4,8 @@
 
 #include "vectors.h"
 
-#define TSR_TRANSPOSE_COLUMNS 16u /* of a block, which has the rows of one vector of x per lane */
+/* Columns of a block. The rows of a block are those of one vector of x per lane. */
+#define TSR_TRANSPOSE_COLUMNS 16u
 
 struct tsr_transpose_push {
     TSR_UINT identity[16];  /* TSR_IDENTITY_16 */

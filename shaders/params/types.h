@@ -1,7 +1,7 @@
 /* Type names that mean the same in C and in GLSL, so that one struct declares a shader's push
  * constants for both. A params struct lists 64-bit addresses first and has only members of 4 and 8
- * bytes, so that std430 and C give it one layout. After each, TSR_PUSH_CHECK compares its size with
- * TSR_PUSH_MAX in C. */
+ * bytes, so that std430 and C give it the same layout. After each struct, TSR_PUSH_CHECK asserts in
+ * C that its size is at most TSR_PUSH_MAX. */
 #ifndef TSR_PARAMS_TYPES_H
 #define TSR_PARAMS_TYPES_H
 
@@ -25,7 +25,7 @@
 #define TSR_PUSH_CHECK(type) precision highp float /* GLSL does not allow a lone semicolon */
 #endif
 
-/* tsr_dtype, for shaders; src/gpu/memory/tensor.c asserts that the two agree. */
+/* The values of tsr_dtype, for shaders. src/gpu/memory/tensor.c asserts that both lists agree. */
 #define TSR_DT_F32 1u
 #define TSR_DT_F16 2u
 #define TSR_DT_BF16 3u

@@ -9,23 +9,24 @@
 #define TSR_VECTOR_BYTES 8
 
 struct tsr_vectors_push {
-    TSR_UINT identity[16];               /* TSR_IDENTITY_16 */
-    TSR_ADDRESS y, a, b;                 /* the first rows */
-    TSR_ADDRESS c;                       /* without a third input: alpha, then beta */
-    TSR_UINT y_row, a_row, b_row, c_row; /* bytes from row to row */
+    TSR_UINT identity[16]; /* TSR_IDENTITY_16 */
+    TSR_ADDRESS y, a, b;   /* their first rows */
+    TSR_ADDRESS c;         /* or alpha and beta, as two words, if there is no third input */
+    TSR_UINT y_row, a_row, b_row, c_row; /* bytes from one row to the next */
     TSR_UINT rows, vectors;              /* vectors of y in a row */
     TSR_UINT magic, shift;               /* to divide by the blocks in a row; see params/walk.h */
 };
 TSR_PUSH_CHECK(tsr_vectors_push);
 
-/* f, a specialization constant: TSR_EW_… of params/elementwise.h, or one of these. */
+/* The function f, a specialization constant: one of TSR_EW_… in params/elementwise.h, or one of
+ * these. */
 #define TSR_VECTORS_ACTIVATE 64u
 #define TSR_VECTORS_ACTIVATE_GRAD 65u
 #define TSR_VECTORS_CONVERT 66u
-#define TSR_VECTORS_MOVE 67u /* bits of any dtype */
+#define TSR_VECTORS_MOVE 67u /* copies bits, for any dtype */
 
 /* The form of an operand's rows, a specialization constant. It is the alignment of the operand's
- * vectors (8, 4 or 2 bytes), or: */
+ * vectors in bytes (8, 4 or 2), or TSR_VECTORS_ONE. */
 #define TSR_VECTORS_ONE 0u /* one element for the whole row */
 
 #endif

@@ -1,5 +1,5 @@
 /* How invocations find their elements. A piece (src/tensor/pieces.h) has up to four dimensions, and
- * each invocation takes a group of neighbours of the innermost. */
+ * each invocation takes a group of neighbouring elements along the innermost one. */
 #ifndef TSR_PARAMS_WALK_H
 #define TSR_PARAMS_WALK_H
 
@@ -10,7 +10,7 @@
 /* `magic` and `shifts` replace divisions by a multiplication: n / size = (high32(n · magic) + n) >>
  * shift, for n < 2^31. */
 struct tsr_walk {
-    TSR_UINT items;   /* invocations with work: groups × rows */
+    TSR_UINT items;   /* the number of invocations with work: groups per row × rows */
     TSR_UINT inner;   /* elements of the innermost dimension */
     TSR_UINT shifts;  /* of the divisors below, one byte for each */
     TSR_UINT size[3]; /* divisors: groups per row, then the sizes of dimensions 2 and 1 */
