@@ -49,8 +49,8 @@ typedef struct tsr__server {
  * exhausted or poll() fails. */
 tsr_status tsr__server_step(tsr__server *server, uint64_t deadline_ns) TSR_NODISCARD;
 
-/* Records that a rank is lost. The first lost rank is kept, unless it had received everything and
- * this rank has not. */
+/* Records that a rank is lost. The first lost rank is kept. There is one exception: a rank that was
+ * lost before it had received everything replaces one that had received everything. */
 void tsr__server_lose(tsr__server *server, int32_t rank, const char *why);
 
 /* Drops the pending connections and closes the listener. */

@@ -37,7 +37,7 @@ tsr_status tsr__checkpoint_agree(tsr_comm *comm, const char *who, tsr_status min
     TSR__TRY(tsr_comm_broadcast(comm, &first, sizeof first, TSR_U8, (int)failed));
     if (failed == rank)
         return tsr__fail((tsr_status)first.status, "%s", first.text);
-    /* The text usually begins with the same function's name, which is not repeated. */
+    /* The text usually begins with the name of the same function, which must not appear twice. */
     size_t skip = strlen(who);
     bool same = strncmp(first.text, who, skip) == 0 && strncmp(first.text + skip, ": ", 2) == 0;
     return tsr__fail((tsr_status)first.status, "%s: rank %d: %s", who, (int)failed,
@@ -124,9 +124,9 @@ static tsr_status twice(const char *who, const tsr_checkpoint_entry *entry, cons
                      who, entry->name, a->rank, b->rank);
 }
 
-/* Checks that sorted regions without duplicates and empty ones cover the full tensor: each part
- * starts where the previous one ends along the divided dimension, and so does each range within a
- * part. */
+/* Checks that regions cover the full tensor. They are sorted, and there are no duplicates and no
+ * empty ones. Along the divided dimension, each part must start where the previous one ends. Within
+ * a part, each range must start where the previous one ends. */
 static tsr_status check_cover(const char *who, const tsr_checkpoint_entry *entry, const owned *list,
                               int count)
 {
@@ -161,8 +161,8 @@ static tsr_status check_cover(const char *who, const tsr_checkpoint_entry *entry
     return along < size ? gap(who, entry, where, along, size) : TSR_OK;
 }
 
-/* Checks one entry, from regions[ranks] of all ranks, and sets *mine. list[ranks] is scratch
- * memory. */
+/* Checks one entry, which all ranks describe in regions[ranks][index]. Sets *mine to whether this
+ * rank writes its region. list[ranks] is scratch memory. */
 static tsr_status divide(const char *who, const tsr_checkpoint_entry *entry, int ranks, int rank,
                          const region *const *regions, int index, owned *list, bool *mine)
 {
@@ -177,13 +177,15 @@ static tsr_status divide(const char *who, const tsr_checkpoint_entry *entry, int
         if (list[i].of.dim != list[0].of.dim)
             return other_dim(who, entry, &list[0], &list[i]);
     for (int i = 0; i < count; i++) {
-        /* Of equal regions, that of the lowest rank comes first and is kept. */
+        /* Equal regions are sorted by rank, so the one of the lowest rank comes first and is
+         * kept. */
         if (kept > 0 && memcmp(&list[kept - 1].of, &list[i].of, sizeof(region)) == 0)
             continue;
         *mine = *mine || list[i].rank == rank;
         list[kept++] = list[i];
     }
-    /* This rank may have no elements and another shard_dim than the ranks that have some. */
+    /* If this rank has no elements, its shard_dim may differ from that of the ranks that have
+     * some. */
     tsr_checkpoint_entry along = *entry;
     if (kept > 0 && along.shard_dim != (int)list[0].of.dim) {
         along.shard_dim = (int)list[0].of.dim;
@@ -192,7 +194,8 @@ static tsr_status divide(const char *who, const tsr_checkpoint_entry *entry, int
     return check_cover(who, &along, list, kept);
 }
 
-/* Entries are processed in groups of this size, to limit the memory for tables of many ranks. */
+/* Entries are processed in groups of this size, because the tables for many ranks would need too
+ * much memory otherwise. */
 #define GROUP 128
 #define COMBINED 4096 /* checksums that are exchanged in one call */
 
@@ -216,7 +219,7 @@ static tsr_status divide_group(tsr_comm *comm, const char *who, int count,
         memcpy(t->all, t->mine, bytes);
     for (int r = 0; r < ranks; r++)
         t->of[r] = t->all + (size_t)r * (size_t)count;
-    /* All ranks have the same tables, so they stop at the same error. */
+    /* The tables are the same on all ranks, so all ranks stop at the same error. */
     for (int i = 0; i < count; i++) {
         if (!complete) {
             TSR__TRY(divide(who, &entries[i], ranks, rank, t->of, i, t->list, &mine[i]));

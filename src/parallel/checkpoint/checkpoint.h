@@ -1,38 +1,42 @@
-/* Internals of checkpoints.
+/* The internal functions of checkpoints.
  *
  *     entry.c     checks the caller's entries
  *     agree.c     what ranks exchange: failures, checksums, and who writes which part
- *     layout.c    where tensors are in a file, and its header
+ *     layout.c    the header of a file, and the positions of its tensors
  *     checksum.c  checksums of tensors that ranks write or read in parts
- *     transfer.c  copies between a rank's part and its ranges of a file
- *     save.c, load.c, metadata.c
- *     training.c  files with optimizer state: what FSDP models and optimizers have in common */
+ *     transfer.c  copies between a rank's part and the ranges of a file that belong to it
+ *     save.c      saves a checkpoint
+ *     load.c      loads a checkpoint
+ *     metadata.c  reads the metadata of a file
+ *     training.c  files with optimizer state, for FSDP models and for optimizers */
 #ifndef TSR_PARALLEL_CHECKPOINT_H
 #define TSR_PARALLEL_CHECKPOINT_H
 
 #include "base/error.h"
 #include "tessera/checkpoint.h"
 
-/* The deadline while ranks wait for each other's disks: 10 minutes. */
+/* The timeout for operations in which ranks wait for the disks of other ranks: 10 minutes. */
 #define TSR__CHECKPOINT_PATIENCE_NS UINT64_C(600000000000)
 
 /* entry.c ---------------------------------------------------------------------------------------
  */
 
-/* The part of an entry: it has `outer` rows of `row` elements each. A row of the full tensor has
- * `whole_row` elements, and the part's row starts at element `start` of it. */
+/* The part of a tensor that an entry describes. It has `outer` rows of `row` elements each. A row
+ * of the full tensor has `whole_row` elements, and the part's row starts at element `start` of the
+ * full row. */
 typedef struct tsr__checkpoint_part {
     uint64_t outer, row, whole_row, start;
 } tsr__checkpoint_part;
 
-/* Checks everything in the caller's arguments that a rank can check alone. `who` begins the error
- * texts. If `saving` is false, the memory of the entries must be writable. */
+/* Makes all checks of the caller's arguments that need no other rank. `who` is the beginning of the
+ * error texts. If `saving` is false, the memory of the entries must be writable. */
 tsr_status tsr__checkpoint_check(const char *who, const char *path, const tsr_stream *stream,
                                  bool saving, int count,
                                  const tsr_checkpoint_entry *entries) TSR_NODISCARD;
-/* The part of an entry that has been checked. */
+/* Returns the part that an entry describes. The entry must have been checked. */
 tsr__checkpoint_part tsr__checkpoint_part_of(const tsr_checkpoint_entry *entry);
-/* The bytes of an element, and the dtype's name. They support f64, which tensors do not have. */
+/* These two functions return the size of an element in bytes and the name of a dtype. They support
+ * f64 too, which tensors do not. */
 static inline uint64_t tsr__checkpoint_width(tsr_dtype dtype)
 {
     return dtype == TSR_F64 ? 8 : tsr_dtype_size(dtype);
@@ -41,43 +45,44 @@ static inline const char *tsr__checkpoint_dtype(tsr_dtype dtype)
 {
     return dtype == TSR_F64 ? "f64" : tsr_dtype_name(dtype);
 }
-/* The number of elements of the full tensor. */
+/* Returns the number of elements of the full tensor. */
 uint64_t tsr__checkpoint_elements(const tsr_checkpoint_entry *entry);
-/* The size of the divided dimension, and the part's offset and length in it. */
+/* Gets the size of the divided dimension of the full tensor, and the offset and length of the part
+ * along this dimension. */
 void tsr__checkpoint_along(const tsr_checkpoint_entry *entry, uint64_t *size, uint64_t *offset,
                            uint64_t *length);
 
-/* Sorts entries by the bytes of their names. *out is the permutation, which the caller must
- * free. */
+/* Sorts entries by the bytes of their names. *out is the order as an array of indices, which the
+ * caller must free. */
 tsr_status tsr__checkpoint_sort(int count, const tsr_checkpoint_entry *entries,
                                 int **out) TSR_NODISCARD;
 
 /* agree.c ---------------------------------------------------------------------------------------
  */
 
-/* All ranks call it with their status. If a rank has failed, all ranks return the failure of the
- * lowest such rank, with its text and its number. `comm` may be NULL. */
+/* All ranks must call this with their status. If any ranks have failed, all ranks return the
+ * failure of the lowest of them, with its error text and its number. `comm` may be NULL. */
 tsr_status tsr__checkpoint_agree(tsr_comm *comm, const char *who, tsr_status mine) TSR_NODISCARD;
 
 /* Checks that `hash` is the same on all ranks. `what` is the start of the error text, such as "the
- * plan is"; " not the same as on rank 0" follows. */
+ * plan is". The rest of the text is " not the same as on rank 0". */
 tsr_status tsr__checkpoint_same(tsr_comm *comm, const char *who, const char *what,
                                 uint64_t hash) TSR_NODISCARD;
 
-/* Checks that the parts of all ranks make up the full tensor of each entry, and sets mine[count]:
- * whether this rank writes its part. */
+/* Checks that the parts of all ranks together make up the full tensor of each entry. Sets
+ * mine[count]: for each entry, whether this rank writes its part. */
 tsr_status tsr__checkpoint_divide(tsr_comm *comm, const char *who, int count,
                                   const tsr_checkpoint_entry *entries, bool *mine) TSR_NODISCARD;
 
-/* The same for reading, where parts need not make up the full tensor. Sets complete[count]: whether
- * the entries of all ranks do; and mine[count]: whether this rank's part counts for the checksum.
- * Every rank gives all tensors of the file, in the same order, with a count of 0 for those that it
- * does not read. */
+/* A similar function for reading, where the parts need not make up the full tensor. Sets
+ * complete[count]: for each entry, whether the parts of all ranks make up the full tensor. Sets
+ * mine[count]: whether this rank's part counts for the checksum. Every rank must pass all tensors
+ * of the file in the same order, with a count of 0 for the tensors that the rank does not read. */
 tsr_status tsr__checkpoint_cover(tsr_comm *comm, const char *who, int count,
                                  const tsr_checkpoint_entry *entries, bool *mine,
                                  bool *complete) TSR_NODISCARD;
 
-/* states[count] = the exclusive or over all ranks. */
+/* Sets states[count] to the exclusive or of the states of all ranks. */
 tsr_status tsr__checkpoint_combine(tsr_comm *comm, const char *who, int count,
                                    uint32_t *states) TSR_NODISCARD;
 
@@ -85,14 +90,16 @@ tsr_status tsr__checkpoint_combine(tsr_comm *comm, const char *who, int count,
  */
 
 typedef struct tsr__checkpoint_layout {
-    char *header;          /* the length, the JSON, and spaces up to a multiple of 8 */
-    uint64_t header_bytes; /* of all of it */
-    uint64_t size_bytes;   /* of the file */
-    uint64_t *at_bytes;    /* [count]: where each entry starts in the file */
-    int *order;            /* [count]: the entries in the order of the file */
+    /* the length of the JSON, the JSON, and spaces up to a multiple of 8 bytes */
+    char *header;
+    uint64_t header_bytes; /* the size of `header` */
+    uint64_t size_bytes;   /* the size of the file */
+    uint64_t *at_bytes;    /* [count]: the position of each entry's data in the file */
+    int *order;            /* [count]: the indices of the entries, in the order of the file */
 } tsr__checkpoint_layout;
 
-/* If `checksums` is true, the header has room for them, filled with zeros. */
+/* Determines the layout of a file. If `checksums` is true, the header reserves room for checksums,
+ * filled with zeros. */
 tsr_status tsr__checkpoint_lay_out(const char *who, int count, const tsr_checkpoint_entry *entries,
                                    const char *const *metadata, bool checksums,
                                    tsr__checkpoint_layout *out) TSR_NODISCARD;
@@ -100,42 +107,44 @@ void tsr__checkpoint_layout_finish(tsr__checkpoint_layout *layout);
 
 /* checksum.c ------------------------------------------------------------------------------------
  *
- * The metadata of a file hold one text of hexadecimal digits: first 8 for the CRC-32C of the
- * header, which extends to the first tensor's data and is taken with '0' in place of these 8
- * digits, and then 8 for the CRC-32C of each tensor's data, in the order in which the header names
- * the tensors.
- */
+ * The metadata of a file contain one text of hexadecimal digits. Its first 8 digits are the CRC-32C
+ * of the header, up to the first tensor's data. This checksum is computed with '0' in place of
+ * these 8 digits. Then each tensor has 8 digits for the CRC-32C of its data, in the order in which
+ * the header names the tensors. */
 #define TSR__CHECKSUM_KEY "tessera.crc32c"
 
-/* The checksum of a tensor, from ranges of it in any order. */
+/* The checksum of a tensor, computed from ranges of the tensor in any order. */
 typedef struct tsr__checksum {
-    uint64_t at_bytes, size_bytes; /* of the tensor in its file */
-    uint32_t sum;                  /* of the earlier ranges */
-    uint32_t range;                /* of the current range */
-    uint64_t end;                  /* where the current range ends in the tensor */
+    uint64_t at_bytes, size_bytes; /* the tensor's position and size in its file */
+    uint32_t sum;                  /* the state of all ranges before the current one */
+    uint32_t range;                /* the state of the current range */
+    uint64_t end;                  /* the position in the tensor where the current range ends */
 } tsr__checksum;
 void tsr__checksum_add(tsr__checksum *checksum, uint64_t at_bytes, uint64_t size, const void *data);
-/* The state (base/crc32c.h) of the tensor with zeros outside these ranges. */
+/* Returns the checksum state (see base/crc32c.h) of the tensor, in which all elements outside of
+ * the added ranges count as zeros. */
 uint32_t tsr__checksum_state(const tsr__checksum *checksum);
 
 /* Writes the checksums of the header and of the tensors into a header that has room for them.
- * `tensors` are in the order of the header. */
+ * `tensors` must be in the order of the header. */
 void tsr__checksums_write(char *header, uint64_t header_bytes, int count, const uint32_t *tensors);
-/* Reads the checksums of the tensors from a header, which starts with its length, and verifies the
- * header's own. *out is an array, which the caller must free, or NULL if the header has none.
- * Errors: TSR_ERR_INVALID if the header was changed after it was written. */
+/* Reads the checksums of the tensors from a header, and verifies the header's own checksum.
+ * `header` begins with the length. *out is an array that the caller must free, or NULL if the
+ * header has no checksums. Errors: TSR_ERR_INVALID if the header was changed after it was
+ * written. */
 tsr_status tsr__checksums_read(const char *header, uint64_t header_bytes, uint64_t count,
                                uint32_t **out) TSR_NODISCARD;
 
 /* transfer.c ------------------------------------------------------------------------------------
  */
 
-/* Copies `size` bytes between `data` and a file, at position `at`. */
+/* Copies `size_bytes` bytes between `data` and position `at_bytes` of a file. */
 typedef tsr_status (*tsr__checkpoint_move_fn)(void *file, uint64_t at_bytes, uint64_t size_bytes,
                                               void *data);
 
-/* Calls `move` for each range of the file that this rank has of an entry, whose tensor starts at
- * `at_bytes` of the file. If `saving` is true, data go to the file, otherwise from it. */
+/* Calls `move` for each range of the file that belongs to this rank's part of an entry. The tensor
+ * of the entry starts at `at_bytes` of the file. If `saving` is true, data go to the file,
+ * otherwise they come from the file. */
 tsr_status tsr__checkpoint_transfer(tsr_stream *stream, const tsr_checkpoint_entry *entry,
                                     uint64_t at_bytes, bool saving, tsr__checkpoint_move_fn move,
                                     void *file) TSR_NODISCARD;
@@ -143,32 +152,35 @@ tsr_status tsr__checkpoint_transfer(tsr_stream *stream, const tsr_checkpoint_ent
 /* training.c ------------------------------------------------------------------------------------
  */
 
-/* Entries, and the names that were allocated for them. Must be zero at first. */
+/* A list of entries, and of the names that were allocated for them. Must be initialised with
+ * zeros. */
 typedef struct tsr__training_list {
     tsr_checkpoint_entry *items;
     char **names; /* "optimizer.moment1.NAME", … */
     size_t count, capacity, name_count, name_capacity;
 } tsr__training_list;
 void tsr__training_list_finish(tsr__training_list *list);
-/* Adds `entry`, whose name must remain valid as long as the list. */
+/* Adds `entry`. Its name must stay valid as long as the list. */
 tsr_status tsr__training_add(tsr__training_list *list,
                              const tsr_checkpoint_entry *entry) TSR_NODISCARD;
-/* Adds an entry for the state of the parameter that `entry` describes: `tensor`, f32, with the name
- * "optimizer.WHAT.NAME". Adds nothing if `tensor` is NULL. */
+/* Adds an entry for optimizer state. `entry` describes the parameter, and `tensor` (f32) is its
+ * state. The new entry has the name "optimizer.WHAT.NAME". Adds nothing if `tensor` is NULL. */
 tsr_status tsr__training_add_state(tsr__training_list *list, const tsr_checkpoint_entry *entry,
                                    const char *what, tsr_tensor *tensor) TSR_NODISCARD;
 
-/* A file of parameters and, unless `model_only`, of state and the number of steps. */
+/* A file of parameters. Unless `model_only` is true, it also contains the optimizer's state and the
+ * number of steps. */
 typedef struct tsr__training_file {
-    const char *who; /* begins the error texts */
+    const char *who; /* the beginning of the error texts */
     const char *path;
     tsr_comm *world;
     tsr_stream *stream;
     bool model_only;
     int64_t steps;
 } tsr__training_file;
-/* All ranks call these, each with the status of its preparations. If one failed, all fail.
- * `metadata` is the caller's, as in tsr_checkpoint_params. Loading sets file->steps. */
+/* All ranks must call these functions, each with the status of its preparations. If one rank has
+ * failed, all fail. `metadata` is the caller's metadata, as in tsr_checkpoint_params. Loading sets
+ * file->steps. */
 tsr_status tsr__training_save(const tsr__training_file *file, tsr_status prepared,
                               const tsr__training_list *list,
                               const char *const *metadata) TSR_NODISCARD;

@@ -6,7 +6,7 @@
 #include "base/crc32c.h"
 #include "parallel/checkpoint/checkpoint.h"
 
-#define DIGITS 8 /* of a checksum */
+#define DIGITS 8 /* number of hexadecimal digits of a checksum */
 
 /* Tensors ---------------------------------------------------------------------------------------
  */
@@ -30,8 +30,8 @@ uint32_t tsr__checksum_state(const tsr__checksum *checksum)
 /* Headers ---------------------------------------------------------------------------------------
  */
 
-/* Returns where the digits start, or NULL if there are none. No other text can match, because
- * quotes inside of a text are escaped. */
+/* Returns the start of the checksums' digits, or NULL if the header has none. The searched text can
+ * match only at the right place, because quotes inside of other texts are escaped. */
 static char *find_digits(const char *header, uint64_t header_bytes)
 {
     static const char before[] = "\"" TSR__CHECKSUM_KEY "\":\"";

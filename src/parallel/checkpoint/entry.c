@@ -69,7 +69,7 @@ tsr__checkpoint_part tsr__checkpoint_part_of(const tsr_checkpoint_entry *entry)
 static tsr_status check_shape(const char *who, const tsr_checkpoint_entry *entry)
 {
     tsr_layout layout;
-    /* Tensors cannot be f64, but host memory can; i64 has the same size. */
+    /* Tensors cannot have dtype f64, but host memory can. i64 has the same element size. */
     tsr_dtype dtype = entry->dtype == TSR_F64 ? TSR_I64 : entry->dtype;
     tsr_status status = tsr_layout_init(dtype, entry->ndim, entry->shape, &layout);
     if (status != TSR_OK)
@@ -135,7 +135,8 @@ static tsr_status check_entry(const char *who, const tsr_stream *stream, bool sa
     return check_memory(who, stream, saving, entry);
 }
 
-/* qsort passes no context to its comparison, so names are sorted with their indices. */
+/* A name with its index. Both are sorted together, because qsort passes no context to its
+ * comparison function. */
 typedef struct named {
     const char *name;
     int index;

@@ -1,5 +1,5 @@
-/* The header of a file, and the positions of its tensors. Source: the format's specification,
- * github.com/huggingface/safetensors. */
+/* The header of a file, and the positions of its tensors. Source: the specification of the
+ * safetensors format, github.com/huggingface/safetensors. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,9 +11,9 @@
 #include "shard/formats/file.h"
 #include "json/text.h"
 
-#define ALIGN 8 /* bytes; the alignment of the first tensor in the file */
+#define ALIGN 8 /* alignment in bytes of the first tensor in the file */
 
-/* The format's names of dtypes, indexed by tsr_dtype. */
+/* The names that the format gives to dtypes, indexed by tsr_dtype. */
 static const char *const dtype_names[] = {"?",   "F32", "F16", "BF16", "I32",
                                           "U32", "I64", "U8",  "F64"};
 
@@ -43,7 +43,7 @@ static tsr_status append_format(text *to, const char *format, ...)
     return append(to, line, (size_t)size);
 }
 
-/* Appends a character that JSON requires to be escaped. */
+/* Appends one character of a JSON string, and escapes the character if JSON requires that. */
 static tsr_status append_escaped(text *to, char c)
 {
     static const char known[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
@@ -54,7 +54,7 @@ static tsr_status append_escaped(text *to, char c)
     return append(to, letters + (found - known), 1);
 }
 
-/* `string` is UTF-8 that has been checked. */
+/* Appends a JSON string. The caller has checked that `string` is UTF-8. */
 static tsr_status append_string(text *to, const char *string)
 {
     TSR__TRY(append(to, "\"", 1));
@@ -123,7 +123,8 @@ static tsr_status append_entry(text *to, const tsr_checkpoint_entry *entry, uint
     return append_format(to, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", start, end);
 }
 
-/* Appends the entries whose elements have `width` bytes, after the wider ones. */
+/* Appends the entries whose elements have `width` bytes. The caller starts with the largest
+ * width. */
 static tsr_status append_width(const char *who, text *to, uint64_t width, int count,
                                const tsr_checkpoint_entry *entries, uint64_t *end, int *written,
                                tsr__checkpoint_layout *layout)

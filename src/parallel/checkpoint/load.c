@@ -14,21 +14,21 @@ static const char who[] = "checkpoint_load";
 
 typedef struct reader {
     const char *path;
-    tsr__file
-        file; /* the file that is open; the files of an index are opened one after the other */
+    /* The file that is open. The files of an index are opened one after the other. */
+    tsr__file file;
     bool open;
-    const char *name;     /* of the open file, owned by `list`; NULL: the file is `path` itself */
-    tsr__params params;   /* of a single file */
-    tsr_shard_list *list; /* of an index */
-    uint64_t hash;        /* of all headers */
+    /* name of the open file, owned by `list`; NULL: the file is `path` itself */
+    const char *name;
+    tsr__params params;   /* the parameters of a single file */
+    tsr_shard_list *list; /* the list that an index file contains; NULL for a single file */
+    uint64_t hash;        /* a hash of all headers */
     bool checksums;       /* whether to verify checksums */
     bool has_checksums;
-    /* The checksums that the files have, and whether they have one, by the index of the
-     * parameter. */
+    /* [parameters]: the checksum of each parameter, and whether the files contain one. */
     uint32_t *expected;
     bool *known;
-    tsr__param_name *names; /* of an index: its parameters, sorted by name */
-    tsr__checksum checksum; /* of this rank's part of the current tensor */
+    tsr__param_name *names; /* for an index only: its parameters, sorted by name */
+    tsr__checksum checksum; /* the checksum of this rank's part of the current tensor */
 } reader;
 
 static const tsr__params *params_of(const reader *r)
@@ -47,7 +47,7 @@ static void reader_finish(reader *r)
     tsr__free(r->names);
 }
 
-/* Puts "checkpoint_load: PATH: " before an error text. */
+/* Puts "checkpoint_load: PATH: " in front of the error text. */
 static tsr_status with_path(const reader *r, tsr_status status)
 {
     if (status == TSR_OK || status == TSR_ERR_NO_MEMORY)
@@ -64,7 +64,7 @@ static bool is_index(const char *path)
     return length >= end && strcmp(path + length - end, ending) == 0;
 }
 
-/* Allocates the checksums; all parameters are known. */
+/* Allocates the arrays of checksums. The number of parameters must be known. */
 static tsr_status make_expected(reader *r)
 {
     const size_t count = params_of(r)->count;
@@ -75,8 +75,8 @@ static tsr_status make_expected(reader *r)
     return r->list ? tsr__params_sort(&r->list->params, &r->names) : TSR_OK;
 }
 
-/* Returns the index of a file's tensor among the parameters of an index, or their number if it is
- * not one of them. */
+/* Returns the position of a file's tensor among the parameters of the index. If the index does not
+ * have this tensor, returns the number of parameters. */
 static size_t find_param(const reader *r, const char *name)
 {
     size_t low = 0, high = r->list->params.count;
@@ -93,7 +93,7 @@ static size_t find_param(const reader *r, const char *name)
     return r->list->params.count;
 }
 
-/* Stores the checksums of the open file, whose tensors are `params`. */
+/* Stores the checksums of the open file. `params` are the tensors of that file. */
 static tsr_status read_checksums(reader *r, const char *header, uint64_t header_bytes,
                                  const tsr__params *params)
 {
@@ -112,13 +112,13 @@ static tsr_status read_checksums(reader *r, const char *header, uint64_t header_
     return TSR_OK;
 }
 
-/* Reads the header, and adds it to the hash by which ranks check that they read the same file. */
+/* Reads the header, and adds it to the hash with which ranks check that they read the same file. */
 static tsr_status read_header(reader *r, const tsr__params *params)
 {
     uint8_t bytes[8];
     char *header = NULL;
     TSR__TRY(tsr__file_read(&r->file, 0, sizeof bytes, "the header's length", bytes));
-    const uint64_t size = 8 + tsr__little_endian(bytes, 8); /* which has been checked */
+    const uint64_t size = 8 + tsr__little_endian(bytes, 8); /* the size has been checked */
     TSR__TRY(tsr__file_load(&r->file, 0, size, "the header", &header));
     r->hash = tsr__hash(r->hash, header, size);
     tsr_status status = r->expected ? TSR_OK : make_expected(r);
@@ -136,8 +136,8 @@ static tsr_status open_file(reader *r, const char *path, tsr__params *params)
     return read_header(r, params);
 }
 
-/* Opens the file that has `param`, unless it is open. The header of a file of an index is read
- * again, and checked to be the same as when the list was read. */
+/* Opens the file that contains `param`, unless it is already open. A file of an index may have
+ * changed since its list was read. So its header is read again and compared. */
 static tsr_status open_for(reader *r, const tsr_shard_param *param)
 {
     if (r->open && (!param->file || (r->name && strcmp(r->name, param->file) == 0)))
@@ -167,8 +167,8 @@ static tsr_status open_for(reader *r, const tsr_shard_param *param)
     return with_path(r, status);
 }
 
-/* Opens each file of an index once, to hash all headers. The list has the parameters of one file
- * after those of another. */
+/* Opens each file of an index once, to hash all headers. In the list, the parameters of each file
+ * are next to each other. */
 static tsr_status hash_files(reader *r)
 {
     const tsr__params *params = &r->list->params;
@@ -208,8 +208,8 @@ static tsr_status compare(const reader *r, const tsr_checkpoint_entry *entry,
     return TSR_OK;
 }
 
-/* Finds the tensor of each entry: found[count]. Entries and parameters are compared in the order of
- * their names. */
+/* Finds the tensor of each entry and stores it in found[count]. Goes through entries and parameters
+ * in the order of their names. */
 static tsr_status match(const reader *r, int count, const tsr_checkpoint_entry *entries,
                         const int *order, const tsr__params *params, const tsr__param_name *names,
                         bool strict, const tsr_shard_param **found)
@@ -254,7 +254,8 @@ static tsr_status move_in(void *user, uint64_t at, uint64_t size, void *data)
     return TSR_OK;
 }
 
-/* Sets states[i] to the checksum state of what this rank has read of parameter i. */
+/* Reads all entries. Sets states[i] to the checksum state of the elements of parameter i that this
+ * rank has read. */
 static tsr_status read_all(reader *r, tsr_stream *stream, int count,
                            const tsr_checkpoint_entry *entries, const tsr_shard_param *const *found,
                            uint32_t *states)
@@ -278,9 +279,10 @@ static tsr_status read_all(reader *r, tsr_stream *stream, int count,
 /* Checksums -------------------------------------------------------------------------------------
  */
 
-/* The entries by which ranks read each parameter, and the states of its checksum. */
+/* What is needed to compare checksums, with one element for each parameter. */
 typedef struct tally {
-    tsr_checkpoint_entry *entries; /* by parameter: this rank's entry, or an empty one */
+    /* this rank's entry, or an empty one if the rank does not read the parameter */
+    tsr_checkpoint_entry *entries;
     bool *mine, *complete;
     uint32_t *states;
 } tally;
@@ -315,7 +317,7 @@ static tsr_status tally_make(const reader *r, int count, const tsr_checkpoint_en
     return TSR_OK;
 }
 
-/* Compares the checksums of all tensors that the ranks together have read completely. */
+/* Compares the checksums of the tensors that have been read completely by all ranks together. */
 static tsr_status check_sums(const reader *r, tsr_comm *comm, tally *t)
 {
     const tsr__params *params = params_of(r);

@@ -1,4 +1,4 @@
-/* Reads the metadata of a safetensors file: pairs of a key and a text. */
+/* Reads the metadata of a safetensors file, which are pairs of a key and a text. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -13,15 +13,16 @@ typedef struct search {
     char *text; /* NULL: not found yet */
 } search;
 
-/* Reads a text of any length. Its JSON form has enough bytes for it: escapes are longer than what
- * they stand for, and the quotes leave room for the terminating zero. */
+/* Reads a text of any length. Allocates as many bytes as its JSON form has. This is enough, because
+ * an escape sequence is longer than its character, and the quotes leave room for the terminating
+ * zero. */
 static tsr_status read_text(tsr__json *json, search *s)
 {
     const size_t start = json->at;
     TSR__TRY(tsr__json_skip(json));
     const size_t most = json->at - start;
     json->at = start;
-    tsr__free(s->text); /* a key that comes twice */
+    tsr__free(s->text); /* frees the previous text if a key occurs twice */
     s->text = tsr__calloc(most, 1);
     return s->text ? tsr__json_string(json, most, s->text) : TSR_ERR_NO_MEMORY;
 }
@@ -56,7 +57,7 @@ static tsr_status read_header(tsr__json *json, search *s)
     }
 }
 
-/* Checks the full header first, and then parses it again for the key. */
+/* Checks the complete header first, and then parses it again to find the key. */
 static tsr_status look(tsr__file *file, search *s)
 {
     tsr__params params = {0};

@@ -1,5 +1,5 @@
-/* Saving: ranks write into PATH.partial, which is renamed to PATH when it is complete and on the
- * disk. */
+/* Saves a checkpoint. Ranks write into PATH.partial. This file is renamed to PATH when it is
+ * complete and synchronised to the disk. */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@ static const char who[] = "checkpoint_save";
 
 /* System calls --------------------------------------------------------------------------------- */
 
-/* Returns the status of a failed system call on a file; `what` is the verb for the error text, such
+/* Returns the status of a failed system call on a file. `what` is the verb in the error text, such
  * as "write". */
 static tsr_status fail_call(int error, const char *what, const char *path)
 {
@@ -28,7 +28,8 @@ static tsr_status fail_call(int error, const char *what, const char *path)
     return tsr__fail(status, "%s: cannot %s %s: %s", who, what, path, strerror(error));
 }
 
-/* Called before each system call, so that tests can make each of them fail. */
+/* Returns whether a test wants the next system call to fail. It is called before each system
+ * call. */
 static bool faulty(const char *site)
 {
     if (!tsr__fault_hit(TSR__FAULT_IO, site))
@@ -41,10 +42,10 @@ typedef struct writer {
     tsr_comm *comm;
     int rank;
     bool checksums;
-    tsr__checksum checksum; /* of this rank's part of the current tensor */
+    tsr__checksum checksum; /* the checksum of this rank's part of the current tensor */
     char *path, *partial, *folder;
     int descriptor;
-    bool made; /* this rank has created `partial`, and it has not been renamed yet */
+    bool made; /* this rank has created `partial`, which has not been renamed yet */
 } writer;
 
 static tsr_status write_all(writer *w, const void *data, uint64_t size, uint64_t at)
@@ -78,7 +79,8 @@ static tsr_status sync_file(writer *w)
     return TSR_OK;
 }
 
-/* Synchronises the folder, because a file's name is on the disk only when its folder is. */
+/* Synchronises the folder to the disk. A new file can be found after a crash only if its folder is
+ * on the disk too. */
 static tsr_status sync_folder(const writer *w)
 {
     int folder = faulty("open folder") ? -1 : open(w->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -86,15 +88,15 @@ static tsr_status sync_folder(const writer *w)
         return fail_call(errno, "open", w->folder);
     int result = faulty("fsync folder") ? -1 : fsync(folder), error = errno;
     close(folder);
-    /* EINVAL: the file system does not support it, and does not need it. */
+    /* EINVAL means that the file system neither supports nor needs this call. */
     return result == 0 || error == EINVAL ? TSR_OK : fail_call(error, "write", w->folder);
 }
 
 /* The file ------------------------------------------------------------------------------------- */
 
-/* Rank 0 creates the file, with its header and space for all of it, so that a disk that is too
- * small fails here. It unlinks an older file of this name first: a process that still writes to
- * that one writes to a file without a name. */
+/* On rank 0, creates the file with its header and reserves space for its full size, so that a disk
+ * that is too small fails here. First unlinks an older file of this name. A process that still
+ * writes to the older file then cannot change the new one. */
 static tsr_status make_file(writer *w, const tsr__checkpoint_layout *layout)
 {
     if (unlink(w->partial) != 0 && errno != ENOENT)
@@ -115,8 +117,8 @@ static tsr_status make_file(writer *w, const tsr__checkpoint_layout *layout)
     return write_all(w, layout->header, layout->header_bytes, 0);
 }
 
-/* The other ranks open the file that rank 0 has created. They recognise it by its size and
- * header. */
+/* On the other ranks, opens the file that rank 0 has created. Checks its size and header, to make
+ * sure that it is the same file. */
 static tsr_status join_file(writer *w, const tsr__checkpoint_layout *layout)
 {
     struct stat info;
@@ -138,8 +140,8 @@ static tsr_status join_file(writer *w, const tsr__checkpoint_layout *layout)
     return TSR_OK;
 }
 
-/* Writes this rank's parts. Sets states[count], the states of their checksums, in the order of
- * entries. */
+/* Writes this rank's parts. Sets states[count], the states of the parts' checksums, in the order of
+ * the entries. */
 static tsr_status write_parts(writer *w, tsr_stream *stream, int count,
                               const tsr_checkpoint_entry *entries,
                               const tsr__checkpoint_layout *layout, const bool *mine,
@@ -160,7 +162,7 @@ static tsr_status write_parts(writer *w, tsr_stream *stream, int count,
     return sync_file(w);
 }
 
-/* Rank 0 writes the header again, with the checksums of all tensors. */
+/* On rank 0, writes the header again, now with the checksums of all tensors. */
 static tsr_status write_checksums(writer *w, int count, const tsr_checkpoint_entry *entries,
                                   tsr__checkpoint_layout *layout, const uint32_t *states)
 {
@@ -211,7 +213,7 @@ static tsr_status write_file(writer *w, tsr_stream *stream, int count,
 
 static uint64_t hash_entry(const tsr_checkpoint_entry *entry)
 {
-    /* A shard_dim of -1 stands for all of dimension 0. */
+    /* A shard_dim of -1 means that the part is the full tensor, which is all of dimension 0. */
     const int64_t dim = entry->shard_dim < 0 ? 0 : entry->shard_dim;
     const int64_t kind[3] = {(int64_t)entry->dtype, entry->ndim, dim};
     uint64_t hash = tsr__hash(TSR__HASH_START, entry->name, strlen(entry->name) + 1);
@@ -258,13 +260,13 @@ static tsr_status check_same(tsr_comm *comm, int count, const tsr_checkpoint_ent
 
 /* Saving --------------------------------------------------------------------------------------- */
 
-/* Finds the file to replace or create, and follows links. Only a regular file may be replaced:
- * replacing a device, for example, would remove it for all programs. */
+/* Finds the file to replace or create, and follows symbolic links. Only a regular file may be
+ * replaced. Replacing a device, for example, would remove the device for all programs. */
 static tsr_status find_file(const char *path, writer *w)
 {
     struct stat info;
     if (faulty("lstat") || lstat(path, &info) != 0) {
-        /* If the folder is missing, creating the file fails later. */
+        /* If the folder is missing, a later step fails when it creates the file. */
         if (errno != ENOENT && errno != ENOTDIR)
             return fail_call(errno, "look at", path);
         w->path = tsr__strdup(path);

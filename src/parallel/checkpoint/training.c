@@ -1,4 +1,5 @@
-/* Files of parameters with the optimizer's state, and the number of steps in the metadata. */
+/* Files that contain parameters and the optimizer's state, with the number of steps in the
+ * metadata. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +62,8 @@ static tsr_status compare_kinds(const tsr__training_file *file)
                                 file->model_only ? 2 : 0);
 }
 
-/* Makes an array of the number of steps and the caller's metadata. The caller must free it. */
+/* Makes an array of metadata that contains the number of steps and the caller's pairs. The caller
+ * must free it. */
 static tsr_status join_metadata(const tsr__training_file *file, const char *steps,
                                 const char *const *given, const char ***out)
 {

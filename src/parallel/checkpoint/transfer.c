@@ -5,7 +5,7 @@
 
 #define PIECE_BYTES (UINT64_C(1) << 20)
 
-/* A transfer between an entry's memory and a file. */
+/* A copy between an entry's memory and a file. */
 typedef struct mover {
     const tsr_checkpoint_entry *entry;
     tsr__checkpoint_part part;
@@ -14,12 +14,14 @@ typedef struct mover {
     void *file;
 } mover;
 
-/* Moves elements first … first + count − 1 of the part, which are at `data`. Elements that are
- * adjacent in the part are adjacent in the file up to the end of a row. */
+/* Moves elements first … first + count − 1 of the part; `data` is the first of them. Elements that
+ * follow each other in the part also follow each other in the file, but only until the end of a
+ * row. */
 static tsr_status move_elements(const mover *m, uint64_t first, uint64_t count, uint8_t *data)
 {
     const tsr__checkpoint_part *part = &m->part;
-    /* If the part has full rows, all rows are one range of the file. */
+    /* If the part's rows are complete rows of the tensor, all of them form one range of the
+     * file. */
     const bool whole = part->row == part->whole_row;
     while (count > 0) {
         const uint64_t row = first / part->row, column = first % part->row;
@@ -63,7 +65,7 @@ static tsr_status move_flat(const mover *m, tsr_stream *stream, const tsr_tensor
     return status;
 }
 
-/* Moves a non-contiguous tensor through a contiguous copy. */
+/* Moves a non-contiguous tensor by means of a contiguous copy. */
 static tsr_status move_strided(const mover *m, tsr_stream *stream, bool saving)
 {
     const tsr_layout *layout = tsr_tensor_layout(m->entry->tensor);

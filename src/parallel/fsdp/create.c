@@ -74,7 +74,8 @@ static tsr_status add_units(tsr_fsdp *model, const tsr_fsdp_params *params)
     return TSR_OK;
 }
 
-/* Takes the memory of all layers away; from now on the model lends it to them. This cannot fail. */
+/* Takes the memory away from all layers. From then on the model gives each layer memory while the
+ * layer's unit is in use. Cannot fail. */
 static void empty_layers(tsr_fsdp *model)
 {
     for (int u = 0; u < model->unit_count; u++)
@@ -100,7 +101,7 @@ static tsr_status check_params(const tsr_fsdp_params *params)
     return TSR_OK;
 }
 
-/* The part of the creation that needs no other rank. */
+/* Performs the part of the creation that needs no other rank. */
 static tsr_status prepare(tsr_fsdp *model, const tsr_fsdp_params *params)
 {
     TSR__TRY(check_params(params));
@@ -157,7 +158,7 @@ tsr_status tsr_fsdp_create(const tsr_fsdp_params *params, tsr_fsdp **out)
 
 static void finish_param(tsr__fsdp_param *p)
 {
-    /* The results of these requests are not needed any more. */
+    /* nobody needs the results of these requests any more */
     (void)!tsr_group_wait(&p->gathering);
     (void)!tsr_group_wait(&p->reducing);
     tsr_tensor_destroy(&p->seen.tensor);

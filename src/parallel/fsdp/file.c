@@ -1,5 +1,5 @@
-/* Checkpoints of FSDP models. This rank's shard of each parameter, and the optimizer's state for
- * it, are entries of one file. */
+/* Checkpoints of FSDP models. Each rank's shard of each parameter is an entry of the file, and so
+ * is the optimizer's state for the shard. */
 #include <string.h>
 
 #include "parallel/checkpoint/checkpoint.h"

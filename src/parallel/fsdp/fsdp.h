@@ -1,4 +1,5 @@
-/* Internals of sharded parameters (FSDP).
+/* The internal functions of sharded parameters (FSDP). A unit is a set of parameters that are
+ * gathered together. A slot is memory for all full parameters of one unit.
  *
  *     create.c     creates a model: its units and their parameters
  *     plan.c       the plan, and each parameter's ranges
@@ -7,7 +8,7 @@
  *     values.c     initial values
  *     slots.c      memory for full parameters, which units share
  *     gradients.c  memory for full gradients, and their reduction
- *     pass.c       passes: units are gathered before use
+ *     pass.c       passes, which gather units before they are used
  *     step.c       optimizer steps
  *     file.c       checkpoints */
 #ifndef TSR_PARALLEL_FSDP_FSDP_H
@@ -18,34 +19,35 @@
 #include "tessera/fsdp.h"
 
 #define TSR__MAX_FSDP_SLOTS (TSR_MAX_FSDP_AHEAD + 1)
-#define TSR__FSDP_ALIGN 64 /* bytes; alignment of parameters within a slot or pool */
+#define TSR__FSDP_ALIGN 64 /* alignment in bytes of parameters in a slot or pool */
 
 typedef struct tsr__fsdp_param {
-    tsr_parameter
-        seen; /* as the caller sees it; tensor and grad are NULL while the unit is not in use */
+    /* The parameter as the caller sees it. tensor and grad are NULL while the unit is not in use.
+     */
+    tsr_parameter seen;
     char *name;
-    int64_t shape[TSR_MAX_DIMS]; /* of this rank's part of the layer's parameter */
-    uint64_t count;              /* the elements of `shape` */
-    tsr_shard_range range;       /* what this rank keeps of them */
+    int64_t shape[TSR_MAX_DIMS]; /* the shape of this rank's part of the layer's parameter */
+    uint64_t count;              /* number of elements of `shape` */
+    tsr_shard_range range;       /* the range of these elements that this rank keeps */
     bool resident;               /* every rank keeps all elements */
-    bool in_order;               /* the ranks' ranges are in the order of ranks */
-    int64_t *starts, *sizes;     /* [ranks]: their ranges; NULL if resident */
-    uint64_t slot_bytes;         /* position in the unit's slot */
-    uint64_t grad_slot_bytes;    /* position in the unit's slot for gradients */
+    bool in_order;               /* the ranges follow each other in the order of ranks */
+    int64_t *starts, *sizes;     /* [ranks]: each rank's range; NULL if resident */
+    uint64_t slot_bytes;         /* position in the slot of the unit */
+    uint64_t grad_slot_bytes;    /* position in the slot for the unit's gradients */
 
-    /* Flat: range.count elements. */
+    /* One-dimensional tensors of range.count elements. */
     tsr_tensor *value, *grad, *moment1, *moment2, *master;
-    bool grad_holds;   /* `grad` holds a reduced gradient since the last step */
-    tsr_tensor *extra; /* a further pass's gradient, until it has been added */
+    bool grad_holds;   /* `grad` contains a gradient that was reduced after the last step */
+    tsr_tensor *extra; /* the gradient of another pass, until it has been added to `grad` */
     tsr_group_request *gathering, *reducing;
-    bool reduced; /* the reduction has been started, and not been collected */
+    bool reduced; /* the reduction has been started, and its result has not been collected yet */
 } tsr__fsdp_param;
 
 typedef struct tsr__fsdp_unit {
     tsr_layer *layer;
-    int first, count; /* of its parameters in `params` */
-    int slot;         /* that holds its full parameters, or is being filled; -1: none */
-    int grad_slot;    /* that holds its full gradients; -1: none */
+    int first, count; /* the unit's first parameter in `params`, and their number */
+    int slot;         /* the slot that contains its full parameters, or is being filled; -1: none */
+    int grad_slot;    /* the slot that contains its full gradients; -1: none */
     bool slotted;     /* at least one parameter is not resident */
     bool in_use;
     tsr_pass pass;
@@ -53,7 +55,7 @@ typedef struct tsr__fsdp_unit {
 
 typedef struct tsr__fsdp_slot {
     tsr_tensor *memory; /* NULL if no unit needs memory */
-    int unit;           /* -1: free */
+    int unit;           /* the unit that uses the slot; -1: none */
 } tsr__fsdp_slot;
 
 typedef struct tsr__fsdp_chunk {
@@ -61,14 +63,15 @@ typedef struct tsr__fsdp_chunk {
     uint64_t bytes;
 } tsr__fsdp_chunk;
 
-/* pool.c */
+/* pool.c: the memory for all shards of one kind. It consists of chunks, which are tensors, and each
+ * chunk is divided into parts. */
 typedef struct tsr__fsdp_pool {
-    uint64_t most; /* bytes in one chunk, unless one part has more */
+    uint64_t most; /* size of a chunk in bytes; a chunk for one larger part may be larger */
     size_t count, capacity;
     tsr__fsdp_chunk *chunks;
-    bool made;         /* The chunks have memory. The next part is */
-    size_t at;         /* in this chunk, */
-    uint64_t at_bytes; /* at this position. */
+    bool made;         /* the chunks have memory */
+    size_t at;         /* the chunk of the next part */
+    uint64_t at_bytes; /* the position of the next part in its chunk */
 } tsr__fsdp_pool;
 
 struct tsr_fsdp {
@@ -77,7 +80,7 @@ struct tsr_fsdp {
     tsr_device *device;
     int rank, size;
     tsr_shard_plan *plan;
-    bool has_layers; /* the model lends the layers their memory */
+    bool has_layers; /* the model gives the layers memory while their units are in use */
     int unit_count, param_count;
     tsr__fsdp_unit *units;
     tsr__fsdp_param *params;
@@ -93,33 +96,36 @@ struct tsr_fsdp {
     int slot_count;
     tsr__fsdp_slot slots[TSR__MAX_FSDP_SLOTS];
     tsr__fsdp_slot grad_slots[TSR__MAX_FSDP_SLOTS];
-    int grad_next; /* the slot for gradients whose reduction started first */
+    int grad_next; /* the gradient slot whose reduction was started first */
     tsr_fsdp_memory memory;
 };
 
-/* pool.c: Makes the next part of a pool. Before the pool is made, only counts the memory that the
- * part needs. */
+/* pool.c: Creates the next part of a pool. If the pool has no memory yet, only counts the bytes
+ * that the part needs. */
 tsr_status tsr__fsdp_part(tsr__fsdp_pool *pool, tsr_dtype dtype, uint64_t elements,
                           tsr_tensor **out) TSR_NODISCARD;
 tsr_status tsr__fsdp_pool_make(tsr__fsdp_pool *pool, tsr_device *device) TSR_NODISCARD;
 void tsr__fsdp_pool_finish(tsr__fsdp_pool *pool);
-/* Makes a view of this dtype and shape that starts `at_bytes` into `memory`, which is f32. */
+/* Creates a view with this dtype and shape that starts at byte `at_bytes` of `memory`, whose dtype
+ * is f32. */
 tsr_status tsr__fsdp_view(const tsr_tensor *memory, uint64_t at_bytes, tsr_dtype dtype, int ndim,
                           const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
 tsr_status tsr__fsdp_memory_new(tsr_device *device, uint64_t bytes, tsr_tensor **out) TSR_NODISCARD;
 uint64_t tsr__fsdp_padded(uint64_t bytes);
-/* The elements from a part's start to the next part's start. They are the same for all dtypes, so
- * that parameters that are adjacent in one pool are adjacent in every pool. */
+/* Returns the number of elements from the start of a part to the start of the next part. The number
+ * is the same for all dtypes. So parameters that are adjacent in one pool are adjacent in every
+ * pool. */
 uint64_t tsr__fsdp_part_elements(uint64_t elements);
 
-/* The parameter as the caller gave it, in a layer or by itself. */
+/* Returns the parameter as the caller has passed it, in a layer or by itself. */
 static inline const tsr_parameter *tsr__fsdp_given(const tsr_fsdp_unit *unit, int index)
 {
     return unit->layer ? tsr_layer_parameter(unit->layer, index) : &unit->parameters[index];
 }
 
-/* plan.c: take_plan copies the caller's plan or makes one, compare_plans checks that it is the same
- * on all ranks, take_ranges sets each parameter's ranges. */
+/* plan.c: tsr__fsdp_take_plan copies the caller's plan or computes one. tsr__fsdp_compare_plans
+ * checks that all ranks have the same plan. tsr__fsdp_take_ranges sets the ranges of each
+ * parameter. */
 tsr_status tsr__fsdp_take_plan(tsr_fsdp *model, const tsr_fsdp_params *params) TSR_NODISCARD;
 tsr_status tsr__fsdp_compare_plans(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_take_ranges(tsr_fsdp *model) TSR_NODISCARD;
@@ -131,48 +137,51 @@ void tsr__fsdp_add_up(tsr_fsdp *model);
 
 /* values.c */
 tsr_status tsr__fsdp_first_values(tsr_fsdp *model, const tsr_fsdp_params *params) TSR_NODISCARD;
-/* Sets moments to 0 and master copies to the values, and the number of steps to 0. */
+/* Resets the optimizer's state: moments are 0, master copies equal the values, and the number of
+ * steps is 0. */
 tsr_status tsr__fsdp_fresh_state(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_fresh_masters(tsr_fsdp *model) TSR_NODISCARD;
 
-/* slots.c: Starts to gather a unit, unless it has a slot. The units that are next in direction
- * `step`, starting with `from`, do not lose their slots. *out is false if no slot can be taken. */
+/* slots.c: Starts to gather a unit, unless it already has a slot. This may take the slot of another
+ * unit, but not of one that the pass uses next: `from` and the units after it in direction `step`
+ * (1 or -1). Sets *out to false if no slot is available. */
 tsr_status tsr__fsdp_gather(tsr_fsdp *model, int unit, int from, int step, bool *out) TSR_NODISCARD;
 /* Blocks until the unit has been gathered. */
 tsr_status tsr__fsdp_wait_gathered(tsr_fsdp *model, int unit) TSR_NODISCARD;
-/* Discards everything that was gathered. */
+/* Discards the full parameters of all gathered units. */
 tsr_status tsr__fsdp_discard_gathered(tsr_fsdp *model) TSR_NODISCARD;
 
-/* gradients.c: take_grads provides memory for a unit's gradients, reduce starts their reduction,
- * drop_grads discards them, and collect blocks until they are reduced. collect_all does that for
- * all units that are not in a backward pass. */
+/* gradients.c: tsr__fsdp_take_grads provides memory for a unit's full gradients. tsr__fsdp_reduce
+ * starts their reduction. tsr__fsdp_drop_grads discards them. tsr__fsdp_collect blocks until they
+ * have been reduced. tsr__fsdp_collect_all does so for all units that are not in a backward
+ * pass. */
 tsr_status tsr__fsdp_take_grads(tsr_fsdp *model, int unit) TSR_NODISCARD;
 tsr_status tsr__fsdp_reduce(tsr_fsdp *model, int unit) TSR_NODISCARD;
 void tsr__fsdp_drop_grads(tsr_fsdp *model, int unit);
 tsr_status tsr__fsdp_collect(tsr_fsdp *model, int unit) TSR_NODISCARD;
 tsr_status tsr__fsdp_collect_all(tsr_fsdp *model) TSR_NODISCARD;
 
-/* pass.c: Returns an error if a unit is in use. */
+/* pass.c: Fails if a unit is in use. */
 tsr_status tsr__fsdp_check_not_in_use(const tsr_fsdp *model, const char *who) TSR_NODISCARD;
 
-/* step.c: one step, with one of both params. */
+/* step.c: one optimizer step. Exactly one of the two pointers to params is set. */
 typedef struct tsr__fsdp_step {
     const tsr_sgd_params *sgd;
     const tsr_adamw_params *adamw;
-    float gradient_scale; /* gradients are multiplied by it */
-    bool decay_matrices;  /* no weight decay for parameters of fewer than two dimensions */
+    float gradient_scale; /* the factor by which gradients are multiplied */
+    bool decay_matrices;  /* only parameters of two or more dimensions have weight decay */
 } tsr__fsdp_step;
 tsr_status tsr__fsdp_step_with(tsr_fsdp *model, const tsr__fsdp_step *how) TSR_NODISCARD;
 
 /* file.c */
 
-/* Blocks until none of the model's requests is in progress, so that the group's communicator can be
- * used for something else. */
+/* Blocks until none of the model's requests is in progress. After that, the group's communicator
+ * can be used for other operations. */
 tsr_status tsr__fsdp_synchronise(tsr_fsdp *model, const char *who) TSR_NODISCARD;
-/* Adds the model's entries to those of a file. */
+/* Adds the model's entries to the entries of a file. */
 tsr_status tsr__fsdp_list(const tsr_fsdp *model, bool model_only,
                           tsr__training_list *list) TSR_NODISCARD;
-/* Call it after the entries have been filled from a file: discards gathered parameters and
+/* Must be called after the entries have been read from a file. Discards gathered parameters and
  * gradients, and sets the number of steps. */
 tsr_status tsr__fsdp_loaded(tsr_fsdp *model, bool model_only, int64_t steps) TSR_NODISCARD;
 

@@ -1,5 +1,5 @@
-/* Full gradients: a unit's backward pass writes them, then they are reduced, and each rank keeps
- * those of its shards. */
+/* Full gradients. The backward pass of a unit writes them. Then they are reduced over the ranks,
+ * and each rank keeps the gradients of its shards. */
 #include "parallel/fsdp/fsdp.h"
 
 #include "tessera/ops.h"
@@ -13,7 +13,8 @@ static tsr_status new_extra(tsr_fsdp *model, tsr__fsdp_param *p)
                              (int64_t[]){(int64_t)p->range.count}, &p->extra);
 }
 
-/* Takes a free slot, or blocks until one whose gradients are being reduced is free. */
+/* Takes a free slot. If there is none, blocks until a slot whose gradients are being reduced is
+ * free. */
 static tsr_status take_slot(tsr_fsdp *model, int unit)
 {
     int index = -1;
@@ -38,8 +39,8 @@ static tsr_status view_grad(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fsdp_
     if (!p->resident)
         return tsr__fsdp_view(model->grad_slots[u->grad_slot].memory, p->grad_slot_bytes,
                               model->grad_dtype, p->seen.ndim, p->shape, &p->seen.grad);
-    /* A resident parameter's own gradient memory has this size; only a second gradient needs
-     * more. */
+    /* The gradient memory of a resident parameter has the size of the full gradient already. More
+     * memory is needed only if `grad` already contains a gradient. */
     if (p->grad_holds)
         TSR__TRY(new_extra(model, p));
     return tsr_tensor_reshape(p->grad_holds ? p->extra : p->grad, p->seen.ndim, p->shape,
@@ -69,7 +70,7 @@ static void leave_slot(tsr_fsdp *model, tsr__fsdp_unit *u)
     u->grad_slot = -1;
 }
 
-/* Discards the gradient that the pass has written, unless it is being reduced. */
+/* Discards the gradient that the pass has written, unless its reduction has started. */
 static void drop_grad(tsr__fsdp_param *p)
 {
     tsr_tensor_destroy(&p->seen.grad);
@@ -88,7 +89,8 @@ void tsr__fsdp_drop_grads(tsr_fsdp *model, int unit)
 /* Reducing --------------------------------------------------------------------------------------
  */
 
-/* Each rank gets the full sum, and takes its range. */
+/* Reduces a gradient whose ranges are not in the order of ranks. Each rank gets the complete sum
+ * and copies its range from it. */
 static tsr_status scatter_by_rank(tsr_fsdp *model, const tsr__fsdp_param *p, tsr_tensor *whole,
                                   tsr_tensor *to)
 {
@@ -128,13 +130,14 @@ static tsr_status reduce_param(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fs
     return TSR_OK;
 }
 
-/* After a failure of another parameter: discards the gradients of the pass that are already being
- * reduced, so that either all parameters of the unit have the gradient or none. */
+/* Called after a failure of one parameter. Discards the pass's gradients of the other parameters
+ * whose reduction has started. So either all parameters of the unit get the gradient or none
+ * does. */
 static void discard_pass(tsr_fsdp *model, const tsr__fsdp_unit *u)
 {
     for (int i = u->first; i < u->first + u->count; i++) {
         tsr__fsdp_param *p = &model->params[i];
-        if (p->reduced) /* if this fails, the group has failed */
+        if (p->reduced) /* a failure here means that the group has failed */
             (void)!tsr_group_wait(&p->reducing);
         p->reduced = false;
         drop_grad(p);
@@ -186,8 +189,8 @@ tsr_status tsr__fsdp_collect(tsr_fsdp *model, int unit)
     return first;
 }
 
-/* Leaves out units in a backward pass: each was collected when the pass began, and its slot is
- * being written. */
+/* Leaves out units that are in a backward pass. Their gradients were collected when that pass
+ * began, and the pass is writing to their slots now. */
 tsr_status tsr__fsdp_collect_all(tsr_fsdp *model)
 {
     for (int u = 0; u < model->unit_count; u++) {

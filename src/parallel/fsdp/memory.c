@@ -1,4 +1,4 @@
-/* The layout of an FSDP model in memory: its shards, and the slots of its units. */
+/* The layout of an FSDP model in memory: the shards of this rank, and the slots of the units. */
 #include "parallel/fsdp/fsdp.h"
 
 #include "base/checked.h"
@@ -15,8 +15,8 @@ static bool has_master(const tsr_fsdp *model, const tsr__fsdp_param *p)
     return model->masters && p->seen.dtype != TSR_F32;
 }
 
-/* Lays out all shards, those of the same kind after each other. It is called twice: to count the
- * memory, and to make the tensors. */
+/* Lays out all shards; shards of the same kind follow each other. This function is called twice:
+ * first it counts the memory, and then it creates the tensors. */
 static tsr_status lay_out(tsr_fsdp *model)
 {
     tsr__fsdp_param *const params = model->params, *const end = params + model->param_count;
@@ -48,12 +48,12 @@ tsr_status tsr__fsdp_make_shards(tsr_fsdp *model)
     return lay_out(model);
 }
 
-/* Sets the parameters' positions in slots, and allocates the slots, which have the size of the
+/* Sets the positions of parameters in slots, and allocates the slots. Each slot has the size of the
  * largest unit. */
 tsr_status tsr__fsdp_make_slots(tsr_fsdp *model)
 {
     uint64_t most = 0, max_grad = 0;
-    /* Parameters without elements need a slot too; it may have 0 bytes. */
+    /* Parameters without elements need a slot too, even if it has 0 bytes. */
     bool any = false;
     for (int u = 0; u < model->unit_count; u++) {
         tsr__fsdp_unit *unit = &model->units[u];

@@ -31,7 +31,7 @@ static void end_use(tsr_fsdp *model, int unit)
 {
     tsr__fsdp_unit *u = &model->units[unit];
     for (int i = 0; i < u->count; i++) {
-        /* Taking memory away does not fail. */
+        /* Setting a layer's memory to NULL cannot fail. */
         if (u->layer)
             (void)!tsr_layer_set_parameter(u->layer, i, NULL, NULL, false);
         tsr_tensor_destroy(&model->params[u->first + i].seen.tensor);
@@ -51,7 +51,7 @@ static tsr_status set_tensors(tsr_fsdp *model, int unit)
     return TSR_OK;
 }
 
-/* Starts to gather the next units, if there are slots. */
+/* Starts to gather the units that come next in the pass, as far as there are slots. */
 static tsr_status gather_ahead(tsr_fsdp *model, int unit, tsr_pass pass)
 {
     const int step = pass == TSR_PASS_FORWARD ? 1 : -1;
@@ -69,12 +69,12 @@ static tsr_status begin(tsr_fsdp *model, int unit, tsr_pass pass)
 {
     const int step = pass == TSR_PASS_FORWARD ? 1 : -1;
     bool room = false;
-    /* Submits the recorded work, so that the device works while this thread waits. */
+    /* Submits the recorded work, so that the device works while this thread waits for the units. */
     TSR__TRY(tsr_stream_submit(model->stream));
     TSR__TRY(tsr__fsdp_gather(model, unit, unit, step, &room));
     TSR__REQUIRE(room, "fsdp_begin: %d units are in use; there is no memory for another one",
                  model->slot_count);
-    /* From here on the unit cannot lose its slot. */
+    /* A unit that is in use cannot lose its slot. */
     model->units[unit].in_use = true;
     TSR__TRY(tsr__fsdp_wait_gathered(model, unit));
     TSR__TRY(gather_ahead(model, unit, pass));

@@ -1,6 +1,6 @@
-/* Device memory for all shards of one kind. It uses the smallest number of tensors that the
- * device's limit for one allocation permits, and divides them into parts. The caller goes through
- * the parts twice: first to count the memory, then to make them. */
+/* Device memory for all shards of one kind. The memory consists of as few tensors as the device's
+ * limit for one allocation allows, and is divided into parts. The caller goes through all parts
+ * twice: first to count the memory, and then to create the parts. */
 #include "parallel/fsdp/fsdp.h"
 
 #include "base/alloc.h"
@@ -13,7 +13,7 @@ uint64_t tsr__fsdp_padded(uint64_t bytes)
 
 uint64_t tsr__fsdp_part_elements(uint64_t elements)
 {
-    const uint64_t smallest_bytes = 2; /* of an element */
+    const uint64_t smallest_bytes = 2; /* the smallest size of an element */
     return tsr__align_up_u64(elements, TSR__FSDP_ALIGN / smallest_bytes);
 }
 

@@ -1,12 +1,13 @@
-/* Memory for full parameters: units share a few slots. A unit stays in its slot, so that it can be
- * used again, until another unit needs the slot. Gathering starts when the device has done what was
- * recorded before, so a unit may be gathered into memory that is still in use by the previous
- * one. */
+/* Memory for full parameters. All units share a few slots. A unit keeps its slot until another unit
+ * needs it, so it can be used again without another gather. Gathering starts only after the device
+ * has completed the work that was recorded before. So a unit can be gathered into a slot that
+ * recorded work of the previous unit still uses. */
 #include "parallel/fsdp/fsdp.h"
 
 #include "tessera/ops.h"
 
-/* Gathers by one broadcast for each rank, for ranges that are not in the order of ranks. */
+/* Gathers a parameter whose ranges are not in the order of ranks. Uses one broadcast for each
+ * rank. */
 static tsr_status gather_by_rank(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_tensor *whole)
 {
     for (int r = 0; r < model->size; r++) {
@@ -35,7 +36,8 @@ static tsr_status gather_param(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_te
     return status;
 }
 
-/* Returns whether a unit may lose its slot: it is not in use, and not one of the next units. */
+/* Returns whether another unit may take this unit's slot: this unit is neither in use nor one of
+ * the units that the pass uses next. */
 static bool may_evict(const tsr_fsdp *model, int unit, int from, int step)
 {
     const int ahead = (unit - from) * step;

@@ -10,7 +10,7 @@ static void clear_grads(tsr_fsdp *model)
         model->params[i].grad_holds = false;
 }
 
-/* Whether a parameter has weight decay. */
+/* Returns whether a parameter has weight decay. */
 static bool decays(const tsr__fsdp_step *how, const tsr__fsdp_param *p)
 {
     return !how->decay_matrices || p->seen.ndim >= 2;
@@ -36,7 +36,7 @@ static bool steps(const tsr__fsdp_param *p)
     return p->grad_holds && p->range.count > 0;
 }
 
-/* Returns whether `next` is the part after `last` in the same memory. */
+/* Returns whether `next` is the part that directly follows `last` in the same memory. */
 static bool follows(const tsr_tensor *last, const tsr_tensor *next)
 {
     if (!last || !next)
@@ -54,8 +54,9 @@ static bool joins(const tsr__fsdp_param *last, const tsr__fsdp_param *next)
            follows(last->master, next->master);
 }
 
-/* Returns the last of the parameters that one dispatch can step together with the first. A dispatch
- * costs as much as thousands of elements, and most parameters are small. */
+/* Returns the last parameter that one dispatch can update together with the first. Joining
+ * parameters saves time, because a dispatch costs as much as thousands of elements, and most
+ * parameters are small. */
 static int last_joined(const tsr_fsdp *model, const tsr__fsdp_step *how, int first)
 {
     int last = first;
@@ -71,8 +72,8 @@ static int last_joined(const tsr_fsdp *model, const tsr__fsdp_step *how, int fir
     return last;
 }
 
-/* Makes a view from the first element of `first` to the last one of `last`. The padding between two
- * parts is unused, and may be stepped too. */
+/* Creates a view from the first element of `first` to the last element of `last`. The padding
+ * between two parts is unused, so the step may change it. */
 static tsr_status join(const tsr_tensor *first, const tsr_tensor *last, tsr_tensor **out)
 {
     if (!first)
@@ -107,8 +108,9 @@ static tsr_status step_joined(tsr_fsdp *model, const tsr__fsdp_step *how, int fi
     return status;
 }
 
-/* `how` has exactly one of the two params. They have been checked before, because a rank without
- * anything to step must fail or count like the others. */
+/* Performs a step. `how` has exactly one of the two pointers to params. The caller has checked the
+ * params, even on a rank that has no parameters: such a rank must fail, or count the step, like the
+ * others. */
 static tsr_status step(tsr_fsdp *model, const char *who, const tsr__fsdp_step *how)
 {
     TSR__TRY(tsr__fsdp_check_not_in_use(model, who));
@@ -120,7 +122,8 @@ static tsr_status step(tsr_fsdp *model, const char *who, const tsr__fsdp_step *h
             i = last_joined(model, how, first);
             TSR__TRY(step_joined(model, how, first, i));
         }
-        /* A call after a failure does not step them again. */
+        /* If a later parameter fails, the caller may call again. That call must not update these
+         * parameters a second time. */
         for (int done = first; done <= i; done++)
             model->params[done].grad_holds = false;
     }

@@ -3,7 +3,7 @@
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
-/* Copies this rank's range from a tensor that has all elements of a parameter. */
+/* Copies this rank's range out of a tensor that has all elements of the parameter. */
 static tsr_status copy_range(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_tensor *from)
 {
     const tsr_layout *layout = tsr_tensor_layout(from);

@@ -58,8 +58,9 @@ static tsr_status multiply(bench *b, double *seconds)
     return TSR_OK;
 }
 
-/* The shortest time of the products that fit into the duration, of at least three. The shortest is
- * used because other load on the machine only makes products slower. */
+/* Measures products until the duration has passed, at least three of them, and returns the shortest
+ * time. Other load on the machine can only make a product slower, so the shortest time is the best
+ * estimate. */
 static tsr_status measure(bench *b, double *seconds)
 {
     double best = INFINITY, once;
@@ -72,8 +73,8 @@ static tsr_status measure(bench *b, double *seconds)
     return TSR_OK;
 }
 
-/* Multiplies a few times, so that pipelines have been built and clocks have risen before the
- * measurement. */
+/* Multiplies a few times before the measurement. This builds the pipelines and lets the clocks of
+ * the device rise. */
 static tsr_status warm_up(bench *b)
 {
     double unused;
@@ -88,12 +89,14 @@ static tsr_status calibrate(tsr_group *group, bench *b, double *all, double *rat
     tsr_comm *comm = tsr_group_comm(group);
     double seconds = 1;
     tsr_status status = warm_up(b);
-    /* All ranks measure at the same time, because they will also share their resources later. */
+    /* All ranks measure at the same time, because later they will also use shared hardware at the
+     * same time. */
     if (comm)
         TSR__TRY(tsr_comm_barrier(comm));
     if (status == TSR_OK)
         status = measure(b, &seconds);
-    /* A rank that has failed takes part too, so that the others do not wait for it. */
+    /* A rank that has failed takes part in the exchange too, because the others would wait for it
+     * otherwise. */
     const double work =
         2.0 * (double)b->params.rows * (double)b->params.inner * (double)b->params.columns;
     const double rate = status == TSR_OK ? work / seconds : -1;

@@ -1,5 +1,5 @@
-/* The public operations: they check their arguments, make them flat on the device, and start
- * requests. */
+/* The public operations. They check their arguments, prepare contiguous tensors on the device, and
+ * start requests. */
 #include "gpu/stream/host_access.h"
 #include "gpu/stream/require.h"
 #include "parallel/group/group.h"
@@ -26,8 +26,8 @@ static tsr_status check_tensor(const char *who, const char *name, const tsr_grou
     return TSR_OK;
 }
 
-/* The result can be written to it. This is checked before anything is sent, and for one rank too.
- */
+/* Checks that the result can be written to a tensor. This is done before anything is sent, and also
+ * in a group of one rank. */
 static tsr_status check_output(const char *who, const char *name, const tsr_group *group,
                                const tsr_tensor *tensor)
 {
@@ -41,8 +41,8 @@ static tsr_status check_op(const char *who, tsr_op op)
     return TSR_OK;
 }
 
-/* Stores the size of each rank's part along the request's dim. `whole` consists of all parts,
- * `part` is this rank's. */
+/* Stores the size of each rank's part along the request's dim. `whole` is the tensor that all parts
+ * make up, and `part` is this rank's part. */
 static tsr_status take_sizes(const char *who, tsr_group_request *request, const tsr_layout *whole,
                              const tsr_layout *part, const int64_t *sizes)
 {
@@ -96,8 +96,9 @@ static void set_counts(tsr_group_request *request, const tsr_layout *whole)
     request->size_bytes = (uint64_t)tsr_layout_count(whole) * tsr_dtype_size(whole->dtype);
 }
 
-/* `status` says whether the request could be prepared. If so, it goes into the queue, or is done at
- * once if there is nothing to send; otherwise it is freed. */
+/* Starts a request. `status` says whether the request could be prepared. If it could, the request
+ * goes into the queue, or completes at once if there is nothing to send. If it could not, the
+ * request is freed. */
 static tsr_status launch(tsr_group_request *request, tsr_status status, tsr_group_request **out)
 {
     bool alone = request->group->size == 1;
@@ -180,7 +181,8 @@ tsr_status tsr_group_broadcast(tsr_group *group, tsr_tensor *tensor, int root)
     return wait_for(tsr_group_broadcast_start(group, tensor, root, &request), &request);
 }
 
-/* The full side of a request as a flat tensor: a view if it is flat, otherwise a new tensor. */
+/* Returns the request's full tensor in flat form, which is contiguous with the ranks' blocks one
+ * after the other. Returns a view if `whole` is flat, otherwise a new tensor. */
 static tsr_status flat_whole(const tsr_group_request *request, const tsr_tensor *whole,
                              tsr_tensor **out)
 {
@@ -193,7 +195,8 @@ static tsr_status flat_whole(const tsr_group_request *request, const tsr_tensor 
 /* All-gather ------------------------------------------------------------------------------------
  */
 
-/* `part` is exactly this rank's part of `whole` (in_place), or does not overlap `whole`. */
+/* Checks that `part` is exactly this rank's part of `whole` (in_place), or that it does not overlap
+ * `whole`. */
 static tsr_status check_place(const char *who, const tsr_group_request *request,
                               const tsr_tensor *whole, const tsr_tensor *part, bool *in_place)
 {

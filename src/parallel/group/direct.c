@@ -1,5 +1,5 @@
-/* The direct path: tensors are in ordinary memory of the process, and the communicator reads and
- * writes them in place. */
+/* The direct path, for tensors in ordinary memory of the process. The communicator reads and writes
+ * them in place. */
 #include "parallel/group/group.h"
 
 static tsr_status start(tsr_group_request *request)
@@ -22,7 +22,7 @@ static tsr_status progress(tsr_group *group)
             bool reached = false;
             if (group->active_count < TSR__MAX_GROUP_ACTIVE)
                 TSR__TRY(tsr_stream_reached(group->stream, request->point, &reached));
-            /* Operations start in order, so those behind this one cannot start either. */
+            /* Operations start in order, so the ones behind this one cannot start either. */
             if (!reached)
                 return TSR_OK;
             TSR__TRY(start(request));

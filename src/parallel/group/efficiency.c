@@ -1,4 +1,4 @@
-/* How well a partition uses ranks of different rates. */
+/* Computes how well a partition uses ranks that have different speeds. */
 #include "tessera/calibrate.h"
 
 #include "base/rates.h"

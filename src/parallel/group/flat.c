@@ -1,5 +1,5 @@
-/* Makes operands as the communicator needs them: contiguous, with the ranks' blocks in the order of
- * ranks. */
+/* Converts operands to the form that the communicator needs: contiguous, with the ranks' blocks in
+ * the order of ranks. */
 #include "parallel/group/group.h"
 #include "tessera/ops.h"
 
@@ -23,7 +23,8 @@ tsr_status tsr__group_new_flat(const tsr_group *group, const tsr_layout *like, t
                              (int64_t[]){tsr_layout_count(like)}, out);
 }
 
-/* Elements first, first + 1, … of a flat tensor, in the shape of `like`. */
+/* Creates a view of the elements of a flat tensor from element `first` on, with the shape of
+ * `like`. */
 static tsr_status view_as(const tsr_tensor *flat, int64_t first, const tsr_layout *like,
                           tsr_tensor **out)
 {

@@ -1,4 +1,4 @@
-/* Creates and destroys groups, chooses their paths, and answers questions about them. */
+/* Creates and destroys groups, chooses the path of each group, and implements queries. */
 #include "parallel/group/group.h"
 
 #include <stdatomic.h>
@@ -9,7 +9,8 @@
 #include "gpu/stream/host_access.h"
 
 #define PIECE_BYTES (UINT64_C(2) << 20)
-#define MIN_PIECE_BYTES (UINT64_C(64) << 10) /* at least one element for each of 4096 ranks */
+/* so that a piece has at least one element for each of 4096 ranks */
+#define MIN_PIECE_BYTES (UINT64_C(64) << 10)
 #define MAX_PIECE_BYTES (UINT64_C(1) << 30)
 #define PAGE_BYTES (UINT64_C(4) << 10)
 
@@ -25,8 +26,8 @@ tsr_group *tsr_group_default(void)
     return atomic_load(&chosen);
 }
 
-/* All ranks take the same path, because they must call the communicator alike. If one rank needs
- * the staged path, all take it. */
+/* Lets all ranks choose the same path, because all of them must make the same calls of the
+ * communicator. If one rank needs the staged path, all ranks use it. */
 static tsr_status agree(tsr_group *group, const tsr_group_params *params)
 {
     bool shares = tsr__device_shares_tensors(tsr_stream_device(group->stream));

@@ -1,5 +1,5 @@
-/* Progress: all groups of a stream advance whenever one of them is waited for or tested. This file
- * also has the failure of a group, after which it does not progress any more. */
+/* Progress: when the caller waits for a group or tests one, all groups of its stream advance. This
+ * file also implements the failure of a group, after which the group makes no more progress. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,15 +9,16 @@
 #include "base/clock.h"
 #include "parallel/group/group.h"
 
-/* While both the device and other ranks may be waited for: how long to poll, and then for how long
- * to sleep between polls. */
+/* How long to poll, and then how long to sleep between polls. Used while both the device and other
+ * ranks may be waited for, because one blocking call cannot wait for both. */
 #define SPIN_NS UINT64_C(50000)
 #define NAP_NS UINT64_C(50000)
 
 /* The groups of a stream ------------------------------------------------------------------------
  */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list, not of the sets in it */
+/* guards the list, but not the sets in it */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tsr__group_set *sets;
 
 static tsr__group_set *find(const tsr_stream *stream)
@@ -78,7 +79,7 @@ tsr_status tsr__group_check(const tsr_group *group)
     return group->status == TSR_OK ? TSR_OK : tsr__fail(group->status, "%s", group->why);
 }
 
-/* The group has failed with `status` and the recorded text: cancels what is in progress and fails
+/* Fails a group with `status` and the recorded error text. Cancels what is in progress and fails
  * all requests. */
 static void fail(tsr_group *group, tsr_status status)
 {
@@ -95,7 +96,7 @@ static void fail(tsr_group *group, tsr_status status)
         tsr__group_done(request);
         group->queue = request->next;
     }
-    /* Other ranks that wait for this rank get an error when its communicator is destroyed. */
+    /* Destroying the communicator gives an error to the other ranks that wait for this rank. */
     tsr_comm_destroy(&group->comm);
     (void)tsr__fail(group->status, "%s", group->why);
 }
@@ -127,8 +128,8 @@ static tsr__group_pending find_pending(const tsr__group_set *set)
     return all;
 }
 
-/* Blocks for a while, at most until one of `all` has happened. The next round of progress finds a
- * failure of the stream. */
+/* Blocks for a while, but not after one of the events in `all` has happened. Ignores failures of
+ * the stream, because the next round of progress detects them. */
 static void block(tsr_stream *stream, const tsr__group_pending *all, uint64_t spent_ns)
 {
     tsr_status status = TSR_OK;
@@ -168,7 +169,7 @@ static void wait_until_done(tsr_group_request *request)
 /* Public functions ------------------------------------------------------------------------------
  */
 
-/* Returns how a request that is done ended, and frees it. */
+/* Returns the result of a completed request, and frees the request. */
 static tsr_status collect(tsr_group_request **request)
 {
     tsr_group_request *done = *request;

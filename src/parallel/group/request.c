@@ -1,4 +1,5 @@
-/* Requests: creation, queue, end, and the communicator's operation for each. */
+/* Requests: how they are created, queued and completed, and the communicator's operation for
+ * each. */
 #include "base/alloc.h"
 #include "gpu/stream/host_access.h"
 #include "parallel/group/group.h"

@@ -1,13 +1,13 @@
-/* The staged path: data go through a ring of pieces of host memory. While the device fills one
- * piece, others are being sent, and the device empties another. A piece holds the same range of
- * each rank's block. Filling a piece is recorded on the stream after the copies that empty it, so
- * no other synchronisation is needed. */
+/* The staged path, on which data pass through a ring of pieces of host memory. The device can fill
+ * one piece and empty another while a third is being sent. A piece contains the same range of
+ * elements of each rank's block. The work that fills a piece is recorded on the stream after the
+ * copies that have emptied it, so no other synchronisation is needed. */
 #include "base/checked.h"
 #include "gpu/stream/host_access.h"
 #include "parallel/group/group.h"
 #include "tessera/ops.h"
 
-/* Elements of one block in a piece. */
+/* Returns how many elements of each block fit into a piece. */
 static uint64_t piece_elements(const tsr_group_request *request)
 {
     const tsr_group *group = request->group;
@@ -15,7 +15,8 @@ static uint64_t piece_elements(const tsr_group_request *request)
     return group->piece_bytes / tsr_dtype_size(request->dtype) / blocks;
 }
 
-/* Sets group->counts to how many elements of each block are in the piece that starts at `first`. */
+/* Sets group->counts to the number of elements of each block in the piece that starts at
+ * `first`. */
 static void count(const tsr_group_request *request, uint64_t first)
 {
     tsr_group *group = request->group;
@@ -25,7 +26,7 @@ static void count(const tsr_group_request *request, uint64_t first)
             request->counts[r] > first ? tsr__min_u64(request->counts[r] - first, most) : 0;
 }
 
-/* The sum of the first `ranks` of some counts. */
+/* Returns the sum of the first `ranks` counts. */
 static uint64_t before(const uint64_t *counts, int ranks)
 {
     uint64_t sum = 0;
@@ -37,7 +38,8 @@ static uint64_t before(const uint64_t *counts, int ranks)
 /* Copies between pieces and tensors --------------------------------------------------------------
  */
 
-/* Copies elements between a piece, from `in_piece` on, and a flat tensor, from `in_flat` on. */
+/* Copies elements between a piece and a flat tensor. The elements start at `in_piece` and
+ * `in_flat`. */
 static tsr_status copy(const tsr_group_request *request, const tsr__group_piece *piece, bool fill,
                        tsr_tensor *flat, uint64_t in_flat, uint64_t in_piece, uint64_t elements)
 {
@@ -57,7 +59,7 @@ static tsr_status copy(const tsr_group_request *request, const tsr__group_piece 
     return status;
 }
 
-/* Copies the piece's range of all blocks between the full side of the request and the piece. */
+/* Copies between the request's full tensor and a piece: the piece's range of all blocks. */
 static tsr_status copy_blocks(const tsr_group_request *request, const tsr__group_piece *piece,
                               bool fill, tsr_tensor *flat)
 {
@@ -71,7 +73,7 @@ static tsr_status copy_blocks(const tsr_group_request *request, const tsr__group
     return TSR_OK;
 }
 
-/* Copies the piece's range of this rank's block between its side of the request and the piece. */
+/* Copies between the request's other tensor and a piece: the piece's range of this rank's block. */
 static tsr_status copy_own(const tsr_group_request *request, const tsr__group_piece *piece,
                            bool fill, tsr_tensor *flat)
 {
@@ -107,7 +109,7 @@ static tsr__group_piece *piece_at(tsr_group *group, int index)
     return &group->piece[(group->oldest + index) % TSR__GROUP_PIECES];
 }
 
-/* Records the copies that fill a free piece. */
+/* Takes a free piece and records the copies that fill it. */
 static tsr_status issue(tsr_group *group, tsr_group_request *request)
 {
     tsr__group_piece *piece = piece_at(group, group->piece_count);
@@ -150,7 +152,8 @@ static tsr_status start(tsr_group *group, tsr__group_piece *piece)
     return TSR_OK;
 }
 
-/* Records the copies that empty a piece, which is free then: its next filling is recorded later. */
+/* Records the copies that empty a piece. The piece is free afterwards, because the copies of its
+ * next use are recorded later on the same stream. */
 static tsr_status finish(tsr__group_piece *piece)
 {
     tsr_group_request *request = piece->request;

@@ -1,5 +1,5 @@
-/* Self-attention: a column-parallel layer of queries, keys and values, attention of this rank's
- * heads, and a row-parallel layer. */
+/* Self-attention. It consists of a column-parallel layer that computes queries, keys and values,
+ * the attention of this rank's heads, and a row-parallel layer. */
 #include "parallel/layers/attention.h"
 
 #include <string.h>
@@ -13,7 +13,8 @@ enum { Q_NORM, K_NORM };
 /* Views -----------------------------------------------------------------------------------------
  */
 
-/* [batch, heads, tokens, head_dim] of a contiguous tensor [.., tokens, heads · head_dim]. */
+/* Creates a view [batch, heads, tokens, head_dim] of a contiguous tensor [.., tokens, heads ·
+ * head_dim]. */
 static tsr_status by_heads(const tsr__attention *a, tsr__temps *temps, const tsr_tensor *in,
                            tsr_tensor **out)
 {
@@ -28,10 +29,11 @@ static tsr_status by_heads(const tsr__attention *a, tsr__temps *temps, const tsr
     return tsr__temp_transpose(temps, split, 1, 2, out);
 }
 
-/* The query, key and value heads of [batch, heads + 2 · kv_heads, tokens, head_dim]. */
+/* Views of the query, key and value heads in a tensor [batch, heads + 2 · kv_heads, tokens,
+ * head_dim]. */
 typedef struct parts {
     tsr_tensor *q, *k, *v;
-    tsr_tensor *qk; /* q and k */
+    tsr_tensor *qk; /* the heads of q and k together */
 } parts;
 
 static tsr_status split(const tsr__attention *a, tsr__temps *temps, const tsr_tensor *all,
@@ -46,7 +48,7 @@ static tsr_status split(const tsr__attention *a, tsr__temps *temps, const tsr_te
                : TSR_OK;
 }
 
-/* Positions 0 … tokens − 1. */
+/* Makes the tensor of positions 0 … tokens − 1, unless it exists. */
 static tsr_status need_positions(tsr__attention *a, tsr__temps *temps, int64_t tokens,
                                  tsr_tensor **out)
 {
@@ -89,9 +91,9 @@ static tsr_attention_params params_of(const tsr__attention *a)
 /* Forward ---------------------------------------------------------------------------------------
  */
 
-/* Prepares queries and keys for attention: normalises them, into new memory if `kept` is true, and
- * applies the rotary embedding, if there is one. *out gets the heads, and *normalised the new
- * memory, or NULL. */
+/* Prepares queries and keys for attention. Normalises them if the layer has norms, and applies the
+ * rotary embedding if the layer has one. If `kept` is true, the normalised values go to new memory.
+ * *out is the heads, and *normalised is that new memory or NULL. */
 static tsr_status prepare(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv, bool kept,
                           const tsr_tensor *positions, parts *out, tsr_tensor **normalised)
 {
@@ -122,7 +124,8 @@ static tsr_status prepare(tsr__attention *a, tsr__temps *temps, const tsr_tensor
                : TSR_OK;
 }
 
-/* Attention of this rank's heads: *y [.., tokens, heads · head_dim]. `lse` may be NULL. */
+/* Computes the attention of this rank's heads: *y [.., tokens, heads · head_dim]. `lse` may be
+ * NULL. */
 static tsr_status attend(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv,
                          const parts *in, tsr_tensor **lse, tsr_tensor **y)
 {
@@ -182,7 +185,8 @@ static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved
 /* With a cache ----------------------------------------------------------------------------------
  */
 
-/* Checks that x, after it has been gathered if it is divided, has the shape of the cache's step. */
+/* Checks that x has the shape of the cache's step. If x is divided, its shape after gathering
+ * counts. */
 static tsr_status check_step(const tsr__attention *a, const tsr_tensor *x,
                              const tsr_tensor *positions)
 {
@@ -245,8 +249,9 @@ static tsr_status norm_grad(tsr__attention *a, const parts *raw, const parts *d,
                              a->base.parameter[which].seen.tensor, a->norm_epsilon, accumulate);
 }
 
-/* Computes the gradients of queries and keys before their normalisation from those after it, in
- * place, and adds the gradients of the norms' weights, which are sums over the ranks. */
+/* Backward pass of the norms of queries and keys. Replaces the gradients after normalisation by
+ * those before it, in place. Adds the gradients of the norms' weights, which are summed over the
+ * ranks. */
 static tsr_status norm_grads(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv,
                              const parts *d)
 {
@@ -277,7 +282,7 @@ static tsr_status norm_grads(tsr__attention *a, tsr__temps *temps, const tsr_ten
     return status;
 }
 
-/* Computes the gradient of attention: *dqkv, of the shape of qkv, [.., tokens, features]. */
+/* Computes the gradient of attention: *dqkv, with the shape of qkv, [.., tokens, features]. */
 static tsr_status attend_grad(tsr__attention *a, tsr__temps *temps, const tsr_layer_saved *saved,
                               const tsr_tensor *dheads, tsr_tensor **dqkv)
 {

@@ -1,4 +1,4 @@
-/* Self-attention layers: attention.c has their passes, attention_create.c creates them. */
+/* Self-attention layers. attention.c has their passes, and attention_create.c creates them. */
 #ifndef TSR_PARALLEL_LAYERS_ATTENTION_H
 #define TSR_PARALLEL_LAYERS_ATTENTION_H
 
@@ -6,17 +6,17 @@
 #include "tessera/transformer.h"
 
 typedef struct tsr__attention {
-    /* child[0]: queries, keys and values, child[1]: the output. Its own parameters are the weights
-     * of q_norm and k_norm, if it has them. */
+    /* child[0] computes queries, keys and values, and child[1] computes the output. The layer's own
+     * parameters are the weights of q_norm and k_norm, if it has these norms. */
     tsr_layer base;
-    tsr_heads heads;  /* this rank's */
+    tsr_heads heads;  /* the heads of this rank */
     int32_t *kv_head; /* [heads.count]: the index of the kv head that each head reads */
-    bool regular;     /* kv_head is what tsr_attention assumes without a table */
+    bool regular;     /* kv_head is what tsr_attention uses if it gets no table */
     bool causal, qk_norm;
     int64_t window;
     float scale, softcap, norm_epsilon;
-    tsr_rope *rope;        /* NULL: none */
-    tsr_tensor *positions; /* i32: 0, 1, …; NULL until first needed */
+    tsr_rope *rope;        /* NULL: no rotary embedding */
+    tsr_tensor *positions; /* i32: 0, 1, …; NULL until it is needed */
 } tsr__attention;
 
 extern const tsr__layer_type tsr__self_attention_type;

@@ -1,5 +1,5 @@
-/* Creates self-attention layers: divides the heads over the ranks, and creates the layer of
- * queries, keys and values and that of the output. */
+/* Creates self-attention layers. Divides the heads among the ranks, and creates the layer that
+ * computes queries, keys and values, and the layer that computes the output. */
 #include "parallel/layers/attention.h"
 
 #include <math.h>
@@ -8,11 +8,11 @@
 #include "parallel/layers/linear.h"
 #include "parallel/layers/norm.h"
 
-/* The params, with defaults filled in, and how the heads are divided. */
+/* The params, with defaults filled in, and the division of the heads. */
 typedef struct plan {
     tsr_self_attention_params params;
     bool replicated;           /* every rank has the parameters of all kv heads */
-    int64_t *heads, *kv_heads; /* [ranks]: the numbers of heads; kv_heads is NULL if replicated */
+    int64_t *heads, *kv_heads; /* [ranks]: numbers of heads; kv_heads is NULL if replicated */
     int64_t *features, *kv_features;
 } plan;
 
@@ -84,7 +84,7 @@ static tsr_status scaled(const tsr_layer *layer, const int64_t *sizes, int64_t f
     return TSR_OK;
 }
 
-/* Finds the kv heads that this rank's query heads read; they are consecutive. */
+/* Finds the kv heads that the query heads of this rank read. These kv heads are consecutive. */
 static tsr_status set_kv_heads(tsr__attention *a, const plan *p)
 {
     const int64_t group = p->params.heads / p->params.kv_heads;
@@ -141,7 +141,8 @@ static tsr_linear_params linear_params(const tsr__attention *a, const plan *p)
         .dtype = params->dtype,
         .input = params->sequence ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL,
         .sequence_dim = params->sequence_dim,
-        .partition = {.kind = TSR_PARTITION_UNEVEN}, /* not used: the parts have their own sizes */
+        /* not used, because each part has sizes of its own */
+        .partition = {.kind = TSR_PARTITION_UNEVEN},
         .init = params->init,
         .grad_dtype = params->grad_dtype,
         .reduce_f32 = params->reduce_f32,

@@ -10,7 +10,7 @@
 enum { NORM1, ATTENTION, NORM2, MLP };
 
 typedef struct block {
-    tsr_layer base; /* its children are as above */
+    tsr_layer base; /* child[0] to child[3]: norm1, attention, norm2, mlp */
     bool recompute, sequence;
     int sequence_dim;
     tsr__dropout dropout;
@@ -19,7 +19,7 @@ typedef struct block {
 /* Dropout ---------------------------------------------------------------------------------------
  */
 
-/* Each branch of each block uses a random stream of its own. */
+/* Returns the number of a random stream. Each branch of each block has its own random stream. */
 static uint64_t stream_of(const block *b, const tsr__dropout *dropout, const char *branch)
 {
     uint64_t hash = tsr__hash(TSR__HASH_START, b->base.name, strlen(b->base.name));
@@ -31,7 +31,8 @@ static uint64_t stream_of(const block *b, const tsr__dropout *dropout, const cha
     return hash;
 }
 
-/* y = dropout of x, with the mask of the full tensor, of which x is this rank's part. */
+/* y = dropout of x. Uses the part of the full tensor's mask that belongs to x, because x is this
+ * rank's part of that tensor. */
 static tsr_status drop(const block *b, const tsr__dropout *dropout, const char *branch,
                        tsr_tensor *y, const tsr_tensor *x)
 {
@@ -120,7 +121,7 @@ static tsr_status forward_cached(tsr_layer *layer, const tsr_tensor *x, const ts
 /* Backward --------------------------------------------------------------------------------------
  */
 
-/* *dx = dy + the gradient through the branch. `dx` may be NULL. */
+/* *dx = dy + the gradient that comes through the branch. `dx` may be NULL. */
 static tsr_status branch_backward(block *b, int norm, const char *name,
                                   const tsr_layer_saved *saved, const tsr_tensor *dy,
                                   tsr_tensor **dx)
@@ -161,7 +162,7 @@ static tsr_status both_backward(block *b, const tsr_layer_saved *saved, const ts
     return status;
 }
 
-/* Runs the forward pass again to get what it saves, and then the backward pass. */
+/* Runs the forward pass again to get the tensors that it saves, and then runs the backward pass. */
 static tsr_status recompute(block *b, const tsr_layer_saved *saved, const tsr_tensor *dy,
                             tsr_tensor **dx)
 {
@@ -212,7 +213,7 @@ tsr_status tsr_block_set_dropout(tsr_layer *layer, float p, const tsr_random_par
     return TSR_OK;
 }
 
-/* The name of a child: "h.0" gives "h.0.norm1". */
+/* Makes the name of a child: for "h.0" and "norm1", "h.0.norm1". */
 static tsr_status child_name(const tsr_layer *layer, const char *part, char **out)
 {
     const size_t size = strlen(layer->name) + strlen(part) + 2;

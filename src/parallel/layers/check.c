@@ -62,7 +62,7 @@ tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
                  dtype == (tsr_dtype)0 ? "a float" : tsr_dtype_name(dtype),
                  TSR__SHAPE(part.ndim, part.shape), tsr_dtype_name(layout->dtype),
                  TSR__SHAPE_OF(tensor));
-    /* This is required of the values too, because training writes to them. */
+    /* Values must not repeat elements either, because training writes to them. */
     TSR__REQUIRE(!tsr__layout_repeats(layout),
                  "%s: the %s of %s is a view %s that names an element more than once", layer->who,
                  what, parameter->name, TSR__SHAPE_OF(tensor));
@@ -102,8 +102,8 @@ tsr_status tsr__layer_check_backward(const tsr_layer *layer, bool weights, const
         TSR__TRY(check_apart(layer, &layer->parameter[i].seen, "x", x));
         TSR__TRY(check_apart(layer, &layer->parameter[i].seen, "dy", dy));
     }
-    /* The backward pass of the first child needs the input gradient of the second, and so the
-     * second child's weights. */
+    /* The backward pass of the first child needs the second child's input gradient. Computing that
+     * gradient needs the second child's weights. */
     for (int i = 0; i < TSR__MAX_CHILDREN && layer->child[i]; i++)
         TSR__TRY(tsr__layer_check_backward(layer->child[i], weights || i > 0, x, dy));
     return TSR_OK;

@@ -1,6 +1,6 @@
-/* Passes of column-parallel layers: each rank computes some features of y from all of x. The
- * forward pass sends nothing, unless it gathers x or y. The backward pass sums the gradients of x
- * over the ranks while the gradient of the weight is computed. */
+/* Passes of column-parallel layers. Each rank computes some features of y from all features of x.
+ * The forward pass sends nothing, unless it gathers x or y. The backward pass sums the gradients of
+ * x over the ranks while the device computes the gradient of the weight. */
 #include "parallel/layers/linear.h"
 
 /* The input -------------------------------------------------------------------------------------
@@ -26,7 +26,7 @@ static bool gathers(const tsr__linear *linear)
     return linear->base.size > 1 && linear->input != TSR_LAYOUT_FULL;
 }
 
-/* Gets the dimension along which x is divided, and the ranks' sizes along it. */
+/* Gets the dimension along which x is divided, and the sizes of all ranks' parts along it. */
 static void divided_along(const tsr__linear *linear, const tsr_tensor *x, int *dim,
                           const int64_t **sizes)
 {
@@ -91,8 +91,8 @@ static tsr_status forward_with(tsr__linear *linear, tsr__temps *temps, const tsr
     TSR__TRY(
         tsr__temp_like(temps, ready, tsr_tensor_layout(x)->dtype, -1, linear->features, &local));
     TSR__TRY(multiply(linear, temps, local, ready, activation));
-    /* A gathered sequence is not kept but gathered again in the backward pass, because the purpose
-     * of dividing it is to save that memory. */
+    /* A gathered sequence is not kept. The backward pass gathers it again, because the sequence is
+     * divided in order to save this memory. */
     if (saved && gathers(linear) && linear->input == TSR_LAYOUT_GATHER)
         TSR__TRY(tsr__keep(ready, &saved->ready));
     if (linear->output == TSR_LAYOUT_FULL && linear->base.size > 1) {
@@ -139,8 +139,8 @@ static tsr_status check_gradient(const tsr__linear *linear, const tsr_tensor *x,
     return TSR_OK;
 }
 
-/* Computes this rank's share of the gradient of the full input. The ranks' shares must be summed.
- */
+/* Computes this rank's contribution to the gradient of the full input. The contributions of all
+ * ranks must be summed. */
 static tsr_status multiply_back(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *dy2,
                                 tsr_tensor *dx2)
 {
@@ -160,12 +160,13 @@ typedef struct back {
     tsr__linear *linear;
     tsr__temps *temps;
     const tsr_layer_saved *saved;
-    tsr_tensor *ready; /* the full x */
+    tsr_tensor *ready; /* x, gathered from all ranks */
     tsr_tensor *partial, *dx;
     tsr_group_request *gathering, *reducing;
 } back;
 
-/* Computes this rank's share of the gradient of x, and starts to sum the shares of all ranks. */
+/* Computes this rank's contribution to the gradient of x, and starts to sum the contributions of
+ * all ranks. */
 static tsr_status start_reducing(back *pass, const tsr_tensor *dy2)
 {
     tsr__linear *linear = pass->linear;

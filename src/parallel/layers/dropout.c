@@ -1,4 +1,4 @@
-/* Dropout of a part of a tensor, with the mask of the full tensor. */
+/* Dropout of a rank's part of a tensor. The mask is that of the full tensor. */
 #include "base/checked.h"
 #include "parallel/layers/layer.h"
 

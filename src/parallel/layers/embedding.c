@@ -1,13 +1,13 @@
-/* Vocabulary-parallel embedding: each rank looks up the indices that its part of the table has,
- * uses zeros for the others, and the results are summed over the ranks. For each element only one
- * rank has a value other than 0, so the sum is exact. */
+/* Vocabulary-parallel embedding. Each rank looks up the indices that are in its part of the table
+ * and uses zeros for all others. The results are then summed over the ranks. For each element only
+ * one rank has a value other than 0, so the sum is exact. */
 #include "gpu/ops/common/vocabulary.h"
 
 #include "base/alloc.h"
 #include "parallel/layers/layer.h"
 
 typedef struct embedding {
-    tsr_layer base; /* parameter 0: the table */
+    tsr_layer base; /* parameter 0 is the table */
     int64_t vocabulary_size, width;
     int64_t *sizes;
     int64_t first;
@@ -20,7 +20,7 @@ static void finish(tsr_layer *layer)
     tsr__free(((embedding *)layer)->sizes);
 }
 
-/* Indices of any shape as a tensor of one dimension. */
+/* Converts indices of any shape to a tensor of one dimension. */
 static tsr_status flat_indices(tsr__temps *temps, const tsr_tensor *x, tsr_tensor **out)
 {
     const int64_t count = tsr_layout_count(tsr_tensor_layout(x));
@@ -41,8 +41,8 @@ static tsr_status check_indices(const embedding *e, const tsr_tensor *x)
     return TSR_OK;
 }
 
-/* Gets the shape of the full y and of this rank's part, and the dimension along which y is divided
- * (-1: none). */
+/* Gets the shape of the full y, the shape of this rank's part, and the dimension along which y is
+ * divided (-1: y is not divided). */
 static tsr_status output_shape(const embedding *e, const tsr_tensor *x, tsr_layout *whole,
                                tsr_layout *part, int *dim)
 {

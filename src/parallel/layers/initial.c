@@ -1,5 +1,5 @@
-/* Initial values of parameters. Each element is drawn at its position in the full parameter, so
- * that the values do not depend on which rank draws them. */
+/* Initial values of parameters. The random value of an element depends on its position in the full
+ * parameter, not on the rank that draws it. */
 #include <math.h>
 #include <string.h>
 
@@ -68,13 +68,13 @@ static tsr_status fill(const tsr__layer_parameter *parameter, tsr_stream *stream
     return TSR_OK;
 }
 
-/* The number of elements in a row of the full parameter. */
+/* Returns the number of elements in a row of the full parameter. */
 static int64_t row_size(const tsr_parameter *seen)
 {
     return seen->ndim == 2 ? seen->global_shape[1] : 1;
 }
 
-/* The position of this rank's first element in the full parameter. */
+/* Returns the position in the full parameter of the first element of this rank's part. */
 static int64_t start(const tsr_parameter *seen)
 {
     return seen->shard_dim == 1 ? seen->offset : seen->offset * row_size(seen);
@@ -87,14 +87,14 @@ tsr_status tsr__initial_fill(const tsr__layer_parameter *parameter, tsr_stream *
     return fill(parameter, stream, out, start(&parameter->seen), strides);
 }
 
-/* Fills a range of a part that has some columns of each row. Such a range is the end of a row,
- * complete rows, and the start of a row. */
+/* State for filling a range of a part that has only some columns of each row. Such a range consists
+ * of the end of a row, complete rows, and the start of a row. */
 typedef struct cutter {
     const tsr__layer_parameter *parameter;
     tsr_stream *stream;
     tsr_tensor *out;
-    int64_t columns; /* of the part */
-    int64_t done;    /* elements of `out` that have been filled */
+    int64_t columns; /* number of columns of the part */
+    int64_t done;    /* number of elements of `out` that have been filled */
 } cutter;
 
 static tsr_status fill_rows(cutter *cut, int64_t row, int64_t column, int64_t rows, int64_t columns)

@@ -1,5 +1,5 @@
-/* Functions that all layers share: creation, partitions, passes, and parameters by index or name.
- */
+/* Functions that all layers share: creation, partitions, passes, and access to parameters by index
+ * or name. */
 #include "parallel/layers/layer.h"
 
 #include <stdio.h>
@@ -209,8 +209,8 @@ int tsr_layer_parameter_count(const tsr_layer *layer)
     return count;
 }
 
-/* Finds the layer, this one or a descendant, that has parameter *index, and sets *index to the
- * parameter's index there. */
+/* Finds the layer that has parameter *index: this layer or a descendant. Changes *index to the
+ * index that the parameter has in that layer. */
 static tsr_layer *owner_of(const tsr_layer *layer, int *index)
 {
     if (!layer || *index < 0)

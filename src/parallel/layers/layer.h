@@ -1,16 +1,17 @@
-/* The inside of layers.
+/* The internal functions of layers.
  *
  *     layer.c      common to all layers: passes, parameters by index and name
  *     parameter.c  a rank's part of a parameter, and its gradient
  *     initial.c    initial values of parameters
  *     check.c      checks arguments
  *     temps.c      temporary tensors of one pass
- *     partials.c   gradients that are sums over the ranks
- *     linear.c     creates linear layers; column.c, row.c: their passes; parts.c: column-parallel
- *                  layers of several parts; product.c: a product whose finished parts are reduced
- *                  while others are computed
- *     mlp.c, embedding.c, vocabulary.c, dropout.c
- */
+ *     partials.c   gradients that are summed over the ranks
+ *     linear.c     creates linear layers
+ *     column.c     passes of column-parallel layers
+ *     row.c        passes of row-parallel layers
+ *     parts.c      column-parallel layers that consist of several parts
+ *     product.c    a product that reduces finished parts while it computes others
+ *     mlp.c, embedding.c, vocabulary.c, dropout.c */
 #ifndef TSR_PARALLEL_LAYERS_LAYER_H
 #define TSR_PARALLEL_LAYERS_LAYER_H
 
@@ -19,7 +20,7 @@
 #include "tessera/kv_cache.h"
 #include "tessera/layer.h"
 
-/* [2,3] of a tensor, for error texts. */
+/* The shape of a tensor for error texts, such as [2,3]. */
 #define TSR__SHAPE_OF(tensor)                                                                      \
     TSR__SHAPE(tsr_tensor_layout(tensor)->ndim, tsr_tensor_layout(tensor)->shape)
 
@@ -30,38 +31,38 @@
 typedef enum tsr__draw {
     TSR__DRAW_ZEROS,
     TSR__DRAW_ONES,
-    TSR__DRAW_NORMAL,  /* deviation `scale` */
-    TSR__DRAW_UNIFORM, /* ±`scale` */
+    TSR__DRAW_NORMAL,  /* normal distribution with standard deviation `scale` */
+    TSR__DRAW_UNIFORM, /* uniform distribution from −`scale` to `scale` */
     TSR__DRAW_NOTHING
 } tsr__draw;
 
 typedef struct tsr__layer_parameter {
-    tsr_parameter seen; /* the caller's view */
+    tsr_parameter seen; /* the parameter as the caller sees it */
     char *name;
-    const int64_t *sizes; /* [ranks]: the sizes of all ranks' parts along shard_dim */
+    const int64_t *sizes; /* [ranks]: the sizes of the ranks' parts along shard_dim */
     tsr_dtype grad_dtype;
-    /* The values in `grad` count as 0: the next gradient overwrites them. */
+    /* The values in `grad` are not valid and count as 0. The next gradient overwrites them. */
     bool grad_empty;
     tsr__draw draw;
     float scale;
     uint64_t seed;
 } tsr__layer_parameter;
 
-/* Keys and values of earlier tokens. */
+/* The keys and values of earlier tokens. */
 typedef struct tsr__cached {
     tsr_kv_cache *cache;
-    int layer; /* the layer's index in the cache; a block passes it to its attention */
+    int layer; /* the layer's index in the cache, which a block passes to its attention layer */
 } tsr__cached;
 
 typedef struct tsr__layer_type {
-    const char *name; /* "row_linear" */
-    /* As the public functions. Only `saved` and `dx` may be NULL. */
+    const char *name; /* for example "row_linear" */
+    /* These are like the public functions with these names. Only `saved` and `dx` may be NULL. */
     tsr_status (*forward)(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
                           tsr_tensor **y);
     tsr_status (*backward)(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
                            tsr_tensor **dx);
-    void (*finish)(tsr_layer *layer); /* releases the type's own fields; may be NULL */
-    /* As tsr_layer_forward_cached; NULL for layers without attention. */
+    void (*finish)(tsr_layer *layer); /* releases the fields that only this type has; may be NULL */
+    /* This is like tsr_layer_forward_cached. NULL for layers without attention. */
     tsr_status (*forward_cached)(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
                                  tsr_tensor **y);
 } tsr__layer_type;

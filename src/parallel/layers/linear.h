@@ -37,8 +37,9 @@ typedef struct tsr__linear {
     int64_t *part_sizes[TSR__MAX_LINEAR_PARTS]; /* copies of the parts' own sizes, or NULL */
     int64_t *other_sizes;                       /* [ranks], of the other side if it is divided */
     int64_t other_first;
-    bool
-        same_split; /* row-parallel: a GATHER input is divided as the weight; nothing is gathered */
+    /* Row-parallel layers with a GATHER input only: x is divided like the weight, so nothing is
+     * gathered. */
+    bool same_split;
     /* One tensor with the weights (0) or biases (1) of all parts, if the layer has allocated their
      * memory; otherwise NULL. */
     tsr_tensor *joint[2], *joint_grad[2];
