@@ -1,9 +1,9 @@
-/* A sampler's parameters in saved states. They allow an error to name the parameter in which a
- * state differs from the sampler. In a state, after the header:
+/* A sampler's parameters in saved states. With them, an error text can name the first parameter
+ * that differs between a state and the sampler. In a state, they follow the header:
  *
  *     size of what follows: u8  values …  kind of the wrapped sampler: u8  its values …  255
  *
- * The values of each sampler are in the order in which its kind adds them; 255 ends the list. */
+ * The values of each sampler are in the order in which its kind adds them. 255 ends the list. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -36,7 +36,8 @@ void tsr__sampler_set_inner(tsr_sampler *sampler, tsr_sampler *inner)
     sampler->fingerprint = tsr__fingerprint(~sampler->fingerprint, inner->fingerprint);
 }
 
-/* Returns the value as a state stores it: signed values in zigzag form, hashes shortened. */
+/* Returns the value as a state stores it: a signed value in zigzag form, and only a part of a hash.
+ */
 static uint64_t stored(const tsr__sampler_param *param)
 {
     if (param->form == TSR__PARAM_SIGNED)
@@ -62,7 +63,7 @@ void tsr__state_put_params(tsr__state_writer *writer, const tsr_sampler *sampler
         writer->data[start] = (uint8_t)size;
 }
 
-/* Formats the value of a parameter as stored in a state. */
+/* Formats the value of a parameter, as it is stored in a state, for an error text. */
 static const char *format_value(tsr__sampler_param_form form, uint64_t value, char text[32])
 {
     switch (form) {
@@ -117,7 +118,8 @@ static tsr_status inner_differs(const tsr__state_reader *reader, const tsr_sampl
                            tsr__sampler_kind_name(inner), own);
 }
 
-/* Fails with the first difference, or returns TSR_OK if it finds none. */
+/* Compares the parameters of the state with those of the sampler. Fails with a text about the first
+ * parameter that differs. Returns TSR_OK if it finds none. */
 static tsr_status find_difference(const tsr_sampler *sampler, tsr__state_reader *reader)
 {
     for (; sampler != NULL; sampler = sampler->inner) {

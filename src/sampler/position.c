@@ -5,7 +5,8 @@
 
 static tsr_status apply(tsr_sampler *sampler, tsr__state_reader *reader);
 
-/* Moves the sampler back to this epoch and position. If that fails, the next call tries again. */
+/* Moves the sampler back to this epoch, position and state. If this fails, the next call that needs
+ * the position tries again. */
 static tsr_status return_to(tsr_sampler *sampler, const tsr__rollback *back, int64_t epoch,
                             uint64_t position)
 {
@@ -21,7 +22,8 @@ static tsr_status return_to(tsr_sampler *sampler, const tsr__rollback *back, int
     return status;
 }
 
-/* Restores the position that a failed tsr_sampler_resume could not restore. */
+/* If an earlier tsr_sampler_resume failed and could not restore the state before it, tries again to
+ * restore this state. */
 static tsr_status roll_back(tsr_sampler *sampler)
 {
     const tsr__rollback back = sampler->rollback;
@@ -77,7 +79,8 @@ tsr_status tsr_sampler_seek(tsr_sampler *sampler, uint64_t position)
     TSR__TRY(move(sampler, position, &reached));
     if (reached == position)
         return TSR_OK;
-    /* The end was unknown before the attempt, so undo it. */
+    /* The sampler's end was not known before this attempt, so the position has to be restored now.
+     */
     sampler->position = before;
     sampler->must_seek = true;
     return tsr__fail(TSR_ERR_INVALID,
@@ -91,7 +94,8 @@ tsr_status tsr_sampler_set_epoch(tsr_sampler *sampler, int64_t epoch)
     TSR__REQUIRE(sampler != NULL, "sampler set epoch: sampler is NULL");
     tsr_status status = sampler->class_->set_epoch(sampler, epoch);
     if (status != TSR_OK) {
-        /* A sampler of the caller's, possibly a wrapped one, may have changed in part. */
+        /* A sampler that the caller has implemented, or that wraps one, may have changed only in
+         * part. */
         sampler->must_seek = true;
         return status;
     }
@@ -108,7 +112,8 @@ tsr_status tsr_sampler_reset(tsr_sampler *sampler)
     return tsr_sampler_set_epoch(sampler, sampler->epoch);
 }
 
-/* Applies a state, from its epoch on. A failure may leave the sampler changed in part. */
+/* Applies a state. The reader is at the state's epoch. After a failure, the sampler may have
+ * changed in part. */
 static tsr_status apply(tsr_sampler *sampler, tsr__state_reader *reader)
 {
     int64_t epoch;
@@ -129,8 +134,9 @@ static tsr_status apply(tsr_sampler *sampler, tsr__state_reader *reader)
     return tsr_sampler_seek(sampler, resumed);
 }
 
-/* Saves the sampler's position, to return to. After an earlier failure, a sampler of the caller's
- * with a state of its own must first seek to this position. */
+/* Saves the sampler's state, so that it can be restored later. After an earlier failure, the
+ * caller's own sampler may not be at the saved position. If it has a state of its own, it must seek
+ * to this position before it can be saved. */
 static tsr_status save_before(tsr_sampler *sampler, tsr__rollback *out)
 {
     const tsr__error last = tsr__error_take();
@@ -158,7 +164,7 @@ tsr_status tsr_sampler_resume(tsr_sampler *sampler, const void *data, size_t siz
     if (status == TSR_OK)
         return TSR_OK;
 
-    /* Report the first error, not one of the return. */
+    /* Report the first error, not an error of restoring the state. */
     const tsr__error first = tsr__error_take();
     (void)!return_to(sampler, &before, epoch, position);
     tsr__error_put_back(&first);

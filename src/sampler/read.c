@@ -4,7 +4,8 @@
 
 #include "sampler/sampler.h"
 
-/* Reads indices, or one batch, without moving the position. */
+/* Reads indices, or one batch if the sampler gives batches. Does not change the sampler's position.
+ */
 static tsr_status read_items(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
                              uint8_t *mask, uint64_t *count)
 {
@@ -19,8 +20,8 @@ static tsr_status read_items(tsr_sampler *sampler, uint64_t capacity, int64_t *i
     return status;
 }
 
-/* Returns how much of the capacity can be used. Only this part of the mask is set, because a caller
- * may pass a capacity larger than its arrays. */
+/* Returns the part of the capacity that reading can use. Only this part of the mask is set, because
+ * a caller may pass a capacity that is larger than its arrays. */
 static uint64_t useful_capacity(const tsr_sampler *sampler, uint64_t capacity)
 {
     if (sampler->batch_max != 0)
@@ -70,7 +71,7 @@ tsr_status tsr_sampler_next_batch(tsr_sampler *sampler, uint64_t capacity, int64
     return TSR_OK;
 }
 
-/* Reads batches until there is no room for another one of the largest size. */
+/* Reads batches until there is no room for another batch of the largest size. */
 static tsr_status fill_batches(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
                                uint8_t *mask, uint64_t *count)
 {
@@ -155,7 +156,8 @@ tsr_status tsr_sampler_get_batch(tsr_sampler *sampler, uint64_t index, int64_t b
     tsr_status status = tsr__sampler_seek_up_to(sampler, start, &reached);
     if (status == TSR_OK && reached == start)
         status = tsr_sampler_fill(sampler, (uint64_t)batch_size, indices, mask, &got);
-    /* Return to the position later, when the next call needs it. */
+    /* Only mark that the sampler must return to its position; the next call that needs the position
+     * moves it. */
     sampler->must_seek |= sampler->position != before;
     sampler->position = before;
     TSR__TRY(status);

@@ -1,4 +1,4 @@
-/* The parts of samplers that are the same for all kinds. */
+/* The code that all kinds of samplers share. */
 #include "sampler/sampler.h"
 
 #include <inttypes.h>

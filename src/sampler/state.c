@@ -1,11 +1,12 @@
-/* Saves a sampler's position in its epoch as bytes, and reads it:
+/* Saves a sampler's position in its epoch as bytes, and reads such a state:
  *
  *     "TSRS"  version: u8  kind: u8  fingerprint: u64  parameters (see params.c)
- *     epoch  position  own …  checksum: u32
+ *     epoch  position  own data of each sampler …  checksum: u32
  *
- * Integers are little-endian. epoch (zigzag), position and the samplers' own data are numbers with
- * seven bits per byte. The position of a wrapped sampler is not stored, because it follows from
- * that of the outer one. The samplers' own data follow each other, outermost sampler first. */
+ * Integers are little-endian. The epoch (in zigzag form), the position and the samplers' own data
+ * are numbers with seven bits per byte. The position of a wrapped sampler is not stored, because it
+ * follows from the position of the sampler that wraps it. The samplers' own data follow each other,
+ * starting with the outermost sampler. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -71,7 +72,7 @@ tsr_status tsr__state_get_signed(tsr__state_reader *reader, int64_t *value)
     return TSR_OK;
 }
 
-/* Writes the complete state, as it is after `position` items have been given. */
+/* Writes the complete state that the sampler has after it has given `position` items. */
 static tsr_status write_state(const tsr_sampler *sampler, uint64_t position,
                               uint8_t bytes[TSR_SAMPLER_STATE_BYTES], size_t *size_bytes)
 {
@@ -144,7 +145,7 @@ tsr__state_reader tsr__state_body(const uint8_t *bytes, size_t size_bytes)
                                .at = TSR__STATE_PARAMS + 1 + bytes[TSR__STATE_PARAMS]};
 }
 
-/* Checks everything up to the parameters, and the checksum. */
+/* Checks the checksum, and everything in the state up to and including the parameters. */
 tsr_status tsr__state_open(const tsr_sampler *sampler, const uint8_t *bytes, size_t size_bytes,
                            tsr__state_reader *reader)
 {

@@ -1,15 +1,17 @@
-/* Assigns items to ranks. Every rank has given the same number of items when the number of ranks
- * changes. In an interleaved split, these are the first items of the order, so the remaining items
- * are the rest of the order, however often the number of ranks changes. In a contiguous split, the
- * remaining items are the end of each rank's range. These ends, one after the other, are
- * partitioned again; finding an item goes back through the earlier partitions, the last one first.
- */
+/* Assigns items to ranks, and assigns the remaining items again when the number of ranks changes
+ * during an epoch. At such a change, every rank has given the same number of items.
+ *
+ * In an interleaved split, the given items are the first ones of the order, so the remaining items
+ * are the rest of the order. This also holds after several changes. In a contiguous split, the
+ * remaining items are the ends of all ranks' ranges. These ends, placed one after the other, are
+ * partitioned again. To find an item, its position is converted back through the earlier
+ * partitions, the last one first. */
 #include "sampler/partition/partition.h"
 
 #include "base/checked.h"
 
-/* How a contiguous split cuts the items: count[0] ranges of size[0], then count[1] ranges of
- * size[1]; `over` items go to no rank. */
+/* The ranges of a contiguous split: first count[0] ranges of size[0] items, then count[1] ranges of
+ * size[1] items. The last `over` items belong to no rank. */
 typedef struct cut {
     uint64_t count[2], size[2], over;
 } cut;
@@ -26,14 +28,14 @@ static cut cut_of(uint64_t items, uint64_t ranks, tsr_tail tail)
     case TSR_TAIL_PAD_MASK:
         break;
     }
-    /* Padding makes the ranges equally long; count only the real items in them. */
+    /* Padding makes all ranges equally long. Count only the items before the padding. */
     size += more != 0;
     if (size == 0)
         return (cut){{0, 0}, {0, 0}, 0};
     return (cut){{items / size, items % size != 0}, {size, items % size}, 0};
 }
 
-/* Returns the largest number of items that a rank has. */
+/* Returns the number of items, with padding, of the rank that has the most. */
 static uint64_t longest(uint64_t items, uint64_t ranks, tsr_tail tail)
 {
     return tail == TSR_TAIL_DROP ? items / ranks : tsr__div_up_u64(items, ranks);
@@ -44,8 +46,8 @@ static uint64_t after(uint64_t size, uint64_t given)
     return size - tsr__min_u64(size, given);
 }
 
-/* Returns how many of `items` remain after each rank has given `given`. None remain at the end of
- * the epoch, not even dropped items. */
+/* Returns how many of `items` items remain after each rank has given `given` of them. At the end of
+ * the epoch none remain, so that dropped items do not remain either. */
 static uint64_t left_of(uint64_t items, uint64_t ranks, tsr_tail tail, uint64_t given)
 {
     if (given >= longest(items, ranks, tail))
@@ -94,8 +96,9 @@ uint64_t tsr__partition_length(const tsr__partition *partition, uint64_t rank)
     return longest(partition->left, partition->ranks, partition->tail);
 }
 
-/* Converts position `at` among the items that an earlier partition left over to the position among
- * all its items. Reduces *run to the number of items that follow each other there. */
+/* Converts a position among the items that an earlier partition left over to a position among all
+ * items of that partition. Consecutive positions may not stay consecutive, so *run is reduced to
+ * the number of items that do. */
 static uint64_t go_back(const tsr__partition_before *before, tsr_tail tail, uint64_t at,
                         uint64_t *run)
 {

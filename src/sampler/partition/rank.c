@@ -6,13 +6,15 @@
 #include "base/launcher.h"
 #include "tessera/sampler.h"
 
-/* The variables that a launcher sets. */
+/* The names of the two environment variables in which a launcher stores the rank and the number of
+ * ranks. */
 typedef struct numbers {
     const char *rank, *ranks;
-    bool tells_scripts; /* it also sets `rank`, to 0, for the job's script, which is not a rank */
+    /* the launcher also sets `rank`, to 0, for the job's script, which is not a rank */
+    bool tells_scripts;
 } numbers;
 
-/* Reads both numbers if the launcher has set them; *found is whether it has. */
+/* Reads both numbers if the launcher has set the variables. Sets *found to whether it has. */
 static tsr_status read_numbers(const numbers *from, bool *found, int64_t *rank, int64_t *ranks)
 {
     bool has_rank = tsr__env_text(from->rank) != NULL,

@@ -14,8 +14,8 @@
 #define FETCH(address) (void)(address)
 #endif
 
-/* Returns the scale that makes the mean share 1. The summation is compensated (Neumaier), so that
- * it is also accurate for hundreds of millions of weights. */
+/* Returns the factor that makes the mean share 1. The sum is computed with Neumaier's compensated
+ * summation, so that it is also accurate for hundreds of millions of weights. */
 static double scale_of(const tsr__weights *weights, double largest)
 {
     double sum = 0, lost = 0;
@@ -27,8 +27,9 @@ static double scale_of(const tsr__weights *weights, double largest)
     return (double)weights->count / (sum + lost);
 }
 
-/* Fills the columns that are too small from those that are too large. `heaviest` is the index of a
- * largest weight: it gets the space that rounding leaves in columns of weight 0. */
+/* Fills columns whose own share is less than 1 from columns whose share is larger than 1.
+ * `heaviest` is the index of a largest weight. If rounding leaves unfilled space in a column of
+ * weight 0, `heaviest` gets this space. */
 static void even_out(const tsr__weights *weights, uint32_t heaviest, tsr__alias *alias)
 {
     union tsr__alias_share *own = alias->own;
@@ -37,8 +38,8 @@ static void even_out(const tsr__weights *weights, uint32_t heaviest, tsr__alias 
         large++;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t small = i;
-        /* If a large column becomes small by giving, and the loop has already passed it, fill it at
-         * once. */
+        /* A large column that gives some of its share may become smaller than 1. If the loop has
+         * already passed such a column, fill it now. */
         while (small <= i && own[small].share < 1 && large < count) {
             alias->other[small] = (uint32_t)large;
             own[large].share -= 1 - own[small].share;
@@ -51,7 +52,7 @@ static void even_out(const tsr__weights *weights, uint32_t heaviest, tsr__alias 
         }
         if (large < count || small > i)
             continue;
-        /* No large column is left, so this column is full, except for rounding. */
+        /* No large column remains, so this column would be full without rounding errors. */
         if (own[small].share < 1 && alias->other[small] == (uint32_t)small) {
             if (tsr__weight(weights, small) > 0)
                 own[small].share = 1;
@@ -83,7 +84,7 @@ tsr_status tsr__alias_init(const tsr__weights *weights, double largest, tsr__ali
     even_out(weights, heaviest, &alias);
     for (uint64_t i = 0; i < alias.count; i++) {
         double share = alias.own[i].share;
-        /* In a full column, both choices give its own index. */
+        /* A full column has only one index, so both choices must give this index. */
         if (share >= 1)
             alias.other[i] = (uint32_t)i;
         alias.own[i].below = share >= 1 ? UINT64_MAX : (uint64_t)(share * 18446744073709551616.0);
@@ -99,7 +100,7 @@ void tsr__alias_finish(tsr__alias *alias)
     *alias = (tsr__alias){0};
 }
 
-/* The number of draws made ahead, so that the table's entries can be prefetched. */
+/* The number of draws that are prepared together, so that their table entries can be prefetched. */
 #define AHEAD 32
 
 void tsr__alias_fill(const tsr__alias *alias, const tsr__order_keys *keys, uint64_t first,
@@ -114,7 +115,8 @@ void tsr__alias_fill(const tsr__alias *alias, const tsr__order_keys *keys, uint6
             uint32_t words[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)keys->stream,
                                  (uint32_t)(keys->stream >> 32)};
             tsr__philox4x32(words, key, words);
-            /* (high word, low word) · count / 2^64: uniform up to count / 2^64. */
+            /* The column is the 64-bit number (high word, low word) · count / 2^64. Its
+             * distribution is uniform, except for differences of probability of at most 2^-64. */
             column[i] = (words[0] * alias->count + (words[1] * alias->count >> 32)) >> 32;
             level[i] = (uint64_t)words[2] << 32 | words[3];
             FETCH(alias->own + column[i]);

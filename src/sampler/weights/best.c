@@ -1,5 +1,5 @@
-/* Keeps the best of many keys in a heap with the worst of them on top. Also computes the keys of
- * the order feistel. */
+/* Keeps the largest of many keys in a heap, with the smallest of them on top. Also computes the
+ * keys for the order feistel. */
 #include <math.h>
 #include <string.h>
 
@@ -34,7 +34,8 @@ static bool is_worse(double key, uint32_t index, double other_key, uint32_t othe
     return key < other_key || (!(key > other_key) && index > other_index);
 }
 
-/* Moves an entry from `hole` down, among the first `count`, until no entry below it is worse. */
+/* Puts an entry into the heap of the first `count` entries. `hole` is a free place. Entries below
+ * it move up until no entry below the free place is worse than the new one. */
 static void sink(tsr__best *best, uint64_t count, uint64_t hole, double key, uint32_t index)
 {
     for (uint64_t child; (child = 2 * hole + 1) < count; hole = child) {
@@ -81,10 +82,10 @@ void tsr__best_sort(tsr__best *best)
     }
 }
 
-/* Taking the largest values of log(u) / weight has the same probabilities as drawing one index
- * after the other: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006).
- * These values are negative. The keys are −√−value, which have the same order: the values
- * themselves would overflow a double for very small weights. */
+/* Drawing indices one after the other has the same probabilities as taking the indices with the
+ * largest values of log(u) / weight, where u is random (Efraimidis and Spirakis, "Weighted random
+ * sampling with a reservoir", 2006). These values v are negative, and would overflow a double for
+ * very small weights. Therefore the keys are −√(−v), which have the same order. */
 void tsr__weights_draw_native(const tsr__weights *weights, const tsr__order_keys *keys,
                               tsr__best *best)
 {

@@ -1,4 +1,5 @@
-/* Computes mx.random.categorical, except for the rounding of its logarithms. */
+/* Computes the same draws as mx.random.categorical, except that logarithms may be rounded
+ * differently. */
 #include <math.h>
 
 #include "base/alloc.h"
@@ -41,13 +42,14 @@ void tsr__logits_finish(tsr__logits *logits)
     *logits = (tsr__logits){0};
 }
 
-/* Returns a logit plus noise, which is computed from random number `word` of `words`. */
+/* Returns a logit plus noise. The noise is computed from number `word` of `words` random numbers.
+ */
 static float noisy(float logit, tsr_threefry_key key, uint64_t words, uint64_t word)
 {
     return logit - rounded_log(-rounded_log(tsr__threefry_uniform_at(key, words, word)));
 }
 
-/* MLX's noise is an array [count, draws]. */
+/* MLX computes its noise as an array of the shape [count, draws]. */
 int64_t tsr__logits_draw(const tsr__logits *logits, tsr_threefry_key key, uint64_t draws,
                          uint64_t draw)
 {

@@ -1,4 +1,5 @@
-/* Computes torch.multinomial, in plain IEEE arithmetic and in the same order. */
+/* Computes the same draws as torch.multinomial, with plain IEEE arithmetic in the same order of
+ * operations. */
 #include <math.h>
 
 #include "base/alloc.h"
