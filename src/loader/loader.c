@@ -1,4 +1,4 @@
-/* Creates, destroys and moves loaders. */
+/* Creates and destroys loaders, and moves them to other positions. */
 #include "loader/loader.h"
 
 #include <inttypes.h>
@@ -35,7 +35,7 @@ static tsr_status make_slots(tsr_loader *loader, uint64_t batch_max)
 {
     const tsr_loader_params *params = &loader->params;
     uint64_t items_bytes, capacity, total;
-    /* workers and prefetch have limits, so their product fits. */
+    /* workers and prefetch were checked against their limits, so their product does not overflow */
     uint64_t prefetch = params->prefetch == 0 ? 2 : (uint64_t)params->prefetch;
     loader->slot_count = (uint64_t)params->workers * prefetch + 1;
     if (!tsr__mul_u64(batch_max, params->item_bytes, &items_bytes) ||
@@ -79,7 +79,7 @@ static tsr_status make_workers(tsr_loader *loader)
                      ? tsr_seed_hashed(&point, &worker->self.seed)
                      : tsr_seed_documented(&point, &worker->self.seed));
     }
-    /* The batches' key uses op 1, which no worker's seed uses. */
+    /* The key for the seeds of batches is derived with op 1, which the seed of no worker uses. */
     point.worker = 0;
     point.op = 1;
     TSR__TRY(tsr_seed_hashed(&point, &key));
@@ -87,7 +87,8 @@ static tsr_status make_workers(tsr_loader *loader)
     return TSR_OK;
 }
 
-/* Makes the sampler of batches: the caller's, or one that makes batches from single indices. */
+/* Sets the sampler that gives batches: the caller's, or a new one that makes batches from single
+ * indices. */
 static tsr_status make_batches(tsr_loader *loader)
 {
     const tsr_loader_params *params = &loader->params;
@@ -131,7 +132,7 @@ tsr_status tsr_loader_create(const tsr_loader_params *params, tsr_loader **out)
         tsr_loader_destroy(&loader);
         return status;
     }
-    /* Continue where the caller's sampler is: it may have been read before. */
+    /* Continue at the position of the caller's sampler, which the caller may have read before. */
     tsr__loader_go_to(loader, tsr_sampler_position(loader->batches));
     *out = loader;
     return TSR_OK;
@@ -152,8 +153,8 @@ int64_t tsr_loader_epoch(const tsr_loader *loader)
     return loader != NULL ? tsr_sampler_epoch(loader->batches) : 0;
 }
 
-/* Moves the sampler first: if it fails, the sampler's position still fits the batches in progress.
- */
+/* Moves the sampler first. If this fails, the sampler's position still fits the batches in
+ * progress. */
 tsr_status tsr_loader_set_epoch(tsr_loader *loader, int64_t epoch)
 {
     TSR__REQUIRE(loader != NULL, "loader set epoch: loader is NULL");

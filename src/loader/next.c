@@ -1,12 +1,13 @@
-/* The reader's side: queues batches to load, and gives loaded ones to the caller. */
+/* The functions that the caller's thread uses to read: they queue batches that workers load, and
+ * give loaded batches to the caller. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "loader/loader.h"
 
-/* Returns the state of a new slot: failed if it has an index that is negative or not below n, so
- * that the error is reported in place of its batch. */
+/* Returns the state for a new batch. If one of its indices is negative or not below n, the state is
+ * failed, so that the caller gets an error instead of this batch. */
 static tsr__slot_state check_indices(const tsr_loader *loader, tsr__slot *slot)
 {
     uint64_t n = loader->params.n;
@@ -20,15 +21,16 @@ static tsr__slot_state check_indices(const tsr_loader *loader, tsr__slot *slot)
     return TSR__SLOT_QUEUED;
 }
 
-/* Queues batch number `tail`, unless the epoch ends there or the sampler fails. A failure is
- * reported when the caller asks for that batch; until then it must not change the caller's last
- * error. */
+/* Reads batch number `tail` from the sampler and queues it, unless the epoch ends or the sampler
+ * fails. A failure is reported only when the caller asks for this batch. Until then, the caller's
+ * last error must not change. */
 static void draw(tsr_loader *loader)
 {
     const tsr__error before = tsr__error_take();
     tsr__slot *slot = tsr__slot_of(loader, loader->tail);
     uint64_t count = 0;
-    /* Save the state for a reader that is at this batch: the sampler will be further by then. */
+    /* Save the sampler's state before this batch. When the caller saves the loader at this batch,
+     * the sampler will have moved on. */
     if (tsr_sampler_save(loader->batches, sizeof slot->sampler, slot->sampler,
                          &slot->sampler_bytes) != TSR_OK)
         slot->sampler_bytes = 0;
@@ -59,12 +61,13 @@ static void draw_ahead(tsr_loader *loader)
 static tsr_status tell_sampler(tsr_loader *loader)
 {
     tsr_status status = loader->sampler_status;
-    loader->sampler_status = TSR_OK; /* the next call tries again */
+    loader->sampler_status = TSR_OK; /* the next call reads the sampler again */
     return tsr__fail(status, "loader: batch %" PRIu64 " of epoch %" PRId64 ": %s", loader->tail,
                      tsr_sampler_epoch(loader->batches), loader->sampler_reason);
 }
 
-/* Fails with the reason that the caller's function gave, or with its name and status. */
+/* Fails with the reason that the caller's function gave. If it gave none, fails with the function's
+ * name and status. */
 static tsr_status tell_reason(const tsr__slot *slot, const char *what, const char *function)
 {
     if (slot->reason[0] != '\0')
@@ -111,7 +114,7 @@ static void give(const tsr__slot *slot, tsr_loader_batch *batch)
     };
 }
 
-/* Waits for the batch at `head`, or loads it if there are no workers. */
+/* Waits for the batch at `head`. If there are no workers, loads it in the calling thread. */
 static tsr_status finish_head(tsr_loader *loader, const struct timespec *deadline,
                               tsr__slot_state *state)
 {
@@ -156,7 +159,8 @@ tsr_status tsr_loader_next(tsr_loader *loader, tsr_loader_batch *batch, bool *go
             *got = false;
             return TSR_OK;
         }
-        /* If the slot is free afterwards, it held an abandoned batch: queue a new one in it. */
+        /* If the slot is free after this call, it contained an abandoned batch. The next iteration
+         * then queues a new batch in it. */
         TSR__TRY(finish_head(loader, limit, &state));
     }
     if (state == TSR__SLOT_FAILED)

@@ -38,7 +38,8 @@ static int64_t batch_seed(const tsr_loader *loader, const tsr__slot *slot)
     return seed;
 }
 
-/* Loads the items of a batch. Ends at the first failure, or if the batch is no longer needed. */
+/* Loads the items of a batch one by one. Ends at the first failure, or when the batch has been
+ * abandoned. */
 static tsr_status load_items(const tsr_loader_params *params, tsr_loader_work *work,
                              const tsr__slot *slot, uint64_t *place)
 {
@@ -101,8 +102,8 @@ static tsr__slot_state begin(tsr__worker *worker, tsr__slot *slot)
 
 tsr__slot_state tsr__loader_run(tsr__worker *worker, tsr__slot *slot)
 {
-    /* Clear the thread's error text, so that `fail` finds only errors of this batch, and restore it
-     * afterwards, because a successful call must not change it. */
+    /* Clear the thread's error text, so that `fail` finds only texts that this batch has recorded.
+     * Restore the old text afterwards, because a successful call must not change it. */
     const tsr__error before = tsr__error_take();
     tsr__slot_state state = begin(worker, slot);
     tsr__error_put_back(&before);

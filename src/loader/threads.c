@@ -8,7 +8,8 @@
 #include "base/fork.h"
 #include "loader/loader.h"
 
-/* Returns the first queued batch that belongs to this worker, or NULL. The lock must be held. */
+/* Returns the slot of the first queued batch for which this worker is responsible, or NULL. The
+ * caller must hold the lock. */
 static tsr__slot *next_slot(const tsr__worker *worker)
 {
     const tsr_loader *loader = worker->loader;
@@ -46,7 +47,8 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Lets tests make thread functions fail like allocations. Returns an errno, or 0. */
+/* Lets tests make thread functions fail in the same way as allocations. Returns an errno, or 0 for
+ * no failure. */
 static int injected(const char *what)
 {
     return tsr__fault_hit(TSR__FAULT_ALLOC, what) ? EAGAIN : 0;
@@ -71,7 +73,8 @@ static tsr_status make_lock(pthread_mutex_t *out)
     return check(error, "loader: pthread_mutex_init");
 }
 
-/* Makes a condition whose timeouts use the monotonic clock, which nobody can set. */
+/* Creates a condition variable whose timeouts use the monotonic clock, because changes of the
+ * system time do not affect this clock. */
 static tsr_status make_condition(pthread_cond_t *out)
 {
     pthread_condattr_t attributes;
@@ -98,8 +101,8 @@ static tsr_status start_thread(tsr__worker *worker)
     return check(error, what);
 }
 
-/* Gives the signals that workers block: all except those that a thread's own instruction raises.
- * The process's other threads handle its signals. */
+/* Gives the set of signals that worker threads block: all signals except those that an instruction
+ * of the thread itself causes. The other threads of the process handle the blocked signals. */
 static void signals_for_others(sigset_t *out)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
@@ -146,8 +149,8 @@ tsr_status tsr__loader_start(tsr_loader *loader)
     return start_threads(loader);
 }
 
-/* Frees all slots that no worker is loading, and marks the others as abandoned. The lock must be
- * held. */
+/* Frees all slots that no worker is loading, and marks the others as abandoned. The caller must
+ * hold the lock. */
 static void abandon(tsr_loader *loader)
 {
     for (uint64_t i = 0; i < loader->slot_count; i++) {
@@ -161,7 +164,7 @@ static void abandon(tsr_loader *loader)
 
 void tsr__loader_stop(tsr_loader *loader)
 {
-    if (is_inherited(loader)) /* the lock may have been held when the process was forked */
+    if (is_inherited(loader)) /* another thread may have held the lock during fork() */
         return;
     if (loader->started > 0) {
         pthread_mutex_lock(&loader->lock);
@@ -183,7 +186,7 @@ void tsr__loader_stop(tsr_loader *loader)
         pthread_mutex_destroy(&loader->lock);
 }
 
-/* Queues a slot and wakes its worker. The lock must be held. */
+/* Queues a slot and wakes the worker that is responsible for it. The caller must hold the lock. */
 static void queue(tsr_loader *loader, tsr__slot *slot)
 {
     slot->state = TSR__SLOT_QUEUED;
@@ -243,7 +246,8 @@ bool tsr__loader_wait(tsr_loader *loader, const tsr__slot *slot, const struct ti
     while ((slot->state == TSR__SLOT_QUEUED || slot->state == TSR__SLOT_BUSY) && error == 0)
         error = deadline != NULL ? pthread_cond_timedwait(&loader->done, &loader->lock, deadline)
                                  : pthread_cond_wait(&loader->done, &loader->lock);
-    /* A batch that was loaded just before the deadline counts. */
+    /* Read the state also after a timeout: the batch may have been loaded just before the deadline.
+     */
     *state = slot->state;
     pthread_mutex_unlock(&loader->lock);
     return *state != TSR__SLOT_QUEUED && *state != TSR__SLOT_BUSY;

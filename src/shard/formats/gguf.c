@@ -1,6 +1,8 @@
-/* Headers of GGUF files: counts, metadata, and each tensor's name, dimensions (fastest first), type
- * and offset into the weights. Source: the format's specification, github.com/ggml-org/ggml,
- * docs/gguf.md. Versions 2 and 3; version 1 has counts of 32 bits and is no longer in use. */
+/* Reads headers of GGUF files. A header contains counts, metadata, and the name, dimensions, type
+ * and offset of each tensor. The dimension whose elements are adjacent comes first. Offsets count
+ * from the start of the weights. Source: the format's specification, github.com/ggml-org/ggml,
+ * docs/gguf.md. The reader accepts versions 2 and 3. Version 1, which has counts of 32 bits, is no
+ * longer in use. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -11,11 +13,12 @@
 
 #define DEFAULT_ALIGNMENT 32
 #define MAX_ALIGNMENT 1073741824
-#define MAX_DEPTH 8 /* of arrays inside arrays */
+#define MAX_DEPTH 8 /* the maximum depth of arrays inside arrays */
 
 enum { TYPE_UINT32 = 4, TYPE_STRING = 8, TYPE_ARRAY = 9 };
 
-/* Bytes of a value by its type; 0 for strings and arrays, which have a length. */
+/* The size in bytes of a value of each type. It is 0 for strings and arrays, which have a length.
+ */
 static const unsigned value_bytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 #define TYPES (sizeof value_bytes / sizeof *value_bytes)
 
@@ -23,7 +26,7 @@ typedef struct gguf_reader {
     tsr__file *file;
     uint64_t at;
     uint64_t alignment;
-    bool aligned; /* general.alignment has been read */
+    bool aligned; /* whether the key general.alignment has been read */
     tsr__params *params;
     tsr__spans spans;
     char name[TSR_SHARD_MAX_NAME + 1];
@@ -56,7 +59,7 @@ static tsr_status take_u64(gguf_reader *reader, const char *part, uint64_t *out)
     return TSR_OK;
 }
 
-/* Skips count × size bytes, which must be inside the file. */
+/* Skips count × size bytes. It is an error if the file does not contain all of them. */
 static tsr_status skip(gguf_reader *reader, uint64_t count, uint64_t size, const char *part)
 {
     uint64_t bytes;
@@ -81,7 +84,7 @@ static tsr_status take_name(gguf_reader *reader, const char *part)
     TSR__TRY(take(reader, length, part, reader->name));
     reader->name[length] = '\0';
     const char *problem = tsr__name_problem(reader->name, length);
-    /* tsr__name_problem rejects control characters, and so zero bytes inside the name. */
+    /* tsr__name_problem rejects control characters, and therefore zero bytes inside the name. */
     if (problem != NULL)
         return tsr__file_fail(reader->file, TSR_ERR_INVALID, start, "%s %s", part, problem);
     return TSR_OK;
@@ -102,7 +105,8 @@ static tsr_status skip_array(gguf_reader *reader, int depth)
     TSR__TRY(take_u64(reader, "an array's length", &count));
     if (type < TYPES && value_bytes[type] > 0)
         return skip(reader, count, value_bytes[type], "an array");
-    /* Each element has at least 8 bytes, so this ends with the file or at the limit of headers. */
+    /* Each element takes at least 8 bytes, so this loop ends at the latest at the end of the file
+     * or at the maximum size of a header. */
     for (uint64_t i = 0; i < count; i++)
         TSR__TRY(skip_value(reader, type, depth));
     return TSR_OK;
@@ -149,7 +153,7 @@ static tsr_status read_metadata(gguf_reader *reader, uint64_t count)
         uint32_t type = 0;
         TSR__TRY(take_name(reader, "a metadata key"));
         bool is_alignment = strcmp(reader->name, "general.alignment") == 0;
-        if (!is_alignment) /* its error texts contain the name already */
+        if (!is_alignment) /* the error texts of read_alignment already contain the key's name */
             tsr__subject_set(&reader->file->subject, "key", reader->name, i);
         TSR__TRY(take_u32(reader, "a value's type", &type));
         TSR__TRY(is_alignment ? read_alignment(reader, type) : skip_value(reader, type, 0));
@@ -199,7 +203,7 @@ static tsr_status read_tensor(gguf_reader *reader)
         return tsr__file_fail(reader->file, TSR_ERR_UNSUPPORTED, type_at,
                               "tensor type %" PRIu32 " is unknown", type);
     param.dtype = dtype.name;
-    /* Rows must consist of complete blocks, so that each row can be used alone. */
+    /* Each row must consist of complete blocks, so that a row can be used without the others. */
     uint64_t row = param.ndim > 0 ? (uint64_t)param.shape[param.ndim - 1] : 1;
     if (row % dtype.block_count != 0)
         return tsr__file_fail(reader->file, TSR_ERR_INVALID, start,
@@ -223,7 +227,8 @@ static tsr_status read_tensor(gguf_reader *reader)
     return tsr__spans_add(&reader->spans, reader->params, offset, offset + size, start);
 }
 
-/* Called at the end of the header, when it is known where the weights start. */
+/* Sets the tensors' offsets in the file. Called after the header has been read, because only its
+ * end determines where the weights start. */
 static tsr_status place_tensors(gguf_reader *reader)
 {
     uint64_t start = tsr__align_up_u64(reader->at, reader->alignment);
@@ -236,7 +241,8 @@ static tsr_status place_tensors(gguf_reader *reader)
                 reader->file, TSR_ERR_INVALID, span->header_at,
                 "tensor '%s' ends at byte %" PRIu64 " of the weights, which have %" PRIu64,
                 tsr__name_short(reader->params->items[span->param].name, text), span->end, weights);
-        /* The file may end before its weights would start. An empty tensor is at its end then. */
+        /* The file may end before the offset at which its weights would start. An empty tensor then
+         * gets the offset of the file's end. */
         reader->params->items[span->param].offset_bytes =
             tsr__min_u64(start + span->start, reader->file->size);
     }

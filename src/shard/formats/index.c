@@ -1,5 +1,5 @@
-/* Reads model.safetensors.index.json: {"weight_map": {parameter: file, …}}, the index of a model in
- * several files. */
+/* Reads model.safetensors.index.json, the index of a model that is stored in several files:
+ * {"weight_map": {parameter: file, …}}. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 typedef struct index_entry {
     char *name;
     char *file;
-    size_t at; /* its offset in the index */
+    size_t at; /* the offset of this member in the index */
 } index_entry;
 
 typedef struct index_map {
@@ -47,8 +47,9 @@ static tsr_status map_add(index_map *map, const char *name, const char *file, si
     return TSR_OK;
 }
 
-/* Checks that a file is in the index's folder. Its name has been checked for printable characters.
- */
+/* Returns what is wrong with the name of a file that the index contains, or NULL. The file must be
+ * in the folder of the index. The caller has already checked that the name's characters are
+ * printable. */
 static const char *file_problem(const char *file)
 {
     static const char ending[] = ".safetensors";
@@ -118,7 +119,7 @@ static int by_file(const void *a, const void *b)
     return order != 0 ? order : by_name(a, b);
 }
 
-/* Appends the parameters of one file. */
+/* Reads one file and appends its parameters. */
 static tsr_status read_file(const char *path, const char *name, tsr__params *params)
 {
     tsr__file file;
@@ -144,7 +145,8 @@ static tsr_status read_file(const char *path, const char *name, tsr__params *par
     return status;
 }
 
-/* Checks that the index and its files have the same parameters, each in the same file. */
+/* Checks that the index and its files contain the same parameters, and that each parameter is in
+ * the file that the index says. */
 static tsr_status compare(const index_map *map, const tsr__params *params)
 {
     tsr__param_name *names = NULL;

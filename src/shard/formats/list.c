@@ -1,4 +1,4 @@
-/* Parameter lists. Chooses the reader for a file. */
+/* Lists of parameters. Chooses the reader for the format of a file. */
 #include "shard/formats/list.h"
 
 #include <inttypes.h>
@@ -44,8 +44,9 @@ static bool ends_in(const char *path, const char *ending)
     return length >= end && strcmp(path + length - end, ending) == 0;
 }
 
-/* Finds the format by the end of the name, otherwise by the content. A safetensors header is
- * shorter than 2^32 bytes, so its length contains zero bytes, which JSON never does. */
+/* Determines the format from the end of the file's name, or otherwise from its content. A
+ * safetensors file starts with the length of its header. This length is below 2^32, so its 8 bytes
+ * contain zero bytes, which JSON never contains. */
 static tsr_status guess_format(tsr__file *file, const char *path, tsr_shard_format *out)
 {
     uint8_t start[8] = {0};
@@ -69,7 +70,7 @@ static tsr_status guess_format(tsr__file *file, const char *path, tsr_shard_form
     return TSR_OK;
 }
 
-/* `path` is NULL if the file is in memory. */
+/* Reads a list of parameters. `path` is NULL if the file is in memory. */
 static tsr_status read_list(tsr_shard_format format, const char *path, tsr__file *file,
                             tsr_shard_list **out)
 {

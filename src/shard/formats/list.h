@@ -11,8 +11,8 @@ struct tsr_shard_list {
     tsr__params params;
 };
 
-/* Each appends the parameters of a file, and sets the file's `what`. After an error, parameters may
- * have been appended. */
+/* Each of these functions appends the parameters of a file and sets the file's `what`. If it fails,
+ * some parameters may have been appended. */
 tsr_status tsr__read_safetensors(tsr__file *file, tsr__params *params) TSR_NODISCARD;
 tsr_status tsr__read_gguf(tsr__file *file, tsr__params *params) TSR_NODISCARD;
 
@@ -20,13 +20,13 @@ tsr_status tsr__read_gguf(tsr__file *file, tsr__params *params) TSR_NODISCARD;
  * nothing. */
 tsr_status tsr__read_json(tsr__file *file, tsr__params *params, bool *is_index) TSR_NODISCARD;
 
-/* Reads the files that an index names. They must be in its folder. */
+/* Reads all files that an index names. They must be in the folder of the index. */
 tsr_status tsr__read_index(const char *path, tsr__file *file, tsr__params *params) TSR_NODISCARD;
 
-/* Reads a parameter in JSON. An entry of a plan may have "shards", whose offset is written to
- * *shards; for an entry of a list, which has none, `shards` is NULL. Strings are stored in `text`.
- * The parameter becomes the subject of error texts, by `number` until its name has been read, and
- * remains the subject after the call. */
+/* Reads a parameter from JSON. In a plan, the parameter may have a member "shards", and *shards is
+ * set to the offset of its value. In a list, it has no such member, and `shards` is NULL. Its
+ * strings are stored in `text`. Error texts name the parameter by `number` until its name has been
+ * read, and then by its name; they also do so after the call. */
 typedef struct tsr__param_text {
     char key[TSR__JSON_TEXT];
     char name[TSR__JSON_TEXT];
@@ -38,9 +38,9 @@ tsr_status tsr__json_param(tsr__json *json, tsr__param_text *text, uint64_t numb
 /* Reads an array of sizes into shape and ndim. */
 tsr_status tsr__json_shape(tsr__json *json, tsr_shard_param *param) TSR_NODISCARD;
 
-/* The place of a parameter's weights, and of its entry in the header. */
+/* The place of a parameter's weights in a file, and the place of its entry in the header. */
 typedef struct tsr__span {
-    uint64_t start, end; /* from the start of the weights */
+    uint64_t start, end; /* offsets from the start of the weights */
     uint64_t header_at;
     uint64_t param;
 } tsr__span;
@@ -49,14 +49,16 @@ typedef struct tsr__spans {
     size_t count, capacity;
 } tsr__spans;
 
-/* Adds the span of the last appended parameter. */
+/* Adds the span of the parameter that was appended last. */
 tsr_status tsr__spans_add(tsr__spans *spans, const tsr__params *params, uint64_t start,
                           uint64_t end, uint64_t header_at) TSR_NODISCARD;
-/* Sorts the spans and checks that no two overlap and, if `gapless`, that they fill 0 … size. */
+/* Sorts the spans and checks that no two of them overlap. If `gapless` is true, also checks that
+ * they cover 0 … size without gaps. */
 tsr_status tsr__spans_check(const tsr__file *file, const tsr__params *params, tsr__spans *spans,
                             bool gapless, uint64_t size) TSR_NODISCARD;
 
-/* Checks that no two parameters have the same name. The spans must be in the parameters' order. */
+/* Checks that no two parameters have the same name. The spans must be in the order of the
+ * parameters. */
 tsr_status tsr__check_names(const char *what, const tsr__params *params,
                             const tsr__spans *spans) TSR_NODISCARD;
 

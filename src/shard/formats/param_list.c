@@ -1,4 +1,4 @@
-/* Parameters as JSON: a file that lists them, and the entries of plans. */
+/* Reads parameters from JSON: a file that contains a list of them, and the entries of plans. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -80,7 +80,7 @@ tsr_status tsr__json_param(tsr__json *json, tsr__param_text *text, uint64_t numb
 
 static tsr_status read_list(tsr__json *json, tsr__param_text *text, tsr__params *params)
 {
-    tsr__spans spans = {0}; /* only their header_at is used, for error texts */
+    tsr__spans spans = {0}; /* only header_at of each span is used, for error texts */
     bool more = false;
     tsr_status status = tsr__json_enter(json, '[');
     while (status == TSR_OK) {
@@ -105,7 +105,8 @@ static tsr_status read_list(tsr__json *json, tsr__param_text *text, tsr__params 
     return status;
 }
 
-/* {"params": […]}, {"weight_map": …} or the list alone. */
+/* Reads a document of one of the forms {"params": […]}, {"weight_map": …} and […]. The last one is
+ * only the list. */
 static tsr_status read_document(tsr__json *json, tsr__param_text *text, tsr__params *params,
                                 bool *is_index)
 {

@@ -1,6 +1,7 @@
-/* Headers of safetensors files: a little-endian length of 8 bytes, and a JSON object of that length
- * with each tensor's dtype, shape and place in the weights. The weights follow the object and have
- * no gaps. Source: the format's specification, github.com/huggingface/safetensors. */
+/* Reads headers of safetensors files. A file starts with a little-endian length of 8 bytes. A JSON
+ * object of this length follows, with the dtype, the shape and the place of each tensor. Then
+ * follow the weights, without gaps. Source: the format's specification,
+ * github.com/huggingface/safetensors. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@ typedef struct safetensors_reader {
     tsr__params *params;
     tsr__spans spans;
     uint64_t weights_bytes;
-    char key[TSR__JSON_TEXT]; /* of a member inside a tensor's object */
+    char key[TSR__JSON_TEXT]; /* the name of a member of a tensor's object */
 } safetensors_reader;
 
 static tsr_status read_dtype(tsr__json *json, tsr_shard_param *param)
@@ -47,7 +48,7 @@ static tsr_status read_offsets(tsr__json *json, uint64_t offsets[2])
     return more ? tsr__json_fail(json, start, "data_offsets are two numbers") : TSR_OK;
 }
 
-/* Reads the object of one tensor, whose name is set. Unknown members are skipped. */
+/* Reads the object of one tensor, whose name has already been set. Unknown members are skipped. */
 static tsr_status read_tensor(safetensors_reader *reader, size_t key_at, tsr_shard_param *param)
 {
     static const char *const names[] = {"dtype", "shape", "data_offsets", NULL};

@@ -1,4 +1,5 @@
-/* Rules for all files of weights: tensors do not overlap, and their names differ. */
+/* Checks that apply to all formats of files of weights: tensors do not overlap, and their names
+ * differ. */
 #include <inttypes.h>
 #include <stdlib.h>
 

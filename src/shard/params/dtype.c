@@ -1,5 +1,5 @@
-/* Element types of model files. The sizes of quantised blocks are those of GGUF's specification and
- * of ggml. */
+/* The element types of model files. The sizes of quantised blocks come from GGUF's specification
+ * and from ggml. */
 #include <string.h>
 
 #include "base/error.h"
@@ -19,7 +19,8 @@ static const tsr_shard_dtype dtypes[] = {
     {"iq4_xs", 256, 136}, {"tq1_0", 256, 54},   {"tq2_0", 256, 66},   {"mxfp4", 32, 17},
 };
 
-/* Indexed by GGUF's number; NULL for numbers that GGUF does not use or no longer uses. */
+/* The names of the types. The index is the type's number in GGUF; numbers that GGUF does not use,
+ * or no longer uses, have NULL. */
 static const char *const gguf_names[] = {
     "f32",    "f16",   "q4_0",  "q4_1",   NULL,    NULL,    "q5_0",    "q5_1",   "q8_0",    "q8_1",
     "q2_k",   "q3_k",  "q4_k",  "q5_k",   "q6_k",  "q8_k",  "iq2_xxs", "iq2_xs", "iq3_xxs", "iq1_s",

@@ -1,21 +1,22 @@
-/* Patterns for names: see tsr_shard_match. */
+/* Compares names with patterns: see tsr_shard_match. */
 #include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "tessera/shard.h"
 
-/* One step of a pattern. */
+/* One step of a pattern: a character, any character, any text (a star), or a set of characters.
+ * STEP_BAD is an invalid step. */
 typedef enum step_kind { STEP_CHARACTER, STEP_ANY, STEP_STAR, STEP_SET, STEP_BAD } step_kind;
 typedef struct pattern_step {
     step_kind kind;
     uint32_t character;
-    const char *set; /* STEP_SET: the text behind the bracket, up to `next` */
+    const char *set; /* for STEP_SET: the text behind the opening bracket, up to `next` */
     const char *next;
 } pattern_step;
 
-/* Returns the character at `text`, which must not be at its end, and stores where the next one
- * starts. Bytes that are not valid UTF-8 count as one character each. */
+/* Returns the character at `text`, which must not be the end of the text. Sets *next to the start
+ * of the next character. Bytes that are not valid UTF-8 count as one character each. */
 static uint32_t character_at(const char *text, const char **next)
 {
     unsigned char first = (unsigned char)*text++;
@@ -29,7 +30,8 @@ static uint32_t character_at(const char *text, const char **next)
     return character;
 }
 
-/* Reads a character of a pattern, which may be escaped. Returns false at the end of the pattern. */
+/* Reads a character of a pattern. A backslash before the character is skipped. Returns false at the
+ * end of the pattern. */
 static bool escaped_at(const char *pattern, uint32_t *character, const char **next)
 {
     if (*pattern == '\\')
@@ -40,8 +42,9 @@ static bool escaped_at(const char *pattern, uint32_t *character, const char **ne
     return true;
 }
 
-/* Reads a set, from behind its bracket. *inside is whether the set matches `character`, *next the
- * text behind the set. Returns false if the set is empty or has no closing bracket. */
+/* Reads a set of characters, starting behind its opening bracket. Sets *inside to whether the set
+ * matches `character`, and *next to the text behind the set. Returns false if the set is empty or
+ * has no closing bracket. */
 static bool read_set(const char *set, uint32_t character, bool *inside, const char **next)
 {
     bool inverted = *set == '!', found = false, empty = true;
@@ -86,7 +89,9 @@ static bool fits(const pattern_step *step, uint32_t character)
     return step->kind == STEP_ANY || (step->kind == STEP_CHARACTER && step->character == character);
 }
 
-/* Only the last star has to be tried again, so this takes at most length × length steps. */
+/* Compares a text with a pattern. If a later step does not match, only the last star must be tried
+ * again, with a longer text. Therefore the function needs at most length of the pattern × length of
+ * the text steps. */
 static bool match_text(const char *pattern, const char *text, const char *end)
 {
     const char *star = NULL, *star_text = NULL, *next = text;

@@ -1,4 +1,4 @@
-/* The layer that follows from a parameter's name, and the order of names. */
+/* Finds the layer of a parameter from its name, and sorts parameters by name. */
 #include <stdbool.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* Reads a plan from JSON. Members may come in any order, so their positions are found first; they
- * are then read in an order in which the number of ranks comes before the parameters. */
+/* Reads a plan from JSON. The members may be in any order. The reader therefore first finds the
+ * offsets of all members and then reads them in a fixed order, in which the number of ranks comes
+ * before the parameters. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -13,12 +14,12 @@ enum { SCHEMA, SCHEMA_VERSION, TESSERA, STRATEGY, RANKS, RATES, MEMORY, SUMMARY,
 typedef struct plan_reader {
     tsr__json json;
     tsr__param_text text;
-    size_t at[MEMBERS]; /* the offsets of the values; 0: the member is missing */
+    size_t at[MEMBERS]; /* the offsets of the members' values; 0 if a member is missing */
     char strategy[TSR__STRATEGY_NAME];
     uint64_t ranks;
     double *rates;
     uint64_t *memory_bytes;
-    size_t *shards; /* the offset of each parameter's shards; 0: it has none */
+    size_t *shards; /* the offset of the shards of each parameter; 0 if it has none */
     size_t shards_capacity;
 } plan_reader;
 
@@ -71,7 +72,8 @@ static tsr_status read_schema(plan_reader *reader)
     return TSR_OK;
 }
 
-/* Reads one number for each rank, into `reals` or `integers`; the other one is NULL. */
+/* Reads one number for each rank into one of the arrays `reals` and `integers`. The other one must
+ * be NULL. */
 static tsr_status read_numbers(plan_reader *reader, int member, double *reals, uint64_t *integers)
 {
     tsr__json *json = &reader->json;

@@ -118,8 +118,9 @@ static tsr_status add_params(tsr_shard_plan *plan, uint64_t count, const tsr_sha
     return TSR_OK;
 }
 
-/* A strategy of the caller's may fail without recording an error. The text of an earlier error must
- * not appear as its text then, so it is removed before the call. */
+/* Calls a strategy. A strategy of the caller's may fail without recording an error text. The text
+ * of an earlier error is removed before the call, so that it cannot be mistaken for the strategy's
+ * own text. */
 static tsr_status call_strategy(const tsr_shard_strategy *strategy,
                                 const tsr_shard_request *request, tsr_shard_range *ranges)
 {

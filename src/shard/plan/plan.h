@@ -1,10 +1,9 @@
-/* The inside of plans.
+/* The internal structure of plans, for these files:
  *
  *     plan.c   creates plans
  *     query.c  answers questions about plans, and checks them
  *     save.c   writes a plan as JSON
- *     load.c   reads a plan from JSON
- */
+ *     load.c   reads a plan from JSON */
 #ifndef TSR_SHARD_PLAN_PLAN_H
 #define TSR_SHARD_PLAN_PLAN_H
 
@@ -16,25 +15,25 @@ struct tsr_shard_plan {
     char strategy[TSR__STRATEGY_NAME];
     int ranks;
     double *rates;          /* [ranks] or NULL */
-    uint64_t *memory_bytes; /* [ranks] or NULL; 0: no limit */
+    uint64_t *memory_bytes; /* [ranks] or NULL; an entry of 0 means no limit */
     tsr__params params;
-    tsr__param_name *names;       /* [params.count], sorted */
+    tsr__param_name *names;       /* [params.count], sorted by name */
     tsr_shard_range *ranges;      /* [params.count][ranks] */
     tsr_shard_rank_total *totals; /* [ranks] */
 };
 
-/* Creates a plan without parameters and ranges. Errors: TSR_ERR_INVALID for a bad name, number of
- * ranks or rate. */
+/* Creates a plan that has no parameters and ranges yet. Errors: TSR_ERR_INVALID for an invalid
+ * name, number of ranks or rate. */
 tsr_status tsr__plan_start(const char *strategy, int ranks, const double *rates,
                            const uint64_t *memory_bytes, tsr_shard_plan **out) TSR_NODISCARD;
 
-/* Called after all parameters have been added: sorts the names, checks that they differ, and
- * allocates ranges and totals, which are all 0. */
+/* Call this function after all parameters have been added. It sorts the names, checks that they
+ * differ, and allocates ranges and totals, which are all 0. */
 tsr_status tsr__plan_listed(tsr_shard_plan *plan) TSR_NODISCARD;
 
-/* Called after all ranges have been set, except those of always-gathered parameters, which it sets.
- * Checks that the ranges cover every element once and fit the ranks' memory, and computes the
- * totals. */
+/* Call this function after the ranges have been set. It sets the ranges of always-gathered
+ * parameters itself. It checks that the ranges cover every element exactly once and that they fit
+ * the ranks' memory, and computes the totals. */
 tsr_status tsr__plan_finish(tsr_shard_plan *plan) TSR_NODISCARD;
 
 #endif

@@ -122,7 +122,7 @@ tsr_status tsr_shard_plan_rank_total(const tsr_shard_plan *plan, int rank,
     return TSR_OK;
 }
 
-/* See tsr_shard_summary. */
+/* Computes the imbalance of a plan: see tsr_shard_summary. */
 static double imbalance_of(const tsr_shard_plan *plan, uint64_t sharded_bytes)
 {
     const int exponent = tsr__rates_exponent(plan->ranks, plan->rates);
@@ -136,7 +136,8 @@ static double imbalance_of(const tsr_shard_plan *plan, uint64_t sharded_bytes)
             return INFINITY;
         longest = fmax(longest, (double)plan->totals[r].sharded_bytes / scaled);
     }
-    /* Only a rate of 0 gives infinity. A rate near 0 may exceed the range of double. */
+    /* The result is infinite only if a rank with a rate of 0 has bytes. For a rate near 0, the
+     * quotient may exceed the range of double; the result is then the largest double. */
     return sharded_bytes > 0 ? fmin(longest / ((double)sharded_bytes / rates), DBL_MAX) : 1;
 }
 

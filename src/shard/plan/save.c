@@ -1,5 +1,5 @@
-/* Writes a plan as JSON. Names have no control characters and are UTF-8, because they were checked
- * when the plan was made. */
+/* Writes a plan as JSON. When the plan was created, its names were checked: they are valid UTF-8
+ * without control characters. */
 #include <inttypes.h>
 
 #include "shard/plan/plan.h"

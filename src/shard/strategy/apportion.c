@@ -13,7 +13,7 @@
 struct tsr__apportion_rank {
     uint64_t remainder;
     int rank;
-    bool open; /* it can take more units: it has a weight and is below its limit */
+    bool open; /* the rank can take more units: its weight is above 0 and it is below its limit */
 };
 
 tsr_status tsr__apportion_init(int ranks, tsr__apportion_work *out)
@@ -54,8 +54,9 @@ uint64_t tsr__apportion(tsr__apportion_work *work, uint64_t units, const uint64_
     if (units == 0)
         return 0;
 
-    /* A rank whose share reaches its limit gets the limit and is closed. This only increases the
-     * shares of the others, so a closed rank need not be opened again. */
+    /* A rank whose share reaches its limit gets the limit and is closed: it takes no more units.
+     * This only increases the shares of the other ranks, so a closed rank never has to be opened
+     * again. */
     for (bool changed = true; changed && limits != NULL;) {
         uint64_t divided = left, divisor = sum, remainder;
         changed = false;

@@ -1,4 +1,4 @@
-/* Divides every parameter among all ranks. */
+/* The full strategy: every parameter is divided among all ranks. */
 #include "base/error.h"
 #include "shard/strategy/strategy.h"
 #include "json/text.h"

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "shard/strategy/strategy.h"
 
-/* Whether a parameter's layer is assigned to one rank. */
+/* Sets *out to whether the parameter's layer is assigned to one rank as a whole. */
 static tsr_status is_whole(const tsr__strategy_data *data, const tsr_shard_param *param, bool *out)
 {
     bool full = false, whole = false;

@@ -1,5 +1,6 @@
-/* Assigns complete layers to ranks: the largest first, each to the rank that would finish it first.
- * Source: Graham, "Bounds on multiprocessing timing anomalies" (SIAM J. Appl. Math. 17, 1969). */
+/* Assigns complete layers to ranks. It starts with the largest layer and assigns each one to the
+ * rank that would finish its work first. Source: Graham, "Bounds on multiprocessing timing
+ * anomalies" (SIAM J. Appl. Math. 17, 1969). */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +12,13 @@
 #include "shard/strategy/wide.h"
 #include "json/text.h"
 
-/* A parameter; in the list of layers, the first parameter of a layer. */
+/* A parameter of a layer. In the list of layers, an entry is the layer's first parameter. */
 typedef struct member {
     const char *layer;
     uint64_t param;
-    uint64_t layer_bytes; /* of all its parameters */
-    uint64_t layer_first; /* index of its first parameter in the list sorted by layer */
+    uint64_t layer_bytes; /* the bytes of all parameters of the layer */
+    /* the index of the layer's first parameter in the list that is sorted by layer */
+    uint64_t layer_first;
     uint64_t layer_members;
 } member;
 
@@ -35,7 +37,7 @@ static int by_size(const void *a, const void *b)
     return tsr_shard_compare_names(x->layer, y->layer);
 }
 
-/* Builds the list of layers from parameters that are sorted by layer. */
+/* Builds the list of layers from the list of parameters, which must be sorted by layer. */
 static size_t group(const tsr_shard_request *request, const member *members, size_t count,
                     member *layers)
 {
@@ -51,8 +53,8 @@ static size_t group(const tsr_shard_request *request, const member *members, siz
     return layer_count;
 }
 
-/* The rank that would finish first: the one with the smallest (bytes so far + size) / weight. -1 if
- * no rank has the memory. */
+/* Returns the rank that would finish first: the one with the smallest (bytes so far + size) /
+ * weight. Returns -1 if no rank has enough memory. */
 static int choose_rank(const tsr_shard_request *request, const uint64_t *bytes,
                        const uint64_t *weights, uint64_t gathered, uint64_t size)
 {

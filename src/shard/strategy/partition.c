@@ -9,7 +9,8 @@
 #include "shard/strategy/apportion.h"
 #include "tessera/shard.h"
 
-/* A length in units of the alignment. */
+/* A length, and how many units it has. A unit has `align` elements; the last unit may be shorter.
+ */
 typedef struct length_cut {
     uint64_t length, align, units;
     int ranks;
@@ -17,14 +18,14 @@ typedef struct length_cut {
 
 static tsr_shard_range range_of(const length_cut *cut, uint64_t first, uint64_t end)
 {
-    /* Only the end of the last unit can overflow. That unit may be shorter and ends at the length.
-     */
+    /* Only for the last unit could the product overflow. This unit may be shorter than the others,
+     * and its end is `length`. */
     uint64_t start = first == cut->units ? cut->length : first * cut->align;
     uint64_t stop = end == cut->units ? cut->length : end * cut->align;
     return (tsr_shard_range){start, stop - start};
 }
 
-/* Gives every rank `each` units, until none are left. */
+/* Gives each rank `each` units, one rank after the other, until no units are left. */
 static void cut_even(const length_cut *cut, uint64_t each, tsr_shard_range *ranges)
 {
     for (int r = 0; r < cut->ranks; r++)
@@ -145,7 +146,8 @@ static tsr_status no_rank(uint64_t start, uint64_t end)
                      end - 1);
 }
 
-/* Checks ranges that are sorted by their starts. */
+/* Checks that ranges cover every element exactly once. The list must be sorted by the starts of the
+ * ranges. */
 static tsr_status check_sorted(uint64_t length, const owned *list, size_t count)
 {
     uint64_t covered = 0;
@@ -175,7 +177,9 @@ tsr_status tsr_partition_check(uint64_t length, int ranks, const tsr_shard_range
                      " are outside the %" PRIu64 " there are",
                      r, range->count, range->start, length);
         in_order = in_order && (range->count == 0 || range->start == covered);
-        covered += range->count; /* cannot wrap while in order */
+        /* Cannot overflow as long as in_order is true: `covered` is then the end of a range, at
+         * most `length`. */
+        covered += range->count;
     }
     if (in_order && covered == length)
         return TSR_OK;

@@ -1,4 +1,4 @@
-/* The units that parameters are divided into, and their bytes. */
+/* Computes the units into which parameters are divided, and sizes in bytes. */
 #include <inttypes.h>
 
 #include "base/checked.h"

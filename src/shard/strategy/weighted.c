@@ -1,8 +1,11 @@
-/* The weighted strategy: a rank's bytes of the complete model are in proportion to its rate and
- * within its memory. First the model's bytes are divided into a target for each rank. Then every
- * parameter is divided in proportion to the bytes that ranks still need to reach their targets, so
- * that the next parameter corrects the rounding of the one before. Parameters with large units come
- * first, so that parameters with small units are left for ranks that are nearly full. */
+/* The weighted strategy. The bytes of the complete model that a rank gets are in proportion to the
+ * rank's rate and within its memory.
+ *
+ * First the model's bytes are divided into a target for each rank. Then each parameter is divided
+ * among the ranks in proportion to the bytes that they still need to reach their targets. In this
+ * way, the next parameter corrects the rounding of the parameters before it. Parameters with large
+ * units come first, so that parameters with small units remain for ranks whose memory is nearly
+ * full. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -12,19 +15,19 @@
 #include "shard/strategy/apportion.h"
 #include "shard/strategy/strategy.h"
 
-/* Arrays of one number for each rank. */
+/* Arrays with one number for each rank. */
 typedef struct weighted_state {
     size_t ranks;
-    uint64_t *target;  /* bytes still missing */
-    uint64_t *room;    /* bytes of memory left; 0 for ranks that take no part */
-    uint64_t *weights; /* scratch */
+    uint64_t *target;  /* bytes that the rank still needs to reach its target */
+    uint64_t *room;    /* bytes of memory that are left; 0 for a rank whose weight is 0 */
+    uint64_t *weights; /* temporary values, as are the following arrays */
     uint64_t *limits;
     uint64_t *counts; /* units */
     uint64_t *extra;
     tsr__apportion_work work;
 } weighted_state;
 
-/* A parameter and the unit it is cut into. */
+/* A parameter and the unit into which it is divided. */
 typedef struct cut_item {
     uint64_t param, unit, unit_bytes;
 } cut_item;
@@ -58,7 +61,7 @@ static tsr_status set_targets(const tsr_shard_request *request, weighted_state *
     return TSR_OK;
 }
 
-/* Writes the units of one parameter that each rank gets to state->counts. */
+/* Computes how many units of one parameter each rank gets, and writes them to state->counts. */
 static tsr_status divide(weighted_state *state, const cut_item *item, const tsr_shard_param *param)
 {
     uint64_t units = tsr__div_up_u64(param->count, item->unit);
@@ -68,10 +71,11 @@ static tsr_status divide(weighted_state *state, const cut_item *item, const tsr_
         tsr__apportion(&state->work, units, state->target, state->limits, state->counts);
     if (left == 0)
         return TSR_OK;
-    /* Ranks that have reached their targets but have memory left take the rest. */
+    /* Divide the remaining units among ranks that have reached their targets but have memory left.
+     */
     for (size_t r = 0; r < state->ranks; r++)
         state->weights[r] = state->limits[r] -= state->counts[r];
-    for (size_t r = 0; r < state->ranks; r++) /* the sum must stay below 2^63 */
+    for (size_t r = 0; r < state->ranks; r++) /* keep the sum of the weights below 2^63 */
         state->weights[r] = tsr__min_u64(state->weights[r], left);
     left = tsr__apportion(&state->work, left, state->weights, state->limits, state->extra);
     for (size_t r = 0; r < state->ranks; r++)

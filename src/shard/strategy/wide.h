@@ -1,4 +1,4 @@
-/* Products of two 64-bit integers that do not fit 64 bits. */
+/* Exact products of two 64-bit integers, as 128-bit integers. */
 #ifndef TSR_SHARD_STRATEGY_WIDE_H
 #define TSR_SHARD_STRATEGY_WIDE_H
 
@@ -15,7 +15,7 @@ static inline tsr__wide tsr__mul_wide(uint64_t a, uint64_t b)
     return (tsr__wide){a1 * b1 + (middle >> 32) + (other >> 32), other << 32 | (low & UINT32_MAX)};
 }
 
-/* The sign of a · b − c · d. */
+/* Returns the sign of a · b − c · d: -1, 0 or 1. */
 static inline int tsr__compare_products(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
     tsr__wide x = tsr__mul_wide(a, b), y = tsr__mul_wide(c, d);
@@ -24,7 +24,8 @@ static inline int tsr__compare_products(uint64_t a, uint64_t b, uint64_t c, uint
     return x.low < y.low ? -1 : x.low > y.low;
 }
 
-/* ⌊a · b / c⌋ and what remains, for b ≤ c and 0 < c < 2^63. */
+/* Returns ⌊a · b / c⌋ and writes the remainder of the division to *remainder. It must be b ≤ c and
+ * 0 < c < 2^63. */
 static inline uint64_t tsr__mul_div(uint64_t a, uint64_t b, uint64_t c, uint64_t *remainder)
 {
     tsr__wide product = tsr__mul_wide(a, b);
@@ -32,7 +33,8 @@ static inline uint64_t tsr__mul_div(uint64_t a, uint64_t b, uint64_t c, uint64_t
         *remainder = product.low % c;
         return product.low / c;
     }
-    /* Bit by bit. The high word is less than c, because the quotient is at most a. */
+    /* Divide bit by bit. The high word of the product is less than c, because the quotient is at
+     * most a. */
     uint64_t rest = product.high, quotient = 0;
     for (int bit = 63; bit >= 0; bit--) {
         rest = rest << 1 | (product.low >> bit & 1);
