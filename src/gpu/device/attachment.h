@@ -1,5 +1,6 @@
-/* Objects that higher folders keep for each device: memory, pipelines, tuning tables. The device
- * knows only how to destroy them, so that opening a device depends on none of them. */
+/* Objects that higher folders keep for each device, for example memory, pipelines and tuning
+ * tables. The device can close and destroy them through function pointers; it does not depend on
+ * those folders. */
 #ifndef TSR_GPU_DEVICE_ATTACHMENT_H
 #define TSR_GPU_DEVICE_ATTACHMENT_H
 
@@ -8,11 +9,12 @@
 
 #include "tessera/device.h"
 
-/* A kind of attachment: a static constant in the file that owns it. Its address is the key. */
+/* A kind of attachment. Each kind is a static constant in the file that owns it; its address is the
+ * key with which the attachment is found. */
 typedef struct tsr__attachment_kind {
     tsr_status (*create)(tsr_device *device, void **out);
-    /* Called by tsr_device_close, for example to save files; may be NULL. Others may still use the
-     * device afterwards. */
+    /* Called by tsr_device_close, for example to save files; may be NULL. Holders of references may
+     * still use the device afterwards. */
     void (*close)(tsr_device *device, void *attachment);
     /* Called when the device is destroyed; the VkDevice still exists. */
     void (*destroy)(tsr_device *device, void *attachment);
@@ -26,18 +28,18 @@ typedef struct tsr__attachments {
     struct {
         const tsr__attachment_kind *kind;
         void *attachment;
-    } entry[TSR__MAX_ATTACHMENTS]; /* entries below `count` do not change */
+    } entry[TSR__MAX_ATTACHMENTS]; /* entries with indices below `count` do not change */
 } tsr__attachments;
 
-/* Gives the device's attachment of this kind. The first call creates it. Thread-safe. `create` runs
- * under a lock and must not call this function itself. */
+/* Returns the device's attachment of this kind, which the first call creates. Thread-safe. `create`
+ * runs under a lock and must not call tsr__device_attach. */
 tsr_status tsr__device_attach(tsr_device *device, const tsr__attachment_kind *kind,
                               void **out) TSR_NODISCARD;
 
 /* Returns the attachment, or NULL if it has not been created yet. */
 void *tsr__device_attachment(const tsr_device *device, const tsr__attachment_kind *kind);
 
-/* For device.c. */
+/* These three functions are for device.c only. */
 void tsr__attachments_init(tsr__attachments *attachments);
 void tsr__attachments_close(tsr_device *device);
 void tsr__attachments_destroy(tsr_device *device);

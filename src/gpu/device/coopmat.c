@@ -4,12 +4,13 @@
 
 #define VENDOR_INTEL 0x8086
 
-/* True if the driver lists the extension but the GPU probably only emulates it.
+/* True if the driver lists the extension although the GPU probably only emulates it.
  *
- * AMD's own drivers also list it on GPUs that only emulate it. RDNA 3, the first generation with
- * such instructions, is also the first whose 8-bit dot products take operands of mixed signs. Mesa
- * lists results of 8 columns on all of Intel's GPUs since Skylake, most of which emulate them. It
- * lists results of 16 columns on Xe2, whose matrix units are that wide. */
+ * AMD's own drivers list it even on GPUs that only emulate it. The first generation with matrix
+ * instructions is RDNA 3, and it is also the first whose 8-bit dot products take operands of mixed
+ * signs, which drivers report. On Intel's GPUs, Mesa lists matrices with results of 8 columns for
+ * every GPU since Skylake; most of these emulate them. Results of 16 columns are listed only for
+ * Xe2, whose matrix units are that wide. */
 static bool only_claimed(const tsr__capabilities *capabilities, const tsr_device_info *info)
 {
     bool amd = capabilities->driver == VK_DRIVER_ID_AMD_PROPRIETARY ||
@@ -21,9 +22,9 @@ static bool only_claimed(const tsr__capabilities *capabilities, const tsr_device
     return (amd && !capabilities->mixed_dot_products) || (info->vendor_id == VENDOR_INTEL && !wide);
 }
 
-/* True if the device has what the kernels need, see shaders/gpu/matmul_coopmat.glsl. The kernels
- * divide a workgroup's tile among its subgroups, so the number of subgroups, and therefore their
- * size, must be known. */
+/* True if the device has the features that the kernels require; see
+ * shaders/gpu/matmul_coopmat.glsl. The kernels divide a workgroup's tile among its subgroups. The
+ * number of subgroups, and therefore their size, must be known. */
 static bool has_needs(const tsr__capabilities *capabilities, const tsr_device_info *info)
 {
     return info->coopmat && info->storage16 && info->storage8 &&
@@ -37,14 +38,15 @@ static bool fits(const tsr_coopmat_shape *shape, const char *element)
            !shape->saturating && shape->subgroup_scope;
 }
 
-/* True for the sizes that divide tiles without a remainder and take at least 16 bytes. */
+/* True for the sizes that divide tiles without a remainder and whose rows have at least 16
+ * bytes. */
 static bool regular(uint32_t size)
 {
     return size == 8 || size == 16 || size == 32;
 }
 
-/* Index of the shape with the most multiply-adds; -1: none fits. Large shapes use each loaded
- * element most often. */
+/* Returns the index of the shape with the most multiply-adds, or -1 if none can be used. Large
+ * shapes use each loaded element most often. */
 static int best_of(const tsr_device_info *info, const char *element)
 {
     uint32_t most = 0;
@@ -73,9 +75,9 @@ void tsr__coopmat_choose(const tsr__capabilities *capabilities, tsr_device_info 
         info->coopmat_used = best_of(info, "f16");
     if (info->coopmat_bf16_built && info->coopmat_bf16 && capabilities->int16)
         info->coopmat_bf16_used = best_of(info, "bf16");
-    /* The narrowest subgroup: Intel's matrix units take no other. On RDNA 3 each element of a and b
-     * is stored twice as often in a subgroup of 64 as in one of 32, which doubles the reads of
-     * shared memory. */
+    /* Use the narrowest subgroup, because Intel's matrix units support no other. On RDNA 3, a
+     * subgroup of 64 stores each element of a and b twice as often as one of 32, which doubles the
+     * reads of shared memory. */
     if (info->coopmat_used >= 0 || info->coopmat_bf16_used >= 0)
         info->coopmat_subgroup_size = info->subgroup_size_min;
 }

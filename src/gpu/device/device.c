@@ -16,9 +16,9 @@ static void wait_idle(tsr_device *device)
 static void free_device(tsr_device *device)
 {
     if (device->handle) {
-        /* No work is left, since every stream waits for its own before it is destroyed. This waits
-         * for what the driver does after that. Null hardware cannot wait, and no stream was ever
-         * created on it. */
+        /* No work is left, because every stream waits for its work before it is destroyed. This
+         * call waits for what the driver still does after that work. It is skipped on null
+         * hardware, which cannot wait; no stream was ever created there. */
         if (device->spare_timelines)
             wait_idle(device);
         tsr__timelines_destroy_spare(device);

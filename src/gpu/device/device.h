@@ -12,23 +12,24 @@
 
 typedef struct tsr__timeline tsr__timeline;
 
-/* The kind of device that a kernel is chosen for. */
+/* The kinds of devices among which the choice of kernels distinguishes. */
 typedef enum tsr__device_class {
     TSR__CLASS_GPU,
     TSR__CLASS_LAVAPIPE, /* Mesa's CPU driver: fast only in straight-line code */
-    TSR__CLASS_CPU       /* other CPU drivers, SwiftShader among them */
+    TSR__CLASS_CPU       /* other CPU drivers, for example SwiftShader */
 } tsr__device_class;
 
-/* The shader variant that a device runs, unless tsr_device_params asks for the packed one. */
+/* Returns the shader variant for the device. tsr_device_params can ask for the packed one
+ * instead. */
 static inline tsr__storage tsr__storage_of(const tsr_device_info *info)
 {
     return info->storage16 && info->storage8 ? TSR__STORAGE_S16 : TSR__STORAGE_W32;
 }
 
-/* Work is counted in multiply-adds. A byte that is read or written counts as TSR__BYTE_WORK of
- * them, since most GPUs do about that many in the same time. A batch is submitted once it has this
- * much work, and large products are split into dispatches of at most this much. Even a small GPU
- * then takes less than a second for one dispatch. Drivers assume that a GPU which is busy for a few
+/* Work is counted in multiply-adds. TSR__BYTE_WORK is the work of reading or writing one byte: most
+ * GPUs do about that many multiply-adds in the same time. TSR__GPU_WORK_LIMIT is the work at which
+ * a batch is submitted, and the largest work of one dispatch of a large product. Even a small GPU
+ * then takes less than a second for a dispatch. Drivers assume that a GPU that is busy for a few
  * seconds hangs, and reset it. */
 #define TSR__BYTE_WORK 16
 #define TSR__GPU_WORK_LIMIT 137438953472.0 /* 2³⁷ */
@@ -40,35 +41,37 @@ struct tsr_device {
     tsr__vk_device vk;
     tsr_device_info info;
     tsr__device_class device_class;
-    tsr__storage storage; /* the variant of each shader that runs here */
+    tsr__storage storage; /* the variant of each shader that this device uses */
     bool disk_cache;      /* pipelines and tuning are read from files */
-    bool host_copies; /* the host's CPUs execute this device's work, so the host may also copy */
+    /* the host's CPUs execute this device's work, so copies by the host are as good */
+    bool host_copies;
     VkQueue queue;
     uint32_t queue_family;
     uint32_t timestamp_bits;
     uint32_t max_workgroup_subgroups;
     double work_limit; /* TSR__GPU_WORK_LIMIT, or infinity on CPU drivers */
     bool subgroup_quads;
-    bool subgroups_demanded; /* a pipeline can ask for full subgroups of one size */
+    bool subgroups_demanded; /* a pipeline can require full subgroups of a given size */
 
     VkPhysicalDeviceMemoryProperties memory_properties;
-    uint64_t memory_limit_bytes;    /* set by the caller; 0: none */
-    bool wants_mapping;             /* map tensors if there is such memory */
-    uint64_t host_import_alignment; /* of host memory that the device can import; 0: it cannot */
+    uint64_t memory_limit_bytes;    /* a limit that the caller has set; 0: none */
+    bool wants_mapping;             /* map tensors if there is suitable memory */
+    uint64_t host_import_alignment; /* required for host memory that is imported; 0: no import */
 
     pthread_mutex_t queue_lock;
-    tsr__timeline *spare_timelines; /* under queue_lock */
+    tsr__timeline *spare_timelines; /* protected by queue_lock */
     tsr__attachments attachments;
-    unsigned generation; /* of the process that opened the device: base/fork.h */
+    /* the value of the fork generation (base/fork.h) when the device was opened */
+    unsigned generation;
     atomic_bool lost;
     atomic_uint references;
 };
 
-/* As tsr_device_open, but also opens devices that are not usable, for example drivers' null
- * hardware, on which pipelines can be built but no memory allocated. */
+/* The same as tsr_device_open, but also opens devices that are not usable. An example is the null
+ * hardware of drivers, on which pipelines can be built but no memory can be allocated. */
 tsr_status tsr__device_open_to_compile(const tsr_device_params *params, tsr_device **out);
 
-/* The holder of a reference may use the device after tsr_device_close. */
+/* References keep the device usable after tsr_device_close. */
 void tsr__device_retain(tsr_device *device);
 void tsr__device_release(tsr_device *device);
 
@@ -76,21 +79,22 @@ void tsr__device_release(tsr_device *device);
  * VK_ERROR_DEVICE_LOST marks the device as lost. */
 tsr_status tsr__device_fail(tsr_device *device, VkResult result, const char *call);
 
-/* Fails with TSR_ERR_DEVICE_LOST once the device is lost, and with TSR_ERR_INVALID in a child of
- * fork(). Everything that records, waits or allocates calls this first. */
+/* Fails with TSR_ERR_DEVICE_LOST after the device was lost, and with TSR_ERR_INVALID in a child of
+ * fork(). Every function that records, waits or allocates calls this first. */
 tsr_status tsr__device_check(const tsr_device *device);
 
 /* True in a child of fork(), where the device and all its objects belong to the parent. The
- * driver's threads do not exist in the child, so destroying such an object could block for ever.
- * Callers leave it as it is. */
+ * driver's threads do not exist in the child, so destroying such an object could block for ever. In
+ * that case callers must not destroy the object. */
 bool tsr__device_is_inherited(const tsr_device *device);
 
-/* Reads TESSERA_SLOWDOWN: the factor by which streams are slowed down, 1 if it is not set.
- * tsr_device_open also calls it, so that a wrong value is reported early. */
+/* Returns the factor by which streams are slowed down, from the environment variable
+ * TESSERA_SLOWDOWN. It is 1 if the variable is not set. tsr_device_open also calls this function,
+ * so that a wrong value is reported early. */
 tsr_status tsr__slowdown(double *out) TSR_NODISCARD;
 
-/* TSR__DEVICE_TRY(device, CreateBuffer, device->handle, …): calls the function, and returns its
- * error from the calling function on failure. */
+/* TSR__DEVICE_TRY(device, CreateBuffer, device->handle, …) calls vkCreateBuffer. If it fails, the
+ * calling function returns the error. */
 #define TSR__DEVICE_TRY(device, name, ...)                                                         \
     do {                                                                                           \
         VkResult tsr__result_ = TSR__VK(&(device)->vk, name, __VA_ARGS__);                         \

@@ -13,7 +13,8 @@ static const char validation_layer[] = "VK_LAYER_KHRONOS_validation";
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tsr__instance shared;
 static unsigned users;
-static unsigned generation; /* of the process that created the instance */
+/* the fork generation (base/fork.h) of the process that created the instance */
+static unsigned generation;
 static atomic_ullong messages;
 
 uint64_t tsr__validation_messages(void)
@@ -28,8 +29,8 @@ static VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlag
 {
     (void)severity;
     (void)user;
-    /* "General" messages come from the loader and the drivers, for example a driver's warning that
-     * it is not conformant. */
+    /* Messages of type "general" are logged but not counted. They come from the loader and the
+     * drivers, for example if a driver is not conformant. */
     if (types & VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT)
         atomic_fetch_add(&messages, 1);
     tsr__log(TSR_LOG_ERROR, "vulkan: %s", data->pMessage);
@@ -122,7 +123,7 @@ static tsr_status create(tsr__instance *instance)
     result = TSR__VK(global, CreateInstance, &info, NULL, &instance->handle);
     if (result < 0) {
         instance->handle = VK_NULL_HANDLE;
-        /* A loader without any driver returns this. tsr_device_list_init then gives an empty
+        /* The loader returns this if there is no driver. tsr_device_list_init then gives an empty
          * list. */
         if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
             return tsr__fail(TSR_ERR_NOT_FOUND,
@@ -148,8 +149,8 @@ tsr_status tsr__instance_acquire(tsr__instance **out)
     tsr_status status = TSR_OK;
     pthread_mutex_lock(&lock);
     if (users > 0 && tsr__fork_inherited(generation)) {
-        /* A new instance would not help: SwiftShader, for example, would wait in it for the
-         * parent's threads. */
+        /* The child cannot create an instance of its own either: SwiftShader, for example, would
+         * wait in it for threads that exist only in the parent. */
         status = tsr__fail(TSR_ERR_INVALID,
                            "the parent process had devices open when it forked, and drivers do not "
                            "survive fork(): fork before opening a device, or call exec");

@@ -1,9 +1,8 @@
-/* The process's one Vulkan instance. It is created when it is first needed and released with the
- * last device or listing.
+/* The only Vulkan instance of the process. It is created when it is first needed, and destroyed
+ * when no device and no listing uses it any more.
  *
- * TESSERA_VALIDATION=1 turns the validation layers on. Their messages of warning level and above
- * are logged as errors and counted. If the layers are not installed, creating the instance
- * fails. */
+ * TESSERA_VALIDATION=1 turns the validation layers on. Their warnings and errors are counted and
+ * logged as errors. If the layers are not installed, creating the instance fails. */
 #ifndef TSR_GPU_DEVICE_INSTANCE_H
 #define TSR_GPU_DEVICE_INSTANCE_H
 

@@ -102,7 +102,7 @@ static void request_extension(device_request *request, const char *name, void *f
     }
 }
 
-/* Requests every feature that we can use and the device has. */
+/* Requests every feature that the library can use and that the device has. */
 static void fill_request(const tsr_device_info *info, const tsr__capabilities *capabilities,
                          device_request *request)
 {
@@ -116,7 +116,7 @@ static void fill_request(const tsr_device_info *info, const tsr__capabilities *c
         .storageBuffer8BitAccess = info->storage8,
         .vulkanMemoryModel = capabilities->vulkan_memory_model,
         .vulkanMemoryModelDeviceScope =
-            capabilities->vulkan_memory_model, /* atomics need it with this memory model */
+            capabilities->vulkan_memory_model, /* atomics with this model need device scope */
     };
     request->vulkan11 = (VkPhysicalDeviceVulkan11Features){
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
@@ -206,7 +206,7 @@ static tsr__device_class class_of(const tsr_device_info *info,
     return info->type == TSR_DEVICE_CPU ? TSR__CLASS_CPU : TSR__CLASS_GPU;
 }
 
-/* Takes over the caller's reference to `instance`, also on failure. */
+/* Takes over the caller's reference to `instance`, even if it fails. */
 static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *info,
                               const tsr__capabilities *capabilities,
                               const tsr_device_params *params, tsr_device **out)

@@ -178,8 +178,8 @@ static void probe_memory(const tsr__instance *instance, tsr_device_info *info,
         }
         info->unified_memory = true;
     }
-    /* Mapping does not make a discrete GPU's memory unified, even if all of it can be mapped
-     * (resizable BAR): the host still reaches it over the bus. */
+    /* A discrete GPU's memory is not unified, even if all of it can be mapped (resizable BAR),
+     * because the host accesses it over the bus. */
     if (info->type == TSR_DEVICE_DISCRETE)
         info->unified_memory = false;
 }
@@ -207,7 +207,8 @@ static void probe_queues(const tsr__instance *instance, tsr_device_info *info,
             .transfer = (family->queueFlags & VK_QUEUE_TRANSFER_BIT) != 0 || graphics || compute,
             .timestamp_bits = family->timestampValidBits,
         };
-        /* Prefer a compute-only family, so that we do not compete with the desktop's graphics. */
+        /* Prefer a family for compute only, so that the library does not compete with the desktop's
+         * graphics. */
         if (compute && family->queueCount > 0 &&
             (capabilities->queue_family == UINT32_MAX || (chosen_has_graphics && !graphics))) {
             capabilities->queue_family = i;
@@ -472,7 +473,7 @@ tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, 
     if (status == TSR_ERR_NO_MEMORY)
         return status;
     if (status != TSR_OK) {
-        /* One driver's failure must not hide the other devices. */
+        /* Other devices stay in the list even if the driver of one device fails. */
         unusable(info, tsr_last_error());
         tsr__log(TSR_LOG_WARNING, "device %d (%s) cannot be used: %s", index, info->name,
                  info->unusable_reason);

@@ -1,38 +1,40 @@
-/* Probing what a physical device is and can do. */
+/* Finds out the properties of a physical device. */
 #ifndef TSR_GPU_DEVICE_PROBE_H
 #define TSR_GPU_DEVICE_PROBE_H
 
 #include "gpu/device/instance.h"
 #include "tessera/device.h"
 
-/* Features and extensions that we use if they exist, beyond those in tsr_device_info. */
+/* Features and extensions, in addition to those in tsr_device_info, that the library uses if the
+ * device has them. */
 typedef struct tsr__capabilities {
     VkPhysicalDevice physical;
     VkPhysicalDeviceMemoryProperties memory;
-    uint32_t queue_family; /* the one we submit to */
+    uint32_t queue_family; /* the queue family to which the library submits */
     uint32_t timestamp_bits;
     bool int16;
     bool vulkan_memory_model;
     bool subgroup_size_control;
-    bool full_subgroups;              /* a pipeline can require full subgroups … */
-    bool subgroup_sizes_in_compute;   /* … and their size; not on NVK, which has one size */
+    bool full_subgroups; /* a pipeline can require full subgroups */
+    /* a pipeline can require a subgroup size; not on NVK, which has only one size */
+    bool subgroup_sizes_in_compute;
     uint32_t max_workgroup_subgroups; /* 0: unknown */
-    bool subgroup_quads; /* the four invocations of a quad may exchange values in compute shaders */
+    bool subgroup_quads; /* the four invocations of a quad can exchange values in compute shaders */
     bool mixed_dot_products; /* the GPU has an instruction for signed by unsigned 8-bit dot products
                               */
     bool memory_budget;
-    uint64_t host_import_alignment; /* 0 without VK_EXT_external_memory_host */
+    uint64_t host_import_alignment; /* 0 if VK_EXT_external_memory_host is missing */
     VkDriverId driver;
 } tsr__capabilities;
 
-/* Fills both. `index` is the device's place in the listing. If the device's driver fails to answer,
- * the device is marked as not usable, with the error as the reason. Only TSR_ERR_NO_MEMORY makes
- * this function fail. */
+/* Fills in both results. `index` is the device's position in the listing. If the driver returns an
+ * error, the device is marked as not usable, and the error becomes the reason. The function itself
+ * fails only with TSR_ERR_NO_MEMORY. */
 tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, int index,
                       tsr_device_info *info, tsr__capabilities *capabilities);
 
-/* True if a pipeline can be built so that all its subgroups are full and of one known size: either
- * the device accepts such a request, or it has only one size. */
+/* True if a pipeline can be built whose subgroups are all full and have one known size. This is
+ * possible if a pipeline can require it, or if the device has only one subgroup size. */
 static inline bool tsr__probe_subgroups(const tsr__capabilities *capabilities,
                                         const tsr_device_info *info)
 {
@@ -41,11 +43,11 @@ static inline bool tsr__probe_subgroups(const tsr__capabilities *capabilities,
             info->subgroup_size_min == info->subgroup_size_max);
 }
 
-/* Refreshes the heaps' budget and usage. */
+/* Updates the budget and the usage of the memory heaps. */
 void tsr__probe_budget(const tsr__instance *instance, VkPhysicalDevice physical, bool memory_budget,
                        tsr_heap_info *heaps, int heap_count);
 
-/* Physical devices in the loader's order; *out is freed with tsr__free. */
+/* Lists the physical devices in the loader's order. The caller frees *out with tsr__free. */
 tsr_status tsr__probe_enumerate(const tsr__instance *instance, uint32_t *out_count,
                                 VkPhysicalDevice **out);
 

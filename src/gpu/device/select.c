@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-/* Writes the devices as "0 (llvmpipe), 1 (…)", truncated to `size`. */
+/* Writes the devices to `text`, as "0 (llvmpipe), 1 (…)", truncated to `size` bytes. */
 static const char *describe(const tsr_device_info *devices, int count, char *text, size_t size)
 {
     size_t used = 0;
@@ -173,8 +173,8 @@ tsr_status tsr__select_device(const tsr_device_info *devices, int count, const c
 
     int chosen = -1;
     uint8_t uuid[TSR_UUID_SIZE];
-    /* UUIDs come first: a UUID whose 32 digits happen to be decimal is far too long for an
-     * index. */
+    /* Try UUIDs first. No UUID is a valid index: even if its 32 digits are all decimal, it is far
+     * too long. */
     if (parse_uuid(wanted, uuid))
         TSR__TRY(select_matching(devices, count, wanted, match_uuid, uuid, &chosen));
     else if (all_digits(wanted))

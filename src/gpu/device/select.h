@@ -1,10 +1,11 @@
-/* Selects one of the listed devices by a text. It reads only the listing. */
+/* Selects a device from the listing by a text. Uses only the listing's contents. */
 #ifndef TSR_GPU_DEVICE_SELECT_H
 #define TSR_GPU_DEVICE_SELECT_H
 
 #include "tessera/device.h"
 
-/* `wanted` as in tsr_device_params.device; NULL or empty: the best usable one. */
+/* `wanted` has the form of tsr_device_params.device. If it is NULL or empty, the best usable device
+ * is selected. */
 tsr_status tsr__select_device(const tsr_device_info *devices, int count, const char *wanted,
                               int *out);
 

@@ -1,13 +1,14 @@
-/* Slows devices down on purpose: TESSERA_SLOWDOWN=3 makes streams take three times as long, so that
- * one machine can simulate several devices of different speed. It is for tests and demonstrations:
- * the thread that submits to a slowed stream waits for its work. */
+/* Slows devices down on purpose. With TESSERA_SLOWDOWN=3, streams take three times as long, so that
+ * one machine can simulate several devices of different speeds. This is for tests and
+ * demonstrations: the thread that submits to a slowed stream blocks until the work is complete. */
 #include "base/environment.h"
 #include "gpu/device/device.h"
 
 #define MAX_SLOWDOWN 1000.0
 
-/* The value of a number that consists of digits and at most one point; 0 for other text. strtod
- * would expect the locale's decimal point, and accept spaces, signs, hexadecimal and "inf". */
+/* Returns the value of a number that consists of digits and at most one point, or 0 for any other
+ * text. strtod cannot be used: it expects the locale's decimal point and accepts spaces, signs,
+ * hexadecimal numbers and "inf". */
 static double plain_number(const char *text)
 {
     double value = 0, unit = 1;

@@ -61,8 +61,8 @@ void tsr__timeline_release(tsr_device *device, tsr__timeline *timeline)
 {
     if (!timeline || --timeline->references > 0)
         return;
-    /* This timeline has not reached its last point because the device was lost. It never will, so
-     * it cannot be used again. */
+    /* The last point was not reached because the device was lost. It never will be, so the
+     * semaphore cannot be used again. */
     if (timeline->reached != timeline->submitted) {
         destroy(device, timeline);
         return;

@@ -8,8 +8,8 @@ static pthread_once_t loader_once = PTHREAD_ONCE_INIT;
 static tsr__vk_global loader;
 static char loader_problem[256];
 
-/* dlsym returns an object pointer. POSIX guarantees that this conversion to a function pointer
- * works; ISO C has no cast for it. */
+/* dlsym returns an object pointer. POSIX guarantees that it can be converted to a function pointer;
+ * ISO C has no cast for that. */
 static PFN_vkGetInstanceProcAddr entry_point(void *library)
 {
     void *symbol = dlsym(library, "vkGetInstanceProcAddr");

@@ -1,6 +1,6 @@
-/* The Vulkan functions that we call. They are loaded at run time so that the library has no link
- * dependency on a loader. Those that can fail are called through TSR__VK only, where tests inject
- * failures. Nothing outside src/gpu includes this header. */
+/* The Vulkan functions that the library calls. They are loaded at run time, so that the library can
+ * be linked without a Vulkan loader. Functions that can fail are called only through TSR__VK, where
+ * tests inject failures. Only files of src/gpu include this header. */
 #ifndef TSR_GPU_DEVICE_VK_H
 #define TSR_GPU_DEVICE_VK_H
 
@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 
-/* Functions found without an instance. */
+/* Functions that are loaded without an instance. */
 #define TSR__VK_GLOBAL_FUNCTIONS(X)                                                                \
     X(CreateInstance)                                                                              \
     X(EnumerateInstanceVersion)                                                                    \
@@ -29,7 +29,7 @@
     X(CreateDevice)                                                                                \
     X(GetDeviceProcAddr)
 
-/* NULL if the driver or loader lacks their extension. */
+/* These functions are NULL if the driver or the loader lacks their extension. */
 #define TSR__VK_INSTANCE_OPTIONAL_FUNCTIONS(X)                                                     \
     X(CreateDebugUtilsMessengerEXT)                                                                \
     X(DestroyDebugUtilsMessengerEXT)                                                               \
@@ -103,8 +103,8 @@ typedef struct tsr__vk_device {
 
 #undef TSR__VK_MEMBER
 
-/* The loader stays open for the life of the process, because drivers do not survive being
- * unloaded. */
+/* Loads the loader and these functions. The loader is never closed, because drivers cannot be
+ * unloaded safely. */
 tsr_status tsr__vk_load_global(const tsr__vk_global **out);
 tsr_status tsr__vk_load_instance(const tsr__vk_global *global, VkInstance instance,
                                  tsr__vk_instance *out);
@@ -113,12 +113,12 @@ tsr_status tsr__vk_load_device(const tsr__vk_instance *vk, VkDevice device, tsr_
 /* The name of a result, for example "VK_ERROR_DEVICE_LOST"; never NULL. */
 const char *tsr__vk_result_name(VkResult result);
 
-/* The status that a result stands for: memory, device lost or driver. */
+/* Returns the status for a result: out of memory, device lost or a driver error. */
 tsr_status tsr__vk_status(VkResult result);
 
-/* TSR__VK(&device->vk, CreateBuffer, …) is the driver's VkResult or an injected one. Every call of
- * a function that returns a VkResult must use this macro; a test searches the sources for calls
- * that do not. */
+/* TSR__VK(&device->vk, CreateBuffer, …) calls vkCreateBuffer and returns its VkResult, or a failure
+ * that a test injects. Every call of a function that returns a VkResult must use this macro; a test
+ * searches the sources for calls that do not. */
 #define TSR__VK(table, name, ...)                                                                  \
     (tsr__fault_hit(TSR__FAULT_VULKAN, "vk" #name) ? (VkResult)tsr__fault_code()                   \
                                                    : (table)->name(__VA_ARGS__))

@@ -1,5 +1,5 @@
-/* VK_KHR_cooperative_matrix as the registry defines it, for Vulkan headers older than the extension
- * (1.3.255). */
+/* Declarations of VK_KHR_cooperative_matrix as in the Vulkan registry, for Vulkan headers that are
+ * older than the extension (1.3.255). */
 #ifndef TSR_GPU_DEVICE_VK_COOPMAT_H
 #define TSR_GPU_DEVICE_VK_COOPMAT_H
 
@@ -60,7 +60,7 @@ typedef VkResult(VKAPI_PTR *PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKH
     VkCooperativeMatrixPropertiesKHR *pProperties);
 #endif
 
-/* VK_KHR_shader_bfloat16, for Vulkan headers older than 1.4.316. */
+/* The same for VK_KHR_shader_bfloat16 and Vulkan headers older than 1.4.316. */
 #ifndef VK_KHR_shader_bfloat16
 #define VK_KHR_shader_bfloat16 1
 #define VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME "VK_KHR_shader_bfloat16"

@@ -1,7 +1,7 @@
-/* Copies pieces whose rows have gaps, or whose rows are columns in src. The latter are transposed
- * in tiles. A tile is several cache lines wide and high, so that each line is read or written
- * completely and only once, however far apart columns or rows are. Neighbouring lines are accessed
- * together, which suits the memory. */
+/* Copies pieces (tensor/pieces.h) whose rows have gaps, and pieces whose rows are columns in src.
+ * The latter are transposed in tiles. A tile is several cache lines wide and high, so that each
+ * line is read or written completely and only once, regardless of the distance between rows or
+ * columns. Neighbouring cache lines are accessed one after the other, which is fast. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -11,15 +11,15 @@
 
 enum {
     VECTOR_BYTES = 16,
-    RUN_BYTES = 256,        /* bytes of a tile's column in src */
-    TILE_BYTES = 32 * 1024, /* fits the second-level cache */
-    BAND_TILES = 16,        /* tiles side by side in a band */
+    RUN_BYTES = 256,        /* the length of a tile's column in src, in bytes */
+    TILE_BYTES = 32 * 1024, /* the largest tile, in bytes; it fits the second-level cache */
+    BAND_TILES = 16,        /* the number of neighbouring tiles in a band */
     STRAIGHT_ROWS = 16,
     MAX_COLUMNS = 512,
     ROW_BYTES = MAX_COLUMNS * 8,
 };
 
-/* Two dimensions of a piece. */
+/* Two dimensions of a piece, and how they are divided. */
 typedef struct plane {
     int row_dim, column_dim; /* −1: there is only one row */
     uint32_t rows, columns;
@@ -28,7 +28,8 @@ typedef struct plane {
     uint64_t row_step[2], step[2]; /* bytes to the next row and to the next column */
 } plane;
 
-/* The dimension, other than the innermost one, in which src's elements are closest. */
+/* Returns the dimension, except the innermost one, along which src's elements are closest to each
+ * other. */
 static int closest_dim(const tsr__piece *piece)
 {
     int inner = piece->ndim - 1, best = inner - 1;
@@ -68,7 +69,7 @@ static plane plane_of(const tsr__host_piece *work)
         p.tile_rows = p.band_rows = tsr__min_u32(RUN_BYTES / work->from_bytes, p.rows);
         p.tile_columns = tsr__min_u32(TILE_BYTES / work->from_bytes / p.tile_rows, MAX_COLUMNS);
     } else if (p.columns < least && p.rows > p.columns) {
-        set_dims(&p, work, inner, row_dim); /* few long rows are faster than many short ones */
+        set_dims(&p, work, inner, row_dim); /* a few long rows are faster than many short rows */
     }
     p.band_columns = BAND_TILES * p.tile_columns;
     return p;
@@ -90,7 +91,7 @@ uint64_t tsr__host_bands(const tsr__host_piece *work)
     return work->piece->count / p.columns / p.rows * bands_of(&p);
 }
 
-/* Copies elements that are the given numbers of bytes apart. */
+/* Copies `count` elements whose distances in `to` and `from` are to_step and from_step bytes. */
 static inline void copy_apart(char *to, uint64_t to_step, const char *from, uint64_t from_step,
                               uint64_t count, uint64_t element_bytes)
 {
@@ -98,7 +99,8 @@ static inline void copy_apart(char *to, uint64_t to_step, const char *from, uint
         memcpy(to + i * to_step, from + i * from_step, element_bytes);
 }
 
-/* The compiler makes one instruction of a copy whose size it knows. */
+/* Calls copy_apart with a constant size, so that the compiler copies an element with one
+ * instruction. */
 static void copy_elements(char *to, uint64_t to_step, const char *from, uint64_t from_step,
                           uint64_t count, uint64_t element_bytes)
 {
@@ -117,7 +119,7 @@ static void copy_elements(char *to, uint64_t to_step, const char *from, uint64_t
     }
 }
 
-/* Copies, and converts if necessary, some elements of a row. */
+/* Copies `count` elements of a row, and converts them if necessary. */
 static void put(const tsr__host_piece *work, char *to, uint64_t to_step, const char *from,
                 uint64_t from_step, uint32_t count)
 {
@@ -157,7 +159,7 @@ static void copy_tile(const tsr__host_piece *work, const plane *p, char *to, con
         put(work, to + row * p->row_step[0], p->step[0], tile + row * pitch, bytes, columns);
 }
 
-/* Copies a band: some rows of one plane, or a part of them. */
+/* Copies a band: all columns, or some of them, of some rows of one plane. */
 static void copy_band(const tsr__host_piece *work, const plane *p, uint64_t number)
 {
     const tsr__piece *piece = work->piece;

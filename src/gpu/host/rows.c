@@ -5,7 +5,8 @@
 #include "gpu/ops/common/walk.h"
 
 enum {
-    SHORTEST_ROW = 8, /* elements; shorter rows are copied faster one element at a time */
+    /* the minimum number of elements; shorter rows are copied faster one element at a time */
+    SHORTEST_ROW = 8,
 };
 
 bool tsr__host_rows(const tsr__host_piece *work)

@@ -7,9 +7,9 @@
 #include "base/checked.h"
 
 enum {
-    MAX_SHARES = 4, /* more threads do not make memory faster */
-    /* The fewest bytes for one thread: about 100 µs of copying. Starting and ending a thread takes
-     * 20 to 40 µs. */
+    MAX_SHARES = 4, /* more threads do not increase the memory's bandwidth */
+    /* The minimum number of bytes for one thread. Copying them takes about 100 µs; starting and
+     * ending a thread takes 20 to 40 µs. */
     SHARE_BYTES = 2 << 20,
 };
 
@@ -31,14 +31,14 @@ static int share_count(uint64_t bytes)
 {
     uint64_t count = tsr__min_u64(bytes / SHARE_BYTES, MAX_SHARES);
 
-    if (count < 2) /* most copies are this small, and counting the CPUs would take too long */
+    if (count < 2) /* most copies are this small; counting the CPUs would take too long */
         return 1;
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     return (int)tsr__min_u64(count, cpus > 1 ? (uint64_t)cpus : 1);
 }
 
-/* Starts threads for the shares and returns how many have started, from the first on. They block
- * all signals, which are for the process's own threads. */
+/* Starts one thread for each of the first shares, and returns the number of threads that could be
+ * started. The threads block all signals, so that the process's own threads handle them. */
 static int start(pthread_t *threads, share *shares, int count)
 {
     sigset_t all, before;
@@ -65,7 +65,7 @@ void tsr__host_share(uint64_t units, uint64_t bytes, tsr__host_work *run, const 
                             .first = units * (uint64_t)i / (uint64_t)count,
                             .end = units * (uint64_t)(i + 1) / (uint64_t)count};
     const int started = count > 1 ? start(threads, shares, count - 1) : 0;
-    /* This thread does the last share, and those without a thread. */
+    /* This thread does the last share, and all shares for which no thread could be started. */
     for (int i = started; i < count; i++)
         run_share(&shares[i]);
     for (int i = 0; i < started; i++)

@@ -1,6 +1,7 @@
-/* Transposes in squares whose rows are vectors of 16 bytes. One round interleaves each vector of
- * the first half with the corresponding one of the second half. log2(edge) rounds transpose the
- * square, since each round rotates the bits of every element's position by one. */
+/* Transposes squares of elements whose rows are vectors of 16 bytes. In one round, each vector of
+ * the first half is interleaved with the corresponding vector of the second half. Each round
+ * rotates the bits of every element's position by one, so that log2(edge) rounds transpose the
+ * square. */
 #include "gpu/host/transpose.h"
 
 #include <string.h>
@@ -48,9 +49,9 @@ SQUARE(uint16_t, 8, LOW16, HIGH16)
 SQUARE(uint32_t, 4, LOW32, HIGH32)
 SQUARE(uint64_t, 2, LOW64, HIGH64)
 
-/* Transposes complete squares first, then the remaining elements one by one. All rows of a few
- * columns come before the next columns, so that each cache line of `from` is used completely at
- * once. */
+/* Transposes the complete squares first, then the remaining elements one by one. Squares are
+ * processed column by column: all rows of a few columns come before the next columns, so that each
+ * cache line of `from` is used completely before others are read. */
 #define TRANSPOSE(number)                                                                          \
     static void transpose_##number(char *to, uint64_t to_pitch, const char *from,                  \
                                    uint64_t from_pitch, uint32_t rows, uint32_t columns)           \

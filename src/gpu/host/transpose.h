@@ -4,9 +4,9 @@
 
 #include <stdint.h>
 
-/* Sets element [row][column] of `to` to element [column][row] of `from`. Rows are `to_pitch` and
- * `from_pitch` bytes apart. The elements of a row, of 1, 2, 4 or 8 bytes, have no gaps between
- * them. */
+/* Sets element [row][column] of `to` to element [column][row] of `from`. The rows of `to` are
+ * to_pitch bytes apart, and those of `from` are from_pitch bytes apart. Elements have 1, 2, 4 or 8
+ * bytes, without gaps in a row. */
 void tsr__host_transpose(char *to, uint64_t to_pitch, const char *from, uint64_t from_pitch,
                          uint32_t rows, uint32_t columns, uint32_t element_bytes);
 

@@ -10,7 +10,7 @@
 
 #include <shaderc/shaderc.h>
 
-/* Copies the result's words into memory of our own. */
+/* Copies the result's words to memory that the caller can free with tsr__free. */
 static tsr_status take(const char *name, shaderc_compilation_result_t result, uint32_t **out,
                        uint64_t *out_count)
 {
@@ -50,7 +50,7 @@ static tsr_status compile(shaderc_compiler_t compiler, shaderc_compile_options_t
 tsr_status tsr__glsl_compile(const char *name, const char *glsl, uint32_t **out,
                              uint64_t *out_count)
 {
-    /* Without a #version line glslang assumes version 110 and then prints a complaint to stdout. */
+    /* Without a #version line, glslang would assume version 110 and print a complaint to stdout. */
     TSR__REQUIRE(strstr(glsl, "#version"), "%s does not compile: there is no #version line", name);
     shaderc_compiler_t compiler = shaderc_compiler_initialize();
     shaderc_compile_options_t options = shaderc_compile_options_initialize();

@@ -1,4 +1,4 @@
-/* Kernels of the caller's own. */
+/* Kernels that the caller supplies. */
 #include "tessera/kernel.h"
 
 #include <stdio.h>
@@ -93,7 +93,7 @@ static tsr_status build_glsl(tsr_kernel *kernel, const tsr_kernel_params *params
     return status;
 }
 
-/* Batches that still have to run the kernel hold its pipeline. */
+/* Batches that have not run yet hold references to the kernel's pipeline. */
 void tsr_kernel_destroy(tsr_kernel **kernel)
 {
     if (!kernel || !*kernel)

@@ -25,8 +25,8 @@ static tsr_status check_header(const char *name, const uint32_t *words, uint64_t
     return TSR_OK;
 }
 
-/* The capabilities that a module may declare, and whether the device was opened with each. The
- * driver checks capabilities that are not listed. */
+/* Checks one capability that the module declares. The table has the capabilities for which the
+ * device may have been opened without support; the driver checks all others. */
 static tsr_status check_capability(const tsr__spirv_source *source, uint32_t capability)
 {
     const tsr_device_info *info = source->info;
@@ -57,8 +57,8 @@ static tsr_status check_capability(const tsr__spirv_source *source, uint32_t cap
     return TSR_OK;
 }
 
-/* The words after the first are the execution model, an id, and a name of 4 characters per word,
- * the lowest byte first. */
+/* In the instruction, the first word is followed by the execution model, an id, and a name. Each
+ * word of the name has 4 characters, beginning with the lowest byte. */
 static void note_entry_point(tsr__spirv_source *source, const uint32_t *instruction,
                              uint32_t length)
 {
@@ -95,7 +95,8 @@ static tsr_status check_local_size(const tsr__spirv_source *source, const uint32
     return TSR_OK;
 }
 
-/* A second size is refused: the driver might use that one. */
+/* Notes the instruction that sets the workgroup size. A second one is refused, because the driver
+ * might use that one. */
 static tsr_status note_size(const tsr__spirv_source *source, const uint32_t **noted,
                             const uint32_t *instruction)
 {

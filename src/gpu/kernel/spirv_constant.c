@@ -12,7 +12,8 @@ const uint32_t *tsr__spirv_constant(const tsr__spirv_source *source, uint32_t id
     return NULL;
 }
 
-/* The value that a specialization constant is set to, or the module's own value for it. */
+/* Returns the value of a specialization constant: the caller's value, or otherwise `own`, the value
+ * in the module. */
 static uint32_t specialized(const tsr__spirv_source *source, uint32_t id, uint32_t own)
 {
     for (uint64_t at = TSR__SPIRV_HEADER; at < source->count; at += source->words[at] >> 16) {
@@ -31,7 +32,7 @@ bool tsr__spirv_value(const tsr__spirv_source *source, uint32_t id, uint32_t *ou
     const uint32_t *constant = tsr__spirv_constant(source, id);
     if (!constant)
         return false;
-    switch (constant[0]) { /* the length and the operation */
+    switch (constant[0]) { /* the first word has the instruction's length and opcode */
     case 4 << 16 | OP_CONSTANT:
         *out = constant[3];
         return true;

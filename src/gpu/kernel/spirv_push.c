@@ -1,8 +1,8 @@
 /* Computes the length of a block of push constants from its layout decorations. */
 #include "gpu/kernel/spirv_source.h"
 
-/* The most types to visit. A damaged module may contain a type that contains itself; further types
- * count as empty. */
+/* The largest number of types that are visited. In a damaged module a type may contain itself.
+ * Types beyond this number count as empty. */
 #define TYPES_MAX 512
 
 typedef struct measure {
@@ -10,14 +10,14 @@ typedef struct measure {
     int types_left;
 } measure;
 
-/* The layout of the matrices in a struct's member. */
+/* The layout of the matrices in a member of a struct. */
 typedef struct matrix_layout {
     uint64_t stride;
     bool row_major;
 } matrix_layout;
 
-/* The instruction that defines a type; NULL if there is none, or if it has fewer than `length`
- * words. */
+/* Returns the instruction that defines the type `id`, or NULL if there is none or if it has fewer
+ * than `length` words. */
 static const uint32_t *find_type(const tsr__spirv_source *source, uint32_t id, uint32_t length)
 {
     for (uint64_t at = TSR__SPIRV_HEADER; at < source->count; at += source->words[at] >> 16) {
@@ -30,7 +30,8 @@ static const uint32_t *find_type(const tsr__spirv_source *source, uint32_t id, u
     return NULL;
 }
 
-/* The decoration of a struct's member, or with WHOLE that of the id itself; NULL: there is none. */
+/* Returns a decoration of a struct's member. With WHOLE as the member, returns a decoration of the
+ * id itself. NULL: there is none. */
 #define WHOLE UINT32_MAX
 static const uint32_t *find_decoration(const tsr__spirv_source *source, uint32_t id,
                                        uint32_t member, uint32_t wanted)
@@ -48,7 +49,7 @@ static const uint32_t *find_decoration(const tsr__spirv_source *source, uint32_t
     return NULL;
 }
 
-/* The decoration's operand, which is its last word; 0: there is none. */
+/* Returns the decoration's operand, which is its last word, or 0 if there is no such decoration. */
 static uint64_t decoration(const tsr__spirv_source *source, uint32_t id, uint32_t member,
                            uint32_t wanted)
 {
@@ -84,7 +85,8 @@ static uint64_t array_bytes(measure *m, const uint32_t *type, matrix_layout matr
            bytes_of(m, type[2], matrices);
 }
 
-/* The last vector (row or column) is as long as its elements, without padding. */
+/* The vectors (rows or columns) of a matrix are `stride` bytes apart, but the last one ends without
+ * padding. */
 static uint64_t matrix_bytes(measure *m, const uint32_t *type, matrix_layout layout)
 {
     const uint32_t *column = find_type(m->source, type[2], 4);

@@ -1,6 +1,7 @@
-/* A SPIR-V module from outside the library: the numbers of the SPIR-V specification (sections 2.3
- * and 3) that the checks use, and look-ups in the module. Look-ups require that the lengths of all
- * instructions have been checked; everything else in the module may still be wrong. */
+/* A SPIR-V module that the caller supplies. This header has the numbers of the SPIR-V specification
+ * (sections 2.3 and 3) that the checks use, and functions that look up instructions. These require
+ * that the lengths of all instructions have been checked; anything else in the module may be
+ * wrong. */
 #ifndef TSR_GPU_KERNEL_SPIRV_SOURCE_H
 #define TSR_GPU_KERNEL_SPIRV_SOURCE_H
 
@@ -25,7 +26,7 @@ enum {
     OP_CONSTANT_NULL = 46,
     OP_SPEC_CONSTANT = 50,
     OP_SPEC_CONSTANT_COMPOSITE = 51,
-    OP_SPEC_CONSTANT_OP = 52, /* the last one */
+    OP_SPEC_CONSTANT_OP = 52, /* the last opcode of constants */
     OP_FUNCTION = 54,
     OP_FUNCTION_END = 56,
     OP_VARIABLE = 59,
@@ -57,19 +58,20 @@ typedef struct tsr__spirv_source {
     bool in_function;
     bool has_main;
     uint32_t main_id;
-    /* The instructions that set the workgroup size to constants; NULL: there is none. */
+    /* The instructions that set the workgroup size with constants; NULL if there is none. */
     const uint32_t *size_built_in, *size_mode;
 } tsr__spirv_source;
 
-/* The instruction of the constant with this id; NULL: there is none. */
+/* Returns the instruction that defines the constant `id`, or NULL if there is none. */
 const uint32_t *tsr__spirv_constant(const tsr__spirv_source *source, uint32_t id);
 
-/* Gives the value of a constant. False if the id is not that of a 32-bit constant. A constant that
- * is computed from others counts as 1; the driver checks it. */
+/* Writes the value of the constant `id`. Returns false if `id` is not a 32-bit constant. If the
+ * constant is computed from others, the value is 1, and the check of the real value is left to the
+ * driver. */
 bool tsr__spirv_value(const tsr__spirv_source *source, uint32_t id, uint32_t *out);
 
-/* Bytes from the start of the push constants to the end of their block; 0: there is no block.
- * Members of a type that a block cannot contain count as empty. */
+/* Returns the number of bytes from the start of the push constants to the end of their block, or 0
+ * if there is no block. Members of types that are not possible in a block count as empty. */
 uint64_t tsr__spirv_push_bytes(const tsr__spirv_source *source);
 
 #endif

@@ -14,9 +14,10 @@
 #define WORKGROUP 64
 #define PAGE_TOKENS 64
 
-/* The batch of a step, and views of one tensor of i32. */
+/* The sequences of one step. The tensors except `all` are views of `all`, which is i32. */
 typedef struct step {
-    int64_t count, tokens; /* sequences, and the most tokens of one */
+    /* count: the number of sequences; tokens: the largest number of tokens of a sequence */
+    int64_t count, tokens;
     tsr_tensor *all, *pages, *positions, *q_lengths, *kv_lengths;
 } step;
 
@@ -24,7 +25,9 @@ struct tsr_kv_cache {
     tsr_kv_cache_params params;
     tsr__page_table table;
     tsr_tensor
-        *memory; /* [layers, pages, 2 · kv_heads, page_tokens, head_dim]: keys, then values */
+        /* [layers, pages, 2 · kv_heads, page_tokens, head_dim]. In each page, the heads of keys
+         * come first, then those of values. */
+        *memory;
     step step;
 };
 
@@ -141,7 +144,7 @@ int64_t tsr_kv_cache_free_pages(const tsr_kv_cache *cache)
 /* Steps -----------------------------------------------------------------------------------------
  */
 
-/* A view of `all`, from element `at` on. */
+/* Creates a view of `all` that begins with element number *at, and advances *at past the view. */
 static tsr_status section(const tsr_tensor *all, int64_t *at, int ndim, const int64_t *shape,
                           tsr_tensor **out)
 {
@@ -152,7 +155,7 @@ static tsr_status section(const tsr_tensor *all, int64_t *at, int ndim, const in
     return tsr_tensor_view(all, &layout, out);
 }
 
-/* The contents of a step's tensors, in the order of their sections. */
+/* Writes the contents of a step's tensors to `out`: pages, positions, q_lengths and kv_lengths. */
 static void describe(const tsr_kv_cache *cache, const step *s, int64_t per_sequence,
                      const int *sequences, const int64_t *tokens, int32_t *out)
 {
@@ -180,7 +183,7 @@ static tsr_status fill_step(const tsr_kv_cache *cache, int count, const int *seq
         per_sequence = sequence->count > per_sequence ? sequence->count : per_sequence;
         s->tokens = tokens[i] > s->tokens ? tokens[i] : s->tokens;
     }
-    /* kv_len, which attention bounds, is that of whole pages. */
+    /* Attention limits kv_len, and here kv_len counts all tokens of complete pages. */
     TSR__REQUIRE(per_sequence <= INT32_MAX / cache->params.page_tokens,
                  "kv_cache: %lld pages of %lld tokens in one sequence; less than 2^31 tokens are "
                  "possible",
@@ -213,7 +216,7 @@ typedef struct copying {
     const tsr__page_copy *copies;
 } copying;
 
-/* A page of all layers. */
+/* Returns a view of one page in all layers. */
 static tsr_status page_of(const tsr_kv_cache *cache, int32_t page, tsr_tensor *out)
 {
     tsr_layout layout;
@@ -277,7 +280,8 @@ tsr_tensor *tsr_kv_cache_positions(const tsr_kv_cache *cache)
 /* Keys and values -------------------------------------------------------------------------------
  */
 
-/* [pages, count, page_tokens, head_dim] of a layer, from head `first` of keys and values on. */
+/* Returns a view of one layer, [pages, count, page_tokens, head_dim], that begins with head number
+ * `first`. Heads of keys are numbered first, then heads of values. */
 static tsr_status heads_of(const tsr_kv_cache *cache, int layer, int64_t first, int64_t count,
                            tsr_tensor *out)
 {
@@ -359,7 +363,8 @@ static tsr_status add_append(const tsr_kv_cache *cache, tsr__dispatches *list, i
     return tsr__dispatches_add(list, &dispatch);
 }
 
-/* Whether values follow the keys in one tensor, as heads of a fused product do. */
+/* Whether k and v are neighbouring heads of one tensor, v after k. This is so if one product
+ * computes both. */
 static bool adjacent(const tsr_tensor *k, const tsr_tensor *v)
 {
     const tsr_layout *a = &k->layout, *b = &v->layout;

@@ -22,7 +22,8 @@ tsr_status tsr__pages_init(tsr__page_table *table, int64_t page_tokens, int64_t 
         tsr__pages_finish(table);
         return TSR_ERR_NO_MEMORY;
     }
-    for (int64_t i = 0; i < pages; i++) /* the lowest comes first */
+    /* the page with the lowest number is last, so that it is taken first */
+    for (int64_t i = 0; i < pages; i++)
         table->free[i] = (int32_t)(pages - 1 - i);
     return TSR_OK;
 }
@@ -56,7 +57,7 @@ static void release(tsr__page_table *table, int32_t page)
         table->free[table->free_count++] = page;
 }
 
-/* There is a free one. */
+/* Takes a page. The caller must have checked that there is a free one. */
 static int32_t take(tsr__page_table *table)
 {
     const int32_t page = table->free[--table->free_count];
@@ -137,14 +138,15 @@ tsr_status tsr__pages_remove(tsr__page_table *table, int sequence)
     return TSR_OK;
 }
 
-/* Whether the sequence's next token goes into a page that it has and others have, too. */
+/* Whether the sequence's next token belongs in the sequence's last page and other sequences use
+ * that page, too. */
 static bool writes_to_shared(const tsr__page_table *table, const tsr__sequence *sequence)
 {
     return sequence->length % table->page_tokens != 0 &&
            table->references[sequence->pages[sequence->count - 1]] > 1;
 }
 
-/* How many pages a step takes, after its arguments are checked. */
+/* Checks the arguments of a step and counts the pages that it takes. */
 static tsr_status count_pages(const tsr__page_table *table, int count, const int *sequences,
                               const int64_t *tokens, int64_t *out)
 {
@@ -161,7 +163,8 @@ static tsr_status count_pages(const tsr__page_table *table, int count, const int
                      "possible",
                      (long long)tokens[i], sequences[i], (long long)sequence->length, INT32_MAX);
         needed += pages_for(table, sequence->length + tokens[i]) - sequence->count;
-        /* Of two that share a page, the second to write may have it. That is not counted on. */
+        /* If two sequences of the step share a page, the second one to write could keep it. The
+         * count does not consider that: it may be one page too high. */
         needed += tokens[i] > 0 && writes_to_shared(table, sequence);
     }
     *out = needed;

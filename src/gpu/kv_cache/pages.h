@@ -1,4 +1,5 @@
-/* Which pages the sequences of a cache have: numbers only. */
+/* The table of pages of a key-value cache: which sequence uses which pages. It contains only the
+ * numbers of pages, not their memory. */
 #ifndef TSR_GPU_KV_CACHE_PAGES_H
 #define TSR_GPU_KV_CACHE_PAGES_H
 
@@ -10,8 +11,8 @@
 
 typedef struct tsr__sequence {
     bool used;
-    int64_t length; /* in tokens */
-    int64_t count;  /* of pages: as many as `length` needs */
+    int64_t length; /* the number of tokens */
+    int64_t count;  /* the number of pages, which is the number that `length` needs */
     size_t capacity;
     int32_t *pages;
 } tsr__sequence;
@@ -20,12 +21,13 @@ typedef struct tsr__page_table {
     int64_t page_tokens, pages;
     int sequences;
     tsr__sequence *sequence; /* [sequences] */
-    int32_t *references;     /* [pages]: sequences that have it */
-    int32_t *free;           /* [free_count] */
+    int32_t *references;     /* [pages]: the number of sequences that use the page */
+    int32_t *free;           /* [free_count]: the numbers of the free pages */
     int64_t free_count;
 } tsr__page_table;
 
-/* A page that a sequence is about to write to while others have it, too: its copy. */
+/* A page to copy: before a sequence writes to a page that other sequences use, too, it gets a copy
+ * of that page. */
 typedef struct tsr__page_copy {
     int32_t from, to;
 } tsr__page_copy;
@@ -34,7 +36,7 @@ tsr_status tsr__pages_init(tsr__page_table *table, int64_t page_tokens, int64_t 
                            int sequences) TSR_NODISCARD;
 void tsr__pages_finish(tsr__page_table *table);
 
-/* NULL if there is no such sequence. */
+/* Returns NULL if there is no such sequence. */
 tsr__sequence *tsr__pages_find(const tsr__page_table *table, int sequence);
 
 tsr_status tsr__pages_add(tsr__page_table *table, int *out) TSR_NODISCARD;
@@ -42,11 +44,11 @@ tsr_status tsr__pages_fork(tsr__page_table *table, int sequence, int *out) TSR_N
 tsr_status tsr__pages_truncate(tsr__page_table *table, int sequence, int64_t length) TSR_NODISCARD;
 tsr_status tsr__pages_remove(tsr__page_table *table, int sequence) TSR_NODISCARD;
 
-/* Makes `count` sequences longer. copies[count] receives, for each of them, a page to copy, or from
- * = -1. On failure nothing has changed. */
+/* Makes `count` sequences longer by `tokens`. copies[count] gets one entry for each of them: the
+ * page that the caller must copy, or from = -1 if there is none. On failure nothing has changed. */
 tsr_status tsr__pages_extend(tsr__page_table *table, int count, const int *sequences,
                              const int64_t *tokens, tsr__page_copy *copies) TSR_NODISCARD;
-/* Undoes the last tsr__pages_extend. */
+/* Undoes the last tsr__pages_extend, which must have had the same arguments. */
 void tsr__pages_shrink(tsr__page_table *table, int count, const int *sequences,
                        const int64_t *tokens, const tsr__page_copy *copies);
 

@@ -35,22 +35,22 @@ static uint64_t tiles_of(const tsr__matmul_config *config, const tsr__matmul_pro
            tsr__div_up_u64((uint64_t)p->n, config->bn) * (uint64_t)p->batch_count;
 }
 
-/* The number of parts into which a long k may be split so that larger tiles still occupy the
+/* The number of parts into which a long k can be split. With them, larger tiles still occupy the
  * device. */
 static uint64_t parts_of(const tsr__matmul_problem *p)
 {
     return p->k < 2048 ? 1 : (uint64_t)p->k / 1024;
 }
 
-/* The number of workgroups that occupies the complete device. */
+/* The number of workgroups that is enough to occupy all of the device. */
 static uint64_t enough_tiles(const tsr__matmul_device *device)
 {
     return device->device_class == TSR__CLASS_GPU ? 128 : 8;
 }
 
-/* On NVIDIA, chooses the largest tile that gives enough tiles; the numbers were measured on an
- * H100. A larger tile reads less shared memory for each product, and many small tiles hide each
- * other's latencies. */
+/* On NVIDIA, chooses the largest tile with which there are enough tiles; the numbers were measured
+ * on an H100. A larger tile reads shared memory less often for each product, but with many small
+ * tiles some compute while others wait for memory. */
 static const char *coopmat_name_nvidia(const tsr__matmul_device *device,
                                        const tsr__matmul_problem *p)
 {
@@ -72,9 +72,9 @@ static const char *coopmat_name_nvidia(const tsr__matmul_device *device,
     return NULL;
 }
 
-/* Returns the configuration with cooperative matrices, or NULL if none suits. They compute several
- * times as fast as the other kernels, so they are faster as soon as the matrices fill most of a
- * tile. */
+/* Returns the configuration with cooperative matrices, or NULL if none can be used or is faster.
+ * These configurations compute several times as fast as the others, so they are faster as soon as
+ * the matrices fill most of a tile. */
 static const char *coopmat_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
 {
     const tsr__matmul_config *large = tsr__matmul_config_named("coopmat-l");
@@ -91,8 +91,8 @@ static const char *coopmat_name(const tsr__matmul_device *device, const tsr__mat
     return tsr__matmul_config_fits(small, device, p) ? small->name : NULL;
 }
 
-/* Returns the configuration for few rows, in which neighbouring invocations read neighbouring
- * elements of b, or NULL if none suits. */
+/* Returns the configuration for few rows, or NULL if none can be used. The choice depends on b:
+ * neighbouring invocations should read neighbouring elements of b. */
 static const char *few_rows_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
 {
     bool along_columns = p->b.col == 1 || (p->b.row != 1 && p->b.col < p->b.row);
@@ -107,8 +107,8 @@ static const char *few_rows_name(const tsr__matmul_device *device, const tsr__ma
 static const char *usual_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
 {
     static const char *const largest_first[] = {"tiled-l", "tiled-m", "tiled-s"};
-    /* Without cooperative matrices the largest tile is faster only on NVIDIA, which has enough
-     * registers. */
+    /* Without cooperative matrices, the largest tile is faster only on NVIDIA's GPUs, because it
+     * needs many registers. */
     int first = device->vendor_id == TSR__VENDOR_NVIDIA ? 0 : 1;
 
     if (device->device_class != TSR__CLASS_GPU) {
@@ -143,10 +143,10 @@ static const tsr__matmul_config *usual(const tsr__matmul_device *device,
     return config;
 }
 
-/* The number of workgroups up to which k is split. With few rows, reading b takes most of the time.
- * To use its bandwidth, a large GPU needs about ten KiB of loads in flight on each of its hundred
- * or more processors, that is, several workgroups on each. The additional partial sums are
- * small. */
+/* k is split until there are this many workgroups. With few rows, reading b takes most of the time.
+ * To use its full bandwidth, a large GPU needs about ten KiB of loads in flight on each of its
+ * hundred or more processors, and therefore several workgroups on each. The partial sums of few
+ * rows are small, so that splitting costs little. */
 static uint64_t enough_parts(const tsr__matmul_device *device, const tsr__matmul_problem *p)
 {
     return enough_tiles(device) * (device->device_class == TSR__CLASS_GPU && p->m < 32 ? 4 : 1);
@@ -165,8 +165,8 @@ static void choose_splits(const tsr__matmul_device *device, const tsr__matmul_pr
         if (splits > k / shortest)
             splits = k / shortest;
     }
-    /* Partial sums are indexed with 32 bits, and workgroups in z count the parts of all
-     * matrices. */
+    /* At most 256 matrices are split: partial sums are indexed with 32 bits, and the number of
+     * workgroups in z counts the parts of all matrices. */
     if (splits < 2 || k < 2 * step || tiles > enough || p->batch_count > 256) {
         plan->splits = 1;
         plan->k_chunk = (uint32_t)k;
@@ -177,8 +177,8 @@ static void choose_splits(const tsr__matmul_device *device, const tsr__matmul_pr
     plan->splits = (uint32_t)tsr__div_up_u64(k, chunk);
 }
 
-/* Returns false if the tuning's configuration cannot compute this problem; this is possible for
- * some problems of its class. */
+/* Writes the tuned configuration of the problem's class. Returns false if there is none, or if it
+ * cannot compute this problem although it can compute others of the class. */
 static bool choose_tuned(tsr__tuned *tuned, const tsr__matmul_device *device,
                          const tsr__matmul_problem *problem, tsr__matmul_override *out)
 {
@@ -213,8 +213,8 @@ tsr_status tsr__matmul_choose(const tsr__matmul_device *device, tsr__tuned *tune
                 "matmul: the kernel configuration %s cannot compute this product on this device",
                 override->config);
     }
-    /* On CPU drivers, tiles for GPUs load lane by lane with any width. Using only scalar loads
-     * avoids compiling more variants. */
+    /* CPU drivers execute vector loads lane by lane, so that these do not make the tiles for GPUs
+     * faster. Using only scalar loads avoids compiling more variants. */
     bool vectors = device->device_class == TSR__CLASS_GPU || (override && override->config) ||
                    plan.config->family->cpu_vectors;
     plan.variant = tsr__matmul_variant_for(plan.config, device, problem, vectors);

@@ -1,9 +1,9 @@
 /* Chooses the kernel and the tile that compute a product.
  *
- * Every method to compute a product is a named configuration, a line of the table in
- * kernels/configs.c. The choice depends only on shape, dtypes, strides, the device and the device's
- * tuning file. The bits of a result therefore do not change between runs unless the device is
- * tuned. */
+ * Every method to compute a product is a named configuration, an entry of the table in
+ * kernels/configs.c. The choice depends only on shapes, dtypes, strides, the device and the
+ * device's tuning file. Therefore the bits of a result change between runs only if the device has
+ * been tuned. */
 #ifndef TSR_GPU_MATMUL_CHOOSER_H
 #define TSR_GPU_MATMUL_CHOOSER_H
 
@@ -13,16 +13,17 @@ typedef struct tsr__tuned tsr__tuned;
 
 tsr__matmul_device tsr__matmul_device_of(const tsr_device *device);
 
-/* Replaces parts of the choice, for tunings and tests. If a field is 0, the chooser decides. */
+/* Replaces parts of the choice, for tunings and tests. The chooser decides about fields that are
+ * 0. */
 typedef struct tsr__matmul_override {
-    const char *config; /* by name */
-    uint32_t splits;    /* at most this many, if the configuration splits k */
+    const char *config; /* the name of a configuration */
+    uint32_t splits;    /* the largest number of parts of k, if the configuration splits k */
 } tsr__matmul_override;
 
-/* Chooses the plan for a problem. `tuned` and `override` may be NULL. The tuning is used only if
- * `override` is NULL. If its configuration cannot compute this problem, the usual choice is made.
- * Returns TSR_ERR_UNSUPPORTED if `override` names a configuration that is unknown, does not run on
- * the device or cannot compute the problem. */
+/* Chooses the plan for a problem. `tuned` and `override` may be NULL. If `override` is not NULL,
+ * the tuning is not used. It is not used either if the tuned configuration cannot compute this
+ * problem. Returns TSR_ERR_UNSUPPORTED if `override` names a configuration that is unknown, does
+ * not run on the device or cannot compute the problem. */
 tsr_status tsr__matmul_choose(const tsr__matmul_device *device, tsr__tuned *tuned,
                               const tsr__matmul_problem *problem,
                               const tsr__matmul_override *override, tsr__matmul_plan *out);

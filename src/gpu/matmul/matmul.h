@@ -5,12 +5,13 @@
 #include "gpu/matmul/chooser.h"
 #include "gpu/matmul/common/call.h"
 
-/* Makes tsr_matmul's checks and writes the problem to compute. Records nothing. */
+/* Checks the arguments as tsr_matmul does and writes the problem to compute. Records nothing. */
 tsr_status tsr__matmul_check(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
                              const tsr_tensor *b, const tsr_matmul_params *params,
                              tsr__matmul_problem *out);
 
-/* The same as tsr_matmul, with parts of the choice replaced. `override` may be NULL. */
+/* The same as tsr_matmul, except that `override` can replace parts of the choice. It may be
+ * NULL. */
 tsr_status tsr__matmul_run(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                            const tsr_tensor *b, const tsr_matmul_params *params,
                            const tsr__matmul_override *override);

@@ -58,8 +58,9 @@ static bool same_plan(const tsr__matmul_plan *a, const tsr__matmul_plan *b)
            memcmp(&a->variant, &b->variant, sizeof a->variant) == 0;
 }
 
-/* Counts the distinct plans of one configuration, with its own number of splits and with others,
- * except `usual`. Writes the plan number `index`, counted from 0, if it exists. */
+/* Counts the plans of one configuration that differ from each other and from `usual`. They differ
+ * in the number of parts of k. If there is a plan number `index`, counted from 0, describes it in
+ * `out`. */
 static int count_ways(const tsr__matmul_device *device, const tsr__matmul_problem *problem,
                       const tsr__matmul_plan *usual, const char *config, int index,
                       tsr_tuning_choice *out)
@@ -117,7 +118,7 @@ tsr_status tsr_tuning_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
                              const tsr_tensor *b, const tsr_matmul_params *params,
                              const tsr_tuning_choice *choice)
 {
-    /* An override that replaces nothing still excludes the tuning. */
+    /* An override excludes the tuning, even if none of its fields is set. */
     tsr__matmul_override override = {0};
 
     if (choice) {
@@ -164,7 +165,7 @@ tsr_status tsr_tuning_save(tsr_device *device)
 int tsr_tuning_count(const tsr_device *device)
 {
     tsr__tuned *tuned;
-    /* The first call reads the table, which does not change the device as the caller sees it. */
+    /* The first call reads the table. This does not change the device as callers see it. */
     if (!device || tsr__tuned_of((tsr_device *)device, &tuned) != TSR_OK)
         return 0;
     return tsr__tuned_count(tuned);

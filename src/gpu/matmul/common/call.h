@@ -1,4 +1,4 @@
-/* A validated call of tsr_matmul, and functions that all kernels use to record it. */
+/* A checked call of tsr_matmul, and the functions with which kernels record it. */
 #ifndef TSR_GPU_MATMUL_COMMON_CALL_H
 #define TSR_GPU_MATMUL_COMMON_CALL_H
 
@@ -7,7 +7,8 @@
 
 struct tsr_matmul_push;
 
-/* The tensors are in the problem's order. If the roles were swapped, `a` is the caller's b. */
+/* A call of tsr_matmul. The tensors are in the problem's order: if the problem has swapped the
+ * roles, `a` is the caller's b. */
 struct tsr__matmul_call {
     tsr_stream *stream;
     const tsr__matmul_problem *problem;
@@ -22,11 +23,11 @@ tsr_status tsr__matmul_run_tiles(const tsr__matmul_call *call, const tsr__matmul
 uint64_t tsr__matmul_address(const tsr_tensor *tensor, const tsr__matmul_side *side,
                              int64_t elements);
 
-/* The `mode` word of the push constants for the problem's epilogue. */
+/* Returns the word `mode` of the push constants, which describes the problem's epilogue. */
 uint32_t tsr__matmul_mode(const tsr__matmul_problem *problem);
 
-/* Advances `index` over the first `dims` batch dimensions; the last one changes fastest. Returns
- * false after the last combination; `index` is then all zeros again. */
+/* Advances `index` to the next combination of the first `dims` batch dimensions; the last dimension
+ * changes fastest. After the last combination, sets `index` to zeros and returns false. */
 bool tsr__matmul_next_batch(const tsr__matmul_problem *problem, int dims,
                             int64_t index[TSR__MATMUL_BATCH]);
 

@@ -10,7 +10,7 @@
 #include "gpu/matmul/common/problem.h"
 #include "gpu/pipeline/shader.h"
 
-/* Room for the specialization constants of any configuration. */
+/* The largest number of specialization constants of a configuration. */
 #define TSR__MATMUL_SPEC_MAX 16
 
 #define TSR__VENDOR_NVIDIA 0x10de
@@ -22,13 +22,15 @@ typedef struct tsr__matmul_config {
     const char *name;
     const tsr__matmul_family *family;
     uint32_t threads;   /* invocations per workgroup */
-    uint32_t bm, bn;    /* elements of y per workgroup */
-    uint32_t bk;        /* products per step */
-    uint32_t tm, tn;    /* elements of y per invocation */
-    uint32_t vendor_id; /* the only vendor whose devices run it; 0: any */
-    uint32_t buffers;   /* steps whose tiles shared memory holds at once: 2, or 0 for one */
-    bool stores_plain; /* stores f32 sums only; another dispatch applies the rest of the epilogue */
-    bool vectors;      /* needs vector loads of a or of b; scalar loads would spill registers */
+    uint32_t bm, bn;    /* rows and columns of y per workgroup */
+    uint32_t bk;        /* elements of k per step */
+    uint32_t tm, tn;    /* rows and columns of y per invocation */
+    uint32_t vendor_id; /* the only vendor on whose devices the configuration runs; 0: all */
+    /* the number of steps whose tiles are in shared memory at once: 2; or 0, which means one */
+    uint32_t buffers;
+    bool stores_plain; /* stores only f32 sums; another dispatch applies the epilogue */
+    /* can be used only with vector loads of a or b; with scalar loads it would spill registers */
+    bool vectors;
 } tsr__matmul_config;
 
 /* The device properties that decide which kernels run and which are fast. */
@@ -39,32 +41,35 @@ typedef struct tsr__matmul_device {
     uint32_t subgroup_size;
     bool quads; /* subgroups can exchange values within groups of four invocations */
     bool int64;
-    tsr_coopmat_shape coopmat, coopmat_bf16; /* m is 0 if products of f16 (bf16) do not use any */
-    uint32_t coopmat_subgroup_size, max_subgroups; /* per workgroup */
+    /* the shapes for f16 and bf16; m is 0 if products of that dtype use none */
+    tsr_coopmat_shape coopmat, coopmat_bf16;
+    uint32_t coopmat_subgroup_size, max_subgroups; /* max_subgroups: per workgroup */
 } tsr__matmul_device;
 
-/* The cooperative matrices that subgroups multiply: m × k by k × n. */
+/* How a workgroup's subgroups use cooperative matrices. A fragment is a product of one m × k and
+ * one k × n matrix. */
 typedef struct tsr__matmul_fragment {
-    uint32_t m, n, k;       /* 0: none */
-    uint32_t subgroup_size; /* invocations */
-    uint32_t down;          /* rows of subgroups in a workgroup's tile */
-    uint32_t staged;        /* fragments that a subgroup stores together */
+    uint32_t m, n, k;       /* the size of a fragment; 0: no cooperative matrices */
+    uint32_t subgroup_size; /* invocations per subgroup */
+    /* the number of rows in which the subgroups of a workgroup are arranged */
+    uint32_t down;
+    uint32_t staged; /* the number of fragments that a subgroup stores together */
 } tsr__matmul_fragment;
 
-/* The properties for which a pipeline is specialised, in addition to its configuration. */
+/* The properties, besides the configuration, for which a pipeline is specialised. */
 typedef struct tsr__matmul_variant {
     tsr_dtype a_dtype, b_dtype;
     uint32_t a_load, b_load;       /* TSR_MM_LOAD_… */
-    uint32_t rows;                 /* 1, 2, 4, 8 or 16 in the kernels for few rows, otherwise 0 */
-    tsr__matmul_fragment fragment; /* of the kernels with cooperative matrices */
+    uint32_t rows;                 /* 1, 2, 4, 8 or 16 in the kernels for few rows; 0 in others */
+    tsr__matmul_fragment fragment; /* for kernels with cooperative matrices */
 } tsr__matmul_variant;
 
 /* How one product is computed. */
 typedef struct tsr__matmul_plan {
     const tsr__matmul_config *config;
     tsr__matmul_variant variant;
-    uint32_t splits;  /* parts into which k is split; another dispatch adds their sums */
-    uint32_t k_chunk; /* length of each part but the last */
+    uint32_t splits;  /* the number of parts of k; another dispatch adds up their sums */
+    uint32_t k_chunk; /* the length of each part except the last */
     bool tuned;       /* a tuning chose this plan */
 } tsr__matmul_plan;
 
@@ -72,24 +77,25 @@ struct tsr__matmul_family {
     /* True if `device` can run `config` for some problem. */
     bool (*runs)(const tsr__matmul_config *config, const tsr__matmul_device *device);
 
-    /* True if it can compute `problem` on a device for which `runs` is true. */
+    /* True if `config` can compute `problem` on a device for which `runs` is true. */
     bool (*fits)(const tsr__matmul_config *config, const tsr__matmul_device *device,
                  const tsr__matmul_problem *problem);
 
-    /* Sets the fields of `variant` that depend on the problem. `variant` comes with dtypes and
-     * scalar loads; if `vectors` is false, loads stay scalar. NULL if there are no such fields. */
+    /* Sets those fields of `variant` that depend on the problem. On entry, `variant` has the dtypes
+     * and scalar loads; the loads stay scalar if `vectors` is false. This pointer is NULL if there
+     * are no such fields. */
     void (*specialize)(const tsr__matmul_config *config, const tsr__matmul_device *device,
                        const tsr__matmul_problem *problem, bool vectors,
                        tsr__matmul_variant *variant);
 
-    /* True if `specialize` may produce these dtypes, loads and rows on `device`; sets the other
-     * fields of `variant`. `rows` is 1 if the family does not use it. NULL if there are only scalar
-     * loads. */
+    /* True if `specialize` can produce these dtypes, loads and rows on `device`. Then also sets the
+     * other fields of `variant`. `rows` is 1 if the family does not use it. This pointer is NULL if
+     * the family has only scalar loads. */
     bool (*has_variant)(const tsr__matmul_config *config, const tsr__matmul_device *device,
                         tsr__matmul_variant *variant);
 
-    /* Writes the shader and its specialization constants, and returns their number. NULL if `run`
-     * chooses pipelines itself. */
+    /* Writes the shader and its specialization constants, and returns the number of constants. This
+     * pointer is NULL if `run` chooses the pipelines itself. */
     int (*pipeline)(const tsr__matmul_config *config, const tsr__matmul_variant *variant,
                     tsr__shader *shader, uint32_t spec[TSR__MATMUL_SPEC_MAX]);
 
@@ -97,7 +103,7 @@ struct tsr__matmul_family {
     tsr_status (*run)(const tsr__matmul_call *call, const tsr__matmul_plan *plan);
 
     bool splits_k;    /* `run` uses plan->splits */
-    bool cpu_vectors; /* vector loads are also faster on CPU drivers */
+    bool cpu_vectors; /* vector loads are faster on CPU drivers, too */
 };
 
 #endif

@@ -2,8 +2,8 @@
 
 #include "shaders/params/matmul.h"
 
-/* The load for one operand. `line` is the stride along a's rows or b's columns, and `k` is the
- * stride along the products. */
+/* Returns the kind of load for one operand. `line` is the stride along a's rows or b's columns, and
+ * `k` is the stride along the other dimension. */
 static uint32_t load_of(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t line,
                         int64_t lines, int64_t k, int64_t width)
 {

@@ -85,7 +85,7 @@ static void merge_batches(tsr__matmul_problem *p)
         }
 }
 
-/* True if the rows of all matrices along batch dimension i are evenly spaced. */
+/* True if all rows of all matrices along batch dimension i have the same distance. */
 static bool rows_continue(const tsr__matmul_side *side, int i, int64_t m)
 {
     uint64_t span;
@@ -94,7 +94,8 @@ static bool rows_continue(const tsr__matmul_side *side, int i, int64_t m)
                       span == (uint64_t)side->batch[i]);
 }
 
-/* Converts batch dimensions along which b is the same to more rows of the other operands. */
+/* If b is the same along a batch dimension, turns that dimension into more rows of the other
+ * operands. */
 static void merge_batch_into_rows(tsr__matmul_problem *p)
 {
     tsr__matmul_side *tall[] = {&p->a, &p->y, &p->bias};
@@ -145,7 +146,7 @@ static bool better_swapped(const tsr__matmul_problem *p)
     return p->y.col != 1 && p->y.row == 1;
 }
 
-/* Moves the largest of the first `count` batch dimensions to their end. */
+/* Moves the largest of the first `count` batch dimensions to the end of these. */
 static void largest_last(tsr__matmul_problem *p, int count)
 {
     tsr__matmul_side *sides[] = {&p->a, &p->b, &p->y, &p->bias};
@@ -166,8 +167,8 @@ static void largest_last(tsr__matmul_problem *p, int count)
     }
 }
 
-/* Sets the strides of dimensions of one element to 0, because they are never used and must not
- * count as misaligned. */
+/* Sets the strides of dimensions with one element to 0. Such strides are never used, and they must
+ * not count as misaligned. */
 static void drop_unused_strides(tsr__matmul_problem *p)
 {
     if (p->m == 1)
@@ -185,7 +186,7 @@ static tsr_status read_params(const tsr_matmul_params *params, tsr__matmul_probl
         return TSR_OK;
     TSR__REQUIRE(params->activation >= TSR_ACT_NONE && params->activation <= TSR_ACT_SILU,
                  "matmul: unknown activation %d", (int)params->activation);
-    /* The comparison treats NaN as a value and not as "unset". */
+    /* The comparisons are written so that NaN counts as a value and not as "unset". */
     bool zero = !(params->alpha < 0 || params->alpha > 0 || params->alpha != params->alpha);
     TSR__REQUIRE((unsigned)params->scale <= TSR_MATMUL_SCALE_ZERO,
                  "matmul: scale %d is not a tsr_matmul_scale", (int)params->scale);
@@ -261,7 +262,7 @@ tsr_status tsr__matmul_problem_init(const tsr_layout *y, const tsr_layout *a, co
     for (int i = 0; i < p.batch_dims; i++) {
         p.batch[i] = y->shape[i];
         p.batch_count *=
-            y->shape[i]; /* fits if m and n are not 0, because y's elements are distinct */
+            y->shape[i]; /* no overflow if m and n are not 0, because y's elements are distinct */
     }
     if (p.m > 0 && p.n > 0 && p.batch_count > 0) {
         if (p.alpha == 0)

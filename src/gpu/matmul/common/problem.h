@@ -1,11 +1,11 @@
-/* A matmul call as plain numbers: sizes, strides and the epilogue. This header contains no Vulkan
- * types.
+/* A call of tsr_matmul as plain numbers: sizes, strides and the epilogue. This header contains no
+ * Vulkan types.
  *
- * Problems are normalised so that kernels have to handle few forms. Batch dimensions of size 1 are
- * removed. Neighbouring batch dimensions with matching strides in all operands are merged. A batch
- * dimension along which b is the same becomes more rows of a. The roles of a and b are swapped (yᵀ
- * = op(b)ᵀ·op(a)ᵀ) if y then has contiguous rows or, if one side is short, fewer rows than
- * columns. */
+ * Problems are normalised, so that kernels have to support only few forms. Batch dimensions of size
+ * 1 are removed. Neighbouring batch dimensions whose strides match in all operands are merged. A
+ * batch dimension along which b is the same is turned into more rows of a. The roles of a and b are
+ * swapped (yᵀ = op(b)ᵀ·op(a)ᵀ) in two cases: if one side of y is short and y then has fewer rows
+ * than columns, or otherwise if y then has contiguous rows. */
 #ifndef TSR_GPU_MATMUL_COMMON_PROBLEM_H
 #define TSR_GPU_MATMUL_COMMON_PROBLEM_H
 
@@ -16,22 +16,23 @@
 /* The largest m, n and k. */
 #define TSR__MATMUL_MAX_SIZE INT32_MAX
 
-/* One matrix per batch index, with strides in elements. a is [m,k], b is [k,n], and y and bias are
- * [m,n]. */
+/* The matrices of one operand; there is one for each batch index. Strides are in elements. a is
+ * [m,k], b is [k,n], and y and bias are [m,n]. */
 typedef struct tsr__matmul_side {
     tsr_dtype dtype;
-    int64_t offset; /* of the first element from the buffer's start, in elements */
+    int64_t offset; /* the position of the first element in the buffer, in elements */
     int64_t row, col;
     int64_t batch[TSR__MATMUL_BATCH];
 } tsr__matmul_side;
 
 typedef struct tsr__matmul_problem {
-    int64_t m, n, k; /* k is 0 if alpha is 0; a and b are then not read */
+    int64_t m, n, k; /* k is 0 if alpha is 0, because a and b are then not read */
     int batch_dims;
-    int64_t batch[TSR__MATMUL_BATCH]; /* the two largest last */
-    int64_t batch_count;              /* product of the above */
+    /* the sizes of the batch dimensions; the two largest are last */
+    int64_t batch[TSR__MATMUL_BATCH];
+    int64_t batch_count; /* the product of batch[] */
     tsr__matmul_side a, b, y, bias;
-    bool swapped; /* a is the caller's b, and b its a */
+    bool swapped; /* a is the caller's b, and b is the caller's a */
     bool has_bias, accumulate;
     float alpha;
     tsr_activation activation;
@@ -48,8 +49,9 @@ static inline int64_t tsr__matmul_min(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* True if any `width` neighbours along a direction of stride 1 can be loaded as one vector, that
- * is, if the offset, the batch strides and the stride `other` are multiples of `width`. */
+/* True if any `width` elements that are neighbours along a dimension of stride 1 can be loaded as
+ * one vector, that is, if the offset, the batch strides and the stride `other` are multiples of
+ * `width`. */
 bool tsr__matmul_side_vectors(const tsr__matmul_problem *problem, const tsr__matmul_side *side,
                               int64_t other, int64_t width);
 

@@ -1,18 +1,18 @@
-/* Runs the kernels that take struct tsr_matmul_push. One dispatch computes a band of rows of all
- * matrices of up to two batch dimensions, in all parts of k. */
+/* Runs the kernels that take struct tsr_matmul_push. One dispatch computes a band of rows of the
+ * matrices of up to two batch dimensions. It computes all parts of k. */
 #include "base/checked.h"
 #include "gpu/matmul/common/call.h"
 #include "shaders/params/matmul.h"
 
-/* Every device supports this number of workgroups in z. */
+/* The number of workgroups in z that every device supports. */
 #define Z_LIMIT 65535
 
-/* The approximate size of the scratch memory for partial sums, in bytes. */
+/* The size in bytes to which the scratch memory for partial sums is limited approximately. */
 #define PARTIAL_BYTES (INT64_C(64) << 20)
 
-/* A dimension of which one dispatch computes a piece. */
+/* A dimension that is divided: one dispatch computes `piece` of its `size` elements. */
 typedef struct dim {
-    int batch; /* index of the batch dimension; -1: none, size 1 */
+    int batch; /* the number of the batch dimension; -1: there is none, and the size is 1 */
     int64_t size, piece;
 } dim;
 
@@ -31,7 +31,7 @@ static dim batch_dim(const tsr__matmul_problem *p, int batch, int64_t at_most)
     return out;
 }
 
-/* Multiply-adds per row of y. */
+/* The number of multiply-adds for one row of y. */
 static double row_work(const tsr__matmul_problem *p)
 {
     return (double)p->n * (double)(p->k > 0 ? p->k : 1);
@@ -42,13 +42,14 @@ typedef struct run {
     const tsr__matmul_call *call;
     const tsr__matmul_plan *plan;
     dim outer, inner, rows;
-    tsr__buffer *partial; /* partial sums for matmul_sum.comp, or NULL */
+    /* partial sums for matmul_sum.comp; NULL if the kernel stores the result itself */
+    tsr__buffer *partial;
     struct tsr_matmul_push push;
     tsr__dispatch dispatch;
 } run;
 
-/* The number of rows, of one matrix or of several, that a dispatch may compute within the work
- * limit. */
+/* The number of rows that a dispatch can compute within the work limit, of one matrix or of
+ * several. */
 static int64_t rows_within_work(const run *r)
 {
     const tsr__matmul_problem *p = r->call->problem;
@@ -57,15 +58,15 @@ static int64_t rows_within_work(const run *r)
     return rows < 0x1p62 ? (int64_t)rows : INT64_C(1) << 62;
 }
 
-/* Divides rows and batch so that partial sums stay small, and so that a dispatch stays within the
- * limits on workgroups and on work. */
+/* Divides rows and batch dimensions into pieces. The partial sums of a piece stay small, and its
+ * dispatch stays within the limits on workgroups and on work. */
 static void choose_pieces(run *r, bool partial)
 {
     const tsr__matmul_problem *p = r->call->problem;
     int64_t bm = r->plan->config->bm, splits = r->plan->splits;
     int64_t z = Z_LIMIT / splits,
             tiles_across = (p->n + r->plan->config->bn - 1) / r->plan->config->bn;
-    int64_t rows = INT64_C(1) << 31; /* workgroups in x and y */
+    int64_t rows = INT64_C(1) << 31; /* the largest number of workgroups in x and y together */
     int64_t work_rows = rows_within_work(r);
 
     rows /= tiles_across;
@@ -89,7 +90,7 @@ static uint32_t batch_stride(const tsr__matmul_side *side, dim d)
     return d.batch < 0 || d.piece == 1 ? 0 : (uint32_t)side->batch[d.batch];
 }
 
-/* Sets the push constants that all pieces share. */
+/* Sets the push constants that are the same for all pieces. */
 static void fill_push(run *r)
 {
     const tsr__matmul_problem *p = r->call->problem;
@@ -133,7 +134,7 @@ static void fill_dispatch(run *r)
         dispatch->access[dispatch->access_count++] = tsr__read_of(call->bias);
 }
 
-/* Redirects the result to scratch memory, as f32 [batch, split, m, n]. */
+/* Makes the kernel store its result to scratch memory, as f32 [batch, split, m, n]. */
 static void aim_at_partial(const run *r, struct tsr_matmul_push *push)
 {
     uint32_t matrices = push->m * push->n * push->splits;
@@ -148,7 +149,7 @@ static void aim_at_partial(const run *r, struct tsr_matmul_push *push)
     push->mode |= TSR_DT_F32 << TSR_MM_Y_DTYPE_SHIFT | TSR_DT_F32 << TSR_MM_BIAS_DTYPE_SHIFT;
 }
 
-/* Records the dispatches of one piece, whose addresses are in `push`. */
+/* Records the dispatches of one piece; `push` has its addresses. */
 static tsr_status record_piece(run *r, struct tsr_matmul_push push, uint32_t outer, uint32_t inner)
 {
     const tsr__matmul_config *config = r->plan->config;
@@ -181,7 +182,7 @@ static uint64_t address(const run *r, const tsr_tensor *tensor, const tsr__matmu
     return tsr__matmul_address(tensor, side, base);
 }
 
-/* Records all pieces for one index of the batch dimensions that no dispatch covers. */
+/* Records all pieces for one index of the batch dimensions over which this file loops. */
 static tsr_status record_batch(run *r, int dims, const int64_t index[TSR__MATMUL_BATCH])
 {
     const tsr__matmul_call *call = r->call;

@@ -11,7 +11,8 @@ static const tsr__matmul_config configs[] = {
      .tn = 8, .vectors = true},
     {"tiled-m", &tsr__matmul_tiled, .threads = 256, .bm = 64, .bn = 64, .bk = 16, .tm = 4, .tn = 4},
     {"tiled-s", &tsr__matmul_tiled, .threads = 64, .bm = 32, .bn = 32, .bk = 16, .tm = 4, .tn = 4},
-    /* Only a tuning chooses these: longer steps, and tiles for a short side. */
+    /* Only tunings choose the next four configurations. They have longer steps, or tiles for a
+     * short side. */
     {"tiled-128x64", &tsr__matmul_tiled, .threads = 256, .bm = 128, .bn = 64, .bk = 16, .tm = 8,
      .tn = 4, .vectors = true},
     {"tiled-64x128", &tsr__matmul_tiled, .threads = 256, .bm = 64, .bn = 128, .bk = 16, .tm = 4,
@@ -28,8 +29,8 @@ static const tsr__matmul_config configs[] = {
     {"wide", &tsr__matmul_wide, .threads = 64, .bm = 1, .bn = 64, .bk = 1, .tm = 1, .tn = 1},
     {"coopmat-l", &tsr__matmul_coopmat, .threads = 256, .bm = 128, .bn = 128, .bk = 32},
     {"coopmat-s", &tsr__matmul_coopmat, .threads = 128, .bm = 64, .bn = 64, .bk = 32},
-    /* A subgroup of 32 has 64x64 elements. NVIDIA has enough registers; RADV would spill to
-     * scratch. */
+    /* In this configuration a subgroup of 32 computes 64 × 64 elements. NVIDIA's GPUs have enough
+     * registers for that; with RADV they would spill. */
     {"coopmat-xl", &tsr__matmul_coopmat, .threads = 128, .bm = 128, .bn = 128, .bk = 64,
      .vendor_id = TSR__VENDOR_NVIDIA},
     {"coopmat-l64", &tsr__matmul_coopmat, .threads = 256, .bm = 128, .bn = 128, .bk = 64},

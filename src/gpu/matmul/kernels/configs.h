@@ -1,4 +1,4 @@
-/* The table of all configurations, and generic access to them. */
+/* The table of all configurations, and functions to use them. */
 #ifndef TSR_GPU_MATMUL_KERNELS_CONFIGS_H
 #define TSR_GPU_MATMUL_KERNELS_CONFIGS_H
 
@@ -15,13 +15,13 @@ bool tsr__matmul_config_runs(const tsr__matmul_config *config, const tsr__matmul
 bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul_device *device,
                              const tsr__matmul_problem *problem);
 
-/* Returns the variant that suits a problem. If `vectors` is false, it has scalar loads. */
+/* Returns the variant for a problem. It has scalar loads if `vectors` is false. */
 tsr__matmul_variant tsr__matmul_variant_for(const tsr__matmul_config *config,
                                             const tsr__matmul_device *device,
                                             const tsr__matmul_problem *problem, bool vectors);
 
-/* Calls `visit` for every variant that the configuration can need on the device and that has a
- * pipeline of its own. Configurations that choose their pipelines while they run have no such
+/* Calls `visit` for every variant of the configuration that can occur on the device and that has
+ * its own pipeline. Configurations that choose their pipelines only when they run have no such
  * variants. */
 typedef void (*tsr__matmul_visit_fn)(void *user, const tsr__matmul_config *config,
                                      const tsr__matmul_variant *variant);

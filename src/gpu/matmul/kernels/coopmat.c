@@ -5,9 +5,9 @@
 #include "gpu/matmul/kernels/kernels.h"
 #include "shaders/params/matmul.h"
 
-/* The bytes of shared memory for either order of elements. It contains the tiles of a and b in 16
- * bits, with each row padded. The f32 sums that subgroups store together use the tiles' memory,
- * except for bf16. */
+/* The number of bytes of shared memory, whichever order its elements have. It contains the tiles of
+ * a and b in 16 bits, with padded rows. The f32 sums that subgroups store together use the same
+ * memory, except for bf16. */
 static uint32_t shared_bytes(const tsr__matmul_config *config, const tsr__matmul_fragment *fragment,
                              uint32_t subgroups, tsr_dtype dtype)
 {
@@ -24,9 +24,9 @@ static uint32_t shared_bytes(const tsr__matmul_config *config, const tsr__matmul
     return tiles > stage ? tiles : stage;
 }
 
-/* The number of rows in which subgroups are arranged. It makes a subgroup's tile as square as
- * possible, because loads are proportional to the tile's sides and products to its area. It is 0 if
- * no arrangement gives every subgroup complete fragments. */
+/* The number of rows in which a workgroup's subgroups are arranged. A subgroup's tile is made as
+ * square as possible, because its loads are proportional to its sides and its products to its area.
+ * The result is 0 if no arrangement gives every subgroup complete fragments. */
 static uint32_t rows_of(const tsr__matmul_config *config, const tsr__matmul_fragment *fragment,
                         uint32_t subgroups)
 {
@@ -63,8 +63,8 @@ tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
     out.down = rows_of(config, &out, subgroups);
     if (subgroups > device->max_subgroups || out.down == 0 || config->bk % out.k != 0)
         return none;
-    /* Stores a row of a subgroup's fragments at a time if shared memory has room for it, because
-     * each round of storing executes the epilogue again. */
+    /* Store a row of a subgroup's fragments together if shared memory has room for it: fewer rounds
+     * of storing execute the epilogue less often. */
     out.staged = config->bn / (subgroups / out.down) / out.n;
     if (shared_bytes(config, &out, subgroups, dtype) > device->max_shared_bytes)
         out.staged = 1;
@@ -88,8 +88,8 @@ static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *dev
                                    tsr__matmul_min(config->bn, p->n));
 }
 
-/* For loads of single elements, shared memory has the order in which the elements are contiguous,
- * or closest, in memory. */
+/* With loads of single elements, shared memory has the order in which the elements are contiguous,
+ * or closest to each other, in memory. */
 static uint32_t scalar_load(int64_t line, int64_t k)
 {
     return line > 0 && (k == 0 || line < k) ? TSR_MM_LOAD_SCALAR_LINE : TSR_MM_LOAD_SCALAR;

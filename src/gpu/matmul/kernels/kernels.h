@@ -1,17 +1,20 @@
-/* The families of kernels for GPUs. Every device can run them within its limits. */
+/* The families of kernels for GPUs. Every device can run them, within the device's limits. */
 #ifndef TSR_GPU_MATMUL_KERNELS_KERNELS_H
 #define TSR_GPU_MATMUL_KERNELS_KERNELS_H
 
 #include "gpu/matmul/common/kernel.h"
 
-extern const tsr__matmul_family tsr__matmul_tiled;    /* tiles in shared memory; any shape */
-extern const tsr__matmul_family tsr__matmul_vector_k; /* few rows; invocations along k */
+extern const tsr__matmul_family tsr__matmul_tiled; /* tiles in shared memory; for any shape */
+/* for few rows; neighbouring invocations are along k */
+extern const tsr__matmul_family tsr__matmul_vector_k;
 extern const tsr__matmul_family
-    tsr__matmul_vector_col;                          /* few rows; invocations along b's columns */
-extern const tsr__matmul_family tsr__matmul_wide;    /* 64-bit strides; any problem */
-extern const tsr__matmul_family tsr__matmul_coopmat; /* f16 or bf16, cooperative matrices */
+    /* for few rows; neighbouring invocations are along b's columns */
+    tsr__matmul_vector_col;
+extern const tsr__matmul_family tsr__matmul_wide; /* with 64-bit strides; for any problem */
+/* with cooperative matrices; for f16 and bf16 */
+extern const tsr__matmul_family tsr__matmul_coopmat;
 
-/* How the tile of a workgroup is divided among its subgroups (shaders/gpu/matmul_coopmat.glsl) for
+/* Returns how the subgroups of a workgroup divide its tile (shaders/gpu/matmul_coopmat.glsl) for
  * operands of `dtype`. All fields are 0 if the device cannot run the configuration. */
 tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
                                               const tsr__matmul_device *device, tsr_dtype dtype);

@@ -1,11 +1,11 @@
-/* Tiles in shared memory (matmul_tiled.comp). They support any shape, with strides that can be
- * addressed in 32 bits within a tile. */
+/* Products with tiles in shared memory (matmul_tiled.comp). These kernels support any shape if 32
+ * bits suffice for the offsets within a tile. */
 #include "gpu/matmul/common/call.h"
 #include "gpu/matmul/common/loads.h"
 #include "gpu/matmul/kernels/kernels.h"
 #include "shaders/params/matmul.h"
 
-/* The bytes of shared memory that the shader uses. */
+/* The number of bytes of shared memory that the shader uses. */
 static uint32_t tile_bytes(const tsr__matmul_config *config)
 {
     const uint32_t pad = 4;

@@ -51,8 +51,8 @@ static void specialize_col(const tsr__matmul_config *config, const tsr__matmul_d
         variant->b_load = TSR_MM_LOAD_VEC_LINE;
 }
 
-/* A configuration that has more rows than another one is not used if the other one has enough
- * rows. */
+/* True if the configuration has enough rows for the variant and no configuration with fewer rows
+ * has enough. */
 static bool has_rows(const tsr__matmul_config *config, const tsr__matmul_variant *variant)
 {
     return config->bm <= 8 ? variant->rows <= config->bm : variant->rows == config->bm;

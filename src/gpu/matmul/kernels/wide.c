@@ -1,5 +1,5 @@
-/* One element per invocation with 64-bit addresses (matmul_wide.comp). It can compute every
- * problem, and is used for strides that no other kernel can address. */
+/* Products with one element per invocation and 64-bit addresses (matmul_wide.comp). This kernel can
+ * compute every problem. It is used for strides that no other kernel can address. */
 #include "base/checked.h"
 #include "gpu/matmul/common/call.h"
 #include "gpu/matmul/kernels/kernels.h"
@@ -15,16 +15,16 @@ static void add_access(tsr__dispatch *dispatch, tsr__access access)
     dispatch->access[dispatch->access_count++] = access;
 }
 
-/* A call being recorded; `push` and the groups are set for each of its dispatches. */
+/* A call that is being recorded. `push` and the groups are set anew for each of its dispatches. */
 typedef struct wide_run {
     const tsr__matmul_call *call;
-    int64_t bn; /* columns of a workgroup */
+    int64_t bn; /* the number of columns per workgroup */
     struct tsr_matmul_wide_push push;
     tsr__dispatch dispatch;
 } wide_run;
 
-/* Records the rows of one matrix from `row` on. The number of rows follows from the dispatch's
- * groups. */
+/* Records a dispatch for rows of one matrix, from `row` on. The dispatch's groups determine the
+ * number of rows. */
 static tsr_status record_rows(wide_run *r, const int64_t index[TSR__MATMUL_BATCH], int64_t row)
 {
     const tsr__matmul_call *call = r->call;
@@ -46,7 +46,7 @@ static tsr_status record_all(tsr_stream *stream, void *work)
 {
     wide_run *r = work;
     const tsr__matmul_problem *p = r->call->problem;
-    /* Workgroups are numbered in 32 bits. */
+    /* The numbers of workgroups must fit 32 bits. */
     int64_t across = (p->n + r->bn - 1) / r->bn;
     int64_t rows = (INT64_C(1) << 31) / across;
     int64_t index[TSR__MATMUL_BATCH] = {0};

@@ -80,7 +80,7 @@ static uint32_t take(uint64_t *packed, int bits)
 
 bool tsr__shape_class_unpack(uint64_t packed, tsr__shape_class *out)
 {
-    const uint32_t largest = 31; /* TSR__MATMUL_MAX_SIZE */
+    const uint32_t largest = 31; /* log2 of TSR__MATMUL_MAX_SIZE, rounded up */
     tsr__shape_class c;
     c.batch = take(&packed, SIZE_BITS);
     c.k = take(&packed, SIZE_BITS);

@@ -14,11 +14,12 @@
 _Static_assert(TSR_TUNING_PATH_SIZE >= TSR__CACHE_PATH, "every path fits");
 _Static_assert(TSR_TUNING_REASON_SIZE >= TSR__TUNED_REASON, "every reason fits");
 
-/* A tuning file of this device for another version of the driver. It has another name. */
+/* A tuning file for this device that was made for another version of the driver and therefore has
+ * another name. */
 typedef struct leftover {
     char path[TSR__CACHE_PATH];
     uint32_t driver_version;
-    int64_t written_s; /* of several files the latest is reported */
+    int64_t written_s; /* if there are several files, the latest is reported */
     bool found;
 } leftover;
 
@@ -49,7 +50,8 @@ static void consider(const tsr__tuned_owner *owner, const char *own, const char 
     snprintf(out->path, sizeof out->path, "%s", path);
 }
 
-/* Searches the folder in which the device's own file is or would be. */
+/* Searches the folder of the device's own file for tuning files of other driver versions. The
+ * device's own file need not exist. */
 static leftover look_for_others(const tsr__tuned_owner *owner, const char *own)
 {
     leftover seen = {.found = false};
@@ -88,7 +90,7 @@ static void refuse_leftover(const tsr__tuned_owner *owner, const leftover *other
                  "it was made for another build or setting of the driver");
 }
 
-/* Describes the device's own file, which exists. */
+/* Describes the device's own file, which must exist. */
 static tsr_status describe(const tsr__tuned_owner *owner, tsr_tuning_stored *out)
 {
     tsr__tuned_table table;
@@ -114,7 +116,7 @@ tsr_status tsr_tuning_find(const tsr_device_info *device, tsr_tuning_stored *out
     TSR__REQUIRE(device != NULL && out != NULL, "tuning_find: %s is NULL",
                  device ? "out" : "device");
     tsr__tuned_owner owner = {.info = device, .storage = tsr__storage_of(device)};
-    /* Without a cache folder nothing can have been stored. */
+    /* If there is no cache folder, no tuning can have been stored. */
     if (tsr__tuned_path(&owner, found.path) != TSR_OK) {
         *out = (tsr_tuning_stored){.state = TSR_TUNING_NONE};
         return TSR_OK;

@@ -7,7 +7,7 @@
 #include "gpu/matmul/tuning/shape_class.h"
 #include "tessera/tuning.h"
 
-/* An entry in a file; no padding. */
+/* An entry of the table in a file. It has no padding. */
 typedef struct record {
     uint64_t shape_class;
     char config[TSR_TUNING_KERNEL_SIZE]; /* padded with zeros */
@@ -23,7 +23,7 @@ void tsr__tuned_table_finish(tsr__tuned_table *table)
     *table = (tsr__tuned_table){0};
 }
 
-/* The index of the first entry whose class is not less than `shape_class`. */
+/* Returns the index of the first entry whose class is at least `shape_class`. */
 static size_t place_of(const tsr__tuned_table *table, uint64_t shape_class)
 {
     size_t low = 0, high = table->count;
@@ -130,7 +130,7 @@ static tsr_status decode_record(const record *r, size_t place, tsr__tuned_table 
 tsr_status tsr__tuned_table_decode(const void *data, size_t bytes, tsr__tuned_table *out)
 {
     tsr__tuned_table table = {0};
-    uint64_t last = 0; /* no class packs to 0 */
+    uint64_t last = 0; /* smaller than the number of every class */
     TSR__REQUIRE(bytes % sizeof(record) == 0 && bytes / sizeof(record) <= TSR__MAX_TUNED,
                  "tuning: the table has %zu bytes; at most %d records of %zu bytes are expected",
                  bytes, TSR__MAX_TUNED, sizeof(record));

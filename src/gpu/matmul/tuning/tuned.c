@@ -13,13 +13,13 @@
 #include "base/hash.h"
 #include "gpu/matmul/tuning/shape_class.h"
 
-#define LOCK_SECONDS 5 /* storing takes a few milliseconds */
+#define LOCK_SECONDS 5 /* more than enough: storing takes a few milliseconds */
 
 struct tsr__tuned {
     pthread_mutex_t lock;
-    atomic_bool any;          /* false: the table is empty, and the lock is not needed */
-    tsr__tuned_table table;   /* the entries in effect */
-    tsr__tuned_table changes; /* those of them that are not in the file yet */
+    atomic_bool any;          /* false if the table is empty; the lock is then not needed */
+    tsr__tuned_table table;   /* the entries that the chooser uses */
+    tsr__tuned_table changes; /* those entries that are not in the file yet */
 };
 
 const tsr__cache_kind tsr__tuned_file = {
@@ -36,8 +36,8 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return tsr__hash(hash, text, strlen(text) + 1);
 }
 
-/* It contains no UUIDs, because they differ between two devices of one kind, and change if a card
- * moves to another slot or a distribution rebuilds the same driver. */
+/* The identity contains no UUIDs. They differ between two devices of one kind, and they change if a
+ * card moves to another slot or if a distribution rebuilds the same driver. */
 void tsr__tuned_identify(const tsr__tuned_owner *owner, tsr__cache_key *out)
 {
     const tsr_device_info *info = owner->info;
@@ -53,8 +53,8 @@ void tsr__tuned_identify(const tsr__tuned_owner *owner, tsr__cache_key *out)
     out->storage = (uint32_t)owner->storage;
 }
 
-/* Hashes the shaders of products and the table of configurations, because other choices may be the
- * fastest with other kernels. */
+/* Hashes the shaders of products and the table of configurations. With other kernels, other choices
+ * may be the fastest. */
 static uint64_t hash_kernels(tsr__storage storage)
 {
     uint64_t hash = tsr__cache_hash_shaders(storage, "matmul");
@@ -77,7 +77,8 @@ void tsr__tuned_key(const tsr__tuned_owner *owner, tsr__cache_key *out)
     out->shader_hash = hash_kernels(owner->storage);
 }
 
-/* The name does not depend on the kernels: a build with other kernels replaces the file. */
+/* The file's name does not depend on the kernels, so that a build with other kernels replaces the
+ * file. */
 tsr_status tsr__tuned_path(const tsr__tuned_owner *owner, char path[TSR__CACHE_PATH])
 {
     tsr__cache_key identity;
@@ -100,7 +101,7 @@ tsr_status tsr__tuned_read(const tsr__tuned_owner *owner, const char *path, tsr_
     const char *reason;
     *out = (tsr__tuned_table){0};
     refused[0] = '\0';
-    /* Most devices have no file. Returns before the kernels are hashed. */
+    /* Most devices have no file. In that case, return before the kernels are hashed. */
     if (access(path, R_OK) != 0)
         return TSR_OK;
     tsr__tuned_key(owner, &key);
@@ -145,7 +146,8 @@ tsr_status tsr__tuned_create(const tsr_device *device, bool read, tsr__tuned **o
     if (!tuned)
         return TSR_ERR_NO_MEMORY;
     pthread_mutex_init(&tuned->lock, NULL);
-    /* Running out of memory must fail: without the tuning, products would have other bits. */
+    /* Running out of memory must be an error: without the tuning, products would have other
+     * bits. */
     tsr_status status = read && tsr__tuned_wanted() ? load(device, &tuned->table) : TSR_OK;
     if (status != TSR_OK) {
         tsr__tuned_destroy(tuned);
@@ -248,8 +250,8 @@ static tsr_status store(const tsr_device *device, const tsr__tuned_table *table)
     return TSR_OK;
 }
 
-/* Reads the file again, because another process may have stored more, or TESSERA_TUNING=0 kept
- * this one from reading it. */
+/* Reads the file again before writing it, because another process may have stored more entries, or
+ * this process did not read it because of TESSERA_TUNING=0. */
 static tsr_status store_changes(const tsr_device *device, tsr__tuned *tuned)
 {
     tsr__tuned_table stored;
