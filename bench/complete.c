@@ -87,7 +87,7 @@ static bool run_devices(bench_context *context)
     return true;
 }
 
-/* Runs in the child, which writes its error to `end`. */
+/* Runs in the child process: tries to open the device, and writes the error to the pipe `end`. */
 static void try_to_open(bench_context *context, const char *which, int end)
 {
     bool opened = bench_open_device(context, which);
@@ -95,9 +95,9 @@ static void try_to_open(bench_context *context, const char *which, int end)
     _exit(write(end, context->error, size) == (ssize_t)size && opened ? 0 : 1);
 }
 
-/* True if the device can be opened. A child process tries it, because this process must not yet
- * have memory that drivers allocate. A wrong name is then reported before half a minute of
- * measuring. */
+/* Returns true if the device can be opened. This is tested first, so that a wrong name is reported
+ * at once, and not after half a minute of measuring the host. A child process opens the device,
+ * because drivers allocate memory that this process must not have yet. */
 static bool can_open(bench_context *context, const char *which)
 {
     int ends[2], status = 1;
@@ -126,9 +126,9 @@ bool bench_complete(bench_context *context)
     const char *chosen = context->options->device;
     if (chosen != NULL && !can_open(context, chosen))
         return false;
-    /* The host is measured first: memory that drivers allocate would count as the peak memory of
-     * processes started later. Therefore the devices are not counted yet; most machines have
-     * one. */
+    /* The host is measured before any driver is loaded: memory that drivers allocate would be
+     * included in the peak memory of processes that are started later. The number of devices is
+     * therefore not known yet, and is assumed to be one, as on most machines. */
     context->progress.steps = count_of(ON_HOST) + count_of(ON_DEVICE);
     run_part(context, ON_HOST);
     return run_devices(context);

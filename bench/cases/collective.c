@@ -10,10 +10,11 @@
 #include "bench/harness/bench.h"
 #include "cli/lib/memory.h"
 
-#define ROUNDS 3 /* if there is a peer, the two alternate */
+/* The number of rounds of measurement with a peer. Each round measures the library and the peer. */
+#define ROUNDS 3
 
-/* The factor of nccl-tests for the rate that the links between ranks carry if each is fully
- * used. */
+/* The bus factor of nccl-tests: the data rate times this factor is the rate at which each link
+ * between ranks carries data, if all links are fully used. */
 static double bus_factor(collective_kind kind, int ranks)
 {
     const double share = (double)(ranks - 1) / ranks;
@@ -23,8 +24,8 @@ static double bus_factor(collective_kind kind, int ranks)
 static const collective_sizes usual_sizes = {
     .count = 10, .bytes = {8, 64, 512, 4096, 32768, 262144, 1048576, 2097152, 16777216, 67108864}};
 
-/* The sizes that the options ask for: from the smallest to the largest, each a multiple of the
- * previous one. */
+/* Returns the sizes that the options select, from the smallest to the largest; each is the previous
+ * one times the step factor. */
 static collective_sizes sizes_of(const bench_options *options)
 {
     if (options->max_bytes == 0)

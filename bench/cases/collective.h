@@ -1,5 +1,6 @@
-/* Benchmarks of collective operations: definitions shared by the rows, the ranks and the peer
- * program. The peer program is built without the library, so nothing here uses it. */
+/* Definitions for the benchmarks of collective operations, which collective.c, collective_ranks.c
+ * and the peer program (mpi_peer.c) use. The peer program is built without the library, so this
+ * header must not use the library. */
 #ifndef TSR_BENCH_CASES_COLLECTIVE_H
 #define TSR_BENCH_CASES_COLLECTIVE_H
 
@@ -18,23 +19,25 @@ static const char *const collective_names[COLLECTIVE_KINDS] = {"all-reduce", "al
 #define COLLECTIVE_MAX_RANKS 16
 #define COLLECTIVE_MAX_SAMPLES 300
 
-/* Sizes in bytes of the complete data, ascending: what each rank contributes to and receives from
- * an all-reduce, receives from an all-gather, and contributes to a reduce-scatter. */
+/* Sizes of the complete data in bytes, in ascending order. The complete data are what each rank
+ * contributes to and receives from an all-reduce, receives from an all-gather, or contributes to a
+ * reduce-scatter. */
 #define COLLECTIVE_MAX_SIZES 32
 typedef struct collective_sizes {
     int count;
     uint64_t bytes[COLLECTIVE_MAX_SIZES];
 } collective_sizes;
 
-/* The number of elements for a size in bytes. If each rank has a share, the shares are equal. 0:
- * some rank would have no element. */
+/* Returns the number of elements for a size in bytes. In all-gather and reduce-scatter each rank
+ * has an equal part of them. 0: there are too few for each rank to have an element. */
 static inline uint64_t collective_elements(collective_kind kind, int ranks, uint64_t bytes)
 {
     const uint64_t count = bytes / sizeof(float);
     return kind == COLLECTIVE_ALL_REDUCE ? count : count - count % (uint64_t)ranks;
 }
 
-/* The element that rank `rank` contributes. Sums of these are exact. */
+/* Returns the value of element `index` that rank `rank` contributes. Sums of these values are exact
+ * in f32. */
 static inline float collective_value(int rank, uint64_t index)
 {
     return (float)((index * 7 + (uint64_t)rank * 13) % 251);
@@ -48,9 +51,9 @@ static inline float collective_sum(int ranks, uint64_t index)
     return sum;
 }
 
-/* The number of samples and their length. A sample is the mean of `batch` consecutive calls, about
- * `sample_ns` together. There are as many samples as fit into the time, from 5 to
- * COLLECTIVE_MAX_SAMPLES. */
+/* How many samples are taken, and how long each takes. A sample is the mean time of `batch`
+ * consecutive calls, which together take about `sample_ns`. The number of samples is the number
+ * that fits into the time, but at least 5 and at most COLLECTIVE_MAX_SAMPLES. */
 typedef struct collective_effort {
     uint64_t batch;
     int samples;

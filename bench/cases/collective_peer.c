@@ -24,7 +24,7 @@ bool collective_peer_exists(bench_context *context)
                                              "MPI, because no MPI was found");
 }
 
-/* Parses "BYTES BATCH NANOSECONDS…", the rest of a line that starts with "size ". */
+/* Parses the rest of a line "size BYTES BATCH NANOSECONDS…" of the peer program, after "size ". */
 static void read_samples(char *line, const collective_sizes *sizes,
                          collective_result results[COLLECTIVE_MAX_SIZES])
 {
@@ -43,7 +43,9 @@ static void read_samples(char *line, const collective_sizes *sizes,
 
 typedef struct words {
     char version[128];
-    char other[256]; /* the first other line with a letter, which says why the program failed */
+    /* The first line of the program's output that is not a result and has a letter. If the program
+     * fails, it says why. */
+    char other[256];
     bool complete;
 } words;
 

@@ -5,7 +5,7 @@
 #include "bench/cases/collective_ranks.h"
 #include "bench/harness/bench.h"
 
-/* True if there is such a program; otherwise the context's error says so. */
+/* Returns true if this build has the program. Otherwise records that as the context's error. */
 bool collective_peer_exists(bench_context *context);
 
 /* As collective_ranks_run; also writes the name of the MPI to `version`. */

@@ -15,10 +15,11 @@
 #include "bench/harness/clock.h"
 #include "tessera/comm.h"
 
-#define MAX_BLOCK 4096 /* bytes that a rank contributes to the bootstrap */
+/* The largest number of bytes that a rank contributes to the bootstrap's all-gather. */
+#define MAX_BLOCK 4096
 #define EXCHANGES 8
 
-/* One rank's part of a result. */
+/* The measurements of one rank for one size. */
 typedef struct part {
     uint64_t batch, checked, wrong;
     int samples;
@@ -29,8 +30,9 @@ typedef struct part {
 typedef struct shared {
     _Atomic int arrived[EXCHANGES];
     _Atomic bool has_failed;
-    _Atomic int first_failed; /* 1 + the first rank that failed, which is the cause of later
-                                 failures; 0: none */
+    /* 1 + the rank that failed first; 0: none has failed. Later failures of other ranks are usually
+     * its consequences. */
+    _Atomic int first_failed;
     uint8_t blocks[EXCHANGES][COLLECTIVE_MAX_RANKS][MAX_BLOCK];
     char problem[COLLECTIVE_MAX_RANKS][512];
     part parts[COLLECTIVE_MAX_RANKS][COLLECTIVE_MAX_SIZES];
@@ -45,7 +47,7 @@ typedef struct rank_state {
     double seconds;
     tsr_comm *comm;
     float *send, *recv;
-    uint64_t count; /* elements of the complete data */
+    uint64_t count; /* number of elements of the complete data */
 } rank_state;
 
 static int all_gather(void *user, const void *mine, uint64_t size_bytes, void *all)
@@ -81,7 +83,8 @@ static tsr_status call(const rank_state *own)
     }
 }
 
-/* Compares every element, then overwrites the buffer for the next check. */
+/* Compares every element of the result with its expected value, then overwrites the buffer, so that
+ * the next check cannot find old results. */
 static void check(const rank_state *own, part *out)
 {
     const uint64_t each = own->count / (uint64_t)own->ranks;
@@ -112,7 +115,8 @@ static tsr_status time_batch(const rank_state *own, uint64_t batch, double *ns)
     return status;
 }
 
-/* Rank 0 decides the effort for all ranks during the warm-up. */
+/* Runs the warm-up. From its times, rank 0 chooses the number and the length of samples for all
+ * ranks. */
 static tsr_status decide(const rank_state *own, collective_effort *effort)
 {
     int64_t numbers[3] = {1, 1, 1}; /* batch, samples, and whether the warm-up continues */
@@ -176,7 +180,8 @@ static tsr_status measure_all(rank_state *own)
 
 static void be_rank(rank_state *own)
 {
-    /* The rank is killed when the tool ends. The tool may have ended before this call. */
+    /* Linux kills this process when the tool ends. If the tool has ended before this call,
+     * getppid() is another process, and this process exits. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != own->parent)
         _exit(1);
     const tsr_status status = measure_all(own);
@@ -193,7 +198,7 @@ static void be_rank(rank_state *own)
     _exit(status == TSR_OK ? 0 : 1);
 }
 
-/* Each sample is the time of the slowest rank. */
+/* Combines the samples of the ranks: each sample becomes the time of the slowest rank. */
 static void join(const shared *common, int ranks, collective_result results[COLLECTIVE_MAX_SIZES])
 {
     memset(results, 0, COLLECTIVE_MAX_SIZES * sizeof *results);

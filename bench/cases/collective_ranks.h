@@ -8,11 +8,11 @@
 #include "bench/cases/collective.h"
 
 typedef struct collective_result {
-    bool is_there; /* false if the data is too small for every rank to have an element */
+    bool is_there; /* false if there are fewer elements than ranks, so that nothing was measured */
     uint64_t batch;
     int samples;
     uint64_t checked, wrong;
-    double got, want;                  /* of a wrong element */
+    double got, want;                  /* the value of a wrong element, and its expected value */
     double ns[COLLECTIVE_MAX_SAMPLES]; /* the times of the slowest rank */
 } collective_result;
 

@@ -10,17 +10,19 @@
 
 #define SEED 9
 #define DEFAULT_MIB 64
-#define COMPLETE_MIB 16 /* for CPU drivers: conversions and transposes */
+#define COMPLETE_MIB 16 /* size of conversions and transposes in a complete run on CPU drivers */
 
-/* One copy: a matrix on the device, a view of it, and the destination. */
+/* The operands of one copy: a matrix on the device, a view of it as the source, and the
+ * destination. */
 typedef struct copy {
     bench_context *context;
     tsr_dtype from_dtype, to_dtype;
     int64_t rows, columns; /* of the complete source */
-    int64_t kept;          /* number of leading columns in the view */
+    int64_t kept;          /* the view has the first `kept` columns */
     bool transpose;
-    float *values;         /* the complete source in f32 */
-    void *source, *wanted; /* bytes of the source, and the expected bytes of the destination */
+    float *values; /* the complete source in f32 */
+    void *source,
+        *wanted; /* the bytes of the source, and the bytes that the destination should have */
     void *result;
     uint64_t source_bytes, result_bytes;
     tsr_tensor *whole, *view, *to;
@@ -50,10 +52,10 @@ typedef struct copy_case {
     const char *name;
     tsr_status (*run)(tsr_stream *stream, void *user);
     tsr_dtype from, to;
-    bool half;         /* keep the left half of a square */
-    int64_t row_bytes; /* rows of this length; 0: a square matrix */
+    bool half;         /* copy the left half of a square matrix */
+    int64_t row_bytes; /* bytes in a row of the matrix; 0: the matrix is square */
     bool transpose;
-    bool alone; /* not in a complete run */
+    bool alone; /* left out of a complete run */
 } copy_case;
 
 static const copy_case cases[] = {
@@ -97,7 +99,7 @@ static bool create(copy *test)
     test->source = cli_alloc(test->source_bytes, 1);
     test->wanted = cli_alloc(test->result_bytes, 1);
     test->result = cli_alloc(test->result_bytes, 1);
-    /* f32 values use all their bits, so that conversions have to round. */
+    /* The f32 values use all bits of the significand, so that conversions to 16 bits must round. */
     bench_random_values(test->values, count, test->from_dtype, SEED);
     bench_encode(test->from_dtype, test->values, count, test->source);
     compute_wanted(test);
@@ -146,7 +148,7 @@ static void check_bits(const copy *test, bench_check *check, int64_t columns)
     }
 }
 
-/* Must follow one or more runs of the copy. */
+/* Checks the destination. Must be called after one or more runs of the copy. */
 static bool verify(copy *test, bench_row *row, const copy_case *which)
 {
     bench_context *context = test->context;

@@ -15,8 +15,10 @@
 
 /* Statistics of a row that is normalised. */
 typedef struct row_stats {
-    double mean, factor;    /* the mean that is subtracted, and the factor after it */
-    double incoming, slope; /* the means of g = dy · weight, and of g times the normalised row */
+    double mean, factor; /* the mean that is subtracted, and the factor by which the difference is
+                            multiplied */
+    double incoming, slope; /* `incoming` is the mean of g = dy · weight, `slope` that of g times
+                               the normalised row */
 } row_stats;
 
 typedef struct operands {
@@ -27,7 +29,7 @@ typedef struct operands {
     tsr_tensor *device_a, *device_b, *device_y;
     tsr_tensor *device_labels;               /* for cross-entropy */
     tsr_tensor *device_weight, *device_bias; /* for normalisation: the first two rows of b */
-    row_stats *stats;                        /* of all rows, when needed */
+    row_stats *stats;                        /* of all rows; NULL until they are needed */
     double sum;                              /* of the current row */
 } operands;
 
@@ -36,11 +38,13 @@ typedef struct op {
     const char *name;
     tsr_dtype dtype;
     int64_t columns;
-    int reads, writes; /* number of complete tensors; a result per row is not counted */
+    int reads, writes; /* numbers of complete tensors that it reads and writes; tensors with one
+                          element per row do not count */
     bool per_row, labelled;
     tsr_status (*run)(tsr_stream *stream, operands *test);
     double (*want)(operands *test, uint64_t i); /* the expected value of element i, or of row i */
-    double tolerance; /* in units of f32 rounding, relative to max(typical, |want|) */
+    double
+        tolerance; /* in multiples of the rounding error of f32, relative to max(typical, |want|) */
     double typical;
 } op;
 
@@ -114,7 +118,7 @@ static double want_silu_grad(operands *test, uint64_t i)
     return (double)test->b[i] * sigmoid * (1 + x * (1 - sigmoid));
 }
 
-/* The formula holds for any y, so y need not be a softmax. */
+/* The formula of the gradient can be checked with any y, so y is not computed by softmax. */
 static tsr_status softmax_grad(tsr_stream *stream, operands *test)
 {
     return tsr_softmax_grad(stream, test->device_y, test->device_a, test->device_b);
@@ -149,7 +153,7 @@ static row_stats stats_of_row(const operands *test, const float *x, const float 
     return stats;
 }
 
-/* Computes the statistics of all rows at the first call. */
+/* Returns the statistics of a row. The first call computes them for all rows. */
 static const row_stats *stats_of(operands *test, uint64_t row, bool centred)
 {
     uint64_t columns = (uint64_t)test->op->columns, rows = COUNT / columns;
@@ -359,7 +363,7 @@ static void finish(operands *test)
     free(test->bytes);
 }
 
-/* Must follow one or more runs of the operation. */
+/* Checks the results. Must be called after one or more runs of the operation. */
 static bool verify(operands *test, bench_row *row)
 {
     bench_context *context = test->context;

@@ -25,13 +25,13 @@ typedef struct embedding {
 
 static tsr_status forward(tsr_stream *stream, void *user)
 {
-    (void)stream; /* the group has the stream */
+    (void)stream; /* not needed: the layer records on the stream of its group */
     embedding *test = user;
     tsr_tensor_destroy(&test->device_y);
     return tsr_layer_forward(test->layer, test->device_x, NULL, &test->device_y);
 }
 
-/* Accumulates into the existing gradients. */
+/* Runs a backward pass, which adds to the existing gradients. */
 static tsr_status backward(tsr_stream *stream, void *user)
 {
     (void)stream;
@@ -97,8 +97,9 @@ static bool verify_forward(embedding *test, bench_row *row)
     return bench_verified(context, row);
 }
 
-/* Starts from zero gradients. The rows of one index are added in the order of the tokens, so the
- * expected sums are exact. */
+/* Clears the gradients, runs one backward pass and checks it. The device adds the rows of an index
+ * in the order of the tokens; the expected sums are computed in the same order, so that they must
+ * be equal. */
 static bool verify_backward(embedding *test, bench_row *row)
 {
     bench_context *context = test->context;

@@ -83,7 +83,8 @@ static bool run_steps(first *test)
             return false;
         took[i] = bench_now_ns() - start;
     }
-    /* Verified after the timing, because that would warm up caches. The check covers all steps. */
+    /* The result is verified after the timing, because verifying first would warm up caches. One
+     * check covers all steps. */
     bench_use_device(test->context);
     bench_check check;
     if (!verify(test, &check))

@@ -13,7 +13,8 @@
 #define MAX 15
 #define STEPS 8
 
-/* The rows of the steps. A sample of a step goes to the row with its name. */
+/* The rows of the steps of `tessera bench first`. Each run of it gives one sample for every row;
+ * the names of a step and its row are the same. */
 typedef struct steps {
     const char *caches; /* "empty" or "warm" */
     int count;
@@ -59,7 +60,7 @@ static bool read_document(bench_context *context, steps *all, const char *text)
 static bool run_once(bench_context *context, steps *all, const char *cache)
 {
     bench_child_result result;
-    char index[16]; /* by index, since two drivers of one GPU give it the same UUID */
+    char index[16]; /* selected by index, because two drivers of one GPU give it the same UUID */
     snprintf(index, sizeof index, "%d", context->info->index);
     char *const arguments[] = {"bench", "first", "--json", "--device", index, NULL};
     if (!bench_child_run(arguments, cache, &result))

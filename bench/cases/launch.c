@@ -12,13 +12,13 @@ static const uint32_t code[] =
 #define BATCH 1000
 #define COUNTERS 64
 
-/* Counters that kernels add 1 to, and the expected values. */
+/* Counters to which kernels add 1, and their expected values. */
 typedef struct ticks {
     bench_context *context;
     tsr_kernel *kernel;
     tsr_tensor *all, *one[COUNTERS];
     uint32_t expected[COUNTERS];
-    int used; /* number of counters that are used in turn */
+    int used; /* number of counters in use; kernels use them one after another */
 } ticks;
 
 static tsr_status tick(tsr_stream *stream, ticks *test, int counter)
@@ -89,7 +89,8 @@ static bool measure(bench_context *context, const char *name, double work, int u
     return done;
 }
 
-/* Opens by index, since two drivers of one GPU give it the same UUID. */
+/* Opens the device a second time. It is selected by index, because two drivers of one GPU give it
+ * the same UUID. */
 static tsr_status open_again(const bench_context *context, tsr_device **out)
 {
     char index[16];
@@ -124,8 +125,8 @@ static bool measure_open(bench_context *context)
 
 static bool run(bench_context *context)
 {
-    /* The first timestamp is taken when the batch starts, so timestamps do not cover a round
-     * trip. */
+    /* The device's timestamps do not cover a round trip, because the first one is taken only when
+     * the batch starts on the device. */
     return measure(context, "round trip: submit one kernel, wait", 1, 1,
                    &(bench_task){.run = run_round_trip, .no_device_clock = true}) &&
            measure(context, "a dispatch among 1000, each needs the last", BATCH, 1,

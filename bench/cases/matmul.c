@@ -10,18 +10,18 @@
 #include "bench/harness/reference.h"
 #include "cli/lib/memory.h"
 
-/* A square, one token, a few tokens with a wide layer, a prompt, and a batch with a narrow
- * layer. */
+/* In this order: a square; one token; a few tokens with a wide layer; a prompt; a batch with a
+ * narrow layer. */
 static const bench_shape default_shapes[] = {
     {1024, 1024, 1024}, {1, 4096, 4096}, {16, 4096, 11008}, {128, 4096, 4096}, {512, 1024, 4096},
 };
-/* Squares first: their rates predict the time of larger products. */
+/* Squares come first, because their rates are used to predict the time of larger products. */
 static const bench_shape complete_shapes[] = {
     {256, 256, 256}, {512, 512, 512},  {1024, 1024, 1024}, {2048, 2048, 2048}, {4096, 4096, 4096},
     {1, 4096, 4096}, {1, 4096, 11008}, {16, 4096, 11008},  {128, 4096, 4096},  {512, 1024, 4096},
 };
 
-/* Products of attention, many small ones: queries by keys, and weights by values. */
+/* Batches of small products, as in attention: queries times keys, and weights times values. */
 static const struct {
     int64_t batch;
     bench_shape shape;
@@ -77,7 +77,7 @@ static bool create_tensor(matmul *test, int64_t rows, int64_t columns, tsr_tenso
     return true;
 }
 
-/* Creates the same numbers on the host, in f32 and in the dtype, and on the device. */
+/* Creates random values: on the host in f32 and in the dtype, and the same values on the device. */
 static bool create_values(matmul *test, uint64_t seed, float **values, void **bytes,
                           tsr_tensor *tensor)
 {
@@ -159,7 +159,8 @@ static bool verify_again(matmul *test)
 
 static bool measure_openblas(matmul *test, bench_row *row)
 {
-    /* The peer is verified in the same way: comparing with a wrong result would be unfair. */
+    /* The result of the peer is verified in the same way: it would be unfair to compare with
+     * software whose result is wrong. */
     bench_check check;
     memset(test->y, 0xff, (size_t)(test->shape.m * test->shape.n) * sizeof *test->y);
     run_openblas(NULL, test);
@@ -171,7 +172,7 @@ static bool measure_openblas(matmul *test, bench_row *row)
                               &(bench_task){.run = run_openblas, .user = test, .host_only = true});
 }
 
-/* The bytes if each operand is read once and the result is written once. */
+/* Returns the number of bytes if each operand is read once and the result is written once. */
 static double bytes_of(const matmul *test)
 {
     double m = (double)test->shape.m, k = (double)test->shape.k, n = (double)test->shape.n;
@@ -184,9 +185,9 @@ static double work_of(const matmul *test)
            (double)test->shape.n;
 }
 
-/* The ceiling of arithmetic. If the library uses cooperative matrices for f16 or bf16, it is that
- * of their products in f16, since GPUs multiply both at the same rate. Otherwise it is that of f32
- * multiply-adds, for all dtypes. */
+/* Returns the ceiling of arithmetic. For f16 and bf16 products with cooperative matrices it is the
+ * ceiling of f16 cooperative matrices, because GPUs multiply both dtypes at the same rate. For all
+ * other products it is the ceiling of f32 multiply-adds. */
 static const bench_row *arithmetic_of(const matmul *test)
 {
     const tsr_device_info *info = test->context->info;
@@ -242,7 +243,8 @@ static bool run_case(matmul *test, double *rate)
     char batch[32] = "";
     if (test->batch > 0)
         snprintf(batch, sizeof batch, "%lld of ", (long long)test->batch);
-    /* A larger product is rarely more than twice as fast as the best of the smaller ones. */
+    /* *rate is the best rate of the smaller products. A larger product rarely has more than twice
+     * this rate. */
     if (*rate > 0 && !bench_worthwhile(test->context, name_of(test), work_of(test) / *rate,
                                        "%s %s%lldx%lldx%lld", tsr_dtype_name(test->dtype), batch,
                                        (long long)s->m, (long long)s->k, (long long)s->n))

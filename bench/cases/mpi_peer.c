@@ -54,7 +54,7 @@ static double time_batch(uint64_t batch)
     return (bench_now_ns() - start) / (double)batch;
 }
 
-/* As in collective_ranks.c: rank 0 decides the effort. */
+/* As in collective_ranks.c, rank 0 chooses the number and the length of samples for all ranks. */
 static collective_effort decide(double seconds)
 {
     collective_effort effort = {.batch = 1, .samples = 1};

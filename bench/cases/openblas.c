@@ -16,15 +16,16 @@ static const char *const libraries[] = {"libopenblas.so.0", "libopenblas.so"};
 static sgemm_fn sgemm;
 static char name[128], warning[BENCH_WARNING_SIZE];
 
-/* ISO C has no cast from an object pointer to a function pointer; POSIX allows copying the bits. */
+/* Finds a function in the library. ISO C has no cast from an object pointer to a function pointer;
+ * POSIX allows copying the bits. */
 static void find(void *library, const char *symbol, void *function)
 {
     void *address = dlsym(library, symbol);
     memcpy(function, &address, sizeof address);
 }
 
-/* The name of OpenBLAS's kernels for a processor like this one. NULL if its oldest kernels may be
- * the right ones. */
+/* Returns the name of the OpenBLAS kernels that suit this processor. NULL if the oldest kernels may
+ * be the right ones. */
 static const char *fitting_core(void)
 {
 #if defined(__x86_64__)
@@ -36,8 +37,8 @@ static const char *fitting_core(void)
     return NULL;
 }
 
-/* Sets the warning if OpenBLAS uses its kernels for a Prescott, of 2004. It chooses these by itself
- * only if it does not know the processor. */
+/* Sets the warning if OpenBLAS uses its kernels for Prescott, a processor of 2004. OpenBLAS chooses
+ * them if it does not recognise the processor. */
 static void check_core(const char *core)
 {
     const char *fitting = fitting_core();

@@ -18,8 +18,9 @@ typedef enum state { PARAMETER, GRADIENT, FIRST, SECOND, MASTER, STATES } state;
 
 typedef struct method {
     const char *name;
-    tsr_dtype dtype; /* of parameter and gradient; if it is not f32, there is a master copy */
-    bool second;     /* has a second moment */
+    tsr_dtype
+        dtype;   /* of the parameter and its gradient; unless it is f32, there is a master copy */
+    bool second; /* the method has a second moment */
     void (*step)(double x[STATES]);
 } method;
 
@@ -31,7 +32,7 @@ typedef struct optimizer {
     tsr_tensor *device[STATES];
 } optimizer;
 
-/* The definitions of torch.optim.AdamW and torch.optim.SGD. */
+/* The expected results: one step as torch.optim.AdamW and torch.optim.SGD define it. */
 static void adamw_step(double x[STATES])
 {
     const double rate = (double)adamw.learning_rate, beta1 = (double)adamw.beta1,
@@ -158,7 +159,7 @@ static void check_element(const optimizer *test, bench_check *check, uint64_t el
     }
 }
 
-/* Checks one step from the initial values. */
+/* Makes one step from the initial values, and checks it. */
 static bool verify(optimizer *test, bench_row *row)
 {
     bench_context *context = test->context;
@@ -173,8 +174,8 @@ static bool verify(optimizer *test, bench_row *row)
     return bench_verified(context, row);
 }
 
-/* The gradient is read, the rounded copy of a master is written, and all others are read and
- * written. */
+/* Returns the bytes of a step. The gradient is read. If there is a master copy, the parameter is
+ * only written. All other tensors are read and written. */
 static double bytes_of(const method *how)
 {
     double bytes = 0;

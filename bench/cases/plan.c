@@ -72,8 +72,8 @@ static header make_header(void)
     return out;
 }
 
-/* Writes the header of the model's file. The weights are a hole in the file, which takes no disk
- * space. */
+/* Writes the model's file. Only its header is written; the weights are a hole in the file, which
+ * takes no disk space. */
 static bool write_model(bench_context *context, const char *path, uint64_t *data_bytes)
 {
     header head = make_header();

@@ -20,10 +20,11 @@ typedef struct numbers {
     tsr_tensor *device_x, *device_y;
 } numbers;
 
-/* A distribution, and how a number is compared with the random word that it is made from. */
+/* A distribution, and the function that checks a number against the random word from which it was
+ * made. */
 typedef struct kind {
     const char *name;
-    double accesses; /* elements read and written per number */
+    double accesses; /* number of elements that are read and written per random number */
     tsr_status (*run)(tsr_stream *stream, void *user);
     double (*got)(float y, uint32_t word, float x), (*want)(uint32_t word, float x);
     double tolerance;
@@ -34,8 +35,9 @@ static tsr_status normal(tsr_stream *stream, void *user)
     return tsr_random_normal(stream, ((numbers *)user)->device_y, 0, 1, &source);
 }
 
-/* The logarithm of the tail probability of a number, and of its word. Half of all words are on each
- * side. */
+/* For the normal distribution: the logarithm of the probability of a value that is further from 0
+ * on the same side than the number, and the same computed from the random word. Half of all words
+ * belong to each side of 0. */
 static double tail_of_number(float y, uint32_t word, float x)
 {
     (void)x;
@@ -106,7 +108,8 @@ static void finish(numbers *test)
     free(test->y);
 }
 
-/* Compares with the words of the host's generator. Must follow one or more runs. */
+/* Checks the numbers with the words of the host's generator. Must be called after one or more runs.
+ */
 static bool verify(numbers *test, bench_row *row)
 {
     bench_context *context = test->context;

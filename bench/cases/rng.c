@@ -5,7 +5,8 @@
 #include "cli/lib/memory.h"
 
 #define SEED 42
-#define WORDS ((uint64_t)1 << 20) /* numbers verified; their sums are exact in a double */
+/* The number of random numbers that are verified. Their sum is exact in a double. */
+#define WORDS ((uint64_t)1 << 20)
 #define CHUNK 65536
 
 typedef struct generator {
@@ -14,7 +15,8 @@ typedef struct generator {
     tsr_dotnet dotnet;
     tsr_threefry threefry;
     uint32_t *bits;
-    uint64_t sum; /* of the numbers drawn, so that the compiler cannot leave out the calls */
+    uint64_t
+        sum; /* the sum of the numbers drawn, so that the compiler cannot leave out the calls */
 } generator;
 
 static tsr_status draw_philox(tsr_stream *stream, void *user)

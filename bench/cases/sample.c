@@ -32,7 +32,7 @@ static tsr_status read_chunk(tsr_stream *stream, void *user)
     reader *own = user;
     uint64_t count;
     tsr_status status = tsr_sampler_fill(own->sampler, CHUNK, own->indices, NULL, &count);
-    /* Epochs are long, but with enough repetitions one ends. */
+    /* Epochs are long, but after many repetitions an epoch may end. */
     if (status == TSR_OK && count < CHUNK)
         status = tsr_sampler_set_epoch(own->sampler, ++own->epoch);
     return status;
@@ -63,7 +63,7 @@ static tsr_status read_singly(tsr_stream *stream, void *user)
     return TSR_OK;
 }
 
-/* Seeks, and reads the index at that position. */
+/* Moves to a position far away, and reads the index there. */
 static tsr_status read_far(tsr_stream *stream, void *user)
 {
     (void)stream;
@@ -79,7 +79,8 @@ static tsr_status read_far(tsr_stream *stream, void *user)
     return TSR_OK;
 }
 
-/* The permutation's inverse must give the position from which each index was read. */
+/* Checks with the inverse of the permutation: for each index it must give the position from which
+ * the index was read. */
 static void check_feistel(bench_row *row, const reader *own, const tsr_feistel *order,
                           uint64_t count, uint64_t first, uint64_t step)
 {
@@ -189,8 +190,8 @@ static void check_torch(bench_row *row, reader *own)
     free(order);
 }
 
-/* Reads VmHWM of Linux. wait4() does not suit: its maximum for a child includes the memory of the
- * process that started it. */
+/* Reads a process's peak memory, VmHWM of Linux. wait4() cannot be used, because the peak that it
+ * gives for a child includes the memory of the process that started the child. */
 static bool read_peak(pid_t process, double *bytes)
 {
     char path[64], line[256];
@@ -206,9 +207,9 @@ static bool read_peak(pid_t process, double *bytes)
     return kib > 0;
 }
 
-/* Reads the indices that the child prints. Reads the child's peak memory when 2 MiB are left: then
- * it has the complete order of the epoch, and still runs, since a pipe holds less than what is
- * left. */
+/* Reads the indices that the child prints. When 2 MiB of them are left, it reads the child's peak
+ * memory. At that time the child has the complete order of the epoch in memory, and it still runs,
+ * because a pipe has room for less than 2 MiB. */
 static bool watch(pid_t child, int from, double *peak_bytes)
 {
     static char buffer[1 << 16];
@@ -224,7 +225,7 @@ static bool watch(pid_t child, int from, double *peak_bytes)
     return seen && taken == all;
 }
 
-/* Measures the peak memory of a process that only prints that epoch. */
+/* Measures the peak memory of a process that only prints one epoch. */
 static bool measure_memory(bench_context *context, double *peak_bytes)
 {
     char *const arguments[] = {"tessera", "sample",   "distributed", "--n", "10000000",
@@ -274,7 +275,7 @@ static bool run_torch(bench_context *context)
 /* Weights -------------------------------------------------------------------------------------- */
 
 #define GROUPS 256
-#define SAMPLES ((int64_t)1 << 40) /* in an epoch: more than are drawn */
+#define SAMPLES ((int64_t)1 << 40) /* samples in an epoch; more than the benchmark draws */
 
 typedef struct weighted {
     reader reader;
@@ -308,8 +309,9 @@ static void make_weights(weighted *own)
     }
 }
 
-/* Checks that no index of weight 0 is drawn, and applies a chi-square test to the draws in 256
- * equal groups of indices. By chance it fails for one in 1000 seeds on either side. */
+/* Checks that no index of weight 0 is drawn, and applies a chi-square test to the numbers of draws
+ * in 256 groups of consecutive indices, each with the same number of indices. With a correct
+ * sampler, the result is too large for one seed in 1000, and too small for one in 1000. */
 static bool check(bench_context *context, weighted *own, bench_row *row)
 {
     double expected[GROUPS] = {0}, drawn[GROUPS] = {0}, total = 0, chi_square = 0;
@@ -336,7 +338,8 @@ static bool check(bench_context *context, weighted *own, bench_row *row)
         double mean = expected[i] / total * (double)draws;
         chi_square += (drawn[i] - mean) * (drawn[i] - mean) / mean;
     }
-    /* 255 degrees of freedom; p = 0.001 on either side. */
+    /* The limits 260.7 ± 69.9 are for 255 degrees of freedom. The probability of a value below the
+     * lower limit is 0.001, and so is that of a value above the upper one. */
     bench_check_value(&row->check, 1, 0, chi_square, 260.7, 69.9);
     return true;
 }

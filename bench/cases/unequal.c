@@ -1,12 +1,13 @@
-/* Ranks of different speed in one job: what is gained by dividing a layer by measured rates.
+/* Measures a job whose ranks have different speeds: how much faster a layer is if it is divided by
+ * measured rates instead of evenly.
  *
  *     LP_NUM_THREADS=1 tessera launch -n 2 -- bench-unequal --slow 1 --factor 3
  *
- * Rank `--slow` is slowed down on purpose (TESSERA_SLOWDOWN). Each rank computes its part of y = x
- * · wᵀ. The columns are divided evenly, and then by the rates that a calibration has measured. A
- * product is complete when the last rank has its part. The output is products per second, also in
- * per cent of the summed rate, which is the sum of the ranks' rates when each computes complete
- * products and none waits for another. */
+ * The rank that --slow names is slowed down on purpose by --factor (TESSERA_SLOWDOWN). Each rank
+ * computes its part of y = x · wᵀ. The columns are divided evenly, and then by the rates that a
+ * calibration has measured. A product is complete when the last rank has its part. The output is
+ * the number of products per second, also in per cent of the summed rate. The summed rate is the
+ * sum of the rates of all ranks if each computes complete products and none waits for another. */
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -40,8 +41,9 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Measures the seconds until this rank is done, and until all ranks are. The fastest repetition
- * counts, since other work on the machine can only increase the time. */
+/* Measures the seconds until this rank has its part (*alone), and until all ranks have theirs
+ * (*together). The fastest repetition counts, because other work on the machine can only increase
+ * the time. */
 static tsr_status time_part(job *j, int64_t columns, double *alone, double *together)
 {
     tsr_tensor *x = NULL, *w = NULL, *y = NULL;

@@ -1,13 +1,14 @@
-/* Ceilings: what the hardware can do at best, which other results are compared with. Each is
- * measured when it is first needed, once per device, and again after the benchmarks that were
- * compared with it; the fastest measurement counts. A device that was busy at first does not lower
- * its ceiling. */
+/* A ceiling is the highest rate of arithmetic or memory that the hardware reaches. Other results
+ * are compared with it. Each ceiling is measured on a device when it is first needed, and again
+ * after the benchmarks that are compared with it. The fastest measurement counts, so that a ceiling
+ * is not too low if the device was busy during the first one. */
 #ifndef TSR_BENCH_CEILINGS_CEILINGS_H
 #define TSR_BENCH_CEILINGS_CEILINGS_H
 
 #include "bench/harness/bench.h"
 
-/* These return NULL on failure. */
+/* These functions return the row of a ceiling, and measure it if necessary. They return NULL on
+ * failure. */
 
 /* f32 multiply-adds in registers. */
 const bench_row *bench_fma_peak(bench_context *context);
@@ -24,8 +25,8 @@ const bench_row *bench_memcpy_peak(bench_context *context);
 const bench_row *bench_device_copy(bench_context *context);
 /* Kernels on the device that read one array and write another. */
 const bench_row *bench_memory_stream(bench_context *context);
-/* The bandwidth of the device's memory: memcpy for CPU drivers; for GPUs, the faster of a copy and
- * a kernel. */
+/* The bandwidth of the device's memory: bench_memcpy_peak for CPU drivers; for GPUs, the faster of
+ * bench_device_copy and bench_memory_stream. */
 const bench_row *bench_memory_peak(bench_context *context);
 
 #endif

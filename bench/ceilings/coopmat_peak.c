@@ -11,12 +11,15 @@
 static const uint32_t code[] =
 #include "bench/coopmat_peak.inc"
     ;
-#else /* not used: without the compiler, no device uses cooperative matrices */
+#else
+/* Not used: if the shader compiler was missing when this was built, no device uses cooperative
+ * matrices. */
 static const uint32_t code[1];
 #endif
 
 #define NAME "coopmat_peak"
-#define SUBGROUPS 4 /* in a workgroup: most GPUs have four matrix units per core */
+/* The subgroups in a workgroup: most GPUs have four matrix units per core. */
+#define SUBGROUPS 4
 #define STEPS_IN_ROUND 8
 #define MAX_ROUNDS (1u << 13) /* keeps sums below 2^24, so that f32 is exact */
 #define MAX_CHAINS 8
@@ -43,7 +46,7 @@ static uint64_t result_count(const peak *test)
     return (uint64_t)test->groups * SUBGROUPS * test->m * test->n;
 }
 
-/* Integers from -1 to 1: their sums are exact in any order. */
+/* Fills the operands with integers from -1 to 1, whose sums are exact in any order. */
 static bool create_operands(peak *test)
 {
     uint64_t a_count = (uint64_t)test->m * test->k, b_count = (uint64_t)test->k * test->n;
@@ -88,7 +91,7 @@ static bool create(peak *test)
     return create_operands(test);
 }
 
-/* The sum of the chains; each chain starts with its index. */
+/* Returns the expected sum of the chains. Chain c starts with the value c. */
 static double expected(const peak *test, uint32_t row, uint32_t col)
 {
     double product = 0;
@@ -177,8 +180,8 @@ static bool measure_again(bench_context *context, bench_row *row)
     return done;
 }
 
-/* False for CPU drivers: they multiply cooperative matrices by plain arithmetic, which compilers
- * move out of the loop. */
+/* Returns false for CPU drivers. They multiply cooperative matrices with ordinary arithmetic, which
+ * their compilers move out of the measured loop. */
 bool bench_has_coopmat(const tsr_device_info *info)
 {
     return info->coopmat_used >= 0 && info->type != TSR_DEVICE_CPU;

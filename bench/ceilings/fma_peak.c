@@ -15,7 +15,7 @@ static const uint32_t code_f16[] =
     ;
 
 #define NAME "fma_peak"
-#define LANES 128 /* the shader's workgroup; all workgroups compute the same */
+#define LANES 128 /* invocations in a workgroup of the shader; all workgroups compute the same */
 #define CONSTANTS ((size_t)3 * LANES)
 #define MAX_ROUNDS (1u << 14)
 #define MAX_VECTORS 4
@@ -27,7 +27,7 @@ typedef struct variant {
     uint64_t code_bytes;
     uint32_t steps_in_round;
     const char *method;
-    double tolerance; /* relative, of the sum */
+    double tolerance; /* of the sum, relative */
     void (*choose)(float constants[CONSTANTS], double rounds);
     /* The sum that an invocation must return. */
     double (*sum)(double a, double b, double start, uint32_t chains, uint32_t rounds);
@@ -49,8 +49,9 @@ static tsr_status run_peak(tsr_stream *stream, void *user)
                           &test->rounds, (uint32_t[]){test->groups, 1, 1});
 }
 
-/* f32: for N steps, a = 1 − c/N and b ~ 1/N. With these, the chains do not converge before the last
- * step, so that their result depends on every step. */
+/* f32: a chain of N steps uses a = 1 − c/N, where c is a constant, and b of about 1/N. With these
+ * values the chain does not converge before the last step, so that the result depends on every
+ * step. */
 #define STEPS_F32 16
 
 static void choose_f32(float constants[CONSTANTS], double rounds)
@@ -65,7 +66,8 @@ static void choose_f32(float constants[CONSTANTS], double rounds)
     }
 }
 
-/* The chains' ends in closed form: a^N·c + b·(1 − a^N)/(1 − a). */
+/* Returns the sum of the final values of the chains, from the formula a^N·c + b·(1 − a^N)/(1 − a)
+ * for a chain that starts at c. */
 static double sum_f32(double a, double b, double start, uint32_t chains, uint32_t rounds)
 {
     double power = exp((double)rounds * STEPS_F32 * log(a)), sum = 0;
@@ -74,8 +76,8 @@ static double sum_f32(double a, double b, double start, uint32_t chains, uint32_
     return sum;
 }
 
-/* f16: a = 1 and multiples of 1/16 below 64, which f16 represents exactly. The chains go up in one
- * round and down in the next. */
+/* f16: a is 1, and all values are multiples of 1/16 below 64, which f16 represents exactly. The
+ * values of the chains increase in one round and decrease in the next. */
 #define STEPS_F16 64
 
 static void choose_f16(float constants[CONSTANTS], double rounds)
@@ -88,7 +90,8 @@ static void choose_f16(float constants[CONSTANTS], double rounds)
     }
 }
 
-/* The values of the first chain after every round, plus those of all chains after the last. */
+/* Returns the sum of the first chain's values after every round, plus the final values of all
+ * chains. */
 static double sum_f16(double a, double b, double start, uint32_t chains, uint32_t rounds)
 {
     (void)a;
@@ -105,8 +108,8 @@ static const variant f32 = {
     .code_bytes = sizeof code_f32,
     .steps_in_round = STEPS_F32,
     .method = "every invocation's sum against the recurrence's closed form",
-    /* Larger than the rounding errors of the longest chains, and small enough to detect a loop that
-     * ran a few per cent short. */
+    /* The tolerance is larger than the rounding errors of the longest chains, and small enough to
+     * detect a loop that had a few per cent too few steps. */
     .tolerance = 2e-3,
     .choose = choose_f32,
     .sum = sum_f32,
@@ -118,7 +121,7 @@ static const variant f16 = {
     .code_bytes = sizeof code_f16,
     .steps_in_round = STEPS_F16,
     .method = "every invocation's sum of what each round reached",
-    .tolerance = 1e-6, /* less than one of MAX_ROUNDS rounds adds */
+    .tolerance = 1e-6, /* less than what one round adds to the sum of MAX_ROUNDS rounds */
     .choose = choose_f16,
     .sum = sum_f16,
 };

@@ -15,13 +15,16 @@
 #define PASSES 4 /* makes the time to start the threads negligible */
 #define MAX_THREADS 64
 
-/* Each thread takes the next piece when it is free, as the threads of drivers do. With equal
- * shares, a single thread whose CPU is busy would determine the time. */
+/* Each thread takes the next piece of the copy whenever it has finished one, as the threads of CPU
+ * drivers do. If each thread had a fixed part instead, a single thread whose CPU is busy would
+ * determine the time. */
 typedef struct copying {
     char *to;
     const char *from;
     _Atomic int next;
-    pthread_mutex_t locks[PIECES]; /* a slow thread may still copy a piece in the next pass */
+    /* A thread may still copy a piece of the previous pass; the lock of the piece then makes other
+     * threads wait. */
+    pthread_mutex_t locks[PIECES];
     int threads;
 } copying;
 

@@ -10,7 +10,8 @@
 
 static bench_compare_options chosen = {.threshold = 5};
 
-/* The files of one side: the argument, and those of options. */
+/* The files of one side of the comparison (old or new): the one that is an argument, and those of
+ * repeated options. */
 typedef struct paths {
     int further;
     const char *all[BENCH_MAX_RUNS];
@@ -51,7 +52,7 @@ static bool has_ceilings(const bench_runs *side)
     return false;
 }
 
-/* If --of-ceiling applies to no result, success would be misleading. */
+/* Fails if --of-ceiling applies to no result, because success would be misleading then. */
 static int check_parts(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
                        int count)
 {
@@ -79,8 +80,9 @@ static bool only_has_ceilings(const bench_runs *side)
     return true;
 }
 
-/* Refuses runs with nothing in common, which could not fail. Ceilings alone do not count, unless
- * the runs have nothing else. */
+/* Refuses to compare runs that have no result in common, because such a comparison would always
+ * succeed. If only ceilings are in common, the runs are refused, too, unless they have only
+ * ceilings. */
 static int check_pairs(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
                        int count)
 {
@@ -108,7 +110,8 @@ static bool has_failures(const bench_runs *side)
     return false;
 }
 
-/* A failure in a new run is always reported, even if there is nothing to compare. */
+/* Checks the runs. If a new run has failures, only the old runs are checked for results, so that
+ * the failures are reported even if there is nothing to compare. */
 static int check(const bench_runs *old, const bench_runs *new, const bench_pair *pairs, int count)
 {
     bool failed = has_failures(new);
@@ -129,8 +132,8 @@ static bench_compare_counts count_all(const bench_runs *old, const bench_runs *n
     bench_compare_counts seen = {.only_old = bench_distinct(old) - count};
     for (int i = 0; i < count; i++) {
         bench_verdict what = bench_pair_judge(&pairs[i], threshold);
-        /* A ceiling that changed is not a regression: it means another machine, or another state of
-         * it. */
+        /* A changed ceiling does not count as a regression: the runs were made on different
+         * machines, or the machine was in another state. */
         if (pairs[i].old->is_ceiling) {
             seen.ceilings_changed += what == BENCH_GOT_SLOWER || what == BENCH_GOT_FASTER;
             continue;
@@ -201,7 +204,8 @@ static void free_runs(bench_runs *side)
         bench_document_free(&side->all[i]);
 }
 
-/* Finds a file that is given twice: it would suggest that results do not vary from run to run. */
+/* Returns a file that is given twice, which is not allowed: the results would seem not to vary from
+ * run to run. */
 static const char *given_twice(const paths *from)
 {
     for (int i = 1; i <= from->further; i++)

@@ -6,8 +6,8 @@
 
 extern const cli_command bench_compare_command;
 
-/* Exit codes: something became slower or failed; something is missing. docs/tessera.1 documents
- * them. */
+/* Exit codes. BENCH_SLOWER: a result became slower or failed. The other: a result is missing.
+ * docs/tessera.1 documents them. */
 #define BENCH_SLOWER 3
 #define BENCH_MISSING 4
 

@@ -4,17 +4,18 @@
 
 #include "bench/compare/pairs.h"
 
-/* A benchmark without any common result, on one device or the host. */
+/* A benchmark of which the old and the new runs have no result in common, on one device or on the
+ * host. */
 typedef struct bench_missing {
-    const bench_document *run; /* an old run that has it */
+    const bench_document *run; /* an old run that has results of it */
     int device;                /* its index in that run; -1: the host */
     const char *benchmark;
 } bench_missing;
 
 /* Finds missing benchmarks, in the order of the old runs. Returns their number; free *out with
- * free(). A single case does not count as missing, because runs differ in the cases that take too
- * long. Neither do ceilings, and benchmarks or devices that no new run was asked to measure: a run
- * of one benchmark measures that on one device. */
+ * free(). Three things do not count as missing: single cases, because runs differ in which cases
+ * they leave out as too long; ceilings; and what no new run should have measured, because a run of
+ * one benchmark measures only this benchmark, on one device. */
 int bench_missing_find(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
                        int count, bench_missing **out);
 

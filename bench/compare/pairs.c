@@ -6,7 +6,8 @@
 #include "bench/harness/samples.h"
 #include "cli/lib/memory.h"
 
-/* Drivers add their own name or version in parentheses: "llvmpipe (LLVM 15.0.6, 256 bits)". */
+/* Returns the length of a device's name without what drivers add in parentheses, their own name or
+ * version: "llvmpipe (LLVM 15.0.6, 256 bits)". */
 static size_t model_length(const char *name)
 {
     const char *end = strstr(name, " (");
@@ -42,14 +43,16 @@ static const bench_figures *find(const bench_document *in, int device, const ben
     return NULL;
 }
 
-/* The result that is its ceiling; NULL if it has none. */
+/* Returns the ceiling of a result, which is itself a result; NULL if it has none. */
 static const bench_figures *ceiling_of(const bench_document *in, const bench_figures *one)
 {
     return one->ceiling != NULL ? &in->results[one->ceiling_place] : NULL;
 }
 
-/* Parts of different ceilings cannot be compared: a product that no longer uses cooperative
- * matrices is a larger part of a lower ceiling. Different variants of one ceiling are the same. */
+/* Returns true if two ceilings are the same; different variants of one ceiling count as the same.
+ * Parts of different ceilings must not be compared: if a product no longer uses cooperative
+ * matrices, it becomes slower, but its ceiling is lower, too, and it may be a larger part of that.
+ */
 static bool same_ceiling(const bench_document *old, const bench_figures *was,
                          const bench_document *new, const bench_figures *is)
 {
@@ -65,9 +68,11 @@ static bench_range as_it_is(const bench_figures *one)
     return (bench_range){.median = one->median, .low = one->low, .high = one->high};
 }
 
-/* The spread of the ceiling counts as well; a high ceiling makes a low part. Both spreads are
- * assumed to be independent factors, so that their logarithms add in squares. If the machine was
- * slow for both at once, the part spreads less in reality, and some changes remain undecided. */
+/* Computes a result as a part of its ceiling. The range of the part comes from the spread of the
+ * result and the spread of the ceiling; a high ceiling gives a low part. Both spreads are assumed
+ * to be independent factors, so the squares of their logarithms are added. In reality the machine
+ * may have been slow for both at the same time. Then the range is too large, and some changes
+ * remain undecided. */
 static bench_range part_of(const bench_figures *one, const bench_figures *ceiling)
 {
     double down = hypot(log(one->median / one->low), log(ceiling->high / ceiling->median));
@@ -99,7 +104,8 @@ static const bench_figures *find_in(const bench_document *run, const bench_docum
     return find(run, bench_same_device(from, like->device, run), like);
 }
 
-/* Finds two runs that have the result, preferably as parts of the same ceiling. */
+/* Finds one run of each side that has the result. It prefers two runs in which the result has the
+ * same ceiling. */
 static bool pair_up(const bench_runs *old, int place, const bench_figures *was,
                     const bench_runs *new, bool of_ceiling, bench_pair *out)
 {
@@ -119,8 +125,8 @@ static bool pair_up(const bench_runs *old, int place, const bench_figures *was,
     return found;
 }
 
-/* The range of a run, as a part of the ceiling if `of_ceiling`. False if the run does not have it.
- */
+/* Gets the range of a result in one run; if `of_ceiling`, as a part of its ceiling. Returns false
+ * if the run does not have the result. */
 static bool range_in(const bench_document *run, const bench_document *from,
                      const bench_figures *like, bool of_ceiling, bench_range *out)
 {
@@ -139,10 +145,10 @@ static bool range_in(const bench_document *run, const bench_document *from,
     return true;
 }
 
-/* A result of several runs. */
+/* The combined values of one result in the runs of one side. */
 typedef struct joined {
     int runs;
-    bench_range all;     /* from the lowest of the runs' ends to the highest */
+    bench_range all;     /* from the lowest end of the runs' ranges to the highest */
     bench_range medians; /* from the lowest of the runs' medians to the highest */
 } joined;
 
@@ -165,8 +171,9 @@ static joined join(const bench_runs *side, const bench_document *from, const ben
     return out;
 }
 
-/* With many runs, their medians show how much results differ from run to run. With few, the runs
- * may agree by chance, so the spread within them counts as well. */
+/* Chooses the ranges that are compared. If both sides have many runs, the medians of the runs show
+ * how much results differ from run to run. If there are few runs, their medians may be close by
+ * chance, so the spread within each run is used, too. */
 static void set_ranges(const joined *was, const joined *is, bench_pair *pair)
 {
     bool many = was->runs >= BENCH_MANY_RUNS && is->runs >= BENCH_MANY_RUNS;
@@ -174,7 +181,7 @@ static void set_ranges(const joined *was, const joined *is, bench_pair *pair)
     pair->is = many ? is->medians : is->all;
 }
 
-/* True if a run before this one has the result as well. */
+/* Returns true if an earlier run of this side has the result, too. */
 static bool is_repeated(const bench_runs *side, int place, const bench_figures *one)
 {
     for (int i = 0; i < place; i++)

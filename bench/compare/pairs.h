@@ -1,4 +1,5 @@
-/* Pairs the results of two runs, and decides which of them changed. */
+/* Pairs the results of the old and the new runs, and decides which of them changed. The two sides
+ * of a comparison are the old runs and the new runs. */
 #ifndef TSR_BENCH_COMPARE_PAIRS_H
 #define TSR_BENCH_COMPARE_PAIRS_H
 
@@ -6,33 +7,37 @@
 
 typedef enum bench_verdict {
     BENCH_NO_CHANGE,
-    BENCH_NOT_DECIDED, /* more than the threshold, but within the spread */
+    BENCH_NOT_DECIDED, /* changed by more than the threshold, but the ranges overlap */
     BENCH_GOT_SLOWER,
     BENCH_GOT_FASTER
 } bench_verdict;
 
-/* A median, and the ends of the middle 80 %, or of the medians of many runs. */
+/* A median and a range around it: the middle 80 % of the samples, or, with many runs, the range of
+ * their medians. */
 typedef struct bench_range {
     double median, low, high;
 } bench_range;
 
-/* A result that both sides have. */
+/* A result that the old and the new runs have. */
 typedef struct bench_pair {
     const bench_document *old_run, *new_run; /* one run of each side that has it */
     const bench_figures *old, *new;
-    const char *of;      /* the ceiling that `was` and `is` are parts of; NULL: absolute values */
-    bool above_ceiling;  /* absolute because a run has more than BENCH_MAX_OF_CEILING */
+    const char *of; /* the ceiling that `was` and `is` are parts of; NULL: absolute values */
+    /* Absolute values are compared because, in a run, the part is above BENCH_MAX_OF_CEILING. */
+    bool above_ceiling;
     bool is_time;        /* less is better */
     bench_range was, is; /* what is compared */
 } bench_pair;
 
-/* A larger part means that the ceiling is too low, or that caches helped. */
+/* A result that is a larger part of its ceiling is not compared as a part: its ceiling was measured
+ * too low, or its data were in caches. */
 #define BENCH_MAX_OF_CEILING 1.1
 
-/* The runs of one side. */
+/* The old runs, or the new runs. */
 #define BENCH_MAX_RUNS 16
-/* With this many runs on each side, all medians of one side exceed all of the other by chance in
- * one of 126 cases. */
+/* The number of runs on each side from which on only their medians are compared. With 5 runs on
+ * each side that do not differ, all medians of one side are above all of the other in one of 126
+ * cases by chance. */
 #define BENCH_MANY_RUNS 5
 typedef struct bench_runs {
     int count;
@@ -43,15 +48,16 @@ typedef struct bench_runs {
 int bench_distinct(const bench_runs *side);
 
 /* Pairs the results of both sides, ceilings included, in the order of the old runs. Returns the
- * number of pairs; free *out with free(). With several runs on a side, the median is that of their
- * medians, and the range extends from the lowest of their ends to the highest; with BENCH_MANY_RUNS
- * on both sides, from their lowest median to their highest. Runs without the result are ignored.
- * With `of_ceiling`, results are compared as parts of their ceiling if both sides have runs with
- * the same ceiling and are not above it; other runs are then ignored. Results without such runs,
- * and ceilings themselves, are compared by their absolute values. */
+ * number of pairs; free *out with free(). If a side has several runs, the median of a result is the
+ * median of the runs' medians. Its range extends from the lowest end of the runs' ranges to the
+ * highest; if both sides have at least BENCH_MANY_RUNS, it extends from the lowest of the runs'
+ * medians to the highest. Runs without the result are ignored. With `of_ceiling`, results are
+ * compared as parts of their ceiling, if both sides have runs in which the result has the same
+ * ceiling and is not above it; the other runs are then ignored. Results without such runs, and
+ * ceilings themselves, are compared by their absolute values. */
 int bench_pairs(const bench_runs *old, const bench_runs *new, bool of_ceiling, bench_pair **out);
 
-/* The factor by which the time has grown. */
+/* Returns the factor by which the result became slower. */
 double bench_pair_slowdown(const bench_pair *pair);
 
 /* A result has changed if it moved by more than the threshold, in per cent, and if the ranges do

@@ -9,7 +9,7 @@ typedef struct bench_compare_options {
     bool show_all, of_ceiling, json, allow_missing;
 } bench_compare_options;
 
-/* Ceilings count only in ceilings_changed. */
+/* How many results changed. Ceilings are counted in ceilings_changed only. */
 typedef struct bench_compare_counts {
     int compared, slower, faster, same, not_decided, parts, ceilings_changed, only_old, only_new;
     int failures; /* in the new runs */

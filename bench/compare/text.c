@@ -10,7 +10,7 @@
 #include "cli/lib/terminal.h"
 #include "cli/lib/text.h"
 
-/* "31.3 GFLOP/s"; for a part of a ceiling, "47.1 %". */
+/* Writes a value: "31.3 GFLOP/s", or "47.1 %" if it is a part of a ceiling. */
 static char *value_text(const bench_pair *pair, double value, char text[BENCH_VALUE_TEXT])
 {
     char number[CLI_NUMBER_TEXT];
@@ -77,7 +77,8 @@ static bool has_changed(bench_verdict what)
     return what == BENCH_GOT_SLOWER || what == BENCH_GOT_FASTER;
 }
 
-/* Undecided ceilings are not listed. */
+/* Returns true if the pair belongs in the list of results with this verdict. Ceilings whose change
+ * is not decided are not listed. */
 static bool is_news(const bench_pair *pair, bench_verdict what)
 {
     return has_changed(what) || (what == BENCH_NOT_DECIDED && !pair->old->is_ceiling);
@@ -109,7 +110,8 @@ static bool is_among(const bench_pair *pair, bool above)
     return pair->of == NULL && !pair->old->is_ceiling && pair->above_ceiling == above;
 }
 
-/* Prints how many results were compared by value, why, and the names of their benchmarks. */
+/* Prints how many results were compared by their absolute values, the names of their benchmarks,
+ * and why. */
 static void print_others(const bench_pair *pairs, int count, bool above, const char *why)
 {
     int others = 0;
@@ -155,7 +157,7 @@ static void print_sum(const bench_compare_counts *seen, double threshold)
 
 static void describe(const char *which, const bench_document *run)
 {
-    char path[4096]; /* it may contain control characters */
+    char path[4096]; /* printed from a copy, because a path may contain control characters */
     snprintf(path, sizeof path, "%s", run->path);
     cli_print(stdout, "%s  %s: %s, %s, tessera %s\n", which, cli_text_mend(path), run->time,
               run->cpu, run->tessera);

@@ -3,7 +3,8 @@
  *
  * A benchmark's run() adds rows. For each row it names the case, runs the work once, checks the
  * result, and then lets the harness time the work. The harness refuses to time a row that was not
- * verified. Reports read rows only; they contain nothing specific to a benchmark. */
+ * verified. The code that prints reports reads only rows, and contains nothing that is specific to
+ * a benchmark. */
 #ifndef TSR_BENCH_HARNESS_BENCH_H
 #define TSR_BENCH_HARNESS_BENCH_H
 
@@ -20,20 +21,21 @@
 #define BENCH_MAX_SHAPES 64
 #define BENCH_MAX_DTYPES 3
 #define BENCH_MAX_PARAMS 6
-#define BENCH_MIN_RANKS 2 /* fewest ranks of a collective */
+#define BENCH_MIN_RANKS 2 /* the smallest number of ranks of a collective operation */
 
 typedef struct bench_shape {
     int64_t m, k, n;
 } bench_shape;
 
-/* The options of the command line. Empty lists mean the benchmark's own defaults. */
+/* The options of the command line. If a list is empty, the benchmark uses its own defaults. */
 typedef struct bench_options {
     const char *device;
     double seconds; /* to spend on timing one row */
     int64_t size_mib, ranks;
     int64_t min_bytes, max_bytes, step_factor; /* in bytes; 0: not given */
     bool peer, json, large;
-    bool complete; /* a complete run: cases that take long on this device are left out */
+    /* This is a complete run (complete.h): cases that take too long on this device are left out. */
+    bool complete;
     int dtype_count;
     tsr_dtype dtypes[BENCH_MAX_DTYPES];
     int shape_count;
@@ -49,8 +51,10 @@ enum {
     BENCH_LARGE = 16,
     BENCH_RANKS = 32,
     BENCH_BYTES = 64,
-    BENCH_ONE_SHAPE = 128, /* BENCH_SHAPES, but only one shape */
-    BENCH_SHARES = 256     /* BENCH_BYTES, where each rank has an equal share */
+    BENCH_ONE_SHAPE = 128, /* only one shape may be given; set together with BENCH_SHAPES */
+    /* Every rank gets an equal part of the bytes, so there must be enough for all; set together
+     * with BENCH_BYTES. */
+    BENCH_SHARES = 256
 };
 
 typedef struct bench_context bench_context;
@@ -62,14 +66,14 @@ typedef struct bench {
     unsigned takes;    /* BENCH_SHAPES | … */
     bool opens_device; /* run() opens the device itself, because that is part of the measurement */
     bool host_only;    /* needs no device; also exists in builds without Vulkan */
-    bool alone;        /* not in a complete run: another benchmark covers it */
+    bool alone;        /* left out of a complete run, because another benchmark covers it */
     bool (*run)(bench_context *context);
 } bench;
 
 typedef enum bench_unit {
     BENCH_GFLOPS, /* work is floating-point operations */
     BENCH_GBYTES, /* work is bytes read plus bytes written */
-    BENCH_TIME    /* work is the number of equal things that one repetition did */
+    BENCH_TIME    /* work is the number of equal actions in one repetition */
 } bench_unit;
 
 typedef struct bench_param {
@@ -80,25 +84,29 @@ typedef struct bench_param {
 
 typedef struct bench_row {
     const char *benchmark; /* "matmul", or a ceiling's name */
-    int device_place;      /* index in the context's devices; -1: the host */
+    /* index of the device in the order in which devices were opened; -1: the host */
+    int device_place;
     bool is_ceiling;
     int param_count;
     bench_param params[BENCH_MAX_PARAMS];
     bench_unit unit;
     double work;       /* of one repetition */
     double bytes;      /* the fewest bytes that the operation must read and write; 0: unknown */
-    double bus_factor; /* for collectives: bytes that the links carry, divided by bytes; 0: not a
-                          collective */
+    double bus_factor; /* for collectives: the bytes that the links between ranks carry, divided by
+                          `bytes`; 0: not a collective */
     bench_check check;
     bench_samples host, device; /* no device samples if the device has no timestamps */
-    /* The ceilings of the row; NULL: unknown. */
+    /* The ceilings (see bench/ceilings/ceilings.h) that limit the row: the device's highest rate of
+     * arithmetic and of memory. NULL: unknown. */
     const struct bench_row *arithmetic, *memory;
-    /* For a ceiling: measures it again. */
+    /* Only in the row of a ceiling: measures the ceiling again. */
     bool (*again)(bench_context *context, struct bench_row *row);
     char peer_name[128];
     bench_samples peer;
-    double peak_bytes;     /* peak memory of a process that did only this; 0: not measured */
-    const char *elsewhere; /* a figure of another system, not measured in this run; or NULL */
+    double peak_bytes;     /* peak memory of a process that did only the work of this row; 0: not
+                              measured */
+    const char *elsewhere; /* the published result of another system, which was not measured in this
+                              run; or NULL */
 } bench_row;
 
 /* A case or benchmark that was left out of a complete run, or that failed. */
@@ -122,10 +130,10 @@ struct bench_context {
     tsr_device_info **devices;
     bench_progress progress;
     bench_noise noise;
-    const char *peer_warning; /* why a peer is slow, a sentence; or NULL */
+    const char *peer_warning; /* a sentence that says why the peer is slow; or NULL */
     int row_count;
     bench_row **rows;
-    /* The ceilings of this device, and of the host, after they have been measured. */
+    /* The ceilings of the open device and of the host. NULL until they have been measured. */
     const bench_row *fma_peak, *fma_peak_f16, *coopmat_peak, *device_copy, *memory_stream;
     const bench_row *memcpy_peak;
     bench_notes left_out, failures;
@@ -135,10 +143,12 @@ struct bench_context {
 /* Opens a device, as --device names it, or the default for NULL, and creates a stream on it. Closes
  * the previous device. */
 bool bench_open_device(bench_context *context, const char *which);
-/* Makes the open device that of the rows that follow; for a benchmark that opens it itself. */
+/* Assigns the rows that follow to the device that is open. For a benchmark that opens the device
+ * itself. */
 void bench_use_device(bench_context *context);
 void bench_close_device(bench_context *context);
-/* Removes the rows from `first` on, after a benchmark has failed. Ceilings in use remain. */
+/* Removes the rows from `first` on, after a benchmark has failed. Ceilings that other rows use
+ * remain. */
 void bench_drop_rows(bench_context *context, int first);
 void bench_finish(bench_context *context);
 
@@ -150,31 +160,35 @@ bench_row *bench_add(bench_context *context, const char *benchmark, bench_unit u
 void bench_text(bench_row *row, const char *name, const char *format, ...) CLI_PRINTF(3, 4);
 void bench_integer(bench_row *row, const char *name, int64_t value);
 
-/* In the row's unit: GFLOP/s, GB/s, or nanoseconds per thing done. */
+/* Converts the time of one repetition to the row's unit: GFLOP/s, GB/s, or nanoseconds per action.
+ */
 double bench_value(const bench_row *row, double ns);
 /* The value of the median by the host's clock. */
 double bench_median(const bench_row *row);
-/* The ceiling that limits the row: if there are two, the one that takes more time. NULL:
- * unknown. */
+/* Returns the ceiling that limits the row. If the row has a ceiling of arithmetic and one of
+ * memory, it is the one by which the row would take more time. NULL: unknown. */
 const bench_row *bench_ceiling(const bench_row *row);
 /* The median as a fraction of its ceiling; 0 without a ceiling. */
 double bench_fraction(const bench_row *row);
 
 /* How a result compares with its ceiling. */
 typedef enum bench_standing {
-    BENCH_WITHIN, /* at most a few per cent above it */
-    BENCH_CACHED, /* above the memory's bandwidth, with data that fits into caches */
-    BENCH_ABOVE   /* above it otherwise: the device was slower while the ceiling was measured */
+    BENCH_WITHIN, /* below the ceiling, or at most a few per cent above it */
+    BENCH_CACHED, /* above the bandwidth of the memory, but the data fit into caches */
+    /* Above the ceiling for another reason: the device was slower while the ceiling was measured.
+     */
+    BENCH_ABOVE
 } bench_standing;
-/* `bytes` are those that one repetition reads and writes; `by_memory`: the ceiling is the
- * memory's. */
+/* Judges a result. `fraction` is the result divided by its ceiling. `by_memory` is true if this is
+ * the ceiling of memory. `bytes` is the number of bytes that one repetition reads and writes. */
 bench_standing bench_compare_with_ceiling(double fraction, bool by_memory, double bytes);
 bench_standing bench_stands(const bench_row *row);
 /* Writes the row's name, for example "matmul dtype f32 m 1 k 4096 n 4096". */
 void bench_describe(const bench_row *row, char *text, size_t size);
 
-/* False if this is a complete run and one repetition of the case takes longer than the time for a
- * result. The case, which `format` describes, is then noted as left out. */
+/* Returns whether a case should be measured, if one repetition of it takes `ns`. In a complete run,
+ * it returns false if that is longer than the time for one result; the case, which `format`
+ * describes, is then noted as left out. */
 bool bench_worthwhile(bench_context *context, const char *benchmark, double ns, const char *format,
                       ...) CLI_PRINTF(4, 5);
 
@@ -182,7 +196,7 @@ bool bench_worthwhile(bench_context *context, const char *benchmark, double ns, 
 
 /* Records the reason and returns false. */
 bool bench_fail(bench_context *context, const char *format, ...) CLI_PRINTF(2, 3);
-/* The function of BENCH_TRY. */
+/* Returns whether `status` is TSR_OK; otherwise records the error. Used by BENCH_TRY. */
 bool bench_passed(bench_context *context, tsr_status status, const char *what);
 
 /* Returns false from the calling function if a call of the library fails, and keeps its error
@@ -202,7 +216,9 @@ typedef struct bench_task {
     /* Does one repetition: records it on the stream, or runs it on the host. */
     tsr_status (*run)(tsr_stream *stream, void *user);
     void *user;
-    bool host_only;       /* nothing is recorded: no wait, no device timestamps */
+    /* `run` records nothing on the stream, so the harness neither waits for the stream nor reads
+     * device timestamps. */
+    bool host_only;
     bool no_device_clock; /* the device's timestamps would not cover what is measured */
 } bench_task;
 
@@ -213,10 +229,10 @@ bool bench_measure(bench_context *context, bench_row *row, const bench_task *tas
 bool bench_measure_peer(bench_context *context, bench_row *row, const char *peer_name,
                         const bench_task *task);
 /* Doubles *rounds, the length of a kernel's loop, until the time to start the kernel is negligible,
- * or until it is `most`. */
+ * but not beyond `most`. */
 bool bench_lengthen(bench_context *context, const bench_task *task, uint32_t *rounds,
                     uint32_t most);
-/* Measures again the ceilings that the rows from `first` on are compared with. */
+/* Measures the ceilings again with which the rows from `first` on are compared. */
 bool bench_ceilings_again(bench_context *context, int first);
 
 /* Adds a sample that the benchmark took itself. */
@@ -225,8 +241,8 @@ void bench_sample(bench_row *row, double ns);
 /* All benchmarks, ending with NULL. list.c has a line for each. */
 extern const bench *const bench_list[];
 const bench *bench_find(const char *name);
-/* The reason why a name may be missing there, to follow "there is no benchmark NAME". "" if the
- * build has everything. */
+/* Text for the error message "there is no benchmark NAME": why a benchmark may be missing from
+ * bench_list in this build. "" if the build has all benchmarks. */
 extern const char bench_list_lacks[];
 
 #endif

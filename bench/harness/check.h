@@ -9,9 +9,9 @@
 typedef struct bench_check {
     const char *method; /* what was compared with what, in words; NULL: nothing was compared */
     uint64_t checked, wrong;
-    /* The element whose error is the largest multiple of its tolerance: */
+    /* The element with the largest error in relation to its tolerance: */
     double got, want, tolerance;
-    double excess; /* that multiple */
+    double excess; /* the error of this element, divided by its tolerance */
     int64_t row, column;
 } bench_check;
 

@@ -1,4 +1,4 @@
-/* nftw and the older form of mkdtemp are part of X/Open. */
+/* The headers declare nftw and mkdtemp only with X/Open. */
 #define _XOPEN_SOURCE 700
 
 #include "bench/harness/child.h"
@@ -20,14 +20,15 @@ extern char **environ;
 
 #define MAX_ARGUMENTS 16
 
-/* State that a signal handler has to clean up. */
+/* What the signal handler must clean up: a temporary folder and a child process. */
 static char folder_in_use[BENCH_FOLDER_SIZE];
 static volatile pid_t child_in_use;
 
 static const int deadly[] = {SIGINT, SIGTERM, SIGHUP};
 #define DEADLY (sizeof deadly / sizeof *deadly)
 
-/* Uses posix_spawn, because fork takes malloc's locks, which the interrupted thread may hold. */
+/* The signal handler: cleans up, and then lets the signal have its default effect. It uses
+ * posix_spawn, because fork takes malloc's locks, which the interrupted thread may hold. */
 static void clear_away(int number)
 {
     pid_t remover;
@@ -107,7 +108,8 @@ void bench_folder_remove(const char *path)
     replace_handlers(clear_away, SIG_DFL);
 }
 
-/* A copy of our environment in which all caches that we know are in `cache`. */
+/* Returns a copy of the environment in which the variables for the folders of all known caches are
+ * `cache`. */
 static char **environment_with(const char *cache)
 {
     static const char *const replaced[] = {"XDG_CACHE_HOME=", "MESA_SHADER_CACHE_DIR="};
@@ -213,7 +215,9 @@ bool bench_child_run(char *const *arguments, const char *cache, bench_child_resu
     }
     result->output = read_all(ends[0]);
     close(ends[0]);
-    child_in_use = 0; /* it ends by itself, and its id may soon belong to another process */
+    /* The signal handler must not kill the child from here on: it ends by itself, and its id may
+     * then belong to another process. */
+    child_in_use = 0;
     int status = 0;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         continue;

@@ -33,7 +33,8 @@ void bench_random_values(float *values, uint64_t count, tsr_dtype dtype, uint64_
     }
 }
 
-/* Written independently of the shaders' conversions, which it checks. */
+/* Rounds to f16. It is written independently of the shaders, because it checks their conversions.
+ */
 static uint16_t f16_of(float value)
 {
     uint32_t bits;
@@ -44,7 +45,8 @@ static uint16_t f16_of(float value)
         return (uint16_t)(sign | 0x7e00u);
     if (magnitude >= 65520.0)
         return (uint16_t)(sign | 0x7c00u);
-    if (magnitude < ldexp(1.0, -14)) /* subnormal; rounding up to 2^-14 gives its bits, too */
+    /* subnormal; also correct if the value is rounded up to 2-14 */
+    if (magnitude < ldexp(1.0, -14))
         return (uint16_t)(sign | (uint16_t)nearbyint(magnitude * 0x1p24));
     bits &= 0x7fffffffu;
     uint32_t cut = bits & 0x1fffu;

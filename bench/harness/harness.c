@@ -8,7 +8,7 @@
 #include "bench/harness/clock.h"
 #include "cli/lib/memory.h"
 
-/* A sample lasts 1/SAMPLES_WANTED of a row's time, but at least SHORTEST_SAMPLE_NS. */
+/* One sample takes 1/SAMPLES_WANTED of the time for a row, but at least SHORTEST_SAMPLE_NS. */
 #define SAMPLES_WANTED 30
 #define SHORTEST_SAMPLE_NS 1e6
 #define MIN_SAMPLES 5
@@ -35,7 +35,7 @@ bench_row *bench_add(bench_context *context, const char *benchmark, bench_unit u
 
 static bench_param *add_param(bench_row *row, const char *name)
 {
-    /* Excess parameters overwrite the last one, which a test detects. */
+    /* If a row has too many parameters, each overwrites the last one. A test detects that. */
     if (row->param_count < BENCH_MAX_PARAMS)
         row->param_count++;
     bench_param *param = &row->params[row->param_count - 1];

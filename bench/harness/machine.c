@@ -1,4 +1,4 @@
-/* For getloadavg. */
+/* <stdlib.h> declares getloadavg only with this macro. */
 #define _DEFAULT_SOURCE
 
 #include "bench/harness/machine.h"
@@ -13,7 +13,7 @@
 
 #include "bench/harness/clock.h"
 
-/* Reads /proc/cpuinfo of Linux; some processors have no such line. */
+/* Reads the CPU's name from Linux's /proc/cpuinfo, which has no such line for some processors. */
 static void read_cpu_name(char *name, size_t size)
 {
     static const char label[] = "model name";

@@ -1,4 +1,4 @@
-/* The machine that a run was made on, and how busy other processes kept it. */
+/* Describes the machine of a run, and how much other processes used it during the run. */
 #ifndef TSR_BENCH_HARNESS_MACHINE_H
 #define TSR_BENCH_HARNESS_MACHINE_H
 
@@ -6,12 +6,12 @@ typedef struct bench_host {
     char cpu[128]; /* "?" if the system does not say */
     int cpus;      /* online */
     char os[256];  /* system, release and architecture */
-    char time[32]; /* now, ISO 8601 in UTC */
+    char time[32]; /* the time of the call, ISO 8601 in UTC */
 } bench_host;
 
 void bench_host_read(bench_host *host);
 
-/* The load of a run. Times taken on a busy machine are too long. */
+/* The load of the machine during a run. Times that are measured on a busy machine are too long. */
 typedef struct bench_noise {
     double start_ns, start_busy, start_own; /* CPU seconds: of all processes, and of this one */
     double other_cpus;   /* mean number of CPUs that other processes used; negative: unknown */

@@ -29,7 +29,8 @@ static int columns(void)
     return size.ws_col - 1;
 }
 
-/* Cuts between characters: continuation bytes of UTF-8 take no column. */
+/* Cuts a text to `width` columns, between characters of UTF-8: continuation bytes take no column.
+ */
 static void cut(char *text, int width)
 {
     for (; *text != '\0'; text++)

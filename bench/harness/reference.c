@@ -9,7 +9,7 @@
 #define QUICK_PRODUCTS 2e8
 #define SIGNS_SEED 77
 
-/* Uses four sums, so that an addition need not wait for the previous one. */
+/* Computes four partial sums, so that an addition does not have to wait for the previous one. */
 static double dot(const float *a, const float *b, int64_t count)
 {
     double sum[4] = {0};
@@ -57,7 +57,7 @@ static void check_all_rows(bench_check *check, const bench_shape *shape, const f
         for (int64_t i = 0; i < shape->k; i++)
             w_signed[i] += signs[column] * (double)w[column * shape->k + i];
     }
-    /* Five standard deviations of n rounding errors. */
+    /* Allows five standard deviations of the sum of n rounding errors. */
     double element = bench_rounding(TSR_F32) * sqrt((double)shape->k);
     double tolerance = 5 * sqrt((double)shape->n) * spread_of(shape->k) * element;
     for (int64_t row = 0; row < shape->m; row++) {
@@ -72,8 +72,8 @@ static void check_all_rows(bench_check *check, const bench_shape *shape, const f
     free(signs);
 }
 
-/* Compares 16-bit elements one by one with an f32 product that was summed in another way: the
- * rounding errors of a row's sum would be larger than one wrong element. */
+/* Compares 16-bit elements one by one with the product in f32. Sums of rows would not detect a
+ * wrong element, because their rounding errors are larger than the error of one element. */
 static void check_rounded(bench_check *check, const bench_shape *shape, const float *in_f32,
                           const float *y, double rounding)
 {
@@ -114,8 +114,9 @@ void bench_check_matmul(bench_check *check, const bench_shape *shape, const floa
 
 /* In f32 --------------------------------------------------------------------------------------- */
 
-/* The most elements computed at a time, since the device may have no room for an f32 copy of y. If
- * a slice of the first dimension is larger, one slice. */
+/* The number of elements that are computed at a time, because the device may have no memory for an
+ * f32 copy of y. If one slice of the first dimension has more elements, one slice is computed at a
+ * time. */
 #define MAX_AT_ONCE ((int64_t)1 << 24)
 
 typedef struct product {

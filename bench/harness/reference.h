@@ -9,11 +9,11 @@
  * result, or NULL if y is f32.
  *
  * Rows are compared element by element with the product in double precision: all rows if that is
- * quick, otherwise the first, the last and some between them. In addition, every row of the f32
- * product is checked as a whole (Freivalds): for random signs r, y·r must equal x·(wᵀ·r), which
- * fails if any element is off by more than the rounding errors of the row. The rounding errors of a
- * row of f16 or bf16 would hide a wrong element; so each of its elements is compared with the f32
- * product. */
+ * quick, otherwise the first, the last and some between them. In addition, one check covers all
+ * elements of each row of the f32 product (Freivalds): for random signs r, y·r must equal x·(wᵀ·r).
+ * It fails if the error of an element is larger than the rounding errors of the row. In a row of
+ * f16 or bf16, the rounding errors would hide a wrong element. Therefore each element of such a row
+ * is also compared with the f32 product. */
 void bench_check_matmul(bench_check *check, const bench_shape *shape, const float *x,
                         const float *w, const float *y, tsr_dtype y_dtype, const float *in_f32);
 

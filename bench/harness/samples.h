@@ -1,4 +1,5 @@
-/* Samples, which are times of one thing measured many times, and their order statistics. */
+/* Samples are the times of many measurements of the same work. This header has them and their order
+ * statistics. */
 #ifndef TSR_BENCH_HARNESS_SAMPLES_H
 #define TSR_BENCH_HARNESS_SAMPLES_H
 
@@ -7,7 +8,7 @@
 
 typedef struct bench_samples {
     int count;
-    uint64_t repetitions; /* number of repetitions; a sample is their mean */
+    uint64_t repetitions; /* number of repetitions in a sample; the sample is their mean time */
     double *ns;           /* per repetition, in the order of measuring */
 } bench_samples;
 
@@ -18,7 +19,7 @@ typedef struct bench_summary {
     double median, p10, p90, min, max;
 } bench_summary;
 
-/* All members are 0 if there are no samples. */
+/* Returns the order statistics of samples. All members are 0 if there are no samples. */
 bench_summary bench_summarize(const bench_samples *samples);
 
 /* Sorts in ascending order. */

@@ -14,7 +14,8 @@
 #include "cli/lib/numbers.h"
 #include "cli/lib/text.h"
 
-/* Joins texts as they are, the sizes of a product as m×k×n, and other numbers with their names. */
+/* Writes the label of a result from the parameters of its case: texts are copied, the sizes of a
+ * product become m×k×n, and other numbers follow their names. */
 static void write_label(bench_fields *in, bench_figures *figures)
 {
     const char *name;
@@ -43,7 +44,8 @@ static void write_label(bench_fields *in, bench_figures *figures)
         }
         used += (size_t)length;
     }
-    cli_text_mend(figures->label); /* the names come from the file as well */
+    cli_text_mend(figures->label); /* the names come from the file, too, so they may contain control
+                                      characters */
 }
 
 static void read_value(bench_fields *in, const json_t *result, bench_figures *out)
@@ -143,8 +145,9 @@ static void read_device(bench_fields *in, const json_t *device, bench_device_fig
     }
 }
 
-/* Renames the second device of the same name to "NAME (2)". Goes backwards, because the number
- * depends on the unchanged names before. */
+/* Renames the second device with the same name to "NAME (2)", and so on. Goes backwards, because
+ * the number of a device is computed from the names before it, which must not have been changed
+ * yet. */
 static void number_devices(const json_t *devices, bench_document *out)
 {
     for (int i = out->device_count - 1; i > 0; i--) {
@@ -159,7 +162,8 @@ static void number_devices(const json_t *devices, bench_document *out)
     }
 }
 
-/* Called when all results are known: a ceiling may follow the results that it limits. */
+/* Checks the references to ceilings. Must be called after all results have been read, because a
+ * ceiling may come after the results that refer to it. */
 static void check_ceilings(bench_fields *in, const bench_document *out)
 {
     for (int i = 0; i < out->result_count && !in->failed; i++) {
@@ -252,7 +256,7 @@ static void read_root(bench_fields *in, const json_t *root, bench_document *out)
     read_notes(in, out->failures, "failures", out->device_count);
 }
 
-/* NULL if the file cannot be read or is not JSON. */
+/* Returns NULL if the file cannot be read or is not JSON. */
 static json_t *load(const char *path, char problem[BENCH_PROBLEM])
 {
     json_error_t error;

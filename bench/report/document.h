@@ -1,6 +1,6 @@
-/* Reads a run that was written as JSON. Files may come from anywhere: what does not match
- * docs/bench.schema.json is refused with a message, and control characters in texts become question
- * marks. */
+/* Reads a run that was written as JSON. The file is not trusted: one that does not match
+ * docs/bench.schema.json is refused with a message, and control characters in texts are replaced by
+ * question marks. */
 #ifndef TSR_BENCH_REPORT_DOCUMENT_H
 #define TSR_BENCH_REPORT_DOCUMENT_H
 
@@ -21,9 +21,9 @@ typedef struct bench_figures {
     const char *unit;    /* "GFLOP/s", "GB/s" or "ns" */
     double median, low, high, best;
     double work, bytes;  /* bytes 0: unknown */
-    double fraction;     /* of the ceiling; 0: none */
-    const char *ceiling; /* its name; NULL: none */
-    int ceiling_place;   /* its index among the results */
+    double fraction;     /* the result divided by its ceiling; 0: it has no ceiling */
+    const char *ceiling; /* the name of its ceiling; NULL: it has none */
+    int ceiling_place;   /* the index of its ceiling among the results */
     bench_standing standing;
     double device_ns; /* by the device's clock; 0: it has none */
     int samples;      /* each is the mean of `repetitions` */

@@ -10,7 +10,7 @@ static size_t stem_length(const char *path)
     return length > 5 && strcmp(path + length - 5, ".json") == 0 ? length - 5 : length;
 }
 
-/* The end of the path: the file, with `folders` folders before it. */
+/* Returns the end of the path: the file's name with `folders` folders before it. */
 static const char *tail_of(const char *path, int folders)
 {
     const char *at = path + strlen(path);
@@ -44,7 +44,8 @@ static bool is_taken(const bench_document *all, int count, const char *name)
     return false;
 }
 
-/* Writes the name. If it is too long, only its end, which is the most specific part of a path. */
+/* Writes the name. If it is too long, only its end is written, because that is the most specific
+ * part of a path. */
 static void write_name(char name[BENCH_NAME], const char *tail, int number)
 {
     static const char ellipsis[] = "…";

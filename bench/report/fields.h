@@ -1,5 +1,6 @@
-/* Reads the members of JSON that may come from anywhere. Each is checked. The first error is
- * recorded as a sentence; after it, reading continues with harmless values. */
+/* Reads the members of JSON objects from a file that is not trusted, and checks each. The first
+ * error is recorded as a sentence. After an error, the functions return harmless values, so that
+ * the caller can continue. */
 #ifndef TSR_BENCH_REPORT_FIELDS_H
 #define TSR_BENCH_REPORT_FIELDS_H
 
@@ -8,7 +9,8 @@
 
 #include "cli/lib/say.h"
 
-/* More than any run has. Larger numbers are refused. */
+/* The largest number of entries of an array. No real run has as many; files with more are refused.
+ */
 #define BENCH_MAX_FIELDS 100000
 
 /* The place that is being read, and the first error. */

@@ -10,7 +10,8 @@
 
 #define REPLACEMENT "\xef\xbf\xbd"
 
-/* True for the characters that XML allows, without the control characters that it discourages. */
+/* Returns true for a character that XML allows and does not discourage; it discourages control
+ * characters. */
 static bool allowed(uint32_t code)
 {
     return code == '\t' || code == '\n' ||
@@ -74,7 +75,7 @@ void html_line(FILE *out, const char *format, ...)
         else if (*at == '%')
             fputc('%', out);
         else
-            break; /* not one of our conversions; a test detects that the page ends here */
+            break; /* unknown conversion: nothing more is written, which a test detects */
     }
     va_end(arguments);
 }

@@ -1,5 +1,5 @@
 /* Writing HTML. Text from outside must be written by html_text or by a %s of html_line, which
- * escape it. No other function takes text that is not a constant of our own sources. */
+ * escape it. All other text must be a constant in the source code. */
 #ifndef TSR_BENCH_REPORT_HTML_H
 #define TSR_BENCH_REPORT_HTML_H
 
@@ -9,8 +9,8 @@
  * UTF-8, or not allowed in XML, becomes U+FFFD. */
 void html_text(FILE *out, const char *text);
 
-/* Writes our own markup, with three conversions: %s is escaped text, %d an int, and %f a number
- * with up to two decimals. */
+/* Writes markup; `format` must be a constant. It has three conversions: %s is text, which is
+ * escaped, %d an int, and %f a number with up to two decimals. */
 void html_line(FILE *out, const char *format, ...);
 
 #endif

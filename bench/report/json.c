@@ -34,7 +34,8 @@ static void add_samples(json_t *object, const char *name, const bench_samples *s
         cli_json_append(all, json_real(samples->ns[i]));
 }
 
-/* In the row's unit; "low" and "high" enclose the middle 80 % of the samples. */
+/* Adds the values of a row in its unit. "low" and "high" are the ends of the middle 80 % of the
+ * samples. */
 static void add_value(json_t *object, const bench_row *row)
 {
     bench_summary summary = bench_summarize(&row->host);

@@ -21,7 +21,7 @@ static const char *const style[] = {
 };
 
 typedef struct format {
-    const char *name, *usual; /* the file if none is given */
+    const char *name, *usual; /* `usual` is the file name if none is given */
     void (*write)(const page_context *page);
 } format;
 static void write_page(const page_context *page);
@@ -62,7 +62,7 @@ static const cli_option options[] = {
 static void write_head(const page_context *page)
 {
     FILE *out = page->out;
-    /* The policy prevents scripts from running, should some text not be escaped. */
+    /* The policy prevents scripts from running, even if some text is not escaped by mistake. */
     fputs("<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n"
           "<meta charset=\"utf-8\"/>\n<meta http-equiv=\"Content-Security-Policy\" "
           "content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n"
@@ -79,7 +79,7 @@ static void write_head(const page_context *page)
         out);
 }
 
-/* What was measured, where and when: one row per device. */
+/* Writes a table of what was measured, where and when, with one row per device. */
 static void write_devices(const page_context *page)
 {
     FILE *out = page->out;
@@ -107,8 +107,8 @@ static void write_devices(const page_context *page)
     fputs("</tbody></table></div></section>\n", out);
 }
 
-/* A row of the summary: the best result that page_best selects, or the memory if benchmark is NULL.
- */
+/* A row of the summary: the result that page_best selects, or, if `benchmark` is NULL, the
+ * bandwidth of the memory. */
 typedef struct quantity {
     const char *name, *explanation;
     const char *benchmark, *param, *value;
@@ -154,7 +154,7 @@ static void write_quantity(const page_context *page, const quantity *what)
     fputs("</tr>\n", out);
 }
 
-/* The best results of the devices; nothing if the page is about hosts only. */
+/* Writes the best results of the devices. Writes nothing if the page has only hosts. */
 static void write_summary(const page_context *page)
 {
     FILE *out = page->out;

@@ -27,18 +27,19 @@ typedef struct page {
     page_series *series;
 } page_context;
 
-/* Adds a series with a unique name, unless the device has no results, not even ceilings. */
+/* Adds a series with a unique name. Adds nothing if the device has neither results nor ceilings. */
 void page_add_series(page_context *page, const bench_document *run, int device);
 
-/* The best result of the series in a benchmark, ceilings included. If `name` is not NULL, only
- * cases count whose parameter `name` starts with `value`. */
+/* Returns the best result of the series in a benchmark, which may be a ceiling. If `name` is not
+ * NULL, only the cases whose parameter `name` starts with `value` are considered. */
 const bench_figures *page_best(const page_series *series, const char *benchmark, const char *name,
                                const char *value);
 /* The bandwidth of the device's memory: the host's memcpy for a CPU driver, otherwise the faster of
  * a copy and a kernel. NULL if it was not measured. */
 const bench_figures *page_memory(const page_series *series);
 
-/* Why a result is above its ceiling, to follow its percentage: ", caches"; "" if it is not. */
+/* Returns text that explains why a result is above its ceiling, such as ", caches"; it is printed
+ * after the percentage. "" if the result is not above its ceiling. */
 const char *page_standing(const bench_figures *one);
 
 /* Calls `write` once for each benchmark, with one of its results: first those of devices, then

@@ -10,7 +10,7 @@
 #include "cli/lib/numbers.h"
 
 #define MAX_CASES 256
-#define PLOT 56.0 /* per cent of the width; the values in words are to the right of it */
+#define PLOT 56.0 /* per cent of the width; the values are printed to the right of the plot */
 #define BAR 12
 #define LINE 18
 #define CASE_GAP 10
@@ -18,15 +18,16 @@
 
 typedef struct scale {
     bool is_log;
-    double low, high; /* positive; logarithmic: whole decades, as exponents of 10 */
+    double low,
+        high; /* both positive; on a logarithmic scale: exponents of 10, which are integers */
 } scale;
 
 typedef struct chart {
     const page_context *page;
     const char *benchmark;
     int count;
-    bool is_full;                          /* some cases have no room */
-    const bench_figures *cases[MAX_CASES]; /* the first of each */
+    bool is_full;                          /* there was no room for some cases */
+    const bench_figures *cases[MAX_CASES]; /* the first result of each case */
     scale scale;
 } chart;
 
@@ -73,7 +74,8 @@ static void add_cases(chart *all, const bench_document *run)
     }
 }
 
-/* A ceiling further above all results is not drawn, because it would make the bars too short. */
+/* A ceiling that is more than this factor above all results is not drawn, because the bars would be
+ * too short. */
 #define CEILING_ROOM 3
 
 static double ceiling_of(const bench_figures *one)
@@ -102,7 +104,8 @@ static void choose_scale(chart *all)
     }
 }
 
-/* In per cent of the width of the drawing. */
+/* Returns the horizontal position of the value 10^decade, in per cent of the width of the drawing.
+ */
 static double decade_place(const scale *of, double decade)
 {
     return PLOT * fmin(fmax((decade - of->low) / (of->high - of->low), 0), 1);

@@ -37,7 +37,7 @@ static bool is_point(const page_series *series, const bench_figures *one)
            one->median > 0 && strcmp(one->unit, "GFLOP/s") == 0;
 }
 
-/* False if there is nothing to show. */
+/* Returns false if there is nothing to show. */
 static bool choose_axes(const page_series *series, double peak, axes *out)
 {
     double x_low = INFINITY, x_high = 0, y_low = INFINITY, y_high = peak;
@@ -58,7 +58,7 @@ static bool choose_axes(const page_series *series, double peak, axes *out)
            isfinite(out->y_high);
 }
 
-/* A power of two. */
+/* Writes the label of a tick, which is a power of two. */
 static void write_tick(double value, char text[CLI_NUMBER_TEXT])
 {
     snprintf(text, CLI_NUMBER_TEXT, value >= 1 && value < 1e8 ? "%.0f" : "%.3g", value);
@@ -93,8 +93,8 @@ static void draw_grid(FILE *out, const axes *of)
               -(TOP + HEIGHT - BOTTOM) / 2);
 }
 
-/* Dtypes of products. Each has a mark of its own shape and a line of its own pattern, so that
- * readers need not tell colours apart. */
+/* Dtypes of products. Each has its own shape of marks and its own pattern of lines, so that readers
+ * do not have to distinguish colours. */
 static const char *const dtypes[] = {"f32", "f16", "bf16"};
 #define DTYPES 3
 
@@ -113,8 +113,9 @@ typedef struct limits {
     axes axes;
 } limits;
 
-/* The arithmetic that limits products of a dtype: the ceiling of one of them. If memory limits all
- * of them, the ceiling that the benchmark would choose. */
+/* Returns the ceiling of arithmetic for products of a dtype: the one that limits one of these
+ * products. If memory limits all of them, it is the ceiling of arithmetic that the benchmark would
+ * choose. */
 static const bench_figures *arithmetic_of(const page_series *series, int dtype)
 {
     const bench_document *run = series->run;
@@ -133,7 +134,7 @@ static const bench_figures *arithmetic_of(const page_series *series, int dtype)
     return dtype > 0 && matrices != NULL ? matrices : page_best(series, "fma_peak", "dtype", "f32");
 }
 
-/* False if there is nothing to draw. */
+/* Returns false if there is nothing to draw. */
 static bool find_limits(const page_series *series, limits *out)
 {
     double highest = 0;
@@ -152,7 +153,8 @@ bool page_has_roofline(const page_series *series)
     return find_limits(series, &ignored);
 }
 
-/* Along the slope of memory, then level at the arithmetic of the dtype. */
+/* Draws the limit of a dtype: the sloping line of the memory's bandwidth, then the level line of
+ * the arithmetic. */
 static void draw_roof(FILE *out, const axes *of, int dtype, double peak, double bandwidth)
 {
     double left = exp2(of->x_low), right = exp2(of->x_high), bottom = exp2(of->y_low);
@@ -192,7 +194,7 @@ static void draw_point(FILE *out, const axes *of, const bench_figures *one)
     fputs("\n", out);
 }
 
-/* The dtypes that are drawn: mark, line, and the rate of the arithmetic. */
+/* Lists the dtypes in the drawing, each with its mark, its line and the rate of its arithmetic. */
 static void write_legend(FILE *out, const limits *of)
 {
     char text[BENCH_VALUE_TEXT];

@@ -138,7 +138,7 @@ void page_markdown(const page_context *page)
 
 /* CSV ------------------------------------------------------------------------------------------ */
 
-/* RFC 4180 */
+/* Writes a field, quoted as in RFC 4180. */
 static void csv_text(FILE *out, const char *text)
 {
     fputc('"', out);

@@ -15,12 +15,13 @@ void bench_report_json(const bench_context *context, const bench *what, FILE *ou
 
 const char *bench_unit_name(bench_unit unit);
 
-/* The number of results whose middle 80 % spread over more than 20 % of the median. */
+/* Returns the number of noisy results: those where the middle 80 % of the samples spread over more
+ * than 20 % of the median. */
 int bench_noisy_rows(const bench_context *context);
 
 #define BENCH_WARNINGS 4
 #define BENCH_WARNING_SIZE 160
-/* Writes reasons to distrust the results, as sentences. Returns their number. */
+/* Writes warnings, each a sentence that says why the results may be wrong. Returns their number. */
 int bench_warnings(const bench_context *context, char text[BENCH_WARNINGS][BENCH_WARNING_SIZE]);
 
 #endif

@@ -22,7 +22,8 @@ static char *value_text(const bench_row *row, double ns, char text[CLI_NUMBER_TE
     return row->unit == BENCH_TIME ? cli_duration(value, text) : cli_number(value, text);
 }
 
-/* "low – high" of the middle 80 %, in the unit of the row. The lowest rate is the longest time. */
+/* Writes a cell "low – high", the ends of the middle 80 % of the samples, in the unit of the row.
+ * For rates, the low end is the longest time. */
 static void spread_cell(cli_table *table, const bench_row *row, const bench_summary *summary)
 {
     char low[CLI_NUMBER_TEXT], high[CLI_NUMBER_TEXT];
@@ -34,7 +35,9 @@ static void spread_cell(cli_table *table, const bench_row *row, const bench_summ
 
 typedef struct shown {
     const char
-        *ceiling; /* the name of the ceiling of all rows; many_ceilings if they differ; or NULL */
+        /* the name of the ceiling that all rows have; many_ceilings if rows have different ones;
+         * NULL if they have none */
+        *ceiling;
     bool bus, device, peer, memory, elsewhere;
 } shown;
 
@@ -92,7 +95,8 @@ static void add_columns(cli_table *table, const bench_row *row, shown columns)
         cli_table_column(table, "elsewhere", CLI_LEFT | CLI_OPTIONAL);
 }
 
-/* "72 %", "134 % ^"; with the name of the ceiling if rows have different ones. */
+/* Writes a cell such as "72 %" or "134 % ^", where ^ marks a result above its ceiling. If `named`,
+ * the name of the ceiling follows, because the rows of the table have different ceilings. */
 static void ceiling_cell(cli_table *table, const bench_row *row, bool named)
 {
     static const char *const marks[] = {
@@ -140,7 +144,7 @@ static void add_cells(cli_table *table, const bench_row *row, shown columns)
     }
 }
 
-/* Cells of columns that only some benchmarks have. */
+/* Writes the cells of the columns that only some benchmarks have. */
 static void add_last_cells(cli_table *table, const bench_row *row, shown columns)
 {
     char text[CLI_BYTES_TEXT];
@@ -209,7 +213,7 @@ static void print_table(const bench_context *context, int first, int last)
         puts("\nelsewhere: time of another system on a similar machine, not measured in this run.");
 }
 
-/* The first row from `from` on that is not a ceiling and belongs to this device. */
+/* Returns the first row from `from` on that belongs to this device and is not a ceiling. */
 static int next_row(const bench_context *context, int from, int place)
 {
     while (from < context->row_count &&

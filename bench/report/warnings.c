@@ -1,4 +1,4 @@
-/* Reasons to distrust the results of a run. */
+/* Finds reasons why the results of a run may be wrong. */
 #include <stdio.h>
 #include <unistd.h>
 

@@ -32,7 +32,7 @@ void tune_product_text(const tune_product *product, char *text, size_t size)
 
 /* Operands ------------------------------------------------------------------------------------- */
 
-/* Values that only the reference needs. */
+/* Values in host memory, which only the verification of the built-in kernel needs. */
 typedef struct host_values {
     float *x, *w;
     float *in_f32; /* NULL if the product itself is in f32 */
@@ -67,7 +67,8 @@ static float *random_values(const tune_case *test, uint64_t count, uint64_t seed
     return values;
 }
 
-/* Uploads w. The reference has it as [n,k]; the device may need it as [k,n]. */
+/* Uploads w. On the host it is [n,k]; if the product is not transposed, the device needs it as
+ * [k,n]. */
 static bool upload_w(tune_case *test, const float *w)
 {
     const bench_shape *s = &test->product.shape;
@@ -210,8 +211,9 @@ bool tune_case_create(bench_context *context, const tune_product *product, tune_
     return done;
 }
 
-/* Compares with the verified result. Both have errors: from the order of their sums, within the
- * tolerance of bench_check_matmul, and from rounding. */
+/* Compares `got` with the verified result. Both may have errors: from the order in which they were
+ * summed, which bench_check_matmul tolerates, and from rounding to the dtype. The tolerance allows
+ * for both. */
 static void compare(const tune_case *test, bool bias, const float *got, bench_check *check)
 {
     const bench_shape *s = &test->product.shape;

@@ -1,4 +1,4 @@
-/* One product that a tuning measures: its operands, and its verified result. */
+/* A product that the tuning measures: its operands and its verified result. */
 #ifndef TSR_BENCH_TUNE_CASE_H
 #define TSR_BENCH_TUNE_CASE_H
 
@@ -16,11 +16,11 @@ typedef struct tune_case {
     bench_context *context;
     tune_product product;
     tsr_tensor *x, *w, *y, *bias;
-    float *plain, *bias_values; /* the built-in kernel's verified x·w, and a bias */
-    void *bytes;                /* y in the dtype */
+    float *plain, *bias_values; /* `plain` is x·w as the built-in kernel computed it, verified */
+    void *bytes;                /* memory to download y to, in the dtype */
     tsr_tuning_info info;
     double usual_ns; /* approximate time of one product with the built-in kernel */
-    bool no_room;    /* creation failed because there is not enough device memory */
+    bool no_room;    /* tune_case_create failed because there is not enough device memory */
 } tune_case;
 
 /* Creates the operands, computes the product with the built-in choice and compares it with double
@@ -36,12 +36,13 @@ tsr_matmul_params tune_case_params(const tune_case *test, bool bias);
 bool tune_case_time(tune_case *test, bool bias, const tsr_tuning_choice *choice,
                     uint64_t repetitions, double *ns);
 
-/* Measures one more product. *ns becomes the shorter time, which is closer to the true one. */
+/* Measures one more product. If its time is shorter than *ns, *ns becomes this time: other work on
+ * the machine can only increase times, so the shorter time is more precise. */
 bool tune_case_again(tune_case *test, const tsr_tuning_choice *choice, double *ns);
 
 /* Computes the product with `choice` and compares every element with the built-in kernel's result.
- * If the kernel cannot compute it or has not enough memory, *able is false, and the function
- * returns true. */
+ * If the kernel cannot compute the product, or there is not enough memory for it, *able becomes
+ * false, and the function returns true. */
 bool tune_case_verify(tune_case *test, bool bias, const tsr_tuning_choice *choice, bool *able);
 
 /* Writes, for example, "f32 16x4096x4096 x·wᵀ". */

@@ -8,8 +8,8 @@ static bool alike(int64_t a, int64_t b)
     return (a % 4 == 0) == (b % 4 == 0);
 }
 
-/* The largest and the smallest size in the same class as `size`. Both are multiples of 4 if `size`
- * is, and not if it is not. */
+/* Return the largest and the smallest size in the same class as `size`. They are multiples of 4
+ * exactly if `size` is a multiple of 4, because this distinguishes classes, too. */
 static int64_t largest_like(int64_t size)
 {
     int64_t largest = 1;
@@ -40,7 +40,8 @@ static tune_product scaled(const tune_product *product, int64_t (*size)(int64_t)
     return out;
 }
 
-/* Adds a probe, unless it is in another class than the first or equal to an earlier one. */
+/* Adds a product to the probes, unless it is in another class than the first probe, or equal to an
+ * earlier probe. */
 static bool add_probe(tune_probes *s, const tune_product *product)
 {
     for (int i = 0; i < s->count; i++)

@@ -1,4 +1,4 @@
-/* The products that represent a class. */
+/* The probes of a class of products (tessera/tuning.h): the products that are measured for it. */
 #ifndef TSR_BENCH_TUNE_PROBES_H
 #define TSR_BENCH_TUNE_PROBES_H
 
@@ -6,14 +6,16 @@
 
 #define TUNE_PROBES 3
 #define TUNE_REASON 256
-#define TUNE_TRIES 3 /* for a product that seems slow, since the machine may be busy */
+/* How often a product is measured that seems too slow, because the machine may just be busy. */
+#define TUNE_TRIES 3
 
-/* The smallest product of the class, its largest, and the one that named it. */
+/* The probes: the smallest and the largest product of the class, and the product for which the
+ * class was created. */
 typedef struct tune_probes {
     bench_context *context;
     int count;
     tune_case all[TUNE_PROBES];
-    char *left_out; /* why nothing is measured, TUNE_REASON bytes; empty: it is measured */
+    char *left_out; /* [TUNE_REASON]: why the class is not measured; empty if it is measured */
 } tune_probes;
 
 /* Creates the probes for the class of `product`. `s` must have context and left_out set. Must be

@@ -7,8 +7,8 @@
 #include "bench/tune/probes.h"
 #include "cli/lib/memory.h"
 
-/* Screening, on the smallest product of the class: drops candidates that are far slower than the
- * built-in kernel. */
+/* The screening measures each candidate briefly on the smallest product of the class, and drops
+ * those that are far slower than the built-in kernel. */
 #define SCREEN_PAIRS 3
 #define SCREEN_SAMPLE_NS 2e5
 #define FAR_BEHIND 2.0
@@ -17,18 +17,19 @@
 #define NEAR 0.9
 #define FINALISTS 4
 
-/* Measuring. */
-#define SAMPLES_WANTED 60 /* in the time for one measurement, half of them built-in */
+/* The main measurement. */
+#define SAMPLES_WANTED 60 /* per measurement; half of them measure the built-in kernel */
 #define SHORTEST_SAMPLE_NS 1e6
 #define MIN_PAIRS 7
 #define MAX_PAIRS 200
 #define MAX_REPETITIONS 1000
 
-/* A candidate wins if it is this factor faster by the median, and faster in nine of ten pairs. */
+/* A candidate wins if the median of its gain over the built-in kernel is at least this factor, and
+ * if it is faster in nine of ten pairs of samples. */
 #define GAIN 1.03
 
-/* Products with up to this many rows say little about the performance of tiled kernels on
- * others. */
+/* Measurements of products with at most this number of rows say little about the speed of tiled
+ * kernels on products with more rows. */
 #define FEW_ROWS 8
 
 /* Measuring ------------------------------------------------------------------------------------ */
@@ -48,8 +49,8 @@ static uint64_t repetitions_for(double sample_ns, double ns)
     return wanted >= MAX_REPETITIONS ? MAX_REPETITIONS : wanted < 1 ? 1 : (uint64_t)wanted;
 }
 
-/* Alternates between the two, and alternates which comes first, so that a machine that slows down
- * slows both. */
+/* Measures the candidate and the built-in kernel alternately, in pairs. Which of the two comes
+ * first alternates, too, so that a machine that becomes slower slows both equally. */
 static bool measure_pairs(tune_case *test, bool bias, const tsr_tuning_choice *choice,
                           uint64_t repetitions, int fewest, double budget_ns, tune_ratio *out)
 {
@@ -82,7 +83,7 @@ static bool compare(tune_case *test, bool bias, const tsr_tuning_choice *choice,
 
 typedef struct finalist {
     tsr_tuning_choice choice;
-    double quick; /* how many times as fast as the built-in kernel in screening */
+    double quick; /* speed in relation to the built-in kernel, from the screening */
 } finalist;
 
 typedef struct finalists {
@@ -105,9 +106,9 @@ static bool is_within(const bench_shape *small, const bench_shape *large)
     return small->m <= large->m && small->k <= large->k && small->n <= large->n;
 }
 
-/* True if the kernel was far slower on a product that is no larger in any direction. Kernels for
- * few rows or small matrices are far slower on large ones, but may be the best for products that
- * are smaller in one direction. */
+/* Returns true if the kernel was far slower on an earlier product that is no larger in any of m, n
+ * and k, so that it need not be tried on this one. Kernels for few rows or small matrices are far
+ * slower on large ones, but may be the best for products that are smaller in one of m, n and k. */
 static bool is_hopeless(const tune_given_up *given_up, const tune_product *product,
                         const char *kernel)
 {
@@ -180,7 +181,7 @@ static bool screen(tune_probes *s, tune_given_up *given_up, finalists *list, int
 
 /* Deciding ------------------------------------------------------------------------------------- */
 
-/* Gives the way in which products of a probe's class are computed now. */
+/* Gets how a probe is computed with the present tuning. */
 static bool inspect(tune_probes *s, int probe, bool bias, tsr_tuning_info *out)
 {
     const tune_case *test = &s->all[probe];
@@ -190,9 +191,10 @@ static bool inspect(tune_probes *s, int probe, bool bias, tsr_tuning_info *out)
     return true;
 }
 
-/* Sets *does to whether `choice` can compute every probe and is at least `gain` times as fast, and,
- * with `clearly`, faster in nine of ten pairs. If `choice` is NULL, it is what an earlier tuning
- * has stored. *worst is the smallest gain so far. */
+/* Sets *does to whether `choice` can compute every probe and is at least `gain` times as fast as
+ * the built-in kernel. If `clearly` is set, it must also be faster in nine of ten pairs. If
+ * `choice` is NULL, the choice that an earlier tuning has stored is measured. *worst is the
+ * smallest gain so far. */
 static bool gains(tune_probes *s, bool bias, const tsr_tuning_choice *choice, double gain,
                   bool clearly, bool *does, tune_ratio *worst, double *product)
 {
@@ -239,8 +241,8 @@ static bool find_best(tune_probes *s, const finalists *list, tune_result *out)
     return true;
 }
 
-/* Measures the winner again. The samples that selected it are biased in its favour, so new ones
- * decide. */
+/* Measures the winner again. It was selected because its samples were good, perhaps by chance, so
+ * new samples must confirm the gain. */
 static bool confirm(tune_probes *s, tune_result *out)
 {
     double product;
@@ -259,8 +261,9 @@ static bool set(tune_probes *s, bool bias, const tsr_tuning_choice *choice)
     return true;
 }
 
-/* If nothing wins, an earlier tuning stays unless it is slower now: on a busy machine a good choice
- * is not clearly faster every time. */
+/* If no candidate wins, the choice of an earlier tuning remains unless it is slower now. A good
+ * choice may not win again, because on a busy machine it is not clearly faster in every
+ * measurement. */
 static bool keep_or_drop(tune_probes *s, bool bias, bool *stays, tune_ratio *ratio)
 {
     double product;

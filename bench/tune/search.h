@@ -4,7 +4,8 @@
 
 #include "bench/tune/probes.h"
 
-/* How many times as fast as the built-in kernel, from pairs of consecutive samples. */
+/* The speed of a choice in relation to the built-in kernel (2: twice as fast), from pairs of
+ * consecutive samples. */
 typedef struct tune_ratio {
     int pairs;
     double median, p10, p90;
@@ -14,16 +15,19 @@ typedef struct tune_result {
     int device_place;
     tune_product product; /* a product of the class */
     tsr_tuning_choice usual, winner;
-    bool won, with_bias; /* the winner is in effect; the winner is also in effect for products with
-                            an epilogue */
-    int candidates;      /* number of candidates that could compute it */
-    tune_ratio ratio;    /* of the winner's second measurement at the probe with the smallest gain;
-                            without a winner, of the best candidate. No pairs: no candidate was near
-                            the built-in kernel */
+    /* `won`: the tuning now uses the winner. `with_bias`: it also uses the winner for products with
+     * an epilogue. */
+    bool won, with_bias;
+    int candidates; /* number of candidates that could compute it */
+    /* The ratio of the winner in its second measurement, at the probe with the smallest gain.
+     * Without a winner, it is that of the best candidate. If it has no pairs, all candidates were
+     * dropped in the screening. */
+    tune_ratio ratio;
 } tune_result;
 
-/* Kernels that were far slower on a product. They are not tried on products of the same kind that
- * are no smaller in any direction. An empty list is zeroed. */
+/* Kernels that were far slower than the built-in kernel on some product. They are not tried on
+ * products of the same dtype and transposition whose m, n and k are all at least as large. A list
+ * of which all bytes are 0 is empty. */
 typedef struct tune_given_up {
     int count;
     struct tune_hopeless {
@@ -34,9 +38,9 @@ typedef struct tune_given_up {
     } * all;
 } tune_given_up;
 
-/* Measures a class and sets the winner on the context's device, but does not store it. `left_out`
- * becomes empty, or the reason why nothing was measured: one product takes longer than a
- * measurement may last, or there is not enough memory. */
+/* Tunes the class of a product: measures it and sets the winner on the context's device, but does
+ * not store it. `left_out` becomes empty, or the reason why nothing was measured: one product takes
+ * longer than a measurement may last, or there is not enough memory. */
 bool tune_search(bench_context *context, const tune_product *product, tune_given_up *given_up,
                  tune_result *out, char left_out[TUNE_REASON]);
 

@@ -8,9 +8,10 @@
 #include "bench/harness/clock.h"
 #include "cli/lib/memory.h"
 
-/* The products that name the default classes. Small products come first: kernels that are far
- * slower on one are not tried on the next. First squares; then one token, a few, a prompt and a
- * batch with layers of a transformer; then the products of attention. */
+/* The products whose classes are tuned by default. They are squares; then the layers of a
+ * transformer with one token, with a few, with a prompt and with a batch; then the products of
+ * attention. In each group small products come first, because kernels that are far slower on a
+ * small product are not tried on larger ones. */
 static const struct {
     int64_t batch;
     bench_shape shape;
@@ -44,7 +45,8 @@ static int product_count(const plan *p)
     return p->dtype_count * 2 * p->shape_count;
 }
 
-/* One dtype after another; x·wᵀ before x·w. */
+/* Returns the product at a place in the order of measurements: one dtype after another, and for
+ * each x·wᵀ before x·w. */
 static tune_product product_at(const plan *p, int place)
 {
     const bench_options *options = p->options;
@@ -104,7 +106,8 @@ static bool tune_device_now(bench_context *context, const plan *p, tune_report *
     tune_device device = {.device_place = context->device_count - 1};
     double start = bench_now_ns();
     BENCH_TRY(context, tsr_tuning_path(context->device, device.path, sizeof device.path));
-    /* Stores first, to fail before measuring if storing is impossible. */
+    /* Stores the present tuning before anything is measured, so that a run that could not store its
+     * results fails at once. */
     BENCH_TRY(context, tsr_tuning_save(context->device));
     bool done = true;
     for (int i = 0; i < product_count(p) && done; i++) {

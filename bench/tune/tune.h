@@ -12,7 +12,7 @@
 typedef struct tune_device {
     int device_place;
     double seconds;
-    char path[1024]; /* the file that has its tuning; empty: nothing was stored */
+    char path[1024]; /* the file in which its tuning was stored; empty: nothing was stored */
 } tune_device;
 
 typedef struct tune_report {

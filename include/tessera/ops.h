@@ -273,9 +273,10 @@ typedef struct tsr_adamw_params {
     float learning_rate;
     float beta1, beta2; /* both 0: 0.9 and 0.999 */
     float epsilon;      /* 0: 1e-8 */
-    float
-        weight_decay; /* decoupled: first, parameter -= learning_rate · weight_decay · parameter */
-    int64_t step;     /* from 1; the bias corrections 1 − beta^step are computed in double */
+    /* Decoupled weight decay: the step first computes
+     * parameter -= learning_rate · weight_decay · parameter. */
+    float weight_decay;
+    int64_t step; /* from 1; the bias corrections 1 − beta^step are computed in double */
 } tsr_adamw_params;
 
 /* One step of AdamW as torch.optim.AdamW defines it. The moments are f32, have the parameter's

@@ -508,8 +508,8 @@ TSR_API TSR_NODISCARD tsr_status
 tsr_sampler_create_length_sorted(const tsr_sampler_length_sorted_params *params, tsr_sampler **out);
 
 typedef struct tsr_sampler_stratified_params {
-    const int64_t
-        *labels; /* [count], the class of each item, any values; read only during the call */
+    /* [count]: the class of each item, any values; read only during the call */
+    const int64_t *labels;
     uint64_t count;
     int64_t batch_size;
     tsr_order order; /* of the items within a class: feistel, or none, which is by index */

@@ -87,8 +87,8 @@ typedef struct tsr_self_attention_params {
     float scale, softcap;
     bool sequence; /* x and y are divided along sequence_dim */
     int sequence_dim;
-    tsr_partition_params
-        partition; /* of the kv heads or the query heads, see above; `align` is ignored */
+    /* of the kv heads or the query heads, see above; `align` is ignored */
+    tsr_partition_params partition;
     tsr_dtype dtype;
     tsr_init_params init;
     tsr_init_params output_init; /* of "o"; if its kind is DEFAULT, `init` is used */
