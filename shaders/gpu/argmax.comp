@@ -1,6 +1,6 @@
-// The index of a row's largest element. A group of THREADS invocations works on a row. A long row
-// is divided into pieces; each gives a pair (key, index), and the same kernel then finds the best
-// pair. The order of comparisons does not matter.
+// Finds the index of the largest element of each row. A group of THREADS invocations works on a
+// row. A long row is divided into pieces; each gives a pair (key, index), and the same kernel then
+// finds the best pair. The result does not depend on the order of comparisons.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -51,7 +51,7 @@ void main()
         bests[gl_LocalInvocationID.x] = best;
         barrier();
         [[unroll]] for (uint i = 1u; i < THREADS; i++)
-            // Member 0 uses it.
+            // Only member 0 uses the result.
             best = argmax_better(best, bests[gl_LocalInvocationID.x - member + i]);
     }
     if (member == 0u && wanted < p.jobs) {

@@ -1,5 +1,6 @@
-// Attention and its gradients in blocks, for GPUs. A workgroup owns BX rows of one side and
-// processes the rows of the other side, BY at a time:
+// Attention and its gradients in blocks, for GPUs. A workgroup computes the result for BX rows,
+// which are queries or keys; it "owns" them. It loops over the rows of the other kind, keys or
+// queries, BY at a time:
 //
 //   KIND     owns     loops over  computes
 //   FORWARD  queries  keys        y = Σ p·v, with the rows' running maxima and sums of exponentials
@@ -16,10 +17,10 @@
 #include "include/attention.glsl"
 #include "include/elements.glsl"
 
-layout(constant_id = 0) const uint THREADS = 128; // 4·BX: 16 across, each with 4 rows
+layout(constant_id = 0) const uint THREADS = 128; // 4 · BX: a grid 16 wide, each with 4 rows
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint TN = 2;     // scores per row of an invocation
-layout(constant_id = 2) const uint CHUNKS = 2; // of 64 columns
+layout(constant_id = 1) const uint TN = 2;     // scores that an invocation has in a row
+layout(constant_id = 2) const uint CHUNKS = 2; // a row has this many times 64 columns
 layout(constant_id = 3) const uint KIND = TSR_ATTENTION_FORWARD;
 layout(constant_id = 4) const uint Q_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint K_DTYPE = TSR_DT_F32;
@@ -38,7 +39,7 @@ const uint BX = THREADS / 4;
 const uint BY = ACROSS * TN;
 const uint COLUMNS = 64;
 const uint QUADS = COLUMNS / 4;
-const uint TILE_ROW = QUADS + 1; // vectors; odd, so that a column is in different banks
+const uint TILE_ROW = QUADS + 1; // odd, so that the vectors of a column are in different banks
 const uint P_ROW = BY / 4 + 1;
 const bool OWNS_KEYS = KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DV;
 
@@ -49,15 +50,16 @@ shared float row_parts[2 * THREADS]; // of the four invocations that share a row
 shared float row_factor[BX];
 shared float query_delta[BX > BY ? BX : BY];
 
-// This invocation's number among the 16 across, and the number of its first row divided by 4.
+// The column of this invocation in the grid of invocations, and its row, which is the number of its
+// first row of the block divided by 4.
 uint tile_x, tile_y;
 uint batch;
 attention_sequence sequence;
 
-// Rows of one operand for the head that the workgroup works on.
+// The rows of one operand, for one head.
 struct rows_of {
     uvec2 at, row, column;
-    uvec2 page; // from page to page, if the rows are those of a cache
+    uvec2 page; // bytes from one page to the next, if the rows are in a cache
     bool paged;
 };
 
@@ -98,8 +100,8 @@ vec4 load_quad(rows_of x, uint row, uint column, uint dtype)
     return value;
 }
 
-// Load rows from `first` on into a tile. Rows from `end` on are 0 and are not read. `end` is above
-// `first`.
+// Load one chunk of rows into a tile, from row `first` on. Rows from `end` on are 0 and are not
+// read. `end` must be greater than `first`.
 void load_own(rows_of x, int first, int end, uint chunk, uint dtype)
 {
     [[unroll]] for (uint n = 0u; n < BX * QUADS / THREADS; n++) {
@@ -119,7 +121,7 @@ void load_other(rows_of x, int first, int end, uint chunk, uint dtype)
     }
 }
 
-// Adds the products of the two tiles' rows. An invocation's columns are 16 apart.
+// Adds the dot products of the rows of both tiles. The columns of an invocation are 16 apart.
 void multiply_tiles(inout float sums[SCORES])
 {
     for (uint quad = 0u; quad < QUADS; quad++) {
@@ -135,7 +137,7 @@ void multiply_tiles(inout float sums[SCORES])
     }
 }
 
-vec4 result[TM * CHUNKS]; // columns 4·tile_x … + 3 of each chunk
+vec4 result[TM * CHUNKS]; // columns 4·tile_x … 4·tile_x + 3 of each chunk
 
 void clear_result()
 {
@@ -169,8 +171,9 @@ void keep_p(float values[SCORES])
 }
 
 // Stores rows of the result times row_factor. They go through shared memory, so that neighbouring
-// invocations store neighbouring elements. The loop over chunks is not unrolled, and each chunk's
-// constant index is compared with it: an array that a counter indexes would be kept in memory.
+// invocations store neighbouring elements. The loop over chunks is not unrolled. Inside it, `chunk`
+// is compared with each constant number, because an array that a loop's counter indexes would be
+// kept in memory.
 void store_result(rows_of x, int first, int end)
 {
     for (uint chunk = 0u; chunk < CHUNKS; chunk++) {
@@ -217,7 +220,7 @@ float score_of(float product, int query, int key, uvec2 mask, out float slope)
     return sees ? score : tsr_minus_infinity;
 }
 
-// Computes the products of the rows of two operands, for a block.
+// Computes the dot products of the rows of two operands, for a block.
 void products(rows_of own, uint own_dtype, int own_first, int own_end, rows_of other, uint other_dtype, int other_first, int other_end,
               out float sums[SCORES])
 {
@@ -244,7 +247,7 @@ void add_rows(rows_of other, uint dtype, int first, int end)
     }
 }
 
-// In the softmax, four invocations share a row of p_tile and take every fourth column.
+// In the softmax, four invocations share a row of p_tile, and each takes every fourth column.
 const uint SHARERS = 4;
 float row_largest, row_sum;
 
@@ -355,7 +358,7 @@ void probabilities(uint head, int own_first, int other_first)
     }
 }
 
-// Replaces p by ds, or by p·dp.
+// Replaces p in p_tile by ds, or by p·dp for DELTA.
 void apply_delta(float dp[SCORES])
 {
     float values[SCORES];
@@ -470,8 +473,9 @@ void main()
     uint head = group / blocks % heads;
     batch = group / blocks / heads;
     sequence = attention_sequence_of(batch);
+    // Blocks of queries are in descending order, because late queries may see more keys.
     if (KIND == TSR_ATTENTION_FORWARD)
-        forward(head, int((blocks - 1u - block) * BX)); // last queries first: they may see more keys
+        forward(head, int((blocks - 1u - block) * BX));
     else if (KIND == TSR_ATTENTION_DQ || KIND == TSR_ATTENTION_DELTA)
         query_gradient(head, int((blocks - 1u - block) * BX));
     else

@@ -1,5 +1,6 @@
-// dst = src where rows of dst are columns of src. A workgroup reads a square of src into shared
-// memory, along src's contiguous dimension, and writes it along dst's.
+// dst = src, where rows of dst are columns of src. A workgroup reads a square of src along the
+// dimension in which src is contiguous, stores it in shared memory, and writes it along the
+// dimension in which dst is contiguous.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 
@@ -13,7 +14,7 @@ layout(constant_id = 1) const uint DESTINATION = TSR_DT_U32;
 layout(constant_id = 2) const uint SOURCE_SIZE = 4;
 layout(constant_id = 3) const uint DESTINATION_SIZE = 4;
 const uint SIDE = TSR_COPY_TILE;
-const uint PITCH = SIDE + 1u; // odd, so that a column's words are in different banks
+const uint PITCH = SIDE + 1u; // odd, so that the words of a column are in different banks
 const uint HIGH_WORDS = DESTINATION_SIZE == 8u ? SIDE * PITCH : 1u;
 
 layout(push_constant, std430) uniform tsr_push
@@ -21,7 +22,7 @@ layout(push_constant, std430) uniform tsr_push
     tsr_copy_tile_params p;
 };
 
-// The converted elements: one row for each column of dst.
+// The converted elements. Each row of the tile is a column of dst.
 shared uint tile[SIDE * PITCH];
 shared uint tile_high[HIGH_WORDS];
 

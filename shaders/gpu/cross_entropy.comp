@@ -1,7 +1,7 @@
 // Cross-entropy of rows of logits against their labels, and its gradient. A thread group computes
-// one row. Three loops compute the largest logit, the sum of exponentials relative to it, and loss
-// and gradient. A class belongs to the same invocation in all of them, so that the gradient may
-// overwrite the logits.
+// one row in three loops. The first finds the largest logit, the second adds up the exponentials
+// relative to it, and the third computes the gradient. A class belongs to the same invocation in
+// all loops, so that the gradient may overwrite the logits.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -47,7 +47,7 @@ vec4 load_logits(uvec2 logits, uint j)
 
 void main()
 {
-    bool owner = group_row() < p.rows; // the others only take part in the barriers
+    bool owner = group_row() < p.rows; // invocations without a row only take part in barriers
     uint row = min(group_row(), p.rows - 1u);
     uint label = label_of(row);
     uvec2 logits = tsr_at_stride(p.logits, row, p.logits_stride);
@@ -59,7 +59,7 @@ void main()
     float shift = group_max(largest);
 
     vec4 sums = vec4(0.0);
-    float picked = 0.0; // the label's logit, in the invocation that owns that class
+    float picked = 0.0; // the label's logit in the invocation that has this class, otherwise 0
     for (uint j = first; j < p.classes; j += 4u * THREADS) {
         vec4 value = load_logits(logits, j);
         if (label >= j && label < j + 4u)

@@ -1,7 +1,8 @@
 // Cross-entropy with classes divided among ranks, in two steps. A thread group computes one row.
-// The first step computes each rank's largest logit, its sum of exponentials and the label's logit.
-// The second computes loss and gradient from those of all ranks. A class belongs to the same
-// invocation in all loops, so that the gradient may overwrite the logits.
+// The first step computes the largest logit, the sum of exponentials and the label's logit among
+// the classes of this rank. The second step computes loss and gradient from these numbers of all
+// ranks. A class belongs to the same invocation in all loops, so that the gradient may overwrite
+// the logits.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/index.glsl"
@@ -25,7 +26,7 @@ layout(push_constant) uniform Push {
 
 #define MINUS_INFINITY uintBitsToFloat(0xff800000u)
 
-// The label's index among this part's classes, or TSR_NO_INDEX.
+// The label's index among the classes of this rank, or TSR_NO_INDEX.
 uint place_of(uint label)
 {
     return label >= p.first && label - p.first < p.here ? label - p.first : TSR_NO_INDEX;
@@ -49,7 +50,8 @@ void write_stats(uvec2 logits, uint row, uint place, bool owner)
     for (uint j = first; j < p.here; j += 4u * THREADS)
         largest = max(largest, load_logits(logits, j));
     float most = group_max(largest);
-    // If all logits are -inf here, other ranks may have larger ones.
+    // If all logits of this rank are -inf, the shift is 0, because -inf − -inf would be NaN. Other
+    // ranks may have larger logits.
     float shift = most == MINUS_INFINITY ? 0.0 : most;
 
     vec4 sums = vec4(0.0);
@@ -102,7 +104,7 @@ void write_whole(uvec2 logits, uint row, uint label)
 
 void main()
 {
-    bool owner = group_row() < p.rows; // the others only take part in the barriers
+    bool owner = group_row() < p.rows; // invocations without a row only take part in barriers
     uint row = min(group_row(), p.rows - 1u);
     uint label = tsr_load_index(p.labels, row, p.labels_stride, p.label_bytes);
     uvec2 logits = tsr_at_stride(p.logits, row, p.logits_stride);

@@ -1,6 +1,7 @@
-// Adds rows to the rows of a table given by their indices. A workgroup owns some columns of the
-// table's rows in one bucket (row modulo buckets) and goes through all indices in order. No other
-// workgroup adds to them, so the order of additions is that of the indices.
+// Adds rows of dy to the rows of a table that are given by their indices. The table's rows are
+// divided into buckets (row modulo buckets). A workgroup adds to some columns of the rows of one
+// bucket and goes through all indices in order. No other workgroup adds to these elements, so that
+// they are added in the order of the indices.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/index.glsl"
@@ -9,7 +10,7 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint TABLE_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint Y_DTYPE = TSR_DT_F32;
-layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE; // suits the rows of both
+layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE; // fits the rows of table and y
 
 layout(push_constant) uniform Push {
     tsr_embedding_params p;

@@ -1,7 +1,7 @@
-// Adds dy to the elements of dx that are selected by indices along one dimension, in any layout. An
-// invocation owns one position in the other dimensions and the indices of one bucket (index modulo
-// buckets). It processes all indices in order, so that the order of additions is that of the
-// indices.
+// Adds dy to the elements of dx that are selected by indices along one dimension, in any layout.
+// Indices are divided into buckets (index modulo buckets). An invocation adds at one position in
+// the other dimensions, for the indices of one bucket. It goes through all indices in order, so
+// that elements are added in the order of the indices.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/index.glsl"

@@ -1,5 +1,5 @@
-// y = x at the indices along one dimension, in any layout. An element whose index is not in x
-// becomes 0. An invocation computes four neighbours of y.
+// Selects elements of x by indices along one dimension, in any layout. If an index is not in x, the
+// element of y becomes 0. An invocation computes four neighbours of y.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/elements.glsl"

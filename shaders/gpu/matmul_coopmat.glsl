@@ -1,7 +1,7 @@
 // Matrix product of 16-bit floats by cooperative matrices, with sums in f32. A workgroup computes
-// BM × BN elements of y, BK products at a time from shared memory, while the next step's tiles are
-// loaded from memory. A subgroup multiplies TM × TN fragments of FM × FN elements, FK products at a
-// time.
+// BM × BN elements of y in steps. Each step adds BK products to every element, from tiles of a and
+// b in shared memory, while the tiles of the next step are loaded from memory. A subgroup computes
+// TM × TN fragments of FM × FN elements, and adds FK products at a time.
 //
 // The including file defines ELEMENT, the type of an element, and DTYPE. It may define ELEMENT4,
 // the type of four elements, and ELEMENT4_OF(), which makes one from a uvec2 of bits; shared memory
@@ -14,16 +14,17 @@
 
 layout(constant_id = 0) const uint THREADS = 128;
 layout(local_size_x = 128, local_size_x_id = 0) in;
-layout(constant_id = 1) const uint SUBGROUP = 32; // the size that the pipeline requires
+layout(constant_id = 1) const uint SUBGROUP = 32; // the subgroup size that the pipeline requires
 layout(constant_id = 2) const uint DOWN = 2;      // rows of subgroups in the workgroup's tile
 layout(constant_id = 3) const uint BM = 64;
 layout(constant_id = 4) const uint BN = 64;
 layout(constant_id = 5) const uint BK = 32;
-layout(constant_id = 6) const uint FM = 16; // a shape that the device supports
+layout(constant_id = 6) const uint FM = 16; // a shape of fragments that the device supports
 layout(constant_id = 7) const uint FN = 16;
 layout(constant_id = 8) const uint FK = 16;
 layout(constant_id = 9) const uint STAGED = 1; // fragments of a subgroup that are stored together
-// 2: a step's tiles are stored while the previous step's are still read.
+// The number of buffers for tiles. With two, the tiles of a step are stored while invocations still
+// read those of the previous step.
 layout(constant_id = 12) const uint BUFFERS = 1;
 layout(constant_id = 10) const uint A_LOAD = TSR_MM_LOAD_SCALAR;
 layout(constant_id = 11) const uint B_LOAD = TSR_MM_LOAD_SCALAR;
@@ -34,8 +35,9 @@ const uint TM = BM / DOWN / FM;
 const uint TN = BN / ACROSS / FN;
 
 // Tiles are in shared memory in units of UNIT elements, with PITCH units from row to row. A row of
-// a tile is a line or, for operands that are contiguous along the lines, one k. The padding keeps
-// the 16 bytes that invocations read from neighbouring rows in different banks.
+// a tile is one line (a row of a, or a column of b). For operands that are contiguous from line to
+// line, it is the elements of all lines at one k. The padding keeps the 16 bytes that invocations
+// read from neighbouring rows in different banks.
 #ifdef ELEMENT4
 const uint UNIT = 4;
 #else
@@ -48,7 +50,7 @@ const uint A_PITCH = (A_BY_LINE ? BM : BK) / UNIT + PAD;
 const uint B_PITCH = (B_BY_LINE ? BN : BK) / UNIT + PAD;
 const uint TILE_B = (A_BY_LINE ? BK : BM) * A_PITCH;
 const uint TILE_END = TILE_B + (B_BY_LINE ? BK : BN) * B_PITCH;
-// The sums also go through shared memory. They use the tiles' memory if its type allows it.
+// The sums also go through shared memory. They use the memory of the tiles if its type allows this.
 const uint STAGE = SUBGROUPS * FM * STAGED * FN;
 #ifdef ELEMENT4
 shared ELEMENT4 tile[BUFFERS * TILE_END];
@@ -77,7 +79,7 @@ shared uvec4 tile[BUFFERS * TILE_END > STAGE / 4 ? BUFFERS * TILE_END : STAGE / 
 #define PITCH B_PITCH
 #include "gpu/matmul_coopmat_fetch.glsl"
 
-// The start of a tile's fragment at `line` and k.
+// The index in `tile` of the fragment that starts at `line` and `k`.
 uint fragment_at(uint tile_begin, bool by_line, uint pitch, uint line, uint k)
 {
     return tile_begin + (by_line ? k * pitch + line / UNIT : line * pitch + k / UNIT);
@@ -86,7 +88,7 @@ uint fragment_at(uint tile_begin, bool by_line, uint pitch, uint line, uint k)
 const int A_LAYOUT = A_BY_LINE ? gl_CooperativeMatrixLayoutColumnMajor : gl_CooperativeMatrixLayoutRowMajor;
 const int B_LAYOUT = B_BY_LINE ? gl_CooperativeMatrixLayoutRowMajor : gl_CooperativeMatrixLayoutColumnMajor;
 
-// Loads the step that begins at k.
+// Loads the tiles of the step that begins at k into registers.
 void load(uvec2 a, uvec2 b, uint a_lines, uint b_lines, uint k, uint k_count)
 {
     a = mm_at(a, k, p.a_k, DTYPE);
@@ -102,8 +104,8 @@ void load(uvec2 a, uvec2 b, uint a_lines, uint b_lines, uint k, uint k_count)
 
 void main()
 {
-    // Tiles are numbered in bands 8 tiles high, column by column: workgroups that run together
-    // share rows of a and columns of b.
+    // Tiles are numbered in bands that are 8 tiles high, column by column within a band. Workgroups
+    // that run at the same time then share rows of a and columns of b.
     const uint BAND = 8;
     uint across = (p.n + BN - 1) / BN;
     uint down = (p.m + BM - 1) / BM;

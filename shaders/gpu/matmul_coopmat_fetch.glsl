@@ -2,14 +2,15 @@
 // for a and once for b, which differ in names only. A "line" is a row of a or a column of b, and a
 // tile is LINES lines of BK products.
 //
-// Elements are moved in eights that are neighbours along k or, if the stride of the lines is 1,
-// along the lines. Shared memory keeps them in that order, so an eight is never split.
+// Elements are moved in groups of eight, called eights. The elements of an eight are neighbours
+// along k or, if the stride from line to line is 1, from line to line. They are neighbours in
+// shared memory too, so that an eight is never split.
 //
-// The offsets of an invocation's eights are computed once, before the first step; each step only
-// moves the tile's first element. Lines beyond the matrix repeat its last line, and their sums are
-// never stored. Only the last step can reach beyond k. It has a separate load function, which
-// replaces elements beyond k by 0. In all other steps, no instruction before the products waits for
-// the loads.
+// The offsets of an invocation's eights are computed once, before the first step. A step only
+// changes the address of the tile's first element. Lines beyond the matrix repeat its last line,
+// and their sums are never stored. Only the last step can reach beyond the end of k. It has a
+// separate load function, which replaces elements beyond the end by 0. In all other steps, no
+// instruction before the products waits for the loads.
 //
 // The including file defines what matmul_coopmat.glsl expects, FETCH(x), which adds the operand's
 // prefix to a name, and LINES, LOAD, LINE_STRIDE, K_STRIDE, TILE, BY_LINE, PITCH.
@@ -18,10 +19,11 @@ const uint FETCH(across) = (BY_LINE ? LINES : BK) / 8; // eights in a row of the
 const uint FETCH(eights) = LINES * BK / 8;
 const uint FETCH(count) = (FETCH(eights) + THREADS - 1) / THREADS;
 uvec4 FETCH(registers)[FETCH(count)];
-// Elements from the tile's first one to the eight, or to its first four.
+// The offset of each eight from the first element of the tile, in elements. If an eight is loaded
+// as two fours, it is the offset of the first four.
 uint FETCH(at)[FETCH(count)];
 
-// The line and the k of an invocation's eight number i, in the tile.
+// The line and the k of an invocation's eight number i, counted from the start of the tile.
 uvec2 FETCH(place)(uint i)
 {
     uint e = min(i * THREADS + gl_LocalInvocationIndex, FETCH(eights) - 1);
@@ -72,7 +74,7 @@ void FETCH(load)(uvec2 tile_at, uint lines)
     }
 }
 
-// Loads the last step, in which only `depth` < BK products are left.
+// Loads the tile of the last step, which has only `depth` < BK values of k.
 void FETCH(load_end)(uvec2 tile_at, uint lines, uint depth)
 {
     [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
@@ -90,7 +92,7 @@ void FETCH(load_end)(uvec2 tile_at, uint lines, uint depth)
     }
 }
 
-// Stores the tile to shared memory, in which the step's tiles begin at `slot`.
+// Stores the tile to shared memory. `slot` is the index at which the tiles of this step begin.
 void FETCH(keep)(uint slot)
 {
     [[unroll]] for (uint i = 0; i < FETCH(count); i++) {

@@ -2,12 +2,12 @@
 // included once for a and once for b, which differ in names only. A "line" is a row of a or a
 // column of b, and a tile is LINES lines of BK products.
 //
-// Indices beyond the matrix are clamped to its last element rather than skipped, so that all loads
-// can be in flight at once. Elements that were loaded beyond k are then replaced by 0, and sums of
-// lines beyond the matrix are never stored.
+// Loads beyond the matrix are not skipped: their indices are clamped to its last element, so that
+// all loads can be in flight at once. Elements beyond the end of k are then replaced by 0, and sums
+// of lines beyond the matrix are never stored.
 //
-// Unrolled loops use mix() instead of ?:, because some shader compilers turn ?: into basic blocks,
-// and drivers that keep that many blocks take minutes to compile.
+// Unrolled loops use mix() instead of ?:, because some shader compilers turn each ?: into basic
+// blocks, and drivers that keep so many blocks take minutes to compile.
 //
 // The including file defines FETCH(x), which adds the operand's prefix to a name, and LINES, DTYPE,
 // LOAD, LINE_STRIDE, K_STRIDE, LANES_LINE, TILE.
@@ -50,7 +50,8 @@ void FETCH(load)(uvec2 at, uint lines, uint depth)
     }
 }
 
-// Stores the tile to shared memory with k as the slow index, in whichever order it was loaded.
+// Stores the tile to shared memory. Whatever the order in which it was loaded, neighbouring lines
+// become neighbours, and k is the slow index.
 void FETCH(keep)()
 {
     if (LOAD == TSR_MM_LOAD_SCALAR) {

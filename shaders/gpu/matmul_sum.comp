@@ -1,5 +1,6 @@
 // Adds the partial products of a matmul whose k was split, in the order of their index, and applies
-// the epilogue. `a` is the address of the partial matrices, f32 [batch, splits, m, n].
+// the epilogue. `a` is the address of the partial matrices, f32 [batch, splits, m, n], and `k` is
+// the number of splits.
 //
 // An invocation computes one element of y or a run of four neighbours. Runs are faster because
 // finding the place in y takes several times the work of one element, and because devices without
@@ -33,7 +34,7 @@ void main()
     float sums[4] = float[4](0.0, 0.0, 0.0, 0.0);
     for (uint split = 0; split < p.k; split++) {
         tsr_floats from = tsr_floats(mm_at(part, split, p.m * p.n, TSR_DT_F32));
-        // Past the row's end this repeats the last element, which is not stored.
+        // Past the row's end, this adds the last element again; these sums are not stored.
         [[unroll]] for (uint i = 0; i < RUN; i++)
             sums[i] += from.v[first + min(i, count - 1)];
     }

@@ -43,9 +43,9 @@ shared float tile[TILE_END];
 #define TILE TILE_B
 #include "gpu/matmul_fetch.glsl"
 
-// An invocation's rows come in runs of up to 4 neighbours. Between its runs are runs of all other
-// invocations, so that neighbouring invocations read neighbouring vectors of shared memory. Its
-// columns are arranged in the same way.
+// The rows of an invocation come in runs of up to 4 neighbours. Between two of its runs are the
+// runs of the other invocations, so that neighbouring invocations read neighbouring vectors of
+// shared memory. Its columns are arranged in the same way.
 const uint ACROSS = BN / TN;
 const uint DOWN = BM / TM;
 const uint RUN_M = TM < 4 ? TM : 4;
@@ -80,11 +80,11 @@ void multiply(uint x, uint y)
     }
 }
 
-// The sums go through shared memory, ROUND_ROWS rows of each invocation at a time, so that the code
-// has one copy of the epilogue and neighbouring invocations store neighbouring elements. Each row's
-// constant index is compared with the round's: compilers do not unroll a loop that contains another
-// loop, and if its counter indexed the sums, they would be kept in memory, even during the
-// products.
+// The sums go through shared memory in rounds of ROUND_ROWS rows of each invocation, so that the
+// code has one copy of the epilogue and neighbouring invocations store neighbouring elements. In
+// each round, the constant index of every row is compared with the rows of the round. Compilers do
+// not unroll the loop over rounds, because it contains another loop. If its counter indexed the
+// sums, they would therefore be kept in memory, even during the products.
 const uint ROUND = DOWN * BN; // elements of one row of every invocation
 const uint ROUND_ROWS = TILE_END / ROUND < TM ? TILE_END / ROUND : TM;
 
@@ -110,8 +110,8 @@ void store(uint row0, uint col0, uint x, uint y)
 
 void main()
 {
-    // Tiles are numbered in bands 8 tiles high, column by column: workgroups that run together
-    // share rows of a and columns of b.
+    // Tiles are numbered in bands that are 8 tiles high, column by column within a band. Workgroups
+    // that run at the same time then share rows of a and columns of b.
     const uint BAND = 8;
     uint across = (p.n + BN - 1) / BN;
     uint down = (p.m + BM - 1) / BM;

@@ -1,6 +1,7 @@
 // Matrix product of a few rows and a row-major matrix, which is read once. A workgroup computes 4 ·
-// LANES columns: LANES invocations are placed along the columns, and each of SLICES groups of them
-// takes a part of k. The groups' sums are added up in a fixed tree.
+// LANES columns. It has SLICES groups of LANES invocations. The invocations of a group are placed
+// along the columns, and each group takes a part of k. The sums of the groups are added up in a
+// fixed tree.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/matmul_common.glsl"
@@ -11,7 +12,7 @@ layout(constant_id = 1) const uint ROWS = 1; // at least m
 layout(constant_id = 2) const uint LANES = 16;
 layout(constant_id = 3) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint B_DTYPE = TSR_DT_F32;
-layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR; // of b; or VEC_LINE
+layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR; // for b: this or VEC_LINE
 
 const uint SLICES = THREADS / LANES; // a power of two
 const uint COLS = 4 * LANES;
@@ -32,8 +33,8 @@ void main()
     uvec2 a = mm_at(mm_a_matrix(A_DTYPE), k_begin, p.a_k, A_DTYPE);
     uvec2 b = mm_at(mm_at(mm_b_matrix(B_DTYPE), k_begin, p.b_k, B_DTYPE), col0, p.b_col, B_DTYPE);
 
-    // An invocation's columns are neighbours if they are loaded as one vector, and LANES apart
-    // otherwise.
+    // If columns are loaded as vectors, the four columns of an invocation are neighbours. Otherwise
+    // they are LANES apart.
     uint last = p.n - 1 - col0;
     uint cols[4];
     [[unroll]] for (uint c = 0; c < 4; c++)

@@ -11,15 +11,15 @@ layout(constant_id = 1) const uint ROWS = 1; // at least m
 layout(constant_id = 2) const uint COLS = 4;
 layout(constant_id = 3) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint B_DTYPE = TSR_DT_F32;
-layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR; // of both operands; or VEC_K
+layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR; // for both operands: this or VEC_K
 
-// The number of vectors of four k, THREADS apart, that are loaded at a time: as many as registers
-// allow, because memory is the limit.
+// The number of vectors of four k that an invocation loads at a time; they are THREADS vectors
+// apart. It is as large as registers allow, because memory bandwidth limits this kernel.
 const uint AHEAD = ROWS > 2 ? 1 : B_DTYPE == TSR_DT_F32 ? 2 : 4;
 
 shared float tree[ROWS * COLS * THREADS];
 float sums[ROWS * COLS];
-uint a_at[ROWS], b_at[COLS]; // the lines' starts, in elements
+uint a_at[ROWS], b_at[COLS]; // offsets of rows of a and of columns of b, in elements
 
 // Adds the products of `count` vectors of all lines, at k, k + THREADS, and so on. `count` is a
 // constant, at most AHEAD.
@@ -50,7 +50,7 @@ void main()
     uvec2 a = mm_at(mm_a_matrix(A_DTYPE), k_begin, p.a_k, A_DTYPE);
     uvec2 b = mm_at(mm_at(mm_b_matrix(B_DTYPE), k_begin, p.b_k, B_DTYPE), col0, p.b_col, B_DTYPE);
 
-    // Lines past an edge repeat the last one and are not stored.
+    // Rows and columns past an edge repeat the last one, and their sums are not stored.
     [[unroll]] for (uint i = 0; i < ROWS; i++)
         a_at[i] = min(i, p.m - 1) * p.a_row;
     [[unroll]] for (uint j = 0; j < COLS; j++)

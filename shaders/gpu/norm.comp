@@ -1,7 +1,8 @@
 // y = (x − mean) / √(variance + epsilon) · weight + bias, or the same without the mean. For the
-// gradients, only the rows' statistics are computed. A thread group computes one row. The first
-// loop computes the mean, the second its rounding error and the variance about it, and the third
-// the result. An element belongs to the same invocation in all of them, so that y may be x.
+// gradients, the kernel computes only the statistics of the rows. A thread group computes one row.
+// The first loop computes the mean, the second the rounding error of the mean and the variance
+// about it, and the third the result. An element belongs to the same invocation in all loops, so
+// that y may be x.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/norm.glsl"
@@ -28,8 +29,9 @@ vec4 load(uvec2 x, uint j, float missing)
     return tsr_load_row4(x, p.x.step, j, p.count, X_DTYPE, FORM, missing);
 }
 
-// Sums are relative to the first element, then to the mean. Their terms are therefore about as
-// large as the deviations, and rows of equal elements have a variance of exactly 0.
+// Computes the statistics of a row. The first sum is over differences from the first element, and
+// the others over differences from the mean. Their terms are therefore about as large as the
+// deviations, and rows of equal elements have a variance of exactly 0.
 vec4 statistics(uvec2 x, uint first)
 {
     vec4 stats = vec4(0.0);
@@ -59,7 +61,7 @@ vec4 statistics(uvec2 x, uint first)
 
 void main()
 {
-    bool owner = group_row() < p.rows; // the others only take part in the barriers
+    bool owner = group_row() < p.rows; // invocations without a row only take part in barriers
     uint row = min(group_row(), p.rows - 1u);
     uvec2 x = norm_row(p.x, row, p.inner, X_DTYPE);
     uint first = owner ? 4u * group_thread() : p.count;

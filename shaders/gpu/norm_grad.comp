@@ -1,7 +1,7 @@
-// The gradient of layer or RMS normalisation with respect to its input, from the rows' statistics.
-// With g = dy · weight and n the normalised input, dx = (g − mean(g) − n · mean(g·n)) / √(variance
-// + epsilon); For RMS, mean(g) is left out. A thread group computes one row in two loops. An
-// element belongs to the same invocation in both, so that dx may be x or dy.
+// The gradient of layer or RMS normalisation with respect to its input, from the statistics of the
+// rows. With g = dy · weight and n the normalised input, dx = (g − mean(g) − n · mean(g·n)) /
+// √(variance + epsilon). For RMS normalisation, mean(g) is left out. A thread group computes one
+// row in two loops. An element belongs to the same invocation in both, so that dx may be x or dy.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/norm.glsl"
@@ -35,7 +35,7 @@ vec4 load_incoming(uvec2 dy, uint j)
 
 void main()
 {
-    bool owner = group_row() < p.rows; // the others only take part in the barriers
+    bool owner = group_row() < p.rows; // invocations without a row only take part in barriers
     uint row = min(group_row(), p.rows - 1u);
     uvec2 x = norm_row(p.x, row, p.inner, X_DTYPE);
     uvec2 dy = norm_row(p.dy, row, p.inner, DY_DTYPE);

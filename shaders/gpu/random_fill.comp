@@ -1,5 +1,5 @@
-// Fills y with random bits, or with uniform or normal numbers. An element's value depends on its
-// index.
+// Fills y with random bits, or with uniform or normal numbers. The value of an element depends only
+// on the seed, the subsequence and the index of the element.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -27,7 +27,8 @@ float variate(uint word)
     }
     precise float product = float(word >> 8) * 5.9604644775390625e-08 * p.scale; // 2^-24: exact
     precise float sum = product + p.shift;
-    // y's dtype has the limit exactly, so that storing does not round beyond it.
+    // The limit can be represented exactly in y's dtype, so that storing does not round a number
+    // beyond it.
     return min(sum, p.limit);
 }
 

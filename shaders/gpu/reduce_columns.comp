@@ -5,7 +5,8 @@
 #extension GL_GOOGLE_include_directive : require
 #include "include/reduce.glsl"
 
-// Groups; neighbouring invocations work on neighbouring columns.
+// The number of groups in a workgroup. Neighbouring invocations belong to neighbouring groups and
+// load neighbouring columns.
 const uint COLUMNS = WORKGROUP / 4u;
 
 shared vec4 quarters[WORKGROUP];
@@ -15,9 +16,9 @@ void main()
     uint phase = gl_LocalInvocationID.x / COLUMNS;
     uint wanted = tsr_flat_group() * COLUMNS + gl_LocalInvocationID.x % COLUMNS;
 
-    // Groups take four columns of the innermost dimension each. If its size is not a multiple of 4,
-    // the last group is shifted back to end with the dimension, and does not write the columns that
-    // the group before it has.
+    // Each group takes four columns of the innermost dimension. If the size of this dimension is
+    // not a multiple of 4, the last group is shifted back to end with the dimension, and does not
+    // write the columns that the group before it computes.
     uint inner = p.ndim - 1u;
     uint fours[4];
     [[unroll]] for (uint d = 0u; d < 4u; d++)
@@ -38,7 +39,7 @@ void main()
             uint mine = j + 4u * i;
             vec4 loaded = tsr_load_dense4(row, X_DTYPE);
             lanes[i] = combine(lanes[i], mine < p.count ? loaded : vec4(identity()));
-            // Does not go beyond the last row.
+            // Stops at the last row.
             row = tsr_next(row, mine + 4u < p.count ? stride : uvec2(0u));
         }
     }

@@ -1,6 +1,6 @@
 // Reduction along long rows, four neighbouring elements per load. A group of THREADS invocations
-// reduces a row: 8 on GPUs, 1 on CPU drivers with many rows. Invocation i has the lanes (i +
-// THREADS·q, 0 … 3) of reduce.glsl's tree for q from 0 to 8/THREADS − 1.
+// reduces a row: 8 on GPUs, 1 on CPU drivers if there are many rows. Invocation i has the lanes (i
+// + THREADS·q, 0 … 3) of the tree in reduce.glsl, for q from 0 to 8/THREADS − 1.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/reduce.glsl"

@@ -13,14 +13,14 @@ layout(constant_id = 3) const uint Y_FORM = TSR_ROPE_FORM_VECTORS;
 layout(constant_id = 4) const uint X_FORM = TSR_ROPE_FORM_VECTORS;
 layout(constant_id = 5) const uint ADJACENT = 0u; // the components of a pair are neighbours
 layout(constant_id = 6) const uint BACK = 0u;     // rotate in the opposite direction
-layout(constant_id = 7) const uint REPEAT = 0u;   // rows of the outermost dimension share their angles
+layout(constant_id = 7) const uint REPEAT = 0u;   // 1: see `repeats` in params/rope.h
 
 layout(push_constant, std430) uniform Push {
     tsr_rope_push p;
 };
 
-// The angle of a position, as a fraction of a full turn times 2^32. Full turns are lost in the
-// overflow, so that the result is as precise for large positions as for small ones.
+// The angle of a position, as a fraction of a full turn times 2^32. The overflow of 32 bits drops
+// full turns, so that the result is as precise for large positions as for small ones.
 uint rope_angle(int position, uvec2 frequency)
 {
     uint distance = position < 0 ? 0u - uint(position) : uint(position);
@@ -30,8 +30,9 @@ uint rope_angle(int position, uvec2 frequency)
     return position < 0 ? 0u - angle : angle;
 }
 
-// The cosine and sine of an angle. The angle's distance from the nearest quarter turn, at most an
-// eighth of a turn, is the argument of polynomials (those of the Cephes library's sinf and cosf).
+// The cosine and sine of an angle. The argument of the polynomials is the angle's distance from the
+// nearest quarter turn, which is at most an eighth of a turn. The polynomials are those of the
+// Cephes library's sinf and cosf.
 vec2 rope_turn(uint angle)
 {
     uint quarter = (angle + 0x20000000u) >> 30;

@@ -1,6 +1,6 @@
-// y = softmax(a) or its logarithm. A thread group computes one row. Three loops compute the largest
-// element, the sum of exponentials relative to it, and the result. An element belongs to the same
-// invocation in all of them, so that y may be a.
+// y = softmax(a) or its logarithm. A thread group computes one row in three loops: they compute the
+// largest element, the sum of exponentials relative to it, and the result. An element belongs to
+// the same invocation in all loops, so that y may be a.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -28,7 +28,7 @@ vec4 load(uvec2 a, uint j)
 
 void main()
 {
-    bool owner = group_row() < p.jobs; // the others only take part in the barriers
+    bool owner = group_row() < p.jobs; // invocations without a row only take part in barriers
     uvec4 at = tsr_row_position(min(group_row(), p.jobs - 1u), p.ndim, p.shape);
     uvec2 a = tsr_at_mul(p.a, tsr_row_offset(at, p.a_strides), tsr_dtype_bytes(A_DTYPE));
     uvec2 y = tsr_at_mul(p.y, tsr_row_offset(at, p.y_strides), tsr_dtype_bytes(Y_DTYPE));

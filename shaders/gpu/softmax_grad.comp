@@ -34,7 +34,7 @@ vec4 load_b(uvec2 b, uint j)
 
 void main()
 {
-    bool owner = group_row() < p.jobs; // the others only take part in the barriers
+    bool owner = group_row() < p.jobs; // invocations without a row only take part in barriers
     uvec4 at = tsr_row_position(min(group_row(), p.jobs - 1u), p.ndim, p.shape);
     uvec2 a = tsr_at_mul(p.a, tsr_row_offset(at, p.a_strides), tsr_dtype_bytes(A_DTYPE));
     uvec2 b = tsr_at_mul(p.b, tsr_row_offset(at, p.b_strides), tsr_dtype_bytes(B_DTYPE));

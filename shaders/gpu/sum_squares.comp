@@ -1,5 +1,5 @@
-// Sums the squares (scale · x)² of each chunk of several tensors without gaps, in f32 and in a
-// fixed order. Eight invocations share a chunk; of every 32 elements each takes four.
+// Sums the squares (scale · x)² of each chunk of several contiguous tensors, in f32 and in a fixed
+// order. Eight invocations add up a chunk. Each takes four of every 32 elements.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -8,7 +8,8 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(constant_id = 1) const uint X_DTYPE = TSR_DT_F32;
-layout(constant_id = 2) const uint FORM = TSR_ROW_STRIDED; // TSR_ROW_DENSE4: all tensors start at multiples of 4 bytes
+// TSR_ROW_STRIDED, or TSR_ROW_DENSE4 if all tensors start at multiples of 4 bytes.
+layout(constant_id = 2) const uint FORM = TSR_ROW_STRIDED;
 const uint THREADS = 8;
 
 layout(push_constant, std430) uniform tsr_push
@@ -31,7 +32,8 @@ void main()
         part = here ? p.part[i] : part;
     }
     uint base = (chunk - first) * TSR_SUM_SQUARES_CHUNK;
-    uint end = chunk < p.chunks ? min(count, base + TSR_SUM_SQUARES_CHUNK) : 0u; // chunks past the end add nothing
+    // Chunks past the end have no elements.
+    uint end = chunk < p.chunks ? min(count, base + TSR_SUM_SQUARES_CHUNK) : 0u;
     uvec2 step = uvec2(tsr_dtype_bytes(X_DTYPE), 0u);
     precise vec4 sum = vec4(0.0);
     for (uint j = base + 4u * group_thread(); j < end; j += 4u * THREADS) {

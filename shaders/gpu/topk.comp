@@ -1,7 +1,7 @@
-// Finds the largest elements of a row, in descending order. THREADS invocations share a row. Each
-// has every THREADS-th element and keeps the best of those that have not been written. Each round
-// writes the best of all, and only the invocation that had it searches for its next one. THREADS is
-// 1, 8, or a multiple of 8 that equals WORKGROUP.
+// Finds the largest elements of a row, in descending order. THREADS invocations work on a row. Each
+// has every THREADS-th element, and keeps the best of its elements that have not been written. Each
+// round writes the best element of all invocations, and only the invocation that had it searches
+// for its next one. THREADS is 1, 8, or a multiple of 8 that equals WORKGROUP.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/argmax.glsl"
@@ -18,7 +18,8 @@ layout(push_constant, std430) uniform tsr_push
     tsr_topk_params p;
 };
 
-// Two slots: a round does not wait for invocations that still read the previous one.
+// Memory for two rounds, so that a round does not wait for invocations that still read the results
+// of the previous round.
 shared uvec2 bests[2 * WORKGROUP];
 shared uvec2 eighths[8];
 
@@ -29,8 +30,9 @@ bool comes_after(uvec2 pair, uvec2 last)
     return pair.x < last.x || (pair.x == last.x && pair.y > last.y);
 }
 
-// The best of this invocation's elements, or of those that come after `last`. An iteration
-// processes several elements, because Mesa's CPU driver limits the number of iterations.
+// Returns the best of the invocation's elements, or, unless `any`, of those that come after `last`
+// in descending order. An iteration processes several elements, because Mesa's CPU driver limits
+// the number of iterations.
 uvec2 search(uvec2 row, uint member, bool any, uvec2 last)
 {
     uvec2 best = NOTHING;

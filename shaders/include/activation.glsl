@@ -1,7 +1,7 @@
 // Activations and their derivatives, accurate to a few units in the last place. All devices and all
-// kernels compute them by the same steps; `precise` keeps compilers from rearranging these. NaN
-// stays NaN; ±inf gives the limit. `activation` is a tsr_activation, preferably a specialization
-// constant, so that the driver keeps only one branch.
+// kernels compute them by the same steps; `precise` keeps compilers from rearranging these steps.
+// NaN stays NaN. For ±inf the result is the limit. `activation` is a tsr_activation, preferably a
+// specialization constant, so that the driver keeps only one branch.
 #ifndef TSR_ACTIVATION_GLSL
 #define TSR_ACTIVATION_GLSL
 
@@ -50,7 +50,7 @@ float tsr_normal_cdf(float x, out float density)
     return x < 0.0 ? tail : other;
 }
 
-// GELU's tanh form is x · sigmoid(2u), 2u = 2·√(2/π)·(x + 0.044715·x³).
+// The tanh form of GELU is x · sigmoid(2u), where 2u = 2·√(2/π)·(x + 0.044715·x³).
 const float tsr_gelu_linear = 1.59576912;
 const float tsr_gelu_cubic = 0.0713548162726;
 
@@ -119,7 +119,7 @@ float tsr_activate_grad_number(float x, uint activation)
     return 1.0;
 }
 
-// The derivative act'(x).
+// Returns the derivative act'(x).
 float tsr_activate_grad(float x, uint activation)
 {
     return mix(tsr_activate_grad_number(x, activation), x, activation != TSR_ACTIVATION_NONE && tsr_is_nan(x));

@@ -2,8 +2,8 @@
 #ifndef TSR_ARGMAX_GLSL
 #define TSR_ARGMAX_GLSL
 
-// Maps floats to unsigned integers with the same order. NaN is above all numbers, the two zeros are
-// equal, and 0 is below all keys.
+// Returns the key of a float, an unsigned integer. Keys are in the same order as the floats. The
+// key of NaN is the largest, both zeros have the same key, and every key is greater than 0.
 uint argmax_key(float value)
 {
     uint bits = floatBitsToUint(value);
@@ -15,7 +15,8 @@ uint argmax_key(float value)
     return bits != magnitude ? ~bits : bits | 0x80000000u;
 }
 
-// The pair with the larger key; if keys are equal, the one with the smaller index.
+// Returns the pair with the larger key. If the keys are equal, it returns the pair with the smaller
+// index.
 uvec2 argmax_better(uvec2 a, uvec2 b)
 {
     return b.x > a.x || (b.x == a.x && b.y < a.y) ? b : a;

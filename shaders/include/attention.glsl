@@ -35,7 +35,7 @@ uint attention_first_reader(uint kv_head)
     return tsr_attention_memory(p.call).heads[2u * CALL.heads + kv_head];
 }
 
-// The address of row 0 of a head.
+// The address of row 0 of an operand, for one head of one sequence.
 uvec2 attention_head(tsr_attention_operand x, uint batch, uint head)
 {
     return tsr_at_stride(tsr_at_stride(x.at, batch, x.batch), head, x.head);
@@ -52,7 +52,7 @@ uint attention_length(uvec2 lengths, uvec2 step, uint batch, uint most)
 // The lengths of one sequence, and the positions of its queries among the keys.
 struct attention_sequence {
     int q_length, kv_length;
-    int offset; // query i has key position i + offset
+    int offset; // query i has the position of key i + offset
 };
 
 attention_sequence attention_sequence_of(uint batch)

@@ -1,6 +1,6 @@
-// Conversions between all dtypes, in integer arithmetic, so that all devices give the same bits,
-// including those without 64-bit integers, those that flush subnormal numbers, and those that round
-// differently. Elements are raw bits as in elements.glsl.
+// Conversions between all dtypes. They use integer arithmetic, so that all devices give the same
+// bits, including devices without 64-bit integers, those that flush subnormal numbers to 0, and
+// those that round differently. Elements are raw bits as in elements.glsl.
 #ifndef TSR_CONVERT_GLSL
 #define TSR_CONVERT_GLSL
 
@@ -77,8 +77,9 @@ uvec2 tsr_saturate_i64(uvec2 value, uint dtype)
 }
 
 // Converts a 64-bit integer to f32 bits. If `round` is set, the value is rounded to nearest even.
-// Otherwise the caller rounds to a 16-bit float later: dropped bits then only set the last bit, so
-// that the later rounding takes them into account.
+// Otherwise the caller rounds the result to a 16-bit float. The lowest bit of the result is then
+// set if any dropped bit was set, so that the caller's rounding takes the dropped bits into
+// account.
 uint tsr_f32_from_i64(uvec2 value, bool round)
 {
     uint sign = value.y & 0x80000000u;
@@ -86,7 +87,7 @@ uint tsr_f32_from_i64(uvec2 value, bool round)
         value = tsr_negate64(value);
     if (value.x == 0u && value.y == 0u)
         return 0u;
-    // The highest bit moves to bit 63.
+    // Shifts the value so that its highest set bit is bit 63.
     int top = value.y != 0u ? findMSB(value.y) + 32 : findMSB(value.x);
     int up = 63 - top;
     if (up >= 32)
@@ -94,7 +95,8 @@ uint tsr_f32_from_i64(uvec2 value, bool round)
     else if (up > 0)
         value = uvec2(value.x << up, value.y << up | value.x >> (32 - up));
     uint mantissa = value.y >> 8;
-    uint rest = value.y & 0xffu; // 0x80 is half a step; `more`: a lower bit is set
+    // In `rest`, 0x80 is half of the last place. `more` says that a lower bit is set.
+    uint rest = value.y & 0xffu;
     bool more = value.x != 0u;
     if (round)
         mantissa += uint(rest > 0x80u || (rest == 0x80u && (more || (mantissa & 1u) == 1u)));
@@ -109,7 +111,7 @@ uvec2 tsr_widen_integer(uvec2 bits, uint dtype)
     return dtype == TSR_DT_I32 ? uvec2(bits.x, uint(int(bits.x) >> 31)) : bits;
 }
 
-// Narrower integers keep the low bits.
+// Converts an integer to a narrower dtype by keeping its low bits.
 uvec2 tsr_narrow_integer(uvec2 bits, uint dtype)
 {
     return dtype == TSR_DT_U8 ? uvec2(bits.x & 0xffu, 0u) : bits;

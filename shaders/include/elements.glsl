@@ -37,8 +37,8 @@ void tsr_store_bits(uvec2 base, uint i, uint size, uvec2 bits)
     }
 }
 
-// Elements i … i + 3 of an array whose element i lies at a multiple of four elements (of 16 bytes
-// for size 8).
+// Loads elements i … i + 3 of an array. The address of element i must be a multiple of four
+// elements, or of 16 bytes if `size` is 8.
 void tsr_load_bits4(uvec2 base, uint i, uint size, out uvec2 bits[4])
 {
     uvec2 at = tsr_at(base, i * size);
@@ -88,9 +88,9 @@ void tsr_store_bits4(uvec2 base, uint i, uint size, uvec2 bits[4])
     }
 }
 
-// Stores the first `count` of four neighbours, at any alignment. No other invocation may store to
-// them. Packed elements that fill a complete word are stored without atomics; only the ends of a
-// run need atomics.
+// Stores the first `count` of four neighbouring elements, at any alignment. No other invocation may
+// store to these elements. In the packed variant, elements that fill a complete word are stored
+// without atomics; only the ends of a run need atomics.
 void tsr_store_run(uvec2 base, uint i, uint size, uint count, uvec2 bits[4])
 {
 #if !TSR_STORAGE16

@@ -60,8 +60,8 @@ uint ew_encode(float value, uint dtype)
     return dtype == TSR_DT_U8 ? uint(value) : tsr_bits_of(value, dtype);
 }
 
-// Loads four elements. Those past the row's end are whatever follows in memory, or the last element
-// again; their results are not stored.
+// Loads four elements. Elements past the row's end are whatever follows in memory, or the last
+// element again; their results are not stored.
 vec4 ew_load(uvec2 base, uint at, uint stride, uint count, uint dtype, uint inner)
 {
     uint size = ew_size(dtype);

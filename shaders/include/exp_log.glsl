@@ -1,12 +1,14 @@
-// exp and log, accurate to about one unit in the last place on every device. Vulkan allows the
-// built-in functions to be off by several units. These use only multiplications, additions and
-// integer arithmetic: Cody and Waite's range reduction, then minimax polynomials (Remez).
+// exp and log, accurate to about one unit in the last place on every device. Vulkan allows its
+// built-in functions to be off by several units. The functions here use only multiplications,
+// additions and integer arithmetic: Cody and Waite's range reduction, then minimax polynomials
+// (Remez).
 #ifndef TSR_EXP_LOG_GLSL
 #define TSR_EXP_LOG_GLSL
 
 #include "include/nan.glsl"
 
-// ln 2 in two parts. The first has so few bits that its products with small integers are exact.
+// ln 2 as a sum of two parts. The first part has so few bits that its products with small integers
+// are exact.
 const float tsr_ln2_high = 0.693359375;
 const float tsr_ln2_low = -2.12194440e-4;
 
@@ -26,11 +28,11 @@ float tsr_exp_rest(float r)
 // to 0.
 float tsr_exp(float x)
 {
-    float bounded = clamp(x, -104.0, 89.0); // beyond these the result is 0 or infinite
+    float bounded = clamp(x, -104.0, 89.0); // beyond these bounds the result is 0 or infinite
     precise float k = floor(bounded * 1.44269504 + 0.5);
     precise float r = (bounded - k * tsr_ln2_high) - k * tsr_ln2_low;
     precise float q = tsr_exp_rest(r);
-    // 2^k in two factors, since k reaches beyond the exponents of normal numbers.
+    // Multiplies by 2^k in two steps, because k may exceed the exponents of normal numbers.
     int exponent = int(k);
     int half_exponent = exponent >> 1;
     q *= uintBitsToFloat(uint(half_exponent + 127) << 23);
@@ -38,11 +40,12 @@ float tsr_exp(float x)
     return tsr_is_nan(x) ? x : q;
 }
 
-// e^x for x ≤ 0 or NaN, in three quarters of tsr_exp's operations. Results below 2^-126 are 0. If x
-// is halfway between two multiples of ln 2, the last bit may differ from tsr_exp's.
+// e^x for x ≤ 0 or NaN. It takes three quarters of the operations of tsr_exp. Results below 2^-126
+// are 0. If x is halfway between two multiples of ln 2, the last bit may differ from that of
+// tsr_exp.
 float tsr_exp_down(float x)
 {
-    // Adding 1.5·2^23 rounds to an integer and leaves it in the lowest bits.
+    // Adding 1.5·2^23 rounds to an integer, which is then in the lowest bits of the sum.
     precise float shifted = x * 1.44269504 + 12582912.0;
     precise float k = shifted - 12582912.0;
     precise float r = (x - k * tsr_ln2_high) - k * tsr_ln2_low;
@@ -60,7 +63,7 @@ vec4 tsr_exp4(vec4 x)
 float tsr_log(float x)
 {
     uint bits = floatBitsToUint(x);
-    // f + 1 is x's mantissa in [√½, √2).
+    // x is 2^exponent · (1 + f), where 1 + f is in [√½, √2).
     int exponent = int((bits + (0x3f800000u - 0x3f3504f3u)) >> 23) - 127;
     float f = uintBitsToFloat(bits - (uint(exponent) << 23)) - 1.0;
     float k = float(exponent);

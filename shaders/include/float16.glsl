@@ -1,5 +1,6 @@
-// Conversions between f32 and f16 or bf16, with the same bits on every device. There are no
-// branches: CPU drivers execute both sides, and on some, code after a branch is slow.
+// Conversions between f32 and f16 or bf16, with the same bits on every device. The code has no
+// branches, because CPU drivers execute both sides of a branch, and on some of them code after a
+// branch is slow.
 #ifndef TSR_FLOAT16_GLSL
 #define TSR_FLOAT16_GLSL
 
@@ -10,7 +11,8 @@ uint tsr_f16_from_f32(float value)
     uint bits = floatBitsToUint(value);
     uint magnitude = bits & 0x7fffffffu;
     uint normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
-    // Results below 2^-14 are multiples of 2^-24. Up to 2^-25 a shift by 25 gives 0.
+    // Results below 2^-14 are multiples of 2^-24. For magnitudes up to 2^-25, shifting by 25 gives
+    // 0.
     uint mantissa = (magnitude & 0x7fffffu) | 0x800000u;
     uint shift = 126u - clamp(magnitude >> 23, 101u, 113u);
     uint subnormal = (mantissa + (1u << (shift - 1u)) - 1u + ((mantissa >> shift) & 1u)) >> shift;

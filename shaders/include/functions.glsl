@@ -119,8 +119,9 @@ bool tsr_is_true(float a)
     return floatBitsToUint(a) << 1 != 0u;
 }
 
-// The part of dy that belongs to the smaller of two numbers. If they are equal, each gets half; if
-// one is NaN, both get all of it.
+// The gradient of the minimum or maximum of two numbers with respect to one of them. It is 0 if the
+// result is the other number, half of dy if both are equal, and otherwise dy. If one of them is
+// NaN, it is dy for both.
 float tsr_share(bool is_other, bool is_equal, float dy)
 {
     precise float half_of_it = 0.5 * dy;
@@ -172,7 +173,8 @@ float tsr_function(float a, float b, float c, float alpha, float beta)
     case TSR_EW_SELECT:
         return mix(c, b, tsr_is_true(a));
     case TSR_EW_DIV_GRAD: {
-        // A product of two quotients, which overflows or underflows last.
+        // −a · c / b² is computed as a product of two quotients, because a · c or b² may overflow
+        // or underflow when the result does not.
         precise float quotient = a / b, slope = c / b;
         y = quotient * slope;
         return tsr_negated(y);

@@ -6,8 +6,8 @@
 
 const uint TSR_NO_INDEX = 0xffffffffu;
 
-// Element i, or TSR_NO_INDEX if it does not fit 32 bits. Negative indices become larger than any
-// size.
+// Loads element i. Returns TSR_NO_INDEX if the index does not fit 32 bits. Negative indices become
+// numbers that are larger than any size.
 uint tsr_load_index(uvec2 base, uint i, uvec2 stride, uint size_bytes)
 {
     uvec2 at = tsr_at_stride(base, i, stride);

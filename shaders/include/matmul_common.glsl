@@ -12,7 +12,8 @@ layout(push_constant, std430) uniform tsr_push
     tsr_matmul_push p;
 };
 
-// The mode word. It comes from the push constants, unless a kernel is specialised for one mode.
+// The mode, which consists of the fields TSR_MM_… of params/matmul.h. It is in the push constants,
+// unless a kernel is specialised for one mode.
 #ifndef MM_MODE
 #define MM_MODE p.mode
 #endif
@@ -36,7 +37,7 @@ vec4 mm_floats4(uvec2 pairs, uint dtype)
     return uintBitsToFloat(uvec4(pairs.x << 16, pairs.x & 0xffff0000u, pairs.y << 16, pairs.y & 0xffff0000u));
 }
 
-// Elements 4·i … 4·i + 3 of an array aligned to four elements.
+// Loads elements 4·i … 4·i + 3 of an array that is aligned to four elements.
 vec4 mm_load4(uvec2 base, uint i, uint dtype)
 {
     if (dtype == TSR_DT_F32)
@@ -54,7 +55,7 @@ uint mm_bias_dtype()
     return (MM_MODE >> TSR_MM_BIAS_DTYPE_SHIFT) & TSR_MM_FIELD_MASK;
 }
 
-// The matrices of the batch and the part of k that this workgroup works on.
+// The indices of the split of k and of the two batch dimensions that this workgroup computes.
 uint mm_split()
 {
     return gl_WorkGroupID.z % p.splits;
@@ -80,7 +81,8 @@ uvec2 mm_b_matrix(uint dtype)
     return mm_at(mm_at(p.b, mm_outer(), p.b_outer, dtype), mm_inner(), p.b_inner, dtype);
 }
 
-// The start of a block of y and of the bias, inside which 32-bit offsets suffice.
+// The addresses of the first element of a block in y and in the bias. Inside a block, 32-bit
+// offsets suffice.
 struct mm_block
 {
     uvec2 y, bias;
@@ -91,7 +93,7 @@ mm_block mm_block_at(uint row, uint col)
     uint dtype = mm_y_dtype();
     uvec2 y = mm_at(mm_at(p.y, mm_outer(), p.y_outer, dtype), mm_inner(), p.y_inner, dtype);
     if (p.splits > 1)
-        y = mm_at(y, mm_split(), p.m * p.n, dtype); // the host keeps m·n of split work below 2^32
+        y = mm_at(y, mm_split(), p.m * p.n, dtype); // with splits, the host keeps m·n below 2^32
     y = mm_at(mm_at(y, row, p.y_row, dtype), col, p.y_col, dtype);
     dtype = mm_bias_dtype();
     uvec2 bias = mm_at(mm_at(p.bias, mm_outer(), p.bias_outer, dtype), mm_inner(), p.bias_inner, dtype);
@@ -99,7 +101,8 @@ mm_block mm_block_at(uint row, uint col)
     return mm_block(y, bias);
 }
 
-// act(alpha·sum + y + bias), with offsets counted from the block's first element.
+// Returns act(alpha·sum + y + bias). `y_at` and `bias_at` are offsets from the first element of the
+// block.
 float mm_value(mm_block block, uint y_at, uint bias_at, float sum)
 {
     float value = p.alpha * sum;

@@ -1,4 +1,5 @@
-// Tests for NaN in integer arithmetic: drivers may presume that there is no NaN and remove isnan().
+// Tests for NaN by integer arithmetic, because drivers may presume that there is no NaN and remove
+// isnan().
 #ifndef TSR_NAN_GLSL
 #define TSR_NAN_GLSL
 

@@ -10,11 +10,13 @@
 #define TSR_NORMAL_ROW(c0, c1, c2, c3, c4, c5, c6, c7) vec4(c0, c1, c2, c3), vec4(c4, c5, c6, c7),
 const vec4 tsr_normal_table[64] = {TSR_NORMAL_TABLE(TSR_NORMAL_ROW)};
 
-// Looks up a row of the table by selections. It is for compilers that would otherwise copy the
-// complete table to the stack, lane by lane.
+// Looks up a row of the table by selections. This is for compilers that would otherwise copy the
+// complete table to the stack for every lane.
 void tsr_normal_select(int row, out vec4 low, out vec4 high)
 {
-    vec4 lows[64]; // a binary tree: the rows, then the selections among 0 and 1, 2 and 3, …
+    // A binary tree: first the 32 rows, then what is selected from elements 0 and 1, from elements
+    // 2 and 3, and so on.
+    vec4 lows[64];
     vec4 highs[64];
     [[unroll]] for (int i = 0; i < 32; i++) {
         lows[i] = tsr_normal_table[2 * i];
@@ -39,11 +41,11 @@ float tsr_normal_step(float z, float g, float coefficient)
 
 float tsr_normal_from_word(uint word, bool select)
 {
-    // The number of words with a more extreme result.
+    // The number of words whose result has the same sign and is further from 0.
     uint below = (word >> 31) != 0u ? ~word : word;
     uint t = 2u * below + 1u;
     int octave = findMSB(t);
-    uint distance = (2u << octave) - t; // to the next octave; wraps around in the last one
+    uint distance = (2u << octave) - t; // to the next octave; in the last one, 2^32 − t by overflow
     int excess = findMSB(distance) - 23; // bits that a float has no room for; they are rounded away
     if (excess > 0) {
         distance += (1u << excess) >> 1;
@@ -55,7 +57,8 @@ float tsr_normal_from_word(uint word, bool select)
     if (select) {
         tsr_normal_select(octave, low, high);
     } else {
-        // One copy for two look-ups, for drivers without constant arrays.
+        // Copies the table once for both look-ups, because drivers without constant arrays would
+        // copy it for each.
         vec4 table[64] = tsr_normal_table;
         low = table[2 * octave];
         high = table[2 * octave + 1];

@@ -1,4 +1,4 @@
-// Philox4x32-10. src/base/philox.c gives the same bits.
+// The random number generator Philox4x32-10. src/base/philox.c gives the same bits.
 #ifndef TSR_PHILOX_GLSL
 #define TSR_PHILOX_GLSL
 
@@ -14,7 +14,8 @@ uvec4 tsr_philox4x32(uvec4 counter, uvec2 key)
     return counter;
 }
 
-// Computes the block that contains the word of element `index`. The word is component index.x & 3.
+// Computes the block of four random words that contains the word of element `index`. That word is
+// component index.x & 3.
 uvec4 tsr_philox_block(uvec2 seed, uvec2 subsequence, uvec2 index)
 {
     uvec2 block = uvec2((index.x >> 2) | (index.y << 30), index.y >> 2);

@@ -2,10 +2,11 @@
 // dropout.comp. The including file declares the push constants `p` and DENSE, and defines
 // tsr_random_emit() and tsr_random_emit4().
 //
-// A Philox block has the words of four consecutive indices. If indices are consecutive along the
-// innermost dimension, an invocation computes the elements of one block (fewer at the ends of a
-// row). Otherwise it computes one element, and three words are unused. If DENSE is 1, the piece is
-// one contiguous row of complete blocks.
+// Philox computes random words in blocks; a block has the words of four elements with consecutive
+// indices. If indices are consecutive along the innermost dimension, an invocation computes the
+// elements of one block, or fewer at the ends of a row. Otherwise it computes one element, and
+// three words of its block are unused. If DENSE is 1, the piece is one contiguous row of complete
+// blocks.
 #ifndef TSR_RANDOM_WALK_GLSL
 #define TSR_RANDOM_WALK_GLSL
 
@@ -27,7 +28,7 @@ void tsr_random_walk()
     }
     uint size = p.shape[3];
     bool blocks = p.index_strides[3] == 1u;
-    // A row may start at any word of its first block.
+    // A row may start at any word of a block, so that its ends may be in two incomplete blocks.
     uint per_row = blocks ? (size + 6u) / 4u : size;
     uint row = i / per_row;
     uint j = i - row * per_row;
@@ -41,8 +42,8 @@ void tsr_random_walk()
         index_row += position * p.index_strides[d];
     }
 
-    // The block, its first word to use, the number of words to use, and the element that the first
-    // of them belongs to.
+    // Finds the index of an element in the block, the first word of the block to use, the number of
+    // words to use, and the element that the first of these words belongs to.
     uvec2 index = tsr_at(p.index, index_row);
     if (!blocks)
         index = tsr_at(index, j * p.index_strides[3]);

@@ -1,8 +1,11 @@
-// The reduction tree of the three reduction kernels. The kernels distribute the tree's lanes
-// differently over invocations, but all use this tree, so that the bits of a result depend on the
-// number of elements only. Element j belongs to lane j % 32, and a lane combines its elements in
-// order. Lane 4i+k is called (i,k): first i is halved three times (i with i+4, i+2, i+1), then k
-// twice (k with k+2, k+1).
+// The reduction tree of the three reduction kernels. The kernels distribute the lanes of the tree
+// differently over invocations, but all use the same tree, so that the bits of a result depend on
+// the number of elements only. The tree has 32 lanes. Element j belongs to lane j % 32, and a lane
+// combines its elements in order.
+//
+// The lanes are then combined in pairs. Lane 4·i + k is called (i, k). The first three steps
+// combine lanes (i, k) and (i + d, k) for d = 4, 2, 1. The last two steps combine lanes (0, k) and
+// (0, k + d) for d = 2, 1.
 #ifndef TSR_REDUCE_GLSL
 #define TSR_REDUCE_GLSL
 
@@ -27,8 +30,8 @@ float identity()
     return uintBitsToFloat(KIND == TSR_REDUCE_KIND_MAX ? 0xff800000u : 0x7f800000u);
 }
 
-// Combines two values. The result is NaN if either is NaN; max() and min() may drop a NaN. Of equal
-// values it is a.
+// Combines two values. The result is NaN if one of them is NaN; max() and min() do not guarantee
+// this. If the values are equal, the result is a.
 vec4 combine(vec4 a, vec4 b)
 {
     if (KIND == TSR_REDUCE_KIND_SUM)
@@ -38,8 +41,8 @@ vec4 combine(vec4 a, vec4 b)
     return mix(a, b, bvec4(uvec4(is_nan) | uvec4(better)));
 }
 
-// The first three halvings. Each has its own loop, because compilers do not unroll a loop whose
-// bounds depend on another one's counter, and would then keep the lanes in memory.
+// The first three steps. Each has its own loop, because compilers do not unroll a loop whose bounds
+// depend on the counter of another loop. They would then keep the lanes in memory.
 vec4 combine_lanes(vec4 lanes[8])
 {
     [[unroll]] for (uint i = 0u; i < 4u; i++)
@@ -49,7 +52,7 @@ vec4 combine_lanes(vec4 lanes[8])
     return combine(lanes[0], lanes[1]);
 }
 
-// The last two halvings.
+// The last two steps.
 float combine_parts(vec4 parts)
 {
     parts = combine(parts, parts.zwxy);

@@ -1,5 +1,5 @@
-// Rows: runs of elements along one dimension, a fixed number of bytes apart, read and written four
-// elements at a time.
+// Loads and stores of rows, four elements at a time. A row is the elements along one dimension,
+// which are a fixed number of bytes apart.
 #ifndef TSR_ROWS_GLSL
 #define TSR_ROWS_GLSL
 
@@ -94,8 +94,8 @@ uvec2 tsr_row_element(uvec2 row, uvec2 step, uint j, uint form)
 }
 
 // Loads elements j … j+3 of a row of `count` elements, where j < count. Elements past the end are
-// `missing`. `form` is a specialization constant. There are no branches, because CPU drivers
-// execute both sides.
+// `missing`. `form` is a specialization constant. The code has no branches, because CPU drivers
+// execute both sides of a branch.
 vec4 tsr_load_row4(uvec2 row, uvec2 step, uint j, uint count, uint dtype, uint form, float missing)
 {
     if (form == TSR_ROW_DENSE4)

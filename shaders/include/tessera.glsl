@@ -1,10 +1,10 @@
-// What all kernels share: access to memory by address, to elements of any dtype, and conversions
-// that give the same bits on every device.
+// Functions that all kernels share: access to memory by address, access to elements of any dtype,
+// and conversions that give the same bits on every device.
 //
-// A dtype is a specialization constant: the driver removes the branches on it, and one shader
-// serves every combination of dtypes. Only access to elements below 32 bits needs different SPIR-V.
-// The build therefore has two variants (TSR_STORAGE16): native 8- and 16-bit storage, and packed
-// 32-bit words for devices without it.
+// A dtype is a specialization constant. The driver removes the branches that depend on it, so that
+// one shader serves every combination of dtypes. Only access to elements of less than 32 bits needs
+// different SPIR-V. The build therefore makes two variants of a shader: one uses 8- and 16-bit
+// storage (TSR_STORAGE16 is 1), and one accesses packed 32-bit words, for devices without it.
 #ifndef TSR_TESSERA_GLSL
 #define TSR_TESSERA_GLSL
 
@@ -43,14 +43,14 @@ layout(buffer_reference, std430, buffer_reference_align = 1) buffer tsr_bytes {
 };
 #endif
 
-// The number of the workgroup, row by row in the grid of tsr__groups_for().
+// The number of this workgroup in the grid that tsr__groups_for() chooses, counted row by row.
 uint tsr_flat_group()
 {
     return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
 }
 
-// A macro, because it must be expanded after the shader's local_size; before that, glslang takes
-// gl_WorkGroupSize to be 1.
+// The number of this invocation. This is a macro because it must be expanded after the shader's
+// declaration of local_size; before that, glslang takes gl_WorkGroupSize to be 1.
 #define tsr_flat_invocation() (tsr_flat_group() * gl_WorkGroupSize.x + gl_LocalInvocationID.x)
 
 // base + bytes, in 64 bits.

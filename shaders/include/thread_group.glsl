@@ -5,8 +5,8 @@
 #ifndef TSR_THREAD_GROUP_GLSL
 #define TSR_THREAD_GROUP_GLSL
 
-// There are two slots, so that a call does not have to wait for invocations that still read the
-// previous result.
+// Memory for two calls, called slots, so that a call does not have to wait for invocations that
+// still read the result of the previous call.
 shared float group_parts[2 * WORKGROUP];
 shared float group_eighths[2 * 8];
 
@@ -15,21 +15,21 @@ uint group_thread()
     return gl_LocalInvocationID.x % THREADS;
 }
 
-// The row that this invocation works on; it may be past the last one.
+// The row that this invocation works on. It may be past the last row.
 uint group_row()
 {
     return tsr_flat_group() * (WORKGROUP / THREADS) + gl_LocalInvocationID.x / THREADS;
 }
 
-// The maximum or the sum of a pair. max() may lose a NaN.
+// The maximum or the sum of a pair. max() may drop a NaN.
 float group_pair(float a, float b, bool largest)
 {
     return largest ? max(a, b) : a + b;
 }
 
-// Returns the maximum (if `largest`) or the sum of the vectors of all invocations of the thread
-// group, to each of them. `largest` and `slot` are constants. Successive calls must alternate
-// between slots. Call it in uniform control flow.
+// Computes the maximum (if `largest`) or the sum of all components of `mine` over all invocations
+// of the thread group, and returns it to each of them. `largest` and `slot` are constants.
+// Successive calls must alternate between slots 0 and 1. The control flow must be uniform.
 float group_combine(vec4 mine, bool largest, uint slot)
 {
     float value = group_pair(group_pair(mine.x, mine.z, largest),
@@ -70,7 +70,8 @@ float group_max(vec4 mine)
     return group_combine(mine, true, 1u);
 }
 
-// For several sums, alternate between slots 0 and 1.
+// The sum in a slot of the caller's choice. A kernel that computes several sums alternates between
+// slots 0 and 1.
 float group_sum_in(uint slot, vec4 mine)
 {
     return group_combine(mine, false, slot);

@@ -11,8 +11,8 @@ uint tsr_walk_divide(tsr_walk walk, uint i, uint n)
     return (high + n) >> ((walk.shifts >> (8u * i)) & 0xffu);
 }
 
-// The position of an item: w is the number of its group in the row; x, y, z are the row's indices,
-// outermost first.
+// The position of an item. w is the number of its group in the row; x, y and z are the indices of
+// the row, outermost first.
 uvec4 tsr_walk_position(tsr_walk walk, uint item)
 {
     uint row = tsr_walk_divide(walk, 0u, item);
@@ -22,8 +22,8 @@ uvec4 tsr_walk_position(tsr_walk walk, uint item)
                  item - row * walk.size[0]);
 }
 
-// The offset of a position in an operand, in elements. w must have been multiplied by the group's
-// size.
+// The offset of a position in an operand, in elements. The caller must have multiplied w by the
+// number of elements in a group.
 uint tsr_walk_element(uvec4 position, uint strides[TSR_WALK_DIMS])
 {
     return position.x * strides[0] + position.y * strides[1] + position.z * strides[2] +
