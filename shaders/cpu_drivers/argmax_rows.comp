@@ -1,6 +1,7 @@
-// Finds the indices of the largest elements of contiguous rows on Mesa's CPU driver. A subgroup
-// takes one row, and its lanes read neighbouring elements. The results are those of argmax.comp
-// with TSR_ARGMAX_VALUES. Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// Finds the index of the largest element of each contiguous row on Mesa's CPU driver. A subgroup
+// processes one row, and its lanes read neighbouring elements. The results are those of argmax.comp
+// with TSR_ARGMAX_VALUES. It is compiled with -O0, so that the driver unrolls its loops; see
+// matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/reduction.glsl"
@@ -44,7 +45,9 @@ void main()
     }
     // Lanes past the end of the row have loaded its last element.
     uvec2 best = uvec2(argmax_key(largest), min(step * LANES + lane, p.count - 1));
-    if (p.identity[0] != 0) // a second use of the result, like PIN() in reduction.glsl (LLVM 19)
+    // This is a second use of all values, which is never executed. It keeps LLVM from moving the
+    // arithmetic into each lane's store; see PIN() in matmul_lavapipe.glsl.
+    if (p.identity[0] != 0)
         Float(p.y).v = largest;
     [[unroll]] for (uint distance = LANES / 2; distance > 0; distance /= 2)
         best = argmax_better(best, subgroupShuffleXor(best, distance));

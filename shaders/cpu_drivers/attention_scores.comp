@@ -1,6 +1,7 @@
-// Forward attention scores on Mesa's CPU driver, for one block. Replaces products q·k by
+// Forward attention scores on Mesa's CPU driver, for one block of keys. Replaces products q·k by
 // probabilities p relative to all keys so far, and scales the result of earlier blocks accordingly.
-// All loads precede all stores. Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// All loads precede all stores, because code after a store is slow. It is compiled with -O0, so
+// that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -19,13 +20,13 @@ layout(push_constant, std430) uniform tsr_push
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 8;
-layout(constant_id = 2) const uint UNITS = 8;   // of a row's keys
-layout(constant_id = 3) const uint KEYS = 512;  // from row to row
+layout(constant_id = 2) const uint UNITS = 8;   // of keys in a row
+layout(constant_id = 3) const uint KEYS = 512;  // elements from one row to the next
 layout(constant_id = 4) const uint COLUMNS = TSR_SCORES_ALL;
 layout(constant_id = 5) const uint CAPPED = 0;
 layout(constant_id = 6) const uint MASKED = 0;
-layout(constant_id = 7) const uint Y_UNITS = 0; // of the result so far; 0: this is the first block
-layout(constant_id = 8) const uint Y_COLUMNS = 64; // from row to row of it
+layout(constant_id = 7) const uint Y_UNITS = 0; // of y in a row; 0 in the first block
+layout(constant_id = 8) const uint Y_COLUMNS = 64; // elements from one row of y to the next
 
 #include "cpu_drivers/attention_scores.glsl"
 
@@ -57,7 +58,7 @@ void main()
     [[unroll]] for (uint distance = LANES / 2; distance > 0; distance /= 2)
         largest = max(largest, subgroupShuffleXor(largest, distance));
     largest = max(largest, earlier);
-    float shift = mix(largest, 0.0, largest == MINUS_INFINITY); // so that no difference is NaN
+    float shift = mix(largest, 0.0, largest == MINUS_INFINITY); // avoids -inf − -inf
     [[unroll]] for (uint i = 0; i < UNITS; i++) {
         precise vec2 difference = s[i] - shift;
         s[i] = vec2(tsr_exp_down(difference.x), tsr_exp_down(difference.y));
@@ -78,9 +79,13 @@ void main()
         y[i] *= kept * factor;
         pinned ^= floatBitsToUint(y[i]);
     }
-    if (p.identity[0] != 0) // a second use of all values, like PIN() in matmul_lavapipe.glsl (LLVM 19)
+    // This is a second use of all values, which is never executed. It keeps LLVM from moving the
+    // arithmetic into each lane's store; see PIN() in matmul_lavapipe.glsl.
+    if (p.identity[0] != 0)
         Word2(p.scores).v = pinned ^ uvec2(floatBitsToUint(lse));
-    uint lowest = mix(LANES, 0, r.own); // values computed from push constants must precede the first branch
+    // Values that are computed from push constants must precede the first branch; see
+    // lavapipe.glsl.
+    uint lowest = mix(LANES, 0, r.own);
     uint64_t lse_at = scores_lse(r);
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         STORE_UNIT(s_at, i, s[i]);

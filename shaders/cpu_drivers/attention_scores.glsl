@@ -1,5 +1,5 @@
-// Functions that the kernels for blocks of attention scores share. A subgroup takes one row, with
-// two neighbouring keys per lane and unit.
+// Functions that the kernels for blocks of attention scores share. A subgroup processes one row. A
+// unit of a row is two neighbouring elements per lane.
 #ifndef TSR_ATTENTION_SCORES_GLSL
 #define TSR_ATTENTION_SCORES_GLSL
 

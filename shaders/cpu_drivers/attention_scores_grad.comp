@@ -1,6 +1,7 @@
-// Backward attention scores on Mesa's CPU driver, for one block. Replaces products q·k by
-// probabilities p, and products dy·v by the gradients ds of q·k. All loads precede all stores.
-// Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// Backward attention scores on Mesa's CPU driver, for one block of keys. Replaces products q·k by
+// probabilities p, and products dy·v by the gradients ds of q·k. All loads precede all stores,
+// because code after a store is slow. It is compiled with -O0, so that the driver unrolls its
+// loops; see matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -19,15 +20,15 @@ layout(push_constant, std430) uniform tsr_push
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 8;
-layout(constant_id = 2) const uint UNITS = 8;  // of a row's keys
-layout(constant_id = 3) const uint KEYS = 512; // from row to row
+layout(constant_id = 2) const uint UNITS = 8;  // of keys in a row
+layout(constant_id = 3) const uint KEYS = 512; // elements from one row to the next
 layout(constant_id = 4) const uint COLUMNS = TSR_SCORES_ALL;
 layout(constant_id = 5) const uint CAPPED = 0;
 layout(constant_id = 6) const uint MASKED = 0;
 layout(constant_id = 7) const uint FUNCTION = TSR_SCORES_ALONE;
 
 const bool DELTA_ONLY = FUNCTION == TSR_SCORES_DELTA_FIRST || FUNCTION == TSR_SCORES_DELTA_MORE;
-const bool SUM = FUNCTION != TSR_SCORES_GRADIENT; // of p·dp
+const bool SUM = FUNCTION != TSR_SCORES_GRADIENT; // true: computes Σ p·dp
 
 #include "cpu_drivers/attention_scores.glsl"
 
@@ -77,9 +78,13 @@ void main()
             pinned ^= floatBitsToUint(s[i]) ^ floatBitsToUint(g[i]);
         }
     }
-    if (p.identity[0] != 0) // a second use of all values, like PIN() in matmul_lavapipe.glsl (LLVM 19)
+    // This is a second use of all values, which is never executed. It keeps LLVM from moving the
+    // arithmetic into each lane's store; see PIN() in matmul_lavapipe.glsl.
+    if (p.identity[0] != 0)
         Word2(p.scores).v = pinned;
-    uint lowest = mix(LANES, 0, r.own); // values computed from push constants must precede the first branch
+    // Values that are computed from push constants must precede the first branch; see
+    // lavapipe.glsl.
+    uint lowest = mix(LANES, 0, r.own);
     if (!DELTA_ONLY) {
         [[unroll]] for (uint i = 0; i < UNITS; i++)
             STORE_UNIT(s_at, i, s[i]);

@@ -1,7 +1,7 @@
-// Cross-entropy on Mesa's CPU driver, the step between softmax_chunks.comp and softmax_apply.comp.
-// An invocation takes one row and computes its statistics, its loss, and the gradient's last
-// columns if they do not fill a vector. With classes divided among ranks it runs in two steps, like
-// cross_entropy_shard.comp.
+// The second of three kernels for cross-entropy on Mesa's CPU driver, after softmax_chunks.comp and
+// before softmax_apply.comp. An invocation computes the statistics of one row, its loss, and the
+// last columns of its gradient if they do not fill a vector. If the classes are divided among
+// ranks, the kernel runs in two steps, like cross_entropy_shard.comp.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/index.glsl"

@@ -1,7 +1,8 @@
-// Copies rows of a table by their indices, on Mesa's CPU driver. Both matrices have rows without
-// gaps and the same dtype, so that only bits are moved. A subgroup copies a block of UNITS vectors
-// per lane of one row, like vectors.comp. All its lanes have the row's index, so that loads from
-// the table are uniform. Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// Copies rows of a table by their indices, on Mesa's CPU driver. Both matrices have contiguous rows
+// and the same dtype, so that the kernel only moves bits. A subgroup copies a block of one row,
+// UNITS vectors per lane, like vectors.comp. All its lanes have the same index, so that loads from
+// the table are uniform. It is compiled with -O0, so that the driver unrolls its loops; see
+// matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -22,7 +23,8 @@ layout(constant_id = 2) const uint UNITS = 8;
 layout(constant_id = 3) const uint TABLE_FORM = 8;
 layout(constant_id = 4) const uint Y_FORM = 8;
 layout(constant_id = 5) const uint INDEX_BYTES = 4;
-// Of the table's last row, rounded up to digits of p.identity.
+// The number of bits of the largest index into this part of the table, rounded up to a multiple of
+// 4, because each look-up in p.identity takes 4 bits.
 layout(constant_id = 6) const uint INDEX_BITS = 32;
 
 #include "cpu_drivers/vectors.glsl"
@@ -55,7 +57,7 @@ void main()
 
     uint index = load_index(p.indices + uint64_t(row) * p.indices_stride) - p.first;
     bool here = index < p.here;
-    // Equals index, in a form that lets the compiler see that all lanes have the same value.
+    // `known` equals `index`. Its form lets the compiler see that all lanes have the same value.
     uint known = 0;
     [[unroll]] for (uint digit = 0; digit < INDEX_BITS; digit += 4)
         known |= p.identity[p.identity[index >> digit & 15]] << digit;
@@ -66,7 +68,8 @@ void main()
         y[i] = mix(uvec2(0), words_of(LOAD_LANE_VECTORS(table + i * LANES * TSR_VECTOR_BYTES, TSR_VECTOR_BYTES, TABLE_FORM)),
                    bvec2(here));
 
-    // A second use of all values, like PIN() in matmul_lavapipe.glsl (LLVM 19).
+    // This is a second use of all values, which is never executed. It keeps LLVM from moving the
+    // arithmetic into each lane's store; see PIN() in matmul_lavapipe.glsl.
     if (p.identity[0] != 0) {
         uvec2 pinned = uvec2(0);
         [[unroll]] for (uint i = 0; i < UNITS; i++)

@@ -1,10 +1,12 @@
 // Functions that the kernels for lavapipe share. The driver runs each invocation in one SIMD lane.
-// It emits a load as one vector or scalar load only in top-level straight-line code, and only if
-// the address is visibly uniform: computed from constants and push constants. Every other load is a
-// gather, lane by lane, ten times slower. Therefore these kernels have no loops after
-// specialization and no branches before their end, and every index from gl_WorkGroupID goes through
-// the identity table in the push constants, `p.identity`: the numbers 0, 1, … up to 15, or to fewer
-// if TSR_IDENTITY_BITS says so. See docs/design/cpu_drivers.md.
+// It emits a load as one vector or scalar load only in top-level straight-line code, and only if it
+// recognises the address as uniform, that is, as computed from constants and push constants. Every
+// other load is a gather, lane by lane, ten times slower. Therefore these kernels have no loops
+// after specialization and no branches before their end.
+//
+// Every index from gl_WorkGroupID goes through the identity table in the push constants,
+// `p.identity`. Its elements are the numbers 0, 1, … 2^TSR_IDENTITY_BITS − 1. See
+// docs/design/cpu_drivers.md.
 #ifndef TSR_LAVAPIPE_GLSL
 #define TSR_LAVAPIPE_GLSL
 
@@ -38,8 +40,8 @@ layout(buffer_reference, std430, buffer_reference_align = 2) TSR_MEMORY buffer H
 #endif
 
 // Returns x, which has TSR_INDEX_BITS bits, in a form that the compiler recognises as uniform. The
-// inner look-up makes it uniform, and the outer one makes it a scalar load. It is written without a
-// loop, because the driver passes over the whole shader once more for each loop.
+// inner look-up makes it uniform, and the outer one makes it a scalar load. The code has no loop,
+// because each loop makes the driver pass over the whole shader once more.
 #define DIGIT(n) (p.identity[p.identity[x >> (n) * TSR_IDENTITY_BITS & (1 << TSR_IDENTITY_BITS) - 1]] << (n) * TSR_IDENTITY_BITS)
 uint uniform_index(uint x)
 {
@@ -82,7 +84,7 @@ uint lavapipe_tile(uint group, uint subgroups, uint count, out bool own)
 #endif
 
 // Prefetches `bytes` bytes from `at` on by reading a word of every cache line. Kernels prefetch the
-// next tile's operands during the arithmetic of the current one. The result must be used by
+// next tile's operands during the arithmetic of the current one. The caller must pass the result to
 // after(); otherwise the compiler removes the loads.
 uint touch(uint64_t at, uint bytes)
 {
@@ -93,7 +95,8 @@ uint touch(uint64_t at, uint bytes)
     return words;
 }
 
-// Returns `value`, because identity[0] is 0. The compiler cannot see that it is 0.
+// Returns `value`, because identity[0] is 0. The compiler does not know that it is 0, and therefore
+// keeps the loads of touch().
 float after(float value, uint touched)
 {
     return uintBitsToFloat(floatBitsToUint(value) | (touched & p.identity[0]));
@@ -107,11 +110,11 @@ float after(float value, uint touched)
         gl_SubgroupInvocationID == first + 3)
 #define TAKE_FOUR(value, four, first) TAKE_THREE(mix(value, four.x, gl_SubgroupInvocationID == first), four, first)
 
-// The body of a function of `line`, at0, at4, at8 and at12. It gives each lane its element and
-// loads four elements at a time, from these offsets in bytes after `line`; there are as many
-// elements as lanes. With a constant dtype, constant folding leaves one of the branches. All lanes
-// start with the first element, which saves one selection. Addresses have the form line + offset,
-// which the driver simplifies fastest.
+// The body of a function with the parameters `line`, at0, at4, at8 and at12, which are offsets in
+// bytes from `line`. It loads one element for each lane: four elements from each offset, as many as
+// there are lanes. All lanes start with the first element, which saves one selection. Addresses
+// have the form line + offset, which the driver simplifies fastest. In LOAD_LANES, the dtype is a
+// constant, so that constant folding leaves one of the branches.
 #define TAKE_LANES(type, type4, reference4, lanes)                                                 \
     type4 four = reference4(line + at0).v;                                                         \
     type value = TAKE_THREE(four.x, four, 0);                                                      \
@@ -139,7 +142,7 @@ float after(float value, uint touched)
     return value;
 #endif
 
-// Gives each lane its element, from `from` bytes after `line` on; `from` is a constant.
+// Gives each lane one of the elements that start `from` bytes after `line`. `from` is a constant.
 float load_lanes(uint64_t line, uint from, uint dtype, uint lanes)
 {
     uint quarter = 4 * BYTES_OF(dtype);
@@ -147,8 +150,8 @@ float load_lanes(uint64_t line, uint from, uint dtype, uint lanes)
     LOAD_LANES(dtype, lanes)
 }
 
-// The same for elements first … first + lanes − 1 of a line of `count` elements. Lanes past its end
-// get the last element.
+// Gives each lane one of the elements first … first + lanes − 1 of a line of `count` elements.
+// Lanes past the end of the line get its last element.
 float load_lanes_careful(uint64_t line, uint dtype, uint first, uint count, uint lanes)
 {
     float value = LOAD_ONE(line + uint64_t(min(first, count - 1)) * BYTES_OF(dtype), dtype);
@@ -158,7 +161,7 @@ float load_lanes_careful(uint64_t line, uint dtype, uint first, uint count, uint
     return value;
 }
 
-// Gives each lane elements 4·lane … 4·lane + 3.
+// Gives each lane four elements: 4·lane … 4·lane + 3.
 vec4 load_lanes4(uint64_t at, uint dtype, uint lanes)
 {
 #if TSR_STORAGE16
@@ -175,18 +178,21 @@ vec4 load_lanes4(uint64_t at, uint dtype, uint lanes)
     return value;
 }
 
-// Composes a 64-bit value or address for a store. Mesa 22 stores in a loop over lanes; each
+// Composes a 64-bit value or address for a store. Mesa 22 stores in a loop over lanes. Each
 // iteration writes the vectors of addresses and values to the stack and reads the lane's elements
 // back. Intel's processors forward such stores at once for vectors of 32 bytes, but take 27 cycles
-// for vectors of 64 bytes. LLVM moves additions and shifts by constants behind the reading if
-// nothing else uses their result. A 64-bit number is therefore composed of two words in a way that
-// hides from the compiler that they belong together; identity[0] is 0.
+// for vectors of 64 bytes.
+//
+// LLVM moves additions and shifts by constants to after the reading if nothing else uses their
+// result. This function therefore composes the number of two words by a shift and an addition, and
+// hides from the compiler that the words belong together: it applies | with identity[0], which is
+// 0.
 uint64_t by_words(uvec2 words)
 {
     return uint64_t(words.x | p.identity[0]) + (uint64_t(words.y | p.identity[0]) << 32);
 }
 
-// The address for one store.
+// Composes the address for one store; see by_words().
 uint64_t target(uint64_t at)
 {
     return by_words(uvec2(uint(at), uint(at >> 32)));

@@ -16,7 +16,7 @@ uint encode_f16(float value)
     return (bits >> 16 & 0x8000u) | result;
 }
 
-// These have no loops, and the choice between them is a macro, for the reasons given in
+// These functions have no loops, and a macro chooses between them, for the reasons given in
 // lavapipe.glsl. The dtype is a constant.
 uvec2 encode_f16s(vec4 values)
 {

@@ -1,13 +1,15 @@
-// Constants that the matmul kernels for lavapipe share, and PIN.
+// Constants that the matmul kernels for lavapipe share, and the macro PIN.
 //
 // The way these kernels are written determines how long the driver takes to compile a pipeline,
-// which it does again in every process. It makes passes over the complete shader until a pass
-// changes nothing. Each pass unrolls only one of several consecutive loops, and only one level of
-// nested loops. Therefore the loop over k is nested so deeply that all other loops are unrolled
-// before it, and few loops come before or after it. After that, nothing may be left to simplify:
-// values that are computed from a loop's counter become constants, but removing the constants that
-// they were computed from takes one more pass. Addresses are therefore incremented by the values
-// that they start with.
+// which it does again in every process. The driver makes passes over the complete shader until a
+// pass changes nothing. Each pass unrolls only one of several consecutive loops, and only one level
+// of nested loops. Therefore the loop over k is nested so deeply that all other loops are unrolled
+// before it, and few loops come before or after it.
+//
+// After that, nothing may be left to simplify. Values that are computed from a loop's counter
+// become constants, but the driver needs one more pass to remove the constants that they were
+// computed from. Addresses are therefore not computed from a counter: each step increments an
+// address by the same value that it started with.
 #ifndef TSR_MATMUL_LAVAPIPE_GLSL
 #define TSR_MATMUL_LAVAPIPE_GLSL
 
@@ -33,31 +35,32 @@ layout(constant_id = 1) const int LANES = 8; // the subgroup size, a power of tw
 layout(constant_id = 2) const int TM = 8;
 layout(constant_id = 3) const int TN = 4;
 layout(constant_id = 4) const int STEPS = 8;
-layout(constant_id = 5) const uint SKIPS = 0;   // 1: the sums have the first products already
+layout(constant_id = 5) const uint SKIPS = 0;   // 1: the sums contain p.skip products already
 layout(constant_id = 6) const uint CAREFUL = 0; // 1: k, or the columns, do not fill a vector
 layout(constant_id = 7) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 9) const uint BATCHED = 0; // 1: each workgroup in z computes another matrix
-// 1: each workgroup has its own stretch of k and its own sums, and a has at most one tile of rows.
-// 2: the same, but a has several tiles of rows, which are counted in z (only with lanes along k).
+// 1: k is divided into parts. Each workgroup computes its own sums over its own range of k, and a
+// has at most one tile of rows. 2: the same, but a has several tiles of rows, and the workgroup's
+// index in z is the number of the tile (only in matmul_lavapipe_nt.glsl).
 layout(constant_id = 10) const uint PARTS = 0;
-// 1: every even column of y starts at a multiple of 8 bytes. Each kernel has a constant 11 of its
-// own.
+// 1: every even column of y starts at a multiple of 8 bytes. Each kernel declares the constant 11
+// for itself.
 layout(constant_id = 12) const uint PAIRS = 0;
 
 const uint SUBGROUPS = WORKGROUP / LANES;
 const uint A_BYTES = BYTES_OF(A_DTYPE);
 const uint B_BYTES = BYTES_OF(B_DTYPE);
-// Steps of an inner loop, which adds a nesting level, so that the sums are variables and not array
-// elements when it is unrolled.
+// The number of steps of an inner loop. The inner loop adds a level of nesting, so that the sums
+// are no longer elements of an array but variables when it is unrolled.
 const int GROUP = STEPS < 2 ? STEPS : 2;
 
-// LLVM moves arithmetic to the only place that uses its result. Here that is the block of each
-// lane's store, which makes the kernel four times slower, and compiling it takes minutes (LLVM 19).
-// PIN is a second use of the results, which keeps the arithmetic where it is. It never stores
-// anything, because identity[0] is 0. Its address is a mix() with 0 because the driver adds a
-// constant 0 to every address and would make one more pass to remove that constant if nothing used
-// it.
+// LLVM moves arithmetic to the only place that uses its result. Here that place is the block of
+// each lane's store. This would make the kernel four times slower, and compiling it would take
+// minutes (LLVM 19). PIN is a second use of the results, which keeps the arithmetic where it is. It
+// never stores anything, because identity[0] is 0. Its address is a mix() with 0, because the
+// driver adds a constant 0 to every address. If nothing used that constant, the driver would make
+// one more pass to remove it.
 #define PIN(values, first, count)                                                                  \
     if (p.identity[0] != 0) {                                                                      \
         float pinned = 0.0;                                                                        \

@@ -1,6 +1,7 @@
 // y = act(alpha · sums of all parts + y + bias) on lavapipe. A subgroup computes ROWS rows of 4 ·
-// LANES columns; each lane has four neighbours, because storing four numbers costs little more than
-// storing one. Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// LANES columns. Each lane has four neighbouring columns, because storing four numbers costs little
+// more than storing one. It is compiled with -O0, so that the driver unrolls its loops; see
+// matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -23,7 +24,7 @@ layout(constant_id = 1) const int LANES = 8;
 layout(constant_id = 2) const int ROWS = 8;
 layout(constant_id = 3) const uint CAREFUL = 0; // 1: any n and any strides
 layout(constant_id = 4) const uint MODE = 0;    // TSR_MM_…
-layout(constant_id = 5) const int PARTS = 1;    // added in this order
+layout(constant_id = 5) const int PARTS = 1;    // of the sums, which are added in order
 layout(constant_id = 6) const uint BATCHED = 0; // 1: each workgroup in z computes another matrix
 // 1: each lane's first element of y starts at a multiple of 8 bytes.
 layout(constant_id = 7) const uint PACKED = 0;
@@ -35,7 +36,8 @@ const uint Y_DTYPE = MODE >> TSR_MM_Y_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
 const uint BIAS_DTYPE = MODE >> TSR_MM_BIAS_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
 const uint ACTIVATION = MODE >> TSR_MM_ACTIVATION_SHIFT & TSR_MM_FIELD_MASK;
 
-// Columns past the edge repeat the last one: they compute and store the same bits again.
+// Returns column i of this lane. Columns past the edge repeat the last column: they compute and
+// store the same bits again.
 uint64_t column(uint first, int i)
 {
     return min(first + gl_SubgroupInvocationID * 4 + i, p.n - 1);

@@ -1,8 +1,8 @@
-// y[m,n] (+)= op(a) · b[k,n] over one stretch of k, on lavapipe; n is contiguous in b and y. The
-// lanes are placed along n, so that lanes need not be added up. a is read one element at a time; it
-// is [m,k] or, with A_TRANSPOSED, [k,m]. A subgroup computes a tile of TM rows and TN vectors of
-// LANES columns, where TN is a multiple of 4; a step is one product. Compiled with -O0, like
-// matmul_lavapipe_nt.glsl.
+// y[m,n] = op(a) · b[k,n] over one range of k, or y += …, on lavapipe; n is contiguous in b and y.
+// The lanes are placed along n, so that no sums of lanes have to be added up. a is read one element
+// at a time; it is [m,k] or, with A_TRANSPOSED, [k,m]. A subgroup computes a tile of TM rows and TN
+// vectors of LANES columns, where TN is a multiple of 4. A step adds one product to each element.
+// It is compiled with -O0, so that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/matmul_lavapipe.glsl"
@@ -31,9 +31,9 @@ float load_sums(uint64_t line, uint64_t at0, uint64_t at4, uint64_t at8, uint64_
 
 void main()
 {
-    // With PARTS the tiles are counted in x: consecutive workgroups then read the lines of b
-    // sequentially. A stretch has few lines because processors prefetch only a few streams at a
-    // time.
+    // With PARTS, the workgroup's index in x counts the tiles, so that consecutive workgroups read
+    // the lines of b sequentially. The range of k of a workgroup has few lines, because processors
+    // prefetch only a few streams at a time.
     uint row0 = PARTS != 0 ? 0 : uniform_index(gl_WorkGroupID.x) * TM;
     uint part = PARTS != 0 ? uniform_index(gl_WorkGroupID.y) : 0;
     bool own;
@@ -42,8 +42,8 @@ void main()
     uint lane = gl_SubgroupInvocationID;
     uint64_t batch = BATCHED != 0 ? uniform_index(gl_WorkGroupID.z) : 0, k0 = part * STEPS;
 
-    // Rows past the edge repeat the last one, as in matmul_lavapipe_nt.glsl. Sums that are
-    // accumulated onto are read here, before any store.
+    // Rows past the edge repeat the last row, as in matmul_lavapipe_nt.glsl. The old contents of
+    // the sums are read here, before any store.
     uint64_t a_row[TM], y_row[TM];
     float c[TM * TN];
     [[unroll]] for (int i = 0; i < TM; i++) {
@@ -60,8 +60,9 @@ void main()
         }
     }
 
-    // load_lanes_careful() adds the column itself. The address is one line early, because removing
-    // an addition of 0 takes the driver one more pass.
+    // `b_before` is the address one line before the first one, so that every step adds at least one
+    // line: the driver would need one more pass to remove an addition of 0. With CAREFUL, it does
+    // not include the column, because load_lanes_careful() adds the column.
     uint64_t b_before = p.b + (batch * p.b_batch + (k0 - 1) * p.b_stride + (CAREFUL != 0 ? 0 : col0)) * B_BYTES;
     [[unroll]] for (int first = 0; first < STEPS; first += GROUP) {
         [[unroll]] for (int g = 0; g < GROUP; g++) {
@@ -77,7 +78,7 @@ void main()
                     b[j] = load_lanes_careful(b_line, B_DTYPE, col0 + j * LANES, p.n, LANES);
                 else
                     b[j] = load_b(b_line + j * LANES * B_BYTES, 0, 4 * B_BYTES, 8 * B_BYTES, 12 * B_BYTES);
-                if (SKIPS != 0) // sets both operands to 0: infinity times 0 would be NaN
+                if (SKIPS != 0) // both operands become 0, because infinity times 0 is NaN
                     b[j] = mix(0.0, b[j], counts);
             }
             [[unroll]] for (int i = 0; i < TM; i++) {

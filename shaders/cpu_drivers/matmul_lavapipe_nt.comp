@@ -1,4 +1,4 @@
-// matmul_lavapipe_nt.glsl without an epilogue: it computes sums over a stretch of k.
+// matmul_lavapipe_nt.glsl without an epilogue. It computes sums over one range of k.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #define TSR_FINISHES 0

@@ -1,11 +1,12 @@
-// y[m,n] (+)= a[m,k] · b[n,k]ᵀ over one stretch of k, on lavapipe; k is contiguous in both
-// operands. The lanes are placed along k and are added up at the end. A subgroup computes one tile
-// of TM × TN elements; a step is LANES products of each. Compiled with -O0, so that the driver
-// unrolls the loops after specialization; spirv-opt would need gigabytes to unroll them.
+// y[m,n] = a[m,k] · b[n,k]ᵀ over one range of k, or y += …, on lavapipe; k is contiguous in both
+// operands. The lanes are placed along k, and their sums are added up at the end. A subgroup
+// computes one tile of TM × TN elements. A step adds LANES products to each element, one per lane.
+// The shader is compiled with -O0, so that the driver unrolls the loops after specialization;
+// spirv-opt would need gigabytes of memory to unroll them.
 //
-// If TSR_FINISHES is 1, the kernel computes the last stretch and applies the epilogue to its sums;
-// if it is 0, it applies no epilogue. These are two shaders because the driver spends time even on
-// code that specialization excludes.
+// If TSR_FINISHES is 1, the kernel computes the last range of k and applies the epilogue to the
+// sums. If it is 0, the kernel applies no epilogue. These are two shaders because the driver spends
+// time even on code that specialization excludes.
 #include "cpu_drivers/matmul_lavapipe.glsl"
 #if TSR_FINISHES
 #include "include/activation.glsl"
@@ -15,22 +16,22 @@
 #include "params/matmul.h"
 #endif
 
-// With PARTS the stretches of k are counted in x: consecutive workgroups then read the lines of b
-// sequentially, which suits the processor's prefetching.
+// With PARTS, the workgroup's index in x counts the ranges of k. Consecutive workgroups then read
+// the lines of b sequentially, which suits the processor's prefetching.
 
-// A lane stores WIDTH neighbours; n is a multiple of WIDTH. Storing four costs little more than
-// storing one.
+// A lane stores WIDTH neighbouring sums, called a unit; n is a multiple of WIDTH. Storing four
+// numbers costs little more than storing one.
 layout(constant_id = 11) const int WIDTH = 4;
-const int UNITS = TM * TN / WIDTH;              // of WIDTH sums each
+const int UNITS = TM * TN / WIDTH;              // units of a tile
 const int ROUNDS = (UNITS + LANES - 1) / LANES; // in each of them every lane stores one unit
 const int SUMS = ROUNDS * WIDTH * LANES;        // including those that only pad the last vectors
-const int FIRST = 2 * SUMS - 2 * SUMS / LANES;  // the first sum that all lanes have been added to
-// PIN uses the sums from here on, which are one level before FIRST, because pinning the stored
-// values does not keep the arithmetic in place. If there is only one vector, PIN must use its own
-// sums.
+const int FIRST = 2 * SUMS - 2 * SUMS / LANES;  // the first of the sums of all lanes
+// PIN uses the sums from index PINNED on. These are one level before FIRST, because pinning the
+// values that are stored does not keep the arithmetic in place. If there is only one vector of
+// sums, PIN must use these sums themselves.
 const int PINNED = SUMS == LANES ? 0 : 2 * SUMS - 4 * SUMS / LANES;
 const int LINES = TM > TN ? TM : TN;
-// The number of sums that each line's iteration sets to 0.
+// The number of sums that the iteration for each line sets to 0.
 const int ZEROS = (SUMS + LINES - 1) / LINES;
 
 // If both operands are bf16, they are read as words of two neighbours. Masking a word gives the f32
@@ -39,13 +40,13 @@ const int ZEROS = (SUMS + LINES - 1) / LINES;
 // index come first.
 const bool WORDS = STEPS % 2 == 0 && CAREFUL == 0 && SKIPS == 0 && A_DTYPE == TSR_DT_BF16 && B_DTYPE == TSR_DT_BF16;
 
-// 1: a and b are stored in panels: the lines of one tile after another, one stretch at a time, in
-// the order in which the steps load them.
+// 1: a and b are stored in panels. A panel has the lines of one tile for one range of k, in the
+// order in which the steps load them. The panels of a range of k follow one another.
 layout(constant_id = 14) const uint PANELS = 0;
 
-// Bytes of a step, and of a quarter of the elements that it loads. Lines are addressed from one
-// step before their start, so that no offset is 0: the driver would need one more pass over the
-// shader to remove additions of 0.
+// The bytes of a step, and the bytes that one load of four elements or words reads. Lines are
+// addressed from one step before their start, so that no offset is 0: the driver would need one
+// more pass over the shader to remove additions of 0.
 const uint A_STEP = LANES * A_BYTES * (PANELS != 0 ? TM : 1);
 const uint B_STEP = LANES * B_BYTES * (PANELS != 0 ? TN : 1);
 const uint A_QUARTER = 4 * (WORDS ? 4 : A_BYTES);
@@ -67,7 +68,7 @@ float load_b(uint64_t line, uint64_t at0, uint64_t at4, uint64_t at8, uint64_t a
     LOAD_LANES(B_LOADED, LANES)
 }
 
-// Returns the part of a loaded value that this step multiplies, for either operand.
+// Returns the value that this step multiplies, for either operand, given a loaded value.
 float counted(float value, int step)
 {
     if (WORDS) {
@@ -81,15 +82,15 @@ float counted(float value, int step)
     return SKIPS != 0 ? mix(0.0, value, k >= p.skip) : value;
 }
 
-// The index of the sum for row i and column j of the tile. In round r, lane l stores sum (r · WIDTH
-// + e) · LANES + l as element e.
+// The index of the sum for row i and column j of the tile. In round r, lane l stores one unit,
+// whose element e is the sum (r · WIDTH + e) · LANES + l.
 int sum_of(int i, int j)
 {
     int unit = i * (TN / WIDTH) + j / WIDTH;
     return (unit / LANES * WIDTH + j % WIDTH) * LANES + unit % LANES;
 }
 
-// Bytes from the first line to `line`, in panels of `lines` lines.
+// The bytes from the first line to `line`, if operands are in panels of `lines` lines.
 uint64_t in_panels(uint line, uint lines, uint bytes)
 {
     return uint64_t(line / lines * (STEPS * lines) + line % lines) * (LANES * bytes);
@@ -153,8 +154,9 @@ void store_unit(uint64_t at, vec4 values)
 void main()
 {
     uint x = uniform_index(gl_WorkGroupID.x), z = uniform_index(gl_WorkGroupID.z), part = 0;
-    // x counts the tiles of one block of rows and z the blocks, so that all of b is read for each
-    // block. With PARTS, x counts the parts, and z the tiles of rows.
+    // Without PARTS, x is the number of a tile within a block of rows, and z the number of the
+    // block, so that all of b is read once for each block. With PARTS, x is the number of the part,
+    // and z that of the tile of rows.
     if (PARTS != 0) {
         part = x;
         x = PARTS > 1 ? z : 0;
@@ -166,13 +168,14 @@ void main()
     bool own;
     uint col0 = lavapipe_tile(gl_WorkGroupID.y, SUBGROUPS, (p.n + TN - 1) / TN, own) * TN;
 
-    // Lines past an edge repeat the last ones: they compute and store the same bits again, so that
+    // Lines past an edge repeat the last line: they compute and store the same bits again, so that
     // tiles need no branch.
     uint first_k = part * (STEPS * LANES);
     uint64_t a_first = p.a - A_STEP + (batch * p.a_batch + first_k) * A_BYTES, a_stride = uint64_t(p.a_stride) * A_BYTES;
     uint64_t b_first = p.b - B_STEP + (batch * p.b_batch + first_k) * B_BYTES, b_stride = uint64_t(p.b_stride) * B_BYTES;
     uint64_t a_line[TM], b_line[TN];
-    // The sums, followed by the levels of a tree: the sums of elements 0 and 1, 2 and 3, …
+    // The sums, followed by the levels of the tree that adds up their lanes. Each level has the
+    // sums of elements 0 and 1, 2 and 3, … of the level before.
     float c[2 * SUMS];
     [[unroll]] for (int i = 0; i < LINES; i++) {
         if (i < TM) {
@@ -190,7 +193,7 @@ void main()
     uint64_t a0 = A_STEP, a4 = A_STEP + A_QUARTER, a8 = A_STEP + 2 * A_QUARTER, a12 = A_STEP + 3 * A_QUARTER;
     uint64_t b0 = B_STEP, b4 = B_STEP + B_QUARTER, b8 = B_STEP + 2 * B_QUARTER, b12 = B_STEP + 3 * B_QUARTER;
     [[unroll]] for (int first = 0; first < STEPS; first += GROUP) {
-        // Constant bounds: the driver unrolls no other loops.
+        // The bounds are constant, because the driver unrolls no other loops.
         [[unroll]] for (int g = 0; g < GROUP; g++) {
             int step = first + g;
             float b[TN];
@@ -201,9 +204,9 @@ void main()
                 [[unroll]] for (int j = 0; j < TN; j++)
                     c[sum_of(i, j)] += a * b[j];
             }
-            // Words whose upper element is even start two bytes earlier. The first step reads the
-            // even elements as the lower ones instead, because there may be no memory before a
-            // line.
+            // A word that starts two bytes earlier has an even element as its upper one. The first
+            // step reads the even elements as the lower ones instead, because there may be no
+            // memory before a line.
             const uint64_t a_more = !WORDS ? A_STEP : step == 0 ? 0 : g == 0 ? 2 : 2 * A_STEP - 2;
             const uint64_t b_more = !WORDS ? B_STEP : a_more;
             a0 += a_more, a4 += a_more, a8 += a_more, a12 += a_more;
@@ -211,8 +214,8 @@ void main()
         }
     }
 
-    // All sums are loaded before any store, because repeated lines have the same addresses, and
-    // before any branch. They are loaded even if they are not accumulated onto.
+    // All old sums are loaded before any store, because repeated lines have the same addresses, and
+    // before any branch. They are loaded even if they are not used.
     uint lane = gl_SubgroupInvocationID;
     uint64_t sums = p.sums + 4 * (batch * p.sums_batch + uint64_t(part) * p.m * p.sums_stride);
     vec4 old[ROUNDS];
@@ -231,9 +234,9 @@ void main()
 #endif
     }
 
-    // Adds the lanes of all sums in one fixed tree. Each level has half as many vectors as the one
-    // before: a lane keeps one sum of a pair and gives the other to its partner. At the end, lane l
-    // of c[FIRST + q] holds sum q · LANES + l.
+    // Adds up the lanes of all sums in one fixed tree. Each level has half as many vectors as the
+    // level before: a lane keeps one sum of a pair and gives the other to its partner. At the end,
+    // lane l of c[FIRST + q] holds sum q · LANES + l.
     vec4 result[ROUNDS];
     [[unroll]] for (int e = 0; e < SUMS - SUMS / LANES; e++) {
         int level = e < SUMS / 2 ? 1 : e < SUMS / 4 * 3 ? 2 : e < SUMS / 8 * 7 ? 3 : 4;

@@ -1,4 +1,4 @@
-// matmul_lavapipe_nt.glsl for the last stretch of k, with the epilogue.
+// matmul_lavapipe_nt.glsl for the last range of k, with the epilogue.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #define TSR_FINISHES 1

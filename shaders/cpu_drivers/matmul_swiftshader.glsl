@@ -56,8 +56,8 @@ const uint FOUR_COUNTS = A_LOAD == TSR_MM_LOAD_VEC_K && B_LOAD == TSR_MM_LOAD_VE
 #define K_STRIDE p.b_k
 #include "cpu_drivers/matmul_swiftshader_lines.glsl"
 
-// c += a[:,k] · b[k,:]. Sum (i · LANES + swap) · TN + j belongs to vectors i and j, with the rows
-// of lane t ^ swap.
+// c += a[:,k] · b[k,:]. Element (i · LANES + swap) · TN + j of c is the sum for vector i of a and
+// vector j of b, where the rows of a are those of lane t ^ swap.
 void add_products(inout float c[TM * TN], float a[AV], float b[TN])
 {
     [[unroll]] for (int i = 0; i < AV; i++) {
@@ -93,7 +93,7 @@ void main()
     uint across = (p.n + TN * LANES - 1) / (TN * LANES);
     uint down = (p.m + TM - 1) / TM;
     // The grid may have a few workgroups too many. They compute the last tile again, with the same
-    // bits, because after an early return everything would be computed under a mask.
+    // bits. An early return would make SwiftShader compute everything after it under a mask.
     uint group = min(tsr_flat_group(), across * down - 1);
     uint lane = gl_SubgroupInvocationID;
     uint row0 = group % down * TM, col0 = group / down * (TN * LANES);
@@ -115,7 +115,8 @@ void main()
             [[unroll]] for (uint u = 0; u < 2; u++)
                 add_step(c, a, b, k + u);
     }
-    // Otherwise k_count is a multiple of 4.
+    // If one of the operands is loaded as vectors of four k, k_count is a multiple of 4, and no k
+    // is left.
     if (A_LOAD != TSR_MM_LOAD_VEC_K && B_LOAD != TSR_MM_LOAD_VEC_K)
         for (; k < k_count; k++)
             add_step(c, a, b, k);

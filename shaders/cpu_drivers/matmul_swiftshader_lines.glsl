@@ -1,9 +1,9 @@
 // The lines of one operand that a subgroup multiplies: rows of a or columns of b, VECTORS of them
 // in each lane. This file is included once for a and once for b, which differ in names only.
 //
-// On SwiftShader, a load costs the computation of four addresses, and a branch and a scalar load
-// for each lane. Loading four neighbours only saves computing addresses. References are made once,
-// and only the index changes, because making one takes 70 instructions.
+// On SwiftShader, a load computes four addresses, and executes a branch and a scalar load for each
+// lane. Loading four neighbours only saves the computation of addresses. The references in a t are
+// made once and only the index changes, because making a reference takes 70 instructions.
 //
 // The including file defines LINES(x), which adds the operand's prefix to a name, and VECTORS,
 // DTYPE, LOAD, LINE_STRIDE, K_STRIDE.
@@ -16,15 +16,15 @@ struct LINES(t)
     tsr_words2 pairs[VECTORS];
 };
 
-// The number in the tile of the line that is a lane's vector v. Loads of four neighbouring lines
-// give a lane four vectors at once.
+// The line that is vector v of a lane, as a number within the tile. Loads of four neighbouring
+// lines give a lane four vectors at once.
 uint LINES(line)(uint v, uint lane)
 {
     return LOAD == TSR_MM_LOAD_VEC_LINE ? v / 4 * (4 * LANES) + lane * 4 + v % 4 : v * LANES + lane;
 }
 
 // Prepares loads of the lines from `first` on. `base` is the address of element 0 of line 0. Lines
-// beyond the matrix repeat its last ones; their sums are not stored.
+// beyond the matrix repeat its last lines; their sums are not stored.
 LINES(t) LINES(from)(uvec2 base, uint first, uint lines)
 {
     LINES(t) l;
@@ -47,7 +47,7 @@ vec4 LINES(four)(LINES(t) l, uint v, uint i)
     return vec4(tsr_floats_from(pairs.x, DTYPE), tsr_floats_from(pairs.y, DTYPE));
 }
 
-// Loads all vectors of one k.
+// Loads the elements of all vectors at one k.
 float[VECTORS] LINES(step)(LINES(t) l, uint k)
 {
     float value[VECTORS];
@@ -67,7 +67,7 @@ float[VECTORS] LINES(step)(LINES(t) l, uint k)
     return value;
 }
 
-// Loads all vectors of the four k from `count` on, one k after another.
+// Loads the elements of all vectors at four k, from `count` on, one k after another.
 float[4 * VECTORS] LINES(steps)(LINES(t) l, uint count)
 {
     float value[4 * VECTORS];

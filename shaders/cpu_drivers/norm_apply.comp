@@ -1,9 +1,9 @@
-// The third of three kernels for layer and RMS normalisation of long rows on Mesa's CPU driver. It
-// computes the result, the gradient with respect to x, or the products whose sums are the weight's
-// gradient, from the rows' statistics. A subgroup computes UNITS vectors per lane. The last block
-// of a row is shifted back to end with the row, and stores only the vectors that no other block
-// has. All loads precede all stores, because code after a store is slow. Compiled with -O0, like
-// matmul_lavapipe_nt.glsl.
+// The third of three kernels for layer and RMS normalisation of long rows on Mesa's CPU driver.
+// From the statistics of the rows, it computes the result, the gradient with respect to x, or the
+// products whose sums are the gradient of the weight. A subgroup computes a block of UNITS vectors
+// per lane. The last block of a row is shifted back to end with the row, and stores only the
+// vectors that no other block has. All loads precede all stores, because code after a store is
+// slow. It is compiled with -O0, so that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -81,7 +81,8 @@ void main()
         y[i] = ENCODE(values, Y_DTYPE);
         pinned ^= y[i];
     }
-    // A second use of all values, like PIN() in matmul_lavapipe.glsl (LLVM 19).
+    // This is a second use of all values, which is never executed. It keeps LLVM from moving the
+    // arithmetic into each lane's store; see PIN() in matmul_lavapipe.glsl.
     if (p.identity[0] != 0)
         Word2(p.y).v = pinned;
 

@@ -1,7 +1,7 @@
 // The first of three kernels for layer and RMS normalisation of long rows on Mesa's CPU driver. A
 // subgroup computes the statistics of a chunk of a row (params/norm_parts.h). The last chunk of a
 // row is shifted back to end with the row, and ignores the elements that the chunk before it has.
-// Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// It is compiled with -O0, so that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -22,7 +22,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 8;
 layout(constant_id = 2) const uint STEPS = 16; // a power of two
 layout(constant_id = 3) const uint CENTRED = 1; // 0: RMS
-// Or TSR_NORM_GRADIENT: also the sums for the gradient.
+// TSR_NORM_STATS, or TSR_NORM_GRADIENT to compute also the sums that the gradient needs.
 layout(constant_id = 4) const uint OUTPUT = TSR_NORM_STATS;
 layout(constant_id = 5) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint DY_DTYPE = TSR_DT_F32;
@@ -54,8 +54,8 @@ void main()
     uint64_t dy = p.dy + uint64_t(at.row) * p.dy_row + at.first * BYTES_OF(DY_DTYPE);
     uint64_t weight = p.weight + at.first * BYTES_OF(WEIGHT_DTYPE);
 
-    // Sums are relative to an element, then to the mean, as in norm_short.comp. The driver unrolls
-    // loops only with constant bounds.
+    // The first sum is over differences from one element, and the others over differences from the
+    // mean, as in norm.comp. The loops have constant bounds, because the driver unrolls no others.
     float values[STEPS];
     float shift = 0.0;
     if (CENTRED != 0)
@@ -88,7 +88,9 @@ void main()
     if (OUTPUT == TSR_NORM_GRADIENT)
         gradient.xy = vec2(CENTRED != 0 ? subgroup_sum(incoming) : 0.0, subgroup_sum(products));
 
-    if (p.identity[0] != 0) // a second use, like PIN() in matmul_lavapipe.glsl (LLVM 19)
+    // This is a second use of all values, which is never executed. It keeps LLVM from moving the
+    // arithmetic into each lane's store; see PIN() in matmul_lavapipe.glsl.
+    if (p.identity[0] != 0)
         Float4(p.stats).v = own + gradient;
     uint64_t stats = p.stats + at.number * TSR_NORM_CHUNK_BYTES;
     if (at.own && lane == 0) {

@@ -31,8 +31,8 @@ void main()
     uvec2 chunks = tsr_at_mul(p.chunks, row * p.across, TSR_NORM_CHUNK_BYTES);
     float each = 1.0 / float(p.count);
 
-    // The mean is computed relative to the first chunk's and then split in two parts. The second
-    // part is the rounding error of the first.
+    // The mean is computed as a difference from the first chunk's mean, and then split into two
+    // floats. The second is the rounding error of the first.
     float start = chunk_stats(chunks, 0u, 0u).x;
     precise float offset = 0.0;
     for (uint i = 0u; i < p.across; i++) {

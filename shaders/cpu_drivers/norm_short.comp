@@ -1,8 +1,9 @@
-// Layer and RMS normalisation of short rows on Mesa's CPU driver in one kernel. A subgroup takes
-// one row, with UNITS vectors per lane as in softmax_short.comp: the second half of the units
-// overlaps the first, and repeated elements count once. The kernel computes the result, the rows'
-// statistics, the gradient with respect to x, or the products whose sums are the weight's gradient.
-// All loads precede all stores, so that y may be x or dy. Compiled with -O0, like
+// Layer and RMS normalisation of short rows on Mesa's CPU driver in one kernel. A subgroup
+// processes one row in UNITS units; a unit is one vector per lane. As in softmax_short.comp, the
+// second half of the units may overlap the first, and elements that are in both halves count once.
+// The kernel computes the result, the statistics of the rows, the gradient with respect to x, or
+// the products whose sums are the gradient of the weight. All loads precede all stores, so that y
+// may be x or dy. It is compiled with -O0, so that the driver unrolls its loops; see
 // matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -77,8 +78,8 @@ void main()
     uint64_t x_at = p.x + uint64_t(row) * p.x_row, dy_at = p.dy + uint64_t(row) * p.dy_row;
     float each = 1.0 / float(UNITS * UNIT - p.overlap);
 
-    // As in norm.comp, sums are relative to the first element, then to the mean, whose rounding
-    // error is computed too.
+    // As in norm.comp, the first sum is over differences from the first element, and the others
+    // over differences from the mean, whose rounding error is computed too.
     vec4 x[UNITS], g[UNITS];
     float shift = 0.0;
     if (CENTRED != 0)
@@ -141,11 +142,13 @@ void main()
     }
     if (OUTPUT == TSR_NORM_STATS)
         pinned = floatBitsToUint(vec2(factor + lost, mean));
-    // A second use of all values, like PIN() in matmul_lavapipe.glsl (LLVM 19).
+    // This is a second use of all values, which is never executed. It keeps LLVM from moving the
+    // arithmetic into each lane's store; see PIN() in matmul_lavapipe.glsl.
     if (p.identity[0] != 0)
         Word2(p.y).v = pinned;
 
-    // Values computed from push constants must precede the first branch.
+    // Values that are computed from push constants must precede the first branch; see
+    // lavapipe.glsl.
     uint lowest = mix(LANES, 0, number < p.rows);
     if (OUTPUT == TSR_NORM_STATS) {
         uint64_t stats = p.y + uint64_t(row) * TSR_NORM_STATS_BYTES;

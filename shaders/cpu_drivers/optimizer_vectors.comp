@@ -1,4 +1,4 @@
-// The steps of the optimizers for operands without gaps, on Mesa's CPU driver. The kernel is
+// The steps of the optimizers for contiguous operands, on Mesa's CPU driver. The kernel is
 // structured like vectors.comp with one row.
 #version 450
 #extension GL_GOOGLE_include_directive : require

@@ -1,5 +1,6 @@
 // Functions that the reductions for Mesa's CPU driver share. The reductions use the tree of
-// reduce.glsl, in which element j belongs to lane j % 32.
+// reduce.glsl, in which element j belongs to lane j % 32. The lanes of the tree are not the SIMD
+// lanes of a subgroup.
 #ifndef TSR_REDUCTION_GLSL
 #define TSR_REDUCTION_GLSL
 
@@ -21,8 +22,9 @@ layout(push_constant, std430) uniform tsr_push
 
 const uint TREE = 32; // lanes of the tree
 
-// The block of a subgroup. Blocks are numbered plane by plane. A subgroup past the last block
-// computes that block again and must not store.
+// The number of the block that a subgroup computes, its plane, and its number within the plane.
+// Blocks are numbered plane by plane. If `number` is past the last block, the subgroup computes the
+// last block again and must not store.
 struct place {
     uint number, plane, block;
 };
@@ -39,7 +41,7 @@ place find_block(uint subgroups)
 }
 
 // The identity of the operation. For sums it is a 0 that is hidden from the compiler, which would
-// otherwise remove the addition and thus keep -0.
+// otherwise remove the addition of 0 and thus keep the sign of -0.
 float identity()
 {
     if (KIND == TSR_REDUCE_KIND_SUM)
@@ -58,7 +60,8 @@ float combine(float a, float b)
     return mix(a, b, tsr_is_nan(b) || (KIND == TSR_REDUCE_KIND_MAX ? b > a : b < a));
 }
 
-// A second use of the results, like PIN() in matmul_lavapipe.glsl (LLVM 19).
+// This is a second use of the results, which is never executed. It keeps LLVM from moving the
+// arithmetic into each lane's store; see PIN() in matmul_lavapipe.glsl.
 #define PIN(partial, count)                                                                           \
     if (p.identity[0] != 0) {                                                                      \
         float pinned = 0.0;                                                                        \

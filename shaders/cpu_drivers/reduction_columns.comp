@@ -1,7 +1,8 @@
 // Reduction of adjacent columns on Mesa's CPU driver. A subgroup reduces one part of UNITS columns
-// per lane. The part consists of every PARTS-th row, which are HELD lanes of reduce.glsl's tree.
-// reduce_short.comp then reduces the parts. Together they give the same bits as
-// reduce_columns.comp. Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// per lane. A part is every PARTS-th row, which corresponds to HELD lanes of the tree in
+// reduce.glsl. reduce_short.comp then reduces the parts. Together, both kernels give the same bits
+// as reduce_columns.comp. It is compiled with -O0, so that the driver unrolls its loops; see
+// matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/reduction.glsl"
@@ -9,7 +10,7 @@
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 8;
-layout(constant_id = 2) const uint HELD = 2; // or 1
+layout(constant_id = 2) const uint HELD = 2; // lanes of the tree in a part: 1 or 2
 layout(constant_id = 3) const uint UNITS = 1;
 layout(constant_id = 4) const uint STEPS = 32;  // of TREE rows each
 layout(constant_id = 5) const uint CAREFUL = 0; // 1: columns end within the last step

@@ -1,6 +1,7 @@
-// Reduction of contiguous rows on Mesa's CPU driver. A subgroup reduces ROWS rows. Its lanes read
-// neighbouring elements, and each has some of the lanes of reduce.glsl's tree. The results have the
-// same bits as those of reduce_rows.comp. Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// Reduction of contiguous rows on Mesa's CPU driver. A subgroup reduces ROWS rows. Its SIMD lanes
+// read neighbouring elements, and each has some of the lanes of the tree in reduce.glsl. The
+// results have the same bits as those of reduce_rows.comp. It is compiled with -O0, so that the
+// driver unrolls its loops; see matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/reduction.glsl"
@@ -48,8 +49,8 @@ void store_y(uint64_t at, float value)
     Float(at).v = value;
 }
 
-// Combines a value with the partner lane's, in the order of the lanes, so that both get the same
-// result.
+// Combines a value with that of the partner lane. Both lanes take the values in the order of the
+// lanes, so that they get the same result.
 float combine_pair(float own, float other, bool high)
 {
     if (KIND == TSR_REDUCE_KIND_SUM)
@@ -57,7 +58,7 @@ float combine_pair(float own, float other, bool high)
     return combine(mix(own, other, high), mix(other, own, high));
 }
 
-// Element q·ROWS + r: row r, and the q-th of this SIMD lane's lanes of the tree.
+// Element q·ROWS + r is for row r. It is the q-th of the lanes of the tree that this SIMD lane has.
 float partial[ROWS * OWN];
 
 // Reduces the number of the tree's lanes in this SIMD lane to `count`, if there are more.
@@ -68,12 +69,12 @@ void halve(uint count)
             partial[e] = combine(partial[e], partial[e + count * ROWS]);
 }
 
-// Combines with the SIMD lane that is `distance` away. While there are several rows, a lane keeps
-// one of two rows and gives its partner the other.
+// Combines the partial results with those of the SIMD lane that is `distance` away. While a lane
+// has several rows, it keeps half of them and gives the other half to its partner.
 void exchange(uint distance)
 {
     bool high = (gl_SubgroupInvocationID & distance) != 0;
-    uint before = LANES / 2 / distance; // two to the power of the number of halvings so far
+    uint before = LANES / 2 / distance; // 2 to the power of the number of exchanges so far
     if (before == 0)
         return;
     if (ROWS > before) {
@@ -101,8 +102,8 @@ void main()
     }
     PIN(partial, ROWS * OWN)
 
-    // This is no loop because the driver's compiler does not unroll a loop that contains another
-    // one.
+    // There is no loop over the distances, because the driver's compiler does not unroll a loop
+    // that contains another one.
     halve(4);
     halve(2);
     halve(1);

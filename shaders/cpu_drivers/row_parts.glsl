@@ -7,7 +7,8 @@ struct part {
     uint number; // among all parts, counted row by row
     bool own;    // false: the subgroup computes the last part again and must not store
     uint row;
-    // The first element or vector, and the number from there on that belong to another part.
+    // `first` is the first element or vector of the part. The first `before` of its elements or
+    // vectors belong to the part before it as well.
     uint first;
     uint before;
 };

@@ -1,7 +1,8 @@
-// The third of three kernels for softmax on Mesa's CPU driver. It computes y from the rows'
-// statistics. A subgroup computes UNITS vectors per lane. The last block of a row is shifted back
-// to end with the row, and stores only the vectors that no other block has. All loads precede all
-// stores, because code after a store is slow. Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// The third of three kernels for softmax on Mesa's CPU driver. It computes y from the statistics of
+// the rows. A subgroup computes a block of UNITS vectors per lane. The last block of a row is
+// shifted back to end with the row, and stores only the vectors that no other block has. All loads
+// precede all stores, because code after a store is slow. It is compiled with -O0, so that the
+// driver unrolls its loops; see matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -59,7 +60,8 @@ void main()
         y[i] = ENCODE(values, Y_DTYPE);
     }
 
-    // A second use of all values, like PIN() in matmul_lavapipe.glsl (LLVM 19).
+    // This is a second use of all values, which is never executed. It keeps LLVM from moving the
+    // arithmetic into each lane's store; see PIN() in matmul_lavapipe.glsl.
     if (p.identity[0] != 0) {
         uvec2 pinned = uvec2(0);
         [[unroll]] for (uint i = 0; i < UNITS; i++)

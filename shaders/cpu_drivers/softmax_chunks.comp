@@ -1,7 +1,7 @@
 // The first of three kernels for softmax on Mesa's CPU driver. A subgroup computes the statistics
 // of a chunk of a row (params/softmax_chunks.h). The last chunk of a row is shifted back to end
-// with the row, and ignores the elements that the chunk before it has. Compiled with -O0, like
-// matmul_lavapipe_nt.glsl.
+// with the row, and ignores the elements that the chunk before it has. It is compiled with -O0, so
+// that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -40,7 +40,8 @@ void main()
     uint64_t a_next = p.a + uint64_t(next.row) * p.a_row + next.first * BYTES_OF(A_DTYPE);
     uint64_t b = p.b + uint64_t(at.row) * p.b_row + at.first * BYTES_OF(B_DTYPE);
 
-    // The driver unrolls loops only with constant bounds, and only a few of them.
+    // The driver unrolls only loops with constant bounds, and each loop costs one more pass over
+    // the shader.
     float values[STEPS];
     float largest = MINUS_INFINITY;
     precise float sum = 0.0;
@@ -62,7 +63,8 @@ void main()
     if (EXPONENTIALS) {
         [[unroll]] for (uint distance = LANES / 2; distance > 0; distance /= 2)
             largest = max(largest, subgroupShuffleXor(largest, distance));
-        // Avoids NaN: other chunks may have larger elements.
+        // If all elements are -inf, the shift is 0, because -inf − -inf would be NaN. Other chunks
+        // may have larger elements.
         float shift = mix(largest, 0.0, largest == MINUS_INFINITY);
         uint touched = 0;
         [[unroll]] for (uint step = 0; step < STEPS; step++) {
@@ -75,7 +77,9 @@ void main()
     [[unroll]] for (uint distance = LANES / 2; distance > 0; distance /= 2)
         sum += subgroupShuffleXor(sum, distance);
 
-    if (p.identity[0] != 0) // a second use, like PIN() in matmul_lavapipe.glsl (LLVM 19)
+    // This is a second use of all values, which is never executed. It keeps LLVM from moving the
+    // arithmetic into each lane's store; see PIN() in matmul_lavapipe.glsl.
+    if (p.identity[0] != 0)
         Float(p.stats).v = sum + largest;
     uint64_t stats = p.stats + at.number * TSR_SOFTMAX_CHUNK_BYTES;
     if (at.own && lane == 0) {

@@ -7,11 +7,11 @@
 #include "include/exp_log.glsl"
 #include "params/softmax_chunks.h"
 
-// There is a b.
+// Whether the function has a second operand, b.
 const bool GRADIENT = FUNCTION == TSR_SOFTMAX_GRAD || FUNCTION == TSR_SOFTMAX_LOG_GRAD;
 
-// Applies the row's scale. For softmax, a is e^(a − largest); for its logarithm, it is a − largest.
-// The gradients use a and b unchanged.
+// Computes an element from the scale of its row. For softmax, the caller passes e^(a − largest) as
+// a; for its logarithm, a − largest. The gradients use a and b unchanged.
 float softmax_scaled(float a, float b, float scale)
 {
     precise float value = a * scale;
@@ -24,7 +24,8 @@ float softmax_scaled(float a, float b, float scale)
     return value;
 }
 
-// `beyond` is the label's column minus this one, for cross-entropy.
+// Computes an element from the statistics of its row. For cross-entropy, `beyond` is the label's
+// column minus the element's column.
 float softmax_result(float a, float b, vec4 row, uint beyond)
 {
     precise float value = GRADIENT ? a : a - row.x;

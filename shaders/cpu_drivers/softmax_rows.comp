@@ -1,6 +1,6 @@
 // The second of three kernels for softmax on Mesa's CPU driver. An invocation computes the
-// statistics of one row from those of its chunks, and the result's last columns if they do not fill
-// a vector.
+// statistics of one row from those of its chunks, and the last columns of the result if they do not
+// fill a vector.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"

@@ -1,7 +1,8 @@
-// Softmax of short rows on Mesa's CPU driver in one kernel. A subgroup takes one row, with UNITS
-// vectors per lane. The second half of the units overlaps the first, so that a few values of UNITS
-// suffice for rows of any length; repeated elements count once. All loads precede all stores, so
-// that y may be a or b. Compiled with -O0, like matmul_lavapipe_nt.glsl.
+// Softmax of short rows on Mesa's CPU driver in one kernel. A subgroup processes one row in UNITS
+// units; a unit is one vector per lane. The second half of the units may overlap the first, so that
+// a few values of UNITS suffice for rows of any length. Elements that are in both halves count
+// once. All loads precede all stores, so that y may be a or b. It is compiled with -O0, so that the
+// driver unrolls its loops; see matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -49,7 +50,8 @@ void main()
     uint row = min(number, p.rows - 1), overlap = p.overlap;
     uint64_t a_at = p.a + uint64_t(row) * p.a_row, b_at = p.b + uint64_t(row) * p.b_row;
 
-    // The driver unrolls loops only with constant bounds, and only a few of them.
+    // The driver unrolls only loops with constant bounds, and each loop costs one more pass over
+    // the shader.
     vec4 a[UNITS], b[UNITS];
     float largest = uintBitsToFloat(0xff800000u);
     precise float sum = 0.0;
@@ -89,12 +91,14 @@ void main()
         y[i] = ENCODE(values, Y_DTYPE);
         pinned ^= y[i];
     }
-    // A second use of all values, like PIN() in matmul_lavapipe.glsl (LLVM 19).
+    // This is a second use of all values, which is never executed. It keeps LLVM from moving the
+    // arithmetic into each lane's store; see PIN() in matmul_lavapipe.glsl.
     if (p.identity[0] != 0)
         Word2(p.y).v = pinned;
 
     uint64_t y_at = p.y + uint64_t(row) * p.y_row + gl_SubgroupInvocationID * TSR_VECTOR_BYTES;
-    // Values computed from push constants must precede the first branch.
+    // Values that are computed from push constants must precede the first branch; see
+    // lavapipe.glsl.
     uint lowest = mix(LANES, 0, number < p.rows);
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         if (gl_SubgroupInvocationID >= lowest)

@@ -6,7 +6,8 @@
 #include "include/exp_log.glsl"
 #include "params/softmax_chunks.h"
 
-// The largest element and the sum of exponentials relative to it, or to 0 if all elements are -inf.
+// Returns the largest element of a row and the sum of exponentials relative to it, or relative to 0
+// if all elements are -inf.
 vec2 tsr_row_exponentials(uvec2 chunks, uint across)
 {
     float largest = uintBitsToFloat(0xff800000u), sum = 0.0;

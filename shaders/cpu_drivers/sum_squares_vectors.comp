@@ -1,5 +1,6 @@
-// Sums of squares of complete chunks, on Mesa's CPU driver. A subgroup of eight lanes sums one
-// chunk with the same additions as sum_squares.comp. Compiled with -O0, like vectors.comp.
+// Sums of squares of complete chunks, on Mesa's CPU driver. A subgroup of eight lanes adds up one
+// chunk by the same additions as sum_squares.comp. It is compiled with -O0, so that the driver
+// unrolls its loops; see matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -30,7 +31,8 @@ void main()
 {
     uint tensor = p.identity[p.identity[gl_WorkGroupID.y]];
     uint number = uniform_index(gl_WorkGroupID.x) * (WORKGROUP / LANES) + p.identity[p.identity[gl_SubgroupID]];
-    uint chunk = min(number, p.chunks[tensor] - 1); // a subgroup past the end computes the last chunk again
+    // A subgroup past the end computes the last chunk again.
+    uint chunk = min(number, p.chunks[tensor] - 1);
     uint64_t at = p.x[tensor] + uint64_t(chunk) * (TSR_SUM_SQUARES_CHUNK * BYTES_OF(X_DTYPE));
 
     precise vec4 sum = vec4(0.0);
@@ -40,7 +42,7 @@ void main()
         precise vec4 squares = scaled * scaled;
         sum += squares;
     }
-    // As in group_combine().
+    // Adds in the same order as group_combine().
     precise float whole = (sum.x + sum.z) + (sum.y + sum.w);
     whole += subgroupShuffleXor(whole, 4);
     whole += subgroupShuffleXor(whole, 2);

@@ -1,9 +1,9 @@
 // Converts f16 and bf16 to f32 on SwiftShader, in pairs that share a word. The results have the
 // same bits as those of float16.glsl and take a third of the time.
 //
-// SwiftShader multiplies and converts whole vectors, but shifts lane by lane, even by constants. A
-// constant takes two instructions, a selection four, most of which go through the stack; min()
-// takes one.
+// SwiftShader multiplies and converts all lanes of a vector at once, but shifts lane by lane, even
+// by constants. A constant takes two instructions, and min() takes one. A selection takes four,
+// most of which go through the stack.
 #ifndef TSR_SWIFTSHADER_FLOAT16_GLSL
 #define TSR_SWIFTSHADER_FLOAT16_GLSL
 
@@ -41,7 +41,7 @@ vec2 tsr_floats_from(uint pair, uint dtype)
     return dtype == TSR_DT_F16 ? tsr_floats_from_f16(pair) : tsr_floats_from_bf16(pair);
 }
 
-// Element i at any even address, converted as the second of a pair.
+// Loads element i of an array at any even address, and converts it as the second element of a pair.
 float tsr_float_at(uvec2 base, uint i, uint dtype)
 {
     uvec2 at = tsr_at(base, 2 * i);

@@ -1,7 +1,7 @@
 // y[r][c] = x[c][r] on Mesa's CPU driver. A lane loads vectors of neighbouring rows, one for each
 // column of a block, and stores vectors of neighbouring columns, row after row. Blocks that would
-// exceed an edge are shifted back and store some bits a second time. Compiled with -O0, like
-// matmul_lavapipe_nt.glsl.
+// exceed an edge are shifted back, and store some bits a second time. It is compiled with -O0, so
+// that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -47,7 +47,7 @@ void main()
     uint high, low;
     umulExtended(number, p.magic, high, low);
     uint band = high + number >> p.shift; // neighbouring subgroups write neighbouring columns
-    uint row = min(band * ROWS, p.rows - ROWS); // also for subgroups without a block
+    uint row = min(band * ROWS, p.rows - ROWS); // subgroups past the last block repeat bits
     uint column = min((number - band * p.across) * COLUMNS, p.columns - COLUMNS);
 
     uint64_t vectors[COLUMNS];
@@ -57,7 +57,8 @@ void main()
     [[unroll]] for (uint i = 0; i < COLUMNS; i++)
         out_vectors[i] = gather(vectors, i % (COLUMNS / GROUP) * GROUP, i / (COLUMNS / GROUP));
 
-    // A second use of all values, like PIN() in matmul_lavapipe.glsl (LLVM 19).
+    // This is a second use of all values, which is never executed. It keeps LLVM from moving the
+    // arithmetic into each lane's store; see PIN() in matmul_lavapipe.glsl.
     if (p.identity[0] != 0) {
         uvec2 pinned = uvec2(0);
         [[unroll]] for (uint i = 0; i < COLUMNS; i++)

@@ -1,6 +1,7 @@
-// Loads and stores of vectors as floats: GROUP elements of any float dtype per lane, 2 or 4, which
-// is the number that a lane stores at once. The including file declares EXACT. If it is true, f16
-// is widened exactly, as in copies; otherwise as in arithmetic.
+// Loads and stores of vectors as floats. Each lane loads GROUP elements of any float dtype, and
+// GROUP is the number of elements that a lane stores at once, 2 or 4. The including file declares
+// EXACT. If it is true, f16 is widened exactly, as in copies. Otherwise it is widened by the
+// built-in function, as in arithmetic.
 #ifndef TSR_VECTORS_FLOATS_GLSL
 #define TSR_VECTORS_FLOATS_GLSL
 
@@ -31,8 +32,8 @@ float load_element(uint64_t at, uint dtype)
     return dtype == TSR_DT_F16 ? decode_f16(word) : tsr_f32_from_bf16(word);
 }
 
-// These load GROUP elements per lane. The lanes' elements follow one another in memory. dtypes and
-// forms are constants, as in lavapipe.glsl.
+// These macros load GROUP elements per lane. The elements of neighbouring lanes are neighbours in
+// memory. Dtypes and forms are constants, as in lavapipe.glsl.
 #define LOAD_FLOAT16S(at, form) (GROUP == 4 ? words_of(LOAD_LANE_VECTORS(at, 8, form)) : uvec2(LOAD_LANE_WORDS(at, form), 0))
 #define LOAD_OPERAND(at, dtype, form)                                                              \
     ((form) == TSR_VECTORS_ONE ? vec4(load_element(at, dtype))                                     \

@@ -1,8 +1,8 @@
-// y = f(a, b, c) along rows without gaps, on Mesa's CPU driver: element-wise functions,
-// activations, conversions and copies. A subgroup computes a block of ROWS rows with UNITS vectors
-// per lane. A block that would exceed its row is shifted back and stores only the vectors that no
-// other block has. All loads precede all stores, because code after a store is slow. Compiled with
-// -O0, like matmul_lavapipe_nt.glsl.
+// y = f(a, b, c) along contiguous rows, on Mesa's CPU driver: element-wise functions, activations,
+// conversions and copies. A subgroup computes a block of ROWS rows with UNITS vectors per lane. A
+// block that would exceed its row is shifted back, and stores only the vectors that no other block
+// has. All loads precede all stores, because code after a store is slow. It is compiled with -O0,
+// so that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -105,7 +105,8 @@ void main()
             y[i] = ENCODE(values, Y_DTYPE);
         }
 
-    // A second use of all values, like PIN() in matmul_lavapipe.glsl (LLVM 19).
+    // This is a second use of all values, which is never executed. It keeps LLVM from moving the
+    // arithmetic into each lane's store; see PIN() in matmul_lavapipe.glsl.
     if (p.identity[0] != 0) {
         uvec2 pinned = uvec2(0);
         [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++)
@@ -113,7 +114,8 @@ void main()
         Word2(p.y).v = pinned;
     }
 
-    // Values computed from push constants must precede the first branch.
+    // Values that are computed from push constants must precede the first branch; see
+    // lavapipe.glsl.
     uint64_t y_row[ROWS];
     uint lowest[ROWS];
     [[unroll]] for (uint i = 0; i < ROWS; i++) {

@@ -18,8 +18,8 @@ uvec2 words_of(uint64_t vector)
     return uvec2(uint(vector >> p.identity[0]), uint(vector >> 32));
 }
 
-// Loads a word at a multiple of 2 bytes. On devices without 16-bit storage it must be a multiple of
-// 4.
+// Loads a word at a multiple of 2 bytes. On devices without 16-bit storage, the address must be a
+// multiple of 4 bytes.
 uint load_words16(uint64_t at)
 {
 #if TSR_STORAGE16
@@ -69,8 +69,8 @@ uint64_t load_lane_vectors2(uint64_t at, uint step)
      : (alignment) == 4 ? load_lane_vectors4(at, step)                                             \
                         : load_lane_vectors2(at, step))
 
-// Store the vector of each lane. For store_words() addresses must be multiples of 4 bytes, for
-// store_words16() of 2.
+// These functions store the vector of each lane. The address must be a multiple of 4 bytes for
+// store_words(), and of 2 bytes for store_words16().
 void store_words(uint64_t at, uvec2 words)
 {
     Word(target(at)).v = words.x;
