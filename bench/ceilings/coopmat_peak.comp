@@ -1,6 +1,7 @@
-// Measures the rate of cooperative matrix products: independent chains of c = a·b + c in registers, f16 by f16 with f32 sums. The
-// fragments come from memory, and the sum of the chains is written to memory, so that no compiler can compute the result or leave work
-// out. Every subgroup computes the same.
+// Measures the rate of products of cooperative matrices: independent chains of c = a·b + c in
+// registers, where a and b are f16 and c is f32. a and b come from memory, and the sum of the chains
+// is written to memory, so that no compiler can compute the result or leave work out. All subgroups
+// compute the same.
 #version 450
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require
@@ -27,7 +28,7 @@ layout(buffer_reference, std430, buffer_reference_align = 16) buffer floats {
 layout(push_constant) uniform params {
     halfs operands; // a[M,K], b[K,N]
     floats result;  // [M,N] of each subgroup
-    uint rounds;    // of 8 steps each
+    uint rounds;    // number of rounds; each has 8 steps
 } p;
 
 #define SUMS coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>
@@ -39,8 +40,9 @@ void main()
     coopMatLoad(a, p.operands.v, 0, K, gl_CooperativeMatrixLayoutRowMajor);
     coopMatLoad(b, p.operands.v, M * K, N, gl_CooperativeMatrixLayoutRowMajor);
     SUMS sums[CHAINS];
+    // All chains start with different values, so that no compiler merges them.
     [[unroll]] for (uint c = 0; c < CHAINS; c++)
-        sums[c] = SUMS(float(c)); // all different, so that no compiler merges them
+        sums[c] = SUMS(float(c));
     for (uint round = 0; round < p.rounds; round++)
         [[unroll]] for (uint step = 0; step < 8; step++)
             [[unroll]] for (uint c = 0; c < CHAINS; c++)

@@ -1,12 +1,13 @@
-// Measures the rate of f32 multiply-adds: independent chains of c = c·a + b in registers. The a, b and start of each
-// invocation come from memory, and its sum is written to memory, so that no compiler can compute the result or leave
-// work out.
+// Measures the rate of f32 multiply-adds: independent chains of c = c·a + b in registers. The a, b
+// and start of each invocation come from memory, and the sum of its chains is written to memory, so
+// that no compiler can compute the result or leave work out.
 #version 450
 #extension GL_EXT_buffer_reference : require
 
 layout(local_size_x = 128) in;
 
-// Vectors of four chains: one fits the registers of any CPU, more hide a GPU's latency.
+// The number of vectors, each of four chains. One vector fits into the registers of any CPU; with
+// more, a GPU computes one chain while it waits for another.
 layout(constant_id = 0) const uint VECTORS = 2;
 
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer floats {
@@ -16,10 +17,11 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer floats {
 layout(push_constant) uniform params {
     floats constants; // a[128], b[128], start[128]
     floats result;    // one sum per invocation
-    uint rounds;      // of 16 steps each
+    uint rounds;      // number of rounds; each has 16 steps
 } p;
 
-// Drivers fuse the two if that is faster. fma() would force a single rounding, which is slow on some devices.
+// Drivers fuse the multiplication and the addition if that is faster. fma() would force a single
+// rounding, which is slow on some devices.
 #define STEP1 c0 = c0 * a + b;
 #define STEP2 STEP1 c1 = c1 * a + b;
 #define STEP3 STEP2 c2 = c2 * a + b;

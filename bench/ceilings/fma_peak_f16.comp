@@ -1,6 +1,9 @@
-// Measures the rate of f16 multiply-adds: chains of c = c·a + b in registers, as in fma_peak.comp. Eleven bits are too few for chains
-// that do not converge. With a = 1 the chains go up in one round and down in the next, exactly. The values after each round are summed,
-// so that a round that was left out is detected. a, b and start come from memory, so the compiler does not know them.
+// Measures the rate of f16 multiply-adds: chains of c = c·a + b in registers, as in fma_peak.comp.
+// f16 has only eleven bits of significand, too few for chains as in f32, whose values change in
+// every step. With a = 1 and a positive b the values increase in one round, and with the opposite b
+// they decrease in the next, always exactly. The values after each round are summed, so that a round
+// that was left out is detected. a, b and start come from memory, so that the compiler cannot
+// compute with their values.
 #version 450
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
@@ -16,10 +19,11 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer floats {
 layout(push_constant) uniform params {
     floats constants; // a[128], b[128], start[128]
     floats result;    // one sum per invocation
-    uint rounds;      // of 64 steps each
+    uint rounds;      // number of rounds; each has 64 steps
 } p;
 
-// Drivers fuse the two if that is faster. fma() would force a single rounding, which is slow on some devices.
+// Drivers fuse the multiplication and the addition if that is faster. fma() would force a single
+// rounding, which is slow on some devices.
 #define STEP1 c0 = c0 * a + b;
 #define STEP2 STEP1 c1 = c1 * a + b;
 #define STEP3 STEP2 c2 = c2 * a + b;

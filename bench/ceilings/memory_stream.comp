@@ -4,7 +4,7 @@
 
 layout(local_size_x = 256) in;
 
-// Vectors per invocation, which are in flight at the same time.
+// The number of vectors per invocation, whose loads are all in progress at the same time.
 layout(constant_id = 0) const uint VECTORS = 1;
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer source {
@@ -22,7 +22,8 @@ layout(push_constant) uniform params {
 void main()
 {
     uint group = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
-    uint at = group * (256 * VECTORS) + gl_LocalInvocationID.x; // neighbours read neighbouring vectors
+    // Neighbouring invocations read neighbouring vectors.
+    uint at = group * (256 * VECTORS) + gl_LocalInvocationID.x;
     uvec4 a = p.from.v[at], b = uvec4(0), c = uvec4(0), d = uvec4(0);
     if (VECTORS > 1)
         b = p.from.v[at + 256];

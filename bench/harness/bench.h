@@ -163,12 +163,12 @@ void bench_integer(bench_row *row, const char *name, int64_t value);
 /* Converts the time of one repetition to the row's unit: GFLOP/s, GB/s, or nanoseconds per action.
  */
 double bench_value(const bench_row *row, double ns);
-/* The value of the median by the host's clock. */
+/* Returns the value of the row's median time by the host's clock. */
 double bench_median(const bench_row *row);
 /* Returns the ceiling that limits the row. If the row has a ceiling of arithmetic and one of
  * memory, it is the one by which the row would take more time. NULL: unknown. */
 const bench_row *bench_ceiling(const bench_row *row);
-/* The median as a fraction of its ceiling; 0 without a ceiling. */
+/* Returns the row's median value divided by its ceiling; 0 if it has no ceiling. */
 double bench_fraction(const bench_row *row);
 
 /* How a result compares with its ceiling. */

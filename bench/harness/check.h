@@ -22,8 +22,8 @@ void bench_check_begin(bench_check *check, const char *method);
 void bench_check_value(bench_check *check, int64_t row, int64_t column, double got, double want,
                        double tolerance);
 
-/* True if something was compared and nothing is wrong. Otherwise writes a sentence that says what
- * is wrong. */
+/* Returns true if at least one element was compared and none is wrong. Otherwise writes a sentence
+ * that says what is wrong. */
 bool bench_check_passed(const bench_check *check, char *text, size_t size);
 
 #endif

@@ -22,7 +22,7 @@ typedef struct bench_summary {
 /* Returns the order statistics of samples. All members are 0 if there are no samples. */
 bench_summary bench_summarize(const bench_samples *samples);
 
-/* Sorts in ascending order. */
+/* Sorts values in ascending order. */
 void bench_sort(double *values, int count);
 
 /* The p-quantile (p from 0 to 1) of `count` ascending values, interpolated between neighbours. */

@@ -64,10 +64,10 @@ void bench_document_free(bench_document *document);
  * with a number if folders do not. */
 void bench_documents_name(bench_document *all, int count);
 
-/* The driver's description of itself, or if that is empty, its name. */
+/* Returns the driver's description of itself, or its name if the description is empty. */
 const char *bench_driver_text(const bench_device_figures *device);
 
-/* The value with its unit: "31.3 GFLOP/s", "4.70 ms". */
+/* Writes a value with its unit: "31.3 GFLOP/s", "4.70 ms". */
 #define BENCH_VALUE_TEXT 48
 char *bench_figures_text(const bench_figures *figures, double value, char text[BENCH_VALUE_TEXT]);
 

@@ -1,12 +1,13 @@
-/* Groups: collective operations on tensors, through a communicator and in order with a stream.
+/* Groups: collective operations on tensors. They send data through a communicator, and take place
+ * in order with the work of a stream.
  *
  *     tsr_group *group = NULL;
  *     tsr_group_create(comm, stream, NULL, &group);
  *     tsr_group_all_reduce(group, gradient, TSR_OP_SUM);
  *     tsr_group_destroy(&group);
  *
- * A tsr_group is this rank's place in a communicator: its rank, the number of ranks, and the stream
- * that produces and uses the tensors. Layers (layer.h) are built on a group.
+ * A tsr_group combines a communicator, which determines this process's rank and the number of
+ * ranks, with the stream that produces and uses the tensors. Layers (layer.h) are built on a group.
  *
  * Order: an operation sees everything that was recorded on the stream before its call. Work that is
  * recorded after the operation has ended sees its results. Work that is recorded between its start
@@ -142,8 +143,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_group_test(tsr_group_request **request, boo
  * request and sets *request to NULL. Returns TSR_OK for a NULL *request. */
 TSR_API TSR_NODISCARD tsr_status tsr_group_wait(tsr_group_request **request);
 /* Cancels the operation, frees the request and sets *request to NULL. Does not wait for other
- * ranks; blocks for at most the time that tsr_request_cancel needs. If the operation is not done,
- * the group has failed then, on all ranks. NULL is fine. */
+ * ranks; blocks for at most the time that tsr_request_cancel needs. If the operation was not done
+ * yet, the group fails on all ranks. NULL is fine. */
 TSR_API void tsr_group_cancel(tsr_group_request **request);
 
 /* Time -------------------------------------------------------------------------------------------

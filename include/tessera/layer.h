@@ -145,8 +145,8 @@ typedef enum tsr_layer_layout {
     TSR_LAYOUT_FULL = 1,
     /* Each rank has its part of the features; of an input, those of its columns of the weight. */
     TSR_LAYOUT_SHARDED = 2,
-    /* Input only: each rank has a part of the features, as `other_partition` divides them. The
-     * layer gathers the parts of all ranks. */
+    /* For inputs only: each rank has a part of the features, as `other_partition` divides them, and
+     * the layer gathers the parts of all ranks. */
     TSR_LAYOUT_GATHER = 3,
     /* Sequence parallelism: each rank has an equal part of dimension `sequence_dim`, and all
      * features. A column-parallel layer gathers such an input. A row-parallel layer produces such

@@ -159,8 +159,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_threefry_randint(tsr_threefry_key key, int3
  * TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_threefry_permutation(tsr_threefry_key key, uint64_t n,
                                                           int64_t *out);
-/* mx.argsort(mx.random.uniform((n,))): does the same with floats, of which more are equal. Errors
- * as for tsr_threefry_permutation. */
+/* mx.argsort(mx.random.uniform((n,))): as tsr_threefry_permutation, but sorts uniform floats
+ * instead of words of bits; more of them are equal. Errors as for tsr_threefry_permutation. */
 TSR_API TSR_NODISCARD tsr_status tsr_threefry_argsort_uniform(tsr_threefry_key key, uint64_t n,
                                                               int64_t *out);
 

@@ -1,6 +1,8 @@
-/* Sharding: which rank keeps which part of a model's parameters. This header has partitions of a
- * length, strategies that apply them to a list of parameters, the plans that result, and parameter
- * lists from files, whose weights are not read. It is arithmetic only: no device, no network.
+/* Sharding: which rank keeps which part of a model's parameters. This header has partitions, which
+ * divide a length into a range for each rank; strategies, which decide how each parameter of a list
+ * is divided; plans, which are the results of strategies; and the lists of parameters in model
+ * files, whose weights are not read. All this is only arithmetic: it needs no device and no
+ * network.
  *
  *     tsr_shard_list *list = NULL;
  *     tsr_shard_strategy *strategy = NULL;
@@ -134,9 +136,10 @@ typedef struct tsr_shard_param {
  * NULL. */
 TSR_API char *tsr_shard_layer_of(const char *name, size_t size, char *text);
 
-/* Compares names in natural order: runs of digits compare as numbers, so that "layer2" is before
- * "layer10", and other bytes as they are. If that finds no difference, byte order decides. Returns
- * a negative number, 0 or a positive number, as strcmp. The names must not be NULL. */
+/* Compares names in natural order: sequences of digits are compared as numbers, so that "layer2" is
+ * before "layer10"; all other bytes are compared by their values. If that finds no difference, the
+ * byte order of the names decides. Returns a negative number, 0 or a positive number, as strcmp.
+ * The names must not be NULL. */
 TSR_API int tsr_shard_compare_names(const char *a, const char *b);
 
 /* Matches a name with patterns. `*` stands for any text, `?` for one character, `[a-z]` for one of
