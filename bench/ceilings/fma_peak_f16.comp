@@ -1,8 +1,8 @@
 // Measures the rate of f16 multiply-adds: chains of c = c·a + b in registers, as in fma_peak.comp.
 // f16 has only eleven bits of significand, too few for chains as in f32, whose values change in
 // every step. With a = 1 and a positive b the values increase in one round, and with the opposite b
-// they decrease in the next, always exactly. The values after each round are summed, so that a round
-// that was left out is detected. a, b and start come from memory, so that the compiler cannot
+// they decrease in the next, always exactly. The values after each round are summed, so that a
+// round that was left out is detected. a, b and start come from memory, so that the compiler cannot
 // compute with their values.
 #version 450
 #extension GL_EXT_buffer_reference : require
