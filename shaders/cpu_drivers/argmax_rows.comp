@@ -10,7 +10,7 @@
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 8;
-layout(constant_id = 2) const uint STEPS = 128; // of LANES elements each
+layout(constant_id = 2) const uint STEPS = 128; // a step is LANES elements
 layout(constant_id = 3) const uint CAREFUL = 0; // 1: a row ends within its last step
 layout(constant_id = 4) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint TO = TSR_ARGMAX_INDICES;

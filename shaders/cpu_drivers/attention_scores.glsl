@@ -18,7 +18,7 @@ struct scores_row {
     uint row, head;
     bool own;      // false: the subgroup computes the last row again and must not store
     int first, end; // columns that the query sees
-    uint64_t number; // among all rows
+    uint64_t number; // the row's number among the rows of all heads
 };
 
 scores_row scores_row_of()

@@ -29,7 +29,7 @@ layout(constant_id = 6) const uint INDEX_BITS = 32;
 
 #include "cpu_drivers/vectors.glsl"
 
-const uint BLOCK = UNITS * LANES; // vectors
+const uint BLOCK = UNITS * LANES; // vectors in a block
 const uint NONE = 0xffffffffu;
 
 // Loads an index. The result is NONE if the index does not fit 32 bits. Negative indices become

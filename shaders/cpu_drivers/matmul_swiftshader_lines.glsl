@@ -2,8 +2,8 @@
 // in each lane. This file is included once for a and once for b, which differ in names only.
 //
 // On SwiftShader, a load computes four addresses, and executes a branch and a scalar load for each
-// lane. Loading four neighbours only saves the computation of addresses. The references in a t are
-// made once and only the index changes, because making a reference takes 70 instructions.
+// lane. Loading four neighbours only saves the computation of addresses. The references are made
+// once and only the index changes, because making a reference takes 70 instructions.
 //
 // The including file defines LINES(x), which adds the operand's prefix to a name, and VECTORS,
 // DTYPE, LOAD, LINE_STRIDE, K_STRIDE.

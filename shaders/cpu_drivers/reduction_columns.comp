@@ -12,7 +12,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 8;
 layout(constant_id = 2) const uint HELD = 2; // lanes of the tree in a part: 1 or 2
 layout(constant_id = 3) const uint UNITS = 1;
-layout(constant_id = 4) const uint STEPS = 32;  // of TREE rows each
+layout(constant_id = 4) const uint STEPS = 32;  // a step is TREE rows
 layout(constant_id = 5) const uint CAREFUL = 0; // 1: columns end within the last step
 layout(constant_id = 6) const uint X_DTYPE = TSR_DT_F32;
 

@@ -10,7 +10,7 @@ layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 8;
 layout(constant_id = 2) const uint ROWS = 1;    // a power of two, at most LANES
-layout(constant_id = 3) const uint STEPS = 32;  // of TREE elements each
+layout(constant_id = 3) const uint STEPS = 32;  // a step is TREE elements
 layout(constant_id = 4) const uint CAREFUL = 0; // 1: a row ends within its last step
 layout(constant_id = 5) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint Y_DTYPE = TSR_DT_F32;

@@ -14,7 +14,7 @@ layout(constant_id = 1) const uint THREADS = 8;
 layout(constant_id = 2) const uint LOGITS_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint LOSS_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint GRADIENT_DTYPE = TSR_DT_F32;
-layout(constant_id = 5) const uint FORM = TSR_ROW_WIDE; // of logits and gradient
+layout(constant_id = 5) const uint FORM = TSR_ROW_WIDE; // a form that logits and gradient both have
 
 layout(push_constant) uniform Push {
     tsr_cross_entropy_params p;

@@ -13,7 +13,7 @@ layout(constant_id = 2) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint DY_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint DX_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint WEIGHT_DTYPE = TSR_DT_F32;
-layout(constant_id = 6) const uint FORM = TSR_ROW_WIDE; // suits all operands
+layout(constant_id = 6) const uint FORM = TSR_ROW_WIDE; // a form that all operands have
 layout(constant_id = 7) const uint CENTRED = 1;         // 0: RMS
 
 layout(push_constant) uniform Push {

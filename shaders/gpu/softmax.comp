@@ -12,7 +12,7 @@ layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(constant_id = 1) const uint THREADS = 8;
 layout(constant_id = 2) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint Y_DTYPE = TSR_DT_F32;
-layout(constant_id = 4) const uint FORM = TSR_ROW_WIDE; // suits both
+layout(constant_id = 4) const uint FORM = TSR_ROW_WIDE; // a form that a and y both have
 layout(constant_id = 5) const uint LOGARITHM = 0;
 
 layout(push_constant) uniform Push {

@@ -39,8 +39,8 @@ TSR_PUSH_CHECK(tsr_norm_push);
 /* What a kernel writes, a specialization constant: */
 #define TSR_NORM_RESULT 0u
 #define TSR_NORM_STATS 1u
-#define TSR_NORM_GRADIENT 2u /* dx (norm_short.comp and norm_apply.comp only) */
-#define TSR_NORM_PRODUCTS 3u /* dy · normalised x, whose sums are dweight (the same kernels) */
+#define TSR_NORM_GRADIENT 2u /* dx; only in norm_short.comp and norm_apply.comp */
+#define TSR_NORM_PRODUCTS 3u /* dy · normalised x, whose sums are dweight; in the same kernels */
 
 /* norm_grad.comp */
 struct tsr_norm_grad_params {
