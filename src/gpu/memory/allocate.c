@@ -47,7 +47,8 @@ uint32_t tsr__memory_find_type(const VkPhysicalDeviceMemoryProperties *propertie
         VkMemoryPropertyFlags flags = properties->memoryTypes[i].propertyFlags;
         if (!(allowed & (1U << i)) || (flags & required) != required)
             continue;
-        /* Protected and device-coherent types need features that we do not request. */
+        /* Protected and device-coherent memory types need features that the library does not
+         * request. */
         if (flags & ~(VkMemoryPropertyFlags)(VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT |
                                              VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
                                              VK_MEMORY_PROPERTY_HOST_COHERENT_BIT |

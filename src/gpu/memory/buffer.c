@@ -52,8 +52,8 @@ void tsr__buffer_release(tsr__buffer *buffer)
 {
     if (!buffer || tsr__device_is_inherited(buffer->device))
         return;
-    /* If two threads release at once, neither may see itself as the last, and the buffer is not
-     * counted. That is harmless. */
+    /* If two threads release at the same time, it is possible that neither sees the other's
+     * release. The buffer is then not counted, which is harmless. */
     const unsigned held = atomic_load(&buffer->held);
     if (held > 0 && atomic_load(&buffer->references) == held + 1 &&
         !atomic_exchange(&buffer->left, true))

@@ -5,11 +5,13 @@
 #include "gpu/device/device.h"
 
 typedef enum tsr__buffer_kind {
-    TSR__BUFFER_DEVICE,   /* tensors and scratch: device-local, mapped if tsr__memory_is_mapped */
+    /* for tensors and scratch: device-local, mapped if tsr__memory_is_mapped */
+    TSR__BUFFER_DEVICE,
     TSR__BUFFER_UPLOAD,   /* host-visible staging, written by the CPU */
     TSR__BUFFER_READBACK, /* host-visible and cached staging, read by the CPU */
-    TSR__BUFFER_SHARED    /* as READBACK, but reachable for a network if the device can import host
-                             memory; pinned, so long-lived */
+    /* Like READBACK. If the device can import host memory, networks can access it, too. It is
+     * pinned, so it is meant for long-lived buffers. */
+    TSR__BUFFER_SHARED
 } tsr__buffer_kind;
 
 struct tsr__slab;
@@ -17,31 +19,34 @@ struct tsr_stream;
 
 typedef struct tsr__buffer {
     tsr_device *device;
-    struct tsr__slab *slab;  /* the slab that contains the buffer */
-    uint64_t slab_offset;    /* the buffer's offset in it */
-    uint64_t size_bytes;     /* as requested */
-    uint64_t reserved_bytes; /* as taken from the slab */
-    VkBuffer handle;         /* the slab's buffer: add slab_offset to offsets within this buffer */
-    uint64_t address;        /* of this buffer's first byte */
-    void *host;              /* of this buffer's first byte; NULL if it is not mapped */
+    struct tsr__slab *slab;  /* the slab of which the buffer is a part */
+    uint64_t slab_offset;    /* where the buffer begins in the slab */
+    uint64_t size_bytes;     /* the size that was requested */
+    uint64_t reserved_bytes; /* the size that the slab has reserved */
+    /* the slab's buffer; offsets in it are slab_offset plus offsets in this buffer */
+    VkBuffer handle;
+    uint64_t address; /* the address of this buffer's first byte */
+    void *host;       /* the host's address of the first byte; NULL if it is not mapped */
     atomic_uint references;
-    atomic_uint held; /* references held by batches */
-    atomic_bool left; /* only batches still hold it, and last_timeline counts its bytes */
+    atomic_uint held; /* the number of references that batches have */
+    /* only batches have references, and last_timeline->left_bytes counts the buffer */
+    atomic_bool left;
     /* The stream that used the buffer last, and the point at which that use is complete; see
      * stream.h. */
     struct tsr__timeline *last_timeline;
     uint64_t last_point;
 } tsr__buffer;
 
-/* Creates a buffer, aligned to 256 bytes or more, with one reference, which the caller holds. With
- * size_bytes 0 it has some memory, too, so that its address is valid. */
+/* Creates a buffer, aligned to at least 256 bytes. The caller gets its only reference. If
+ * size_bytes is 0, the buffer still has some memory, so that its address is valid. */
 tsr_status tsr__buffer_create(tsr_device *device, tsr__buffer_kind kind, uint64_t size_bytes,
                               tsr__buffer **out);
 void tsr__buffer_retain(tsr__buffer *buffer);
 void tsr__buffer_release(tsr__buffer *buffer);
 
-/* As retain and release, for batches, which hold what their commands use. The memory of a buffer
- * that only batches hold becomes free when they are complete; its timeline counts these bytes. */
+/* The same as retain and release, for batches, which keep references to the buffers that their
+ * commands use. If only batches have references, the memory becomes free when they are complete;
+ * until then, left_bytes of the buffer's timeline counts it. */
 void tsr__buffer_hold(tsr__buffer *buffer);
 void tsr__buffer_unhold(tsr__buffer *buffer);
 

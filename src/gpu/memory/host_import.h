@@ -1,4 +1,4 @@
-/* Memory of the process that the device uses in place (VK_EXT_external_memory_host). The memory
+/* Memory of the process that the device uses directly (VK_EXT_external_memory_host). The memory
  * that drivers map is often not ordinary memory: networks cannot register it, and other processes
  * cannot read it. */
 #ifndef TSR_GPU_MEMORY_HOST_IMPORT_H
@@ -6,8 +6,8 @@
 
 #include "gpu/memory/memory.h"
 
-/* Imports memory of the slab's size and sets `memory`, `buffer`, `host` and `own`. If the device
- * cannot import it, all four stay NULL, and the call succeeds. */
+/* Imports memory of the slab's size and sets the slab's `memory`, `buffer`, `host` and `own`. If
+ * the device cannot import it, all four stay NULL, and the function still returns TSR_OK. */
 tsr_status tsr__host_import(tsr_device *device, const VkPhysicalDeviceMemoryProperties *types,
                             tsr__slab *slab) TSR_NODISCARD;
 

@@ -9,21 +9,22 @@
 
 #define PAGE_BYTES (UINT64_C(4) << 10)
 #define SLAB_BYTES (UINT64_C(16) << 20)
-/* A buffer of this size or more gets its own slab, since it would fill most of a shared one. */
+/* A buffer of at least this size gets its own slab, because it would fill most of a shared one. */
 #define DEDICATED_BYTES (UINT64_C(4) << 20)
-/* Empty slabs of single buffers are kept up to this fraction, 1/16, of their heap. */
+/* The empty slabs of single buffers that are kept have at most 1/KEPT_SHARE of their heap's
+ * size. */
 #define KEPT_SHARE 16
 #define KIND_COUNT 4
 
 typedef struct device_memory {
     VkPhysicalDeviceMemoryProperties properties;
     uint32_t type[KIND_COUNT]; /* the memory type of each kind of buffer */
-    uint64_t limit_bytes;      /* set by the caller; 0: no limit */
+    uint64_t limit_bytes;      /* a limit that the caller has set; 0: none */
     pthread_mutex_t lock;
     tsr__slab *slabs;
     uint64_t allocated_bytes, used_bytes;
-    bool mapped;      /* the host maps tensors */
-    uint64_t emptied; /* number of slabs emptied so far */
+    bool mapped;      /* whether the host maps tensors */
+    uint64_t emptied; /* the number of times that a slab has become empty */
 } device_memory;
 
 /* Slabs ---------------------------------------------------------------------------------------- */
@@ -41,7 +42,7 @@ static void slab_free(tsr_device *device, tsr__slab *slab)
 
 /* The attachment ------------------------------------------------------------------------------- */
 
-/* The memory types that our buffers can be bound to. */
+/* Returns the memory types to which the library's buffers can be bound. */
 static tsr_status allowed_types(tsr_device *device, uint32_t *out)
 {
     VkBuffer buffer;
@@ -55,13 +56,14 @@ static tsr_status allowed_types(tsr_device *device, uint32_t *out)
 static tsr_status choose_types(tsr_device *device, device_memory *memory)
 {
     const VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
-    /* Non-coherent memory would need a flush at every use; all known drivers have a coherent
-     * type. */
+    /* Use only coherent memory, because other memory would need a flush at every use. All known
+     * drivers have a coherent type. */
     const VkMemoryPropertyFlags host =
         VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
     const VkMemoryPropertyFlags cached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
-    /* Map tensors only in memory that the host caches: reading uncached memory is a hundred times
-     * slower. CPU drivers have only one kind of memory. */
+    /* Map tensors only if the host caches the memory, because reading uncached memory is a hundred
+     * times slower. On CPU drivers this is not required, because they have only one kind of
+     * memory. */
     const VkMemoryPropertyFlags mapped =
         local | host | (device->info.type == TSR_DEVICE_CPU ? 0 : cached);
     uint32_t allowed = 0;
@@ -78,7 +80,8 @@ static tsr_status choose_types(tsr_device *device, device_memory *memory)
     }
     type[TSR__BUFFER_UPLOAD] = tsr__memory_find_type(properties, allowed, host, 0, local | cached);
     type[TSR__BUFFER_READBACK] = tsr__memory_find_type(properties, allowed, host, cached, local);
-    type[TSR__BUFFER_SHARED] = type[TSR__BUFFER_READBACK]; /* unless it is imported */
+    /* used if the memory cannot be imported */
+    type[TSR__BUFFER_SHARED] = type[TSR__BUFFER_READBACK];
     return TSR_OK;
 }
 
@@ -99,7 +102,7 @@ static tsr_status create_memory(tsr_device *device, void **out)
     return TSR_OK;
 }
 
-/* All buffers must have been released. */
+/* The caller must have released all buffers. */
 static void destroy_memory(tsr_device *device, void *attachment)
 {
     device_memory *memory = attachment;
@@ -146,8 +149,8 @@ static uint64_t allocated_in(const device_memory *memory, uint32_t heap)
     return bytes;
 }
 
-/* Refuses allocations that cannot succeed before calling the driver, because some drivers kill the
- * process instead of returning an error. */
+/* Fails without calling the driver if an allocation cannot succeed, because some drivers then kill
+ * the process instead of returning an error. */
 static tsr_status check_room(const tsr_device *device, const device_memory *memory,
                              tsr__buffer_kind kind, uint64_t size)
 {
@@ -258,7 +261,8 @@ static bool is_kept(const tsr__slab *slab)
     return slab->page_count == 0 && slab->used_bytes == 0;
 }
 
-/* The smallest kept slab that wastes at most an eighth of the size; NULL: none. */
+/* Returns the smallest kept slab that is at most an eighth larger than `size`, or NULL if there is
+ * none. */
 static tsr__slab *find_kept(const device_memory *memory, tsr__buffer_kind kind, uint64_t size)
 {
     tsr__slab *best = NULL;
@@ -269,7 +273,8 @@ static tsr__slab *find_kept(const device_memory *memory, tsr__buffer_kind kind, 
     return best;
 }
 
-/* Frees the slabs that were emptied first until the kept ones are within KEPT_SHARE of the heap. */
+/* Frees kept slabs until the others are within KEPT_SHARE of the heap. The slabs that became empty
+ * first are freed first. */
 static void trim_kept(tsr_device *device, device_memory *memory, uint32_t heap)
 {
     for (;;) {
@@ -286,7 +291,7 @@ static void trim_kept(tsr_device *device, device_memory *memory, uint32_t heap)
     }
 }
 
-/* Frees all empty slabs. Returns whether there were any. */
+/* Frees all empty slabs. Returns false if there were none. */
 static bool drop_empty(tsr_device *device, device_memory *memory)
 {
     bool any = false;
@@ -319,7 +324,7 @@ static void mark_pages(tsr__slab *slab, uint64_t first, uint64_t count, bool tak
     }
 }
 
-/* First fit. */
+/* Finds the first `count` free pages that follow each other. */
 static bool find_pages(const tsr__slab *slab, uint64_t count, uint64_t *out)
 {
     uint64_t run = 0;
@@ -345,7 +350,8 @@ static tsr_status take_pages(tsr_device *device, device_memory *memory, tsr__buf
             *out_slab = slab;
             return TSR_OK;
         }
-    /* If there is no room for a full slab, a slab of exactly the needed size may still fit. */
+    /* Try a full slab first. If there is no room for it, a slab of exactly the necessary size may
+     * still fit. */
     tsr_status status = slab_create(device, memory, kind, SLAB_BYTES, true, out_slab);
     if (status == TSR_ERR_DEVICE_MEMORY)
         status = slab_create(device, memory, kind, pages * PAGE_BYTES, true, out_slab);
@@ -395,8 +401,8 @@ tsr_status tsr__memory_take(tsr_device *device, tsr__buffer_kind kind, uint64_t 
     return status;
 }
 
-/* Keeps one empty slab of pages for each kind, so that a program that repeatedly creates and
- * destroys one tensor does not call the driver each time. */
+/* True if the empty slab is the only slab of pages of its kind. It is then kept, so that a program
+ * that repeatedly creates and destroys one tensor does not call the driver each time. */
 static bool worth_keeping(const device_memory *memory, const tsr__slab *slab)
 {
     for (const tsr__slab *other = memory->slabs; other; other = other->next)

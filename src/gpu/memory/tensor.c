@@ -80,7 +80,8 @@ static tsr_status view_of(const tsr_tensor *in, const tsr_layout *layout, tsr_te
     return TSR_OK;
 }
 
-/* The body of each view function: a layout function, and a tensor around its result. */
+/* Defines the body of a view function: it calls a layout function and creates a tensor with the
+ * resulting layout. */
 #define VIEW(name, ...)                                                                            \
     do {                                                                                           \
         tsr_layout layout;                                                                         \
@@ -123,8 +124,8 @@ tsr_status tsr_tensor_reshape(const tsr_tensor *in, int ndim, const int64_t *sha
     VIEW(reshape, ndim, shape);
 }
 
-/* Computes the end in bytes of a layout that the caller made and that has elements. False:
- * overflow. */
+/* Computes where a layout that the caller made ends, in bytes. The layout must have elements.
+ * Returns false on overflow. */
 static bool reach_of(const tsr_layout *layout, uint64_t *out)
 {
     uint64_t last = (uint64_t)layout->offset;
@@ -149,7 +150,7 @@ tsr_status tsr_tensor_view(const tsr_tensor *in, const tsr_layout *layout, tsr_t
     for (int i = 0; i < layout->ndim; i++)
         TSR__REQUIRE(layout->strides[i] >= 0, "tensor_view: stride %d is %lld", i,
                      (long long)layout->strides[i]);
-    /* A layout without elements may have any offset that has an address. */
+    /* A layout without elements may have any offset that is a valid address. */
     if (tsr_layout_count(layout) == 0) {
         TSR__TRY(tsr__layout_check("tensor_view", layout));
         return view_of(in, layout, out);

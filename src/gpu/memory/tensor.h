@@ -11,11 +11,12 @@ struct tsr_tensor {
     tsr__buffer *buffer;
 };
 
-/* The device address of the element at index (0, …, 0). */
+/* Returns the device address of the element at index (0, …, 0). */
 uint64_t tsr__tensor_address(const tsr_tensor *tensor);
 
-/* A tensor over the same buffer with another layout, for operations that rearrange views
- * internally. It holds no reference, and must not be used after `tensor` is destroyed. */
+/* Returns a tensor with the same buffer and another layout, for operations that rearrange views
+ * internally. It has no reference to the buffer and must not be used after `tensor` is
+ * destroyed. */
 tsr_tensor tsr__tensor_alias(const tsr_tensor *tensor, const tsr_layout *layout);
 
 #endif

@@ -21,7 +21,8 @@ typedef struct file_header {
     uint64_t data_hash;
 } file_header;
 
-/* Hashes word by word for speed: each opening of a device hashes some hundred thousand words. */
+/* Hashes word by word, which is faster: every time a device is opened, some hundred thousand words
+ * are hashed. */
 uint64_t tsr__cache_hash_shaders(tsr__storage storage, const char *prefix)
 {
     uint64_t hash = TSR__HASH_START;
@@ -52,9 +53,9 @@ bool tsr__cache_path(const tsr__cache_kind *kind, uint64_t name, char path[TSR__
 
 /* Reading -------------------------------------------------------------------------------------- */
 
-/* Opens a regular file. Returns NULL if there is none that can be read. If `path` is something
- * other than a file, *refused says so: opening a FIFO for reading would block until a writer
- * comes. */
+/* Opens a regular file. Returns NULL if there is none or it cannot be read. If `path` is not a
+ * regular file, *refused gives that as the reason; opening a FIFO for reading, for example, would
+ * block until a writer opens it. */
 static FILE *open_regular(const char *path, const char **refused)
 {
     struct stat status;
@@ -70,7 +71,7 @@ static FILE *open_regular(const char *path, const char **refused)
     return file;
 }
 
-/* Checks the header before any of it is used. Returns what is wrong with it, or NULL. */
+/* Checks the header before its fields are used. Returns what is wrong with it, or NULL. */
 static const char *header_flaw(const tsr__cache_kind *kind, const tsr__cache_key *key,
                                const file_header *header)
 {
@@ -157,7 +158,7 @@ bool tsr__cache_peek(const tsr__cache_kind *kind, const char *path, tsr__cache_k
 
 /* Writing -------------------------------------------------------------------------------------- */
 
-/* Creates the folders of `path`, as mkdir -p does, private to the user. */
+/* Creates the folders of `path` if they do not exist, private to the user, as mkdir -p does. */
 static bool make_folder(char *path)
 {
     for (char *c = path + 1; *c; c++) {
@@ -172,14 +173,14 @@ static bool make_folder(char *path)
     return true;
 }
 
-/* Locks the open file. The lock also excludes other threads of this process, and ends when the file
- * is closed. False: timeout. */
+/* Locks the open file. The lock also excludes other threads of this process. It ends when the file
+ * is closed. Returns false after a timeout. */
 static bool lock_until(int descriptor, uint64_t deadline_ns, bool *locked)
 {
     const struct timespec pause = {.tv_nsec = 2000000};
     while (!(*locked = flock(descriptor, LOCK_EX | LOCK_NB) == 0)) {
         if (errno != EWOULDBLOCK)
-            return true; /* a file system without locks */
+            return true; /* this file system has no locks */
         if (tsr__now_ns() >= deadline_ns)
             return false;
         nanosleep(&pause, NULL);

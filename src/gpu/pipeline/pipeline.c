@@ -10,13 +10,14 @@
 #define BUCKETS 256
 
 struct tsr__pipeline {
-    tsr_device *owner; /* for a user's kernel: the device, of which it holds a reference. NULL for
-                          built-in shaders */
-    atomic_uint references; /* held by callers */
+    /* For a caller's kernel, its device, to which the pipeline has a reference. NULL for built-in
+     * shaders. */
+    tsr_device *owner;
+    atomic_uint references; /* the number of references that callers have */
     VkPipeline pipeline;
-    /* For built-in shaders only: */
+    /* The following fields are used only for built-in shaders. */
     tsr__pipeline *next;
-    uint64_t last_use; /* the value of `uses` at that time */
+    uint64_t last_use; /* the value of `uses` when the pipeline was last used */
     tsr__shader shader;
     int spec_count;
     uint32_t spec[TSR__SPEC_MAX];
@@ -28,10 +29,10 @@ typedef struct device_pipelines {
     VkPipelineCache cache;
     bool capture;
     tsr__cache_key key;
-    uint64_t built;       /* since the device was opened */
-    uint64_t saved_built; /* of those, the number on disk */
+    uint64_t built;       /* the number of pipelines built since the device was opened */
+    uint64_t saved_built; /* the number of these whose driver cache has been written to disk */
     uint64_t kept, limit;
-    uint64_t uses; /* calls of tsr__pipeline_get */
+    uint64_t uses; /* the number of calls of tsr__pipeline_get */
     tsr__pipeline *buckets[BUCKETS];
 } device_pipelines;
 
@@ -158,7 +159,8 @@ static tsr_status build(tsr_device *device, const device_pipelines *pipelines, c
         .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO_EXT,
         .requiredSubgroupSize = subgroup_size,
     };
-    /* Drivers of GPUs with one subgroup size may not support required sizes. */
+    /* Request a size only if there is a choice. Drivers of GPUs with only one subgroup size may not
+     * support required sizes. */
     bool choice = device->info.subgroup_size_min < device->info.subgroup_size_max;
     VkComputePipelineCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
@@ -195,8 +197,8 @@ static tsr__pipeline *find(tsr__pipeline *entry, tsr__shader shader, const uint3
     return NULL;
 }
 
-/* The required subgroup size, or 0. These shaders divide a workgroup among its subgroups
- * themselves, so they need to know the number of subgroups. */
+/* Returns the subgroup size that a shader requires, or 0. Some shaders divide a workgroup among its
+ * subgroups themselves, so they must know the number of subgroups. */
 static uint32_t subgroup_size_of(const tsr_device *device, tsr__shader shader)
 {
     bool counts = shader == TSR__SHADER_MATMUL_COOPMAT || shader == TSR__SHADER_MATMUL_COOPMAT_BF16;
@@ -224,7 +226,8 @@ static tsr_status build_entry(tsr_device *device, const device_pipelines *pipeli
     if (status == TSR_OK && special)
         status = build(device, pipelines, binary->name, special, special_bytes, NULL, 0,
                        subgroup_size_of(device, shader), &entry->pipeline);
-    else if (status == TSR_OK) /* a build without cpu_kernels: the driver specialises */
+    /* in a build without cpu_kernels, the driver specialises the shader */
+    else if (status == TSR_OK)
         status = build(device, pipelines, binary->name, code, size_bytes, spec, spec_count,
                        subgroup_size_of(device, shader), &entry->pipeline);
     tsr__free(special);
@@ -239,7 +242,8 @@ static tsr_status build_entry(tsr_device *device, const device_pipelines *pipeli
     return TSR_OK;
 }
 
-/* The link to the least recently used pipeline without references, or NULL. */
+/* Returns the pointer that points to the least recently used pipeline without references, or NULL
+ * if every pipeline has references. */
 static tsr__pipeline **least_recently_used(device_pipelines *pipelines)
 {
     tsr__pipeline **found = NULL;
@@ -252,8 +256,8 @@ static tsr__pipeline **least_recently_used(device_pipelines *pipelines)
     return found;
 }
 
-/* Destroys pipelines until there is room for one more within the limit. The lock is held, so that
- * no pipeline without references can get one meanwhile. */
+/* Destroys pipelines until one more can exist within the limit. The caller holds the lock, so that
+ * no pipeline without references can get one in the meantime. */
 static void make_room(tsr_device *device, device_pipelines *pipelines)
 {
     while (pipelines->kept >= pipelines->limit) {
@@ -268,8 +272,8 @@ static void make_room(tsr_device *device, device_pipelines *pipelines)
     }
 }
 
-/* Builds without the lock, so that other threads can use existing pipelines meanwhile. If several
- * threads build the same pipeline, the first one to finish is kept. */
+/* Builds a pipeline. The lock is released in the meantime, so that other threads can use existing
+ * pipelines. If several threads build the same pipeline, the first one that is complete is kept. */
 static tsr_status build_unlocked(tsr_device *device, device_pipelines *pipelines,
                                  tsr__shader shader, const uint32_t *spec, int spec_count,
                                  tsr__pipeline **bucket, tsr__pipeline **out)
@@ -397,7 +401,8 @@ uint64_t tsr__pipelines_built(const tsr_device *device)
 
 /* Disk ----------------------------------------------------------------------------------------- */
 
-/* Gives a copy of the driver's cache, which the caller frees; 0 bytes if it is empty. */
+/* Returns a copy of the driver's cache, which the caller frees, or 0 bytes if the cache is
+ * empty. */
 static tsr_status cache_data(tsr_device *device, VkPipelineCache cache, void **out,
                              size_t *out_bytes)
 {

@@ -1,46 +1,49 @@
-/* Compute pipelines, identified by shader and specialization constants. They are built on first
- * use, kept in memory, and cached on disk by the driver.
+/* Compute pipelines. A pipeline is identified by its shader and its specialization constants.
+ * Pipelines are built when they are first used and kept in memory; the driver caches them on disk.
  *
- * GPUs keep every pipeline for the device's life. CPU drivers compile each one to machine code of
- * about 3 MB, and their kernels for matrix products are specialised for the shape. There, when
- * tsr__pipelines_limit() pipelines exist, each new one replaces the least recently used one that no
- * unfinished batch uses. The limit is exceeded only while unfinished batches use all pipelines. */
+ * On GPUs, every pipeline is kept until the device is destroyed. On CPU drivers there is a limit,
+ * tsr__pipelines_limit(), because each pipeline is machine code of about 3 MB, and the kernels for
+ * matrix products are specialised for the shape. At the limit, each new pipeline replaces the least
+ * recently used one that no unfinished batch uses. The limit is exceeded only while unfinished
+ * batches use all pipelines. */
 #ifndef TSR_GPU_PIPELINE_PIPELINE_H
 #define TSR_GPU_PIPELINE_PIPELINE_H
 
 #include "gpu/device/device.h"
 #include "gpu/pipeline/shader.h"
 
-#define TSR__SPEC_MAX 24  /* specialization constants of a pipeline */
-#define TSR__PUSH_MAX 128 /* bytes of push constants; every device has this many */
+#define TSR__SPEC_MAX 24  /* the largest number of specialization constants */
+#define TSR__PUSH_MAX 128 /* the largest size of push constants, which every device supports */
 
-/* The layout that all pipelines of the device share: TSR__PUSH_MAX bytes of push constants, no
- * descriptors. A pipeline must have been built. */
+/* Returns the layout that all pipelines of the device share: TSR__PUSH_MAX bytes of push constants,
+ * and no descriptors. At least one pipeline must have been built. */
 VkPipelineLayout tsr__pipelines_layout(const tsr_device *device);
 
 typedef struct tsr__pipeline tsr__pipeline;
 
-/* Gives the pipeline of a built-in shader in the device's storage variant, with a reference that
- * the caller must release. TSR_ERR_UNSUPPORTED if this build has no such shader. */
+/* Returns the pipeline of a built-in shader, in the device's storage variant. The caller gets a
+ * reference and must release it. Returns TSR_ERR_UNSUPPORTED if this build has no such shader. */
 tsr_status tsr__pipeline_get(tsr_device *device, tsr__shader shader, const uint32_t *spec,
                              int spec_count, tsr__pipeline **out);
 
-/* Creates a pipeline from the caller's own SPIR-V. It is destroyed with its last reference, and
- * uses the same driver cache. If subgroup_size is not 0, all subgroups are full and have this size;
- * the caller must have checked that the device supports that. */
+/* Creates a pipeline from the caller's own SPIR-V. The pipeline uses the same driver cache as
+ * others, and is destroyed when its last reference is released. If subgroup_size is not 0, all
+ * subgroups are full and have this size; the caller must have checked that the device supports
+ * that. */
 tsr_status tsr__pipeline_create(tsr_device *device, const char *name, const uint32_t *code,
                                 size_t size_bytes, const uint32_t *spec, int spec_count,
                                 uint32_t subgroup_size, tsr__pipeline **out);
 
 /* Thread-safe. */
 void tsr__pipeline_retain(tsr__pipeline *pipeline);
-/* Thread-safe. After this the pipeline may be destroyed at any time. NULL is allowed. */
+/* Thread-safe. After this call the caller must not use the pipeline any more. `pipeline` may be
+ * NULL. */
 void tsr__pipeline_release(tsr__pipeline *pipeline);
 VkPipeline tsr__pipeline_handle(const tsr__pipeline *pipeline);
 
 /* Calls `visit` for each statistic that the driver reports about a pipeline
- * (VK_KHR_pipeline_executable_properties). TSR_ERR_UNSUPPORTED if the device has none. The pipeline
- * must have been built while tsr__pipelines_capture was on. */
+ * (VK_KHR_pipeline_executable_properties). tsr__pipelines_capture must have been on when the
+ * pipeline was built. Returns TSR_ERR_UNSUPPORTED if the device reports no statistics. */
 typedef void (*tsr__statistic_fn)(void *user, const char *name, double value);
 tsr_status tsr__pipelines_capture(tsr_device *device, bool on);
 tsr_status tsr__pipeline_statistics(tsr_device *device, VkPipeline pipeline,
@@ -48,12 +51,13 @@ tsr_status tsr__pipeline_statistics(tsr_device *device, VkPipeline pipeline,
 
 /* The number of pipelines built since the device was opened. */
 uint64_t tsr__pipelines_built(const tsr_device *device);
-/* The number of them that still exist. */
+/* The number of these pipelines that still exist. */
 uint64_t tsr__pipelines_kept(const tsr_device *device);
 
 #define TSR__CPU_PIPELINES 256
-/* The number of pipelines of built-in shaders that are kept: TSR__CPU_PIPELINES on CPU drivers,
- * UINT64_MAX on GPUs. Tests set it; a lower limit takes effect when the next pipeline is built. */
+/* The largest number of pipelines of built-in shaders that are kept: TSR__CPU_PIPELINES on CPU
+ * drivers, UINT64_MAX on GPUs. Tests change it; a lower limit takes effect when the next pipeline
+ * is built. */
 uint64_t tsr__pipelines_limit(const tsr_device *device);
 tsr_status tsr__pipelines_set_limit(tsr_device *device, uint64_t limit);
 

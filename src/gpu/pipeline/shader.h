@@ -1,5 +1,5 @@
-/* The SPIR-V that is built into the library. shaders/meson.build has the list, from which the table
- * is generated. */
+/* The SPIR-V that is built into the library. The table of shaders is generated from the list in
+ * shaders/meson.build. */
 #ifndef TSR_GPU_PIPELINE_SHADER_H
 #define TSR_GPU_PIPELINE_SHADER_H
 
@@ -17,7 +17,7 @@ typedef struct tsr__shader_binary {
     } variant[TSR__STORAGE_COUNT];
 } tsr__shader_binary;
 
-/* Indexed by tsr__shader, TSR__SHADER_COUNT entries. */
+/* The table of shaders. It has TSR__SHADER_COUNT entries; the index is a tsr__shader. */
 extern const tsr__shader_binary tsr__shader_binaries[];
 
 #endif

@@ -2,8 +2,8 @@
 
 #include "base/alloc.h"
 
-/* The most different pipelines that one operation uses. Space for them is reserved, so that holding
- * them cannot fail in the middle of an operation. */
+/* The largest number of different pipelines that one operation uses. Room for them is reserved, so
+ * that adding them to the batch cannot fail in the middle of an operation. */
 #define OPERATION_PIPELINES 32
 
 static tsr_status reserve_pipelines(tsr__batch *batch, size_t count)

@@ -1,4 +1,5 @@
-/* A batch: a command buffer, submitted as one, and the objects that it holds. */
+/* A batch: a command buffer, which is submitted as a unit, and references to the objects that its
+ * commands use. */
 #ifndef TSR_GPU_STREAM_BATCH_H
 #define TSR_GPU_STREAM_BATCH_H
 
@@ -10,9 +11,9 @@ typedef struct tsr__batch {
     VkCommandPool pool;
     VkCommandBuffer commands;
     bool ended;     /* recording has ended, but the queue has not accepted the batch yet */
-    uint64_t point; /* the timeline's value when the batch is complete */
+    uint64_t point; /* the timeline's value after the batch is complete */
     uint32_t operations;
-    double work; /* of all operations, in the unit of tsr__dispatch */
+    double work; /* the sum of the work of all operations, in multiply-adds (device.h) */
     tsr__buffer **held;
     size_t held_count, held_capacity;
     tsr__pipeline **pipelines;
@@ -22,18 +23,18 @@ typedef struct tsr__batch {
 tsr_status tsr__batch_create(tsr_device *device, tsr__batch **out);
 void tsr__batch_destroy(tsr_device *device, tsr__batch *batch);
 
-/* Starts recording. */
+/* Starts recording commands into the batch. */
 tsr_status tsr__batch_begin(tsr_device *device, tsr__batch *batch);
 
-/* Reserves room for `count` more buffers, so that holding them cannot fail. */
+/* Reserves room for references to `count` more buffers, so that adding them cannot fail. */
 tsr_status tsr__batch_reserve(tsr__batch *batch, size_t count);
 void tsr__batch_hold(tsr__batch *batch, tsr__buffer *buffer);
 
-/* Takes over the caller's reference to `pipeline` until the batch is complete. On failure it
- * releases the reference. */
+/* Takes over the caller's reference to `pipeline` and keeps it until the batch is complete. On
+ * failure the reference is released. */
 tsr_status tsr__batch_hold_pipeline(tsr__batch *batch, tsr__pipeline *pipeline);
 
-/* Releases the buffers and pipelines that the batch holds. */
+/* Releases the batch's references to buffers and pipelines. */
 void tsr__batch_retire(tsr__batch *batch);
 
 #endif

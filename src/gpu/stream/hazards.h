@@ -1,5 +1,5 @@
-/* The accesses of a stream since its last barrier. A barrier is recorded only if a command depends
- * on one of them. */
+/* The accesses to buffers that a stream has recorded since its last barrier. A barrier is recorded
+ * only if a command depends on one of them. */
 #ifndef TSR_GPU_STREAM_HAZARDS_H
 #define TSR_GPU_STREAM_HAZARDS_H
 
@@ -12,9 +12,10 @@ typedef struct tsr__hazards {
     tsr__access access[TSR__HAZARDS_MAX];
 } tsr__hazards;
 
-/* True if one of the accesses must wait for a pending one, or if there is no room for them. */
+/* True if one of the accesses must wait for a pending one, or if there is no room to add them. */
 bool tsr__hazards_conflict(const tsr__hazards *pending, const tsr__access *access, int count);
-/* Adds accesses. After a conflict the caller must first have recorded a barrier and cleared. */
+/* Adds accesses. If they conflict, the caller must first have recorded a barrier and called
+ * tsr__hazards_clear. */
 void tsr__hazards_add(tsr__hazards *pending, const tsr__access *access, int count);
 void tsr__hazards_clear(tsr__hazards *pending);
 

@@ -1,29 +1,29 @@
-/* Access to tensors' memory from the host, for modules that send tensors through a network.
- * Contains no Vulkan types, so that higher modules can include it. */
+/* Access to tensors' memory from the host, for modules that send tensors through a network. This
+ * header contains no Vulkan types, so that higher modules can include it. */
 #ifndef TSR_GPU_STREAM_HOST_ACCESS_H
 #define TSR_GPU_STREAM_HOST_ACCESS_H
 
 #include "tessera/stream.h"
 
 /* True if the device's tensors are in ordinary memory of the process, which networks and other
- * processes can access. Memory that a GPU's driver maps is not. */
+ * processes can access. Memory that a GPU's driver maps is not ordinary in this sense. */
 bool tsr__device_shares_tensors(const tsr_device *device);
 
-/* Creates a contiguous tensor in such memory. If the device cannot import it, the tensor is in
- * memory that the host reads and writes fast. tsr_tensor_map works for it on every device, and all
- * operations accept it. */
+/* Creates a contiguous tensor in ordinary memory of the process. If the device cannot import such
+ * memory, the tensor is in other memory that the host reads and writes fast. On every device,
+ * tsr_tensor_map works for the tensor, and all operations accept it. */
 tsr_status tsr__tensor_create_host(tsr_device *device, tsr_dtype dtype, int ndim,
                                    const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
 
-/* Blocks until the work of streams other than `stream` on the tensor's memory is complete. */
+/* Blocks until the work that other streams than `stream` do on the tensor's memory is complete. */
 tsr_status tsr__tensor_synchronise(const tsr_stream *stream,
                                    const tsr_tensor *tensor) TSR_NODISCARD;
 
-/* True if two tensors have elements in common, or might have. *same, unless `same` is NULL, is set
- * to whether they have the same elements at the same positions. */
+/* True if two tensors have elements in common or if that is possible. If `same` is not NULL, *same
+ * is set to whether they have the same elements at the same positions. */
 bool tsr__tensors_overlap(const tsr_tensor *a, const tsr_tensor *b, bool *same);
 
-/* True if `part` is the view of `whole` that has this layout. */
+/* True if `part` is a view of `whole` and has this layout. */
 bool tsr__tensor_is_view(const tsr_tensor *part, const tsr_tensor *whole, const tsr_layout *layout);
 
 #endif

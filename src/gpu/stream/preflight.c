@@ -1,4 +1,4 @@
-/* Operations of several commands that either record all of them or fail before the first. */
+/* Operations of several commands that are atomic: all commands are recorded, or none is. */
 #include "gpu/stream/state.h"
 
 static tsr_status run_as(tsr_stream *stream, tsr__stream_mode mode, tsr__steps *steps, void *work)
@@ -11,7 +11,7 @@ static tsr_status run_as(tsr_stream *stream, tsr__stream_mode mode, tsr__steps *
 
 tsr_status tsr__stream_atomic(tsr_stream *stream, tsr__steps *steps, void *work)
 {
-    if (stream->mode != TSR__STREAM_SINGLE) /* already inside another operation's steps */
+    if (stream->mode != TSR__STREAM_SINGLE) /* this is a step of another atomic operation */
         return steps(stream, work);
     stream->preflight_serial = stream->serial;
     TSR__TRY(run_as(stream, TSR__STREAM_PREFLIGHT, steps, work));

@@ -1,17 +1,17 @@
-/* Recording commands, with the batch, the barriers and the references to buffers that each
- * needs. */
+/* Records commands. For each command, this adds the necessary barriers and keeps references to the
+ * buffers in the batch. */
 #include "gpu/stream/state.h"
 
-/* Operations in a batch. This many amortise the cost of submitting; a longer batch only starts
- * later. */
+/* The number of operations after which a batch is submitted. It is large enough that the cost of
+ * submitting does not matter; larger batches would only start later. */
 #define BATCH_OPERATIONS 96
-/* The limit for an operation that must be in one batch. It bounds the driver's memory. */
+/* The same for an operation that must be in one batch. The limit bounds the driver's memory. */
 #define BATCH_OPERATIONS_ATOMIC (BATCH_OPERATIONS + 1024)
-/* The most batches in flight. This many keep any device busy. The memory of destroyed tensors
- * becomes free when batches complete: a program that records faster than its device computes would
- * run out of memory. */
+/* The largest number of batches in flight; it is enough to keep any device busy. The memory of
+ * destroyed tensors becomes free only when batches complete, so without a limit, a program that
+ * records faster than its device computes would run out of memory. */
 #define MAX_IN_FLIGHT 32
-/* The most different buffers that one operation uses. */
+/* The largest number of different buffers that one operation uses. */
 #define OPERATION_BUFFERS 24
 
 void tsr__groups_for(uint64_t count, uint32_t size, uint32_t groups[3])
@@ -49,7 +49,8 @@ static tsr_status let_device_catch_up(tsr_stream *stream)
     return tsr_stream_wait_point(stream, stream->in_flight->point, UINT64_MAX);
 }
 
-/* Prepares the batch after the open one, so that nothing can fail between the two. */
+/* Prepares the batch that follows the open one, so that nothing can fail when the open one is
+ * replaced. */
 static tsr_status make_next(tsr_stream *stream)
 {
     if (stream->next)
@@ -79,12 +80,13 @@ static tsr_status open_batch(tsr_stream *stream)
     stream->open = stream->next;
     stream->next = NULL;
     stream->open->point = stream->timeline->submitted + 1;
-    /* Nothing else orders this batch after earlier batches of the queue. */
+    /* A batch is not ordered after earlier batches of the queue by itself, so it begins with a
+     * barrier. */
     tsr__stream_barrier(stream);
     return TSR_OK;
 }
 
-/* Submits the open batch where an operation may continue in the next one. */
+/* Submits the open batch in the middle of an operation, which continues in the next batch. */
 static tsr_status submit_and_go_on(tsr_stream *stream)
 {
     TSR__TRY(make_next(stream));
@@ -111,7 +113,7 @@ static void note_wait(tsr_stream *stream, tsr__timeline *timeline, uint64_t poin
     stream->waits[stream->wait_count++] = (tsr__stream_wait){timeline, point};
 }
 
-/* True if `buffer` has unfinished work on another stream. */
+/* True if another stream has unfinished work on `buffer`. */
 static bool used_elsewhere(const tsr_stream *stream, const tsr__buffer *buffer)
 {
     const tsr__timeline *timeline = buffer->last_timeline;
@@ -119,8 +121,8 @@ static bool used_elsewhere(const tsr_stream *stream, const tsr__buffer *buffer)
            timeline->reached < buffer->last_point;
 }
 
-/* Makes the batch start after the other stream's work on the buffer. That work must have been
- * submitted first. */
+/* Makes the batch of the following commands start after the other stream's work on the buffer.
+ * Submits that work first if necessary. */
 static tsr_status wait_for_other(tsr_stream *stream, tsr__buffer *buffer)
 {
     tsr__timeline *other = buffer->last_timeline;
@@ -131,8 +133,8 @@ static tsr_status wait_for_other(tsr_stream *stream, tsr__buffer *buffer)
     TSR__TRY(tsr__timeline_poll(stream->device, other));
     if (other->reached >= buffer->last_point || buffer->last_point > other->submitted)
         return TSR_OK;
-    /* Commands that are already recorded must not wait for work that might itself wait for them, so
-     * a new batch starts here. */
+    /* Start a new batch for this. The commands that are already recorded must not wait for the
+     * other stream, because its work might wait for them. */
     if (stream->open && stream->open->operations > 0)
         TSR__TRY(submit_and_go_on(stream));
     if (stream->wait_count == TSR__STREAM_WAITS_MAX)
@@ -141,9 +143,9 @@ static tsr_status wait_for_other(tsr_stream *stream, tsr__buffer *buffer)
     return TSR_OK;
 }
 
-/* Blocks while destroyed tensors that batches still hold occupy more than the limit. A program that
- * creates and destroys tensors without waiting would otherwise run out of memory, however little it
- * uses at a time. */
+/* Blocks if destroyed tensors to which only batches still have references occupy more memory than
+ * the limit. Without this, a program that creates and destroys tensors and never waits would run
+ * out of memory, however little it uses at a time. */
 static tsr_status bring_memory_back(tsr_stream *stream)
 {
     const uint64_t limit = stream->left_limit;
@@ -184,7 +186,7 @@ tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int 
                                                 : not_held(stream, access, count));
 }
 
-/* The batch holds each buffer once, regardless of the number of uses. */
+/* Adds a reference to the buffer to the batch, but only one for each buffer. */
 static void hold(tsr_stream *stream, tsr__buffer *buffer)
 {
     if (is_held(stream, buffer))
@@ -212,8 +214,8 @@ void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count)
     stream->open->operations++;
 }
 
-/* Submits the batch if it is full. The command is already recorded, so a failing submit is not a
- * failure of the command: the batch remains, and the next submit or wait reports the error. If the
+/* Submits the batch if it is full. The command has already been recorded, so it succeeds even if
+ * submitting fails: the batch remains, and the next submit or wait reports the error. Only if the
  * batch was dropped, the error is returned here. */
 tsr_status tsr__stream_recorded(tsr_stream *stream)
 {
@@ -242,7 +244,7 @@ static tsr_status begin_dispatch(tsr_stream *stream, const tsr__dispatch *dispat
     return tsr__stream_begin(stream, dispatch->access, dispatch->access_count);
 }
 
-/* Takes over a reference to the pipeline, also on failure. */
+/* Takes over the caller's reference to the pipeline, even if it fails. */
 static tsr_status run(tsr_stream *stream, tsr__pipeline *pipeline, const tsr__dispatch *dispatch)
 {
     tsr_status status = begin_dispatch(stream, dispatch);
@@ -250,7 +252,8 @@ static tsr_status run(tsr_stream *stream, tsr__pipeline *pipeline, const tsr__di
         tsr__pipeline_release(pipeline);
         return status;
     }
-    /* Preflight holds the pipeline, too, so that recording finds it again. */
+    /* The preflight also adds the pipeline to the batch, so that it still exists when the command
+     * is recorded. */
     TSR__TRY(tsr__batch_hold_pipeline(stream->open, pipeline));
     if (stream->mode == TSR__STREAM_PREFLIGHT)
         return TSR_OK;
@@ -285,7 +288,8 @@ tsr_status tsr__stream_run(tsr_stream *stream, tsr__pipeline *pipeline,
     return run(stream, pipeline, dispatch);
 }
 
-/* The regions converted at a time. vkCmdCopyBuffer takes offsets within the slab's buffer. */
+/* The number of regions that are converted at a time. vkCmdCopyBuffer takes offsets within the
+ * slab's buffer. */
 #define REGIONS_AT_ONCE 128
 
 tsr_status tsr__stream_copy(tsr_stream *stream, tsr__access source, tsr__access destination,

@@ -3,7 +3,7 @@
 #include "gpu/memory/tensor.h"
 #include "tensor/overlap.h"
 
-/* The shape of a tensor as text, for example "[3,4]", valid until the end of the enclosing
+/* The shape of a tensor as text, for example "[3,4]". It is valid until the end of the enclosing
  * block. */
 #define SHAPE(tensor)                                                                              \
     tsr_shape_format((tensor)->layout.ndim, (tensor)->layout.shape, (char[TSR_SHAPE_TEXT]){0},     \
@@ -18,7 +18,7 @@ tsr_status tsr__require_tensor(const char *op, const char *name, const tsr_strea
     if (tensor->buffer->device == device)
         return TSR_OK;
     const tsr_device_info *where = &tensor->buffer->device->info;
-    /* The device may have been opened twice. */
+    /* The device may have been opened twice; the text then says so. */
     TSR__REQUIRE(where->index != device->info.index,
                  "%s: %s is on device %d (%s), the stream on another device object", op, name,
                  where->index, where->name);

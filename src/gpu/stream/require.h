@@ -1,30 +1,31 @@
-/* Checks of arguments that operations share. `op` begins the error text, and `name` is the
- * argument's name in it. Contains no Vulkan types, so that other modules can include it. */
+/* Checks of arguments that several operations use. Error texts begin with `op` and call the
+ * argument `name`. This header contains no Vulkan types, so that other modules can include it. */
 #ifndef TSR_GPU_STREAM_REQUIRE_H
 #define TSR_GPU_STREAM_REQUIRE_H
 
 #include "tessera/stream.h"
 #include "tessera/tensor.h"
 
-/* The tensor is not NULL, and on the stream's device. */
+/* Checks that the tensor is not NULL and is on the stream's device. */
 tsr_status tsr__require_tensor(const char *op, const char *name, const tsr_stream *stream,
                                const tsr_tensor *tensor) TSR_NODISCARD;
 
-/* As tsr__require_tensor, and its dtype is f32, f16 or bf16. */
+/* Makes the checks of tsr__require_tensor, and checks that the dtype is f32, f16 or bf16. */
 tsr_status tsr__require_float(const char *op, const char *name, const tsr_stream *stream,
                               const tsr_tensor *tensor) TSR_NODISCARD;
 
-/* `out` is a view that repeats no element. */
+/* Checks that no element occurs twice in the view `out`. */
 tsr_status tsr__require_writable(const char *op, const char *name,
                                  const tsr_tensor *out) TSR_NODISCARD;
 
-/* `out` is writable and shares no element with `in`; if `allow_same`, the two may also be the same
- * view. */
+/* Checks that `out` is writable and has no element in common with `in`. If `allow_same` is set,
+ * both may also be the same view. */
 tsr_status tsr__require_disjoint(const char *op, const char *out_name, const tsr_tensor *out,
                                  const char *in_name, const tsr_tensor *in,
                                  bool allow_same) TSR_NODISCARD;
 
-/* Writes the layout of `in` broadcast to the shape of `target`; the error names both shapes. */
+/* Broadcasts `in` to the shape of `target` and writes the resulting layout. The error text contains
+ * both shapes. */
 tsr_status tsr__require_broadcast(const char *op, const char *name, const tsr_tensor *in,
                                   const char *target_name, const tsr_tensor *target,
                                   tsr_layout *out) TSR_NODISCARD;

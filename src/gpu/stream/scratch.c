@@ -1,12 +1,14 @@
-/* Scratch memory of a stream, lent to one operation after another. The stream executes in order,
- * and the declared accesses cause barriers between their uses. */
+/* The scratch memory of a stream, which is lent to one operation after another. The uses of a
+ * buffer do not overlap, because the stream executes in order, and the accesses that operations
+ * declare cause barriers between them. */
 #include "gpu/stream/state.h"
 
 #include "base/alloc.h"
 
-/* True if the buffer was lent before the last recorded command. Then its operation already has all
- * its scratch, so the buffer can be lent again. The commands of a preflight count too, so that an
- * operation composed of others needs no more scratch in the preflight than when it is recorded. */
+/* True if a command was recorded after the buffer was lent. The operation that requested the buffer
+ * then already has all its scratch memory, so the buffer can be lent again. Commands of a preflight
+ * count, too; otherwise an operation that is composed of others would need more scratch memory in
+ * the preflight than when it is recorded. */
 static bool unused(const tsr_stream *stream, const tsr__scratch_buffer *entry)
 {
     const bool of_caller =
@@ -31,7 +33,7 @@ static tsr__scratch_buffer *smallest_fit(tsr_stream *stream, uint64_t size, bool
     return best;
 }
 
-/* A new buffer replaces one that was too small. */
+/* Drops one buffer that is not in use: the new buffer replaces one that was too small. */
 static void drop_one_unused(tsr_stream *stream)
 {
     for (size_t i = 0; i < stream->scratch_count; i++)
@@ -54,7 +56,7 @@ static tsr_status lend(tsr_stream *stream, uint64_t size_bytes, tsr__scratch_buf
         tsr__buffer *buffer;
         status = tsr__buffer_create(stream->device, TSR__BUFFER_DEVICE, size_bytes, &buffer);
         if (status == TSR_ERR_DEVICE_MEMORY) {
-            /* Completed batches free the memory of destroyed tensors. */
+            /* When batches complete, the memory of destroyed tensors becomes free. */
             TSR__TRY(tsr_stream_wait(stream));
             status = tsr__buffer_create(stream->device, TSR__BUFFER_DEVICE, size_bytes, &buffer);
         }
@@ -101,8 +103,8 @@ tsr_status tsr__stream_idle_scratch(tsr_stream *stream, uint64_t size_bytes, tsr
     TSR__TRY(tsr__device_check(stream->device));
     tsr__scratch_buffer *idle = smallest_fit(stream, size_bytes, true);
     *out = NULL;
-    /* One exists, but recorded work uses it. Creating another would give each operation in flight
-     * its own. */
+    /* There is a buffer of this size, but recorded work uses it. No other one is created: otherwise
+     * each operation in flight could have its own. */
     if (!idle && smallest_fit(stream, size_bytes, false))
         return TSR_OK;
     return lend(stream, size_bytes, idle, out);

@@ -4,11 +4,11 @@
 
 #include "base/checked.h"
 
-/* vkCmdCopyBuffer has no alignment rule, but drivers copy aligned ranges faster. */
+/* vkCmdCopyBuffer does not require alignment, but drivers copy aligned ranges faster. */
 #define STAGING_ALIGNMENT 64
 
-/* Takes a piece of staging memory of at most `wanted_bytes` (at least 1). Blocks until the chunk
- * that contains it is free. */
+/* Takes at most `wanted_bytes` (at least 1) of staging memory. Blocks until the chunk that contains
+ * them is free. */
 static tsr_status take(tsr_stream *stream, tsr__staging *staging, tsr__buffer_kind kind,
                        uint64_t wanted_bytes, tsr__access *out)
 {
@@ -42,7 +42,7 @@ tsr_status tsr__staging_upload(tsr_stream *stream, tsr__buffer *buffer, uint64_t
         tsr__copy_region region = {source.begin_bytes, offset_bytes + done, size};
         TSR__TRY(tsr__stream_copy(stream, source, destination, &region, 1));
         done += size;
-        /* The device copies this chunk while the host fills the next. */
+        /* Submit now, so that the device copies this chunk while the host fills the next one. */
         if (done < size_bytes)
             TSR__TRY(tsr_stream_submit(stream));
     }

@@ -1,10 +1,11 @@
-/* Host-visible memory for transfers to and from devices whose own memory the host cannot access. */
+/* Host-visible memory through which data is copied to and from devices whose own memory the host
+ * cannot access. */
 #ifndef TSR_GPU_STREAM_STAGING_H
 #define TSR_GPU_STREAM_STAGING_H
 
 #include "gpu/stream/state.h"
 
-/* Records copies of `size_bytes` bytes from `data` to the buffer at `offset_bytes`. */
+/* Records copies of `size_bytes` bytes from `data` to the buffer, from `offset_bytes` on. */
 tsr_status tsr__staging_upload(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
                                const void *data, uint64_t size_bytes);
 

@@ -7,34 +7,34 @@
 #include "gpu/stream/hazards.h"
 #include "gpu/stream/stream.h"
 
-/* The most points of other streams that the next batch can wait for. */
+/* The largest number of points of other streams for which the next batch can wait. */
 #define TSR__STREAM_WAITS_MAX 8
 
 typedef struct tsr__stream_wait {
-    tsr__timeline *timeline; /* holds a reference */
+    tsr__timeline *timeline; /* the wait holds a reference to it */
     uint64_t point;
 } tsr__stream_wait;
 
 typedef struct tsr__scratch_buffer {
     tsr__buffer *buffer;
-    uint64_t lent_serial; /* the value of stream->serial when it was last lent */
-    bool kept;            /* until it is given back */
+    uint64_t lent_serial; /* the value of stream->serial when the buffer was last lent */
+    bool kept;            /* not lent again until it is given back */
 } tsr__scratch_buffer;
 
-/* Staging memory for one direction: a ring of chunks, so that the host copies while the device
- * copies. */
+/* Staging memory for one direction. It is a ring of chunks, so that the device copies one chunk
+ * while the host copies another. */
 #define TSR__STAGING_CHUNKS 4
 #define TSR__STAGING_CHUNK_BYTES (UINT64_C(3) << 20)
 
 typedef struct tsr__staging {
     tsr__buffer *chunk[TSR__STAGING_CHUNKS];
     int current;
-    uint64_t used_bytes; /* of the current chunk */
+    uint64_t used_bytes; /* bytes in use of the current chunk */
 } tsr__staging;
 
-/* What a stream does with commands; see tsr__stream_atomic. */
+/* What a stream does with the commands that it gets; see tsr__stream_atomic. */
 typedef enum tsr__stream_mode {
-    TSR__STREAM_SINGLE, /* each command is an operation */
+    TSR__STREAM_SINGLE, /* each command is an operation by itself */
     TSR__STREAM_PREFLIGHT,
     TSR__STREAM_ATOMIC,
 } tsr__stream_mode;
@@ -43,13 +43,15 @@ struct tsr_stream {
     tsr_device *device;
     tsr__stream_mode mode;
     tsr__timeline *timeline;
-    tsr__batch *open;      /* being recorded, or NULL */
-    tsr__batch *next;      /* begun, to replace `open` when that is submitted; or NULL */
-    tsr__batch *in_flight; /* oldest first */
+    tsr__batch *open; /* the open batch, to which commands are recorded; or NULL */
+    /* recording has begun; replaces `open` when that is submitted; or NULL */
+    tsr__batch *next;
+    tsr__batch *in_flight; /* submitted batches, the oldest first */
     tsr__batch *spare;
     tsr__hazards hazards;
-    uint64_t serial;           /* commands recorded so far, and those of preflights */
-    uint64_t preflight_serial; /* its value when the last preflight began */
+    /* the number of commands recorded so far, including those of preflights */
+    uint64_t serial;
+    uint64_t preflight_serial; /* the value of `serial` when the last preflight began */
     int wait_count;
     tsr__stream_wait waits[TSR__STREAM_WAITS_MAX];
     tsr__scratch_buffer *scratch;
@@ -58,32 +60,36 @@ struct tsr_stream {
     VkQueryPool timer;
     bool timer_begun, timer_ended;
     double slowdown; /* from TESSERA_SLOWDOWN; 1: full speed */
-    /* Recording blocks while only batches hold more bytes of destroyed tensors than this. */
+    /* Recording blocks while batches have the only references to destroyed tensors of more
+     * bytes. */
     uint64_t left_limit;
 };
 
-/* Prepares recording a command with `count` accesses: opens a batch, reserves room to hold the
- * buffers, and submits and notes the work of other streams that the command depends on. After this,
- * recording cannot fail. After a preflight this function cannot fail either. */
+/* Prepares the recording of a command with `count` accesses. Opens a batch and reserves room for
+ * references to the buffers. Submits the work of other streams on which the command depends, and
+ * notes that the batch must wait for it. After this, recording the command cannot fail. This
+ * function itself cannot fail after a preflight. */
 tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int count);
 
-/* Records the barrier that the accesses need and holds their buffers. Cannot fail after
- * tsr__stream_begin. */
+/* Records the barrier that the accesses need, and adds references to their buffers to the batch.
+ * Cannot fail after tsr__stream_begin. */
 void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count);
 
 /* Must be called after each command. Submits the batch if it is full. */
 tsr_status tsr__stream_recorded(tsr_stream *stream);
 
-/* Orders everything recorded later after everything recorded earlier. */
+/* Records a barrier: all commands recorded later wait for all commands recorded earlier. */
 void tsr__stream_barrier(tsr_stream *stream);
 
-/* Releases the buffers and pipelines of batches that are known to be complete. */
+/* Releases the references of batches that are known to be complete. */
 void tsr__stream_retire(tsr_stream *stream);
 
-/* Drops the references to other streams' timelines that the next batch would have waited for. */
+/* Drops the references to the timelines of other streams for which the next batch should have
+ * waited. */
 void tsr__stream_drop_waits(tsr_stream *stream);
 
-/* Protects the scratch that an operation requested before its preflight until its first command. */
+/* Prevents scratch memory that an operation requested before its preflight from being lent again
+ * before the operation's first command. */
 void tsr__stream_scratch_after_preflight(tsr_stream *stream);
 void tsr__stream_scratch_finish(tsr_stream *stream);
 void tsr__stream_staging_finish(tsr_stream *stream);
