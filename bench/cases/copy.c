@@ -21,8 +21,8 @@ typedef struct copy {
     int64_t kept;          /* the view has the first `kept` columns */
     bool transpose;
     float *values; /* the complete source in f32 */
-    void *source,
-        *wanted; /* the bytes of the source, and the bytes that the destination should have */
+    /* the bytes of the source, and the bytes that the destination should have */
+    void *source, *wanted;
     void *result;
     uint64_t source_bytes, result_bytes;
     tsr_tensor *whole, *view, *to;

@@ -43,8 +43,8 @@ typedef struct op {
     bool per_row, labelled;
     tsr_status (*run)(tsr_stream *stream, operands *test);
     double (*want)(operands *test, uint64_t i); /* the expected value of element i, or of row i */
-    double
-        tolerance; /* in multiples of the rounding error of f32, relative to max(typical, |want|) */
+    /* in multiples of the rounding error of f32, relative to max(typical, |want|) */
+    double tolerance;
     double typical;
 } op;
 

@@ -15,8 +15,8 @@ typedef struct generator {
     tsr_dotnet dotnet;
     tsr_threefry threefry;
     uint32_t *bits;
-    uint64_t
-        sum; /* the sum of the numbers drawn, so that the compiler cannot leave out the calls */
+    /* the sum of the numbers drawn, so that the compiler cannot leave out the calls */
+    uint64_t sum;
 } generator;
 
 static tsr_status draw_philox(tsr_stream *stream, void *user)

@@ -27,8 +27,8 @@ static const uint32_t stream_code[] =
 /* Moves all bytes of one tensor to another. */
 typedef struct mover {
     bench_context *context;
-    uint32_t
-        vectors; /* vectors per invocation of the kernel; 0: use tsr_copy instead of the kernel */
+    /* vectors per invocation of the kernel; 0: use tsr_copy instead of the kernel */
+    uint32_t vectors;
     tsr_kernel *kernel;
     uint64_t bytes;
     tsr_tensor *from, *to;

@@ -18,8 +18,8 @@
 
 typedef struct scale {
     bool is_log;
-    double low,
-        high; /* both positive; on a logarithmic scale: exponents of 10, which are integers */
+    /* both positive; on a logarithmic scale: exponents of 10, which are integers */
+    double low, high;
 } scale;
 
 typedef struct chart {

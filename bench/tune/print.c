@@ -27,9 +27,8 @@ static void print_result(cli_table *table, const tune_result *result)
 {
     char product[128], usual[CHOICE_TEXT], winner[CHOICE_TEXT];
     tsr_tuning_choice shown = result->usual;
-    shown.splits = shown.splits > 1
-                       ? shown.splits
-                       : 0; /* do not show a number of splits of 1, which is the default */
+    /* do not show a number of splits of 1, which is the default */
+    shown.splits = shown.splits > 1 ? shown.splits : 0;
     tune_product_text(&result->product, product, sizeof product);
     cli_table_cell(table, "%s", product);
     cli_table_cell(table, "%s", choice_text(&shown, usual));
