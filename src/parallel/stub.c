@@ -1,11 +1,12 @@
-/* Groups, layers, FSDP models and optimizers in a build without Vulkan (-Dvulkan=disabled): every
- * function exists and returns TSR_ERR_UNSUPPORTED. Objects to pass to them cannot be created. */
+/* Groups, layers, FSDP models and optimizers in a build without Vulkan (-Dvulkan=disabled). Every
+ * function exists and returns TSR_ERR_UNSUPPORTED. The objects that these functions take cannot be
+ * created. */
 #include "base/stub.h"
 #include "tessera/calibrate.h"
 #include "tessera/optimizer.h"
 #include "tessera/transformer.h"
 
-/* Functions without a status. */
+/* Defines functions that do not return a status. */
 #define ANSWER(type, name, parameters, value)                                                      \
     type name parameters                                                                           \
     {                                                                                              \

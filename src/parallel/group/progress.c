@@ -128,7 +128,7 @@ static tsr__group_pending find_pending(const tsr__group_set *set)
     return all;
 }
 
-/* Blocks for a while, but not after one of the events in `all` has happened. Ignores failures of
+/* Blocks for a while, but returns early if one of the events in `all` happens. Ignores failures of
  * the stream, because the next round of progress detects them. */
 static void block(tsr_stream *stream, const tsr__group_pending *all, uint64_t spent_ns)
 {

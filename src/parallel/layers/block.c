@@ -10,7 +10,7 @@
 enum { NORM1, ATTENTION, NORM2, MLP };
 
 typedef struct block {
-    tsr_layer base; /* child[0] to child[3]: norm1, attention, norm2, mlp */
+    tsr_layer base; /* its children are indexed by the enum above */
     bool recompute, sequence;
     int sequence_dim;
     tsr__dropout dropout;

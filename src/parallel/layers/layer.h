@@ -102,10 +102,10 @@ struct tsr_layer_saved {
  * group. */
 tsr_status tsr__layer_new(const tsr__layer_type *type, size_t size, tsr_group *group,
                           const char *name, tsr_layer **out) TSR_NODISCARD;
-/* A view that keeps the memory of a caller's tensor. */
+/* Creates a view of a caller's tensor, which keeps the tensor's memory alive. */
 tsr_status tsr__keep(const tsr_tensor *tensor, tsr_tensor **out) TSR_NODISCARD;
-/* Divides a size among the group's ranks by `params`. *sizes gets an array of the ranks' sizes,
- * which the caller must free, and *first the start of this rank's part. Error texts call the size
+/* Divides a size among the group's ranks as `params` says. *sizes is an array of the ranks' sizes,
+ * which the caller must free. *first is the start of this rank's part. Error texts call the size
  * `what` and the params `field`. */
 tsr_status tsr__layer_partition(const tsr_layer *layer, const char *what, int64_t size,
                                 const char *field, const tsr_partition_params *params,
@@ -116,25 +116,26 @@ tsr_status tsr__layer_partition(const tsr_layer *layer, const char *what, int64_
 /* Checks that `x` is a tensor of floats on the layer's device with at least one dimension. */
 tsr_status tsr__layer_check_input(const tsr_layer *layer, const char *name,
                                   const tsr_tensor *x) TSR_NODISCARD;
-/* Checks that the sequence_dim of params is not negative. */
+/* Checks that the sequence_dim in the params is not negative. */
 tsr_status tsr__layer_check_sequence_dim(const tsr_layer *layer, int dim) TSR_NODISCARD;
-/* Checks that sequence_dim is a dimension of `layout`, and not the last one. It is checked with one
- * rank too, so that a program that runs on one rank also runs on several. */
+/* Checks that sequence_dim is a dimension of `layout` other than the last one. This is checked with
+ * one rank too, so that a program that runs on one rank also runs on several. */
 tsr_status tsr__layer_has_sequence_dim(const tsr_layer *layer, int dim,
                                        const tsr_layout *layout) TSR_NODISCARD;
-/* Replaces a dtype of 0 by f32, and checks that it is a float. Error texts call the field `what`.
- */
+/* Replaces dtype 0 by f32, and checks that the dtype is a float. Error texts call the field
+ * `what`. */
 tsr_status tsr__layer_dtype(const tsr_layer *layer, const char *what, tsr_dtype given,
                             tsr_dtype *out) TSR_NODISCARD;
-/* Check everything but shapes, for the layer and its children, before anything is sent. Forward:
- * all parameters have memory. Backward: weights have memory if the pass needs them (`weights`), and
- * no gradient overlaps the tensors that it is computed from. */
+/* These two functions make all checks of the layer and its children that do not depend on shapes,
+ * before anything is sent. Forward: all parameters must have memory. Backward: if `weights` is
+ * true, the pass needs the weights, so they must have memory. No gradient may overlap a tensor from
+ * which it is computed. */
 tsr_status tsr__layer_check_forward(const tsr_layer *layer) TSR_NODISCARD;
 tsr_status tsr__layer_check_backward(const tsr_layer *layer, bool weights, const tsr_tensor *x,
                                      const tsr_tensor *dy) TSR_NODISCARD;
-/* Checks that `tensor`, unless it is NULL, can be the memory of a parameter: it has the shape of
- * this rank's part and the dtype `dtype` (0: any float), and repeats no element. Error texts call
- * it `what`. */
+/* Checks that `tensor` can be the memory of a parameter, unless it is NULL. It must have the shape
+ * of this rank's part and the dtype `dtype` (0: any float), and must not repeat an element. Error
+ * texts call the tensor `what`. */
 tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
                                        const tsr__layer_parameter *parameter, const char *what,
                                        const tsr_tensor *tensor, tsr_dtype dtype) TSR_NODISCARD;
@@ -155,7 +156,7 @@ typedef struct tsr__parameter_spec {
 } tsr__parameter_spec;
 /* Adds a parameter without memory to a layer. */
 tsr_status tsr__parameter_add(tsr_layer *layer, const tsr__parameter_spec *spec) TSR_NODISCARD;
-/* The shape of this rank's part. */
+/* Gets the shape of this rank's part. */
 static inline void tsr__parameter_shape(const tsr__layer_parameter *parameter, int64_t shape[2])
 {
     const tsr_parameter *seen = &parameter->seen;
@@ -166,7 +167,7 @@ static inline void tsr__parameter_shape(const tsr__layer_parameter *parameter, i
 tsr_status tsr__parameter_allocate(tsr_layer *layer, int index) TSR_NODISCARD;
 /* Checks that a parameter has memory. */
 tsr_status tsr__parameter_require(const tsr_layer *layer, int index) TSR_NODISCARD;
-/* Allocates memory for the gradient, unless it has some. */
+/* Allocates memory for the gradient, unless the gradient has memory. */
 tsr_status tsr__parameter_need_grad(tsr_layer *layer, int index) TSR_NODISCARD;
 /* grad += dy2 [m,n]ᵀ · x2 [m,k]. */
 tsr_status tsr__parameter_add_weight_grad(tsr_layer *layer, int index, const tsr_tensor *dy2,
@@ -178,42 +179,44 @@ void tsr__parameter_finish(tsr__layer_parameter *parameter);
 
 struct tsr__temps;
 
-/* partials.c: gradients that are sums over the ranks. Must be initialised as {.layer = …,
- * .temps = …}. Call begin, compute the shares, then start and finish; call cancel in any case. */
+/* partials.c: gradients that are summed over the ranks. Each rank computes its contribution, called
+ * its share. Initialise the struct as {.layer = …, .temps = …}. Call begin, compute the shares, and
+ * call start and finish. Call cancel in any case, also after an error. */
 typedef struct tsr__partials {
     tsr_layer *layer;
     struct tsr__temps *temps;
     tsr_tensor *all;
     int count;
     struct {
-        int index; /* of the layer's own parameters */
+        int index; /* index among the layer's own parameters */
         tsr_tensor *share;
     } item[TSR__MAX_LAYER_PARAMETERS];
     tsr_group_request *request;
 } tsr__partials;
-/* Allocates the shares of some parameters. If `zeros`, they are set to 0, for shares of which not
- * all elements are computed. */
+/* Allocates the shares of some parameters. If `zeros` is true, the shares are set to 0. This is
+ * needed if not all elements of a share are computed. */
 tsr_status tsr__partials_begin(tsr__partials *sums, const int *indices, int count,
                                bool zeros) TSR_NODISCARD;
-/* The share of parameter `index`: f32, of the parameter's shape. */
+/* Gets the share of parameter `index`. It is f32 and has the parameter's shape. */
 tsr_status tsr__partials_take(const tsr__partials *sums, int index, tsr_tensor **out) TSR_NODISCARD;
 tsr_status tsr__partials_start(tsr__partials *sums) TSR_NODISCARD;
-/* Blocks until the shares have been summed, and adds the sums to the gradients. */
+/* Blocks until the shares have been summed over the ranks, and adds the sums to the gradients. */
 tsr_status tsr__partials_finish(tsr__partials *sums) TSR_NODISCARD;
 void tsr__partials_cancel(tsr__partials *sums);
 
 /* initial.c */
 void tsr__initial_choose(tsr__layer_parameter *parameter, const tsr__parameter_spec *spec);
-/* Writes the initial values of this rank's part to `out`, [rows,columns] or [rows]. */
+/* Writes the initial values of this rank's part to `out`, whose shape is [rows,columns] or
+ * [rows]. */
 tsr_status tsr__initial_fill(const tsr__layer_parameter *parameter, tsr_stream *stream,
                              tsr_tensor *out) TSR_NODISCARD;
-/* Writes the initial values of elements first, first + 1, … of this rank's part to a contiguous
- * tensor of one dimension. The elements must be inside the part. */
+/* Writes the initial values of some elements of this rank's part to a contiguous tensor of one
+ * dimension. The elements are first, first + 1, …, and must be inside the part. */
 tsr_status tsr__initial_range(const tsr__layer_parameter *parameter, tsr_stream *stream,
                               int64_t first, tsr_tensor *out) TSR_NODISCARD;
 
-/* temps.c: tensors that are destroyed together. Must be initialised as {.stream = …}. Tensors that
- * its functions return belong to the list. */
+/* temps.c: a list of tensors that are destroyed together. Initialise it as {.stream = …}. The
+ * tensors that the functions below return belong to the list. */
 #define TSR__MAX_TEMPS 160
 typedef struct tsr__temps {
     tsr_stream *stream;
@@ -223,26 +226,26 @@ typedef struct tsr__temps {
 void tsr__temps_finish(tsr__temps *temps);
 tsr_status tsr__temp_new(tsr__temps *temps, tsr_dtype dtype, int ndim, const int64_t *shape,
                          tsr_tensor **out) TSR_NODISCARD;
-/* A view of elements start … start + count − 1 of `dim`. */
+/* Creates a view of elements start … start + count − 1 of dimension `dim`. */
 tsr_status tsr__temp_slice(tsr__temps *temps, const tsr_tensor *in, int dim, int64_t start,
                            int64_t count, tsr_tensor **out) TSR_NODISCARD;
 tsr_status tsr__temp_transpose(tsr__temps *temps, const tsr_tensor *in, int dim0, int dim1,
                                tsr_tensor **out) TSR_NODISCARD;
-/* A view of a contiguous tensor with another shape. */
+/* Creates a view of a contiguous tensor with another shape. */
 tsr_status tsr__temp_reshape(tsr__temps *temps, const tsr_tensor *in, int ndim,
                              const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
-/* Any tensor with another shape: a view, or a copy if no view is possible. */
+/* Gives any tensor another shape: creates a view, or a copy if no view is possible. */
 tsr_status tsr__temp_reshape_any(tsr__temps *temps, const tsr_tensor *in, int ndim,
                                  const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
-/* The same for one shape: [rows, features] of [.., features]. */
+/* Reshapes a tensor [.., features] to [rows, features], in the same way. */
 tsr_status tsr__temp_flatten(tsr__temps *temps, const tsr_tensor *in,
                              tsr_tensor **out) TSR_NODISCARD;
-/* A new tensor of the shape of `in`, except that dimension `dim` has `size`. */
+/* Creates a tensor with the shape of `in`, except that dimension `dim` has size `size`. */
 tsr_status tsr__temp_like(tsr__temps *temps, const tsr_tensor *in, tsr_dtype dtype, int dim,
                           int64_t size, tsr_tensor **out) TSR_NODISCARD;
-/* Adds a tensor to the list. The list has room for a few tensors more than TSR__MAX_TEMPS. */
+/* Adds a tensor to the list. The list has room for a few more tensors than TSR__MAX_TEMPS. */
 void tsr__temp_keep(tsr__temps *temps, tsr_tensor *tensor);
-/* Removes a tensor from the list. It belongs to the caller then. */
+/* Removes a tensor from the list. After this call, the tensor belongs to the caller. */
 tsr_tensor *tsr__temp_take(tsr__temps *temps, tsr_tensor *tensor);
 
 #endif

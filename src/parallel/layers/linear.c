@@ -1,5 +1,5 @@
-/* Creates linear layers: checks their params, divides their sizes, and allocates their parameters.
- */
+/* Creates linear layers. Checks their params, divides their sizes among the ranks, and allocates
+ * their parameters. */
 #include "parallel/layers/linear.h"
 
 #include <stdio.h>
@@ -36,8 +36,8 @@ static const char *layout_name(tsr_layer_layout layout)
     return (unsigned)layout < sizeof names / sizeof *names ? names[layout] : "?";
 }
 
-/* Returns the given layout, or the first supported one if it is DEFAULT. `there` lists the
- * supported layouts and ends in 0. */
+/* Returns the given layout, or the first supported layout if it is DEFAULT. `there` lists the
+ * supported layouts and ends with 0. */
 static tsr_status choose_layout(const tsr_layer *layer, const char *what, tsr_layer_layout given,
                                 const tsr_layer_layout *there, tsr_layer_layout *out)
 {
@@ -125,8 +125,8 @@ static tsr_status take_params(tsr__linear *linear, const tsr_linear_params *para
 /* Parameters ------------------------------------------------------------------------------------
  */
 
-/* Adds the parameters of a part of a column-parallel layer, or of a row-parallel layer (NULL
- * `part`). */
+/* Adds the parameters of one part of a column-parallel layer. If `part` is NULL, adds the
+ * parameters of a row-parallel layer. */
 static tsr_status add_parameters(tsr__linear *linear, const tsr_linear_params *params,
                                  const char *prefix, const tsr__column_part *part)
 {
@@ -160,8 +160,8 @@ static tsr_status add_parameters(tsr__linear *linear, const tsr_linear_params *p
     return tsr__parameter_add(layer, &spec);
 }
 
-/* Allocates one tensor for the weights (0) or biases (1) of all parts. The parts get views of it.
- */
+/* Allocates one tensor for the weights (`which` is 0) or biases (1) of all parts. Each part gets a
+ * view of this tensor. */
 static tsr_status allocate_joint(tsr__linear *linear, int which)
 {
     tsr_layer *layer = &linear->base;
@@ -199,7 +199,8 @@ static tsr_status allocate(tsr__linear *linear)
 /* Creating --------------------------------------------------------------------------------------
  */
 
-/* Stores the parts of a column-parallel layer. Each has its own sizes or those of the layer. */
+/* Stores the parts of a column-parallel layer. Each part has sizes of its own or uses those of the
+ * layer. */
 static tsr_status set_parts(tsr__linear *linear, int count, const tsr__column_part *parts)
 {
     const size_t bytes = (size_t)linear->base.size * sizeof(int64_t);
@@ -251,7 +252,7 @@ static tsr_status begin(const tsr__layer_type *type, const tsr_linear_params *pa
     return tsr__layer_new(type, sizeof(tsr__linear), params->group, params->name, layer);
 }
 
-/* Returns the layer to the caller, or destroys it after an error. */
+/* Returns the layer to the caller. If `status` is an error, destroys the layer instead. */
 static tsr_status end(tsr_status status, tsr_layer *layer, tsr_layer **out)
 {
     if (status == TSR_OK)

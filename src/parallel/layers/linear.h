@@ -6,52 +6,60 @@
 
 #define TSR__MAX_LINEAR_PARTS 3
 
-/* A column-parallel layer may be several with one input: gate and up, or query, key and value.
- * Their outputs stand side by side in y. */
+/* A part of a column-parallel layer. Such a layer may consist of several layers with the same
+ * input: gate and up, or query, key and value. y contains the outputs of all parts, one after the
+ * other. */
 typedef struct tsr__column_part {
-    const char *name; /* "gate" gives "gate.weight"; may be "" if the layer has one part */
+    /* for example "gate" for the weight "gate.weight"; may be "" if there is only one part */
+    const char *name;
     int64_t output_size;
-    /* This rank's features, and the number of features of each rank. NULL `sizes`: the params
-     * decide how the features are divided. */
+    /* The features of this rank, and the number of features of each rank. If `sizes` is NULL, the
+     * params decide how the features are divided. */
     int64_t first, length;
-    const int64_t *sizes; /* [ranks]; copied */
-    /* Every rank keeps the full parameter, but computes only its own features, which other ranks
-     * may also compute. The gradient is summed over the ranks. `sizes` is NULL. */
+    const int64_t *sizes; /* [ranks]; the layer copies it */
+    /* If true, every rank keeps the full parameter but computes only its own features. Other ranks
+     * may compute the same features. The gradient is summed over the ranks. `sizes` must be
+     * NULL. */
     bool replicated;
-    int64_t at; /* position of its features in y; set by tsr__column_create */
+    int64_t at; /* position of the part's features in y; set by tsr__column_create */
 } tsr__column_part;
 
 typedef struct tsr__linear {
     tsr_layer base;
     bool row;
     int parts;
-    tsr__column_part part[TSR__MAX_LINEAR_PARTS]; /* column-parallel layers only */
-    int64_t features;                             /* of y on this rank, of all parts */
-    int64_t input_size, output_size;              /* output_size is that of the first part */
+    tsr__column_part part[TSR__MAX_LINEAR_PARTS]; /* for column-parallel layers only */
+    /* number of features of y on this rank, summed over all parts */
+    int64_t features;
+    int64_t input_size, output_size; /* output_size is that of the first part */
     tsr_layer_layout input, output;
     int sequence_dim;
     bool has_bias, reduce_f32;
     int overlap_parts;
-    int64_t *sizes; /* [ranks], of the divided side of the (first part's) weight */
+    /* [ranks]: the sizes along the divided dimension of the weight (of the first part's weight). */
+    int64_t *sizes;
     int64_t first, length;
     int64_t *part_sizes[TSR__MAX_LINEAR_PARTS]; /* copies of the parts' own sizes, or NULL */
-    int64_t *other_sizes;                       /* [ranks], of the other side if it is divided */
+    /* [ranks]: the sizes along the other dimension of the weight. They are used if the activations
+     * (input or output) of that side are divided. */
+    int64_t *other_sizes;
     int64_t other_first;
     /* Row-parallel layers with a GATHER input only: x is divided like the weight, so nothing is
      * gathered. */
     bool same_split;
-    /* One tensor with the weights (0) or biases (1) of all parts, if the layer has allocated their
-     * memory; otherwise NULL. */
+    /* If the layer has allocated the memory of its parameters, one tensor contains the weights
+     * (index 0) of all parts, and another one the biases (index 1). Otherwise NULL. */
     tsr_tensor *joint[2], *joint_grad[2];
 } tsr__linear;
 
-/* The index of a part's weight; that of its bias is the next. */
+/* Returns the index of a part's weight. If there is a bias, its index is one higher. */
 static inline int tsr__weight_of(const tsr__linear *linear, int part)
 {
     return part * (linear->has_bias ? 2 : 1);
 }
 
-/* The rows of a part's parameter that this rank keeps, and the first of those it computes. */
+/* The first function returns the number of rows of a part's parameter that this rank keeps. The
+ * second one returns the first of these rows that this rank computes. */
 static inline int64_t tsr__part_rows(const tsr__column_part *part)
 {
     return part->replicated ? part->output_size : part->length;
@@ -61,18 +69,18 @@ static inline int64_t tsr__part_start(const tsr__column_part *part)
     return part->replicated ? part->first : 0;
 }
 
-/* linear.c: creates a column-parallel layer of several parts; params->output_size is that of the
- * first part. */
+/* linear.c: creates a column-parallel layer of several parts. params->output_size must be that of
+ * the first part. */
 tsr_status tsr__column_create(const tsr_linear_params *params, int count,
                               const tsr__column_part *parts, tsr_layer **out) TSR_NODISCARD;
 tsr_status tsr__row_create(const tsr_linear_params *params, const char *part,
                            tsr_layer **out) TSR_NODISCARD;
 
-/* Checks the params of a layer that has linear children, except sizes, so that error texts have
- * that layer's name. */
+/* Checks the params of a layer that has linear layers as children, except for sizes. If this layer
+ * makes the checks, error texts contain this layer's name. */
 tsr_status tsr__linear_check(const tsr_layer *layer, const tsr_linear_params *params) TSR_NODISCARD;
 
-/* column.c, row.c: the passes of tsr__layer_type. */
+/* column.c, row.c: the passes, with the types of tsr__layer_type. */
 tsr_status tsr__column_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
                                tsr_tensor **y) TSR_NODISCARD;
 tsr_status tsr__column_backward(tsr_layer *layer, const tsr_layer_saved *saved,
@@ -81,33 +89,34 @@ tsr_status tsr__row_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_sav
                             tsr_tensor **y) TSR_NODISCARD;
 tsr_status tsr__row_backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
                              tsr_tensor **dx) TSR_NODISCARD;
-/* The forward pass of a column-parallel layer; the product applies an activation. */
+/* The forward pass of a column-parallel layer, in which the product also applies an activation. */
 tsr_status tsr__column_forward_activated(tsr_layer *layer, const tsr_tensor *x,
                                          tsr_activation activation, tsr_layer_saved *saved,
                                          tsr_tensor **y) TSR_NODISCARD;
 
-/* parts.c: computes the parts of a column-parallel layer with the fewest products that the layout
- * of their memory allows. */
+/* parts.c: computes the parts of a column-parallel layer with as few products as the layout of
+ * their memory allows. */
 
-/* One product, of all parts or of one: its weight and bias, and its features in y. */
+/* A product of all parts or of one part: its weight, its bias, and its range of features in y. */
 typedef struct tsr__block {
     const tsr_tensor *weight, *bias;
     int64_t first, count;
 } tsr__block;
-/* Finds the products of a layer and their number. All parameters must have memory. */
+/* Finds the products that compute a layer, and their number. All parameters must have memory. */
 tsr_status tsr__column_blocks(tsr__linear *linear, tsr__temps *temps,
                               tsr__block blocks[TSR__MAX_LINEAR_PARTS], int *count) TSR_NODISCARD;
-/* Adds the gradients of all parameters, from dy2 [m,features] and x2 [m,input_size]. */
+/* Adds the gradients of all parameters. They are computed from dy2 [m,features] and x2
+ * [m,input_size]. */
 tsr_status tsr__column_add_grads(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *dy2,
                                  const tsr_tensor *x2) TSR_NODISCARD;
 
 /* product.c */
 
-/* A sum over the ranks of their products, and its output. */
+/* A product of each rank, and the sum of these products over the ranks. */
 typedef struct tsr__product {
     const tsr_tensor *x2, *weight; /* [m,k], [n,k] */
-    const tsr_tensor *bias;        /* NULL, or [n], or the part of it that belongs to y */
-    tsr_tensor *y;                 /* contiguous; its last dimension is features */
+    const tsr_tensor *bias;        /* NULL, or [n], or the part of [n] that belongs to y */
+    tsr_tensor *y;                 /* contiguous; the last dimension is the features */
     const tsr_layout *whole;       /* layout of the full sum: [.., n] */
     int dim;                       /* y is this rank's part of the sum along it; -1: all of it */
     const int64_t *sizes;          /* of the ranks' parts along dim; NULL: equal parts */

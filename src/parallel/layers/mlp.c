@@ -1,9 +1,10 @@
-/* MLP: a column-parallel layer, an activation of its divided output, and a row-parallel layer. */
+/* MLP: a column-parallel layer, an activation function on its divided output, and a row-parallel
+ * layer. */
 #include "base/alloc.h"
 #include "parallel/layers/linear.h"
 
 typedef struct mlp {
-    tsr_layer base; /* child[0]: up, or gate and up; child[1]: down */
+    tsr_layer base; /* child[0] is up, or gate and up; child[1] is down */
     bool gated;
     tsr_activation activation;
     tsr_activation_fn activate;
@@ -29,7 +30,7 @@ static tsr_status activate_grad(const mlp *m, tsr_tensor *dx, const tsr_tensor *
     return tsr_activate_grad(m->base.stream, dx, x, dy, m->activation);
 }
 
-/* The views gate and up of the column-parallel layer's output. */
+/* Creates views of gate and up in the output of the column-parallel layer. */
 static tsr_status split(tsr__temps *temps, const tsr_tensor *hidden, tsr_tensor **gate,
                         tsr_tensor **up)
 {
@@ -39,7 +40,8 @@ static tsr_status split(tsr__temps *temps, const tsr_tensor *hidden, tsr_tensor 
     return tsr__temp_slice(temps, hidden, -1, length, length, up);
 }
 
-/* Computes the input of the row-parallel layer. If `keep`, `hidden` must not be overwritten. */
+/* Computes the input of the row-parallel layer. If `keep` is true, `hidden` must not be
+ * overwritten. */
 static tsr_status activated(const mlp *m, tsr__temps *temps, tsr_tensor *hidden, bool keep,
                             tsr_tensor **out)
 {
@@ -59,7 +61,7 @@ static tsr_status activated(const mlp *m, tsr__temps *temps, tsr_tensor *hidden,
 /* Passes ----------------------------------------------------------------------------------------
  */
 
-/* The forward pass without a backward pass: the product applies the activation. */
+/* A forward pass that no backward pass will follow. The product also applies the activation. */
 static tsr_status forward_fused(const mlp *m, const tsr_tensor *x, tsr_tensor **y)
 {
     tsr_tensor *hidden = NULL;
@@ -94,8 +96,8 @@ static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved
     return status;
 }
 
-/* Computes the gradient of `hidden` from `da`, the gradient of the activation's output, which it
- * overwrites. */
+/* Computes the gradient of `hidden` from `da`, the gradient of the activation's output. Overwrites
+ * `da`. */
 static tsr_status hidden_gradient(const mlp *m, tsr__temps *temps, const tsr_tensor *hidden,
                                   tsr_tensor *da, tsr_tensor **out)
 {
@@ -138,8 +140,8 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
 
 static const tsr__layer_type mlp_type = {"mlp", forward, backward, NULL, NULL};
 
-/* Checks sizes here, so that error texts use the names of tsr_mlp_params: the child layers have no
- * hidden_size. */
+/* Checks the sizes. The child layers would check them too, but they have no hidden_size, and error
+ * texts must use the names of tsr_mlp_params. */
 static tsr_status check_params(const tsr_layer *layer, const tsr_mlp_params *params)
 {
     int64_t *sizes, first;

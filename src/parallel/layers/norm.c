@@ -1,10 +1,11 @@
-/* Normalisation layers: every rank has all parameters, and normalises the rows that it has. */
+/* Normalisation layers. Every rank has all parameters, and normalises the rows of its own part of
+ * x. */
 #include "parallel/layers/norm.h"
 
 #include <math.h>
 
 typedef struct norm {
-    tsr_layer base; /* parameter 0: the weight, 1: the bias, if there is one */
+    tsr_layer base; /* parameter 0 is the weight; parameter 1 is the bias, if there is one */
     int64_t size;
     tsr_norm_kind kind;
     float epsilon;
@@ -60,7 +61,7 @@ static tsr_status gradients(const norm *n, tsr_tensor *dx, tsr_tensor *dweight, 
                                      accumulate);
 }
 
-/* Each rank has different rows, so the gradients are sums over the ranks. */
+/* Computes gradients that are summed over the ranks, because each rank has different rows. */
 static tsr_status add_summed(norm *n, tsr__temps *temps, const tsr_tensor *x, const tsr_tensor *dy,
                              tsr_tensor *dx)
 {

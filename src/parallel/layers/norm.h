@@ -5,7 +5,7 @@
 #include "parallel/layers/layer.h"
 #include "tessera/transformer.h"
 
-/* Adds a weight of ones, or a bias of zeros, which every rank has in full. */
+/* Adds a weight whose values are 1, or a bias whose values are 0. Every rank has all of it. */
 tsr_status tsr__norm_parameter_add(tsr_layer *layer, const char *name, int64_t size,
                                    tsr_dtype dtype, tsr_dtype grad_dtype, bool bias) TSR_NODISCARD;
 

@@ -1,6 +1,7 @@
-/* Gradients of parameters that every rank has in full, if each rank computes a share of them. The
- * shares of several parameters are in one tensor, which one all-reduce sums over the ranks; the
- * sums are then added to the gradients. */
+/* Gradients of parameters that every rank has completely, while each rank computes only its
+ * contribution to the gradient, called its share. The shares of several parameters are in one
+ * tensor. One all-reduce sums this tensor over the ranks, and the sums are then added to the
+ * gradients. */
 #include "parallel/layers/layer.h"
 
 static int64_t count_of(const tsr__layer_parameter *parameter, int64_t shape[2])

@@ -1,5 +1,5 @@
-/* The parts of a column-parallel layer. If their memory is one tensor, they are computed as one
- * product. */
+/* The parts of a column-parallel layer. If their memory is one tensor, one product computes all of
+ * them. */
 #include "parallel/layers/linear.h"
 
 #include "gpu/stream/host_access.h"
@@ -7,15 +7,16 @@
 /* Joint memory ---------------------------------------------------------------------------------
  */
 
-/* The tensor of a part's weight (0) or bias (1), or of its gradient. */
+/* Returns a pointer to a part's tensor: its weight (`which` is 0) or bias (1), or the gradient of
+ * that. */
 static tsr_tensor **memory_of(tsr__linear *linear, int part, int which, bool grad)
 {
     tsr_parameter *seen = &linear->base.parameter[tsr__weight_of(linear, part) + which].seen;
     return grad ? &seen->grad : &seen->tensor;
 }
 
-/* Whether all parts are still views of the joint tensor. The caller may have set other memory; the
- * joint tensor is destroyed then. */
+/* Returns whether the memory of all parts is still in the joint tensor. The caller may have set
+ * other memory for a parameter. Then the joint tensor is destroyed. */
 static bool still_joint(tsr__linear *linear, int which, bool grad)
 {
     tsr_tensor **joint = grad ? &linear->joint_grad[which] : &linear->joint[which];
@@ -33,7 +34,8 @@ static bool still_joint(tsr__linear *linear, int which, bool grad)
     return *joint != NULL;
 }
 
-/* Whether this rank computes all rows that it keeps, so that the joint tensor has no other rows. */
+/* Returns whether this rank computes all rows of the parameters that it keeps. Only then the joint
+ * tensor contains no other rows. */
 static bool computes_all(const tsr__linear *linear)
 {
     for (int p = 0; p < linear->parts; p++)
@@ -69,7 +71,7 @@ tsr_status tsr__column_blocks(tsr__linear *linear, tsr__temps *temps,
 /* Gradients ------------------------------------------------------------------------------------
  */
 
-/* Allocates a joint tensor for the gradients of all parts, unless a part has memory already. */
+/* Allocates a joint tensor for the gradients of all parts, unless a gradient already has memory. */
 static tsr_status need_joint_grad(tsr__linear *linear, int which)
 {
     const tsr_layer *layer = &linear->base;
@@ -92,7 +94,8 @@ static tsr_status need_joint_grad(tsr__linear *linear, int which)
     return TSR_OK;
 }
 
-/* Whether the gradients of all parts are added to, or all are overwritten. */
+/* Returns whether all parts treat their gradients alike: all are added to, or all are
+ * overwritten. */
 static bool alike(const tsr__linear *linear, int which)
 {
     const tsr__layer_parameter *parameter = linear->base.parameter;
@@ -102,8 +105,8 @@ static bool alike(const tsr__linear *linear, int which)
     return true;
 }
 
-/* Sets *joint to whether the gradients of all weights (0) or biases (1) can be computed as one
- * product. */
+/* Sets *joint to whether one product can compute the gradients of the weights (`which` is 0) or
+ * biases (1) of all parts. */
 static tsr_status find_joint_grad(tsr__linear *linear, int which, bool *joint)
 {
     *joint = false;
@@ -156,7 +159,7 @@ static tsr_status add_grads(tsr__linear *linear, tsr__temps *temps, int which,
     return TSR_OK;
 }
 
-/* Computes this rank's shares of the gradients of replicated parts. */
+/* Computes this rank's contributions to the gradients of replicated parts. */
 static tsr_status add_replicated(tsr__linear *linear, tsr__partials *sums, tsr__temps *temps,
                                  const tsr_tensor *dy2, const tsr_tensor *x2)
 {

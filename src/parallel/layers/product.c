@@ -1,15 +1,14 @@
 /* A product whose partial results are summed over the ranks. It is divided into parts: while one
- * part is reduced, the device computes the next.
+ * part is being reduced, the device computes the next one.
  *
- * If there are so many rows that a part of them still uses the full device, parts are rows. They
- * are contiguous in y and can be reduced in place. Otherwise parts are columns, so that the weight,
- * whose reading takes most of the time, is still read only once. Such parts have memory of their
- * own, and are copied to y when the bias is added. */
+ * If there are so many rows that one part of them still uses the full device, the parts are ranges
+ * of rows. Such parts are contiguous in y and can be reduced in place. Otherwise the parts are
+ * ranges of columns, so that the weight is still read only once, which takes most of the time. Such
+ * parts have memory of their own, and are copied to y when the bias is added. */
 #include "parallel/layers/linear.h"
 
-/* Smaller parts cost more time for messages than the overlap saves, and more parts save little
- * more.
- */
+/* Limits of the parts. With smaller parts, messages would cost more time than the overlap saves.
+ * More parts would save little additional time. */
 #define PART_BYTES (UINT64_C(512) << 10)
 #define MAX_PARTS_BY_SIZE 8
 #define PART_ROWS 64
@@ -18,7 +17,7 @@
 typedef struct part {
     int64_t first, count; /* rows or columns */
     tsr_tensor *y;        /* the part's view of y */
-    tsr_tensor *sum;      /* the tensor that is reduced; may be `y` */
+    tsr_tensor *sum;      /* the tensor that is reduced over the ranks; may be `y` */
     tsr_group_request *request;
 } part;
 
@@ -26,14 +25,14 @@ typedef struct summing {
     const tsr__linear *linear;
     tsr__temps *temps;
     const tsr__product *product;
-    tsr_dtype dtype; /* of partial sums */
+    tsr_dtype dtype; /* dtype of the partial sums */
     bool rows;
     int count;
     part part[MAX_PARTS];
 } summing;
 
-/* The number of parts of a product [m,n] of size_bytes bytes; 1: it is not divided. *rows is
- * whether the parts are rows. */
+/* Returns the number of parts of a product [m,n] that has size_bytes bytes; 1 means that the
+ * product is not divided. Sets *rows to whether the parts are ranges of rows. */
 static int count_parts(const tsr__linear *linear, int64_t m, int64_t n, uint64_t size_bytes,
                        bool may_cut_rows, bool *rows)
 {
@@ -60,7 +59,7 @@ static tsr_status multiply(const summing *work, tsr_tensor *y2, const tsr_tensor
                       tsr_matmul_params(.transpose_b = true, .bias = bias));
 }
 
-/* sum = the part's product, [.., columns] or [rows, n]. */
+/* Computes the part's product into `sum`, [.., columns] or [rows, n]. */
 static tsr_status compute(summing *work, part *each)
 {
     const tsr__product *product = work->product;
@@ -74,7 +73,7 @@ static tsr_status compute(summing *work, part *each)
     return multiply(work, sum2, x2, weight, NULL);
 }
 
-/* Set a part's view of y, and the tensor that is reduced. */
+/* These two functions set a part's view of y, and the tensor that is reduced. */
 static tsr_status place_rows(summing *work, part *each)
 {
     tsr_tensor *y2;
@@ -120,7 +119,7 @@ static tsr_status reduce(summing *work, part *each)
     return TSR_OK;
 }
 
-/* Waits for a part's reduction, and computes y = sum + bias. */
+/* Waits until a part has been reduced, and computes y = sum + bias. */
 static tsr_status finish_part(summing *work, part *each)
 {
     tsr_stream *stream = work->linear->base.stream;
@@ -154,7 +153,8 @@ static tsr_status run(summing *work)
     return TSR_OK;
 }
 
-/* With one rank there is nothing to sum, and the product adds the bias. */
+/* Computes the product in a group of one rank. There is nothing to sum, so the product adds the
+ * bias. */
 static tsr_status multiply_alone(summing *work)
 {
     tsr_tensor *y2;
@@ -170,7 +170,7 @@ tsr_status tsr__product_reduced(const tsr__linear *linear, tsr__temps *temps,
     if (linear->base.size == 1)
         return multiply_alone(&work);
     work.dtype = linear->reduce_f32 ? TSR_F32 : y->dtype;
-    /* If y is divided along its columns, a part of columns would belong to other ranks. */
+    /* If y is divided along its columns, a range of columns could belong to other ranks. */
     bool features_divided = product->dim == product->whole->ndim - 1;
     int64_t m = rows_of(product->x2), n = tsr_tensor_layout(product->weight)->shape[0];
     uint64_t size_bytes = (uint64_t)tsr_layout_count(product->whole) * tsr_dtype_size(work.dtype);

@@ -1,6 +1,6 @@
-/* Passes of row-parallel layers: each rank computes a share of all features of y from some features
- * of x. The forward pass sums the shares over the ranks and adds the bias to the sum. The backward
- * pass sends nothing, unless dy is divided or x was not. */
+/* Passes of row-parallel layers. From some features of x, each rank computes a contribution to all
+ * features of y. The forward pass sums the contributions over the ranks and then adds the bias. The
+ * backward pass sends nothing, unless dy is divided, or x was not divided. */
 #include "parallel/layers/linear.h"
 
 #include <string.h>
@@ -32,7 +32,8 @@ static bool gathers(const tsr__linear *linear)
     return linear->input == TSR_LAYOUT_GATHER && !linear->same_split;
 }
 
-/* Gathers x from all ranks, because this rank's part of x is not the part for its weight. */
+/* Gathers x from all ranks. This is needed if this rank's part of x is not the part for its part of
+ * the weight. */
 static tsr_status gather(const tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x,
                          tsr_tensor **out)
 {
@@ -40,7 +41,7 @@ static tsr_status gather(const tsr__linear *linear, tsr__temps *temps, const tsr
     return tsr_group_all_gather(linear->base.group, *out, x, -1, linear->other_sizes);
 }
 
-/* x2 = the features for this rank's columns of the weight, [rows, length]. */
+/* Gets x2 [rows, length], the features of x that belong to this rank's columns of the weight. */
 static tsr_status own_features(const tsr__linear *linear, tsr__temps *temps,
                                const tsr_tensor *ready, tsr_tensor **x2)
 {
@@ -53,8 +54,8 @@ static tsr_status own_features(const tsr__linear *linear, tsr__temps *temps,
 /* The output ------------------------------------------------------------------------------------
  */
 
-/* Gets the dimension along which y is divided (-1: none), the ranks' sizes along it, and this
- * rank's size. */
+/* Gets the dimension along which y is divided (-1: y is not divided), the sizes of all ranks along
+ * it, and this rank's size. */
 static tsr_status divided_along(const tsr__linear *linear, const tsr_tensor *whole_like, int *dim,
                                 const int64_t **sizes, int64_t *mine)
 {
@@ -81,7 +82,8 @@ static tsr_status divided_along(const tsr__linear *linear, const tsr_tensor *who
     return TSR_OK;
 }
 
-/* Checks that y can be divided as the layer's output layout requires, before x is gathered. */
+/* Checks that y can be divided as the layer's output layout requires. This is done before x is
+ * gathered. */
 static tsr_status check_output(const tsr__linear *linear, const tsr_tensor *x)
 {
     int dim;
@@ -148,11 +150,11 @@ tsr_status tsr__row_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_sav
 typedef struct back {
     tsr__linear *linear;
     tsr__temps *temps;
-    const tsr_tensor *x; /* as passed to the forward pass */
+    const tsr_tensor *x; /* the x that was passed to the forward pass */
     tsr_group_request *gathering;
 } back;
 
-/* dy2 = the full dy, [rows, output_size]; gathers it if it is divided. */
+/* Gets dy2 [rows, output_size] of the full dy. If dy is divided, gathers it from all ranks. */
 static tsr_status whole_gradient(back *pass, const tsr_tensor *dy, tsr_tensor **dy2)
 {
     const tsr__linear *linear = pass->linear;
@@ -182,8 +184,8 @@ static tsr_status add_weight_grads(tsr__linear *linear, const tsr_tensor *dy2, c
     return linear->has_bias ? tsr__parameter_add_bias_grad(&linear->base, 1, dy2) : TSR_OK;
 }
 
-/* Computes the gradient of this rank's features of x. If x has other features too, starts to gather
- * their gradients from the other ranks. */
+/* Computes the gradient of the features of x that belong to this rank. If x has the features of
+ * other ranks too, starts to gather their gradients from those ranks. */
 static tsr_status input_gradient(back *pass, const tsr_tensor *dy2, tsr_tensor **dx)
 {
     const tsr__linear *linear = pass->linear;

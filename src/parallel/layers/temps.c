@@ -29,7 +29,8 @@ tsr_status tsr__temp_new(tsr__temps *temps, tsr_dtype dtype, int ndim, const int
     TSR__TRY(check_room(temps));
     tsr_status status = tsr_tensor_create(device, dtype, ndim, shape, &tensor);
     if (status == TSR_ERR_DEVICE_MEMORY) {
-        /* The device releases the memory of earlier passes when it has done their work. */
+        /* The device releases the memory of earlier passes only when it has completed their work,
+         * so this waits for the device. */
         TSR__TRY(tsr_stream_wait(temps->stream));
         status = tsr_tensor_create(device, dtype, ndim, shape, &tensor);
     }
@@ -64,7 +65,7 @@ tsr_status tsr__temp_reshape(tsr__temps *temps, const tsr_tensor *in, int ndim,
     return add(temps, tensor, out);
 }
 
-/* Whether a view with this shape exists. If not, no error is recorded. */
+/* Returns whether a view with this shape exists. Does not record an error if there is none. */
 static bool has_view(const tsr_layout *layout, int ndim, const int64_t *shape)
 {
     if (tsr_layout_is_contiguous(layout))

@@ -1,7 +1,7 @@
-/* Cross-entropy of logits whose rows are divided over the ranks. For each row, three numbers of
- * each rank are gathered: its largest logit, its sum of exponentials relative to that, and the
- * label's logit if the rank has it. The loss is computed from these numbers in the order of ranks.
- */
+/* Cross-entropy of logits whose rows are divided over the ranks. For each row, each rank computes
+ * three numbers: its largest logit, the sum of its exponentials relative to that logit, and the
+ * label's logit if the rank has it. These numbers are gathered from all ranks. The loss is computed
+ * from them in the order of ranks. */
 #include "gpu/ops/common/vocabulary.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ typedef struct loss_call {
     float scale;
 } loss_call;
 
-/* Finds this rank's classes. */
+/* Finds the classes that belong to this rank. */
 static tsr_status find_part(loss_call *call, const tsr_partition_params *partition)
 {
     static const tsr_partition_params equal;
@@ -41,7 +41,7 @@ static tsr_status find_part(loss_call *call, const tsr_partition_params *partiti
     return TSR_OK;
 }
 
-/* Sets the numbers of a rank without classes: a largest logit of −∞ and a sum of 0. */
+/* Sets the numbers for a rank that has no classes: the largest logit is −∞, and the sum is 0. */
 static tsr_status no_classes(tsr__temps *temps, tsr_tensor *mine)
 {
     tsr_tensor *most;

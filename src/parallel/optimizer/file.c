@@ -1,5 +1,5 @@
-/* Checkpoints of optimizers: the parameters and state of layers and tensors, and those of the FSDP
- * models, in one file. */
+/* Checkpoints of optimizers. One file contains the parameters and state of layers, of single
+ * tensors and of FSDP models. */
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/fsdp/fsdp.h"
 #include "parallel/group/group.h"
@@ -19,7 +19,7 @@ static tsr_status list_item(const tsr_optimizer *optimizer, const tsr__optimizer
     return tsr__training_add_state(list, &entry, "moment2", item->moment2);
 }
 
-/* Lists the file's entries, after waiting until nothing that they refer to is in use. */
+/* Lists the entries of the file. First waits until nothing uses the tensors of these entries. */
 static tsr_status prepare(const tsr_optimizer *optimizer, const char *who, bool model_only,
                           bool saving, tsr__training_list *list)
 {

@@ -1,7 +1,8 @@
-/* The norm of all gradients together. Each rank sums the squares of the elements that it has and no
- * lower rank has. The ranks' sums are then added over two groups: the one in which a parameter is
- * sharded (data), and the one in which its layer is divided (tensor). Parameters with the same two
- * groups form a class. */
+/* The norm of all gradients together. Several ranks may have the same element of a gradient. Only
+ * the lowest of them adds the square of the element, so that it counts once. The ranks' sums are
+ * then added over two groups: the group in which a parameter is sharded (data), and the group in
+ * which its layer is divided (tensor). Parameters for which both groups are the same form a
+ * class. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdint.h>
@@ -21,7 +22,7 @@ enum {
 
 typedef struct class
 {
-    tsr_group *data, *tensor; /* NULL: one rank only */
+    tsr_group *data, *tensor; /* NULL: a group of one rank */
     const tsr_tensor **grads; /* the gradients whose squares this rank sums */
     size_t count, capacity;
     double sum;
@@ -29,7 +30,7 @@ typedef struct class
 
 typedef struct norm {
     tsr_optimizer *optimizer;
-    tsr_group *own_group; /* the group of the caller's divided parameters */
+    tsr_group *own_group; /* the group over which the caller's own parameters are divided */
     int class_count;
     class classes[MAX_CLASSES];
     tsr_tensor **views; /* views of parts of gradients */
@@ -48,7 +49,7 @@ static void norm_finish(norm *n)
 /* Which groups a parameter belongs to -----------------------------------------------------------
  */
 
-/* Returns NULL for a group of one rank, which needs no communication. */
+/* Returns the group, or NULL if it has only one rank and so needs no communication. */
 static tsr_group *several(tsr_group *group)
 {
     return tsr_group_size(group) > 1 ? group : NULL;
@@ -60,7 +61,8 @@ static bool is_divided(const tsr_parameter *parameter)
     return dim >= 0 && parameter->length != parameter->global_shape[dim];
 }
 
-/* Finds the group of a parameter of the caller: none, unless it is divided. */
+/* Finds the group over which a caller's own parameter is divided. A parameter that is not divided
+ * has none. */
 static tsr_status own_group(const tsr_parameter *parameter, tsr_group *given, tsr_group **out)
 {
     *out = NULL;
@@ -90,8 +92,9 @@ static tsr_status group_of_unit(const norm *n, const tsr__fsdp_unit *unit,
     return TSR_OK;
 }
 
-/* The function that visit_all calls with each parameter. The parameter is that of an item, or
- * parameter `index` of a model; the other pointer is NULL. */
+/* A function that visit_all calls with each parameter. The parameter belongs to an item of the
+ * optimizer, or it is parameter `index` of a model. The pointer to the other of the two, `item` or
+ * `model`, is NULL. */
 typedef tsr_status visitor(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
                            tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
                            void *user);
@@ -124,13 +127,14 @@ static tsr_status visit_all(norm *n, visitor *visit, void *user)
 
 /* This rank's part of each sum -------------------------------------------------------------------
  *
- * Several ranks may have the same part along shard_dim, for example if there are fewer heads than
- * ranks. The first of them adds it. */
+ * Several ranks may have the same part along shard_dim, for example if there are fewer kv heads
+ * than ranks. The lowest of these ranks adds the squares of the part. In this file, the share of a
+ * rank is the range of elements whose squares the rank adds. */
 
-/* The offsets and lengths of the parts that the ranks of a tensor-parallel group have. */
+/* The offsets and lengths of the parts of all ranks of a tensor-parallel group. */
 typedef struct shares {
     tsr_group *group;
-    int64_t *mine, *all; /* [parameters, 2]; [ranks, parameters, 2] */
+    int64_t *mine, *all; /* `mine` is [parameters, 2], `all` is [ranks, parameters, 2] */
     size_t count, capacity, next;
 } shares;
 
@@ -149,7 +153,8 @@ static tsr_status list_share(norm *n, tsr_group *tensor, const tsr_parameter *pa
     return TSR_OK;
 }
 
-/* Removes the elements other … other_end − 1, which a lower rank has, from first … end − 1. */
+/* Removes elements other … other_end − 1 from the range first … end − 1, because a lower rank has
+ * them. */
 static tsr_status take_away(const tsr_parameter *parameter, int64_t other, int64_t other_end,
                             int64_t *first, int64_t *end)
 {
@@ -210,13 +215,14 @@ static tsr_status share_in_group(norm *n, tsr_group *group)
     return status;
 }
 
-/* Starts with everything that this rank has; share_in_group then removes what lower ranks have. */
+/* Sets this rank's shares to everything that the rank has. Afterwards share_in_group removes the
+ * elements that lower ranks have. */
 static tsr_status share_all(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
                             tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
                             void *user)
 {
     (void)n, (void)user;
-    /* If all ranks of the layer's group have the full parameter, the first one adds it. */
+    /* If all ranks of the layer's group have the full parameter, the first rank adds it. */
     const bool mine = parameter->shard_dim >= 0 || tsr_group_rank(tensor) == 0;
     if (item) {
         item->own_first = 0;
@@ -282,8 +288,8 @@ static tsr_group *data_group(const tsr__optimizer_model *model)
     return model ? several(model->fsdp->group) : NULL;
 }
 
-/* Adds a parameter's class. All ranks have the same classes in the same order, even if they have
- * nothing to add. */
+/* Adds the class of a parameter, even if this rank has nothing to add to the class's sum. So all
+ * ranks have the same classes in the same order. */
 static tsr_status add_class(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
                             tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
                             void *user)
@@ -331,7 +337,8 @@ static tsr_status add_parameter(norm *n, tsr_group *tensor, const tsr_parameter 
     return add_gradient(to, param->grad);
 }
 
-/* Sums the squares of all classes' gradients multiplied by `scale`, a power of two. */
+/* Computes, for each class, the sum of the squares of its gradients multiplied by `scale`, a power
+ * of two. */
 static tsr_status sum_scaled(norm *n, tsr_tensor *sums, float scale, float *out)
 {
     tsr_stream *stream = n->optimizer->params.stream;
@@ -346,14 +353,14 @@ static tsr_status sum_scaled(norm *n, tsr_tensor *sums, float scale, float *out)
     return tsr_tensor_download(stream, sums, out, (uint64_t)n->class_count * sizeof *out);
 }
 
-/* Returns whether squares may have overflowed (limit > 1) or vanished (limit < 1) in f32. */
+/* Returns whether squares may have become infinite (limit > 1) or 0 (limit < 1) in f32. */
 static bool is_lost(double sum, double limit)
 {
     return limit > 1 ? sum > limit : sum < limit;
 }
 
-/* Sums again with another scale, and uses these sums for the classes whose sums are out of
- * range. */
+/* Computes the sums again with another scale. Uses the new sums only for the classes whose first
+ * sum is out of range. */
 static tsr_status sum_again(norm *n, tsr_tensor *sums, double limit, float scale)
 {
     float again[MAX_CLASSES];
@@ -390,8 +397,8 @@ static tsr_status sum_local(norm *n)
 /* All ranks' sums -------------------------------------------------------------------------------
  */
 
-/* A class's sum, the number of ranks that have failed, and the number of ranks that do not have
- * their shares (make_shares). */
+/* What ranks add up for each class: the sum, the number of ranks that have failed, and the number
+ * of ranks whose shares (see make_shares) are not up to date. */
 typedef struct message {
     double sum, failed, unshared;
 } message;
@@ -417,8 +424,8 @@ static tsr_status check_groups(const norm *n)
     return TSR_OK;
 }
 
-/* Adds the sums of all ranks. Failures are sent together with the sums, so that no rank waits for
- * one that has failed. */
+/* Adds the sums of all ranks. Each rank sends whether it has failed together with its sums, so that
+ * no rank waits for a rank that has failed. */
 static tsr_status sum_over_ranks(norm *n, tsr_status mine, double *out)
 {
     const tsr__error why = tsr__error_take();
@@ -433,7 +440,7 @@ static tsr_status sum_over_ranks(norm *n, tsr_status mine, double *out)
         failed += m.failed;
         unshared += m.unshared;
     }
-    if (unshared > 0) /* the next call makes the shares again, on all ranks */
+    if (unshared > 0) /* this makes all ranks compute the shares again in the next call */
         n->optimizer->shared_items = SIZE_MAX;
     if (mine != TSR_OK) {
         tsr__error_put_back(&why);

@@ -138,8 +138,8 @@ static tsr_status check_tensor(const tsr_optimizer *optimizer, const char *who,
     return TSR_OK;
 }
 
-/* Makes room for `count` zeroed items after the existing ones. The caller adds them to item_count
- * when they are complete. */
+/* Makes room for `count` items behind the existing ones, filled with zeros. The caller increases
+ * item_count when the new items are complete. */
 static tsr_status make_room(tsr_optimizer *optimizer, int count)
 {
     void *items = optimizer->items;

@@ -1,4 +1,4 @@
-/* Internals of optimizers.
+/* The internal functions of optimizers.
  *
  *     optimizer.c  parameters, their state, and steps
  *     norm.c       the norm of all gradients, and clipping
@@ -10,22 +10,25 @@
 #include "tessera/optimizer.h"
 
 typedef struct tsr__optimizer_item {
-    tsr_layer *layer; /* the item is parameter `index` of this layer; NULL: the item is `own` */
+    /* NULL if the item is a single tensor, `own`. Otherwise the item is parameter `index` of this
+     * layer. */
+    tsr_layer *layer;
     int index;
-    tsr_parameter own; /* the tensors are views, the name a copy */
+    tsr_parameter own; /* its tensors are views, and its name is a copy */
     char *name;
     tsr_tensor *moment1, *moment2, *master;
-    bool stepped; /* a step that has not finished has stepped it */
+    bool stepped; /* the step in progress has already updated this item */
 
-    /* norm.c: the elements along shard_dim whose squares this rank sums; they count from the start
-     * of this rank's part. */
+    /* For norm.c: the range of elements along shard_dim whose squares this rank sums. It counts
+     * from the start of this rank's part. */
     int64_t own_first, own_count;
 } tsr__optimizer_item;
 
 typedef struct tsr__optimizer_model {
     tsr_fsdp *fsdp;
     bool stepped;
-    bool *own; /* norm.c: for each parameter, whether this rank sums the squares of its shard */
+    /* For norm.c: for each parameter, whether this rank sums the squares of its shard. */
+    bool *own;
 } tsr__optimizer_model;
 
 struct tsr_optimizer {
@@ -34,22 +37,24 @@ struct tsr_optimizer {
     size_t item_count, item_capacity;
     tsr__optimizer_model *models;
     size_t model_count, model_capacity;
-    tsr_group *group; /* of the first layer or model; NULL: none */
+    tsr_group *group; /* the group of the first layer or model; NULL: none */
     int64_t steps;
 
-    /* Whether the next step multiplies the gradients by gradient_scale. */
+    /* The next step must multiply the gradients by gradient_scale. */
     bool scaled;
     float gradient_scale;
-    /* norm.c: the number of items and models, and the group, for which shares have been made. */
+    /* For norm.c: the number of items, the number of models and the group for which this rank's
+     * shares of the sums were computed last. */
     size_t shared_items, shared_models;
     const tsr_group *shared_group;
 };
 
 const tsr_parameter *tsr__optimizer_parameter(const tsr__optimizer_item *item);
-/* Returns whether an item has a gradient. That of a layer may not exist yet, or hold values that
- * count as 0. */
+/* Returns whether an item has a gradient. The gradient of a layer's parameter may not exist yet, or
+ * may contain values that count as 0. */
 bool tsr__optimizer_has_gradient(const tsr__optimizer_item *item);
-/* Gives all items, but not the models, the state that they were added with. */
+/* Resets the state of all items to the state that they had when they were added. Does not change
+ * the state of models. */
 tsr_status tsr__optimizer_fresh_state(tsr_optimizer *optimizer) TSR_NODISCARD;
 
 #endif
