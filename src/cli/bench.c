@@ -1,5 +1,5 @@
 /* tessera bench: parses the options, runs one benchmark or all of them, and reports the results.
- * The benchmarks, and the subcommands report and compare, are in bench/. */
+ * The benchmarks are in bench/, and so are the subcommands report and compare. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static bench_options chosen;
 static const char *output;
 static bool tune;
 
-/* Reads "8", "64K" or "1g", as nccl-tests does. */
+/* Reads a size such as "8", "64K" or "1g", in the notation of nccl-tests. */
 static bool read_bytes(void *user, const char *text, char *problem, size_t size)
 {
     static const char units[] = "KMG";
@@ -64,7 +64,7 @@ static bool read_dtype(void *user, const char *text, char *problem, size_t size)
     return true;
 }
 
-/* "512x1024x4096" */
+/* Reads three sizes such as "512x1024x4096". */
 static bool read_sides(const char *text, int64_t sides[3])
 {
     char copy[64], *rest = copy;
@@ -99,7 +99,8 @@ static bool read_shape(void *user, const char *text, char *problem, size_t size)
                  (long long)LARGEST_MATRIX);
         return false;
     }
-    /* Reports and comparisons identify a result by its case. */
+    /* Every shape may be given once only, because reports and comparisons identify a result by its
+     * shape. */
     for (int i = 0; i < chosen.shape_count; i++) {
         const bench_shape *other = &chosen.shapes[i];
         if (other->m == sides[0] && other->k == sides[1] && other->n == sides[2]) {
@@ -183,7 +184,7 @@ static bool has_sizes(void)
     return chosen.min_bytes > 0 || chosen.max_bytes > 0 || chosen.step_factor > 0;
 }
 
-/* Sets the defaults of the sizes that were not given, if any was. */
+/* Sets defaults for the sizes that were not given, unless none of them was given. */
 static int fill_sizes(void)
 {
     if (!has_sizes())
@@ -200,7 +201,7 @@ static int fill_sizes(void)
     return CLI_DONE;
 }
 
-/* Refuses sizes that are too small for every rank to have a share. */
+/* Fails if the sizes are so small that some ranks would have no elements. */
 static int check_shares(const bench *what)
 {
     const int64_t ranks = chosen.ranks > 0 ? chosen.ranks : BENCH_MIN_RANKS;
@@ -217,7 +218,7 @@ static int check_shares(const bench *what)
     return CLI_DONE;
 }
 
-/* Refuses options that would have no effect. */
+/* Fails if an option was given that would have no effect. */
 static int check_options(const bench *what)
 {
     const struct {
@@ -260,7 +261,7 @@ static int cannot_write(void)
     return cli_failed("bench: cannot write '%s': %s", output, strerror(errno));
 }
 
-/* Writes the file of --output, if it was given. `tuning` is NULL for benchmarks. */
+/* Writes the file that --output names, if the option was given. `tuning` is NULL for benchmarks. */
 static int write_output(const bench_context *context, const bench *what, const tune_report *tuning)
 {
     cli_output to;
@@ -278,7 +279,8 @@ static int write_output(const bench_context *context, const bench *what, const t
 static int report(bench_context *context, const bench *what)
 {
     bench_noise_end(&context->noise);
-    /* Results that took a minute to measure are printed even if the file cannot be written. */
+    /* The results are printed even if the file cannot be written, because measuring them may have
+     * taken a minute. */
     int code = write_output(context, what, NULL);
     if (chosen.json)
         bench_report_json(context, what, stdout);
@@ -320,7 +322,8 @@ static int check_tuning(const char *name)
     return CLI_DONE;
 }
 
-/* After a failure, what was found before it is stored, but nothing is reported. */
+/* Tunes matrix products. After a failure, the results that were found before the failure are
+ * stored, but not printed. */
 static int run_tuning(bench_context *context)
 {
     tune_report tuning;
@@ -346,8 +349,9 @@ static bool is_set(const char *variable)
     return value != NULL && value[0] != '\0';
 }
 
-/* Launchers set both variables. One alone is a leftover in the shell and is ignored, unless
- * TESSERA_BOOT requires both. */
+/* Removes RANK or WORLD_SIZE from the environment if only one of them is set. Launchers set both,
+ * so a single one was left over in the shell. Removes nothing if TESSERA_BOOT is "env", which
+ * requires both variables. */
 static void forget_half_a_rank(void)
 {
     const char *boot = getenv("TESSERA_BOOT");
@@ -383,8 +387,8 @@ static int run(int argc, char **argv)
     if (chosen.seconds <= 0)
         chosen.seconds = tune ? BENCH_TUNE_SECONDS : what != NULL ? 1 : BENCH_COMPLETE_SECONDS;
 
-    /* Of several processes only the first measures: the others would disturb it and write the same
-     * file. */
+    /* If there are several processes, only the first one measures. The other processes would
+     * disturb the measurement and write to the same file. */
     int64_t rank, ranks;
     forget_half_a_rank();
     if (tsr_rank_from_environment(&rank, &ranks) != TSR_OK)

@@ -14,8 +14,8 @@ extern const cli_command cli_help;
 /* All commands, in the order of `tessera help`, ending with NULL. */
 extern const cli_command *const cli_commands[];
 const cli_command *cli_command_find(const char *name);
-/* The subcommand of `command` with this name: "report" finds "bench report". NULL if none has it.
- */
+/* Returns the subcommand of `command` that has this name: for "report", this is "bench report".
+ * Returns NULL if there is none. */
 const cli_command *cli_command_part(const cli_command *command, const char *word);
 
 #endif

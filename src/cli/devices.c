@@ -1,4 +1,4 @@
-/* tessera devices: the Vulkan devices of this machine, and what each of them can do. */
+/* tessera devices: lists the Vulkan devices of this machine and the capabilities of each. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -53,7 +53,7 @@ static bool same_family(const tsr_queue_family_info *a, const tsr_queue_family_i
            a->transfer == b->transfer && a->timestamp_bits == b->timestamp_bits;
 }
 
-/* Equal families share a line: SwiftShader has sixteen of them. */
+/* Families with equal properties share one line, because SwiftShader has sixteen equal families. */
 static void print_queues(FILE *out, const tsr_device_info *info)
 {
     const tsr_queue_family_info *families = info->queue_families;
@@ -74,7 +74,7 @@ static void print_queues(FILE *out, const tsr_device_info *info)
     }
 }
 
-/* Whether matrix products of a 16-bit dtype use cooperative matrices. */
+/* Prints whether matrix products of a 16-bit dtype use cooperative matrices. */
 static void print_use(FILE *out, const tsr_device_info *info, const char *dtype, bool built,
                       int used)
 {

@@ -1,4 +1,4 @@
-/* The list of commands, and tessera help [COMMAND]. */
+/* The list of commands, and the command `tessera help [COMMAND]`. */
 #include <stdio.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ static void help(FILE *out)
                   "report.\n");
 }
 
-/* For `tessera help report`: the command that has this subcommand, or NULL. */
+/* Returns the command that has a subcommand with this name, or NULL. For `tessera help report`. */
 static const cli_command *find_part(const char *word)
 {
     for (int i = 0; cli_commands[i] != NULL; i++) {

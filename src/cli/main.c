@@ -39,17 +39,17 @@ static int run(int argc, char **argv)
     return part != NULL ? part->run(argc - 2, argv + 2) : command->run(argc - 1, argv + 1);
 }
 
-/* Prints messages of the library: a cache that cannot be written, a message of the validation
- * layers. */
+/* Prints messages of the library, for example that a cache cannot be written, or a message of the
+ * validation layers. */
 static void print_log(void *user, tsr_log_level level, const char *message)
 {
     (void)user;
     cli_say("%s: %s", level == TSR_LOG_ERROR ? "error" : "warning", message);
 }
 
-/* Opens the standard files that are closed. Otherwise the next file that is opened would get the
- * descriptor of, say, standard output, and be overwritten by it. They are opened in the wrong
- * direction, so that using them still fails. */
+/* Opens the standard files that are closed. Otherwise the next file to be opened would get the
+ * descriptor of, for example, standard output, and output would overwrite that file. The standard
+ * files are opened in the wrong direction, so that using them still fails. */
 static void hold_standard_files(void)
 {
     static const int modes[] = {O_WRONLY, O_RDONLY, O_RDONLY};
@@ -63,7 +63,7 @@ int main(int argc, char **argv)
     hold_standard_files();
     tsr_log_set(print_log, NULL, TSR_LOG_WARNING);
     int code = run(argc, argv);
-    /* A full disk or a closed pipe is a failure. */
+    /* The command has failed if the disk is full or the pipe was closed. */
     if (fflush(stdout) != 0 || ferror(stdout)) {
         int reason = errno;
         if (code == CLI_DONE)

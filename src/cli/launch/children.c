@@ -1,5 +1,5 @@
-/* The launcher's children: the ranks, and the orphans of ranks that have ended, which the kernel
- * gives to the launcher because it is a subreaper. */
+/* The children of the launcher. These are the ranks, and the orphans of ranks that have ended. The
+ * kernel makes these orphans children of the launcher, because the launcher is a subreaper. */
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -7,7 +7,7 @@
 
 #include "cli/launch/launch.h"
 
-/* Opens the list of the launcher's children: numbers as text. */
+/* Opens the kernel's list of the launcher's children, which contains process numbers as text. */
 static FILE *open_children(void)
 {
     char path[64];
@@ -37,8 +37,9 @@ static bool is_rank(const launch_rank *ranks, int count, pid_t pid)
     return is;
 }
 
-/* One SIGCHLD may stand for several children, and the kernel's list skips some when others leave it
- * while it is being read; so the list is read until there is nothing left to reap. */
+/* Reads the list again until no child is left to reap, for two reasons: one SIGCHLD may stand for
+ * several children, and the kernel leaves some children out if others are removed from the list
+ * while it is being read. */
 void launch_children_reap(const launch_rank *ranks, int count, pid_t guard)
 {
     int reaped, pid;

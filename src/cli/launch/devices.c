@@ -16,8 +16,8 @@
 
 #define LARGEST_INDEX 4095
 
-/* Lists the usable devices of the best type, in the order of tsr_device_open: a CPU driver is not
- * used next to a GPU. */
+/* Lists the usable devices of the best type, in the order of tsr_device_open. So if there is a GPU,
+ * CPU drivers are not listed. */
 static void list_best(launch_devices *out)
 {
     static const tsr_device_type best_first[] = {TSR_DEVICE_DISCRETE, TSR_DEVICE_INTEGRATED,
@@ -25,7 +25,7 @@ static void list_best(launch_devices *out)
                                                  TSR_DEVICE_CPU};
     tsr_device_list list;
     if (tsr_device_list_init(&list) != TSR_OK)
-        return; /* there is no Vulkan, and the ranks may not need it */
+        return; /* there is no Vulkan, but the ranks may not need it */
     for (size_t type = 0; type < sizeof best_first / sizeof best_first[0] && out->count == 0;
          type++)
         for (int i = 0; i < list.count; i++)
@@ -35,7 +35,8 @@ static void list_best(launch_devices *out)
     tsr_device_list_finish(&list);
 }
 
-/* Listing many GPUs takes drivers seconds, and some hang. */
+/* The time limit for listing devices. Drivers may take seconds to list many GPUs, and some drivers
+ * hang. */
 #ifndef LIST_TIMEOUT_MS
 #define LIST_TIMEOUT_MS 30000
 #endif
@@ -71,8 +72,8 @@ static void list_and_write(int to, pid_t launcher)
     _exit(written == (ssize_t)sizeof found ? 0 : 1);
 }
 
-/* Lists devices in a process of its own, as drivers start threads and some crash. Finding none is
- * not an error. */
+/* Lists devices in another process, because drivers start threads and some drivers crash. Finding
+ * no device is not an error. */
 static void list_apart(launch_devices *out)
 {
     int ends[2];
@@ -89,7 +90,8 @@ static void list_apart(launch_devices *out)
     const bool is_whole = answers && read_all(ends[0], &found, sizeof found);
     close(ends[0]);
     if (child > 0) {
-        (void)kill(child, SIGKILL); /* it may hang in a driver even after it has answered */
+        /* a driver may hang in the child even after the child has answered */
+        (void)kill(child, SIGKILL);
         (void)waitpid(child, NULL, 0);
     }
     if (is_whole && found.count >= 0 && found.count <= LAUNCH_MAX_RANKS)

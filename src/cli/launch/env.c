@@ -1,4 +1,4 @@
-/* The environment of a job's processes: variables by which they find each other. */
+/* The environment of a job's processes: the variables with which the processes find each other. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -14,8 +14,9 @@
 
 extern char **environ;
 
-/* Reserves a port of loopback: the kernel gives it to no other process, but rank 0 can still bind
- * it, as both sockets set SO_REUSEADDR and this one does not listen. */
+/* Reserves a port on loopback. The kernel does not give this port to any other process that asks
+ * for a free port. Rank 0 can still bind the port, because both sockets set SO_REUSEADDR and this
+ * one does not listen. */
 static bool reserve_port(int *fd, int *port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
@@ -30,7 +31,7 @@ static bool reserve_port(int *fd, int *port)
     return true;
 }
 
-/* Writes 2·size digits and a terminating 0. */
+/* Writes 2·size hexadecimal digits and a terminating 0. */
 static void write_hex(const unsigned char *bytes, size_t size, char *out)
 {
     for (size_t i = 0; i < size; i++)
@@ -56,8 +57,8 @@ void launch_env_finish(launch_env *env)
             close(env->sockets[i]);
 }
 
-/* Not inherited by the ranks: set below, or set by a launcher that started this one and meant for
- * its own ranks. */
+/* Variables that the ranks do not inherit. The launcher sets some of them itself. An outer launcher
+ * may have set the others for its own ranks. */
 static const char *const replaced[] = {
     "RANK",
     "WORLD_SIZE",
@@ -103,10 +104,10 @@ char **launch_env_of_rank(const launch_env *env, int rank)
         length +=
             snprintf(own + length, sizeof own - (size_t)length, "TESSERA_DEVICE=%d\n", device);
 
-    size_t kept = 0, most = 16; /* new variables */
+    size_t kept = 0, most = 16; /* the largest number of new variables */
     while (environ[kept] != NULL)
         kept++;
-    /* One block: the pointers, followed by the new texts. */
+    /* Everything is in one block of memory: the pointers, and behind them the new texts. */
     char **all = cli_alloc((kept + most) * sizeof *all + (size_t)length + 1, 1);
     char *text = (char *)(all + kept + most);
     memcpy(text, own, (size_t)length + 1);

@@ -1,7 +1,8 @@
-/* If the launcher is killed, the kernel kills the ranks (PR_SET_PDEATHSIG), but not the processes
- * that they have started. The guard does that. It is a process that reads from a pipe whose other
- * end closes when the launcher ends, in whatever way. It recognises the job's processes by the
- * TESSERA_TOKEN that they have inherited, even if they have moved to other groups and sessions. */
+/* The guard is a process that ends the job's processes if the launcher is killed. In this case the
+ * kernel kills the ranks (PR_SET_PDEATHSIG), but not the processes that the ranks have started. The
+ * guard kills those too. It reads from a pipe whose other end closes when the launcher ends for any
+ * reason. It recognises the job's processes by the TESSERA_TOKEN that they have inherited, even if
+ * they have moved to other process groups and sessions. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -15,10 +16,12 @@
 
 #include "cli/launch/launch.h"
 
-/* Processes may start others while they are being killed. */
+/* How often to search for processes, because processes may start others while they are being
+ * killed. */
 #define MAX_ROUNDS 50
 
-/* Closes all files but one, so that a reader of the launcher's output sees its end. */
+/* Closes all files except one. Otherwise a process that reads the launcher's output would not see
+ * its end while the guard runs. */
 static void close_files(int but)
 {
     long most = sysconf(_SC_OPEN_MAX);
@@ -30,8 +33,8 @@ static void close_files(int but)
             close(fd);
 }
 
-/* Overwrites the token of an outer launcher in this process's initial environment. Otherwise that
- * launcher's guard would kill this guard before it has done its work. */
+/* Overwrites the token of an outer launcher in the initial environment of this process. Otherwise
+ * the outer launcher's guard would kill this guard too early. */
 static void leave_outer_job(void)
 {
     char *token = getenv("TESSERA_TOKEN");
@@ -39,7 +42,7 @@ static void leave_outer_job(void)
         memset(token, '-', strlen(token));
 }
 
-/* Whether the initial environment of a process contains this "NAME=value". */
+/* Returns whether the initial environment of a process contains this "NAME=value". */
 static bool has_variable(const char *pid, const char *variable)
 {
     char path[300];
@@ -56,7 +59,7 @@ static bool has_variable(const char *pid, const char *variable)
     return has;
 }
 
-/* Kills the processes with this variable; returns whether there were any. */
+/* Kills the processes that have this variable. Returns whether there were any. */
 static bool kill_some(const char *variable)
 {
     DIR *all = opendir("/proc");
@@ -95,7 +98,7 @@ bool launch_guard_start(launch_guard *guard, const char *token)
         return false;
     pid_t child = fork();
     if (child == 0) {
-        (void)setsid(); /* signals to the launcher's group must not reach it */
+        (void)setsid(); /* signals to the launcher's process group must not reach the guard */
         leave_outer_job();
         close_files(ends[0]);
         watch(ends[0], variable);

@@ -1,5 +1,5 @@
-/* The state of a running job: signals to the launcher, ranks that end, and the deadlines that
- * follow from both. */
+/* The state of a running job: it changes through signals to the launcher, ranks that end, and the
+ * deadlines that both set. */
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -13,11 +13,12 @@
 
 #include "cli/launch/launch.h"
 
-/* After the ranks were killed: time for their last output to reach its reader. */
+/* How long to read the last output of ranks after they were killed. */
 #define LAST_OUTPUT_MS 500
-/* Before writing again to an output that accepted nothing although poll() had reported room. */
+/* How long to wait before another write, if poll() reported room but the output accepted
+ * nothing. */
 #define STALLED_MS 10
-/* Between attempts to kill the orphans of killed ranks. */
+/* How long to wait between attempts to kill the orphans of killed ranks. */
 #define SWEEP_MS 10
 
 int64_t launch_now_ms(void)
@@ -40,8 +41,10 @@ void launch_interrupt_calls(bool on)
     (void)setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* Ranks that have ended are reaped only after all have: until then their process groups' numbers
- * cannot be reused. Afterwards the groups are gone, and the launcher's children are signalled. */
+/* Sends a signal to all processes of the job. While a rank is running, no rank is reaped, because
+ * the number of a rank's process group must not be reused while signals are sent to it. After all
+ * ranks have been reaped (`sweeping`), the groups do not exist any more, so the signal is sent to
+ * all children of the launcher. */
 static void signal_all(const launch_job *job, int signal)
 {
     if (job->sweeping)
@@ -56,14 +59,16 @@ void launch_job_stop(launch_job *job, int signal)
         job->kill_at_ms = launch_now_ms() + (int64_t)(job->options->grace * 1000);
     job->stopping = true;
     signal_all(job, signal);
-    signal_all(job, SIGCONT); /* a stopped process receives no other signal */
+    signal_all(job, SIGCONT); /* a stopped process handles most signals only after SIGCONT */
 }
 
-/* Signals that are passed on. Those that the launcher was started to ignore stay ignored. */
+/* The signals that the launcher passes on to the ranks. If a signal was ignored when the launcher
+ * started, it stays ignored. */
 static const int passed_on[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
                                 SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
 
-/* For launch_interrupt_calls(). */
+/* The handler of launch_interrupt_calls(). It does nothing, but a signal with a handler interrupts
+ * calls. */
 static void on_alarm(int signal)
 {
     (void)signal;
@@ -102,7 +107,7 @@ static void note_end(launch_job *job, int number, const siginfo_t *info)
         return;
     if (job->code == 0)
         job->code = exited ? info->si_status : 128 + info->si_status;
-    if (job->stopping) /* it ended because it was stopped */
+    if (job->stopping) /* the rank has ended because the launcher stopped it */
         return;
     const char *rest = job->running > 0 ? "; stopping the others" : "";
     if (job->running > 0)
@@ -126,12 +131,13 @@ static void look_for_ends(launch_job *job)
     }
 }
 
-/* A signal that ends the job. It also limits how long the rest of the output waits for a reader. */
+/* Handles a signal that ends the job. Also sets a limit to the time in which somebody must read the
+ * remaining output. */
 static void handle_end(launch_job *job, int signal)
 {
     int64_t grace = job->stopping ? 0 : (int64_t)(job->options->grace * 1000);
     int64_t last = launch_now_ms() + grace + LAST_OUTPUT_MS;
-    if (job->stopping) /* the second signal: kill */
+    if (job->stopping) /* a second signal kills the job at once */
         job->kill_at_ms = launch_now_ms();
     else
         launch_job_stop(job, signal);
@@ -166,7 +172,8 @@ void launch_job_keep_deadline(launch_job *job)
         return;
     signal_all(job, SIGKILL);
     job->killed = true;
-    /* Children of killed processes become the launcher's, and are killed next. */
+    /* The children of the killed processes become children of the launcher, which kills them
+     * next. */
     job->kill_at_ms = job->sweeping ? launch_now_ms() + SWEEP_MS : LAUNCH_NEVER;
 }
 

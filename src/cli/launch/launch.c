@@ -1,4 +1,5 @@
-/* tessera launch -n N [options] [--] PROGRAM …: parses the arguments. run.c runs the job. */
+/* The command `tessera launch -n N [options] [--] PROGRAM …`. This file parses the arguments, and
+ * run.c runs the job. */
 #include "cli/launch/launch.h"
 
 #include <stdlib.h>
@@ -48,8 +49,8 @@ static bool takes_value(const char *name)
     return false;
 }
 
-/* The number of arguments before the program: those before "--", or before the first word that is
- * neither an option nor its value. */
+/* Returns the number of the launcher's own arguments. The program follows them, either after "--"
+ * or as the first word that is neither an option nor the value of an option. */
 static int count_own(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {

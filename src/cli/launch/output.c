@@ -1,4 +1,4 @@
-/* Passes on the output of ranks, line by line. */
+/* Passes on the output of ranks line by line. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -9,10 +9,11 @@
 #include "cli/lib/memory.h"
 
 #define READ_BYTES ((size_t)65536)
-#define MAX_LINE ((size_t)1 << 20) /* longer lines are split */
+#define MAX_LINE ((size_t)1 << 20) /* longer lines are divided */
 
-/* Lines to be written by one call: as many as fit into PIPE_BUF, so that a pipe takes them in one
- * piece and no other process's output comes between, or a single longer line. */
+/* The bytes that one call writes. Usually these are as many lines as fit into PIPE_BUF, because a
+ * pipe accepts that many bytes in one piece, so that output of other processes cannot come between.
+ * A longer line is written alone. */
 typedef struct block {
     char *bytes;
     size_t used, capacity;
@@ -54,7 +55,8 @@ static bool add_line(const launch_stream *stream, launch_job *job, block *to, co
     return true;
 }
 
-/* Writes the lines that end at or after `from`; with `last`, also an incomplete one. */
+/* Writes the lines whose ends are at `from` or later. If `last` is true, also writes an incomplete
+ * line at the end. */
 static bool pass_lines(launch_stream *stream, launch_job *job, size_t from, bool last)
 {
     block lines = {0};

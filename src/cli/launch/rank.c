@@ -19,22 +19,24 @@ typedef struct start {
     char **program, **env;
     pid_t launcher;
     int number;
-    int outputs[2]; /* −1: the launcher's own */
+    int outputs[2]; /* the ends of pipes for output and errors; −1: use the launcher's own files */
     int problem;    /* a pipe that receives errno if the program cannot be run */
 } start;
 
-/* Replaces the new process by the program. */
+/* Executes the program in the new process. */
 static void run_program(const start *how)
 {
     int reason = 0;
     (void)setpgid(0, 0);
-    /* The kernel kills the rank with the launcher, which may already have ended. */
+    /* The kernel kills the rank when the launcher ends. The launcher may have ended before this
+     * call, so its number is compared. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != how->launcher)
         _exit(LAUNCH_CANNOT_RUN);
     for (int i = 0; i < 2; i++)
         if (how->outputs[i] >= 0 && dup2(how->outputs[i], 1 + i) < 0)
             reason = errno;
-    /* A background process that reads from a terminal would be stopped. */
+    /* Only rank 0 reads the input. It must not read from a terminal, because the kernel stops a
+     * background process that does so. */
     if (how->number > 0 || isatty(0)) {
         int null = open("/dev/null", O_RDONLY);
         if (null < 0 || dup2(null, 0) < 0)
@@ -42,8 +44,8 @@ static void run_program(const start *how)
         if (null > 0)
             close(null);
     }
-    /* With stty tostop, so would one that writes to it: ranks are in the background even if their
-     * launcher is not. */
+    /* With `stty tostop`, the kernel also stops a background process that writes to a terminal.
+     * Ranks are in the background even if their launcher is not. */
     if (how->outputs[0] < 0 && (isatty(1) || isatty(2)))
         (void)signal(SIGTTOU, SIG_IGN);
     sigaction(SIGPIPE, &how->inherited->pipe, NULL);
@@ -75,7 +77,7 @@ static void close_one(int *fd)
     *fd = -1;
 }
 
-/* Prints why a rank could not be started and returns the exit code of the launch. */
+/* Prints why a rank could not be started. Returns the exit code of the launcher. */
 static int fail_to_start(int number, int reason, launch_job *job)
 {
     const launch_options *options = job->options;
@@ -95,7 +97,7 @@ static int fail_to_start(int number, int reason, launch_job *job)
     return reason == ENOENT ? LAUNCH_NOT_FOUND : LAUNCH_CANNOT_RUN;
 }
 
-/* Waits until the program runs or cannot be run. Returns 0, or errno. */
+/* Waits until the program runs or has failed to start. Returns 0 or errno. */
 static int wait_for_exec(int problem)
 {
     int reason = 0;
@@ -109,7 +111,8 @@ static int wait_for_exec(int problem)
 int launch_rank_start(launch_rank *rank, int number, const launch_env *env, launch_job *job)
 {
     const launch_options *options = job->options;
-    int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}; /* output, error, the problem */
+    /* for output, errors, and a failure to start */
+    int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
     bool made =
         make_pipe(pipes[2]) && (options->no_prefix || (make_pipe(pipes[0]) && make_pipe(pipes[1])));
     int reason = made ? 0 : errno;
@@ -125,7 +128,8 @@ int launch_rank_start(launch_rank *rank, int number, const launch_env *env, laun
     for (int i = 0; i < 3; i++)
         close_one(&pipes[i][1]);
     if (pid > 0) {
-        (void)setpgid(pid, pid); /* both processes do this; either may be first */
+        /* both processes call this, because either of them may run first */
+        (void)setpgid(pid, pid);
         reason = wait_for_exec(pipes[2][0]);
         if (reason != 0)
             (void)waitpid(pid, NULL, 0);

@@ -1,4 +1,4 @@
-/* Runs a job, from its start to the end of its last process. */
+/* Runs a job until its last process has ended. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -11,9 +11,9 @@
 #include "cli/launch/launch.h"
 #include "cli/lib/memory.h"
 
-/* Ends the job because a stream cannot be written to. The message is printed once, and not for a
- * job that is being stopped. A reader that has closed a pipe, such as head(1), is no error: the
- * launch then ends like a process that SIGPIPE ends. */
+/* Ends the job because a stream cannot be written to. Prints the message once, and only if the job
+ * is not being stopped already. If the reader has closed the pipe, as head(1) does, this is not an
+ * error: then the launcher ends like a process that SIGPIPE has ended. */
 static void give_up(launch_job *job, launch_stream *stream)
 {
     const int reason = errno;
@@ -64,7 +64,7 @@ static void wait_for_events(launch_job *job)
     launch_job_keep_deadline(job);
 }
 
-/* Returns true once the launcher has no child but the guard. */
+/* Reaps all children that have ended. Returns true if no child except the guard is left. */
 static bool reap_all(const launch_job *job)
 {
     pid_t pid;
@@ -74,8 +74,8 @@ static bool reap_all(const launch_job *job)
     return pid < 0 || launch_children_signal(job->guard.pid, 0) == 0;
 }
 
-/* Returns true once no process of the job is left. When all ranks have ended, it stops the
- * processes that they have started: with SIGTERM first, with SIGKILL after the grace period. */
+/* Returns true if no process of the job is left. When all ranks have ended, stops the processes
+ * that the ranks have started. It uses SIGTERM first, and SIGKILL after the grace period. */
 static bool all_gone(launch_job *job)
 {
     if (job->running > 0)
@@ -102,14 +102,15 @@ static void pass_rest(launch_job *job)
         }
 }
 
-/* Raises the launcher's own limit of open files: it needs two for each rank. */
+/* Raises the launcher's own limit of open files, because it needs two files for each rank. */
 static bool allow_files(launch_job *job)
 {
     struct rlimit *before = &job->inherited.files;
     if (getrlimit(RLIMIT_NOFILE, before) != 0)
         return false;
     struct rlimit raised = {before->rlim_max, before->rlim_max};
-    (void)setrlimit(RLIMIT_NOFILE, &raised); /* the present limit may suffice */
+    /* the current limit may be sufficient, so a failure is ignored */
+    (void)setrlimit(RLIMIT_NOFILE, &raised);
     return true;
 }
 

@@ -8,17 +8,19 @@
 #include "cli/lib/say.h"
 
 typedef struct cli_command {
-    const char *name;    /* "bench", or "bench report" */
-    const char *usage;   /* what follows the name: "[--json]" */
-    const char *summary; /* its line in the output of `tessera help` */
-    /* Runs the command and returns an exit code. argv[0] is the command's name. Writes to standard
-     * output only on success. */
+    const char *name;    /* for example "bench" or "bench report" */
+    const char *usage;   /* the arguments that follow the name, such as "[--json]" */
+    const char *summary; /* the command's line in the output of `tessera help` */
+    /* Runs the command and returns an exit code. argv[0] is the command's name. Must write to
+     * standard output only on success. */
     int (*run)(int argc, char **argv);
-    /* Prints the body of `tessera help NAME`: what the command does, and its options. */
+    /* Prints the text of `tessera help NAME` below the heading: what the command does, and its
+     * options. */
     void (*help)(FILE *out);
-    /* Its arguments may belong to another program, so that it looks for --help itself. */
+    /* True if the arguments may belong to another program. Then the command itself looks for
+     * --help. */
     bool runs_program;
-    /* Its subcommands, such as "bench report", ending with NULL; or NULL. */
+    /* The subcommands, such as "bench report", with NULL at the end. NULL if there are none. */
     const struct cli_command *const *parts;
 } cli_command;
 

@@ -113,7 +113,7 @@ static void add_text_or_null(json_t *object, const char *name, const char *text)
         cli_json_null(object, name);
 }
 
-/* null if the device cannot be used or its tuning cannot be read. */
+/* Adds the tuning. It is null if the device cannot be used or its tuning cannot be read. */
 static void add_tuning(json_t *object, const tsr_device_info *info)
 {
     char time[CLI_UTC_TEXT] = "";
@@ -132,7 +132,8 @@ static void add_tuning(json_t *object, const tsr_device_info *info)
     add_text_or_null(entry, "reason", stored.reason);
 }
 
-/* Names follow tsr_device_info. A published name keeps its meaning. */
+/* The names of the members follow tsr_device_info. Once a name has been published, its meaning must
+ * not change. */
 json_t *cli_json_device(const tsr_device_info *info)
 {
     char version[CLI_VERSION_TEXT];

@@ -11,7 +11,7 @@
 #include "cli/lib/text.h"
 #include "tessera/base.h"
 
-/* Significant digits. Measurements have fewer. */
+/* Number of significant digits. Measurements are less precise than that. */
 #define REAL_DIGITS 12
 
 static void require(bool done)
@@ -71,7 +71,7 @@ void cli_json_real(json_t *object, const char *name, double value)
 void cli_json_text(json_t *object, const char *name, const char *text)
 {
     json_t *value = json_string(text);
-    if (value == NULL) { /* not UTF-8 */
+    if (value == NULL) { /* the text is not UTF-8 */
         size_t length = strlen(text);
         char *clean = cli_alloc(length + 1, 1);
         for (size_t i = 0; i < length; i++)

@@ -13,7 +13,7 @@
 
 bool cli_read_integer(const char *text, int64_t low, int64_t high, int64_t *out)
 {
-    /* strtoll also accepts leading spaces and a plus sign. */
+    /* strtoll also accepts leading spaces and a plus sign, which are errors here. */
     if (!isdigit((unsigned char)text[0]) && text[0] != '-')
         return false;
     char *end;
@@ -27,7 +27,8 @@ bool cli_read_integer(const char *text, int64_t low, int64_t high, int64_t *out)
 
 const char *cli_read_decimal(const char *text, double *out)
 {
-    /* strtod also accepts spaces, a plus sign, hexadecimal digits and "inf". */
+    /* strtod also accepts spaces, a plus sign, hexadecimal digits and "inf", which are errors
+     * here. */
     const char *digits = text + (text[0] == '-');
     size_t length = strspn(digits, "0123456789.");
     if (length == 0)
@@ -84,7 +85,7 @@ char *cli_number(double value, char text[CLI_NUMBER_TEXT])
     int decimals = value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 3;
     for (double limit = 0.1; value > 0 && value < limit && decimals < 6; limit /= 10)
         decimals++;
-    /* The value may come from a file and be arbitrarily large. */
+    /* The value may come from a file, so it may have any size. */
     snprintf(text, CLI_NUMBER_TEXT, value < 1e15 ? "%.*f" : "%.*g", value < 1e15 ? decimals : 3,
              value);
     return text;

@@ -45,7 +45,8 @@ static const cli_option *find_letter(const cli_option *options, const char *argu
     return NULL;
 }
 
-/* "--size=64", "--size", "-s": the option, and the value that is part of the argument, or NULL. */
+/* Returns the option that an argument such as "--size=64", "--size" or "-s" names. *value is the
+ * value if it is part of the argument, otherwise NULL. */
 static const cli_option *match(const cli_option *options, const char *argument, const char **value)
 {
     *value = NULL;
@@ -95,7 +96,7 @@ int cli_options_read(const char *command, const cli_option *options, int argc, c
     return CLI_DONE;
 }
 
-/* "  --output, -o FILE" */
+/* Writes the left column of an option's help, such as "  --output, -o FILE". */
 static int write_label(const cli_option *option, char *text, size_t size)
 {
     char letter[] = {',', ' ', '-', option->letter, '\0'};
@@ -108,7 +109,8 @@ void cli_options_help(FILE *out, const cli_option *options)
 {
     char label[128];
     int width = 0, columns = cli_columns(out);
-    bool below = columns > 0 && columns < 60; /* the explanation stands below the option */
+    /* the explanation is below the option instead of beside it */
+    bool below = columns > 0 && columns < 60;
     for (const cli_option *option = options; option->name != NULL; option++) {
         int length = write_label(option, label, sizeof label);
         width = length > width ? length : width;

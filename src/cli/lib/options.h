@@ -3,8 +3,8 @@
  *
  *     int64_t size = 64;
  *     const cli_option options[] = {
- *         {"size", "MIB", "how much to copy (default 64)", .integer = &size, .low = 1, .high =
- * 4096},
+ *         {"size", "MIB", "how much to copy (default 64)",
+ *          .integer = &size, .low = 1, .high = 4096},
  *         {"json", NULL, "print JSON", .flag = &json},
  *         {0},
  *     };
@@ -20,26 +20,27 @@
 
 typedef struct cli_option {
     const char *name;     /* without the dashes */
-    const char *argument; /* the name of its value in the help; NULL for a flag */
+    const char *argument; /* the name that the help gives to the option's value; NULL for a flag */
     const char *help;
 
-    /* Where the value is stored: exactly one is set. */
+    /* Where to store the value. Exactly one of these pointers must be set. */
     bool *flag;
     const char **text;
     int64_t *integer;
     double *real;
-    /* Called for each occurrence. Returns false for an invalid value and writes the end of a
-     * sentence that starts with the option into `problem`. */
+    /* This function is called each time the option occurs. If the value is invalid, it returns
+     * false and writes the end of an error text into `problem`. The beginning of that text is the
+     * option's name. */
     bool (*read)(void *user, const char *value, char *problem, size_t problem_size);
     void *user;
 
-    double low, high; /* limits of integers and reals, both inclusive */
+    double low, high; /* limits of integers and reals; both limits are allowed values */
 
-    char letter; /* 'o' allows -o as well; 0: none */
+    char letter; /* for example 'o', if the option may also be written as -o; 0: none */
 } cli_option;
 
-/* Stores the values of options, and other arguments in `words`. Returns CLI_DONE, or CLI_USAGE
- * after printing what is wrong. */
+/* Stores the values of options, and stores the other arguments in `words`. Returns CLI_DONE. If the
+ * arguments are wrong, prints what is wrong and returns CLI_USAGE. */
 int cli_options_read(const char *command, const cli_option *options, int argc, char **argv,
                      int max_words, const char **words, int *word_count);
 

@@ -1,4 +1,4 @@
-/* For mkstemp and realpath. */
+/* This macro makes mkstemp and realpath available. */
 #define _XOPEN_SOURCE 700
 
 #include "cli/lib/output.h"
@@ -14,7 +14,8 @@
 
 static const char suffix[] = ".XXXXXX";
 
-/* True if `path` is a regular file, or does not exist. *mode is that of the file to create. */
+/* Returns true if `path` is a regular file or does not exist. *mode is the mode that the new file
+ * must have. */
 static bool is_replaceable(const char *path, mode_t *mode)
 {
     struct stat status;
@@ -28,7 +29,8 @@ static bool is_replaceable(const char *path, mode_t *mode)
     return S_ISREG(status.st_mode);
 }
 
-/* Follows links, so that the file they point to is replaced rather than the link. */
+/* Returns the path to which symbolic links lead, so that a file is replaced, and not a link to
+ * it. */
 static char *resolve(const char *path)
 {
     char *resolved = realpath(path, NULL);
@@ -107,7 +109,7 @@ bool cli_output_begin(const char *path, cli_output *output)
     output->target = resolve(path);
     int file = open_temporary(output->target, &output->temporary);
     if (file >= 0) {
-        /* mkstemp creates files that only their owner can read. */
+        /* mkstemp creates files that only their owner can read, so the mode is set here. */
         (void)fchmod(file, mode);
         output->file = fdopen(file, "w");
     }
@@ -125,7 +127,7 @@ bool cli_output_begin(const char *path, cli_output *output)
 
 bool cli_output_end(cli_output *output)
 {
-    /* stdio does not keep the reason of a write that failed earlier: EIO stands for it. */
+    /* If an earlier write failed, stdio has not kept the reason. Then the error is EIO. */
     errno = 0;
     bool written = fflush(output->file) == 0 && !ferror(output->file);
     int reason = errno != 0 ? errno : EIO;

@@ -5,11 +5,11 @@
 
 #include "cli/lib/text.h"
 
-/* Room for two paths of the greatest length. The buffers are on the stack because a message may say
- * that there is no memory left. Longer messages are cut. */
+/* The size of a message, which is enough for two paths of the greatest length. Longer messages are
+ * cut. The buffers are on the stack, because the message may be that memory is exhausted. */
 #define MAX 9216
 
-/* Writes the byte as C source would, at most four characters, and returns their end. */
+/* Writes the byte as an escape sequence of C, with at most four characters. Returns the end. */
 static char *escape_byte(char byte, char *out)
 {
     int length =
@@ -17,7 +17,7 @@ static char *escape_byte(char byte, char *out)
     return out + length;
 }
 
-/* Escapes control characters, and bytes that are not UTF-8. */
+/* Copies text and escapes control characters and bytes that are not UTF-8. */
 static void escape(const char *text, char *out)
 {
     while (*text != '\0') {

@@ -15,8 +15,8 @@
 struct cli_table {
     int columns;
     unsigned how[COLUMNS];
-    int count;    /* of `texts` */
-    char **texts; /* the headings, then the cells row by row */
+    int count;    /* number of texts */
+    char **texts; /* the headings, and then the cells of one row after the other */
 };
 
 cli_table *cli_table_create(void)
@@ -59,9 +59,9 @@ void cli_table_column(cli_table *table, const char *heading, unsigned how)
     cli_table_cell(table, "%s", heading);
 }
 
-/* The layout of a table at the available width. */
+/* The layout of a table for the available width. */
 typedef struct shape {
-    int rows; /* the headings included */
+    int rows; /* number of rows, including the headings */
     int widths[COLUMNS];
     bool shown[COLUMNS];
 } shape;
@@ -74,7 +74,8 @@ static int total_width(const cli_table *table, const shape *all)
     return width;
 }
 
-/* Drops optional columns until the table fits; false if it does not without any of them. */
+/* Removes optional columns until the table fits. Returns false if it does not fit even without
+ * them. */
 static bool fit(const cli_table *table, shape *all, int columns)
 {
     for (int i = 0; i < all->rows * table->columns; i++) {
@@ -90,7 +91,8 @@ static bool fit(const cli_table *table, shape *all, int columns)
 
 static void print_row(const cli_table *table, const shape *all, FILE *out, int indent, int row)
 {
-    int owed = indent; /* spaces before the next text: none are printed at a line's end */
+    /* number of spaces before the next text; spaces at the end of a line are not printed */
+    int owed = indent;
     for (int column = 0; column < table->columns; column++) {
         if (!all->shown[column])
             continue;
@@ -109,7 +111,7 @@ static void print_row(const cli_table *table, const shape *all, FILE *out, int i
     fputc('\n', out);
 }
 
-/* Names the columns that were dropped. */
+/* Prints the names of the columns that were removed. */
 static void print_dropped(const cli_table *table, const shape *all, FILE *out, int indent)
 {
     char line[512] = "";
@@ -125,7 +127,7 @@ static void print_dropped(const cli_table *table, const shape *all, FILE *out, i
     cli_wrap(out, text);
 }
 
-/* Each row as a block of lines. */
+/* Prints each row as a block of lines. */
 static void print_blocks(const cli_table *table, FILE *out, int indent)
 {
     int heading = 0;

@@ -31,14 +31,14 @@ int cli_columns(FILE *out)
 int cli_text_width(const char *text)
 {
     int width = 0;
-    for (; *text != '\0'; text++) /* continuation bytes take no column */
+    for (; *text != '\0'; text++) /* continuation bytes of UTF-8 take no column */
         width += ((unsigned char)*text & 0xc0) != 0x80;
     return width;
 }
 
 static bool locale_is_utf8(void)
 {
-    static int known; /* 1: UTF-8, 2: not */
+    static int known; /* 0: not determined yet; 1: UTF-8; 2: another encoding */
     if (known == 0) {
         locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
         bool utf8 = locale != (locale_t)0 && strcmp(nl_langinfo_l(CODESET, locale), "UTF-8") == 0;
@@ -49,7 +49,8 @@ static bool locale_is_utf8(void)
     return known == 1;
 }
 
-/* The nearest ASCII of the characters that the tool's own texts use. */
+/* Returns the ASCII text that is most similar to a character that the tool's own texts use. Returns
+ * "?" for all other characters. */
 static const char *ascii_of(uint32_t code)
 {
     switch (code) {
@@ -73,7 +74,7 @@ static const char *ascii_of(uint32_t code)
 
 char *cli_localized(const char *text)
 {
-    /* A character of two bytes or more becomes at most three. */
+    /* A character takes at least two bytes, and its replacement takes at most three. */
     char *copy = cli_alloc(2 * strlen(text) + 1, 1);
     if (locale_is_utf8())
         return strcpy(copy, text);
@@ -121,11 +122,11 @@ void cli_print(FILE *out, const char *format, ...)
     free(text);
 }
 
-/* Below this width, continued lines do not start under the explanation. */
+/* If a line has fewer columns than this, continued lines do not start below the explanation. */
 #define NARROW 60
 #define NARROW_INDENT 8
 
-/* The column at which a continued line starts. */
+/* Returns the column at which continued lines start. */
 static size_t continuation_of(const char *line, size_t indent, size_t columns)
 {
     size_t start = indent;
@@ -135,13 +136,13 @@ static size_t continuation_of(const char *line, size_t indent, size_t columns)
     return start > columns / 2 || (start > indent && columns < NARROW) ? indent + 4 : start;
 }
 
-/* Writes one line without its newline; it is changed meanwhile. */
+/* Writes one line without its newline. Changes the line temporarily. */
 static void wrap_line(FILE *out, char *line, size_t columns)
 {
     size_t spaces = strspn(line, " "), used = 0;
     size_t gap = columns < NARROW && spaces > NARROW_INDENT ? NARROW_INDENT : spaces;
     size_t hanging = continuation_of(line, gap, columns);
-    bool any = false; /* words on this output line */
+    bool any = false; /* words have been written to this output line */
     for (char *word = line + spaces; *word != '\0';) {
         size_t length = strcspn(word, " ");
         char after = word[length];

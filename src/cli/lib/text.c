@@ -15,7 +15,7 @@ int cli_character(const char *text, uint32_t *code)
         return 0;
     *code = size == 1 ? at[0] : at[0] & (0xffu >> (size + 1));
     for (int i = 1; i < size; i++) {
-        if ((at[i] & 0xc0) != 0x80) /* also the end of the string */
+        if ((at[i] & 0xc0) != 0x80) /* this also detects the end of the string */
             return 0;
         *code = *code << 6 | (at[i] & 0x3fu);
     }

@@ -12,7 +12,7 @@
 
 static struct {
     const char *strategy, *partition, *format;
-    int64_t ranks; /* 0: not given */
+    int64_t ranks; /* 0: the option was not given */
     int64_t align;
     plan_list rates, memory, gather, full, layerwise;
 } chosen;
@@ -76,7 +76,7 @@ static void help(FILE *out)
     cli_options_help(out, options);
 }
 
-/* Arrays with one value per rank, or NULL. */
+/* Arrays with one value for each rank, or NULL. */
 typedef struct rank_values {
     double *rates;
     uint64_t *memory;
@@ -108,7 +108,7 @@ static int read_memory(int ranks, rank_values *values)
     return CLI_DONE;
 }
 
-/* The number of ranks. All options that imply it must agree. */
+/* Determines the number of ranks. All options that imply this number must agree. */
 static int count_ranks(int *ranks)
 {
     size_t count = (size_t)chosen.ranks, rates = chosen.rates.count, memory = chosen.memory.count;
@@ -140,12 +140,12 @@ static int read_partition(tsr_partition_kind *out)
                            chosen.partition);
 }
 
-/* Refuses options that would have no effect. */
+/* Fails if an option was given that would have no effect. */
 static int check_options(tsr_shard_kind kind)
 {
     const struct {
         bool given;
-        unsigned kinds; /* bits */
+        unsigned kinds; /* the kinds that take the option, as bits */
         const char *name;
     } all[] = {
         {chosen.rates.count > 0,
@@ -163,8 +163,8 @@ static int check_options(tsr_shard_kind kind)
     return CLI_DONE;
 }
 
-/* Prints the library's error without its prefix "shard:". Everything except a lack of memory is the
- * fault of the arguments or of the file. */
+/* Prints the library's error without its prefix "shard:". If memory is exhausted, the command has
+ * failed. All other errors are caused by the arguments or the file. */
 static int library_error(tsr_status status)
 {
     static const char prefix[] = "shard: ";
@@ -188,14 +188,15 @@ static int print_json(const tsr_shard_plan *plan)
     return status == TSR_OK ? CLI_DONE : library_error(status);
 }
 
-/* A checkpoint of a training also holds the optimizer's state, as tensors of these names. */
+/* Returns whether a tensor is optimizer state, which a checkpoint of a training run also
+ * contains. */
 static bool is_optimizer_state(const char *name)
 {
     return strncmp(name, "optimizer.", strlen("optimizer.")) == 0;
 }
 
-/* The parameters of the list without the optimizer's state, for free(). Their strings belong to the
- * list. */
+/* Returns the parameters of the list, without optimizer state. Free the array with free(). The
+ * strings belong to the list. */
 static tsr_shard_param *model_params(const tsr_shard_list *list, uint64_t *count)
 {
     const tsr_shard_param *all = tsr_shard_list_param_array(list);

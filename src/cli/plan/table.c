@@ -26,8 +26,8 @@ static void print_head(FILE *out, const tsr_shard_plan *plan, const tsr_shard_su
     fputs("\n\n", out);
 }
 
-/* A bar of what the rank holds: '=' for parameters that every rank keeps, '#' for its shards. The
- * largest total fills the bar. */
+/* Adds a bar that shows what a rank stores. '=' stands for parameters that every rank keeps, and
+ * '#' for the rank's shards. The rank with the largest total gets the longest bar. */
 static void add_bar(cli_table *table, const tsr_shard_rank_total *total, uint64_t most)
 {
     char bar[BAR + 1];
@@ -58,7 +58,8 @@ static void print_ranks(FILE *out, const tsr_shard_plan *plan, const tsr_shard_s
     cli_table_column(table, "", CLI_OPTIONAL);
     for (int r = 0; r < tsr_shard_plan_ranks(plan); r++) {
         tsr_shard_rank_total total = {0};
-        (void)!tsr_shard_plan_rank_total(plan, r, &total); /* cannot fail: the rank exists */
+        /* cannot fail, because the rank exists */
+        (void)!tsr_shard_plan_rank_total(plan, r, &total);
         cli_table_cell(table, "%d", r);
         if (rates != NULL)
             cli_table_cell(table, "%g", rates[r]);

@@ -34,7 +34,7 @@ void plan_list_free(plan_list *list)
     *list = (plan_list){0};
 }
 
-/* Sizes and rates have no sign. */
+/* Reads a size or a rate, which must not have a sign. */
 static const char *read_number(const char *text, double *out)
 {
     return isdigit((unsigned char)text[0]) ? cli_read_decimal(text, out) : NULL;
@@ -64,11 +64,11 @@ bool plan_read_bytes(const char *text, uint64_t *out)
         if (strcmp(end, "iB") == 0)
             end += 2;
     }
-    /* A double represents every number of bytes up to 2^53 exactly. */
+    /* A double represents each number of bytes up to 2^53 exactly. */
     if (*end != '\0' || !(value * scale <= 0x1p53))
         return false;
     const uint64_t bytes = (uint64_t)(value * scale);
-    /* Less than one byte must not become 0, which means "no limit". */
+    /* Less than one byte must not be rounded to 0, because 0 means "no limit". */
     if (bytes == 0 && strpbrk(text, "123456789") != NULL)
         return false;
     *out = bytes;

@@ -1,5 +1,6 @@
-/* Reads files with one number per line. Every other line is an error, even an empty one: the
- * numbers after it would belong to different items than their author thinks. */
+/* Reads files with one number per line. Any other line is an error, even an empty one. If an empty
+ * line were skipped, the numbers after it would belong to different items than the author of the
+ * file believes. */
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -13,7 +14,7 @@
 #include "cli/lib/say.h"
 #include "cli/sample/sample.h"
 
-/* Parses a line into element `i` of `values`. */
+/* Parses a line and stores the number as element `i` of `values`. */
 typedef bool (*read_fn)(const char *text, void *values, uint64_t i);
 
 static bool read_integer(const char *text, void *values, uint64_t i)
@@ -26,7 +27,7 @@ static bool read_real(const char *text, void *values, uint64_t i)
     return cli_read_real(text, -INFINITY, INFINITY, (double *)values + i);
 }
 
-/* Removes the space around it, in place. */
+/* Removes the space at both ends of a line, in place. */
 static char *trimmed(char *line)
 {
     size_t length = strlen(line);
@@ -37,7 +38,8 @@ static char *trimmed(char *line)
     return line;
 }
 
-/* Reads lines until the end of the file. Elements of both types have 8 bytes. */
+/* Reads lines until the end of the file. An element has 8 bytes, whichever of the two types it
+ * has. */
 static int read_lines(FILE *file, const char *path, const char *what, read_fn read, void **values,
                       uint64_t *count)
 {

@@ -1,4 +1,5 @@
-/* The options of tessera sample, and the check that a kind takes those that were given. */
+/* The options of tessera sample. This file also checks that a kind takes all options that were
+ * given. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,8 +10,8 @@
 #include "cli/lib/say.h"
 #include "cli/sample/sample.h"
 
-#define MAX 4611686018427387904.0 /* 2^62: the largest count that samplers support */
-#define MAX_NUMBERS 1e18          /* for raw */
+#define MAX 4611686018427387904.0 /* 2^62, the largest count that samplers support */
+#define MAX_NUMBERS 1e18          /* the largest count for `tessera sample raw` */
 
 sample_options sample_chosen = {
     .count = -1,
@@ -25,8 +26,8 @@ sample_options sample_chosen = {
     .limit = -1,
 };
 
-/* Reads a seed in PyTorch's range, or up to 2^63 below it: adding the epoch may bring it into the
- * range. */
+/* Reads a seed. It must be in PyTorch's range or at most 2^63 below that range, because adding the
+ * epoch may move the seed into the range. */
 static bool read_seed(void *user, const char *text, char *problem, size_t size)
 {
     (void)user;
@@ -76,7 +77,7 @@ static bool read_format(void *user, const char *text, char *problem, size_t size
     return false;
 }
 
-/* Whether these options were given; the value of their enum does not show it. */
+/* Whether these options were given. The values of their enums do not show this. */
 static bool has_order, has_tail, has_split;
 
 static bool read_order(void *user, const char *text, char *problem, size_t size)
@@ -89,7 +90,7 @@ static bool read_order(void *user, const char *text, char *problem, size_t size)
     return false;
 }
 
-/* Accepts pad_mask as well, the spelling of the C constant. */
+/* Reads the value of --tail. Also accepts pad_mask, which is the spelling of the C constant. */
 static bool read_tail(void *user, const char *text, char *problem, size_t size)
 {
     (void)user;
@@ -195,7 +196,7 @@ const cli_option sample_option_table[] = {
     {0},
 };
 
-/* An option: whether it was given, and its bit. */
+/* Whether an option was given, and the option's bit. */
 typedef struct given_option {
     bool given;
     unsigned bit;
@@ -304,7 +305,7 @@ int sample_options_check(const char *name, unsigned takes, unsigned needs, bool 
     given_option list[MAX_GIVEN];
     int count = list_given(list);
     unsigned missing = needs & ~sample_chosen.given;
-    /* Refuse options that would have no effect. */
+    /* Fails if an option was given that would have no effect. */
     for (int i = 0; i < count; i++)
         if (list[i].given && !(takes & list[i].bit))
             return cli_usage_error("sample: %s does not take --%s", name, list[i].name);

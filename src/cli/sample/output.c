@@ -1,4 +1,4 @@
-/* The output of `tessera sample`. It is written piece by piece, since there may be billions of
+/* The output of `tessera sample`. It is written piece by piece, because there may be billions of
  * numbers. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "cli/sample/sample.h"
 
-/* Marks padding: TSR_TAIL_PAD_MASK. */
+/* Marks an index as padding, for TSR_TAIL_PAD_MASK. */
 #define MARK '*'
 
 sample_output sample_output_start(sample_format format, const char *kind)
@@ -37,7 +37,7 @@ void sample_output_close(sample_output *output)
         putchar(']');
 }
 
-/* Replaces printf, which would take most of the time. */
+/* Writes a number. printf is not used, because it would take most of the time. */
 static void put_number(int64_t value, char after)
 {
     char text[32], *start = text + sizeof text;
@@ -60,7 +60,7 @@ static void put_bytes(int64_t value)
     fwrite(bytes, sizeof bytes, 1, stdout);
 }
 
-/* Writes a number, and in JSON the comma before it. */
+/* Writes a number. In JSON, writes the comma before it too. */
 static void put(sample_output *output, int64_t value, char after)
 {
     if (output->format == SAMPLE_I64) {

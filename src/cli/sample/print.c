@@ -6,7 +6,8 @@
 #include "cli/lib/say.h"
 #include "cli/sample/sample.h"
 
-/* Indices to read at a time: few at first, so that the first ones appear immediately. */
+/* How many indices to read at a time. The first reads are small, so that the first indices appear
+ * immediately. */
 #define FEW 64
 #define MANY 65536
 
@@ -25,13 +26,13 @@ typedef struct printer {
     tsr_sampler *sampler;
     sample_output output;
     bool batches, masks;
-    bool started; /* output has begun */
+    bool started; /* output has been started */
     uint64_t capacity, count;
     int64_t *indices;
     uint8_t *mask;
 } printer;
 
-/* Sets the number of epochs to print, after checking that all of them exist. */
+/* Sets the number of epochs to print. Checks that all of these epochs exist. */
 static int check_epochs(const printer *print, int64_t *epochs)
 {
     const sample_options *options = print->options;
@@ -72,7 +73,7 @@ static void start(printer *print, const char *list)
 static void print_items(printer *print, bool mask_only)
 {
     const uint8_t *mask = print->masks ? print->mask : NULL;
-    /* The mask itself is printed as numbers. */
+    /* If the mask is the list to print, its values are printed like indices. */
     for (uint64_t i = 0; mask_only && i < print->count; i++)
         print->indices[i] = print->mask[i];
     if (print->batches)

@@ -1,5 +1,5 @@
-/* tessera sample KIND: prints what the library's samplers and generators give, for scripts and for
- * comparisons with other systems. */
+/* tessera sample KIND: prints the output of the library's samplers and generators, for scripts and
+ * for comparisons with other systems. */
 #include "cli/sample/sample.h"
 
 #include <stdio.h>
@@ -67,7 +67,8 @@ static const sample_kind *find(const char *name)
     return NULL;
 }
 
-/* The kind that "batch" wraps without --sampler: the one that the other options belong to. */
+/* Returns the kind that "batch" wraps if --sampler was not given. It is the kind that takes the
+ * other options that were given. */
 static const sample_kind *guess_inner(unsigned given)
 {
     if (given & (SAMPLE_RANKS | SAMPLE_TAIL))
@@ -83,7 +84,7 @@ static const sample_kind *guess_inner(unsigned given)
     return &sample_sequential;
 }
 
-/* Finds the kind that another one wraps; NULL if there is none. */
+/* Finds the kind that another kind wraps. *inner is NULL if there is none. */
 static int find_inner(const sample_kind *kind, const sample_options *options,
                       const sample_kind **inner)
 {
@@ -94,7 +95,7 @@ static int find_inner(const sample_kind *kind, const sample_options *options,
         return CLI_DONE;
     }
     if (!(kind->takes & SAMPLE_SAMPLER))
-        return CLI_DONE; /* sample_options_check refuses the option */
+        return CLI_DONE; /* sample_options_check reports the error */
     *inner = find(options->sampler);
     if (*inner == NULL)
         return cli_usage_error("sample: --sampler: unknown kind '%s'; see 'tessera help sample'",
@@ -113,7 +114,7 @@ static int check(const sample_kind *kind, const sample_kind *inner, const sample
     snprintf(name, sizeof name, "%s%s%s", kind->name, inner != NULL ? " of " : "",
              inner != NULL ? inner->name : "");
     if (inner != NULL) {
-        /* The inner kind determines the items and their order. */
+        /* The wrapped kind determines the items and their order. */
         takes = (takes & ~(unsigned)(SAMPLE_N | SAMPLE_ORDER | SAMPLE_TORCH)) | inner->takes;
         needs = (needs & ~(unsigned)SAMPLE_N) | inner->needs;
     }
@@ -124,7 +125,7 @@ static int check(const sample_kind *kind, const sample_kind *inner, const sample
 
 static int make_batches(const sample_options *options, tsr_sampler **sampler)
 {
-    /* No batch can be larger than the sampler. */
+    /* Limits the batch size to length + 1, because no batch can be larger than the sampler. */
     uint64_t length = tsr_sampler_length(*sampler);
     int64_t size = options->batch;
     if (length < (uint64_t)size)

@@ -1,5 +1,5 @@
-/* The parts of tessera sample. Each kind lists the options it takes and creates a sampler from
- * them; printing its indices is common to all kinds. */
+/* The parts of tessera sample. Each kind lists the options that it takes and creates a sampler from
+ * them. Printing the indices is the same for all kinds. */
 #ifndef TSR_CLI_SAMPLE_SAMPLE_H
 #define TSR_CLI_SAMPLE_SAMPLE_H
 
@@ -21,10 +21,10 @@ enum {
     SAMPLE_ORDER = 1u << 3,
     SAMPLE_REPLACEMENT = 1u << 4,
     SAMPLE_NUM_SAMPLES = 1u << 5,
-    SAMPLE_RANKS = 1u << 6, /* and --rank */
-    SAMPLE_TAIL = 1u << 7,  /* and --split */
+    SAMPLE_RANKS = 1u << 6, /* also stands for --rank */
+    SAMPLE_TAIL = 1u << 7,  /* also stands for --split */
     SAMPLE_INDICES = 1u << 8,
-    SAMPLE_WEIGHTS = 1u << 9, /* and --float32 */
+    SAMPLE_WEIGHTS = 1u << 9, /* also stands for --float32 */
     SAMPLE_LENGTHS = 1u << 10,
     SAMPLE_LABELS = 1u << 11,
     SAMPLE_DIFFICULTIES = 1u << 12,
@@ -39,12 +39,12 @@ enum {
     SAMPLE_NO_REPLACEMENT = 1u << 21
 };
 
-/* The values of the options. NULL, false and, for integers that cannot be negative, -1 mean that
- * the option was not given. */
+/* The values of the options. An option that was not given is NULL or false, or -1 if it is an
+ * integer that cannot be negative. */
 typedef struct sample_options {
     int64_t seed;          /* the lower 64 bits */
     int seed_high;         /* the seed is seed + seed_high · 2^64 */
-    const char *seed_text; /* as typed */
+    const char *seed_text; /* the seed as the user has typed it */
     sample_format format;
     const char *rng;
     int64_t count;
@@ -59,31 +59,34 @@ typedef struct sample_options {
     const char *sampler;
     int64_t epoch, epochs, from, limit;
     bool has_epoch;
-    unsigned given; /* SAMPLE_… */
+    unsigned given; /* the options that were given, as SAMPLE_… bits */
 } sample_options;
 
-/* The table of all options, and where it stores their values. */
+/* The table of all options. The parser stores their values in sample_chosen. */
 extern const cli_option sample_option_table[];
 extern sample_options sample_chosen;
 
-/* Call after reading: sets `given`. */
+/* Sets `given`. Call this after the options have been read. */
 void sample_options_note(void);
-/* Checks that all of `needs` and nothing outside `takes` is given, and that the values are
- * compatible. `name` is the kind. If `adds_epoch`, seeds below PyTorch's range are allowed, since
- * the epoch is added to them. Returns CLI_DONE, or CLI_USAGE after printing what is wrong. */
+/* Checks the options for the kind `name`: all of `needs` must be given, nothing outside of `takes`
+ * may be given, and the values must be compatible. If `adds_epoch` is true, the epoch is added to
+ * the seed, so the seed may be below PyTorch's range. Returns CLI_DONE. On error, prints what is
+ * wrong and returns CLI_USAGE. */
 int sample_options_check(const char *name, unsigned takes, unsigned needs, bool adds_epoch);
-/* Checks that the seed is in the range of System.Random, which `option` requires. */
+/* Checks that the seed is in the range of System.Random. `option` is the option that requires
+ * this. */
 int sample_check_dotnet_seed(const sample_options *options, const char *option);
 
 typedef struct sample_kind {
     const char *name;
     const char *summary; /* one line */
-    const char *help;    /* lines of text, with newlines */
+    const char *help;    /* several lines of text, with newlines */
     unsigned takes, needs;
-    /* Either: prints everything itself, and returns an exit code. Prints nothing if it fails. */
+    /* A kind has either `run` or `create`. `run` prints the complete output and returns an exit
+     * code. It prints nothing if it fails. */
     int (*run)(const sample_options *options);
-    /* Or: creates the sampler to print. *sampler is NULL, or the sampler to wrap, which the
-     * function takes over on success. Returns an exit code. */
+    /* `create` creates the sampler to print and returns an exit code. *sampler is NULL or the
+     * sampler to wrap. On success the new sampler owns the wrapped one. */
     int (*create)(const sample_options *options, tsr_sampler **sampler);
 } sample_kind;
 
@@ -91,36 +94,37 @@ extern const sample_kind sample_sequential, sample_random, sample_subset, sample
     sample_batch, sample_distributed, sample_length_sorted, sample_stratified, sample_curriculum,
     sample_raw;
 
-/* Returns CLI_DONE for TSR_OK. Otherwise prints the library's error, and returns CLI_USAGE for
- * invalid arguments and CLI_FAILED for everything else. */
+/* Returns CLI_DONE for TSR_OK. Otherwise prints the library's error. Then returns CLI_USAGE for
+ * invalid arguments and CLI_FAILED for all other errors. */
 int sample_checked(tsr_status status);
 
-/* Prints the sampler's indices, as selected by --epoch, --epochs, --from, --limit and --format. */
+/* Prints the indices of a sampler that --epoch, --epochs, --from, --limit and --format select. */
 int sample_print(const char *kind, const sample_options *options, tsr_sampler *sampler);
 
-/* Read a file with one number per line; "-" is standard input. Free *values with free(). Return
- * CLI_DONE; or CLI_USAGE after printing the file, the line and what is wrong, with nothing set. */
+/* These functions read a file with one number per line; "-" is standard input. Free *values with
+ * free(). They return CLI_DONE. On error they set nothing, print the file, the line and what is
+ * wrong, and return CLI_USAGE. */
 int sample_read_integers(const char *path, int64_t **values, uint64_t *count);
 int sample_read_reals(const char *path, double **values, uint64_t *count);
 
-/* Output in the chosen format. Text: one number, or one batch of numbers, per line. JSON: one
- * document with lists. i64: 8 bytes per number, little-endian. */
+/* Output in the selected format. Text: each line has one number, or the numbers of one batch. JSON:
+ * one document that contains lists. i64: 8 bytes per number, little-endian. */
 typedef struct sample_output {
     sample_format format;
-    bool any;       /* the innermost open list is not empty */
-    bool any_batch; /* nor is the list of batches around it */
+    bool any;       /* the innermost open list has elements */
+    bool any_batch; /* the list of batches has elements */
 } sample_output;
 
 sample_output sample_output_start(sample_format format, const char *kind);
-/* Adds a member to the JSON document; does nothing in other formats. */
+/* Adds a member to the JSON document. Does nothing in other formats. */
 void sample_output_member(sample_output *output, const char *name, int64_t value);
 void sample_output_open(sample_output *output, const char *list);
 void sample_output_close(sample_output *output);
 void sample_output_value(sample_output *output, int64_t value);
-/* Writes a batch. In text, indices whose mask is 0 are marked; `mask` may be NULL. */
+/* Writes a batch. In text, marks the indices whose mask is 0. `mask` may be NULL. */
 void sample_output_batch(sample_output *output, const int64_t *values, const uint8_t *mask,
                          uint64_t count);
-/* Writes single values, marked in the same way. */
+/* Writes single values. Marks them in the same way. */
 void sample_output_values(sample_output *output, const int64_t *values, const uint8_t *mask,
                           uint64_t count);
 void sample_output_finish(sample_output *output);

@@ -73,14 +73,15 @@ struct tsr_layer {
     tsr_stream *stream;
     tsr_device *device;
     int rank, size;
-    char *name; /* "" if it has none */
+    char *name; /* "" if the layer has no name */
     char *who;  /* the start of error texts: the type and the name */
     int parameter_count;
     tsr__layer_parameter parameter[TSR__MAX_LAYER_PARAMETERS];
-    tsr_layer *child[TSR__MAX_CHILDREN]; /* their parameters follow its own; NULL at the end */
+    /* NULL at the end; the children's parameters follow the layer's own */
+    tsr_layer *child[TSR__MAX_CHILDREN];
 };
 
-/* Dropout of a block's branches; p 0: none. */
+/* Dropout of a block's branches. If p is 0, there is no dropout. */
 typedef struct tsr__dropout {
     float p;
     uint64_t seed, subsequence, offset;
@@ -89,17 +90,19 @@ typedef struct tsr__dropout {
 struct tsr_layer_saved {
     const tsr_layer *layer;
     tsr_tensor *x;
-    tsr_tensor *ready;   /* x, gathered from all ranks; NULL if it was not gathered or not kept */
-    tsr_tensor *hidden;  /* MLP: the input of the activation; attention: queries, keys, values */
-    tsr_tensor *kept[2]; /* attention: log-sum-exp; normalised queries and keys */
+    /* x, gathered from all ranks; NULL if it was not gathered, or is not kept */
+    tsr_tensor *ready;
+    /* MLP: the input of the activation function. Attention: queries, keys and values. */
+    tsr_tensor *hidden;
+    tsr_tensor *kept[2]; /* attention only: log-sum-exp, and the normalised queries and keys */
     tsr__dropout dropout;
     tsr_layer_saved *child[TSR__MAX_CHILDREN];
 };
 
 /* layer.c */
 
-/* Creates a layer of `size` bytes, zeroed but for its tsr_layer. A NULL `group` is the default
- * group. */
+/* Creates a layer of `size` bytes. Everything behind its tsr_layer is zero. If `group` is NULL, the
+ * layer uses the default group. */
 tsr_status tsr__layer_new(const tsr__layer_type *type, size_t size, tsr_group *group,
                           const char *name, tsr_layer **out) TSR_NODISCARD;
 /* Creates a view of a caller's tensor, which keeps the tensor's memory alive. */

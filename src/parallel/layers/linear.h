@@ -40,8 +40,8 @@ typedef struct tsr__linear {
     int64_t *sizes;
     int64_t first, length;
     int64_t *part_sizes[TSR__MAX_LINEAR_PARTS]; /* copies of the parts' own sizes, or NULL */
-    /* [ranks]: the sizes along the other dimension of the weight. They are used if the activations
-     * (input or output) of that side are divided. */
+    /* [ranks]: the sizes of the ranks' parts along the last dimension of x (if `input` is GATHER)
+     * or of y (in a row-parallel layer whose `output` is SHARDED). NULL in all other layers. */
     int64_t *other_sizes;
     int64_t other_first;
     /* Row-parallel layers with a GATHER input only: x is divided like the weight, so nothing is
@@ -117,9 +117,11 @@ typedef struct tsr__product {
     const tsr_tensor *x2, *weight; /* [m,k], [n,k] */
     const tsr_tensor *bias;        /* NULL, or [n], or the part of [n] that belongs to y */
     tsr_tensor *y;                 /* contiguous; the last dimension is the features */
-    const tsr_layout *whole;       /* layout of the full sum: [.., n] */
-    int dim;                       /* y is this rank's part of the sum along it; -1: all of it */
-    const int64_t *sizes;          /* of the ranks' parts along dim; NULL: equal parts */
+    const tsr_layout *whole;       /* the layout [.., n] of the full sum */
+    /* y is this rank's part of the sum along this dimension; -1: y is the full sum */
+    int dim;
+    /* the sizes of the ranks' parts along dim; NULL: all parts are equal */
+    const int64_t *sizes;
 } tsr__product;
 /* y = sum over ranks of x · weightᵀ + bias. */
 tsr_status tsr__product_reduced(const tsr__linear *linear, tsr__temps *temps,

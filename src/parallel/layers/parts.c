@@ -34,7 +34,7 @@ static bool still_joint(tsr__linear *linear, int which, bool grad)
     return *joint != NULL;
 }
 
-/* Returns whether this rank computes all rows of the parameters that it keeps. Only then the joint
+/* Returns whether this rank computes all rows of the parameters that it keeps. If so, the joint
  * tensor contains no other rows. */
 static bool computes_all(const tsr__linear *linear)
 {
