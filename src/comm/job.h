@@ -72,7 +72,7 @@ struct tsr_request {
     tsr_comm *comm;               /* NULL: the communicator was destroyed */
     tsr_request *next, *previous; /* in the job's list of held requests, or of unused ones */
     tsr__call call;
-    uint32_t signature; /* of the call */
+    uint32_t signature; /* the signature of `call` */
     tsr_status status;
     bool done;
 
@@ -109,7 +109,7 @@ struct tsr_request {
     uint32_t final_question;
     uint64_t answers_due_ns; /* the time until which ranks may answer that question */
 
-    char why[TSR__COMM_WHY]; /* the text of its error */
+    char why[TSR__COMM_WHY]; /* the text of the request's error */
 };
 
 /* Returns whether a request may progress. A request of a failed communicator must not, because it

@@ -30,7 +30,7 @@ typedef enum tsr__step_kind {
     TSR__STEP_RECV,    /* receives `to` from `peer` */
     TSR__STEP_COPY,    /* to = from */
     TSR__STEP_COMBINE, /* to = op(from, with); `to` equals `from` or `with`, or overlaps neither */
-    TSR__STEP_DIVIDE,  /* to /= number of ranks, if the op is AVG */
+    TSR__STEP_DIVIDE,  /* if the op is AVG, divides `to` by the number of ranks */
     /* to = op(from, `with` and the spans behind it): combines `from` with `slots` spans that follow
      * each other in memory from `with` on. The order does not matter, see reduce/exact.h. Divides
      * if the op is AVG. */

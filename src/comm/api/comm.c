@@ -1,4 +1,4 @@
-/* Communicators: making and destroying them, and their properties. */
+/* Communicators: how they are created and destroyed, and their properties. */
 #include <stdio.h>
 
 #include "base/alloc.h"

@@ -211,7 +211,8 @@ tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
     tsr__job *job = tsr__calloc(1, sizeof *job);
     if (!job)
         return TSR_ERR_NO_MEMORY;
-    bool enabled; /* an invalid variable is reported before other ranks wait for this one */
+    /* read first, so that an invalid variable is reported before other ranks wait for this one */
+    bool enabled;
     tsr_status status = tsr__fork_generation(&job->generation);
     if (status == TSR_OK)
         status = tsr__shm_is_enabled(&enabled);

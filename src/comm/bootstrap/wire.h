@@ -1,4 +1,5 @@
-/* The rendezvous protocol, version 2, byte by byte. All integers are little-endian.
+/* The rendezvous protocol, version 2, byte by byte. A number after a field's name is the field's
+ * size in bytes. All integers are little-endian.
  *
  *     header     "TSRB", version 1, type 1, zero 2, size 8 (the bytes that follow the header)
  *
@@ -6,21 +7,22 @@
  *     0 → rank   CHALLENGE     nonce 32
  *     rank → 0   PROOF         MAC 32 of "rank"; then, for each part of a job's identity, MAC 32
  *     0 → rank   WELCOME       MAC 32 of "zero"
- *     0 → rank   REFUSED       reason 1. Can replace each of rank 0's messages above. It is not
- *                              authenticated, so a rank treats it as a hint
+ *     0 → rank   REFUSED       reason 1. Rank 0 may send it instead of each of its messages above.
+ * It is not authenticated, so a rank treats it as a hint
  *
  *     rank → 0   CONTRIBUTION  sealed: the bytes
  *     0 → rank   GATHERED      sealed: 4 bytes for the size of each rank's contribution, then the
  *                              contributions
  *     0 → rank   ABORT         sealed: status 4, text
  *
- * MAC is HMAC-SHA256. Until the handshake is over, its key is the token (the empty string if there
- * is none), and every MAC covers the handshake: rank 4, size 4, the rank's nonce and rank 0's
- * nonce. A proof is therefore valid for one connection only, and the MACs of an identity reveal
- * nothing about it to anybody who does not know both the token and the identity.
+ * MAC is HMAC-SHA256. Until the handshake is complete, its key is the token (the empty string if
+ * there is none), and every MAC covers the data of the handshake: rank 4, size 4, the rank's nonce
+ * and rank 0's nonce. A proof is therefore valid for one connection only. The MACs of an identity
+ * reveal nothing about the identity to anybody who does not have both the token and the identity.
  *
- * A sealed message is: sequence number 8, payload, MAC 32. That MAC covers the direction, the
- * header, the number and the payload; its key is the MAC of "key". */
+ * A sealed message consists of: sequence number 8, payload, MAC 32. Its MAC covers the direction,
+ * the header, the sequence number and the payload. The key of this MAC is the handshake's MAC of
+ * "key". */
 #ifndef TSR_COMM_BOOTSTRAP_WIRE_H
 #define TSR_COMM_BOOTSTRAP_WIRE_H
 

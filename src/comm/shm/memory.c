@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* memfd_create */
+#define _GNU_SOURCE /* for memfd_create */
 #include "comm/shm/memory.h"
 
 #include <errno.h>

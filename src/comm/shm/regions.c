@@ -21,7 +21,7 @@ typedef struct slot_state {
 } slot_state;
 
 struct tsr__shm_regions {
-    int rank, size; /* of the job */
+    int rank, size; /* the rank of this process in the job, and the number of ranks */
     tsr__shm_memory_key key;
     tsr__shm_slot **slots_of; /* [size]: the first of each rank's SLOTS slots; NULL: not mapped */
     slot_state states[SLOTS];

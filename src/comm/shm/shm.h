@@ -20,8 +20,9 @@
  * can represent this many ranks. */
 #define TSR__SHM_MAX_RANKS 64
 
-typedef struct tsr__shm tsr__shm;                 /* of one communicator */
-typedef struct tsr__shm_regions tsr__shm_regions; /* of one process, for all its communicators */
+typedef struct tsr__shm tsr__shm; /* the transport of one communicator */
+/* the memory of one process, for all its communicators */
+typedef struct tsr__shm_regions tsr__shm_regions;
 
 /* One collective operation. Its address must not change between tsr__shm_add and its completion. */
 typedef struct tsr__shm_operation {
@@ -129,7 +130,7 @@ void tsr__shm_stop(tsr__shm *shm);
 
 /* Sets `rounds`, `piece` and `each_reduces_all`. */
 void tsr__shm_prepare(int size, tsr__shm_operation *operation);
-/* Writes this rank's data of the round into its slot. */
+/* Writes the data that this rank publishes in the round into its slot. */
 void tsr__shm_publish(tsr__shm *shm, tsr__shm_operation *operation);
 /* Reads the data of the round that this rank needs from the slots of all ranks. */
 void tsr__shm_consume(tsr__shm *shm, tsr__shm_operation *operation);

@@ -1,6 +1,6 @@
 /* Sleeps until something happens. An epoll descriptor watches UCX's event descriptor and the other
  * processes of this host. */
-#define _DEFAULT_SOURCE /* syscall */
+#define _DEFAULT_SOURCE /* for syscall */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>

@@ -1,6 +1,6 @@
 /* Saves a checkpoint. Ranks write into PATH.partial. This file is renamed to PATH when it is
  * complete and synchronised to the disk. */
-#define _XOPEN_SOURCE 700 /* realpath */
+#define _XOPEN_SOURCE 700 /* for realpath */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -486,7 +486,7 @@ tsr_status tsr_optimizer_clip(tsr_optimizer *optimizer, float max_norm,
     TSR__TRY(status);
     value /= loss_scale;
     double factor = isinf(max_norm) ? 1 : (double)max_norm / (value + 1e-6);
-    factor = factor > 1 ? 1 : factor; /* NaN stays NaN */
+    factor = factor > 1 ? 1 : factor; /* if factor is NaN, it stays NaN */
     optimizer->scaled = true;
     optimizer->gradient_scale = (float)(factor / loss_scale);
     if (norm_out)
