@@ -10,8 +10,9 @@
  * received.
  *
  * The source is a rank of the job. It distinguishes communicators that have the same number. This
- * can happen if creating a communicator succeeds on some ranks only: the other ranks may later
- * create another communicator of that number, but none that contains a rank of the first one.
+ * can happen if creating a communicator succeeds on some ranks only. The other ranks may later
+ * create another communicator with that number, but it cannot contain any rank on which the first
+ * creation succeeded.
  *
  * Messages with the same tag arrive in order. The sequence number may wrap around at 256, because a
  * communicator has far fewer operations in progress. */

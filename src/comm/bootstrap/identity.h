@@ -2,9 +2,10 @@
  * same port and the same token, or no token. Without an identity, two jobs on one port could
  * exchange ranks and compute wrong sums without an error.
  *
- *     TESSERA_JOB_ID  If this variable is set, it is the only part. `tessera launch` sets it. A
- * user sets it to start different executables as one job. user            The effective user ID. It
- * is compared on loopback only, because the numbers and names of users may differ between machines.
+ *     TESSERA_JOB_ID  If this variable is set, it is the only part. `tessera launch` sets it.
+ *                     A user sets it to start different executables as one job.
+ *     user            The effective user ID. It is compared on loopback only, because the
+ *                     numbers and names of users may differ between machines.
  *     executable      On loopback, the path of /proc/self/exe. Otherwise only the last component of
  *                     this path, because machines may have the program in different folders.
  *     torchrun        TORCHELASTIC_RUN_ID.

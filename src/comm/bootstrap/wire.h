@@ -7,8 +7,8 @@
  *     0 → rank   CHALLENGE     nonce 32
  *     rank → 0   PROOF         MAC 32 of "rank"; then, for each part of a job's identity, MAC 32
  *     0 → rank   WELCOME       MAC 32 of "zero"
- *     0 → rank   REFUSED       reason 1. Rank 0 may send it instead of each of its messages above.
- * It is not authenticated, so a rank treats it as a hint
+ *     0 → rank   REFUSED       reason 1. Rank 0 may send it instead of each message above. It is
+ *                              not authenticated, so a rank treats it as a hint
  *
  *     rank → 0   CONTRIBUTION  sealed: the bytes
  *     0 → rank   GATHERED      sealed: 4 bytes for the size of each rank's contribution, then the
