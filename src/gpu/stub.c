@@ -1,6 +1,5 @@
-/* The functions of src/gpu in a build without Vulkan (-Dvulkan=disabled). Each function exists, and
- * those that can fail return TSR_ERR_UNSUPPORTED, so that programs link and start in either
- * build. */
+/* The functions of src/gpu for a build without Vulkan (-Dvulkan=disabled). All functions exist, so
+ * that programs link and start. Those that can fail return TSR_ERR_UNSUPPORTED. */
 #include "base/stub.h"
 #include "tessera/attention.h"
 #include "tessera/kernel.h"

@@ -24,7 +24,7 @@ void tsr__stream_retire(tsr_stream *stream)
 
 /* Submitting ----------------------------------------------------------------------------------- */
 
-/* Makes the batch's writes visible to the host, which may read them through a mapping. */
+/* Makes the batch's writes visible to the host, which can read them through a mapping. */
 static void barrier_to_host(tsr_stream *stream)
 {
     VkMemoryBarrier barrier = {
@@ -38,10 +38,10 @@ static void barrier_to_host(tsr_stream *stream)
         VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &barrier, 0, NULL, 0, NULL);
 }
 
-/* Drops the contents of a batch that cannot be ended. Recording has marked its buffers as used at a
- * point that the next batch will have again, so their last point is reset. It has also marked them
- * as last used on this stream although another stream may still be working on them, so this waits
- * for those streams. */
+/* Drops a batch whose recording cannot be ended, with its commands. While these were recorded,
+ * their buffers were marked as used at a point that the next batch will have again, so this point
+ * is reset. The buffers were also marked as last used on this stream, although other streams may
+ * still be working on them; therefore this function waits for those streams. */
 static void drop_open(tsr_stream *stream)
 {
     tsr__batch *batch = stream->open;
@@ -61,7 +61,8 @@ static void drop_open(tsr_stream *stream)
     stream->spare = batch;
 }
 
-/* Ends the recording of the open batch. On failure its work is dropped, and the error says so. */
+/* Ends the recording of the open batch. On failure its commands are dropped, which the error text
+ * says. */
 static tsr_status end_open(tsr_stream *stream)
 {
     tsr_device *device = stream->device;
@@ -118,9 +119,10 @@ static tsr_status queue_open(tsr_stream *stream)
     return TSR_OK;
 }
 
-/* Slows the stream down as TESSERA_SLOWDOWN asks: waits for the batch that ends at `point`, then
- * sleeps for that time again (factor − 1) times. `submitted_ns` is the time before the submission,
- * since the device may start, and even finish, during the call. */
+/* Slows the stream down according to TESSERA_SLOWDOWN. Waits for the batch that ends at `point`,
+ * then sleeps until its time since `submitted_ns` has been multiplied by the factor. `submitted_ns`
+ * is the time before the submission, because the device may start and even finish during that
+ * call. */
 static tsr_status slow_down(tsr_stream *stream, uint64_t point, uint64_t submitted_ns)
 {
     if (stream->slowdown <= 1)
@@ -134,7 +136,7 @@ static tsr_status slow_down(tsr_stream *stream, uint64_t point, uint64_t submitt
     return TSR_OK;
 }
 
-/* If vkQueueSubmit fails, the batch remains, and the next submit tries again. */
+/* If vkQueueSubmit fails, the batch is kept, and the next call tries again. */
 tsr_status tsr_stream_submit(tsr_stream *stream)
 {
     TSR__REQUIRE(stream != NULL, "stream_submit: stream is NULL");
@@ -172,8 +174,8 @@ tsr_status tsr_stream_wait_point(tsr_stream *stream, uint64_t point, uint64_t ti
     TSR__TRY(tsr__device_check(stream->device));
     if (point > stream->timeline->submitted)
         TSR__TRY(tsr_stream_submit(stream));
-    /* The batch of this point was dropped, which was reported then. Wait for the last submitted
-     * point instead. */
+    /* If the batch of this point was dropped, which was reported at that time, wait for the last
+     * submitted point instead. */
     if (point > stream->timeline->submitted)
         point = stream->timeline->submitted;
     TSR__TRY(tsr__timeline_wait(stream->device, stream->timeline, point, timeout_ns));
@@ -208,7 +210,7 @@ bool tsr__buffer_idle(tsr__buffer *buffer)
     tsr__timeline *timeline = buffer->last_timeline;
     if (!timeline || !timeline->stream || timeline->reached >= buffer->last_point)
         return true;
-    /* If the query fails, the next wait reports the error. */
+    /* An error of this query is not lost: the next wait reports it. */
     return tsr__timeline_poll(buffer->device, timeline) == TSR_OK &&
            timeline->reached >= buffer->last_point;
 }

@@ -37,7 +37,7 @@ tsr_status tsr_stream_timer_begin(tsr_stream *stream)
     const tsr__vk_device *vk = &stream->device->vk;
     VkCommandBuffer commands = stream->open->commands;
     vk->CmdResetQueryPool(commands, stream->timer, 0, 2);
-    /* The timer must not count earlier work. */
+    /* Without this barrier, the timer would also measure earlier work. */
     tsr__stream_barrier(stream);
     vk->CmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, stream->timer, 0);
     stream->timer_begun = true;

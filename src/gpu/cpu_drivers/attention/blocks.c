@@ -2,10 +2,11 @@
 
 enum {
     BLOCK_KEYS = 512,
-    /* With a causal mask, smaller blocks multiply fewer scores that nobody sees. */
+    /* With a causal mask, blocks are smaller, so that they contain fewer scores of keys that the
+     * query does not see. */
     BLOCK_ROWS = 512,
     BLOCK_ROWS_CAUSAL = 256,
-    MOST_HEADS = 65535, /* in the y dimension of a dispatch */
+    MOST_HEADS = 65535, /* the largest number of heads, which are the y dimension of a dispatch */
 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -13,7 +14,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* How many of `count` fit `room`, but at least one. */
+/* Returns how many of `count` items fit in `room`, but at least 1. */
 static int64_t fit(int64_t room, int64_t count)
 {
     return room < 1 ? 1 : least(room, count);
@@ -52,7 +53,7 @@ void tsr__attention_blocks_init(tsr__attention_blocks *b, const tsr__attention *
     b->most_scores = per_head * b->readers * b->group * b->sequences;
 }
 
-/* Neighbouring heads from `head` on that read the same kv head. */
+/* Returns the number of neighbouring heads, beginning with `head`, that read the same kv head. */
 static int64_t run_from(const tsr__attention *c, int64_t head)
 {
     const uint32_t *kv_head = tsr__attention_kv_head(c);
@@ -62,7 +63,7 @@ static int64_t run_from(const tsr__attention *c, int64_t head)
     return end - head;
 }
 
-/* The slice that starts with a sequence and a head. */
+/* Sets the slice that starts with sequence number `batch` and head number `head`. */
 static void set_slice(const tsr__attention_blocks *b, int64_t batch, int64_t head,
                       tsr__attention_slice *s)
 {

@@ -1,32 +1,38 @@
-/* How a call is cut into blocks of scores. Pure arithmetic. */
+/* Divides an attention call into blocks of scores. A score belongs to one query and one key. These
+ * functions are pure arithmetic. */
 #ifndef TSR_GPU_CPU_DRIVERS_ATTENTION_BLOCKS_H
 #define TSR_GPU_CPU_DRIVERS_ATTENTION_BLOCKS_H
 
 #include "gpu/attention/call.h"
 
-/* Heads that are computed together: those of `batches` sequences, `kv_heads` neighbouring kv heads
- * and `readers` heads of each. Together they are neighbours in the order [batch, heads]. */
+/* The heads that are computed together. These are, in each of `batches` sequences and for each of
+ * `kv_heads` neighbouring kv heads, `readers` heads that read the kv head. In the order [batch,
+ * heads], all heads of a slice follow each other. */
 typedef struct tsr__attention_slice {
     int64_t batch, batches;
     int64_t kv_head, kv_heads;
-    int64_t head, readers; /* the first head */
-    int64_t step;          /* heads from one kv head's readers to the next's */
+    int64_t head, readers; /* head: the number of the first head */
+    /* the number of heads from the first reader of one kv head to that of the next */
+    int64_t step;
 } tsr__attention_slice;
 
 typedef struct tsr__attention_blocks {
     const tsr__attention *call;
-    int64_t rows, keys;                /* of a block */
-    int64_t row_keys;                  /* from row to row of the scores, at least `keys` */
-    int64_t most_scores;               /* elements */
-    int64_t sequences, group, readers; /* the most of a slice: batches, kv heads, readers */
-    bool regular; /* every kv head has the same number of readers, and they are neighbours */
+    int64_t rows, keys; /* the number of queries and of keys in a block */
+    /* elements from one row of scores to the next, at least `keys` */
+    int64_t row_keys;
+    /* the largest number of elements in a block of all heads of a slice */
+    int64_t most_scores;
+    int64_t sequences, group, readers; /* the largest batches, kv_heads and readers of a slice */
+    bool regular; /* every kv head has the same number of readers, and these are neighbours */
 } tsr__attention_blocks;
 
-/* `unit` divides row_keys, and a block has at most `most_scores` elements. */
+/* Chooses the sizes of blocks and slices. row_keys is a multiple of `unit`. The blocks of a slice
+ * have at most `most_scores` elements, but at least one head. */
 void tsr__attention_blocks_init(tsr__attention_blocks *blocks, const tsr__attention *call,
                                 int64_t unit, int64_t most_scores);
 
-/* Sets the first slice, or goes on to the next; false after the last. */
+/* Sets the first slice, or replaces a slice by the next one. Returns false if there is none. */
 bool tsr__attention_first_slice(const tsr__attention_blocks *blocks, tsr__attention_slice *slice);
 bool tsr__attention_next_slice(const tsr__attention_blocks *blocks, tsr__attention_slice *slice);
 
@@ -35,8 +41,8 @@ static inline int64_t tsr__attention_slice_heads(const tsr__attention_slice *sli
     return slice->batches * slice->kv_heads * slice->readers;
 }
 
-/* The keys first … end − 1 include all that queries row … row + rows − 1 see; end is at least
- * first. */
+/* Returns a range of keys, first … end − 1, that contains all keys which the queries row … row +
+ * rows − 1 see. `end` is at least `first`. */
 void tsr__attention_range(const tsr__attention *call, int64_t row, int64_t rows, int64_t *first,
                           int64_t *end);
 

@@ -9,9 +9,10 @@
 #include "tessera/ops.h"
 
 enum {
-    /* Blocks of scores of this many elements stay in the last cache; the backward call has two. */
+    /* The largest number of scores in a block. So many stay in the last cache. The backward call
+     * has two blocks of half this size. */
     MOST_SCORES = 1 << 22,
-    /* With fewer multiply-adds, starting the dispatches takes longer than the work. */
+    /* With fewer multiply-adds, starting the dispatches takes more time than the work. */
     LEAST_WORK = 1 << 16,
     KEPT = 8,
 };
@@ -21,14 +22,18 @@ typedef struct work {
     tsr__attention_blocks blocks;
     tsr__attention_slice slice;
     int64_t unit, y_columns;
-    tsr__buffer *kept[KEPT]; /* scratch to give back */
+    tsr__buffer *kept[KEPT]; /* the scratch buffers to give back */
     int kept_count;
     tsr__buffer *scores, *gradient, *mask, *state;
-    tsr__buffer *sums;  /* f32 sums of y or dq, for a block of queries; or NULL */
-    tsr__buffer *delta; /* backward: of all rows of the block of queries */
-    tsr_tensor lse;     /* [batch, heads, q_len] without gaps: the caller's, or scratch */
-    tsr_tensor dk, dv;  /* f32 sums: the caller's tensors, or scratch; no buffer if not wanted */
-    int64_t row, rows;  /* the block of queries */
+    /* f32 sums of y or dq for a block of queries; NULL if they are not needed */
+    tsr__buffer *sums;
+    tsr__buffer *delta; /* in the backward call: dy · y for the block of queries */
+    /* [batch, heads, q_len] without gaps: the caller's tensor, or scratch memory */
+    tsr_tensor lse;
+    /* f32 sums: the caller's tensors, or scratch memory. Without a buffer if the caller does not
+     * need the gradient. */
+    tsr_tensor dk, dv;
+    int64_t row, rows; /* the current block of queries */
 } work;
 
 /* Scratch --------------------------------------------------------------------------------------
@@ -47,7 +52,8 @@ static void give_back(work *w)
         tsr__stream_return_scratch(w->call->stream, w->kept[i]);
 }
 
-/* The tensor itself if it is f32 (and has no gaps, if that is needed), otherwise scratch. */
+/* Sets `out` to the tensor itself if it is f32, and has no gaps if `dense` is set. Otherwise sets
+ * `out` to f32 scratch memory of the same shape. */
 static tsr_status keep_f32(work *w, const tsr_tensor *tensor, bool dense, tsr_tensor *out)
 {
     if (tensor && tensor->layout.dtype == TSR_F32 &&
@@ -63,7 +69,8 @@ static tsr_status keep_f32(work *w, const tsr_tensor *tensor, bool dense, tsr_te
 /* Views ----------------------------------------------------------------------------------------
  */
 
-/* Rows of the slice's heads: [batches, kv_heads, readers, rows, head_dim]. */
+/* Returns a view of x: the rows of the current block of queries in the slice's heads, [batches,
+ * kv_heads, readers, rows, head_dim]. */
 static tsr_tensor queries(const work *w, const tsr_tensor *x)
 {
     const tsr__attention_slice *s = &w->slice;
@@ -80,7 +87,8 @@ static tsr_tensor queries(const work *w, const tsr_tensor *x)
     return tsr__tensor_alias(x, &view);
 }
 
-/* Keys, or their gradients: the same with one reader for all. */
+/* Returns a view of keys or values, or of their gradients: `count` rows from `first` on, in the
+ * slice's kv heads, [batches, kv_heads, 1, count, head_dim]. */
 static tsr_tensor keys(const work *w, const tsr_tensor *x, int64_t first, int64_t count)
 {
     const tsr__attention_slice *s = &w->slice;
@@ -96,7 +104,8 @@ static tsr_tensor keys(const work *w, const tsr_tensor *x, int64_t first, int64_
     return tsr__tensor_alias(x, &view);
 }
 
-/* Scratch as [batches, kv_heads, readers, rows, columns], with `row_columns` from row to row. */
+/* Returns scratch memory as a tensor [batches, kv_heads, readers, rows, columns]. Rows are
+ * `row_columns` elements apart. */
 static tsr_tensor block(const work *w, tsr__buffer *buffer, int64_t columns, int64_t row_columns)
 {
     const tsr__attention_slice *s = &w->slice;
@@ -111,7 +120,7 @@ static tsr_tensor block(const work *w, tsr__buffer *buffer, int64_t columns, int
     };
 }
 
-/* One reader of a view. */
+/* Returns the part of a view that belongs to one reader. */
 static tsr_tensor reader(tsr_tensor view, int64_t number)
 {
     view.layout.offset += number * view.layout.strides[2];
@@ -119,7 +128,8 @@ static tsr_tensor reader(tsr_tensor view, int64_t number)
     return view;
 }
 
-/* All readers' rows as the rows of one, which has no gaps between them. */
+/* Changes the view so that the rows of all readers are rows of a single one. Returns false if there
+ * are gaps between the readers. */
 static bool merge_readers(tsr_tensor *view)
 {
     tsr_layout *l = &view->layout;
@@ -133,7 +143,8 @@ static bool merge_readers(tsr_tensor *view)
 /* Steps of both directions ---------------------------------------------------------------------
  */
 
-/* [batches, heads, rows, keys] of the mask, as a block. */
+/* Copies the mask of a block of keys to w->mask: f32 [batches, heads, rows, keys], laid out like
+ * the scores. */
 static tsr_status copy_mask(const work *w, int64_t key, int64_t count)
 {
     const tsr__attention_slice *s = &w->slice;
@@ -167,7 +178,8 @@ static tsr_status multiply(const work *w, const tsr_tensor *y, const tsr_tensor 
                                         .accumulate = accumulate));
 }
 
-/* The products of the block's queries (or their gradients) and keys (or values). */
+/* Computes the products of the block's queries, or the gradients of y, with a block of keys or
+ * values. */
 static tsr_status score(const work *w, tsr__buffer *to, const tsr_tensor *of_queries,
                         const tsr_tensor *of_keys, int64_t key, int64_t count)
 {
@@ -247,7 +259,7 @@ static tsr_status fill_rows(const work *w, tsr_tensor rows, double value)
     return tsr_fill(w->call->stream, &rows, value);
 }
 
-/* Queries that see no key. */
+/* Writes the results of queries that see no key: 0 to y, −∞ to lse. */
 static tsr_status nothing(work *w)
 {
     tsr_tensor lse = w->lse;
@@ -321,7 +333,8 @@ tsr_status tsr__attention_products(const tsr__attention *call)
 /* Backward -------------------------------------------------------------------------------------
  */
 
-/* Scores of one block of keys, with what `function` makes of them. */
+/* Computes the scores of one block of keys and their gradients, as `function` (TSR_SCORES_…)
+ * specifies. */
 static tsr_status gradient_scores(work *w, int64_t key, int64_t count, uint32_t function)
 {
     const tsr__attention *c = w->call;
@@ -335,7 +348,7 @@ static tsr_status gradient_scores(work *w, int64_t key, int64_t count, uint32_t 
     return tsr__attention_scores_run(c->stream, &s);
 }
 
-/* Σ dy·y. */
+/* Computes Σ dy·y for each query of the block. */
 static tsr_status delta_of_y(work *w)
 {
     const tsr__attention *c = w->call;
@@ -346,7 +359,8 @@ static tsr_status delta_of_y(work *w)
     return tsr_reduce(c->stream, &sums, &product, -1, TSR_REDUCE_SUM, false);
 }
 
-/* A kv head's gradient += (scores)ᵀ · rows, its readers in order. */
+/* Adds (scores)ᵀ · rows to the gradient of each kv head. The readers of a kv head are added in
+ * their order. */
 static tsr_status add_to_keys(const work *w, const tsr_tensor *sums, tsr__buffer *scores,
                               const tsr_tensor *of_queries, int64_t key, int64_t count)
 {

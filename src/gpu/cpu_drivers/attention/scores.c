@@ -3,14 +3,15 @@
 #include "base/checked.h"
 #include "shaders/params/vectors.h"
 
-enum { SUBGROUPS = 8 }; /* per workgroup: as many as the identity table counts */
+enum { SUBGROUPS = 8 }; /* per workgroup; the identity table has this many entries */
 
 int64_t tsr__attention_scores_unit(const tsr_device *device)
 {
     return (int64_t)device->info.subgroup_size * (TSR_VECTOR_BYTES / 4);
 }
 
-/* Few different numbers, since each is a pipeline. */
+/* Returns the number of units that a row of `columns` scores takes, rounded up. There are only a
+ * few different numbers, because each needs a pipeline. */
 static uint32_t units_for(int64_t columns, int64_t unit)
 {
     const uint32_t units = (uint32_t)((columns + unit - 1) / unit);
@@ -49,7 +50,7 @@ tsr_status tsr__attention_scores_run(tsr_stream *stream, const tsr__attention_sc
     const tsr_device *device = tsr_stream_device(stream);
     const uint32_t lanes = device->info.subgroup_size;
     const int64_t unit = tsr__attention_scores_unit(device);
-    /* Rows are as long as their units, at least. */
+    /* A row has room for at least one unit. */
     const uint32_t most = (uint32_t)(b->row_keys / unit), wanted = units_for(b->keys, unit);
     const uint32_t units = wanted < most ? wanted : most;
     struct tsr_attention_scores_push push = {

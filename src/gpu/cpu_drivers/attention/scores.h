@@ -1,27 +1,29 @@
-/* The kernels for a block of scores: shaders/cpu_drivers/attention_scores.comp and
- * attention_scores_grad.comp. */
+/* Runs the kernels that compute with a block of scores: shaders/cpu_drivers/attention_scores.comp
+ * and attention_scores_grad.comp. */
 #ifndef TSR_GPU_CPU_DRIVERS_ATTENTION_SCORES_H
 #define TSR_GPU_CPU_DRIVERS_ATTENTION_SCORES_H
 
 #include "gpu/cpu_drivers/attention/blocks.h"
 #include "shaders/params/attention_scores.h"
 
-/* Elements that divide the length of a row of scores. */
+/* The number of elements in a unit. The length of a row of scores in memory must be a multiple of
+ * it. */
 int64_t tsr__attention_scores_unit(const tsr_device *device);
 
-/* A block. Buffers of a role that it lacks are NULL. */
+/* A block of scores and its operands. Buffers that a call does not need are NULL. */
 typedef struct tsr__attention_scores {
     const tsr__attention *call;
-    int64_t heads, row, rows; /* the slice's heads, and its queries row … row + rows − 1 */
-    int64_t key, keys;        /* its keys */
+    /* the number of heads in the slice; the block's queries are row … row + rows − 1 */
+    int64_t heads, row, rows;
+    int64_t key, keys; /* the block's keys are key … key + keys − 1 */
     int64_t row_keys;
     tsr__buffer *scores, *gradient, *mask, *state, *y;
     tsr__buffer *lse_buffer;
-    uint64_t lse;      /* the address of the logarithm of the slice's first head's query 0 */
-    int64_t y_columns; /* of a row of y */
-    bool first;        /* forward: no block came before; y is not used */
+    uint64_t lse;      /* the address of lse for query 0 of the slice's first head */
+    int64_t y_columns; /* the number of elements in a row of y */
+    bool first;        /* in the forward call: this is the first block of keys, so y is not used */
     bool backward;
-    uint32_t function; /* backward: TSR_SCORES_… */
+    uint32_t function; /* in the backward call: TSR_SCORES_… */
 } tsr__attention_scores;
 
 tsr_status tsr__attention_scores_run(tsr_stream *stream,

@@ -19,7 +19,7 @@ static uint64_t encode_float(double value, unsigned mantissa_bits, unsigned expo
     if (exponent >= (1 << exponent_bits) - 1)
         return sign | infinity;
     mantissa |= UINT64_C(1) << 52;
-    /* The number of bits to round away; subnormal numbers lose more. */
+    /* the number of mantissa bits to round away; for subnormal numbers there are more */
     unsigned drop = 52 - mantissa_bits;
     if (exponent < 1) {
         drop += (unsigned)(1 - exponent);
@@ -30,7 +30,8 @@ static uint64_t encode_float(double value, unsigned mantissa_bits, unsigned expo
     uint64_t kept = mantissa >> drop, rest = mantissa & ((UINT64_C(1) << drop) - 1);
     uint64_t half = UINT64_C(1) << (drop - 1);
     kept += rest > half || (rest == half && (kept & 1));
-    /* The implicit bit adds 1 to the exponent field, and so does a carry out of the mantissa. */
+    /* The implicit bit of the mantissa adds 1 to the exponent field. A carry out of the mantissa
+     * adds 1, too. */
     return sign | (((uint64_t)(exponent - 1) << mantissa_bits) + kept);
 }
 
@@ -62,7 +63,7 @@ uint64_t tsr__encode(double value, tsr_dtype dtype)
     case TSR_I64:
         return encode_integer(value, -0x1p63, 0x1p63, UINT64_C(1) << 63, INT64_MAX);
     case TSR_U8:
-    case TSR_F64: /* exists in communicators only */
+    case TSR_F64: /* only communicators use this dtype */
         break;
     }
     return encode_integer(value, 0, UINT8_MAX, 0, UINT8_MAX);

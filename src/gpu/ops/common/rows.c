@@ -27,7 +27,8 @@ static tsr_status record_list(tsr_stream *stream, void *work)
 tsr_status tsr__dispatches_record(tsr__dispatches *list, tsr_stream *stream)
 {
     for (size_t i = 0; i < list->count; i++)
-        list->items[i].push = list->push[i]; /* set here because the array moves while it grows */
+        /* set only now, because the array may have moved while it grew */
+        list->items[i].push = list->push[i];
     return tsr__stream_atomic(stream, record_list, list);
 }
 
@@ -95,7 +96,8 @@ uint32_t tsr__row_form(const tsr__piece *piece, int operand, tsr_dtype dtype, ui
 uint32_t tsr__matrix_row_form(const tsr_tensor *matrix)
 {
     const tsr_layout *layout = &matrix->layout;
-    /* Only the parity of the row stride matters, and a large stride does not fit in a piece. */
+    /* A piece cannot describe a large stride. Only the parity of the stride is needed, so the piece
+     * gets two rows with that. */
     tsr__piece rows = {.ndim = 1, .shape = {layout->shape[0] > 1 ? 2 : 1}};
     rows.strides[0][0] = (uint32_t)(layout->strides[0] & 1);
     return tsr__row_form(&rows, 0, layout->dtype, tsr__tensor_address(matrix), layout->strides[1],
@@ -119,7 +121,7 @@ uint32_t tsr__most_iterations(const tsr_device *device)
 
 uint32_t tsr__thread_group_for(const tsr_device *device, uint64_t rows, int64_t count)
 {
-    /* An invocation goes through its row up to four times, four elements per iteration. */
+    /* An invocation reads its row up to four times, four elements per iteration. */
     const bool alone = tsr__rows_alone(device, rows) && count <= tsr__most_iterations(device);
     return count <= 16 || alone ? 1 : count <= 256 ? 8 : 128;
 }

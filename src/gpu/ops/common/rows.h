@@ -1,5 +1,5 @@
 /* Functions that the operations on rows share: lists of dispatches, and properties of layouts. A
- * row is the elements along one dimension. */
+ * row consists of the elements along one dimension. */
 #ifndef TSR_GPU_OPS_COMMON_ROWS_H
 #define TSR_GPU_OPS_COMMON_ROWS_H
 
@@ -7,8 +7,9 @@
 #include "shaders/params/rows.h"
 #include "tensor/pieces.h"
 
-/* The dispatches of one operation. They are collected before the first one is recorded, so that an
- * operation that fails has not recorded anything. A list must be initialised to {0}. */
+/* The dispatches of one operation. All of them are added to the list before the first one is
+ * recorded, so that an operation that fails has not recorded anything. A list must be initialised
+ * with {0}. */
 typedef struct tsr__dispatches {
     tsr__dispatch *items;
     char (*push)[TSR__PUSH_MAX]; /* the push constants of items[i] */
@@ -18,16 +19,16 @@ typedef struct tsr__dispatches {
 /* Adds a copy of `dispatch` and of its push constants. On failure the list is unchanged. */
 tsr_status tsr__dispatches_add(tsr__dispatches *list, const tsr__dispatch *dispatch) TSR_NODISCARD;
 
-/* Records all dispatches in order or, on failure, none. */
+/* Records all dispatches in order. On failure, none is recorded. */
 tsr_status tsr__dispatches_record(tsr__dispatches *list, tsr_stream *stream) TSR_NODISCARD;
 
 void tsr__dispatches_finish(tsr__dispatches *list);
 
-/* Checks `dim`, which counts from the end if it is negative. Sets *out to the same dimension as a
+/* Checks `dim`, where negative numbers count from the end, and sets *out to the dimension as a
  * number from 0 to ndim − 1. */
 tsr_status tsr__require_dim(const char *op, const tsr_tensor *x, int dim, int *out) TSR_NODISCARD;
 
-/* Returns the layout without the dimension `dim`. It is the layout of the first elements of all
+/* Returns the layout without the dimension `dim`, that is, the layout of the first elements of all
  * rows along that dimension. */
 tsr_layout tsr__layout_without(const tsr_layout *layout, int dim);
 
@@ -36,29 +37,31 @@ tsr_layout tsr__layout_without(const tsr_layout *layout, int dim);
 tsr_status tsr__require_reduced(const char *op, const tsr_tensor *y, const tsr_tensor *x, int dim,
                                 tsr_layout *out) TSR_NODISCARD;
 
-/* The form (TSR_ROW_…) of rows of `count` elements that are `step` elements apart. The piece
- * describes the starts of the rows; the first row starts at `address`. The smallest form of several
- * operands suits all of them. */
+/* Returns the form (TSR_ROW_…) in which rows can be read. A row has `count` elements that are
+ * `step` elements apart. The piece describes where rows start; the first row starts at `address`.
+ * Forms are ordered: the smallest form of several operands can be used for all of them. */
 uint32_t tsr__row_form(const tsr__piece *piece, int operand, tsr_dtype dtype, uint64_t address,
                        int64_t step, int64_t count);
 
-/* The form of the rows of a tensor of two dimensions, which may have any stride between rows. */
+/* The same for the rows of a tensor of two dimensions. The stride between rows can have any
+ * size. */
 uint32_t tsr__matrix_row_form(const tsr_tensor *matrix);
 
 /* A tensor's stride along `dim`, in bytes. */
 uint64_t tsr__stride_bytes(const tsr_tensor *tensor, int dim);
 
-/* Whether one invocation per row is fastest, for rows of any length. This is the case for many rows
- * on CPU drivers: rows fill SIMD lanes as well as elements do, and a barrier costs a switch between
- * the invocations of a workgroup. */
+/* True if it is fastest that each row is computed by one invocation, for rows of any length. This
+ * is so for many rows on CPU drivers, because rows fill SIMD lanes as well as elements do, while a
+ * barrier means a switch between all invocations of a workgroup. */
 bool tsr__rows_alone(const tsr_device *device, uint64_t rows);
 
-/* The largest number of iterations that an invocation's loops may have in total in one dispatch.
- * Mesa's CPU driver leaves a loop after 65535 iterations. */
+/* The largest number of iterations that the loops of an invocation may execute in one dispatch, all
+ * together. Mesa's CPU driver ends a loop after 65535 iterations. */
 uint32_t tsr__most_iterations(const tsr_device *device);
 
-/* The number of invocations in a thread group, which computes one row of softmax, normalisation or
- * cross-entropy, and the size of the workgroups for that number. */
+/* The first function returns the number of invocations in a thread group, which computes one row of
+ * softmax, normalisation or cross-entropy. The second returns the size of workgroups for that
+ * number. */
 uint32_t tsr__thread_group_for(const tsr_device *device, uint64_t rows, int64_t count);
 uint32_t tsr__thread_group_workgroup(uint32_t threads);
 

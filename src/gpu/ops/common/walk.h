@@ -1,5 +1,5 @@
-/* Properties of pieces (tensor/pieces.h), and the push constants with which invocations find their
- * elements in a piece (shaders/include/walk.glsl). */
+/* Properties of pieces (tensor/pieces.h), and the push constants from which invocations compute
+ * where in a piece their elements are (shaders/include/walk.glsl). */
 #ifndef TSR_GPU_OPS_COMMON_WALK_H
 #define TSR_GPU_OPS_COMMON_WALK_H
 
@@ -7,11 +7,11 @@
 #include "shaders/params/walk.h"
 #include "tensor/pieces.h"
 
-/* Invocations per workgroup of the kernels that use walk.glsl. */
+/* The number of invocations per workgroup of the kernels that use walk.glsl. */
 #define TSR__WALK_WORKGROUP 128
 
-/* Sets up the walk over a piece. Each invocation takes `group` (1 or 4) neighbours of the innermost
- * dimension. */
+/* Initialises the push constants for a piece. Each invocation gets `group` (1 or 4) elements that
+ * are neighbours along the innermost dimension. */
 void tsr__walk_init(struct tsr_walk *walk, const tsr__piece *piece, uint32_t group);
 
 /* Computes constants that replace a division by a multiplication: (high32(n · magic) + n) >> shift
@@ -19,40 +19,41 @@ void tsr__walk_init(struct tsr_walk *walk, const tsr__piece *piece, uint32_t gro
  * using Multiplication", 1994). */
 void tsr__walk_divisor(uint32_t divisor, uint32_t *magic, uint32_t *shift);
 
-/* Returns an operand's strides in the order of the push constants: the innermost is last, and
- * missing outer dimensions have stride 0. */
+/* Returns an operand's strides in the order of the push constants: the innermost is last, and outer
+ * dimensions that the piece lacks have stride 0. */
 void tsr__walk_strides(const tsr__piece *piece, int operand, uint32_t out[TSR_WALK_DIMS]);
 
-/* The size and the stride of a piece's innermost dimension. The stride of a single element is 1. */
+/* The first function returns the size of a piece's innermost dimension, the second an operand's
+ * stride along it. The stride of a single element is 1. */
 uint32_t tsr__piece_inner(const tsr__piece *piece);
 uint32_t tsr__piece_inner_stride(const tsr__piece *piece, int operand);
 
-/* The length of a piece's rows if they have no gaps in operands 0 and 1, otherwise 1. */
+/* Returns the length of a piece's rows, or 1 if they have gaps in operand 0 or 1. */
 uint32_t tsr__piece_row_elements(const tsr__piece *piece);
 
-/* Restricts the innermost dimension to begin … end − 1, in all operands. */
+/* Restricts the innermost dimension to the elements begin … end − 1, in all operands. */
 void tsr__piece_columns(tsr__piece *piece, int operands, uint32_t begin, uint32_t end);
 
 /* The device address of a piece's first element in an operand. */
 uint64_t tsr__piece_address(const tsr__piece *piece, int operand, const tsr_tensor *tensor);
 
-/* Returns the dimension along which operand 1 is contiguous if operand 0 is contiguous along a
- * different one, its innermost; otherwise -1. */
+/* Returns the dimension along which operand 1 is contiguous if operand 0 is contiguous along its
+ * innermost dimension and the two are different. Otherwise returns -1. */
 int tsr__piece_transposed(const tsr__piece *piece);
 
-/* The offset of plane number `plane` from the piece's start, in elements. A plane extends over
- * dimensions `a` and `b` of the piece (-1: no such dimension). */
+/* Returns the offset in elements of plane number `plane` from the piece's start. A plane extends
+ * over the piece's dimensions `a` and `b` (-1: there is no such dimension). */
 uint64_t tsr__piece_plane(const tsr__piece *piece, int operand, int a, int b, uint32_t plane);
 
-/* Whether the operand's innermost stride is 1 and each row's address is a multiple of
+/* True if the operand's innermost stride is 1 and the address of each row is a multiple of
  * `alignment_bytes`. */
 bool tsr__piece_aligned(const tsr__piece *piece, int operand, const tsr_tensor *tensor,
                         uint64_t alignment_bytes);
 
-/* Changes the piece to count in units of several elements and returns the size of a unit in bytes.
- * This is the largest power of two up to 16 that divides the length and the address of every row of
- * every operand, but at least the size of an element. All operands must have elements of the same
- * size. */
+/* Changes the piece so that its sizes and strides count units of several elements, and returns the
+ * size of a unit in bytes. It is the largest power of two up to 16 that divides the length and the
+ * address of every row in every operand, but at least the size of an element. Elements must have
+ * the same size in all operands. */
 uint32_t tsr__piece_widen(tsr__piece *piece, int operands, const tsr_tensor *const *tensors);
 
 #endif

@@ -1,4 +1,4 @@
-/* tsr_copy: the checks, and copies between two devices, which go through the host. */
+/* tsr_copy: checks the arguments. Copies between two devices are made through the host. */
 #include "gpu/ops/copy/copy.h"
 
 #include "base/alloc.h"
@@ -6,8 +6,8 @@
 #include "tensor/overlap.h"
 #include "tessera/ops.h"
 
-/* Copies on one device. No shader transposes and converts at once; if it is faster, the source is
- * made contiguous first. */
+/* Copies on one device. No shader transposes and converts at the same time. Therefore, if this is
+ * faster, the source is first made contiguous. */
 static tsr_status copy_on_device(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src)
 {
     if (dst->layout.dtype == src->layout.dtype ||
@@ -21,7 +21,7 @@ static tsr_status copy_on_device(tsr_stream *stream, const tsr_tensor *dst, cons
     return status;
 }
 
-/* Creates a contiguous tensor on the stream's device that holds `data`, the elements of src. */
+/* Creates a contiguous tensor on the stream's device from `data`, which are the elements of src. */
 static tsr_status bring_over(tsr_stream *stream, const tsr_tensor *src, const void *data,
                              uint64_t size_bytes, tsr_tensor **out)
 {
@@ -50,7 +50,7 @@ static tsr_status upload_to(tsr_stream *stream, tsr_tensor *dst, const tsr_tenso
         tsr_tensor source = tsr__tensor_alias(packed, &layout);
         status = copy_on_device(stream, dst, &source);
     }
-    tsr_tensor_destroy(&packed); /* the stream keeps its buffer until the copy has run */
+    tsr_tensor_destroy(&packed); /* the stream keeps the tensor's buffer until the copy has run */
     return status;
 }
 

@@ -1,11 +1,11 @@
-/* tsr_fill. It uses vkCmdFillBuffer if all 32-bit words get the same value, and otherwise a shader.
- * The shader also fills large tensors on GPUs. */
+/* tsr_fill. If all 32-bit words get the same value, it uses vkCmdFillBuffer. Otherwise, and for
+ * large tensors on GPUs, it uses a shader. */
 #include "shaders/params/fill.h"
 #include "gpu/ops/common/encode.h"
 #include "gpu/ops/common/walk.h"
 #include "tessera/ops.h"
 
-/* Repeats an element's bits to fill 64 bits. */
+/* Repeats the bits of an element until they fill 64 bits. */
 static uint64_t repeat(uint64_t bits, uint64_t size)
 {
     for (; size < 8; size *= 2)
@@ -13,8 +13,8 @@ static uint64_t repeat(uint64_t bits, uint64_t size)
     return bits;
 }
 
-/* From this size on, a shader that stores 16 bytes per invocation is used on GPUs: a transfer
- * command may run on a copy engine, which reaches only a fraction of the memory's bandwidth. */
+/* From this size on, GPUs use a shader that stores 16 bytes per invocation. A transfer command may
+ * run on a copy engine, which reaches only a fraction of the memory's bandwidth. */
 #define LARGE_BYTES (1 << 20)
 
 static bool suits_command(const tsr_tensor *dst, uint64_t pattern)

@@ -1,4 +1,4 @@
-/* Copies between tensors of one device: chooses the fastest method. */
+/* Chooses the fastest method to copy between tensors of one device. */
 #include "gpu/host/copy.h"
 #include "gpu/ops/copy/copy.h"
 

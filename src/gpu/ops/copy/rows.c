@@ -1,13 +1,14 @@
-/* Copies rows with vkCmdCopyBuffer. On a CPU driver this is a memcpy, which is several times as
+/* Copies rows with vkCmdCopyBuffer. CPU drivers execute it as memcpy, which is several times as
  * fast as any shader. On lavapipe each region costs about 0.4 µs. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "gpu/ops/copy/copy.h"
 
-/* The largest number of regions in one command, which limits the host memory in use. */
+/* The largest number of regions in one command. It limits the host memory that they need. */
 #define REGIONS_MAX 16384
 
-/* Rows shorter than this are copied faster by a shader (measured with `tessera bench copy`). */
+/* The minimum length of rows; a shader copies shorter rows faster (measured with `tessera bench
+ * copy`). */
 static uint64_t shortest_row_bytes(const tsr_device *device)
 {
     switch (device->device_class) {
@@ -18,7 +19,7 @@ static uint64_t shortest_row_bytes(const tsr_device *device)
     case TSR__CLASS_GPU:
         break;
     }
-    return 1 << 20; /* many regions are slower than one dispatch */
+    return 1 << 20; /* one dispatch is faster than many regions of this size */
 }
 
 static void begin_walk(tsr__pieces *walk, const tsr_tensor *dst, const tsr_tensor *src)
@@ -33,18 +34,18 @@ bool tsr__copy_rows_suits(const tsr_device *device, const tsr_tensor *dst, const
     tsr__pieces walk;
     tsr__piece piece;
     begin_walk(&walk, dst, src);
-    /* The first piece is the largest, and all of them have its strides. */
+    /* It is enough to look at the first piece: it is the largest, and all have the same strides. */
     if (!tsr__pieces_next(&walk, &piece) ||
         tsr__piece_row_elements(&piece) * tsr_dtype_size(dst->layout.dtype) <
             shortest_row_bytes(device))
         return false;
-    /* A GPU may run vkCmdCopyBuffer on a copy engine. On an H100 that reaches 806 GB/s, and the
-     * shader reaches 2,250 GB/s with rows of complete words. */
+    /* A GPU may run vkCmdCopyBuffer on a copy engine. On an H100 the copy engine reaches 806 GB/s,
+     * whereas the shader reaches 2,250 GB/s if rows consist of complete words. */
     return device->device_class != TSR__CLASS_GPU ||
            tsr__piece_widen(&piece, 2, (const tsr_tensor *[]){dst, src}) < 4;
 }
 
-/* Regions collected for the next command. */
+/* The regions that have been collected for the next command. */
 typedef struct copy_batch {
     tsr_stream *stream;
     tsr__access source, destination;
@@ -70,10 +71,12 @@ static tsr_status add_row(copy_batch *batch, tsr__copy_region row)
     return TSR_OK;
 }
 
-/* Adds all rows of a piece. The position in the outer dimensions is counted like an odometer. */
+/* Adds the regions of all rows of a piece. The position in the outer dimensions is advanced like an
+ * odometer. */
 static tsr_status add_piece(copy_batch *batch, const tsr__piece *piece, uint64_t size)
 {
-    /* The last piece lacks the innermost dimension if only one element of it is left. */
+    /* The last piece lacks the innermost dimension if that is divided and one element of it
+     * remains. */
     uint32_t inner = tsr__piece_row_elements(piece);
     int outer_dims = inner > 1 ? piece->ndim - 1 : piece->ndim;
     uint32_t position[TSR__PIECE_DIMS] = {0};
@@ -101,7 +104,8 @@ static tsr_status record_rows(tsr_stream *stream, void *work)
 {
     row_copy *copy = work;
     copy_batch *batch = &copy->batch;
-    /* In the preflight, one command represents all of them: they access the same ranges. */
+    /* In the preflight, one command is enough for all rows, because all commands access the same
+     * ranges. */
     if (tsr__stream_in_preflight(stream))
         return tsr__stream_copy(stream, batch->source, batch->destination, NULL, 0);
     tsr__pieces walk;

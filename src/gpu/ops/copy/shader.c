@@ -1,16 +1,16 @@
-/* Copies with shaders, in the widest units that the addresses allow, with one dispatch per piece.
- * Pieces that are transposed have kernels of their own. */
+/* Copies with shaders, one dispatch per piece. The units in which a shader copies are as wide as
+ * the addresses allow. Transposed pieces have their own kernels. */
 #include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/ops/copy/copy.h"
 #include "shaders/params/copy.h"
 #include "shaders/params/copy_tile.h"
 #include "shaders/params/vectors.h"
 
-/* How a piece is moved: the kinds of its units, and the piece counted in such units. */
+/* How a piece is copied: the piece, whose sizes count units, and the kinds of units. */
 typedef struct copy_plan {
     tsr__piece piece;
     uint32_t source_kind, destination_kind;
-    uint32_t unit_bytes; /* the smaller of the two */
+    uint32_t unit_bytes; /* the size of a unit, the smaller one of source and destination */
 } copy_plan;
 
 static uint32_t bits_kind(uint64_t unit_bytes)
@@ -44,9 +44,9 @@ static void make_plan(const tsr__piece *piece, const tsr_tensor *dst, const tsr_
     out->destination_kind = dst->layout.dtype;
 }
 
-/* The number of neighbours that an invocation moves. On a GPU it is one if units are at least a
- * word, so that a subgroup's accesses are adjacent. Smaller elements share a word, and on CPU
- * drivers an invocation costs more than an access. */
+/* The number of neighbouring units that an invocation copies. On a GPU it is one if units have at
+ * least 4 bytes, so that a subgroup's accesses are adjacent. It is four for smaller units, because
+ * these share a word, and on CPU drivers, where an invocation costs more than an access. */
 static uint32_t group_of(const copy_plan *plan, tsr__device_class device_class)
 {
     if (tsr__piece_inner(&plan->piece) == 1)
@@ -72,7 +72,8 @@ static void fill_dispatch(const copy_plan *plan, const tsr_tensor *dst, const ts
     tsr__walk_strides(&plan->piece, 0, push->destination_strides);
     tsr__walk_strides(&plan->piece, 1, push->source_strides);
 
-    /* Modes that the kernel does not use are 0, so that they do not cause additional pipelines. */
+    /* Modes that the kernel does not use get a fixed value, so that they do not cause additional
+     * pipelines. */
     bool modes = group == 4 && plan->unit_bytes < 16;
     uint32_t dst_mode = modes ? inner_mode(&plan->piece, 0, dst) : TSR_COPY_STRIDED;
     uint32_t src_mode = modes ? inner_mode(&plan->piece, 1, src) : TSR_COPY_STRIDED;
@@ -89,16 +90,17 @@ static void fill_dispatch(const copy_plan *plan, const tsr_tensor *dst, const ts
     tsr__groups_for(push->walk.items, TSR__WALK_WORKGROUP, dispatch->groups);
 }
 
-/* Pieces with a shorter side would leave tiles mostly empty. */
+/* The minimum of rows and of columns for the kernel that transposes in tiles. With fewer, tiles
+ * would be mostly empty. */
 #define SHORTEST_SIDE 8
 
-/* Sets up the dispatch that transposes a piece through shared memory; its rows in dst are columns
- * in src. Returns false if this kernel does not suit the piece. */
+/* Initialises the dispatch that transposes a piece through shared memory: the rows of dst are
+ * columns of src. Returns false if this kernel should not be used for the piece. */
 static bool tile_dispatch(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
                           struct tsr_copy_tile_params *push, tsr__dispatch *dispatch)
 {
     int rows = tsr__piece_transposed(piece), columns = piece->ndim - 1;
-    /* On CPU drivers shared memory has no benefit. */
+    /* Shared memory has no advantage on CPU drivers. */
     if (dst->buffer->device->device_class != TSR__CLASS_GPU || rows < 0 ||
         piece->shape[rows] < SHORTEST_SIDE || piece->shape[columns] < SHORTEST_SIDE)
         return false;
@@ -164,7 +166,8 @@ static bool vectors_of(const tsr_tensor *dst, const tsr_tensor *src, tsr__vector
            (tsr__dtype_is_float(dst->layout.dtype) && tsr__dtype_is_float(src->layout.dtype));
 }
 
-/* Copies most of the piece by the fastest kernel that suits it, and the rest by the general one. */
+/* Copies most of the piece with the fastest kernel that can be used, and the rest with the general
+ * kernel. */
 static tsr_status copy_piece(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
                              const tsr_tensor *src)
 {

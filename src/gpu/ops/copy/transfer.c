@@ -23,7 +23,8 @@ static tsr_status pack(const tsr_layout *view, tsr_layout *out)
     return tsr_layout_init(view->dtype, view->ndim, view->shape, out);
 }
 
-/* Copies between a mapped view and packed memory of the host. One of `to` and `from` is NULL. */
+/* Copies between a mapped tensor and contiguous host memory. One of `to` and `from` is NULL: it
+ * gives the direction. */
 static tsr_status copy_mapped(const tsr_tensor *tensor, void *to, const void *from)
 {
     const tsr_layout *view = &tensor->layout;
@@ -36,7 +37,7 @@ static tsr_status copy_mapped(const tsr_tensor *tensor, void *to, const void *fr
     return TSR_OK;
 }
 
-/* Creates a packed tensor of the view's shape in scratch memory. */
+/* Creates a contiguous tensor of the same shape in scratch memory. */
 static tsr_status packed_alias(tsr_stream *stream, const tsr_tensor *tensor, tsr_tensor *out)
 {
     uint64_t bytes =

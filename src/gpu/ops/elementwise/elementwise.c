@@ -11,7 +11,7 @@ enum {
     OPERANDS = 4,
 };
 
-/* y and the inputs, which have been broadcast to y's shape. */
+/* y, and the inputs after they have been broadcast to y's shape. */
 typedef struct operand_set {
     int count;
     tsr_tensor tensor[OPERANDS];
@@ -60,13 +60,13 @@ static uint32_t inner_mode(const tsr__piece *piece, int operand, const tsr_tenso
     case 0:
         return TSR_EW_ONE;
     case 1:
-        /* For loads, a run is the same as any other stride; for stores it is not. */
+        /* When y is stored, contiguous elements are a special case. Loads have no such case. */
         return operand == 0 ? TSR_EW_RUN : TSR_EW_STRIDED;
     }
     return TSR_EW_STRIDED;
 }
 
-/* The push constants of the kernel for three inputs. */
+/* Sets the push constants of the kernel for three inputs. */
 static void fill_push3(struct tsr_elementwise3_params *push, const operand_set *operands,
                        const tsr__piece *piece)
 {
@@ -169,7 +169,7 @@ static tsr_status run_piece(tsr_stream *stream, const tsr__elementwise *work,
     return rest.count == 0 ? TSR_OK : run_strided(stream, work, operands, &rest);
 }
 
-/* The operations of one call, and contiguous copies of their inputs. */
+/* The operations of one call, and the contiguous copies of their inputs. */
 typedef struct call {
     const tsr__elementwise *work;
     int count;

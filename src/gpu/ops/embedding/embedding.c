@@ -1,5 +1,4 @@
-/* Embedding: selects rows of a table by their indices. Also the gradient with respect to the
- * table. */
+/* Embedding: selects rows of a table by their indices. Also computes the gradient of the table. */
 #include "gpu/cpu_drivers/ops/embedding_vectors.h"
 
 #include "base/checked.h"
@@ -8,11 +7,12 @@
 #include "tensor/check.h"
 
 #define WORKGROUP 64
-#define ROWS_MAX (INT64_C(1) << 26) /* per dispatch */
+#define ROWS_MAX (INT64_C(1) << 26) /* rows per dispatch */
 #define WIDTH_MAX (INT64_C(1) << 24)
-/* The number of workgroups among which the gradient's rows are divided. More buckets use more of
- * the device, but each workgroup reads all indices. CPUs have few cores; narrow workgroups over
- * columns fill them first. */
+/* The gradient's rows are divided into buckets; a workgroup computes some columns of one bucket.
+ * With more buckets more of the device is used, but every workgroup reads all indices. CPU drivers
+ * have few cores. They get narrow workgroups, and only as many buckets as are necessary to have
+ * GROUPS_ON_CPU workgroups. */
 #define BUCKETS 64
 #define GROUPS_ON_CPU 8
 #define WORKGROUP_ON_CPU 8
@@ -45,7 +45,8 @@ static tsr_status check(const char *op, tsr_stream *stream, const char *table_na
     return TSR_OK;
 }
 
-/* Sets the push constants for y's rows from `from` on, up to the number of rows of one dispatch. */
+/* Sets the push constants for the rows of y from `from` on. Their number is limited to that of one
+ * dispatch. */
 static void fill_push(struct tsr_embedding_params *push, const tsr_tensor *table,
                       const tsr_tensor *y, const tsr_tensor *indices, int64_t first, int64_t from)
 {
@@ -93,7 +94,7 @@ static tsr_status look_up(tsr__dispatches *list, const tsr_tensor *y, const tsr_
     const int64_t per_row = (table->layout.shape[1] + 3) / 4;
     if (per_row == 0)
         return TSR_OK;
-    /* A dispatch counts its invocations in 32 bits. */
+    /* The number of invocations of a dispatch must fit in 32 bits. */
     const int64_t step = INT32_MAX / per_row < ROWS_MAX ? INT32_MAX / per_row : ROWS_MAX;
     for (int64_t from = 0; from < y->layout.shape[0]; from += step) {
         struct tsr_embedding_params push;

@@ -1,5 +1,5 @@
-/* Selection by index along a dimension, and its gradient. If the dimension is the first and the
- * others can be viewed as one row, the kernels of the embedding are used. */
+/* Selection by index along a dimension, and its gradient. The kernels of the embedding are used if
+ * the dimension is the first one and the other dimensions can be viewed as one row. */
 #include "shaders/params/index_select.h"
 #include "base/checked.h"
 #include "gpu/ops/common/rows.h"
@@ -9,14 +9,14 @@
 
 enum {
     WORKGROUP = 64,
-    /* The number of workgroups among which the indices of a gradient are divided, as in
-     * embedding.c. */
+    /* The number of buckets into which the indices of a gradient are divided, as in embedding.c; a
+     * workgroup computes one bucket. */
     BUCKETS = 64,
     GROUPS_ON_CPU = 8,
 };
 
-/* The arguments of both operations: elements of x, or of its gradient, are selected; y, or its
- * gradient, has the selected elements. */
+/* The arguments of the selection or of its gradient. Elements are selected from x, or their
+ * gradients are added to the gradient of x. y, or its gradient, contains the selected elements. */
 typedef struct selection {
     const char *op, *x_name, *y_name;
     tsr_stream *stream;
@@ -48,7 +48,7 @@ static tsr_status check(selection *s, int dim)
     return TSR_OK;
 }
 
-/* Views an operand as [size of dim, all other dimensions], if that is possible. */
+/* Views an operand as [size of dim, all other dimensions]. Returns false if that is impossible. */
 static bool as_matrix(const selection *s, const tsr_tensor *tensor, tsr_tensor *out)
 {
     const tsr_layout *layout = &tensor->layout;

@@ -1,10 +1,10 @@
-/* Softmax cross-entropy of logits against labels, and its gradient. */
+/* Softmax cross-entropy of logits and labels, and its gradient. */
 #include "shaders/params/cross_entropy.h"
 #include "gpu/cpu_drivers/ops/cross_entropy_chunks.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
-#define ROWS_MAX (INT64_C(1) << 30) /* per dispatch */
+#define ROWS_MAX (INT64_C(1) << 30) /* rows per dispatch */
 
 static tsr_status check(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *gradient,
                         const tsr_tensor *logits, const tsr_tensor *labels)
@@ -47,7 +47,8 @@ static tsr_status check(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *gradie
     return TSR_OK;
 }
 
-/* Adds the dispatch for rows from `first` on, up to the number of rows of one dispatch. */
+/* Adds the dispatch for the rows from `first` on. Their number is limited to that of one
+ * dispatch. */
 static tsr_status add_dispatch(tsr__dispatches *list, tsr_tensor *loss, tsr_tensor *gradient,
                                const tsr_tensor *logits, const tsr_tensor *labels, float scale,
                                int64_t first)

@@ -6,9 +6,10 @@
 #include "shaders/params/cross_entropy_shard.h"
 #include "tensor/check.h"
 
-#define ROWS_MAX (INT64_C(1) << 30) /* per dispatch */
+#define ROWS_MAX (INT64_C(1) << 30) /* rows per dispatch */
 
-/* The arguments of both steps. Those that a step does not have are NULL. */
+/* The arguments of either step: the statistics of a part, or the results. Arguments that the step
+ * does not have are NULL. */
 typedef struct step {
     const char *op;
     tsr_tensor *loss, *gradient;
@@ -90,7 +91,8 @@ static void add_outputs(const step *s, uint64_t skip, struct tsr_cross_entropy_s
     }
 }
 
-/* Adds the dispatch for rows from `from` on, up to the number of rows of one dispatch. */
+/* Adds the dispatch for the rows from `from` on. Their number is limited to that of one
+ * dispatch. */
 static tsr_status add_dispatch(tsr__dispatches *list, const step *s, int64_t from)
 {
     const tsr_layout *logits = &s->logits->layout;
@@ -163,7 +165,7 @@ static tsr_status run(const step *s, tsr_stream *stream)
 tsr_status tsr__cross_entropy_part(tsr_stream *stream, tsr_tensor *stats, const tsr_tensor *logits,
                                    const tsr_tensor *labels, int64_t first)
 {
-    step s = {.op = "vocabulary_cross_entropy", /* the public function */
+    step s = {.op = "vocabulary_cross_entropy", /* the name of the public function */
               .logits = logits,
               .labels = labels,
               .stats = stats,

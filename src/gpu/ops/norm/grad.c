@@ -1,9 +1,11 @@
-/* The gradients of layer and RMS normalisation, in four steps. The first computes the statistics of
- * each row again. The second computes sums over chunks of rows for weight and bias, before dx may
- * overwrite x or dy. The third computes dx, and the fourth adds up the sums of the chunks.
+/* The gradients of layer and RMS normalisation, in four steps. The first step computes the
+ * statistics of each row, as in the forward pass. The second step computes, for weight and bias,
+ * sums over chunks of rows; it comes before the third, because dx may overwrite x or dy. The third
+ * step computes dx. The fourth step adds up the sums of all chunks.
  *
- * On Mesa's CPU driver, special kernels write the products whose columns are summed for the weight,
- * instead of sums of chunks. The kernels for short rows need no statistics. */
+ * On Mesa's CPU driver, special kernels can replace the second and fourth step: they write the
+ * products for the weight to scratch memory, and a reduction adds up their columns. Its kernels for
+ * short rows need no statistics. */
 #include "base/checked.h"
 #include "gpu/cpu_drivers/ops/norm_chunks.h"
 #include "gpu/cpu_drivers/ops/norm_short.h"
@@ -13,20 +15,23 @@
 #include "tessera/ops.h"
 
 #define WORKGROUP 64
-#define MAX_PRODUCTS (UINT64_C(1) << 24) /* 64 MiB of scratch */
+#define MAX_PRODUCTS (UINT64_C(1) << 24) /* 64 MiB of scratch memory */
 
-/* One call. */
+/* One call of a gradient function. */
 typedef struct gradient {
-    tsr__norm norm; /* of x, dy and dx, if there is one; its bias is unused */
+    tsr__norm norm; /* x, dy and, if it is computed, dx; the bias is unused */
     tsr_tensor *dx, *dweight, *dbias;
     bool accumulate;
-    tsr__buffer *stats; /* of all rows */
-    tsr__buffer *parts; /* scratch for a plane in chunks, large enough for any plane */
+    tsr__buffer *stats; /* the statistics of all rows */
+    /* scratch memory of the kernels that divide rows into chunks; large enough for any plane */
+    tsr__buffer *parts;
     uint64_t parts_bytes;
-    uint64_t chunks; /* of rows */
-    /* f32 [chunks, columns] each, in one scratch buffer: dweight first, then dbias. */
+    uint64_t chunks; /* the number of chunks of rows */
+    /* The matrices whose columns are added up for dweight and dbias. Usually they are f32 [chunks,
+     * columns], one after the other in one scratch buffer. */
     tsr_tensor sums[2];
-    bool has_products; /* products are summed, not chunks */
+    /* sums[] has a row for each row of x, not for each chunk: the products, and dy */
+    bool has_products;
     tsr__dispatches list;
 } gradient;
 
@@ -70,8 +75,8 @@ static tsr_status check(const gradient *g, const tsr_stream *stream)
     return check_outputs(g);
 }
 
-/* The largest number of rows of a plane. A dispatch of norm_columns.comp has one invocation for
- * four columns of a chunk, and counts invocations in 32 bits. */
+/* The largest number of rows in a plane. A dispatch of norm_columns.comp has one invocation for
+ * each four columns of a chunk, and the number of invocations must fit in 32 bits. */
 static uint64_t max_rows(const gradient *g)
 {
     uint64_t across = tsr__norm_columns(&g->norm) / 4 + 1;
@@ -160,7 +165,7 @@ static tsr_status add_dx(gradient *g, const tsr__norm_plane *plane)
     return tsr__dispatches_add(&g->list, &dispatch);
 }
 
-/* Whether this plane has all rows and one of the kernels for products suits it. */
+/* True if special kernels should compute the products: the plane must contain all rows. */
 static bool takes_products(const gradient *g, const tsr__norm_plane *plane)
 {
     return (g->dweight || g->dbias) && plane->rows == (uint64_t)tsr__norm_rows(&g->norm) &&
@@ -168,8 +173,8 @@ static bool takes_products(const gradient *g, const tsr__norm_plane *plane)
            tsr__norm_kernels_of(&g->norm, plane, TSR_NORM_PRODUCTS) != TSR__NORM_GENERAL;
 }
 
-/* The statistics of the plane's rows that the later steps need: TSR_NORM_STATS, TSR_NORM_GRADIENT,
- * or TSR_NORM_RESULT if they need none. */
+/* Returns which statistics of the plane's rows the later steps need: TSR_NORM_STATS,
+ * TSR_NORM_GRADIENT, or TSR_NORM_RESULT, which means none. */
 static uint32_t stats_needed(const gradient *g, const tsr__norm_plane *plane)
 {
     const bool columns = (g->dweight || g->dbias) && !g->has_products;
@@ -227,7 +232,8 @@ static tsr_status prepare_products(gradient *g, const tsr__norm_plane *plane, ts
     return TSR_OK;
 }
 
-/* Allocates scratch memory. A stream provides it only before an operation's first dispatch. */
+/* Requests all scratch memory. This must come first, because a stream provides it only before an
+ * operation's first dispatch. */
 static tsr_status prepare(gradient *g, tsr_stream *stream)
 {
     uint64_t rows = (uint64_t)tsr__norm_rows(&g->norm), columns = tsr__norm_columns(&g->norm);
@@ -270,7 +276,8 @@ static tsr_status add_sums(gradient *g, tsr_stream *stream)
     return TSR_OK;
 }
 
-/* Adds the dispatches of products and of their sums together, because dx may overwrite dy later. */
+/* Adds the dispatches that compute the products and those that add them up. Both must come before
+ * dx, which may overwrite dy. */
 static tsr_status add_products(gradient *g, const tsr__norm_plane *plane, tsr_stream *stream)
 {
     tsr__buffer *products = g->sums[0].buffer;
@@ -303,7 +310,7 @@ static tsr_status add_dispatches(gradient *g, tsr_stream *stream)
     return has_chunks ? add_sums(g, stream) : TSR_OK;
 }
 
-/* Without rows the sums are 0. */
+/* Sets the gradients to 0, which is their value if there are no rows. */
 static tsr_status clear(tsr_stream *stream, void *work)
 {
     const gradient *g = work;

@@ -1,4 +1,5 @@
-/* Forward layer and RMS normalisation, and the choice of kernels for one plane of rows. */
+/* Layer and RMS normalisation (the forward pass), and the choice of kernels for one plane of
+ * rows. */
 #include "gpu/ops/norm/norm.h"
 
 #include "base/checked.h"
@@ -11,8 +12,8 @@
 tsr__norm_kernels tsr__norm_kernels_of(const tsr__norm *norm, const tsr__norm_plane *plane,
                                        uint32_t output)
 {
-    /* With more columns than this, the kernels for chunks are about as fast as those for short
-     * rows, and their pipelines compile in a quarter of the time. */
+    /* With more columns, the kernels for chunks are about as fast as those for short rows, and
+     * their pipelines compile in a quarter of the time. */
     const uint32_t many_columns = 768;
     if (!tsr__vectors_suit(norm->operand[0]->buffer->device))
         return TSR__NORM_GENERAL;
@@ -23,8 +24,8 @@ tsr__norm_kernels tsr__norm_kernels_of(const tsr__norm *norm, const tsr__norm_pl
     return is_short ? TSR__NORM_SHORT : TSR__NORM_GENERAL;
 }
 
-/* Adds the dispatch that writes the result to operand 1, or only the statistics if `stats` is not
- * NULL. */
+/* Adds the dispatch of the general kernel or of the kernel for short rows. It writes the result to
+ * operand 1 or, if `stats` is not NULL, only the statistics to `stats`. */
 static tsr_status add(tsr__dispatches *list, const tsr__norm *norm, const tsr__norm_plane *plane,
                       tsr__buffer *stats)
 {
@@ -86,12 +87,13 @@ static bool in_chunks(const tsr__norm *norm, const tsr__norm_plane *plane)
     return tsr__norm_kernels_of(norm, plane, TSR_NORM_RESULT) == TSR__NORM_CHUNKS;
 }
 
-/* Scratch memory of the kernels that divide rows into chunks; NULL if no plane uses them. */
+/* The scratch memory of the kernels that divide rows into chunks. NULL if no plane uses them. */
 typedef struct chunk_buffers {
     tsr__buffer *scratch, *stats;
 } chunk_buffers;
 
-/* Allocates the scratch memory. A stream provides it only before an operation's first dispatch. */
+/* Requests all scratch memory. This must come first, because a stream provides it only before an
+ * operation's first dispatch. */
 static tsr_status prepare(const tsr__norm *norm, tsr_stream *stream, chunk_buffers *out)
 {
     uint64_t bytes = 0;

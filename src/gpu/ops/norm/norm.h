@@ -1,12 +1,12 @@
-/* The choice of kernels for a plane, and the rows' statistics. Normalisation and its gradients
- * share them. */
+/* The choice of kernels for a plane, and the statistics of rows, for normalisation and its
+ * gradients. */
 #ifndef TSR_GPU_OPS_NORM_NORM_H
 #define TSR_GPU_OPS_NORM_NORM_H
 
 #include "gpu/ops/norm/plane.h"
 
-/* The kernels that compute `output` (one of TSR_NORM_…) of a plane: those of norm_short.h, those of
- * norm_chunks.h, or the general ones. */
+/* The kernels with which `output`, one of TSR_NORM_…, of a plane is computed: those of
+ * norm_short.h, those of norm_chunks.h, or the general ones. */
 typedef enum tsr__norm_kernels {
     TSR__NORM_GENERAL,
     TSR__NORM_SHORT,
@@ -15,8 +15,9 @@ typedef enum tsr__norm_kernels {
 tsr__norm_kernels tsr__norm_kernels_of(const tsr__norm *norm, const tsr__norm_plane *plane,
                                        uint32_t output);
 
-/* Adds the dispatches that write the statistics of the plane's rows. The chosen kernels must not be
- * TSR__NORM_CHUNKS, which compute statistics from those of chunks (norm_chunks.h). */
+/* Adds the dispatches that write the statistics of the plane's rows. Must not be called if the
+ * choice is TSR__NORM_CHUNKS: these kernels compute the statistics with
+ * tsr__norm_chunks_add_stats. */
 tsr_status tsr__norm_stats_add(tsr__dispatches *list, const tsr__norm *norm,
                                const tsr__norm_plane *plane, tsr__buffer *stats) TSR_NODISCARD;
 

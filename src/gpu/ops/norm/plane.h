@@ -1,5 +1,5 @@
-/* The operands of a normalisation or of its gradients, their checks, and the planes of rows that
- * one dispatch can cover. */
+/* The operands of a normalisation or of its gradients, and their checks. Also divides the rows into
+ * planes, each of which one dispatch can compute. */
 #ifndef TSR_GPU_OPS_NORM_PLANE_H
 #define TSR_GPU_OPS_NORM_PLANE_H
 
@@ -10,11 +10,11 @@
 
 typedef struct tsr__norm {
     const char *op;
-    bool centred; /* layer normalisation; otherwise RMS normalisation */
+    bool centred; /* true for layer normalisation, false for RMS normalisation */
     float epsilon;
-    const tsr_tensor *weight, *bias; /* NULL: none */
-    int count;                       /* of operands */
-    /* x first; the others have x's shape. */
+    const tsr_tensor *weight, *bias; /* NULL if there is none */
+    int count;                       /* the number of operands */
+    /* x is first; the others have the same shape. */
     const tsr_tensor *operand[TSR__NORM_OPERANDS];
 } tsr__norm;
 
@@ -29,12 +29,12 @@ tsr_status tsr__norm_check_vector(const tsr__norm *norm, const tsr_stream *strea
 int64_t tsr__norm_rows(const tsr__norm *norm);
 uint32_t tsr__norm_columns(const tsr__norm *norm);
 
-/* Rows along two dimensions. Push constants have no room for more. */
+/* Rows along at most two dimensions; push constants have no room for more. */
 typedef struct tsr__norm_plane {
     struct tsr_norm_rows operand[TSR__NORM_OPERANDS];
     uint32_t rows, inner;
-    uint64_t first; /* the number of rows in the planes before this one */
-    uint32_t form;  /* TSR_ROW_…; it suits all operands, weight and bias */
+    uint64_t first; /* the number of rows in all earlier planes */
+    uint32_t form;  /* TSR_ROW_…; usable for all operands and for weight and bias */
 } tsr__norm_plane;
 
 /* An iterator over the planes of all rows. Its fields are private to plane.c. */
@@ -46,19 +46,20 @@ typedef struct tsr__norm_planes {
     uint64_t rows;
 } tsr__norm_planes;
 
-/* A plane has at most `max_rows` rows. If it is 0, the limit is the number of rows that the kernels
- * can count. */
+/* Starts the iteration. A plane has at most `max_rows` rows. If `max_rows` is 0, the limit is the
+ * number of rows that the kernels can count. */
 void tsr__norm_planes_init(tsr__norm_planes *planes, const tsr__norm *norm, uint64_t max_rows);
 bool tsr__norm_planes_next(tsr__norm_planes *planes, tsr__norm_plane *plane);
 
-/* The address of the statistics of a plane's first row, in a buffer with those of all rows. */
+/* Returns where the statistics of a plane's first row are in `stats`, which contains those of all
+ * rows. */
 uint64_t tsr__norm_stats_address(const tsr__norm_plane *plane, const tsr__buffer *stats);
 
-/* A tensor's dtype as a specialization constant. It is 0 if there is no tensor. */
+/* Returns a tensor's dtype for a specialization constant, or 0 if `tensor` is NULL. */
 uint32_t tsr__norm_dtype(const tsr_tensor *tensor);
 
-/* Sets the address of a weight or bias and the bytes between its elements, and adds the access to
- * it to the dispatch. Does nothing if `vector` is NULL. */
+/* Sets the address of a weight or bias and the number of bytes between its elements, and adds the
+ * access to `dispatch`. Does nothing if `vector` is NULL. */
 void tsr__norm_vector(const tsr_tensor *vector, uint64_t *address, uint64_t *step,
                       tsr__dispatch *dispatch);
 

@@ -9,7 +9,7 @@
 
 enum {
     WORKGROUP = 64,
-    VECTORS_UNITS = 4, /* vectors per lane */
+    VECTORS_UNITS = 4, /* the number of vectors per lane */
     VECTORS_SUBGROUPS =
         8, /* per workgroup; the identity table in the push constants has this many entries */
 };
@@ -28,7 +28,7 @@ static tsr_status check_operand(const tsr_stream *stream, const tsr__optimizer *
                                    optimizer->operand[TSR_OPT_PARAMETER], name, operand);
 }
 
-/* All operands except the gradient are written, so no two of them may be the same. */
+/* All operands except the gradient are written. Checks that no two of them overlap. */
 static tsr_status check_overlap(const tsr__optimizer *optimizer, int i)
 {
     if (i == TSR_OPT_GRADIENT)
@@ -66,9 +66,9 @@ tsr_status tsr__optimizer_require_rate(const char *op, const char *name, float v
     return TSR_OK;
 }
 
-/* Describes plane `k` of a piece, which has the piece's last two dimensions at one position in the
- * others. `slot` maps an operand of the optimizer to one of the piece; it is -1 for operands that
- * do not exist. */
+/* Sets the push constants for plane number `k` of a piece. A plane extends over the piece's last
+ * two dimensions. `slot` gives the number in the piece of each operand of the optimizer; it is -1
+ * for operands that do not exist. */
 static void fill_plane(struct tsr_optimizer_params *push, const tsr__optimizer *optimizer,
                        const int *slot, const tsr__piece *piece, uint32_t k)
 {
@@ -93,7 +93,7 @@ static void fill_plane(struct tsr_optimizer_params *push, const tsr__optimizer *
     push->count = push->columns * (row >= 0 ? piece->shape[row] : 1);
 }
 
-/* One call. `slot` is as in fill_plane(). */
+/* One call. `slot` has the same meaning as in fill_plane(). */
 typedef struct step {
     tsr_stream *stream;
     const tsr__optimizer *optimizer;
@@ -102,7 +102,7 @@ typedef struct step {
     tsr__dispatch dispatch;
 } step;
 
-/* Runs the kernel for any strides. */
+/* Runs the general kernel, which supports any strides. */
 static tsr_status run_strided(step *s, const tsr__piece *piece)
 {
     struct tsr_optimizer_params push = {0};
@@ -119,8 +119,8 @@ static tsr_status run_strided(step *s, const tsr__piece *piece)
     return TSR_OK;
 }
 
-/* Whether shaders/cpu_drivers/optimizer_vectors.comp suits a piece. The piece must have no gaps,
- * and every operand must start at a multiple of 8 bytes. */
+/* True if shaders/cpu_drivers/optimizer_vectors.comp can compute a piece. The piece must have no
+ * gaps, and every operand must start at a multiple of 8 bytes. */
 static bool has_vectors(const step *s, const tsr__piece *piece)
 {
     const tsr_device *device = tsr_stream_device(s->stream);
@@ -135,8 +135,7 @@ static bool has_vectors(const step *s, const tsr__piece *piece)
     return true;
 }
 
-/* Runs the kernel for vectors on the complete vectors of the piece, which are its first
- * elements. */
+/* Runs the kernel for vectors on the first elements of the piece, which form complete vectors. */
 static tsr_status run_vectors(step *s, const tsr__piece *piece, uint32_t group)
 {
     uint32_t lanes = tsr_stream_device(s->stream)->info.subgroup_size;

@@ -1,4 +1,4 @@
-/* Functions that the optimizers share: checks of their operands, and dispatches. */
+/* Functions that all optimizers use: checks of the operands, and dispatches. */
 #ifndef TSR_GPU_OPS_OPTIMIZER_OPTIMIZER_H
 #define TSR_GPU_OPS_OPTIMIZER_OPTIMIZER_H
 
@@ -8,16 +8,16 @@
 
 typedef struct tsr__optimizer {
     const char *op;
-    /* Indexed by TSR_OPT_PARAMETER and so on. An operand that this optimizer or this call does not
-     * have is NULL. */
+    /* The index is TSR_OPT_PARAMETER and so on. An operand that this optimizer or this call does
+     * not have is NULL. */
     tsr_tensor *operand[TSR_OPT_OPERANDS];
     const char *name[TSR_OPT_OPERANDS];
 } tsr__optimizer;
 
-/* Checks the operands. The gradient is const for the caller and is never written. */
+/* Checks the operands. The gradient is never written, because it is const for the caller. */
 tsr_status tsr__optimizer_check(const tsr_stream *stream, const tsr__optimizer *optimizer);
 
-/* Records the dispatches of `shader`. `mode` is its specialization constant after those of
+/* Records the dispatches of `shader`. `mode` is the specialization constant that follows those of
  * optimizer.glsl, and `numbers` are the push constants `number`. */
 tsr_status tsr__optimizer_record(tsr_stream *stream, const tsr__optimizer *optimizer,
                                  tsr__shader shader, uint32_t mode,

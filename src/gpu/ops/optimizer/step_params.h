@@ -1,5 +1,5 @@
-/* Checks of the optimizers' params, apart from those of tensors, and steps with scaled gradients.
- * `op` begins the error texts. This header contains no Vulkan types, so that parallel/ can include
+/* Checks the optimizers' params, except the tensors. Also declares steps with scaled gradients.
+ * Error texts begin with `op`. This header contains no Vulkan types, so that parallel/ can include
  * it. */
 #ifndef TSR_GPU_OPS_OPTIMIZER_STEP_PARAMS_H
 #define TSR_GPU_OPS_OPTIMIZER_STEP_PARAMS_H
@@ -9,8 +9,8 @@
 tsr_status tsr__sgd_check(const char *op, const tsr_sgd_params *params) TSR_NODISCARD;
 tsr_status tsr__adamw_check(const char *op, const tsr_adamw_params *params) TSR_NODISCARD;
 
-/* The same as tsr_sgd_step and tsr_adamw_step, with the gradient multiplied by gradient_scale in
- * f32. */
+/* The same as tsr_sgd_step and tsr_adamw_step, except that the gradient is first multiplied by
+ * gradient_scale, in f32. */
 tsr_status tsr__sgd_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
                          tsr_tensor *velocity, tsr_tensor *master, const tsr_sgd_params *params,
                          float gradient_scale) TSR_NODISCARD;

@@ -12,8 +12,8 @@
 
 #define WORKGROUP 64
 
-/* Checks that the distance from the first element's index to the last one's fits 63 bits, and that
- * the last index fits 64. */
+/* Checks that the last element's index fits in 64 bits, and its distance from the first element's
+ * index in 63 bits. */
 static tsr_status check_indices(const char *op, const tsr_layout *index, uint64_t offset)
 {
     uint64_t distance = 0;
@@ -33,16 +33,16 @@ static tsr_status check_indices(const char *op, const tsr_layout *index, uint64_
     return TSR_OK;
 }
 
-/* Checks y and the params. Sets *index to a layout of y's shape whose strides are the index strides
- * and whose offset is 0, so that pieces can treat the indices as one more operand. */
+/* Checks y and the params. Sets *index to a layout with y's shape, the index strides, and offset 0.
+ * Pieces can then treat the indices like one more operand. */
 static tsr_status check(const char *op, const tsr_stream *stream, const tsr_tensor *y,
                         const tsr_random_params *params, tsr_layout *index)
 {
     TSR__TRY(tsr__require_tensor(op, "y", stream, y));
     TSR__TRY(tsr__require_writable(op, "y", y));
     TSR__REQUIRE(params != NULL, "%s: params is NULL", op);
-    /* With u8, an index is one byte. A piece spans fewer than 2^31 bytes, and therefore fewer than
-     * 2^31 indices. */
+    /* The dtype is u8, so that an index counts as one byte. A piece spans fewer than 2^31 bytes,
+     * and therefore fewer than 2^31 indices. */
     TSR__TRY(tsr_layout_init(TSR_U8, y->layout.ndim, y->layout.shape, index));
     for (int i = 0; i < index->ndim && params->index_strides; i++) {
         TSR__REQUIRE(params->index_strides[i] >= 0,
@@ -53,7 +53,8 @@ static tsr_status check(const char *op, const tsr_stream *stream, const tsr_tens
     return check_indices(op, index, params->offset);
 }
 
-/* Right-aligns a piece's dimensions in four entries, so that the innermost is always the last. */
+/* Writes one number for each of a piece's dimensions to the end of `to`, so that the innermost
+ * dimension is always the last. Fills the entries before them with `before`. */
 static void align_right(const tsr__piece *piece, const uint32_t *from, uint32_t before,
                         uint32_t to[4])
 {
@@ -78,14 +79,14 @@ static void fill_push(struct tsr_random_fill_params *push, const tsr__piece *pie
         align_right(piece, piece->strides[1], 0, push->x_strides);
         push->x = x->buffer->address + (uint64_t)piece->offset[1] * tsr_dtype_size(x->layout.dtype);
     }
-    /* There is one invocation per Philox block if indices are consecutive along a row; see
+    /* If indices are consecutive along a row, there is one invocation for each Philox block; see
      * random_walk.glsl. */
     uint32_t size = push->shape[3];
     uint32_t per_row = push->index_strides[3] == 1 ? (size + 6) / 4 : size;
     push->invocations = piece->count / size * per_row;
 }
 
-/* Whether a piece is one contiguous row whose first index starts a Philox block. */
+/* True if a piece is one contiguous row whose first element is the first of a Philox block. */
 static bool is_dense(const struct tsr_random_fill_params *push, bool has_x)
 {
     const uint64_t starts = push->y | push->index | (has_x ? push->x : 0);
@@ -94,8 +95,8 @@ static bool is_dense(const struct tsr_random_fill_params *push, bool has_x)
            (!has_x || push->x_strides[3] == 1) && starts % 4 == 0;
 }
 
-/* Adds the dispatch for the complete blocks of a dense piece, and reduces `push` to the remaining
- * elements. */
+/* If the piece is dense, adds the dispatch for its complete blocks and changes `push` to the
+ * remaining elements. */
 static tsr_status add_blocks(tsr__dispatches *list, tsr__dispatch dispatch, const tsr_tensor *y,
                              const tsr_tensor *x, struct tsr_random_fill_params *push)
 {
@@ -127,9 +128,9 @@ static tsr_status add_piece(tsr__dispatches *list, tsr__dispatch dispatch, const
     return tsr__dispatches_add(list, &dispatch);
 }
 
-/* Records `shader` over y, and over x if it is not NULL; x has y's shape. The spec_count constants
- * of `spec` follow the workgroup size and DENSE. This function sets the fields of `push` that
- * distribute words over elements. */
+/* Records `shader` for all elements of y. If x is not NULL, it has y's shape. `spec` has the
+ * spec_count constants that follow the workgroup size and DENSE. This function sets the fields of
+ * `push` that determine which random words an element gets. */
 static tsr_status record(tsr_stream *stream, tsr__shader shader, const uint32_t *spec,
                          int spec_count, tsr_tensor *y, const tsr_tensor *x,
                          const tsr_random_params *params, const tsr_layout *index,
@@ -171,7 +172,7 @@ static tsr_status record(tsr_stream *stream, tsr__shader shader, const uint32_t 
     return status;
 }
 
-/* A float format: the bits of its mantissa, including the implicit one, and the smallest and
+/* A float format: the number of mantissa bits including the implicit one, and the smallest and the
  * largest exponent of normal numbers. */
 typedef struct format {
     int digits, least, most;
@@ -190,7 +191,8 @@ static float largest(tsr_dtype dtype)
     return (float)ldexp(2 - ldexp(1, 1 - f.digits), f.most);
 }
 
-/* The largest value of a float dtype below `high`: the next float below it, rounded down. */
+/* Returns the largest value of a float dtype that is less than `high`: the next f32 below `high`,
+ * rounded down to the dtype. */
 static float largest_below(tsr_dtype dtype, float high)
 {
     const format f = format_of(dtype);
@@ -206,7 +208,7 @@ static tsr_status require_finite(const char *op, const char *name, float value)
     return TSR_OK;
 }
 
-/* A value outside the range of y's dtype would become infinite. */
+/* Checks that `value` is in the range of y's dtype. Otherwise it would become infinite. */
 static tsr_status require_in_range(const char *op, const char *name, float value, tsr_dtype dtype)
 {
     TSR__TRY(require_finite(op, name, value));
@@ -277,8 +279,8 @@ tsr_status tsr_dropout(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, f
     TSR__TRY(check(op, stream, y, params, &index));
     TSR__REQUIRE(p >= 0 && p < 1, "%s: p is %g; 0 <= p < 1 is needed", op, (double)p);
 
-    /* p < 1 is at most 1 − 2^-24, so the threshold is below 2^32. The threshold and the scale are
-     * each rounded once. */
+    /* The largest p below 1 is 1 − 2^-24, so the threshold is below 2^32. The threshold and the
+     * scale are each rounded only once. */
     struct tsr_random_fill_params push = {
         .threshold = (uint32_t)floor((double)p * 0x1p32 + 0.5),
         .scale = (float)(1 / (1 - (double)p)),

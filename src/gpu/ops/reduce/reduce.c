@@ -1,9 +1,9 @@
 /* Reductions along one dimension, and argmax.
  *
- * A long row is divided into chunks of a fixed length, each of which is reduced to one value in
- * scratch memory; the values of a row form a shorter row, and so on. A chunk is reduced by the tree
- * of shaders/include/reduce.glsl. Therefore the order of additions depends on the shape only, and
- * not on strides, on the kernels that run, or on the device. */
+ * A long row is divided into chunks of a fixed length. Each chunk is reduced to one value in
+ * scratch memory. The values of a row form a shorter row, which is divided again if it is long. A
+ * chunk is reduced as a tree (shaders/include/reduce.glsl). Therefore the order of additions
+ * depends only on the shape, and not on strides, on the kernels that run, or on the device. */
 #include "gpu/ops/reduce/reduce.h"
 
 #include "gpu/cpu_drivers/ops/reduction.h"
@@ -16,11 +16,11 @@
 #include "base/checked.h"
 
 #define WORKGROUP 64
-#define LONG_CHUNK 1024 /* needs fewer passes */
-#define SHORT_CHUNK 256 /* gives more parallel work if there are few rows */
+#define LONG_CHUNK 1024 /* needs fewer passes than short chunks */
+#define SHORT_CHUNK 256 /* gives more parallel work than long chunks if there are few rows */
 #define ENOUGH_JOBS 4096
 #define SHORT_ROW 32 /* one invocation reduces rows up to this length */
-#define PASSES_MAX 8 /* enough for 2^63 elements, 256 per pass */
+#define PASSES_MAX 8 /* enough for 2^63 elements if each pass divides the length by 256 */
 
 /* The properties that all dispatches of one call have in common. */
 typedef struct pass_list {
@@ -29,7 +29,8 @@ typedef struct pass_list {
     float scale;
     bool accumulate;
     tsr__buffer *scratch;
-    uint64_t parts_offset, parts_bytes; /* the part of scratch for tsr__reduction_columns_add */
+    /* the range of scratch memory for tsr__reduction_columns_add */
+    uint64_t parts_offset, parts_bytes;
     tsr__dispatches *list;
 } pass_list;
 
@@ -38,12 +39,13 @@ static bool is_argmax(const pass_list *r)
     return r->kind == TSR_REDUCE_KIND_ARGMAX;
 }
 
-/* Elements in memory. They are a tensor's, or partial results in scratch memory. */
+/* Elements in memory: those of a tensor, or partial results in scratch memory. */
 typedef struct place {
     tsr_layout layout; /* without the reduced dimension */
-    uint64_t address;  /* the layout's offset counts from here */
+    uint64_t address;  /* the address from which the layout's offset counts */
     tsr__access access;
-    int64_t count, step; /* along the reduced dimension, in elements; inputs only */
+    /* size and stride, in elements, of the reduced dimension; for inputs only */
+    int64_t count, step;
     bool partial;
 } place;
 
@@ -55,8 +57,8 @@ static int64_t chunk_length(int64_t rows, int64_t count)
     return rows >= ENOUGH_JOBS / chunks ? LONG_CHUNK : SHORT_CHUNK;
 }
 
-/* Whether four neighbouring columns can be loaded at once: the innermost dimension of x is
- * contiguous, and every group of four starts at a multiple of 4 bytes. */
+/* True if four neighbouring columns can be loaded at once. The innermost dimension of x must be
+ * contiguous, and every group of four must start at a multiple of 4 bytes. */
 static bool takes_columns(const tsr__piece *piece, const place *x, uint64_t address)
 {
     uint64_t size = tsr_dtype_size(x->layout.dtype);
@@ -65,7 +67,7 @@ static bool takes_columns(const tsr__piece *piece, const place *x, uint64_t addr
         piece->shape[inner] < 4)
         return false;
     uint64_t misaligned = address | (uint64_t)x->step * size;
-    if (piece->shape[inner] % 4 != 0) /* the last group starts at the fourth column from the end */
+    if (piece->shape[inner] % 4 != 0) /* the last group ends with the last column */
         misaligned |= piece->shape[inner] * size;
     for (int d = 0; d < inner; d++)
         misaligned |= piece->strides[0][d] * size;
@@ -117,15 +119,16 @@ static void choose_reduce(tsr__dispatch *dispatch, struct tsr_reduce_params *par
         dispatch->shader = TSR__SHADER_REDUCE_SHORT;
         dispatch->spec_count = 6;
         dispatch->spec[4] = form;
-        dispatch->spec[5] = x->count <= 4 ? 1 : x->count <= 16 ? 4 : 8; /* fours */
+        /* groups of four elements */
+        dispatch->spec[5] = x->count <= 4 ? 1 : x->count <= 16 ? 4 : 8;
         tsr__groups_for(params->jobs, WORKGROUP, dispatch->groups);
     }
 }
 
 static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_t unit);
 
-/* Adds the dispatches of tsr__reduction_columns_add, which reduces each column to several parts,
- * and the pass that reduces the parts. */
+/* Adds the dispatches of tsr__reduction_columns_add, which divides each column into parts and
+ * reduces these, and then the pass that reduces the results of the parts. */
 static tsr_status add_columns(pass_list *r, const tsr__reduction *own, const place *y)
 {
     const struct tsr_reduce_params *params = own->params;
@@ -151,8 +154,9 @@ static tsr_status add_columns(pass_list *r, const tsr__reduction *own, const pla
     return add_pass(r, &parts, &out, 1);
 }
 
-/* Adds the dispatches that reduce x's rows of x->count elements to y's elements. `unit` is the
- * number of the tensor's elements that one element of x stands for. */
+/* Adds the dispatches that reduce rows of x, of x->count elements each, to the elements of y. If x
+ * contains partial results, `unit` is the number of the tensor's elements for which one of them
+ * stands; otherwise it is 1. */
 static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_t unit)
 {
     const tsr_layout *layouts[2] = {&x->layout, &y->layout};
@@ -211,8 +215,8 @@ static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_
     return TSR_OK;
 }
 
-/* Describes the partial results from chunk `first` on. They are row-major [chunks, rows…], at
- * `offset_bytes` of the scratch buffer. */
+/* Describes the partial results of `chunks` chunks, beginning with number `first`. They are
+ * row-major [chunks, rows…] and begin at `offset_bytes` in the scratch buffer. */
 static place partials(const pass_list *r, const tsr_layout *rows, tsr__buffer *scratch,
                       uint64_t offset_bytes, int64_t first, int64_t chunks)
 {
@@ -233,7 +237,7 @@ static place partials(const pass_list *r, const tsr_layout *rows, tsr__buffer *s
     return at;
 }
 
-/* Describes x with its rows divided into chunks that are rows of their own: [chunks, rows…]. */
+/* Describes chunks of x's rows as if each were a row of its own: [chunks, rows…]. */
 static place chunks_of(const place *x, int64_t chunk, int64_t first, int64_t chunks, int64_t count)
 {
     place cut = *x;
@@ -250,7 +254,7 @@ static place chunks_of(const place *x, int64_t chunk, int64_t first, int64_t chu
 }
 
 /* Adds the dispatches that reduce x's chunks to partial results: first the complete chunks, then
- * the shorter last one. *x becomes the partial results. */
+ * the last one if it is shorter. Afterwards *x describes the partial results. */
 static tsr_status add_partial_pass(pass_list *r, place *x, int64_t chunk, tsr__buffer *scratch,
                                    uint64_t offset_bytes, uint32_t unit)
 {
@@ -273,8 +277,8 @@ static tsr_status add_partial_pass(pass_list *r, place *x, int64_t chunk, tsr__b
     return TSR_OK;
 }
 
-/* Computes the chunk length of each pass that writes partial results, and the size of all partial
- * results in bytes. */
+/* Computes the passes that write partial results: the length of their chunks, and the size in bytes
+ * of all partial results together. */
 static tsr_status plan_passes(const char *op, int64_t rows, int64_t count, uint64_t size,
                               int64_t *chunks, int *passes, uint64_t *scratch_bytes)
 {
@@ -348,7 +352,7 @@ static tsr_status run(pass_list *r, const char *op, tsr_tensor *y, const tsr_lay
     return status;
 }
 
-/* Copies or adds rows of one element, which need no reduction. */
+/* Copies x to y, or adds x to y. Rows of one element need no reduction. */
 static tsr_status take_single(tsr_stream *stream, const tsr_tensor *y, const tsr_layout *y_rows,
                               const tsr_tensor *x, int dim, bool accumulate)
 {

@@ -1,6 +1,7 @@
-/* The sum of the squares of several tensors' elements. For each chunk of each tensor a partial sum
- * is written to scratch memory, with five tensors per dispatch. The partial sums are then added up
- * as by tsr_reduce. The order of additions depends on the numbers of elements only. */
+/* The sum of the squares of all elements of several tensors. Tensors are divided into chunks. For
+ * each chunk, a partial sum is written to scratch memory; one dispatch computes those of up to five
+ * tensors. The partial sums are then added up as in tsr_reduce. The order of additions depends only
+ * on the numbers of elements. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,10 +18,10 @@ enum {
     WORKGROUP = 64,
 };
 
-/* Elements of a tensor that one entry of the push constants covers. */
+/* The largest number of elements for which one entry of the push constants stands. */
 #define PIECE_MAX (INT64_C(1) << 27)
 
-/* A dispatch that is being composed. Its entries have the same dtype and alignment. */
+/* A dispatch to which tensors are being added. All of them have the same dtype and alignment. */
 typedef struct batch {
     struct tsr_sum_squares_params push;
     int entries;
@@ -33,10 +34,10 @@ typedef struct call {
     const char *op;
     tsr_stream *stream;
     tsr__dispatches list;
-    tsr__access parts; /* in scratch memory */
+    tsr__access parts; /* the partial sums, in scratch memory */
     uint32_t chunks;   /* the number of chunks that have been added so far */
     float scale;
-    batch general, vectors; /* vectors: complete chunks, on CPU drivers */
+    batch general, vectors; /* vectors: complete chunks, for the kernel for CPU drivers */
 } call;
 
 static uint64_t chunks_of(int64_t count)
@@ -75,7 +76,7 @@ static tsr_status flush(call *c, batch *b)
     return status;
 }
 
-/* Adds elements first … first + count − 1 of a tensor without gaps. */
+/* Adds `count` elements of a tensor without gaps, beginning with element number `first`. */
 static tsr_status add_entry(call *c, batch *b, const tsr_tensor *x, int64_t first, int64_t count)
 {
     const tsr_dtype dtype = x->layout.dtype;
@@ -118,7 +119,7 @@ static tsr_status add_tensor(call *c, const tsr_tensor *x)
     return TSR_OK;
 }
 
-/* Adds the dispatches for y = the sum of the partial sums. */
+/* Adds the dispatches that set y to the sum of all partial sums. */
 static tsr_status add_total(call *c, tsr_tensor *y)
 {
     tsr_layout one = y->layout, parts = {.dtype = TSR_F32,
@@ -150,7 +151,7 @@ static tsr_status check(const char *op, tsr_stream *stream, const tsr_tensor *y,
     return TSR_OK;
 }
 
-/* Creates contiguous copies of the tensors with gaps. */
+/* Creates contiguous copies of those tensors that have gaps. */
 static tsr_status make_contiguous(tsr_stream *stream, const tsr_tensor *const *x, int count,
                                   tsr_tensor **copies)
 {
@@ -202,7 +203,8 @@ tsr_status tsr_sum_squares(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *
         status = record(&c, y, x, copies, count, chunks);
     tsr__dispatches_finish(&c.list);
     for (int i = 0; i < count; i++)
-        tsr_tensor_destroy(&copies[i]); /* the stream keeps their memory until it is done */
+        /* the stream keeps the memory until the recorded work is done */
+        tsr_tensor_destroy(&copies[i]);
     tsr__free(copies);
     return status;
 }

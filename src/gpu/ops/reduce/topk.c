@@ -6,7 +6,8 @@
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
-/* The largest number of iterations of a dispatch. More would take too long on a slow GPU. */
+/* The largest number of iterations of an invocation in one dispatch. More would take a slow GPU too
+ * long. */
 #define ITERATIONS_MAX (UINT32_C(1) << 20)
 
 typedef struct call {
@@ -27,12 +28,12 @@ static void fill_shape(struct tsr_topk_params *push, const tsr__piece *piece)
 static uint32_t threads_for(const tsr_device *device, uint32_t rows, int64_t count)
 {
     const uint32_t threads = tsr__thread_group_for(device, rows, count);
-    /* One invocation per row is fastest on CPU drivers, unless its limit on iterations leaves none
-     * for the outputs. */
+    /* One invocation per row is fastest on CPU drivers. For long rows, however, its limit on
+     * iterations would leave none for the outputs. */
     return device->device_class != TSR__CLASS_GPU && count > 65536 ? 128 : threads;
 }
 
-/* The number of iterations that search a row once. */
+/* The number of iterations in which a thread group searches a row once. */
 static uint32_t search_length(int64_t count, uint32_t threads)
 {
     return (uint32_t)((count - 1) / ((int64_t)threads * TSR_TOPK_UNROLLED)) + 1;
@@ -68,8 +69,8 @@ static tsr_status run_piece(tsr_stream *stream, const call *c, const tsr__piece 
     tsr__groups_for(piece->count, workgroup / threads, dispatch.groups);
     uint32_t most = tsr__most_iterations(device);
     most = most < ITERATIONS_MAX ? most : ITERATIONS_MAX;
-    /* Each output takes an iteration over the outputs, an iteration over other invocations' results
-     * for every eight of them, and at most one search. */
+    /* For each output, an invocation needs one iteration of the loop over outputs, one for every
+     * eight other invocations whose results it reads, and those of at most one search. */
     const uint32_t search = search_length(count, threads);
     const uint32_t rounds = (most > search ? most - search : 0) / (search + threads / 8 + 1) + 1;
     for (push.from = 0; push.from < k; push.from = push.to) {

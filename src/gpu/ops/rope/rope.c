@@ -1,4 +1,4 @@
-/* Rotary position embedding: the table of frequencies, and the dispatches. */
+/* Rotary position embedding: creates the table of frequencies and records the dispatches. */
 #include "gpu/ops/rope/rope.h"
 
 #include <math.h>
@@ -13,17 +13,19 @@
 #include "tessera/ops.h"
 
 #define ITEMS_MAX (UINT64_C(1) << 28) /* invocations per dispatch */
-#define SPAN_MAX (INT64_C(1) << 31)   /* bytes of a row */
+#define SPAN_MAX (INT64_C(1) << 31)   /* a row has fewer bytes */
 
 struct tsr_rope {
-    tsr_rope_params params; /* complete */
-    tsr_tensor *table;      /* [pairs,2]: the low and the high word of each frequency */
+    tsr_rope_params params; /* with defaults filled in */
+    /* [pairs,2]: the low and the high 32 bits of each frequency; see fraction_of() */
+    tsr_tensor *table;
 };
 
 /* The table ------------------------------------------------------------------------------------
  */
 
-/* The fractional part of the number of turns per position, times 2^64. */
+/* Returns the frequency as the shader needs it: the fractional part of the number of turns per
+ * position, times 2^64. */
 static uint64_t fraction_of(double radians)
 {
     static const double turn = 6.283185307179586477;
@@ -93,7 +95,8 @@ typedef struct call {
     bool back;
     tsr_tensor *y;
     const tsr_tensor *x, *positions;
-    tsr_layout rows[3]; /* of the first elements of y's and x's rows, and of their positions */
+    /* the layouts of the first elements of y's and x's rows, and of the rows' positions */
+    tsr_layout rows[3];
     tsr__dispatches list;
 } call;
 
@@ -138,13 +141,14 @@ static tsr_status check(call *c, const tsr_stream *stream)
     return tsr__device_check(c->x->buffer->device);
 }
 
-/* The distance between the components of a pair, in components. */
+/* The distance between the two components of a pair, in components. */
 static int64_t distance(const tsr_rope_params *params)
 {
     return params->pairing == TSR_ROPE_ADJACENT ? 1 : params->rotary_dim / 2;
 }
 
-/* The form (TSR_ROPE_FORM_…) of an operand. `piece` is a piece of pairs. */
+/* Returns the form (TSR_ROPE_FORM_…) in which an operand is accessed. The innermost dimension of
+ * `piece` counts pairs. */
 static uint32_t form_of(const call *c, const tsr__piece *piece, int operand,
                         const tsr_tensor *tensor, uint32_t repeat_stride)
 {
@@ -158,8 +162,9 @@ static uint32_t form_of(const call *c, const tsr__piece *piece, int operand,
     return vectors ? TSR_ROPE_FORM_VECTORS : TSR_ROPE_FORM_STRIDED;
 }
 
-/* Adds the dispatch for a piece of pairs. If `repeats` is above 0, there is one more dimension of
- * that size, with these strides, whose rows have the same positions. */
+/* Adds the dispatch for a piece whose innermost dimension counts pairs. If `repeats` is above 0,
+ * the rows extend along one more dimension of that size, with these strides in y and x. Positions
+ * do not change along it. */
 static tsr_status add_pairs(call *c, const tsr__piece *piece, uint32_t repeats,
                             const uint32_t repeat_strides[2])
 {
@@ -203,7 +208,7 @@ static tsr_status add_pairs(call *c, const tsr__piece *piece, uint32_t repeats,
     return tsr__dispatches_add(&c->list, &dispatch);
 }
 
-/* Removes a dimension from a piece of rows. */
+/* Removes a dimension from a piece. */
 static void remove_dim(tsr__piece *piece, int dim)
 {
     piece->ndim--;
@@ -215,9 +220,9 @@ static void remove_dim(tsr__piece *piece, int dim)
     }
 }
 
-/* The longest dimension along which positions do not vary, or -1. CPUs are faster if angles are
- * computed once for several rows; GPUs are not, because fewer invocations would each do more
- * work. */
+/* Returns the longest dimension along which positions do not change, or -1. On CPUs it is faster to
+ * compute angles once for several rows. On GPUs it is not, because there are then fewer
+ * invocations, and each does more work. */
 static int repeated_dim(const call *c, const tsr__piece *piece)
 {
     int best = -1;
@@ -230,8 +235,8 @@ static int repeated_dim(const call *c, const tsr__piece *piece)
     return best;
 }
 
-/* Adds the dispatch for a piece of rows, which has at most 3 dimensions. The dimension of the rows'
- * pairs is appended to it. */
+/* Adds the dispatch for a piece whose elements are rows and which has at most 3 dimensions. A
+ * dimension for the pairs of a row is appended to it. */
 static tsr_status add_rows(call *c, tsr__piece piece)
 {
     const tsr_rope_params *params = &c->rope->params;
@@ -253,8 +258,8 @@ static tsr_status add_rows(call *c, tsr__piece piece)
     return add_pairs(c, &piece, repeats, strides);
 }
 
-/* Adds the dispatches for a piece of rows. A piece of 4 dimensions is divided along the
- * shortest. */
+/* Adds the dispatches for a piece whose elements are rows. If it has 4 dimensions, it is divided
+ * along the shortest one. */
 static tsr_status add_piece(call *c, const tsr__piece *piece)
 {
     if (piece->ndim < TSR__PIECE_DIMS)
@@ -273,7 +278,7 @@ static tsr_status add_piece(call *c, const tsr__piece *piece)
     return TSR_OK;
 }
 
-/* Copies the components from rotary_dim on, unless y is x. */
+/* Copies the components that are not rotated, from rotary_dim on, unless y is x. */
 static tsr_status copy_rest(tsr_stream *stream, const call *c)
 {
     const int last = c->x->layout.ndim - 1;

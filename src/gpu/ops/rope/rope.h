@@ -4,13 +4,13 @@
 
 #include "tessera/rope.h"
 
-/* Checks the params and replaces zeros by the defaults that they stand for, including the
- * attention factor. */
+/* Checks the params, and replaces zeros by the defaults for which they stand. The attention factor
+ * is filled in, too. */
 tsr_status tsr__rope_params_complete(const tsr_rope_params *params,
                                      tsr_rope_params *out) TSR_NODISCARD;
 
-/* Computes the frequencies of all rotary_dim / 2 pairs, in radians per position. `params` must be
- * complete. */
+/* Computes the frequencies of all rotary_dim / 2 pairs, in radians per position.
+ * tsr__rope_params_complete must have completed the params. */
 void tsr__rope_frequencies(const tsr_rope_params *params, double *out);
 
 #endif

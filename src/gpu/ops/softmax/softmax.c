@@ -8,14 +8,15 @@
 #include "tessera/ops.h"
 
 enum {
-    MAX_PLANES = 16, /* dispatches for dimensions besides rows and columns */
+    /* the largest number of dispatches for dimensions other than rows and columns */
+    MAX_PLANES = 16,
 };
 
 typedef struct softmax_call {
     const char *op;
     tsr_tensor *y;
     const char *y_name;
-    const tsr_tensor *a, *b; /* b only for gradients */
+    const tsr_tensor *a, *b; /* b is used only for gradients */
     const char *a_name;
     bool gradient, logarithm;
 } softmax_call;
@@ -59,8 +60,8 @@ static void choose(tsr__dispatch *dispatch, const softmax_call *call, uint32_t r
     tsr__groups_for(rows, workgroup / threads, dispatch->groups);
 }
 
-/* Lists a, b and y. For a forward pass the input is listed twice, so that there are always
- * three. */
+/* Lists a, b and y. A forward pass has no b; its input is listed twice, so that there are always
+ * three tensors. */
 static void tensors_of(const softmax_call *call, const tsr_tensor *tensors[3])
 {
     tensors[0] = call->a;
@@ -75,7 +76,7 @@ static uint32_t function_of(const softmax_call *call)
     return call->logarithm ? TSR_SOFTMAX_LOG : TSR_SOFTMAX;
 }
 
-/* The dimension along which there are the most rows. */
+/* Returns the longest dimension of the piece, along which there are the most rows. */
 static int longest_dim(const tsr__piece *piece)
 {
     int longest = 0;
@@ -86,7 +87,7 @@ static int longest_dim(const tsr__piece *piece)
     return longest;
 }
 
-/* Describes the rows of plane number `plane`. A plane extends over dimension `dim`. */
+/* Describes the rows of plane number `plane`, which extend along dimension `dim`. */
 static tsr__softmax_rows rows_of(const softmax_call *call, const tsr__piece *piece, int dim,
                                  uint32_t plane)
 {
@@ -128,8 +129,8 @@ static tsr_status add_plane(tsr_stream *stream, tsr__softmax_rows *work, tsr__di
     return tsr__softmax_apply_add(list, work);
 }
 
-/* Adds the dispatches of the kernels for Mesa's CPU driver if they suit the complete piece, and
- * sets *added accordingly. */
+/* Adds the dispatches of the kernels for Mesa's CPU driver if these can compute the complete piece.
+ * Sets *added to whether they can. */
 static tsr_status add_planes(const softmax_call *call, tsr_stream *stream, const tsr__piece *piece,
                              tsr__dispatches *list, bool *added)
 {
