@@ -1,6 +1,6 @@
 /* The interface of this folder in a build without its kernels (meson option cpu_kernels). Every
- * function that asks whether a kernel suits returns false, so that the rest of gpu/ uses the
- * kernels for GPUs. */
+ * function that asks whether a kernel should be used returns false, so that the rest of gpu/ uses
+ * the kernels for GPUs. */
 #include "base/error.h"
 #include "gpu/cpu_drivers/attention/products.h"
 #include "gpu/cpu_drivers/copy/contiguous.h"

@@ -84,8 +84,8 @@ tsr_status tsr__device_fail(tsr_device *device, VkResult result, const char *cal
 tsr_status tsr__device_check(const tsr_device *device);
 
 /* True in a child of fork(), where the device and all its objects belong to the parent. The
- * driver's threads do not exist in the child, so destroying such an object could block for ever. In
- * that case callers must not destroy the object. */
+ * driver's threads do not exist in the child, so destroying such an object could block
+ * indefinitely. In that case callers must not destroy the object. */
 bool tsr__device_is_inherited(const tsr_device *device);
 
 /* Returns the factor by which streams are slowed down, from the environment variable

@@ -1,7 +1,7 @@
 /* A SPIR-V module that the caller supplies. This header has the numbers of the SPIR-V specification
- * (sections 2.3 and 3) that the checks use, and functions that look up instructions. These require
- * that the lengths of all instructions have been checked; anything else in the module may be
- * wrong. */
+ * (sections 2.3 and 3) that the checks use, and functions that look up instructions. Before these
+ * functions are called, the lengths of all instructions must have been checked; any other part of
+ * the module may still be invalid. */
 #ifndef TSR_GPU_KERNEL_SPIRV_SOURCE_H
 #define TSR_GPU_KERNEL_SPIRV_SOURCE_H
 

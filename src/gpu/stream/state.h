@@ -18,7 +18,7 @@ typedef struct tsr__stream_wait {
 typedef struct tsr__scratch_buffer {
     tsr__buffer *buffer;
     uint64_t lent_serial; /* the value of stream->serial when the buffer was last lent */
-    bool kept;            /* not lent again until it is given back */
+    bool kept;            /* if set, the buffer is not lent to another operation */
 } tsr__scratch_buffer;
 
 /* Staging memory for one direction. It is a ring of chunks, so that the device copies one chunk

@@ -40,7 +40,7 @@ typedef struct product_run {
     tsr__buffer *partial; /* f32 sums of a band of rows; NULL if y itself holds the sums */
     /* the epilogue (TSR_MM_…) that the product's own kernel applies; 0: none */
     uint32_t finish;
-    /* True if `finish` is set and one stretch covers all of k. `partial` is then one row, whose
+    /* True if `finish` is set and one dispatch covers all of k. `partial` is then one row, whose
      * contents are unused. */
     bool once;
     int64_t band; /* the number of rows that are computed at a time */
@@ -72,10 +72,10 @@ static bool bias_is_of_columns(const tsr__matmul_problem *p)
     return steps == 0 && p->bias.col == 1;
 }
 
-/* Returns the epilogue (TSR_MM_…) that the kernel of the last stretch of k should apply itself, or
- * 0. It converts to y's dtype, adds a bias for each column and applies an activation. If k has few
- * stretches, this is better than the separate dispatch of finish.c, although it needs its own
- * pipeline. */
+/* Returns the epilogue (TSR_MM_…) that the kernel for the last range of k should apply itself, or
+ * 0. It converts to y's dtype, adds a bias for each column and applies an activation. If k is
+ * divided into few ranges, this is better than the separate dispatch of finish.c, although it needs
+ * its own pipeline. */
 static uint32_t finish_mode(const product_run *r)
 {
     const int64_t long_k = 2048;

@@ -181,7 +181,7 @@ static bool rows_collide(const tsr__matmul_problem *p)
 }
 
 /* Whether the host should pack both operands into panels (panels.h). The kernels read panels a
- * fifth faster than lines, but only slightly faster if the operands are f32 and one stretch covers
+ * fifth faster than lines, but only slightly faster if the operands are f32 and one dispatch covers
  * all of k. Packing takes as much time as panels save in about a hundred rows. Fewer rows are
  * enough if b has to be packed anyway. */
 static bool should_make_panels(const tsr__matmul_call *call)

@@ -118,7 +118,8 @@ static void pack_block(const pack *w, const block *b, float *to, uint32_t length
     }
 }
 
-/* Packs one stretch of k of some lines. `to` points to the panel of the first line. */
+/* Packs one stretch (a range of k, plan.h) of some lines. `to` points to the panel of the first
+ * line. */
 static void pack_stretch(const pack *w, uint32_t line, uint32_t lines, tsr__lavapipe_stretch s,
                          float *to)
 {

@@ -2,10 +2,10 @@
  * lanes along k load them, so that the kernels read memory sequentially. The host's CPUs write the
  * panels.
  *
- * A panel contains one stretch of k (plan.h) of the lines of one tile. In each step there is one
- * vector of every line: [stretch][line / 4][step][line % 4][lane]. Elements that the stretch skips,
- * because an earlier stretch has added them, are zeros, so that the kernels need no code for
- * skipping. */
+ * A panel contains, of the lines of one tile, one stretch: the range of k that one dispatch
+ * computes (plan.h). In each step there is one vector of every line: [stretch][line / 4][step][line
+ * % 4][lane]. Elements that the dispatch skips, because an earlier one has added them, are zeros,
+ * so that the kernels need no code for skipping. */
 #ifndef TSR_GPU_CPU_DRIVERS_MATMUL_PANELS_H
 #define TSR_GPU_CPU_DRIVERS_MATMUL_PANELS_H
 

@@ -15,9 +15,10 @@ enum {
     BLOCK_BYTES = 256 * 1024,
     /* The same size if each block is a separate dispatch: half of a usual L2 cache. */
     DISPATCH_BYTES = 512 * 1024,
-    /* The longest stretches are used if m · n · k is at least 2^LARGE_LOG2. For one row with lanes
-     * along n, they are used if b has at least 2^ROW_LOG2 elements. For smaller products, compiling
-     * their kernels would take more time than they save. */
+    /* The longest stretches (ranges of k that one dispatch computes) are used if m · n · k is at
+     * least 2^LARGE_LOG2. For one row with lanes along n, they are used if b has at least
+     * 2^ROW_LOG2 elements. For smaller products, compiling their kernels would take more time than
+     * they save. */
     LARGE_LOG2 = 24,
     ROW_LOG2 = 18,
     FEW_ROWS = 24, /* the largest number of rows that counts as few */
@@ -25,8 +26,8 @@ enum {
      * parts. Adding up more sums would take more time than more parts save. */
     THIN_LOG2 = 20,
     MAX_PARTS = 16,
-    /* k is also split if y has at most 2^DEEP_LOG2 elements. With so few elements, starting the
-     * dispatch of a stretch takes about as much time as its work. */
+    /* k is also split if y has at most 2^DEEP_LOG2 elements. With so few elements, starting a
+     * dispatch takes about as much time as its work. */
     DEEP_LOG2 = 13,
     /* The same limits as THIN_LOG2 and MAX_PARTS, for one row with lanes along n. */
     ROW_PARTS_LOG2 = 16,
@@ -44,8 +45,8 @@ typedef struct tile {
 typedef struct cursor {
     uint32_t row, rows, col, cols;
     uint32_t k;     /* the next element of k: the sums already contain the products before it */
-    uint32_t steps; /* the number of steps of the next stretch */
-    /* the number of stretches that one dispatch computes into separate sums; 0: one stretch, which
+    uint32_t steps; /* the number of steps of the next dispatch */
+    /* the number of ranges of k that one dispatch computes into separate sums; 0: one range, which
      * is added to the first sums */
     uint32_t parts;
     bool careful; /* loads must not cross the edge of the matrix */
@@ -81,17 +82,18 @@ static bool is_thin(const tsr__lavapipe_product *p)
     return is_nt(p) && rows_of(p) <= few_rows && (uint64_t)p->n * p->k >= UINT64_C(1) << THIN_LOG2;
 }
 
-/* The number of steps of the longest stretch that saves more time than its compilation and its code
- * size cost. With lanes along k, 64 steps of a small tile compile as fast as 32 steps of a large
- * tile and fit in the processor's instruction cache. Reading even longer runs of each line is
- * faster only with few rows and a large b. */
+/* Returns the number of steps in the longest stretch, which is the range of k that one dispatch
+ * computes. Longer stretches would save less time than their compilation and their code size cost.
+ * With lanes along k, 64 steps of a small tile compile as fast as 32 steps of a large tile and fit
+ * in the processor's instruction cache. Reading even longer runs of each line is faster only with
+ * few rows and a large b. */
 static uint32_t longest_stretch(const tsr__lavapipe_product *p)
 {
     const uint32_t steps = p->k / step_size(p);
     bool pays = is_large(p);
 
-    /* For one row with lanes along n, the work of a stretch of 32 steps takes less time than
-     * starting its dispatch. */
+    /* For one row with lanes along n, the work of 32 steps takes less time than starting a
+     * dispatch. */
     if (rows_of(p) == 1 && !is_nt(p))
         pays = (uint64_t)p->n * p->k >= UINT64_C(1) << ROW_LOG2;
     if (pays && steps >= 128 && (!is_nt(p) || rows_of(p) <= FEW_ROWS))
@@ -101,7 +103,7 @@ static uint32_t longest_stretch(const tsr__lavapipe_product *p)
     return rows_of(p) == 1 && steps >= 128 ? 128 : 64;
 }
 
-/* True if y has few elements and k has many stretches. */
+/* True if y has few elements and k must be divided among many dispatches. */
 static bool is_deep(const tsr__lavapipe_product *p)
 {
     return is_nt(p) && p->alone && !is_thin(p) &&
@@ -159,10 +161,11 @@ static uint32_t subgroups_for(const tsr__lavapipe_product *p, const cursor *at, 
     return few ? 1 : tsr__lavapipe_subgroups(tsr__div_up_u32(at->cols, tile_cols(p, shape)));
 }
 
-/* The number of steps of the next stretch if `left` elements of k remain. There are only a few
- * different numbers, because each needs a pipeline. The last stretch may be longer than the
- * remaining elements, but not longer than k. It then starts earlier and skips the elements that
- * earlier stretches have added. Starting a stretch takes as much time as about ten steps. */
+/* Returns the number of steps in the next stretch (the range of k that one dispatch computes) if
+ * `left` elements of k remain. There are only a few different numbers, because each needs a
+ * pipeline. The last stretch may be longer than the remaining elements, but not longer than k. It
+ * then starts earlier and skips the elements that earlier stretches have added. Starting a stretch
+ * takes as much time as about ten steps. */
 static uint32_t stretch_for(const tsr__lavapipe_product *p, uint32_t left, bool careful)
 {
     uint32_t begun = tsr__div_up_u32(left, step_size(p)), all = p->k / step_size(p), steps = 1;
@@ -198,8 +201,8 @@ static bool has_parts(const tsr__lavapipe_product *p)
 
     if (is_nt(p))
         return is_thin(p) || is_deep(p);
-    /* Computing parts and adding up their sums takes two dispatches, so it is not faster than two
-     * stretches. */
+    /* Computing parts and adding up their sums takes two dispatches, so it is not faster than
+     * computing two ranges of k in two dispatches. */
     return rows_of(p) == 1 && p->k >= (longest_stretch(p) > 32 ? 256 : 128) &&
            elements >= UINT64_C(1) << ROW_PARTS_LOG2;
 }
@@ -216,8 +219,8 @@ uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p)
     return parts;
 }
 
-/* The number of elements at the start of a stretch of `length` elements that earlier stretches have
- * added. It is not 0 only for the last stretch. */
+/* The number of elements at the start of a stretch of `length` elements of k that earlier stretches
+ * have added. It is not 0 only for the last stretch. */
 static uint32_t skipped(const tsr__lavapipe_product *p, uint32_t done, uint32_t length)
 {
     uint32_t left = p->k - done;
@@ -225,8 +228,9 @@ static uint32_t skipped(const tsr__lavapipe_product *p, uint32_t done, uint32_t 
     return length > left && p->k >= length ? length - left : 0;
 }
 
-/* True if the kernel of a stretch can skip elements. Kernels of short stretches always can, so that
- * stretches with and without skipped elements use the same pipeline. */
+/* True if the kernel for a stretch of `steps` steps can skip elements of k. Kernels of short
+ * stretches always can, so that stretches with and without skipped elements use the same
+ * pipeline. */
 static bool may_skip(uint32_t steps, uint32_t skip)
 {
     return skip > 0 || steps <= 8;
@@ -339,8 +343,8 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
     return emit(user, &piece);
 }
 
-/* Emits the pieces for the largest multiple of a part's length that fits in k. They are computed in
- * rounds; in each round every part gets one stretch. */
+/* Emits the pieces for all complete ranges of `length` elements of k. Each dispatch adds one such
+ * range to each of up to p->parts separate sums. */
 static tsr_status emit_parts(const tsr__lavapipe_product *p, cursor *at, tile shape,
                              tsr__lavapipe_emit_fn emit, void *user)
 {
@@ -371,8 +375,8 @@ static uint32_t rows_at_once(const tsr__lavapipe_product *p, const cursor *at, t
     return groups * shape.rows;
 }
 
-/* Emits the pieces of one band of columns: all stretches of k in order, and within a stretch all
- * blocks of rows. */
+/* Emits the pieces of one band of columns. k is divided into stretches, which are computed in
+ * order; within a stretch, all blocks of rows are computed in order. */
 static tsr_status emit_band(const tsr__lavapipe_product *p, uint32_t col, uint32_t cols,
                             bool careful, tsr__lavapipe_emit_fn emit, void *user)
 {

@@ -31,7 +31,7 @@ typedef struct tsr__lavapipe_product {
     bool alone;       /* there is only one matrix */
     bool sums_paired; /* every row of the sums starts at a multiple of 8 bytes */
     bool y_paired;    /* every row of y, and every fourth column, starts at a multiple of 8 bytes */
-    /* the epilogue (TSR_MM_…) that the last stretch applies when it writes y; 0: none */
+    /* the epilogue (TSR_MM_…) that the dispatch for the last range of k applies; 0: none */
     uint32_t finish;
     /* tsr__lavapipe_parts(): matrices of partial sums, which are added up later */
     uint32_t parts;
@@ -84,7 +84,7 @@ tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *product, tsr__lavapip
  * Ignores `p->parts`. */
 uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p);
 
-/* True if one stretch covers all of k, so that no dispatch adds to earlier sums. */
+/* True if one dispatch covers all of k, so that no dispatch adds to earlier sums. */
 bool tsr__lavapipe_once(const tsr__lavapipe_product *p);
 
 /* A stretch of a product with lanes along k: the range of k that one dispatch adds to the sums. */
