@@ -3,7 +3,9 @@
 #include "base/checked.h"
 #include "shaders/params/vectors.h"
 
-enum { SUBGROUPS = 8 }; /* per workgroup; the identity table has this many entries */
+/* Subgroups per workgroup. Shaders look up their numbers in the push constant identity[], where
+ * identity[i] is i (lavapipe.glsl); it has this many entries. */
+enum { SUBGROUPS = 8 };
 
 int64_t tsr__attention_scores_unit(const tsr_device *device)
 {

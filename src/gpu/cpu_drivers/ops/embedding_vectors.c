@@ -6,7 +6,9 @@
 #include "shaders/params/vectors.h"
 
 enum {
-    DIGIT_BITS = 4, /* the bits of one digit; a digit is an index into the identity table */
+    /* Shaders split an index into digits of this number of bits and look each up in the push
+     * constant identity[], where identity[i] is i (lavapipe.glsl). */
+    DIGIT_BITS = 4,
 };
 
 /* Returns the largest alignment, up to 8 bytes, that all rows have. */

@@ -6,7 +6,9 @@
 #include "shaders/params/norm_short.h"
 
 enum {
-    SUBGROUPS = 8, /* per workgroup; the identity table has this many entries */
+    /* Subgroups per workgroup. Shaders look up their numbers in the push constant identity[], where
+     * identity[i] is i (lavapipe.glsl); it has this many entries. */
+    SUBGROUPS = 8,
     LONGEST = 1024,
 };
 

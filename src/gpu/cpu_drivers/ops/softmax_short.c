@@ -6,7 +6,9 @@
 enum {
     MIN_ELEMENTS = 1 << 13,
     MANY_ELEMENTS = 1 << 22,
-    SUBGROUPS = 8, /* per workgroup; the identity table has this many entries */
+    /* Subgroups per workgroup. Shaders look up their numbers in the push constant identity[], where
+     * identity[i] is i (lavapipe.glsl); it has this many entries. */
+    SUBGROUPS = 8,
     MAX_ROWS = 65535 * SUBGROUPS,
 };
 
