@@ -321,10 +321,11 @@ CASE(clip_layers, "clipping: tensor-parallel layers have the norm of the whole l
 static double attention_norm_in(tsr_group *in)
 {
     tsr_layer *layer = NULL;
-    OK(tsr_self_attention_create(tsr_self_attention_params(.group = in, .name = "attention",
-                                                           .size = 16, .heads = 8, .kv_heads = 1,
-                                                           .head_dim = 4, .qk_norm = true),
-                                 &layer));
+    OK(tsr_self_attention_create(
+        tsr_self_attention_params(.group = in, .name = "attention", .size = 16, .heads = 8,
+                                  .kv_heads = 1, .head_dim = 4,
+                                  .partition = {.kind = TSR_PARTITION_UNEVEN}, .qk_norm = true),
+        &layer));
     tsr_optimizer *optimizer = sgd_optimizer();
     OK(tsr_optimizer_add_layer(optimizer, layer));
     double *values = numbers(81, 5 * 16, TSR_F32), norm;
