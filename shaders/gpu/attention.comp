@@ -56,49 +56,7 @@ uint tile_x, tile_y;
 uint batch;
 attention_sequence sequence;
 
-// The rows of one operand, for one head.
-struct rows_of {
-    uvec2 at, row, column;
-    uvec2 page; // bytes from one page to the next, if the rows are in a cache
-    bool paged;
-};
-
-rows_of rows_at(tsr_attention_operand x, uint head)
-{
-    return rows_of(attention_head(x, batch, head), x.row, x.column, uvec2(0u), false);
-}
-
-rows_of cache_rows_at(tsr_attention_operand x, uint head)
-{
-    if (PAGED == 0u)
-        return rows_at(x, head);
-    return rows_of(tsr_at_stride(x.at, head, x.head), x.row, x.column, x.batch, true);
-}
-
-uvec2 row_address(rows_of x, uint row)
-{
-    if (!x.paged)
-        return tsr_at_stride(x.at, row, x.row);
-    uvec2 page = tsr_at_stride(x.at, attention_page(batch, row), x.page);
-    return tsr_at_stride(page, row % CALL.page_len, x.row);
-}
-
-// Loads four columns of a row. Columns from head_dim on are 0.
-vec4 load_quad(rows_of x, uint row, uint column, uint dtype)
-{
-    uvec2 at = row_address(x, row);
-    uint dim = CALL.head_dim;
-    if (LOAD == TSR_ATTENTION_LOAD_VECTOR) {
-        vec4 value = tsr_load_dense4(tsr_at(at, min(column, dim - 4u) * tsr_dtype_bytes(dtype)), dtype);
-        return column < dim ? value : vec4(0.0);
-    }
-    vec4 value;
-    [[unroll]] for (uint k = 0u; k < 4u; k++) {
-        float loaded = tsr_load_float(tsr_at_stride(at, min(column + k, dim - 1u), x.column), 0u, dtype);
-        value[k] = column + k < dim ? loaded : 0.0;
-    }
-    return value;
-}
+#include "include/attention_rows.glsl"
 
 // Load one chunk of rows into a tile, from row `first` on. Rows from `end` on are 0 and are not
 // read. `end` must be greater than `first`.
@@ -200,24 +158,6 @@ void store_result(rows_of x, int first, int end)
                     tsr_store_bits(tsr_at_stride(at, column + k, x.column), 0u, size, bits[k]);
         }
     }
-}
-
-// Computes the score of a query and a key from their product. `slope` is its derivative with
-// respect to scale · product.
-float score_of(float product, int query, int key, uvec2 mask, out float slope)
-{
-    float score = product * CALL.scale;
-    slope = 1.0;
-    if (CAPPED != 0u) {
-        vec2 cap = attention_tanh(score / CALL.softcap);
-        score = CALL.softcap * cap.x;
-        slope = cap.y;
-    }
-    bool sees = attention_sees(sequence, query, key);
-    if (MASK_DTYPE != 0u && sees)
-        score += tsr_load_float(tsr_at_stride(tsr_at_stride(mask, uint(query), CALL.mask.row), uint(key), CALL.mask.column), 0u,
-                                MASK_DTYPE);
-    return sees ? score : tsr_minus_infinity;
 }
 
 // Computes the dot products of the rows of two operands, for a block.

@@ -46,11 +46,14 @@ struct tsr_attention_call {
 
 struct tsr_attention_push {
     TSR_ADDRESS call;
-    TSR_ADDRESS partial; /* not used */
+    TSR_ADDRESS partial; /* attention_few.comp: for each row and part, the largest score, the sum of
+                            exponentials and the result so far, f32 */
     TSR_UINT first;      /* the first block or row of this dispatch */
-    TSR_UINT count;      /* blocks of this dispatch; rows in attention_delta.comp */
-    TSR_UINT part_keys;  /* not used */
-    TSR_UINT parts;      /* not used */
+    TSR_UINT count;      /* blocks of this dispatch; rows in attention_delta.comp; invocations in
+                            attention_merge.comp */
+    TSR_UINT part_keys;  /* attention_few.comp: keys in a part */
+    TSR_UINT parts;      /* parts of a row */
+    TSR_UINT row_blocks; /* blocks of the queries that read a kv head */
 };
 TSR_PUSH_CHECK(tsr_attention_push);
 

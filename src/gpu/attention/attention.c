@@ -5,6 +5,15 @@
 #include "gpu/attention/call.h"
 #include "gpu/cpu_drivers/attention/products.h"
 
+static tsr_status forward(const tsr__attention *call)
+{
+    if (tsr__attention_products_suit(call))
+        return tsr__attention_products(call);
+    if (tsr__attention_few_suit(call))
+        return tsr__attention_few(call);
+    return tsr__attention_tiled(call);
+}
+
 tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y, tsr_tensor *lse, const tsr_tensor *q,
                          const tsr_tensor *k, const tsr_tensor *v,
                          const tsr_attention_params *params)
@@ -20,8 +29,7 @@ tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y, tsr_tensor *lse, con
     TSR__TRY(tsr__attention_check(&call));
     tsr_status status = TSR_OK;
     if (tsr_layout_count(&q->layout) > 0)
-        status = tsr__attention_products_suit(&call) ? tsr__attention_products(&call)
-                                                     : tsr__attention_tiled(&call);
+        status = forward(&call);
     tsr__attention_finish(&call);
     return status;
 }

@@ -57,6 +57,18 @@ void tsr__attention_description_finish(tsr__attention_description *description);
 int tsr__attention_reads(const tsr__attention *call, const tsr__attention_description *description,
                          tsr__access *access);
 
+/* Records the copy of the description to the device. */
+tsr_status tsr__attention_send(tsr_stream *stream,
+                               const tsr__attention_description *description) TSR_NODISCARD;
+
+/* How the kernels for GPUs load q, k, v and dy: TSR_ATTENTION_LOAD_…. */
+uint32_t tsr__attention_load(const tsr__attention *call);
+
+/* The forward call if few queries read each key: workgroups compute parts of the keys, and the
+ * results of the parts are merged. */
+bool tsr__attention_few_suit(const tsr__attention *call);
+tsr_status tsr__attention_few(const tsr__attention *call) TSR_NODISCARD;
+
 /* Record the forward call and the backward call with the kernels for GPUs. */
 tsr_status tsr__attention_tiled(const tsr__attention *call) TSR_NODISCARD;
 tsr_status tsr__attention_tiled_grad(const tsr__attention *call) TSR_NODISCARD;

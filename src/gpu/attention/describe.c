@@ -117,3 +117,25 @@ int tsr__attention_reads(const tsr__attention *call, const tsr__attention_descri
             access[count++] = tsr__read_of(read[i]);
     return count;
 }
+
+tsr_status tsr__attention_send(tsr_stream *stream, const tsr__attention_description *description)
+{
+    const tsr__access access = {description->buffer, 0, description->size_bytes, true};
+    return tsr__stream_update(stream, access, description->bytes);
+}
+
+static bool vectors(const tsr_tensor *x)
+{
+    const tsr_layout *l = &x->layout;
+    const uint64_t size = tsr_dtype_size(l->dtype);
+    bool fits = l->strides[3] == 1 || l->shape[3] == 1;
+    for (int d = 0; d < 3; d++)
+        fits = fits && ((uint64_t)l->strides[d] * size % 4 == 0 || l->shape[d] == 1);
+    return fits && l->shape[3] % 4 == 0 && tsr__tensor_address(x) % 4 == 0;
+}
+
+uint32_t tsr__attention_load(const tsr__attention *c)
+{
+    const bool all = vectors(c->q) && vectors(c->k) && vectors(c->v) && (!c->dy || vectors(c->dy));
+    return all ? TSR_ATTENTION_LOAD_VECTOR : TSR_ATTENTION_LOAD_SCALAR;
+}

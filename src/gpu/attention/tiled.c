@@ -36,22 +36,6 @@ static tile tile_for(const tsr_device *device, int64_t rows)
     return tiles[2];
 }
 
-static bool vectors(const tsr_tensor *x)
-{
-    const tsr_layout *l = &x->layout;
-    const uint64_t size = tsr_dtype_size(l->dtype);
-    bool fits = l->strides[3] == 1 || l->shape[3] == 1;
-    for (int d = 0; d < 3; d++)
-        fits = fits && ((uint64_t)l->strides[d] * size % 4 == 0 || l->shape[d] == 1);
-    return fits && l->shape[3] % 4 == 0 && tsr__tensor_address(x) % 4 == 0;
-}
-
-static uint32_t load_of(const tsr__attention *c)
-{
-    const bool all = vectors(c->q) && vectors(c->k) && vectors(c->v) && (!c->dy || vectors(c->dy));
-    return all ? TSR_ATTENTION_LOAD_VECTOR : TSR_ATTENTION_LOAD_SCALAR;
-}
-
 static uint32_t dtype_of(const tsr_tensor *tensor)
 {
     return tensor ? (uint32_t)tensor->layout.dtype : 0;
@@ -94,7 +78,7 @@ static tsr_status run_pass(const pass *p)
         .spec_count = 13,
         .spec = {t.threads, t.tn, (uint32_t)(c->head_dim + COLUMNS - 1) / COLUMNS, p->kind,
                  dtype_of(c->q), dtype_of(c->k), dtype_of(c->v), dtype_of(c->dy), dtype_of(p->out),
-                 dtype_of(c->params.mask), load_of(c), c->params.softcap > 0,
+                 dtype_of(c->params.mask), tsr__attention_load(c), c->params.softcap > 0,
                  c->params.pages != NULL},
         .push = &push,
         .push_bytes = sizeof push,
@@ -169,16 +153,10 @@ typedef struct work {
     tsr__buffer *delta;
 } work;
 
-static tsr_status describe(tsr_stream *stream, const tsr__attention_description *d)
-{
-    const tsr__access access = {d->buffer, 0, d->size_bytes, true};
-    return tsr__stream_update(stream, access, d->bytes);
-}
-
 static tsr_status record_forward(tsr_stream *stream, void *opaque)
 {
     const work *w = opaque;
-    TSR__TRY(describe(stream, &w->description));
+    TSR__TRY(tsr__attention_send(stream, &w->description));
     return run_pass(&(pass){.call = w->call,
                             .description = &w->description,
                             .kind = TSR_ATTENTION_FORWARD,
@@ -190,7 +168,7 @@ static tsr_status record_grad(tsr_stream *stream, void *opaque)
     const work *w = opaque;
     const tsr__attention *c = w->call;
     const tsr_tensor *out[] = {c->dq, c->dk, c->dv};
-    TSR__TRY(describe(stream, &w->description));
+    TSR__TRY(tsr__attention_send(stream, &w->description));
     if (c->dq || c->dk)
         TSR__TRY(run_delta(c, &w->description, w->delta));
     for (uint32_t i = 0; i < 3; i++)

@@ -87,7 +87,7 @@ static void add_options(problem *p, gpu_random *random)
         p->mask = view(p, random, dtype, 4, mask_shape);
         gpu_put(p->mask, c->mask);
     }
-    if (gpu_random_between(random, 0, 2) == 0) {
+    if (!c->kv_length && gpu_random_between(random, 0, 2) == 0) {
         c->kv_length = random_lengths(random, c->batch, c->kv_len);
         p->kv_lengths = view(p, random, TSR_I32, 1, mask_shape);
         gpu_put(p->kv_lengths, c->kv_length);
@@ -155,6 +155,7 @@ static tsr_attention_params params_of(const problem *p)
                                   .kv_head = p->c.kv_head};
 }
 
+/* What the problem has no tensor for is not compared. */
 static void check(problem *p, const char *name)
 {
     attention_case *c = &p->c;
@@ -162,7 +163,7 @@ static void check(problem *p, const char *name)
     const double scale = attention_scale(c), most_q = attention_most(c->q, rows * c->head_dim),
                  most_k = attention_most(c->k, keys * c->head_dim),
                  most_v = attention_most(c->v, keys * c->head_dim),
-                 most_dy = attention_most(c->dy, rows * c->head_dim);
+                 most_dy = c->dy ? attention_most(c->dy, rows * c->head_dim) : 0;
     const struct {
         const char *name;
         const tsr_tensor *got;
@@ -178,7 +179,7 @@ static void check(problem *p, const char *name)
     };
     double *got = attention_doubles((rows + keys) * c->head_dim);
     for (int i = 0; i < 5; i++) {
-        if (!results[i].got)
+        if (!results[i].got || !results[i].want)
             continue;
         gpu_get((tsr_tensor *)results[i].got, got);
         const double most =
@@ -226,6 +227,105 @@ START_TEST(agrees_with_doubles)
         add_options(&p, &random);
         compute(&p, &random, name);
     }
+}
+END_TEST
+
+/* Few queries, for which the keys are cut into parts. */
+START_TEST(agrees_with_doubles_for_few_queries)
+{
+    static const int64_t dims[] = {1, 20, 64, 128, 250};
+    gpu_random random = {(uint64_t)_i + 50};
+    for (int n = 0; n < 3; n++) {
+        char name[128];
+        problem p = {.dtypes = mixtures[(n + _i) % 4],
+                     .c = {.batch = gpu_random_between(&random, 1, 3),
+                           .heads = gpu_random_between(&random, 1, 7),
+                           .kv_heads = gpu_random_between(&random, 1, 2),
+                           .q_len = gpu_random_between(&random, 1, 2),
+                           .kv_len = gpu_random_between(&random, 1, 1500),
+                           .head_dim = dims[gpu_random_between(&random, 0, 4)]}};
+        /* With lengths, lavapipe has no other kernel for it. */
+        p.c.kv_length = random_lengths(&random, p.c.batch, p.c.kv_len);
+        p.kv_lengths = gpu_new(TSR_I32, 1, &p.c.batch);
+        gpu_put(p.kv_lengths, p.c.kv_length);
+        random_name(&p, name);
+        add_options(&p, &random);
+        compute(&p, &random, name);
+    }
+}
+END_TEST
+
+/* Keys in pages of a cache in any order, some of which sequences share. */
+static void try_pages(gpu_random *random, int64_t q_len, const tsr_dtype *dtypes)
+{
+    enum { PAGES = 7, PAGE_LEN = 11, COUNT = 6 };
+    char name[128];
+    problem p = {.dtypes = dtypes,
+                 .c = {.batch = 3,
+                       .heads = 4,
+                       .kv_heads = 2,
+                       .q_len = q_len,
+                       .kv_len = (int64_t)PAGE_LEN * COUNT,
+                       .head_dim = 24,
+                       .causal = true,
+                       .window = q_len > 2 ? 30 : 0}};
+    attention_case *c = &p.c;
+    const int64_t q_shape[] = {c->batch, c->heads, c->q_len, c->head_dim},
+                  cache_shape[] = {PAGES, c->kv_heads, PAGE_LEN, c->head_dim},
+                  table_shape[] = {c->batch, COUNT};
+    const int64_t page = c->kv_heads * PAGE_LEN * c->head_dim, size = PAGES * page;
+    double table[3 * COUNT];
+    double *caches[2], **wanted[] = {&c->k, &c->v};
+    tsr_tensor **tensors[] = {&p.k, &p.v};
+    c->kv_length = attention_doubles(c->batch);
+    for (int64_t b = 0; b < c->batch; b++)
+        c->kv_length[b] = (double)gpu_random_between(random, 5, c->kv_len);
+    for (int i = 0; i < 3 * COUNT; i++) {
+        const bool used = i % COUNT * PAGE_LEN < c->kv_length[i / COUNT];
+        table[i] = used ? (double)gpu_random_between(random, 0, PAGES - 1) : -77777;
+    }
+    for (int which = 0; which < 2; which++) {
+        caches[which] = random_values(random, size, 2, dtypes[K + which]);
+        *wanted[which] = attention_doubles(attention_keys_count(c) * c->head_dim);
+        for (int64_t n = 0; n < attention_keys_count(c) * c->head_dim; n++) {
+            const int64_t d = n % c->head_dim, j = n / c->head_dim % c->kv_len,
+                          g = n / c->head_dim / c->kv_len % c->kv_heads,
+                          b = n / c->head_dim / c->kv_len / c->kv_heads;
+            const double number = table[b * COUNT + j / PAGE_LEN];
+            if (number >= 0)
+                (*wanted[which])[n] =
+                    caches[which][(int64_t)number * page +
+                                  (g * PAGE_LEN + j % PAGE_LEN) * c->head_dim + d];
+        }
+        *tensors[which] = view(&p, random, dtypes[K + which], 4, cache_shape);
+        gpu_put(*tensors[which], caches[which]);
+        free(caches[which]);
+    }
+    c->q = random_values(random, attention_queries_count(c) * c->head_dim, 0.5, dtypes[Q]);
+    p.q = view(&p, random, dtypes[Q], 4, q_shape);
+    gpu_put(p.q, c->q);
+    p.y = view(&p, random, dtypes[Y], 4, q_shape);
+    p.lse = gpu_new(TSR_F32, 3, q_shape);
+    gpu_poison(p.lse);
+    p.kv_lengths = gpu_new(TSR_I32, 1, &c->batch);
+    gpu_put(p.kv_lengths, c->kv_length);
+    tsr_tensor *pages = view(&p, random, TSR_I32, 2, table_shape);
+    gpu_put(pages, table);
+    tsr_attention_params params = params_of(&p);
+    params.pages = pages;
+    attention_solve(c);
+    GPU_OK(tsr_attention(queue, p.y, p.lse, p.q, p.k, p.v, &params));
+    snprintf(name, sizeof name, "pages, %lld queries", (long long)q_len);
+    check(&p, name);
+    tsr_tensor_destroy(&pages);
+    free_problem(&p);
+}
+
+START_TEST(reads_pages)
+{
+    gpu_random random = {(uint64_t)_i + 70};
+    try_pages(&random, 1, mixtures[_i]);
+    try_pages(&random, 37, mixtures[_i]);
 }
 END_TEST
 
@@ -321,6 +421,172 @@ START_TEST(accepts_nothing)
 }
 END_TEST
 
+/* Mistakes -------------------------------------------------------------------------------------
+ */
+
+static tsr_tensor *zeros(tsr_dtype dtype, int ndim, const int64_t *shape)
+{
+    tsr_tensor *tensor = gpu_new(dtype, ndim, shape);
+    GPU_OK(tsr_fill(queue, tensor, 0));
+    return tensor;
+}
+
+START_TEST(refuses_tensors)
+{
+    const int64_t shape[] = {2, 4, 3, 8}, k_shape[] = {2, 2, 5, 8}, wide[] = {2, 2, 5, 257},
+                  narrow[] = {2, 2, 5, 6}, other[] = {3, 2, 5, 8}, none[] = {2, 0, 5, 8},
+                  many[] = {2, 4097, 1, 1}, wide_q[] = {2, 4, 3, 257}, many_q[] = {2, 4, 3, 1};
+    tsr_tensor *q = zeros(TSR_F32, 4, shape), *k = zeros(TSR_F32, 4, k_shape),
+               *v = zeros(TSR_F32, 4, k_shape), *y = zeros(TSR_F32, 4, shape),
+               *lse = zeros(TSR_F32, 3, shape), *half_lse = zeros(TSR_F16, 3, shape),
+               *k_wide = zeros(TSR_F32, 4, wide), *k_narrow = zeros(TSR_F32, 4, narrow),
+               *k_other = zeros(TSR_F32, 4, other), *k_none = zeros(TSR_F32, 4, none),
+               *k_many = zeros(TSR_F32, 4, many), *q_wide = zeros(TSR_F32, 4, wide_q),
+               *q_many = zeros(TSR_F32, 4, many_q), *words = zeros(TSR_I32, 4, shape),
+               *flat = zeros(TSR_F32, 3, shape), *repeated;
+    GPU_OK(tsr_tensor_broadcast(lse, 4, (const int64_t[]){2, 2, 4, 3}, &repeated));
+    const struct {
+        tsr_tensor *y, *lse;
+        const tsr_tensor *q, *k, *v;
+        const char *words;
+    } wrong[] = {
+        {y, lse, NULL, k, v, "attention: q is NULL"},
+        {y, lse, q, NULL, v, "k is NULL"},
+        {y, lse, q, k, NULL, "v is NULL"},
+        {NULL, lse, q, k, v, "y is NULL"},
+        {y, lse, flat, k, v, "q is [2,4,3]; 4 dimensions are needed"},
+        {y, lse, words, k, v, "q is i32; f32, f16 or bf16 is needed"},
+        {y, lse, q, k_narrow, k_narrow,
+         "q is [2,4,3,8] and k is [2,2,5,6]; their head_dims differ"},
+        {y, lse, q, k_other, k_other, "q is [2,4,3,8] and k is [3,2,5,8]; their batches differ"},
+        {y, lse, q, k, k_other, "[3,2,5,8]"},
+        {y, lse, q, k_none, k_none, "there are 4 heads, which need a kv head, but k is [2,0,5,8]"},
+        {y, lse, q_wide, k_wide, k_wide, "head_dim is 257; 1 to 256 are possible"},
+        {y, lse, q_many, k_many, k_many, "4 heads and 4097 kv heads; at most 4096 are possible"},
+        {k, lse, q, k, v, "y is [2,2,5,8]"},
+        {y, half_lse, q, k, v, "lse is f16; f32 is needed"},
+        {y, k, q, k, v, "lse is [2,2,5,8]; [2,4,3] is needed"},
+        {q, lse, q, k, v, "overlap"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        GPU_FAILS(tsr_attention(queue, wrong[i].y, wrong[i].lse, wrong[i].q, wrong[i].k, wrong[i].v,
+                                NULL),
+                  TSR_ERR_INVALID, wrong[i].words);
+    GPU_FAILS(tsr_attention_grad(queue, NULL, NULL, NULL, y, y, lse, q, k, v, NULL),
+              TSR_ERR_INVALID, "attention_grad: dq, dk and dv are all NULL");
+    GPU_FAILS(tsr_attention_grad(queue, y, NULL, NULL, NULL, y, lse, q, k, v, NULL),
+              TSR_ERR_INVALID, "attention_grad: dy is NULL");
+    GPU_FAILS(tsr_attention_grad(queue, y, NULL, NULL, q, y, lse, q, k, v, NULL), TSR_ERR_INVALID,
+              "overlap");
+    GPU_FAILS(tsr_attention_grad(queue, k, NULL, NULL, q, y, lse, q, k, v, NULL), TSR_ERR_INVALID,
+              "dq");
+    GPU_FAILS(tsr_attention_grad(queue, NULL, y, NULL, q, q, lse, q, k, v, NULL), TSR_ERR_INVALID,
+              "dk");
+    GPU_FAILS(tsr_attention_grad(queue, NULL, NULL, y, q, q, lse, q, k, v, NULL), TSR_ERR_INVALID,
+              "dv");
+    GPU_FAILS(tsr_attention_grad(queue, y, NULL, NULL, q, q, NULL, q, k, v, NULL), TSR_ERR_INVALID,
+              "lse is NULL");
+    double got[192];
+    gpu_get(y, got);
+    for (int i = 0; i < 192; i++)
+        ck_assert_double_eq(got[i], 0);
+    tsr_tensor *tensors[] = {repeated, q,       k,      v,      y,      lse,    half_lse, k_wide,
+                             k_narrow, k_other, k_none, k_many, q_wide, q_many, words,    flat};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        tsr_tensor_destroy(&tensors[i]);
+}
+END_TEST
+
+START_TEST(refuses_params)
+{
+    const int64_t shape[] = {2, 4, 3, 8}, k_shape[] = {2, 2, 5, 8}, pair = 2, three = 3,
+                  table[] = {2, 4}, wrong_table[] = {3, 4}, mask_shape[] = {4, 3, 6};
+    tsr_tensor *q = zeros(TSR_F32, 4, shape), *k = zeros(TSR_F32, 4, k_shape),
+               *y = zeros(TSR_F32, 4, shape), *lse = zeros(TSR_F32, 3, shape),
+               *two = zeros(TSR_I32, 1, &pair), *reals = zeros(TSR_F32, 1, &pair),
+               *more = zeros(TSR_I32, 1, &three), *pages = zeros(TSR_I32, 2, table),
+               *other_pages = zeros(TSR_I32, 2, wrong_table), *mask = zeros(TSR_F32, 3, mask_shape);
+    const int32_t heads[] = {0, 1, 2, 0}, negative[] = {0, 1, 0, -1};
+    const struct {
+        tsr_attention_params params;
+        const char *words;
+    } wrong[] = {
+        {{.scale = NAN}, "attention: scale is "},
+        {{.scale = INFINITY}, "scale is inf"},
+        {{.softcap = -1}, "softcap is -1; 0 (none) or a positive number is needed"},
+        {{.softcap = NAN}, "softcap is "},
+        {{.window = -2, .causal = true}, "window is -2; 0 (none) or a positive number is needed"},
+        {{.window = 2}, "window is 2, but causal is not set"},
+        {{.mask = mask}, "mask [4,3,6] does not broadcast to [2,4,3,5]"},
+        {{.mask = two}, "mask is i32"},
+        {{.q_lengths = more}, "q_lengths is [3]; [batch] with a batch of 2 is needed"},
+        {{.kv_lengths = reals}, "kv_lengths is f32; i32 is needed"},
+        {{.kv_lengths = pages}, "kv_lengths is [2,4]"},
+        {{.pages = two}, "pages is [2]; [batch, n] with a batch of 2 is needed"},
+        {{.pages = other_pages}, "pages is [3,4]"},
+        {{.kv_head = heads}, "kv_head[2] is 2; there are 2 kv heads"},
+        {{.kv_head = negative}, "kv_head[3] is -1; there are 2 kv heads"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        GPU_FAILS(tsr_attention(queue, y, lse, q, k, k, &wrong[i].params), TSR_ERR_INVALID,
+                  wrong[i].words);
+    GPU_FAILS(tsr_attention_grad(queue, y, NULL, NULL, q, q, lse, q, k, k,
+                                 tsr_attention_params(.pages = pages)),
+              TSR_ERR_INVALID, "attention_grad: there are no gradients of pages");
+    tsr_tensor *tensors[] = {q, k, y, lse, two, reals, more, pages, other_pages, mask};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        tsr_tensor_destroy(&tensors[i]);
+}
+END_TEST
+
+/* Every allocation and every Vulkan call fails once: nothing leaks, and the result is as it was or,
+ * where the failure was made up for, as it should be. */
+static void survive(tsr__fault_kind kind, int code, bool lengths)
+{
+    const int64_t shape[] = {1, 2, 20, 64}, one = 1, count = 2 * 20 * 64;
+    tsr_tensor *q = gpu_new(TSR_F32, 4, shape), *v = gpu_new(TSR_F32, 4, shape),
+               *y = gpu_new(TSR_F32, 4, shape), *lse = gpu_new(TSR_F32, 3, shape),
+               *length = gpu_new(TSR_I32, 1, &one), *gradients[3];
+    GPU_OK(tsr_fill(queue, q, 0));
+    GPU_OK(tsr_fill(queue, v, 3));
+    GPU_OK(tsr_fill(queue, length, 20));
+    for (int i = 0; i < 3; i++)
+        gradients[i] = gpu_new(TSR_F32, 4, shape);
+    const tsr_attention_params params = {.kv_lengths = lengths ? length : NULL};
+    double *got = attention_doubles(count);
+    for (int back = 0; back < 2; back++) {
+        bool reached = true;
+        tsr_tensor *result = back ? gradients[0] : y;
+        for (uint64_t nth = 0; reached; nth++) {
+            ck_assert_uint_lt(nth, 1000);
+            GPU_OK(tsr_fill(queue, result, 77));
+            GPU_OK(tsr_stream_wait(queue));
+            tsr__fault_arm(kind, nth, code);
+            const tsr_status status =
+                back ? tsr_attention_grad(queue, gradients[0], gradients[1], gradients[2], v, y,
+                                          lse, q, q, v, &params)
+                     : tsr_attention(queue, y, lse, q, q, v, &params);
+            reached = tsr__fault_site() != NULL;
+            tsr__fault_disarm();
+            gpu_get(result, got);
+            const double want = status != TSR_OK ? 77 : back ? 0 : 3;
+            for (int64_t i = 0; i < count; i++)
+                ck_assert_double_eq_tol(got[i], want, 1e-5);
+        }
+    }
+    free(got);
+    tsr_tensor *tensors[] = {q, v, y, lse, length, gradients[0], gradients[1], gradients[2]};
+    for (int i = 0; i < 8; i++)
+        tsr_tensor_destroy(&tensors[i]);
+}
+
+START_TEST(survives_failures)
+{
+    survive(TSR__FAULT_ALLOC, 0, _i != 0);
+    survive(TSR__FAULT_VULKAN, -1 /* VK_ERROR_OUT_OF_HOST_MEMORY */, _i != 0);
+}
+END_TEST
+
 TESTS(attention)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
@@ -328,6 +594,11 @@ TESTS(attention)
     tcase_add_loop_test(tests, agrees_with_doubles_in_several_blocks, 0, 5);
     tcase_add_test(tests, takes_little_memory);
     tcase_add_test(tests, accepts_nothing);
+    tcase_add_loop_test(tests, agrees_with_doubles_for_few_queries, 0, 2);
+    tcase_add_loop_test(tests, reads_pages, 0, 2);
+    tcase_add_test(tests, refuses_tensors);
+    tcase_add_test(tests, refuses_params);
+    tcase_add_loop_test(tests, survives_failures, 0, 2);
 }
 
 TESTS(attention_packed)
@@ -340,4 +611,5 @@ TESTS(attention_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
     tcase_add_loop_test(tests, agrees_with_doubles, 6, 8);
+    tcase_add_loop_test(tests, agrees_with_doubles_for_few_queries, 3, 4);
 }

@@ -153,8 +153,133 @@ START_TEST(agrees_with_pytorch)
 }
 END_TEST
 
+/* A tensor [1, …] of a file's [a,b,c]. */
+static tsr_tensor *load(const json_t *one, const char *name)
+{
+    golden_tensor given = golden_tensor_load(one, name);
+    const int64_t shape[] = {1, given.shape[0], given.shape[1], given.shape[2]};
+    tsr_tensor *tensor = gpu_new(TSR_F32, 4, shape);
+    gpu_put(tensor, given.values);
+    golden_tensor_free(&given);
+    return tensor;
+}
+
+static tsr_tensor *slice(const tsr_tensor *from, int dim, int64_t first, int64_t end)
+{
+    tsr_tensor *view;
+    GPU_OK(tsr_tensor_slice(from, dim, first, end, 1, &view));
+    return view;
+}
+
+/* One query against a growing cache, all of it in one call: each query is a sequence of its own
+ * length, which reads the same keys. */
+static void check_decode(const json_t *one)
+{
+    const json_t *list = golden_list(one, "kv_lens"), *length;
+    golden_tensor y_want = golden_tensor_load(one, "y"), lse_want = golden_tensor_load(one, "lse");
+    tsr_tensor *k = load(one, "k"), *v = load(one, "v"), *q = load(one, "q"), *k_all, *v_all,
+               *q_all;
+    const int64_t heads = golden_integer(one, "Hq"), kv_heads = golden_integer(one, "Hkv"),
+                  dim = golden_integer(one, "D"), steps = (int64_t)json_array_size(list),
+                  longest = tsr_tensor_layout(k)->shape[2];
+    const int64_t cache_shape[] = {steps, kv_heads, longest, dim},
+                  q_shape[] = {steps, heads, 1, dim};
+    double *lengths = attention_doubles(steps), *got = attention_doubles(steps * heads * dim);
+    size_t i;
+    json_array_foreach(list, i, length) lengths[i] = json_number_value(length);
+    GPU_OK(tsr_tensor_broadcast(k, 4, cache_shape, &k_all));
+    GPU_OK(tsr_tensor_broadcast(v, 4, cache_shape, &v_all));
+    GPU_OK(tsr_tensor_reshape(q, 4, q_shape, &q_all));
+    tsr_tensor *y = gpu_new(TSR_F32, 4, q_shape), *lse = gpu_new(TSR_F32, 3, q_shape),
+               *kv_lengths = gpu_new(TSR_I32, 1, &steps);
+    gpu_put(kv_lengths, lengths);
+    gpu_poison(y);
+    gpu_poison(lse);
+    const int64_t window = json_object_get(one, "window") ? golden_integer(one, "window") : 0;
+    GPU_OK(tsr_attention(
+        queue, y, lse, q_all, k_all, v_all,
+        tsr_attention_params(.causal = true, .window = window, .kv_lengths = kv_lengths)));
+    gpu_get(y, got);
+    attention_compare(golden_text(one, "name"), "y", y_want.count, got, y_want.values,
+                      attention_most(y_want.values, y_want.count), F32_ERROR, TSR_F32);
+    gpu_get(lse, got);
+    attention_compare(golden_text(one, "name"), "lse", lse_want.count, got, lse_want.values,
+                      attention_most(lse_want.values, lse_want.count), F32_ERROR, TSR_F32);
+    tsr_tensor *tensors[] = {k_all, v_all, q_all, k, v, q, y, lse, kv_lengths};
+    for (int n = 0; n < 9; n++)
+        tsr_tensor_destroy(&tensors[n]);
+    golden_tensor_free(&y_want);
+    golden_tensor_free(&lse_want);
+    free(lengths);
+    free(got);
+}
+
+START_TEST(decodes_like_pytorch)
+{
+    json_t *document = golden_load("attention_decode"), *one;
+    size_t index;
+    ck_assert_int_eq((int)json_array_size(golden_list(document, "cases")), 5);
+    json_array_foreach(golden_list(document, "cases"), index, one) check_decode(one);
+    json_decref(document);
+}
+END_TEST
+
+/* The queries of a sequence in chunks, each of which sees the keys so far. */
+static void check_chunks(const json_t *one)
+{
+    golden_tensor want = golden_tensor_load(one, "y");
+    tsr_tensor *q = load(one, "q"), *k = load(one, "k"), *v = load(one, "v"),
+               *y = gpu_new(TSR_F32, 4, tsr_tensor_layout(q)->shape);
+    const int64_t window = json_object_get(one, "window") ? golden_integer(one, "window") : 0;
+    const json_t *chunk;
+    double *got = attention_doubles(want.count);
+    int64_t done = 0;
+    size_t i;
+    gpu_poison(y);
+    json_array_foreach(golden_list(one, "chunks"), i, chunk)
+    {
+        const int64_t end = done + json_integer_value(chunk);
+        tsr_tensor *views[] = {slice(y, 2, done, end), slice(q, 2, done, end), slice(k, 2, 0, end),
+                               slice(v, 2, 0, end)};
+        GPU_OK(tsr_attention(queue, views[0], NULL, views[1], views[2], views[3],
+                             tsr_attention_params(.causal = true, .window = window)));
+        for (int n = 0; n < 4; n++)
+            tsr_tensor_destroy(&views[n]);
+        done = end;
+    }
+    ck_assert_int_eq(done, golden_integer(one, "T"));
+    gpu_get(y, got);
+    attention_compare(golden_text(one, "name"), "y", want.count, got, want.values,
+                      attention_most(want.values, want.count), F32_ERROR, TSR_F32);
+    tsr_tensor *tensors[] = {q, k, v, y};
+    for (int n = 0; n < 4; n++)
+        tsr_tensor_destroy(&tensors[n]);
+    golden_tensor_free(&want);
+    free(got);
+}
+
+START_TEST(prefills_in_chunks_like_pytorch)
+{
+    json_t *document = golden_load("attention_chunked_prefill"), *one;
+    size_t index;
+    int checked = 0;
+    json_array_foreach(golden_list(document, "cases"), index, one)
+    {
+        /* The other case shows how PyTorch's own causal mask differs. */
+        if (json_object_get(one, "informational"))
+            continue;
+        check_chunks(one);
+        checked++;
+    }
+    ck_assert_int_eq(checked, 3);
+    json_decref(document);
+}
+END_TEST
+
 TESTS(attention_golden)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, agrees_with_pytorch);
+    tcase_add_test(tests, decodes_like_pytorch);
+    tcase_add_test(tests, prefills_in_chunks_like_pytorch);
 }

@@ -1,0 +1,165 @@
+// Attention of few queries per key, forward: a workgroup computes up to ROWS queries that read one kv head, from one part of the keys. The
+// parts' results are merged by attention_merge.comp. An invocation multiplies the queries with one key, and then adds up four columns of
+// the values of every n-th key.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "include/attention.glsl"
+
+layout(constant_id = 0) const uint THREADS = 128;
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint ROWS = 8;   // divides THREADS / 4
+layout(constant_id = 2) const uint QUADS = 16; // columns divided by 4, as a power of two
+layout(constant_id = 3) const uint Q_DTYPE = TSR_DT_F32;
+layout(constant_id = 4) const uint K_DTYPE = TSR_DT_F32;
+layout(constant_id = 5) const uint V_DTYPE = TSR_DT_F32;
+layout(constant_id = 6) const uint MASK_DTYPE = 0; // 0: no mask
+layout(constant_id = 7) const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
+layout(constant_id = 8) const uint CAPPED = 0;
+layout(constant_id = 9) const uint PAGED = 0;
+
+const uint SLICES = THREADS / QUADS;  // of a block's keys, in the products with values
+const uint SHARERS = THREADS / ROWS;  // invocations that share a row in the softmax
+const uint SHARE = THREADS / SHARERS; // keys of each
+
+shared vec4 q_tile[ROWS * QUADS];
+shared float p_tile[ROWS * THREADS];
+shared float parts[2 * THREADS];
+shared float row_factor[ROWS];
+shared vec4 sums_tile[THREADS];
+
+uint batch;
+attention_sequence sequence;
+
+#include "include/attention_rows.glsl"
+
+// Query number n of those that read a kv head.
+void find_query(uint first_reader, uint n, out uint head, out int query)
+{
+    head = attention_reader(first_reader + n / CALL.q_len);
+    query = int(n % CALL.q_len);
+}
+
+void main()
+{
+    uint thread = gl_LocalInvocationIndex, group = tsr_flat_group();
+    if (group >= p.count)
+        return;
+    group += p.first;
+    uint part = group % p.parts;
+    uint block = group / p.parts % p.row_blocks;
+    uint kv_head = group / p.parts / p.row_blocks % CALL.kv_heads;
+    batch = group / p.parts / p.row_blocks / CALL.kv_heads;
+    sequence = attention_sequence_of(batch);
+    uint first_reader = attention_first_reader(kv_head);
+    uint queries = (attention_first_reader(kv_head + 1u) - first_reader) * CALL.q_len;
+    uint first_query = block * ROWS;
+    if (first_query >= queries)
+        return;
+    rows_of k = cache_rows_at(CALL.k, kv_head), v = cache_rows_at(CALL.v, kv_head);
+
+    uint head;
+    int query;
+    for (uint e = thread; e < ROWS * QUADS; e += THREADS) {
+        find_query(first_reader, min(first_query + e / QUADS, queries - 1u), head, query);
+        q_tile[e] = load_quad(rows_at(CALL.q, head), uint(query), e % QUADS * 4u, Q_DTYPE);
+    }
+    int first, end;
+    attention_keys(sequence, 0, int(CALL.q_len) - 1, first, end);
+    first = max(first, int(part * p.part_keys));
+    end = min(end, int(min((part + 1u) * p.part_keys, CALL.kv_len)));
+    // In the softmax this invocation shares a row; its query is the same all the time.
+    uint row = thread / SHARERS, sharer = thread % SHARERS;
+    find_query(first_reader, min(first_query + row, queries - 1u), head, query);
+    uvec2 mask = attention_head(CALL.mask, batch, head);
+    float largest = tsr_minus_infinity, sum = 0.0, slope;
+    vec4 result[ROWS];
+    [[unroll]] for (uint r = 0u; r < ROWS; r++)
+        result[r] = vec4(0.0);
+    barrier();
+    for (int j0 = first; j0 < end; j0 += int(THREADS)) {
+        float scores[ROWS];
+        [[unroll]] for (uint r = 0u; r < ROWS; r++)
+            scores[r] = 0.0;
+        uint key = uint(min(j0 + int(thread), end - 1));
+        for (uint quad = 0u; quad < QUADS; quad++) {
+            vec4 of_key = load_quad(k, key, quad * 4u, K_DTYPE);
+            // In attention.comp's order, so that the backward pass computes the same bits.
+            [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+                vec4 of_query = q_tile[r * QUADS + quad];
+                [[unroll]] for (uint n = 0u; n < 4u; n++)
+                    scores[r] = fma(of_query[n], of_key[n], scores[r]);
+            }
+        }
+        [[unroll]] for (uint r = 0u; r < ROWS; r++)
+            p_tile[r * THREADS + thread] = scores[r];
+        barrier();
+
+        float most = tsr_minus_infinity;
+        for (uint n = 0u; n < SHARE; n++) {
+            uint column = n * SHARERS + sharer, at = row * THREADS + column;
+            float score = score_of(p_tile[at], query, j0 + int(column), mask, slope);
+            score = j0 + int(column) < end ? score : tsr_minus_infinity;
+            p_tile[at] = score;
+            most = max(most, score);
+        }
+        parts[thread] = most;
+        barrier();
+        most = largest;
+        for (uint n = 0u; n < SHARERS; n++)
+            most = max(most, parts[row * SHARERS + n]);
+        float shift = most == tsr_minus_infinity ? 0.0 : most;
+        float factor = tsr_exp(largest - shift), own = 0.0;
+        for (uint n = 0u; n < SHARE; n++) {
+            uint at = row * THREADS + n * SHARERS + sharer;
+            float value = tsr_exp(p_tile[at] - shift);
+            p_tile[at] = value;
+            own += value;
+        }
+        largest = most;
+        sum = sum * factor + own;
+        if (sharer == 0u)
+            row_factor[row] = factor;
+        barrier();
+
+        [[unroll]] for (uint r = 0u; r < ROWS; r++)
+            result[r] *= row_factor[r];
+        for (uint column = thread / QUADS; column < THREADS; column += SLICES) {
+            if (j0 + int(column) >= end)
+                break;
+            vec4 value = load_quad(v, uint(j0) + column, thread % QUADS * 4u, V_DTYPE);
+            [[unroll]] for (uint r = 0u; r < ROWS; r++)
+                result[r] = fma(vec4(p_tile[r * THREADS + column]), value, result[r]);
+        }
+        barrier();
+    }
+
+    // The row's sum, and then row by row the sums of the slices, in order.
+    parts[THREADS + thread] = sum;
+    barrier();
+    sum = 0.0;
+    for (uint n = 0u; n < SHARERS; n++)
+        sum += parts[THREADS + row * SHARERS + n];
+    for (uint r = 0u; r < ROWS; r++) {
+        [[unroll]] for (uint c = 0u; c < ROWS; c++)
+            if (c == r)
+                sums_tile[thread] = result[c];
+        barrier();
+        bool exists = first_query + r < queries;
+        find_query(first_reader, min(first_query + r, queries - 1u), head, query);
+        uint number = (batch * CALL.heads + head) * CALL.q_len + uint(query);
+        uvec2 to = tsr_at_mul(p.partial, number * p.parts + part, 4u * (CALL.head_dim + 2u));
+        if (exists && thread < QUADS) {
+            vec4 total = vec4(0.0);
+            for (uint n = 0u; n < SLICES; n++)
+                total += sums_tile[n * QUADS + thread];
+            for (uint n = 0u; n < 4u; n++)
+                if (thread * 4u + n < CALL.head_dim)
+                    tsr_floats(to).v[2u + thread * 4u + n] = total[n];
+        }
+        if (exists && row == r && sharer == 0u) {
+            tsr_floats(to).v[0] = largest;
+            tsr_floats(to).v[1] = sum;
+        }
+        barrier();
+    }
+}

@@ -1,0 +1,68 @@
+// Rows of the operands of attention, and scores. The includer declares `batch` and `sequence`, which it works on, and the specialization
+// constants LOAD, PAGED, MASK_DTYPE and CAPPED.
+#ifndef TSR_ATTENTION_ROWS_GLSL
+#define TSR_ATTENTION_ROWS_GLSL
+
+// The rows of one operand, for one head.
+struct rows_of {
+    uvec2 at, row, column;
+    uvec2 page; // bytes from one page to the next, if the rows are in a cache
+    bool paged;
+};
+
+rows_of rows_at(tsr_attention_operand x, uint head)
+{
+    return rows_of(attention_head(x, batch, head), x.row, x.column, uvec2(0u), false);
+}
+
+rows_of cache_rows_at(tsr_attention_operand x, uint head)
+{
+    if (PAGED == 0u)
+        return rows_at(x, head);
+    return rows_of(tsr_at_stride(x.at, head, x.head), x.row, x.column, x.batch, true);
+}
+
+uvec2 row_address(rows_of x, uint row)
+{
+    if (!x.paged)
+        return tsr_at_stride(x.at, row, x.row);
+    uvec2 page = tsr_at_stride(x.at, attention_page(batch, row), x.page);
+    return tsr_at_stride(page, row % CALL.page_len, x.row);
+}
+
+// Loads four columns of a row. Columns from head_dim on are 0.
+vec4 load_quad(rows_of x, uint row, uint column, uint dtype)
+{
+    uvec2 at = row_address(x, row);
+    uint dim = CALL.head_dim;
+    if (LOAD == TSR_ATTENTION_LOAD_VECTOR) {
+        vec4 value = tsr_load_dense4(tsr_at(at, min(column, dim - 4u) * tsr_dtype_bytes(dtype)), dtype);
+        return column < dim ? value : vec4(0.0);
+    }
+    vec4 value;
+    [[unroll]] for (uint k = 0u; k < 4u; k++) {
+        float loaded = tsr_load_float(tsr_at_stride(at, min(column + k, dim - 1u), x.column), 0u, dtype);
+        value[k] = column + k < dim ? loaded : 0.0;
+    }
+    return value;
+}
+
+// Computes the score of a query and a key from their product. `slope` is its derivative with
+// respect to scale · product.
+float score_of(float product, int query, int key, uvec2 mask, out float slope)
+{
+    float score = product * CALL.scale;
+    slope = 1.0;
+    if (CAPPED != 0u) {
+        vec2 cap = attention_tanh(score / CALL.softcap);
+        score = CALL.softcap * cap.x;
+        slope = cap.y;
+    }
+    bool sees = attention_sees(sequence, query, key);
+    if (MASK_DTYPE != 0u && sees)
+        score += tsr_load_float(tsr_at_stride(tsr_at_stride(mask, uint(query), CALL.mask.row), uint(key), CALL.mask.column), 0u,
+                                MASK_DTYPE);
+    return sees ? score : tsr_minus_infinity;
+}
+
+#endif

@@ -1,0 +1,160 @@
+/* Attention of few queries: attention_few.comp for parts of the keys, and attention_merge.comp. */
+#include "base/checked.h"
+#include "gpu/attention/call.h"
+
+enum {
+    THREADS = 128,
+    MOST_ROWS = 8, /* queries of a workgroup */
+    FEW_QUERIES = 16,
+    LEAST_KEYS = 256, /* of a part */
+    /* lavapipe ends loops after 65535 iterations. */
+    MOST_KEYS = 8192,
+    MERGE_WORKGROUP = 64,
+};
+
+/* How the call is cut. */
+typedef struct cut {
+    uint32_t rows;       /* of a workgroup */
+    uint32_t row_blocks; /* of the kv head that the most heads read */
+    uint32_t part_keys, parts;
+    uint64_t groups;
+} cut;
+
+static uint64_t most_queries(const tsr__attention *c)
+{
+    const uint32_t *first = tsr__attention_first_reader(c);
+    uint32_t most = 0;
+    for (int64_t g = 0; g < c->kv_heads; g++)
+        if (first[g + 1] - first[g] > most)
+            most = first[g + 1] - first[g];
+    return most * (uint64_t)c->q_len;
+}
+
+static cut cut_of(const tsr__attention *c)
+{
+    const bool gpu = tsr_stream_device(c->stream)->device_class == TSR__CLASS_GPU;
+    const uint64_t queries = most_queries(c), enough = gpu ? 512 : 16;
+    cut out = {.rows = queries <= MOST_ROWS / 2 ? MOST_ROWS / 2 : MOST_ROWS};
+    out.row_blocks = (uint32_t)tsr__div_up_u64(queries, out.rows);
+    const uint64_t groups = out.row_blocks * (uint64_t)(c->kv_heads * c->batch);
+    const uint64_t kv_len = c->kv_len > 0 ? (uint64_t)c->kv_len : 1;
+    uint64_t keys = tsr__div_up_u64(kv_len, tsr__div_up_u64(enough, groups));
+    keys = keys < LEAST_KEYS ? LEAST_KEYS : keys > MOST_KEYS ? MOST_KEYS : keys;
+    out.part_keys = (uint32_t)(tsr__div_up_u64(keys, THREADS) * THREADS);
+    out.parts = (uint32_t)tsr__div_up_u64(kv_len, out.part_keys);
+    out.groups = groups * out.parts;
+    return out;
+}
+
+static uint64_t rows_of(const tsr__attention *c)
+{
+    return (uint64_t)(c->batch * c->heads * c->q_len);
+}
+
+bool tsr__attention_few_suit(const tsr__attention *c)
+{
+    const tsr_device *device = tsr_stream_device(c->stream);
+    const cut how = cut_of(c);
+    const bool few = most_queries(c) <= FEW_QUERIES;
+    const bool loops_end = device->device_class == TSR__CLASS_LAVAPIPE && c->kv_len > MOST_KEYS;
+    return (few || loops_end) && how.groups <= UINT32_MAX && rows_of(c) <= UINT32_MAX / how.parts &&
+           device->info.max_workgroup_invocations >= THREADS;
+}
+
+typedef struct few {
+    const tsr__attention *call;
+    tsr__attention_description description;
+    tsr__buffer *partial;
+    cut cut;
+} few;
+
+static uint32_t quads_of(const tsr__attention *c)
+{
+    uint32_t quads = 1;
+    while (4 * quads < c->head_dim)
+        quads *= 2;
+    return quads;
+}
+
+static struct tsr_attention_push push_of(const few *f)
+{
+    return (struct tsr_attention_push){
+        .call = f->description.buffer->address,
+        .partial = f->partial->address,
+        .part_keys = f->cut.part_keys,
+        .parts = f->cut.parts,
+        .row_blocks = f->cut.row_blocks,
+    };
+}
+
+/* The dispatches of `count` items, `most` at a time. */
+static tsr_status run(const few *f, tsr__dispatch *dispatch, uint64_t count, uint64_t most,
+                      uint32_t invocations, uint32_t workgroup)
+{
+    struct tsr_attention_push push = push_of(f);
+    dispatch->push = &push;
+    dispatch->push_bytes = sizeof push;
+    for (uint64_t first = 0; first < count; first += most) {
+        const uint64_t now = count - first < most ? count - first : most;
+        push.first = (uint32_t)first;
+        push.count = (uint32_t)(now * invocations);
+        tsr__groups_for(now * invocations, workgroup, dispatch->groups);
+        TSR__TRY(tsr__stream_dispatch(f->call->stream, dispatch));
+    }
+    return TSR_OK;
+}
+
+static tsr_status run_parts(const few *f)
+{
+    const tsr__attention *c = f->call;
+    const tsr_attention_params *p = &c->params;
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_ATTENTION_FEW,
+        .spec_count = 10,
+        .spec = {THREADS, f->cut.rows, quads_of(c), (uint32_t)c->q->layout.dtype,
+                 (uint32_t)c->k->layout.dtype, (uint32_t)c->v->layout.dtype,
+                 p->mask ? (uint32_t)p->mask->layout.dtype : 0, tsr__attention_load(c),
+                 p->softcap > 0, p->pages != NULL},
+    };
+    dispatch.access_count = tsr__attention_reads(c, &f->description, dispatch.access);
+    dispatch.access[dispatch.access_count++] = tsr__write_buffer(f->partial);
+    const uint64_t at_once = UINT64_C(1) << 18; /* each takes microseconds */
+    return run(f, &dispatch, f->cut.groups, at_once, 1, 1);
+}
+
+static tsr_status run_merge(const few *f)
+{
+    const tsr__attention *c = f->call;
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_ATTENTION_MERGE,
+        .spec_count = 2,
+        .spec = {MERGE_WORKGROUP, (uint32_t)c->y->layout.dtype},
+        .access_count = 3,
+        .access = {tsr__read_buffer(f->description.buffer), tsr__read_buffer(f->partial),
+                   tsr__write_of(c->y)},
+    };
+    if (c->lse)
+        dispatch.access[dispatch.access_count++] = tsr__write_of(c->lse);
+    const uint64_t at_once = UINT64_C(1) << 22;
+    return run(f, &dispatch, rows_of(c), at_once, (uint32_t)(c->head_dim + 3) / 4, MERGE_WORKGROUP);
+}
+
+static tsr_status record(tsr_stream *stream, void *opaque)
+{
+    const few *f = opaque;
+    TSR__TRY(tsr__attention_send(stream, &f->description));
+    TSR__TRY(run_parts(f));
+    return run_merge(f);
+}
+
+tsr_status tsr__attention_few(const tsr__attention *call)
+{
+    few f = {.call = call, .cut = cut_of(call)};
+    const uint64_t parts = rows_of(call) * f.cut.parts;
+    TSR__TRY(
+        tsr__stream_scratch(call->stream, 4 * parts * (uint64_t)(call->head_dim + 2), &f.partial));
+    TSR__TRY(tsr__attention_describe(call, NULL, &f.description));
+    tsr_status status = tsr__stream_atomic(call->stream, record, &f);
+    tsr__attention_description_finish(&f.description);
+    return status;
+}
