@@ -4,7 +4,8 @@
 #include "bench/harness/bench.h"
 #include "tsr_config.h"
 
-extern const bench bench_peak, bench_launch, bench_matmul, bench_batched, bench_copy;
+extern const bench bench_peak, bench_launch, bench_matmul, bench_batched, bench_attention;
+extern const bench bench_copy;
 extern const bench bench_elementwise, bench_embedding, bench_optimizer;
 extern const bench bench_random_fill, bench_first;
 extern const bench bench_all_reduce, bench_all_gather, bench_reduce_scatter;
@@ -18,6 +19,7 @@ const bench *const bench_list[] = {
     &bench_launch,
     &bench_matmul,
     &bench_batched,
+    &bench_attention,
     &bench_copy,
     &bench_elementwise,
     &bench_embedding,

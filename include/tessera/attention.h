@@ -85,7 +85,10 @@ TSR_API TSR_NODISCARD tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y
  * The scores are computed again from q, k and lse. Sums are in a fixed order, and the results are
  * the same on every run. The scratch memory is O(batch · heads · q_len), plus an amount that does
  * not grow with the sizes; on CPU drivers also f32 sums of the sizes of k and v, if these are not
- * f32. Errors: as tsr_attention. */
+ * f32.
+ *
+ * Errors: as tsr_attention; TSR_ERR_UNSUPPORTED on lavapipe for sequences with lengths and some
+ * ten thousand keys, or queries of one kv head. */
 TSR_API TSR_NODISCARD tsr_status tsr_attention_grad(tsr_stream *stream, tsr_tensor *dq,
                                                     tsr_tensor *dk, tsr_tensor *dv,
                                                     const tsr_tensor *dy, const tsr_tensor *y,

@@ -55,7 +55,7 @@ open_page() { # OPTION… ADDRESS: opens it with a separate home and without a n
 }
 shows_everything() { # checks the page's elements after the browser has loaded it
     open_page --dump-dom "file://$folder/page.html" >"$folder/dom.html" || return 1
-    for heading in 'At a glance' matmul launch copy elementwise embedding optimizer random rng sample Runs; do
+    for heading in 'At a glance' matmul attention launch copy elementwise embedding optimizer random rng sample Runs; do
         grep -q "<h2>$heading</h2>" "$folder/dom.html" || { echo "no heading $heading"; return 1; }
     done
     [ "$(grep -o '<svg class="bars"' "$folder/dom.html" | wc -l)" -ge 8 ] && grep -q '<svg class="roofline"' "$folder/dom.html"

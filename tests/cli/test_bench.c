@@ -141,6 +141,15 @@ START_TEST(elementwise_and_batched_verify)
 }
 END_TEST
 
+START_TEST(attention_verifies)
+{
+    int count;
+    json_t *document = bench_result_run_on_device("bench attention --json --time 0.001", &count);
+    ck_assert_int_eq(count, 7);
+    json_decref(document);
+}
+END_TEST
+
 START_TEST(operations_of_training_verify)
 {
     static const struct {
@@ -270,6 +279,7 @@ TESTS(bench)
     tcase_add_test(tests, first_measures_this_process);
     tcase_add_test(tests, peak_measures_the_ceilings);
     tcase_add_test(tests, elementwise_and_batched_verify);
+    tcase_add_test(tests, attention_verifies);
     tcase_add_test(tests, operations_of_training_verify);
     tcase_add_test(tests, prints_a_table);
     tcase_add_test(tests, a_peer_is_verified_and_named);

@@ -19,9 +19,9 @@ static int products(const json_t *document, const char *name)
 
 START_TEST(without_a_name_all_benchmarks_run)
 {
-    static const char *const all[] = {"fma_peak", "launch",      "matmul",    "batched",   "copy",
-                                      "memcpy",   "elementwise", "embedding", "optimizer", "random",
-                                      "rng",      "sample",      "plan"};
+    static const char *const all[] = {"fma_peak", "launch", "matmul",      "batched",   "attention",
+                                      "copy",     "memcpy", "elementwise", "embedding", "optimizer",
+                                      "random",   "rng",    "sample",      "plan"};
     int count;
     json_t *document = bench_result_run_on_device("bench --json --time 0.002", &count);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

@@ -147,6 +147,32 @@ static tsr_status check_count(const tsr__attention *c)
     return TSR_OK;
 }
 
+/* lavapipe ends all loops of an invocation after 65535 iterations. Its own kernels take the calls
+ * that have that many, unless sequences have lengths. Counts the iterations of all loops but those
+ * of the last block, from above. */
+static tsr_status check_iterations(const tsr__attention *c)
+{
+    const double most_iterations = 60000, block = 32;
+    if (tsr_stream_device(c->stream)->device_class != TSR__CLASS_LAVAPIPE)
+        return TSR_OK;
+    const double chunks = (double)((c->head_dim + COLUMNS - 1) / COLUMNS);
+    const double product = chunks * 21, sum = chunks * 13 + 17;
+    const uint32_t *first = tsr__attention_first_reader(c);
+    uint32_t readers = 0;
+    for (int64_t g = 0; g < c->kv_heads; g++)
+        readers = first[g + 1] - first[g] > readers ? first[g + 1] - first[g] : readers;
+    const double queries = (double)c->q_len * readers; /* of one kv head */
+    const double rows = c->dy && queries > (double)c->kv_len ? queries : (double)c->kv_len;
+    const double iterations = (rows / block + 1) * ((c->dy ? 2 : 1) * product + sum);
+    if (iterations > most_iterations)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "%s: %lld queries of %lld heads and %lld keys, with lengths of sequences, "
+                         "are too many for one call on %s",
+                         c->op, (long long)c->q_len, (long long)c->heads, (long long)c->kv_len,
+                         tsr_stream_device(c->stream)->info.name);
+    return TSR_OK;
+}
+
 typedef struct work {
     const tsr__attention *call;
     tsr__attention_description description;
@@ -185,6 +211,7 @@ tsr_status tsr__attention_tiled(const tsr__attention *call)
 {
     work w = {.call = call};
     TSR__TRY(check_count(call));
+    TSR__TRY(check_iterations(call));
     TSR__TRY(tsr__attention_describe(call, NULL, &w.description));
     tsr_status status = tsr__stream_atomic(call->stream, record_forward, &w);
     tsr__attention_description_finish(&w.description);
@@ -195,6 +222,7 @@ tsr_status tsr__attention_tiled_grad(const tsr__attention *call)
 {
     work w = {.call = call};
     TSR__TRY(check_count(call));
+    TSR__TRY(check_iterations(call));
     const uint64_t rows = (uint64_t)(call->batch * call->heads * call->q_len);
     TSR__TRY(tsr__stream_scratch(call->stream, 4 * rows, &w.delta));
     TSR__TRY(tsr__attention_describe(call, w.delta, &w.description));
