@@ -192,6 +192,11 @@ void bench_describe(const bench_row *row, char *text, size_t size);
 bool bench_worthwhile(bench_context *context, const char *benchmark, double ns, const char *format,
                       ...) CLI_PRINTF(4, 5);
 
+/* The same in every run, if one repetition takes more than 20 s. For cases that the user did not
+ * ask for. */
+bool bench_bearable(bench_context *context, const char *benchmark, double ns, const char *format,
+                    ...) CLI_PRINTF(4, 5);
+
 /* Failures ------------------------------------------------------------------------------------- */
 
 /* Records the reason and returns false. */

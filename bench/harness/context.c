@@ -34,20 +34,39 @@ void bench_close_device(bench_context *context)
     context->info = NULL;
 }
 
+static void leave_out(bench_context *context, const char *benchmark, const char *format,
+                      va_list arguments)
+{
+    bench_notes *notes = &context->left_out;
+    notes->all = cli_resize(notes->all, (size_t)notes->count + 1, sizeof *notes->all);
+    bench_note *note = &notes->all[notes->count++];
+    *note = (bench_note){.benchmark = benchmark,
+                         .device_place = context->info != NULL ? context->device_count - 1 : -1};
+    vsnprintf(note->text, sizeof note->text, format, arguments);
+}
+
 bool bench_worthwhile(bench_context *context, const char *benchmark, double ns, const char *format,
                       ...)
 {
     const bench_options *options = context->options;
     if (!options->complete || ns <= options->seconds * 1e9)
         return true;
-    bench_notes *notes = &context->left_out;
-    notes->all = cli_resize(notes->all, (size_t)notes->count + 1, sizeof *notes->all);
-    bench_note *note = &notes->all[notes->count++];
-    *note = (bench_note){.benchmark = benchmark,
-                         .device_place = context->info != NULL ? context->device_count - 1 : -1};
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(note->text, sizeof note->text, format, arguments);
+    leave_out(context, benchmark, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+bool bench_bearable(bench_context *context, const char *benchmark, double ns, const char *format,
+                    ...)
+{
+    const double most_seconds = 20;
+    if (ns <= most_seconds * 1e9)
+        return true;
+    va_list arguments;
+    va_start(arguments, format);
+    leave_out(context, benchmark, format, arguments);
     va_end(arguments);
     return false;
 }
