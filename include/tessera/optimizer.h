@@ -110,8 +110,10 @@ typedef struct tsr_optimizer_clip_params {
      * a tsr_loss_scaler by which the loss was multiplied, or, to take the mean of the gradients of
      * several micro-batches that have been added, the number of micro-batches. */
     float loss_scale;
-    /* The ranks over which parameters with a shard_dim from tsr_optimizer_add_parameter are
-     * divided. NULL: the group of the first layer or model that was added. */
+    /* The ranks over which parameters without a layer are divided: those of
+     * tsr_optimizer_add_parameter, and those in units of FSDP models that have no layer. NULL: the
+     * group of the first layer or model that was added; units of FSDP models then must not be
+     * divided. */
     tsr_group *group;
 } tsr_optimizer_clip_params;
 #define tsr_optimizer_clip_params(...) (&(tsr_optimizer_clip_params){__VA_ARGS__})

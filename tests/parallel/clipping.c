@@ -729,8 +729,9 @@ CASE(clip_mistakes, "clipping: mistakes are errors that name the values")
     model_finish(&m);
 }
 
-/* A rank that runs out of memory sends that to the others, which return an error. */
-CASE(clip_failures, "clipping: no rank waits for one that failed")
+/* Clips again and again, and lets each allocation of the last rank fail in turn. With `anew` each
+ * call is the first one of its optimizer, which also computes the shares of the ranks. */
+static void clip_with_failures(bool anew)
 {
     tsr_layer *mlp = mlp_in(group, TSR_F32);
     tsr_optimizer *optimizer = sgd_optimizer();
@@ -739,6 +740,11 @@ CASE(clip_failures, "clipping: no rank waits for one that failed")
     OK(tsr_optimizer_clip(optimizer, 1, NULL, NULL)); /* shares and pipelines exist from now on */
     int32_t reached = 1, failed = 0;
     for (uint64_t nth = 0; reached; nth++) {
+        if (anew) {
+            tsr_optimizer_destroy(&optimizer);
+            optimizer = sgd_optimizer();
+            OK(tsr_optimizer_add_layer(optimizer, mlp));
+        }
         if (my_rank == ranks - 1)
             tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
         tsr_status status = tsr_optimizer_clip(optimizer, 1, NULL, NULL);
@@ -757,4 +763,11 @@ CASE(clip_failures, "clipping: no rank waits for one that failed")
     CHECK(failed > 3, "only %d allocations", failed);
     tsr_optimizer_destroy(&optimizer);
     tsr_layer_destroy(&mlp);
+}
+
+/* A rank that runs out of memory sends that to the others, which return an error. */
+CASE(clip_failures, "clipping: no rank waits for one that failed")
+{
+    clip_with_failures(false);
+    clip_with_failures(true);
 }

@@ -125,6 +125,14 @@ static tsr_status visit_all(norm *n, visitor *visit, void *user)
     return TSR_OK;
 }
 
+static tsr_status another_failed(void)
+{
+    return tsr__fail(TSR_ERR_INVALID,
+                     "%s: another rank could not sum the squares of its gradients; its error says "
+                     "why",
+                     who);
+}
+
 /* This rank's part of each sum -------------------------------------------------------------------
  *
  * Several ranks may have the same part along shard_dim, for example if there are fewer kv heads
@@ -197,17 +205,35 @@ static tsr_status set_share(norm *n, tsr_group *tensor, const tsr_parameter *par
     return TSR_OK;
 }
 
-static tsr_status share_in_group(norm *n, tsr_group *group)
+/* Returns `mine` if it is an error, and an error if another rank has one. All ranks of the group
+ * call it, so that no rank waits for one that has failed. */
+static tsr_status agree(tsr_group *group, tsr_status mine)
+{
+    const tsr__error why = tsr__error_take();
+    const int32_t failed = mine != TSR_OK;
+    int32_t any;
+    TSR__TRY(tsr_comm_all_reduce(tsr_group_comm(group), &failed, &any, 1, TSR_I32, TSR_OP_MAX));
+    if (mine != TSR_OK) {
+        tsr__error_put_back(&why);
+        return mine;
+    }
+    return any ? another_failed() : TSR_OK;
+}
+
+/* `status` is that of the work before, which may have failed on some ranks. */
+static tsr_status share_in_group(norm *n, tsr_group *group, tsr_status status)
 {
     shares s = {.group = group};
     const size_t ranks = (size_t)tsr_group_size(group);
-    tsr_status status = visit_all(n, list_share, &s);
+    if (status == TSR_OK)
+        status = visit_all(n, list_share, &s);
     if (status == TSR_OK && s.count > 0) {
         s.all = tsr__calloc(2 * ranks * s.count, sizeof *s.all);
-        status =
-            s.all ? tsr_comm_all_gather(tsr_group_comm(group), s.mine, s.all, 2 * s.count, TSR_I64)
-                  : TSR_ERR_NO_MEMORY;
+        status = s.all ? TSR_OK : TSR_ERR_NO_MEMORY;
     }
+    status = agree(group, status);
+    if (status == TSR_OK && s.count > 0)
+        status = tsr_comm_all_gather(tsr_group_comm(group), s.mine, s.all, 2 * s.count, TSR_I64);
     if (status == TSR_OK)
         status = visit_all(n, set_share, &s);
     tsr__free(s.mine);
@@ -233,9 +259,8 @@ static tsr_status share_all(norm *n, tsr_group *tensor, const tsr_parameter *par
     return TSR_OK;
 }
 
-static tsr_status make_shares(norm *n)
+static tsr_status reserve_shares(tsr_optimizer *optimizer)
 {
-    tsr_optimizer *optimizer = n->optimizer;
     for (size_t i = 0; i < optimizer->model_count; i++) {
         tsr__optimizer_model *model = &optimizer->models[i];
         if (!model->own)
@@ -243,15 +268,24 @@ static tsr_status make_shares(norm *n)
         if (!model->own)
             return TSR_ERR_NO_MEMORY;
     }
-    TSR__TRY(visit_all(n, share_all, NULL));
+    return TSR_OK;
+}
+
+static tsr_status make_shares(norm *n)
+{
+    tsr_optimizer *optimizer = n->optimizer;
+    tsr_status status = reserve_shares(optimizer);
+    if (status == TSR_OK)
+        status = visit_all(n, share_all, NULL);
     for (int i = 0; i < n->class_count; i++) {
         tsr_group *group = n->classes[i].tensor;
         bool seen = !group;
         for (int j = 0; j < i && !seen; j++)
             seen = n->classes[j].tensor == group;
         if (!seen)
-            TSR__TRY(share_in_group(n, group));
+            status = share_in_group(n, group, status);
     }
+    TSR__TRY(status);
     optimizer->shared_items = optimizer->item_count;
     optimizer->shared_models = optimizer->model_count;
     optimizer->shared_group = n->own_group;
@@ -446,9 +480,8 @@ static tsr_status sum_over_ranks(norm *n, tsr_status mine, double *out)
         tsr__error_put_back(&why);
         return mine;
     }
-    TSR__REQUIRE(failed == 0,
-                 "%s: another rank could not sum the squares of its gradients; its error says why",
-                 who);
+    if (failed > 0)
+        return another_failed();
     *out = total;
     return TSR_OK;
 }
