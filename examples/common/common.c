@@ -98,6 +98,54 @@ bool parse_strategy(const char *program, const char *text, const char **out)
     return true;
 }
 
+/* Reads until the end of the file. Returns NULL, or what is wrong. */
+static const char *read_open(FILE *file, size_t max_size, char **bytes, size_t *size)
+{
+    size_t capacity = 0;
+    while (*size < max_size) {
+        if (*size == capacity) {
+            capacity = capacity ? 2 * capacity : (size_t)1 << 16;
+            char *larger = realloc(*bytes, capacity);
+            if (!larger)
+                return "out of memory";
+            *bytes = larger;
+        }
+        size_t got = fread(*bytes + *size, 1, capacity - *size, file);
+        *size += got;
+        if (got == 0)
+            return ferror(file) ? strerror(errno) : NULL;
+    }
+    return "too large";
+}
+
+bool read_file(const char *path, size_t max_size, char **bytes, size_t *size, char *error,
+               size_t error_size)
+{
+    FILE *file = fopen(path, "rb");
+    char *read = NULL;
+    size_t length = 0;
+    const char *wrong = file ? read_open(file, max_size, &read, &length) : strerror(errno);
+    if (file && wrong && length >= max_size)
+        snprintf(error, error_size, "%s: larger than %zu MiB", path, max_size >> 20);
+    else if (wrong)
+        snprintf(error, error_size, "%s: %s", path, wrong);
+    if (file)
+        fclose(file);
+    if (wrong) {
+        free(read);
+        return false;
+    }
+    *bytes = read;
+    *size = length;
+    return true;
+}
+
+tsr_status create_like(tsr_device *device, const tsr_tensor *like, tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(like);
+    return tsr_tensor_create(device, layout->dtype, layout->ndim, layout->shape, out);
+}
+
 int checked_output(const char *program, int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -1,9 +1,10 @@
-/* Helpers of the example programs: error handling, a clock, option values, and a check that
- * standard output was written. */
+/* Helpers of the example programs: error handling, a clock, option values, files, tensors, and a
+ * check that standard output was written. */
 #ifndef EXAMPLES_COMMON_H
 #define EXAMPLES_COMMON_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "tessera/tessera.h"
 
@@ -32,6 +33,14 @@ bool parse_dtype(const char *program, const char *text, tsr_dtype *out);
 bool parse_grid(const char *program, const char *text, int *data, int *tensor);
 /* "none" or the name of a sharding strategy. */
 bool parse_strategy(const char *program, const char *text, const char **out);
+
+/* Reads a file of less than `max_size` bytes into memory of malloc. On failure returns false and
+ * writes a sentence that names the file to `error`. */
+bool read_file(const char *path, size_t max_size, char **bytes, size_t *size, char *error,
+               size_t error_size);
+
+/* Creates a tensor of the shape and dtype of `like`, with undefined elements. */
+tsr_status create_like(tsr_device *device, const tsr_tensor *like, tsr_tensor **out);
 
 /* Returns the exit status: `code`, or 1 with a message on standard error if `code` is 0 but
  * standard output could not be written completely. */

@@ -1,10 +1,11 @@
 #include "data.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/common.h"
 
 #define PIXEL_MAX 16
 #define VALUES (DIGITS_PIXELS + 1)
@@ -34,44 +35,6 @@ fail(const reader *r, const char *format, ...)
         va_end(arguments);
     }
     return false;
-}
-
-/* Reads the complete file and its length. Returns NULL on failure. */
-static char *read_file(const reader *r, size_t *size)
-{
-    FILE *file = fopen(r->path, "rb");
-    if (!file) {
-        fail(r, "%s", strerror(errno));
-        return NULL;
-    }
-    char *text = NULL;
-    size_t capacity = 0;
-    for (*size = 0; *size < FILE_MAX;) {
-        if (*size == capacity) {
-            capacity = capacity ? 2 * capacity : (size_t)1 << 16;
-            char *larger = realloc(text, capacity);
-            if (!larger) {
-                fail(r, "out of memory");
-                break;
-            }
-            text = larger;
-        }
-        size_t got = fread(text + *size, 1, capacity - *size, file);
-        *size += got;
-        if (got > 0)
-            continue;
-        if (!ferror(file)) {
-            fclose(file);
-            return text;
-        }
-        fail(r, "%s", strerror(errno));
-        break;
-    }
-    if (*size >= FILE_MAX)
-        fail(r, "larger than %zu MiB", FILE_MAX >> 20);
-    fclose(file);
-    free(text);
-    return NULL;
 }
 
 static bool is_digit(char c)
@@ -132,8 +95,8 @@ bool digits_read(const char *path, digits_data *out, char *error, size_t error_s
 {
     reader r = {.path = path, .error = error, .error_size = error_size};
     size_t size;
-    char *text = read_file(&r, &size);
-    if (!text)
+    char *text;
+    if (!read_file(path, FILE_MAX, &text, &size, error, error_size))
         return false;
     r.at = text;
     r.end = text + size;

@@ -97,18 +97,12 @@ static void passage_finish(passage *p)
     tsr_tensor_destroy(&p->logits);
 }
 
-static tsr_status create_like(const example_job *job, const tsr_tensor *like, tsr_tensor **out)
-{
-    const tsr_layout *layout = tsr_tensor_layout(like);
-    return tsr_tensor_create(job->device, layout->dtype, layout->ndim, layout->shape, out);
-}
-
 static tsr_status forward(model *self, const example_job *job, const tsr_tensor *x, bool learning,
                           passage *p)
 {
     TRY(tsr_fsdp_forward(self->sharded, MODEL_UP, x, learning ? &p->saved[MODEL_UP] : NULL,
                          &p->before));
-    TRY(create_like(job, p->before, &p->hidden));
+    TRY(create_like(job->device, p->before, &p->hidden));
     TRY(tsr_activate(job->stream, p->hidden, p->before, ACTIVATION));
     return tsr_fsdp_forward(self->sharded, MODEL_DOWN, p->hidden,
                             learning ? &p->saved[MODEL_DOWN] : NULL, &p->logits);

@@ -256,7 +256,12 @@ void gpt_offsets_free(gpt_offsets *offsets)
     *offsets = (gpt_offsets){0};
 }
 
-static json_t *config_json(const gpt_config *c)
+static const char *torch_dtype(tsr_dtype dtype)
+{
+    return dtype == TSR_F16 ? "float16" : dtype == TSR_BF16 ? "bfloat16" : "float32";
+}
+
+static json_t *config_json(const gpt_config *c, tsr_dtype dtype)
 {
     if (c->style == GPT_STYLE_LLAMA)
         return json_pack(
@@ -266,18 +271,19 @@ static json_t *config_json(const gpt_config *c)
             "hidden_size", c->width, "intermediate_size", c->inner, "max_position_embeddings",
             c->block, "vocab_size", c->vocabulary, "rms_norm_eps", c->norm_eps, "rope_theta",
             c->rope_theta, "hidden_act", "silu", "tie_word_embeddings", 0, "attention_bias", 0,
-            "mlp_bias", 0, "torch_dtype", "float32");
+            "mlp_bias", 0, "torch_dtype", torch_dtype(dtype));
     return json_pack("{s:[s], s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:s, s:b, s:s}",
                      "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "n_layer", c->layers,
                      "n_head", c->heads, "n_embd", c->width, "n_inner", c->inner, "n_positions",
                      c->block, "vocab_size", c->vocabulary, "layer_norm_epsilon", c->norm_eps,
                      "activation_function", "gelu", "tie_word_embeddings", 1, "torch_dtype",
-                     "float32");
+                     torch_dtype(dtype));
 }
 
-bool gpt_config_write(const char *path, const gpt_config *config, char *error, size_t error_size)
+bool gpt_config_write(const char *path, const gpt_config *config, tsr_dtype dtype, char *error,
+                      size_t error_size)
 {
-    json_t *root = config_json(config);
+    json_t *root = config_json(config, dtype);
     int status = root ? json_dump_file(root, path, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : -1;
     if (status != 0)
         snprintf(error, error_size, "%s: %s", path, root ? strerror(errno) : "out of memory");

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tessera/tessera.h"
+
 typedef enum gpt_style {
     GPT_STYLE_GPT2 = 0, /* learned positions, layer norm, GELU; the head shares the embedding */
     GPT_STYLE_LLAMA = 1 /* rotary positions, RMS norm, SwiGLU, grouped queries; its own head */
@@ -58,7 +60,8 @@ bool gpt_config_read(const char *path, gpt_config *config, gpt_training *trainin
 bool gpt_offsets_read(const char *path, gpt_offsets *out, char *error, size_t error_size);
 void gpt_offsets_free(gpt_offsets *offsets);
 
-/* Writes config.json with Hugging Face's names. */
-bool gpt_config_write(const char *path, const gpt_config *config, char *error, size_t error_size);
+/* Writes config.json with Hugging Face's names. `dtype` is that of the weights. */
+bool gpt_config_write(const char *path, const gpt_config *config, tsr_dtype dtype, char *error,
+                      size_t error_size);
 
 #endif

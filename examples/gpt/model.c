@@ -263,12 +263,6 @@ static void advance(passage *p, tsr_tensor *next)
     p->at = next;
 }
 
-static tsr_status create_like(const gpt_model *self, const tsr_tensor *like, tsr_tensor **out)
-{
-    const tsr_layout *layout = tsr_tensor_layout(like);
-    return tsr_tensor_create(self->job->device, layout->dtype, layout->ndim, layout->shape, out);
-}
-
 /* The parameter of a unit without a layer, for the layer that uses it now. */
 static tsr_status lend(gpt_model *self, int unit, tsr_layer *layer)
 {
@@ -319,7 +313,7 @@ static tsr_status add_positions(gpt_model *self, passage *p, int64_t first)
         return TSR_OK;
     int64_t count = tsr_tensor_layout(p->at)->shape[1];
     tsr_tensor *rows = NULL, *sum = NULL;
-    TRY(create_like(self, p->at, &sum));
+    TRY(create_like(self->job->device, p->at, &sum));
     tsr_status status = tsr_fsdp_begin(self->sharded, POSITIONS, TSR_PASS_FORWARD);
     if (status == TSR_OK)
         status = tsr_tensor_slice(tsr_fsdp_parameter(self->sharded, POSITIONS, 0)->tensor, 0, first,

@@ -1,9 +1,10 @@
 #include "text.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/common.h"
 
 #define FILE_MAX ((size_t)1 << 30) /* bytes */
 #define UNICODE_MAX 0x10FFFF
@@ -24,47 +25,6 @@ fail(const failure *into, const char *format, ...)
     vsnprintf(into->text, into->size, format, arguments);
     va_end(arguments);
     return false;
-}
-
-static bool grow(char **bytes, size_t *capacity)
-{
-    size_t larger = *capacity ? 2 * *capacity : (size_t)1 << 20;
-    char *moved = realloc(*bytes, larger);
-    if (!moved)
-        return false;
-    *bytes = moved;
-    *capacity = larger;
-    return true;
-}
-
-static bool read_open(const char *path, FILE *file, char **bytes, size_t *size,
-                      const failure *error)
-{
-    size_t capacity = 0;
-    for (;;) {
-        if (*size == capacity && !grow(bytes, &capacity))
-            return fail(error, "%s: out of memory", path);
-        size_t got = fread(*bytes + *size, 1, capacity - *size, file);
-        *size += got;
-        if (*size > FILE_MAX)
-            return fail(error, "%s: larger than %zu MiB", path, FILE_MAX >> 20);
-        if (got == 0)
-            return !ferror(file) || fail(error, "%s: %s", path, strerror(errno));
-    }
-}
-
-static bool read_file(const char *path, char **bytes, size_t *size, const failure *error)
-{
-    FILE *file = fopen(path, "rb");
-    *bytes = NULL;
-    *size = 0;
-    if (!file)
-        return fail(error, "%s: %s", path, strerror(errno));
-    bool read = read_open(path, file, bytes, size, error);
-    fclose(file);
-    if (!read)
-        free(*bytes);
-    return read;
 }
 
 /* The character at the start of bytes[size] into *character; returns its length, or 0 for anything
@@ -176,7 +136,7 @@ bool text_read(const char *path, int block, gpt_text *out, char *error, size_t e
     gpt_text text = {0};
     char *bytes;
     size_t size;
-    if (!read_file(path, &bytes, &size, &into))
+    if (!read_file(path, FILE_MAX, &bytes, &size, error, error_size))
         return false;
     bool good = tokenize(path, bytes, size, block, &text, &into);
     free(bytes);

@@ -102,11 +102,11 @@ static const tsr_shard_param *find_in_file(const loading *l, const char *name)
 static tsr_status wrong_shape(const loading *l, const tsr_shard_param *file, const place *where,
                               const tsr_parameter *p)
 {
-    snprintf(l->error, l->error_size,
-             "%s: %s has %d dimensions, the first %lld; the model needs %d, "
-             "[%lld, …]",
-             l->path, where->name, file->ndim, file->ndim > 0 ? (long long)file->shape[0] : 0LL,
-             p->ndim, (long long)where->rows);
+    const int64_t needed[] = {where->rows, p->global_shape[1]};
+    char got[128], want[128];
+    snprintf(l->error, l->error_size, "%s: %s is %s; the model needs %s", l->path, where->name,
+             tsr_shape_format(file->ndim, file->shape, got, sizeof got),
+             tsr_shape_format(p->ndim, needed, want, sizeof want));
     return TSR_ERR_INVALID;
 }
 
@@ -127,9 +127,7 @@ static tsr_status read_full(loading *l, const place *where, const tsr_parameter 
                       file->shape[1] == where->rows;
     /* Square matrices are as the others of the file are. */
     if (where->is_matrix && where->rows == columns) {
-        char sibling[128];
-        snprintf(sibling, sizeof sibling, "transformer.h.0.mlp.c_fc.weight");
-        const tsr_shard_param *other = find_in_file(l, sibling);
+        const tsr_shard_param *other = find_in_file(l, "transformer.h.0.mlp.c_fc.weight");
         transposed = other && other->ndim == 2 && other->shape[0] == l->model->config.width &&
                      other->shape[1] != l->model->config.width;
         as_linear = !transposed;
@@ -369,7 +367,8 @@ static bool write_config(const gpt_model *m, const char *path, char *error, size
         snprintf(error, error_size, "%s: the path is too long", path);
         return false;
     }
-    return gpt_config_write(name, &m->config, error, error_size);
+    return gpt_config_write(name, &m->config, tsr_fsdp_parameter(m->sharded, 0, 0)->dtype, error,
+                            error_size);
 }
 
 tsr_status weights_save(gpt_model *model, const char *path, char *error, size_t error_size)
