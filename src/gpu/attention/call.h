@@ -61,6 +61,14 @@ int tsr__attention_reads(const tsr__attention *call, const tsr__attention_descri
 tsr_status tsr__attention_send(tsr_stream *stream,
                                const tsr__attention_description *description) TSR_NODISCARD;
 
+/* Records the dispatches of `count` items, at most `at_once` items in each. An item is
+ * `invocations` invocations and `work` multiply-adds (0: see tsr__dispatch). The function sets
+ * first and count of `push` for each dispatch. */
+tsr_status tsr__attention_dispatch(tsr_stream *stream, tsr__dispatch *dispatch,
+                                   struct tsr_attention_push push, uint64_t count, uint64_t at_once,
+                                   uint32_t invocations, uint32_t workgroup,
+                                   double work) TSR_NODISCARD;
+
 /* How the kernels for GPUs load q, k, v and dy: TSR_ATTENTION_LOAD_…. */
 uint32_t tsr__attention_load(const tsr__attention *call);
 

@@ -1,7 +1,8 @@
-/* Writes the parameters of a call to device memory. */
+/* Writes the parameters of a call to device memory, and records the dispatches that read them. */
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/checked.h"
 #include "gpu/attention/call.h"
 
 /* means "no window": it exceeds every distance between a query and a key */
@@ -122,6 +123,23 @@ tsr_status tsr__attention_send(tsr_stream *stream, const tsr__attention_descript
 {
     const tsr__access access = {description->buffer, 0, description->size_bytes, true};
     return tsr__stream_update(stream, access, description->bytes);
+}
+
+tsr_status tsr__attention_dispatch(tsr_stream *stream, tsr__dispatch *dispatch,
+                                   struct tsr_attention_push push, uint64_t count, uint64_t at_once,
+                                   uint32_t invocations, uint32_t workgroup, double work)
+{
+    dispatch->push = &push;
+    dispatch->push_bytes = sizeof push;
+    for (uint64_t first = 0; first < count; first += at_once) {
+        const uint64_t now = tsr__min_u64(count - first, at_once);
+        push.first = (uint32_t)first;
+        push.count = (uint32_t)(now * invocations);
+        dispatch->work = work * (double)now;
+        tsr__groups_for(now * invocations, workgroup, dispatch->groups);
+        TSR__TRY(tsr__stream_dispatch(stream, dispatch));
+    }
+    return TSR_OK;
 }
 
 static bool vectors(const tsr_tensor *x)

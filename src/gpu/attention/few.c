@@ -4,23 +4,24 @@
 
 enum {
     THREADS = 128,
-    MOST_ROWS = 8, /* queries of a workgroup */
+    MAX_ROWS = 8, /* queries of a workgroup */
     FEW_QUERIES = 16,
-    LEAST_KEYS = 256, /* of a part */
+    MIN_KEYS = 256, /* of a part */
     /* lavapipe ends loops after 65535 iterations. */
-    MOST_KEYS = 8192,
+    MAX_KEYS = 8192,
     MERGE_WORKGROUP = 64,
 };
 
-/* How the call is cut. */
+/* How the work is divided over workgroups. Each computes some queries for one part of the keys. */
 typedef struct cut {
-    uint32_t rows;       /* of a workgroup */
-    uint32_t row_blocks; /* of the kv head that the most heads read */
-    uint32_t part_keys, parts;
-    uint64_t groups;
+    uint32_t rows;             /* queries of a workgroup */
+    uint32_t row_blocks;       /* workgroups for all queries that read a kv head */
+    uint32_t part_keys, parts; /* the number of keys in a part, and of parts */
+    uint64_t groups;           /* workgroups of the call */
 } cut;
 
-static uint64_t most_queries(const tsr__attention *c)
+/* The number of queries that read the kv head that the largest number of heads read. */
+static uint64_t max_queries(const tsr__attention *c)
 {
     const uint32_t *first = tsr__attention_first_reader(c);
     uint32_t most = 0;
@@ -33,13 +34,13 @@ static uint64_t most_queries(const tsr__attention *c)
 static cut cut_of(const tsr__attention *c)
 {
     const bool gpu = tsr_stream_device(c->stream)->device_class == TSR__CLASS_GPU;
-    const uint64_t queries = most_queries(c), enough = gpu ? 512 : 16;
-    cut out = {.rows = queries <= MOST_ROWS / 2 ? MOST_ROWS / 2 : MOST_ROWS};
+    const uint64_t queries = max_queries(c), enough = gpu ? 512 : 16;
+    cut out = {.rows = queries <= MAX_ROWS / 2 ? MAX_ROWS / 2 : MAX_ROWS};
     out.row_blocks = (uint32_t)tsr__div_up_u64(queries, out.rows);
     const uint64_t groups = out.row_blocks * (uint64_t)(c->kv_heads * c->batch);
     const uint64_t kv_len = c->kv_len > 0 ? (uint64_t)c->kv_len : 1;
     uint64_t keys = tsr__div_up_u64(kv_len, tsr__div_up_u64(enough, groups));
-    keys = keys < LEAST_KEYS ? LEAST_KEYS : keys > MOST_KEYS ? MOST_KEYS : keys;
+    keys = keys < MIN_KEYS ? MIN_KEYS : keys > MAX_KEYS ? MAX_KEYS : keys;
     out.part_keys = (uint32_t)(tsr__div_up_u64(keys, THREADS) * THREADS);
     out.parts = (uint32_t)tsr__div_up_u64(kv_len, out.part_keys);
     out.groups = groups * out.parts;
@@ -55,8 +56,8 @@ bool tsr__attention_few_suit(const tsr__attention *c)
 {
     const tsr_device *device = tsr_stream_device(c->stream);
     const cut how = cut_of(c);
-    const bool few = most_queries(c) <= FEW_QUERIES;
-    const bool loops_end = device->device_class == TSR__CLASS_LAVAPIPE && c->kv_len > MOST_KEYS;
+    const bool few = max_queries(c) <= FEW_QUERIES;
+    const bool loops_end = device->device_class == TSR__CLASS_LAVAPIPE && c->kv_len > MAX_KEYS;
     return (few || loops_end) && how.groups <= UINT32_MAX && rows_of(c) <= UINT32_MAX / how.parts &&
            device->info.max_workgroup_invocations >= THREADS;
 }
@@ -87,23 +88,6 @@ static struct tsr_attention_push push_of(const few *f)
     };
 }
 
-/* The dispatches of `count` items, `most` at a time. */
-static tsr_status run(const few *f, tsr__dispatch *dispatch, uint64_t count, uint64_t most,
-                      uint32_t invocations, uint32_t workgroup)
-{
-    struct tsr_attention_push push = push_of(f);
-    dispatch->push = &push;
-    dispatch->push_bytes = sizeof push;
-    for (uint64_t first = 0; first < count; first += most) {
-        const uint64_t now = count - first < most ? count - first : most;
-        push.first = (uint32_t)first;
-        push.count = (uint32_t)(now * invocations);
-        tsr__groups_for(now * invocations, workgroup, dispatch->groups);
-        TSR__TRY(tsr__stream_dispatch(f->call->stream, dispatch));
-    }
-    return TSR_OK;
-}
-
 static tsr_status run_parts(const few *f)
 {
     const tsr__attention *c = f->call;
@@ -119,7 +103,8 @@ static tsr_status run_parts(const few *f)
     dispatch.access_count = tsr__attention_reads(c, &f->description, dispatch.access);
     dispatch.access[dispatch.access_count++] = tsr__write_buffer(f->partial);
     const uint64_t at_once = UINT64_C(1) << 18; /* each takes microseconds */
-    return run(f, &dispatch, f->cut.groups, at_once, 1, 1);
+    return tsr__attention_dispatch(c->stream, &dispatch, push_of(f), f->cut.groups, at_once, 1, 1,
+                                   0);
 }
 
 static tsr_status run_merge(const few *f)
@@ -136,7 +121,8 @@ static tsr_status run_merge(const few *f)
     if (c->lse)
         dispatch.access[dispatch.access_count++] = tsr__write_of(c->lse);
     const uint64_t at_once = UINT64_C(1) << 22;
-    return run(f, &dispatch, rows_of(c), at_once, (uint32_t)(c->head_dim + 3) / 4, MERGE_WORKGROUP);
+    return tsr__attention_dispatch(c->stream, &dispatch, push_of(f), rows_of(c), at_once,
+                                   (uint32_t)(c->head_dim + 3) / 4, MERGE_WORKGROUP, 0);
 }
 
 static tsr_status record(tsr_stream *stream, void *opaque)

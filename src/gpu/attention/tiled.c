@@ -72,7 +72,7 @@ static tsr_status run_pass(const pass *p)
     const tile t = tile_for(tsr_stream_device(c->stream), own->shape[2]);
     uint64_t blocks = tsr__div_up_u64((uint64_t)own->shape[2], rows_of(&t));
     blocks *= (uint64_t)(own->shape[0] * own->shape[1]);
-    struct tsr_attention_push push = {.call = p->description->buffer->address};
+    const struct tsr_attention_push push = {.call = p->description->buffer->address};
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ATTENTION,
         .spec_count = 13,
@@ -80,8 +80,6 @@ static tsr_status run_pass(const pass *p)
                  dtype_of(c->q), dtype_of(c->k), dtype_of(c->v), dtype_of(c->dy), dtype_of(p->out),
                  dtype_of(c->params.mask), tsr__attention_load(c), c->params.softcap > 0,
                  c->params.pages != NULL},
-        .push = &push,
-        .push_bytes = sizeof push,
     };
     dispatch.access_count = tsr__attention_reads(c, p->description, dispatch.access);
     const bool to_delta = p->kind == TSR_ATTENTION_DELTA;
@@ -95,15 +93,7 @@ static tsr_status run_pass(const pass *p)
             to_delta ? tsr__write_buffer(p->delta) : tsr__read_buffer(p->delta);
     double work;
     const uint64_t most = blocks_at_once(p, rows_of(&t), &work);
-    for (uint64_t first = 0; first < blocks; first += most) {
-        const uint64_t count = blocks - first < most ? blocks - first : most;
-        push.first = (uint32_t)first;
-        push.count = (uint32_t)count;
-        dispatch.work = work * (double)count;
-        tsr__groups_for(count, 1, dispatch.groups);
-        TSR__TRY(tsr__stream_dispatch(c->stream, &dispatch));
-    }
-    return TSR_OK;
+    return tsr__attention_dispatch(c->stream, &dispatch, push, blocks, most, 1, 1, work);
 }
 
 /* Computes delta, one number for each row: Σ dy·y if y is f32. If y has 16 bits, its rounding would
@@ -115,25 +105,16 @@ static tsr_status run_delta(const tsr__attention *c, const tsr__attention_descri
     if (c->y->layout.dtype != TSR_F32)
         return run_pass(&(pass){
             .call = c, .description = d, .kind = TSR_ATTENTION_DELTA, .out = c->y, .delta = delta});
-    struct tsr_attention_push push = {.call = d->buffer->address};
+    const struct tsr_attention_push push = {.call = d->buffer->address};
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ATTENTION_DELTA,
         .spec_count = 3,
         .spec = {DELTA_WORKGROUP, dtype_of(c->y), dtype_of(c->dy)},
-        .push = &push,
-        .push_bytes = sizeof push,
         .access_count = 4,
         .access = {tsr__read_buffer(d->buffer), tsr__read_of(c->y), tsr__read_of(c->dy),
                    tsr__write_buffer(delta)},
     };
-    for (uint64_t first = 0; first < rows; first += DELTA_BLOCK) {
-        const uint64_t count = rows - first < DELTA_BLOCK ? rows - first : DELTA_BLOCK;
-        push.first = (uint32_t)first;
-        push.count = (uint32_t)count;
-        tsr__groups_for(count, DELTA_ROWS, dispatch.groups);
-        TSR__TRY(tsr__stream_dispatch(c->stream, &dispatch));
-    }
-    return TSR_OK;
+    return tsr__attention_dispatch(c->stream, &dispatch, push, rows, DELTA_BLOCK, 1, DELTA_ROWS, 0);
 }
 
 /* Checks that every row and every block has a number that fits 32 bits. */

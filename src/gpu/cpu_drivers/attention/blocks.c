@@ -6,7 +6,7 @@ enum {
      * query does not see. */
     BLOCK_ROWS = 512,
     BLOCK_ROWS_CAUSAL = 256,
-    MOST_HEADS = 65535, /* the largest number of heads, which are the y dimension of a dispatch */
+    MAX_HEADS = 65535, /* the largest number of heads, which are the y dimension of a dispatch */
 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -32,7 +32,7 @@ static bool is_regular(const tsr__attention *c)
 }
 
 void tsr__attention_blocks_init(tsr__attention_blocks *b, const tsr__attention *call, int64_t unit,
-                                int64_t most_scores)
+                                int64_t max_scores)
 {
     const int64_t keys = least(call->kv_len, BLOCK_KEYS);
     *b = (tsr__attention_blocks){
@@ -43,14 +43,14 @@ void tsr__attention_blocks_init(tsr__attention_blocks *b, const tsr__attention *
         .regular = is_regular(call),
     };
     const int64_t per_head = b->rows * b->row_keys;
-    const int64_t room = least(most_scores / per_head, MOST_HEADS);
+    const int64_t room = least(max_scores / per_head, MAX_HEADS);
     const int64_t group = b->regular ? call->heads / call->kv_heads : call->heads;
     b->readers = fit(room, group);
     b->group = b->regular && b->readers == group ? fit(room / group, call->kv_heads) : 1;
     b->sequences = b->regular && b->readers == group && b->group == call->kv_heads
                        ? fit(room / call->heads, call->batch)
                        : 1;
-    b->most_scores = per_head * b->readers * b->group * b->sequences;
+    b->max_scores = per_head * b->readers * b->group * b->sequences;
 }
 
 /* Returns the number of neighbouring heads, beginning with `head`, that read the same kv head. */

@@ -22,15 +22,15 @@ typedef struct tsr__attention_blocks {
     /* elements from one row of scores to the next, at least `keys` */
     int64_t row_keys;
     /* the largest number of elements in a block of all heads of a slice */
-    int64_t most_scores;
+    int64_t max_scores;
     int64_t sequences, group, readers; /* the largest batches, kv_heads and readers of a slice */
     bool regular; /* every kv head has the same number of readers, and these are neighbours */
 } tsr__attention_blocks;
 
 /* Chooses the sizes of blocks and slices. row_keys is a multiple of `unit`. The blocks of a slice
- * have at most `most_scores` elements, but at least one head. */
+ * have at most `max_scores` elements, but at least one head. */
 void tsr__attention_blocks_init(tsr__attention_blocks *blocks, const tsr__attention *call,
-                                int64_t unit, int64_t most_scores);
+                                int64_t unit, int64_t max_scores);
 
 /* Sets the first slice, or replaces a slice by the next one. Returns false if there is none. */
 bool tsr__attention_first_slice(const tsr__attention_blocks *blocks, tsr__attention_slice *slice);

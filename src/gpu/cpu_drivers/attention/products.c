@@ -11,9 +11,9 @@
 enum {
     /* The largest number of scores in a block. So many stay in the last cache. The backward call
      * has two blocks of half this size. */
-    MOST_SCORES = 1 << 22,
+    MAX_SCORES = 1 << 22,
     /* With fewer multiply-adds, starting the dispatches takes more time than the work. */
-    LEAST_WORK = 1 << 16,
+    MIN_WORK = 1 << 16,
     KEPT = 8,
 };
 
@@ -56,8 +56,7 @@ static void give_back(work *w)
  * `out` to f32 scratch memory of the same shape. */
 static tsr_status keep_f32(work *w, const tsr_tensor *tensor, bool dense, tsr_tensor *out)
 {
-    if (tensor && tensor->layout.dtype == TSR_F32 &&
-        (!dense || tsr_layout_is_contiguous(&tensor->layout))) {
+    if (tensor->layout.dtype == TSR_F32 && (!dense || tsr_layout_is_contiguous(&tensor->layout))) {
         *out = *tensor;
         return TSR_OK;
     }
@@ -234,21 +233,21 @@ static bool one_block_of_keys(const work *w)
     return w->call->kv_len <= w->blocks.keys;
 }
 
-static tsr_status prepare(work *w, const tsr__attention *call, int64_t most_scores)
+static tsr_status prepare(work *w, const tsr__attention *call, int64_t max_scores)
 {
     w->call = call;
     w->unit = tsr__attention_scores_unit(tsr_stream_device(call->stream));
     w->y_columns = (call->head_dim + w->unit - 1) / w->unit * w->unit;
-    tsr__attention_blocks_init(&w->blocks, call, w->unit, most_scores);
-    TSR__TRY(keep(w, (uint64_t)w->blocks.most_scores, &w->scores));
+    tsr__attention_blocks_init(&w->blocks, call, w->unit, max_scores);
+    TSR__TRY(keep(w, (uint64_t)w->blocks.max_scores, &w->scores));
     if (call->params.mask)
-        TSR__TRY(keep(w, (uint64_t)w->blocks.most_scores, &w->mask));
+        TSR__TRY(keep(w, (uint64_t)w->blocks.max_scores, &w->mask));
     return TSR_OK;
 }
 
-static uint64_t most_rows(const work *w)
+static uint64_t max_rows(const work *w)
 {
-    return (uint64_t)(w->blocks.most_scores / w->blocks.row_keys);
+    return (uint64_t)(w->blocks.max_scores / w->blocks.row_keys);
 }
 
 /* Forward --------------------------------------------------------------------------------------
@@ -308,10 +307,10 @@ static tsr_status record_forward(tsr_stream *stream, void *opaque)
 
 static tsr_status prepare_forward(work *w, const tsr__attention *call)
 {
-    TSR__TRY(prepare(w, call, MOST_SCORES));
-    TSR__TRY(keep(w, 2 * most_rows(w), &w->state));
+    TSR__TRY(prepare(w, call, MAX_SCORES));
+    TSR__TRY(keep(w, 2 * max_rows(w), &w->state));
     if (!one_block_of_keys(w))
-        TSR__TRY(keep(w, most_rows(w) * (uint64_t)w->y_columns, &w->sums));
+        TSR__TRY(keep(w, max_rows(w) * (uint64_t)w->y_columns, &w->sums));
     if (call->lse)
         return keep_f32(w, call->lse, true, &w->lse);
     const int64_t shape[] = {call->batch, call->heads, call->q_len};
@@ -441,11 +440,11 @@ static tsr_status record_backward(tsr_stream *stream, void *opaque)
 
 static tsr_status prepare_backward(work *w, const tsr__attention *call)
 {
-    TSR__TRY(prepare(w, call, MOST_SCORES / 2));
-    TSR__TRY(keep(w, (uint64_t)w->blocks.most_scores, &w->gradient));
-    TSR__TRY(keep(w, most_rows(w), &w->state));
+    TSR__TRY(prepare(w, call, MAX_SCORES / 2));
+    TSR__TRY(keep(w, (uint64_t)w->blocks.max_scores, &w->gradient));
+    TSR__TRY(keep(w, max_rows(w), &w->state));
     if (!one_block_of_keys(w)) {
-        const uint64_t elements = most_rows(w) * (uint64_t)w->y_columns;
+        const uint64_t elements = max_rows(w) * (uint64_t)w->y_columns;
         if (call->y->layout.dtype == TSR_F32)
             TSR__TRY(keep(w, elements, &w->delta));
         if (call->dq && call->dq->layout.dtype != TSR_F32)
@@ -473,5 +472,5 @@ bool tsr__attention_products_suit(const tsr__attention *c)
     const double scores =
         (double)c->batch * (double)c->heads * (double)c->q_len * (double)c->kv_len;
     return tsr__vectors_suit(tsr_stream_device(c->stream)) && !p->pages && !p->q_lengths &&
-           !p->kv_lengths && scores * (double)c->head_dim >= LEAST_WORK;
+           !p->kv_lengths && scores * (double)c->head_dim >= MIN_WORK;
 }
