@@ -72,7 +72,7 @@ typedef struct few {
 static uint32_t quads_of(const tsr__attention *c)
 {
     uint32_t quads = 1;
-    while (4 * quads < c->head_dim)
+    while ((int64_t)quads * 4 < c->head_dim)
         quads *= 2;
     return quads;
 }

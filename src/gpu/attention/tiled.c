@@ -136,8 +136,8 @@ static tsr_status check_iterations(const tsr__attention *c)
     const double most_iterations = 60000, block = 32;
     if (tsr_stream_device(c->stream)->device_class != TSR__CLASS_LAVAPIPE)
         return TSR_OK;
-    const double chunks = (double)((c->head_dim + COLUMNS - 1) / COLUMNS);
-    const double product = chunks * 21, sum = chunks * 13 + 17;
+    const int64_t chunks = (c->head_dim + COLUMNS - 1) / COLUMNS;
+    const double product = (double)chunks * 21, sum = (double)chunks * 13 + 17;
     const uint32_t *first = tsr__attention_first_reader(c);
     uint32_t readers = 0;
     for (int64_t g = 0; g < c->kv_heads; g++)
