@@ -17,6 +17,9 @@ wrapper="env LD_PRELOAD=$root/build/sanitize/keep_modules.so"
 ASAN_OPTIONS=allocator_may_return_null=1
 # The driver's compiler makes far more allocations than tessera. Each one costs a walk of its stack, and new pages after it is freed.
 export ASAN_OPTIONS=$ASAN_OPTIONS:malloc_context_size=8:quarantine_size_mb=32:thread_local_quarantine_size_kb=64
+# By default, the sanitizer guesses where the thread-local storage of a library begins, from what lies in memory in front of it. A wrong
+# guess, which depends on an address, ends the leak check with a fatal error.
+export ASAN_OPTIONS=$ASAN_OPTIONS:intercept_tls_get_addr=0
 export UBSAN_OPTIONS=print_stacktrace=1
 # Each benchmark runs alone; all of them in one run find nothing more.
 without_suites=slow

@@ -72,6 +72,8 @@ static tsr_status run_pass(const pass *p)
     const tile t = tile_for(tsr_stream_device(c->stream), own->shape[2]);
     uint64_t blocks = tsr__div_up_u64((uint64_t)own->shape[2], rows_of(&t));
     blocks *= (uint64_t)(own->shape[0] * own->shape[1]);
+    if (blocks == 0)
+        return TSR_OK;
     const struct tsr_attention_push push = {.call = p->description->buffer->address};
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ATTENTION,

@@ -163,8 +163,9 @@ static void describe(const tsr_kv_cache *cache, const step *s, int64_t per_seque
     for (int64_t i = 0; i < s->count; i++) {
         const tsr__sequence *sequence = tsr__pages_find(&cache->table, sequences[i]);
         const int64_t before = sequence->length - tokens[i];
-        memcpy(out + i * per_sequence, sequence->pages,
-               (size_t)sequence->count * sizeof *sequence->pages);
+        if (sequence->count > 0)
+            memcpy(out + i * per_sequence, sequence->pages,
+                   (size_t)sequence->count * sizeof *sequence->pages);
         for (int64_t t = 0; t < s->tokens; t++)
             positions[i * s->tokens + t] =
                 (int32_t)(t < tokens[i] || before + t <= INT32_MAX ? before + t : INT32_MAX);
