@@ -24,13 +24,29 @@ typedef enum tsr_dtype {
     TSR_U32 = 5,
     TSR_I64 = 6,
     TSR_U8 = 7,
-    TSR_F64 = 8 /* for communicators only: tensors cannot have it */
+    TSR_F64 = 8, /* for communicators only: tensors cannot have it */
+    /* block formats (quant.h): only for the weights of products and for files */
+    TSR_Q4_0 = 16,
+    TSR_Q4_1 = 17,
+    TSR_Q5_0 = 18,
+    TSR_Q5_1 = 19,
+    TSR_Q8_0 = 20,
+    TSR_Q2_K = 21,
+    TSR_Q3_K = 22,
+    TSR_Q4_K = 23,
+    TSR_Q5_K = 24,
+    TSR_Q6_K = 25,
+    TSR_IQ4_NL = 26,
+    TSR_IQ4_XS = 27,
+    TSR_MXFP4 = 28,
+    TSR_NVFP4 = 29
 } tsr_dtype;
 
-/* Returns the bytes of one element of a tensor, or 0 for TSR_F64 and for a value that is not a
- * dtype. */
+/* Returns the bytes of one element of a tensor, or 0 for TSR_F64, for block formats (quant.h) and
+ * for a value that is not a dtype. */
 TSR_API uint64_t tsr_dtype_size(tsr_dtype dtype);
-/* Returns "f32", "bf16", …, or "?" if tsr_dtype_size is 0. The string is in static storage. */
+/* Returns "f32", "bf16", "q8_0", …, or "?" for TSR_F64 and for a value that is not a dtype. The
+ * string is in static storage. */
 TSR_API const char *tsr_dtype_name(tsr_dtype dtype);
 /* Gives the dtype called `name`, as tsr_dtype_name spells it. Errors: TSR_ERR_NOT_FOUND naming the
  * text. */

@@ -18,6 +18,7 @@
 #include "tessera/matmul.h"
 #include "tessera/ops.h"
 #include "tessera/optimizer.h"
+#include "tessera/quant.h"
 #include "tessera/rng.h"
 #include "tessera/rope.h"
 #include "tessera/sampler.h"

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "tessera/layout.h"
+#include "tessera/quant.h"
 
 /* The properties of each tsr_dtype, which is the index. Entry 0 is for values that are not a dtype.
  */
@@ -36,7 +37,8 @@ uint64_t tsr_dtype_size(tsr_dtype dtype)
 
 const char *tsr_dtype_name(tsr_dtype dtype)
 {
-    return dtypes[row_of(dtype)].name;
+    const tsr_quant_format *format = tsr_quant_format_of(dtype);
+    return format != NULL ? format->name : dtypes[row_of(dtype)].name;
 }
 
 tsr_status tsr_dtype_parse(const char *name, tsr_dtype *out)
@@ -45,6 +47,13 @@ tsr_status tsr_dtype_parse(const char *name, tsr_dtype *out)
     for (size_t i = 1; i < DTYPES; i++) {
         if (strcmp(name, dtypes[i].name) == 0) {
             *out = (tsr_dtype)i;
+            return TSR_OK;
+        }
+    }
+    const tsr_quant_format *format;
+    for (int i = 0; (format = tsr_quant_format_at(i)) != NULL; i++) {
+        if (strcmp(name, format->name) == 0) {
+            *out = format->dtype;
             return TSR_OK;
         }
     }

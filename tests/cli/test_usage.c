@@ -39,6 +39,7 @@ static const struct {
     {"help devices", "usage: tessera devices"},
     {"devices --help", "  --json"},
     {"devices --json -h", "  --json"},
+    {"help quantize", "usage: tessera quantize --type TYPE"},
     {"help help", "usage: tessera help"},
     {"help bench", "usage: tessera bench"},
 #if TEST_HAVE_GPU_BENCH
@@ -248,6 +249,7 @@ static const struct {
     {"bench compare", "\n.B tessera bench compare\nlists ", "\n.SS "},
     {"sample", "\n.SS sample\n", "\n.SS "},
     {"plan", "\n.SS plan\n", "\n.SS "},
+    {"quantize", "\n.SS quantize\n", "\n.SS "},
     {"launch", "\n.SS launch\n", "\n.SS "},
 };
 #define EXPLAINED ((int)(sizeof explained / sizeof *explained))

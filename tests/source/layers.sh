@@ -21,7 +21,8 @@ point "include/tessera includes itself only" allowed include 'tessera/'
 point "src/base includes base" allowed src/base 'base/' 'tessera/base\.h' 'tsr_config\.h' \
     'shaders/include/normal_table\.h'
 point "src/json includes base, json" allowed src/json 'base/' 'json/'
-point "src/tensor includes base, tensor" allowed src/tensor 'base/' 'tensor/' 'tessera/(base|layout)\.h'
+point "src/quant includes base, quant" allowed src/quant 'base/' 'quant/' 'tessera/(base|layout|quant)\.h'
+point "src/tensor includes base, tensor" allowed src/tensor 'base/' 'tensor/' 'tessera/(base|layout|quant)\.h'
 point "src/rng includes base, rng" allowed src/rng 'base/' 'rng/' 'tessera/(base|rng)\.h'
 point "src/seed includes base, json, rng, seed" allowed src/seed 'base/' 'json/' 'rng/' 'seed/' 'tessera/(base|rng|seed)\.h'
 point "src/sampler includes base, rng, seed, sampler" allowed src/sampler 'base/' 'rng/' 'seed/' 'sampler/' \

@@ -17,15 +17,17 @@ static const tsr_shard_dtype dtypes[] = {
     {"iq1_s", 256, 50},   {"iq1_m", 256, 56},   {"iq2_xxs", 256, 66}, {"iq2_xs", 256, 74},
     {"iq2_s", 256, 82},   {"iq3_xxs", 256, 98}, {"iq3_s", 256, 110},  {"iq4_nl", 32, 18},
     {"iq4_xs", 256, 136}, {"tq1_0", 256, 54},   {"tq2_0", 256, 66},   {"mxfp4", 32, 17},
+    {"nvfp4", 64, 36},
 };
 
 /* The names of the types. The index is the type's number in GGUF; numbers that GGUF does not use,
  * or no longer uses, have NULL. */
 static const char *const gguf_names[] = {
-    "f32",    "f16",   "q4_0",  "q4_1",   NULL,    NULL,    "q5_0",    "q5_1",   "q8_0",    "q8_1",
-    "q2_k",   "q3_k",  "q4_k",  "q5_k",   "q6_k",  "q8_k",  "iq2_xxs", "iq2_xs", "iq3_xxs", "iq1_s",
-    "iq4_nl", "iq3_s", "iq2_s", "iq4_xs", "i8",    "i16",   "i32",     "i64",    "f64",     "iq1_m",
-    "bf16",   NULL,    NULL,    NULL,     "tq1_0", "tq2_0", NULL,      NULL,     NULL,      "mxfp4",
+    "f32",     "f16",   "q4_0",   "q4_1",  NULL,    NULL,     "q5_0", "q5_1",    "q8_0",
+    "q8_1",    "q2_k",  "q3_k",   "q4_k",  "q5_k",  "q6_k",   "q8_k", "iq2_xxs", "iq2_xs",
+    "iq3_xxs", "iq1_s", "iq4_nl", "iq3_s", "iq2_s", "iq4_xs", "i8",   "i16",     "i32",
+    "i64",     "f64",   "iq1_m",  "bf16",  NULL,    NULL,     NULL,   "tq1_0",   "tq2_0",
+    NULL,      NULL,    NULL,     "mxfp4", "nvfp4",
 };
 
 static int lower(char c)

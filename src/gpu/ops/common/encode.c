@@ -62,9 +62,7 @@ uint64_t tsr__encode(double value, tsr_dtype dtype)
         return encode_integer(value, 0, UINT32_MAX, 0, UINT32_MAX);
     case TSR_I64:
         return encode_integer(value, -0x1p63, 0x1p63, UINT64_C(1) << 63, INT64_MAX);
-    case TSR_U8:
-    case TSR_F64: /* only communicators use this dtype */
-        break;
+    default: /* TSR_U8: callers exclude the dtypes that have no elements */
+        return encode_integer(value, 0, UINT8_MAX, 0, UINT8_MAX);
     }
-    return encode_integer(value, 0, UINT8_MAX, 0, UINT8_MAX);
 }

@@ -1,0 +1,92 @@
+/* How each block format arranges its bits. The table drives all conversions; only the coding of the
+ * scales and the choice of scales when quantising need code of their own.
+ *
+ * Element i of a block is scale[i / sub]·x + min[i / sub], where x is its level minus `bias`, or
+ * the entry of a code book at its level. A level is an unsigned integer. Its low bits are in one
+ * plane of the block, and its high bits, if any, in a second one. */
+#ifndef TSR_QUANT_FORMAT_H
+#define TSR_QUANT_FORMAT_H
+
+#include "tessera/quant.h"
+
+enum {
+    TSR__QUANT_MAX_COUNT = 256, /* the largest block_count */
+    TSR__QUANT_MAX_SUBS = 16,   /* the most groups of elements with a scale of their own */
+    TSR__QUANT_MAX_BYTES = 256  /* more than the largest block_bytes */
+};
+
+/* Bits of all levels of a block. Bytes come in groups of `run`. The lowest `bits` bits of a group's
+ * bytes belong to the first `run` elements, the next bits to the next `run` elements, and so on;
+ * the elements after those are in the next group. */
+typedef struct tsr__quant_plane {
+    uint8_t offset; /* of the first byte in the block */
+    uint8_t bits;   /* 1, 2, 4 or 8; 0 if there is no such plane */
+    uint8_t run;
+} tsr__quant_plane;
+
+/* How the scales, and minimums if any, are stored. */
+typedef enum tsr__quant_scales {
+    TSR__QUANT_F16,      /* one f16 for the block */
+    TSR__QUANT_F16_MIN,  /* the same, and an f16 minimum that is added */
+    TSR__QUANT_E8M0,     /* one power of two, as the byte of its exponent */
+    TSR__QUANT_UE4M3,    /* a byte per group: 4 bits of exponent, 3 of mantissa */
+    TSR__QUANT_4_4,      /* f16 factors for the 4-bit scale and 4-bit minimum of each group */
+    TSR__QUANT_6_6,      /* f16 factors for the 6-bit scale and 6-bit minimum of each group */
+    TSR__QUANT_S6,       /* an f16 factor for the 6-bit scale of each group, which has a sign */
+    TSR__QUANT_S6_SPLIT, /* the same in another order of bits (iq4_xs) */
+    TSR__QUANT_S8        /* an f16 factor for the 8-bit scale of each group, which has a sign */
+} tsr__quant_scales;
+
+/* What maps a level to x. */
+typedef enum tsr__quant_code {
+    TSR__QUANT_LINEAR, /* level - bias */
+    TSR__QUANT_SIGNED, /* the level's 8 bits as a two's complement integer */
+    TSR__QUANT_NL,     /* the code book of iq4_nl and iq4_xs */
+    TSR__QUANT_E2M1    /* twice the values of a 4-bit float: the scales are halved */
+} tsr__quant_code;
+
+typedef struct tsr__quant_format {
+    tsr_quant_format format;
+    tsr__quant_plane low, high;
+    uint8_t sub; /* elements that share a scale */
+    uint8_t bias;
+    uint8_t code;          /* a tsr__quant_code */
+    uint8_t scales;        /* a tsr__quant_scales */
+    uint8_t factor_offset; /* of the f16 scale or factor, if the format has one */
+    uint8_t min_offset;    /* of the f16 minimum or factor of the minimums, if it has one */
+    uint8_t scales_offset; /* of the scales of the groups, or of the E8M0 byte */
+} tsr__quant_format;
+
+/* Returns the row of the table, or NULL if the dtype is not a block format. */
+const tsr__quant_format *tsr__quant_format_of(tsr_dtype dtype);
+
+/* Checks the dtype, the count and the size in bytes, and gives the format. `who` is the name of the
+ * calling function for the error text. */
+tsr_status tsr__quant_check(const char *who, tsr_dtype dtype, int64_t count, uint64_t size_bytes,
+                            const tsr__quant_format **out) TSR_NODISCARD;
+
+/* Returns the code book of TSR__QUANT_NL or TSR__QUANT_E2M1: 16 integers. */
+const int8_t *tsr__quant_code_book(tsr__quant_code code);
+
+/* Writes the levels of one block to `levels`, which has block_count entries. */
+void tsr__quant_unpack(const tsr__quant_format *format, const uint8_t *block, uint8_t *levels);
+/* Writes the planes of one block. Other bytes of the block are not changed. */
+void tsr__quant_pack(const tsr__quant_format *format, const uint8_t *levels, uint8_t *block);
+
+/* Scales and minimums of the groups of one block. */
+typedef struct tsr__quant_groups {
+    float scale[TSR__QUANT_MAX_SUBS], min[TSR__QUANT_MAX_SUBS];
+} tsr__quant_groups;
+
+void tsr__quant_read_groups(const tsr__quant_format *format, const uint8_t *block,
+                            tsr__quant_groups *groups);
+/* Rounds scales and minimums to what the block can hold and stores them. The bytes of the scales
+ * must be 0 before. */
+void tsr__quant_write_groups(const tsr__quant_format *format, const tsr__quant_groups *groups,
+                             uint8_t *block);
+
+/* Rounds to the nearest integer, and to the even one of two equally near ones. The result for |x| ≥
+ * 2^22, infinity and NaN is arbitrary, but the same on every machine. */
+int tsr__quant_nearest(float x);
+
+#endif
