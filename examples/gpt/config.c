@@ -12,6 +12,17 @@ const char *gpt_style_name(gpt_style style)
     return style == GPT_STYLE_LLAMA ? "llama" : "gpt2";
 }
 
+void gpt_config_describe(const gpt_config *c, size_t size, char *text)
+{
+    int used = snprintf(text, size,
+                        "%s, %d blocks, %d heads, %d key/value heads, %d wide, %d inside, %d "
+                        "tokens, %d characters, epsilon %g",
+                        gpt_style_name(c->style), c->layers, c->heads, c->kv_heads, c->width,
+                        c->inner, c->block, c->vocabulary, c->norm_eps);
+    if (c->style == GPT_STYLE_LLAMA && (size_t)used < size)
+        snprintf(text + used, size - (size_t)used, ", theta %g", c->rope_theta);
+}
+
 gpt_config gpt_config_default(gpt_style style)
 {
     if (style == GPT_STYLE_LLAMA)
@@ -38,6 +49,7 @@ gpt_config gpt_config_default(gpt_style style)
 gpt_training gpt_training_default(void)
 {
     return (gpt_training){.batch = 12,
+                          .accumulate = 1,
                           .steps = 2000,
                           .seed = 1,
                           .learning_rate = 1e-3,

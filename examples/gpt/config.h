@@ -25,7 +25,8 @@ typedef struct gpt_config {
 } gpt_config;
 
 typedef struct gpt_training {
-    int batch; /* windows of all data-parallel ranks in a step */
+    int batch;      /* windows of all data-parallel ranks in a micro-batch */
+    int accumulate; /* micro-batches of a step, whose gradients are added */
     int steps;
     int64_t seed;
     double learning_rate, min_learning_rate;
@@ -43,6 +44,9 @@ typedef struct gpt_offsets {
 } gpt_offsets;
 
 const char *gpt_style_name(gpt_style style);
+
+/* Everything that a model's results depend on, in words: "gpt2, 4 blocks, …". */
+void gpt_config_describe(const gpt_config *config, size_t size, char *text);
 
 /* The defaults of a style, but for the vocabulary. */
 gpt_config gpt_config_default(gpt_style style);

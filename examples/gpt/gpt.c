@@ -5,11 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "checkpoint.h"
 #include "common/common.h"
 #include "common/job.h"
 #include "generate.h"
 #include "model.h"
+#include "names.h"
 #include "options.h"
 #include "report.h"
 #include "text.h"
@@ -43,12 +46,6 @@ static void on_signal(int number)
 /* Files -----------------------------------------------------------------------------------------
  */
 
-static tsr_status save_checkpoint(run *r)
-{
-    return tsr_optimizer_save(r->model.optimizer, r->options.checkpoint,
-                              &(tsr_optimizer_file_params){.world = r->job.world});
-}
-
 static tsr_status load_state(run *r)
 {
     const gpt_options *o = &r->options;
@@ -56,10 +53,9 @@ static tsr_status load_state(run *r)
         return weights_load(&r->model, o->init, r->error, sizeof r->error);
     if (!o->load)
         return TSR_OK;
-    TRY(tsr_optimizer_load(r->model.optimizer, o->load,
-                           &(tsr_optimizer_file_params){.world = r->job.world}));
+    TRY(checkpoint_load(&r->model, o->load));
     r->first_step = tsr_optimizer_steps(r->model.optimizer);
-    return windows_seek(&r->train, r->first_step);
+    return windows_seek(&r->train, r->first_step * o->training.accumulate);
 }
 
 /* Training --------------------------------------------------------------------------------------
@@ -97,9 +93,13 @@ static tsr_status agree_to_stop(run *r)
 
 static tsr_status step_once(run *r, int64_t step)
 {
+    int count = r->options.training.accumulate;
     double loss, norm;
-    TRY(windows_train(&r->train, r->job.stream, step));
-    TRY(model_step(&r->model, r->train.x, r->train.y, &loss, &norm));
+    for (int i = 0; i < count; i++) {
+        TRY(windows_train(&r->train, r->job.stream, step * count + i));
+        TRY(model_learn(&r->model, i, r->train.x, r->train.y));
+    }
+    TRY(model_update(&r->model, &loss, &norm));
     r->loss_sum += loss;
     r->loss_count++;
     if (r->job.rank != 0)
@@ -131,7 +131,7 @@ static tsr_status learn(run *r)
             TRY(evaluate(r, step));
         TRY(agree_to_stop(r));
         if (o->checkpoint && (is_due(o->checkpoint_every, step) || step == steps || r->interrupted))
-            TRY(save_checkpoint(r));
+            TRY(checkpoint_save(&r->model, &r->text, o->checkpoint));
     }
     return TSR_OK;
 }
@@ -261,16 +261,22 @@ static int finish(run *r, int code)
     return checked_output("gpt", code);
 }
 
+static int64_t windows_of_step(const gpt_options *o)
+{
+    return (int64_t)o->training.batch * o->training.accumulate;
+}
+
 /* Checks the windows of a recorded run against the text and the options. */
 static bool check_offsets(run *r)
 {
     const gpt_options *o = &r->options;
     const gpt_offsets *f = &r->offsets;
     int64_t last = r->text.train - o->model.block - 1;
-    if (f->batch != o->training.batch || f->steps < o->training.steps) {
+    int64_t windows = windows_of_step(o);
+    if (f->batch != windows || f->steps < o->training.steps) {
         snprintf(r->error, sizeof r->error,
-                 "%s has %lld batches of %d windows; the training has %d steps of %d", o->offsets,
-                 (long long)f->steps, f->batch, o->training.steps, o->training.batch);
+                 "%s has %lld batches of %d windows; the training has %d steps of %lld", o->offsets,
+                 (long long)f->steps, f->batch, o->training.steps, (long long)windows);
         return false;
     }
     for (int64_t i = 0; i < f->steps * f->batch; i++) {
@@ -282,6 +288,28 @@ static bool check_offsets(run *r)
         }
     }
     return true;
+}
+
+/* Files that a training writes at its end must have a folder that exists. */
+static bool check_folder(run *r, const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    if (!slash || slash == path)
+        return true;
+    char *folder = strndup(path, (size_t)(slash - path));
+    bool good = folder && access(folder, W_OK) == 0;
+    if (!good)
+        snprintf(r->error, sizeof r->error, "%s: its folder cannot be written: %s", path,
+                 folder ? strerror(errno) : "out of memory");
+    free(folder);
+    return good;
+}
+
+static bool check_folders(run *r)
+{
+    const gpt_options *o = &r->options;
+    return check_folder(r, o->checkpoint) && check_folder(r, o->save) &&
+           check_folder(r, o->curve) && check_folder(r, o->log);
 }
 
 /* Everything that can be wrong without a device is found before one is opened. */
@@ -299,9 +327,10 @@ static bool read_files(run *r)
         return false;
     }
     o->model.vocabulary = r->text.vocabulary;
-    if (r->text.train - o->model.block < o->training.batch) {
-        snprintf(r->error, sizeof r->error, "%s has %lld windows of %d; a batch needs %d", o->text,
-                 (long long)(r->text.train - o->model.block), o->model.block, o->training.batch);
+    if (r->text.train - o->model.block < windows_of_step(o)) {
+        snprintf(r->error, sizeof r->error, "%s has %lld windows of %d; a step needs %lld", o->text,
+                 (long long)(r->text.train - o->model.block), o->model.block,
+                 (long long)windows_of_step(o));
         return false;
     }
     if (o->prompt) {
@@ -309,8 +338,15 @@ static bool read_files(run *r)
             return false;
         free(prompt);
     }
-    return !o->offsets || (gpt_offsets_read(o->offsets, &r->offsets, r->error, sizeof r->error) &&
-                           check_offsets(r));
+    if (o->offsets &&
+        !(gpt_offsets_read(o->offsets, &r->offsets, r->error, sizeof r->error) && check_offsets(r)))
+        return false;
+    if (o->init && !names_check_file(o->init, &o->model, r->error, sizeof r->error))
+        return false;
+    if (o->load &&
+        !checkpoint_check(o->load, &o->model, o->dtype, &r->text, r->error, sizeof r->error))
+        return false;
+    return check_folders(r);
 }
 
 int main(int argc, char **argv)

@@ -398,33 +398,40 @@ static tsr_status backward(gpt_model *self, const passage *p, const tsr_tensor *
 /* Losses ----------------------------------------------------------------------------------------
  */
 
-/* The sum of the windows' losses into `loss_sum`; with `learning` also the gradient of the mean
- * over all ranks' tokens, into `dlogits`. */
-static tsr_status add_losses(gpt_model *self, const passage *p, const tsr_tensor *y, bool learning)
+static double tokens_of_batch(const gpt_model *self)
+{
+    return (double)self->training.batch * self->config.block;
+}
+
+/* The sum of the windows' losses into `loss_sum`, or with `accumulate` added to it. With `dlogits`
+ * also the gradient of the mean over the tokens of all ranks and micro-batches. */
+static tsr_status sum_losses(gpt_model *self, const passage *p, const tsr_tensor *y,
+                             bool accumulate, tsr_tensor *dlogits)
 {
     const tsr_layout *layout = tsr_tensor_layout(p->logits);
     int64_t rows = layout->shape[0] * layout->shape[1];
-    double all = (double)self->training.batch * self->config.block;
+    double all = tokens_of_batch(self) * self->training.accumulate;
     tsr_tensor *logits = NULL, *labels = NULL;
     const tsr_partition_params uneven = {.kind = TSR_PARTITION_UNEVEN};
     TRY(tsr_tensor_reshape(p->logits, 2, (int64_t[]){rows, layout->shape[2]}, &logits));
     tsr_status status = tsr_tensor_reshape(y, 1, &rows, &labels);
     if (status == TSR_OK)
-        status = tsr_vocabulary_cross_entropy(self->job->tensor_group, self->losses,
-                                              learning ? self->dlogits : NULL, logits, labels,
-                                              self->config.vocabulary, &uneven, (float)(1 / all));
+        status = tsr_vocabulary_cross_entropy(self->job->tensor_group, self->losses, dlogits,
+                                              logits, labels, self->config.vocabulary, &uneven,
+                                              (float)(1 / all));
     if (status == TSR_OK)
-        status =
-            tsr_reduce(self->job->stream, self->loss_sum, self->losses, 0, TSR_REDUCE_SUM, false);
+        status = tsr_reduce(self->job->stream, self->loss_sum, self->losses, 0, TSR_REDUCE_SUM,
+                            accumulate);
     tsr_tensor_destroy(&logits);
     tsr_tensor_destroy(&labels);
     return status;
 }
 
-static tsr_status learn(gpt_model *self, const tsr_tensor *x, const tsr_tensor *y, passage *p)
+static tsr_status learn(gpt_model *self, const tsr_tensor *x, const tsr_tensor *y, bool accumulate,
+                        passage *p)
 {
     TRY(forward(self, x, true, p));
-    TRY(add_losses(self, p, y, true));
+    TRY(sum_losses(self, p, y, accumulate, self->dlogits));
     tsr_tensor *dlogits = NULL;
     const tsr_layout *layout = tsr_tensor_layout(p->logits);
     TRY(tsr_tensor_reshape(self->dlogits, 3, layout->shape, &dlogits));
@@ -433,19 +440,19 @@ static tsr_status learn(gpt_model *self, const tsr_tensor *x, const tsr_tensor *
     return status;
 }
 
-/* The sum of `loss_sum` over the data-parallel ranks, which have other windows. */
-static tsr_status take_loss(gpt_model *self, double *out)
+/* The mean loss: `loss_sum` of the data-parallel ranks, which have other windows, over `tokens`. */
+static tsr_status take_loss(gpt_model *self, double tokens, double *out)
 {
     float sum;
     double all;
     TRY(tsr_tensor_download(self->job->stream, self->loss_sum, &sum, sizeof sum));
     all = (double)sum;
     TRY(tsr_comm_all_reduce(self->job->data_comm, &all, &all, 1, TSR_F64, TSR_OP_SUM));
-    *out = all / ((double)self->training.batch * self->config.block);
+    *out = all / tokens;
     return TSR_OK;
 }
 
-static tsr_status update(gpt_model *self, double *grad_norm)
+tsr_status model_update(gpt_model *self, double *loss, double *grad_norm)
 {
     const gpt_training *t = &self->training;
     const tsr_schedule schedule = {.kind = TSR_SCHEDULE_COSINE,
@@ -459,48 +466,48 @@ static tsr_status update(gpt_model *self, double *grad_norm)
                            tsr_optimizer_clip_params(.group = self->job->tensor_group), grad_norm));
     double rate = tsr_schedule_rate(&schedule, tsr_optimizer_steps(self->optimizer));
     TRY(tsr_optimizer_step(self->optimizer, (float)rate));
-    return tsr_optimizer_zero_grad(self->optimizer);
+    TRY(tsr_optimizer_zero_grad(self->optimizer));
+    return take_loss(self, tokens_of_batch(self) * t->accumulate, loss);
 }
 
-/* Another mask in every step, and for every data-parallel rank. */
-static tsr_status set_dropout(gpt_model *self, bool learning)
+/* Another mask in every step, and for every window of a step. `number` is that of the micro-batch.
+ */
+static tsr_status set_dropout(gpt_model *self, int number, bool learning)
 {
-    int64_t windows = self->training.batch / self->job->data;
-    tsr_random_params random = {
-        .seed = (uint64_t)self->training.seed,
-        .subsequence = (uint64_t)tsr_optimizer_steps(self->optimizer),
-        .offset = (uint64_t)(self->job->data_rank * windows * self->config.block) *
-                  (uint64_t)self->config.width};
-    float p = learning ? (float)self->training.dropout : 0;
-    for (int i = 0; self->training.dropout > 0 && i < self->config.layers; i++)
+    const gpt_training *t = &self->training;
+    int64_t rows = t->batch / self->job->data;
+    int64_t row = (int64_t)number * t->batch + self->job->data_rank * rows;
+    tsr_random_params random = {.seed = (uint64_t)t->seed,
+                                .subsequence = (uint64_t)tsr_optimizer_steps(self->optimizer),
+                                .offset = (uint64_t)(row * self->config.block) *
+                                          (uint64_t)self->config.width};
+    float p = learning ? (float)t->dropout : 0;
+    for (int i = 0; t->dropout > 0 && i < self->config.layers; i++)
         TRY(tsr_block_set_dropout(self->blocks[i], p, &random));
     return TSR_OK;
 }
 
-tsr_status model_step(gpt_model *self, const tsr_tensor *x, const tsr_tensor *y, double *loss,
-                      double *grad_norm)
+tsr_status model_learn(gpt_model *self, int number, const tsr_tensor *x, const tsr_tensor *y)
 {
     passage p;
-    TRY(set_dropout(self, true));
+    TRY(set_dropout(self, number, true));
     TRY(passage_init(self, &p));
-    tsr_status status = learn(self, x, y, &p);
+    tsr_status status = learn(self, x, y, number > 0, &p);
     passage_finish(self, &p);
-    TRY(status);
-    TRY(update(self, grad_norm));
-    return take_loss(self, loss);
+    return status;
 }
 
 tsr_status model_evaluate(gpt_model *self, const tsr_tensor *x, const tsr_tensor *y, double *loss)
 {
     passage p;
-    TRY(set_dropout(self, false));
+    TRY(set_dropout(self, 0, false));
     TRY(passage_init(self, &p));
     tsr_status status = forward(self, x, false, &p);
     if (status == TSR_OK)
-        status = add_losses(self, &p, y, false);
+        status = sum_losses(self, &p, y, false, NULL);
     passage_finish(self, &p);
     TRY(status);
-    return take_loss(self, loss);
+    return take_loss(self, tokens_of_batch(self), loss);
 }
 
 /* Generation ------------------------------------------------------------------------------------

@@ -33,11 +33,13 @@ void model_finish(gpt_model *self);
 
 int64_t model_parameters(const gpt_model *self);
 
-/* One step: forward and backward passes over this rank's windows, and the optimizer. x and y are
- * i32 [rows, block]: tokens, and the tokens that follow them. Returns the mean loss over all ranks
- * before the step, and the norm of its gradient before clipping. */
-tsr_status model_step(gpt_model *self, const tsr_tensor *x, const tsr_tensor *y, double *loss,
-                      double *grad_norm);
+/* Forward and backward passes over this rank's windows of micro-batch `number` of a step, from 0
+ * on: adds up gradients. x and y are i32 [rows, block]: tokens, and the tokens that follow them. */
+tsr_status model_learn(gpt_model *self, int number, const tsr_tensor *x, const tsr_tensor *y);
+
+/* The optimizer's step, after model_learn() for all micro-batches. Returns the mean loss over them
+ * and all ranks before the step, and the norm of its gradient before clipping. */
+tsr_status model_update(gpt_model *self, double *loss, double *grad_norm);
 
 /* The mean loss over all ranks' windows, without dropout and without a step. */
 tsr_status model_evaluate(gpt_model *self, const tsr_tensor *x, const tsr_tensor *y, double *loss);

@@ -9,7 +9,8 @@
 #define MAX_WIDTH (1 << 20)
 
 enum {
-    OPT_BATCH = 256,
+    OPT_ACCUMULATE = 256,
+    OPT_BATCH,
     OPT_BLOCK,
     OPT_CHARACTERS,
     OPT_CHECKPOINT,
@@ -53,6 +54,7 @@ enum {
 };
 
 static const struct option known[] = {
+    {"accumulate", required_argument, NULL, OPT_ACCUMULATE},
     {"batch", required_argument, NULL, OPT_BATCH},
     {"block", required_argument, NULL, OPT_BLOCK},
     {"characters", required_argument, NULL, OPT_CHARACTERS},
@@ -102,7 +104,7 @@ typedef struct given_sizes {
     bool style_given;
     gpt_style style;
     int layers, heads, kv_heads, width, inner, block;
-    int batch, steps, warmup, decay;                                      /* −1: not given */
+    int batch, accumulate, steps, warmup, decay;                          /* −1: not given */
     double learning_rate, min_learning_rate, weight_decay, clip, dropout; /* −1: not given */
     bool seed_given;
     int64_t seed;
@@ -135,6 +137,7 @@ static bool take_size(int option, const char *value, given_sizes *g)
         {OPT_INNER, "inner", 1, MAX_WIDTH, &g->inner},
         {OPT_BLOCK, "block", 1, MAX_WIDTH, &g->block},
         {OPT_BATCH, "batch", 1, 1 << 16, &g->batch},
+        {OPT_ACCUMULATE, "accumulate", 1, 1 << 12, &g->accumulate},
         {OPT_STEPS, "steps", 0, 1 << 30, &g->steps},
         {OPT_WARMUP, "warmup", 0, 1 << 30, &g->warmup},
         {OPT_DECAY, "decay", 0, 1 << 30, &g->decay},
@@ -266,6 +269,7 @@ static bool complete(gpt_options *out, const given_sizes *given)
     replace_int(given->inner, 0, &model->inner);
     replace_int(given->block, 0, &model->block);
     replace_int(given->batch, -1, &training->batch);
+    replace_int(given->accumulate, -1, &training->accumulate);
     if (given->steps >= 0 && given->decay < 0 && !out->config)
         training->decay_steps = given->steps;
     replace_int(given->steps, -1, &training->steps);
@@ -294,6 +298,7 @@ static bool complete(gpt_options *out, const given_sizes *given)
 bool gpt_options_parse(int argc, char **argv, gpt_options *out)
 {
     given_sizes given = {.batch = -1,
+                         .accumulate = -1,
                          .steps = -1,
                          .warmup = -1,
                          .decay = -1,
@@ -353,6 +358,7 @@ void gpt_options_help(void)
         "  --text FILE            UTF-8; the last tenth is held out (Shakespeare's plays)\n"
         "  --steps N              (2000)\n"
         "  --batch N              windows in a step, over all ranks (12)\n"
+        "  --accumulate N         a step adds the gradients of N such batches (1)\n"
         "  --learning-rate X      highest (0.001); with --warmup N (100) steps before, and a "
         "cosine\n"
         "  --min-learning-rate X  down to this one (0.0001) at step --decay N (the last)\n"

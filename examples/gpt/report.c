@@ -42,9 +42,10 @@ void report_setting(const gpt_model *model, const gpt_options *options, const gp
     printf("model     %s, %d blocks, %d heads, %d wide, %d tokens, %.2f million parameters, %s\n",
            gpt_style_name(c->style), c->layers, c->heads, c->width, c->block,
            (double)model_parameters(model) * 1e-6, tsr_dtype_name(options->dtype));
-    printf("learning  AdamW %g to %g, weight decay %g, batch %d, %d steps, seed %lld\n\n",
-           t->learning_rate, t->min_learning_rate, t->weight_decay, t->batch, t->steps,
-           (long long)t->seed);
+    printf("learning  AdamW %g to %g, weight decay %g, %d × %d windows a step, %d steps, seed "
+           "%lld\n\n",
+           t->learning_rate, t->min_learning_rate, t->weight_decay, t->accumulate, t->batch,
+           t->steps, (long long)t->seed);
     fflush(stdout);
 }
 

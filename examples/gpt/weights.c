@@ -4,77 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names -----------------------------------------------------------------------------------------
- */
+#include "names.h"
 
-/* Where a parameter of ours is in the file: rows first_row … of a tensor. */
-typedef struct place {
-    char name[128];
-    int64_t first_row; /* of [out, in] */
-    int64_t rows;      /* of the complete tensor */
-    bool is_matrix;    /* of a GPT-2 block: Hugging Face has it transposed */
-} place;
-
-typedef struct renaming {
-    const char *ours, *theirs;
-} renaming;
-
-static const renaming gpt2_names[] = {
-    {"norm1.weight", "ln_1.weight"},
-    {"attention.q.weight", "attn.c_attn.weight"},
-    {"attention.k.weight", "attn.c_attn.weight"},
-    {"attention.v.weight", "attn.c_attn.weight"},
-    {"attention.o.weight", "attn.c_proj.weight"},
-    {"norm2.weight", "ln_2.weight"},
-    {"mlp.up.weight", "mlp.c_fc.weight"},
-    {"mlp.down.weight", "mlp.c_proj.weight"},
-};
-static const renaming llama_names[] = {
-    {"norm1.weight", "input_layernorm.weight"},
-    {"attention.q.weight", "self_attn.q_proj.weight"},
-    {"attention.k.weight", "self_attn.k_proj.weight"},
-    {"attention.v.weight", "self_attn.v_proj.weight"},
-    {"attention.o.weight", "self_attn.o_proj.weight"},
-    {"norm2.weight", "post_attention_layernorm.weight"},
-    {"mlp.gate.weight", "mlp.gate_proj.weight"},
-    {"mlp.up.weight", "mlp.up_proj.weight"},
-    {"mlp.down.weight", "mlp.down_proj.weight"},
-};
-
-/* Splits "h.3.mlp.up.weight" behind the block's number; NULL for a parameter outside blocks. */
-static const char *in_block(const char *name, int *block)
+/* A parameter of the model, as the file's names need it. */
+static void describe(const tsr_parameter *p, gpt_parameter *out)
 {
-    int end = 0;
-    if ((sscanf(name, "h.%d.%n", block, &end) == 1 && end > 0) ||
-        (sscanf(name, "layers.%d.%n", block, &end) == 1 && end > 0))
-        return name + end;
-    return NULL;
-}
-
-static void find_place(const gpt_config *config, const tsr_parameter *p, place *out)
-{
-    bool llama = config->style == GPT_STYLE_LLAMA;
-    int block;
-    const char *inner = in_block(p->name, &block);
-    *out = (place){.rows = p->global_shape[0]};
-    if (!inner) {
-        const char *before = llama ? "model." : "transformer.";
-        snprintf(out->name, sizeof out->name, "%s%s",
-                 strcmp(p->name, "lm_head.weight") == 0 ? "" : before, p->name);
-        return;
-    }
-    const renaming *names = llama ? llama_names : gpt2_names;
-    size_t count = llama ? sizeof llama_names / sizeof *names : sizeof gpt2_names / sizeof *names;
-    size_t i = 0;
-    while (i + 1 < count && strcmp(names[i].ours, inner) != 0)
-        i++;
-    snprintf(out->name, sizeof out->name, llama ? "model.layers.%d.%s" : "transformer.h.%d.%s",
-             block, names[i].theirs);
-    out->is_matrix = !llama && p->ndim == 2;
-    if (!llama && strcmp(names[i].theirs, "attn.c_attn.weight") == 0) {
-        out->first_row = (int64_t)(i - 1) * config->width;
-        out->rows = 3 * (int64_t)config->width;
-    }
+    snprintf(out->name, sizeof out->name, "%s", p->name);
+    out->ndim = p->ndim;
+    out->rows = p->global_shape[0];
+    out->columns = p->ndim == 2 ? p->global_shape[1] : 1;
 }
 
 /* Loading ---------------------------------------------------------------------------------------
@@ -84,56 +22,22 @@ typedef struct loading {
     gpt_model *model;
     const char *path;
     tsr_shard_list *list;
-    char name[128]; /* of the tensor that is in `full`; "" : none */
+    char name[GPT_NAME_MAX]; /* of the tensor that is in `full`; "" : none */
     tsr_tensor *full;
     char *error;
     size_t error_size;
 } loading;
 
-static const tsr_shard_param *find_in_file(const loading *l, const char *name)
-{
-    const tsr_shard_param *all = tsr_shard_list_param_array(l->list);
-    for (uint64_t i = 0; i < tsr_shard_list_param_count(l->list); i++)
-        if (strcmp(all[i].name, name) == 0)
-            return &all[i];
-    return NULL;
-}
-
-static tsr_status wrong_shape(const loading *l, const tsr_shard_param *file, const place *where,
-                              const tsr_parameter *p)
-{
-    const int64_t needed[] = {where->rows, p->global_shape[1]};
-    char got[128], want[128];
-    snprintf(l->error, l->error_size, "%s: %s is %s; the model needs %s", l->path, where->name,
-             tsr_shape_format(file->ndim, file->shape, got, sizeof got),
-             tsr_shape_format(p->ndim, needed, want, sizeof want));
-    return TSR_ERR_INVALID;
-}
-
 /* Reads the complete tensor into `full`, as [out, in]. */
-static tsr_status read_full(loading *l, const place *where, const tsr_parameter *p)
+static tsr_status read_full(loading *l, const gpt_parameter *p, const gpt_place *where)
 {
-    const tsr_shard_param *file = find_in_file(l, where->name);
+    bool transposed;
     tsr_dtype dtype;
-    if (!file) {
-        snprintf(l->error, l->error_size, "%s: there is no tensor %s", l->path, where->name);
-        return TSR_ERR_NOT_FOUND;
-    }
+    const tsr_shard_param *file = names_in_file(l->path, l->list, &l->model->config, p, where,
+                                                &transposed, l->error, l->error_size);
+    if (!file)
+        return TSR_ERR_INVALID;
     TRY(tsr_dtype_parse(file->dtype, &dtype));
-    int64_t columns = p->ndim == 2 ? p->global_shape[1] : 1;
-    bool as_linear = file->ndim == p->ndim && file->shape[0] == where->rows &&
-                     (p->ndim == 1 || file->shape[1] == columns);
-    bool transposed = where->is_matrix && file->ndim == 2 && file->shape[0] == columns &&
-                      file->shape[1] == where->rows;
-    /* Square matrices are as the others of the file are. */
-    if (where->is_matrix && where->rows == columns) {
-        const tsr_shard_param *other = find_in_file(l, "transformer.h.0.mlp.c_fc.weight");
-        transposed = other && other->ndim == 2 && other->shape[0] == l->model->config.width &&
-                     other->shape[1] != l->model->config.width;
-        as_linear = !transposed;
-    }
-    if (!as_linear && !transposed)
-        return wrong_shape(l, file, where, p);
     tsr_tensor_destroy(&l->full);
     TRY(tsr_tensor_create(l->model->job->device, dtype, file->ndim, file->shape, &l->full));
     tsr_checkpoint_entry entry = {.name = where->name,
@@ -155,7 +59,7 @@ static tsr_status read_full(loading *l, const place *where, const tsr_parameter 
 }
 
 /* This rank's part of the tensor, which tensor parallelism divides. */
-static tsr_status slice_part(const loading *l, const place *where, const tsr_parameter *p,
+static tsr_status slice_part(const loading *l, const gpt_place *where, const tsr_parameter *p,
                              tsr_tensor **out)
 {
     int64_t rows = p->global_shape[0];
@@ -197,11 +101,13 @@ static tsr_status load_parameter(loading *l, const tsr_parameter *p, uint64_t nu
 {
     tsr_fsdp_shard shard;
     tsr_tensor *part = NULL;
-    place where;
-    find_place(&l->model->config, p, &where);
+    gpt_parameter described;
+    gpt_place where;
+    describe(p, &described);
+    names_find(&l->model->config, &described, &where);
     TRY(tsr_fsdp_shard_of(l->model->sharded, number, &shard));
     if (strcmp(where.name, l->name) != 0)
-        TRY(read_full(l, &where, p));
+        TRY(read_full(l, &described, &where));
     if (!shard.value)
         return TSR_OK;
     TRY(slice_part(l, &where, p, &part));
@@ -240,12 +146,12 @@ typedef struct saving {
     gpt_model *model;
     tsr_checkpoint_entry *entries;
     tsr_tensor **owned; /* [count]: the memory of the entries */
-    place *places;
+    gpt_place *places;
     int count, capacity;
 } saving;
 
 /* The entry for a tensor of the file; a new one, of `rows` rows, unless there is one already. */
-static tsr_status add_entry(saving *s, const place *where, tsr_dtype dtype, int ndim,
+static tsr_status add_entry(saving *s, const gpt_place *where, tsr_dtype dtype, int ndim,
                             int64_t columns, tsr_tensor **memory)
 {
     for (int i = 0; i < s->count; i++) {
@@ -296,8 +202,10 @@ static tsr_status keep(saving *s, int unit, int index)
 {
     const tsr_parameter *p = tsr_fsdp_parameter(s->model->sharded, unit, index);
     tsr_tensor *complete = NULL, *memory, *rows = NULL;
-    place where;
-    find_place(&s->model->config, p, &where);
+    gpt_parameter described;
+    gpt_place where;
+    describe(p, &described);
+    names_find(&s->model->config, &described, &where);
     TRY(gather(s->model, unit, index, &complete));
     tsr_status status =
         add_entry(s, &where, p->dtype, p->ndim, p->ndim == 2 ? p->global_shape[1] : 1, &memory);
@@ -327,7 +235,7 @@ static tsr_status as_hugging_face(saving *s)
     for (int i = 0; i < last; i++) {
         tsr_checkpoint_entry *entry = &s->entries[i];
         tsr_tensor *view = NULL, *memory;
-        place bias = s->places[i];
+        gpt_place bias = s->places[i];
         bool is_norm = entry->ndim == 1;
         if (!bias.is_matrix && !is_norm)
             continue;

@@ -6,8 +6,9 @@
 
 /* Replaces all weights by those of a safetensors file or a model.safetensors.index.json, of any
  * float dtype. Matrices of GPT-2 may be as torch.nn.Linear has them, [out, in], or transposed, as
- * Hugging Face has them. All ranks call it. Errors: TSR_ERR_NOT_FOUND for a tensor that the file
- * lacks, TSR_ERR_INVALID for one of another shape, naming it; `error` has the sentence. */
+ * Hugging Face has them. All ranks call it. Errors: TSR_ERR_INVALID for a tensor that the file
+ * lacks or that has another shape, naming it; `error` has the sentence. names_check_file() finds
+ * the same errors without a device. */
 tsr_status weights_load(gpt_model *model, const char *path, char *error, size_t error_size);
 
 /* Writes the model to `path`, and config.json into the same folder. GPT-2's matrices are

@@ -38,6 +38,7 @@ static tsr_status create_loader(gpt_windows *self, const example_job *job,
             &self->loader);
     if (status == TSR_OK)
         self->epoch_batches = (int64_t)tsr_sampler_length(batches);
+    self->epoch_batches -= self->epoch_batches % training->accumulate;
     tsr_sampler_destroy(&sampler);
     tsr_sampler_destroy(&batches);
     return status;
@@ -87,12 +88,12 @@ static tsr_status upload(gpt_windows *self, tsr_stream *stream)
     return tsr_tensor_upload(stream, self->y, self->host + half, half * sizeof *self->host);
 }
 
-static tsr_status load_next(gpt_windows *self, int64_t step)
+static tsr_status load_next(gpt_windows *self, int64_t number)
 {
     tsr_loader_batch loaded;
     bool got;
-    if (step % self->epoch_batches == 0)
-        TRY(tsr_loader_set_epoch(self->loader, step / self->epoch_batches));
+    if (number % self->epoch_batches == 0)
+        TRY(tsr_loader_set_epoch(self->loader, number / self->epoch_batches));
     TRY(tsr_loader_next(self->loader, &loaded, &got));
     if (!got)
         return TSR_ERR_INVALID;
@@ -101,21 +102,21 @@ static tsr_status load_next(gpt_windows *self, int64_t step)
     return TSR_OK;
 }
 
-tsr_status windows_seek(gpt_windows *self, int64_t step)
+tsr_status windows_seek(gpt_windows *self, int64_t number)
 {
     if (self->offsets)
         return TSR_OK;
-    TRY(tsr_loader_set_epoch(self->loader, step / self->epoch_batches));
-    return tsr_loader_seek(self->loader, (uint64_t)(step % self->epoch_batches));
+    TRY(tsr_loader_set_epoch(self->loader, number / self->epoch_batches));
+    return tsr_loader_seek(self->loader, (uint64_t)(number % self->epoch_batches));
 }
 
-tsr_status windows_train(gpt_windows *self, tsr_stream *stream, int64_t step)
+tsr_status windows_train(gpt_windows *self, tsr_stream *stream, int64_t number)
 {
     if (!self->offsets) {
-        TRY(load_next(self, step));
+        TRY(load_next(self, number));
         return upload(self, stream);
     }
-    const int64_t *starts = self->offsets->values + step * self->batch + self->first_row;
+    const int64_t *starts = self->offsets->values + number * self->batch + self->first_row;
     for (int row = 0; row < self->rows; row++)
         put(self, row, self->text->tokens + starts[row]);
     return upload(self, stream);

@@ -1,12 +1,16 @@
 #!/bin/sh
-# gpt_golden.sh GPT TESSERA DATA few|all STEPS: the losses and gradient norms of trainings that PyTorch recorded in 64 bits, from the same
-# weights and windows, on two grids, or on every grid of up to four ranks and with every strategy. DATA has the recorded runs, of 200 steps.
+# gpt_golden.sh GPT TESSERA FINAL_WEIGHTS DATA few|all STEPS: the losses and gradient norms of trainings that PyTorch recorded in 64 bits,
+# from the same weights and windows, on two grids, or on every grid of up to four ranks and with every strategy. DATA has the recorded runs.
+# With all of their 200 steps, also the last weights. That takes a quarter of an hour:
+#
+#     examples/test/gpt_golden.sh BUILD/examples/gpt BUILD/src/cli/tessera BUILD/examples/final_weights tests/data/training all 200
 set -u
 gpt=$1
 tessera=$2
-data=$3
-which=$4
-steps=$5
+final_weights=$3
+data=$4
+which=$5
+steps=$6
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
@@ -18,7 +22,7 @@ run() { # STYLE RANKS OPTION...
     weights=$data/${style}_init.safetensors
     [ -f "$weights" ] || weights=$weights.index.json
     timeout 900 "$tessera" launch -n "$ranks" -- "$gpt" --config "$data/${style}_trajectory.json" --offsets "$data/${style}_trajectory.json" \
-        --init "$weights" --steps "$steps" --eval-every 0 --characters 0 --log "$folder/log" "$@" >"$folder/out" 2>&1 || {
+        --init "$weights" --steps "$steps" --eval-every 0 --characters 0 --log "$folder/log" --save "$folder/model.safetensors" "$@" >"$folder/out" 2>&1 || {
         echo "$style $*: failed"
         cat "$folder/out"
         exit 1
@@ -27,17 +31,30 @@ run() { # STYLE RANKS OPTION...
         echo "$style $*: $difference"
         exit 1
     }
+    if [ "$steps" = 200 ]; then
+        weights=$("$final_weights" "$data/${style}_trajectory.json" "$folder/model.safetensors") || {
+            echo "$style $*: ${weights:-wrong}"
+            exit 1
+        }
+        difference="$difference; $weights"
+    fi
     echo "$style $*: $difference"
 }
 
 for style in llama gpt2; do
     run "$style" 2 --grid 1x2
     run "$style" 2 --grid 2x1 --strategy full --recompute
+    run "$style" 2 --grid 2x1 --batch 6 --accumulate 2
     [ "$which" = all ] || continue
     run "$style" 1
+    run "$style" 1 --recompute
+    run "$style" 2 --grid 1x2 --recompute
     run "$style" 2 --grid 2x1
+    run "$style" 2 --grid 2x1 --strategy full
+    run "$style" 2 --grid 2x1 --strategy layerwise
     run "$style" 2 --grid 2x1 --strategy hybrid
     run "$style" 2 --grid 2x1 --strategy weighted
+    run "$style" 4 --grid 2x2
     run "$style" 4 --grid 2x2 --strategy layerwise
     run "$style" 4 --grid 2x2 --strategy full --recompute
     run "$style" 4 --grid 1x4

@@ -1,9 +1,11 @@
 #!/bin/sh
 # gpt_restart.sh GPT TESSERA: a training that is interrupted, and one of which a rank is killed, go on from their checkpoints, also with
-# another grid, to the losses of an undisturbed one. The saved model loads, and a text is the same for any number of ranks.
+# another grid, to the losses of an undisturbed one. The saved model loads, and a text is the same for any number of ranks. Checkpoints of
+# another model or text are refused. Micro-batches have the losses of one batch.
 set -u
 gpt=$1
 tessera=$2
+tinyshakespeare=$(cd "$(dirname "$0")/../data" && pwd)/tinyshakespeare.txt
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 
@@ -89,3 +91,30 @@ done
 cmp "$folder/loss.1" "$folder/loss.2" || fail "one and two ranks have different losses"
 cmp "$folder/text.1" "$folder/text.2" || fail "one and two ranks write different texts"
 grep -q '"model_type": "llama"' "$folder/config.json" || fail "there is no config.json"
+grep -q '"torch_dtype": "float32"' "$folder/config.json" || fail "config.json does not name f32"
+
+# A checkpoint belongs to its model and its text.
+refuses() { # WORDS OPTION...
+    words=$1
+    shift
+    train 1 --load "$folder/killed" --steps 120 "$@" && fail "a checkpoint was loaded although $words"
+    grep -q "$words" "$folder/out" || fail "it does not say: $words"
+}
+refuses 'killed has a model of llama, 2 blocks, 2 heads, .*; the options describe one of llama, 2 blocks, 4 heads' --heads 4
+refuses 'has a model of .*, f32; the options describe one of .*, bf16' --dtype bf16
+head -c 2000 "$tinyshakespeare" | tr A-Za-z B-ZAb-za >"$folder/text"
+refuses 'has a model of .* 65 characters.*; the options' --text "$folder/text"
+tr 'Z' '~' <"$tinyshakespeare" >"$folder/text"
+refuses 'is of a text with other characters' --text "$folder/text"
+
+# bf16, and micro-batches: the same losses as those of one batch, on any grid, also over the end of an epoch and with dropout.
+train 1 --steps 1 --dtype bf16 --save "$folder/model.safetensors" || fail "bf16 failed"
+grep -q '"torch_dtype": "bfloat16"' "$folder/config.json" || fail "config.json does not name bf16"
+head -c 325 "$tinyshakespeare" >"$folder/text" # 34 batches of 8 windows, and 4 windows more
+set -- --text "$folder/text" --dropout 0.2 --steps 38
+train 1 "$@" --batch 8 --log "$folder/undisturbed.log" || fail "a batch of 8 failed"
+train 1 "$@" --batch 4 --accumulate 2 --log "$folder/resumed.log" || fail "micro-batches failed"
+same_losses "$folder/resumed.log" 0 || fail "two micro-batches of 4 differ from a batch of 8"
+train 1 "$@" --dropout 0 --batch 8 --log "$folder/undisturbed.log" || fail "a batch of 8 failed"
+train 2 "$@" --dropout 0 --grid 2x1 --strategy full --batch 4 --accumulate 2 --log "$folder/resumed.log" || fail "micro-batches with FSDP failed"
+same_losses "$folder/resumed.log" 0 || fail "two micro-batches of 4 with FSDP differ from a batch of 8"

@@ -1,7 +1,11 @@
 #!/bin/sh
-# gpt_usage.sh GPT: errors in a text, a configuration or a command line are reported, with the values. Needs no device.
+# gpt_usage.sh GPT DATA: errors in a text, a file or a command line are reported, with the values, before a device is opened. DATA has the
+# recorded runs.
 set -u
 gpt=$1
+data=$2
+# Nothing here may need a driver.
+export VK_DRIVER_FILES=/nonexistent VK_ICD_FILENAMES=/nonexistent
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 failures=0
@@ -28,7 +32,8 @@ refuses "$folder: " --text "$folder"
 refuses "$text: the file is empty" --text "$text"
 printf 'abcdefghij%.0s' $(seq 64) >"$text"
 refuses "of 640 characters the last tenth, 64, is held out; a block of 64 needs at least 65 there" --text "$text"
-refuses "$text has 574 windows of 2; a batch needs 600" --text "$text" --block 2 --batch 600
+refuses "$text has 574 windows of 2; a step needs 600" --text "$text" --block 2 --batch 600
+refuses "$text has 574 windows of 2; a step needs 576" --text "$text" --block 2 --batch 96 --accumulate 6
 printf 'abc\377def' >"$text"
 refuses "$text: byte 3, 0xff, is not UTF-8" --text "$text"
 printf 'ab\355\240\200cd' >"$text"
@@ -42,6 +47,7 @@ refuses "the style gpt2 has as many key/value heads as heads, 4, not 2" --kv-hea
 refuses "rotary positions need an even number of features per head, not 3" --style llama --width 12
 refuses "--style takes gpt2 or llama, not bert" --style bert
 refuses "--layers takes a number from 1 to 1000, not 0" --layers 0
+refuses "--accumulate takes a number from 1 to 4096, not 0" --accumulate 0
 refuses "--dropout takes a number from 0 to below 1" --dropout 1
 refuses "--warmup 30 is not less than --decay 20" --steps 20 --warmup 30
 refuses "--offsets needs --config" --offsets x
@@ -67,6 +73,27 @@ echo '{"config": {"batch": 2, "steps": 1}, "offsets": [[5, 1003790]]}' >"$config
 refuses "a window starts at 1003790, but the last one that fits starts at 1003789" --config "$config" --offsets "$config"
 echo '{"config": {}, "offsets": [[5, 6], [7]]}' >"$config"
 refuses '"offsets" is no list of equally long lists of numbers' --config "$config" --offsets "$config"
+
+# Weights and checkpoints of other models.
+llama=$data/llama_init.safetensors
+sizes="--layers 3 --heads 8 --kv-heads 4 --width 64 --inner 176"
+refuses "$llama: there is no tensor transformer.wte.weight" --init "$llama"
+# shellcheck disable=SC2086 # options
+{
+    refuses "$llama: there is no tensor model.layers.3.input_layernorm.weight" --init "$llama" --style llama $sizes --layers 4
+    refuses "self_attn.k_proj.weight is [32,64]; the model needs [16,64]" --init "$llama" --style llama $sizes --kv-heads 2
+    refuses "mlp.gate_proj.weight is [176,64]; the model needs [170,64]" --init "$llama" --style llama $sizes --inner 170
+    refuses "this is no checkpoint of gpt" --load "$llama" --style llama $sizes
+}
+refuses "transformer.wpe.weight is [64,128]; the model needs [32,128]" --init "$data/gpt2_init.safetensors.index.json" --block 32
+refuses "cannot open $folder/none: No such file" --init "$folder/none"
+refuses "cannot open $folder/none: No such file" --load "$folder/none"
+echo 'no model' >"$folder/model"
+refuses "$folder/model: " --init "$folder/model"
+refuses "this is no checkpoint of gpt" --load "$folder/model"
+for option in save checkpoint curve log; do
+    refuses "$folder/none/file: its folder cannot be written: No such file" --$option "$folder/none/file"
+done
 
 "$gpt" --help | grep -q '^usage: gpt' || failures=$((failures + 1))
 [ "$failures" = 0 ]

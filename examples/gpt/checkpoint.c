@@ -1,0 +1,67 @@
+#include "checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The file's metadata. */
+#define MODEL_KEY "gpt.model"
+#define TEXT_KEY "gpt.characters"
+
+typedef struct identity {
+    char model[256];
+    char characters[32];
+} identity;
+
+/* FNV-1a, of 64 bits, of the characters' numbers. */
+static uint64_t hash_characters(const gpt_text *text)
+{
+    uint64_t hash = 0xcbf29ce484222325;
+    for (int i = 0; i < text->vocabulary; i++)
+        for (int byte = 0; byte < 4; byte++)
+            hash = (hash ^ (text->characters[i] >> 8 * byte & 0xff)) * 0x100000001b3;
+    return hash;
+}
+
+static void identify(const gpt_config *config, tsr_dtype dtype, const gpt_text *text, identity *out)
+{
+    char model[192];
+    gpt_config_describe(config, sizeof model, model);
+    snprintf(out->model, sizeof out->model, "%s, %s", model, tsr_dtype_name(dtype));
+    snprintf(out->characters, sizeof out->characters, "%d:%016" PRIx64, text->vocabulary,
+             hash_characters(text));
+}
+
+tsr_status checkpoint_save(gpt_model *model, const gpt_text *text, const char *path)
+{
+    identity self;
+    identify(&model->config, tsr_fsdp_parameter(model->sharded, 0, 0)->dtype, text, &self);
+    const char *const metadata[] = {MODEL_KEY, self.model, TEXT_KEY, self.characters, NULL};
+    return tsr_optimizer_save(
+        model->optimizer, path,
+        tsr_optimizer_file_params(.world = model->job->world, .metadata = metadata));
+}
+
+tsr_status checkpoint_load(gpt_model *model, const char *path)
+{
+    return tsr_optimizer_load(model->optimizer, path,
+                              tsr_optimizer_file_params(.world = model->job->world));
+}
+
+bool checkpoint_check(const char *path, const gpt_config *config, tsr_dtype dtype,
+                      const gpt_text *text, char *error, size_t error_size)
+{
+    identity self, file;
+    identify(config, dtype, text, &self);
+    if (tsr_checkpoint_metadata(path, MODEL_KEY, sizeof file.model, file.model) != TSR_OK ||
+        tsr_checkpoint_metadata(path, TEXT_KEY, sizeof file.characters, file.characters) != TSR_OK)
+        snprintf(error, error_size, "this is no checkpoint of gpt: %s", tsr_last_error());
+    else if (strcmp(file.model, self.model) != 0)
+        snprintf(error, error_size, "%s has a model of %s; the options describe one of %s", path,
+                 file.model, self.model);
+    else if (strcmp(file.characters, self.characters) != 0)
+        snprintf(error, error_size, "%s is of a text with other characters", path);
+    else
+        return true;
+    return false;
+}

@@ -1,0 +1,40 @@
+/* The parameters of a model, and where files with Hugging Face's names have them. Needs no device.
+ */
+#ifndef GPT_NAMES_H
+#define GPT_NAMES_H
+
+#include "config.h"
+
+#define GPT_NAME_MAX 128 /* bytes of a name in a file */
+
+/* A parameter by our name, with its complete shape. */
+typedef struct gpt_parameter {
+    char name[GPT_NAME_MAX / 2];
+    int ndim;
+    int64_t rows, columns; /* columns: 1 if ndim is 1 */
+} gpt_parameter;
+
+/* Where a file has a parameter: rows first_row, first_row + 1, … of a tensor. */
+typedef struct gpt_place {
+    char name[GPT_NAME_MAX];
+    int64_t first_row; /* of [out, in] */
+    int64_t rows;      /* of the complete tensor */
+    bool is_matrix;    /* of a GPT-2 block: Hugging Face has it transposed */
+} gpt_place;
+
+int names_count(const gpt_config *config);
+void names_at(const gpt_config *config, int index, gpt_parameter *out);
+void names_find(const gpt_config *config, const gpt_parameter *parameter, gpt_place *out);
+
+/* Finds the tensor of a place in a file's list, and whether it is transposed. Returns NULL, with a
+ * sentence in `error`, if there is none or if its shape or dtype is not usable. */
+const tsr_shard_param *names_in_file(const char *path, const tsr_shard_list *list,
+                                     const gpt_config *config, const gpt_parameter *parameter,
+                                     const gpt_place *place, bool *transposed, char *error,
+                                     size_t error_size);
+
+/* Checks that a file has all parameters of a model, from its header. Returns false with a sentence
+ * in `error`. */
+bool names_check_file(const char *path, const gpt_config *config, char *error, size_t error_size);
+
+#endif
