@@ -50,8 +50,8 @@ static const bench_figures *ceiling_of(const bench_document *in, const bench_fig
 }
 
 /* Returns true if two ceilings are the same; different variants of one ceiling count as the same.
- * Parts of different ceilings must not be compared: if a product no longer uses cooperative
- * matrices, it becomes slower, but its ceiling is lower, too, and it may be a larger part of that.
+ * Fractions of different ceilings must not be compared: if a product no longer uses cooperative
+ * matrices, it becomes slower, but its ceiling is lower, too, so the fraction may even grow.
  */
 static bool same_ceiling(const bench_document *old, const bench_figures *was,
                          const bench_document *new, const bench_figures *is)

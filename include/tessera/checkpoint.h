@@ -60,7 +60,7 @@ typedef struct tsr_checkpoint_entry {
     void *data;
 } tsr_checkpoint_entry;
 
-/* Makes an entry for this rank's full part of a parameter. It refers to the parameter's name and
+/* Makes an entry for all that this rank holds of a parameter. It refers to the parameter's name and
  * tensor. Errors: TSR_ERR_INVALID if the parameter has no memory. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_entry_init(const tsr_parameter *parameter,
                                                            tsr_checkpoint_entry *out);

@@ -192,8 +192,9 @@ typedef struct tsr_linear_params {
      * divide is an error. UNEVEN, and WEIGHTED with rates: ranks may get parts of different sizes,
      * even empty ones. */
     tsr_partition_params partition;
-    /* How the other dimension is divided, if it is: for a GATHER input, and for the SHARDED output
-     * of a row-parallel layer. */
+    /* How the features are divided that `partition` does not divide: the input features of a
+     * column-parallel layer with a GATHER input, or the output features of a row-parallel layer
+     * with a SHARDED output. Unused otherwise. */
     tsr_partition_params other_partition;
     tsr_init_params init;
     tsr_dtype grad_dtype; /* 0: f32 */

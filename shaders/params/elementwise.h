@@ -60,7 +60,7 @@
 struct tsr_elementwise_params {
     TSR_ADDRESS y, a, b;
     TSR_FLOAT alpha, beta;
-    TSR_WALK walk; /* an invocation computes four neighbours */
+    TSR_WALK walk; /* y's dimensions and strides; an invocation computes four elements of a row */
     TSR_UINT y_strides[TSR_WALK_DIMS];
     TSR_UINT a_strides[TSR_WALK_DIMS];
     TSR_UINT b_strides[TSR_WALK_DIMS];

@@ -26,7 +26,7 @@ typedef struct printer {
     tsr_sampler *sampler;
     sample_output output;
     bool batches, masks;
-    bool started; /* output has been started */
+    bool started; /* the head of the output has been written */
     uint64_t capacity, count;
     int64_t *indices;
     uint8_t *mask;

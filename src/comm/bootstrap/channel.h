@@ -67,9 +67,9 @@ const uint8_t *tsr__channel_payload(const tsr__channel *channel, uint64_t *size)
 /* Removes the complete message, and sets the types that the next message may have. */
 void tsr__channel_take(tsr__channel *channel, unsigned wanted_next);
 
-/* Starts to send a message. The previous message must have been sent. A sealed payload is not
- * copied, so it must stay valid until it has been sent. Other payloads, of at most
- * TSR__WIRE_PROOF_SIZE bytes, are copied. */
+/* Starts to send a message. The previous message must have been sent. The payload of a sealed
+ * message (one with a MAC, see wire.h) is not copied, so it must stay valid until it has been sent.
+ * Other payloads, of at most TSR__WIRE_PROOF_SIZE bytes, are copied. */
 void tsr__channel_put(tsr__channel *channel, tsr__wire_type type, const void *payload, size_t size);
 
 /* Writes as many bytes as the socket accepts without blocking. */

@@ -102,7 +102,7 @@ static tsr_status run_parts(const few *f)
     };
     dispatch.access_count = tsr__attention_reads(c, &f->description, dispatch.access);
     dispatch.access[dispatch.access_count++] = tsr__write_buffer(f->partial);
-    const uint64_t at_once = UINT64_C(1) << 18; /* each takes microseconds */
+    const uint64_t at_once = UINT64_C(1) << 18; /* a workgroup takes microseconds */
     return tsr__attention_dispatch(c->stream, &dispatch, push_of(f), f->cut.groups, at_once, 1, 1,
                                    0);
 }

@@ -133,8 +133,8 @@ static tsr_status wait_for_other(tsr_stream *stream, tsr__buffer *buffer)
     TSR__TRY(tsr__timeline_poll(stream->device, other));
     if (other->reached >= buffer->last_point || buffer->last_point > other->submitted)
         return TSR_OK;
-    /* Start a new batch for this. The commands that are already recorded must not wait for the
-     * other stream, because its work might wait for them. */
+    /* The command being recorded starts a new batch. The commands that are already recorded must
+     * not wait for the other stream, because its work might wait for them. */
     if (stream->open && stream->open->operations > 0)
         TSR__TRY(submit_and_go_on(stream));
     if (stream->wait_count == TSR__STREAM_WAITS_MAX)

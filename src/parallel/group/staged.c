@@ -73,7 +73,8 @@ static tsr_status copy_blocks(const tsr_group_request *request, const tsr__group
     return TSR_OK;
 }
 
-/* Copies between the request's other tensor and a piece: the piece's range of this rank's block. */
+/* Copies between a piece and the request's tensor that holds only this rank's block. Copies the
+ * piece's range of this block. */
 static tsr_status copy_own(const tsr_group_request *request, const tsr__group_piece *piece,
                            bool fill, tsr_tensor *flat)
 {

@@ -5,10 +5,11 @@
 
 #include "gpu/ops/norm/plane.h"
 
-/* The first function returns whether the kernel should compute a plane, and the second adds its
- * dispatch. `output` is one of TSR_NORM_…. A result of the forward pass is written to operand 1.
- * For gradients, operand 1 is dy, and dx is written to operand 2. Statistics are written to
- * `scratch`, and so are products, as f32 [rows, columns]. */
+/* The first function returns whether the kernel should compute a plane (a set of rows, see
+ * plane.h), and the second adds its dispatch. `output` is one of TSR_NORM_…. A result of the
+ * forward pass is written to operand 1. For gradients, operand 1 is dy, and dx is written to
+ * operand 2. Statistics of the rows, or the products dy · normalised x of which dweight is the sum,
+ * as f32 [rows, columns], are written to `scratch`. */
 bool tsr__norm_short_suit(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output);
 tsr_status tsr__norm_short_add(tsr__dispatches *list, const tsr__norm *norm,
                                const tsr__norm_plane *plane, uint32_t output,

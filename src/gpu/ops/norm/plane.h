@@ -1,5 +1,5 @@
 /* The operands of a normalisation or of its gradients, and their checks. Also divides the rows into
- * planes, each of which one dispatch can compute. */
+ * planes. A plane is a set of rows with one stride between neighbours; one dispatch computes it. */
 #ifndef TSR_GPU_OPS_NORM_PLANE_H
 #define TSR_GPU_OPS_NORM_PLANE_H
 
