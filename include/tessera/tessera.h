@@ -26,6 +26,7 @@
 #include "tessera/shard.h"
 #include "tessera/stream.h"
 #include "tessera/tensor.h"
+#include "tessera/tokenizer.h"
 #include "tessera/training.h"
 #include "tessera/transformer.h"
 #include "tessera/tuning.h"

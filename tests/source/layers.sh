@@ -31,6 +31,8 @@ point "src/loader includes base, rng, seed, sampler, loader" allowed src/loader 
     'tessera/(base|rng|seed|sampler|loader)\.h'
 point "src/training includes base" allowed src/training 'base/' 'tessera/(base|training)\.h'
 point "src/shard includes base, json, shard" allowed src/shard 'base/' 'json/' 'shard/' 'tessera/(base|shard)\.h'
+point "src/tokenizer includes base, json, shard/formats, tokenizer" allowed src/tokenizer 'base/' 'json/' 'shard/formats/' \
+    'tokenizer/' 'tessera/(base|tokenizer)\.h'
 point "src/gpu includes base, tensor, gpu" allowed src/gpu 'base/' 'tensor/' 'gpu/' 'shaders/' 'tessera/' \
     'tsr_config\.h'
 point "src/comm includes base, comm" allowed src/comm 'base/' 'comm/' 'tessera/(base|comm|layout)\.h' 'tsr_config\.h'

@@ -1,0 +1,191 @@
+/* Tokenizers: text to token ids and back, as a model's own files say. They are read from a GGUF
+ * file (the arrays tokenizer.ggml.*), from a tokenizer.json of Hugging Face, from the tok….bin of
+ * llama2.c, or from a folder that has one of the last two. Only this is plain C: no device and no
+ * network is needed.
+ *
+ *     tsr_tokenizer *tokenizer = NULL;
+ *     int32_t *ids = NULL;
+ *     uint64_t count = 0;
+ *     tsr_tokenizer_open("model.gguf", &tokenizer);
+ *     tsr_tokenizer_encode(tokenizer, "Once upon a time", 16, NULL, &ids, &count);
+ *     … prompt and generated ids …
+ *     tsr_decode_state state = {0};
+ *     for (uint64_t i = 0; i < count; i++) {
+ *         tsr_tokenizer_decode_next(tokenizer, &state, ids[i], &bytes, &size);
+ *         fwrite(bytes, 1, size, stdout);
+ *     }
+ *     tsr_tokenizer_free_ids(&ids);
+ *
+ * Text is bytes: it may contain zeros and need not be valid UTF-8. Decoding the ids of a text gives
+ * the text back, byte for byte, with these exceptions, which lie in the models' files:
+ * - tokenizer.json may have a normaliser (for example NFC): what comes back is the normalised text;
+ *   or it may recognise an added token together with the spaces around it.
+ * - A vocabulary may lack tokens for some bytes. A tokenizer of kind TSR_TOKENIZER_BYTE_BPE encodes
+ *   such a byte as U+FFFD if its vocabulary can, and as its unknown token otherwise; the other
+ *   kinds encode such a character as the unknown token. Without an unknown token it is an error.
+ * - If a SentencePiece-style file adds a space in front of every text, decoding removes one space
+ *   at the start, as the encoder added it.
+ *
+ * The ids are those of llama.cpp for GGUF files, and those of Hugging Face's tokenizers for
+ * tokenizer.json, for every valid UTF-8 text (Unicode classes are those of the installed utf8proc;
+ * characters of newer Unicode versions may be split differently). Bytes that are not UTF-8 are
+ * encoded as themselves, whereas both references replace them by U+FFFD in byte-level vocabularies.
+ * If two tokens that are searched in the text overlap, the one that starts first wins, and of those
+ * the longest.
+ *
+ * Threads: a tokenizer does not change after opening, and any number of threads may use it. */
+#ifndef TESSERA_TOKENIZER_H
+#define TESSERA_TOKENIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tessera/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TSR_TOKENIZER_MAX_SIZE 16777216    /* tokens of a vocabulary */
+#define TSR_TOKENIZER_MAX_TEXT 1073741824  /* bytes of a text to encode */
+#define TSR_TOKENIZER_MAX_TOKEN_BYTES 4096 /* bytes of a token */
+
+typedef struct tsr_tokenizer tsr_tokenizer;
+
+typedef enum tsr_tokenizer_kind {
+    /* SentencePiece-style BPE: merges the neighbours whose union has the highest score. Characters
+     * that the vocabulary lacks become tokens of bytes, <0x00> to <0xFF>. */
+    TSR_TOKENIZER_SPM = 0,
+    /* BPE by a list of merges, over characters. */
+    TSR_TOKENIZER_BPE = 1,
+    /* BPE by a list of merges, over bytes, inside words that an expression cuts (GPT-2 and its
+     * descendants). */
+    TSR_TOKENIZER_BYTE_BPE = 2
+} tsr_tokenizer_kind;
+
+/* Opens the tokenizer of `path`: a GGUF file, a tokenizer.json, a tok….bin of llama2.c, or a
+ * folder. In a folder, tokenizer.json is read, or otherwise the only file named tok*.bin. The ids
+ * of BOS, EOS and padding come from the same file or, for tokenizer.json, from the
+ * tokenizer_config.json beside it, if there is one.
+ *
+ * Errors: TSR_ERR_NOT_FOUND, TSR_ERR_IO, TSR_ERR_NO_MEMORY; TSR_ERR_UNSUPPORTED for a kind of
+ * model, pre-tokenizer, normaliser or decoder that is not known, whose name the text gives;
+ * TSR_ERR_INVALID for a file that contradicts itself: ids that collide or are missing, two tokens
+ * with the same text, merges of unknown tokens, lengths beyond the file. */
+TSR_API TSR_NODISCARD tsr_status tsr_tokenizer_open(const char *path, tsr_tokenizer **out);
+
+/* Frees the tokenizer and sets the pointer to NULL. */
+TSR_API void tsr_tokenizer_destroy(tsr_tokenizer **tokenizer);
+
+/* Returns the name of a kind: "spm", "bpe" or "byte-bpe", and "?" for any other value. */
+TSR_API const char *tsr_tokenizer_kind_name(tsr_tokenizer_kind kind);
+TSR_API tsr_tokenizer_kind tsr_tokenizer_kind_of(const tsr_tokenizer *tokenizer);
+
+/* Returns the name of the expression that cuts a text into words, such as "gpt-2", "llama-bpe" or
+ * "qwen2", or "none". The string belongs to the library and is valid as long as the tokenizer. */
+TSR_API const char *tsr_tokenizer_words_name(const tsr_tokenizer *tokenizer);
+
+/* Returns the number of tokens; ids are 0 to this number - 1. A model's vocabulary may be larger,
+ * because it is padded. */
+TSR_API int32_t tsr_tokenizer_size(const tsr_tokenizer *tokenizer);
+
+/* Return the id of a token with a meaning, or -1 if the files do not name one: the beginning of a
+ * text, its end, padding, and what stands for unknown text. */
+TSR_API int32_t tsr_tokenizer_bos(const tsr_tokenizer *tokenizer);
+TSR_API int32_t tsr_tokenizer_eos(const tsr_tokenizer *tokenizer);
+TSR_API int32_t tsr_tokenizer_pad(const tsr_tokenizer *tokenizer);
+TSR_API int32_t tsr_tokenizer_unknown(const tsr_tokenizer *tokenizer);
+
+/* Returns whether generation ends with this token: EOS, the tokens that the file names as the end
+ * of a turn or message, and the known spellings of these (<|eot_id|>, <|eom_id|>, <|im_end|>,
+ * <|end|>, <end_of_turn>, <|endoftext|>, <|end_of_text|>, <EOT>, <｜end▁of▁sentence｜>) if they are
+ * control tokens. */
+TSR_API bool tsr_tokenizer_is_end(const tsr_tokenizer *tokenizer, int32_t id);
+
+/* Returns whether a token is no text but controls the model, such as BOS, EOS, <|eot_id|> and the
+ * unknown token. Returns false for ids out of range. */
+TSR_API bool tsr_tokenizer_is_control(const tsr_tokenizer *tokenizer, int32_t id);
+
+/* Returns the id of the token that the file spells `text`, or -1. The spelling is that of the file:
+ * "▁the" or "Ġthe". */
+TSR_API int32_t tsr_tokenizer_find(const tsr_tokenizer *tokenizer, const char *text, size_t size);
+
+/* Gives the token as the file spells it. The bytes belong to the tokenizer; a zero byte follows
+ * them. Errors: TSR_ERR_INVALID if the id is out of range. */
+TSR_API TSR_NODISCARD tsr_status tsr_tokenizer_spelling(const tsr_tokenizer *tokenizer, int32_t id,
+                                                        const char **text, size_t *size);
+
+/* Encoding ------------------------------------------------------------------------------------- */
+
+typedef enum tsr_encode_add {
+    /* Adds the ids that the file wants around a text: usually BOS in front, or nothing. */
+    TSR_ENCODE_ADD_DEFAULT = 0,
+    TSR_ENCODE_ADD_NONE = 1
+} tsr_encode_add;
+
+typedef enum tsr_encode_control {
+    /* A control token's spelling in the text, such as "<|eot_id|>", is ordinary text. This is the
+     * choice for text from outside. Added tokens that are not control tokens are recognised. */
+    TSR_ENCODE_CONTROL_TEXT = 0,
+    /* It becomes the control token. */
+    TSR_ENCODE_CONTROL_TOKEN = 1
+} tsr_encode_control;
+
+typedef struct tsr_encode_params {
+    tsr_encode_add add;
+    tsr_encode_control control;
+} tsr_encode_params;
+#define tsr_encode_params(...) (&(tsr_encode_params){__VA_ARGS__})
+
+/* Encodes size_bytes bytes. Sets *ids to an array of *count ids, which the caller frees with
+ * tsr_tokenizer_free_ids; it is never NULL on success. `params` may be NULL. The time is
+ * proportional to n log n, also for a text without spaces.
+ *
+ * Errors: TSR_ERR_INVALID if the text is longer than TSR_TOKENIZER_MAX_TEXT, or has a byte for
+ * which the vocabulary has neither a token nor an unknown token; TSR_ERR_NO_MEMORY. */
+TSR_API TSR_NODISCARD tsr_status tsr_tokenizer_encode(const tsr_tokenizer *tokenizer,
+                                                      const void *text, size_t size_bytes,
+                                                      const tsr_encode_params *params,
+                                                      int32_t **ids, uint64_t *count);
+
+/* Frees the ids and sets the pointer to NULL. */
+TSR_API void tsr_tokenizer_free_ids(int32_t **ids);
+
+/* Decoding ------------------------------------------------------------------------------------- */
+
+typedef enum tsr_decode_control {
+    TSR_DECODE_CONTROL_SKIP = 0, /* control tokens are left out */
+    TSR_DECODE_CONTROL_SPELL = 1 /* control tokens are written as they are spelled */
+} tsr_decode_control;
+
+/* The state of decoding one id after the other. {0} is the start of a text; the caller may set
+ * `control` before the first call. The other members belong to the library. A copy of a state goes
+ * on by itself. */
+typedef struct tsr_decode_state {
+    tsr_decode_control control;
+    int32_t place; /* whether text has begun, and what came before */
+} tsr_decode_state;
+
+/* Gives the bytes that the next token adds to the text; there may be none. They belong to the
+ * tokenizer and are valid as long as it is. Bytes of several tokens may form one character of
+ * UTF-8. To stream generated text, first pass the ids of the prompt and drop their bytes. Errors:
+ * TSR_ERR_INVALID if the id is out of range; the state has then not changed. */
+TSR_API TSR_NODISCARD tsr_status tsr_tokenizer_decode_next(const tsr_tokenizer *tokenizer,
+                                                           tsr_decode_state *state, int32_t id,
+                                                           const char **bytes, size_t *size_bytes);
+
+/* Decodes ids[count] into the caller's `text`, of capacity_bytes. Sets *size_bytes to the number of
+ * bytes written or, if `text` is NULL, to the number needed. No zero byte is added. Errors:
+ * TSR_ERR_INVALID if an id is out of range, or if capacity_bytes is too small. */
+TSR_API TSR_NODISCARD tsr_status tsr_tokenizer_decode(const tsr_tokenizer *tokenizer,
+                                                      const int32_t *ids, uint64_t count,
+                                                      tsr_decode_control control,
+                                                      size_t capacity_bytes, char *text,
+                                                      size_t *size_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

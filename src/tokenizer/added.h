@@ -1,0 +1,43 @@
+/* Tokens that are searched in a text before anything else: added tokens, control tokens. */
+#ifndef TSR_TOKENIZER_ADDED_H
+#define TSR_TOKENIZER_ADDED_H
+
+#include "tokenizer/vocabulary.h"
+
+typedef struct tsr__added_token {
+    uint64_t start; /* of the text to find, in `strings` */
+    uint32_t size;
+    int32_t id;
+    bool control;                 /* found only on request */
+    bool single_word;             /* found only if no letter or digit is beside it */
+    bool strip_left, strip_right; /* the token includes the spaces beside it */
+} tsr__added_token;
+
+typedef struct tsr__added {
+    tsr__added_token *tokens; /* sorted by their texts */
+    size_t count, capacity;
+    tsr__strings strings;
+    uint32_t first[257]; /* the tokens that start with byte b are first[b] … first[b + 1] - 1 */
+} tsr__added;
+
+void tsr__added_finish(tsr__added *added);
+
+/* Adds a token; `token` has everything except start and size. A token without text is never
+ * found. */
+tsr_status tsr__added_add(tsr__added *added, const char *text, size_t size,
+                          const tsr__added_token *token) TSR_NODISCARD;
+/* Sorts the tokens, before the first search. Of tokens with the same text, the one that was added
+ * first counts. */
+void tsr__added_sort(tsr__added *added);
+
+typedef struct tsr__found {
+    size_t start, end;
+    int32_t id;
+} tsr__found;
+
+/* Finds the first token in text[from … size - 1], and of those that start there the longest.
+ * Returns false if there is none. Spaces that belong to a token are not searched before `from`. */
+bool tsr__added_search(const tsr__added *added, bool control, const char *text, size_t size,
+                       size_t from, tsr__found *found);
+
+#endif

@@ -1,0 +1,22 @@
+/* The known expressions that cut texts into words. */
+#ifndef TSR_TOKENIZER_EXPRESSIONS_H
+#define TSR_TOKENIZER_EXPRESSIONS_H
+
+#include "tokenizer/words.h"
+
+/* Finds the steps of a GGUF file's tokenizer.ggml.pre, whether words that are tokens are not
+ * merged, and whether BOS is added by default. Errors: TSR_ERR_UNSUPPORTED for an unknown name. */
+tsr_status tsr__words_by_name(const char *name, tsr__words *words, bool *whole_words,
+                              bool *adds_bos) TSR_NODISCARD;
+
+/* Appends the step of a regular expression, as tokenizer.json writes it. Errors:
+ * TSR_ERR_UNSUPPORTED for an unknown expression. */
+tsr_status tsr__words_add_expression(tsr__words *words, const char *expression) TSR_NODISCARD;
+
+/* Append the step of GPT-2; the step that cuts off digits, one by one or as numbers; and the step
+ * that cuts in front of each "▁". */
+tsr_status tsr__words_add_gpt2(tsr__words *words) TSR_NODISCARD;
+tsr_status tsr__words_add_digits(tsr__words *words, bool individual) TSR_NODISCARD;
+tsr_status tsr__words_add_space_signs(tsr__words *words) TSR_NODISCARD;
+
+#endif

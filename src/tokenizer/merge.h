@@ -1,0 +1,70 @@
+/* Byte pair encoding: merges neighbouring symbols, always the pair of the lowest rank, and of equal
+ * ranks the leftmost. A heap holds the pairs, so the time is n log n for n symbols. */
+#ifndef TSR_TOKENIZER_MERGE_H
+#define TSR_TOKENIZER_MERGE_H
+
+#include "tokenizer/vocabulary.h"
+
+/* Which pairs merge. Either by a list: the pairs of a left token are sorted by the right token. Or,
+ * if `ranks` is not NULL, two symbols merge if their union is a token; its rank is ranks[id], or
+ * TSR__NEVER. */
+typedef struct tsr__pair {
+    int32_t left, right, merged;
+    uint32_t rank;
+} tsr__pair;
+typedef struct tsr__merges {
+    tsr__pair *pairs;
+    size_t count, capacity;
+    uint32_t *starts; /* [tokens + 1]: where the pairs of each left token start */
+    uint32_t *ranks;
+} tsr__merges;
+#define TSR__NEVER UINT32_MAX
+
+void tsr__merges_finish(tsr__merges *merges);
+
+/* Adds a pair to the list; its rank is the number of pairs before it. */
+tsr_status tsr__merges_add(tsr__merges *merges, int32_t left, int32_t right,
+                           int32_t merged) TSR_NODISCARD;
+/* Adds merge `number` of a file, which is given by the spellings of two tokens. Errors:
+ * TSR_ERR_INVALID if these or their union are no tokens. */
+tsr_status tsr__merges_add_spelled(tsr__merges *merges, const tsr__vocabulary *vocabulary,
+                                   uint64_t number, const char *left, size_t left_size,
+                                   const char *right, size_t right_size) TSR_NODISCARD;
+/* Sorts the list. A pair that occurs twice keeps its first or its last rank. */
+tsr_status tsr__merges_sort(tsr__merges *merges, size_t tokens, bool last_counts) TSR_NODISCARD;
+
+/* Ranks tokens by their scores: the highest is 0, and equal scores have equal ranks. Control,
+ * unknown and byte tokens are never the result of a merge. */
+tsr_status tsr__merges_by_scores(tsr__merges *merges, const tsr__vocabulary *vocabulary,
+                                 const float *scores) TSR_NODISCARD;
+
+/* A symbol is a piece of text, which is a token or, with id -1, no token. */
+typedef struct tsr__symbol {
+    uint32_t start, size; /* size 0: the symbol was merged into the one before it */
+    uint32_t previous, next;
+    int32_t id;
+} tsr__symbol;
+typedef struct tsr__candidate {
+    uint64_t order; /* rank, left symbol */
+    uint32_t size;  /* of the union; if the symbols no longer have it, the candidate is void */
+    int32_t merged;
+} tsr__candidate;
+typedef struct tsr__merge_work {
+    tsr__symbol *symbols;
+    size_t count, capacity;
+    tsr__candidate *heap;
+    size_t heap_count, heap_capacity;
+} tsr__merge_work;
+
+void tsr__merge_work_finish(tsr__merge_work *work);
+
+/* Appends a symbol of `size` bytes, which must follow the one before it in the text. */
+tsr_status tsr__merge_symbol(tsr__merge_work *work, size_t start, size_t size,
+                             int32_t id) TSR_NODISCARD;
+
+/* Merges the symbols of work, whose offsets are in `text`. Afterwards, symbols whose size is not 0
+ * are the result, in order. */
+tsr_status tsr__merge(const tsr__merges *merges, const tsr__vocabulary *vocabulary,
+                      const char *text, tsr__merge_work *work) TSR_NODISCARD;
+
+#endif

@@ -1,0 +1,46 @@
+/* Normalisers: what a tokenizer does to a text before anything else. */
+#ifndef TSR_TOKENIZER_NORMALIZE_H
+#define TSR_TOKENIZER_NORMALIZE_H
+
+#include "tokenizer/vocabulary.h"
+
+typedef enum tsr__normal_kind {
+    TSR__PREPEND,       /* puts `to` in front of a text that is not empty */
+    TSR__PREPEND_FIRST, /* does so only at the start of the whole text */
+    TSR__PREPEND_NEW,   /* does so if the text does not start with `to` */
+    TSR__PREPEND_FIRST_NEW,
+    TSR__REPLACE, /* replaces each `from` by `to` */
+    TSR__NFC,
+    TSR__NFD,
+    TSR__NFKC,
+    TSR__NFKD
+} tsr__normal_kind;
+
+typedef struct tsr__normal_step {
+    tsr__normal_kind kind;
+    uint64_t from, to; /* in `strings` */
+    size_t from_size, to_size;
+} tsr__normal_step;
+
+typedef struct tsr__normalizer {
+    tsr__normal_step *steps;
+    size_t count, capacity;
+    tsr__strings strings;
+} tsr__normalizer;
+
+void tsr__normalizer_finish(tsr__normalizer *normalizer);
+
+/* Appends a step. `from` is not empty for TSR__REPLACE. */
+tsr_status tsr__normalizer_add(tsr__normalizer *normalizer, tsr__normal_kind kind, const char *from,
+                               size_t from_size, const char *to, size_t to_size) TSR_NODISCARD;
+
+/* Normalises text[size]; `first` tells whether it is the start of the whole text. The result is in
+ * result->data and has result->size bytes. The steps keep their memory in *result and *other, which
+ * the caller frees. Bytes that are not UTF-8 stay as they are. */
+tsr_status tsr__normalize(const tsr__normalizer *normalizer, const char *text, size_t size,
+                          bool first, tsr__strings *result, tsr__strings *other) TSR_NODISCARD;
+
+/* Appends bytes to a text. Errors: TSR_ERR_INVALID if it becomes longer than 2^32 - 1 bytes. */
+tsr_status tsr__append(tsr__strings *to, const char *text, size_t size) TSR_NODISCARD;
+
+#endif

@@ -1,0 +1,21 @@
+/* Readers of the files that contain tokenizers. */
+#ifndef TSR_TOKENIZER_OPEN_H
+#define TSR_TOKENIZER_OPEN_H
+
+#include "shard/formats/file.h"
+#include "tokenizer/tokenizer.h"
+
+/* Each of these fills an empty tokenizer and completes it. */
+tsr_status tsr__tokenizer_read_gguf(tsr__file *file, tsr_tokenizer *tokenizer) TSR_NODISCARD;
+/* tok….bin of llama2.c. */
+tsr_status tsr__tokenizer_read_llama2c(tsr__file *file, tsr_tokenizer *tokenizer) TSR_NODISCARD;
+/* tokenizer.json; config[config_size] is the text of tokenizer_config.json, or NULL. */
+tsr_status tsr__tokenizer_read_json(const char *text, size_t size, const char *config,
+                                    size_t config_size, tsr_tokenizer *tokenizer) TSR_NODISCARD;
+
+/* What SentencePiece-style tokenizers have in common: spaces become "▁", also one in front of the
+ * text if `adds_space` is true. Ranks the tokens by their scores. */
+tsr_status tsr__tokenizer_make_spm(tsr_tokenizer *tokenizer, const float *scores,
+                                   bool adds_space) TSR_NODISCARD;
+
+#endif

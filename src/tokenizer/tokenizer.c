@@ -1,0 +1,201 @@
+/* Creating, completing and asking a tokenizer. */
+#include "tokenizer/tokenizer.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "tokenizer/alphabet.h"
+
+tsr_tokenizer *tsr__tokenizer_create(void)
+{
+    tsr_tokenizer *tokenizer = tsr__calloc(1, sizeof *tokenizer);
+    if (tokenizer == NULL)
+        return NULL;
+    tokenizer->bos = tokenizer->eos = tokenizer->pad = tokenizer->unknown = -1;
+    for (int b = 0; b < 256; b++)
+        tokenizer->bytes[b] = -1;
+    return tokenizer;
+}
+
+void tsr_tokenizer_destroy(tsr_tokenizer **tokenizer)
+{
+    if (tokenizer == NULL || *tokenizer == NULL)
+        return;
+    tsr_tokenizer *old = *tokenizer;
+    tsr__vocabulary_finish(&old->vocabulary);
+    tsr__merges_finish(&old->merges);
+    tsr__added_finish(&old->added[0]);
+    tsr__added_finish(&old->added[1]);
+    tsr__normalizer_finish(&old->normalizer);
+    tsr__normalizer_finish(&old->late);
+    tsr__free(old->around);
+    tsr__free(old);
+    *tokenizer = NULL;
+}
+
+tsr_status tsr__tokenizer_add_around(tsr_tokenizer *tokenizer, int32_t id, bool after)
+{
+    void *around = tokenizer->around;
+    size_t count = tokenizer->before + tokenizer->after;
+    TSR__TRY(tsr__grow(&around, &tokenizer->around_capacity, count + 1, sizeof *tokenizer->around));
+    tokenizer->around = around;
+    tokenizer->around[count] = id;
+    tokenizer->before += !after;
+    tokenizer->after += after;
+    return TSR_OK;
+}
+
+bool tsr__is_end_spelling(const char *text, size_t size)
+{
+    static const char *const ends[] = {"<|eot_id|>",      "<|eom_id|>",    "<|im_end|>",
+                                       "<|end|>",         "<end_of_turn>", "<|endoftext|>",
+                                       "<|end_of_text|>", "<EOT>",         "<｜end▁of▁sentence｜>"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (strlen(ends[i]) == size && memcmp(ends[i], text, size) == 0)
+            return true;
+    return false;
+}
+
+/* The bytes of tokens -------------------------------------------------------------------------- */
+
+int tsr__byte_spelling(const char *text, size_t size)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    if (size != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>' || text[3] == '\0' ||
+        text[4] == '\0')
+        return -1;
+    const char *high = strchr(digits, text[3]), *low = strchr(digits, text[4]);
+    return high != NULL && low != NULL ? (int)(high - digits) * 16 + (int)(low - digits) : -1;
+}
+
+/* Writes the bytes that a token stands for to piece[size], and returns their number; there are
+ * never more than the spelling has. */
+static size_t piece_of(const tsr_tokenizer *tokenizer, const tsr__token *token,
+                       const char *spelling, char *piece)
+{
+    static const char space[] = "▁";
+    size_t size = token->spelling_size, length = 0;
+    bool is_text = token->type == TSR__TOKEN_NORMAL || token->type == TSR__TOKEN_UNUSED;
+    if (token->type == TSR__TOKEN_BYTE) {
+        piece[0] = (char)tsr__byte_spelling(spelling, size);
+        return 1;
+    }
+    if (is_text && tokenizer->kind == TSR_TOKENIZER_BYTE_BPE &&
+        tsr__alphabet_decode(spelling, size, piece, &length))
+        return length;
+    /* llama.cpp writes the spaces of user-defined tokens, too. */
+    bool has_spaces = tokenizer->kind != TSR_TOKENIZER_BYTE_BPE && tokenizer->spells_spaces &&
+                      (is_text || token->type == TSR__TOKEN_USER);
+    for (size_t at = 0; at < size;) {
+        bool is_space = has_spaces && size - at >= 3 && memcmp(spelling + at, space, 3) == 0;
+        piece[length++] = is_space ? ' ' : spelling[at];
+        at += is_space ? 3 : 1;
+    }
+    return length;
+}
+
+tsr_status tsr__tokenizer_complete(tsr_tokenizer *tokenizer)
+{
+    tsr__vocabulary *vocabulary = &tokenizer->vocabulary;
+    char piece[TSR_TOKENIZER_MAX_TOKEN_BYTES + 1];
+    for (size_t id = 0; id < vocabulary->count; id++) {
+        tsr__token *token = &vocabulary->tokens[id];
+        size_t size =
+            piece_of(tokenizer, token, tsr__token_spelling(vocabulary, (int32_t)id), piece);
+        TSR__TRY(tsr__strings_add(&vocabulary->strings, piece, size, &token->piece));
+        token->piece_size = (uint32_t)size;
+        bool is_byte = tokenizer->kind == TSR_TOKENIZER_BYTE_BPE
+                           ? size == 1 && token->type == TSR__TOKEN_NORMAL
+                           : token->type == TSR__TOKEN_BYTE;
+        if (is_byte)
+            tokenizer->bytes[(unsigned char)piece[0]] = (int32_t)id;
+    }
+    tsr__added_sort(&tokenizer->added[0]);
+    tsr__added_sort(&tokenizer->added[1]);
+    return TSR_OK;
+}
+
+/* Queries -------------------------------------------------------------------------------------- */
+
+const char *tsr_tokenizer_kind_name(tsr_tokenizer_kind kind)
+{
+    static const char *const names[] = {"spm", "bpe", "byte-bpe"};
+    return (int)kind >= 0 && (int)kind < 3 ? names[kind] : "?";
+}
+
+tsr_tokenizer_kind tsr_tokenizer_kind_of(const tsr_tokenizer *tokenizer)
+{
+    return tokenizer != NULL ? tokenizer->kind : TSR_TOKENIZER_SPM;
+}
+
+const char *tsr_tokenizer_words_name(const tsr_tokenizer *tokenizer)
+{
+    return tokenizer != NULL && tokenizer->words.count > 0 ? tokenizer->words.name : "none";
+}
+
+int32_t tsr_tokenizer_size(const tsr_tokenizer *tokenizer)
+{
+    return tokenizer != NULL ? (int32_t)tokenizer->vocabulary.count : 0;
+}
+
+int32_t tsr_tokenizer_bos(const tsr_tokenizer *tokenizer)
+{
+    return tokenizer != NULL ? tokenizer->bos : -1;
+}
+
+int32_t tsr_tokenizer_eos(const tsr_tokenizer *tokenizer)
+{
+    return tokenizer != NULL ? tokenizer->eos : -1;
+}
+
+int32_t tsr_tokenizer_pad(const tsr_tokenizer *tokenizer)
+{
+    return tokenizer != NULL ? tokenizer->pad : -1;
+}
+
+int32_t tsr_tokenizer_unknown(const tsr_tokenizer *tokenizer)
+{
+    return tokenizer != NULL ? tokenizer->unknown : -1;
+}
+
+static bool is_id(const tsr_tokenizer *tokenizer, int32_t id)
+{
+    return tokenizer != NULL && id >= 0 && (size_t)id < tokenizer->vocabulary.count;
+}
+
+bool tsr_tokenizer_is_end(const tsr_tokenizer *tokenizer, int32_t id)
+{
+    return is_id(tokenizer, id) && (id == tokenizer->eos || tokenizer->vocabulary.tokens[id].ends);
+}
+
+bool tsr_tokenizer_is_control(const tsr_tokenizer *tokenizer, int32_t id)
+{
+    return is_id(tokenizer, id) && tsr__is_control(&tokenizer->vocabulary.tokens[id]);
+}
+
+int32_t tsr_tokenizer_find(const tsr_tokenizer *tokenizer, const char *text, size_t size)
+{
+    return tokenizer != NULL && (text != NULL || size == 0)
+               ? tsr__vocabulary_find(&tokenizer->vocabulary, size > 0 ? text : "", size)
+               : -1;
+}
+
+tsr_status tsr_tokenizer_spelling(const tsr_tokenizer *tokenizer, int32_t id, const char **text,
+                                  size_t *size)
+{
+    TSR__REQUIRE(tokenizer != NULL && text != NULL && size != NULL, "tokenizer: %s is NULL",
+                 tokenizer == NULL ? "the tokenizer"
+                 : text == NULL    ? "text"
+                                   : "size");
+    TSR__TRY(tsr__check_id(tokenizer, id));
+    *text = tsr__token_spelling(&tokenizer->vocabulary, id);
+    *size = tokenizer->vocabulary.tokens[id].spelling_size;
+    return TSR_OK;
+}
+
+tsr_status tsr__check_id(const tsr_tokenizer *tokenizer, int32_t id)
+{
+    TSR__REQUIRE(is_id(tokenizer, id), "tokenizer: id %d is out of range: ids are 0 to %zu",
+                 (int)id, tokenizer->vocabulary.count - 1);
+    return TSR_OK;
+}

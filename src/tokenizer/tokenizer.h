@@ -1,0 +1,61 @@
+/* A tokenizer: what the readers of files fill, and encoding and decoding use. */
+#ifndef TSR_TOKENIZER_TOKENIZER_H
+#define TSR_TOKENIZER_TOKENIZER_H
+
+#include "tokenizer/added.h"
+#include "tokenizer/merge.h"
+#include "tokenizer/normalize.h"
+#include "tokenizer/vocabulary.h"
+#include "tokenizer/words.h"
+
+struct tsr_tokenizer {
+    tsr_tokenizer_kind kind;
+    tsr__vocabulary vocabulary;
+    tsr__merges merges;
+    int32_t bos, eos, pad, unknown; /* -1: none */
+    int32_t bytes[256];             /* the token of a byte, or -1 */
+    bool fuse_unknown;              /* neighbouring unknown characters become one token */
+    bool whole_words;               /* a word that is a token is not merged from its parts */
+
+    /* added tokens that are searched in the text: [0] before normalisation and [1] after it */
+    tsr__added added[2];
+    tsr__normalizer normalizer;
+    tsr__normalizer late; /* of the text between the tokens of added[1] */
+    tsr__words words;
+
+    /* the ids around a text, those before it first */
+    int32_t *around;
+    size_t before, after, around_capacity;
+
+    bool spells_spaces; /* "▁" in a spelling stands for a space */
+    /* Decoding removes a space at the start of the text, or also after each control token. */
+    bool strips_start, strips_after_control;
+};
+
+/* Creates an empty tokenizer, without special ids. Returns NULL if there is no memory. */
+tsr_tokenizer *tsr__tokenizer_create(void) TSR_NODISCARD;
+
+/* Adds an id to those before or after a text. Those before must be complete before the first one
+ * after. */
+tsr_status tsr__tokenizer_add_around(tsr_tokenizer *tokenizer, int32_t id,
+                                     bool after) TSR_NODISCARD;
+
+/* Completes a tokenizer: computes the bytes of each token, finds the tokens of single bytes, and
+ * sorts the added tokens. The vocabulary has been indexed. */
+tsr_status tsr__tokenizer_complete(tsr_tokenizer *tokenizer) TSR_NODISCARD;
+
+/* Returns whether generation ends with a token of this spelling, if it is a control token. */
+bool tsr__is_end_spelling(const char *text, size_t size);
+
+/* Returns the byte that a spelling from "<0x00>" to "<0xFF>" stands for, or -1. */
+int tsr__byte_spelling(const char *text, size_t size);
+
+static inline bool tsr__is_control(const tsr__token *token)
+{
+    return token->type == TSR__TOKEN_CONTROL || token->type == TSR__TOKEN_UNKNOWN;
+}
+
+/* Checks that an id is in range. */
+tsr_status tsr__check_id(const tsr_tokenizer *tokenizer, int32_t id) TSR_NODISCARD;
+
+#endif

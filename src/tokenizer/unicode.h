@@ -1,0 +1,44 @@
+/* Characters of a text that may contain bytes that are not UTF-8, and their Unicode classes. */
+#ifndef TSR_TOKENIZER_UNICODE_H
+#define TSR_TOKENIZER_UNICODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The code of a byte that is not part of valid UTF-8. Such a byte is a character of its own, with
+ * the class of U+FFFD, a symbol. */
+#define TSR__NOT_UTF8 UINT32_MAX
+
+/* Classes of characters, as bits. */
+enum {
+    TSR__LETTER = 1,      /* \p{L} */
+    TSR__NUMBER = 2,      /* \p{N} */
+    TSR__SPACE = 4,       /* \s: White_Space */
+    TSR__PUNCTUATION = 8, /* \p{P} */
+    TSR__SYMBOL = 16,     /* \p{S} */
+    TSR__MARK = 32,       /* \p{M} */
+    TSR__NEWLINE = 64,    /* \r and \n */
+    TSR__UPPER = 128,     /* \p{Lu}, \p{Lt} */
+    TSR__LOWER = 256,     /* \p{Ll} */
+    TSR__CONNECTOR = 512, /* \p{Pc} */
+    TSR__DECIMAL = 1024   /* \p{Nd} */
+};
+
+/* Decodes the character at the start of `text`, which is not empty. Returns its size in bytes. */
+size_t tsr__character(const char *text, size_t size, uint32_t *code);
+
+/* Returns the classes of a character. */
+unsigned tsr__classes(uint32_t code);
+
+/* Return whether text[0 … size - 1] ends in, or starts with, a character of a word: a letter, mark,
+ * decimal digit or connector such as the underscore. */
+bool tsr__word_ends(const char *text, size_t size);
+bool tsr__word_starts(const char *text, size_t size);
+
+/* Returns the size of the text without the spaces at its end. */
+size_t tsr__trim_end(const char *text, size_t size);
+/* Returns the number of bytes of the spaces at its start. */
+size_t tsr__trim_start(const char *text, size_t size);
+
+#endif

@@ -1,0 +1,72 @@
+/* The tokens of a vocabulary: their spellings in the file, their types, and the bytes that each
+ * stands for in a text. */
+#ifndef TSR_TOKENIZER_VOCABULARY_H
+#define TSR_TOKENIZER_VOCABULARY_H
+
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "tessera/tokenizer.h"
+
+/* The types of tokens. The values are those of GGUF. */
+typedef enum tsr__token_type {
+    TSR__TOKEN_MISSING = 0, /* an id without a token, until the vocabulary is complete */
+    TSR__TOKEN_NORMAL = 1,
+    TSR__TOKEN_UNKNOWN = 2,
+    TSR__TOKEN_CONTROL = 3,
+    TSR__TOKEN_USER = 4, /* text that is a token wherever it occurs, before any merging */
+    TSR__TOKEN_UNUSED = 5,
+    TSR__TOKEN_BYTE = 6 /* <0x00> to <0xFF> */
+} tsr__token_type;
+
+/* Strings one after the other; a zero byte follows each. */
+typedef struct tsr__strings {
+    char *data;
+    size_t size, capacity;
+} tsr__strings;
+tsr_status tsr__strings_add(tsr__strings *strings, const void *text, size_t size,
+                            uint64_t *start) TSR_NODISCARD;
+
+typedef struct tsr__token {
+    uint64_t spelling, piece; /* where the strings start in `strings` */
+    uint32_t spelling_size, piece_size;
+    tsr__token_type type;
+    bool ends; /* generation ends with this token */
+} tsr__token;
+
+typedef struct tsr__vocabulary {
+    tsr__token *tokens;
+    size_t count, capacity;
+    tsr__strings strings;
+    uint32_t longest; /* the longest spelling */
+    /* the hash table of spellings: open addressing; an entry is id + 1, or 0 */
+    uint64_t key[2];
+    uint32_t *table;
+    size_t mask;
+} tsr__vocabulary;
+
+void tsr__vocabulary_finish(tsr__vocabulary *vocabulary);
+
+/* Adds a token. Errors: a spelling that is too long, an id of TSR_TOKENIZER_MAX_SIZE or more, an id
+ * that has another token. */
+tsr_status tsr__vocabulary_add(tsr__vocabulary *vocabulary, uint64_t id, const char *text,
+                               size_t size, tsr__token_type type) TSR_NODISCARD;
+
+/* Builds the hash table after all tokens have been added. Errors: an empty vocabulary, an id
+ * without a token, two tokens with the same spelling. */
+tsr_status tsr__vocabulary_index(tsr__vocabulary *vocabulary) TSR_NODISCARD;
+
+/* Returns the id of the spelling, or -1. */
+int32_t tsr__vocabulary_find(const tsr__vocabulary *vocabulary, const char *text, size_t size);
+
+static inline const char *tsr__token_spelling(const tsr__vocabulary *vocabulary, int32_t id)
+{
+    return vocabulary->strings.data + vocabulary->tokens[id].spelling;
+}
+
+/* Writes a spelling for an error text: quoted, and cut if it is long. Bytes that are not printable
+ * become question marks. Returns `text`. */
+#define TSR__SPELLING_TEXT 96
+char *tsr__spelling_text(const char *spelling, size_t size, char text[TSR__SPELLING_TEXT]);
+
+#endif
