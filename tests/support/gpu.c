@@ -147,7 +147,7 @@ double gpu_rounded(double x, tsr_dtype dtype)
         return truncate_to(x, -0x1p63, 0x1p63);
     case TSR_U8:
         return truncate_to(x, 0, UINT8_MAX);
-    case TSR_F64:
+    default:
         break;
     }
     ck_abort_msg("%d is no dtype", (int)dtype);
@@ -206,7 +206,7 @@ uint64_t gpu_bits(double x, tsr_dtype dtype)
         return x >= 0x1p63 ? (uint64_t)INT64_MAX : (uint64_t)(int64_t)x;
     case TSR_U32:
     case TSR_U8:
-    case TSR_F64:
+    default:
         break;
     }
     return (uint64_t)x;
@@ -233,7 +233,7 @@ double gpu_value(uint64_t bits, tsr_dtype dtype)
         return (double)(uint32_t)bits;
     case TSR_U8:
         return (double)(uint8_t)bits;
-    case TSR_F64:
+    default:
         break;
     }
     ck_abort_msg("%d is no dtype", (int)dtype);
