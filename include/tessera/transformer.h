@@ -80,7 +80,8 @@ typedef struct tsr_self_attention_params {
     bool no_output_bias;         /* of o */
     const tsr_rope_params *rope; /* NULL: none. Read during the call */
     bool qk_norm;
-    float norm_epsilon; /* of qk_norm; 0: 1e-5 */
+    float norm_epsilon;   /* of qk_norm; 0: 1e-5 */
+    tsr_dtype norm_dtype; /* of the weights of qk_norm; 0: dtype */
     /* Every token sees every token. Otherwise a token sees itself and the tokens before it. */
     bool not_causal;
     int64_t window; /* as in tsr_attention_params */
@@ -124,7 +125,8 @@ typedef struct tsr_block_params {
     const char *name;
     int64_t size; /* of the last dimension of x, y and z */
     /* The params of the parts. The block sets the following fields in them: group, name, the sizes
-     * of x and y, sequence, sequence_dim, dtype, grad_dtype and deferred. */
+     * of x and y, sequence, sequence_dim, dtype, grad_dtype and deferred; norm.dtype only if it is
+     * 0. */
     tsr_norm_params norm;
     tsr_self_attention_params attention;
     tsr_mlp_params mlp;

@@ -201,8 +201,9 @@ static tsr_status create_norms(tsr__attention *a, const plan *p)
     if (!a->qk_norm)
         return TSR_OK;
     TSR__TRY(tsr__norm_epsilon(&a->base, "norm_epsilon", params->norm_epsilon, &a->norm_epsilon));
+    const tsr_dtype dtype = params->norm_dtype != 0 ? params->norm_dtype : params->dtype;
     for (int i = 0; i < 2; i++) {
-        TSR__TRY(tsr__norm_parameter_add(&a->base, names[i], params->head_dim, params->dtype,
+        TSR__TRY(tsr__norm_parameter_add(&a->base, names[i], params->head_dim, dtype,
                                          params->grad_dtype, false));
         if (!params->deferred)
             TSR__TRY(tsr__parameter_allocate(&a->base, i));

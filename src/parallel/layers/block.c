@@ -236,7 +236,7 @@ static tsr_status create_norm(block *b, const tsr_block_params *params, int whic
     norm.name = name;
     norm.size = params->size;
     norm.sequence = params->sequence;
-    norm.dtype = params->dtype;
+    norm.dtype = params->norm.dtype != 0 ? params->norm.dtype : params->dtype;
     norm.grad_dtype = params->grad_dtype;
     norm.deferred = params->deferred;
     tsr_status status = tsr_norm_create(&norm, &b->base.child[which]);
