@@ -63,6 +63,8 @@ tsr_status tsr__gguf_check_array(tsr__file *file, const tsr__gguf_value *value, 
 /* Read a value that was found. A value of another type is an error. */
 tsr_status tsr__gguf_integer(tsr__file *file, const tsr__gguf_value *value,
                              int64_t *out) TSR_NODISCARD;
+/* Reads a float, or an integer as one. */
+tsr_status tsr__gguf_real(tsr__file *file, const tsr__gguf_value *value, double *out) TSR_NODISCARD;
 tsr_status tsr__gguf_bool(tsr__file *file, const tsr__gguf_value *value, bool *out) TSR_NODISCARD;
 tsr_status tsr__gguf_name_of(tsr__file *file, const tsr__gguf_value *value,
                              char name[TSR_SHARD_MAX_NAME + 1]) TSR_NODISCARD;

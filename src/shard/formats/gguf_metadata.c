@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/checked.h"
+#include "base/float16.h"
 #include "json/text.h"
 
 #define MAX_DEPTH 8 /* the maximum depth of arrays inside arrays */
@@ -213,6 +214,26 @@ tsr_status tsr__gguf_integer(tsr__file *file, const tsr__gguf_value *value, int6
     if (!negative && bits > INT64_MAX)
         return wrong_type(file, value, "an integer up to 2^63 - 1");
     *out = tsr__as_i64(bits);
+    return TSR_OK;
+}
+
+tsr_status tsr__gguf_real(tsr__file *file, const tsr__gguf_value *value, double *out)
+{
+    uint8_t bytes[8] = {0};
+    int64_t integer = 0;
+    const bool is_float =
+        !value->is_array && (value->type == TSR__GGUF_F32 || value->type == TSR__GGUF_F64);
+    if (!is_float) {
+        TSR__TRY(tsr__gguf_integer(file, value, &integer));
+        *out = (double)integer;
+        return TSR_OK;
+    }
+    TSR__TRY(tsr__file_read(file, value->at, value_bytes[value->type], value->key, bytes));
+    const uint64_t bits = tsr__little_endian(bytes, 8);
+    if (value->type == TSR__GGUF_F32)
+        *out = (double)tsr__f32_of_bits((uint32_t)bits);
+    else
+        memcpy(out, &bits, sizeof *out);
     return TSR_OK;
 }
 
