@@ -7,10 +7,10 @@
 extern const cli_command cli_devices;
 extern const cli_command cli_bench;
 extern const cli_command cli_sample;
+extern const cli_command cli_generate;
 extern const cli_command cli_launch;
 extern const cli_command cli_plan;
 extern const cli_command cli_quantize;
-extern const cli_command cli_tokenize;
 extern const cli_command cli_help;
 
 /* All commands, in the order of `tessera help`, ending with NULL. */

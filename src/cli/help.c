@@ -5,9 +5,10 @@
 #include "cli/commands.h"
 #include "cli/lib/terminal.h"
 
-const cli_command *const cli_commands[] = {&cli_devices, &cli_bench,    &cli_sample,
-                                           &cli_plan,    &cli_quantize, &cli_tokenize,
-                                           &cli_launch,  &cli_help,     NULL};
+const cli_command *const cli_commands[] = {
+    &cli_devices,  &cli_bench,  &cli_sample, &cli_plan, &cli_generate,
+    &cli_quantize, &cli_launch, &cli_help,   NULL,
+};
 
 const cli_command *cli_command_find(const char *name)
 {

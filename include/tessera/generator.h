@@ -1,0 +1,172 @@
+/* Generating text with a model: several sequences at once, each with its own way to choose tokens.
+ *
+ *     tsr_generator *generator = NULL;
+ *     tsr_generator_create(tsr_generator_params(.model = model, .sequences = 4), &generator);
+ *     tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = n,
+ *                                                      .max_tokens = 64), &sequence);
+ *     while (tsr_generator_step(generator, tokens, &count) == TSR_OK && count > 0)
+ *         … tokens[0 … count − 1] …
+ *
+ * All ranks of the model's group must make the same calls in the same order. Every rank gets the
+ * same tokens: rank 0 chooses them from the logits of the whole vocabulary, by random numbers that
+ * depend on the seed, the sequence's number and the token's position only. The number of ranks
+ * therefore changes a result only as far as it changes the rounding of logits.
+ *
+ * Threads: as for the model's group, except that tsr_generator_interrupt may be called at any time,
+ * also from a signal handler. */
+#ifndef TESSERA_GENERATOR_H
+#define TESSERA_GENERATOR_H
+
+#include "tessera/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TSR_GENERATOR_MAX_SEQUENCES 4096
+
+/* Choosing tokens -------------------------------------------------------------------------------
+ */
+
+/* How a token is chosen from logits. The steps are applied in the order of the fields, as in
+ * Hugging Face Transformers. */
+typedef struct tsr_sampling_params {
+    /* Each token that the sequence has already, prompt included: its logit is divided by this if it
+     * is positive, and multiplied otherwise. 0: 1, which changes nothing. */
+    double repetition_penalty;
+    /* Logits are divided by it. 0: no draw; the most likely token is taken, and of equal ones the
+     * one with the lowest id. The fields below have no effect then. */
+    double temperature;
+    /* Keeps the k most likely tokens, and those that are as likely as the k-th. 0: all. */
+    int64_t top_k;
+    /* Keeps the smallest set of the most likely tokens whose probabilities add up to this. 0: 1,
+     * which keeps all. */
+    double top_p;
+    /* Keeps tokens that are at least this times as likely as the most likely one. 0: all. */
+    double min_p;
+    /* Element 2 · position of the stream (seed, number) of Philox (rng.h), as
+     * tsr_philox_next_double gives it, chooses the token at a position. */
+    uint64_t seed;
+} tsr_sampling_params;
+#define tsr_sampling_params(...) (&(tsr_sampling_params){__VA_ARGS__})
+
+/* Checks params. Errors: TSR_ERR_INVALID naming the value. `params` may be NULL. */
+TSR_API TSR_NODISCARD tsr_status tsr_sampling_check(const tsr_sampling_params *params);
+
+/* Computes the probabilities of all tokens after the filters above: probabilities[count], 0 for
+ * tokens that are removed. With a temperature of 0, the chosen token has 1. `history` has
+ * history_count tokens for the repetition penalty. Needs no device. Errors: TSR_ERR_INVALID for
+ * params, a NaN among the logits or no logit above −inf, naming the values; TSR_ERR_NO_MEMORY. */
+TSR_API TSR_NODISCARD tsr_status tsr_sampling_probabilities(const tsr_sampling_params *params,
+                                                            int64_t count, const float *logits,
+                                                            int64_t history_count,
+                                                            const int32_t *history,
+                                                            double *probabilities);
+
+/* Chooses the token at `position` of the sequence with this number. Errors: as
+ * tsr_sampling_probabilities. */
+TSR_API TSR_NODISCARD tsr_status tsr_sampling_draw(const tsr_sampling_params *params,
+                                                   uint64_t number, int64_t position, int64_t count,
+                                                   const float *logits, int64_t history_count,
+                                                   const int32_t *history, int32_t *token);
+
+/* Generators ------------------------------------------------------------------------------------
+ */
+
+typedef struct tsr_generator tsr_generator;
+
+/* Receives the logits [vocabulary] that follow the token at `position` of a sequence. They are
+ * valid during the call. */
+typedef void (*tsr_logits_fn)(void *user, int sequence, int64_t position, const float *logits);
+
+typedef struct tsr_generator_params {
+    tsr_model *model;
+    int sequences;   /* the largest number at the same time; 0: 1 */
+    int64_t context; /* the largest length of a sequence; 0: the model's context */
+    /* All sequences together can have this many tokens; 0: sequences · context. */
+    int64_t cache_tokens;
+    tsr_dtype cache_dtype; /* of keys and values: f32, f16 or bf16; 0: f32 */
+    int64_t prefill;       /* tokens of a prompt that are computed in one pass; 0: 256 */
+    /* Called on every rank for positions 0 … logits_positions − 1 of each sequence. */
+    tsr_logits_fn logits;
+    void *user;
+    int64_t logits_positions;
+} tsr_generator_params;
+#define tsr_generator_params(...) (&(tsr_generator_params){__VA_ARGS__})
+
+/* Creates a generator without sequences, and allocates its cache. Errors: TSR_ERR_INVALID naming
+ * the value, those of tsr_kv_cache_create. */
+TSR_API TSR_NODISCARD tsr_status tsr_generator_create(const tsr_generator_params *params,
+                                                      tsr_generator **out);
+/* NULL is fine; sets NULL. Not collective. */
+TSR_API void tsr_generator_destroy(tsr_generator **generator);
+
+typedef struct tsr_sequence_params {
+    const int32_t *prompt; /* [prompt_count], at least one token. Copied */
+    int64_t prompt_count;
+    tsr_sampling_params sampling;
+    uint64_t number;    /* the stream of random numbers: sequences with different ones differ */
+    int64_t max_tokens; /* tokens to generate; 0: until the context is full */
+    /* Tokens that end the sequence: the model's own, unless ignore_end is set, and these. Copied */
+    bool ignore_end;
+    const int32_t *stop;
+    int stop_count;
+} tsr_sequence_params;
+#define tsr_sequence_params(...) (&(tsr_sequence_params){__VA_ARGS__})
+
+/* Adds a sequence. It can be added at any time, also while others are being generated. Sequences
+ * are numbered 0 … sequences − 1; a removed sequence's number is used again. Errors:
+ * TSR_ERR_INVALID for a prompt that is empty, longer than the context or has an id outside the
+ * vocabulary, for params of sampling, or if there are `sequences` sequences already;
+ * TSR_ERR_NO_MEMORY. */
+TSR_API TSR_NODISCARD tsr_status tsr_generator_add(tsr_generator *generator,
+                                                   const tsr_sequence_params *params, int *out);
+/* Removes a sequence. Errors: TSR_ERR_INVALID if there is no such sequence. */
+TSR_API TSR_NODISCARD tsr_status tsr_generator_remove(tsr_generator *generator, int sequence);
+
+typedef enum tsr_finish {
+    TSR_FINISH_NONE = 0,       /* the sequence goes on */
+    TSR_FINISH_TOKEN = 1,      /* the token ends it */
+    TSR_FINISH_MAX_TOKENS = 2, /* it has max_tokens tokens */
+    TSR_FINISH_CONTEXT = 3,    /* the context is full */
+    TSR_FINISH_INTERRUPT = 4   /* tsr_generator_interrupt was called; there is no token */
+} tsr_finish;
+
+/* Returns "none", "token", "max_tokens", "context" or "interrupt", or "?" for any other value. The
+ * string is in static storage. */
+TSR_API const char *tsr_finish_name(tsr_finish finish);
+
+typedef struct tsr_generated {
+    int sequence;
+    int32_t token;          /* -1 with TSR_FINISH_INTERRUPT */
+    int64_t position;       /* of the token in its sequence */
+    double log_probability; /* of the token in the softmax of all logits, before any filter */
+    tsr_finish finish;
+} tsr_generated;
+
+/* Generates the next token of each sequence that has not ended: computes the parts of prompts that
+ * have not been computed, and the step of all others together. Writes one entry per sequence to
+ * tokens[sequences], in the order of their numbers, and their number to *count; 0 if all have
+ * ended. A sequence that has ended stays until it is removed. Blocks until the tokens are chosen.
+ *
+ * Errors: TSR_ERR_DEVICE_MEMORY if the cache has too few free pages (removing a sequence helps),
+ * TSR_ERR_INVALID for logits that are NaN, those of layers. After an error of a pass, remove all
+ * sequences. */
+TSR_API TSR_NODISCARD tsr_status tsr_generator_step(tsr_generator *generator, tsr_generated *tokens,
+                                                    int *count);
+
+/* Ends all sequences on all ranks at the next step, with TSR_FINISH_INTERRUPT. It is enough that
+ * one rank calls it. Safe in signal handlers and other threads. */
+TSR_API void tsr_generator_interrupt(tsr_generator *generator);
+
+typedef struct tsr_generator_stats {
+    uint64_t prompt_tokens, generated_tokens; /* computed so far */
+    uint64_t prompt_ns, generated_ns;         /* the time that this took */
+} tsr_generator_stats;
+TSR_API void tsr_generator_get_stats(const tsr_generator *generator, tsr_generator_stats *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

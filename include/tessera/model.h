@@ -1,0 +1,124 @@
+/* Language models from files: a Hugging Face folder (config.json, and model.safetensors or its
+ * index) or one GGUF file. A model is opened by all ranks of a group. Each rank reads and keeps
+ * only its part of the weights: whole heads, a part of the hidden features of each MLP, and a part
+ * of the vocabulary.
+ *
+ *     tsr_model *model = NULL;
+ *     tsr_model_open("stories.gguf", tsr_model_params(.group = group), &model);
+ *     … tsr_generator_create (generator.h) …
+ *     tsr_model_close(&model);
+ *
+ * Files may be hostile. Everything that the header of a file says is checked before any weight is
+ * read: the architecture, the sizes, and the name and shape of each tensor.
+ *
+ * Threads: as for the model's group. */
+#ifndef TESSERA_MODEL_H
+#define TESSERA_MODEL_H
+
+#include "tessera/transformer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TSR_MODEL_MAX_LAYERS 1024
+#define TSR_MODEL_MAX_WIDTH 1048576  /* also of heads · head_dim */
+#define TSR_MODEL_MAX_HIDDEN 8388608 /* hidden features of an MLP */
+#define TSR_MODEL_MAX_VOCABULARY 16777216
+#define TSR_MODEL_MAX_CONTEXT 1073741824 /* positions */
+#define TSR_MODEL_MAX_END_TOKENS 16
+
+/* Configuration ---------------------------------------------------------------------------------
+ */
+
+/* What a model is, as its files say. */
+typedef struct tsr_model_config {
+    /* "llama", "mistral", "qwen2", "qwen3" or "gpt2"; static storage. GGUF files call Mistral's
+     * models "llama". */
+    const char *architecture;
+    int layers;
+    int64_t width; /* features of a token between layers */
+    int64_t heads, kv_heads, head_dim;
+    int64_t hidden; /* features inside an MLP */
+    int64_t vocabulary;
+    int64_t context; /* positions that the model was made for */
+    double norm_epsilon;
+    tsr_norm_kind norm;
+    bool norm_bias;
+    bool qkv_bias, output_bias, mlp_bias;
+    bool qk_norm;
+    bool gated; /* the MLP has a gate */
+    tsr_activation activation;
+    bool learned_positions; /* otherwise `rope` applies */
+    tsr_rope_params rope;
+    /* Layers from window_from on see only the last `window` tokens. 0: all layers see all. */
+    int64_t window;
+    int window_from;
+    bool tied; /* the head is the embedding */
+    /* Tokens by their ids: the beginning of a text (-1: none), and those that end one. */
+    int32_t bos;
+    int end_count;
+    int32_t end[TSR_MODEL_MAX_END_TOKENS];
+} tsr_model_config;
+
+/* Reads what a model is: of a folder its config.json, and generation_config.json if there is one;
+ * of a GGUF file its metadata. Reads no weights. Errors: TSR_ERR_NOT_FOUND, TSR_ERR_IO;
+ * TSR_ERR_UNSUPPORTED for an architecture, activation or frequency scaling that is not supported,
+ * naming it; TSR_ERR_INVALID for values that are missing, contradict each other or are beyond the
+ * limits above, naming them; TSR_ERR_NO_MEMORY. */
+TSR_API TSR_NODISCARD tsr_status tsr_model_config_read(const char *path, tsr_model_config *out);
+
+/* Models ----------------------------------------------------------------------------------------
+ */
+
+typedef struct tsr_model tsr_model;
+
+typedef struct tsr_model_params {
+    tsr_group *group; /* NULL: tsr_group_default() */
+    /* The dtype in which weights are kept: f32, f16 or bf16. 0: that of the file's embedding, or
+     * f32 if that is quantised. Norms and activations are f32. */
+    tsr_dtype dtype;
+    /* How heads, hidden features and the vocabulary are divided. 0: sizes differ by at most one
+     * head or feature. `align` and `limits` are ignored. */
+    tsr_partition_params partition;
+    /* Called on each rank now and then while weights are read, with the bytes that this rank has
+     * read and those that it will read. NULL: not called. */
+    void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
+    void *user;
+} tsr_model_params;
+#define tsr_model_params(...) (&(tsr_model_params){__VA_ARGS__})
+
+/* Opens a model: reads its configuration, checks that the files have each tensor in the shape that
+ * the configuration implies, and then reads this rank's weights. Weights of another dtype are
+ * converted; quantised ones are dequantised. Needs host memory for one staging piece of at most a
+ * few MiB. All ranks must call it, with files of the same contents. `path` may be a folder, a GGUF
+ * file, or a safetensors file or index with a config.json beside it.
+ *
+ * Errors: those of tsr_model_config_read and tsr_shard_list_open; TSR_ERR_NOT_FOUND for a tensor
+ * that is missing; TSR_ERR_INVALID for one of another shape; TSR_ERR_UNSUPPORTED for one of a dtype
+ * that cannot be converted; TSR_ERR_IO; those of creating layers and tensors. If a rank fails, the
+ * others fail too, with a text that names it. */
+TSR_API TSR_NODISCARD tsr_status tsr_model_open(const char *path, const tsr_model_params *params,
+                                                tsr_model **out);
+/* Frees a model. Destroy its generators first. Not collective. NULL is fine; sets NULL. */
+TSR_API void tsr_model_close(tsr_model **model);
+
+/* Returns the configuration, which is valid as long as the model. */
+TSR_API const tsr_model_config *tsr_model_get_config(const tsr_model *model);
+TSR_API tsr_group *tsr_model_group(const tsr_model *model);
+TSR_API tsr_dtype tsr_model_dtype(const tsr_model *model);
+
+typedef struct tsr_model_stats {
+    uint64_t parameters;     /* of the full model; a tied head counts once */
+    uint64_t weight_bytes;   /* that this rank keeps on its device */
+    uint64_t read_bytes;     /* weights that this rank has read from files */
+    uint64_t open_ns;        /* the time that opening took */
+    int64_t heads, kv_heads; /* of this rank */
+} tsr_model_stats;
+TSR_API void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,129 @@
+/* What tessera generate keeps of sequences and prints. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/generate/generate.h"
+#include "cli/lib/json.h"
+#include "cli/lib/memory.h"
+
+void generate_result_add(generate_result *result, const tsr_generated *token)
+{
+    result->finish = token->finish;
+    if (token->finish == TSR_FINISH_INTERRUPT)
+        return;
+    if (result->count == result->capacity) {
+        result->capacity = 2 * result->capacity + 16;
+        result->ids = cli_resize(result->ids, (size_t)result->capacity, sizeof *result->ids);
+        result->log_probabilities = cli_resize(result->log_probabilities, (size_t)result->capacity,
+                                               sizeof *result->log_probabilities);
+    }
+    result->log_probabilities[result->count - result->prompt_count] = token->log_probability;
+    result->ids[result->count++] = token->token;
+}
+
+void generate_result_add_logits(generate_result *result, int64_t vocabulary, const float *logits)
+{
+    const size_t row = (size_t)vocabulary * sizeof *logits;
+    if (result->logit_rows == result->logit_capacity) {
+        result->logit_capacity = 2 * result->logit_capacity + 4;
+        result->logits = cli_resize(result->logits, (size_t)result->logit_capacity, row);
+    }
+    memcpy((char *)result->logits + (size_t)result->logit_rows * row, logits, row);
+    result->logit_rows++;
+}
+
+void generate_result_finish(generate_result *result)
+{
+    free(result->ids);
+    free(result->log_probabilities);
+    free(result->logits);
+    *result = (generate_result){0};
+}
+
+/* JSON ----------------------------------------------------------------------------------------- */
+
+static void add_sequence(json_t *object, const generate_result *result, int64_t vocabulary)
+{
+    json_t *ids = cli_json_add_array(object, "ids");
+    for (int64_t i = 0; i < result->count; i++)
+        cli_json_append(ids, json_integer(result->ids[i]));
+    cli_json_u64(object, "prompt_tokens", (uint64_t)result->prompt_count);
+    cli_json_add(object, "finish", json_string(tsr_finish_name(result->finish)));
+    json_t *logs = cli_json_add_array(object, "log_probabilities");
+    for (int64_t i = 0; i < result->count - result->prompt_count; i++)
+        cli_json_append(logs, json_real(result->log_probabilities[i]));
+    if (generate_chosen.logits == 0)
+        return;
+    json_t *rows = cli_json_add_array(object, "logits");
+    for (int64_t r = 0; r < result->logit_rows; r++) {
+        json_t *row = json_array();
+        for (int64_t v = 0; v < vocabulary; v++)
+            cli_json_append(row, json_real((double)result->logits[r * vocabulary + v]));
+        cli_json_append(rows, row);
+    }
+}
+
+static void add_rate(json_t *object, const char *name, uint64_t tokens, uint64_t ns)
+{
+    if (ns == 0)
+        cli_json_null(object, name);
+    else
+        cli_json_real(object, name, (double)tokens / ((double)ns * 1e-9));
+}
+
+static void add_timings(json_t *document, const generate_summary *summary,
+                        const tsr_model_stats *model)
+{
+    const tsr_generator_stats *stats = &summary->stats;
+    json_t *object = cli_json_add_object(document, "timings");
+    cli_json_real(object, "open_s", (double)model->open_ns * 1e-9);
+    cli_json_u64(object, "prompt_tokens", stats->prompt_tokens);
+    cli_json_real(object, "prompt_s", (double)stats->prompt_ns * 1e-9);
+    add_rate(object, "prompt_tokens_per_s", stats->prompt_tokens, stats->prompt_ns);
+    cli_json_u64(object, "generated_tokens", stats->generated_tokens);
+    cli_json_real(object, "generated_s", (double)stats->generated_ns * 1e-9);
+    add_rate(object, "generated_tokens_per_s", stats->generated_tokens, stats->generated_ns);
+}
+
+void generate_print_json(const generate_summary *summary, int count, const generate_result *results)
+{
+    const tsr_model_config *config = tsr_model_get_config(summary->model);
+    tsr_model_stats stats;
+    tsr_model_get_stats(summary->model, &stats);
+    json_t *document = cli_json_document("tessera.generate", 1);
+    if (count == 1) {
+        add_sequence(document, &results[0], config->vocabulary);
+    } else {
+        json_t *all = cli_json_add_array(document, "sequences");
+        for (int i = 0; i < count; i++)
+            add_sequence(cli_json_append_object(all), &results[i], config->vocabulary);
+    }
+    json_t *model = cli_json_add_object(document, "model");
+    cli_json_text(model, "architecture", config->architecture);
+    cli_json_u64(model, "parameters", stats.parameters);
+    cli_json_text(model, "dtype", tsr_dtype_name(tsr_model_dtype(summary->model)));
+    json_t *rank = cli_json_add_object(document, "rank");
+    cli_json_u64(rank, "ranks", (uint64_t)summary->ranks);
+    cli_json_text(rank, "device", summary->device->name);
+    cli_json_u64(rank, "weight_bytes", stats.weight_bytes);
+    cli_json_u64(rank, "read_bytes", stats.read_bytes);
+    add_timings(document, summary, &stats);
+    cli_json_print(document);
+}
+
+/* Text ----------------------------------------------------------------------------------------- */
+
+void generate_print_tokens(int prompts, const generate_result *results, int count,
+                           const tsr_generated *tokens)
+{
+    (void)results;
+    for (int i = 0; i < count; i++) {
+        if (tokens[i].finish == TSR_FINISH_INTERRUPT)
+            continue;
+        if (prompts > 1)
+            printf("%d: ", tokens[i].sequence);
+        printf("%d%s", (int)tokens[i].token,
+               prompts > 1 || tokens[i].finish != TSR_FINISH_NONE ? "\n" : " ");
+    }
+    fflush(stdout);
+}

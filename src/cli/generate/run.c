@@ -1,0 +1,262 @@
+/* tessera generate: opens a model on all ranks, and continues prompts with it. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/generate/generate.h"
+#include "cli/lib/memory.h"
+#include "cli/lib/terminal.h"
+
+#define EXIT_INTERRUPTED 130 /* as a shell reports a program that SIGINT has ended */
+
+typedef struct job {
+    tsr_comm *comm;
+    tsr_device *device;
+    tsr_stream *stream;
+    tsr_group *group;
+    tsr_model *model;
+    tsr_generator *generator;
+    generate_result results[GENERATE_MAX_PROMPTS];
+    int sequences[GENERATE_MAX_PROMPTS];
+    bool first; /* this is rank 0, which prints */
+    bool interrupted;
+} job;
+
+/* Interrupts ----------------------------------------------------------------------------------- */
+
+static tsr_generator *interruptible;
+
+static void on_signal(int signal)
+{
+    (void)signal;
+    tsr_generator_interrupt(interruptible);
+}
+
+/* The first signal ends generating at the next token. A second one ends the process. */
+static void catch_signals(tsr_generator *generator)
+{
+    static const int signals[] = {SIGINT, SIGTERM};
+    struct sigaction action = {.sa_handler = generator != NULL ? on_signal : SIG_DFL};
+    action.sa_flags = generator != NULL ? (int)SA_RESETHAND : 0;
+    if (generator != NULL)
+        interruptible = generator;
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        struct sigaction before;
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(signals[i], &action, NULL);
+    }
+    if (generator == NULL)
+        interruptible = NULL;
+}
+
+/* Opening -------------------------------------------------------------------------------------- */
+
+static void show_progress(void *user, uint64_t done_bytes, uint64_t total_bytes)
+{
+    int *shown = user;
+    const int percent = total_bytes > 0 ? (int)((double)done_bytes / (double)total_bytes * 100) : 0;
+    if (percent == *shown)
+        return;
+    *shown = percent;
+    fprintf(stderr, "\rreading weights: %d %%%s", percent, percent == 100 ? "\r\033[K" : "");
+    fflush(stderr);
+}
+
+static tsr_status open_model(job *j)
+{
+    const generate_options *o = &generate_chosen;
+    int shown = -1;
+    tsr_model_params params = {.group = j->group, .dtype = o->dtype};
+    if (o->rate_count > 0)
+        params.partition =
+            (tsr_partition_params){.kind = TSR_PARTITION_WEIGHTED, .rates = o->rates};
+    if (j->first && isatty(STDERR_FILENO)) {
+        params.progress = show_progress;
+        params.user = &shown;
+    }
+    return tsr_model_open(o->model, &params, &j->model);
+}
+
+static tsr_status open_job(job *j)
+{
+    const generate_options *o = &generate_chosen;
+    tsr_status status =
+        tsr_comm_create(tsr_comm_params(.timeout_ns = (uint64_t)(o->timeout * 1e9)), &j->comm);
+    if (status == TSR_OK) {
+        j->first = tsr_comm_rank(j->comm) == 0;
+        status = tsr_device_open(&(tsr_device_params){.device = o->device}, &j->device);
+    }
+    if (status == TSR_OK)
+        status = tsr_stream_create(j->device, &j->stream);
+    if (status == TSR_OK)
+        status = tsr_group_create(j->comm, j->stream, NULL, &j->group);
+    return status;
+}
+
+static void close_job(job *j)
+{
+    catch_signals(NULL);
+    tsr_generator_destroy(&j->generator);
+    tsr_model_close(&j->model);
+    tsr_group_destroy(&j->group);
+    tsr_stream_destroy(&j->stream);
+    tsr_device_close(&j->device);
+    tsr_comm_destroy(&j->comm);
+    for (int i = 0; i < GENERATE_MAX_PROMPTS; i++)
+        generate_result_finish(&j->results[i]);
+}
+
+/* Generating ----------------------------------------------------------------------------------- */
+
+static void keep_logits(void *user, int sequence, int64_t position, const float *logits)
+{
+    job *j = user;
+    (void)position;
+    for (int i = 0; i < generate_chosen.prompt_count; i++)
+        if (j->sequences[i] == sequence)
+            generate_result_add_logits(&j->results[i], tsr_model_get_config(j->model)->vocabulary,
+                                       logits);
+}
+
+/* Returns the length that the longest sequence needs, within the model's context. */
+static int64_t context_needed(const job *j)
+{
+    const int64_t largest = tsr_model_get_config(j->model)->context;
+    int64_t needed = 1;
+    for (int i = 0; i < generate_chosen.prompt_count; i++)
+        if (generate_chosen.prompts[i].count > needed)
+            needed = generate_chosen.prompts[i].count;
+    return needed + generate_chosen.max_tokens < largest ? needed + generate_chosen.max_tokens
+                                                         : largest;
+}
+
+static tsr_status create_generator(job *j)
+{
+    const generate_options *o = &generate_chosen;
+    return tsr_generator_create(
+        tsr_generator_params(.model = j->model, .sequences = o->prompt_count,
+                             .context = o->context > 0 ? o->context : context_needed(j),
+                             .cache_dtype = o->cache_dtype, .prefill = o->prefill,
+                             .logits = keep_logits, .user = j, .logits_positions = o->logits),
+        &j->generator);
+}
+
+static tsr_status add_prompts(job *j)
+{
+    const generate_options *o = &generate_chosen;
+    tsr_sampling_params sampling = {.seed = (uint64_t)o->seed,
+                                    .temperature = o->temperature,
+                                    .top_k = o->top_k,
+                                    .top_p = o->top_p,
+                                    .min_p = o->min_p,
+                                    .repetition_penalty = o->repetition_penalty};
+    if (o->greedy)
+        sampling.temperature = 0;
+    for (int i = 0; i < o->prompt_count; i++) {
+        const generate_prompt *prompt = &o->prompts[i];
+        generate_result *result = &j->results[i];
+        const tsr_status status = tsr_generator_add(
+            j->generator,
+            tsr_sequence_params(.prompt = prompt->ids, .prompt_count = prompt->count,
+                                .sampling = sampling, .number = (uint64_t)i,
+                                .max_tokens = o->max_tokens, .ignore_end = o->ignore_end),
+            &j->sequences[i]);
+        if (status != TSR_OK)
+            return status;
+        result->count = result->prompt_count = result->capacity = prompt->count;
+        result->ids = cli_alloc((size_t)prompt->count, sizeof *result->ids);
+        memcpy(result->ids, prompt->ids, (size_t)prompt->count * sizeof *result->ids);
+        result->log_probabilities =
+            cli_alloc((size_t)prompt->count, sizeof *result->log_probabilities);
+    }
+    return TSR_OK;
+}
+
+static void keep(job *j, int count, const tsr_generated *tokens)
+{
+    for (int t = 0; t < count; t++) {
+        for (int i = 0; i < generate_chosen.prompt_count; i++)
+            if (j->sequences[i] == tokens[t].sequence)
+                generate_result_add(&j->results[i], &tokens[t]);
+        j->interrupted = j->interrupted || tokens[t].finish == TSR_FINISH_INTERRUPT;
+    }
+    if (j->first && !generate_chosen.json)
+        generate_print_tokens(generate_chosen.prompt_count, j->results, count, tokens);
+}
+
+static tsr_status generate(job *j)
+{
+    tsr_generated tokens[GENERATE_MAX_PROMPTS];
+    for (;;) {
+        int count = 0;
+        const tsr_status status = tsr_generator_step(j->generator, tokens, &count);
+        if (status != TSR_OK || count == 0)
+            return status;
+        keep(j, count, tokens);
+    }
+}
+
+static tsr_status run_job(job *j)
+{
+    tsr_status status = open_job(j);
+    if (status == TSR_OK)
+        status = open_model(j);
+    if (status == TSR_OK)
+        status = create_generator(j);
+    if (status == TSR_OK)
+        status = add_prompts(j);
+    if (status != TSR_OK)
+        return status;
+    catch_signals(j->generator);
+    return generate(j);
+}
+
+static void print_result(const job *j)
+{
+    generate_summary summary = {.model = j->model,
+                                .device = tsr_device_get_info(j->device),
+                                .ranks = tsr_comm_size(j->comm)};
+    tsr_generator_get_stats(j->generator, &summary.stats);
+    if (generate_chosen.json)
+        generate_print_json(&summary, generate_chosen.prompt_count, j->results);
+    else if (j->interrupted)
+        putchar('\n');
+}
+
+static int run(int argc, char **argv)
+{
+    int code = generate_options_read(argc, argv);
+    if (code != CLI_DONE)
+        return code;
+    job *j = cli_alloc(1, sizeof *j);
+    const tsr_status status = run_job(j);
+    if (status != TSR_OK)
+        code = cli_failed("generate: %s", tsr_last_error());
+    else if (j->first)
+        print_result(j);
+    if (status == TSR_OK && j->interrupted)
+        code = EXIT_INTERRUPTED;
+    close_job(j);
+    free(j);
+    return code;
+}
+
+static void help(FILE *out)
+{
+    cli_wrap(
+        out,
+        "Continues a prompt with a language model: a Hugging Face folder (config.json and "
+        "safetensors) or a GGUF file. Under 'tessera launch -n N' or a cluster's launcher, the "
+        "ranks divide the model, and the first one prints.\n");
+    cli_options_help(out, generate_option_table);
+}
+
+const cli_command cli_generate = {
+    .name = "generate",
+    .usage = "MODEL --ids LIST [options]",
+    .summary = "continue a text with a language model",
+    .run = run,
+    .help = help,
+};

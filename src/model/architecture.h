@@ -1,0 +1,48 @@
+/* The table of architectures: how their files name sizes and weights, and what distinguishes their
+ * layers. A new family that differs only in these is a new row. */
+#ifndef TSR_MODEL_ARCHITECTURE_H
+#define TSR_MODEL_ARCHITECTURE_H
+
+#include <stdbool.h>
+
+#include "tessera/model.h"
+
+/* The keys of config.json. */
+typedef struct tsr__config_keys {
+    const char *layers, *width, *heads, *kv_heads, *hidden, *context, *norm_epsilon, *activation;
+} tsr__config_keys;
+
+/* The name of a weight or norm of ours in a Hugging Face file and in a GGUF file, without the
+ * ending ".weight" or ".bias". */
+typedef struct tsr__weight_name {
+    const char *ours, *hf, *gguf;
+} tsr__weight_name;
+
+typedef struct tsr__architecture {
+    const char *name;      /* model_type in config.json */
+    const char *gguf;      /* general.architecture; several rows may have the same */
+    const char *hf_prefix; /* of all names except that of the head; a file may leave it out */
+    const char *hf_block;  /* behind the prefix, before the number of a layer */
+    const tsr__config_keys *keys;
+    const tsr__weight_name *outside, *inside; /* of layers; each ends in {NULL} */
+    tsr_norm_kind norm;
+    bool norm_bias;
+    bool gated;
+    bool learned_positions;
+    bool qk_norm;
+    bool qkv_bias, output_bias, mlp_bias; /* unless config.json says otherwise */
+    bool tied;                            /* if config.json does not say */
+    bool has_window;                      /* config.json's sliding_window counts */
+    bool window_needs_switch;             /* … if use_sliding_window is true */
+    bool hf_transposed;        /* matrices of layers are [in, out] in Hugging Face files */
+    bool gguf_interleaved;     /* rows of q and k are in the order of TSR_ROPE_ADJACENT in GGUF */
+    tsr_activation activation; /* in GGUF files, which do not name it */
+} tsr__architecture;
+
+/* Return the row with this name, or NULL. */
+const tsr__architecture *tsr__architecture_by_name(const char *name);
+const tsr__architecture *tsr__architecture_by_gguf(const char *name);
+/* Writes the names of all architectures, separated by commas, to `text` and returns it. */
+char *tsr__architecture_names(size_t size, char *text);
+
+#endif

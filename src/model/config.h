@@ -1,0 +1,63 @@
+/* Reading what a model is. */
+#ifndef TSR_MODEL_CONFIG_H
+#define TSR_MODEL_CONFIG_H
+
+#include "model/architecture.h"
+#include "model/files.h"
+
+/* A value that a file does not have. */
+#define TSR__UNSET (-1)
+
+/* The frequency scaling as files name it. */
+typedef struct tsr__rope_facts {
+    char type[32]; /* "": none */
+    double theta, factor, original_length;
+    double low_frequency_factor, high_frequency_factor;
+    double beta_fast, beta_slow;
+    double attention_factor, mscale, mscale_all_dim;
+    double partial; /* part of the components that are rotated */
+    int truncate;
+} tsr__rope_facts;
+
+/* The values of a file before they are checked. TSR__UNSET: the file does not have it; truth values
+ * are 0 or 1. */
+typedef struct tsr__facts {
+    const tsr__architecture *architecture;
+    const char *file; /* for error texts */
+    int64_t layers, width, heads, kv_heads, head_dim, value_dim, hidden, vocabulary, context;
+    int64_t window, max_window_layers, rotary_dim;
+    double norm_epsilon;
+    int use_window, tied, qkv_bias, output_bias, mlp_bias;
+    bool has_activation;
+    tsr_activation activation;
+    tsr__rope_facts rope;
+    int64_t bos;
+    int end_count;
+    int32_t end[TSR_MODEL_MAX_END_TOKENS];
+} tsr__facts;
+
+void tsr__facts_init(tsr__facts *facts);
+/* Appends a token that ends a text, unless it is there already. Ids that are no i32 are ignored,
+ * and so are ids beyond the largest number. */
+void tsr__facts_add_end(tsr__facts *facts, int64_t id);
+
+/* Read a file's values. config_json.c and config_gguf.c. */
+tsr_status tsr__facts_read_json(const tsr__model_files *files, tsr__facts *out) TSR_NODISCARD;
+tsr_status tsr__facts_read_gguf(const tsr__model_files *files, tsr__facts *out) TSR_NODISCARD;
+
+/* Checks the values, and completes those that are missing. */
+tsr_status tsr__config_make(const tsr__facts *facts, tsr_model_config *out) TSR_NODISCARD;
+/* Checks the frequency scaling. rope_facts.c. */
+tsr_status tsr__rope_make(const tsr__facts *facts, int64_t head_dim, int64_t context,
+                          tsr_rope_params *out) TSR_NODISCARD;
+/* Returns the factor by which YaRN multiplies rotated components, if a file names none. */
+double tsr__yarn_attention(double factor);
+/* Finds the scaling of Llama 3 whose factors these are: factors[count] are the numbers by which a
+ * GGUF file divides frequencies. */
+tsr_status tsr__rope_from_factors(const char *file, double theta, int64_t count,
+                                  const float *factors, tsr__rope_facts *rope) TSR_NODISCARD;
+
+/* Reads the configuration of opened files. */
+tsr_status tsr__config_of(const tsr__model_files *files, tsr_model_config *out) TSR_NODISCARD;
+
+#endif

@@ -1,0 +1,504 @@
+/* Generators: several sequences that advance together. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "model/model.h"
+#include "tessera/generator.h"
+
+#define USUAL_PREFILL 256
+#define PAGE_TOKENS 64
+
+typedef struct sequence {
+    bool used;
+    tsr_finish finish;
+    int cache;      /* its number in the cache */
+    int64_t length; /* of tokens */
+    int64_t seen;   /* the first ones, which the cache has */
+    int64_t limit;  /* the largest length */
+    tsr_finish at_limit;
+    int32_t *tokens;
+    tsr_sampling_params sampling;
+    uint64_t number;
+    bool ignore_end;
+    int32_t *stop;
+    int stop_count;
+} sequence;
+
+struct tsr_generator {
+    tsr_generator_params params;
+    tsr_model *model;
+    tsr_kv_cache *cache;
+    int count;           /* of `sequences` */
+    sequence *sequences; /* [count] */
+    float *logits;       /* [count, vocabulary]: those that the next tokens are chosen from */
+    float *shown;        /* [prefill, vocabulary]: those that only the caller gets; or NULL */
+    int32_t *ids;        /* [max(count, prefill)] */
+    int32_t *votes;      /* [count + 1]: what the ranks agree on */
+    tsr_generator_stats stats;
+    atomic_bool interrupt;
+};
+
+/* Creating --------------------------------------------------------------------------------------
+ */
+
+static void finish_sequence(sequence *s)
+{
+    tsr__free(s->tokens);
+    tsr__free(s->stop);
+    *s = (sequence){0};
+}
+
+void tsr_generator_destroy(tsr_generator **generator)
+{
+    if (!generator || !*generator)
+        return;
+    tsr_generator *g = *generator;
+    for (int i = 0; g->sequences && i < g->count; i++)
+        finish_sequence(&g->sequences[i]);
+    tsr_kv_cache_destroy(&g->cache);
+    tsr__free(g->sequences);
+    tsr__free(g->logits);
+    tsr__free(g->shown);
+    tsr__free(g->ids);
+    tsr__free(g->votes);
+    tsr__free(g);
+    *generator = NULL;
+}
+
+static tsr_status check_params(tsr_generator_params *p)
+{
+    const tsr_model_config *c = &p->model->config;
+    if (p->sequences == 0)
+        p->sequences = 1;
+    TSR__REQUIRE(p->sequences >= 1 && p->sequences <= TSR_GENERATOR_MAX_SEQUENCES,
+                 "generator: sequences is %d; 1 to %d is possible", p->sequences,
+                 TSR_GENERATOR_MAX_SEQUENCES);
+    if (p->context == 0)
+        p->context = c->context;
+    TSR__REQUIRE(p->context >= 1 && p->context <= TSR_MODEL_MAX_CONTEXT,
+                 "generator: context is %" PRId64 "; 1 to %d is possible", p->context,
+                 TSR_MODEL_MAX_CONTEXT);
+    TSR__REQUIRE(!c->learned_positions || p->context <= c->context,
+                 "generator: context is %" PRId64 ", but the model has learned %" PRId64
+                 " positions",
+                 p->context, c->context);
+    if (p->prefill == 0)
+        p->prefill = USUAL_PREFILL;
+    TSR__REQUIRE(p->prefill >= 1 && p->prefill <= TSR_MODEL_MAX_CONTEXT,
+                 "generator: prefill is %" PRId64 "; 1 to %d is possible", p->prefill,
+                 TSR_MODEL_MAX_CONTEXT);
+    if (p->prefill > p->context)
+        p->prefill = p->context;
+    TSR__REQUIRE(p->cache_tokens >= 0 && p->logits_positions >= 0,
+                 "generator: cache_tokens is %" PRId64 ", logits_positions %" PRId64
+                 "; neither may be negative",
+                 p->cache_tokens, p->logits_positions);
+    if (!p->logits)
+        p->logits_positions = 0;
+    return TSR_OK;
+}
+
+static tsr_status create_cache(tsr_generator *g)
+{
+    const tsr_generator_params *p = &g->params;
+    tsr_heads heads;
+    TSR__TRY(tsr_self_attention_heads(g->model->blocks[0], &heads));
+    const int64_t page = p->context < PAGE_TOKENS ? p->context : PAGE_TOKENS;
+    /* Each sequence may leave a part of its last page unused. */
+    const int64_t all = p->sequences * ((p->context + page - 1) / page);
+    const int64_t pages = p->cache_tokens == 0 ? all : (p->cache_tokens + page - 1) / page;
+    return tsr_kv_cache_create(
+        tsr_kv_cache_params(.stream = g->model->stream, .layers = g->model->config.layers,
+                            .kv_heads = heads.kv_count, .head_dim = heads.head_dim,
+                            .dtype = p->cache_dtype, .page_tokens = page, .pages = pages,
+                            .sequences = p->sequences),
+        &g->cache);
+}
+
+static tsr_status create_memory(tsr_generator *g)
+{
+    const tsr_generator_params *p = &g->params;
+    const size_t vocabulary = (size_t)g->model->config.vocabulary, count = (size_t)p->sequences,
+                 prefill = (size_t)p->prefill;
+    g->count = p->sequences;
+    g->sequences = tsr__calloc(count, sizeof *g->sequences);
+    g->logits = tsr__calloc(count, vocabulary * sizeof *g->logits);
+    g->ids = tsr__calloc(count > prefill ? count : prefill, sizeof *g->ids);
+    g->votes = tsr__calloc(count + 1, sizeof *g->votes);
+    if (!g->sequences || !g->logits || !g->ids || !g->votes)
+        return TSR_ERR_NO_MEMORY;
+    if (p->logits_positions > 0) {
+        const size_t rows =
+            p->logits_positions < p->prefill ? (size_t)p->logits_positions : prefill;
+        g->shown = tsr__calloc(rows, vocabulary * sizeof *g->shown);
+        if (!g->shown)
+            return TSR_ERR_NO_MEMORY;
+    }
+    return create_cache(g);
+}
+
+tsr_status tsr_generator_create(const tsr_generator_params *params, tsr_generator **out)
+{
+    TSR__REQUIRE(params && out, "generator: %s is NULL", params ? "out" : "params");
+    TSR__REQUIRE(params->model, "generator: model is NULL");
+    tsr_generator_params checked = *params;
+    TSR__TRY(check_params(&checked));
+    tsr_generator *g = tsr__calloc(1, sizeof *g);
+    if (!g)
+        return TSR_ERR_NO_MEMORY;
+    g->params = checked;
+    g->model = checked.model;
+    atomic_init(&g->interrupt, false);
+    const tsr_status status = create_memory(g);
+    if (status != TSR_OK) {
+        tsr_generator_destroy(&g);
+        return status;
+    }
+    *out = g;
+    return TSR_OK;
+}
+
+void tsr_generator_interrupt(tsr_generator *generator)
+{
+    if (generator)
+        atomic_store(&generator->interrupt, true);
+}
+
+void tsr_generator_get_stats(const tsr_generator *generator, tsr_generator_stats *out)
+{
+    if (out)
+        *out = generator ? generator->stats : (tsr_generator_stats){0};
+}
+
+/* Sequences -------------------------------------------------------------------------------------
+ */
+
+static tsr_status check_prompt(const tsr_generator *g, const tsr_sequence_params *p)
+{
+    const int64_t vocabulary = g->model->config.vocabulary;
+    TSR__REQUIRE(p->prompt_count >= 1 && p->prompt,
+                 "generator: the prompt is empty; at least one token is needed");
+    TSR__REQUIRE(p->prompt_count <= g->params.context,
+                 "generator: the prompt has %" PRId64 " tokens, but the context only %" PRId64,
+                 p->prompt_count, g->params.context);
+    for (int64_t i = 0; i < p->prompt_count; i++)
+        TSR__REQUIRE(p->prompt[i] >= 0 && p->prompt[i] < vocabulary,
+                     "generator: token %" PRId64 " of the prompt is %" PRId32
+                     "; the vocabulary has 0 to %" PRId64,
+                     i, p->prompt[i], vocabulary - 1);
+    TSR__REQUIRE(p->max_tokens >= 0, "generator: max_tokens is %" PRId64, p->max_tokens);
+    TSR__REQUIRE(p->stop_count == 0 || (p->stop_count > 0 && p->stop),
+                 "generator: stop_count is %d, and stop is %s", p->stop_count,
+                 p->stop ? "not NULL" : "NULL");
+    return tsr_sampling_check(&p->sampling);
+}
+
+static tsr_status fill_sequence(tsr_generator *g, const tsr_sequence_params *p, sequence *s)
+{
+    /* The last token need not be in the cache. */
+    const int64_t longest = g->params.context + 1;
+    const bool limited = p->max_tokens > 0 && p->max_tokens <= longest - p->prompt_count;
+    s->limit = limited ? p->prompt_count + p->max_tokens : longest;
+    s->at_limit = limited ? TSR_FINISH_MAX_TOKENS : TSR_FINISH_CONTEXT;
+    s->tokens = tsr__calloc((size_t)s->limit, sizeof *s->tokens);
+    s->stop = tsr__calloc((size_t)p->stop_count, sizeof *s->stop);
+    if (!s->tokens || !s->stop)
+        return TSR_ERR_NO_MEMORY;
+    memcpy(s->tokens, p->prompt, (size_t)p->prompt_count * sizeof *s->tokens);
+    if (p->stop_count > 0)
+        memcpy(s->stop, p->stop, (size_t)p->stop_count * sizeof *s->stop);
+    s->length = p->prompt_count;
+    s->stop_count = p->stop_count;
+    s->sampling = p->sampling;
+    s->number = p->number;
+    s->ignore_end = p->ignore_end;
+    return tsr_kv_cache_add(g->cache, &s->cache);
+}
+
+tsr_status tsr_generator_add(tsr_generator *g, const tsr_sequence_params *params, int *out)
+{
+    TSR__REQUIRE(g && params && out, "generator: %s is NULL",
+                 !g        ? "generator"
+                 : !params ? "params"
+                           : "out");
+    TSR__TRY(check_prompt(g, params));
+    int at = 0;
+    while (at < g->count && g->sequences[at].used)
+        at++;
+    TSR__REQUIRE(at < g->count, "generator: it has its largest number of sequences, %d", g->count);
+    sequence *s = &g->sequences[at];
+    const tsr_status status = fill_sequence(g, params, s);
+    if (status != TSR_OK) {
+        finish_sequence(s);
+        return status;
+    }
+    s->used = true;
+    *out = at;
+    return TSR_OK;
+}
+
+tsr_status tsr_generator_remove(tsr_generator *g, int number)
+{
+    TSR__REQUIRE(g, "generator: generator is NULL");
+    TSR__REQUIRE(number >= 0 && number < g->count && g->sequences[number].used,
+                 "generator: there is no sequence %d", number);
+    TSR__TRY(tsr_kv_cache_remove(g->cache, g->sequences[number].cache));
+    finish_sequence(&g->sequences[number]);
+    return TSR_OK;
+}
+
+/* Passes ----------------------------------------------------------------------------------------
+ */
+
+static float *logits_of(const tsr_generator *g, int number)
+{
+    return g->logits + (size_t)number * (size_t)g->model->config.vocabulary;
+}
+
+/* Gives the caller the logits of the tokens from `first` on that it wants, except the last one of
+ * `count`. */
+static tsr_status show(tsr_generator *g, int number, const tsr_tensor *features, int64_t first,
+                       int64_t count)
+{
+    int64_t wanted = g->params.logits_positions - first;
+    wanted = wanted < count - 1 ? wanted : count - 1;
+    if (wanted <= 0)
+        return TSR_OK;
+    TSR__TRY(tsr__model_logits(g->model, features, 0, wanted, g->shown));
+    for (int64_t i = 0; i < wanted; i++)
+        g->params.logits(g->params.user, number, first + i,
+                         g->shown + (size_t)i * (size_t)g->model->config.vocabulary);
+    return TSR_OK;
+}
+
+static void show_last(const tsr_generator *g, int number)
+{
+    const sequence *s = &g->sequences[number];
+    if (s->seen - 1 < g->params.logits_positions)
+        g->params.logits(g->params.user, number, s->seen - 1, logits_of(g, number));
+}
+
+/* Computes the next part of a prompt. The logits after its last token are needed if the part ends
+ * the prompt, or if the caller wants them. */
+static tsr_status prefill(tsr_generator *g, int number)
+{
+    sequence *s = &g->sequences[number];
+    const int64_t left = s->length - s->seen, first = s->seen;
+    const int64_t count = left < g->params.prefill ? left : g->params.prefill;
+    tsr_tensor *features = NULL;
+    TSR__TRY(tsr_kv_cache_begin(g->cache, 1, &s->cache, &count));
+    TSR__TRY(tsr__model_forward(g->model, g->cache, 1, count, s->tokens + first, &features));
+    s->seen += count;
+    tsr_status status = show(g, number, features, first, count);
+    if (status == TSR_OK && (s->seen == s->length || s->seen - 1 < g->params.logits_positions)) {
+        status = tsr__model_logits(g->model, features, count - 1, 1, logits_of(g, number));
+        if (status == TSR_OK)
+            show_last(g, number);
+    }
+    tsr_tensor_destroy(&features);
+    g->stats.prompt_tokens += (uint64_t)count;
+    return status;
+}
+
+/* Computes one token of each of these sequences. */
+static tsr_status decode(tsr_generator *g, int count, const int *numbers)
+{
+    const size_t vocabulary = (size_t)g->model->config.vocabulary;
+    int cached[TSR_GENERATOR_MAX_SEQUENCES];
+    int64_t ones[TSR_GENERATOR_MAX_SEQUENCES];
+    tsr_tensor *features = NULL;
+    for (int i = 0; i < count; i++) {
+        const sequence *s = &g->sequences[numbers[i]];
+        cached[i] = s->cache;
+        ones[i] = 1;
+        g->ids[i] = s->tokens[s->seen];
+    }
+    TSR__TRY(tsr_kv_cache_begin(g->cache, count, cached, ones));
+    TSR__TRY(tsr__model_forward(g->model, g->cache, count, 1, g->ids, &features));
+    tsr_status status = tsr__model_logits(g->model, features, 0, 1, g->logits);
+    tsr_tensor_destroy(&features);
+    TSR__TRY(status);
+    /* The rows are those of `numbers`, which ascend: move the last one first. */
+    for (int i = count - 1; i >= 0; i--)
+        memmove(logits_of(g, numbers[i]), g->logits + (size_t)i * vocabulary,
+                vocabulary * sizeof *g->logits);
+    for (int i = 0; i < count; i++) {
+        g->sequences[numbers[i]].seen++;
+        show_last(g, numbers[i]);
+    }
+    g->stats.generated_tokens += (uint64_t)count;
+    return TSR_OK;
+}
+
+/* Agreement -------------------------------------------------------------------------------------
+ */
+
+/* Replaces votes[0 … count − 1] by the largest of all ranks, and sets *interrupted to whether a
+ * rank was interrupted. */
+static tsr_status agree(tsr_generator *g, int count, bool *interrupted)
+{
+    tsr_comm *comm = tsr_group_comm(g->model->group);
+    g->votes[count] = atomic_load(&g->interrupt);
+    if (comm)
+        TSR__TRY(tsr_comm_all_reduce(comm, g->votes, g->votes, (uint64_t)count + 1, TSR_I32,
+                                     TSR_OP_MAX));
+    *interrupted = g->votes[count] != 0;
+    return TSR_OK;
+}
+
+/* Chooses the token of a sequence on rank 0. */
+static tsr_status choose(tsr_generator *g, int number, int32_t *token)
+{
+    const sequence *s = &g->sequences[number];
+    if (tsr_group_rank(g->model->group) != 0)
+        return TSR_OK;
+    const tsr_status status =
+        tsr_sampling_draw(&s->sampling, s->number, s->length, g->model->config.vocabulary,
+                          logits_of(g, number), s->length, s->tokens, token);
+    return status == TSR_OK ? TSR_OK
+                            : tsr__fail_context(status, "generator: sequence %d, position %" PRId64,
+                                                number, s->length);
+}
+
+/* The logarithm of a token's probability among all. */
+static double log_probability(const float *logits, int64_t count, int32_t token)
+{
+    double largest = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        largest = fmax(largest, (double)logits[i]);
+    for (int64_t i = 0; i < count; i++)
+        sum += exp((double)logits[i] - largest);
+    return (double)logits[token] - largest - log(sum);
+}
+
+static bool contains(const int32_t *tokens, int count, int32_t token)
+{
+    for (int i = 0; i < count; i++)
+        if (tokens[i] == token)
+            return true;
+    return false;
+}
+
+static tsr_finish finish_of(const tsr_generator *g, const sequence *s, int32_t token)
+{
+    const tsr_model_config *c = &g->model->config;
+    if (contains(s->stop, s->stop_count, token) ||
+        (!s->ignore_end && contains(c->end, c->end_count, token)))
+        return TSR_FINISH_TOKEN;
+    return s->length >= s->limit ? s->at_limit : TSR_FINISH_NONE;
+}
+
+static void append(tsr_generator *g, int number, int32_t token, tsr_generated *out)
+{
+    sequence *s = &g->sequences[number];
+    const int64_t vocabulary = g->model->config.vocabulary;
+    *out = (tsr_generated){
+        .sequence = number,
+        .token = token,
+        .position = s->length,
+        .log_probability = log_probability(logits_of(g, number), vocabulary, token),
+    };
+    s->tokens[s->length++] = token;
+    s->finish = out->finish = finish_of(g, s, token);
+}
+
+/* Steps -----------------------------------------------------------------------------------------
+ */
+
+static void interrupt_all(tsr_generator *g, int count, const int *numbers, tsr_generated *out)
+{
+    for (int i = 0; i < count; i++) {
+        sequence *s = &g->sequences[numbers[i]];
+        s->finish = TSR_FINISH_INTERRUPT;
+        out[i] = (tsr_generated){.sequence = numbers[i],
+                                 .token = -1,
+                                 .position = s->length,
+                                 .finish = TSR_FINISH_INTERRUPT};
+    }
+    atomic_store(&g->interrupt, false);
+}
+
+static tsr_status prefill_all(tsr_generator *g, int count, const int *numbers, bool *interrupted)
+{
+    for (int i = 0; i < count && !*interrupted; i++) {
+        sequence *s = &g->sequences[numbers[i]];
+        while (s->seen < s->length && !*interrupted) {
+            TSR__TRY(prefill(g, numbers[i]));
+            if (s->seen < s->length)
+                TSR__TRY(agree(g, 0, interrupted));
+        }
+    }
+    return TSR_OK;
+}
+
+/* Divides the sequences that have not ended into those with a prompt to compute and the others. */
+static void divide(const tsr_generator *g, int *running, int *all, int *prompts, int *first,
+                   int *steps, int *next)
+{
+    for (int i = 0; i < g->count; i++) {
+        const sequence *s = &g->sequences[i];
+        if (!s->used || s->finish != TSR_FINISH_NONE)
+            continue;
+        all[(*running)++] = i;
+        if (s->length - s->seen > 1 || s->seen == 0)
+            first[(*prompts)++] = i;
+        else
+            next[(*steps)++] = i;
+    }
+}
+
+static tsr_status compute(tsr_generator *g, int prompts, const int *first, int steps,
+                          const int *next, bool *interrupted)
+{
+    /* Decoding comes first, because it uses all rows of `logits`. */
+    uint64_t start = tsr__now_ns();
+    if (steps > 0) {
+        TSR__TRY(decode(g, steps, next));
+        g->stats.generated_ns += tsr__now_ns() - start;
+    }
+    if (prompts > 0) {
+        start = tsr__now_ns();
+        TSR__TRY(prefill_all(g, prompts, first, interrupted));
+        g->stats.prompt_ns += tsr__now_ns() - start;
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr_generator_step(tsr_generator *g, tsr_generated *tokens, int *count)
+{
+    TSR__REQUIRE(g && tokens && count, "generator: %s is NULL",
+                 !g        ? "generator"
+                 : !tokens ? "tokens"
+                           : "count");
+    int all[TSR_GENERATOR_MAX_SEQUENCES], first[TSR_GENERATOR_MAX_SEQUENCES],
+        next[TSR_GENERATOR_MAX_SEQUENCES];
+    int running = 0, prompts = 0, steps = 0;
+    bool interrupted = false;
+    divide(g, &running, all, &prompts, first, &steps, next);
+    if (running > 0)
+        TSR__TRY(compute(g, prompts, first, steps, next, &interrupted));
+    tsr_status own = TSR_OK;
+    for (int i = 0; i < running && !interrupted; i++) {
+        g->votes[i] = -1;
+        if (own == TSR_OK)
+            own = choose(g, all[i], &g->votes[i]);
+    }
+    if (running > 0 && !interrupted)
+        TSR__TRY(agree(g, running, &interrupted));
+    TSR__TRY(own);
+    if (interrupted) {
+        interrupt_all(g, running, all, tokens);
+    } else {
+        for (int i = 0; i < running; i++) {
+            TSR__REQUIRE(g->votes[i] >= 0, "generator: rank 0 could not choose a token");
+            append(g, all[i], g->votes[i], &tokens[i]);
+        }
+    }
+    *count = running;
+    return TSR_OK;
+}

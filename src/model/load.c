@@ -1,0 +1,86 @@
+/* Reads the weights of a model's layers: of each parameter the part that this rank has. */
+#include "base/error.h"
+#include "model/model.h"
+#include "model/reader.h"
+#include "model/weights.h"
+
+/* What is done with each parameter: first the bytes are counted, then they are read. */
+typedef struct loading {
+    tsr_model *model;
+    const tsr__weights *weights;
+    tsr__weight_reader reader;
+    bool counting;
+} loading;
+
+static tsr_status load_part(loading *l, const tsr__weight *weight, const tsr__weight_part *part,
+                            tsr_tensor *tensor)
+{
+    if (l->counting) {
+        l->reader.total_bytes += tsr__weight_part_bytes(weight, part);
+        l->model->stats.weight_bytes += (uint64_t)(part->rows * part->columns) *
+                                        tsr_dtype_size(tsr_tensor_layout(tensor)->dtype);
+        return TSR_OK;
+    }
+    return tsr__weight_read(&l->reader, weight, part, tensor);
+}
+
+static tsr_status load_parameter(loading *l, int layer, const tsr_parameter *p)
+{
+    tsr__weight weight;
+    TSR__TRY(tsr__weight_find(l->weights, layer, p->name, &weight));
+    tsr__weight_part part = {.rows = weight.rows, .columns = weight.columns};
+    if (p->shard_dim == 0) {
+        part.first_row = p->offset;
+        part.rows = p->length;
+    } else if (p->shard_dim == 1) {
+        part.first_column = p->offset;
+        part.columns = p->length;
+    }
+    return load_part(l, &weight, &part, p->tensor);
+}
+
+static tsr_status load_layer(loading *l, int layer, const tsr_layer *which)
+{
+    for (int i = 0; i < tsr_layer_parameter_count(which); i++)
+        TSR__TRY(load_parameter(l, layer, tsr_layer_parameter(which, i)));
+    return TSR_OK;
+}
+
+static tsr_status load_positions(loading *l)
+{
+    tsr__weight weight;
+    if (!l->model->positions)
+        return TSR_OK;
+    TSR__TRY(tsr__weight_find(l->weights, -1, "positions.weight", &weight));
+    const tsr__weight_part part = {.rows = weight.rows, .columns = weight.columns};
+    return load_part(l, &weight, &part, l->model->positions);
+}
+
+static tsr_status load_all(loading *l)
+{
+    const tsr_model *m = l->model;
+    TSR__TRY(load_layer(l, -1, m->embedding));
+    TSR__TRY(load_positions(l));
+    for (int i = 0; i < m->config.layers; i++)
+        TSR__TRY(load_layer(l, i, m->blocks[i]));
+    TSR__TRY(load_layer(l, -1, m->norm));
+    return m->config.tied ? TSR_OK : load_layer(l, -1, m->head);
+}
+
+tsr_status tsr__model_load(tsr_model *model, const tsr__weights *weights,
+                           const tsr_model_params *params)
+{
+    loading l = {.model = model, .weights = weights, .counting = true};
+    tsr__weight_reader_init(weights->files, model->stream, &l.reader);
+    tsr_status status = load_all(&l);
+    l.counting = false;
+    l.reader.progress = params->progress;
+    l.reader.user = params->user;
+    if (status == TSR_OK)
+        status = load_all(&l);
+    if (status == TSR_OK)
+        status = tsr_stream_wait(model->stream);
+    model->stats.read_bytes = l.reader.read_bytes;
+    tsr__weight_reader_finish(&l.reader);
+    return status;
+}

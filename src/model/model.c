@@ -1,0 +1,236 @@
+/* Models: their layers, and the order in which they are created and opened. */
+#include "model/model.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "model/config.h"
+#include "model/elements.h"
+#include "model/weights.h"
+
+void tsr_model_close(tsr_model **model)
+{
+    if (!model || !*model)
+        return;
+    tsr_model *m = *model;
+    tsr_layer_destroy(&m->embedding);
+    for (int i = 0; m->blocks && i < m->config.layers; i++)
+        tsr_layer_destroy(&m->blocks[i]);
+    tsr__free(m->blocks);
+    tsr_layer_destroy(&m->norm);
+    tsr_layer_destroy(&m->head);
+    tsr_tensor_destroy(&m->positions);
+    tsr__free(m->vocabulary);
+    tsr__free(m);
+    *model = NULL;
+}
+
+const tsr_model_config *tsr_model_get_config(const tsr_model *model)
+{
+    return model ? &model->config : NULL;
+}
+
+tsr_group *tsr_model_group(const tsr_model *model)
+{
+    return model ? model->group : NULL;
+}
+
+tsr_dtype tsr_model_dtype(const tsr_model *model)
+{
+    return model ? model->dtype : (tsr_dtype)0;
+}
+
+void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out)
+{
+    if (out)
+        *out = model ? model->stats : (tsr_model_stats){0};
+}
+
+/* Layers ----------------------------------------------------------------------------------------
+ */
+
+static const tsr_init_params no_values = {.kind = TSR_INIT_NONE};
+
+static tsr_status create_block(tsr_model *m, int index)
+{
+    const tsr_model_config *c = &m->config;
+    const float epsilon = (float)c->norm_epsilon;
+    return tsr_block_create(
+        tsr_block_params(.group = m->group, .size = c->width, .dtype = m->dtype,
+                         .norm = {.kind = c->norm,
+                                  .no_bias = !c->norm_bias,
+                                  .epsilon = epsilon,
+                                  .dtype = TSR_F32},
+                         .attention = {.heads = c->heads,
+                                       .kv_heads = c->kv_heads,
+                                       .head_dim = c->head_dim,
+                                       .no_bias = !c->qkv_bias,
+                                       .no_output_bias = !c->output_bias,
+                                       .rope = c->learned_positions ? NULL : &c->rope,
+                                       .qk_norm = c->qk_norm,
+                                       .norm_epsilon = epsilon,
+                                       .norm_dtype = TSR_F32,
+                                       .window = index >= c->window_from ? c->window : 0,
+                                       .partition = m->partition,
+                                       .init = no_values},
+                         .mlp = {.hidden_size = c->hidden,
+                                 .no_bias = !c->mlp_bias,
+                                 .gated = c->gated,
+                                 .activation = c->activation,
+                                 .partition = m->partition,
+                                 .init = no_values}),
+        &m->blocks[index]);
+}
+
+/* A tied head uses the memory of the embedding. */
+static tsr_status create_head(tsr_model *m)
+{
+    const tsr_model_config *c = &m->config;
+    TSR__TRY(tsr_column_linear_create(
+        tsr_linear_params(.group = m->group, .name = "head", .input_size = c->width,
+                          .output_size = c->vocabulary, .no_bias = true, .dtype = m->dtype,
+                          .partition = m->partition, .init = no_values, .deferred = c->tied),
+        &m->head));
+    return c->tied ? tsr_layer_set_parameter(
+                         m->head, 0, tsr_layer_parameter(m->embedding, 0)->tensor, NULL, false)
+                   : TSR_OK;
+}
+
+static tsr_status create_layers(tsr_model *m)
+{
+    const tsr_model_config *c = &m->config;
+    TSR__TRY(tsr_embedding_create(
+        tsr_embedding_params(.group = m->group, .name = "embedding",
+                             .vocabulary_size = c->vocabulary, .width = c->width, .dtype = m->dtype,
+                             .partition = m->partition, .init = no_values),
+        &m->embedding));
+    if (c->learned_positions)
+        TSR__TRY(tsr_tensor_create(m->device, m->dtype, 2, (int64_t[]){c->context, c->width},
+                                   &m->positions));
+    m->blocks = tsr__calloc((size_t)c->layers, sizeof(tsr_layer *));
+    if (!m->blocks)
+        return TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < c->layers; i++) {
+        const tsr_status status = create_block(m, i);
+        if (status != TSR_OK)
+            return tsr__fail_context(status, "model: layer %d", i);
+    }
+    TSR__TRY(tsr_norm_create(tsr_norm_params(.group = m->group, .name = "norm", .size = c->width,
+                                             .kind = c->norm, .no_bias = !c->norm_bias,
+                                             .epsilon = (float)c->norm_epsilon, .dtype = TSR_F32),
+                             &m->norm));
+    return create_head(m);
+}
+
+/* Opening ---------------------------------------------------------------------------------------
+ */
+
+static tsr_status divide_vocabulary(tsr_model *m)
+{
+    const int ranks = tsr_group_size(m->group);
+    tsr_shard_range *ranges = tsr__calloc((size_t)ranks, sizeof *ranges);
+    m->vocabulary = tsr__calloc((size_t)ranks, sizeof *m->vocabulary);
+    tsr_status status = ranges && m->vocabulary ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = tsr_partition((uint64_t)m->config.vocabulary, ranks, &m->partition, ranges);
+    for (int r = 0; status == TSR_OK && r < ranks; r++)
+        m->vocabulary[r] = (int64_t)ranges[r].count;
+    tsr__free(ranges);
+    return status;
+}
+
+static tsr_status choose_dtype(tsr_model *m, const tsr__weights *weights, tsr_dtype wanted)
+{
+    tsr__weight embedding;
+    TSR__REQUIRE(wanted == 0 || wanted == TSR_F32 || wanted == TSR_F16 || wanted == TSR_BF16,
+                 "model: dtype %s is not f32, f16 or bf16", tsr_dtype_name(wanted));
+    m->dtype = wanted;
+    if (wanted != 0)
+        return TSR_OK;
+    TSR__TRY(tsr__weight_find(weights, -1, "embedding.weight", &embedding));
+    m->dtype = tsr__elements_float(embedding.file);
+    if (m->dtype == 0)
+        m->dtype = TSR_F32;
+    return TSR_OK;
+}
+
+static tsr_status open_files(tsr_model *m, const tsr__model_files *files,
+                             const tsr_model_params *params)
+{
+    tsr__weights weights;
+    tsr_heads heads;
+    TSR__TRY(tsr__config_of(files, &m->config));
+    TSR__TRY(tsr__weights_init(files, &m->config, &weights));
+    TSR__TRY(choose_dtype(m, &weights, params->dtype));
+    TSR__TRY(divide_vocabulary(m));
+    TSR__TRY(create_layers(m));
+    TSR__TRY(tsr_self_attention_heads(m->blocks[0], &heads));
+    m->stats.heads = heads.count;
+    m->stats.kv_heads = heads.kv_count;
+    m->stats.parameters = tsr__weights_count(&m->config);
+    return tsr__model_load(m, &weights, params);
+}
+
+/* Tells all ranks whether all have opened the model. */
+static tsr_status agree(const tsr_model *m, tsr_status own)
+{
+    tsr_comm *comm = tsr_group_comm(m->group);
+    const int rank = tsr_group_rank(m->group), ranks = tsr_group_size(m->group);
+    /* The rank with the highest number that failed. */
+    int32_t failed = own == TSR_OK ? -1 : rank;
+    if (ranks == 1 || !comm)
+        return own;
+    const tsr__error text = tsr__error_take();
+    const tsr_status status = tsr_comm_all_reduce(comm, &failed, &failed, 1, TSR_I32, TSR_OP_MAX);
+    if (own != TSR_OK) {
+        tsr__error_put_back(&text);
+        return own;
+    }
+    TSR__TRY(status);
+    return failed < 0
+               ? TSR_OK
+               : tsr__fail(TSR_ERR_INVALID, "model: rank %d could not open the model", (int)failed);
+}
+
+static tsr_status open_model(const char *path, const tsr_model_params *params, tsr_model *m)
+{
+    const uint64_t start = tsr__now_ns();
+    tsr__model_files files;
+    m->partition = params->partition;
+    m->partition.align = 0;
+    m->partition.limits = NULL;
+    if (m->partition.kind == TSR_PARTITION_EVEN)
+        m->partition.kind = TSR_PARTITION_UNEVEN;
+    tsr_status status = tsr__model_files_open(path, &files);
+    if (status == TSR_OK)
+        status = open_files(m, &files, params);
+    tsr__model_files_finish(&files);
+    m->partition.rates = NULL; /* they belong to the caller */
+    m->stats.open_ns = tsr__now_ns() - start;
+    return agree(m, status);
+}
+
+tsr_status tsr_model_open(const char *path, const tsr_model_params *params, tsr_model **out)
+{
+    const tsr_model_params usual = {0};
+    TSR__REQUIRE(path && out, "model: %s is NULL", path ? "out" : "path");
+    if (!params)
+        params = &usual;
+    tsr_group *group = params->group ? params->group : tsr_group_default();
+    TSR__REQUIRE(group, "model: there is no group, and no default group");
+    tsr_model *m = tsr__calloc(1, sizeof *m);
+    if (!m)
+        return TSR_ERR_NO_MEMORY;
+    m->group = group;
+    m->stream = tsr_group_stream(group);
+    m->device = tsr_stream_device(m->stream);
+    const tsr_status status = open_model(path, params, m);
+    if (status != TSR_OK) {
+        tsr_model_close(&m);
+        return status;
+    }
+    *out = m;
+    return TSR_OK;
+}

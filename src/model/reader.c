@@ -1,0 +1,277 @@
+/* Reads weights with pread: the bytes of a rank's part only, in pieces of at most PIECE_BYTES,
+ * unless a single row is longer. */
+#include "model/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "model/elements.h"
+
+#define PIECE_BYTES ((size_t)4 << 20)
+
+void tsr__weight_reader_init(const tsr__model_files *files, tsr_stream *stream,
+                             tsr__weight_reader *out)
+{
+    *out = (tsr__weight_reader){.files = files, .stream = stream, .descriptor = -1};
+}
+
+static void close_file(tsr__weight_reader *r)
+{
+    if (r->descriptor >= 0)
+        close(r->descriptor);
+    r->descriptor = -1;
+    r->open_file = NULL;
+}
+
+void tsr__weight_reader_finish(tsr__weight_reader *r)
+{
+    close_file(r);
+    tsr__free(r->raw);
+    tsr__free(r->converted);
+    tsr__free(r->scratch);
+    *r = (tsr__weight_reader){.descriptor = -1};
+}
+
+/* Bytes -----------------------------------------------------------------------------------------
+ */
+
+/* Opens the file that holds a tensor, unless it is open. */
+static tsr_status need_file(tsr__weight_reader *r, const tsr_shard_param *param)
+{
+    if (r->descriptor >= 0 &&
+        (r->open_file == param->file ||
+         (r->open_file && param->file && strcmp(r->open_file, param->file) == 0)))
+        return TSR_OK;
+    close_file(r);
+    char *path = tsr__model_files_path(r->files, param);
+    if (!path)
+        return TSR_ERR_NO_MEMORY;
+    r->descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    tsr_status status = TSR_OK;
+    if (r->descriptor < 0)
+        status = tsr__fail(TSR_ERR_IO, "model: %s: %s", path, strerror(errno));
+    r->open_file = param->file;
+    tsr__free(path);
+    return status;
+}
+
+static tsr_status read_bytes(tsr__weight_reader *r, const tsr_shard_param *param, uint64_t at,
+                             uint64_t size, void *out)
+{
+    uint64_t done = 0;
+    while (done < size) {
+        const ssize_t got = pread(r->descriptor, (char *)out + done, size - done,
+                                  (off_t)(param->offset_bytes + at + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return tsr__fail(TSR_ERR_IO, "model: cannot read tensor %s: %s", param->name,
+                             strerror(errno));
+        if (got == 0)
+            return tsr__fail(TSR_ERR_IO,
+                             "model: the file has become shorter: tensor %s ends after %" PRIu64
+                             " of %" PRIu64 " bytes",
+                             param->name, at + done, param->size_bytes);
+        done += (uint64_t)got;
+    }
+    r->read_bytes += size;
+    return TSR_OK;
+}
+
+static tsr_status need_memory(void **memory, size_t *have, size_t count, size_t size)
+{
+    if (*have >= count)
+        return TSR_OK;
+    tsr__free(*memory);
+    *have = 0;
+    *memory = tsr__calloc(count, size);
+    if (!*memory)
+        return TSR_ERR_NO_MEMORY;
+    *have = count;
+    return TSR_OK;
+}
+
+/* Geometry --------------------------------------------------------------------------------------
+ */
+
+/* The bytes of the blocks that hold some columns of a row. */
+typedef struct segment {
+    uint64_t at, bytes; /* from the start of the row */
+    int64_t skip;       /* elements before the first column */
+    int64_t elements;   /* of all blocks */
+    uint64_t row_bytes; /* of the complete row */
+} segment;
+
+static segment segment_of(const tsr_shard_param *param, int64_t row, int64_t first, int64_t count)
+{
+    const uint64_t block = param->block_count, from = (uint64_t)first / block,
+                   to = tsr__div_up_u64((uint64_t)(first + count), block);
+    return (segment){
+        .at = from * param->block_bytes,
+        .bytes = (to - from) * param->block_bytes,
+        .skip = first - (int64_t)(from * block),
+        .elements = (int64_t)((to - from) * block),
+        .row_bytes = (uint64_t)row / block * param->block_bytes,
+    };
+}
+
+/* A row of the file, and how much of it a part needs. */
+static segment segment_for(const tsr__weight *w, const tsr__weight_part *part)
+{
+    return w->transposed
+               ? segment_of(w->file, w->all_rows, w->first_row + part->first_row, part->rows)
+               : segment_of(w->file, w->columns, part->first_column, part->columns);
+}
+
+uint64_t tsr__weight_part_bytes(const tsr__weight *w, const tsr__weight_part *part)
+{
+    if (part->rows == 0 || part->columns == 0)
+        return 0;
+    return segment_for(w, part).bytes * (uint64_t)(w->transposed ? part->columns : part->rows);
+}
+
+/* Returns the row of ours that is row `row` of the file, counted from the first one of a head. */
+static int64_t row_in_head(int64_t head_dim, int64_t row)
+{
+    return row % 2 * (head_dim / 2) + row / 2;
+}
+
+/* Pieces ----------------------------------------------------------------------------------------
+ */
+
+typedef struct piece {
+    const tsr__weight *weight;
+    const tsr__weight_part *part;
+    tsr_dtype dtype;
+    int64_t first, rows; /* rows of the part */
+} piece;
+
+/* Reads the blocks of a piece's rows into `raw`, row after row. */
+static tsr_status read_rows(tsr__weight_reader *r, const piece *p, const segment *s)
+{
+    const tsr_shard_param *file = p->weight->file;
+    const uint64_t row = (uint64_t)(p->weight->first_row + p->part->first_row + p->first);
+    TSR__TRY(need_memory(&r->raw, &r->raw_bytes, s->bytes * (uint64_t)p->rows, 1));
+    if (s->bytes == s->row_bytes)
+        return read_bytes(r, file, row * s->row_bytes, s->bytes * (uint64_t)p->rows, r->raw);
+    for (int64_t i = 0; i < p->rows; i++)
+        TSR__TRY(read_bytes(r, file, (row + (uint64_t)i) * s->row_bytes + s->at, s->bytes,
+                            (char *)r->raw + (uint64_t)i * s->bytes));
+    return TSR_OK;
+}
+
+static tsr_status convert_rows(tsr__weight_reader *r, const piece *p, const segment *s)
+{
+    const tsr_shard_param *file = p->weight->file;
+    const int64_t columns = p->part->columns, head = p->weight->interleaved_head;
+    const uint64_t row_bytes = (uint64_t)columns * tsr_dtype_size(p->dtype);
+    if (file->block_count == 1 && head == 0)
+        return tsr__elements_convert(file, r->raw, 0, p->rows * columns, p->dtype, r->converted,
+                                     r->scratch);
+    for (int64_t i = 0; i < p->rows; i++) {
+        const int64_t to = head == 0 ? i : i / head * head + row_in_head(head, i % head);
+        TSR__TRY(tsr__elements_convert(
+            file, (char *)r->raw + (uint64_t)i * s->bytes, s->skip, columns, p->dtype,
+            (char *)r->converted + (uint64_t)to * row_bytes, r->scratch));
+    }
+    return TSR_OK;
+}
+
+/* Reads a piece of a file that has columns as rows: each row of the file becomes a column. */
+static tsr_status read_transposed(tsr__weight_reader *r, const piece *p)
+{
+    const tsr_shard_param *file = p->weight->file;
+    const int64_t columns = p->part->columns;
+    const segment s = segment_of(file, p->weight->all_rows,
+                                 p->weight->first_row + p->part->first_row + p->first, p->rows);
+    const size_t size = tsr_dtype_size(p->dtype), line = (size_t)p->rows * size;
+    TSR__TRY(need_memory(&r->raw, &r->raw_bytes, (size_t)s.bytes + line, 1));
+    char *values = (char *)r->raw + s.bytes;
+    for (int64_t c = 0; c < columns; c++) {
+        const uint64_t row = (uint64_t)(p->part->first_column + c);
+        TSR__TRY(read_bytes(r, file, row * s.row_bytes + s.at, s.bytes, r->raw));
+        TSR__TRY(
+            tsr__elements_convert(file, r->raw, s.skip, p->rows, p->dtype, values, r->scratch));
+        for (int64_t i = 0; i < p->rows; i++)
+            memcpy((char *)r->converted + (size_t)(i * columns + c) * size,
+                   values + (size_t)i * size, size);
+    }
+    return TSR_OK;
+}
+
+static tsr_status upload(tsr__weight_reader *r, const piece *p, tsr_tensor *out)
+{
+    tsr_tensor *rows = NULL;
+    TSR__TRY(tsr_tensor_slice(out, 0, p->first, p->first + p->rows, 1, &rows));
+    const uint64_t bytes = (uint64_t)(p->rows * p->part->columns) * tsr_dtype_size(p->dtype);
+    tsr_status status = tsr_tensor_upload(r->stream, rows, r->converted, bytes);
+    tsr_tensor_destroy(&rows);
+    return status;
+}
+
+static tsr_status read_piece(tsr__weight_reader *r, const piece *p, const segment *s,
+                             tsr_tensor *out)
+{
+    const uint64_t elements = (uint64_t)(p->rows * p->part->columns);
+    TSR__TRY(
+        need_memory(&r->converted, &r->converted_bytes, elements * tsr_dtype_size(p->dtype), 1));
+    if (p->weight->file->block_count > 1)
+        TSR__TRY(need_memory((void **)&r->scratch, &r->scratch_count, (size_t)s->elements,
+                             sizeof *r->scratch));
+    if (p->weight->transposed) {
+        TSR__TRY(read_transposed(r, p));
+    } else {
+        TSR__TRY(read_rows(r, p, s));
+        TSR__TRY(convert_rows(r, p, s));
+    }
+    return upload(r, p, out);
+}
+
+/* Reads complete rows of the same dtype into memory that both the host and the device reach. */
+static tsr_status read_mapped(tsr__weight_reader *r, const tsr__weight *w,
+                              const tsr__weight_part *part, const segment *s, void *memory)
+{
+    const uint64_t all = s->row_bytes * (uint64_t)part->rows,
+                   start = (uint64_t)(w->first_row + part->first_row) * s->row_bytes;
+    for (uint64_t at = 0; at < all; at += PIECE_BYTES) {
+        const uint64_t bytes = tsr__min_u64(PIECE_BYTES, all - at);
+        TSR__TRY(read_bytes(r, w->file, start + at, bytes, (char *)memory + at));
+        if (r->progress)
+            r->progress(r->user, r->read_bytes, r->total_bytes);
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__weight_read(tsr__weight_reader *r, const tsr__weight *w,
+                            const tsr__weight_part *part, tsr_tensor *out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(out);
+    void *memory;
+    if (part->rows == 0 || part->columns == 0)
+        return TSR_OK;
+    TSR__TRY(need_file(r, w->file));
+    const segment s = segment_for(w, part);
+    if (!w->transposed && w->interleaved_head == 0 && s.bytes == s.row_bytes && layout->ndim == 2 &&
+        layout->dtype == tsr__elements_float(w->file) && tsr_tensor_map(out, &memory) == TSR_OK)
+        return read_mapped(r, w, part, &s, memory);
+    const uint64_t wide = (uint64_t)s.elements * sizeof(float);
+    int64_t step = (int64_t)tsr__max_u64(
+        1, PIECE_BYTES / (w->transposed ? (uint64_t)part->columns * sizeof(float) : wide));
+    if (w->interleaved_head > 0)
+        step = step < w->interleaved_head ? w->interleaved_head
+                                          : step / w->interleaved_head * w->interleaved_head;
+    for (int64_t first = 0; first < part->rows; first += step) {
+        const piece p = {w, part, layout->dtype, first,
+                         part->rows - first < step ? part->rows - first : step};
+        TSR__TRY(read_piece(r, &p, &s, out));
+        if (r->progress)
+            r->progress(r->user, r->read_bytes, r->total_bytes);
+    }
+    return TSR_OK;
+}

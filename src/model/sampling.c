@@ -1,0 +1,268 @@
+/* Choosing a token from logits, in double precision on the host. The filters and their order are
+ * those of Hugging Face Transformers. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "tessera/generator.h"
+#include "tessera/rng.h"
+
+tsr_status tsr_sampling_check(const tsr_sampling_params *params)
+{
+    if (!params)
+        return TSR_OK;
+    TSR__REQUIRE(isfinite(params->temperature) && params->temperature >= 0,
+                 "sampling: temperature is %g; it must not be negative", params->temperature);
+    TSR__REQUIRE(params->top_k >= 0, "sampling: top_k is %" PRId64 "; it must not be negative",
+                 params->top_k);
+    TSR__REQUIRE(params->top_p >= 0 && params->top_p <= 1,
+                 "sampling: top_p is %g; 0 to 1 is possible", params->top_p);
+    TSR__REQUIRE(params->min_p >= 0 && params->min_p <= 1,
+                 "sampling: min_p is %g; 0 to 1 is possible", params->min_p);
+    TSR__REQUIRE(isfinite(params->repetition_penalty) && params->repetition_penalty >= 0,
+                 "sampling: repetition_penalty is %g; a positive number is needed",
+                 params->repetition_penalty);
+    return TSR_OK;
+}
+
+const char *tsr_finish_name(tsr_finish finish)
+{
+    static const char *const names[] = {"none", "token", "max_tokens", "context", "interrupt"};
+    return (unsigned)finish < sizeof names / sizeof *names ? names[finish] : "?";
+}
+
+/* The logits while they are filtered. A token with −inf is removed. */
+typedef struct filter {
+    int64_t count;
+    double *logits; /* [count]: the caller's `probabilities` */
+    int64_t *order; /* [count]: a heap, the most likely token first */
+    int64_t left;   /* tokens in the heap */
+} filter;
+
+/* Steps -----------------------------------------------------------------------------------------
+ */
+
+static tsr_status take_logits(filter *f, const float *logits)
+{
+    bool any = false;
+    for (int64_t i = 0; i < f->count; i++) {
+        TSR__REQUIRE(!isnan(logits[i]) && logits[i] != INFINITY,
+                     "sampling: the logit of token %" PRId64 " is %s", i,
+                     isnan(logits[i]) ? "NaN" : "infinite");
+        f->logits[i] = (double)logits[i];
+        any = any || logits[i] != -INFINITY;
+    }
+    TSR__REQUIRE(any, "sampling: all of %" PRId64 " logits are -inf", f->count);
+    return TSR_OK;
+}
+
+static tsr_status penalise(filter *f, double penalty, int64_t count, const int32_t *history)
+{
+    if (penalty == 0 || penalty == 1)
+        return TSR_OK;
+    uint8_t *seen = tsr__calloc((size_t)f->count, 1);
+    if (!seen)
+        return TSR_ERR_NO_MEMORY;
+    for (int64_t i = 0; i < count; i++) {
+        const int32_t id = history[i];
+        if (id < 0 || id >= f->count || seen[id])
+            continue;
+        seen[id] = 1;
+        f->logits[id] = f->logits[id] < 0 ? f->logits[id] * penalty : f->logits[id] / penalty;
+    }
+    tsr__free(seen);
+    return TSR_OK;
+}
+
+static int64_t most_likely(const filter *f)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < f->count; i++)
+        if (f->logits[i] > f->logits[best])
+            best = i;
+    return best;
+}
+
+/* Whether token a comes before token b: it is more likely, or as likely and has a higher id. Of
+ * equally likely tokens, top_p removes those with low ids first. */
+static bool before(const filter *f, int64_t a, int64_t b)
+{
+    return f->logits[a] > f->logits[b] || (f->logits[a] == f->logits[b] && a > b);
+}
+
+static void sink(filter *f, int64_t at)
+{
+    const int64_t moving = f->order[at];
+    for (;;) {
+        int64_t child = 2 * at + 1;
+        if (child >= f->left)
+            break;
+        if (child + 1 < f->left && before(f, f->order[child + 1], f->order[child]))
+            child++;
+        if (!before(f, f->order[child], moving))
+            break;
+        f->order[at] = f->order[child];
+        at = child;
+    }
+    f->order[at] = moving;
+}
+
+static void make_heap(filter *f)
+{
+    f->left = 0;
+    for (int64_t i = 0; i < f->count; i++)
+        if (f->logits[i] != -INFINITY)
+            f->order[f->left++] = i;
+    for (int64_t i = f->left / 2 - 1; i >= 0; i--)
+        sink(f, i);
+}
+
+/* Removes the most likely token from the heap and returns it. */
+static int64_t pop(filter *f)
+{
+    const int64_t top = f->order[0];
+    f->order[0] = f->order[--f->left];
+    if (f->left > 0)
+        sink(f, 0);
+    return top;
+}
+
+static void remove_below(filter *f, double limit)
+{
+    for (int64_t i = 0; i < f->count; i++)
+        if (f->logits[i] < limit)
+            f->logits[i] = -INFINITY;
+}
+
+static void keep_top_k(filter *f, int64_t k)
+{
+    if (k == 0 || k >= f->count)
+        return;
+    make_heap(f);
+    double limit = -INFINITY;
+    for (int64_t i = 0; i < k && f->left > 0; i++)
+        limit = f->logits[pop(f)];
+    remove_below(f, limit);
+}
+
+/* The sum of the exponentials of all logits less the largest one. */
+static double exponentials(const filter *f, double largest)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < f->count; i++)
+        sum += exp(f->logits[i] - largest);
+    return sum;
+}
+
+static void keep_top_p(filter *f, double p)
+{
+    if (p == 0 || p == 1)
+        return;
+    const double largest = f->logits[most_likely(f)], sum = exponentials(f, largest);
+    double mass = 0;
+    make_heap(f);
+    while (f->left > 0) {
+        mass += exp(f->logits[pop(f)] - largest) / sum;
+        if (mass >= p)
+            break;
+    }
+    for (int64_t i = 0; i < f->left; i++)
+        f->logits[f->order[i]] = -INFINITY;
+}
+
+static void keep_min_p(filter *f, double p)
+{
+    if (p == 0)
+        return;
+    const double largest = f->logits[most_likely(f)];
+    for (int64_t i = 0; i < f->count; i++)
+        if (exp(f->logits[i] - largest) < p)
+            f->logits[i] = -INFINITY;
+}
+
+static tsr_status compute(filter *f, const tsr_sampling_params *params, const float *logits,
+                          int64_t history_count, const int32_t *history)
+{
+    TSR__TRY(take_logits(f, logits));
+    TSR__TRY(penalise(f, params->repetition_penalty, history_count, history));
+    if (params->temperature == 0) {
+        const int64_t best = most_likely(f);
+        memset(f->logits, 0, (size_t)f->count * sizeof *f->logits);
+        f->logits[best] = 1;
+        return TSR_OK;
+    }
+    /* Tiny temperatures would overflow: the difference to the largest logit is divided. */
+    const double top = f->logits[most_likely(f)];
+    for (int64_t i = 0; i < f->count; i++)
+        f->logits[i] = (f->logits[i] - top) / params->temperature;
+    keep_top_k(f, params->top_k);
+    keep_top_p(f, params->top_p);
+    keep_min_p(f, params->min_p);
+    const double largest = f->logits[most_likely(f)], sum = exponentials(f, largest);
+    for (int64_t i = 0; i < f->count; i++)
+        f->logits[i] = exp(f->logits[i] - largest) / sum;
+    return TSR_OK;
+}
+
+/* Public ----------------------------------------------------------------------------------------
+ */
+
+tsr_status tsr_sampling_probabilities(const tsr_sampling_params *params, int64_t count,
+                                      const float *logits, int64_t history_count,
+                                      const int32_t *history, double *probabilities)
+{
+    const tsr_sampling_params usual = {0};
+    TSR__REQUIRE(logits && probabilities, "sampling: %s is NULL",
+                 logits ? "probabilities" : "logits");
+    TSR__REQUIRE(history || history_count == 0, "sampling: history is NULL");
+    TSR__REQUIRE(count >= 1 && count <= INT32_MAX && history_count >= 0,
+                 "sampling: count is %" PRId64 ", history_count %" PRId64, count, history_count);
+    if (!params)
+        params = &usual;
+    TSR__TRY(tsr_sampling_check(params));
+    filter f = {.count = count, .logits = probabilities};
+    f.order = tsr__calloc((size_t)count, sizeof *f.order);
+    if (!f.order)
+        return TSR_ERR_NO_MEMORY;
+    const tsr_status status = compute(&f, params, logits, history_count, history);
+    tsr__free(f.order);
+    return status;
+}
+
+/* The first token at which the sum of probabilities exceeds a random number. */
+static int32_t draw(const double *probabilities, int64_t count, double at)
+{
+    int32_t last = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (probabilities[i] == 0)
+            continue;
+        last = (int32_t)i;
+        if (at < probabilities[i])
+            return last;
+        at -= probabilities[i];
+    }
+    return last;
+}
+
+tsr_status tsr_sampling_draw(const tsr_sampling_params *params, uint64_t number, int64_t position,
+                             int64_t count, const float *logits, int64_t history_count,
+                             const int32_t *history, int32_t *token)
+{
+    TSR__REQUIRE(token, "sampling: token is NULL");
+    TSR__REQUIRE(position >= 0, "sampling: position is %" PRId64, position);
+    double *probabilities = tsr__calloc(count > 0 ? (size_t)count : 1, sizeof *probabilities);
+    if (!probabilities)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status =
+        tsr_sampling_probabilities(params, count, logits, history_count, history, probabilities);
+    if (status == TSR_OK) {
+        tsr_philox random;
+        tsr_philox_init(params ? params->seed : 0, number, &random);
+        random.position = 2 * (uint64_t)position;
+        *token = draw(probabilities, count, tsr_philox_next_double(&random));
+    }
+    tsr__free(probabilities);
+    return status;
+}

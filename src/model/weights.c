@@ -1,0 +1,301 @@
+#include "model/weights.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "model/elements.h"
+#include "tensor/check.h"
+
+#define NAME_SIZE 192
+
+/* Our parameters --------------------------------------------------------------------------------
+ */
+
+typedef enum size_name {
+    NO_SIZE,
+    WIDTH,
+    QUERIES,
+    KEYS,
+    HEAD_DIM,
+    HIDDEN,
+    VOCABULARY,
+    CONTEXT
+} size_name;
+
+typedef enum condition {
+    ALWAYS,
+    NORM_BIAS,
+    QKV_BIAS,
+    OUTPUT_BIAS,
+    MLP_BIAS,
+    QK_NORM,
+    GATED,
+    GATED_BIAS,
+    LEARNED_POSITIONS,
+    OWN_HEAD
+} condition;
+
+typedef struct parameter {
+    const char *ours;
+    size_name rows, columns; /* no columns: one dimension */
+    condition only_if;
+} parameter;
+
+static const parameter outside[] = {
+    {"embedding.weight", VOCABULARY, WIDTH, ALWAYS},
+    {"positions.weight", CONTEXT, WIDTH, LEARNED_POSITIONS},
+    {"norm.weight", WIDTH, NO_SIZE, ALWAYS},
+    {"norm.bias", WIDTH, NO_SIZE, NORM_BIAS},
+    {"head.weight", VOCABULARY, WIDTH, OWN_HEAD},
+};
+static const parameter inside[] = {
+    {"norm1.weight", WIDTH, NO_SIZE, ALWAYS},
+    {"norm1.bias", WIDTH, NO_SIZE, NORM_BIAS},
+    {"attention.q.weight", QUERIES, WIDTH, ALWAYS},
+    {"attention.q.bias", QUERIES, NO_SIZE, QKV_BIAS},
+    {"attention.k.weight", KEYS, WIDTH, ALWAYS},
+    {"attention.k.bias", KEYS, NO_SIZE, QKV_BIAS},
+    {"attention.v.weight", KEYS, WIDTH, ALWAYS},
+    {"attention.v.bias", KEYS, NO_SIZE, QKV_BIAS},
+    {"attention.q_norm.weight", HEAD_DIM, NO_SIZE, QK_NORM},
+    {"attention.k_norm.weight", HEAD_DIM, NO_SIZE, QK_NORM},
+    {"attention.o.weight", WIDTH, QUERIES, ALWAYS},
+    {"attention.o.bias", WIDTH, NO_SIZE, OUTPUT_BIAS},
+    {"norm2.weight", WIDTH, NO_SIZE, ALWAYS},
+    {"norm2.bias", WIDTH, NO_SIZE, NORM_BIAS},
+    {"mlp.gate.weight", HIDDEN, WIDTH, GATED},
+    {"mlp.gate.bias", HIDDEN, NO_SIZE, GATED_BIAS},
+    {"mlp.up.weight", HIDDEN, WIDTH, ALWAYS},
+    {"mlp.up.bias", HIDDEN, NO_SIZE, MLP_BIAS},
+    {"mlp.down.weight", WIDTH, HIDDEN, ALWAYS},
+    {"mlp.down.bias", WIDTH, NO_SIZE, MLP_BIAS},
+};
+#define OUTSIDE (sizeof outside / sizeof *outside)
+#define INSIDE (sizeof inside / sizeof *inside)
+
+static int64_t size_of(const tsr_model_config *config, size_name name)
+{
+    switch (name) {
+    case WIDTH:
+        return config->width;
+    case QUERIES:
+        return config->heads * config->head_dim;
+    case KEYS:
+        return config->kv_heads * config->head_dim;
+    case HEAD_DIM:
+        return config->head_dim;
+    case HIDDEN:
+        return config->hidden;
+    case VOCABULARY:
+        return config->vocabulary;
+    case CONTEXT:
+        return config->context;
+    case NO_SIZE:
+        break;
+    }
+    return 1;
+}
+
+static bool exists(const tsr_model_config *config, condition only_if)
+{
+    switch (only_if) {
+    case NORM_BIAS:
+        return config->norm_bias;
+    case QKV_BIAS:
+        return config->qkv_bias;
+    case OUTPUT_BIAS:
+        return config->output_bias;
+    case MLP_BIAS:
+        return config->mlp_bias;
+    case QK_NORM:
+        return config->qk_norm;
+    case GATED:
+        return config->gated;
+    case GATED_BIAS:
+        return config->gated && config->mlp_bias;
+    case LEARNED_POSITIONS:
+        return config->learned_positions;
+    case OWN_HEAD:
+        return !config->tied;
+    case ALWAYS:
+        break;
+    }
+    return true;
+}
+
+static uint64_t count_of(const tsr_model_config *config, const parameter *table, size_t count)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < count; i++)
+        if (exists(config, table[i].only_if))
+            sum += (uint64_t)size_of(config, table[i].rows) *
+                   (uint64_t)size_of(config, table[i].columns);
+    return sum;
+}
+
+uint64_t tsr__weights_count(const tsr_model_config *config)
+{
+    return count_of(config, outside, OUTSIDE) +
+           (uint64_t)config->layers * count_of(config, inside, INSIDE);
+}
+
+/* Names -----------------------------------------------------------------------------------------
+ */
+
+/* Returns the names of a weight without its ending. */
+static const tsr__weight_name *name_of(const tsr__weights *w, int layer, const char *ours)
+{
+    const tsr__weight_name *names = layer < 0 ? w->architecture->outside : w->architecture->inside;
+    const size_t length = (size_t)(strrchr(ours, '.') - ours);
+    for (; names->ours; names++)
+        if (strncmp(names->ours, ours, length) == 0 && names->ours[length] == '\0')
+            return names;
+    return NULL;
+}
+
+static void write_name(const tsr__weights *w, int layer, const char *ours,
+                       const tsr__weight_name *name, char text[NAME_SIZE])
+{
+    const char *ending = strrchr(ours, '.');
+    if (w->files->gguf && layer < 0)
+        snprintf(text, NAME_SIZE, "%s%s", name->gguf, ending);
+    else if (w->files->gguf)
+        snprintf(text, NAME_SIZE, "blk.%d.%s%s", layer, name->gguf, ending);
+    else if (layer < 0)
+        snprintf(text, NAME_SIZE, "%s%s%s", strcmp(name->ours, "head") == 0 ? "" : w->prefix,
+                 name->hf, ending);
+    else
+        snprintf(text, NAME_SIZE, "%s%s%d.%s%s", w->prefix, w->architecture->hf_block, layer,
+                 name->hf, ending);
+}
+
+static bool same_name(const tsr__weights *w, const tsr__weight_name *a, const tsr__weight_name *b)
+{
+    return a && strcmp(w->files->gguf ? a->gguf : a->hf, w->files->gguf ? b->gguf : b->hf) == 0;
+}
+
+/* Places ----------------------------------------------------------------------------------------
+ */
+
+static const parameter *parameter_of(int layer, const char *ours)
+{
+    const parameter *table = layer < 0 ? outside : inside;
+    const size_t count = layer < 0 ? OUTSIDE : INSIDE;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(table[i].ours, ours) == 0)
+            return &table[i];
+    return NULL;
+}
+
+/* If q, k and v have the same name, they are consecutive rows of one tensor. */
+static void place_rows(const tsr__weights *w, const char *ours, const tsr__weight_name *name,
+                       tsr__weight *out)
+{
+    const tsr_model_config *config = w->config;
+    const int64_t queries = size_of(config, QUERIES), keys = size_of(config, KEYS);
+    const bool is_q = strncmp(ours, "attention.q.", 12) == 0,
+               is_k = strncmp(ours, "attention.k.", 12) == 0,
+               is_v = strncmp(ours, "attention.v.", 12) == 0;
+    out->all_rows = out->rows;
+    if (!is_q && !is_k && !is_v)
+        return;
+    if (same_name(w, name_of(w, 0, is_q ? "attention.k." : "attention.q."), name)) {
+        out->first_row = is_q ? 0 : is_k ? queries : queries + keys;
+        out->all_rows = queries + 2 * keys;
+    }
+    if (!is_v && w->files->gguf && w->architecture->gguf_interleaved)
+        out->interleaved_head = config->head_dim;
+}
+
+static tsr_status check_shape(const tsr__weights *w, const tsr__weight *place, int ndim)
+{
+    const tsr_shard_param *file = place->file;
+    const int64_t needed[2] = {place->transposed ? place->columns : place->all_rows,
+                               place->transposed ? place->all_rows : place->columns};
+    if (file->ndim != ndim || file->shape[0] != needed[0] ||
+        (ndim == 2 && file->shape[1] != needed[1]))
+        return tsr__fail(TSR_ERR_INVALID, "model: tensor %s is %s; the sizes in %s need %s",
+                         file->name, TSR__SHAPE(file->ndim, file->shape),
+                         w->files->gguf ? "the metadata" : "config.json", TSR__SHAPE(ndim, needed));
+    return tsr__elements_check(file);
+}
+
+tsr_status tsr__weight_find(const tsr__weights *w, int layer, const char *ours, tsr__weight *out)
+{
+    const parameter *p = parameter_of(layer, ours);
+    const tsr__weight_name *name = p ? name_of(w, layer, ours) : NULL;
+    char text[NAME_SIZE];
+    TSR__REQUIRE(name, "model: architecture %s has no %s", w->architecture->name, ours);
+    tsr__weight place = {.rows = size_of(w->config, p->rows),
+                         .columns = size_of(w->config, p->columns)};
+    write_name(w, layer, ours, name, text);
+    place.file = tsr__model_files_find(w->files, text);
+    if (!place.file)
+        return tsr__fail(TSR_ERR_NOT_FOUND, "model: %s has no tensor %s", w->files->weights, text);
+    place.transposed = w->transposed && layer >= 0 && p->columns != NO_SIZE;
+    place_rows(w, ours, name, &place);
+    TSR__TRY(check_shape(w, &place, p->columns == NO_SIZE ? 1 : 2));
+    *out = place;
+    return TSR_OK;
+}
+
+/* The arrangement of files ----------------------------------------------------------------------
+ */
+
+static void find_prefix(tsr__weights *w)
+{
+    char text[NAME_SIZE];
+    w->prefix = w->architecture->hf_prefix;
+    if (w->files->gguf)
+        return;
+    write_name(w, -1, "embedding.weight", &w->architecture->outside[0], text);
+    if (tsr__model_files_find(w->files, text))
+        return;
+    w->prefix = "";
+    write_name(w, -1, "embedding.weight", &w->architecture->outside[0], text);
+    if (!tsr__model_files_find(w->files, text))
+        w->prefix = w->architecture->hf_prefix; /* for the error text */
+}
+
+/* Whether matrices are [in, out]. Files of models that were not made by Transformers may have them
+ * as [out, in]; the matrix that is not square tells. */
+static void find_arrangement(tsr__weights *w)
+{
+    char text[NAME_SIZE];
+    w->transposed = w->architecture->hf_transposed && !w->files->gguf;
+    if (!w->transposed)
+        return;
+    write_name(w, 0, "mlp.up.weight", name_of(w, 0, "mlp.up.weight"), text);
+    const tsr_shard_param *up = tsr__model_files_find(w->files, text);
+    if (up && up->ndim == 2 && w->config->hidden != w->config->width &&
+        up->shape[0] == w->config->hidden && up->shape[1] == w->config->width)
+        w->transposed = false;
+}
+
+static tsr_status check_all(const tsr__weights *w)
+{
+    tsr__weight place;
+    for (size_t i = 0; i < OUTSIDE; i++)
+        if (exists(w->config, outside[i].only_if))
+            TSR__TRY(tsr__weight_find(w, -1, outside[i].ours, &place));
+    for (int layer = 0; layer < w->config->layers; layer++)
+        for (size_t i = 0; i < INSIDE; i++)
+            if (exists(w->config, inside[i].only_if))
+                TSR__TRY(tsr__weight_find(w, layer, inside[i].ours, &place));
+    return TSR_OK;
+}
+
+tsr_status tsr__weights_init(const tsr__model_files *files, const tsr_model_config *config,
+                             tsr__weights *out)
+{
+    *out = (tsr__weights){
+        .files = files,
+        .config = config,
+        .architecture = tsr__architecture_by_name(config->architecture),
+    };
+    find_prefix(out);
+    find_arrangement(out);
+    return check_all(out);
+}

@@ -1,0 +1,42 @@
+/* Where the weights of a model are in its files. */
+#ifndef TSR_MODEL_WEIGHTS_H
+#define TSR_MODEL_WEIGHTS_H
+
+#include "model/architecture.h"
+#include "model/files.h"
+
+/* How a model's files name and arrange weights. */
+typedef struct tsr__weights {
+    const tsr__model_files *files;
+    const tsr_model_config *config;
+    const tsr__architecture *architecture;
+    const char *prefix; /* of names in Hugging Face files: the architecture's, or "" */
+    bool transposed;    /* matrices of layers are [in, out] */
+} tsr__weights;
+
+/* The place of one of our parameters: rows first_row … first_row + rows − 1 of a tensor
+ * [all_rows, columns]. A tensor of one dimension counts as one of rows with one element. */
+typedef struct tsr__weight {
+    const tsr_shard_param *file;
+    int64_t first_row, rows, all_rows, columns;
+    bool transposed; /* the file has it as [columns, all_rows] */
+    /* Rows of each head are in the order of adjacent pairs: row 2i + h of the file is row
+     * h · head_dim / 2 + i of ours. 0: they are in our order. */
+    int64_t interleaved_head;
+} tsr__weight;
+
+/* Determines how the files name and arrange weights, and checks that every weight is there with the
+ * shape that the configuration implies, in a dtype that can be read. Errors: TSR_ERR_NOT_FOUND,
+ * TSR_ERR_INVALID, TSR_ERR_UNSUPPORTED, naming the tensor. */
+tsr_status tsr__weights_init(const tsr__model_files *files, const tsr_model_config *config,
+                             tsr__weights *out) TSR_NODISCARD;
+
+/* Finds one of our parameters, such as "attention.q.weight" of layer 3, or "embedding.weight" of
+ * layer −1. */
+tsr_status tsr__weight_find(const tsr__weights *weights, int layer, const char *ours,
+                            tsr__weight *out) TSR_NODISCARD;
+
+/* Returns the number of parameters of the model; a tied head counts once. */
+uint64_t tsr__weights_count(const tsr_model_config *config);
+
+#endif

@@ -1,0 +1,207 @@
+/* Recorded logits and greedy tokens of real programs: llama.cpp's tokens, and logits that were
+ * computed in double precision from the same (dequantised) weights. The files are in
+ * tests/data/model. */
+#include <jansson.h>
+
+#include "parallel/spmd.h"
+
+enum { MOST_SEQUENCES = 4, TOKENS = 64 };
+
+/* The largest difference of a logit that is allowed, in f32 from exactly dequantised weights. The
+ * largest logits are about 20. */
+#define TOLERANCE 2e-4
+
+typedef struct recording {
+    int64_t positions, vocabulary;
+    float *logits[MOST_SEQUENCES]; /* [positions, vocabulary] */
+} recording;
+
+static void record(void *user, int sequence, int64_t position, const float *logits)
+{
+    recording *r = user;
+    CHECK(sequence < MOST_SEQUENCES && position < r->positions,
+          "logits of sequence %d, position %d", sequence, (int)position);
+    memcpy(r->logits[sequence] + position * r->vocabulary, logits,
+           (size_t)r->vocabulary * sizeof *logits);
+}
+
+/* Files of JSON ---------------------------------------------------------------------------------
+ */
+
+static json_t *load(const char *name)
+{
+    char path[512];
+    json_error_t error;
+    snprintf(path, sizeof path, "%s/model/gen_%s.json", TEST_DATA, name);
+    json_t *document = json_load_file(path, 0, &error);
+    CHECK(document, "%s: %s", path, error.text);
+    return document;
+}
+
+static const json_t *list_of(const json_t *object, const char *name)
+{
+    const json_t *list = json_object_get(object, name);
+    CHECK(json_array_size(list) > 0, "\"%s\" is no list, or an empty one", name);
+    return list;
+}
+
+/* Decodes the numbers of {"dtype": "f64", shape, b64}; free() them. */
+static double *decode(const json_t *tensor, int64_t *count)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *text = json_string_value(json_object_get(tensor, "b64"));
+    const json_t *shape = json_object_get(tensor, "shape");
+    CHECK(text && strcmp(json_string_value(json_object_get(tensor, "dtype")), "f64") == 0,
+          "no numbers in double precision");
+    *count =
+        json_integer_value(json_array_get(shape, 0)) * json_integer_value(json_array_get(shape, 1));
+    double *values = doubles(*count);
+    uint8_t *bytes = (uint8_t *)values;
+    uint32_t word = 0;
+    int bits = 0;
+    for (size_t at = 0; *text && *text != '='; text++) {
+        word = word << 6 | (uint32_t)(strchr(digits, *text) - digits);
+        bits += 6;
+        if (bits >= 8) {
+            bits -= 8;
+            CHECK(at < (size_t)*count * sizeof *values, "too many numbers");
+            bytes[at++] = (uint8_t)(word >> bits);
+        }
+    }
+    return values;
+}
+
+static tsr_model *open_model(const char *file, tsr_dtype dtype, tsr_group *on)
+{
+    char path[512];
+    tsr_model *model = NULL;
+    snprintf(path, sizeof path, "%s/model/%s", TEST_DATA, file);
+    OK(tsr_model_open(path, tsr_model_params(.group = on, .dtype = dtype), &model));
+    return model;
+}
+
+static int32_t *ids_of(const json_t *list, int64_t *count)
+{
+    *count = (int64_t)json_array_size(list);
+    int32_t *ids = calloc((size_t)*count + 1, sizeof *ids);
+    CHECK(ids, "no memory");
+    for (int64_t i = 0; i < *count; i++)
+        ids[i] = (int32_t)json_integer_value(json_array_get(list, (size_t)i));
+    return ids;
+}
+
+/* Tokens that a computation with exact weights gives as well: llama.cpp rounds activations, which
+ * changes a few of its tokens. The file names the first one. */
+static int64_t comparable(const json_t *one, int64_t count)
+{
+    const json_t *differs = json_object_get(one, "exact_argmax_differs_at");
+    return json_array_size(differs) > 0 ? json_integer_value(json_array_get(differs, 0)) : count;
+}
+
+static void compare_logits(const char *file, const json_t *one, const float *got)
+{
+    int64_t numbers_there;
+    double worst = 0, *want = decode(json_object_get(one, "logits_exact"), &numbers_there);
+    for (int64_t i = 0; i < numbers_there; i++)
+        worst = fmax(worst, fabs((double)got[i] - want[i]));
+    CHECK(worst <= TOLERANCE, "%s: a logit differs by %g", file, worst);
+    free(want);
+}
+
+static void add_prompt(tsr_generator *generator, const json_t *one, int number)
+{
+    int64_t count;
+    int sequence;
+    int32_t *prompt = ids_of(list_of(one, "prompt_ids"), &count);
+    OK(tsr_generator_add(
+        generator,
+        tsr_sequence_params(.prompt = prompt, .prompt_count = count, .max_tokens = TOKENS),
+        &sequence));
+    CHECK(sequence == number, "sequence %d, not %d", sequence, number);
+    free(prompt);
+}
+
+/* Generates from all prompts of a file together. */
+static void continue_all(const char *file, tsr_generator *generator, const json_t *list)
+{
+    tsr_generated tokens[MOST_SEQUENCES];
+    int32_t *want[MOST_SEQUENCES];
+    int64_t counts[MOST_SEQUENCES], done[MOST_SEQUENCES] = {0};
+    const int sequences = (int)json_array_size(list);
+    int count = 0;
+    for (int i = 0; i < sequences; i++) {
+        const json_t *one = json_array_get(list, (size_t)i);
+        want[i] = ids_of(list_of(one, "generated_ids"), &counts[i]);
+        counts[i] = comparable(one, counts[i]);
+        add_prompt(generator, one, i);
+    }
+    for (;;) {
+        OK(tsr_generator_step(generator, tokens, &count));
+        if (count == 0)
+            break;
+        for (int t = 0; t < count; t++) {
+            const int s = tokens[t].sequence;
+            CHECK(done[s] >= counts[s] || tokens[t].token == want[s][done[s]],
+                  "%s: token %d of prompt %d is %d, not %d", file, (int)done[s], s,
+                  (int)tokens[t].token, (int)want[s][done[s]]);
+            done[s]++;
+        }
+    }
+    for (int i = 0; i < sequences; i++) {
+        CHECK(done[i] >= counts[i], "%s: %d tokens", file, (int)done[i]);
+        free(want[i]);
+    }
+}
+
+static void check_file(const char *file, const char *golden, tsr_dtype dtype, tsr_group *on)
+{
+    json_t *document = load(golden);
+    const json_t *list = list_of(document, "cases");
+    tsr_model *model = open_model(file, dtype, on);
+    tsr_generator *generator = NULL;
+    recording r = {.positions = 4, .vocabulary = tsr_model_get_config(model)->vocabulary};
+    for (int i = 0; i < MOST_SEQUENCES; i++) {
+        r.logits[i] = calloc((size_t)(r.positions * r.vocabulary), sizeof(float));
+        CHECK(r.logits[i], "no memory");
+    }
+    OK(tsr_generator_create(tsr_generator_params(.model = model,
+                                                 .sequences = (int)json_array_size(list),
+                                                 .context = 128, .prefill = 5, .logits = record,
+                                                 .user = &r, .logits_positions = r.positions),
+                            &generator));
+    continue_all(file, generator, list);
+    for (int i = 0; i < (int)json_array_size(list); i++)
+        compare_logits(file, json_array_get(list, (size_t)i), r.logits[i]);
+    for (int i = 0; i < MOST_SEQUENCES; i++)
+        free(r.logits[i]);
+    tsr_generator_destroy(&generator);
+    tsr_model_close(&model);
+    json_decref(document);
+}
+
+CASE(golden_hf, "golden: a Hugging Face folder")
+{
+    check_file("stories260K-hf", "stories260K-f32", (tsr_dtype)0, group);
+}
+
+CASE(golden_gguf_floats, "golden: GGUF in f32, f16 and bf16")
+{
+    check_file("stories260K-f32.gguf", "stories260K-f32", (tsr_dtype)0, group);
+    check_file("stories260K-f16.gguf", "stories260K-f16", (tsr_dtype)0, group);
+    check_file("stories260K-bf16.gguf", "stories260K-bf16", (tsr_dtype)0, group);
+    check_file("synth-A-f16.gguf", "synth-A-f32", TSR_F32, group);
+}
+
+CASE(golden_gguf_quantised, "golden: quantised GGUF, dequantised")
+{
+    check_file("stories260K-q4_0mix.gguf", "stories260K-q4_0mix", (tsr_dtype)0, group);
+    check_file("stories260K-q4_k_m.gguf", "stories260K-q4_k_m", (tsr_dtype)0, group);
+    check_file("stories260K-q8_0mix.gguf", "stories260K-q8_0mix", (tsr_dtype)0, group);
+    check_file("synth-A-q4_k_m.gguf", "synth-A-q4_k_m", (tsr_dtype)0, group);
+    check_file("synth-A-q5_k_m.gguf", "synth-A-q5_k_m", (tsr_dtype)0, group);
+}
+
+CASE(golden_staged, "golden: collectives through host memory")
+{
+    check_file("stories260K-hf", "stories260K-f32", (tsr_dtype)0, staged);
+}

@@ -1,0 +1,418 @@
+/* What a model is, from config.json and from GGUF. */
+#include <math.h>
+
+#include "shard/files.h"
+#include "support/check_main.h"
+#include "tessera/model.h"
+
+/* Writes a folder with this config.json and no weights, and reads it. */
+static tsr_status read_json(const char *json, const char *generation, tsr_model_config *out)
+{
+    folder in = folder_create();
+    char path[160];
+    bytes weights = safetensors_file("{}", 0);
+    folder_write(&in, "model.safetensors", weights.data, weights.size, path);
+    folder_write(&in, "config.json", json, strlen(json), path);
+    if (generation != NULL)
+        folder_write(&in, "generation_config.json", generation, strlen(generation), path);
+    const tsr_status status = tsr_model_config_read(in.path, out);
+    free(weights.data);
+    folder_destroy(&in);
+    return status;
+}
+
+#define SIZES                                                                                      \
+    "\"hidden_size\": 64, \"num_hidden_layers\": 3, \"num_attention_heads\": 8, "                  \
+    "\"num_key_value_heads\": 2, \"intermediate_size\": 96, \"vocab_size\": 100, "                 \
+    "\"max_position_embeddings\": 512"
+#define LLAMA "{\"model_type\": \"llama\", " SIZES
+
+START_TEST(llama)
+{
+    tsr_model_config c;
+    ck_assert_ok(read_json(LLAMA
+                           ", \"rms_norm_eps\": 1e-5, \"rope_theta\": 500000, \"bos_token_id\": 7, "
+                           "\"eos_token_id\": [3, 4, 3], \"unknown\": {\"a\": [1]}, "
+                           "\"head_dim\": null}",
+                           "{\"eos_token_id\": 9}", &c));
+    ck_assert_str_eq(c.architecture, "llama");
+    ck_assert_int_eq(c.layers, 3);
+    ck_assert_int_eq(c.width, 64);
+    ck_assert_int_eq(c.heads, 8);
+    ck_assert_int_eq(c.kv_heads, 2);
+    ck_assert_int_eq(c.head_dim, 8);
+    ck_assert_int_eq(c.hidden, 96);
+    ck_assert_int_eq(c.vocabulary, 100);
+    ck_assert_int_eq(c.context, 512);
+    ck_assert_equal(c.norm_epsilon, 1e-5);
+    ck_assert_int_eq(c.norm, TSR_NORM_RMS);
+    ck_assert_int_eq(c.activation, TSR_ACT_SILU);
+    ck_assert(c.gated && !c.qkv_bias && !c.output_bias && !c.mlp_bias && !c.qk_norm);
+    ck_assert(!c.tied && !c.norm_bias && !c.learned_positions && c.window == 0);
+    ck_assert_int_eq(c.rope.rotary_dim, 8);
+    ck_assert_equal(c.rope.theta, 500000);
+    ck_assert_int_eq(c.rope.scaling, TSR_ROPE_SCALING_NONE);
+    ck_assert_int_eq(c.bos, 7);
+    ck_assert_int_eq(c.end_count, 3);
+    ck_assert(c.end[0] == 3 && c.end[1] == 4 && c.end[2] == 9);
+}
+END_TEST
+
+START_TEST(switches)
+{
+    tsr_model_config c;
+    ck_assert_ok(read_json(LLAMA ", \"attention_bias\": true, \"mlp_bias\": true, "
+                                 "\"tie_word_embeddings\": true, \"hidden_act\": \"gelu\", "
+                                 "\"head_dim\": 16, \"partial_rotary_factor\": 0.5}",
+                           NULL, &c));
+    ck_assert(c.qkv_bias && c.output_bias && c.mlp_bias && c.tied);
+    ck_assert_int_eq(c.activation, TSR_ACT_GELU_ERF);
+    ck_assert_int_eq(c.head_dim, 16);
+    ck_assert_int_eq(c.rope.rotary_dim, 8);
+    ck_assert_int_eq(c.bos, -1);
+    ck_assert_equal(c.norm_epsilon, 1e-6);
+    ck_assert_equal(c.rope.theta, 10000);
+}
+END_TEST
+
+START_TEST(families)
+{
+    tsr_model_config c;
+    ck_assert_ok(
+        read_json("{\"model_type\": \"mistral\", " SIZES ", \"sliding_window\": 33}", NULL, &c));
+    ck_assert(c.window == 33 && c.window_from == 0);
+    ck_assert_ok(
+        read_json("{\"model_type\": \"mistral\", " SIZES ", \"sliding_window\": null}", NULL, &c));
+    ck_assert_int_eq(c.window, 0);
+    ck_assert_ok(
+        read_json("{\"model_type\": \"qwen2\", " SIZES ", \"sliding_window\": 33}", NULL, &c));
+    ck_assert(c.qkv_bias && !c.output_bias && !c.mlp_bias && c.window == 0);
+    ck_assert_ok(read_json("{\"model_type\": \"qwen2\", " SIZES ", \"sliding_window\": 33, "
+                           "\"use_sliding_window\": true, \"max_window_layers\": 2}",
+                           NULL, &c));
+    ck_assert(c.window == 33 && c.window_from == 2);
+    ck_assert_ok(read_json("{\"model_type\": \"qwen3\", " SIZES ", \"head_dim\": 32}", NULL, &c));
+    ck_assert(c.qk_norm && !c.qkv_bias && c.head_dim == 32);
+    ck_assert_ok(read_json("{\"n_layer\": 2, \"n_head\": 4, \"n_embd\": 32, \"n_inner\": null, "
+                           "\"n_positions\": 77, \"vocab_size\": 50, \"layer_norm_epsilon\": 1e-4, "
+                           "\"activation_function\": \"gelu_new\", \"model_type\": \"gpt2\"}",
+                           NULL, &c));
+    ck_assert(c.learned_positions && c.norm_bias && c.qkv_bias && c.output_bias && c.mlp_bias);
+    ck_assert(c.tied && !c.gated && c.hidden == 128 && c.kv_heads == 4 && c.context == 77);
+    ck_assert_int_eq(c.norm, TSR_NORM_LAYER);
+    ck_assert_int_eq(c.activation, TSR_ACT_GELU_TANH);
+    ck_assert_equal(c.norm_epsilon, 1e-4);
+}
+END_TEST
+
+START_TEST(frequency_scaling)
+{
+    tsr_model_config c;
+    ck_assert_ok(
+        read_json(LLAMA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4.0}}", NULL, &c));
+    ck_assert(c.rope.scaling == TSR_ROPE_SCALING_LINEAR && c.rope.factor == 4);
+    ck_assert_ok(read_json(LLAMA ", \"rope_scaling\": {\"factor\": 8, \"low_freq_factor\": 1.5, "
+                                 "\"high_freq_factor\": 5, \"original_max_position_embeddings\": "
+                                 "8192, \"rope_type\": \"llama3\"}}",
+                           NULL, &c));
+    ck_assert(c.rope.scaling == TSR_ROPE_SCALING_LLAMA3 && c.rope.factor == 8);
+    ck_assert(c.rope.low_frequency_factor == 1.5 && c.rope.high_frequency_factor == 5);
+    ck_assert_equal(c.rope.original_length, 8192);
+    ck_assert_ok(read_json(LLAMA ", \"rope_parameters\": {\"rope_theta\": 1e6, \"rope_type\": "
+                                 "\"yarn\", \"factor\": 4}}",
+                           NULL, &c));
+    ck_assert(c.rope.scaling == TSR_ROPE_SCALING_YARN && c.rope.theta == 1e6);
+    ck_assert(c.rope.original_length == 512 && c.rope.beta_fast == 32 && c.rope.beta_slow == 1);
+    ck_assert_equal(c.rope.attention_factor, 0.1 * log(4) + 1);
+    ck_assert_ok(read_json(LLAMA ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, "
+                                 "\"mscale\": 2, \"mscale_all_dim\": 0.5, \"beta_fast\": 16, "
+                                 "\"original_max_position_embeddings\": 128}}",
+                           NULL, &c));
+    ck_assert_equal(c.rope.attention_factor, (0.2 * log(4) + 1) / (0.05 * log(4) + 1));
+    ck_assert(c.rope.original_length == 128 && c.rope.beta_fast == 16);
+    ck_assert_ok(read_json(LLAMA ", \"rope_scaling\": {\"rope_type\": \"default\"}}", NULL, &c));
+    ck_assert_int_eq(c.rope.scaling, TSR_ROPE_SCALING_NONE);
+}
+END_TEST
+
+/* Mistakes ------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *json, *text;
+} mistakes[] = {
+    {"[1]", "config.json: offset 0: an object expected, not '['"},
+    {"{\"a\": 1}", "config.json: there is no model_type"},
+    {"{\"model_type\": \"llama\", \"hidden_size\": \"x\"}",
+     "config.json: offset 39: an integer expected, not '\"'"},
+    {"{\"model_type\": \"llama\"}", "config.json: there is no number of layers"},
+    {LLAMA ", \"num_hidden_layers\": 100000}",
+     "config.json: number of layers is 100000; 1 to 1024 is possible"},
+    {LLAMA ", \"hidden_size\": 9000000000}",
+     "config.json: width is 9000000000; 1 to 1048576 is possible"},
+    {LLAMA ", \"num_attention_heads\": 0}",
+     "config.json: number of heads is 0; 1 to 4096 is possible"},
+    {LLAMA ", \"num_key_value_heads\": 3}", "config.json: 8 heads do not divide over 3 kv heads"},
+    {LLAMA ", \"hidden_size\": 65}", "config.json: a width of 65 does not divide over 8 heads"},
+    {LLAMA ", \"head_dim\": 7}",
+     "config.json: 7 components of a head of 7 are rotated; an even number from 2 is needed"},
+    {LLAMA ", \"head_dim\": 100000}",
+     "config.json: size of a head is 100000; 1 to 256 is possible"},
+    {LLAMA ", \"intermediate_size\": -3}",
+     "config.json: number of hidden features is -3; 1 to 8388608 is possible"},
+    {LLAMA ", \"vocab_size\": 99999999}",
+     "config.json: vocabulary is 99999999; 1 to 16777216 is possible"},
+    {LLAMA ", \"rms_norm_eps\": 0}",
+     "config.json: the norms' epsilon is 0; more than 0 and at most 1 is possible"},
+    {LLAMA ", \"rope_theta\": -1.5}",
+     "config.json: the base of rope is -1.5; a positive number is needed"},
+    {LLAMA ", \"rope_scaling\": {\"type\": \"linear\"}}",
+     "config.json: rope scaling 'linear' has no factor"},
+    {LLAMA ", \"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8}}",
+     "config.json: rope scaling 'llama3' has no original length"},
+    {LLAMA ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": -8}}",
+     "config.json: rope scaling 'yarn' has a factor of -8; a positive number is needed"},
+    {LLAMA ", \"partial_rotary_factor\": 1.5}",
+     "config.json: partial_rotary_factor is 1.5; more than 0 and at most 1 is possible"},
+    {"{\"model_type\": \"mistral\", " SIZES ", \"sliding_window\": -4}",
+     "config.json: sliding window is -4; 1 to 1073741824 is possible"},
+};
+static const struct {
+    const char *json, *text;
+} unsupported[] = {
+    {"{\"model_type\": \"mamba\"}",
+     "config.json: architecture 'mamba' is not supported; these are: "
+     "llama, mistral, qwen2, qwen3, gpt2"},
+    {"{\"model_type\": \"a\\u0007b\"}", "config.json: architecture '?' is not supported; these "
+                                        "are: llama, mistral, qwen2, qwen3, gpt2"},
+    {LLAMA ", \"hidden_act\": \"tanh\"}",
+     "config.json: offset 209: activation 'tanh' is not supported"},
+    {LLAMA ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}",
+     "config.json: rope scaling 'dynamic' is not supported; none, linear, llama3 and yarn are"},
+    {LLAMA ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"truncate\": false}}",
+     "config.json: rope scaling 'yarn' with truncate = false is not supported"},
+    {"{\"model_type\": \"gpt2\", \"scale_attn_by_inverse_layer_idx\": true}",
+     "config.json: offset 59: scale_attn_by_inverse_layer_idx = true is not supported"},
+};
+
+START_TEST(mistakes_are_named)
+{
+    tsr_model_config c;
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++)
+        ck_assert_error(read_json(mistakes[i].json, NULL, &c), TSR_ERR_INVALID, mistakes[i].text);
+    for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
+        ck_assert_error(read_json(unsupported[i].json, NULL, &c), TSR_ERR_UNSUPPORTED,
+                        unsupported[i].text);
+    ck_assert_error(read_json(LLAMA "}", "{\"eos_token_id\": true}", &c), TSR_ERR_INVALID,
+                    "generation_config.json: offset 17: an integer expected, not 't'");
+    ck_assert_error(tsr_model_config_read(NULL, &c), TSR_ERR_INVALID, "model: path is NULL");
+    ck_assert_error(tsr_model_config_read("x", NULL), TSR_ERR_INVALID, "model: out is NULL");
+    ck_assert_error(tsr_model_config_read("/nowhere", &c), TSR_ERR_NOT_FOUND,
+                    "model: /nowhere: No such file or directory");
+}
+END_TEST
+
+START_TEST(missing_files_are_named)
+{
+    folder in = folder_create();
+    char path[160], text[512];
+    tsr_model_config c;
+    bytes weights = safetensors_file("{}", 0);
+    snprintf(text, sizeof text, "model: %s has no config.json", in.path);
+    ck_assert_error(tsr_model_config_read(in.path, &c), TSR_ERR_NOT_FOUND, text);
+    folder_write(&in, "other.safetensors", weights.data, weights.size, path);
+    snprintf(text, sizeof text, "model: there is no config.json beside %s", path);
+    ck_assert_error(tsr_model_config_read(path, &c), TSR_ERR_NOT_FOUND, text);
+    folder_write(&in, "config.json", LLAMA "}", strlen(LLAMA "}"), path);
+    snprintf(text, sizeof text,
+             "model: %s has neither model.safetensors nor model.safetensors.index.json", in.path);
+    ck_assert_error(tsr_model_config_read(in.path, &c), TSR_ERR_NOT_FOUND, text);
+    snprintf(path, sizeof path, "%s/other.safetensors", in.path);
+    ck_assert_ok(tsr_model_config_read(path, &c));
+    ck_assert_int_eq(c.layers, 3);
+    free(weights.data);
+    folder_destroy(&in);
+}
+END_TEST
+
+/* GGUF ----------------------------------------------------------------------------------------- */
+
+static void put_u32(bytes *to, const char *key, uint32_t value)
+{
+    put_text(to, key);
+    put_integer(to, 4, 4);
+    put_integer(to, value, 4);
+}
+
+static void put_f32(bytes *to, const char *key, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    put_text(to, key);
+    put_integer(to, 6, 4);
+    put_integer(to, bits, 4);
+}
+
+static void put_string(bytes *to, const char *key, const char *value)
+{
+    put_text(to, key);
+    put_integer(to, 8, 4);
+    put_text(to, value);
+}
+
+/* Metadata of a small model: 8 keys. */
+static void put_sizes(bytes *to, const char *architecture)
+{
+    static const struct {
+        const char *key;
+        uint32_t value;
+    } sizes[] = {
+        {"block_count", 3},          {"embedding_length", 64}, {"attention.head_count", 8},
+        {"feed_forward_length", 96}, {"context_length", 512},  {"attention.head_count_kv", 2},
+    };
+    char key[128];
+    put_string(to, "general.architecture", architecture);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        snprintf(key, sizeof key, "%s.%s", architecture, sizes[i].key);
+        put_u32(to, key, sizes[i].value);
+    }
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", architecture);
+    put_f32(to, key, 0x1p-17f);
+}
+
+static tsr_status read_gguf(const bytes *file, tsr_model_config *out)
+{
+    folder in = folder_create();
+    char path[160];
+    folder_write(&in, "m.gguf", file->data, file->size, path);
+    const tsr_status status = tsr_model_config_read(path, out);
+    folder_destroy(&in);
+    return status;
+}
+
+START_TEST(gguf)
+{
+    tsr_model_config c;
+    bytes file = {0};
+    put_gguf_head(&file, 3, 1, 8 + 4);
+    put_sizes(&file, "llama");
+    put_f32(&file, "llama.rope.freq_base", 5000);
+    put_u32(&file, "tokenizer.ggml.bos_token_id", 1);
+    put_u32(&file, "tokenizer.ggml.eos_token_id", 2);
+    put_u32(&file, "tokenizer.ggml.eot_token_id", 5);
+    put_gguf_tensor(&file, "token_embd.weight", 64, 100, 0, 0);
+    put_zeros(&file, 64 * 100 * 4 + 64);
+    ck_assert_ok(read_gguf(&file, &c));
+    ck_assert_str_eq(c.architecture, "llama");
+    ck_assert(c.layers == 3 && c.width == 64 && c.heads == 8 && c.kv_heads == 2 && c.head_dim == 8);
+    ck_assert(c.hidden == 96 && c.context == 512 && c.vocabulary == 100 && c.tied);
+    ck_assert_equal(c.norm_epsilon, 0x1p-17);
+    ck_assert_equal(c.rope.theta, 5000);
+    ck_assert(c.bos == 1 && c.end_count == 2 && c.end[0] == 2 && c.end[1] == 5);
+    free(file.data);
+}
+END_TEST
+
+START_TEST(gguf_scaling_and_window)
+{
+    tsr_model_config c;
+    bytes file = {0};
+    put_gguf_head(&file, 3, 0, 8 + 6);
+    put_sizes(&file, "llama");
+    put_u32(&file, "llama.vocab_size", 99);
+    put_u32(&file, "llama.attention.sliding_window", 40);
+    put_string(&file, "llama.rope.scaling.type", "yarn");
+    put_f32(&file, "llama.rope.scaling.factor", 4);
+    put_f32(&file, "llama.rope.scaling.attn_factor", 2);
+    put_u32(&file, "llama.rope.scaling.original_context_length", 128);
+    ck_assert_ok(read_gguf(&file, &c));
+    ck_assert_str_eq(c.architecture, "mistral");
+    ck_assert(c.window == 40 && c.vocabulary == 99);
+    ck_assert(c.rope.scaling == TSR_ROPE_SCALING_YARN && c.rope.original_length == 128);
+    ck_assert_equal(c.rope.attention_factor, 2 * (0.1 * log(4) + 1));
+    free(file.data);
+}
+END_TEST
+
+/* A file with the divisors of Llama 3, of which one may be wrong. */
+static bytes with_factors(int wrong)
+{
+    bytes file = {0};
+    put_gguf_head(&file, 3, 1, 8 + 2);
+    put_sizes(&file, "llama");
+    put_u32(&file, "llama.vocab_size", 99);
+    put_f32(&file, "llama.rope.freq_base", 500000);
+    put_text(&file, "rope_freqs.weight");
+    put_integer(&file, 1, 4);
+    put_integer(&file, 4, 8);
+    put_integer(&file, 0, 4);
+    put_integer(&file, 0, 8);
+    put_zeros(&file, (32 - file.size % 32) % 32);
+    for (int i = 0; i < 4; i++) {
+        const double f = pow(500000, -i / 4.0), wave = 2 * 3.14159265358979323846 / f;
+        const double smooth = (8192 / wave - 1) / 3;
+        double divisor = wave < 2048 ? 1 : wave > 8192 ? 8 : 1 / ((1 - smooth) / 8 + smooth);
+        const float value = (float)(i == wrong ? divisor + 0.5 : divisor);
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        put_integer(&file, bits, 4);
+    }
+    return file;
+}
+
+START_TEST(gguf_of_llama_3)
+{
+    tsr_model_config c;
+    bytes file = with_factors(-1);
+    ck_assert_ok(read_gguf(&file, &c));
+    ck_assert(c.rope.scaling == TSR_ROPE_SCALING_LLAMA3 && c.rope.factor == 8);
+    ck_assert(c.rope.original_length == 8192 && c.rope.high_frequency_factor == 4);
+    free(file.data);
+    file = with_factors(1);
+    ck_assert_error(
+        read_gguf(&file, &c), TSR_ERR_UNSUPPORTED,
+        "gguf: rope_freqs.weight is not the scaling of Llama 3: element 1 is 1.5, not 1; "
+        "others are not supported");
+    free(file.data);
+}
+END_TEST
+
+START_TEST(gguf_mistakes)
+{
+    tsr_model_config c;
+    bytes file = {0};
+    put_gguf_head(&file, 3, 0, 1);
+    put_string(&file, "general.name", "x");
+    ck_assert_error(read_gguf(&file, &c), TSR_ERR_INVALID,
+                    "gguf: there is no general.architecture");
+    free(file.data);
+    file = (bytes){0};
+    put_gguf_head(&file, 3, 0, 1);
+    put_string(&file, "general.architecture", "rwkv");
+    ck_assert_error(read_gguf(&file, &c), TSR_ERR_UNSUPPORTED,
+                    "gguf: architecture 'rwkv' is not supported; these are: llama, mistral, qwen2, "
+                    "qwen3, gpt2");
+    free(file.data);
+    file = (bytes){0};
+    put_gguf_head(&file, 3, 0, 2);
+    put_string(&file, "general.architecture", "qwen2");
+    put_f32(&file, "qwen2.block_count", 3);
+    ck_assert_error(read_gguf(&file, &c), TSR_ERR_INVALID,
+                    "gguf: offset 98: key 'qwen2.block_count': it is a value of type 6, not an "
+                    "integer");
+    free(file.data);
+}
+END_TEST
+
+TESTS(config)
+{
+    tcase_add_test(tests, llama);
+    tcase_add_test(tests, switches);
+    tcase_add_test(tests, families);
+    tcase_add_test(tests, frequency_scaling);
+    tcase_add_test(tests, mistakes_are_named);
+    tcase_add_test(tests, missing_files_are_named);
+    tcase_add_test(tests, gguf);
+    tcase_add_test(tests, gguf_scaling_and_window);
+    tcase_add_test(tests, gguf_of_llama_3);
+    tcase_add_test(tests, gguf_mistakes);
+}

@@ -1,0 +1,175 @@
+/* Filters of logits against recorded distributions, and draws. */
+#include <math.h>
+
+#include "support/golden_tensor.h"
+#include "tessera/generator.h"
+#include "tessera/rng.h"
+
+/* A recorded case ----------------------------------------------------------------------------- */
+
+static double real_of(const json_t *object, const char *name)
+{
+    return json_number_value(golden_member(object, name));
+}
+
+static void check_case(const json_t *one)
+{
+    const char *name = golden_text(one, "name");
+    golden_tensor logits = golden_tensor_load(one, "logits"),
+                  want = golden_tensor_load(one, "probs");
+    const json_t *list = golden_member(one, "history");
+    const int64_t history_count = (int64_t)json_array_size(list), count = logits.count;
+    int32_t *history = calloc((size_t)history_count + 1, sizeof *history);
+    float *values = calloc((size_t)count, sizeof *values);
+    double *got = calloc((size_t)count, sizeof *got);
+    for (int64_t i = 0; i < history_count; i++)
+        history[i] = (int32_t)json_integer_value(json_array_get(list, (size_t)i));
+    for (int64_t i = 0; i < count; i++)
+        values[i] = (float)logits.values[i];
+    ck_assert_ok(tsr_sampling_probabilities(
+        tsr_sampling_params(.repetition_penalty = real_of(one, "repetition_penalty"),
+                            .temperature = real_of(one, "temperature"),
+                            .top_k = golden_integer(one, "top_k"), .top_p = real_of(one, "top_p"),
+                            .min_p = real_of(one, "min_p")),
+        count, values, history_count, history, got));
+    for (int64_t i = 0; i < count; i++)
+        ck_assert_msg(fabs(got[i] - want.values[i]) <= 1e-12,
+                      "%s: the probability of token %d is %.17g, not %.17g", name, (int)i, got[i],
+                      want.values[i]);
+    free(history);
+    free(values);
+    free(got);
+    golden_tensor_free(&logits);
+    golden_tensor_free(&want);
+}
+
+START_TEST(filters_are_those_of_transformers)
+{
+    json_t *document = golden_load("model/sampling_filters"), *one;
+    size_t i;
+    json_array_foreach(golden_list(document, "cases"), i, one) check_case(one);
+    ck_assert_uint_eq(i, (size_t)golden_integer(document, "n_cases"));
+    json_decref(document);
+}
+END_TEST
+
+/* Draws ---------------------------------------------------------------------------------------- */
+
+enum { COUNT = 6 };
+static const float some[COUNT] = {0.5f, -INFINITY, 2, 2, -1, 0};
+
+START_TEST(no_temperature_takes_the_first_of_the_most_likely)
+{
+    int32_t token = -1;
+    double probabilities[COUNT];
+    ck_assert_ok(tsr_sampling_draw(NULL, 3, 5, COUNT, some, 0, NULL, &token));
+    ck_assert_int_eq(token, 2);
+    ck_assert_ok(tsr_sampling_probabilities(tsr_sampling_params(.top_k = 3), COUNT, some, 0, NULL,
+                                            probabilities));
+    for (int i = 0; i < COUNT; i++)
+        ck_assert_equal(probabilities[i], i == 2 ? 1 : 0);
+    /* The penalty still applies. */
+    ck_assert_ok(tsr_sampling_draw(tsr_sampling_params(.repetition_penalty = 2), 3, 5, COUNT, some,
+                                   1, (int32_t[]){2}, &token));
+    ck_assert_int_eq(token, 3);
+}
+END_TEST
+
+START_TEST(draws_are_numbers_of_philox)
+{
+    const tsr_sampling_params params = {.temperature = 1.5, .seed = 77};
+    double probabilities[COUNT];
+    ck_assert_ok(tsr_sampling_probabilities(&params, COUNT, some, 0, NULL, probabilities));
+    for (int64_t position = 0; position < 200; position++) {
+        tsr_philox random;
+        int32_t token = -1, want = 0;
+        tsr_philox_init(77, 9, &random);
+        for (int64_t i = 0; i < position; i++)
+            (void)tsr_philox_next_double(&random);
+        double at = tsr_philox_next_double(&random);
+        while (at >= probabilities[want])
+            at -= probabilities[want++];
+        ck_assert_ok(tsr_sampling_draw(&params, 9, position, COUNT, some, 0, NULL, &token));
+        ck_assert_int_eq(token, want);
+    }
+}
+END_TEST
+
+START_TEST(draws_have_the_probabilities)
+{
+    const tsr_sampling_params params = {.temperature = 1, .seed = 4};
+    double probabilities[COUNT], chi = 0;
+    int counts[COUNT] = {0};
+    const int draws = 20000;
+    ck_assert_ok(tsr_sampling_probabilities(&params, COUNT, some, 0, NULL, probabilities));
+    for (int i = 0; i < draws; i++) {
+        int32_t token = -1;
+        ck_assert_ok(tsr_sampling_draw(&params, (uint64_t)i, 3, COUNT, some, 0, NULL, &token));
+        counts[token]++;
+    }
+    for (int i = 0; i < COUNT; i++) {
+        const double expected = probabilities[i] * draws;
+        if (expected == 0)
+            ck_assert_int_eq(counts[i], 0);
+        else
+            chi += (counts[i] - expected) * (counts[i] - expected) / expected;
+    }
+    ck_assert_msg(chi < 23.5, "chi² of 4 degrees of freedom is %g", chi); /* p = 1e-4 */
+}
+END_TEST
+
+/* Errors --------------------------------------------------------------------------------------- */
+
+START_TEST(wrong_params_are_named)
+{
+    ck_assert_ok(tsr_sampling_check(NULL));
+    ck_assert_error(tsr_sampling_check(tsr_sampling_params(.temperature = -1)), TSR_ERR_INVALID,
+                    "sampling: temperature is -1; it must not be negative");
+    ck_assert_error(tsr_sampling_check(tsr_sampling_params(.temperature = INFINITY)),
+                    TSR_ERR_INVALID, "sampling: temperature is inf; it must not be negative");
+    ck_assert_error(tsr_sampling_check(tsr_sampling_params(.top_k = -2)), TSR_ERR_INVALID,
+                    "sampling: top_k is -2; it must not be negative");
+    ck_assert_error(tsr_sampling_check(tsr_sampling_params(.top_p = 1.5)), TSR_ERR_INVALID,
+                    "sampling: top_p is 1.5; 0 to 1 is possible");
+    ck_assert_error(tsr_sampling_check(tsr_sampling_params(.min_p = -0.5)), TSR_ERR_INVALID,
+                    "sampling: min_p is -0.5; 0 to 1 is possible");
+    ck_assert_error(tsr_sampling_check(tsr_sampling_params(.repetition_penalty = -3)),
+                    TSR_ERR_INVALID,
+                    "sampling: repetition_penalty is -3; a positive number is needed");
+}
+END_TEST
+
+START_TEST(wrong_logits_are_named)
+{
+    int32_t token = 17;
+    const float nan[3] = {1, NAN, 2}, infinite[3] = {1, 2, INFINITY},
+                none[2] = {-INFINITY, -INFINITY};
+    ck_assert_error(tsr_sampling_draw(NULL, 0, 0, 3, nan, 0, NULL, &token), TSR_ERR_INVALID,
+                    "sampling: the logit of token 1 is NaN");
+    ck_assert_error(tsr_sampling_draw(NULL, 0, 0, 3, infinite, 0, NULL, &token), TSR_ERR_INVALID,
+                    "sampling: the logit of token 2 is infinite");
+    ck_assert_error(tsr_sampling_draw(NULL, 0, 0, 2, none, 0, NULL, &token), TSR_ERR_INVALID,
+                    "sampling: all of 2 logits are -inf");
+    ck_assert_error(tsr_sampling_draw(NULL, 0, -1, 2, some, 0, NULL, &token), TSR_ERR_INVALID,
+                    "sampling: position is -1");
+    ck_assert_error(tsr_sampling_draw(NULL, 0, 0, 0, some, 0, NULL, &token), TSR_ERR_INVALID,
+                    "sampling: count is 0, history_count 0");
+    ck_assert_error(tsr_sampling_draw(NULL, 0, 0, 2, some, 3, NULL, &token), TSR_ERR_INVALID,
+                    "sampling: history is NULL");
+    ck_assert_error(tsr_sampling_draw(NULL, 0, 0, 2, NULL, 0, NULL, &token), TSR_ERR_INVALID,
+                    "sampling: logits is NULL");
+    ck_assert_int_eq(token, 17);
+    ck_assert_str_eq(tsr_finish_name(TSR_FINISH_MAX_TOKENS), "max_tokens");
+    ck_assert_str_eq(tsr_finish_name((tsr_finish)9), "?");
+}
+END_TEST
+
+TESTS(sampling)
+{
+    tcase_add_test(tests, filters_are_those_of_transformers);
+    tcase_add_test(tests, no_temperature_takes_the_first_of_the_most_likely);
+    tcase_add_test(tests, draws_are_numbers_of_philox);
+    tcase_add_test(tests, draws_have_the_probabilities);
+    tcase_add_test(tests, wrong_params_are_named);
+    tcase_add_test(tests, wrong_logits_are_named);
+}
