@@ -191,7 +191,7 @@ static const struct {
     {LLAMA ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"truncate\": false}}",
      "config.json: rope scaling 'yarn' with truncate = false is not supported"},
     {"{\"model_type\": \"gpt2\", \"scale_attn_by_inverse_layer_idx\": true}",
-     "config.json: offset 59: scale_attn_by_inverse_layer_idx = true is not supported"},
+     "config.json: offset 58: scale_attn_by_inverse_layer_idx = true is not supported"},
 };
 
 START_TEST(mistakes_are_named)
