@@ -30,7 +30,11 @@ extern "C" {
  * contiguous are copies from or to a view. A copy between two devices goes through the host, and
  * `stream` must belong to dst's device. It blocks until all work on src is done and src has been
  * read; other copies do not block. If it fails, part of dst may have been written, as with
- * tsr_tensor_upload. */
+ * tsr_tensor_upload.
+ *
+ * Tensors in block formats (quant.h) are copied to f32, f16 and bf16, and to the same format. A
+ * copy from floats to a block format is made by the host, with tsr_quantize: it blocks until all
+ * work on src is done, and on failure dst is unchanged. */
 TSR_API TSR_NODISCARD tsr_status tsr_copy(tsr_stream *stream, tsr_tensor *dst,
                                           const tsr_tensor *src);
 

@@ -4,11 +4,12 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "tensor/dtype.h"
 
 static tsr_status check_dtype(const char *who, tsr_dtype dtype)
 {
     TSR__REQUIRE(dtype != TSR_F64, "%s: tensors cannot be f64; only communicators support it", who);
-    TSR__REQUIRE(tsr_dtype_size(dtype) != 0, "%s: %d is no dtype", who, (int)dtype);
+    TSR__REQUIRE(tsr__dtype_block_bytes(dtype) != 0, "%s: %d is no dtype", who, (int)dtype);
     return TSR_OK;
 }
 
@@ -16,13 +17,38 @@ tsr_status tsr__shape_check_bytes(const char *who, tsr_dtype dtype, int ndim, co
 {
     TSR__TRY(check_dtype(who, dtype));
     TSR__TRY(tsr__shape_check(who, ndim, shape));
-    uint64_t bytes = tsr_dtype_size(dtype);
+    const int64_t block = (int64_t)tsr__dtype_block(dtype);
+    TSR__REQUIRE(block == 1 || (ndim > 0 && shape[ndim - 1] % block == 0),
+                 "%s: %s has blocks of %lld elements along the last dimension, and shape %s does "
+                 "not consist of whole ones",
+                 who, tsr_dtype_name(dtype), (long long)block, TSR__SHAPE(ndim, shape));
+    /* Elements of block formats are counted with at least one byte. */
+    uint64_t bytes = tsr__max_u64(tsr_dtype_size(dtype), 1);
     bool fits = true;
     for (int i = 0; i < ndim && fits; i++)
         fits = tsr__mul_u64(bytes, tsr__max_u64((uint64_t)shape[i], 1), &bytes);
     if (!fits || bytes > INT64_MAX)
         return tsr__fail(TSR_ERR_OVERFLOW, "%s: the bytes of %s %s do not fit 63 bits", who,
                          tsr_dtype_name(dtype), TSR__SHAPE(ndim, shape));
+    return TSR_OK;
+}
+
+tsr_status tsr__layout_check_blocks(const char *who, const tsr_layout *layout)
+{
+    const int64_t block = (int64_t)tsr__dtype_block(layout->dtype);
+    if (block == 1)
+        return TSR_OK;
+    const int last = layout->ndim - 1;
+    bool whole = last >= 0 && layout->shape[last] % block == 0 && layout->strides[last] == 1 &&
+                 layout->offset % block == 0;
+    for (int i = 0; i < last && tsr_layout_count(layout) > 0; i++)
+        whole = whole && (layout->shape[i] == 1 || layout->strides[i] % block == 0);
+    TSR__REQUIRE(whole,
+                 "%s: %s has blocks of %lld elements along the last dimension, and shape %s with "
+                 "strides %s and offset %lld does not consist of whole ones",
+                 who, tsr_dtype_name(layout->dtype), (long long)block,
+                 TSR__SHAPE(layout->ndim, layout->shape), TSR__SHAPE(layout->ndim, layout->strides),
+                 (long long)layout->offset);
     return TSR_OK;
 }
 
@@ -44,12 +70,13 @@ tsr_status tsr__layout_check(const char *who, const tsr_layout *layout)
                    tsr__mul_u64((uint64_t)(layout->shape[i] - 1), (uint64_t)stride, &reach) &&
                    tsr__add_u64(end, reach, &end);
     }
-    fits = fits && tsr__mul_u64(end, tsr_dtype_size(layout->dtype), &end) && end <= INT64_MAX;
+    fits = fits && tsr__mul_u64(end, tsr__max_u64(tsr_dtype_size(layout->dtype), 1), &end) &&
+           end <= INT64_MAX;
     if (!fits)
         return tsr__fail(TSR_ERR_OVERFLOW,
                          "%s: the last byte of shape %s, strides %s, offset %" PRId64
                          " does not fit 63 bits",
                          who, TSR__SHAPE(layout->ndim, layout->shape),
                          TSR__SHAPE(layout->ndim, layout->strides), layout->offset);
-    return TSR_OK;
+    return tsr__layout_check_blocks(who, layout);
 }

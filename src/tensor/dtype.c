@@ -1,8 +1,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "tessera/layout.h"
-#include "tessera/quant.h"
+#include "tensor/dtype.h"
 
 /* The properties of each tsr_dtype, which is the index. Entry 0 is for values that are not a dtype.
  */
@@ -58,4 +57,18 @@ tsr_status tsr_dtype_parse(const char *name, tsr_dtype *out)
         }
     }
     return tsr__fail(TSR_ERR_NOT_FOUND, "dtype_parse: there is no dtype '%s'", name);
+}
+
+tsr_layout tsr__layout_of_bytes(const tsr_layout *layout)
+{
+    const int64_t count = (int64_t)tsr__dtype_block(layout->dtype);
+    const int64_t bytes = (int64_t)tsr__dtype_block_bytes(layout->dtype);
+    tsr_layout result = {
+        .dtype = TSR_U8, .ndim = layout->ndim, .offset = layout->offset / count * bytes};
+    for (int i = 0; i < layout->ndim; i++) {
+        const bool last = i == layout->ndim - 1;
+        result.shape[i] = last ? layout->shape[i] / count * bytes : layout->shape[i];
+        result.strides[i] = last ? 1 : layout->strides[i] / count * bytes;
+    }
+    return result;
 }

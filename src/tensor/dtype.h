@@ -3,11 +3,43 @@
 #define TSR_TENSOR_DTYPE_H
 
 #include "tessera/layout.h"
+#include "tessera/quant.h"
 
 /* Returns whether this is a floating-point dtype that tensors can have. */
 static inline bool tsr__dtype_is_float(tsr_dtype dtype)
 {
     return dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16;
 }
+
+/* Returns whether elements of this dtype are in blocks (quant.h). Their layouts count elements, as
+ * all layouts do, and consist of whole blocks along the last dimension. */
+static inline bool tsr__dtype_is_block(tsr_dtype dtype)
+{
+    return tsr_quant_format_of(dtype) != NULL;
+}
+
+/* Returns the number of elements that a layout can only contain together: 1, or the block's. */
+static inline uint64_t tsr__dtype_block(tsr_dtype dtype)
+{
+    const tsr_quant_format *format = tsr_quant_format_of(dtype);
+    return format != NULL ? (uint64_t)format->block_count : 1;
+}
+
+/* Returns the bytes of that number of elements, or 0 if tensors cannot have the dtype. */
+static inline uint64_t tsr__dtype_block_bytes(tsr_dtype dtype)
+{
+    const tsr_quant_format *format = tsr_quant_format_of(dtype);
+    return format != NULL ? (uint64_t)format->block_bytes : tsr_dtype_size(dtype);
+}
+
+/* Returns the bytes of `elements` elements, a whole number of blocks. */
+static inline uint64_t tsr__dtype_bytes(tsr_dtype dtype, uint64_t elements)
+{
+    return elements / tsr__dtype_block(dtype) * tsr__dtype_block_bytes(dtype);
+}
+
+/* Returns the layout of the bytes of a layout in blocks, as u8: the same rows of blocks, which
+ * copies and the comparison of layouts can treat as any other elements. */
+tsr_layout tsr__layout_of_bytes(const tsr_layout *layout);
 
 #endif

@@ -1,9 +1,14 @@
 #include "tensor/overlap.h"
 
+#include "tensor/dtype.h"
 #include "tensor/equation.h"
 
 tsr__extent tsr__layout_extent(const tsr_layout *layout)
 {
+    if (tsr__dtype_is_block(layout->dtype)) {
+        const tsr_layout bytes = tsr__layout_of_bytes(layout);
+        return tsr__layout_extent(&bytes);
+    }
     uint64_t size = tsr_dtype_size(layout->dtype);
     uint64_t first = (uint64_t)layout->offset;
     if (tsr_layout_count(layout) == 0)
@@ -62,6 +67,13 @@ static void add_dims(tsr__equation *equation, const tsr_layout *layout, uint64_t
  * is negative. */
 tsr__overlap tsr__layout_overlap(const tsr_layout *a, const tsr_layout *b)
 {
+    if (tsr__dtype_is_block(a->dtype) || tsr__dtype_is_block(b->dtype)) {
+        const tsr_layout a_bytes = tsr__dtype_is_block(a->dtype) ? tsr__layout_of_bytes(a) : *a;
+        const tsr_layout b_bytes = tsr__dtype_is_block(b->dtype) ? tsr__layout_of_bytes(b) : *b;
+        const tsr__overlap overlap = tsr__layout_overlap(&a_bytes, &b_bytes);
+        return overlap == TSR__OVERLAP_SAME && a->dtype != b->dtype ? TSR__OVERLAP_PARTIAL
+                                                                    : overlap;
+    }
     tsr__extent a_bytes = tsr__layout_extent(a), b_bytes = tsr__layout_extent(b);
     bool empty =
         a_bytes.begin_bytes == a_bytes.end_bytes || b_bytes.begin_bytes == b_bytes.end_bytes;

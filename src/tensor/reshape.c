@@ -106,6 +106,7 @@ tsr_status tsr_layout_reshape(const tsr_layout *in, int ndim, const int64_t *sha
                  "reshape: strides %s of shape %s do not allow %s without a copy",
                  TSR__SHAPE(in->ndim, in->strides), TSR__SHAPE(in->ndim, in->shape),
                  TSR__SHAPE(ndim, sizes));
+    TSR__TRY(tsr__layout_check_blocks("reshape", &view));
     *out = view;
     return TSR_OK;
 }

@@ -50,6 +50,7 @@ tsr_status tsr_layout_slice(const tsr_layout *in, int dim, int64_t start, int64_
         view.offset += first * in->strides[dim];
     if (size > 1) /* otherwise the stride does not matter, and the product might overflow */
         view.strides[dim] *= step;
+    TSR__TRY(tsr__layout_check_blocks("slice", &view));
     *out = view;
     return TSR_OK;
 }
@@ -73,6 +74,7 @@ tsr_status tsr_layout_select(const tsr_layout *in, int dim, int64_t index, tsr_l
     }
     if (tsr_layout_count(in) > 0) /* an empty view keeps its offset, as in slice */
         view.offset += index * in->strides[dim];
+    TSR__TRY(tsr__layout_check_blocks("select", &view));
     *out = view;
     return TSR_OK;
 }
@@ -88,6 +90,7 @@ tsr_status tsr_layout_transpose(const tsr_layout *in, int dim0, int dim1, tsr_la
     view.strides[dim0] = in->strides[dim1];
     view.shape[dim1] = in->shape[dim0];
     view.strides[dim1] = in->strides[dim0];
+    TSR__TRY(tsr__layout_check_blocks("transpose", &view));
     *out = view;
     return TSR_OK;
 }
@@ -108,6 +111,7 @@ tsr_status tsr_layout_permute(const tsr_layout *in, const int *order, tsr_layout
         view.shape[i] = in->shape[from];
         view.strides[i] = in->strides[from];
     }
+    TSR__TRY(tsr__layout_check_blocks("permute", &view));
     *out = view;
     return TSR_OK;
 }
@@ -131,6 +135,7 @@ tsr_status tsr_layout_broadcast(const tsr_layout *in, int ndim, const int64_t *s
         view.shape[i] = shape[i];
         view.strides[i] = i < added || size != shape[i] ? 0 : in->strides[i - added];
     }
+    TSR__TRY(tsr__layout_check_blocks("broadcast", &view));
     *out = view;
     return TSR_OK;
 }

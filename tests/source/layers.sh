@@ -33,7 +33,7 @@ point "src/training includes base" allowed src/training 'base/' 'tessera/(base|t
 point "src/shard includes base, json, shard" allowed src/shard 'base/' 'json/' 'shard/' 'tessera/(base|shard)\.h'
 point "src/tokenizer includes base, json, shard/formats, tokenizer" allowed src/tokenizer 'base/' 'json/' 'shard/formats/' \
     'tokenizer/' 'tessera/(base|tokenizer)\.h'
-point "src/gpu includes base, tensor, gpu" allowed src/gpu 'base/' 'tensor/' 'gpu/' 'shaders/' 'tessera/' \
+point "src/gpu includes base, quant, tensor, gpu" allowed src/gpu 'base/' 'quant/' 'tensor/' 'gpu/' 'shaders/' 'tessera/' \
     'tsr_config\.h'
 point "src/comm includes base, comm" allowed src/comm 'base/' 'comm/' 'tessera/(base|comm|layout)\.h' 'tsr_config\.h'
 point "src/parallel includes base, json, tensor, shard, parallel, and gpu's headers without Vulkan" allowed src/parallel \
@@ -62,8 +62,9 @@ point "gpu/memory includes device, memory" parts gpu memory device
 point "gpu/pipeline includes device, pipeline" parts gpu pipeline device cpu_drivers/specialize/specialize
 point "gpu/stream includes device, memory, pipeline, stream" parts gpu stream device memory pipeline
 point "gpu/kernel includes pipeline, stream, kernel" parts gpu kernel pipeline stream
-point "gpu/ops includes no product" parts gpu ops device memory pipeline stream host cpu_drivers
-point "gpu/matmul includes no operator" parts gpu matmul device memory pipeline stream cpu_drivers
+point "gpu/quant includes device, memory, pipeline, stream, quant" parts gpu quant device memory pipeline stream
+point "gpu/ops includes no product" parts gpu ops device memory pipeline stream host quant cpu_drivers
+point "gpu/matmul includes no operator" parts gpu matmul device memory pipeline stream quant cpu_drivers
 point "gpu/attention includes products and what operators share" parts gpu attention device memory pipeline stream cpu_drivers \
     matmul ops/common
 point "comm/algorithms includes itself only" parts comm algorithms

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "gpu/matmul/matmul.h"
+#include "gpu/matmul/quant.h"
 #include "gpu/matmul/tuning/tuned.h"
 
 static tsr_status check(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
@@ -10,7 +11,10 @@ static tsr_status check(tsr_stream *stream, const tsr_tensor *y, const tsr_tenso
 {
     TSR__TRY(tsr__require_float("matmul", "y", stream, y));
     TSR__TRY(tsr__require_float("matmul", "a", stream, a));
-    TSR__TRY(tsr__require_float("matmul", "b", stream, b));
+    TSR__TRY(tsr__require_on_device("matmul", "b", stream, b));
+    TSR__REQUIRE(tsr__dtype_is_float(b->layout.dtype) || tsr__dtype_is_block(b->layout.dtype),
+                 "matmul: b is %s; f32, f16, bf16 or a block format is needed",
+                 tsr_dtype_name(b->layout.dtype));
     if (bias)
         TSR__TRY(tsr__require_float("matmul", "bias", stream, bias));
     return TSR_OK;
@@ -33,7 +37,13 @@ tsr_status tsr__matmul_check(tsr_stream *stream, const tsr_tensor *y, const tsr_
     const tsr_tensor *bias = params ? params->bias : NULL;
 
     TSR__TRY(check(stream, y, a, b, bias));
-    TSR__TRY(tsr__matmul_problem_init(&y->layout, &a->layout, &b->layout,
+    /* The problem only needs positions of elements, and those do not depend on the dtype. */
+    tsr_layout b_layout = b->layout;
+    if (tsr__dtype_is_block(b->layout.dtype)) {
+        TSR__TRY(tsr__matmul_check_quant(b, params));
+        b_layout.dtype = TSR_F32;
+    }
+    TSR__TRY(tsr__matmul_problem_init(&y->layout, &a->layout, &b_layout,
                                       bias ? &bias->layout : NULL, params, out));
     return check_overlap(y, a, b, bias);
 }
@@ -48,6 +58,8 @@ tsr_status tsr__matmul_run(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *
     TSR__TRY(tsr__matmul_check(stream, y, a, b, params, &problem));
     if (problem.m == 0 || problem.n == 0 || problem.batch_count == 0)
         return TSR_OK;
+    if (tsr__dtype_is_block(b->layout.dtype))
+        return tsr__matmul_run_quant(stream, y, a, b, params, &problem);
 
     tsr_device *gpu = tsr_stream_device(stream);
     tsr__matmul_device device = tsr__matmul_device_of(gpu);

@@ -28,7 +28,7 @@ tsr_status tsr_tensor_create(tsr_device *device, tsr_dtype dtype, int ndim, cons
                  device ? "out" : "device");
     tsr_layout layout;
     TSR__TRY(tsr_layout_init(dtype, ndim, shape, &layout));
-    uint64_t size = (uint64_t)tsr_layout_count(&layout) * tsr_dtype_size(dtype);
+    uint64_t size = tsr__dtype_bytes(dtype, (uint64_t)tsr_layout_count(&layout));
     tsr__buffer *buffer;
     TSR__TRY(tsr__buffer_create(device, TSR__BUFFER_DEVICE, size, &buffer));
     tsr_status status = wrap(buffer, &layout, out);
@@ -67,7 +67,7 @@ tsr_status tsr_tensor_map(tsr_tensor *tensor, void **out)
             "tensor_map: the memory of %s cannot be mapped; upload and download instead",
             tensor->buffer->device->info.name);
     *out = (uint8_t *)tensor->buffer->host +
-           (uint64_t)tensor->layout.offset * tsr_dtype_size(tensor->layout.dtype);
+           tsr__dtype_bytes(tensor->layout.dtype, (uint64_t)tensor->layout.offset);
     return TSR_OK;
 }
 
@@ -135,7 +135,9 @@ static bool reach_of(const tsr_layout *layout, uint64_t *out)
             !tsr__add_u64(last, span, &last))
             return false;
     }
-    return tsr__add_u64(last, 1, &last) && tsr__mul_u64(last, tsr_dtype_size(layout->dtype), out);
+    const uint64_t block = tsr__dtype_block(layout->dtype);
+    return tsr__add_u64(last, 1, &last) &&
+           tsr__mul_u64(last / block, tsr__dtype_block_bytes(layout->dtype), out);
 }
 
 tsr_status tsr_tensor_view(const tsr_tensor *in, const tsr_layout *layout, tsr_tensor **out)
@@ -150,6 +152,7 @@ tsr_status tsr_tensor_view(const tsr_tensor *in, const tsr_layout *layout, tsr_t
     for (int i = 0; i < layout->ndim; i++)
         TSR__REQUIRE(layout->strides[i] >= 0, "tensor_view: stride %d is %lld", i,
                      (long long)layout->strides[i]);
+    TSR__TRY(tsr__layout_check_blocks("tensor_view", layout));
     /* A layout without elements may have any offset that is a valid address. */
     if (tsr_layout_count(layout) == 0) {
         TSR__TRY(tsr__layout_check("tensor_view", layout));
@@ -167,7 +170,12 @@ tsr_status tsr_tensor_view(const tsr_tensor *in, const tsr_layout *layout, tsr_t
 uint64_t tsr__tensor_address(const tsr_tensor *tensor)
 {
     return tensor->buffer->address +
-           (uint64_t)tensor->layout.offset * tsr_dtype_size(tensor->layout.dtype);
+           tsr__dtype_bytes(tensor->layout.dtype, (uint64_t)tensor->layout.offset);
+}
+
+tsr_tensor tsr__tensor_of_bytes(const tsr_tensor *tensor)
+{
+    return (tsr_tensor){.layout = tsr__layout_of_bytes(&tensor->layout), .buffer = tensor->buffer};
 }
 
 tsr_tensor tsr__tensor_alias(const tsr_tensor *tensor, const tsr_layout *layout)

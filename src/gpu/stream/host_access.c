@@ -19,7 +19,7 @@ tsr_status tsr__tensor_create_host(tsr_device *device, tsr_dtype dtype, int ndim
     if (!tensor)
         return TSR_ERR_NO_MEMORY;
     tensor->layout = layout;
-    uint64_t size = (uint64_t)tsr_layout_count(&layout) * tsr_dtype_size(dtype);
+    uint64_t size = tsr__dtype_bytes(dtype, (uint64_t)tsr_layout_count(&layout));
     tsr_status status = tsr__buffer_create(device, TSR__BUFFER_SHARED, size, &tensor->buffer);
     if (status != TSR_OK) {
         tsr__free(tensor);

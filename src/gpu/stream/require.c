@@ -9,8 +9,8 @@
     tsr_shape_format((tensor)->layout.ndim, (tensor)->layout.shape, (char[TSR_SHAPE_TEXT]){0},     \
                      TSR_SHAPE_TEXT)
 
-tsr_status tsr__require_tensor(const char *op, const char *name, const tsr_stream *stream,
-                               const tsr_tensor *tensor)
+tsr_status tsr__require_on_device(const char *op, const char *name, const tsr_stream *stream,
+                                  const tsr_tensor *tensor)
 {
     TSR__REQUIRE(stream != NULL, "%s: stream is NULL", op);
     TSR__REQUIRE(tensor != NULL, "%s: %s is NULL", op, name);
@@ -26,10 +26,26 @@ tsr_status tsr__require_tensor(const char *op, const char *name, const tsr_strea
                      op, name, where->index, where->name, device->info.index, device->info.name);
 }
 
+tsr_status tsr__require_no_blocks(const char *op, const char *name, const tsr_tensor *tensor)
+{
+    TSR__REQUIRE(!tsr__dtype_is_block(tensor->layout.dtype),
+                 "%s: %s is %s; block formats are supported only by copy, as b of matmul and as "
+                 "the table of embedding",
+                 op, name, tsr_dtype_name(tensor->layout.dtype));
+    return TSR_OK;
+}
+
+tsr_status tsr__require_tensor(const char *op, const char *name, const tsr_stream *stream,
+                               const tsr_tensor *tensor)
+{
+    TSR__TRY(tsr__require_on_device(op, name, stream, tensor));
+    return tsr__require_no_blocks(op, name, tensor);
+}
+
 tsr_status tsr__require_float(const char *op, const char *name, const tsr_stream *stream,
                               const tsr_tensor *tensor)
 {
-    TSR__TRY(tsr__require_tensor(op, name, stream, tensor));
+    TSR__TRY(tsr__require_on_device(op, name, stream, tensor));
     TSR__REQUIRE(tsr__dtype_is_float(tensor->layout.dtype),
                  "%s: %s is %s; f32, f16 or bf16 is needed", op, name,
                  tsr_dtype_name(tensor->layout.dtype));

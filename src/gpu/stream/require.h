@@ -7,6 +7,14 @@
 #include "tessera/tensor.h"
 
 /* Checks that the tensor is not NULL and is on the stream's device. */
+tsr_status tsr__require_on_device(const char *op, const char *name, const tsr_stream *stream,
+                                  const tsr_tensor *tensor) TSR_NODISCARD;
+
+/* Checks that the tensor is not in blocks (quant.h), which few operations support. */
+tsr_status tsr__require_no_blocks(const char *op, const char *name,
+                                  const tsr_tensor *tensor) TSR_NODISCARD;
+
+/* Makes both checks. */
 tsr_status tsr__require_tensor(const char *op, const char *name, const tsr_stream *stream,
                                const tsr_tensor *tensor) TSR_NODISCARD;
 

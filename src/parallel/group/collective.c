@@ -23,7 +23,7 @@ static tsr_status check_tensor(const char *who, const char *name, const tsr_grou
     TSR__REQUIRE(tensor, "%s: %s is NULL", who, name);
     TSR__REQUIRE(tsr_tensor_device(tensor) == tsr_stream_device(group->stream),
                  "%s: %s is not on the device of the group's stream", who, name);
-    return TSR_OK;
+    return tsr__require_no_blocks(who, name, tensor);
 }
 
 /* Checks that the result can be written to a tensor. This is done before anything is sent, and also

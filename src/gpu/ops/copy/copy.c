@@ -3,6 +3,8 @@
 
 #include "base/alloc.h"
 #include "gpu/cpu_drivers/copy/contiguous.h"
+#include "gpu/ops/copy/quantize.h"
+#include "gpu/quant/dequantize.h"
 #include "tensor/overlap.h"
 #include "tessera/ops.h"
 
@@ -10,6 +12,12 @@
  * faster, the source is first made contiguous. */
 static tsr_status copy_on_device(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src)
 {
+    if (tsr__dtype_is_block(dst->layout.dtype)) {
+        const tsr_tensor to = tsr__tensor_of_bytes(dst), from = tsr__tensor_of_bytes(src);
+        return tsr__copy_local(stream, &to, &from);
+    }
+    if (tsr__dtype_is_block(src->layout.dtype))
+        return tsr__dequantize(stream, dst, src);
     if (dst->layout.dtype == src->layout.dtype ||
         tsr__copy_suits_host(tsr_stream_device(stream), dst, src))
         return tsr__copy_local(stream, dst, src);
@@ -66,7 +74,7 @@ static tsr_status download_from(const tsr_tensor *src, void *data, uint64_t size
 static tsr_status copy_across(tsr_stream *stream, tsr_tensor *dst, const tsr_tensor *src)
 {
     uint64_t size_bytes =
-        (uint64_t)tsr_layout_count(&src->layout) * tsr_dtype_size(src->layout.dtype);
+        tsr__dtype_bytes(src->layout.dtype, (uint64_t)tsr_layout_count(&src->layout));
     if (size_bytes > SIZE_MAX)
         return tsr__fail(TSR_ERR_NO_MEMORY, "copy: %llu bytes do not fit the host's memory",
                          (unsigned long long)size_bytes);
@@ -80,10 +88,26 @@ static tsr_status copy_across(tsr_stream *stream, tsr_tensor *dst, const tsr_ten
     return status;
 }
 
+/* Elements in blocks are copied to and from floats, and to the same format. */
+static tsr_status check_dtypes(tsr_dtype dst, tsr_dtype src)
+{
+    const bool dst_is_block = tsr__dtype_is_block(dst), src_is_block = tsr__dtype_is_block(src);
+    const bool allowed = dst_is_block && src_is_block ? dst == src
+                         : dst_is_block               ? tsr__dtype_is_float(src)
+                         : src_is_block               ? tsr__dtype_is_float(dst)
+                                                      : true;
+    TSR__REQUIRE(allowed,
+                 "copy: dst is %s, src is %s; a block format is copied to and from f32, f16 and "
+                 "bf16, and to itself",
+                 tsr_dtype_name(dst), tsr_dtype_name(src));
+    return TSR_OK;
+}
+
 tsr_status tsr_copy(tsr_stream *stream, tsr_tensor *dst, const tsr_tensor *src)
 {
-    TSR__TRY(tsr__require_tensor("copy", "dst", stream, dst));
+    TSR__TRY(tsr__require_on_device("copy", "dst", stream, dst));
     TSR__REQUIRE(src != NULL, "copy: src is NULL");
+    TSR__TRY(check_dtypes(dst->layout.dtype, src->layout.dtype));
     tsr_layout source_layout;
     TSR__TRY(tsr__require_broadcast("copy", "src", src, "dst", dst, &source_layout));
     tsr_tensor source = tsr__tensor_alias(src, &source_layout);
@@ -93,6 +117,8 @@ tsr_status tsr_copy(tsr_stream *stream, tsr_tensor *dst, const tsr_tensor *src)
     if (tsr_layout_count(&dst->layout) == 0)
         return TSR_OK;
 
+    if (tsr__dtype_is_block(dst->layout.dtype) && dst->layout.dtype != src->layout.dtype)
+        return tsr__copy_quantize(stream, dst, &source);
     if (src->buffer->device != dst->buffer->device)
         return copy_across(stream, dst, src);
     bool same_view = src->buffer == dst->buffer &&

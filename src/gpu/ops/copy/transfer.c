@@ -6,9 +6,9 @@
 static tsr_status check_transfer(const char *op, const tsr_stream *stream, const tsr_tensor *tensor,
                                  const void *data, uint64_t size_bytes)
 {
-    TSR__TRY(tsr__require_tensor(op, "tensor", stream, tensor));
+    TSR__TRY(tsr__require_on_device(op, "tensor", stream, tensor));
     uint64_t expected =
-        (uint64_t)tsr_layout_count(&tensor->layout) * tsr_dtype_size(tensor->layout.dtype);
+        tsr__dtype_bytes(tensor->layout.dtype, (uint64_t)tsr_layout_count(&tensor->layout));
     char shape[TSR_SHAPE_TEXT];
     TSR__REQUIRE(size_bytes == expected, "%s: %llu bytes given for a %s tensor %s of %llu bytes",
                  op, (unsigned long long)size_bytes, tsr_dtype_name(tensor->layout.dtype),
@@ -46,13 +46,9 @@ static tsr_status packed_alias(tsr_stream *stream, const tsr_tensor *tensor, tsr
     return tsr__stream_scratch(stream, bytes, &out->buffer);
 }
 
-tsr_status tsr_tensor_upload(tsr_stream *stream, tsr_tensor *tensor, const void *data,
-                             uint64_t size_bytes)
+static tsr_status upload(tsr_stream *stream, const tsr_tensor *tensor, const void *data,
+                         uint64_t size_bytes)
 {
-    TSR__TRY(check_transfer("tensor_upload", stream, tensor, data, size_bytes));
-    TSR__TRY(tsr__require_writable("tensor_upload", "tensor", tensor));
-    if (size_bytes == 0)
-        return TSR_OK;
     if (tensor->buffer->host && tsr__buffer_idle(tensor->buffer))
         return copy_mapped(tensor, NULL, data);
     uint64_t element = tsr_dtype_size(tensor->layout.dtype);
@@ -65,12 +61,22 @@ tsr_status tsr_tensor_upload(tsr_stream *stream, tsr_tensor *tensor, const void 
     return tsr__copy_local(stream, tensor, &packed);
 }
 
-tsr_status tsr_tensor_download(tsr_stream *stream, const tsr_tensor *tensor, void *data,
-                               uint64_t size_bytes)
+tsr_status tsr_tensor_upload(tsr_stream *stream, tsr_tensor *tensor, const void *data,
+                             uint64_t size_bytes)
 {
-    TSR__TRY(check_transfer("tensor_download", stream, tensor, data, size_bytes));
+    TSR__TRY(check_transfer("tensor_upload", stream, tensor, data, size_bytes));
+    TSR__TRY(tsr__require_writable("tensor_upload", "tensor", tensor));
     if (size_bytes == 0)
-        return tsr_stream_wait(stream);
+        return TSR_OK;
+    if (!tsr__dtype_is_block(tensor->layout.dtype))
+        return upload(stream, tensor, data, size_bytes);
+    const tsr_tensor bytes = tsr__tensor_of_bytes(tensor);
+    return upload(stream, &bytes, data, size_bytes);
+}
+
+static tsr_status download(tsr_stream *stream, const tsr_tensor *tensor, void *data,
+                           uint64_t size_bytes)
+{
     if (tensor->buffer->host) {
         TSR__TRY(tsr_stream_wait(stream));
         TSR__TRY(tsr__buffer_wait(tensor->buffer));
@@ -84,4 +90,16 @@ tsr_status tsr_tensor_download(tsr_stream *stream, const tsr_tensor *tensor, voi
     TSR__TRY(packed_alias(stream, tensor, &packed));
     TSR__TRY(tsr__copy_local(stream, &packed, tensor));
     return tsr__staging_download(stream, packed.buffer, 0, data, size_bytes);
+}
+
+tsr_status tsr_tensor_download(tsr_stream *stream, const tsr_tensor *tensor, void *data,
+                               uint64_t size_bytes)
+{
+    TSR__TRY(check_transfer("tensor_download", stream, tensor, data, size_bytes));
+    if (size_bytes == 0)
+        return tsr_stream_wait(stream);
+    if (!tsr__dtype_is_block(tensor->layout.dtype))
+        return download(stream, tensor, data, size_bytes);
+    const tsr_tensor bytes = tsr__tensor_of_bytes(tensor);
+    return download(stream, &bytes, data, size_bytes);
 }

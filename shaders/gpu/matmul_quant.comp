@@ -1,0 +1,78 @@
+// Matrix product of a few rows and a matrix in blocks, y = a · bᵀ with b [n,k], which is read once.
+// A workgroup computes COLS columns. Its invocations are placed along k, each at one unit of a
+// block at a time, and their sums are added up in a fixed tree.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "include/matmul_common.glsl"
+#include "include/quant.glsl"
+
+layout(constant_id = 5) const uint THREADS = 64; // a power of two
+layout(local_size_x_id = 5) in;
+layout(constant_id = 6) const uint ROWS = 1; // at least m
+layout(constant_id = 7) const uint COLS = 4;
+layout(constant_id = 8) const uint A_DTYPE = TSR_DT_F32;
+layout(constant_id = 9) const uint LOAD = TSR_MM_LOAD_SCALAR; // for a: this or VEC_K
+
+shared float tree[ROWS * COLS * THREADS];
+float sums[ROWS * COLS];
+
+vec4 load_a(uint row, uint k)
+{
+    uint at = min(row, p.m - 1u) * p.a_row + k * p.a_k;
+    if (LOAD == TSR_MM_LOAD_VEC_K)
+        return mm_load4(p.a, at / 4u, A_DTYPE);
+    return vec4(tsr_load_float(p.a, at, A_DTYPE), tsr_load_float(p.a, at + p.a_k, A_DTYPE),
+                tsr_load_float(p.a, at + 2u * p.a_k, A_DTYPE), tsr_load_float(p.a, at + 3u * p.a_k, A_DTYPE));
+}
+
+void main()
+{
+    uint group = tsr_flat_group();
+    if (group >= (p.n + COLS - 1u) / COLS)
+        return;
+    uint lane = gl_LocalInvocationIndex;
+    uint col0 = group * COLS;
+    uint units = p.k / QUANT_COUNT * QUANT_UNITS;
+    uvec2 b = tsr_at_mul(p.b, col0, p.b_col); // here b_col counts bytes
+    [[unroll]] for (uint e = 0u; e < ROWS * COLS; e++)
+        sums[e] = 0.0;
+
+    for (uint u = lane; u < units; u += THREADS) {
+        uint block = u / QUANT_UNITS, unit = u % QUANT_UNITS;
+        uvec2 from[COLS];
+        uint low[COLS];
+        // Columns past the edge repeat the last one, and their sums are not stored.
+        [[unroll]] for (uint j = 0u; j < COLS; j++) {
+            from[j] = tsr_at_mul(tsr_at_mul(b, min(j, p.n - 1u - col0), p.b_col), block, QUANT_BYTES);
+            low[j] = quant_low(from[j], unit);
+        }
+        [[unroll]] for (uint part = 0u; part < QUANT_PARTS; part++) {
+            uint element = quant_element(unit, part);
+            vec4 row[ROWS];
+            [[unroll]] for (uint i = 0u; i < ROWS; i++)
+                row[i] = load_a(i, block * QUANT_COUNT + element);
+            [[unroll]] for (uint j = 0u; j < COLS; j++) {
+                vec2 scale = quant_scale(from[j], element / QUANT_SUB);
+                vec4 value = scale.x * quant_levels(from[j], unit, low[j], part) + scale.y;
+                [[unroll]] for (uint i = 0u; i < ROWS; i++)
+                    [[unroll]] for (uint c = 0u; c < 4u; c++)
+                        sums[i * COLS + j] = fma(row[i][c], value[c], sums[i * COLS + j]);
+            }
+        }
+    }
+
+    [[unroll]] for (uint e = 0u; e < ROWS * COLS; e++)
+        tree[e * THREADS + lane] = sums[e];
+    for (uint half_size = THREADS / 2u; half_size > 0u; half_size /= 2u) {
+        barrier();
+        if (lane < half_size)
+            [[unroll]] for (uint e = 0u; e < ROWS * COLS; e++)
+                tree[e * THREADS + lane] += tree[e * THREADS + lane + half_size];
+    }
+    barrier();
+
+    mm_block block = mm_block_at(0u, col0);
+    for (uint e = lane; e < ROWS * COLS; e += THREADS)
+        if (e / COLS < p.m && col0 + e % COLS < p.n)
+            mm_store(block, e / COLS, e % COLS, tree[e * THREADS]);
+}

@@ -1,0 +1,159 @@
+// Reads blocks of quantised elements. The format is in specialization constants (params/quant.h),
+// so the driver removes all code that other formats need. src/quant/ does the same on the host, and
+// the results have the same bits.
+//
+// The unit in which shaders read is four neighbouring bytes of the low plane. It contains 4 · PARTS
+// elements: four neighbours in each of PARTS runs.
+#ifndef TSR_QUANT_GLSL
+#define TSR_QUANT_GLSL
+
+#include "include/tessera.glsl"
+#include "params/quant.h"
+
+layout(constant_id = 0) const uint QUANT_LOW = 0x00100402u; // q4_0
+layout(constant_id = 1) const uint QUANT_HIGH = 0u;
+layout(constant_id = 2) const uint QUANT_BLOCK = 0x00120020u;
+layout(constant_id = 3) const uint QUANT_GROUP = 0x00000820u;
+layout(constant_id = 4) const uint QUANT_OFFSETS = 0u;
+
+const uint QUANT_LOW_AT = QUANT_LOW & 255u;
+const uint QUANT_LOW_BITS = (QUANT_LOW >> 8) & 255u;
+const uint QUANT_LOW_RUN = QUANT_LOW >> 16;
+const uint QUANT_HIGH_AT = QUANT_HIGH & 255u;
+const uint QUANT_HIGH_BITS = (QUANT_HIGH >> 8) & 255u;
+const uint QUANT_HIGH_RUN = QUANT_HIGH >> 16;
+const uint QUANT_COUNT = QUANT_BLOCK & 0xffffu; // elements of a block
+const uint QUANT_BYTES = QUANT_BLOCK >> 16;
+const uint QUANT_SUB = QUANT_GROUP & 255u;
+const uint QUANT_BIAS = (QUANT_GROUP >> 8) & 255u;
+const uint QUANT_CODE = (QUANT_GROUP >> 16) & 255u;
+const uint QUANT_SCALES = QUANT_GROUP >> 24;
+const uint QUANT_FACTOR_AT = QUANT_OFFSETS & 255u;
+const uint QUANT_MIN_AT = (QUANT_OFFSETS >> 8) & 255u;
+const uint QUANT_SCALES_AT = QUANT_OFFSETS >> 16;
+
+const uint QUANT_PARTS = 8u / QUANT_LOW_BITS;
+const uint QUANT_UNITS = QUANT_COUNT / (4u * QUANT_PARTS); // in a block
+
+// Loads four bytes of a block. Blocks start at multiples of the largest power of two that divides
+// QUANT_BYTES. `even` and `whole` say, as constants, that all addresses are multiples of 2 or of 4.
+uint quant_load4(uvec2 block, uint byte, bool even, bool whole)
+{
+    if (whole)
+        return tsr_words(tsr_at(block, byte)).v[0];
+    if (even)
+        return tsr_load_u16(block, byte / 2u) | tsr_load_u16(block, byte / 2u + 1u) << 16;
+    return tsr_load_u8(block, byte) | tsr_load_u8(block, byte + 1u) << 8 | tsr_load_u8(block, byte + 2u) << 16 |
+           tsr_load_u8(block, byte + 3u) << 24;
+}
+
+uint quant_low(uvec2 block, uint unit)
+{
+    return quant_load4(block, QUANT_LOW_AT + 4u * unit, (QUANT_LOW_AT | QUANT_BYTES) % 2u == 0u,
+                       (QUANT_LOW_AT | QUANT_BYTES) % 4u == 0u);
+}
+
+// The first element of part `part` of a unit.
+uint quant_element(uint unit, uint part)
+{
+    uint group = 4u * unit / QUANT_LOW_RUN, lane = 4u * unit % QUANT_LOW_RUN;
+    return (group * QUANT_PARTS + part) * QUANT_LOW_RUN + lane;
+}
+
+uvec4 quant_bytes(uint word)
+{
+    return (uvec4(word) >> uvec4(0u, 8u, 16u, 24u)) & 255u;
+}
+
+// The high bits of the elements e … e + 3, in the lowest bits.
+uvec4 quant_high(uvec2 block, uint e)
+{
+    uint mask = (1u << QUANT_HIGH_BITS) - 1u;
+    if (QUANT_HIGH_RUN == 1u) // eight elements in a byte
+        return (uvec4(tsr_load_u8(block, QUANT_HIGH_AT + e / 8u)) >> (e % 8u + uvec4(0u, 1u, 2u, 3u))) & mask;
+    uint span = QUANT_HIGH_RUN * 8u / QUANT_HIGH_BITS; // elements of a group
+    uint word = quant_load4(block, QUANT_HIGH_AT + e / span * QUANT_HIGH_RUN + e % QUANT_HIGH_RUN,
+                            (QUANT_HIGH_AT | QUANT_BYTES) % 2u == 0u, (QUANT_HIGH_AT | QUANT_BYTES) % 4u == 0u);
+    return (quant_bytes(word) >> (e % span / QUANT_HIGH_RUN * QUANT_HIGH_BITS)) & mask;
+}
+
+const int quant_nl[16] = int[](-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
+
+// Twice the value of a float with a sign, two bits of exponent and one of mantissa.
+float quant_e2m1(uint code)
+{
+    uint exponent = (code >> 1) & 3u, mantissa = code & 1u;
+    uint twice = exponent == 0u ? mantissa : (2u + mantissa) << (exponent - 1u);
+    return (code & 8u) != 0u ? -float(twice) : float(twice);
+}
+
+// The numbers x of part `part` of a unit whose word is `low`: the elements without scale and
+// minimum.
+vec4 quant_levels(uvec2 block, uint unit, uint low, uint part)
+{
+    uvec4 level = (quant_bytes(low) >> (part * QUANT_LOW_BITS)) & ((1u << QUANT_LOW_BITS) - 1u);
+    if (QUANT_HIGH != 0u)
+        level |= quant_high(block, quant_element(unit, part)) << QUANT_LOW_BITS;
+    if (QUANT_CODE == TSR_QUANT_SIGNED)
+        return vec4(ivec4(level << 24) >> 24);
+    if (QUANT_CODE == TSR_QUANT_NL)
+        return vec4(quant_nl[level.x], quant_nl[level.y], quant_nl[level.z], quant_nl[level.w]);
+    if (QUANT_CODE == TSR_QUANT_E2M1)
+        return vec4(quant_e2m1(level.x), quant_e2m1(level.y), quant_e2m1(level.z), quant_e2m1(level.w));
+    return vec4(ivec4(level) - int(QUANT_BIAS));
+}
+
+float quant_f16(uvec2 block, uint byte)
+{
+    if (QUANT_BYTES % 2u == 0u)
+        return tsr_f32_from_f16(tsr_load_u16(block, byte / 2u));
+    return tsr_f32_from_f16(tsr_load_u8(block, byte) | tsr_load_u8(block, byte + 1u) << 8);
+}
+
+// The scale and the minimum of the elements of a group.
+vec2 quant_scale(uvec2 block, uint group)
+{
+    const uint at = QUANT_SCALES_AT;
+    if (QUANT_SCALES == TSR_QUANT_E8M0) {
+        uint exponent = tsr_load_u8(block, at);
+        return vec2(uintBitsToFloat(exponent < 2u ? 0x200000u << exponent : (exponent - 1u) << 23), 0.0);
+    }
+    if (QUANT_SCALES == TSR_QUANT_UE4M3) {
+        uint code = tsr_load_u8(block, at + group), exponent = (code >> 3) & 15u, mantissa = code & 7u;
+        // 2^-10 for subnormal numbers, and 2^(exponent - 11) for others
+        float unit = uintBitsToFloat((max(exponent, 1u) + 116u) << 23);
+        return vec2((code & 127u) == 127u ? 0.0 : unit * float(exponent == 0u ? mantissa : 8u + mantissa), 0.0);
+    }
+
+    float factor = quant_f16(block, QUANT_FACTOR_AT);
+    if (QUANT_SCALES == TSR_QUANT_F16)
+        return vec2(factor, 0.0);
+    if (QUANT_SCALES == TSR_QUANT_F16_MIN)
+        return vec2(factor, quant_f16(block, QUANT_MIN_AT));
+    if (QUANT_SCALES == TSR_QUANT_S8)
+        return vec2(factor * float(int(tsr_load_u8(block, at + group) << 24) >> 24), 0.0);
+    if (QUANT_SCALES == TSR_QUANT_S6) {
+        uint low = (tsr_load_u8(block, at + group % 8u) >> (group / 8u * 4u)) & 15u;
+        uint high = (tsr_load_u8(block, at + 8u + group % 4u) >> (group / 4u * 2u)) & 3u;
+        return vec2(factor * float(int(low | high << 4) - 32), 0.0);
+    }
+    if (QUANT_SCALES == TSR_QUANT_S6_SPLIT) {
+        uint low = (tsr_load_u8(block, at + 2u + group / 2u) >> (group % 2u * 4u)) & 15u;
+        uint high = (tsr_load_u16(block, at / 2u) >> (2u * group)) & 3u;
+        return vec2(factor * float(int(low | high << 4) - 32), 0.0);
+    }
+    uint scale, minimum;
+    if (QUANT_SCALES == TSR_QUANT_4_4) {
+        uint both = tsr_load_u8(block, at + group);
+        scale = both & 15u;
+        minimum = both >> 4;
+    } else { // TSR_QUANT_6_6
+        uint first = tsr_load_u8(block, at + group % 4u), second = tsr_load_u8(block, at + 4u + group % 4u);
+        uint third = tsr_load_u8(block, at + 8u + group % 4u);
+        scale = group < 4u ? first & 63u : (third & 15u) | (first >> 6) << 4;
+        minimum = group < 4u ? second & 63u : (third >> 4) | (second >> 6) << 4;
+    }
+    return vec2(factor * float(scale), -(quant_f16(block, QUANT_MIN_AT) * float(minimum)));
+}
+
+#endif

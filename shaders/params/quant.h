@@ -1,0 +1,49 @@
+/* How block formats are described to shaders, and the push constants of kernels that read them. The
+ * description is the row of the table in src/quant/formats.c, in five specialization constants. */
+#ifndef TSR_PARAMS_QUANT_H
+#define TSR_PARAMS_QUANT_H
+
+#include "types.h"
+
+#define TSR_QUANT_SPECS 5
+/* 0: the low plane: byte offset, bits << 8, run << 16
+ * 1: the high plane, in the same form; 0 if there is none
+ * 2: elements of a block, bytes of a block << 16
+ * 3: elements of a group, bias << 8, code << 16, scales << 24
+ * 4: byte offsets: factor, minimum << 8, scales << 16 */
+
+/* The values of tsr__quant_code. src/gpu/ops/quant/describe.c asserts that both lists agree. */
+#define TSR_QUANT_LINEAR 0u
+#define TSR_QUANT_SIGNED 1u
+#define TSR_QUANT_NL 2u
+#define TSR_QUANT_E2M1 3u
+
+/* The values of tsr__quant_scales. */
+#define TSR_QUANT_F16 0u
+#define TSR_QUANT_F16_MIN 1u
+#define TSR_QUANT_E8M0 2u
+#define TSR_QUANT_UE4M3 3u
+#define TSR_QUANT_4_4 4u
+#define TSR_QUANT_6_6 5u
+#define TSR_QUANT_S6 6u
+#define TSR_QUANT_S6_SPLIT 7u
+#define TSR_QUANT_S8 8u
+
+/* Rows of blocks become rows of floats. Rows are numbered in three dimensions, the last of which
+ * varies fastest. Strides count bytes. If `index_bytes` is not 0, row i of y is the row of x whose
+ * number, counted from `first`, is at `indices` + i · indices_stride, or zeros if x does not have
+ * it; x then has `here` rows, and only the last dimension is used. */
+struct tsr_dequantize_params {
+    TSR_ADDRESS x, y, indices;
+    TSR_ADDRESS x_strides[3], y_strides[3];
+    TSR_ADDRESS y_step; /* from one element of a row to the next */
+    TSR_UINT rows;      /* of this dispatch */
+    TSR_UINT row_begin; /* the number of the first one */
+    TSR_UINT size[2];   /* of the last two dimensions */
+    TSR_UINT width;     /* elements of a row */
+    TSR_UINT first, here;
+    TSR_UINT indices_stride, index_bytes;
+};
+TSR_PUSH_CHECK(tsr_dequantize_params);
+
+#endif

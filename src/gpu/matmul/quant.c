@@ -1,0 +1,173 @@
+#include "gpu/matmul/quant.h"
+
+#include "base/checked.h"
+#include "gpu/matmul/common/loads.h"
+#include "gpu/matmul/matmul.h"
+#include "gpu/quant/dequantize.h"
+#include "shaders/params/matmul.h"
+#include "tensor/check.h"
+
+tsr_status tsr__matmul_check_quant(const tsr_tensor *b, const tsr_matmul_params *params)
+{
+    const tsr_layout *l = &b->layout;
+    TSR__REQUIRE(l->ndim == 2 && params && params->transpose_b,
+                 "matmul: b is %s %s; in a block format, b must be [n,k] with transpose_b",
+                 tsr_dtype_name(l->dtype), TSR__SHAPE(l->ndim, l->shape));
+    return TSR_OK;
+}
+
+/* Few rows ------------------------------------------------------------------------------------- */
+
+enum { THREADS = 64, MAX_ROWS = 8 };
+
+/* SwiftShader takes seconds to compile the kernel. */
+static bool suits_few(const tsr_tensor *b, const tsr__matmul_problem *p)
+{
+    return b->buffer->device->device_class != TSR__CLASS_CPU && !p->swapped && p->batch_dims == 0 &&
+           p->m <= MAX_ROWS && tsr__matmul_y_narrow(p, MAX_ROWS, 4) &&
+           tsr__matmul_side_narrow(&p->a, p->m, p->k) &&
+           tsr__dtype_bytes(b->layout.dtype, (uint64_t)b->layout.strides[0]) <= UINT32_MAX;
+}
+
+static tsr_status run_few(const tsr__matmul_call *call)
+{
+    const tsr__matmul_problem *p = call->problem;
+    const uint32_t rows = p->m > 4 ? 8 : p->m > 2 ? 4 : (uint32_t)p->m;
+    const uint32_t columns = rows > 4 ? 1 : rows > 2 ? 2 : 4;
+    struct tsr_matmul_push push = {
+        .a = tsr__matmul_address(call->a, &p->a, 0),
+        .b = tsr__tensor_address(call->b),
+        .y = tsr__matmul_address(call->y, &p->y, 0),
+        .bias = call->bias ? tsr__matmul_address(call->bias, &p->bias, 0) : 0,
+    };
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_MATMUL_QUANT,
+        .spec_count = TSR_QUANT_SPECS + 5,
+        .push = &push,
+        .push_bytes = sizeof push,
+        .work = (double)p->m * (double)p->n * (double)p->k,
+        .access_count = call->bias ? 4 : 3,
+        .access = {tsr__read_of(call->a), tsr__read_of(call->b), tsr__write_of(call->y)},
+    };
+    if (call->bias)
+        dispatch.access[3] = tsr__read_of(call->bias);
+    tsr__matmul_epilogue(p, &push);
+    push.k = push.k_chunk = (uint32_t)p->k;
+    push.a_row = (uint32_t)p->a.row;
+    push.a_k = (uint32_t)p->a.col;
+    push.b_col =
+        (uint32_t)tsr__dtype_bytes(call->b->layout.dtype, (uint64_t)call->b->layout.strides[0]);
+    uint32_t *spec = dispatch.spec + TSR_QUANT_SPECS;
+    tsr__quant_describe(call->b->layout.dtype, dispatch.spec);
+    spec[0] = THREADS;
+    spec[1] = rows;
+    spec[2] = columns;
+    spec[3] = p->a.dtype;
+    spec[4] =
+        tsr__matmul_a_load(p, 4) == TSR_MM_LOAD_VEC_K ? TSR_MM_LOAD_VEC_K : TSR_MM_LOAD_SCALAR;
+    tsr__groups_for(tsr__div_up_u64((uint64_t)p->n, columns), 1, dispatch.groups);
+    return tsr__stream_dispatch(call->stream, &dispatch);
+}
+
+/* Panels --------------------------------------------------------------------------------------- */
+
+/* The scratch memory for rows of b as floats. A single row may need more. */
+#define PANEL_BYTES_ON_GPU (INT64_C(64) << 20)
+#define PANEL_BYTES_ON_CPU (INT64_C(8) << 20)
+
+typedef struct panels {
+    tsr_tensor *y;
+    const tsr_tensor *a, *b;
+    const tsr_matmul_params *params;
+    tsr_tensor panel; /* for `rows` rows of b */
+    int64_t rows;
+} panels;
+
+static tsr_status slice(const tsr_tensor *tensor, int dim, int64_t start, int64_t stop,
+                        tsr_tensor *out)
+{
+    out->buffer = tensor->buffer;
+    return tsr_layout_slice(&tensor->layout, dim, start, stop, 1, &out->layout);
+}
+
+/* Multiplies rows `start` to `stop` of b, which give these columns of y. */
+static tsr_status multiply_rows(tsr_stream *stream, const panels *p, int64_t start, int64_t stop)
+{
+    tsr_tensor y, b, panel, bias;
+    tsr_matmul_params params = *p->params;
+    TSR__TRY(slice(p->y, -1, start, stop, &y));
+    TSR__TRY(slice(p->b, 0, start, stop, &b));
+    TSR__TRY(slice(&p->panel, 0, 0, stop - start, &panel));
+    if (params.bias != NULL && params.bias->layout.ndim > 0 &&
+        params.bias->layout.shape[params.bias->layout.ndim - 1] > 1) {
+        TSR__TRY(slice(params.bias, -1, start, stop, &bias));
+        params.bias = &bias;
+    }
+    TSR__TRY(tsr__dequantize(stream, &panel, &b));
+    return tsr__matmul_run(stream, &y, p->a, &panel, &params, NULL);
+}
+
+static tsr_status record_panels(tsr_stream *stream, void *work)
+{
+    const panels *p = work;
+    const int64_t n = p->b->layout.shape[0];
+    for (int64_t start = 0; start < n; start += p->rows)
+        TSR__TRY(multiply_rows(stream, p, start, tsr__matmul_min(start + p->rows, n)));
+    return TSR_OK;
+}
+
+static tsr_status run_panels(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                             const tsr_tensor *b, const tsr_matmul_params *params)
+{
+    const tsr_device *device = tsr_stream_device(stream);
+    const int64_t n = b->layout.shape[0], k = b->layout.shape[1], step = 64;
+    const int64_t most =
+        device->device_class == TSR__CLASS_GPU ? PANEL_BYTES_ON_GPU : PANEL_BYTES_ON_CPU;
+    panels p = {.y = y, .a = a, .b = b, .params = params};
+    /* f16 has room for the values of weights, and products of f16 are the fastest ones. */
+    const tsr_dtype dtype = a->layout.dtype == TSR_F16 ? TSR_F16 : TSR_F32;
+    const int64_t row_bytes = k * (int64_t)tsr_dtype_size(dtype);
+    p.rows = most / row_bytes;
+    p.rows = p.rows > step ? p.rows / step * step : p.rows > 1 ? p.rows : 1;
+    p.rows = tsr__matmul_min(p.rows, n);
+    TSR__TRY(tsr_layout_init(dtype, 2, (int64_t[]){p.rows, k}, &p.panel.layout));
+    TSR__TRY(tsr__stream_keep_scratch(stream, (uint64_t)(p.rows * row_bytes), &p.panel.buffer));
+    /* Products on CPU drivers read operands at once, on the host, if no recorded work uses them.
+     * This use of the panel prevents that, also in the preflight. */
+    tsr__access first = tsr__write_buffer(p.panel.buffer);
+    first.end_bytes = first.begin_bytes + 4;
+    tsr_status status = tsr__stream_fill(stream, first, 0);
+    if (status == TSR_OK)
+        status = tsr__stream_atomic(stream, record_panels, &p);
+    tsr__stream_return_scratch(stream, p.panel.buffer);
+    return status;
+}
+
+/* A product without elements of k, or with the factor 0, does not read b. Any floats can stand for
+ * it: here one f32 that is repeated. */
+static tsr_status run_unread(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                             const tsr_tensor *b, const tsr_matmul_params *params)
+{
+    tsr_tensor unread = {.buffer = NULL};
+    const int64_t one = 1;
+    tsr_layout element;
+    TSR__TRY(tsr_layout_init(TSR_F32, 1, &one, &element));
+    TSR__TRY(tsr_layout_broadcast(&element, 2, b->layout.shape, &unread.layout));
+    TSR__TRY(tsr__stream_keep_scratch(stream, sizeof(float), &unread.buffer));
+    tsr_status status = tsr__matmul_run(stream, y, a, &unread, params, NULL);
+    tsr__stream_return_scratch(stream, unread.buffer);
+    return status;
+}
+
+tsr_status tsr__matmul_run_quant(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                                 const tsr_tensor *b, const tsr_matmul_params *params,
+                                 const tsr__matmul_problem *problem)
+{
+    const tsr__matmul_call call = {
+        .stream = stream, .problem = problem, .y = y, .a = a, .b = b, .bias = params->bias};
+    if (problem->k == 0)
+        return run_unread(stream, y, a, b, params);
+    if (suits_few(b, problem))
+        return run_few(&call);
+    return run_panels(stream, y, a, b, params);
+}

@@ -1,0 +1,21 @@
+/* Converts tensors in block formats to floats, on the device. */
+#ifndef TSR_GPU_QUANT_DEQUANTIZE_H
+#define TSR_GPU_QUANT_DEQUANTIZE_H
+
+#include "gpu/stream/stream.h"
+#include "shaders/params/quant.h"
+
+/* Writes the specialization constants that describe a block format to shaders. */
+void tsr__quant_describe(tsr_dtype dtype, uint32_t spec[TSR_QUANT_SPECS]);
+
+/* Records y = x, where x is in blocks and y is a float tensor of the same shape. y's strides may
+ * have any values. */
+tsr_status tsr__dequantize(tsr_stream *stream, const tsr_tensor *y,
+                           const tsr_tensor *x) TSR_NODISCARD;
+
+/* Records y[i,:] = x[indices[i] - first,:], or zeros if x does not have that row. The tensors are y
+ * [n,width], x [rows,width] in blocks, and indices [n]. */
+tsr_status tsr__dequantize_rows(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *x,
+                                const tsr_tensor *indices, int64_t first) TSR_NODISCARD;
+
+#endif

@@ -1,0 +1,319 @@
+/* Products whose b is in a block format: recorded products of golden files, and random ones
+ * compared with double precision. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quant/golden_quant.h"
+#include "support/gpu.h"
+
+static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
+
+static void *allocate(uint64_t size)
+{
+    void *memory = calloc(1, size + 1);
+    ck_assert_ptr_nonnull(memory);
+    return memory;
+}
+
+static double largest_error(tsr_dtype dtype)
+{
+    return dtype == TSR_F32 ? 0x1p-22 : dtype == TSR_F16 ? 0x1p-10 : 0x1p-7;
+}
+
+/* A matrix [n,k] in blocks, and its values. */
+typedef struct weights {
+    tsr_tensor *tensor;
+    float *values;
+} weights;
+
+static weights weights_of(const tsr_quant_format *format, int64_t n, int64_t k, float *source)
+{
+    weights w = {gpu_new(format->dtype, 2, (int64_t[]){n, k}),
+                 allocate((uint64_t)(n * k) * sizeof(float))};
+    uint64_t size = 0;
+    ck_assert_ok(tsr_quant_bytes(format->dtype, n * k, &size));
+    uint8_t *blocks = allocate(size);
+    if (format->quantizes) {
+        ck_assert_ok(tsr_quantize(format->dtype, source, n * k, blocks, size));
+    } else { /* bytes that give scales from 2^-8 to 2^-6 */
+        for (uint64_t i = 0; i < size; i++)
+            blocks[i] =
+                (uint8_t)(i % (uint64_t)format->block_bytes == 1 ? 0x1c + i % 7 : (i * 37) & 0x3f);
+    }
+    ck_assert_ok(tsr_dequantize(format->dtype, blocks, size, w.values, n * k));
+    GPU_OK(tsr_tensor_upload(queue, w.tensor, blocks, size));
+    free(blocks);
+    return w;
+}
+
+static void forget(weights *w)
+{
+    tsr_tensor_destroy(&w->tensor);
+    free(w->values);
+}
+
+/* The smaller golden case, one row, in each format that can be quantised. */
+START_TEST(golden)
+{
+    json_t *file = golden_load("quant_matvec"), *type;
+    const json_t *item = json_array_get(golden_list(file, "cases"), 0);
+    const int64_t n = golden_integer(item, "rows"), k = golden_integer(item, "cols");
+    float *source = allocate((uint64_t)(n * k) * sizeof *source);
+    float *row = allocate((uint64_t)k * sizeof *row);
+    double *expected = allocate((uint64_t)n * sizeof *expected);
+    double *got = allocate((uint64_t)n * sizeof *got);
+    golden_splitmix((uint64_t)golden_integer(item, "w_seed"),
+                    (float)json_number_value(golden_member(item, "w_scale")), source,
+                    (size_t)(n * k));
+    golden_splitmix((uint64_t)golden_integer(item, "x_seed"),
+                    (float)json_number_value(golden_member(item, "x_scale")), row, (size_t)k);
+    const double tolerance = json_number_value(golden_member(item, "abs_scale")) * 3e-7;
+    const char *name;
+    json_object_foreach(golden_member(item, "types"), name, type)
+    {
+        const tsr_quant_format *format = golden_format(name);
+        if (!format->quantizes)
+            continue;
+        golden_decode(golden_text(golden_member(type, "y"), "b64"), expected,
+                      (size_t)n * sizeof *expected);
+        weights w = weights_of(format, n, k, source);
+        tsr_tensor *a = gpu_new(TSR_F32, 2, (int64_t[]){1, k}),
+                   *y = gpu_new(TSR_F32, 2, (int64_t[]){1, n});
+        GPU_OK(tsr_tensor_upload(queue, a, row, (uint64_t)k * sizeof *row));
+        gpu_poison(y);
+        GPU_OK(tsr_matmul(queue, y, a, w.tensor, tsr_matmul_params(.transpose_b = true)));
+        gpu_get(y, got);
+        for (int64_t j = 0; j < n; j++)
+            ck_assert_msg(fabs(got[j] - expected[j]) <= tolerance,
+                          "%s: element %d is %.9g, not %.9g", name, (int)j, got[j], expected[j]);
+        tsr_tensor_destroy(&a);
+        tsr_tensor_destroy(&y);
+        forget(&w);
+    }
+    free(source);
+    free(row);
+    free(expected);
+    free(got);
+    json_decref(file);
+}
+END_TEST
+
+/* What is multiplied: y [batch,m,n] = a [batch,m,k] · part of b. */
+typedef struct product {
+    int64_t batch, m, n, k;
+    tsr_dtype a_dtype, y_dtype;
+    tsr_matmul_params params;
+    bool bias_rows; /* the bias has a row for each row of y */
+} product;
+
+static double activated(double x, tsr_activation activation)
+{
+    return activation == TSR_ACT_RELU ? fmax(x, 0) : x;
+}
+
+static void check(gpu_random *random, const tsr_quant_format *format, const product *p)
+{
+    const int64_t block = format->block_count, more = gpu_random_between(random, 0, 2);
+    const int64_t all_n = p->n + more, all_k = p->k + block * gpu_random_between(random, 0, 1);
+    const int64_t first_n = gpu_random_between(random, 0, more), first_k = all_k - p->k;
+    float *source = allocate((uint64_t)(all_n * all_k) * sizeof *source);
+    for (int64_t i = 0; i < all_n * all_k; i++)
+        source[i] = (float)gpu_random_unit(random);
+    weights w = weights_of(format, all_n, all_k, source);
+    tsr_tensor *rows, *b;
+    GPU_OK(tsr_tensor_slice(w.tensor, 0, first_n, first_n + p->n, 1, &rows));
+    GPU_OK(tsr_tensor_slice(rows, 1, first_k, all_k, 1, &b));
+
+    const int64_t a_shape[] = {p->batch, p->m, p->k}, y_shape[] = {p->batch, p->m, p->n};
+    const int64_t bias_shape[] = {p->m, p->n};
+    const int64_t lines = p->batch * p->m;
+    const int skip = p->batch == 1 ? 1 : 0;
+    tsr_tensor *a_parent, *y_parent, *bias_parent;
+    tsr_tensor *a = gpu_random_view(random, p->a_dtype, 3 - skip, a_shape + skip, &a_parent);
+    tsr_tensor *y = gpu_random_view(random, p->y_dtype, 3 - skip, y_shape + skip, &y_parent);
+    tsr_tensor *bias = gpu_random_view(random, TSR_F32, p->bias_rows ? 2 : 1,
+                                       p->bias_rows ? bias_shape : bias_shape + 1, &bias_parent);
+    double *a_values = allocate((uint64_t)(lines * p->k) * sizeof *a_values);
+    double *old = allocate((uint64_t)(lines * p->n) * sizeof *old);
+    double *got = allocate((uint64_t)(lines * p->n) * sizeof *got);
+    double *bias_values = allocate((uint64_t)(p->m * p->n) * sizeof *bias_values);
+    for (int64_t i = 0; i < lines * p->k; i++)
+        a_values[i] = gpu_rounded(gpu_random_unit(random), p->a_dtype);
+    for (int64_t i = 0; i < lines * p->n; i++)
+        old[i] = gpu_rounded(gpu_random_unit(random), p->y_dtype);
+    for (int64_t i = 0; i < p->m * p->n; i++)
+        bias_values[i] = gpu_rounded(gpu_random_unit(random), TSR_F32);
+    gpu_put(a, a_values);
+    if (p->params.accumulate)
+        gpu_put(y, old);
+    gpu_put(bias, bias_values);
+
+    tsr_matmul_params params = p->params;
+    params.transpose_b = true;
+    const bool has_bias = gpu_random_between(random, 0, 1) == 0;
+    params.bias = has_bias ? bias : NULL;
+    GPU_OK(tsr_matmul(queue, y, a, b, &params));
+    gpu_get(y, got);
+    const double alpha = params.scale == TSR_MATMUL_SCALE_ZERO ? 0
+                         : params.alpha == 0                   ? 1
+                                                               : (double)params.alpha;
+    for (int64_t i = 0; i < lines; i++)
+        for (int64_t j = 0; j < p->n; j++) {
+            double sum = 0, size = 1;
+            for (int64_t c = 0; c < p->k; c++) {
+                const double term =
+                    a_values[i * p->k + c] * (double)w.values[(first_n + j) * all_k + first_k + c];
+                sum += term;
+                size += fabs(term);
+            }
+            const int64_t bias_at = p->bias_rows ? i % p->m * p->n + j : j;
+            double value = alpha * sum + (params.accumulate ? old[i * p->n + j] : 0) +
+                           (has_bias ? bias_values[bias_at] : 0);
+            value = activated(value, params.activation);
+            /* b is rounded to f16 if a is f16 */
+            const double error = fabs(alpha) * size * (p->a_dtype == TSR_F16 ? 0x1p-11 : 0x1p-21) +
+                                 fabs(value) * largest_error(p->y_dtype) + 0x1p-22;
+            ck_assert_msg(fabs(got[i * p->n + j] - value) <= error,
+                          "%s [%d,%d,%d], a %s, y %s: element %d,%d is %.9g, not %.9g",
+                          format->name, (int)lines, (int)p->k, (int)p->n,
+                          tsr_dtype_name(p->a_dtype), tsr_dtype_name(p->y_dtype), (int)i, (int)j,
+                          got[i * p->n + j], value);
+        }
+    tsr_tensor *all[] = {a, a_parent, y, y_parent, bias, bias_parent, b, rows};
+    for (int i = 0; i < 8; i++)
+        tsr_tensor_destroy(&all[i]);
+    forget(&w);
+    free(source);
+    free(a_values);
+    free(old);
+    free(got);
+    free(bias_values);
+}
+
+/* Each format with many rows, and those that the golden test leaves out with one row. */
+START_TEST(formats)
+{
+    const tsr_quant_format *format = tsr_quant_format_at(_i);
+    gpu_random random = {.state = 100 + (uint64_t)_i};
+    const int64_t k = 512;
+    if (!format->quantizes)
+        check(&random, format, &(product){1, 1, 33, k, TSR_F32, TSR_F32, {0}, false});
+    check(&random, format, &(product){1, 19, 21, k, TSR_F32, TSR_F32, {0}, false});
+}
+END_TEST
+
+/* Random sizes, dtypes, views and epilogues. */
+START_TEST(random_products)
+{
+    static const int64_t few[] = {1, 2, 3, 5, 8};
+    gpu_random random = {.state = 7 + (uint64_t)_i};
+    const tsr_quant_format *format = tsr_quant_format_at((int)gpu_random_between(&random, 0, 13));
+    for (int round = 0; round < 3; round++) {
+        product p = {
+            .batch = gpu_random_between(&random, 0, 3) == 0 ? 2 : 1,
+            .m = round < 2 ? few[gpu_random_between(&random, 0, 4)]
+                           : gpu_random_between(&random, 9, 40),
+            .n = gpu_random_between(&random, 1, 70),
+            .k = format->block_count * gpu_random_between(&random, 1, 3),
+            .a_dtype = floats[gpu_random_between(&random, 0, 2)],
+            .y_dtype = floats[gpu_random_between(&random, 0, 2)],
+            .bias_rows = gpu_random_between(&random, 0, 3) == 0,
+        };
+        p.params.alpha = gpu_random_between(&random, 0, 2) == 0 ? 0.5f : 0;
+        p.params.accumulate = gpu_random_between(&random, 0, 2) == 0;
+        p.params.activation = gpu_random_between(&random, 0, 1) == 0 ? TSR_ACT_RELU : TSR_ACT_NONE;
+        check(&random, format, &p);
+    }
+}
+END_TEST
+
+/* More rows of b than fit one panel of 8 MiB. */
+START_TEST(panels)
+{
+    gpu_random random = {.state = 5};
+    check(&random, tsr_quant_format_of(TSR_Q4_0),
+          &(product){1, 9, 1100, 2048, TSR_F32, TSR_F32, {0}, false});
+}
+END_TEST
+
+START_TEST(nothing_to_add)
+{
+    gpu_random random = {.state = 3};
+    const tsr_quant_format *format = tsr_quant_format_of(TSR_Q8_0);
+    product p = {1, 3, 5, 64, TSR_F32, TSR_F32, {.scale = TSR_MATMUL_SCALE_ZERO}, false};
+    for (int i = 0; i < 3; i++) {
+        p.params.accumulate = i == 1;
+        check(&random, format, &p);
+    }
+    const int64_t sizes[][3] = {{3, 5, 0}, {0, 5, 32}, {3, 0, 32}};
+    for (int i = 0; i < 3; i++) {
+        const int64_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
+        tsr_tensor *a = gpu_new(TSR_F32, 2, (int64_t[]){m, k}),
+                   *b = gpu_new(TSR_Q8_0, 2, (int64_t[]){n, k}),
+                   *y = gpu_new(TSR_F32, 2, (int64_t[]){m, n});
+        double got[15] = {1};
+        gpu_poison(y);
+        GPU_OK(tsr_matmul(queue, y, a, b, tsr_matmul_params(.transpose_b = true)));
+        if (m * n > 0) {
+            gpu_get(y, got);
+            for (int j = 0; j < 15; j++)
+                ck_assert_double_eq(got[j], 0);
+        }
+        tsr_tensor_destroy(&a);
+        tsr_tensor_destroy(&b);
+        tsr_tensor_destroy(&y);
+    }
+}
+END_TEST
+
+START_TEST(refusals)
+{
+    tsr_tensor *a = gpu_new(TSR_F32, 2, (int64_t[]){3, 64}),
+               *b = gpu_new(TSR_Q8_0, 2, (int64_t[]){5, 64}),
+               *y = gpu_new(TSR_F32, 2, (int64_t[]){3, 5}),
+               *q = gpu_new(TSR_Q8_0, 2, (int64_t[]){64, 32}),
+               *three = gpu_new(TSR_Q8_0, 3, (int64_t[]){1, 5, 64}),
+               *i = gpu_new(TSR_I32, 2, (int64_t[]){5, 64});
+    const tsr_matmul_params *transposed = tsr_matmul_params(.transpose_b = true);
+    GPU_FAILS(tsr_matmul(queue, y, a, q, NULL), TSR_ERR_INVALID,
+              "matmul: b is q8_0 [64,32]; in a block format, b must be [n,k] with transpose_b");
+    GPU_FAILS(tsr_matmul(queue, y, a, three, transposed), TSR_ERR_INVALID,
+              "matmul: b is q8_0 [1,5,64]; in a block format, b must be [n,k] with transpose_b");
+    GPU_FAILS(tsr_matmul(queue, y, b, a, transposed), TSR_ERR_INVALID,
+              "matmul: a is q8_0; f32, f16 or bf16 is needed");
+    GPU_FAILS(tsr_matmul(queue, b, a, b, transposed), TSR_ERR_INVALID,
+              "matmul: y is q8_0; f32, f16 or bf16 is needed");
+    GPU_FAILS(tsr_matmul(queue, y, a, i, transposed), TSR_ERR_INVALID,
+              "matmul: b is i32; f32, f16, bf16 or a block format is needed");
+    GPU_FAILS(tsr_matmul(queue, y, a, q, transposed), TSR_ERR_INVALID, "matmul: ");
+    GPU_FAILS(tsr_matmul(queue, y, a, b, tsr_matmul_params(.transpose_b = true, .bias = b)),
+              TSR_ERR_INVALID, "matmul: bias is q8_0; f32, f16 or bf16 is needed");
+    tsr_tensor *all[] = {a, b, y, q, three, i};
+    for (int t = 0; t < 6; t++)
+        tsr_tensor_destroy(&all[t]);
+}
+END_TEST
+
+TESTS(matmul_quant)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_test(tests, golden);
+    tcase_add_loop_test(tests, formats, 0, 14);
+    tcase_add_loop_test(tests, random_products, 0, 6);
+    tcase_add_test(tests, panels);
+    tcase_add_test(tests, nothing_to_add);
+    tcase_add_test(tests, refusals);
+}
+
+TESTS(matmul_quant_as_gpu)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
+    tcase_add_loop_test(tests, random_products, 8, 10);
+}
+
+TESTS(matmul_quant_as_gpu_packed)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_as_gpu_packed, gpu_teardown);
+    tcase_add_loop_test(tests, random_products, 12, 13);
+}
