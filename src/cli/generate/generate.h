@@ -10,6 +10,8 @@
 #include "tessera/tessera.h"
 
 #define GENERATE_MAX_PROMPTS 64
+#define GENERATE_MAX_STOPS 16
+#define GENERATE_MAX_END_TOKENS 64
 
 typedef struct generate_prompt {
     const char *text; /* NULL: given as ids */
@@ -28,6 +30,8 @@ typedef struct generate_options {
     const char *device;
     double *rates; /* [rate_count] */
     int rate_count;
+    const char *stops[GENERATE_MAX_STOPS];
+    int stop_count;
 } generate_options;
 
 extern generate_options generate_chosen;
@@ -35,12 +39,36 @@ extern const cli_option generate_option_table[];
 /* Reads the arguments into generate_chosen. Returns an exit code. */
 int generate_options_read(int argc, char **argv);
 
+/* The text of a sequence, prompt and generated. */
+typedef struct generate_text {
+    char *bytes; /* a zero byte follows them; NULL: none yet */
+    size_t size, capacity;
+    size_t prompt_size;
+    size_t printed;
+    tsr_decode_state state;
+} generate_text;
+
+/* Opens the model's tokenizer and encodes the prompts. *out stays NULL if there is none, which is
+ * an error only if a text was given. */
+tsr_status generate_text_open(tsr_tokenizer **out);
+/* Writes the tokens that end a text to ids[most], and returns their number. */
+int generate_end_tokens(const tsr_tokenizer *tokenizer, int most, int32_t *ids);
+void generate_text_add(generate_text *text, const tsr_tokenizer *tokenizer, int32_t id);
+/* Returns whether the generated text has one of the strings that end it, and cuts it there. */
+bool generate_text_stops(generate_text *text);
+/* Returns the size of the text that later tokens cannot cut. */
+size_t generate_text_certain(const generate_text *text);
+/* Returns a copy in which bytes that are not UTF-8 are replaced by U+FFFD; free() it. */
+char *generate_text_valid(const char *bytes, size_t size, size_t *valid_size);
+
 /* What a sequence has generated. */
 typedef struct generate_result {
     int32_t *ids; /* [count]: prompt and generated */
     int64_t count, prompt_count, capacity;
     double *log_probabilities; /* [count − prompt_count] */
     tsr_finish finish;
+    bool stopped; /* by a string */
+    generate_text text;
     float *logits; /* [logit_rows, vocabulary] */
     int64_t logit_rows, logit_capacity;
 } generate_result;
@@ -53,14 +81,15 @@ void generate_result_finish(generate_result *result);
 typedef struct generate_summary {
     const tsr_model *model;
     const tsr_device_info *device;
+    const tsr_tokenizer *tokenizer; /* NULL: there is no text */
     int ranks;
     tsr_generator_stats stats;
 } generate_summary;
 /* Prints the JSON document. */
 void generate_print_json(const generate_summary *summary, int count,
                          const generate_result *results);
-/* Prints tokens that were generated, in text mode. */
-void generate_print_tokens(int prompts, const generate_result *results, int count,
-                           const tsr_generated *tokens);
+/* Prints what a step has added: the text that is certain, or ids if there is no tokenizer. If there
+ * are several sequences, prints each when it has ended. */
+void generate_print_step(const tsr_tokenizer *tokenizer, int count, generate_result *results);
 
 #endif

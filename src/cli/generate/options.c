@@ -25,6 +25,26 @@ static generate_prompt *next_prompt(char *problem, size_t size)
     return &generate_chosen.prompts[generate_chosen.prompt_count++];
 }
 
+static bool read_prompt(void *user, const char *text, char *problem, size_t size)
+{
+    (void)user;
+    generate_prompt *prompt = next_prompt(problem, size);
+    if (prompt != NULL)
+        prompt->text = text;
+    return prompt != NULL;
+}
+
+static bool read_stop(void *user, const char *text, char *problem, size_t size)
+{
+    (void)user;
+    if (*text == '\0' || generate_chosen.stop_count == GENERATE_MAX_STOPS) {
+        snprintf(problem, size, "takes a text, at most %d times", GENERATE_MAX_STOPS);
+        return false;
+    }
+    generate_chosen.stops[generate_chosen.stop_count++] = text;
+    return true;
+}
+
 static bool read_ids(void *user, const char *text, char *problem, size_t size)
 {
     (void)user;
@@ -85,10 +105,9 @@ static bool read_rates(void *user, const char *text, char *problem, size_t size)
 }
 
 const cli_option generate_option_table[] = {
-    {"ids", "LIST",
-     "the prompt as token ids, such as 1,403,407; may be repeated: all prompts are "
-     "continued together",
-     .read = read_ids},
+    {"prompt", "TEXT", "the text to continue; may be repeated: all prompts are continued together",
+     .read = read_prompt, .letter = 'p'},
+    {"ids", "LIST", "a prompt as token ids, such as 1,403,407; may be repeated", .read = read_ids},
     {"max-tokens", "N", "tokens to generate (default: 128)", .integer = &generate_chosen.max_tokens,
      .low = 1, .high = 1 << 30},
     {"greedy", NULL, "always take the most likely token", .flag = &generate_chosen.greedy},
@@ -108,6 +127,7 @@ const cli_option generate_option_table[] = {
      .real = &generate_chosen.repetition_penalty, .low = 0.001, .high = 1000},
     {"seed", "N", "of the draw; the same seed gives the same text (default: 0)",
      .integer = &generate_chosen.seed, .low = 0, .high = 9e15},
+    {"stop", "TEXT", "end before this text; may be repeated", .read = read_stop},
     {"ignore-end", NULL, "continue after tokens that end a text",
      .flag = &generate_chosen.ignore_end},
     {"json", NULL, "print one JSON object at the end", .flag = &generate_chosen.json},
@@ -148,7 +168,7 @@ int generate_options_read(int argc, char **argv)
     if (count == 0)
         return cli_usage_error("generate: missing MODEL, a folder or a file");
     if (generate_chosen.prompt_count == 0)
-        return cli_usage_error("generate: missing --ids LIST");
+        return cli_usage_error("generate: missing --prompt TEXT or --ids LIST");
     if (generate_chosen.logits > 0 && !generate_chosen.json)
         return cli_usage_error("generate: --logits needs --json");
     generate_chosen.model = words[0];

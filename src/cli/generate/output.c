@@ -37,18 +37,47 @@ void generate_result_finish(generate_result *result)
     free(result->ids);
     free(result->log_probabilities);
     free(result->logits);
+    free(result->text.bytes);
     *result = (generate_result){0};
 }
 
 /* JSON ----------------------------------------------------------------------------------------- */
 
-static void add_sequence(json_t *object, const generate_result *result, int64_t vocabulary)
+static const char *finish_of(const generate_result *result)
 {
+    return result->stopped ? "stop" : tsr_finish_name(result->finish);
+}
+
+static void add_text(json_t *object, const char *name, const char *bytes, size_t size)
+{
+    size_t valid_size;
+    char *valid = generate_text_valid(bytes, size, &valid_size);
+    cli_json_add(object, name, json_stringn(valid, valid_size));
+    free(valid);
+}
+
+static void add_texts(json_t *object, const tsr_tokenizer *tokenizer, const generate_text *text)
+{
+    if (tokenizer == NULL) {
+        cli_json_null(object, "text");
+        cli_json_null(object, "generated_text");
+        return;
+    }
+    const char *bytes = text->bytes != NULL ? text->bytes : "";
+    add_text(object, "text", bytes, text->size);
+    add_text(object, "generated_text", bytes + text->prompt_size, text->size - text->prompt_size);
+}
+
+static void add_sequence(json_t *object, const generate_summary *summary,
+                         const generate_result *result)
+{
+    const int64_t vocabulary = tsr_model_get_config(summary->model)->vocabulary;
     json_t *ids = cli_json_add_array(object, "ids");
     for (int64_t i = 0; i < result->count; i++)
         cli_json_append(ids, json_integer(result->ids[i]));
     cli_json_u64(object, "prompt_tokens", (uint64_t)result->prompt_count);
-    cli_json_add(object, "finish", json_string(tsr_finish_name(result->finish)));
+    add_texts(object, summary->tokenizer, &result->text);
+    cli_json_add(object, "finish", json_string(finish_of(result)));
     json_t *logs = cli_json_add_array(object, "log_probabilities");
     for (int64_t i = 0; i < result->count - result->prompt_count; i++)
         cli_json_append(logs, json_real(result->log_probabilities[i]));
@@ -92,11 +121,11 @@ void generate_print_json(const generate_summary *summary, int count, const gener
     tsr_model_get_stats(summary->model, &stats);
     json_t *document = cli_json_document("tessera.generate", 1);
     if (count == 1) {
-        add_sequence(document, &results[0], config->vocabulary);
+        add_sequence(document, summary, &results[0]);
     } else {
         json_t *all = cli_json_add_array(document, "sequences");
         for (int i = 0; i < count; i++)
-            add_sequence(cli_json_append_object(all), &results[i], config->vocabulary);
+            add_sequence(cli_json_append_object(all), summary, &results[i]);
     }
     json_t *model = cli_json_add_object(document, "model");
     cli_json_text(model, "architecture", config->architecture);
@@ -113,17 +142,56 @@ void generate_print_json(const generate_summary *summary, int count, const gener
 
 /* Text ----------------------------------------------------------------------------------------- */
 
-void generate_print_tokens(int prompts, const generate_result *results, int count,
-                           const tsr_generated *tokens)
+static void print_certain(generate_text *text, size_t size)
 {
-    (void)results;
-    for (int i = 0; i < count; i++) {
-        if (tokens[i].finish == TSR_FINISH_INTERRUPT)
-            continue;
-        if (prompts > 1)
-            printf("%d: ", tokens[i].sequence);
-        printf("%d%s", (int)tokens[i].token,
-               prompts > 1 || tokens[i].finish != TSR_FINISH_NONE ? "\n" : " ");
+    if (size <= text->printed)
+        return;
+    fwrite(text->bytes + text->printed, 1, size - text->printed, stdout);
+    text->printed = size;
+}
+
+static void print_ids(const generate_result *result, int64_t first)
+{
+    for (int64_t i = first; i < result->count; i++)
+        printf("%s%d", i == 0 ? "" : " ", (int)result->ids[i]);
+}
+
+static bool ended(const generate_result *result)
+{
+    return result->stopped || result->finish != TSR_FINISH_NONE;
+}
+
+/* One sequence: text as it comes. */
+static void print_one(const tsr_tokenizer *tokenizer, generate_result *result)
+{
+    if (tokenizer != NULL) {
+        print_certain(&result->text,
+                      ended(result) ? result->text.size : generate_text_certain(&result->text));
+    } else {
+        print_ids(result, (int64_t)result->text.printed);
+        result->text.printed = (size_t)result->count;
     }
+    if (ended(result))
+        putchar('\n');
+}
+
+/* Several sequences: each with its number, in their order, when all have ended. */
+static void print_all(const tsr_tokenizer *tokenizer, int count, generate_result *results)
+{
+    for (int i = 0; i < count; i++)
+        if (!ended(&results[i]))
+            return;
+    for (int i = 0; i < count; i++) {
+        printf("%s[%d]\n", i > 0 ? "\n" : "", i);
+        print_one(tokenizer, &results[i]);
+    }
+}
+
+void generate_print_step(const tsr_tokenizer *tokenizer, int count, generate_result *results)
+{
+    if (count == 1)
+        print_one(tokenizer, &results[0]);
+    else
+        print_all(tokenizer, count, results);
     fflush(stdout);
 }

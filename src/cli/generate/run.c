@@ -18,6 +18,7 @@ typedef struct job {
     tsr_group *group;
     tsr_model *model;
     tsr_generator *generator;
+    tsr_tokenizer *tokenizer; /* NULL: there is none */
     generate_result results[GENERATE_MAX_PROMPTS];
     int sequences[GENERATE_MAX_PROMPTS];
     bool first; /* this is rank 0, which prints */
@@ -99,6 +100,7 @@ static void close_job(job *j)
 {
     catch_signals(NULL);
     tsr_generator_destroy(&j->generator);
+    tsr_tokenizer_destroy(&j->tokenizer);
     tsr_model_close(&j->model);
     tsr_group_destroy(&j->group);
     tsr_stream_destroy(&j->stream);
@@ -152,6 +154,9 @@ static tsr_status add_prompts(job *j)
                                     .top_p = o->top_p,
                                     .min_p = o->min_p,
                                     .repetition_penalty = o->repetition_penalty};
+    int32_t end[GENERATE_MAX_END_TOKENS];
+    const int end_count =
+        o->ignore_end ? 0 : generate_end_tokens(j->tokenizer, GENERATE_MAX_END_TOKENS, end);
     if (o->greedy)
         sampling.temperature = 0;
     for (int i = 0; i < o->prompt_count; i++) {
@@ -161,7 +166,8 @@ static tsr_status add_prompts(job *j)
             j->generator,
             tsr_sequence_params(.prompt = prompt->ids, .prompt_count = prompt->count,
                                 .sampling = sampling, .number = (uint64_t)i,
-                                .max_tokens = o->max_tokens, .ignore_end = o->ignore_end),
+                                .max_tokens = o->max_tokens, .ignore_end = o->ignore_end,
+                                .stop = end, .stop_count = end_count),
             &j->sequences[i]);
         if (status != TSR_OK)
             return status;
@@ -170,20 +176,41 @@ static tsr_status add_prompts(job *j)
         memcpy(result->ids, prompt->ids, (size_t)prompt->count * sizeof *result->ids);
         result->log_probabilities =
             cli_alloc((size_t)prompt->count, sizeof *result->log_probabilities);
+        for (int64_t p = 0; p < prompt->count; p++)
+            generate_text_add(&result->text, j->tokenizer, prompt->ids[p]);
+        result->text.prompt_size = result->text.size;
     }
     return TSR_OK;
 }
 
-static void keep(job *j, int count, const tsr_generated *tokens)
+/* Keeps a token. Returns whether its text ends the sequence. */
+static bool keep(job *j, generate_result *result, const tsr_generated *token)
+{
+    generate_result_add(result, token);
+    j->interrupted = j->interrupted || token->finish == TSR_FINISH_INTERRUPT;
+    if (token->finish == TSR_FINISH_INTERRUPT)
+        return false;
+    generate_text_add(&result->text, j->tokenizer, token->token);
+    result->stopped = generate_text_stops(&result->text);
+    return result->stopped;
+}
+
+/* All ranks have the same tokens, so that they remove the same sequences. */
+static tsr_status keep_all(job *j, int count, const tsr_generated *tokens)
 {
     for (int t = 0; t < count; t++) {
-        for (int i = 0; i < generate_chosen.prompt_count; i++)
-            if (j->sequences[i] == tokens[t].sequence)
-                generate_result_add(&j->results[i], &tokens[t]);
-        j->interrupted = j->interrupted || tokens[t].finish == TSR_FINISH_INTERRUPT;
+        for (int i = 0; i < generate_chosen.prompt_count; i++) {
+            if (j->sequences[i] != tokens[t].sequence || !keep(j, &j->results[i], &tokens[t]))
+                continue;
+            const tsr_status status = tsr_generator_remove(j->generator, j->sequences[i]);
+            if (status != TSR_OK)
+                return status;
+            j->sequences[i] = -1;
+        }
     }
     if (j->first && !generate_chosen.json)
-        generate_print_tokens(generate_chosen.prompt_count, j->results, count, tokens);
+        generate_print_step(j->tokenizer, generate_chosen.prompt_count, j->results);
+    return TSR_OK;
 }
 
 static tsr_status generate(job *j)
@@ -191,16 +218,19 @@ static tsr_status generate(job *j)
     tsr_generated tokens[GENERATE_MAX_PROMPTS];
     for (;;) {
         int count = 0;
-        const tsr_status status = tsr_generator_step(j->generator, tokens, &count);
+        tsr_status status = tsr_generator_step(j->generator, tokens, &count);
+        if (status == TSR_OK && count > 0)
+            status = keep_all(j, count, tokens);
         if (status != TSR_OK || count == 0)
             return status;
-        keep(j, count, tokens);
     }
 }
 
 static tsr_status run_job(job *j)
 {
-    tsr_status status = open_job(j);
+    tsr_status status = generate_text_open(&j->tokenizer);
+    if (status == TSR_OK)
+        status = open_job(j);
     if (status == TSR_OK)
         status = open_model(j);
     if (status == TSR_OK)
@@ -217,12 +247,11 @@ static void print_result(const job *j)
 {
     generate_summary summary = {.model = j->model,
                                 .device = tsr_device_get_info(j->device),
+                                .tokenizer = j->tokenizer,
                                 .ranks = tsr_comm_size(j->comm)};
     tsr_generator_get_stats(j->generator, &summary.stats);
     if (generate_chosen.json)
         generate_print_json(&summary, generate_chosen.prompt_count, j->results);
-    else if (j->interrupted)
-        putchar('\n');
 }
 
 static int run(int argc, char **argv)
@@ -255,7 +284,7 @@ static void help(FILE *out)
 
 const cli_command cli_generate = {
     .name = "generate",
-    .usage = "MODEL --ids LIST [options]",
+    .usage = "MODEL --prompt TEXT [options]",
     .summary = "continue a text with a language model",
     .run = run,
     .help = help,
