@@ -1,0 +1,184 @@
+/* tessera generate: text and JSON of a small model, and mistakes. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/tool.h"
+#include "support/check_main.h"
+
+#define MODEL TEST_DATA "/model/stories260K-f16.gguf"
+#define FOLDER TEST_DATA "/model/stories260K-hf"
+
+/* The first recorded tokens after token 1. */
+static const int recorded[] = {403, 407, 261, 378, 432, 383, 286, 261};
+
+START_TEST(text_goes_in_and_out)
+{
+    tool_prints("generate " MODEL " --prompt Once --greedy --max-tokens 12",
+                "Once upon a time, there was a little girl named\n");
+    tool_prints("generate " MODEL " -p Once --ids 1,403 --greedy --max-tokens 12 --prefill 1",
+                "[0]\nOnce upon a time, there was a little girl named\n\n[1]\nOnce upon a time, "
+                "there was a "
+                "little girl named\n");
+    tool_prints("generate " MODEL " --prompt Once --greedy --stop time --stop nowhere",
+                "Once upon a \n");
+    tool_prints("generate " FOLDER " --ids 1 --greedy --max-tokens 4 --dtype bf16",
+                "1 403 407 261 378\n");
+}
+END_TEST
+
+START_TEST(json_has_ids_text_and_logits)
+{
+    json_t *document = tool_json(
+        "generate " MODEL " --ids 1 --greedy --max-tokens 8 --logits 3 --json", "tessera.generate");
+    const json_t *ids = tool_member(document, "ids"), *logits = tool_member(document, "logits");
+    ck_assert_uint_eq(json_array_size(ids), 9);
+    for (size_t i = 0; i < 8; i++)
+        ck_assert_int_eq((int)json_integer_value(json_array_get(ids, i + 1)), recorded[i]);
+    ck_assert_uint_eq(json_array_size(logits), 3);
+    for (size_t r = 0; r < 3; r++) {
+        const json_t *row = json_array_get(logits, r);
+        size_t best = 0;
+        ck_assert_uint_eq(json_array_size(row), 512);
+        for (size_t v = 0; v < 512; v++)
+            if (json_number_value(json_array_get(row, v)) >
+                json_number_value(json_array_get(row, best)))
+                best = v;
+        ck_assert_int_eq((int)best, recorded[r]);
+    }
+    ck_assert_int_eq((int)tool_number(document, "prompt_tokens"), 1);
+    ck_assert_str_eq(tool_text(document, "text"), "Once upon a time, there was a");
+    ck_assert_str_eq(tool_text(document, "generated_text"), tool_text(document, "text"));
+    ck_assert_str_eq(tool_text(document, "finish"), "max_tokens");
+    ck_assert_uint_eq(json_array_size(tool_member(document, "log_probabilities")), 8);
+    const json_t *timings = tool_member(document, "timings"), *rank = tool_member(document, "rank");
+    ck_assert_int_eq((int)tool_number(timings, "prompt_tokens"), 1);
+    ck_assert_int_eq((int)tool_number(timings, "generated_tokens"), 7);
+    ck_assert_int_eq((int)tool_number(rank, "ranks"), 1);
+    ck_assert_double_eq(tool_number(rank, "weight_bytes"), tool_number(rank, "read_bytes"));
+    ck_assert_str_eq(tool_text(tool_member(document, "model"), "dtype"), "f16");
+    json_decref(document);
+    document =
+        tool_json("generate " MODEL " -p Once -p Lily --max-tokens 3 --json", "tessera.generate");
+    const json_t *sequences = tool_member(document, "sequences");
+    ck_assert_uint_eq(json_array_size(sequences), 2);
+    ck_assert_int_eq(strncmp(tool_text(json_array_get(sequences, 1), "text"), "Lily", 4), 0);
+    json_decref(document);
+}
+END_TEST
+
+START_TEST(seeds_choose_texts)
+{
+    tool_result a =
+        tool_run("generate " MODEL " -p Once --max-tokens 20 --temperature 1.5 --seed 5");
+    tool_result b =
+        tool_run("generate " MODEL " -p Once --max-tokens 20 --temperature 1.5 --seed 5");
+    tool_result c =
+        tool_run("generate " MODEL " -p Once --max-tokens 20 --temperature 1.5 --seed 6");
+    ck_assert_int_eq(a.exit_code, 0);
+    ck_assert_str_eq(a.out, b.out);
+    ck_assert_str_ne(a.out, c.out);
+    tool_result_free(&a);
+    tool_result_free(&b);
+    tool_result_free(&c);
+}
+END_TEST
+
+static void fails(const char *arguments, const char *words)
+{
+    tool_result result = tool_run(arguments);
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_str_eq(result.out, "");
+    ck_assert_msg(strstr(result.err, words) != NULL, "'%s' lacks '%s'", result.err, words);
+    tool_result_free(&result);
+}
+
+START_TEST(mistakes_are_named)
+{
+    tool_refuses("generate", "tessera: generate: missing MODEL, a folder or a file\n");
+    tool_refuses("generate x", "tessera: generate: missing --prompt TEXT or --ids LIST\n");
+    tool_refuses("generate x --ids 1,,2",
+                 "tessera: generate: --ids takes token ids such as 1,403,407, not '1,,2'\n");
+    tool_refuses("generate x --ids 1 --logits 3", "tessera: generate: --logits needs --json\n");
+    tool_refuses("generate x --ids 1 --dtype q4_0",
+                 "tessera: generate: --dtype takes f32, f16 or bf16, not 'q4_0'\n");
+    tool_refuses("generate x --ids 1 --rates 1,x",
+                 "tessera: generate: --rates takes a number per rank, such as 3,1, not '1,x'\n");
+    fails("generate /nowhere --ids 1", "model: /nowhere: No such file or directory");
+    fails("generate " FOLDER " --prompt x", "no tokenizer.json and no tok*.bin");
+    fails("generate " MODEL " --ids 1,512",
+          "token 1 of the prompt is 512; the vocabulary has 0 to 511");
+    fails("generate " MODEL " --ids 1,2,3 --context 2",
+          "the prompt has 3 tokens, but the context only 2");
+    fails("generate " TEST_DATA "/quant_blocks.json --ids 1", "tessera: generate: ");
+}
+END_TEST
+
+/* Interrupts ----------------------------------------------------------------------------------- */
+
+static void interrupt(bool launched)
+{
+    int pipes[2];
+    char buffer[4096];
+    size_t used = 0;
+    ck_assert_int_eq(pipe(pipes), 0);
+    const pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        dup2(pipes[1], STDOUT_FILENO);
+        close(pipes[0]);
+        close(pipes[1]);
+        char *const alone[] = {TEST_TOOL,      "generate",     MODEL, "-p", "Once",
+                               "--ignore-end", "--max-tokens", "500", NULL};
+        char *const two[] = {TEST_TOOL, "launch",       "--no-prefix",  "-n",  "2",
+                             "--",      TEST_TOOL,      "generate",     MODEL, "-p",
+                             "Once",    "--ignore-end", "--max-tokens", "500", NULL};
+        execv(TEST_TOOL, launched ? two : alone);
+        _exit(99);
+    }
+    close(pipes[1]);
+    ssize_t got;
+    bool sent = false;
+    while ((got = read(pipes[0], buffer + used, sizeof buffer - 1 - used)) > 0) {
+        used += (size_t)got;
+        if (!sent && used > 8) /* some tokens are there */
+            ck_assert_int_eq(kill(pid, SIGINT), 0);
+        sent = sent || used > 8;
+    }
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 130);
+    buffer[used] = '\0';
+    ck_assert_int_eq(strncmp(buffer, "Once", 4), 0);
+    ck_assert_int_eq(buffer[used - 1], '\n');
+    close(pipes[0]);
+}
+
+START_TEST(an_interrupt_ends_the_text)
+{
+    interrupt(false);
+}
+END_TEST
+
+START_TEST(an_interrupt_ends_the_text_on_all_ranks)
+{
+    if (!TEST_HAVE_UCX)
+        SKIP("the library was built without UCX");
+    interrupt(true);
+}
+END_TEST
+
+TESTS(generate)
+{
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, text_goes_in_and_out);
+    tcase_add_test(tests, json_has_ids_text_and_logits);
+    tcase_add_test(tests, seeds_choose_texts);
+    tcase_add_test(tests, mistakes_are_named);
+    tcase_add_test(tests, an_interrupt_ends_the_text);
+    tcase_add_test(tests, an_interrupt_ends_the_text_on_all_ranks);
+}
