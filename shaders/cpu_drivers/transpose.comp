@@ -1,6 +1,7 @@
 // y[r][c] = x[c][r] on Mesa's CPU driver. A lane loads vectors of neighbouring rows, one for each
 // column of a block, and stores vectors of neighbouring columns, row after row. Blocks that would
-// exceed an edge are shifted back, and store some bits a second time. It is compiled with -O0, so
+// exceed an edge are shifted back, and store some bits a second time. The workgroup's y is the number
+// of the matrix. It is compiled with -O0, so
 // that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -50,9 +51,12 @@ void main()
     uint row = min(band * ROWS, p.rows - ROWS); // subgroups past the last block repeat bits
     uint column = min((number - band * p.across) * COLUMNS, p.columns - COLUMNS);
 
+    uint64_t plane = uniform_index(gl_WorkGroupID.y);
+    uint64_t x = p.x + plane * p.x_plane * SIZE;
+
     uint64_t vectors[COLUMNS];
     [[unroll]] for (uint c = 0; c < COLUMNS; c++)
-        vectors[c] = LOAD_LANE_VECTORS(p.x + (column + c) * p.x_column + uint64_t(row) * SIZE, 8, X_FORM);
+        vectors[c] = LOAD_LANE_VECTORS(x + (column + c) * p.x_column + uint64_t(row) * SIZE, 8, X_FORM);
     uvec2 out_vectors[COLUMNS];
     [[unroll]] for (uint i = 0; i < COLUMNS; i++)
         out_vectors[i] = gather(vectors, i % (COLUMNS / GROUP) * GROUP, i / (COLUMNS / GROUP));
@@ -66,7 +70,7 @@ void main()
         Word2(p.y).v = pinned;
     }
 
-    uint64_t y = p.y + uint64_t(column) * SIZE + uint64_t(row + gl_SubgroupInvocationID * GROUP) * p.y_row;
+    uint64_t y = p.y + (plane * p.y_plane + column) * SIZE + uint64_t(row + gl_SubgroupInvocationID * GROUP) * p.y_row;
     uint64_t y_row[GROUP];
     [[unroll]] for (uint k = 0; k < GROUP; k++)
         y_row[k] = y + k * uint64_t(p.y_row);

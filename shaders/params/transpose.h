@@ -15,6 +15,7 @@ struct tsr_transpose_push {
     TSR_UINT rows, columns; /* of y */
     TSR_UINT across;        /* blocks in a row */
     TSR_UINT magic, shift;  /* to divide by `across`; see params/walk.h */
+    TSR_UINT y_plane, x_plane; /* elements from one matrix to the next; see the workgroup's y */
 };
 TSR_PUSH_CHECK(tsr_transpose_push);
 

@@ -101,6 +101,7 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     const uint32_t width = nt ? piece->constants[TSR__LAVAPIPE_FORM] : 1;
     const bool careful = piece->constants[TSR__LAVAPIPE_CAREFUL] != 0;
     const bool in_parts = piece->constants[TSR__LAVAPIPE_PARTS] != 0;
+    const bool fresh = piece->constants[TSR__LAVAPIPE_FRESH] != 0;
     const uint32_t parts = in_parts ? piece->groups[!nt] : 1;
     const uint32_t col_groups = piece->groups[!in_parts || nt];
     const corner at = corner_of(c, piece);
@@ -113,18 +114,22 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     ck_assert(piece->constants[TSR__LAVAPIPE_BATCHED] == 0);
     /* Without the careful variant a kernel executes all its steps and complete tiles along n. */
     ck_assert(piece->k == steps || (nt && careful && piece->k == p->k && piece->k < steps));
-    ck_assert(nt || careful || piece->n % tile_cols == 0);
+    ck_assert(nt || careful || piece->n % tile_cols == 0 || (fresh && piece->n > tile_cols));
     ck_assert(!nt || (vectors % width == 0 && piece->n % width == 0));
     ck_assert(nt || piece->constants[TSR__LAVAPIPE_FORM] == (p->form == TSR__LAVAPIPE_TN));
     /* Only the pieces that end with k write y. */
     const uint32_t finish = piece->constants[TSR__LAVAPIPE_FINISH];
     ck_assert(finish == (at.k + (uint64_t)piece->k * parts == p->k ? p->finish : 0));
-    ck_assert(!finish || nt);
+    ck_assert(!finish || nt || fresh);
+    /* Columns may be computed twice only if the piece sets all sums, from all of k. */
+    ck_assert(!fresh || (!nt && !careful && !piece->accumulate && first == 0 && k_count == p->k));
+    ck_assert((piece->constants[TSR__LAVAPIPE_FULL] != 0) ==
+              (p->form == TSR__LAVAPIPE_TN && piece->m % tile_rows == 0));
     /* 64-bit stores are used if four elements are stored at once and every row starts at a 64-bit
      * word. */
     ck_assert((piece->constants[TSR__LAVAPIPE_PAIRS] != 0) ==
               ((finish ? p->y_paired : p->sums_paired) && at.col % 2 == 0 &&
-               (nt ? width == 4 : !careful)));
+               (nt ? width == 4 : !careful && piece->n % 4 == 0)));
     ck_assert(!piece->constants[TSR__LAVAPIPE_PAIRS] ||
               (finish ? piece->y % 4 == 0
                       : piece->sums % 2 == 0 && (parts == 1 || p->m * p->n % 2 == 0)));
@@ -201,7 +206,8 @@ static void check_plan(tsr__lavapipe_form form, uint32_t m, uint32_t n, uint32_t
               (form == TSR__LAVAPIPE_NT && c.product.alone && m * n <= 1 << 13));
     if (c.product.parts > 1)
         c.product.accumulate = false; /* the addition of the parts accumulates */
-    else if (form == TSR__LAVAPIPE_NT && n % 3 > 0)
+    else if (form == TSR__LAVAPIPE_NT ||
+             (m > 1 && n >= 4 * lanes && !accumulate && tsr__lavapipe_is_short(k)))
         c.product.finish = n % 3;
     c.once = tsr__lavapipe_once(&c.product);
     check_pieces(&c, each);
@@ -297,6 +303,25 @@ START_TEST(few_deep_elements)
         in_parts += m * n <= 1 << 13 && m % 4 != 3 && k >= 128 * 4 * lanes;
     }
     ck_assert_int_gt(in_parts, 100);
+}
+END_TEST
+
+/* A k that one stretch covers, with lanes along n. */
+START_TEST(short_k)
+{
+    uint64_t random = 13;
+    int overlapping = 0;
+    for (int i = 0; i < 600; i++) {
+        const uint32_t m = (uint32_t)random_between(&random, 2, 90);
+        const uint32_t n = (uint32_t)random_between(&random, 1, 200);
+        const uint32_t k = 32 * (uint32_t)random_between(&random, 1, 5);
+        ck_assert(tsr__lavapipe_is_short(k) == (k <= 128));
+        ck_assert(!tsr__lavapipe_is_short(k + 16));
+        check_plan(i % 2 ? TSR__LAVAPIPE_NN : TSR__LAVAPIPE_TN, m, n, k, lane_counts[i % 3],
+                   i % 4 == 0, true);
+        overlapping += i % 4 != 0 && k <= 128 && n > 64 && n % 64 > 0;
+    }
+    ck_assert_int_gt(overlapping, 100);
 }
 END_TEST
 
@@ -451,8 +476,11 @@ static const struct {
     {6, 1024, 1024, TSR_F32, 6, 4, 32, TSR__LAVAPIPE_NT},
     {8, 1024, 1024, TSR_F16, 8, 4, 32, TSR__LAVAPIPE_NT},
     /* Lanes along n. */
-    {64, 64, 64, TSR_F32, 8, 4, 32, TSR__LAVAPIPE_TN},
-    {64, 1 << 20, 128, TSR_F32, 8, 4, 128, TSR__LAVAPIPE_NN},
+    {64, 64, 64, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_TN},
+    {66, 64, 72, TSR_F32, 6, 4, 32, TSR__LAVAPIPE_TN},
+    {9, 64, 96, TSR_F32, 6, 4, 96, TSR__LAVAPIPE_NN},
+    {11, 64, 32, TSR_F32, 6, 4, 32, TSR__LAVAPIPE_NN},
+    {64, 1 << 20, 128, TSR_F32, 6, 4, 128, TSR__LAVAPIPE_NN},
     {1, 64, 128, TSR_F32, 1, 8, 32, TSR__LAVAPIPE_NN},
 };
 
@@ -492,6 +520,7 @@ TESTS(lavapipe_plan)
     tcase_add_loop_test(tests, random_products, 0, 3);
     tcase_add_test(tests, products_in_panels);
     tcase_add_test(tests, few_long_rows);
+    tcase_add_test(tests, short_k);
     tcase_add_test(tests, one_long_row);
     tcase_add_test(tests, parts_of_one_row);
     tcase_add_test(tests, few_deep_elements);

@@ -376,12 +376,42 @@ START_TEST(float16_that_starts_at_odd_elements)
 }
 END_TEST
 
+/* A k that one dispatch covers, for all dtypes, with results of every form. Drivers for the CPU
+ * place lanes along n then, and compute some of the last columns twice. */
+START_TEST(short_k)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    static const int64_t columns[] = {32, 37, 64, 66, 99, 132}, rows[] = {9, 48, 49, 64, 71};
+    gpu_random random = {52};
+
+    for (int i = 0; i < 60; i++) {
+        matmul_case c = plain_case(rows[i % 5], 32 * (1 + i * 3 % 5), columns[i % 6]);
+        c.a = dtypes[i / 2 % 3];
+        c.b = dtypes[i / 3 % 3];
+        c.y = dtypes[i / 5 % 3];
+        c.transpose_a = i & 1;
+        c.transpose_b = i / 2 & 1;
+        c.views = i % 7 < 3;
+        c.accumulate = i % 5 == 3;
+        c.bias = i % 3 == 1 ? dtypes[i / 4 % 3] : 0;
+        c.bias_shape = (batch_shape){1, {columns[i % 6]}};
+        c.activation = i % 4 == 2 ? TSR_ACT_GELU_TANH : TSR_ACT_NONE;
+        if (i % 6 > 3)
+            c.batch = c.a_batch = c.b_batch = (batch_shape){2, {2, 3}};
+        if (i % 12 > 9)
+            c.b_batch.size[1] = 1;
+        run_case(&random, &c);
+    }
+}
+END_TEST
+
 TESTS(matmul_shapes)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, sizes_of_zero);
     tcase_add_test(tests, few_long_rows);
     tcase_add_test(tests, few_long_rows_on_gpus);
+    tcase_add_test(tests, short_k);
     tcase_add_test(tests, few_elements_with_a_long_k);
     tcase_add_test(tests, one_long_row);
     tcase_add_test(tests, small_row_major_b);

@@ -211,12 +211,12 @@ static void check_transpose(gpu_random *random, tsr_dtype dtype, const int64_t *
 
 START_TEST(transposes)
 {
-    static const int64_t shapes[][4] = {
-        {1, 1, 64, 64}, {1, 1, 33, 70}, {2, 3, 40, 9}, {3, 2, 8, 100}, {1, 1, 130, 31}};
+    static const int64_t shapes[][4] = {{1, 1, 64, 64}, {1, 1, 33, 70},  {2, 3, 40, 9},
+                                        {3, 2, 8, 100}, {1, 1, 130, 31}, {3, 20, 17, 24}};
     static const int orders[][4] = {{0, 1, 3, 2}, {3, 1, 0, 2}, {2, 0, 3, 1}};
     gpu_random random = {2};
     for (int d = 0; d < 4; d++)
-        for (int s = 0; s < 5; s++)
+        for (int s = 0; s < 6; s++)
             for (int o = 0; o < 3; o++)
                 for (int64_t odd = 0; odd < 2; odd++)
                     check_transpose(&random, sizes[d], shapes[s], orders[o], odd);

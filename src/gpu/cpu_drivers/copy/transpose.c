@@ -4,6 +4,9 @@
 #include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/ops/copy/copy.h"
 
+/* The largest number of workgroups in a dimension that the kernel's uniform_index() supports. */
+enum { MAX_GROUPS = 65535 };
+
 /* The transposition of one piece. `size` is the size of an element. */
 typedef struct transpose {
     tsr_stream *stream;
@@ -11,6 +14,8 @@ typedef struct transpose {
     const tsr_tensor *dst, *src;
     uint32_t lanes, size;
     int row_dim;
+    /* One dispatch computes all planes along this dimension; −1: there is only one plane. */
+    int plane_dim;
 } transpose;
 
 /* A range of dst's rows and columns, and the start of its plane in dst and src, in elements. */
@@ -37,14 +42,33 @@ static uint32_t source_alignment(const transpose *t)
     return tsr__vectors_common(tsr__vectors_alignment(&piece, 1, t->src) | end);
 }
 
+/* Returns the longest dimension besides those of rows and columns, or −1. */
+static int longest_of_others(const tsr__piece *piece, int row_dim)
+{
+    int longest = -1;
+
+    for (int i = 0; i < piece->ndim - 1; i++)
+        if (i != row_dim && (longest < 0 || piece->shape[i] > piece->shape[longest]))
+            longest = i;
+    return longest >= 0 && piece->shape[longest] <= MAX_GROUPS ? longest : -1;
+}
+
 static transpose begin(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src)
 {
+    int row_dim = tsr__piece_transposed(piece);
+
     return (transpose){.piece = piece,
                        .dst = dst,
                        .src = src,
                        .lanes = dst->buffer->device->info.subgroup_size,
                        .size = (uint32_t)tsr_dtype_size(dst->layout.dtype),
-                       .row_dim = tsr__piece_transposed(piece)};
+                       .row_dim = row_dim,
+                       .plane_dim = longest_of_others(piece, row_dim)};
+}
+
+static uint32_t planes_at_once(const transpose *t)
+{
+    return t->plane_dim < 0 ? 1 : t->piece->shape[t->plane_dim];
 }
 
 bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
@@ -61,7 +85,7 @@ bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, con
     uint32_t rows = piece->shape[t.row_dim], columns = piece->shape[inner];
     uint32_t whole = columns - columns % (TSR_VECTOR_BYTES / t.size);
     if (rows < block_rows(&t) || whole < TSR_TRANSPOSE_COLUMNS ||
-        piece->count / columns / rows > TSR__VECTORS_MAX_PLANES ||
+        piece->count / columns / rows / planes_at_once(&t) > TSR__VECTORS_MAX_PLANES ||
         tsr__vectors_alignment(piece, 0, dst) < least || source_alignment(&t) < least)
         return false;
 
@@ -87,6 +111,8 @@ static tsr_status emit(const transpose *t, const area *at)
         .rows = at->rows,
         .columns = at->columns,
         .across = tsr__div_up_u32(at->columns, TSR_TRANSPOSE_COLUMNS),
+        .y_plane = t->plane_dim < 0 ? 0 : piece->strides[0][t->plane_dim],
+        .x_plane = t->plane_dim < 0 ? 0 : piece->strides[1][t->plane_dim],
     };
     uint32_t blocks = push.across * tsr__div_up_u32(at->rows, block_rows(t));
     tsr__dispatch dispatch = {
@@ -96,7 +122,7 @@ static tsr_status emit(const transpose *t, const area *at)
                  tsr__vectors_alignment(piece, 0, t->dst), source_alignment(t)},
         .push = &push,
         .push_bytes = sizeof push,
-        .groups = {tsr__div_up_u32(blocks, TSR__VECTORS_SUBGROUPS), 1, 1},
+        .groups = {tsr__div_up_u32(blocks, TSR__VECTORS_SUBGROUPS), planes_at_once(t), 1},
         .access_count = 2,
         .access = {tsr__write_of(t->dst), tsr__read_of(t->src)},
     };
@@ -133,12 +159,15 @@ tsr_status tsr__copy_transpose(tsr_stream *stream, const tsr__piece *piece, cons
 {
     transpose t = begin(piece, dst, src);
     area at = {.rows = piece->shape[t.row_dim], .columns = tsr__piece_inner(piece)};
-    uint32_t planes = piece->count / at.rows / at.columns;
+    uint32_t planes = piece->count / at.rows / at.columns / planes_at_once(&t);
+    tsr__piece first = *piece; /* the first of the planes that a dispatch computes */
 
+    if (t.plane_dim >= 0)
+        first.shape[t.plane_dim] = 1;
     t.stream = stream;
     for (uint32_t plane = 0; plane < planes; plane++) {
-        at.dst = tsr__piece_plane(piece, 0, t.row_dim, piece->ndim - 1, plane);
-        at.src = tsr__piece_plane(piece, 1, t.row_dim, piece->ndim - 1, plane);
+        at.dst = tsr__piece_plane(&first, 0, t.row_dim, piece->ndim - 1, plane);
+        at.src = tsr__piece_plane(&first, 1, t.row_dim, piece->ndim - 1, plane);
         TSR__TRY(run_area(&t, at));
     }
     return TSR_OK;

@@ -80,7 +80,8 @@ static uint32_t finish_mode(const product_run *r)
 {
     const int64_t long_k = 2048;
     const tsr__matmul_problem *p = &r->operands.problem;
-    bool can = p->b.row == 1 && r->parts == 1 && p->y.col == 1 && p->alpha == 1 && !p->accumulate &&
+    bool can = (p->b.row == 1 || tsr__lavapipe_suits_lanes_along_n(p, r->lanes)) && r->parts == 1 &&
+               p->y.col == 1 && p->alpha == 1 && !p->accumulate &&
                (!p->has_bias || bias_is_of_columns(p)) && tsr__lavapipe_finishes(r->call);
 
     return can && !tsr__matmul_plain(p) && p->k <= long_k ? tsr__matmul_mode(p) : 0;
@@ -115,10 +116,11 @@ static uint64_t sums_stride(const product_run *r)
 
 static tsr__shader shader_of(const tsr__lavapipe_piece *piece)
 {
+    bool finishes = piece->constants[TSR__LAVAPIPE_FINISH] != 0;
+
     if (piece->nn)
-        return TSR__SHADER_MATMUL_LAVAPIPE_NN;
-    return piece->constants[TSR__LAVAPIPE_FINISH] != 0 ? TSR__SHADER_MATMUL_LAVAPIPE_NT_FINISH
-                                                       : TSR__SHADER_MATMUL_LAVAPIPE_NT;
+        return finishes ? TSR__SHADER_MATMUL_LAVAPIPE_NN_FINISH : TSR__SHADER_MATMUL_LAVAPIPE_NN;
+    return finishes ? TSR__SHADER_MATMUL_LAVAPIPE_NT_FINISH : TSR__SHADER_MATMUL_LAVAPIPE_NT;
 }
 
 static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)

@@ -11,11 +11,11 @@ bool tsr__lavapipe_narrow(int64_t stride)
 
 /* The number of elements from one packed line to the next. In f32 this is an odd number of cache
  * lines, so that the lines of a tile do not all map to the same few sets of a cache. */
-static uint64_t packed_stride(const tsr__matmul_problem *p)
+static uint64_t packed_stride(int64_t length)
 {
     const uint32_t line_elements = 16;
 
-    return tsr__align_up_u64((uint64_t)p->k, line_elements) | line_elements;
+    return tsr__align_up_u64((uint64_t)length, line_elements) | line_elements;
 }
 
 /* True if packed copies of an operand's matrices would have at most `most` elements in total.
@@ -23,7 +23,7 @@ static uint64_t packed_stride(const tsr__matmul_problem *p)
 static bool packs_in(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t lines,
                      uint64_t most)
 {
-    uint64_t elements = packed_stride(p);
+    uint64_t elements = packed_stride(p->k);
 
     for (int i = 0; i < p->batch_dims; i++)
         if (side->batch[i] > 0 && !tsr__mul_u64(elements, (uint64_t)p->batch[i], &elements))
@@ -61,11 +61,12 @@ static bool is_16_bit(const tsr__matmul_side *side)
  * that are repeated along a batch dimension are packed once. */
 static tsr_status pack(const tsr__matmul_call *call, tsr__lavapipe_operands *o,
                        const tsr_tensor *tensor, tsr__matmul_side *side, int64_t lines,
-                       int64_t line, int64_t k, bool widen, tsr_tensor *source, tsr_tensor *packed)
+                       int64_t line, int64_t length, int64_t k, bool widen, tsr_tensor *source,
+                       tsr_tensor *packed)
 {
     const tsr__matmul_problem *p = &o->problem;
     tsr_layout from = {.dtype = side->dtype, .ndim = p->batch_dims + 2, .offset = side->offset};
-    int64_t step = (int64_t)packed_stride(p);
+    int64_t step = (int64_t)packed_stride(length);
 
     for (int i = 0; i < p->batch_dims; i++) {
         from.shape[i] = side->batch[i] > 0 ? p->batch[i] : 1;
@@ -73,7 +74,7 @@ static tsr_status pack(const tsr__matmul_call *call, tsr__lavapipe_operands *o,
     }
     from.shape[p->batch_dims] = lines;
     from.strides[p->batch_dims] = line;
-    from.shape[p->batch_dims + 1] = p->k;
+    from.shape[p->batch_dims + 1] = length;
     from.strides[p->batch_dims + 1] = k;
 
     tsr_layout to = from;
@@ -99,7 +100,8 @@ static tsr_status pack_a(const tsr__matmul_call *call, tsr__lavapipe_operands *o
 {
     tsr__matmul_side *a = &o->problem.a;
 
-    TSR__TRY(pack(call, o, call->a, a, o->problem.m, a->row, a->col, widen, &o->a_source, &o->a));
+    TSR__TRY(pack(call, o, call->a, a, o->problem.m, a->row, o->problem.k, a->col, widen,
+                  &o->a_source, &o->a));
     a->row = o->a.layout.strides[o->problem.batch_dims];
     a->col = 1;
     return TSR_OK;
@@ -109,9 +111,23 @@ static tsr_status pack_b(const tsr__matmul_call *call, tsr__lavapipe_operands *o
 {
     tsr__matmul_side *b = &o->problem.b;
 
-    TSR__TRY(pack(call, o, call->b, b, o->problem.n, b->col, b->row, widen, &o->b_source, &o->b));
+    TSR__TRY(pack(call, o, call->b, b, o->problem.n, b->col, o->problem.k, b->row, widen,
+                  &o->b_source, &o->b));
     b->col = o->b.layout.strides[o->problem.batch_dims];
     b->row = 1;
+    return TSR_OK;
+}
+
+/* Packs lines of n instead of lines of k. */
+static tsr_status pack_b_along_n(const tsr__matmul_call *call, tsr__lavapipe_operands *o,
+                                 bool widen)
+{
+    tsr__matmul_side *b = &o->problem.b;
+
+    TSR__TRY(pack(call, o, call->b, b, o->problem.k, b->row, o->problem.n, b->col, widen,
+                  &o->b_source, &o->b));
+    b->row = o->b.layout.strides[o->problem.batch_dims];
+    b->col = 1;
     return TSR_OK;
 }
 
@@ -131,6 +147,19 @@ static bool should_pack_b(const tsr__matmul_problem *p)
 
     return p->b.row != 1 && pays && packs_in(p, &p->b, p->n, most_to_save_time) &&
            (p->a.col == 1 || packs_in(p, &p->a, p->m, most_to_save_time));
+}
+
+/* With lanes along k, a tile whose k is short takes most of its time before its first product and
+ * after its last one. A tile with lanes along n has at least four times as many products. */
+bool tsr__lavapipe_suits_lanes_along_n(const tsr__matmul_problem *p, uint32_t lanes)
+{
+    const int64_t few_rows = 8, many_rows = 48, tile_columns = 4 * (int64_t)lanes;
+    /* A b whose lines extend along k is transposed first. */
+    const int64_t enough_rows = p->b.col == 1 ? few_rows : many_rows;
+
+    return tsr__lavapipe_is_short(p->k) && p->m > enough_rows && p->n >= tile_columns &&
+           (!p->accumulate || p->n % tile_columns == 0) &&
+           packs_in(p, &p->b, p->n, most_to_save_time);
 }
 
 /* Whether a copy of a saves more time than making it takes. Each element of a is read once for
@@ -204,7 +233,8 @@ tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call, tsr__lav
     tsr__matmul_side *a = &o->problem.a, *b = &o->problem.b;
     const tsr__lavapipe_operands as_they_are = {
         .problem = *call->problem, .a = *call->a, .b = *call->b};
-    bool native = tsr_stream_device(call->stream)->storage == TSR__STORAGE_S16;
+    const tsr_device *device = tsr_stream_device(call->stream);
+    bool native = device->storage == TSR__STORAGE_S16;
 
     *o = as_they_are;
     if (should_make_panels(call)) {
@@ -212,6 +242,15 @@ tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call, tsr__lav
         if (o->panels)
             return TSR_OK;
         *o = as_they_are;
+    }
+    if (tsr__lavapipe_suits_lanes_along_n(&o->problem, device->info.subgroup_size)) {
+        const bool widen = !native && is_16_bit(b);
+        if (b->col != 1 || widen)
+            TSR__TRY(pack_b_along_n(call, o, widen));
+        const bool widen_a = is_16_bit(a) && (!native || repacking_a_pays(&o->problem));
+        if (!readable(a) || widen_a)
+            TSR__TRY(pack_a(call, o, widen_a));
+        return TSR_OK;
     }
     bool widen_b = native ? should_widen_b(&o->problem) : is_16_bit(b);
     bool widen_a = native ? should_widen_a(&o->problem) : is_16_bit(a);

@@ -19,6 +19,10 @@ typedef struct tsr__lavapipe_operands {
 
 bool tsr__lavapipe_operands_fit(const tsr__matmul_problem *problem);
 
+/* True if lanes along n are faster than lanes along k. One stretch then covers k, and there are
+ * several rows and at least one complete tile of columns. */
+bool tsr__lavapipe_suits_lanes_along_n(const tsr__matmul_problem *problem, uint32_t lanes);
+
 /* Chooses the form of each operand and reserves scratch memory for the copies. */
 tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call,
                                           tsr__lavapipe_operands *out) TSR_NODISCARD;

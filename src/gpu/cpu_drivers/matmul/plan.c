@@ -62,6 +62,13 @@ static bool is_nt(const tsr__lavapipe_product *p)
     return p->form == TSR__LAVAPIPE_NT;
 }
 
+bool tsr__lavapipe_is_short(int64_t k)
+{
+    const int64_t longest = 128, unit = 32;
+
+    return k >= unit && k <= longest && k % unit == 0;
+}
+
 /* The number of elements of k in a step. */
 static uint32_t step_size(const tsr__lavapipe_product *p)
 {
@@ -131,13 +138,25 @@ static tile nt_tile(const tsr__lavapipe_product *p)
     return (tile){8, 4};
 }
 
+/* Returns the number of rows of a tile with lanes along n, if there are several rows. The sums of
+ * up to six rows of four vectors stay in registers. If a is transposed, the kernel loads its
+ * elements fastest if all tiles are complete. */
+static uint32_t nn_rows(const tsr__lavapipe_product *p)
+{
+    uint32_t rows = rows_of(p);
+
+    if (p->form == TSR__LAVAPIPE_TN && rows % 4 == 0)
+        return 4;
+    return rows > 4 ? 6 : 4;
+}
+
 static tile tile_for(const tsr__lavapipe_product *p)
 {
     if (is_nt(p))
         return nt_tile(p);
     if (rows_of(p) == 1)
         return (tile){1, 8};
-    return (tile){rows_of(p) > 4 ? 8 : 4, 4};
+    return (tile){nn_rows(p), 4};
 }
 
 static uint32_t tile_cols(const tsr__lavapipe_product *p, tile shape)
@@ -171,6 +190,8 @@ static uint32_t stretch_for(const tsr__lavapipe_product *p, uint32_t left, bool 
     uint32_t begun = tsr__div_up_u32(left, step_size(p)), all = p->k / step_size(p), steps = 1;
     uint32_t longest = careful ? 32 : longest_stretch(p);
 
+    if (!is_nt(p) && !careful && rows_of(p) > 1 && tsr__lavapipe_is_short(p->k))
+        return p->k;
     if (longest > 32 && begun > longest / 4 * 3)
         return longest;
     if (begun > 12 && all >= 32)
@@ -255,7 +276,11 @@ tsr__lavapipe_stretch tsr__lavapipe_stretch_after(const tsr__lavapipe_product *p
 
 bool tsr__lavapipe_once(const tsr__lavapipe_product *p)
 {
-    return p->parts == 1 && stretch_for(p, p->k, false) * step_size(p) >= p->k;
+    const uint32_t cols = tile_cols(p, tile_for(p));
+    /* the last columns need a dispatch of their own */
+    const bool careful = !is_nt(p) && (p->n < cols || (p->accumulate && p->n % cols > 0));
+
+    return p->parts == 1 && !careful && stretch_for(p, p->k, false) * step_size(p) >= p->k;
 }
 
 /* True if one dispatch can compute several blocks of rows, numbered by the workgroup's z. All
@@ -283,6 +308,13 @@ static void block_rows(const tsr__lavapipe_product *p, tsr__lavapipe_piece *piec
     piece->groups[2] = blocks;
 }
 
+/* True for a product with lanes along n that is one dispatch, which sets the sums. It may compute
+ * columns twice. Kernels for other lengths of k are not specialised for this. */
+static bool is_fresh(const tsr__lavapipe_product *p)
+{
+    return !is_nt(p) && !p->accumulate && tsr__lavapipe_is_short(p->k) && tsr__lavapipe_once(p);
+}
+
 static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, tile shape,
                              tsr__lavapipe_emit_fn emit, void *user)
 {
@@ -292,10 +324,11 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
     uint32_t length = at->steps * step_size(p), skip = skipped(p, at->k, length);
     uint64_t k = at->k - skip;
     bool in_parts = at->parts > 0, careful = at->careful || length > p->k;
+    bool fresh = is_fresh(p);
     uint32_t width = nt && shape.rows > 1 && at->cols % 4 == 0 ? 4 : 1;
     bool fours = nt ? width == 4 : !careful; /* whether y is stored in groups of four */
     uint32_t finish = at->k + (uint64_t)length >= p->k ? p->finish : 0;
-    bool paired = finish != 0 ? p->y_paired : p->sums_paired;
+    bool paired = (finish != 0 ? p->y_paired : p->sums_paired) && (nt || at->cols % 4 == 0);
     uint32_t groups = tsr__div_up_u32(tiles, subgroups);
     uint32_t row_tiles = tsr__div_up_u32(at->rows, shape.rows);
     tsr__lavapipe_piece piece = {
@@ -315,7 +348,9 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
                       [TSR__LAVAPIPE_FORM] = nt ? width : tn,
                       [TSR__LAVAPIPE_PAIRS] = fours && paired && at->col % 2 == 0,
                       [TSR__LAVAPIPE_FINISH] = finish,
-                      [TSR__LAVAPIPE_PANELS] = p->panels},
+                      [TSR__LAVAPIPE_PANELS] = p->panels,
+                      [TSR__LAVAPIPE_FRESH] = fresh,
+                      [TSR__LAVAPIPE_FULL] = tn && at->rows % shape.rows == 0},
         .groups = {!in_parts ? row_tiles
                    : nt      ? at->parts
                              : groups,
@@ -404,8 +439,9 @@ tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *p, tsr__lavapipe_emit
 {
     uint32_t cols_of_tile = tile_cols(p, tile_for(p));
     /* With lanes along k, columns past the edge repeat the last one. With lanes along n, vector
-     * loads must not cross the edge, so the last few columns are a separate band. */
-    uint32_t whole = is_nt(p) ? p->n : p->n / cols_of_tile * cols_of_tile;
+     * loads must not cross the edge. The last tile begins earlier if columns may be computed twice;
+     * otherwise the last few columns are a separate band. */
+    uint32_t whole = is_nt(p) || is_fresh(p) ? p->n : p->n / cols_of_tile * cols_of_tile;
     uint32_t limit = MAX_GROUPS * cols_of_tile;
     uint32_t cols;
 

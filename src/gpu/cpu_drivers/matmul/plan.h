@@ -55,8 +55,10 @@ enum {
     TSR__LAVAPIPE_PARTS,
     TSR__LAVAPIPE_FORM, /* in nt kernels WIDTH, in nn kernels A_TRANSPOSED */
     TSR__LAVAPIPE_PAIRS,
-    TSR__LAVAPIPE_FINISH, /* for nt kernels only */
+    TSR__LAVAPIPE_FINISH,
     TSR__LAVAPIPE_PANELS, /* for nt kernels only */
+    TSR__LAVAPIPE_FRESH,  /* for nn kernels only */
+    TSR__LAVAPIPE_FULL,   /* for nn kernels only */
     TSR__LAVAPIPE_CONSTANTS
 };
 
@@ -83,6 +85,12 @@ tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *product, tsr__lavapip
  * of few elements with a long k, where starting dispatches would take more time than their work.
  * Ignores `p->parts`. */
 uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p);
+
+bool tsr__lavapipe_short_k(int64_t k);
+
+/* True if a kernel with lanes along n computes several rows in one stretch of this length. There
+ * are only four such lengths, because each needs a pipeline. */
+bool tsr__lavapipe_is_short(int64_t k);
 
 /* True if one dispatch covers all of k, so that no dispatch adds to earlier sums. */
 bool tsr__lavapipe_once(const tsr__lavapipe_product *p);
