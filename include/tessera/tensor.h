@@ -18,7 +18,7 @@ typedef struct tsr_stream tsr_stream;
 /* A dtype may be a block format (quant.h). The last dimension then consists of whole blocks, and
  * views that would divide or reorder the elements of a block are errors (TSR_ERR_INVALID). Layouts
  * still count elements. Such a tensor can be uploaded, downloaded, mapped, copied (tsr_copy) and
- * viewed, be b of tsr_matmul and the table of tsr_embedding; other operations refuse it. */
+ * viewed, be b of tsr_matmul and x of tsr_index_select; other operations refuse it. */
 
 /* Creates a row-major tensor. Its contents are undefined until written. It holds a reference to
  * `device`. Sizes may be 0. Errors: TSR_ERR_INVALID, TSR_ERR_OVERFLOW, TSR_ERR_NO_MEMORY,

@@ -28,7 +28,7 @@ void main()
     bool here = true;
     uint source = z;
     if (p.index_bytes != 0u) {
-        uint index = tsr_load_index(p.indices, z, uvec2(p.indices_stride, 0u), p.index_bytes);
+        uint index = tsr_load_index(p.indices, z, p.indices_stride, p.index_bytes);
         here = index >= p.first && index - p.first < p.here;
         source = here ? index - p.first : 0u;
     }

@@ -36,13 +36,14 @@
 struct tsr_dequantize_params {
     TSR_ADDRESS x, y, indices;
     TSR_ADDRESS x_strides[3], y_strides[3];
+    TSR_ADDRESS indices_stride;
     TSR_ADDRESS y_step; /* from one element of a row to the next */
     TSR_UINT rows;      /* of this dispatch */
     TSR_UINT row_begin; /* the number of the first one */
     TSR_UINT size[2];   /* of the last two dimensions */
     TSR_UINT width;     /* elements of a row */
     TSR_UINT first, here;
-    TSR_UINT indices_stride, index_bytes;
+    TSR_UINT index_bytes;
 };
 TSR_PUSH_CHECK(tsr_dequantize_params);
 

@@ -91,7 +91,7 @@ static tsr_status record_rows(tsr_stream *stream, const conversion *c, uint64_t 
         push.here = (uint32_t)from->shape[0];
         push.indices = tsr__tensor_address(c->indices);
         push.index_bytes = (uint32_t)tsr_dtype_size(c->indices->layout.dtype);
-        push.indices_stride = (uint32_t)c->indices->layout.strides[0] * push.index_bytes;
+        push.indices_stride = (uint64_t)c->indices->layout.strides[0] * push.index_bytes;
     }
 
     tsr__dispatch dispatch = {

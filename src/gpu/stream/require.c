@@ -30,7 +30,7 @@ tsr_status tsr__require_no_blocks(const char *op, const char *name, const tsr_te
 {
     TSR__REQUIRE(!tsr__dtype_is_block(tensor->layout.dtype),
                  "%s: %s is %s; block formats are supported only by copy, as b of matmul and as "
-                 "the table of embedding",
+                 "x of index_select",
                  op, name, tsr_dtype_name(tensor->layout.dtype));
     return TSR_OK;
 }

@@ -200,6 +200,58 @@ START_TEST(broadcasts)
 }
 END_TEST
 
+/* Rows of a table by index, with indices that the table does not have. */
+START_TEST(selects_rows)
+{
+    enum { ROWS = 7, WIDTH = 512, COUNT = 9 };
+    static const double wanted[COUNT] = {3, 0, 6, 7, -1, 3, 5, 1, 100};
+    const tsr_quant_format *format = tsr_quant_format_of(ways[_i]);
+    gpu_random random = {.state = 60 + (uint64_t)_i};
+    uint8_t *blocks = allocate(bytes_of(format, ROWS * WIDTH));
+    float *values = allocate(ROWS * WIDTH * sizeof *values);
+    double *got = allocate(COUNT * WIDTH * sizeof *got);
+    const int64_t shape[] = {ROWS, WIDTH}, out[] = {COUNT, WIDTH}, count = COUNT;
+    random_blocks(&random, format, blocks, ROWS * WIDTH);
+    ck_assert_ok(tsr_dequantize(format->dtype, blocks, bytes_of(format, ROWS * WIDTH), values,
+                                ROWS * WIDTH));
+    tsr_tensor *x = upload(format, 2, shape, blocks), *indices[2], *parent, *index_parent;
+    indices[0] = gpu_random_view(&random, TSR_I32, 1, &count, &index_parent);
+    indices[1] = gpu_new(TSR_I64, 1, &count);
+    for (int i = 0; i < 2; i++) {
+        const tsr_dtype dtype = i == 0 ? TSR_F32 : TSR_F16;
+        tsr_tensor *y = gpu_random_view(&random, dtype, 2, out, &parent);
+        gpu_put(indices[i], wanted);
+        GPU_OK(tsr_index_select(queue, y, x, 0, indices[i]));
+        gpu_get(y, got);
+        for (int e = 0; e < COUNT * WIDTH; e++) {
+            const double row = wanted[e / WIDTH];
+            const double expected =
+                row >= 0 && row < ROWS
+                    ? gpu_rounded((double)values[(int)row * WIDTH + e % WIDTH], dtype)
+                    : 0;
+            ck_assert_msg(got[e] == expected, "%s: element %d is %.9g, not %.9g", format->name, e,
+                          got[e], expected);
+        }
+        tsr_tensor_destroy(&y);
+        tsr_tensor_destroy(&parent);
+    }
+    GPU_FAILS(tsr_index_select(queue, x, x, 0, indices[1]), TSR_ERR_INVALID,
+              "block formats are supported only by copy");
+    tsr_tensor *wrong = gpu_new(TSR_I32, 2, out), *y = gpu_new(TSR_F32, 2, out);
+    GPU_FAILS(tsr_index_select(queue, wrong, x, 0, indices[1]), TSR_ERR_INVALID,
+              "in a block format, x must have two dimensions, dim must be 0, and y f32, f16 or "
+              "bf16");
+    GPU_FAILS(tsr_index_select_grad(queue, x, y, 0, indices[1], false), TSR_ERR_INVALID,
+              "f32, f16 or bf16 is needed");
+    tsr_tensor *all[] = {x, indices[0], index_parent, indices[1], wrong, y};
+    for (int i = 0; i < 6; i++)
+        tsr_tensor_destroy(&all[i]);
+    free(blocks);
+    free(values);
+    free(got);
+}
+END_TEST
+
 START_TEST(nothing)
 {
     tsr_tensor *x = gpu_new(TSR_Q4_K, 2, (int64_t[]){0, 256}),
@@ -255,7 +307,7 @@ END_TEST
 START_TEST(refusals)
 {
     static const char *const sentence =
-        "block formats are supported only by copy, as b of matmul and as the table of embedding";
+        "block formats are supported only by copy, as b of matmul and as x of index_select";
     tsr_tensor *x = gpu_new(TSR_Q8_0, 2, (int64_t[]){4, 64}),
                *q = gpu_new(TSR_Q4_0, 2, (int64_t[]){4, 64}),
                *f = gpu_new(TSR_F32, 2, (int64_t[]){4, 64}),
@@ -286,6 +338,7 @@ TESTS(quant)
     tcase_add_loop_test(tests, golden_rows, 0, FORMATS);
     tcase_add_loop_test(tests, parts, 0, FORMATS);
     tcase_add_test(tests, broadcasts);
+    tcase_add_loop_test(tests, selects_rows, 0, WAYS);
     tcase_add_test(tests, nothing);
     tcase_add_test(tests, views);
     tcase_add_test(tests, refusals);

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "gpu/ops/common/vocabulary.h"
+#include "gpu/quant/dequantize.h"
 #include "shaders/params/embedding.h"
 #include "tensor/check.h"
 
@@ -21,7 +22,6 @@ static tsr_status check(const char *op, tsr_stream *stream, const char *table_na
                         const tsr_tensor *table, const char *y_name, const tsr_tensor *y,
                         const tsr_tensor *indices, int64_t first)
 {
-    TSR__TRY(tsr__require_float(op, table_name, stream, table));
     TSR__TRY(tsr__require_float(op, y_name, stream, y));
     TSR__TRY(tsr__require_tensor(op, "indices", stream, indices));
     tsr_dtype dtype = indices->layout.dtype;
@@ -113,9 +113,15 @@ tsr_status tsr__embedding(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *t
                           const tsr_tensor *indices, int64_t first)
 {
     const char *op = "embedding";
+    TSR__TRY(tsr__require_on_device(op, "table", stream, table));
+    const bool blocks = tsr__dtype_is_block(table->layout.dtype);
+    if (!blocks)
+        TSR__TRY(tsr__require_float(op, "table", stream, table));
     TSR__TRY(check(op, stream, "table", table, "y", y, indices, first));
     TSR__TRY(tsr__require_disjoint(op, "y", y, "table", table, false));
     TSR__TRY(tsr__require_disjoint(op, "y", y, "indices", indices, false));
+    if (blocks)
+        return tsr__dequantize_rows(stream, y, table, indices, first);
     tsr__dispatches list = {0};
     tsr_status status = tsr__embedding_vectors_suit(y, table, indices)
                             ? tsr__embedding_vectors(&list, y, table, indices, first)
@@ -144,6 +150,7 @@ tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const t
                                const tsr_tensor *indices, int64_t first, bool accumulate)
 {
     const char *op = "embedding_grad";
+    TSR__TRY(tsr__require_float(op, "gradient", stream, gradient));
     TSR__TRY(check(op, stream, "gradient", gradient, "dy", dy, indices, first));
     TSR__TRY(tsr__require_disjoint(op, "gradient", gradient, "dy", dy, false));
     TSR__TRY(tsr__require_disjoint(op, "gradient", gradient, "indices", indices, false));

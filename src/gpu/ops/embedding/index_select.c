@@ -27,7 +27,7 @@ typedef struct selection {
 static tsr_status check(selection *s, int dim)
 {
     const char *op = s->op;
-    TSR__TRY(tsr__require_tensor(op, s->x_name, s->stream, s->x));
+    TSR__TRY(tsr__require_on_device(op, s->x_name, s->stream, s->x));
     TSR__TRY(tsr__require_tensor(op, s->y_name, s->stream, s->y));
     TSR__TRY(tsr__require_tensor(op, "indices", s->stream, s->indices));
     const tsr_layout *x = &s->x->layout, *y = &s->y->layout, *indices = &s->indices->layout;
@@ -135,7 +135,13 @@ tsr_status tsr_index_select(tsr_stream *stream, tsr_tensor *y, const tsr_tensor 
                    .indices = indices};
     TSR__TRY(check(&s, dim));
     const tsr_dtype from = x->layout.dtype, to = y->layout.dtype;
-    TSR__REQUIRE(from == to || (is_float(from) && is_float(to)),
+    const bool blocks = tsr__dtype_is_block(from);
+    TSR__REQUIRE(!blocks || (x->layout.ndim == 2 && s.dim == 0 && is_float(to)),
+                 "%s: x is %s %s, dim %d, y %s; in a block format, x must have two dimensions, dim "
+                 "must be 0, and y f32, f16 or bf16",
+                 op, tsr_dtype_name(from), TSR__SHAPE(x->layout.ndim, x->layout.shape), s.dim,
+                 tsr_dtype_name(to));
+    TSR__REQUIRE(blocks || from == to || (is_float(from) && is_float(to)),
                  "%s: x is %s and y %s; dtypes other than floats must be the same", op,
                  tsr_dtype_name(from), tsr_dtype_name(to));
     TSR__TRY(tsr__require_disjoint(op, "y", y, "x", x, false));
@@ -145,6 +151,8 @@ tsr_status tsr_index_select(tsr_stream *stream, tsr_tensor *y, const tsr_tensor 
     if (tsr_layout_count(&x->layout) == 0)
         return tsr_fill(stream, y, 0);
     tsr_tensor rows, table;
+    if (blocks)
+        return tsr__embedding(stream, y, x, indices, 0);
     if (is_float(from) && as_matrix(&s, y, &rows) && as_matrix(&s, x, &table))
         return tsr__embedding(stream, &rows, &table, indices, 0);
     return tsr__stream_atomic(stream, select_pieces, &s);
