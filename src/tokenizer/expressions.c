@@ -573,7 +573,8 @@ tsr_status tsr__words_by_name(const char *name, tsr__words *words, bool *whole_w
                      name);
 }
 
-/* The regular expressions of tokenizer.json. */
+/* The regular expressions of tokenizer.json. The first ones match every text completely. */
+#define COVERING 6
 #define SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define FIRST "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
@@ -640,11 +641,11 @@ static tsr_status add_step(tsr__words *words, tsr__matcher matcher, const char *
     return TSR_OK;
 }
 
-tsr_status tsr__words_add_expression(tsr__words *words, const char *expression)
+tsr_status tsr__words_add_expression(tsr__words *words, const char *expression, bool must_cover)
 {
     char shown[TSR__SPELLING_TEXT];
     for (size_t i = 0; i < sizeof all_expressions / sizeof *all_expressions; i++)
-        if (strcmp(all_expressions[i].expression, expression) == 0)
+        if (strcmp(all_expressions[i].expression, expression) == 0 && (!must_cover || i < COVERING))
             return add_step(words, all_expressions[i].matcher, all_expressions[i].name);
     return tsr__fail(TSR_ERR_UNSUPPORTED,
                      "tokenizer: the regular expression %s is not known, so texts cannot be cut "
