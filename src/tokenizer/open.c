@@ -102,6 +102,18 @@ static tsr_status load_text(tsr__file *file, char **text)
     return tsr__file_load(file, 0, file->size, "the file", text);
 }
 
+/* Opens a file. The error text starts with this module's name, not with that of the reader. */
+static tsr_status open_for_reading(const char *path, tsr__file *file)
+{
+    static const char prefix[] = "shard: ";
+    tsr_status status = tsr__file_open(path, file);
+    if (status == TSR_OK || status == TSR_ERR_NO_MEMORY)
+        return status;
+    tsr__error error = tsr__error_take();
+    bool has_prefix = strncmp(error.text, prefix, sizeof prefix - 1) == 0;
+    return tsr__fail(status, "tokenizer: %s", error.text + (has_prefix ? sizeof prefix - 1 : 0));
+}
+
 /* Loads the tokenizer_config.json that belongs to a tokenizer.json. Sets *text to NULL if there is
  * none. */
 static tsr_status load_config(const char *path, char **text, size_t *size)
@@ -121,7 +133,7 @@ static tsr_status load_config(const char *path, char **text, size_t *size)
     tsr__file file;
     tsr_status status = TSR_OK;
     if (stat(name, &info) == 0) {
-        status = tsr__file_open(name, &file);
+        status = open_for_reading(name, &file);
         if (status == TSR_OK) {
             *size = (size_t)file.size;
             status = load_text(&file, text);
@@ -171,7 +183,7 @@ static tsr_status read_any(const char *path, tsr__file *file, tsr_tokenizer *tok
 static tsr_status open_file(const char *path, tsr_tokenizer **out)
 {
     tsr__file file;
-    TSR__TRY(tsr__file_open(path, &file));
+    TSR__TRY(open_for_reading(path, &file));
     tsr_tokenizer *tokenizer = tsr__tokenizer_create();
     tsr_status status = tokenizer != NULL ? read_any(path, &file, tokenizer) : TSR_ERR_NO_MEMORY;
     tsr__file_close(&file);
