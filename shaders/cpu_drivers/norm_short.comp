@@ -38,38 +38,8 @@ layout(constant_id = 13) const uint WEIGHT_FORM = 8;
 layout(constant_id = 14) const uint BIAS_FORM = 8;
 
 const uint GROUP = TSR_VECTOR_BYTES / (Y_DTYPE == TSR_DT_F32 ? 4 : 2); // elements of a vector
-const uint UNIT = LANES * GROUP;
-const uint HALF = UNITS / 2;
-const bool EXACT = false;
 
-#include "cpu_drivers/vector_floats.glsl"
-
-// The first element of unit i.
-uint start_of(uint i)
-{
-    return i * UNIT - mix(0, p.overlap, i >= HALF);
-}
-
-// Returns the value, or 0 for an element of unit i that an earlier unit has as well.
-float once(float value, uint i, uint k)
-{
-    return mix(value, 0.0, i >= HALF && (i - HALF) * UNIT + gl_SubgroupInvocationID * GROUP + k < p.overlap);
-}
-
-float subgroup_sum(float mine)
-{
-    precise float sum = mine;
-    [[unroll]] for (uint distance = LANES / 2; distance > 0; distance /= 2)
-        sum += subgroupShuffleXor(sum, distance);
-    return sum;
-}
-
-vec4 load_weight(uint64_t at, uint i, uint dtype, uint form, float nothing)
-{
-    if (dtype == 0)
-        return vec4(nothing);
-    return LOAD_OPERAND(at + start_of(i) * BYTES_OF(dtype), dtype, form);
-}
+#include "cpu_drivers/norm_short.glsl"
 
 void main()
 {

@@ -1,4 +1,4 @@
-/* Push constants of the kernel that normalises short rows on Mesa's CPU driver. Strides between
+/* Push constants of the kernels that normalise short rows on Mesa's CPU driver. Strides between
  * rows count bytes. */
 #ifndef TSR_PARAMS_NORM_SHORT_H
 #define TSR_PARAMS_NORM_SHORT_H
@@ -16,5 +16,26 @@ struct tsr_norm_short_push {
     TSR_FLOAT epsilon;
 };
 TSR_PUSH_CHECK(tsr_norm_short_push);
+
+/* norm_short_grad.comp */
+struct tsr_norm_short_grad_push {
+    TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
+    TSR_ADDRESS x, dy, dx;
+    TSR_ADDRESS weight;
+    TSR_ADDRESS added; /* the first row of the gradient that is added to dx */
+    /* For each subgroup a row of f32: its sums for dweight. Those for dbias start sums_bytes after.
+     */
+    TSR_ADDRESS sums;
+    TSR_UINT x_row, dy_row, dx_row, added_row, sums_row;
+    TSR_UINT sums_bytes;
+    TSR_UINT rows, overlap;
+    TSR_FLOAT epsilon;
+};
+TSR_PUSH_CHECK(tsr_norm_short_grad_push);
+
+/* What the kernel writes, a specialization constant: */
+#define TSR_NORM_PARTS_DX 1u
+#define TSR_NORM_PARTS_WEIGHT 2u
+#define TSR_NORM_PARTS_BIAS 4u
 
 #endif

@@ -112,6 +112,16 @@ bool tsr__norm_short_suit(const tsr__norm *norm, const tsr__norm_plane *plane, u
     return false;
 }
 
+bool tsr__norm_short_parts_suit(const tsr__norm *norm, const tsr__norm_plane *plane)
+{
+    return false;
+}
+
+uint32_t tsr__norm_short_parts(const tsr__norm *norm, const tsr__norm_plane *plane)
+{
+    return 0;
+}
+
 bool tsr__norm_chunks_suit(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output)
 {
     return false;
@@ -208,6 +218,13 @@ tsr_status tsr__cross_entropy_chunks_add(tsr__dispatches *list, tsr_stream *stre
 
 tsr_status tsr__norm_short_add(tsr__dispatches *list, const tsr__norm *norm,
                                const tsr__norm_plane *plane, uint32_t output, tsr__buffer *scratch)
+{
+    return unsupported();
+}
+
+tsr_status tsr__norm_short_parts_add(tsr__dispatches *list, const tsr__norm *norm,
+                                     const tsr__norm_plane *plane, bool dx,
+                                     const tsr_tensor *dweight, const tsr_tensor *dbias)
 {
     return unsupported();
 }

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/hash.h"
 #include "parallel/layers/layer.h"
+#include "parallel/layers/norm.h"
 #include "tessera/transformer.h"
 
 enum { NORM1, ATTENTION, NORM2, MLP };
@@ -139,10 +140,10 @@ static tsr_status branch_backward(block *b, int norm, const char *name,
         status = tsr_layer_backward(b->base.child[norm + 1], saved->child[norm + 1],
                                     dropped ? dropped : dy, &dnormalised);
     if (status == TSR_OK)
-        status = tsr_layer_backward(b->base.child[norm], saved->child[norm], dnormalised,
-                                    dx ? &out : NULL);
-    if (status == TSR_OK && dx)
-        status = tsr_add(b->base.stream, out, out, dy);
+        status =
+            dx ? tsr__norm_backward_added(b->base.child[norm], saved->child[norm], dnormalised, dy,
+                                          &out)
+               : tsr_layer_backward(b->base.child[norm], saved->child[norm], dnormalised, NULL);
     if (status == TSR_OK && dx)
         *dx = out;
     else

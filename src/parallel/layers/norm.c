@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "gpu/ops/norm/added.h"
+
 typedef struct norm {
     tsr_layer base; /* parameter 0 is the weight; parameter 1 is the bias, if there is one */
     int64_t size;
@@ -50,20 +52,25 @@ static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved
     return status;
 }
 
+/* What a backward pass reads. `added` is added to dx; it may be NULL. */
+typedef struct incoming {
+    const tsr_tensor *x, *dy, *added;
+} incoming;
+
 static tsr_status gradients(const norm *n, tsr_tensor *dx, tsr_tensor *dweight, tsr_tensor *dbias,
-                            const tsr_tensor *x, const tsr_tensor *dy, bool accumulate)
+                            const incoming *in, bool accumulate)
 {
     tsr_stream *stream = n->base.stream;
     const tsr_tensor *weight = n->base.parameter[0].seen.tensor;
     return n->kind == TSR_NORM_RMS
-               ? tsr_rms_norm_grad(stream, dx, dweight, x, dy, weight, n->epsilon, accumulate)
-               : tsr_layer_norm_grad(stream, dx, dweight, dbias, x, dy, weight, n->epsilon,
-                                     accumulate);
+               ? tsr__rms_norm_grad_added(stream, dx, dweight, in->x, in->dy, weight, in->added,
+                                          n->epsilon, accumulate)
+               : tsr__layer_norm_grad_added(stream, dx, dweight, dbias, in->x, in->dy, weight,
+                                            in->added, n->epsilon, accumulate);
 }
 
 /* Computes gradients that are summed over the ranks, because each rank has different rows. */
-static tsr_status add_summed(norm *n, tsr__temps *temps, const tsr_tensor *x, const tsr_tensor *dy,
-                             tsr_tensor *dx)
+static tsr_status add_summed(norm *n, tsr__temps *temps, const incoming *in, tsr_tensor *dx)
 {
     tsr__partials sums = {.layer = &n->base, .temps = temps};
     tsr_tensor *dweight, *dbias = NULL;
@@ -71,7 +78,7 @@ static tsr_status add_summed(norm *n, tsr__temps *temps, const tsr_tensor *x, co
     TSR__TRY(tsr__partials_take(&sums, 0, &dweight));
     if (has_bias(n))
         TSR__TRY(tsr__partials_take(&sums, 1, &dbias));
-    TSR__TRY(gradients(n, dx, dweight, dbias, x, dy, false));
+    TSR__TRY(gradients(n, dx, dweight, dbias, in, false));
     tsr_status status = tsr__partials_start(&sums);
     if (status == TSR_OK)
         status = tsr__partials_finish(&sums);
@@ -79,7 +86,7 @@ static tsr_status add_summed(norm *n, tsr__temps *temps, const tsr_tensor *x, co
     return status;
 }
 
-static tsr_status add_own(norm *n, const tsr_tensor *x, const tsr_tensor *dy, tsr_tensor *dx)
+static tsr_status add_own(norm *n, const incoming *in, tsr_tensor *dx)
 {
     tsr__layer_parameter *parameter = n->base.parameter;
     for (int i = 0; i < n->base.parameter_count; i++)
@@ -87,20 +94,21 @@ static tsr_status add_own(norm *n, const tsr_tensor *x, const tsr_tensor *dy, ts
     tsr_tensor *weight = parameter[0].seen.grad,
                *bias = has_bias(n) ? parameter[1].seen.grad : NULL;
     if (!bias || parameter[0].grad_empty == parameter[1].grad_empty) {
-        TSR__TRY(gradients(n, dx, weight, bias, x, dy, !parameter[0].grad_empty));
+        TSR__TRY(gradients(n, dx, weight, bias, in, !parameter[0].grad_empty));
     } else {
-        TSR__TRY(gradients(n, NULL, NULL, bias, x, dy, !parameter[1].grad_empty));
-        TSR__TRY(gradients(n, dx, weight, NULL, x, dy, !parameter[0].grad_empty));
+        TSR__TRY(gradients(n, NULL, NULL, bias, in, !parameter[1].grad_empty));
+        TSR__TRY(gradients(n, dx, weight, NULL, in, !parameter[0].grad_empty));
     }
     for (int i = 0; i < n->base.parameter_count; i++)
         parameter[i].grad_empty = false;
     return TSR_OK;
 }
 
-static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
-                           tsr_tensor **dx)
+static tsr_status backward_with(tsr_layer *layer, const tsr_layer_saved *saved,
+                                const tsr_tensor *dy, const tsr_tensor *added, tsr_tensor **dx)
 {
     norm *n = (norm *)layer;
+    const incoming in = {saved->x, dy, added};
     const tsr_layout *layout = tsr_tensor_layout(saved->x);
     TSR__REQUIRE(tsr_layout_same_shape(layout, tsr_tensor_layout(dy)), "%s: dy is %s; y was %s",
                  layer->who, TSR__SHAPE_OF(dy), TSR__SHAPE_OF(saved->x));
@@ -110,12 +118,26 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
     tsr_status status =
         dx ? tsr__temp_new(&temps, layout->dtype, layout->ndim, layout->shape, &out) : TSR_OK;
     if (status == TSR_OK)
-        status = n->sequence && layer->size > 1 ? add_summed(n, &temps, saved->x, dy, out)
-                                                : add_own(n, saved->x, dy, out);
+        status =
+            n->sequence && layer->size > 1 ? add_summed(n, &temps, &in, out) : add_own(n, &in, out);
     if (status == TSR_OK && dx)
         *dx = tsr__temp_take(&temps, out);
     tsr__temps_finish(&temps);
     return status;
+}
+
+static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
+                           tsr_tensor **dx)
+{
+    return backward_with(layer, saved, dy, NULL, dx);
+}
+
+tsr_status tsr__norm_backward_added(tsr_layer *layer, const tsr_layer_saved *saved,
+                                    const tsr_tensor *dy, const tsr_tensor *added, tsr_tensor **dx)
+{
+    TSR__TRY(tsr__layer_check_input(layer, "dy", dy));
+    TSR__TRY(tsr__layer_check_backward(layer, true, saved->x, dy));
+    return backward_with(layer, saved, dy, added, dx);
 }
 
 /* Creating --------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 
 #include "base/fault.h"
 #include "gpu/device/device.h"
+#include "gpu/ops/norm/added.h"
 #include "gpu/ops/norm/norm.h"
 #include "support/check_main.h"
 #include "support/close.h"
@@ -602,8 +603,8 @@ END_TEST
  * enough elements for the kernels for short and for long rows. */
 START_TEST(gradients_on_their_own)
 {
-    enum { MAX = 8 * 4098 };
-    static const int64_t sizes[][2] = {{70, 33}, {300, 33}, {8, 4098}};
+    enum { MAX = 1025 * 66 };
+    static const int64_t sizes[][2] = {{70, 33}, {300, 33}, {8, 4098}, {1025, 66}};
     const int64_t *size = sizes[_i], rows = size[0], columns = size[1];
     tsr_tensor *x = gpu_new(TSR_F32, 2, size), *dy = gpu_new(TSR_F32, 2, size);
     tsr_tensor *out[] = {gpu_new(TSR_F32, 2, size), gpu_new(TSR_F32, 1, &columns),
@@ -629,6 +630,83 @@ START_TEST(gradients_on_their_own)
     tsr_tensor *all[] = {x, dy, out[0], out[1], out[2]};
     for (int i = 0; i < 5; i++)
         tsr_tensor_destroy(&all[i]);
+}
+END_TEST
+
+/* With at least 65536 elements and an f32 dx, Mesa's CPU driver computes all gradients in one
+ * kernel that sums its rows. Odd numbers of rows, and rows whose halves overlap. */
+START_TEST(sums_of_parts)
+{
+    gpu_random random = {80};
+    norm_case c = plain(1025, 66);
+    c.accumulate = c.in_place = true;
+    check_gradient(&random, &c);
+    c = plain(513, 128);
+    c.centred = true;
+    check_gradient(&random, &c);
+    c = plain(331, 199);
+    c.centred = c.accumulate = true;
+    c.weighted = false;
+    c.x = TSR_F16;
+    c.dy = c.vectors = TSR_BF16;
+    check_gradient(&random, &c);
+    c.y = TSR_F16; /* dx has another kernel */
+    check_gradient(&random, &c);
+    c = plain(140, 497);
+    c.centred = c.in_place = true;
+    check_gradient(&random, &c);
+}
+END_TEST
+
+/* Checks that the sum of dx and another gradient has the bits that two operations give. */
+static void check_added(tsr_dtype dtype, int64_t rows, int64_t columns, bool centred)
+{
+    const int64_t size[] = {rows, columns};
+    enum { X, DY, ADDED, ONE, TWO, WEIGHT, SUM_ONE, SUM_TWO, TENSORS };
+    tsr_tensor *t[TENSORS];
+    static double one[600 * 128], two[600 * 128];
+    for (int i = 0; i < TENSORS; i++)
+        t[i] = i < WEIGHT ? gpu_new(i < ADDED ? TSR_F32 : dtype, 2, size)
+                          : gpu_new(TSR_F32, 1, &columns);
+    for (int i = 0; i < TENSORS; i++)
+        GPU_OK(tsr_random_normal(queue, t[i], 0, 1, &(tsr_random_params){.seed = (uint64_t)i}));
+    if (centred) {
+        GPU_OK(tsr__layer_norm_grad_added(queue, t[ONE], t[SUM_ONE], NULL, t[X], t[DY], t[WEIGHT],
+                                          t[ADDED], 1e-5F, false));
+        GPU_OK(tsr_layer_norm_grad(queue, t[TWO], t[SUM_TWO], NULL, t[X], t[DY], t[WEIGHT], 1e-5F,
+                                   false));
+    } else {
+        GPU_OK(tsr__rms_norm_grad_added(queue, t[ONE], t[SUM_ONE], t[X], t[DY], t[WEIGHT], t[ADDED],
+                                        1e-5F, false));
+        GPU_OK(tsr_rms_norm_grad(queue, t[TWO], t[SUM_TWO], t[X], t[DY], t[WEIGHT], 1e-5F, false));
+    }
+    GPU_OK(tsr_add(queue, t[TWO], t[TWO], t[ADDED]));
+    gpu_get(t[ONE], one);
+    gpu_get(t[TWO], two);
+    ck_assert_mem_eq(one, two, (size_t)(rows * columns) * sizeof *one);
+    gpu_get(t[SUM_ONE], one);
+    gpu_get(t[SUM_TWO], two);
+    ck_assert_mem_eq(one, two, (size_t)columns * sizeof *one);
+    for (int i = 0; i < TENSORS; i++)
+        tsr_tensor_destroy(&t[i]);
+}
+
+START_TEST(another_gradient_is_added)
+{
+    check_added(TSR_F32, 600, 128, true);
+    check_added(TSR_F32, 600, 128, false);
+    check_added(TSR_BF16, 600, 128, true);
+    check_added(TSR_F32, 5, 33, true);
+    tsr_tensor *x = gpu_new(TSR_F32, 2, (int64_t[]){3, 4}),
+               *other = gpu_new(TSR_F32, 2, (int64_t[]){4, 3}),
+               *dx = gpu_new(TSR_F32, 2, (int64_t[]){3, 4});
+    GPU_FAILS(tsr__layer_norm_grad_added(queue, dx, NULL, NULL, x, x, NULL, other, 1e-5F, false),
+              TSR_ERR_INVALID, "layer_norm_grad: added is [4,3], x is [3,4]");
+    GPU_FAILS(tsr__rms_norm_grad_added(queue, dx, NULL, x, x, NULL, dx, 1e-5F, false),
+              TSR_ERR_INVALID, "rms_norm_grad: dx [3,4] overlaps added [3,4]");
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&other);
+    tsr_tensor_destroy(&dx);
 }
 END_TEST
 
@@ -790,7 +868,7 @@ END_TEST
 static void survive_faults(int64_t rows, int64_t columns, int before, tsr__fault_kind fault,
                            int code)
 {
-    enum { MAX = 16 * 2050 };
+    enum { MAX = 1025 * 66 };
     const int64_t size[] = {rows, columns};
     tsr_tensor *x = gpu_new(TSR_F32, 2, size), *dw = gpu_new(TSR_F32, 1, &columns);
     tsr_tensor *dy = gpu_new(TSR_F32, 2, size), *dx = gpu_new(TSR_F32, 2, size);
@@ -834,9 +912,9 @@ static void survive_faults(int64_t rows, int64_t columns, int before, tsr__fault
 
 START_TEST(failures_leave_nothing_half_done)
 {
-    static const int64_t sizes[][2] = {{100, 33}, {300, 33}, {16, 2050}};
-    const int64_t *size = sizes[_i < 3 ? _i : 2];
-    const int before = _i < 3 ? 0 : 88 + _i; /* a batch of 96 becomes full within the operation */
+    static const int64_t sizes[][2] = {{100, 33}, {300, 33}, {1025, 66}, {16, 2050}};
+    const int64_t *size = sizes[_i < 4 ? _i : 3];
+    const int before = _i < 4 ? 0 : 87 + _i; /* a batch of 96 becomes full within the operation */
     survive_faults(size[0], size[1], before, TSR__FAULT_VULKAN,
                    -3 /* VK_ERROR_INITIALIZATION_FAILED */);
     survive_faults(size[0], size[1], before, TSR__FAULT_ALLOC, 0);
@@ -888,11 +966,13 @@ TESTS(norm)
     tcase_add_test(tests, rows_of_equal_elements);
     tcase_add_loop_test(tests, nan_and_infinities, 0, 3);
     tcase_add_test(tests, neighbours_stay);
-    tcase_add_loop_test(tests, gradients_on_their_own, 0, 3);
+    tcase_add_loop_test(tests, gradients_on_their_own, 0, 4);
+    tcase_add_test(tests, sums_of_parts);
+    tcase_add_test(tests, another_gradient_is_added);
     tcase_add_test(tests, gradients_match_finite_differences);
     tcase_add_test(tests, empty_tensors);
     tcase_add_test(tests, mistakes_are_named);
-    tcase_add_loop_test(tests, failures_leave_nothing_half_done, 0, 8);
+    tcase_add_loop_test(tests, failures_leave_nothing_half_done, 0, 9);
 }
 
 /* Uses the thread groups of GPUs on any device. */

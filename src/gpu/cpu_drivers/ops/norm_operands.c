@@ -44,6 +44,8 @@ tsr__norm_operands tsr__norm_operands_of(const tsr__norm *norm, const tsr__norm_
         out.vectors.a = take(&out, norm->weight, tsr__tensor_address(norm->weight), 0, false);
     if (norm->bias && output == TSR_NORM_RESULT)
         out.vectors.b = take(&out, norm->bias, tsr__tensor_address(norm->bias), 0, false);
+    if (norm->count > 3 && output == TSR_NORM_GRADIENT)
+        out.vectors.b = take_rows(&out, norm, plane, 3, false);
     return out;
 }
 

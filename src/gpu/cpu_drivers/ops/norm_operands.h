@@ -6,9 +6,10 @@
 #include "gpu/ops/norm/plane.h"
 
 typedef struct tsr__norm_operands {
-    tsr__softmax_rows rows;    /* a is x, b is dy */
-    tsr__softmax_rows vectors; /* a is the weight, b is the bias */
-    bool gaps;                 /* some row has gaps, or the distances between rows differ */
+    tsr__softmax_rows rows; /* a is x, b is dy */
+    /* a is the weight; b is the bias or, for TSR_NORM_GRADIENT, the gradient that is added */
+    tsr__softmax_rows vectors;
+    bool gaps; /* some row has gaps, or the distances between rows differ */
 } tsr__norm_operands;
 
 /* Returns the operands for `output`, one of TSR_NORM_…. For TSR_NORM_PRODUCTS, which are written to

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "gpu/cpu_drivers/ops/norm_operands.h"
 #include "gpu/cpu_drivers/ops/softmax_short.h"
+#include "gpu/cpu_drivers/ops/vectors.h"
 #include "shaders/params/norm_short.h"
 
 enum {
@@ -10,6 +11,10 @@ enum {
      * identity[i] is i (lavapipe.glsl); it has this many entries. */
     SUBGROUPS = 8,
     LONGEST = 1024,
+    /* The longest row and the smallest number of elements for the kernel that sums parts. With
+     * longer rows or fewer elements, its compilation takes too long: up to a second. */
+    LONGEST_PARTS = 512,
+    MIN_PARTS = 1 << 16,
 };
 
 bool tsr__norm_short_suit(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output)
@@ -57,5 +62,86 @@ tsr_status tsr__norm_short_add(tsr__dispatches *list, const tsr__norm *norm,
         dispatch.spec[10 + i] = tsr__short_rows_form(cut, order[i]);
     if (scratch)
         dispatch.access[dispatch.access_count++] = tsr__write_buffer(scratch);
+    return tsr__dispatches_add(list, &dispatch);
+}
+
+/* Parts of sums ---------------------------------------------------------------------------------
+ */
+
+static tsr__short_rows parts_cut(const tsr__norm_operands *all)
+{
+    return tsr__short_rows_of(&all->rows, LONGEST_PARTS);
+}
+
+/* The number of rows that a subgroup processes. With more, writing fewer sums saves less than the
+ * compilation costs. */
+static uint32_t parts_rows(tsr__short_rows cut)
+{
+    return cut.units > 16 ? 1 : 2;
+}
+
+bool tsr__norm_short_parts_suit(const tsr__norm *norm, const tsr__norm_plane *plane)
+{
+    const tsr__norm_operands all = tsr__norm_operands_of(norm, plane, TSR_NORM_PRODUCTS);
+    return (uint64_t)all.rows.rows * all.rows.count >= MIN_PARTS && tsr__norm_operands_suit(&all) &&
+           parts_cut(&all).units > 0;
+}
+
+uint32_t tsr__norm_short_parts(const tsr__norm *norm, const tsr__norm_plane *plane)
+{
+    const tsr__norm_operands all = tsr__norm_operands_of(norm, plane, TSR_NORM_PRODUCTS);
+    return tsr__div_up_u32(plane->rows, parts_rows(parts_cut(&all)));
+}
+
+tsr_status tsr__norm_short_parts_add(tsr__dispatches *list, const tsr__norm *norm,
+                                     const tsr__norm_plane *plane, bool dx,
+                                     const tsr_tensor *dweight, const tsr_tensor *dbias)
+{
+    const tsr__norm_operands all =
+        tsr__norm_operands_of(norm, plane, dx ? TSR_NORM_GRADIENT : TSR_NORM_PRODUCTS);
+    const tsr__softmax_rows *rows = &all.rows;
+    const tsr__softmax_operand *order[TSR__NORM_ORDER];
+    const uint32_t lanes = rows->device->info.subgroup_size;
+    const tsr__short_rows cut = parts_cut(&all);
+    const uint64_t sums = tsr__tensor_address(dweight ? dweight : dbias);
+    struct tsr_norm_short_grad_push push = {
+        .identity = {TSR_IDENTITY_8},
+        .x = rows->a.address,
+        .dy = rows->b.address,
+        .dx = rows->y.address,
+        .weight = all.vectors.a.address,
+        .added = all.vectors.b.address,
+        .sums = sums,
+        .x_row = (uint32_t)rows->a.stride,
+        .dy_row = (uint32_t)rows->b.stride,
+        .dx_row = (uint32_t)rows->y.stride,
+        .added_row = (uint32_t)all.vectors.b.stride,
+        .sums_row = rows->count * (uint32_t)sizeof(float),
+        .sums_bytes = dweight && dbias ? (uint32_t)(tsr__tensor_address(dbias) - sums) : 0,
+        .rows = rows->rows,
+        .overlap = cut.overlap,
+        .epsilon = norm->epsilon,
+    };
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_NORM_SHORT_GRAD,
+        .spec_count = 17,
+        .spec = {SUBGROUPS * lanes, lanes, cut.units, parts_rows(cut), norm->centred},
+        .push = &push,
+        .push_bytes = sizeof push,
+        .groups = {tsr__div_up_u32(tsr__norm_short_parts(norm, plane), SUBGROUPS), 1, 1},
+    };
+
+    tsr__norm_operands_access(&all, &dispatch.spec[5], &dispatch);
+    tsr__norm_operands_order(&all, order);
+    for (int i = 0; i < TSR__NORM_ORDER; i++)
+        dispatch.spec[10 + i] = tsr__short_rows_form(cut, order[i]);
+    dispatch.spec[15] = (dx ? TSR_NORM_PARTS_DX : 0) | (dweight ? TSR_NORM_PARTS_WEIGHT : 0) |
+                        (dbias ? TSR_NORM_PARTS_BIAS : 0);
+    dispatch.spec[16] =
+        tsr__vectors_common(sums | push.sums_row | push.sums_bytes | cut.overlap * sizeof(float));
+    if (dweight)
+        dispatch.access[dispatch.access_count++] = tsr__write_of(dweight);
+    if (dbias)
+        dispatch.access[dispatch.access_count++] = tsr__write_of(dbias);
     return tsr__dispatches_add(list, &dispatch);
 }

@@ -15,4 +15,18 @@ tsr_status tsr__norm_short_add(tsr__dispatches *list, const tsr__norm *norm,
                                const tsr__norm_plane *plane, uint32_t output,
                                tsr__buffer *scratch) TSR_NODISCARD;
 
+/* Parts of the sums of dweight and dbias in one dispatch of
+ * shaders/cpu_drivers/norm_short_grad.comp, which can also compute an f32 dx and add operand 3 to
+ * it, if there is one. The plane must contain all rows. Whether the kernel suits, and the bits of
+ * the parts, do not depend on dx. */
+bool tsr__norm_short_parts_suit(const tsr__norm *norm, const tsr__norm_plane *plane);
+/* The number of parts of each sum. */
+uint32_t tsr__norm_short_parts(const tsr__norm *norm, const tsr__norm_plane *plane);
+/* Writes the parts as f32 [parts, columns] to `dweight` and `dbias`, which are in one buffer,
+ * `dbias` second. One of them may be NULL. */
+tsr_status tsr__norm_short_parts_add(tsr__dispatches *list, const tsr__norm *norm,
+                                     const tsr__norm_plane *plane, bool dx,
+                                     const tsr_tensor *dweight,
+                                     const tsr_tensor *dbias) TSR_NODISCARD;
+
 #endif

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "gpu/cpu_drivers/ops/norm_chunks.h"
 #include "gpu/cpu_drivers/ops/norm_short.h"
+#include "gpu/ops/norm/added.h"
 #include "gpu/ops/norm/norm.h"
 #include "gpu/ops/reduce/reduce.h"
 #include "tensor/check.h"
@@ -19,8 +20,10 @@
 
 /* One call of a gradient function. */
 typedef struct gradient {
-    tsr__norm norm; /* x, dy and, if it is computed, dx; the bias is unused */
+    /* x, dy, dx if it is computed, and `added` if the kernel adds it; the bias is unused */
+    tsr__norm norm;
     tsr_tensor *dx, *dweight, *dbias;
+    const tsr_tensor *added; /* another gradient, which is added to dx; or NULL */
     bool accumulate;
     tsr__buffer *stats; /* the statistics of all rows */
     /* scratch memory of the kernels that divide rows into chunks; large enough for any plane */
@@ -32,6 +35,10 @@ typedef struct gradient {
     tsr_tensor sums[2];
     /* sums[] has a row for each row of x, not for each chunk: the products, and dy */
     bool has_products;
+    /* sums[] has a row for each part: one kernel computes the parts of both sums. The choice does
+     * not depend on dx, so that the bits of the sums do not depend on it either. */
+    bool in_parts;
+    bool dx_in_parts; /* the kernel also computes dx, and adds `added` */
     tsr__dispatches list;
 } gradient;
 
@@ -48,6 +55,8 @@ static tsr_status check_outputs(const gradient *g)
         TSR__TRY(tsr__require_disjoint(op, names[i], outputs[i], "dy", dy, i == 0));
         if (weight)
             TSR__TRY(tsr__require_disjoint(op, names[i], outputs[i], "weight", weight, false));
+        if (g->added)
+            TSR__TRY(tsr__require_disjoint(op, names[i], outputs[i], "added", g->added, false));
         for (int j = 0; j < i; j++)
             if (outputs[j])
                 TSR__TRY(
@@ -67,6 +76,10 @@ static tsr_status check(const gradient *g, const tsr_stream *stream)
     if (g->dx) {
         TSR__TRY(tsr__require_float(op, "dx", stream, g->dx));
         TSR__TRY(tsr__require_same_shape(op, "dx", g->dx, "x", x));
+    }
+    if (g->added) {
+        TSR__TRY(tsr__require_float(op, "added", stream, g->added));
+        TSR__TRY(tsr__require_same_shape(op, "added", g->added, "x", x));
     }
     if (g->dweight)
         TSR__TRY(tsr__norm_check_vector(&g->norm, stream, "dweight", g->dweight));
@@ -173,6 +186,12 @@ static bool takes_products(const gradient *g, const tsr__norm_plane *plane)
            tsr__norm_kernels_of(&g->norm, plane, TSR_NORM_PRODUCTS) != TSR__NORM_GENERAL;
 }
 
+/* True if the kernel that sums products in parts should compute them. */
+static bool takes_parts(const gradient *g, const tsr__norm_plane *plane)
+{
+    return is_short(g, plane, TSR_NORM_PRODUCTS) && tsr__norm_short_parts_suit(&g->norm, plane);
+}
+
 /* Returns which statistics of the plane's rows the later steps need: TSR_NORM_STATS,
  * TSR_NORM_GRADIENT, or TSR_NORM_RESULT, which means none. */
 static uint32_t stats_needed(const gradient *g, const tsr__norm_plane *plane)
@@ -217,8 +236,21 @@ static tsr_tensor matrix(tsr_dtype dtype, uint64_t offset, uint64_t rows, uint64
                         .buffer = buffer};
 }
 
+/* Requests scratch memory for `rows` rows of parts of the sums. */
+static tsr_status prepare_sums(gradient *g, tsr_stream *stream, uint64_t rows)
+{
+    const uint64_t columns = tsr__norm_columns(&g->norm);
+    tsr__buffer *sums;
+    TSR__TRY(tsr__stream_scratch(stream, rows * columns * 2 * sizeof(float), &sums));
+    for (uint64_t i = 0; i < 2; i++)
+        g->sums[i] = matrix(TSR_F32, rows * columns * i, rows, columns, columns, sums);
+    return TSR_OK;
+}
+
 static tsr_status prepare_products(gradient *g, const tsr__norm_plane *plane, tsr_stream *stream)
 {
+    if (g->in_parts)
+        return prepare_sums(g, stream, tsr__norm_short_parts(&g->norm, plane));
     const tsr_tensor *dy = g->norm.operand[1];
     const uint32_t columns = tsr__norm_columns(&g->norm);
     const uint64_t offset =
@@ -243,6 +275,7 @@ static tsr_status prepare(gradient *g, tsr_stream *stream)
     tsr__norm_planes_init(&planes, &g->norm, max_rows(g));
     while (tsr__norm_planes_next(&planes, &plane)) {
         g->has_products = takes_products(g, &plane);
+        g->in_parts = g->has_products && takes_parts(g, &plane);
         g->chunks += chunks_of(&plane);
         if (is_divided(g, &plane))
             g->parts_bytes =
@@ -259,11 +292,7 @@ static tsr_status prepare(gradient *g, tsr_stream *stream)
         return prepare_products(g, &plane, stream);
     if (!g->dweight && !g->dbias)
         return TSR_OK;
-    tsr__buffer *sums;
-    TSR__TRY(tsr__stream_scratch(stream, bytes, &sums));
-    for (uint64_t i = 0; i < 2; i++)
-        g->sums[i] = matrix(TSR_F32, elements * i, g->chunks, columns, columns, sums);
-    return TSR_OK;
+    return prepare_sums(g, stream, g->chunks);
 }
 
 static tsr_status add_sums(gradient *g, tsr_stream *stream)
@@ -276,12 +305,16 @@ static tsr_status add_sums(gradient *g, tsr_stream *stream)
     return TSR_OK;
 }
 
-/* Adds the dispatches that compute the products and those that add them up. Both must come before
- * dx, which may overwrite dy. */
+/* Adds the dispatches that compute the products or parts and those that add them up. Unless they
+ * compute dx, they must come before dx, which may overwrite dy. */
 static tsr_status add_products(gradient *g, const tsr__norm_plane *plane, tsr_stream *stream)
 {
     tsr__buffer *products = g->sums[0].buffer;
-    if (g->dweight)
+    if (g->in_parts)
+        TSR__TRY(tsr__norm_short_parts_add(&g->list, &g->norm, plane, g->dx_in_parts,
+                                           g->dweight ? &g->sums[0] : NULL,
+                                           g->dbias ? &g->sums[1] : NULL));
+    else if (g->dweight)
         TSR__TRY(is_short(g, plane, TSR_NORM_PRODUCTS)
                      ? tsr__norm_short_add(&g->list, &g->norm, plane, TSR_NORM_PRODUCTS, products)
                      : tsr__norm_chunks_add(&g->list, &g->norm, plane, TSR_NORM_PRODUCTS, NULL,
@@ -289,11 +322,29 @@ static tsr_status add_products(gradient *g, const tsr__norm_plane *plane, tsr_st
     return add_sums(g, stream);
 }
 
+/* Sets g->dx_in_parts. If it is true, `added` becomes an operand. */
+static void choose_dx_in_parts(gradient *g)
+{
+    tsr__norm_planes planes;
+    tsr__norm_plane plane;
+    if (!g->dx || g->dx->layout.dtype != TSR_F32)
+        return;
+    if (g->added)
+        g->norm.operand[g->norm.count++] = g->added;
+    tsr__norm_planes_init(&planes, &g->norm, max_rows(g));
+    g->dx_in_parts = tsr__norm_planes_next(&planes, &plane) && takes_products(g, &plane) &&
+                     takes_parts(g, &plane) && is_short(g, &plane, TSR_NORM_GRADIENT) &&
+                     (!g->added || g->added->layout.dtype == TSR_F32);
+    if (g->added && !g->dx_in_parts)
+        g->norm.count--;
+}
+
 static tsr_status add_dispatches(gradient *g, tsr_stream *stream)
 {
     tsr__norm_planes planes;
     tsr__norm_plane plane;
     uint64_t chunk = 0;
+    choose_dx_in_parts(g);
     TSR__TRY(prepare(g, stream));
     const bool has_chunks = (g->dweight || g->dbias) && !g->has_products;
     tsr__norm_planes_init(&planes, &g->norm, max_rows(g));
@@ -303,7 +354,7 @@ static tsr_status add_dispatches(gradient *g, tsr_stream *stream)
             TSR__TRY(add_products(g, &plane, stream));
         if (has_chunks)
             TSR__TRY(add_columns(g, &plane, chunk));
-        if (g->dx)
+        if (g->dx && !g->dx_in_parts)
             TSR__TRY(add_dx(g, &plane));
         chunk += chunks_of(&plane);
     }
@@ -323,6 +374,7 @@ static tsr_status run(gradient *g, tsr_stream *stream)
 {
     g->norm.operand[2] = g->dx;
     g->norm.count = g->dx ? 3 : 2;
+    g->added = g->dx ? g->added : NULL;
     TSR__TRY(check(g, stream));
     if (tsr__norm_columns(&g->norm) == 0)
         return TSR_OK;
@@ -332,12 +384,15 @@ static tsr_status run(gradient *g, tsr_stream *stream)
     if (status == TSR_OK)
         status = tsr__dispatches_record(&g->list, stream);
     tsr__dispatches_finish(&g->list);
+    if (status == TSR_OK && g->added && !g->dx_in_parts)
+        status = tsr_add(stream, g->dx, g->dx, g->added);
     return status;
 }
 
-tsr_status tsr_layer_norm_grad(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
-                               tsr_tensor *dbias, const tsr_tensor *x, const tsr_tensor *dy,
-                               const tsr_tensor *weight, float epsilon, bool accumulate)
+tsr_status tsr__layer_norm_grad_added(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
+                                      tsr_tensor *dbias, const tsr_tensor *x, const tsr_tensor *dy,
+                                      const tsr_tensor *weight, const tsr_tensor *added,
+                                      float epsilon, bool accumulate)
 {
     return run(&(gradient){.norm = {.op = "layer_norm_grad",
                                     .centred = true,
@@ -347,6 +402,31 @@ tsr_status tsr_layer_norm_grad(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *d
                            .dx = dx,
                            .dweight = dweight,
                            .dbias = dbias,
+                           .added = added,
+                           .accumulate = accumulate},
+               stream);
+}
+
+tsr_status tsr_layer_norm_grad(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
+                               tsr_tensor *dbias, const tsr_tensor *x, const tsr_tensor *dy,
+                               const tsr_tensor *weight, float epsilon, bool accumulate)
+{
+    return tsr__layer_norm_grad_added(stream, dx, dweight, dbias, x, dy, weight, NULL, epsilon,
+                                      accumulate);
+}
+
+tsr_status tsr__rms_norm_grad_added(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
+                                    const tsr_tensor *x, const tsr_tensor *dy,
+                                    const tsr_tensor *weight, const tsr_tensor *added,
+                                    float epsilon, bool accumulate)
+{
+    return run(&(gradient){.norm = {.op = "rms_norm_grad",
+                                    .epsilon = epsilon,
+                                    .weight = weight,
+                                    .operand = {x, dy}},
+                           .dx = dx,
+                           .dweight = dweight,
+                           .added = added,
                            .accumulate = accumulate},
                stream);
 }
@@ -355,12 +435,5 @@ tsr_status tsr_rms_norm_grad(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dwe
                              const tsr_tensor *x, const tsr_tensor *dy, const tsr_tensor *weight,
                              float epsilon, bool accumulate)
 {
-    return run(&(gradient){.norm = {.op = "rms_norm_grad",
-                                    .epsilon = epsilon,
-                                    .weight = weight,
-                                    .operand = {x, dy}},
-                           .dx = dx,
-                           .dweight = dweight,
-                           .accumulate = accumulate},
-               stream);
+    return tsr__rms_norm_grad_added(stream, dx, dweight, x, dy, weight, NULL, epsilon, accumulate);
 }

@@ -6,7 +6,7 @@
 #include "gpu/ops/common/rows.h"
 #include "shaders/params/norm.h"
 
-#define TSR__NORM_OPERANDS 3
+#define TSR__NORM_OPERANDS 4
 
 typedef struct tsr__norm {
     const char *op;
@@ -14,7 +14,8 @@ typedef struct tsr__norm {
     float epsilon;
     const tsr_tensor *weight, *bias; /* NULL if there is none */
     int count;                       /* the number of operands */
-    /* x is first; the others have the same shape. */
+    /* x is first; the others have the same shape. Gradients have dy, dx and, if it is added to dx,
+     * another gradient. */
     const tsr_tensor *operand[TSR__NORM_OPERANDS];
 } tsr__norm;
 
