@@ -14,7 +14,7 @@ typedef struct curve_line {
 typedef struct curve_params {
     const char *title;
     const char *unit;    /* below the horizontal axis: "epoch" */
-    curve_line lines[2]; /* learned from; held out */
+    curve_line lines[2]; /* training; held out */
     bool is_logarithmic;
 } curve_params;
 

@@ -104,7 +104,7 @@ bool report_curve(const char *path, const epoch_result *results, int count)
                     &(curve_params){.title = "cross-entropy of handwritten digits (logarithmic)",
                                     .unit = "epoch",
                                     .is_logarithmic = true,
-                                    .lines = {{"learned from", count, x, loss},
+                                    .lines = {{"training", count, x, loss},
                                               {"held out", count, x, held_out}}});
     free(values);
     return written;

@@ -242,6 +242,8 @@ static int train(run *r)
         tell_how_to_go_on(r);
     if (r->job.rank == 0 && o->curve && !report_curve(o->curve, &r->history))
         return 1;
+    if (r->job.rank == 0)
+        report_files(o);
     return r->interrupted ? 128 + SIGINT : 0;
 }
 

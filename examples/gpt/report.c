@@ -66,6 +66,20 @@ void report_evaluation(const gpt_record *record)
     fflush(stdout);
 }
 
+void report_files(const gpt_options *options)
+{
+    const struct {
+        const char *what, *path;
+    } files[] = {{"checkpoint", options->checkpoint},
+                 {"model     ", options->save},
+                 {"losses    ", options->curve},
+                 {"log       ", options->log}};
+    printf("\n");
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (files[i].path)
+            printf("%s %s\n", files[i].what, files[i].path);
+}
+
 bool report_curve(const char *path, const gpt_history *history)
 {
     int n = history->count;
@@ -83,7 +97,7 @@ bool report_curve(const char *path, const gpt_history *history)
     bool written = curve_write("gpt", path,
                                &(curve_params){.title = "cross-entropy of the next character",
                                                .unit = "step",
-                                               .lines = {{"learned from", n, steps, losses},
+                                               .lines = {{"training", n, steps, losses},
                                                          {"held out", n, steps, held_out}}});
     free(values);
     return written;

@@ -29,6 +29,8 @@ void report_setting(const gpt_model *model, const gpt_options *options, const gp
  * were made. */
 void report_progress(int64_t step, int64_t steps, double loss, double seconds, int64_t done);
 void report_evaluation(const gpt_record *record);
+/* Which files there are after the training. */
+void report_files(const gpt_options *options);
 
 /* Return false, with a message on standard error, if the file cannot be written. */
 bool report_curve(const char *path, const gpt_history *history);

@@ -18,20 +18,22 @@
  *
  * Text is bytes: it may contain zeros and need not be valid UTF-8. Decoding the ids of a text gives
  * the text back, byte for byte, with these exceptions, which lie in the models' files:
- * - tokenizer.json may have a normaliser (for example NFC): what comes back is the normalised text;
- *   or it may recognise an added token together with the spaces around it.
- * - A vocabulary may lack tokens for some bytes. A tokenizer of kind TSR_TOKENIZER_BYTE_BPE encodes
- *   such a byte as U+FFFD if its vocabulary can, and as its unknown token otherwise; the other
- *   kinds encode such a character as the unknown token. Without an unknown token it is an error.
- * - If a SentencePiece-style file adds a space in front of every text, decoding removes one space
- *   at the start, as the encoder added it.
+ * - A tokenizer.json may have a normaliser, such as NFC: the normalised text comes back. It may
+ * also recognise an added token together with the spaces around it.
+ * - SentencePiece-style vocabularies write a space as "▁" (U+2581), so this character comes back as
+ *   a space. If the file adds a space in front of every text, decoding removes it again.
+ * - A vocabulary may lack tokens for some bytes, mostly those that valid UTF-8 never has. A
+ * tokenizer of kind TSR_TOKENIZER_BYTE_BPE encodes such a byte as U+FFFD if its vocabulary can, and
+ *   otherwise as its unknown token; the other kinds encode such a character as the unknown token.
+ *   It is an error if there is no unknown token.
  *
- * The ids are those of llama.cpp for GGUF files, and those of Hugging Face's tokenizers for
- * tokenizer.json, for every valid UTF-8 text (Unicode classes are those of the installed utf8proc;
- * characters of newer Unicode versions may be split differently). Bytes that are not UTF-8 are
- * encoded as themselves, whereas both references replace them by U+FFFD in byte-level vocabularies.
- * If two tokens that are searched in the text overlap, the one that starts first wins, and of those
- * the longest.
+ * For valid UTF-8, the ids are those of llama.cpp for GGUF files, and those of Hugging Face's
+ * tokenizers for tokenizer.json. Both depend on Unicode's classes, here those of the installed
+ * utf8proc; letters of newer versions of Unicode may be cut differently. Like llama.cpp, a GGUF
+ * file of Qwen2 does not normalise text, whereas its tokenizer.json does. Bytes that are not UTF-8
+ * are encoded as themselves, whereas both references replace them by U+FFFD in byte-level
+ * vocabularies. If two tokens that are searched in the text overlap, the one that starts first is
+ * found, and of those that start at the same place the longest.
  *
  * Threads: a tokenizer does not change after opening, and any number of threads may use it. */
 #ifndef TESSERA_TOKENIZER_H

@@ -11,6 +11,7 @@ extern const cli_command cli_generate;
 extern const cli_command cli_launch;
 extern const cli_command cli_plan;
 extern const cli_command cli_quantize;
+extern const cli_command cli_tokenize;
 extern const cli_command cli_help;
 
 /* All commands, in the order of `tessera help`, ending with NULL. */

@@ -1,6 +1,7 @@
 #include "model/files.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,12 +10,10 @@
 
 char *tsr__path_join(const char *folder, const char *name)
 {
-    const size_t first = strlen(folder), second = strlen(name);
-    char *path = tsr__calloc(first + second + 1, 1);
-    if (path) {
-        memcpy(path, folder, first);
-        memcpy(path + first, name, second);
-    }
+    const size_t size = strlen(folder) + strlen(name) + 1;
+    char *path = tsr__calloc(size, 1);
+    if (path)
+        snprintf(path, size, "%s%s", folder, name);
     return path;
 }
 

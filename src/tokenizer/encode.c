@@ -70,15 +70,18 @@ static tsr_status byte_symbols(encoder *e, const char *text, size_t at)
 }
 
 /* Returns the size of the character at the start of a text. llama.cpp's SentencePiece-style encoder
- * only looks at the first byte, which matters for text that is not UTF-8. */
+ * only looks at the first byte, which matters for text that is not UTF-8. Unlike there, a character
+ * ends before a space sign, whose bytes would otherwise not come back as a space. */
 static size_t character_size(const tsr_tokenizer *tokenizer, const char *text, size_t size)
 {
     uint32_t code;
     unsigned char byte = (unsigned char)text[0];
     if (tokenizer->kind != TSR_TOKENIZER_SPM)
         return tsr__character(text, size, &code);
-    size_t wanted = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
-    return wanted < size ? wanted : size;
+    size_t wanted = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1, at = 1;
+    while (at < wanted && at < size && !(size - at >= 3 && memcmp(text + at, "▁", 3) == 0))
+        at++;
+    return at;
 }
 
 static tsr_status character_symbols(encoder *e, const char *text, size_t size)

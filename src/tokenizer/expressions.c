@@ -573,7 +573,8 @@ tsr_status tsr__words_by_name(const char *name, tsr__words *words, bool *whole_w
                      name);
 }
 
-/* The regular expressions of tokenizer.json. */
+/* The regular expressions of tokenizer.json. The first ones match every text completely. */
+#define COVERING 6
 #define SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define FIRST "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
@@ -594,7 +595,7 @@ tsr_status tsr__words_by_name(const char *name, tsr__words *words, bool *whole_w
     "\U000104fb\U00010c80-\U00010cb2\U00010cc0-\U00010cf2\U000118a0-\U000118df"                    \
     "\U0001e900-\U0001e943]+"
 static const struct {
-    const char *expression, *name;
+    const char *expression, *name; /* a name is NULL if several kinds have this step */
     tsr__matcher matcher;
 } all_expressions[] = {
     {CONTRACTIONS
@@ -613,38 +614,55 @@ static const struct {
     {FIRST "*" SECOND "+|" FIRST "+" SECOND "*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES,
      "tekken", tekken_by_class},
     {"[!\"#$%&'()*+,\\-./"
-     ":;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
-     " ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
+     ":;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+     " ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
      "deepseek-v3", deepseek3},
-    {"[\r\n]", "deepseek", newline},
+    {"[\\r\\n]", "deepseek", newline},
     {"\\s?\\p{L}+", "deepseek-coder", letters},
     {"\\s?\\p{P}+", "deepseek-coder", punctuation},
     {CASED_LETTERS, "deepseek-llm", cased_letters},
     {"\\s?[!-/:-~！-／：-～‘-‟　-。]+", "deepseek-llm", wide_punctuation},
     {"\\s+$", "deepseek-llm", last_spaces},
-    {"[一-龥ࠀ-一가-퟿]+", "deepseek-coder", cjk},
+    {"[一-龥ࠀ-一가-퟿]+", NULL, cjk},
     {"[一-龥぀-ゟ゠-ヿ]+", "deepseek-v3", cjk_and_kana},
     {"\\p{N}{1,3}", "deepseek-v3", numbers_up_to_3},
-    {"\\p{N}+", "numbers", numbers},
-    {"\\p{N}", "digits", number},
-    {"[0-9][0-9][0-9]", "falcon", three_digits},
+    {"\\p{N}+", NULL, numbers},
+    {"\\p{N}", NULL, number},
+    {"[0-9][0-9][0-9]", NULL, three_digits},
     {" ?[^(\\s|[.,!?…。，、।۔،])]+", "bloom", bloom},
 };
 
+/* Appends a step and names the words after it, unless the name is NULL. */
 static tsr_status add_step(tsr__words *words, tsr__matcher matcher, const char *name)
 {
     TSR__REQUIRE(words->count < TSR__MAX_WORD_STEPS,
                  "tokenizer: more than %d steps cut a text into words", TSR__MAX_WORD_STEPS);
     words->steps[words->count++] = matcher;
-    tsr__words_set_name(words, name);
+    if (name != NULL)
+        tsr__words_set_name(words, name);
     return TSR_OK;
 }
 
-tsr_status tsr__words_add_expression(tsr__words *words, const char *expression)
+/* Returns whether an expression is one of the table, which writes line breaks as \\r and \\n. Files
+ * may have the characters themselves. */
+static bool is_expression(const char *expression, const char *known)
+{
+    for (; *expression != '\0'; expression++, known++) {
+        bool is_break = *expression == '\r' || *expression == '\n';
+        if (is_break && *known == '\\' && known[1] == (*expression == '\r' ? 'r' : 'n'))
+            known++;
+        else if (is_break || *expression != *known)
+            return false;
+    }
+    return *known == '\0';
+}
+
+tsr_status tsr__words_add_expression(tsr__words *words, const char *expression, bool must_cover)
 {
     char shown[TSR__SPELLING_TEXT];
     for (size_t i = 0; i < sizeof all_expressions / sizeof *all_expressions; i++)
-        if (strcmp(all_expressions[i].expression, expression) == 0)
+        if (is_expression(expression, all_expressions[i].expression) &&
+            (!must_cover || i < COVERING))
             return add_step(words, all_expressions[i].matcher, all_expressions[i].name);
     return tsr__fail(TSR_ERR_UNSUPPORTED,
                      "tokenizer: the regular expression %s is not known, so texts cannot be cut "
@@ -654,13 +672,13 @@ tsr_status tsr__words_add_expression(tsr__words *words, const char *expression)
 
 tsr_status tsr__words_add_gpt2(tsr__words *words)
 {
-    return add_step(words, gpt2, words->count > 0 ? words->name : "gpt-2");
+    /* StarCoder cuts off digits first. */
+    return add_step(words, gpt2, words->count > 0 ? "starcoder" : "gpt-2");
 }
 
 tsr_status tsr__words_add_digits(tsr__words *words, bool individual)
 {
-    return add_step(words, individual ? number : numbers,
-                    words->count > 0 ? words->name : "digits");
+    return add_step(words, individual ? number : numbers, words->count > 0 ? NULL : "digits");
 }
 
 /* A piece starts at each "▁". */

@@ -9,9 +9,11 @@
 tsr_status tsr__words_by_name(const char *name, tsr__words *words, bool *whole_words,
                               bool *adds_bos) TSR_NODISCARD;
 
-/* Appends the step of a regular expression, as tokenizer.json writes it. Errors:
- * TSR_ERR_UNSUPPORTED for an unknown expression. */
-tsr_status tsr__words_add_expression(tsr__words *words, const char *expression) TSR_NODISCARD;
+/* Appends the step of a regular expression, as tokenizer.json writes it. If `must_cover` is true,
+ * the expression must match every text completely. Errors: TSR_ERR_UNSUPPORTED for an unknown
+ * expression. */
+tsr_status tsr__words_add_expression(tsr__words *words, const char *expression,
+                                     bool must_cover) TSR_NODISCARD;
 
 /* Append the step of GPT-2; the step that cuts off digits, one by one or as numbers; and the step
  * that cuts in front of each "▁". */

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -91,25 +92,100 @@ static tsr_status find_file(const char *given, char **path)
     return find_bin(given, path);
 }
 
-static tsr_status read_any(tsr__file *file, tsr_tokenizer *tokenizer)
+/* Loads a whole file of JSON. */
+static tsr_status load_text(tsr__file *file, char **text)
 {
-    uint8_t start[4] = {0};
+    if (file->size > TSR__MAX_HEADER)
+        return tsr__fail(TSR_ERR_INVALID,
+                         "tokenizer: %" PRIu64 " bytes are more than the %" PRIu64 " allowed",
+                         file->size, TSR__MAX_HEADER);
+    return tsr__file_load(file, 0, file->size, "the file", text);
+}
+
+/* Opens a file. The error text starts with this module's name, not with that of the reader. */
+static tsr_status open_for_reading(const char *path, tsr__file *file)
+{
+    static const char prefix[] = "shard: ";
+    tsr_status status = tsr__file_open(path, file);
+    if (status == TSR_OK || status == TSR_ERR_NO_MEMORY)
+        return status;
+    tsr__error error = tsr__error_take();
+    bool has_prefix = strncmp(error.text, prefix, sizeof prefix - 1) == 0;
+    return tsr__fail(status, "tokenizer: %s", error.text + (has_prefix ? sizeof prefix - 1 : 0));
+}
+
+/* Loads the tokenizer_config.json that belongs to a tokenizer.json. Sets *text to NULL if there is
+ * none. */
+static tsr_status load_config(const char *path, char **text, size_t *size)
+{
+    static const char ending[] = "tokenizer.json", config[] = "tokenizer_config.json";
+    size_t length = strlen(path), end = sizeof ending - 1;
+    struct stat info;
+    *text = NULL;
+    *size = 0;
+    if (length < end || strcmp(path + length - end, ending) != 0)
+        return TSR_OK;
+    char *name = tsr__calloc(length - end + sizeof config, 1);
+    if (name == NULL)
+        return TSR_ERR_NO_MEMORY;
+    memcpy(name, path, length - end);
+    memcpy(name + length - end, config, sizeof config);
+    tsr__file file;
+    tsr_status status = TSR_OK;
+    if (stat(name, &info) == 0) {
+        status = open_for_reading(name, &file);
+        if (status == TSR_OK) {
+            *size = (size_t)file.size;
+            status = load_text(&file, text);
+            tsr__file_close(&file);
+        }
+    }
+    tsr__free(name);
+    return status;
+}
+
+static tsr_status read_json(const char *path, tsr__file *file, tsr_tokenizer *tokenizer)
+{
+    char *text = NULL, *config = NULL;
+    size_t config_size = 0;
+    tsr_status status = load_text(file, &text);
+    if (status == TSR_OK)
+        status = load_config(path, &config, &config_size);
+    if (status == TSR_OK)
+        status = tsr__tokenizer_read_json(text, (size_t)file->size, config, config_size, tokenizer);
+    tsr__free(text);
+    tsr__free(config);
+    return status;
+}
+
+static bool is_json(const uint8_t *start, uint64_t size)
+{
+    uint64_t at = 0;
+    while (at < size &&
+           (start[at] == ' ' || start[at] == '\n' || start[at] == '\r' || start[at] == '\t'))
+        at++;
+    return at < size && start[at] == '{';
+}
+
+static tsr_status read_any(const char *path, tsr__file *file, tsr_tokenizer *tokenizer)
+{
+    uint8_t start[64] = {0};
     uint64_t size = file->size < sizeof start ? file->size : sizeof start;
     file->what = "tokenizer";
     TSR__TRY(tsr__file_read(file, 0, size, "the start", start));
     if (memcmp(start, "GGUF", 4) == 0)
         return tsr__tokenizer_read_gguf(file, tokenizer);
-    if (start[0] == '{')
-        return tsr__fail(TSR_ERR_UNSUPPORTED, "tokenizer: JSON files cannot be read yet");
+    if (is_json(start, size))
+        return read_json(path, file, tokenizer);
     return tsr__tokenizer_read_llama2c(file, tokenizer);
 }
 
 static tsr_status open_file(const char *path, tsr_tokenizer **out)
 {
     tsr__file file;
-    TSR__TRY(tsr__file_open(path, &file));
+    TSR__TRY(open_for_reading(path, &file));
     tsr_tokenizer *tokenizer = tsr__tokenizer_create();
-    tsr_status status = tokenizer != NULL ? read_any(&file, tokenizer) : TSR_ERR_NO_MEMORY;
+    tsr_status status = tokenizer != NULL ? read_any(path, &file, tokenizer) : TSR_ERR_NO_MEMORY;
     tsr__file_close(&file);
     if (status != TSR_OK) {
         tsr_tokenizer_destroy(&tokenizer);

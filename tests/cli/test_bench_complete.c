@@ -38,6 +38,7 @@ START_TEST(without_a_name_all_benchmarks_run)
     ck_assert(found);
     ck_assert_int_eq(products(document, "matmul"), 30);
     ck_assert_int_eq(products(document, "batched"), 9);
+    ck_assert_int_eq(products(document, "attention"), 21);
     json_decref(document);
 }
 END_TEST

@@ -131,11 +131,12 @@ static void interrupt(bool launched)
         dup2(pipes[1], STDOUT_FILENO);
         close(pipes[0]);
         close(pipes[1]);
-        char *const alone[] = {TEST_TOOL,      "generate",     MODEL, "-p", "Once",
+        char tool[] = TEST_TOOL, model[] = MODEL;
+        char *const alone[] = {tool,           "generate",     model, "-p", "Once",
                                "--ignore-end", "--max-tokens", "500", NULL};
-        char *const two[] = {TEST_TOOL, "launch",       "--no-prefix",  "-n",  "2",
-                             "--",      TEST_TOOL,      "generate",     MODEL, "-p",
-                             "Once",    "--ignore-end", "--max-tokens", "500", NULL};
+        char *const two[] = {tool,   "launch",       "--no-prefix",  "-n",  "2",
+                             "--",   tool,           "generate",     model, "-p",
+                             "Once", "--ignore-end", "--max-tokens", "500", NULL};
         execv(TEST_TOOL, launched ? two : alone);
         _exit(99);
     }

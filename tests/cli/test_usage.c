@@ -40,6 +40,7 @@ static const struct {
     {"devices --help", "  --json"},
     {"devices --json -h", "  --json"},
     {"help quantize", "usage: tessera quantize --type TYPE"},
+    {"help tokenize", "usage: tessera tokenize FILE"},
     {"help help", "usage: tessera help"},
     {"help bench", "usage: tessera bench"},
 #if TEST_HAVE_GPU_BENCH
@@ -250,6 +251,7 @@ static const struct {
     {"sample", "\n.SS sample\n", "\n.SS "},
     {"plan", "\n.SS plan\n", "\n.SS "},
     {"quantize", "\n.SS quantize\n", "\n.SS "},
+    {"tokenize", "\n.SS tokenize\n", "\n.SS "},
     {"launch", "\n.SS launch\n", "\n.SS "},
 };
 #define EXPLAINED ((int)(sizeof explained / sizeof *explained))

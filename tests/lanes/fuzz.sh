@@ -1,38 +1,49 @@
 #!/bin/sh
-# Fuzzing: libFuzzer generates model files and plans, under the address and undefined-behaviour sanitizers.
-# All targets run at the same time, for FUZZ_SECONDS (default 30). Inputs that cause failures stay in build/fuzz; add them to tests/shard/corpus.
+# Fuzzing: libFuzzer generates model files, tokenizers and plans, under the address and undefined-behaviour sanitizers.
+# All targets run at the same time, for FUZZ_SECONDS (default 30). Inputs that cause failures stay in build/fuzz; add them to tests/MODULE/corpus.
 . "$(dirname "$0")/lane.sh"
 . tests/source/tap.sh
 CC=clang configure build/fuzz --werror -Dvulkan=disabled -Dshaderc=disabled -Dtools=disabled -Dfuzz=enabled \
     -Db_sanitize=address,undefined -Db_lundef=false -Dc_args='-fsanitize=fuzzer-no-link -fno-sanitize-recover=all' ||
     exit 1
 
-targets="gguf params plan safetensors"
+targets="shard/gguf shard/params shard/plan shard/safetensors tokenizer/gguf tokenizer/json"
 programs=
 for target in $targets; do
-    programs="$programs tests/shard/fuzz-$target"
+    programs="$programs tests/${target%/*}/fuzz-${target#*/}"
 done
 # shellcheck disable=SC2086 # several words
 build build/fuzz $programs || exit 1
 seconds=${FUZZ_SECONDS:-30}
-fuzz() { # TARGET: libFuzzer writes new inputs to the first folder
-    mkdir -p "build/fuzz/found/$1"
-    dictionary=tests/shard/json.dict
-    [ "$1" = gguf ] && dictionary=tests/shard/gguf.dict
-    "build/fuzz/tests/shard/fuzz-$1" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
-        -use_value_profile=1 -dict="$dictionary" -artifact_prefix="build/fuzz/$1-" \
-        "build/fuzz/found/$1" "tests/shard/corpus/$1"
+# The golden files are also inputs, as far as they are small.
+golden() { # TARGET
+    mkdir -p "build/fuzz/golden/$1"
+    case $1 in
+    tokenizer/json) cp tests/data/tokenizer/*.tokenizer.json "build/fuzz/golden/$1" ;;
+    tokenizer/gguf) cp tests/data/tokenizer/stories260K* "build/fuzz/golden/$1" ;;
+    esac
+}
+fuzz() { # MODULE/NAME: libFuzzer writes new inputs to the first folder
+    module=${1%/*}
+    name=${1#*/}
+    golden "$1"
+    dictionary=tests/$module/json.dict
+    [ "$name" = gguf ] && dictionary=tests/$module/gguf.dict
+    "build/fuzz/tests/$module/fuzz-$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+        -use_value_profile=1 -dict="$dictionary" -artifact_prefix="build/fuzz/$module-$name-" \
+        "build/fuzz/found/$1" "tests/$module/corpus/$name" "build/fuzz/golden/$1"
 }
 has_passed() { # TARGET
-    [ "$(cat "build/fuzz/$1.status")" = 0 ] && return
-    cat "build/fuzz/$1.log"
+    [ "$(cat "build/fuzz/found/$1.status")" = 0 ] && return
+    cat "build/fuzz/found/$1.log"
     return 1
 }
 fuzz_all() { # each writes its exit status to a file of its own, because all run at the same time
     for target in $targets; do
+        mkdir -p "build/fuzz/found/$target"
         (
-            fuzz "$target" >"build/fuzz/$target.log" 2>&1
-            echo $? >"build/fuzz/$target.status"
+            fuzz "$target" >"build/fuzz/found/$target.log" 2>&1
+            echo $? >"build/fuzz/found/$target.status"
         ) &
     done
     wait

@@ -21,6 +21,6 @@ export ASAN_OPTIONS=$ASAN_OPTIONS:malloc_context_size=8:quarantine_size_mb=32:th
 # guess, which depends on an address, ends the leak check with a fatal error.
 export ASAN_OPTIONS=$ASAN_OPTIONS:intercept_tls_get_addr=0
 export UBSAN_OPTIONS=print_stacktrace=1
-# Each benchmark runs alone; all of them in one run find nothing more.
-without_suites=slow
+# Tests in the suite `repeats` run the same code as another test does, with other numbers of ranks or all benchmarks in a row.
+without_suites="slow repeats"
 run_suites build/sanitize unit lavapipe

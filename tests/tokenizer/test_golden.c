@@ -23,6 +23,9 @@ static const struct {
     {"stories260K-vocab.gguf", "tok_stories260K", 2, TSR_TOKENIZER_SPM, "none"},
     {"stories260K.tok512.bin", "tok_stories260K", 2, TSR_TOKENIZER_SPM, "none"},
     {"ggml-vocab-gpt-2.gguf", "tok_gpt-2", 62, TSR_TOKENIZER_BYTE_BPE, "gpt-2"},
+    {"mini-gpt2.tokenizer.json", "hf_mini-gpt2", 54, TSR_TOKENIZER_BYTE_BPE, "gpt-2"},
+    {"mini-llama3.tokenizer.json", "hf_mini-llama3", 54, TSR_TOKENIZER_BYTE_BPE, "llama-bpe"},
+    {"TinyStories-656K.tokenizer.json", "hf_TinyStories-656K", 54, TSR_TOKENIZER_BPE, "none"},
 };
 #define FILES ((int)(sizeof files / sizeof *files))
 

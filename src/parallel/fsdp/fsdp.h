@@ -130,7 +130,11 @@ tsr_status tsr__fsdp_take_plan(tsr_fsdp *model, const tsr_fsdp_params *params) T
 tsr_status tsr__fsdp_compare_plans(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_take_ranges(tsr_fsdp *model) TSR_NODISCARD;
 
-/* memory.c */
+/* memory.c: tsr__fsdp_in_memory returns the shards in the order of their memory: first those of all
+ * matrices, that is, of parameters with two or more dimensions, and then those of all others. An
+ * optimizer step often treats the two kinds differently, and this way each kind is one range. `at`
+ * is 0 to 2 · param_count − 1. Returns NULL if there is no shard at this place. */
+tsr__fsdp_param *tsr__fsdp_in_memory(const tsr_fsdp *model, int at);
 tsr_status tsr__fsdp_make_slots(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_make_shards(tsr_fsdp *model) TSR_NODISCARD;
 void tsr__fsdp_add_up(tsr_fsdp *model);

@@ -15,24 +15,54 @@ static bool has_master(const tsr_fsdp *model, const tsr__fsdp_param *p)
     return model->masters && p->seen.dtype != TSR_F32;
 }
 
+tsr__fsdp_param *tsr__fsdp_in_memory(const tsr_fsdp *model, int at)
+{
+    tsr__fsdp_param *p = &model->params[at % model->param_count];
+    return (p->seen.ndim >= 2) == (at < model->param_count) ? p : NULL;
+}
+
+typedef tsr_status place_fn(tsr_fsdp *model, tsr__fsdp_param *p);
+
+static tsr_status place_value(tsr_fsdp *model, tsr__fsdp_param *p)
+{
+    return tsr__fsdp_part(&model->values, p->seen.dtype, p->range.count, &p->value);
+}
+
+static tsr_status place_grad(tsr_fsdp *model, tsr__fsdp_param *p)
+{
+    return tsr__fsdp_part(&model->gradients, model->grad_dtype, p->range.count, &p->grad);
+}
+
+static tsr_status place_master(tsr_fsdp *model, tsr__fsdp_param *p)
+{
+    return has_master(model, p) ? tsr__fsdp_part(&model->state, TSR_F32, p->range.count, &p->master)
+                                : TSR_OK;
+}
+
+static tsr_status place_moment1(tsr_fsdp *model, tsr__fsdp_param *p)
+{
+    return moments(model) > 0 ? tsr__fsdp_part(&model->state, TSR_F32, p->range.count, &p->moment1)
+                              : TSR_OK;
+}
+
+static tsr_status place_moment2(tsr_fsdp *model, tsr__fsdp_param *p)
+{
+    return moments(model) > 1 ? tsr__fsdp_part(&model->state, TSR_F32, p->range.count, &p->moment2)
+                              : TSR_OK;
+}
+
 /* Lays out all shards; shards of the same kind follow each other. This function is called twice:
  * first it counts the memory, and then it creates the tensors. */
 static tsr_status lay_out(tsr_fsdp *model)
 {
-    tsr__fsdp_param *const params = model->params, *const end = params + model->param_count;
-    for (tsr__fsdp_param *p = params; p < end; p++)
-        TSR__TRY(tsr__fsdp_part(&model->values, p->seen.dtype, p->range.count, &p->value));
-    if (model->optimizer == TSR_OPTIMIZER_NONE)
-        return TSR_OK;
-    for (tsr__fsdp_param *p = params; p < end; p++)
-        TSR__TRY(tsr__fsdp_part(&model->gradients, model->grad_dtype, p->range.count, &p->grad));
-    for (tsr__fsdp_param *p = params; p < end; p++)
-        if (has_master(model, p))
-            TSR__TRY(tsr__fsdp_part(&model->state, TSR_F32, p->range.count, &p->master));
-    for (tsr__fsdp_param *p = params; p < end && moments(model) > 0; p++)
-        TSR__TRY(tsr__fsdp_part(&model->state, TSR_F32, p->range.count, &p->moment1));
-    for (tsr__fsdp_param *p = params; p < end && moments(model) > 1; p++)
-        TSR__TRY(tsr__fsdp_part(&model->state, TSR_F32, p->range.count, &p->moment2));
+    place_fn *const kinds[] = {place_value, place_grad, place_master, place_moment1, place_moment2};
+    const int count = model->optimizer == TSR_OPTIMIZER_NONE ? 1 : 5;
+    for (int k = 0; k < count; k++)
+        for (int at = 0; at < 2 * model->param_count; at++) {
+            tsr__fsdp_param *p = tsr__fsdp_in_memory(model, at);
+            if (p)
+                TSR__TRY(kinds[k](model, p));
+        }
     return TSR_OK;
 }
 

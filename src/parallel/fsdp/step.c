@@ -54,20 +54,20 @@ static bool joins(const tsr__fsdp_param *last, const tsr__fsdp_param *next)
            follows(last->master, next->master);
 }
 
-/* Returns the last parameter that one dispatch can update together with the first. Joining
- * parameters saves time, because a dispatch costs as much as thousands of elements, and most
- * parameters are small. */
+/* Returns the place in memory of the last parameter that one dispatch can update together with the
+ * parameter at `first`. Joining parameters saves time, because a dispatch costs as much as
+ * thousands of elements, and most parameters are small. */
 static int last_joined(const tsr_fsdp *model, const tsr__fsdp_step *how, int first)
 {
     int last = first;
-    for (int i = first + 1; i < model->param_count; i++) {
-        const tsr__fsdp_param *p = &model->params[i];
-        if (p->range.count == 0)
+    for (int at = first + 1; at < 2 * model->param_count; at++) {
+        const tsr__fsdp_param *p = tsr__fsdp_in_memory(model, at);
+        if (!p || p->range.count == 0)
             continue;
-        if (!steps(p) || decays(how, p) != decays(how, &model->params[first]) ||
-            !joins(&model->params[last], p))
+        if (!steps(p) || decays(how, p) != decays(how, tsr__fsdp_in_memory(model, first)) ||
+            !joins(tsr__fsdp_in_memory(model, last), p))
             break;
-        last = i;
+        last = at;
     }
     return last;
 }
@@ -94,12 +94,13 @@ static tsr_status join_all(const tsr__fsdp_param *first, const tsr__fsdp_param *
     return join(first->master, last->master, &out->master);
 }
 
-static tsr_status step_joined(tsr_fsdp *model, const tsr__fsdp_step *how, int first, int last)
+static tsr_status step_joined(tsr_fsdp *model, const tsr__fsdp_step *how, int first_at, int last_at)
 {
+    const tsr__fsdp_param *first = tsr__fsdp_in_memory(model, first_at);
     tsr__fsdp_param all = {0};
-    tsr_status status = join_all(&model->params[first], &model->params[last], &all);
+    tsr_status status = join_all(first, tsr__fsdp_in_memory(model, last_at), &all);
     if (status == TSR_OK)
-        status = step_param(model, how, &all, decays(how, &model->params[first]));
+        status = step_param(model, how, &all, decays(how, first));
     tsr_tensor_destroy(&all.value);
     tsr_tensor_destroy(&all.grad);
     tsr_tensor_destroy(&all.moment1);
@@ -116,16 +117,19 @@ static tsr_status step(tsr_fsdp *model, const char *who, const tsr__fsdp_step *h
     TSR__TRY(tsr__fsdp_check_not_in_use(model, who));
     TSR__TRY(tsr__fsdp_collect_all(model));
     TSR__TRY(tsr__fsdp_discard_gathered(model));
-    for (int i = 0; i < model->param_count; i++) {
-        const int first = i;
-        if (steps(&model->params[first])) {
-            i = last_joined(model, how, first);
-            TSR__TRY(step_joined(model, how, first, i));
+    for (int at = 0; at < 2 * model->param_count; at++) {
+        const int first = at;
+        if (!tsr__fsdp_in_memory(model, first))
+            continue;
+        if (steps(tsr__fsdp_in_memory(model, first))) {
+            at = last_joined(model, how, first);
+            TSR__TRY(step_joined(model, how, first, at));
         }
         /* If a later parameter fails, the caller may call again. That call must not update these
          * parameters a second time. */
-        for (int done = first; done <= i; done++)
-            model->params[done].grad_holds = false;
+        for (int done = first; done <= at; done++)
+            if (tsr__fsdp_in_memory(model, done))
+                tsr__fsdp_in_memory(model, done)->grad_holds = false;
     }
     model->steps++;
     return TSR_OK;

@@ -1,0 +1,275 @@
+/* tessera tokenize: text to token ids, and ids to text. */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/lib/json.h"
+#include "cli/lib/memory.h"
+#include "cli/lib/options.h"
+#include "cli/lib/terminal.h"
+#include "tessera/tokenizer.h"
+
+static bool decode, no_bos, parses_special, spells;
+
+static const cli_option options[] = {
+    {"decode", NULL,
+     "the other way: standard input is ids, as a JSON list, as an object with the member ids, or "
+     "separated by spaces, commas or line breaks",
+     .flag = &decode},
+    {"no-bos", NULL,
+     "add no ids around the text; without this option those are added that the file wants, such as "
+     "BOS",
+     .flag = &no_bos},
+    {"parse-special", NULL,
+     "control tokens that are spelled in the text, such as <|eot_id|>, become these tokens; with "
+     "--decode, control tokens are spelled instead of left out",
+     .flag = &parses_special},
+    {"tokens", NULL, "also list how the file spells each token", .flag = &spells},
+    {0},
+};
+
+static void help(FILE *out)
+{
+    cli_wrap(out, "Reads text from standard input and prints its token ids as JSON, or the other "
+                  "way. FILE is a GGUF file, a tokenizer.json, a tok*.bin of llama2.c, or a folder "
+                  "with one of the last two. The text may be any bytes.\n");
+    cli_options_help(out, options);
+}
+
+/* Returns the library's error without its prefix. */
+static const char *reason(void)
+{
+    static const char prefix[] = "tokenizer: ";
+    const char *text = tsr_last_error();
+    return strncmp(text, prefix, sizeof prefix - 1) == 0 ? text + sizeof prefix - 1 : text;
+}
+
+/* Reads all of standard input; free(*out). A zero byte follows it. */
+static int read_input(char **out, size_t *size)
+{
+    size_t capacity = 65536, used = 0, got;
+    char *text = cli_alloc(capacity + 1, 1);
+    while ((got = fread(text + used, 1, capacity - used, stdin)) > 0) {
+        used += got;
+        if (used > TSR_TOKENIZER_MAX_TEXT)
+            break;
+        if (used == capacity) {
+            capacity *= 2;
+            text = cli_resize(text, capacity + 1, 1);
+        }
+    }
+    text[used] = '\0';
+    int code =
+        ferror(stdin) ? cli_failed("tokenize: cannot read standard input: %s", strerror(errno))
+        : used > TSR_TOKENIZER_MAX_TEXT
+            ? cli_failed("tokenize: standard input has more than %d bytes", TSR_TOKENIZER_MAX_TEXT)
+            : CLI_DONE;
+    if (code != CLI_DONE) {
+        free(text);
+        return code;
+    }
+    *out = text;
+    *size = used;
+    return CLI_DONE;
+}
+
+/* Output --------------------------------------------------------------------------------------- */
+
+/* Returns text of any bytes in base64; free() it. */
+static char *base64(const char *text, size_t size)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *out = cli_alloc((size + 2) / 3 * 4 + 1, 1), *to = out;
+    for (size_t i = 0; i < size; i += 3) {
+        unsigned long bits = (unsigned long)(unsigned char)text[i] << 16;
+        bits |= i + 1 < size ? (unsigned long)(unsigned char)text[i + 1] << 8 : 0;
+        bits |= i + 2 < size ? (unsigned long)(unsigned char)text[i + 2] : 0;
+        *to++ = digits[bits >> 18 & 63];
+        *to++ = digits[bits >> 12 & 63];
+        *to++ = i + 1 < size ? digits[bits >> 6 & 63] : '=';
+        *to++ = i + 2 < size ? digits[bits & 63] : '=';
+    }
+    return out;
+}
+
+/* Adds text of any bytes: null if it is not UTF-8. */
+static void add_text(json_t *object, const char *name, const char *text, size_t size)
+{
+    json_t *value = json_stringn(text, size);
+    cli_json_add(object, name, value != NULL ? value : json_null());
+}
+
+static void add_ids(json_t *document, const int32_t *ids, uint64_t count)
+{
+    json_t *list = cli_json_add_array(document, "ids");
+    for (uint64_t i = 0; i < count; i++)
+        cli_json_append(list, json_integer(ids[i]));
+}
+
+static void add_spellings(json_t *document, const tsr_tokenizer *tokenizer, const int32_t *ids,
+                          uint64_t count)
+{
+    json_t *list = cli_json_add_array(document, "tokens");
+    for (uint64_t i = 0; i < count; i++) {
+        const char *text = "";
+        size_t size = 0;
+        json_t *value = tsr_tokenizer_spelling(tokenizer, ids[i], &text, &size) == TSR_OK
+                            ? json_stringn(text, size)
+                            : NULL;
+        cli_json_append(list, value != NULL ? value : json_null());
+    }
+}
+
+static json_t *document_of(const tsr_tokenizer *tokenizer)
+{
+    json_t *document = cli_json_document("tessera.tokenize", 1);
+    cli_json_text(document, "kind", tsr_tokenizer_kind_name(tsr_tokenizer_kind_of(tokenizer)));
+    cli_json_text(document, "words", tsr_tokenizer_words_name(tokenizer));
+    return document;
+}
+
+/* Encoding and decoding ------------------------------------------------------------------------ */
+
+static int print_ids(const tsr_tokenizer *tokenizer, const char *text, size_t size)
+{
+    int32_t *ids = NULL;
+    uint64_t count = 0;
+    const tsr_encode_params params = {.add = no_bos ? TSR_ENCODE_ADD_NONE : TSR_ENCODE_ADD_DEFAULT,
+                                      .control = parses_special ? TSR_ENCODE_CONTROL_TOKEN
+                                                                : TSR_ENCODE_CONTROL_TEXT};
+    if (tsr_tokenizer_encode(tokenizer, text, size, &params, &ids, &count) != TSR_OK)
+        return cli_failed("tokenize: %s", reason());
+    json_t *document = document_of(tokenizer);
+    add_ids(document, ids, count);
+    if (spells)
+        add_spellings(document, tokenizer, ids, count);
+    cli_json_print(document);
+    tsr_tokenizer_free_ids(&ids);
+    return CLI_DONE;
+}
+
+/* Reads ids that are separated by spaces and commas. */
+static int read_list(const char *text, size_t size, int32_t **out, uint64_t *count)
+{
+    static const char separators[] = " ,\t\r\n";
+    int32_t *ids = cli_alloc(size / 2 + 1, sizeof *ids);
+    uint64_t read = 0;
+    for (const char *at = text + strspn(text, separators); at < text + size;
+         at += strspn(at, separators)) {
+        size_t length = strcspn(at, separators);
+        char *end = NULL;
+        errno = 0;
+        long value = length > 0 && *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : -1;
+        if (end != at + length || errno != 0 || value > INT32_MAX) {
+            free(ids);
+            return cli_failed("tokenize: '%.*s' in standard input is not an id",
+                              (int)(length < 40 ? length : 40), at);
+        }
+        ids[read++] = (int32_t)value;
+        at += length;
+    }
+    *out = ids;
+    *count = read;
+    return CLI_DONE;
+}
+
+static int read_json(const char *text, size_t size, int32_t **out, uint64_t *count)
+{
+    json_error_t error;
+    json_t *document = json_loadb(text, size, 0, &error);
+    if (document == NULL)
+        return cli_failed("tokenize: standard input, line %d: %s", error.line, error.text);
+    const json_t *list = json_is_object(document) ? json_object_get(document, "ids") : document;
+    int code =
+        json_is_array(list) ? CLI_DONE : cli_failed("tokenize: standard input has no list of ids");
+    size_t length = json_array_size(list);
+    int32_t *ids = cli_alloc(length + 1, sizeof *ids);
+    for (size_t i = 0; i < length && code == CLI_DONE; i++) {
+        const json_t *value = json_array_get(list, i);
+        json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
+        if (id < 0 || id > INT32_MAX)
+            code =
+                cli_failed("tokenize: element %zu of the list in standard input is not an id", i);
+        ids[i] = (int32_t)id;
+    }
+    json_decref(document);
+    if (code != CLI_DONE) {
+        free(ids);
+        return code;
+    }
+    *out = ids;
+    *count = length;
+    return CLI_DONE;
+}
+
+static int print_text(const tsr_tokenizer *tokenizer, const char *input, size_t input_size)
+{
+    int32_t *ids = NULL;
+    uint64_t count = 0;
+    size_t size = 0, start = strspn(input, " \t\r\n");
+    bool is_json = input[start] == '[' || input[start] == '{';
+    int code = is_json ? read_json(input, input_size, &ids, &count)
+                       : read_list(input, input_size, &ids, &count);
+    if (code != CLI_DONE)
+        return code;
+    const tsr_decode_control control =
+        parses_special ? TSR_DECODE_CONTROL_SPELL : TSR_DECODE_CONTROL_SKIP;
+    char *text = NULL;
+    tsr_status status = tsr_tokenizer_decode(tokenizer, ids, count, control, 0, NULL, &size);
+    if (status == TSR_OK) {
+        text = cli_alloc(size + 1, 1);
+        status = tsr_tokenizer_decode(tokenizer, ids, count, control, size, text, &size);
+    }
+    if (status == TSR_OK) {
+        json_t *document = document_of(tokenizer);
+        char *encoded = base64(text, size);
+        add_text(document, "text", text, size);
+        cli_json_text(document, "text_base64", encoded);
+        if (spells)
+            add_spellings(document, tokenizer, ids, count);
+        cli_json_print(document);
+        free(encoded);
+    }
+    free(text);
+    free(ids);
+    return status == TSR_OK ? CLI_DONE : cli_failed("tokenize: %s", reason());
+}
+
+static int run(int argc, char **argv)
+{
+    const char *path = NULL;
+    tsr_tokenizer *tokenizer = NULL;
+    char *input = NULL;
+    size_t size = 0;
+    int words;
+    int code = cli_options_read("tokenize", options, argc, argv, 1, &path, &words);
+    if (code != CLI_DONE)
+        return code;
+    if (words == 0)
+        return cli_usage_error("tokenize: missing FILE");
+    if (decode && no_bos)
+        return cli_usage_error("tokenize: --decode does not take --no-bos");
+    tsr_status status = tsr_tokenizer_open(path, &tokenizer);
+    if (status != TSR_OK)
+        return status == TSR_ERR_NO_MEMORY ? cli_failed("tokenize: %s", reason())
+                                           : cli_usage_error("tokenize: %s", reason());
+    code = read_input(&input, &size);
+    if (code == CLI_DONE)
+        code = decode ? print_text(tokenizer, input, size) : print_ids(tokenizer, input, size);
+    free(input);
+    tsr_tokenizer_destroy(&tokenizer);
+    return code;
+}
+
+const cli_command cli_tokenize = {
+    .name = "tokenize",
+    .usage = "FILE [--decode] [options]",
+    .summary = "convert text to a model's token ids, or back",
+    .run = run,
+    .help = help,
+};

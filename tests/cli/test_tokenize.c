@@ -1,0 +1,171 @@
+/* tessera tokenize: ids and texts through pipes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/tool.h"
+#include "support/golden.h"
+#include "tokenizer/cases.h"
+
+/* Gives the tool these bytes as standard input. The test has a process of its own. */
+static void feed(const void *bytes, size_t size)
+{
+    FILE *file = tmpfile();
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fwrite(bytes, 1, size, file), size);
+    rewind(file);
+    ck_assert_int_eq(dup2(fileno(file), STDIN_FILENO), STDIN_FILENO);
+    fclose(file);
+}
+
+static json_t *tokenize(const char *file, const char *arguments, const void *in, size_t size)
+{
+    char all[512];
+    feed(in, size);
+    snprintf(all, sizeof all, "tokenize %s/tokenizer/%s%s", TEST_DATA, file, arguments);
+    return tool_json(all, "tessera.tokenize");
+}
+
+static void has_ids(const json_t *document, const int *ids, size_t count)
+{
+    const json_t *list = tool_member(document, "ids");
+    ck_assert_uint_eq(json_array_size(list), count);
+    for (size_t i = 0; i < count; i++)
+        ck_assert_int_eq(json_integer_value(json_array_get(list, i)), ids[i]);
+}
+
+START_TEST(text_becomes_ids)
+{
+    static const char text[] = "The little dog was hungry";
+    static const int ids[] = {1, 291, 376, 400, 428, 286, 270, 379, 428, 420, 422};
+    json_t *document = tokenize("stories260K-vocab.gguf", "", text, strlen(text));
+    has_ids(document, ids, 11);
+    ck_assert_str_eq(tool_text(document, "kind"), "spm");
+    ck_assert_str_eq(tool_text(document, "words"), "none");
+    ck_assert_ptr_null(json_object_get(document, "tokens"));
+    json_decref(document);
+    document = tokenize("stories260K.tok512.bin", " --no-bos", text, strlen(text));
+    has_ids(document, ids + 1, 10);
+    json_decref(document);
+    document = tokenize("stories260K-vocab.gguf", " --no-bos", "", 0);
+    has_ids(document, NULL, 0);
+    json_decref(document);
+}
+END_TEST
+
+START_TEST(control_tokens_are_parsed_on_request)
+{
+    static const char text[] = "a<|eot_id|>";
+    static const int parsed[] = {1756, 64, 1758};
+    json_t *document =
+        tokenize("mini-llama3.tokenizer.json", " --parse-special", text, strlen(text));
+    has_ids(document, parsed, 3);
+    json_decref(document);
+    document = tokenize("mini-llama3.tokenizer.json", " --no-bos --tokens", text, strlen(text));
+    ck_assert_uint_gt(json_array_size(tool_member(document, "ids")), 3);
+    const json_t *tokens = tool_member(document, "tokens");
+    ck_assert_uint_eq(json_array_size(tokens), json_array_size(tool_member(document, "ids")));
+    ck_assert_str_eq(json_string_value(json_array_get(tokens, 0)), "a");
+    json_decref(document);
+}
+END_TEST
+
+static void decodes(const char *arguments, const char *in, const char *text, const char *base64)
+{
+    json_t *document = tokenize("stories260K-vocab.gguf", arguments, in, strlen(in));
+    if (text != NULL)
+        ck_assert_str_eq(tool_text(document, "text"), text);
+    else
+        ck_assert(json_is_null(tool_member(document, "text")));
+    ck_assert_str_eq(tool_text(document, "text_base64"), base64);
+    json_decref(document);
+}
+
+START_TEST(ids_become_text)
+{
+    decodes(" --decode", "[1, 291, 376]", "The little", "VGhlIGxpdHRsZQ==");
+    decodes(" --decode", " {\"ids\": [1, 291, 376]}", "The little", "VGhlIGxpdHRsZQ==");
+    decodes(" --decode", "1,291 376\n", "The little", "VGhlIGxpdHRsZQ==");
+    decodes(" --decode --parse-special", "1,291", "<s>The", "PHM+VGhl");
+    decodes(" --decode", "", "", "");
+    decodes(" --decode", "258", NULL, "/w==");
+    decodes(" --decode", "258 258", NULL, "//8=");
+    char all[512];
+    snprintf(all, sizeof all, "tokenize %s/tokenizer/stories260K-vocab.gguf --decode", TEST_DATA);
+    feed("3", 1); /* a zero byte */
+    tool_result result = tool_run(all);
+    ck_assert_ptr_nonnull(strstr(result.out, "\"text\": \"\\u0000\""));
+    ck_assert_ptr_nonnull(strstr(result.out, "\"text_base64\": \"AA==\""));
+    tool_result_free(&result);
+}
+END_TEST
+
+/* Any bytes come back, through both directions. */
+START_TEST(all_bytes_come_back)
+{
+    char bytes[256], ids[4096];
+    for (int i = 0; i < 256; i++)
+        bytes[i] = (char)i;
+    json_t *document = tokenize("ggml-vocab-gpt-2.gguf", "", bytes, sizeof bytes);
+    size_t used = 0, i;
+    json_t *id;
+    json_array_foreach(tool_member(document, "ids"), i, id) used +=
+        (size_t)snprintf(ids + used, sizeof ids - used, "%d\n", (int)json_integer_value(id));
+    json_decref(document);
+    document = tokenize("ggml-vocab-gpt-2.gguf", " --decode", ids, used);
+    octets back = cases_base64(tool_text(document, "text_base64"));
+    ck_assert_uint_eq(back.size, sizeof bytes);
+    ck_assert_mem_eq(back.data, bytes, sizeof bytes);
+    free(back.data);
+    json_decref(document);
+}
+END_TEST
+
+static void fails(const char *arguments, const char *in, const char *sentence)
+{
+    char all[512];
+    snprintf(all, sizeof all, "tokenize %s/tokenizer/%s", TEST_DATA, arguments);
+    feed(in, strlen(in));
+    tool_result result = tool_run(all);
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_str_eq(result.err, sentence);
+    ck_assert_str_eq(result.out, "");
+    tool_result_free(&result);
+}
+
+START_TEST(wrong_input_is_refused)
+{
+    static const char file[] = "stories260K-vocab.gguf --decode";
+    fails(file, "1 x", "tessera: tokenize: 'x' in standard input is not an id\n");
+    fails(file, "1 -2", "tessera: tokenize: '-2' in standard input is not an id\n");
+    fails(file, "4294967296", "tessera: tokenize: '4294967296' in standard input is not an id\n");
+    fails(file, "512", "tessera: tokenize: id 512 is out of range: ids are 0 to 511\n");
+    fails(file, "[1, \"a\"]",
+          "tessera: tokenize: element 1 of the list in standard input is not an id\n");
+    fails(file, "{}", "tessera: tokenize: standard input has no list of ids\n");
+    fails(file, "[1", "tessera: tokenize: standard input, line 1: ']' expected near end of file\n");
+}
+END_TEST
+
+START_TEST(wrong_arguments_are_refused)
+{
+    tool_refuses("tokenize", "tessera: tokenize: missing FILE\n");
+    tool_refuses("tokenize a b", "tessera: tokenize: unexpected argument 'b'\n");
+    tool_refuses("tokenize --decode --no-bos a",
+                 "tessera: tokenize: --decode does not take --no-bos\n");
+    tool_refuses("tokenize /nonexistent",
+                 "tessera: tokenize: cannot open /nonexistent: No such file or directory\n");
+}
+END_TEST
+
+TESTS(tokenize)
+{
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, text_becomes_ids);
+    tcase_add_test(tests, control_tokens_are_parsed_on_request);
+    tcase_add_test(tests, ids_become_text);
+    tcase_add_test(tests, all_bytes_come_back);
+    tcase_add_test(tests, wrong_input_is_refused);
+    tcase_add_test(tests, wrong_arguments_are_refused);
+}

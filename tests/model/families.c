@@ -1,0 +1,191 @@
+/* Models of every family with random weights, against a forward pass in double precision; files
+ * that contradict themselves; and which bytes a rank reads. */
+#include "model/made.h"
+#include "parallel/spmd.h"
+
+enum { TOKENS = 20, SEED = 11 };
+
+static void record(void *user, int sequence, int64_t position, const float *logits)
+{
+    float *all = user;
+    CHECK(sequence == 0 && position < TOKENS, "logits of position %d", (int)position);
+    memcpy(all + position * MADE_VOCABULARY, logits, MADE_VOCABULARY * sizeof *logits);
+}
+
+static void make_prompt(uint64_t seed, int32_t ids[TOKENS])
+{
+    for (int i = 0; i < TOKENS; i++)
+        ids[i] = (int32_t)((number(seed, i) + 1) / 2 * MADE_VOCABULARY);
+}
+
+/* Computes the logits of a prompt, of which one part comes after the other. */
+static void compute(tsr_model *model, const int32_t *ids, float *logits)
+{
+    tsr_generator *generator = NULL;
+    tsr_generated token;
+    int sequence, count;
+    OK(tsr_generator_create(tsr_generator_params(.model = model, .prefill = 7, .logits = record,
+                                                 .user = logits, .logits_positions = TOKENS),
+                            &generator));
+    OK(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = TOKENS),
+                         &sequence));
+    OK(tsr_generator_step(generator, &token, &count));
+    CHECK(count == 1 && token.position == TOKENS, "%d tokens", count);
+    tsr_generator_destroy(&generator);
+}
+
+static void check_model(made_model *made, const char *path, const char *what,
+                        const tsr_model_params *params)
+{
+    int32_t ids[TOKENS];
+    static double want[TOKENS * MADE_VOCABULARY];
+    static float got[TOKENS * MADE_VOCABULARY];
+    tsr_model *model = NULL;
+    double worst = 0;
+    make_prompt(3, ids);
+    made_logits(made, TOKENS, ids, want);
+    OK(tsr_model_open(path, params, &model));
+    compute(model, ids, got);
+    for (int i = 0; i < TOKENS * MADE_VOCABULARY; i++)
+        worst = fmax(worst, fabs((double)got[i] - want[i]));
+    CHECK(worst < 1e-4, "%s as %s: a logit differs by %g", made->family.type, what, worst);
+    tsr_model_close(&model);
+}
+
+CASE(families_hf, "families: Hugging Face folders")
+{
+    for (int f = 0; f < made_family_count; f++) {
+        made_model made;
+        made_init(&made, &made_families[f], SEED + (uint64_t)f);
+        check_model(&made, made_write_hf(&made), "a folder", tsr_model_params(.group = group));
+        made_finish(&made);
+    }
+}
+
+CASE(families_gguf, "families: GGUF files")
+{
+    for (int f = 0; f < made_family_count; f++) {
+        made_model made;
+        made_family family = made_families[f];
+        /* GGUF has no parameters for this scaling, and llama.cpp no window in Qwen 2. */
+        if (family.scaling == MADE_LLAMA3)
+            family.scaling = MADE_NONE;
+        if (strcmp(family.type, "qwen2") == 0)
+            family.window = 0;
+        made_init(&made, &family, SEED + (uint64_t)f);
+        check_model(&made, made_write_gguf(&made), "GGUF", NULL);
+        made_finish(&made);
+    }
+}
+
+CASE(families_rates, "families: shares by rate, even none")
+{
+    double rates[64];
+    made_model made;
+    for (int r = 0; r < ranks; r++)
+        rates[r] = r == 1 ? 0 : r + 1;
+    made_init(&made, &made_families[3], SEED);
+    check_model(&made, made_write_hf(&made), "a folder by rates",
+                tsr_model_params(.partition = {.kind = TSR_PARTITION_WEIGHTED, .rates = rates}));
+    made_finish(&made);
+}
+
+/* Bytes -----------------------------------------------------------------------------------------
+ */
+
+typedef struct progress {
+    uint64_t calls, done, total;
+} progress;
+
+static void note(void *user, uint64_t done, uint64_t total)
+{
+    progress *p = user;
+    CHECK(done >= p->done && done <= total, "%d of %d bytes", (int)done, (int)total);
+    p->calls++;
+    p->done = done;
+    p->total = total;
+}
+
+CASE(bytes, "families: a rank reads the bytes of its part only")
+{
+    made_model made;
+    tsr_model *model = NULL;
+    tsr_model_stats stats;
+    progress seen = {0};
+    made_init(&made, &made_families[0], SEED);
+    OK(tsr_model_open(made_write_hf(&made), tsr_model_params(.progress = note, .user = &seen),
+                      &model));
+    tsr_model_get_stats(model, &stats);
+    CHECK(stats.read_bytes == stats.weight_bytes, "%d bytes were read for %d",
+          (int)stats.read_bytes, (int)stats.weight_bytes);
+    CHECK(seen.calls > 0 && seen.done == seen.total && seen.total == stats.read_bytes,
+          "progress ends at %d of %d", (int)seen.done, (int)seen.total);
+    /* With two ranks each has half of the kv heads, and so half of everything but the norms. */
+    uint64_t all = 0, norms = (uint64_t)(2 * MADE_LAYERS + 1) * MADE_WIDTH * 4;
+    for (int i = 0; i < made.count; i++)
+        all += (uint64_t)(made.tensors[i].shape[0] * made.tensors[i].shape[1]) * 4;
+    CHECK(stats.parameters * 4 == all, "%d parameters", (int)stats.parameters);
+    if (ranks <= 2)
+        CHECK(stats.read_bytes == norms + (all - norms) / (uint64_t)ranks, "%d of %d bytes",
+              (int)stats.read_bytes, (int)all);
+    else
+        CHECK(stats.read_bytes < norms + (all - norms) / 2 + 1, "%d of %d bytes",
+              (int)stats.read_bytes, (int)all);
+    tsr_model_close(&model);
+    made_finish(&made);
+}
+
+/* Mistakes --------------------------------------------------------------------------------------
+ */
+
+static void refuse(made_model *made, tsr_status status, const char *words)
+{
+    tsr_model *model = NULL;
+    const tsr_status got = tsr_model_open(made_write_hf(made), NULL, &model);
+    CHECK(got == status && !model, "%s, not %s", tsr_status_name(got), tsr_status_name(status));
+    CHECK(strstr(tsr_last_error(), words), "\"%s\" lacks \"%s\"", tsr_last_error(), words);
+}
+
+CASE(mistakes, "families: tensors that are missing or have another shape")
+{
+    made_model made;
+    made_init(&made, &made_families[0], SEED);
+    made_tensor *up = made_find(&made, "layers.1.mlp.up_proj.weight");
+    up->shape[0] = MADE_HIDDEN / 2;
+    up->shape[1] = MADE_WIDTH * 2;
+    refuse(&made, TSR_ERR_INVALID,
+           "model: tensor model.layers.1.mlp.up_proj.weight is [24,64]; the sizes in config.json "
+           "need [48,32]");
+    up->shape[0] = MADE_HIDDEN;
+    up->shape[1] = MADE_WIDTH;
+    made_remove(&made, "layers.1.self_attn.o_proj.weight");
+    refuse(&made, TSR_ERR_NOT_FOUND, "has no tensor model.layers.1.self_attn.o_proj.weight");
+    made_remove(&made, "lm_head.weight");
+    refuse(&made, TSR_ERR_NOT_FOUND, "has no tensor lm_head.weight");
+    tsr_model *model = NULL;
+    FAILS(tsr_model_open(NULL, NULL, &model), TSR_ERR_INVALID, "model: path is NULL");
+    FAILS(tsr_model_open("x", NULL, NULL), TSR_ERR_INVALID, "model: out is NULL");
+    FAILS(tsr_model_open("/nowhere", NULL, &model), TSR_ERR_NOT_FOUND,
+          "model: /nowhere: No such file or directory");
+    made_finish(&made);
+    made_init(&made, &made_families[0], SEED);
+    FAILS(tsr_model_open(made_write_hf(&made), tsr_model_params(.dtype = TSR_I32), &model),
+          TSR_ERR_INVALID, "model: dtype i32 is not f32, f16 or bf16");
+    made_finish(&made);
+}
+
+CASE(one_rank_fails, "families: a rank without files fails all ranks")
+{
+    made_model made;
+    tsr_model *model = NULL;
+    made_init(&made, &made_families[0], SEED);
+    const char *path = my_rank == ranks - 1 ? "/nowhere" : made_write_hf(&made);
+    const tsr_status status = tsr_model_open(path, NULL, &model);
+    CHECK(status != TSR_OK && !model, "it opens");
+    if (my_rank < ranks - 1) {
+        char text[64];
+        snprintf(text, sizeof text, "model: rank %d could not open the model", ranks - 1);
+        CHECK(strcmp(tsr_last_error(), text) == 0, "\"%s\"", tsr_last_error());
+    }
+    made_finish(&made);
+}

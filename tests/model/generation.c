@@ -1,0 +1,374 @@
+/* Generators: sequences together and alone, choices, ends, interrupts and mistakes. */
+#include "model/made.h"
+#include "parallel/spmd.h"
+
+enum { SEQUENCES = 4, MOST = 40, SEED = 5 };
+
+static made_model made;
+static tsr_model *model;
+
+static void open_made(void)
+{
+    made_init(&made, &made_families[3], SEED);
+    OK(tsr_model_open(made_write_hf(&made), NULL, &model));
+}
+
+static void close_made(void)
+{
+    tsr_model_close(&model);
+    made_finish(&made);
+}
+
+static tsr_generator *generator_of(int sequences)
+{
+    tsr_generator *generator = NULL;
+    OK(tsr_generator_create(
+        tsr_generator_params(.model = model, .sequences = sequences, .prefill = 4), &generator));
+    return generator;
+}
+
+static void prompt_of(int number_of, int32_t *ids, int64_t *count)
+{
+    *count = 1 + 5 * number_of;
+    for (int64_t i = 0; i < *count; i++)
+        ids[i] = (int32_t)((number(100 + (uint64_t)number_of, i) + 1) / 2 * MADE_VOCABULARY);
+}
+
+static int add_sequence(tsr_generator *generator, int which, const tsr_sampling_params *sampling)
+{
+    int32_t ids[MOST];
+    int64_t count;
+    int sequence;
+    prompt_of(which, ids, &count);
+    OK(tsr_generator_add(generator,
+                         tsr_sequence_params(.prompt = ids, .prompt_count = count,
+                                             .sampling = *sampling, .number = (uint64_t)which,
+                                             .max_tokens = 12),
+                         &sequence));
+    return sequence;
+}
+
+/* What a sequence has generated. */
+typedef struct text {
+    int32_t tokens[MOST];
+    int count;
+    tsr_finish finish;
+} text;
+
+static void take(text *texts, const int *which, int count, const tsr_generated *tokens)
+{
+    for (int i = 0; i < count; i++) {
+        text *t = &texts[which[tokens[i].sequence]];
+        CHECK(tokens[i].log_probability <= 0 && t->count < MOST, "token %d", t->count);
+        CHECK(t->finish == TSR_FINISH_NONE, "an ended sequence goes on");
+        t->tokens[t->count++] = tokens[i].token;
+        t->finish = tokens[i].finish;
+    }
+}
+
+static void alone(int which, const tsr_sampling_params *sampling, text *out)
+{
+    tsr_generator *generator = generator_of(1);
+    tsr_generated token;
+    const int number_of[1] = {0};
+    int count = 1;
+    *out = (text){0};
+    add_sequence(generator, which, sampling);
+    while (count > 0) {
+        OK(tsr_generator_step(generator, &token, &count));
+        take(out, number_of, count, &token);
+    }
+    CHECK(out->count == 12 && out->finish == TSR_FINISH_MAX_TOKENS, "%d tokens, %s", out->count,
+          tsr_finish_name(out->finish));
+    tsr_generator_destroy(&generator);
+}
+
+/* Adds sequences while others run, in two rounds, so that a number is used again. */
+static void together(const tsr_sampling_params *sampling, text texts[SEQUENCES])
+{
+    tsr_generator *generator = generator_of(SEQUENCES - 1);
+    tsr_generated tokens[SEQUENCES];
+    int which[SEQUENCES], count = 1, added = 0, step = 0;
+    memset(texts, 0, SEQUENCES * sizeof *texts);
+    while (count > 0) {
+        if (step % 3 == 0 && added < SEQUENCES - 1) {
+            const int sequence = add_sequence(generator, added, sampling);
+            which[sequence] = added++;
+        }
+        OK(tsr_generator_step(generator, tokens, &count));
+        take(texts, which, count, tokens);
+        if (texts[0].finish != TSR_FINISH_NONE && added == SEQUENCES - 1) {
+            OK(tsr_generator_remove(generator, 0));
+            CHECK(add_sequence(generator, added, sampling) == 0, "not the free number");
+            which[0] = added++;
+        }
+        step++;
+    }
+    CHECK(added == SEQUENCES, "%d sequences", added);
+    tsr_generator_destroy(&generator);
+}
+
+static void compare(const tsr_sampling_params *sampling)
+{
+    static text texts[SEQUENCES], one;
+    together(sampling, texts);
+    for (int s = 0; s < SEQUENCES; s++) {
+        alone(s, sampling, &one);
+        CHECK(one.count == texts[s].count, "%d tokens, not %d", texts[s].count, one.count);
+        for (int i = 0; i < one.count; i++)
+            CHECK(one.tokens[i] == texts[s].tokens[i], "token %d of sequence %d is %d, not %d", i,
+                  s, (int)texts[s].tokens[i], (int)one.tokens[i]);
+    }
+}
+
+CASE(batches, "generation: a sequence gets in a batch what it gets alone")
+{
+    open_made();
+    compare(&(tsr_sampling_params){0});
+    compare(tsr_sampling_params(.temperature = 1, .top_k = 20, .seed = 9));
+    close_made();
+}
+
+/* Draws -----------------------------------------------------------------------------------------
+ */
+
+typedef struct logits_seen {
+    float last[MADE_VOCABULARY];
+    int64_t position;
+} logits_seen;
+
+static void see(void *user, int sequence, int64_t position, const float *logits)
+{
+    logits_seen *seen = user;
+    CHECK(sequence == 0, "sequence %d", sequence);
+    memcpy(seen->last, logits, sizeof seen->last);
+    seen->position = position;
+}
+
+/* Every rank draws the token itself from the logits that it sees. Logits of all ranks are the same
+ * bits, and so are the tokens. */
+CASE(draws, "generation: tokens are those that any rank draws from the logits")
+{
+    tsr_generator *generator = NULL;
+    tsr_generated token;
+    logits_seen seen;
+    int32_t ids[MOST], want;
+    int64_t prompt;
+    int sequence, count = 1;
+    const tsr_sampling_params sampling = {
+        .temperature = 2, .top_p = 0.9, .repetition_penalty = 1.2, .seed = 123456789};
+    open_made();
+    prompt_of(2, ids, &prompt);
+    OK(tsr_generator_create(tsr_generator_params(.model = model, .logits = see, .user = &seen,
+                                                 .logits_positions = MOST),
+                            &generator));
+    OK(tsr_generator_add(generator,
+                         tsr_sequence_params(.prompt = ids, .prompt_count = prompt,
+                                             .sampling = sampling, .number = 77, .max_tokens = 15),
+                         &sequence));
+    for (int64_t length = prompt;; length++) {
+        OK(tsr_generator_step(generator, &token, &count));
+        if (count == 0)
+            break;
+        CHECK(seen.position == length - 1 && token.position == length, "position %d",
+              (int)token.position);
+        OK(tsr_sampling_draw(&sampling, 77, length, MADE_VOCABULARY, seen.last, length, ids,
+                             &want));
+        CHECK(token.token == want, "token %d, not %d", (int)token.token, (int)want);
+        ids[length] = want;
+    }
+    tsr_generator_destroy(&generator);
+    close_made();
+}
+
+/* Ends ------------------------------------------------------------------------------------------
+ */
+
+/* Steps until all sequences have ended, and returns the last token. */
+static tsr_generated last_of(tsr_generator *generator, int *steps)
+{
+    tsr_generated token = {0}, last = {0};
+    int count = 1;
+    for (*steps = -1; count > 0; ++*steps) {
+        last = token;
+        OK(tsr_generator_step(generator, &token, &count));
+    }
+    return last;
+}
+
+static void check_end(const tsr_sequence_params *params, tsr_finish finish, int tokens)
+{
+    tsr_generator *generator = NULL;
+    int steps, sequence;
+    OK(tsr_generator_create(tsr_generator_params(.model = model, .context = 16), &generator));
+    OK(tsr_generator_add(generator, params, &sequence));
+    const tsr_generated last = last_of(generator, &steps);
+    CHECK(last.finish == finish && steps == tokens, "%s after %d tokens, not %s after %d",
+          tsr_finish_name(last.finish), steps, tsr_finish_name(finish), tokens);
+    tsr_generator_stats stats;
+    tsr_generator_get_stats(generator, &stats);
+    CHECK(stats.prompt_tokens == (uint64_t)params->prompt_count &&
+              stats.generated_tokens == (uint64_t)steps - 1,
+          "%d and %d tokens", (int)stats.prompt_tokens, (int)stats.generated_tokens);
+    tsr_generator_destroy(&generator);
+}
+
+CASE(ends, "generation: stop tokens, the largest number of tokens, a full context")
+{
+    text one;
+    int32_t ids[MOST];
+    int64_t prompt;
+    open_made();
+    prompt_of(1, ids, &prompt);
+    alone(1, &(tsr_sampling_params){0}, &one);
+    int first = 0; /* where the fourth token comes first */
+    while (one.tokens[first] != one.tokens[3])
+        first++;
+    check_end(tsr_sequence_params(.prompt = ids, .prompt_count = prompt, .max_tokens = 3),
+              TSR_FINISH_MAX_TOKENS, 3);
+    check_end(tsr_sequence_params(.prompt = ids, .prompt_count = prompt, .max_tokens = 11),
+              TSR_FINISH_MAX_TOKENS, 11);
+    check_end(tsr_sequence_params(.prompt = ids, .prompt_count = prompt), TSR_FINISH_CONTEXT, 11);
+    check_end(tsr_sequence_params(.prompt = ids, .prompt_count = prompt, .max_tokens = 12),
+              TSR_FINISH_CONTEXT, 11);
+    check_end(tsr_sequence_params(.prompt = ids, .prompt_count = prompt, .stop = &one.tokens[3],
+                                  .stop_count = 1),
+              TSR_FINISH_TOKEN, first + 1);
+    close_made();
+}
+
+CASE(end_tokens, "generation: the model's own tokens that end a text")
+{
+    text one;
+    int32_t ids[MOST];
+    int64_t prompt;
+    char json[96];
+    open_made();
+    prompt_of(1, ids, &prompt);
+    alone(1, &(tsr_sampling_params){0}, &one);
+    int first = 0;
+    while (one.tokens[first] != one.tokens[3])
+        first++;
+    close_made();
+    made_family family = made_families[3];
+    snprintf(json, sizeof json, "%s, \"eos_token_id\": %d", family.json, (int)one.tokens[3]);
+    family.json = json;
+    made_init(&made, &family, SEED);
+    OK(tsr_model_open(made_write_hf(&made), NULL, &model));
+    const tsr_sequence_params with = {.prompt = ids, .prompt_count = prompt},
+                              without = {.prompt = ids, .prompt_count = prompt, .ignore_end = true};
+    check_end(&with, TSR_FINISH_TOKEN, first + 1);
+    check_end(&without, TSR_FINISH_CONTEXT, 11);
+    close_made();
+}
+
+CASE(interrupts, "generation: an interrupt on one rank ends all sequences on all ranks")
+{
+    tsr_generated tokens[2];
+    int count;
+    open_made();
+    tsr_generator *generator = generator_of(2);
+    add_sequence(generator, 0, &(tsr_sampling_params){0});
+    add_sequence(generator, 3, &(tsr_sampling_params){0});
+    OK(tsr_generator_step(generator, tokens, &count));
+    CHECK(count == 2 && tokens[0].token >= 0 && tokens[1].token >= 0, "%d tokens", count);
+    if (my_rank == ranks - 1)
+        tsr_generator_interrupt(generator);
+    OK(tsr_generator_step(generator, tokens, &count));
+    CHECK(count == 2, "%d tokens", count);
+    for (int i = 0; i < 2; i++)
+        CHECK(tokens[i].token == -1 && tokens[i].finish == TSR_FINISH_INTERRUPT, "%d, %s",
+              (int)tokens[i].token, tsr_finish_name(tokens[i].finish));
+    OK(tsr_generator_step(generator, tokens, &count));
+    CHECK(count == 0, "%d tokens", count);
+    /* During a prompt, which takes several passes. */
+    OK(tsr_generator_remove(generator, 1));
+    add_sequence(generator, 3, &(tsr_sampling_params){0});
+    if (my_rank == 0)
+        tsr_generator_interrupt(generator);
+    OK(tsr_generator_step(generator, tokens, &count));
+    CHECK(count == 1 && tokens[0].finish == TSR_FINISH_INTERRUPT, "%d tokens", count);
+    tsr_generator_destroy(&generator);
+    close_made();
+}
+
+/* Mistakes --------------------------------------------------------------------------------------
+ */
+
+CASE(mistakes, "generation: mistakes")
+{
+    tsr_generator *generator = NULL;
+    tsr_generated tokens[1];
+    int32_t ids[100] = {1, 2, MADE_VOCABULARY};
+    int sequence = 0, count;
+    open_made();
+    FAILS(tsr_generator_create(NULL, &generator), TSR_ERR_INVALID, "generator: params is NULL");
+    FAILS(tsr_generator_create(tsr_generator_params(.sequences = 1), &generator), TSR_ERR_INVALID,
+          "generator: model is NULL");
+    FAILS(tsr_generator_create(tsr_generator_params(.model = model, .sequences = -1), &generator),
+          TSR_ERR_INVALID, "generator: sequences is -1; 1 to 4096 is possible");
+    FAILS(tsr_generator_create(tsr_generator_params(.model = model, .context = -1), &generator),
+          TSR_ERR_INVALID, "generator: context is -1; 1 to 1073741824 is possible");
+    FAILS(tsr_generator_create(tsr_generator_params(.model = model, .prefill = -1), &generator),
+          TSR_ERR_INVALID, "generator: prefill is -1; 1 to 1073741824 is possible");
+    FAILS(
+        tsr_generator_create(tsr_generator_params(.model = model, .cache_tokens = -1), &generator),
+        TSR_ERR_INVALID,
+        "generator: cache_tokens is -1, logits_positions 0; neither may be negative");
+    generator = generator_of(1);
+    FAILS(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids), &sequence),
+          TSR_ERR_INVALID, "generator: the prompt is empty; at least one token is needed");
+    FAILS(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = 3),
+                            &sequence),
+          TSR_ERR_INVALID, "generator: token 2 of the prompt is 40; the vocabulary has 0 to 39");
+    ids[2] = 0;
+    FAILS(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = 65),
+                            &sequence),
+          TSR_ERR_INVALID, "generator: the prompt has 65 tokens, but the context only 64");
+    FAILS(tsr_generator_add(
+              generator,
+              tsr_sequence_params(.prompt = ids, .prompt_count = 3, .sampling = {.top_p = 2}),
+              &sequence),
+          TSR_ERR_INVALID, "sampling: top_p is 2; 0 to 1 is possible");
+    FAILS(tsr_generator_remove(generator, 0), TSR_ERR_INVALID, "generator: there is no sequence 0");
+    OK(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = 3),
+                         &sequence));
+    FAILS(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = 3),
+                            &sequence),
+          TSR_ERR_INVALID, "generator: it has its largest number of sequences, 1");
+    FAILS(tsr_generator_step(generator, tokens, NULL), TSR_ERR_INVALID, "generator: count is NULL");
+    OK(tsr_generator_remove(generator, sequence));
+    OK(tsr_generator_step(generator, tokens, &count));
+    CHECK(count == 0, "%d tokens", count);
+    tsr_generator_destroy(&generator);
+    close_made();
+}
+
+CASE(learned, "generation: learned positions limit the context")
+{
+    tsr_generator *generator = NULL;
+    made_init(&made, &made_families[5], SEED);
+    OK(tsr_model_open(made_write_hf(&made), NULL, &model));
+    FAILS(tsr_generator_create(tsr_generator_params(.model = model, .context = 65), &generator),
+          TSR_ERR_INVALID, "generator: context is 65, but the model has learned 64 positions");
+    close_made();
+}
+
+CASE(nan_weights, "generation: weights that are NaN are an error on all ranks")
+{
+    tsr_generated tokens[1];
+    int count;
+    made_init(&made, &made_families[0], SEED);
+    made_find(&made, "layers.0.mlp.down_proj.weight")->values[7] = NAN;
+    OK(tsr_model_open(made_write_hf(&made), NULL, &model));
+    tsr_generator *generator = generator_of(1);
+    add_sequence(generator, 0, &(tsr_sampling_params){0});
+    const tsr_status status = tsr_generator_step(generator, tokens, &count);
+    CHECK(status == TSR_ERR_INVALID, "%s", tsr_status_name(status));
+    const char *want = my_rank == 0 ? "generator: sequence 0, position 1: sampling: the logit of "
+                                      "token 0 is NaN"
+                                    : "generator: rank 0 could not choose a token";
+    CHECK(strcmp(tsr_last_error(), want) == 0, "\"%s\"", tsr_last_error());
+    tsr_generator_destroy(&generator);
+    close_made();
+}

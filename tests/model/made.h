@@ -1,0 +1,70 @@
+/* Small models with random weights of each family: their files, and their logits in double
+ * precision, by formulas of their own. */
+#ifndef TESTS_MODEL_MADE_H
+#define TESTS_MODEL_MADE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MADE_MOST_TENSORS 64
+
+typedef enum made_scaling { MADE_NONE, MADE_LINEAR, MADE_LLAMA3, MADE_YARN } made_scaling;
+
+typedef struct made_family {
+    const char *type; /* model_type */
+    bool learned_positions, layer_norm, gated, qk_norm, tied;
+    bool qkv_bias, output_bias, mlp_bias;
+    bool transposed, fused; /* in Hugging Face files */
+    int window, window_from;
+    made_scaling scaling;
+    const char *json; /* further members of config.json, with a comma in front */
+} made_family;
+
+enum {
+    MADE_LAYERS = 2,
+    MADE_WIDTH = 32,
+    MADE_HEADS = 4,
+    MADE_KV_HEADS = 2,
+    MADE_HEAD_DIM = 8,
+    MADE_HIDDEN = 48,
+    MADE_VOCABULARY = 40,
+    MADE_CONTEXT = 64
+};
+
+/* A tensor as Hugging Face has it. */
+typedef struct made_tensor {
+    char name[96];
+    int ndim;
+    int64_t shape[2];
+    float *values;
+} made_tensor;
+
+typedef struct made_model {
+    made_family family;
+    int kv_heads;
+    int count;
+    made_tensor tensors[MADE_MOST_TENSORS];
+    char folder[64];
+} made_model;
+
+extern const made_family made_families[];
+extern const int made_family_count;
+
+/* Draws the weights, and creates a folder for files. */
+void made_init(made_model *model, const made_family *family, uint64_t seed);
+/* Removes the folder. */
+void made_finish(made_model *model);
+
+/* Write the files: a folder of Hugging Face, or a GGUF file. Return the path, which is valid until
+ * the next call. */
+const char *made_write_hf(made_model *model);
+const char *made_write_gguf(made_model *model);
+
+/* The tensor with this name, without its prefix. */
+made_tensor *made_find(made_model *model, const char *name);
+void made_remove(made_model *model, const char *name);
+
+/* Computes the logits [count, MADE_VOCABULARY] that follow each token. */
+void made_logits(made_model *model, int count, const int32_t *ids, double *logits);
+
+#endif
