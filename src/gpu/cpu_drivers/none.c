@@ -5,6 +5,7 @@
 #include "gpu/cpu_drivers/attention/products.h"
 #include "gpu/cpu_drivers/copy/contiguous.h"
 #include "gpu/cpu_drivers/cpu_drivers.h"
+#include "gpu/cpu_drivers/matmul/quant_rows.h"
 #include "gpu/cpu_drivers/ops/cross_entropy_chunks.h"
 #include "gpu/cpu_drivers/ops/embedding_vectors.h"
 #include "gpu/cpu_drivers/ops/norm_chunks.h"
@@ -29,6 +30,16 @@ const tsr__matmul_config *tsr__cpu_matmul_choose(const tsr__matmul_device *devic
                                                  const tsr__matmul_problem *problem)
 {
     return NULL;
+}
+
+bool tsr__quant_rows_suit(const tsr__matmul_call *call)
+{
+    return false;
+}
+
+tsr_status tsr__quant_rows(const tsr__matmul_call *call)
+{
+    return tsr__fail(TSR_ERR_UNSUPPORTED, "matmul: built without kernels for CPU drivers");
 }
 
 /* Pipelines ------------------------------------------------------------------------------------ */

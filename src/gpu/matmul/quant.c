@@ -1,6 +1,7 @@
 #include "gpu/matmul/quant.h"
 
 #include "base/checked.h"
+#include "gpu/cpu_drivers/matmul/quant_rows.h"
 #include "gpu/matmul/common/loads.h"
 #include "gpu/matmul/matmul.h"
 #include "gpu/quant/dequantize.h"
@@ -167,6 +168,8 @@ tsr_status tsr__matmul_run_quant(tsr_stream *stream, tsr_tensor *y, const tsr_te
         .stream = stream, .problem = problem, .y = y, .a = a, .b = b, .bias = params->bias};
     if (problem->k == 0)
         return run_unread(stream, y, a, b, params);
+    if (tsr__quant_rows_suit(&call))
+        return tsr__quant_rows(&call);
     if (suits_few(b, problem))
         return run_few(&call);
     return run_panels(stream, y, a, b, params);

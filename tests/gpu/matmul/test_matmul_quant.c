@@ -228,6 +228,30 @@ START_TEST(random_products)
 }
 END_TEST
 
+/* The formats that have kernels of their own on lavapipe: each number of rows, k in one part and in
+ * several, and k that does not fill vectors. */
+START_TEST(few_rows)
+{
+    static const int64_t rows[] = {1, 2, 3, 4, 5, 8}, sizes[] = {64, 70 * 64, 96, 17 * 64, 7 * 64};
+    const tsr_quant_format *format = tsr_quant_format_of(_i == 0 ? TSR_Q8_0 : TSR_Q4_0);
+    gpu_random random = {.state = 21 + (uint64_t)_i};
+    for (int i = 0; i < 6; i++) {
+        product p = {1,
+                     rows[i],
+                     gpu_random_between(&random, 1, 40),
+                     sizes[i % 5],
+                     floats[i % 3],
+                     floats[(i + 1) % 3],
+                     {0},
+                     i == 3};
+        p.params.accumulate = i == 2;
+        p.params.alpha = i == 4 ? -2 : 0;
+        p.params.activation = i == 1 ? TSR_ACT_RELU : TSR_ACT_NONE;
+        check(&random, format, &p);
+    }
+}
+END_TEST
+
 /* More rows of b than fit one panel of 8 MiB. */
 START_TEST(panels)
 {
@@ -301,6 +325,7 @@ TESTS(matmul_quant)
     tcase_add_test(tests, golden);
     tcase_add_loop_test(tests, formats, 0, 14);
     tcase_add_loop_test(tests, random_products, 0, 6);
+    tcase_add_loop_test(tests, few_rows, 0, 2);
     tcase_add_test(tests, panels);
     tcase_add_test(tests, nothing_to_add);
     tcase_add_test(tests, refusals);

@@ -1,0 +1,206 @@
+// y[m,n] = a[m,k] · b[n,k]ᵀ for a few rows, on lavapipe; b is in blocks of q8_0 or q4_0, which are
+// read once, as they are. A subgroup computes TN columns over one part of k, and the subgroups of a
+// workgroup compute all parts. docs/design/cpu_drivers.md explains the form of the code: it has no
+// loops after specialization, and no branches before the sums are complete.
+//
+// A step multiplies a vector of one word per lane. A word has 4 elements of q8_0 or 8 of q4_0. Its
+// numbers are not shifted to the lowest bits: masking takes one operation, and the power of two
+// that this leaves is divided out of a, once for all columns.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "cpu_drivers/lavapipe_extensions.glsl"
+#include "include/tessera.glsl"
+#include "include/activation.glsl"
+#include "params/matmul.h"
+#include "params/matmul_quant_rows.h"
+
+layout(push_constant, std430) uniform tsr_push
+{
+    tsr_matmul_quant_rows_push p;
+};
+
+#define TSR_MEMORY volatile
+#include "cpu_drivers/lavapipe.glsl"
+
+layout(constant_id = 0) const uint WORKGROUP = 8; // LANES · PARTS
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint LANES = 8; // the subgroup size, 8 or 16
+layout(constant_id = 2) const uint ROWS = 1;  // at least m
+layout(constant_id = 3) const uint TN = 8;
+layout(constant_id = 4) const uint STEPS = 8;
+layout(constant_id = 5) const uint A_DTYPE = TSR_DT_F32;
+layout(constant_id = 6) const uint FORMAT = TSR_QUANT_ROWS_Q8_0;
+layout(constant_id = 7) const uint MODE = 0; // TSR_MM_…, the epilogue
+
+const bool NIBBLES = FORMAT == TSR_QUANT_ROWS_Q4_0;
+const uint PARTS = WORKGROUP / LANES;
+const uint SUMS = ROWS * TN; // a multiple of LANES
+const uint A_BYTES = BYTES_OF(A_DTYPE);
+const uint BLOCK_BYTES = NIBBLES ? 18 : 34;
+const uint BLOCK_LANES = NIBBLES ? 4 : 8;       // lanes for the words of a block
+const uint BLOCKS = LANES / BLOCK_LANES;        // of a vector
+const uint VECTOR_BYTES = BLOCKS * BLOCK_BYTES; // of b
+const uint VECTOR = BLOCKS * 32;                // elements of k
+
+// The offsets in a vector of b of the words of lanes 0, 4, 8 and 12.
+const uint AT4 = NIBBLES ? 20 : 18;
+const uint AT8 = NIBBLES ? 38 : 36;
+const uint AT12 = NIBBLES ? 56 : 52;
+
+shared float part_sums[PARTS * SUMS];
+
+uint load_words(uint64_t line)
+{
+    uint64_t at0 = 2, at4 = AT4, at8 = AT8, at12 = AT12;
+    TAKE_LANES(float, vec4, Float4, LANES)
+    return floatBitsToUint(value);
+}
+
+// Each lane gets the scale of its block.
+float load_scales(uint64_t line)
+{
+    uint bits = Word16(line).v;
+    [[unroll]] for (uint e = 1; e < BLOCKS; e++)
+        bits = mix(bits, uint(Word16(line + e * BLOCK_BYTES).v), gl_SubgroupInvocationID >= e * BLOCK_LANES);
+    return unpackHalf2x16(bits).x;
+}
+
+// Each lane gets the four elements of a that belong to the bytes of its word, or to their upper
+// halves.
+vec4 load_a(uint64_t line, uint upper)
+{
+    vec4 value = vec4(0.0);
+    [[unroll]] for (uint e = 0; e < LANES; e++) {
+        uint element = NIBBLES ? e / 4 * 32 + e % 4 * 4 + upper * 16 : e * 4;
+        uint64_t at = line + element * A_BYTES;
+        vec4 four;
+        if (A_DTYPE == TSR_DT_F32) {
+            four = Float4(at).v;
+        } else {
+            u16vec4 bits = Half4(at).v;
+            four = vec4(DECODE(bits.x, A_DTYPE), DECODE(bits.y, A_DTYPE), DECODE(bits.z, A_DTYPE), DECODE(bits.w, A_DTYPE));
+        }
+        value = mix(value, four, bvec4(gl_SubgroupInvocationID == e));
+    }
+    return value;
+}
+
+float number(uint word)
+{
+    return float(int(word));
+}
+
+void main()
+{
+    const uint m = (p.m_n >> 28) + 1, n = p.m_n & 0xfffffffu;
+    uint col0 = uniform_index(gl_WorkGroupID.x) * TN;
+    uint part = PARTS > 1 ? uniform_index(gl_SubgroupID) : 0;
+    uint64_t b_line[TN], a_line[ROWS];
+    // The sums, followed by the levels of the tree that adds up their lanes.
+    float c[2 * SUMS];
+    [[unroll]] for (uint j = 0; j < TN; j++)
+        b_line[j] = p.b + uint64_t(min(col0 + j, n - 1)) * p.b_stride + part * (STEPS * VECTOR_BYTES);
+    [[unroll]] for (uint i = 0; i < ROWS; i++)
+        a_line[i] = p.a + (uint64_t(min(i, m - 1)) * p.a_row + part * (STEPS * VECTOR)) * A_BYTES;
+    [[unroll]] for (uint e = 0; e < SUMS; e++)
+        c[e] = 0.0;
+
+    uint64_t a_at = 0, b_at = 0;
+    [[unroll]] for (uint step = 0; step < STEPS; step++) {
+        vec4 low[ROWS], high[ROWS];
+        float bias[ROWS];
+        [[unroll]] for (uint i = 0; i < ROWS; i++) {
+            low[i] = load_a(a_line[i] + a_at, 0);
+            if (NIBBLES) {
+                high[i] = load_a(a_line[i] + a_at, 1);
+                vec4 both = low[i] + high[i];
+                bias[i] = -8.0 * ((both.x + both.y) + (both.z + both.w));
+                low[i] *= vec4(1.0, 0.00390625, 1.52587890625e-5, 5.9604644775390625e-8);
+                high[i] *= vec4(0.0625, 0.000244140625, 9.5367431640625e-7, 1.0);
+            } else {
+                low[i] *= 5.9604644775390625e-8;
+            }
+        }
+        [[unroll]] for (uint j = 0; j < TN; j++) {
+            uint words = load_words(b_line[j] + b_at);
+            float scale = load_scales(b_line[j] + b_at);
+            if (NIBBLES) {
+                vec4 l = vec4(number(words & 0xfu), number(words & 0xf00u), number(words & 0xf0000u), number(words & 0xf000000u));
+                vec4 h = vec4(number(words & 0xf0u), number(words & 0xf000u), number(words & 0xf00000u), number(words >> 28));
+                [[unroll]] for (uint i = 0; i < ROWS; i++) {
+                    float sum = bias[i] + low[i].x * l.x;
+                    sum += low[i].y * l.y;
+                    sum += low[i].z * l.z;
+                    sum += low[i].w * l.w;
+                    sum += high[i].x * h.x;
+                    sum += high[i].y * h.y;
+                    sum += high[i].z * h.z;
+                    sum += high[i].w * h.w;
+                    c[i * TN + j] += sum * scale;
+                }
+            } else {
+                const uint top = 0xff000000u;
+                vec4 l = vec4(number(words << 24), number((words << 16) & top), number((words << 8) & top), number(words & top));
+                [[unroll]] for (uint i = 0; i < ROWS; i++) {
+                    float sum = low[i].x * l.x;
+                    sum += low[i].y * l.y;
+                    sum += low[i].z * l.z;
+                    sum += low[i].w * l.w;
+                    c[i * TN + j] += sum * scale;
+                }
+            }
+        }
+        a_at += VECTOR * A_BYTES;
+        b_at += VECTOR_BYTES;
+    }
+
+    // Adds up the lanes in a fixed tree. At the end, lane l of vector q holds sum q · LANES + l. See
+    // matmul_lavapipe_nt.glsl.
+    uint lane = gl_SubgroupInvocationID;
+    const uint FIRST = 2 * SUMS - 2 * SUMS / LANES; // where the last level starts
+    [[unroll]] for (uint e = 0; e < SUMS - SUMS / LANES; e++) {
+        uint level = e < SUMS / 2 ? 0 : e < SUMS / 4 * 3 ? 1 : e < SUMS / 8 * 7 ? 2 : 3;
+        uint distance = 1u << level;
+        bool odd = (lane & distance) != 0;
+        c[SUMS + e] = mix(c[2 * e], c[2 * e + 1], odd) + subgroupShuffle(mix(c[2 * e + 1], c[2 * e], odd), lane ^ distance);
+    }
+    // A second use of the sums, which is never executed; see PIN in matmul_lavapipe.glsl.
+    if (p.identity[0] != 0) {
+        float pinned = 0.0;
+        [[unroll]] for (uint q = 0; q < SUMS / LANES; q++)
+            pinned += c[FIRST + q];
+        Float(p.y).v = pinned;
+    }
+
+    if (PARTS > 1) {
+        [[unroll]] for (uint q = 0; q < SUMS / LANES; q++)
+            part_sums[gl_SubgroupID * SUMS + q * LANES + lane] = c[FIRST + q];
+        barrier();
+    }
+    if (gl_SubgroupID != 0)
+        return;
+    const uint y_dtype = MODE >> TSR_MM_Y_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
+    const uint bias_dtype = MODE >> TSR_MM_BIAS_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
+    const uint activation = MODE >> TSR_MM_ACTIVATION_SHIFT & TSR_MM_FIELD_MASK;
+    [[unroll]] for (uint q = 0; q < SUMS / LANES; q++) {
+        uint row = (q * LANES + lane) / TN, col = col0 + (q * LANES + lane) % TN;
+        if (row >= m || col >= n)
+            continue;
+        float sum = c[FIRST + q];
+        if (PARTS > 1) {
+            sum = 0.0;
+            for (uint e = 0; e < PARTS; e++)
+                sum += part_sums[e * SUMS + q * LANES + lane];
+        }
+        sum *= p.alpha;
+        uvec2 y = unpackUint2x32(p.y);
+        uint at = row * p.y_row + col * p.y_col;
+        if ((MODE & TSR_MM_ACCUMULATE) != 0)
+            sum += tsr_load_float(y, at, y_dtype);
+        if ((MODE & TSR_MM_BIAS) != 0)
+            sum += tsr_load_float(unpackUint2x32(p.bias), row * p.bias_row + col * p.bias_col, bias_dtype);
+        if (activation != 0)
+            sum = tsr_activate(sum, activation);
+        tsr_store_float(y, at, y_dtype, sum);
+    }
+}

@@ -1,0 +1,22 @@
+/* Push constants of matmul_quant_rows.comp. */
+#ifndef TSR_PARAMS_MATMUL_QUANT_ROWS_H
+#define TSR_PARAMS_MATMUL_QUANT_ROWS_H
+
+#include "types.h"
+
+/* The format of b, a specialization constant. */
+#define TSR_QUANT_ROWS_Q8_0 0u
+#define TSR_QUANT_ROWS_Q4_0 1u
+
+struct tsr_matmul_quant_rows_push {
+    TSR_UINT identity[16]; /* 0, 1, … 15 */
+    TSR_ADDRESS a, b, y, bias;
+    TSR_UINT b_stride;            /* bytes from one row of b to the next */
+    TSR_UINT a_row, y_row, y_col; /* in elements, as are the next two */
+    TSR_UINT bias_row, bias_col;
+    TSR_UINT m_n; /* rows of this dispatch − 1, in the upper 4 bits; columns below */
+    TSR_FLOAT alpha;
+};
+TSR_PUSH_CHECK(tsr_matmul_quant_rows_push);
+
+#endif

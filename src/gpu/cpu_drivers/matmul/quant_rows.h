@@ -1,0 +1,14 @@
+/* Products of a few rows and a matrix in q8_0 or q4_0, on lavapipe. */
+#ifndef TSR_GPU_CPU_DRIVERS_MATMUL_QUANT_ROWS_H
+#define TSR_GPU_CPU_DRIVERS_MATMUL_QUANT_ROWS_H
+
+#include "gpu/matmul/common/call.h"
+
+/* True if these kernels can compute the product and are faster than the general ones. In `call`, b
+ * is in blocks, and the problem has k > 0. */
+bool tsr__quant_rows_suit(const tsr__matmul_call *call);
+
+/* Records the product. On failure nothing is recorded. */
+tsr_status tsr__quant_rows(const tsr__matmul_call *call) TSR_NODISCARD;
+
+#endif
