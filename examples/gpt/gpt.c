@@ -234,6 +234,9 @@ static int train(run *r)
     status = learn(r);
     if (status == TSR_OK && o->save)
         status = weights_save(&r->model, o->save, r->error, sizeof r->error);
+    if (status == TSR_OK && o->save && r->job.rank == 0 &&
+        !text_write_tokenizer(&r->text, o->save, r->error, sizeof r->error))
+        status = TSR_ERR_IO;
     if (status == TSR_OK && !r->interrupted)
         status = write_text(r);
     if (status != TSR_OK)

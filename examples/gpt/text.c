@@ -1,5 +1,7 @@
 #include "text.h"
 
+#include <errno.h>
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,22 +189,55 @@ bool text_encode(const gpt_text *text, const char *string, int32_t **tokens, int
     return true;
 }
 
+/* Writes a character in UTF-8 to bytes, and returns its length. */
+static int write_character(uint32_t c, char bytes[4])
+{
+    if (c < 0x80) {
+        bytes[0] = (char)c;
+        return 1;
+    }
+    const int length = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    static const uint32_t first[] = {0, 0, 0xC0, 0xE0, 0xF0};
+    for (int i = length - 1; i > 0; i--) {
+        bytes[i] = (char)(0x80 | (c & 0x3F));
+        c >>= 6;
+    }
+    bytes[0] = (char)(first[length] | c);
+    return length;
+}
+
 void text_print(const gpt_text *text, int32_t token, FILE *file)
 {
-    uint32_t c = text->characters[token];
-    if (c < 0x80) {
-        fputc((int)c, file);
-    } else if (c < 0x800) {
-        fputc((int)(0xC0 | c >> 6), file);
-        fputc((int)(0x80 | (c & 0x3F)), file);
-    } else if (c < 0x10000) {
-        fputc((int)(0xE0 | c >> 12), file);
-        fputc((int)(0x80 | (c >> 6 & 0x3F)), file);
-        fputc((int)(0x80 | (c & 0x3F)), file);
-    } else {
-        fputc((int)(0xF0 | c >> 18), file);
-        fputc((int)(0x80 | (c >> 12 & 0x3F)), file);
-        fputc((int)(0x80 | (c >> 6 & 0x3F)), file);
-        fputc((int)(0x80 | (c & 0x3F)), file);
+    char bytes[4];
+    fwrite(bytes, 1, (size_t)write_character(text->characters[token], bytes), file);
+}
+
+/* The vocabulary as BPE without merges: each token is a character. */
+static json_t *tokenizer_json(const gpt_text *text)
+{
+    json_t *vocabulary = json_object();
+    for (int i = 0; i < text->vocabulary; i++) {
+        char bytes[5] = "";
+        bytes[write_character(text->characters[i], bytes)] = '\0';
+        json_object_set_new(vocabulary, bytes, json_integer(i));
     }
+    return json_pack("{s:s, s:[], s:n, s:n, s:n, s:{s:s}, s:{s:s, s:n, s:b, s:b, s:o, s:[]}}",
+                     "version", "1.0", "added_tokens", "normalizer", "pre_tokenizer",
+                     "post_processor", "decoder", "type", "Fuse", "model", "type", "BPE",
+                     "unk_token", "fuse_unk", 0, "byte_fallback", 0, "vocab", vocabulary, "merges");
+}
+
+bool text_write_tokenizer(const gpt_text *text, const char *model, char *error, size_t error_size)
+{
+    char path[4096];
+    const char *slash = strrchr(model, '/');
+    const int folder = slash ? (int)(slash - model) + 1 : 0;
+    const failure into = {error, error_size};
+    if ((size_t)snprintf(path, sizeof path, "%.*stokenizer.json", folder, model) >= sizeof path)
+        return fail(&into, "%s: the path is too long", model);
+    json_t *root = tokenizer_json(text);
+    const int status = root ? json_dump_file(root, path, JSON_COMPACT) : -1;
+    json_decref(root);
+    return status == 0 ? true
+                       : fail(&into, "%s: %s", path, root ? strerror(errno) : "out of memory");
 }

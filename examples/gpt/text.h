@@ -27,4 +27,7 @@ bool text_encode(const gpt_text *text, const char *string, int32_t **tokens, int
                  char *error, size_t error_size);
 void text_print(const gpt_text *text, int32_t token, FILE *file);
 
+/* Writes the vocabulary as a tokenizer.json, in the folder of the file `model`. */
+bool text_write_tokenizer(const gpt_text *text, const char *model, char *error, size_t error_size);
+
 #endif

@@ -90,6 +90,9 @@ for ranks in 1 2; do
 done
 cmp "$folder/loss.1" "$folder/loss.2" || fail "one and two ranks have different losses"
 cmp "$folder/text.1" "$folder/text.2" || fail "one and two ranks write different texts"
+"$tessera" generate "$folder" --prompt 'KING' --greedy --max-tokens 12 >"$folder/generated" || fail "tessera generate cannot load the model"
+sed -n 's/^\(KING.*\)/\1/p' "$folder/generated" >"$folder/text.3"
+cut -c 1-16 "$folder/text.1" | cmp - "$folder/text.3" || fail "tessera generate writes another text"
 grep -q '"model_type": "llama"' "$folder/config.json" || fail "there is no config.json"
 grep -q '"torch_dtype": "float32"' "$folder/config.json" || fail "config.json does not name f32"
 
