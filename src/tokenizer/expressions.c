@@ -540,13 +540,15 @@ static const named all_named[] = {
     {"gpt-4o llama4", false, false, {gpt4o}},
 };
 
-/* Returns whether `list` has the word `name`. */
+/* Returns whether `list`, words separated by spaces, has the word `name`. */
 static bool has_name(const char *list, const char *name)
 {
     size_t length = strlen(name);
+    if (length == 0 || strchr(name, ' ') != NULL)
+        return false;
     for (const char *at = list; (at = strstr(at, name)) != NULL; at++)
         if ((at == list || at[-1] == ' ') && (at[length] == '\0' || at[length] == ' '))
-            return length > 0 && strchr(name, ' ') == NULL;
+            return true;
     return false;
 }
 

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -27,13 +28,10 @@ tsr_status tsr__tokenizer_make_spm(tsr_tokenizer *tokenizer, const float *scores
 /* Returns a new string of the folder, a slash and the name, or NULL. */
 static char *join(const char *folder, const char *name)
 {
-    size_t length = strlen(folder), size = length + strlen(name) + 2;
+    size_t size = strlen(folder) + strlen(name) + 2;
     char *path = tsr__calloc(size, 1);
-    if (path == NULL)
-        return NULL;
-    memcpy(path, folder, length);
-    path[length] = '/';
-    memcpy(path + length + 1, name, strlen(name));
+    if (path != NULL)
+        snprintf(path, size, "%s/%s", folder, name);
     return path;
 }
 

@@ -10,6 +10,7 @@ static inline void fuzz_check_tokenizer_refusal(tsr_status status)
 {
     FUZZ_CHECK(status == TSR_ERR_INVALID || status == TSR_ERR_UNSUPPORTED);
     FUZZ_CHECK(strncmp(tsr_last_error(), "tokenizer: ", 11) == 0 ||
+               strncmp(tsr_last_error(), "tokenizer_config.json: ", 23) == 0 ||
                strncmp(tsr_last_error(), "gguf: ", 6) == 0);
 }
 

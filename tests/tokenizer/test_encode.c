@@ -169,9 +169,11 @@ END_TEST
 static void has_ids(const tsr_tokenizer *tokenizer, const char *text, const int32_t *ids,
                     size_t count)
 {
-    const octets in = {.data = (char *)(uintptr_t)text, .size = strlen(text)};
+    octets in = {.data = strdup(text), .size = strlen(text)};
+    ck_assert_ptr_nonnull(in.data);
     ck_assert(cases_encodes(tokenizer, text, &in,
                             tsr_encode_params(.control = TSR_ENCODE_CONTROL_TOKEN), ids, count));
+    free(in.data);
 }
 #define HAS_IDS(tokenizer, text, ...)                                                              \
     has_ids(tokenizer, text, (const int32_t[]){__VA_ARGS__},                                       \
@@ -243,7 +245,8 @@ static void normalizes(tsr__normal_kind kind, const char *from, const char *to)
     tsr__strings result = {0}, other = {0};
     ck_assert_ok(tsr__normalizer_add(&normalizer, kind, "", 0, "", 0));
     ck_assert_ok(tsr__normalize(&normalizer, from, strlen(from), true, &result, &other));
-    ck_assert_msg(result.size == strlen(to) && memcmp(result.data, to, result.size) == 0,
+    ck_assert_msg(result.size == strlen(to) &&
+                      (result.size == 0 || memcmp(result.data, to, result.size) == 0),
                   "'%s' becomes '%.*s', not '%s'", from, (int)result.size, result.data, to);
     free(result.data);
     free(other.data);

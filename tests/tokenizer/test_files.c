@@ -65,9 +65,13 @@ static bytes spm_file(const change *with)
 {
     bytes file = {0};
     size_t scores = with->scores > 0 ? with->scores : 6, types = with->types > 0 ? with->types : 6;
-    put_gguf_head(&file, 3, 0,
-                  (uint64_t)(4 - with->no_scores - with->no_tokens + with->two_models +
-                             (with->bos > 0) + (with->pre != NULL)));
+    uint64_t keys = 4;
+    keys += with->two_models ? 1 : 0;
+    keys += with->bos > 0 ? 1 : 0;
+    keys += with->pre != NULL ? 1 : 0;
+    keys -= with->no_scores ? 1 : 0;
+    keys -= with->no_tokens ? 1 : 0;
+    put_gguf_head(&file, 3, 0, keys);
     put_string(&file, KEY("model"), with->model != NULL ? with->model : "llama");
     if (with->two_models)
         put_string(&file, KEY("model"), "llama");
