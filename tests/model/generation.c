@@ -1,4 +1,5 @@
 /* Generators: sequences together and alone, choices, ends, interrupts and mistakes. */
+#include "base/fault.h"
 #include "model/made.h"
 #include "parallel/spmd.h"
 
@@ -371,4 +372,48 @@ CASE(nan_weights, "generation: weights that are NaN are an error on all ranks")
     CHECK(strcmp(tsr_last_error(), want) == 0, "\"%s\"", tsr_last_error());
     tsr_generator_destroy(&generator);
     close_made();
+}
+
+/* Opens a model and generates from it, while the nth allocation or Vulkan call fails. Returns
+ * whether that was reached. */
+static bool fails_at(const char *path, tsr__fault_kind kind, uint64_t nth)
+{
+    tsr_model *opened = NULL;
+    tsr_generator *generator = NULL;
+    tsr_generated token;
+    const int32_t ids[3] = {1, 2, 3};
+    int sequence, count;
+    tsr__fault_arm(kind, nth, -1 /* VK_ERROR_OUT_OF_HOST_MEMORY */);
+    tsr_status status = tsr_model_open(path, NULL, &opened);
+    if (status == TSR_OK)
+        status = tsr_generator_create(tsr_generator_params(.model = opened), &generator);
+    if (status == TSR_OK)
+        status = tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = 3),
+                                   &sequence);
+    if (status == TSR_OK)
+        status = tsr_generator_step(generator, &token, &count);
+    const bool reached = tsr__fault_site() != NULL;
+    tsr__fault_disarm();
+    CHECK(reached || status == TSR_OK, "%s", tsr_last_error());
+    CHECK(opened || (status != TSR_OK && !generator), "no model, but no error");
+    tsr_generator_destroy(&generator);
+    tsr_model_close(&opened);
+    return reached;
+}
+
+CASE(failures, "generation: memory runs out, and the driver fails")
+{
+    if (ranks > 1) {
+        case_skip("one rank alone shows the same");
+        return;
+    }
+    made_init(&made, &made_families[5], SEED);
+    const char *path = made_write_hf(&made);
+    while (fails_at(path, TSR__FAULT_ALLOC, UINT64_MAX)) /* builds the pipelines */
+        ;
+    for (uint64_t nth = 0; fails_at(path, TSR__FAULT_ALLOC, nth); nth += 1 + nth / 8)
+        ;
+    for (uint64_t nth = 0; fails_at(path, TSR__FAULT_VULKAN, nth); nth += 1 + nth / 4)
+        ;
+    made_finish(&made);
 }

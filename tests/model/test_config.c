@@ -1,6 +1,7 @@
 /* What a model is, from config.json and from GGUF. */
 #include <math.h>
 
+#include "base/fault.h"
 #include "shard/files.h"
 #include "support/check_main.h"
 #include "tessera/model.h"
@@ -403,6 +404,26 @@ START_TEST(gguf_mistakes)
 }
 END_TEST
 
+START_TEST(memory_runs_out)
+{
+    static const char *const paths[] = {TEST_DATA "/model/stories260K-hf",
+                                        TEST_DATA "/model/stories260K-q8_0mix.gguf"};
+    for (int i = 0; i < 2; i++) {
+        tsr_model_config c;
+        uint64_t nth = 0;
+        for (bool reached = true; reached; nth++) {
+            tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+            const tsr_status status = tsr_model_config_read(paths[i], &c);
+            reached = tsr__fault_site() != NULL;
+            tsr__fault_disarm();
+            ck_assert_int_eq(status, reached ? TSR_ERR_NO_MEMORY : TSR_OK);
+        }
+        ck_assert_uint_gt(nth, 5);
+        ck_assert_int_eq(c.layers, 5);
+    }
+}
+END_TEST
+
 TESTS(config)
 {
     tcase_add_test(tests, llama);
@@ -415,4 +436,5 @@ TESTS(config)
     tcase_add_test(tests, gguf_scaling_and_window);
     tcase_add_test(tests, gguf_of_llama_3);
     tcase_add_test(tests, gguf_mistakes);
+    tcase_add_test(tests, memory_runs_out);
 }
