@@ -12,10 +12,6 @@
 static void finish(tsr_layer *layer)
 {
     tsr__linear *linear = (tsr__linear *)layer;
-    for (int i = 0; i < 2; i++) {
-        tsr_tensor_destroy(&linear->joint[i]);
-        tsr_tensor_destroy(&linear->joint_grad[i]);
-    }
     for (int p = 0; p < TSR__MAX_LINEAR_PARTS; p++)
         tsr__free(linear->part_sizes[p]);
     tsr__free(linear->sizes);
@@ -171,17 +167,19 @@ static tsr_status allocate_joint(tsr__linear *linear, int which)
     shape[0] = 0;
     for (int p = 0; p < linear->parts; p++)
         shape[0] += tsr__part_rows(&linear->part[p]);
-    TSR__TRY(tsr_tensor_create(layer->device, first->seen.dtype, first->seen.ndim, shape,
-                               &linear->joint[which]));
-    for (int p = 0; p < linear->parts; p++) {
+    tsr_tensor *joint = NULL;
+    tsr_status status =
+        tsr_tensor_create(layer->device, first->seen.dtype, first->seen.ndim, shape, &joint);
+    for (int p = 0; status == TSR_OK && p < linear->parts; p++) {
         tsr__layer_parameter *parameter = &layer->parameter[tsr__weight_of(linear, p) + which];
         const int64_t rows = tsr__part_rows(&linear->part[p]);
-        TSR__TRY(
-            tsr_tensor_slice(linear->joint[which], 0, at, at + rows, 1, &parameter->seen.tensor));
-        TSR__TRY(tsr__initial_fill(parameter, layer->stream, parameter->seen.tensor));
+        status = tsr_tensor_slice(joint, 0, at, at + rows, 1, &parameter->seen.tensor);
+        if (status == TSR_OK)
+            status = tsr__initial_fill(parameter, layer->stream, parameter->seen.tensor);
         at += rows;
     }
-    return TSR_OK;
+    tsr_tensor_destroy(&joint);
+    return status;
 }
 
 static tsr_status allocate(tsr__linear *linear)

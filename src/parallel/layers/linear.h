@@ -47,9 +47,6 @@ typedef struct tsr__linear {
     /* Row-parallel layers with a GATHER input only: x is divided like the weight, so nothing is
      * gathered. */
     bool same_split;
-    /* If the layer has allocated the memory of its parameters, one tensor contains the weights
-     * (index 0) of all parts, and another one the biases (index 1). Otherwise NULL. */
-    tsr_tensor *joint[2], *joint_grad[2];
 } tsr__linear;
 
 /* Returns the index of a part's weight. If there is a bias, its index is one higher. */

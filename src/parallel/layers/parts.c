@@ -1,5 +1,5 @@
-/* The parts of a column-parallel layer. If their memory is one tensor, one product computes all of
- * them. */
+/* The parts of a column-parallel layer. If their tensors follow each other in memory, one product
+ * computes all of them. */
 #include "parallel/layers/linear.h"
 
 #include "gpu/stream/host_access.h"
@@ -15,27 +15,33 @@ static tsr_tensor **memory_of(tsr__linear *linear, int part, int which, bool gra
     return grad ? &seen->grad : &seen->tensor;
 }
 
-/* Returns whether the memory of all parts is still in the joint tensor. The caller may have set
- * other memory for a parameter. Then the joint tensor is destroyed. */
-static bool still_joint(tsr__linear *linear, int which, bool grad)
+/* If the tensors of all parts follow each other in one buffer, creates a view of all of them.
+ * Otherwise sets *out to NULL. The buffer may be the layer's, an FSDP model's or the caller's. */
+static tsr_status join(tsr__linear *linear, tsr__temps *temps, int which, bool grad,
+                       tsr_tensor **out)
 {
-    tsr_tensor **joint = grad ? &linear->joint_grad[which] : &linear->joint[which];
-    int64_t at = 0;
-    for (int p = 0; *joint && p < linear->parts; p++) {
+    *out = NULL;
+    const tsr_tensor *first = *memory_of(linear, 0, which, grad);
+    if (!first || !tsr_layout_is_contiguous(tsr_tensor_layout(first)))
+        return TSR_OK;
+    tsr_layout joint = *tsr_tensor_layout(first), next = joint;
+    joint.shape[0] = 0;
+    for (int p = 0; p < linear->parts; p++) {
         const tsr_tensor *tensor = *memory_of(linear, p, which, grad);
-        const int64_t rows = tsr__part_rows(&linear->part[p]);
-        tsr_layout layout;
-        bool same = tensor && tsr_layout_slice(tsr_tensor_layout(*joint), 0, at, at + rows, 1,
-                                               &layout) == TSR_OK;
-        if (!same || !tsr__tensor_is_view(tensor, *joint, &layout))
-            tsr_tensor_destroy(joint);
-        at += rows;
+        next.shape[0] = tsr__part_rows(&linear->part[p]);
+        if (!tensor || tsr_tensor_layout(tensor)->dtype != next.dtype ||
+            !tsr__tensor_is_view(tensor, first, &next))
+            return TSR_OK;
+        joint.shape[0] += next.shape[0];
+        next.offset += next.shape[0] * next.strides[0];
     }
-    return *joint != NULL;
+    TSR__TRY(tsr_tensor_view(first, &joint, out));
+    tsr__temp_keep(temps, *out);
+    return TSR_OK;
 }
 
-/* Returns whether this rank computes all rows of the parameters that it keeps. If so, the joint
- * tensor contains no other rows. */
+/* Returns whether this rank computes all rows of the parameters that it keeps. If so, a view of all
+ * parts contains no other rows. */
 static bool computes_all(const tsr__linear *linear)
 {
     for (int p = 0; p < linear->parts; p++)
@@ -47,10 +53,14 @@ static bool computes_all(const tsr__linear *linear)
 tsr_status tsr__column_blocks(tsr__linear *linear, tsr__temps *temps,
                               tsr__block blocks[TSR__MAX_LINEAR_PARTS], int *count)
 {
+    tsr_tensor *joint = NULL, *joint_bias = NULL;
     *count = linear->parts;
-    if (linear->parts > 1 && computes_all(linear) && still_joint(linear, 0, false) &&
-        (!linear->has_bias || still_joint(linear, 1, false))) {
-        blocks[0] = (tsr__block){linear->joint[0], linear->joint[1], 0, linear->features};
+    if (linear->parts > 1 && computes_all(linear))
+        TSR__TRY(join(linear, temps, 0, false, &joint));
+    if (joint && linear->has_bias)
+        TSR__TRY(join(linear, temps, 1, false, &joint_bias));
+    if (joint && (joint_bias || !linear->has_bias)) {
+        blocks[0] = (tsr__block){joint, joint_bias, 0, linear->features};
         *count = 1;
         return TSR_OK;
     }
@@ -71,24 +81,23 @@ tsr_status tsr__column_blocks(tsr__linear *linear, tsr__temps *temps,
 /* Gradients ------------------------------------------------------------------------------------
  */
 
-/* Allocates a joint tensor for the gradients of all parts, unless a gradient already has memory. */
-static tsr_status need_joint_grad(tsr__linear *linear, int which)
+/* Allocates one tensor for the gradients of all parts, unless a gradient already has memory. Each
+ * part gets a view of this tensor. */
+static tsr_status need_joint_grad(tsr__linear *linear, tsr__temps *temps, int which)
 {
     const tsr_layer *layer = &linear->base;
     const tsr__layer_parameter *first = &layer->parameter[which];
     for (int p = 0; p < linear->parts; p++)
         if (*memory_of(linear, p, which, true))
             return TSR_OK;
+    tsr_tensor *joint;
     int64_t shape[2], at = 0;
     tsr__parameter_shape(first, shape);
     shape[0] = linear->features;
-    tsr_tensor_destroy(&linear->joint_grad[which]);
-    TSR__TRY(tsr_tensor_create(layer->device, first->grad_dtype, first->seen.ndim, shape,
-                               &linear->joint_grad[which]));
+    TSR__TRY(tsr__temp_new(temps, first->grad_dtype, first->seen.ndim, shape, &joint));
     for (int p = 0; p < linear->parts; p++) {
         const int64_t rows = tsr__part_rows(&linear->part[p]);
-        TSR__TRY(tsr_tensor_slice(linear->joint_grad[which], 0, at, at + rows, 1,
-                                  memory_of(linear, p, which, true)));
+        TSR__TRY(tsr_tensor_slice(joint, 0, at, at + rows, 1, memory_of(linear, p, which, true)));
         at += rows;
     }
     return TSR_OK;
@@ -105,19 +114,19 @@ static bool alike(const tsr__linear *linear, int which)
     return true;
 }
 
-/* Sets *joint to whether one product can compute the gradients of the weights (`which` is 0) or
- * biases (1) of all parts. */
-static tsr_status find_joint_grad(tsr__linear *linear, int which, bool *joint)
+/* Gets a view of the gradients of the weights (`which` is 0) or biases (1) of all parts if one
+ * product can compute them. Otherwise sets *joint to NULL. */
+static tsr_status find_joint_grad(tsr__linear *linear, tsr__temps *temps, int which,
+                                  tsr_tensor **joint)
 {
-    *joint = false;
+    *joint = NULL;
     if (linear->parts == 1 || !computes_all(linear))
         return TSR_OK;
     for (int p = 0; p < linear->parts; p++)
         if (linear->part[p].replicated)
             return TSR_OK;
-    TSR__TRY(need_joint_grad(linear, which));
-    *joint = still_joint(linear, which, true) && alike(linear, which);
-    return TSR_OK;
+    TSR__TRY(need_joint_grad(linear, temps, which));
+    return alike(linear, which) ? join(linear, temps, which, true, joint) : TSR_OK;
 }
 
 static void filled(tsr__linear *linear, int which)
@@ -142,10 +151,9 @@ static tsr_status add_grads(tsr__linear *linear, tsr__temps *temps, int which,
                             const tsr_tensor *dy2, const tsr_tensor *x2)
 {
     tsr_stream *stream = linear->base.stream;
-    bool joint;
-    TSR__TRY(find_joint_grad(linear, which, &joint));
-    if (joint) {
-        tsr_tensor *grad = linear->joint_grad[which];
+    tsr_tensor *grad;
+    TSR__TRY(find_joint_grad(linear, temps, which, &grad));
+    if (grad) {
         const bool add = !linear->base.parameter[which].grad_empty;
         TSR__TRY(which == 0 ? tsr_matmul(stream, grad, dy2, x2,
                                          tsr_matmul_params(.transpose_a = true, .accumulate = add))
