@@ -22,7 +22,7 @@ layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 8;
 layout(constant_id = 2) const uint UNITS = 8;
-layout(constant_id = 3) const uint ROWS = 2; // 1 or 2
+layout(constant_id = 3) const uint ROWS = 2; // 1 to 4
 layout(constant_id = 4) const uint CENTRED = 1; // 0: RMS
 layout(constant_id = 5) const uint DX_DTYPE = TSR_DT_F32; // unused
 layout(constant_id = 6) const uint X_DTYPE = TSR_DT_F32;
@@ -126,6 +126,10 @@ void main()
     compute_row(number, 0);
     if (ROWS > 1)
         compute_row(number, 1);
+    if (ROWS > 2)
+        compute_row(number, 2);
+    if (ROWS > 3)
+        compute_row(number, 3);
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         pinned ^= floatBitsToUint(dweight[i]) ^ floatBitsToUint(dbias[i]);
     // This is a second use of all values, which is never executed. It keeps LLVM from moving the

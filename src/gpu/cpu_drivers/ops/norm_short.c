@@ -15,6 +15,7 @@ enum {
      * longer rows or fewer elements, its compilation takes too long: up to a second. */
     LONGEST_PARTS = 512,
     MIN_PARTS = 1 << 16,
+    MOST_PARTS = 256, /* more would be added up in two passes */
 };
 
 bool tsr__norm_short_suit(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output)
@@ -73,11 +74,13 @@ static tsr__short_rows parts_cut(const tsr__norm_operands *all)
     return tsr__short_rows_of(&all->rows, LONGEST_PARTS);
 }
 
-/* The number of rows that a subgroup processes. With more, writing fewer sums saves less than the
- * compilation costs. */
-static uint32_t parts_rows(tsr__short_rows cut)
+/* The number of rows that a subgroup processes: so many that there are at most MOST_PARTS parts,
+ * but not more than a pipeline can compile in reasonable time. */
+static uint32_t parts_rows(tsr__short_rows cut, uint32_t rows)
 {
-    return cut.units > 16 ? 1 : 2;
+    const uint32_t most = cut.units > 16 ? 1 : cut.units > 8 ? 2 : 4;
+    const uint32_t wanted = tsr__div_up_u32(rows, MOST_PARTS);
+    return wanted < 2 && most > 1 ? 2 : tsr__min_u32(wanted, most);
 }
 
 bool tsr__norm_short_parts_suit(const tsr__norm *norm, const tsr__norm_plane *plane)
@@ -90,7 +93,7 @@ bool tsr__norm_short_parts_suit(const tsr__norm *norm, const tsr__norm_plane *pl
 uint32_t tsr__norm_short_parts(const tsr__norm *norm, const tsr__norm_plane *plane)
 {
     const tsr__norm_operands all = tsr__norm_operands_of(norm, plane, TSR_NORM_PRODUCTS);
-    return tsr__div_up_u32(plane->rows, parts_rows(parts_cut(&all)));
+    return tsr__div_up_u32(plane->rows, parts_rows(parts_cut(&all), plane->rows));
 }
 
 tsr_status tsr__norm_short_parts_add(tsr__dispatches *list, const tsr__norm *norm,
@@ -125,7 +128,7 @@ tsr_status tsr__norm_short_parts_add(tsr__dispatches *list, const tsr__norm *nor
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_NORM_SHORT_GRAD,
         .spec_count = 17,
-        .spec = {SUBGROUPS * lanes, lanes, cut.units, parts_rows(cut), norm->centred},
+        .spec = {SUBGROUPS * lanes, lanes, cut.units, parts_rows(cut, plane->rows), norm->centred},
         .push = &push,
         .push_bytes = sizeof push,
         .groups = {tsr__div_up_u32(tsr__norm_short_parts(norm, plane), SUBGROUPS), 1, 1},
