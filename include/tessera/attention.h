@@ -67,7 +67,8 @@ typedef struct tsr_attention_params {
  *
  * Products and sums are computed in f32. Their order depends only on shapes, dtypes, strides, the
  * params and the device. The scratch memory is O(batch · heads · q_len · head_dim), plus an amount
- * that does not grow with the sizes. `params` may be NULL.
+ * that does not grow with the sizes; on lavapipe also f32 copies of the keys and values of one kv
+ * head. `params` may be NULL.
  *
  * Errors: TSR_ERR_INVALID (shapes, dtypes, devices, params, overlap, naming the values), and those
  * of recording (ops.h). */
@@ -84,8 +85,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y
  *
  * The scores are computed again from q, k and lse. Sums are in a fixed order, and the results are
  * the same on every run. The scratch memory is O(batch · heads · q_len), plus an amount that does
- * not grow with the sizes; on CPU drivers also f32 sums of the sizes of k and v, if these are not
- * f32.
+ * not grow with the sizes; on lavapipe also f32 copies of the keys and values of one kv head, and
+ * f32 sums of the sizes of k and v, if these are not f32.
  *
  * Errors: as tsr_attention; TSR_ERR_UNSUPPORTED on lavapipe for sequences with lengths and some
  * ten thousand keys, or queries of one kv head. */

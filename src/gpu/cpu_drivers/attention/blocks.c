@@ -2,10 +2,12 @@
 
 enum {
     BLOCK_KEYS = 512,
-    /* With a causal mask, blocks are smaller, so that they contain fewer scores of keys that the
-     * query does not see. */
     BLOCK_ROWS = 512,
-    BLOCK_ROWS_CAUSAL = 256,
+    /* With a causal mask, blocks are smaller, so that they contain fewer scores of keys that the
+     * query does not see. In the backward call, products over so many rows need no copies of their
+     * operands. */
+    BLOCK_ROWS_SMALL = 128,
+    LONG_ROW = 256,
     MAX_HEADS = 65535, /* the largest number of heads, which are the y dimension of a dispatch */
 };
 
@@ -32,23 +34,27 @@ static bool is_regular(const tsr__attention *c)
 }
 
 void tsr__attention_blocks_init(tsr__attention_blocks *b, const tsr__attention *call, int64_t unit,
-                                int64_t max_scores)
+                                int64_t max_scores, int64_t max_columns)
 {
-    const int64_t keys = least(call->kv_len, BLOCK_KEYS);
+    const int64_t keys = least(call->kv_len, BLOCK_KEYS), row_units = (keys + unit - 1) / unit;
+    const bool small = call->params.causal || call->dy;
     *b = (tsr__attention_blocks){
         .call = call,
         .keys = keys,
-        .row_keys = (keys + unit - 1) / unit * unit,
-        .rows = least(call->q_len, call->params.causal ? BLOCK_ROWS_CAUSAL : BLOCK_ROWS),
+        /* An odd number of units spreads a column of scores over the sets of a cache. */
+        .row_keys = (keys < LONG_ROW ? row_units : row_units | 1) * unit,
+        .rows = least(call->q_len, small ? BLOCK_ROWS_SMALL : BLOCK_ROWS),
         .regular = is_regular(call),
     };
     const int64_t per_head = b->rows * b->row_keys;
     const int64_t room = least(max_scores / per_head, MAX_HEADS);
     const int64_t group = b->regular ? call->heads / call->kv_heads : call->heads;
     b->readers = fit(room, group);
-    b->group = b->regular && b->readers == group ? fit(room / group, call->kv_heads) : 1;
+    const int64_t kv_room = max_columns / (call->kv_len > 0 ? call->kv_len : 1);
+    b->group =
+        b->regular && b->readers == group ? fit(least(room / group, kv_room), call->kv_heads) : 1;
     b->sequences = b->regular && b->readers == group && b->group == call->kv_heads
-                       ? fit(room / call->heads, call->batch)
+                       ? fit(least(room / call->heads, kv_room / call->kv_heads), call->batch)
                        : 1;
     b->max_scores = per_head * b->readers * b->group * b->sequences;
 }

@@ -28,9 +28,10 @@ typedef struct tsr__attention_blocks {
 } tsr__attention_blocks;
 
 /* Chooses the sizes of blocks and slices. row_keys is a multiple of `unit`. The blocks of a slice
- * have at most `max_scores` elements, but at least one head. */
+ * have at most `max_scores` elements, and its kv heads at most `max_columns` keys in total, but a
+ * slice has at least one head. */
 void tsr__attention_blocks_init(tsr__attention_blocks *blocks, const tsr__attention *call,
-                                int64_t unit, int64_t max_scores);
+                                int64_t unit, int64_t max_scores, int64_t max_columns);
 
 /* Sets the first slice, or replaces a slice by the next one. Returns false if there is none. */
 bool tsr__attention_first_slice(const tsr__attention_blocks *blocks, tsr__attention_slice *slice);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "gpu/cpu_drivers/attention/scores.h"
+#include "gpu/cpu_drivers/matmul/plan.h"
 #include "gpu/cpu_drivers/ops/vectors.h"
 #include "tessera/matmul.h"
 #include "tessera/ops.h"
@@ -14,7 +15,13 @@ enum {
     MAX_SCORES = 1 << 22,
     /* With fewer multiply-adds, starting the dispatches takes more time than the work. */
     MIN_WORK = 1 << 16,
-    KEPT = 8,
+    /* The largest number of elements in a transposed copy of the keys or values of a slice, if it
+     * has several heads. */
+    MAX_TRANSPOSED = 1 << 20,
+    /* With fewer queries or keys, transposing keys and values takes more time than it saves. */
+    MIN_QUERIES = 128,
+    MIN_KEYS = 256,
+    KEPT = 10,
 };
 
 typedef struct work {
@@ -22,6 +29,11 @@ typedef struct work {
     tsr__attention_blocks blocks;
     tsr__attention_slice slice;
     int64_t unit, y_columns;
+    /* f32 [batches, kv_heads, head_dim, kv_len]: the keys and values of the slice, whose lines are
+     * `line` elements apart. All products can read them without a copy of their own. NULL if this
+     * is not faster. */
+    tsr__buffer *k_transposed, *v_transposed;
+    int64_t line;
     tsr__buffer *kept[KEPT]; /* the scratch buffers to give back */
     int kept_count;
     tsr__buffer *scores, *gradient, *mask, *state;
@@ -103,6 +115,22 @@ static tsr_tensor keys(const work *w, const tsr_tensor *x, int64_t first, int64_
     return tsr__tensor_alias(x, &view);
 }
 
+/* Returns a view of w->k_transposed or w->v_transposed: `count` columns from `first` on, [batches,
+ * kv_heads, 1, head_dim, count]. */
+static tsr_tensor transposed(const work *w, tsr__buffer *buffer, int64_t first, int64_t count)
+{
+    const tsr__attention_slice *s = &w->slice;
+    const int64_t head = w->call->head_dim * w->line;
+    return (tsr_tensor){
+        .layout = {.dtype = TSR_F32,
+                   .ndim = 5,
+                   .shape = {s->batches, s->kv_heads, 1, w->call->head_dim, count},
+                   .strides = {head * s->kv_heads, head, 0, w->line, 1},
+                   .offset = first},
+        .buffer = buffer,
+    };
+}
+
 /* Returns scratch memory as a tensor [batches, kv_heads, readers, rows, columns]. Rows are
  * `row_columns` elements apart. */
 static tsr_tensor block(const work *w, tsr__buffer *buffer, int64_t columns, int64_t row_columns)
@@ -177,14 +205,38 @@ static tsr_status multiply(const work *w, const tsr_tensor *y, const tsr_tensor 
                                         .accumulate = accumulate));
 }
 
+/* Fills one of the transposed copies. */
+static tsr_status transpose(const work *w, const tsr_tensor *of_keys, tsr__buffer *to)
+{
+    const int64_t count = w->call->kv_len;
+    tsr_tensor out = transposed(w, to, 0, count), rows = keys(w, of_keys, 0, count);
+    tsr_layout *l = &rows.layout;
+    const int64_t shape = l->shape[3], stride = l->strides[3];
+    l->shape[3] = l->shape[4];
+    l->strides[3] = l->strides[4];
+    l->shape[4] = shape;
+    l->strides[4] = stride;
+    return tsr_copy(w->call->stream, &out, &rows);
+}
+
 /* Computes the products of the block's queries, or the gradients of y, with a block of keys or
- * values. */
+ * values. `copy` is their transposed copy, or NULL. */
 static tsr_status score(const work *w, tsr__buffer *to, const tsr_tensor *of_queries,
-                        const tsr_tensor *of_keys, int64_t key, int64_t count)
+                        const tsr_tensor *of_keys, tsr__buffer *copy, int64_t key, int64_t count)
 {
     const tsr_tensor out = block(w, to, count, w->blocks.row_keys), a = queries(w, of_queries),
-                     b = keys(w, of_keys, key, count);
-    return multiply(w, &out, &a, &b, false, true, false);
+                     b = copy ? transposed(w, copy, key, count) : keys(w, of_keys, key, count);
+    return multiply(w, &out, &a, &b, false, !copy, false);
+}
+
+/* Computes the products of a block of scores with a block of keys or values. */
+static tsr_status combine(const work *w, const tsr_tensor *out, tsr__buffer *scores,
+                          const tsr_tensor *of_keys, tsr__buffer *copy, int64_t key, int64_t count,
+                          bool accumulate)
+{
+    const tsr_tensor a = block(w, scores, count, w->blocks.row_keys),
+                     b = copy ? transposed(w, copy, key, count) : keys(w, of_keys, key, count);
+    return multiply(w, out, &a, &b, false, copy, accumulate);
 }
 
 static tsr__attention_scores scores_of(const work *w, int64_t key, int64_t count)
@@ -215,11 +267,16 @@ static tsr_status each_block(work *w, block_of_queries *run)
 {
     const tsr__attention *c = w->call;
     bool more = tsr__attention_first_slice(&w->blocks, &w->slice);
-    for (; more; more = tsr__attention_next_slice(&w->blocks, &w->slice))
+    for (; more; more = tsr__attention_next_slice(&w->blocks, &w->slice)) {
+        if (w->k_transposed)
+            TSR__TRY(transpose(w, c->k, w->k_transposed));
+        if (w->v_transposed)
+            TSR__TRY(transpose(w, c->v, w->v_transposed));
         for (w->row = 0; w->row < c->q_len; w->row += w->blocks.rows) {
             w->rows = c->q_len - w->row < w->blocks.rows ? c->q_len - w->row : w->blocks.rows;
             TSR__TRY(run(w));
         }
+    }
     return TSR_OK;
 }
 
@@ -233,13 +290,30 @@ static bool one_block_of_keys(const work *w)
     return w->call->kv_len <= w->blocks.keys;
 }
 
+/* Products with a k of a few lengths read transposed keys and values without copies; see
+ * docs/design/cpu_drivers.md. */
+static bool transposing_pays(const tsr__attention *c)
+{
+    const int64_t readers = c->kv_heads > 0 ? c->heads / c->kv_heads : 0;
+    return tsr__lavapipe_is_short(c->head_dim) && c->q_len * readers >= MIN_QUERIES &&
+           c->kv_len >= MIN_KEYS;
+}
+
 static tsr_status prepare(work *w, const tsr__attention *call, int64_t max_scores)
 {
     w->call = call;
     w->unit = tsr__attention_scores_unit(tsr_stream_device(call->stream));
     w->y_columns = (call->head_dim + w->unit - 1) / w->unit * w->unit;
-    tsr__attention_blocks_init(&w->blocks, call, w->unit, max_scores);
+    tsr__attention_blocks_init(&w->blocks, call, w->unit, max_scores,
+                               MAX_TRANSPOSED / call->head_dim);
     TSR__TRY(keep(w, (uint64_t)w->blocks.max_scores, &w->scores));
+    if (transposing_pays(call)) {
+        w->line = ((call->kv_len + w->unit - 1) / w->unit | 1) * w->unit;
+        const uint64_t elements =
+            (uint64_t)(w->blocks.group * w->blocks.sequences * w->line) * (uint64_t)call->head_dim;
+        TSR__TRY(keep(w, elements, &w->k_transposed));
+        TSR__TRY(keep(w, elements, &w->v_transposed));
+    }
     if (call->params.mask)
         TSR__TRY(keep(w, (uint64_t)w->blocks.max_scores, &w->mask));
     return TSR_OK;
@@ -281,16 +355,14 @@ static tsr_status forward_block(work *w)
     const tsr_tensor sums = alone ? y : block(w, w->sums, c->head_dim, w->y_columns);
     for (int64_t key = first; key < end; key += w->blocks.keys) {
         const int64_t count = count_from(w, key, end);
-        TSR__TRY(score(w, w->scores, c->q, c->k, key, count));
+        TSR__TRY(score(w, w->scores, c->q, c->k, w->k_transposed, key, count));
         if (c->params.mask)
             TSR__TRY(copy_mask(w, key, count));
         tsr__attention_scores s = scores_of(w, key, count);
         s.first = key == first;
         s.y = w->sums;
         TSR__TRY(tsr__attention_scores_run(c->stream, &s));
-        const tsr_tensor p = block(w, w->scores, count, w->blocks.row_keys),
-                         v = keys(w, c->v, key, count);
-        TSR__TRY(multiply(w, &sums, &p, &v, false, false, key > first));
+        TSR__TRY(combine(w, &sums, w->scores, c->v, w->v_transposed, key, count, key > first));
     }
     return alone ? TSR_OK : tsr_copy(c->stream, &y, &sums);
 }
@@ -337,8 +409,8 @@ tsr_status tsr__attention_products(const tsr__attention *call)
 static tsr_status gradient_scores(work *w, int64_t key, int64_t count, uint32_t function)
 {
     const tsr__attention *c = w->call;
-    TSR__TRY(score(w, w->scores, c->q, c->k, key, count));
-    TSR__TRY(score(w, w->gradient, c->dy, c->v, key, count));
+    TSR__TRY(score(w, w->scores, c->q, c->k, w->k_transposed, key, count));
+    TSR__TRY(score(w, w->gradient, c->dy, c->v, w->v_transposed, key, count));
     if (c->params.mask)
         TSR__TRY(copy_mask(w, key, count));
     tsr__attention_scores s = scores_of(w, key, count);
@@ -403,10 +475,9 @@ static tsr_status backward_block(work *w)
     for (int64_t key = first; key < end; key += w->blocks.keys) {
         const int64_t count = count_from(w, key, end);
         TSR__TRY(gradient_scores(w, key, count, function));
-        const tsr_tensor ds = block(w, w->gradient, count, w->blocks.row_keys),
-                         k = keys(w, c->k, key, count);
         if (c->dq)
-            TSR__TRY(multiply(w, &sums, &ds, &k, false, false, key > first));
+            TSR__TRY(
+                combine(w, &sums, w->gradient, c->k, w->k_transposed, key, count, key > first));
         if (c->dk)
             TSR__TRY(add_to_keys(w, &w->dk, w->gradient, c->q, key, count));
         if (c->dv)
