@@ -256,7 +256,7 @@ END_TEST
 START_TEST(panels)
 {
     gpu_random random = {.state = 5};
-    check(&random, tsr_quant_format_of(TSR_Q4_0),
+    check(&random, tsr_quant_format_of(TSR_Q4_1),
           &(product){1, 9, 1100, 2048, TSR_F32, TSR_F32, {0}, false});
 }
 END_TEST

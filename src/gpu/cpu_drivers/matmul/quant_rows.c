@@ -6,7 +6,7 @@
 #include "shaders/params/matmul_quant_rows.h"
 
 enum {
-    MAX_ROWS = 8,     /* more rows are faster with panels of floats */
+    MAX_ROWS = 32,    /* more rows are faster with panels of floats */
     ROWS_AT_ONCE = 4, /* of one dispatch */
     MAX_PARTS = 64,
     MAX_COLUMNS = 1 << 18 /* shaders find their columns by an index of 16 bits */
