@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "model/config.h"
@@ -124,6 +125,32 @@ static tsr_status create_layers(tsr_model *m)
     return create_head(m);
 }
 
+/* Says what would fit, if the device cannot hold the layers. The share of a rank is that of an even
+ * division. */
+static tsr_status explain_memory(const tsr_model *m, tsr_status status)
+{
+    const tsr_device_info *info = tsr_device_get_info(m->device);
+    const uint64_t count = tsr__weights_count(&m->config),
+                   ranks = (uint64_t)tsr_group_size(m->group);
+    const uint64_t needed = count * tsr_dtype_size(m->dtype) / ranks;
+    uint64_t there = 0;
+    for (int i = 0; i < info->heap_count; i++)
+        if (info->heaps[i].device_local)
+            there = tsr__max_u64(there, info->heaps[i].budget_bytes);
+    const double mib = 1048576;
+    if (status != TSR_ERR_DEVICE_MEMORY)
+        return status;
+    return tsr__fail_context(status,
+                             "model: the weights need about %.1f MiB per rank as %s on %llu "
+                             "rank%s, and %.1f MiB %s; the "
+                             "device has %.1f MiB",
+                             (double)needed / mib, tsr_dtype_name(m->dtype),
+                             (unsigned long long)ranks, ranks == 1 ? "" : "s",
+                             (double)needed / mib /
+                                 (m->dtype == TSR_F32 ? 2 : (double)(ranks + 1) / (double)ranks),
+                             m->dtype == TSR_F32 ? "as f16" : "on one more", (double)there / mib);
+}
+
 /* Opening ---------------------------------------------------------------------------------------
  */
 
@@ -165,7 +192,7 @@ static tsr_status open_files(tsr_model *m, const tsr__model_files *files,
     TSR__TRY(tsr__weights_init(files, &m->config, &weights));
     TSR__TRY(choose_dtype(m, &weights, params->dtype));
     TSR__TRY(divide_vocabulary(m));
-    TSR__TRY(create_layers(m));
+    TSR__TRY(explain_memory(m, create_layers(m)));
     TSR__TRY(tsr_self_attention_heads(m->blocks[0], &heads));
     m->stats.heads = heads.count;
     m->stats.kv_heads = heads.kv_count;

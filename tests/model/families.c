@@ -189,3 +189,26 @@ CASE(one_rank_fails, "families: a rank without files fails all ranks")
     }
     made_finish(&made);
 }
+
+CASE(no_room, "families: a device that is too small")
+{
+    made_model made;
+    tsr_device *small = NULL;
+    tsr_stream *stream = NULL;
+    tsr_group *own = NULL;
+    tsr_model *model = NULL;
+    made_init(&made, &made_families[0], SEED);
+    OK(tsr_device_open(&(tsr_device_params){.memory_limit_bytes = 8192}, &small));
+    OK(tsr_stream_create(small, &stream));
+    OK(tsr_group_create(NULL, stream, NULL, &own));
+    const tsr_status status =
+        tsr_model_open(made_write_hf(&made), tsr_model_params(.group = own), &model);
+    CHECK(status == TSR_ERR_DEVICE_MEMORY, "%s: %s", tsr_status_name(status), tsr_last_error());
+    CHECK(strstr(tsr_last_error(), "model: the weights need about 0.1 MiB per rank as f32 on 1 "
+                                   "rank, and 0.0 MiB as f16; the device has "),
+          "\"%s\"", tsr_last_error());
+    tsr_group_destroy(&own);
+    tsr_stream_destroy(&stream);
+    tsr_device_close(&small);
+    made_finish(&made);
+}
