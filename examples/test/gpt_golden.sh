@@ -19,26 +19,28 @@ run() { # STYLE RANKS OPTION...
     style=$1
     ranks=$2
     shift 2
+    options=$*
+    [ "$steps" = 200 ] && set -- "$@" --save "$folder/model.safetensors"
     weights=$data/${style}_init.safetensors
     [ -f "$weights" ] || weights=$weights.index.json
     timeout 900 "$tessera" launch -n "$ranks" -- "$gpt" --config "$data/${style}_trajectory.json" --offsets "$data/${style}_trajectory.json" \
-        --init "$weights" --steps "$steps" --eval-every 0 --characters 0 --log "$folder/log" --save "$folder/model.safetensors" "$@" >"$folder/out" 2>&1 || {
-        echo "$style $*: failed"
+        --init "$weights" --steps "$steps" --eval-every 0 --characters 0 --log "$folder/log" "$@" >"$folder/out" 2>&1 || {
+        echo "$style $options: failed"
         cat "$folder/out"
         exit 1
     }
     difference=$(awk -v steps="$steps" -f "$here/trajectory.awk" "$data/${style}_trajectory.json" "$folder/log") || {
-        echo "$style $*: $difference"
+        echo "$style $options: $difference"
         exit 1
     }
     if [ "$steps" = 200 ]; then
         weights=$("$final_weights" "$data/${style}_trajectory.json" "$folder/model.safetensors") || {
-            echo "$style $*: ${weights:-wrong}"
+            echo "$style $options: ${weights:-wrong}"
             exit 1
         }
         difference="$difference; $weights"
     fi
-    echo "$style $*: $difference"
+    echo "$style $options: $difference"
 }
 
 for style in llama gpt2; do
