@@ -304,10 +304,11 @@ static tsr_status prepare(work *w, const tsr__attention *call, int64_t max_score
     w->call = call;
     w->unit = tsr__attention_scores_unit(tsr_stream_device(call->stream));
     w->y_columns = (call->head_dim + w->unit - 1) / w->unit * w->unit;
+    const bool transposes = transposing_pays(call);
     tsr__attention_blocks_init(&w->blocks, call, w->unit, max_scores,
-                               MAX_TRANSPOSED / call->head_dim);
+                               transposes ? MAX_TRANSPOSED / call->head_dim : INT64_MAX);
     TSR__TRY(keep(w, (uint64_t)w->blocks.max_scores, &w->scores));
-    if (transposing_pays(call)) {
+    if (transposes) {
         w->line = ((call->kv_len + w->unit - 1) / w->unit | 1) * w->unit;
         const uint64_t elements =
             (uint64_t)(w->blocks.group * w->blocks.sequences * w->line) * (uint64_t)call->head_dim;
