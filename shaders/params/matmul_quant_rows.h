@@ -19,4 +19,12 @@ struct tsr_matmul_quant_rows_push {
 };
 TSR_PUSH_CHECK(tsr_matmul_quant_rows_push);
 
+/* Push constants of dequantize_vectors.comp. Strides count bytes. */
+struct tsr_dequantize_vectors_push {
+    TSR_UINT identity[16];
+    TSR_ADDRESS x, y;
+    TSR_UINT x_stride, y_stride;
+};
+TSR_PUSH_CHECK(tsr_dequantize_vectors_push);
+
 #endif

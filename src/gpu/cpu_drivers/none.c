@@ -42,6 +42,16 @@ tsr_status tsr__quant_rows(const tsr__matmul_call *call)
     return tsr__fail(TSR_ERR_UNSUPPORTED, "matmul: built without kernels for CPU drivers");
 }
 
+bool tsr__dequantize_vectors_suit(const tsr_tensor *y, const tsr_tensor *x)
+{
+    return false;
+}
+
+tsr_status tsr__dequantize_vectors(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *x)
+{
+    return tsr__fail(TSR_ERR_UNSUPPORTED, "matmul: built without kernels for CPU drivers");
+}
+
 /* Pipelines ------------------------------------------------------------------------------------ */
 
 tsr_status tsr__specialize(const uint32_t *code, size_t size_bytes, const uint32_t *spec,

@@ -104,7 +104,8 @@ static tsr_status multiply_rows(tsr_stream *stream, const panels *p, int64_t sta
         TSR__TRY(slice(params.bias, -1, start, stop, &bias));
         params.bias = &bias;
     }
-    TSR__TRY(tsr__dequantize(stream, &panel, &b));
+    TSR__TRY(tsr__dequantize_vectors_suit(&panel, &b) ? tsr__dequantize_vectors(stream, &panel, &b)
+                                                      : tsr__dequantize(stream, &panel, &b));
     return tsr__matmul_run(stream, &y, p->a, &panel, &params, NULL);
 }
 

@@ -256,6 +256,10 @@ END_TEST
 START_TEST(panels)
 {
     gpu_random random = {.state = 5};
+    check(&random, tsr_quant_format_of(TSR_Q4_0),
+          &(product){1, 40, 300, 448, TSR_F32, TSR_F32, {0}, false});
+    check(&random, tsr_quant_format_of(TSR_Q8_0),
+          &(product){1, 40, 300, 32 * 13, TSR_F32, TSR_F16, {0}, false});
     check(&random, tsr_quant_format_of(TSR_Q4_1),
           &(product){1, 9, 1100, 2048, TSR_F32, TSR_F32, {0}, false});
 }

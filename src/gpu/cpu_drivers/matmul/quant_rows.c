@@ -6,7 +6,7 @@
 #include "shaders/params/matmul_quant_rows.h"
 
 enum {
-    MAX_ROWS = 32,    /* more rows are faster with panels of floats */
+    MAX_ROWS = 16,    /* more rows are faster with panels of floats */
     ROWS_AT_ONCE = 4, /* of one dispatch */
     MAX_PARTS = 64,
     MAX_COLUMNS = 1 << 18 /* shaders find their columns by an index of 16 bits */
@@ -108,4 +108,53 @@ tsr_status tsr__quant_rows(const tsr__matmul_call *call)
 {
     tsr__matmul_call copy = *call;
     return tsr__stream_atomic(call->stream, record, &copy);
+}
+
+/* Panels --------------------------------------------------------------------------------------- */
+
+static uint32_t words_per_row(const tsr_tensor *x)
+{
+    const uint32_t elements = x->layout.dtype == TSR_Q8_0 ? 4 : 8;
+    return (uint32_t)(x->layout.shape[1] / elements);
+}
+
+bool tsr__dequantize_vectors_suit(const tsr_tensor *y, const tsr_tensor *x)
+{
+    const tsr_device *device = x->buffer->device;
+    const tsr_layout *from = &x->layout, *to = &y->layout;
+    const uint32_t lanes = device->info.subgroup_size;
+    return device->device_class == TSR__CLASS_LAVAPIPE && device->storage == TSR__STORAGE_S16 &&
+           (lanes == 8 || lanes == 16) && (from->dtype == TSR_Q8_0 || from->dtype == TSR_Q4_0) &&
+           to->dtype == TSR_F32 && from->shape[0] <= UINT16_MAX && from->shape[1] <= MAX_COLUMNS &&
+           words_per_row(x) % lanes == 0 && tsr__tensor_address(y) % 8 == 0 &&
+           tsr_layout_is_contiguous(to) &&
+           tsr__dtype_bytes(from->dtype, (uint64_t)from->strides[0]) <= UINT32_MAX;
+}
+
+tsr_status tsr__dequantize_vectors(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *x)
+{
+    const uint32_t lanes = x->buffer->device->info.subgroup_size;
+    const uint32_t vectors = words_per_row(x) / lanes;
+    uint32_t units = 8;
+    while (vectors % units != 0)
+        units--;
+    const struct tsr_dequantize_vectors_push push = {
+        .identity = {TSR_IDENTITY_16},
+        .x = tsr__tensor_address(x),
+        .y = tsr__tensor_address(y),
+        .x_stride = (uint32_t)tsr__dtype_bytes(x->layout.dtype, (uint64_t)x->layout.strides[0]),
+        .y_stride = (uint32_t)x->layout.shape[1] * 4,
+    };
+    const tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_DEQUANTIZE_VECTORS,
+        .spec_count = 3,
+        .spec = {lanes, units,
+                 x->layout.dtype == TSR_Q8_0 ? TSR_QUANT_ROWS_Q8_0 : TSR_QUANT_ROWS_Q4_0},
+        .push = &push,
+        .push_bytes = sizeof push,
+        .groups = {vectors / units, (uint32_t)x->layout.shape[0], 1},
+        .access_count = 2,
+        .access = {tsr__write_of(y), tsr__read_of(x)},
+    };
+    return tsr__stream_dispatch(stream, &dispatch);
 }
