@@ -8,7 +8,7 @@
  * host. */
 typedef struct bench_missing {
     const bench_document *run; /* an old run that has results of it */
-    int device;                /* its index in that run; -1: the host */
+    int device;                /* its index in the document `run`; -1: the host */
     const char *benchmark;
 } bench_missing;
 

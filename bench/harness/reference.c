@@ -112,7 +112,7 @@ void bench_check_matmul(bench_check *check, const bench_shape *shape, const floa
         check_rounded(check, shape, in_f32, y, rounding);
 }
 
-/* In f32 --------------------------------------------------------------------------------------- */
+/* Products in f32 ------------------------------------------------------------------------------ */
 
 /* The number of elements that are computed at a time, because the device may have no memory for an
  * f32 copy of y. If one slice of the first dimension has more elements, one slice is computed at a

@@ -99,13 +99,12 @@ bool report_curve(const char *path, const epoch_result *results, int count)
         loss[i] = results[i].images > 0 ? results[i].loss : NAN;
         held_out[i] = results[i].held_out_loss;
     }
-    bool written =
-        curve_write("digits", path,
-                    &(curve_params){.title = "cross-entropy of handwritten digits (logarithmic)",
-                                    .unit = "epoch",
-                                    .is_logarithmic = true,
-                                    .lines = {{"training", count, x, loss},
-                                              {"held out", count, x, held_out}}});
+    bool written = curve_write(
+        "digits", path,
+        &(curve_params){.title = "cross-entropy of handwritten digits (logarithmic)",
+                        .unit = "epoch",
+                        .is_logarithmic = true,
+                        .lines = {{"training", count, x, loss}, {"held out", count, x, held_out}}});
     free(values);
     return written;
 }

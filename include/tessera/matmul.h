@@ -39,11 +39,11 @@ typedef struct tsr_matmul_params {
  * a, b and y have 2 to 8 dimensions; the leading ones are batch dimensions, and those of a and b
  * broadcast to y's. a, b, y and bias are each f32, f16 or bf16, any mixture. b may also be in a
  * block format (quant.h): it must then be [n,k], and transpose_b must be set. It is multiplied as
- * the floats that tsr_dequantize gives, rounded to f16 if a is f16 and has more than a few rows. Any strides: sliced
- * and transposed views need no copy. Sizes may be 0; with k = 0 the product is 0. The result's bits
- * depend only on shapes, dtypes, strides, the device and its tuning (tuning.h), not on the run. y
- * may not overlap a, b or bias. `params` may be NULL. Records the product into the stream and does
- * not wait for its result.
+ * the floats that tsr_dequantize gives, rounded to f16 if a is f16 and has more than a few rows.
+ * Any strides: sliced and transposed views need no copy. Sizes may be 0; with k = 0 the product is
+ * 0. The result's bits depend only on shapes, dtypes, strides, the device and its tuning
+ * (tuning.h), not on the run. y may not overlap a, b or bias. `params` may be NULL. Records the
+ * product into the stream and does not wait for its result.
  *
  * Errors: TSR_ERR_INVALID (shapes, dtypes, devices, overlap, naming them), TSR_ERR_NO_MEMORY,
  * TSR_ERR_DEVICE_MEMORY, TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST. On failure y keeps its contents,

@@ -188,8 +188,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_topk(tsr_stream *stream, tsr_tensor *values
 /* y = x at the given indices along `dim`. For a matrix and dim 0, y[r,c] = x[indices[r],c]. A
  * negative `dim` counts from the end. indices is [n] and i32, i64, u32 or u8. y has x's shape,
  * except that its size along `dim` is n. If an index is outside x, the elements are 0. x and y have
- * the same dtype (any dtype), or both are floats; or x is a matrix in a block format (quant.h), such
- * as a table of embeddings, dim is 0, and y is a float. y must not overlap x. */
+ * the same dtype (any dtype), or both are floats; or x is a matrix in a block format (quant.h),
+ * such as a table of embeddings, dim is 0, and y is a float. y must not overlap x. */
 TSR_API TSR_NODISCARD tsr_status tsr_index_select(tsr_stream *stream, tsr_tensor *y,
                                                   const tsr_tensor *x, int dim,
                                                   const tsr_tensor *indices);

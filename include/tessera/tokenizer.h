@@ -162,8 +162,8 @@ typedef enum tsr_decode_control {
 } tsr_decode_control;
 
 /* The state of decoding one id after the other. {0} is the start of a text; the caller may set
- * `control` before the first call. The other members belong to the library. A copy of a state goes
- * on by itself. */
+ * `control` before the first call. The other members belong to the library. A copy of a state is
+ * independent of it. */
 typedef struct tsr_decode_state {
     tsr_decode_control control;
     int32_t place; /* whether text has begun, and what came before */

@@ -26,7 +26,7 @@ struct tsr_cross_entropy_shard_params {
 TSR_PUSH_CHECK(tsr_cross_entropy_shard_params);
 
 /* What the kernel does, a specialization constant. */
-#define TSR_SHARD_STATS 0u /* computes the stats of this rank */
+#define TSR_SHARD_STATS 0u /* computes the statistics of this rank's part of each row */
 #define TSR_SHARD_WHOLE 1u /* computes loss and gradient from the stats of all ranks */
 
 #endif

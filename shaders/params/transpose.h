@@ -4,17 +4,18 @@
 
 #include "vectors.h"
 
-/* Columns of a block. The rows of a block are those of one vector of x per lane. */
+/* Columns of a block, which a subgroup copies. Each lane loads one vector along a column of x, so a
+ * block has as many rows as these vectors have elements together. */
 #define TSR_TRANSPOSE_COLUMNS 16u
 
 struct tsr_transpose_push {
-    TSR_UINT identity[16];  /* TSR_IDENTITY_16 */
-    TSR_ADDRESS y, x;       /* the first elements */
-    TSR_ADDRESS x_column;   /* bytes from column to column of x, whose columns are contiguous */
-    TSR_UINT y_row;         /* bytes from row to row of y, whose rows are contiguous */
-    TSR_UINT rows, columns; /* of y */
-    TSR_UINT across;        /* blocks in a row */
-    TSR_UINT magic, shift;  /* to divide by `across`; see params/walk.h */
+    TSR_UINT identity[16];     /* TSR_IDENTITY_16 */
+    TSR_ADDRESS y, x;          /* the first elements */
+    TSR_ADDRESS x_column;      /* bytes from column to column of x, whose columns are contiguous */
+    TSR_UINT y_row;            /* bytes from row to row of y, whose rows are contiguous */
+    TSR_UINT rows, columns;    /* of y */
+    TSR_UINT across;           /* blocks in a row */
+    TSR_UINT magic, shift;     /* to divide by `across`; see params/walk.h */
     TSR_UINT y_plane, x_plane; /* elements from one matrix to the next; see the workgroup's y */
 };
 TSR_PUSH_CHECK(tsr_transpose_push);

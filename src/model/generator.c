@@ -260,8 +260,8 @@ static float *logits_of(const tsr_generator *g, int number)
     return g->logits + (size_t)number * (size_t)g->model->config.vocabulary;
 }
 
-/* Gives the caller the logits of the tokens from `first` on that it wants, except the last one of
- * `count`. */
+/* The caller may want the logits of the first positions of a sequence. Gives it those that are
+ * among `count` tokens from position `first` on, except those of the last token. */
 static tsr_status show(tsr_generator *g, int number, const tsr_tensor *features, int64_t first,
                        int64_t count)
 {

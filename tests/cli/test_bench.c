@@ -1,5 +1,5 @@
-/* Every benchmark runs, verifies and reports on this driver. Speeds are not tested. The benchmark of
- * attention needs minutes on a CPU, so only the complete run measures it. */
+/* Every benchmark runs, verifies and reports on this driver. Speeds are not tested. The benchmark
+ * of attention needs minutes on a CPU, so only the complete run measures it. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -175,7 +175,7 @@ static void print_one(const tsr_tokenizer *tokenizer, generate_result *result)
         putchar('\n');
 }
 
-/* Several sequences: each with its number, in their order, when all have ended. */
+/* Prints several sequences after all have ended, in their order, each with its number. */
 static void print_all(const tsr_tokenizer *tokenizer, int count, generate_result *results)
 {
     for (int i = 0; i < count; i++)

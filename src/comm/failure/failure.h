@@ -34,8 +34,8 @@ void tsr__comm_compare(tsr_comm *comm, int rank, const tsr__call *call, const ts
 /* Fails the communicator because two calls differ. The error text is the same on both ranks. */
 void tsr__comm_fail_mismatch(tsr_comm *comm, const tsr__call *mine, int rank,
                              const tsr__call *theirs);
-/* Fails the communicator because the sender of an unexpected message has not answered in time to
- * which call the message belongs. */
+/* Fails the communicator because the sender of an unexpected message did not answer in time. It was
+ * asked to which call the message belongs. */
 void tsr__request_fail_mismatch(const tsr_request *request);
 
 /* deadline.c ----------------------------------------------------------------------------------- */

@@ -236,7 +236,7 @@ void tsr__request_block(tsr_request *request)
             if (request->done)
                 return;
         }
-        /* Checks deadlines even if something moves all the time, such as messages to a
+        /* Checks deadlines even if there is always some progress, such as messages to a
          * tombstone. */
         if (++rounds % 1024 == 0)
             (void)tsr__job_tick(job, tsr__now_ns());

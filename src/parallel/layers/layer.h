@@ -196,11 +196,12 @@ typedef struct tsr__partials {
     } item[TSR__MAX_LAYER_PARAMETERS];
     tsr_group_request *request;
 } tsr__partials;
-/* Allocates the shares of some parameters. If `zeros` is true, the shares are set to 0. This is
- * needed if not all elements of a share are computed. */
+/* Allocates the tensors (shares) that take this rank's parts of some gradients. If `zeros` is true,
+ * the shares are set to 0. This is needed if not all elements of a share are computed. */
 tsr_status tsr__partials_begin(tsr__partials *sums, const int *indices, int count,
                                bool zeros) TSR_NODISCARD;
-/* Gets the share of parameter `index`. It is f32 and has the parameter's shape. */
+/* Gets the tensor that takes this rank's part of the gradient of parameter `index`, before it is
+ * summed over the ranks. It is f32 and has the parameter's shape. */
 tsr_status tsr__partials_take(const tsr__partials *sums, int index, tsr_tensor **out) TSR_NODISCARD;
 tsr_status tsr__partials_start(tsr__partials *sums) TSR_NODISCARD;
 /* Blocks until the shares have been summed over the ranks, and adds the sums to the gradients. */

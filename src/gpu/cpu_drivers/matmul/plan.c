@@ -6,8 +6,8 @@
 
 enum {
     MAX_GROUPS = TSR_MATMUL_CPU_GROUPS,
-    /* The largest number of subgroups in a workgroup. It is the number of values of one digit of
-     * the shaders' uniform_index(). */
+    /* The largest number of subgroups in a workgroup. The shaders' uniform_index() composes a
+     * subgroup's index from digits with this many values. */
     MAX_SUBGROUPS = 8,
     MAX_BLOCKS = 8,
     /* The size of a block of rows of a: half of a small L2 cache. A block stays in a core's cache

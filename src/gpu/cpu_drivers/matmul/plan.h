@@ -56,8 +56,8 @@ enum {
     TSR__LAVAPIPE_FORM, /* in nt kernels WIDTH, in nn kernels A_TRANSPOSED */
     TSR__LAVAPIPE_PAIRS,
     TSR__LAVAPIPE_FINISH,
-    TSR__LAVAPIPE_PANELS, /* for nt kernels only */
-    TSR__LAVAPIPE_FRESH,  /* for nn kernels only */
+    TSR__LAVAPIPE_PANELS, /* only for kernels that read b transposed (nt) */
+    TSR__LAVAPIPE_FRESH,  /* only for kernels that do not (nn): sets the sums, adds to none */
     TSR__LAVAPIPE_FULL,   /* for nn kernels only */
     TSR__LAVAPIPE_CONSTANTS
 };

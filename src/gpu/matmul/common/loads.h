@@ -12,8 +12,7 @@ uint32_t tsr__matmul_b_load(const tsr__matmul_problem *problem, int64_t max_widt
 /* True if a tile of rows × cols of `side` can be addressed with 32-bit strides and offsets. */
 bool tsr__matmul_side_narrow(const tsr__matmul_side *side, int64_t rows, int64_t cols);
 
-/* True if a tile of at most `bm` × `bn` elements can be addressed in the same way in y and in
- * bias. */
+/* True if 32-bit offsets can address a tile of at most `bm` × `bn` elements in y and in bias. */
 bool tsr__matmul_y_narrow(const tsr__matmul_problem *problem, int64_t bm, int64_t bn);
 
 #endif

@@ -237,7 +237,7 @@ static place partials(const pass_list *r, const tsr_layout *rows, tsr__buffer *s
     return at;
 }
 
-/* Describes chunks of x's rows as if each were a row of its own: [chunks, rows…]. */
+/* Describes x as if each chunk of a row were a row of its own: [chunks, rows…]. */
 static place chunks_of(const place *x, int64_t chunk, int64_t first, int64_t chunks, int64_t count)
 {
     place cut = *x;
