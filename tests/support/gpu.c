@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "gpu/device/instance.h"
 #include "gpu/stream/stream.h"
+#include "support/gpu_libraries.h"
 #include "support/random.h"
 
 tsr_device *gpu;
@@ -29,6 +30,11 @@ void gpu_fails_(tsr_status got, tsr_status want, const char *words, const char *
     if (!strstr(tsr_last_error(), words))
         ck_abort_msg("%s:%d: %s: expected \"%s\" in the error text \"%s\"", file, line, text, words,
                      tsr_last_error());
+}
+
+__attribute__((constructor)) static void before_all_tests(void)
+{
+    gpu_load_libraries();
 }
 
 static void open_device(const tsr_device_params *params)

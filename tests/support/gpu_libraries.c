@@ -1,0 +1,42 @@
+#define _GNU_SOURCE /* dl_iterate_phdr */
+#include "support/gpu_libraries.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdlib.h>
+#include <vulkan/vulkan.h>
+
+/* Opens a library that is loaded once more, so that it stays loaded. */
+static int keep(struct dl_phdr_info *library, size_t size, void *data)
+{
+    (void)size, (void)data;
+    if (library->dlpi_name[0] != '\0')
+        dlopen(library->dlpi_name, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+    return 0;
+}
+
+void gpu_load_libraries(void)
+{
+    static const char *const layers[] = {"VK_LAYER_KHRONOS_validation"};
+    /* A driver of a GPU may not be used in a forked process if it was used before. */
+    if (getenv("TEST_GPU"))
+        return;
+    void *loader = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_NODELETE);
+    if (!loader)
+        return;
+    PFN_vkGetInstanceProcAddr find;
+    *(void **)&find = dlsym(loader, "vkGetInstanceProcAddr");
+    PFN_vkCreateInstance create =
+        find ? (PFN_vkCreateInstance)find(NULL, "vkCreateInstance") : NULL;
+    const VkInstanceCreateInfo info = {
+        .sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
+        .enabledLayerCount = getenv("TESSERA_VALIDATION") ? 1 : 0,
+        .ppEnabledLayerNames = layers,
+    };
+    VkInstance instance;
+    if (!create || create(&info, NULL, &instance) != VK_SUCCESS)
+        return;
+    dl_iterate_phdr(keep, NULL);
+    PFN_vkDestroyInstance destroy = (PFN_vkDestroyInstance)find(instance, "vkDestroyInstance");
+    destroy(instance, NULL);
+}
