@@ -66,64 +66,41 @@ static const tsr__weight_name gpt2_inside[] = {
     {NULL, NULL, NULL},
 };
 
+/* What all descendants of Llama have in common. */
+#define USUAL                                                                                      \
+    .hf_prefix = "model.", .hf_block = "layers.", .keys = &usual_keys, .outside = usual_outside,   \
+    .inside = usual_inside, .norm = TSR_NORM_RMS, .gated = true, .activation = TSR_ACT_SILU
+
 /* Of rows with the same name in GGUF, the first counts. */
 static const tsr__architecture table[] = {
     {
         .name = "llama",
         .gguf = "llama",
-        .hf_prefix = "model.",
-        .hf_block = "layers.",
-        .keys = &usual_keys,
-        .outside = usual_outside,
-        .inside = usual_inside,
-        .norm = TSR_NORM_RMS,
-        .gated = true,
+        USUAL,
         .gguf_interleaved = true,
-        .activation = TSR_ACT_SILU,
     },
     {
         .name = "mistral",
         .gguf = "llama",
-        .hf_prefix = "model.",
-        .hf_block = "layers.",
-        .keys = &usual_keys,
-        .outside = usual_outside,
-        .inside = usual_inside,
-        .norm = TSR_NORM_RMS,
-        .gated = true,
+        USUAL,
         .has_window = true,
         .gguf_interleaved = true,
-        .activation = TSR_ACT_SILU,
     },
     {
         .name = "qwen2",
         .gguf = "qwen2",
-        .hf_prefix = "model.",
-        .hf_block = "layers.",
-        .keys = &usual_keys,
-        .outside = usual_outside,
-        .inside = usual_inside,
-        .norm = TSR_NORM_RMS,
-        .gated = true,
+        USUAL,
         .qkv_bias = true,
         .has_window = true,
         .window_needs_switch = true,
-        .activation = TSR_ACT_SILU,
     },
     {
         .name = "qwen3",
         .gguf = "qwen3",
-        .hf_prefix = "model.",
-        .hf_block = "layers.",
-        .keys = &usual_keys,
-        .outside = usual_outside,
-        .inside = usual_inside,
-        .norm = TSR_NORM_RMS,
-        .gated = true,
+        USUAL,
         .qk_norm = true,
         .has_window = true,
         .window_needs_switch = true,
-        .activation = TSR_ACT_SILU,
     },
     {
         .name = "gpt2",

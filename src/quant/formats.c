@@ -13,46 +13,53 @@
                .gguf_type = (type),                                                                \
                .quantizes = (writes)}
 
-/* {offset, bits, run} */
+#define AT(id) [(id)-FIRST]
+enum { FIRST = TSR_Q4_0 };
+
+/* Ordered by dtype, without gaps: every use of a tensor's address looks its dtype up. Planes are
+ * {offset, bits, run}. */
 static const tsr__quant_format formats[] = {
-    {FORMAT(TSR_Q4_0, "q4_0", 32, 18, 2, true), .low = {2, 4, 16}, .sub = 32, .bias = 8,
-     .scales = TSR__QUANT_F16},
-    {FORMAT(TSR_Q4_1, "q4_1", 32, 20, 3, true), .low = {4, 4, 16}, .sub = 32,
-     .scales = TSR__QUANT_F16_MIN, .min_offset = 2},
-    {FORMAT(TSR_Q5_0, "q5_0", 32, 22, 6, true), .low = {6, 4, 16}, .high = {2, 1, 1}, .sub = 32,
-     .bias = 16, .scales = TSR__QUANT_F16},
-    {FORMAT(TSR_Q5_1, "q5_1", 32, 24, 7, true), .low = {8, 4, 16}, .high = {4, 1, 1}, .sub = 32,
-     .scales = TSR__QUANT_F16_MIN, .min_offset = 2},
-    {FORMAT(TSR_Q8_0, "q8_0", 32, 34, 8, true), .low = {2, 8, 32}, .sub = 32,
-     .code = TSR__QUANT_SIGNED, .scales = TSR__QUANT_F16},
-    {FORMAT(TSR_Q2_K, "q2_k", 256, 84, 10, true), .low = {16, 2, 32}, .sub = 16,
-     .scales = TSR__QUANT_4_4, .factor_offset = 80, .min_offset = 82, .scales_offset = 0},
-    {FORMAT(TSR_Q3_K, "q3_k", 256, 110, 11, true), .low = {32, 2, 32}, .high = {0, 1, 32},
-     .sub = 16, .bias = 4, .scales = TSR__QUANT_S6, .factor_offset = 108, .scales_offset = 96},
-    {FORMAT(TSR_Q4_K, "q4_k", 256, 144, 12, true), .low = {16, 4, 32}, .sub = 32,
-     .scales = TSR__QUANT_6_6, .min_offset = 2, .scales_offset = 4},
-    {FORMAT(TSR_Q5_K, "q5_k", 256, 176, 13, true), .low = {48, 4, 32}, .high = {16, 1, 32},
-     .sub = 32, .scales = TSR__QUANT_6_6, .min_offset = 2, .scales_offset = 4},
-    {FORMAT(TSR_Q6_K, "q6_k", 256, 210, 14, true), .low = {0, 4, 64}, .high = {128, 2, 32},
-     .sub = 16, .bias = 32, .scales = TSR__QUANT_S8, .factor_offset = 208, .scales_offset = 192},
-    {FORMAT(TSR_IQ4_NL, "iq4_nl", 32, 18, 20, false), .low = {2, 4, 16}, .sub = 32,
-     .code = TSR__QUANT_NL, .scales = TSR__QUANT_F16},
-    {FORMAT(TSR_IQ4_XS, "iq4_xs", 256, 136, 23, false), .low = {8, 4, 16}, .sub = 32,
-     .code = TSR__QUANT_NL, .scales = TSR__QUANT_S6_SPLIT, .scales_offset = 2},
-    {FORMAT(TSR_MXFP4, "mxfp4", 32, 17, 39, true), .low = {1, 4, 16}, .sub = 32,
-     .code = TSR__QUANT_E2M1, .scales = TSR__QUANT_E8M0},
-    {FORMAT(TSR_NVFP4, "nvfp4", 64, 36, 40, false), .low = {4, 4, 8}, .sub = 16,
-     .code = TSR__QUANT_E2M1, .scales = TSR__QUANT_UE4M3},
+    AT(TSR_Q4_0) = {FORMAT(TSR_Q4_0, "q4_0", 32, 18, 2, true), .low = {2, 4, 16}, .sub = 32,
+                    .bias = 8, .scales = TSR__QUANT_F16},
+    AT(TSR_Q4_1) = {FORMAT(TSR_Q4_1, "q4_1", 32, 20, 3, true), .low = {4, 4, 16}, .sub = 32,
+                    .scales = TSR__QUANT_F16_MIN, .min_offset = 2},
+    AT(TSR_Q5_0) = {FORMAT(TSR_Q5_0, "q5_0", 32, 22, 6, true), .low = {6, 4, 16}, .high = {2, 1, 1},
+                    .sub = 32, .bias = 16, .scales = TSR__QUANT_F16},
+    AT(TSR_Q5_1) = {FORMAT(TSR_Q5_1, "q5_1", 32, 24, 7, true), .low = {8, 4, 16}, .high = {4, 1, 1},
+                    .sub = 32, .scales = TSR__QUANT_F16_MIN, .min_offset = 2},
+    AT(TSR_Q8_0) = {FORMAT(TSR_Q8_0, "q8_0", 32, 34, 8, true), .low = {2, 8, 32}, .sub = 32,
+                    .code = TSR__QUANT_SIGNED, .scales = TSR__QUANT_F16},
+    AT(TSR_Q2_K) = {FORMAT(TSR_Q2_K, "q2_k", 256, 84, 10, true), .low = {16, 2, 32}, .sub = 16,
+                    .scales = TSR__QUANT_4_4, .factor_offset = 80, .min_offset = 82,
+                    .scales_offset = 0},
+    AT(TSR_Q3_K) = {FORMAT(TSR_Q3_K, "q3_k", 256, 110, 11, true), .low = {32, 2, 32},
+                    .high = {0, 1, 32}, .sub = 16, .bias = 4, .scales = TSR__QUANT_S6,
+                    .factor_offset = 108, .scales_offset = 96},
+    AT(TSR_Q4_K) = {FORMAT(TSR_Q4_K, "q4_k", 256, 144, 12, true), .low = {16, 4, 32}, .sub = 32,
+                    .scales = TSR__QUANT_6_6, .min_offset = 2, .scales_offset = 4},
+    AT(TSR_Q5_K) = {FORMAT(TSR_Q5_K, "q5_k", 256, 176, 13, true), .low = {48, 4, 32},
+                    .high = {16, 1, 32}, .sub = 32, .scales = TSR__QUANT_6_6, .min_offset = 2,
+                    .scales_offset = 4},
+    AT(TSR_Q6_K) = {FORMAT(TSR_Q6_K, "q6_k", 256, 210, 14, true), .low = {0, 4, 64},
+                    .high = {128, 2, 32}, .sub = 16, .bias = 32, .scales = TSR__QUANT_S8,
+                    .factor_offset = 208, .scales_offset = 192},
+    AT(TSR_IQ4_NL) = {FORMAT(TSR_IQ4_NL, "iq4_nl", 32, 18, 20, false), .low = {2, 4, 16}, .sub = 32,
+                      .code = TSR__QUANT_NL, .scales = TSR__QUANT_F16},
+    AT(TSR_IQ4_XS) = {FORMAT(TSR_IQ4_XS, "iq4_xs", 256, 136, 23, false), .low = {8, 4, 16},
+                      .sub = 32, .code = TSR__QUANT_NL, .scales = TSR__QUANT_S6_SPLIT,
+                      .scales_offset = 2},
+    AT(TSR_MXFP4) = {FORMAT(TSR_MXFP4, "mxfp4", 32, 17, 39, true), .low = {1, 4, 16}, .sub = 32,
+                     .code = TSR__QUANT_E2M1, .scales = TSR__QUANT_E8M0},
+    AT(TSR_NVFP4) = {FORMAT(TSR_NVFP4, "nvfp4", 64, 36, 40, false), .low = {4, 4, 8}, .sub = 16,
+                     .code = TSR__QUANT_E2M1, .scales = TSR__QUANT_UE4M3},
 };
 
-#define FORMATS ((int)(sizeof formats / sizeof *formats))
+enum { FORMATS = sizeof formats / sizeof *formats };
 
 const tsr__quant_format *tsr__quant_format_of(tsr_dtype dtype)
 {
-    for (int i = 0; i < FORMATS; i++)
-        if (formats[i].format.dtype == dtype)
-            return &formats[i];
-    return NULL;
+    const size_t row = (size_t)dtype - FIRST; /* dtypes before the first one wrap around */
+    return row < FORMATS ? &formats[row] : NULL;
 }
 
 const tsr_quant_format *tsr_quant_format_of(tsr_dtype dtype)

@@ -1,28 +1,16 @@
 /* tessera quantize: bytes of golden files through pipes. */
 #include <stdio.h>
-#include <unistd.h>
 
 #include "cli/tool.h"
 #include "quant/golden_quant.h"
 
 enum { MAX_ROW = 512 };
 
-/* Gives the tool these bytes as standard input. The test has a process of its own. */
-static void feed(const void *bytes, size_t size)
-{
-    FILE *file = tmpfile();
-    ck_assert_ptr_nonnull(file);
-    ck_assert_uint_eq(fwrite(bytes, 1, size, file), size);
-    rewind(file);
-    ck_assert_int_eq(dup2(fileno(file), STDIN_FILENO), STDIN_FILENO);
-    fclose(file);
-}
-
 /* Runs the tool on `in`, and compares its output. */
 static void converts(const char *arguments, const void *in, size_t in_size, const void *out,
                      size_t out_size)
 {
-    feed(in, in_size);
+    tool_feed(in, in_size);
     tool_result result = tool_run(arguments);
     ck_assert_msg(result.exit_code == 0, "%s: exit code %d: %s", arguments, result.exit_code,
                   result.err);
@@ -72,7 +60,7 @@ END_TEST
 static void fails(const char *arguments, const void *in, size_t size, const char *sentence,
                   size_t out_size)
 {
-    feed(in, size);
+    tool_feed(in, size);
     tool_result result = tool_run(arguments);
     ck_assert_int_eq(result.exit_code, 1);
     ck_assert_str_eq(result.err, sentence);

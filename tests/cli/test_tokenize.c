@@ -2,27 +2,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/tool.h"
 #include "support/golden.h"
 #include "tokenizer/cases.h"
 
-/* Gives the tool these bytes as standard input. The test has a process of its own. */
-static void feed(const void *bytes, size_t size)
-{
-    FILE *file = tmpfile();
-    ck_assert_ptr_nonnull(file);
-    ck_assert_uint_eq(fwrite(bytes, 1, size, file), size);
-    rewind(file);
-    ck_assert_int_eq(dup2(fileno(file), STDIN_FILENO), STDIN_FILENO);
-    fclose(file);
-}
-
 static json_t *tokenize(const char *file, const char *arguments, const void *in, size_t size)
 {
     char all[512];
-    feed(in, size);
+    tool_feed(in, size);
     snprintf(all, sizeof all, "tokenize %s/tokenizer/%s%s", TEST_DATA, file, arguments);
     return tool_json(all, "tessera.tokenize");
 }
@@ -93,7 +81,7 @@ START_TEST(ids_become_text)
     decodes(" --decode", "258 258", NULL, "//8=");
     char all[512];
     snprintf(all, sizeof all, "tokenize %s/tokenizer/stories260K-vocab.gguf --decode", TEST_DATA);
-    feed("3", 1); /* a zero byte */
+    tool_feed("3", 1); /* a zero byte */
     tool_result result = tool_run(all);
     ck_assert_ptr_nonnull(strstr(result.out, "\"text\": \"\\u0000\""));
     ck_assert_ptr_nonnull(strstr(result.out, "\"text_base64\": \"AA==\""));
@@ -126,7 +114,7 @@ static void fails(const char *arguments, const char *in, const char *sentence)
 {
     char all[512];
     snprintf(all, sizeof all, "tokenize %s/tokenizer/%s", TEST_DATA, arguments);
-    feed(in, strlen(in));
+    tool_feed(in, strlen(in));
     tool_result result = tool_run(all);
     ck_assert_int_eq(result.exit_code, 1);
     ck_assert_str_eq(result.err, sentence);

@@ -82,6 +82,16 @@ tool_result tool_run_appending(const char *arguments, const char *path)
     return run_into(arguments, fopen(path, "a+"));
 }
 
+void tool_feed(const void *bytes, size_t size)
+{
+    FILE *file = tmpfile();
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fwrite(bytes, 1, size, file), size);
+    rewind(file);
+    ck_assert_int_eq(dup2(fileno(file), STDIN_FILENO), STDIN_FILENO);
+    fclose(file);
+}
+
 void tool_result_free(tool_result *result)
 {
     free(result->out);

@@ -17,6 +17,9 @@ tool_result tool_run(const char *arguments);
 tool_result tool_run_in(const char *arguments, const char *locale, const char *columns);
 /* Appends standard output to that file; `out` holds all of the file. */
 tool_result tool_run_appending(const char *arguments, const char *path);
+/* Gives the tools that the test runs from now on these bytes as standard input, once. The test must
+ * have a process of its own. */
+void tool_feed(const void *bytes, size_t size);
 void tool_result_free(tool_result *result);
 
 /* Asserts that the tool exits with 0 and prints `output`, and nothing on standard error. */

@@ -56,13 +56,14 @@ static bool is_16_bit(const tsr__matmul_side *side)
     return side->dtype != TSR_F32;
 }
 
-/* Reserves scratch memory for a packed copy of an operand: `lines` lines of k elements each,
- * row-major. Also describes the copy's source. `line` and `k` are the operand's strides. Matrices
- * that are repeated along a batch dimension are packed once. */
+/* Reserves scratch memory for a packed copy of an operand: `lines` lines of `length` elements each,
+ * row-major. Also describes the copy's source. `line` and `along` point to the operand's strides
+ * between lines and in a line, and get those of the copy. Matrices that are repeated along a batch
+ * dimension are packed once. */
 static tsr_status pack(const tsr__matmul_call *call, tsr__lavapipe_operands *o,
                        const tsr_tensor *tensor, tsr__matmul_side *side, int64_t lines,
-                       int64_t line, int64_t length, int64_t k, bool widen, tsr_tensor *source,
-                       tsr_tensor *packed)
+                       int64_t *line, int64_t length, int64_t *along, bool widen,
+                       tsr_tensor *source, tsr_tensor *packed)
 {
     const tsr__matmul_problem *p = &o->problem;
     tsr_layout from = {.dtype = side->dtype, .ndim = p->batch_dims + 2, .offset = side->offset};
@@ -73,9 +74,9 @@ static tsr_status pack(const tsr__matmul_call *call, tsr__lavapipe_operands *o,
         from.strides[i] = side->batch[i];
     }
     from.shape[p->batch_dims] = lines;
-    from.strides[p->batch_dims] = line;
+    from.strides[p->batch_dims] = *line;
     from.shape[p->batch_dims + 1] = length;
-    from.strides[p->batch_dims + 1] = k;
+    from.strides[p->batch_dims + 1] = *along;
 
     tsr_layout to = from;
     to.dtype = widen ? TSR_F32 : side->dtype;
@@ -89,6 +90,8 @@ static tsr_status pack(const tsr__matmul_call *call, tsr__lavapipe_operands *o,
         side->batch[i] = side->batch[i] > 0 ? to.strides[i] : 0;
     side->dtype = to.dtype;
     side->offset = 0;
+    *line = to.strides[p->batch_dims];
+    *along = 1;
 
     *source = tsr__tensor_alias(tensor, &from);
     packed->layout = to;
@@ -99,23 +102,15 @@ static tsr_status pack(const tsr__matmul_call *call, tsr__lavapipe_operands *o,
 static tsr_status pack_a(const tsr__matmul_call *call, tsr__lavapipe_operands *o, bool widen)
 {
     tsr__matmul_side *a = &o->problem.a;
-
-    TSR__TRY(pack(call, o, call->a, a, o->problem.m, a->row, o->problem.k, a->col, widen,
-                  &o->a_source, &o->a));
-    a->row = o->a.layout.strides[o->problem.batch_dims];
-    a->col = 1;
-    return TSR_OK;
+    return pack(call, o, call->a, a, o->problem.m, &a->row, o->problem.k, &a->col, widen,
+                &o->a_source, &o->a);
 }
 
 static tsr_status pack_b(const tsr__matmul_call *call, tsr__lavapipe_operands *o, bool widen)
 {
     tsr__matmul_side *b = &o->problem.b;
-
-    TSR__TRY(pack(call, o, call->b, b, o->problem.n, b->col, o->problem.k, b->row, widen,
-                  &o->b_source, &o->b));
-    b->col = o->b.layout.strides[o->problem.batch_dims];
-    b->row = 1;
-    return TSR_OK;
+    return pack(call, o, call->b, b, o->problem.n, &b->col, o->problem.k, &b->row, widen,
+                &o->b_source, &o->b);
 }
 
 /* Packs lines of n instead of lines of k. */
@@ -123,12 +118,8 @@ static tsr_status pack_b_along_n(const tsr__matmul_call *call, tsr__lavapipe_ope
                                  bool widen)
 {
     tsr__matmul_side *b = &o->problem.b;
-
-    TSR__TRY(pack(call, o, call->b, b, o->problem.k, b->row, o->problem.n, b->col, widen,
-                  &o->b_source, &o->b));
-    b->row = o->b.layout.strides[o->problem.batch_dims];
-    b->col = 1;
-    return TSR_OK;
+    return pack(call, o, call->b, b, o->problem.k, &b->row, o->problem.n, &b->col, widen,
+                &o->b_source, &o->b);
 }
 
 /* The largest number of elements of a copy that is made only to save time: 256 MiB of f32. */
