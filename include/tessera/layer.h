@@ -82,7 +82,7 @@ typedef struct tsr_parameter {
     /* The gradient, of the same shape; f32 unless params.grad_dtype is set. NULL before the first
      * backward pass. */
     tsr_tensor *grad;
-    tsr_dtype dtype;
+    tsr_dtype dtype; /* a float; `tensor` may have a block format instead */
     int ndim;
     int64_t global_shape[TSR_MAX_DIMS];
     /* The dimension that is divided. -1: every rank has the full parameter, and the same
@@ -107,10 +107,11 @@ TSR_API void tsr_layer_zero_grad(tsr_layer *layer);
 
 /* Sets the memory of a parameter's values and gradient to tensors of the caller. The layer keeps
  * views of them. Both must have the shape of this rank's part and no repeated element; `tensor`
- * must have the parameter's dtype, the gradient may have any float dtype. NULL removes the memory,
- * for the parameters of deferred layers that exist only while they are needed. If `grad_holds` is
- * true, the next backward pass adds to the contents of `grad`; otherwise it overwrites them.
- * Errors: TSR_ERR_INVALID. */
+ * must have the parameter's dtype, the gradient may have any float dtype. A matrix may be in a block
+ * format (quant.h) instead; the layer then has a forward pass, but no backward pass. NULL removes
+ * the memory, for the parameters of deferred layers that exist only while they are needed. If
+ * `grad_holds` is true, the next backward pass adds to the contents of `grad`; otherwise it
+ * overwrites them. Errors: TSR_ERR_INVALID. */
 TSR_API TSR_NODISCARD tsr_status tsr_layer_set_parameter(tsr_layer *layer, int index,
                                                          tsr_tensor *tensor, tsr_tensor *grad,
                                                          bool grad_holds);

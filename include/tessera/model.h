@@ -75,11 +75,15 @@ typedef struct tsr_model tsr_model;
 
 typedef struct tsr_model_params {
     tsr_group *group; /* NULL: tsr_group_default() */
-    /* The dtype in which weights are kept: f32, f16 or bf16. 0: that of the file's embedding, or
-     * f32 if that is quantised. Norms and activations are f32. */
+    /* The dtype in which matrices are kept: f32, f16, bf16 or a block format that tsr_quantize
+     * supports. 0: matrices that the files have in a block format are kept in it, and the others in
+     * the dtype of the files' embedding, or f32 if that is quantised. A matrix is not kept in
+     * blocks if its rows, or a rank's part of them, are not whole blocks; it then has the same
+     * dtype as those others. Norms and activations are f32. */
     tsr_dtype dtype;
     /* How heads, hidden features and the vocabulary are divided. 0: sizes differ by at most one
-     * head or feature. `align` and `limits` are ignored. */
+     * head or feature, or, for matrices in blocks, by one block. `align` and `limits` are ignored.
+     */
     tsr_partition_params partition;
     /* Called on each rank now and then while weights are read, with the bytes that this rank has
      * read and those that it will read. NULL: not called. */
@@ -90,14 +94,14 @@ typedef struct tsr_model_params {
 
 /* Opens a model: reads its configuration, checks that the files have each tensor in the shape that
  * the configuration implies, and then reads this rank's weights. Weights of another dtype are
- * converted; quantised ones are dequantised. Needs host memory for one staging piece of at most a
+ * converted. Needs host memory for one staging piece of at most a
  * few MiB. All ranks must call it, with files of the same contents. `path` may be a folder, a GGUF
  * file, or a safetensors file or index with a config.json beside it.
  *
  * Errors: those of tsr_model_config_read and tsr_shard_list_open; TSR_ERR_NOT_FOUND for a tensor
  * that is missing; TSR_ERR_INVALID for one of another shape; TSR_ERR_UNSUPPORTED for one of a dtype
- * that cannot be converted; TSR_ERR_IO; those of creating layers and tensors. If a rank fails, the
- * others fail too, with a text that names it. */
+ * that cannot be converted; TSR_ERR_IO; those of tsr_quantize, and of creating layers and tensors.
+ * If a rank fails, the others fail too, with a text that names it. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_open(const char *path, const tsr_model_params *params,
                                                 tsr_model **out);
 /* Frees a model. Destroy its generators first. Not collective. NULL is fine; sets NULL. */
@@ -106,6 +110,7 @@ TSR_API void tsr_model_close(tsr_model **model);
 /* Returns the configuration, which is valid as long as the model. */
 TSR_API const tsr_model_config *tsr_model_get_config(const tsr_model *model);
 TSR_API tsr_group *tsr_model_group(const tsr_model *model);
+/* Returns the dtype of matrices that are not in blocks. */
 TSR_API tsr_dtype tsr_model_dtype(const tsr_model *model);
 
 typedef struct tsr_model_stats {

@@ -88,7 +88,7 @@ typedef struct tsr_self_attention_params {
     float scale, softcap;
     bool sequence; /* x and y are divided along sequence_dim */
     int sequence_dim;
-    /* of the kv heads or the query heads, see above; `align` is ignored */
+    /* of the kv heads or the query heads, see above; `align` counts these heads */
     tsr_partition_params partition;
     tsr_dtype dtype;
     tsr_init_params init;

@@ -4,26 +4,19 @@
 
 #include "base/error.h"
 #include "tensor/convert.h"
-#include "tessera/quant.h"
+#include "tensor/dtype.h"
 
-tsr_dtype tsr__elements_float(const tsr_shard_param *param)
+tsr_dtype tsr__elements_dtype(const tsr_shard_param *param)
 {
     tsr_dtype dtype;
-    if (param->block_count != 1 || tsr_dtype_parse(param->dtype, &dtype) != TSR_OK)
-        return (tsr_dtype)0;
-    return dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16 ? dtype : (tsr_dtype)0;
-}
-
-/* Returns the block format of a tensor in a file, or NULL. */
-static const tsr_quant_format *format_of(const tsr_shard_param *param)
-{
-    tsr_dtype dtype;
-    return tsr_dtype_parse(param->dtype, &dtype) == TSR_OK ? tsr_quant_format_of(dtype) : NULL;
+    const bool known = tsr_dtype_parse(param->dtype, &dtype) == TSR_OK;
+    return known && (tsr__dtype_is_float(dtype) || tsr__dtype_is_block(dtype)) ? dtype
+                                                                               : (tsr_dtype)0;
 }
 
 tsr_status tsr__elements_check(const tsr_shard_param *param)
 {
-    if (tsr__elements_float(param) != 0 || format_of(param))
+    if (tsr__elements_dtype(param) != 0)
         return TSR_OK;
     return tsr__fail(TSR_ERR_UNSUPPORTED, "model: tensor %s is %s, which cannot be read as floats",
                      param->name, param->dtype);
@@ -40,12 +33,12 @@ static void convert(tsr_dtype to, tsr_dtype from, void *out, const void *values,
 tsr_status tsr__elements_convert(const tsr_shard_param *param, const void *from, int64_t skip,
                                  int64_t count, tsr_dtype to, void *out, float *scratch)
 {
-    const tsr_dtype dtype = tsr__elements_float(param);
-    if (dtype != 0) {
+    const tsr_dtype dtype = tsr__elements_dtype(param);
+    const tsr_quant_format *format = tsr_quant_format_of(dtype);
+    if (!format) {
         convert(to, dtype, out, (const char *)from + (uint64_t)skip * tsr_dtype_size(dtype), count);
         return TSR_OK;
     }
-    const tsr_quant_format *format = format_of(param);
     const int64_t block = format->block_count, blocks = (skip + count + block - 1) / block;
     TSR__TRY(tsr_dequantize(format->dtype, from, (uint64_t)blocks * (uint64_t)format->block_bytes,
                             scratch, blocks * block));

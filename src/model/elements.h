@@ -10,8 +10,8 @@
 /* Checks that the dtype of a tensor in a file can be converted. Errors: TSR_ERR_UNSUPPORTED. */
 tsr_status tsr__elements_check(const tsr_shard_param *param) TSR_NODISCARD;
 
-/* Returns the float dtype of a tensor in a file, or 0 if it is quantised. */
-tsr_dtype tsr__elements_float(const tsr_shard_param *param);
+/* Returns the dtype of a tensor in a file: a float, a block format, or 0 if it is neither. */
+tsr_dtype tsr__elements_dtype(const tsr_shard_param *param);
 
 /* Converts elements skip … skip + count − 1 of whole blocks to `to`, f32, f16 or bf16. `scratch`
  * needs room for skip + count elements, rounded up to whole blocks; it may be NULL for float

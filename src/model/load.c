@@ -3,6 +3,7 @@
 #include "model/model.h"
 #include "model/reader.h"
 #include "model/weights.h"
+#include "tensor/dtype.h"
 
 /* What is done with each parameter: first the bytes are counted, then they are read. */
 typedef struct loading {
@@ -17,8 +18,8 @@ static tsr_status load_part(loading *l, const tsr__weight *weight, const tsr__we
 {
     if (l->counting) {
         l->reader.total_bytes += tsr__weight_part_bytes(weight, part);
-        l->model->stats.weight_bytes += (uint64_t)(part->rows * part->columns) *
-                                        tsr_dtype_size(tsr_tensor_layout(tensor)->dtype);
+        l->model->stats.weight_bytes += tsr__dtype_bytes(tsr_tensor_layout(tensor)->dtype,
+                                                         (uint64_t)(part->rows * part->columns));
         return TSR_OK;
     }
     return tsr__weight_read(&l->reader, weight, part, tensor);
@@ -27,15 +28,8 @@ static tsr_status load_part(loading *l, const tsr__weight *weight, const tsr__we
 static tsr_status load_parameter(loading *l, int layer, const tsr_parameter *p)
 {
     tsr__weight weight;
-    TSR__TRY(tsr__weight_find(l->weights, layer, p->name, &weight));
-    tsr__weight_part part = {.rows = weight.rows, .columns = weight.columns};
-    if (p->shard_dim == 0) {
-        part.first_row = p->offset;
-        part.rows = p->length;
-    } else if (p->shard_dim == 1) {
-        part.first_column = p->offset;
-        part.columns = p->length;
-    }
+    tsr__weight_part part;
+    TSR__TRY(tsr__weight_of(l->weights, layer, p, &weight, &part));
     return load_part(l, &weight, &part, p->tensor);
 }
 

@@ -52,14 +52,15 @@ void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out)
 /* Layers ----------------------------------------------------------------------------------------
  */
 
-static const tsr_init_params no_values = {.kind = TSR_INIT_NONE};
+/* Layers are created without memory; see memory.c. */
 
-static tsr_status create_block(tsr_model *m, int index)
+static tsr_status create_block(tsr_model *m, const tsr_partition_params *heads,
+                               const tsr_partition_params *hidden, int index)
 {
     const tsr_model_config *c = &m->config;
     const float epsilon = (float)c->norm_epsilon;
     return tsr_block_create(
-        tsr_block_params(.group = m->group, .size = c->width, .dtype = m->dtype,
+        tsr_block_params(.group = m->group, .size = c->width, .dtype = m->dtype, .deferred = true,
                          .norm = {.kind = c->norm,
                                   .no_bias = !c->norm_bias,
                                   .epsilon = epsilon,
@@ -74,55 +75,51 @@ static tsr_status create_block(tsr_model *m, int index)
                                        .norm_epsilon = epsilon,
                                        .norm_dtype = TSR_F32,
                                        .window = index >= c->window_from ? c->window : 0,
-                                       .partition = m->partition,
-                                       .init = no_values},
+                                       .partition = *heads},
                          .mlp = {.hidden_size = c->hidden,
                                  .no_bias = !c->mlp_bias,
                                  .gated = c->gated,
                                  .activation = c->activation,
-                                 .partition = m->partition,
-                                 .init = no_values}),
+                                 .partition = *hidden}),
         &m->blocks[index]);
 }
 
-/* A tied head uses the memory of the embedding. */
-static tsr_status create_head(tsr_model *m)
+static tsr_status create_blocks(tsr_model *m, const tsr__weights *weights)
 {
     const tsr_model_config *c = &m->config;
-    TSR__TRY(tsr_column_linear_create(
-        tsr_linear_params(.group = m->group, .name = "head", .input_size = c->width,
-                          .output_size = c->vocabulary, .no_bias = true, .dtype = m->dtype,
-                          .partition = m->partition, .init = no_values, .deferred = c->tied),
-        &m->head));
-    return c->tied ? tsr_layer_set_parameter(
-                         m->head, 0, tsr_layer_parameter(m->embedding, 0)->tensor, NULL, false)
-                   : TSR_OK;
-}
-
-static tsr_status create_layers(tsr_model *m)
-{
-    const tsr_model_config *c = &m->config;
-    TSR__TRY(tsr_embedding_create(
-        tsr_embedding_params(.group = m->group, .name = "embedding",
-                             .vocabulary_size = c->vocabulary, .width = c->width, .dtype = m->dtype,
-                             .partition = m->partition, .init = no_values),
-        &m->embedding));
-    if (c->learned_positions)
-        TSR__TRY(tsr_tensor_create(m->device, m->dtype, 2, (int64_t[]){c->context, c->width},
-                                   &m->positions));
+    tsr_partition_params heads = m->partition, hidden = m->partition;
+    TSR__TRY(tsr__model_align_heads(m, weights, &heads.align));
+    TSR__TRY(tsr__model_align_hidden(m, weights, &hidden.align));
     m->blocks = tsr__calloc((size_t)c->layers, sizeof(tsr_layer *));
     if (!m->blocks)
         return TSR_ERR_NO_MEMORY;
     for (int i = 0; i < c->layers; i++) {
-        const tsr_status status = create_block(m, i);
+        const tsr_status status = create_block(m, &heads, &hidden, i);
         if (status != TSR_OK)
             return tsr__fail_context(status, "model: layer %d", i);
     }
+    return TSR_OK;
+}
+
+static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
+{
+    const tsr_model_config *c = &m->config;
+    TSR__TRY(tsr_embedding_create(tsr_embedding_params(.group = m->group, .name = "embedding",
+                                                       .vocabulary_size = c->vocabulary,
+                                                       .width = c->width, .dtype = m->dtype,
+                                                       .partition = m->partition, .deferred = true),
+                                  &m->embedding));
+    TSR__TRY(create_blocks(m, weights));
     TSR__TRY(tsr_norm_create(tsr_norm_params(.group = m->group, .name = "norm", .size = c->width,
                                              .kind = c->norm, .no_bias = !c->norm_bias,
-                                             .epsilon = (float)c->norm_epsilon, .dtype = TSR_F32),
+                                             .epsilon = (float)c->norm_epsilon, .dtype = TSR_F32,
+                                             .deferred = true),
                              &m->norm));
-    return create_head(m);
+    return tsr_column_linear_create(
+        tsr_linear_params(.group = m->group, .name = "head", .input_size = c->width,
+                          .output_size = c->vocabulary, .no_bias = true, .dtype = m->dtype,
+                          .partition = m->partition, .deferred = true),
+        &m->head);
 }
 
 /* Says what would fit, if the device cannot hold the layers. The share of a rank is that of an even
@@ -168,21 +165,6 @@ static tsr_status divide_vocabulary(tsr_model *m)
     return status;
 }
 
-static tsr_status choose_dtype(tsr_model *m, const tsr__weights *weights, tsr_dtype wanted)
-{
-    tsr__weight embedding;
-    TSR__REQUIRE(wanted == 0 || wanted == TSR_F32 || wanted == TSR_F16 || wanted == TSR_BF16,
-                 "model: dtype %s is not f32, f16 or bf16", tsr_dtype_name(wanted));
-    m->dtype = wanted;
-    if (wanted != 0)
-        return TSR_OK;
-    TSR__TRY(tsr__weight_find(weights, -1, "embedding.weight", &embedding));
-    m->dtype = tsr__elements_float(embedding.file);
-    if (m->dtype == 0)
-        m->dtype = TSR_F32;
-    return TSR_OK;
-}
-
 static tsr_status open_files(tsr_model *m, const tsr__model_files *files,
                              const tsr_model_params *params)
 {
@@ -190,9 +172,10 @@ static tsr_status open_files(tsr_model *m, const tsr__model_files *files,
     tsr_heads heads;
     TSR__TRY(tsr__config_of(files, &m->config));
     TSR__TRY(tsr__weights_init(files, &m->config, &weights));
-    TSR__TRY(choose_dtype(m, &weights, params->dtype));
+    TSR__TRY(tsr__model_choose_dtype(m, &weights, params->dtype));
     TSR__TRY(divide_vocabulary(m));
-    TSR__TRY(explain_memory(m, create_layers(m)));
+    TSR__TRY(create_layers(m, &weights));
+    TSR__TRY(explain_memory(m, tsr__model_allocate(m, &weights)));
     TSR__TRY(tsr_self_attention_heads(m->blocks[0], &heads));
     m->stats.heads = heads.count;
     m->stats.kv_heads = heads.kv_count;

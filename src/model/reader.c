@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "model/elements.h"
+#include "tensor/dtype.h"
 
 #define PIECE_BYTES ((size_t)4 << 20)
 
@@ -148,9 +149,21 @@ static int64_t row_in_head(int64_t head_dim, int64_t row)
 typedef struct piece {
     const tsr__weight *weight;
     const tsr__weight_part *part;
-    tsr_dtype dtype;
+    tsr_dtype to;        /* the tensor's */
+    tsr_dtype dtype;     /* of elements on their way: f32 before they are quantised, else `to` */
     int64_t first, rows; /* rows of the part */
 } piece;
+
+/* Whether the file has the bytes that the tensor needs, row by row. */
+static bool same_bytes(const tsr__weight *w, tsr_dtype to)
+{
+    return !w->transposed && tsr__elements_dtype(w->file) == to;
+}
+
+static uint64_t bytes_of(const piece *p, tsr_dtype dtype)
+{
+    return tsr__dtype_bytes(dtype, (uint64_t)(p->rows * p->part->columns));
+}
 
 /* Reads the blocks of a piece's rows into `raw`, row after row. */
 static tsr_status read_rows(tsr__weight_reader *r, const piece *p, const segment *s)
@@ -166,19 +179,23 @@ static tsr_status read_rows(tsr__weight_reader *r, const piece *p, const segment
     return TSR_OK;
 }
 
+/* Converts a piece's rows, and puts them in our order. */
 static tsr_status convert_rows(tsr__weight_reader *r, const piece *p, const segment *s)
 {
     const tsr_shard_param *file = p->weight->file;
     const int64_t columns = p->part->columns, head = p->weight->interleaved_head;
-    const uint64_t row_bytes = (uint64_t)columns * tsr_dtype_size(p->dtype);
+    const uint64_t row_bytes = tsr__dtype_bytes(p->dtype, (uint64_t)columns);
     if (file->block_count == 1 && head == 0)
         return tsr__elements_convert(file, r->raw, 0, p->rows * columns, p->dtype, r->converted,
                                      r->scratch);
     for (int64_t i = 0; i < p->rows; i++) {
-        const int64_t to = head == 0 ? i : i / head * head + row_in_head(head, i % head);
-        TSR__TRY(tsr__elements_convert(
-            file, (char *)r->raw + (uint64_t)i * s->bytes, s->skip, columns, p->dtype,
-            (char *)r->converted + (uint64_t)to * row_bytes, r->scratch));
+        const int64_t at = head == 0 ? i : i / head * head + row_in_head(head, i % head);
+        const char *from = (char *)r->raw + (uint64_t)i * s->bytes;
+        char *to = (char *)r->converted + (uint64_t)at * row_bytes;
+        if (same_bytes(p->weight, p->dtype))
+            memcpy(to, from, row_bytes);
+        else
+            TSR__TRY(tsr__elements_convert(file, from, s->skip, columns, p->dtype, to, r->scratch));
     }
     return TSR_OK;
 }
@@ -205,12 +222,24 @@ static tsr_status read_transposed(tsr__weight_reader *r, const piece *p)
     return TSR_OK;
 }
 
-static tsr_status upload(tsr__weight_reader *r, const piece *p, tsr_tensor *out)
+/* Quantises the converted elements into `raw`, which is not needed any more. */
+static tsr_status quantise(tsr__weight_reader *r, const piece *p)
+{
+    const uint64_t bytes = bytes_of(p, p->to);
+    TSR__TRY(need_memory(&r->raw, &r->raw_bytes, bytes, 1));
+    const tsr_status status =
+        tsr_quantize(p->to, r->converted, p->rows * p->part->columns, r->raw, bytes);
+    return status == TSR_OK
+               ? TSR_OK
+               : tsr__fail_context(status, "model: tensor %s, rows from %" PRId64,
+                                   p->weight->file->name, p->part->first_row + p->first);
+}
+
+static tsr_status upload(tsr__weight_reader *r, const piece *p, const void *values, tsr_tensor *out)
 {
     tsr_tensor *rows = NULL;
     TSR__TRY(tsr_tensor_slice(out, 0, p->first, p->first + p->rows, 1, &rows));
-    const uint64_t bytes = (uint64_t)(p->rows * p->part->columns) * tsr_dtype_size(p->dtype);
-    tsr_status status = tsr_tensor_upload(r->stream, rows, r->converted, bytes);
+    tsr_status status = tsr_tensor_upload(r->stream, rows, values, bytes_of(p, p->to));
     tsr_tensor_destroy(&rows);
     return status;
 }
@@ -218,9 +247,7 @@ static tsr_status upload(tsr__weight_reader *r, const piece *p, tsr_tensor *out)
 static tsr_status read_piece(tsr__weight_reader *r, const piece *p, const segment *s,
                              tsr_tensor *out)
 {
-    const uint64_t elements = (uint64_t)(p->rows * p->part->columns);
-    TSR__TRY(
-        need_memory(&r->converted, &r->converted_bytes, elements * tsr_dtype_size(p->dtype), 1));
+    TSR__TRY(need_memory(&r->converted, &r->converted_bytes, bytes_of(p, p->dtype), 1));
     if (p->weight->file->block_count > 1)
         TSR__TRY(need_memory((void **)&r->scratch, &r->scratch_count, (size_t)s->elements,
                              sizeof *r->scratch));
@@ -230,7 +257,10 @@ static tsr_status read_piece(tsr__weight_reader *r, const piece *p, const segmen
         TSR__TRY(read_rows(r, p, s));
         TSR__TRY(convert_rows(r, p, s));
     }
-    return upload(r, p, out);
+    if (p->dtype == p->to)
+        return upload(r, p, r->converted, out);
+    TSR__TRY(quantise(r, p));
+    return upload(r, p, r->raw, out);
 }
 
 /* Reads complete rows of the same dtype into memory that both the host and the device reach. */
@@ -257,8 +287,9 @@ tsr_status tsr__weight_read(tsr__weight_reader *r, const tsr__weight *w,
         return TSR_OK;
     TSR__TRY(need_file(r, w->file));
     const segment s = segment_for(w, part);
-    if (!w->transposed && w->interleaved_head == 0 && s.bytes == s.row_bytes && layout->ndim == 2 &&
-        layout->dtype == tsr__elements_float(w->file) && tsr_tensor_map(out, &memory) == TSR_OK)
+    const tsr_dtype to = layout->dtype;
+    if (same_bytes(w, to) && w->interleaved_head == 0 && s.bytes == s.row_bytes &&
+        layout->ndim == 2 && tsr_tensor_map(out, &memory) == TSR_OK)
         return read_mapped(r, w, part, &s, memory);
     const uint64_t wide = (uint64_t)s.elements * sizeof(float);
     int64_t step = (int64_t)tsr__max_u64(
@@ -267,8 +298,14 @@ tsr_status tsr__weight_read(tsr__weight_reader *r, const tsr__weight *w,
         step = step < w->interleaved_head ? w->interleaved_head
                                           : step / w->interleaved_head * w->interleaved_head;
     for (int64_t first = 0; first < part->rows; first += step) {
-        const piece p = {w, part, layout->dtype, first,
-                         part->rows - first < step ? part->rows - first : step};
+        const piece p = {
+            .weight = w,
+            .part = part,
+            .to = to,
+            .dtype = tsr__dtype_is_block(to) && !same_bytes(w, to) ? TSR_F32 : to,
+            .first = first,
+            .rows = part->rows - first < step ? part->rows - first : step,
+        };
         TSR__TRY(read_piece(r, &p, &s, out));
         if (r->progress)
             r->progress(r->user, r->read_bytes, r->total_bytes);

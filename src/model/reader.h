@@ -24,16 +24,13 @@ void tsr__weight_reader_init(const tsr__model_files *files, tsr_stream *stream,
                              tsr__weight_reader *out);
 void tsr__weight_reader_finish(tsr__weight_reader *reader);
 
-/* The part of a parameter that a rank has: rows and columns of ours. */
-typedef struct tsr__weight_part {
-    int64_t first_row, rows, first_column, columns;
-} tsr__weight_part;
-
 /* Returns the bytes of the file that reading a part takes. */
 uint64_t tsr__weight_part_bytes(const tsr__weight *weight, const tsr__weight_part *part);
 
-/* Reads a part into a contiguous tensor of its shape, f32, f16 or bf16, in order with the stream.
- * Errors: TSR_ERR_IO, TSR_ERR_NO_MEMORY and those of tsr_tensor_upload. */
+/* Reads a part into a contiguous tensor of its shape, in order with the stream. Its dtype is f32,
+ * f16, bf16 or a block format; what the file has in another one is converted. In a block format,
+ * the part must begin and end with whole blocks. Errors: TSR_ERR_IO, TSR_ERR_NO_MEMORY, and those
+ * of tsr_quantize and tsr_tensor_upload. */
 tsr_status tsr__weight_read(tsr__weight_reader *reader, const tsr__weight *weight,
                             const tsr__weight_part *part, tsr_tensor *out) TSR_NODISCARD;
 

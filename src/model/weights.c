@@ -241,6 +241,21 @@ tsr_status tsr__weight_find(const tsr__weights *w, int layer, const char *ours, 
     return TSR_OK;
 }
 
+tsr_status tsr__weight_of(const tsr__weights *w, int layer, const tsr_parameter *p,
+                          tsr__weight *out, tsr__weight_part *part)
+{
+    TSR__TRY(tsr__weight_find(w, layer, p->name, out));
+    *part = (tsr__weight_part){.rows = out->rows, .columns = out->columns};
+    if (p->shard_dim == 0) {
+        part->first_row = p->offset;
+        part->rows = p->length;
+    } else if (p->shard_dim == 1) {
+        part->first_column = p->offset;
+        part->columns = p->length;
+    }
+    return TSR_OK;
+}
+
 /* The arrangement of files ----------------------------------------------------------------------
  */
 

@@ -4,6 +4,7 @@
 
 #include "model/architecture.h"
 #include "model/files.h"
+#include "tessera/layer.h"
 
 /* How a model's files name and arrange weights. */
 typedef struct tsr__weights {
@@ -35,6 +36,15 @@ tsr_status tsr__weights_init(const tsr__model_files *files, const tsr_model_conf
  * layer −1. */
 tsr_status tsr__weight_find(const tsr__weights *weights, int layer, const char *ours,
                             tsr__weight *out) TSR_NODISCARD;
+
+/* The part of a parameter that a rank has: rows and columns of ours. */
+typedef struct tsr__weight_part {
+    int64_t first_row, rows, first_column, columns;
+} tsr__weight_part;
+
+/* Finds a parameter of a layer of the model, and the part of it that this rank has. */
+tsr_status tsr__weight_of(const tsr__weights *weights, int layer, const tsr_parameter *parameter,
+                          tsr__weight *out, tsr__weight_part *part) TSR_NODISCARD;
 
 /* Returns the number of parameters of the model; a tied head counts once. */
 uint64_t tsr__weights_count(const tsr_model_config *config);

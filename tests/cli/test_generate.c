@@ -103,8 +103,12 @@ START_TEST(mistakes_are_named)
     tool_refuses("generate x --ids 1,,2",
                  "tessera: generate: --ids takes token ids such as 1,403,407, not '1,,2'\n");
     tool_refuses("generate x --ids 1 --logits 3", "tessera: generate: --logits needs --json\n");
-    tool_refuses("generate x --ids 1 --dtype q4_0",
-                 "tessera: generate: --dtype takes f32, f16 or bf16, not 'q4_0'\n");
+    tool_refuses(
+        "generate x --ids 1 --dtype i32",
+        "tessera: generate: --dtype takes f32, f16, bf16 or a type that `tessera quantize` "
+        "can write, not 'i32'\n");
+    tool_refuses("generate x --ids 1 --cache-dtype q4_0",
+                 "tessera: generate: --cache-dtype takes f32, f16 or bf16, not 'q4_0'\n");
     tool_refuses("generate x --ids 1 --rates 1,x",
                  "tessera: generate: --rates takes a number per rank, such as 3,1, not '1,x'\n");
     fails("generate /nowhere --ids 1", "model: /nowhere: No such file or directory");

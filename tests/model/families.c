@@ -78,6 +78,48 @@ CASE(families_gguf, "families: GGUF files")
     }
 }
 
+/* Rounds the weights as q8_0 does, except matrices whose rows, or a rank's part of them, are not
+ * whole blocks. */
+static void round_to_blocks(made_model *made)
+{
+    const tsr_dtype dtype = TSR_Q8_0;
+    const int block = tsr_quant_format_of(dtype)->block_count;
+    for (int t = 0; t < made->count; t++) {
+        const made_tensor *tensor = &made->tensors[t];
+        const bool turned = made->family.transposed && strncmp(tensor->name, "h.", 2) == 0,
+                   output = strstr(tensor->name, "o_proj") || strstr(tensor->name, "attn.c_proj");
+        const int64_t rows = tensor->shape[turned], columns = tensor->shape[!turned];
+        if (tensor->ndim < 2 || columns % block != 0 || (output && ranks > 1) ||
+            strstr(tensor->name, "wpe"))
+            continue;
+        for (int64_t r = 0; r < rows; r++) {
+            float row[MADE_WIDTH];
+            char blocks[64];
+            uint64_t bytes;
+            CHECK(columns == MADE_WIDTH, "%d columns", (int)columns);
+            for (int64_t c = 0; c < columns; c++)
+                row[c] = tensor->values[turned ? c * rows + r : r * columns + c];
+            OK(tsr_quant_bytes(dtype, columns, &bytes));
+            OK(tsr_quantize(dtype, row, columns, blocks, bytes));
+            OK(tsr_dequantize(dtype, blocks, bytes, row, columns));
+            for (int64_t c = 0; c < columns; c++)
+                tensor->values[turned ? c * rows + r : r * columns + c] = row[c];
+        }
+    }
+}
+
+CASE(families_quantised, "families: Hugging Face folders, quantised while they are read")
+{
+    for (int f = 0; f < made_family_count; f++) {
+        made_model made;
+        made_init(&made, &made_families[f], SEED + (uint64_t)f);
+        const char *path = made_write_hf(&made);
+        round_to_blocks(&made);
+        check_model(&made, path, "q8_0", tsr_model_params(.group = group, .dtype = TSR_Q8_0));
+        made_finish(&made);
+    }
+}
+
 CASE(families_rates, "families: shares by rate, even none")
 {
     double rates[64];
@@ -169,8 +211,26 @@ CASE(mistakes, "families: tensors that are missing or have another shape")
           "model: /nowhere: No such file or directory");
     made_finish(&made);
     made_init(&made, &made_families[0], SEED);
-    FAILS(tsr_model_open(made_write_hf(&made), tsr_model_params(.dtype = TSR_I32), &model),
-          TSR_ERR_INVALID, "model: dtype i32 is not f32, f16 or bf16");
+    FAILS(
+        tsr_model_open(made_write_hf(&made), tsr_model_params(.dtype = TSR_I32), &model),
+        TSR_ERR_INVALID,
+        "model: weights cannot be kept as i32; f32, f16, bf16 and block formats that tsr_quantize "
+        "supports are possible");
+    made_finish(&made);
+}
+
+CASE(unquantisable, "families: weights that cannot be quantised")
+{
+    made_model made;
+    tsr_model *model = NULL;
+    made_init(&made, &made_families[0], SEED);
+    made_find(&made, "layers.0.mlp.gate_proj.weight")->values[3 * MADE_WIDTH] = INFINITY;
+    FAILS(tsr_model_open(made_write_hf(&made), tsr_model_params(.dtype = TSR_Q4_0), &model),
+          TSR_ERR_INVALID,
+          my_rank == 0
+              ? "model: tensor model.layers.0.mlp.gate_proj.weight, rows from 0: quantize: "
+                "element 96 is infinite"
+              : "model: rank 0 could not open the model");
     made_finish(&made);
 }
 

@@ -350,6 +350,35 @@ CASE(last_error, "passes that succeed keep the last error, even if an input must
     }
 }
 
+CASE(block_parameters, "weights in a block format have a forward pass only")
+{
+    tsr_layer *layer = NULL;
+    tsr_layer_saved *saved = NULL;
+    tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){2, 32}), *y = NULL, *dx = NULL;
+    tsr_tensor *blocks = tensor_new(TSR_Q8_0, 2, (int64_t[]){3, 32}),
+               *bias = tensor_new(TSR_Q8_0, 1, (int64_t[]){32});
+    uint8_t zeros[3 * 34] = {0};
+    OK(tsr_column_linear_create(
+        tsr_linear_params(.input_size = 32, .output_size = 3 * ranks, .name = "up"), &layer));
+    OK(tsr_tensor_upload(tsr_group_stream(group), blocks, zeros, sizeof zeros));
+    FAILS(tsr_layer_set_parameter(layer, 0, NULL, blocks, false), TSR_ERR_INVALID,
+          "column_linear up: the gradient of up.weight must be a float [3,32], but is q8_0 [3,32]");
+    FAILS(tsr_layer_set_parameter(layer, 1, bias, NULL, false), TSR_ERR_INVALID,
+          "column_linear up: the tensor of up.bias must be f32 [3], but is q8_0 [32]");
+    OK(tsr_layer_set_parameter(layer, 0, blocks, NULL, false));
+    OK(tsr_layer_forward(layer, x, &saved, &y));
+    FAILS(tsr_layer_backward(layer, saved, y, &dx), TSR_ERR_INVALID,
+          "column_linear up: up.weight is q8_0; weights in a block format have no backward pass");
+    CHECK(!tsr_layer_parameter(layer, 0)->grad && !tsr_layer_parameter(layer, 1)->grad,
+          "there are gradients");
+    tsr_layer_saved_destroy(&saved);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&blocks);
+    tsr_tensor_destroy(&bias);
+    tsr_layer_destroy(&layer);
+}
+
 CASE(repeated_parameters, "parameter memory that repeats elements is an error")
 {
     tsr_layer *layer = NULL;

@@ -70,16 +70,29 @@ static bool read_ids(void *user, const char *text, char *problem, size_t size)
     return good;
 }
 
-static bool read_dtype(void *user, const char *text, char *problem, size_t size)
+static bool read_dtype_of(void *user, const char *text, bool blocks, char *problem, size_t size)
 {
     tsr_dtype dtype;
-    if (tsr_dtype_parse(text, &dtype) != TSR_OK ||
-        (dtype != TSR_F32 && dtype != TSR_F16 && dtype != TSR_BF16)) {
-        snprintf(problem, size, "takes f32, f16 or bf16, not '%.40s'", text);
+    const bool known = tsr_dtype_parse(text, &dtype) == TSR_OK;
+    const tsr_quant_format *format = known && blocks ? tsr_quant_format_of(dtype) : NULL;
+    if (!known || (dtype != TSR_F32 && dtype != TSR_F16 && dtype != TSR_BF16 &&
+                   !(format && format->quantizes))) {
+        snprintf(problem, size, "takes f32, f16%s, not '%.40s'",
+                 blocks ? ", bf16 or a type that `tessera quantize` can write" : " or bf16", text);
         return false;
     }
     *(tsr_dtype *)user = dtype;
     return true;
+}
+
+static bool read_dtype(void *user, const char *text, char *problem, size_t size)
+{
+    return read_dtype_of(user, text, true, problem, size);
+}
+
+static bool read_cache_dtype(void *user, const char *text, char *problem, size_t size)
+{
+    return read_dtype_of(user, text, false, problem, size);
 }
 
 static bool read_rates(void *user, const char *text, char *problem, size_t size)
@@ -134,11 +147,11 @@ const cli_option generate_option_table[] = {
     {"logits", "K", "with --json: the logits of the first K positions of each sequence",
      .integer = &generate_chosen.logits, .low = 0, .high = 1 << 20},
     {"dtype", "TYPE",
-     "keep weights as f32, f16 or bf16 (default: as the file has them, or f32 if "
-     "they are quantised)",
+     "keep matrices as f32, f16, bf16, or quantised, such as q8_0 (default: as the "
+     "file has them)",
      .read = read_dtype, .user = &generate_chosen.dtype},
-    {"cache-dtype", "TYPE", "the same for the cache of keys and values (default: f32)",
-     .read = read_dtype, .user = &generate_chosen.cache_dtype},
+    {"cache-dtype", "TYPE", "keep keys and values as f32 (default), f16 or bf16",
+     .read = read_cache_dtype, .user = &generate_chosen.cache_dtype},
     {"context", "N",
      "longest length of a sequence (default: prompt and --max-tokens, at most what "
      "the model was made for)",

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "base/alloc.h"
+#include "base/checked.h"
 #include "parallel/layers/linear.h"
 #include "parallel/layers/norm.h"
 
@@ -56,6 +57,9 @@ static tsr_status check_params(const tsr_layer *layer, plan *p)
     TSR__REQUIRE(params->window >= 0 && (params->window == 0 || !params->not_causal),
                  "%s: window is %lld%s; it must be positive, and goes with causal attention",
                  layer->who, (long long)params->window, params->not_causal ? ", not causal" : "");
+    TSR__REQUIRE(params->partition.align <= TSR_MAX_HEADS,
+                 "%s: partition.align is %llu; at most %d heads are possible", layer->who,
+                 (unsigned long long)params->partition.align, TSR_MAX_HEADS);
     TSR__REQUIRE(isfinite(params->scale), "%s: scale is %g", layer->who, (double)params->scale);
     TSR__REQUIRE(isfinite(params->softcap) && params->softcap >= 0,
                  "%s: softcap is %g; it must not be negative", layer->who, (double)params->softcap);
@@ -107,8 +111,7 @@ static tsr_status divide(tsr__attention *a, plan *p)
 {
     const tsr_layer *layer = &a->base;
     const int64_t heads = p->params.heads, kv_heads = p->params.kv_heads;
-    tsr_partition_params partition = p->params.partition;
-    partition.align = 0;
+    const tsr_partition_params partition = p->params.partition;
     p->replicated = kv_heads < layer->size;
     if (p->replicated) {
         TSR__TRY(tsr__layer_partition(layer, "heads", heads, "partition", &partition, &p->heads,
@@ -187,7 +190,8 @@ static tsr_status create_output(tsr__attention *a, const plan *p)
     linear.input = TSR_LAYOUT_SHARDED;
     linear.output = params->sequence ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL;
     linear.partition = params->partition;
-    linear.partition.align = (uint64_t)(unit * params->head_dim);
+    linear.partition.align =
+        tsr__max_u64(params->partition.align, 1) * (uint64_t)(unit * params->head_dim);
     if (params->output_init.kind != TSR_INIT_DEFAULT)
         linear.init = params->output_init;
     return tsr__row_create(&linear, "o", &a->base.child[1]);

@@ -2,20 +2,16 @@
 #include "parallel/layers/layer.h"
 
 #include "gpu/stream/host_access.h"
+#include "tensor/dtype.h"
 #include "tensor/overlap.h"
-
-static bool is_float(tsr_dtype dtype)
-{
-    return dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16;
-}
 
 tsr_status tsr__layer_check_input(const tsr_layer *layer, const char *name, const tsr_tensor *x)
 {
     TSR__REQUIRE(tsr_tensor_device(x) == layer->device, "%s: %s is on another device", layer->who,
                  name);
     const tsr_layout *layout = tsr_tensor_layout(x);
-    TSR__REQUIRE(is_float(layout->dtype), "%s: %s is %s; f32, f16 or bf16 is needed", layer->who,
-                 name, tsr_dtype_name(layout->dtype));
+    TSR__REQUIRE(tsr__dtype_is_float(layout->dtype), "%s: %s is %s; f32, f16 or bf16 is needed",
+                 layer->who, name, tsr_dtype_name(layout->dtype));
     TSR__REQUIRE(layout->ndim >= 1, "%s: %s is a scalar; at least one dimension is needed",
                  layer->who, name);
     return TSR_OK;
@@ -39,8 +35,8 @@ tsr_status tsr__layer_dtype(const tsr_layer *layer, const char *what, tsr_dtype 
                             tsr_dtype *out)
 {
     tsr_dtype dtype = given == (tsr_dtype)0 ? TSR_F32 : given;
-    TSR__REQUIRE(is_float(dtype), "%s: %s is %s; f32, f16 or bf16 is needed", layer->who, what,
-                 tsr_dtype_name(dtype));
+    TSR__REQUIRE(tsr__dtype_is_float(dtype), "%s: %s is %s; f32, f16 or bf16 is needed", layer->who,
+                 what, tsr_dtype_name(dtype));
     *out = dtype;
     return TSR_OK;
 }
@@ -51,17 +47,19 @@ tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
 {
     if (!tensor)
         return TSR_OK;
+    const bool values = dtype != (tsr_dtype)0;
     const tsr_layout *layout = tsr_tensor_layout(tensor);
     tsr_layout part = {.ndim = parameter->seen.ndim};
     tsr__parameter_shape(parameter, part.shape);
     TSR__REQUIRE(tsr_tensor_device(tensor) == layer->device,
                  "%s: the %s of %s is on another device", layer->who, what, parameter->name);
-    TSR__REQUIRE(tsr_layout_same_shape(&part, layout) &&
-                     (dtype == (tsr_dtype)0 ? is_float(layout->dtype) : layout->dtype == dtype),
+    const bool right_dtype =
+        values ? layout->dtype == dtype || (part.ndim == 2 && tsr__dtype_is_block(layout->dtype))
+               : tsr__dtype_is_float(layout->dtype);
+    TSR__REQUIRE(right_dtype && tsr_layout_same_shape(&part, layout),
                  "%s: the %s of %s must be %s %s, but is %s %s", layer->who, what, parameter->name,
-                 dtype == (tsr_dtype)0 ? "a float" : tsr_dtype_name(dtype),
-                 TSR__SHAPE(part.ndim, part.shape), tsr_dtype_name(layout->dtype),
-                 TSR__SHAPE_OF(tensor));
+                 values ? tsr_dtype_name(dtype) : "a float", TSR__SHAPE(part.ndim, part.shape),
+                 tsr_dtype_name(layout->dtype), TSR__SHAPE_OF(tensor));
     /* Values must not repeat elements either, because training writes to them. */
     TSR__REQUIRE(!tsr__layout_repeats(layout),
                  "%s: the %s of %s is a view %s that names an element more than once", layer->who,
@@ -93,12 +91,22 @@ static tsr_status check_apart(const tsr_layer *layer, const tsr_parameter *param
     return TSR_OK;
 }
 
+static tsr_status check_trains(const tsr_layer *layer, const tsr_parameter *parameter)
+{
+    const tsr_layout *layout = parameter->tensor ? tsr_tensor_layout(parameter->tensor) : NULL;
+    TSR__REQUIRE(!layout || !tsr__dtype_is_block(layout->dtype),
+                 "%s: %s is %s; weights in a block format have no backward pass", layer->who,
+                 parameter->name, tsr_dtype_name(layout->dtype));
+    return TSR_OK;
+}
+
 tsr_status tsr__layer_check_backward(const tsr_layer *layer, bool weights, const tsr_tensor *x,
                                      const tsr_tensor *dy)
 {
     if (weights)
         TSR__TRY(check_memory(layer, false));
     for (int i = 0; i < layer->parameter_count; i++) {
+        TSR__TRY(check_trains(layer, &layer->parameter[i].seen));
         TSR__TRY(check_apart(layer, &layer->parameter[i].seen, "x", x));
         TSR__TRY(check_apart(layer, &layer->parameter[i].seen, "dy", dy));
     }

@@ -137,7 +137,8 @@ tsr_status tsr__layer_check_forward(const tsr_layer *layer) TSR_NODISCARD;
 tsr_status tsr__layer_check_backward(const tsr_layer *layer, bool weights, const tsr_tensor *x,
                                      const tsr_tensor *dy) TSR_NODISCARD;
 /* Checks that `tensor` can be the memory of a parameter, unless it is NULL. It must have the shape
- * of this rank's part and the dtype `dtype` (0: any float), and must not repeat an element. Error
+ * of this rank's part, and must not repeat an element. `dtype` is that of the values, for which a
+ * matrix may be in a block format instead; 0: the tensor is a gradient, and may be any float. Error
  * texts call the tensor `what`. */
 tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
                                        const tsr__layer_parameter *parameter, const char *what,

@@ -1,0 +1,213 @@
+/* The memory of a model's weights: in which dtype each matrix is kept, and which matrices share a
+ * tensor.
+ *
+ * Matrices of files in a block format are kept in it, unless the caller wants another dtype or a
+ * rank's part would begin or end inside a block. */
+#include <string.h>
+
+#include "base/error.h"
+#include "model/elements.h"
+#include "model/model.h"
+#include "model/weights.h"
+#include "tensor/dtype.h"
+
+/* Dtypes ----------------------------------------------------------------------------------------
+ */
+
+tsr_status tsr__model_choose_dtype(tsr_model *m, const tsr__weights *weights, tsr_dtype wanted)
+{
+    const tsr_quant_format *format = tsr_quant_format_of(wanted);
+    tsr__weight embedding;
+    TSR__REQUIRE(wanted == 0 || tsr__dtype_is_float(wanted) || (format && format->quantizes),
+                 "model: weights cannot be kept as %s; f32, f16, bf16 and block formats that "
+                 "tsr_quantize supports are possible",
+                 tsr_dtype_name(wanted));
+    m->kept = wanted;
+    m->dtype = wanted;
+    if (tsr__dtype_is_float(wanted))
+        return TSR_OK;
+    TSR__TRY(tsr__weight_find(weights, -1, "embedding.weight", &embedding));
+    m->dtype = tsr__elements_dtype(embedding.file);
+    if (!tsr__dtype_is_float(m->dtype))
+        m->dtype = TSR_F32;
+    return TSR_OK;
+}
+
+/* Returns the dtype in which a matrix is kept if it is not divided. */
+static tsr_dtype whole_dtype(const tsr_model *m, const tsr__weight *weight)
+{
+    const tsr_dtype dtype = m->kept != 0 ? m->kept : tsr__elements_dtype(weight->file);
+    const int64_t block = (int64_t)tsr__dtype_block(dtype);
+    return tsr__dtype_is_block(dtype) && weight->columns % block == 0 ? dtype : m->dtype;
+}
+
+static tsr_dtype part_dtype(const tsr_model *m, const tsr__weight *weight,
+                            const tsr__weight_part *part)
+{
+    const tsr_dtype dtype = whole_dtype(m, weight);
+    const int64_t block = (int64_t)tsr__dtype_block(dtype);
+    return part->first_column % block == 0 && part->columns % block == 0 ? dtype : m->dtype;
+}
+
+/* Divisions -------------------------------------------------------------------------------------
+ */
+
+/* Gives the most elements in a block of one matrix, over all layers. Each number of elements is a
+ * power of two, so this is a multiple of all. */
+static tsr_status largest_block(const tsr_model *m, const tsr__weights *weights, const char *ours,
+                                int64_t *out)
+{
+    tsr__weight weight;
+    *out = 1;
+    for (int i = 0; i < m->config.layers; i++) {
+        TSR__TRY(tsr__weight_find(weights, i, ours, &weight));
+        const int64_t block = (int64_t)tsr__dtype_block(whole_dtype(m, &weight));
+        *out = block > *out ? block : *out;
+    }
+    return TSR_OK;
+}
+
+/* Returns the smallest number of units, of `features` each, that are whole blocks, or 0 if there
+ * are too few units for all ranks to get that many. */
+static uint64_t align_units(const tsr_model *m, int64_t units, int64_t features, int64_t block)
+{
+    int64_t align = 1;
+    while (align * features % block != 0)
+        align *= 2;
+    return (units + align - 1) / align >= tsr_group_size(m->group) ? (uint64_t)align : 0;
+}
+
+tsr_status tsr__model_align_heads(const tsr_model *m, const tsr__weights *weights, uint64_t *out)
+{
+    const tsr_model_config *c = &m->config;
+    const bool of_kv = c->kv_heads >= tsr_group_size(m->group);
+    const int64_t queries = of_kv ? c->heads / c->kv_heads : 1;
+    int64_t block;
+    TSR__TRY(largest_block(m, weights, "attention.o.weight", &block));
+    *out = align_units(m, of_kv ? c->kv_heads : c->heads, queries * c->head_dim, block);
+    return TSR_OK;
+}
+
+tsr_status tsr__model_align_hidden(const tsr_model *m, const tsr__weights *weights, uint64_t *out)
+{
+    int64_t block;
+    TSR__TRY(largest_block(m, weights, "mlp.down.weight", &block));
+    *out = align_units(m, m->config.hidden, 1, block);
+    return TSR_OK;
+}
+
+/* Allocating ------------------------------------------------------------------------------------
+ */
+
+#define MAX_JOINT 3
+
+/* Parameters of a layer that follow each other in one tensor, so that one product can read them:
+ * queries, keys and values, or gate and up. */
+typedef struct joint {
+    int count;
+    int index[MAX_JOINT];
+    int64_t rows[MAX_JOINT];
+    tsr_dtype dtype;
+    int ndim;
+    int64_t columns;
+} joint;
+
+static tsr_status allocate_joint(const tsr_model *m, tsr_layer *layer, const joint *j)
+{
+    tsr_tensor *all = NULL, *part = NULL;
+    int64_t shape[2] = {0, j->columns}, at = 0;
+    for (int i = 0; i < j->count; i++)
+        shape[0] += j->rows[i];
+    TSR__TRY(tsr_tensor_create(m->device, j->dtype, j->ndim, shape, &all));
+    tsr_status status = TSR_OK;
+    for (int i = 0; status == TSR_OK && i < j->count; i++) {
+        status = tsr_tensor_slice(all, 0, at, at + j->rows[i], 1, &part);
+        if (status == TSR_OK)
+            status = tsr_layer_set_parameter(layer, j->index[i], part, NULL, false);
+        tsr_tensor_destroy(&part);
+        at += j->rows[i];
+    }
+    tsr_tensor_destroy(&all);
+    return status;
+}
+
+/* Returns whether two parameters have the same place in layers beside each other, such as
+ * "attention.q.weight" and "attention.v.weight". */
+static bool beside(const tsr_parameter *a, const tsr_parameter *b)
+{
+    const char *dot_a = strchr(a->name, '.'), *dot_b = strchr(b->name, '.');
+    const size_t before = dot_a ? (size_t)(dot_a - a->name) : 0;
+    return dot_a && dot_b && before == (size_t)(dot_b - b->name) &&
+           strncmp(a->name, b->name, before) == 0 &&
+           strcmp(strrchr(a->name, '.'), strrchr(b->name, '.')) == 0;
+}
+
+/* Describes one parameter. */
+static tsr_status describe(const tsr_model *m, const tsr__weights *weights, int layer,
+                           const tsr_layer *which, int index, joint *out)
+{
+    const tsr_parameter *p = tsr_layer_parameter(which, index);
+    tsr__weight weight;
+    tsr__weight_part part;
+    TSR__TRY(tsr__weight_of(weights, layer, p, &weight, &part));
+    *out = (joint){
+        .count = 1,
+        .index = {index},
+        .rows = {part.rows},
+        .dtype = p->ndim == 2 ? part_dtype(m, &weight, &part) : p->dtype,
+        .ndim = p->ndim,
+        .columns = part.columns,
+    };
+    return TSR_OK;
+}
+
+/* Adds a parameter to those that it stands beside. Only column-parallel layers, whose matrices are
+ * divided by rows or are complete, compute several of them together. */
+static bool add_to(joint *j, const tsr_layer *which, const joint *one)
+{
+    const tsr_parameter *first = tsr_layer_parameter(which, j->index[0]),
+                        *p = tsr_layer_parameter(which, one->index[0]);
+    if (j->count == 0 || j->count == MAX_JOINT || !beside(first, p) || first->shard_dim == 1 ||
+        p->shard_dim == 1 || one->ndim != j->ndim || one->dtype != j->dtype ||
+        one->columns != j->columns)
+        return false;
+    j->index[j->count] = one->index[0];
+    j->rows[j->count++] = one->rows[0];
+    return true;
+}
+
+/* Weights and biases alternate: each kind is gathered by itself. */
+static tsr_status allocate_layer(const tsr_model *m, const tsr__weights *weights, int layer,
+                                 tsr_layer *which)
+{
+    joint open[2] = {{0}}, one;
+    for (int i = 0; i < tsr_layer_parameter_count(which); i++) {
+        TSR__TRY(describe(m, weights, layer, which, i, &one));
+        joint *j = &open[one.ndim - 1];
+        if (add_to(j, which, &one))
+            continue;
+        if (j->count > 0)
+            TSR__TRY(allocate_joint(m, which, j));
+        *j = one;
+    }
+    for (int kind = 0; kind < 2; kind++)
+        if (open[kind].count > 0)
+            TSR__TRY(allocate_joint(m, which, &open[kind]));
+    return TSR_OK;
+}
+
+tsr_status tsr__model_allocate(tsr_model *m, const tsr__weights *weights)
+{
+    TSR__TRY(allocate_layer(m, weights, -1, m->embedding));
+    if (m->config.learned_positions)
+        TSR__TRY(tsr_tensor_create(m->device, m->dtype, 2,
+                                   (int64_t[]){m->config.context, m->config.width}, &m->positions));
+    for (int i = 0; i < m->config.layers; i++)
+        TSR__TRY(allocate_layer(m, weights, i, m->blocks[i]));
+    TSR__TRY(allocate_layer(m, weights, -1, m->norm));
+    if (!m->config.tied)
+        return allocate_layer(m, weights, -1, m->head);
+    /* A tied head uses the memory of the embedding. */
+    return tsr_layer_set_parameter(m->head, 0, tsr_layer_parameter(m->embedding, 0)->tensor, NULL,
+                                   false);
+}
