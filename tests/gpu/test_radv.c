@@ -1,60 +1,24 @@
 /* Checks the code that real GPU compilers make of the shaders, without a GPU. RADV compiles for the
- * family that RADV_FORCE_FAMILY names and reports registers. If the variable is a list, the first
- * family that the driver knows counts, since releases of Mesa use different names. Spilled
- * registers or scratch memory mean that a tile is too large or that an array is indexed at run
- * time. Either costs most of the speed, so neither is allowed. Without the variable, the driver is
- * NVK, for NVIDIA; CONTRIBUTING.md says how to use it without such a GPU. */
+ * family that RADV_FORCE_FAMILY names and reports registers. Spilled registers or scratch memory
+ * mean that a tile is too large or that an array is indexed at run time. Either costs most of the
+ * speed, so neither is allowed. Without the variable, the driver is NVK, for NVIDIA;
+ * CONTRIBUTING.md says how to use it without such a GPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "gpu/device/instance.h"
 #include "gpu/matmul/chooser.h"
 #include "gpu/matmul/kernels/kernels.h"
 #include "gpu/pipeline/pipeline.h"
+#include "isa/family.h"
 #include "support/check_main.h"
 
 static tsr_device *radv;
 
-/* Tries the family in a child process, since an unknown family ends the process. */
-static bool knows_family(void)
-{
-    pid_t child = fork();
-    int status = 0;
-
-    ck_assert_int_ge(child, 0);
-    if (child == 0) {
-        tsr_status opened =
-            tsr__device_open_to_compile(tsr_device_params(.no_disk_cache = true), &radv);
-        _exit(opened == TSR_OK ? 0 : 1);
-    }
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-static void choose_family(void)
-{
-    char names[128];
-    char *rest = NULL;
-    const char *list = getenv("RADV_FORCE_FAMILY");
-
-    if (!list || !strchr(list, ','))
-        return;
-    ck_assert_uint_lt(strlen(list), sizeof names);
-    memcpy(names, list, strlen(list) + 1);
-    for (char *name = strtok_r(names, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
-        ck_assert_int_eq(setenv("RADV_FORCE_FAMILY", name, 1), 0);
-        if (knows_family())
-            return;
-    }
-    ck_abort_msg("the driver knows none of the families %s", list);
-}
-
 static void open_radv(void)
 {
-    choose_family();
+    isa_choose_family();
     ck_assert_ok(tsr__device_open_to_compile(tsr_device_params(.no_disk_cache = true), &radv));
     /* Without statistics there would be nothing to check. */
     ck_assert(tsr_device_get_info(radv)->pipeline_statistics);
@@ -63,7 +27,7 @@ static void open_radv(void)
 
 static void open_radv_packed(void)
 {
-    choose_family();
+    isa_choose_family();
     ck_assert_ok(tsr__device_open_to_compile(
         tsr_device_params(.no_disk_cache = true, .force_packed_storage = true), &radv));
     ck_assert(tsr__pipelines_capture(radv, true) == TSR_OK);

@@ -377,6 +377,18 @@ uint64_t tsr__pipelines_kept(const tsr_device *device)
     return kept;
 }
 
+void tsr__pipelines_visit(const tsr_device *device, tsr__pipeline_fn visit, void *user)
+{
+    device_pipelines *pipelines = tsr__device_attachment(device, &pipelines_kind);
+    if (!pipelines)
+        return;
+    pthread_mutex_lock(&pipelines->lock);
+    for (int i = 0; i < BUCKETS; i++)
+        for (const tsr__pipeline *entry = pipelines->buckets[i]; entry; entry = entry->next)
+            visit(user, entry->shader, entry->spec, entry->spec_count, entry->pipeline);
+    pthread_mutex_unlock(&pipelines->lock);
+}
+
 uint64_t tsr__pipelines_limit(const tsr_device *device)
 {
     const device_pipelines *pipelines = tsr__device_attachment(device, &pipelines_kind);

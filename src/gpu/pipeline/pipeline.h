@@ -54,6 +54,11 @@ uint64_t tsr__pipelines_built(const tsr_device *device);
 /* The number of these pipelines that still exist. */
 uint64_t tsr__pipelines_kept(const tsr_device *device);
 
+/* Calls `visit` for every pipeline of a built-in shader that exists. For tests. */
+typedef void (*tsr__pipeline_fn)(void *user, tsr__shader shader, const uint32_t *spec,
+                                 int spec_count, VkPipeline pipeline);
+void tsr__pipelines_visit(const tsr_device *device, tsr__pipeline_fn visit, void *user);
+
 #define TSR__CPU_PIPELINES 256
 /* The largest number of pipelines of built-in shaders that are kept: TSR__CPU_PIPELINES on CPU
  * drivers, UINT64_MAX on GPUs. Tests change it; a lower limit takes effect when the next pipeline

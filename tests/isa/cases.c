@@ -1,0 +1,463 @@
+#include "isa/cases.h"
+
+#include <stdarg.h>
+
+#include "gpu/ops/common/vocabulary.h"
+#include "support/check_main.h"
+#include "tessera/tessera.h"
+
+#define TENSORS_MAX 16
+
+static tsr_stream *queue;
+static tsr_tensor *tensors[TENSORS_MAX]; /* of the case that is being recorded */
+static int tensor_count;
+
+static tsr_tensor *keep(tsr_tensor *tensor)
+{
+    ck_assert_int_lt(tensor_count, TENSORS_MAX);
+    return tensors[tensor_count++] = tensor;
+}
+
+/* A new tensor with the sizes that follow, which end with −1. It is destroyed after the case. */
+static tsr_tensor *make(tsr_dtype dtype, ...)
+{
+    int64_t shape[TSR_MAX_DIMS];
+    int ndim = 0;
+    tsr_tensor *tensor;
+    va_list sizes;
+
+    va_start(sizes, dtype);
+    for (int size; (size = va_arg(sizes, int)) >= 0;)
+        shape[ndim++] = size;
+    va_end(sizes);
+    ck_assert_ok(tsr_tensor_create(tsr_stream_device(queue), dtype, ndim, shape, &tensor));
+    return keep(tensor);
+}
+
+static tsr_tensor *transposed(const tsr_tensor *tensor, int a, int b)
+{
+    tsr_tensor *view;
+
+    ck_assert_ok(tsr_tensor_transpose(tensor, a, b, &view));
+    return keep(view);
+}
+
+/* Products ------------------------------------------------------------------------------------- */
+
+typedef struct product {
+    const char *name;
+    int batch; /* 0: no batch dimension */
+    int m, k, n;
+    tsr_dtype a, b, y;
+    bool transpose_a, transpose_b;
+    bool bias; /* and GELU */
+} product;
+
+/* X·Wᵀ is a forward product, X·W the gradient of its input and Xᵀ·W the gradient of its weight. */
+static const product products[] = {
+    {"f32 4096^3 XWt", 0, 4096, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
+    {"f32 4096^3 XW", 0, 4096, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .bias = false},
+    {"f32 4096^3 XtW", 0, 4096, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .transpose_a = true},
+    {"f16 4096^3 XWt", 0, 4096, 4096, 4096, TSR_F16, TSR_F16, TSR_F16, .transpose_b = true},
+    {"bf16 4096^3 XWt", 0, 4096, 4096, 4096, TSR_BF16, TSR_BF16, TSR_BF16, .transpose_b = true},
+    {"f32xf16 4096^3 XWt", 0, 4096, 4096, 4096, TSR_F32, TSR_F16, TSR_F32, .transpose_b = true},
+    {"f16 4096^3 XWt bias gelu", 0, 4096, 4096, 4096, TSR_F16, TSR_F16, TSR_F16,
+     .transpose_b = true, .bias = true},
+    {"f32 4095^3 XWt", 0, 4095, 4095, 4095, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
+    {"f32 768^3 XWt", 0, 768, 768, 768, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
+    {"f32 256^3 XWt", 0, 256, 256, 256, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
+    {"f32 100^3 XW", 0, 100, 99, 101, TSR_F32, TSR_F32, TSR_F32, .bias = false},
+    {"f32 12x1024x64x1024", 12, 1024, 64, 1024, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
+    {"f32 1x4096x4096 XWt", 0, 1, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
+    {"f16 1x4096x4096 XWt", 0, 1, 4096, 4096, TSR_F16, TSR_F16, TSR_F16, .transpose_b = true},
+    {"f32 8x4096x4096 XWt", 0, 8, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
+    {"f32 16x4096x11008 XWt", 0, 16, 4096, 11008, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
+    {"f32 4x4096x4096 XW", 0, 4, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .bias = false},
+    {"f32 128x4096x4096 XWt", 0, 128, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
+};
+
+static void record_product(const product *p)
+{
+    tsr_tensor *a = p->batch         ? make(p->a, p->batch, p->m, p->k, -1)
+                    : p->transpose_a ? make(p->a, p->k, p->m, -1)
+                                     : make(p->a, p->m, p->k, -1);
+    tsr_tensor *b = p->batch         ? make(p->b, p->batch, p->n, p->k, -1)
+                    : p->transpose_b ? make(p->b, p->n, p->k, -1)
+                                     : make(p->b, p->k, p->n, -1);
+    tsr_tensor *y = p->batch ? make(p->y, p->batch, p->m, p->n, -1) : make(p->y, p->m, p->n, -1);
+
+    ck_assert_ok(
+        tsr_matmul(queue, y, a, b,
+                   tsr_matmul_params(.transpose_a = p->transpose_a, .transpose_b = p->transpose_b,
+                                     .bias = p->bias ? make(p->y, p->n, -1) : NULL,
+                                     .activation = p->bias ? TSR_ACT_GELU_TANH : TSR_ACT_NONE)));
+}
+
+/* The stride from row to row of a does not fit 32 bits. */
+static void wide_product(void)
+{
+    const int64_t shape[] = {4, INT64_C(1) << 33};
+    tsr_tensor *whole, *a;
+
+    ck_assert_ok(tsr_tensor_create(tsr_stream_device(queue), TSR_F16, 2, shape, &whole));
+    keep(whole);
+    ck_assert_ok(tsr_tensor_slice(whole, 1, 0, 4, 1, &a));
+    keep(a);
+    ck_assert_ok(tsr_matmul(queue, make(TSR_F32, 4, 4, -1), a, make(TSR_F16, 4, 4, -1), NULL));
+}
+
+static void quant_product(void)
+{
+    ck_assert_ok(tsr_matmul(queue, make(TSR_F32, 1, 4096, -1), make(TSR_F32, 1, 4096, -1),
+                            make(TSR_Q4_K, 4096, 4096, -1),
+                            tsr_matmul_params(.transpose_b = true)));
+    ck_assert_ok(tsr_matmul(queue, make(TSR_F32, 128, 4096, -1), make(TSR_F32, 128, 4096, -1),
+                            make(TSR_Q8_0, 4096, 4096, -1),
+                            tsr_matmul_params(.transpose_b = true)));
+}
+
+/* Attention ------------------------------------------------------------------------------------ */
+
+static void attention(tsr_dtype dtype, int heads, int q_len, int kv_len, int head_dim,
+                      bool gradient)
+{
+    tsr_tensor *q = make(dtype, 1, heads, q_len, head_dim, -1);
+    tsr_tensor *k = make(dtype, 1, heads, kv_len, head_dim, -1);
+    tsr_tensor *v = make(dtype, 1, heads, kv_len, head_dim, -1);
+    tsr_tensor *y = make(dtype, 1, heads, q_len, head_dim, -1);
+    tsr_tensor *lse = make(TSR_F32, 1, heads, q_len, -1);
+    const tsr_attention_params *params = tsr_attention_params(.causal = true);
+
+    if (gradient)
+        ck_assert_ok(tsr_attention_grad(queue, make(dtype, 1, heads, q_len, head_dim, -1),
+                                        make(dtype, 1, heads, kv_len, head_dim, -1),
+                                        make(dtype, 1, heads, kv_len, head_dim, -1),
+                                        make(dtype, 1, heads, q_len, head_dim, -1), y, lse, q, k, v,
+                                        params));
+    else
+        ck_assert_ok(tsr_attention(queue, y, lse, q, k, v, params));
+}
+
+static void attention_f32(void)
+{
+    attention(TSR_F32, 32, 2048, 2048, 128, false);
+}
+
+static void attention_f16(void)
+{
+    attention(TSR_F16, 32, 2048, 2048, 64, false);
+}
+
+static void attention_gradient(void)
+{
+    attention(TSR_F32, 12, 1024, 1024, 64, true);
+}
+
+static void attention_decode(void)
+{
+    attention(TSR_F16, 32, 1, 4096, 128, false);
+}
+
+static void cache(void)
+{
+    tsr_kv_cache *pages;
+    const int64_t tokens[] = {16};
+    int sequence;
+
+    ck_assert_ok(tsr_kv_cache_create(
+        tsr_kv_cache_params(.stream = queue, .layers = 1, .kv_heads = 8, .head_dim = 128,
+                            .dtype = TSR_F16, .pages = 64, .sequences = 1),
+        &pages));
+    ck_assert_ok(tsr_kv_cache_add(pages, &sequence));
+    ck_assert_ok(tsr_kv_cache_begin(pages, 1, &sequence, tokens));
+    ck_assert_ok(tsr_kv_cache_append(pages, 0, make(TSR_F32, 1, 8, 16, 128, -1),
+                                     make(TSR_F32, 1, 8, 16, 128, -1)));
+    tsr_kv_cache_destroy(&pages);
+}
+
+static void rope(void)
+{
+    tsr_rope *angles;
+    tsr_tensor *x = make(TSR_F16, 1, 32, 2048, 128, -1);
+
+    ck_assert_ok(tsr_rope_create(queue, tsr_rope_params(.rotary_dim = 128), &angles));
+    ck_assert_ok(tsr_rope_apply(queue, angles, x, x, make(TSR_I32, 1, 1, 2048, -1)));
+    tsr_rope_destroy(&angles);
+}
+
+/* Rows ----------------------------------------------------------------------------------------- */
+
+static void softmax(void)
+{
+    ck_assert_ok(tsr_softmax(queue, make(TSR_F32, 2048, 2048, -1), make(TSR_F32, 2048, 2048, -1)));
+}
+
+static void softmax_f16(void)
+{
+    ck_assert_ok(tsr_softmax(queue, make(TSR_F16, 2048, 2048, -1), make(TSR_F16, 2048, 2048, -1)));
+}
+
+static void softmax_few_rows(void)
+{
+    ck_assert_ok(tsr_softmax(queue, make(TSR_F32, 1, 50257, -1), make(TSR_F32, 1, 50257, -1)));
+}
+
+static void softmax_gradient(void)
+{
+    tsr_tensor *dy = make(TSR_F32, 2048, 2048, -1);
+
+    ck_assert_ok(tsr_softmax_grad(queue, dy, make(TSR_F32, 2048, 2048, -1), dy));
+}
+
+static void layer_norm(void)
+{
+    ck_assert_ok(tsr_layer_norm(queue, make(TSR_F32, 2048, 2048, -1), make(TSR_F32, 2048, 2048, -1),
+                                make(TSR_F32, 2048, -1), make(TSR_F32, 2048, -1), 1e-5F));
+}
+
+static void rms_norm(void)
+{
+    ck_assert_ok(tsr_rms_norm(queue, make(TSR_F16, 2048, 2048, -1), make(TSR_F16, 2048, 2048, -1),
+                              make(TSR_F16, 2048, -1), 1e-5F));
+}
+
+static void layer_norm_gradient(void)
+{
+    ck_assert_ok(tsr_layer_norm_grad(queue, make(TSR_F32, 2048, 2048, -1), make(TSR_F32, 2048, -1),
+                                     make(TSR_F32, 2048, -1), make(TSR_F32, 2048, 2048, -1),
+                                     make(TSR_F32, 2048, 2048, -1), make(TSR_F32, 2048, -1), 1e-5F,
+                                     false));
+}
+
+static void cross_entropy(void)
+{
+    ck_assert_ok(tsr_cross_entropy(queue, make(TSR_F32, 2048, -1), make(TSR_F32, 2048, 50257, -1),
+                                   make(TSR_F32, 2048, 50257, -1), make(TSR_I32, 2048, -1), 1.0F));
+}
+
+static void cross_entropy_aligned(void)
+{
+    ck_assert_ok(tsr_cross_entropy(queue, make(TSR_F32, 2048, -1), make(TSR_F32, 2048, 32000, -1),
+                                   make(TSR_F32, 2048, 32000, -1), make(TSR_I32, 2048, -1), 1.0F));
+}
+
+static void cross_entropy_shard(void)
+{
+    tsr_tensor *logits = make(TSR_F32, 2048, 16000, -1), *labels = make(TSR_I32, 2048, -1);
+
+    ck_assert_ok(tsr__cross_entropy_part(queue, make(TSR_F32, 3, 2048, -1), logits, labels, 0));
+    ck_assert_ok(tsr__cross_entropy_whole(queue, make(TSR_F32, 2048, -1),
+                                          make(TSR_F32, 2048, 16000, -1), logits, labels,
+                                          make(TSR_F32, 2, 3, 2048, -1), 0, 32000, 1.0F));
+}
+
+static void sum_rows(void)
+{
+    ck_assert_ok(tsr_reduce(queue, make(TSR_F32, 2048, -1), make(TSR_F32, 2048, 2048, -1), 1,
+                            TSR_REDUCE_SUM, false));
+}
+
+static void sum_one_row(void)
+{
+    ck_assert_ok(tsr_reduce(queue, make(TSR_F32, 1, -1), make(TSR_F32, 1, 50257, -1), 1,
+                            TSR_REDUCE_SUM, false));
+}
+
+static void sum_columns(void)
+{
+    ck_assert_ok(tsr_reduce(queue, make(TSR_F32, 2048, -1), make(TSR_F32, 2048, 2048, -1), 0,
+                            TSR_REDUCE_SUM, false));
+}
+
+static void sum_short_rows(void)
+{
+    ck_assert_ok(tsr_reduce(queue, make(TSR_F32, 65536, -1), make(TSR_F32, 65536, 8, -1), 1,
+                            TSR_REDUCE_SUM, false));
+}
+
+static void sum_squares(void)
+{
+    const tsr_tensor *x = make(TSR_F32, 4096, 1024, -1);
+
+    ck_assert_ok(tsr_sum_squares(queue, make(TSR_F32, 1, -1), &x, 1, 1.0F));
+}
+
+static void argmax(void)
+{
+    ck_assert_ok(tsr_argmax(queue, make(TSR_I32, 2048, -1), make(TSR_F32, 2048, 2048, -1), 1));
+}
+
+static void topk(void)
+{
+    ck_assert_ok(tsr_topk(queue, make(TSR_F32, 1, 40, -1), make(TSR_I32, 1, 40, -1),
+                          make(TSR_F32, 1, 50257, -1), 1));
+}
+
+/* Tables --------------------------------------------------------------------------------------- */
+
+static void embedding(void)
+{
+    ck_assert_ok(tsr__embedding(queue, make(TSR_F32, 8192, 1024, -1),
+                                make(TSR_F32, 32000, 1024, -1), make(TSR_I32, 8192, -1), 0));
+}
+
+static void embedding_gradient(void)
+{
+    ck_assert_ok(tsr__embedding_grad(queue, make(TSR_F32, 32000, 1024, -1),
+                                     make(TSR_F32, 8192, 1024, -1), make(TSR_I32, 8192, -1), 0,
+                                     false));
+}
+
+static void index_select(void)
+{
+    ck_assert_ok(tsr_index_select(queue, make(TSR_F32, 512, 256, -1), make(TSR_F32, 512, 1024, -1),
+                                  1, make(TSR_I32, 256, -1)));
+}
+
+static void index_select_gradient(void)
+{
+    ck_assert_ok(tsr_index_select_grad(queue, make(TSR_F32, 512, 1024, -1),
+                                       make(TSR_F32, 512, 256, -1), 1, make(TSR_I32, 256, -1),
+                                       false));
+}
+
+/* Elements ------------------------------------------------------------------------------------- */
+
+static void add(void)
+{
+    ck_assert_ok(tsr_add(queue, make(TSR_F32, 2048, 2048, -1), make(TSR_F32, 2048, 2048, -1),
+                         make(TSR_F32, 2048, 2048, -1)));
+}
+
+static void add_row(void)
+{
+    ck_assert_ok(tsr_add(queue, make(TSR_F16, 2048, 2048, -1), make(TSR_F16, 2048, 2048, -1),
+                         make(TSR_F16, 2048, -1)));
+}
+
+static void where(void)
+{
+    ck_assert_ok(tsr_where(queue, make(TSR_F32, 2048, 2048, -1), make(TSR_F32, 2048, 2048, -1),
+                           make(TSR_F32, 2048, 2048, -1), make(TSR_F32, 2048, 2048, -1)));
+}
+
+static void silu(void)
+{
+    ck_assert_ok(tsr_activate(queue, make(TSR_F32, 2048, 2048, -1), make(TSR_F32, 2048, 2048, -1),
+                              TSR_ACT_SILU));
+}
+
+static void convert(void)
+{
+    ck_assert_ok(tsr_copy(queue, make(TSR_F16, 2048, 2048, -1), make(TSR_F32, 2048, 2048, -1)));
+}
+
+static void transpose(void)
+{
+    ck_assert_ok(tsr_copy(queue, make(TSR_F32, 4096, 4096, -1),
+                          transposed(make(TSR_F32, 4096, 4096, -1), 0, 1)));
+}
+
+static void dequantize(void)
+{
+    ck_assert_ok(tsr_copy(queue, make(TSR_F16, 4096, 4096, -1), make(TSR_Q4_K, 4096, 4096, -1)));
+}
+
+static void fill(void)
+{
+    ck_assert_ok(tsr_fill(queue, transposed(make(TSR_F16, 2048, 2048, -1), 0, 1), 1.0));
+}
+
+static void dropout(void)
+{
+    ck_assert_ok(tsr_dropout(queue, make(TSR_F32, 2048, 2048, -1), make(TSR_F32, 2048, 2048, -1),
+                             0.1F, &(tsr_random_params){.seed = 1}));
+}
+
+static void random_normal(void)
+{
+    ck_assert_ok(tsr_random_normal(queue, make(TSR_F32, 2048, 2048, -1), 0.0F, 1.0F,
+                                   &(tsr_random_params){.seed = 1}));
+}
+
+static void adamw(void)
+{
+    ck_assert_ok(tsr_adamw_step(queue, make(TSR_F32, 4096, 1024, -1), make(TSR_F32, 4096, 1024, -1),
+                                make(TSR_F32, 4096, 1024, -1), make(TSR_F32, 4096, 1024, -1), NULL,
+                                &(tsr_adamw_params){.learning_rate = 1e-3F, .step = 1}));
+}
+
+static void sgd(void)
+{
+    ck_assert_ok(tsr_sgd_step(queue, make(TSR_F32, 4096, 1024, -1), make(TSR_F32, 4096, 1024, -1),
+                              make(TSR_F32, 4096, 1024, -1), NULL,
+                              &(tsr_sgd_params){.learning_rate = 1e-3F, .momentum = 0.9F}));
+}
+
+static const struct {
+    const char *name;
+    void (*record)(void);
+} others[] = {
+    {"wide strides", wide_product},
+    {"blocks", quant_product},
+    {"attention f32 2048 x 128", attention_f32},
+    {"attention f16 2048 x 64", attention_f16},
+    {"attention gradient 1024 x 64", attention_gradient},
+    {"attention f16 decode 4096 x 128", attention_decode},
+    {"kv cache", cache},
+    {"rope", rope},
+    {"softmax 2048 x 2048", softmax},
+    {"softmax f16 2048 x 2048", softmax_f16},
+    {"softmax 1 x 50257", softmax_few_rows},
+    {"softmax gradient", softmax_gradient},
+    {"layer norm", layer_norm},
+    {"rms norm f16", rms_norm},
+    {"layer norm gradient", layer_norm_gradient},
+    {"cross-entropy 2048 x 50257", cross_entropy},
+    {"cross-entropy 2048 x 32000", cross_entropy_aligned},
+    {"cross-entropy shard", cross_entropy_shard},
+    {"sum rows", sum_rows},
+    {"sum 1 x 50257", sum_one_row},
+    {"sum columns", sum_columns},
+    {"sum rows of 8", sum_short_rows},
+    {"sum of squares", sum_squares},
+    {"argmax", argmax},
+    {"top 40 of 50257", topk},
+    {"embedding", embedding},
+    {"embedding gradient", embedding_gradient},
+    {"index select", index_select},
+    {"index select gradient", index_select_gradient},
+    {"add", add},
+    {"add f16 row", add_row},
+    {"where", where},
+    {"silu", silu},
+    {"f32 to f16", convert},
+    {"transpose", transpose},
+    {"dequantize q4_k", dequantize},
+    {"fill f16 columns", fill},
+    {"dropout", dropout},
+    {"random normal", random_normal},
+    {"adamw", adamw},
+    {"sgd", sgd},
+};
+
+static void finish_case(void)
+{
+    while (tensor_count > 0)
+        tsr_tensor_destroy(&tensors[--tensor_count]);
+}
+
+void isa_record_cases(tsr_stream *stream, isa_recorded_fn *recorded, void *user)
+{
+    queue = stream;
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+        record_product(&products[i]);
+        recorded(user, products[i].name);
+        finish_case();
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        others[i].record();
+        recorded(user, others[i].name);
+        finish_case();
+    }
+}

@@ -1,0 +1,566 @@
+#include "isa/machine_code.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCKS_MAX 1024
+#define LOOPS_MAX 128
+
+static const int widths[ISA_WIDTHS] = {2, 4, 8, 12, 16};
+
+int isa_narrowest(const isa_accesses *accesses)
+{
+    for (int i = 0; i < ISA_WIDTHS; i++)
+        if (accesses->count[i] > 0)
+            return widths[i];
+    return 0;
+}
+
+int isa_widest(const isa_accesses *accesses)
+{
+    for (int i = ISA_WIDTHS; i-- > 0;)
+        if (accesses->count[i] > 0)
+            return widths[i];
+    return 0;
+}
+
+double isa_bytes(const isa_accesses *accesses)
+{
+    double bytes = 0;
+
+    for (int i = 0; i < ISA_WIDTHS; i++)
+        bytes += accesses->count[i] * widths[i];
+    return bytes;
+}
+
+/* Instructions ----------------------------------------------------------------------------------
+ */
+
+typedef enum kind { FMA, VALU, ADDRESS, SALU, LOAD, STORE, LDS_READ, LDS_WRITE, WAIT, OTHER } kind;
+
+typedef struct instruction {
+    kind kind;
+    int amount; /* multiply-adds, or the index of a width */
+} instruction;
+
+static bool begins(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+static int width_index(int bytes)
+{
+    int i = 0;
+
+    while (i < ISA_WIDTHS - 1 && widths[i] < bytes)
+        i++;
+    return i;
+}
+
+/* The width of a memory instruction, from its name. Instructions with two offsets move twice as
+ * much. */
+static int width_of(const char *op)
+{
+    static const struct {
+        const char *part;
+        int bytes;
+    } parts[] = {{"b128", 16}, {"dwordx4", 16}, {"b96", 12}, {"dwordx3", 12}, {"b64", 8},
+                 {"x2", 8},    {"u16", 2},      {"i16", 2},  {"b16", 2},      {"short", 2},
+                 {"u8", 1},    {"i8", 1},       {"b8", 1},   {"byte", 1}};
+    int bytes = 4;
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (strstr(op, parts[i].part)) {
+            bytes = parts[i].bytes;
+            break;
+        }
+    bool two = strstr(op, "read2") || strstr(op, "write2") || strstr(op, "2addr");
+    return width_index(two ? 2 * bytes : bytes);
+}
+
+static instruction memory(const char *op, kind load, kind store)
+{
+    bool loads = strstr(op, "load") || strstr(op, "read");
+    bool stores = strstr(op, "store") || strstr(op, "write");
+
+    if (!loads && !stores) /* an atomic operation, or an exchange between lanes */
+        return (instruction){load == LDS_READ ? LDS_READ : STORE, width_index(4)};
+    return (instruction){loads ? load : store, width_of(op)};
+}
+
+/* True for "v_fma_f32", "v_fmac_f16_e32" and so on, whose operands are floats. */
+static bool multiplies_and_adds(const char *op)
+{
+    static const char *const names[] = {"v_fma",   "v_mac",   "v_mad_f",
+                                        "v_madmk", "v_madak", "v_mad_mix"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (begins(op, names[i]))
+            return true;
+    return false;
+}
+
+static bool is_64_bit(const char *op)
+{
+    return strstr(op, "_co_ci_") || begins(op, "v_addc_") || strstr(op, "lshlrev_b64") ||
+           strstr(op, "lshl_b64") || strstr(op, "_u64_u32") || strstr(op, "lshl_add_u64");
+}
+
+/* v_dual_… holds two operations, which are separated by "::". */
+static instruction dual(const char *line)
+{
+    const char *second = strstr(line, "::");
+    int fma = multiplies_and_adds("v_") || begins(line, "v_dual_fma");
+
+    if (second && strstr(second, "v_dual_fma"))
+        fma++;
+    return (instruction){fma ? FMA : VALU, fma};
+}
+
+static instruction classify(const char *op, const char *line)
+{
+    if (begins(op, "v_dual_"))
+        return dual(line);
+    if (begins(op, "v_pk_fma_f16") || begins(op, "v_dot2"))
+        return (instruction){FMA, 2};
+    if (multiplies_and_adds(op))
+        return (instruction){FMA, 1};
+    if (begins(op, "v_"))
+        return (instruction){is_64_bit(op) ? ADDRESS : VALU, 1};
+    if (begins(op, "ds_"))
+        return memory(op, LDS_READ, LDS_WRITE);
+    if (begins(op, "global_") || begins(op, "flat_") || begins(op, "buffer_") ||
+        begins(op, "scratch_"))
+        return begins(op, "buffer_gl") ? (instruction){OTHER, 0} : memory(op, LOAD, STORE);
+    if (begins(op, "s_waitcnt"))
+        return (instruction){strstr(line, "vmcnt(") ? WAIT : OTHER, 0};
+    if (begins(op, "s_wait_loadcnt"))
+        return (instruction){WAIT, 0};
+    if (begins(op, "s_nop") || begins(op, "s_delay") || begins(op, "s_clause") ||
+        begins(op, "s_barrier") || begins(op, "s_wait"))
+        return (instruction){OTHER, 0};
+    return (instruction){SALU, 1};
+}
+
+/* Blocks ----------------------------------------------------------------------------------------
+ */
+
+typedef struct block {
+    int number;
+    int first, count; /* in the program's instructions */
+    int target;       /* the number of the block to which it jumps, or −1 */
+    bool falls;       /* the next block can follow */
+} block;
+
+typedef struct span {
+    int begin, end; /* block indices, both inclusive */
+} span;
+
+typedef struct program {
+    block blocks[BLOCKS_MAX];
+    int block_count;
+    instruction *code;
+    int code_count;
+    span loops[LOOPS_MAX];
+    int loop_count;
+} program;
+
+static bool add_block(program *p, const char *line)
+{
+    if (p->block_count == BLOCKS_MAX)
+        return false;
+    p->blocks[p->block_count++] =
+        (block){.number = atoi(line + 2), .first = p->code_count, .target = -1, .falls = true};
+    return true;
+}
+
+static void add_line(program *p, const char *line)
+{
+    char op[64];
+    block *last = &p->blocks[p->block_count - 1];
+
+    if (sscanf(line, " %63[a-z0-9_]", op) != 1)
+        return;
+    if (begins(op, "s_branch") || begins(op, "s_cbranch")) {
+        const char *to = strstr(line, "BB");
+        last->target = to ? atoi(to + 2) : -1;
+        last->falls = begins(op, "s_cbranch");
+    }
+    if (begins(op, "s_endpgm"))
+        last->falls = false;
+    p->code[p->code_count++] = classify(op, line);
+    last->count++;
+}
+
+static bool parse(const char *text, program *p)
+{
+    char line[512];
+    size_t lines = 0;
+
+    for (const char *c = text; *c; c++)
+        lines += *c == '\n';
+    p->code = calloc(lines + 1, sizeof *p->code);
+    if (!p->code)
+        return false;
+    while (*text) {
+        size_t length = strcspn(text, "\n"), kept = strcspn(text, ";\n");
+        if (kept >= sizeof line)
+            kept = sizeof line - 1;
+        memcpy(line, text, kept);
+        line[kept] = '\0';
+        if (begins(line, "BB") && isdigit((unsigned char)line[2])) {
+            if (!add_block(p, line))
+                return false;
+        } else if (p->block_count > 0) {
+            add_line(p, line);
+        }
+        text += length + (text[length] == '\n');
+    }
+    return p->block_count > 0;
+}
+
+static int index_of(const program *p, int number)
+{
+    for (int i = 0; i < p->block_count; i++)
+        if (p->blocks[i].number == number)
+            return i;
+    return -1;
+}
+
+static void add_loop(program *p, span loop)
+{
+    for (int i = 0; i < p->loop_count; i++)
+        if (p->loops[i].begin == loop.begin) {
+            if (p->loops[i].end < loop.end)
+                p->loops[i].end = loop.end;
+            return;
+        }
+    if (p->loop_count < LOOPS_MAX)
+        p->loops[p->loop_count++] = loop;
+}
+
+/* Every jump back makes a loop. A loop that begins inside another one and ends after it extends
+ * it. */
+static void find_loops(program *p)
+{
+    for (int i = 0; i < p->block_count; i++) {
+        int to = p->blocks[i].target < 0 ? -1 : index_of(p, p->blocks[i].target);
+        if (to >= 0 && to <= i)
+            add_loop(p, (span){to, i});
+    }
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int a = 0; a < p->loop_count; a++)
+            for (int b = 0; b < p->loop_count; b++)
+                if (p->loops[a].begin < p->loops[b].begin && p->loops[b].begin <= p->loops[a].end &&
+                    p->loops[b].end > p->loops[a].end) {
+                    p->loops[a].end = p->loops[b].end;
+                    changed = true;
+                }
+    }
+}
+
+/* Paths -----------------------------------------------------------------------------------------
+ */
+
+/* What a path executes. `order` is the sequence of its instructions; the instructions of an inner
+ * loop stand there once. */
+typedef struct path {
+    isa_figures sum;
+    int *order, count;
+    bool reached;
+} path;
+
+static void add_instruction(isa_figures *sum, instruction in, double times)
+{
+    /* clocks for 64 lanes, by width */
+    static const double clocks[ISA_WIDTHS] = {2, 2, 4, 6, 8};
+
+    switch (in.kind) {
+    case FMA:
+        sum->fma += in.amount * times;
+        break;
+    case ADDRESS:
+        sum->address += times;
+        sum->valu += times;
+        break;
+    case VALU:
+        sum->valu += times;
+        break;
+    case SALU:
+        sum->salu += times;
+        break;
+    case LOAD:
+        sum->load.count[in.amount] += times;
+        break;
+    case STORE:
+        sum->store.count[in.amount] += times;
+        break;
+    case LDS_READ:
+        sum->lds_read.count[in.amount] += times;
+        sum->lds_clocks += clocks[in.amount] * times;
+        break;
+    case LDS_WRITE:
+        sum->lds_write.count[in.amount] += times;
+        sum->lds_clocks += clocks[in.amount] * times;
+        break;
+    default:
+        break;
+    }
+}
+
+static void add_scaled(isa_figures *sum, const isa_figures *part, double times)
+{
+    sum->fma += part->fma * times;
+    sum->valu += part->valu * times;
+    sum->address += part->address * times;
+    sum->salu += part->salu * times;
+    sum->lds_clocks += part->lds_clocks * times;
+    for (int i = 0; i < ISA_WIDTHS; i++) {
+        sum->load.count[i] += part->load.count[i] * times;
+        sum->store.count[i] += part->store.count[i] * times;
+        sum->lds_read.count[i] += part->lds_read.count[i] * times;
+        sum->lds_write.count[i] += part->lds_write.count[i] * times;
+    }
+}
+
+/* True if `a` is the path to count rather than `b`. */
+static bool better(const isa_figures *a, const isa_figures *b)
+{
+    double loads = isa_bytes(&a->load) - isa_bytes(&b->load);
+    double stores = isa_bytes(&a->store) - isa_bytes(&b->store);
+    double lds = isa_bytes(&a->lds_read) + isa_bytes(&a->lds_write) - isa_bytes(&b->lds_read) -
+                 isa_bytes(&b->lds_write);
+
+    if (a->fma != b->fma)
+        return a->fma > b->fma;
+    if (loads != 0)
+        return loads > 0;
+    if (stores != 0)
+        return stores > 0;
+    if (lds != 0)
+        return lds > 0;
+    return a->valu + a->salu < b->valu + b->salu;
+}
+
+static void append(path *to, const path *from, const int *more, int count)
+{
+    int *order = malloc(((size_t)from->count + (size_t)count + 1) * sizeof *order);
+
+    if (!order)
+        abort();
+    if (from->count > 0)
+        memcpy(order, from->order, (size_t)from->count * sizeof *order);
+    if (count > 0)
+        memcpy(order + from->count, more, (size_t)count * sizeof *order);
+    free(to->order);
+    to->order = order;
+    to->count = from->count + count;
+}
+
+static path best_path(const program *p, span range, bool cycle, double fma_per_step);
+
+/* Makes `candidate` the path to block `index` if it is the better one. Takes its memory over. */
+static void offer(path *to, path candidate)
+{
+    if (to->reached && !better(&candidate.sum, &to->sum)) {
+        free(candidate.order);
+        return;
+    }
+    free(to->order);
+    *to = candidate;
+    to->reached = true;
+}
+
+static path extended(const path *from, const path *node, double times)
+{
+    path out = {.sum = from->sum};
+
+    add_scaled(&out.sum, &node->sum, times);
+    append(&out, from, node->order, node->count);
+    return out;
+}
+
+/* The instructions of one block as a path. */
+static path block_path(const program *p, int index)
+{
+    const block *b = &p->blocks[index];
+    path out = {.order = malloc(((size_t)b->count + 1) * sizeof *out.order), .count = b->count};
+
+    if (!out.order)
+        abort();
+    for (int i = 0; i < b->count; i++) {
+        out.order[i] = b->first + i;
+        add_instruction(&out.sum, p->code[b->first + i], 1);
+    }
+    return out;
+}
+
+/* The largest loop inside `range` that begins at `index`, except `range` itself; or false. */
+static bool loop_at(const program *p, span range, int index, span *out)
+{
+    for (int i = 0; i < p->loop_count; i++)
+        if (p->loops[i].begin == index && p->loops[i].end <= range.end &&
+            (p->loops[i].begin != range.begin || p->loops[i].end != range.end)) {
+            *out = p->loops[i];
+            return true;
+        }
+    return false;
+}
+
+/* The path from the beginning of `range` to its end: to a jump back to its beginning if `cycle` is
+ * set, otherwise to the end of the program or the last block. Inner loops are executed as often as
+ * makes fma_per_step multiply-adds, or once. */
+static path best_path(const program *p, span range, bool cycle, double fma_per_step)
+{
+    int count = range.end - range.begin + 2; /* the last one stands for the end of the path */
+    path *to = calloc((size_t)count, sizeof *to);
+    path out = {0};
+
+    if (!to)
+        abort();
+    to[0].reached = true;
+    for (int i = range.begin; i <= range.end; i++) {
+        path *from = &to[i - range.begin];
+        span inner = {i, i};
+        bool loop = loop_at(p, range, i, &inner);
+        if (!from->reached)
+            continue;
+        path node = loop ? best_path(p, inner, true, 0) : block_path(p, i);
+        double times = loop && node.sum.fma > 0 && fma_per_step > node.sum.fma
+                           ? fma_per_step / node.sum.fma
+                           : 1;
+        for (int b = inner.begin; b <= inner.end; b++) {
+            int next[2] = {p->blocks[b].falls ? b + 1 : -1,
+                           p->blocks[b].target < 0 ? -1 : index_of(p, p->blocks[b].target)};
+            bool ends = !p->blocks[b].falls && p->blocks[b].target < 0;
+            for (int n = 0; n < 2; n++) {
+                bool back = next[n] == range.begin && cycle;
+                if (back || (!cycle && next[n] > range.end))
+                    offer(&to[count - 1], extended(from, &node, times));
+                else if (next[n] > inner.end && next[n] <= range.end)
+                    offer(&to[next[n] - range.begin], extended(from, &node, times));
+            }
+            if (ends && !cycle)
+                offer(&to[count - 1], extended(from, &node, times));
+        }
+        free(node.order);
+    }
+    out = to[count - 1];
+    for (int i = 0; i < count - 1; i++)
+        free(to[i].order);
+    free(to);
+    return out;
+}
+
+/* Figures ---------------------------------------------------------------------------------------
+ */
+
+/* Reads waits and loads in flight from the sequence of a path. */
+static void read_sequence(const program *p, const path *way, isa_figures *out)
+{
+    double flight = 0;
+    bool loaded = false, multiplied = false;
+
+    for (int i = 0; i < way->count; i++) {
+        instruction in = p->code[way->order[i]];
+        if (in.kind == LOAD) {
+            loaded = true;
+            flight += widths[in.amount];
+            if (flight > out->flight)
+                out->flight = flight;
+        } else if (in.kind == WAIT) {
+            flight = 0;
+            out->waits += loaded && !multiplied;
+        } else if (in.kind == FMA && loaded) {
+            multiplied = true;
+        }
+    }
+    if (!multiplied)
+        out->waits = 0;
+}
+
+static bool is_outermost(const program *p, span loop)
+{
+    for (int i = 0; i < p->loop_count; i++)
+        if (p->loops[i].begin <= loop.begin && p->loops[i].end >= loop.end &&
+            (p->loops[i].begin != loop.begin || p->loops[i].end != loop.end))
+            return false;
+    return true;
+}
+
+static double weight_of(const isa_figures *sum)
+{
+    return sum->fma + isa_bytes(&sum->load);
+}
+
+/* The main loop and its path. Returns false if there is no loop with loads or multiply-adds. */
+static bool find_main(const program *p, double fma_per_step, span *main_loop, path *out)
+{
+    bool found = false;
+
+    for (int i = 0; i < p->loop_count; i++) {
+        if (!is_outermost(p, p->loops[i]))
+            continue;
+        path way = best_path(p, p->loops[i], true, 0);
+        if (weight_of(&way.sum) > 0 && (!found || weight_of(&way.sum) > weight_of(&out->sum))) {
+            if (found)
+                free(out->order);
+            *out = way;
+            *main_loop = p->loops[i];
+            found = true;
+        } else {
+            free(way.order);
+        }
+    }
+    if (found) {
+        free(out->order);
+        *out = best_path(p, *main_loop, true, fma_per_step);
+    }
+    return found;
+}
+
+/* What follows the main loop. */
+static void read_result(const program *p, int begin, isa_figures *out)
+{
+    span rest = {begin, p->block_count - 1};
+
+    if (rest.begin > rest.end)
+        return;
+    path way = best_path(p, rest, false, 0);
+    double elements = 0;
+    for (int i = 0; i < ISA_WIDTHS; i++)
+        elements += way.sum.store.count[i] * (widths[i] < 4 ? 1 : widths[i] / 4.0);
+    out->result = way.sum.store;
+    out->result_valu = elements > 0 ? (way.sum.valu + way.sum.fma) / elements : 0;
+    free(way.order);
+}
+
+bool isa_read(const char *text, double fma_per_step, isa_figures *out)
+{
+    program *p = calloc(1, sizeof *p);
+    path way = {0};
+    span main_loop = {0, 0};
+
+    if (!p)
+        return false;
+    memset(out, 0, sizeof *out);
+    bool readable = parse(text, p);
+    if (readable) {
+        find_loops(p);
+        bool loop = find_main(p, fma_per_step, &main_loop, &way);
+        if (!loop)
+            way = best_path(p, (span){0, p->block_count - 1}, false, 0);
+        *out = way.sum;
+        out->loop = loop;
+        read_sequence(p, &way, out);
+        if (loop)
+            read_result(p, main_loop.end + 1, out);
+        free(way.order);
+    }
+    free(p->code);
+    free(p);
+    return readable;
+}

@@ -1,0 +1,43 @@
+/* Reads the machine code of AMD's GPUs as RADV prints it, and counts what limits a kernel's speed.
+ *
+ * The counts are those of the main loop, which is the outermost loop with the most multiply-adds
+ * and loads, or of the complete program if it has no loop. They follow one path through the loop:
+ * the one with all multiply-adds, then with the most loads, and of these the one with the fewest
+ * other instructions. Code for edges and tails is therefore not counted. */
+#ifndef TESTS_ISA_MACHINE_CODE_H
+#define TESTS_ISA_MACHINE_CODE_H
+
+#include <stdbool.h>
+
+/* Accesses of one kind. Widths are bytes per lane. */
+#define ISA_WIDTHS 5 /* 1 or 2, 4, 8, 12, 16 */
+typedef struct isa_accesses {
+    double count[ISA_WIDTHS];
+} isa_accesses;
+
+typedef struct isa_figures {
+    bool loop;      /* the main part is a loop */
+    double fma;     /* multiply-adds per lane; packed instructions count twice */
+    double valu;    /* other vector instructions */
+    double address; /* those of `valu` that compute with 64 bits */
+    double salu;
+    isa_accesses load, store, lds_read, lds_write;
+    double lds_clocks; /* how long shared memory is busy with 64 lanes, at 128 B per clock */
+    int waits;         /* waits for loads between the first load and the first multiply-add */
+    double flight;     /* the most bytes per lane that are loaded without waiting in between */
+    /* after the main loop: stores, and other vector instructions per stored element */
+    isa_accesses result;
+    double result_valu;
+} isa_figures;
+
+/* `fma_per_step` is the number of multiply-adds in one step of the main loop, from which the trips
+ * of loops inside it follow; 0 if it is unknown, and each inner loop then counts once. Returns
+ * false if the text cannot be read. */
+bool isa_read(const char *text, double fma_per_step, isa_figures *out);
+
+/* The smallest and the largest width; 0 if there are no accesses. */
+int isa_narrowest(const isa_accesses *accesses);
+int isa_widest(const isa_accesses *accesses);
+double isa_bytes(const isa_accesses *accesses);
+
+#endif

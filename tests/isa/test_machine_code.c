@@ -1,0 +1,124 @@
+/* The reader of machine code: loops, paths, widths, waits. */
+#include "isa/machine_code.h"
+
+#include "support/check_main.h"
+
+/* A product as it should be: the next loads are issued before the multiply-adds, which are in an
+ * inner loop. The branch to BB4 jumps over code for the end of k. */
+static const char product[] = "BB0:\n"
+                              "\tglobal_load_dwordx4 v[0:3], v[4:5], off ; 00\n"
+                              "BB1:\n"
+                              "\ts_barrier ; 00\n"
+                              "\ts_waitcnt vmcnt(0) ; 00\n"
+                              "\tds_write2_b64 v1, v[0:1], v[2:3] offset1:4 ; 00\n"
+                              "\tv_lshlrev_b64 v[4:5], 2, v[4:5] ; 00\n"
+                              "\tglobal_load_dwordx4 v[0:3], v[4:5], off ; 00\n"
+                              "\ts_cbranch_scc1 BB3 ; 00\n"
+                              "BB2:\n"
+                              "\tv_cndmask_b32_e32 v0, 0, v0, vcc ; 00\n"
+                              "BB3:\n"
+                              "\tds_read_b128 v[8:11], v1 ; 00\n"
+                              "\tds_read_b64 v[12:13], v1 ; 00\n"
+                              "\ts_waitcnt lgkmcnt(0) ; 00\n"
+                              "\tv_fmac_f32_e32 v20, v8, v12 ; 00\n"
+                              "\tv_fma_f32 v21, v8, v13, v21 ; 00\n"
+                              "\tv_add_nc_u32_e32 v1, 4, v1 ; 00\n"
+                              "\ts_cbranch_scc0 BB3 ; 00\n"
+                              "BB4:\n"
+                              "\ts_cbranch_scc0 BB1 ; 00\n"
+                              "BB5:\n"
+                              "\tv_mul_f32_e32 v20, s0, v20 ; 00\n"
+                              "\tv_mul_f32_e32 v21, s0, v21 ; 00\n"
+                              "\tglobal_store_dwordx2 v[6:7], v[20:21], off ; 00\n"
+                              "\ts_endpgm ; 00\n";
+
+START_TEST(counts_a_step_of_a_product)
+{
+    isa_figures f;
+
+    ck_assert(isa_read(product, 8, &f));
+    ck_assert(f.loop);
+    ck_assert_equal(f.fma, 8);      /* 2, four times */
+    ck_assert_equal(f.valu, 4 + 1); /* one in each trip of the inner loop, and the shift */
+    ck_assert_equal(f.address, 1);
+    ck_assert_equal(f.load.count[4], 1);
+    ck_assert_equal(f.lds_read.count[4], 4);
+    ck_assert_equal(f.lds_read.count[2], 4);
+    ck_assert_equal(f.lds_write.count[4], 1);
+    ck_assert_equal(f.lds_clocks, 4 * 8 + 4 * 4 + 8);
+    ck_assert_equal(f.waits, 0);
+    ck_assert_equal(f.flight, 16);
+    ck_assert_equal(f.result.count[2], 1);
+    ck_assert_equal(f.result_valu, 1);
+}
+END_TEST
+
+/* The select after the load makes the multiply-adds wait for the load. */
+static const char waiting[] = "BB0:\n"
+                              "\tbuffer_load_ushort v0, v4, s[0:3], 0 offen ; 00\n"
+                              "\tglobal_load_b128 v[0:3], v[4:5], off ; 00\n"
+                              "\ts_waitcnt vmcnt(1) ; 00\n"
+                              "\tv_cndmask_b32_e32 v0, 0, v0, vcc ; 00\n"
+                              "\tv_pk_fma_f16 v20, v8, v12, v20 ; 00\n"
+                              "\tv_mul_lo_u32 v1, v2, v3 ; 00\n"
+                              "\tv_mad_u64_u32 v[4:5], s4, v2, v3, v[4:5] ; 00\n"
+                              "\ts_cbranch_scc0 BB0 ; 00\n"
+                              "BB1:\n"
+                              "\ts_endpgm ; 00\n";
+
+START_TEST(sees_a_wait_between_load_and_product)
+{
+    isa_figures f;
+
+    ck_assert(isa_read(waiting, 0, &f));
+    ck_assert_equal(f.waits, 1);
+    ck_assert_equal(f.fma, 2);
+    ck_assert_equal(f.valu, 3);
+    ck_assert_equal(f.address, 1);
+    ck_assert_equal(isa_narrowest(&f.load), 2);
+    ck_assert_equal(isa_widest(&f.load), 16);
+    ck_assert_equal(isa_bytes(&f.load), 18);
+    ck_assert_equal(f.flight, 18);
+}
+END_TEST
+
+/* Without a loop, the complete program counts; the path with the loads is taken. */
+static const char straight[] = "BB0:\n"
+                               "\ts_cbranch_execz BB2 ; 00\n"
+                               "BB1:\n"
+                               "\tglobal_load_dword v0, v[4:5], off ; 00\n"
+                               "\ts_branch BB3 ; 00\n"
+                               "BB2:\n"
+                               "\tv_mov_b32_e32 v0, 0 ; 00\n"
+                               "BB3:\n"
+                               "\tglobal_store_short v[6:7], v0, off ; 00\n"
+                               "\ts_endpgm ; 00\n";
+
+START_TEST(reads_a_program_without_a_loop)
+{
+    isa_figures f;
+
+    ck_assert(isa_read(straight, 0, &f));
+    ck_assert(!f.loop);
+    ck_assert_equal(f.load.count[1], 1);
+    ck_assert_equal(f.valu, 0);
+    ck_assert_equal(isa_widest(&f.store), 2);
+}
+END_TEST
+
+START_TEST(refuses_what_is_not_machine_code)
+{
+    isa_figures f;
+
+    ck_assert(!isa_read("", 0, &f));
+    ck_assert(!isa_read("shader: MESA_SHADER_COMPUTE\n", 0, &f));
+}
+END_TEST
+
+TESTS(machine_code)
+{
+    tcase_add_test(tests, counts_a_step_of_a_product);
+    tcase_add_test(tests, sees_a_wait_between_load_and_product);
+    tcase_add_test(tests, reads_a_program_without_a_loop);
+    tcase_add_test(tests, refuses_what_is_not_machine_code);
+}
