@@ -104,6 +104,18 @@ typedef struct tsr_model_params {
  * If a rank fails, the others fail too, with a text that names it. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_open(const char *path, const tsr_model_params *params,
                                                 tsr_model **out);
+/* Creates a model with random weights, for measurements and tests without files. It has the
+ * configuration `config`, of which `rope` is checked when layers are created. Matrices are of
+ * `dtype`, f32, f16, bf16 or a block format that tsr_quantize supports, and normally distributed
+ * with a standard deviation of 1/√width. The weights depend on the seed and the configuration,
+ * not on the number of ranks, and on the dtype by its rounding only. All ranks must call it with
+ * equal arguments. Errors: TSR_ERR_INVALID for a configuration or dtype, naming the value;
+ * TSR_ERR_UNSUPPORTED for a format that tsr_quantize does not support; those of tsr_model_open. */
+TSR_API TSR_NODISCARD tsr_status tsr_model_create_random(const tsr_model_config *config,
+                                                         tsr_dtype dtype, uint64_t seed,
+                                                         const tsr_model_params *params,
+                                                         tsr_model **out);
+
 /* Frees a model. Destroy its generators first. Not collective. NULL is fine; sets NULL. */
 TSR_API void tsr_model_close(tsr_model **model);
 
@@ -116,6 +128,8 @@ TSR_API tsr_dtype tsr_model_dtype(const tsr_model *model);
 typedef struct tsr_model_stats {
     uint64_t parameters;     /* of the full model; a tied head counts once */
     uint64_t weight_bytes;   /* that this rank keeps on its device */
+    uint64_t table_bytes;    /* of these, tables of which a token needs one row: an embedding that
+                                is not the head, and learned positions */
     uint64_t read_bytes;     /* weights that this rank has read from files */
     uint64_t open_ns;        /* the time that opening took */
     int64_t heads, kv_heads; /* of this rank */

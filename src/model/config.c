@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "model/random.h"
 
 void tsr__facts_init(tsr__facts *facts)
 {
@@ -174,9 +175,37 @@ tsr_status tsr__config_make(const tsr__facts *facts, tsr_model_config *out)
     return TSR_OK;
 }
 
+tsr_status tsr__config_check(const tsr_model_config *c)
+{
+    char names[256];
+    tsr_model_config checked;
+    tsr__facts facts;
+    tsr__facts_init(&facts);
+    TSR__REQUIRE(c->architecture && tsr__architecture_by_name(c->architecture),
+                 "model: architecture is %.40s; known are %s",
+                 c->architecture ? c->architecture : "NULL",
+                 tsr__architecture_names(sizeof names, names));
+    facts.architecture = tsr__architecture_by_name(c->architecture);
+    facts.file = "model: configuration";
+    facts.layers = c->layers;
+    facts.width = c->width;
+    facts.heads = c->heads;
+    facts.kv_heads = c->kv_heads;
+    facts.head_dim = c->head_dim;
+    facts.hidden = c->hidden;
+    facts.vocabulary = c->vocabulary;
+    facts.context = c->context;
+    facts.norm_epsilon = c->norm_epsilon;
+    return tsr__config_make(&facts, &checked);
+}
+
 tsr_status tsr__config_of(const tsr__model_files *files, tsr_model_config *out)
 {
     tsr__facts facts;
+    if (files->random) {
+        *out = files->random->config;
+        return TSR_OK;
+    }
     tsr__facts_init(&facts);
     TSR__TRY(files->gguf ? tsr__facts_read_gguf(files, &facts)
                          : tsr__facts_read_json(files, &facts));

@@ -57,6 +57,9 @@ double tsr__yarn_attention(double factor);
 tsr_status tsr__rope_from_factors(const char *file, double theta, int64_t count,
                                   const float *factors, tsr__rope_facts *rope) TSR_NODISCARD;
 
+/* Checks a configuration that does not come from files. */
+tsr_status tsr__config_check(const tsr_model_config *config) TSR_NODISCARD;
+
 /* Reads the configuration of opened files. */
 tsr_status tsr__config_of(const tsr__model_files *files, tsr_model_config *out) TSR_NODISCARD;
 

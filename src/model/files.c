@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "model/random.h"
 
 char *tsr__path_join(const char *folder, const char *name)
 {
@@ -108,6 +109,7 @@ void tsr__model_files_finish(tsr__model_files *files)
     tsr__free(files->weights);
     tsr__free(files->names);
     tsr_shard_list_destroy(&files->list);
+    tsr__random_weights_destroy(&files->random);
     *files = (tsr__model_files){0};
 }
 

@@ -6,13 +6,16 @@
 #include "shard/formats/list.h"
 #include "tessera/shard.h"
 
+struct tsr__random_weights; /* random.h */
+
 typedef struct tsr__model_files {
     bool gguf;
     char *folder;  /* of all files, with a slash at the end; "" for the working directory */
     char *config;  /* path of config.json; NULL if `gguf` */
     char *weights; /* path of the GGUF file, safetensors file or index */
     tsr_shard_list *list;
-    tsr__param_name *names; /* of the list, sorted */
+    tsr__param_name *names;             /* of the list, sorted */
+    struct tsr__random_weights *random; /* there are no files, but these weights; or NULL */
 } tsr__model_files;
 
 /* Finds the files and reads the list of tensors. Call tsr__model_files_finish afterwards, also

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "model/config.h"
 #include "model/elements.h"
+#include "model/random.h"
 #include "model/weights.h"
 
 void tsr_model_close(tsr_model **model)
@@ -204,7 +205,15 @@ static tsr_status agree(const tsr_model *m, tsr_status own)
                : tsr__fail(TSR_ERR_INVALID, "model: rank %d could not open the model", (int)failed);
 }
 
-static tsr_status open_model(const char *path, const tsr_model_params *params, tsr_model *m)
+/* Where a model comes from: a path, or a configuration with random weights. */
+typedef struct origin {
+    const char *path;
+    const tsr_model_config *config;
+    tsr_dtype dtype;
+    uint64_t seed;
+} origin;
+
+static tsr_status open_model(const origin *from, const tsr_model_params *params, tsr_model *m)
 {
     const uint64_t start = tsr__now_ns();
     tsr__model_files files;
@@ -213,7 +222,9 @@ static tsr_status open_model(const char *path, const tsr_model_params *params, t
     m->partition.limits = NULL;
     if (m->partition.kind == TSR_PARTITION_EVEN)
         m->partition.kind = TSR_PARTITION_UNEVEN;
-    tsr_status status = tsr__model_files_open(path, &files);
+    tsr_status status = from->path
+                            ? tsr__model_files_open(from->path, &files)
+                            : tsr__random_files(from->config, from->dtype, from->seed, &files);
     if (status == TSR_OK)
         status = open_files(m, &files, params);
     tsr__model_files_finish(&files);
@@ -222,10 +233,9 @@ static tsr_status open_model(const char *path, const tsr_model_params *params, t
     return agree(m, status);
 }
 
-tsr_status tsr_model_open(const char *path, const tsr_model_params *params, tsr_model **out)
+static tsr_status create_model(const origin *from, const tsr_model_params *params, tsr_model **out)
 {
     const tsr_model_params usual = {0};
-    TSR__REQUIRE(path && out, "model: %s is NULL", path ? "out" : "path");
     if (!params)
         params = &usual;
     tsr_group *group = params->group ? params->group : tsr_group_default();
@@ -236,11 +246,24 @@ tsr_status tsr_model_open(const char *path, const tsr_model_params *params, tsr_
     m->group = group;
     m->stream = tsr_group_stream(group);
     m->device = tsr_stream_device(m->stream);
-    const tsr_status status = open_model(path, params, m);
+    const tsr_status status = open_model(from, params, m);
     if (status != TSR_OK) {
         tsr_model_close(&m);
         return status;
     }
     *out = m;
     return TSR_OK;
+}
+
+tsr_status tsr_model_open(const char *path, const tsr_model_params *params, tsr_model **out)
+{
+    TSR__REQUIRE(path && out, "model: %s is NULL", path ? "out" : "path");
+    return create_model(&(origin){.path = path}, params, out);
+}
+
+tsr_status tsr_model_create_random(const tsr_model_config *config, tsr_dtype dtype, uint64_t seed,
+                                   const tsr_model_params *params, tsr_model **out)
+{
+    TSR__REQUIRE(config && out, "model: %s is NULL", config ? "out" : "config");
+    return create_model(&(origin){.config = config, .dtype = dtype, .seed = seed}, params, out);
 }

@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "model/elements.h"
+#include "model/random.h"
 #include "tensor/dtype.h"
 
 #define PIECE_BYTES ((size_t)4 << 20)
@@ -45,6 +46,8 @@ void tsr__weight_reader_finish(tsr__weight_reader *r)
 /* Opens the file that holds a tensor, unless it is open. */
 static tsr_status need_file(tsr__weight_reader *r, const tsr_shard_param *param)
 {
+    if (r->files->random)
+        return TSR_OK;
     if (r->descriptor >= 0 &&
         (r->open_file == param->file ||
          (r->open_file && param->file && strcmp(r->open_file, param->file) == 0)))
@@ -66,6 +69,10 @@ static tsr_status read_bytes(tsr__weight_reader *r, const tsr_shard_param *param
                              uint64_t size, void *out)
 {
     uint64_t done = 0;
+    if (r->files->random) {
+        tsr__random_read(r->files->random, param, at, size, out);
+        done = size;
+    }
     while (done < size) {
         const ssize_t got = pread(r->descriptor, (char *)out + done, size - done,
                                   (off_t)(param->offset_bytes + at + done));

@@ -209,11 +209,18 @@ static void place_rows(const tsr__weights *w, const char *ours, const tsr__weigh
         out->interleaved_head = config->head_dim;
 }
 
+/* The shape of the tensor that a place is in. */
+static void shape_of(const tsr__weight *place, int64_t shape[2])
+{
+    shape[0] = place->transposed ? place->columns : place->all_rows;
+    shape[1] = place->transposed ? place->all_rows : place->columns;
+}
+
 static tsr_status check_shape(const tsr__weights *w, const tsr__weight *place, int ndim)
 {
     const tsr_shard_param *file = place->file;
-    const int64_t needed[2] = {place->transposed ? place->columns : place->all_rows,
-                               place->transposed ? place->all_rows : place->columns};
+    int64_t needed[2];
+    shape_of(place, needed);
     if (file->ndim != ndim || file->shape[0] != needed[0] ||
         (ndim == 2 && file->shape[1] != needed[1]))
         return tsr__fail(TSR_ERR_INVALID, "model: tensor %s is %s; the sizes in %s need %s",
@@ -222,21 +229,32 @@ static tsr_status check_shape(const tsr__weights *w, const tsr__weight *place, i
     return tsr__elements_check(file);
 }
 
-tsr_status tsr__weight_find(const tsr__weights *w, int layer, const char *ours, tsr__weight *out)
+/* Determines the name of the tensor that has a parameter, and the place in it. */
+static tsr_status place_of(const tsr__weights *w, int layer, const char *ours, char text[NAME_SIZE],
+                           int *ndim, tsr__weight *out)
 {
     const parameter *p = parameter_of(layer, ours);
     const tsr__weight_name *name = p ? name_of(w, layer, ours) : NULL;
-    char text[NAME_SIZE];
     TSR__REQUIRE(name, "model: architecture %s has no %s", w->architecture->name, ours);
-    tsr__weight place = {.rows = size_of(w->config, p->rows),
-                         .columns = size_of(w->config, p->columns)};
+    *out = (tsr__weight){.rows = size_of(w->config, p->rows),
+                         .columns = size_of(w->config, p->columns),
+                         .transposed = w->transposed && layer >= 0 && p->columns != NO_SIZE};
+    *ndim = p->columns == NO_SIZE ? 1 : 2;
     write_name(w, layer, ours, name, text);
+    place_rows(w, ours, name, out);
+    return TSR_OK;
+}
+
+tsr_status tsr__weight_find(const tsr__weights *w, int layer, const char *ours, tsr__weight *out)
+{
+    char text[NAME_SIZE];
+    tsr__weight place;
+    int ndim;
+    TSR__TRY(place_of(w, layer, ours, text, &ndim, &place));
     place.file = tsr__model_files_find(w->files, text);
     if (!place.file)
         return tsr__fail(TSR_ERR_NOT_FOUND, "model: %s has no tensor %s", w->files->weights, text);
-    place.transposed = w->transposed && layer >= 0 && p->columns != NO_SIZE;
-    place_rows(w, ours, name, &place);
-    TSR__TRY(check_shape(w, &place, p->columns == NO_SIZE ? 1 : 2));
+    TSR__TRY(check_shape(w, &place, ndim));
     *out = place;
     return TSR_OK;
 }
@@ -289,17 +307,60 @@ static void find_arrangement(tsr__weights *w)
         w->transposed = false;
 }
 
-static tsr_status check_all(const tsr__weights *w)
+/* Calls `visit` for each parameter of the model. */
+static tsr_status each(const tsr__weights *w,
+                       tsr_status (*visit)(void *user, const tsr__weights *w, int layer,
+                                           const char *ours),
+                       void *user)
 {
-    tsr__weight place;
     for (size_t i = 0; i < OUTSIDE; i++)
         if (exists(w->config, outside[i].only_if))
-            TSR__TRY(tsr__weight_find(w, -1, outside[i].ours, &place));
+            TSR__TRY(visit(user, w, -1, outside[i].ours));
     for (int layer = 0; layer < w->config->layers; layer++)
         for (size_t i = 0; i < INSIDE; i++)
             if (exists(w->config, inside[i].only_if))
-                TSR__TRY(tsr__weight_find(w, layer, inside[i].ours, &place));
+                TSR__TRY(visit(user, w, layer, inside[i].ours));
     return TSR_OK;
+}
+
+static tsr_status check_one(void *user, const tsr__weights *w, int layer, const char *ours)
+{
+    tsr__weight place;
+    (void)user;
+    return tsr__weight_find(w, layer, ours, &place);
+}
+
+typedef struct expectation {
+    tsr_status (*add)(void *user, const char *name, int ndim, const int64_t *shape);
+    void *user;
+} expectation;
+
+static tsr_status expect_one(void *user, const tsr__weights *w, int layer, const char *ours)
+{
+    const expectation *to = user;
+    char text[NAME_SIZE];
+    tsr__weight place;
+    int ndim;
+    int64_t shape[2];
+    TSR__TRY(place_of(w, layer, ours, text, &ndim, &place));
+    if (place.first_row > 0) /* it is in the tensor of q, which was added */
+        return TSR_OK;
+    shape_of(&place, shape);
+    return to->add(to->user, text, ndim, shape);
+}
+
+tsr_status tsr__weights_expected(const tsr__model_files *files, const tsr_model_config *config,
+                                 tsr_status (*add)(void *user, const char *name, int ndim,
+                                                   const int64_t *shape),
+                                 void *user)
+{
+    const tsr__architecture *a = tsr__architecture_by_name(config->architecture);
+    const tsr__weights w = {.files = files,
+                            .config = config,
+                            .architecture = a,
+                            .prefix = a->hf_prefix,
+                            .transposed = a->hf_transposed && !files->gguf};
+    return each(&w, expect_one, &(expectation){add, user});
 }
 
 tsr_status tsr__weights_init(const tsr__model_files *files, const tsr_model_config *config,
@@ -312,5 +373,5 @@ tsr_status tsr__weights_init(const tsr__model_files *files, const tsr_model_conf
     };
     find_prefix(out);
     find_arrangement(out);
-    return check_all(out);
+    return each(out, check_one, NULL);
 }

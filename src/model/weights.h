@@ -32,6 +32,13 @@ typedef struct tsr__weight {
 tsr_status tsr__weights_init(const tsr__model_files *files, const tsr_model_config *config,
                              tsr__weights *out) TSR_NODISCARD;
 
+/* Calls `add` for each tensor of a model with these files' kind of names. `shape` has `ndim` sizes.
+ * Stops after an error. */
+tsr_status tsr__weights_expected(const tsr__model_files *files, const tsr_model_config *config,
+                                 tsr_status (*add)(void *user, const char *name, int ndim,
+                                                   const int64_t *shape),
+                                 void *user) TSR_NODISCARD;
+
 /* Finds one of our parameters, such as "attention.q.weight" of layer 3, or "embedding.weight" of
  * layer −1. */
 tsr_status tsr__weight_find(const tsr__weights *weights, int layer, const char *ours,

@@ -47,6 +47,7 @@ static const struct {
     {"bench --help", "--shape MxKxN"},
     {"bench matmul --help", "\nmatmul:\n"},
     {"help bench compare", "--of-ceiling"},
+    {"help bench model", "--prefill N"},
     {"bench report --help", "usage: tessera bench report FILE"},
     {"bench compare a b -h", "--threshold PERCENT"},
 #endif
@@ -245,7 +246,10 @@ static const struct {
     const char *command, *begin, *end;
 } explained[] = {
     {"devices", "\n.SS devices\n", "\n.SS "},
-    {"bench", "\n.SS bench\n", "\n.B tessera bench report\n"},
+#if TEST_HAVE_GPU_BENCH
+    {"bench model", "\n.B tessera bench model\nmeasures ", "\n.B tessera bench report\n"},
+#endif
+    {"bench", "\n.SS bench\n", "\n.B tessera bench model\n"},
     {"bench report", "\n.B tessera bench report\nmakes ", "\n.B tessera bench compare\n"},
     {"bench compare", "\n.B tessera bench compare\nlists ", "\n.SS "},
     {"sample", "\n.SS sample\n", "\n.SS "},

@@ -1,0 +1,153 @@
+/* tessera bench model: its options. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/model/model.h"
+#include "cli/lib/options.h"
+#include "cli/lib/terminal.h"
+
+static bench_model_options chosen = {
+    .type = TSR_F16,
+    .prompt_tokens = 512,
+    .generate = 128,
+    .repetitions = 5,
+    .timeout = 600,
+};
+
+static bool read_shape(void *user, const char *text, char *problem, size_t size)
+{
+    char names[128];
+    (void)user;
+    chosen.shape = bench_model_shape_find(text);
+    if (chosen.shape == NULL)
+        snprintf(problem, size, "takes %s, not '%.40s'",
+                 bench_model_shape_names(sizeof names, names), text);
+    return chosen.shape != NULL;
+}
+
+static bool is_float(tsr_dtype dtype)
+{
+    return dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16;
+}
+
+static bool read_type(void *user, const char *text, char *problem, size_t size)
+{
+    tsr_dtype *out = user;
+    tsr_dtype dtype;
+    const bool known = tsr_dtype_parse(text, &dtype) == TSR_OK;
+    const tsr_quant_format *format = known ? tsr_quant_format_of(dtype) : NULL;
+    const bool good = known && (is_float(dtype) || (format != NULL && format->quantizes));
+    if (good)
+        *out = dtype;
+    else
+        snprintf(problem, size,
+                 "takes f32, f16, bf16 or a block format that can be written, such as q4_k, not "
+                 "'%.40s'",
+                 text);
+    return good;
+}
+
+static bool read_float(void *user, const char *text, char *problem, size_t size)
+{
+    tsr_dtype *out = user;
+    tsr_dtype dtype;
+    const bool good = tsr_dtype_parse(text, &dtype) == TSR_OK && is_float(dtype);
+    if (good)
+        *out = dtype;
+    else
+        snprintf(problem, size, "takes f32, f16 or bf16, not '%.40s'", text);
+    return good;
+}
+
+static bool read_format(void *user, const char *text, char *problem, size_t size)
+{
+    static const char *const names[] = {
+        [BENCH_MODEL_MARKDOWN] = "md", [BENCH_MODEL_CSV] = "csv", [BENCH_MODEL_JSON] = "json"};
+    (void)user;
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text, names[i]) == 0) {
+            chosen.format = (bench_model_format)i;
+            return true;
+        }
+    snprintf(problem, size, "takes md, csv or json, not '%.40s'", text);
+    return false;
+}
+
+static const cli_option options[] = {
+    {"shape", "NAME",
+     "without MODEL: the shape of the generated model: llama-1b, llama-7b, llama-110m or "
+     "llama-15m (default: llama-1b)",
+     .read = read_shape},
+    {"type", "TYPE",
+     "without MODEL: the type of its matrices: f32, f16, bf16 or a block format, such as q4_k "
+     "(default: f16)",
+     .read = read_type, .user = &chosen.type},
+    {"prompt-tokens", "N", "length of the prompt; 0: do not measure it (default: 512)",
+     .integer = &chosen.prompt_tokens, .low = 0, .high = 1 << 20, .letter = 'p'},
+    {"generate", "N", "tokens to generate; 0: do not measure it (default: 128)",
+     .integer = &chosen.generate, .low = 0, .high = 1 << 20, .letter = 'n'},
+    {"repetitions", "N", "repetitions of each (default: 5)", .integer = &chosen.repetitions,
+     .low = 1, .high = 1000, .letter = 'r'},
+    {"prefill", "N", "tokens of a prompt that are computed in one pass (default: 256)",
+     .integer = &chosen.prefill, .low = 1, .high = 1 << 20},
+    {"dtype", "TYPE", "keep weights as f32, f16 or bf16 (default: as tessera generate does)",
+     .read = read_float, .user = &chosen.dtype},
+    {"cache-dtype", "TYPE", "the same for the cache of keys and values (default: f32)",
+     .read = read_float, .user = &chosen.cache_dtype},
+    {"device", "DEVICE",
+     "index, UUID or part of the name (default: TESSERA_DEVICE, or the fastest)",
+     .text = &chosen.device},
+    {"timeout", "SECONDS", "the longest time that ranks wait for each other (default: 600)",
+     .real = &chosen.timeout, .low = 1, .high = 1e6},
+    {"output", "FORMAT", "md, csv or json (default: md)", .read = read_format, .letter = 'o'},
+    {0},
+};
+
+static void help(FILE *out)
+{
+    cli_wrap(
+        out,
+        "Measures a language model: tokens per second while a prompt is processed (pp512: 512 "
+        "tokens) and while tokens are generated (tg128: 128 tokens after the first one), as "
+        "llama-bench does. Without MODEL, the model is generated: random weights of a known shape, "
+        "without a file. Under 'tessera launch -n N' or a cluster's launcher, it measures the job; "
+        "rank 0 prints.\n"
+        "\n"
+        "Verified before timed: logits must be finite and must differ, and greedy tokens must be "
+        "the same in a second run and in each repetition.\n"
+        "\n"
+        "Times are those of complete steps: the forward pass, the exchange between ranks, and the "
+        "choice of tokens. 'communication' is the part of this time in which a rank waits for "
+        "data of others, the mean of all ranks. 'weights' is the bytes of weights that all ranks "
+        "read per second while they generate, and 'of memory' their part of the memory ceiling, "
+        "which all ranks measure at the same time, before and after.\n");
+    cli_options_help(out, options);
+}
+
+static int run(int argc, char **argv)
+{
+    const char *path = NULL;
+    int words;
+    const int code = cli_options_read("bench model", options, argc, argv, 1, &path, &words);
+    if (code != CLI_DONE)
+        return code;
+    if (words == 1)
+        chosen.path = path;
+    if (chosen.path != NULL && chosen.shape != NULL)
+        return cli_usage_error("bench model: --shape is for a generated model; remove it, or '%s'",
+                               chosen.path);
+    if (chosen.prompt_tokens == 0 && chosen.generate == 0)
+        return cli_usage_error(
+            "bench model: --prompt-tokens and --generate are both 0; nothing is left to measure");
+    if (chosen.shape == NULL)
+        chosen.shape = bench_model_shape_find("llama-1b");
+    return bench_model_run(&chosen);
+}
+
+const cli_command bench_model_command = {
+    .name = "bench model",
+    .usage = "[MODEL] [options]",
+    .summary = "measure a language model",
+    .run = run,
+    .help = help,
+};

@@ -1,0 +1,91 @@
+/* tessera bench model: how fast a job processes prompts and generates tokens. Its code is in four
+ * files: options and help (command.c), generated shapes (shapes.c), measuring (run.c), and output
+ * (print.c). */
+#ifndef TSR_BENCH_MODEL_MODEL_H
+#define TSR_BENCH_MODEL_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cli/lib/command.h"
+#include "tessera/tessera.h"
+
+extern const cli_command bench_model_command;
+
+/* A model that can be generated. */
+typedef struct bench_model_shape {
+    const char *name;
+    tsr_model_config config;
+} bench_model_shape;
+
+/* Returns the shape with this name, or NULL. */
+const bench_model_shape *bench_model_shape_find(const char *name);
+/* Writes the names of all shapes, separated by commas, to `text` and returns it. */
+char *bench_model_shape_names(size_t size, char *text);
+
+typedef enum bench_model_format {
+    BENCH_MODEL_MARKDOWN,
+    BENCH_MODEL_CSV,
+    BENCH_MODEL_JSON
+} bench_model_format;
+
+typedef struct bench_model_options {
+    const char *path; /* NULL: a generated model */
+    const bench_model_shape *shape;
+    tsr_dtype type; /* of a generated model's matrices */
+    tsr_dtype dtype, cache_dtype;
+    int64_t prompt_tokens, generate, repetitions, prefill;
+    double timeout;
+    const char *device;
+    bench_model_format format;
+} bench_model_options;
+
+/* What a rank reports about itself. All ranks have the same layout of it. */
+typedef struct bench_model_rank {
+    char device[256];
+    int64_t heads, kv_heads;
+    uint64_t weight_bytes, table_bytes, open_ns;
+    double memory; /* its ceiling while all ranks measured theirs, in bytes per second */
+} bench_model_rank;
+
+/* One of the tests: pp512 processes a prompt of 512 tokens, tg128 generates 128 tokens. */
+typedef struct bench_model_test {
+    char name[32];
+    bool generates;
+    int64_t tokens;
+    int count;
+    double *seconds;       /* [count]: of each repetition, on rank 0 */
+    double *communication; /* [ranks]: the part of the time in which a rank waited for others */
+} bench_model_test;
+
+#define BENCH_MODEL_TESTS 2
+
+typedef struct bench_model_report {
+    char name[256];
+    const tsr_model_config *config;
+    tsr_dtype dtype;     /* in which weights are kept */
+    uint64_t parameters; /* of the full model */
+    int ranks;
+    bench_model_rank *rank; /* [ranks] */
+    int test_count;
+    bench_model_test tests[BENCH_MODEL_TESTS];
+} bench_model_report;
+
+/* Opens the model on all ranks, verifies it, measures, and prints on rank 0. Returns an exit
+ * code. */
+int bench_model_run(const bench_model_options *options);
+
+/* Figures of a test. */
+typedef struct bench_model_figures {
+    double mean, deviation; /* tokens per second; the deviation of a single repetition is 0 */
+    double communication;   /* the mean of all ranks */
+    /* Bytes of weights that all ranks read per second while they generate, and their part of the
+     * ceilings of all ranks. 0 for prompts, which read weights once for many tokens. */
+    double weights, memory;
+} bench_model_figures;
+bench_model_figures bench_model_summarize(const bench_model_report *report,
+                                          const bench_model_test *test);
+
+void bench_model_print(const bench_model_report *report, bench_model_format format);
+
+#endif

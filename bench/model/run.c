@@ -1,0 +1,321 @@
+/* Opens a model on all ranks of the job, verifies it, and measures. */
+#include "bench/model/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/ceilings/ceilings.h"
+#include "bench/harness/clock.h"
+#include "cli/lib/memory.h"
+
+#define SEED 1
+#define VERIFIED_PROMPT 16
+#define VERIFIED_TOKENS 8
+/* Seconds for one measurement of the memory ceiling. */
+#define CEILING_SECONDS 0.3
+
+typedef struct job {
+    const bench_model_options *options;
+    bench_options harness;
+    bench_context context;
+    tsr_comm *comm;
+    tsr_group *group;
+    tsr_model *model;
+    tsr_generator *generator;
+    int rank;
+    int32_t *prompt; /* [prompt_tokens, or more] */
+    int32_t *tokens; /* [generate + 1]: those of the first run of a test */
+    bench_model_rank own;
+    bench_model_report report;
+} job;
+
+static bench_context *of(job *j)
+{
+    return &j->context;
+}
+
+/* Opening -------------------------------------------------------------------------------------- */
+
+static void name_model(job *j)
+{
+    const bench_model_options *o = j->options;
+    char *name = j->report.name;
+    const size_t size = sizeof j->report.name;
+    if (o->path == NULL) {
+        snprintf(name, size, "%s %s, generated", o->shape->name, tsr_dtype_name(o->type));
+        return;
+    }
+    size_t length = strlen(o->path);
+    while (length > 1 && o->path[length - 1] == '/')
+        length--;
+    size_t start = length;
+    while (start > 0 && o->path[start - 1] != '/')
+        start--;
+    snprintf(name, size, "%.*s", (int)(length - start), o->path + start);
+}
+
+static bool open_model(job *j)
+{
+    const bench_model_options *o = j->options;
+    const tsr_model_params params = {.group = j->group, .dtype = o->dtype};
+    tsr_model_stats stats;
+    if (o->path != NULL)
+        BENCH_TRY(of(j), tsr_model_open(o->path, &params, &j->model));
+    else
+        BENCH_TRY(of(j),
+                  tsr_model_create_random(&o->shape->config, o->type, SEED, &params, &j->model));
+    name_model(j);
+    tsr_model_get_stats(j->model, &stats);
+    j->report.config = tsr_model_get_config(j->model);
+    j->report.dtype = tsr_model_dtype(j->model);
+    j->report.parameters = stats.parameters;
+    j->own.heads = stats.heads;
+    j->own.kv_heads = stats.kv_heads;
+    j->own.weight_bytes = stats.weight_bytes;
+    j->own.table_bytes = stats.table_bytes;
+    j->own.open_ns = stats.open_ns;
+    snprintf(j->own.device, sizeof j->own.device, "%s", j->context.info->name);
+    return true;
+}
+
+static bool open_job(job *j)
+{
+    const bench_model_options *o = j->options;
+    BENCH_TRY(of(j), tsr_comm_create(tsr_comm_params(.timeout_ns = (uint64_t)(o->timeout * 1e9)),
+                                     &j->comm));
+    j->rank = tsr_comm_rank(j->comm);
+    j->report.ranks = tsr_comm_size(j->comm);
+    if (!bench_open_device(of(j), o->device))
+        return false;
+    BENCH_TRY(of(j), tsr_group_create(j->comm, j->context.stream, NULL, &j->group));
+    return open_model(j);
+}
+
+static void close_job(job *j)
+{
+    for (int i = 0; i < j->report.test_count; i++) {
+        free(j->report.tests[i].seconds);
+        free(j->report.tests[i].communication);
+    }
+    free(j->report.rank);
+    free(j->prompt);
+    free(j->tokens);
+    tsr_generator_destroy(&j->generator);
+    tsr_model_close(&j->model);
+    tsr_group_destroy(&j->group);
+    bench_finish(&j->context);
+    tsr_comm_destroy(&j->comm);
+}
+
+/* The same prompt on all ranks. */
+static void make_prompt(job *j)
+{
+    const int64_t vocabulary = j->report.config->vocabulary;
+    const int64_t wanted = j->options->prompt_tokens;
+    const int64_t count = wanted > VERIFIED_PROMPT ? wanted : VERIFIED_PROMPT;
+    tsr_philox rng;
+    tsr_philox_init(SEED, 1, &rng);
+    j->prompt = cli_alloc((size_t)count, sizeof *j->prompt);
+    for (int64_t i = 0; i < count; i++)
+        j->prompt[i] = (int32_t)(tsr_philox_next_u64(&rng) % (uint64_t)vocabulary);
+    j->tokens = cli_alloc((size_t)j->options->generate + VERIFIED_TOKENS + 1, sizeof *j->tokens);
+}
+
+/* Verifying ------------------------------------------------------------------------------------ */
+
+typedef struct logits_seen {
+    int64_t vocabulary, rows;
+    int64_t wrong_at; /* the position of logits that are not finite or all equal; −1: none */
+} logits_seen;
+
+static void look_at(void *user, int sequence, int64_t position, const float *logits)
+{
+    logits_seen *seen = user;
+    bool finite = true, differ = false;
+    (void)sequence;
+    for (int64_t i = 0; i < seen->vocabulary; i++) {
+        finite = finite && isfinite(logits[i]);
+        differ = differ || logits[i] != logits[0];
+    }
+    seen->rows++;
+    if (seen->wrong_at < 0 && (!finite || !differ))
+        seen->wrong_at = position;
+}
+
+static bool generator_for(job *j, int64_t context, logits_seen *seen)
+{
+    const bench_model_options *o = j->options;
+    tsr_generator_destroy(&j->generator);
+    BENCH_TRY(of(j), tsr_generator_create(
+                         tsr_generator_params(.model = j->model, .context = context,
+                                              .cache_dtype = o->cache_dtype, .prefill = o->prefill,
+                                              .logits = seen != NULL ? look_at : NULL, .user = seen,
+                                              .logits_positions = seen != NULL ? context : 0),
+                         &j->generator));
+    return true;
+}
+
+/* Begins to continue the first tokens of the prompt greedily. */
+static bool add(job *j, int64_t prompt_count, int64_t max_tokens, int *sequence)
+{
+    BENCH_TRY(of(j), tsr_generator_add(
+                         j->generator,
+                         tsr_sequence_params(.prompt = j->prompt, .prompt_count = prompt_count,
+                                             .max_tokens = max_tokens, .ignore_end = true),
+                         sequence));
+    return true;
+}
+
+/* Generates tokens number first … first + count − 1. The first run keeps them, and later ones must
+ * get the same. */
+static bool steps(job *j, int64_t first, int64_t count, bool keep)
+{
+    for (int64_t i = first; i < first + count; i++) {
+        tsr_generated token;
+        int ended;
+        BENCH_TRY(of(j), tsr_generator_step(j->generator, &token, &ended));
+        if (ended != 1)
+            return bench_fail(of(j), "the sequence ended after %lld tokens", (long long)i);
+        if (keep)
+            j->tokens[i] = token.token;
+        else if (j->tokens[i] != token.token)
+            return bench_fail(of(j), "token %lld is %d, but it was %d in the first run",
+                              (long long)i, (int)token.token, (int)j->tokens[i]);
+    }
+    return true;
+}
+
+static bool verify(job *j)
+{
+    const int64_t context = j->report.config->context;
+    const int64_t prompt = context > 2 * VERIFIED_PROMPT ? VERIFIED_PROMPT : 1;
+    const int64_t tokens = context > 2 * VERIFIED_PROMPT ? VERIFIED_TOKENS : 1;
+    logits_seen seen = {.vocabulary = j->report.config->vocabulary, .wrong_at = -1};
+    if (!generator_for(j, prompt + tokens, &seen))
+        return false;
+    for (int run = 0; run < 2; run++) {
+        int sequence;
+        seen.rows = 0;
+        if (!add(j, prompt, tokens, &sequence) || !steps(j, 0, tokens, run == 0))
+            return false;
+        BENCH_TRY(of(j), tsr_generator_remove(j->generator, sequence));
+        if (seen.wrong_at >= 0 || seen.rows != prompt + tokens - 1)
+            return bench_fail(of(j), "the logits at position %lld are not finite, or all equal",
+                              (long long)seen.wrong_at);
+    }
+    return true;
+}
+
+/* Measuring ------------------------------------------------------------------------------------ */
+
+static bool barrier(job *j)
+{
+    BENCH_TRY(of(j), tsr_comm_barrier(j->comm));
+    return true;
+}
+
+/* Runs a test once. */
+static bool repeat(job *j, const bench_model_test *test, bool keep, double *seconds, double *waited)
+{
+    const int64_t prompt = test->generates ? 1 : test->tokens;
+    const int64_t first = test->generates ? 1 : 0, count = test->generates ? test->tokens : 1;
+    tsr_group_stats stats;
+    int sequence;
+    if (!add(j, prompt, first + count, &sequence) || !steps(j, 0, first, keep) || !barrier(j))
+        return false;
+    tsr_group_reset_stats(j->group);
+    const double start = bench_now_ns();
+    if (!steps(j, first, count, keep))
+        return false;
+    *seconds = (bench_now_ns() - start) * 1e-9;
+    tsr_group_get_stats(j->group, &stats);
+    *waited = (double)stats.transport_ns * 1e-9;
+    BENCH_TRY(of(j), tsr_generator_remove(j->generator, sequence));
+    return true;
+}
+
+/* Gathers `size` bytes of each rank. */
+static bool gather(job *j, const void *own, void *all, size_t size)
+{
+    BENCH_TRY(of(j), tsr_comm_all_gather(j->comm, own, all, size, TSR_U8));
+    return true;
+}
+
+static bool measure(job *j, bool generates, int64_t tokens)
+{
+    bench_model_test *test = &j->report.tests[j->report.test_count++];
+    const int count = (int)j->options->repetitions;
+    double waited = 0, all = 0, one_waited, one;
+    *test = (bench_model_test){.generates = generates,
+                               .tokens = tokens,
+                               .count = count,
+                               .seconds = cli_alloc((size_t)count, sizeof(double)),
+                               .communication = cli_alloc((size_t)j->report.ranks, sizeof(double))};
+    snprintf(test->name, sizeof test->name, "%s%lld", generates ? "tg" : "pp", (long long)tokens);
+    bench_progress_show(&j->context.progress, test->name);
+    /* The last token is chosen, but not computed. */
+    if (!generator_for(j, generates ? tokens + 1 : tokens, NULL) ||
+        !repeat(j, test, true, &one, &one_waited))
+        return false;
+    for (int i = 0; i < count; i++) {
+        if (!repeat(j, test, false, &test->seconds[i], &one_waited))
+            return false;
+        all += test->seconds[i];
+        waited += one_waited;
+    }
+    const double part = waited / all;
+    return gather(j, &part, test->communication, sizeof part);
+}
+
+/* All ranks measure at the same time, because they may share a memory. */
+static bool measure_memory(job *j, bool again)
+{
+    bench_progress_show(&j->context.progress, "memory");
+    if (!barrier(j))
+        return false;
+    const bench_row *row = bench_memory_peak(of(j));
+    for (int i = 0; row != NULL && again && i < j->context.row_count; i++)
+        if (j->context.rows[i] == row && !j->context.rows[i]->again(of(j), j->context.rows[i]))
+            return false;
+    if (row != NULL)
+        j->own.memory = bench_median(row) * 1e9;
+    return row != NULL;
+}
+
+static bool measure_all(job *j)
+{
+    const bench_model_options *o = j->options;
+    if (!measure_memory(j, false) ||
+        (o->prompt_tokens > 0 && !measure(j, false, o->prompt_tokens)) ||
+        (o->generate > 0 && !measure(j, true, o->generate)) || !measure_memory(j, true))
+        return false;
+    j->report.rank = cli_alloc((size_t)j->report.ranks, sizeof *j->report.rank);
+    return gather(j, &j->own, j->report.rank, sizeof j->own);
+}
+
+int bench_model_run(const bench_model_options *options)
+{
+    job *j = cli_alloc(1, sizeof *j);
+    int code = CLI_DONE;
+    j->options = options;
+    j->harness.seconds = CEILING_SECONDS;
+    j->context.options = &j->harness;
+    bool done = open_job(j);
+    if (done) {
+        if (j->rank == 0)
+            bench_progress_begin(&j->context.progress);
+        bench_progress_show(&j->context.progress, "verifying");
+        make_prompt(j);
+        done = verify(j) && measure_all(j);
+        bench_progress_end(&j->context.progress);
+    }
+    if (!done)
+        code = cli_failed("bench model: %s", j->context.error);
+    else if (j->rank == 0)
+        bench_model_print(&j->report, options->format);
+    close_job(j);
+    free(j);
+    return code;
+}

@@ -1,0 +1,39 @@
+/* Shapes of models that can be generated. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/model/model.h"
+
+#define LLAMA(layers_, width_, hidden_, heads_, kv_heads_, context_)                               \
+    {                                                                                              \
+        .architecture = "llama", .layers = (layers_), .width = (width_), .hidden = (hidden_),      \
+        .heads = (heads_), .kv_heads = (kv_heads_), .head_dim = (width_) / (heads_),               \
+        .vocabulary = 32000, .context = (context_), .norm_epsilon = 1e-5, .norm = TSR_NORM_RMS,    \
+        .gated = true, .activation = TSR_ACT_SILU, .rope = {.rotary_dim = (width_) / (heads_)},    \
+        .bos = 1                                                                                   \
+    }
+
+static const bench_model_shape shapes[] = {
+    {"llama-1b", LLAMA(22, 2048, 5632, 32, 4, 2048)},   /* TinyLlama 1.1B */
+    {"llama-7b", LLAMA(32, 4096, 11008, 32, 32, 4096)}, /* Llama 2 7B */
+    {"llama-110m", LLAMA(12, 768, 2048, 12, 12, 1024)}, /* llama2.c's stories110M */
+    {"llama-15m", LLAMA(6, 256, 768, 8, 4, 1024)},      /* near llama2.c's stories15M */
+};
+#define SHAPES (sizeof shapes / sizeof *shapes)
+
+const bench_model_shape *bench_model_shape_find(const char *name)
+{
+    for (size_t i = 0; i < SHAPES; i++)
+        if (strcmp(shapes[i].name, name) == 0)
+            return &shapes[i];
+    return NULL;
+}
+
+char *bench_model_shape_names(size_t size, char *text)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < SHAPES && used < size; i++)
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%s", i > 0 ? ", " : "", shapes[i].name);
+    return text;
+}

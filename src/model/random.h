@@ -1,0 +1,40 @@
+/* Random weights: a model without files. They look like files to the code that opens models: there
+ * is a list of tensors, and any range of their bytes can be read. */
+#ifndef TSR_MODEL_RANDOM_H
+#define TSR_MODEL_RANDOM_H
+
+#include "model/files.h"
+#include "tessera/model.h"
+
+/* A tensor is a matrix, the weight of a norm or a bias. */
+enum { TSR__RANDOM_MATRIX, TSR__RANDOM_NORM, TSR__RANDOM_BIAS, TSR__RANDOM_KINDS };
+
+/* The bytes of a tensor come in chunks, each one of those of its kind's pool. */
+typedef struct tsr__random_pool {
+    uint8_t *chunks;
+    uint64_t chunk_bytes;
+} tsr__random_pool;
+
+typedef struct tsr__random_weights {
+    tsr_model_config config;
+    uint64_t seed;
+    tsr__random_pool pools[TSR__RANDOM_KINDS];
+} tsr__random_weights;
+
+/* Makes the weights of a model: matrices of `dtype`, and f32 otherwise. Errors: TSR_ERR_UNSUPPORTED
+ * for a format that tsr_quantize does not support, TSR_ERR_NO_MEMORY. */
+tsr_status tsr__random_weights_create(const tsr_model_config *config, tsr_dtype dtype,
+                                      uint64_t seed, tsr__random_weights **out) TSR_NODISCARD;
+void tsr__random_weights_destroy(tsr__random_weights **weights);
+
+/* Writes bytes at … at + size − 1 of a tensor. Their values depend on
+ * the seed and the tensor's place in the list only, apart from the rounding of their dtype. */
+void tsr__random_read(const tsr__random_weights *weights, const tsr_shard_param *param, uint64_t at,
+                      uint64_t size, void *out);
+
+/* Makes files that have such weights; random_files.c. Call tsr__model_files_finish afterwards, also
+ * after an error. Errors: TSR_ERR_INVALID for the configuration or the dtype, and those above. */
+tsr_status tsr__random_files(const tsr_model_config *config, tsr_dtype dtype, uint64_t seed,
+                             tsr__model_files *out) TSR_NODISCARD;
+
+#endif

@@ -1,0 +1,146 @@
+/* tessera bench model: its three formats, of a file and of generated models, and mistakes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/tool.h"
+#include "support/check_main.h"
+
+#define MODEL TEST_DATA "/model/stories260K-f16.gguf"
+#define SMALL "bench model --shape llama-15m -p 9 -n 3 -r 2 "
+
+static void check_result(const json_t *result, const char *test, int tokens)
+{
+    double mean = 0;
+    ck_assert_str_eq(tool_text(result, "test"), test);
+    ck_assert_int_eq((int)tool_number(result, "tokens"), tokens);
+    const json_t *seconds = tool_member(result, "seconds");
+    ck_assert_uint_eq(json_array_size(seconds), 2);
+    for (size_t i = 0; i < 2; i++)
+        mean += tokens / json_number_value(json_array_get(seconds, i)) / 2;
+    const double got = tool_number(result, "tokens_per_s");
+    ck_assert_msg(got > 0.999 * mean && got < 1.001 * mean, "%g tokens/s, not %g", got, mean);
+    /* Of two values, it is their distance / √2. */
+    const double first = tokens / json_number_value(json_array_get(seconds, 0));
+    const double second = tokens / json_number_value(json_array_get(seconds, 1));
+    const double deviation = tool_number(result, "deviation") * 1.4142135623730951;
+    const double distance = first > second ? first - second : second - first;
+    ck_assert_msg(deviation > distance - 1e-3 * mean && deviation < distance + 1e-3 * mean,
+                  "a deviation of %g, not %g", deviation, distance);
+}
+
+static void check_document(json_t *document, int ranks)
+{
+    const json_t *results = tool_member(document, "results"), *all = tool_member(document, "ranks");
+    double memory = 0;
+    ck_assert_uint_eq(json_array_size(results), 2);
+    const json_t *prompt = json_array_get(results, 0), *generated = json_array_get(results, 1);
+    check_result(prompt, "pp9", 9);
+    check_result(generated, "tg3", 3);
+    ck_assert(json_is_null(tool_member(prompt, "memory_fraction")));
+    ck_assert_int_eq((int)json_array_size(all), ranks);
+    for (size_t r = 0; r < json_array_size(all); r++) {
+        const double own = tool_number(json_array_get(all, r), "memory_bytes_per_s");
+        ck_assert_msg(own > 0, "a rank's memory has %g bytes/s", own);
+        memory += own;
+    }
+    const double bytes = tool_number(generated, "weight_bytes_per_s"),
+                 part = tool_number(generated, "memory_fraction");
+    ck_assert_msg(part > 0.999 * bytes / memory && part < 1.001 * bytes / memory,
+                  "%g of memory, not %g", part, bytes / memory);
+    ck_assert_int_eq((int)json_array_size(tool_member(generated, "communication_of_ranks")), ranks);
+}
+
+START_TEST(a_file_is_measured)
+{
+    json_t *document =
+        tool_json("bench model " MODEL " -p 9 -n 3 -r 2 -o json", "tessera.bench.model");
+    check_document(document, 1);
+    const json_t *model = tool_member(document, "model"),
+                 *generated = json_array_get(tool_member(document, "results"), 1);
+    ck_assert_str_eq(tool_text(model, "name"), "stories260K-f16.gguf");
+    ck_assert_str_eq(tool_text(model, "dtype"), "f16");
+    ck_assert_int_eq((int)tool_number(model, "parameters"), 260032);
+    /* A tied head is read for each token, so that all weights are. */
+    const double bytes =
+        tool_number(model, "weight_bytes") * tool_number(generated, "tokens_per_s");
+    const double got = tool_number(generated, "weight_bytes_per_s");
+    ck_assert_msg(got > 0.999 * bytes && got < 1.001 * bytes, "%g bytes/s, not %g", got, bytes);
+    ck_assert(tool_number(generated, "communication") == 0);
+    json_decref(document);
+}
+END_TEST
+
+START_TEST(a_job_is_measured)
+{
+    if (!TEST_HAVE_UCX)
+        SKIP("the library was built without UCX");
+    json_t *document = tool_json("launch --no-prefix -n 2 -- " TEST_TOOL " " SMALL "-o json",
+                                 "tessera.bench.model");
+    check_document(document, 2);
+    const json_t *prompt = json_array_get(tool_member(document, "results"), 0);
+    const double part = tool_number(prompt, "communication");
+    ck_assert_msg(part > 0 && part < 1, "communication takes %g of the time", part);
+    json_decref(document);
+}
+END_TEST
+
+START_TEST(tables)
+{
+    tool_result csv = tool_run(SMALL "--type q8_0 -o csv");
+    ck_assert_msg(csv.exit_code == 0, "%s", csv.err);
+    static const char headings[] =
+        "model,device,dtype,weight_bytes,parameters,ranks,test,tokens,repetitions,tokens_per_s,"
+        "deviation,communication,weight_bytes_per_s,memory_fraction\n";
+    ck_assert_int_eq(strncmp(csv.out, headings, strlen(headings)), 0);
+    ck_assert_int_eq(tool_count(csv.out, "\n"), 3);
+    ck_assert_int_eq(tool_count(csv.out, "\"llama-15m q8_0, generated\","), 2);
+    ck_assert_int_eq(tool_count(csv.out, ",21105920,1,pp9,9,2,"), 1);
+    ck_assert_int_eq(tool_count(csv.out, ",tg3,3,2,"), 1);
+    tool_result_free(&csv);
+    tool_result md = tool_run(SMALL "-p 0 --dtype f32");
+    ck_assert_msg(md.exit_code == 0, "%s", md.err);
+    ck_assert_int_eq(strncmp(md.out, "| model ", 8), 0);
+    ck_assert_int_eq(tool_count(md.out, "\n"), 3);
+    ck_assert_int_eq(tool_count(md.out, " tg3 |"), 1);
+    ck_assert_int_eq(tool_count(md.out, " ± "), 1);
+    ck_assert_int_eq(tool_count(md.out, "communication"), 0); /* of one rank */
+    tool_result_free(&md);
+}
+END_TEST
+
+static void fails(const char *arguments, const char *words)
+{
+    tool_result result = tool_run(arguments);
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_str_eq(result.out, "");
+    ck_assert_msg(strstr(result.err, words) != NULL, "'%s' lacks '%s'", result.err, words);
+    tool_result_free(&result);
+}
+
+START_TEST(mistakes_are_named)
+{
+    tool_refuses("bench model --shape x", "tessera: bench model: --shape takes llama-1b, llama-7b, "
+                                          "llama-110m, llama-15m, not 'x'\n");
+    tool_refuses("bench model --type iq4_nl",
+                 "tessera: bench model: --type takes f32, f16, bf16 or a block format that can be "
+                 "written, such as q4_k, not 'iq4_nl'\n");
+    tool_refuses("bench model --dtype q4_0",
+                 "tessera: bench model: --dtype takes f32, f16 or bf16, not 'q4_0'\n");
+    tool_refuses("bench model -o xml",
+                 "tessera: bench model: --output takes md, csv or json, not 'xml'\n");
+    tool_refuses("bench model x --shape llama-1b",
+                 "tessera: bench model: --shape is for a generated model; remove it, or 'x'\n");
+    tool_refuses("bench model -p 0 -n 0", "tessera: bench model: --prompt-tokens and --generate "
+                                          "are both 0; nothing is left to measure\n");
+    fails("bench model /nowhere", "bench model: model: /nowhere: No such file or directory");
+}
+END_TEST
+
+TESTS(bench_model)
+{
+    tcase_set_timeout(tests, 300);
+    tcase_add_test(tests, a_file_is_measured);
+    tcase_add_test(tests, a_job_is_measured);
+    tcase_add_test(tests, tables);
+    tcase_add_test(tests, mistakes_are_named);
+}

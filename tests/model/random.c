@@ -1,0 +1,231 @@
+/* Models with random weights: the same for any number of ranks, in every type; their size, and
+ * mistakes. */
+#include "base/fault.h"
+#include "parallel/spmd.h"
+
+enum { TOKENS = 6, VOCABULARY = 96, LAYERS = 2, WIDTH = 64, HIDDEN = 96, SEED = 7 };
+
+static const tsr_model_config llama = {
+    .architecture = "llama",
+    .layers = LAYERS,
+    .width = WIDTH,
+    .heads = 4,
+    .kv_heads = 2,
+    .head_dim = 16,
+    .hidden = HIDDEN,
+    .vocabulary = VOCABULARY,
+    .context = 32,
+    .norm_epsilon = 1e-5,
+    .norm = TSR_NORM_RMS,
+    .gated = true,
+    .activation = TSR_ACT_SILU,
+    .rope = {.rotary_dim = 16},
+    .bos = -1,
+};
+
+/* Its files have q, k and v in one tensor, and matrices as [in, out]. */
+static tsr_model_config gpt2(void)
+{
+    tsr_model_config config = llama;
+    config.architecture = "gpt2";
+    config.kv_heads = config.heads;
+    config.norm = TSR_NORM_LAYER;
+    config.norm_bias = config.qkv_bias = config.output_bias = config.mlp_bias = true;
+    config.gated = false;
+    config.activation = TSR_ACT_GELU_TANH;
+    config.learned_positions = true;
+    config.tied = true;
+    return config;
+}
+
+static void record(void *user, int sequence, int64_t position, const float *logits)
+{
+    float *all = user;
+    CHECK(sequence == 0 && position < TOKENS, "logits of position %d", (int)position);
+    memcpy(all + position * VOCABULARY, logits, VOCABULARY * sizeof *logits);
+}
+
+static void compute(tsr_model *model, float logits[TOKENS * VOCABULARY])
+{
+    const int32_t ids[TOKENS] = {3, 1, 4, 1, 5, 9};
+    tsr_generator *generator = NULL;
+    tsr_generated token;
+    int sequence, count;
+    OK(tsr_generator_create(tsr_generator_params(.model = model, .logits = record, .user = logits,
+                                                 .logits_positions = TOKENS),
+                            &generator));
+    OK(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = TOKENS),
+                         &sequence));
+    OK(tsr_generator_step(generator, &token, &count));
+    tsr_generator_destroy(&generator);
+}
+
+static void logits_of(const tsr_model_config *config, tsr_dtype dtype, uint64_t seed, tsr_group *by,
+                      float logits[TOKENS * VOCABULARY])
+{
+    tsr_model *model = NULL;
+    OK(tsr_model_create_random(config, dtype, seed, tsr_model_params(.group = by, .dtype = TSR_F32),
+                               &model));
+    compute(model, logits);
+    tsr_model_close(&model);
+}
+
+static double distance(const float *a, const float *b)
+{
+    double most = 0;
+    for (int i = 0; i < TOKENS * VOCABULARY; i++)
+        most = fmax(most, fabs((double)a[i] - (double)b[i]));
+    return most;
+}
+
+static void check_logits(const float *logits)
+{
+    double sum = 0, squares = 0;
+    const int count = TOKENS * VOCABULARY;
+    for (int i = 0; i < count; i++) {
+        CHECK(isfinite(logits[i]), "logit %d is %g", i, (double)logits[i]);
+        sum += (double)logits[i];
+        squares += (double)logits[i] * (double)logits[i];
+    }
+    /* Rows of the head have a length of about 1, and so do features per element. */
+    const double deviation = sqrt(squares / count - sum / count * sum / count);
+    CHECK(deviation > 0.5 && deviation < 2, "logits have a standard deviation of %g", deviation);
+}
+
+CASE(ranks_agree, "random models: weights do not depend on the number of ranks")
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_Q8_0, TSR_Q4_0};
+    static float together[TOKENS * VOCABULARY], alone[TOKENS * VOCABULARY],
+        exact[TOKENS * VOCABULARY];
+    tsr_group *own = NULL;
+    OK(tsr_group_create(NULL, queue, NULL, &own));
+    logits_of(&llama, TSR_F32, SEED, own, exact);
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        logits_of(&llama, dtypes[d], SEED, group, together);
+        logits_of(&llama, dtypes[d], SEED, own, alone);
+        check_logits(alone);
+        CHECK(distance(together, alone) < 1e-4, "%s: logits differ by %g",
+              tsr_dtype_name(dtypes[d]), distance(together, alone));
+        /* Another type has the same values, apart from its rounding. */
+        const double most = dtypes[d] == TSR_Q4_0 ? 2 : 0.2;
+        CHECK(distance(alone, exact) < most, "%s: logits differ by %g from those in f32",
+              tsr_dtype_name(dtypes[d]), distance(alone, exact));
+    }
+    tsr_group_destroy(&own);
+}
+
+CASE(seeds, "random models: seeds differ, and equal seeds do not")
+{
+    static float first[TOKENS * VOCABULARY], same[TOKENS * VOCABULARY], other[TOKENS * VOCABULARY];
+    logits_of(&llama, TSR_F16, SEED, group, first);
+    logits_of(&llama, TSR_F16, SEED, group, same);
+    logits_of(&llama, TSR_F16, SEED + 1, group, other);
+    CHECK(memcmp(first, same, sizeof first) == 0, "logits of equal seeds differ by %g",
+          distance(first, same));
+    CHECK(distance(first, other) > 0.5, "logits of other seeds differ by %g only",
+          distance(first, other));
+}
+
+CASE(fused, "random models: GPT-2, whose files join q, k and v")
+{
+    static float together[TOKENS * VOCABULARY], alone[TOKENS * VOCABULARY];
+    const tsr_model_config config = gpt2();
+    tsr_group *own = NULL;
+    OK(tsr_group_create(NULL, queue, NULL, &own));
+    logits_of(&config, TSR_F32, SEED, group, together);
+    logits_of(&config, TSR_F32, SEED, own, alone);
+    for (int i = 0; i < TOKENS * VOCABULARY; i++)
+        CHECK(isfinite(alone[i]), "logit %d is %g", i, (double)alone[i]);
+    CHECK(distance(together, alone) < 1e-4, "logits differ by %g", distance(together, alone));
+    tsr_group_destroy(&own);
+}
+
+CASE(sizes, "random models: parameters, bytes and tables")
+{
+    tsr_model *model = NULL;
+    tsr_model_stats stats;
+    const uint64_t table = VOCABULARY * WIDTH,
+                   layer = 2 * WIDTH * WIDTH + 2 * 32 * WIDTH + 3 * HIDDEN * WIDTH + 2 * WIDTH;
+    OK(tsr_model_create_random(&llama, TSR_F16, SEED, tsr_model_params(.group = group), &model));
+    tsr_model_get_stats(model, &stats);
+    CHECK(tsr_model_dtype(model) == TSR_F16, "%s", tsr_dtype_name(tsr_model_dtype(model)));
+    CHECK(strcmp(tsr_model_get_config(model)->architecture, "llama") == 0, "another architecture");
+    CHECK(stats.parameters == 2 * table + WIDTH + LAYERS * layer, "%d parameters",
+          (int)stats.parameters);
+    /* A token needs one row of the embedding, which is not the head. */
+    if (ranks == 1)
+        CHECK(stats.table_bytes == 2 * table, "tables of %d bytes", (int)stats.table_bytes);
+    CHECK(stats.table_bytes > 0 && stats.table_bytes < stats.weight_bytes, "tables of %d bytes",
+          (int)stats.table_bytes);
+    tsr_model_close(&model);
+    tsr_model_config tied = llama;
+    tied.tied = true;
+    OK(tsr_model_create_random(&tied, TSR_F16, SEED, tsr_model_params(.group = group), &model));
+    tsr_model_get_stats(model, &stats);
+    CHECK(stats.table_bytes == 0, "tables of %d bytes", (int)stats.table_bytes);
+    tsr_model_close(&model);
+}
+
+#define REFUSED(status, text, dtype, ...)                                                          \
+    do {                                                                                           \
+        tsr_model_config changed = llama;                                                          \
+        __VA_ARGS__;                                                                               \
+        FAILS(tsr_model_create_random(&changed, dtype, SEED, tsr_model_params(.group = group),     \
+                                      &model),                                                     \
+              status, text);                                                                       \
+        CHECK(!model, "there is a model");                                                         \
+    } while (0)
+
+CASE(refused, "random models: mistakes")
+{
+    tsr_model *model = NULL;
+    FAILS(tsr_model_create_random(NULL, TSR_F32, SEED, NULL, &model), TSR_ERR_INVALID,
+          "model: config is NULL");
+    FAILS(tsr_model_create_random(&llama, TSR_F32, SEED, NULL, NULL), TSR_ERR_INVALID,
+          "model: out is NULL");
+    REFUSED(TSR_ERR_INVALID,
+            "model: architecture is bert; known are llama, mistral, qwen2, qwen3, gpt2", TSR_F32,
+            changed.architecture = "bert");
+    REFUSED(TSR_ERR_INVALID,
+            "model: architecture is NULL; known are llama, mistral, qwen2, qwen3, gpt2", TSR_F32,
+            changed.architecture = NULL);
+    REFUSED(TSR_ERR_INVALID, "model: dtype i32 is neither f32, f16, bf16 nor a block format",
+            TSR_I32, (void)changed);
+    REFUSED(TSR_ERR_INVALID, "model: configuration: number of layers is 0; 1 to 1024 is possible",
+            TSR_F32, changed.layers = 0);
+    REFUSED(TSR_ERR_INVALID, "model: configuration: 4 heads do not divide over 3 kv heads", TSR_F32,
+            changed.kv_heads = 3);
+    REFUSED(TSR_ERR_INVALID, "model: architecture llama has no positions.weight", TSR_F32,
+            changed.learned_positions = true);
+    REFUSED(TSR_ERR_INVALID,
+            "model: tensor model.layers.0.mlp.down_proj.weight has 80 columns, which are not "
+            "whole blocks of q8_0's 32 elements",
+            TSR_Q8_0, changed.hidden = 80);
+    const tsr_status status =
+        tsr_model_create_random(&llama, TSR_IQ4_NL, SEED, tsr_model_params(.group = group), &model);
+    CHECK(status == TSR_ERR_UNSUPPORTED, "%s", tsr_status_name(status));
+}
+
+/* Creates a model while the nth allocation fails. Returns whether that was reached. */
+static bool fails_at(uint64_t nth)
+{
+    tsr_model *model = NULL;
+    tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+    const tsr_status status = tsr_model_create_random(&llama, TSR_F16, SEED, NULL, &model);
+    const bool reached = tsr__fault_site() != NULL;
+    tsr__fault_disarm();
+    CHECK(reached || status == TSR_OK, "%s", tsr_last_error());
+    CHECK((model != NULL) == (status == TSR_OK), "a model, but %s", tsr_status_name(status));
+    tsr_model_close(&model);
+    return reached;
+}
+
+CASE(no_memory, "random models: memory runs out")
+{
+    if (ranks > 1) {
+        case_skip("one rank alone shows the same");
+        return;
+    }
+    for (uint64_t nth = 0; fails_at(nth); nth += 1 + nth / 2)
+        ;
+}
