@@ -63,7 +63,7 @@ typedef struct bench_model_test {
 typedef struct bench_model_report {
     char name[256];
     const tsr_model_config *config;
-    tsr_dtype dtype;     /* in which weights are kept */
+    tsr_dtype dtype;     /* in which most weights are kept */
     uint64_t parameters; /* of the full model */
     int ranks;
     bench_model_rank *rank; /* [ranks] */

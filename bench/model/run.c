@@ -11,8 +11,8 @@
 #include "cli/lib/memory.h"
 
 #define SEED 1
-#define VERIFIED_PROMPT 16
-#define VERIFIED_TOKENS 8
+#define VERIFIED_PROMPT INT64_C(16)
+#define VERIFIED_TOKENS INT64_C(8)
 /* Seconds for one measurement of the memory ceiling. */
 #define CEILING_SECONDS 0.3
 
@@ -69,7 +69,7 @@ static bool open_model(job *j)
     name_model(j);
     tsr_model_get_stats(j->model, &stats);
     j->report.config = tsr_model_get_config(j->model);
-    j->report.dtype = tsr_model_dtype(j->model);
+    j->report.dtype = stats.dtype;
     j->report.parameters = stats.parameters;
     j->own.heads = stats.heads;
     j->own.kv_heads = stats.kv_heads;

@@ -130,6 +130,7 @@ typedef struct tsr_model_stats {
     uint64_t weight_bytes;   /* that this rank keeps on its device */
     uint64_t table_bytes;    /* of these, tables of which a token needs one row: an embedding that
                                 is not the head, and learned positions */
+    tsr_dtype dtype;         /* that most of weight_bytes have */
     uint64_t read_bytes;     /* weights that this rank has read from files */
     uint64_t open_ns;        /* the time that opening took */
     int64_t heads, kv_heads; /* of this rank */

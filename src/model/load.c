@@ -11,15 +11,25 @@ typedef struct loading {
     const tsr__weights *weights;
     tsr__weight_reader reader;
     bool counting;
+    uint64_t kept_bytes[TSR_NVFP4 + 1]; /* by dtype */
 } loading;
+
+static void count_kept(loading *l, tsr_dtype dtype, uint64_t elements)
+{
+    tsr_model_stats *stats = &l->model->stats;
+    const uint64_t bytes = tsr__dtype_bytes(dtype, elements);
+    stats->weight_bytes += bytes;
+    l->kept_bytes[dtype] += bytes;
+    if (l->kept_bytes[dtype] > l->kept_bytes[stats->dtype])
+        stats->dtype = dtype;
+}
 
 static tsr_status load_part(loading *l, const tsr__weight *weight, const tsr__weight_part *part,
                             tsr_tensor *tensor)
 {
     if (l->counting) {
         l->reader.total_bytes += tsr__weight_part_bytes(weight, part);
-        l->model->stats.weight_bytes += tsr__dtype_bytes(tsr_tensor_layout(tensor)->dtype,
-                                                         (uint64_t)(part->rows * part->columns));
+        count_kept(l, tsr_tensor_layout(tensor)->dtype, (uint64_t)(part->rows * part->columns));
         return TSR_OK;
     }
     return tsr__weight_read(&l->reader, weight, part, tensor);

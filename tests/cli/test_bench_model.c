@@ -94,6 +94,7 @@ START_TEST(tables)
     ck_assert_int_eq(strncmp(csv.out, headings, strlen(headings)), 0);
     ck_assert_int_eq(tool_count(csv.out, "\n"), 3);
     ck_assert_int_eq(tool_count(csv.out, "\"llama-15m q8_0, generated\","), 2);
+    ck_assert_int_eq(tool_count(csv.out, ",q8_0,22"), 2); /* and 22 MB */
     ck_assert_int_eq(tool_count(csv.out, ",21105920,1,pp9,9,2,"), 1);
     ck_assert_int_eq(tool_count(csv.out, ",tg3,3,2,"), 1);
     tool_result_free(&csv);
@@ -124,8 +125,8 @@ START_TEST(mistakes_are_named)
     tool_refuses("bench model --type iq4_nl",
                  "tessera: bench model: --type takes f32, f16, bf16 or a block format that can be "
                  "written, such as q4_k, not 'iq4_nl'\n");
-    tool_refuses("bench model --dtype q4_0",
-                 "tessera: bench model: --dtype takes f32, f16 or bf16, not 'q4_0'\n");
+    tool_refuses("bench model --cache-dtype q4_0",
+                 "tessera: bench model: --cache-dtype takes f32, f16 or bf16, not 'q4_0'\n");
     tool_refuses("bench model -o xml",
                  "tessera: bench model: --output takes md, csv or json, not 'xml'\n");
     tool_refuses("bench model x --shape llama-1b",

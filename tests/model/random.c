@@ -148,7 +148,7 @@ CASE(sizes, "random models: parameters, bytes and tables")
                    layer = 2 * WIDTH * WIDTH + 2 * 32 * WIDTH + 3 * HIDDEN * WIDTH + 2 * WIDTH;
     OK(tsr_model_create_random(&llama, TSR_F16, SEED, tsr_model_params(.group = group), &model));
     tsr_model_get_stats(model, &stats);
-    CHECK(tsr_model_dtype(model) == TSR_F16, "%s", tsr_dtype_name(tsr_model_dtype(model)));
+    CHECK(stats.dtype == TSR_F16, "%s", tsr_dtype_name(stats.dtype));
     CHECK(strcmp(tsr_model_get_config(model)->architecture, "llama") == 0, "another architecture");
     CHECK(stats.parameters == 2 * table + WIDTH + LAYERS * layer, "%d parameters",
           (int)stats.parameters);
