@@ -38,9 +38,10 @@ typedef enum tsr_device_type {
 
 typedef struct tsr_heap_info {
     uint64_t size_bytes;
-    uint64_t budget_bytes; /* what this process may use now; equals size_bytes if the driver does
-                              not report it */
-    uint64_t usage_bytes;  /* what this process uses now; 0 if the driver does not report it */
+    /* What this process may use now. If the driver does not report it: size_bytes, or, for
+     * lavapipe, the memory of the machine if that is more. */
+    uint64_t budget_bytes;
+    uint64_t usage_bytes; /* what this process uses now; 0 if the driver does not report it */
     bool device_local;
     bool host_visible; /* some memory type of the heap can be mapped */
 } tsr_heap_info;

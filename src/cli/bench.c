@@ -167,8 +167,10 @@ static void help(FILE *out)
         "\nmore commands:\n"
         "  tessera bench report FILE.json... -o PAGE.html   make a page with charts\n"
         "  tessera bench compare OLD.json NEW.json          list what became slower\n"
+#if TSR__HAVE_VULKAN
         "  tessera bench model [MODEL]                      measure a language model: tokens per "
         "second\n"
+#endif
         "  tessera bench --tune                             tune matrix products, for all programs "
         "that use tessera\n"
         "\nbenchmarks:\n");

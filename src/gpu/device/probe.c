@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/checked.h"
@@ -128,20 +129,36 @@ static bool has_extension(const extension_set *set, const char *name)
     return false;
 }
 
-void tsr__probe_budget(const tsr__instance *instance, VkPhysicalDevice physical, bool memory_budget,
-                       tsr_heap_info *heaps, int heap_count)
+/* Whether the driver allocates more than the heap that it claims: lavapipe of Mesa 22 claims 2 GiB,
+ * and later versions the machine's memory. */
+static bool claims_too_little(const tsr_device_info *info)
+{
+    return strcmp(info->driver_name, "llvmpipe") == 0 && !info->memory_budget;
+}
+
+/* Returns the bytes of memory of this machine, or 0 if the system does not say. */
+static uint64_t machine_memory(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+}
+
+void tsr__probe_budget(const tsr__instance *instance, VkPhysicalDevice physical,
+                       const tsr_device_info *info, tsr_heap_info *heaps)
 {
     VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT,
     };
     VkPhysicalDeviceMemoryProperties2 memory = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
-        .pNext = memory_budget ? &budget : NULL,
+        .pNext = info->memory_budget ? &budget : NULL,
     };
+    const uint64_t least = claims_too_little(info) ? machine_memory() : 0;
     instance->vk.GetPhysicalDeviceMemoryProperties2(physical, &memory);
-    for (int i = 0; i < heap_count; i++) {
-        heaps[i].budget_bytes = memory_budget ? budget.heapBudget[i] : heaps[i].size_bytes;
-        heaps[i].usage_bytes = memory_budget ? budget.heapUsage[i] : 0;
+    for (int i = 0; i < info->heap_count; i++) {
+        heaps[i].budget_bytes =
+            info->memory_budget ? budget.heapBudget[i] : tsr__max_u64(heaps[i].size_bytes, least);
+        heaps[i].usage_bytes = info->memory_budget ? budget.heapUsage[i] : 0;
     }
 }
 
@@ -164,9 +181,8 @@ static void probe_memory(const tsr__instance *instance, tsr_device_info *info,
     for (uint32_t i = 0; i < memory->memoryTypeCount; i++)
         if (memory->memoryTypes[i].propertyFlags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT)
             info->heaps[memory->memoryTypes[i].heapIndex].host_visible = true;
-    tsr__probe_budget(instance, capabilities->physical, capabilities->memory_budget, info->heaps,
-                      info->heap_count);
     info->memory_budget = capabilities->memory_budget;
+    tsr__probe_budget(instance, capabilities->physical, info, info->heaps);
 
     info->unified_memory = false;
     for (int i = 0; i < info->heap_count; i++) {

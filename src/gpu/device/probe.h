@@ -43,9 +43,9 @@ static inline bool tsr__probe_subgroups(const tsr__capabilities *capabilities,
             info->subgroup_size_min == info->subgroup_size_max);
 }
 
-/* Updates the budget and the usage of the memory heaps. */
-void tsr__probe_budget(const tsr__instance *instance, VkPhysicalDevice physical, bool memory_budget,
-                       tsr_heap_info *heaps, int heap_count);
+/* Updates the budget and the usage of heaps[info->heap_count]. */
+void tsr__probe_budget(const tsr__instance *instance, VkPhysicalDevice physical,
+                       const tsr_device_info *info, tsr_heap_info *heaps);
 
 /* Lists the physical devices in the loader's order. The caller frees *out with tsr__free. */
 tsr_status tsr__probe_enumerate(const tsr__instance *instance, uint32_t *out_count,

@@ -166,8 +166,7 @@ static tsr_status check_room(const tsr_device *device, const device_memory *memo
     uint32_t heap = memory->properties.memoryTypes[memory->type[kind]].heapIndex;
     tsr_heap_info heaps[TSR_MAX_HEAPS];
     memcpy(heaps, device->info.heaps, sizeof heaps);
-    tsr__probe_budget(device->instance, device->physical, device->info.memory_budget, heaps,
-                      device->info.heap_count);
+    tsr__probe_budget(device->instance, device->physical, &device->info, heaps);
     uint64_t in_use =
         device->info.memory_budget ? heaps[heap].usage_bytes : allocated_in(memory, heap);
     if (size > heaps[heap].budget_bytes || in_use > heaps[heap].budget_bytes - size)
