@@ -208,7 +208,14 @@ static void print_field(const char *text)
     putchar('"');
 }
 
-/* Figures that a test does not have are empty. */
+static void put_if(grid *g, bool known, double value)
+{
+    if (known)
+        put(g, "%.6g", value);
+    else
+        put(g, "%s", "");
+}
+
 static void csv(const bench_model_report *report)
 {
     static const char *const headings[] = {"model",
@@ -240,8 +247,8 @@ static void csv(const bench_model_report *report)
         put(&g, "%.6g", figures.mean);
         put(&g, "%.6g", figures.deviation);
         put(&g, "%.6g", figures.communication);
-        put(&g, test->generates ? "%.6g" : "", figures.weights);
-        put(&g, test->generates ? "%.6g" : "", figures.memory);
+        put_if(&g, test->generates, figures.weights);
+        put_if(&g, test->generates, figures.memory);
     }
     for (int i = 0; i < g.next; i++) {
         print_field(g.cells[i]);
