@@ -123,6 +123,7 @@ END_TEST
 
 /* Interrupts ----------------------------------------------------------------------------------- */
 
+/* Interrupts the tool once, as a terminal does: with all processes of its group. */
 static void interrupt(bool launched)
 {
     int pipes[2];
@@ -132,6 +133,7 @@ static void interrupt(bool launched)
     const pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
+        setpgid(0, 0);
         dup2(pipes[1], STDOUT_FILENO);
         close(pipes[0]);
         close(pipes[1]);
@@ -150,7 +152,7 @@ static void interrupt(bool launched)
     while ((got = read(pipes[0], buffer + used, sizeof buffer - 1 - used)) > 0) {
         used += (size_t)got;
         if (!sent && used > 8) /* some tokens are there */
-            ck_assert_int_eq(kill(pid, SIGINT), 0);
+            ck_assert_int_eq(kill(-pid, SIGINT), 0);
         sent = sent || used > 8;
     }
     int status;

@@ -1,0 +1,79 @@
+/* A job of tessera generate ends with a sentence if one of its ranks is killed. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "launch/launched.h"
+#include "support/check_main.h"
+
+/* More tokens than any machine generates while the test runs. */
+#define GENERATE                                                                                   \
+    "\"$0\" generate " TEST_DATA "/model/stories260K-f16.gguf -p Once --ignore-end "               \
+    "--max-tokens 50000 --context 60000"
+
+/* Starts a job, waits for its first tokens, and kills generate on rank 1. */
+static launched kill_one(const char *script)
+{
+    char arguments[1536];
+    snprintf(arguments, sizeof arguments, "-n~3~--no-prefix~sh~-c~%s~" TEST_TOOL, script);
+    launched job = start(arguments);
+    for (bool begun = false; !begun;) { /* the test's time is limited */
+        char *text = read_file("out");
+        begun = strlen(text) > strlen("Once upon");
+        free(text);
+        sleep_for(0.02);
+    }
+    char *number = read_file("pid.1");
+    ck_assert_int_gt(atoi(number), 0);
+    ck_assert_int_eq(kill(atoi(number), SIGKILL), 0);
+    free(number);
+    finish(&job);
+    ck_assert_int_eq(strncmp(job.out, "Once upon", 9), 0);
+    return job;
+}
+
+START_TEST(a_killed_rank_ends_the_job)
+{
+    if (!TEST_HAVE_UCX)
+        SKIP("the library was built without UCX");
+    launched job = kill_one("echo $$ >$FOLDER/pid.$RANK; exec " GENERATE);
+    ck_assert_int_eq(job.status, 128 + SIGKILL);
+    assert_has(job.err, "tessera: launch: rank 1 (process ");
+    assert_has(job.err, ") was ended by signal 9, Killed; stopping the others\n");
+    assert_gone("pid.0");
+    assert_gone("pid.2");
+    done(&job);
+}
+END_TEST
+
+/* The launcher does not see that rank 1 is gone, because a shell stands for it until the others
+ * have ended by themselves. */
+START_TEST(the_others_name_the_lost_rank)
+{
+    if (!TEST_HAVE_UCX)
+        SKIP("the library was built without UCX");
+    launched job = kill_one("if [ $RANK = 1 ]; then " GENERATE " & echo $! >$FOLDER/pid.1; wait; "
+                            "until [ -s $FOLDER/end.0 ] && [ -s $FOLDER/end.2 ]; do sleep 0.02; "
+                            "done; else " GENERATE "; echo $? >$FOLDER/end.$RANK; fi");
+    ck_assert_int_eq(job.status, 0);
+    for (int rank = 0; rank < 3; rank += 2) {
+        char name[16];
+        snprintf(name, sizeof name, "end.%d", rank);
+        char *status = read_file(name);
+        ck_assert_str_eq(status, "1\n");
+        free(status);
+    }
+    ck_assert_int_eq(count(job.err, "tessera: generate: "), 2);
+    assert_has(job.err, "rank 1 is lost");
+    done(&job);
+}
+END_TEST
+
+TESTS(generate_ends)
+{
+    tcase_set_timeout(tests, 120);
+    tcase_add_checked_fixture(tests, make_folder, remove_folder);
+    tcase_add_test(tests, a_killed_rank_ends_the_job);
+    tcase_add_test(tests, the_others_name_the_lost_rank);
+}
