@@ -7,6 +7,7 @@
 #include "tessera/calibrate.h"
 #include "tessera/checkpoint.h"
 #include "tessera/comm.h"
+#include "tessera/convert.h"
 #include "tessera/device.h"
 #include "tessera/fsdp.h"
 #include "tessera/generator.h"

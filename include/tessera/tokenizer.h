@@ -1,7 +1,7 @@
 /* Tokenizers: text to token ids and back, as a model's own files say. They are read from a GGUF
- * file (the arrays tokenizer.ggml.*), from a tokenizer.json of Hugging Face, from the tok….bin of
- * llama2.c, or from a folder that has one of the last two. Only this is plain C: no device and no
- * network is needed.
+ * file (the arrays tokenizer.ggml.*), from a tokenizer.json of Hugging Face, from a tokenizer.model
+ * of SentencePiece (BPE only), from the tok….bin of llama2.c, or from a folder that has one of the
+ * last three. Only this is plain C: no device and no network is needed.
  *
  *     tsr_tokenizer *tokenizer = NULL;
  *     int32_t *ids = NULL;
@@ -66,12 +66,14 @@ typedef enum tsr_tokenizer_kind {
     TSR_TOKENIZER_BYTE_BPE = 2
 } tsr_tokenizer_kind;
 
-/* Opens the tokenizer of `path`: a GGUF file, a tokenizer.json, a tok….bin of llama2.c, or a
- * folder. In a folder, tokenizer.json is read, or otherwise the only file named tok*.bin. The ids
+/* Opens the tokenizer of `path`: a GGUF file, a tokenizer.json, a tokenizer.model, a tok….bin of
+ * llama2.c, or a folder. In a folder, tokenizer.json is read, or otherwise tokenizer.model, or
+ * otherwise the only file named tok*.bin. The ids
  * of BOS, EOS and padding come from the same file or, for tokenizer.json, from the
  * tokenizer_config.json beside it, if there is one.
  *
- * Errors: TSR_ERR_NOT_FOUND, TSR_ERR_IO, TSR_ERR_NO_MEMORY; TSR_ERR_UNSUPPORTED for a kind of
+ * Errors: TSR_ERR_NOT_FOUND, also for a GGUF file without a tokenizer; TSR_ERR_IO,
+ * TSR_ERR_NO_MEMORY; TSR_ERR_UNSUPPORTED for a kind of
  * model, pre-tokenizer, normaliser or decoder that is not known, whose name the text gives;
  * TSR_ERR_INVALID for a file that contradicts itself: ids that collide or are missing, two tokens
  * with the same text, merges of unknown tokens, lengths beyond the file. */

@@ -30,10 +30,17 @@ void tsr__json_print_string(tsr__json_writer *writer, const char *text)
 {
     put(writer, "\"", 1);
     for (size_t plain; *text != '\0'; text += plain) {
-        if (*text == '"' || *text == '\\')
-            put(writer, "\\", 1);
-        plain = 1 + strcspn(text + 1, "\"\\");
+        plain = 0;
+        while ((unsigned char)text[plain] >= ' ' && text[plain] != '"' && text[plain] != '\\')
+            plain++;
         put(writer, text, plain);
+        if (text[plain] == '\0')
+            break;
+        if ((unsigned char)text[plain] < ' ')
+            tsr__json_print(writer, "\\u%04x", (unsigned)(unsigned char)text[plain]);
+        else
+            tsr__json_print(writer, "\\%c", text[plain]);
+        plain++;
     }
     put(writer, "\"", 1);
 }

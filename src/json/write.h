@@ -16,8 +16,7 @@ typedef struct tsr__json_writer {
 /* Writes text that is formatted as by printf, at most 191 bytes per call. Nothing is escaped. */
 void tsr__json_print(tsr__json_writer *writer, const char *format, ...) TSR__PRINTF(2, 3);
 
-/* Writes a JSON string. `text` must not contain control characters, because the function escapes
- * only quotes and backslashes. */
+/* Writes a JSON string. Escapes quotes, backslashes and the control characters of ASCII. */
 void tsr__json_print_string(tsr__json_writer *writer, const char *text);
 
 /* Writes an integer. An integer above 2^63 - 1 is written as a string, because many JSON readers

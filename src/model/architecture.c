@@ -75,12 +75,14 @@ static const tsr__weight_name gpt2_inside[] = {
 static const tsr__architecture table[] = {
     {
         .name = "llama",
+        .hf_class = "LlamaForCausalLM",
         .gguf = "llama",
         USUAL,
         .gguf_interleaved = true,
     },
     {
         .name = "mistral",
+        .hf_class = "MistralForCausalLM",
         .gguf = "llama",
         USUAL,
         .has_window = true,
@@ -88,6 +90,7 @@ static const tsr__architecture table[] = {
     },
     {
         .name = "qwen2",
+        .hf_class = "Qwen2ForCausalLM",
         .gguf = "qwen2",
         USUAL,
         .qkv_bias = true,
@@ -96,6 +99,7 @@ static const tsr__architecture table[] = {
     },
     {
         .name = "qwen3",
+        .hf_class = "Qwen3ForCausalLM",
         .gguf = "qwen3",
         USUAL,
         .qk_norm = true,
@@ -104,6 +108,7 @@ static const tsr__architecture table[] = {
     },
     {
         .name = "gpt2",
+        .hf_class = "GPT2LMHeadModel",
         .gguf = "gpt2",
         .hf_prefix = "transformer.",
         .hf_block = "h.",

@@ -20,6 +20,7 @@ typedef struct tsr__weight_name {
 
 typedef struct tsr__architecture {
     const char *name;      /* model_type in config.json */
+    const char *hf_class;  /* of the model in Hugging Face Transformers */
     const char *gguf;      /* general.architecture; several rows may have the same */
     const char *hf_prefix; /* of all names except that of the head; a file may leave it out */
     const char *hf_block;  /* behind the prefix, before the number of a layer */

@@ -52,6 +52,8 @@ tsr_status tsr__rope_make(const tsr__facts *facts, int64_t head_dim, int64_t con
                           tsr_rope_params *out) TSR_NODISCARD;
 /* Returns the factor by which YaRN multiplies rotated components, if a file names none. */
 double tsr__yarn_attention(double factor);
+/* Returns the number by which the scaling of Llama 3 divides the frequency of pair i. */
+double tsr__llama3_divisor(const tsr_rope_params *rope, int64_t i);
 /* Finds the scaling of Llama 3 whose factors these are: factors[count] are the numbers by which a
  * GGUF file divides frequencies. */
 tsr_status tsr__rope_from_factors(const char *file, double theta, int64_t count,

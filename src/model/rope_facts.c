@@ -119,43 +119,47 @@ tsr_status tsr__rope_make(const tsr__facts *facts, int64_t head_dim, int64_t con
     return TSR_OK;
 }
 
-/* The number by which Llama 3 divides the frequency of pair i, for the defaults of
- * low_frequency_factor and high_frequency_factor. */
-static double llama3_divisor(double theta, double factor, double original, int64_t i, int64_t count)
+double tsr__llama3_divisor(const tsr_rope_params *rope, int64_t i)
 {
-    const double frequency = pow(theta, -(double)i / (double)count);
-    const double wave = 2 * 3.14159265358979323846 / frequency, low = 1, high = 4;
+    const double frequency = pow(rope->theta, -2 * (double)i / (double)rope->rotary_dim);
+    const double wave = 2 * 3.14159265358979323846 / frequency, low = rope->low_frequency_factor,
+                 high = rope->high_frequency_factor, original = rope->original_length;
     if (wave < original / high)
         return 1;
     if (wave > original / low)
-        return factor;
+        return rope->factor;
     const double smooth = (original / wave - low) / (high - low);
-    return 1 / ((1 - smooth) / factor + smooth);
+    return 1 / ((1 - smooth) / rope->factor + smooth);
 }
 
 tsr_status tsr__rope_from_factors(const char *file, double theta, int64_t count,
                                   const float *factors, tsr__rope_facts *rope)
 {
-    const double original = 8192;
-    double factor = 1;
+    /* of all models that have these factors */
+    tsr_rope_params llama3 = {.rotary_dim = 2 * count,
+                              .theta = theta,
+                              .factor = 1,
+                              .low_frequency_factor = 1,
+                              .high_frequency_factor = 4,
+                              .original_length = 8192};
     for (int64_t i = 0; i < count; i++) {
         TSR__REQUIRE(isfinite(factors[i]) && factors[i] > 0,
                      "%s: element %" PRId64 " of rope_freqs.weight is %g", file, i,
                      (double)factors[i]);
-        factor = fmax(factor, (double)factors[i]);
+        llama3.factor = fmax(llama3.factor, (double)factors[i]);
     }
     for (int64_t i = 0; i < count; i++) {
-        const double want = llama3_divisor(theta, factor, original, i, count);
+        const double want = tsr__llama3_divisor(&llama3, i);
         if (fabs((double)factors[i] - want) > 1e-3 * want)
             return tsr__fail(TSR_ERR_UNSUPPORTED,
                              "%s: rope_freqs.weight is not the scaling of Llama 3: element %" PRId64
                              " is %g, not %g; others are not supported",
                              file, i, (double)factors[i], want);
     }
-    if (factor == 1)
+    if (llama3.factor == 1)
         return TSR_OK;
     strcpy(rope->type, "llama3");
-    rope->factor = factor;
-    rope->original_length = original;
+    rope->factor = llama3.factor;
+    rope->original_length = llama3.original_length;
     return TSR_OK;
 }

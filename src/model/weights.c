@@ -8,7 +8,7 @@
 #include "model/elements.h"
 #include "tensor/check.h"
 
-#define NAME_SIZE 192
+#define NAME_SIZE TSR__WEIGHT_NAME
 
 /* Our parameters --------------------------------------------------------------------------------
  */
@@ -141,6 +141,22 @@ uint64_t tsr__weights_count(const tsr_model_config *config)
            (uint64_t)config->layers * count_of(config, inside, INSIDE);
 }
 
+bool tsr__weights_parameter(const tsr_model_config *config, int layer, int index,
+                            tsr__parameter *out)
+{
+    const parameter *table = layer < 0 ? outside : inside;
+    const size_t count = layer < 0 ? OUTSIDE : INSIDE;
+    for (size_t i = 0; i < count; i++)
+        if (exists(config, table[i].only_if) && index-- == 0) {
+            *out = (tsr__parameter){.ours = table[i].ours,
+                                    .ndim = table[i].columns == NO_SIZE ? 1 : 2,
+                                    .rows = size_of(config, table[i].rows),
+                                    .columns = size_of(config, table[i].columns)};
+            return true;
+        }
+    return false;
+}
+
 /* Names -----------------------------------------------------------------------------------------
  */
 
@@ -189,6 +205,11 @@ static const parameter *parameter_of(int layer, const char *ours)
     return NULL;
 }
 
+static int ndim_of(int layer, const char *ours)
+{
+    return parameter_of(layer, ours)->columns == NO_SIZE ? 1 : 2;
+}
+
 /* If q, k and v have the same name, they are consecutive rows of one tensor. */
 static void place_rows(const tsr__weights *w, const char *ours, const tsr__weight_name *name,
                        tsr__weight *out)
@@ -229,9 +250,8 @@ static tsr_status check_shape(const tsr__weights *w, const tsr__weight *place, i
     return tsr__elements_check(file);
 }
 
-/* Determines the name of the tensor that has a parameter, and the place in it. */
-static tsr_status place_of(const tsr__weights *w, int layer, const char *ours, char text[NAME_SIZE],
-                           int *ndim, tsr__weight *out)
+tsr_status tsr__weight_place(const tsr__weights *w, int layer, const char *ours, tsr__weight *out,
+                             char text[TSR__WEIGHT_NAME])
 {
     const parameter *p = parameter_of(layer, ours);
     const tsr__weight_name *name = p ? name_of(w, layer, ours) : NULL;
@@ -239,7 +259,6 @@ static tsr_status place_of(const tsr__weights *w, int layer, const char *ours, c
     *out = (tsr__weight){.rows = size_of(w->config, p->rows),
                          .columns = size_of(w->config, p->columns),
                          .transposed = w->transposed && layer >= 0 && p->columns != NO_SIZE};
-    *ndim = p->columns == NO_SIZE ? 1 : 2;
     write_name(w, layer, ours, name, text);
     place_rows(w, ours, name, out);
     return TSR_OK;
@@ -249,12 +268,11 @@ tsr_status tsr__weight_find(const tsr__weights *w, int layer, const char *ours, 
 {
     char text[NAME_SIZE];
     tsr__weight place;
-    int ndim;
-    TSR__TRY(place_of(w, layer, ours, text, &ndim, &place));
+    TSR__TRY(tsr__weight_place(w, layer, ours, &place, text));
     place.file = tsr__model_files_find(w->files, text);
     if (!place.file)
         return tsr__fail(TSR_ERR_NOT_FOUND, "model: %s has no tensor %s", w->files->weights, text);
-    TSR__TRY(check_shape(w, &place, ndim));
+    TSR__TRY(check_shape(w, &place, ndim_of(layer, ours)));
     *out = place;
     return TSR_OK;
 }
@@ -340,13 +358,12 @@ static tsr_status expect_one(void *user, const tsr__weights *w, int layer, const
     const expectation *to = user;
     char text[NAME_SIZE];
     tsr__weight place;
-    int ndim;
     int64_t shape[2];
-    TSR__TRY(place_of(w, layer, ours, text, &ndim, &place));
+    TSR__TRY(tsr__weight_place(w, layer, ours, &place, text));
     if (place.first_row > 0) /* it is in the tensor of q, which was added */
         return TSR_OK;
     shape_of(&place, shape);
-    return to->add(to->user, text, ndim, shape);
+    return to->add(to->user, text, ndim_of(layer, ours), shape);
 }
 
 tsr_status tsr__weights_expected(const tsr__model_files *files, const tsr_model_config *config,

@@ -53,6 +53,23 @@ typedef struct tsr__weight_part {
 tsr_status tsr__weight_of(const tsr__weights *weights, int layer, const tsr_parameter *parameter,
                           tsr__weight *out, tsr__weight_part *part) TSR_NODISCARD;
 
+/* Gives a parameter's name in files with the naming and arrangement of `weights`, and its place in
+ * the tensor of this name, without looking for it: `file` is NULL. */
+#define TSR__WEIGHT_NAME 192
+tsr_status tsr__weight_place(const tsr__weights *weights, int layer, const char *ours,
+                             tsr__weight *out, char name[TSR__WEIGHT_NAME]) TSR_NODISCARD;
+
+/* One of our parameters, as the configuration implies it. */
+typedef struct tsr__parameter {
+    const char *ours;
+    int ndim; /* 1: `columns` is 1 */
+    int64_t rows, columns;
+} tsr__parameter;
+/* Gives parameter `index` of a layer, or of layer −1: those outside layers. Returns false past the
+ * last one. */
+bool tsr__weights_parameter(const tsr_model_config *config, int layer, int index,
+                            tsr__parameter *out);
+
 /* Returns the number of parameters of the model; a tied head counts once. */
 uint64_t tsr__weights_count(const tsr_model_config *config);
 

@@ -3,6 +3,7 @@
  * of llama.cpp (src/llama-vocab.cpp) and of the models' tokenizer.json. */
 #include "tokenizer/expressions.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "tokenizer/unicode.h"
@@ -670,6 +671,52 @@ tsr_status tsr__words_add_expression(tsr__words *words, const char *expression, 
                      "tokenizer: the regular expression %s is not known, so texts cannot be cut "
                      "into words",
                      tsr__spelling_text(expression, strlen(expression), shown));
+}
+
+/* Returns the step of GGUF files that tokenizer.json has as `matcher`. They differ only in whether
+ * U+017F, the long s, counts as an s behind an apostrophe. */
+static tsr__matcher named_step(tsr__matcher matcher)
+{
+    return matcher == llama3_any_case   ? llama3
+           : matcher == qwen2_any_case  ? qwen2
+           : matcher == qwen35_any_case ? qwen35
+                                        : matcher;
+}
+
+tsr_status tsr__words_find_name(const tsr__words *words, bool whole_words,
+                                char out[TSR__WORDS_NAME])
+{
+    for (size_t i = 0; i < sizeof all_named / sizeof *all_named; i++) {
+        const named *row = &all_named[i];
+        int step = 0;
+        while (step < words->count && row->steps[step] == named_step(words->steps[step]))
+            step++;
+        if (step < words->count || row->steps[step] != NULL || row->whole_words != whole_words)
+            continue;
+        const char *name = has_name(row->names, words->name) ? words->name : row->names;
+        snprintf(out, TSR__WORDS_NAME, "%.*s", (int)strcspn(name, " "), name);
+        return TSR_OK;
+    }
+    return tsr__fail(
+        TSR_ERR_UNSUPPORTED, "tokenizer: GGUF files cannot say how words are cut (%s%s)",
+        words->count > 0 ? words->name : "not at all", whole_words ? ", with ignore_merges" : "");
+}
+
+tsr_status tsr__words_find_expressions(const tsr__words *words,
+                                       const char *out[TSR__MAX_WORD_STEPS])
+{
+    for (int step = 0; step < words->count; step++) {
+        out[step] = NULL;
+        for (size_t i = 0; i < sizeof all_expressions / sizeof *all_expressions; i++)
+            if (named_step(all_expressions[i].matcher) == named_step(words->steps[step]))
+                out[step] = all_expressions[i].expression;
+        if (out[step] == NULL)
+            return tsr__fail(TSR_ERR_UNSUPPORTED,
+                             "tokenizer: the words of '%s' have no regular expression for "
+                             "tokenizer.json",
+                             words->name);
+    }
+    return TSR_OK;
 }
 
 tsr_status tsr__words_add_gpt2(tsr__words *words)

@@ -21,4 +21,13 @@ tsr_status tsr__words_add_gpt2(tsr__words *words) TSR_NODISCARD;
 tsr_status tsr__words_add_digits(tsr__words *words, bool individual) TSR_NODISCARD;
 tsr_status tsr__words_add_space_signs(tsr__words *words) TSR_NODISCARD;
 
+/* Finds the name in GGUF files of steps, which cut off "'s" and the like in any case of ASCII
+ * letters. Errors: TSR_ERR_UNSUPPORTED if there is none for these steps and `whole_words`. */
+tsr_status tsr__words_find_name(const tsr__words *words, bool whole_words,
+                                char out[TSR__WORDS_NAME]) TSR_NODISCARD;
+
+/* Finds the regular expression of each step. Errors: TSR_ERR_UNSUPPORTED, naming the words. */
+tsr_status tsr__words_find_expressions(const tsr__words *words,
+                                       const char *out[TSR__MAX_WORD_STEPS]) TSR_NODISCARD;
+
 #endif

@@ -245,9 +245,12 @@ static tsr_status read(reader *r)
         r->values[v].key = keys[v];
     TSR__TRY(tsr__gguf_find(r->file, r->values, VALUES));
     if (!r->values[MODEL].found)
-        return tsr__fail(TSR_ERR_INVALID, "gguf: the file has no tokenizer: no key '%s'",
+        return tsr__fail(TSR_ERR_NOT_FOUND, "gguf: the file has no tokenizer: no key '%s'",
                          keys[MODEL]);
     TSR__TRY(tsr__gguf_name_of(r->file, &r->values[MODEL], model));
+    if (strcmp(model, "none") == 0 || strcmp(model, "no_vocab") == 0)
+        return tsr__fail(TSR_ERR_NOT_FOUND, "gguf: the file has no tokenizer: '%s' is '%s'",
+                         keys[MODEL], model);
     bool is_spm = strcmp(model, "llama") == 0;
     if (!is_spm && strcmp(model, "gpt2") != 0)
         return tsr__fail(TSR_ERR_UNSUPPORTED,

@@ -88,6 +88,25 @@ tsr_status tsr__merges_sort(tsr__merges *merges, size_t tokens, bool last_counts
     return TSR_OK;
 }
 
+static int compare_ranks(const void *a, const void *b)
+{
+    const tsr__pair *left = a, *right = b;
+    return left->rank < right->rank ? -1 : left->rank > right->rank;
+}
+
+tsr_status tsr__merges_in_order(const tsr__merges *merges, tsr__pair **out)
+{
+    tsr__pair *pairs = tsr__calloc(merges->count, sizeof *pairs);
+    if (pairs == NULL)
+        return TSR_ERR_NO_MEMORY;
+    if (merges->count > 0) {
+        memcpy(pairs, merges->pairs, merges->count * sizeof *pairs);
+        qsort(pairs, merges->count, sizeof *pairs, compare_ranks);
+    }
+    *out = pairs;
+    return TSR_OK;
+}
+
 typedef struct scored {
     float score;
     uint32_t id;

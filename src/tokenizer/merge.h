@@ -33,6 +33,9 @@ tsr_status tsr__merges_add_spelled(tsr__merges *merges, const tsr__vocabulary *v
 /* Sorts the list. A pair that occurs twice keeps its first or its last rank. */
 tsr_status tsr__merges_sort(tsr__merges *merges, size_t tokens, bool last_counts) TSR_NODISCARD;
 
+/* Gives a copy of the list in the order of the ranks, which the caller must free. */
+tsr_status tsr__merges_in_order(const tsr__merges *merges, tsr__pair **out) TSR_NODISCARD;
+
 /* Ranks tokens by their scores: the highest is 0, and equal scores have equal ranks. Control,
  * unknown and byte tokens are never the result of a merge. */
 tsr_status tsr__merges_by_scores(tsr__merges *merges, const tsr__vocabulary *vocabulary,

@@ -14,6 +14,10 @@ tsr_status tsr__tokenizer_make_spm(tsr_tokenizer *tokenizer, const float *scores
 {
     static const char space[] = "▁";
     tokenizer->kind = TSR_TOKENIZER_SPM;
+    tokenizer->scores = tsr__calloc(tokenizer->vocabulary.count, sizeof *scores);
+    if (tokenizer->scores == NULL)
+        return TSR_ERR_NO_MEMORY;
+    memcpy(tokenizer->scores, scores, tokenizer->vocabulary.count * sizeof *scores);
     tokenizer->spells_spaces = true;
     tokenizer->fuse_unknown = true;
     tokenizer->strips_start = tokenizer->strips_after_control = adds_space;
@@ -61,8 +65,9 @@ static tsr_status find_bin(const char *folder, char **path)
     }
     closedir(entries);
     if (status == TSR_OK && found == NULL)
-        status = tsr__fail(TSR_ERR_NOT_FOUND, "tokenizer: %s has no tokenizer.json and no tok*.bin",
-                           folder);
+        status =
+            tsr__fail(TSR_ERR_NOT_FOUND,
+                      "tokenizer: %s has no tokenizer.json, tokenizer.model or tok*.bin", folder);
     if (status != TSR_OK) {
         tsr__free(found);
         return status;
@@ -74,19 +79,22 @@ static tsr_status find_bin(const char *folder, char **path)
 /* Sets *path to the file to read, a new string. */
 static tsr_status find_file(const char *given, char **path)
 {
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
     struct stat info;
     if (stat(given, &info) != 0 || !S_ISDIR(info.st_mode)) {
         *path = tsr__strdup(given);
         return *path != NULL ? TSR_OK : TSR_ERR_NO_MEMORY;
     }
-    char *json = join(given, "tokenizer.json");
-    if (json == NULL)
-        return TSR_ERR_NO_MEMORY;
-    if (stat(json, &info) == 0) {
-        *path = json;
-        return TSR_OK;
+    for (int i = 0; i < 2; i++) {
+        char *file = join(given, names[i]);
+        if (file == NULL)
+            return TSR_ERR_NO_MEMORY;
+        if (stat(file, &info) == 0) {
+            *path = file;
+            return TSR_OK;
+        }
+        tsr__free(file);
     }
-    tsr__free(json);
     return find_bin(given, path);
 }
 
@@ -175,6 +183,9 @@ static tsr_status read_any(const char *path, tsr__file *file, tsr_tokenizer *tok
         return tsr__tokenizer_read_gguf(file, tokenizer);
     if (is_json(start, size))
         return read_json(path, file, tokenizer);
+    /* A piece of a vocabulary, and its length, which is not 0. */
+    if (start[0] == 0x0a && start[1] != 0)
+        return tsr__tokenizer_read_model(file, tokenizer);
     return tsr__tokenizer_read_llama2c(file, tokenizer);
 }
 

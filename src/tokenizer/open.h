@@ -9,6 +9,8 @@
 tsr_status tsr__tokenizer_read_gguf(tsr__file *file, tsr_tokenizer *tokenizer) TSR_NODISCARD;
 /* tok….bin of llama2.c. */
 tsr_status tsr__tokenizer_read_llama2c(tsr__file *file, tsr_tokenizer *tokenizer) TSR_NODISCARD;
+/* tokenizer.model of SentencePiece. */
+tsr_status tsr__tokenizer_read_model(tsr__file *file, tsr_tokenizer *tokenizer) TSR_NODISCARD;
 /* tokenizer.json; config[config_size] is the text of tokenizer_config.json, or NULL. */
 tsr_status tsr__tokenizer_read_json(const char *text, size_t size, const char *config,
                                     size_t config_size, tsr_tokenizer *tokenizer) TSR_NODISCARD;

@@ -12,6 +12,7 @@ struct tsr_tokenizer {
     tsr_tokenizer_kind kind;
     tsr__vocabulary vocabulary;
     tsr__merges merges;
+    float *scores;                  /* of each token, of kind TSR_TOKENIZER_SPM; otherwise NULL */
     int32_t bos, eos, pad, unknown; /* -1: none */
     int32_t bytes[256];             /* the token of a byte, or -1 */
     bool fuse_unknown;              /* neighbouring unknown characters become one token */

@@ -19,8 +19,9 @@ typedef struct tsr__letter {
 typedef size_t (*tsr__matcher)(const tsr__letter *text, size_t at, size_t end, size_t *skip);
 
 #define TSR__MAX_WORD_STEPS 8
+#define TSR__WORDS_NAME 24
 typedef struct tsr__words {
-    char name[24]; /* empty without steps */
+    char name[TSR__WORDS_NAME]; /* empty without steps */
     tsr__matcher steps[TSR__MAX_WORD_STEPS];
     int count;
 } tsr__words;

@@ -112,7 +112,7 @@ START_TEST(mistakes_are_named)
     tool_refuses("generate x --ids 1 --rates 1,x",
                  "tessera: generate: --rates takes a number per rank, such as 3,1, not '1,x'\n");
     fails("generate /nowhere --ids 1", "model: /nowhere: No such file or directory");
-    fails("generate " FOLDER " --prompt x", "no tokenizer.json and no tok*.bin");
+    fails("generate " FOLDER " --prompt x", "no tokenizer.json, tokenizer.model or tok*.bin");
     fails("generate " MODEL " --ids 1,512",
           "token 1 of the prompt is 512; the vocabulary has 0 to 511");
     fails("generate " MODEL " --ids 1,2,3 --context 2",

@@ -39,7 +39,8 @@ point "src/comm includes base, comm" allowed src/comm 'base/' 'comm/' 'tessera/(
 point "src/parallel includes base, json, tensor, shard, parallel, and gpu's headers without Vulkan" allowed src/parallel \
     'base/' 'json/' 'tensor/' 'parallel/' 'shard/formats/(file|list)\.h' \
     'gpu/(stream/host_access|stream/require|ops/(optimizer/step_params|common/vocabulary|norm/added))\.h' 'tessera/'
-point "src/model includes base, json, shard, tensor, model" allowed src/model 'base/' 'json/' 'shard/' 'tensor/' 'model/' 'tessera/'
+point "src/model includes base, json, shard, tokenizer, tensor, model" allowed src/model 'base/' 'json/' 'shard/' \
+    'tokenizer/' 'tensor/' 'model/' 'tessera/'
 point "src/cli includes public headers" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tsr_config\.h'
 if [ -d bench ]; then
     point "bench includes public headers and the tool's helpers" allowed bench 'bench/' 'cli/lib/' 'tessera/' 'tsr_config\.h'

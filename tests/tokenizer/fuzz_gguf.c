@@ -1,4 +1,5 @@
-/* Parses any bytes as the tokenizer of a GGUF file, and as a tok….bin of llama2.c. */
+/* Parses any bytes as the tokenizer of a GGUF file, as a tokenizer.model of SentencePiece, and as a
+ * tok….bin of llama2.c. */
 #include "tokenizer/fuzz.h"
 
 #include "tokenizer/open.h"
@@ -25,6 +26,7 @@ static void check(read_fn read, const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     check(tsr__tokenizer_read_gguf, data, size);
+    check(tsr__tokenizer_read_model, data, size);
     check(tsr__tokenizer_read_llama2c, data, size);
     return 0;
 }

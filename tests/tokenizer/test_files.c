@@ -1,4 +1,5 @@
 /* Files of tokenizers: refusals name what is wrong, and running out of memory leaks nothing. */
+#include "tokenizer/cases.h"
 #include "tokenizer/open.h"
 
 #include <stdio.h>
@@ -161,7 +162,7 @@ START_TEST(a_gguf_file_without_a_tokenizer_is_refused)
     bytes file = {0};
     tsr_tokenizer *tokenizer = NULL;
     put_gguf_head(&file, 3, 0, 0);
-    ck_assert_error(read_bytes(tsr__tokenizer_read_gguf, &file, &tokenizer), TSR_ERR_INVALID,
+    ck_assert_error(read_bytes(tsr__tokenizer_read_gguf, &file, &tokenizer), TSR_ERR_NOT_FOUND,
                     "gguf: the file has no tokenizer: no key 'tokenizer.ggml.model'");
     free(file.data);
 }
@@ -524,6 +525,113 @@ START_TEST(tokenizer_json_may_end_anywhere)
 }
 END_TEST
 
+/* tokenizer.model ------------------------------------------------------------------------------ */
+
+/* A field whose value is bytes, or a number. */
+static void put_field(bytes *to, int number, const bytes *value)
+{
+    put_integer(to, (uint64_t)number << 3 | 2, 1);
+    put_integer(to, value->size, 1);
+    put_bytes(to, value->data, value->size);
+}
+
+static void put_long_field(bytes *to, int number, uint64_t value)
+{
+    const uint64_t key = (uint64_t)number << 3;
+    if (key >= 128)
+        put_integer(to, (key & 127) | 128, 1);
+    put_integer(to, key >= 128 ? key >> 7 : key, 1);
+    put_integer(to, value, 1);
+}
+
+static void put_piece(bytes *to, const char *text, float score, int type)
+{
+    bytes piece = {0}, spelling = {(uint8_t *)(uintptr_t)text, strlen(text)};
+    uint32_t bits;
+    memcpy(&bits, &score, sizeof bits);
+    put_field(&piece, 1, &spelling);
+    put_integer(&piece, 2 << 3 | 5, 1);
+    put_integer(&piece, bits, 4);
+    put_long_field(&piece, 3, (uint64_t)type);
+    put_field(to, 1, &piece);
+    free(piece.data);
+}
+
+/* Two numbers of the training's parameters, and one of the normaliser's. */
+static bytes model_file(int type, int training, int value, int normalizer, int flag)
+{
+    static const struct {
+        const char *text;
+        float score;
+        int type;
+    } pieces[] = {{"<unk>", 0, 2},  {"<s>", 0, 3},     {"</s>", 0, 3},
+                  {"<0x0A>", 0, 6}, {"\u2581", -5, 1}, {"a", -3, 1},
+                  {"b", -4, 1},     {"ab", -1, 1},     {"\u2581ab", -2, 1}};
+    bytes file = {0}, inside = {0};
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
+        put_piece(&file, pieces[i].text, pieces[i].score,
+                  i + 1 == sizeof pieces / sizeof *pieces ? type : pieces[i].type);
+    put_long_field(&inside, 3, 2);
+    put_long_field(&inside, training, (uint64_t)value);
+    put_field(&file, 2, &inside);
+    inside.size = 0;
+    put_long_field(&inside, 4, 0);
+    put_long_field(&inside, normalizer, (uint64_t)flag);
+    put_field(&file, 3, &inside);
+    free(inside.data);
+    return file;
+}
+
+START_TEST(a_tokenizer_model_is_read)
+{
+    bytes file = model_file(1, 40, 0, 3, 1);
+    tsr_tokenizer *tokenizer = NULL;
+    static const int32_t wanted[] = {1, 8, 4, 5, 3};
+    const octets text = {(char[]){"ab a\n"}, 5};
+    ck_assert_ok(read_bytes(tsr__tokenizer_read_model, &file, &tokenizer));
+    ck_assert(cases_encodes(tokenizer, "tokenizer.model", &text, NULL, wanted, 5));
+    ck_assert(
+        cases_decodes(tokenizer, "tokenizer.model", wanted, 5, TSR_DECODE_CONTROL_SKIP, &text));
+    ck_assert_int_eq(tsr_tokenizer_bos(tokenizer), 1);
+    tsr_tokenizer_destroy(&tokenizer);
+    for (size_t size = file.size; size-- > 0;) {
+        const bytes start = {file.data, size};
+        const tsr_status status = read_bytes(tsr__tokenizer_read_model, &start, &tokenizer);
+        ck_assert(status == TSR_ERR_INVALID || status == TSR_ERR_UNSUPPORTED);
+    }
+    free(file.data);
+}
+END_TEST
+
+START_TEST(a_wrong_tokenizer_model_is_refused)
+{
+    static const struct {
+        int type, training, value, normalizer, flag;
+        tsr_status status;
+        const char *text;
+    } cases[] = {
+        {7, 40, 0, 3, 1, TSR_ERR_INVALID,
+         "tokenizer: offset 135: piece 8 has type 7; types are 1 to 6, and pieces of type 6 are "
+         "<0x00> to <0xFF>"},
+        {1, 3, 1, 3, 1, TSR_ERR_UNSUPPORTED,
+         "tokenizer: a tokenizer.model that is not BPE is not supported"},
+        {1, 41, 9, 3, 1, TSR_ERR_INVALID, "tokenizer: special id 9; ids are 0 to 8"},
+        {1, 40, 0, 4, 1, TSR_ERR_UNSUPPORTED,
+         "tokenizer: a tokenizer.model that removes repeated spaces is not supported"},
+        {1, 40, 0, 5, 0, TSR_ERR_UNSUPPORTED,
+         "tokenizer: a tokenizer.model that does not write spaces as '\u2581' is not supported"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tsr_tokenizer *tokenizer = NULL;
+        bytes file = model_file(cases[i].type, cases[i].training, cases[i].value,
+                                cases[i].normalizer, cases[i].flag);
+        ck_assert_int_eq(read_bytes(tsr__tokenizer_read_model, &file, &tokenizer), cases[i].status);
+        ck_assert_str_eq(tsr_last_error(), cases[i].text);
+        free(file.data);
+    }
+}
+END_TEST
+
 /* Folders -------------------------------------------------------------------------------------- */
 
 START_TEST(a_folder_has_one_tokenizer)
@@ -532,8 +640,8 @@ START_TEST(a_folder_has_one_tokenizer)
     char path[160], expected[512];
     tsr_tokenizer *tokenizer = NULL;
     bytes bin = llama2c_file();
-    snprintf(expected, sizeof expected, "tokenizer: %s has no tokenizer.json and no tok*.bin",
-             in.path);
+    snprintf(expected, sizeof expected,
+             "tokenizer: %s has no tokenizer.json, tokenizer.model or tok*.bin", in.path);
     ck_assert_error(tsr_tokenizer_open(in.path, &tokenizer), TSR_ERR_NOT_FOUND, expected);
     folder_write(&in, "tok7.bin", bin.data, bin.size, path);
     folder_write(&in, "model.bin", bin.data, bin.size, path);
@@ -606,6 +714,8 @@ TESTS(files)
     tcase_add_loop_test(tests, a_wrong_tokenizer_json_is_refused, 0, JSON_MISTAKES);
     tcase_add_test(tests, the_config_names_tokens);
     tcase_add_test(tests, tokenizer_json_may_end_anywhere);
+    tcase_add_test(tests, a_tokenizer_model_is_read);
+    tcase_add_test(tests, a_wrong_tokenizer_model_is_refused);
     tcase_add_test(tests, a_folder_has_one_tokenizer);
     tcase_add_test(tests, missing_arguments_are_refused);
 }

@@ -60,6 +60,16 @@ bool tsr__dtype_by_gguf(uint32_t number, tsr_shard_dtype *out)
            tsr__dtype_by_name(gguf_names[number], out);
 }
 
+bool tsr__dtype_gguf_number(const char *name, uint32_t *out)
+{
+    for (uint32_t i = 0; i < sizeof gguf_names / sizeof *gguf_names; i++)
+        if (gguf_names[i] != NULL && same(name, gguf_names[i])) {
+            *out = i;
+            return true;
+        }
+    return false;
+}
+
 tsr_status tsr_shard_dtype_find(const char *name, tsr_shard_dtype *out)
 {
     TSR__REQUIRE(name != NULL && out != NULL, "shard: %s is NULL", name != NULL ? "out" : "name");

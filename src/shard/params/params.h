@@ -11,6 +11,8 @@
  * such dtype; they do not record an error. */
 bool tsr__dtype_by_name(const char *name, tsr_shard_dtype *out);
 bool tsr__dtype_by_gguf(uint32_t number, tsr_shard_dtype *out);
+/* Finds the number in GGUF files. Returns false if GGUF does not have this dtype. */
+bool tsr__dtype_gguf_number(const char *name, uint32_t *out);
 
 typedef struct tsr__params {
     tsr_shard_param *items;

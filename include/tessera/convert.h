@@ -1,0 +1,75 @@
+/* Converting models between Hugging Face folders and GGUF files, and between dtypes of weights.
+ * Needs no device.
+ *
+ *     tsr_convert_stats stats;
+ *     tsr_model_convert("my-model", "my-model.gguf", tsr_convert_params(.type = TSR_Q4_K), &stats);
+ *
+ * Threads: conversions are independent of each other. */
+#ifndef TESSERA_CONVERT_H
+#define TESSERA_CONVERT_H
+
+#include <stdbool.h>
+
+#include "tessera/layout.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tsr_convert_params {
+    /* The dtype of matrices in the destination: f32, f16, bf16, or in GGUF files also a block
+     * format that can be quantised (quant.h). 0: each keeps its own, except that folders of Hugging
+     * Face have f32 instead of block formats. */
+    tsr_dtype type;
+    bool replace;      /* an existing destination is replaced */
+    bool no_tokenizer; /* the destination has no tokenizer */
+    /* Called now and then with the bytes of weights that have been written, and those that there
+     * will be. If it returns false, the conversion stops with TSR_ERR_IO. NULL: not called. */
+    bool (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
+    /* Called with a sentence for everything that the destination does not have as it was asked for
+     * or as the source has it. NULL: not called. */
+    void (*note)(void *user, const char *sentence);
+    void *user;
+} tsr_convert_params;
+#define tsr_convert_params(...) (&(tsr_convert_params){__VA_ARGS__})
+
+typedef struct tsr_convert_stats {
+    uint64_t tensors;       /* in the destination */
+    uint64_t kept;          /* matrices that have their source's dtype instead of `type` */
+    uint64_t read_bytes;    /* of weights */
+    uint64_t written_bytes; /* of all files */
+} tsr_convert_stats;
+
+/* Converts a model, with its tokenizer. `source` is what tsr_model_open takes. `destination` is a
+ * GGUF file if its name ends in ".gguf", and otherwise a folder with config.json,
+ * generation_config.json, model.safetensors and the tokenizer's files.
+ *
+ * - Matrices get the dtype `type`. A matrix keeps the dtype of the source if its rows are not whole
+ *   blocks of `type`. Norms, biases and learned positions are f32 in GGUF files; folders have them
+ *   as the source has them. A tensor whose dtype stays keeps its bits.
+ * - Matrices are transposed, and rows of q and k reordered, where the two formats differ.
+ * - A byte-level BPE tokenizer becomes the keys tokenizer.ggml.* or tokenizer.json with
+ *   tokenizer_config.json; a SentencePiece-style one those keys or tokenizer.model. A tokenizer
+ *   that gives other ids in the destination's format is refused, with one exception that
+ *   converters in general use make as well: GGUF files cannot say that text is normalised to NFC.
+ *
+ * The weights pass through pieces of a few MiB. Everything is written under a temporary name beside
+ * the destination and renamed at the end, so a conversion that fails, is stopped or is killed
+ * leaves the destination as it was. With `replace`, the files of an existing folder that have the
+ * names above are replaced or removed, one after the other; others stay.
+ *
+ * Errors: those of tsr_model_config_read, tsr_shard_list_open and tsr_tokenizer_open;
+ * TSR_ERR_INVALID if the destination exists and `replace` is false, if it is the source, for a
+ * value that is NaN, infinite or too large for `type`, naming the tensor; TSR_ERR_UNSUPPORTED for a
+ * dtype, a configuration or a tokenizer that the destination's format cannot express, naming it;
+ * TSR_ERR_IO, also if the disk is full or `progress` returned false; TSR_ERR_NO_MEMORY. `params`
+ * and `out` may be NULL. */
+TSR_API TSR_NODISCARD tsr_status tsr_model_convert(const char *source, const char *destination,
+                                                   const tsr_convert_params *params,
+                                                   tsr_convert_stats *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,146 @@
+/* tessera convert: models between Hugging Face folders and GGUF files. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/lib/numbers.h"
+#include "cli/lib/options.h"
+#include "cli/lib/terminal.h"
+#include "tessera/convert.h"
+#include "tessera/quant.h"
+
+#define EXIT_INTERRUPTED 130 /* as a shell reports a program that SIGINT has ended */
+
+static tsr_convert_params chosen;
+static bool quiet;
+
+/* Returns whether matrices can have this dtype. */
+static bool is_possible(tsr_dtype dtype)
+{
+    const tsr_quant_format *format = tsr_quant_format_of(dtype);
+    return dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16 ||
+           (format != NULL && format->quantizes);
+}
+
+static bool read_type(void *user, const char *value, char *problem, size_t size)
+{
+    (void)user;
+    if (tsr_dtype_parse(value, &chosen.type) == TSR_OK && is_possible(chosen.type))
+        return true;
+    int used = snprintf(problem, size, "takes f32, f16, bf16");
+    const tsr_quant_format *format;
+    for (int i = 0; (format = tsr_quant_format_at(i)) != NULL; i++)
+        if (format->quantizes && used >= 0 && (size_t)used < size)
+            used += snprintf(problem + used, size - (size_t)used, ", %s", format->name);
+    if (used >= 0 && (size_t)used < size)
+        snprintf(problem + used, size - (size_t)used, ", not '%.40s'", value);
+    return false;
+}
+
+static const cli_option options[] = {
+    {"type", "TYPE",
+     "what matrices become: f32, f16 or bf16, or in GGUF files also a block format such as q8_0, "
+     "q4_0, q4_k or q6_k (default: each keeps its type; block formats become f32 in folders)",
+     .read = read_type},
+    {"force", NULL, "replace DESTINATION if it exists", .flag = &chosen.replace},
+    {"no-tokenizer", NULL, "leave the tokenizer out", .flag = &chosen.no_tokenizer},
+    {"quiet", NULL, "show no progress, and no sentences about what DESTINATION has differently",
+     .flag = &quiet},
+    {0},
+};
+
+static void help(FILE *out)
+{
+    cli_wrap(out,
+             "Converts a model between a Hugging Face folder (config.json, safetensors, tokenizer) "
+             "and a GGUF file, in either direction, or from one type of weights to another. "
+             "DESTINATION is a GGUF file if its name ends in .gguf, and otherwise a folder. "
+             "Architectures: llama, mistral, qwen2, qwen3, gpt2.\n"
+             "\n"
+             "Norms and biases stay f32 in GGUF files. A matrix keeps its type if its rows are not "
+             "whole blocks of TYPE. Tokenizers of byte-level BPE become the keys tokenizer.ggml.* "
+             "or tokenizer.json, SentencePiece-style ones those keys or tokenizer.model; one that "
+             "the destination cannot express is refused. Everything is written under a temporary "
+             "name beside DESTINATION and renamed at the end.\n");
+    cli_options_help(out, options);
+}
+
+/* While a conversion runs ---------------------------------------------------------------------- */
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int signal_number)
+{
+    (void)signal_number;
+    interrupted = 1;
+}
+
+static bool shows_progress;
+
+static bool show_progress(void *user, uint64_t done, uint64_t total)
+{
+    static int shown = -1;
+    const int percent = total > 0 ? (int)((double)done / (double)total * 100) : 100;
+    (void)user;
+    if (shows_progress && percent != shown)
+        fprintf(stderr, "\r%3d %%%s", percent, done == total ? "\r     \r" : "");
+    shown = percent;
+    return interrupted == 0;
+}
+
+static void note(void *user, const char *sentence)
+{
+    (void)user;
+    if (!quiet)
+        cli_say("convert: %s", sentence);
+}
+
+/* Catches what would end the tool before it has removed its temporary files; a file that becomes
+ * too large is an error of a write. */
+static void catch_signals(void)
+{
+    const struct sigaction action = {.sa_handler = interrupt}, ignored = {.sa_handler = SIG_IGN};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    sigaction(SIGXFSZ, &ignored, NULL);
+}
+
+static int run(int argc, char **argv)
+{
+    const char *paths[2] = {NULL, NULL};
+    tsr_convert_stats stats;
+    int words;
+    const int code = cli_options_read("convert", options, argc, argv, 2, paths, &words);
+    if (code != CLI_DONE)
+        return code;
+    if (words < 2)
+        return cli_usage_error("convert: missing %s", words == 0 ? "SOURCE" : "DESTINATION");
+    chosen.progress = show_progress;
+    chosen.note = note;
+    shows_progress = !quiet && isatty(STDERR_FILENO);
+    catch_signals();
+    const tsr_status status = tsr_model_convert(paths[0], paths[1], &chosen, &stats);
+    if (status != TSR_OK) {
+        if (shows_progress)
+            fputs("\r     \r", stderr);
+        if (interrupted != 0)
+            return EXIT_INTERRUPTED;
+        return cli_failed("%s", tsr_last_error());
+    }
+    cli_line(stdout, "%s: %" PRIu64 " tensors, %" PRIu64 " bytes", paths[1], stats.tensors,
+             stats.written_bytes);
+    return CLI_DONE;
+}
+
+const cli_command cli_convert = {
+    .name = "convert",
+    .usage = "SOURCE DESTINATION [options]",
+    .summary = "convert a model between Hugging Face's format and GGUF, or quantise it",
+    .run = run,
+    .help = help,
+};

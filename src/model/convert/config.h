@@ -1,0 +1,29 @@
+/* Writes what a model is: the metadata of a GGUF file, or config.json. What the format
+ * cannot say is lost silently; tsr__config_compare finds it. */
+#ifndef TSR_MODEL_CONVERT_CONFIG_H
+#define TSR_MODEL_CONVERT_CONFIG_H
+
+#include "model/config.h"
+#include "shard/formats/gguf_write.h"
+#include "json/write.h"
+
+/* Adds the keys of the configuration, without those of the tokenizer. `name` is the model's name
+ * for people. */
+tsr_status tsr__config_put_gguf(const tsr_model_config *config, const char *name,
+                                tsr__gguf_writer *writer) TSR_NODISCARD;
+
+/* Computes the divisors of frequencies that GGUF files of Llama 3 have as the tensor
+ * rope_freqs.weight, and sets *count to their number; 0 if there are none. */
+void tsr__config_rope_factors(const tsr_model_config *config, float factors[TSR_MAX_HEAD_DIM / 2],
+                              int64_t *count);
+
+/* Write the text of config.json, whose weights are of this dtype, and of generation_config.json. */
+void tsr__config_print(const tsr_model_config *config, tsr_dtype dtype, tsr__json_writer *writer);
+void tsr__generation_config_print(const tsr_model_config *config, tsr__json_writer *writer);
+
+/* Checks that a configuration that was written and read back computes the same. Errors:
+ * TSR_ERR_UNSUPPORTED, naming the value that the destination cannot say. */
+tsr_status tsr__config_compare(const tsr_model_config *source, const tsr_model_config *written,
+                               const char *destination) TSR_NODISCARD;
+
+#endif

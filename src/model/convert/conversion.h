@@ -1,0 +1,35 @@
+/* A conversion of a model, while it is going on. */
+#ifndef TSR_MODEL_CONVERT_CONVERSION_H
+#define TSR_MODEL_CONVERT_CONVERSION_H
+
+#include <stdarg.h>
+
+#include "model/config.h"
+#include "model/convert/tensor.h"
+#include "tessera/convert.h"
+#include "tessera/tokenizer.h"
+
+typedef struct tsr__conversion {
+    const tsr_convert_params *params;
+    bool gguf; /* the destination is a GGUF file */
+    tsr__model_files files, target_files;
+    tsr_model_config config;
+    tsr__weights source, target; /* of the target only names and places count */
+    tsr_tokenizer *tokenizer;    /* NULL: none */
+    tsr__converted *tensors;
+    size_t count, capacity;
+    tsr__output output;
+    tsr_convert_stats stats;
+} tsr__conversion;
+
+/* Write everything except the weights into the output, and decide where each tensor starts. */
+tsr_status tsr__conversion_begin_gguf(tsr__conversion *conversion) TSR_NODISCARD;
+tsr_status tsr__conversion_begin_folder(tsr__conversion *conversion) TSR_NODISCARD;
+
+/* Returns the description of a tensor of the destination, which borrows the tensor's name. */
+tsr_shard_param tsr__conversion_param(const tsr__converted *tensor);
+/* Tells the caller something in a sentence. */
+void tsr__conversion_note(const tsr__conversion *conversion, const char *format, ...)
+    TSR__PRINTF(2, 3);
+
+#endif

@@ -1,0 +1,278 @@
+/* Converting models: which tensors and files the destination has, and the order in which they are
+ * written. The header is written first and read back, so that a configuration that the destination
+ * cannot express is refused before any weight is converted. */
+#include "tessera/convert.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "model/convert/config.h"
+#include "model/convert/conversion.h"
+#include "model/elements.h"
+#include "tessera/quant.h"
+
+void tsr__conversion_note(const tsr__conversion *c, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    if (!c->params->note)
+        return;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    c->params->note(c->params->user, text);
+}
+
+/* Tensors -------------------------------------------------------------------------------------- */
+
+/* Chooses the dtype of a tensor, and notes if it is not the one that was asked for. */
+static tsr_dtype choose_dtype(tsr__conversion *c, const tsr__converted *t, bool is_matrix)
+{
+    const bool is_float = tsr__elements_float(t->from) != 0;
+    const tsr_dtype kept = c->gguf || is_float ? t->from_dtype : TSR_F32;
+    if (!is_matrix)
+        return c->gguf ? TSR_F32 : kept;
+    const tsr_dtype wanted = c->params->type;
+    const tsr_quant_format *format = tsr_quant_format_of(wanted);
+    if (wanted == 0 || wanted == kept)
+        return kept;
+    if (!format || t->columns % format->block_count == 0)
+        return wanted;
+    if (c->stats.kept++ == 0)
+        tsr__conversion_note(c,
+                             "%s stays %s, because its rows of %" PRId64
+                             " elements are not whole blocks of %d, as %s needs",
+                             t->name, tsr_dtype_name(kept), t->columns, format->block_count,
+                             format->name);
+    return kept;
+}
+
+static tsr_status add_tensor(tsr__conversion *c, const tsr__converted *tensor)
+{
+    void *tensors = c->tensors;
+    TSR__TRY(tsr__grow(&tensors, &c->capacity, c->count + 1, sizeof *c->tensors));
+    c->tensors = tensors;
+    c->tensors[c->count++] = *tensor;
+    return TSR_OK;
+}
+
+/* Plans the tensor that holds one of our parameters, unless it is planned already: q, k and v may
+ * be one tensor. */
+static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__parameter *p)
+{
+    tsr__converted t = {.ndim = p->ndim};
+    tsr__weight from, to;
+    TSR__TRY(tsr__weight_find(&c->source, layer, p->ours, &from));
+    TSR__TRY(tsr__weight_place(&c->target, layer, p->ours, &to, t.name));
+    if (to.first_row > 0)
+        return TSR_OK;
+    t.from = from.file;
+    TSR__TRY(tsr_dtype_parse(from.file->dtype, &t.from_dtype));
+    const bool wide = from.transposed && to.transposed; /* both have columns as rows */
+    t.rows = to.transposed ? to.columns : to.all_rows;
+    t.columns = to.transposed ? to.all_rows : to.columns;
+    t.transposed = !wide && from.transposed != to.transposed;
+    if (from.interleaved_head != to.interleaved_head) {
+        t.split_head = from.interleaved_head;
+        t.join_head = to.interleaved_head;
+    }
+    t.dtype = choose_dtype(c, &t, p->ndim == 2 && strcmp(p->ours, "positions.weight") != 0);
+    return add_tensor(c, &t);
+}
+
+static tsr_status plan_layer(tsr__conversion *c, int layer)
+{
+    tsr__parameter p;
+    for (int i = 0; tsr__weights_parameter(&c->config, layer, i, &p); i++)
+        TSR__TRY(plan_parameter(c, layer, &p));
+    return TSR_OK;
+}
+
+static tsr_status plan_tensors(tsr__conversion *c)
+{
+    TSR__TRY(plan_layer(c, -1));
+    for (int layer = 0; layer < c->config.layers; layer++)
+        TSR__TRY(plan_layer(c, layer));
+    if (c->stats.kept > 1)
+        tsr__conversion_note(c, "the same is true of %" PRIu64 " more tensors", c->stats.kept - 1);
+    c->stats.tensors = c->count;
+    return TSR_OK;
+}
+
+tsr_shard_param tsr__conversion_param(const tsr__converted *t)
+{
+    return (tsr_shard_param){.name = t->name,
+                             .dtype = tsr_dtype_name(t->dtype),
+                             .ndim = t->ndim,
+                             .shape = {t->rows, t->columns}};
+}
+
+/* The tokenizer -------------------------------------------------------------------------------- */
+
+static bool exists(const char *folder, const char *name)
+{
+    struct stat info;
+    char *path = tsr__path_join(folder, name);
+    const bool there = path && stat(path, &info) == 0;
+    tsr__free(path);
+    return there;
+}
+
+/* A folder may have SentencePiece's own file beside tokenizer.json, which lacks the scores. */
+static tsr_status open_scores(tsr__conversion *c)
+{
+    tsr_tokenizer *scores = NULL;
+    char *path = tsr__path_join(c->files.folder, "tokenizer.model");
+    const tsr_status status = path ? tsr_tokenizer_open(path, &scores) : TSR_ERR_NO_MEMORY;
+    tsr__free(path);
+    TSR__TRY(status);
+    const int32_t more = tsr_tokenizer_size(c->tokenizer) - tsr_tokenizer_size(scores);
+    tsr_tokenizer_destroy(&c->tokenizer);
+    c->tokenizer = scores;
+    return more == 0 ? TSR_OK
+                     : tsr__fail(TSR_ERR_UNSUPPORTED,
+                                 "tokenizer: tokenizer.json has %d tokens more than "
+                                 "tokenizer.model, which is not supported",
+                                 (int)more);
+}
+
+static tsr_status open_tokenizer(tsr__conversion *c)
+{
+    if (c->params->no_tokenizer)
+        return TSR_OK;
+    const tsr_status status = tsr_tokenizer_open(c->files.gguf      ? c->files.weights
+                                                 : *c->files.folder ? c->files.folder
+                                                                    : ".",
+                                                 &c->tokenizer);
+    if (status == TSR_ERR_NOT_FOUND) {
+        tsr__conversion_note(c, "the source has no tokenizer, and so the destination has none");
+        return TSR_OK;
+    }
+    TSR__TRY(status);
+    return tsr_tokenizer_kind_of(c->tokenizer) == TSR_TOKENIZER_BPE &&
+                   exists(c->files.folder, "tokenizer.model")
+               ? open_scores(c)
+               : TSR_OK;
+}
+
+/* Steps ---------------------------------------------------------------------------------------- */
+
+static tsr_status check_type(const tsr__conversion *c)
+{
+    const tsr_dtype type = c->params->type;
+    const tsr_quant_format *format = tsr_quant_format_of(type);
+    const bool is_float = type == TSR_F32 || type == TSR_F16 || type == TSR_BF16;
+    if (type == 0 || is_float)
+        return TSR_OK;
+    if (!c->gguf)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "convert: a folder of Hugging Face cannot have weights of type %s; f32, "
+                         "f16 and bf16 are possible",
+                         tsr_dtype_name(type));
+    if (!format || !format->quantizes)
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "convert: weights cannot be written as %s",
+                         tsr_dtype_name(type));
+    return TSR_OK;
+}
+
+/* Returns whether the destination is the source, or the folder that has it. */
+static bool is_source(const tsr__conversion *c, const char *destination)
+{
+    struct stat a, b;
+    const char *folder = *c->files.folder ? c->files.folder : ".";
+    return stat(destination, &b) == 0 &&
+           ((stat(c->files.weights, &a) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino) ||
+            (stat(folder, &a) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino));
+}
+
+static tsr_status open_source(tsr__conversion *c, const char *source, const char *destination)
+{
+    TSR__TRY(tsr__model_files_open(source, &c->files));
+    TSR__TRY(tsr__config_of(&c->files, &c->config));
+    TSR__TRY(tsr__weights_init(&c->files, &c->config, &c->source));
+    TSR__REQUIRE(!is_source(c, destination), "convert: %s is the source", destination);
+    c->target_files.gguf = c->gguf;
+    c->target = (tsr__weights){.files = &c->target_files,
+                               .config = &c->config,
+                               .architecture = c->source.architecture,
+                               .prefix = c->source.architecture->hf_prefix,
+                               .transposed = c->source.architecture->hf_transposed && !c->gguf};
+    TSR__TRY(open_tokenizer(c));
+    return plan_tensors(c);
+}
+
+/* Reads the configuration and the list of tensors that have been written. */
+static tsr_status check_written(const tsr__conversion *c)
+{
+    tsr__model_files files;
+    tsr_model_config written;
+    tsr__weights weights;
+    tsr_status status = tsr__model_files_open(c->output.partial, &files);
+    if (status == TSR_OK)
+        status = tsr__config_of(&files, &written);
+    if (status == TSR_OK)
+        status = tsr__config_compare(&c->config, &written, c->gguf ? "a GGUF file" : "config.json");
+    if (status == TSR_OK)
+        status = tsr__weights_init(&files, &written, &weights);
+    tsr__model_files_finish(&files);
+    return status;
+}
+
+static tsr_status convert_weights(tsr__conversion *c)
+{
+    tsr__tensor_copier copier;
+    tsr_status status = TSR_OK;
+    tsr__tensor_copier_init(&c->files, &c->output, &copier);
+    copier.progress = c->params->progress;
+    copier.user = c->params->user;
+    for (size_t i = 0; i < c->count; i++)
+        copier.total_bytes += c->tensors[i].size_bytes;
+    for (size_t i = 0; i < c->count && status == TSR_OK; i++)
+        status = tsr__tensor_convert(&copier, &c->tensors[i]);
+    c->stats.read_bytes = copier.read_bytes;
+    tsr__tensor_copier_finish(&copier);
+    return status;
+}
+
+static tsr_status convert(tsr__conversion *c, const char *source, const char *destination)
+{
+    TSR__TRY(check_type(c));
+    TSR__TRY(open_source(c, source, destination));
+    TSR__TRY(tsr__output_begin(destination, !c->gguf, c->params->replace, &c->output));
+    TSR__TRY(c->gguf ? tsr__conversion_begin_gguf(c) : tsr__conversion_begin_folder(c));
+    TSR__TRY(check_written(c));
+    TSR__TRY(convert_weights(c));
+    c->stats.written_bytes = c->output.written_bytes;
+    return tsr__output_commit(&c->output);
+}
+
+static bool is_gguf_name(const char *path)
+{
+    const size_t length = strlen(path);
+    return length > 5 && strcmp(path + length - 5, ".gguf") == 0;
+}
+
+tsr_status tsr_model_convert(const char *source, const char *destination,
+                             const tsr_convert_params *params, tsr_convert_stats *out)
+{
+    const tsr_convert_params usual = {0};
+    TSR__REQUIRE(source && destination, "convert: %s is NULL", source ? "destination" : "source");
+    tsr__conversion *c = tsr__calloc(1, sizeof *c);
+    if (!c)
+        return TSR_ERR_NO_MEMORY;
+    c->params = params ? params : &usual;
+    c->gguf = is_gguf_name(destination);
+    c->output.descriptor = -1;
+    const tsr_status status = convert(c, source, destination);
+    if (status == TSR_OK && out)
+        *out = c->stats;
+    tsr__output_finish(&c->output);
+    tsr__model_files_finish(&c->files);
+    tsr_tokenizer_destroy(&c->tokenizer);
+    tsr__free(c->tensors);
+    tsr__free(c);
+    return status;
+}

@@ -1,0 +1,151 @@
+/* The files of the Hugging Face folder that a conversion writes, except the weights themselves. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "base/checked.h"
+#include "model/convert/config.h"
+#include "model/convert/conversion.h"
+#include "shard/formats/file.h"
+#include "tokenizer/save.h"
+
+/* What a document is printed from. */
+typedef struct document {
+    const tsr__conversion *conversion;
+    tsr_dtype dtype; /* of most weights */
+} document;
+typedef void print_fn(const document *d, tsr__json_writer *w);
+
+/* Prints a document twice: to compute its length, and into memory behind `before` bytes, which are
+ * zeros. The caller must free it. */
+static tsr_status print_document(const document *d, print_fn *print, size_t before, char **out,
+                                 size_t *length)
+{
+    tsr__json_writer w = {0};
+    print(d, &w);
+    char *text = tsr__calloc(before + w.length + 1, 1);
+    if (!text)
+        return TSR_ERR_NO_MEMORY;
+    w = (tsr__json_writer){.text = text + before};
+    print(d, &w);
+    *out = text;
+    *length = w.length;
+    return TSR_OK;
+}
+
+static tsr_status write_document(tsr__conversion *c, const document *d, print_fn *print,
+                                 const char *name)
+{
+    char *text = NULL;
+    size_t length = 0;
+    TSR__TRY(print_document(d, print, 0, &text, &length));
+    const tsr_status status = tsr__output_file(&c->output, name, text, length);
+    tsr__free(text);
+    return status;
+}
+
+static void print_config(const document *d, tsr__json_writer *w)
+{
+    tsr__config_print(&d->conversion->config, d->dtype, w);
+}
+
+static void print_generation_config(const document *d, tsr__json_writer *w)
+{
+    tsr__generation_config_print(&d->conversion->config, w);
+}
+
+/* Weights -------------------------------------------------------------------------------------- */
+
+static void print_header(const document *d, tsr__json_writer *w)
+{
+    const tsr__conversion *c = d->conversion;
+    tsr__json_print(w, "{\"__metadata__\":{\"format\":\"pt\"}");
+    for (size_t i = 0; i < c->count; i++) {
+        const tsr__converted *t = &c->tensors[i];
+        tsr__json_print(w, ",");
+        tsr__json_print_string(w, t->name);
+        tsr__json_print(w, ":{\"dtype\":\"%s\",\"shape\":[%" PRId64,
+                        t->dtype == TSR_F16    ? "F16"
+                        : t->dtype == TSR_BF16 ? "BF16"
+                                               : "F32",
+                        t->rows);
+        if (t->ndim == 2)
+            tsr__json_print(w, ",%" PRId64, t->columns);
+        tsr__json_print(w, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", t->at,
+                        t->at + t->size_bytes);
+    }
+    tsr__json_print(w, "}");
+    while (w->length % 8 != 0) /* the weights behind the header are aligned */
+        tsr__json_print(w, " ");
+}
+
+static tsr_status write_header(tsr__conversion *c, const document *d, uint64_t weights_bytes)
+{
+    char *header = NULL;
+    size_t length = 0;
+    TSR__TRY(print_document(d, print_header, 8, &header, &length));
+    tsr__put_u64((uint8_t *)header, length);
+    tsr_status status =
+        length > TSR__MAX_HEADER
+            ? tsr__fail(TSR_ERR_INVALID, "convert: a header of %zu bytes is too long", length)
+            : tsr__output_weights(&c->output, "model.safetensors", 8 + length + weights_bytes);
+    if (status == TSR_OK)
+        status = tsr__output_write(&c->output, header, 8 + length, 0);
+    tsr__free(header);
+    for (size_t i = 0; i < c->count; i++)
+        c->tensors[i].at += 8 + length;
+    return status;
+}
+
+static tsr_status write_weights_header(tsr__conversion *c, const document *d)
+{
+    uint64_t end = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        tsr_shard_param param = tsr__conversion_param(&c->tensors[i]);
+        TSR__TRY(tsr__param_resolve(&param));
+        c->tensors[i].at = end;
+        c->tensors[i].size_bytes = param.size_bytes;
+        TSR__REQUIRE(tsr__add_u64(end, param.size_bytes, &end) && end <= INT64_MAX / 2,
+                     "convert: the weights have more than 2^62 bytes");
+    }
+    return write_header(c, d, end);
+}
+
+/* The tokenizer -------------------------------------------------------------------------------- */
+
+static tsr_status write_json_tokenizer(tsr__conversion *c)
+{
+    char *json = NULL, *config = NULL;
+    size_t json_size = 0, config_size = 0;
+    TSR__TRY(tsr__tokenizer_save_json(c->tokenizer, &json, &json_size, &config, &config_size));
+    tsr_status status = tsr__output_file(&c->output, "tokenizer.json", json, json_size);
+    if (status == TSR_OK)
+        status = tsr__output_file(&c->output, "tokenizer_config.json", config, config_size);
+    tsr__free(json);
+    tsr__free(config);
+    return status;
+}
+
+static tsr_status write_tokenizer(tsr__conversion *c)
+{
+    uint8_t *model = NULL;
+    size_t size = 0;
+    if (!c->tokenizer)
+        return TSR_OK;
+    if (tsr_tokenizer_kind_of(c->tokenizer) != TSR_TOKENIZER_SPM)
+        return write_json_tokenizer(c);
+    TSR__TRY(tsr__tokenizer_save_model(c->tokenizer, &model, &size));
+    const tsr_status status = tsr__output_file(&c->output, "tokenizer.model", model, size);
+    tsr__free(model);
+    return status;
+}
+
+tsr_status tsr__conversion_begin_folder(tsr__conversion *c)
+{
+    const document d = {.conversion = c, .dtype = c->tensors[0].dtype};
+    TSR__TRY(write_document(c, &d, print_config, "config.json"));
+    TSR__TRY(write_document(c, &d, print_generation_config, "generation_config.json"));
+    TSR__TRY(write_tokenizer(c));
+    return write_weights_header(c, &d);
+}

@@ -1,0 +1,149 @@
+/* The header of the GGUF file that a conversion writes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "base/float16.h"
+#include "model/convert/config.h"
+#include "model/convert/conversion.h"
+#include "tessera/quant.h"
+#include "tokenizer/save.h"
+#include "json/text.h"
+
+/* The number by which GGUF files name the dtype of most of their weights. Source:
+ * github.com/ggml-org/ggml, docs/gguf.md, general.file_type. */
+static bool file_type(tsr_dtype dtype, uint32_t *out)
+{
+    static const struct {
+        tsr_dtype dtype;
+        uint32_t number;
+    } types[] = {{TSR_F32, 0},     {TSR_F16, 1},     {TSR_Q4_0, 2},  {TSR_Q4_1, 3},
+                 {TSR_Q8_0, 7},    {TSR_Q5_0, 8},    {TSR_Q5_1, 9},  {TSR_Q2_K, 10},
+                 {TSR_Q3_K, 11},   {TSR_Q4_K, 14},   {TSR_Q5_K, 16}, {TSR_Q6_K, 18},
+                 {TSR_IQ4_NL, 25}, {TSR_IQ4_XS, 30}, {TSR_BF16, 32}, {TSR_MXFP4, 38}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (types[i].dtype == dtype) {
+            *out = types[i].number;
+            return true;
+        }
+    return false;
+}
+
+/* Returns the dtype that the most elements have. */
+static tsr_dtype usual_dtype(const tsr__conversion *c)
+{
+    uint64_t counts[TSR_NVFP4 + 1] = {0};
+    tsr_dtype most = TSR_F32;
+    for (size_t i = 0; i < c->count; i++)
+        counts[c->tensors[i].dtype] += (uint64_t)(c->tensors[i].rows * c->tensors[i].columns);
+    for (int i = 0; i <= TSR_NVFP4; i++)
+        if (counts[i] > counts[most])
+            most = (tsr_dtype)i;
+    return most;
+}
+
+static tsr_status put_types(const tsr__conversion *c, tsr__gguf_writer *w)
+{
+    const tsr_dtype most = usual_dtype(c);
+    uint32_t number;
+    if (file_type(most, &number))
+        TSR__TRY(tsr__gguf_put_u32(w, "general.file_type", number));
+    return tsr_quant_format_of(most) ? tsr__gguf_put_u32(w, "general.quantization_version", 2)
+                                     : TSR_OK;
+}
+
+/* The name of the file or folder, without its ending; it must be valid UTF-8. */
+static void model_name(const tsr__conversion *c, char name[128])
+{
+    const char *path = c->files.gguf ? c->files.weights : c->files.folder;
+    size_t end = strlen(path), start;
+    while (end > 0 && path[end - 1] == '/')
+        end--;
+    for (start = end; start > 0 && path[start - 1] != '/';)
+        start--;
+    if (c->files.gguf && end - start > 5)
+        end -= 5;
+    snprintf(name, 128, "%.*s", end - start < 127 ? (int)(end - start) : 127, path + start);
+    if (tsr__name_problem(name, strlen(name)))
+        strcpy(name, "model");
+}
+
+static tsr_status put_tokenizer(const tsr__conversion *c, tsr__gguf_writer *w)
+{
+    static const char none[] = "none";
+    const tsr_model_config *config = &c->config;
+    bool drops_nfc = false;
+    if (!c->tokenizer) {
+        TSR__TRY(tsr__gguf_put_string(w, "tokenizer.ggml.model", none, strlen(none)));
+        if (config->bos >= 0)
+            TSR__TRY(tsr__gguf_put_u32(w, "tokenizer.ggml.bos_token_id", (uint32_t)config->bos));
+        return config->end_count == 0
+                   ? TSR_OK
+                   : tsr__gguf_put_u32(w, "tokenizer.ggml.eos_token_id", (uint32_t)config->end[0]);
+    }
+    TSR__TRY(tsr__tokenizer_put_gguf(c->tokenizer, config->vocabulary, config->end,
+                                     config->end_count, w, &drops_nfc));
+    if (drops_nfc)
+        tsr__conversion_note(c, "GGUF files cannot say that the tokenizer normalises text to NFC: "
+                                "text that is not in this form gets other tokens");
+    return TSR_OK;
+}
+
+static tsr_status put_tensors(tsr__conversion *c, const tsr_shard_param *factors,
+                              tsr__gguf_writer *w)
+{
+    uint64_t offset, size;
+    for (size_t i = 0; i < c->count; i++) {
+        const tsr_shard_param param = tsr__conversion_param(&c->tensors[i]);
+        TSR__TRY(tsr__gguf_put_tensor(w, &param, &c->tensors[i].at, &c->tensors[i].size_bytes));
+    }
+    return factors->shape[0] > 0 ? tsr__gguf_put_tensor(w, factors, &offset, &size) : TSR_OK;
+}
+
+static tsr_status put_all(tsr__conversion *c, const tsr_shard_param *factors, tsr__gguf_writer *w)
+{
+    char name[128];
+    model_name(c, name);
+    TSR__TRY(tsr__config_put_gguf(&c->config, name, w));
+    TSR__TRY(put_types(c, w));
+    TSR__TRY(put_tokenizer(c, w));
+    return put_tensors(c, factors, w);
+}
+
+/* Writes the header, and the factors of frequencies, which are the last tensor. */
+static tsr_status write_header(tsr__conversion *c, const tsr__gguf_writer *w,
+                               const uint8_t *factors, uint64_t factor_bytes)
+{
+    uint8_t *header = NULL;
+    size_t size = 0;
+    TSR__TRY(tsr__gguf_header(w, &header, &size));
+    tsr_status status = tsr__output_weights(&c->output, NULL, size + w->weights_bytes);
+    if (status == TSR_OK)
+        status = tsr__output_write(&c->output, header, size, 0);
+    tsr__free(header);
+    TSR__TRY(status);
+    for (size_t i = 0; i < c->count; i++)
+        c->tensors[i].at += size;
+    const tsr__converted *last = &c->tensors[c->count - 1];
+    const uint64_t end = last->at + last->size_bytes;
+    return tsr__output_write(&c->output, factors, factor_bytes,
+                             (end + TSR__GGUF_ALIGNMENT - 1) / TSR__GGUF_ALIGNMENT *
+                                 TSR__GGUF_ALIGNMENT);
+}
+
+tsr_status tsr__conversion_begin_gguf(tsr__conversion *c)
+{
+    tsr__gguf_writer w = {0};
+    float factors[TSR_MAX_HEAD_DIM / 2];
+    uint8_t bytes[4 * (TSR_MAX_HEAD_DIM / 2)];
+    tsr_shard_param param = {.name = "rope_freqs.weight", .dtype = "f32", .ndim = 1};
+    tsr__config_rope_factors(&c->config, factors, &param.shape[0]);
+    for (int64_t i = 0; i < param.shape[0]; i++)
+        tsr__put_u32(bytes + 4 * i, tsr__bits_of_f32(factors[i]));
+    tsr_status status = put_all(c, &param, &w);
+    if (status == TSR_OK)
+        status = write_header(c, &w, bytes, (uint64_t)param.shape[0] * 4);
+    tsr__gguf_writer_finish(&w);
+    return status;
+}

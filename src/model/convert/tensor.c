@@ -1,0 +1,222 @@
+#include "model/convert/tensor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "model/elements.h"
+#include "tensor/convert.h"
+#include "tessera/quant.h"
+
+#define PIECE_ELEMENTS ((int64_t)1 << 20)
+
+void tsr__tensor_copier_init(const tsr__model_files *files, tsr__output *output,
+                             tsr__tensor_copier *out)
+{
+    *out = (tsr__tensor_copier){.files = files, .output = output, .descriptor = -1};
+}
+
+void tsr__tensor_copier_finish(tsr__tensor_copier *c)
+{
+    if (c->descriptor >= 0)
+        close(c->descriptor);
+    tsr__free(c->raw);
+    tsr__free(c->made);
+    tsr__free(c->values);
+    tsr__free(c->scratch);
+    *c = (tsr__tensor_copier){.descriptor = -1};
+}
+
+/* Opens the file that holds a tensor, unless it is open. */
+static tsr_status need_file(tsr__tensor_copier *c, const tsr_shard_param *param)
+{
+    if (c->descriptor >= 0 &&
+        (c->open_file == param->file ||
+         (c->open_file && param->file && strcmp(c->open_file, param->file) == 0)))
+        return TSR_OK;
+    char *path = tsr__model_files_path(c->files, param);
+    if (!path)
+        return TSR_ERR_NO_MEMORY;
+    if (c->descriptor >= 0)
+        close(c->descriptor);
+    c->descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    c->open_file = param->file;
+    tsr_status status = TSR_OK;
+    if (c->descriptor < 0)
+        status = tsr__fail(TSR_ERR_IO, "convert: %s: %s", path, strerror(errno));
+    tsr__free(path);
+    return status;
+}
+
+static tsr_status read_bytes(tsr__tensor_copier *c, const tsr_shard_param *param, uint64_t at,
+                             uint64_t size, void *out)
+{
+    for (uint64_t done = 0; done < size;) {
+        const ssize_t got = pread(c->descriptor, (char *)out + done, size - done,
+                                  (off_t)(param->offset_bytes + at + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return tsr__fail(TSR_ERR_IO, "convert: cannot read tensor %s: %s", param->name,
+                             got < 0 ? strerror(errno) : "the file has become shorter");
+        done += (uint64_t)got;
+    }
+    c->read_bytes += size;
+    return TSR_OK;
+}
+
+static tsr_status need(void **memory, size_t *have, uint64_t count, size_t size)
+{
+    if (*have >= count)
+        return TSR_OK;
+    tsr__free(*memory);
+    *have = 0;
+    *memory = tsr__calloc((size_t)count, size);
+    if (!*memory)
+        return TSR_ERR_NO_MEMORY;
+    *have = (size_t)count;
+    return TSR_OK;
+}
+
+/* Encoding ------------------------------------------------------------------------------------- */
+
+/* Checks that no finite element becomes infinite. */
+static tsr_status check_range(const tsr__converted *t, int64_t first_row, int64_t count,
+                              const float *values)
+{
+    const float limit = t->dtype == TSR_F16 ? 65520.0f : 0x1.ffp127f; /* these become infinite */
+    for (int64_t i = 0; i < count; i++)
+        TSR__REQUIRE(!(fabsf(values[i]) >= limit) || isinf(values[i]),
+                     "convert: tensor %s, row %" PRId64 ": %g is too large for %s", t->name,
+                     first_row + i / t->columns, (double)values[i], tsr_dtype_name(t->dtype));
+    return TSR_OK;
+}
+
+/* Encodes rows of the destination from c->values, and sets *out to their bytes. */
+static tsr_status encode(tsr__tensor_copier *c, const tsr__converted *t, int64_t first_row,
+                         int64_t rows, uint64_t bytes, const void **out)
+{
+    const int64_t count = rows * t->columns;
+    *out = c->values;
+    if (t->dtype == TSR_F32)
+        return TSR_OK;
+    TSR__TRY(need((void **)&c->made, &c->made_bytes, bytes, 1));
+    *out = c->made;
+    if (tsr_quant_format_of(t->dtype)) {
+        const tsr_status status = tsr_quantize(t->dtype, c->values, count, c->made, bytes);
+        return status == TSR_OK ? TSR_OK
+                                : tsr__fail_context(status, "convert: tensor %s, from row %" PRId64,
+                                                    t->name, first_row);
+    }
+    TSR__TRY(check_range(t, first_row, count, c->values));
+    tsr__converter(t->dtype, TSR_F32)(c->made, c->values, (size_t)count);
+    return TSR_OK;
+}
+
+static tsr_status write_rows(tsr__tensor_copier *c, const tsr__converted *t, int64_t first_row,
+                             int64_t rows, const void *bytes)
+{
+    const uint64_t row_bytes = t->size_bytes / (uint64_t)t->rows, size = row_bytes * (uint64_t)rows;
+    TSR__TRY(tsr__output_write(c->output, bytes, size, t->at + (uint64_t)first_row * row_bytes));
+    c->done_bytes += size;
+    if (c->progress && !c->progress(c->user, c->done_bytes, c->total_bytes))
+        return tsr__fail(TSR_ERR_IO, "convert: stopped after %" PRIu64 " of %" PRIu64 " bytes",
+                         c->done_bytes, c->total_bytes);
+    return TSR_OK;
+}
+
+/* Rows that stay rows -------------------------------------------------------------------------- */
+
+/* Returns the row of the source that becomes this row of the destination. */
+static int64_t source_row(const tsr__converted *t, int64_t row)
+{
+    const int64_t head = t->split_head > 0 ? t->split_head : t->join_head;
+    if (head == 0)
+        return row;
+    const int64_t in = row % head, half = head / 2;
+    return row - in + (t->split_head > 0 ? in % half * 2 + in / half : in % 2 * half + in / 2);
+}
+
+static tsr_status convert_rows(tsr__tensor_copier *c, const tsr__converted *t, int64_t first,
+                               int64_t rows)
+{
+    const uint64_t from_bytes = t->from->size_bytes / (uint64_t)t->rows,
+                   to_bytes = t->size_bytes / (uint64_t)t->rows;
+    const bool moves = t->split_head > 0 || t->join_head > 0, same = t->from_dtype == t->dtype;
+    const void *out = c->raw;
+    TSR__TRY(need((void **)&c->raw, &c->raw_bytes, from_bytes * (uint64_t)rows, 1));
+    TSR__TRY(
+        read_bytes(c, t->from, (uint64_t)first * from_bytes, from_bytes * (uint64_t)rows, c->raw));
+    if (same && !moves)
+        return write_rows(c, t, first, rows, c->raw);
+    if (same)
+        TSR__TRY(need((void **)&c->made, &c->made_bytes, to_bytes * (uint64_t)rows, 1));
+    else
+        TSR__TRY(need((void **)&c->values, &c->value_count, (uint64_t)(rows * t->columns),
+                      sizeof *c->values));
+    if (t->from->block_count > 1)
+        TSR__TRY(need((void **)&c->scratch, &c->scratch_count, (uint64_t)t->columns,
+                      sizeof *c->scratch));
+    for (int64_t i = 0; i < rows; i++) {
+        const uint8_t *from = c->raw + (uint64_t)(source_row(t, first + i) - first) * from_bytes;
+        if (same)
+            memcpy(c->made + (uint64_t)i * to_bytes, from, to_bytes);
+        else
+            TSR__TRY(tsr__elements_convert(t->from, from, 0, t->columns, TSR_F32,
+                                           c->values + i * t->columns, c->scratch));
+    }
+    if (same)
+        out = c->made;
+    else
+        TSR__TRY(encode(c, t, first, rows, to_bytes * (uint64_t)rows, &out));
+    return write_rows(c, t, first, rows, out);
+}
+
+/* Columns that become rows --------------------------------------------------------------------- */
+
+static tsr_status transpose_rows(tsr__tensor_copier *c, const tsr__converted *t, int64_t first,
+                                 int64_t rows)
+{
+    const uint64_t block = t->from->block_count, block_bytes = t->from->block_bytes,
+                   row_bytes = t->from->size_bytes / (uint64_t)t->columns,
+                   size = tsr__div_up_u64((uint64_t)rows, block) * block_bytes,
+                   to_bytes = t->size_bytes / (uint64_t)t->rows * (uint64_t)rows;
+    const void *out;
+    TSR__TRY(need((void **)&c->raw, &c->raw_bytes, size, 1));
+    TSR__TRY(need((void **)&c->values, &c->value_count, (uint64_t)(rows * t->columns),
+                  sizeof *c->values));
+    TSR__TRY(need((void **)&c->scratch, &c->scratch_count, (uint64_t)rows * 2 + 2 * block,
+                  sizeof *c->scratch));
+    float *column = c->scratch + tsr__div_up_u64((uint64_t)rows, block) * block;
+    for (int64_t i = 0; i < t->columns; i++) {
+        TSR__TRY(read_bytes(c, t->from,
+                            (uint64_t)i * row_bytes + (uint64_t)first / block * block_bytes, size,
+                            c->raw));
+        TSR__TRY(tsr__elements_convert(t->from, c->raw, 0, rows, TSR_F32, column, c->scratch));
+        for (int64_t r = 0; r < rows; r++)
+            c->values[r * t->columns + i] = column[r];
+    }
+    TSR__TRY(encode(c, t, first, rows, to_bytes, &out));
+    return write_rows(c, t, first, rows, out);
+}
+
+tsr_status tsr__tensor_convert(tsr__tensor_copier *c, const tsr__converted *t)
+{
+    const int64_t head = t->split_head > 0 ? t->split_head : t->join_head;
+    /* Pieces hold whole heads, and whole blocks of the source's columns. */
+    const int64_t unit = t->transposed ? (int64_t)t->from->block_count : head > 0 ? head : 1;
+    int64_t step = PIECE_ELEMENTS / t->columns / unit * unit;
+    step = step < unit ? unit : step;
+    TSR__TRY(need_file(c, t->from));
+    for (int64_t first = 0; first < t->rows; first += step) {
+        const int64_t rows = t->rows - first < step ? t->rows - first : step;
+        TSR__TRY(t->transposed ? transpose_rows(c, t, first, rows)
+                               : convert_rows(c, t, first, rows));
+    }
+    return TSR_OK;
+}

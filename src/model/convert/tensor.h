@@ -1,0 +1,44 @@
+/* Converts the elements of one tensor from the source's file to the destination's. */
+#ifndef TSR_MODEL_CONVERT_TENSOR_H
+#define TSR_MODEL_CONVERT_TENSOR_H
+
+#include "model/convert/output.h"
+#include "model/weights.h"
+
+/* A tensor of the destination. */
+typedef struct tsr__converted {
+    char name[TSR__WEIGHT_NAME];
+    const tsr_shard_param *from;
+    tsr_dtype from_dtype, dtype;
+    int64_t rows, columns; /* of the destination; a tensor of one dimension has one column */
+    int ndim;
+    bool transposed; /* the source has it as [columns, rows] */
+    /* The rows of each head are in the order of adjacent pairs, in the source or in the
+     * destination: see tsr__weight. 0: they are not, or in both. */
+    int64_t split_head, join_head;
+    uint64_t at; /* where it starts in the destination's file */
+    uint64_t size_bytes;
+} tsr__converted;
+
+typedef struct tsr__tensor_copier {
+    const tsr__model_files *files;
+    tsr__output *output;
+    bool (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
+    void *user;
+    uint64_t read_bytes, done_bytes, total_bytes;
+    const char *open_file;
+    int descriptor; /* -1: no file is open */
+    /* a piece as it is in the source, as f32, and as it is in the destination */
+    uint8_t *raw, *made;
+    float *values, *scratch;
+    size_t raw_bytes, made_bytes, value_count, scratch_count;
+} tsr__tensor_copier;
+
+void tsr__tensor_copier_init(const tsr__model_files *files, tsr__output *output,
+                             tsr__tensor_copier *out);
+void tsr__tensor_copier_finish(tsr__tensor_copier *copier);
+
+tsr_status tsr__tensor_convert(tsr__tensor_copier *copier,
+                               const tsr__converted *tensor) TSR_NODISCARD;
+
+#endif

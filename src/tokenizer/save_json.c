@@ -1,0 +1,231 @@
+/* tokenizer.json and tokenizer_config.json of byte-level BPE, as Hugging Face writes them; see
+ * json.c. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "tokenizer/expressions.h"
+#include "tokenizer/save.h"
+#include "json/text.h"
+#include "json/write.h"
+
+static const char format[] = "tokenizer.json";
+
+typedef struct printer {
+    tsr__json_writer json;
+    const tsr_tokenizer *t;
+    const char *const *expressions; /* [words.count] */
+    const tsr__pair *merges;        /* [merges.count], in order */
+} printer;
+
+static void print_spelling(printer *p, int32_t id)
+{
+    tsr__json_print_string(&p->json, tsr__token_spelling(&p->t->vocabulary, id));
+}
+
+static void print_added(printer *p)
+{
+    const tsr__vocabulary *v = &p->t->vocabulary;
+    const char *separator = "";
+    tsr__json_print(&p->json, "  \"added_tokens\": [");
+    for (size_t i = 0; i < v->count; i++) {
+        const tsr__token *token = &v->tokens[i];
+        if (!tsr__is_control(token) && token->type != TSR__TOKEN_USER)
+            continue;
+        tsr__json_print(&p->json, "%s\n    {\"id\": %zu, \"content\": ", separator, i);
+        print_spelling(p, (int32_t)i);
+        tsr__json_print(&p->json,
+                        ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
+                        "\"normalized\": false, \"special\": %s}",
+                        tsr__is_control(token) ? "true" : "false");
+        separator = ",";
+    }
+    tsr__json_print(&p->json, "\n  ],\n");
+}
+
+static void print_pre_tokenizer(printer *p)
+{
+    tsr__json_print(&p->json, "  \"normalizer\": %s,\n",
+                    p->t->normalizer.count > 0 ? "{\"type\": \"NFC\"}" : "null");
+    tsr__json_print(&p->json, "  \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [");
+    for (int i = 0; i < p->t->words.count; i++) {
+        tsr__json_print(&p->json, "\n    {\"type\": \"Split\", \"pattern\": {\"Regex\": ");
+        tsr__json_print_string(&p->json, p->expressions[i]);
+        tsr__json_print(&p->json, "}, \"behavior\": \"Isolated\", \"invert\": false},");
+    }
+    tsr__json_print(&p->json, "\n    {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+                              "\"trim_offsets\": true, \"use_regex\": false}]},\n");
+}
+
+/* The tokens around a text. `sequence` is its name in a template. */
+static void print_template(printer *p, const char *sequence, int type)
+{
+    const tsr_tokenizer *t = p->t;
+    for (size_t i = 0; i <= t->before + t->after; i++) {
+        if (i == t->before)
+            tsr__json_print(&p->json, "%s{\"Sequence\": {\"id\": \"%s\", \"type_id\": %d}}",
+                            i > 0 ? ", " : "", sequence, type);
+        if (i == t->before + t->after)
+            break;
+        tsr__json_print(&p->json,
+                        "%s{\"SpecialToken\": {\"id\": ", i > 0 || t->before == 0 ? ", " : "");
+        print_spelling(p, t->around[i]);
+        tsr__json_print(&p->json, ", \"type_id\": %d}}", type);
+    }
+}
+
+static void print_post_processor(printer *p)
+{
+    const tsr_tokenizer *t = p->t;
+    tsr__json_print(&p->json, "  \"post_processor\": ");
+    if (t->before + t->after == 0) {
+        tsr__json_print(&p->json, "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+                                  "\"trim_offsets\": false, \"use_regex\": false},\n");
+        return;
+    }
+    tsr__json_print(&p->json, "{\"type\": \"TemplateProcessing\", \"single\": [");
+    print_template(p, "A", 0);
+    tsr__json_print(&p->json, "], \"pair\": [");
+    print_template(p, "A", 0);
+    tsr__json_print(&p->json, ", ");
+    print_template(p, "B", 1);
+    tsr__json_print(&p->json, "], \"special_tokens\": {");
+    for (size_t i = 0; i < t->before + t->after; i++) {
+        if (i > 0 && t->around[i] == t->around[0])
+            break;
+        tsr__json_print(&p->json, "%s", i > 0 ? ", " : "");
+        print_spelling(p, t->around[i]);
+        tsr__json_print(&p->json, ": {\"id\": ");
+        print_spelling(p, t->around[i]);
+        tsr__json_print(&p->json, ", \"ids\": [%d], \"tokens\": [", (int)t->around[i]);
+        print_spelling(p, t->around[i]);
+        tsr__json_print(&p->json, "]}");
+    }
+    tsr__json_print(&p->json, "}},\n");
+}
+
+static void print_model(printer *p)
+{
+    const tsr_tokenizer *t = p->t;
+    tsr__json_print(&p->json, "  \"model\": {\"type\": \"BPE\", \"dropout\": null, "
+                              "\"unk_token\": ");
+    if (t->unknown >= 0)
+        print_spelling(p, t->unknown);
+    else
+        tsr__json_print(&p->json, "null");
+    tsr__json_print(&p->json,
+                    ", \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, "
+                    "\"fuse_unk\": false, \"byte_fallback\": false, \"ignore_merges\": %s,\n"
+                    "    \"vocab\": {",
+                    t->whole_words ? "true" : "false");
+    for (size_t i = 0; i < t->vocabulary.count; i++) {
+        tsr__json_print(&p->json, "%s\n      ", i > 0 ? "," : "");
+        print_spelling(p, (int32_t)i);
+        tsr__json_print(&p->json, ": %zu", i);
+    }
+    tsr__json_print(&p->json, "\n    },\n    \"merges\": [");
+    for (size_t i = 0; i < t->merges.count; i++) {
+        tsr__json_print(&p->json, "%s\n      [", i > 0 ? "," : "");
+        print_spelling(p, p->merges[i].left);
+        tsr__json_print(&p->json, ", ");
+        print_spelling(p, p->merges[i].right);
+        tsr__json_print(&p->json, "]");
+    }
+    tsr__json_print(&p->json, "\n    ]}\n");
+}
+
+static void print_tokenizer(printer *p)
+{
+    tsr__json_print(&p->json, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n"
+                              "  \"padding\": null,\n");
+    print_added(p);
+    print_pre_tokenizer(p);
+    print_post_processor(p);
+    tsr__json_print(&p->json, "  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": "
+                              "false, \"trim_offsets\": true, \"use_regex\": false},\n");
+    print_model(p);
+    tsr__json_print(&p->json, "}\n");
+}
+
+static void print_config(printer *p)
+{
+    const tsr_tokenizer *t = p->t;
+    const struct {
+        const char *key;
+        int32_t id;
+    } tokens[] = {{"bos_token", t->bos},
+                  {"eos_token", t->eos},
+                  {"pad_token", t->pad},
+                  {"unk_token", t->unknown}};
+    tsr__json_print(&p->json, "{\n  \"add_bos_token\": %s,\n  \"add_eos_token\": %s",
+                    t->before > 0 ? "true" : "false", t->after > 0 ? "true" : "false");
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        if (tokens[i].id < 0)
+            continue;
+        tsr__json_print(&p->json, ",\n  \"%s\": ", tokens[i].key);
+        print_spelling(p, tokens[i].id);
+    }
+    tsr__json_print(&p->json, ",\n  \"clean_up_tokenization_spaces\": false,\n"
+                              "  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
+}
+
+/* Prints a document twice: to compute its length, and into memory of this length. */
+static tsr_status print_document(printer *p, void (*print)(printer *), char **out, size_t *size)
+{
+    p->json = (tsr__json_writer){0};
+    print(p);
+    char *text = tsr__calloc(p->json.length + 1, 1);
+    if (text == NULL)
+        return TSR_ERR_NO_MEMORY;
+    p->json = (tsr__json_writer){.text = text};
+    print(p);
+    *out = text;
+    *size = p->json.length;
+    return TSR_OK;
+}
+
+static tsr_status check(const tsr_tokenizer *t)
+{
+    char shown[TSR__SPELLING_TEXT];
+    if (t->kind == TSR_TOKENIZER_SPM)
+        return tsr__tokenizer_cannot(format, "the scores of a SentencePiece-style vocabulary");
+    if (t->kind == TSR_TOKENIZER_BPE)
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "tokenizer: BPE over characters cannot be written");
+    for (size_t i = 0; i < t->normalizer.count; i++)
+        if (t->normalizer.steps[i].kind != TSR__NFC || i > 0)
+            return tsr__tokenizer_cannot(format, "how the text is normalised");
+    if (t->late.count > 0)
+        return tsr__tokenizer_cannot(format, "that words start with a space");
+    for (size_t i = 0; i < t->vocabulary.count; i++) {
+        const char *spelling = tsr__token_spelling(&t->vocabulary, (int32_t)i);
+        const size_t length = t->vocabulary.tokens[i].spelling_size;
+        if (memchr(spelling, '\0', length) != NULL || tsr__text_problem(spelling, length) != NULL)
+            return tsr__fail(TSR_ERR_UNSUPPORTED,
+                             "tokenizer: tokenizer.json cannot have token %zu, %s, which is not "
+                             "UTF-8",
+                             i, tsr__spelling_text(spelling, length, shown));
+    }
+    return tsr__tokenizer_check_around(t);
+}
+
+tsr_status tsr__tokenizer_save_json(const tsr_tokenizer *t, char **json, size_t *json_size,
+                                    char **config, size_t *config_size)
+{
+    const char *expressions[TSR__MAX_WORD_STEPS];
+    tsr__pair *pairs = NULL;
+    char *text = NULL;
+    TSR__TRY(check(t));
+    TSR__TRY(tsr__words_find_expressions(&t->words, expressions));
+    TSR__TRY(tsr__merges_in_order(&t->merges, &pairs));
+    printer p = {.t = t, .expressions = expressions, .merges = pairs};
+    tsr_status status = print_document(&p, print_tokenizer, &text, json_size);
+    if (status == TSR_OK)
+        status = print_document(&p, print_config, config, config_size);
+    tsr__free(pairs);
+    if (status != TSR_OK) {
+        tsr__free(text);
+        return status;
+    }
+    *json = text;
+    return TSR_OK;
+}

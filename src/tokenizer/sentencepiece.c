@@ -1,0 +1,231 @@
+/* tokenizer.model of SentencePiece: a message of protocol buffers with the pieces of the
+ * vocabulary, and the parameters of the training and of the normaliser. Source: the definition of
+ * the message, github.com/google/sentencepiece, src/sentencepiece_model.proto. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "tokenizer/open.h"
+#include "tokenizer/sentencepiece.h"
+
+/* A part of the file, of which a field is read after the other. */
+typedef struct message {
+    const uint8_t *bytes;
+    uint64_t at, end;
+} message;
+
+/* A field: its number, and its value. Strings and messages are bytes start … start + value − 1. */
+typedef struct field {
+    uint64_t number, value, start;
+    unsigned wire;
+} field;
+
+typedef struct reader {
+    tsr_tokenizer *tokenizer;
+    float *scores;
+    size_t capacity;
+    bool adds_space, removes_spaces, escapes_spaces, is_bpe, has_map;
+} reader;
+
+static tsr_status broken(uint64_t at, const char *what)
+{
+    return tsr__fail(TSR_ERR_INVALID, "tokenizer: offset %" PRIu64 ": %s", at, what);
+}
+
+static tsr_status read_number(message *m, uint64_t *out)
+{
+    const uint64_t start = m->at;
+    *out = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+        if (m->at == m->end)
+            return broken(start, "the file ends inside a number");
+        const uint8_t byte = m->bytes[m->at++];
+        *out |= (uint64_t)(byte & 0x7f) << shift;
+        if ((byte & 0x80) == 0)
+            return TSR_OK;
+    }
+    return broken(start, "a number of more than 64 bits");
+}
+
+static tsr_status read_field(message *m, field *out)
+{
+    uint64_t key = 0, size;
+    const uint64_t start = m->at;
+    TSR__TRY(read_number(m, &key));
+    *out = (field){.number = key >> 3, .wire = (unsigned)(key & 7)};
+    if (out->wire == TSR__WIRE_NUMBER)
+        return read_number(m, &out->value);
+    if (out->wire == TSR__WIRE_BYTES)
+        TSR__TRY(read_number(m, &out->value));
+    else if (out->wire != TSR__WIRE_32 && out->wire != TSR__WIRE_64)
+        return broken(start, "this is no tokenizer.model: a field of an unknown type");
+    size = out->wire == TSR__WIRE_BYTES ? out->value : out->wire == TSR__WIRE_32 ? 4 : 8;
+    if (size > m->end - m->at)
+        return tsr__fail(TSR_ERR_INVALID,
+                         "tokenizer: offset %" PRIu64 ": a field of %" PRIu64
+                         " bytes, of which %" PRIu64 " are there",
+                         start, size, m->end - m->at);
+    out->start = m->at;
+    m->at += size;
+    return TSR_OK;
+}
+
+/* Pieces --------------------------------------------------------------------------------------- */
+
+static tsr_status read_piece(reader *r, message m)
+{
+    tsr__vocabulary *v = &r->tokenizer->vocabulary;
+    const uint64_t start = m.at;
+    const char *text = "";
+    size_t size = 0;
+    uint32_t bits = 0;
+    uint64_t type = TSR__TOKEN_NORMAL;
+    while (m.at < m.end) {
+        field f;
+        TSR__TRY(read_field(&m, &f));
+        if (f.number == TSR__PIECE_TEXT && f.wire == TSR__WIRE_BYTES) {
+            text = (const char *)m.bytes + f.start;
+            size = (size_t)f.value;
+        } else if (f.number == TSR__PIECE_SCORE && f.wire == TSR__WIRE_32) {
+            bits = (uint32_t)tsr__little_endian(m.bytes + f.start, 4);
+        } else if (f.number == TSR__PIECE_TYPE && f.wire == TSR__WIRE_NUMBER) {
+            type = f.value;
+        }
+    }
+    if (type < TSR__TOKEN_NORMAL || type > TSR__TOKEN_BYTE ||
+        (type == TSR__TOKEN_BYTE && tsr__byte_spelling(text, size) < 0))
+        return tsr__fail(TSR_ERR_INVALID,
+                         "tokenizer: offset %" PRIu64 ": piece %zu has type %" PRIu64
+                         "; types are 1 to 6, and pieces of type 6 are <0x00> to <0xFF>",
+                         start, v->count, type);
+    void *scores = r->scores;
+    TSR__TRY(tsr__grow(&scores, &r->capacity, v->count + 1, sizeof *r->scores));
+    r->scores = scores;
+    memcpy(&r->scores[v->count], &bits, sizeof bits);
+    const int32_t id = (int32_t)v->count;
+    TSR__TRY(tsr__vocabulary_add(v, v->count, text, size, (tsr__token_type)type));
+    const bool control = tsr__is_control(&v->tokens[id]);
+    const tsr__added_token added = {.id = id, .control = control};
+    v->tokens[id].ends = type == TSR__TOKEN_CONTROL && tsr__is_end_spelling(text, size);
+    return control || type == TSR__TOKEN_USER
+               ? tsr__added_add(&r->tokenizer->added[0], text, size, &added)
+               : TSR_OK;
+}
+
+/* Parameters ----------------------------------------------------------------------------------- */
+
+static tsr_status read_training(reader *r, message m)
+{
+    tsr_tokenizer *t = r->tokenizer;
+    const struct {
+        uint64_t number;
+        int32_t *id;
+    } ids[] = {{TSR__TRAINING_UNKNOWN, &t->unknown},
+               {TSR__TRAINING_BOS, &t->bos},
+               {TSR__TRAINING_EOS, &t->eos},
+               {TSR__TRAINING_PAD, &t->pad}};
+    while (m.at < m.end) {
+        field f;
+        TSR__TRY(read_field(&m, &f));
+        if (f.wire != TSR__WIRE_NUMBER)
+            continue;
+        if (f.number == TSR__TRAINING_MODEL)
+            r->is_bpe = f.value == TSR__MODEL_BPE;
+        for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+            if (ids[i].number == f.number) /* −1, a 64-bit number, is none */
+                *ids[i].id = f.value < TSR_TOKENIZER_MAX_SIZE ? (int32_t)f.value : -1;
+    }
+    return TSR_OK;
+}
+
+static tsr_status read_normalizer(reader *r, message m)
+{
+    while (m.at < m.end) {
+        field f;
+        TSR__TRY(read_field(&m, &f));
+        if (f.number == TSR__NORMALIZER_MAP && f.wire == TSR__WIRE_BYTES)
+            r->has_map = f.value > 0;
+        if (f.wire != TSR__WIRE_NUMBER)
+            continue;
+        if (f.number == TSR__NORMALIZER_ADDS_SPACE)
+            r->adds_space = f.value != 0;
+        if (f.number == TSR__NORMALIZER_REMOVES_SPACES)
+            r->removes_spaces = f.value != 0;
+        if (f.number == TSR__NORMALIZER_ESCAPES_SPACES)
+            r->escapes_spaces = f.value != 0;
+    }
+    return TSR_OK;
+}
+
+static tsr_status read_model(reader *r, message m)
+{
+    while (m.at < m.end) {
+        field f;
+        TSR__TRY(read_field(&m, &f));
+        const message inside = {m.bytes, f.start, f.start + f.value};
+        if (f.wire != TSR__WIRE_BYTES)
+            continue;
+        TSR__TRY(f.number == TSR__MODEL_PIECE        ? read_piece(r, inside)
+                 : f.number == TSR__MODEL_TRAINING   ? read_training(r, inside)
+                 : f.number == TSR__MODEL_NORMALIZER ? read_normalizer(r, inside)
+                                                     : TSR_OK);
+    }
+    return TSR_OK;
+}
+
+/* What is not computed here, although the file asks for it. */
+static tsr_status refuse(const reader *r)
+{
+    const char *what = !r->is_bpe           ? "that is not BPE"
+                       : r->has_map         ? "whose normaliser changes characters"
+                       : r->removes_spaces  ? "that removes repeated spaces"
+                       : !r->escapes_spaces ? "that does not write spaces as '▁'"
+                                            : NULL;
+    return what == NULL ? TSR_OK
+                        : tsr__fail(TSR_ERR_UNSUPPORTED,
+                                    "tokenizer: a tokenizer.model %s is not supported", what);
+}
+
+static tsr_status check_special(const tsr_tokenizer *t)
+{
+    const int32_t ids[] = {t->unknown, t->bos, t->eos, t->pad};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        TSR__REQUIRE(ids[i] < (int32_t)t->vocabulary.count,
+                     "tokenizer: special id %d; ids are 0 to %zu", (int)ids[i],
+                     t->vocabulary.count - 1);
+    return TSR_OK;
+}
+
+static tsr_status read_all(reader *r, message m)
+{
+    tsr_tokenizer *t = r->tokenizer;
+    /* what the definition says if a field is not there */
+    t->unknown = 0;
+    t->bos = 1;
+    t->eos = 2;
+    TSR__TRY(read_model(r, m));
+    TSR__TRY(refuse(r));
+    TSR__TRY(tsr__vocabulary_index(&t->vocabulary));
+    TSR__TRY(check_special(t));
+    TSR__TRY(tsr__tokenizer_make_spm(t, r->scores, r->adds_space));
+    if (t->bos >= 0)
+        TSR__TRY(tsr__tokenizer_add_around(t, t->bos, false));
+    return tsr__tokenizer_complete(t);
+}
+
+tsr_status tsr__tokenizer_read_model(tsr__file *file, tsr_tokenizer *tokenizer)
+{
+    char *bytes = NULL;
+    file->what = "tokenizer";
+    TSR__REQUIRE(file->size <= TSR__MAX_HEADER,
+                 "tokenizer: %" PRIu64 " bytes are more than the %" PRIu64 " allowed", file->size,
+                 TSR__MAX_HEADER);
+    TSR__TRY(tsr__file_load(file, 0, file->size, "the file", &bytes));
+    reader r = {
+        .tokenizer = tokenizer, .adds_space = true, .removes_spaces = true, .escapes_spaces = true};
+    const tsr_status status =
+        read_all(&r, (message){.bytes = (const uint8_t *)bytes, .end = file->size});
+    tsr__free(r.scores);
+    tsr__free(bytes);
+    return status;
+}

@@ -1,0 +1,532 @@
+/* Conversions between Hugging Face folders and GGUF: tensors against files of other programs,
+ * tokenizers against recorded ids, and what is left after a failure. */
+#include <dirent.h>
+#include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "base/fault.h"
+#include "model/made.h"
+#include "model/tiny.h"
+#include "shard/files.h"
+#include "support/check_main.h"
+#include "tessera/convert.h"
+#include "tessera/model.h"
+#include "tessera/shard.h"
+#include "tokenizer/cases.h"
+
+#define STORIES TEST_DATA "/model/stories260K"
+
+static folder work;
+
+static void open_work(void)
+{
+    work = folder_create();
+}
+
+static void close_work(void)
+{
+    folder_destroy(&work);
+}
+
+/* Returns the path of a file in the test's folder; the last four are valid. */
+static const char *at(const char *name)
+{
+    static char paths[4][160];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, 160, "%s/%s", work.path, name);
+    return path;
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    char command[512];
+    snprintf(command, sizeof command, "cp %s %s", from, to);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static void expect_nothing_in_work(void)
+{
+    DIR *entries = opendir(work.path);
+    for (const struct dirent *entry; (entry = readdir(entries)) != NULL;)
+        ck_assert_msg(entry->d_name[0] == '.', "%s is left", entry->d_name);
+    closedir(entries);
+}
+
+/* Tensors -------------------------------------------------------------------------------------- */
+
+static uint8_t *read_tensor(const char *path, const tsr_shard_param *p)
+{
+    char file_path[512];
+    snprintf(file_path, sizeof file_path, "%s%s", path,
+             strstr(path, ".gguf") ? "" : "/model.safetensors");
+    FILE *file = fopen(file_path, "r");
+    uint8_t *data = malloc(p->size_bytes + 1);
+    ck_assert(file && data && fseek(file, (long)p->offset_bytes, SEEK_SET) == 0);
+    ck_assert_uint_eq(fread(data, 1, p->size_bytes, file), p->size_bytes);
+    fclose(file);
+    return data;
+}
+
+static tsr_shard_list *open_list(const char *path)
+{
+    char file_path[512];
+    tsr_shard_list *list = NULL;
+    snprintf(file_path, sizeof file_path, "%s%s", path,
+             strstr(path, ".gguf") ? "" : "/model.safetensors");
+    ck_assert_ok(tsr_shard_list_open(file_path, &list));
+    return list;
+}
+
+static bool same_shape(const tsr_shard_param *a, const tsr_shard_param *b)
+{
+    bool same = a->ndim == b->ndim;
+    for (int i = 0; same && i < a->ndim; i++)
+        same = a->shape[i] == b->shape[i];
+    return same;
+}
+
+/* Compares the tensors of two files that have the same name and dtype: their shapes and bytes must
+ * be the same. Returns their number. */
+static int compare(const char *a_path, const char *b_path)
+{
+    tsr_shard_list *a = open_list(a_path), *b = open_list(b_path);
+    int compared = 0;
+    for (uint64_t i = 0; i < tsr_shard_list_param_count(a); i++)
+        for (uint64_t j = 0; j < tsr_shard_list_param_count(b); j++) {
+            const tsr_shard_param *p = tsr_shard_list_param_array(a) + i,
+                                  *q = tsr_shard_list_param_array(b) + j;
+            if (strcmp(p->name, q->name) != 0 || strcmp(p->dtype, q->dtype) != 0)
+                continue;
+            uint8_t *x = read_tensor(a_path, p), *y = read_tensor(b_path, q);
+            ck_assert_msg(same_shape(p, q), "%s has another shape", p->name);
+            ck_assert_msg(memcmp(x, y, p->size_bytes) == 0, "%s, %s: other bytes", p->name,
+                          p->dtype);
+            compared++;
+            free(x);
+            free(y);
+        }
+    tsr_shard_list_destroy(&a);
+    tsr_shard_list_destroy(&b);
+    return compared;
+}
+
+static void convert(const char *source, const char *destination, tsr_dtype type, uint64_t tensors)
+{
+    tsr_convert_stats stats;
+    ck_assert_ok(tsr_model_convert(source, destination, tsr_convert_params(.type = type), &stats));
+    ck_assert_uint_eq(stats.tensors, tensors);
+}
+
+/* Tensors of llama.cpp's files: 47, of which 36 are matrices. 172 columns are no whole blocks, so
+ * the fifth part of the layers' matrices, ffn_down, stays as it is. */
+START_TEST(stories_equal_the_recorded_files)
+{
+    convert(STORIES "-hf", at("f32.gguf"), 0, 47);
+    ck_assert_int_eq(compare(at("f32.gguf"), STORIES "-f32.gguf"), 47);
+    convert(STORIES "-hf", at("f16.gguf"), TSR_F16, 47);
+    ck_assert_int_eq(compare(at("f16.gguf"), STORIES "-f16.gguf"), 47);
+    convert(STORIES "-hf", at("bf16.gguf"), TSR_BF16, 47);
+    ck_assert_int_eq(compare(at("bf16.gguf"), STORIES "-bf16.gguf"), 47);
+    convert(STORIES "-hf", at("q8_0.gguf"), TSR_Q8_0, 47);
+    ck_assert_int_ge(compare(at("q8_0.gguf"), STORIES "-q8_0mix.gguf"), 31 + 11);
+    convert(STORIES "-hf", at("q4_0.gguf"), TSR_Q4_0, 47);
+    ck_assert_int_ge(compare(at("q4_0.gguf"), STORIES "-q4_0mix.gguf"), 30 + 11);
+}
+END_TEST
+
+/* Rows of 256: every matrix can have the K formats. */
+START_TEST(a_synthetic_model_equals_the_recorded_files)
+{
+    static const struct {
+        tsr_dtype type;
+        const char *recorded;
+        int least;
+    } cases[] = {{TSR_Q4_K, "q4_k_m", 10}, {TSR_Q6_K, "q4_k_m", 5}, {TSR_Q5_K, "q5_k_m", 10}};
+    char recorded[512];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tsr_convert_stats stats;
+        snprintf(recorded, sizeof recorded, TEST_DATA "/model/synth-A-%s.gguf", cases[i].recorded);
+        ck_assert_ok(tsr_model_convert(TEST_DATA "/model/synth-A-f16.gguf", at("k.gguf"),
+                                       tsr_convert_params(.type = cases[i].type, .replace = true),
+                                       &stats));
+        ck_assert_uint_eq(stats.kept, 0);
+        const int compared = compare(at("k.gguf"), recorded);
+        ck_assert_msg(compared >= cases[i].least, "%d tensors have the same type", compared);
+    }
+    /* Blocks that keep their format keep their bits. */
+    tsr_convert_stats stats;
+    snprintf(recorded, sizeof recorded, TEST_DATA "/model/synth-A-q4_k_m.gguf");
+    ck_assert_ok(tsr_model_convert(recorded, at("copy.gguf"), NULL, &stats));
+    ck_assert_int_eq(compare(at("copy.gguf"), recorded), (int)stats.tensors);
+}
+END_TEST
+
+/* Every family, against files that the test writes itself. */
+START_TEST(families_there_and_back)
+{
+    for (int f = 0; f < made_family_count; f++) {
+        made_model made;
+        made_family family = made_families[f];
+        char gguf[160], own[160], folder_path[160];
+        if (family.scaling == MADE_LLAMA3)
+            family.scaling = MADE_NONE;
+        if (strcmp(family.type, "qwen2") == 0) {
+            family.window = 0;
+            family.json = "";
+        }
+        made_init(&made, &family, 5 + (uint64_t)f);
+        const char *hf = made_write_hf(&made);
+        snprintf(gguf, sizeof gguf, "%s/%d.gguf", work.path, f);
+        snprintf(folder_path, sizeof folder_path, "%s/%d", work.path, f);
+        ck_assert_ok(tsr_model_convert(hf, gguf, NULL, NULL));
+        ck_assert_ok(tsr_model_convert(gguf, folder_path, NULL, NULL));
+        /* q, k and v are one tensor in files of GPT-2 */
+        ck_assert_int_eq(compare(hf, folder_path), made.count);
+        snprintf(own, sizeof own, "%s", made_write_gguf(&made));
+        ck_assert_int_eq(compare(gguf, own), made.count);
+        tsr_model_config a, b;
+        ck_assert_ok(tsr_model_config_read(own, &a));
+        ck_assert_ok(tsr_model_config_read(folder_path, &b));
+        ck_assert_str_eq(a.architecture, b.architecture);
+        ck_assert(a.window == b.window && a.tied == b.tied && a.rope.scaling == b.rope.scaling);
+        ck_assert_double_eq_tol(a.rope.attention_factor, b.rope.attention_factor, 1e-6);
+        made_finish(&made);
+    }
+}
+END_TEST
+
+/* The divisors of frequencies of Llama 3 are a tensor of GGUF files. */
+START_TEST(llama_3)
+{
+    made_model made;
+    made_family family = made_families[0];
+    tsr_model_config c;
+    family.scaling = MADE_NONE;
+    family.json = ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, "
+                  "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
+                  "\"original_max_position_embeddings\": 8192}, \"rope_theta\": 500000.0";
+    made_init(&made, &family, 1);
+    ck_assert_ok(tsr_model_convert(made_write_hf(&made), at("3.gguf"), NULL, NULL));
+    ck_assert_ok(tsr_model_config_read(at("3.gguf"), &c));
+    ck_assert(c.rope.scaling == TSR_ROPE_SCALING_LLAMA3 && c.rope.factor == 8);
+    ck_assert_ok(tsr_model_convert(at("3.gguf"), at("3"), NULL, NULL));
+    ck_assert_ok(tsr_model_config_read(at("3"), &c));
+    ck_assert(c.rope.original_length == 8192 && c.rope.high_frequency_factor == 4);
+    made_finish(&made);
+}
+END_TEST
+
+/* Tokenizers ----------------------------------------------------------------------------------- */
+
+/* Writes a folder with a model of one layer of zeros, and a tokenizer. */
+static const char *tiny(int vocabulary, const char *more, const char *tokenizer, const char *as)
+{
+    char path[160], from[512];
+    const char *folder_path = at("tiny");
+    tiny_model(folder_path, vocabulary, more);
+    if (tokenizer) {
+        snprintf(from, sizeof from, TEST_DATA "/tokenizer/%s", tokenizer);
+        snprintf(path, sizeof path, "%.100s/%s", folder_path, as);
+        copy_file(from, path);
+    }
+    return folder_path;
+}
+
+static void check_ids(const char *path, const char *golden)
+{
+    tsr_tokenizer *tokenizer = NULL;
+    char cases_path[512];
+    size_t cases = 0;
+    ck_assert_ok(tsr_tokenizer_open(path, &tokenizer));
+    snprintf(cases_path, sizeof cases_path, TEST_DATA "/tokenizer/%s.json", golden);
+    ck_assert_int_eq(cases_check(tokenizer, cases_path, &cases), 0);
+    ck_assert_uint_gt(cases, 1);
+    tsr_tokenizer_destroy(&tokenizer);
+}
+
+/* In GGUF, back in a folder, and in GGUF again. The model's vocabulary is larger than the
+ * tokenizer's. */
+START_TEST(tokenizers_travel)
+{
+    static const struct {
+        const char *file, *as, *golden, *back;
+    } cases[] = {
+        {"stories260K.tok512.bin", "tok512.bin", "tok_stories260K", "back/tokenizer.model"},
+        {"mini-gpt2.tokenizer.json", "tokenizer.json", "hf_mini-gpt2", "back/tokenizer.json"},
+        {"mini-llama3.tokenizer.json", "tokenizer.json", "hf_mini-llama3", "back/tokenizer.json"},
+    };
+    tsr_tokenizer *a = NULL, *b = NULL;
+    const char *source = tiny(1800, "", cases[_i].file, cases[_i].as);
+    ck_assert_ok(tsr_model_convert(source, at("t.gguf"), NULL, NULL));
+    check_ids(at("t.gguf"), cases[_i].golden);
+    ck_assert_ok(tsr_model_convert(at("t.gguf"), at("back"), NULL, NULL));
+    check_ids(at(cases[_i].back), cases[_i].golden);
+    ck_assert_ok(tsr_model_convert(at("back"), at("again.gguf"), NULL, NULL));
+    check_ids(at("again.gguf"), cases[_i].golden);
+    ck_assert_int_eq(compare(at("t.gguf"), at("again.gguf")), 11);
+    ck_assert_ok(tsr_tokenizer_open(source, &a));
+    ck_assert_ok(tsr_tokenizer_open(at("back"), &b));
+    ck_assert_int_eq(tsr_tokenizer_size(b), 1800);
+    ck_assert_int_eq(tsr_tokenizer_bos(a), tsr_tokenizer_bos(b));
+    ck_assert_int_eq(tsr_tokenizer_eos(a), tsr_tokenizer_eos(b));
+    for (int32_t id = 0; id < tsr_tokenizer_size(a); id++) {
+        ck_assert_int_eq(tsr_tokenizer_is_control(a, id), tsr_tokenizer_is_control(b, id));
+        ck_assert_int_eq(tsr_tokenizer_is_end(a, id), tsr_tokenizer_is_end(b, id));
+    }
+    tsr_tokenizer_destroy(&a);
+    tsr_tokenizer_destroy(&b);
+}
+END_TEST
+
+/* What cannot be said ---------------------------------------------------------------------------
+ */
+
+static void refuses(const char *source, const char *destination, const tsr_convert_params *params,
+                    tsr_status status, const char *sentence)
+{
+    ck_assert_int_eq(tsr_model_convert(source, destination, params, NULL), status);
+    ck_assert_msg(strstr(tsr_last_error(), sentence) != NULL, "'%s' has no '%s'", tsr_last_error(),
+                  sentence);
+}
+
+START_TEST(configurations_are_refused)
+{
+    static const struct {
+        const char *more, *sentence;
+    } cases[] = {
+        {", \"hidden_act\": \"gelu\"",
+         "convert: a GGUF file cannot say that the activation (see tsr_activation) is 3"},
+        {", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 2, "
+         "\"original_max_position_embeddings\": 8192}",
+         "rope_freqs.weight is not the scaling of Llama 3"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *source = tiny(40, cases[i].more, NULL, NULL);
+        refuses(source, at("t.gguf"), NULL, TSR_ERR_UNSUPPORTED, cases[i].sentence);
+        char command[128];
+        snprintf(command, sizeof command, "rm -r %s", source);
+        ck_assert_int_eq(system(command), 0);
+        expect_nothing_in_work();
+    }
+    made_model made;
+    made_init(&made, &made_families[3], 1);
+    refuses(made_write_hf(&made), at("q.gguf"), NULL, TSR_ERR_UNSUPPORTED,
+            "convert: a GGUF file cannot say that the sliding window is 6; it would be read as 0");
+    made_finish(&made);
+    expect_nothing_in_work();
+}
+END_TEST
+
+START_TEST(tokenizers_are_refused)
+{
+    const char *source = tiny(2048, "", "TinyStories-656K.tokenizer.json", "tokenizer.json");
+    refuses(source, at("t.gguf"), NULL, TSR_ERR_UNSUPPORTED,
+            "tokenizer: tokenizer.json has merges of characters without the scores that GGUF files "
+            "need; the model's tokenizer.model has them");
+    ck_assert_ok(
+        tsr_model_convert(source, at("t.gguf"), tsr_convert_params(.no_tokenizer = true), NULL));
+    tsr_tokenizer *tokenizer = NULL;
+    ck_assert_int_eq(tsr_tokenizer_open(at("t.gguf"), &tokenizer), TSR_ERR_NOT_FOUND);
+}
+END_TEST
+
+/* As examples/gpt writes it: a token is a character. */
+START_TEST(a_tokenizer_of_characters)
+{
+    static const char json[] =
+        "{\"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": null, "
+        "\"post_processor\": null, \"decoder\": {\"type\": \"Fuse\"}, \"model\": {\"type\": "
+        "\"BPE\", \"unk_token\": null, \"vocab\": {\"\\n\": 0, \" \": 1, \"a\": 2, \"\u00e9\": 3, "
+        "\"b\": 4}, \"merges\": []}}";
+    static const int32_t ids[] = {2, 1, 1, 4, 3, 0, 1, 2};
+    const octets text = {.data = (char[]){"a  b\u00e9\n a"}, .size = 9};
+    char path[160];
+    const char *source = tiny(7, "", NULL, NULL);
+    folder in;
+    ck_assert_int_lt(snprintf(in.path, sizeof in.path, "%.60s", source), 64);
+    folder_write(&in, "tokenizer.json", json, strlen(json), path);
+    ck_assert_ok(tsr_model_convert(source, at("t.gguf"), NULL, NULL));
+    ck_assert_ok(tsr_model_convert(at("t.gguf"), at("back"), NULL, NULL));
+    const char *paths[] = {source, at("t.gguf"), at("back")};
+    for (int i = 0; i < 3; i++) {
+        tsr_tokenizer *t = NULL;
+        ck_assert_ok(tsr_tokenizer_open(paths[i], &t));
+        ck_assert(cases_encodes(t, paths[i], &text, NULL, ids, 8));
+        ck_assert(cases_decodes(t, paths[i], ids, 8, TSR_DECODE_CONTROL_SKIP, &text));
+        ck_assert(tsr_tokenizer_bos(t) < 0 && tsr_tokenizer_eos(t) < 0);
+        ck_assert_int_lt(tsr_tokenizer_unknown(t), 0);
+        tsr_tokenizer_destroy(&t);
+    }
+}
+END_TEST
+
+START_TEST(a_vocabulary_that_is_too_small)
+{
+    refuses(tiny(500, "", "stories260K.tok512.bin", "tok512.bin"), at("t.gguf"), NULL,
+            TSR_ERR_INVALID, "tokenizer: it has 512 tokens, but the model only 500");
+}
+END_TEST
+
+/* Mistakes and failures ------------------------------------------------------------------------ */
+
+START_TEST(destinations_are_checked)
+{
+    char link[512];
+    refuses(NULL, at("x"), NULL, TSR_ERR_INVALID, "convert: source is NULL");
+    refuses(at("nothing"), at("x"), NULL, TSR_ERR_NOT_FOUND, "nothing");
+    refuses(STORIES "-f32.gguf", at("x"), tsr_convert_params(.type = TSR_Q8_0), TSR_ERR_UNSUPPORTED,
+            "convert: a folder of Hugging Face cannot have weights of type q8_0");
+    refuses(STORIES "-f32.gguf", at("x.gguf"), tsr_convert_params(.type = TSR_IQ4_NL),
+            TSR_ERR_UNSUPPORTED, "convert: weights cannot be written as iq4_nl");
+    refuses(STORIES "-f32.gguf", at("no/folder.gguf"), NULL, TSR_ERR_IO, "No such file");
+    expect_nothing_in_work();
+    ck_assert_ok(tsr_model_convert(STORIES "-f32.gguf", at("a.gguf"), NULL, NULL));
+    refuses(STORIES "-f32.gguf", at("a.gguf"), NULL, TSR_ERR_INVALID, "a.gguf exists");
+    snprintf(link, sizeof link, "%s/link.gguf", work.path);
+    ck_assert_int_eq(symlink(at("a.gguf"), link), 0);
+    refuses(at("a.gguf"), link, tsr_convert_params(.replace = true), TSR_ERR_INVALID,
+            "link.gguf is the source");
+    ck_assert_ok(tsr_model_convert(at("a.gguf"), at("folder/"), NULL, NULL));
+    refuses(at("folder"), at("folder"), tsr_convert_params(.replace = true), TSR_ERR_INVALID,
+            "is the source");
+    refuses(at("a.gguf"), at("folder"), NULL, TSR_ERR_INVALID, "folder exists");
+    refuses(at("folder"), work.path, NULL, TSR_ERR_INVALID, "exists");
+    /* Files of another conversion are replaced or removed, others stay. */
+    copy_file(TEST_DATA "/model/README.md", at("folder/README.md"));
+    copy_file(TEST_DATA "/tokenizer/mini-gpt2.tokenizer.json", at("folder/tokenizer.json"));
+    ck_assert_ok(tsr_model_convert(at("a.gguf"), at("folder"),
+                                   tsr_convert_params(.type = TSR_F16, .replace = true), NULL));
+    ck_assert_int_eq(access(at("folder/README.md"), R_OK), 0);
+    ck_assert_int_ne(access(at("folder/tokenizer.json"), R_OK), 0);
+    check_ids(at("folder"), "tok_stories260K");
+}
+END_TEST
+
+static bool stop(void *user, uint64_t done, uint64_t total)
+{
+    int *calls = user;
+    ck_assert(done <= total && total > 1000000);
+    return ++*calls < 5;
+}
+
+START_TEST(a_conversion_that_stops_leaves_nothing)
+{
+    int calls = 0;
+    refuses(STORIES "-f32.gguf", at("a.gguf"), tsr_convert_params(.progress = stop, .user = &calls),
+            TSR_ERR_IO, "convert: stopped after ");
+    expect_nothing_in_work();
+    calls = 0;
+    refuses(STORIES "-f32.gguf", at("a"), tsr_convert_params(.progress = stop, .user = &calls),
+            TSR_ERR_IO, "convert: stopped after ");
+    expect_nothing_in_work();
+}
+END_TEST
+
+START_TEST(a_full_disk_is_an_error)
+{
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &(struct rlimit){200000, 200000}), 0);
+    refuses(STORIES "-f32.gguf", at("a.gguf"), NULL, TSR_ERR_IO, "bytes long: File too large");
+    refuses(STORIES "-f32.gguf", at("a"), NULL, TSR_ERR_IO, "bytes long: File too large");
+    expect_nothing_in_work();
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &(struct rlimit){4000, 200000}), 0);
+    refuses(STORIES "-f32.gguf", at("a"), NULL, TSR_ERR_IO, "cannot write tokenizer.model");
+    expect_nothing_in_work();
+}
+END_TEST
+
+/* Writes a model with one element that a type cannot hold. */
+static const char *with_element(float value)
+{
+    const char *source = tiny(40, "", NULL, NULL);
+    FILE *file = fopen(at("tiny/model.safetensors"), "r+");
+    ck_assert(file && fseek(file, -4, SEEK_END) == 0);
+    ck_assert_uint_eq(fwrite(&value, sizeof value, 1, file), 1);
+    ck_assert_int_eq(fclose(file), 0);
+    return source;
+}
+
+START_TEST(elements_that_a_type_cannot_hold)
+{
+    const char *source = with_element(70000);
+    refuses(source, at("a.gguf"), tsr_convert_params(.type = TSR_F16), TSR_ERR_INVALID,
+            "convert: tensor blk.0.ffn_down.weight, row 31: 70000 is too large for f16");
+    ck_assert_ok(
+        tsr_model_convert(source, at("a.gguf"), tsr_convert_params(.type = TSR_BF16), NULL));
+}
+END_TEST
+
+START_TEST(elements_that_are_no_numbers)
+{
+    refuses(with_element(NAN), at("a.gguf"), tsr_convert_params(.type = TSR_Q8_0), TSR_ERR_INVALID,
+            "convert: tensor blk.0.ffn_down.weight, from row 0: quantize: element 1023 is NaN");
+}
+END_TEST
+
+static void count_note(void *user, const char *sentence)
+{
+    ck_assert_msg(*sentence != '\0', "an empty sentence");
+    ++*(int *)user;
+}
+
+START_TEST(matrices_that_keep_their_type_are_counted)
+{
+    tsr_convert_stats stats;
+    int notes = 0;
+    ck_assert_ok(tsr_model_convert(
+        STORIES "-f32.gguf", at("a.gguf"),
+        tsr_convert_params(.type = TSR_Q8_0, .note = count_note, .user = &notes), &stats));
+    ck_assert_uint_eq(stats.kept, 5);
+    ck_assert_int_eq(notes, 2);
+    ck_assert_uint_gt(stats.read_bytes, 1000000);
+    struct stat info;
+    ck_assert_int_eq(stat(at("a.gguf"), &info), 0);
+    ck_assert_uint_eq(stats.written_bytes, (uint64_t)info.st_size);
+}
+END_TEST
+
+START_TEST(memory_runs_out)
+{
+    const char *sources[2] = {tiny(1800, "", "mini-llama3.tokenizer.json", "tokenizer.json"),
+                              STORIES "-f32.gguf"};
+    const char *destinations[2] = {at("a.gguf"), at("a")};
+    for (int i = 0; i < 2; i++) {
+        uint64_t nth = 0, step = 1;
+        for (bool reached = true; reached; nth += step) {
+            tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+            const tsr_status status = tsr_model_convert(sources[i], destinations[i], NULL, NULL);
+            reached = tsr__fault_site() != NULL;
+            tsr__fault_disarm();
+            ck_assert_int_eq(status, reached ? TSR_ERR_NO_MEMORY : TSR_OK);
+            ck_assert_int_eq(access(destinations[i], R_OK) == 0, !reached);
+            step = nth < 60 ? 1 : 7;
+        }
+        ck_assert_uint_gt(nth, 50);
+    }
+}
+END_TEST
+
+TESTS(convert)
+{
+    tcase_add_checked_fixture(tests, open_work, close_work);
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, stories_equal_the_recorded_files);
+    tcase_add_test(tests, a_synthetic_model_equals_the_recorded_files);
+    tcase_add_test(tests, families_there_and_back);
+    tcase_add_test(tests, llama_3);
+    tcase_add_loop_test(tests, tokenizers_travel, 0, 3);
+    tcase_add_test(tests, configurations_are_refused);
+    tcase_add_test(tests, tokenizers_are_refused);
+    tcase_add_test(tests, a_tokenizer_of_characters);
+    tcase_add_test(tests, a_vocabulary_that_is_too_small);
+    tcase_add_test(tests, destinations_are_checked);
+    tcase_add_test(tests, a_conversion_that_stops_leaves_nothing);
+    tcase_add_test(tests, a_full_disk_is_an_error);
+    tcase_add_test(tests, elements_that_a_type_cannot_hold);
+    tcase_add_test(tests, elements_that_are_no_numbers);
+    tcase_add_test(tests, matrices_that_keep_their_type_are_counted);
+    tcase_add_test(tests, memory_runs_out);
+}
