@@ -611,7 +611,7 @@ START_TEST(a_wrong_tokenizer_model_is_refused)
         const char *text;
     } cases[] = {
         {7, 40, 0, 3, 1, TSR_ERR_INVALID,
-         "tokenizer: offset 135: piece 8 has type 7; types are 1 to 6, and pieces of type 6 are "
+         "tokenizer: offset 115: piece 8 has type 7; types are 1 to 6, and pieces of type 6 are "
          "<0x00> to <0xFF>"},
         {1, 3, 1, 3, 1, TSR_ERR_UNSUPPORTED,
          "tokenizer: a tokenizer.model that is not BPE is not supported"},

@@ -4,7 +4,6 @@
 #include "tessera/convert.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -13,18 +12,6 @@
 #include "model/convert/conversion.h"
 #include "model/elements.h"
 #include "tessera/quant.h"
-
-void tsr__conversion_note(const tsr__conversion *c, const char *format, ...)
-{
-    char text[512];
-    va_list arguments;
-    if (!c->params->note)
-        return;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    c->params->note(c->params->user, text);
-}
 
 /* Tensors -------------------------------------------------------------------------------------- */
 
@@ -100,14 +87,6 @@ static tsr_status plan_tensors(tsr__conversion *c)
         tsr__conversion_note(c, "the same is true of %" PRIu64 " more tensors", c->stats.kept - 1);
     c->stats.tensors = c->count;
     return TSR_OK;
-}
-
-tsr_shard_param tsr__conversion_param(const tsr__converted *t)
-{
-    return (tsr_shard_param){.name = t->name,
-                             .dtype = tsr_dtype_name(t->dtype),
-                             .ndim = t->ndim,
-                             .shape = {t->rows, t->columns}};
 }
 
 /* The tokenizer -------------------------------------------------------------------------------- */

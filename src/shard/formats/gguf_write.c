@@ -10,6 +10,7 @@
 #include "shard/formats/gguf.h"
 #include "shard/params/params.h"
 
+#define MAGIC 0x46554747u /* "GGUF" */
 #define VERSION 3
 #define HEAD 24 /* bytes of magic, version and counts */
 
@@ -136,8 +137,8 @@ tsr_status tsr__gguf_header(const tsr__gguf_writer *w, uint8_t **out, size_t *si
     uint8_t *header = tsr__calloc(all, 1), *at = header;
     if (header == NULL)
         return TSR_ERR_NO_MEMORY;
-    memcpy(at, "GGUF", 4);
-    at = tsr__put_u32(at + 4, VERSION);
+    at = tsr__put_u32(at, MAGIC);
+    at = tsr__put_u32(at, VERSION);
     at = tsr__put_u64(at, w->tensor_count);
     at = tsr__put_u64(at, w->metadata_count);
     if (w->metadata.size > 0)
