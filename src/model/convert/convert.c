@@ -18,7 +18,7 @@
 /* Chooses the dtype of a tensor, and notes if it is not the one that was asked for. */
 static tsr_dtype choose_dtype(tsr__conversion *c, const tsr__converted *t, bool is_matrix)
 {
-    const bool is_float = tsr__elements_float(t->from) != 0;
+    const bool is_float = tsr_quant_format_of(t->from_dtype) == NULL;
     const tsr_dtype kept = c->gguf || is_float ? t->from_dtype : TSR_F32;
     if (!is_matrix)
         return c->gguf ? TSR_F32 : kept;
@@ -57,7 +57,7 @@ static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__param
     if (to.first_row > 0)
         return TSR_OK;
     t.from = from.file;
-    TSR__TRY(tsr_dtype_parse(from.file->dtype, &t.from_dtype));
+    t.from_dtype = tsr__elements_dtype(from.file);
     const bool wide = from.transposed && to.transposed; /* both have columns as rows */
     t.rows = to.transposed ? to.columns : to.all_rows;
     t.columns = to.transposed ? to.all_rows : to.columns;
