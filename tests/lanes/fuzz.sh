@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fuzzing: libFuzzer generates model files, tokenizers and plans, under the address and undefined-behaviour sanitizers.
+# Fuzzing: libFuzzer generates models, lists of weights, tokenizers and plans, under the address and undefined-behaviour sanitizers.
 # All targets run at the same time, for FUZZ_SECONDS (default 30). Inputs that cause failures stay in build/fuzz; add them to tests/MODULE/corpus.
 . "$(dirname "$0")/lane.sh"
 . tests/source/tap.sh
@@ -7,7 +7,7 @@ CC=clang configure build/fuzz --werror -Dvulkan=disabled -Dshaderc=disabled -Dto
     -Db_sanitize=address,undefined -Db_lundef=false -Dc_args='-fsanitize=fuzzer-no-link -fno-sanitize-recover=all' ||
     exit 1
 
-targets="shard/gguf shard/params shard/plan shard/safetensors tokenizer/gguf tokenizer/json"
+targets="model/gguf model/json shard/gguf shard/params shard/plan shard/safetensors tokenizer/gguf tokenizer/json"
 programs=
 for target in $targets; do
     programs="$programs tests/${target%/*}/fuzz-${target#*/}"

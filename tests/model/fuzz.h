@@ -1,0 +1,88 @@
+/* What the fuzz targets of models share: a file that has the input, and checks of what was read. */
+#ifndef TESTS_MODEL_FUZZ_H
+#define TESTS_MODEL_FUZZ_H
+
+#include <fcntl.h>
+#include <math.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "model/config.h"
+#include "model/weights.h"
+#include "shard/fuzz.h"
+
+/* Layers whose weights are looked up. More would only take time. */
+#define FUZZ_LAYERS 8
+
+/* Writes the input to a file without a name, which is `size` bytes long from then on. Returns its
+ * path, which is valid until the next call. */
+static inline const char *fuzz_file(const uint8_t *data, size_t count, uint64_t size)
+{
+    static FILE *file;
+    static char path[64];
+    if (file == NULL) {
+        file = tmpfile();
+        FUZZ_CHECK(file != NULL);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(file));
+    }
+    const int descriptor = fileno(file);
+    FUZZ_CHECK(ftruncate(descriptor, 0) == 0);
+    FUZZ_CHECK(count == 0 || pwrite(descriptor, data, count, 0) == (ssize_t)count);
+    FUZZ_CHECK(ftruncate(descriptor, (off_t)size) == 0);
+    return path;
+}
+
+static inline void fuzz_check_model_refusal(tsr_status status)
+{
+    static const char *const starts[] = {"model: ", "gguf: ", "config.json: ", "/proc/self/fd/"};
+    bool known = false;
+    FUZZ_CHECK(status == TSR_ERR_INVALID || status == TSR_ERR_UNSUPPORTED ||
+               status == TSR_ERR_NOT_FOUND);
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        known = known || strncmp(tsr_last_error(), starts[i], strlen(starts[i])) == 0;
+    FUZZ_CHECK(known);
+}
+
+/* Checks an accepted configuration: everything is within the limits of model.h. */
+static inline void fuzz_check_config(const tsr_model_config *c)
+{
+    FUZZ_CHECK(tsr__architecture_by_name(c->architecture) != NULL);
+    FUZZ_CHECK(c->layers >= 1 && c->layers <= TSR_MODEL_MAX_LAYERS);
+    FUZZ_CHECK(c->width >= 1 && c->width <= TSR_MODEL_MAX_WIDTH);
+    FUZZ_CHECK(c->kv_heads >= 1 && c->heads >= c->kv_heads && c->heads % c->kv_heads == 0);
+    FUZZ_CHECK(c->head_dim >= 1 && c->head_dim <= TSR_MODEL_MAX_WIDTH / c->heads);
+    FUZZ_CHECK(c->hidden >= 1 && c->hidden <= TSR_MODEL_MAX_HIDDEN);
+    FUZZ_CHECK(c->vocabulary >= 1 && c->vocabulary <= TSR_MODEL_MAX_VOCABULARY);
+    FUZZ_CHECK(c->context >= 1 && c->context <= TSR_MODEL_MAX_CONTEXT);
+    FUZZ_CHECK(c->norm_epsilon > 0 && c->norm_epsilon <= 1);
+    FUZZ_CHECK(c->window >= 0 && c->window <= TSR_MODEL_MAX_CONTEXT && c->window_from >= 0);
+    FUZZ_CHECK(c->bos >= -1 && c->bos < c->vocabulary);
+    FUZZ_CHECK(c->end_count >= 0 && c->end_count <= TSR_MODEL_MAX_END_TOKENS);
+    for (int i = 0; i < c->end_count; i++)
+        FUZZ_CHECK(c->end[i] >= 0 && c->end[i] < c->vocabulary);
+    if (c->learned_positions)
+        return;
+    FUZZ_CHECK(c->rope.rotary_dim >= 2 && c->rope.rotary_dim % 2 == 0);
+    FUZZ_CHECK(c->rope.rotary_dim <= c->head_dim);
+    FUZZ_CHECK(isfinite(c->rope.theta) && c->rope.theta >= 0);
+    FUZZ_CHECK(isfinite(c->rope.factor) && isfinite(c->rope.attention_factor));
+}
+
+/* Checks that all weights of a layer, or those outside layers (−1), are inside their tensors. */
+static inline void fuzz_check_weights(const tsr__weights *weights, int layer)
+{
+    static const char *const ours[] = {
+        "embedding.weight",   "norm.weight",        "attention.q.weight", "attention.k.weight",
+        "attention.v.weight", "attention.o.weight", "mlp.up.weight",      "mlp.down.weight"};
+    const int first = layer < 0 ? 0 : 2, end = layer < 0 ? 2 : 8;
+    for (int i = first; i < end; i++) {
+        tsr__weight place;
+        FUZZ_CHECK(tsr__weight_find(weights, layer, ours[i], &place) == TSR_OK);
+        FUZZ_CHECK(place.first_row >= 0 && place.rows >= 1 && place.columns >= 1);
+        FUZZ_CHECK(place.first_row + place.rows <= place.all_rows);
+        FUZZ_CHECK((uint64_t)place.all_rows * (uint64_t)place.columns == place.file->count);
+        FUZZ_CHECK(place.interleaved_head == 0 || place.rows % place.interleaved_head == 0);
+    }
+}
+
+#endif

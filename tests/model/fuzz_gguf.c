@@ -1,0 +1,33 @@
+/* Reads any bytes as the header of a GGUF model: its configuration, and where its weights are. */
+#include "base/error.h"
+#include "model/fuzz.h"
+
+/* The file is so large that the tensors of all models fit. It is a hole, which takes no space. */
+#define FILE_BYTES ((uint64_t)1 << 40)
+
+/* Opens the files; on success checks what they have. */
+static tsr_status check(const char *path, tsr__model_files *files)
+{
+    tsr_model_config config;
+    tsr__weights weights;
+    TSR__TRY(tsr__model_files_open(path, files));
+    FUZZ_CHECK(files->gguf);
+    TSR__TRY(tsr__config_of(files, &config));
+    fuzz_check_config(&config);
+    TSR__TRY(tsr__weights_init(files, &config, &weights));
+    for (int layer = -1; layer < config.layers && layer < FUZZ_LAYERS; layer++)
+        fuzz_check_weights(&weights, layer);
+    return TSR_OK;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    tsr__model_files files;
+    if (size < 4 || memcmp(data, "GGUF", 4) != 0) /* another format */
+        return 0;
+    const tsr_status status = check(fuzz_file(data, size, FILE_BYTES), &files);
+    if (status != TSR_OK)
+        fuzz_check_model_refusal(status);
+    tsr__model_files_finish(&files);
+    return 0;
+}
