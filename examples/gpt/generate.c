@@ -1,6 +1,5 @@
 #include "generate.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +12,7 @@ typedef struct writer {
     int sequence;
     int32_t *tokens; /* [prompt + count] */
     int64_t length;
-    float *logits;  /* [vocabulary] */
-    double *weight; /* [vocabulary] */
+    float *logits; /* [vocabulary] */
 } writer;
 
 static tsr_status create_cache(writer *w)
@@ -59,60 +57,6 @@ static tsr_status make_room(writer *w)
     return read_tokens(w, w->length - kept, kept);
 }
 
-static int descending(const void *a, const void *b)
-{
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x < y) - (x > y);
-}
-
-/* Hides all but the most likely tokens. */
-static tsr_status keep_top(writer *w)
-{
-    int n = w->model->config.vocabulary, k = w->params->top_k;
-    if (k == 0 || k >= n)
-        return TSR_OK;
-    float *sorted = malloc((size_t)n * sizeof *sorted);
-    if (!sorted)
-        return TSR_ERR_NO_MEMORY;
-    memcpy(sorted, w->logits, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, descending);
-    for (int i = 0; i < n; i++)
-        if (w->logits[i] < sorted[k - 1])
-            w->logits[i] = -INFINITY;
-    free(sorted);
-    return TSR_OK;
-}
-
-static int32_t most_likely(const writer *w)
-{
-    int32_t best = 0;
-    for (int32_t i = 1; i < w->model->config.vocabulary; i++)
-        if (w->logits[i] > w->logits[best])
-            best = i;
-    return best;
-}
-
-/* A token with the probabilities of the softmax of logits / temperature. */
-static int32_t draw(writer *w, int64_t number)
-{
-    int n = w->model->config.vocabulary;
-    float top = w->logits[most_likely(w)];
-    double sum = 0, at;
-    tsr_philox random;
-    if (w->params->temperature == 0)
-        return most_likely(w);
-    for (int i = 0; i < n; i++)
-        sum += w->weight[i] = exp((double)(w->logits[i] - top) / w->params->temperature);
-    tsr_philox_init((uint64_t)w->params->seed, (uint64_t)number, &random);
-    at = tsr_philox_next_double(&random) * sum;
-    for (int i = 0; i < n; i++) {
-        if (at < w->weight[i])
-            return i;
-        at -= w->weight[i];
-    }
-    return most_likely(w);
-}
-
 static void print(const writer *w, int32_t token)
 {
     if (w->model->job->rank == 0) {
@@ -124,6 +68,8 @@ static void print(const writer *w, int32_t token)
 static tsr_status write_text(writer *w)
 {
     const gpt_generate_params *p = w->params;
+    const tsr_sampling_params sampling = {
+        .temperature = p->temperature, .top_k = p->top_k, .seed = (uint64_t)p->seed};
     int64_t block = w->model->config.block;
     int64_t seen = p->prompt_count < block ? p->prompt_count : block;
     TRY(create_cache(w));
@@ -134,8 +80,9 @@ static tsr_status write_text(writer *w)
         print(w, w->tokens[i]);
     for (int64_t i = 0; i < p->count; i++) {
         TRY(i == 0 ? read_tokens(w, w->length - seen, seen) : make_room(w));
-        TRY(keep_top(w));
-        int32_t token = draw(w, i);
+        int32_t token;
+        TRY(tsr_sampling_draw(&sampling, 0, w->length, w->model->config.vocabulary, w->logits, 0,
+                              NULL, &token));
         w->tokens[w->length++] = token;
         print(w, token);
     }
@@ -145,14 +92,11 @@ static tsr_status write_text(writer *w)
 tsr_status generate(gpt_model *model, const gpt_text *text, const gpt_generate_params *params)
 {
     writer w = {.model = model, .text = text, .params = params};
-    size_t vocabulary = (size_t)model->config.vocabulary;
     w.tokens = malloc((size_t)(params->prompt_count + params->count) * sizeof *w.tokens);
-    w.logits = malloc(vocabulary * sizeof *w.logits);
-    w.weight = malloc(vocabulary * sizeof *w.weight);
-    tsr_status status = w.tokens && w.logits && w.weight ? write_text(&w) : TSR_ERR_NO_MEMORY;
+    w.logits = malloc((size_t)model->config.vocabulary * sizeof *w.logits);
+    tsr_status status = w.tokens && w.logits ? write_text(&w) : TSR_ERR_NO_MEMORY;
     tsr_kv_cache_destroy(&w.cache);
     free(w.tokens);
     free(w.logits);
-    free(w.weight);
     return status;
 }

@@ -15,7 +15,7 @@ typedef struct gpt_generate_params {
 } gpt_generate_params;
 
 /* Rank 0 prints the prompt and the text to standard output, token by token. All ranks call it. A
- * token is drawn from Philox at (seed, its number): the text is the same for any number of ranks,
+ * token is drawn from Philox at (seed, its position): the text is the same for any number of ranks,
  * up to rounding of the logits. */
 tsr_status generate(gpt_model *model, const gpt_text *text, const gpt_generate_params *params);
 
