@@ -25,40 +25,6 @@ static bool read_shape(void *user, const char *text, char *problem, size_t size)
     return chosen.shape != NULL;
 }
 
-static bool is_float(tsr_dtype dtype)
-{
-    return dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16;
-}
-
-static bool read_type(void *user, const char *text, char *problem, size_t size)
-{
-    tsr_dtype *out = user;
-    tsr_dtype dtype;
-    const bool known = tsr_dtype_parse(text, &dtype) == TSR_OK;
-    const tsr_quant_format *format = known ? tsr_quant_format_of(dtype) : NULL;
-    const bool good = known && (is_float(dtype) || (format != NULL && format->quantizes));
-    if (good)
-        *out = dtype;
-    else
-        snprintf(problem, size,
-                 "takes f32, f16, bf16 or a block format that can be written, such as q4_k, not "
-                 "'%.40s'",
-                 text);
-    return good;
-}
-
-static bool read_float(void *user, const char *text, char *problem, size_t size)
-{
-    tsr_dtype *out = user;
-    tsr_dtype dtype;
-    const bool good = tsr_dtype_parse(text, &dtype) == TSR_OK && is_float(dtype);
-    if (good)
-        *out = dtype;
-    else
-        snprintf(problem, size, "takes f32, f16 or bf16, not '%.40s'", text);
-    return good;
-}
-
 static bool read_format(void *user, const char *text, char *problem, size_t size)
 {
     static const char *const names[] = {
@@ -81,7 +47,7 @@ static const cli_option options[] = {
     {"type", "TYPE",
      "without MODEL: the type of its matrices: f32, f16, bf16 or a block format, such as q4_k "
      "(default: f16)",
-     .read = read_type, .user = &chosen.type},
+     .read = cli_read_matrix_dtype, .user = &chosen.type},
     {"prompt-tokens", "N", "length of the prompt; 0: do not measure it (default: 512)",
      .integer = &chosen.prompt_tokens, .low = 0, .high = 1 << 20, .letter = 'p'},
     {"generate", "N", "tokens to generate; 0: do not measure it (default: 128)",
@@ -91,9 +57,11 @@ static const cli_option options[] = {
     {"prefill", "N", "tokens of a prompt that are computed in one pass (default: 256)",
      .integer = &chosen.prefill, .low = 1, .high = 1 << 20},
     {"dtype", "TYPE", "keep matrices as this type (default: as the file has them)",
-     .read = read_type, .user = &chosen.dtype},
+     .read = cli_read_matrix_dtype, .user = &chosen.dtype},
     {"cache-dtype", "TYPE", "keep keys and values as f32 (default), f16 or bf16",
-     .read = read_float, .user = &chosen.cache_dtype},
+     .read = cli_read_float_dtype, .user = &chosen.cache_dtype},
+    {"rates", "LIST", "divide the model by the speed of ranks, such as 3,1 (default: evenly)",
+     .read = cli_read_rates, .user = &chosen.rates},
     {"device", "DEVICE",
      "index, UUID or part of the name (default: TESSERA_DEVICE, or the fastest)",
      .text = &chosen.device},

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "cli/lib/command.h"
+#include "cli/lib/model.h"
 #include "tessera/tessera.h"
 
 extern const cli_command bench_model_command;
@@ -35,6 +36,7 @@ typedef struct bench_model_options {
     tsr_dtype type; /* of a generated model's matrices */
     tsr_dtype dtype, cache_dtype;
     int64_t prompt_tokens, generate, repetitions, prefill;
+    cli_rates rates;
     double timeout;
     const char *device;
     bench_model_format format;

@@ -59,8 +59,13 @@ static void name_model(job *j)
 static bool open_model(job *j)
 {
     const bench_model_options *o = j->options;
-    const tsr_model_params params = {.group = j->group, .dtype = o->dtype};
+    tsr_model_params params = {.group = j->group, .dtype = o->dtype};
     tsr_model_stats stats;
+    if (!cli_rates_fit(&o->rates, j->report.ranks, j->context.error, sizeof j->context.error))
+        return false;
+    if (o->rates.count > 0)
+        params.partition =
+            (tsr_partition_params){.kind = TSR_PARTITION_WEIGHTED, .rates = o->rates.values};
     if (o->path != NULL)
         BENCH_TRY(of(j), tsr_model_open(o->path, &params, &j->model));
     else

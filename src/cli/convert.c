@@ -7,45 +7,22 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/lib/model.h"
 #include "cli/lib/numbers.h"
 #include "cli/lib/options.h"
 #include "cli/lib/terminal.h"
 #include "tessera/convert.h"
-#include "tessera/quant.h"
 
 #define EXIT_INTERRUPTED 130 /* as a shell reports a program that SIGINT has ended */
 
 static tsr_convert_params chosen;
 static bool quiet;
 
-/* Returns whether matrices can have this dtype. */
-static bool is_possible(tsr_dtype dtype)
-{
-    const tsr_quant_format *format = tsr_quant_format_of(dtype);
-    return dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16 ||
-           (format != NULL && format->quantizes);
-}
-
-static bool read_type(void *user, const char *value, char *problem, size_t size)
-{
-    (void)user;
-    if (tsr_dtype_parse(value, &chosen.type) == TSR_OK && is_possible(chosen.type))
-        return true;
-    int used = snprintf(problem, size, "takes f32, f16, bf16");
-    const tsr_quant_format *format;
-    for (int i = 0; (format = tsr_quant_format_at(i)) != NULL; i++)
-        if (format->quantizes && used >= 0 && (size_t)used < size)
-            used += snprintf(problem + used, size - (size_t)used, ", %s", format->name);
-    if (used >= 0 && (size_t)used < size)
-        snprintf(problem + used, size - (size_t)used, ", not '%.40s'", value);
-    return false;
-}
-
 static const cli_option options[] = {
     {"type", "TYPE",
      "what matrices become: f32, f16 or bf16, or in GGUF files also a block format such as q8_0, "
      "q4_0, q4_k or q6_k (default: each keeps its type; block formats become f32 in folders)",
-     .read = read_type},
+     .read = cli_read_matrix_dtype, .user = &chosen.type},
     {"force", NULL, "replace DESTINATION if it exists", .flag = &chosen.replace},
     {"no-tokenizer", NULL, "leave the tokenizer out", .flag = &chosen.no_tokenizer},
     {"quiet", NULL, "show no progress, and no sentences about what DESTINATION has differently",

@@ -74,9 +74,15 @@ START_TEST(a_job_is_measured)
 {
     if (!TEST_HAVE_UCX)
         SKIP("the library was built without UCX");
-    json_t *document = tool_json("launch --no-prefix -n 2 -- " TEST_TOOL " " SMALL "-o json",
-                                 "tessera.bench.model");
+    json_t *document =
+        tool_json("launch --no-prefix -n 2 -- " TEST_TOOL " " SMALL "-o json --rates 3,1",
+                  "tessera.bench.model");
     check_document(document, 2);
+    for (size_t r = 0; r < 2; r++) { /* of 8 heads, with 4 for keys and values */
+        const json_t *rank = json_array_get(tool_member(document, "ranks"), r);
+        ck_assert_int_eq((int)tool_number(rank, "heads"), r == 0 ? 6 : 2);
+        ck_assert_int_eq((int)tool_number(rank, "kv_heads"), r == 0 ? 3 : 1);
+    }
     const json_t *prompt = json_array_get(tool_member(document, "results"), 0);
     const double part = tool_number(prompt, "communication");
     ck_assert_msg(part > 0 && part < 1, "communication takes %g of the time", part);
@@ -123,8 +129,8 @@ START_TEST(mistakes_are_named)
     tool_refuses("bench model --shape x", "tessera: bench model: --shape takes llama-1b, llama-7b, "
                                           "llama-110m, llama-15m, not 'x'\n");
     tool_refuses("bench model --type iq4_nl",
-                 "tessera: bench model: --type takes f32, f16, bf16 or a block format that can be "
-                 "written, such as q4_k, not 'iq4_nl'\n");
+                 "tessera: bench model: --type takes f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, "
+                 "q2_k, q3_k, q4_k, q5_k, q6_k, mxfp4, not 'iq4_nl'\n");
     tool_refuses("bench model --cache-dtype q4_0",
                  "tessera: bench model: --cache-dtype takes f32, f16 or bf16, not 'q4_0'\n");
     tool_refuses("bench model -o xml",
@@ -133,6 +139,7 @@ START_TEST(mistakes_are_named)
                  "tessera: bench model: --shape is for a generated model; remove it, or 'x'\n");
     tool_refuses("bench model -p 0 -n 0", "tessera: bench model: --prompt-tokens and --generate "
                                           "are both 0; nothing is left to measure\n");
+    fails(SMALL "--rates 1,2", "bench model: --rates has 2 values for 1 rank");
     fails("bench model /nowhere", "bench model: model: /nowhere: No such file or directory");
 }
 END_TEST

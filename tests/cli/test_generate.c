@@ -105,12 +105,14 @@ START_TEST(mistakes_are_named)
     tool_refuses("generate x --ids 1 --logits 3", "tessera: generate: --logits needs --json\n");
     tool_refuses(
         "generate x --ids 1 --dtype i32",
-        "tessera: generate: --dtype takes f32, f16, bf16 or a type that `tessera quantize` "
-        "can write, not 'i32'\n");
+        "tessera: generate: --dtype takes f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, "
+        "q3_k, q4_k, q5_k, q6_k, mxfp4, not 'i32'\n");
     tool_refuses("generate x --ids 1 --cache-dtype q4_0",
                  "tessera: generate: --cache-dtype takes f32, f16 or bf16, not 'q4_0'\n");
     tool_refuses("generate x --ids 1 --rates 1,x",
                  "tessera: generate: --rates takes a number per rank, such as 3,1, not '1,x'\n");
+    fails("generate " FOLDER " --ids 1 --rates 3,1,1",
+          "tessera: generate: --rates has 3 values for 1 rank\n");
     fails("generate /nowhere --ids 1", "model: /nowhere: No such file or directory");
     fails("generate " FOLDER " --prompt x", "no tokenizer.json, tokenizer.model or tok*.bin");
     fails("generate " MODEL " --ids 1,512",

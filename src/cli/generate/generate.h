@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "cli/lib/model.h"
 #include "cli/lib/options.h"
 #include "tessera/tessera.h"
 
@@ -28,8 +29,7 @@ typedef struct generate_options {
     double temperature, top_p, min_p, repetition_penalty, timeout;
     tsr_dtype dtype, cache_dtype;
     const char *device;
-    double *rates; /* [rate_count] */
-    int rate_count;
+    cli_rates rates;
     const char *stops[GENERATE_MAX_STOPS];
     int stop_count;
 } generate_options;

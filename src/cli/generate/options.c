@@ -70,53 +70,6 @@ static bool read_ids(void *user, const char *text, char *problem, size_t size)
     return good;
 }
 
-static bool read_dtype_of(void *user, const char *text, bool blocks, char *problem, size_t size)
-{
-    tsr_dtype dtype;
-    const bool known = tsr_dtype_parse(text, &dtype) == TSR_OK;
-    const tsr_quant_format *format = known && blocks ? tsr_quant_format_of(dtype) : NULL;
-    if (!known || (dtype != TSR_F32 && dtype != TSR_F16 && dtype != TSR_BF16 &&
-                   !(format && format->quantizes))) {
-        snprintf(problem, size, "takes f32, f16%s, not '%.40s'",
-                 blocks ? ", bf16 or a type that `tessera quantize` can write" : " or bf16", text);
-        return false;
-    }
-    *(tsr_dtype *)user = dtype;
-    return true;
-}
-
-static bool read_dtype(void *user, const char *text, char *problem, size_t size)
-{
-    return read_dtype_of(user, text, true, problem, size);
-}
-
-static bool read_cache_dtype(void *user, const char *text, char *problem, size_t size)
-{
-    return read_dtype_of(user, text, false, problem, size);
-}
-
-static bool read_rates(void *user, const char *text, char *problem, size_t size)
-{
-    (void)user;
-    char *copy = cli_alloc(strlen(text) + 1, 1), *rest = copy;
-    strcpy(copy, text);
-    free(generate_chosen.rates);
-    generate_chosen.rates = cli_alloc(strlen(text) + 1, sizeof *generate_chosen.rates);
-    generate_chosen.rate_count = 0;
-    bool good = true;
-    while (rest != NULL && good) {
-        char *comma = strchr(rest, ',');
-        if (comma != NULL)
-            *comma++ = '\0';
-        good = cli_read_real(rest, 0, 1e18, &generate_chosen.rates[generate_chosen.rate_count++]);
-        rest = comma;
-    }
-    free(copy);
-    if (!good)
-        snprintf(problem, size, "takes a number per rank, such as 3,1, not '%.80s'", text);
-    return good;
-}
-
 const cli_option generate_option_table[] = {
     {"prompt", "TEXT", "the text to continue; may be repeated: all prompts are continued together",
      .read = read_prompt, .letter = 'p'},
@@ -149,9 +102,9 @@ const cli_option generate_option_table[] = {
     {"dtype", "TYPE",
      "keep matrices as f32, f16, bf16, or quantised, such as q8_0 (default: as the "
      "file has them)",
-     .read = read_dtype, .user = &generate_chosen.dtype},
+     .read = cli_read_matrix_dtype, .user = &generate_chosen.dtype},
     {"cache-dtype", "TYPE", "keep keys and values as f32 (default), f16 or bf16",
-     .read = read_cache_dtype, .user = &generate_chosen.cache_dtype},
+     .read = cli_read_float_dtype, .user = &generate_chosen.cache_dtype},
     {"context", "N",
      "longest length of a sequence (default: prompt and --max-tokens, at most what "
      "the model was made for)",
@@ -161,7 +114,7 @@ const cli_option generate_option_table[] = {
     {"rates", "LIST",
      "divide heads and features by the ranks' speeds, such as 3,1 (default: "
      "evenly)",
-     .read = read_rates},
+     .read = cli_read_rates, .user = &generate_chosen.rates},
     {"device", "DEVICE",
      "index, UUID or part of the name (default: TESSERA_DEVICE, or the fastest)",
      .text = &generate_chosen.device},

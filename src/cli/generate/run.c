@@ -23,6 +23,7 @@ typedef struct job {
     int sequences[GENERATE_MAX_PROMPTS];
     bool first; /* this is rank 0, which prints */
     bool interrupted;
+    char problem[160]; /* with the options, which the library does not know; "": none */
 } job;
 
 /* Interrupts ----------------------------------------------------------------------------------- */
@@ -70,9 +71,9 @@ static tsr_status open_model(job *j)
     const generate_options *o = &generate_chosen;
     int shown = -1;
     tsr_model_params params = {.group = j->group, .dtype = o->dtype};
-    if (o->rate_count > 0)
+    if (o->rates.count > 0)
         params.partition =
-            (tsr_partition_params){.kind = TSR_PARTITION_WEIGHTED, .rates = o->rates};
+            (tsr_partition_params){.kind = TSR_PARTITION_WEIGHTED, .rates = o->rates.values};
     if (j->first && isatty(STDERR_FILENO)) {
         params.progress = show_progress;
         params.user = &shown;
@@ -231,6 +232,9 @@ static tsr_status run_job(job *j)
     tsr_status status = generate_text_open(&j->tokenizer);
     if (status == TSR_OK)
         status = open_job(j);
+    if (status == TSR_OK && !cli_rates_fit(&generate_chosen.rates, tsr_comm_size(j->comm),
+                                           j->problem, sizeof j->problem))
+        status = TSR_ERR_INVALID;
     if (status == TSR_OK)
         status = open_model(j);
     if (status == TSR_OK)
@@ -262,7 +266,7 @@ static int run(int argc, char **argv)
     job *j = cli_alloc(1, sizeof *j);
     const tsr_status status = run_job(j);
     if (status != TSR_OK)
-        code = cli_failed("generate: %s", tsr_last_error());
+        code = cli_failed("generate: %s", j->problem[0] != '\0' ? j->problem : tsr_last_error());
     else if (j->first)
         print_result(j);
     if (status == TSR_OK && j->interrupted)

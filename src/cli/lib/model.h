@@ -1,0 +1,30 @@
+/* Values of options that several commands of language models take. */
+#ifndef TSR_CLI_LIB_MODEL_H
+#define TSR_CLI_LIB_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "tessera/layout.h"
+
+/* Functions for cli_option.read. */
+
+/* Reads a dtype that matrices can have into the tsr_dtype at `user`: a float dtype, or a block
+ * format that tsr_quantize supports. */
+bool cli_read_matrix_dtype(void *user, const char *text, char *problem, size_t size);
+/* Reads f32, f16 or bf16 into the tsr_dtype at `user`. */
+bool cli_read_float_dtype(void *user, const char *text, char *problem, size_t size);
+
+/* The speeds of ranks, in any unit. */
+typedef struct cli_rates {
+    double *values; /* [count]; free it with free() */
+    int count;      /* 0: the option was not given */
+} cli_rates;
+
+/* Reads numbers such as 3,1 into the cli_rates at `user`. */
+bool cli_read_rates(void *user, const char *text, char *problem, size_t size);
+/* Returns whether there is a rate for each rank, or none at all. Otherwise writes a sentence about
+ * --rates to `problem`. */
+bool cli_rates_fit(const cli_rates *rates, int ranks, char *problem, size_t size);
+
+#endif
