@@ -1,4 +1,4 @@
-/* Push constants of matmul_quant_rows.comp. */
+/* Push constants of matmul_quant_rows.comp and matmul_quant_k.comp. */
 #ifndef TSR_PARAMS_MATMUL_QUANT_ROWS_H
 #define TSR_PARAMS_MATMUL_QUANT_ROWS_H
 
@@ -7,6 +7,9 @@
 /* The format of b, a specialization constant. */
 #define TSR_QUANT_ROWS_Q8_0 0u
 #define TSR_QUANT_ROWS_Q4_0 1u
+#define TSR_QUANT_ROWS_Q4_K 2u
+#define TSR_QUANT_ROWS_Q5_K 3u
+#define TSR_QUANT_ROWS_Q6_K 4u
 
 struct tsr_matmul_quant_rows_push {
     TSR_UINT identity[16]; /* 0, 1, … 15 */
@@ -19,7 +22,7 @@ struct tsr_matmul_quant_rows_push {
 };
 TSR_PUSH_CHECK(tsr_matmul_quant_rows_push);
 
-/* Push constants of dequantize_vectors.comp. Strides count bytes. */
+/* Push constants of dequantize_vectors.comp and dequantize_k.comp. Strides count bytes. */
 struct tsr_dequantize_vectors_push {
     TSR_UINT identity[16];
     TSR_ADDRESS x, y;

@@ -233,13 +233,16 @@ END_TEST
 START_TEST(few_rows)
 {
     static const int64_t rows[] = {1, 2, 3, 4, 5, 8}, sizes[] = {64, 70 * 64, 96, 17 * 64, 7 * 64};
-    const tsr_quant_format *format = tsr_quant_format_of(_i == 0 ? TSR_Q8_0 : TSR_Q4_0);
+    static const tsr_dtype dtypes[] = {TSR_Q8_0, TSR_Q4_0, TSR_Q4_K, TSR_Q5_K, TSR_Q6_K};
+    const tsr_quant_format *format = tsr_quant_format_of(dtypes[_i]);
+    const bool large =
+        format->block_count > 64; /* sizes in blocks; fewer cases, which differ less */
     gpu_random random = {.state = 21 + (uint64_t)_i};
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i += large ? 2 : 1) {
         product p = {1,
-                     rows[i],
+                     rows[(i + (large && _i % 2)) % 6],
                      gpu_random_between(&random, 1, 40),
-                     sizes[i % 5],
+                     large ? 256 * (1 + 4 * i / 2 + i % 3) : sizes[i % 5],
                      floats[i % 3],
                      floats[(i + 1) % 3],
                      {0},
@@ -262,6 +265,10 @@ START_TEST(panels)
           &(product){1, 40, 300, 32 * 13, TSR_F32, TSR_F16, {0}, false});
     check(&random, tsr_quant_format_of(TSR_Q4_1),
           &(product){1, 9, 1100, 2048, TSR_F32, TSR_F32, {0}, false});
+    static const tsr_dtype large[] = {TSR_Q4_K, TSR_Q5_K, TSR_Q6_K};
+    for (int i = 0; i < 3; i++)
+        check(&random, tsr_quant_format_of(large[i]),
+              &(product){1, 17 + i, 9, 256 * (1 + i), TSR_F32, TSR_F32, {0}, false});
 }
 END_TEST
 
@@ -329,7 +336,7 @@ TESTS(matmul_quant)
     tcase_add_test(tests, golden);
     tcase_add_loop_test(tests, formats, 0, 14);
     tcase_add_loop_test(tests, random_products, 0, 6);
-    tcase_add_loop_test(tests, few_rows, 0, 2);
+    tcase_add_loop_test(tests, few_rows, 0, 5);
     tcase_add_test(tests, panels);
     tcase_add_test(tests, nothing_to_add);
     tcase_add_test(tests, refusals);

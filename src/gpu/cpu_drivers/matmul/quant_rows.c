@@ -12,24 +12,67 @@ enum {
     MAX_COLUMNS = 1 << 18 /* shaders find their columns by an index of 16 bits */
 };
 
-/* How k is divided: `parts` times `steps` vectors of one word per lane. */
+/* A format that the kernels read: k in vectors of a number of elements per lane, or in blocks. */
+typedef struct row_format {
+    tsr_dtype dtype;
+    uint32_t name; /* TSR_QUANT_ROWS_… */
+    tsr__shader rows, dequantize;
+    uint32_t per_lane; /* elements of a vector, for each lane; 0: a vector is a block */
+    /* More steps, one for each vector, make the code of a pipeline longer, which takes longer to
+     * compile. Fewer make more parts of k, each of which costs time, and a barrier. */
+    uint32_t most_steps;
+    uint32_t most_units; /* vectors that a workgroup dequantises */
+} row_format;
+
+static const row_format row_formats[] = {
+    {TSR_Q8_0, TSR_QUANT_ROWS_Q8_0, TSR__SHADER_MATMUL_QUANT_ROWS, TSR__SHADER_DEQUANTIZE_VECTORS,
+     4, 64, 8},
+    {TSR_Q4_0, TSR_QUANT_ROWS_Q4_0, TSR__SHADER_MATMUL_QUANT_ROWS, TSR__SHADER_DEQUANTIZE_VECTORS,
+     8, 32, 8},
+    {TSR_Q4_K, TSR_QUANT_ROWS_Q4_K, TSR__SHADER_MATMUL_QUANT_K, TSR__SHADER_DEQUANTIZE_K, 0, 4, 1},
+    {TSR_Q5_K, TSR_QUANT_ROWS_Q5_K, TSR__SHADER_MATMUL_QUANT_K, TSR__SHADER_DEQUANTIZE_K, 0, 4, 1},
+    {TSR_Q6_K, TSR_QUANT_ROWS_Q6_K, TSR__SHADER_MATMUL_QUANT_K, TSR__SHADER_DEQUANTIZE_K, 0, 4, 1},
+};
+
+/* Returns the format of a tensor if the kernels run on its device, or NULL. The kernels that read
+ * blocks need eight lanes, the others eight or sixteen. */
+static const row_format *format_of(const tsr_tensor *tensor)
+{
+    const tsr_device *device = tensor->buffer->device;
+    const uint32_t lanes = device->info.subgroup_size;
+    if (device->device_class != TSR__CLASS_LAVAPIPE || device->storage != TSR__STORAGE_S16)
+        return NULL;
+    for (size_t i = 0; i < sizeof row_formats / sizeof *row_formats; i++)
+        if (row_formats[i].dtype == tensor->layout.dtype)
+            return lanes == 8 || (lanes == 16 && row_formats[i].per_lane > 0) ? &row_formats[i]
+                                                                              : NULL;
+    return NULL;
+}
+
+/* Returns the number of elements of a vector. */
+static uint32_t vector_of(const row_format *format, uint32_t lanes)
+{
+    return format->per_lane > 0 ? format->per_lane * lanes
+                                : (uint32_t)tsr__dtype_block(format->dtype);
+}
+
+/* Returns the bytes from one row of a matrix to the next. */
+static uint64_t row_bytes(const tsr_tensor *matrix)
+{
+    return tsr__dtype_bytes(matrix->layout.dtype, (uint64_t)matrix->layout.strides[0]);
+}
+
+/* How k is divided: `parts` times `steps` steps. */
 typedef struct division {
     uint32_t steps, parts;
 } division;
 
-/* More steps make the code of a pipeline longer, which takes longer to compile. More parts cost a
- * barrier and time for each part. */
-static uint32_t most_steps(tsr_dtype dtype)
+static bool divide(const row_format *format, int64_t k, uint32_t lanes, division *out)
 {
-    return dtype == TSR_Q8_0 ? 64 : 32;
-}
-
-static bool divide(tsr_dtype dtype, int64_t k, uint32_t lanes, division *out)
-{
-    const int64_t vector = (int64_t)lanes * (dtype == TSR_Q8_0 ? 4 : 8), vectors = k / vector;
+    const int64_t vector = vector_of(format, lanes), vectors = k / vector;
     if (k % vector != 0)
         return false;
-    out->steps = most_steps(dtype);
+    out->steps = format->most_steps;
     while (vectors % out->steps != 0)
         out->steps--;
     out->parts = (uint32_t)tsr__min_u64((uint64_t)vectors / out->steps, MAX_PARTS + 1);
@@ -39,35 +82,32 @@ static bool divide(tsr_dtype dtype, int64_t k, uint32_t lanes, division *out)
 bool tsr__quant_rows_suit(const tsr__matmul_call *call)
 {
     const tsr__matmul_problem *p = call->problem;
-    const tsr_device *device = call->b->buffer->device;
-    const tsr_dtype dtype = call->b->layout.dtype;
-    const uint32_t lanes = device->info.subgroup_size;
+    const tsr_device_info *info = &call->b->buffer->device->info;
+    const row_format *format = format_of(call->b);
     division k = {1, 1};
-    return device->device_class == TSR__CLASS_LAVAPIPE && device->storage == TSR__STORAGE_S16 &&
-           (lanes == 8 || lanes == 16) && (dtype == TSR_Q8_0 || dtype == TSR_Q4_0) && !p->swapped &&
-           p->batch_dims == 0 && p->m <= MAX_ROWS && p->n <= MAX_COLUMNS && p->a.col == 1 &&
-           p->a.row <= (int64_t)UINT32_MAX && tsr__matmul_y_narrow(p, p->m, p->n) &&
-           tsr__dtype_bytes(dtype, (uint64_t)call->b->layout.strides[0]) <= UINT32_MAX &&
-           divide(dtype, p->k, lanes, &k) &&
-           k.parts * lanes <= device->info.max_workgroup_invocations;
+    return format && !p->swapped && p->batch_dims == 0 && p->m <= MAX_ROWS && p->n <= MAX_COLUMNS &&
+           p->a.col == 1 && p->a.row <= (int64_t)UINT32_MAX &&
+           tsr__matmul_y_narrow(p, p->m, p->n) && row_bytes(call->b) <= UINT32_MAX &&
+           divide(format, p->k, info->subgroup_size, &k) &&
+           k.parts * info->subgroup_size <= info->max_workgroup_invocations;
 }
 
 /* Records the dispatch for up to ROWS_AT_ONCE rows of a. */
 static tsr_status record_rows(const tsr__matmul_call *call, int64_t row, uint32_t rows)
 {
     const tsr__matmul_problem *p = call->problem;
-    const tsr_dtype dtype = call->b->layout.dtype;
     const uint32_t lanes = call->b->buffer->device->info.subgroup_size;
     const uint32_t columns = rows > 2 ? lanes / 2 : lanes;
+    const row_format *format = format_of(call->b);
     division k = {1, 1};
-    divide(dtype, p->k, lanes, &k);
+    divide(format, p->k, lanes, &k);
     struct tsr_matmul_quant_rows_push push = {
         .identity = {TSR_IDENTITY_16},
         .a = tsr__matmul_address(call->a, &p->a, row * p->a.row),
         .b = tsr__tensor_address(call->b),
         .y = tsr__matmul_address(call->y, &p->y, row * p->y.row),
         .bias = call->bias ? tsr__matmul_address(call->bias, &p->bias, row * p->bias.row) : 0,
-        .b_stride = (uint32_t)tsr__dtype_bytes(dtype, (uint64_t)call->b->layout.strides[0]),
+        .b_stride = (uint32_t)row_bytes(call->b),
         .a_row = (uint32_t)p->a.row,
         .y_row = (uint32_t)p->y.row,
         .y_col = (uint32_t)p->y.col,
@@ -77,11 +117,10 @@ static tsr_status record_rows(const tsr__matmul_call *call, int64_t row, uint32_
         .alpha = p->alpha,
     };
     tsr__dispatch dispatch = {
-        .shader = TSR__SHADER_MATMUL_QUANT_ROWS,
+        .shader = format->rows,
         .spec_count = 8,
         .spec = {lanes * k.parts, lanes, rows > 2 ? ROWS_AT_ONCE : rows, columns, k.steps,
-                 p->a.dtype, dtype == TSR_Q8_0 ? TSR_QUANT_ROWS_Q8_0 : TSR_QUANT_ROWS_Q4_0,
-                 tsr__matmul_mode(p)},
+                 p->a.dtype, format->name, tsr__matmul_mode(p)},
         .push = &push,
         .push_bytes = sizeof push,
         .groups = {tsr__div_up_u32((uint32_t)p->n, columns), 1, 1},
@@ -112,44 +151,36 @@ tsr_status tsr__quant_rows(const tsr__matmul_call *call)
 
 /* Panels --------------------------------------------------------------------------------------- */
 
-static uint32_t words_per_row(const tsr_tensor *x)
-{
-    const uint32_t elements = x->layout.dtype == TSR_Q8_0 ? 4 : 8;
-    return (uint32_t)(x->layout.shape[1] / elements);
-}
-
 bool tsr__dequantize_vectors_suit(const tsr_tensor *y, const tsr_tensor *x)
 {
-    const tsr_device *device = x->buffer->device;
     const tsr_layout *from = &x->layout, *to = &y->layout;
-    const uint32_t lanes = device->info.subgroup_size;
-    return device->device_class == TSR__CLASS_LAVAPIPE && device->storage == TSR__STORAGE_S16 &&
-           (lanes == 8 || lanes == 16) && (from->dtype == TSR_Q8_0 || from->dtype == TSR_Q4_0) &&
-           to->dtype == TSR_F32 && from->shape[0] <= UINT16_MAX && from->shape[1] <= MAX_COLUMNS &&
-           words_per_row(x) % lanes == 0 && tsr__tensor_address(y) % 8 == 0 &&
-           tsr_layout_is_contiguous(to) &&
-           tsr__dtype_bytes(from->dtype, (uint64_t)from->strides[0]) <= UINT32_MAX;
+    const row_format *format = format_of(x);
+    return format && to->dtype == TSR_F32 && from->shape[0] <= UINT16_MAX &&
+           from->shape[1] <= MAX_COLUMNS &&
+           from->shape[1] % vector_of(format, x->buffer->device->info.subgroup_size) == 0 &&
+           tsr__tensor_address(y) % 8 == 0 && tsr_layout_is_contiguous(to) &&
+           row_bytes(x) <= UINT32_MAX;
 }
 
 tsr_status tsr__dequantize_vectors(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *x)
 {
     const uint32_t lanes = x->buffer->device->info.subgroup_size;
-    const uint32_t vectors = words_per_row(x) / lanes;
-    uint32_t units = 8;
+    const row_format *format = format_of(x);
+    const uint32_t vectors = (uint32_t)x->layout.shape[1] / vector_of(format, lanes);
+    uint32_t units = format->most_units;
     while (vectors % units != 0)
         units--;
     const struct tsr_dequantize_vectors_push push = {
         .identity = {TSR_IDENTITY_16},
         .x = tsr__tensor_address(x),
         .y = tsr__tensor_address(y),
-        .x_stride = (uint32_t)tsr__dtype_bytes(x->layout.dtype, (uint64_t)x->layout.strides[0]),
+        .x_stride = (uint32_t)row_bytes(x),
         .y_stride = (uint32_t)x->layout.shape[1] * 4,
     };
     const tsr__dispatch dispatch = {
-        .shader = TSR__SHADER_DEQUANTIZE_VECTORS,
+        .shader = format->dequantize,
         .spec_count = 3,
-        .spec = {lanes, units,
-                 x->layout.dtype == TSR_Q8_0 ? TSR_QUANT_ROWS_Q8_0 : TSR_QUANT_ROWS_Q4_0},
+        .spec = {lanes, units, format->name},
         .push = &push,
         .push_bytes = sizeof push,
         .groups = {vectors / units, (uint32_t)x->layout.shape[0], 1},

@@ -1,0 +1,81 @@
+// y[m,n] = a[m,k] · b[n,k]ᵀ for a few rows, on lavapipe with eight lanes; b is in blocks of q4_k,
+// q5_k or q6_k, which are read once, as they are. Like matmul_quant_rows.comp, but a step multiplies
+// one block of 256 elements.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "cpu_drivers/lavapipe_extensions.glsl"
+#include "cpu_drivers/quant_rows.glsl"
+#include "cpu_drivers/quant_k.glsl"
+
+void main()
+{
+    const uint m = (p.m_n >> 28) + 1, n = p.m_n & 0xfffffffu;
+    uint col0 = uniform_index(gl_WorkGroupID.x) * TN;
+    uint part = PARTS > 1 ? uniform_index(gl_SubgroupID) : 0;
+    uint lane = gl_SubgroupInvocationID;
+    uint64_t b_line[TN], a_line[ROWS];
+    [[unroll]] for (uint j = 0; j < TN; j++)
+        b_line[j] = p.b + uint64_t(min(col0 + j, n - 1)) * p.b_stride + part * (STEPS * BLOCK_BYTES);
+    [[unroll]] for (uint i = 0; i < ROWS; i++)
+        a_line[i] = p.a + (uint64_t(min(i, m - 1)) * p.a_row + part * (STEPS * GROUPS * 32)) * A_BYTES;
+    [[unroll]] for (uint e = 0; e < SUMS; e++)
+        c[e] = 0.0;
+
+    uint64_t a_at = 0, b_at = 0;
+    [[unroll]] for (uint step = 0; step < STEPS; step++) {
+        vec4 a[ROWS * GROUPS];
+        // The sums of the elements of a that each lane has of each group; then the levels of a tree
+        // that adds up the lanes, at the end of which lane g has the sum of group g.
+        float total[ROWS * 2 * GROUPS];
+        [[unroll]] for (uint i = 0; i < ROWS; i++) {
+            [[unroll]] for (uint g = 0; g < GROUPS; g++) {
+                vec4 four = load_lanes4(a_line[i] + a_at + g * (32 * A_BYTES), A_DTYPE, LANES);
+                total[i * 2 * GROUPS + g] = (four.x + four.y) + (four.z + four.w);
+                a[i * GROUPS + g] = four * K_FACTORS(g);
+            }
+            if (!Q6) {
+                [[unroll]] for (uint e = 0; e < GROUPS - 1; e++) {
+                    uint distance = e < 4 ? 1 : e < 6 ? 2 : 4, from = i * 2 * GROUPS + 2 * e;
+                    bool odd = (lane & distance) != 0;
+                    total[i * 2 * GROUPS + GROUPS + e] = mix(total[from], total[from + 1], odd) +
+                                                         subgroupShuffle(mix(total[from + 1], total[from], odd), lane ^ distance);
+                }
+            }
+        }
+        [[unroll]] for (uint j = 0; j < TN; j++) {
+            uint64_t block = b_line[j] + b_at;
+            uint low[4], high[2];
+            [[unroll]] for (uint w = 0; w < 4; w++)
+                low[w] = load_words(block + (LOW_AT + w * 32));
+            high[0] = Q4 ? 0 : load_words(block + HIGH_AT);
+            high[1] = Q6 ? load_words(block + (HIGH_AT + 32)) : 0;
+            float factor = 0.0;
+            vec2 scales = vec2(0.0);
+            if (Q6)
+                factor = unpackHalf2x16(uint(Word16(block + 208).v)).x;
+            else
+                scales = load_scales(block);
+            [[unroll]] for (uint g = 0; g < GROUPS; g++) {
+                vec4 x = NUMBERS(low[LOW_OF(g)], high[HIGH_OF(g)], g);
+                float scale = Q6 ? factor * SCALE_OF_LANE(floatBitsToUint(Float(block + (192 + g / 2 * 4)).v), g)
+                                 : subgroupShuffle(scales.x, g);
+                [[unroll]] for (uint i = 0; i < ROWS; i++) {
+                    vec4 four = a[i * GROUPS + g];
+                    float sum = (Q6 ? -32.0 * total[i * 2 * GROUPS + g] : 0.0) + four.x * x.x;
+                    sum += four.y * x.y;
+                    sum += four.z * x.z;
+                    sum += four.w * x.w;
+                    c[i * TN + j] += sum * scale;
+                }
+            }
+            if (!Q6) {
+                [[unroll]] for (uint i = 0; i < ROWS; i++)
+                    c[i * TN + j] -= total[i * 2 * GROUPS + 2 * GROUPS - 2] * scales.y;
+            }
+        }
+        a_at += GROUPS * 32 * A_BYTES;
+        b_at += BLOCK_BYTES;
+    }
+
+    finish(m, n, col0);
+}

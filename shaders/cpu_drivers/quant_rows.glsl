@@ -1,0 +1,98 @@
+// What the kernels that multiply a few rows by quantised columns on lavapipe share: their constants,
+// and what follows when each subgroup has the sums of its part of k.
+#ifndef TSR_QUANT_ROWS_GLSL
+#define TSR_QUANT_ROWS_GLSL
+
+#include "include/tessera.glsl"
+#include "include/activation.glsl"
+#include "params/matmul.h"
+#include "params/matmul_quant_rows.h"
+
+layout(push_constant, std430) uniform tsr_push
+{
+    tsr_matmul_quant_rows_push p;
+};
+
+#define TSR_MEMORY volatile
+#include "cpu_drivers/lavapipe.glsl"
+
+layout(constant_id = 0) const uint WORKGROUP = 8; // LANES · PARTS
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint LANES = 8; // the subgroup size, 8 or 16
+layout(constant_id = 2) const uint ROWS = 1;  // at least m
+layout(constant_id = 3) const uint TN = 8;
+layout(constant_id = 4) const uint STEPS = 8;
+layout(constant_id = 5) const uint A_DTYPE = TSR_DT_F32;
+layout(constant_id = 6) const uint FORMAT = TSR_QUANT_ROWS_Q8_0;
+layout(constant_id = 7) const uint MODE = 0; // TSR_MM_…, the epilogue
+
+const uint PARTS = WORKGROUP / LANES;
+const uint SUMS = ROWS * TN; // a multiple of LANES
+const uint A_BYTES = BYTES_OF(A_DTYPE);
+
+// The sums of row i and column j are in c[i · TN + j], a part of them in each lane. The second half is
+// for the levels of the tree that adds up the lanes.
+float c[2 * SUMS];
+
+shared float part_sums[PARTS * SUMS];
+
+float number(uint word)
+{
+    return float(int(word));
+}
+
+// Adds up the sums, and stores them.
+void finish(uint m, uint n, uint col0)
+{
+    // Adds up the lanes in a fixed tree. At the end, lane l of vector q holds sum q · LANES + l. See
+    // matmul_lavapipe_nt.glsl.
+    uint lane = gl_SubgroupInvocationID;
+    const uint FIRST = 2 * SUMS - 2 * SUMS / LANES; // where the last level starts
+    [[unroll]] for (uint e = 0; e < SUMS - SUMS / LANES; e++) {
+        uint level = e < SUMS / 2 ? 0 : e < SUMS / 4 * 3 ? 1 : e < SUMS / 8 * 7 ? 2 : 3;
+        uint distance = 1u << level;
+        bool odd = (lane & distance) != 0;
+        c[SUMS + e] = mix(c[2 * e], c[2 * e + 1], odd) + subgroupShuffle(mix(c[2 * e + 1], c[2 * e], odd), lane ^ distance);
+    }
+    // A second use of the sums, which is never executed; see PIN in matmul_lavapipe.glsl.
+    if (p.identity[0] != 0) {
+        float pinned = 0.0;
+        [[unroll]] for (uint q = 0; q < SUMS / LANES; q++)
+            pinned += c[FIRST + q];
+        Float(p.y).v = pinned;
+    }
+
+    if (PARTS > 1) {
+        [[unroll]] for (uint q = 0; q < SUMS / LANES; q++)
+            part_sums[gl_SubgroupID * SUMS + q * LANES + lane] = c[FIRST + q];
+        barrier();
+    }
+    if (gl_SubgroupID != 0)
+        return;
+    const uint y_dtype = MODE >> TSR_MM_Y_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
+    const uint bias_dtype = MODE >> TSR_MM_BIAS_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
+    const uint activation = MODE >> TSR_MM_ACTIVATION_SHIFT & TSR_MM_FIELD_MASK;
+    [[unroll]] for (uint q = 0; q < SUMS / LANES; q++) {
+        uint row = (q * LANES + lane) / TN, col = col0 + (q * LANES + lane) % TN;
+        if (row >= m || col >= n)
+            continue;
+        float sum = c[FIRST + q];
+        if (PARTS > 1) {
+            sum = 0.0;
+            for (uint e = 0; e < PARTS; e++)
+                sum += part_sums[e * SUMS + q * LANES + lane];
+        }
+        sum *= p.alpha;
+        uvec2 y = unpackUint2x32(p.y);
+        uint at = row * p.y_row + col * p.y_col;
+        if ((MODE & TSR_MM_ACCUMULATE) != 0)
+            sum += tsr_load_float(y, at, y_dtype);
+        if ((MODE & TSR_MM_BIAS) != 0)
+            sum += tsr_load_float(unpackUint2x32(p.bias), row * p.bias_row + col * p.bias_col, bias_dtype);
+        if (activation != 0)
+            sum = tsr_activate(sum, activation);
+        tsr_store_float(y, at, y_dtype, sum);
+    }
+}
+
+#endif
