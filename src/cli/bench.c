@@ -17,7 +17,6 @@
 #include "cli/lib/options.h"
 #include "cli/lib/output.h"
 #include "cli/lib/terminal.h"
-#include "tsr_config.h"
 
 #define LARGEST_SIDE ((int64_t)1 << 24)
 #define LARGEST_MATRIX ((int64_t)1 << 31)
@@ -167,10 +166,8 @@ static void help(FILE *out)
         "\nmore commands:\n"
         "  tessera bench report FILE.json... -o PAGE.html   make a page with charts\n"
         "  tessera bench compare OLD.json NEW.json          list what became slower\n"
-#if TSR__HAVE_VULKAN
         "  tessera bench model [MODEL]                      measure a language model: tokens per "
         "second\n"
-#endif
         "  tessera bench --tune                             tune matrix products, for all programs "
         "that use tessera\n"
         "\nbenchmarks:\n");
@@ -409,11 +406,8 @@ static int run(int argc, char **argv)
     return code;
 }
 
-static const cli_command *const parts[] = {
-#if TSR__HAVE_VULKAN
-    &bench_model_command,
-#endif
-    &bench_report_command, &bench_compare_command, NULL};
+static const cli_command *const parts[] = {&bench_model_command, &bench_report_command,
+                                           &bench_compare_command, NULL};
 
 const cli_command cli_bench = {
     .name = "bench",

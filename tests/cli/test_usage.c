@@ -247,9 +247,7 @@ static const struct {
     const char *command, *begin, *end;
 } explained[] = {
     {"devices", "\n.SS devices\n", "\n.SS "},
-#if TEST_HAVE_GPU_BENCH
     {"bench model", "\n.B tessera bench model\nmeasures ", "\n.B tessera bench report\n"},
-#endif
     {"bench", "\n.SS bench\n", "\n.B tessera bench model\n"},
     {"bench report", "\n.B tessera bench report\nmakes ", "\n.B tessera bench compare\n"},
     {"bench compare", "\n.B tessera bench compare\nlists ", "\n.SS "},
