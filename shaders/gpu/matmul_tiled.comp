@@ -3,6 +3,10 @@
 // of the next tiles while it multiplies.
 #version 450
 #extension GL_GOOGLE_include_directive : require
+#include "params/matmul.h"
+
+layout(constant_id = 11) const uint MODE = TSR_MM_MODE_PUSHED;
+#define MM_MODE (MODE == TSR_MM_MODE_PUSHED ? p.mode : MODE)
 #include "include/matmul_common.glsl"
 
 layout(constant_id = 0) const uint THREADS = 64;
@@ -16,6 +20,9 @@ layout(constant_id = 6) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 7) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint A_LOAD = TSR_MM_LOAD_SCALAR;
 layout(constant_id = 9) const uint B_LOAD = TSR_MM_LOAD_SCALAR;
+// 1: the loads of the next tiles are issued before the products and waited for after them, which is
+// faster on AMD's GPUs, and the products are unrolled. 0: faster on NVIDIA's.
+layout(constant_id = 10) const uint AHEAD = 0;
 
 const uint PAD = 4; // keeps the stores of one column of a tile in different banks
 const uint TILE_A = 0;
@@ -63,19 +70,66 @@ uint col_of(uint j, uint x)
 
 float sums[TM * TN];
 
+// Adds the products of one k.
+void multiply_one(uint x, uint y, uint k)
+{
+    float a[TM], b[TN];
+    [[unroll]] for (uint i = 0; i < TM; i++)
+        a[i] = tile[TILE_A + k * (BM + PAD) + row_of(i, y)];
+    [[unroll]] for (uint j = 0; j < TN; j++)
+        b[j] = tile[TILE_B + k * (BN + PAD) + col_of(j, x)];
+    [[unroll]] for (uint i = 0; i < TM; i++)
+        [[unroll]] for (uint j = 0; j < TN; j++)
+            sums[i * TN + j] = fma(a[i], b[j], sums[i * TN + j]);
+}
+
 void multiply(uint x, uint y)
 {
-    for (uint k4 = 0; k4 < BK; k4 += 4) {
-        [[unroll]] for (uint k1 = 0; k1 < 4; k1++) {
-            uint k = k4 + k1;
-            float a[TM], b[TN];
-            [[unroll]] for (uint i = 0; i < TM; i++)
-                a[i] = tile[TILE_A + k * (BM + PAD) + row_of(i, y)];
-            [[unroll]] for (uint j = 0; j < TN; j++)
-                b[j] = tile[TILE_B + k * (BN + PAD) + col_of(j, x)];
-            [[unroll]] for (uint i = 0; i < TM; i++)
-                [[unroll]] for (uint j = 0; j < TN; j++)
-                    sums[i * TN + j] = fma(a[i], b[j], sums[i * TN + j]);
+    if (AHEAD != 0) {
+        [[unroll]] for (uint k = 0; k < BK; k++)
+            multiply_one(x, y, k);
+    } else {
+        for (uint k4 = 0; k4 < BK; k4 += 4)
+            [[unroll]] for (uint k1 = 0; k1 < 4; k1++)
+                multiply_one(x, y, k4 + k1);
+    }
+}
+
+// Loads the tiles of the step that begins at k into registers. There may be no such step.
+void load(uvec2 a, uvec2 b, uint a_lines, uint b_lines, uint k, uint k_count)
+{
+    if (k >= k_count)
+        return;
+    a = mm_at(a, k, p.a_k, A_DTYPE);
+    b = mm_at(b, k, p.b_k, B_DTYPE);
+    if (AHEAD != 0 && k + BK <= k_count) {
+        a_load_whole(a);
+        b_load_whole(b);
+    } else {
+        a_load(a, a_lines, k_count - k);
+        b_load(b, b_lines, k_count - k);
+    }
+}
+
+// Stores the sums from registers. Neighbouring invocations have neighbouring runs of columns.
+void store_vectors(uint row0, uint col0, uint x, uint y)
+{
+    mm_block block = mm_block_at(row0, col0);
+    [[unroll]] for (uint j = 0; j < TN; j += 4) {
+        uint col = col_of(j, x);
+        if (col0 + col < p.n) {
+            vec4 bias = vec4(0.0);
+            if ((MM_MODE & TSR_MM_BIAS) != 0 && p.bias_row == 0)
+                bias = mm_bias4(block, 0, col);
+            [[unroll]] for (uint i = 0; i < TM; i++) {
+                uint row = row_of(i, y);
+                uint at = i * TN + j;
+                if (row0 + row < p.m) {
+                    if ((MM_MODE & TSR_MM_BIAS) != 0 && p.bias_row != 0)
+                        bias = mm_bias4(block, row, col);
+                    mm_store4(block, row, col, vec4(sums[at], sums[at + 1], sums[at + 2], sums[at + 3]), bias);
+                }
+            }
         }
     }
 }
@@ -133,20 +187,21 @@ void main()
 
     [[unroll]] for (uint i = 0; i < TM * TN; i++)
         sums[i] = 0.0;
-    if (k_count > 0) {
-        a_load(a, p.m - row0, k_count);
-        b_load(b, p.n - col0, k_count);
+    if (AHEAD != 0) {
+        a_prepare(p.m - row0);
+        b_prepare(p.n - col0);
     }
+    load(a, b, p.m - row0, p.n - col0, 0, k_count);
     for (uint k = 0; k < k_count; k += BK) {
         barrier();
         a_keep();
         b_keep();
         barrier();
-        if (k + BK < k_count) {
-            a_load(mm_at(a, k + BK, p.a_k, A_DTYPE), p.m - row0, k_count - k - BK);
-            b_load(mm_at(b, k + BK, p.b_k, B_DTYPE), p.n - col0, k_count - k - BK);
-        }
+        load(a, b, p.m - row0, p.n - col0, k + BK, k_count);
         multiply(x, y);
     }
-    store(row0, col0, x, y);
+    if (MODE != TSR_MM_MODE_PUSHED && (MODE & TSR_MM_Y_VECTORS) != 0)
+        store_vectors(row0, col0, x, y);
+    else
+        store(row0, col0, x, y);
 }

@@ -4,20 +4,19 @@
 #ifndef TSR_FLOAT16_GLSL
 #define TSR_FLOAT16_GLSL
 
-// Converts an f32 to f16 bits, rounded to nearest even. It uses integer arithmetic because drivers
-// may round differently. NaN stays NaN.
+// Converts an f32 to f16 bits, rounded to nearest even. It does not use the driver's conversion,
+// because drivers may round differently. NaN stays NaN.
 uint tsr_f16_from_f32(float value)
 {
     uint bits = floatBitsToUint(value);
     uint magnitude = bits & 0x7fffffffu;
     uint normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
-    // Results below 2^-14 are multiples of 2^-24. For magnitudes up to 2^-25, shifting by 25 gives
-    // 0.
-    uint mantissa = (magnitude & 0x7fffffu) | 0x800000u;
-    uint shift = 126u - clamp(magnitude >> 23, 101u, 113u);
-    uint subnormal = (mantissa + (1u << (shift - 1u)) - 1u + ((mantissa >> shift) & 1u)) >> shift;
+    normal = min(normal, 0x7c00u); // 65520 and above round to infinity
+    // Results below 2^-14 are multiples of 2^-24, which is the distance between numbers from 0.5
+    // on.
+    precise float rounded = uintBitsToFloat(magnitude) + 0.5;
+    uint subnormal = floatBitsToUint(rounded) - 0x3f000000u;
     uint result = mix(normal, subnormal, magnitude < 0x38800000u);
-    result = mix(result, 0x7c00u, magnitude >= 0x477ff000u); // 65520 and above round to infinity
     result = mix(result, 0x7e00u, magnitude > 0x7f800000u);
     return ((bits >> 16) & 0x8000u) | result;
 }

@@ -45,6 +45,33 @@ vec4 mm_load4(uvec2 base, uint i, uint dtype)
     return mm_floats4(tsr_words2(base).v[i], dtype);
 }
 
+// Load the bits of one element, or of four as mm_load4() does. Four 16-bit elements are in the first
+// two words, and the others are 0.
+uint mm_load_bits(uvec2 base, uint i, uint dtype)
+{
+    return dtype == TSR_DT_F32 ? tsr_words(base).v[i] : tsr_load_u16(base, i);
+}
+
+uvec4 mm_load_bits4(uvec2 base, uint i, uint dtype)
+{
+    if (dtype == TSR_DT_F32)
+        return tsr_words4(base).v[i];
+    return uvec4(tsr_words2(base).v[i], 0, 0);
+}
+
+// Return the values of such bits.
+float mm_widen(uint bits, uint dtype)
+{
+    if (dtype == TSR_DT_F16)
+        return tsr_f32_from_f16(bits);
+    return uintBitsToFloat(dtype == TSR_DT_BF16 ? bits << 16 : bits);
+}
+
+vec4 mm_widen4(uvec4 bits, uint dtype)
+{
+    return dtype == TSR_DT_F32 ? uintBitsToFloat(bits) : mm_floats4(bits.xy, dtype);
+}
+
 uint mm_y_dtype()
 {
     return (MM_MODE >> TSR_MM_Y_DTYPE_SHIFT) & TSR_MM_FIELD_MASK;
@@ -105,7 +132,7 @@ mm_block mm_block_at(uint row, uint col)
 // block.
 float mm_value(mm_block block, uint y_at, uint bias_at, float sum)
 {
-    float value = p.alpha * sum;
+    precise float value = p.alpha * sum;
     if ((MM_MODE & TSR_MM_ACCUMULATE) != 0)
         value += tsr_load_float(block.y, y_at, mm_y_dtype());
     if ((MM_MODE & TSR_MM_BIAS) != 0)
@@ -121,6 +148,41 @@ void mm_store(mm_block block, uint row, uint col, float sum)
 {
     uint y_at = row * p.y_row + col * p.y_col;
     tsr_store_float(block.y, y_at, mm_y_dtype(), mm_value(block, y_at, row * p.bias_row + col * p.bias_col, sum));
+}
+
+// The bias of four neighbouring columns.
+vec4 mm_bias4(mm_block block, uint row, uint col)
+{
+    vec4 bias;
+    uint at = row * p.bias_row + col * p.bias_col;
+    [[unroll]] for (uint i = 0; i < 4; i++)
+        bias[i] = tsr_load_float(block.bias, at + i * p.bias_col, mm_bias_dtype());
+    return bias;
+}
+
+// Stores what mm_store() would store for four neighbouring columns, which are one aligned vector of
+// y (TSR_MM_Y_VECTORS). `bias` is not used if the mode has none.
+void mm_store4(mm_block block, uint row, uint col, vec4 sum, vec4 bias)
+{
+    uint dtype = mm_y_dtype();
+    uvec2 at = tsr_at(block.y, (row * p.y_row + col) * (dtype == TSR_DT_F32 ? 4u : 2u));
+    precise vec4 value = p.alpha * sum;
+    if ((MM_MODE & TSR_MM_ACCUMULATE) != 0)
+        value += mm_load4(at, 0, dtype);
+    if ((MM_MODE & TSR_MM_BIAS) != 0)
+        value += bias;
+    uint activation = (MM_MODE >> TSR_MM_ACTIVATION_SHIFT) & TSR_MM_FIELD_MASK;
+    if (activation != 0)
+        [[unroll]] for (uint i = 0; i < 4; i++)
+            value[i] = tsr_activate(value[i], activation);
+    if (dtype == TSR_DT_F32) {
+        tsr_floats4(at).v[0] = value;
+        return;
+    }
+    uint bits[4];
+    [[unroll]] for (uint i = 0; i < 4; i++)
+        bits[i] = dtype == TSR_DT_F16 ? tsr_f16_from_f32(value[i]) : tsr_bf16_from_f32(value[i]);
+    tsr_words2(at).v[0] = uvec2(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16);
 }
 
 #endif

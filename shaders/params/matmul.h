@@ -53,6 +53,11 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 #define TSR_MM_BIAS_DTYPE_SHIFT 8u
 #define TSR_MM_ACTIVATION_SHIFT 12u
 #define TSR_MM_FIELD_MASK 15u
+/* Any four columns of y from a multiple of 4 on are one aligned vector, and n is a multiple of
+ * 4. Only in modes that are specialization constants. */
+#define TSR_MM_Y_VECTORS (1u << 16)
+/* As a specialization constant: the mode is in the push constants. */
+#define TSR_MM_MODE_PUSHED 0xffffffffu
 
 /* The elements that an invocation of matmul_sum.comp computes, a specialization constant. */
 #define TSR_MM_SUM_ONE 0u

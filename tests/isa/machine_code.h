@@ -25,7 +25,7 @@ typedef struct isa_figures {
     double lds_clocks; /* how long shared memory is busy with 64 lanes, at 128 B per clock */
     int waits;         /* waits for loads between the first load and the first multiply-add */
     double flight;     /* the most bytes per lane that are loaded without waiting in between */
-    /* after the main loop: stores, and other vector instructions per stored element */
+    /* after the main loop: stores, and other vector instructions per 4 bytes stored */
     isa_accesses result;
     double result_valu;
 } isa_figures;

@@ -20,6 +20,7 @@ tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
         .max_invocations = device->info.max_workgroup_invocations,
         .max_shared_bytes = device->info.max_shared_memory_bytes,
         .subgroup_size = device->info.subgroup_size,
+        .subgroup_size_min = device->info.subgroup_size_min,
         .quads = device->subgroup_quads,
         .int64 = device->info.int64,
         .coopmat = shape_used(device, device->info.coopmat_used),
@@ -104,13 +105,25 @@ static const char *few_rows_name(const tsr__matmul_device *device, const tsr__ma
     return p->m <= config->bm && tsr__matmul_config_fits(config, device, p) ? name : NULL;
 }
 
+/* Returns the tiles without cooperative matrices that are larger than tiled-s, the largest first.
+ * The list ends with NULL. The more products an invocation computes, the less often it reads shared
+ * memory, but the more registers it needs. With 4×4, an AMD GPU's shared memory is the limit, and
+ * RDNA 3 reaches less than half of its peak. With 8×8, only two subgroups of 64 fit a SIMD of GCN,
+ * whose subgroups all have this size. */
+static const char *const *tiles_for(const tsr__matmul_device *device)
+{
+    static const char *const nvidia[] = {"tiled-l", "tiled-m", NULL};
+    static const char *const rdna[] = {"tiled-l", "tiled-m8", "tiled-m", NULL};
+    static const char *const gcn[] = {"tiled-m8", "tiled-m", NULL};
+    static const char *const others[] = {"tiled-m", NULL};
+
+    if (device->vendor_id == TSR__VENDOR_AMD)
+        return device->subgroup_size_min < 64 ? rdna : gcn;
+    return device->vendor_id == TSR__VENDOR_NVIDIA ? nvidia : others;
+}
+
 static const char *usual_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
 {
-    static const char *const largest_first[] = {"tiled-l", "tiled-m", "tiled-s"};
-    /* Without cooperative matrices, the largest tile is faster only on NVIDIA's GPUs, because it
-     * needs many registers. */
-    int first = device->vendor_id == TSR__VENDOR_NVIDIA ? 0 : 1;
-
     if (device->device_class != TSR__CLASS_GPU) {
         const tsr__matmul_config *config = tsr__cpu_matmul_choose(device, p);
         return config ? config->name : "tiled-s";
@@ -121,8 +134,8 @@ static const char *usual_name(const tsr__matmul_device *device, const tsr__matmu
     const char *few_rows = few_rows_name(device, p);
     if (few_rows)
         return few_rows;
-    for (int i = first; i < 2; i++) {
-        const tsr__matmul_config *config = tsr__matmul_config_named(largest_first[i]);
+    for (const char *const *name = tiles_for(device); *name; name++) {
+        const tsr__matmul_config *config = tsr__matmul_config_named(*name);
         if (p->m > config->bm / 2 && p->n > config->bn / 2 &&
             tsr__matmul_config_fits(config, device, p) &&
             tiles_of(config, p) * parts_of(p) >= enough_tiles(device))

@@ -254,6 +254,23 @@ START_TEST(long_k_gives_large_tiles_work)
 }
 END_TEST
 
+/* Tiles of AMD's GPUs: the large one needs more registers than GCN has for it. */
+START_TEST(tiles_for_amd)
+{
+    device.vendor_id = VENDOR_AMD;
+    device.subgroup_size_min = 32;
+    ck_assert_str_eq(chosen(TSR_F32, 4096, 4096, 4096), "tiled-l");
+    ck_assert_str_eq(chosen(TSR_F32, 1024, 1024, 1024), "tiled-m8");
+    ck_assert_str_eq(chosen(TSR_F32, 1023, 1023, 1023), "tiled-m"); /* no vectors */
+    ck_assert_str_eq(chosen(TSR_F32, 256, 256, 256), "tiled-s");
+    device.subgroup_size_min = 64;
+    ck_assert_str_eq(chosen(TSR_F32, 4096, 4096, 4096), "tiled-m8");
+    ck_assert_str_eq(chosen(TSR_F32, 1023, 1023, 1023), "tiled-m");
+    device.vendor_id = 0x8086;
+    ck_assert_str_eq(chosen(TSR_F32, 4096, 4096, 4096), "tiled-m");
+}
+END_TEST
+
 START_TEST(products_of_bf16)
 {
     tsr__matmul_problem problem = product(TSR_BF16, TSR_BF16, 4096, 4096, 4096);
@@ -487,6 +504,7 @@ TESTS(coopmat_kernel)
     tcase_add_test(tests, products_of_f16_on_nvidia);
     tcase_add_test(tests, nine_to_sixteen_rows_of_f32);
     tcase_add_test(tests, long_k_gives_large_tiles_work);
+    tcase_add_test(tests, tiles_for_amd);
     tcase_add_test(tests, products_of_bf16);
     tcase_add_test(tests, other_dtypes_do_not_use_them);
     tcase_add_test(tests, smaller_tiles_if_shared_memory_is_small);

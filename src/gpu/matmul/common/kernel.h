@@ -14,6 +14,7 @@
 #define TSR__MATMUL_SPEC_MAX 16
 
 #define TSR__VENDOR_NVIDIA 0x10de
+#define TSR__VENDOR_AMD 0x1002
 
 typedef struct tsr__matmul_family tsr__matmul_family;
 typedef struct tsr__matmul_call tsr__matmul_call;
@@ -38,7 +39,7 @@ typedef struct tsr__matmul_device {
     tsr__device_class device_class;
     uint32_t vendor_id;
     uint32_t max_invocations, max_shared_bytes;
-    uint32_t subgroup_size;
+    uint32_t subgroup_size, subgroup_size_min;
     bool quads; /* subgroups can exchange values within groups of four invocations */
     bool int64;
     /* the shapes for f16 and bf16; m is 0 if products of that dtype use none */
@@ -62,6 +63,10 @@ typedef struct tsr__matmul_variant {
     uint32_t a_load, b_load;       /* TSR_MM_LOAD_… */
     uint32_t rows;                 /* 1, 2, 4, 8 or 16 in the kernels for few rows; 0 in others */
     tsr__matmul_fragment fragment; /* for kernels with cooperative matrices */
+    bool ahead;                    /* AHEAD of matmul_tiled.comp */
+    /* the kernel is specialised for the epilogue, which is then `mode` */
+    bool own_mode;
+    uint32_t mode; /* TSR_MM_…, without the fields for loads */
 } tsr__matmul_variant;
 
 /* How one product is computed. */

@@ -118,12 +118,29 @@ static void fill_push(run *r)
         push->mode |= TSR_MM_B_LANES_COL;
 }
 
+/* The mode with which a kernel stores partial sums. */
+static const uint32_t partial_mode =
+    TSR_DT_F32 << TSR_MM_Y_DTYPE_SHIFT | TSR_DT_F32 << TSR_MM_BIAS_DTYPE_SHIFT;
+
+/* The mode for which a kernel is specialised. */
+static uint32_t own_mode(const run *r)
+{
+    const tsr__matmul_problem *p = r->call->problem;
+    bool vectors =
+        p->n % 4 == 0 &&
+        (r->partial || (p->y.col == 1 && tsr__matmul_side_vectors(p, &p->y, p->y.row, 4)));
+
+    return (r->partial ? partial_mode : tsr__matmul_mode(p)) | (vectors ? TSR_MM_Y_VECTORS : 0);
+}
+
 static void fill_dispatch(run *r)
 {
     const tsr__matmul_call *call = r->call;
     tsr__dispatch *dispatch = &r->dispatch;
+    tsr__matmul_variant variant = r->plan->variant;
 
-    dispatch->spec_count = r->plan->config->family->pipeline(r->plan->config, &r->plan->variant,
+    variant.mode = own_mode(r);
+    dispatch->spec_count = r->plan->config->family->pipeline(r->plan->config, &variant,
                                                              &dispatch->shader, dispatch->spec);
     dispatch->push_bytes = sizeof r->push;
     dispatch->access[0] = tsr__read_of(call->a);
@@ -146,7 +163,7 @@ static void aim_at_partial(const run *r, struct tsr_matmul_push *push)
     push->y_outer = matrices * push->batch_inner;
     push->alpha = 1;
     push->mode &= TSR_MM_A_LANES_ROW | TSR_MM_B_LANES_COL;
-    push->mode |= TSR_DT_F32 << TSR_MM_Y_DTYPE_SHIFT | TSR_DT_F32 << TSR_MM_BIAS_DTYPE_SHIFT;
+    push->mode |= partial_mode;
 }
 
 /* Records the dispatches of one piece; `push` has its addresses. */

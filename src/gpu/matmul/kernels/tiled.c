@@ -35,11 +35,19 @@ static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *dev
                                    tsr__matmul_min(config->bn, p->n));
 }
 
+/* On an H100, loads that are not waited for before the products make these kernels slower. On CPU
+ * drivers, compiling a kernel for every epilogue would take longer than it saves. */
+static void specialize_for_device(const tsr__matmul_device *device, tsr__matmul_variant *variant)
+{
+    variant->own_mode = device->device_class == TSR__CLASS_GPU;
+    variant->ahead = variant->own_mode && device->vendor_id != TSR__VENDOR_NVIDIA;
+}
+
 static void specialize(const tsr__matmul_config *config, const tsr__matmul_device *device,
                        const tsr__matmul_problem *p, bool vectors, tsr__matmul_variant *variant)
 {
     (void)config;
-    (void)device;
+    specialize_for_device(device, variant);
     if (vectors) {
         variant->a_load = tsr__matmul_a_load(p, 4);
         variant->b_load = tsr__matmul_b_load(p, 4);
@@ -51,8 +59,9 @@ static bool has_variant(const tsr__matmul_config *config, const tsr__matmul_devi
 {
     bool one = variant->rows == 1;
 
-    (void)device;
     variant->rows = 0;
+    specialize_for_device(device, variant);
+    variant->mode = TSR_DT_F32 << TSR_MM_Y_DTYPE_SHIFT | TSR_DT_F32 << TSR_MM_BIAS_DTYPE_SHIFT;
     return one && variant->a_load < TSR_MM_LOADS && variant->b_load < TSR_MM_LOADS &&
            loads_suit(config, variant->a_load, variant->b_load);
 }
@@ -73,6 +82,8 @@ static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant 
     spec[count++] = variant->b_dtype;
     spec[count++] = variant->a_load;
     spec[count++] = variant->b_load;
+    spec[count++] = variant->ahead;
+    spec[count++] = variant->own_mode ? variant->mode : TSR_MM_MODE_PUSHED;
     return count;
 }
 
