@@ -137,6 +137,59 @@ typedef struct tsr_model_stats {
 } tsr_model_stats;
 TSR_API void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out);
 
+/* Planning --------------------------------------------------------------------------------------
+ */
+
+#define TSR_MODEL_PLAN_MAX_RANKS 65536
+#define TSR_MODEL_PLAN_MAX_ADVICE 64 /* the most ranks that tsr_model_fit names */
+
+typedef struct tsr_model_plan_params {
+    int ranks;                      /* 0: 1 */
+    tsr_dtype dtype;                /* as in tsr_model_params */
+    tsr_partition_params partition; /* as in tsr_model_params */
+    /* The cache of keys and values: sequences of `context` tokens each. */
+    int64_t context;       /* 0: the model's */
+    int sequences;         /* 0: 1 */
+    tsr_dtype cache_dtype; /* f32, f16 or bf16; 0: f32 */
+} tsr_model_plan_params;
+#define tsr_model_plan_params(...) (&(tsr_model_plan_params){__VA_ARGS__})
+
+/* What a rank will hold. */
+typedef struct tsr_model_rank_plan {
+    int64_t heads, kv_heads, hidden, vocabulary; /* numbers of heads, hidden features and tokens */
+    uint64_t embedding_bytes;                    /* also learned positions */
+    uint64_t attention_bytes, mlp_bytes, norm_bytes;
+    uint64_t head_bytes;   /* 0 if the head is the embedding */
+    uint64_t weight_bytes; /* the sum of these; equals that of tsr_model_stats */
+    uint64_t cache_bytes;
+    uint64_t total_bytes; /* weights and cache, without activations and staging memory */
+    /* What generating a token reads and multiplies: all weights except tables of which it needs one
+     * row. */
+    uint64_t token_bytes;
+    uint64_t token_parameters; /* elements of matrices */
+} tsr_model_rank_plan;
+
+/* Whether a plan fits. */
+typedef struct tsr_model_fit {
+    uint64_t missing_bytes; /* of the rank that lacks the most; 0: all fit */
+    int rank;               /* that rank; -1: all fit */
+    /* If they do not fit: the smallest number of ranks with equal shares that would, if each had
+     * the smallest of the memories, and the widest dtype that would on these ranks. 0: none. */
+    int ranks;
+    tsr_dtype dtype;
+} tsr_model_fit;
+
+/* Computes what each rank will hold of a model, from the headers of its files, and writes it to
+ * ranks[params->ranks]. Reads no weights, and needs no device. memory_bytes[params->ranks] is the
+ * memory of each rank, or 0 for no limit; `fit` then says whether the plan fits. Both may be NULL.
+ * Errors: those of tsr_model_config_read and tsr_shard_list_open; TSR_ERR_NOT_FOUND,
+ * TSR_ERR_INVALID and TSR_ERR_UNSUPPORTED for tensors, as tsr_model_open; TSR_ERR_INVALID for a
+ * param, naming it, and those of tsr_partition. */
+TSR_API TSR_NODISCARD tsr_status tsr_model_plan(const char *path,
+                                                const tsr_model_plan_params *params,
+                                                const uint64_t *memory_bytes,
+                                                tsr_model_rank_plan *ranks, tsr_model_fit *fit);
+
 #ifdef __cplusplus
 }
 #endif

@@ -64,9 +64,10 @@ static tsr_status load_all(loading *l)
 {
     const tsr_model *m = l->model;
     TSR__TRY(load_layer(l, -1, m->embedding));
+    const uint64_t head_bytes = m->config.tied ? m->stats.weight_bytes : 0;
     TSR__TRY(load_positions(l));
-    if (l->counting && !m->config.tied)
-        l->model->stats.table_bytes = m->stats.weight_bytes;
+    if (l->counting)
+        l->model->stats.table_bytes = m->stats.weight_bytes - head_bytes;
     for (int i = 0; i < m->config.layers; i++)
         TSR__TRY(load_layer(l, i, m->blocks[i]));
     TSR__TRY(load_layer(l, -1, m->norm));

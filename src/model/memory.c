@@ -1,100 +1,9 @@
-/* The memory of a model's weights: in which dtype each matrix is kept, and which matrices share a
- * tensor.
- *
- * Matrices of files in a block format are kept in it, unless the caller wants another dtype or a
- * rank's part would begin or end inside a block. */
+/* The memory of a model's weights: which matrices share a tensor. */
 #include <string.h>
 
 #include "base/error.h"
-#include "model/elements.h"
 #include "model/model.h"
 #include "model/weights.h"
-#include "tensor/dtype.h"
-
-/* Dtypes ----------------------------------------------------------------------------------------
- */
-
-tsr_status tsr__model_choose_dtype(tsr_model *m, const tsr__weights *weights, tsr_dtype wanted)
-{
-    const tsr_quant_format *format = tsr_quant_format_of(wanted);
-    tsr__weight embedding;
-    TSR__REQUIRE(wanted == 0 || tsr__dtype_is_float(wanted) || (format && format->quantizes),
-                 "model: weights cannot be kept as %s; f32, f16, bf16 and block formats that "
-                 "tsr_quantize supports are possible",
-                 tsr_dtype_name(wanted));
-    m->kept = wanted;
-    m->dtype = wanted;
-    if (tsr__dtype_is_float(wanted))
-        return TSR_OK;
-    TSR__TRY(tsr__weight_find(weights, -1, "embedding.weight", &embedding));
-    m->dtype = tsr__elements_dtype(embedding.file);
-    if (!tsr__dtype_is_float(m->dtype))
-        m->dtype = TSR_F32;
-    return TSR_OK;
-}
-
-/* Returns the dtype in which a matrix is kept if it is not divided. */
-static tsr_dtype whole_dtype(const tsr_model *m, const tsr__weight *weight)
-{
-    const tsr_dtype dtype = m->kept != 0 ? m->kept : tsr__elements_dtype(weight->file);
-    const int64_t block = (int64_t)tsr__dtype_block(dtype);
-    return tsr__dtype_is_block(dtype) && weight->columns % block == 0 ? dtype : m->dtype;
-}
-
-static tsr_dtype part_dtype(const tsr_model *m, const tsr__weight *weight,
-                            const tsr__weight_part *part)
-{
-    const tsr_dtype dtype = whole_dtype(m, weight);
-    const int64_t block = (int64_t)tsr__dtype_block(dtype);
-    return part->first_column % block == 0 && part->columns % block == 0 ? dtype : m->dtype;
-}
-
-/* Divisions -------------------------------------------------------------------------------------
- */
-
-/* Gives the most elements in a block of one matrix, over all layers. Each number of elements is a
- * power of two, so this is a multiple of all. */
-static tsr_status largest_block(const tsr_model *m, const tsr__weights *weights, const char *ours,
-                                int64_t *out)
-{
-    tsr__weight weight;
-    *out = 1;
-    for (int i = 0; i < m->config.layers; i++) {
-        TSR__TRY(tsr__weight_find(weights, i, ours, &weight));
-        const int64_t block = (int64_t)tsr__dtype_block(whole_dtype(m, &weight));
-        *out = block > *out ? block : *out;
-    }
-    return TSR_OK;
-}
-
-/* Returns the smallest number of units, of `features` each, that are whole blocks, or 0 if there
- * are too few units for all ranks to get that many. */
-static uint64_t align_units(const tsr_model *m, int64_t units, int64_t features, int64_t block)
-{
-    int64_t align = 1;
-    while (align * features % block != 0)
-        align *= 2;
-    return (units + align - 1) / align >= tsr_group_size(m->group) ? (uint64_t)align : 0;
-}
-
-tsr_status tsr__model_align_heads(const tsr_model *m, const tsr__weights *weights, uint64_t *out)
-{
-    const tsr_model_config *c = &m->config;
-    const bool of_kv = c->kv_heads >= tsr_group_size(m->group);
-    const int64_t queries = of_kv ? c->heads / c->kv_heads : 1;
-    int64_t block;
-    TSR__TRY(largest_block(m, weights, "attention.o.weight", &block));
-    *out = align_units(m, of_kv ? c->kv_heads : c->heads, queries * c->head_dim, block);
-    return TSR_OK;
-}
-
-tsr_status tsr__model_align_hidden(const tsr_model *m, const tsr__weights *weights, uint64_t *out)
-{
-    int64_t block;
-    TSR__TRY(largest_block(m, weights, "mlp.down.weight", &block));
-    *out = align_units(m, m->config.hidden, 1, block);
-    return TSR_OK;
-}
 
 /* Allocating ------------------------------------------------------------------------------------
  */
@@ -154,7 +63,7 @@ static tsr_status describe(const tsr_model *m, const tsr__weights *weights, int 
         .count = 1,
         .index = {index},
         .rows = {part.rows},
-        .dtype = p->ndim == 2 ? part_dtype(m, &weight, &part) : p->dtype,
+        .dtype = p->ndim == 2 ? tsr__kept_part(&m->kept, &weight, &part) : p->dtype,
         .ndim = p->ndim,
         .columns = part.columns,
     };
@@ -200,7 +109,7 @@ tsr_status tsr__model_allocate(tsr_model *m, const tsr__weights *weights)
 {
     TSR__TRY(allocate_layer(m, weights, -1, m->embedding));
     if (m->config.learned_positions)
-        TSR__TRY(tsr_tensor_create(m->device, m->dtype, 2,
+        TSR__TRY(tsr_tensor_create(m->device, m->kept.others, 2,
                                    (int64_t[]){m->config.context, m->config.width}, &m->positions));
     for (int i = 0; i < m->config.layers; i++)
         TSR__TRY(allocate_layer(m, weights, i, m->blocks[i]));

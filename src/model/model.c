@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "model/config.h"
 #include "model/elements.h"
+#include "model/plan.h"
 #include "model/random.h"
 #include "model/weights.h"
 
@@ -41,7 +42,7 @@ tsr_group *tsr_model_group(const tsr_model *model)
 
 tsr_dtype tsr_model_dtype(const tsr_model *model)
 {
-    return model ? model->dtype : (tsr_dtype)0;
+    return model ? model->kept.others : (tsr_dtype)0;
 }
 
 void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out)
@@ -61,7 +62,8 @@ static tsr_status create_block(tsr_model *m, const tsr_partition_params *heads,
     const tsr_model_config *c = &m->config;
     const float epsilon = (float)c->norm_epsilon;
     return tsr_block_create(
-        tsr_block_params(.group = m->group, .size = c->width, .dtype = m->dtype, .deferred = true,
+        tsr_block_params(.group = m->group, .size = c->width, .dtype = m->kept.others,
+                         .deferred = true,
                          .norm = {.kind = c->norm,
                                   .no_bias = !c->norm_bias,
                                   .epsilon = epsilon,
@@ -89,8 +91,8 @@ static tsr_status create_blocks(tsr_model *m, const tsr__weights *weights)
 {
     const tsr_model_config *c = &m->config;
     tsr_partition_params heads = m->partition, hidden = m->partition;
-    TSR__TRY(tsr__model_align_heads(m, weights, &heads.align));
-    TSR__TRY(tsr__model_align_hidden(m, weights, &hidden.align));
+    TSR__TRY(tsr__kept_align_heads(&m->kept, weights, &heads.align));
+    TSR__TRY(tsr__kept_align_hidden(&m->kept, weights, &hidden.align));
     m->blocks = tsr__calloc((size_t)c->layers, sizeof(tsr_layer *));
     if (!m->blocks)
         return TSR_ERR_NO_MEMORY;
@@ -107,7 +109,7 @@ static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
     const tsr_model_config *c = &m->config;
     TSR__TRY(tsr_embedding_create(tsr_embedding_params(.group = m->group, .name = "embedding",
                                                        .vocabulary_size = c->vocabulary,
-                                                       .width = c->width, .dtype = m->dtype,
+                                                       .width = c->width, .dtype = m->kept.others,
                                                        .partition = m->partition, .deferred = true),
                                   &m->embedding));
     TSR__TRY(create_blocks(m, weights));
@@ -118,35 +120,29 @@ static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
                              &m->norm));
     return tsr_column_linear_create(
         tsr_linear_params(.group = m->group, .name = "head", .input_size = c->width,
-                          .output_size = c->vocabulary, .no_bias = true, .dtype = m->dtype,
+                          .output_size = c->vocabulary, .no_bias = true, .dtype = m->kept.others,
                           .partition = m->partition, .deferred = true),
         &m->head);
 }
 
-/* Says what would fit, if the device cannot hold the layers. The share of a rank is that of an even
- * division. */
-static tsr_status explain_memory(const tsr_model *m, tsr_status status)
+/* Says what would fit, if the device cannot hold the layers. */
+static tsr_status explain_memory(const tsr_model *m, const tsr__weights *weights, tsr_status status)
 {
     const tsr_device_info *info = tsr_device_get_info(m->device);
-    const uint64_t count = tsr__weights_count(&m->config),
-                   ranks = (uint64_t)tsr_group_size(m->group);
-    const uint64_t needed = count * tsr_dtype_size(m->dtype) / ranks;
     uint64_t there = 0;
     for (int i = 0; i < info->heap_count; i++)
         if (info->heaps[i].device_local)
             there = tsr__max_u64(there, info->heaps[i].budget_bytes);
-    const double mib = 1048576;
     if (status != TSR_ERR_DEVICE_MEMORY)
         return status;
-    return tsr__fail_context(status,
-                             "model: the weights need about %.1f MiB per rank as %s on %llu "
-                             "rank%s, and %.1f MiB %s; the "
-                             "device has %.1f MiB",
-                             (double)needed / mib, tsr_dtype_name(m->dtype),
-                             (unsigned long long)ranks, ranks == 1 ? "" : "s",
-                             (double)needed / mib /
-                                 (m->dtype == TSR_F32 ? 2 : (double)(ranks + 1) / (double)ranks),
-                             m->dtype == TSR_F32 ? "as f16" : "on one more", (double)there / mib);
+    const tsr_model_plan_params params = {.ranks = tsr_group_size(m->group),
+                                          .dtype = m->kept.matrices,
+                                          .partition = m->partition,
+                                          .context = 1};
+    char advice[TSR__MODEL_PLAN_ADVICE];
+    return tsr__fail_context(
+        status, "model: %s",
+        tsr__model_plan_advice(weights, &params, tsr_group_rank(m->group), there, advice));
 }
 
 /* Opening ---------------------------------------------------------------------------------------
@@ -173,10 +169,10 @@ static tsr_status open_files(tsr_model *m, const tsr__model_files *files,
     tsr_heads heads;
     TSR__TRY(tsr__config_of(files, &m->config));
     TSR__TRY(tsr__weights_init(files, &m->config, &weights));
-    TSR__TRY(tsr__model_choose_dtype(m, &weights, params->dtype));
+    TSR__TRY(tsr__kept_choose(&weights, tsr_group_size(m->group), params->dtype, &m->kept));
     TSR__TRY(divide_vocabulary(m));
     TSR__TRY(create_layers(m, &weights));
-    TSR__TRY(explain_memory(m, tsr__model_allocate(m, &weights)));
+    TSR__TRY(explain_memory(m, &weights, tsr__model_allocate(m, &weights)));
     TSR__TRY(tsr_self_attention_heads(m->blocks[0], &heads));
     m->stats.heads = heads.count;
     m->stats.kv_heads = heads.kv_count;

@@ -2,6 +2,7 @@
 #ifndef TSR_MODEL_MODEL_H
 #define TSR_MODEL_MODEL_H
 
+#include "model/kept.h"
 #include "tessera/model.h"
 
 struct tsr_model {
@@ -9,8 +10,7 @@ struct tsr_model {
     tsr_group *group;
     tsr_stream *stream;
     tsr_device *device;
-    tsr_dtype dtype; /* of matrices that are not in blocks */
-    tsr_dtype kept;  /* params.dtype: all matrices, as far as possible; 0: as in the files */
+    tsr__kept kept;
     tsr_partition_params partition;
     int64_t *vocabulary; /* [ranks]: how the vocabulary is divided */
     tsr_layer *embedding, *norm, *head;
@@ -19,26 +19,13 @@ struct tsr_model {
     tsr_model_stats stats;
 };
 
-struct tsr__weights;
-
 /* memory.c */
 
-/* Completes m->dtype and m->kept from params.dtype. */
-tsr_status tsr__model_choose_dtype(tsr_model *model, const struct tsr__weights *weights,
-                                   tsr_dtype wanted) TSR_NODISCARD;
-/* Give the `align` of the partition of heads, kv heads if each rank can have one, and of that of
- * hidden features, so that each rank's part of matrices that are kept in blocks is whole blocks.
- * 0: the parts would become too large for every rank to have one; these matrices are then not kept
- * in blocks. */
-tsr_status tsr__model_align_heads(const tsr_model *model, const struct tsr__weights *weights,
-                                  uint64_t *out) TSR_NODISCARD;
-tsr_status tsr__model_align_hidden(const tsr_model *model, const struct tsr__weights *weights,
-                                   uint64_t *out) TSR_NODISCARD;
 /* Allocates the parameters of all layers, each in the dtype in which it is kept. */
-tsr_status tsr__model_allocate(tsr_model *model, const struct tsr__weights *weights) TSR_NODISCARD;
+tsr_status tsr__model_allocate(tsr_model *model, const tsr__weights *weights) TSR_NODISCARD;
 
 /* load.c: reads the weights of all layers. */
-tsr_status tsr__model_load(tsr_model *model, const struct tsr__weights *weights,
+tsr_status tsr__model_load(tsr_model *model, const tsr__weights *weights,
                            const tsr_model_params *params) TSR_NODISCARD;
 
 /* forward.c */

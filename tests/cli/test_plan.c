@@ -9,6 +9,7 @@
 #include "support/check_main.h"
 #include "tessera/shard.h"
 
+#define STORIES TEST_DATA "/model/stories260K-hf"
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
 static folder in;
@@ -166,7 +167,8 @@ static const struct {
     {"plan params.json --ranks two",
      "tessera: plan: --ranks takes an integer from 1 to 65536, not 'two'\n"},
     {"plan params.json --ranks 2 --strategy Full",
-     "tessera: plan: --strategy takes full, layerwise, hybrid or weighted, not 'Full'\n"},
+     "tessera: plan: --strategy takes full, layerwise, hybrid, weighted or inference, not "
+     "'Full'\n"},
     {"plan params.json --ranks 2 --format yaml",
      "tessera: plan: --format takes table or json, not 'yaml'\n"},
     {"plan params.json --ranks 2 --partition odd",
@@ -217,7 +219,25 @@ static const struct {
     {"plan nothing.json --ranks 2",
      "tessera: plan: cannot open nothing.json: No such file or directory\n"},
     {"plan loop --ranks 2", "tessera: plan: cannot open loop: Too many levels of symbolic links\n"},
-    {"plan . --ranks 2", "tessera: plan: . is not a regular file\n"},
+    {"plan . --ranks 2", "tessera: plan: model: . has no config.json\n"},
+    {"plan . --ranks 2 --strategy full", "tessera: plan: . is not a regular file\n"},
+    {"plan . --ranks 2 --align 2", "tessera: plan: inference does not take --align\n"},
+    {"plan . --ranks 2 --format yaml", "tessera: plan: --format takes table or json, not 'yaml'\n"},
+    {"plan . --ranks 2 --bandwidth 1G,2G,3G",
+     "tessera: plan: --bandwidth has 3 values for 2 ranks\n"},
+    {"plan . --ranks 2 --bandwidth x",
+     "tessera: plan: --bandwidth takes bytes per second, such as 50G, not 'x'\n"},
+    {"plan . --ranks 2 --gflops 0", "tessera: plan: --gflops takes positive numbers, not '0'\n"},
+    {"plan . --ranks 2 --dtype q9",
+     "tessera: plan: --dtype takes a dtype such as f16 or q8_0, not 'q9'\n"},
+    {"plan " STORIES " --ranks 2 --dtype i32",
+     "tessera: plan: model: weights cannot be kept as i32; f32, f16, bf16 and block formats that "
+     "tsr_quantize supports are possible\n"},
+    {"plan " STORIES " --ranks 2 --cache-dtype q8_0",
+     "tessera: plan: model: the cache cannot be q8_0; f32, f16 and bf16 are possible\n"},
+    {"plan params.json --ranks 2 --context 10",
+     "tessera: plan: only the strategy inference takes --dtype, --context, --sequences, "
+     "--cache-dtype, --bandwidth, --gflops and --latency\n"},
     {"plan short.safetensors --ranks 2", "tessera: plan: short.safetensors: safetensors: offset "
                                          "113: tensor 'b.w': it ends at byte 32 of the "
                                          "weights, which have 31\n"},
@@ -226,6 +246,59 @@ static const struct {
 START_TEST(refuses_wrong_arguments)
 {
     tool_refuses(mistakes[_i].arguments, mistakes[_i].sentence);
+}
+END_TEST
+
+/* stories260K: 5 layers of width 64, 8 heads of 8, 4 kv heads, 172 hidden features, 512 tokens. */
+START_TEST(plans_a_model)
+{
+    const double embedding = 512 * 64 * 2 / 2,
+                 attention = 5.0 * (2 * 64 * 64 + 2 * 32 * 64) * 2 / 2,
+                 mlp = 5.0 * 3 * 172 * 64 * 2 / 2, norms = (11 * 64) * 4,
+                 cache = 2.0 * 5 * 2 * 8 * 3 * 128 * 2,
+                 weights = embedding + attention + mlp + norms;
+    json_t *document = tool_json("plan " STORIES
+                                 " --ranks 2 --dtype f16 --context 100 --sequences 3 --cache-dtype "
+                                 "bf16 --bandwidth 1G,2G --gflops 1 --latency 50 --memory 1M,100K "
+                                 "--format json",
+                                 "tessera.plan.inference");
+    const json_t *rank = json_array_get(tool_member(document, "ranks"), 1);
+    ck_assert_uint_eq(json_array_size(tool_member(document, "ranks")), 2);
+    ck_assert_double_eq(tool_number(rank, "embedding_bytes"), embedding);
+    ck_assert_double_eq(tool_number(rank, "attention_bytes"), attention);
+    ck_assert_double_eq(tool_number(rank, "mlp_bytes"), mlp);
+    ck_assert_double_eq(tool_number(rank, "norm_bytes"), norms);
+    ck_assert_double_eq(tool_number(rank, "cache_bytes"), cache);
+    ck_assert_double_eq(tool_number(rank, "total_bytes"), weights + cache);
+    ck_assert_int_eq((int)tool_number(rank, "kv_heads"), 2);
+    /* Rank 0 is the slowest. */
+    const double step = (weights + cache / 2) / 1073741824 + 12 * 50e-6;
+    ck_assert_double_eq_tol(tool_number(document, "generation_tokens_per_second"), 3 / step, 1e-3);
+    ck_assert_double_eq_tol(tool_number(document, "prompt_tokens_per_second"),
+                            1e9 / (embedding + attention + mlp), 1e-3);
+    const json_t *fit = tool_member(document, "fit");
+    ck_assert(json_is_false(tool_member(fit, "fits")));
+    ck_assert_int_eq((int)tool_number(fit, "rank"), 1);
+    ck_assert_double_eq(tool_number(fit, "missing_bytes"), weights + cache - 102400);
+    json_decref(document);
+}
+END_TEST
+
+START_TEST(says_what_would_fit)
+{
+    tool_result result =
+        tool_run("plan " STORIES " --ranks 1 --context 64 --cache-dtype f16 --memory 600K");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_msg(strstr(result.out, "\ndoes not fit: rank 0 lacks ") != NULL &&
+                      strstr(result.out, "; 2 equal ranks would hold it; --dtype f16 would fit\n"),
+                  "%s", result.out);
+    tool_result_free(&result);
+    result = tool_run("plan " STORIES " --rates 3,1 --memory 2M");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_ptr_nonnull(strstr(result.out, "\n   0      6         3  "));
+    ck_assert_ptr_nonnull(strstr(result.out, "\nfits\n"));
+    ck_assert_ptr_null(strstr(result.out, "prediction"));
+    tool_result_free(&result);
 }
 END_TEST
 
@@ -251,5 +324,7 @@ TESTS(plan)
     tcase_add_loop_test(tests, prints_tables, 0, (int)COUNT_OF(tables));
     tcase_add_test(tests, prints_json);
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0, (int)COUNT_OF(mistakes));
+    tcase_add_test(tests, plans_a_model);
+    tcase_add_test(tests, says_what_would_fit);
     tcase_add_test(tests, help_explains_strategies);
 }

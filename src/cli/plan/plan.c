@@ -4,18 +4,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/commands.h"
 #include "cli/lib/memory.h"
 #include "cli/lib/options.h"
 #include "cli/lib/terminal.h"
+#include "cli/plan/model.h"
 
 static struct {
     const char *strategy, *partition, *format;
     int64_t ranks; /* 0: the option was not given */
     int64_t align;
     plan_list rates, memory, gather, full, layerwise;
-} chosen;
+    plan_model model; /* what only the strategy inference takes */
+} chosen = {.model = {.latency_us = -1}};
+
+/* The strategy that tsr_shard_kind does not have. */
+static const char inference[] = "inference";
+
+static bool read_dtype(void *user, const char *value, char *problem, size_t size)
+{
+    if (tsr_dtype_parse(value, user) == TSR_OK)
+        return true;
+    snprintf(problem, size, "takes a dtype such as f16 or q8_0, not '%.40s'", value);
+    return false;
+}
 
 static bool read_list(void *user, const char *text, char *problem, size_t size)
 {
@@ -26,12 +40,14 @@ static bool read_list(void *user, const char *text, char *problem, size_t size)
 }
 
 static const cli_option options[] = {
-    {"strategy", "NAME", "full, layerwise, hybrid or weighted (default: full)",
+    {"strategy", "NAME",
+     "full, layerwise, hybrid, weighted or inference (default: full, and inference for a "
+     "folder)",
      .text = &chosen.strategy},
     {"ranks", "N",
      "number of ranks; may be omitted if --rates or --memory lists one value per rank",
      .integer = &chosen.ranks, .low = 1, .high = TSR_SHARD_MAX_RANKS},
-    {"rates", "R,R,...", "speed of each rank, in any unit (layerwise, hybrid, weighted)",
+    {"rates", "R,R,...", "speed of each rank, in any unit (layerwise, hybrid, weighted, inference)",
      .read = read_list, .user = &chosen.rates},
     {"memory", "M,M,...",
      "memory of each rank, such as 8G or 8GiB; one value applies to all ranks; 0: unlimited",
@@ -46,6 +62,23 @@ static const cli_option options[] = {
      .user = &chosen.full},
     {"layerwise-layers", "PATTERN,...", "layers to keep on one rank each (hybrid)",
      .read = read_list, .user = &chosen.layerwise},
+    {"dtype", "DTYPE", "how matrices are kept (default: as in the files; inference)",
+     .read = read_dtype, .user = &chosen.model.dtype},
+    {"context", "N", "tokens of a sequence in the cache (default: the model's; inference)",
+     .integer = &chosen.model.context, .low = 1, .high = TSR_MODEL_MAX_CONTEXT},
+    {"sequences", "N", "sequences in the cache (default: 1; inference)",
+     .integer = &chosen.model.sequences, .low = 1, .high = 1000000},
+    {"cache-dtype", "DTYPE", "f32, f16 or bf16 (default: f32; inference)", .read = read_dtype,
+     .user = &chosen.model.cache_dtype},
+    {"bandwidth", "B,B,...",
+     "bytes per second that each rank reads from its memory, such as 50G; predicts the generation "
+     "of tokens (inference)",
+     .read = read_list, .user = &chosen.model.bandwidth},
+    {"gflops", "R,R,...",
+     "10^9 operations per second of each rank; predicts the reading of prompts (inference)",
+     .read = read_list, .user = &chosen.model.gflops},
+    {"latency", "US", "microseconds of an all-reduce (default: 20; inference)",
+     .real = &chosen.model.latency_us, .low = 0, .high = 1e9},
     {"format", "FORMAT", "table or json (default: table)", .text = &chosen.format},
     {0},
 };
@@ -68,6 +101,18 @@ static void help(FILE *out)
         "--full-layers; divide all others.\n"
         "  weighted   Divide each parameter in proportion to the ranks' rates, within their "
         "memory.\n"
+        "  inference  Divide a language model (FILE may also be its folder) as generate does: by "
+        "whole heads, hidden features and tokens, equally or by --rates; with the cache of keys "
+        "and "
+        "values. Activations, a few MiB, are not counted. With --memory, says whether it fits, and "
+        "what would.\n"
+        "\n"
+        "Predictions of inference: a step of generating takes, on the slowest rank, the bytes of "
+        "its "
+        "weights and of half of its cache (sequences are half full on average) divided by "
+        "--bandwidth, and with several ranks 2 all-reduces per layer and 2 more of --latency each; "
+        "it gives a token per sequence. A token of a prompt takes 2 operations per element of the "
+        "matrices of the slowest rank, divided by --gflops. Both are upper limits.\n"
         "\n"
         "A PATTERN may use *, ? and [a-z]. A pattern without a dot, such as 'embed*', matches one "
         "component of a name; a pattern with a dot matches the whole name. If several patterns "
@@ -140,9 +185,19 @@ static int read_partition(tsr_partition_kind *out)
                            chosen.partition);
 }
 
+static bool has_model_options(void)
+{
+    const plan_model *m = &chosen.model;
+    return m->dtype != 0 || m->cache_dtype != 0 || m->context > 0 || m->sequences > 0 ||
+           m->bandwidth.count > 0 || m->gflops.count > 0 || m->latency_us >= 0;
+}
+
 /* Fails if an option was given that would have no effect. */
 static int check_options(tsr_shard_kind kind)
 {
+    if (has_model_options())
+        return cli_usage_error("plan: only the strategy inference takes --dtype, --context, "
+                               "--sequences, --cache-dtype, --bandwidth, --gflops and --latency");
     const struct {
         bool given;
         unsigned kinds; /* the kinds that take the option, as bits */
@@ -240,20 +295,74 @@ static int make_plan(const char *path, const tsr_shard_strategy_params *strategy
     return code;
 }
 
+/* Fails if an option was given that the strategy inference does not take. */
+static int check_model_options(void)
+{
+    const struct {
+        bool given;
+        const char *name;
+    } all[] = {{chosen.gather.count > 0, "gather"},
+               {chosen.partition != NULL, "partition"},
+               {chosen.align > 0, "align"},
+               {chosen.full.count > 0, "full-layers"},
+               {chosen.layerwise.count > 0, "layerwise-layers"}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].given)
+            return cli_usage_error("plan: inference does not take --%s", all[i].name);
+    return CLI_DONE;
+}
+
+static int plan_inference(const char *path)
+{
+    rank_values values = {0};
+    int code = check_model_options();
+    if (code == CLI_DONE)
+        code = count_ranks(&chosen.model.ranks);
+    if (code == CLI_DONE)
+        code = read_rates(&values);
+    if (code == CLI_DONE)
+        code = read_memory(chosen.model.ranks, &values);
+    chosen.model.rates = values.rates;
+    chosen.model.memory = values.memory;
+    chosen.model.json = chosen.format != NULL && strcmp(chosen.format, "json") == 0;
+    if (code == CLI_DONE)
+        code = plan_model_run(path, &chosen.model);
+    free(values.rates);
+    free(values.memory);
+    return code;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static int check_format(void)
+{
+    return chosen.format != NULL && strcmp(chosen.format, "table") != 0 &&
+                   strcmp(chosen.format, "json") != 0
+               ? cli_usage_error("plan: --format takes table or json, not '%s'", chosen.format)
+               : CLI_DONE;
+}
+
 static int plan_file(const char *path)
 {
     tsr_shard_kind kind = TSR_SHARD_FULL;
     tsr_partition_kind partition = TSR_PARTITION_EVEN;
     rank_values values = {0};
     int ranks = 0;
+    if (chosen.strategy != NULL ? strcmp(chosen.strategy, inference) == 0 : is_folder(path)) {
+        const int checked = check_format();
+        return checked == CLI_DONE ? plan_inference(path) : checked;
+    }
     if (chosen.strategy != NULL && tsr_shard_kind_parse(chosen.strategy, &kind) != TSR_OK)
         return cli_usage_error(
-            "plan: --strategy takes full, layerwise, hybrid or weighted, not '%s'",
+            "plan: --strategy takes full, layerwise, hybrid, weighted or inference, not '%s'",
             chosen.strategy);
-    if (chosen.format != NULL && strcmp(chosen.format, "table") != 0 &&
-        strcmp(chosen.format, "json") != 0)
-        return cli_usage_error("plan: --format takes table or json, not '%s'", chosen.format);
-    int code = read_partition(&partition);
+    int code = check_format();
+    if (code == CLI_DONE)
+        code = read_partition(&partition);
     if (code == CLI_DONE)
         code = check_options(kind);
     if (code == CLI_DONE)
@@ -290,6 +399,8 @@ static int run(int argc, char **argv)
     plan_list_free(&chosen.gather);
     plan_list_free(&chosen.full);
     plan_list_free(&chosen.layerwise);
+    plan_list_free(&chosen.model.bandwidth);
+    plan_list_free(&chosen.model.gflops);
     return code;
 }
 

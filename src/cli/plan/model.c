@@ -1,0 +1,243 @@
+#include "cli/plan/model.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/lib/json.h"
+#include "cli/lib/memory.h"
+#include "cli/lib/numbers.h"
+#include "cli/lib/table.h"
+#include "cli/lib/terminal.h"
+
+#define USUAL_LATENCY_US 20.0
+
+typedef struct result {
+    tsr_model_config config;
+    tsr_model_rank_plan *ranks; /* [ranks] */
+    tsr_model_fit fit;
+    uint64_t *bandwidth;       /* [ranks], bytes per second; NULL: not given */
+    double *flops;             /* [ranks] */
+    double generation, prompt; /* tokens per second; 0: not predicted */
+} result;
+
+/* Rates ---------------------------------------------------------------------------------------- */
+
+static int read_bandwidth(const plan_model *m, result *r)
+{
+    const size_t count = m->bandwidth.count;
+    if (count == 0)
+        return CLI_DONE;
+    if (count != 1 && count != (size_t)m->ranks)
+        return cli_usage_error("plan: --bandwidth has %zu values for %d ranks", count, m->ranks);
+    r->bandwidth = cli_alloc((size_t)m->ranks, sizeof *r->bandwidth);
+    for (int i = 0; i < m->ranks; i++) {
+        const char *text = m->bandwidth.texts[count == 1 ? 0 : i];
+        if (!plan_read_bytes(text, &r->bandwidth[i]) || r->bandwidth[i] == 0)
+            return cli_usage_error(
+                "plan: --bandwidth takes bytes per second, such as 50G, not '%s'", text);
+    }
+    return CLI_DONE;
+}
+
+static int read_flops(const plan_model *m, result *r)
+{
+    const size_t count = m->gflops.count;
+    if (count == 0)
+        return CLI_DONE;
+    if (count != 1 && count != (size_t)m->ranks)
+        return cli_usage_error("plan: --gflops has %zu values for %d ranks", count, m->ranks);
+    r->flops = cli_alloc((size_t)m->ranks, sizeof *r->flops);
+    for (int i = 0; i < m->ranks; i++) {
+        const char *text = m->gflops.texts[count == 1 ? 0 : i];
+        if (!plan_read_rate(text, &r->flops[i]) || r->flops[i] == 0)
+            return cli_usage_error("plan: --gflops takes positive numbers, not '%s'", text);
+        r->flops[i] *= 1e9;
+    }
+    return CLI_DONE;
+}
+
+/* The model of cost, which the help states. The slowest rank counts. */
+static void predict(const plan_model *m, result *r)
+{
+    double token = 0, prompt = 0;
+    const double latency = m->latency_us < 0 ? USUAL_LATENCY_US : m->latency_us;
+    for (int i = 0; i < m->ranks; i++) {
+        const tsr_model_rank_plan *p = &r->ranks[i];
+        if (r->bandwidth) {
+            const double read = (double)p->token_bytes + (double)p->cache_bytes / 2,
+                         seconds = read / (double)r->bandwidth[i];
+            token = seconds > token ? seconds : token;
+        }
+        if (r->flops) {
+            const double seconds = 2 * (double)p->token_parameters / r->flops[i];
+            prompt = seconds > prompt ? seconds : prompt;
+        }
+    }
+    const double reductions = m->ranks > 1 ? 2 * (double)r->config.layers + 2 : 0;
+    const int64_t sequences = m->sequences > 0 ? m->sequences : 1;
+    if (token > 0)
+        r->generation = (double)sequences / (token + reductions * latency * 1e-6);
+    if (prompt > 0)
+        r->prompt = 1 / prompt;
+}
+
+/* Printing ------------------------------------------------------------------------------------- */
+
+static void print_table(const plan_model *m, const result *r)
+{
+    static const char *const headings[] = {"rank", "heads", "kv heads", "embedding", "attention",
+                                           "MLP",  "head",  "norms",    "cache",     "total"};
+    cli_table *table = cli_table_create();
+    for (size_t i = 0; i < sizeof headings / sizeof *headings; i++)
+        cli_table_column(table, headings[i], CLI_RIGHT);
+    if (m->memory)
+        cli_table_column(table, "of memory", CLI_RIGHT);
+    for (int i = 0; i < m->ranks; i++) {
+        const tsr_model_rank_plan *p = &r->ranks[i];
+        const uint64_t bytes[] = {p->embedding_bytes, p->attention_bytes, p->mlp_bytes,
+                                  p->head_bytes,      p->norm_bytes,      p->cache_bytes,
+                                  p->total_bytes};
+        char text[CLI_BYTES_TEXT];
+        cli_table_cell(table, "%d", i);
+        cli_table_cell(table, "%" PRId64, p->heads);
+        cli_table_cell(table, "%" PRId64, p->kv_heads);
+        for (size_t b = 0; b < sizeof bytes / sizeof *bytes; b++)
+            cli_table_cell(table, "%s", cli_bytes(bytes[b], text));
+        if (m->memory && m->memory[i] > 0)
+            cli_table_cell(table, "%.1f %%", 100 * (double)p->total_bytes / (double)m->memory[i]);
+        else if (m->memory)
+            cli_table_cell(table, "-");
+    }
+    cli_table_print(table, stdout, 0);
+    cli_table_destroy(&table);
+}
+
+static void print_fit(const result *r)
+{
+    char missing[CLI_BYTES_TEXT];
+    if (r->fit.missing_bytes == 0) {
+        puts("\nfits");
+        return;
+    }
+    printf("\ndoes not fit: rank %d lacks %s", r->fit.rank,
+           cli_bytes(r->fit.missing_bytes, missing));
+    if (r->fit.ranks > 0)
+        printf("; %d equal ranks would hold it", r->fit.ranks);
+    if (r->fit.dtype != 0)
+        printf("; --dtype %s would fit", tsr_dtype_name(r->fit.dtype));
+    puts("");
+}
+
+static void print_text(const char *path, const plan_model *m, const result *r)
+{
+    cli_print(stdout, "%s: %s, %d layers, on %d rank%s\n\n", path, r->config.architecture,
+              r->config.layers, m->ranks, m->ranks == 1 ? "" : "s");
+    print_table(m, r);
+    if (m->memory)
+        print_fit(r);
+    if (r->generation > 0)
+        printf("\nprediction: generates %.1f tokens/s\n", r->generation);
+    if (r->prompt > 0)
+        printf("\nprediction: reads prompts at %.0f tokens/s\n", r->prompt);
+}
+
+static void add_rank(json_t *list, const plan_model *m, const tsr_model_rank_plan *p, int rank)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+    } members[] = {
+        {"heads", (uint64_t)p->heads},
+        {"kv_heads", (uint64_t)p->kv_heads},
+        {"hidden", (uint64_t)p->hidden},
+        {"vocabulary", (uint64_t)p->vocabulary},
+        {"embedding_bytes", p->embedding_bytes},
+        {"attention_bytes", p->attention_bytes},
+        {"mlp_bytes", p->mlp_bytes},
+        {"norm_bytes", p->norm_bytes},
+        {"head_bytes", p->head_bytes},
+        {"weight_bytes", p->weight_bytes},
+        {"cache_bytes", p->cache_bytes},
+        {"total_bytes", p->total_bytes},
+        {"token_bytes", p->token_bytes},
+    };
+    json_t *object = cli_json_append_object(list);
+    cli_json_u64(object, "rank", (uint64_t)rank);
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        cli_json_u64(object, members[i].name, members[i].value);
+    if (m->memory && m->memory[rank] > 0)
+        cli_json_u64(object, "memory_bytes", m->memory[rank]);
+}
+
+static void add_fit(json_t *document, const tsr_model_fit *fit)
+{
+    json_t *object = cli_json_add_object(document, "fit");
+    cli_json_bool(object, "fits", fit->missing_bytes == 0);
+    if (fit->missing_bytes == 0)
+        return;
+    cli_json_u64(object, "rank", (uint64_t)fit->rank);
+    cli_json_u64(object, "missing_bytes", fit->missing_bytes);
+    if (fit->ranks > 0)
+        cli_json_u64(object, "ranks", (uint64_t)fit->ranks);
+    if (fit->dtype != 0)
+        cli_json_text(object, "dtype", tsr_dtype_name(fit->dtype));
+}
+
+static void print_json(const char *path, const plan_model *m, const result *r)
+{
+    json_t *document = cli_json_document("tessera.plan.inference", 1);
+    cli_json_text(document, "model", path);
+    cli_json_text(document, "architecture", r->config.architecture);
+    cli_json_u64(document, "layers", (uint64_t)r->config.layers);
+    json_t *list = cli_json_add_array(document, "ranks");
+    for (int i = 0; i < m->ranks; i++)
+        add_rank(list, m, &r->ranks[i], i);
+    if (m->memory)
+        add_fit(document, &r->fit);
+    if (r->generation > 0)
+        cli_json_real(document, "generation_tokens_per_second", r->generation);
+    if (r->prompt > 0)
+        cli_json_real(document, "prompt_tokens_per_second", r->prompt);
+    cli_json_print(document);
+}
+
+/* Running -------------------------------------------------------------------------------------- */
+
+static tsr_status compute(const char *path, const plan_model *m, result *r)
+{
+    const tsr_partition_params partition = {
+        .kind = m->rates ? TSR_PARTITION_WEIGHTED : TSR_PARTITION_UNEVEN, .rates = m->rates};
+    const tsr_status status = tsr_model_config_read(path, &r->config);
+    return status != TSR_OK
+               ? status
+               : tsr_model_plan(path,
+                                tsr_model_plan_params(.ranks = m->ranks, .dtype = m->dtype,
+                                                      .partition = partition, .context = m->context,
+                                                      .sequences = (int)m->sequences,
+                                                      .cache_dtype = m->cache_dtype),
+                                m->memory, r->ranks, m->memory ? &r->fit : NULL);
+}
+
+int plan_model_run(const char *path, const plan_model *m)
+{
+    result r = {.ranks = cli_alloc((size_t)m->ranks, sizeof *r.ranks)};
+    int code = read_bandwidth(m, &r);
+    if (code == CLI_DONE)
+        code = read_flops(m, &r);
+    const tsr_status status = code == CLI_DONE ? compute(path, m, &r) : TSR_OK;
+    if (status != TSR_OK)
+        code = status == TSR_ERR_NO_MEMORY ? cli_failed("plan: %s", tsr_last_error())
+                                           : cli_usage_error("plan: %s", tsr_last_error());
+    if (code == CLI_DONE) {
+        predict(m, &r);
+        if (m->json)
+            print_json(path, m, &r);
+        else
+            print_text(path, m, &r);
+    }
+    free(r.ranks);
+    free(r.bandwidth);
+    free(r.flops);
+    return code;
+}
