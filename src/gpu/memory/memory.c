@@ -1,6 +1,9 @@
+#define _DEFAULT_SOURCE /* for madvise */
+
 #include "gpu/memory/memory.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/alloc.h"
 #include "base/checked.h"
@@ -175,6 +178,23 @@ static tsr_status check_room(const tsr_device *device, const device_memory *memo
     return TSR_OK;
 }
 
+/* Asks the system for pages of 2 MiB, for memory of a driver for the CPU: a model's weights are
+ * then a thousand pages instead of half a million, and take half of the time to fill. A system that
+ * does not have them changes nothing. */
+static void use_large_pages(const tsr_device *device, const tsr__slab *slab)
+{
+#ifdef MADV_HUGEPAGE
+    const uintptr_t large = (uintptr_t)2 << 20, start = (uintptr_t)slab->host,
+                    first = (start + large - 1) / large * large,
+                    end = (start + slab->size_bytes) / large * large;
+    if (device->info.type == TSR_DEVICE_CPU && end > first)
+        (void)madvise((char *)slab->host + (first - start), end - first, MADV_HUGEPAGE);
+#else
+    (void)device;
+    (void)slab;
+#endif
+}
+
 static tsr_status slab_allocate(tsr_device *device, const device_memory *memory, tsr__slab *slab)
 {
     VkMemoryRequirements requirements;
@@ -194,6 +214,7 @@ static tsr_status slab_allocate(tsr_device *device, const device_memory *memory,
         TSR__DEVICE_TRY(device, MapMemory, device->handle, slab->memory, 0, VK_WHOLE_SIZE, 0,
                         &host);
         slab->host = host;
+        use_large_pages(device, slab);
     }
     return TSR_OK;
 }

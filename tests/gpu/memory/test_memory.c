@@ -1,4 +1,5 @@
 /* Slabs and pages, limits, and lack of memory. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -245,6 +246,33 @@ START_TEST(the_heap_runs_out_and_recovers)
 }
 END_TEST
 
+/* Linux lists for each mapping how its pages are to be: "hg" stands for large ones. */
+START_TEST(drivers_for_the_cpu_use_large_pages)
+{
+    tsr_tensor *tensor = gpu_new(TSR_U8, 1, (int64_t[]){8 << 20});
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    void *memory;
+    char line[512];
+    bool inside = false, found = false;
+    if (tsr_device_get_info(gpu)->type != TSR_DEVICE_CPU || !maps) {
+        tsr_tensor_destroy(&tensor);
+        SKIP("the driver is none for the CPU, or the system has no /proc/self/smaps");
+    }
+    GPU_OK(tsr_tensor_map(tensor, &memory));
+    const uintptr_t middle = (uintptr_t)memory + (4 << 20);
+    while (!found && fgets(line, sizeof line, maps)) {
+        unsigned long long first, end;
+        if (sscanf(line, "%llx-%llx ", &first, &end) == 2)
+            inside = middle >= first && middle < end;
+        else if (inside && strncmp(line, "VmFlags:", 8) == 0)
+            found = strstr(line, " hg") != NULL;
+    }
+    fclose(maps);
+    ck_assert(found);
+    tsr_tensor_destroy(&tensor);
+}
+END_TEST
+
 START_TEST(a_limit_of_the_callers_own)
 {
     tsr_device *device;
@@ -313,6 +341,7 @@ TESTS(memory)
     tcase_add_test(tests, memory_that_the_driver_refuses);
     tcase_add_test(tests, too_large_tensors_are_an_error_that_names_the_values);
     tcase_add_test(tests, the_heap_runs_out_and_recovers);
+    tcase_add_test(tests, drivers_for_the_cpu_use_large_pages);
     tcase_add_test(tests, a_limit_of_the_callers_own);
     tcase_add_test(tests, made_and_destroyed_without_end);
 }
