@@ -188,6 +188,71 @@ TSR_API TSR_NODISCARD tsr_status tsr_tokenizer_decode(const tsr_tokenizer *token
                                                       size_t capacity_bytes, char *text,
                                                       size_t *size_bytes);
 
+/* Text streams ---------------------------------------------------------------------------------
+ */
+
+/* The text of a sequence while its tokens are generated: gives out what later tokens cannot change,
+ * and ends at strings of the caller's. Held back are characters of UTF-8 of which bytes are
+ * missing, and the beginnings of strings that end the text.
+ *
+ *     tsr_text_stream_create(tsr_text_stream_params(.tokenizer = tokenizer, .stops = stops,
+ *                                                   .stop_count = 1), &stream);
+ *     … tsr_text_stream_add_prompt(stream, id, &text, &size) for the ids of the prompt …
+ *     while (!stopped && … the next id …) {
+ *         tsr_text_stream_add(stream, id, &text, &size, &stopped);
+ *         fwrite(text, 1, size, stdout);
+ *     }
+ *     tsr_text_stream_end(stream, &text, &size);
+ *
+ * Threads: one thread at a time per stream. */
+typedef struct tsr_text_stream tsr_text_stream;
+
+#define TSR_TEXT_STREAM_MAX_STOPS 1024
+#define TSR_TEXT_STREAM_MAX_STOP_BYTES 65536
+
+typedef enum tsr_text_invalid {
+    TSR_TEXT_INVALID_KEEP = 0,   /* bytes that are not UTF-8 are given out as they are */
+    TSR_TEXT_INVALID_REPLACE = 1 /* each of them becomes U+FFFD */
+} tsr_text_invalid;
+
+typedef struct tsr_text_stream_params {
+    const tsr_tokenizer *tokenizer; /* must outlive the stream */
+    /* Strings that end the text; it does not contain the one that ended it. They are searched in
+     * the bytes of generated tokens, also across tokens, but not in the prompt. Of several, the one
+     * that starts first counts. Copied. */
+    const char *const *stops;
+    int stop_count;
+    tsr_decode_control control;
+    tsr_text_invalid invalid;
+} tsr_text_stream_params;
+#define tsr_text_stream_params(...) (&(tsr_text_stream_params){__VA_ARGS__})
+
+/* Creates a stream at the start of a text. Errors: TSR_ERR_INVALID for a tokenizer that is NULL, a
+ * stop string that is NULL, empty or longer than TSR_TEXT_STREAM_MAX_STOP_BYTES, more of them than
+ * TSR_TEXT_STREAM_MAX_STOPS, or a value of an enum that does not exist; TSR_ERR_NO_MEMORY. */
+TSR_API TSR_NODISCARD tsr_status tsr_text_stream_create(const tsr_text_stream_params *params,
+                                                        tsr_text_stream **out);
+/* Destroys a stream and sets the pointer to NULL. NULL is allowed. */
+TSR_API void tsr_text_stream_destroy(tsr_text_stream **stream);
+
+/* Add a token of the prompt, or one that was generated, and give the text that has become certain;
+ * there may be none. It belongs to the stream and is valid until the next call for it. A zero byte
+ * follows it. *stopped becomes true if a string has ended the text; the text in front of it has
+ * then been given out completely.
+ *
+ * Errors: TSR_ERR_INVALID for an id out of range, a prompt's token after a generated one, or a
+ * token after the end of the text; TSR_ERR_NO_MEMORY. After an error the stream has not changed. */
+TSR_API TSR_NODISCARD tsr_status tsr_text_stream_add_prompt(tsr_text_stream *stream, int32_t id,
+                                                            const char **text, size_t *size_bytes);
+TSR_API TSR_NODISCARD tsr_status tsr_text_stream_add(tsr_text_stream *stream, int32_t id,
+                                                     const char **text, size_t *size_bytes,
+                                                     bool *stopped);
+
+/* Ends the text, if a string has not done so, and gives what was held back. Errors:
+ * TSR_ERR_NO_MEMORY; the stream has then not changed. */
+TSR_API TSR_NODISCARD tsr_status tsr_text_stream_end(tsr_text_stream *stream, const char **text,
+                                                     size_t *size_bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -39,13 +39,13 @@ extern const cli_option generate_option_table[];
 /* Reads the arguments into generate_chosen. Returns an exit code. */
 int generate_options_read(int argc, char **argv);
 
-/* The text of a sequence, prompt and generated. */
+/* The text of a sequence, prompt and generated, as far as it is certain. */
 typedef struct generate_text {
-    char *bytes; /* a zero byte follows them; NULL: none yet */
+    tsr_text_stream *stream; /* NULL: there is no tokenizer */
+    char *bytes;             /* NULL: none yet */
     size_t size, capacity;
     size_t prompt_size;
     size_t printed;
-    tsr_decode_state state;
 } generate_text;
 
 /* Opens the model's tokenizer and encodes the prompts. *out stays NULL if there is none, which is
@@ -53,13 +53,16 @@ typedef struct generate_text {
 tsr_status generate_text_open(tsr_tokenizer **out);
 /* Writes the tokens that end a text to ids[most], and returns their number. */
 int generate_end_tokens(const tsr_tokenizer *tokenizer, int most, int32_t *ids);
-void generate_text_add(generate_text *text, const tsr_tokenizer *tokenizer, int32_t id);
-/* Returns whether the generated text has one of the strings that end it, and cuts it there. */
-bool generate_text_stops(generate_text *text);
-/* Returns the size of the text that later tokens cannot cut. */
-size_t generate_text_certain(const generate_text *text);
-/* Returns a copy in which bytes that are not UTF-8 are replaced by U+FFFD; free() it. */
-char *generate_text_valid(const char *bytes, size_t size, size_t *valid_size);
+/* Begins a text. A tokenizer of NULL gives none, and the functions below then do nothing. */
+tsr_status generate_text_begin(generate_text *text, const tsr_tokenizer *tokenizer);
+tsr_status generate_text_add_prompt(generate_text *text, const tsr_tokenizer *tokenizer,
+                                    int32_t id);
+/* Adds a generated token. Sets *stopped if a string of --stop ends the text. */
+tsr_status generate_text_add(generate_text *text, const tsr_tokenizer *tokenizer, int32_t id,
+                             bool *stopped);
+/* Adds what has been held back, when no more tokens come. */
+tsr_status generate_text_end(generate_text *text);
+void generate_text_finish(generate_text *text);
 
 /* What a sequence has generated. */
 typedef struct generate_result {

@@ -37,7 +37,7 @@ void generate_result_finish(generate_result *result)
     free(result->ids);
     free(result->log_probabilities);
     free(result->logits);
-    free(result->text.bytes);
+    generate_text_finish(&result->text);
     *result = (generate_result){0};
 }
 
@@ -48,14 +48,6 @@ static const char *finish_of(const generate_result *result)
     return result->stopped ? "stop" : tsr_finish_name(result->finish);
 }
 
-static void add_text(json_t *object, const char *name, const char *bytes, size_t size)
-{
-    size_t valid_size;
-    char *valid = generate_text_valid(bytes, size, &valid_size);
-    cli_json_add(object, name, json_stringn(valid, valid_size));
-    free(valid);
-}
-
 static void add_texts(json_t *object, const tsr_tokenizer *tokenizer, const generate_text *text)
 {
     if (tokenizer == NULL) {
@@ -64,8 +56,9 @@ static void add_texts(json_t *object, const tsr_tokenizer *tokenizer, const gene
         return;
     }
     const char *bytes = text->bytes != NULL ? text->bytes : "";
-    add_text(object, "text", bytes, text->size);
-    add_text(object, "generated_text", bytes + text->prompt_size, text->size - text->prompt_size);
+    cli_json_add(object, "text", json_stringn(bytes, text->size));
+    cli_json_add(object, "generated_text",
+                 json_stringn(bytes + text->prompt_size, text->size - text->prompt_size));
 }
 
 static void add_sequence(json_t *object, const generate_summary *summary,
@@ -142,12 +135,11 @@ void generate_print_json(const generate_summary *summary, int count, const gener
 
 /* Text ----------------------------------------------------------------------------------------- */
 
-static void print_certain(generate_text *text, size_t size)
+static void print_new(generate_text *text)
 {
-    if (size <= text->printed)
-        return;
-    fwrite(text->bytes + text->printed, 1, size - text->printed, stdout);
-    text->printed = size;
+    if (text->size > text->printed)
+        fwrite(text->bytes + text->printed, 1, text->size - text->printed, stdout);
+    text->printed = text->size;
 }
 
 static void print_ids(const generate_result *result, int64_t first)
@@ -165,8 +157,7 @@ static bool ended(const generate_result *result)
 static void print_one(const tsr_tokenizer *tokenizer, generate_result *result)
 {
     if (tokenizer != NULL) {
-        print_certain(&result->text,
-                      ended(result) ? result->text.size : generate_text_certain(&result->text));
+        print_new(&result->text);
     } else {
         print_ids(result, (int64_t)result->text.printed);
         result->text.printed = (size_t)result->count;

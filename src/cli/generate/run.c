@@ -146,6 +146,14 @@ static tsr_status create_generator(job *j)
         &j->generator);
 }
 
+static tsr_status begin_text(const job *j, const generate_prompt *prompt, generate_text *text)
+{
+    tsr_status status = generate_text_begin(text, j->tokenizer);
+    for (int64_t i = 0; status == TSR_OK && i < prompt->count; i++)
+        status = generate_text_add_prompt(text, j->tokenizer, prompt->ids[i]);
+    return status;
+}
+
 static tsr_status add_prompts(job *j)
 {
     const generate_options *o = &generate_chosen;
@@ -163,7 +171,7 @@ static tsr_status add_prompts(job *j)
     for (int i = 0; i < o->prompt_count; i++) {
         const generate_prompt *prompt = &o->prompts[i];
         generate_result *result = &j->results[i];
-        const tsr_status status = tsr_generator_add(
+        tsr_status status = tsr_generator_add(
             j->generator,
             tsr_sequence_params(.prompt = prompt->ids, .prompt_count = prompt->count,
                                 .sampling = sampling, .number = (uint64_t)i,
@@ -177,23 +185,23 @@ static tsr_status add_prompts(job *j)
         memcpy(result->ids, prompt->ids, (size_t)prompt->count * sizeof *result->ids);
         result->log_probabilities =
             cli_alloc((size_t)prompt->count, sizeof *result->log_probabilities);
-        for (int64_t p = 0; p < prompt->count; p++)
-            generate_text_add(&result->text, j->tokenizer, prompt->ids[p]);
-        result->text.prompt_size = result->text.size;
+        if ((status = begin_text(j, prompt, &result->text)) != TSR_OK)
+            return status;
     }
     return TSR_OK;
 }
 
-/* Keeps a token. Returns whether its text ends the sequence. */
-static bool keep(job *j, generate_result *result, const tsr_generated *token)
+/* Keeps a token. Sets result->stopped if its text ends the sequence. */
+static tsr_status keep(job *j, generate_result *result, const tsr_generated *token)
 {
+    tsr_status status = TSR_OK;
     generate_result_add(result, token);
     j->interrupted = j->interrupted || token->finish == TSR_FINISH_INTERRUPT;
-    if (token->finish == TSR_FINISH_INTERRUPT)
-        return false;
-    generate_text_add(&result->text, j->tokenizer, token->token);
-    result->stopped = generate_text_stops(&result->text);
-    return result->stopped;
+    if (token->finish != TSR_FINISH_INTERRUPT)
+        status = generate_text_add(&result->text, j->tokenizer, token->token, &result->stopped);
+    if (status == TSR_OK && token->finish != TSR_FINISH_NONE)
+        status = generate_text_end(&result->text);
+    return status;
 }
 
 /* All ranks have the same tokens, so that they remove the same sequences. */
@@ -201,9 +209,13 @@ static tsr_status keep_all(job *j, int count, const tsr_generated *tokens)
 {
     for (int t = 0; t < count; t++) {
         for (int i = 0; i < generate_chosen.prompt_count; i++) {
-            if (j->sequences[i] != tokens[t].sequence || !keep(j, &j->results[i], &tokens[t]))
+            if (j->sequences[i] != tokens[t].sequence)
                 continue;
-            const tsr_status status = tsr_generator_remove(j->generator, j->sequences[i]);
+            tsr_status status = keep(j, &j->results[i], &tokens[t]);
+            if (status == TSR_OK && !j->results[i].stopped)
+                continue;
+            if (status == TSR_OK)
+                status = tsr_generator_remove(j->generator, j->sequences[i]);
             if (status != TSR_OK)
                 return status;
             j->sequences[i] = -1;

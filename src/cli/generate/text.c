@@ -68,96 +68,78 @@ int generate_end_tokens(const tsr_tokenizer *tokenizer, int most, int32_t *ids)
     return count;
 }
 
-void generate_text_add(generate_text *text, const tsr_tokenizer *tokenizer, int32_t id)
+tsr_status generate_text_begin(generate_text *text, const tsr_tokenizer *tokenizer)
 {
-    const char *bytes = NULL;
-    size_t size = 0;
-    /* A vocabulary may be padded: the tokens at its end have no text. */
-    if (tokenizer == NULL || id >= tsr_tokenizer_size(tokenizer) ||
-        tsr_tokenizer_decode_next(tokenizer, &text->state, id, &bytes, &size) != TSR_OK)
-        return;
+    if (tokenizer == NULL)
+        return TSR_OK;
+    /* JSON must be UTF-8; a terminal or a file gets the bytes as they are. */
+    return tsr_text_stream_create(
+        tsr_text_stream_params(.tokenizer = tokenizer, .stops = generate_chosen.stops,
+                               .stop_count = generate_chosen.stop_count,
+                               .invalid = generate_chosen.json ? TSR_TEXT_INVALID_REPLACE
+                                                               : TSR_TEXT_INVALID_KEEP),
+        &text->stream);
+}
+
+static void append(generate_text *text, const char *bytes, size_t size)
+{
     if (text->size + size >= text->capacity) {
         text->capacity = 2 * (text->size + size) + 64;
         text->bytes = cli_resize(text->bytes, text->capacity, 1);
     }
     memcpy(text->bytes + text->size, bytes, size);
     text->size += size;
-    text->bytes[text->size] = '\0';
 }
 
-/* Returns where `word` starts in the bytes from `from` on, or SIZE_MAX. */
-static size_t find(const generate_text *text, size_t from, const char *word, size_t length)
+/* Returns whether a token has a text. A vocabulary may be padded: the tokens at its end have none.
+ */
+static bool has_text(const generate_text *text, const tsr_tokenizer *tokenizer, int32_t id)
 {
-    for (size_t at = from; at + length <= text->size; at++)
-        if (memcmp(text->bytes + at, word, length) == 0)
-            return at;
-    return SIZE_MAX;
+    return text->stream != NULL && id < tsr_tokenizer_size(tokenizer);
 }
 
-bool generate_text_stops(generate_text *text)
+tsr_status generate_text_add_prompt(generate_text *text, const tsr_tokenizer *tokenizer, int32_t id)
 {
-    size_t first = SIZE_MAX;
-    for (int i = 0; i < generate_chosen.stop_count; i++) {
-        const char *word = generate_chosen.stops[i];
-        const size_t at = find(text, text->prompt_size, word, strlen(word));
-        first = at < first ? at : first;
-    }
-    if (first == SIZE_MAX)
-        return false;
-    text->size = first;
-    text->bytes[first] = '\0';
-    return true;
+    const char *bytes = NULL;
+    size_t size = 0;
+    if (!has_text(text, tokenizer, id))
+        return TSR_OK;
+    const tsr_status status = tsr_text_stream_add_prompt(text->stream, id, &bytes, &size);
+    if (status == TSR_OK)
+        append(text, bytes, size);
+    text->prompt_size = text->size;
+    return status;
 }
 
-size_t generate_text_certain(const generate_text *text)
+tsr_status generate_text_add(generate_text *text, const tsr_tokenizer *tokenizer, int32_t id,
+                             bool *stopped)
 {
-    size_t certain = text->size;
-    for (int i = 0; i < generate_chosen.stop_count; i++) {
-        const char *word = generate_chosen.stops[i];
-        size_t length = strlen(word);
-        length = length < text->size - text->prompt_size ? length : text->size - text->prompt_size;
-        for (; length > 0; length--)
-            if (memcmp(text->bytes + text->size - length, word, length) == 0)
-                break;
-        certain = text->size - length < certain ? text->size - length : certain;
-    }
-    return certain;
+    const char *bytes = NULL;
+    size_t size = 0;
+    *stopped = false;
+    if (!has_text(text, tokenizer, id))
+        return TSR_OK;
+    const tsr_status status = tsr_text_stream_add(text->stream, id, &bytes, &size, stopped);
+    if (status == TSR_OK)
+        append(text, bytes, size);
+    return status;
 }
 
-/* UTF-8 ---------------------------------------------------------------------------------------- */
-
-/* Returns the length of the valid character at the start of bytes[size], or 0. */
-static size_t character(const unsigned char *bytes, size_t size)
+tsr_status generate_text_end(generate_text *text)
 {
-    const size_t length = bytes[0] < 0x80             ? 1
-                          : (bytes[0] & 0xe0) == 0xc0 ? 2
-                          : (bytes[0] & 0xf0) == 0xe0 ? 3
-                          : (bytes[0] & 0xf8) == 0xf0 ? 4
-                                                      : 0;
-    if (length == 0 || length > size)
-        return 0;
-    unsigned code = length == 1 ? bytes[0] : bytes[0] & (0xffu >> (length + 1));
-    for (size_t i = 1; i < length; i++) {
-        if ((bytes[i] & 0xc0) != 0x80)
-            return 0;
-        code = code << 6 | (bytes[i] & 0x3fu);
-    }
-    static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
-    return code >= least[length] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? length
-                                                                                         : 0;
+    const char *bytes = NULL;
+    size_t size = 0;
+    if (text->stream == NULL)
+        return TSR_OK;
+    const tsr_status status = tsr_text_stream_end(text->stream, &bytes, &size);
+    if (status == TSR_OK)
+        append(text, bytes, size);
+    return status;
 }
 
-char *generate_text_valid(const char *bytes, size_t size, size_t *valid_size)
+void generate_text_finish(generate_text *text)
 {
-    static const char replacement[] = "\xef\xbf\xbd";
-    char *valid = cli_alloc(3 * size + 1, 1);
-    size_t used = 0;
-    for (size_t at = 0; at < size;) {
-        const size_t length = character((const unsigned char *)bytes + at, size - at);
-        memcpy(valid + used, length > 0 ? bytes + at : replacement, length > 0 ? length : 3);
-        used += length > 0 ? length : 3;
-        at += length > 0 ? length : 1;
-    }
-    *valid_size = used;
-    return valid;
+    tsr_text_stream_destroy(&text->stream);
+    free(text->bytes);
+    *text = (generate_text){0};
 }

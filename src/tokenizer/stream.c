@@ -1,0 +1,255 @@
+/* Text streams: text that is certain, and strings that end it. */
+#include <stdint.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/unicode.h"
+
+typedef struct stop {
+    uint64_t start; /* in `strings` */
+    size_t size;
+} stop;
+
+struct tsr_text_stream {
+    const tsr_tokenizer *tokenizer;
+    tsr_decode_state state;
+    tsr_text_invalid invalid;
+    stop *stops; /* [stop_count] */
+    int stop_count;
+    tsr__strings strings;
+    /* Bytes that have not been given out. The first `of_prompt` are the prompt's. */
+    char *held;
+    size_t held_size, held_capacity, of_prompt;
+    /* what the last call has given out */
+    char *given;
+    size_t given_capacity;
+    bool has_generated, ended;
+};
+
+/* Creating ------------------------------------------------------------------------------------- */
+
+static tsr_status check_params(const tsr_text_stream_params *p, tsr_text_stream **out)
+{
+    TSR__REQUIRE(p != NULL && out != NULL && p->tokenizer != NULL, "text stream: %s is NULL",
+                 p == NULL     ? "params"
+                 : out == NULL ? "out"
+                               : "the tokenizer");
+    TSR__REQUIRE(p->stop_count >= 0 && p->stop_count <= TSR_TEXT_STREAM_MAX_STOPS,
+                 "text stream: stop_count is %d; 0 to %d is possible", p->stop_count,
+                 TSR_TEXT_STREAM_MAX_STOPS);
+    TSR__REQUIRE(p->stops != NULL || p->stop_count == 0,
+                 "text stream: stops is NULL, but stop_count %d", p->stop_count);
+    TSR__REQUIRE(p->control == TSR_DECODE_CONTROL_SKIP || p->control == TSR_DECODE_CONTROL_SPELL,
+                 "text stream: control is %d", (int)p->control);
+    TSR__REQUIRE(p->invalid == TSR_TEXT_INVALID_KEEP || p->invalid == TSR_TEXT_INVALID_REPLACE,
+                 "text stream: invalid is %d", (int)p->invalid);
+    for (int i = 0; i < p->stop_count; i++) {
+        const char *text = p->stops[i];
+        TSR__REQUIRE(text != NULL, "text stream: stop string %d is NULL", i);
+        const size_t size = strlen(text);
+        TSR__REQUIRE(size > 0, "text stream: stop string %d is empty", i);
+        TSR__REQUIRE(size <= TSR_TEXT_STREAM_MAX_STOP_BYTES,
+                     "text stream: stop string %d has %zu bytes; at most %d are possible", i, size,
+                     TSR_TEXT_STREAM_MAX_STOP_BYTES);
+    }
+    return TSR_OK;
+}
+
+static tsr_status fill(const tsr_text_stream_params *p, tsr_text_stream *s)
+{
+    s->tokenizer = p->tokenizer;
+    s->state.control = p->control;
+    s->invalid = p->invalid;
+    s->stops = tsr__calloc((size_t)p->stop_count, sizeof *s->stops);
+    if (s->stops == NULL)
+        return TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < p->stop_count; i++) {
+        s->stops[i].size = strlen(p->stops[i]);
+        TSR__TRY(tsr__strings_add(&s->strings, p->stops[i], s->stops[i].size, &s->stops[i].start));
+        s->stop_count++;
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr_text_stream_create(const tsr_text_stream_params *params, tsr_text_stream **out)
+{
+    TSR__TRY(check_params(params, out));
+    tsr_text_stream *stream = tsr__calloc(1, sizeof *stream);
+    if (stream == NULL)
+        return TSR_ERR_NO_MEMORY;
+    const tsr_status status = fill(params, stream);
+    if (status != TSR_OK) {
+        tsr_text_stream_destroy(&stream);
+        return status;
+    }
+    *out = stream;
+    return TSR_OK;
+}
+
+void tsr_text_stream_destroy(tsr_text_stream **stream)
+{
+    if (stream == NULL || *stream == NULL)
+        return;
+    tsr_text_stream *old = *stream;
+    tsr__free(old->stops);
+    tsr__free(old->strings.data);
+    tsr__free(old->held);
+    tsr__free(old->given);
+    tsr__free(old);
+    *stream = NULL;
+}
+
+/* What is certain ------------------------------------------------------------------------------ */
+
+static const char *text_of(const tsr_text_stream *s, const stop *one)
+{
+    return s->strings.data + one->start;
+}
+
+/* Returns where the first string that ends the text starts, or SIZE_MAX. */
+static size_t find_stop(const tsr_text_stream *s)
+{
+    for (size_t at = s->of_prompt; at < s->held_size; at++)
+        for (int i = 0; i < s->stop_count; i++)
+            if (s->stops[i].size <= s->held_size - at &&
+                memcmp(s->held + at, text_of(s, &s->stops[i]), s->stops[i].size) == 0)
+                return at;
+    return SIZE_MAX;
+}
+
+/* Returns the size of the text without its longest end that is the beginning of a string that ends
+ * the text. */
+static size_t before_stops(const tsr_text_stream *s)
+{
+    for (size_t at = s->of_prompt; at < s->held_size; at++)
+        for (int i = 0; i < s->stop_count; i++)
+            if (s->held_size - at < s->stops[i].size &&
+                memcmp(s->held + at, text_of(s, &s->stops[i]), s->held_size - at) == 0)
+                return at;
+    return s->held_size;
+}
+
+/* Returns the size of a text without the beginning of a character at its end. */
+static size_t before_part(const char *text, size_t size)
+{
+    for (size_t back = 1; back <= 3 && back <= size; back++) {
+        const unsigned char byte = (unsigned char)text[size - back];
+        if ((byte & 0xc0) == 0x80)
+            continue;
+        const size_t whole = byte >= 0xf8   ? 0
+                             : byte >= 0xf0 ? 4
+                             : byte >= 0xe0 ? 3
+                             : byte >= 0xc0 ? 2
+                                            : 0;
+        return whole > back ? size - back : size;
+    }
+    return size;
+}
+
+/* Giving out ----------------------------------------------------------------------------------- */
+
+/* Makes room for everything that can be given out of `held` bytes, so that tsr_text_stream cannot
+ * fail after it has changed. */
+static tsr_status need_room(tsr_text_stream *s, size_t held)
+{
+    void *memory = s->held;
+    TSR__TRY(tsr__grow(&memory, &s->held_capacity, held + 1, 1));
+    s->held = memory;
+    memory = s->given;
+    TSR__TRY(tsr__grow(&memory, &s->given_capacity, 3 * held + 1, 1));
+    s->given = memory;
+    return TSR_OK;
+}
+
+/* Copies the first bytes of those that are held, and replaces what is not UTF-8 if the caller wants
+ * that. Returns the size of the copy. */
+static size_t copy(const tsr_text_stream *s, size_t size)
+{
+    static const char replacement[] = "\xef\xbf\xbd";
+    size_t used = 0;
+    for (size_t at = 0, length; at < size; at += length) {
+        uint32_t code;
+        length = tsr__character(s->held + at, size - at, &code);
+        const bool replaces = code == TSR__NOT_UTF8 && s->invalid == TSR_TEXT_INVALID_REPLACE;
+        const size_t copied = replaces ? sizeof replacement - 1 : length;
+        memcpy(s->given + used, replaces ? replacement : s->held + at, copied);
+        used += copied;
+    }
+    s->given[used] = '\0';
+    return used;
+}
+
+/* Gives out the first `size` bytes of those that are held, and holds the others. */
+static void give(tsr_text_stream *s, size_t size, const char **text, size_t *size_bytes)
+{
+    *size_bytes = copy(s, size);
+    *text = s->given;
+    s->held_size -= size;
+    if (size > 0 && s->held_size > 0)
+        memmove(s->held, s->held + size, s->held_size);
+    s->of_prompt = s->of_prompt > size ? s->of_prompt - size : 0;
+}
+
+/* Appends the bytes of a token to those that are held. */
+static tsr_status hold(tsr_text_stream *s, int32_t id)
+{
+    const char *bytes = NULL;
+    size_t size = 0;
+    tsr_decode_state state = s->state;
+    TSR__REQUIRE(!s->ended, "text stream: token %d comes after the end of the text", (int)id);
+    TSR__TRY(tsr_tokenizer_decode_next(s->tokenizer, &state, id, &bytes, &size));
+    TSR__TRY(need_room(s, s->held_size + size));
+    s->state = state;
+    if (size > 0)
+        memcpy(s->held + s->held_size, bytes, size);
+    s->held_size += size;
+    return TSR_OK;
+}
+
+tsr_status tsr_text_stream_add_prompt(tsr_text_stream *s, int32_t id, const char **text,
+                                      size_t *size_bytes)
+{
+    TSR__REQUIRE(s != NULL && text != NULL && size_bytes != NULL, "text stream: %s is NULL",
+                 s == NULL      ? "the stream"
+                 : text == NULL ? "text"
+                                : "size_bytes");
+    TSR__REQUIRE(!s->has_generated,
+                 "text stream: token %d of the prompt comes after generated ones", (int)id);
+    TSR__TRY(hold(s, id));
+    s->of_prompt = s->held_size;
+    give(s, before_part(s->held, s->held_size), text, size_bytes);
+    return TSR_OK;
+}
+
+tsr_status tsr_text_stream_add(tsr_text_stream *s, int32_t id, const char **text,
+                               size_t *size_bytes, bool *stopped)
+{
+    TSR__REQUIRE(s != NULL && text != NULL && size_bytes != NULL && stopped != NULL,
+                 "text stream: %s is NULL",
+                 s == NULL            ? "the stream"
+                 : text == NULL       ? "text"
+                 : size_bytes == NULL ? "size_bytes"
+                                      : "stopped");
+    TSR__TRY(hold(s, id));
+    s->has_generated = true;
+    const size_t found = find_stop(s);
+    s->ended = found != SIZE_MAX;
+    *stopped = s->ended;
+    if (s->ended)
+        s->held_size = found;
+    give(s, s->ended ? found : before_part(s->held, before_stops(s)), text, size_bytes);
+    return TSR_OK;
+}
+
+tsr_status tsr_text_stream_end(tsr_text_stream *s, const char **text, size_t *size_bytes)
+{
+    TSR__REQUIRE(s != NULL && text != NULL && size_bytes != NULL, "text stream: %s is NULL",
+                 s == NULL      ? "the stream"
+                 : text == NULL ? "text"
+                                : "size_bytes");
+    TSR__TRY(need_room(s, s->held_size));
+    s->ended = true;
+    give(s, s->held_size, text, size_bytes);
+    return TSR_OK;
+}
