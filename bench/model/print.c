@@ -175,12 +175,14 @@ static void markdown(const bench_model_report *report)
         const bench_model_test *test = &report->tests[i];
         const bench_model_figures figures = bench_model_summarize(report, test);
         char text[CLI_NUMBER_TEXT], bytes[CLI_BYTES_TEXT];
+        char *plus_minus = cli_localized("±");
         put_names(&g, report);
         put(&g, "%s", cli_bytes(all_weight_bytes(report), bytes));
         put_parameters(&g, report->parameters);
         put(&g, "%d", report->ranks);
         put(&g, "%s", test->name);
-        put(&g, "%.2f ± %.2f", figures.mean, figures.deviation);
+        put(&g, "%.2f %s %.2f", figures.mean, plus_minus, figures.deviation);
+        free(plus_minus);
         put(&g, "%s", report->ranks > 1 ? cli_percent(figures.communication, text) : "");
         if (test->generates)
             put(&g, "%s GB/s", cli_number(figures.weights * 1e-9, text));

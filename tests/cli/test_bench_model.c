@@ -112,6 +112,11 @@ START_TEST(tables)
     ck_assert_int_eq(tool_count(md.out, " ± "), 1);
     ck_assert_int_eq(tool_count(md.out, "communication"), 0); /* of one rank */
     tool_result_free(&md);
+    tool_result ascii = tool_run_in(SMALL "-n 0", "C", "200");
+    ck_assert_msg(ascii.exit_code == 0, "%s", ascii.err);
+    ck_assert_int_eq(tool_count(ascii.out, " +- "), 1);
+    ck_assert_int_eq(tool_count(ascii.out, " pp9 |"), 1);
+    tool_result_free(&ascii);
 }
 END_TEST
 

@@ -54,6 +54,8 @@ static bool locale_is_utf8(void)
 static const char *ascii_of(uint32_t code)
 {
     switch (code) {
+    case 0xb1: /* ± */
+        return "+-";
     case 0xb5: /* µ */
         return "u";
     case 0xb7: /* · */
