@@ -121,6 +121,17 @@ static void print_tap(FILE *tap)
     }
 }
 
+/* Gives the list's tests the words of its name as tags: those of norm_packed are "norm" and
+ * "packed". The variables CK_INCLUDE_TAGS and CK_EXCLUDE_TAGS choose tests by them. */
+static void set_tags(TCase *tests, const char *name)
+{
+    char tags[128];
+    snprintf(tags, sizeof tags, "%s", name);
+    for (char *c = strchr(tags, '_'); c; c = strchr(c, '_'))
+        *c = ' ';
+    tcase_set_tags(tests, tags);
+}
+
 int main(void)
 {
     /* Check's own limit of 4 s per test is too short for a sanitizer on a loaded machine. */
@@ -136,6 +147,7 @@ int main(void)
     Suite *suite = suite_create("tessera");
     for (int i = 0; i < list_count; i++) {
         TCase *tests = tcase_create(lists[i].name);
+        set_tags(tests, lists[i].name);
         tcase_add_checked_fixture(tests, count_test, NULL);
         lists[i].add(tests);
         suite_add_tcase(suite, tests);

@@ -69,35 +69,38 @@ static void spoil_keys(const attention_case *c, double *values)
     }
 }
 
-static void add_options(problem *p, gpu_random *random)
+/* Adds options by the bits of `number`. Among any eight numbers in a row, each two options are
+ * together, alone and missing; and each two numbers that use the same mixture of dtypes differ in
+ * the mask, the soft cap and both lengths. */
+static void add_options(problem *p, gpu_random *random, int number)
 {
     attention_case *c = &p->c;
     const int64_t mask_shape[] = {c->batch, c->heads, c->q_len, c->kv_len};
-    if (gpu_random_between(random, 0, 2) == 0)
-        c->softcap = 1.5;
-    if (gpu_random_between(random, 0, 2) == 0)
+    const bool first = number & 1, second = number & 2, third = number & 4;
+    if (first)
         c->scale = 0.375;
-    if (gpu_random_between(random, 0, 1))
-        c->causal = true;
-    if (c->causal && gpu_random_between(random, 0, 1))
+    c->causal = first == second;
+    if (c->causal && third)
         c->window = gpu_random_between(random, 1, 40);
-    if (gpu_random_between(random, 0, 2) == 0) {
+    if (first != third)
+        c->softcap = 1.5;
+    if (third) {
         const tsr_dtype dtype = p->dtypes[MASK];
         c->mask = random_mask(random, attention_queries_count(c) * c->kv_len, dtype);
         p->mask = view(p, random, dtype, 4, mask_shape);
         gpu_put(p->mask, c->mask);
     }
-    if (!c->kv_length && gpu_random_between(random, 0, 2) == 0) {
+    if (!c->kv_length && second != third) {
         c->kv_length = random_lengths(random, c->batch, c->kv_len);
         p->kv_lengths = view(p, random, TSR_I32, 1, mask_shape);
         gpu_put(p->kv_lengths, c->kv_length);
     }
-    if (gpu_random_between(random, 0, 2) == 0) {
+    if (first ^ second ^ third) {
         c->q_length = random_lengths(random, c->batch, c->q_len);
         p->q_lengths = view(p, random, TSR_I32, 1, mask_shape);
         gpu_put(p->q_lengths, c->q_length);
     }
-    if (gpu_random_between(random, 0, 2) == 0) {
+    if (second) {
         c->kv_head = calloc((size_t)c->heads + 1, sizeof *c->kv_head);
         ck_assert_ptr_nonnull(c->kv_head);
         for (int64_t h = 0; h < c->heads; h++)
@@ -212,19 +215,19 @@ static void random_name(const problem *p, char name[128])
 
 START_TEST(agrees_with_doubles)
 {
-    static const int64_t dims[] = {1, 3, 8, 17, 32, 64, 66, 96, 128, 250, 256};
+    static const int64_t dims[] = {17, 64, 250, 3, 8, 66, 32, 96, 1, 256, 128, 200};
     gpu_random random = {(uint64_t)_i + 1};
     for (int n = 0; n < 4; n++) {
         char name[128];
-        problem p = {.dtypes = mixtures[(n + _i) % 4],
+        problem p = {.dtypes = mixtures[n],
                      .c = {.batch = gpu_random_between(&random, 1, 2),
                            .heads = gpu_random_between(&random, 1, 5),
                            .kv_heads = gpu_random_between(&random, 1, 3),
                            .q_len = gpu_random_between(&random, 1, 70),
                            .kv_len = gpu_random_between(&random, 1, 90),
-                           .head_dim = dims[gpu_random_between(&random, 0, 10)]}};
+                           .head_dim = dims[(4 * _i + n) % 12]}};
         random_name(&p, name);
-        add_options(&p, &random);
+        add_options(&p, &random, 4 * _i + n);
         compute(&p, &random, name);
     }
 }
@@ -233,23 +236,24 @@ END_TEST
 /* Few queries, for which the keys are cut into parts. */
 START_TEST(agrees_with_doubles_for_few_queries)
 {
-    static const int64_t dims[] = {1, 20, 64, 128, 250};
+    static const int64_t dims[] = {64, 1, 20, 128, 20, 250, 128, 64};
     gpu_random random = {(uint64_t)_i + 50};
-    for (int n = 0; n < 3; n++) {
+    for (int n = 0; n < 2; n++) {
         char name[128];
-        problem p = {.dtypes = mixtures[(n + _i) % 4],
+        const int number = 2 * _i + n;
+        problem p = {.dtypes = mixtures[number % 4],
                      .c = {.batch = gpu_random_between(&random, 1, 3),
                            .heads = gpu_random_between(&random, 1, 7),
                            .kv_heads = gpu_random_between(&random, 1, 2),
                            .q_len = gpu_random_between(&random, 1, 2),
                            .kv_len = gpu_random_between(&random, 1, 1500),
-                           .head_dim = dims[gpu_random_between(&random, 0, 4)]}};
+                           .head_dim = dims[number]}};
         /* With lengths, lavapipe has no other kernel for it. */
         p.c.kv_length = random_lengths(&random, p.c.batch, p.c.kv_len);
         p.kv_lengths = gpu_new(TSR_I32, 1, &p.c.batch);
         gpu_put(p.kv_lengths, p.c.kv_length);
         random_name(&p, name);
-        add_options(&p, &random);
+        add_options(&p, &random, number);
         compute(&p, &random, name);
     }
 }
@@ -369,10 +373,10 @@ START_TEST(agrees_with_doubles_in_several_blocks)
 }
 END_TEST
 
-/* The scores of 16,384 queries of 8 heads would take 8 GiB. */
+/* The scores of 16,384 queries would take 1 GiB for each head. */
 START_TEST(takes_little_memory)
 {
-    const int64_t shape[] = {1, 8, 16384, 64}, last[] = {1, 8, 1, 64};
+    const int64_t shape[] = {1, 1, 16384, 64}, last[] = {1, 1, 1, 64};
     tsr_tensor *q = gpu_new(TSR_F32, 4, shape), *k = gpu_new(TSR_F32, 4, shape),
                *v = gpu_new(TSR_F32, 4, shape), *y = gpu_new(TSR_F32, 4, shape),
                *lse = gpu_new(TSR_F32, 3, shape);
@@ -383,9 +387,9 @@ START_TEST(takes_little_memory)
     uint64_t before, after;
     tsr_device_memory_usage(gpu, NULL, &before);
     /* A CPU driver without its special kernels would take minutes for all keys. */
-    const bool slow = strcmp(tsr_device_get_info(gpu)->driver_name, "SwiftShader driver") == 0;
+    const int64_t window = is_slow() ? 64 : 0;
     GPU_OK(tsr_attention(queue, y, lse, q, k, v,
-                         tsr_attention_params(.causal = true, .window = slow ? 64 : 0)));
+                         tsr_attention_params(.causal = true, .window = window)));
     GPU_OK(tsr_stream_wait(queue));
     tsr_device_memory_usage(gpu, NULL, &after);
     ck_assert_uint_le(after - before, UINT64_C(64) << 20);
@@ -395,11 +399,11 @@ START_TEST(takes_little_memory)
     GPU_OK(tsr_tensor_slice(q, 2, -1, TSR_END, 1, &of_q));
     GPU_OK(tsr_tensor_slice(y, 2, -1, TSR_END, 1, &of_y));
     GPU_OK(tsr_attention(queue, one, NULL, of_q, k, v,
-                         tsr_attention_params(.causal = true, .window = slow ? 64 : 0)));
-    double got[512], want[512];
+                         tsr_attention_params(.causal = true, .window = window)));
+    double got[64], want[64];
     gpu_get(of_y, got);
     gpu_get(one, want);
-    attention_compare("16384", "y", 512, got, want, attention_most(want, 512), F32_ERROR, TSR_F32);
+    attention_compare("16384", "y", 64, got, want, attention_most(want, 64), F32_ERROR, TSR_F32);
     tsr_tensor *tensors[] = {of_y, of_q, one, q, k, v, y, lse};
     for (int i = 0; i < 8; i++)
         tsr_tensor_destroy(&tensors[i]);
@@ -590,6 +594,8 @@ static void survive(tsr__fault_kind kind, int code, bool lengths)
 
 START_TEST(survives_failures)
 {
+    if (is_slow() && _i > 0)
+        SKIP_UNLESS_HUGE("half a minute on SwiftShader");
     survive(TSR__FAULT_ALLOC, 0, _i != 0);
     survive(TSR__FAULT_VULKAN, -1 /* VK_ERROR_OUT_OF_HOST_MEMORY */, _i != 0);
 }
@@ -598,11 +604,12 @@ END_TEST
 TESTS(attention)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
-    tcase_add_loop_test(tests, agrees_with_doubles, 0, 3);
+    tcase_add_loop_test(tests, agrees_with_doubles, 0, 2);
     tcase_add_loop_test(tests, agrees_with_doubles_in_several_blocks, 0, 5);
     tcase_add_test(tests, takes_little_memory);
     tcase_add_test(tests, accepts_nothing);
-    tcase_add_loop_test(tests, agrees_with_doubles_for_few_queries, 0, 2);
+    tcase_add_loop_test(tests, agrees_with_doubles_for_few_queries, 0, 1);
+    tcase_add_loop_test(tests, agrees_with_doubles_for_few_queries, 3, 4);
     tcase_add_loop_test(tests, reads_pages, 0, 2);
     tcase_add_test(tests, refuses_tensors);
     tcase_add_test(tests, refuses_params);
@@ -618,6 +625,6 @@ TESTS(attention_packed)
 TESTS(attention_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
-    tcase_add_loop_test(tests, agrees_with_doubles, 6, 8);
-    tcase_add_loop_test(tests, agrees_with_doubles_for_few_queries, 3, 4);
+    tcase_add_loop_test(tests, agrees_with_doubles, 6, 7);
+    tcase_add_loop_test(tests, agrees_with_doubles_for_few_queries, 2, 3);
 }

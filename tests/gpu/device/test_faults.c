@@ -550,7 +550,7 @@ START_TEST(allocations_fail)
 {
     tsr_log_set(on_log, NULL, TSR_LOG_WARNING);
     learn_expected(false);
-    uint64_t stride = fast_driver || getenv("TESSERA_FAULTS_ALL") ? 1 : 3;
+    uint64_t stride = fast_driver || getenv("TESSERA_FAULTS_ALL") ? 1 : 8;
     uint64_t nth = 0;
     while (fail_nth(TSR__FAULT_ALLOC, nth, 0, false))
         nth += stride;

@@ -509,7 +509,8 @@ START_TEST(new_device)
     gpu_teardown();
     for (int kind = 0; kind < 2; kind++) {
         bool more = true;
-        for (uint64_t nth = 0; more; nth += all ? 1 : 3) {
+        /* Devices open slowly, and what the library does differs little between drivers. */
+        for (uint64_t nth = all ? 0 : (uint64_t)_i % 8; more; nth += all ? 1 : 8) {
             gpu_setup_by_device();
             more = fail_nth(o, false, kinds[kind], nth, &done);
             gpu_teardown();
