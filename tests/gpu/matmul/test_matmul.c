@@ -147,7 +147,7 @@ START_TEST(short_k)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
     static const int64_t sizes[][2] = {{33, 65}, {300, 9}, {9, 300}, {1, 2000}, {513, 520}};
-    static const int64_t depths[] = {1, 2, 3, 4, 5, 7, 8, 9, 15};
+    static const int64_t depths[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15};
     gpu_random random = {35};
     int i = 0;
 

@@ -310,7 +310,7 @@ static norm_case random_case(gpu_random *random)
 START_TEST(random_views)
 {
     gpu_random random = {71};
-    for (int i = 0; i < 60; i++)
+    for (int i = 0; i < 36; i++)
         check_both(&random, random_case(&random));
 }
 END_TEST
@@ -321,7 +321,7 @@ START_TEST(packed_float16)
     gpu_random random = {72};
     if (!tsr_device_get_info(gpu)->storage16)
         return;
-    for (int i = 0; i < 20; i++)
+    for (int i = 0; i < 12; i++)
         check_both(&random, random_case(&random));
 }
 END_TEST
