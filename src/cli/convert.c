@@ -87,6 +87,12 @@ static void catch_signals(void)
     sigaction(SIGXFSZ, &ignored, NULL);
 }
 
+/* Returns whether the conversion has failed because of the tokenizer. */
+static bool is_about_tokenizer(void)
+{
+    return strstr(tsr_last_error(), "tokenizer") != NULL;
+}
+
 static int run(int argc, char **argv)
 {
     const char *paths[2] = {NULL, NULL};
@@ -107,7 +113,8 @@ static int run(int argc, char **argv)
             fputs("\r     \r", stderr);
         if (interrupted != 0)
             return EXIT_INTERRUPTED;
-        return cli_failed("%s", tsr_last_error());
+        return cli_failed("%s%s", tsr_last_error(),
+                          is_about_tokenizer() ? "; --no-tokenizer leaves it out" : "");
     }
     cli_line(stdout, "%s: %" PRIu64 " tensors, %" PRIu64 " bytes", paths[1], stats.tensors,
              stats.written_bytes);

@@ -11,9 +11,18 @@ tsr_status tsr__tokenizer_read_gguf(tsr__file *file, tsr_tokenizer *tokenizer) T
 tsr_status tsr__tokenizer_read_llama2c(tsr__file *file, tsr_tokenizer *tokenizer) TSR_NODISCARD;
 /* tokenizer.model of SentencePiece. */
 tsr_status tsr__tokenizer_read_model(tsr__file *file, tsr_tokenizer *tokenizer) TSR_NODISCARD;
+/* The same, with further tokens of `added`, which has the same ones with the same ids before them.
+ * Errors: TSR_ERR_UNSUPPORTED if it has others. */
+tsr_status tsr__tokenizer_read_model_with(tsr__file *file, const tsr_tokenizer *added,
+                                          tsr_tokenizer *tokenizer) TSR_NODISCARD;
 /* tokenizer.json; config[config_size] is the text of tokenizer_config.json, or NULL. */
 tsr_status tsr__tokenizer_read_json(const char *text, size_t size, const char *config,
                                     size_t config_size, tsr_tokenizer *tokenizer) TSR_NODISCARD;
+
+/* Opens the tokenizer.model at `path` that belongs to a tokenizer.json of merges over characters,
+ * with the tokens that were added there, and checks with some texts that both give the same ids. */
+tsr_status tsr__tokenizer_open_scores(const char *path, const tsr_tokenizer *json,
+                                      tsr_tokenizer **out) TSR_NODISCARD;
 
 /* What SentencePiece-style tokenizers have in common: spaces become "▁", also one in front of the
  * text if `adds_space` is true. Ranks the tokens by their scores. */

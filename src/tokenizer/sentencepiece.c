@@ -22,6 +22,7 @@ typedef struct field {
 
 typedef struct reader {
     tsr_tokenizer *tokenizer;
+    const tsr_tokenizer *added; /* has further tokens; may be NULL */
     float *scores;
     size_t capacity;
     bool adds_space, removes_spaces, escapes_spaces, is_bpe, has_map;
@@ -72,9 +73,27 @@ static tsr_status read_field(message *m, field *out)
 
 /* Pieces --------------------------------------------------------------------------------------- */
 
-static tsr_status read_piece(reader *r, message m)
+static tsr_status add_piece(reader *r, const char *text, size_t size, tsr__token_type type,
+                            uint32_t score_bits)
 {
     tsr__vocabulary *v = &r->tokenizer->vocabulary;
+    const int32_t id = (int32_t)v->count;
+    void *scores = r->scores;
+    TSR__TRY(tsr__grow(&scores, &r->capacity, v->count + 1, sizeof *r->scores));
+    r->scores = scores;
+    memcpy(&r->scores[v->count], &score_bits, sizeof score_bits);
+    TSR__TRY(tsr__vocabulary_add(v, v->count, text, size, type));
+    const bool control = tsr__is_control(&v->tokens[id]);
+    const tsr__added_token added = {.id = id, .control = control};
+    v->tokens[id].ends = type == TSR__TOKEN_CONTROL && tsr__is_end_spelling(text, size);
+    return control || type == TSR__TOKEN_USER
+               ? tsr__added_add(&r->tokenizer->added[0], text, size, &added)
+               : TSR_OK;
+}
+
+static tsr_status read_piece(reader *r, message m)
+{
+    const tsr__vocabulary *v = &r->tokenizer->vocabulary;
     const uint64_t start = m.at;
     const char *text = "";
     size_t size = 0;
@@ -98,18 +117,33 @@ static tsr_status read_piece(reader *r, message m)
                          "tokenizer: offset %" PRIu64 ": piece %zu has type %" PRIu64
                          "; types are 1 to 6, and pieces of type 6 are <0x00> to <0xFF>",
                          start, v->count, type);
-    void *scores = r->scores;
-    TSR__TRY(tsr__grow(&scores, &r->capacity, v->count + 1, sizeof *r->scores));
-    r->scores = scores;
-    memcpy(&r->scores[v->count], &bits, sizeof bits);
-    const int32_t id = (int32_t)v->count;
-    TSR__TRY(tsr__vocabulary_add(v, v->count, text, size, (tsr__token_type)type));
-    const bool control = tsr__is_control(&v->tokens[id]);
-    const tsr__added_token added = {.id = id, .control = control};
-    v->tokens[id].ends = type == TSR__TOKEN_CONTROL && tsr__is_end_spelling(text, size);
-    return control || type == TSR__TOKEN_USER
-               ? tsr__added_add(&r->tokenizer->added[0], text, size, &added)
-               : TSR_OK;
+    return add_piece(r, text, size, (tsr__token_type)type, bits);
+}
+
+/* Checks that the tokens of `added` begin with those of the file, and adds the others. */
+static tsr_status add_others(reader *r)
+{
+    const tsr__vocabulary *v = &r->tokenizer->vocabulary, *all = &r->added->vocabulary;
+    char shown[TSR__SPELLING_TEXT];
+    TSR__REQUIRE(v->count <= all->count,
+                 "tokenizer: tokenizer.model has %zu tokens, and tokenizer.json %zu", v->count,
+                 all->count);
+    for (size_t i = 0; i < all->count; i++) {
+        const char *text = tsr__token_spelling(all, (int32_t)i);
+        const tsr__token *token = &all->tokens[i];
+        const size_t size = token->spelling_size;
+        const bool is_there = i < v->count;
+        if (is_there && v->tokens[i].spelling_size == size &&
+            memcmp(tsr__token_spelling(v, (int32_t)i), text, size) == 0)
+            continue;
+        if (is_there || token->type == TSR__TOKEN_NORMAL)
+            return tsr__fail(TSR_ERR_UNSUPPORTED,
+                             "tokenizer: tokenizer.model does not have token %zu of "
+                             "tokenizer.json, %s",
+                             i, tsr__spelling_text(text, size, shown));
+        TSR__TRY(add_piece(r, text, size, token->type, 0));
+    }
+    return TSR_OK;
 }
 
 /* Parameters ----------------------------------------------------------------------------------- */
@@ -205,6 +239,8 @@ static tsr_status read_all(reader *r, message m)
     t->eos = 2;
     TSR__TRY(read_model(r, m));
     TSR__TRY(refuse(r));
+    if (r->added != NULL)
+        TSR__TRY(add_others(r));
     TSR__TRY(tsr__vocabulary_index(&t->vocabulary));
     TSR__TRY(check_special(t));
     TSR__TRY(tsr__tokenizer_make_spm(t, r->scores, r->adds_space));
@@ -215,14 +251,23 @@ static tsr_status read_all(reader *r, message m)
 
 tsr_status tsr__tokenizer_read_model(tsr__file *file, tsr_tokenizer *tokenizer)
 {
+    return tsr__tokenizer_read_model_with(file, NULL, tokenizer);
+}
+
+tsr_status tsr__tokenizer_read_model_with(tsr__file *file, const tsr_tokenizer *added,
+                                          tsr_tokenizer *tokenizer)
+{
     char *bytes = NULL;
     file->what = "tokenizer";
     TSR__REQUIRE(file->size <= TSR__MAX_HEADER,
                  "tokenizer: %" PRIu64 " bytes are more than the %" PRIu64 " allowed", file->size,
                  TSR__MAX_HEADER);
     TSR__TRY(tsr__file_load(file, 0, file->size, "the file", &bytes));
-    reader r = {
-        .tokenizer = tokenizer, .adds_space = true, .removes_spaces = true, .escapes_spaces = true};
+    reader r = {.tokenizer = tokenizer,
+                .added = added,
+                .adds_space = true,
+                .removes_spaces = true,
+                .escapes_spaces = true};
     const tsr_status status =
         read_all(&r, (message){.bytes = (const uint8_t *)bytes, .end = file->size});
     tsr__free(r.scores);

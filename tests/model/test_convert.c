@@ -281,6 +281,111 @@ START_TEST(tokenizers_travel)
 }
 END_TEST
 
+static void put_json(FILE *file, const char *text)
+{
+    fputc('"', file);
+    for (; *text != '\0'; text++)
+        if (*text == '"' || *text == '\\')
+            fprintf(file, "\\%c", *text);
+        else if ((unsigned char)*text < ' ')
+            fprintf(file, "\\u%04x", (unsigned)*text);
+        else
+            fputc(*text, file);
+    fputc('"', file);
+}
+
+/* Writes the merges of one token: all pairs of tokens whose union it is. */
+static void put_merges(FILE *file, const tsr_tokenizer *t, int32_t id, bool *first)
+{
+    const char *text;
+    size_t size;
+    ck_assert_ok(tsr_tokenizer_spelling(t, id, &text, &size));
+    for (size_t cut = 1; cut < size; cut++) {
+        char left[64], right[64];
+        if (tsr_tokenizer_find(t, text, cut) < 0 ||
+            tsr_tokenizer_find(t, text + cut, size - cut) < 0)
+            continue;
+        snprintf(left, sizeof left, "%.*s", (int)cut, text);
+        snprintf(right, sizeof right, "%s", text + cut);
+        fputs(*first ? "[" : ",[", file);
+        put_json(file, left);
+        fputc(',', file);
+        put_json(file, right);
+        fputc(']', file);
+        *first = false;
+    }
+}
+
+/* Writes a tokenizer.json with the merges that follow from scores, as Hugging Face converts such
+ * tokenizers, and one more token. Its first merge may be left out. */
+static void write_json(const char *path, const tsr_tokenizer *t, bool complete)
+{
+    const int32_t count = tsr_tokenizer_size(t);
+    FILE *file = fopen(path, "w");
+    bool first = true;
+    const char *text;
+    size_t size;
+    ck_assert_ptr_nonnull(file);
+    fprintf(file, "{\"added_tokens\": [");
+    for (int32_t id = 0; id < 3; id++) {
+        ck_assert_ok(tsr_tokenizer_spelling(t, id, &text, &size));
+        fprintf(file,
+                "{\"id\": %d, \"content\": \"%s\", \"special\": true, \"single_word\": false, "
+                "\"lstrip\": false, \"rstrip\": false, \"normalized\": false},",
+                (int)id, text);
+    }
+    fprintf(file,
+            "{\"id\": %d, \"content\": \"<|im_end|>\", \"special\": true, \"single_word\": "
+            "false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false}], "
+            "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", "
+            "\"prepend\": \"\u2581\"}, {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, "
+            "\"content\": \"\u2581\"}]}, \"pre_tokenizer\": null, \"post_processor\": null, "
+            "\"decoder\": {\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", "
+            "\"pattern\": {\"String\": \"\u2581\"}, \"content\": \" \"}, {\"type\": "
+            "\"ByteFallback\"}, {\"type\": \"Fuse\"}, {\"type\": \"Strip\", \"content\": \" \", "
+            "\"start\": 1, \"stop\": 0}]}, \"model\": {\"type\": \"BPE\", \"unk_token\": "
+            "\"<unk>\", \"fuse_unk\": true, \"byte_fallback\": true, \"vocab\": {",
+            (int)count);
+    for (int32_t id = 0; id < count; id++) {
+        ck_assert_ok(tsr_tokenizer_spelling(t, id, &text, &size));
+        fputs(id > 0 ? "," : "", file);
+        put_json(file, text);
+        fprintf(file, ": %d", (int)id);
+    }
+    fputs("}, \"merges\": [", file);
+    /* The scores of this vocabulary fall with the ids. */
+    for (int32_t id = complete ? 259 : 260; id < count; id++)
+        put_merges(file, t, id, &first);
+    fputs("]}}", file);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+/* tokenizer.json lacks the scores, and tokenizer.model the added tokens. */
+START_TEST(scores_come_from_tokenizer_model)
+{
+    tsr_tokenizer *t = NULL;
+    const char *source = tiny(513, "", "stories260K.tok512.bin", "tok512.bin");
+    ck_assert_ok(tsr_tokenizer_open(source, &t));
+    ck_assert_ok(tsr_model_convert(source, at("folder"), NULL, NULL));
+    write_json(at("folder/tokenizer.json"), t, true);
+    tsr_tokenizer_destroy(&t);
+    check_ids(at("folder/tokenizer.model"), "tok_stories260K");
+    ck_assert_ok(tsr_model_convert(at("folder"), at("t.gguf"), NULL, NULL));
+    check_ids(at("t.gguf"), "tok_stories260K");
+    ck_assert_ok(tsr_tokenizer_open(at("t.gguf"), &t));
+    ck_assert_int_eq(tsr_tokenizer_find(t, "<|im_end|>", 10), 512);
+    ck_assert(tsr_tokenizer_is_control(t, 512) && tsr_tokenizer_is_end(t, 512));
+    tsr_tokenizer_destroy(&t);
+    /* A tokenizer.json of other merges */
+    ck_assert_ok(tsr_tokenizer_open(at("folder/tokenizer.model"), &t));
+    write_json(at("folder/tokenizer.json"), t, false);
+    tsr_tokenizer_destroy(&t);
+    ck_assert_int_eq(tsr_model_convert(at("folder"), at("u.gguf"), NULL, NULL),
+                     TSR_ERR_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(tsr_last_error(), "give different ids for "));
+}
+END_TEST
+
 /* What cannot be said ---------------------------------------------------------------------------
  */
 
@@ -518,6 +623,7 @@ TESTS(convert)
     tcase_add_test(tests, families_there_and_back);
     tcase_add_test(tests, llama_3);
     tcase_add_loop_test(tests, tokenizers_travel, 0, 3);
+    tcase_add_test(tests, scores_come_from_tokenizer_model);
     tcase_add_test(tests, configurations_are_refused);
     tcase_add_test(tests, tokenizers_are_refused);
     tcase_add_test(tests, a_tokenizer_of_characters);

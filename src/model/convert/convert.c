@@ -12,6 +12,7 @@
 #include "model/convert/conversion.h"
 #include "model/elements.h"
 #include "tessera/quant.h"
+#include "tokenizer/open.h"
 
 /* Tensors -------------------------------------------------------------------------------------- */
 
@@ -105,17 +106,13 @@ static tsr_status open_scores(tsr__conversion *c)
 {
     tsr_tokenizer *scores = NULL;
     char *path = tsr__path_join(c->files.folder, "tokenizer.model");
-    const tsr_status status = path ? tsr_tokenizer_open(path, &scores) : TSR_ERR_NO_MEMORY;
+    const tsr_status status =
+        path ? tsr__tokenizer_open_scores(path, c->tokenizer, &scores) : TSR_ERR_NO_MEMORY;
     tsr__free(path);
     TSR__TRY(status);
-    const int32_t more = tsr_tokenizer_size(c->tokenizer) - tsr_tokenizer_size(scores);
     tsr_tokenizer_destroy(&c->tokenizer);
     c->tokenizer = scores;
-    return more == 0 ? TSR_OK
-                     : tsr__fail(TSR_ERR_UNSUPPORTED,
-                                 "tokenizer: tokenizer.json has %d tokens more than "
-                                 "tokenizer.model, which is not supported",
-                                 (int)more);
+    return TSR_OK;
 }
 
 static tsr_status open_tokenizer(tsr__conversion *c)
