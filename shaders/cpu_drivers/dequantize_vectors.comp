@@ -1,4 +1,4 @@
-// Converts rows of q8_0 or q4_0 to f32 on lavapipe. A workgroup, which is one subgroup, converts UNITS
+// Converts rows of q8_0, q4_0 or mxfp4 to f32 on lavapipe. A workgroup, which is one subgroup, converts UNITS
 // vectors of a row. All loads come before the first store, because a store is a loop over lanes.
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -37,7 +37,10 @@ void main()
     [[unroll]] for (uint u = 0; u < UNITS; u++) {
         uint64_t at = y + u * (VECTOR * 4);
         uvec4 bytes = uvec4(words[u]) >> uvec4(0, 8, 16, 24);
-        if (NIBBLES) {
+        if (MXFP4) {
+            store_pairs(at, numbers_of_mxfp4(words[u]) * (1.0 / MXFP4_UNIT) * scales[u]);
+            store_pairs(at + 64, numbers_of_mxfp4(words[u] >> 4) * (1.0 / MXFP4_UNIT) * scales[u]);
+        } else if (NIBBLES) {
             store_pairs(at, vec4(ivec4(bytes & 15u) - 8) * scales[u]);
             store_pairs(at + 64, vec4(ivec4(bytes >> 4 & 15u) - 8) * scales[u]);
         } else {

@@ -1,10 +1,10 @@
-// y[m,n] = a[m,k] · b[n,k]ᵀ for a few rows, on lavapipe; b is in blocks of q8_0 or q4_0, which are
-// read once, as they are. A subgroup computes TN columns over one part of k, and the subgroups of a
+// y[m,n] = a[m,k] · b[n,k]ᵀ for a few rows, on lavapipe; b is in blocks of q8_0, q4_0 or mxfp4, which
+// are read once, as they are. A subgroup computes TN columns over one part of k, and the subgroups of a
 // workgroup compute all parts. docs/design/cpu_drivers.md explains the form of the code: it has no
 // loops after specialization, and no branches before the sums are complete.
 //
-// A step multiplies a vector of one word per lane. A word has 4 elements of q8_0 or 8 of q4_0. Its
-// numbers are not shifted to the lowest bits: masking takes one operation, and the power of two
+// A step multiplies a vector of one word per lane. A word has 4 elements of q8_0 or 8 of the others.
+// Its numbers are not shifted to the lowest bits: masking takes one operation, and the power of two
 // that this leaves is divided out of a, once for all columns.
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -51,7 +51,11 @@ void main()
         float bias[ROWS];
         [[unroll]] for (uint i = 0; i < ROWS; i++) {
             low[i] = load_a(a_line[i] + a_at, 0);
-            if (NIBBLES) {
+            if (MXFP4) {
+                high[i] = load_a(a_line[i] + a_at, 1) * (1.0 / MXFP4_UNIT);
+                low[i] *= 1.0 / MXFP4_UNIT;
+                bias[i] = 0.0;
+            } else if (NIBBLES) {
                 high[i] = load_a(a_line[i] + a_at, 1);
                 vec4 both = low[i] + high[i];
                 bias[i] = -8.0 * ((both.x + both.y) + (both.z + both.w));
@@ -65,8 +69,14 @@ void main()
             uint words = load_words(b_line[j] + b_at);
             float scale = load_scales(b_line[j] + b_at);
             if (NIBBLES) {
-                vec4 l = vec4(number(words & 0xfu), number(words & 0xf00u), number(words & 0xf0000u), number(words & 0xf000000u));
-                vec4 h = vec4(number(words & 0xf0u), number(words & 0xf000u), number(words & 0xf00000u), number(words >> 28));
+                vec4 l, h;
+                if (MXFP4) {
+                    l = numbers_of_mxfp4(words);
+                    h = numbers_of_mxfp4(words >> 4);
+                } else {
+                    l = vec4(number(words & 0xfu), number(words & 0xf00u), number(words & 0xf0000u), number(words & 0xf000000u));
+                    h = vec4(number(words & 0xf0u), number(words & 0xf000u), number(words & 0xf00000u), number(words >> 28));
+                }
                 [[unroll]] for (uint i = 0; i < ROWS; i++) {
                     float sum = bias[i] + low[i].x * l.x;
                     sum += low[i].y * l.y;

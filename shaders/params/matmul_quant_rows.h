@@ -10,6 +10,7 @@
 #define TSR_QUANT_ROWS_Q4_K 2u
 #define TSR_QUANT_ROWS_Q5_K 3u
 #define TSR_QUANT_ROWS_Q6_K 4u
+#define TSR_QUANT_ROWS_MXFP4 5u
 
 struct tsr_matmul_quant_rows_push {
     TSR_UINT identity[16]; /* 0, 1, … 15 */

@@ -233,7 +233,7 @@ END_TEST
 START_TEST(few_rows)
 {
     static const int64_t rows[] = {1, 2, 3, 4, 5, 8}, sizes[] = {64, 70 * 64, 96, 17 * 64, 7 * 64};
-    static const tsr_dtype dtypes[] = {TSR_Q8_0, TSR_Q4_0, TSR_Q4_K, TSR_Q5_K, TSR_Q6_K};
+    static const tsr_dtype dtypes[] = {TSR_Q8_0, TSR_Q4_0, TSR_MXFP4, TSR_Q4_K, TSR_Q5_K, TSR_Q6_K};
     const tsr_quant_format *format = tsr_quant_format_of(dtypes[_i]);
     const bool large = format->block_count > 64; /* two cases, with sizes in blocks */
     gpu_random random = {.state = 21 + (uint64_t)_i};
@@ -262,6 +262,8 @@ START_TEST(panels)
           &(product){1, 40, 300, 448, TSR_F32, TSR_F32, {0}, false});
     check(&random, tsr_quant_format_of(TSR_Q8_0),
           &(product){1, 40, 300, 32 * 13, TSR_F32, TSR_F16, {0}, false});
+    check(&random, tsr_quant_format_of(TSR_MXFP4),
+          &(product){1, 18, 7, 64 * 3, TSR_F32, TSR_F32, {0}, false});
     check(&random, tsr_quant_format_of(TSR_Q4_1),
           &(product){1, 9, 1100, 2048, TSR_F32, TSR_F32, {0}, false});
     static const tsr_dtype large[] = {TSR_Q4_K, TSR_Q5_K, TSR_Q6_K};
@@ -335,7 +337,7 @@ TESTS(matmul_quant)
     tcase_add_test(tests, golden);
     tcase_add_loop_test(tests, formats, 0, 14);
     tcase_add_loop_test(tests, random_products, 0, 4);
-    tcase_add_loop_test(tests, few_rows, 0, 5);
+    tcase_add_loop_test(tests, few_rows, 0, 6);
     tcase_add_test(tests, panels);
     tcase_add_test(tests, nothing_to_add);
     tcase_add_test(tests, refusals);
