@@ -21,14 +21,17 @@ void main()
     row %= q_len;
     uvec2 y = tsr_at_stride(attention_head(CALL.y, batch, head), row, CALL.y.row);
     uvec2 dy = tsr_at_stride(attention_head(CALL.dy, batch, head), row, CALL.dy.row);
-    vec4 sums = vec4(0.0);
-    for (uint d = 4u * group_thread(); d < dim; d += 4u * THREADS)
+    precise vec4 sums = vec4(0.0);
+    for (uint d = 4u * group_thread(); d < dim; d += 4u * THREADS) {
+        vec4 products = vec4(0.0);
         [[unroll]] for (uint k = 0u; k < 4u; k++) {
             uint column = min(d + k, dim - 1u);
             float product = tsr_load_float(tsr_at_stride(y, column, CALL.y.column), 0u, Y_DTYPE) *
                             tsr_load_float(tsr_at_stride(dy, column, CALL.dy.column), 0u, DY_DTYPE);
-            sums[k] += d + k < dim ? product : 0.0;
+            products[k] = d + k < dim ? product : 0.0;
         }
+        sums += products;
+    }
     float sum = group_sum(sums);
     if (owner && group_thread() == 0u)
         tsr_floats(tsr_at_stride(attention_head(CALL.delta, batch, head), row, CALL.delta.row)).v[0] = sum;

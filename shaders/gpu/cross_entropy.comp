@@ -58,7 +58,7 @@ void main()
         largest = max(largest, load_logits(logits, j));
     float shift = group_max(largest);
 
-    vec4 sums = vec4(0.0);
+    precise vec4 sums = vec4(0.0);
     float picked = 0.0; // the label's logit in the invocation that has this class, otherwise 0
     for (uint j = first; j < p.classes; j += 4u * THREADS) {
         vec4 value = load_logits(logits, j);
@@ -72,7 +72,7 @@ void main()
 
     if (p.loss != uvec2(0u) && owner) {
         bool writes = label == IGNORED ? group_thread() == 0u : label / 4u % THREADS == group_thread();
-        float loss = label == IGNORED ? 0.0 : tsr_log(sum) + (shift - picked);
+        precise float loss = label == IGNORED ? 0.0 : tsr_log(sum) + (shift - picked);
         if (writes)
             tsr_store_float(tsr_at_stride(p.loss, row, p.loss_stride), 0u, LOSS_DTYPE, loss);
     }

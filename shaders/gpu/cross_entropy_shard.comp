@@ -54,7 +54,7 @@ void write_stats(uvec2 logits, uint row, uint place, bool owner)
     // ranks may have larger logits.
     float shift = most == MINUS_INFINITY ? 0.0 : most;
 
-    vec4 sums = vec4(0.0);
+    precise vec4 sums = vec4(0.0);
     float picked = 0.0;
     for (uint j = first; j < p.here; j += 4u * THREADS) {
         vec4 value = load_logits(logits, j);
@@ -79,16 +79,16 @@ void write_whole(uvec2 logits, uint row, uint label)
     float most = MINUS_INFINITY;
     for (uint r = 0u; r < p.ranks; r++)
         most = max(most, tsr_floats(stat_at(3u * r, row)).v[0]);
-    float sum = 0.0, picked = 0.0;
+    precise float sum = 0.0, picked = 0.0;
     for (uint r = 0u; r < p.ranks; r++) {
         float part = tsr_floats(stat_at(3u * r + 1u, row)).v[0];
         sum += part * tsr_exp(tsr_floats(stat_at(3u * r, row)).v[0] - most);
         picked += tsr_floats(stat_at(3u * r + 2u, row)).v[0];
     }
     bool ignored = label >= p.classes;
+    precise float loss = tsr_log(sum) + (most - picked);
     if (p.loss != uvec2(0u) && group_thread() == 0u)
-        tsr_store_float(tsr_at_stride(p.loss, row, p.loss_stride), 0u, LOSS_DTYPE,
-                        ignored ? 0.0 : tsr_log(sum) + (most - picked));
+        tsr_store_float(tsr_at_stride(p.loss, row, p.loss_stride), 0u, LOSS_DTYPE, ignored ? 0.0 : loss);
     if (p.gradient == uvec2(0u))
         return;
     uint place = place_of(label);

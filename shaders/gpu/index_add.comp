@@ -31,7 +31,7 @@ void main()
         if (index >= p.size || (index & p.buckets - 1u) != gl_WorkGroupID.z)
             continue;
         uvec2 to = tsr_at_stride(dx, index, p.dx_stride);
-        float sum = tsr_load_float(to, 0u, DX_DTYPE) + tsr_load_float(tsr_at_stride(dy, row, p.dy_stride), 0u, DY_DTYPE);
+        precise float sum = tsr_load_float(to, 0u, DX_DTYPE) + tsr_load_float(tsr_at_stride(dy, row, p.dy_stride), 0u, DY_DTYPE);
         tsr_store_float(to, 0u, DX_DTYPE, sum);
     }
 }

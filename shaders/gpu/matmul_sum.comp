@@ -19,6 +19,12 @@ layout(constant_id = 1) const uint MODE = 0;
 layout(constant_id = 2) const uint FORM = TSR_MM_SUM_ONE;
 const uint RUN = FORM == TSR_MM_SUM_ONE ? 1 : 4;
 
+// The bits of element `at` of the run.
+uvec2 bits_of(mm_block block, uint at, float sum, uint dtype)
+{
+    return uvec2(tsr_bits_of(mm_value(block, at, at * p.bias_col, sum), dtype), 0u);
+}
+
 void main()
 {
     uint item = tsr_flat_group() * THREADS + gl_LocalInvocationIndex;
@@ -31,25 +37,28 @@ void main()
 
     uint first = row * p.n + col;
     uvec2 part = mm_at(p.a, gl_WorkGroupID.z * p.k, p.m * p.n, TSR_DT_F32);
-    float sums[4] = float[4](0.0, 0.0, 0.0, 0.0);
+    precise vec4 sums = vec4(0.0);
     for (uint split = 0; split < p.k; split++) {
         tsr_floats from = tsr_floats(mm_at(part, split, p.m * p.n, TSR_DT_F32));
         // Past the row's end, this adds the last element again; these sums are not stored.
+        vec4 more = vec4(0.0);
         [[unroll]] for (uint i = 0; i < RUN; i++)
-            sums[i] += from.v[first + min(i, count - 1)];
+            more[i] = from.v[first + min(i, count - 1)];
+        sums += more;
     }
 
     mm_block block = mm_block_at(row, col);
     if (FORM == TSR_MM_SUM_ONE) {
-        mm_store(block, 0, 0, sums[0]);
+        mm_store(block, 0, 0, sums.x);
         return;
     }
     uint dtype = mm_y_dtype(), size = dtype == TSR_DT_F32 ? 4u : 2u;
+    // Without a loop, because the optimizer that unrolls loops drops `precise`.
     uvec2 bits[4];
-    [[unroll]] for (uint i = 0; i < 4; i++) {
-        uint at = min(i, count - 1);
-        bits[i] = uvec2(tsr_bits_of(mm_value(block, at, at * p.bias_col, sums[i]), dtype), 0u);
-    }
+    bits[0] = bits_of(block, 0, sums.x, dtype);
+    bits[1] = bits_of(block, min(1, count - 1), sums.y, dtype);
+    bits[2] = bits_of(block, min(2, count - 1), sums.z, dtype);
+    bits[3] = bits_of(block, min(3, count - 1), sums.w, dtype);
     if (FORM == TSR_MM_SUM_ALIGNED)
         tsr_store_bits4(block.y, 0, size, bits);
     else

@@ -38,7 +38,7 @@ vec4 statistics(uvec2 x, uint first)
     float each = 1.0 / float(p.count);
     if (CENTRED != 0u) {
         float shift = tsr_load_float(x, 0u, X_DTYPE);
-        vec4 sums = vec4(0.0);
+        precise vec4 sums = vec4(0.0);
         for (uint j = first; j < p.count; j += 4u * THREADS) {
             precise vec4 value = load(x, j, shift) - shift;
             sums += value;
@@ -46,7 +46,7 @@ vec4 statistics(uvec2 x, uint first)
         stats.y = shift + group_sum_in(0u, sums) * each;
     }
 
-    vec4 rest = vec4(0.0), squares = vec4(0.0);
+    precise vec4 rest = vec4(0.0), squares = vec4(0.0);
     for (uint j = first; j < p.count; j += 4u * THREADS) {
         precise vec4 value = load(x, j, stats.y) - stats.y;
         rest += value;

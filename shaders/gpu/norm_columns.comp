@@ -28,7 +28,7 @@ void main()
     uint first = chunk * TSR_NORM_CHUNK;
     if (first >= p.rows)
         return;
-    vec4 dweight = vec4(0.0), dbias = vec4(0.0);
+    precise vec4 dweight = vec4(0.0), dbias = vec4(0.0);
     for (uint row = first; row < min(first + TSR_NORM_CHUNK, p.rows); row++) {
         vec4 stats = tsr_floats4(tsr_at_mul(p.stats, row, TSR_NORM_STATS_BYTES)).v[0];
         vec4 x = tsr_load_row4(norm_row(p.x, row, p.inner, X_DTYPE), p.x.step, j, p.count, X_DTYPE, FORM, 0.0);

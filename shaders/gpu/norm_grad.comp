@@ -43,7 +43,7 @@ void main()
     vec4 stats = tsr_floats4(tsr_at_mul(p.stats, row, TSR_NORM_STATS_BYTES)).v[0];
     uint first = owner ? 4u * group_thread() : p.count;
 
-    vec4 sums = vec4(0.0), products = vec4(0.0);
+    precise vec4 sums = vec4(0.0), products = vec4(0.0);
     for (uint j = first; j < p.count; j += 4u * THREADS) {
         vec4 incoming = load_incoming(dy, j); // 0 past the end
         sums += incoming;

@@ -35,13 +35,23 @@ void main()
     [[unroll]] for (uint i = 0u; i < 8u; i++)
         lanes[i] = vec4(identity());
     for (uint j = phase; j < p.count; j += 32u) {
+        vec4 loaded[8];
         [[unroll]] for (uint i = 0u; i < 8u; i++) {
             uint mine = j + 4u * i;
-            vec4 loaded = tsr_load_dense4(row, X_DTYPE);
-            lanes[i] = combine(lanes[i], mine < p.count ? loaded : vec4(identity()));
+            loaded[i] = tsr_load_dense4(row, X_DTYPE);
+            loaded[i] = mine < p.count ? loaded[i] : vec4(identity());
             // Stops at the last row.
             row = tsr_next(row, mine + 4u < p.count ? stride : uvec2(0u));
         }
+        // Without a loop, because the optimizer that unrolls loops drops `precise`.
+        lanes[0] = combine(lanes[0], loaded[0]);
+        lanes[1] = combine(lanes[1], loaded[1]);
+        lanes[2] = combine(lanes[2], loaded[2]);
+        lanes[3] = combine(lanes[3], loaded[3]);
+        lanes[4] = combine(lanes[4], loaded[4]);
+        lanes[5] = combine(lanes[5], loaded[5]);
+        lanes[6] = combine(lanes[6], loaded[6]);
+        lanes[7] = combine(lanes[7], loaded[7]);
     }
 
     quarters[gl_LocalInvocationID.x] = combine_lanes(lanes);
@@ -51,10 +61,13 @@ void main()
         vec4 even = combine(quarters[first], quarters[first + 2u * COLUMNS]);
         vec4 odd = combine(quarters[first + COLUMNS], quarters[first + 3u * COLUMNS]);
         vec4 total = combine(even, odd);
-        uint offset = tsr_row_offset(at, p.y_strides);
-        [[unroll]] for (uint k = 0u; k < 4u; k++) {
-            if (k >= skip)
-                write_result(offset + k * p.y_strides[inner], total[k]);
-        }
+        uint offset = tsr_row_offset(at, p.y_strides), next = p.y_strides[inner];
+        if (skip == 0u)
+            write_result(offset, total.x);
+        if (skip <= 1u)
+            write_result(offset + next, total.y);
+        if (skip <= 2u)
+            write_result(offset + 2u * next, total.z);
+        write_result(offset + 3u * next, total.w);
     }
 }

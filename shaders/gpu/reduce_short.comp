@@ -23,12 +23,17 @@ void main()
         // Every lane starts with the identity, so that a sum of -0 becomes 0.
         sums[q] = combine(vec4(identity()), q <= last ? loaded : vec4(identity()));
     }
-    if (QUADS > 4u)
-        [[unroll]] for (uint i = 0u; i < 4u; i++)
-            sums[i] = combine(sums[i], sums[i + 4u]);
-    if (QUADS > 2u)
-        [[unroll]] for (uint i = 0u; i < 2u; i++)
-            sums[i] = combine(sums[i], sums[i + 2u]);
+    // Without loops, because the optimizer that unrolls loops drops `precise`.
+    if (QUADS > 4u) {
+        sums[0] = combine(sums[0], sums[4]);
+        sums[1] = combine(sums[1], sums[5]);
+        sums[2] = combine(sums[2], sums[6]);
+        sums[3] = combine(sums[3], sums[7]);
+    }
+    if (QUADS > 2u) {
+        sums[0] = combine(sums[0], sums[2]);
+        sums[1] = combine(sums[1], sums[3]);
+    }
     if (QUADS > 1u)
         sums[0] = combine(sums[0], sums[1]);
     write_result(tsr_row_offset(at, p.y_strides), combine_parts(sums[0]));

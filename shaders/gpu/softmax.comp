@@ -39,7 +39,7 @@ void main()
         largest = max(largest, load(a, j));
     float shift = group_max(largest);
 
-    vec4 sums = vec4(0.0);
+    precise vec4 sums = vec4(0.0);
     for (uint j = first; j < p.count; j += 4u * THREADS) {
         // Elements past the end add nothing, even if shift is -inf.
         bvec4 there = lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(p.count));

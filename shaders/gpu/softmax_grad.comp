@@ -41,7 +41,7 @@ void main()
     uvec2 y = tsr_at_mul(p.y, tsr_row_offset(at, p.y_strides), tsr_dtype_bytes(Y_DTYPE));
     uint first = owner ? 4u * group_thread() : p.count;
 
-    vec4 sums = vec4(0.0);
+    precise vec4 sums = vec4(0.0);
     for (uint j = first; j < p.count; j += 4u * THREADS) {
         vec4 incoming = load_b(b, j);
         sums += LOGARITHM != 0u ? incoming : incoming * load_a(a, j);

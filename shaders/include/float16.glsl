@@ -21,6 +21,13 @@ uint tsr_f16_from_f32(float value)
     return ((bits >> 16) & 0x8000u) | result;
 }
 
+// Four at a time, without a loop, because the optimizer that unrolls loops drops `precise`.
+uvec4 tsr_f16_from_f32(vec4 value)
+{
+    return uvec4(tsr_f16_from_f32(value.x), tsr_f16_from_f32(value.y), tsr_f16_from_f32(value.z),
+                 tsr_f16_from_f32(value.w));
+}
+
 // Converts f16 bits to f32 bits, exactly, including those of NaN.
 uint tsr_widen_f16(uint bits)
 {
@@ -43,6 +50,12 @@ uint tsr_bf16_from_f32(float value)
     uint bits = floatBitsToUint(value);
     uint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     return mix(rounded, (bits >> 16) | 0x40u, (bits & 0x7fffffffu) > 0x7f800000u);
+}
+
+uvec4 tsr_bf16_from_f32(vec4 value)
+{
+    return uvec4(tsr_bf16_from_f32(value.x), tsr_bf16_from_f32(value.y), tsr_bf16_from_f32(value.z),
+                 tsr_bf16_from_f32(value.w));
 }
 
 float tsr_f32_from_bf16(uint bits)

@@ -179,9 +179,7 @@ void mm_store4(mm_block block, uint row, uint col, vec4 sum, vec4 bias)
         tsr_floats4(at).v[0] = value;
         return;
     }
-    uint bits[4];
-    [[unroll]] for (uint i = 0; i < 4; i++)
-        bits[i] = dtype == TSR_DT_F16 ? tsr_f16_from_f32(value[i]) : tsr_bf16_from_f32(value[i]);
+    uvec4 bits = dtype == TSR_DT_F16 ? tsr_f16_from_f32(value) : tsr_bf16_from_f32(value);
     tsr_words2(at).v[0] = uvec2(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16);
 }
 

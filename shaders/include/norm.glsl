@@ -29,7 +29,8 @@ float norm_factor(float variance, float epsilon)
 {
     uint bits = floatBitsToUint(variance);
     bool is_negative = bits > 0x80000000u && bits <= 0xff800000u; // the bits of a NaN are larger
-    float factor = 1.0 / sqrt((is_negative ? 0.0 : variance) + epsilon);
+    precise float sum = (is_negative ? 0.0 : variance) + epsilon;
+    float factor = 1.0 / sqrt(sum);
     return tsr_is_nan(variance) ? variance : bits == 0x7f800000u ? 0.0 : factor;
 }
 

@@ -34,22 +34,22 @@ float identity()
 // this. If the values are equal, the result is a.
 vec4 combine(vec4 a, vec4 b)
 {
-    if (KIND == TSR_REDUCE_KIND_SUM)
-        return a + b;
+    if (KIND == TSR_REDUCE_KIND_SUM) {
+        precise vec4 sum = a + b;
+        return sum;
+    }
     bvec4 is_nan = greaterThan(floatBitsToUint(b) & 0x7fffffffu, uvec4(0x7f800000u));
     bvec4 better = KIND == TSR_REDUCE_KIND_MAX ? greaterThan(b, a) : lessThan(b, a);
     return mix(a, b, bvec4(uvec4(is_nan) | uvec4(better)));
 }
 
-// The first three steps. Each has its own loop, because compilers do not unroll a loop whose bounds
-// depend on the counter of another loop. They would then keep the lanes in memory.
+// The first three steps. They are written without loops, because the optimizer that unrolls loops
+// drops `precise`.
 vec4 combine_lanes(vec4 lanes[8])
 {
-    [[unroll]] for (uint i = 0u; i < 4u; i++)
-        lanes[i] = combine(lanes[i], lanes[i + 4u]);
-    [[unroll]] for (uint i = 0u; i < 2u; i++)
-        lanes[i] = combine(lanes[i], lanes[i + 2u]);
-    return combine(lanes[0], lanes[1]);
+    vec4 even = combine(combine(lanes[0], lanes[4]), combine(lanes[2], lanes[6]));
+    vec4 odd = combine(combine(lanes[1], lanes[5]), combine(lanes[3], lanes[7]));
+    return combine(even, odd);
 }
 
 // The last two steps.

@@ -80,9 +80,7 @@ void tsr_store_dense4(uvec2 at, uint dtype, vec4 value)
         tsr_floats4_loose(at).v[0] = value;
         return;
     }
-    uvec4 bits;
-    [[unroll]] for (int k = 0; k < 4; k++)
-        bits[k] = dtype == TSR_DT_F16 ? tsr_f16_from_f32(value[k]) : tsr_bf16_from_f32(value[k]);
+    uvec4 bits = dtype == TSR_DT_F16 ? tsr_f16_from_f32(value) : tsr_bf16_from_f32(value);
     tsr_words(at).v[0] = bits.x | (bits.y << 16);
     tsr_words(at).v[1] = bits.z | (bits.w << 16);
 }
@@ -109,14 +107,26 @@ vec4 tsr_load_row4(uvec2 row, uvec2 step, uint j, uint count, uint dtype, uint f
     return value;
 }
 
+void tsr_store_float_bits(uvec2 at, uint dtype, uint bits)
+{
+    if (dtype == TSR_DT_F32)
+        tsr_words(at).v[0] = bits;
+    else
+        tsr_store_u16(at, 0u, bits);
+}
+
 void tsr_store_row4(uvec2 row, uvec2 step, uint j, uint count, uint dtype, uint form, vec4 value)
 {
     if (form == TSR_ROW_DENSE4) {
         tsr_store_dense4(tsr_at(row, j * tsr_dtype_bytes(dtype)), dtype, value);
     } else {
+        // Encoded before the loop; see tsr_f16_from_f32(vec4).
+        uvec4 bits = dtype == TSR_DT_F16    ? tsr_f16_from_f32(value)
+                     : dtype == TSR_DT_BF16 ? tsr_bf16_from_f32(value)
+                                            : floatBitsToUint(value);
         [[unroll]] for (uint k = 0u; k < 4u; k++) {
             if (j + k < count)
-                tsr_store_float(tsr_row_element(row, step, j + k, form), 0u, dtype, value[k]);
+                tsr_store_float_bits(tsr_row_element(row, step, j + k, form), dtype, bits[k]);
         }
     }
 }

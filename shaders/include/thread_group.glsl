@@ -24,7 +24,8 @@ uint group_row()
 // The maximum or the sum of a pair. max() may drop a NaN.
 float group_pair(float a, float b, bool largest)
 {
-    return largest ? max(a, b) : a + b;
+    precise float sum = a + b;
+    return largest ? max(a, b) : sum;
 }
 
 // Computes the maximum (if `largest`) or the sum of all components of `mine` over all invocations
@@ -42,8 +43,9 @@ float group_combine(vec4 mine, bool largest, uint slot)
     float eighths[8];
     if (THREADS > 8u) {
         if (group_thread() < 8u) {
-            for (uint other = group_thread() + 8u; other < THREADS; other += 8u)
-                value = group_pair(value, group_parts[base + other], largest);
+            // unrolled, so that the loads do not wait for each other
+            [[unroll]] for (uint i = 1u; i < THREADS / 8u; i++)
+                value = group_pair(value, group_parts[base + group_thread() + 8u * i], largest);
             group_eighths[8u * slot + group_thread()] = value;
         }
         barrier();
@@ -53,11 +55,12 @@ float group_combine(vec4 mine, bool largest, uint slot)
         [[unroll]] for (uint i = 0u; i < 8u; i++)
             eighths[i] = group_parts[base + i];
     }
-    [[unroll]] for (uint i = 0u; i < 4u; i++)
-        eighths[i] = group_pair(eighths[i], eighths[i + 4u], largest);
-    [[unroll]] for (uint i = 0u; i < 2u; i++)
-        eighths[i] = group_pair(eighths[i], eighths[i + 2u], largest);
-    return group_pair(eighths[0], eighths[1], largest);
+    // Without loops, because the optimizer that unrolls loops drops `precise`.
+    float even = group_pair(group_pair(eighths[0], eighths[4], largest),
+                            group_pair(eighths[2], eighths[6], largest), largest);
+    float odd = group_pair(group_pair(eighths[1], eighths[5], largest),
+                           group_pair(eighths[3], eighths[7], largest), largest);
+    return group_pair(even, odd, largest);
 }
 
 float group_sum(vec4 mine)

@@ -55,6 +55,7 @@ struct tsr_device {
 
     VkPhysicalDeviceMemoryProperties memory_properties;
     uint64_t memory_limit_bytes;    /* a limit that the caller has set; 0: none */
+    uint32_t max_allocations;       /* the largest number of slabs */
     bool wants_mapping;             /* map tensors if there is suitable memory */
     uint64_t host_import_alignment; /* required for host memory that is imported; 0: no import */
 

@@ -224,6 +224,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->queue_family = capabilities->queue_family;
     device->timestamp_bits = capabilities->timestamp_bits;
     device->max_workgroup_subgroups = capabilities->max_workgroup_subgroups;
+    device->max_allocations = capabilities->max_allocations;
     device->work_limit = info->type == TSR_DEVICE_CPU ? (double)INFINITY : TSR__GPU_WORK_LIMIT;
     device->memory_properties = capabilities->memory;
     device->memory_limit_bytes = params->memory_limit_bytes;

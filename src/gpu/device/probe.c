@@ -425,6 +425,7 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
     if (maintenance4.maxBufferSize != 0)
         info->max_allocation_bytes =
             tsr__min_u64(info->max_allocation_bytes, maintenance4.maxBufferSize);
+    capabilities->max_allocations = properties.properties.limits.maxMemoryAllocationCount;
     capabilities->host_import_alignment = host_memory.minImportedHostPointerAlignment;
     info->subgroup_size = vulkan11.subgroupSize;
     bool sizes = subgroup_size.maxSubgroupSize != 0;

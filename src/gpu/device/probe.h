@@ -19,6 +19,7 @@ typedef struct tsr__capabilities {
     /* a pipeline can require a subgroup size; not on NVK, which has only one size */
     bool subgroup_sizes_in_compute;
     uint32_t max_workgroup_subgroups; /* 0: unknown */
+    uint32_t max_allocations;         /* of device memory at the same time */
     bool subgroup_quads; /* the four invocations of a quad can exchange values in compute shaders */
     bool mixed_dot_products; /* the GPU has an instruction for signed by unsigned 8-bit dot products
                               */

@@ -152,6 +152,14 @@ static uint64_t allocated_in(const device_memory *memory, uint32_t heap)
     return bytes;
 }
 
+static uint32_t slab_count(const device_memory *memory)
+{
+    uint32_t count = 0;
+    for (const tsr__slab *slab = memory->slabs; slab; slab = slab->next)
+        count++;
+    return count;
+}
+
 /* Fails without calling the driver if an allocation cannot succeed, because some drivers then kill
  * the process instead of returning an error. */
 static tsr_status check_room(const tsr_device *device, const device_memory *memory,
@@ -165,6 +173,12 @@ static tsr_status check_room(const tsr_device *device, const device_memory *memo
         (memory->limit_bytes != 0 && total > memory->limit_bytes))
         return out_of_memory(device, memory, kind, size, "the limit set for this device is",
                              memory->limit_bytes);
+
+    if (slab_count(memory) >= device->max_allocations)
+        return tsr__fail(TSR_ERR_DEVICE_MEMORY,
+                         "out of device memory on %s: %llu bytes requested; the driver allows %u "
+                         "allocations at the same time",
+                         device->info.name, (unsigned long long)size, device->max_allocations);
 
     uint32_t heap = memory->properties.memoryTypes[memory->type[kind]].heapIndex;
     tsr_heap_info heaps[TSR_MAX_HEAPS];
@@ -203,7 +217,8 @@ static tsr_status slab_allocate(tsr_device *device, const device_memory *memory,
     VkResult result = tsr__memory_allocate(device, requirements.size, memory->type[slab->kind],
                                            NULL, &slab->memory);
     if (result < 0) {
-        if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
+        /* too many objects: other parts of the process have allocated some */
+        if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_TOO_MANY_OBJECTS)
             return out_of_memory(device, memory, slab->kind, slab->size_bytes,
                                  "vkAllocateMemory refused", slab->size_bytes);
         return tsr__device_fail(device, result, "vkAllocateMemory");

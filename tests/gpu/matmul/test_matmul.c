@@ -347,6 +347,12 @@ START_TEST(long_products_are_divided)
             run_case(&random, &c);
             ck_assert_uint_ge(queue->timeline->submitted - before, cases[i].least);
         }
+    /* the kernel for wide strides divides rows only */
+    matmul_case c = plain_case(200, 256, 40);
+    uint64_t before = queue->timeline->submitted;
+    force_both("wide", 1);
+    run_case(&random, &c);
+    ck_assert_uint_ge(queue->timeline->submitted - before, 4);
     forced = NULL;
     gpu->work_limit = usual;
 }

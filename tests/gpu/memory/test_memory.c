@@ -293,6 +293,39 @@ START_TEST(a_limit_of_the_callers_own)
 }
 END_TEST
 
+/* Drivers limit the number of allocations. Empty slabs are freed before one is refused. */
+START_TEST(the_number_of_allocations_is_limited)
+{
+    const int64_t large[] = {5 << 20, 7 << 20, 9 << 20, 11 << 20};
+    tsr_device *device;
+    tsr_tensor *tensors[3], *refused = NULL;
+    GPU_OK(tsr_device_open(NULL, &device));
+    device->max_allocations = 3;
+    for (int i = 0; i < 3; i++)
+        GPU_OK(tsr_tensor_create(device, TSR_U8, 1, &large[i], &tensors[i]));
+    GPU_FAILS(tsr_tensor_create(device, TSR_U8, 1, &large[3], &refused), TSR_ERR_DEVICE_MEMORY,
+              "11534336 bytes requested; the driver allows 3 allocations at the same time");
+    ck_assert_ptr_null(refused);
+    tsr_tensor_destroy(&tensors[0]); /* its slab is kept */
+    GPU_OK(tsr_tensor_create(device, TSR_U8, 1, &large[3], &tensors[0]));
+    tsr_tensor_destroy(&tensors[1]);
+    /* The driver itself refuses an allocation while there is an empty slab. */
+    device->max_allocations = 4;
+    bool allocating = false;
+    for (uint64_t nth = 0; !allocating; nth++) {
+        tsr__fault_arm(TSR__FAULT_VULKAN, nth, VK_ERROR_TOO_MANY_OBJECTS);
+        tsr_status status = tsr_tensor_create(device, TSR_U8, 1, &large[0], &tensors[1]);
+        ck_assert_ptr_nonnull(tsr__fault_site());
+        allocating = strcmp(tsr__fault_site(), "vkAllocateMemory") == 0;
+        tsr__fault_disarm();
+        ck_assert_int_eq(status, allocating ? TSR_OK : TSR_ERR_DRIVER);
+    }
+    for (int i = 0; i < 3; i++)
+        tsr_tensor_destroy(&tensors[i]);
+    tsr_device_close(&device);
+}
+END_TEST
+
 /* Creates and destroys tensors without waiting, while those that exist always fit: one tensor at a
  * time, each computed from the previous one, and a view that is used after its tensor is
  * destroyed. */
@@ -343,5 +376,6 @@ TESTS(memory)
     tcase_add_test(tests, the_heap_runs_out_and_recovers);
     tcase_add_test(tests, drivers_for_the_cpu_use_large_pages);
     tcase_add_test(tests, a_limit_of_the_callers_own);
+    tcase_add_test(tests, the_number_of_allocations_is_limited);
     tcase_add_test(tests, made_and_destroyed_without_end);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/device/device.h"
 #include "gpu/ops/common/vocabulary.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
@@ -249,6 +250,16 @@ START_TEST(divided_classes)
 }
 END_TEST
 
+START_TEST(embeddings_as_gpu)
+{
+    gpu_random random = {56};
+    try_embedding(
+        &random, &(embedding_case){600, 100, 70, TSR_F16, TSR_F32, TSR_I64, true, gpu_random_view});
+    try_embedding(&random,
+                  &(embedding_case){700, 31, 1030, TSR_F32, TSR_F32, TSR_U8, false, rows_apart});
+}
+END_TEST
+
 START_TEST(runs_agree_bit_by_bit)
 {
     enum { ROWS = 500, HERE = 7, WIDTH = 9 };
@@ -273,6 +284,41 @@ START_TEST(runs_agree_bit_by_bit)
     tsr_tensor_destroy(&dy);
     tsr_tensor_destroy(&grad);
     tsr_tensor_destroy(&indices);
+}
+END_TEST
+
+/* Rows are added one after the other, also where a kernel looks at many indices at once. */
+START_TEST(rows_are_added_in_their_order)
+{
+    enum { HERE = 40, WIDTH = 5 };
+    static const int64_t rows[] = {1, 31, 511, 512, 513, 1300};
+    const double usual = gpu->work_limit;
+    gpu_random random = {55};
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        /* At the end, a dispatch may add at most 100 rows. */
+        gpu->work_limit = r == 5 ? 100.0 * WIDTH * 12 * TSR__BYTE_WORK : usual;
+        float sums[HERE * WIDTH] = {0}, got[HERE * WIDTH];
+        double *values = doubles(rows[r] * WIDTH), *index = doubles(rows[r]);
+        tsr_tensor *dy = gpu_new(TSR_F32, 2, (int64_t[]){rows[r], WIDTH});
+        tsr_tensor *grad = gpu_new(TSR_F32, 2, (int64_t[]){HERE, WIDTH});
+        tsr_tensor *indices = gpu_new(TSR_I32, 1, &rows[r]);
+        for (int64_t i = 0; i < rows[r] * WIDTH; i++)
+            values[i] = gpu_rounded(gpu_random_unit(&random), TSR_F32);
+        gpu_put(dy, values);
+        random_indices(&random, indices, index, rows[r], HERE);
+        GPU_OK(tsr__embedding_grad(queue, grad, dy, indices, 0, false));
+        GPU_OK(tsr_tensor_download(queue, grad, got, sizeof got));
+        for (int64_t i = 0; i < rows[r]; i++)
+            for (int j = 0; j < WIDTH && index[i] >= 0 && index[i] < HERE; j++)
+                sums[(int)index[i] * WIDTH + j] += (float)values[i * WIDTH + j];
+        ck_assert_mem_eq(got, sums, sizeof sums);
+        free(values);
+        free(index);
+        tsr_tensor_destroy(&dy);
+        tsr_tensor_destroy(&grad);
+        tsr_tensor_destroy(&indices);
+    }
+    gpu->work_limit = usual;
 }
 END_TEST
 
@@ -335,7 +381,15 @@ TESTS(vocabulary)
     tcase_add_test(tests, a_million_rows);
     tcase_add_test(tests, divided_classes);
     tcase_add_test(tests, runs_agree_bit_by_bit);
+    tcase_add_test(tests, rows_are_added_in_their_order);
     tcase_add_test(tests, mistakes_are_named);
+}
+
+TESTS(vocabulary_as_gpu)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
+    tcase_add_test(tests, rows_are_added_in_their_order);
+    tcase_add_test(tests, embeddings_as_gpu);
 }
 
 TESTS(vocabulary_packed)

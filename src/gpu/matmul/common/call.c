@@ -3,6 +3,19 @@
 #include "base/checked.h"
 #include "shaders/params/matmul.h"
 
+double tsr__matmul_row_work(const tsr__matmul_problem *problem)
+{
+    return (double)problem->n * (double)(problem->k > 0 ? problem->k : 1);
+}
+
+int64_t tsr__matmul_rows_within_work(const tsr__matmul_call *call)
+{
+    double limit = tsr_stream_device(call->stream)->work_limit;
+    double rows = limit / tsr__matmul_row_work(call->problem);
+
+    return rows < 0x1p62 ? (int64_t)rows : INT64_C(1) << 62;
+}
+
 uint64_t tsr__matmul_address(const tsr_tensor *tensor, const tsr__matmul_side *side,
                              int64_t elements)
 {

@@ -18,6 +18,13 @@ struct tsr__matmul_call {
 /* Runs a kernel that takes struct tsr_matmul_push (tiles.c). */
 tsr_status tsr__matmul_run_tiles(const tsr__matmul_call *call, const tsr__matmul_plan *plan);
 
+/* The number of multiply-adds for one row of y. */
+double tsr__matmul_row_work(const tsr__matmul_problem *problem);
+
+/* The number of rows, of one matrix or of several, that a dispatch can compute within the device's
+ * work limit. It can be 0. */
+int64_t tsr__matmul_rows_within_work(const tsr__matmul_call *call);
+
 /* The device address of the element that is `elements` elements after a side's first element, in
  * `tensor`'s buffer. */
 uint64_t tsr__matmul_address(const tsr_tensor *tensor, const tsr__matmul_side *side,

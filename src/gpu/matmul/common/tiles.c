@@ -31,12 +31,6 @@ static dim batch_dim(const tsr__matmul_problem *p, int batch, int64_t at_most)
     return out;
 }
 
-/* The number of multiply-adds for one row of y. */
-static double row_work(const tsr__matmul_problem *p)
-{
-    return (double)p->n * (double)(p->k > 0 ? p->k : 1);
-}
-
 /* A call that is divided into dispatches. */
 typedef struct run {
     const tsr__matmul_call *call;
@@ -48,16 +42,6 @@ typedef struct run {
     tsr__dispatch dispatch;
 } run;
 
-/* The number of rows that a dispatch can compute within the work limit, of one matrix or of
- * several. */
-static int64_t rows_within_work(const run *r)
-{
-    const tsr__matmul_problem *p = r->call->problem;
-    double rows = tsr_stream_device(r->call->stream)->work_limit / row_work(p);
-
-    return rows < 0x1p62 ? (int64_t)rows : INT64_C(1) << 62;
-}
-
 /* Divides rows and batch dimensions into pieces. The partial sums of a piece stay small, and its
  * dispatch stays within the limits on workgroups and on work. */
 static void choose_pieces(run *r, bool partial)
@@ -67,7 +51,7 @@ static void choose_pieces(run *r, bool partial)
     int64_t z = Z_LIMIT / splits,
             tiles_across = (p->n + r->plan->config->bn - 1) / r->plan->config->bn;
     int64_t rows = INT64_C(1) << 31; /* the largest number of workgroups in x and y together */
-    int64_t work_rows = rows_within_work(r);
+    int64_t work_rows = tsr__matmul_rows_within_work(r->call);
 
     rows /= tiles_across;
     rows = tsr__matmul_min(rows, work_rows / bm);
@@ -173,7 +157,7 @@ static tsr_status record_piece(run *r, struct tsr_matmul_push push, uint32_t out
     struct tsr_matmul_push product;
 
     push.batch_inner = inner;
-    r->dispatch.work = row_work(r->call->problem) * push.m * outer * inner;
+    r->dispatch.work = tsr__matmul_row_work(r->call->problem) * push.m * outer * inner;
     product = push;
     if (r->partial)
         aim_at_partial(r, &product);

@@ -42,19 +42,29 @@ static tsr_status record_rows(wide_run *r, const int64_t index[TSR__MATMUL_BATCH
     return tsr__stream_dispatch(call->stream, &r->dispatch);
 }
 
+/* The largest number of rows of a dispatch, within the limit on work. The number of workgroups must
+ * fit 32 bits. */
+static int64_t most_rows(const wide_run *r, int64_t across)
+{
+    int64_t rows = tsr__matmul_rows_within_work(r->call);
+
+    rows = tsr__matmul_min(rows, (INT64_C(1) << 31) / across);
+    return rows > 0 ? rows : 1;
+}
+
 static tsr_status record_all(tsr_stream *stream, void *work)
 {
     wide_run *r = work;
     const tsr__matmul_problem *p = r->call->problem;
-    /* The numbers of workgroups must fit 32 bits. */
     int64_t across = (p->n + r->bn - 1) / r->bn;
-    int64_t rows = (INT64_C(1) << 31) / across;
+    int64_t rows = most_rows(r, across);
     int64_t index[TSR__MATMUL_BATCH] = {0};
 
     do {
         for (int64_t row = 0; row < p->m; row += rows) {
             int64_t count = rows < p->m - row ? rows : p->m - row;
             r->push.m = (uint32_t)count;
+            r->dispatch.work = tsr__matmul_row_work(p) * (double)count;
             tsr__groups_for((uint64_t)(count * across), 1, r->dispatch.groups);
             TSR__TRY(record_rows(r, index, row));
         }

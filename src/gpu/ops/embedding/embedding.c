@@ -17,6 +17,8 @@
 #define BUCKETS 64
 #define GROUPS_ON_CPU 8
 #define WORKGROUP_ON_CPU 8
+/* The number of indices at which an invocation looks at once on GPUs. */
+#define SCAN 8
 
 static tsr_status check(const char *op, tsr_stream *stream, const char *table_name,
                         const tsr_tensor *table, const char *y_name, const tsr_tensor *y,
@@ -132,6 +134,16 @@ tsr_status tsr__embedding(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *t
     return status;
 }
 
+/* The largest number of rows of dy in a dispatch. */
+static int64_t most_rows(const tsr_tensor *gradient, double row_work)
+{
+    const tsr_device *device = gradient->buffer->device;
+    const int64_t most = tsr__most_iterations(device);
+    const double within_work = device->work_limit / row_work;
+
+    return within_work >= (double)most ? most : within_work < 1 ? 1 : (int64_t)within_work;
+}
+
 typedef struct addition {
     tsr__dispatches list;
     tsr_tensor *gradient;
@@ -156,7 +168,11 @@ tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const t
     TSR__TRY(tsr__require_disjoint(op, "gradient", gradient, "indices", indices, false));
     const bool cpu = gradient->buffer->device->device_class != TSR__CLASS_GPU;
     const int64_t width = gradient->layout.shape[1];
-    const int64_t most = tsr__most_iterations(gradient->buffer->device);
+    /* Each row of dy is read, and a row of the gradient is read and written. */
+    const double row_work =
+        (double)(width > 0 ? width : 1) * TSR__BYTE_WORK *
+        (double)(2 * tsr_dtype_size(gradient->layout.dtype) + tsr_dtype_size(dy->layout.dtype));
+    const int64_t most = most_rows(gradient, row_work);
     const uint32_t workgroup = cpu ? WORKGROUP_ON_CPU : WORKGROUP;
     const uint32_t across = tsr__div_up_u32((uint32_t)width, 4 * workgroup);
     addition sum = {.gradient = gradient, .accumulate = accumulate};
@@ -173,6 +189,8 @@ tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const t
         tsr__dispatch dispatch =
             dispatch_of(TSR__SHADER_EMBEDDING_GRAD, &push, gradient, dy, indices, true);
         dispatch.spec[0] = workgroup;
+        dispatch.spec[dispatch.spec_count++] = cpu ? 0 : SCAN;
+        dispatch.work = row_work * push.rows;
         dispatch.groups[0] = across;
         dispatch.groups[1] = push.buckets;
         dispatch.groups[2] = 1;
