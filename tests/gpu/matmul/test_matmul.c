@@ -361,20 +361,27 @@ END_TEST
 TESTS(matmul)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
-    tcase_add_loop_test(tests, all_kernels_with_all_transpositions, 0, 4);
+    tcase_add_loop_test(tests, all_kernels_with_all_transpositions, 2, 3);
     tcase_add_test(tests, all_kernels_with_an_epilogue);
     tcase_add_test(tests, all_kernels_on_views_and_batches);
     tcase_add_loop_test(tests, mixed_dtypes, 0, 9);
     tcase_add_test(tests, large_products_of_mixed_dtypes);
     tcase_add_loop_test(tests, bf16_in_pairs_of_steps, 0, 2);
-    tcase_add_test(tests, short_k);
-    tcase_add_test(tests, long_stretches);
-    tcase_add_test(tests, float16_operands_are_widened);
     tcase_add_test(tests, many_rows);
     tcase_add_test(tests, split_k);
     tcase_add_test(tests, long_products_are_divided);
     tcase_add_test(tests, runs_give_the_same_bits);
     tcase_add_test(tests, shapes_share_pipelines);
+}
+
+TESTS(matmul_slow)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_loop_test(tests, all_kernels_with_all_transpositions, 0, 2);
+    tcase_add_loop_test(tests, all_kernels_with_all_transpositions, 3, 4);
+    tcase_add_test(tests, short_k);
+    tcase_add_test(tests, long_stretches);
+    tcase_add_test(tests, float16_operands_are_widened);
 }
 
 TESTS(matmul_packed)

@@ -245,11 +245,16 @@ TESTS(matmul_epilogue)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, bias_in_every_form);
-    tcase_add_test(tests, epilogue_on_rows_of_any_length);
-    tcase_add_test(tests, epilogue_in_the_last_stretch);
     tcase_add_test(tests, activations_with_other_epilogues);
     tcase_add_test(tests, alpha_zero);
     tcase_add_test(tests, y_is_read_only_to_accumulate);
     tcase_add_test(tests, special_values_do_not_spread);
     tcase_add_loop_test(tests, all_f16_values, 0, 5);
+}
+
+TESTS(matmul_epilogue_slow)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_test(tests, epilogue_on_rows_of_any_length);
+    tcase_add_test(tests, epilogue_in_the_last_stretch);
 }

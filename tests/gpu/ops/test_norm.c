@@ -963,12 +963,8 @@ TESTS(norm)
     tcase_add_test(tests, any_number_of_columns);
     tcase_add_test(tests, any_number_of_rows);
     tcase_add_test(tests, rows_without_gaps);
-    tcase_add_test(tests, float16_without_gaps);
-    tcase_add_test(tests, long_rows);
-    tcase_add_test(tests, long_rows_of_float16);
     tcase_add_test(tests, kernels_by_length);
     tcase_add_test(tests, many_very_long_rows);
-    tcase_add_test(tests, large_offsets);
     tcase_add_test(tests, rows_of_equal_elements);
     tcase_add_loop_test(tests, nan_and_infinities, 0, 3);
     tcase_add_test(tests, neighbours_stay);
@@ -979,6 +975,15 @@ TESTS(norm)
     tcase_add_test(tests, empty_tensors);
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_loop_test(tests, failures_leave_nothing_half_done, 0, 9);
+}
+
+TESTS(norm_slow)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_test(tests, float16_without_gaps);
+    tcase_add_test(tests, long_rows);
+    tcase_add_test(tests, long_rows_of_float16);
+    tcase_add_test(tests, large_offsets);
 }
 
 /* Uses the thread groups of GPUs on any device. */
