@@ -25,6 +25,7 @@ enum {
     ADD_BOS,
     ADD_EOS,
     ADD_SPACE,
+    CHAT,
     VALUES
 };
 
@@ -44,6 +45,7 @@ static const char *const keys[VALUES] = {
     [ADD_BOS] = "tokenizer.ggml.add_bos_token",
     [ADD_EOS] = "tokenizer.ggml.add_eos_token",
     [ADD_SPACE] = "tokenizer.ggml.add_space_prefix",
+    [CHAT] = "tokenizer.chat_template",
 };
 
 /* "left right", each at most a token long */
@@ -238,6 +240,24 @@ static tsr_status read_bpe(reader *r)
     return read_merges(r);
 }
 
+/* A template that is no string or has a zero byte is left out: no text depends on it here. */
+static tsr_status read_chat(reader *r)
+{
+    const tsr__gguf_value *value = &r->values[CHAT];
+    uint8_t bytes[8];
+    if (!value->found || value->is_array || value->type != TSR__GGUF_STRING)
+        return TSR_OK;
+    TSR__TRY(tsr__file_read(r->file, value->at, 8, keys[CHAT], bytes));
+    const uint64_t size = tsr__little_endian(bytes, 8);
+    char *text = NULL;
+    TSR__TRY(tsr__file_load(r->file, value->at + 8, size, keys[CHAT], &text));
+    if (memchr(text, '\0', (size_t)size) == NULL)
+        r->tokenizer->chat_template = text;
+    else
+        tsr__free(text);
+    return TSR_OK;
+}
+
 static tsr_status read(reader *r)
 {
     char model[TSR_SHARD_MAX_NAME + 1];
@@ -262,6 +282,7 @@ static tsr_status read(reader *r)
         TSR__TRY(check_array(r, TYPES, TSR__GGUF_I32, "an array of i32"));
     TSR__TRY(read_tokens(r));
     TSR__TRY(is_spm ? read_spm(r) : read_bpe(r));
+    TSR__TRY(read_chat(r));
     return tsr__tokenizer_complete(r->tokenizer);
 }
 

@@ -101,46 +101,77 @@ static tsr_status open_for_reading(const char *path, tsr__file *file)
     return tsr__fail(status, "tokenizer: %s", error.text + (has_prefix ? sizeof prefix - 1 : 0));
 }
 
-/* Loads the tokenizer_config.json that belongs to a tokenizer.json. Sets *text to NULL if there is
- * none. */
-static tsr_status load_config(const char *path, char **text, size_t *size)
+/* Loads the file that has `name` where `path` has `ending`. Sets *text to NULL if there is none, or
+ * if the path ends differently. */
+static tsr_status load_beside(const char *path, const char *ending, const char *name, char **text,
+                              size_t *size)
 {
-    static const char ending[] = "tokenizer.json", config[] = "tokenizer_config.json";
-    size_t length = strlen(path), end = sizeof ending - 1;
+    const size_t length = strlen(path), end = strlen(ending), capacity = strlen(name) + 1;
     struct stat info;
     *text = NULL;
     *size = 0;
     if (length < end || strcmp(path + length - end, ending) != 0)
         return TSR_OK;
-    char *name = tsr__calloc(length - end + sizeof config, 1);
-    if (name == NULL)
+    char *other = tsr__calloc(length - end + capacity, 1);
+    if (other == NULL)
         return TSR_ERR_NO_MEMORY;
-    memcpy(name, path, length - end);
-    memcpy(name + length - end, config, sizeof config);
+    memcpy(other, path, length - end);
+    memcpy(other + length - end, name, capacity);
     tsr__file file;
     tsr_status status = TSR_OK;
-    if (stat(name, &info) == 0) {
-        status = open_for_reading(name, &file);
+    if (stat(other, &info) == 0) {
+        status = open_for_reading(other, &file);
         if (status == TSR_OK) {
             *size = (size_t)file.size;
             status = load_text(&file, text);
             tsr__file_close(&file);
         }
     }
-    tsr__free(name);
+    tsr__free(other);
     return status;
+}
+
+/* Takes the chat template from chat_template.jinja or, if there is none, from the text of
+ * tokenizer_config.json, which may be NULL. */
+static tsr_status read_chat(const char *path, const char *ending, const char *config,
+                            size_t config_size, tsr_tokenizer *tokenizer)
+{
+    size_t size = 0;
+    TSR__TRY(load_beside(path, ending, "chat_template.jinja", &tokenizer->chat_template, &size));
+    if (tokenizer->chat_template != NULL && strlen(tokenizer->chat_template) < size)
+        return tsr__fail(TSR_ERR_INVALID, "tokenizer: chat_template.jinja has a zero byte");
+    return tokenizer->chat_template != NULL || config == NULL
+               ? TSR_OK
+               : tsr__tokenizer_chat_of_config(config, config_size, &tokenizer->chat_template);
 }
 
 static tsr_status read_json(const char *path, tsr__file *file, tsr_tokenizer *tokenizer)
 {
+    static const char ending[] = "tokenizer.json";
     char *text = NULL, *config = NULL;
     size_t config_size = 0;
     tsr_status status = load_text(file, &text);
     if (status == TSR_OK)
-        status = load_config(path, &config, &config_size);
+        status = load_beside(path, ending, "tokenizer_config.json", &config, &config_size);
     if (status == TSR_OK)
         status = tsr__tokenizer_read_json(text, (size_t)file->size, config, config_size, tokenizer);
+    if (status == TSR_OK)
+        status = read_chat(path, ending, config, config_size, tokenizer);
     tsr__free(text);
+    tsr__free(config);
+    return status;
+}
+
+static tsr_status read_model(const char *path, tsr__file *file, tsr_tokenizer *tokenizer)
+{
+    static const char ending[] = "tokenizer.model";
+    char *config = NULL;
+    size_t config_size = 0;
+    tsr_status status = tsr__tokenizer_read_model(file, tokenizer);
+    if (status == TSR_OK)
+        status = load_beside(path, ending, "tokenizer_config.json", &config, &config_size);
+    if (status == TSR_OK)
+        status = read_chat(path, ending, config, config_size, tokenizer);
     tsr__free(config);
     return status;
 }
@@ -166,7 +197,7 @@ static tsr_status read_any(const char *path, tsr__file *file, tsr_tokenizer *tok
         return read_json(path, file, tokenizer);
     /* A piece of a vocabulary, and its length, which is not 0. */
     if (start[0] == 0x0a && start[1] != 0)
-        return tsr__tokenizer_read_model(file, tokenizer);
+        return read_model(path, file, tokenizer);
     return tsr__tokenizer_read_llama2c(file, tokenizer);
 }
 

@@ -19,6 +19,10 @@ tsr_status tsr__tokenizer_read_model_with(tsr__file *file, const tsr_tokenizer *
 tsr_status tsr__tokenizer_read_json(const char *text, size_t size, const char *config,
                                     size_t config_size, tsr_tokenizer *tokenizer) TSR_NODISCARD;
 
+/* Gives the member "chat_template" of the text of tokenizer_config.json, which the caller must
+ * free, or NULL if there is none that is a string. */
+tsr_status tsr__tokenizer_chat_of_config(const char *config, size_t size, char **out) TSR_NODISCARD;
+
 /* Opens the tokenizer.model at `path` that belongs to a tokenizer.json of merges over characters,
  * with the tokens that were added there, and checks with some texts that both give the same ids. */
 tsr_status tsr__tokenizer_open_scores(const char *path, const tsr_tokenizer *json,

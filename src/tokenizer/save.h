@@ -7,19 +7,23 @@
 #include "tokenizer/tokenizer.h"
 
 /* Adds the keys tokenizer.ggml.*. The file has `vocabulary` tokens: unused ones follow those of the
- * tokenizer. ends[end_count] are tokens that end a text, as the model's configuration says. Sets
- * *drops_nfc if the tokenizer normalises text to NFC, which GGUF files cannot say. */
-tsr_status tsr__tokenizer_put_gguf(const tsr_tokenizer *tokenizer, int64_t vocabulary,
+ * tokenizer. `bos`, or -1, and ends[end_count] are the tokens at the beginning and end of a text
+ * that the model's configuration names. Sets *drops_nfc if the tokenizer normalises text to NFC,
+ * which GGUF files cannot say. */
+tsr_status tsr__tokenizer_put_gguf(const tsr_tokenizer *tokenizer, int64_t vocabulary, int32_t bos,
                                    const int32_t *ends, int end_count, tsr__gguf_writer *writer,
                                    bool *drops_nfc) TSR_NODISCARD;
 
-/* Gives the texts of tokenizer.json and tokenizer_config.json, of byte-level BPE. The caller must
- * free both. */
-tsr_status tsr__tokenizer_save_json(const tsr_tokenizer *tokenizer, char **json, size_t *json_size,
-                                    char **config, size_t *config_size) TSR_NODISCARD;
+/* Gives the text of tokenizer.json, of byte-level BPE. The caller must free it. */
+tsr_status tsr__tokenizer_save_json(const tsr_tokenizer *tokenizer, char **out,
+                                    size_t *size) TSR_NODISCARD;
+/* Gives the text of tokenizer_config.json: special tokens and the chat template. The caller must
+ * free it. */
+tsr_status tsr__tokenizer_save_config(const tsr_tokenizer *tokenizer, char **out,
+                                      size_t *size) TSR_NODISCARD;
 
 /* Gives the contents of tokenizer.model, of a tokenizer with scores. The caller must free them. */
-tsr_status tsr__tokenizer_save_model(const tsr_tokenizer *tokenizer, uint8_t **out,
+tsr_status tsr__tokenizer_save_model(const tsr_tokenizer *tokenizer, char **out,
                                      size_t *size) TSR_NODISCARD;
 
 /* Checks that the tokens around a text are BOS before it or none, and EOS after it or none. */

@@ -182,21 +182,25 @@ static tsr_status put_ends(const tsr_tokenizer *t, const int32_t *ends, int coun
     return TSR_OK;
 }
 
-static tsr_status put_values(const tsr_tokenizer *t, const int32_t *ends, int end_count,
-                             tsr__gguf_writer *w)
+static tsr_status put_values(const tsr_tokenizer *t, int32_t bos, const int32_t *ends,
+                             int end_count, tsr__gguf_writer *w)
 {
     TSR__TRY(tsr__tokenizer_check_around(t));
-    TSR__TRY(put_id(t, w, "tokenizer.ggml.bos_token_id", t->bos));
+    TSR__TRY(put_id(t, w, "tokenizer.ggml.bos_token_id", t->bos >= 0 ? t->bos : bos));
     TSR__TRY(put_ends(t, ends, end_count, w));
     if (t->pad >= 0)
         TSR__TRY(put_id(t, w, "tokenizer.ggml.padding_token_id", t->pad));
     TSR__TRY(put_id(t, w, "tokenizer.ggml.unknown_token_id", t->unknown));
+    if (t->chat_template != NULL)
+        TSR__TRY(tsr__gguf_put_string(w, "tokenizer.chat_template", t->chat_template,
+                                      strlen(t->chat_template)));
     TSR__TRY(tsr__gguf_put_bool(w, "tokenizer.ggml.add_bos_token", t->before > 0));
     return tsr__gguf_put_bool(w, "tokenizer.ggml.add_eos_token", t->after > 0);
 }
 
-tsr_status tsr__tokenizer_put_gguf(const tsr_tokenizer *t, int64_t vocabulary, const int32_t *ends,
-                                   int end_count, tsr__gguf_writer *w, bool *drops_nfc)
+tsr_status tsr__tokenizer_put_gguf(const tsr_tokenizer *t, int64_t vocabulary, int32_t bos,
+                                   const int32_t *ends, int end_count, tsr__gguf_writer *w,
+                                   bool *drops_nfc)
 {
     char words[TSR__WORDS_NAME] = "default";
     const char *model = t->kind == TSR_TOKENIZER_BYTE_BPE ? "gpt2" : "llama";
@@ -215,7 +219,7 @@ tsr_status tsr__tokenizer_put_gguf(const tsr_tokenizer *t, int64_t vocabulary, c
     TSR__TRY(tsr__gguf_put_string(w, "tokenizer.ggml.model", model, strlen(model)));
     TSR__TRY(tsr__gguf_put_string(w, "tokenizer.ggml.pre", words, strlen(words)));
     TSR__TRY(put_tokens(t, vocabulary, w));
-    TSR__TRY(put_values(t, ends, end_count, w));
+    TSR__TRY(put_values(t, bos, ends, end_count, w));
     if (t->kind == TSR_TOKENIZER_BYTE_BPE)
         return put_merges(t, w);
     TSR__TRY(put_scores(t, vocabulary, w));

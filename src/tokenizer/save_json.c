@@ -165,8 +165,14 @@ static void print_config(printer *p)
         tsr__json_print(&p->json, ",\n  \"%s\": ", tokens[i].key);
         print_spelling(p, tokens[i].id);
     }
-    tsr__json_print(&p->json, ",\n  \"clean_up_tokenization_spaces\": false,\n"
-                              "  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
+    if (t->chat_template != NULL) {
+        tsr__json_print(&p->json, ",\n  \"chat_template\": ");
+        tsr__json_print_string(&p->json, t->chat_template);
+    }
+    tsr__json_print(&p->json,
+                    ",\n  \"clean_up_tokenization_spaces\": false,\n"
+                    "  \"tokenizer_class\": \"%s\"\n}\n",
+                    t->kind == TSR_TOKENIZER_SPM ? "LlamaTokenizer" : "PreTrainedTokenizerFast");
 }
 
 /* Prints a document twice: to compute its length, and into memory of this length. */
@@ -208,24 +214,21 @@ static tsr_status check(const tsr_tokenizer *t)
     return tsr__tokenizer_check_around(t);
 }
 
-tsr_status tsr__tokenizer_save_json(const tsr_tokenizer *t, char **json, size_t *json_size,
-                                    char **config, size_t *config_size)
+tsr_status tsr__tokenizer_save_config(const tsr_tokenizer *t, char **out, size_t *size)
+{
+    printer p = {.t = t};
+    return print_document(&p, print_config, out, size);
+}
+
+tsr_status tsr__tokenizer_save_json(const tsr_tokenizer *t, char **out, size_t *size)
 {
     const char *expressions[TSR__MAX_WORD_STEPS];
     tsr__pair *pairs = NULL;
-    char *text = NULL;
     TSR__TRY(check(t));
     TSR__TRY(tsr__words_find_expressions(&t->words, expressions));
     TSR__TRY(tsr__merges_in_order(&t->merges, &pairs));
     printer p = {.t = t, .expressions = expressions, .merges = pairs};
-    tsr_status status = print_document(&p, print_tokenizer, &text, json_size);
-    if (status == TSR_OK)
-        status = print_document(&p, print_config, config, config_size);
+    const tsr_status status = print_document(&p, print_tokenizer, out, size);
     tsr__free(pairs);
-    if (status != TSR_OK) {
-        tsr__free(text);
-        return status;
-    }
-    *json = text;
-    return TSR_OK;
+    return status;
 }

@@ -113,7 +113,7 @@ static tsr_status check(const tsr_tokenizer *t)
     return TSR_OK;
 }
 
-tsr_status tsr__tokenizer_save_model(const tsr_tokenizer *t, uint8_t **out, size_t *size)
+tsr_status tsr__tokenizer_save_model(const tsr_tokenizer *t, char **out, size_t *size)
 {
     message all = {0}, part = {0};
     if (t->kind != TSR_TOKENIZER_SPM)
@@ -125,7 +125,7 @@ tsr_status tsr__tokenizer_save_model(const tsr_tokenizer *t, uint8_t **out, size
         tsr__free(all.data);
         return status;
     }
-    *out = all.data;
+    *out = (char *)all.data;
     *size = all.size;
     return TSR_OK;
 }

@@ -2,6 +2,7 @@
  * differently than SentencePiece does, so a few texts are compared. */
 #include <string.h>
 
+#include "base/alloc.h"
 #include "tokenizer/open.h"
 
 static const char *const samples[] = {
@@ -42,6 +43,11 @@ static tsr_status compare(const tsr_tokenizer *a, const tsr_tokenizer *b, const 
 static tsr_status fill(tsr__file *file, const tsr_tokenizer *json, tsr_tokenizer *tokenizer)
 {
     TSR__TRY(tsr__tokenizer_read_model_with(file, json, tokenizer));
+    if (json->chat_template != NULL) {
+        tokenizer->chat_template = tsr__strdup(json->chat_template);
+        if (tokenizer->chat_template == NULL)
+            return TSR_ERR_NO_MEMORY;
+    }
     for (size_t i = 0; i < sizeof samples / sizeof *samples; i++)
         TSR__TRY(compare(json, tokenizer, samples[i]));
     return TSR_OK;

@@ -25,6 +25,7 @@ void tsr_tokenizer_destroy(tsr_tokenizer **tokenizer)
     tsr__vocabulary_finish(&old->vocabulary);
     tsr__merges_finish(&old->merges);
     tsr__free(old->scores);
+    tsr__free(old->chat_template);
     tsr__added_finish(&old->added[0]);
     tsr__added_finish(&old->added[1]);
     tsr__normalizer_finish(&old->normalizer);

@@ -24,6 +24,8 @@ struct tsr_tokenizer {
     tsr__normalizer late; /* of the text between the tokens of added[1] */
     tsr__words words;
 
+    char *chat_template; /* of a GGUF file, or beside the file in a folder; NULL: none */
+
     /* the ids around a text, those before it first */
     int32_t *around;
     size_t before, after, around_capacity;

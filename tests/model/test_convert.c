@@ -360,6 +360,114 @@ static void write_json(const char *path, const tsr_tokenizer *t, bool complete)
     ck_assert_int_eq(fclose(file), 0);
 }
 
+/* Writes the text of a file in the folder "tiny". */
+static void write_beside(const char *name, const char *text)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/tiny/%s", work.path, name);
+    FILE *file = fopen(path, "w");
+    ck_assert(file && fputs(text, file) >= 0);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+/* Asserts that a file contains a text. */
+static void expect_in(const char *path, const char *text, bool is_there)
+{
+    static char data[1000000];
+    FILE *file = fopen(path, "r");
+    ck_assert_ptr_nonnull(file);
+    const size_t size = fread(data, 1, sizeof data, file), length = strlen(text);
+    bool found = false;
+    fclose(file);
+    ck_assert_uint_lt(size, sizeof data);
+    for (size_t i = 0; i + length <= size && !found; i++)
+        found = memcmp(data + i, text, length) == 0;
+    ck_assert_msg(found == is_there, "%s: '%s'", path, text);
+}
+
+/* The chat template goes with the tokenizer, whichever file has it. */
+START_TEST(chat_templates_travel)
+{
+    static const char *const tokenizers[][2] = {{"mini-llama3.tokenizer.json", "tokenizer.json"},
+                                                {"stories260K.tok512.bin", "tok512.bin"}};
+    const bool is_spm = _i == 1;
+    const char *source = tiny(1800, "", tokenizers[_i][0], tokenizers[_i][1]);
+    if (is_spm) { /* a folder with tokenizer.model */
+        ck_assert_ok(tsr_model_convert(source, at("spm"), NULL, NULL));
+        ck_assert_int_eq(rename(at("tiny"), at("other")), 0);
+        ck_assert_int_eq(rename(at("spm"), at("tiny")), 0);
+        source = at("tiny");
+    }
+    write_beside("tokenizer_config.json",
+                 "{\"x\": [1], \"chat_template\": \"{{ \\\"a\\\" }}\\n<|x|>\", \"y\": 2}");
+    ck_assert_ok(tsr_model_convert(source, at("t.gguf"), NULL, NULL));
+    expect_in(at("t.gguf"), "{{ \"a\" }}\n<|x|>", true);
+    ck_assert_ok(tsr_model_convert(at("t.gguf"), at("back"), NULL, NULL));
+    expect_in(at("back/tokenizer_config.json"),
+              "\"chat_template\": \"{{ \\\"a\\\" }}\\u000a<|x|>\"", true);
+    ck_assert_ok(tsr_model_convert(at("back"), at("u.gguf"), NULL, NULL));
+    expect_in(at("u.gguf"), "{{ \"a\" }}\n<|x|>", true);
+    write_beside("chat_template.jinja", "{% newer %}");
+    ck_assert_ok(tsr_model_convert(at("tiny"), at("v.gguf"), NULL, NULL));
+    expect_in(at("v.gguf"), "{% newer %}", true);
+    expect_in(at("v.gguf"), "<|x|>", false);
+}
+END_TEST
+
+static void keep_note(void *user, const char *sentence)
+{
+    snprintf(user, 256, "%s", sentence);
+}
+
+/* Tokens that end a text, with and without a tokenizer. */
+START_TEST(end_tokens_travel)
+{
+    static const char more[] = ", \"bos_token_id\": 5, \"eos_token_id\": [7, 9, 11, 13]";
+    tsr_model_config c;
+    char sentence[256] = "";
+    const char *source =
+        tiny(1800, more, _i == 1 ? "mini-gpt2.tokenizer.json" : NULL, "tokenizer.json");
+    ck_assert_ok(tsr_model_convert(source, at("t.gguf"),
+                                   tsr_convert_params(.note = keep_note, .user = sentence), NULL));
+    ck_assert_str_eq(sentence,
+                     "GGUF files can name 3 tokens that end a text: token 13 is left out");
+    ck_assert_ok(tsr_model_convert(at("t.gguf"), at("back"), NULL, NULL));
+    ck_assert_ok(tsr_model_config_read(at("back"), &c));
+    ck_assert_int_eq(c.end_count, 3);
+    ck_assert(c.end[0] == 7 && c.end[1] == 9 && c.end[2] == 11);
+    ck_assert_int_eq(c.bos, 5);
+}
+END_TEST
+
+/* Weights of several files: here all are in one, which an index names. */
+START_TEST(an_index_is_followed)
+{
+    static const char *const names[] = {"norm",
+                                        "embed_tokens",
+                                        "layers.0.input_layernorm",
+                                        "layers.0.self_attn.q_proj",
+                                        "layers.0.self_attn.k_proj",
+                                        "layers.0.self_attn.v_proj",
+                                        "layers.0.self_attn.o_proj",
+                                        "layers.0.post_attention_layernorm",
+                                        "layers.0.mlp.gate_proj",
+                                        "layers.0.mlp.up_proj",
+                                        "layers.0.mlp.down_proj"};
+    char index[2048] = "{\"weight_map\": {";
+    const char *source = tiny(40, "", NULL, NULL);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        snprintf(index + strlen(index), sizeof index - strlen(index),
+                 "%s\"model.%s.weight\": \"part.safetensors\"", i > 0 ? ", " : "", names[i]);
+    strcat(index, "}}");
+    ck_assert_int_eq(rename(at("tiny/model.safetensors"), at("tiny/part.safetensors")), 0);
+    write_beside("model.safetensors.index.json", index);
+    ck_assert_ok(tsr_model_convert(source, at("t.gguf"), NULL, NULL));
+    ck_assert_ok(tsr_model_convert(at("t.gguf"), at("back"), NULL, NULL));
+    ck_assert_int_eq(rename(at("tiny/part.safetensors"), at("tiny/model.safetensors")), 0);
+    ck_assert_int_eq(compare(at("tiny"), at("back")), 11);
+}
+END_TEST
+
 /* tokenizer.json lacks the scores, and tokenizer.model the added tokens. */
 START_TEST(scores_come_from_tokenizer_model)
 {
@@ -623,6 +731,9 @@ TESTS(convert)
     tcase_add_test(tests, families_there_and_back);
     tcase_add_test(tests, llama_3);
     tcase_add_loop_test(tests, tokenizers_travel, 0, 3);
+    tcase_add_loop_test(tests, chat_templates_travel, 0, 2);
+    tcase_add_loop_test(tests, end_tokens_travel, 0, 2);
+    tcase_add_test(tests, an_index_is_followed);
     tcase_add_test(tests, scores_come_from_tokenizer_model);
     tcase_add_test(tests, configurations_are_refused);
     tcase_add_test(tests, tokenizers_are_refused);

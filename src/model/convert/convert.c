@@ -180,6 +180,22 @@ static tsr_status open_source(tsr__conversion *c, const char *source, const char
     return plan_tensors(c);
 }
 
+/* Notes the tokens that no longer end a text, unless their spelling says so. */
+static void note_ends(const tsr__conversion *c, const tsr_model_config *written)
+{
+    for (int i = 0; i < c->config.end_count; i++) {
+        const int32_t id = c->config.end[i];
+        bool there = tsr_tokenizer_is_end(c->tokenizer, id);
+        for (int j = 0; j < written->end_count; j++)
+            there = there || written->end[j] == id;
+        if (!there)
+            tsr__conversion_note(c,
+                                 "GGUF files can name 3 tokens that end a text: token %d is "
+                                 "left out",
+                                 (int)id);
+    }
+}
+
 /* Reads the configuration and the list of tensors that have been written. */
 static tsr_status check_written(const tsr__conversion *c)
 {
@@ -193,6 +209,8 @@ static tsr_status check_written(const tsr__conversion *c)
         status = tsr__config_compare(&c->config, &written, c->gguf ? "a GGUF file" : "config.json");
     if (status == TSR_OK)
         status = tsr__weights_init(&files, &written, &weights);
+    if (status == TSR_OK)
+        note_ends(c, &written);
     tsr__model_files_finish(&files);
     return status;
 }

@@ -114,31 +114,27 @@ static tsr_status write_weights_header(tsr__conversion *c, const document *d)
 
 /* The tokenizer -------------------------------------------------------------------------------- */
 
-static tsr_status write_json_tokenizer(tsr__conversion *c)
+/* Writes a file whose contents `save` makes. */
+static tsr_status write_saved(tsr__conversion *c, const char *name,
+                              tsr_status (*save)(const tsr_tokenizer *tokenizer, char **out,
+                                                 size_t *size))
 {
-    char *json = NULL, *config = NULL;
-    size_t json_size = 0, config_size = 0;
-    TSR__TRY(tsr__tokenizer_save_json(c->tokenizer, &json, &json_size, &config, &config_size));
-    tsr_status status = tsr__output_file(&c->output, "tokenizer.json", json, json_size);
-    if (status == TSR_OK)
-        status = tsr__output_file(&c->output, "tokenizer_config.json", config, config_size);
-    tsr__free(json);
-    tsr__free(config);
+    char *text = NULL;
+    size_t size = 0;
+    TSR__TRY(save(c->tokenizer, &text, &size));
+    const tsr_status status = tsr__output_file(&c->output, name, text, size);
+    tsr__free(text);
     return status;
 }
 
 static tsr_status write_tokenizer(tsr__conversion *c)
 {
-    uint8_t *model = NULL;
-    size_t size = 0;
     if (!c->tokenizer)
         return TSR_OK;
-    if (tsr_tokenizer_kind_of(c->tokenizer) != TSR_TOKENIZER_SPM)
-        return write_json_tokenizer(c);
-    TSR__TRY(tsr__tokenizer_save_model(c->tokenizer, &model, &size));
-    const tsr_status status = tsr__output_file(&c->output, "tokenizer.model", model, size);
-    tsr__free(model);
-    return status;
+    TSR__TRY(tsr_tokenizer_kind_of(c->tokenizer) == TSR_TOKENIZER_SPM
+                 ? write_saved(c, "tokenizer.model", tsr__tokenizer_save_model)
+                 : write_saved(c, "tokenizer.json", tsr__tokenizer_save_json));
+    return write_saved(c, "tokenizer_config.json", tsr__tokenizer_save_config);
 }
 
 tsr_status tsr__conversion_begin_folder(tsr__conversion *c)

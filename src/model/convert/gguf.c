@@ -69,20 +69,27 @@ static void model_name(const tsr__conversion *c, char name[128])
         strcpy(name, "model");
 }
 
-static tsr_status put_tokenizer(const tsr__conversion *c, tsr__gguf_writer *w)
+/* The tokens with a meaning belong to the model, too. */
+static tsr_status put_no_tokenizer(const tsr_model_config *config, tsr__gguf_writer *w)
 {
     static const char none[] = "none";
+    static const char *const ends[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    TSR__TRY(tsr__gguf_put_string(w, "tokenizer.ggml.model", none, strlen(none)));
+    if (config->bos >= 0)
+        TSR__TRY(tsr__gguf_put_u32(w, "tokenizer.ggml.bos_token_id", (uint32_t)config->bos));
+    for (int i = 0; i < config->end_count && i < 3; i++)
+        TSR__TRY(tsr__gguf_put_u32(w, ends[i], (uint32_t)config->end[i]));
+    return TSR_OK;
+}
+
+static tsr_status put_tokenizer(const tsr__conversion *c, tsr__gguf_writer *w)
+{
     const tsr_model_config *config = &c->config;
     bool drops_nfc = false;
-    if (!c->tokenizer) {
-        TSR__TRY(tsr__gguf_put_string(w, "tokenizer.ggml.model", none, strlen(none)));
-        if (config->bos >= 0)
-            TSR__TRY(tsr__gguf_put_u32(w, "tokenizer.ggml.bos_token_id", (uint32_t)config->bos));
-        return config->end_count == 0
-                   ? TSR_OK
-                   : tsr__gguf_put_u32(w, "tokenizer.ggml.eos_token_id", (uint32_t)config->end[0]);
-    }
-    TSR__TRY(tsr__tokenizer_put_gguf(c->tokenizer, config->vocabulary, config->end,
+    if (!c->tokenizer)
+        return put_no_tokenizer(config, w);
+    TSR__TRY(tsr__tokenizer_put_gguf(c->tokenizer, config->vocabulary, config->bos, config->end,
                                      config->end_count, w, &drops_nfc));
     if (drops_nfc)
         tsr__conversion_note(c, "GGUF files cannot say that the tokenizer normalises text to NFC: "
