@@ -91,11 +91,34 @@ uvec2 tsr_row_element(uvec2 row, uvec2 step, uint j, uint form)
     return form == TSR_ROW_WIDE ? tsr_at_stride(row, j, step) : tsr_at(row, j * step.x);
 }
 
+// Loads and stores four contiguous elements that start at a multiple of their size.
+vec4 tsr_load_aligned4(uvec2 at, uint dtype)
+{
+    if (dtype == TSR_DT_F32)
+        return tsr_floats4(at).v[0];
+    uvec2 pairs = tsr_words2(at).v[0];
+    if (dtype == TSR_DT_F16)
+        return vec4(unpackHalf2x16(pairs.x), unpackHalf2x16(pairs.y));
+    return uintBitsToFloat(uvec4(pairs.x << 16, pairs.x & 0xffff0000u, pairs.y << 16, pairs.y & 0xffff0000u));
+}
+
+void tsr_store_aligned4(uvec2 at, uint dtype, vec4 value)
+{
+    if (dtype == TSR_DT_F32) {
+        tsr_floats4(at).v[0] = value;
+        return;
+    }
+    uvec4 bits = dtype == TSR_DT_F16 ? tsr_f16_from_f32(value) : tsr_bf16_from_f32(value);
+    tsr_words2(at).v[0] = uvec2(bits.x | (bits.y << 16), bits.z | (bits.w << 16));
+}
+
 // Loads elements j … j+3 of a row of `count` elements, where j < count. Elements past the end are
 // `missing`. `form` is a specialization constant. The code has no branches, because CPU drivers
 // execute both sides of a branch.
 vec4 tsr_load_row4(uvec2 row, uvec2 step, uint j, uint count, uint dtype, uint form, float missing)
 {
+    if (form == TSR_ROW_ALIGNED4)
+        return tsr_load_aligned4(tsr_at(row, j * tsr_dtype_bytes(dtype)), dtype);
     if (form == TSR_ROW_DENSE4)
         return tsr_load_dense4(tsr_at(row, j * tsr_dtype_bytes(dtype)), dtype);
     vec4 value;
@@ -117,7 +140,9 @@ void tsr_store_float_bits(uvec2 at, uint dtype, uint bits)
 
 void tsr_store_row4(uvec2 row, uvec2 step, uint j, uint count, uint dtype, uint form, vec4 value)
 {
-    if (form == TSR_ROW_DENSE4) {
+    if (form == TSR_ROW_ALIGNED4) {
+        tsr_store_aligned4(tsr_at(row, j * tsr_dtype_bytes(dtype)), dtype, value);
+    } else if (form == TSR_ROW_DENSE4) {
         tsr_store_dense4(tsr_at(row, j * tsr_dtype_bytes(dtype)), dtype, value);
     } else {
         // Encoded before the loop; see tsr_f16_from_f32(vec4).

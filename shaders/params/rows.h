@@ -16,5 +16,9 @@
 /* The same, and the elements of a row are contiguous, their number is a multiple of 4, and rows
  * start at multiples of 4 bytes. */
 #define TSR_ROW_DENSE4 2u
+/* The same, and rows start at multiples of four elements. GPU compilers load four elements at once
+ * only if the shader promises this. CPU drivers load element by element in any case, so that there
+ * TSR_ROW_DENSE4 is used instead, which makes fewer variants of kernels. */
+#define TSR_ROW_ALIGNED4 3u
 
 #endif

@@ -569,6 +569,12 @@ TESTS(reduce)
     tcase_add_test(tests, mistakes_are_named);
 }
 
+TESTS(reduce_as_gpu)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
+    tcase_add_test(tests, reduces_random_views);
+}
+
 TESTS(reduce_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);

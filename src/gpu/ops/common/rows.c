@@ -76,8 +76,8 @@ tsr_status tsr__require_reduced(const char *op, const tsr_tensor *y, const tsr_t
     return TSR_OK;
 }
 
-uint32_t tsr__row_form(const tsr__piece *piece, int operand, tsr_dtype dtype, uint64_t address,
-                       int64_t step, int64_t count)
+uint32_t tsr__row_form(const tsr_device *device, const tsr__piece *piece, int operand,
+                       tsr_dtype dtype, uint64_t address, int64_t step, int64_t count)
 {
     const uint64_t limit = UINT64_C(1) << 31;
     uint64_t size = tsr_dtype_size(dtype);
@@ -90,18 +90,20 @@ uint32_t tsr__row_form(const tsr__piece *piece, int operand, tsr_dtype dtype, ui
         if (piece->shape[d] > 1)
             misaligned |= piece->strides[operand][d] * size;
     }
+    if (misaligned % (4 * size) == 0 && device->device_class == TSR__CLASS_GPU)
+        return TSR_ROW_ALIGNED4;
     return misaligned % 4 == 0 ? TSR_ROW_DENSE4 : TSR_ROW_STRIDED;
 }
 
 uint32_t tsr__matrix_row_form(const tsr_tensor *matrix)
 {
     const tsr_layout *layout = &matrix->layout;
-    /* A piece cannot describe a large stride. Only the parity of the stride is needed, so the piece
-     * gets two rows with that. */
+    /* A piece cannot describe a large stride. Only the remainder of its division by 4 is needed, so
+     * the piece gets two rows with that. */
     tsr__piece rows = {.ndim = 1, .shape = {layout->shape[0] > 1 ? 2 : 1}};
-    rows.strides[0][0] = (uint32_t)(layout->strides[0] & 1);
-    return tsr__row_form(&rows, 0, layout->dtype, tsr__tensor_address(matrix), layout->strides[1],
-                         layout->shape[1]);
+    rows.strides[0][0] = (uint32_t)(layout->strides[0] % 4);
+    return tsr__row_form(matrix->buffer->device, &rows, 0, layout->dtype,
+                         tsr__tensor_address(matrix), layout->strides[1], layout->shape[1]);
 }
 
 uint64_t tsr__stride_bytes(const tsr_tensor *tensor, int dim)

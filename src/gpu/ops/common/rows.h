@@ -40,8 +40,8 @@ tsr_status tsr__require_reduced(const char *op, const tsr_tensor *y, const tsr_t
 /* Returns the form (TSR_ROW_…) in which rows can be read. A row has `count` elements that are
  * `step` elements apart. The piece describes where rows start; the first row starts at `address`.
  * Forms are ordered: the smallest form of several operands can be used for all of them. */
-uint32_t tsr__row_form(const tsr__piece *piece, int operand, tsr_dtype dtype, uint64_t address,
-                       int64_t step, int64_t count);
+uint32_t tsr__row_form(const tsr_device *device, const tsr__piece *piece, int operand,
+                       tsr_dtype dtype, uint64_t address, int64_t step, int64_t count);
 
 /* The same for the rows of a tensor of two dimensions. The stride between rows can have any
  * size. */

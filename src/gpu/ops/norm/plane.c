@@ -67,8 +67,8 @@ static uint32_t smaller_form(uint32_t form, const tsr__piece *piece, int operand
 {
     const tsr_layout *layout = &tensor->layout;
     int last = layout->ndim - 1;
-    uint32_t own = tsr__row_form(piece, operand, layout->dtype, address, layout->strides[last],
-                                 layout->shape[last]);
+    uint32_t own = tsr__row_form(tensor->buffer->device, piece, operand, layout->dtype, address,
+                                 layout->strides[last], layout->shape[last]);
     return own < form ? own : form;
 }
 
@@ -85,7 +85,7 @@ bool tsr__norm_planes_next(tsr__norm_planes *planes, tsr__norm_plane *plane)
         .rows = piece->shape[inner] * (outer >= 0 ? piece->shape[outer] : 1),
         .inner = piece->shape[inner],
         .first = planes->rows,
-        .form = TSR_ROW_DENSE4,
+        .form = TSR_ROW_ALIGNED4,
     };
     if (planes->plane == planes->planes_of_piece) {
         planes->plane = 0;

@@ -205,7 +205,8 @@ static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_
             TSR__TRY(add_columns(r, &own, y));
             continue;
         }
-        uint32_t form = tsr__row_form(&piece, 0, x->layout.dtype, params.x, x->step, x->count);
+        uint32_t form =
+            tsr__row_form(own.device, &piece, 0, x->layout.dtype, params.x, x->step, x->count);
         if (is_argmax(r))
             choose_argmax(&dispatch, &params, x, y, form);
         else

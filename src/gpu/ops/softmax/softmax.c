@@ -173,13 +173,14 @@ static tsr_status add_dispatches(const softmax_call *call, tsr_stream *stream,
         if (added)
             continue;
         uint64_t address[3], step[3];
-        uint32_t form = TSR_ROW_DENSE4;
+        uint32_t form = TSR_ROW_ALIGNED4;
         for (int i = 0; i < 3; i++) {
             uint64_t size = tsr_dtype_size(rows[i].dtype);
             int64_t stride = tensors[i]->layout.strides[last];
             address[i] = tensors[i]->buffer->address + (uint64_t)piece.offset[i] * size;
             step[i] = (uint64_t)stride * size;
-            uint32_t own = tsr__row_form(&piece, i, rows[i].dtype, address[i], stride, count);
+            uint32_t own = tsr__row_form(tensors[i]->buffer->device, &piece, i, rows[i].dtype,
+                                         address[i], stride, count);
             form = own < form ? own : form;
         }
         struct tsr_softmax_params params = {
