@@ -88,8 +88,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y
  * not grow with the sizes; on lavapipe also f32 copies of the keys and values of one kv head, and
  * f32 sums of the sizes of k and v, if these are not f32.
  *
- * Errors: as tsr_attention; TSR_ERR_UNSUPPORTED on lavapipe for sequences with lengths and some
- * ten thousand keys, or queries of one kv head. */
+ * Errors: as tsr_attention; TSR_ERR_UNSUPPORTED on lavapipe if lengths are given and there are more
+ * than about 10,000 keys, or as many queries of the heads that read one kv head. */
 TSR_API TSR_NODISCARD tsr_status tsr_attention_grad(tsr_stream *stream, tsr_tensor *dq,
                                                     tsr_tensor *dk, tsr_tensor *dv,
                                                     const tsr_tensor *dy, const tsr_tensor *y,

@@ -53,7 +53,7 @@ typedef struct generate_text {
 tsr_status generate_text_open(tsr_tokenizer **out);
 /* Writes the tokens that end a text to ids[most], and returns their number. */
 int generate_end_tokens(const tsr_tokenizer *tokenizer, int most, int32_t *ids);
-/* Begins a text. A tokenizer of NULL gives none, and the functions below then do nothing. */
+/* Begins a text. If the tokenizer is NULL there is no text, and the functions below do nothing. */
 tsr_status generate_text_begin(generate_text *text, const tsr_tokenizer *tokenizer);
 tsr_status generate_text_add_prompt(generate_text *text, const tsr_tokenizer *tokenizer,
                                     int32_t id);

@@ -15,7 +15,7 @@
 #define SHM_POLLS 200
 #define SHM_POLLS_OVERSUBSCRIBED 8
 
-/* Effects ---------------------------------------------------------------------------------------
+/* Failures and questions, which other files only record: here they are sent and take effect -------
  */
 
 static void ask_pending(tsr__job *job)

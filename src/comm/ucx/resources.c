@@ -11,8 +11,8 @@
 #include "base/environment.h"
 #include "base/error.h"
 
-/* The POSIX shared memory of one process: UCX 1.13 takes 4,292,720 + 8,447 bytes, rounded up to
- * pages. */
+/* The POSIX shared memory of one process: UCX 1.13 takes 4,292,720 and 8,447 bytes, each rounded up
+ * to pages. */
 #define POSIX_BYTES UINT64_C(4308992)
 
 /* The number of files that UCX 1.13 opens with its default transports, on a machine that has one

@@ -7,7 +7,8 @@
 
 #define MAGIC UINT32_C(0x07230203)
 #define MAGIC_SWAPPED UINT32_C(0x03022307)
-#define VERSION_MAX UINT32_C(0x00010500) /* the highest version that Vulkan 1.2 accepts */
+#define VERSION_MAX                                                                                \
+    UINT32_C(0x00010500) /* 1.5, the highest version of SPIR-V that Vulkan 1.2 accepts */
 #define BOUND_MAX UINT32_C(0x3fffff)
 
 static tsr_status check_header(const char *name, const uint32_t *words, uint64_t count)

@@ -54,8 +54,8 @@ bool tsr__cache_peek(const tsr__cache_kind *kind, const char *path, tsr__cache_k
 /* Locks a file so that a process can read, change and store it without losing changes that another
  * process makes in between. The lock is on a separate file, PATH.lock, which is never deleted.
  * Blocks for at most `timeout_ns` until the lock is free; returns false if it still is not. If
- * locking is impossible, *out is -1, and the caller continues without a lock; if storing then
- * fails, it reports the cause. */
+ * locking is impossible, for example in a read-only folder, returns true and sets *out to -1: the
+ * caller continues without a lock, and reports the cause if it then cannot store the file. */
 bool tsr__cache_lock(const char *path, uint64_t timeout_ns, int *out);
 void tsr__cache_unlock(int lock);
 

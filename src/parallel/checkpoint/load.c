@@ -93,7 +93,8 @@ static size_t find_param(const reader *r, const char *name)
     return r->list->params.count;
 }
 
-/* Stores the checksums of the open file. `params` are the tensors of that file. */
+/* Reads the checksums in the header of the open file, and keeps them in the reader. `params` are
+ * the tensors of that file. */
 static tsr_status read_checksums(reader *r, const char *header, uint64_t header_bytes,
                                  const tsr__params *params)
 {
@@ -281,7 +282,7 @@ static tsr_status read_all(reader *r, tsr_stream *stream, int count,
 
 /* What is needed to compare checksums, with one element for each parameter. */
 typedef struct tally {
-    /* this rank's entry, or an empty one if the rank does not read the parameter */
+    /* one per parameter; empty if this rank does not read the parameter */
     tsr_checkpoint_entry *entries;
     bool *mine, *complete;
     uint32_t *states;

@@ -40,8 +40,9 @@ typedef struct tsr__linear {
     int64_t *sizes;
     int64_t first, length;
     int64_t *part_sizes[TSR__MAX_LINEAR_PARTS]; /* copies of the parts' own sizes, or NULL */
-    /* [ranks]: the sizes of the ranks' parts along the last dimension of x (if `input` is GATHER)
-     * or of y (in a row-parallel layer whose `output` is SHARDED). NULL in all other layers. */
+    /* [ranks]: the sizes of the parts of the features that the weight is not divided along, which
+     * params.other_partition divides: those of x if `input` is GATHER in a column-parallel layer,
+     * or those of y if `output` is SHARDED in a row-parallel layer. NULL: they are not divided. */
     int64_t *other_sizes;
     int64_t other_first;
     /* Row-parallel layers with a GATHER input only: x is divided like the weight, so nothing is

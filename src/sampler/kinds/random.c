@@ -13,7 +13,8 @@ typedef struct random_sampler {
     tsr__shuffled shuffled; /* for draws with replacement, only its generator is used */
     uint64_t words;         /* number of the generator's draws for each index, with replacement */
     tsr__draws draws;
-    tsr__order_keys keys; /* the epoch's key, for draws with replacement in the order feistel */
+    tsr__order_keys
+        keys; /* of the epoch; used if the order is FEISTEL and draws are with replacement */
 } random_sampler;
 
 static uint64_t length(const tsr_sampler *sampler)

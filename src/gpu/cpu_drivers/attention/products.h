@@ -8,7 +8,8 @@
 
 #include "gpu/attention/call.h"
 
-/* True if the call can be computed in this way and this is faster than the kernels for GPUs. */
+/* True if the call can be computed by products of matrices, and these are faster than the kernels
+ * for GPUs. */
 bool tsr__attention_products_suit(const tsr__attention *call);
 
 tsr_status tsr__attention_products(const tsr__attention *call) TSR_NODISCARD;

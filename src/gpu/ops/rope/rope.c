@@ -235,8 +235,8 @@ static int repeated_dim(const call *c, const tsr__piece *piece)
     return best;
 }
 
-/* Adds the dispatch for a piece whose elements are rows and which has at most 3 dimensions. A
- * dimension for the pairs of a row is appended to it. */
+/* Adds the dispatch that rotates some rows: those of a piece of x, which counts complete rows and
+ * has at most 3 dimensions. The pairs of components in a row become its last dimension. */
 static tsr_status add_rows(call *c, tsr__piece piece)
 {
     const tsr_rope_params *params = &c->rope->params;
