@@ -185,7 +185,7 @@ static void fuzz(uint64_t seed, int cases)
 
 START_TEST(random_views)
 {
-    fuzz(1, 500);
+    fuzz(1, 250);
 }
 END_TEST
 
