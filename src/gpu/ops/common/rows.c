@@ -125,7 +125,14 @@ uint32_t tsr__thread_group_for(const tsr_device *device, uint64_t rows, int64_t 
 {
     /* An invocation reads its row up to four times, four elements per iteration. */
     const bool alone = tsr__rows_alone(device, rows) && count <= tsr__most_iterations(device);
-    return count <= 16 || alone ? 1 : count <= 256 ? 8 : 128;
+    /* Few long rows leave most of a GPU idle, so that they need more invocations each. The number
+     * does not depend on that of the rows, so that the bits of a row do not either. */
+    const uint32_t many = 512;
+    const bool many_run =
+        device->device_class == TSR__CLASS_GPU && device->info.max_workgroup_invocations >= many;
+    if (count <= 16 || alone)
+        return 1;
+    return count <= 256 ? 8 : count <= 4096 || !many_run ? 128 : many;
 }
 
 uint32_t tsr__thread_group_workgroup(uint32_t threads)
