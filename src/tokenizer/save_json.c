@@ -104,6 +104,15 @@ static void print_post_processor(printer *p)
     tsr__json_print(&p->json, "}},\n");
 }
 
+/* A merge is "left right": byte-level tokens have no spaces. */
+static void print_merge(printer *p, const tsr__pair *pair)
+{
+    char text[2 * TSR_TOKENIZER_MAX_TOKEN_BYTES + 2];
+    snprintf(text, sizeof text, "%s %s", tsr__token_spelling(&p->t->vocabulary, pair->left),
+             tsr__token_spelling(&p->t->vocabulary, pair->right));
+    tsr__json_print_string(&p->json, text);
+}
+
 static void print_model(printer *p)
 {
     const tsr_tokenizer *t = p->t;
@@ -125,11 +134,8 @@ static void print_model(printer *p)
     }
     tsr__json_print(&p->json, "\n    },\n    \"merges\": [");
     for (size_t i = 0; i < t->merges.count; i++) {
-        tsr__json_print(&p->json, "%s\n      [", i > 0 ? "," : "");
-        print_spelling(p, p->merges[i].left);
-        tsr__json_print(&p->json, ", ");
-        print_spelling(p, p->merges[i].right);
-        tsr__json_print(&p->json, "]");
+        tsr__json_print(&p->json, "%s\n      ", i > 0 ? "," : "");
+        print_merge(p, &p->merges[i]);
     }
     tsr__json_print(&p->json, "\n    ]}\n");
 }
@@ -190,6 +196,11 @@ static tsr_status print_document(printer *p, void (*print)(printer *), char **ou
     return TSR_OK;
 }
 
+static bool has_space(const tsr_tokenizer *t, int32_t id)
+{
+    return strchr(tsr__token_spelling(&t->vocabulary, id), ' ') != NULL;
+}
+
 static tsr_status check(const tsr_tokenizer *t)
 {
     char shown[TSR__SPELLING_TEXT];
@@ -211,6 +222,9 @@ static tsr_status check(const tsr_tokenizer *t)
                              "UTF-8",
                              i, tsr__spelling_text(spelling, length, shown));
     }
+    for (size_t i = 0; i < t->merges.count; i++)
+        if (has_space(t, t->merges.pairs[i].left) || has_space(t, t->merges.pairs[i].right))
+            return tsr__tokenizer_cannot(format, "a merge of tokens with spaces");
     return tsr__tokenizer_check_around(t);
 }
 
