@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "model/convert/quantize.h"
 #include "model/elements.h"
 #include "tensor/convert.h"
 #include "tessera/quant.h"
@@ -108,7 +109,8 @@ static tsr_status encode(tsr__tensor_copier *c, const tsr__converted *t, int64_t
     TSR__TRY(need((void **)&c->made, &c->made_bytes, bytes, 1));
     *out = c->made;
     if (tsr_quant_format_of(t->dtype)) {
-        const tsr_status status = tsr_quantize(t->dtype, c->values, count, c->made, bytes);
+        const tsr_status status =
+            tsr__quantize_rows(t->dtype, c->values, rows, t->columns, c->made, bytes);
         return status == TSR_OK ? TSR_OK
                                 : tsr__fail_context(status, "convert: tensor %s, from row %" PRId64,
                                                     t->name, first_row);
