@@ -39,15 +39,15 @@ static uint64_t write_header(char *header, size_t size, int vocabulary)
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
         const int rows = tensors[i].rows > 0 ? tensors[i].rows : vocabulary,
                   columns = tensors[i].columns;
-        const uint64_t bytes = (uint64_t)rows * (columns > 0 ? (uint64_t)columns : 1) * 4;
+        const uint64_t start = end;
         char shape[32];
+        end += 4 * (uint64_t)rows * (uint64_t)(columns > 0 ? columns : 1);
         snprintf(shape, sizeof shape, columns > 0 ? "%d,%d" : "%d", rows, columns);
         length += (size_t)snprintf(header + length, size - length,
                                    "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":"
                                    "[%llu,%llu]}",
                                    i > 0 ? "," : "{", tensors[i].name, shape,
-                                   (unsigned long long)end, (unsigned long long)(end + bytes));
-        end += bytes;
+                                   (unsigned long long)start, (unsigned long long)end);
     }
     strcat(header, "}");
     return end;

@@ -528,11 +528,11 @@ END_TEST
 /* tokenizer.model ------------------------------------------------------------------------------ */
 
 /* A field whose value is bytes, or a number. */
-static void put_field(bytes *to, int number, const bytes *value)
+static void put_field(bytes *to, int number, const void *data, size_t size)
 {
     put_integer(to, (uint64_t)number << 3 | 2, 1);
-    put_integer(to, value->size, 1);
-    put_bytes(to, value->data, value->size);
+    put_integer(to, size, 1);
+    put_bytes(to, data, size);
 }
 
 static void put_long_field(bytes *to, int number, uint64_t value)
@@ -546,14 +546,14 @@ static void put_long_field(bytes *to, int number, uint64_t value)
 
 static void put_piece(bytes *to, const char *text, float score, int type)
 {
-    bytes piece = {0}, spelling = {(uint8_t *)(uintptr_t)text, strlen(text)};
+    bytes piece = {0};
     uint32_t bits;
     memcpy(&bits, &score, sizeof bits);
-    put_field(&piece, 1, &spelling);
+    put_field(&piece, 1, text, strlen(text));
     put_integer(&piece, 2 << 3 | 5, 1);
     put_integer(&piece, bits, 4);
     put_long_field(&piece, 3, (uint64_t)type);
-    put_field(to, 1, &piece);
+    put_field(to, 1, piece.data, piece.size);
     free(piece.data);
 }
 
@@ -573,11 +573,11 @@ static bytes model_file(int type, int training, int value, int normalizer, int f
                   i + 1 == sizeof pieces / sizeof *pieces ? type : pieces[i].type);
     put_long_field(&inside, 3, 2);
     put_long_field(&inside, training, (uint64_t)value);
-    put_field(&file, 2, &inside);
+    put_field(&file, 2, inside.data, inside.size);
     inside.size = 0;
     put_long_field(&inside, 4, 0);
     put_long_field(&inside, normalizer, (uint64_t)flag);
-    put_field(&file, 3, &inside);
+    put_field(&file, 3, inside.data, inside.size);
     free(inside.data);
     return file;
 }

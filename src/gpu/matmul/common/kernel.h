@@ -57,15 +57,16 @@ typedef struct tsr__matmul_fragment {
     uint32_t staged; /* the number of fragments that a subgroup stores together */
 } tsr__matmul_fragment;
 
-/* The properties, besides the configuration, for which a pipeline is specialised. */
+/* The properties, besides the configuration, for which a pipeline is specialised. All members have
+ * 32 bits, so that variants can be compared as bytes. */
 typedef struct tsr__matmul_variant {
     tsr_dtype a_dtype, b_dtype;
     uint32_t a_load, b_load;       /* TSR_MM_LOAD_… */
     uint32_t rows;                 /* 1, 2, 4, 8 or 16 in the kernels for few rows; 0 in others */
     tsr__matmul_fragment fragment; /* for kernels with cooperative matrices */
-    bool ahead;                    /* AHEAD of matmul_tiled.comp */
-    /* the kernel is specialised for the epilogue, which is then `mode` */
-    bool own_mode;
+    uint32_t ahead;                /* AHEAD of matmul_tiled.comp: 0 or 1 */
+    /* 1: the kernel is specialised for the epilogue, which is then `mode`; otherwise 0 */
+    uint32_t own_mode;
     uint32_t mode; /* TSR_MM_…, without the fields for loads */
 } tsr__matmul_variant;
 
