@@ -66,7 +66,7 @@ void main()
             picked = value[label - j];
         // Classes past the last add nothing, even if shift is -inf.
         bvec4 there = lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(p.classes));
-        sums += mix(vec4(0.0), tsr_exp4(value - shift), there);
+        sums += mix(vec4(0.0), tsr_exp4_down(value - shift), there);
     }
     float sum = group_sum(sums);
 
@@ -80,7 +80,7 @@ void main()
         uvec2 gradient = tsr_at_stride(p.gradient, row, p.gradient_stride);
         float scale = 1.0 / sum;
         for (uint j = first; j < p.classes; j += 4u * THREADS) {
-            vec4 value = tsr_exp4(load_logits(logits, j) - shift) * scale;
+            vec4 value = tsr_exp4_down(load_logits(logits, j) - shift) * scale;
             value -= vec4(equal(uvec4(label), uvec4(j) + uvec4(0u, 1u, 2u, 3u)));
             value = label == IGNORED ? vec4(0.0) : value * p.scale;
             tsr_store_row4(gradient, p.gradient_step, j, p.classes, GRADIENT_DTYPE, FORM, value);

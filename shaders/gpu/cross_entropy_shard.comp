@@ -61,7 +61,7 @@ void write_stats(uvec2 logits, uint row, uint place, bool owner)
         if (place >= j && place < j + 4u)
             picked = value[place - j];
         bvec4 there = lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(p.here));
-        sums += mix(vec4(0.0), tsr_exp4(value - shift), there);
+        sums += mix(vec4(0.0), tsr_exp4_down(value - shift), there);
     }
     float sum = group_sum(sums);
     if (!owner)
@@ -95,7 +95,7 @@ void write_whole(uvec2 logits, uint row, uint label)
     uvec2 gradient = tsr_at_stride(p.gradient, row, p.gradient_stride);
     float scale = 1.0 / sum;
     for (uint j = 4u * group_thread(); j < p.here; j += 4u * THREADS) {
-        vec4 value = tsr_exp4(load_logits(logits, j) - most) * scale;
+        vec4 value = tsr_exp4_down(load_logits(logits, j) - most) * scale;
         value -= vec4(equal(uvec4(place), uvec4(j) + uvec4(0u, 1u, 2u, 3u)));
         value = ignored ? vec4(0.0) : value * p.scale;
         tsr_store_row4(gradient, p.gradient_step, j, p.here, GRADIENT_DTYPE, FORM, value);

@@ -43,7 +43,7 @@ void main()
     for (uint j = first; j < p.count; j += 4u * THREADS) {
         // Elements past the end add nothing, even if shift is -inf.
         bvec4 there = lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(p.count));
-        sums += mix(vec4(0.0), tsr_exp4(load(a, j) - shift), there);
+        sums += mix(vec4(0.0), tsr_exp4_down(load(a, j) - shift), there);
     }
     float sum = group_sum(sums);
 
@@ -51,7 +51,7 @@ void main()
     float log_sum = tsr_log(sum);
     for (uint j = first; j < p.count; j += 4u * THREADS) {
         vec4 value = load(a, j) - shift;
-        value = LOGARITHM != 0u ? value - log_sum : tsr_exp4(value) * scale;
+        value = LOGARITHM != 0u ? value - log_sum : tsr_exp4_down(value) * scale;
         tsr_store_row4(y, p.y_step, j, p.count, Y_DTYPE, FORM, value);
     }
 }

@@ -59,6 +59,11 @@ vec4 tsr_exp4(vec4 x)
     return vec4(tsr_exp(x.x), tsr_exp(x.y), tsr_exp(x.z), tsr_exp(x.w));
 }
 
+vec4 tsr_exp4_down(vec4 x)
+{
+    return vec4(tsr_exp_down(x.x), tsr_exp_down(x.y), tsr_exp_down(x.z), tsr_exp_down(x.w));
+}
+
 // The natural logarithm of a positive normal number. +inf stays +inf, and NaN stays NaN.
 float tsr_log(float x)
 {
