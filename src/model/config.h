@@ -36,6 +36,10 @@ typedef struct tsr__facts {
     int32_t end[TSR_MODEL_MAX_END_TOKENS];
 } tsr__facts;
 
+/* A key of GGUF files that only this library writes: the activation, if it is the exact GELU,
+ * "gelu", and the architecture's is the approximation with tanh. */
+#define TSR__GGUF_ACTIVATION "tessera.activation"
+
 void tsr__facts_init(tsr__facts *facts);
 /* Appends a token that ends a text, unless it is there already. Ids that are no i32 are ignored,
  * and so are ids beyond the largest number. */

@@ -72,6 +72,7 @@ static tsr_status read_values(metadata *m)
     double linear = TSR__UNSET;
     const entry entries[] = {
         {".rope.scaling.type", NULL, NULL},
+        {TSR__GGUF_ACTIVATION, NULL, NULL},
         {".block_count", &facts->layers, NULL},
         {".embedding_length", &facts->width, NULL},
         {".attention.head_count", &facts->heads, NULL},
@@ -107,6 +108,14 @@ static tsr_status read_values(metadata *m)
     } else if (linear != TSR__UNSET && linear != 1) { /* old files have a factor and no type */
         rope->factor = linear;
         strcpy(rope->type, "linear");
+    }
+    if (m->values[1].found) {
+        TSR__TRY(tsr__gguf_name_of(m->file, &m->values[1], m->text));
+        if (strcmp(m->text, "gelu") != 0)
+            return tsr__fail(TSR_ERR_UNSUPPORTED, "gguf: activation '%.60s' is not supported",
+                             m->text);
+        facts->activation = TSR_ACT_GELU_ERF;
+        facts->has_activation = true;
     }
     tsr__facts_add_end(facts, eos);
     tsr__facts_add_end(facts, eot);

@@ -439,6 +439,29 @@ START_TEST(end_tokens_travel)
 }
 END_TEST
 
+/* The exact GELU of GPT-2, as examples/gpt has it. */
+START_TEST(exact_gelu)
+{
+    made_model made;
+    made_family family = made_families[5];
+    tsr_model_config c;
+    char sentence[256] = "";
+    family.json = ", \"activation_function\": \"gelu\"";
+    made_init(&made, &family, 1);
+    ck_assert_ok(tsr_model_convert(
+        made_write_hf(&made), at("g.gguf"),
+        tsr_convert_params(.no_tokenizer = true, .note = keep_note, .user = sentence), NULL));
+    ck_assert_str_eq(sentence, "the model has the exact GELU; programs other than tessera will "
+                               "compute its approximation with tanh");
+    ck_assert_ok(tsr_model_config_read(at("g.gguf"), &c));
+    ck_assert_int_eq(c.activation, TSR_ACT_GELU_ERF);
+    ck_assert_ok(tsr_model_convert(at("g.gguf"), at("g"), NULL, NULL));
+    ck_assert_ok(tsr_model_config_read(at("g"), &c));
+    ck_assert_int_eq(c.activation, TSR_ACT_GELU_ERF);
+    made_finish(&made);
+}
+END_TEST
+
 /* Weights of several files: here all are in one, which an index names. */
 START_TEST(an_index_is_followed)
 {
@@ -733,6 +756,7 @@ TESTS(convert)
     tcase_add_loop_test(tests, tokenizers_travel, 0, 3);
     tcase_add_loop_test(tests, chat_templates_travel, 0, 2);
     tcase_add_loop_test(tests, end_tokens_travel, 0, 2);
+    tcase_add_test(tests, exact_gelu);
     tcase_add_test(tests, an_index_is_followed);
     tcase_add_test(tests, scores_come_from_tokenizer_model);
     tcase_add_test(tests, configurations_are_refused);

@@ -12,6 +12,10 @@
 tsr_status tsr__config_put_gguf(const tsr_model_config *config, const char *name,
                                 tsr__gguf_writer *writer) TSR_NODISCARD;
 
+/* Returns whether the activation is the exact GELU, and readers of GGUF files other than this
+ * library compute the approximation with tanh. */
+bool tsr__config_gelu_is_exact(const tsr_model_config *config);
+
 /* Computes the divisors of frequencies that GGUF files of Llama 3 have as the tensor
  * rope_freqs.weight, and sets *count to their number; 0 if there are none. */
 void tsr__config_rope_factors(const tsr_model_config *config, float factors[TSR_MAX_HEAD_DIM / 2],

@@ -80,6 +80,12 @@ static tsr_status put_scaling(put *p, const tsr_rope_params *rope)
                     rope->attention_factor / tsr__yarn_attention(rope->factor));
 }
 
+bool tsr__config_gelu_is_exact(const tsr_model_config *c)
+{
+    return c->activation == TSR_ACT_GELU_ERF &&
+           tsr__architecture_by_name(c->architecture)->activation == TSR_ACT_GELU_TANH;
+}
+
 tsr_status tsr__config_put_gguf(const tsr_model_config *c, const char *name,
                                 tsr__gguf_writer *writer)
 {
@@ -88,6 +94,8 @@ tsr_status tsr__config_put_gguf(const tsr_model_config *c, const char *name,
     TSR__TRY(put_text(&p, "general.type", "model"));
     TSR__TRY(put_text(&p, "general.name", name));
     TSR__TRY(put_sizes(&p, c));
+    if (tsr__config_gelu_is_exact(c))
+        TSR__TRY(put_text(&p, TSR__GGUF_ACTIVATION, "gelu"));
     if (c->learned_positions)
         return TSR_OK;
     TSR__TRY(put_integer(&p, "rope.dimension_count", c->rope.rotary_dim));

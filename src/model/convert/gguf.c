@@ -113,6 +113,9 @@ static tsr_status put_all(tsr__conversion *c, const tsr_shard_param *factors, ts
     char name[128];
     model_name(c, name);
     TSR__TRY(tsr__config_put_gguf(&c->config, name, w));
+    if (tsr__config_gelu_is_exact(&c->config))
+        tsr__conversion_note(c, "the model has the exact GELU; programs other than tessera will "
+                                "compute its approximation with tanh");
     TSR__TRY(put_types(c, w));
     TSR__TRY(put_tokenizer(c, w));
     return put_tensors(c, factors, w);
