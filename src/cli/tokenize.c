@@ -36,8 +36,9 @@ static const cli_option options[] = {
 static void help(FILE *out)
 {
     cli_wrap(out, "Reads text from standard input and prints its token ids as JSON, or the other "
-                  "way. FILE is a GGUF file, a tokenizer.json, a tok*.bin of llama2.c, or a folder "
-                  "with one of the last two. The text may be any bytes.\n");
+                  "way. FILE is a GGUF file, a tokenizer.json, a tokenizer.model of "
+                  "SentencePiece, a tok*.bin of llama2.c, or a folder with one of the last three. "
+                  "The text may be any bytes.\n");
     cli_options_help(out, options);
 }
 
