@@ -64,6 +64,7 @@ static const product products[] = {
     {"f16 4096^3 XWt bias gelu", 0, 4096, 4096, 4096, TSR_F16, TSR_F16, TSR_F16,
      .transpose_b = true, .bias = true},
     {"f32 4095^3 XWt", 0, 4095, 4095, 4095, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
+    {"f32 4096x4096x4095 XW", 0, 4096, 4096, 4095, TSR_F32, TSR_F32, TSR_F32, .bias = false},
     {"f32 768^3 XWt", 0, 768, 768, 768, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
     {"f32 256^3 XWt", 0, 256, 256, 256, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
     {"f32 100^3 XW", 0, 100, 99, 101, TSR_F32, TSR_F32, TSR_F32, .bias = false},

@@ -262,6 +262,11 @@ START_TEST(tiles_for_amd)
     ck_assert_str_eq(chosen(TSR_F32, 4096, 4096, 4096), "tiled-l");
     ck_assert_str_eq(chosen(TSR_F32, 1024, 1024, 1024), "tiled-m8");
     ck_assert_str_eq(chosen(TSR_F32, 1023, 1023, 1023), "tiled-m"); /* no vectors */
+    tsr__matmul_problem mixed = product(TSR_F32, TSR_F32, 4096, 4096, 4096);
+    tsr__matmul_plan plan;
+    mixed.b.offset = 1; /* vectors of a only */
+    ck_assert_ok(tsr__matmul_choose(&device, NULL, &mixed, NULL, &plan));
+    ck_assert_str_eq(plan.config->name, "tiled-m8");
     ck_assert_str_eq(chosen(TSR_F32, 256, 256, 256), "tiled-s");
     device.subgroup_size_min = 64;
     ck_assert_str_eq(chosen(TSR_F32, 4096, 4096, 4096), "tiled-m8");

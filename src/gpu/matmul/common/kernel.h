@@ -30,7 +30,7 @@ typedef struct tsr__matmul_config {
     /* the number of steps whose tiles are in shared memory at once: 2; or 0, which means one */
     uint32_t buffers;
     bool stores_plain; /* stores only f32 sums; another dispatch applies the epilogue */
-    /* can be used only with vector loads of a or b; with scalar loads it would spill registers */
+    /* cannot be used with scalar loads of both operands, because it would spill registers */
     bool vectors;
 } tsr__matmul_config;
 

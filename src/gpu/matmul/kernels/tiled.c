@@ -18,16 +18,28 @@ static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *dev
     return tile_bytes(config) <= device->max_shared_bytes;
 }
 
-static bool loads_suit(const tsr__matmul_config *config, uint32_t a_load, uint32_t b_load)
+/* On an H100, loads that are not waited for before the products make these kernels slower. */
+static bool loads_ahead(const tsr__matmul_device *device)
 {
-    return !config->vectors || a_load != TSR_MM_LOAD_SCALAR || b_load != TSR_MM_LOAD_SCALAR;
+    return device->device_class == TSR__CLASS_GPU && device->vendor_id != TSR__VENDOR_NVIDIA;
+}
+
+/* True if the kernel does not spill registers. 8×8 sums and loads ahead leave no registers for
+ * loads of single elements, each of which needs an offset. */
+static bool loads_suit(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                       uint32_t a_load, uint32_t b_load)
+{
+    bool a_vectors = a_load != TSR_MM_LOAD_SCALAR, b_vectors = b_load != TSR_MM_LOAD_SCALAR;
+
+    if (config->vectors && config->tm * config->tn >= 64 && loads_ahead(device))
+        return a_vectors && b_vectors;
+    return !config->vectors || a_vectors || b_vectors;
 }
 
 static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *device,
                  const tsr__matmul_problem *p)
 {
-    (void)device;
-    return loads_suit(config, tsr__matmul_a_load(p, 4), tsr__matmul_b_load(p, 4)) &&
+    return loads_suit(config, device, tsr__matmul_a_load(p, 4), tsr__matmul_b_load(p, 4)) &&
            tsr__matmul_y_narrow(p, config->bm, config->bn) &&
            tsr__matmul_side_narrow(&p->a, tsr__matmul_min(config->bm, p->m),
                                    tsr__matmul_min(config->bk, p->k)) &&
@@ -35,12 +47,11 @@ static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *dev
                                    tsr__matmul_min(config->bn, p->n));
 }
 
-/* On an H100, loads that are not waited for before the products make these kernels slower. On CPU
- * drivers, compiling a kernel for every epilogue would take longer than it saves. */
+/* On CPU drivers, compiling a kernel for every epilogue would take longer than it saves. */
 static void specialize_for_device(const tsr__matmul_device *device, tsr__matmul_variant *variant)
 {
     variant->own_mode = device->device_class == TSR__CLASS_GPU;
-    variant->ahead = variant->own_mode && device->vendor_id != TSR__VENDOR_NVIDIA;
+    variant->ahead = loads_ahead(device);
 }
 
 static void specialize(const tsr__matmul_config *config, const tsr__matmul_device *device,
@@ -63,7 +74,7 @@ static bool has_variant(const tsr__matmul_config *config, const tsr__matmul_devi
     specialize_for_device(device, variant);
     variant->mode = TSR_DT_F32 << TSR_MM_Y_DTYPE_SHIFT | TSR_DT_F32 << TSR_MM_BIAS_DTYPE_SHIFT;
     return one && variant->a_load < TSR_MM_LOADS && variant->b_load < TSR_MM_LOADS &&
-           loads_suit(config, variant->a_load, variant->b_load);
+           loads_suit(config, device, variant->a_load, variant->b_load);
 }
 
 static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant *variant,
