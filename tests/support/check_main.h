@@ -12,7 +12,9 @@
  * What must not cross fork(), such as a Vulkan device, is opened in a checked fixture:
  * tcase_add_checked_fixture(tests, open_device, close_device).
  *
- * One test alone: CK_RUN_CASE=arithmetic build/…/test-base. In a debugger: also CK_FORK=no. */
+ * One list alone: CK_RUN_CASE=arithmetic build/…/test-base. The words of a list's name are its
+ * tags, by which CK_INCLUDE_TAGS and CK_EXCLUDE_TAGS choose lists. In a debugger: also CK_FORK=no.
+ */
 #ifndef TESTS_SUPPORT_CHECK_MAIN_H
 #define TESTS_SUPPORT_CHECK_MAIN_H
 

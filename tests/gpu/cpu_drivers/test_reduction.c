@@ -293,7 +293,13 @@ TESTS(reduction)
 {
     tcase_add_checked_fixture(tests, gpu_setup_by_device, gpu_teardown);
     add_all(tests);
-    tcase_add_loop_test(tests, largest_and_smallest, 0, 9);
+    tcase_add_loop_test(tests, largest_and_smallest, 0, 3);
+}
+
+TESTS(reduction_slow)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_by_device, gpu_teardown);
+    tcase_add_loop_test(tests, largest_and_smallest, 3, 9);
 }
 
 TESTS(reduction_packed)
