@@ -50,8 +50,8 @@ typedef struct tsr_convert_stats {
  * - Matrices are transposed, and rows of q and k reordered, where the two formats differ.
  * - A byte-level BPE tokenizer becomes the keys tokenizer.ggml.* or tokenizer.json with
  *   tokenizer_config.json; a SentencePiece-style one those keys or tokenizer.model. A
- * tokenizer.json of merges over characters needs a tokenizer.model beside it, for the scores. A
- * tokenizer that gives other ids in the destination's format is refused, with one exception that
+ *   tokenizer.json of merges over characters needs a tokenizer.model beside it, for the scores. A
+ *   tokenizer that gives other ids in the destination's format is refused, with one exception that
  *   converters in general use make as well: GGUF files cannot say that text is normalised to NFC.
  *
  * The weights pass through pieces of a few MiB. Everything is written under a temporary name beside

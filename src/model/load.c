@@ -87,7 +87,7 @@ tsr_status tsr__model_load(tsr_model *model, const tsr__weights *weights,
         status = load_all(&l);
     if (status == TSR_OK)
         status = tsr_stream_wait(model->stream);
-    model->stats.read_bytes = l.reader.read_bytes;
+    model->stats.read_bytes = l.reader.source.read_bytes;
     tsr__weight_reader_finish(&l.reader);
     return status;
 }

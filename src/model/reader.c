@@ -1,18 +1,15 @@
-/* Reads weights with pread: the bytes of a rank's part only, in pieces of at most PIECE_BYTES,
+/* Reads weights: the bytes of a rank's part only, in pieces of at most PIECE_BYTES,
  * unless a single row is longer. */
 #include "model/reader.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "model/elements.h"
-#include "model/random.h"
+#include "model/quantize.h"
 #include "tensor/dtype.h"
 
 #define PIECE_BYTES ((size_t)4 << 20)
@@ -20,89 +17,17 @@
 void tsr__weight_reader_init(const tsr__model_files *files, tsr_stream *stream,
                              tsr__weight_reader *out)
 {
-    *out = (tsr__weight_reader){.files = files, .stream = stream, .descriptor = -1};
-}
-
-static void close_file(tsr__weight_reader *r)
-{
-    if (r->descriptor >= 0)
-        close(r->descriptor);
-    r->descriptor = -1;
-    r->open_file = NULL;
+    *out = (tsr__weight_reader){.stream = stream};
+    tsr__weight_source_init("model", files, &out->source);
 }
 
 void tsr__weight_reader_finish(tsr__weight_reader *r)
 {
-    close_file(r);
+    tsr__weight_source_finish(&r->source);
     tsr__free(r->raw);
     tsr__free(r->converted);
     tsr__free(r->scratch);
-    *r = (tsr__weight_reader){.descriptor = -1};
-}
-
-/* Bytes -----------------------------------------------------------------------------------------
- */
-
-/* Opens the file that holds a tensor, unless it is open. */
-static tsr_status need_file(tsr__weight_reader *r, const tsr_shard_param *param)
-{
-    if (r->files->random)
-        return TSR_OK;
-    if (r->descriptor >= 0 &&
-        (r->open_file == param->file ||
-         (r->open_file && param->file && strcmp(r->open_file, param->file) == 0)))
-        return TSR_OK;
-    close_file(r);
-    char *path = tsr__model_files_path(r->files, param);
-    if (!path)
-        return TSR_ERR_NO_MEMORY;
-    r->descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    tsr_status status = TSR_OK;
-    if (r->descriptor < 0)
-        status = tsr__fail(TSR_ERR_IO, "model: %s: %s", path, strerror(errno));
-    r->open_file = param->file;
-    tsr__free(path);
-    return status;
-}
-
-static tsr_status read_bytes(tsr__weight_reader *r, const tsr_shard_param *param, uint64_t at,
-                             uint64_t size, void *out)
-{
-    uint64_t done = 0;
-    if (r->files->random) {
-        tsr__random_read(r->files->random, param, at, size, out);
-        done = size;
-    }
-    while (done < size) {
-        const ssize_t got = pread(r->descriptor, (char *)out + done, size - done,
-                                  (off_t)(param->offset_bytes + at + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return tsr__fail(TSR_ERR_IO, "model: cannot read tensor %s: %s", param->name,
-                             strerror(errno));
-        if (got == 0)
-            return tsr__fail(TSR_ERR_IO,
-                             "model: the file has become shorter: tensor %s ends after %" PRIu64
-                             " of %" PRIu64 " bytes",
-                             param->name, at + done, param->size_bytes);
-        done += (uint64_t)got;
-    }
-    r->read_bytes += size;
-    return TSR_OK;
-}
-
-static tsr_status need_memory(void **memory, size_t *have, size_t count, size_t size)
-{
-    if (*have >= count)
-        return TSR_OK;
-    tsr__free(*memory);
-    *have = 0;
-    *memory = tsr__calloc(count, size);
-    if (!*memory)
-        return TSR_ERR_NO_MEMORY;
-    *have = count;
-    return TSR_OK;
+    *r = (tsr__weight_reader){.source = r->source};
 }
 
 /* Geometry --------------------------------------------------------------------------------------
@@ -177,12 +102,14 @@ static tsr_status read_rows(tsr__weight_reader *r, const piece *p, const segment
 {
     const tsr_shard_param *file = p->weight->file;
     const uint64_t row = (uint64_t)(p->weight->first_row + p->part->first_row + p->first);
-    TSR__TRY(need_memory(&r->raw, &r->raw_bytes, s->bytes * (uint64_t)p->rows, 1));
+    TSR__TRY(tsr__need_staging(&r->raw, &r->raw_bytes, s->bytes * (uint64_t)p->rows, 1));
     if (s->bytes == s->row_bytes)
-        return read_bytes(r, file, row * s->row_bytes, s->bytes * (uint64_t)p->rows, r->raw);
+        return tsr__weight_source_read(&r->source, file, row * s->row_bytes,
+                                       s->bytes * (uint64_t)p->rows, r->raw);
     for (int64_t i = 0; i < p->rows; i++)
-        TSR__TRY(read_bytes(r, file, (row + (uint64_t)i) * s->row_bytes + s->at, s->bytes,
-                            (char *)r->raw + (uint64_t)i * s->bytes));
+        TSR__TRY(tsr__weight_source_read(&r->source, file,
+                                         (row + (uint64_t)i) * s->row_bytes + s->at, s->bytes,
+                                         (char *)r->raw + (uint64_t)i * s->bytes));
     return TSR_OK;
 }
 
@@ -215,11 +142,12 @@ static tsr_status read_transposed(tsr__weight_reader *r, const piece *p)
     const segment s = segment_of(file, p->weight->all_rows,
                                  p->weight->first_row + p->part->first_row + p->first, p->rows);
     const size_t size = tsr_dtype_size(p->dtype), line = (size_t)p->rows * size;
-    TSR__TRY(need_memory(&r->raw, &r->raw_bytes, (size_t)s.bytes + line, 1));
+    TSR__TRY(tsr__need_staging(&r->raw, &r->raw_bytes, (size_t)s.bytes + line, 1));
     char *values = (char *)r->raw + s.bytes;
     for (int64_t c = 0; c < columns; c++) {
         const uint64_t row = (uint64_t)(p->part->first_column + c);
-        TSR__TRY(read_bytes(r, file, row * s.row_bytes + s.at, s.bytes, r->raw));
+        TSR__TRY(
+            tsr__weight_source_read(&r->source, file, row * s.row_bytes + s.at, s.bytes, r->raw));
         TSR__TRY(
             tsr__elements_convert(file, r->raw, s.skip, p->rows, p->dtype, values, r->scratch));
         for (int64_t i = 0; i < p->rows; i++)
@@ -233,9 +161,9 @@ static tsr_status read_transposed(tsr__weight_reader *r, const piece *p)
 static tsr_status quantise(tsr__weight_reader *r, const piece *p)
 {
     const uint64_t bytes = bytes_of(p, p->to);
-    TSR__TRY(need_memory(&r->raw, &r->raw_bytes, bytes, 1));
+    TSR__TRY(tsr__need_staging(&r->raw, &r->raw_bytes, bytes, 1));
     const tsr_status status =
-        tsr_quantize(p->to, r->converted, p->rows * p->part->columns, r->raw, bytes);
+        tsr__quantize_rows(p->to, r->converted, p->rows, p->part->columns, r->raw, bytes);
     return status == TSR_OK
                ? TSR_OK
                : tsr__fail_context(status, "model: tensor %s, rows from %" PRId64,
@@ -254,10 +182,10 @@ static tsr_status upload(tsr__weight_reader *r, const piece *p, const void *valu
 static tsr_status read_piece(tsr__weight_reader *r, const piece *p, const segment *s,
                              tsr_tensor *out)
 {
-    TSR__TRY(need_memory(&r->converted, &r->converted_bytes, bytes_of(p, p->dtype), 1));
+    TSR__TRY(tsr__need_staging(&r->converted, &r->converted_bytes, bytes_of(p, p->dtype), 1));
     if (p->weight->file->block_count > 1)
-        TSR__TRY(need_memory((void **)&r->scratch, &r->scratch_count, (size_t)s->elements,
-                             sizeof *r->scratch));
+        TSR__TRY(tsr__need_staging((void **)&r->scratch, &r->scratch_count, (size_t)s->elements,
+                                   sizeof *r->scratch));
     if (p->weight->transposed) {
         TSR__TRY(read_transposed(r, p));
     } else {
@@ -278,9 +206,10 @@ static tsr_status read_mapped(tsr__weight_reader *r, const tsr__weight *w,
                    start = (uint64_t)(w->first_row + part->first_row) * s->row_bytes;
     for (uint64_t at = 0; at < all; at += PIECE_BYTES) {
         const uint64_t bytes = tsr__min_u64(PIECE_BYTES, all - at);
-        TSR__TRY(read_bytes(r, w->file, start + at, bytes, (char *)memory + at));
+        TSR__TRY(
+            tsr__weight_source_read(&r->source, w->file, start + at, bytes, (char *)memory + at));
         if (r->progress)
-            r->progress(r->user, r->read_bytes, r->total_bytes);
+            r->progress(r->user, r->source.read_bytes, r->total_bytes);
     }
     return TSR_OK;
 }
@@ -292,7 +221,6 @@ tsr_status tsr__weight_read(tsr__weight_reader *r, const tsr__weight *w,
     void *memory;
     if (part->rows == 0 || part->columns == 0)
         return TSR_OK;
-    TSR__TRY(need_file(r, w->file));
     const segment s = segment_for(w, part);
     const tsr_dtype to = layout->dtype;
     if (same_bytes(w, to) && w->interleaved_head == 0 && s.bytes == s.row_bytes &&
@@ -315,7 +243,7 @@ tsr_status tsr__weight_read(tsr__weight_reader *r, const tsr__weight *w,
         };
         TSR__TRY(read_piece(r, &p, &s, out));
         if (r->progress)
-            r->progress(r->user, r->read_bytes, r->total_bytes);
+            r->progress(r->user, r->source.read_bytes, r->total_bytes);
     }
     return TSR_OK;
 }

@@ -2,18 +2,16 @@
 #ifndef TSR_MODEL_READER_H
 #define TSR_MODEL_READER_H
 
+#include "model/source.h"
 #include "model/weights.h"
 #include "tessera/stream.h"
 
 typedef struct tsr__weight_reader {
-    const tsr__model_files *files;
+    tsr__weight_source source;
     tsr_stream *stream;
-    uint64_t read_bytes, total_bytes;
+    uint64_t total_bytes;
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
-    /* the file that is open; -1: none */
-    const char *open_file;
-    int descriptor;
     /* staging memory */
     void *raw, *converted;
     float *scratch;

@@ -120,15 +120,6 @@ START_TEST(tables)
 }
 END_TEST
 
-static void fails(const char *arguments, const char *words)
-{
-    tool_result result = tool_run(arguments);
-    ck_assert_int_eq(result.exit_code, 1);
-    ck_assert_str_eq(result.out, "");
-    ck_assert_msg(strstr(result.err, words) != NULL, "'%s' lacks '%s'", result.err, words);
-    tool_result_free(&result);
-}
-
 START_TEST(mistakes_are_named)
 {
     tool_refuses("bench model --shape x", "tessera: bench model: --shape takes llama-1b, llama-7b, "
@@ -144,8 +135,8 @@ START_TEST(mistakes_are_named)
                  "tessera: bench model: --shape is for a generated model; remove it, or 'x'\n");
     tool_refuses("bench model -p 0 -n 0", "tessera: bench model: --prompt-tokens and --generate "
                                           "are both 0; nothing is left to measure\n");
-    fails(SMALL "--rates 1,2", "bench model: --rates has 2 values for 1 rank");
-    fails("bench model /nowhere", "bench model: model: /nowhere: No such file or directory");
+    tool_fails(SMALL "--rates 1,2", "bench model: --rates has 2 values for 1 rank");
+    tool_fails("bench model /nowhere", "bench model: model: /nowhere: No such file or directory");
 }
 END_TEST
 

@@ -87,15 +87,6 @@ START_TEST(seeds_choose_texts)
 }
 END_TEST
 
-static void fails(const char *arguments, const char *words)
-{
-    tool_result result = tool_run(arguments);
-    ck_assert_int_eq(result.exit_code, 1);
-    ck_assert_str_eq(result.out, "");
-    ck_assert_msg(strstr(result.err, words) != NULL, "'%s' lacks '%s'", result.err, words);
-    tool_result_free(&result);
-}
-
 START_TEST(mistakes_are_named)
 {
     tool_refuses("generate", "tessera: generate: missing MODEL, a folder or a file\n");
@@ -111,15 +102,15 @@ START_TEST(mistakes_are_named)
                  "tessera: generate: --cache-dtype takes f32, f16 or bf16, not 'q4_0'\n");
     tool_refuses("generate x --ids 1 --rates 1,x",
                  "tessera: generate: --rates takes a number per rank, such as 3,1, not '1,x'\n");
-    fails("generate " FOLDER " --ids 1 --rates 3,1,1",
-          "tessera: generate: --rates has 3 values for 1 rank\n");
-    fails("generate /nowhere --ids 1", "model: /nowhere: No such file or directory");
-    fails("generate " FOLDER " --prompt x", "no tokenizer.json, tokenizer.model or tok*.bin");
-    fails("generate " MODEL " --ids 1,512",
-          "token 1 of the prompt is 512; the vocabulary has 0 to 511");
-    fails("generate " MODEL " --ids 1,2,3 --context 2",
-          "the prompt has 3 tokens, but the context only 2");
-    fails("generate " TEST_DATA "/quant_blocks.json --ids 1", "tessera: generate: ");
+    tool_fails("generate " FOLDER " --ids 1 --rates 3,1,1",
+               "tessera: generate: --rates has 3 values for 1 rank\n");
+    tool_fails("generate /nowhere --ids 1", "model: /nowhere: No such file or directory");
+    tool_fails("generate " FOLDER " --prompt x", "no tokenizer.json, tokenizer.model or tok*.bin");
+    tool_fails("generate " MODEL " --ids 1,512",
+               "token 1 of the prompt is 512; the vocabulary has 0 to 511");
+    tool_fails("generate " MODEL " --ids 1,2,3 --context 2",
+               "the prompt has 3 tokens, but the context only 2");
+    tool_fails("generate " TEST_DATA "/quant_blocks.json --ids 1", "tessera: generate: ");
 }
 END_TEST
 

@@ -182,20 +182,11 @@ START_TEST(products_without_memory_are_left_out)
 }
 END_TEST
 
-static void fails(const char *arguments, const char *words)
-{
-    tool_result result = tool_run(arguments);
-    ck_assert_int_eq(result.exit_code, 1);
-    ck_assert_str_eq(result.out, "");
-    ck_assert_msg(strstr(result.err, words) != NULL, "no '%s' in: %s", words, result.err);
-    tool_result_free(&result);
-}
-
 START_TEST(failures_have_a_reason)
 {
-    fails(TUNE " --device no-such-device", "no-such-device");
+    tool_fails(TUNE " --device no-such-device", "no-such-device");
     setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
-    fails(TUNE, "cannot be written: No such file or directory");
+    tool_fails(TUNE, "cannot be written: No such file or directory");
     setenv("XDG_CACHE_HOME", cache_folder, 1);
 }
 END_TEST

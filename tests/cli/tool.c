@@ -117,6 +117,15 @@ void tool_refuses(const char *arguments, const char *sentence)
     check(arguments, "", sentence, 2);
 }
 
+void tool_fails(const char *arguments, const char *words)
+{
+    tool_result result = tool_run(arguments);
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_str_eq(result.out, "");
+    ck_assert_msg(strstr(result.err, words) != NULL, "'%s' lacks '%s'", result.err, words);
+    tool_result_free(&result);
+}
+
 int tool_count(const char *text, const char *words)
 {
     int count = 0;

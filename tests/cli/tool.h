@@ -26,6 +26,8 @@ void tool_result_free(tool_result *result);
 void tool_prints(const char *arguments, const char *output);
 /* Asserts that the tool exits with 2 and prints only `sentence`, on standard error. */
 void tool_refuses(const char *arguments, const char *sentence);
+/* Asserts that the tool exits with 1 and prints only to standard error, where `words` stand. */
+void tool_fails(const char *arguments, const char *words);
 
 /* The number of occurrences of `words`. */
 int tool_count(const char *text, const char *words);

@@ -226,7 +226,7 @@ static tsr_status convert_weights(tsr__conversion *c)
         copier.total_bytes += c->tensors[i].size_bytes;
     for (size_t i = 0; i < c->count && status == TSR_OK; i++)
         status = tsr__tensor_convert(&copier, &c->tensors[i]);
-    c->stats.read_bytes = copier.read_bytes;
+    c->stats.read_bytes = copier.source.read_bytes;
     tsr__tensor_copier_finish(&copier);
     return status;
 }

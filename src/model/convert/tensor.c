@@ -1,16 +1,13 @@
 #include "model/convert/tensor.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "model/convert/quantize.h"
 #include "model/elements.h"
+#include "model/quantize.h"
 #include "tensor/convert.h"
 #include "tessera/quant.h"
 
@@ -19,69 +16,18 @@
 void tsr__tensor_copier_init(const tsr__model_files *files, tsr__output *output,
                              tsr__tensor_copier *out)
 {
-    *out = (tsr__tensor_copier){.files = files, .output = output, .descriptor = -1};
+    *out = (tsr__tensor_copier){.output = output};
+    tsr__weight_source_init("convert", files, &out->source);
 }
 
 void tsr__tensor_copier_finish(tsr__tensor_copier *c)
 {
-    if (c->descriptor >= 0)
-        close(c->descriptor);
+    tsr__weight_source_finish(&c->source);
     tsr__free(c->raw);
     tsr__free(c->made);
     tsr__free(c->values);
     tsr__free(c->scratch);
-    *c = (tsr__tensor_copier){.descriptor = -1};
-}
-
-/* Opens the file that holds a tensor, unless it is open. */
-static tsr_status need_file(tsr__tensor_copier *c, const tsr_shard_param *param)
-{
-    if (c->descriptor >= 0 &&
-        (c->open_file == param->file ||
-         (c->open_file && param->file && strcmp(c->open_file, param->file) == 0)))
-        return TSR_OK;
-    char *path = tsr__model_files_path(c->files, param);
-    if (!path)
-        return TSR_ERR_NO_MEMORY;
-    if (c->descriptor >= 0)
-        close(c->descriptor);
-    c->descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    c->open_file = param->file;
-    tsr_status status = TSR_OK;
-    if (c->descriptor < 0)
-        status = tsr__fail(TSR_ERR_IO, "convert: %s: %s", path, strerror(errno));
-    tsr__free(path);
-    return status;
-}
-
-static tsr_status read_bytes(tsr__tensor_copier *c, const tsr_shard_param *param, uint64_t at,
-                             uint64_t size, void *out)
-{
-    for (uint64_t done = 0; done < size;) {
-        const ssize_t got = pread(c->descriptor, (char *)out + done, size - done,
-                                  (off_t)(param->offset_bytes + at + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return tsr__fail(TSR_ERR_IO, "convert: cannot read tensor %s: %s", param->name,
-                             got < 0 ? strerror(errno) : "the file has become shorter");
-        done += (uint64_t)got;
-    }
-    c->read_bytes += size;
-    return TSR_OK;
-}
-
-static tsr_status need(void **memory, size_t *have, uint64_t count, size_t size)
-{
-    if (*have >= count)
-        return TSR_OK;
-    tsr__free(*memory);
-    *have = 0;
-    *memory = tsr__calloc((size_t)count, size);
-    if (!*memory)
-        return TSR_ERR_NO_MEMORY;
-    *have = (size_t)count;
-    return TSR_OK;
+    *c = (tsr__tensor_copier){.source = c->source};
 }
 
 /* Encoding ------------------------------------------------------------------------------------- */
@@ -106,7 +52,7 @@ static tsr_status encode(tsr__tensor_copier *c, const tsr__converted *t, int64_t
     *out = c->values;
     if (t->dtype == TSR_F32)
         return TSR_OK;
-    TSR__TRY(need((void **)&c->made, &c->made_bytes, bytes, 1));
+    TSR__TRY(tsr__need_staging((void **)&c->made, &c->made_bytes, bytes, 1));
     *out = c->made;
     if (tsr_quant_format_of(t->dtype)) {
         const tsr_status status =
@@ -151,19 +97,20 @@ static tsr_status convert_rows(tsr__tensor_copier *c, const tsr__converted *t, i
                    to_bytes = t->size_bytes / (uint64_t)t->rows;
     const bool moves = t->split_head > 0 || t->join_head > 0, same = t->from_dtype == t->dtype;
     const void *out = c->raw;
-    TSR__TRY(need((void **)&c->raw, &c->raw_bytes, from_bytes * (uint64_t)rows, 1));
-    TSR__TRY(
-        read_bytes(c, t->from, (uint64_t)first * from_bytes, from_bytes * (uint64_t)rows, c->raw));
+    TSR__TRY(tsr__need_staging((void **)&c->raw, &c->raw_bytes, from_bytes * (uint64_t)rows, 1));
+    TSR__TRY(tsr__weight_source_read(&c->source, t->from, (uint64_t)first * from_bytes,
+                                     from_bytes * (uint64_t)rows, c->raw));
     if (same && !moves)
         return write_rows(c, t, first, rows, c->raw);
     if (same)
-        TSR__TRY(need((void **)&c->made, &c->made_bytes, to_bytes * (uint64_t)rows, 1));
+        TSR__TRY(
+            tsr__need_staging((void **)&c->made, &c->made_bytes, to_bytes * (uint64_t)rows, 1));
     else
-        TSR__TRY(need((void **)&c->values, &c->value_count, (uint64_t)(rows * t->columns),
-                      sizeof *c->values));
+        TSR__TRY(tsr__need_staging((void **)&c->values, &c->value_count,
+                                   (uint64_t)(rows * t->columns), sizeof *c->values));
     if (t->from->block_count > 1)
-        TSR__TRY(need((void **)&c->scratch, &c->scratch_count, (uint64_t)t->columns,
-                      sizeof *c->scratch));
+        TSR__TRY(tsr__need_staging((void **)&c->scratch, &c->scratch_count, (uint64_t)t->columns,
+                                   sizeof *c->scratch));
     for (int64_t i = 0; i < rows; i++) {
         const uint8_t *from = c->raw + (uint64_t)(source_row(t, first + i) - first) * from_bytes;
         if (same)
@@ -189,16 +136,16 @@ static tsr_status transpose_rows(tsr__tensor_copier *c, const tsr__converted *t,
                    size = tsr__div_up_u64((uint64_t)rows, block) * block_bytes,
                    to_bytes = t->size_bytes / (uint64_t)t->rows * (uint64_t)rows;
     const void *out;
-    TSR__TRY(need((void **)&c->raw, &c->raw_bytes, size, 1));
-    TSR__TRY(need((void **)&c->values, &c->value_count, (uint64_t)(rows * t->columns),
-                  sizeof *c->values));
-    TSR__TRY(need((void **)&c->scratch, &c->scratch_count, (uint64_t)rows * 2 + 2 * block,
-                  sizeof *c->scratch));
+    TSR__TRY(tsr__need_staging((void **)&c->raw, &c->raw_bytes, size, 1));
+    TSR__TRY(tsr__need_staging((void **)&c->values, &c->value_count, (uint64_t)(rows * t->columns),
+                               sizeof *c->values));
+    TSR__TRY(tsr__need_staging((void **)&c->scratch, &c->scratch_count,
+                               (uint64_t)rows * 2 + 2 * block, sizeof *c->scratch));
     float *column = c->scratch + tsr__div_up_u64((uint64_t)rows, block) * block;
     for (int64_t i = 0; i < t->columns; i++) {
-        TSR__TRY(read_bytes(c, t->from,
-                            (uint64_t)i * row_bytes + (uint64_t)first / block * block_bytes, size,
-                            c->raw));
+        TSR__TRY(tsr__weight_source_read(
+            &c->source, t->from, (uint64_t)i * row_bytes + (uint64_t)first / block * block_bytes,
+            size, c->raw));
         TSR__TRY(tsr__elements_convert(t->from, c->raw, 0, rows, TSR_F32, column, c->scratch));
         for (int64_t r = 0; r < rows; r++)
             c->values[r * t->columns + i] = column[r];
@@ -214,7 +161,6 @@ tsr_status tsr__tensor_convert(tsr__tensor_copier *c, const tsr__converted *t)
     const int64_t unit = t->transposed ? (int64_t)t->from->block_count : head > 0 ? head : 1;
     int64_t step = PIECE_ELEMENTS / t->columns / unit * unit;
     step = step < unit ? unit : step;
-    TSR__TRY(need_file(c, t->from));
     for (int64_t first = 0; first < t->rows; first += step) {
         const int64_t rows = t->rows - first < step ? t->rows - first : step;
         TSR__TRY(t->transposed ? transpose_rows(c, t, first, rows)

@@ -3,6 +3,7 @@
 #define TSR_MODEL_CONVERT_TENSOR_H
 
 #include "model/convert/output.h"
+#include "model/source.h"
 #include "model/weights.h"
 
 /* A tensor of the destination. */
@@ -21,13 +22,11 @@ typedef struct tsr__converted {
 } tsr__converted;
 
 typedef struct tsr__tensor_copier {
-    const tsr__model_files *files;
+    tsr__weight_source source;
     tsr__output *output;
     bool (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
-    uint64_t read_bytes, done_bytes, total_bytes;
-    const char *open_file;
-    int descriptor; /* -1: no file is open */
+    uint64_t done_bytes, total_bytes;
     /* a piece as it is in the source, as f32, and as it is in the destination */
     uint8_t *raw, *made;
     float *values, *scratch;

@@ -1,4 +1,4 @@
-#include "model/convert/quantize.h"
+#include "model/quantize.h"
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
-/* Quantises rows with several threads: the search for scales takes much longer than everything else
- * in a conversion. */
-#ifndef TSR_MODEL_CONVERT_QUANTIZE_H
-#define TSR_MODEL_CONVERT_QUANTIZE_H
+/* Quantises rows with several threads: the search for scales takes much longer than reading
+ * and writing them. */
+#ifndef TSR_MODEL_QUANTIZE_H
+#define TSR_MODEL_QUANTIZE_H
 
 #include "base/error.h"
 #include "tessera/quant.h"

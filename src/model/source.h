@@ -1,0 +1,31 @@
+/* The bytes of a model's tensors: read from its files, of which one is open at a time, or
+ * generated. */
+#ifndef TSR_MODEL_SOURCE_H
+#define TSR_MODEL_SOURCE_H
+
+#include <stddef.h>
+
+#include "model/files.h"
+
+typedef struct tsr__weight_source {
+    const char *who; /* the start of error texts; static storage */
+    const tsr__model_files *files;
+    const char *open_file;
+    int descriptor;      /* -1: no file is open */
+    uint64_t read_bytes; /* so far */
+} tsr__weight_source;
+
+void tsr__weight_source_init(const char *who, const tsr__model_files *files,
+                             tsr__weight_source *out);
+void tsr__weight_source_finish(tsr__weight_source *source);
+
+/* Reads `size` bytes of a tensor from byte `at` on. Errors: TSR_ERR_IO naming the file or the
+ * tensor, TSR_ERR_NO_MEMORY. */
+tsr_status tsr__weight_source_read(tsr__weight_source *source, const tsr_shard_param *param,
+                                   uint64_t at, uint64_t size, void *out) TSR_NODISCARD;
+
+/* Replaces staging memory of *have elements, whose contents are lost, unless there are `count`
+ * already. `size` is the bytes of an element. */
+tsr_status tsr__need_staging(void **memory, size_t *have, size_t count, size_t size) TSR_NODISCARD;
+
+#endif
