@@ -10,7 +10,7 @@ CC=clang configure build/fuzz --werror -Dvulkan=disabled -Dshaderc=disabled -Dto
 targets="model/gguf model/json shard/gguf shard/params shard/plan shard/safetensors tokenizer/gguf tokenizer/json"
 programs=
 for target in $targets; do
-    programs="$programs tests/${target%/*}/fuzz-${target#*/}"
+    programs="$programs tests/fuzz/fuzz-${target%/*}-${target#*/}"
 done
 # shellcheck disable=SC2086 # several words
 build build/fuzz $programs || exit 1
@@ -29,7 +29,7 @@ fuzz() { # MODULE/NAME: libFuzzer writes new inputs to the first folder
     golden "$1"
     dictionary=tests/$module/json.dict
     [ "$name" = gguf ] && dictionary=tests/$module/gguf.dict
-    "build/fuzz/tests/$module/fuzz-$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+    "build/fuzz/tests/fuzz/fuzz-$module-$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
         -use_value_profile=1 -dict="$dictionary" -artifact_prefix="build/fuzz/$module-$name-" \
         "build/fuzz/found/$1" "tests/$module/corpus/$name" "build/fuzz/golden/$1"
 }

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "fuzz/fuzz.h"
 #include "model/config.h"
 #include "model/weights.h"
-#include "shard/fuzz.h"
 
 /* Layers whose weights are looked up. More would only take time. */
 #define FUZZ_LAYERS 8

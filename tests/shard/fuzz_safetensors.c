@@ -1,5 +1,5 @@
 /* Parses any bytes as a safetensors file. */
-#include "shard/fuzz.h"
+#include "fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

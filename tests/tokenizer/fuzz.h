@@ -2,7 +2,7 @@
 #ifndef TESTS_TOKENIZER_FUZZ_H
 #define TESTS_TOKENIZER_FUZZ_H
 
-#include "shard/fuzz.h"
+#include "fuzz/fuzz.h"
 #include "tessera/tokenizer.h"
 
 /* Checks that a file was refused with a sentence of one of the readers. */

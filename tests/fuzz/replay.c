@@ -2,7 +2,7 @@
  * finds an error aborts; the missing TAP plan makes the test fail. */
 #include <dirent.h>
 
-#include "shard/fuzz.h"
+#include "fuzz/fuzz.h"
 
 static int replay(const char *folder, const char *name)
 {

@@ -1,8 +1,8 @@
 /* Fuzz targets: each takes any bytes, and aborts if the library breaks one of its guarantees.
  * libFuzzer calls them in the lane `fuzz`; replay.c calls them with the committed corpus in every
  * build. */
-#ifndef TESTS_SHARD_FUZZ_H
-#define TESTS_SHARD_FUZZ_H
+#ifndef TESTS_FUZZ_FUZZ_H
+#define TESTS_FUZZ_FUZZ_H
 
 #include <stdint.h>
 #include <stdio.h>
