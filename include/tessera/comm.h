@@ -180,7 +180,7 @@ typedef enum tsr_op {
  * combined, and the order in which they are combined, depend on the number of ranks N only, not on
  * the count, the buffers or the transport. Let P be the largest power of two with P ≤ N. First
  * ranks 2i and 2i + 1 are combined for each i < N − P. Then the P partial results are combined at
- * distance P/2, then P/4, …, 1.
+ * distance 1, then 2, 4, …, P/2.
  *
  * In a `reproducible` communicator the result depends on the contributions only: neither on which
  * rank made which, nor on the number of ranks. An additional contribution of 0 to a sum, or of 1 to

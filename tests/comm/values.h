@@ -24,8 +24,8 @@ static inline void fill_values(void *data, int round, int rank, uint64_t start, 
 }
 
 /* Combines one element of all ranks. Let P be the largest power of two with P ≤ N, and r = N − P.
- * Ranks 2i and 2i+1 are combined for i < r; then the P partial results at distance P/2, then P/4,
- * …, 1. */
+ * Ranks 2i and 2i+1 are combined for i < r; then the P partial results at distance 1, then 2, …,
+ * P/2. */
 static inline uint64_t reduced(const uint64_t *of_rank, int size, tsr_dtype dtype, tsr_op op)
 {
     uint64_t partial[VALUE_RANKS];
@@ -36,8 +36,8 @@ static inline uint64_t reduced(const uint64_t *of_rank, int size, tsr_dtype dtyp
     for (int i = 0; i < power; i++)
         partial[i] = i < rest ? reference_combine(of_rank[2 * i], of_rank[2 * i + 1], dtype, op)
                               : of_rank[i + rest];
-    for (int distance = power / 2; distance > 0; distance /= 2) {
-        for (int i = 0; i < distance; i++)
+    for (int distance = 1; distance < power; distance *= 2) {
+        for (int i = 0; i < power; i += 2 * distance)
             partial[i] = reference_combine(partial[i], partial[i + distance], dtype, op);
     }
     return op == TSR_OP_AVG && size > 1 ? reference_divide(partial[0], (uint32_t)size, dtype)

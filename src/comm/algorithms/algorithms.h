@@ -45,8 +45,8 @@ void tsr__algorithm_barrier(tsr__schedule *schedule, int size, int rank);
 
 /* An all-gather by recursive doubling among the ranks that hold leaves (see tree.h). Before it,
  * RECV contains the elements of this rank's leaf; afterwards it contains those of all leaves. If
- * `blocks` is not NULL, a leaf has the blocks of the ranks that share it. Otherwise `total`
- * elements are divided among the leaves as in tsr__tree_share. */
+ * `blocks` is not NULL, a leaf has the blocks of the ranks that share it, and the distances between
+ * leaves grow. Otherwise a leaf has its share of `total` elements, and the distances shrink. */
 void tsr__algorithm_doubling(tsr__schedule *schedule, const tsr__tree *tree,
                              const tsr__blocks *blocks, uint64_t total);
 /* Returns the first element of the part of `rank` if `total` elements are divided evenly among the

@@ -6,22 +6,24 @@ static tsr__span block_at(tsr__place place, const tsr__blocks *blocks, int rank)
     return tsr__span_of(place, tsr__block_start(blocks, rank), tsr__block_count(blocks, rank));
 }
 
-static uint64_t leaf_start(const tsr__tree *tree, const tsr__blocks *blocks, uint64_t total,
-                           int leaf)
+/* Returns where the elements start that are number `at` in memory: the blocks of leaf `at`, or the
+ * share at position `at`. */
+static uint64_t start_of(const tsr__tree *tree, const tsr__blocks *blocks, uint64_t total, int at)
 {
-    return blocks ? tsr__tree_blocks(tree, blocks, leaf) : tsr__tree_share(tree, total, leaf);
+    return blocks ? tsr__tree_blocks(tree, blocks, at) : tsr__tree_share(tree, total, at);
 }
 
 void tsr__algorithm_doubling(tsr__schedule *schedule, const tsr__tree *tree,
                              const tsr__blocks *blocks, uint64_t total)
 {
-    for (int distance = 1; distance < tree->power; distance *= 2) {
-        const int mine = tree->leaf & ~(distance - 1), theirs = mine ^ distance;
-        const int peer = tsr__tree_holder(tree, tree->leaf ^ distance);
-        const uint64_t my_start = leaf_start(tree, blocks, total, mine);
-        const uint64_t their_start = leaf_start(tree, blocks, total, theirs);
-        const uint64_t my_end = leaf_start(tree, blocks, total, mine + distance);
-        const uint64_t their_end = leaf_start(tree, blocks, total, theirs + distance);
+    const int at = blocks ? tree->leaf : tsr__tree_position(tree, tree->leaf);
+    for (int count = 1; count < tree->power; count *= 2) {
+        const int mine = at & ~(count - 1), theirs = mine ^ count, other = at ^ count;
+        const int peer = tsr__tree_holder(tree, blocks ? other : tsr__tree_position(tree, other));
+        const uint64_t my_start = start_of(tree, blocks, total, mine);
+        const uint64_t their_start = start_of(tree, blocks, total, theirs);
+        const uint64_t my_end = start_of(tree, blocks, total, mine + count);
+        const uint64_t their_end = start_of(tree, blocks, total, theirs + count);
         tsr__schedule_recv(schedule, peer,
                            tsr__span_of(TSR__AT_RECV, their_start, their_end - their_start));
         tsr__schedule_send(schedule, peer, tsr__span_of(TSR__AT_RECV, my_start, my_end - my_start));
@@ -91,6 +93,13 @@ static void broadcast_tree(tsr__schedule *schedule, int size, int rank, uint64_t
     }
 }
 
+static tsr__span share_of(const tsr__tree *tree, uint64_t count, int leaf)
+{
+    const int position = tsr__tree_position(tree, leaf);
+    const uint64_t start = tsr__tree_share(tree, count, position);
+    return tsr__span_of(TSR__AT_RECV, start, tsr__tree_share(tree, count, position + 1) - start);
+}
+
 /* Scatters the elements and then gathers them on all ranks (van de Geijn's algorithm). */
 static void broadcast_shares(tsr__schedule *schedule, int size, int rank, uint64_t count, int root)
 {
@@ -99,17 +108,11 @@ static void broadcast_shares(tsr__schedule *schedule, int size, int rank, uint64
     if (rank == root) {
         for (int leaf = 0; leaf < tree.power; leaf++) {
             const int to = tsr__tree_holder(&tree, leaf);
-            const uint64_t start = tsr__tree_share(&tree, count, leaf);
             if (to != rank)
-                tsr__schedule_send(schedule, to,
-                                   tsr__span_of(TSR__AT_RECV, start,
-                                                tsr__tree_share(&tree, count, leaf + 1) - start));
+                tsr__schedule_send(schedule, to, share_of(&tree, count, leaf));
         }
     } else if (tree.holds) {
-        const uint64_t start = tsr__tree_share(&tree, count, tree.leaf);
-        tsr__schedule_recv(schedule, root,
-                           tsr__span_of(TSR__AT_RECV, start,
-                                        tsr__tree_share(&tree, count, tree.leaf + 1) - start));
+        tsr__schedule_recv(schedule, root, share_of(&tree, count, tree.leaf));
     }
     tsr__schedule_next_round(schedule);
     if (tree.holds)

@@ -64,27 +64,48 @@ static bool combine_leaf(partial *part, uint64_t total)
     return true;
 }
 
-static uint64_t leaf_start(const tsr__tree *tree, const tsr__blocks *blocks, uint64_t total,
-                           int leaf)
+/* Where the elements of each position are in memory. If `blocks` is NULL, each position has a share
+ * of `total` elements. Otherwise it has the blocks of the ranks that share its leaf. */
+typedef struct positions {
+    const tsr__tree *tree;
+    const tsr__blocks *blocks;
+    uint64_t total;
+} positions;
+
+static uint64_t leaf_start(const positions *layout, int leaf)
 {
-    return blocks ? tsr__tree_blocks(tree, blocks, leaf) : tsr__tree_share(tree, total, leaf);
+    return tsr__tree_blocks(layout->tree, layout->blocks, leaf);
+}
+
+static uint64_t position_start(const positions *layout, int position)
+{
+    uint64_t start = 0;
+    if (!layout->blocks)
+        return tsr__tree_share(layout->tree, layout->total, position);
+    for (int before = 0; before < position; before++) {
+        const int leaf = tsr__tree_position(layout->tree, before);
+        start += leaf_start(layout, leaf + 1) - leaf_start(layout, leaf);
+    }
+    return start;
 }
 
 /* Recursive halving: in each round two ranks divide the elements that both still have between them.
  * Each sends the half that the other keeps, and combines the half that it keeps itself. At the end
- * this rank has the complete result for the elements of its leaf. */
-static void halve(partial *part, const tsr__blocks *blocks, uint64_t total)
+ * this rank has the complete result for the elements of its position. Positions at distance P/2,
+ * P/4, …, 1 are leaves at distance 1, 2, …, P/2. */
+static void halve(partial *part, const positions *layout)
 {
     const tsr__tree *tree = part->tree;
-    for (int distance = tree->power / 2; distance > 0; distance /= 2) {
-        const int kept = tree->leaf & ~(distance - 1), given = kept ^ distance;
-        const int peer = tsr__tree_holder(tree, tree->leaf ^ distance);
-        const uint64_t kept_start = leaf_start(tree, blocks, total, kept);
-        const uint64_t kept_end = leaf_start(tree, blocks, total, kept + distance);
+    const int position = tsr__tree_position(tree, tree->leaf);
+    for (int count = tree->power / 2; count > 0; count /= 2) {
+        const int kept = position & ~(count - 1), given = kept ^ count;
+        const int peer = tsr__tree_holder(tree, tsr__tree_position(tree, position ^ count));
+        const uint64_t kept_start = position_start(layout, kept);
+        const uint64_t kept_end = position_start(layout, kept + count);
         receive(part, peer, kept_start, kept_end);
-        tsr__schedule_send(part->schedule, peer,
-                           now_at(part, leaf_start(tree, blocks, total, given),
-                                  leaf_start(tree, blocks, total, given + distance)));
+        tsr__schedule_send(
+            part->schedule, peer,
+            now_at(part, position_start(layout, given), position_start(layout, given + count)));
         combine(part, kept_start, kept_end);
         end_round(part);
     }
@@ -94,13 +115,20 @@ static void halve(partial *part, const tsr__blocks *blocks, uint64_t total)
 static void exchange_all(partial *part, uint64_t total)
 {
     const tsr__tree *tree = part->tree;
-    for (int distance = tree->power / 2; distance > 0; distance /= 2) {
+    for (int distance = 1; distance < tree->power; distance *= 2) {
         const int peer = tsr__tree_holder(tree, tree->leaf ^ distance);
         receive(part, peer, 0, total);
         tsr__schedule_send(part->schedule, peer, now_at(part, 0, total));
         combine(part, 0, total);
         end_round(part);
     }
+}
+
+/* Returns the elements of `own` at this rank's position, if they are divided into even shares. */
+static tsr__span own_share(const partial *part, const positions *layout)
+{
+    const int position = tsr__tree_position(part->tree, part->tree->leaf);
+    return own_at(part, position_start(layout, position), position_start(layout, position + 1));
 }
 
 static bool alone(tsr__schedule *schedule, int size, uint64_t count)
@@ -125,10 +153,9 @@ void tsr__algorithm_all_reduce(tsr__schedule *schedule, int size, int rank, uint
         return;
     }
     if (large) {
-        halve(&part, NULL, count);
-        const uint64_t start = tsr__tree_share(&tree, count, tree.leaf);
-        const uint64_t end = tsr__tree_share(&tree, count, tree.leaf + 1);
-        tsr__schedule_divide(schedule, tsr__span_of(TSR__AT_RECV, start, end - start));
+        const positions shares = {.tree = &tree, .total = count};
+        halve(&part, &shares);
+        tsr__schedule_divide(schedule, own_share(&part, &shares));
         tsr__schedule_next_round(schedule);
         tsr__algorithm_doubling(schedule, &tree, NULL, count);
     } else {
@@ -146,7 +173,7 @@ static void reduce_tree(partial *part, uint64_t count)
 {
     const tsr__tree *tree = part->tree;
     const int root = tsr__tree_leaf_of(tree, tree->root);
-    for (int distance = tree->power / 2; distance > 0; distance /= 2) {
+    for (int distance = 1; distance < tree->power; distance *= 2) {
         const int peer = tsr__tree_holder(tree, tree->leaf ^ distance);
         if ((tree->leaf & distance) != (root & distance)) {
             tsr__schedule_send(part->schedule, peer, now_at(part, 0, count));
@@ -163,20 +190,20 @@ static void reduce_halves(partial *part, uint64_t count)
 {
     tsr__schedule *schedule = part->schedule;
     const tsr__tree *tree = part->tree;
-    halve(part, NULL, count);
-    const uint64_t start = tsr__tree_share(tree, count, tree->leaf);
-    const uint64_t end = tsr__tree_share(tree, count, tree->leaf + 1);
-    tsr__schedule_divide(schedule, own_at(part, start, end));
+    const positions shares = {.tree = tree, .total = count};
+    halve(part, &shares);
+    tsr__schedule_divide(schedule, own_share(part, &shares));
     tsr__schedule_next_round(schedule);
     if (tree->rank != tree->root) {
-        tsr__schedule_send(schedule, tree->root, own_at(part, start, end));
+        tsr__schedule_send(schedule, tree->root, own_share(part, &shares));
         return;
     }
-    for (int leaf = 0; leaf < tree->power; leaf++) {
+    for (int position = 0; position < tree->power; position++) {
+        const int leaf = tsr__tree_position(tree, position);
         if (leaf != tree->leaf)
             tsr__schedule_recv(schedule, tsr__tree_holder(tree, leaf),
-                               own_at(part, tsr__tree_share(tree, count, leaf),
-                                      tsr__tree_share(tree, count, leaf + 1)));
+                               own_at(part, position_start(&shares, position),
+                                      position_start(&shares, position + 1)));
     }
 }
 
@@ -200,30 +227,68 @@ void tsr__algorithm_reduce(tsr__schedule *schedule, int size, int rank, uint64_t
         reduce_tree(&part, count);
 }
 
+/* Moves this rank's contribution, or that of a pair that shares a leaf, to `own` in the order of
+ * positions. Returns false on the rank that does not hold the leaf. */
+static bool arrange(partial *part, const positions *layout)
+{
+    const tsr__tree *tree = part->tree;
+    const uint64_t total = layout->total;
+    if (tree->power <= 2) /* positions equal leaves */
+        return combine_leaf(part, total);
+    if (!tree->holds) {
+        tsr__schedule_send(part->schedule, tree->other, now_at(part, 0, total));
+        tsr__schedule_next_round(part->schedule);
+        return false;
+    }
+    if (tree->other >= 0)
+        receive(part, tree->other, 0, total);
+    for (int position = 0; position < tree->power; position++) {
+        const int leaf = tsr__tree_position(tree, position);
+        const uint64_t start = leaf_start(layout, leaf), end = leaf_start(layout, leaf + 1);
+        const uint64_t to = position_start(layout, position);
+        const tsr__span from = now_at(part, start, end), own = own_at(part, to, to + end - start);
+        if (tree->other >= 0)
+            tsr__schedule_combine(part->schedule, from,
+                                  tsr__span_of(TSR__AT_TEMP, part->incoming + start, end - start),
+                                  own);
+        else
+            tsr__schedule_copy(part->schedule, from, own);
+    }
+    end_round(part);
+    return true;
+}
+
 void tsr__algorithm_reduce_scatter(tsr__schedule *schedule, int size, int rank,
                                    const tsr__blocks *blocks)
 {
-    const uint64_t start = tsr__block_start(blocks, rank), count = tsr__block_count(blocks, rank);
+    const uint64_t count = tsr__block_count(blocks, rank);
     const uint64_t total = tsr__block_start(blocks, size);
     const tsr__span mine = tsr__span_of(TSR__AT_RECV, 0, count);
-    if (alone(schedule, size, count))
+    if (size == 1) {
+        tsr__schedule_copy(schedule, tsr__span_of(TSR__AT_SEND, 0, count), mine);
         return;
+    }
     const tsr__tree tree = tsr__tree_of(size, rank, -1);
+    const positions layout = {.tree = &tree, .blocks = blocks, .total = total};
     partial part = {.schedule = schedule, .tree = &tree, .now = TSR__AT_SEND, .own = TSR__AT_TEMP};
     part.own_base = tsr__schedule_temp(schedule, tree.holds ? total : 0, 1);
     part.incoming = tsr__schedule_temp(schedule, tree.holds ? total : 0, 1);
-    if (!combine_leaf(&part, total)) {
+    if (!arrange(&part, &layout)) {
         tsr__schedule_recv(schedule, tree.other, mine);
         return;
     }
-    halve(&part, blocks, total);
+    halve(&part, &layout);
+    /* the blocks of the ranks of this leaf, the lower rank's first */
+    const uint64_t start = position_start(&layout, tsr__tree_position(&tree, tree.leaf));
+    const uint64_t other = tree.other >= 0 ? tsr__block_count(blocks, tree.other) : 0;
+    const bool is_first = tree.other < 0 || rank < tree.other;
+    const uint64_t my_start = is_first ? start : start + other;
     if (tree.other >= 0) {
-        const uint64_t theirs = tsr__block_start(blocks, tree.other);
-        const uint64_t theirs_end = tsr__block_start(blocks, tree.other + 1);
-        tsr__schedule_divide(schedule, own_at(&part, theirs, theirs_end));
+        const uint64_t their_start = is_first ? start + count : start;
+        tsr__schedule_divide(schedule, own_at(&part, their_start, their_start + other));
         tsr__schedule_next_round(schedule);
-        tsr__schedule_send(schedule, tree.other, own_at(&part, theirs, theirs_end));
+        tsr__schedule_send(schedule, tree.other, own_at(&part, their_start, their_start + other));
     }
-    tsr__schedule_copy(schedule, own_at(&part, start, start + count), mine);
+    tsr__schedule_copy(schedule, own_at(&part, my_start, my_start + count), mine);
     tsr__schedule_divide(schedule, mine);
 }

@@ -4,10 +4,15 @@
  * Let P be the largest power of two with P ≤ size, and r = size − P. For each i < r, ranks 2i and
  * 2i + 1 share a leaf. One of the two holds the leaf. The other one sends its contribution to the
  * holder before all other steps, and receives the result after them. Every other rank has a leaf of
- * its own. The P leaves are combined in pairs at distance P/2, then P/4, …, 1. This is recursive
- * halving and doubling (R. Rabenseifner, "Optimization of collective reduction operations", ICCS
- * 2004) with one fixed sequence of distances. The tree is the same for every element and for every
- * rank that combines elements. */
+ * its own. The P leaves are combined in pairs at distance 1, then 2, 4, …, P/2. So every aligned
+ * block of 2^k leaves is a complete subtree, and neighbours, which often share a host, are combined
+ * first. This is recursive halving and doubling (R. Rabenseifner, "Optimization of collective
+ * reduction operations", ICCS 2004) with one fixed sequence of distances. The tree is the same for
+ * every element and for every rank that combines elements.
+ *
+ * If the elements are divided among the leaves, each leaf has the share at its *position*, which is
+ * its number with the bits in reverse order. So in each round of recursive halving a rank keeps one
+ * half of consecutive elements and gives the other half away. */
 #ifndef TSR_COMM_ALGORITHMS_TREE_H
 #define TSR_COMM_ALGORITHMS_TREE_H
 
@@ -69,10 +74,19 @@ static inline tsr__tree tsr__tree_of(int size, int rank, int root)
     return tree;
 }
 
-/* Returns where a leaf's elements start if `total` elements are divided evenly among the leaves. */
-static inline uint64_t tsr__tree_share(const tsr__tree *tree, uint64_t total, int leaf)
+/* Returns the position of a leaf. Positions map to leaves in the same way. */
+static inline int tsr__tree_position(const tsr__tree *tree, int leaf)
 {
-    const uint64_t n = (uint64_t)leaf, p = (uint64_t)tree->power;
+    int position = 0;
+    for (int bit = 1; bit < tree->power; bit *= 2, leaf /= 2)
+        position = 2 * position + leaf % 2;
+    return position;
+}
+
+/* Returns where the share at a position starts if `total` elements are divided evenly. */
+static inline uint64_t tsr__tree_share(const tsr__tree *tree, uint64_t total, int position)
+{
+    const uint64_t n = (uint64_t)position, p = (uint64_t)tree->power;
     const uint64_t rest = total % p;
     return n * (total / p) + (n < rest ? n : rest);
 }

@@ -20,19 +20,20 @@ static const uint8_t *input_at(const piece *p, int rank)
     return (const uint8_t *)p->inputs[rank] + p->start * p->combination->element_bytes;
 }
 
-/* Combines the leaves start, start + stride, …. Returns where the result is. This is `to`, or the
- * contribution itself if there is only one leaf and it has one rank. */
-static const uint8_t *evaluate(piece *p, int start, int stride, int level, uint8_t *to)
+/* Combines the leaves first … first + count − 1, which are a complete subtree. Returns where the
+ * result is. This is `to`, or the contribution itself if there is only one leaf and it has one
+ * rank. */
+static const uint8_t *evaluate(piece *p, int first, int count, int level, uint8_t *to)
 {
     const uint8_t *left, *right;
-    if (stride < p->tree.power) {
-        left = evaluate(p, start, 2 * stride, level + 1, to);
-        right = evaluate(p, start + stride, 2 * stride, level + 1, p->temps[level]);
-    } else if (start < p->tree.extra) {
-        left = input_at(p, 2 * start);
-        right = input_at(p, 2 * start + 1);
+    if (count > 1) {
+        left = evaluate(p, first, count / 2, level + 1, to);
+        right = evaluate(p, first + count / 2, count / 2, level + 1, p->temps[level]);
+    } else if (first < p->tree.extra) {
+        left = input_at(p, 2 * first);
+        right = input_at(p, 2 * first + 1);
     } else {
-        return input_at(p, start + p->tree.extra);
+        return input_at(p, first + p->tree.extra);
     }
     p->combination->combine(to, left, right, p->count);
     return to;
@@ -51,11 +52,12 @@ void tsr__combine_all(const tsr__combination *c, const void *const *inputs, void
         p.combination = c;
         p.inputs = inputs;
         p.tree = tsr__tree_of(c->size, 0, -1);
+        const int half = p.tree.power / 2;
         for (p.start = 0; p.start < count; p.start += most) {
             p.count = count - p.start < most ? count - p.start : most;
             /* `out` may be one of the inputs, so it is written in the last step only. */
-            const uint8_t *left = evaluate(&p, 0, 2, 1, p.temps[LEVELS]);
-            const uint8_t *right = evaluate(&p, 1, 2, 1, p.temps[0]);
+            const uint8_t *left = evaluate(&p, 0, half, 1, p.temps[LEVELS]);
+            const uint8_t *right = evaluate(&p, half, half, 1, p.temps[0]);
             c->combine(to + p.start * c->element_bytes, left, right, p.count);
         }
     }

@@ -84,7 +84,7 @@ static tsr__blocks random_blocks(uint64_t *random, int size, bool even)
 }
 
 /* The documented order, computed recursively and independently of the algorithms' code: leaves
- * 0 … P−1 are combined at distance P/2 first. */
+ * 0 … P−1 are combined at distance 1 first. */
 static element expected_leaf(int size, int extra, int leaf, uint64_t index);
 static uint64_t mixed(uint64_t x)
 {
@@ -112,9 +112,9 @@ static element expected(int size, uint64_t index)
         power *= 2;
     for (int leaf = 0; leaf < power; leaf++)
         level[leaf] = expected_leaf(size, size - power, leaf, index);
-    for (int half = power / 2; half > 0; half /= 2) {
-        for (int i = 0; i < half; i++)
-            level[i] = joined(level[i], level[i + half]);
+    for (int distance = 1; distance < power; distance *= 2) {
+        for (int i = 0; i < power; i += 2 * distance)
+            level[i] = joined(level[i], level[i + distance]);
     }
     return level[0];
 }
