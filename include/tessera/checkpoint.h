@@ -76,6 +76,12 @@ typedef struct tsr_checkpoint_params {
     bool strict;
     /* Do not write or verify checksums. The same on all ranks. */
     bool no_checksums;
+    /* Saving: the ranks that have the same place in all stages of a pipeline (pipeline.h), in the
+     * order of the stages. Each rank then only lists what its stage has a part of; the file has the
+     * entries of stage 0, then those that stage 1 has in addition, and so on. An entry that several
+     * stages have must be the same for all of them. All ranks of `comm` must set it, each to its
+     * own stages. NULL: all ranks list the same entries. */
+    tsr_comm *stages;
 } tsr_checkpoint_params;
 #define tsr_checkpoint_params(...) (&(tsr_checkpoint_params){__VA_ARGS__})
 

@@ -115,6 +115,13 @@ typedef struct tsr_optimizer_clip_params {
      * group of the first layer or model that was added; units of FSDP models then must not be
      * divided. */
     tsr_group *group;
+    /* The ranks that have the same place in all stages of a pipeline (pipeline.h): the sums of the
+     * stages are added, so that the norm is that of the complete model. NULL: there are no stages.
+     */
+    tsr_comm *stages;
+    /* The names of parameters that another stage counts, because both have them, such as an
+     * embedding that is also the head. Ends with NULL. NULL: none. */
+    const char *const *counted_elsewhere;
 } tsr_optimizer_clip_params;
 #define tsr_optimizer_clip_params(...) (&(tsr_optimizer_clip_params){__VA_ARGS__})
 
@@ -175,6 +182,9 @@ typedef struct tsr_optimizer_file_params {
      * the group of the first layer or model that was added, or this process alone if none was
      * added. */
     tsr_comm *world;
+    /* Saving a model whose layers are divided over the stages of a pipeline: as in
+     * tsr_checkpoint_params. Loading does not need it. */
+    tsr_comm *stages;
     /* Save or load the parameters only. After loading, the state is then as for a new optimizer,
      * with 0 steps. Must be the same on all ranks. */
     bool model_only;

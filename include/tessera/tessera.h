@@ -21,6 +21,7 @@
 #include "tessera/model.h"
 #include "tessera/ops.h"
 #include "tessera/optimizer.h"
+#include "tessera/pipeline.h"
 #include "tessera/quant.h"
 #include "tessera/rng.h"
 #include "tessera/rope.h"

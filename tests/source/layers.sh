@@ -78,6 +78,7 @@ point "comm/progress includes failure, progress, reduce" parts comm progress fai
 point "parallel/group includes group" parts parallel group
 point "parallel/layers includes group, layers" parts parallel layers group
 point "parallel/checkpoint includes itself only" parts parallel checkpoint
+point "parallel/pipeline includes group, pipeline" parts parallel pipeline group
 point "parallel/fsdp includes checkpoint, group, layers, fsdp" parts parallel fsdp checkpoint group layers
 point "Vulkan's headers appear below src/gpu only" only_below src/gpu vulkan/
 point "UCX's headers appear below src/comm/ucx only" only_below src/comm/ucx 'uc[pst]/'

@@ -2,6 +2,7 @@
  *
  *     entry.c     checks the caller's entries
  *     agree.c     what ranks exchange: failures, checksums, and who writes which part
+ *     merge.c     merges the entries of the stages of a pipeline
  *     layout.c    the header of a file, and the positions of its tensors
  *     checksum.c  checksums of tensors that ranks write or read in parts
  *     transfer.c  copies between a rank's part and the ranges of a file that belong to it
@@ -85,6 +86,23 @@ tsr_status tsr__checkpoint_cover(tsr_comm *comm, const char *who, int count,
 /* Sets states[count] to the exclusive or of the states of all ranks. */
 tsr_status tsr__checkpoint_combine(tsr_comm *comm, const char *who, int count,
                                    uint32_t *states) TSR_NODISCARD;
+
+/* merge.c ---------------------------------------------------------------------------------------
+ */
+
+typedef struct tsr__checkpoint_merged {
+    tsr_checkpoint_entry *entries;
+    int count;
+    char *names;
+} tsr__checkpoint_merged;
+/* Merges the lists of the ranks of `stages`, which all must call it: the entries of rank 0, then
+ * those of rank 1 that rank 0 does not have, and so on. Where this rank has no entry, the merged
+ * list has one without elements. The entries must have been checked, and must remain valid. On
+ * success *out must be finished. */
+tsr_status tsr__checkpoint_merge(tsr_comm *stages, const char *who, int count,
+                                 const tsr_checkpoint_entry *entries,
+                                 tsr__checkpoint_merged *out) TSR_NODISCARD;
+void tsr__checkpoint_merged_finish(tsr__checkpoint_merged *merged);
 
 /* layout.c --------------------------------------------------------------------------------------
  */
@@ -174,6 +192,7 @@ typedef struct tsr__training_file {
     const char *who; /* the beginning of the error texts */
     const char *path;
     tsr_comm *world;
+    tsr_comm *stages; /* for saving, as in tsr_checkpoint_params */
     tsr_stream *stream;
     bool model_only;
     int64_t steps;

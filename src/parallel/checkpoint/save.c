@@ -339,6 +339,22 @@ static tsr_status save(writer *w, const char *path, tsr_stream *stream, int coun
     return status;
 }
 
+/* Saves the entries of all stages. They are checked before they are merged. */
+static tsr_status save_stages(writer *w, const char *path, tsr_stream *stream, int count,
+                              const tsr_checkpoint_entry *entries,
+                              const tsr_checkpoint_params *params)
+{
+    tsr__checkpoint_merged merged = {0};
+    tsr_status status = tsr__checkpoint_check(who, path, stream, true, count, entries);
+    TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
+    status = tsr__checkpoint_merge(params->stages, who, count, entries, &merged);
+    status = tsr__checkpoint_agree(w->comm, who, status);
+    if (status == TSR_OK)
+        status = save(w, path, stream, merged.count, merged.entries, params->metadata);
+    tsr__checkpoint_merged_finish(&merged);
+    return status;
+}
+
 tsr_status tsr_checkpoint_save(const char *path, tsr_comm *comm, tsr_stream *stream, int count,
                                const tsr_checkpoint_entry *entries,
                                const tsr_checkpoint_params *params)
@@ -347,7 +363,10 @@ tsr_status tsr_checkpoint_save(const char *path, tsr_comm *comm, tsr_stream *str
                 .rank = comm ? tsr_comm_rank(comm) : 0,
                 .checksums = !(params && params->no_checksums),
                 .descriptor = -1};
-    tsr_status status = save(&w, path, stream, count, entries, params ? params->metadata : NULL);
+    tsr_status status =
+        params && params->stages
+            ? save_stages(&w, path, stream, count, entries, params)
+            : save(&w, path, stream, count, entries, params ? params->metadata : NULL);
     if (w.descriptor >= 0)
         close(w.descriptor);
     if (w.made)

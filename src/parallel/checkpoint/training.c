@@ -96,8 +96,9 @@ tsr_status tsr__training_save(const tsr__training_file *file, tsr_status prepare
     if (status == TSR_OK)
         status = compare_kinds(file);
     if (status == TSR_OK)
-        status = tsr_checkpoint_save(file->path, file->world, file->stream, (int)list->count,
-                                     list->items, tsr_checkpoint_params(.metadata = all));
+        status = tsr_checkpoint_save(
+            file->path, file->world, file->stream, (int)list->count, list->items,
+            tsr_checkpoint_params(.metadata = all, .stages = file->stages));
     tsr__free((void *)all);
     return status;
 }

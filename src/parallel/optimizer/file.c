@@ -45,6 +45,7 @@ static tsr__training_file file_of(const tsr_optimizer *optimizer, const char *wh
         .who = who,
         .path = path,
         .world = params->world ? params->world : tsr_group_comm(optimizer->group),
+        .stages = params->stages,
         .stream = optimizer->params.stream,
         .model_only = params->model_only,
         .steps = optimizer->steps,

@@ -2,10 +2,11 @@
  * the lowest of them adds the square of the element, so that it counts once. The ranks' sums are
  * then added over two groups: the group in which a parameter is sharded (data), and the group in
  * which its layer is divided (tensor). Parameters for which both groups are the same form a
- * class. */
+ * class. The sums of all classes are added over the stages of a pipeline. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "parallel/checkpoint/checkpoint.h"
@@ -30,7 +31,9 @@ typedef struct class
 
 typedef struct norm {
     tsr_optimizer *optimizer;
-    tsr_group *own_group; /* the group over which the caller's own parameters are divided */
+    tsr_group *own_group;         /* the group over which the caller's own parameters are divided */
+    tsr_comm *stages;             /* NULL: none */
+    const char *const *elsewhere; /* names of parameters that another stage counts; NULL: none */
     int class_count;
     class classes[MAX_CLASSES];
     tsr_tensor **views; /* views of parts of gradients */
@@ -355,13 +358,23 @@ static tsr_status add_item(norm *n, const tsr__optimizer_item *item, class *to)
     return add_gradient(to, n->views[n->view_count++]);
 }
 
+static bool counted_elsewhere(const norm *n, const tsr_parameter *parameter)
+{
+    for (const char *const *name = n->elsewhere; name && *name; name++)
+        if (strcmp(*name, parameter->name) == 0)
+            return true;
+    return false;
+}
+
 static tsr_status add_parameter(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
                                 tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
                                 void *user)
 {
     class *to;
-    (void)parameter, (void)user;
+    (void)user;
     TSR__TRY(find_class(n, data_group(model), tensor, &to));
+    if (counted_elsewhere(n, parameter))
+        return TSR_OK;
     if (item)
         return add_item(n, item, to);
     const tsr__fsdp_param *param = &model->fsdp->params[index];
@@ -437,12 +450,12 @@ typedef struct message {
     double sum, failed, unshared;
 } message;
 
-static tsr_status reduce(tsr_group *group, message *m)
+static tsr_status reduce(tsr_comm *comm, message *m)
 {
     double values[] = {m->sum, m->failed, m->unshared};
-    if (!group)
+    if (!comm)
         return TSR_OK;
-    TSR__TRY(tsr_comm_all_reduce(tsr_group_comm(group), values, values, 3, TSR_F64, TSR_OP_SUM));
+    TSR__TRY(tsr_comm_all_reduce(comm, values, values, 3, TSR_F64, TSR_OP_SUM));
     *m = (message){values[0], values[1], values[2]};
     return TSR_OK;
 }
@@ -463,26 +476,29 @@ static tsr_status check_groups(const norm *n)
 static tsr_status sum_over_ranks(norm *n, tsr_status mine, double *out)
 {
     const tsr__error why = tsr__error_take();
-    double total = 0, failed = 0, unshared = 0;
+    message all = {0};
     for (int i = 0; i < n->class_count; i++) {
         message m = {.sum = mine == TSR_OK ? n->classes[i].sum : 0,
                      .failed = mine != TSR_OK,
                      .unshared = !has_shares(n)};
-        TSR__TRY(reduce(n->classes[i].data, &m));
-        TSR__TRY(reduce(n->classes[i].tensor, &m));
-        total += m.sum;
-        failed += m.failed;
-        unshared += m.unshared;
+        TSR__TRY(reduce(tsr_group_comm(n->classes[i].data), &m));
+        TSR__TRY(reduce(tsr_group_comm(n->classes[i].tensor), &m));
+        all.sum += m.sum;
+        all.failed += m.failed;
+        all.unshared += m.unshared;
     }
+    const double unshared = all.unshared; /* which other stages need not know */
+    all.failed += mine != TSR_OK;         /* if there are no classes */
+    TSR__TRY(reduce(n->stages, &all));
     if (unshared > 0) /* this makes all ranks compute the shares again in the next call */
         n->optimizer->shared_items = SIZE_MAX;
     if (mine != TSR_OK) {
         tsr__error_put_back(&why);
         return mine;
     }
-    if (failed > 0)
+    if (all.failed > 0)
         return another_failed();
-    *out = total;
+    *out = all.sum;
     return TSR_OK;
 }
 
@@ -512,7 +528,10 @@ tsr_status tsr_optimizer_clip(tsr_optimizer *optimizer, float max_norm,
                  "%s: loss_scale is %g; it must be finite and more than 0", who,
                  (double)params->loss_scale);
     const double loss_scale = params->loss_scale == 0 ? 1 : (double)params->loss_scale;
-    norm n = {.optimizer = optimizer, .own_group = params->group};
+    norm n = {.optimizer = optimizer,
+              .own_group = params->group,
+              .stages = params->stages,
+              .elsewhere = params->counted_elsewhere};
     double value = 0;
     tsr_status status = norm_of(&n, &value);
     norm_finish(&n);
