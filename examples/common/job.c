@@ -49,13 +49,20 @@ bool job_launch(const example_job_params *params, char **argv)
 
 static bool choose_grid(example_job *self, const example_job_params *params, char error[256])
 {
+    self->stages = params->stages ? params->stages : 1;
     self->data = params->data ? params->data : 1;
-    self->tensor = params->tensor ? params->tensor : self->ranks;
+    const int each = self->ranks / (self->data * self->stages);
+    self->tensor = params->tensor ? params->tensor : each > 0 ? each : 1;
+    const int64_t grid = (int64_t)self->data * self->tensor;
     if (params->ranks && params->ranks != self->ranks)
         snprintf(error, 256, "--ranks %d, but %d were launched", params->ranks, self->ranks);
-    else if (self->data * self->tensor != self->ranks)
-        snprintf(error, 256, "a grid of %dx%d has %d ranks, but there are %d", self->data,
-                 self->tensor, self->data * self->tensor, self->ranks);
+    else if (self->stages > 1 && grid * self->stages != self->ranks)
+        snprintf(
+            error, 256, "a grid of %dx%d in each of %d stages has %lld ranks, but there are %d",
+            self->data, self->tensor, self->stages, (long long)grid * self->stages, self->ranks);
+    else if (grid * self->stages != self->ranks)
+        snprintf(error, 256, "a grid of %dx%d has %lld ranks, but there are %d", self->data,
+                 self->tensor, (long long)grid, self->ranks);
     else if (params->batch % self->data != 0)
         snprintf(error, 256, "a batch of %d does not divide over %d rows of the grid",
                  params->batch, self->data);
@@ -73,13 +80,18 @@ tsr_status job_init(example_job *self, const example_job_params *params, char er
     self->ranks = tsr_comm_size(self->world);
     if (!choose_grid(self, params, error))
         return TSR_ERR_INVALID;
-    self->data_rank = self->rank / self->tensor;
-    self->tensor_rank = self->rank % self->tensor;
+    const int grid = self->data * self->tensor, place = self->rank % grid;
+    self->stage = self->rank / grid;
+    self->data_rank = place / self->tensor;
+    self->tensor_rank = place % self->tensor;
     TRY(tsr_device_open(tsr_device_params(.device = params->device), &self->device));
     TRY(tsr_stream_create(self->device, &self->stream));
-    TRY(tsr_comm_split(self->world, self->tensor_rank, self->data_rank, &self->data_comm));
+    TRY(tsr_comm_split(self->world, place, self->stage, &self->stage_comm));
+    TRY(tsr_comm_split(self->world, self->stage * self->tensor + self->tensor_rank, self->data_rank,
+                       &self->data_comm));
     TRY(tsr_group_create(self->data_comm, self->stream, NULL, &self->data_group));
-    TRY(tsr_comm_split(self->world, self->data_rank, self->tensor_rank, &row));
+    TRY(tsr_comm_split(self->world, self->stage * self->data + self->data_rank, self->tensor_rank,
+                       &row));
     tsr_status status = tsr_group_create(row, self->stream, NULL, &self->tensor_group);
     tsr_comm_destroy(&row);
     return status;
@@ -92,5 +104,6 @@ void job_finish(example_job *self)
     tsr_stream_destroy(&self->stream);
     tsr_device_close(&self->device);
     tsr_comm_destroy(&self->data_comm);
+    tsr_comm_destroy(&self->stage_comm);
     tsr_comm_destroy(&self->world);
 }

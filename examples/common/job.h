@@ -1,4 +1,4 @@
-/* A process's place in the job: its device, and its two groups in the grid of ranks. */
+/* A process's place in the job: its device, its two groups in the grid of ranks, and its stage. */
 #ifndef EXAMPLES_JOB_H
 #define EXAMPLES_JOB_H
 
@@ -8,6 +8,7 @@ typedef struct example_job_params {
     const char *program; /* before messages */
     int ranks;           /* 0: as many as were launched */
     int data, tensor;    /* the grid; 0: 1 data-parallel rank, all ranks tensor-parallel */
+    int stages;          /* of a pipeline, each of which is such a grid; 0: 1 */
     int batch;           /* must divide over the data-parallel ranks */
     const char *device;
     double timeout_seconds;
@@ -17,8 +18,10 @@ typedef struct example_job {
     tsr_comm *world;
     int rank, ranks;
     int data, tensor; /* the grid's rows and columns; the ranks of a row are consecutive */
-    int data_rank, tensor_rank;
+    int stages;       /* grids; the ranks of a stage are consecutive */
+    int data_rank, tensor_rank, stage;
     tsr_comm *data_comm;
+    tsr_comm *stage_comm; /* the ranks with the same place in all stages */
     tsr_device *device;
     tsr_stream *stream;
     tsr_group *data_group;   /* a column of the grid: same part of the parameters, other data */

@@ -35,11 +35,12 @@ static void identify(const gpt_config *config, tsr_dtype dtype, const gpt_text *
 tsr_status checkpoint_save(gpt_model *model, const gpt_text *text, const char *path)
 {
     identity self;
-    identify(&model->config, tsr_fsdp_parameter(model->sharded, 0, 0)->dtype, text, &self);
+    identify(&model->config, model->dtype, text, &self);
     const char *const metadata[] = {MODEL_KEY, self.model, TEXT_KEY, self.characters, NULL};
-    return tsr_optimizer_save(
-        model->optimizer, path,
-        tsr_optimizer_file_params(.world = model->job->world, .metadata = metadata));
+    return tsr_optimizer_save(model->optimizer, path,
+                              tsr_optimizer_file_params(.world = model->job->world,
+                                                        .stages = model->job->stage_comm,
+                                                        .metadata = metadata));
 }
 
 tsr_status checkpoint_load(gpt_model *model, const char *path)

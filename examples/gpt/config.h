@@ -36,6 +36,20 @@ typedef struct gpt_training {
     double dropout;
 } gpt_training;
 
+#define GPT_MAX_STAGES 64
+
+/* How blocks are divided over the stages of a pipeline. */
+typedef struct gpt_stages {
+    enum {
+        GPT_STAGES_EVEN = 0,
+        GPT_STAGES_RATES = 1, /* as the stages' speeds, which are measured */
+        GPT_STAGES_GIVEN = 2
+    } kind;
+    int count;
+    int given; /* numbers in `blocks` */
+    int blocks[GPT_MAX_STAGES];
+} gpt_stages;
+
 /* Where the windows of a recorded run start: offsets[step * batch + row]. */
 typedef struct gpt_offsets {
     int64_t *values;

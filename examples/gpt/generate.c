@@ -22,10 +22,9 @@ static tsr_status create_cache(writer *w)
     tsr_heads heads;
     TRY(tsr_self_attention_heads(m->blocks[0], &heads));
     return tsr_kv_cache_create(
-        tsr_kv_cache_params(.stream = m->job->stream, .layers = m->config.layers,
+        tsr_kv_cache_params(.stream = m->job->stream, .layers = m->block_count,
                             .kv_heads = heads.kv_count, .head_dim = heads.head_dim,
-                            .dtype = tsr_fsdp_parameter(m->sharded, 0, 0)->dtype,
-                            .page_tokens = page, .pages = 1, .sequences = 1),
+                            .dtype = m->dtype, .page_tokens = page, .pages = 1, .sequences = 1),
         &w->cache);
 }
 

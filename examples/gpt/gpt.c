@@ -19,6 +19,8 @@
 #include "weights.h"
 #include "windows.h"
 
+#define HELD_OUT_BATCHES 8 /* that are evaluated together: stages compute at the same time */
+
 typedef struct run {
     gpt_options options;
     example_job job;
@@ -65,12 +67,14 @@ static tsr_status evaluate(run *r, int64_t step)
 {
     gpt_record record = {.step = step};
     double sum = 0, loss;
-    for (int i = 0; i < r->options.eval_batches; i++) {
-        TRY(windows_held_out(&r->held_out, r->job.stream, i));
-        TRY(model_evaluate(&r->model, r->held_out.x, r->held_out.y, &loss));
-        sum += loss;
+    int batches = r->options.eval_batches;
+    for (int i = 0, count; i < batches; i += count) {
+        count = batches - i < r->held_out.count ? batches - i : r->held_out.count;
+        TRY(windows_held_out(&r->held_out, r->job.stream, i, count));
+        TRY(model_evaluate(&r->model, count, r->held_out.batches, &loss));
+        sum += loss * count;
     }
-    record.held_out_loss = sum / r->options.eval_batches;
+    record.held_out_loss = sum / batches;
     record.loss = r->loss_count > 0 ? r->loss_sum / (double)r->loss_count : record.held_out_loss;
     r->loss_sum = 0;
     r->loss_count = 0;
@@ -95,10 +99,8 @@ static tsr_status step_once(run *r, int64_t step)
 {
     int count = r->options.training.accumulate;
     double loss, norm;
-    for (int i = 0; i < count; i++) {
-        TRY(windows_train(&r->train, r->job.stream, step * count + i));
-        TRY(model_learn(&r->model, i, r->train.x, r->train.y));
-    }
+    TRY(windows_train(&r->train, r->job.stream, step * count, count));
+    TRY(model_learn(&r->model, r->train.batches));
     TRY(model_update(&r->model, &loss, &norm));
     r->loss_sum += loss;
     r->loss_count++;
@@ -175,11 +177,14 @@ static tsr_status prepare(run *r)
 {
     const gpt_options *o = &r->options;
     const gpt_offsets *offsets = o->offsets ? &r->offsets : NULL;
-    TRY(windows_init(&r->train, &r->text, offsets, &r->job, &o->model, &o->training, o->workers));
-    TRY(windows_init(&r->held_out, &r->text, NULL, &r->job, &o->model, &o->training, 0));
+    TRY(windows_init(&r->train, &r->text, offsets, &r->job, &o->model, &o->training,
+                     o->training.accumulate, o->workers));
+    TRY(windows_init(&r->held_out, &r->text, NULL, &r->job, &o->model, &o->training,
+                     HELD_OUT_BATCHES, 0));
     TRY(model_init(&r->model, &(gpt_model_params){.job = &r->job,
                                                   .config = &o->model,
                                                   .training = &o->training,
+                                                  .stages = &o->stages,
                                                   .strategy = o->strategy,
                                                   .dtype = o->dtype,
                                                   .recompute = o->recompute}));
@@ -213,6 +218,7 @@ static example_job_params job_params(const gpt_options *o)
                                 .ranks = o->ranks,
                                 .data = o->data,
                                 .tensor = o->tensor,
+                                .stages = o->stages.count,
                                 .batch = o->training.batch,
                                 .device = o->device,
                                 .timeout_seconds = o->timeout_seconds};

@@ -108,6 +108,23 @@ static const char *in_block(const char *name, int *block)
     return NULL;
 }
 
+int names_block(const gpt_parameter *parameter)
+{
+    int block;
+    return in_block(parameter->name, &block) ? block : -1;
+}
+
+int64_t names_elements(const gpt_config *config)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < names_count(config); i++) {
+        gpt_parameter parameter;
+        names_at(config, i, &parameter);
+        sum += parameter.rows * parameter.columns;
+    }
+    return sum;
+}
+
 void names_find(const gpt_config *config, const gpt_parameter *parameter, gpt_place *out)
 {
     bool llama = is_llama(config);

@@ -24,6 +24,10 @@ typedef struct gpt_place {
 
 int names_count(const gpt_config *config);
 void names_at(const gpt_config *config, int index, gpt_parameter *out);
+/* The number of the block that a parameter belongs to; -1: none. */
+int names_block(const gpt_parameter *parameter);
+/* The elements of all parameters together. */
+int64_t names_elements(const gpt_config *config);
 void names_find(const gpt_config *config, const gpt_parameter *parameter, gpt_place *out);
 
 /* Finds the tensor of a place in a file's list, and whether it is transposed. Returns NULL, with a

@@ -12,6 +12,7 @@ enum {
     OPT_ACCUMULATE = 256,
     OPT_BATCH,
     OPT_BLOCK,
+    OPT_BLOCKS,
     OPT_CHARACTERS,
     OPT_CHECKPOINT,
     OPT_CHECKPOINT_EVERY,
@@ -35,6 +36,7 @@ enum {
     OPT_LOG,
     OPT_MIN_LEARNING_RATE,
     OPT_OFFSETS,
+    OPT_PIPELINE,
     OPT_PROMPT,
     OPT_RANKS,
     OPT_RECOMPUTE,
@@ -57,6 +59,7 @@ static const struct option known[] = {
     {"accumulate", required_argument, NULL, OPT_ACCUMULATE},
     {"batch", required_argument, NULL, OPT_BATCH},
     {"block", required_argument, NULL, OPT_BLOCK},
+    {"blocks", required_argument, NULL, OPT_BLOCKS},
     {"characters", required_argument, NULL, OPT_CHARACTERS},
     {"checkpoint", required_argument, NULL, OPT_CHECKPOINT},
     {"checkpoint-every", required_argument, NULL, OPT_CHECKPOINT_EVERY},
@@ -81,6 +84,7 @@ static const struct option known[] = {
     {"log", required_argument, NULL, OPT_LOG},
     {"min-learning-rate", required_argument, NULL, OPT_MIN_LEARNING_RATE},
     {"offsets", required_argument, NULL, OPT_OFFSETS},
+    {"pipeline", required_argument, NULL, OPT_PIPELINE},
     {"prompt", required_argument, NULL, OPT_PROMPT},
     {"ranks", required_argument, NULL, OPT_RANKS},
     {"recompute", no_argument, NULL, OPT_RECOMPUTE},
@@ -166,6 +170,48 @@ static bool take_size(int option, const char *value, given_sizes *g)
     return parse_seed(PROGRAM, value, &g->seed);
 }
 
+/* "even", "rates", or the numbers of blocks of all stages, as "3,1". */
+static bool take_blocks(const char *text, gpt_stages *out)
+{
+    int count = 0;
+    char *end;
+    out->kind = strcmp(text, "rates") == 0  ? GPT_STAGES_RATES
+                : strcmp(text, "even") == 0 ? GPT_STAGES_EVEN
+                                            : GPT_STAGES_GIVEN;
+    for (const char *at = text; out->kind == GPT_STAGES_GIVEN; at = end + 1) {
+        const long blocks = strtol(at, &end, 10);
+        if (end == at || blocks < 1 || blocks > 1000 || count == GPT_MAX_STAGES ||
+            (*end != '\0' && *end != ','))
+            return wrong_option(PROGRAM, "--blocks takes even, rates or numbers, as 3,1, not ",
+                                text);
+        out->blocks[count++] = (int)blocks;
+        if (*end == '\0')
+            break;
+    }
+    out->given = count;
+    return true;
+}
+
+/* Checks stages against the model. */
+static bool check_stages(const gpt_stages *stages, int layers)
+{
+    int count = stages->count ? stages->count : 1, sum = 0;
+    for (int s = 0; s < stages->given; s++)
+        sum += stages->blocks[s];
+    if (count > layers)
+        fprintf(stderr, PROGRAM ": --pipeline %d has more stages than the model has blocks, %d\n",
+                count, layers);
+    else if (stages->kind == GPT_STAGES_GIVEN && stages->given != count)
+        fprintf(stderr, PROGRAM ": --blocks has %d numbers; there are %d stages\n", stages->given,
+                count);
+    else if (stages->kind == GPT_STAGES_GIVEN && sum != layers)
+        fprintf(stderr, PROGRAM ": --blocks has %d blocks together; the model has %d\n", sum,
+                layers);
+    else
+        return true;
+    return false;
+}
+
 static bool take(int option, const char *value, gpt_options *out, given_sizes *given)
 {
     const struct {
@@ -203,6 +249,10 @@ static bool take(int option, const char *value, gpt_options *out, given_sizes *g
         return parse_int(PROGRAM, "eval-every", value, 0, 1 << 30, &out->eval_every);
     case OPT_GRID:
         return parse_grid(PROGRAM, value, &out->data, &out->tensor);
+    case OPT_BLOCKS:
+        return take_blocks(value, &out->stages);
+    case OPT_PIPELINE:
+        return parse_int(PROGRAM, "pipeline", value, 1, GPT_MAX_STAGES, &out->stages.count);
     case OPT_RANKS:
         return parse_int(PROGRAM, "ranks", value, 1, TSR_MAX_COMM_SIZE, &out->ranks);
     case OPT_RECOMPUTE:
@@ -290,7 +340,7 @@ static bool complete(gpt_options *out, const given_sizes *given)
         return false;
     }
     if (gpt_config_check(model, error, sizeof error))
-        return true;
+        return check_stages(&out->stages, model->layers);
     fprintf(stderr, PROGRAM ": %s\n", error);
     return false;
 }
@@ -371,6 +421,10 @@ void gpt_options_help(void)
         "processes and devices:\n"
         "  --ranks N              start N processes of this host\n"
         "  --grid DxT             D data-parallel by T tensor-parallel ranks (1xN)\n"
+        "  --pipeline P           P stages, one such grid each, with the blocks divided over "
+        "them;\n"
+        "                         --accumulate batches pass through them one after the other\n"
+        "  --blocks HOW           of each stage: even (default), rates (measured), or as 3,1\n"
         "  --strategy NAME        how data-parallel ranks share parameters: none (default), full,\n"
         "                         layerwise, hybrid or weighted\n"
         "  --device NAME          number, name or UUID of the device (the best one)\n"

@@ -13,6 +13,7 @@ typedef struct gpt_options {
     const char *prompt;                   /* NULL: a line break */
     int ranks;                            /* 0: as many as were launched */
     int data, tensor;     /* the grid: data-parallel by tensor-parallel ranks; 0: not given */
+    gpt_stages stages;    /* of a pipeline; count 0: not given */
     const char *strategy; /* how data-parallel ranks share parameters; "none": each has all */
     gpt_config model;
     gpt_training training;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "common/curve.h"
+#include "names.h"
 
 bool report_add(gpt_history *history, const gpt_record *record)
 {
@@ -36,12 +37,19 @@ void report_setting(const gpt_model *model, const gpt_options *options, const gp
            info->driver_info);
     printf("ranks     %d: %d data-parallel × %d tensor-parallel, parameters shared: %s\n",
            job->ranks, job->data, job->tensor, options->strategy);
+    if (job->stages > 1) {
+        printf("stages    %d, blocks: %d", job->stages, model->stage_blocks[0]);
+        for (int s = 1; s < job->stages; s++)
+            printf(", %d", model->stage_blocks[s]);
+        printf("; %d micro-batches, of which each stage waits for %.0f %%\n", t->accumulate,
+               100 * tsr_pipeline_bubble(job->stages, t->accumulate));
+    }
     printf("text      %lld characters of %d kinds, the last %lld held out; %s\n",
            (long long)text->count, text->vocabulary, (long long)(text->count - text->train),
            options->text);
     printf("model     %s, %d blocks, %d heads, %d wide, %d tokens, %.2f million parameters, %s\n",
            gpt_style_name(c->style), c->layers, c->heads, c->width, c->block,
-           (double)model_parameters(model) * 1e-6, tsr_dtype_name(options->dtype));
+           (double)names_elements(c) * 1e-6, tsr_dtype_name(options->dtype));
     printf("learning  AdamW %g to %g, weight decay %g, %d × %d windows a step, %d steps, seed "
            "%lld\n\n",
            t->learning_rate, t->min_learning_rate, t->weight_decay, t->accumulate, t->batch,

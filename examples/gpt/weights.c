@@ -97,15 +97,16 @@ static tsr_status store(const loading *l, const tsr_tensor *part, const tsr_fsdp
     return status;
 }
 
-static tsr_status load_parameter(loading *l, const tsr_parameter *p, uint64_t number)
+static tsr_status load_parameter(loading *l, const gpt_unit *unit, int index)
 {
+    const tsr_parameter *p = tsr_fsdp_parameter(unit->sharded, unit->number, index);
     tsr_fsdp_shard shard;
     tsr_tensor *part = NULL;
     gpt_parameter described;
     gpt_place where;
     describe(p, &described);
     names_find(&l->model->config, &described, &where);
-    TRY(tsr_fsdp_shard_of(l->model->sharded, number, &shard));
+    TRY(tsr_fsdp_shard_of(unit->sharded, unit->first + (uint64_t)index, &shard));
     if (strcmp(where.name, l->name) != 0)
         TRY(read_full(l, &described, &where));
     if (!shard.value)
@@ -118,12 +119,15 @@ static tsr_status load_parameter(loading *l, const tsr_parameter *p, uint64_t nu
 
 static tsr_status load_all(loading *l)
 {
-    uint64_t number = 0;
     const gpt_model *m = l->model;
     TRY(tsr_shard_list_open(l->path, &l->list));
-    for (int u = 0; u < m->units; u++)
-        for (int i = 0; i < tsr_fsdp_parameter_count(m->sharded, u); i++)
-            TRY(load_parameter(l, tsr_fsdp_parameter(m->sharded, u, i), number++));
+    for (int u = 0; u < m->unit_count; u++) {
+        const gpt_unit *unit = &m->units[u];
+        for (int i = 0; i < tsr_fsdp_parameter_count(unit->sharded, unit->number); i++)
+            TRY(load_parameter(l, unit, i));
+    }
+    if (m->tied)
+        TRY(tsr_fsdp_changed(m->tied));
     return tsr_fsdp_changed(m->sharded);
 }
 
@@ -176,31 +180,25 @@ static tsr_status add_entry(saving *s, const gpt_place *where, tsr_dtype dtype, 
     return TSR_OK;
 }
 
-/* The parameter, complete, from all ranks of a row. A unit without a layer has those that every
- * rank has, and the embedding of GPT-2, which belongs to its layer for that long. */
-static tsr_status gather(gpt_model *m, int unit, int index, tsr_tensor **out)
+/* The parameter, complete, from all ranks of a row. Every rank has the learned positions. The
+ * embedding of GPT-2 belongs to its layer for that long. */
+static tsr_status gather(gpt_model *m, const gpt_unit *unit, int index, tsr_tensor **out)
 {
-    const tsr_parameter *p = tsr_fsdp_parameter(m->sharded, unit, index);
-    bool llama = m->config.style == GPT_STYLE_LLAMA;
-    tsr_layer *layer = unit == m->norm_unit     ? m->norm
-                       : unit > m->norm_unit    ? m->head
-                       : unit >= m->first_block ? m->blocks[unit - m->first_block]
-                       : unit == 0              ? m->embedding
-                                                : NULL;
-    if (!layer)
+    const tsr_parameter *p = tsr_fsdp_parameter(unit->sharded, unit->number, index);
+    if (!unit->layer)
         return tsr_tensor_slice(p->tensor, 0, 0, p->global_shape[0], 1, out);
-    if (unit > 0 || llama)
-        return tsr_layer_gather_parameter(layer, index, out);
-    TRY(tsr_layer_set_parameter(layer, 0, p->tensor, NULL, false));
-    tsr_status status = tsr_layer_gather_parameter(layer, 0, out);
+    if (unit->sharded != m->tied)
+        return tsr_layer_gather_parameter(unit->layer, index, out);
+    TRY(tsr_layer_set_parameter(m->embedding, 0, p->tensor, NULL, false));
+    tsr_status status = tsr_layer_gather_parameter(m->embedding, 0, out);
     if (status == TSR_OK)
-        status = tsr_layer_set_parameter(layer, 0, NULL, NULL, false);
+        status = tsr_layer_set_parameter(m->embedding, 0, NULL, NULL, false);
     return status;
 }
 
-static tsr_status keep(saving *s, int unit, int index)
+static tsr_status keep(saving *s, const gpt_unit *unit, int index)
 {
-    const tsr_parameter *p = tsr_fsdp_parameter(s->model->sharded, unit, index);
+    const tsr_parameter *p = tsr_fsdp_parameter(unit->sharded, unit->number, index);
     tsr_tensor *complete = NULL, *memory, *rows = NULL;
     gpt_parameter described;
     gpt_place where;
@@ -219,13 +217,12 @@ static tsr_status keep(saving *s, int unit, int index)
     return status;
 }
 
-static tsr_status keep_unit(saving *s, int unit)
+static tsr_status keep_unit(saving *s, const gpt_unit *unit)
 {
-    gpt_model *m = s->model;
-    TRY(tsr_fsdp_begin(m->sharded, unit, TSR_PASS_FORWARD));
-    for (int i = 0; i < tsr_fsdp_parameter_count(m->sharded, unit); i++)
+    TRY(tsr_fsdp_begin(unit->sharded, unit->number, TSR_PASS_FORWARD));
+    for (int i = 0; i < tsr_fsdp_parameter_count(unit->sharded, unit->number); i++)
         TRY(keep(s, unit, i));
-    return tsr_fsdp_end(m->sharded, unit);
+    return tsr_fsdp_end(unit->sharded, unit->number);
 }
 
 /* GPT-2: matrices transposed, and zero biases beside matrices and norms. */
@@ -255,15 +252,17 @@ static tsr_status as_hugging_face(saving *s)
 static tsr_status save_all(saving *s, const char *path)
 {
     gpt_model *m = s->model;
-    for (int u = 0; u < m->units; u++)
-        TRY(keep_unit(s, u));
+    for (int u = 0; u < m->unit_count; u++)
+        TRY(keep_unit(s, &m->units[u]));
     if (m->config.style == GPT_STYLE_GPT2)
         TRY(as_hugging_face(s));
     for (int i = 0; i < s->count; i++)
         s->entries[i].tensor = s->owned[i];
-    return m->job->rank != 0
-               ? TSR_OK
-               : tsr_checkpoint_save(path, NULL, m->job->stream, s->count, s->entries, NULL);
+    /* The first rank of each stage has everything of the stage. */
+    if (m->job->data_rank != 0 || m->job->tensor_rank != 0)
+        return TSR_OK;
+    return tsr_checkpoint_save(path, m->job->stage_comm, m->job->stream, s->count, s->entries,
+                               tsr_checkpoint_params(.stages = m->job->stage_comm));
 }
 
 static bool write_config(const gpt_model *m, const char *path, char *error, size_t error_size)
@@ -275,8 +274,7 @@ static bool write_config(const gpt_model *m, const char *path, char *error, size
         snprintf(error, error_size, "%s: the path is too long", path);
         return false;
     }
-    return gpt_config_write(name, &m->config, tsr_fsdp_parameter(m->sharded, 0, 0)->dtype, error,
-                            error_size);
+    return gpt_config_write(name, &m->config, m->dtype, error, error_size);
 }
 
 tsr_status weights_save(gpt_model *model, const char *path, char *error, size_t error_size)
@@ -284,8 +282,8 @@ tsr_status weights_save(gpt_model *model, const char *path, char *error, size_t 
     saving s = {.model = model};
     tsr_status status = TSR_ERR_NO_MEMORY;
     *error = '\0';
-    for (int u = 0; u < model->units; u++)
-        s.capacity += 2 * tsr_fsdp_parameter_count(model->sharded, u);
+    for (int u = 0; u < model->unit_count; u++)
+        s.capacity += 2 * tsr_fsdp_parameter_count(model->units[u].sharded, model->units[u].number);
     s.entries = calloc((size_t)s.capacity, sizeof *s.entries);
     s.owned = calloc((size_t)s.capacity, sizeof *s.owned);
     s.places = calloc((size_t)s.capacity, sizeof *s.places);

@@ -46,7 +46,7 @@ static tsr_status create_loader(gpt_windows *self, const example_job *job,
 
 tsr_status windows_init(gpt_windows *self, const gpt_text *text, const gpt_offsets *offsets,
                         const example_job *job, const gpt_config *config,
-                        const gpt_training *training, int workers)
+                        const gpt_training *training, int count, int workers)
 {
     *self = (gpt_windows){.text = text,
                           .offsets = offsets,
@@ -56,19 +56,27 @@ tsr_status windows_init(gpt_windows *self, const gpt_text *text, const gpt_offse
     self->first_row = job->data_rank * self->rows;
     const int64_t shape[] = {self->rows, self->block};
     self->host = malloc(2 * (size_t)self->rows * (size_t)self->block * sizeof *self->host);
-    if (!self->host)
+    self->batches = calloc((size_t)count, sizeof *self->batches);
+    if (!self->host || !self->batches)
         return TSR_ERR_NO_MEMORY;
+    self->count = count;
     if (!offsets)
         TRY(create_loader(self, job, training, workers));
-    TRY(tsr_tensor_create(job->device, TSR_I32, 2, shape, &self->x));
-    return tsr_tensor_create(job->device, TSR_I32, 2, shape, &self->y);
+    for (int i = 0; i < count; i++) {
+        TRY(tsr_tensor_create(job->device, TSR_I32, 2, shape, &self->batches[i].x));
+        TRY(tsr_tensor_create(job->device, TSR_I32, 2, shape, &self->batches[i].y));
+    }
+    return TSR_OK;
 }
 
 void windows_finish(gpt_windows *self)
 {
     tsr_loader_destroy(&self->loader);
-    tsr_tensor_destroy(&self->x);
-    tsr_tensor_destroy(&self->y);
+    for (int i = 0; i < self->count; i++) {
+        tsr_tensor_destroy(&self->batches[i].x);
+        tsr_tensor_destroy(&self->batches[i].y);
+    }
+    free(self->batches);
     free(self->host);
     *self = (gpt_windows){0};
 }
@@ -81,11 +89,11 @@ static void put(gpt_windows *self, int row, const int32_t *tokens)
     memcpy(self->host + half + (size_t)row * block, tokens + 1, block * sizeof *tokens);
 }
 
-static tsr_status upload(gpt_windows *self, tsr_stream *stream)
+static tsr_status upload(gpt_windows *self, tsr_stream *stream, const gpt_batch *to)
 {
     size_t half = (size_t)self->rows * (size_t)self->block;
-    TRY(tsr_tensor_upload(stream, self->x, self->host, half * sizeof *self->host));
-    return tsr_tensor_upload(stream, self->y, self->host + half, half * sizeof *self->host);
+    TRY(tsr_tensor_upload(stream, to->x, self->host, half * sizeof *self->host));
+    return tsr_tensor_upload(stream, to->y, self->host + half, half * sizeof *self->host);
 }
 
 static tsr_status load_next(gpt_windows *self, int64_t number)
@@ -110,28 +118,44 @@ tsr_status windows_seek(gpt_windows *self, int64_t number)
     return tsr_loader_seek(self->loader, (uint64_t)(number % self->epoch_batches));
 }
 
-tsr_status windows_train(gpt_windows *self, tsr_stream *stream, int64_t number)
+static tsr_status put_train(gpt_windows *self, int64_t number)
 {
-    if (!self->offsets) {
-        TRY(load_next(self, number));
-        return upload(self, stream);
-    }
+    if (!self->offsets)
+        return load_next(self, number);
     const int64_t *starts = self->offsets->values + number * self->batch + self->first_row;
     for (int row = 0; row < self->rows; row++)
         put(self, row, self->text->tokens + starts[row]);
-    return upload(self, stream);
+    return TSR_OK;
 }
 
-tsr_status windows_held_out(gpt_windows *self, tsr_stream *stream, int64_t index)
+tsr_status windows_train(gpt_windows *self, tsr_stream *stream, int64_t first, int count)
+{
+    for (int i = 0; i < count; i++) {
+        TRY(put_train(self, first + i));
+        TRY(upload(self, stream, &self->batches[i]));
+    }
+    return TSR_OK;
+}
+
+static void put_held_out(gpt_windows *self, const tsr_feistel *order, uint64_t windows,
+                         int64_t index)
+{
+    for (int row = 0; row < self->rows; row++) {
+        uint64_t place = (uint64_t)(index * self->batch + self->first_row + row) % windows;
+        int64_t start;
+        tsr_feistel_fill(order, place, 1, 1, &start);
+        put(self, row, self->text->tokens + self->text->train + start);
+    }
+}
+
+tsr_status windows_held_out(gpt_windows *self, tsr_stream *stream, int64_t first, int count)
 {
     uint64_t windows = (uint64_t)(self->text->count - self->text->train - self->block);
     tsr_feistel order;
     TRY(tsr_feistel_init(windows, 0, 0, 0, &order));
-    for (int row = 0; row < self->rows; row++) {
-        uint64_t place = (uint64_t)(index * self->batch + self->first_row + row) % windows;
-        int64_t start;
-        tsr_feistel_fill(&order, place, 1, 1, &start);
-        put(self, row, self->text->tokens + self->text->train + start);
+    for (int i = 0; i < count; i++) {
+        put_held_out(self, &order, windows, first + i);
+        TRY(upload(self, stream, &self->batches[i]));
     }
-    return upload(self, stream);
+    return TSR_OK;
 }

@@ -46,6 +46,7 @@ run() { # STYLE RANKS OPTION...
 if [ "$which" = few ]; then
     run llama 2 --grid 1x2
     run gpt2 2 --grid 2x1 --strategy full --recompute
+    run gpt2 2 --pipeline 2 --batch 3 --accumulate 4
     exit
 fi
 for style in llama gpt2; do
@@ -65,4 +66,11 @@ for style in llama gpt2; do
     run "$style" 4 --grid 2x2 --strategy full --recompute
     run "$style" 4 --grid 1x4
     run "$style" 4 --grid 1x4 --recompute
+    run "$style" 2 --pipeline 2 --batch 3 --accumulate 4
+    run "$style" 2 --pipeline 2 --batch 3 --accumulate 4 --recompute
+    run "$style" 4 --grid 1x2 --pipeline 2 --batch 3 --accumulate 4
+    run "$style" 4 --grid 1x2 --pipeline 2 --batch 3 --accumulate 4 --recompute
+    run "$style" 4 --grid 2x1 --pipeline 2 --batch 6 --accumulate 2
+    run "$style" 4 --grid 2x1 --pipeline 2 --batch 6 --accumulate 2 --strategy layerwise --recompute
+    run "$style" 3 --pipeline 3
 done

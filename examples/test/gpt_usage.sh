@@ -53,6 +53,12 @@ refuses "--warmup 30 is not less than --decay 20" --steps 20 --warmup 30
 refuses "--offsets needs --config" --offsets x
 refuses "--load and --init exclude each other" --load a --init b
 refuses "unexpected argument x" x
+refuses "--pipeline takes a number from 1 to 64, not 0" --pipeline 0
+refuses "--pipeline 5 has more stages than the model has blocks, 4" --pipeline 5
+refuses "--blocks takes even, rates or numbers, as 3,1, not 3,x" --pipeline 2 --blocks 3,x
+refuses "--blocks takes even, rates or numbers, as 3,1, not 4,0" --pipeline 2 --blocks 4,0
+refuses "--blocks has 2 numbers; there are 1 stages" --blocks 3,1
+refuses "--blocks has 5 blocks together; the model has 4" --pipeline 2 --blocks 3,2
 refuses "--grid takes DATAxTENSOR ranks" --grid 2y2
 
 config=$folder/config.json
