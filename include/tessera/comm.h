@@ -106,6 +106,43 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_split(tsr_comm *comm, int colour, int 
  * Collective; blocks as tsr_comm_split does. Errors: those of a collective operation. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_duplicate(tsr_comm *comm, tsr_comm **out);
 
+typedef struct tsr_comm_shrink_params {
+    uint64_t timeout_ns; /* 0: the communicator's timeout */
+    /* Go on even without a majority. The caller must know that no other group of ranks does. */
+    bool without_majority;
+} tsr_comm_shrink_params;
+#define tsr_comm_shrink_params(...) (&(tsr_comm_shrink_params){__VA_ARGS__})
+
+/* Creates a communicator of the ranks of `comm` that are left, in the same order, for use after
+ * TSR_ERR_PEER_LOST or TSR_ERR_TIMEOUT, or at any other time. All ranks that are left must call it,
+ * within half the timeout of each other. NULL `params` means all defaults.
+ *
+ * A rank takes part if it calls. The others are not waited for once it is known that their
+ * processes have ended, or otherwise for half the timeout: so a stopped rank costs that time.
+ * Ranks may fail during the call, too; the others then agree again.
+ *
+ * Two groups of ranks that cannot reach each other never both go on. A group goes on if it is more
+ * than half of the ranks that are not known to have ended, or half of them and has the lowest one.
+ * A rank is known to have ended if its process on the same host has, or if its host refuses
+ * connections to it. So after processes were killed any number of ranks may go on, even one, while
+ * stopped ranks and broken networks need a majority.
+ *
+ * `comm` fails on all its ranks at the start of the call (TSR_ERR_PEER_LOST: "rank 1 shrinks the
+ * communicator"), so that ranks which wait in an operation can call, too. It must still be
+ * destroyed. Communicators derived from it are not affected, and can be shrunk in the same way. The
+ * new communicator inherits the timeout and reproducibility, and nothing else: it has connections
+ * of its own, in which nothing that a rank of `comm` does, even later, can interfere. Blocks for at
+ * most the timeout and 2 s.
+ *
+ * Errors: TSR_ERR_PEER_LOST if the others have gone on without this rank, because it did not call
+ * in time (it was stopped, for example); TSR_ERR_TIMEOUT if there is no majority, or the ranks have
+ * not connected in time; TSR_ERR_INVALID if `comm` has been shrunk already; TSR_ERR_UNSUPPORTED if
+ * this process could not listen for the others when `comm` was created; TSR_ERR_NO_MEMORY;
+ * TSR_ERR_IO. After an error the call may be repeated, unless this rank was left out. */
+TSR_API TSR_NODISCARD tsr_status tsr_comm_shrink(tsr_comm *comm,
+                                                 const tsr_comm_shrink_params *params,
+                                                 tsr_comm **out);
+
 /* This rank, and the number of ranks. 0 for NULL. */
 TSR_API int tsr_comm_rank(const tsr_comm *comm);
 TSR_API int tsr_comm_size(const tsr_comm *comm);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "comm/algorithms/algorithms.h"
 #include "comm/call.h"
+#include "comm/recovery/recovery.h"
 #include "comm/reduce/reduce.h"
 #include "comm/shm/shm.h"
 #include "comm/ucx/transport.h"
@@ -57,6 +58,7 @@ struct tsr_comm {
     char why[TSR__COMM_WHY];
     /* What tsr__job_apply has yet to do because the communicator has failed. */
     bool must_cancel, must_announce;
+    bool was_shrunk; /* there is a communicator of the survivors */
 };
 
 /* A received message that belongs to a different call than the request. */
@@ -148,6 +150,7 @@ struct tsr__job {
     tsr__tombstone tombstones[TSR__TOMBSTONES];
     unsigned next_tombstone;
     bool has_tombstones; /* some tombstones have not expired */
+    tsr__kin kin;        /* with what the ranks find each other after a failure */
 };
 
 #endif

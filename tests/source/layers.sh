@@ -73,6 +73,7 @@ point "comm/reduce includes itself only" parts comm reduce
 point "comm/ucx includes itself only" parts comm ucx
 point "comm/bootstrap includes itself only" parts comm bootstrap
 point "comm/shm includes algorithms, reduce, shm" parts comm shm algorithms reduce call
+point "comm/recovery includes bootstrap, recovery" parts comm recovery bootstrap
 point "comm/failure includes failure" parts comm failure job tags
 point "comm/progress includes failure, progress, reduce" parts comm progress failure reduce job tags
 point "parallel/group includes group" parts parallel group

@@ -165,6 +165,8 @@ void tsr__job_end(tsr__job *job, uint64_t until_ns)
         tsr__request_release(job->unused);
         job->unused = next;
     }
+    tsr__free(job->kin.cards);
+    tsr__recovery_release(&job->kin.recovery);
     tsr__free(job->node_of);
     tsr__free(job);
 }

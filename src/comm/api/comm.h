@@ -3,6 +3,7 @@
 #ifndef TSR_COMM_API_COMM_H
 #define TSR_COMM_API_COMM_H
 
+#include "comm/bootstrap/bootstrap.h"
 #include "comm/job.h"
 
 /* comm.c --------------------------------------------------------------------------------------- */
@@ -35,6 +36,18 @@ void tsr__shm_cancel(tsr__job *job, tsr__shm_reservation *reservation);
 /* Destroys the transport and frees the job, which must have no communicators left. Blocks until all
  * sent messages have been delivered, but not longer than until `until_ns`. */
 void tsr__job_end(tsr__job *job, uint64_t until_ns);
+
+/* create.c ------------------------------------------------------------------------------------- */
+
+/* From which job a new one descends: its recovery, and its lineage if the new job continues it. */
+typedef struct tsr__origin {
+    tsr__recovery *recovery; /* NULL: from none */
+    const tsr__kin *kin;     /* the key, lineage and generation; NULL: new ones */
+} tsr__origin;
+/* Creates a communicator of all ranks of a bootstrap, which it closes, also after a failure. */
+tsr_status tsr__comm_create_over(tsr__bootstrap *bootstrap, const tsr_comm_params *params,
+                                 const tsr__bootstrap_limit *limit, const tsr__origin *origin,
+                                 tsr_comm **out) TSR_NODISCARD;
 
 /* fork.c --------------------------------------------------------------------------------------- */
 

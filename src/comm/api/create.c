@@ -24,6 +24,7 @@ typedef struct greeting {
     uint64_t pid_space; /* identifies the host and the namespace of `pid`; 0: unknown */
     /* of the process's shared memory; valid for processes with the same pid_space */
     tsr__shm_memory_key key;
+    tsr__card card;
     uint64_t address_bytes;
 } greeting;
 
@@ -93,6 +94,7 @@ static tsr_status connect_all(tsr__job *job, const tsr__bootstrap_gathered *bloc
         status = tsr__transport_connect(job->transport, job->rank, job->size, addresses);
     for (int i = 0; i < job->size && status == TSR_OK; i++) {
         memcpy(&theirs, blocks->bytes + blocks->starts[i], sizeof theirs);
+        job->kin.cards[i] = theirs.card;
         if (i == job->rank)
             continue;
         const bool same_pid_space = theirs.pid_space != 0 && theirs.pid_space == mine->pid_space;
@@ -120,6 +122,7 @@ static tsr_status greet(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_comm
                            .pid = getpid(),
                            .pid_space = pid_space(),
                            .key = tsr__shm_regions_key(job->shm_regions),
+                           .card = job->kin.recovery->card,
                            .address_bytes = address_bytes};
     const size_t size_bytes = sizeof mine + address_bytes;
     uint8_t *block = tsr__calloc(1, size_bytes);
@@ -154,8 +157,41 @@ static tsr_status make_world(tsr__job *job, const tsr_comm_params *params, tsr_c
     return TSR_OK;
 }
 
+/* Prepares what the ranks need to find each other after a failure. */
+static tsr_status prepare_recovery(tsr__job *job, const tsr__bootstrap_info *info,
+                                   const tsr__origin *origin)
+{
+    tsr__kin *kin = &job->kin;
+    kin->cards = tsr__calloc((size_t)job->size, sizeof *kin->cards);
+    if (!kin->cards)
+        return TSR_ERR_NO_MEMORY;
+    if (origin->recovery) {
+        kin->recovery = origin->recovery;
+        tsr__recovery_retain(kin->recovery);
+    } else if (job->size > 1) {
+        TSR__TRY(tsr__recovery_open(info, &kin->recovery));
+    }
+    if (kin->recovery) {
+        tsr__recovery_draw_seed(kin->recovery);
+        kin->cards[job->rank] = kin->recovery->card;
+    }
+    return TSR_OK;
+}
+
+static void set_lineage(tsr__job *job, const tsr__origin *origin)
+{
+    tsr__kin *kin = &job->kin;
+    if (origin->kin) {
+        memcpy(kin->key, origin->kin->key, sizeof kin->key);
+        kin->lineage = origin->kin->lineage;
+        kin->generation = origin->kin->generation;
+    } else {
+        tsr__kin_derive(kin);
+    }
+}
+
 static tsr_status fill_job(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_comm_params *params,
-                           const tsr__bootstrap_limit *limit)
+                           const tsr__bootstrap_limit *limit, const tsr__origin *origin)
 {
     const tsr__bootstrap_info *info = tsr__bootstrap_get_info(bootstrap);
     job->rank = info->rank;
@@ -166,7 +202,11 @@ static tsr_status fill_job(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_c
     if (!job->node_of)
         return TSR_ERR_NO_MEMORY;
     memcpy(job->node_of, info->node_of, (size_t)info->size * sizeof *job->node_of);
-    return job->size > 1 ? greet(job, bootstrap, params, limit) : TSR_OK;
+    TSR__TRY(prepare_recovery(job, info, origin));
+    if (job->size > 1)
+        TSR__TRY(greet(job, bootstrap, params, limit));
+    set_lineage(job, origin);
+    return TSR_OK;
 }
 
 /* Returns the time that is left to create the communicator. The time that a caller's all-gather
@@ -198,39 +238,61 @@ static tsr_status synchronise(tsr_comm *comm, const tsr_comm_params *params,
     return status;
 }
 
+/* Creates the job over an open bootstrap. On success it has one communicator. */
+static tsr_status make_job(tsr__bootstrap *bootstrap, const tsr_comm_params *params,
+                           const tsr__bootstrap_limit *limit, const tsr__origin *origin,
+                           tsr_comm **out)
+{
+    tsr__job *job = tsr__calloc(1, sizeof *job);
+    if (!job)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = tsr__fork_generation(&job->generation);
+    if (status == TSR_OK)
+        status = fill_job(job, bootstrap, params, limit, origin);
+    if (status == TSR_OK)
+        status = make_world(job, params, out);
+    if (status != TSR_OK)
+        tsr__job_end(job, 0);
+    return status;
+}
+
+tsr_status tsr__comm_create_over(tsr__bootstrap *bootstrap, const tsr_comm_params *params,
+                                 const tsr__bootstrap_limit *limit, const tsr__origin *origin,
+                                 tsr_comm **out)
+{
+    tsr_comm *comm = NULL;
+    tsr__bootstrap_gathered nothing = {0};
+    tsr_status status = make_job(bootstrap, params, limit, origin, &comm);
+    /* The others learn at once if this rank has failed until here, and can try again without it. */
+    if (status == TSR_OK && origin->recovery)
+        status = tsr__bootstrap_exchange(bootstrap, NULL, 0, limit, &nothing);
+    tsr__bootstrap_gathered_finish(&nothing);
+    tsr__bootstrap_close(&bootstrap);
+    if (status == TSR_OK && comm->size > 1)
+        status = synchronise(comm, params, limit);
+    if (status != TSR_OK) {
+        tsr_comm_destroy(&comm);
+        return status;
+    }
+    *out = comm;
+    return TSR_OK;
+}
+
 tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
 {
     const tsr_comm_params defaults = {0};
     tsr__bootstrap *bootstrap = NULL;
-    tsr_comm *comm = NULL;
     TSR__REQUIRE(out, "comm_create: out is NULL");
     if (!params)
         params = &defaults;
     const tsr__bootstrap_limit limit = tsr__bootstrap_limit_from_now(
         params->timeout_ns ? params->timeout_ns : TSR__COMM_TIMEOUT_NS);
-    tsr__job *job = tsr__calloc(1, sizeof *job);
-    if (!job)
-        return TSR_ERR_NO_MEMORY;
     /* read first, so that an invalid variable is reported before other ranks wait for this one */
     bool enabled;
-    tsr_status status = tsr__fork_generation(&job->generation);
-    if (status == TSR_OK)
-        status = tsr__shm_is_enabled(&enabled);
+    tsr_status status = tsr__shm_is_enabled(&enabled);
     if (status == TSR_OK)
         status = open_bootstrap(params, limit.timeout_ns, &bootstrap);
     if (status == TSR_OK)
-        status = fill_job(job, bootstrap, params, &limit);
-    tsr__bootstrap_close(&bootstrap);
-    if (status == TSR_OK)
-        status = make_world(job, params, &comm);
-    if (status != TSR_OK)
-        tsr__job_end(job, 0);
-    else if (comm->size > 1)
-        status = synchronise(comm, params, &limit);
-    if (status != TSR_OK) {
-        tsr_comm_destroy(&comm);
-        return tsr__fail_context(status, "comm_create");
-    }
-    *out = comm;
-    return TSR_OK;
+        status = tsr__comm_create_over(bootstrap, params, &limit, &(tsr__origin){0}, out);
+    return status == TSR_OK ? TSR_OK : tsr__fail_context(status, "comm_create");
 }

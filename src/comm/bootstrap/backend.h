@@ -11,7 +11,12 @@ typedef struct tsr__bootstrap_backend {
     tsr_status (*exchange)(void *state, const void *mine, uint64_t size_bytes,
                            const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out);
     void (*close)(void *state);
+    /* Gives tsr__bootstrap_info.own_address. NULL if the backend has no network. */
+    bool (*own_address)(void *state, struct sockaddr_storage *out);
 } tsr__bootstrap_backend;
+
+/* The backend whose state is a tsr__rendezvous. */
+extern const tsr__bootstrap_backend tsr__bootstrap_rendezvous;
 
 /* A process's place in its job. The local numbers are −1 if the backend does not know them. */
 typedef struct tsr__bootstrap_place {

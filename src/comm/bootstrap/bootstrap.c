@@ -88,6 +88,9 @@ static tsr_status meet(tsr__bootstrap *bootstrap, const tsr__bootstrap_limit *li
     tsr__bootstrap_gathered_finish(&nodes);
     if (status == TSR_OK)
         find_local(&bootstrap->info);
+    if (bootstrap->backend->own_address == NULL ||
+        !bootstrap->backend->own_address(bootstrap->state, &bootstrap->info.own_address))
+        bootstrap->info.own_address.ss_family = AF_UNSPEC;
     return status;
 }
 
@@ -143,6 +146,32 @@ tsr_status tsr__bootstrap_open(const tsr__bootstrap_params *params, tsr__bootstr
              bootstrap->info.rank, bootstrap->info.size, bootstrap->info.local_rank,
              bootstrap->info.local_size, bootstrap->node_of[bootstrap->info.rank],
              bootstrap->info.node_count, bootstrap->backend->name, why);
+    *out = bootstrap;
+    return TSR_OK;
+}
+
+tsr_status tsr__bootstrap_open_adopted(struct tsr__rendezvous *rendezvous, int32_t rank,
+                                       int32_t size, const tsr__bootstrap_limit *limit,
+                                       tsr__bootstrap **out)
+{
+    tsr__bootstrap *bootstrap = tsr__calloc(1, sizeof *bootstrap);
+    if (bootstrap == NULL) {
+        tsr__bootstrap_rendezvous.close(rendezvous);
+        return TSR_ERR_NO_MEMORY;
+    }
+    bootstrap->backend = &tsr__bootstrap_rendezvous;
+    bootstrap->state = rendezvous;
+    bootstrap->timeout_ns = limit->timeout_ns;
+    bootstrap->info = (tsr__bootstrap_info){.kind = TSR__BOOTSTRAP_ENV,
+                                            .rank = rank,
+                                            .size = size,
+                                            .local_rank = -1,
+                                            .local_size = -1};
+    const tsr_status status = meet(bootstrap, limit);
+    if (status != TSR_OK) {
+        tsr__bootstrap_close(&bootstrap);
+        return status;
+    }
     *out = bootstrap;
     return TSR_OK;
 }

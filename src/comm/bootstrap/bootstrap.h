@@ -8,6 +8,8 @@
 #ifndef TSR_COMM_BOOTSTRAP_BOOTSTRAP_H
 #define TSR_COMM_BOOTSTRAP_BOOTSTRAP_H
 
+#include <sys/socket.h>
+
 #include "base/clock.h"
 #include "tessera/comm.h"
 
@@ -54,6 +56,9 @@ typedef struct tsr__bootstrap_info {
      * the same /dev/shm, and the same IPC, PID and network namespaces. If TESSERA_NODE is set, this
      * is the digest of its value only. */
     uint8_t node[TSR__BOOTSTRAP_NODE_SIZE];
+    /* The address of this process on the network of the rendezvous, or AF_UNSPEC if there is
+     * none. */
+    struct sockaddr_storage own_address;
 } tsr__bootstrap_info;
 
 /* The contributions of all ranks to an exchange. Rank r's contribution is bytes[starts[r]] …
@@ -84,6 +89,13 @@ static inline tsr__bootstrap_limit tsr__bootstrap_limit_from_now(uint64_t timeou
  * if a rank has left. */
 tsr_status tsr__bootstrap_open(const tsr__bootstrap_params *params,
                                tsr__bootstrap **out) TSR_NODISCARD;
+
+/* Does the same through a rendezvous that exists already (recovery/). Owns it, also after a
+ * failure. */
+struct tsr__rendezvous;
+tsr_status tsr__bootstrap_open_adopted(struct tsr__rendezvous *rendezvous, int32_t rank,
+                                       int32_t size, const tsr__bootstrap_limit *limit,
+                                       tsr__bootstrap **out) TSR_NODISCARD;
 
 /* Returns the properties of the job. The bootstrap owns them. */
 const tsr__bootstrap_info *tsr__bootstrap_get_info(const tsr__bootstrap *bootstrap);

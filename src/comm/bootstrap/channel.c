@@ -68,6 +68,16 @@ static bool is_valid_size(const tsr__channel *channel)
         low = TSR__WIRE_SEAL + 4;
         high = TSR__WIRE_SEAL + 4 + TSR__WIRE_MAX_TEXT;
         break;
+    case TSR__WIRE_MEMBER:
+        low = high = TSR__WIRE_MAC;
+        break;
+    case TSR__WIRE_NOTE:
+        low = TSR__WIRE_SEAL;
+        high = TSR__WIRE_SEAL + TSR__WIRE_MAX_NOTE;
+        break;
+    case TSR__WIRE_LEFT_OUT:
+        low = high = TSR__WIRE_LEFT_OUT_SIZE;
+        break;
     }
     return low <= channel->size && channel->size <= high;
 }

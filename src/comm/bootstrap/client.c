@@ -139,6 +139,13 @@ static bool receive(attempt *try, tsr__wire_type type, tsr_status *status)
     return false;
 }
 
+/* Removes the message in the channel, and prepares it for the answers to exchanges. */
+static void expect_answers(tsr__channel *channel, int32_t size)
+{
+    tsr__channel_take(channel, 1u << TSR__WIRE_GATHERED | 1u << TSR__WIRE_ABORT);
+    channel->max_gathered = (uint64_t)size * (4 + TSR__BOOTSTRAP_MAX_BYTES);
+}
+
 static bool perform_handshake(attempt *try, bool loopback, tsr_status *status)
 {
     const tsr__rendezvous_params *params = try->params;
@@ -175,8 +182,7 @@ static bool perform_handshake(attempt *try, bool loopback, tsr_status *status)
         return false;
     }
     tsr__channel_start_sealing(channel, params->token, params->token_size, handshake);
-    tsr__channel_take(channel, 1u << TSR__WIRE_GATHERED | 1u << TSR__WIRE_ABORT);
-    channel->max_gathered = (uint64_t)params->size * (4 + TSR__BOOTSTRAP_MAX_BYTES);
+    expect_answers(channel, params->size);
     return true;
 }
 
@@ -268,6 +274,18 @@ tsr_status tsr__client_open(const tsr__rendezvous_params *params, tsr__client **
     client->rank = params->rank;
     client->size = params->size;
     client->channel = try.channel;
+    *out = client;
+    return TSR_OK;
+}
+
+tsr_status tsr__client_adopt(int32_t rank, int32_t size, const tsr__channel *channel,
+                             tsr__client **out)
+{
+    tsr__client *client = tsr__calloc(1, sizeof *client);
+    if (client == NULL)
+        return TSR_ERR_NO_MEMORY;
+    *client = (tsr__client){.rank = rank, .size = size, .channel = *channel};
+    expect_answers(&client->channel, size);
     *out = client;
     return TSR_OK;
 }

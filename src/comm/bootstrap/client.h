@@ -14,6 +14,9 @@ typedef struct tsr__client {
 /* Connects to rank 0, and tries again until rank 0 accepts this rank. Fails when the deadline has
  * passed. If rank 0 has refused this process as one of another job, fails a few seconds later. */
 tsr_status tsr__client_open(const tsr__rendezvous_params *params, tsr__client **out) TSR_NODISCARD;
+/* Makes a client from an authenticated connection to rank 0, which it then owns. */
+tsr_status tsr__client_adopt(int32_t rank, int32_t size, const tsr__channel *channel,
+                             tsr__client **out) TSR_NODISCARD;
 tsr_status tsr__client_exchange(tsr__client *client, const void *mine, uint64_t size_bytes,
                                 const tsr__bootstrap_limit *limit,
                                 tsr__bootstrap_gathered *out) TSR_NODISCARD;

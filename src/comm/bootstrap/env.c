@@ -56,10 +56,17 @@ static void close_env(void *state)
     tsr__rendezvous_close(&rendezvous);
 }
 
+static bool own_address(void *state, struct sockaddr_storage *out)
+{
+    return tsr__rendezvous_own_address(state, out);
+}
+
+const tsr__bootstrap_backend tsr__bootstrap_rendezvous = {"the environment", exchange, close_env,
+                                                          own_address};
+
 tsr_status tsr__bootstrap_open_env(const tsr__bootstrap_params *params, tsr__bootstrap_place *place,
                                    const tsr__bootstrap_backend **backend, void **state)
 {
-    static const tsr__bootstrap_backend env = {"the environment", exchange, close_env};
     tsr__bootstrap_place read;
     TSR__TRY(read_place(&read));
     if (read.size == 1) {
@@ -85,7 +92,7 @@ tsr_status tsr__bootstrap_open_env(const tsr__bootstrap_params *params, tsr__boo
     tsr__rendezvous *rendezvous;
     TSR__TRY(tsr__rendezvous_open(&where, &rendezvous));
     *place = read;
-    *backend = &env;
+    *backend = &tsr__bootstrap_rendezvous;
     *state = rendezvous;
     return TSR_OK;
 }

@@ -226,7 +226,7 @@ tsr_status tsr__bootstrap_open_pmix(const tsr__bootstrap_params *params,
                                     tsr__bootstrap_place *place,
                                     const tsr__bootstrap_backend **backend, void **out)
 {
-    static const tsr__bootstrap_backend pmix = {"PMIx", exchange, tsr__free};
+    static const tsr__bootstrap_backend pmix = {"PMIx", exchange, tsr__free, NULL};
     (void)params;
     /* Without a launcher there is no server, and PMIx_Init would try to reach one. */
     TSR__REQUIRE(

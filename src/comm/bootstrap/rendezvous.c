@@ -31,6 +31,43 @@ tsr_status tsr__rendezvous_open(const tsr__rendezvous_params *params, tsr__rende
     return TSR_OK;
 }
 
+tsr_status tsr__rendezvous_adopt_server(int32_t size, const tsr__channel *channels,
+                                        tsr__rendezvous **out)
+{
+    tsr__rendezvous *rendezvous = tsr__calloc(1, sizeof *rendezvous);
+    if (rendezvous == NULL)
+        return TSR_ERR_NO_MEMORY;
+    const tsr_status status = tsr__server_adopt(size, channels, &rendezvous->server);
+    if (status == TSR_OK)
+        *out = rendezvous;
+    else
+        tsr__free(rendezvous);
+    return status;
+}
+
+tsr_status tsr__rendezvous_adopt_client(int32_t rank, int32_t size, const tsr__channel *channel,
+                                        tsr__rendezvous **out)
+{
+    tsr__rendezvous *rendezvous = tsr__calloc(1, sizeof *rendezvous);
+    if (rendezvous == NULL)
+        return TSR_ERR_NO_MEMORY;
+    const tsr_status status = tsr__client_adopt(rank, size, channel, &rendezvous->client);
+    if (status == TSR_OK)
+        *out = rendezvous;
+    else
+        tsr__free(rendezvous);
+    return status;
+}
+
+bool tsr__rendezvous_own_address(const tsr__rendezvous *rendezvous, struct sockaddr_storage *out)
+{
+    socklen_t size = sizeof *out;
+    if (rendezvous->client != NULL)
+        return getsockname(rendezvous->client->channel.fd, (struct sockaddr *)out, &size) == 0;
+    *out = rendezvous->server->address.storage;
+    return rendezvous->server->address.size > 0;
+}
+
 tsr_status tsr__rendezvous_exchange(tsr__rendezvous *rendezvous, const void *mine,
                                     uint64_t size_bytes, const tsr__bootstrap_limit *limit,
                                     tsr__bootstrap_gathered *out)

@@ -9,7 +9,10 @@
 #ifndef TSR_COMM_BOOTSTRAP_RENDEZVOUS_H
 #define TSR_COMM_BOOTSTRAP_RENDEZVOUS_H
 
+#include <sys/socket.h>
+
 #include "comm/bootstrap/bootstrap.h"
+#include "comm/bootstrap/channel.h"
 #include "comm/bootstrap/identity.h"
 
 typedef struct tsr__rendezvous tsr__rendezvous;
@@ -34,6 +37,14 @@ tsr_status tsr__rendezvous_open(const tsr__rendezvous_params *params,
 tsr_status tsr__rendezvous_exchange(tsr__rendezvous *rendezvous, const void *mine,
                                     uint64_t size_bytes, const tsr__bootstrap_limit *limit,
                                     tsr__bootstrap_gathered *out) TSR_NODISCARD;
+/* Make a rendezvous from connections that recovery/ has authenticated. On success the rendezvous
+ * owns them. adopt_server is for rank 0: channels[r] is that of rank r, for 1 <= r < `size`. */
+tsr_status tsr__rendezvous_adopt_server(int32_t size, const tsr__channel *channels,
+                                        tsr__rendezvous **out) TSR_NODISCARD;
+tsr_status tsr__rendezvous_adopt_client(int32_t rank, int32_t size, const tsr__channel *channel,
+                                        tsr__rendezvous **out) TSR_NODISCARD;
+/* The address of this process on the network of the rendezvous. Returns false if it is unknown. */
+bool tsr__rendezvous_own_address(const tsr__rendezvous *rendezvous, struct sockaddr_storage *out);
 void tsr__rendezvous_close(tsr__rendezvous **rendezvous);
 
 #endif

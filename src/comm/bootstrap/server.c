@@ -140,11 +140,8 @@ static tsr_status find_address(tsr__server *server, uint64_t deadline_ns)
     }
 }
 
-static tsr_status prepare(const tsr__rendezvous_params *params, uint64_t deadline_ns,
-                          tsr__server *server)
+static tsr_status allocate(tsr__server *server, size_t size)
 {
-    size_t size = (size_t)params->size;
-    server->params = *params;
     server->listener = -1;
     server->lost_rank = -1;
     server->ranks = tsr__calloc(size, sizeof(tsr__connection *));
@@ -152,6 +149,14 @@ static tsr_status prepare(const tsr__rendezvous_params *params, uint64_t deadlin
     server->polls = tsr__calloc(size + TSR__MAX_PENDING + 1, sizeof *server->polls);
     if (server->ranks == NULL || server->polled == NULL || server->polls == NULL)
         return TSR_ERR_NO_MEMORY;
+    return TSR_OK;
+}
+
+static tsr_status prepare(const tsr__rendezvous_params *params, uint64_t deadline_ns,
+                          tsr__server *server)
+{
+    server->params = *params;
+    TSR__TRY(allocate(server, (size_t)params->size));
     TSR__TRY(find_address(server, deadline_ns));
     TSR__REQUIRE(server->address.loopback || params->token_size > 0,
                  "rendezvous: TESSERA_TOKEN is not set, but %s can be reached from other machines",
@@ -178,6 +183,35 @@ tsr_status tsr__server_open(const tsr__rendezvous_params *params, tsr__server **
     }
     tsr__server_stop_listening(server);
     server->params.token = NULL; /* the token belongs to the caller and is not needed any more */
+    *out = server;
+    return TSR_OK;
+}
+
+tsr_status tsr__server_adopt(int32_t size, const tsr__channel *channels, tsr__server **out)
+{
+    tsr__server *server = tsr__calloc(1, sizeof *server);
+    if (server == NULL)
+        return TSR_ERR_NO_MEMORY;
+    server->params.size = size;
+    tsr_status status = allocate(server, (size_t)size);
+    for (int32_t rank = 1; status == TSR_OK && rank < size; rank++) {
+        server->ranks[rank] = tsr__calloc(1, sizeof(tsr__connection));
+        status = server->ranks[rank] == NULL ? TSR_ERR_NO_MEMORY : TSR_OK;
+        if (status == TSR_OK) /* the channels stay the caller's until all connections exist */
+            server->ranks[rank]->channel.fd = -1;
+    }
+    if (status != TSR_OK) {
+        tsr__server_close(&server);
+        return status;
+    }
+    for (int32_t rank = 1; rank < size; rank++) {
+        tsr__connection *connection = server->ranks[rank];
+        connection->channel = channels[rank];
+        connection->stage = TSR__CONNECTION_JOINED;
+        connection->handshake.rank = (uint32_t)rank;
+        tsr__channel_take(&connection->channel, 1u << TSR__WIRE_CONTRIBUTION);
+    }
+    server->joined = size - 1;
     *out = server;
     return TSR_OK;
 }

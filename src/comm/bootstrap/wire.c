@@ -49,7 +49,7 @@ const char *tsr__wire_read_header(const uint8_t bytes[TSR__WIRE_HEADER], tsr__wi
         return "it does not use this protocol";
     if (bytes[4] != TSR__WIRE_VERSION)
         return "it uses another version of this protocol";
-    if (bytes[5] < TSR__WIRE_HELLO || bytes[5] > TSR__WIRE_ABORT || bytes[6] != 0 || bytes[7] != 0)
+    if (bytes[5] < TSR__WIRE_HELLO || bytes[5] > TSR__WIRE_LEFT_OUT || bytes[6] != 0 || bytes[7] != 0)
         return "its header is malformed";
     *type = (tsr__wire_type)bytes[5];
     *size = tsr__wire_get_u64(bytes + 8);
@@ -110,6 +110,17 @@ void tsr__wire_seal(const char *direction, const uint8_t key[TSR__WIRE_MAC],
     add(&mac, count, sizeof count);
     if (size > 0)
         add(&mac, payload, size);
+    crypto_auth_hmacsha256_final(&mac, out);
+}
+
+void tsr__wire_seal_left_out(const uint8_t key[TSR__WIRE_MAC], const uint8_t *fields,
+                             uint8_t out[TSR__WIRE_MAC])
+{
+    static const char domain[] = "tessera recovery: left out";
+    crypto_auth_hmacsha256_state mac;
+    crypto_auth_hmacsha256_init(&mac, key, TSR__WIRE_MAC);
+    add(&mac, domain, sizeof domain);
+    add(&mac, fields, TSR__WIRE_LEFT_OUT_SIZE - TSR__WIRE_MAC);
     crypto_auth_hmacsha256_final(&mac, out);
 }
 

@@ -15,6 +15,15 @@
  *                              contributions
  *     0 → rank   ABORT         sealed: status 4, text
  *
+ * Ranks that recover from a failure (recovery/link.h) use the same messages in both roles, with
+ * these differences:
+ *
+ *     caller     HELLO         the caller's number in the recovery 8, nonce 32
+ *     caller     MEMBER        MAC 32 of "rank". It replaces PROOF
+ *     either     NOTE          sealed: what recovery/agree.c defines
+ *     caller     LEFT_OUT      lineage 8, generation 4, number of the receiver 8, MAC 32. It needs
+ *                              no handshake, so that it can be left for a process that is stopped
+ *
  * MAC is HMAC-SHA256. Until the handshake is complete, its key is the token (the empty string if
  * there is none), and every MAC covers the data of the handshake: rank 4, size 4, the rank's nonce
  * and rank 0's nonce. A proof is therefore valid for one connection only. The MACs of an identity
@@ -48,6 +57,8 @@ enum {
     TSR__WIRE_HELLO_SIZE = 4 + 4 + TSR__WIRE_NONCE,
     TSR__WIRE_PROOF_SIZE = (1 + TSR__IDENTITY_PARTS) * TSR__WIRE_MAC,
     TSR__WIRE_SEAL = 8 + TSR__WIRE_MAC,
+    TSR__WIRE_LEFT_OUT_SIZE = 8 + 4 + 8 + TSR__WIRE_MAC,
+    TSR__WIRE_MAX_NOTE = 65536,
     TSR__WIRE_MAX_TEXT = 1024
 };
 
@@ -59,7 +70,10 @@ typedef enum tsr__wire_type {
     TSR__WIRE_REFUSED,
     TSR__WIRE_CONTRIBUTION,
     TSR__WIRE_GATHERED,
-    TSR__WIRE_ABORT
+    TSR__WIRE_ABORT,
+    TSR__WIRE_MEMBER,
+    TSR__WIRE_NOTE,
+    TSR__WIRE_LEFT_OUT
 } tsr__wire_type;
 
 /* Why rank 0 refuses a process. OTHER_JOB + p means that the identities differ in part p. */
@@ -101,6 +115,10 @@ void tsr__wire_prove_identity(tsr__identity_part part, const char *text, const v
 void tsr__wire_seal(const char *direction, const uint8_t key[TSR__WIRE_MAC],
                     const uint8_t header[TSR__WIRE_HEADER], uint64_t number, const void *payload,
                     size_t size, uint8_t out[TSR__WIRE_MAC]);
+
+/* The MAC of LEFT_OUT, which covers the message's other fields. */
+void tsr__wire_seal_left_out(const uint8_t key[TSR__WIRE_MAC], const uint8_t *fields,
+                             uint8_t out[TSR__WIRE_MAC]);
 
 /* Returns a text that explains a reason to the refused rank. For reasons from OTHER_JOB on,
  * tsr__identity_difference gives the text. */

@@ -1,0 +1,81 @@
+/* What lets the ranks of a job find each other again after a failure, when the rank that they met
+ * at, and any connection between them, may be gone. Each process listens for the others from the
+ * creation of its first communicator until its last one is destroyed, also in the communicators
+ * that shrinking and growing make. All ranks get each other's address while the communicator is
+ * created.
+ *
+ * One thread at a time. */
+#ifndef TSR_COMM_RECOVERY_RECOVERY_H
+#define TSR_COMM_RECOVERY_RECOVERY_H
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "comm/bootstrap/bootstrap.h"
+#include "comm/bootstrap/wire.h"
+
+#define TSR__CARD_ADDRESSES 4
+
+/* What a rank tells the others. Processes of one build send this struct to each other without
+ * conversion. */
+typedef struct tsr__card {
+    uint64_t uid;  /* a random number that identifies the process in this job; not 0 */
+    uint32_t port; /* 0: the process does not listen */
+    uint32_t address_count;
+    struct {
+        uint32_t family; /* 4 or 6 */
+        uint8_t bytes[16];
+    } addresses[TSR__CARD_ADDRESSES];
+    uint8_t seed[TSR__WIRE_MAC]; /* rank 0's becomes the job's key */
+} tsr__card;
+
+/* The members of a group once they have agreed on them. The ranks of a communicator are generation
+ * 0; each agreement makes the next. */
+typedef struct tsr__decision {
+    struct tsr__decision *next;
+    uint64_t lineage; /* identifies the communicator from which the generations descend */
+    uint32_t generation;
+    bool without_me; /* the others have gone on without this process */
+    int count;
+    uint64_t uids[]; /* [count], in the order of their ranks */
+} tsr__decision;
+
+/* Of a process, for a job and the jobs that descend from it. */
+typedef struct tsr__recovery {
+    int references;
+    int listener; /* −1: none */
+    char why[160];
+    tsr__card card;
+    tsr__decision *decisions; /* the latest first */
+} tsr__recovery;
+
+/* Of a job. */
+typedef struct tsr__kin {
+    tsr__recovery *recovery; /* NULL: the job has never had a second rank */
+    tsr__card *cards;        /* [size] */
+    uint8_t key[TSR__WIRE_MAC];
+    uint64_t lineage;
+    uint32_t generation;
+} tsr__kin;
+
+/* Starts to listen. If that is impossible, this is not an error: the reason is kept, and the
+ * communicator cannot be shrunk. `info` says which networks the other ranks are on. */
+tsr_status tsr__recovery_open(const tsr__bootstrap_info *info, tsr__recovery **out) TSR_NODISCARD;
+void tsr__recovery_retain(tsr__recovery *recovery);
+/* Stops listening if this was the last reference. Sets NULL; accepts NULL. */
+void tsr__recovery_release(tsr__recovery **recovery);
+
+/* Draws a new seed, before each time the card is sent. */
+void tsr__recovery_draw_seed(tsr__recovery *recovery);
+/* Sets the key and the lineage of a job that descends from no other, from the cards of its ranks.
+ * Both depend on TESSERA_TOKEN, so that who has only seen the cards does not know them. */
+void tsr__kin_derive(tsr__kin *kin);
+
+/* Returns the decision that made this generation, or NULL. */
+const tsr__decision *tsr__recovery_find(const tsr__recovery *recovery, uint64_t lineage,
+                                        uint32_t generation);
+/* Keeps a decision, unless there is one of this generation already. */
+tsr_status tsr__recovery_keep(tsr__recovery *recovery, uint64_t lineage, uint32_t generation,
+                              bool without_me, const uint64_t *uids, int count) TSR_NODISCARD;
+
+#endif

@@ -1,0 +1,416 @@
+/* Communicators of the ranks that are left: after ranks were killed or stopped, in an operation or
+ * while shrinking, again and again, until one rank is left. */
+#define _DEFAULT_SOURCE
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "comm/values.h"
+
+#define MS UINT64_C(1000000)
+#define COUNT 5000
+
+typedef struct progress {
+    _Atomic int ready, shrunk, gone_on;
+    _Atomic int pids[MAX_RANKS];
+} progress;
+
+/* Checks a sum of the ranks' numbers in the first communicator, and that it has these ranks. */
+static void check_sum(tsr_comm *comm, int me, unsigned expected)
+{
+    int32_t *data = rank_memory(COUNT * sizeof *data), sum = 0;
+    for (int i = 0; i < MAX_RANKS; i++)
+        sum += (expected >> i & 1) ? 1 << i : 0;
+    for (int i = 0; i < COUNT; i++)
+        data[i] = 1 << me;
+    need_ok(tsr_comm_all_reduce(comm, data, data, COUNT, TSR_I32, TSR_OP_SUM));
+    if (data[0] != sum || data[COUNT - 1] != sum)
+        rank_fail("rank %d: the sum is 0x%x, not 0x%x", me, (unsigned)data[0], (unsigned)sum);
+    int32_t one = me, all[MAX_RANKS];
+    need_ok(tsr_comm_all_gather(comm, &one, all, 1, TSR_I32));
+    for (int i = 1; i < tsr_comm_size(comm); i++)
+        need(all[i] > all[i - 1]); /* the old order */
+}
+
+/* Works until an operation fails because of a lost rank. */
+static void work_until_lost(tsr_comm *comm)
+{
+    float *data = rank_memory(COUNT * sizeof *data);
+    tsr_status status = TSR_OK;
+    for (int i = 0; status == TSR_OK; i++)
+        status = tsr_comm_all_reduce(comm, data, data, i % 3 ? COUNT : 10, TSR_F32, TSR_OP_SUM);
+    if (status != TSR_ERR_PEER_LOST && status != TSR_ERR_TIMEOUT)
+        rank_fail("%s: %s", tsr_status_name(status), tsr_last_error());
+}
+
+static void wait_for(const _Atomic int *value, int at_least)
+{
+    const double end = seconds_now() + 60;
+    while (atomic_load(value) < at_least && seconds_now() < end)
+        usleep(200);
+    ck_assert_int_ge(atomic_load(value), at_least);
+}
+
+/* Waits until all ranks are here. A barrier would not do: shrinking ends operations of ranks that
+ * are not done with it yet. */
+static void meet(_Atomic int *arrived, int size)
+{
+    const int turn = atomic_fetch_add(arrived, 1) / size;
+    const double end = seconds_now() + 60;
+    while (atomic_load(arrived) < (turn + 1) * size) {
+        need(seconds_now() < end);
+        usleep(100);
+    }
+}
+
+/* A rank is killed in an operation -------------------------------------------------------------
+ */
+
+static void lose_one(tsr_comm *comm, void *user)
+{
+    progress *shown = ranks_shared();
+    const int victim = *(const int *)user, me = tsr_comm_rank(comm), size = tsr_comm_size(comm);
+    tsr_comm *smaller = NULL;
+    atomic_fetch_add(&shown->ready, 1);
+    work_until_lost(comm);
+    const double from = seconds_now();
+    need_ok(tsr_comm_shrink(comm, tsr_comm_shrink_params(.timeout_ns = 10000 * MS), &smaller));
+    if (seconds_now() - from > 4)
+        rank_fail("shrinking took %g s", seconds_now() - from);
+    need(tsr_comm_size(smaller) == size - 1);
+    need(tsr_comm_rank(smaller) == me - (me > victim));
+    need_error(tsr_comm_shrink(comm, NULL, &smaller), TSR_ERR_INVALID, "has been shrunk already");
+    rank_destroy();
+    check_sum(smaller, me, ((1U << size) - 1) & ~(1U << victim));
+    tsr_comm_destroy(&smaller);
+}
+
+START_TEST(without_a_killed_rank)
+{
+    static const int sizes[] = {2, 3, 4};
+    const ranks_path path = (ranks_path)(_i % PATHS);
+    const int size = sizes[_i / PATHS];
+    for (int victim = 0; victim < size; victim++) {
+        ranks_start(&(ranks_job){.size = size, .path = path, .run = lose_one, .user = &victim});
+        const progress *shown = ranks_shared();
+        wait_for(&shown->ready, size);
+        usleep(5000);
+        ranks_signal(victim, SIGKILL);
+        ranks_wait();
+        for (int i = 0; i < size; i++) {
+            if (i != victim)
+                ranks_check(i);
+        }
+    }
+}
+END_TEST
+
+/* Again and again ------------------------------------------------------------------------------
+ */
+
+/* The rank that leaves ends its process without a word: first 0, then the highest, … */
+static void shrink_to_one(tsr_comm *comm, void *user)
+{
+    const int me = tsr_comm_rank(comm);
+    unsigned left = (1U << tsr_comm_size(comm)) - 1;
+    tsr_comm *now = comm;
+    (void)user;
+    for (bool lowest = true; tsr_comm_size(now) > 1; lowest = !lowest) {
+        const int leaver = lowest ? 0 : tsr_comm_size(now) - 1;
+        int32_t old_rank = me;
+        tsr_comm *smaller;
+        need_ok(tsr_comm_broadcast(now, &old_rank, 1, TSR_I32, leaver));
+        if (tsr_comm_rank(now) == leaver)
+            kill(getpid(), SIGKILL);
+        left &= ~(1U << old_rank);
+        work_until_lost(now);
+        need_ok(tsr_comm_shrink(now, NULL, &smaller));
+        if (now == comm)
+            rank_destroy();
+        else
+            tsr_comm_destroy(&now);
+        now = smaller;
+        check_sum(now, me, left);
+    }
+    tsr_comm_destroy(&now);
+}
+
+START_TEST(down_to_one)
+{
+    ranks_start(&(ranks_job){.size = 4, .path = (ranks_path)_i, .run = shrink_to_one});
+    ranks_wait();
+    int survivors = 0;
+    for (int i = 0; i < 4; i++)
+        survivors += ranks_record(i)->has_returned;
+    for (int i = 0; i < 4; i++)
+        ck_assert_msg(!ranks_record(i)->failure[0], "rank %d: %s", i, ranks_record(i)->failure);
+    ck_assert_int_eq(survivors, 1);
+}
+END_TEST
+
+/* Further ranks are killed while shrinking -----------------------------------------------------
+ */
+
+static void lose_more(tsr_comm *comm, void *user)
+{
+    progress *shown = ranks_shared();
+    const int me = tsr_comm_rank(comm), size = tsr_comm_size(comm);
+    unsigned *victims = user;
+    tsr_comm *now = comm, *smaller;
+    atomic_fetch_add(&shown->ready, 1);
+    work_until_lost(comm);
+    atomic_fetch_add(&shown->shrunk, 1);
+    /* The second victim may be in the communicator still, or in none. */
+    for (;;) {
+        need_ok(tsr_comm_shrink(now, tsr_comm_shrink_params(.timeout_ns = 10000 * MS), &smaller));
+        if (now == comm)
+            rank_destroy();
+        else
+            tsr_comm_destroy(&now);
+        now = smaller;
+        tsr_status status = TSR_OK;
+        int32_t one = 1 << me;
+        for (int i = 0; i < 300 && status == TSR_OK; i++) {
+            int32_t sum = 0;
+            status = tsr_comm_all_reduce(now, &one, &sum, 1, TSR_I32, TSR_OP_SUM);
+            usleep(1000);
+        }
+        if (status == TSR_OK && tsr_comm_size(now) == size - 2)
+            break;
+        need(status == TSR_ERR_PEER_LOST || status == TSR_ERR_TIMEOUT);
+    }
+    check_sum(now, me, ((1U << size) - 1) & ~*victims);
+    tsr_comm_destroy(&now);
+}
+
+START_TEST(without_one_that_is_killed_meanwhile)
+{
+    const ranks_path path = (ranks_path)(_i % PATHS);
+    const int size = 4;
+    uint64_t random = (uint64_t)_i + 1;
+    for (int round = 0; round < 3; round++) {
+        const int first = (int)random_between(&random, 0, size - 1);
+        const int second = (first + 1 + (int)random_between(&random, 0, size - 2)) % size;
+        unsigned victims = 1U << first | 1U << second;
+        ranks_start(&(ranks_job){.size = size, .path = path, .run = lose_more, .user = &victims});
+        const progress *shown = ranks_shared();
+        wait_for(&shown->ready, size);
+        ranks_signal(first, SIGKILL);
+        wait_for(&shown->shrunk, 1);
+        usleep((useconds_t)random_between(&random, 0, 40000));
+        ranks_signal(second, SIGKILL);
+        ranks_wait();
+        for (int i = 0; i < size; i++) {
+            if (i != first && i != second)
+                ranks_check(i);
+        }
+    }
+}
+END_TEST
+
+/* A stopped rank -------------------------------------------------------------------------------
+ */
+
+static void lose_a_stopped_one(tsr_comm *comm, void *user)
+{
+    progress *shown = ranks_shared();
+    const int victim = *(const int *)user, me = tsr_comm_rank(comm), size = tsr_comm_size(comm);
+    tsr_comm *smaller = NULL;
+    tsr_comm_set_timeout(comm, 300 * MS);
+    need_ok(tsr_comm_barrier(comm));
+    atomic_fetch_add(&shown->ready, 1);
+    work_until_lost(comm);
+    const tsr_comm_shrink_params *params = tsr_comm_shrink_params(.timeout_ns = 1600 * MS);
+    if (me == victim) { /* this rank has slept for long */
+        need(atomic_load(&shown->gone_on) == size - 1);
+        need_error(tsr_comm_shrink(comm, params, &smaller), TSR_ERR_PEER_LOST,
+                   "shrink: the other ranks have gone on without this rank");
+        need_error(tsr_comm_shrink(comm, params, &smaller), TSR_ERR_PEER_LOST, "gone on without");
+        return;
+    }
+    need_ok(tsr_comm_shrink(comm, params, &smaller));
+    rank_destroy();
+    check_sum(smaller, me, ((1U << size) - 1) & ~(1U << victim));
+    tsr_comm_destroy(&smaller);
+    atomic_fetch_add(&shown->gone_on, 1);
+}
+
+/* The others have ended when the stopped rank continues. */
+START_TEST(a_stopped_rank_is_left_out)
+{
+    static const struct {
+        ranks_path path;
+        int victim;
+    } cases[] = {{PATH_SHM, 0}, {PATH_MESSAGES, 1}, {PATH_TCP, 2}, {PATH_TCP, 0}};
+    const ranks_path path = cases[_i].path;
+    const int size = 3;
+    int victim = cases[_i].victim;
+    ranks_start(
+        &(ranks_job){.size = size, .path = path, .run = lose_a_stopped_one, .user = &victim});
+    const progress *shown = ranks_shared();
+    wait_for(&shown->ready, size);
+    ranks_signal(victim, SIGSTOP);
+    wait_for(&shown->gone_on, size - 1);
+    usleep(50000);
+    ranks_signal(victim, SIGCONT);
+    ranks_wait();
+    for (int i = 0; i < size; i++)
+        ranks_check(i);
+}
+END_TEST
+
+/* Without a majority ---------------------------------------------------------------------------
+ */
+
+static void be_a_minority(tsr_comm *comm, void *user)
+{
+    progress *shown = ranks_shared();
+    const int me = tsr_comm_rank(comm);
+    tsr_comm *smaller = NULL;
+    (void)user;
+    tsr_comm_set_timeout(comm, 300 * MS);
+    need_ok(tsr_comm_barrier(comm));
+    atomic_fetch_add(&shown->ready, 1);
+    work_until_lost(comm);
+    if (me == 0) /* it was stopped, and continues when the test ends */
+        return;
+    const double from = seconds_now();
+    need_error(
+        tsr_comm_shrink(comm, tsr_comm_shrink_params(.timeout_ns = 600 * MS), &smaller),
+        TSR_ERR_TIMEOUT,
+        "shrink: 1 of the 2 ranks that are not known to have ended took part within 0.6 s");
+    need(seconds_now() - from < 3);
+    /* The caller knows better. */
+    need_ok(tsr_comm_shrink(comm,
+                            tsr_comm_shrink_params(.timeout_ns = 600 * MS,
+                                                   .without_majority = true),
+                            &smaller));
+    need(tsr_comm_size(smaller) == 1);
+    tsr_comm_destroy(&smaller);
+    atomic_fetch_add(&shown->gone_on, 1);
+}
+
+START_TEST(half_of_the_ranks_need_the_lowest)
+{
+    ranks_start(&(ranks_job){.size = 2, .path = (ranks_path)_i, .run = be_a_minority});
+    const progress *shown = ranks_shared();
+    wait_for(&shown->ready, 2);
+    ranks_signal(0, SIGSTOP);
+    wait_for(&shown->gone_on, 1);
+    ranks_signal(0, SIGCONT);
+    ranks_wait();
+    ranks_check(0);
+    ranks_check(1);
+}
+END_TEST
+
+/* At any time, of any communicator -------------------------------------------------------------
+ */
+
+static void shrink_parts(tsr_comm *comm, void *user)
+{
+    progress *shown = ranks_shared();
+    const int me = tsr_comm_rank(comm);
+    tsr_comm *half, *twin, *smaller = NULL;
+    int32_t one = 1, sum;
+    (void)user;
+    need_error(tsr_comm_shrink(NULL, NULL, &smaller), TSR_ERR_INVALID, "shrink: comm is NULL");
+    need_error(tsr_comm_shrink(comm, NULL, NULL), TSR_ERR_INVALID, "shrink: out is NULL");
+    need_ok(tsr_comm_split(comm, me / 2, 0, &half));
+    need_ok(tsr_comm_duplicate(comm, &twin));
+    meet(&shown->ready, 4);
+    /* Rank 0 waits in an operation, which the others end by shrinking. */
+    if (me == 0)
+        need_error(tsr_comm_barrier(comm), TSR_ERR_PEER_LOST, " shrinks the communicator");
+    need_ok(tsr_comm_shrink(comm, NULL, &smaller));
+    need(tsr_comm_size(smaller) == 4 && tsr_comm_rank(smaller) == me);
+    need_error(tsr_comm_barrier(comm), TSR_ERR_PEER_LOST, " shrinks the communicator");
+    need_ok(tsr_comm_barrier(half)); /* is not affected */
+    meet(&shown->ready, 4);
+    rank_destroy();
+    check_sum(smaller, me, 15);
+    tsr_comm_destroy(&smaller);
+    need_ok(tsr_comm_shrink(half, NULL, &smaller));
+    need(tsr_comm_size(smaller) == 2 && tsr_comm_rank(smaller) == me % 2);
+    need_ok(tsr_comm_all_reduce(smaller, &one, &sum, 1, TSR_I32, TSR_OP_SUM));
+    need(sum == 2);
+    tsr_comm_destroy(&smaller);
+    need_ok(tsr_comm_shrink(twin, NULL, &smaller));
+    check_sum(smaller, me, 15);
+    tsr_comm_destroy(&smaller);
+    tsr_comm_destroy(&half);
+    tsr_comm_destroy(&twin);
+}
+
+START_TEST(of_communicators_that_are_whole)
+{
+    ranks_run(&(ranks_job){.size = 4, .path = (ranks_path)_i, .run = shrink_parts});
+}
+END_TEST
+
+/* Failing allocations --------------------------------------------------------------------------
+ */
+
+typedef struct allocations {
+    _Atomic int met;
+    uint64_t armed;
+    int failures;
+    bool last;
+} allocations;
+
+/* Each allocation of the last rank's first attempt fails in turn; its second attempt succeeds. */
+static void fail_each(tsr_comm *comm, void *user)
+{
+    allocations *shared = ranks_shared();
+    const int me = tsr_comm_rank(comm);
+    tsr_comm *now = comm;
+    (void)user;
+    do {
+        tsr_comm *smaller = NULL;
+        if (me == 1)
+            tsr__fault_arm(TSR__FAULT_ALLOC, shared->armed, 0);
+        const tsr_comm_shrink_params *params = tsr_comm_shrink_params(.timeout_ns = 1500 * MS);
+        tsr_status status = tsr_comm_shrink(now, params, &smaller);
+        if (me == 1) {
+            shared->last = !tsr__fault_site();
+            tsr__fault_disarm();
+            shared->armed++;
+            shared->failures += status != TSR_OK;
+        }
+        for (int i = 0; i < 3 && status == TSR_ERR_NO_MEMORY; i++)
+            status = tsr_comm_shrink(now, params, &smaller);
+        need_ok(status);
+        if (now == comm)
+            rank_destroy();
+        else
+            tsr_comm_destroy(&now);
+        now = smaller;
+        check_sum(now, me, 3);
+        meet(&shared->met, 2);
+    } while (!shared->last && shared->armed < 200);
+    tsr_comm_destroy(&now);
+}
+
+START_TEST(allocations_fail)
+{
+    ranks_run(&(ranks_job){.size = 2, .path = (ranks_path)_i, .run = fail_each});
+    const allocations *shared = ranks_shared();
+    ck_assert(shared->last);
+    ck_assert_int_gt(shared->failures, 10);
+}
+END_TEST
+
+TESTS(shrink)
+{
+    tcase_set_timeout(tests, 300);
+    tcase_add_loop_test(tests, without_a_killed_rank, 0, 3 * PATHS);
+    tcase_add_loop_test(tests, down_to_one, 0, PATHS);
+    tcase_add_loop_test(tests, without_one_that_is_killed_meanwhile, 0, PATHS);
+    tcase_add_loop_test(tests, a_stopped_rank_is_left_out, 0, 4);
+    tcase_add_loop_test(tests, half_of_the_ranks_need_the_lowest, 0, 2);
+    tcase_add_loop_test(tests, of_communicators_that_are_whole, 0, PATHS);
+    tcase_add_loop_test(tests, allocations_fail, 0, PATH_TCP);
+}
