@@ -34,8 +34,7 @@ static void find_lineage(shrinking *s)
     uint64_t hash = tsr__hash(TSR__HASH_START, &kin->lineage, sizeof kin->lineage);
     hash = tsr__hash(hash, &kin->generation, sizeof kin->generation);
     hash = tsr__hash(hash, &comm->id, sizeof comm->id);
-    s->kin.lineage =
-        tsr__hash(hash, &kin->cards[comm->world_of[0]].uid, sizeof kin->cards[0].uid);
+    s->kin.lineage = tsr__hash(hash, &kin->cards[comm->world_of[0]].uid, sizeof kin->cards[0].uid);
     s->kin.generation = 0;
 }
 
@@ -47,8 +46,7 @@ static tsr_status list_members(shrinking *s)
     if (!s->members)
         return TSR_ERR_NO_MEMORY;
     for (int i = 0; i < s->size; i++)
-        s->members[i] =
-            (tsr__member){.card = comm->job->kin.cards[comm->world_of[i]], .rank = i};
+        s->members[i] = (tsr__member){.card = comm->job->kin.cards[comm->world_of[i]], .rank = i};
     return TSR_OK;
 }
 
@@ -130,8 +128,7 @@ static tsr_status create(const shrinking *s, tsr__rendezvous *rendezvous, tsr_co
     if (!rendezvous)
         return create_alone(s, &params, &limit, &origin, out);
     tsr__bootstrap *bootstrap;
-    TSR__TRY(
-        tsr__bootstrap_open_adopted(rendezvous, find_self(s), s->size, &limit, &bootstrap));
+    TSR__TRY(tsr__bootstrap_open_adopted(rendezvous, find_self(s), s->size, &limit, &bootstrap));
     return tsr__comm_create_over(bootstrap, &params, &limit, &origin, out);
 }
 

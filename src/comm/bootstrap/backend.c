@@ -67,7 +67,8 @@ tsr_status tsr__bootstrap_open_single(const tsr__bootstrap_params *params,
                                       tsr__bootstrap_place *place,
                                       const tsr__bootstrap_backend **backend, void **state)
 {
-    static const tsr__bootstrap_backend single = {"a single process", exchange_alone, close_single, NULL};
+    static const tsr__bootstrap_backend single = {"a single process", exchange_alone, close_single,
+                                                  NULL};
     (void)params;
     *place = (tsr__bootstrap_place){0, 1, 0, 1};
     *backend = &single;

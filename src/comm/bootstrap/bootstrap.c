@@ -162,11 +162,8 @@ tsr_status tsr__bootstrap_open_adopted(struct tsr__rendezvous *rendezvous, int32
     bootstrap->backend = &tsr__bootstrap_rendezvous;
     bootstrap->state = rendezvous;
     bootstrap->timeout_ns = limit->timeout_ns;
-    bootstrap->info = (tsr__bootstrap_info){.kind = TSR__BOOTSTRAP_ENV,
-                                            .rank = rank,
-                                            .size = size,
-                                            .local_rank = -1,
-                                            .local_size = -1};
+    bootstrap->info = (tsr__bootstrap_info){
+        .kind = TSR__BOOTSTRAP_ENV, .rank = rank, .size = size, .local_rank = -1, .local_size = -1};
     const tsr_status status = meet(bootstrap, limit);
     if (status != TSR_OK) {
         tsr__bootstrap_close(&bootstrap);

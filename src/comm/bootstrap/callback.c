@@ -76,7 +76,8 @@ tsr_status tsr__bootstrap_open_callback(const tsr__bootstrap_params *params,
                                         tsr__bootstrap_place *place,
                                         const tsr__bootstrap_backend **backend, void **state)
 {
-    static const tsr__bootstrap_backend callback = {"the caller's all-gather", exchange, tsr__free, NULL};
+    static const tsr__bootstrap_backend callback = {"the caller's all-gather", exchange, tsr__free,
+                                                    NULL};
     TSR__REQUIRE(params->gather != NULL, "bootstrap: the all-gather callback is NULL");
     TSR__REQUIRE(params->size >= 1, "bootstrap: size is %" PRId32 ", not at least 1", params->size);
     TSR__TRY(tsr__bootstrap_check_size(params->size));

@@ -49,7 +49,8 @@ const char *tsr__wire_read_header(const uint8_t bytes[TSR__WIRE_HEADER], tsr__wi
         return "it does not use this protocol";
     if (bytes[4] != TSR__WIRE_VERSION)
         return "it uses another version of this protocol";
-    if (bytes[5] < TSR__WIRE_HELLO || bytes[5] > TSR__WIRE_LEFT_OUT || bytes[6] != 0 || bytes[7] != 0)
+    if (bytes[5] < TSR__WIRE_HELLO || bytes[5] > TSR__WIRE_LEFT_OUT || bytes[6] != 0 ||
+        bytes[7] != 0)
         return "its header is malformed";
     *type = (tsr__wire_type)bytes[5];
     *size = tsr__wire_get_u64(bytes + 8);

@@ -41,7 +41,7 @@ typedef enum note_kind {
 
 typedef struct caller {
     tsr__link link;
-    int member;     /* −1: it has not sent JOIN */
+    int member; /* −1: it has not sent JOIN */
     bool has_joined;
 } caller;
 
@@ -49,11 +49,11 @@ typedef struct agreement {
     const tsr__agreement_params *params;
     tsr__member *members;
     int size, self;
-    tsr__link *to;         /* [size]: the links that this process has started */
-    uint64_t *retry_ns;    /* [size]: when to start the link again */
-    uint64_t *called_ns;   /* [size]: since when the member has not answered; 0: not called */
-    unsigned *attempts;    /* [size] */
-    caller *callers;       /* [caller_count]: the links that others have started */
+    tsr__link *to;       /* [size]: the links that this process has started */
+    uint64_t *retry_ns;  /* [size]: when to start the link again */
+    uint64_t *called_ns; /* [size]: since when the member has not answered; 0: not called */
+    unsigned *attempts;  /* [size] */
+    caller *callers;     /* [caller_count]: the links that others have started */
     int caller_count;
     struct pollfd *polls;
     bool leading;
@@ -157,7 +157,8 @@ static tsr_status adopt(agreement *a, uint32_t generation, const uint64_t *uids,
     bool is_in = false;
     for (int i = 0; i < count; i++)
         is_in = is_in || uids[i] == me;
-    TSR__TRY(tsr__recovery_keep(params->recovery, params->lineage, generation, !is_in, uids, count));
+    TSR__TRY(
+        tsr__recovery_keep(params->recovery, params->lineage, generation, !is_in, uids, count));
     if (generation == params->generation + 1)
         a->decision = tsr__recovery_find(params->recovery, params->lineage, generation);
     return TSR_OK;
@@ -262,8 +263,7 @@ static tsr_status handle_left_out(agreement *a, const tsr__left_out *said)
         return TSR_OK;
     TSR__TRY(tsr__recovery_keep(params->recovery, params->lineage, params->generation + 1, true,
                                 NULL, 0));
-    a->decision =
-        tsr__recovery_find(params->recovery, params->lineage, params->generation + 1);
+    a->decision = tsr__recovery_find(params->recovery, params->lineage, params->generation + 1);
     return TSR_OK;
 }
 
@@ -392,8 +392,8 @@ static tsr_status handle_answer(agreement *a, int member)
         a->retry_ns[member] = tsr__now_ns() + RETRY_NS;
         a->called_ns[member] = 0;
     } else if (kind == NOTE_BEHIND && size == 12) {
-        const tsr__decision *later = tsr__recovery_find(
-            a->params->recovery, a->params->lineage, tsr__wire_get_u32(note + 4) + 1);
+        const tsr__decision *later = tsr__recovery_find(a->params->recovery, a->params->lineage,
+                                                        tsr__wire_get_u32(note + 4) + 1);
         if (later && !tsr__link_is_sending(link))
             status = send_decided(link, later);
     } else if (kind == NOTE_DECIDED) {
@@ -555,8 +555,8 @@ static void tell_left_out(agreement *a)
         if (i == a->self || a->members[i].ended || has_joined(a, i))
             continue;
         tsr__link_leave_out(&a->to[i], &(tsr__left_out){.lineage = params->lineage,
-                                                       .generation = params->generation + 1,
-                                                       .uid = a->members[i].card.uid});
+                                                        .generation = params->generation + 1,
+                                                        .uid = a->members[i].card.uid});
     }
 }
 
@@ -634,8 +634,7 @@ static tsr_status lead(agreement *a, uint64_t now)
     /* The lowest of those that take part is the leader. */
     const bool majority = params->without_majority || 2 * joined > there ||
                           (2 * joined == there && lowest == a->self);
-    const bool settled =
-        now >= params->collect_until_ns && now - a->leading_since_ns >= SETTLE_NS;
+    const bool settled = now >= params->collect_until_ns && now - a->leading_since_ns >= SETTLE_NS;
     if (majority && (joined == there || settled))
         return decide(a);
     const uint64_t margin = tsr__min_u64(params->timeout_ns / 8, SETTLE_NS);

@@ -264,8 +264,7 @@ void tsr__link_send(tsr__link *link, uint8_t *note, size_t size)
 void tsr__link_leave_out(tsr__link *link, const tsr__left_out *left_out)
 {
     uint8_t bytes[TSR__WIRE_LEFT_OUT_SIZE];
-    const bool is_possible =
-        link->state == TSR__LINK_WATCHING || link->state == TSR__LINK_GREETING;
+    const bool is_possible = link->state == TSR__LINK_WATCHING || link->state == TSR__LINK_GREETING;
     tsr__wire_put_u64(bytes, left_out->lineage);
     tsr__wire_put_u32(bytes + 8, left_out->generation);
     tsr__wire_put_u64(bytes + 12, left_out->uid);
