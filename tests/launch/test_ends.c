@@ -40,6 +40,33 @@ START_TEST(fails_with_128_and_the_signal)
 }
 END_TEST
 
+START_TEST(keeps_going_without_a_rank)
+{
+    static const char first_waits[] = "if [ $RANK = 1 ]; then kill -9 $$; fi; "
+                                      "if [ $RANK = 2 ]; then exit 5; fi; ";
+    char arguments[256];
+    snprintf(arguments, sizeof arguments, "-n~3~--keep-going~sh~-c~%ssleep 0.5; echo alive",
+             first_waits);
+    launched job = launch(arguments);
+    ck_assert_int_eq(job.status, 0);
+    ck_assert_str_eq(job.out, "[0] alive\n");
+    assert_has(job.err, ") was ended by signal 9, Killed; the others continue\n");
+    assert_has(job.err, ") exited with status 5; the others continue\n");
+    done(&job);
+    /* No rank succeeds. */
+    job = launch("-n~2~--keep-going~sh~-c~exit 3");
+    ck_assert_int_eq(job.status, 3);
+    assert_has(job.err, ") exited with status 3; the others continue\n");
+    done(&job);
+    /* The job is stopped. */
+    job = start_ready("-n~2~--keep-going~sh~-c~echo $$ >$FOLDER/pid.$RANK; exec sleep 60");
+    kill(job.pid, SIGTERM);
+    finish(&job);
+    ck_assert_int_eq(job.status, 128 + SIGTERM);
+    done(&job);
+}
+END_TEST
+
 START_TEST(kills_a_rank_that_does_not_end)
 {
     launched job =
@@ -153,6 +180,7 @@ TESTS(ends)
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
     tcase_add_test(tests, fails_as_the_first_that_failed);
     tcase_add_test(tests, fails_with_128_and_the_signal);
+    tcase_add_test(tests, keeps_going_without_a_rank);
     tcase_add_test(tests, kills_a_rank_that_does_not_end);
     tcase_add_test(tests, leaves_nothing_behind);
     tcase_add_test(tests, kills_all_when_it_is_killed);

@@ -103,14 +103,19 @@ static void note_end(launch_job *job, int number, const siginfo_t *info)
     bool exited = info->si_code == CLD_EXITED;
     rank->running = false;
     job->running--;
-    if (exited && info->si_status == 0)
+    if (exited && info->si_status == 0) {
+        job->some_succeeded = true;
         return;
+    }
     if (job->code == 0)
         job->code = exited ? info->si_status : 128 + info->si_status;
     if (job->stopping) /* the rank has ended because the launcher stopped it */
         return;
-    const char *rest = job->running > 0 ? "; stopping the others" : "";
-    if (job->running > 0)
+    const bool stops = job->running > 0 && !job->options->keep_going;
+    const char *rest = stops              ? "; stopping the others"
+                       : job->running > 0 ? "; the others continue"
+                                          : "";
+    if (stops)
         launch_job_stop(job, SIGTERM);
     if (exited)
         launch_job_say(job, "launch: rank %d (process %d) exited with status %d%s", number,

@@ -18,6 +18,7 @@ static const cli_option options[] = {
      .text = &chosen.device_map},
     {"grace", "SECONDS", "time between SIGTERM and SIGKILL (default 5)", .real = &chosen.grace,
      .low = 0, .high = 86400},
+    {"keep-going", NULL, "do not stop the others if a process fails", .flag = &chosen.keep_going},
     {"no-prefix", NULL, "pass standard output and error through unchanged",
      .flag = &chosen.no_prefix},
     {0},
@@ -36,7 +37,10 @@ static void help(FILE *out)
         "or 128 plus the number of the signal that ended it. 126 means that the program cannot be\n"
         "run, 127 that it does not exist. Signals are passed on. After INT, TERM, HUP or QUIT the\n"
         "processes have the grace period to end; a second signal kills them. When the launch is\n"
-        "over, no process of the job is left.\n",
+        "over, no process of the job is left.\n"
+        "\n"
+        "With --keep-going the others continue, as programs that use tsr_comm_shrink can, and the\n"
+        "exit status is 0 if at least one process succeeds.\n",
         out);
     cli_options_help(out, options);
 }

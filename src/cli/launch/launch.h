@@ -22,6 +22,7 @@ typedef struct launch_options {
     const char *device_map; /* the value of --device-map, or NULL */
     double grace;           /* seconds between SIGTERM and SIGKILL */
     bool no_prefix;
+    bool keep_going; /* a rank that fails does not end the others */
     char **program; /* the program's name and arguments, terminated by NULL */
 } launch_options;
 
@@ -97,6 +98,7 @@ typedef struct launch_job {
     int64_t give_up_at_ms;
     /* the exit code of the launcher, which is that of the first rank that has failed */
     int code;
+    bool some_succeeded; /* a rank has ended with status 0 */
 } launch_job;
 #define LAUNCH_NEVER INT64_MAX
 

@@ -82,6 +82,9 @@ static bool all_gone(launch_job *job)
         return false;
     const bool first = !job->sweeping;
     job->sweeping = true;
+    /* With --keep-going one success is enough, unless the job was stopped. */
+    if (first && job->options->keep_going && job->some_succeeded && !job->stopping)
+        job->code = CLI_DONE;
     if (reap_all(job))
         return true;
     if (first && job->killed)
