@@ -27,6 +27,7 @@ layout(constant_id = 5) const uint CAPPED = 0;
 layout(constant_id = 6) const uint MASKED = 0;
 layout(constant_id = 7) const uint Y_UNITS = 0; // units of y in a row; 0: first block
 layout(constant_id = 8) const uint Y_COLUMNS = 64; // elements from one row of y to the next
+layout(constant_id = 9) const uint LENGTHS = 0;    // 1: sequences have lengths of their own
 
 #include "cpu_drivers/attention_scores.glsl"
 

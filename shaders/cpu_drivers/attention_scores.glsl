@@ -28,9 +28,17 @@ scores_row scores_row_of()
     r.own = number < p.rows;
     r.row = min(number, p.rows - 1);
     r.head = uniform_index(gl_WorkGroupID.y);
-    r.number = uint64_t(r.head) * p.rows + r.row;
     int position = p.position + int(r.row);
     r.end = int(p.keys);
+    if (LENGTHS != 0) {
+        uint sequence = uniform_index(gl_WorkGroupID.z);
+        r.head += sequence * p.heads;
+        int queries = int(Word(p.lengths + sequence * 8).v), keys = int(Word(p.lengths + sequence * 8 + 4).v);
+        position += keys - queries;
+        r.end = min(r.end, keys - int(p.key));
+        r.end = mix(r.end, 0, int(p.row + r.row) >= queries);
+    }
+    r.number = uint64_t(r.head) * p.rows + r.row;
     if (COLUMNS >= TSR_SCORES_CAUSAL)
         r.end = min(r.end, position + 1);
     r.first = 0;

@@ -30,6 +30,8 @@ layout(constant_id = 7) const uint FUNCTION = TSR_SCORES_ALONE;
 const bool DELTA_ONLY = FUNCTION == TSR_SCORES_DELTA_FIRST || FUNCTION == TSR_SCORES_DELTA_MORE;
 const bool SUM = FUNCTION != TSR_SCORES_GRADIENT; // true: computes Σ p·dp
 
+const uint LENGTHS = 0;
+
 #include "cpu_drivers/attention_scores.glsl"
 
 void main()

@@ -17,11 +17,19 @@ struct tsr_attention_scores_push {
     TSR_ADDRESS state;
     TSR_ADDRESS lse; /* [heads][q_len], from the first row on */
     TSR_ADDRESS y;   /* forward: [heads][rows][Y_COLUMNS], the result so far */
-    TSR_UINT rows, heads, q_len;
-    TSR_INT position; /* of the first query; the block's first key has position 0 */
-    TSR_UINT keys;    /* the number of columns that are keys */
+    /* [sequences][2]: the numbers of queries and of keys that each sequence of the slice has. Only
+     * with LENGTHS, a specialization constant. */
+    TSR_ADDRESS lengths;
+    TSR_UINT rows;
+    TSR_UINT heads; /* with LENGTHS: of a sequence */
+    TSR_UINT q_len;
+    /* Of the first query; the block's first key has position 0. With LENGTHS, this is the position
+     * in a sequence that has as many queries as keys. */
+    TSR_INT position;
+    TSR_UINT keys; /* the number of columns that are keys */
     TSR_UINT window;
     TSR_FLOAT scale, softcap;
+    TSR_UINT row, key; /* with LENGTHS: the numbers of the first query and of the first key */
 };
 TSR_PUSH_CHECK(tsr_attention_scores_push);
 

@@ -18,6 +18,7 @@
 typedef struct step {
     /* count: the number of sequences; tokens: the largest number of tokens of a sequence */
     int64_t count, tokens;
+    bool even; /* all sequences have `tokens` tokens in this step */
     tsr_tensor *all, *pages, *positions, *q_lengths, *kv_lengths;
 } step;
 
@@ -179,10 +180,12 @@ static tsr_status fill_step(const tsr_kv_cache *cache, int count, const int *seq
 {
     int64_t per_sequence = 1, total, at = 0;
     s->count = count;
+    s->even = true;
     for (int i = 0; i < count; i++) {
         const tsr__sequence *sequence = tsr__pages_find(&cache->table, sequences[i]);
         per_sequence = sequence->count > per_sequence ? sequence->count : per_sequence;
         s->tokens = tokens[i] > s->tokens ? tokens[i] : s->tokens;
+        s->even = s->even && tokens[i] == tokens[0];
     }
     /* Attention limits kv_len, and here kv_len counts all tokens of complete pages. */
     TSR__REQUIRE(per_sequence <= INT32_MAX / cache->params.page_tokens,
@@ -418,7 +421,8 @@ tsr_status tsr_kv_cache_attention(tsr_kv_cache *cache, int layer, tsr_tensor *y,
     TSR__TRY(heads_of(cache, layer, 0, cache->params.kv_heads, &k));
     TSR__TRY(heads_of(cache, layer, cache->params.kv_heads, cache->params.kv_heads, &v));
     chosen.pages = cache->step.pages;
-    chosen.q_lengths = cache->step.q_lengths;
+    /* Without these lengths, kernels know which keys no query sees. */
+    chosen.q_lengths = cache->step.even ? NULL : cache->step.q_lengths;
     chosen.kv_lengths = cache->step.kv_lengths;
     return tsr_attention(cache->params.stream, y, lse, q, &k, &v, &chosen);
 }

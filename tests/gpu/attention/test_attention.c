@@ -202,6 +202,12 @@ static void compute(problem *p, gpu_random *random, const char *name)
     GPU_OK(tsr_attention_grad(queue, p->dq, p->dk, p->dv, p->dy, p->y, p->lse, p->q, p->k, p->v,
                               &params));
     check(p, name);
+    if (p->kv_lengths || p->q_lengths) {
+        /* Without lse, lavapipe has another kernel for lengths. */
+        gpu_poison(p->y);
+        GPU_OK(tsr_attention(queue, p->y, NULL, p->q, p->k, p->v, &params));
+        check(p, name);
+    }
     free_problem(p);
 }
 
@@ -248,7 +254,7 @@ START_TEST(agrees_with_doubles_for_few_queries)
                            .q_len = gpu_random_between(&random, 1, 2),
                            .kv_len = gpu_random_between(&random, 1, 1500),
                            .head_dim = dims[number]}};
-        /* With lengths, lavapipe has no other kernel for it. */
+        /* With lengths and lse, lavapipe has no other kernel for it. */
         p.c.kv_length = random_lengths(&random, p.c.batch, p.c.kv_len);
         p.kv_lengths = gpu_new(TSR_I32, 1, &p.c.batch);
         gpu_put(p.kv_lengths, p.c.kv_length);
@@ -259,25 +265,42 @@ START_TEST(agrees_with_doubles_for_few_queries)
 }
 END_TEST
 
-/* Keys in pages of a cache in any order, some of which sequences share. */
-static void try_pages(gpu_random *random, int64_t q_len, const tsr_dtype *dtypes)
+/* `plain`: the tensors have no gaps, so that lavapipe gathers the pages. */
+typedef struct paging {
+    int64_t q_len, page_len, head_dim;
+    bool q_lengths, plain;
+} paging;
+
+static tsr_tensor *plain_or_view(problem *p, gpu_random *random, bool plain, tsr_dtype dtype,
+                                 int ndim, const int64_t *shape)
 {
-    enum { PAGES = 7, PAGE_LEN = 11, COUNT = 6 };
+    if (!plain)
+        return view(p, random, dtype, ndim, shape);
+    tsr_tensor *tensor = gpu_new(dtype, ndim, shape);
+    gpu_poison(tensor);
+    return tensor;
+}
+
+/* Keys in pages of a cache in any order, some of which sequences share. */
+static void try_pages(gpu_random *random, const paging *how, const tsr_dtype *dtypes)
+{
+    enum { PAGES = 7, COUNT = 6 };
+    const int64_t q_len = how->q_len, page_len = how->page_len;
     char name[128];
     problem p = {.dtypes = dtypes,
                  .c = {.batch = 3,
                        .heads = 4,
                        .kv_heads = 2,
                        .q_len = q_len,
-                       .kv_len = (int64_t)PAGE_LEN * COUNT,
-                       .head_dim = 24,
+                       .kv_len = page_len * COUNT,
+                       .head_dim = how->head_dim,
                        .causal = true,
                        .window = q_len > 2 ? 30 : 0}};
     attention_case *c = &p.c;
     const int64_t q_shape[] = {c->batch, c->heads, c->q_len, c->head_dim},
-                  cache_shape[] = {PAGES, c->kv_heads, PAGE_LEN, c->head_dim},
+                  cache_shape[] = {PAGES, c->kv_heads, page_len, c->head_dim},
                   table_shape[] = {c->batch, COUNT};
-    const int64_t page = c->kv_heads * PAGE_LEN * c->head_dim, size = PAGES * page;
+    const int64_t page = c->kv_heads * page_len * c->head_dim, size = PAGES * page;
     double table[3 * COUNT];
     double *caches[2], **wanted[] = {&c->k, &c->v};
     tsr_tensor **tensors[] = {&p.k, &p.v};
@@ -285,7 +308,7 @@ static void try_pages(gpu_random *random, int64_t q_len, const tsr_dtype *dtypes
     for (int64_t b = 0; b < c->batch; b++)
         c->kv_length[b] = (double)gpu_random_between(random, 5, c->kv_len);
     for (int i = 0; i < 3 * COUNT; i++) {
-        const bool used = i % COUNT * PAGE_LEN < c->kv_length[i / COUNT];
+        const bool used = i % COUNT * page_len < c->kv_length[i / COUNT];
         table[i] = used ? (double)gpu_random_between(random, 0, PAGES - 1) : -77777;
     }
     for (int which = 0; which < 2; which++) {
@@ -295,13 +318,13 @@ static void try_pages(gpu_random *random, int64_t q_len, const tsr_dtype *dtypes
             const int64_t d = n % c->head_dim, j = n / c->head_dim % c->kv_len,
                           g = n / c->head_dim / c->kv_len % c->kv_heads,
                           b = n / c->head_dim / c->kv_len / c->kv_heads;
-            const double number = table[b * COUNT + j / PAGE_LEN];
+            const double number = table[b * COUNT + j / page_len];
             if (number >= 0)
                 (*wanted[which])[n] =
                     caches[which][(int64_t)number * page +
-                                  (g * PAGE_LEN + j % PAGE_LEN) * c->head_dim + d];
+                                  (g * page_len + j % page_len) * c->head_dim + d];
         }
-        *tensors[which] = view(&p, random, dtypes[K + which], 4, cache_shape);
+        *tensors[which] = plain_or_view(&p, random, how->plain, dtypes[K + which], 4, cache_shape);
         gpu_put(*tensors[which], caches[which]);
         free(caches[which]);
     }
@@ -313,13 +336,19 @@ static void try_pages(gpu_random *random, int64_t q_len, const tsr_dtype *dtypes
     gpu_poison(p.lse);
     p.kv_lengths = gpu_new(TSR_I32, 1, &c->batch);
     gpu_put(p.kv_lengths, c->kv_length);
-    tsr_tensor *pages = view(&p, random, TSR_I32, 2, table_shape);
+    if (how->q_lengths) {
+        c->q_length = random_lengths(random, c->batch, q_len);
+        p.q_lengths = gpu_new(TSR_I32, 1, &c->batch);
+        gpu_put(p.q_lengths, c->q_length);
+    }
+    tsr_tensor *pages = plain_or_view(&p, random, how->plain, TSR_I32, 2, table_shape);
     gpu_put(pages, table);
     tsr_attention_params params = params_of(&p);
     params.pages = pages;
     attention_solve(c);
     GPU_OK(tsr_attention(queue, p.y, p.lse, p.q, p.k, p.v, &params));
-    snprintf(name, sizeof name, "pages, %lld queries", (long long)q_len);
+    snprintf(name, sizeof name, "pages of %lld, %lld queries", (long long)page_len,
+             (long long)q_len);
     check(&p, name);
     tsr_tensor_destroy(&pages);
     free_problem(&p);
@@ -328,8 +357,15 @@ static void try_pages(gpu_random *random, int64_t q_len, const tsr_dtype *dtypes
 START_TEST(reads_pages)
 {
     gpu_random random = {(uint64_t)_i + 70};
-    try_pages(&random, 1, mixtures[_i]);
-    try_pages(&random, 37, mixtures[_i]);
+    try_pages(&random, &(paging){.q_len = 1, .page_len = 11, .head_dim = 24}, mixtures[_i]);
+    try_pages(&random, &(paging){.q_len = 37, .page_len = 11, .head_dim = 24}, mixtures[_i]);
+    /* More keys than a block of lavapipe has, and an odd number of columns. */
+    try_pages(
+        &random,
+        &(paging){.q_len = 3, .page_len = 101, .head_dim = 33, .q_lengths = true, .plain = true},
+        mixtures[_i]);
+    try_pages(&random, &(paging){.q_len = 140, .page_len = 8, .head_dim = 64, .plain = true},
+              mixtures[_i]);
 }
 END_TEST
 
@@ -553,20 +589,23 @@ END_TEST
 
 /* Every allocation and every Vulkan call fails once: nothing leaks, and the result is as it was or,
  * where the failure was made up for, as it should be. */
-static void survive(tsr__fault_kind kind, int code, bool lengths)
+/* On lavapipe, each of these takes other kernels. */
+typedef enum variant { PLAIN, LENGTHS, LENGTHS_WITHOUT_LSE } variant;
+
+static void survive(tsr__fault_kind kind, int code, variant which)
 {
-    const int64_t shape[] = {1, 2, 20, 64}, one = 1, count = 2 * 20 * 64;
+    const int64_t shape[] = {1, 2, 24, 64}, one = 1, count = 2 * 24 * 64;
     tsr_tensor *q = gpu_new(TSR_F32, 4, shape), *v = gpu_new(TSR_F32, 4, shape),
                *y = gpu_new(TSR_F32, 4, shape), *lse = gpu_new(TSR_F32, 3, shape),
                *length = gpu_new(TSR_I32, 1, &one), *gradients[3];
     GPU_OK(tsr_fill(queue, q, 0));
     GPU_OK(tsr_fill(queue, v, 3));
-    GPU_OK(tsr_fill(queue, length, 20));
+    GPU_OK(tsr_fill(queue, length, 24));
     for (int i = 0; i < 3; i++)
         gradients[i] = gpu_new(TSR_F32, 4, shape);
-    const tsr_attention_params params = {.kv_lengths = lengths ? length : NULL};
+    const tsr_attention_params params = {.kv_lengths = which == PLAIN ? NULL : length};
     double *got = attention_doubles(count);
-    for (int back = 0; back < 2; back++) {
+    for (int back = 0; back < (which == LENGTHS_WITHOUT_LSE ? 1 : 2); back++) {
         bool reached = true;
         tsr_tensor *result = back ? gradients[0] : y;
         for (uint64_t nth = 0; reached; nth++) {
@@ -577,7 +616,8 @@ static void survive(tsr__fault_kind kind, int code, bool lengths)
             const tsr_status status =
                 back ? tsr_attention_grad(queue, gradients[0], gradients[1], gradients[2], v, y,
                                           lse, q, q, v, &params)
-                     : tsr_attention(queue, y, lse, q, q, v, &params);
+                     : tsr_attention(queue, y, which == LENGTHS_WITHOUT_LSE ? NULL : lse, q, q, v,
+                                     &params);
             reached = tsr__fault_site() != NULL;
             tsr__fault_disarm();
             gpu_get(result, got);
@@ -596,8 +636,8 @@ START_TEST(survives_failures)
 {
     if (is_slow() && _i > 0)
         SKIP_UNLESS_HUGE("half a minute on SwiftShader");
-    survive(TSR__FAULT_ALLOC, 0, _i != 0);
-    survive(TSR__FAULT_VULKAN, -1 /* VK_ERROR_OUT_OF_HOST_MEMORY */, _i != 0);
+    survive(TSR__FAULT_ALLOC, 0, (variant)_i);
+    survive(TSR__FAULT_VULKAN, -1 /* VK_ERROR_OUT_OF_HOST_MEMORY */, (variant)_i);
 }
 END_TEST
 
@@ -610,10 +650,10 @@ TESTS(attention)
     tcase_add_test(tests, accepts_nothing);
     tcase_add_loop_test(tests, agrees_with_doubles_for_few_queries, 0, 1);
     tcase_add_loop_test(tests, agrees_with_doubles_for_few_queries, 3, 4);
-    tcase_add_loop_test(tests, reads_pages, 0, 2);
+    tcase_add_loop_test(tests, reads_pages, 0, 4);
     tcase_add_test(tests, refuses_tensors);
     tcase_add_test(tests, refuses_params);
-    tcase_add_loop_test(tests, survives_failures, 0, 2);
+    tcase_add_loop_test(tests, survives_failures, 0, 3);
 }
 
 TESTS(attention_packed)

@@ -112,11 +112,13 @@ void tsr__attention_range(const tsr__attention *c, int64_t row, int64_t rows, in
     const int64_t position = row + c->kv_len - c->q_len;
     *first = 0;
     *end = c->kv_len;
-    if (!c->params.causal)
+    /* A sequence with fewer queries than q_len may have later positions. */
+    if (!c->params.causal || c->params.q_lengths)
         return;
     *end = least(*end, position + rows);
     *end = *end < 0 ? 0 : *end;
-    if (c->params.window > 0 && position >= c->params.window)
+    /* One with fewer keys than kv_len has earlier positions. */
+    if (c->params.window > 0 && !c->params.kv_lengths && position >= c->params.window)
         *first = position - c->params.window + 1;
     *first = least(*first, *end);
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "gpu/cpu_drivers/attention/gather.h"
 #include "gpu/cpu_drivers/attention/scores.h"
 #include "gpu/cpu_drivers/matmul/plan.h"
 #include "gpu/cpu_drivers/ops/vectors.h"
@@ -15,13 +16,13 @@ enum {
     MAX_SCORES = 1 << 22,
     /* With fewer multiply-adds, starting the dispatches takes more time than the work. */
     MIN_WORK = 1 << 16,
-    /* The largest number of elements in a transposed copy of the keys or values of a slice, if it
-     * has several heads. */
-    MAX_TRANSPOSED = 1 << 20,
+    /* The largest number of elements in a copy of the keys or values of a slice, if it has several
+     * heads. */
+    MAX_COPIED = 1 << 20,
     /* With fewer queries or keys, transposing keys and values takes more time than it saves. */
     MIN_QUERIES = 128,
     MIN_KEYS = 256,
-    KEPT = 10,
+    KEPT = 12,
 };
 
 typedef struct work {
@@ -29,6 +30,13 @@ typedef struct work {
     tsr__attention_blocks blocks;
     tsr__attention_slice slice;
     int64_t unit, y_columns;
+    /* The keys and values of the slice as products read them: the caller's tensors, or the copies
+     * in k_gathered and v_gathered, which are f32 [batches, kv_heads, kv_len, y_columns]. */
+    tsr_tensor k, v;
+    tsr__buffer *k_gathered, *v_gathered; /* NULL for the caller's tensors */
+    /* i32 [batches, 2]: the numbers of queries and keys of each sequence. NULL if all sequences
+     * have q_len and kv_len. */
+    tsr__buffer *lengths;
     /* f32 [batches, kv_heads, head_dim, kv_len]: the keys and values of the slice, whose lines are
      * `line` elements apart. All products can read them without a copy of their own. NULL if this
      * is not faster. */
@@ -170,6 +178,23 @@ static bool merge_readers(tsr_tensor *view)
 /* Steps of both directions ---------------------------------------------------------------------
  */
 
+/* Returns the slice's copy of keys or values as a part of a tensor [batch, kv_heads, kv_len,
+ * head_dim], of which no other part exists. */
+static tsr_tensor gathered(const work *w, tsr__buffer *buffer)
+{
+    const tsr__attention *c = w->call;
+    const tsr__attention_slice *s = &w->slice;
+    const int64_t head = c->kv_len * w->y_columns;
+    return (tsr_tensor){
+        .layout = {.dtype = TSR_F32,
+                   .ndim = 4,
+                   .shape = {c->batch, c->kv_heads, c->kv_len, c->head_dim},
+                   .strides = {head * s->kv_heads, head, w->y_columns, 1},
+                   .offset = -head * (s->kv_heads * s->batch + s->kv_head)},
+        .buffer = buffer,
+    };
+}
+
 /* Copies the mask of a block of keys to w->mask: f32 [batches, heads, rows, keys], laid out like
  * the scores. */
 static tsr_status copy_mask(const work *w, int64_t key, int64_t count)
@@ -245,7 +270,8 @@ static tsr__attention_scores scores_of(const work *w, int64_t key, int64_t count
     const uint64_t head = (uint64_t)(w->slice.batch * c->heads + w->slice.head);
     return (tsr__attention_scores){
         .call = c,
-        .heads = tsr__attention_slice_heads(&w->slice),
+        .sequences = w->slice.batches,
+        .heads = w->slice.kv_heads * w->slice.readers,
         .row = w->row,
         .rows = w->rows,
         .key = key,
@@ -257,8 +283,28 @@ static tsr__attention_scores scores_of(const work *w, int64_t key, int64_t count
         .state = w->state,
         .lse_buffer = w->lse.buffer,
         .lse = tsr__tensor_address(&w->lse) + 4 * head * (uint64_t)c->q_len,
+        .lengths = w->lengths,
         .y_columns = w->y_columns,
     };
+}
+
+/* Sets w->k and w->v for the slice, and makes the copies that the products read. */
+static tsr_status prepare_slice(work *w)
+{
+    const tsr__attention *c = w->call;
+    w->k = *c->k;
+    w->v = *c->v;
+    if (w->k_gathered) {
+        TSR__TRY(
+            tsr__attention_gather(c, &w->slice, c->k, w->y_columns, w->k_gathered, w->lengths));
+        TSR__TRY(tsr__attention_gather(c, &w->slice, c->v, w->y_columns, w->v_gathered, NULL));
+        w->k = gathered(w, w->k_gathered);
+        w->v = gathered(w, w->v_gathered);
+    }
+    if (!w->k_transposed)
+        return TSR_OK;
+    TSR__TRY(transpose(w, &w->k, w->k_transposed));
+    return transpose(w, &w->v, w->v_transposed);
 }
 
 typedef tsr_status block_of_queries(work *w);
@@ -268,10 +314,7 @@ static tsr_status each_block(work *w, block_of_queries *run)
     const tsr__attention *c = w->call;
     bool more = tsr__attention_first_slice(&w->blocks, &w->slice);
     for (; more; more = tsr__attention_next_slice(&w->blocks, &w->slice)) {
-        if (w->k_transposed)
-            TSR__TRY(transpose(w, c->k, w->k_transposed));
-        if (w->v_transposed)
-            TSR__TRY(transpose(w, c->v, w->v_transposed));
+        TSR__TRY(prepare_slice(w));
         for (w->row = 0; w->row < c->q_len; w->row += w->blocks.rows) {
             w->rows = c->q_len - w->row < w->blocks.rows ? c->q_len - w->row : w->blocks.rows;
             TSR__TRY(run(w));
@@ -304,14 +347,20 @@ static tsr_status prepare(work *w, const tsr__attention *call, int64_t max_score
     w->call = call;
     w->unit = tsr__attention_scores_unit(tsr_stream_device(call->stream));
     w->y_columns = (call->head_dim + w->unit - 1) / w->unit * w->unit;
-    const bool transposes = transposing_pays(call);
+    const bool transposes = transposing_pays(call), gathers = tsr__attention_gathers(call);
     tsr__attention_blocks_init(&w->blocks, call, w->unit, max_scores,
-                               transposes ? MAX_TRANSPOSED / call->head_dim : INT64_MAX);
+                               transposes || gathers ? MAX_COPIED / call->head_dim : INT64_MAX);
     TSR__TRY(keep(w, (uint64_t)w->blocks.max_scores, &w->scores));
+    const uint64_t heads = (uint64_t)(w->blocks.group * w->blocks.sequences);
+    if (gathers) {
+        const uint64_t elements = heads * (uint64_t)(call->kv_len * w->y_columns);
+        TSR__TRY(keep(w, elements, &w->k_gathered));
+        TSR__TRY(keep(w, elements, &w->v_gathered));
+        TSR__TRY(keep(w, 2 * (uint64_t)w->blocks.sequences, &w->lengths));
+    }
     if (transposes) {
         w->line = ((call->kv_len + w->unit - 1) / w->unit | 1) * w->unit;
-        const uint64_t elements =
-            (uint64_t)(w->blocks.group * w->blocks.sequences * w->line) * (uint64_t)call->head_dim;
+        const uint64_t elements = heads * (uint64_t)(w->line * call->head_dim);
         TSR__TRY(keep(w, elements, &w->k_transposed));
         TSR__TRY(keep(w, elements, &w->v_transposed));
     }
@@ -356,14 +405,14 @@ static tsr_status forward_block(work *w)
     const tsr_tensor sums = alone ? y : block(w, w->sums, c->head_dim, w->y_columns);
     for (int64_t key = first; key < end; key += w->blocks.keys) {
         const int64_t count = count_from(w, key, end);
-        TSR__TRY(score(w, w->scores, c->q, c->k, w->k_transposed, key, count));
+        TSR__TRY(score(w, w->scores, c->q, &w->k, w->k_transposed, key, count));
         if (c->params.mask)
             TSR__TRY(copy_mask(w, key, count));
         tsr__attention_scores s = scores_of(w, key, count);
         s.first = key == first;
         s.y = w->sums;
         TSR__TRY(tsr__attention_scores_run(c->stream, &s));
-        TSR__TRY(combine(w, &sums, w->scores, c->v, w->v_transposed, key, count, key > first));
+        TSR__TRY(combine(w, &sums, w->scores, &w->v, w->v_transposed, key, count, key > first));
     }
     return alone ? TSR_OK : tsr_copy(c->stream, &y, &sums);
 }
@@ -410,8 +459,8 @@ tsr_status tsr__attention_products(const tsr__attention *call)
 static tsr_status gradient_scores(work *w, int64_t key, int64_t count, uint32_t function)
 {
     const tsr__attention *c = w->call;
-    TSR__TRY(score(w, w->scores, c->q, c->k, w->k_transposed, key, count));
-    TSR__TRY(score(w, w->gradient, c->dy, c->v, w->v_transposed, key, count));
+    TSR__TRY(score(w, w->scores, c->q, &w->k, w->k_transposed, key, count));
+    TSR__TRY(score(w, w->gradient, c->dy, &w->v, w->v_transposed, key, count));
     if (c->params.mask)
         TSR__TRY(copy_mask(w, key, count));
     tsr__attention_scores s = scores_of(w, key, count);
@@ -478,7 +527,7 @@ static tsr_status backward_block(work *w)
         TSR__TRY(gradient_scores(w, key, count, function));
         if (c->dq)
             TSR__TRY(
-                combine(w, &sums, w->gradient, c->k, w->k_transposed, key, count, key > first));
+                combine(w, &sums, w->gradient, &w->k, w->k_transposed, key, count, key > first));
         if (c->dk)
             TSR__TRY(add_to_keys(w, &w->dk, w->gradient, c->q, key, count));
         if (c->dv)
@@ -540,9 +589,9 @@ tsr_status tsr__attention_products_grad(const tsr__attention *call)
 
 bool tsr__attention_products_suit(const tsr__attention *c)
 {
-    const tsr_attention_params *p = &c->params;
     const double scores =
         (double)c->batch * (double)c->heads * (double)c->q_len * (double)c->kv_len;
-    return tsr__vectors_suit(tsr_stream_device(c->stream)) && !p->pages && !p->q_lengths &&
-           !p->kv_lengths && scores * (double)c->head_dim >= MIN_WORK;
+    return tsr__vectors_suit(tsr_stream_device(c->stream)) &&
+           scores * (double)c->head_dim >= MIN_WORK &&
+           (!tsr__attention_gathers(c) || tsr__attention_gather_suits(c));
 }

@@ -27,6 +27,10 @@ static uint32_t columns_of(const tsr__attention_scores *b, uint32_t units, int64
 {
     const tsr__attention *c = b->call;
     const int64_t position = b->row + c->kv_len - c->q_len - b->key;
+    if (b->lengths && c->params.causal)
+        return c->params.window > 0 ? TSR_SCORES_WINDOW : TSR_SCORES_CAUSAL;
+    if (b->lengths)
+        return TSR_SCORES_KEYS;
     if (c->params.window > 0 && position + b->rows - 1 >= c->params.window)
         return TSR_SCORES_WINDOW;
     if (c->params.causal && position < b->keys - 1)
@@ -63,32 +67,38 @@ tsr_status tsr__attention_scores_run(tsr_stream *stream, const tsr__attention_sc
         .state = address_of(b->state),
         .lse = b->lse + 4 * (uint64_t)b->row,
         .y = address_of(b->y),
+        .lengths = address_of(b->lengths),
         .rows = (uint32_t)b->rows,
         .heads = (uint32_t)b->heads,
         .q_len = (uint32_t)c->q_len,
-        .position = (int32_t)(b->row + c->kv_len - c->q_len - b->key),
+        .position = (int32_t)(b->row - b->key + (b->lengths ? 0 : c->kv_len - c->q_len)),
         .keys = (uint32_t)b->keys,
         .window = c->params.window < INT32_MAX ? (uint32_t)c->params.window : INT32_MAX,
         .scale = c->params.scale,
         .softcap = c->params.softcap,
+        .row = (uint32_t)b->row,
+        .key = (uint32_t)b->key,
     };
     tsr__dispatch dispatch = {
         .shader = b->backward ? TSR__SHADER_ATTENTION_SCORES_GRAD : TSR__SHADER_ATTENTION_SCORES,
-        .spec_count = b->backward ? 8 : 9,
+        .spec_count = b->backward ? 8 : 10,
         .spec = {SUBGROUPS * lanes, lanes, units, (uint32_t)b->row_keys, columns_of(b, units, unit),
                  c->params.softcap > 0, b->mask != NULL,
                  b->backward ? b->function
                  : b->first  ? 0
                              : (uint32_t)(b->y_columns / unit),
-                 (uint32_t)b->y_columns},
+                 (uint32_t)b->y_columns, b->lengths != NULL},
         .push = &push,
         .push_bytes = sizeof push,
-        .groups = {tsr__div_up_u32((uint32_t)b->rows, SUBGROUPS), (uint32_t)b->heads, 1},
+        .groups = {tsr__div_up_u32((uint32_t)b->rows, SUBGROUPS),
+                   (uint32_t)(b->heads * (b->lengths ? 1 : b->sequences)),
+                   (uint32_t)(b->lengths ? b->sequences : 1)},
     };
     add_access(&dispatch, b->scores, true);
     add_access(&dispatch, b->gradient, true);
     add_access(&dispatch, b->mask, false);
     add_access(&dispatch, b->state, true);
+    add_access(&dispatch, b->lengths, false);
     add_access(&dispatch, b->lse_buffer, !b->backward);
     add_access(&dispatch, b->first ? NULL : b->y, true);
     return tsr__stream_dispatch(stream, &dispatch);

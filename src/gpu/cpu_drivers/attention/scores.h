@@ -13,11 +13,13 @@ int64_t tsr__attention_scores_unit(const tsr_device *device);
 /* A block of scores and its operands. Buffers that a call does not need are NULL. */
 typedef struct tsr__attention_scores {
     const tsr__attention *call;
-    /* the number of heads in the slice; the block's queries are row … row + rows − 1 */
-    int64_t heads, row, rows;
+    /* the slice's sequences and the heads of each; the block's queries are row … row + rows − 1 */
+    int64_t sequences, heads, row, rows;
     int64_t key, keys; /* the block's keys are key … key + keys − 1 */
     int64_t row_keys;
     tsr__buffer *scores, *gradient, *mask, *state, *y;
+    /* i32 [sequences, 2]: the numbers of queries and keys of each sequence; forward only */
+    tsr__buffer *lengths;
     tsr__buffer *lse_buffer;
     uint64_t lse;      /* the address of lse for query 0 of the slice's first head */
     int64_t y_columns; /* the number of elements in a row of y */

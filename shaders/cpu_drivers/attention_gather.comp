@@ -1,0 +1,98 @@
+// Copies the keys or values of attention to one place, as f32, on Mesa's CPU driver: from the pages
+// of a cache, or from a tensor of sequences of different lengths. Rows after a sequence's last key
+// become 0, so that products with them are 0, whatever the memory contains. A subgroup copies one
+// row. It is compiled with -O0, so that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "cpu_drivers/lavapipe_extensions.glsl"
+#include "params/vectors.h"
+#include "params/attention_gather.h"
+
+layout(push_constant, std430) uniform tsr_push
+{
+    tsr_attention_gather_push p;
+};
+
+#define TSR_IDENTITY_BITS 3
+#include "include/float16.glsl"
+#include "cpu_drivers/lavapipe.glsl"
+
+layout(constant_id = 0) const uint WORKGROUP = 64;
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint LANES = 8;
+layout(constant_id = 2) const uint COLUMNS = 64;     // elements in a row
+layout(constant_id = 3) const uint LINE = 64;        // elements from one row of the copy to the next
+layout(constant_id = 4) const uint DTYPE = TSR_DT_F32;
+layout(constant_id = 5) const uint FORM = 8;         // the alignment of loads
+layout(constant_id = 6) const uint GIVEN = 0;        // TSR_GATHER_…
+layout(constant_id = 7) const uint PAGE_BITS = 32;   // bits of the largest number of a page
+
+const uint GROUP = 2;
+const bool EXACT = false;
+const uint UNIT = LANES * GROUP;
+
+#include "cpu_drivers/vector_floats.glsl"
+
+// Returns `value`, which all lanes share, in a form in which the compiler sees this.
+uint shared_by_lanes(uint value)
+{
+    uint known = 0;
+    [[unroll]] for (uint digit = 0; digit < PAGE_BITS; digit += TSR_IDENTITY_BITS)
+        known |= p.identity[p.identity[value >> digit & 7]] << digit;
+    return known;
+}
+
+int length_of(uint64_t at, uint most)
+{
+    return clamp(int(Word(at).v), 0, int(most));
+}
+
+void main()
+{
+    uint number = uniform_index(gl_WorkGroupID.x) * (WORKGROUP / LANES) + p.identity[p.identity[gl_SubgroupID]];
+    uint head = uniform_index(gl_WorkGroupID.y), sequence = uniform_index(gl_WorkGroupID.z);
+    bool own = number < p.kv_len;
+    uint key = min(number, p.kv_len - 1);
+
+    int queries = int(p.q_len), keys = int(p.kv_len);
+    if ((GIVEN & TSR_GATHER_Q_LENGTHS) != 0)
+        queries = length_of(p.q_lengths + sequence * 4, p.q_len);
+    if ((GIVEN & TSR_GATHER_KV_LENGTHS) != 0)
+        keys = length_of(p.kv_lengths + sequence * 4, p.kv_len);
+    bool used = int(key) < keys;
+
+    uint outer = sequence, row = key;
+    if ((GIVEN & TSR_GATHER_PAGES) != 0) {
+        uint high, low;
+        umulExtended(key, p.page_magic, high, low);
+        uint entry = high + key >> p.page_shift;
+        row = key - entry * p.page_len;
+        int page = int(Word(p.pages + uint64_t(sequence) * p.pages_stride + entry * 4).v);
+        outer = shared_by_lanes(uint(clamp(page, 0, int(p.page_count) - 1)));
+    }
+    uint64_t from = p.from + uint64_t(outer) * p.outer_stride + uint64_t(head) * p.head_stride + uint64_t(row) * p.row_stride;
+
+    // The last unit ends with the row, and overlaps the one before.
+    const uint UNITS = (COLUMNS + UNIT - 1) / UNIT;
+    const uint LAST = COLUMNS - UNIT;
+    vec2 x[UNITS];
+    uvec2 pinned = uvec2(0);
+    [[unroll]] for (uint i = 0; i < UNITS; i++) {
+        x[i] = LOAD_OPERAND(from + min(i * UNIT, LAST) * BYTES_OF(DTYPE), DTYPE, FORM).xy;
+        x[i] = mix(vec2(0.0), x[i], bvec2(used));
+        pinned ^= floatBitsToUint(x[i]);
+    }
+    // This is a second use of all values, which is never executed. It keeps LLVM from moving the
+    // arithmetic into each lane's store; see PIN() in matmul_lavapipe.glsl.
+    if (p.identity[0] != 0)
+        Word2(p.to).v = pinned;
+
+    uint lane = gl_SubgroupInvocationID;
+    uint lowest = mix(LANES, 0, own);
+    uint64_t to = p.to + (uint64_t(sequence * p.heads + head) * p.kv_len + key) * (LINE * 4);
+    [[unroll]] for (uint i = 0; i < UNITS; i++)
+        if (lane >= lowest)
+            STORE_LANE_VECTORS(to + (min(i * UNIT, LAST) + lane * GROUP) * 4, (LAST % 2 == 0 ? 8 : 4), floatBitsToUint(x[i]));
+    if (p.lengths != 0 && number == 0 && head == 0 && lane == 0)
+        store_words(p.lengths + sequence * 8, uvec2(queries, keys));
+}
