@@ -61,6 +61,17 @@ typedef struct tsr_coopmat_shape {
     bool subgroup_scope; /* otherwise the scope is the workgroup or another */
 } tsr_coopmat_shape;
 
+#define TSR_MAX_KNOWN_FAULTS 16
+
+/* A fault of the device's driver that is known from a public report, and what the library does
+ * about it. With the environment variable TESSERA_KNOWN_FAULTS=0 the library does nothing. */
+typedef struct tsr_known_fault {
+    const char *name;        /* for example "amd-emulated-coopmat" */
+    const char *description; /* what the driver does, without a subject */
+    const char *effect;      /* what the library does: a sentence without a full stop */
+    const char *source;      /* the report: REPOSITORY#NUMBER on GitHub, several with commas */
+} tsr_known_fault;
+
 typedef struct tsr_device_info {
     int index; /* position in the listing, which TESSERA_DEVICE=1 refers to */
     char name[TSR_NAME_SIZE];
@@ -106,6 +117,9 @@ typedef struct tsr_device_info {
     int coopmat_bf16_used; /* the same for bf16 */
     uint32_t coopmat_subgroup_size; /* size of the subgroups that multiply together with these
                                        shapes; 0: none is used */
+
+    int known_fault_count; /* the faults that the library works around on this device */
+    tsr_known_fault known_faults[TSR_MAX_KNOWN_FAULTS];
 
     uint32_t max_workgroup_count[3];
     uint32_t max_workgroup_size[3];

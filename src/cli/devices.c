@@ -132,6 +132,15 @@ static void print_tuning(FILE *out, const tsr_device_info *info)
     line(out, "", "%s, written %s", stored.path, cli_utc(stored.written_s, time));
 }
 
+static void print_known_faults(FILE *out, const tsr_device_info *info)
+{
+    for (int i = 0; i < info->known_fault_count; i++) {
+        const tsr_known_fault *fault = &info->known_faults[i];
+        line(out, i == 0 ? "known faults" : "", "%s: the driver %s; %s (%s)", fault->name,
+             fault->description, fault->effect, fault->source);
+    }
+}
+
 static void print_device(FILE *out, const tsr_device_info *info)
 {
     char version[CLI_VERSION_TEXT], shared[CLI_BYTES_TEXT], push[CLI_BYTES_TEXT],
@@ -158,6 +167,7 @@ static void print_device(FILE *out, const tsr_device_info *info)
          yes(info->int8));
     line(out, "storage", "16-bit %s, 8-bit %s", yes(info->storage16), yes(info->storage8));
     print_coopmat(out, info);
+    print_known_faults(out, info);
     line(out, "workgroups",
          "%" PRIu32 " invocations, at most %" PRIu32 " x %" PRIu32 " x %" PRIu32
          "; %s shared memory",

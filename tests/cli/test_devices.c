@@ -96,6 +96,8 @@ static void same_device(const json_t *device, const tsr_device_info *info)
     same_number(device, "coopmat_subgroup_size", info->coopmat_subgroup_size);
     ck_assert_int_eq((int)json_array_size(tool_member(device, "coopmat_shapes")),
                      info->coopmat_count);
+    ck_assert_int_eq((int)json_array_size(tool_member(device, "known_faults")),
+                     info->known_fault_count);
     const json_t *sizes = tool_member(device, "max_workgroup_size");
     for (int i = 0; i < 3; i++)
         ck_assert_uint_eq((uint32_t)json_integer_value(json_array_get(sizes, (size_t)i)),

@@ -105,6 +105,19 @@ static void add_coopmat(json_t *object, const tsr_device_info *info)
     }
 }
 
+static void add_known_faults(json_t *object, const tsr_device_info *info)
+{
+    json_t *faults = cli_json_add_array(object, "known_faults");
+    for (int i = 0; i < info->known_fault_count; i++) {
+        const tsr_known_fault *fault = &info->known_faults[i];
+        json_t *entry = cli_json_append_object(faults);
+        cli_json_text(entry, "name", fault->name);
+        cli_json_text(entry, "description", fault->description);
+        cli_json_text(entry, "effect", fault->effect);
+        cli_json_text(entry, "source", fault->source);
+    }
+}
+
 static void add_text_or_null(json_t *object, const char *name, const char *text)
 {
     if (text[0] != '\0')
@@ -169,6 +182,7 @@ json_t *cli_json_device(const tsr_device_info *info)
     cli_json_bool(object, "external_memory_host", info->external_memory_host);
     cli_json_bool(object, "pipeline_statistics", info->pipeline_statistics);
     add_coopmat(object, info);
+    add_known_faults(object, info);
     add_three(object, "max_workgroup_count", info->max_workgroup_count);
     add_three(object, "max_workgroup_size", info->max_workgroup_size);
     cli_json_u64(object, "max_workgroup_invocations", info->max_workgroup_invocations);

@@ -2,32 +2,12 @@
 
 #include <string.h>
 
-#define VENDOR_INTEL 0x8086
-
-/* True if the driver lists the extension although the GPU probably only emulates it.
- *
- * AMD's own drivers list it even on GPUs that only emulate it. The first generation with matrix
- * instructions is RDNA 3, and it is also the first whose 8-bit dot products take operands of mixed
- * signs, which drivers report. On Intel's GPUs, Mesa lists matrices with results of 8 columns for
- * every GPU since Skylake; most of these emulate them. Results of 16 columns are listed only for
- * Xe2, whose matrix units are that wide. */
-static bool only_claimed(const tsr__capabilities *capabilities, const tsr_device_info *info)
-{
-    bool amd = capabilities->driver == VK_DRIVER_ID_AMD_PROPRIETARY ||
-               capabilities->driver == VK_DRIVER_ID_AMD_OPEN_SOURCE,
-         wide = false;
-
-    for (int i = 0; i < info->coopmat_count; i++)
-        wide = wide || info->coopmats[i].n >= 16;
-    return (amd && !capabilities->mixed_dot_products) || (info->vendor_id == VENDOR_INTEL && !wide);
-}
-
 /* True if the device has the features that the kernels require; see
  * shaders/gpu/matmul_coopmat.glsl. The kernels divide a workgroup's tile among its subgroups. The
  * number of subgroups, and therefore their size, must be known. */
 static bool has_needs(const tsr__capabilities *capabilities, const tsr_device_info *info)
 {
-    return info->coopmat && info->storage16 && info->storage8 &&
+    return info->coopmat && !capabilities->coopmat_faulty && info->storage16 && info->storage8 &&
            capabilities->vulkan_memory_model && tsr__probe_subgroups(capabilities, info);
 }
 
@@ -69,7 +49,7 @@ void tsr__coopmat_choose(const tsr__capabilities *capabilities, tsr_device_info 
 {
     info->coopmat_used = info->coopmat_bf16_used = -1;
     info->coopmat_subgroup_size = 0;
-    if (!has_needs(capabilities, info) || only_claimed(capabilities, info))
+    if (!has_needs(capabilities, info))
         return;
     if (info->coopmat_built && info->fp16)
         info->coopmat_used = best_of(info, "f16");

@@ -33,6 +33,8 @@ static inline tsr__storage tsr__storage_of(const tsr_device_info *info)
  * seconds hangs, and reset it. */
 #define TSR__BYTE_WORK 16
 #define TSR__GPU_WORK_LIMIT 137438953472.0 /* 2³⁷ */
+/* The limit for slow GPUs that are known to be reset early (known_faults.c). */
+#define TSR__SHORT_WORK_LIMIT (TSR__GPU_WORK_LIMIT / 16)
 
 struct tsr_device {
     tsr__instance *instance;
@@ -49,7 +51,7 @@ struct tsr_device {
     uint32_t queue_family;
     uint32_t timestamp_bits;
     uint32_t max_workgroup_subgroups;
-    double work_limit; /* TSR__GPU_WORK_LIMIT, or infinity on CPU drivers */
+    double work_limit; /* one of the limits above, or infinity on CPU drivers */
     bool subgroup_quads;
     bool subgroups_demanded; /* a pipeline can require full subgroups of a given size */
 

@@ -206,6 +206,13 @@ static tsr__device_class class_of(const tsr_device_info *info,
     return info->type == TSR_DEVICE_CPU ? TSR__CLASS_CPU : TSR__CLASS_GPU;
 }
 
+static double work_limit_of(const tsr_device_info *info, const tsr__capabilities *capabilities)
+{
+    if (info->type == TSR_DEVICE_CPU)
+        return (double)INFINITY;
+    return capabilities->short_work ? TSR__SHORT_WORK_LIMIT : TSR__GPU_WORK_LIMIT;
+}
+
 /* Takes over the caller's reference to `instance`, even if it fails. */
 static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *info,
                               const tsr__capabilities *capabilities,
@@ -225,7 +232,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->timestamp_bits = capabilities->timestamp_bits;
     device->max_workgroup_subgroups = capabilities->max_workgroup_subgroups;
     device->max_allocations = capabilities->max_allocations;
-    device->work_limit = info->type == TSR_DEVICE_CPU ? (double)INFINITY : TSR__GPU_WORK_LIMIT;
+    device->work_limit = work_limit_of(info, capabilities);
     device->memory_properties = capabilities->memory;
     device->memory_limit_bytes = params->memory_limit_bytes;
     device->wants_mapping = info->unified_memory && !params->force_staging;

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "gpu/device/coopmat.h"
+#include "gpu/device/known_faults.h"
 #include "tsr_config.h"
 
 static tsr_status probe_failed(VkResult result, const char *call)
@@ -375,8 +376,9 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
         unusable(info, "it has no buffer device addresses");
     else if (!vulkan12.timelineSemaphore)
         unusable(info, "it has no timeline semaphores");
-    if (info->coopmat)
+    if (info->coopmat && !tsr__known_faults_demand(capabilities, info, TSR__FAULT_NO_COOPMAT_QUERY))
         TSR__TRY(probe_coopmat(instance, capabilities->physical, info));
+    tsr__known_faults_apply(capabilities, info);
     tsr__coopmat_choose(capabilities, info);
     return TSR_OK;
 }

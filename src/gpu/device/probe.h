@@ -26,6 +26,8 @@ typedef struct tsr__capabilities {
     bool memory_budget;
     uint64_t host_import_alignment; /* 0 if VK_EXT_external_memory_host is missing */
     VkDriverId driver;
+    bool coopmat_faulty; /* a known fault forbids cooperative matrices */
+    bool short_work;     /* a known fault demands batches and dispatches with less work */
 } tsr__capabilities;
 
 /* Fills in both results. `index` is the device's position in the listing. If the driver returns an

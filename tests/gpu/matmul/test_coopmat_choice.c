@@ -125,28 +125,6 @@ START_TEST(none_if_a_requirement_is_missing)
 }
 END_TEST
 
-START_TEST(shapes_that_drivers_do_not_accelerate)
-{
-    capabilities.driver = VK_DRIVER_ID_AMD_PROPRIETARY;
-    ck_assert_int_eq(used(), -1);
-    capabilities.driver = VK_DRIVER_ID_AMD_OPEN_SOURCE;
-    ck_assert_int_eq(used(), -1);
-    capabilities.mixed_dot_products = true;
-    ck_assert_int_eq(used(), 2);
-    capabilities.mixed_dot_products = false;
-    capabilities.driver = VK_DRIVER_ID_MESA_RADV;
-    ck_assert_int_eq(used(), 2);
-    capabilities.driver = VK_DRIVER_ID_INTEL_OPEN_SOURCE_MESA;
-    info.vendor_id = 0x8086;
-    ck_assert_int_eq(used(), 2);
-    for (int i = 0; i < info.coopmat_count; i++)
-        info.coopmats[i].m = info.coopmats[i].n = 8;
-    ck_assert_int_eq(used(), -1);
-    info.vendor_id = 0x10de;
-    ck_assert_int_eq(used(), 0);
-}
-END_TEST
-
 START_TEST(size_of_subgroups)
 {
     capabilities.subgroup_sizes_in_compute = false; /* there is only one size */
@@ -498,7 +476,6 @@ TESTS(coopmat_shape)
     tcase_add_test(tests, largest_bf16_shape_with_f32_sums);
     tcase_add_test(tests, bf16_has_its_own_requirements);
     tcase_add_test(tests, none_if_a_requirement_is_missing);
-    tcase_add_test(tests, shapes_that_drivers_do_not_accelerate);
     tcase_add_test(tests, size_of_subgroups);
 }
 

@@ -5,6 +5,10 @@
 #include "gpu/matmul/kernels/kernels.h"
 #include "shaders/params/matmul.h"
 
+/* RADV before Mesa 25.3 reads rows that do not start at multiples of 16 bytes in half-width
+ * accesses. */
+_Static_assert(TSR_MM_COOPMAT_PAD * 2 % 16 == 0, "padded rows of f16 stay aligned to 16 bytes");
+
 /* The number of bytes of shared memory, whichever order its elements have. It contains the tiles of
  * a and b in 16 bits, with padded rows. The f32 sums that subgroups store together use the same
  * memory, except for bf16. */

@@ -1,0 +1,49 @@
+/* Faults of drivers that are known from public reports, and what the library does about each. The
+ * table is applied to a device when it is listed and when it is opened. TESSERA_KNOWN_FAULTS=0
+ * makes the library ignore it, to find out whether a fault still exists. */
+#ifndef TSR_GPU_DEVICE_KNOWN_FAULTS_H
+#define TSR_GPU_DEVICE_KNOWN_FAULTS_H
+
+#include "gpu/device/probe.h"
+
+typedef enum tsr__fault_effect {
+    TSR__FAULT_NO_COOPMAT,       /* kernels do not use cooperative matrices */
+    TSR__FAULT_NO_COOPMAT_QUERY, /* the same; the driver is not asked for their shapes either */
+    TSR__FAULT_SUBGROUPS_OF_32,  /* subgroups have 32 invocations, and none is required to */
+    TSR__FAULT_NO_HOST_IMPORT,   /* memory of the host is not imported */
+    TSR__FAULT_SHORT_WORK,       /* less work per batch and dispatch */
+    TSR__FAULT_EFFECTS
+} tsr__fault_effect;
+
+typedef bool tsr__fault_condition(const tsr__capabilities *capabilities,
+                                  const tsr_device_info *info);
+
+/* A line of the table. A device has the fault if all members that are not 0 apply to it. */
+typedef struct tsr__known_fault {
+    const char *name;        /* for users, for example "amd-emulated-coopmat" */
+    const char *description; /* a clause whose subject is the driver */
+    const char *source;      /* the public report */
+    VkDriverId drivers[3];   /* one of these; the list ends with the first 0 */
+    uint32_t vendor_id;
+    uint32_t first_device, last_device;   /* device ids, inclusive */
+    uint32_t first_version, last_version; /* as the driver encodes them, inclusive */
+    tsr__fault_condition *condition;
+    tsr__fault_effect effect;
+} tsr__known_fault;
+
+/* Returns the line at `index`, or NULL past the end of the table. */
+const tsr__known_fault *tsr__known_fault_at(int index);
+
+bool tsr__known_fault_matches(const tsr__known_fault *fault, const tsr__capabilities *capabilities,
+                              const tsr_device_info *info);
+
+/* True if some fault of the device has this effect. */
+bool tsr__known_faults_demand(const tsr__capabilities *capabilities, const tsr_device_info *info,
+                              tsr__fault_effect effect);
+
+/* Lists the device's faults in `info`, and changes `info` and `capabilities` by their effects.
+ * Everything else about the device must have been probed, except for the choice of a cooperative
+ * matrix. */
+void tsr__known_faults_apply(tsr__capabilities *capabilities, tsr_device_info *info);
+
+#endif
