@@ -171,12 +171,34 @@ typedef struct tsr_device_params {
 
 #define tsr_device_params(...) (&(tsr_device_params){__VA_ARGS__})
 
+#define TSR_SELF_TEST_KERNEL_SIZE 24
+#define TSR_MAX_SELF_TESTS 256
+
+/* The result of testing a kernel of the library against the host, with elements of one dtype. */
+typedef struct tsr_self_test {
+    char kernel[TSR_SELF_TEST_KERNEL_SIZE]; /* for example "tiled-m" or "softmax" */
+    tsr_dtype dtype;
+    bool right; /* if false, the device does not use the kernel for this dtype */
+} tsr_self_test;
+
+typedef struct tsr_self_tests {
+    int count;
+    tsr_self_test tests[TSR_MAX_SELF_TESTS];
+} tsr_self_tests;
+
+/* Gives the stored results of the kernels that were tested on this kind of device, with this
+ * version of its driver and this build of the library. A kernel is tested before its first use;
+ * results are stored when the device is closed. `device` comes from tsr_device_list_init. Errors:
+ * TSR_ERR_INVALID (an argument is NULL), TSR_ERR_NO_MEMORY. */
+TSR_API TSR_NODISCARD tsr_status tsr_self_tests_find(const tsr_device_info *device,
+                                                     tsr_self_tests *out);
+
 /* Opens a device. `params` may be NULL. A process may open several devices, and the same device
  * several times. Blocks until the drivers have answered. Errors: TSR_ERR_NOT_FOUND (there is no
  * such device; the text lists the devices), TSR_ERR_INVALID (the name fits several devices, which
- * the text lists; TESSERA_SLOWDOWN is not a valid factor; in a child of fork(), see above),
- * TSR_ERR_UNSUPPORTED (the device cannot be used; the text has the reason), TSR_ERR_NO_MEMORY,
- * TSR_ERR_DRIVER. */
+ * the text lists; TESSERA_SLOWDOWN or TESSERA_SELF_TEST is not valid; in a child of fork(), see
+ * above), TSR_ERR_UNSUPPORTED (the device cannot be used; the text has the reason),
+ * TSR_ERR_NO_MEMORY, TSR_ERR_DRIVER. */
 TSR_API TSR_NODISCARD tsr_status tsr_device_open(const tsr_device_params *params, tsr_device **out);
 
 /* Writes the pipeline cache, releases the caller's reference to the device and sets *device to

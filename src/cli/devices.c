@@ -141,6 +141,27 @@ static void print_known_faults(FILE *out, const tsr_device_info *info)
     }
 }
 
+/* Prints how many kernels passed their self-tests, and the names of those that failed. */
+static void print_self_tests(FILE *out, const tsr_device_info *info)
+{
+    tsr_self_tests tests;
+    if (tsr_self_tests_find(info, &tests) != TSR_OK) {
+        line(out, "self-tests", "unknown: %s", tsr_last_error());
+        return;
+    }
+    int passed = 0;
+    for (int i = 0; i < tests.count; i++)
+        passed += tests.tests[i].right;
+    if (tests.count == 0)
+        line(out, "self-tests", "none yet; each kernel is tested before its first use");
+    else
+        line(out, "self-tests", "%d passed, %d failed", passed, tests.count - passed);
+    for (int i = 0; i < tests.count; i++)
+        if (!tests.tests[i].right)
+            line(out, "", "SWITCHED OFF: the kernel %s for %s", tests.tests[i].kernel,
+                 tsr_dtype_name(tests.tests[i].dtype));
+}
+
 static void print_device(FILE *out, const tsr_device_info *info)
 {
     char version[CLI_VERSION_TEXT], shared[CLI_BYTES_TEXT], push[CLI_BYTES_TEXT],
@@ -184,8 +205,10 @@ static void print_device(FILE *out, const tsr_device_info *info)
     print_queues(out, info);
     line(out, "extras", "memory budget %s, external host memory %s, pipeline statistics %s",
          yes(info->memory_budget), yes(info->external_memory_host), yes(info->pipeline_statistics));
-    if (info->usable)
+    if (info->usable) {
+        print_self_tests(out, info);
         print_tuning(out, info);
+    }
 }
 
 /* Command -------------------------------------------------------------------------------------- */

@@ -23,6 +23,7 @@ void tsr_device_list_finish(tsr_device_list *list)
     if (list)
         *list = (tsr_device_list){0};
 }
+TSR__ABSENT(tsr_self_tests_find, const tsr_device_info *device, tsr_self_tests *out)
 TSR__ABSENT(tsr_device_open, const tsr_device_params *params, tsr_device **out)
 TSR__FORGET(tsr_device_close, tsr_device)
 NOTHING(const tsr_device_info *, tsr_device_get_info, const tsr_device *device)

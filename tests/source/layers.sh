@@ -62,12 +62,14 @@ point "gpu/device includes device" parts gpu device
 point "gpu/memory includes device, memory" parts gpu memory device
 point "gpu/pipeline includes device, pipeline" parts gpu pipeline device cpu_drivers/specialize/specialize
 point "gpu/stream includes device, memory, pipeline, stream" parts gpu stream device memory pipeline
+point "gpu/self_test includes device, pipeline" parts gpu self_test device pipeline
 point "gpu/kernel includes pipeline, stream, kernel" parts gpu kernel pipeline stream
 point "gpu/quant includes device, memory, pipeline, stream, quant" parts gpu quant device memory pipeline stream
 point "gpu/ops includes no product" parts gpu ops device memory pipeline stream host quant cpu_drivers
-point "gpu/matmul includes no operator" parts gpu matmul device memory pipeline stream quant cpu_drivers
+point "gpu/matmul includes no operator" parts gpu matmul device memory pipeline stream quant self_test cpu_drivers
 point "gpu/attention includes products and what operators share" parts gpu attention device memory pipeline stream cpu_drivers \
     matmul ops/common
+point "gpu/checks includes no single operator" parts gpu checks device pipeline stream self_test matmul/self_test
 point "comm/algorithms includes itself only" parts comm algorithms
 point "comm/reduce includes itself only" parts comm reduce
 point "comm/ucx includes itself only" parts comm ucx

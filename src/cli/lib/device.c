@@ -118,6 +118,30 @@ static void add_known_faults(json_t *object, const tsr_device_info *info)
     }
 }
 
+/* Adds the stored results of self-tests: the number of kernels and dtypes that passed, and those
+ * that failed. They are null if the results cannot be read. */
+static void add_self_tests(json_t *object, const tsr_device_info *info)
+{
+    tsr_self_tests tests;
+    if (tsr_self_tests_find(info, &tests) != TSR_OK) {
+        cli_json_null(object, "self_tests");
+        return;
+    }
+    uint64_t passed = 0;
+    json_t *entry = cli_json_add_object(object, "self_tests");
+    json_t *failed = cli_json_add_array(entry, "failed");
+    for (int i = 0; i < tests.count; i++) {
+        if (tests.tests[i].right) {
+            passed++;
+            continue;
+        }
+        json_t *kernel = cli_json_append_object(failed);
+        cli_json_text(kernel, "kernel", tests.tests[i].kernel);
+        cli_json_text(kernel, "dtype", tsr_dtype_name(tests.tests[i].dtype));
+    }
+    cli_json_u64(entry, "passed", passed);
+}
+
 static void add_text_or_null(json_t *object, const char *name, const char *text)
 {
     if (text[0] != '\0')
@@ -183,6 +207,7 @@ json_t *cli_json_device(const tsr_device_info *info)
     cli_json_bool(object, "pipeline_statistics", info->pipeline_statistics);
     add_coopmat(object, info);
     add_known_faults(object, info);
+    add_self_tests(object, info);
     add_three(object, "max_workgroup_count", info->max_workgroup_count);
     add_three(object, "max_workgroup_size", info->max_workgroup_size);
     cli_json_u64(object, "max_workgroup_invocations", info->max_workgroup_invocations);

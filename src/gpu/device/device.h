@@ -53,6 +53,11 @@ struct tsr_device {
     uint32_t max_workgroup_subgroups;
     double work_limit; /* one of the limits above, or infinity on CPU drivers */
     bool subgroup_quads;
+    bool self_tested; /* kernels are tested before their first use (self_test.h) */
+    /* Returns an error if a pipeline's shader failed its self-test. Sets *settled to whether later
+     * calls for the same pipeline would return the same. NULL: there are no self-tests. */
+    tsr_status (*admit)(tsr_device *device, int shader, const uint32_t *spec, int spec_count,
+                        bool *settled);
     bool subgroups_demanded; /* a pipeline can require full subgroups of a given size */
 
     VkPhysicalDeviceMemoryProperties memory_properties;
@@ -70,7 +75,10 @@ struct tsr_device {
     atomic_uint references;
 };
 
-/* The same as tsr_device_open, but also opens devices that are not usable. An example is the null
+/* The same as tsr_device_open, but without self-tests of kernels. */
+tsr_status tsr__device_open(const tsr_device_params *params, tsr_device **out);
+
+/* The same as tsr__device_open, but also opens devices that are not usable. An example is the null
  * hardware of drivers, on which pipelines can be built but no memory can be allocated. */
 tsr_status tsr__device_open_to_compile(const tsr_device_params *params, tsr_device **out);
 

@@ -286,7 +286,7 @@ static tsr_status open_wanted(const tsr_device_params *params, bool compile_only
     return status;
 }
 
-tsr_status tsr_device_open(const tsr_device_params *params, tsr_device **out)
+tsr_status tsr__device_open(const tsr_device_params *params, tsr_device **out)
 {
     double slowdown;
     if (tsr__slowdown(&slowdown) != TSR_OK)

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "gpu/matmul/matmul.h"
 #include "gpu/matmul/quant.h"
+#include "gpu/matmul/self_test.h"
 #include "gpu/matmul/tuning/tuned.h"
 
 static tsr_status check(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
@@ -62,10 +63,9 @@ tsr_status tsr__matmul_run(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *
         return tsr__matmul_run_quant(stream, y, a, b, params, &problem);
 
     tsr_device *gpu = tsr_stream_device(stream);
-    tsr__matmul_device device = tsr__matmul_device_of(gpu);
     tsr__tuned *tuned;
     TSR__TRY(tsr__tuned_of(gpu, &tuned));
-    TSR__TRY(tsr__matmul_choose(&device, tuned, &problem, override, &plan));
+    TSR__TRY(tsr__matmul_choose_tested(gpu, tuned, &problem, override, &plan));
     tsr__matmul_call call = {.stream = stream,
                              .problem = &problem,
                              .y = y,

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "gpu/matmul/matmul.h"
+#include "gpu/matmul/self_test.h"
 #include "gpu/matmul/tuning/shape_class.h"
 #include "gpu/matmul/tuning/tuned.h"
 
@@ -40,9 +41,8 @@ tsr_status tsr_tuning_inspect(tsr_stream *stream, const tsr_tensor *y, const tsr
         tsr_device *gpu = tsr_stream_device(stream);
         tsr__tuned *tuned;
         TSR__TRY(tsr__tuned_of(gpu, &tuned));
-        tsr__matmul_device device = tsr__matmul_device_of(gpu);
-        TSR__TRY(tsr__matmul_choose(&device, NULL, &problem, NULL, &usual));
-        TSR__TRY(tsr__matmul_choose(&device, tuned, &problem, NULL, &chosen));
+        TSR__TRY(tsr__matmul_choose_tested(gpu, NULL, &problem, NULL, &usual));
+        TSR__TRY(tsr__matmul_choose_tested(gpu, tuned, &problem, NULL, &chosen));
         info.shape_class = tsr__shape_class_pack(&shape_class);
         describe(&usual, usual.splits, &info.usual);
         describe(&chosen, chosen.splits, &info.chosen);

@@ -8,6 +8,7 @@
 #include "gpu/pipeline/disk_cache.h"
 
 #define BUCKETS 256
+#define MAX_REPLACED 4
 
 struct tsr__pipeline {
     /* For a caller's kernel, its device, to which the pipeline has a reference. NULL for built-in
@@ -18,10 +19,18 @@ struct tsr__pipeline {
     /* The following fields are used only for built-in shaders. */
     tsr__pipeline *next;
     uint64_t last_use; /* the value of `uses` when the pipeline was last used */
+    bool admitted;     /* device->admit need not be asked again */
     tsr__shader shader;
     int spec_count;
     uint32_t spec[TSR__SPEC_MAX];
 };
+
+/* SPIR-V that tests use instead of a shader's own. */
+typedef struct replacement {
+    tsr__shader shader;
+    const uint32_t *code;
+    size_t size_bytes;
+} replacement;
 
 typedef struct device_pipelines {
     pthread_mutex_t lock;
@@ -33,6 +42,8 @@ typedef struct device_pipelines {
     uint64_t saved_built; /* the number of these whose driver cache has been written to disk */
     uint64_t kept, limit;
     uint64_t uses; /* the number of calls of tsr__pipeline_get */
+    replacement replaced[MAX_REPLACED];
+    int replaced_count;
     tsr__pipeline *buckets[BUCKETS];
 } device_pipelines;
 
@@ -212,6 +223,12 @@ static tsr_status build_entry(tsr_device *device, const device_pipelines *pipeli
 {
     const tsr__shader_binary *binary = &tsr__shader_binaries[shader];
     const uint32_t *code = binary->variant[device->storage].code;
+    size_t size_bytes = binary->variant[device->storage].size_bytes, special_bytes = 0;
+    for (int i = 0; i < pipelines->replaced_count; i++)
+        if (pipelines->replaced[i].shader == shader) {
+            code = pipelines->replaced[i].code;
+            size_bytes = pipelines->replaced[i].size_bytes;
+        }
     if (!code)
         return tsr__fail(TSR_ERR_UNSUPPORTED,
                          "the compiler that built this library could not build the shader %s",
@@ -220,7 +237,6 @@ static tsr_status build_entry(tsr_device *device, const device_pipelines *pipeli
     if (!entry)
         return TSR_ERR_NO_MEMORY;
     uint32_t *special = NULL;
-    size_t size_bytes = binary->variant[device->storage].size_bytes, special_bytes = 0;
     tsr_status status =
         tsr__specialize(code, size_bytes, spec, spec_count, &special, &special_bytes);
     if (status == TSR_OK && special)
@@ -298,23 +314,51 @@ static tsr_status build_unlocked(tsr_device *device, device_pipelines *pipelines
     return TSR_OK;
 }
 
+static tsr__pipeline **bucket_of(device_pipelines *pipelines, tsr__shader shader,
+                                 const uint32_t *spec, int spec_count)
+{
+    uint32_t id = (uint32_t)shader;
+    uint64_t hash = tsr__hash(TSR__HASH_START, &id, sizeof id);
+    hash = tsr__hash(hash, spec, (size_t)spec_count * sizeof *spec);
+    return &pipelines->buckets[hash % BUCKETS];
+}
+
+/* Asks whether the shader may be used, unless that has been settled for this pipeline. The test of
+ * a shader uses its pipelines before the answer is known. The lock is released in the meantime,
+ * because the test builds pipelines. */
+static tsr_status admit_unlocked(tsr_device *device, device_pipelines *pipelines,
+                                 tsr__shader shader, const uint32_t *spec, int spec_count,
+                                 bool *settled)
+{
+    *settled = true;
+    if (!device->admit)
+        return TSR_OK;
+    pthread_mutex_unlock(&pipelines->lock);
+    tsr_status status = device->admit(device, (int)shader, spec, spec_count, settled);
+    pthread_mutex_lock(&pipelines->lock);
+    return status;
+}
+
 tsr_status tsr__pipeline_get(tsr_device *device, tsr__shader shader, const uint32_t *spec,
                              int spec_count, tsr__pipeline **out)
 {
     device_pipelines *pipelines;
     TSR__TRY(pipelines_of(device, &pipelines));
-    uint32_t id = (uint32_t)shader;
-    uint64_t hash = tsr__hash(TSR__HASH_START, &id, sizeof id);
-    hash = tsr__hash(hash, spec, (size_t)spec_count * sizeof *spec);
-    tsr__pipeline **bucket = &pipelines->buckets[hash % BUCKETS];
+    tsr__pipeline **bucket = bucket_of(pipelines, shader, spec, spec_count);
 
     pthread_mutex_lock(&pipelines->lock);
     tsr_status status = TSR_OK;
     tsr__pipeline *entry = find(*bucket, shader, spec, spec_count);
-    if (!entry)
+    bool settled = entry && entry->admitted;
+    if (!settled) {
+        status = admit_unlocked(device, pipelines, shader, spec, spec_count, &settled);
+        entry = find(*bucket, shader, spec, spec_count);
+    }
+    if (status == TSR_OK && !entry)
         status = build_unlocked(device, pipelines, shader, spec, spec_count, bucket, &entry);
     if (status == TSR_OK) {
         atomic_fetch_add(&entry->references, 1);
+        entry->admitted = entry->admitted || settled;
         entry->last_use = ++pipelines->uses;
         *out = entry;
     }
@@ -402,6 +446,17 @@ tsr_status tsr__pipelines_set_limit(tsr_device *device, uint64_t limit)
     pthread_mutex_lock(&pipelines->lock);
     pipelines->limit = limit;
     pthread_mutex_unlock(&pipelines->lock);
+    return TSR_OK;
+}
+
+tsr_status tsr__pipelines_replace(tsr_device *device, tsr__shader shader, const uint32_t *code,
+                                  size_t size_bytes)
+{
+    device_pipelines *pipelines;
+    TSR__TRY(pipelines_of(device, &pipelines));
+    TSR__REQUIRE(pipelines->replaced_count < MAX_REPLACED, "more than %d shaders are replaced",
+                 MAX_REPLACED);
+    pipelines->replaced[pipelines->replaced_count++] = (replacement){shader, code, size_bytes};
     return TSR_OK;
 }
 

@@ -22,7 +22,8 @@ VkPipelineLayout tsr__pipelines_layout(const tsr_device *device);
 typedef struct tsr__pipeline tsr__pipeline;
 
 /* Returns the pipeline of a built-in shader, in the device's storage variant. The caller gets a
- * reference and must release it. Returns TSR_ERR_UNSUPPORTED if this build has no such shader. */
+ * reference and must release it. Returns TSR_ERR_UNSUPPORTED if this build has no such shader, or
+ * if the shader failed its self-test. */
 tsr_status tsr__pipeline_get(tsr_device *device, tsr__shader shader, const uint32_t *spec,
                              int spec_count, tsr__pipeline **out);
 
@@ -65,5 +66,10 @@ void tsr__pipelines_visit(const tsr_device *device, tsr__pipeline_fn visit, void
  * is built. */
 uint64_t tsr__pipelines_limit(const tsr_device *device);
 tsr_status tsr__pipelines_set_limit(tsr_device *device, uint64_t limit);
+
+/* Builds pipelines of this shader from other SPIR-V from now on, for tests that break a kernel.
+ * At most four shaders are replaced. `code` must remain valid. Not thread-safe. */
+tsr_status tsr__pipelines_replace(tsr_device *device, tsr__shader shader, const uint32_t *code,
+                                  size_t size_bytes);
 
 #endif

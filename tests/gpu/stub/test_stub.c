@@ -95,6 +95,7 @@ START_TEST(everything_is_unsupported)
     SAYS_SO(tsr_tuning_save, NULL);
     SAYS_SO(tsr_tuning_path, NULL, NULL, 0);
     SAYS_SO(tsr_tuning_find, NULL, NULL);
+    SAYS_SO(tsr_self_tests_find, NULL, NULL);
     ck_assert_int_eq(tsr_tuning_count(NULL), 0);
     SAYS_SO(tsr_kernel_create, NULL, NULL, NULL);
     SAYS_SO(tsr_kernel_run, NULL, NULL, NULL, NULL, NULL);

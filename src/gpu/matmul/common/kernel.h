@@ -45,6 +45,7 @@ typedef struct tsr__matmul_device {
     /* the shapes for f16 and bf16; m is 0 if products of that dtype use none */
     tsr_coopmat_shape coopmat, coopmat_bf16;
     uint32_t coopmat_subgroup_size, max_subgroups; /* max_subgroups: per workgroup */
+    uint64_t off; /* bit i: the configuration at index i must not be used */
 } tsr__matmul_device;
 
 /* How a workgroup's subgroups use cooperative matrices. A fragment is a product of one m × k and

@@ -63,9 +63,23 @@ const tsr__matmul_config *tsr__matmul_config_named(const char *name)
     return NULL;
 }
 
+int tsr__matmul_config_index(const tsr__matmul_config *config)
+{
+    int index = 0;
+
+    while (tsr__matmul_config_at(index) != config)
+        index++;
+    return index;
+}
+
+static bool is_off(const tsr__matmul_config *config, const tsr__matmul_device *device)
+{
+    return device->off != 0 && (device->off >> tsr__matmul_config_index(config) & 1) != 0;
+}
+
 bool tsr__matmul_config_runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
 {
-    return config->threads <= device->max_invocations &&
+    return !is_off(config, device) && config->threads <= device->max_invocations &&
            (config->vendor_id == 0 || config->vendor_id == device->vendor_id) &&
            config->family->runs(config, device);
 }

@@ -9,6 +9,9 @@ const tsr__matmul_config *tsr__matmul_config_at(int index);
 /* Returns the configuration of that name, or NULL if there is none. */
 const tsr__matmul_config *tsr__matmul_config_named(const char *name);
 
+/* Returns the index of a configuration of the table. It is less than 64. */
+int tsr__matmul_config_index(const tsr__matmul_config *config);
+
 /* True if `device` can run the configuration for some problem. */
 bool tsr__matmul_config_runs(const tsr__matmul_config *config, const tsr__matmul_device *device);
 /* True if the configuration can compute this problem on `device`. */

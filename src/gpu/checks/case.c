@@ -1,0 +1,150 @@
+#include "gpu/checks/case.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/float16.h"
+
+/* The outputs of a case have names in this mask: bit i for tensor i. It is kept beside the case, so
+ * that the struct that checks use has only what they need. */
+typedef struct full_case {
+    tsr__case c;
+    uint32_t outputs;
+} full_case;
+
+static double value_at(int tensor, size_t index)
+{
+    uint32_t bits = ((uint32_t)index + (uint32_t)tensor * 7919U + 1) * 2654435761U;
+
+    return ((double)((bits >> 16) % 33) - 16) / 8;
+}
+
+static void encode(tsr_dtype dtype, double value, void *elements, size_t index)
+{
+    if (dtype == TSR_F16)
+        ((uint16_t *)elements)[index] = tsr__f16_of_f32((float)value);
+    else if (dtype == TSR_BF16)
+        ((uint16_t *)elements)[index] = tsr__bf16_of_f32((float)value);
+    else if (dtype == TSR_I32)
+        ((int32_t *)elements)[index] = (int32_t)value;
+    else
+        ((float *)elements)[index] = (float)value;
+}
+
+static double decode(tsr_dtype dtype, const void *elements, size_t index)
+{
+    if (dtype == TSR_F16)
+        return (double)tsr__f32_of_f16(((const uint16_t *)elements)[index]);
+    if (dtype == TSR_BF16)
+        return (double)tsr__f32_of_bf16(((const uint16_t *)elements)[index]);
+    if (dtype == TSR_I32)
+        return ((const int32_t *)elements)[index];
+    return (double)((const float *)elements)[index];
+}
+
+/* The dtypes of cases have at most 4 bytes. */
+static size_t elements_of(const tsr_tensor *tensor)
+{
+    return (size_t)tsr_layout_count(tsr_tensor_layout(tensor));
+}
+
+static tsr_status add(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *shape)
+{
+    TSR__TRY(
+        tsr_tensor_create(tsr_stream_device(c->stream), dtype, ndim, shape, &c->tensor[c->count]));
+    c->count++;
+    return TSR_OK;
+}
+
+/* Uploads the values of the tensor that was added last, or NaN. */
+static tsr_status upload(tsr__case *c, bool poison)
+{
+    const int last = c->count - 1;
+    const tsr_dtype dtype = tsr_tensor_layout(c->tensor[last])->dtype;
+    const size_t count = elements_of(c->tensor[last]);
+    uint32_t elements[TSR__CASE_ELEMENTS];
+
+    memset(elements, 0xff, sizeof elements);
+    for (size_t i = 0; i < count && !poison; i++)
+        encode(dtype, c->value[last][i], elements, i);
+    return tsr_tensor_upload(c->stream, c->tensor[last], elements, count * tsr_dtype_size(dtype));
+}
+
+tsr_status tsr__case_input(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *shape)
+{
+    TSR__TRY(add(c, dtype, ndim, shape));
+    const int last = c->count - 1;
+    for (size_t i = 0; i < elements_of(c->tensor[last]); i++)
+        c->value[last][i] = value_at(last, i);
+    return upload(c, false);
+}
+
+tsr_status tsr__case_output(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *shape)
+{
+    full_case *full = (full_case *)c;
+
+    TSR__TRY(add(c, dtype, ndim, shape));
+    full->outputs |= UINT32_C(1) << (c->count - 1);
+    return upload(c, true);
+}
+
+tsr_status tsr__case_indices(tsr__case *c, int64_t count, const int32_t *indices)
+{
+    TSR__TRY(add(c, TSR_I32, 1, &count));
+    for (int64_t i = 0; i < count; i++)
+        c->value[c->count - 1][i] = indices[i];
+    return upload(c, false);
+}
+
+/* The largest error of a result, relative to the larger of 1 and its size. Kernels compute in f32
+ * and round their results to the dtype. */
+static double tolerance_of(tsr_dtype dtype)
+{
+    return dtype == TSR_F16 ? 0x1p-9 : dtype == TSR_BF16 ? 0x1p-6 : 0x1p-16;
+}
+
+static tsr_status compare(const tsr__case *c, int output, bool *out)
+{
+    const tsr_dtype dtype = tsr_tensor_layout(c->tensor[output])->dtype;
+    const size_t count = elements_of(c->tensor[output]);
+    uint32_t elements[TSR__CASE_ELEMENTS];
+
+    TSR__TRY(
+        tsr_tensor_download(c->stream, c->tensor[output], elements, count * tsr_dtype_size(dtype)));
+    *out = true;
+    for (size_t i = 0; i < count; i++) {
+        double want = c->value[output][i];
+        double error = fabs(decode(dtype, elements, i) - want);
+        /* false also for NaN */
+        *out = *out && error <= tolerance_of(dtype) * fmax(1, fabs(want));
+    }
+    return TSR_OK;
+}
+
+static tsr_status run_and_compare(full_case *full, tsr_device *device, tsr__case_fn *run,
+                                  tsr_dtype dtype, bool *out)
+{
+    bool right = true;
+
+    TSR__TRY(tsr_stream_create(device, &full->c.stream));
+    TSR__TRY(run(&full->c, dtype));
+    for (int i = 0; i < full->c.count && right; i++)
+        if (full->outputs >> i & 1)
+            TSR__TRY(compare(&full->c, i, &right));
+    *out = right;
+    return TSR_OK;
+}
+
+tsr_status tsr__case_run(tsr_device *device, tsr__case_fn *run, tsr_dtype dtype, bool *out)
+{
+    full_case *full = tsr__calloc(1, sizeof *full);
+    if (!full)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = run_and_compare(full, device, run, dtype, out);
+    for (int i = 0; i < full->c.count; i++)
+        tsr_tensor_destroy(&full->c.tensor[i]);
+    tsr_stream_destroy(&full->c.stream);
+    tsr__free(full);
+    return status;
+}

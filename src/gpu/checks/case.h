@@ -1,0 +1,48 @@
+/* A small problem for the self-test of a kernel: tensors with known values, and a comparison with
+ * what the host computes from them. */
+#ifndef TSR_GPU_CHECKS_CASE_H
+#define TSR_GPU_CHECKS_CASE_H
+
+#include "gpu/stream/stream.h"
+
+enum { TSR__CASE_TENSORS = 8, TSR__CASE_ELEMENTS = 4096 };
+
+typedef struct tsr__case {
+    tsr_stream *stream;
+    int count;
+    tsr_tensor *tensor[TSR__CASE_TENSORS];
+    /* the tensors' values, exactly; for outputs, the caller sets what the host computes */
+    double value[TSR__CASE_TENSORS][TSR__CASE_ELEMENTS];
+} tsr__case;
+
+/* Computes the results of a case on the device and, in `value`, on the host. */
+typedef tsr_status tsr__case_fn(tsr__case *c, tsr_dtype dtype);
+
+/* Runs a case, and compares all outputs with what the host computed. */
+tsr_status tsr__case_run(tsr_device *device, tsr__case_fn *run, tsr_dtype dtype, bool *out);
+
+/* Adds a contiguous tensor with at most TSR__CASE_ELEMENTS elements. Its number is the number of
+ * those that were added before. Elements of inputs are multiples of 1/8 from -2 to 2, which all
+ * float dtypes represent; those of outputs are NaN until the kernel writes them. */
+tsr_status tsr__case_input(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *shape);
+tsr_status tsr__case_output(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *shape);
+/* Adds an input of i32 with these elements. */
+tsr_status tsr__case_indices(tsr__case *c, int64_t count, const int32_t *indices);
+
+#define TSR__SHAPE_1(a)                                                                            \
+    1, (int64_t[])                                                                                 \
+    {                                                                                              \
+        a                                                                                          \
+    }
+#define TSR__SHAPE_2(a, b)                                                                         \
+    2, (int64_t[])                                                                                 \
+    {                                                                                              \
+        a, b                                                                                       \
+    }
+#define TSR__SHAPE_4(a, b, c, d)                                                                   \
+    4, (int64_t[])                                                                                 \
+    {                                                                                              \
+        a, b, c, d                                                                                 \
+    }
+
+#endif

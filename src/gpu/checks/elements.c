@@ -1,0 +1,115 @@
+#include <math.h>
+
+#include "gpu/checks/cases.h"
+#include "tessera/ops.h"
+#include "tessera/rope.h"
+
+enum { ROWS = 5, COLUMNS = 133 };
+
+/* With a broadcast operand. */
+tsr_status tsr__case_multiply(tsr__case *c, tsr_dtype dtype)
+{
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_1(COLUMNS)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        c->value[2][i] = c->value[0][i] * c->value[1][i % COLUMNS];
+    return tsr_mul(c->stream, c->tensor[2], c->tensor[0], c->tensor[1]);
+}
+
+tsr_status tsr__case_silu(tsr__case *c, tsr_dtype dtype)
+{
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        c->value[1][i] = c->value[0][i] / (1 + exp(-c->value[0][i]));
+    return tsr_activate(c->stream, c->tensor[1], c->tensor[0], TSR_ACT_SILU);
+}
+
+/* Converts to f32, or from f32 to f16, and transposes. */
+tsr_status tsr__case_transpose(tsr__case *c, tsr_dtype dtype)
+{
+    enum { HEIGHT = 37, WIDTH = 43 };
+    tsr_tensor *transposed = NULL;
+
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(HEIGHT, WIDTH)));
+    TSR__TRY(
+        tsr__case_output(c, dtype == TSR_F32 ? TSR_F16 : TSR_F32, TSR__SHAPE_2(WIDTH, HEIGHT)));
+    for (int i = 0; i < HEIGHT * WIDTH; i++)
+        c->value[1][i] = c->value[0][i % HEIGHT * WIDTH + i / HEIGHT];
+    TSR__TRY(tsr_tensor_transpose(c->tensor[0], 0, 1, &transposed));
+    tsr_status status = tsr_copy(c->stream, c->tensor[1], transposed);
+    tsr_tensor_destroy(&transposed);
+    return status;
+}
+
+tsr_status tsr__case_rope(tsr__case *c, tsr_dtype dtype)
+{
+    enum { HALF = 12, WIDTH = 2 * HALF, LENGTH = 7 };
+    int32_t positions[LENGTH];
+    tsr_rope *rope = NULL;
+
+    for (int p = 0; p < LENGTH; p++)
+        positions[p] = 3 * p;
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(LENGTH, WIDTH)));
+    TSR__TRY(tsr__case_indices(c, LENGTH, positions));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(LENGTH, WIDTH)));
+    for (int p = 0; p < LENGTH; p++)
+        for (int i = 0; i < HALF; i++) {
+            const double angle = positions[p] * pow(10000, -2.0 * i / WIDTH);
+            const double *x = c->value[0] + (size_t)p * WIDTH;
+            double *y = c->value[2] + (size_t)p * WIDTH;
+            y[i] = x[i] * cos(angle) - x[i + HALF] * sin(angle);
+            y[i + HALF] = x[i] * sin(angle) + x[i + HALF] * cos(angle);
+        }
+    TSR__TRY(tsr_rope_create(
+        c->stream, tsr_rope_params(.rotary_dim = WIDTH, .pairing = TSR_ROPE_HALVES), &rope));
+    tsr_status status = tsr_rope_apply(c->stream, rope, c->tensor[2], c->tensor[0], c->tensor[1]);
+    tsr_rope_destroy(&rope);
+    return status;
+}
+
+enum { PICKED = 6 };
+static const int32_t picked[PICKED] = {4, 0, 2, 2, 1, 4};
+
+tsr_status tsr__case_index_select(tsr__case *c, tsr_dtype dtype)
+{
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
+    TSR__TRY(tsr__case_indices(c, PICKED, picked));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(PICKED, COLUMNS)));
+    for (int i = 0; i < PICKED * COLUMNS; i++)
+        c->value[2][i] = c->value[0][picked[i / COLUMNS] * COLUMNS + i % COLUMNS];
+    return tsr_index_select(c->stream, c->tensor[2], c->tensor[0], 0, c->tensor[1]);
+}
+
+tsr_status tsr__case_index_add(tsr__case *c, tsr_dtype dtype)
+{
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(PICKED, COLUMNS)));
+    TSR__TRY(tsr__case_indices(c, PICKED, picked));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
+    for (int i = 0; i < PICKED * COLUMNS; i++)
+        c->value[2][picked[i / COLUMNS] * COLUMNS + i % COLUMNS] += c->value[0][i];
+    return tsr_index_select_grad(c->stream, c->tensor[2], c->tensor[0], 0, c->tensor[1], false);
+}
+
+/* The first step from moments of 0: the corrected moments are the gradient and its square. */
+tsr_status tsr__case_adamw(tsr__case *c, tsr_dtype dtype)
+{
+    const double rate = 0.125, decay = 0.25;
+    const tsr_adamw_params params = {
+        .learning_rate = (float)rate, .weight_decay = (float)decay, .step = 1};
+
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_1(COLUMNS)));
+    for (int i = 0; i < 2; i++) {
+        TSR__TRY(tsr__case_input(c, TSR_F32, TSR__SHAPE_1(COLUMNS)));
+        TSR__TRY(tsr_fill(c->stream, c->tensor[1 + i], 0));
+    }
+    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_1(COLUMNS)));
+    TSR__TRY(tsr_fill(c->stream, c->tensor[3], 1));
+    for (int i = 0; i < COLUMNS; i++) {
+        const double g = c->value[0][i];
+        c->value[3][i] = 1 - rate * decay - (g == 0 ? 0 : rate * copysign(1, g));
+    }
+    return tsr_adamw_step(c->stream, c->tensor[3], c->tensor[0], c->tensor[1], c->tensor[2], NULL,
+                          &params);
+}

@@ -1,0 +1,24 @@
+/* The results of self-tests, as a list and as a file. */
+#ifndef TSR_GPU_SELF_TEST_RESULTS_H
+#define TSR_GPU_SELF_TEST_RESULTS_H
+
+#include "gpu/pipeline/cache_file.h"
+#include "tessera/device.h"
+
+/* Reads the results that are stored for a device, or none. A file for another build, or a damaged
+ * one, counts as no file. Errors: TSR_ERR_NO_MEMORY. */
+tsr_status tsr__results_read(const tsr_device_info *info, tsr__storage storage,
+                             tsr_self_tests *out) TSR_NODISCARD;
+
+/* Adds the results to those that are stored; results of the same kernels are replaced. Failures are
+ * logged. */
+void tsr__results_store(const tsr_device_info *info, tsr__storage storage,
+                        const tsr_self_tests *results);
+
+/* Returns the result of a kernel, or NULL. */
+tsr_self_test *tsr__results_find(tsr_self_tests *results, const char *kernel, tsr_dtype dtype);
+
+/* Sets or adds a result. If the list is full, nothing changes. */
+void tsr__results_set(tsr_self_tests *results, const tsr_self_test *result);
+
+#endif

@@ -1,0 +1,36 @@
+/* The self-test of kernels: each kernel is tested for each dtype before its first use on a device.
+ * The results are remembered in a file, which belongs to one kind of device, one version of its
+ * driver and one build of the kernels. A kernel that fails is not used.
+ *
+ * This folder decides when a kernel is tested, and remembers the results. How a kernel is tested is
+ * decided by the folder that has it. */
+#ifndef TSR_GPU_SELF_TEST_SELF_TEST_H
+#define TSR_GPU_SELF_TEST_SELF_TEST_H
+
+#include "gpu/device/device.h"
+
+typedef enum tsr__self_test_mode {
+    TSR__SELF_TEST_FIRST_USE, /* a kernel is tested before its first use, if no file has a result */
+    TSR__SELF_TEST_OFF,       /* all kernels are used */
+    TSR__SELF_TEST_FULL       /* opening a device tests all its kernels, whatever a file has */
+} tsr__self_test_mode;
+
+/* Reads TESSERA_SELF_TEST. Errors: TSR_ERR_INVALID. */
+tsr_status tsr__self_test_mode_wanted(tsr__self_test_mode *out) TSR_NODISCARD;
+
+/* Runs the kernel called `name` with elements of `dtype`, compares its results with the host's and
+ * sets *out to whether they agree. Returns TSR_ERR_UNSUPPORTED if the kernel cannot be tested in
+ * this way on the device; it then counts as right. */
+typedef tsr_status tsr__check_fn(tsr_device *device, const char *name, tsr_dtype dtype, bool *out);
+
+/* True if the kernel may be used. The first call for a kernel and a dtype runs `check`, unless a
+ * file has the result; it blocks until the device has done that. If the check cannot be run because
+ * memory is missing, the kernel may be used this time, and the next call tries again. If it fails
+ * in any other way, the kernel may not be used. `name` is a constant, of up to 23 bytes. Always
+ * true while a check runs in this thread. Thread-safe. */
+bool tsr__kernel_works(tsr_device *device, const char *name, tsr_dtype dtype, tsr__check_fn *check);
+
+/* True while a check runs in this thread. */
+bool tsr__in_check(void);
+
+#endif

@@ -1,0 +1,352 @@
+/* The self-test of kernels: on a driver that is right, on kernels that are broken on purpose by
+ * changing their SPIR-V, and what is remembered. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fault.h"
+#include "gpu/checks/checks.h"
+#include "gpu/pipeline/pipeline.h"
+#include "gpu/self_test/self_test.h"
+#include "support/cache_folder.h"
+#include "support/check_main.h"
+#include "support/gpu.h"
+
+/* Opens the device with the choices made for GPUs, whose kernels have alternatives. */
+static void open_as_gpu(const char *mode)
+{
+    if (mode)
+        setenv("TESSERA_SELF_TEST", mode, 1);
+    else
+        unsetenv("TESSERA_SELF_TEST");
+    gpu_setup_as_gpu();
+}
+
+static const tsr_self_test *result_of(const tsr_self_tests *tests, const char *kernel,
+                                      tsr_dtype dtype)
+{
+    for (int i = 0; i < tests->count; i++)
+        if (strcmp(tests->tests[i].kernel, kernel) == 0 && tests->tests[i].dtype == dtype)
+            return &tests->tests[i];
+    return NULL;
+}
+
+static tsr_self_tests stored(void)
+{
+    tsr_device_list list;
+    tsr_self_tests tests;
+    GPU_OK(tsr_device_list_init(&list));
+    GPU_OK(tsr_self_tests_find(&list.devices[0], &tests));
+    tsr_device_list_finish(&list);
+    return tests;
+}
+
+/* Breaking kernels ----------------------------------------------------------------------------- */
+
+/* From the specifications of SPIR-V and of its instructions for GLSL. */
+enum { OP_EXT_INST = 12, OP_FADD = 129, OP_FSUB = 131, OP_FMUL = 133, HEADER_WORDS = 5 };
+enum { GLSL_FMIX = 46, GLSL_FMA = 50 };
+
+static uint32_t *broken[4]; /* freed by the fixture */
+static int broken_count;
+
+static int replace_opcode(uint32_t *code, size_t words, uint32_t from, uint32_t to)
+{
+    int count = 0;
+    for (size_t at = HEADER_WORDS; at < words; at += code[at] >> 16)
+        if ((code[at] & 0xffff) == from) {
+            code[at] = (code[at] & 0xffff0000) | to;
+            count++;
+        }
+    return count;
+}
+
+static int replace_fma(uint32_t *code, size_t words)
+{
+    int count = 0;
+    for (size_t at = HEADER_WORDS; at < words; at += code[at] >> 16)
+        if ((code[at] & 0xffff) == OP_EXT_INST && code[at + 4] == GLSL_FMA) {
+            code[at + 4] = GLSL_FMIX;
+            count++;
+        }
+    return count;
+}
+
+/* The shader's multiplications become additions, and its fused multiply-adds become interpolations.
+ * If it has neither, its additions become subtractions. */
+static void break_shader(tsr__shader shader)
+{
+    const tsr__shader_binary *binary = &tsr__shader_binaries[shader];
+    const size_t bytes = binary->variant[gpu->storage].size_bytes;
+    uint32_t *code = malloc(bytes);
+    ck_assert_ptr_nonnull(code);
+    memcpy(code, binary->variant[gpu->storage].code, bytes);
+    if (replace_fma(code, bytes / 4) + replace_opcode(code, bytes / 4, OP_FMUL, OP_FADD) == 0)
+        ck_assert_int_gt(replace_opcode(code, bytes / 4, OP_FADD, OP_FSUB), 0);
+    GPU_OK(tsr__pipelines_replace(gpu, shader, code, bytes));
+    broken[broken_count++] = code;
+}
+
+static void make_folder(void)
+{
+    cache_folder_make();
+}
+
+static void remove_folder(void)
+{
+    for (int i = 0; i < broken_count; i++)
+        free(broken[i]);
+    broken_count = 0;
+    cache_folder_remove();
+}
+
+/* Products ------------------------------------------------------------------------------------- */
+
+/* Computes a product of ones: every element of y is `k`. */
+static tsr_status product(tsr_dtype dtype, int64_t m, double *out)
+{
+    const int64_t k = 24, n = 40;
+    tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){m, n});
+    tsr_tensor *a = gpu_new(dtype, 2, (int64_t[]){m, k}), *b = gpu_new(dtype, 2, (int64_t[]){n, k});
+    GPU_OK(tsr_fill(queue, a, 1));
+    GPU_OK(tsr_fill(queue, b, 1));
+    tsr_status status = tsr_matmul(queue, y, a, b, tsr_matmul_params(.transpose_b = true));
+    if (status == TSR_OK) {
+        double *values = malloc((size_t)(m * n) * sizeof *values);
+        gpu_get(y, values);
+        *out = values[m * n - 1];
+        free(values);
+    }
+    tsr_tensor_destroy(&b);
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&y);
+    return status;
+}
+
+static void product_is_right(tsr_dtype dtype)
+{
+    double last = 0;
+    GPU_OK(product(dtype, 33, &last));
+    ck_assert_double_eq(last, 24);
+}
+
+START_TEST(right_kernels_pass)
+{
+    open_as_gpu(NULL);
+    product_is_right(TSR_F16);
+    gpu_teardown();
+    tsr_self_tests tests = stored();
+    ck_assert_int_ge(tests.count, 1);
+    for (int i = 0; i < tests.count; i++)
+        ck_assert_msg(tests.tests[i].right, "%s failed", tests.tests[i].kernel);
+    ck_assert_ptr_nonnull(result_of(&tests, "tiled-s", TSR_F16));
+    ck_assert_ptr_null(result_of(&tests, "tiled-s", TSR_F32));
+}
+END_TEST
+
+START_TEST(the_next_kernel_takes_over_and_this_is_remembered)
+{
+    open_as_gpu(NULL);
+    break_shader(TSR__SHADER_MATMUL_TILED);
+    product_is_right(TSR_F32);
+    gpu_teardown();
+    tsr_self_tests tests = stored();
+    const tsr_self_test *tiled = result_of(&tests, "tiled-s", TSR_F32),
+                        *wide = result_of(&tests, "wide", TSR_F32);
+    ck_assert(tiled && !tiled->right);
+    ck_assert(wide && wide->right);
+
+    /* Nothing is replaced now, but the driver is the same. */
+    open_as_gpu(NULL);
+    tsr_tensor *t = gpu_new(TSR_F32, 2, (int64_t[]){40, 40});
+    tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){40, 40});
+    tsr_tuning_info info;
+    GPU_OK(tsr_tuning_inspect(queue, y, t, t, NULL, &info));
+    ck_assert_str_eq(info.chosen.kernel, "wide");
+    gpu->self_tested = false;
+    GPU_OK(tsr_tuning_inspect(queue, y, t, t, NULL, &info));
+    ck_assert_str_eq(info.chosen.kernel, "tiled-s");
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&t);
+    gpu_teardown();
+}
+END_TEST
+
+START_TEST(an_error_if_no_kernel_is_left)
+{
+    double last = 0;
+    open_as_gpu(NULL);
+    break_shader(TSR__SHADER_MATMUL_TILED);
+    break_shader(TSR__SHADER_MATMUL_WIDE);
+    for (int i = 0; i < 2; i++)
+        GPU_FAILS(product(TSR_F32, 33, &last), TSR_ERR_UNSUPPORTED,
+                  "has failed its self-test: tiled-s, wide; TESSERA_SELF_TEST=off uses them "
+                  "nevertheless");
+    /* Kernels for few rows are not broken. */
+    GPU_OK(product(TSR_F32, 3, &last));
+    ck_assert_double_eq(last, 24);
+    gpu_teardown();
+}
+END_TEST
+
+START_TEST(switched_off_self_tests)
+{
+    double last = 0;
+    open_as_gpu("off");
+    break_shader(TSR__SHADER_MATMUL_TILED);
+    GPU_OK(product(TSR_F32, 33, &last));
+    ck_assert_double_ne(last, 24);
+    gpu_teardown();
+    tsr_self_tests tests = stored();
+    ck_assert_int_eq(tests.count, 0);
+}
+END_TEST
+
+/* Other kernels -------------------------------------------------------------------------------- */
+
+static const struct broken_kernel {
+    tsr__shader shader;
+    const char *name;
+} kernels[] = {
+    {TSR__SHADER_SOFTMAX, "softmax"},
+    {TSR__SHADER_NORM, "norm"},
+    {TSR__SHADER_REDUCE_ROWS, "reduce_rows"},
+    {TSR__SHADER_ELEMENTWISE, "elementwise"},
+    {TSR__SHADER_ACTIVATE, "activate"},
+    {TSR__SHADER_ROPE, "rope"},
+    {TSR__SHADER_ADAMW, "adamw"},
+    {TSR__SHADER_NORM_GRAD, "norm_grad"},
+    {TSR__SHADER_ATTENTION, "attention"},
+    {TSR__SHADER_MATMUL_QUANT, "matmul_quant"},
+};
+enum {
+    KERNELS = sizeof kernels / sizeof *kernels,
+    QUICK = KERNELS - 2
+}; /* CPU drivers compile the last two for seconds */
+
+START_TEST(a_broken_kernel_is_found)
+{
+    open_as_gpu(NULL);
+    break_shader(kernels[_i].shader);
+    ck_assert_msg(!tsr__self_test_shader(gpu, kernels[_i].shader, TSR_F32),
+                  "%s passed although it is broken", kernels[_i].name);
+    gpu_teardown();
+    tsr_self_tests tests = stored();
+    const tsr_self_test *result = result_of(&tests, kernels[_i].name, TSR_F32);
+    ck_assert(result && !result->right);
+}
+END_TEST
+
+START_TEST(an_operation_without_its_kernel_fails)
+{
+    open_as_gpu(NULL);
+    break_shader(TSR__SHADER_SOFTMAX);
+    tsr_tensor *x = gpu_new(TSR_F32, 2, (int64_t[]){9, 33});
+    GPU_OK(tsr_fill(queue, x, 1));
+    for (int i = 0; i < 2; i++)
+        GPU_FAILS(tsr_softmax(queue, x, x), TSR_ERR_UNSUPPORTED,
+                  "the kernel softmax has failed its self-test for f32 on ");
+    tsr_tensor_destroy(&x);
+    gpu_teardown();
+}
+END_TEST
+
+/* All kernels of this driver, as TESSERA_SELF_TEST=full tests them, and as GPUs use them. */
+START_TEST(all_kernels_are_right)
+{
+    tsr_self_tests tests;
+    setenv("TESSERA_SELF_TEST", "full", 1);
+    gpu_setup();
+    gpu_teardown();
+    tests = stored();
+    ck_assert_int_ge(tests.count, 3 * 23);
+    unsetenv("TESSERA_SELF_TEST");
+    open_as_gpu(NULL);
+    tsr__self_test_all(gpu);
+    gpu_teardown();
+    tests = stored();
+    ck_assert_int_ge(tests.count, 3 * 33);
+    for (int i = 0; i < tests.count; i++)
+        ck_assert_msg(tests.tests[i].right, "%s failed for %s", tests.tests[i].kernel,
+                      tsr_dtype_name(tests.tests[i].dtype));
+}
+END_TEST
+
+/* Results that are not there, or not usable ---------------------------------------------------- */
+
+START_TEST(without_memory_nothing_is_decided)
+{
+    double last = 0;
+    open_as_gpu(NULL);
+    tsr__fault_arm(TSR__FAULT_ALLOC, 0, 0);
+    ck_assert(tsr__kernel_works(gpu, "tiled-s", TSR_F32, NULL));
+    tsr__fault_disarm();
+    GPU_OK(product(TSR_F32, 33, &last));
+    gpu_teardown();
+    tsr_self_tests tests = stored();
+    ck_assert_ptr_nonnull(result_of(&tests, "tiled-s", TSR_F32));
+}
+END_TEST
+
+static tsr_status unlucky(tsr_device *device, const char *name, tsr_dtype dtype, bool *out)
+{
+    static const tsr_status results[] = {TSR_ERR_DEVICE_MEMORY, TSR_ERR_DRIVER};
+    static int calls;
+    (void)device;
+    (void)name;
+    (void)dtype;
+    *out = true;
+    return tsr__fail(results[calls++], "unlucky");
+}
+
+/* A lack of memory says nothing about a kernel; any other failure does. */
+START_TEST(a_test_that_cannot_run)
+{
+    open_as_gpu(NULL);
+    ck_assert(tsr__kernel_works(gpu, "unlucky", TSR_F32, unlucky));
+    ck_assert(!tsr__kernel_works(gpu, "unlucky", TSR_F32, unlucky));
+    ck_assert(!tsr__kernel_works(gpu, "unlucky", TSR_F32, unlucky));
+    gpu_teardown();
+    tsr_self_tests tests = stored();
+    const tsr_self_test *result = result_of(&tests, "unlucky", TSR_F32);
+    ck_assert(result && !result->right);
+}
+END_TEST
+
+START_TEST(arguments)
+{
+    tsr_device *device = NULL;
+    tsr_self_tests tests;
+    tsr_device_info info = {0};
+    setenv("TESSERA_SELF_TEST", "on", 1);
+    GPU_FAILS(tsr_device_open(NULL, &device), TSR_ERR_INVALID,
+              "device_open: TESSERA_SELF_TEST is 'on', not off or full");
+    ck_assert_ptr_null(device);
+    GPU_FAILS(tsr_self_tests_find(NULL, &tests), TSR_ERR_INVALID, "device is NULL");
+    GPU_FAILS(tsr_self_tests_find(&info, NULL), TSR_ERR_INVALID, "out is NULL");
+    GPU_OK(tsr_self_tests_find(&info, &tests));
+    ck_assert_int_eq(tests.count, 0);
+}
+END_TEST
+
+TESTS(self_test)
+{
+    tcase_add_checked_fixture(tests, make_folder, remove_folder);
+    tcase_add_test(tests, right_kernels_pass);
+    tcase_add_test(tests, the_next_kernel_takes_over_and_this_is_remembered);
+    tcase_add_test(tests, an_error_if_no_kernel_is_left);
+    tcase_add_test(tests, switched_off_self_tests);
+    tcase_add_test(tests, an_operation_without_its_kernel_fails);
+    tcase_add_test(tests, without_memory_nothing_is_decided);
+    tcase_add_test(tests, a_test_that_cannot_run);
+    tcase_add_test(tests, arguments);
+    tcase_add_loop_test(tests, a_broken_kernel_is_found, 0, QUICK);
+}
+
+TESTS(self_test_slow)
+{
+    tcase_add_checked_fixture(tests, make_folder, remove_folder);
+    tcase_add_test(tests, all_kernels_are_right);
+    tcase_add_loop_test(tests, a_broken_kernel_is_found, QUICK, KERNELS);
+}
