@@ -150,6 +150,11 @@ TSR_API int tsr_comm_size(const tsr_comm *comm);
  * of these ranks. */
 TSR_API int tsr_comm_local_rank(const tsr_comm *comm);
 TSR_API int tsr_comm_local_size(const tsr_comm *comm);
+/* The number of hosts of the communicator's ranks, and the host of a rank. Hosts are numbered from 0
+ * in the order of their first ranks. Ranks that share a host can share memory. Return 0 and −1 if
+ * `comm` is NULL or the rank is out of range. */
+TSR_API int tsr_comm_host_count(const tsr_comm *comm);
+TSR_API int tsr_comm_host(const tsr_comm *comm, int rank);
 
 /* Sets the timeout of operations that start from now on; 0: 60 s. */
 TSR_API void tsr_comm_set_timeout(tsr_comm *comm, uint64_t timeout_ns);

@@ -5,7 +5,7 @@
 #define TSR_COMM_JOB_H
 
 #include "base/clock.h"
-#include "comm/algorithms/algorithms.h"
+#include "comm/algorithms/levels.h"
 #include "comm/call.h"
 #include "comm/recovery/recovery.h"
 #include "comm/reduce/reduce.h"
@@ -37,7 +37,17 @@ struct tsr_comm {
     int rank, size;
     int *world_of; /* [size]: each rank's rank in the job */
     int local_rank, local_size;
-    tsr__shm *shm;       /* NULL: this communicator does not use shared memory */
+    int *host_of; /* [size]: each rank's host; hosts are numbered in the order of their first ranks
+                   */
+    int host_count;
+    tsr__shm *shm; /* NULL: this communicator does not use shared memory */
+    /* The ranks shm_first … shm_first + shm_count − 1 use `shm`. These are all ranks, or this
+     * rank's subtree if operations run in levels. */
+    int shm_first, shm_count;
+    tsr__levels levels; /* levels.subtrees > 1: some operations run in levels */
+    /* Operations in levels run one after another. These are the numbers that have been started and
+     * that have completed. */
+    uint64_t levels_started, levels_completed;
     const void **inputs; /* [size]: the contributions to one exact step at a time */
     uint64_t timeout_ns;
     bool reproducible;
@@ -78,10 +88,17 @@ struct tsr_request {
     tsr_status status;
     bool done;
 
-    /* The operation in shared memory, if shm.rounds > 0. */
+    /* The complete operation runs in shared memory, without a schedule. */
+    bool in_shm;
+    /* The operation in shared memory: the complete one, or the inner step in progress. */
     tsr__shm_operation shm;
 
-    /* If shm.rounds is 0, the operation uses messages: its schedule, and the round in progress. */
+    /* The operation runs in levels, as number `level` of its communicator. */
+    bool has_levels;
+    uint64_t level;
+    bool inner_running; /* the round in progress is an inner step, which has not completed */
+
+    /* Unless in_shm is true: the schedule, and the round in progress. */
     tsr__schedule schedule;
     const uint8_t *send;
     uint8_t *recv;
@@ -119,6 +136,12 @@ struct tsr_request {
 static inline bool tsr__request_is_running(const tsr_request *request)
 {
     return !request->done && request->comm->status == TSR_OK;
+}
+
+/* Returns whether the request must wait for an earlier operation in levels. */
+static inline bool tsr__request_is_queued(const tsr_request *request)
+{
+    return request->has_levels && request->level != request->comm->levels_completed;
 }
 
 /* A communicator whose messages are discarded. See tsr__tombstone_add. */

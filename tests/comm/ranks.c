@@ -152,6 +152,8 @@ static void be_rank(int rank)
         setenv("TESSERA_SHARED_MEMORY", "off", 1);
     if (current.path == PATH_TCP)
         setenv("UCX_TLS", "tcp,self", 1);
+    if (current.hosts)
+        setenv("TESSERA_NODE", (const char[]){current.hosts[rank], '\0'}, 1);
     const tsr_comm_params params = {.bootstrap = TSR_BOOTSTRAP_CALLBACK,
                                     .rank = rank,
                                     .size = current.size,
@@ -166,7 +168,7 @@ static void be_rank(int rank)
     if (status != TSR_OK && current.fault > 0)
         end_without(status);
     need_ok(status);
-    need((world->shm != NULL) == (current.path == PATH_SHM && current.size > 1));
+    need(current.hosts || (world->shm != NULL) == (current.path == PATH_SHM && current.size > 1));
     current.run(world, current.user);
     rank_destroy();
     while (memories > 0)

@@ -25,6 +25,7 @@ typedef struct ranks_job {
     int size;
     ranks_path path;
     bool reproducible;
+    const char *hosts;   /* the name of each rank's host, one letter each; NULL: all share one */
     uint64_t timeout_ns; /* 0: 20 s */
     int fault; /* n > 0: the n-th allocation of the last rank fails, counted from its start */
     /* The function of each rank. It ends when it returns or when a need() fails. */

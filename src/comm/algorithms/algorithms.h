@@ -41,14 +41,37 @@ void tsr__algorithm_all_to_all(tsr__schedule *schedule, int size, int rank, cons
                                const tsr__blocks *recv, bool in_place);
 void tsr__algorithm_barrier(tsr__schedule *schedule, int size, int rank);
 
-/* Functions that the algorithms above share. */
+/* Functions that these algorithms and those of levels.h share. */
 
+/* The ranks that take part in a step of an algorithm, numbered from 0. */
+typedef struct tsr__members {
+    int count, mine; /* the number of members, and the number of this rank */
+    /* NULL: member i is rank i. Otherwise it is the holder of leaf i, except that the member
+     * `replaced` is the rank `replacement`. */
+    const tsr__tree *tree;
+    int replaced, replacement;
+} tsr__members;
+
+/* Broadcasts `all` along a binomial tree: root sends to one member, then two members send to two
+ * others, then four to four. */
+void tsr__algorithm_binomial(tsr__schedule *schedule, const tsr__members *members, int root,
+                             tsr__span all);
+/* A barrier of the members. */
+void tsr__algorithm_dissemination(tsr__schedule *schedule, const tsr__members *members);
+/* An all-reduce of `count` elements at `base` of RECV among the holders of the tree's leaves. */
+void tsr__algorithm_tree_all_reduce(tsr__schedule *schedule, const tsr__tree *tree, uint64_t base,
+                                    uint64_t count, bool large);
+/* A reduce-scatter among the holders of the tree's leaves. Their contributions are in TEMP from
+ * `base` on: the blocks of all leaves in the order of their positions. */
+void tsr__algorithm_tree_reduce_scatter(tsr__schedule *schedule, const tsr__tree *tree, int other,
+                                        uint64_t base, const tsr__blocks *blocks);
 /* An all-gather by recursive doubling among the ranks that hold leaves (see tree.h). Before it,
  * RECV contains the elements of this rank's leaf; afterwards it contains those of all leaves. If
  * `blocks` is not NULL, a leaf has the blocks of the ranks that share it, and the distances between
- * leaves grow. Otherwise a leaf has its share of `total` elements, and the distances shrink. */
+ * leaves grow. Otherwise a leaf has its share of the `total` elements from `base` on, and
+ * the distances shrink. */
 void tsr__algorithm_doubling(tsr__schedule *schedule, const tsr__tree *tree,
-                             const tsr__blocks *blocks, uint64_t total);
+                             const tsr__blocks *blocks, uint64_t base, uint64_t total);
 /* Returns the first element of the part of `rank` if `total` elements are divided evenly among the
  * ranks. */
 static inline uint64_t tsr__even_start(uint64_t total, int size, int rank)

@@ -14,7 +14,7 @@ static uint64_t start_of(const tsr__tree *tree, const tsr__blocks *blocks, uint6
 }
 
 void tsr__algorithm_doubling(tsr__schedule *schedule, const tsr__tree *tree,
-                             const tsr__blocks *blocks, uint64_t total)
+                             const tsr__blocks *blocks, uint64_t base, uint64_t total)
 {
     const int at = blocks ? tree->leaf : tsr__tree_position(tree, tree->leaf);
     for (int count = 1; count < tree->power; count *= 2) {
@@ -25,8 +25,9 @@ void tsr__algorithm_doubling(tsr__schedule *schedule, const tsr__tree *tree,
         const uint64_t my_end = start_of(tree, blocks, total, mine + count);
         const uint64_t their_end = start_of(tree, blocks, total, theirs + count);
         tsr__schedule_recv(schedule, peer,
-                           tsr__span_of(TSR__AT_RECV, their_start, their_end - their_start));
-        tsr__schedule_send(schedule, peer, tsr__span_of(TSR__AT_RECV, my_start, my_end - my_start));
+                           tsr__span_of(TSR__AT_RECV, base + their_start, their_end - their_start));
+        tsr__schedule_send(schedule, peer,
+                           tsr__span_of(TSR__AT_RECV, base + my_start, my_end - my_start));
         tsr__schedule_next_round(schedule);
     }
 }
@@ -56,7 +57,7 @@ static void all_gather_doubling(tsr__schedule *schedule, const tsr__tree *tree,
         return;
     }
     tsr__schedule_next_round(schedule);
-    tsr__algorithm_doubling(schedule, tree, blocks, 0);
+    tsr__algorithm_doubling(schedule, tree, blocks, 0, 0);
     if (tree->other >= 0)
         tsr__schedule_send(schedule, tree->other, tsr__span_of(TSR__AT_RECV, 0, total));
 }
@@ -74,22 +75,30 @@ void tsr__algorithm_all_gather(tsr__schedule *schedule, int size, int rank,
         all_gather_doubling(schedule, &tree, blocks);
 }
 
-/* A binomial tree: root sends to one rank, then two ranks to two others, then four to four. */
-static void broadcast_tree(tsr__schedule *schedule, int size, int rank, uint64_t count, int root)
+static int member(const tsr__members *members, int number)
 {
-    const tsr__span all = tsr__span_of(TSR__AT_RECV, 0, count);
-    const int mine = (rank - root + size) % size;
-    /* the distance to the rank that this one receives from: the lowest set bit of `mine` */
+    if (!members->tree)
+        return number;
+    return number == members->replaced ? members->replacement
+                                       : tsr__tree_holder(members->tree, number);
+}
+
+void tsr__algorithm_binomial(tsr__schedule *schedule, const tsr__members *members, int root,
+                             tsr__span all)
+{
+    const int count = members->count, me = members->mine;
+    const int mine = (me - root + count) % count;
+    /* the distance to the member that this one receives from: the lowest set bit of `mine` */
     int distance = 1;
-    while (distance < size && !(mine & distance))
+    while (distance < count && !(mine & distance))
         distance *= 2;
     if (mine != 0) {
-        tsr__schedule_recv(schedule, (rank - distance + size) % size, all);
+        tsr__schedule_recv(schedule, member(members, (me - distance + count) % count), all);
         tsr__schedule_next_round(schedule);
     }
     for (distance /= 2; distance > 0; distance /= 2) {
-        if (mine + distance < size)
-            tsr__schedule_send(schedule, (rank + distance) % size, all);
+        if (mine + distance < count)
+            tsr__schedule_send(schedule, member(members, (me + distance) % count), all);
     }
 }
 
@@ -116,7 +125,7 @@ static void broadcast_shares(tsr__schedule *schedule, int size, int rank, uint64
     }
     tsr__schedule_next_round(schedule);
     if (tree.holds)
-        tsr__algorithm_doubling(schedule, &tree, NULL, count);
+        tsr__algorithm_doubling(schedule, &tree, NULL, 0, count);
     if (tree.other >= 0 && tree.holds && tree.other != root)
         tsr__schedule_send(schedule, tree.other, all);
     if (!tree.holds && rank != root)
@@ -129,7 +138,8 @@ void tsr__algorithm_broadcast(tsr__schedule *schedule, int size, int rank, uint6
     if (large)
         broadcast_shares(schedule, size, rank, count, root);
     else
-        broadcast_tree(schedule, size, rank, count, root);
+        tsr__algorithm_binomial(schedule, &(tsr__members){.count = size, .mine = rank}, root,
+                                tsr__span_of(TSR__AT_RECV, 0, count));
 }
 
 void tsr__algorithm_gather(tsr__schedule *schedule, int size, int rank, const tsr__blocks *blocks,
@@ -183,15 +193,21 @@ void tsr__algorithm_all_to_all(tsr__schedule *schedule, int size, int rank, cons
     tsr__schedule_copy(schedule, block_at(from, send, rank), block_at(TSR__AT_RECV, recv, rank));
 }
 
-/* Dissemination: after round k every rank has received, directly or indirectly, from the
- * 2^(k + 1) − 1 ranks before it. D. Hensgen, R. Finkel, U. Manber, "Two algorithms for barrier
+/* Dissemination: after round k every member has received, directly or indirectly, from the
+ * 2^(k + 1) − 1 members before it. D. Hensgen, R. Finkel, U. Manber, "Two algorithms for barrier
  * synchronization", 1988. */
-void tsr__algorithm_barrier(tsr__schedule *schedule, int size, int rank)
+void tsr__algorithm_dissemination(tsr__schedule *schedule, const tsr__members *members)
 {
+    const int count = members->count, mine = members->mine;
     const tsr__span nothing = tsr__span_of(TSR__AT_RECV, 0, 0);
-    for (int distance = 1; distance < size; distance *= 2) {
-        tsr__schedule_recv(schedule, (rank + size - distance) % size, nothing);
-        tsr__schedule_send(schedule, (rank + distance) % size, nothing);
+    for (int distance = 1; distance < count; distance *= 2) {
+        tsr__schedule_recv(schedule, member(members, (mine + count - distance) % count), nothing);
+        tsr__schedule_send(schedule, member(members, (mine + distance) % count), nothing);
         tsr__schedule_next_round(schedule);
     }
+}
+
+void tsr__algorithm_barrier(tsr__schedule *schedule, int size, int rank)
+{
+    tsr__algorithm_dissemination(schedule, &(tsr__members){.count = size, .mine = rank});
 }

@@ -72,9 +72,10 @@ typedef struct positions {
     uint64_t total;
 } positions;
 
-static uint64_t leaf_start(const positions *layout, int leaf)
+static uint64_t leaf_count(const positions *layout, int leaf)
 {
-    return tsr__tree_blocks(layout->tree, layout->blocks, leaf);
+    return tsr__tree_blocks_end(layout->tree, layout->blocks, leaf) -
+           tsr__tree_blocks(layout->tree, layout->blocks, leaf);
 }
 
 static uint64_t position_start(const positions *layout, int position)
@@ -82,10 +83,8 @@ static uint64_t position_start(const positions *layout, int position)
     uint64_t start = 0;
     if (!layout->blocks)
         return tsr__tree_share(layout->tree, layout->total, position);
-    for (int before = 0; before < position; before++) {
-        const int leaf = tsr__tree_position(layout->tree, before);
-        start += leaf_start(layout, leaf + 1) - leaf_start(layout, leaf);
-    }
+    for (int before = 0; before < position; before++)
+        start += leaf_count(layout, tsr__tree_position(layout->tree, before));
     return start;
 }
 
@@ -131,6 +130,36 @@ static tsr__span own_share(const partial *part, const positions *layout)
     return own_at(part, position_start(layout, position), position_start(layout, position + 1));
 }
 
+/* The all-reduce of the ranks that hold leaves. The result is in RECV. */
+static void reduce_all(partial *part, uint64_t count, bool large)
+{
+    tsr__schedule *schedule = part->schedule;
+    const positions shares = {.tree = part->tree, .total = count};
+    if (!large) {
+        exchange_all(part, count);
+        tsr__schedule_divide(schedule, own_at(part, 0, count));
+        tsr__schedule_next_round(schedule);
+        return;
+    }
+    halve(part, &shares);
+    tsr__schedule_divide(schedule, own_share(part, &shares));
+    tsr__schedule_next_round(schedule);
+    tsr__algorithm_doubling(schedule, part->tree, NULL, part->own_base, count);
+}
+
+void tsr__algorithm_tree_all_reduce(tsr__schedule *schedule, const tsr__tree *tree, uint64_t base,
+                                    uint64_t count, bool large)
+{
+    partial part = {.schedule = schedule,
+                    .tree = tree,
+                    .now = TSR__AT_RECV,
+                    .own = TSR__AT_RECV,
+                    .now_base = base,
+                    .own_base = base};
+    part.incoming = tsr__schedule_temp(schedule, count, 1);
+    reduce_all(&part, count, large);
+}
+
 static bool alone(tsr__schedule *schedule, int size, uint64_t count)
 {
     if (size == 1)
@@ -152,17 +181,7 @@ void tsr__algorithm_all_reduce(tsr__schedule *schedule, int size, int rank, uint
         tsr__schedule_recv(schedule, tree.other, all);
         return;
     }
-    if (large) {
-        const positions shares = {.tree = &tree, .total = count};
-        halve(&part, &shares);
-        tsr__schedule_divide(schedule, own_share(&part, &shares));
-        tsr__schedule_next_round(schedule);
-        tsr__algorithm_doubling(schedule, &tree, NULL, count);
-    } else {
-        exchange_all(&part, count);
-        tsr__schedule_divide(schedule, all);
-        tsr__schedule_next_round(schedule);
-    }
+    reduce_all(&part, count, large);
     if (tree.other >= 0)
         tsr__schedule_send(schedule, tree.other, all);
 }
@@ -242,10 +261,11 @@ static bool arrange(partial *part, const positions *layout)
     }
     if (tree->other >= 0)
         receive(part, tree->other, 0, total);
+    uint64_t to = 0;
     for (int position = 0; position < tree->power; position++) {
         const int leaf = tsr__tree_position(tree, position);
-        const uint64_t start = leaf_start(layout, leaf), end = leaf_start(layout, leaf + 1);
-        const uint64_t to = position_start(layout, position);
+        const uint64_t start = tsr__tree_blocks(tree, layout->blocks, leaf);
+        const uint64_t end = start + leaf_count(layout, leaf);
         const tsr__span from = now_at(part, start, end), own = own_at(part, to, to + end - start);
         if (tree->other >= 0)
             tsr__schedule_combine(part->schedule, from,
@@ -253,21 +273,55 @@ static bool arrange(partial *part, const positions *layout)
                                   own);
         else
             tsr__schedule_copy(part->schedule, from, own);
+        to += end - start;
     }
     end_round(part);
     return true;
 }
 
+/* Gives the blocks of this rank's leaf to its ranks. `other` is the rank that shares it, or −1. */
+static void give_blocks(const partial *part, const positions *layout, int other)
+{
+    tsr__schedule *schedule = part->schedule;
+    const tsr__tree *tree = part->tree;
+    const uint64_t start = position_start(layout, tsr__tree_position(tree, tree->leaf));
+    const uint64_t count = tsr__block_count(layout->blocks, tree->rank);
+    const uint64_t others = other >= 0 ? tsr__block_count(layout->blocks, other) : 0;
+    const bool is_first = other < 0 || tree->rank < other;
+    const uint64_t mine = is_first ? start : start + others;
+    const tsr__span to = tsr__span_of(TSR__AT_RECV, 0, count);
+    if (other >= 0) {
+        const uint64_t theirs = is_first ? start + count : start;
+        tsr__schedule_divide(schedule, own_at(part, theirs, theirs + others));
+        tsr__schedule_next_round(schedule);
+        tsr__schedule_send(schedule, other, own_at(part, theirs, theirs + others));
+    }
+    tsr__schedule_copy(schedule, own_at(part, mine, mine + count), to);
+    tsr__schedule_divide(schedule, to);
+}
+
+void tsr__algorithm_tree_reduce_scatter(tsr__schedule *schedule, const tsr__tree *tree, int other,
+                                        uint64_t base, const tsr__blocks *blocks)
+{
+    const positions layout = {.tree = tree, .blocks = blocks};
+    partial part = {.schedule = schedule,
+                    .tree = tree,
+                    .now = TSR__AT_TEMP,
+                    .own = TSR__AT_TEMP,
+                    .now_base = base,
+                    .own_base = base};
+    part.incoming = tsr__schedule_temp(schedule, position_start(&layout, tree->power), 1);
+    halve(&part, &layout);
+    give_blocks(&part, &layout, other);
+}
+
 void tsr__algorithm_reduce_scatter(tsr__schedule *schedule, int size, int rank,
                                    const tsr__blocks *blocks)
 {
-    const uint64_t count = tsr__block_count(blocks, rank);
+    const tsr__span mine = tsr__span_of(TSR__AT_RECV, 0, tsr__block_count(blocks, rank));
     const uint64_t total = tsr__block_start(blocks, size);
-    const tsr__span mine = tsr__span_of(TSR__AT_RECV, 0, count);
-    if (size == 1) {
-        tsr__schedule_copy(schedule, tsr__span_of(TSR__AT_SEND, 0, count), mine);
+    if (alone(schedule, size, mine.count))
         return;
-    }
     const tsr__tree tree = tsr__tree_of(size, rank, -1);
     const positions layout = {.tree = &tree, .blocks = blocks, .total = total};
     partial part = {.schedule = schedule, .tree = &tree, .now = TSR__AT_SEND, .own = TSR__AT_TEMP};
@@ -278,17 +332,5 @@ void tsr__algorithm_reduce_scatter(tsr__schedule *schedule, int size, int rank,
         return;
     }
     halve(&part, &layout);
-    /* the blocks of the ranks of this leaf, the lower rank's first */
-    const uint64_t start = position_start(&layout, tsr__tree_position(&tree, tree.leaf));
-    const uint64_t other = tree.other >= 0 ? tsr__block_count(blocks, tree.other) : 0;
-    const bool is_first = tree.other < 0 || rank < tree.other;
-    const uint64_t my_start = is_first ? start : start + other;
-    if (tree.other >= 0) {
-        const uint64_t their_start = is_first ? start + count : start;
-        tsr__schedule_divide(schedule, own_at(&part, their_start, their_start + other));
-        tsr__schedule_next_round(schedule);
-        tsr__schedule_send(schedule, tree.other, own_at(&part, their_start, their_start + other));
-    }
-    tsr__schedule_copy(schedule, own_at(&part, my_start, my_start + count), mine);
-    tsr__schedule_divide(schedule, mine);
+    give_blocks(&part, &layout, tree.other);
 }

@@ -34,8 +34,19 @@ typedef enum tsr__step_kind {
     /* to = op(from, `with` and the spans behind it): combines `from` with `slots` spans that follow
      * each other in memory from `with` on. The order does not matter, see reduce/exact.h. Divides
      * if the op is AVG. */
-    TSR__STEP_EXACT
+    TSR__STEP_EXACT,
+    /* A collective of the ranks of this rank's subtree, see levels.h. It is the only step of its
+     * round. */
+    TSR__STEP_INNER
 } tsr__step_kind;
+
+typedef enum tsr__inner_kind {
+    TSR__INNER_REDUCE,         /* `to` on `peer` = op over all ranks of `from` */
+    TSR__INNER_REDUCE_SCATTER, /* `to` = this rank's block of the reduction of `from` */
+    TSR__INNER_ALL_GATHER,     /* `to` = the blocks `from` of all ranks */
+    TSR__INNER_BROADCAST,      /* `to` = `to` of the rank `peer` */
+    TSR__INNER_BARRIER
+} tsr__inner_kind;
 
 typedef struct tsr__step {
     tsr__step_kind kind;
@@ -43,6 +54,10 @@ typedef struct tsr__step {
     int peer; /* a rank of the communicator */
     int slots;
     tsr__span from, with, to;
+    tsr__inner_kind inner;
+    /* The blocks of an inner reduce-scatter or all-gather start at starts[i], starts[i + 1], … of
+     * the schedule. */
+    size_t starts;
 } tsr__step;
 
 typedef struct tsr__schedule {
@@ -50,6 +65,8 @@ typedef struct tsr__schedule {
     size_t count, capacity;
     uint32_t round; /* the round of the steps that are being added */
     uint64_t temp_count;
+    uint64_t *starts; /* of the blocks of inner steps */
+    size_t starts_count, starts_capacity;
     tsr_status status; /* the first failure to add a step, after which the schedule is unusable */
 } tsr__schedule;
 
@@ -69,6 +86,11 @@ void tsr__schedule_combine(tsr__schedule *schedule, tsr__span from, tsr__span wi
 void tsr__schedule_divide(tsr__schedule *schedule, tsr__span data);
 void tsr__schedule_exact(tsr__schedule *schedule, tsr__span from, tsr__span with, int slots,
                          tsr__span to);
+/* Adds an inner step in a round of its own. `peer` is the root, if there is one. If the kind has
+ * blocks, their starts are the last `starts` ones that were added. */
+void tsr__schedule_inner(tsr__schedule *schedule, tsr__inner_kind kind, int peer, tsr__span from,
+                         tsr__span to, int starts);
+void tsr__schedule_start(tsr__schedule *schedule, uint64_t start);
 /* Steps added from now on belong to the next round. */
 void tsr__schedule_next_round(tsr__schedule *schedule);
 /* Reserves count · times elements in TEMP and returns where they start. If the product overflows,

@@ -46,6 +46,9 @@ typedef struct tsr__tree {
     /* In a pair that contains root, root holds the leaf. In every other pair the even rank does.
      * −1: there is no root. */
     int root;
+    /* Leaf i of this tree is leaf first + i · step of the tree of all ranks. They differ in a tree
+     * from tsr__tree_between only. */
+    int first, step;
 } tsr__tree;
 
 static inline int tsr__tree_leaf_of(const tsr__tree *tree, int rank)
@@ -56,14 +59,15 @@ static inline int tsr__tree_leaf_of(const tsr__tree *tree, int rank)
 /* Returns the rank that holds a leaf. */
 static inline int tsr__tree_holder(const tsr__tree *tree, int leaf)
 {
-    if (leaf >= tree->extra)
-        return leaf + tree->extra;
-    return 2 * leaf + (tree->root == 2 * leaf + 1);
+    const int at = tree->first + leaf * tree->step;
+    if (at >= tree->extra)
+        return at + tree->extra;
+    return 2 * at + (tree->root == 2 * at + 1);
 }
 
 static inline tsr__tree tsr__tree_of(int size, int rank, int root)
 {
-    tsr__tree tree = {.size = size, .rank = rank, .power = 1, .other = -1, .root = root};
+    tsr__tree tree = {.size = size, .rank = rank, .power = 1, .other = -1, .root = root, .step = 1};
     while (tree.power <= size / 2)
         tree.power *= 2;
     tree.extra = size - tree.power;
@@ -72,6 +76,19 @@ static inline tsr__tree tsr__tree_of(int size, int rank, int root)
         tree.other = rank ^ 1;
     tree.holds = tsr__tree_holder(&tree, tree.leaf) == rank;
     return tree;
+}
+
+/* Returns the upper part of a tree: its leaves are those leaves of `tree` that are number `place`
+ * in their block of `leaves` leaves. */
+static inline tsr__tree tsr__tree_between(const tsr__tree *tree, int leaves, int place)
+{
+    tsr__tree between = *tree;
+    between.power = tree->power / leaves;
+    between.leaf = tree->leaf / leaves;
+    between.first = place;
+    between.step = leaves;
+    between.other = -1;
+    return between;
 }
 
 /* Returns the position of a leaf. Positions map to leaves in the same way. */
@@ -91,10 +108,18 @@ static inline uint64_t tsr__tree_share(const tsr__tree *tree, uint64_t total, in
     return n * (total / p) + (n < rest ? n : rest);
 }
 
-/* Returns where a leaf's elements start if they are the blocks of the leaf's ranks. */
+/* Return where a leaf's elements start and end if they are the blocks of the leaf's ranks. */
 static inline uint64_t tsr__tree_blocks(const tsr__tree *tree, const tsr__blocks *blocks, int leaf)
 {
-    return tsr__block_start(blocks, leaf < tree->extra ? 2 * leaf : leaf + tree->extra);
+    const int at = tree->first + leaf * tree->step;
+    return tsr__block_start(blocks, at < tree->extra ? 2 * at : at + tree->extra);
+}
+
+static inline uint64_t tsr__tree_blocks_end(const tsr__tree *tree, const tsr__blocks *blocks,
+                                            int leaf)
+{
+    const int at = tree->first + leaf * tree->step + 1;
+    return tsr__block_start(blocks, at < tree->extra ? 2 * at : at + tree->extra);
 }
 
 #endif

@@ -14,14 +14,32 @@
  * flight. */
 #define DELIVERY_FAILED_NS UINT64_C(50000000)
 
-static void count_local(tsr_comm *comm)
+/* Sets which ranks share a host. */
+static void find_hosts(tsr_comm *comm)
 {
     const int32_t *node_of = comm->job->node_of;
+    comm->local_rank = comm->local_size = comm->host_count = 0;
     for (int i = 0; i < comm->size; i++) {
-        const bool here = node_of[comm->world_of[i]] == node_of[comm->world_of[comm->rank]];
+        const int32_t node = node_of[comm->world_of[i]];
+        int same = 0;
+        while (node_of[comm->world_of[same]] != node)
+            same++;
+        comm->host_of[i] = same < i ? comm->host_of[same] : comm->host_count++;
+    }
+    for (int i = 0; i < comm->size; i++) {
+        const bool here = comm->host_of[i] == comm->host_of[comm->rank];
         comm->local_size += here;
         comm->local_rank += here && i < comm->rank;
     }
+}
+
+/* Frees the memory of a communicator, except world_of. */
+static void free_memory(tsr_comm *comm)
+{
+    tsr__free(comm->peers);
+    tsr__free(comm->inputs);
+    tsr__free(comm->host_of);
+    tsr__free(comm);
 }
 
 tsr_status tsr__comm_new(tsr__job *job, uint32_t id, int rank, int size, int *world_of,
@@ -32,9 +50,9 @@ tsr_status tsr__comm_new(tsr__job *job, uint32_t id, int rank, int size, int *wo
         return TSR_ERR_NO_MEMORY;
     comm->peers = tsr__calloc((size_t)size, sizeof *comm->peers);
     comm->inputs = comm->peers ? tsr__calloc((size_t)size, sizeof *comm->inputs) : NULL;
-    if (!comm->inputs) {
-        tsr__free(comm->peers);
-        tsr__free(comm);
+    comm->host_of = comm->inputs ? tsr__calloc((size_t)size, sizeof *comm->host_of) : NULL;
+    if (!comm->host_of) {
+        free_memory(comm);
         return TSR_ERR_NO_MEMORY;
     }
     comm->job = job;
@@ -44,7 +62,8 @@ tsr_status tsr__comm_new(tsr__job *job, uint32_t id, int rank, int size, int *wo
     comm->world_of = world_of;
     comm->timeout_ns = like ? like->timeout_ns : TSR__COMM_TIMEOUT_NS;
     comm->reproducible = like && like->reproducible;
-    count_local(comm);
+    comm->levels.subtrees = 1;
+    find_hosts(comm);
     comm->next = job->comms;
     job->comms = comm;
     job->references++;
@@ -61,21 +80,13 @@ static void unlink_comm(tsr_comm *comm)
     comm->job->references--;
 }
 
-static void free_memory(tsr_comm *comm)
-{
-    tsr__free(comm->peers);
-    tsr__free(comm->inputs);
-    tsr__free(comm->world_of);
-    tsr__free(comm);
-}
-
 /* Gives up this rank's slot. The ranks that have not left the communicator may still read it, so
  * the slot is not reused before they have left. */
 static void retire_slot(const tsr_comm *comm)
 {
     const tsr__job *job = comm->job;
     int readers[TSR__SHM_MAX_RANKS], count = 0;
-    for (int i = 0; i < comm->size; i++) {
+    for (int i = comm->shm_first; i < comm->shm_first + comm->shm_count; i++) {
         if (i != comm->rank && !comm->peers[i].left &&
             !tsr__transport_has_ended(job->transport, comm->world_of[i]))
             readers[count++] = comm->world_of[i];
@@ -90,6 +101,7 @@ void tsr__comm_free(tsr_comm *comm)
         retire_slot(comm);
     tsr__shm_destroy(&comm->shm);
     unlink_comm(comm);
+    tsr__free(comm->world_of);
     free_memory(comm);
 }
 
@@ -98,8 +110,7 @@ void tsr__comm_set_members(tsr_comm *comm, uint32_t id, int rank, int size)
     comm->id = id;
     comm->rank = rank;
     comm->size = size;
-    comm->local_rank = comm->local_size = 0;
-    count_local(comm);
+    find_hosts(comm);
     tsr__control_replay(comm);
 }
 
@@ -122,20 +133,31 @@ tsr_status tsr__shm_reserve(tsr__job *job, int size, tsr__shm_reservation *reser
     return TSR_OK;
 }
 
-static bool can_use_shm(const tsr_comm *comm, const int32_t *slots)
+/* Finds the ranks with which this rank uses shared memory. All ranks come to the same decision.
+ * Returns false if there are none. */
+static bool find_shm_ranks(tsr_comm *comm, const int32_t *slots)
 {
     for (int i = 0; i < comm->size; i++) {
         if (slots[i] < 0)
             return false;
     }
-    return comm->local_size == comm->size && comm->size > 1 && comm->size <= TSR__SHM_MAX_RANKS;
+    comm->shm_first = 0;
+    comm->shm_count = comm->size;
+    if (comm->local_size == comm->size && comm->size <= TSR__SHM_MAX_RANKS)
+        return comm->size > 1;
+    if (!tsr__levels_find(comm->size, comm->rank, comm->host_of, TSR__SHM_MAX_RANKS, &comm->levels))
+        return false;
+    comm->shm_first = comm->levels.first;
+    comm->shm_count = comm->levels.count;
+    return comm->shm_count > 1;
 }
 
 void tsr__shm_use(tsr_comm *comm, tsr__shm_reservation *reservation)
 {
-    if (can_use_shm(comm, reservation->slots)) {
-        tsr__shm_attach(reservation->shm, comm->job->shm_regions, comm->rank, comm->size,
-                        comm->world_of, reservation->slots);
+    const int first = find_shm_ranks(comm, reservation->slots) ? comm->shm_first : -1;
+    if (first >= 0) {
+        tsr__shm_attach(reservation->shm, comm->job->shm_regions, comm->rank - first,
+                        comm->shm_count, comm->world_of + first, reservation->slots + first);
         comm->shm = reservation->shm;
         reservation->shm = NULL;
         reservation->slot = -1;
@@ -236,6 +258,16 @@ int tsr_comm_local_rank(const tsr_comm *comm)
 int tsr_comm_local_size(const tsr_comm *comm)
 {
     return comm ? comm->local_size : 0;
+}
+
+int tsr_comm_host_count(const tsr_comm *comm)
+{
+    return comm ? comm->host_count : 0;
+}
+
+int tsr_comm_host(const tsr_comm *comm, int rank)
+{
+    return comm && rank >= 0 && rank < comm->size ? comm->host_of[rank] : -1;
 }
 
 void tsr_comm_set_timeout(tsr_comm *comm, uint64_t timeout_ns)

@@ -28,8 +28,9 @@ typedef struct tsr__shm_reservation {
 } tsr__shm_reservation;
 tsr_status tsr__shm_reserve(tsr__job *job, int size,
                             tsr__shm_reservation *reservation) TSR_NODISCARD;
-/* Lets the communicator use the slots if all ranks have one and the shared-memory transport
- * supports the communicator. Otherwise frees the slots. */
+/* Lets the communicator use the slots if all ranks have one, for all operations if the
+ * shared-memory transport supports all ranks, otherwise for inner steps if the ranks are placed
+ * such that there are any. Otherwise frees the slots. */
 void tsr__shm_use(tsr_comm *comm, tsr__shm_reservation *reservation);
 void tsr__shm_cancel(tsr__job *job, tsr__shm_reservation *reservation);
 

@@ -15,6 +15,8 @@
 /* From these sizes on, sending fewer bytes is faster than sending fewer messages. */
 #define LARGE_REDUCE_BYTES 16384
 #define LARGE_BROADCAST_BYTES 65536
+/* The same for operations in levels. */
+#define LARGE_LEVELS_BYTES 16384
 
 /* The largest job in which every rank connects to every other while the communicator is created. */
 #define MAX_CONNECTED 128
@@ -354,9 +356,48 @@ static void make_schedule(tsr_request *request, const extents *e)
     }
 }
 
+/* Makes a schedule in levels. Returns false if the operation has none. */
+static bool make_levels(tsr_request *request, const extents *e)
+{
+    const tsr__operation *o = e->operation;
+    const tsr__levels *levels = &request->comm->levels;
+    tsr__schedule *schedule = &request->schedule;
+    const uint64_t element = tsr__element_size(o->dtype);
+    if (levels->subtrees == 1 || is_exact(request->comm, o))
+        return false;
+    switch (o->kind) {
+    case TSR__CALL_ALL_REDUCE:
+        tsr__levels_all_reduce(schedule, levels, o->count,
+                               o->count * element >= LARGE_LEVELS_BYTES);
+        return true;
+    case TSR__CALL_REDUCE_SCATTER:
+    case TSR__CALL_REDUCE_SCATTER_V:
+        tsr__levels_reduce_scatter(schedule, levels, &e->blocks);
+        return true;
+    case TSR__CALL_ALL_GATHER:
+    case TSR__CALL_ALL_GATHER_V:
+        tsr__levels_all_gather(schedule, levels, &e->blocks,
+                               tsr__block_start(&e->blocks, e->size) * element >=
+                                   LARGE_LEVELS_BYTES);
+        return true;
+    case TSR__CALL_BROADCAST:
+        tsr__levels_broadcast(schedule, levels, o->count, o->peer,
+                              o->count * element >= LARGE_LEVELS_BYTES);
+        return true;
+    case TSR__CALL_BARRIER:
+        tsr__levels_barrier(schedule, levels);
+        return true;
+    default:
+        return false;
+    }
+}
+
 static void prepare_shm(tsr_request *request, const extents *e)
 {
     tsr__shm_operation *operation = &request->shm;
+    operation->kind = e->operation->kind;
+    operation->root = request->call.peer;
+    operation->count = request->call.count;
     operation->send = request->send;
     operation->recv = request->recv;
     operation->element_bytes = request->element_bytes;
@@ -365,6 +406,7 @@ static void prepare_shm(tsr_request *request, const extents *e)
     operation->exact = is_exact(request->comm, e->operation);
     operation->blocks = e->blocks;
     tsr__shm_prepare(e->size, operation);
+    request->in_shm = operation->rounds > 0;
 }
 
 static tsr_status fill(tsr_request *request, const tsr__operation *o)
@@ -385,9 +427,10 @@ static tsr_status fill(tsr_request *request, const tsr__operation *o)
         request->combine = comm->job->kernels->combine[o->dtype][o->op];
         request->divide = o->op == TSR_OP_AVG ? comm->job->kernels->divide[o->dtype] : NULL;
     }
-    if (comm->shm)
+    if (comm->shm && comm->levels.subtrees == 1)
         prepare_shm(request, &e);
-    if (request->shm.rounds == 0)
+    request->has_levels = make_levels(request, &e);
+    if (!request->in_shm && !request->has_levels)
         make_schedule(request, &e);
     return TSR_OK;
 }
@@ -413,7 +456,7 @@ static tsr_status start(tsr_comm *comm, const tsr__operation *operation, tsr_req
                  "%s: %d requests have been started and not been waited for", name, comm->held);
     TSR__TRY(tsr__request_create(comm, &request));
     tsr_status status = fill(request, operation);
-    if (status == TSR_OK && request->shm.rounds == 0)
+    if (status == TSR_OK && !request->in_shm)
         status = receive_first(comm);
     if (status == TSR_OK)
         status = tsr__request_start(request);

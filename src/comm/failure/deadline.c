@@ -58,10 +58,23 @@ static bool is_behind(const tsr_request *request, int rank)
     return request->comm->peers[rank].sequence <= request->call.sequence;
 }
 
+/* Returns the request for whose end this one waits: itself, or an earlier operation in levels. */
+static const tsr_request *running_request(const tsr_request *request)
+{
+    const tsr_request *running = request;
+    while (running && (running->comm != request->comm || tsr__request_is_queued(running)))
+        running = running == request ? request->job->requests : running->next;
+    return running ? running : request;
+}
+
 static bool is_awaited(const tsr_request *request, int rank)
 {
-    if (request->shm.rounds > 0)
-        return tsr__shm_awaits(request->comm->shm, rank);
+    const tsr_comm *comm = request->comm;
+    request = running_request(request);
+    if (request->in_shm || request->inner_running) {
+        const int index = rank - comm->shm_first;
+        return index >= 0 && index < comm->shm_count && tsr__shm_awaits(comm->shm, index);
+    }
     for (size_t i = request->round_start; request->posted && i < request->round_end; i++) {
         if (request->messages[i - request->round_start].state == TSR__MESSAGE_IN_FLIGHT &&
             request->schedule.steps[i].peer == rank)

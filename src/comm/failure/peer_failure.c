@@ -107,8 +107,9 @@ static void fail_by_step(tsr_request *request, const tsr__step *step)
  * does not wait for data that a rank has published before it was gone. */
 static int awaited_in_shm(const tsr_comm *comm)
 {
-    for (int rank = 0; rank < comm->size && tsr__shm_is_busy(comm->shm); rank++) {
-        if (rank != comm->rank && is_gone(comm, rank) && tsr__shm_awaits(comm->shm, rank))
+    for (int i = 0; i < comm->shm_count && tsr__shm_is_busy(comm->shm); i++) {
+        const int rank = comm->shm_first + i;
+        if (rank != comm->rank && is_gone(comm, rank) && tsr__shm_awaits(comm->shm, i))
             return rank;
     }
     return -1;

@@ -95,6 +95,37 @@ static void post_one(tsr_request *request, size_t index)
         request->has_failed_message = true; /* the message will never arrive */
 }
 
+/* Starts an inner step. progress.c ends it. */
+static void start_inner(tsr_request *request, const tsr__step *step)
+{
+    static const tsr__call_kind kinds[] = {
+        [TSR__INNER_REDUCE] = TSR__CALL_REDUCE,
+        [TSR__INNER_REDUCE_SCATTER] = TSR__CALL_REDUCE_SCATTER,
+        [TSR__INNER_ALL_GATHER] = TSR__CALL_ALL_GATHER,
+        [TSR__INNER_BROADCAST] = TSR__CALL_BROADCAST,
+        [TSR__INNER_BARRIER] = TSR__CALL_BARRIER,
+    };
+    const tsr_comm *comm = request->comm;
+    tsr__shm_operation *operation = &request->shm;
+    const tsr__call *call = &request->call;
+    const tsr__call *before =
+        call->sequence > 0 ? tsr__comm_past_call(comm, call->sequence - 1) : NULL;
+    operation->kind = kinds[step->inner];
+    operation->root = step->peer - comm->shm_first;
+    operation->count = step->inner == TSR__INNER_BROADCAST ? step->to.count : step->from.count;
+    operation->blocks = (tsr__blocks){.starts = request->schedule.starts + step->starts};
+    operation->send = read_at(request, step->from);
+    operation->recv = write_at(request, step->to);
+    operation->element_bytes = request->element_bytes;
+    operation->combine = request->combine;
+    operation->divide = NULL;
+    operation->exact = false;
+    tsr__shm_prepare(comm->shm_count, operation);
+    request->inner_running = true;
+    tsr__shm_add(comm->shm, operation, before ? before : call);
+    operation->part++;
+}
+
 /* Posts receives before sends, so that messages find their buffers when they arrive. */
 static void post_round(tsr_request *request)
 {
@@ -107,6 +138,8 @@ static void post_round(tsr_request *request)
     request->posted = true;
     for (size_t i = request->round_start; i < end; i++)
         request->messages[i - request->round_start].state = TSR__MESSAGE_IDLE;
+    if (schedule->steps[request->round_start].kind == TSR__STEP_INNER)
+        start_inner(request, &schedule->steps[request->round_start]);
     for (size_t i = request->round_start; i < end; i++) {
         if (schedule->steps[i].kind == TSR__STEP_RECV)
             post_one(request, i);
@@ -155,6 +188,7 @@ static void local_step(tsr_request *request, const tsr__step *step)
         break;
     case TSR__STEP_SEND:
     case TSR__STEP_RECV:
+    case TSR__STEP_INNER:
         break;
     }
 }
@@ -169,8 +203,10 @@ static void finish_round(tsr_request *request)
 
 void tsr__request_advance(tsr_request *request)
 {
+    if (tsr__request_is_queued(request))
+        return;
     while (!request->done && !request->has_failed_message) {
-        if (request->posted && request->in_flight > 0)
+        if (request->posted && (request->in_flight > 0 || request->inner_running))
             return;
         if (request->posted)
             finish_round(request);

@@ -65,7 +65,7 @@ static void advance_requests(tsr__job *job, bool also_failed)
     while (again) {
         job->has_completions = false;
         for (tsr_request *request = job->requests; request; request = request->next) {
-            if (tsr__request_is_running(request) && request->shm.rounds == 0 &&
+            if (tsr__request_is_running(request) && !request->in_shm &&
                 (request->has_failed_message ? also_failed : request->in_flight == 0))
                 tsr__request_advance(request);
         }
@@ -74,13 +74,29 @@ static void advance_requests(tsr__job *job, bool also_failed)
     }
 }
 
-static void fail_mismatch(tsr_comm *comm, int rank)
+/* `index` is a rank of comm->shm. */
+static void fail_mismatch(tsr_comm *comm, int index)
 {
     tsr__call theirs, before;
-    tsr__shm_call_of(comm->shm, rank, &theirs, &before);
+    const int rank = comm->shm_first + index;
+    tsr__shm_call_of(comm->shm, index, &theirs, &before);
     tsr__comm_compare(comm, rank, &theirs, &before);
-    if (comm->status == TSR_OK) /* this rank has not made the call with that number yet */
-        tsr__comm_fail_mismatch(comm, tsr__shm_call(comm->shm), rank, &theirs);
+    if (comm->status == TSR_OK) { /* this rank has not made the call with that number yet */
+        const tsr__call *mine = tsr__shm_call(comm->shm);
+        tsr__comm_fail_mismatch(comm, mine, rank,
+                                before.sequence == mine->sequence ? &before : &theirs);
+    }
+}
+
+/* Ends an operation of shared memory: a complete request, or an inner step of one. */
+static void end_shm_operation(tsr_request *request)
+{
+    if (request->in_shm) {
+        tsr__request_finish(request, TSR_OK);
+        return;
+    }
+    request->inner_running = false;
+    tsr__request_advance(request);
 }
 
 /* Advances the communicator's shared-memory operations as far as possible. */
@@ -90,15 +106,15 @@ static bool advance_shm(tsr_comm *comm)
     bool moved = false;
     do {
         moved = tsr__shm_advance(comm->shm, &event) || moved;
-        for (int rank = 0; event.wake != 0; rank++, event.wake >>= 1) {
+        for (int rank = comm->shm_first; event.wake != 0; rank++, event.wake >>= 1) {
             if (event.wake & 1)
                 tsr__control_wake(comm, rank);
         }
         if (event.completed)
-            tsr__request_finish(event.completed->owner, TSR_OK);
+            end_shm_operation(event.completed->owner);
         if (event.mismatch >= 0)
             fail_mismatch(comm, event.mismatch);
-    } while (event.happened && event.mismatch < 0);
+    } while (event.happened && event.mismatch < 0 && comm->status == TSR_OK);
     return moved;
 }
 
@@ -159,7 +175,7 @@ uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns)
 tsr_status tsr__request_start(tsr_request *request)
 {
     tsr_comm *comm = request->comm;
-    if (request->shm.rounds == 0) {
+    if (!request->in_shm) {
         TSR__TRY(tsr__request_allocate(request));
         tsr__request_start_clock(request, tsr__now_ns());
     }
@@ -172,15 +188,18 @@ tsr_status tsr__request_start(tsr_request *request)
     }
     comm->running++;
     request->done = false;
-    if (request->shm.rounds > 0) {
+    if (request->has_levels)
+        request->level = comm->levels_started++;
+    if (request->in_shm) {
         const tsr__call *before = request->call.sequence > 0
                                       ? tsr__comm_past_call(comm, request->call.sequence - 1)
                                       : NULL;
         tsr__shm_add(comm->shm, &request->shm, before ? before : &request->call);
-        (void)advance_shm(comm);
     } else {
         tsr__request_advance(request);
     }
+    if (tsr__shm_is_busy(comm->shm))
+        (void)advance_shm(comm);
     (void)tsr__job_apply(request->job);
     return TSR_OK;
 }
@@ -196,7 +215,9 @@ static void relax(void)
 static void spin_shm(tsr_request *request)
 {
     const int polls = request->job->is_oversubscribed ? SHM_POLLS_OVERSUBSCRIBED : SHM_POLLS;
-    for (int i = 0; i < polls && tsr__request_is_running(request); i++) {
+    for (int i = 0;
+         i < polls && tsr__request_is_running(request) && tsr__shm_is_busy(request->comm->shm);
+         i++) {
         (void)advance_shm(request->comm);
         if (!request->done)
             relax();
@@ -227,11 +248,11 @@ void tsr__request_block(tsr_request *request)
 {
     tsr__job *job = request->job;
     const uint64_t spin_ns = job->is_oversubscribed ? SPIN_OVERSUBSCRIBED_NS : SPIN_NS;
-    const unsigned clock_every = job->is_oversubscribed || request->shm.rounds > 0 ? 1 : 16;
+    const unsigned clock_every = job->is_oversubscribed || request->in_shm ? 1 : 16;
     uint64_t idle_since = 0;
     unsigned idle = 0, rounds = 0;
     while (!request->done) {
-        if (request->shm.rounds > 0) {
+        if (tsr__shm_is_busy(request->comm->shm)) {
             spin_shm(request);
             if (request->done)
                 return;

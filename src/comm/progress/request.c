@@ -37,6 +37,8 @@ tsr_status tsr__request_create(tsr_comm *comm, tsr_request **out)
     request->shm.owner = request;
     request->shm.call = &request->call;
     request->shm.rounds = 0;
+    request->shm.part = 0;
+    request->in_shm = request->has_levels = request->inner_running = false;
     tsr__schedule_reset(&request->schedule);
     request->send = request->recv = NULL;
     request->combine = NULL;
@@ -130,6 +132,11 @@ tsr_status tsr__request_allocate(tsr_request *request)
 
 void tsr__request_finish(tsr_request *request, tsr_status status)
 {
+    if (request->has_levels) {
+        request->comm->levels_completed++;
+        request->job->has_completions = true; /* the next operation in levels may start */
+    }
+    request->inner_running = false;
     request->status = status;
     request->done = true;
     request->comm->running--;

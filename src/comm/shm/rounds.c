@@ -82,7 +82,7 @@ static uint64_t largest_block(const tsr__blocks *blocks, int size)
  * because the results of a piece are published together with the next piece. */
 static void prepare_reduction(tsr__shm_operation *operation)
 {
-    const uint64_t count = operation->call->count;
+    const uint64_t count = operation->count;
     const uint64_t most = TSR__SHM_INPUT_BYTES / operation->element_bytes;
     operation->each_reduces_all = bytes_of(operation, count) <= EACH_REDUCES_ALL_BYTES;
     operation->rounds = operation->each_reduces_all ? 1 : rounds_of(count, most) + 1;
@@ -103,7 +103,7 @@ static void prepare_blocks(int size, tsr__shm_operation *operation, uint64_t pie
 
 void tsr__shm_prepare(int size, tsr__shm_operation *operation)
 {
-    switch ((tsr__call_kind)operation->call->kind) {
+    switch (operation->kind) {
     case TSR__CALL_ALL_REDUCE:
     case TSR__CALL_REDUCE:
         prepare_reduction(operation);
@@ -123,7 +123,7 @@ void tsr__shm_prepare(int size, tsr__shm_operation *operation)
         break;
     case TSR__CALL_BROADCAST:
         operation->piece = TSR__SHM_INPUT_BYTES / operation->element_bytes;
-        operation->rounds = rounds_of(operation->call->count, operation->piece);
+        operation->rounds = rounds_of(operation->count, operation->piece);
         break;
     case TSR__CALL_BARRIER:
         operation->rounds = 1;
@@ -151,12 +151,12 @@ static void combine(tsr__shm *shm, const tsr__shm_operation *operation, void *ou
 
 static bool gets_result(const tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    return operation->call->kind != TSR__CALL_REDUCE || operation->call->peer == shm->rank;
+    return operation->kind != TSR__CALL_REDUCE || operation->root == shm->rank;
 }
 
 static void publish_reduction(tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const uint64_t piece = piece_count(operation, operation->call->count, operation->round);
+    const uint64_t piece = piece_count(operation, operation->count, operation->round);
     const uint8_t *from =
         operation->send + bytes_of(operation, operation->round * operation->piece);
     if (piece == 0)
@@ -176,7 +176,7 @@ static void publish_reduction(tsr__shm *shm, const tsr__shm_operation *operation
 
 static void consume_small_reduction(tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const uint64_t count = operation->call->count;
+    const uint64_t count = operation->count;
     if (count == 0 || !gets_result(shm, operation))
         return;
     for (int i = 0; i < shm->size; i++)
@@ -191,7 +191,7 @@ static void consume_results(const tsr__shm *shm, const tsr__shm_operation *opera
     if (operation->round == 0 || !gets_result(shm, operation))
         return;
     const unsigned index = tsr__shm_buffer_index(shm);
-    const uint64_t piece = piece_count(operation, operation->call->count, operation->round - 1);
+    const uint64_t piece = piece_count(operation, operation->count, operation->round - 1);
     uint8_t *to = operation->recv + bytes_of(operation, (operation->round - 1) * operation->piece);
     for (int i = 1; i < shm->size; i++) {
         const int from = (shm->rank + i) % shm->size;
@@ -205,7 +205,7 @@ static void consume_results(const tsr__shm *shm, const tsr__shm_operation *opera
  * round. */
 static void consume_share(tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const uint64_t piece = piece_count(operation, operation->call->count, operation->round);
+    const uint64_t piece = piece_count(operation, operation->count, operation->round);
     const share own = share_of(piece, shm->size, shm->rank);
     const uint64_t at = operation->round * operation->piece + own.start;
     const unsigned next = tsr__shm_buffer_index(shm) ^ 1;
@@ -274,8 +274,8 @@ static void consume_all_to_all(const tsr__shm *shm, const tsr__shm_operation *op
 
 static void consume_scatter(const tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const int root = operation->call->peer;
-    const uint64_t block = operation->call->count;
+    const int root = operation->root;
+    const uint64_t block = operation->count;
     const uint64_t count = piece_count(operation, block, operation->round);
     const uint64_t at = operation->round * operation->piece;
     const uint8_t *from =
@@ -299,7 +299,7 @@ static void publish_block(tsr__shm *shm, const tsr__shm_operation *operation)
 
 static void consume_blocks(const tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    if (operation->call->kind == TSR__CALL_GATHER && operation->call->peer != shm->rank)
+    if (operation->kind == TSR__CALL_GATHER && operation->root != shm->rank)
         return;
     const uint64_t offset = operation->round * operation->piece;
     for (int i = 0; i < shm->size; i++) {
@@ -317,17 +317,17 @@ static void consume_blocks(const tsr__shm *shm, const tsr__shm_operation *operat
 
 static void publish_broadcast(const tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const uint64_t count = piece_count(operation, operation->call->count, operation->round);
+    const uint64_t count = piece_count(operation, operation->count, operation->round);
     const uint64_t at = operation->round * operation->piece;
-    if (count > 0 && shm->rank == operation->call->peer)
+    if (count > 0 && shm->rank == operation->root)
         copy(input_at(shm, shm->rank, bytes_of(operation, count)),
              operation->recv + bytes_of(operation, at), bytes_of(operation, count));
 }
 
 static void consume_broadcast(const tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const int root = operation->call->peer;
-    const uint64_t count = piece_count(operation, operation->call->count, operation->round);
+    const int root = operation->root;
+    const uint64_t count = piece_count(operation, operation->count, operation->round);
     const uint64_t at = operation->round * operation->piece;
     if (count > 0 && shm->rank != root)
         copy(operation->recv + bytes_of(operation, at),
@@ -339,13 +339,13 @@ static void consume_broadcast(const tsr__shm *shm, const tsr__shm_operation *ope
 
 void tsr__shm_publish(tsr__shm *shm, tsr__shm_operation *operation)
 {
-    switch ((tsr__call_kind)operation->call->kind) {
+    switch (operation->kind) {
     case TSR__CALL_ALL_REDUCE:
     case TSR__CALL_REDUCE:
         publish_reduction(shm, operation);
         break;
     case TSR__CALL_SCATTER:
-        if (operation->call->peer == shm->rank)
+        if (operation->root == shm->rank)
             publish_pieces(shm, operation);
         break;
     case TSR__CALL_REDUCE_SCATTER:
@@ -370,7 +370,7 @@ void tsr__shm_publish(tsr__shm *shm, tsr__shm_operation *operation)
 
 void tsr__shm_consume(tsr__shm *shm, tsr__shm_operation *operation)
 {
-    switch ((tsr__call_kind)operation->call->kind) {
+    switch (operation->kind) {
     case TSR__CALL_ALL_REDUCE:
     case TSR__CALL_REDUCE:
         if (operation->each_reduces_all) {

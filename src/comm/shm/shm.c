@@ -40,9 +40,10 @@ void tsr__shm_set_sleeping(tsr__shm *shm, bool sleeping)
 }
 
 /* Returns a hash of everything on which the ranks must agree. */
-static uint64_t hash_of(const tsr__call *call)
+static uint64_t hash_of(const tsr__shm_operation *operation)
 {
-    return call->sequence << 32 ^ tsr__call_history(call);
+    return operation->call->sequence << 32 ^ tsr__call_history(operation->call) ^
+           operation->part * UINT64_C(0x9e3779b97f4a7c15);
 }
 
 void tsr__shm_add(tsr__shm *shm, tsr__shm_operation *operation, const tsr__call *before)
@@ -50,7 +51,7 @@ void tsr__shm_add(tsr__shm *shm, tsr__shm_operation *operation, const tsr__call 
     operation->next = NULL;
     operation->round = 0;
     operation->published = false;
-    operation->call_hash = hash_of(operation->call);
+    operation->call_hash = hash_of(operation);
     operation->before = before;
     if (shm->first)
         shm->last->next = operation;

@@ -27,7 +27,15 @@ typedef struct tsr__shm_regions tsr__shm_regions;
 /* One collective operation. Its address must not change between tsr__shm_add and its completion. */
 typedef struct tsr__shm_operation {
     /* The caller sets these before tsr__shm_prepare. */
-    const tsr__call *call; /* must stay valid until the operation completes */
+    /* The call of this operation, which the ranks compare. Must stay valid until the operation
+     * completes. */
+    const tsr__call *call;
+    /* Number of the operation among those of one call, from 0. */
+    uint32_t part;
+    /* What the operation does. A call that is one operation has the same kind, root and count. */
+    tsr__call_kind kind;
+    int root;
+    uint64_t count;
     const uint8_t *send;
     uint8_t *recv;
     uint64_t element_bytes;

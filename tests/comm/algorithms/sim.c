@@ -9,6 +9,7 @@ typedef struct sim_message {
     const element *from; /* the sender's memory, if sends wait for their receives */
     element *copy;       /* its contents when the send started */
     uint64_t count;
+    uint64_t heard; /* by the sender when the send started */
     bool taken;
 } sim_message;
 
@@ -102,7 +103,9 @@ static void post(sim_job *sim, int me)
         sim_queue *queue = &queues[me][step->peer];
         ck_assert(queue->count < (int)(sizeof queue->messages / sizeof queue->messages[0]));
         sim_message *message = &queue->messages[queue->count++];
-        *message = (sim_message){.from = memory_of(rank, step->from), .count = step->from.count};
+        *message = (sim_message){.from = memory_of(rank, step->from),
+                                 .count = step->from.count,
+                                 .heard = rank->heard};
         message->copy = malloc((step->from.count + 1) * sizeof *message->copy);
         memcpy(message->copy, message->from, step->from.count * sizeof *message->copy);
         for (uint64_t e = 0; e < step->from.count; e++)
@@ -178,7 +181,7 @@ static bool receive(sim_job *sim, int me)
         const tsr__step *step = &rank->schedule.steps[i];
         bool *done = &state->done[i - state->next];
         if (*done || !is_message(step)) {
-            *done = true;
+            *done = *done || step->kind != TSR__STEP_INNER;
             continue;
         }
         if (step->kind == TSR__STEP_SEND) {
@@ -195,9 +198,122 @@ static bool receive(sim_job *sim, int me)
         memcpy(memory_of(rank, step->to), sim->rendezvous ? message->from : message->copy,
                message->count * sizeof *message->copy);
         message->taken = true;
+        rank->heard |= message->heard;
         *done = moved = true;
     }
     return moved;
+}
+
+/* Returns the inner step that a rank has begun, or NULL. */
+static const tsr__step *inner_step(const sim_job *sim, int rank)
+{
+    const sim_state *state = &states[rank];
+    const tsr__schedule *schedule = &sim->ranks[rank].schedule;
+    const bool begun = state->posted && state->next < schedule->count && !state->done[0] &&
+                       schedule->steps[state->next].kind == TSR__STEP_INNER;
+    return begun ? &schedule->steps[state->next] : NULL;
+}
+
+/* Combines element `index` of the inputs along the tree of `count` ranks. */
+static element inner_sum(sim_job *sim, int first, int count, uint64_t index)
+{
+    element level[SIM_RANKS];
+    int power = 1, ranks = 0;
+    while (2 * power <= count)
+        power *= 2;
+    for (int leaf = 0; leaf < power; leaf++) {
+        for (int i = 0; i < 1 + (leaf < count - power); i++, ranks++) {
+            sim_rank *rank = &sim->ranks[first + ranks];
+            const element own = memory_of(rank, inner_step(sim, first + ranks)->from)[index];
+            level[leaf] = i == 0 ? own : combined(level[leaf], own);
+        }
+    }
+    for (int distance = 1; distance < power; distance *= 2) {
+        for (int i = 0; i < power; i += 2 * distance)
+            level[i] = combined(level[i], level[i + distance]);
+    }
+    return level[0];
+}
+
+/* Computes element `index` of the data that the inner step of rank first + i produces. */
+static element inner_element(sim_job *sim, int first, int count, int i, uint64_t index)
+{
+    const tsr__step *step = inner_step(sim, first + i);
+    const uint64_t *starts = sim->ranks[first + i].schedule.starts + step->starts;
+    int from = 0;
+    switch (step->inner) {
+    case TSR__INNER_REDUCE:
+        return inner_sum(sim, first, count, index);
+    case TSR__INNER_REDUCE_SCATTER:
+        return inner_sum(sim, first, count, starts[i] + index);
+    case TSR__INNER_ALL_GATHER:
+        while (starts[from + 1] <= index)
+            from++;
+        return memory_of(&sim->ranks[first + from],
+                         inner_step(sim, first + from)->from)[index - starts[from]];
+    case TSR__INNER_BROADCAST:
+        return memory_of(&sim->ranks[step->peer], inner_step(sim, step->peer)->to)[index];
+    case TSR__INNER_BARRIER:
+        break;
+    }
+    ck_abort();
+}
+
+/* Checks that the ranks of a subtree have begun the same inner step. */
+static void check_inner(sim_job *sim, int first, int count)
+{
+    const tsr__step *step = inner_step(sim, first);
+    for (int i = 0; i < count; i++) {
+        const tsr__step *other = inner_step(sim, first + i);
+        const uint64_t *starts = sim->ranks[first + i].schedule.starts + other->starts;
+        const bool has_blocks =
+            other->inner == TSR__INNER_REDUCE_SCATTER || other->inner == TSR__INNER_ALL_GATHER;
+        ck_assert(other->inner == step->inner && other->peer == step->peer);
+        ck_assert(step->peer >= first && step->peer < first + count);
+        ck_assert(states[first + i].after == states[first + i].next + 1); /* alone in its round */
+        for (int b = 0; has_blocks && b <= count; b++)
+            ck_assert(starts[b] == sim->ranks[first].schedule.starts[step->starts + (size_t)b]);
+        if (has_blocks) {
+            const bool scatter = other->inner == TSR__INNER_REDUCE_SCATTER;
+            ck_assert((scatter ? other->to : other->from).count == starts[i + 1] - starts[i]);
+            ck_assert((scatter ? other->from : other->to).count == starts[count]);
+        }
+    }
+}
+
+/* Executes an inner step that all ranks of the subtree of `me` have begun. */
+static bool inner(sim_job *sim, int me)
+{
+    element *results[SIM_RANKS];
+    if (!inner_step(sim, me))
+        return false;
+    const int first = sim->ranks[me].levels->first, count = sim->ranks[me].levels->count;
+    for (int rank = first; rank < first + count; rank++) {
+        if (!inner_step(sim, rank))
+            return false;
+    }
+    check_inner(sim, first, count);
+    for (int i = 0; i < count; i++) {
+        const tsr__step *step = inner_step(sim, first + i);
+        results[i] = malloc((step->to.count + 1) * sizeof *results[i]);
+        for (uint64_t e = 0; e < step->to.count; e++)
+            results[i][e] = inner_element(sim, first, count, i, e);
+    }
+    for (int i = 0; i < count; i++) {
+        const tsr__step *step = inner_step(sim, first + i);
+        if (step->inner != TSR__INNER_REDUCE || step->peer == first + i)
+            memcpy(memory_of(&sim->ranks[first + i], step->to), results[i],
+                   step->to.count * sizeof *results[i]);
+        free(results[i]);
+    }
+    uint64_t heard = 0;
+    for (int rank = first; rank < first + count; rank++)
+        heard |= sim->ranks[rank].heard;
+    for (int rank = first; rank < first + count; rank++) {
+        sim->ranks[rank].heard |= heard;
+        states[rank].done[0] = true;
+    }
+    return true;
 }
 
 static bool finish_round(sim_job *sim, int me)
@@ -208,7 +324,8 @@ static bool finish_round(sim_job *sim, int me)
             return false;
     }
     for (size_t i = state->next; i < state->after; i++) {
-        if (!is_message(&sim->ranks[me].schedule.steps[i]))
+        const tsr__step *step = &sim->ranks[me].schedule.steps[i];
+        if (!is_message(step) && step->kind != TSR__STEP_INNER)
             local(&sim->ranks[me], &sim->ranks[me].schedule.steps[i]);
     }
     state->next = state->after;
@@ -226,6 +343,7 @@ void sim_run(sim_job *sim)
     for (int r = 0; r < sim->size; r++) {
         sim_rank *rank = &sim->ranks[r];
         ck_assert(rank->schedule.status == TSR_OK);
+        rank->heard = UINT64_C(1) << r;
         rank->temp = malloc((rank->schedule.temp_count + 1) * sizeof *rank->temp);
         for (uint64_t i = 0; i <= rank->schedule.temp_count; i++)
             rank->temp[i] = (element){.index = POISON};
@@ -243,6 +361,7 @@ void sim_run(sim_job *sim)
                 moved = true;
             }
             moved = receive(sim, r) || moved;
+            moved = inner(sim, r) || moved;
             moved = finish_round(sim, r) || moved;
         }
     }

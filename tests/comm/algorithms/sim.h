@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "comm/algorithms/algorithms.h"
+#include "comm/algorithms/levels.h"
 
 #define SIM_RANKS 64
 
@@ -24,8 +24,10 @@ element sim_leaf(int rank, uint64_t index);
  */
 typedef struct sim_rank {
     tsr__schedule schedule;
+    const tsr__levels *levels; /* NULL: the schedule has no inner steps */
     element *send, *recv, *temp;
     uint64_t send_count, recv_count;
+    uint64_t heard; /* bit r: this rank has heard from rank r, directly or indirectly */
 } sim_rank;
 
 typedef struct sim_job {

@@ -29,6 +29,7 @@ static bool is_skipped(int size, size_t c, unsigned flags)
     static void name##_of(int size)
 
 static sim_job all;
+static tsr__levels placed[SIM_RANKS]; /* of each rank, in tests of levels */
 static uint64_t starts[SIM_RANKS + 1];
 
 static element *elements(uint64_t count)
@@ -42,6 +43,8 @@ static element *elements(uint64_t count)
 static void begin(int size, bool rendezvous)
 {
     all = (sim_job){.size = size, .rendezvous = rendezvous};
+    for (int r = 0; r < size; r++)
+        all.ranks[r].levels = &placed[r];
 }
 
 /* Gives a rank send[send_count] and recv[recv_count]. In place, recv is at send + offset, or, if
@@ -239,64 +242,74 @@ PATTERN_TEST(reduce_scatter)
     }
 }
 
+typedef void (*make_all_gather)(tsr__schedule *, int, int, const tsr__blocks *, bool);
+static void check_all_gather(int size, const tsr__blocks *blocks, unsigned flags,
+                             make_all_gather make)
+{
+    const bool large = flags & 1, in_place = flags & 2;
+    const uint64_t total = tsr__block_start(blocks, size);
+    begin(size, flags & 4);
+    for (int r = 0; r < size; r++) {
+        const uint64_t start = tsr__block_start(blocks, r), count = tsr__block_count(blocks, r);
+        give(r, count, total, in_place, 0);
+        if (in_place)
+            all.ranks[r].send = all.ranks[r].recv + start;
+        for (uint64_t i = 0; i < count; i++)
+            all.ranks[r].send[i] = sim_leaf(r, start + i);
+        make(&all.ranks[r].schedule, size, r, blocks, large);
+    }
+    sim_run(&all);
+    for (int r = 0; r < size; r++) {
+        for (int from = 0; from < size; from++) {
+            for (uint64_t i = tsr__block_start(blocks, from);
+                 i < tsr__block_start(blocks, from + 1); i++)
+                ck_assert(all.ranks[r].recv[i].index == i &&
+                          all.ranks[r].recv[i].ranks == UINT64_C(1) << from);
+        }
+        free(all.ranks[r].recv);
+        if (!in_place)
+            free(all.ranks[r].send);
+    }
+    sim_finish(&all);
+}
+
 PATTERN_TEST(all_gather)
 {
     uint64_t random = (uint64_t)size;
     for (unsigned flags = 0; flags < 64; flags++) {
         if (is_skipped(size, flags / 8, flags))
             continue;
-        const bool large = flags & 1, in_place = flags & 2;
         tsr__blocks blocks = random_blocks(&random, size, flags & 8);
-        const uint64_t total = tsr__block_start(&blocks, size);
-        begin(size, flags & 4);
-        for (int r = 0; r < size; r++) {
-            const uint64_t start = tsr__block_start(&blocks, r);
-            const uint64_t count = tsr__block_count(&blocks, r);
-            give(r, count, total, in_place, 0);
-            if (in_place)
-                all.ranks[r].send = all.ranks[r].recv + start;
-            for (uint64_t i = 0; i < count; i++)
-                all.ranks[r].send[i] = sim_leaf(r, start + i);
-            tsr__algorithm_all_gather(&all.ranks[r].schedule, size, r, &blocks, large);
-        }
-        sim_run(&all);
-        for (int r = 0; r < size; r++) {
-            for (int from = 0; from < size; from++) {
-                for (uint64_t i = tsr__block_start(&blocks, from);
-                     i < tsr__block_start(&blocks, from + 1); i++)
-                    ck_assert(all.ranks[r].recv[i].index == i &&
-                              all.ranks[r].recv[i].ranks == UINT64_C(1) << from);
-            }
-            free(all.ranks[r].recv);
-            if (!in_place)
-                free(all.ranks[r].send);
-        }
-        sim_finish(&all);
+        check_all_gather(size, &blocks, flags, tsr__algorithm_all_gather);
     }
+}
+
+typedef void (*make_broadcast)(tsr__schedule *, int, int, uint64_t, int, bool);
+static void check_broadcast(int size, uint64_t count, int root, unsigned flags, make_broadcast make)
+{
+    begin(size, flags & 2);
+    for (int r = 0; r < size; r++) {
+        give(r, 0, count, false, 0);
+        for (uint64_t i = 0; i < count && r == root; i++)
+            all.ranks[r].recv[i] = sim_leaf(r, i);
+        make(&all.ranks[r].schedule, size, r, count, root, flags & 1);
+    }
+    sim_run(&all);
+    for (int r = 0; r < size; r++) {
+        for (uint64_t i = 0; i < count; i++)
+            ck_assert(all.ranks[r].recv[i].index == i && all.ranks[r].recv[i].ranks == UINT64_C(1)
+                                                                                           << root);
+        take_back(r, false, 0);
+    }
+    sim_finish(&all);
 }
 
 PATTERN_TEST(broadcast)
 {
     for (size_t c = 0; c < COUNTS; c++) {
         for (int root = 0; root < size; root += 1 + size / 5) {
-            for (unsigned flags = 0; flags < 4; flags++) {
-                begin(size, flags & 2);
-                for (int r = 0; r < size; r++) {
-                    give(r, 0, counts[c], false, 0);
-                    for (uint64_t i = 0; i < counts[c] && r == root; i++)
-                        all.ranks[r].recv[i] = sim_leaf(r, i);
-                    tsr__algorithm_broadcast(&all.ranks[r].schedule, size, r, counts[c], root,
-                                             flags & 1);
-                }
-                sim_run(&all);
-                for (int r = 0; r < size; r++) {
-                    for (uint64_t i = 0; i < counts[c]; i++)
-                        ck_assert(all.ranks[r].recv[i].index == i &&
-                                  all.ranks[r].recv[i].ranks == UINT64_C(1) << root);
-                    take_back(r, false, 0);
-                }
-                sim_finish(&all);
-            }
+            for (unsigned flags = 0; flags < 4; flags++)
+                check_broadcast(size, counts[c], root, flags, tsr__algorithm_broadcast);
         }
     }
 }
@@ -399,39 +412,159 @@ PATTERN_TEST(all_to_all)
     }
 }
 
-/* Follows the schedules directly: at the end every rank must have heard from all others. */
-PATTERN_TEST(barrier)
+typedef void (*make_barrier)(tsr__schedule *, int, int);
+static void check_barrier(int size, make_barrier make)
 {
-    tsr__schedule schedules[SIM_RANKS] = {{0}};
-    uint64_t heard[SIM_RANKS], next[SIM_RANKS];
-    const uint64_t everybody = UINT64_MAX >> (64 - size);
     begin(size, false);
     for (int r = 0; r < size; r++) {
-        tsr__algorithm_barrier(&schedules[r], size, r);
-        tsr__algorithm_barrier(&all.ranks[r].schedule, size, r);
+        make(&all.ranks[r].schedule, size, r);
         all.ranks[r].recv = all.ranks[r].send = elements(0);
-        heard[r] = UINT64_C(1) << r;
     }
     sim_run(&all);
-    for (uint32_t round = 0; round < 6; round++) {
-        for (int r = 0; r < size; r++) {
-            next[r] = heard[r];
-            for (size_t s = 0; s < schedules[r].count; s++) {
-                const tsr__step *step = &schedules[r].steps[s];
-                if (step->kind == TSR__STEP_RECV && step->round == round)
-                    next[r] |= heard[step->peer];
-            }
-        }
-        for (int r = 0; r < size; r++)
-            heard[r] = next[r];
-    }
     for (int r = 0; r < size; r++) {
-        ck_assert(heard[r] == everybody);
+        ck_assert(all.ranks[r].heard == UINT64_MAX >> (64 - size));
         free(all.ranks[r].send);
-        tsr__schedule_finish(&schedules[r]);
     }
     sim_finish(&all);
 }
+
+PATTERN_TEST(barrier)
+{
+    check_barrier(size, tsr__algorithm_barrier);
+}
+
+/* Levels ----------------------------------------------------------------------------------------
+ */
+
+static void levels_all_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count,
+                              bool large)
+{
+    (void)size;
+    tsr__levels_all_reduce(schedule, &placed[rank], count, large);
+}
+
+static void levels_reduce_scatter(tsr__schedule *schedule, int size, int rank,
+                                  const tsr__blocks *blocks)
+{
+    (void)size;
+    tsr__levels_reduce_scatter(schedule, &placed[rank], blocks);
+}
+
+static void levels_all_gather(tsr__schedule *schedule, int size, int rank,
+                              const tsr__blocks *blocks, bool large)
+{
+    (void)size;
+    tsr__levels_all_gather(schedule, &placed[rank], blocks, large);
+}
+
+static void levels_broadcast(tsr__schedule *schedule, int size, int rank, uint64_t count, int root,
+                             bool large)
+{
+    (void)size;
+    tsr__levels_broadcast(schedule, &placed[rank], count, root, large);
+}
+
+static void levels_barrier(tsr__schedule *schedule, int size, int rank)
+{
+    (void)size;
+    tsr__levels_barrier(schedule, &placed[rank]);
+}
+
+/* Places the ranks. Returns whether they can use levels; all of them must agree. */
+static bool place(int size, const int *host_of, int most)
+{
+    const bool first = tsr__levels_find(size, 0, host_of, most, &placed[0]);
+    for (int r = 0; r < size; r++) {
+        ck_assert(tsr__levels_find(size, r, host_of, most, &placed[r]) == first);
+        if (!first)
+            continue;
+        const tsr__levels *levels = &placed[r];
+        ck_assert(levels->leaves == placed[0].leaves && levels->subtrees == placed[0].subtrees);
+        ck_assert(levels->first <= r && r < levels->first + levels->count && levels->count <= most);
+        for (int i = levels->first; i < levels->first + levels->count; i++)
+            ck_assert(host_of[i] == host_of[r]);
+    }
+    return first;
+}
+
+/* Runs all operations in levels. */
+static void check_levels(int size, uint64_t *random)
+{
+    const uint64_t count = counts[random_between(random, 0, COUNTS - 1)];
+    for (unsigned flags = 0; flags < 8; flags++) {
+        if (size > 20 && random_between(random, 0, 3) != 0)
+            continue;
+        tsr__blocks blocks = random_blocks(random, size, random_between(random, 0, 1));
+        check_all_reduce(size, count, flags, levels_all_reduce, false);
+        check_reduce_scatter(size, &blocks, flags, levels_reduce_scatter, false);
+        check_all_gather(size, &blocks, flags, levels_all_gather);
+        check_broadcast(size, count, (int)random_between(random, 0, size - 1), flags,
+                        levels_broadcast);
+    }
+    check_barrier(size, levels_barrier);
+}
+
+PATTERN_TEST(in_levels)
+{
+    uint64_t random = (uint64_t)size;
+    int host_of[SIM_RANKS];
+    for (int each = 2; each < size; each *= 2) { /* hosts of 2, 4, 8, … ranks */
+        for (int r = 0; r < size; r++)
+            host_of[r] = r / each;
+        const bool even = (size & (size - 1)) == 0;
+        const bool can = place(size, host_of, 64);
+        ck_assert(can || !even);
+        if (even)
+            ck_assert_int_eq(placed[0].leaves, each);
+        if (can)
+            check_levels(size, &random);
+    }
+    for (int i = 0; i < 4; i++) { /* consecutive ranks on hosts of random sizes */
+        host_of[0] = 0;
+        for (int r = 1; r < size; r++)
+            host_of[r] = host_of[r - 1] + (random_between(&random, 0, 5) == 0);
+        if (place(size, host_of, 5 + i * 10))
+            check_levels(size, &random);
+    }
+}
+
+START_TEST(no_levels)
+{
+    static const int interleaved[] = {0, 1, 0, 1, 0, 1, 0, 1}, uneven[] = {0, 0, 0, 1};
+    static const int apart[] = {0, 1, 2, 3, 4, 5, 6, 7}, middle[] = {0, 1, 1, 2};
+    ck_assert(!place(8, interleaved, 64));
+    ck_assert(!place(8, apart, 64));
+    ck_assert(!place(7, interleaved, 64));
+    ck_assert(!place(4, uneven, 64));
+    ck_assert(!place(4, middle, 64));
+    ck_assert(!place(1, apart, 64));
+    ck_assert(!place(2, apart, 64));
+}
+END_TEST
+
+/* The largest job, placed on hosts of 8 ranks and of 64 ranks: each subtree is a host. */
+START_TEST(many_ranks)
+{
+    static int host_of[4096];
+    tsr__levels levels;
+    for (int each = 8; each <= 64; each *= 8) {
+        for (int r = 0; r < 4096; r++)
+            host_of[r] = r / each;
+        for (int r = 0; r < 4096; r += 577) {
+            tsr__schedule schedule = {0};
+            const tsr__blocks blocks = {.each = 3};
+            ck_assert(tsr__levels_find(4096, r, host_of, 64, &levels));
+            ck_assert_int_eq(levels.leaves, each);
+            ck_assert_int_eq(levels.first, r / each * each);
+            tsr__levels_all_reduce(&schedule, &levels, 1000000, true);
+            tsr__levels_reduce_scatter(&schedule, &levels, &blocks);
+            tsr__levels_all_gather(&schedule, &levels, &blocks, true);
+            ck_assert(schedule.status == TSR_OK);
+            tsr__schedule_finish(&schedule);
+        }
+    }
+}
+END_TEST
 
 /* The rank that sends most must send fewer bytes with `large`. */
 START_TEST(large_sends_fewer_bytes)
@@ -480,6 +613,9 @@ TESTS(patterns)
     tcase_add_loop_test(tests, gather_and_scatter, 0, SIM_RANKS / 8);
     tcase_add_loop_test(tests, all_to_all, 0, SIM_RANKS / 8);
     tcase_add_loop_test(tests, barrier, 0, SIM_RANKS / 8);
+    tcase_add_loop_test(tests, in_levels, 0, SIM_RANKS / 8);
+    tcase_add_test(tests, no_levels);
+    tcase_add_test(tests, many_ranks);
     tcase_add_test(tests, large_sends_fewer_bytes);
     tcase_add_test(tests, too_much_memory);
 }

@@ -1,0 +1,342 @@
+#include "comm/algorithms/levels.h"
+
+/* The placement -------------------------------------------------------------------------------- */
+
+/* Returns the first rank of a leaf. If `leaf` is the number of leaves, returns the number of
+ * ranks. */
+static int first_rank(const tsr__tree *tree, int leaf)
+{
+    return leaf < tree->extra ? 2 * leaf : leaf + tree->extra;
+}
+
+/* Returns whether each block of `leaves` leaves is on one host and has at most `most` ranks. */
+static bool fits(const tsr__tree *tree, const int *host_of, int leaves, int most)
+{
+    for (int leaf = 0; leaf < tree->power; leaf += leaves) {
+        const int first = first_rank(tree, leaf), end = first_rank(tree, leaf + leaves);
+        if (end - first > most)
+            return false;
+        for (int rank = first + 1; rank < end; rank++) {
+            if (host_of[rank] != host_of[first])
+                return false;
+        }
+    }
+    return true;
+}
+
+bool tsr__levels_find(int size, int rank, const int *host_of, int most, tsr__levels *out)
+{
+    const tsr__tree tree = tsr__tree_of(size, rank, -1);
+    int leaves = tree.power;
+    while (leaves > 0 && !fits(&tree, host_of, leaves, most))
+        leaves /= 2;
+    if (leaves == 0 || (leaves == 1 && tree.extra == 0))
+        return false;
+    const int subtree = tree.leaf / leaves, first = first_rank(&tree, subtree * leaves);
+    *out = (tsr__levels){.tree = tree,
+                         .leaves = leaves,
+                         .subtrees = tree.power / leaves,
+                         .subtree = subtree,
+                         .first = first,
+                         .count = first_rank(&tree, (subtree + 1) * leaves) - first};
+    return true;
+}
+
+/* Inner steps ---------------------------------------------------------------------------------- */
+
+static tsr__span nothing(void)
+{
+    return tsr__span_of(TSR__AT_RECV, 0, 0);
+}
+
+/* Adds an inner step, or what it does in a subtree of one rank. */
+static void inner(tsr__schedule *schedule, const tsr__levels *levels, tsr__inner_kind kind,
+                  int root, tsr__span from, tsr__span to, int starts)
+{
+    if (levels->count > 1) {
+        tsr__schedule_inner(schedule, kind, root, from, to, starts);
+    } else if (kind != TSR__INNER_BROADCAST && kind != TSR__INNER_BARRIER) {
+        tsr__schedule_copy(schedule, from, to);
+        tsr__schedule_next_round(schedule);
+    }
+}
+
+static void inner_broadcast(tsr__schedule *schedule, const tsr__levels *levels, int root,
+                            tsr__span data)
+{
+    inner(schedule, levels, TSR__INNER_BROADCAST, root, nothing(), data, 0);
+}
+
+static void inner_barrier(tsr__schedule *schedule, const tsr__levels *levels)
+{
+    inner(schedule, levels, TSR__INNER_BARRIER, levels->first, nothing(), nothing(), 0);
+}
+
+/* Returns the number of this rank's leaf in its subtree. */
+static int my_place(const tsr__levels *levels)
+{
+    return levels->tree.leaf - levels->subtree * levels->leaves;
+}
+
+/* Returns the tree between the holders of those leaves that have the same place in their
+ * subtrees. */
+static tsr__tree tree_between(const tsr__levels *levels, int place)
+{
+    return tsr__tree_between(&levels->tree, levels->leaves, place);
+}
+
+/* Returns where the share of a place starts if `count` elements are divided among the leaves of a
+ * subtree. */
+static uint64_t share_start(const tsr__levels *levels, uint64_t count, int place)
+{
+    return tsr__even_start(count, levels->leaves, place);
+}
+
+static tsr__span my_share(const tsr__levels *levels, tsr__place at, uint64_t count)
+{
+    const uint64_t start = share_start(levels, count, my_place(levels));
+    const uint64_t end = share_start(levels, count, my_place(levels) + 1);
+    return tsr__span_of(at, start, levels->tree.holds ? end - start : 0);
+}
+
+/* Adds the starts of the blocks of an inner step. The holder of the leaf at place p has the
+ * elements from start(p) to start(p + 1); a rank that holds no leaf has none. */
+static int add_starts(tsr__schedule *schedule, const tsr__levels *levels,
+                      uint64_t (*start)(const tsr__levels *levels, const void *user, int place),
+                      const void *user)
+{
+    for (int rank = levels->first; rank < levels->first + levels->count; rank++) {
+        const int leaf = tsr__tree_leaf_of(&levels->tree, rank);
+        const int place = leaf - levels->subtree * levels->leaves;
+        const bool holds = tsr__tree_holder(&levels->tree, leaf) == rank;
+        tsr__schedule_start(schedule, start(levels, user, holds ? place : place + 1));
+    }
+    tsr__schedule_start(schedule, start(levels, user, levels->leaves));
+    return levels->count + 1;
+}
+
+static uint64_t start_of_share(const tsr__levels *levels, const void *count, int place)
+{
+    return share_start(levels, *(const uint64_t *)count, place);
+}
+
+/* All-reduce ----------------------------------------------------------------------------------- */
+
+void tsr__levels_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
+                            bool large)
+{
+    const tsr__span in = tsr__span_of(TSR__AT_SEND, 0, count);
+    const tsr__span all = tsr__span_of(TSR__AT_RECV, 0, count);
+    if (!large) {
+        inner(schedule, levels, TSR__INNER_REDUCE, levels->first, in, all, 0);
+        if (levels->tree.rank == levels->first) {
+            const tsr__tree between = tree_between(levels, 0);
+            tsr__algorithm_tree_all_reduce(schedule, &between, 0, count, false);
+        }
+        inner_broadcast(schedule, levels, levels->first, all);
+        return;
+    }
+    const tsr__span share = my_share(levels, TSR__AT_RECV, count);
+    int starts = add_starts(schedule, levels, start_of_share, &count);
+    inner(schedule, levels, TSR__INNER_REDUCE_SCATTER, levels->first, in, share, starts);
+    if (levels->tree.holds) {
+        const tsr__tree between = tree_between(levels, my_place(levels));
+        /* two ranks send the same number of bytes in one round as in two */
+        tsr__algorithm_tree_all_reduce(schedule, &between, share.start, share.count,
+                                       levels->subtrees > 2);
+    }
+    starts = add_starts(schedule, levels, start_of_share, &count);
+    inner(schedule, levels, TSR__INNER_ALL_GATHER, levels->first, share, all, starts);
+}
+
+/* Reduce-scatter -------------------------------------------------------------------------------
+ *
+ * The blocks are first copied into columns. A column has the blocks of the leaves with the same
+ * place, in the order of the positions of their subtrees. The inner reduce-scatter gives each
+ * holder a column, which is then reduced between the subtrees. */
+
+static uint64_t leaf_count(const tsr__tree *tree, const tsr__blocks *blocks, int leaf)
+{
+    return tsr__tree_blocks_end(tree, blocks, leaf) - tsr__tree_blocks(tree, blocks, leaf);
+}
+
+static uint64_t column_start(const tsr__levels *levels, const void *blocks, int place)
+{
+    uint64_t start = 0;
+    for (int before = 0; before < place; before++) {
+        for (int subtree = 0; subtree < levels->subtrees; subtree++)
+            start += leaf_count(&levels->tree, blocks, subtree * levels->leaves + before);
+    }
+    return start;
+}
+
+/* Copies this rank's contribution into columns, from `base` of TEMP on. */
+static void copy_columns(tsr__schedule *schedule, const tsr__levels *levels,
+                         const tsr__blocks *blocks, uint64_t base)
+{
+    for (int place = 0; place < levels->leaves; place++) {
+        const tsr__tree between = tree_between(levels, place);
+        for (int position = 0; position < between.power; position++) {
+            const int subtree = tsr__tree_position(&between, position);
+            const uint64_t start = tsr__tree_blocks(&between, blocks, subtree);
+            const uint64_t count = leaf_count(&between, blocks, subtree);
+            tsr__schedule_copy(schedule, tsr__span_of(TSR__AT_SEND, start, count),
+                               tsr__span_of(TSR__AT_TEMP, base, count));
+            base += count;
+        }
+    }
+}
+
+void tsr__levels_reduce_scatter(tsr__schedule *schedule, const tsr__levels *levels,
+                                const tsr__blocks *blocks)
+{
+    const tsr__tree *tree = &levels->tree;
+    const int place = my_place(levels);
+    const uint64_t total = tsr__block_start(blocks, tree->size);
+    const uint64_t base = tsr__schedule_temp(schedule, total, 1);
+    const uint64_t start = column_start(levels, blocks, place);
+    const uint64_t end = column_start(levels, blocks, place + 1);
+    copy_columns(schedule, levels, blocks, base);
+    const int starts = add_starts(schedule, levels, column_start, blocks);
+    inner(schedule, levels, TSR__INNER_REDUCE_SCATTER, levels->first,
+          tsr__span_of(TSR__AT_TEMP, base, total),
+          tsr__span_of(TSR__AT_TEMP, base + start, tree->holds ? end - start : 0), starts);
+    if (!tree->holds) {
+        tsr__schedule_recv(schedule, tree->other,
+                           tsr__span_of(TSR__AT_RECV, 0, tsr__block_count(blocks, tree->rank)));
+        return;
+    }
+    const tsr__tree between = tree_between(levels, place);
+    tsr__algorithm_tree_reduce_scatter(schedule, &between, tree->other, base + start, blocks);
+}
+
+/* All-gather ----------------------------------------------------------------------------------- */
+
+/* The leaves of one subtree. */
+typedef struct subtree_blocks {
+    const tsr__blocks *blocks;
+    int subtree;
+} subtree_blocks;
+
+static uint64_t leaf_in_subtree(const tsr__levels *levels, const void *user, int place)
+{
+    const subtree_blocks *of = user;
+    const int first = of->subtree * levels->leaves;
+    const uint64_t start = tsr__tree_blocks(&levels->tree, of->blocks, first);
+    return tsr__tree_blocks(&levels->tree, of->blocks, first + place) - start;
+}
+
+static tsr__span subtree_span(const tsr__levels *levels, const tsr__blocks *blocks, int subtree)
+{
+    const tsr__tree *tree = &levels->tree;
+    const uint64_t start = tsr__tree_blocks(tree, blocks, subtree * levels->leaves);
+    const uint64_t end = tsr__tree_blocks(tree, blocks, (subtree + 1) * levels->leaves);
+    return tsr__span_of(TSR__AT_RECV, start, end - start);
+}
+
+static tsr__span leaf_span(const tsr__tree *tree, const tsr__blocks *blocks, int leaf)
+{
+    return tsr__span_of(TSR__AT_RECV, tsr__tree_blocks(tree, blocks, leaf),
+                        leaf_count(tree, blocks, leaf));
+}
+
+/* Each holder exchanges its leaf's blocks with the holders of the same place. Then each subtree
+ * gathers the blocks of every other subtree. */
+static void gather_by_all(tsr__schedule *schedule, const tsr__levels *levels,
+                          const tsr__blocks *blocks)
+{
+    const tsr__tree between = tree_between(levels, my_place(levels));
+    for (int i = 1; i < levels->subtrees && levels->tree.holds; i++) {
+        const int in = (levels->subtree + levels->subtrees - i) % levels->subtrees;
+        const int out = (levels->subtree + i) % levels->subtrees;
+        tsr__schedule_recv(schedule, tsr__tree_holder(&between, in),
+                           leaf_span(&between, blocks, in));
+        tsr__schedule_send(schedule, tsr__tree_holder(&between, out),
+                           leaf_span(&between, blocks, levels->subtree));
+    }
+    tsr__schedule_next_round(schedule);
+    for (int subtree = 0; subtree < levels->subtrees && levels->count > 1; subtree++) {
+        const subtree_blocks of = {.blocks = blocks, .subtree = subtree};
+        tsr__span mine = leaf_span(&between, blocks, subtree);
+        if (!levels->tree.holds)
+            mine.count = 0;
+        if (subtree != levels->subtree)
+            tsr__schedule_inner(schedule, TSR__INNER_ALL_GATHER, levels->first, mine,
+                                subtree_span(levels, blocks, subtree),
+                                add_starts(schedule, levels, leaf_in_subtree, &of));
+    }
+}
+
+static void gather_by_first(tsr__schedule *schedule, const tsr__levels *levels,
+                            const tsr__blocks *blocks)
+{
+    const tsr__tree between = tree_between(levels, 0);
+    if (levels->tree.rank == levels->first)
+        tsr__algorithm_doubling(schedule, &between, blocks, 0, 0);
+    inner_broadcast(schedule, levels, levels->first,
+                    tsr__span_of(TSR__AT_RECV, 0, tsr__block_start(blocks, levels->tree.size)));
+}
+
+void tsr__levels_all_gather(tsr__schedule *schedule, const tsr__levels *levels,
+                            const tsr__blocks *blocks, bool large)
+{
+    const uint64_t base = tsr__block_start(blocks, levels->first);
+    const uint64_t count = tsr__block_count(blocks, levels->tree.rank);
+    const tsr__span mine =
+        tsr__span_of(TSR__AT_RECV, tsr__block_start(blocks, levels->tree.rank), count);
+    tsr__schedule_copy(schedule, tsr__span_of(TSR__AT_SEND, 0, count), mine);
+    for (int i = 0; i <= levels->count; i++)
+        tsr__schedule_start(schedule, tsr__block_start(blocks, levels->first + i) - base);
+    if (levels->count > 1)
+        tsr__schedule_inner(schedule, TSR__INNER_ALL_GATHER, levels->first, mine,
+                            subtree_span(levels, blocks, levels->subtree), levels->count + 1);
+    tsr__schedule_next_round(schedule);
+    if (large)
+        gather_by_all(schedule, levels, blocks);
+    else
+        gather_by_first(schedule, levels, blocks);
+}
+
+/* Broadcast and barrier ------------------------------------------------------------------------ */
+
+void tsr__levels_broadcast(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
+                           int root, bool large)
+{
+    const tsr__span all = tsr__span_of(TSR__AT_RECV, 0, count);
+    const int home = tsr__tree_leaf_of(&levels->tree, root) / levels->leaves;
+    const bool is_home = levels->subtree == home;
+    const tsr__tree between = tree_between(levels, large ? my_place(levels) : 0);
+    tsr__members members = {.count = levels->subtrees,
+                            .mine = levels->subtree,
+                            .tree = &between,
+                            .replaced = large ? -1 : home,
+                            .replacement = root};
+    if (!large) {
+        const int leader = is_home ? root : levels->first;
+        if (levels->tree.rank == leader)
+            tsr__algorithm_binomial(schedule, &members, home, all);
+        inner_broadcast(schedule, levels, leader, all);
+        return;
+    }
+    const tsr__span share = my_share(levels, TSR__AT_RECV, count);
+    if (is_home)
+        inner_broadcast(schedule, levels, root, all);
+    if (levels->tree.holds)
+        tsr__algorithm_binomial(schedule, &members, home, share);
+    if (!is_home) {
+        const int starts = add_starts(schedule, levels, start_of_share, &count);
+        inner(schedule, levels, TSR__INNER_ALL_GATHER, levels->first, share, all, starts);
+    }
+}
+
+void tsr__levels_barrier(tsr__schedule *schedule, const tsr__levels *levels)
+{
+    const tsr__tree between = tree_between(levels, 0);
+    inner_barrier(schedule, levels);
+    if (levels->tree.rank == levels->first)
+        tsr__algorithm_dissemination(schedule, &(tsr__members){.count = levels->subtrees,
+                                                               .mine = levels->subtree,
+                                                               .tree = &between,
+                                                               .replaced = -1});
+    inner_barrier(schedule, levels);
+}

@@ -1,0 +1,40 @@
+/* Collectives in two levels: inside the hosts, and between them.
+ *
+ * The tree of reductions (tree.h) consists of complete subtrees of 2^k leaves. If the ranks of each
+ * subtree share a host, each host can first combine the contributions of its own subtrees. The
+ * ranks of a subtree are consecutive, and their own tree equals their part of the tree of all
+ * ranks. So the results have the same bits as without levels.
+ *
+ * An inner step (TSR__STEP_INNER) is a collective of the ranks of one subtree. Between the
+ * subtrees, ranks exchange messages. Small data moves through the first rank of each subtree. Of
+ * large data every rank that holds a leaf moves a share. */
+#ifndef TSR_COMM_ALGORITHMS_LEVELS_H
+#define TSR_COMM_ALGORITHMS_LEVELS_H
+
+#include "comm/algorithms/algorithms.h"
+
+typedef struct tsr__levels {
+    tsr__tree tree; /* of all ranks */
+    int leaves;     /* number of leaves in each subtree */
+    int subtrees;   /* number of subtrees */
+    int subtree;    /* the subtree of this rank */
+    int first;      /* the first rank of this rank's subtree */
+    int count;      /* number of ranks in this rank's subtree */
+} tsr__levels;
+
+/* Finds the largest subtrees whose ranks share a host and which have at most `most` ranks.
+ * host_of[i] is the host of rank i. Returns false if there are no such subtrees of more than one
+ * rank. */
+bool tsr__levels_find(int size, int rank, const int *host_of, int most, tsr__levels *out);
+
+void tsr__levels_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
+                            bool large);
+void tsr__levels_reduce_scatter(tsr__schedule *schedule, const tsr__levels *levels,
+                                const tsr__blocks *blocks);
+void tsr__levels_all_gather(tsr__schedule *schedule, const tsr__levels *levels,
+                            const tsr__blocks *blocks, bool large);
+void tsr__levels_broadcast(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
+                           int root, bool large);
+void tsr__levels_barrier(tsr__schedule *schedule, const tsr__levels *levels);
+
+#endif
