@@ -91,6 +91,14 @@ void tsr__schedule_exact(tsr__schedule *schedule, tsr__span from, tsr__span with
 void tsr__schedule_inner(tsr__schedule *schedule, tsr__inner_kind kind, int peer, tsr__span from,
                          tsr__span to, int starts);
 void tsr__schedule_start(tsr__schedule *schedule, uint64_t start);
+/* Returns where the blocks of an inner step start, or NULL if its kind has no blocks. */
+static inline const uint64_t *tsr__inner_starts(const tsr__schedule *schedule,
+                                                const tsr__step *step)
+{
+    const bool has_blocks =
+        step->inner == TSR__INNER_REDUCE_SCATTER || step->inner == TSR__INNER_ALL_GATHER;
+    return has_blocks ? schedule->starts + step->starts : NULL;
+}
 /* Steps added from now on belong to the next round. */
 void tsr__schedule_next_round(tsr__schedule *schedule);
 /* Reserves count · times elements in TEMP and returns where they start. If the product overflows,

@@ -113,7 +113,7 @@ static void start_inner(tsr_request *request, const tsr__step *step)
     operation->kind = kinds[step->inner];
     operation->root = step->peer - comm->shm_first;
     operation->count = step->inner == TSR__INNER_BROADCAST ? step->to.count : step->from.count;
-    operation->blocks = (tsr__blocks){.starts = request->schedule.starts + step->starts};
+    operation->blocks = (tsr__blocks){.starts = tsr__inner_starts(&request->schedule, step)};
     operation->send = read_at(request, step->from);
     operation->recv = write_at(request, step->to);
     operation->element_bytes = request->element_bytes;

@@ -103,9 +103,8 @@ static void post(sim_job *sim, int me)
         sim_queue *queue = &queues[me][step->peer];
         ck_assert(queue->count < (int)(sizeof queue->messages / sizeof queue->messages[0]));
         sim_message *message = &queue->messages[queue->count++];
-        *message = (sim_message){.from = memory_of(rank, step->from),
-                                 .count = step->from.count,
-                                 .heard = rank->heard};
+        *message = (sim_message){
+            .from = memory_of(rank, step->from), .count = step->from.count, .heard = rank->heard};
         message->copy = malloc((step->from.count + 1) * sizeof *message->copy);
         memcpy(message->copy, message->from, step->from.count * sizeof *message->copy);
         for (uint64_t e = 0; e < step->from.count; e++)
@@ -239,7 +238,7 @@ static element inner_sum(sim_job *sim, int first, int count, uint64_t index)
 static element inner_element(sim_job *sim, int first, int count, int i, uint64_t index)
 {
     const tsr__step *step = inner_step(sim, first + i);
-    const uint64_t *starts = sim->ranks[first + i].schedule.starts + step->starts;
+    const uint64_t *starts = tsr__inner_starts(&sim->ranks[first + i].schedule, step);
     int from = 0;
     switch (step->inner) {
     case TSR__INNER_REDUCE:
@@ -265,15 +264,13 @@ static void check_inner(sim_job *sim, int first, int count)
     const tsr__step *step = inner_step(sim, first);
     for (int i = 0; i < count; i++) {
         const tsr__step *other = inner_step(sim, first + i);
-        const uint64_t *starts = sim->ranks[first + i].schedule.starts + other->starts;
-        const bool has_blocks =
-            other->inner == TSR__INNER_REDUCE_SCATTER || other->inner == TSR__INNER_ALL_GATHER;
+        const uint64_t *starts = tsr__inner_starts(&sim->ranks[first + i].schedule, other);
         ck_assert(other->inner == step->inner && other->peer == step->peer);
         ck_assert(step->peer >= first && step->peer < first + count);
         ck_assert(states[first + i].after == states[first + i].next + 1); /* alone in its round */
-        for (int b = 0; has_blocks && b <= count; b++)
+        for (int b = 0; starts && b <= count; b++)
             ck_assert(starts[b] == sim->ranks[first].schedule.starts[step->starts + (size_t)b]);
-        if (has_blocks) {
+        if (starts) {
             const bool scatter = other->inner == TSR__INNER_REDUCE_SCATTER;
             ck_assert((scatter ? other->to : other->from).count == starts[i + 1] - starts[i]);
             ck_assert((scatter ? other->from : other->to).count == starts[count]);
