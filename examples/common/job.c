@@ -92,7 +92,8 @@ tsr_status job_init(example_job *self, const example_job_params *params, char er
     TRY(tsr_group_create(self->data_comm, self->stream, NULL, &self->data_group));
     TRY(tsr_comm_split(self->world, self->stage * self->data + self->data_rank, self->tensor_rank,
                        &row));
-    tsr_status status = tsr_group_create(row, self->stream, NULL, &self->tensor_group);
+    tsr_status status = tsr_group_create(row, self->stream, tsr_group_params(.wire = params->wire),
+                                         &self->tensor_group);
     tsr_comm_destroy(&row);
     return status;
 }

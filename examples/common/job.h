@@ -9,6 +9,7 @@ typedef struct example_job_params {
     int ranks;           /* 0: as many as were launched */
     int data, tensor;    /* the grid; 0: 1 data-parallel rank, all ranks tensor-parallel */
     int stages;          /* of a pipeline, each of which is such a grid; 0: 1 */
+    tsr_dtype wire;      /* of tensor-parallel activations; 0: they are sent as they are */
     int batch;           /* must divide over the data-parallel ranks */
     const char *device;
     double timeout_seconds;

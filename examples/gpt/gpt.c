@@ -219,6 +219,7 @@ static example_job_params job_params(const gpt_options *o)
                                 .data = o->data,
                                 .tensor = o->tensor,
                                 .stages = o->stages.count,
+                                .wire = o->wire,
                                 .batch = o->training.batch,
                                 .device = o->device,
                                 .timeout_seconds = o->timeout_seconds};

@@ -52,6 +52,7 @@ enum {
     OPT_WARMUP,
     OPT_WEIGHT_DECAY,
     OPT_WIDTH,
+    OPT_WIRE,
     OPT_WORKERS
 };
 
@@ -100,6 +101,7 @@ static const struct option known[] = {
     {"warmup", required_argument, NULL, OPT_WARMUP},
     {"weight-decay", required_argument, NULL, OPT_WEIGHT_DECAY},
     {"width", required_argument, NULL, OPT_WIDTH},
+    {"wire", required_argument, NULL, OPT_WIRE},
     {"workers", required_argument, NULL, OPT_WORKERS},
     {0}};
 
@@ -168,6 +170,16 @@ static bool take_size(int option, const char *value, given_sizes *g)
         return take_style(value, g);
     g->seed_given = true;
     return parse_seed(PROGRAM, value, &g->seed);
+}
+
+static bool take_wire(const char *text, tsr_dtype *out)
+{
+    tsr_dtype dtype;
+    if (tsr_dtype_parse(text, &dtype) != TSR_OK ||
+        (dtype != TSR_F32 && dtype != TSR_F16 && dtype != TSR_BF16 && dtype != TSR_Q8_0))
+        return wrong_option(PROGRAM, "--wire takes f32, f16, bf16 or q8_0, not ", text);
+    *out = dtype;
+    return true;
 }
 
 /* "even", "rates", or the numbers of blocks of all stages, as "3,1". */
@@ -267,6 +279,8 @@ static bool take(int option, const char *value, gpt_options *out, given_sizes *g
         return parse_number(PROGRAM, "timeout", value, 0.001, &out->timeout_seconds);
     case OPT_TOP_K:
         return parse_int(PROGRAM, "top-k", value, 0, 1 << 20, &out->top_k);
+    case OPT_WIRE:
+        return take_wire(value, &out->wire);
     case OPT_WORKERS:
         return parse_int(PROGRAM, "workers", value, 0, 64, &out->workers);
     case 'h':
@@ -425,6 +439,9 @@ void gpt_options_help(void)
         "them;\n"
         "                         --accumulate batches pass through them one after the other\n"
         "  --blocks HOW           of each stage: even (default), rates (measured), or as 3,1\n"
+        "  --wire TYPE            round activations that tensor-parallel ranks send to f16, bf16 "
+        "or\n"
+        "                         q8_0 (8-bit blocks), for slow connections; the losses change\n"
         "  --strategy NAME        how data-parallel ranks share parameters: none (default), full,\n"
         "                         layerwise, hybrid or weighted\n"
         "  --device NAME          number, name or UUID of the device (the best one)\n"

@@ -18,6 +18,7 @@ typedef struct gpt_options {
     gpt_config model;
     gpt_training training;
     tsr_dtype dtype;
+    tsr_dtype wire; /* 0: tensor-parallel activations are sent as they are */
     bool recompute;
     int eval_every, eval_batches; /* steps between evaluations; batches of each. 0: none */
     int checkpoint_every;         /* steps; 0: only at the end */

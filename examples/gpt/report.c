@@ -37,6 +37,8 @@ void report_setting(const gpt_model *model, const gpt_options *options, const gp
            info->driver_info);
     printf("ranks     %d: %d data-parallel × %d tensor-parallel, parameters shared: %s\n",
            job->ranks, job->data, job->tensor, options->strategy);
+    if (options->wire)
+        printf("wire      activations are sent as %s\n", tsr_dtype_name(options->wire));
     if (job->stages > 1) {
         printf("stages    %d, blocks: %d", job->stages, model->stage_blocks[0]);
         for (int s = 1; s < job->stages; s++)

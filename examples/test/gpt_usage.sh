@@ -59,6 +59,7 @@ refuses "--blocks takes even, rates or numbers, as 3,1, not 3,x" --pipeline 2 --
 refuses "--blocks takes even, rates or numbers, as 3,1, not 4,0" --pipeline 2 --blocks 4,0
 refuses "--blocks has 2 numbers; there are 1 stages" --blocks 3,1
 refuses "--blocks has 5 blocks together; the model has 4" --pipeline 2 --blocks 3,2
+refuses "--wire takes f32, f16, bf16 or q8_0, not q4_0" --wire q4_0
 refuses "--grid takes DATAxTENSOR ranks" --grid 2y2
 
 config=$folder/config.json

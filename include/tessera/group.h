@@ -49,6 +49,11 @@ typedef struct tsr_group_params {
     /* The bytes of each of the ring's four pieces, at least 64 KiB, rounded up to pages; 0: 2 MiB.
      * If the ranks give different values, the largest counts. */
     uint64_t piece_bytes;
+    /* The dtype in which layers (layer.h) send activations and their gradients when they sum them
+     * over this group: see tsr_group_all_reduce_wire. Results are then less exact. Everything else
+     * is sent as it is: gradients of parameters, losses, and the reduce-scatters and all-gathers of
+     * sequence parallelism. All ranks must give the same. 0: activations are sent as they are. */
+    tsr_dtype wire;
 } tsr_group_params;
 #define tsr_group_params(...) (&(tsr_group_params){__VA_ARGS__})
 
@@ -77,6 +82,8 @@ TSR_API tsr_stream *tsr_group_stream(const tsr_group *group);
  * used while requests of the group are in progress. NULL if the group was created without one, or
  * has failed. */
 TSR_API tsr_comm *tsr_group_comm(const tsr_group *group);
+/* The group's wire dtype; 0: none. */
+TSR_API tsr_dtype tsr_group_wire(const tsr_group *group);
 /* Returns true if data go through the ring of host memory. */
 TSR_API bool tsr_group_is_staged(const tsr_group *group);
 
@@ -95,6 +102,29 @@ TSR_API bool tsr_group_is_staged(const tsr_group *group);
 /* All-reduce: tensor = op over the tensors of all ranks. Blocks until done. */
 TSR_API TSR_NODISCARD tsr_status tsr_group_all_reduce(tsr_group *group, tsr_tensor *tensor,
                                                       tsr_op op);
+
+/* All-reduce for slow connections: tensor = the sum of the tensors of all ranks, each of which is
+ * rounded to `wire` before it is sent. The tensor is f32, f16 or bf16. A wire that is not narrower
+ * than the tensor's dtype, and 0, give tsr_group_all_reduce. All ranks get the same bits.
+ *
+ *     wire       bytes per element   error of the sum, at most
+ *     TSR_F16    2                   Σ |x| · 2^-11, for elements from 2^-14 to 65504
+ *     TSR_BF16   2                   Σ |x| · 2^-8
+ *     TSR_Q8_0   1.0625              Σ max |x| · (1/254 + 1/2048), for blocks from 2^-28 times the
+ *                                    largest element of the tensor on
+ *
+ * Sums are over the ranks, x is an element, and max |x| the largest element of its block: 32
+ * elements that follow each other in row-major order. The f32 sum is rounded in addition, as any
+ * sum. In f16, larger elements become infinite, and smaller ones lose bits, from 2^-25 on all of
+ * them; gradients are often that small. In TSR_Q8_0, an element that is NaN or infinite is
+ * TSR_ERR_INVALID on its rank.
+ *
+ * Each rank sends its contribution to every other rank, without intermediate sums. This sends less
+ * than an all-reduce of f32 does with up to 3 ranks (16 bits) or 7 ranks (blocks). Blocks are
+ * packed by the host: starting the operation blocks until the device has computed the tensor.
+ * Blocks until done. */
+TSR_API TSR_NODISCARD tsr_status tsr_group_all_reduce_wire(tsr_group *group, tsr_tensor *tensor,
+                                                           tsr_dtype wire);
 
 /* Broadcast: tensor = the tensor of rank `root`. Blocks until done. */
 TSR_API TSR_NODISCARD tsr_status tsr_group_broadcast(tsr_group *group, tsr_tensor *tensor,
@@ -125,6 +155,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_group_reduce_scatter(tsr_group *group, tsr_
  */
 TSR_API TSR_NODISCARD tsr_status tsr_group_all_reduce_start(tsr_group *group, tsr_tensor *tensor,
                                                             tsr_op op, tsr_group_request **out);
+TSR_API TSR_NODISCARD tsr_status tsr_group_all_reduce_wire_start(tsr_group *group,
+                                                                 tsr_tensor *tensor, tsr_dtype wire,
+                                                                 tsr_group_request **out);
 TSR_API TSR_NODISCARD tsr_status tsr_group_broadcast_start(tsr_group *group, tsr_tensor *tensor,
                                                            int root, tsr_group_request **out);
 TSR_API TSR_NODISCARD tsr_status tsr_group_all_gather_start(tsr_group *group, tsr_tensor *out,

@@ -30,8 +30,10 @@ ANSWER(int, tsr_group_rank, (const tsr_group *group), 0)
 ANSWER(int, tsr_group_size, (const tsr_group *group), 1)
 ANSWER(tsr_stream *, tsr_group_stream, (const tsr_group *group), NULL)
 ANSWER(tsr_comm *, tsr_group_comm, (const tsr_group *group), NULL)
+ANSWER(tsr_dtype, tsr_group_wire, (const tsr_group *group), (tsr_dtype)0)
 ANSWER(bool, tsr_group_is_staged, (const tsr_group *group), false)
 TSR__ABSENT(tsr_group_all_reduce, tsr_group *group, tsr_tensor *tensor, tsr_op op)
+TSR__ABSENT(tsr_group_all_reduce_wire, tsr_group *group, tsr_tensor *tensor, tsr_dtype wire)
 TSR__ABSENT(tsr_group_broadcast, tsr_group *group, tsr_tensor *tensor, int root)
 TSR__ABSENT(tsr_group_all_gather, tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
             int dim, const int64_t *sizes)
@@ -39,6 +41,8 @@ TSR__ABSENT(tsr_group_reduce_scatter, tsr_group *group, tsr_tensor *out, const t
             int dim, const int64_t *sizes, tsr_op op)
 TSR__ABSENT(tsr_group_all_reduce_start, tsr_group *group, tsr_tensor *tensor, tsr_op op,
             tsr_group_request **out)
+TSR__ABSENT(tsr_group_all_reduce_wire_start, tsr_group *group, tsr_tensor *tensor,
+            tsr_dtype wire, tsr_group_request **out)
 TSR__ABSENT(tsr_group_broadcast_start, tsr_group *group, tsr_tensor *tensor, int root,
             tsr_group_request **out)
 TSR__ABSENT(tsr_group_all_gather_start, tsr_group *group, tsr_tensor *out,

@@ -160,6 +160,37 @@ tsr_status tsr_group_all_reduce(tsr_group *group, tsr_tensor *tensor, tsr_op op)
     return wait_for(tsr_group_all_reduce_start(group, tensor, op, &request), &request);
 }
 
+static tsr_status check_float(const char *who, const tsr_tensor *tensor)
+{
+    const tsr_dtype dtype = tsr_tensor_layout(tensor)->dtype;
+    TSR__REQUIRE(dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16,
+                 "%s: tensor is %s; f32, f16 or bf16 is needed", who, tsr_dtype_name(dtype));
+    return TSR_OK;
+}
+
+tsr_status tsr_group_all_reduce_wire_start(tsr_group *group, tsr_tensor *tensor, tsr_dtype wire,
+                                           tsr_group_request **out)
+{
+    const char *who = "group_all_reduce_wire";
+    TSR__TRY(check_group(who, group));
+    TSR__TRY(check_output(who, "tensor", group, tensor));
+    TSR__TRY(check_float(who, tensor));
+    TSR__TRY(tsr__group_wire_check(who, wire));
+    TSR__REQUIRE(out, "%s: out is NULL", who);
+    if (!tsr__group_wire_narrows(wire, tsr_tensor_layout(tensor)->dtype))
+        return tsr_group_all_reduce_start(group, tensor, TSR_OP_SUM, out);
+    tsr_group_request *request;
+    TSR__TRY(tsr__group_request_new(group, TSR__GROUP_ALL_GATHER, &request));
+    request->wire = wire;
+    return launch(request, tsr__group_wire_prepare(request, tensor), out);
+}
+
+tsr_status tsr_group_all_reduce_wire(tsr_group *group, tsr_tensor *tensor, tsr_dtype wire)
+{
+    tsr_group_request *request = NULL;
+    return wait_for(tsr_group_all_reduce_wire_start(group, tensor, wire, &request), &request);
+}
+
 tsr_status tsr_group_broadcast_start(tsr_group *group, tsr_tensor *tensor, int root,
                                      tsr_group_request **out)
 {

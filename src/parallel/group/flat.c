@@ -89,6 +89,8 @@ tsr_status tsr__group_copy_out(tsr_group_request *request)
 {
     if (!request->target)
         return TSR_OK;
+    if (request->wire)
+        return tsr__group_wire_sum(request);
     if (request->kind == TSR__GROUP_ALL_GATHER)
         return copy_blocks(request, request->out, request->target, false);
     return copy_out(request->group->stream, request->out, 0, request->target);

@@ -26,14 +26,22 @@ tsr_group *tsr_group_default(void)
     return atomic_load(&chosen);
 }
 
+static const char *wire_name(tsr_dtype wire)
+{
+    return wire == 0 ? "not set" : tsr_dtype_name(wire);
+}
+
 /* Lets all ranks choose the same path, because all of them must make the same calls of the
  * communicator. If one rank needs the staged path, all ranks use it. */
 static tsr_status agree(tsr_group *group, const tsr_group_params *params)
 {
     bool shares = tsr__device_shares_tensors(tsr_stream_device(group->stream));
-    int64_t need[2] = {!shares || params->force_staging || tsr__env_switch("TESSERA_FORCE_STAGING"),
-                       (int64_t)(params->piece_bytes ? params->piece_bytes : PIECE_BYTES)};
-    TSR__TRY(tsr_comm_all_reduce(group->comm, need, need, 2, TSR_I64, TSR_OP_MAX));
+    int64_t need[4] = {!shares || params->force_staging || tsr__env_switch("TESSERA_FORCE_STAGING"),
+                       (int64_t)(params->piece_bytes ? params->piece_bytes : PIECE_BYTES),
+                       (int64_t)params->wire, -(int64_t)params->wire};
+    TSR__TRY(tsr_comm_all_reduce(group->comm, need, need, 4, TSR_I64, TSR_OP_MAX));
+    TSR__REQUIRE(need[2] == -need[3], "group_create: wire is %s on one rank and %s on another",
+                 wire_name((tsr_dtype)-need[3]), wire_name((tsr_dtype)need[2]));
     group->path = need[0] != 0 ? &tsr__group_staged : &tsr__group_direct;
     group->piece_bytes =
         tsr__align_up_u64(tsr__max_u64((uint64_t)need[1], MIN_PIECE_BYTES), PAGE_BYTES);
@@ -80,9 +88,11 @@ tsr_status tsr_group_create(tsr_comm *comm, tsr_stream *stream, const tsr_group_
     TSR__REQUIRE(params->piece_bytes <= MAX_PIECE_BYTES,
                  "group_create: piece_bytes is %llu; at most %llu are allowed",
                  (unsigned long long)params->piece_bytes, (unsigned long long)MAX_PIECE_BYTES);
+    TSR__TRY(tsr__group_wire_check("group_create", params->wire));
     tsr_group *group = tsr__calloc(1, sizeof *group);
     if (!group)
         return TSR_ERR_NO_MEMORY;
+    group->wire = params->wire;
     group->stream = stream;
     group->size = 1;
     group->path = &tsr__group_direct;
@@ -131,6 +141,11 @@ tsr_stream *tsr_group_stream(const tsr_group *group)
 tsr_comm *tsr_group_comm(const tsr_group *group)
 {
     return group ? group->comm : NULL;
+}
+
+tsr_dtype tsr_group_wire(const tsr_group *group)
+{
+    return group ? group->wire : (tsr_dtype)0;
 }
 
 bool tsr_group_is_staged(const tsr_group *group)

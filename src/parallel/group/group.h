@@ -1,6 +1,7 @@
 /* The internal functions of groups and their requests. Each file uses only the files listed above
  * it:
  *
+ *     wire.c        rounds contributions before they are sent, and adds them
  *     flat.c        makes operands contiguous, and copies results back to the caller's tensors
  *     request.c     a request: its queue, its end, and the communicator's operation for it
  *     direct.c      the path for tensors that the communicator can read and write in place
@@ -55,6 +56,9 @@ struct tsr_group_request {
     /* The caller's tensor, to which `out` is copied at the end. If NULL, `out` is a view of the
      * caller's tensor. */
     tsr_tensor *target;
+    /* Not 0: an all-reduce whose contributions are gathered in this dtype. `out` has them one after
+     * the other, and their sum goes to `target`. */
+    tsr_dtype wire;
     int dim;
     int64_t *sizes;
 
@@ -116,6 +120,7 @@ struct tsr_group {
     int rank, size;
     const tsr__group_path *path;
     uint64_t piece_bytes;
+    tsr_dtype wire; /* 0: activations are sent as they are */
     tsr__group_piece piece[TSR__GROUP_PIECES];
     int oldest, piece_count;  /* the pieces in use are oldest, oldest + 1, … */
     uint64_t *counts;         /* [size]: scratch memory of the staged path */
@@ -125,6 +130,18 @@ struct tsr_group {
     char why[TSR__GROUP_TEXT];
     tsr_group_stats stats;
 };
+
+/* wire.c ----------------------------------------------------------------------------------------
+ */
+
+/* Checks a wire dtype. */
+tsr_status tsr__group_wire_check(const char *caller, tsr_dtype wire) TSR_NODISCARD;
+/* True if an all-reduce of tensors of `dtype` sends less with this wire. */
+bool tsr__group_wire_narrows(tsr_dtype wire, tsr_dtype dtype);
+/* Sets the operands of a request with `wire`, and packs this rank's contribution. */
+tsr_status tsr__group_wire_prepare(tsr_group_request *request, tsr_tensor *tensor) TSR_NODISCARD;
+/* Records the sum of the contributions. */
+tsr_status tsr__group_wire_sum(const tsr_group_request *request) TSR_NODISCARD;
 
 /* flat.c ----------------------------------------------------------------------------------------
  */

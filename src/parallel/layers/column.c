@@ -183,8 +183,8 @@ static tsr_status start_reducing(back *pass, const tsr_tensor *dy2)
     if (alone)
         return TSR_OK;
     if (linear->input == TSR_LAYOUT_FULL)
-        return tsr_group_all_reduce_start(linear->base.group, pass->partial, TSR_OP_SUM,
-                                          &pass->reducing);
+        return tsr_group_all_reduce_wire_start(linear->base.group, pass->partial,
+                                               tsr_group_wire(linear->base.group), &pass->reducing);
     int dim;
     const int64_t *sizes;
     divided_along(linear, x, &dim, &sizes);

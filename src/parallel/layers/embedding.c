@@ -78,7 +78,7 @@ static tsr_status forward_with(embedding *e, tsr__temps *temps, const tsr_tensor
     TSR__TRY(tsr__temp_flatten(temps, sum, &sum2));
     TSR__TRY(tsr__embedding(layer->stream, sum2, table, indices, e->first));
     if (dim < 0) {
-        TSR__TRY(tsr_group_all_reduce(layer->group, sum, TSR_OP_SUM));
+        TSR__TRY(tsr_group_all_reduce_wire(layer->group, sum, tsr_group_wire(layer->group)));
         *y = tsr__temp_take(temps, sum);
         return TSR_OK;
     }

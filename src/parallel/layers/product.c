@@ -109,7 +109,8 @@ static tsr_status reduce(summing *work, part *each)
     const tsr__product *product = work->product;
     tsr_group *group = work->linear->base.group;
     if (product->dim < 0)
-        return tsr_group_all_reduce_start(group, each->sum, TSR_OP_SUM, &each->request);
+        return tsr_group_all_reduce_wire_start(group, each->sum, tsr_group_wire(group),
+                                               &each->request);
     const tsr_layout *y = tsr_tensor_layout(each->y);
     tsr_tensor *mine;
     TSR__TRY(tsr__temp_new(work->temps, work->dtype, y->ndim, y->shape, &mine));
