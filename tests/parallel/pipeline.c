@@ -1,4 +1,6 @@
 /* Pipelines of as many stages as there are ranks, beside the same layers in one process. */
+#include <time.h>
+
 #include "base/fault.h"
 #include "parallel/fsdp_case.h"
 
@@ -559,4 +561,77 @@ CASE(differing, "pipeline: stages that describe an entry differently are refused
     CHECK(status == TSR_ERR_INVALID && strcmp(tsr_last_error(), text) == 0, "%s: %s",
           tsr_status_name(status), tsr_last_error());
     CHECK(!fopen(path, "r"), "%s exists", path);
+}
+
+/* Passes that take a known time, whatever else the machine does. */
+enum { FORWARD_MS = 10, BACKWARD_MS = 20, TIMED_BATCHES = 4, ROUNDS = 15 };
+
+static void take_time(int milliseconds)
+{
+    nanosleep(&(struct timespec){.tv_nsec = milliseconds * 1000000L}, NULL);
+}
+
+static tsr_status timed_pass(int milliseconds, bool creates, tsr_tensor **out)
+{
+    take_time(milliseconds);
+    if (!creates)
+        return TSR_OK;
+    *out = tensor_new(TSR_F32, 1, (int64_t[]){1000});
+    OK(tsr_fill(queue, *out, 1));
+    return tsr_stream_wait(queue);
+}
+
+static tsr_status timed_forward(void *user, int batch, const tsr_tensor *x, tsr_tensor **y)
+{
+    (void)user, (void)batch, (void)x;
+    return timed_pass(FORWARD_MS, my_rank < ranks - 1, y);
+}
+
+static tsr_status timed_backward(void *user, int batch, const tsr_tensor *dy, tsr_tensor **dx)
+{
+    (void)user, (void)batch, (void)dy;
+    return timed_pass(BACKWARD_MS, my_rank > 0, dx);
+}
+
+static double seconds_since_start(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* The time of a run of all stages, in units of the passes of one micro-batch. */
+static double timed_run(tsr_pipeline *pipeline)
+{
+    if (world)
+        OK(tsr_comm_barrier(world));
+    const double start = seconds_since_start();
+    OK(tsr_pipeline_run(pipeline, tsr_pipeline_run_params(.micro_batches = TIMED_BATCHES,
+                                                          .dtype = TSR_F32, .ndim = 1,
+                                                          .shape = {1000}, .forward = timed_forward,
+                                                          .backward = timed_backward)));
+    double time = seconds_since_start() - start;
+    if (world)
+        OK(tsr_comm_all_reduce(world, &time, &time, 1, TSR_F64, TSR_OP_MAX));
+    return time * 1e3 / (FORWARD_MS + BACKWARD_MS);
+}
+
+CASE(bubble, "pipeline: stages wait for as long as the formula says")
+{
+    if (ranks == 1) {
+        case_skip("one stage");
+        return;
+    }
+    tsr_pipeline *pipeline = pipeline_new(NULL);
+    const double want = tsr_pipeline_bubble(ranks, TIMED_BATCHES);
+    double got = INFINITY;
+    (void)timed_run(pipeline); /* builds the kernel */
+    /* Other programs can only make a run slower. */
+    for (int i = 0; i < ROUNDS && got > 1.1 * want; i++)
+        got = fmin(got, 1 - TIMED_BATCHES / timed_run(pipeline));
+    CHECK(got <= 1.1 * want && got >= want - 1e-3,
+          "each stage waits for %.4f of the time, not %.4f", got, want);
+    if (my_rank == 0)
+        printf("# %d stages: bubble %.4f, by the formula %.4f\n", ranks, got, want);
+    tsr_pipeline_destroy(&pipeline);
 }
