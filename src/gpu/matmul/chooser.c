@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "gpu/cpu_drivers/cpu_drivers.h"
+#include "gpu/matmul/chips.h"
 #include "gpu/matmul/tuning/tuned.h"
 
 static tsr_coopmat_shape shape_used(const tsr_device *device, int index)
@@ -17,6 +18,7 @@ tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
     return (tsr__matmul_device){
         .device_class = device->device_class,
         .vendor_id = device->info.vendor_id,
+        .device_id = device->info.device_id,
         .max_invocations = device->info.max_workgroup_invocations,
         .max_shared_bytes = device->info.max_shared_memory_bytes,
         .subgroup_size = device->info.subgroup_size,
@@ -49,47 +51,28 @@ static uint64_t enough_tiles(const tsr__matmul_device *device)
     return device->device_class == TSR__CLASS_GPU ? 128 : 8;
 }
 
-/* On NVIDIA, chooses the largest tile with which there are enough tiles; the numbers were measured
- * on an H100. A larger tile reads shared memory less often for each product, but with many small
- * tiles some compute while others wait for memory. */
-static const char *coopmat_name_nvidia(const tsr__matmul_device *device,
-                                       const tsr__matmul_problem *p)
+/* Returns the first tile of the list that can compute the problem and is worth using, or NULL. */
+static const char *first_worthwhile(const tsr__chip_tile *tiles, const tsr__matmul_device *device,
+                                    const tsr__matmul_problem *p)
 {
-    static const struct {
-        const char *name;
-        uint64_t enough_tiles;
-    } largest_first[] = {{"coopmat-xl", 256}, {"coopmat-l64", 128}, {"coopmat-m", 128},
-                         {"coopmat-s", 128},  {"coopmat-32", 128},  {"coopmat-16", 0}};
-
-    if (p->m <= tsr__matmul_config_named("vector-k")->bm || p->n < 16 || p->k < 16)
-        return NULL;
-    for (size_t i = 0; i < sizeof largest_first / sizeof *largest_first; i++) {
-        const tsr__matmul_config *config = tsr__matmul_config_named(largest_first[i].name);
-        if ((p->m > config->bm / 2 || i + 1 == sizeof largest_first / sizeof *largest_first) &&
+    for (const tsr__chip_tile *tile = tiles; tile->config; tile++) {
+        const tsr__matmul_config *config = tsr__matmul_config_named(tile->config);
+        if ((!tile->half_rows || p->m > config->bm / 2) &&
+            (!tile->half_columns || p->n > config->bn / 2) &&
             tsr__matmul_config_fits(config, device, p) &&
-            tiles_of(config, p) * parts_of(p) >= largest_first[i].enough_tiles)
+            tiles_of(config, p) * (tile->counts_parts ? parts_of(p) : 1) >= tile->enough_tiles)
             return config->name;
     }
     return NULL;
 }
 
-/* Returns the configuration with cooperative matrices, or NULL if none can be used or is faster.
- * These configurations compute several times as fast as the others, so they are faster as soon as
- * the matrices fill most of a tile. */
-static const char *coopmat_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
+/* Returns the configuration with cooperative matrices, or NULL if none can be used or is faster. */
+static const char *coopmat_name(const tsr__chip *chip, const tsr__matmul_device *device,
+                                const tsr__matmul_problem *p)
 {
-    const tsr__matmul_config *large = tsr__matmul_config_named("coopmat-l");
-    const tsr__matmul_config *small = tsr__matmul_config_named("coopmat-s");
-    const int64_t least = 32;
-
-    if (device->vendor_id == TSR__VENDOR_NVIDIA)
-        return coopmat_name_nvidia(device, p);
-    if (p->m < least || p->n < least || p->k < least)
+    if (p->m < chip->coopmat_m || p->n < chip->coopmat_n || p->k < chip->coopmat_k)
         return NULL;
-    if (p->m > large->bm / 2 && p->n > large->bn / 2 && tsr__matmul_config_fits(large, device, p) &&
-        tiles_of(large, p) >= enough_tiles(device))
-        return large->name;
-    return tsr__matmul_config_fits(small, device, p) ? small->name : NULL;
+    return first_worthwhile(chip->coopmat_tiles, device, p);
 }
 
 /* Returns the configuration for few rows, or NULL if none can be used. The choice depends on b:
@@ -105,43 +88,19 @@ static const char *few_rows_name(const tsr__matmul_device *device, const tsr__ma
     return p->m <= config->bm && tsr__matmul_config_fits(config, device, p) ? name : NULL;
 }
 
-/* Returns the tiles without cooperative matrices that are larger than tiled-s, the largest first.
- * The list ends with NULL. The more products an invocation computes, the less often it reads shared
- * memory, but the more registers it needs. With 4×4, an AMD GPU's shared memory is the limit, and
- * RDNA 3 reaches less than half of its peak. With 8×8, only two subgroups of 64 fit a SIMD of GCN,
- * whose subgroups all have this size. */
-static const char *const *tiles_for(const tsr__matmul_device *device)
-{
-    static const char *const nvidia[] = {"tiled-l", "tiled-m", NULL};
-    static const char *const rdna[] = {"tiled-l", "tiled-m8", "tiled-m", NULL};
-    static const char *const gcn[] = {"tiled-m8", "tiled-m", NULL};
-    static const char *const others[] = {"tiled-m", NULL};
-
-    if (device->vendor_id == TSR__VENDOR_AMD)
-        return device->subgroup_size_min < 64 ? rdna : gcn;
-    return device->vendor_id == TSR__VENDOR_NVIDIA ? nvidia : others;
-}
-
 static const char *usual_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
 {
     if (device->device_class != TSR__CLASS_GPU) {
         const tsr__matmul_config *config = tsr__cpu_matmul_choose(device, p);
         return config ? config->name : "tiled-s";
     }
-    const char *coopmat = coopmat_name(device, p);
-    if (coopmat)
-        return coopmat;
-    const char *few_rows = few_rows_name(device, p);
-    if (few_rows)
-        return few_rows;
-    for (const char *const *name = tiles_for(device); *name; name++) {
-        const tsr__matmul_config *config = tsr__matmul_config_named(*name);
-        if (p->m > config->bm / 2 && p->n > config->bn / 2 &&
-            tsr__matmul_config_fits(config, device, p) &&
-            tiles_of(config, p) * parts_of(p) >= enough_tiles(device))
-            return config->name;
-    }
-    return "tiled-s";
+    const tsr__chip *chip = tsr__chip_of(device);
+    const char *name = coopmat_name(chip, device, p);
+    if (!name)
+        name = few_rows_name(device, p);
+    if (!name)
+        name = first_worthwhile(chip->tiles, device, p);
+    return name ? name : "tiled-s";
 }
 
 static const tsr__matmul_config *usual(const tsr__matmul_device *device,

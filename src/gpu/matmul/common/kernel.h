@@ -37,7 +37,7 @@ typedef struct tsr__matmul_config {
 /* The device properties that decide which kernels run and which are fast. */
 typedef struct tsr__matmul_device {
     tsr__device_class device_class;
-    uint32_t vendor_id;
+    uint32_t vendor_id, device_id;
     uint32_t max_invocations, max_shared_bytes;
     uint32_t subgroup_size, subgroup_size_min;
     bool quads; /* subgroups can exchange values within groups of four invocations */

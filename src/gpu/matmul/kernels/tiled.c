@@ -1,5 +1,6 @@
 /* Products with tiles in shared memory (matmul_tiled.comp). These kernels support any shape if 32
  * bits suffice for the offsets within a tile. */
+#include "gpu/matmul/chips.h"
 #include "gpu/matmul/common/call.h"
 #include "gpu/matmul/common/loads.h"
 #include "gpu/matmul/kernels/kernels.h"
@@ -18,10 +19,9 @@ static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *dev
     return tile_bytes(config) <= device->max_shared_bytes;
 }
 
-/* On an H100, loads that are not waited for before the products make these kernels slower. */
 static bool loads_ahead(const tsr__matmul_device *device)
 {
-    return device->device_class == TSR__CLASS_GPU && device->vendor_id != TSR__VENDOR_NVIDIA;
+    return device->device_class == TSR__CLASS_GPU && tsr__chip_of(device)->loads_ahead;
 }
 
 /* True if the kernel does not spill registers. 8×8 sums and loads ahead leave no registers for

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "gpu/matmul/tuning/contributed.h"
 #include "gpu/matmul/tuning/shape_class.h"
 
 #define LOCK_SECONDS 5 /* more than enough: storing takes a few milliseconds */
@@ -134,6 +135,26 @@ static tsr_status load(const tsr_device *device, tsr__tuned_table *out)
     return TSR_OK;
 }
 
+/* The choices that this build has for the chip, and those of the file, which take precedence. */
+static tsr_status collect(const tsr_device *device, tsr__tuned_table *out)
+{
+    const tsr__matmul_device chooser_device = {
+        .vendor_id = device->info.vendor_id,
+        .device_id = device->info.device_id,
+        .subgroup_size_min = device->info.subgroup_size_min,
+    };
+    tsr__tuned_table stored;
+
+    TSR__TRY(load(device, &stored));
+    tsr_status status = TSR_OK;
+    if (device->device_class == TSR__CLASS_GPU)
+        status = tsr__contributed_add(tsr__chip_of(&chooser_device), out);
+    if (status == TSR_OK)
+        status = tsr__tuned_table_merge(out, &stored);
+    tsr__tuned_table_finish(&stored);
+    return status;
+}
+
 bool tsr__tuned_wanted(void)
 {
     const char *value = getenv("TESSERA_TUNING");
@@ -148,7 +169,7 @@ tsr_status tsr__tuned_create(const tsr_device *device, bool read, tsr__tuned **o
     pthread_mutex_init(&tuned->lock, NULL);
     /* Running out of memory must be an error: without the tuning, products would have other
      * bits. */
-    tsr_status status = read && tsr__tuned_wanted() ? load(device, &tuned->table) : TSR_OK;
+    tsr_status status = read && tsr__tuned_wanted() ? collect(device, &tuned->table) : TSR_OK;
     if (status != TSR_OK) {
         tsr__tuned_destroy(tuned);
         return status;

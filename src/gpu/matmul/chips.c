@@ -1,0 +1,100 @@
+#include "gpu/matmul/chips.h"
+
+#define ENOUGH_TILES 128
+
+/* Tiles that fill most of their rows and columns, and of which there are enough to occupy a GPU. */
+#define TILE(name)                                                                                 \
+    {                                                                                              \
+        .config = (name), .enough_tiles = ENOUGH_TILES, .counts_parts = true, .half_rows = true,   \
+        .half_columns = true                                                                       \
+    }
+#define END                                                                                        \
+    {                                                                                              \
+        .config = NULL                                                                             \
+    }
+
+/* The more products an invocation computes, the less often it reads shared memory, but the more
+ * registers it needs. With 4×4, an AMD GPU's shared memory is the limit, and RDNA 3 reaches less
+ * than half of its peak. With 8×8, only two subgroups of 64 fit a SIMD of GCN, whose subgroups all
+ * have this size. */
+static const tsr__chip_tile nvidia_tiles[] = {TILE("tiled-l"), TILE("tiled-m"), END};
+static const tsr__chip_tile rdna_tiles[] = {TILE("tiled-l"), TILE("tiled-m8"), TILE("tiled-m"),
+                                            END};
+static const tsr__chip_tile gcn_tiles[] = {TILE("tiled-m8"), TILE("tiled-m"), END};
+static const tsr__chip_tile other_tiles[] = {TILE("tiled-m"), END};
+
+/* Measured on an H100. A larger tile reads shared memory less often for each product, but with many
+ * small tiles some compute while others wait for memory. */
+#define NVIDIA_TILE(name, tiles)                                                                   \
+    {                                                                                              \
+        .config = (name), .enough_tiles = (tiles), .counts_parts = true, .half_rows = true         \
+    }
+static const tsr__chip_tile nvidia_coopmat_tiles[] = {NVIDIA_TILE("coopmat-xl", 256),
+                                                      NVIDIA_TILE("coopmat-l64", ENOUGH_TILES),
+                                                      NVIDIA_TILE("coopmat-m", ENOUGH_TILES),
+                                                      NVIDIA_TILE("coopmat-s", ENOUGH_TILES),
+                                                      NVIDIA_TILE("coopmat-32", ENOUGH_TILES),
+                                                      {.config = "coopmat-16"},
+                                                      END};
+/* These configurations compute several times as fast as those without cooperative matrices, so
+ * that the small one is faster as soon as the matrices fill most of a tile. */
+static const tsr__chip_tile other_coopmat_tiles[] = {
+    {.config = "coopmat-l", .enough_tiles = ENOUGH_TILES, .half_rows = true, .half_columns = true},
+    {.config = "coopmat-s"},
+    END};
+#define OTHER_COOPMAT                                                                              \
+    .coopmat_tiles = other_coopmat_tiles, .coopmat_m = 32, .coopmat_n = 32, .coopmat_k = 32
+
+/* Lines that fit fewer devices come first. */
+static const tsr__chip table[] = {
+    /* Up to 8 rows, kernels without cooperative matrices are faster. On an H100, loads that are
+     * not waited for before the products make products in f32 slower. */
+    {.name = "NVIDIA",
+     .vendor_id = TSR__VENDOR_NVIDIA,
+     .tiles = nvidia_tiles,
+     .coopmat_tiles = nvidia_coopmat_tiles,
+     .coopmat_m = 9,
+     .coopmat_n = 16,
+     .coopmat_k = 16},
+    {.name = "AMD RDNA",
+     .vendor_id = TSR__VENDOR_AMD,
+     .last_subgroup = 63,
+     .tiles = rdna_tiles,
+     OTHER_COOPMAT,
+     .loads_ahead = true},
+    {.name = "AMD GCN",
+     .vendor_id = TSR__VENDOR_AMD,
+     .first_subgroup = 64,
+     .tiles = gcn_tiles,
+     OTHER_COOPMAT,
+     .loads_ahead = true},
+    {.name = "others", .tiles = other_tiles, OTHER_COOPMAT, .loads_ahead = true},
+};
+
+const tsr__chip *tsr__chip_at(int index)
+{
+    return index >= 0 && (size_t)index < sizeof table / sizeof *table ? &table[index] : NULL;
+}
+
+static bool between(uint32_t value, uint32_t first, uint32_t last)
+{
+    return value >= first && (last == 0 || value <= last);
+}
+
+bool tsr__chip_fits(const tsr__chip *chip, uint32_t vendor_id, uint32_t device_id,
+                    uint32_t subgroup_size_min)
+{
+    return (chip->vendor_id == 0 || chip->vendor_id == vendor_id) &&
+           between(device_id, chip->first_device, chip->last_device) &&
+           between(subgroup_size_min, chip->first_subgroup, chip->last_subgroup);
+}
+
+const tsr__chip *tsr__chip_of(const tsr__matmul_device *device)
+{
+    const tsr__chip *chip;
+
+    for (int i = 0; (chip = tsr__chip_at(i)) != NULL; i++)
+        if (tsr__chip_fits(chip, device->vendor_id, device->device_id, device->subgroup_size_min))
+            return chip;
+    return &table[sizeof table / sizeof *table - 1];
+}

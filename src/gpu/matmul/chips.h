@@ -1,0 +1,58 @@
+/* What is known about chips that matters for products: the tiles that they should use, and from
+ * which sizes. The table in chips.c is data; the chooser interprets it. */
+#ifndef TSR_GPU_MATMUL_CHIPS_H
+#define TSR_GPU_MATMUL_CHIPS_H
+
+#include "gpu/matmul/common/kernel.h"
+
+/* A tile, and the products for which it is worth using. */
+typedef struct tsr__chip_tile {
+    const char *config;    /* a configuration's name; NULL ends a list */
+    uint64_t enough_tiles; /* y must have this many tiles */
+    bool counts_parts;     /* the parts into which a long k can be split count as tiles */
+    bool half_rows;        /* y must have more than half of the tile's rows */
+    bool half_columns;     /* y must have more than half of the tile's columns */
+} tsr__chip_tile;
+
+/* A product that was measured, and the choice that was fastest. docs/benchmarks.md says how the
+ * output of `tessera bench --tune` becomes a file of such lines, which chips.c includes. */
+typedef struct tsr__chip_tuning {
+    tsr_dtype dtype;
+    bool transposed; /* x·wᵀ, otherwise x·w; both are contiguous */
+    bool with_bias;
+    int64_t batch; /* the number of matrices; 0: no batch dimension */
+    int64_t m, k, n;
+    const char *config;
+    uint32_t splits;
+} tsr__chip_tuning;
+
+/* A line of the table. Chips are recognised by what drivers report. Members that are 0 hold for
+ * all. */
+typedef struct tsr__chip {
+    const char *name;
+    uint32_t vendor_id;
+    uint32_t first_device, last_device; /* device ids, inclusive */
+    /* the smallest size of subgroups, inclusive: it distinguishes the architectures of AMD */
+    uint32_t first_subgroup, last_subgroup;
+
+    const tsr__chip_tile *tiles; /* without cooperative matrices, the largest first */
+    /* with cooperative matrices, the largest first, for products with at least these sizes */
+    const tsr__chip_tile *coopmat_tiles;
+    uint32_t coopmat_m, coopmat_n, coopmat_k;
+    /* The loads of a tile are not waited for before the products of the tile before it. */
+    bool loads_ahead;
+    const tsr__chip_tuning *tuning; /* may be NULL */
+    int tuning_count;
+} tsr__chip;
+
+/* Returns the line at `index`, or NULL past the end of the table. */
+const tsr__chip *tsr__chip_at(int index);
+
+/* Returns the first line that fits the device. The last line fits every device. */
+const tsr__chip *tsr__chip_of(const tsr__matmul_device *device);
+
+/* True if the line fits a device with these properties. */
+bool tsr__chip_fits(const tsr__chip *chip, uint32_t vendor_id, uint32_t device_id,
+                    uint32_t subgroup_size_min);
+
+#endif
