@@ -14,7 +14,7 @@ typedef struct tsr__chip_tile {
     bool half_columns;     /* y must have more than half of the tile's columns */
 } tsr__chip_tile;
 
-/* A product that was measured, and the choice that was fastest. docs/benchmarks.md says how the
+/* A product that was measured, and the choice that was fastest. docs/gpu.md says how the
  * output of `tessera bench --tune` becomes a file of such lines, which chips.c includes. */
 typedef struct tsr__chip_tuning {
     tsr_dtype dtype;
