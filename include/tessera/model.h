@@ -15,6 +15,7 @@
 #ifndef TESSERA_MODEL_H
 #define TESSERA_MODEL_H
 
+#include "tessera/pipeline.h"
 #include "tessera/transformer.h"
 
 #ifdef __cplusplus
@@ -85,6 +86,11 @@ typedef struct tsr_model_params {
      * head or feature, or, for matrices in blocks, by one block. `align` and `limits` are ignored.
      */
     tsr_partition_params partition;
+    /* Stages (pipeline.h): the ranks that have the same place in all stages, in the order of the
+     * stages, each of which has some of the layers. `group` are then the ranks of one stage. Needed
+     * while the model is opened only. NULL: one stage. */
+    tsr_comm *stages;
+    const int *stage_layers; /* [stages]: the number of layers of each; NULL: divided evenly */
     /* Called on each rank now and then while weights are read, with the bytes that this rank has
      * read and those that it will read. NULL: not called. */
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);

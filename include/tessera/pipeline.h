@@ -151,7 +151,8 @@ typedef struct tsr_pipeline_run_params {
  * missing or of another dtype or shape; those of the functions, and of tsr_group operations, with
  * the stages and the micro-batch in the text. After an error other than of the params, the pipeline
  * has failed: neighbours that wait for this stage get TSR_ERR_PEER_LOST, and every later call
- * returns the error. */
+ * returns the error. A single stage does not fail, and returns errors of the functions as they are.
+ */
 TSR_API TSR_NODISCARD tsr_status tsr_pipeline_run(tsr_pipeline *pipeline,
                                                   const tsr_pipeline_run_params *params);
 

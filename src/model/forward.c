@@ -32,9 +32,14 @@ static tsr_status widen(tsr_model *m, tsr_tensor **at)
     return status;
 }
 
-static tsr_status embed(tsr_model *m, int64_t count, int64_t tokens, const int32_t *ids,
-                        tsr_tensor **out)
+/* The features before this stage's first layer. */
+static tsr_status enter(tsr_model *m, int64_t count, int64_t tokens, const int32_t *ids,
+                        const tsr_tensor *from, tsr_tensor **out)
 {
+    if (!m->is_first) {
+        const tsr_layout *layout = tsr_tensor_layout(from);
+        return tsr_tensor_reshape(from, layout->ndim, layout->shape, out);
+    }
     const int64_t shape[2] = {count, tokens};
     tsr_tensor *x = NULL;
     TSR__TRY(tsr_tensor_create(m->device, TSR_I32, 2, shape, &x));
@@ -75,20 +80,22 @@ static tsr_status pass(tsr_model *m, tsr_kv_cache *cache, tsr_tensor **at)
     tsr_tensor *next = NULL;
     TSR__TRY(widen(m, at));
     TSR__TRY(add_positions(m, cache, *at));
-    for (int i = 0; i < m->config.layers; i++) {
-        TSR__TRY(tsr_layer_forward_cached(m->blocks[i], *at, cache, i, &next));
+    for (int i = 0; i < m->layer_count; i++) {
+        TSR__TRY(tsr_layer_forward_cached(m->blocks[m->first_layer + i], *at, cache, i, &next));
         advance(at, next);
     }
+    if (!m->is_last)
+        return TSR_OK;
     TSR__TRY(tsr_layer_forward(m->norm, *at, NULL, &next));
     advance(at, next);
     return TSR_OK;
 }
 
 tsr_status tsr__model_forward(tsr_model *m, tsr_kv_cache *cache, int64_t count, int64_t tokens,
-                              const int32_t *ids, tsr_tensor **out)
+                              const int32_t *ids, const tsr_tensor *x, tsr_tensor **out)
 {
     tsr_tensor *at = NULL;
-    TSR__TRY(embed(m, count, tokens, ids, &at));
+    TSR__TRY(enter(m, count, tokens, ids, x, &at));
     const tsr_status status = pass(m, cache, &at);
     if (status != TSR_OK) {
         tsr_tensor_destroy(&at);

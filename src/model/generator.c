@@ -33,12 +33,13 @@ struct tsr_generator {
     tsr_generator_params params;
     tsr_model *model;
     tsr_kv_cache *cache;
-    int count;           /* of `sequences` */
-    sequence *sequences; /* [count] */
-    float *logits;       /* [count, vocabulary]: those that the next tokens are chosen from */
-    float *shown;        /* [prefill, vocabulary]: those that only the caller gets; or NULL */
-    int32_t *ids;        /* [max(count, prefill)] */
-    int32_t *votes;      /* [count + 1]: what the ranks agree on */
+    int count;                 /* of `sequences` */
+    sequence *sequences;       /* [count] */
+    float *logits;             /* [count, vocabulary]: those that the next tokens are chosen from */
+    float *shown;              /* [prefill, vocabulary]: those that only the caller gets; or NULL */
+    int32_t *ids;              /* [max(count, prefill)] */
+    int32_t *votes;            /* [count + 1]: what the ranks agree on */
+    double *log_probabilities; /* [count]: of the chosen tokens */
     tsr_generator_stats stats;
     atomic_bool interrupt;
 };
@@ -66,6 +67,7 @@ void tsr_generator_destroy(tsr_generator **generator)
     tsr__free(g->shown);
     tsr__free(g->ids);
     tsr__free(g->votes);
+    tsr__free(g->log_probabilities);
     tsr__free(g);
     *generator = NULL;
 }
@@ -107,13 +109,13 @@ static tsr_status create_cache(tsr_generator *g)
 {
     const tsr_generator_params *p = &g->params;
     tsr_heads heads;
-    TSR__TRY(tsr_self_attention_heads(g->model->blocks[0], &heads));
+    TSR__TRY(tsr_self_attention_heads(g->model->blocks[g->model->first_layer], &heads));
     const int64_t page = p->context < PAGE_TOKENS ? p->context : PAGE_TOKENS;
     /* Each sequence may leave a part of its last page unused. */
     const int64_t all = p->sequences * ((p->context + page - 1) / page);
     const int64_t pages = p->cache_tokens == 0 ? all : (p->cache_tokens + page - 1) / page;
     return tsr_kv_cache_create(
-        tsr_kv_cache_params(.stream = g->model->stream, .layers = g->model->config.layers,
+        tsr_kv_cache_params(.stream = g->model->stream, .layers = g->model->layer_count,
                             .kv_heads = heads.kv_count, .head_dim = heads.head_dim,
                             .dtype = p->cache_dtype, .page_tokens = page, .pages = pages,
                             .sequences = p->sequences),
@@ -130,7 +132,8 @@ static tsr_status create_memory(tsr_generator *g)
     g->logits = tsr__calloc(count, vocabulary * sizeof *g->logits);
     g->ids = tsr__calloc(count > prefill ? count : prefill, sizeof *g->ids);
     g->votes = tsr__calloc(count + 1, sizeof *g->votes);
-    if (!g->sequences || !g->logits || !g->ids || !g->votes)
+    g->log_probabilities = tsr__calloc(count, sizeof *g->log_probabilities);
+    if (!g->sequences || !g->logits || !g->ids || !g->votes || !g->log_probabilities)
         return TSR_ERR_NO_MEMORY;
     if (p->logits_positions > 0) {
         const size_t rows =
@@ -260,20 +263,66 @@ static float *logits_of(const tsr_generator *g, int number)
     return g->logits + (size_t)number * (size_t)g->model->config.vocabulary;
 }
 
-/* The caller may want the logits of the first positions of a sequence. Gives it those that are
- * among `count` tokens from position `first` on, except those of the last token. */
-static tsr_status show(tsr_generator *g, int number, const tsr_tensor *features, int64_t first,
-                       int64_t count)
+/* One run of the model's stages: micro-batches of `rows` sequences with `tokens` tokens each. */
+typedef struct run {
+    tsr_generator *g;
+    int rows;
+    int64_t tokens;
+    const int *cached;  /* [micro-batches · rows]: sequences of the cache */
+    const int32_t *ids; /* [micro-batches · rows, tokens] */
+    int64_t shown;      /* the first tokens whose logits go to g->shown; 0: none */
+    float *logits;      /* of the last tokens, [micro-batches · rows, vocabulary]; NULL: none */
+} run;
+
+static tsr_status run_logits(const run *r, int micro_batch, const tsr_tensor *features)
 {
-    int64_t wanted = g->params.logits_positions - first;
-    wanted = wanted < count - 1 ? wanted : count - 1;
-    if (wanted <= 0)
+    const size_t vocabulary = (size_t)r->g->model->config.vocabulary;
+    const size_t row = (size_t)micro_batch * (size_t)r->rows;
+    if (r->shown > 0)
+        TSR__TRY(tsr__model_logits(r->g->model, features, 0, r->shown, r->g->shown));
+    return r->logits ? tsr__model_logits(r->g->model, features, r->tokens - 1, 1,
+                                         r->logits + row * vocabulary)
+                     : TSR_OK;
+}
+
+static tsr_status run_forward(void *user, int micro_batch, const tsr_tensor *x, tsr_tensor **y)
+{
+    const run *r = user;
+    tsr_model *m = r->g->model;
+    const int64_t row = (int64_t)micro_batch * r->rows;
+    int64_t tokens[TSR_GENERATOR_MAX_SEQUENCES];
+    tsr_tensor *features = NULL;
+    for (int i = 0; i < r->rows; i++)
+        tokens[i] = r->tokens;
+    TSR__TRY(tsr_kv_cache_begin(r->g->cache, r->rows, r->cached + row, tokens));
+    TSR__TRY(tsr__model_forward(m, r->g->cache, r->rows, r->tokens, r->ids + row * r->tokens, x,
+                                &features));
+    if (!m->is_last) {
+        *y = features;
         return TSR_OK;
-    TSR__TRY(tsr__model_logits(g->model, features, 0, wanted, g->shown));
-    for (int64_t i = 0; i < wanted; i++)
-        g->params.logits(g->params.user, number, first + i,
-                         g->shown + (size_t)i * (size_t)g->model->config.vocabulary);
-    return TSR_OK;
+    }
+    const tsr_status status = run_logits(r, micro_batch, features);
+    tsr_tensor_destroy(&features);
+    return status;
+}
+
+static tsr_status run_stages(run *r, int micro_batches)
+{
+    const tsr_model *m = r->g->model;
+    return tsr_pipeline_run(m->pipeline,
+                            tsr_pipeline_run_params(.micro_batches = micro_batches,
+                                                    .dtype = TSR_F32, .ndim = 3,
+                                                    .shape = {r->rows, r->tokens, m->config.width},
+                                                    .forward = run_forward, .user = r));
+}
+
+/* Gives logits of the last stage to all stages, if the caller wants them on every rank. */
+static tsr_status share(const tsr_generator *g, float *logits, int64_t rows)
+{
+    if (g->params.logits_positions == 0 || rows == 0)
+        return TSR_OK;
+    return tsr__model_from_last(g->model, logits, (uint64_t)(rows * g->model->config.vocabulary),
+                                TSR_F32);
 }
 
 static void show_last(const tsr_generator *g, int number)
@@ -284,45 +333,70 @@ static void show_last(const tsr_generator *g, int number)
 }
 
 /* Computes the next part of a prompt. The logits after its last token are needed if the part ends
- * the prompt, or if the caller wants them. */
+ * the prompt, or if the caller wants them. The caller may also want those of the first positions of
+ * a sequence, of which the part may have some. */
 static tsr_status prefill(tsr_generator *g, int number)
 {
     sequence *s = &g->sequences[number];
     const int64_t left = s->length - s->seen, first = s->seen;
     const int64_t count = left < g->params.prefill ? left : g->params.prefill;
-    tsr_tensor *features = NULL;
-    TSR__TRY(tsr_kv_cache_begin(g->cache, 1, &s->cache, &count));
-    TSR__TRY(tsr__model_forward(g->model, g->cache, 1, count, s->tokens + first, &features));
+    const bool needed =
+        first + count == s->length || first + count - 1 < g->params.logits_positions;
+    int64_t shown = g->params.logits_positions - first;
+    shown = shown < count - 1 ? shown : count - 1;
+    shown = shown > 0 ? shown : 0;
+    run r = {.g = g,
+             .rows = 1,
+             .tokens = count,
+             .cached = &s->cache,
+             .ids = s->tokens + first,
+             .shown = shown,
+             .logits = needed ? logits_of(g, number) : NULL};
+    TSR__TRY(run_stages(&r, 1));
     s->seen += count;
-    tsr_status status = show(g, number, features, first, count);
-    if (status == TSR_OK && (s->seen == s->length || s->seen - 1 < g->params.logits_positions)) {
-        status = tsr__model_logits(g->model, features, count - 1, 1, logits_of(g, number));
-        if (status == TSR_OK)
-            show_last(g, number);
-    }
-    tsr_tensor_destroy(&features);
     g->stats.prompt_tokens += (uint64_t)count;
-    return status;
+    TSR__TRY(share(g, g->shown, shown));
+    for (int64_t i = 0; i < shown; i++)
+        g->params.logits(g->params.user, number, first + i,
+                         g->shown + (size_t)i * (size_t)g->model->config.vocabulary);
+    if (!needed)
+        return TSR_OK;
+    TSR__TRY(share(g, logits_of(g, number), 1));
+    show_last(g, number);
+    return TSR_OK;
+}
+
+/* Returns into how many micro-batches of the same size the sequences are divided, so that each
+ * stage has one of them at a time. */
+static int micro_batches_of(const tsr_generator *g, int count)
+{
+    int parts = tsr_pipeline_stages(g->model->pipeline);
+    if (parts > count)
+        return count;
+    while (count % parts != 0)
+        parts++;
+    return parts;
 }
 
 /* Computes one token of each of these sequences. */
 static tsr_status decode(tsr_generator *g, int count, const int *numbers)
 {
     const size_t vocabulary = (size_t)g->model->config.vocabulary;
+    const int parts = micro_batches_of(g, count);
     int cached[TSR_GENERATOR_MAX_SEQUENCES];
-    int64_t ones[TSR_GENERATOR_MAX_SEQUENCES];
-    tsr_tensor *features = NULL;
     for (int i = 0; i < count; i++) {
         const sequence *s = &g->sequences[numbers[i]];
         cached[i] = s->cache;
-        ones[i] = 1;
         g->ids[i] = s->tokens[s->seen];
     }
-    TSR__TRY(tsr_kv_cache_begin(g->cache, count, cached, ones));
-    TSR__TRY(tsr__model_forward(g->model, g->cache, count, 1, g->ids, &features));
-    tsr_status status = tsr__model_logits(g->model, features, 0, 1, g->logits);
-    tsr_tensor_destroy(&features);
-    TSR__TRY(status);
+    run r = {.g = g,
+             .rows = count / parts,
+             .tokens = 1,
+             .cached = cached,
+             .ids = g->ids,
+             .logits = g->logits};
+    TSR__TRY(run_stages(&r, parts));
+    TSR__TRY(share(g, g->logits, count));
     /* The rows are those of `numbers`, which ascend: move the last one first. */
     for (int i = count - 1; i >= 0; i--)
         memmove(logits_of(g, numbers[i]), g->logits + (size_t)i * vocabulary,
@@ -342,20 +416,17 @@ static tsr_status decode(tsr_generator *g, int count, const int *numbers)
  * rank was interrupted. */
 static tsr_status agree(tsr_generator *g, int count, bool *interrupted)
 {
-    tsr_comm *comm = tsr_group_comm(g->model->group);
     g->votes[count] = atomic_load(&g->interrupt);
-    if (comm)
-        TSR__TRY(tsr_comm_all_reduce(comm, g->votes, g->votes, (uint64_t)count + 1, TSR_I32,
-                                     TSR_OP_MAX));
+    TSR__TRY(tsr__model_all_max(g->model, g->votes, (uint64_t)count + 1));
     *interrupted = g->votes[count] != 0;
     return TSR_OK;
 }
 
-/* Chooses the token of a sequence on rank 0. */
+/* Chooses the token of a sequence, on rank 0 of the last stage. */
 static tsr_status choose(tsr_generator *g, int number, int32_t *token)
 {
     const sequence *s = &g->sequences[number];
-    if (tsr_group_rank(g->model->group) != 0)
+    if (!g->model->is_last || tsr_group_rank(g->model->group) != 0)
         return TSR_OK;
     const tsr_status status =
         tsr_sampling_draw(&s->sampling, s->number, s->length, g->model->config.vocabulary,
@@ -376,6 +447,16 @@ static double log_probability(const float *logits, int64_t count, int32_t token)
     return (double)logits[token] - largest - log(sum);
 }
 
+/* Only the last stage has the logits. */
+static tsr_status find_probabilities(tsr_generator *g, int count, const int *numbers)
+{
+    const int64_t vocabulary = g->model->config.vocabulary;
+    for (int i = 0; g->model->is_last && i < count; i++)
+        g->log_probabilities[i] =
+            log_probability(logits_of(g, numbers[i]), vocabulary, g->votes[i]);
+    return tsr__model_from_last(g->model, g->log_probabilities, (uint64_t)count, TSR_F64);
+}
+
 static bool contains(const int32_t *tokens, int count, int32_t token)
 {
     for (int i = 0; i < count; i++)
@@ -393,15 +474,14 @@ static tsr_finish finish_of(const tsr_generator *g, const sequence *s, int32_t t
     return s->length >= s->limit ? s->at_limit : TSR_FINISH_NONE;
 }
 
-static void append(tsr_generator *g, int number, int32_t token, tsr_generated *out)
+static void append(tsr_generator *g, int number, int32_t token, double log_p, tsr_generated *out)
 {
     sequence *s = &g->sequences[number];
-    const int64_t vocabulary = g->model->config.vocabulary;
     *out = (tsr_generated){
         .sequence = number,
         .token = token,
         .position = s->length,
-        .log_probability = log_probability(logits_of(g, number), vocabulary, token),
+        .log_probability = log_p,
     };
     s->tokens[s->length++] = token;
     s->finish = out->finish = finish_of(g, s, token);
@@ -494,10 +574,11 @@ tsr_status tsr_generator_step(tsr_generator *g, tsr_generated *tokens, int *coun
     if (interrupted) {
         interrupt_all(g, running, all, tokens);
     } else {
-        for (int i = 0; i < running; i++) {
+        for (int i = 0; i < running; i++)
             TSR__REQUIRE(g->votes[i] >= 0, "generator: rank 0 could not choose a token");
-            append(g, all[i], g->votes[i], &tokens[i]);
-        }
+        TSR__TRY(find_probabilities(g, running, all));
+        for (int i = 0; i < running; i++)
+            append(g, all[i], g->votes[i], g->log_probabilities[i], &tokens[i]);
     }
     *count = running;
     return TSR_OK;

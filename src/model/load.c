@@ -63,13 +63,16 @@ static tsr_status load_positions(loading *l)
 static tsr_status load_all(loading *l)
 {
     const tsr_model *m = l->model;
-    TSR__TRY(load_layer(l, -1, m->embedding));
-    const uint64_t head_bytes = m->config.tied ? m->stats.weight_bytes : 0;
+    if (m->embedding)
+        TSR__TRY(load_layer(l, -1, m->embedding));
+    const uint64_t head_bytes = m->config.tied && m->is_last ? m->stats.weight_bytes : 0;
     TSR__TRY(load_positions(l));
     if (l->counting)
         l->model->stats.table_bytes = m->stats.weight_bytes - head_bytes;
-    for (int i = 0; i < m->config.layers; i++)
+    for (int i = m->first_layer; i < m->first_layer + m->layer_count; i++)
         TSR__TRY(load_layer(l, i, m->blocks[i]));
+    if (!m->is_last)
+        return TSR_OK;
     TSR__TRY(load_layer(l, -1, m->norm));
     return m->config.tied ? TSR_OK : load_layer(l, -1, m->head);
 }

@@ -107,12 +107,15 @@ static tsr_status allocate_layer(const tsr_model *m, const tsr__weights *weights
 
 tsr_status tsr__model_allocate(tsr_model *m, const tsr__weights *weights)
 {
-    TSR__TRY(allocate_layer(m, weights, -1, m->embedding));
-    if (m->config.learned_positions)
+    if (m->embedding)
+        TSR__TRY(allocate_layer(m, weights, -1, m->embedding));
+    if (m->is_first && m->config.learned_positions)
         TSR__TRY(tsr_tensor_create(m->device, m->kept.others, 2,
                                    (int64_t[]){m->config.context, m->config.width}, &m->positions));
-    for (int i = 0; i < m->config.layers; i++)
+    for (int i = m->first_layer; i < m->first_layer + m->layer_count; i++)
         TSR__TRY(allocate_layer(m, weights, i, m->blocks[i]));
+    if (!m->is_last)
+        return TSR_OK;
     TSR__TRY(allocate_layer(m, weights, -1, m->norm));
     if (!m->config.tied)
         return allocate_layer(m, weights, -1, m->head);

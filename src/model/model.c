@@ -25,6 +25,8 @@ void tsr_model_close(tsr_model **model)
     tsr_layer_destroy(&m->norm);
     tsr_layer_destroy(&m->head);
     tsr_tensor_destroy(&m->positions);
+    tsr_pipeline_destroy(&m->pipeline);
+    tsr_comm_destroy(&m->stages);
     tsr__free(m->vocabulary);
     tsr__free(m);
     *model = NULL;
@@ -96,7 +98,7 @@ static tsr_status create_blocks(tsr_model *m, const tsr__weights *weights)
     m->blocks = tsr__calloc((size_t)c->layers, sizeof(tsr_layer *));
     if (!m->blocks)
         return TSR_ERR_NO_MEMORY;
-    for (int i = 0; i < c->layers; i++) {
+    for (int i = m->first_layer; i < m->first_layer + m->layer_count; i++) {
         const tsr_status status = create_block(m, &heads, &hidden, i);
         if (status != TSR_OK)
             return tsr__fail_context(status, "model: layer %d", i);
@@ -107,12 +109,16 @@ static tsr_status create_blocks(tsr_model *m, const tsr__weights *weights)
 static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
 {
     const tsr_model_config *c = &m->config;
-    TSR__TRY(tsr_embedding_create(tsr_embedding_params(.group = m->group, .name = "embedding",
-                                                       .vocabulary_size = c->vocabulary,
-                                                       .width = c->width, .dtype = m->kept.others,
-                                                       .partition = m->partition, .deferred = true),
-                                  &m->embedding));
+    if (m->is_first || (m->is_last && c->tied))
+        TSR__TRY(
+            tsr_embedding_create(tsr_embedding_params(.group = m->group, .name = "embedding",
+                                                      .vocabulary_size = c->vocabulary,
+                                                      .width = c->width, .dtype = m->kept.others,
+                                                      .partition = m->partition, .deferred = true),
+                                 &m->embedding));
     TSR__TRY(create_blocks(m, weights));
+    if (!m->is_last)
+        return TSR_OK;
     TSR__TRY(tsr_norm_create(tsr_norm_params(.group = m->group, .name = "norm", .size = c->width,
                                              .kind = c->norm, .no_bias = !c->norm_bias,
                                              .epsilon = (float)c->norm_epsilon, .dtype = TSR_F32,
@@ -171,9 +177,10 @@ static tsr_status open_files(tsr_model *m, const tsr__model_files *files,
     TSR__TRY(tsr__weights_init(files, &m->config, &weights));
     TSR__TRY(tsr__kept_choose(&weights, tsr_group_size(m->group), params->dtype, &m->kept));
     TSR__TRY(divide_vocabulary(m));
+    TSR__TRY(tsr__model_divide(m, params->stages ? params->stage_layers : NULL));
     TSR__TRY(create_layers(m, &weights));
     TSR__TRY(explain_memory(m, &weights, tsr__model_allocate(m, &weights)));
-    TSR__TRY(tsr_self_attention_heads(m->blocks[0], &heads));
+    TSR__TRY(tsr_self_attention_heads(m->blocks[m->first_layer], &heads));
     m->stats.heads = heads.count;
     m->stats.kv_heads = heads.kv_count;
     m->stats.parameters = tsr__weights_count(&m->config);
@@ -183,21 +190,22 @@ static tsr_status open_files(tsr_model *m, const tsr__model_files *files,
 /* Tells all ranks whether all have opened the model. */
 static tsr_status agree(const tsr_model *m, tsr_status own)
 {
-    tsr_comm *comm = tsr_group_comm(m->group);
     const int rank = tsr_group_rank(m->group), ranks = tsr_group_size(m->group);
+    const int stage = tsr_pipeline_stage(m->pipeline);
     /* The rank with the highest number that failed. */
-    int32_t failed = own == TSR_OK ? -1 : rank;
-    if (ranks == 1 || !comm)
-        return own;
+    int32_t failed = own == TSR_OK ? -1 : stage * ranks + rank;
     const tsr__error text = tsr__error_take();
-    const tsr_status status = tsr_comm_all_reduce(comm, &failed, &failed, 1, TSR_I32, TSR_OP_MAX);
+    const tsr_status status = tsr__model_all_max(m, &failed, 1);
     if (own != TSR_OK) {
         tsr__error_put_back(&text);
         return own;
     }
     TSR__TRY(status);
-    return failed < 0
-               ? TSR_OK
+    if (failed < 0)
+        return TSR_OK;
+    return m->stages
+               ? tsr__fail(TSR_ERR_INVALID, "model: rank %d of stage %d could not open the model",
+                           (int)failed % ranks, (int)failed / ranks)
                : tsr__fail(TSR_ERR_INVALID, "model: rank %d could not open the model", (int)failed);
 }
 
@@ -242,7 +250,9 @@ static tsr_status create_model(const origin *from, const tsr_model_params *param
     m->group = group;
     m->stream = tsr_group_stream(group);
     m->device = tsr_stream_device(m->stream);
-    const tsr_status status = open_model(from, params, m);
+    tsr_status status = tsr__model_connect(m, params);
+    if (status == TSR_OK)
+        status = open_model(from, params, m);
     if (status != TSR_OK) {
         tsr_model_close(&m);
         return status;

@@ -13,11 +13,29 @@ struct tsr_model {
     tsr__kept kept;
     tsr_partition_params partition;
     int64_t *vocabulary; /* [ranks]: how the vocabulary is divided */
+    tsr_pipeline *pipeline;
+    tsr_comm *stages; /* the ranks with the same place in all stages; NULL: one stage */
+    bool is_first, is_last;
+    int first_layer, layer_count; /* of this stage */
+    /* NULL if another stage has it. The last stage has the embedding too if it is also the head. */
     tsr_layer *embedding, *norm, *head;
-    tsr_layer **blocks;    /* [config.layers] */
+    tsr_layer **blocks;    /* [config.layers], of which this stage has layer_count */
     tsr_tensor *positions; /* learned positions [context, width]; NULL: none */
     tsr_model_stats stats;
 };
+
+/* stages.c */
+
+/* Creates the model's pipeline. Collective over all stages. */
+tsr_status tsr__model_connect(tsr_model *model, const tsr_model_params *params) TSR_NODISCARD;
+/* Divides the layers over the stages: as given, or evenly. */
+tsr_status tsr__model_divide(tsr_model *model, const int *given) TSR_NODISCARD;
+/* Replaces values[count] by the largest of all ranks of all stages. */
+tsr_status tsr__model_all_max(const tsr_model *model, int32_t *values,
+                              uint64_t count) TSR_NODISCARD;
+/* Copies data from the last stage to all stages. */
+tsr_status tsr__model_from_last(const tsr_model *model, void *data, uint64_t count,
+                                tsr_dtype dtype) TSR_NODISCARD;
 
 /* memory.c */
 
@@ -30,13 +48,16 @@ tsr_status tsr__model_load(tsr_model *model, const tsr__weights *weights,
 
 /* forward.c */
 
-/* Computes the features of the step's tokens after the last norm, f32 [count, tokens, width], which
- * the caller must destroy. A step of the cache must have begun; ids are [count, tokens], of which
- * the first of each sequence count. */
+/* Computes the layers of this stage for the step's tokens: from ids [count, tokens], of which the
+ * first of each sequence count, or from the features x of the stage before. The features are f32
+ * [count, tokens, width], those of the last stage after the last norm; the caller must destroy
+ * them. A step of the cache must have begun. */
 tsr_status tsr__model_forward(tsr_model *model, tsr_kv_cache *cache, int64_t count, int64_t tokens,
-                              const int32_t *ids, tsr_tensor **out) TSR_NODISCARD;
+                              const int32_t *ids, const tsr_tensor *x,
+                              tsr_tensor **out) TSR_NODISCARD;
 /* Computes the logits of tokens first … first + count − 1 of every sequence, from all ranks:
- * logits[sequences · count · vocabulary]. Collective; blocks until they are there. */
+ * logits[sequences · count · vocabulary]. Last stage only; collective; blocks until they are there.
+ */
 tsr_status tsr__model_logits(tsr_model *model, const tsr_tensor *features, int64_t first,
                              int64_t count, float *logits) TSR_NODISCARD;
 

@@ -24,7 +24,7 @@ typedef struct generate_options {
     const char *model;
     generate_prompt prompts[GENERATE_MAX_PROMPTS];
     int prompt_count;
-    int64_t max_tokens, context, prefill, logits, top_k, seed;
+    int64_t max_tokens, context, prefill, logits, top_k, seed, stages;
     bool greedy, json, ignore_end;
     double temperature, top_p, min_p, repetition_penalty, timeout;
     tsr_dtype dtype, cache_dtype;

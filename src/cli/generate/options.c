@@ -9,6 +9,7 @@
 
 generate_options generate_chosen = {
     .max_tokens = 128,
+    .stages = 1,
     .temperature = 0.8,
     .top_p = 0.95,
     .repetition_penalty = 1,
@@ -115,6 +116,11 @@ const cli_option generate_option_table[] = {
      "divide heads and features by the ranks' speeds, such as 3,1 (default: "
      "evenly)",
      .read = cli_read_rates, .user = &generate_chosen.rates},
+    {"stages", "S",
+     "divide the layers over S stages, which are groups of ranks, for slow connections between "
+     "them "
+     "(default: 1); prompts pass through them one after the other",
+     .integer = &generate_chosen.stages, .low = 1, .high = TSR_MAX_COMM_SIZE},
     {"device", "DEVICE",
      "index, UUID or part of the name (default: TESSERA_DEVICE, or the fastest)",
      .text = &generate_chosen.device},

@@ -13,6 +13,7 @@
 
 typedef struct job {
     tsr_comm *comm;
+    tsr_comm *stages; /* the ranks with the same place in all stages; NULL: one stage */
     tsr_device *device;
     tsr_stream *stream;
     tsr_group *group;
@@ -70,7 +71,7 @@ static tsr_status open_model(job *j)
 {
     const generate_options *o = &generate_chosen;
     int shown = -1;
-    tsr_model_params params = {.group = j->group, .dtype = o->dtype};
+    tsr_model_params params = {.group = j->group, .stages = j->stages, .dtype = o->dtype};
     if (o->rates.count > 0)
         params.partition =
             (tsr_partition_params){.kind = TSR_PARTITION_WEIGHTED, .rates = o->rates.values};
@@ -79,6 +80,30 @@ static tsr_status open_model(job *j)
         params.user = &shown;
     }
     return tsr_model_open(o->model, &params, &j->model);
+}
+
+/* Stages are consecutive ranks. */
+static tsr_status create_groups(job *j)
+{
+    const int stages = (int)generate_chosen.stages, ranks = tsr_comm_size(j->comm);
+    const int rank = tsr_comm_rank(j->comm), each = ranks / stages;
+    tsr_comm *row = NULL;
+    if (ranks % stages != 0) {
+        snprintf(j->problem, sizeof j->problem, "--stages %d does not divide %d rank%s", stages,
+                 ranks, ranks == 1 ? "" : "s");
+        return TSR_ERR_INVALID;
+    }
+    if (!cli_rates_fit(&generate_chosen.rates, each, j->problem, sizeof j->problem))
+        return TSR_ERR_INVALID;
+    if (stages == 1)
+        return tsr_group_create(j->comm, j->stream, NULL, &j->group);
+    tsr_status status = tsr_comm_split(j->comm, rank % each, rank, &j->stages);
+    if (status == TSR_OK)
+        status = tsr_comm_split(j->comm, rank / each, rank, &row);
+    if (status == TSR_OK)
+        status = tsr_group_create(row, j->stream, NULL, &j->group);
+    tsr_comm_destroy(&row);
+    return status;
 }
 
 static tsr_status open_job(job *j)
@@ -93,7 +118,7 @@ static tsr_status open_job(job *j)
     if (status == TSR_OK)
         status = tsr_stream_create(j->device, &j->stream);
     if (status == TSR_OK)
-        status = tsr_group_create(j->comm, j->stream, NULL, &j->group);
+        status = create_groups(j);
     return status;
 }
 
@@ -106,6 +131,7 @@ static void close_job(job *j)
     tsr_group_destroy(&j->group);
     tsr_stream_destroy(&j->stream);
     tsr_device_close(&j->device);
+    tsr_comm_destroy(&j->stages);
     tsr_comm_destroy(&j->comm);
     for (int i = 0; i < GENERATE_MAX_PROMPTS; i++)
         generate_result_finish(&j->results[i]);
@@ -244,9 +270,6 @@ static tsr_status run_job(job *j)
     tsr_status status = generate_text_open(&j->tokenizer);
     if (status == TSR_OK)
         status = open_job(j);
-    if (status == TSR_OK && !cli_rates_fit(&generate_chosen.rates, tsr_comm_size(j->comm),
-                                           j->problem, sizeof j->problem))
-        status = TSR_ERR_INVALID;
     if (status == TSR_OK)
         status = open_model(j);
     if (status == TSR_OK)

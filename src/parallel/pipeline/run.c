@@ -24,9 +24,12 @@ static tsr_status check_failed(const tsr_pipeline *pipeline)
     return pipeline->status == TSR_OK ? TSR_OK : tsr__fail(pipeline->status, "%s", pipeline->why);
 }
 
-/* Fails the pipeline with `status` and the recorded text, so that no neighbour waits for it. */
+/* Fails the pipeline with `status` and the recorded text, so that no neighbour waits for it. A
+ * single stage has no neighbours and can go on. */
 static tsr_status fail(tsr_pipeline *pipeline, tsr_status status)
 {
+    if (pipeline->stages == 1)
+        return status;
     tsr_group *const groups[] = {pipeline->from_previous.group, pipeline->to_next.group,
                                  pipeline->from_next.group, pipeline->to_previous.group,
                                  pipeline->ends};
@@ -62,13 +65,14 @@ static tsr_status check_created(const run *r, const char *name, int micro_batch,
     return TSR_OK;
 }
 
-/* Returns the status of one of the caller's functions. Such a function may have recorded no
- * text. */
+/* Returns the status of one of the caller's functions, and says which pass has failed if there are
+ * several stages. */
 static tsr_status from_caller(const run *r, const char *pass, int micro_batch, tsr_status status)
 {
-    return status == TSR_OK ? TSR_OK
-                            : tsr__fail_context(status, "%s: stage %d, %s pass of micro-batch %d",
-                                                who, r->pipeline->stage, pass, micro_batch);
+    if (status == TSR_OK || r->pipeline->stages == 1)
+        return status;
+    return tsr__fail_context(status, "%s: stage %d, %s pass of micro-batch %d", who,
+                             r->pipeline->stage, pass, micro_batch);
 }
 
 static tsr_status forward(run *r, int micro_batch)

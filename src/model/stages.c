@@ -1,0 +1,72 @@
+/* The stages of a model: which layers each has, and what they exchange beside features. */
+#include "base/alloc.h"
+#include "base/error.h"
+#include "model/model.h"
+
+tsr_status tsr__model_connect(tsr_model *m, const tsr_model_params *params)
+{
+    TSR__TRY(tsr_pipeline_create(tsr_pipeline_params(.comm = params->stages, .stream = m->stream),
+                                 &m->pipeline));
+    return tsr_pipeline_stages(m->pipeline) > 1 ? tsr_comm_duplicate(params->stages, &m->stages)
+                                                : TSR_OK;
+}
+
+static tsr_status check_given(const tsr_model *m, const int *counts, int stages)
+{
+    int64_t sum = 0;
+    for (int s = 0; s < stages; s++) {
+        TSR__REQUIRE(counts[s] >= 1, "model: stage %d has %d layers", s, counts[s]);
+        sum += counts[s];
+    }
+    TSR__REQUIRE(sum == m->config.layers, "model: the stages have %lld layers, the model %d",
+                 (long long)sum, m->config.layers);
+    return TSR_OK;
+}
+
+static void take_layers(tsr_model *m, const int *counts)
+{
+    const int stage = tsr_pipeline_stage(m->pipeline);
+    m->is_first = stage == 0;
+    m->is_last = stage == tsr_pipeline_stages(m->pipeline) - 1;
+    m->first_layer = 0;
+    for (int s = 0; s < stage; s++)
+        m->first_layer += counts[s];
+    m->layer_count = counts[stage];
+}
+
+tsr_status tsr__model_divide(tsr_model *m, const int *given)
+{
+    const int stages = tsr_pipeline_stages(m->pipeline);
+    if (given) {
+        TSR__TRY(check_given(m, given, stages));
+        take_layers(m, given);
+        return TSR_OK;
+    }
+    int *even = tsr__calloc((size_t)stages, sizeof *even);
+    if (!even)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = tsr_pipeline_divide(
+        tsr_pipeline_divide_params(.blocks = m->config.layers, .stages = stages), even);
+    if (status == TSR_OK)
+        take_layers(m, even);
+    else
+        status = tsr__fail_context(status, "model");
+    tsr__free(even);
+    return status;
+}
+
+tsr_status tsr__model_all_max(const tsr_model *m, int32_t *values, uint64_t count)
+{
+    tsr_comm *const comms[] = {tsr_group_comm(m->group), m->stages};
+    for (int i = 0; i < 2; i++)
+        if (comms[i])
+            TSR__TRY(tsr_comm_all_reduce(comms[i], values, values, count, TSR_I32, TSR_OP_MAX));
+    return TSR_OK;
+}
+
+tsr_status tsr__model_from_last(const tsr_model *m, void *data, uint64_t count, tsr_dtype dtype)
+{
+    return m->stages
+               ? tsr_comm_broadcast(m->stages, data, count, dtype, tsr_comm_size(m->stages) - 1)
+               : TSR_OK;
+}

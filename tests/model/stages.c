@@ -1,0 +1,199 @@
+/* Models whose layers are divided over two stages, beside the model of one process. */
+#include "model/made.h"
+#include "parallel/spmd.h"
+
+enum { SEED = 5, STAGES = 2, SEQUENCES = 5, TOKENS = 8, SHOWN = 3 };
+
+/* This rank's place: stages of ranks / 2 ranks each. */
+typedef struct place {
+    tsr_comm *row, *stages;
+    tsr_group *group, *alone;
+    int stage;
+} place;
+
+static bool place_init(place *p)
+{
+    *p = (place){0};
+    if (ranks < 2 || ranks % STAGES != 0) {
+        case_skip("%d ranks", ranks);
+        return false;
+    }
+    const int each = ranks / STAGES;
+    p->stage = my_rank / each;
+    OK(tsr_comm_split(world, p->stage, my_rank, &p->row));
+    OK(tsr_comm_split(world, my_rank % each, my_rank, &p->stages));
+    OK(tsr_group_create(p->row, queue, NULL, &p->group));
+    OK(tsr_group_create(NULL, queue, NULL, &p->alone));
+    return true;
+}
+
+static void place_finish(place *p)
+{
+    tsr_group_destroy(&p->group);
+    tsr_group_destroy(&p->alone);
+    tsr_comm_destroy(&p->row);
+    tsr_comm_destroy(&p->stages);
+}
+
+/* What sequences have generated, and the logits of their first positions. */
+typedef struct texts {
+    int32_t tokens[SEQUENCES][TOKENS];
+    double log_probabilities[SEQUENCES][TOKENS];
+    int count[SEQUENCES], logits_count;
+    double logits_sum;
+} texts;
+
+static void add_logits(void *user, int sequence, int64_t position, const float *logits)
+{
+    texts *t = user;
+    (void)sequence;
+    CHECK(position < SHOWN, "position %lld", (long long)position);
+    t->logits_count++;
+    for (int i = 0; i < MADE_VOCABULARY; i++)
+        t->logits_sum += (double)logits[i] * (i + 1);
+}
+
+static void run(tsr_model *model, int sequences, bool shows, texts *out)
+{
+    tsr_generator *generator = NULL;
+    tsr_generated tokens[SEQUENCES];
+    int count = 1, sequence;
+    memset(out, 0, sizeof *out);
+    OK(tsr_generator_create(tsr_generator_params(.model = model, .sequences = sequences,
+                                                 .prefill = 4, .logits = shows ? add_logits : NULL,
+                                                 .user = out,
+                                                 .logits_positions = shows ? SHOWN : 0),
+                            &generator));
+    for (int s = 0; s < sequences; s++) {
+        int32_t ids[1 + 5 * SEQUENCES];
+        for (int i = 0; i < 1 + 5 * s; i++)
+            ids[i] = (i * 7 + s * 3) % MADE_VOCABULARY;
+        OK(tsr_generator_add(
+            generator,
+            tsr_sequence_params(.prompt = ids, .prompt_count = 1 + 5 * s, .number = (uint64_t)s,
+                                .sampling = {.temperature = s % 2 ? 1 : 0, .seed = 9},
+                                .max_tokens = TOKENS - (s == 1), .ignore_end = true),
+            &sequence));
+    }
+    while (count > 0) {
+        OK(tsr_generator_step(generator, tokens, &count));
+        for (int i = 0; i < count; i++) {
+            const int s = tokens[i].sequence, at = out->count[s]++;
+            out->tokens[s][at] = tokens[i].token;
+            out->log_probabilities[s][at] = tokens[i].log_probability;
+        }
+    }
+    tsr_generator_destroy(&generator);
+}
+
+static void compare(const texts *got, const texts *want, int sequences)
+{
+    CHECK(got->logits_count == want->logits_count &&
+              fabs(got->logits_sum - want->logits_sum) <= 1e-3 * (1 + fabs(want->logits_sum)),
+          "%d logits, sum %g, not %d, %g", got->logits_count, got->logits_sum, want->logits_count,
+          want->logits_sum);
+    for (int s = 0; s < sequences; s++) {
+        CHECK(got->count[s] == want->count[s], "sequence %d has %d tokens", s, got->count[s]);
+        for (int i = 0; i < got->count[s]; i++)
+            CHECK(got->tokens[s][i] == want->tokens[s][i] &&
+                      fabs(got->log_probabilities[s][i] - want->log_probabilities[s][i]) <= 1e-3,
+                  "sequence %d, token %d: %d (%g), not %d (%g)", s, i, (int)got->tokens[s][i],
+                  got->log_probabilities[s][i], (int)want->tokens[s][i],
+                  want->log_probabilities[s][i]);
+    }
+}
+
+/* Families with and without a head of its own, and with learned positions. */
+CASE(same, "stages: the tokens and probabilities of one process")
+{
+    static texts got, want;
+    place p;
+    if (!place_init(&p))
+        return;
+    const int families[] = {0, 3, 5};
+    for (int f = 0; f < 3; f++) {
+        made_model made;
+        tsr_model *whole = NULL, *divided = NULL;
+        tsr_model_stats all, part;
+        made_init(&made, &made_families[families[f]], SEED);
+        const char *path = made_write_hf(&made);
+        OK(tsr_model_open(path, tsr_model_params(.group = p.alone), &whole));
+        OK(tsr_model_open(path, tsr_model_params(.group = p.group, .stages = p.stages), &divided));
+        tsr_model_get_stats(whole, &all);
+        tsr_model_get_stats(divided, &part);
+        CHECK(part.parameters == all.parameters && part.weight_bytes < all.weight_bytes,
+              "%llu of %llu bytes", (unsigned long long)part.weight_bytes,
+              (unsigned long long)all.weight_bytes);
+        for (int sequences = 1; sequences <= SEQUENCES; sequences++) {
+            const bool shows = sequences % 2 == 0;
+            run(whole, sequences, shows, &want);
+            run(divided, sequences, shows, &got);
+            compare(&got, &want, sequences);
+        }
+        tsr_model_close(&divided);
+        tsr_model_close(&whole);
+        made_finish(&made);
+    }
+    place_finish(&p);
+}
+
+CASE(interrupts, "stages: an interrupt on one rank ends the sequences of all stages")
+{
+    place p;
+    tsr_model *model = NULL;
+    tsr_generator *generator = NULL;
+    tsr_generated token;
+    made_model made;
+    const int32_t id = 1;
+    int sequence, count;
+    if (!place_init(&p))
+        return;
+    made_init(&made, &made_families[0], SEED);
+    OK(tsr_model_open(made_write_hf(&made), tsr_model_params(.group = p.group, .stages = p.stages),
+                      &model));
+    OK(tsr_generator_create(tsr_generator_params(.model = model), &generator));
+    OK(tsr_generator_add(generator, tsr_sequence_params(.prompt = &id, .prompt_count = 1),
+                         &sequence));
+    OK(tsr_generator_step(generator, &token, &count));
+    CHECK(token.finish == TSR_FINISH_NONE, "%s", tsr_finish_name(token.finish));
+    if (my_rank == 0)
+        tsr_generator_interrupt(generator);
+    OK(tsr_generator_step(generator, &token, &count));
+    CHECK(token.finish == TSR_FINISH_INTERRUPT, "%s", tsr_finish_name(token.finish));
+    tsr_generator_destroy(&generator);
+    tsr_model_close(&model);
+    made_finish(&made);
+    place_finish(&p);
+}
+
+CASE(mistakes, "stages: mistakes are errors that name the values, on all ranks")
+{
+    const struct {
+        int layers[STAGES];
+        const char *text;
+    } wrong[] = {{{0, 2}, "model: stage 0 has 0 layers"},
+                 {{1, 2}, "model: the stages have 3 layers, the model 2"}};
+    place p;
+    tsr_model *model = NULL;
+    made_model made;
+    char text[100];
+    if (!place_init(&p))
+        return;
+    made_init(&made, &made_families[0], SEED);
+    const char *path = made_write_hf(&made);
+    for (int i = 0; i < 2; i++)
+        FAILS(tsr_model_open(path,
+                             tsr_model_params(.group = p.group, .stages = p.stages,
+                                              .stage_layers = wrong[i].layers),
+                             &model),
+              TSR_ERR_INVALID, wrong[i].text);
+    const tsr_status status =
+        tsr_model_open(my_rank == ranks - 1 ? "/nowhere" : path,
+                       tsr_model_params(.group = p.group, .stages = p.stages), &model);
+    snprintf(text, sizeof text, "model: rank %d of stage 1 could not open the model",
+             ranks / STAGES - 1);
+    CHECK(status != TSR_OK && (my_rank == ranks - 1 || strcmp(tsr_last_error(), text) == 0),
+          "%s: %s", tsr_status_name(status), tsr_last_error());
+    made_finish(&made);
+    place_finish(&p);
+}
