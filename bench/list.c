@@ -8,7 +8,7 @@ extern const bench bench_peak, bench_launch, bench_matmul, bench_batched, bench_
 extern const bench bench_copy;
 extern const bench bench_elementwise, bench_embedding, bench_optimizer;
 extern const bench bench_random_fill, bench_first;
-extern const bench bench_all_reduce, bench_all_gather, bench_reduce_scatter;
+extern const bench bench_all_reduce, bench_all_gather, bench_reduce_scatter, bench_link;
 extern const bench bench_rng, bench_samplers, bench_plan;
 
 /* Ordered as in a complete run: ceilings first. */
@@ -31,6 +31,7 @@ const bench *const bench_list[] = {
     &bench_all_reduce,
     &bench_all_gather,
     &bench_reduce_scatter,
+    &bench_link,
 #endif
     &bench_rng,
     &bench_samplers,

@@ -1,11 +1,12 @@
-/* tessera bench all-reduce, all-gather, reduce-scatter: float32, between processes of this host. */
+/* tessera bench all-reduce, all-gather, reduce-scatter: float32, between the ranks of a launcher's
+ * job or processes of this host. */
 #include "bench/cases/collective.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bench/cases/collective_measure.h"
 #include "bench/cases/collective_peer.h"
-#include "bench/cases/collective_ranks.h"
 #include "bench/ceilings/ceilings.h"
 #include "bench/harness/bench.h"
 #include "cli/lib/memory.h"
@@ -53,10 +54,12 @@ static bool check(bench_context *context, bench_row *row, const collective_resul
     return bench_verified(context, row);
 }
 
-static bench_row *add_row(bench_context *context, collective_kind kind, int ranks, uint64_t bytes)
+static bench_row *add_row(bench_context *context, collective_kind kind, int ranks, int hosts,
+                          uint64_t bytes)
 {
     bench_row *row = bench_add(context, collective_names[kind], BENCH_GBYTES, (double)bytes);
     bench_integer(row, "ranks", ranks);
+    bench_integer(row, "hosts", hosts);
     bench_integer(row, "bytes", (int64_t)bytes);
     row->bus_factor = bus_factor(kind, ranks);
     return row;
@@ -70,16 +73,15 @@ static bool run_ranks(bench_context *context, collective_kind kind, int ranks)
     bench_row *rows[COLLECTIVE_MAX_SIZES] = {NULL};
     const int rounds = context->options->peer ? ROUNDS : 1;
     const double seconds = context->options->seconds / rounds;
-    char problem[640], version[128] = "";
+    char version[128] = "";
     bool done = true;
     for (int round = 0; round < rounds && done; round++) {
-        if (!collective_ranks_run(kind, ranks, &sizes, seconds, results, problem, sizeof problem))
-            done = bench_fail(context, "bench %s: %s", collective_names[kind], problem);
-        for (int i = 0; i < sizes.count && done; i++) {
+        done = collective_measure(context, kind, ranks, &sizes, seconds, results);
+        for (int i = 0; i < sizes.count && done && bench_reports(context); i++) {
             if (!results[i].is_there)
                 continue;
             if (!rows[i])
-                rows[i] = add_row(context, kind, ranks,
+                rows[i] = add_row(context, kind, ranks, results[i].hosts,
                                   collective_elements(kind, ranks, sizes.bytes[i]) * sizeof(float));
             done = check(context, rows[i], &results[i]);
             add_samples(&rows[i]->host, &results[i]);
@@ -101,9 +103,10 @@ static bool run_ranks(bench_context *context, collective_kind kind, int ranks)
 static bool run(bench_context *context, collective_kind kind)
 {
     static const int usual[] = {BENCH_MIN_RANKS, 4};
-    if ((context->options->peer && !collective_peer_exists(context)) || !bench_memcpy_peak(context))
+    if ((context->options->peer && !collective_peer_exists(context)) ||
+        (bench_reports(context) && !bench_memcpy_peak(context)))
         return false;
-    const int ranks = (int)context->options->ranks;
+    const int ranks = context->job ? tsr_comm_size(context->job) : (int)context->options->ranks;
     for (int i = 0; i < (ranks > 0 ? 1 : 2); i++) {
         if (!run_ranks(context, kind, ranks > 0 ? ranks : usual[i]))
             return false;
@@ -128,9 +131,11 @@ static bool run_reduce_scatter(bench_context *context)
 
 const bench bench_all_reduce = {
     .name = "all-reduce",
-    .summary = "sums over processes of this host; GB/s of float32",
-    .help = "float32 between processes of this host: 2, then 4 of them, or --ranks; 8 B to 64 MiB, "
-            "or --minbytes to --maxbytes. GB/s are the bytes of the whole data by time (algbw of "
+    .summary = "sums over processes; GB/s of float32",
+    .help = "float32 between the ranks of the job, if a launcher such as 'tessera launch', srun or "
+            "mpirun has started several; otherwise between processes of this host: 2, then 4 of "
+            "them, or --ranks. 8 B to 64 MiB, or --minbytes to --maxbytes. GB/s are the bytes of "
+            "the whole data by time (algbw of "
             "nccl-tests); busbw is the rate that the links between ranks carry. Times are those of "
             "the slowest rank. Every element is verified on every rank. --peer measures the same "
             "with MPI, alternating.\n",

@@ -1,4 +1,4 @@
-/* Definitions for the benchmarks of collective operations, which collective.c, collective_ranks.c
+/* Definitions for the benchmarks of collective operations, which collective.c, collective_measure.c
  * and the peer program (mpi_peer.c) use. The peer program is built without the library, so this
  * header must not use the library. */
 #ifndef TSR_BENCH_CASES_COLLECTIVE_H
@@ -16,7 +16,6 @@ typedef enum collective_kind {
 static const char *const collective_names[COLLECTIVE_KINDS] = {"all-reduce", "all-gather",
                                                                "reduce-scatter"};
 
-#define COLLECTIVE_MAX_RANKS 16
 #define COLLECTIVE_MAX_SAMPLES 300
 
 /* Sizes of the complete data in bytes, in ascending order. The complete data are what each rank

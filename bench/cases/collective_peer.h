@@ -2,13 +2,12 @@
 #ifndef TSR_BENCH_CASES_COLLECTIVE_PEER_H
 #define TSR_BENCH_CASES_COLLECTIVE_PEER_H
 
-#include "bench/cases/collective_ranks.h"
-#include "bench/harness/bench.h"
+#include "bench/cases/collective_measure.h"
 
 /* Returns true if this build has the program. Otherwise records that as the context's error. */
 bool collective_peer_exists(bench_context *context);
 
-/* As collective_ranks_run; also writes the name of the MPI to `version`. */
+/* As collective_measure; also writes the name of the MPI to `version`. */
 bool collective_peer_run(bench_context *context, collective_kind kind, int ranks,
                          const collective_sizes *sizes, double seconds,
                          collective_result results[COLLECTIVE_MAX_SIZES], char *version,

@@ -130,6 +130,9 @@ struct bench_context {
     tsr_device_info **devices;
     bench_progress progress;
     bench_noise noise;
+    /* The job of a launcher, whose ranks all run this benchmark; NULL: this process is alone. Only
+     * rank 0 adds rows and reports them; see bench_reports(). */
+    tsr_comm *job;
     const char *peer_warning; /* a sentence that says why the peer is slow; or NULL */
     int row_count;
     bench_row **rows;
@@ -151,6 +154,8 @@ void bench_close_device(bench_context *context);
  * remain. */
 void bench_drop_rows(bench_context *context, int first);
 void bench_finish(bench_context *context);
+/* Whether this process reports results: it is alone, or rank 0 of its job. */
+bool bench_reports(const bench_context *context);
 
 /* Rows ----------------------------------------------------------------------------------------- */
 

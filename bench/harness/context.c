@@ -118,9 +118,15 @@ bool bench_ceilings_again(bench_context *context, int first)
     return true;
 }
 
+bool bench_reports(const bench_context *context)
+{
+    return context->job == NULL || tsr_comm_rank(context->job) == 0;
+}
+
 void bench_finish(bench_context *context)
 {
     bench_close_device(context);
+    tsr_comm_destroy(&context->job);
     for (int i = 0; i < context->row_count; i++)
         free_row(context->rows[i]);
     for (int i = 0; i < context->device_count; i++)

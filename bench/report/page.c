@@ -226,7 +226,10 @@ static void write_benchmark(const page_context *page, const bench_figures *one)
               one->is_ceiling ? "A ceiling that other results are compared with."
               : known != NULL ? known->summary
                               : "");
-    page_benchmark(page, one->benchmark);
+    if (page_has_pairs(page, one->benchmark))
+        page_pairs(page, one->benchmark);
+    else
+        page_benchmark(page, one->benchmark);
     page_table(page, one->benchmark);
     fputs("</section>\n", page->out);
 }

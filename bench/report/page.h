@@ -54,6 +54,9 @@ void page_csv(const page_context *page);
 /* Write the results of a benchmark: as bars, and as a table with all details. */
 void page_benchmark(const page_context *page, const char *benchmark);
 void page_table(const page_context *page, const char *benchmark);
+/* Whether the results of a benchmark are those of pairs of ranks; and writes them as matrices. */
+bool page_has_pairs(const page_context *page, const char *benchmark);
+void page_pairs(const page_context *page, const char *benchmark);
 /* The roofline of a device: its products, and the limits of its arithmetic and memory. */
 bool page_has_roofline(const page_series *series);
 void page_roofline(const page_context *page, const page_series *series);

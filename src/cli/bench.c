@@ -295,12 +295,30 @@ static int report(bench_context *context, const bench *what)
                             context->failures.count);
 }
 
+/* Joins the job in which a launcher has started this process, if the benchmark measures jobs. */
+static int join_job(bench_context *context, const bench *what, int64_t ranks)
+{
+    if (ranks <= 1 || what == NULL || !(what->takes & BENCH_RANKS))
+        return CLI_DONE;
+    if (chosen.ranks > 0)
+        return cli_usage_error("bench: --ranks %lld: the launcher has started %lld ranks, which "
+                               "are measured",
+                               (long long)chosen.ranks, (long long)ranks);
+    if (chosen.peer)
+        return cli_usage_error("bench: --peer: MPI cannot be measured in a launcher's job");
+    if (tsr_comm_create(NULL, &context->job) != TSR_OK)
+        return cli_failed("bench: %s", tsr_last_error());
+    return CLI_DONE;
+}
+
 static int run_one(bench_context *context, const bench *what)
 {
     bool done = what->opens_device || what->host_only || bench_open_device(context, chosen.device);
     done = done && what->run(context) && bench_ceilings_again(context, 0);
     bench_progress_end(&context->progress);
-    return done ? report(context, what) : cli_failed("%s", context->error);
+    if (!done)
+        return cli_failed("%s", context->error);
+    return bench_reports(context) ? report(context, what) : CLI_DONE;
 }
 
 static int run_all(bench_context *context)
@@ -390,16 +408,21 @@ static int run(int argc, char **argv)
     if (chosen.seconds <= 0)
         chosen.seconds = tune ? BENCH_TUNE_SECONDS : what != NULL ? 1 : BENCH_COMPLETE_SECONDS;
 
-    /* If there are several processes, only the first one measures. The other processes would
-     * disturb the measurement and write to the same file. */
+    /* Benchmarks of ranks measure the job that a launcher has started. For all others, only the
+     * first process measures; the other processes would disturb the measurement and write to the
+     * same file. */
     int64_t rank, ranks;
     forget_half_a_rank();
     if (tsr_rank_from_environment(&rank, &ranks) != TSR_OK)
         return cli_failed("bench: %s", tsr_last_error());
-    if (rank > 0)
+    if (rank > 0 && (what == NULL || !(what->takes & BENCH_RANKS)))
         return CLI_DONE;
     bench_context context = {.options = &chosen};
-    bench_progress_begin(&context.progress);
+    code = join_job(&context, what, ranks);
+    if (code != CLI_DONE)
+        return code;
+    if (bench_reports(&context))
+        bench_progress_begin(&context.progress);
     bench_noise_begin(&context.noise);
     code = tune ? run_tuning(&context) : what != NULL ? run_one(&context, what) : run_all(&context);
     bench_finish(&context);

@@ -30,6 +30,8 @@ static const struct {
     {"bench plan --json --time 0.001", 4, 0},
 #if TSR__HAVE_UCX
     {"bench all-reduce --ranks 2 --json --time 0.001", 10, 0},
+    {"bench link --ranks 3 --json --time 0.001", 6, 0},
+    {"bench link -b 4 -e 64 -f 4 --json --time 0.001", 3, 0},
 #endif
 #if !TSR__HAVE_VULKAN
     /* A build without Vulkan has the host's benchmarks only. */
@@ -137,6 +139,68 @@ START_TEST(sizes_are_chosen)
                                 (double)sizes[_i].busbw_over_rate, 1e-9);
     }
     json_decref(document);
+}
+END_TEST
+
+/* Under a launcher, the ranks of the job are measured, and rank 0 alone reports. */
+static const struct {
+    const char *benchmark;
+    int ranks, results;
+} jobs[] = {
+    {"all-reduce -b 8 -e 64K -f 8192", 3, 2},
+    {"reduce-scatter -b 4 -e 64 -f 4", 3, 2}, /* 4 B are less than one element for each rank */
+    {"link", 3, 6},
+};
+
+START_TEST(a_job_is_measured)
+{
+    char path[] = "/tmp/tessera-test-XXXXXX", arguments[256];
+    int file = mkstemp(path), results = 0;
+    ck_assert_int_ge(file, 0);
+    close(file);
+    snprintf(arguments, sizeof arguments, "launch -n %d -- %s bench %s --time 0.001 -o %s",
+             jobs[_i].ranks, TEST_TOOL, jobs[_i].benchmark, path);
+    tool_result result = tool_run(arguments);
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    ck_assert_ptr_nonnull(strstr(result.out, "[0] "));
+    ck_assert_ptr_null(strstr(result.out, "[1] "));
+    tool_result_free(&result);
+    json_t *document = json_load_file(path, 0, NULL);
+    const json_t *one;
+    size_t i;
+    json_array_foreach(tool_member(document, "results"), i, one)
+    {
+        const json_t *which = tool_member(one, "case");
+        if (json_is_true(tool_member(one, "is_ceiling")))
+            continue;
+        results++;
+        ck_assert_double_gt(tool_number(tool_member(one, "value"), "median"), 0);
+        if (strcmp(jobs[_i].benchmark, "link") == 0) {
+            ck_assert_double_lt(tool_number(which, "rank"), tool_number(which, "peer"));
+            ck_assert_str_eq(tool_text(which, "hosts"), "same");
+        } else {
+            ck_assert_double_eq(tool_number(which, "ranks"), jobs[_i].ranks);
+            ck_assert_double_eq(tool_number(which, "hosts"), 1);
+        }
+    }
+    ck_assert_int_eq(results, jobs[_i].results);
+    json_decref(document);
+    remove(path);
+}
+END_TEST
+
+START_TEST(a_job_refuses_other_ranks)
+{
+    setenv("RANK", "1", 1);
+    setenv("WORLD_SIZE", "2", 1);
+    tool_refuses("bench link --ranks 3", "tessera: bench: --ranks 3: the launcher has started 2 "
+                                         "ranks, which are measured\n");
+    tool_refuses("bench all-reduce --peer",
+                 "tessera: bench: --peer: MPI cannot be measured in a launcher's job\n");
+    unsetenv("RANK");
+    unsetenv("WORLD_SIZE");
+    tool_fails("bench link -b 4 -e 1k",
+               "bench link: more than 8 sizes from 4 to 1024 bytes; choose a larger --stepfactor");
 }
 END_TEST
 
@@ -498,6 +562,8 @@ TESTS(bench_host)
     tcase_add_test(tests, collectives_can_be_compared);
     tcase_add_loop_test(tests, sizes_are_chosen, 0, (int)(sizeof sizes / sizeof *sizes));
     tcase_add_test(tests, sizes_without_an_element_are_refused);
+    tcase_add_loop_test(tests, a_job_is_measured, 0, (int)(sizeof jobs / sizeof *jobs));
+    tcase_add_test(tests, a_job_refuses_other_ranks);
 #if TEST_HAVE_MPI
     tcase_add_test(tests, a_peer_is_measured_alternately);
 #else

@@ -53,6 +53,43 @@ static json_t *run_on(const char *type)
     return run;
 }
 
+/* Adds a result of bench link, at `rate` GB/s. */
+static void add_link(json_t *run, int64_t rank, int64_t peer, int bytes, double rate)
+{
+    json_t *link = json_deep_copy(made_result(run, 1));
+    json_object_set_new(link, "benchmark", json_string("link"));
+    json_object_set_new(link, "device", json_null());
+    json_object_set_new(link, "work", json_real(bytes));
+    json_object_set_new(link, "case",
+                        json_pack("{s:I, s:I, s:s, s:i}", "rank", (json_int_t)rank, "peer",
+                                  (json_int_t)peer, "hosts", "two", "bytes", bytes));
+    json_array_append_new(json_object_get(run, "results"), link);
+    made_set(run, json_array_size(json_object_get(run, "results")) - 1, rate, rate, rate);
+}
+
+/* Pairs of ranks are shown as a matrix, with the slowest in the weakest colour. Pairs of numbers
+ * that are no ranks, or too many for a matrix, are in the table only. */
+START_TEST(pairs_are_a_matrix)
+{
+    json_t *run = made_run();
+    add_link(run, 0, 1, 8, 0.004);
+    add_link(run, 0, 2, 8, 0.002);
+    add_link(run, 1, 2, 8, 0.001);
+    add_link(run, 0, 1, 1 << 20, 5);
+    add_link(run, -1, 1, 8, 1);
+    add_link(run, 3, 64, 8, 1);
+    add_link(run, (int64_t)1 << 40, 1, 8, 1);
+    char *page = page_of(run, made_run());
+    ck_assert_int_eq(tool_count(page, "<table class=\"pairs\">"), 2);
+    ck_assert_int_eq(tool_count(page, "time of a message of 8 B"), 1);
+    ck_assert_int_eq(tool_count(page, "GB/s of a message of 1 MiB"), 1);
+    ck_assert_int_eq(tool_count(page, "<td class=\"n h8\">2.00 µs"), 2);
+    ck_assert_int_eq(tool_count(page, "<td class=\"n h0\">8.00 µs"), 2);
+    ck_assert_int_eq(tool_count(page, "<td class=\"n h4\">5.00"), 2);
+    free(page);
+}
+END_TEST
+
 /* The ceiling of a GPU's memory is not memcpy, which all-reduce measures; the ceiling of a CPU
  * driver's memory is not its device copy. */
 START_TEST(memory_is_the_devices_own)
@@ -591,6 +628,7 @@ END_TEST
 
 TESTS(bench_page)
 {
+    tcase_add_test(tests, pairs_are_a_matrix);
     tcase_add_test(tests, memory_is_the_devices_own);
     tcase_add_test(tests, the_page_shows_every_result);
     tcase_add_test(tests, the_faster_of_copy_and_kernel_is_the_memory);

@@ -1,0 +1,263 @@
+/* tessera bench link: messages between every two ranks, one pair at a time. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/cases/collective.h"
+#include "bench/cases/ranks.h"
+#include "bench/harness/bench.h"
+#include "bench/harness/clock.h"
+#include "cli/lib/memory.h"
+
+enum {
+    MAX_SIZES = 8,
+    MAX_SAMPLES = 50,
+    HOST_NAME = 65,
+    TAG = 1,
+};
+
+#define LINK_TRY(call)                                                                             \
+    do {                                                                                           \
+        const tsr_status tried = (call);                                                           \
+        if (tried != TSR_OK)                                                                       \
+            return tried;                                                                          \
+    } while (0)
+
+/* A time and a rate: latency is half of a round trip of the small message, and bandwidth is what
+ * the large one reaches. */
+static const int64_t usual_sizes[] = {8, 4 << 20};
+
+typedef struct plan {
+    int size_count;
+    uint64_t bytes[MAX_SIZES];
+    double seconds; /* for each pair and size */
+} plan;
+
+/* The times of one size between this rank and a higher one. */
+typedef struct link_figures {
+    uint64_t batch, checked, wrong;
+    int samples;
+    double ns[MAX_SAMPLES]; /* of one message, half of a round trip */
+} link_figures;
+
+/* The result of a rank, followed by its figures, [ranks][MAX_SIZES]. */
+typedef struct rank_result {
+    char host[HOST_NAME];
+    _Alignas(16) link_figures links[];
+} rank_result;
+
+typedef struct pair {
+    tsr_comm *comm;
+    bool leads; /* the lower rank, which sends first and takes the times */
+    int peer;
+    uint64_t bytes;
+    uint8_t *send, *recv;
+} pair;
+
+/* Sends one message each way. */
+static tsr_status round_trip(const pair *p)
+{
+    tsr_status status = TSR_OK;
+    if (p->leads)
+        status = tsr_comm_send(p->comm, p->send, p->bytes, TSR_U8, p->peer, TAG);
+    if (status == TSR_OK)
+        status = tsr_comm_recv(p->comm, p->recv, p->bytes, TSR_U8, p->peer, TAG);
+    if (status == TSR_OK && !p->leads)
+        status = tsr_comm_send(p->comm, p->send, p->bytes, TSR_U8, p->peer, TAG);
+    return status;
+}
+
+static uint8_t content(int rank, uint64_t at)
+{
+    return (uint8_t)(at * 7 + at / 251 + (uint64_t)rank * 13 + 1);
+}
+
+/* Compares what the peer has sent with what it should send. The leader gets the numbers of both. */
+static tsr_status verify(const pair *p, link_figures *out)
+{
+    uint64_t counts[2] = {p->bytes, 0}, theirs[2] = {0, 0};
+    memset(p->recv, 0, p->bytes);
+    tsr_status status = round_trip(p);
+    for (uint64_t i = 0; i < p->bytes; i++)
+        counts[1] += p->recv[i] != content(p->peer, i);
+    if (status == TSR_OK && !p->leads)
+        return tsr_comm_send(p->comm, counts, 2, TSR_I64, p->peer, TAG);
+    if (status == TSR_OK)
+        status = tsr_comm_recv(p->comm, theirs, 2, TSR_I64, p->peer, TAG);
+    out->checked += counts[0] + theirs[0];
+    out->wrong += counts[1] + theirs[1];
+    return status;
+}
+
+static tsr_status time_batch(const pair *p, uint64_t batch, double *ns)
+{
+    tsr_status status = TSR_OK;
+    const double start = bench_now_ns();
+    for (uint64_t i = 0; i < batch && status == TSR_OK; i++)
+        status = round_trip(p);
+    *ns = (bench_now_ns() - start) / (double)(2 * batch);
+    return status;
+}
+
+/* The leader decides how often both exchange messages, from the time of the first round trips. */
+static tsr_status measure(const pair *p, double seconds, link_figures *out)
+{
+    int64_t effort[2] = {0, 0};
+    double least = 1e300;
+    LINK_TRY(verify(p, out));
+    for (int i = 0; i < 10; i++) {
+        double ns;
+        LINK_TRY(time_batch(p, 1, &ns));
+        least = ns < least ? ns : least;
+    }
+    const collective_effort chosen = collective_plan(2 * least, seconds);
+    effort[0] = (int64_t)chosen.batch;
+    effort[1] = chosen.samples < MAX_SAMPLES ? chosen.samples : MAX_SAMPLES;
+    LINK_TRY(p->leads ? tsr_comm_send(p->comm, effort, 2, TSR_I64, p->peer, TAG)
+                      : tsr_comm_recv(p->comm, effort, 2, TSR_I64, p->peer, TAG));
+    for (int64_t i = 0; i < effort[1]; i++)
+        LINK_TRY(time_batch(p, (uint64_t)effort[0], &out->ns[i]));
+    out->batch = (uint64_t)effort[0];
+    out->samples = (int)effort[1];
+    return verify(p, out);
+}
+
+static tsr_status measure_pair(const pair *as, const plan *what, link_figures *out)
+{
+    pair p = *as;
+    for (int i = 0; i < what->size_count; i++) {
+        p.bytes = what->bytes[i];
+        LINK_TRY(measure(&p, what->seconds, &out[i]));
+    }
+    return TSR_OK;
+}
+
+static tsr_status measure_pairs(tsr_comm *comm, const plan *what, uint8_t *send, uint8_t *recv,
+                                link_figures *links)
+{
+    const int rank = tsr_comm_rank(comm), ranks = tsr_comm_size(comm);
+    link_figures unused[MAX_SIZES];
+    for (int low = 0; low < ranks; low++)
+        for (int high = low + 1; high < ranks; high++) {
+            LINK_TRY(tsr_comm_barrier(comm));
+            if (rank != low && rank != high)
+                continue;
+            const pair p = {.comm = comm,
+                            .leads = rank == low,
+                            .peer = rank == low ? high : low,
+                            .send = send,
+                            .recv = recv};
+            memset(unused, 0, sizeof unused);
+            LINK_TRY(measure_pair(&p, what, rank == low ? links + high * MAX_SIZES : unused));
+        }
+    return TSR_OK;
+}
+
+static tsr_status measure_rank(tsr_comm *comm, const void *user, void *result)
+{
+    const plan *what = user;
+    rank_result *own = result;
+    const uint64_t most = what->bytes[what->size_count - 1];
+    uint8_t *send = cli_alloc(most, 1), *recv = cli_alloc(most, 1);
+    for (uint64_t i = 0; i < most; i++)
+        send[i] = content(tsr_comm_rank(comm), i);
+    if (gethostname(own->host, sizeof own->host - 1) != 0)
+        own->host[0] = '\0';
+    const tsr_status status = measure_pairs(comm, what, send, recv, own->links);
+    free(send);
+    free(recv);
+    return status;
+}
+
+/* Results ---------------------------------------------------------------------------------------
+ */
+
+static bool add_row(bench_context *context, const rank_result *low, const rank_result *high,
+                    int ranks[2], uint64_t bytes, const link_figures *figures)
+{
+    bench_row *row = bench_add(context, "link", BENCH_GBYTES, (double)bytes);
+    bench_integer(row, "rank", ranks[0]);
+    bench_integer(row, "peer", ranks[1]);
+    bench_text(row, "hosts", "%s", strcmp(low->host, high->host) == 0 ? "same" : "two");
+    bench_integer(row, "bytes", (int64_t)bytes);
+    bench_check_begin(&row->check, "every byte of a message each way, before and after timing");
+    bench_check_value(&row->check, 0, 0, (double)figures->wrong, 0, 0);
+    row->check.checked = figures->checked;
+    row->host.repetitions = 2 * figures->batch;
+    for (int i = 0; i < figures->samples; i++)
+        bench_samples_add(&row->host, figures->ns[i]);
+    return bench_verified(context, row);
+}
+
+static bool add_rows(bench_context *context, const plan *what, int ranks, const char *results,
+                     size_t result_bytes)
+{
+    for (int low = 0; low < ranks; low++)
+        for (int high = low + 1; high < ranks; high++)
+            for (int i = 0; i < what->size_count; i++) {
+                const rank_result *a = (const void *)(results + (size_t)low * result_bytes),
+                                  *b = (const void *)(results + (size_t)high * result_bytes);
+                if (!add_row(context, a, b, (int[]){low, high}, what->bytes[i],
+                             &a->links[high * MAX_SIZES + i]))
+                    return false;
+            }
+    return true;
+}
+
+/* Takes the sizes from the options. Fails if there are more than MAX_SIZES. */
+static bool choose_sizes(bench_context *context, plan *out)
+{
+    const bench_options *options = context->options;
+    out->size_count = 2;
+    for (int i = 0; i < 2; i++)
+        out->bytes[i] = (uint64_t)usual_sizes[i];
+    if (options->max_bytes == 0)
+        return true;
+    out->size_count = 0;
+    for (int64_t bytes = options->min_bytes; bytes <= options->max_bytes;
+         bytes *= options->step_factor) {
+        if (out->size_count == MAX_SIZES)
+            return bench_fail(context,
+                              "bench link: more than %d sizes from %lld to %lld bytes; choose a "
+                              "larger --stepfactor than %lld",
+                              MAX_SIZES, (long long)options->min_bytes,
+                              (long long)options->max_bytes, (long long)options->step_factor);
+        out->bytes[out->size_count++] = (uint64_t)bytes;
+    }
+    return true;
+}
+
+static bool run(bench_context *context)
+{
+    plan what = {.seconds = context->options->seconds};
+    const int ranks = context->job                  ? tsr_comm_size(context->job)
+                      : context->options->ranks > 0 ? (int)context->options->ranks
+                                                    : BENCH_MIN_RANKS;
+    if (!choose_sizes(context, &what))
+        return false;
+    const size_t result_bytes =
+        sizeof(rank_result) + (size_t)ranks * MAX_SIZES * sizeof(link_figures);
+    const bench_ranks_work work = {"link", measure_rank, &what, result_bytes};
+    char *results = cli_alloc((size_t)ranks, result_bytes);
+    bool done = bench_ranks_run(context, ranks, &work, results);
+    if (done && bench_reports(context))
+        done = add_rows(context, &what, ranks, results, result_bytes);
+    free(results);
+    return done;
+}
+
+const bench bench_link = {
+    .name = "link",
+    .summary = "messages between every two processes; time and GB/s",
+    .help = "Messages there and back between every two ranks, one pair at a time: of the job, if a "
+            "launcher has started several ranks; otherwise between --ranks processes of this host "
+            "(default: 2). A message of 8 B, whose time is the latency, and one of 4 MiB, whose "
+            "rate is the bandwidth, or --minbytes to --maxbytes. The time is half of a round trip. "
+            "'hosts' says whether both ranks are on a host of the same name. Every byte is "
+            "verified in both directions.\n",
+    .takes = BENCH_RANKS | BENCH_BYTES,
+    .host_only = true,
+    .alone = true,
+    .run = run,
+};
