@@ -61,6 +61,10 @@ int tsr__attention_reads(const tsr__attention *call, const tsr__attention_descri
 tsr_status tsr__attention_send(tsr_stream *stream,
                                const tsr__attention_description *description) TSR_NODISCARD;
 
+/* The number of items of a dispatch, each of `work` multiply-adds, within the device's limit on
+ * work; at least 1. */
+uint64_t tsr__attention_within_work(const tsr__attention *c, double work);
+
 /* Records the dispatches of `count` items, at most `at_once` items in each. An item is
  * `invocations` invocations and `work` multiply-adds (0: see tsr__dispatch). The function sets
  * first and count of `push` for each dispatch. */

@@ -125,6 +125,12 @@ tsr_status tsr__attention_send(tsr_stream *stream, const tsr__attention_descript
     return tsr__stream_update(stream, access, description->bytes);
 }
 
+uint64_t tsr__attention_within_work(const tsr__attention *c, double work)
+{
+    const double most = tsr_stream_device(c->stream)->work_limit / (work + 1);
+    return most < 1 ? 1 : most > 0x1p30 ? UINT64_C(1) << 30 : (uint64_t)most;
+}
+
 tsr_status tsr__attention_dispatch(tsr_stream *stream, tsr__dispatch *dispatch,
                                    struct tsr_attention_push push, uint64_t count, uint64_t at_once,
                                    uint32_t invocations, uint32_t workgroup, double work)

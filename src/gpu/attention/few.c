@@ -102,9 +102,11 @@ static tsr_status run_parts(const few *f)
     };
     dispatch.access_count = tsr__attention_reads(c, &f->description, dispatch.access);
     dispatch.access[dispatch.access_count++] = tsr__write_buffer(f->partial);
-    const uint64_t at_once = UINT64_C(1) << 18; /* a workgroup takes microseconds */
+    /* the products of all queries of a workgroup with its part of the keys, and with the values */
+    const double work = 2.0 * f->cut.rows * f->cut.part_keys * (double)c->head_dim;
+    const uint64_t at_once = tsr__min_u64(UINT64_C(1) << 18, tsr__attention_within_work(c, work));
     return tsr__attention_dispatch(c->stream, &dispatch, push_of(f), f->cut.groups, at_once, 1, 1,
-                                   0);
+                                   work);
 }
 
 static tsr_status run_merge(const few *f)

@@ -61,8 +61,7 @@ static uint64_t blocks_at_once(const pass *p, uint32_t rows, double *work)
         owns_keys ? (double)c->heads / (double)c->kv_heads * (double)c->q_len : (double)c->kv_len;
     const double products = p->kind == TSR_ATTENTION_FORWARD || p->kind == TSR_ATTENTION_DV ? 2 : 3;
     *work = products * (double)rows * readers * (double)c->head_dim;
-    const double most = tsr_stream_device(c->stream)->work_limit / (*work + 1);
-    return most < 1 ? 1 : most > 0x1p30 ? UINT64_C(1) << 30 : (uint64_t)most;
+    return tsr__attention_within_work(c, *work);
 }
 
 static tsr_status run_pass(const pass *p)

@@ -33,6 +33,10 @@ static inline tsr__storage tsr__storage_of(const tsr_device_info *info)
  * seconds hangs, and reset it. */
 #define TSR__BYTE_WORK 16
 #define TSR__GPU_WORK_LIMIT 137438953472.0 /* 2³⁷ */
+/* The work that a GPU does in the time of one step of a serial loop, which waits for memory. Loops
+ * whose steps depend on each other count as at least this much work per step, however few
+ * invocations there are. */
+#define TSR__STEP_WORK 131072.0 /* 2¹⁷ */
 /* The limit for slow GPUs that are known to be reset early (known_faults.c). */
 #define TSR__SHORT_WORK_LIMIT (TSR__GPU_WORK_LIMIT / 16)
 

@@ -30,44 +30,84 @@ static bool suits_few(const tsr_tensor *b, const tsr__matmul_problem *p)
            tsr__dtype_bytes(b->layout.dtype, (uint64_t)b->layout.strides[0]) <= UINT32_MAX;
 }
 
+/* A product with few rows, divided into columns of y, that is, rows of b. */
+typedef struct few_rows {
+    const tsr__matmul_call *call;
+    tsr__dispatch dispatch;
+    struct tsr_matmul_push push;
+    uint32_t columns; /* of y per workgroup */
+    int64_t at_once;  /* columns of y per dispatch, a multiple of `columns` */
+} few_rows;
+
+static tsr_status record_few(tsr_stream *stream, void *work)
+{
+    const few_rows *few = work;
+    const tsr__matmul_call *call = few->call;
+    const tsr__matmul_problem *p = call->problem;
+    tsr__dispatch dispatch = few->dispatch;
+    struct tsr_matmul_push push = few->push;
+
+    dispatch.push = &push;
+    for (int64_t from = 0; from < p->n; from += few->at_once) {
+        const int64_t now = tsr__matmul_min(few->at_once, p->n - from);
+        push.n = (uint32_t)now;
+        push.b = tsr__tensor_address(call->b) + (uint64_t)from * few->push.b_col;
+        push.y = tsr__matmul_address(call->y, &p->y, from * p->y.col);
+        if (call->bias)
+            push.bias = tsr__matmul_address(call->bias, &p->bias, from * p->bias.col);
+        dispatch.work = (double)p->m * (double)now * (double)p->k;
+        tsr__groups_for(tsr__div_up_u64((uint64_t)now, few->columns), 1, dispatch.groups);
+        TSR__TRY(tsr__stream_dispatch(stream, &dispatch));
+    }
+    return TSR_OK;
+}
+
+/* The number of columns of y that a dispatch can compute within the device's limit on work. */
+static int64_t columns_at_once(const tsr__matmul_call *call, uint32_t columns)
+{
+    const tsr__matmul_problem *p = call->problem;
+    const double groups = tsr_stream_device(call->stream)->work_limit /
+                          ((double)p->m * (double)p->k * (double)columns);
+
+    return (groups < 1 ? 1 : groups > 0x1p30 ? INT64_C(1) << 30 : (int64_t)groups) * columns;
+}
+
 static tsr_status run_few(const tsr__matmul_call *call)
 {
     const tsr__matmul_problem *p = call->problem;
     const uint32_t rows = p->m > 4 ? 8 : p->m > 2 ? 4 : (uint32_t)p->m;
     const uint32_t columns = rows > 4 ? 1 : rows > 2 ? 2 : 4;
-    struct tsr_matmul_push push = {
-        .a = tsr__matmul_address(call->a, &p->a, 0),
-        .b = tsr__tensor_address(call->b),
-        .y = tsr__matmul_address(call->y, &p->y, 0),
-        .bias = call->bias ? tsr__matmul_address(call->bias, &p->bias, 0) : 0,
-    };
-    tsr__dispatch dispatch = {
-        .shader = TSR__SHADER_MATMUL_QUANT,
-        .spec_count = TSR_QUANT_SPECS + 5,
-        .push = &push,
-        .push_bytes = sizeof push,
-        .work = (double)p->m * (double)p->n * (double)p->k,
-        .access_count = call->bias ? 4 : 3,
-        .access = {tsr__read_of(call->a), tsr__read_of(call->b), tsr__write_of(call->y)},
-    };
+    few_rows few = {
+        .call = call,
+        .push = {.a = tsr__matmul_address(call->a, &p->a, 0)},
+        .columns = columns,
+        .at_once = columns_at_once(call, columns),
+        .dispatch = {
+            .shader = TSR__SHADER_MATMUL_QUANT,
+            .spec_count = TSR_QUANT_SPECS + 5,
+            .push_bytes = sizeof(struct tsr_matmul_push),
+            .access_count = call->bias ? 4 : 3,
+            .access = {tsr__read_of(call->a), tsr__read_of(call->b), tsr__write_of(call->y)},
+        }};
     if (call->bias)
-        dispatch.access[3] = tsr__read_of(call->bias);
-    tsr__matmul_epilogue(p, &push);
-    push.k = push.k_chunk = (uint32_t)p->k;
-    push.a_row = (uint32_t)p->a.row;
-    push.a_k = (uint32_t)p->a.col;
-    push.b_col =
+        few.dispatch.access[3] = tsr__read_of(call->bias);
+    tsr__matmul_epilogue(p, &few.push);
+    few.push.k = few.push.k_chunk = (uint32_t)p->k;
+    few.push.a_row = (uint32_t)p->a.row;
+    few.push.a_k = (uint32_t)p->a.col;
+    few.push.b_col =
         (uint32_t)tsr__dtype_bytes(call->b->layout.dtype, (uint64_t)call->b->layout.strides[0]);
-    uint32_t *spec = dispatch.spec + TSR_QUANT_SPECS;
-    tsr__quant_describe(call->b->layout.dtype, dispatch.spec);
+    uint32_t *spec = few.dispatch.spec + TSR_QUANT_SPECS;
+    tsr__quant_describe(call->b->layout.dtype, few.dispatch.spec);
     spec[0] = THREADS;
     spec[1] = rows;
     spec[2] = columns;
     spec[3] = p->a.dtype;
     spec[4] =
         tsr__matmul_a_load(p, 4) == TSR_MM_LOAD_VEC_K ? TSR_MM_LOAD_VEC_K : TSR_MM_LOAD_SCALAR;
-    tsr__groups_for(tsr__div_up_u64((uint64_t)p->n, columns), 1, dispatch.groups);
-    return tsr__stream_dispatch(call->stream, &dispatch);
+    /* A single dispatch is atomic by itself. */
+    return few.at_once >= p->n ? record_few(call->stream, &few)
+                               : tsr__stream_atomic(call->stream, record_few, &few);
 }
 
 /* Panels --------------------------------------------------------------------------------------- */

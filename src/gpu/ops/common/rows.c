@@ -121,6 +121,15 @@ uint32_t tsr__most_iterations(const tsr_device *device)
     return device->device_class == TSR__CLASS_GPU ? UINT32_C(1) << 26 : 60000;
 }
 
+int64_t tsr__steps_within_work(const tsr_device *device, double step_work)
+{
+    const int64_t most = tsr__most_iterations(device);
+    const double steps =
+        device->work_limit / (step_work > TSR__STEP_WORK ? step_work : TSR__STEP_WORK);
+
+    return steps >= (double)most ? most : steps < 1 ? 1 : (int64_t)steps;
+}
+
 uint32_t tsr__thread_group_for(const tsr_device *device, uint64_t rows, int64_t count)
 {
     /* An invocation reads its row up to four times, four elements per iteration. */

@@ -59,6 +59,11 @@ bool tsr__rows_alone(const tsr_device *device, uint64_t rows);
  * together. Mesa's CPU driver ends a loop after 65535 iterations. */
 uint32_t tsr__most_iterations(const tsr_device *device);
 
+/* The largest number of steps of a serial loop in one dispatch, within the iterations that a loop
+ * may have and the device's limit on work; at least 1. `step_work` is the work of all invocations
+ * together in a step. */
+int64_t tsr__steps_within_work(const tsr_device *device, double step_work);
+
 /* The first function returns the number of invocations in a thread group, which computes one row of
  * softmax, normalisation or cross-entropy. The second returns the size of workgroups for that
  * number. */

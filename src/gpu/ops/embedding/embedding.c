@@ -134,16 +134,6 @@ tsr_status tsr__embedding(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *t
     return status;
 }
 
-/* The largest number of rows of dy in a dispatch. */
-static int64_t most_rows(const tsr_tensor *gradient, double row_work)
-{
-    const tsr_device *device = gradient->buffer->device;
-    const int64_t most = tsr__most_iterations(device);
-    const double within_work = device->work_limit / row_work;
-
-    return within_work >= (double)most ? most : within_work < 1 ? 1 : (int64_t)within_work;
-}
-
 typedef struct addition {
     tsr__dispatches list;
     tsr_tensor *gradient;
@@ -172,7 +162,7 @@ tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const t
     const double row_work =
         (double)(width > 0 ? width : 1) * TSR__BYTE_WORK *
         (double)(2 * tsr_dtype_size(gradient->layout.dtype) + tsr_dtype_size(dy->layout.dtype));
-    const int64_t most = most_rows(gradient, row_work);
+    const int64_t most = tsr__steps_within_work(gradient->buffer->device, row_work);
     const uint32_t workgroup = cpu ? WORKGROUP_ON_CPU : WORKGROUP;
     const uint32_t across = tsr__div_up_u32((uint32_t)width, 4 * workgroup);
     addition sum = {.gradient = gradient, .accumulate = accumulate};

@@ -203,11 +203,16 @@ static tsr_status add_piece(tsr_stream *stream, const selection *s, const tsr__p
     tsr__groups_for(push.walk.items, WORKGROUP, dispatch.groups);
     dispatch.groups[2] = push.buckets;
     const int64_t rows = s->indices->layout.shape[0];
-    const int64_t most = tsr__most_iterations(s->x->buffer->device);
+    /* An element of dy is read, and one of dx is read and written. */
+    const double row_work =
+        (double)push.walk.items * TSR__BYTE_WORK *
+        (double)(2 * tsr_dtype_size(s->x->layout.dtype) + tsr_dtype_size(s->y->layout.dtype));
+    const int64_t most = tsr__steps_within_work(s->x->buffer->device, row_work);
     for (int64_t from = 0; from < rows; from += most) {
         push.rows = (uint32_t)(rows - from < most ? rows - from : most);
         push.dy = tsr__piece_address(piece, 1, s->y) + (uint64_t)from * push.dy_stride;
         push.indices = tsr__tensor_address(s->indices) + (uint64_t)from * push.indices_stride;
+        dispatch.work = row_work * push.rows;
         TSR__TRY(tsr__stream_dispatch(stream, &dispatch));
     }
     return TSR_OK;

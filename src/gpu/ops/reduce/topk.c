@@ -6,10 +6,6 @@
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
-/* The largest number of iterations of an invocation in one dispatch. More would take a slow GPU too
- * long. */
-#define ITERATIONS_MAX (UINT32_C(1) << 20)
-
 typedef struct call {
     const tsr_tensor *values, *indices, *x;
     int dim;
@@ -67,8 +63,7 @@ static tsr_status run_piece(tsr_stream *stream, const call *c, const tsr__piece 
         .access = {tsr__read_of(c->x), tsr__write_of(c->values), tsr__write_of(c->indices)},
     };
     tsr__groups_for(piece->count, workgroup / threads, dispatch.groups);
-    uint32_t most = tsr__most_iterations(device);
-    most = most < ITERATIONS_MAX ? most : ITERATIONS_MAX;
+    const uint32_t most = (uint32_t)tsr__steps_within_work(device, (double)piece->count * threads);
     /* For each output, an invocation needs one iteration of the loop over outputs, one for every
      * eight other invocations whose results it reads, and those of at most one search. */
     const uint32_t search = search_length(count, threads);
