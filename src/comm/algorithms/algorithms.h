@@ -58,9 +58,10 @@ void tsr__algorithm_binomial(tsr__schedule *schedule, const tsr__members *member
                              tsr__span all);
 /* A barrier of the members. */
 void tsr__algorithm_dissemination(tsr__schedule *schedule, const tsr__members *members);
-/* An all-reduce of `count` elements at `base` of RECV among the holders of the tree's leaves. */
+/* An all-reduce of `count` elements at `base` of RECV among the holders of the tree's leaves. It
+ * uses `count` elements at `incoming` of TEMP. */
 void tsr__algorithm_tree_all_reduce(tsr__schedule *schedule, const tsr__tree *tree, uint64_t base,
-                                    uint64_t count, bool large);
+                                    uint64_t count, uint64_t incoming, bool large);
 /* A reduce-scatter among the holders of the tree's leaves. Their contributions are in TEMP from
  * `base` on: the blocks of all leaves in the order of their positions. */
 void tsr__algorithm_tree_reduce_scatter(tsr__schedule *schedule, const tsr__tree *tree, int other,

@@ -85,18 +85,24 @@ static tsr__tree tree_between(const tsr__levels *levels, int place)
     return tsr__tree_between(&levels->tree, levels->leaves, place);
 }
 
-/* Returns where the share of a place starts if `count` elements are divided among the leaves of a
- * subtree. */
-static uint64_t share_start(const tsr__levels *levels, uint64_t count, int place)
+/* A range of elements, which is divided evenly among the leaves of a subtree. */
+typedef struct range {
+    uint64_t start, count;
+} range;
+
+/* Returns where the share of a place starts, counted from the start of the range. */
+static uint64_t share_start(const tsr__levels *levels, const void *user, int place)
 {
-    return tsr__even_start(count, levels->leaves, place);
+    const range *of = user;
+    return tsr__even_start(of->count, levels->leaves, place);
 }
 
-static tsr__span my_share(const tsr__levels *levels, tsr__place at, uint64_t count)
+/* Returns this rank's share, which is empty if it holds no leaf. */
+static tsr__span my_share(const tsr__levels *levels, const range *of)
 {
-    const uint64_t start = share_start(levels, count, my_place(levels));
-    const uint64_t end = share_start(levels, count, my_place(levels) + 1);
-    return tsr__span_of(at, start, levels->tree.holds ? end - start : 0);
+    const uint64_t start = share_start(levels, of, my_place(levels));
+    const uint64_t end = share_start(levels, of, my_place(levels) + 1);
+    return tsr__span_of(TSR__AT_RECV, of->start + start, levels->tree.holds ? end - start : 0);
 }
 
 /* Adds the starts of the blocks of an inner step. The holder of the leaf at place p has the
@@ -115,38 +121,54 @@ static int add_starts(tsr__schedule *schedule, const tsr__levels *levels,
     return levels->count + 1;
 }
 
-static uint64_t start_of_share(const tsr__levels *levels, const void *count, int place)
-{
-    return share_start(levels, *(const uint64_t *)count, place);
-}
-
 /* All-reduce ----------------------------------------------------------------------------------- */
 
-void tsr__levels_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
-                            bool large)
+static void reduce_by_first(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count)
 {
-    const tsr__span in = tsr__span_of(TSR__AT_SEND, 0, count);
     const tsr__span all = tsr__span_of(TSR__AT_RECV, 0, count);
-    if (!large) {
-        inner(schedule, levels, TSR__INNER_REDUCE, levels->first, in, all, 0);
-        if (levels->tree.rank == levels->first) {
-            const tsr__tree between = tree_between(levels, 0);
-            tsr__algorithm_tree_all_reduce(schedule, &between, 0, count, false);
-        }
-        inner_broadcast(schedule, levels, levels->first, all);
-        return;
+    inner(schedule, levels, TSR__INNER_REDUCE, levels->first, tsr__span_of(TSR__AT_SEND, 0, count),
+          all, 0);
+    if (levels->tree.rank == levels->first) {
+        const tsr__tree between = tree_between(levels, 0);
+        const uint64_t incoming = tsr__schedule_temp(schedule, count, 1);
+        tsr__algorithm_tree_all_reduce(schedule, &between, 0, count, incoming, false);
     }
-    const tsr__span share = my_share(levels, TSR__AT_RECV, count);
-    int starts = add_starts(schedule, levels, start_of_share, &count);
-    inner(schedule, levels, TSR__INNER_REDUCE_SCATTER, levels->first, in, share, starts);
+    inner_broadcast(schedule, levels, levels->first, all);
+}
+
+static void reduce_by_all(tsr__schedule *schedule, const tsr__levels *levels, const range *piece,
+                          uint64_t incoming)
+{
+    const tsr__span share = my_share(levels, piece);
+    int starts = add_starts(schedule, levels, share_start, piece);
+    inner(schedule, levels, TSR__INNER_REDUCE_SCATTER, levels->first,
+          tsr__span_of(TSR__AT_SEND, piece->start, piece->count), share, starts);
     if (levels->tree.holds) {
         const tsr__tree between = tree_between(levels, my_place(levels));
         /* two ranks send the same number of bytes in one round as in two */
-        tsr__algorithm_tree_all_reduce(schedule, &between, share.start, share.count,
+        tsr__algorithm_tree_all_reduce(schedule, &between, share.start, share.count, incoming,
                                        levels->subtrees > 2);
     }
-    starts = add_starts(schedule, levels, start_of_share, &count);
-    inner(schedule, levels, TSR__INNER_ALL_GATHER, levels->first, share, all, starts);
+    starts = add_starts(schedule, levels, share_start, piece);
+    inner(schedule, levels, TSR__INNER_ALL_GATHER, levels->first, share,
+          tsr__span_of(TSR__AT_RECV, piece->start, piece->count), starts);
+}
+
+void tsr__levels_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
+                            uint64_t piece)
+{
+    if (piece == 0) {
+        reduce_by_first(schedule, levels, count);
+        return;
+    }
+    range now = {.start = 0};
+    const uint64_t most = (count < piece ? count : piece) / (uint64_t)levels->leaves + 1;
+    const uint64_t incoming = tsr__schedule_temp(schedule, most, 1);
+    do {
+        now.count = count - now.start < piece ? count - now.start : piece;
+        reduce_by_all(schedule, levels, &now, incoming);
+        now.start += now.count;
+    } while (now.start < count);
 }
 
 /* Reduce-scatter -------------------------------------------------------------------------------
@@ -278,7 +300,7 @@ static void gather_by_first(tsr__schedule *schedule, const tsr__levels *levels,
 }
 
 void tsr__levels_all_gather(tsr__schedule *schedule, const tsr__levels *levels,
-                            const tsr__blocks *blocks, bool large)
+                            const tsr__blocks *blocks, bool shared)
 {
     const uint64_t base = tsr__block_start(blocks, levels->first);
     const uint64_t count = tsr__block_count(blocks, levels->tree.rank);
@@ -291,7 +313,7 @@ void tsr__levels_all_gather(tsr__schedule *schedule, const tsr__levels *levels,
         tsr__schedule_inner(schedule, TSR__INNER_ALL_GATHER, levels->first, mine,
                             subtree_span(levels, blocks, levels->subtree), levels->count + 1);
     tsr__schedule_next_round(schedule);
-    if (large)
+    if (shared)
         gather_by_all(schedule, levels, blocks);
     else
         gather_by_first(schedule, levels, blocks);
@@ -299,44 +321,59 @@ void tsr__levels_all_gather(tsr__schedule *schedule, const tsr__levels *levels,
 
 /* Broadcast and barrier ------------------------------------------------------------------------ */
 
-void tsr__levels_broadcast(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
-                           int root, bool large)
+/* Returns the holders of the leaves of one place. */
+static tsr__members members_of(const tsr__levels *levels, const tsr__tree *between)
 {
-    const tsr__span all = tsr__span_of(TSR__AT_RECV, 0, count);
-    const int home = tsr__tree_leaf_of(&levels->tree, root) / levels->leaves;
-    const bool is_home = levels->subtree == home;
-    const tsr__tree between = tree_between(levels, large ? my_place(levels) : 0);
-    tsr__members members = {.count = levels->subtrees,
-                            .mine = levels->subtree,
-                            .tree = &between,
-                            .replaced = large ? -1 : home,
-                            .replacement = root};
-    if (!large) {
-        const int leader = is_home ? root : levels->first;
-        if (levels->tree.rank == leader)
-            tsr__algorithm_binomial(schedule, &members, home, all);
-        inner_broadcast(schedule, levels, leader, all);
-        return;
-    }
-    const tsr__span share = my_share(levels, TSR__AT_RECV, count);
-    if (is_home)
+    return (tsr__members){
+        .count = levels->subtrees, .mine = levels->subtree, .tree = between, .replaced = -1};
+}
+
+static void broadcast_by_first(tsr__schedule *schedule, const tsr__levels *levels, tsr__span all,
+                               int root, int home)
+{
+    const tsr__tree between = tree_between(levels, 0);
+    const int leader = levels->subtree == home ? root : levels->first;
+    tsr__members members = members_of(levels, &between);
+    members.replaced = home;
+    members.replacement = root;
+    if (levels->tree.rank == leader)
+        tsr__algorithm_binomial(schedule, &members, home, all);
+    inner_broadcast(schedule, levels, leader, all);
+}
+
+/* The subtree of root, `home`, broadcasts first. Then each of its holders sends its share. */
+static void broadcast_by_all(tsr__schedule *schedule, const tsr__levels *levels, tsr__span all,
+                             int root, int home)
+{
+    const range whole = {.count = all.count};
+    const tsr__tree between = tree_between(levels, my_place(levels));
+    const tsr__members members = members_of(levels, &between);
+    const tsr__span share = my_share(levels, &whole);
+    if (levels->subtree == home)
         inner_broadcast(schedule, levels, root, all);
     if (levels->tree.holds)
         tsr__algorithm_binomial(schedule, &members, home, share);
-    if (!is_home) {
-        const int starts = add_starts(schedule, levels, start_of_share, &count);
-        inner(schedule, levels, TSR__INNER_ALL_GATHER, levels->first, share, all, starts);
-    }
+    if (levels->subtree != home)
+        inner(schedule, levels, TSR__INNER_ALL_GATHER, levels->first, share, all,
+              add_starts(schedule, levels, share_start, &whole));
 }
 
-void tsr__levels_barrier(tsr__schedule *schedule, const tsr__levels *levels)
+void tsr__levels_broadcast(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
+                           int root, bool shared)
 {
-    const tsr__tree between = tree_between(levels, 0);
+    const tsr__span all = tsr__span_of(TSR__AT_RECV, 0, count);
+    const int home = tsr__tree_leaf_of(&levels->tree, root) / levels->leaves;
+    (shared ? broadcast_by_all : broadcast_by_first)(schedule, levels, all, root, home);
+}
+
+void tsr__levels_barrier(tsr__schedule *schedule, const tsr__levels *levels, bool shared)
+{
+    const tsr__tree between = tree_between(levels, shared ? my_place(levels) : 0);
+    const tsr__members members = members_of(levels, &between);
     inner_barrier(schedule, levels);
-    if (levels->tree.rank == levels->first)
-        tsr__algorithm_dissemination(schedule, &(tsr__members){.count = levels->subtrees,
-                                                               .mine = levels->subtree,
-                                                               .tree = &between,
-                                                               .replaced = -1});
-    inner_barrier(schedule, levels);
+    if (shared ? levels->tree.holds : levels->tree.rank == levels->first)
+        tsr__algorithm_dissemination(schedule, &members);
+    /* the ranks that have not exchanged messages wait for those that have */
+    if (!shared || levels->count > levels->leaves)
+        inner_barrier(schedule, levels);
 }

@@ -6,8 +6,9 @@
  * ranks. So the results have the same bits as without levels.
  *
  * An inner step (TSR__STEP_INNER) is a collective of the ranks of one subtree. Between the
- * subtrees, ranks exchange messages. Small data moves through the first rank of each subtree. Of
- * large data every rank that holds a leaf moves a share. */
+ * subtrees, ranks exchange messages. There are two variants. Either all data moves through the
+ * first rank of each subtree, or each rank that holds a leaf moves a share (`shared`). All ranks
+ * must choose the same variant, which does not change the results. */
 #ifndef TSR_COMM_ALGORITHMS_LEVELS_H
 #define TSR_COMM_ALGORITHMS_LEVELS_H
 
@@ -27,14 +28,15 @@ typedef struct tsr__levels {
  * rank. */
 bool tsr__levels_find(int size, int rank, const int *host_of, int most, tsr__levels *out);
 
+/* If `piece` is not 0, each rank moves its share, of `piece` elements at a time. */
 void tsr__levels_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
-                            bool large);
+                            uint64_t piece);
 void tsr__levels_reduce_scatter(tsr__schedule *schedule, const tsr__levels *levels,
                                 const tsr__blocks *blocks);
 void tsr__levels_all_gather(tsr__schedule *schedule, const tsr__levels *levels,
-                            const tsr__blocks *blocks, bool large);
+                            const tsr__blocks *blocks, bool shared);
 void tsr__levels_broadcast(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
-                           int root, bool large);
-void tsr__levels_barrier(tsr__schedule *schedule, const tsr__levels *levels);
+                           int root, bool shared);
+void tsr__levels_barrier(tsr__schedule *schedule, const tsr__levels *levels, bool shared);
 
 #endif

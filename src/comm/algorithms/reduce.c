@@ -148,15 +148,15 @@ static void reduce_all(partial *part, uint64_t count, bool large)
 }
 
 void tsr__algorithm_tree_all_reduce(tsr__schedule *schedule, const tsr__tree *tree, uint64_t base,
-                                    uint64_t count, bool large)
+                                    uint64_t count, uint64_t incoming, bool large)
 {
     partial part = {.schedule = schedule,
                     .tree = tree,
                     .now = TSR__AT_RECV,
                     .own = TSR__AT_RECV,
                     .now_base = base,
-                    .own_base = base};
-    part.incoming = tsr__schedule_temp(schedule, count, 1);
+                    .own_base = base,
+                    .incoming = incoming};
     reduce_all(&part, count, large);
 }
 

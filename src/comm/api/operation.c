@@ -15,8 +15,11 @@
 /* From these sizes on, sending fewer bytes is faster than sending fewer messages. */
 #define LARGE_REDUCE_BYTES 16384
 #define LARGE_BROADCAST_BYTES 65536
-/* The same for operations in levels. */
+/* The same for operations in levels: from this size on, each rank moves a share. Up to two ranks
+ * that share a host do so at any size. An all-reduce moves one piece at a time, which stays in the
+ * cache. */
 #define LARGE_LEVELS_BYTES 16384
+#define LEVELS_PIECE_BYTES (UINT64_C(1) << 20)
 
 /* The largest job in which every rank connects to every other while the communicator is created. */
 #define MAX_CONNECTED 128
@@ -363,12 +366,17 @@ static bool make_levels(tsr_request *request, const extents *e)
     const tsr__levels *levels = &request->comm->levels;
     tsr__schedule *schedule = &request->schedule;
     const uint64_t element = tsr__element_size(o->dtype);
+    const uint64_t bytes = (o->kind == TSR__CALL_ALL_GATHER || o->kind == TSR__CALL_ALL_GATHER_V
+                                ? tsr__block_start(&e->blocks, e->size)
+                                : o->count) *
+                           element;
     if (levels->subtrees == 1 || is_exact(request->comm, o))
         return false;
+    const bool shared = levels->leaves <= 2 || bytes >= LARGE_LEVELS_BYTES;
     switch (o->kind) {
     case TSR__CALL_ALL_REDUCE:
         tsr__levels_all_reduce(schedule, levels, o->count,
-                               o->count * element >= LARGE_LEVELS_BYTES);
+                               shared ? LEVELS_PIECE_BYTES / element : 0);
         return true;
     case TSR__CALL_REDUCE_SCATTER:
     case TSR__CALL_REDUCE_SCATTER_V:
@@ -376,16 +384,13 @@ static bool make_levels(tsr_request *request, const extents *e)
         return true;
     case TSR__CALL_ALL_GATHER:
     case TSR__CALL_ALL_GATHER_V:
-        tsr__levels_all_gather(schedule, levels, &e->blocks,
-                               tsr__block_start(&e->blocks, e->size) * element >=
-                                   LARGE_LEVELS_BYTES);
+        tsr__levels_all_gather(schedule, levels, &e->blocks, shared);
         return true;
     case TSR__CALL_BROADCAST:
-        tsr__levels_broadcast(schedule, levels, o->count, o->peer,
-                              o->count * element >= LARGE_LEVELS_BYTES);
+        tsr__levels_broadcast(schedule, levels, o->count, o->peer, shared);
         return true;
     case TSR__CALL_BARRIER:
-        tsr__levels_barrier(schedule, levels);
+        tsr__levels_barrier(schedule, levels, shared);
         return true;
     default:
         return false;

@@ -440,7 +440,7 @@ static void levels_all_reduce(tsr__schedule *schedule, int size, int rank, uint6
                               bool large)
 {
     (void)size;
-    tsr__levels_all_reduce(schedule, &placed[rank], count, large);
+    tsr__levels_all_reduce(schedule, &placed[rank], count, large ? 50 : 0);
 }
 
 static void levels_reduce_scatter(tsr__schedule *schedule, int size, int rank,
@@ -467,7 +467,13 @@ static void levels_broadcast(tsr__schedule *schedule, int size, int rank, uint64
 static void levels_barrier(tsr__schedule *schedule, int size, int rank)
 {
     (void)size;
-    tsr__levels_barrier(schedule, &placed[rank]);
+    tsr__levels_barrier(schedule, &placed[rank], false);
+}
+
+static void levels_barrier_of_all(tsr__schedule *schedule, int size, int rank)
+{
+    (void)size;
+    tsr__levels_barrier(schedule, &placed[rank], true);
 }
 
 /* Places the ranks. Returns whether they can use levels; all of them must agree. */
@@ -502,6 +508,7 @@ static void check_levels(int size, uint64_t *random)
                         levels_broadcast);
     }
     check_barrier(size, levels_barrier);
+    check_barrier(size, levels_barrier_of_all);
 }
 
 PATTERN_TEST(in_levels)
@@ -556,7 +563,7 @@ START_TEST(many_ranks)
             ck_assert(tsr__levels_find(4096, r, host_of, 64, &levels));
             ck_assert_int_eq(levels.leaves, each);
             ck_assert_int_eq(levels.first, r / each * each);
-            tsr__levels_all_reduce(&schedule, &levels, 1000000, true);
+            tsr__levels_all_reduce(&schedule, &levels, 1000000, 262144);
             tsr__levels_reduce_scatter(&schedule, &levels, &blocks);
             tsr__levels_all_gather(&schedule, &levels, &blocks, true);
             ck_assert(schedule.status == TSR_OK);
