@@ -19,7 +19,7 @@
  * that share a host do so at any size. An all-reduce moves one piece at a time, which stays in the
  * cache. */
 #define LARGE_LEVELS_BYTES 16384
-#define LEVELS_PIECE_BYTES (UINT64_C(1) << 20)
+#define LEVELS_PIECE_BYTES (UINT64_C(512) << 10)
 
 /* The largest job in which every rank connects to every other while the communicator is created. */
 #define MAX_CONNECTED 128
