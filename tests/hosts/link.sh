@@ -73,6 +73,23 @@ for_good() { # COUNT
         told_in_time "$r" 1500 || return 1
     done
 }
+# A rank of one host is killed. Every other rank gets an error soon that names the operation and the rank.
+killed() { # COUNT RANK
+    TEST_TIMEOUT_MS=20000 start_all 100000000 "$1"
+    all_ready || return 1
+    i=0
+    for pid in $pids; do
+        [ "$i" = "$2" ] && kill -9 "$pid"
+        i=$((i + 1))
+    done
+    fails_within 4000 all_end_well
+    slow=$?
+    show
+    [ "$slow" = 0 ] || return 1
+    for r in 0 1 2 3; do
+        [ "$r" = "$2" ] || grep -q "TSR_ERR_PEER_LOST: all_reduce .*rank $2 is lost" "$folder/err.$r" || return 1
+    done
+}
 all_end_well() {
     wait_all
     [ "$well" != 0 ]
@@ -83,4 +100,6 @@ point "sums of 100,000 over TCP between two hosts" across 100000
 point "sums continue if the link is down for a moment" over_a_gap
 point "small sums fail in time if the link stays down" for_good 10
 point "large sums fail in time if the link stays down" for_good 1000000
+point "the first rank of a host is killed" killed 10 2
+point "the last rank of a host is killed" killed 1000000 1
 plan
