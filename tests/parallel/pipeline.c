@@ -535,6 +535,37 @@ CASE(saves, "pipeline: a checkpoint of stages is that of one process")
         remove(path);
 }
 
+CASE(merging_fails, "pipeline: every allocation of saving stages fails in turn")
+{
+    char path[SHARED_PATH];
+    float data[4] = {0};
+    tsr_comm *single = NULL;
+    if (ranks > 1) {
+        case_skip("for one rank");
+        return;
+    }
+    OK(tsr_comm_create(tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_SINGLE), &single));
+    shared_path(world, "merging", path);
+    const tsr_checkpoint_entry entries[] = {
+        {"a", TSR_F32, 1, {4}, -1, 0, 0, 0, 4, NULL, data},
+        {"b", TSR_F32, 2, {2, 2}, -1, 0, 0, 0, 4, NULL, data},
+    };
+    bool reached = true;
+    uint64_t nth = 0;
+    for (; reached; nth++) {
+        tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+        tsr_status status = tsr_checkpoint_save(path, single, NULL, 2, entries,
+                                                tsr_checkpoint_params(.stages = single));
+        reached = tsr__fault_site() != NULL;
+        tsr__fault_disarm();
+        CHECK((status == TSR_ERR_NO_MEMORY) == reached, "allocation %llu: %s",
+              (unsigned long long)nth, tsr_status_name(status));
+    }
+    CHECK(nth > 8, "only %llu allocations", (unsigned long long)nth);
+    remove(path);
+    tsr_comm_destroy(&single);
+}
+
 CASE(differing, "pipeline: stages that describe an entry differently are refused")
 {
     char path[SHARED_PATH], text[256];
