@@ -39,13 +39,12 @@ same_losses() {
         END { exit bad || seen != 6 }' "$folder/one.log" "$folder/log.0"
 }
 end_of_first() {
+    pids=${pids# }
     wait "${pids%% *}"
 }
 killed() {
     : >"$folder/log.0"
     start --steps 100000 --timeout 20
-    set -- $pids
-    pids=$1
     wait_for '"step": 5,' "$folder/log.0" || { show && return 1; }
     victim=$(ip netns pids "$b" | while read -r pid; do
         [ "$(cat "/proc/$pid/comm")" = gpt ] && echo "$pid"

@@ -104,6 +104,8 @@ START_TEST(mistakes_are_named)
                  "tessera: generate: --rates takes a number per rank, such as 3,1, not '1,x'\n");
     tool_fails("generate " FOLDER " --ids 1 --rates 3,1,1",
                "tessera: generate: --rates has 3 values for 1 rank\n");
+    tool_fails("generate " FOLDER " --ids 1 --wire q4_0",
+               "tessera: generate: group_create: wire is q4_0; f32, f16, bf16 or q8_0 is needed\n");
     tool_fails("generate " FOLDER " --ids 1 --stages 2",
                "tessera: generate: --stages 2 does not divide 1 rank\n");
     tool_fails("generate /nowhere --ids 1", "model: /nowhere: No such file or directory");

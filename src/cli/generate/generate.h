@@ -27,7 +27,7 @@ typedef struct generate_options {
     int64_t max_tokens, context, prefill, logits, top_k, seed, stages;
     bool greedy, json, ignore_end;
     double temperature, top_p, min_p, repetition_penalty, timeout;
-    tsr_dtype dtype, cache_dtype;
+    tsr_dtype dtype, cache_dtype, wire;
     const char *device;
     cli_rates rates;
     const char *stops[GENERATE_MAX_STOPS];

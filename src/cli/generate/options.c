@@ -116,6 +116,10 @@ const cli_option generate_option_table[] = {
      "divide heads and features by the ranks' speeds, such as 3,1 (default: "
      "evenly)",
      .read = cli_read_rates, .user = &generate_chosen.rates},
+    {"wire", "TYPE",
+     "round activations that ranks send each other to f16, bf16 or q8_0, for slow connections "
+     "(default: they are sent as they are)",
+     .read = cli_read_matrix_dtype, .user = &generate_chosen.wire},
     {"stages", "S",
      "divide the layers over S stages, which are groups of ranks, for slow connections between "
      "them "

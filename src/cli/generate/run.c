@@ -95,13 +95,14 @@ static tsr_status create_groups(job *j)
     }
     if (!cli_rates_fit(&generate_chosen.rates, each, j->problem, sizeof j->problem))
         return TSR_ERR_INVALID;
+    const tsr_group_params params = {.wire = generate_chosen.wire};
     if (stages == 1)
-        return tsr_group_create(j->comm, j->stream, NULL, &j->group);
+        return tsr_group_create(j->comm, j->stream, &params, &j->group);
     tsr_status status = tsr_comm_split(j->comm, rank % each, rank, &j->stages);
     if (status == TSR_OK)
         status = tsr_comm_split(j->comm, rank / each, rank, &row);
     if (status == TSR_OK)
-        status = tsr_group_create(row, j->stream, NULL, &j->group);
+        status = tsr_group_create(row, j->stream, &params, &j->group);
     tsr_comm_destroy(&row);
     return status;
 }
