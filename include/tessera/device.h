@@ -121,6 +121,8 @@ typedef struct tsr_device_info {
     int known_fault_count; /* the faults that the library works around on this device */
     tsr_known_fault known_faults[TSR_MAX_KNOWN_FAULTS];
 
+    /* compute units or streaming multiprocessors; 0: the driver does not tell */
+    uint32_t processor_count;
     uint32_t max_workgroup_count[3];
     uint32_t max_workgroup_size[3];
     uint32_t max_workgroup_invocations;

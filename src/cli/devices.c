@@ -189,6 +189,8 @@ static void print_device(FILE *out, const tsr_device_info *info)
     line(out, "storage", "16-bit %s, 8-bit %s", yes(info->storage16), yes(info->storage8));
     print_coopmat(out, info);
     print_known_faults(out, info);
+    if (info->processor_count > 0)
+        line(out, "processors", "%" PRIu32, info->processor_count);
     line(out, "workgroups",
          "%" PRIu32 " invocations, at most %" PRIu32 " x %" PRIu32 " x %" PRIu32
          "; %s shared memory",

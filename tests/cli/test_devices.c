@@ -102,6 +102,7 @@ static void same_device(const json_t *device, const tsr_device_info *info)
     for (int i = 0; i < 3; i++)
         ck_assert_uint_eq((uint32_t)json_integer_value(json_array_get(sizes, (size_t)i)),
                           info->max_workgroup_size[i]);
+    same_number(device, "processor_count", info->processor_count);
     same_number(device, "max_workgroup_invocations", info->max_workgroup_invocations);
     same_number(device, "max_shared_memory_bytes", info->max_shared_memory_bytes);
     same_number(device, "max_push_constant_bytes", info->max_push_constant_bytes);

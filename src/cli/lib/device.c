@@ -208,6 +208,7 @@ json_t *cli_json_device(const tsr_device_info *info)
     add_coopmat(object, info);
     add_known_faults(object, info);
     add_self_tests(object, info);
+    cli_json_u64(object, "processor_count", info->processor_count);
     add_three(object, "max_workgroup_count", info->max_workgroup_count);
     add_three(object, "max_workgroup_size", info->max_workgroup_size);
     cli_json_u64(object, "max_workgroup_invocations", info->max_workgroup_invocations);

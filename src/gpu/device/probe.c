@@ -383,6 +383,38 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
     return TSR_OK;
 }
 
+/* The number of processors that one of the vendors' extensions reports; 0: none of them does. */
+static uint32_t count_processors(const tsr__instance *instance, const extension_set *extensions,
+                                 VkPhysicalDevice physical)
+{
+    VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nvidia = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV,
+    };
+    VkPhysicalDeviceShaderCorePropertiesAMD amd = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD,
+    };
+    VkPhysicalDeviceShaderCoreProperties2AMD amd_active = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_2_AMD,
+    };
+    VkPhysicalDeviceProperties2 properties = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+    };
+    if (has_extension(extensions, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME))
+        chain(&nvidia, &properties.pNext);
+    if (has_extension(extensions, VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME))
+        chain(&amd, &properties.pNext);
+    if (has_extension(extensions, VK_AMD_SHADER_CORE_PROPERTIES_2_EXTENSION_NAME))
+        chain(&amd_active, &properties.pNext);
+    if (!properties.pNext)
+        return 0;
+    instance->vk.GetPhysicalDeviceProperties2(physical, &properties);
+    if (nvidia.shaderSMCount > 0)
+        return nvidia.shaderSMCount;
+    if (amd_active.activeComputeUnitCount > 0)
+        return amd_active.activeComputeUnitCount;
+    return amd.shaderEngineCount * amd.shaderArraysPerEngineCount * amd.computeUnitsPerShaderArray;
+}
+
 static void probe_properties(const tsr__instance *instance, const extension_set *extensions,
                              tsr_device_info *info, tsr__capabilities *capabilities)
 {
@@ -419,6 +451,7 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
         chain(&maintenance4, &properties.pNext);
     instance->vk.GetPhysicalDeviceProperties2(capabilities->physical, &properties);
 
+    info->processor_count = count_processors(instance, extensions, capabilities->physical);
     copy_text(info->driver_name, vulkan12.driverName);
     copy_text(info->driver_info, vulkan12.driverInfo);
     capabilities->driver = vulkan12.driverID;

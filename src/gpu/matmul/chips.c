@@ -1,6 +1,8 @@
 #include "gpu/matmul/chips.h"
 
 #define ENOUGH_TILES 128
+/* The processors of a large chip, for which nothing has been measured. */
+#define LARGE_CHIP 80
 
 /* Tiles that fill most of their rows and columns, and of which there are enough to occupy a GPU. */
 #define TILE(name)                                                                                 \
@@ -51,6 +53,7 @@ static const tsr__chip table[] = {
      * not waited for before the products make products in f32 slower. */
     {.name = "NVIDIA",
      .vendor_id = TSR__VENDOR_NVIDIA,
+     .processors = 132,
      .tiles = nvidia_tiles,
      .coopmat_tiles = nvidia_coopmat_tiles,
      .coopmat_m = 9,
@@ -59,16 +62,22 @@ static const tsr__chip table[] = {
     {.name = "AMD RDNA",
      .vendor_id = TSR__VENDOR_AMD,
      .last_subgroup = 63,
+     .processors = LARGE_CHIP,
      .tiles = rdna_tiles,
      OTHER_COOPMAT,
      .loads_ahead = true},
     {.name = "AMD GCN",
      .vendor_id = TSR__VENDOR_AMD,
      .first_subgroup = 64,
+     .processors = LARGE_CHIP,
      .tiles = gcn_tiles,
      OTHER_COOPMAT,
      .loads_ahead = true},
-    {.name = "others", .tiles = other_tiles, OTHER_COOPMAT, .loads_ahead = true},
+    {.name = "others",
+     .processors = LARGE_CHIP,
+     .tiles = other_tiles,
+     OTHER_COOPMAT,
+     .loads_ahead = true},
 };
 
 const tsr__chip *tsr__chip_at(int index)
@@ -87,6 +96,13 @@ bool tsr__chip_fits(const tsr__chip *chip, uint32_t vendor_id, uint32_t device_i
     return (chip->vendor_id == 0 || chip->vendor_id == vendor_id) &&
            between(device_id, chip->first_device, chip->last_device) &&
            between(subgroup_size_min, chip->first_subgroup, chip->last_subgroup);
+}
+
+uint64_t tsr__chip_enough(const tsr__chip *chip, const tsr__matmul_device *device, uint64_t enough)
+{
+    if (device->processors == 0 || device->processors >= chip->processors)
+        return enough;
+    return (enough * device->processors + chip->processors - 1) / chip->processors;
 }
 
 const tsr__chip *tsr__chip_of(const tsr__matmul_device *device)

@@ -7,11 +7,12 @@
 
 /* A tile, and the products for which it is worth using. */
 typedef struct tsr__chip_tile {
-    const char *config;    /* a configuration's name; NULL ends a list */
-    uint64_t enough_tiles; /* y must have this many tiles */
-    bool counts_parts;     /* the parts into which a long k can be split count as tiles */
-    bool half_rows;        /* y must have more than half of the tile's rows */
-    bool half_columns;     /* y must have more than half of the tile's columns */
+    const char *config; /* a configuration's name; NULL ends a list */
+    /* y must have this many tiles on a chip with `processors` processors; see tsr__chip_enough */
+    uint64_t enough_tiles;
+    bool counts_parts; /* the parts into which a long k can be split count as tiles */
+    bool half_rows;    /* y must have more than half of the tile's rows */
+    bool half_columns; /* y must have more than half of the tile's columns */
 } tsr__chip_tile;
 
 /* A product that was measured, and the choice that was fastest. docs/gpu.md says how the
@@ -35,6 +36,7 @@ typedef struct tsr__chip {
     /* the smallest size of subgroups, inclusive: it distinguishes the architectures of AMD */
     uint32_t first_subgroup, last_subgroup;
 
+    uint32_t processors;         /* the number for which `enough_tiles` are given */
     const tsr__chip_tile *tiles; /* without cooperative matrices, the largest first */
     /* with cooperative matrices, the largest first, for products with at least these sizes */
     const tsr__chip_tile *coopmat_tiles;
@@ -50,6 +52,11 @@ const tsr__chip *tsr__chip_at(int index);
 
 /* Returns the first line that fits the device. The last line fits every device. */
 const tsr__chip *tsr__chip_of(const tsr__matmul_device *device);
+
+/* The number of workgroups that occupy the device if `enough` occupy a chip with the line's number
+ * of processors. It is smaller on devices with fewer processors, and not larger on those with more,
+ * nor if the number is unknown. */
+uint64_t tsr__chip_enough(const tsr__chip *chip, const tsr__matmul_device *device, uint64_t enough);
 
 /* True if the line fits a device with these properties. */
 bool tsr__chip_fits(const tsr__chip *chip, uint32_t vendor_id, uint32_t device_id,

@@ -19,6 +19,7 @@ tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
         .device_class = device->device_class,
         .vendor_id = device->info.vendor_id,
         .device_id = device->info.device_id,
+        .processors = device->info.processor_count,
         .max_invocations = device->info.max_workgroup_invocations,
         .max_shared_bytes = device->info.max_shared_memory_bytes,
         .subgroup_size = device->info.subgroup_size,
@@ -48,19 +49,24 @@ static uint64_t parts_of(const tsr__matmul_problem *p)
 /* The number of workgroups that is enough to occupy all of the device. */
 static uint64_t enough_tiles(const tsr__matmul_device *device)
 {
-    return device->device_class == TSR__CLASS_GPU ? 128 : 8;
+    const uint64_t on_large_gpu = 128, on_cpu = 8;
+
+    if (device->device_class != TSR__CLASS_GPU)
+        return on_cpu;
+    return tsr__chip_enough(tsr__chip_of(device), device, on_large_gpu);
 }
 
 /* Returns the first tile of the list that can compute the problem and is worth using, or NULL. */
-static const char *first_worthwhile(const tsr__chip_tile *tiles, const tsr__matmul_device *device,
-                                    const tsr__matmul_problem *p)
+static const char *first_worthwhile(const tsr__chip *chip, const tsr__chip_tile *tiles,
+                                    const tsr__matmul_device *device, const tsr__matmul_problem *p)
 {
     for (const tsr__chip_tile *tile = tiles; tile->config; tile++) {
         const tsr__matmul_config *config = tsr__matmul_config_named(tile->config);
         if ((!tile->half_rows || p->m > config->bm / 2) &&
             (!tile->half_columns || p->n > config->bn / 2) &&
             tsr__matmul_config_fits(config, device, p) &&
-            tiles_of(config, p) * (tile->counts_parts ? parts_of(p) : 1) >= tile->enough_tiles)
+            tiles_of(config, p) * (tile->counts_parts ? parts_of(p) : 1) >=
+                tsr__chip_enough(chip, device, tile->enough_tiles))
             return config->name;
     }
     return NULL;
@@ -72,7 +78,7 @@ static const char *coopmat_name(const tsr__chip *chip, const tsr__matmul_device 
 {
     if (p->m < chip->coopmat_m || p->n < chip->coopmat_n || p->k < chip->coopmat_k)
         return NULL;
-    return first_worthwhile(chip->coopmat_tiles, device, p);
+    return first_worthwhile(chip, chip->coopmat_tiles, device, p);
 }
 
 /* Returns the configuration for few rows, or NULL if none can be used. The choice depends on b:
@@ -99,7 +105,7 @@ static const char *usual_name(const tsr__matmul_device *device, const tsr__matmu
     if (!name)
         name = few_rows_name(device, p);
     if (!name)
-        name = first_worthwhile(chip->tiles, device, p);
+        name = first_worthwhile(chip, chip->tiles, device, p);
     return name ? name : "tiled-s";
 }
 

@@ -52,6 +52,7 @@ START_TEST(lines_are_sound)
         ck_assert(chip->last_subgroup == 0 || chip->first_subgroup <= chip->last_subgroup);
         ck_assert_msg(chip->first_device == 0 || chip->vendor_id != 0,
                       "%s: device ids without a vendor", chip->name);
+        ck_assert_uint_gt(chip->processors, 0);
         list_is_sound(chip->name, chip->tiles);
         list_is_sound(chip->name, chip->coopmat_tiles);
         for (int j = 0; j < i; j++)
@@ -102,6 +103,23 @@ START_TEST(lines_that_overlap_are_nested)
             ck_assert_msg(!overlap(first, second) ||
                               (covers(second, first) && !covers(first, second)),
                           "%s and %s overlap", first->name, second->name);
+}
+END_TEST
+
+START_TEST(fewer_processors_need_fewer_tiles)
+{
+    const tsr__chip chip = {.processors = 80};
+    tsr__matmul_device device = {.processors = 0};
+    ck_assert_uint_eq(tsr__chip_enough(&chip, &device, 128), 128); /* unknown */
+    device.processors = 200;
+    ck_assert_uint_eq(tsr__chip_enough(&chip, &device, 128), 128);
+    device.processors = 80;
+    ck_assert_uint_eq(tsr__chip_enough(&chip, &device, 128), 128);
+    device.processors = 8;
+    ck_assert_uint_eq(tsr__chip_enough(&chip, &device, 128), 13);
+    device.processors = 1;
+    ck_assert_uint_eq(tsr__chip_enough(&chip, &device, 128), 2);
+    ck_assert_uint_eq(tsr__chip_enough(&chip, &device, 0), 0);
 }
 END_TEST
 
@@ -186,6 +204,7 @@ TESTS(chips)
     tcase_add_test(tests, devices_get_their_lines);
     tcase_add_test(tests, lines_are_sound);
     tcase_add_test(tests, lines_that_overlap_are_nested);
+    tcase_add_test(tests, fewer_processors_need_fewer_tiles);
     tcase_add_test(tests, ends_of_ranges);
     tcase_add_test(tests, contributed_tunings_become_entries);
     tcase_add_test(tests, contributed_tunings_without_memory);

@@ -254,6 +254,21 @@ START_TEST(tiles_for_amd)
 }
 END_TEST
 
+/* A product that gives a large GPU too few large tiles gives a small one enough. */
+START_TEST(tiles_for_a_small_gpu)
+{
+    device.vendor_id = VENDOR_AMD;
+    device.subgroup_size_min = 32;
+    ck_assert_str_eq(chosen(TSR_F32, 512, 512, 512), "tiled-s");
+    device.processors = 80;
+    ck_assert_str_eq(chosen(TSR_F32, 512, 512, 512), "tiled-s");
+    device.processors = 8; /* 13 tiles are enough; there are 16 */
+    ck_assert_str_eq(chosen(TSR_F32, 512, 512, 512), "tiled-l");
+    ck_assert_str_eq(chosen(TSR_F32, 256, 256, 256), "tiled-m8");
+    ck_assert_str_eq(chosen(TSR_F16, 512, 512, 512), "coopmat-l");
+}
+END_TEST
+
 START_TEST(products_of_bf16)
 {
     tsr__matmul_problem problem = product(TSR_BF16, TSR_BF16, 4096, 4096, 4096);
@@ -487,6 +502,7 @@ TESTS(coopmat_kernel)
     tcase_add_test(tests, nine_to_sixteen_rows_of_f32);
     tcase_add_test(tests, long_k_gives_large_tiles_work);
     tcase_add_test(tests, tiles_for_amd);
+    tcase_add_test(tests, tiles_for_a_small_gpu);
     tcase_add_test(tests, products_of_bf16);
     tcase_add_test(tests, other_dtypes_do_not_use_them);
     tcase_add_test(tests, smaller_tiles_if_shared_memory_is_small);

@@ -38,6 +38,7 @@ typedef struct tsr__matmul_config {
 typedef struct tsr__matmul_device {
     tsr__device_class device_class;
     uint32_t vendor_id, device_id;
+    uint32_t processors; /* 0: unknown */
     uint32_t max_invocations, max_shared_bytes;
     uint32_t subgroup_size, subgroup_size_min;
     bool quads; /* subgroups can exchange values within groups of four invocations */
