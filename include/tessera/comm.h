@@ -43,11 +43,12 @@ typedef struct tsr_request tsr_request;
 
 /* How the processes of a job find each other. */
 typedef enum tsr_bootstrap {
-    TSR_BOOTSTRAP_AUTO = 0,     /* PMIX, ENV or SINGLE, depending on the environment */
+    TSR_BOOTSTRAP_AUTO = 0,     /* PMIX, ENV, SINGLE or JOIN, depending on the environment */
     TSR_BOOTSTRAP_PMIX = 1,     /* mpirun, prterun, srun --mpi=pmix */
     TSR_BOOTSTRAP_ENV = 2,      /* RANK, WORLD_SIZE, MASTER_ADDR, …: tessera launch, torchrun */
     TSR_BOOTSTRAP_CALLBACK = 3, /* the caller's all-gather */
-    TSR_BOOTSTRAP_SINGLE = 4    /* this process alone; needs no network, and no UCX in the build */
+    TSR_BOOTSTRAP_SINGLE = 4,   /* this process alone; needs no network, and no UCX in the build */
+    TSR_BOOTSTRAP_JOIN = 5      /* this process joins a running job: see tsr_comm_grow */
 } tsr_bootstrap;
 
 /* The caller's all-gather, for TSR_BOOTSTRAP_CALLBACK: every rank contributes `size_bytes` bytes,
@@ -142,6 +143,36 @@ typedef struct tsr_comm_shrink_params {
 TSR_API TSR_NODISCARD tsr_status tsr_comm_shrink(tsr_comm *comm,
                                                  const tsr_comm_shrink_params *params,
                                                  tsr_comm **out);
+
+typedef struct tsr_comm_grow_params {
+    /* How many processes may join; 0: one. */
+    int count;
+    /* How long to wait for them; 0: the communicator's timeout. */
+    uint64_t timeout_ns;
+} tsr_comm_grow_params;
+#define tsr_comm_grow_params(...) (&(tsr_comm_grow_params){__VA_ARGS__})
+
+/* Creates a communicator of the ranks of `comm`, in the same order, and of processes that join the
+ * job, with the ranks behind them. Collective on `comm`, with the same `params`; NULL means all
+ * defaults. Waits until `count` processes have joined or the time is over, and goes on with those
+ * that have: at least one.
+ *
+ * A process joins by tsr_comm_create with TSR_BOOTSTRAP_JOIN, or TESSERA_BOOT=join, and the same
+ * `reproducible`. It waits for the ranks to call tsr_comm_grow for its own timeout. They meet at
+ * MASTER_ADDR and TESSERA_MASTER_PORT, at the lowest rank that runs on that machine, and
+ * authenticate each other as at the start of a job (docs/launching.md).
+ *
+ * `comm` is not affected. It must still be destroyed, before or after the new communicator, which
+ * inherits the timeout and reproducibility and nothing else. A program that looks for newcomers now
+ * and then passes a short timeout, such as 50 ms, since processes that join knock every 20 ms.
+ *
+ * Errors: TSR_ERR_TIMEOUT on all ranks if no process has joined; TSR_ERR_INVALID for a wrong
+ * `count` or variable; TSR_ERR_IO if no rank runs on the machine of MASTER_ADDR, or its port is in
+ * use; any error of the creation of a communicator, if a newcomer has failed or been lost. After
+ * these, `comm` can still be used, and the call repeated. TSR_ERR_PEER_LOST and the other errors of
+ * a collective operation, after which `comm` has failed. */
+TSR_API TSR_NODISCARD tsr_status tsr_comm_grow(tsr_comm *comm, const tsr_comm_grow_params *params,
+                                               tsr_comm **out);
 
 /* This rank, and the number of ranks. 0 for NULL. */
 TSR_API int tsr_comm_rank(const tsr_comm *comm);

@@ -17,6 +17,7 @@ static tsr_status as_asked(const char *what, const char *asked, tsr__launcher *o
         {"pmix", "TESSERA_BOOT is pmix", TSR__LAUNCHER_PMIX},
         {"env", "TESSERA_BOOT is env", TSR__LAUNCHER_VARIABLES},
         {"single", "TESSERA_BOOT is single", TSR__LAUNCHER_SINGLE},
+        {"join", "TESSERA_BOOT is join", TSR__LAUNCHER_JOIN},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(asked, names[i].name) == 0) {
@@ -24,8 +25,9 @@ static tsr_status as_asked(const char *what, const char *asked, tsr__launcher *o
             *why = names[i].why;
             return TSR_OK;
         }
-    return tsr__fail(TSR_ERR_INVALID, "%s: TESSERA_BOOT is '%.80s', not auto, pmix, env or single",
-                     what, asked);
+    return tsr__fail(TSR_ERR_INVALID,
+                     "%s: TESSERA_BOOT is '%.80s', not auto, pmix, env, join or single", what,
+                     asked);
 }
 
 tsr_status tsr__launcher_find(const char *what, tsr__launcher *out, const char **why)

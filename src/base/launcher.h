@@ -9,7 +9,8 @@ typedef enum tsr__launcher {
     TSR__LAUNCHER_NONE,      /* the environment names no launcher */
     TSR__LAUNCHER_PMIX,      /* started by mpirun, prterun or srun --mpi=pmix */
     TSR__LAUNCHER_VARIABLES, /* RANK and WORLD_SIZE are set, as by tessera launch and torchrun */
-    TSR__LAUNCHER_SINGLE     /* TESSERA_BOOT is single */
+    TSR__LAUNCHER_SINGLE,    /* TESSERA_BOOT is single */
+    TSR__LAUNCHER_JOIN       /* TESSERA_BOOT is join: the process joins a running job */
 } tsr__launcher;
 
 /* Gives the launcher and the reason for the choice. The text of the reason, `*why`, is in static

@@ -26,6 +26,7 @@ static const struct {
     [TSR__CALL_SPLIT] = {"split", false, false, false, false},
     [TSR__CALL_DUPLICATE] = {"duplicate", false, false, false, false},
     [TSR__CALL_CREATE] = {"create", false, false, false, false},
+    [TSR__CALL_GROW] = {"grow", false, false, false, false},
     [TSR__CALL_SEND] = {"send", false, true, true, true},
     [TSR__CALL_RECV] = {"recv", false, true, true, true},
 };

@@ -25,6 +25,7 @@ typedef enum tsr__call_kind {
     TSR__CALL_SPLIT,
     TSR__CALL_DUPLICATE,
     TSR__CALL_CREATE,
+    TSR__CALL_GROW,
     /* SEND and RECV involve two ranks only, so their calls have no sequence number. */
     TSR__CALL_SEND,
     TSR__CALL_RECV,

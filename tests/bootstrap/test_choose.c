@@ -70,6 +70,7 @@ static const struct {
      "RANK and WORLD_SIZE are set, by a torchrun that was itself started through PMIx"},
     {"TESSERA_BOOT=single RANK=0 WORLD_SIZE=2", TSR__BOOTSTRAP_SINGLE, "TESSERA_BOOT is single"},
     {"TESSERA_BOOT=env PMIX_NAMESPACE=a PMIX_RANK=0", TSR__BOOTSTRAP_ENV, "TESSERA_BOOT is env"},
+    {"TESSERA_BOOT=join RANK=0 WORLD_SIZE=2", TSR__BOOTSTRAP_JOIN, "TESSERA_BOOT is join"},
     {"TESSERA_BOOT=single RANK=0", TSR__BOOTSTRAP_SINGLE, "TESSERA_BOOT is single"},
     {"TESSERA_BOOT=pmix", TSR__BOOTSTRAP_PMIX, "TESSERA_BOOT is pmix"},
     {"TESSERA_BOOT=auto RANK=0 WORLD_SIZE=2", TSR__BOOTSTRAP_ENV, "RANK and WORLD_SIZE are set"},
@@ -96,8 +97,8 @@ END_TEST
 static const struct {
     const char *variables, *error;
 } mistakes[] = {
-    {"TESSERA_BOOT=mpi", "bootstrap: TESSERA_BOOT is 'mpi', not auto, pmix, env or single"},
-    {"TESSERA_BOOT=ENV", "bootstrap: TESSERA_BOOT is 'ENV', not auto, pmix, env or single"},
+    {"TESSERA_BOOT=mpi", "bootstrap: TESSERA_BOOT is 'mpi', not auto, pmix, env, join or single"},
+    {"TESSERA_BOOT=ENV", "bootstrap: TESSERA_BOOT is 'ENV', not auto, pmix, env, join or single"},
     {"SLURM_STEP_NUM_TASKS=4",
      "bootstrap: SLURM_STEP_NUM_TASKS is 4 but there is neither PMIX_NAMESPACE nor RANK, so these "
      "processes cannot find one another: start it with srun --mpi=pmix, or set "

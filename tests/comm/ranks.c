@@ -84,6 +84,8 @@ void rank_fail(const char *format, ...)
     vsnprintf(common->records[my_rank].failure, sizeof common->records[my_rank].failure, format,
               arguments);
     va_end(arguments);
+    if (getenv("TEST_LOG"))
+        fprintf(stderr, "rank %d: %s\n", my_rank, common->records[my_rank].failure);
     _exit(3);
 }
 
@@ -139,11 +141,13 @@ static void end_without(tsr_status status)
 {
     snprintf(common->records[my_rank].failure, sizeof common->records[my_rank].failure, "%s: %s",
              tsr_status_name(status), tsr_last_error());
+    if (getenv("TEST_LOG"))
+        fprintf(stderr, "rank %d: %s\n", my_rank, common->records[my_rank].failure);
     common->has_given_up = true;
     leave();
 }
 
-static void be_rank(int rank)
+static void set_up(int rank)
 {
     my_rank = rank;
     if (getenv("TEST_LOG"))
@@ -154,6 +158,33 @@ static void be_rank(int rank)
         setenv("UCX_TLS", "tcp,self", 1);
     if (current.hosts)
         setenv("TESSERA_NODE", (const char[]){current.hosts[rank], '\0'}, 1);
+}
+
+static void run_and_leave(void)
+{
+    current.run(world, current.user);
+    rank_destroy();
+    while (memories > 0)
+        free(memory[--memories]);
+    common->records[my_rank].has_returned = true;
+    leave();
+}
+
+static void be_newcomer(int rank, uint64_t timeout_ns)
+{
+    set_up(rank);
+    tsr_status status = TSR_OK;
+    if (timeout_ns > 0)
+        status = tsr_comm_create(
+            tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_JOIN, .timeout_ns = timeout_ns), &world);
+    if (status != TSR_OK)
+        end_without(status);
+    run_and_leave();
+}
+
+static void be_rank(int rank)
+{
+    set_up(rank);
     const tsr_comm_params params = {.bootstrap = TSR_BOOTSTRAP_CALLBACK,
                                     .rank = rank,
                                     .size = current.size,
@@ -169,15 +200,24 @@ static void be_rank(int rank)
         end_without(status);
     need_ok(status);
     need(current.hosts || (world->shm != NULL) == (current.path == PATH_SHM && current.size > 1));
-    current.run(world, current.user);
-    rank_destroy();
-    while (memories > 0)
-        free(memory[--memories]);
-    common->records[rank].has_returned = true;
-    leave();
+    run_and_leave();
 }
 
 /* In the test ---------------------------------------------------------------------------------- */
+
+/* Returns true in the new process. */
+static bool start_process(int number)
+{
+    const pid_t parent = getpid();
+    pids[number] = fork();
+    ck_assert_int_ge(pids[number], 0);
+    if (pids[number] > 0)
+        return false;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    return true;
+}
 
 void ranks_start(const ranks_job *job)
 {
@@ -191,17 +231,22 @@ void ranks_start(const ranks_job *job)
     if (getenv("TESSERA_TEST_SOAK"))
         patience = 3000;
     fflush(NULL);
-    const pid_t parent = getpid();
     for (int i = 0; i < job->size; i++) {
-        pids[i] = fork();
-        ck_assert_int_ge(pids[i], 0);
-        if (pids[i] > 0)
-            continue;
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent)
-            _exit(1);
-        be_rank(i);
+        if (start_process(i))
+            be_rank(i);
     }
+}
+
+int ranks_join(void (*run)(tsr_comm *comm, void *user), void *user, uint64_t timeout_ns)
+{
+    const int number = current.size;
+    ck_assert_int_lt(number, MAX_RANKS);
+    current.size++;
+    current.run = run;
+    current.user = user;
+    if (start_process(number))
+        be_newcomer(number, timeout_ns);
+    return number;
 }
 
 void ranks_signal(int rank, int signal)

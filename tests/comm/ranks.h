@@ -45,6 +45,11 @@ void ranks_run(const ranks_job *job);
 
 /* The same in steps. */
 void ranks_start(const ranks_job *job);
+/* Starts one more process, number `size` of the job before, which joins by tsr_comm_create with
+ * TSR_BOOTSTRAP_JOIN and then calls `run`. If that fails, its record says why, and `run` is not
+ * called. If `timeout_ns` is 0, it does not join, and the communicator is NULL. Returns its
+ * number. */
+int ranks_join(void (*run)(tsr_comm *comm, void *user), void *user, uint64_t timeout_ns);
 void ranks_signal(int rank, int signal);
 pid_t ranks_pid(int rank);
 /* Waits for the ranks that are still running, for 60 s at most. Then it kills the remaining ones

@@ -278,13 +278,13 @@ static void be_a_minority(tsr_comm *comm, void *user)
     if (me == 0) /* it was stopped, and continues when the test ends */
         return;
     const double from = seconds_now();
-    need_error(tsr_comm_shrink(comm, tsr_comm_shrink_params(.timeout_ns = 600 * MS), &smaller),
+    need_error(tsr_comm_shrink(comm, tsr_comm_shrink_params(.timeout_ns = 1000 * MS), &smaller),
                TSR_ERR_TIMEOUT,
-               "shrink: 1 of the 2 ranks that are not known to have ended took part within 0.6 s");
+               "shrink: 1 of the 2 ranks that are not known to have ended took part within 1.0 s");
     need(seconds_now() - from < 3);
     /* The caller knows better. */
     need_ok(tsr_comm_shrink(
-        comm, tsr_comm_shrink_params(.timeout_ns = 600 * MS, .without_majority = true), &smaller));
+        comm, tsr_comm_shrink_params(.timeout_ns = 1000 * MS, .without_majority = true), &smaller));
     need(tsr_comm_size(smaller) == 1);
     tsr_comm_destroy(&smaller);
     atomic_fetch_add(&shown->gone_on, 1);

@@ -133,8 +133,11 @@ START_TEST(errors)
     ERROR("rank: PMIX_RANK is set, but no variable gives the number of ranks");
     set("TESSERA_BOOT", "env");
     ERROR("rank: TESSERA_BOOT is env, but RANK is not set");
+    set("TESSERA_BOOT", "join");
+    ERROR("rank: TESSERA_BOOT is join, so the rank is known only after joining: take it from the "
+          "communicator");
     set("TESSERA_BOOT", "mpi");
-    ERROR("rank: TESSERA_BOOT is 'mpi', not auto, pmix, env or single");
+    ERROR("rank: TESSERA_BOOT is 'mpi', not auto, pmix, env, join or single");
 }
 END_TEST
 

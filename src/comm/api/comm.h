@@ -44,6 +44,12 @@ void tsr__job_end(tsr__job *job, uint64_t until_ns);
 typedef struct tsr__origin {
     tsr__recovery *recovery; /* NULL: from none */
     const tsr__kin *kin;     /* the key, lineage and generation; NULL: new ones */
+    /* The ranks tell each other through the bootstrap that they have succeeded, before they use the
+     * new job, and also at the end. So they learn at once if one of them has failed, and either all
+     * succeed or, unless one is lost at the very end, none. */
+    bool confirms, confirms_end;
+    tsr_status (*confirm)(void *user); /* how; NULL: by an exchange of nothing */
+    void *user;
 } tsr__origin;
 /* Creates a communicator of all ranks of a bootstrap, which it closes, also after a failure. */
 tsr_status tsr__comm_create_over(tsr__bootstrap *bootstrap, const tsr_comm_params *params,

@@ -51,6 +51,7 @@ static tsr_status open_bootstrap(const tsr_comm_params *params, uint64_t timeout
         [TSR_BOOTSTRAP_ENV] = TSR__BOOTSTRAP_ENV,
         [TSR_BOOTSTRAP_CALLBACK] = TSR__BOOTSTRAP_CALLBACK,
         [TSR_BOOTSTRAP_SINGLE] = TSR__BOOTSTRAP_SINGLE,
+        [TSR_BOOTSTRAP_JOIN] = TSR__BOOTSTRAP_JOIN,
     };
     const size_t kind = (size_t)params->bootstrap;
     TSR__REQUIRE(kind < sizeof kinds / sizeof kinds[0], "unsupported bootstrap %d",
@@ -256,26 +257,47 @@ static tsr_status make_job(tsr__bootstrap *bootstrap, const tsr_comm_params *par
     return status;
 }
 
+static tsr_status confirm(tsr__bootstrap *bootstrap, const tsr__bootstrap_limit *limit,
+                          const tsr__origin *origin)
+{
+    tsr__bootstrap_gathered nothing;
+    if (origin->confirm)
+        return origin->confirm(origin->user);
+    TSR__TRY(tsr__bootstrap_exchange(bootstrap, NULL, 0, limit, &nothing));
+    tsr__bootstrap_gathered_finish(&nothing);
+    return TSR_OK;
+}
+
 tsr_status tsr__comm_create_over(tsr__bootstrap *bootstrap, const tsr_comm_params *params,
                                  const tsr__bootstrap_limit *limit, const tsr__origin *origin,
                                  tsr_comm **out)
 {
     tsr_comm *comm = NULL;
-    tsr__bootstrap_gathered nothing = {0};
     tsr_status status = make_job(bootstrap, params, limit, origin, &comm);
-    /* The others learn at once if this rank has failed until here, and can try again without it. */
-    if (status == TSR_OK && origin->recovery)
-        status = tsr__bootstrap_exchange(bootstrap, NULL, 0, limit, &nothing);
-    tsr__bootstrap_gathered_finish(&nothing);
-    tsr__bootstrap_close(&bootstrap);
+    if (!origin->confirms) /* releases its sockets before this rank waits for the others */
+        tsr__bootstrap_close(&bootstrap);
+    if (status == TSR_OK && origin->confirms)
+        status = confirm(bootstrap, limit, origin);
     if (status == TSR_OK && comm->size > 1)
         status = synchronise(comm, params, limit);
+    if (status == TSR_OK && origin->confirms_end)
+        status = confirm(bootstrap, limit, origin);
+    tsr__bootstrap_close(&bootstrap);
     if (status != TSR_OK) {
         tsr_comm_destroy(&comm);
         return status;
     }
     *out = comm;
     return TSR_OK;
+}
+
+/* Creates this process's first communicator. In a job that grows, the ranks confirm. */
+static tsr_status create_first(tsr__bootstrap *bootstrap, const tsr_comm_params *params,
+                               const tsr__bootstrap_limit *limit, tsr_comm **out)
+{
+    const bool joins = tsr__bootstrap_get_info(bootstrap)->kind == TSR__BOOTSTRAP_JOIN;
+    const tsr__origin origin = {.confirms = joins, .confirms_end = joins};
+    return tsr__comm_create_over(bootstrap, params, limit, &origin, out);
 }
 
 tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
@@ -293,6 +315,6 @@ tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
     if (status == TSR_OK)
         status = open_bootstrap(params, limit.timeout_ns, &bootstrap);
     if (status == TSR_OK)
-        status = tsr__comm_create_over(bootstrap, params, &limit, &(tsr__origin){0}, out);
+        status = create_first(bootstrap, params, &limit, out);
     return status == TSR_OK ? TSR_OK : tsr__fail_context(status, "comm_create");
 }

@@ -171,6 +171,7 @@ static void set_extents(extents *e)
     case TSR__CALL_SPLIT:
     case TSR__CALL_DUPLICATE:
     case TSR__CALL_CREATE:
+    case TSR__CALL_GROW:
         e->send = mine;
         e->recv = total;
         e->same_send = at(o->recv, e, start);
@@ -319,6 +320,7 @@ static void make_schedule(tsr_request *request, const extents *e)
     case TSR__CALL_ALL_GATHER_V:
     case TSR__CALL_SPLIT:
     case TSR__CALL_DUPLICATE:
+    case TSR__CALL_GROW:
         tsr__algorithm_all_gather(schedule, size, rank, &e->blocks,
                                   tsr__block_start(&e->blocks, size) *
                                           tsr__element_size(o->dtype) >=

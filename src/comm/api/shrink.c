@@ -120,8 +120,8 @@ static tsr_status create(const shrinking *s, tsr__rendezvous *rendezvous, tsr_co
     const tsr_comm *comm = s->comm;
     const tsr_comm_params params = {.timeout_ns = comm->timeout_ns,
                                     .reproducible = comm->reproducible};
-    const tsr__origin origin = {.recovery = s->kin.recovery,
-                                .kin = s->kin.recovery ? &s->kin : NULL};
+    const tsr__origin origin = {
+        .recovery = s->kin.recovery, .kin = s->kin.recovery ? &s->kin : NULL, .confirms = true};
     const uint64_t now = tsr__now_ns(), left = s->deadline_ns > now ? s->deadline_ns - now : 1;
     /* If a member does not take part after all, there must be time to agree again. */
     const tsr__bootstrap_limit limit = tsr__bootstrap_limit_from_now(left / 2 + 1);

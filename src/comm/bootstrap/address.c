@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -167,4 +168,19 @@ tsr_status tsr__address_find(const char *host, uint16_t port, uint64_t deadline_
     TSR__REQUIRE(!is_any(&chosen), "it stands for all addresses of a machine, not for one");
     *out = chosen;
     return TSR_OK;
+}
+
+bool tsr__address_is_here(const tsr__address *address)
+{
+    struct sockaddr_storage any_port = address->storage;
+    if (any_port.ss_family == AF_INET)
+        ((struct sockaddr_in *)&any_port)->sin_port = 0;
+    else
+        ((struct sockaddr_in6 *)&any_port)->sin6_port = 0;
+    const int fd = socket(any_port.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool is_here =
+        fd >= 0 && bind(fd, (const struct sockaddr *)&any_port, address->size) == 0;
+    if (fd >= 0)
+        close(fd);
+    return is_here;
 }

@@ -23,6 +23,9 @@ typedef struct tsr__address {
 tsr_status tsr__address_find(const char *host, uint16_t port, uint64_t deadline_ns,
                              tsr__address *out) TSR_NODISCARD;
 
+/* Returns whether this host has the address. */
+bool tsr__address_is_here(const tsr__address *address);
+
 /* Fills in `loopback` and `text` of an address from accept(). */
 void tsr__address_describe(tsr__address *address);
 

@@ -29,7 +29,7 @@ typedef tsr_status tsr__bootstrap_open_fn(const tsr__bootstrap_params *params,
                                           tsr__bootstrap_place *place,
                                           const tsr__bootstrap_backend **backend, void **state);
 tsr__bootstrap_open_fn tsr__bootstrap_open_pmix, tsr__bootstrap_open_env,
-    tsr__bootstrap_open_callback, tsr__bootstrap_open_single;
+    tsr__bootstrap_open_callback, tsr__bootstrap_open_single, tsr__bootstrap_open_join;
 
 /* Returns TSR_ERR_UNSUPPORTED if `size` is above TSR__BOOTSTRAP_MAX_RANKS. */
 tsr_status tsr__bootstrap_check_size(int64_t size) TSR_NODISCARD;

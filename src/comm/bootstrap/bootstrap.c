@@ -101,6 +101,7 @@ static tsr__bootstrap_open_fn *const backends[] = {
     [TSR__BOOTSTRAP_ENV] = tsr__bootstrap_open_env,
     [TSR__BOOTSTRAP_CALLBACK] = tsr__bootstrap_open_callback,
     [TSR__BOOTSTRAP_SINGLE] = tsr__bootstrap_open_single,
+    [TSR__BOOTSTRAP_JOIN] = tsr__bootstrap_open_join,
 };
 
 static tsr_status open_backend(const tsr__bootstrap_params *params, tsr__bootstrap *bootstrap)

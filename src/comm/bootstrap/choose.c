@@ -36,6 +36,7 @@ tsr_status tsr__bootstrap_choose(tsr__bootstrap_kind *kind, const char **why)
         [TSR__LAUNCHER_PMIX] = TSR__BOOTSTRAP_PMIX,
         [TSR__LAUNCHER_VARIABLES] = TSR__BOOTSTRAP_ENV,
         [TSR__LAUNCHER_SINGLE] = TSR__BOOTSTRAP_SINGLE,
+        [TSR__LAUNCHER_JOIN] = TSR__BOOTSTRAP_JOIN,
     };
     tsr__launcher launcher;
     TSR__TRY(tsr__launcher_find("bootstrap", &launcher, why));

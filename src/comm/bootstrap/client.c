@@ -23,6 +23,9 @@
 /* The shortest and the longest pause between attempts to reach rank 0. */
 #define SHORTEST_PAUSE_NS (TSR__SECOND / 100)
 #define LONGEST_PAUSE_NS (TSR__SECOND / 2)
+/* The longest pause of a process that joins a running job, whose ranks may wait for a short time
+ * only. */
+#define LONGEST_JOIN_PAUSE_NS (TSR__SECOND / 50)
 
 /* How long to keep trying after rank 0 has refused this process as one of another job. That other
  * job may be about to end and release the port. But if both jobs use the same port by mistake,
@@ -227,6 +230,12 @@ static tsr_status fail_to_join(const attempt *try)
                          "%.80s, port %d: %s; set another TESSERA_MASTER_PORT for one of the jobs, "
                          "or, if they are to be one job, the same TESSERA_JOB_ID for all its ranks",
                          params->rank, params->address, (int)params->port, try->other_job);
+    if (params->size == 0)
+        return tsr__fail(TSR_ERR_TIMEOUT,
+                         "rendezvous: this process could not join the running job at %.80s, port "
+                         "%d, within %.1f s: %s%s%s",
+                         params->address, (int)params->port, (double)params->timeout_ns * 1e-9,
+                         try->why, add_answer ? "; before: " : "", add_answer ? try->answer : "");
     return tsr__fail(TSR_ERR_TIMEOUT,
                      "rendezvous: rank %" PRId32 " could not join rank 0 at %.80s, port %d, "
                      "within %.1f s: %s%s%s",
@@ -248,14 +257,19 @@ static tsr_status keep_trying(attempt *try, uint64_t deadline_ns)
         uint64_t now = tsr__now_ns();
         if (now >= deadline_ns || (try->give_up_ns != 0 && now >= try->give_up_ns))
             return fail_to_join(try);
-        if (strcmp(logged, try->why) != 0)
+        if (strcmp(logged, try->why) != 0 && params->size > 0)
             tsr__log(TSR_LOG_WARNING,
                      "rendezvous: rank %" PRId32 " cannot join rank 0 at %.80s, port %d, yet: %s",
                      params->rank, params->address, (int)params->port, try->why);
+        else if (strcmp(logged, try->why) != 0)
+            tsr__log(TSR_LOG_INFO,
+                     "rendezvous: this process cannot join the job at %.80s, port %d, yet: %s",
+                     params->address, (int)params->port, try->why);
         memcpy(logged, try->why, sizeof logged);
         uint64_t rest = tsr__min_u64(pause, deadline_ns - now);
         nanosleep(&(struct timespec){.tv_nsec = (long)rest}, NULL);
-        pause = tsr__min_u64(pause * 3 / 2, LONGEST_PAUSE_NS);
+        pause = tsr__min_u64(pause * 3 / 2,
+                             params->size > 0 ? LONGEST_PAUSE_NS : LONGEST_JOIN_PAUSE_NS);
     }
     return TSR_OK;
 }
@@ -274,6 +288,8 @@ tsr_status tsr__client_open(const tsr__rendezvous_params *params, tsr__client **
     client->rank = params->rank;
     client->size = params->size;
     client->channel = try.channel;
+    if (params->size == 0)
+        tsr__client_set_size(client, TSR__CLIENT_INTRODUCTION_SIZE);
     *out = client;
     return TSR_OK;
 }
@@ -288,6 +304,12 @@ tsr_status tsr__client_adopt(int32_t rank, int32_t size, const tsr__channel *cha
     expect_answers(&client->channel, size);
     *out = client;
     return TSR_OK;
+}
+
+void tsr__client_set_size(tsr__client *client, int32_t size)
+{
+    client->size = size;
+    client->channel.max_gathered = (uint64_t)size * (4 + TSR__BOOTSTRAP_MAX_BYTES);
 }
 
 /* Handles ABORT: fails with the error that rank 0 has sent. */

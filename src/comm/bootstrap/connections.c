@@ -68,13 +68,14 @@ static bool handle_hello(tsr__server *server, int index)
     tsr__channel_take(&connection->channel, 1u << TSR__WIRE_PROOF);
 
     char why[128];
-    if (handshake->size != (uint32_t)server->params.size) {
+    const bool joins = server->params.grows && handshake->size == 0 && handshake->rank == 0;
+    if (!joins && handshake->size != (uint32_t)server->params.size) {
         snprintf(why, sizeof why, "its WORLD_SIZE is %" PRIu32 ", not %" PRId32, handshake->size,
                  server->params.size);
         refuse(server, index, TSR__WIRE_BAD_SIZE, why);
         return false;
     }
-    if (handshake->rank == 0 || handshake->rank >= handshake->size) {
+    if (!joins && (handshake->rank == 0 || handshake->rank >= handshake->size)) {
         snprintf(why, sizeof why, "its rank is %" PRIu32 ", not one from 1 to %" PRId32,
                  handshake->rank, server->params.size - 1);
         refuse(server, index, TSR__WIRE_BAD_RANK, why);
@@ -132,7 +133,11 @@ static bool may_join(tsr__server *server, int index)
         refuse(server, index, TSR__WIRE_OTHER_JOB + (int)part, why);
         return false;
     }
-    if (server->ranks[rank] != NULL) {
+    if (params->grows && server->joined == params->size - 1) {
+        refuse(server, index, TSR__WIRE_FULL, "enough processes have already joined");
+        return false;
+    }
+    if (!params->grows && server->ranks[rank] != NULL) {
         snprintf(why, sizeof why, "rank %" PRIu32 " has already joined, from %s", rank,
                  server->ranks[rank]->channel.peer);
         refuse(server, index, TSR__WIRE_DUPLICATE, why);
@@ -141,12 +146,21 @@ static bool may_join(tsr__server *server, int index)
     return true;
 }
 
+/* Returns a number that no process has. There must be one. */
+static uint32_t free_rank(const tsr__server *server)
+{
+    uint32_t rank = 1;
+    while (server->ranks[rank] != NULL)
+        rank++;
+    return rank;
+}
+
 static void handle_proof(tsr__server *server, int index)
 {
     const tsr__rendezvous_params *params = &server->params;
     tsr__connection *connection = server->pending[index];
     tsr__channel *channel = &connection->channel;
-    const uint32_t rank = connection->handshake.rank;
+    uint32_t rank = connection->handshake.rank;
     uint8_t mac[TSR__WIRE_MAC];
 
     if (!may_join(server, index))
@@ -156,6 +170,8 @@ static void handle_proof(tsr__server *server, int index)
     tsr__channel_start_sealing(channel, params->token, params->token_size, &connection->handshake);
     tsr__channel_take(channel, 1u << TSR__WIRE_CONTRIBUTION);
     connection->stage = TSR__CONNECTION_JOINED;
+    if (params->grows)
+        rank = connection->handshake.rank = free_rank(server);
     (void)tsr__channel_write(channel); /* later steps send what this call could not send */
     server->ranks[rank] = connection;
     server->joined++;

@@ -44,6 +44,21 @@ static tsr_status read_port(uint16_t *port)
     return TSR_OK;
 }
 
+tsr_status tsr__rendezvous_from_environment(tsr__rendezvous_params *params)
+{
+    const char *address = tsr__env_text("MASTER_ADDR");
+    const char *token = tsr__env_text("TESSERA_TOKEN");
+    params->address = address != NULL ? address : "127.0.0.1";
+    params->token = token;
+    params->token_size = token != NULL ? strlen(token) : 0;
+    tsr__identity_init(&params->identity);
+    TSR__TRY(read_port(&params->port));
+    TSR__REQUIRE(token == NULL || params->token_size >= MIN_TOKEN,
+                 "bootstrap: TESSERA_TOKEN has %zu characters, at least %d are needed",
+                 params->token_size, MIN_TOKEN);
+    return TSR_OK;
+}
+
 static tsr_status exchange(void *state, const void *mine, uint64_t size_bytes,
                            const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out)
 {
@@ -74,21 +89,9 @@ tsr_status tsr__bootstrap_open_env(const tsr__bootstrap_params *params, tsr__boo
         return TSR_OK;
     }
 
-    const char *address = tsr__env_text("MASTER_ADDR");
-    const char *token = tsr__env_text("TESSERA_TOKEN");
     tsr__rendezvous_params where = {
-        .rank = read.rank,
-        .size = read.size,
-        .address = address != NULL ? address : "127.0.0.1",
-        .token = token,
-        .token_size = token != NULL ? strlen(token) : 0,
-        .timeout_ns = params->timeout_ns,
-    };
-    tsr__identity_init(&where.identity);
-    TSR__TRY(read_port(&where.port));
-    TSR__REQUIRE(token == NULL || where.token_size >= MIN_TOKEN,
-                 "bootstrap: TESSERA_TOKEN has %zu characters, at least %d are needed",
-                 where.token_size, MIN_TOKEN);
+        .rank = read.rank, .size = read.size, .timeout_ns = params->timeout_ns};
+    TSR__TRY(tsr__rendezvous_from_environment(&where));
     tsr__rendezvous *rendezvous;
     TSR__TRY(tsr__rendezvous_open(&where, &rendezvous));
     *place = read;

@@ -18,7 +18,8 @@
 typedef struct tsr__rendezvous tsr__rendezvous;
 
 typedef struct tsr__rendezvous_params {
-    int32_t rank, size; /* size ≥ 2 */
+    int32_t rank, size; /* size ≥ 2; or both 0: joins a running job */
+    bool grows; /* rank 0 gives the numbers 1, 2, … to processes that join a running job */
     /* the name or numeric address of rank 0, which listens on this address only */
     const char *address;
     uint16_t port;
@@ -28,6 +29,9 @@ typedef struct tsr__rendezvous_params {
     uint64_t timeout_ns;   /* the time in which all ranks must join */
     uint64_t handshake_ns; /* the time limit of each connection's handshake; 0: 5 s */
 } tsr__rendezvous_params;
+
+/* Sets the address, port, token and identity from the environment. They point into it. */
+tsr_status tsr__rendezvous_from_environment(tsr__rendezvous_params *params) TSR_NODISCARD;
 
 /* Opens a rendezvous. On rank 0, blocks until all ranks have joined. On the other ranks, blocks
  * until rank 0 has accepted this rank; only the first exchange shows whether all ranks have

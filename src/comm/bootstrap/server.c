@@ -279,12 +279,9 @@ static tsr_status collect(tsr__server *server, const void *mine, uint64_t size_b
     return status;
 }
 
-static tsr_status send_answer(tsr__server *server, const uint8_t *answer, uint64_t answer_size,
-                              const tsr__bootstrap_limit *limit)
+/* Sends what has been put into the channels. */
+static tsr_status send_all(tsr__server *server, const tsr__bootstrap_limit *limit)
 {
-    for (int32_t rank = 1; rank < server->params.size; rank++)
-        tsr__channel_put(&server->ranks[rank]->channel, TSR__WIRE_GATHERED, answer,
-                         (size_t)answer_size);
     for (;;) {
         int32_t slow = 0;
         for (int32_t rank = 1; rank < server->params.size; rank++) {
@@ -309,6 +306,15 @@ static tsr_status send_answer(tsr__server *server, const uint8_t *answer, uint64
                              seconds(limit->timeout_ns), slow);
         TSR__TRY(tsr__server_step(server, limit->deadline_ns));
     }
+}
+
+static tsr_status send_answer(tsr__server *server, const uint8_t *answer, uint64_t answer_size,
+                              const tsr__bootstrap_limit *limit)
+{
+    for (int32_t rank = 1; rank < server->params.size; rank++)
+        tsr__channel_put(&server->ranks[rank]->channel, TSR__WIRE_GATHERED, answer,
+                         (size_t)answer_size);
+    return send_all(server, limit);
 }
 
 /* Removes the pointers to the answer from all channels, because the answer is about to be freed. */
@@ -339,6 +345,90 @@ tsr_status tsr__server_exchange(tsr__server *server, const void *mine, uint64_t 
     else
         tsr__bootstrap_gathered_finish(&all);
     return status;
+}
+
+/* Growing ---------------------------------------------------------------------------------------
+ */
+
+/* Closes the gaps that processes have left which have joined and ended again. */
+static void close_gaps(tsr__server *server)
+{
+    int32_t next = 1;
+    for (int32_t rank = 1; rank < server->params.size; rank++) {
+        tsr__connection *connection = server->ranks[rank];
+        if (connection == NULL)
+            continue;
+        server->ranks[rank] = NULL;
+        server->ranks[next] = connection;
+        connection->handshake.rank = (uint32_t)next++;
+    }
+    server->params.size = next;
+}
+
+static tsr_status wait_for_newcomers(tsr__server *server, uint64_t deadline_ns)
+{
+    while (server->joined < server->params.size - 1 && tsr__now_ns() < deadline_ns)
+        TSR__TRY(tsr__server_step(server, deadline_ns));
+    if (server->joined == 0)
+        return tsr__fail(TSR_ERR_TIMEOUT, "no process has joined at %s within %.1f s%s%s",
+                         server->address.text, seconds(server->params.timeout_ns),
+                         server->refused[0] != '\0' ? "; refused a process at " : "",
+                         server->refused);
+    return TSR_OK;
+}
+
+tsr_status tsr__server_open_growing(const tsr__rendezvous_params *params, int32_t *joined,
+                                    tsr__server **out)
+{
+    const uint64_t deadline = tsr__deadline_ns(params->timeout_ns);
+    tsr__server *server = tsr__calloc(1, sizeof *server);
+    if (server == NULL)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = prepare(params, deadline, server);
+    if (status == TSR_OK)
+        status = listen_on(server);
+    if (status == TSR_OK)
+        status = wait_for_newcomers(server, deadline);
+    if (status != TSR_OK) {
+        tsr__server_close(&server);
+        return status;
+    }
+    tsr__server_stop_listening(server);
+    server->params.token = NULL;
+    close_gaps(server);
+    *joined = server->joined;
+    *out = server;
+    return TSR_OK;
+}
+
+tsr_status tsr__server_introduce(tsr__server *server, int32_t old_size,
+                                 const tsr__bootstrap_limit *limit)
+{
+    enum { SIZE = 4 + TSR__INTRODUCTION_SIZE };
+    const int32_t size = server->params.size;
+    uint8_t *answers = tsr__calloc((size_t)size, SIZE);
+    tsr_status status = answers == NULL ? TSR_ERR_NO_MEMORY : TSR_OK;
+    if (status == TSR_OK)
+        status = wait_for_contributions(server, limit);
+    for (int32_t rank = 1; rank < size && status == TSR_OK; rank++) {
+        uint8_t *answer = answers + (size_t)rank * SIZE;
+        tsr__wire_put_u32(answer, TSR__INTRODUCTION_SIZE);
+        tsr__wire_put_u32(answer + 4, (uint32_t)old_size);
+        tsr__wire_put_u32(answer + 8, (uint32_t)size - 1);
+        tsr__wire_put_u32(answer + 12, (uint32_t)rank - 1);
+        tsr__channel_take(&server->ranks[rank]->channel, 1u << TSR__WIRE_CONTRIBUTION);
+        tsr__channel_put(&server->ranks[rank]->channel, TSR__WIRE_GATHERED, answer, SIZE);
+    }
+    if (status == TSR_OK)
+        status = send_all(server, limit);
+    detach_answer(server);
+    tsr__free(answers);
+    return status;
+}
+
+void tsr__server_abort(tsr__server *server, tsr_status status)
+{
+    (void)abort_all(server, status);
 }
 
 void tsr__server_close(tsr__server **server)

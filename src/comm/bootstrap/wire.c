@@ -136,6 +136,8 @@ const char *tsr__wire_reason_text(uint8_t reason)
         return "rank 0 has another WORLD_SIZE";
     case TSR__WIRE_DUPLICATE:
         return "another process has already joined as this rank";
+    case TSR__WIRE_FULL:
+        return "enough processes have already joined";
     default:
         return "rank 0 refused for a reason that this version does not know";
     }

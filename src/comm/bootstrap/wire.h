@@ -3,7 +3,8 @@
  *
  *     header     "TSRB", version 1, type 1, zero 2, size 8 (the bytes that follow the header)
  *
- *     rank → 0   HELLO         rank 4, size 4, nonce 32
+ *     rank → 0   HELLO         rank 4, size 4, nonce 32. Both numbers are 0 if the process joins
+ *                              a running job, which gives it a rank
  *     0 → rank   CHALLENGE     nonce 32
  *     rank → 0   PROOF         MAC 32 of "rank"; then, for each part of a job's identity, MAC 32
  *     0 → rank   WELCOME       MAC 32 of "zero"
@@ -82,6 +83,7 @@ typedef enum tsr__wire_reason {
     TSR__WIRE_BAD_RANK,
     TSR__WIRE_BAD_SIZE,
     TSR__WIRE_DUPLICATE,
+    TSR__WIRE_FULL,
     TSR__WIRE_OTHER_JOB = 16
 } tsr__wire_reason;
 

@@ -57,6 +57,8 @@ typedef struct agreement {
     int caller_count;
     struct pollfd *polls;
     bool leading;
+    uint64_t patience_ns,
+        settle_ns; /* PATIENCE_NS and SETTLE_NS, or less if there is little time */
     uint64_t leading_since_ns, beat_ns;
     int following; /* the member that this one has joined; −1: none */
     uint64_t heard_ns;
@@ -477,7 +479,7 @@ static void seek(agreement *a, uint64_t now)
         if (a->called_ns[i] == 0)
             a->called_ns[i] = now;
         start_link(a, i, true, now);
-        if (now - a->called_ns[i] < PATIENCE_NS && !a->members[i].ended)
+        if (now - a->called_ns[i] < a->patience_ns && !a->members[i].ended)
             return;
     }
     if (a->leading)
@@ -634,11 +636,11 @@ static tsr_status lead(agreement *a, uint64_t now)
     /* The lowest of those that take part is the leader. */
     const bool majority = params->without_majority || 2 * joined > there ||
                           (2 * joined == there && lowest == a->self);
-    const bool settled = now >= params->collect_until_ns && now - a->leading_since_ns >= SETTLE_NS;
+    const bool settled =
+        now >= params->collect_until_ns && now - a->leading_since_ns >= a->settle_ns;
     if (majority && (joined == there || settled))
         return decide(a);
-    const uint64_t margin = tsr__min_u64(params->timeout_ns / 8, SETTLE_NS);
-    if (!majority && now + margin >= params->deadline_ns)
+    if (!majority && now + a->settle_ns >= params->deadline_ns)
         return tell_failure(a, joined, there);
     return TSR_OK;
 }
@@ -681,11 +683,13 @@ static tsr_status step(agreement *a)
     if (a->decision)
         return TSR_OK;
     const uint64_t now = tsr__now_ns();
-    if (now >= a->params->deadline_ns)
+    seek(a, now);
+    if (a->leading && a->following < 0)
+        TSR__TRY(lead(a, now));
+    if (!a->decision && now >= a->params->deadline_ns)
         return tsr__fail(TSR_ERR_TIMEOUT, "the ranks have not agreed on who goes on within %.1f s",
                          (double)a->params->timeout_ns * 1e-9);
-    seek(a, now);
-    return a->leading && a->following < 0 ? lead(a, now) : TSR_OK;
+    return TSR_OK;
 }
 
 static tsr_status allocate(agreement *a)
@@ -726,6 +730,8 @@ tsr_status tsr__agree(const tsr__agreement_params *params, const tsr__decision *
                    .members = params->members,
                    .size = params->size,
                    .self = params->self,
+                   .patience_ns = tsr__min_u64(PATIENCE_NS, params->timeout_ns / 8),
+                   .settle_ns = tsr__min_u64(SETTLE_NS, params->timeout_ns / 8),
                    .following = -1};
     tsr_status status = allocate(&a);
     while (status == TSR_OK && !a.decision) {

@@ -42,6 +42,10 @@ tsr_status tsr_rank_from_environment(int64_t *rank, int64_t *ranks)
     tsr__launcher launcher;
     const char *why;
     TSR__TRY(tsr__launcher_find("rank", &launcher, &why));
+    TSR__REQUIRE(
+        launcher != TSR__LAUNCHER_JOIN,
+        "rank: TESSERA_BOOT is join, so the rank is known only after joining: take it from "
+        "the communicator");
     bool is_single = launcher == TSR__LAUNCHER_SINGLE, found = false;
     if (launcher == TSR__LAUNCHER_VARIABLES) {
         TSR__TRY(read_numbers(&variables, &found, &found_rank, &found_ranks));
