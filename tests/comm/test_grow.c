@@ -246,7 +246,7 @@ START_TEST(one_is_killed_while_it_joins)
     uint64_t random = (uint64_t)_i + 1;
     ranks_start(&(ranks_job){.size = 2, .path = (ranks_path)_i, .run = grow_until_one_stays});
     progress *shown = ranks_shared();
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 5; i++) {
         const int number = ranks_join(be_there, NULL, 20000 * MS);
         usleep((useconds_t)random_between(&random, 0, 80000));
         ranks_signal(number, SIGKILL);
