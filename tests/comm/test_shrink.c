@@ -51,6 +51,8 @@ static void wait_for(const _Atomic int *value, int at_least)
     const double end = seconds_now() + 60;
     while (atomic_load(value) < at_least && seconds_now() < end)
         usleep(200);
+    for (int i = 0; i < MAX_RANKS && atomic_load(value) < at_least; i++)
+        ck_assert_msg(!ranks_record(i)->failure[0], "rank %d: %s", i, ranks_record(i)->failure);
     ck_assert_int_ge(atomic_load(value), at_least);
 }
 
@@ -223,7 +225,7 @@ static void lose_a_stopped_one(tsr_comm *comm, void *user)
     need_ok(tsr_comm_barrier(comm));
     atomic_fetch_add(&shown->ready, 1);
     work_until_lost(comm);
-    const tsr_comm_shrink_params *params = tsr_comm_shrink_params(.timeout_ns = 3000 * MS);
+    const tsr_comm_shrink_params *params = tsr_comm_shrink_params(.timeout_ns = 5000 * MS);
     if (me == victim) { /* this rank has slept for long */
         need(atomic_load(&shown->gone_on) == size - 1);
         need_error(tsr_comm_shrink(comm, params, &smaller), TSR_ERR_PEER_LOST,
@@ -244,7 +246,7 @@ START_TEST(a_stopped_rank_is_left_out)
     static const struct {
         ranks_path path;
         int victim;
-    } cases[] = {{PATH_SHM, 0}, {PATH_MESSAGES, 1}, {PATH_TCP, 2}};
+    } cases[] = {{PATH_SHM, 0}, {PATH_TCP, 1}};
     const ranks_path path = cases[_i].path;
     const int size = 3;
     int victim = cases[_i].victim;
@@ -406,7 +408,7 @@ TESTS(shrink)
     tcase_add_loop_test(tests, without_a_killed_rank, 0, 3 * PATHS);
     tcase_add_loop_test(tests, down_to_one, 0, PATHS);
     tcase_add_loop_test(tests, without_one_that_is_killed_meanwhile, 0, PATHS);
-    tcase_add_loop_test(tests, a_stopped_rank_is_left_out, 0, 3);
+    tcase_add_loop_test(tests, a_stopped_rank_is_left_out, 0, 2);
     tcase_add_test(tests, half_of_the_ranks_need_the_lowest);
     tcase_add_loop_test(tests, of_communicators_that_are_whole, 0, PATHS);
     tcase_add_loop_test(tests, allocations_fail, 0, PATH_TCP);
