@@ -90,23 +90,35 @@ static void lose_one(tsr_comm *comm, void *user)
     tsr_comm_destroy(&smaller);
 }
 
+/* Runs a job of which this rank is killed in an operation. */
+static void kill_one(int size, ranks_path path, const char *hosts, int victim)
+{
+    ranks_start(
+        &(ranks_job){.size = size, .path = path, .hosts = hosts, .run = lose_one, .user = &victim});
+    const progress *shown = ranks_shared();
+    wait_for(&shown->ready, size);
+    usleep(5000);
+    ranks_signal(victim, SIGKILL);
+    ranks_wait();
+    for (int i = 0; i < size; i++) {
+        if (i != victim)
+            ranks_check(i);
+    }
+}
+
 START_TEST(without_a_killed_rank)
 {
-    static const int sizes[] = {2, 3, 4};
-    const ranks_path path = (ranks_path)(_i % PATHS);
-    const int size = sizes[_i / PATHS];
-    for (int victim = 0; victim < size; victim++) {
-        ranks_start(&(ranks_job){.size = size, .path = path, .run = lose_one, .user = &victim});
-        const progress *shown = ranks_shared();
-        wait_for(&shown->ready, size);
-        usleep(5000);
-        ranks_signal(victim, SIGKILL);
-        ranks_wait();
-        for (int i = 0; i < size; i++) {
-            if (i != victim)
-                ranks_check(i);
-        }
-    }
+    const int size = 2 + _i / PATHS;
+    for (int victim = 0; victim < size; victim++)
+        kill_one(size, (ranks_path)(_i % PATHS), NULL, victim);
+}
+END_TEST
+
+START_TEST(without_a_killed_rank_of_two_hosts)
+{
+    static const char *const hosts[] = {"aabb", "abab", "abbb"};
+    kill_one(4, PATH_SHM, hosts[_i], 0);
+    kill_one(4, PATH_SHM, hosts[_i], 1);
 }
 END_TEST
 
@@ -406,6 +418,7 @@ TESTS(shrink)
 {
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, without_a_killed_rank, 0, 3 * PATHS);
+    tcase_add_loop_test(tests, without_a_killed_rank_of_two_hosts, 0, 3);
     tcase_add_loop_test(tests, down_to_one, 0, PATHS);
     tcase_add_loop_test(tests, without_one_that_is_killed_meanwhile, 0, PATHS);
     tcase_add_loop_test(tests, a_stopped_rank_is_left_out, 0, 2);
