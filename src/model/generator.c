@@ -12,6 +12,7 @@
 
 #define USUAL_PREFILL 256
 #define PAGE_TOKENS 64
+#define MOST_PARTS 32 /* of a prompt in one run of the stages */
 
 typedef struct sequence {
     bool used;
@@ -366,6 +367,30 @@ static tsr_status prefill(tsr_generator *g, int number)
     return TSR_OK;
 }
 
+/* Computes several complete parts of a long prompt whose logits nobody needs, so that all stages
+ * compute at the same time. Does nothing if there is one stage. */
+static tsr_status prefill_parts(tsr_generator *g, int number)
+{
+    sequence *s = &g->sequences[number];
+    const int64_t left = (s->length - s->seen - 1) / g->params.prefill;
+    const int parts = left < MOST_PARTS ? (int)left : MOST_PARTS;
+    int cached[MOST_PARTS];
+    if (tsr_pipeline_stages(g->model->pipeline) == 1 || parts < 2 ||
+        s->seen < g->params.logits_positions)
+        return TSR_OK;
+    for (int i = 0; i < parts; i++)
+        cached[i] = s->cache;
+    run r = {.g = g,
+             .rows = 1,
+             .tokens = g->params.prefill,
+             .cached = cached,
+             .ids = s->tokens + s->seen};
+    TSR__TRY(run_stages(&r, parts));
+    s->seen += parts * g->params.prefill;
+    g->stats.prompt_tokens += (uint64_t)(parts * g->params.prefill);
+    return TSR_OK;
+}
+
 /* Returns into how many micro-batches of the same size the sequences are divided, so that each
  * stage has one of them at a time. */
 static int micro_batches_of(const tsr_generator *g, int count)
@@ -508,6 +533,7 @@ static tsr_status prefill_all(tsr_generator *g, int count, const int *numbers, b
     for (int i = 0; i < count && !*interrupted; i++) {
         sequence *s = &g->sequences[numbers[i]];
         while (s->seen < s->length && !*interrupted) {
+            TSR__TRY(prefill_parts(g, numbers[i]));
             TSR__TRY(prefill(g, numbers[i]));
             if (s->seen < s->length)
                 TSR__TRY(agree(g, 0, interrupted));
