@@ -160,7 +160,11 @@ static void kill_one(uint64_t *random, int round, double *slowest)
                           .path = path,
                           .victim = (int)random_between(random, 0, size - 1)};
     const int after_us = (int)random_between(random, 0, 30000);
-    ranks_start(&(ranks_job){.size = size, .path = path, .run = live_until, .user = &plan});
+    ranks_start(&(ranks_job){.size = size,
+                             .path = path,
+                             .hosts = round % 2 ? "aabbccdd" : NULL,
+                             .run = live_until,
+                             .user = &plan});
     const evidence *shown = ranks_shared();
     const double end = seconds_now() + 60;
     while (atomic_load(&shown->ready) < size && seconds_now() < end)

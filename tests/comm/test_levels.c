@@ -281,6 +281,34 @@ START_TEST(a_rank_is_lost_in_a_round)
 }
 END_TEST
 
+/* The ranks that are left have levels of their own. */
+static void go_on(tsr_comm *comm, void *user)
+{
+    tsr_comm *left = NULL;
+    (void)user;
+    need_ok(tsr_comm_barrier(comm));
+    if (tsr_comm_rank(comm) == 1)
+        raise(SIGKILL);
+    need_error(tsr_comm_barrier(comm), TSR_ERR_PEER_LOST, "rank 1 is lost");
+    need_ok(tsr_comm_shrink(comm, NULL, &left));
+    need(tsr_comm_size(left) == 3 && tsr_comm_host_count(left) == 2);
+    need(left->levels.subtrees == 2 && left->levels.count == (tsr_comm_rank(left) < 2 ? 2 : 1));
+    reduce(left, 1000, TSR_F32, TSR_OP_SUM, 1);
+    reduce(left, MOST, TSR_F32, TSR_OP_SUM, 2);
+    tsr_comm_destroy(&left);
+}
+
+START_TEST(of_the_ranks_that_are_left)
+{
+    ranks_start(&(ranks_job){.size = 4, .hosts = "aaab", .run = go_on});
+    ranks_wait();
+    for (int i = 0; i < 4; i++) {
+        if (i != 1)
+            ranks_check(i);
+    }
+}
+END_TEST
+
 /* A rank is late, calls something else, cancels, or leaves. */
 static void misbehave(tsr_comm *comm, void *user)
 {
@@ -333,5 +361,6 @@ TESTS(levels)
     tcase_add_loop_test(tests, several_at_once, 0, 3);
     tcase_add_test(tests, of_parts);
     tcase_add_loop_test(tests, a_rank_is_lost_in_a_round, 0, 3);
+    tcase_add_test(tests, of_the_ranks_that_are_left);
     tcase_add_loop_test(tests, a_rank_misbehaves, 0, 5);
 }

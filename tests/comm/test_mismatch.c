@@ -251,6 +251,8 @@ static void arguments(tsr_comm *comm, void *user)
     need_error(tsr_comm_status(NULL), TSR_ERR_INVALID, "comm_status: comm is NULL");
     need(tsr_comm_rank(NULL) == 0 && tsr_comm_size(NULL) == 0);
     need(tsr_comm_local_rank(NULL) == 0 && tsr_comm_local_size(NULL) == 0);
+    need(tsr_comm_host_count(NULL) == 0 && tsr_comm_host(NULL, 0) == -1);
+    need(tsr_comm_host(comm, -1) == -1 && tsr_comm_host(comm, tsr_comm_size(comm)) == -1);
     tsr_comm_set_timeout(NULL, 1);
     /* The communicator has not failed. */
     need_ok(tsr_comm_barrier(comm));

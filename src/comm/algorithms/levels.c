@@ -137,7 +137,7 @@ static void reduce_by_first(tsr__schedule *schedule, const tsr__levels *levels, 
 }
 
 static void reduce_by_all(tsr__schedule *schedule, const tsr__levels *levels, const range *piece,
-                          uint64_t incoming)
+                          uint64_t incoming, bool halve)
 {
     const tsr__span share = my_share(levels, piece);
     int starts = add_starts(schedule, levels, share_start, piece);
@@ -145,9 +145,8 @@ static void reduce_by_all(tsr__schedule *schedule, const tsr__levels *levels, co
           tsr__span_of(TSR__AT_SEND, piece->start, piece->count), share, starts);
     if (levels->tree.holds) {
         const tsr__tree between = tree_between(levels, my_place(levels));
-        /* two ranks send the same number of bytes in one round as in two */
         tsr__algorithm_tree_all_reduce(schedule, &between, share.start, share.count, incoming,
-                                       levels->subtrees > 2);
+                                       halve || levels->subtrees > 2);
     }
     starts = add_starts(schedule, levels, share_start, piece);
     inner(schedule, levels, TSR__INNER_ALL_GATHER, levels->first, share,
@@ -155,7 +154,7 @@ static void reduce_by_all(tsr__schedule *schedule, const tsr__levels *levels, co
 }
 
 void tsr__levels_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
-                            uint64_t piece)
+                            uint64_t piece, bool halve)
 {
     if (piece == 0) {
         reduce_by_first(schedule, levels, count);
@@ -166,7 +165,7 @@ void tsr__levels_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, 
     const uint64_t incoming = tsr__schedule_temp(schedule, most, 1);
     do {
         now.count = count - now.start < piece ? count - now.start : piece;
-        reduce_by_all(schedule, levels, &now, incoming);
+        reduce_by_all(schedule, levels, &now, incoming, halve);
         now.start += now.count;
     } while (now.start < count);
 }

@@ -28,9 +28,11 @@ typedef struct tsr__levels {
  * rank. */
 bool tsr__levels_find(int size, int rank, const int *host_of, int most, tsr__levels *out);
 
-/* If `piece` is not 0, each rank moves its share, of `piece` elements at a time. */
+/* If `piece` is not 0, each rank moves its share, of `piece` elements at a time. `halve` says
+ * whether two subtrees exchange a share in two rounds instead of one. That does not change the
+ * number of bytes. More than two subtrees always do. */
 void tsr__levels_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
-                            uint64_t piece);
+                            uint64_t piece, bool halve);
 void tsr__levels_reduce_scatter(tsr__schedule *schedule, const tsr__levels *levels,
                                 const tsr__blocks *blocks);
 void tsr__levels_all_gather(tsr__schedule *schedule, const tsr__levels *levels,

@@ -20,6 +20,10 @@
  * cache. */
 #define LARGE_LEVELS_BYTES 16384
 #define LEVELS_PIECE_BYTES (UINT64_C(512) << 10)
+/* Shares of these sizes, of an all-reduce between two subtrees, are faster in two rounds of smaller
+ * messages. */
+#define MIN_HALVED_BYTES (UINT64_C(16) << 10)
+#define MAX_HALVED_BYTES (UINT64_C(64) << 10)
 
 /* The largest job in which every rank connects to every other while the communicator is created. */
 #define MAX_CONNECTED 128
@@ -361,6 +365,17 @@ static void make_schedule(tsr_request *request, const extents *e)
     }
 }
 
+static void make_levels_all_reduce(tsr_request *request, uint64_t count, bool shared)
+{
+    const tsr__levels *levels = &request->comm->levels;
+    const uint64_t element = request->element_bytes;
+    const uint64_t piece = tsr__min_u64(count * element, LEVELS_PIECE_BYTES);
+    const uint64_t share = piece / (uint64_t)levels->leaves;
+    tsr__levels_all_reduce(&request->schedule, levels, count,
+                           shared ? LEVELS_PIECE_BYTES / element : 0,
+                           share >= MIN_HALVED_BYTES && share <= MAX_HALVED_BYTES);
+}
+
 /* Makes a schedule in levels. Returns false if the operation has none. */
 static bool make_levels(tsr_request *request, const extents *e)
 {
@@ -377,8 +392,7 @@ static bool make_levels(tsr_request *request, const extents *e)
     const bool shared = levels->leaves <= 2 || bytes >= LARGE_LEVELS_BYTES;
     switch (o->kind) {
     case TSR__CALL_ALL_REDUCE:
-        tsr__levels_all_reduce(schedule, levels, o->count,
-                               shared ? LEVELS_PIECE_BYTES / element : 0);
+        make_levels_all_reduce(request, o->count, shared);
         return true;
     case TSR__CALL_REDUCE_SCATTER:
     case TSR__CALL_REDUCE_SCATTER_V:

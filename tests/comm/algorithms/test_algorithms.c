@@ -440,7 +440,7 @@ static void levels_all_reduce(tsr__schedule *schedule, int size, int rank, uint6
                               bool large)
 {
     (void)size;
-    tsr__levels_all_reduce(schedule, &placed[rank], count, large ? 50 : 0);
+    tsr__levels_all_reduce(schedule, &placed[rank], count, large ? 50 : 0, count % 2 == 0);
 }
 
 static void levels_reduce_scatter(tsr__schedule *schedule, int size, int rank,
@@ -498,7 +498,7 @@ static void check_levels(int size, uint64_t *random)
 {
     const uint64_t count = counts[random_between(random, 0, COUNTS - 1)];
     for (unsigned flags = 0; flags < 8; flags++) {
-        if (size > 20 && random_between(random, 0, 3) != 0)
+        if (size > 20 && random_between(random, 0, 5) != 0)
             continue;
         tsr__blocks blocks = random_blocks(random, size, random_between(random, 0, 1));
         check_all_reduce(size, count, flags, levels_all_reduce, false);
@@ -563,7 +563,7 @@ START_TEST(many_ranks)
             ck_assert(tsr__levels_find(4096, r, host_of, 64, &levels));
             ck_assert_int_eq(levels.leaves, each);
             ck_assert_int_eq(levels.first, r / each * each);
-            tsr__levels_all_reduce(&schedule, &levels, 1000000, 262144);
+            tsr__levels_all_reduce(&schedule, &levels, 1000000, 262144, true);
             tsr__levels_reduce_scatter(&schedule, &levels, &blocks);
             tsr__levels_all_gather(&schedule, &levels, &blocks, true);
             ck_assert(schedule.status == TSR_OK);
