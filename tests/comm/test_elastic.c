@@ -22,6 +22,7 @@
 #define GROW_EVERY 8 /* rounds of work */
 
 typedef struct progress {
+    uint64_t shrink_ns; /* the timeout of shrinking; a short one leaves stopped ranks out */
     _Atomic int started, numbers, finish;
     _Atomic int shrinks, grows, left_out, minorities, works;
     _Atomic unsigned members[MAX_RANKS]; /* of each process's last communicator, at its end */
@@ -96,8 +97,8 @@ static bool join(worker *w)
 static bool go_on(worker *w)
 {
     tsr_comm *smaller = NULL;
-    const tsr_status status =
-        tsr_comm_shrink(w->comm, tsr_comm_shrink_params(.timeout_ns = 8000 * MS), &smaller);
+    const tsr_status status = tsr_comm_shrink(
+        w->comm, tsr_comm_shrink_params(.timeout_ns = w->shown->shrink_ns), &smaller);
     if (status == TSR_OK) {
         atomic_fetch_add(&w->shown->shrinks, 1);
         use(w, smaller);
@@ -209,6 +210,7 @@ static void play(uint64_t seed)
     choose_port();
     ranks_start(&(ranks_job){.size = 4, .path = (ranks_path)(seed % PATHS), .run = live});
     progress *shown = ranks_shared();
+    shown->shrink_ns = (seed % 2 ? 8000 : 1200) * MS;
     const double end = seconds_now() + 60;
     while (atomic_load(&shown->started) < 4 && seconds_now() < end)
         usleep(1000);

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "launch/launched.h"
@@ -63,6 +64,22 @@ START_TEST(keeps_going_without_a_rank)
     kill(job.pid, SIGTERM);
     finish(&job);
     ck_assert_int_eq(job.status, 128 + SIGTERM);
+    done(&job);
+}
+END_TEST
+
+START_TEST(replaces_a_rank)
+{
+    launched job = launch("-n~2~--respawn~1~sh~-c~case $TESSERA_BOOT-${RANK-none} in "
+                          "env-1) kill -9 $$;; join-none) echo new; exit 4;; "
+                          "*) sleep 1; echo alive;; esac");
+    ck_assert_int_eq(job.status, 0);
+    ck_assert_ptr_nonnull(strstr(job.out, "[2] new\n"));
+    ck_assert_ptr_nonnull(strstr(job.out, "[0] alive\n"));
+    assert_has(job.err, ") was ended by signal 9, Killed; the others continue\n");
+    assert_has(job.err, " joins as [2] in the place of rank 1\n");
+    assert_has(job.err, "launch: rank 2 (process ");
+    ck_assert_int_eq(count(job.err, " joins as "), 1); /* the replacement is not replaced */
     done(&job);
 }
 END_TEST
@@ -181,6 +198,7 @@ TESTS(ends)
     tcase_add_test(tests, fails_as_the_first_that_failed);
     tcase_add_test(tests, fails_with_128_and_the_signal);
     tcase_add_test(tests, keeps_going_without_a_rank);
+    tcase_add_test(tests, replaces_a_rank);
     tcase_add_test(tests, kills_a_rank_that_does_not_end);
     tcase_add_test(tests, leaves_nothing_behind);
     tcase_add_test(tests, kills_all_when_it_is_killed);

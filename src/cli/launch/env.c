@@ -90,16 +90,20 @@ static bool is_replaced(const launch_env *env, const char *variable)
     return env->devices->count > 0 && has_name(variable, "TESSERA_DEVICE");
 }
 
-char **launch_env_of_rank(const launch_env *env, int rank)
+char **launch_env_of_rank(const launch_env *env, int rank, bool joins)
 {
     char own[1024];
     int device = env->devices->count > 0 ? env->devices->indices[rank % env->devices->count] : 0;
-    int length = snprintf(own, sizeof own,
-                          "RANK=%d\nWORLD_SIZE=%d\nLOCAL_RANK=%d\nLOCAL_WORLD_SIZE=%d\n"
-                          "MASTER_ADDR=127.0.0.1\nMASTER_PORT=%d\nTESSERA_MASTER_PORT=%d\n"
-                          "TESSERA_TOKEN=%s\nTESSERA_JOB_ID=launch-%s\nTESSERA_BOOT=env\n",
-                          rank, env->ranks, rank, env->ranks, env->ports[0], env->ports[1],
-                          env->token, env->job_id);
+    int length = 0;
+    if (!joins)
+        length = snprintf(own, sizeof own,
+                          "RANK=%d\nWORLD_SIZE=%d\nLOCAL_RANK=%d\nLOCAL_WORLD_SIZE=%d\n", rank,
+                          env->ranks, rank, env->ranks);
+    length +=
+        snprintf(own + length, sizeof own - (size_t)length,
+                 "MASTER_ADDR=127.0.0.1\nMASTER_PORT=%d\nTESSERA_MASTER_PORT=%d\n"
+                 "TESSERA_TOKEN=%s\nTESSERA_JOB_ID=launch-%s\nTESSERA_BOOT=%s\n",
+                 env->ports[0], env->ports[1], env->token, env->job_id, joins ? "join" : "env");
     if (env->devices->count > 0)
         length +=
             snprintf(own + length, sizeof own - (size_t)length, "TESSERA_DEVICE=%d\n", device);

@@ -97,6 +97,22 @@ bool launch_job_catch_signals(launch_job *job)
     return job->signal_fd >= 0;
 }
 
+/* Starts a process in the place of a rank that has failed, if there may be one more. It joins the
+ * job when the others let it. */
+static void replace(launch_job *job, int number)
+{
+    if (job->started >= job->options->ranks + job->options->respawn)
+        return;
+    launch_rank *rank = &job->ranks[job->started];
+    rank->place = job->ranks[number].place;
+    if (launch_rank_start(rank, job->started, job->env, job) != 0)
+        return;
+    launch_job_say(job, "launch: process %d joins as [%d] in the place of rank %d", (int)rank->pid,
+                   job->started, number);
+    job->started++;
+    job->running++;
+}
+
 static void note_end(launch_job *job, int number, const siginfo_t *info)
 {
     launch_rank *rank = &job->ranks[number];
@@ -123,6 +139,8 @@ static void note_end(launch_job *job, int number, const siginfo_t *info)
     else
         launch_job_say(job, "launch: rank %d (process %d) was ended by signal %d, %s%s", number,
                        (int)rank->pid, info->si_status, strsignal(info->si_status), rest);
+    if (job->running > 0 && !job->stopping)
+        replace(job, number);
 }
 
 static void look_for_ends(launch_job *job)

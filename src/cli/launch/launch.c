@@ -19,6 +19,8 @@ static const cli_option options[] = {
     {"grace", "SECONDS", "time between SIGTERM and SIGKILL (default 5)", .real = &chosen.grace,
      .low = 0, .high = 86400},
     {"keep-going", NULL, "do not stop the others if a process fails", .flag = &chosen.keep_going},
+    {"respawn", "N", "start up to N processes in the place of ones that fail; implies --keep-going",
+     .integer = &chosen.respawn, .low = 0, .high = 10000},
     {"no-prefix", NULL, "pass standard output and error through unchanged",
      .flag = &chosen.no_prefix},
     {0},
@@ -40,7 +42,8 @@ static void help(FILE *out)
         "over, no process of the job is left.\n"
         "\n"
         "With --keep-going the others continue, as programs that use tsr_comm_shrink can, and the\n"
-        "exit status is 0 if at least one process succeeds.\n",
+        "exit status is 0 if at least one process succeeds. With --respawn a process that failed\n"
+        "is replaced by one with TESSERA_BOOT=join, which joins the job through tsr_comm_grow.\n",
         out);
     cli_options_help(out, options);
 }
@@ -83,6 +86,7 @@ static int run(int argc, char **argv)
     if (own == argc)
         return cli_usage_error("launch: missing PROGRAM after the options");
     chosen.program = argv + own;
+    chosen.keep_going = chosen.keep_going || chosen.respawn > 0;
 
     launch_devices devices = {0};
     const char *device = getenv("TESSERA_DEVICE");

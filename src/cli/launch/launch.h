@@ -23,7 +23,8 @@ typedef struct launch_options {
     double grace;           /* seconds between SIGTERM and SIGKILL */
     bool no_prefix;
     bool keep_going; /* a rank that fails does not end the others */
-    char **program; /* the program's name and arguments, terminated by NULL */
+    int64_t respawn; /* how many ranks that fail are replaced; implies keep_going */
+    char **program;  /* the program's name and arguments, terminated by NULL */
 } launch_options;
 
 /* devices.c: the devices that the ranks get in TESSERA_DEVICE. Rank r gets indices[r % count]. If
@@ -47,8 +48,9 @@ typedef struct launch_env {
 /* Creates a random token and reserves the ports. On failure, returns false and sets errno. */
 bool launch_env_init(launch_env *env, int ranks, const launch_devices *devices);
 void launch_env_finish(launch_env *env);
-/* Returns the complete environment of a rank. It is one block of memory; free it with free(). */
-char **launch_env_of_rank(const launch_env *env, int rank);
+/* Returns the complete environment of a rank. It is one block of memory; free it with free(). If
+ * `joins`, it is that of a process that takes the rank's device and joins the running job. */
+char **launch_env_of_rank(const launch_env *env, int rank, bool joins);
 
 /* guard.c: a process that kills the job's processes if the launcher is killed. */
 typedef struct launch_guard {
@@ -69,6 +71,7 @@ typedef struct launch_stream {
 typedef struct launch_rank {
     pid_t pid; /* number of the process and of its process group */
     bool running;
+    int place; /* the rank in whose place it is; itself unless it is a replacement */
     launch_stream streams[2];
 } launch_rank;
 
@@ -82,7 +85,8 @@ typedef struct launch_inherited {
 /* job.c: the state of a running job; its signals and deadlines. */
 typedef struct launch_job {
     const launch_options *options;
-    launch_rank *ranks;
+    const launch_env *env;
+    launch_rank *ranks;   /* [options->ranks + options->respawn] */
     int started, running; /* number of ranks that have been started, and number that are running */
     launch_guard guard;
     launch_inherited inherited;
@@ -132,7 +136,8 @@ void launch_interrupt_calls(bool on);
 bool launch_stream_pass(launch_stream *stream, launch_job *job, bool last);
 void launch_stream_finish(launch_stream *stream);
 
-/* rank.c: starts one rank. Returns 0. On failure, prints the reason and returns the exit code of
+/* rank.c: starts one rank, or a replacement if `number` is not below the number of ranks;
+ * rank->place must be set. Returns 0. On failure, prints the reason and returns the exit code of
  * the launcher. */
 int launch_rank_start(launch_rank *rank, int number, const launch_env *env, launch_job *job);
 

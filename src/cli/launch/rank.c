@@ -116,8 +116,12 @@ int launch_rank_start(launch_rank *rank, int number, const launch_env *env, laun
     bool made =
         make_pipe(pipes[2]) && (options->no_prefix || (make_pipe(pipes[0]) && make_pipe(pipes[1])));
     int reason = made ? 0 : errno;
-    start how = {&job->inherited, options->program, launch_env_of_rank(env, number),
-                 getpid(),        number,           {pipes[0][1], pipes[1][1]},
+    start how = {&job->inherited,
+                 options->program,
+                 launch_env_of_rank(env, rank->place, number >= env->ranks),
+                 getpid(),
+                 number,
+                 {pipes[0][1], pipes[1][1]},
                  pipes[2][1]};
     pid_t pid = made ? fork() : -1;
     if (pid == 0)

@@ -120,6 +120,7 @@ static bool allow_files(launch_job *job)
 static void start_all(launch_job *job, const launch_env *env)
 {
     for (int i = 0; i < env->ranks && job->code == 0; i++) {
+        job->ranks[i].place = i;
         job->code = launch_rank_start(&job->ranks[i], i, env, job);
         if (job->code != 0) {
             launch_job_stop(job, SIGTERM);
@@ -134,7 +135,9 @@ int launch_run(const launch_options *options, const launch_devices *devices)
 {
     const int count = (int)options->ranks;
     launch_env env;
+    const size_t most = (size_t)(options->ranks + options->respawn);
     launch_job job = {.options = options,
+                      .env = &env,
                       .kill_at_ms = LAUNCH_NEVER,
                       .give_up_at_ms = LAUNCH_NEVER,
                       .guard = {.pipe = -1},
@@ -147,8 +150,8 @@ int launch_run(const launch_options *options, const launch_devices *devices)
         launch_env_finish(&env);
         return cli_failed("launch: cannot prepare %d processes: %s", count, strerror(reason));
     }
-    job.ranks = cli_alloc((size_t)count, sizeof *job.ranks);
-    job.polls = cli_alloc(2 * (size_t)count + 1, sizeof *job.polls);
+    job.ranks = cli_alloc(most, sizeof *job.ranks);
+    job.polls = cli_alloc(2 * most + 1, sizeof *job.polls);
     start_all(&job, &env);
     while (!all_gone(&job))
         wait_for_events(&job);
