@@ -86,6 +86,7 @@ static tsr_status run_few(const tsr__matmul_call *call)
             .shader = TSR__SHADER_MATMUL_QUANT,
             .spec_count = TSR_QUANT_SPECS + 5,
             .push_bytes = sizeof(struct tsr_matmul_push),
+            .pieces = tsr__stream_new_pieces(call->stream),
             .access_count = call->bias ? 4 : 3,
             .access = {tsr__read_of(call->a), tsr__read_of(call->b), tsr__write_of(call->y)},
         }};

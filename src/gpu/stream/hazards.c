@@ -44,21 +44,25 @@ static bool depends(const tsr__access *earlier, const tsr__access *later)
            earlier->begin_bytes < later->end_bytes && later->begin_bytes < earlier->end_bytes;
 }
 
-bool tsr__hazards_conflict(const tsr__hazards *pending, const tsr__access *access, int count)
+bool tsr__hazards_conflict(const tsr__hazards *pending, const tsr__access *access, int count,
+                           uint32_t pieces)
 {
     if (pending->count + count > TSR__HAZARDS_MAX)
         return true;
     for (int i = 0; i < pending->count; i++)
         for (int j = 0; j < count; j++)
-            if (depends(&pending->access[i], &access[j]))
+            if ((pieces == 0 || pieces != pending->pieces[i]) &&
+                depends(&pending->access[i], &access[j]))
                 return true;
     return false;
 }
 
-void tsr__hazards_add(tsr__hazards *pending, const tsr__access *access, int count)
+void tsr__hazards_add(tsr__hazards *pending, const tsr__access *access, int count, uint32_t pieces)
 {
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        pending->pieces[pending->count] = pieces;
         pending->access[pending->count++] = access[i];
+    }
 }
 
 void tsr__hazards_clear(tsr__hazards *pending)

@@ -10,13 +10,16 @@
 typedef struct tsr__hazards {
     int count;
     tsr__access access[TSR__HAZARDS_MAX];
+    uint32_t pieces[TSR__HAZARDS_MAX]; /* tsr__dispatch.pieces of the command */
 } tsr__hazards;
 
-/* True if one of the accesses must wait for a pending one, or if there is no room to add them. */
-bool tsr__hazards_conflict(const tsr__hazards *pending, const tsr__access *access, int count);
+/* True if one of the accesses of a command must wait for a pending one, or if there is no room to
+ * add them. */
+bool tsr__hazards_conflict(const tsr__hazards *pending, const tsr__access *access, int count,
+                           uint32_t pieces);
 /* Adds accesses. If they conflict, the caller must first have recorded a barrier and called
  * tsr__hazards_clear. */
-void tsr__hazards_add(tsr__hazards *pending, const tsr__access *access, int count);
+void tsr__hazards_add(tsr__hazards *pending, const tsr__access *access, int count, uint32_t pieces);
 void tsr__hazards_clear(tsr__hazards *pending);
 
 #endif

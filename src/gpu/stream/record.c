@@ -37,6 +37,14 @@ void tsr__stream_barrier(tsr_stream *stream)
     stream->device->vk.CmdPipelineBarrier(stream->open->commands, stages, stages, 0, 1, &barrier, 0,
                                           NULL, 0, NULL);
     tsr__hazards_clear(&stream->hazards);
+    stream->barriers++;
+}
+
+uint32_t tsr__stream_new_pieces(tsr_stream *stream)
+{
+    if (++stream->last_pieces == 0)
+        stream->last_pieces = 1;
+    return stream->last_pieces;
 }
 
 static tsr_status let_device_catch_up(tsr_stream *stream)
@@ -200,11 +208,11 @@ static void hold(tsr_stream *stream, tsr__buffer *buffer)
     buffer->last_point = stream->open->point;
 }
 
-void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count)
+void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count, uint32_t pieces)
 {
-    if (tsr__hazards_conflict(&stream->hazards, access, count))
+    if (tsr__hazards_conflict(&stream->hazards, access, count, pieces))
         tsr__stream_barrier(stream);
-    tsr__hazards_add(&stream->hazards, access, count);
+    tsr__hazards_add(&stream->hazards, access, count, pieces);
     for (int i = 0; i < count; i++) {
         hold(stream, access[i].buffer);
         stream->open->work +=
@@ -257,7 +265,7 @@ static tsr_status run(tsr_stream *stream, tsr__pipeline *pipeline, const tsr__di
     TSR__TRY(tsr__batch_hold_pipeline(stream->open, pipeline));
     if (stream->mode == TSR__STREAM_PREFLIGHT)
         return TSR_OK;
-    tsr__stream_order(stream, dispatch->access, dispatch->access_count);
+    tsr__stream_order(stream, dispatch->access, dispatch->access_count, dispatch->pieces);
     stream->open->work += dispatch->work;
 
     const tsr__vk_device *vk = &stream->device->vk;
@@ -299,7 +307,7 @@ tsr_status tsr__stream_copy(tsr_stream *stream, tsr__access source, tsr__access 
     TSR__TRY(tsr__stream_begin(stream, access, 2));
     if (stream->mode == TSR__STREAM_PREFLIGHT)
         return TSR_OK;
-    tsr__stream_order(stream, access, 2);
+    tsr__stream_order(stream, access, 2, 0);
     for (uint32_t done = 0; done < count;) {
         VkBufferCopy copies[REGIONS_AT_ONCE];
         uint32_t some = 0;
@@ -322,7 +330,7 @@ tsr_status tsr__stream_fill(tsr_stream *stream, tsr__access destination, uint32_
     TSR__TRY(tsr__stream_begin(stream, &destination, 1));
     if (stream->mode == TSR__STREAM_PREFLIGHT)
         return TSR_OK;
-    tsr__stream_order(stream, &destination, 1);
+    tsr__stream_order(stream, &destination, 1, 0);
     stream->device->vk.CmdFillBuffer(stream->open->commands, destination.buffer->handle,
                                      destination.buffer->slab_offset + destination.begin_bytes,
                                      destination.end_bytes - destination.begin_bytes, pattern);
@@ -334,7 +342,7 @@ tsr_status tsr__stream_update(tsr_stream *stream, tsr__access destination, const
     TSR__TRY(tsr__stream_begin(stream, &destination, 1));
     if (stream->mode == TSR__STREAM_PREFLIGHT)
         return TSR_OK;
-    tsr__stream_order(stream, &destination, 1);
+    tsr__stream_order(stream, &destination, 1, 0);
     stream->device->vk.CmdUpdateBuffer(stream->open->commands, destination.buffer->handle,
                                        destination.buffer->slab_offset + destination.begin_bytes,
                                        destination.end_bytes - destination.begin_bytes, data);

@@ -63,6 +63,8 @@ struct tsr_stream {
     /* Recording blocks while batches have the only references to destroyed tensors of more
      * bytes. */
     uint64_t left_limit;
+    uint32_t last_pieces; /* the number that tsr__stream_new_pieces returned last */
+    uint64_t barriers;    /* the number of barriers recorded, for tests */
 };
 
 /* Prepares the recording of a command with `count` accesses. Opens a batch and reserves room for
@@ -72,8 +74,8 @@ struct tsr_stream {
 tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int count);
 
 /* Records the barrier that the accesses need, and adds references to their buffers to the batch.
- * Cannot fail after tsr__stream_begin. */
-void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count);
+ * Cannot fail after tsr__stream_begin. `pieces` is as in tsr__dispatch. */
+void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count, uint32_t pieces);
 
 /* Must be called after each command. Submits the batch if it is full. */
 tsr_status tsr__stream_recorded(tsr_stream *stream);

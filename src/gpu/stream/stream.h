@@ -35,9 +35,16 @@ typedef struct tsr__dispatch {
     uint32_t groups[3];  /* within the device's limits; if one of them is 0, nothing is recorded */
     /* multiply-adds; 0 if the bytes of `access` are measure enough of the work */
     double work;
+    /* Dispatches with the same number other than 0 are pieces of one computation: none reads or
+     * writes what another one writes, although their ranges may say so. They need no barriers
+     * between each other. See tsr__stream_new_pieces. */
+    uint32_t pieces;
     int access_count;
     tsr__access access[TSR__ACCESS_MAX];
 } tsr__dispatch;
+
+/* Returns a number for tsr__dispatch.pieces that no earlier dispatch of the stream has. */
+uint32_t tsr__stream_new_pieces(tsr_stream *stream);
 
 /* Records the dispatch, and before it the barriers that it needs. The batch keeps references to the
  * buffers until the dispatch has run. On failure nothing is recorded. */

@@ -42,7 +42,7 @@ tsr_status tsr_stream_timer_begin(tsr_stream *stream)
     vk->CmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, stream->timer, 0);
     stream->timer_begun = true;
     stream->timer_ended = false;
-    tsr__stream_order(stream, NULL, 0);
+    tsr__stream_order(stream, NULL, 0, 0);
     return tsr__stream_recorded(stream);
 }
 
@@ -56,7 +56,7 @@ tsr_status tsr_stream_timer_end(tsr_stream *stream)
     stream->device->vk.CmdWriteTimestamp(stream->open->commands,
                                          VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, stream->timer, 1);
     stream->timer_ended = true;
-    tsr__stream_order(stream, NULL, 0);
+    tsr__stream_order(stream, NULL, 0, 0);
     return tsr__stream_recorded(stream);
 }
 

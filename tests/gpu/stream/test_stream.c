@@ -270,19 +270,57 @@ START_TEST(hazards)
     tsr__hazards pending = {0};
     const tsr__access write_a = {&a, 0, 100, true}, read_a = {&a, 50, 60, false},
                       read_rest = {&a, 100, 200, false}, write_b = {&b, 0, 100, true};
-    ck_assert(!tsr__hazards_conflict(&pending, &write_a, 1));
-    tsr__hazards_add(&pending, &write_a, 1);
-    ck_assert(tsr__hazards_conflict(&pending, &read_a, 1));     /* read after write */
-    ck_assert(tsr__hazards_conflict(&pending, &write_a, 1));    /* write after write */
-    ck_assert(!tsr__hazards_conflict(&pending, &read_rest, 1)); /* other bytes */
-    ck_assert(!tsr__hazards_conflict(&pending, &write_b, 1));   /* another buffer */
+    ck_assert(!tsr__hazards_conflict(&pending, &write_a, 1, 0));
+    tsr__hazards_add(&pending, &write_a, 1, 0);
+    ck_assert(tsr__hazards_conflict(&pending, &read_a, 1, 0));     /* read after write */
+    ck_assert(tsr__hazards_conflict(&pending, &write_a, 1, 0));    /* write after write */
+    ck_assert(!tsr__hazards_conflict(&pending, &read_rest, 1, 0)); /* other bytes */
+    ck_assert(!tsr__hazards_conflict(&pending, &write_b, 1, 0));   /* another buffer */
     tsr__hazards_clear(&pending);
-    tsr__hazards_add(&pending, &read_a, 1);
-    ck_assert(!tsr__hazards_conflict(&pending, &read_a, 1));
-    ck_assert(tsr__hazards_conflict(&pending, &write_a, 1)); /* write after read */
+    tsr__hazards_add(&pending, &read_a, 1, 0);
+    ck_assert(!tsr__hazards_conflict(&pending, &read_a, 1, 0));
+    ck_assert(tsr__hazards_conflict(&pending, &write_a, 1, 0)); /* write after read */
     while (pending.count < TSR__HAZARDS_MAX)
-        tsr__hazards_add(&pending, &read_a, 1);
-    ck_assert(tsr__hazards_conflict(&pending, &write_b, 1)); /* there is no room for it */
+        tsr__hazards_add(&pending, &read_a, 1, 0);
+    ck_assert(tsr__hazards_conflict(&pending, &write_b, 1, 0)); /* there is no room for it */
+    tsr__hazards_clear(&pending);
+    tsr__hazards_add(&pending, &write_a, 1, 7);
+    ck_assert(!tsr__hazards_conflict(&pending, &write_a, 1, 7)); /* pieces of one computation */
+    ck_assert(tsr__hazards_conflict(&pending, &write_a, 1, 8));  /* of another one */
+    ck_assert(tsr__hazards_conflict(&pending, &read_a, 1, 0));
+    tsr__hazards_add(&pending, &read_a, 1, 0);
+    ck_assert(tsr__hazards_conflict(&pending, &write_a, 1, 7)); /* the read is no piece */
+}
+END_TEST
+
+/* A product with more batch dimensions than a dispatch has: 6 dispatches. */
+START_TEST(pieces_of_an_operation_have_no_barriers_between_them)
+{
+    static const int64_t wide_shape[] = {3, 4, 4, 8, 8}, shape[] = {2, 3, 4, 8, 8};
+    static const int order[] = {1, 0, 2, 3, 4};
+    tsr_tensor *whole = gpu_new(TSR_F32, 5, wide_shape), *part = NULL, *a = NULL;
+    tsr_tensor *b = gpu_new(TSR_F32, 5, shape), *y = gpu_new(TSR_F32, 5, shape);
+    GPU_OK(tsr_tensor_slice(whole, 1, 0, 2, 1, &part));
+    GPU_OK(tsr_tensor_permute(part, order, &a));
+    GPU_OK(tsr_fill(queue, whole, 1));
+    GPU_OK(tsr_fill(queue, b, 2));
+    GPU_OK(tsr_fill(queue, y, 0));
+    gpu->device_class = TSR__CLASS_GPU;
+    const uint64_t before = queue->barriers, operations = queue->open->operations;
+    GPU_OK(tsr_matmul(queue, y, a, b, NULL));
+    ck_assert_uint_ge(queue->open->operations - operations, 2);
+    ck_assert_uint_eq(queue->barriers - before, 1); /* before the first of them */
+    GPU_OK(tsr_matmul(queue, y, a, b, NULL));
+    ck_assert_uint_eq(queue->barriers - before, 2); /* another operation on the same y */
+    double values[2 * 3 * 4 * 8 * 8];
+    gpu_get(y, values);
+    for (int i = 0; i < 2 * 3 * 4 * 8 * 8; i++)
+        ck_assert_double_eq(values[i], 16);
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&part);
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&b);
+    tsr_tensor_destroy(&whole);
 }
 END_TEST
 
@@ -303,4 +341,5 @@ TESTS(stream)
     tcase_add_test(tests, scratch_is_lent_again_but_not_within_an_operation);
     tcase_add_test(tests, nulls_are_errors);
     tcase_add_test(tests, hazards);
+    tcase_add_test(tests, pieces_of_an_operation_have_no_barriers_between_them);
 }

@@ -131,6 +131,8 @@ static void fill_dispatch(run *r)
     dispatch->access[1] = tsr__read_of(call->b);
     dispatch->access[2] = r->partial ? tsr__write_buffer(r->partial) : tsr__write_of(call->y);
     dispatch->access_count = 3;
+    /* Pieces with partial sums use the same scratch memory, one after the other. */
+    dispatch->pieces = r->partial ? 0 : tsr__stream_new_pieces(call->stream);
     if (call->bias && !r->partial)
         dispatch->access[dispatch->access_count++] = tsr__read_of(call->bias);
 }
