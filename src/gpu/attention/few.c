@@ -52,6 +52,16 @@ static uint64_t rows_of(const tsr__attention *c)
     return (uint64_t)(c->batch * c->heads * c->q_len);
 }
 
+/* True unless one of the kernels has failed its self-test. */
+static bool kernels_admitted(const tsr__attention *c)
+{
+    tsr_device *device = tsr_stream_device(c->stream);
+    const uint32_t parts[] = {THREADS, MAX_ROWS, 0, (uint32_t)c->q->layout.dtype};
+    const uint32_t merge[] = {MERGE_WORKGROUP, (uint32_t)c->y->layout.dtype};
+    return tsr__shader_admitted(device, TSR__SHADER_ATTENTION_FEW, parts, 4) &&
+           tsr__shader_admitted(device, TSR__SHADER_ATTENTION_MERGE, merge, 2);
+}
+
 bool tsr__attention_few_suit(const tsr__attention *c)
 {
     const tsr_device *device = tsr_stream_device(c->stream);
@@ -59,7 +69,7 @@ bool tsr__attention_few_suit(const tsr__attention *c)
     const bool few = max_queries(c) <= FEW_QUERIES;
     const bool loops_end = device->device_class == TSR__CLASS_LAVAPIPE && c->kv_len > MAX_KEYS;
     return (few || loops_end) && how.groups <= UINT32_MAX && rows_of(c) <= UINT32_MAX / how.parts &&
-           device->info.max_workgroup_invocations >= THREADS;
+           device->info.max_workgroup_invocations >= THREADS && kernels_admitted(c);
 }
 
 typedef struct few {

@@ -21,13 +21,23 @@ tsr_status tsr__matmul_check_quant(const tsr_tensor *b, const tsr_matmul_params 
 
 enum { THREADS = 64, MAX_ROWS = 8 };
 
+/* True unless the kernel has failed its self-test. */
+static bool few_admitted(const tsr_tensor *b, const tsr__matmul_problem *p)
+{
+    uint32_t spec[TSR_QUANT_SPECS + 4] = {0};
+    spec[TSR_QUANT_SPECS + 3] = (uint32_t)p->a.dtype;
+    return tsr__shader_admitted(b->buffer->device, TSR__SHADER_MATMUL_QUANT, spec,
+                                TSR_QUANT_SPECS + 4);
+}
+
 /* SwiftShader takes seconds to compile the kernel. */
 static bool suits_few(const tsr_tensor *b, const tsr__matmul_problem *p)
 {
     return b->buffer->device->device_class != TSR__CLASS_CPU && !p->swapped && p->batch_dims == 0 &&
            p->m <= MAX_ROWS && tsr__matmul_y_narrow(p, MAX_ROWS, 4) &&
            tsr__matmul_side_narrow(&p->a, p->m, p->k) &&
-           tsr__dtype_bytes(b->layout.dtype, (uint64_t)b->layout.strides[0]) <= UINT32_MAX;
+           tsr__dtype_bytes(b->layout.dtype, (uint64_t)b->layout.strides[0]) <= UINT32_MAX &&
+           few_admitted(b, p);
 }
 
 /* A product with few rows, divided into columns of y, that is, rows of b. */

@@ -27,6 +27,17 @@ typedef struct tsr__pipeline tsr__pipeline;
 tsr_status tsr__pipeline_get(tsr_device *device, tsr__shader shader, const uint32_t *spec,
                              int spec_count, tsr__pipeline **out);
 
+/* True if tsr__pipeline_get would not refuse the shader because of its self-test, which this call
+ * runs if necessary. For operations that can use another shader instead. Only the constants that
+ * are dtypes matter. */
+static inline bool tsr__shader_admitted(tsr_device *device, tsr__shader shader,
+                                        const uint32_t *spec, int spec_count)
+{
+    bool settled;
+    return !device->admit ||
+           device->admit(device, (int)shader, spec, spec_count, &settled) == TSR_OK;
+}
+
 /* Creates a pipeline from the caller's own SPIR-V. The pipeline uses the same driver cache as
  * others, and is destroyed when its last reference is released. If subgroup_size is not 0, all
  * subgroups are full and have this size; the caller must have checked that the device supports

@@ -252,6 +252,48 @@ START_TEST(an_operation_without_its_kernel_fails)
 }
 END_TEST
 
+/* Attention of few queries and products of few rows have other kernels. */
+START_TEST(operations_with_another_kernel_use_it)
+{
+    enum { KEYS = 20, WIDTH = 8, N = 5, K = 32 };
+    const int64_t queries[] = {1, 1, 1, WIDTH}, keys[] = {1, 1, KEYS, WIDTH};
+    static float weights[N * K];
+    uint8_t blocks[N * 34];
+    double got[8];
+    open_as_gpu(NULL);
+    break_shader(TSR__SHADER_ATTENTION_FEW);
+    break_shader(TSR__SHADER_MATMUL_QUANT);
+    tsr_tensor *q = gpu_new(TSR_F32, 4, queries), *y = gpu_new(TSR_F32, 4, queries);
+    tsr_tensor *k = gpu_new(TSR_F32, 4, keys), *v = gpu_new(TSR_F32, 4, keys);
+    GPU_OK(tsr_fill(queue, q, 1));
+    GPU_OK(tsr_fill(queue, k, 1));
+    GPU_OK(tsr_fill(queue, v, 3));
+    GPU_OK(tsr_attention(queue, y, NULL, q, k, v, NULL));
+    gpu_get(y, got);
+    for (int i = 0; i < WIDTH; i++)
+        ck_assert_double_eq_tol(got[i], 3, 1e-5);
+    ck_assert(!tsr__self_test_shader(gpu, TSR__SHADER_ATTENTION_FEW, TSR_F32));
+
+    tsr_tensor *product = gpu_new(TSR_F32, 2, (int64_t[]){1, N});
+    tsr_tensor *a = gpu_new(TSR_F32, 2, (int64_t[]){1, K});
+    tsr_tensor *b = gpu_new(TSR_Q8_0, 2, (int64_t[]){N, K});
+    for (int i = 0; i < N * K; i++)
+        weights[i] = 127.0F / 64;
+    GPU_OK(tsr_quantize(TSR_Q8_0, weights, N * K, blocks, sizeof blocks));
+    GPU_OK(tsr_tensor_upload(queue, b, blocks, sizeof blocks));
+    GPU_OK(tsr_fill(queue, a, 1));
+    GPU_OK(tsr_matmul(queue, product, a, b, tsr_matmul_params(.transpose_b = true)));
+    gpu_get(product, got);
+    for (int i = 0; i < N; i++)
+        ck_assert_double_eq(got[i], K * 127.0 / 64);
+    ck_assert(!tsr__self_test_shader(gpu, TSR__SHADER_MATMUL_QUANT, TSR_F32));
+    tsr_tensor *all[] = {q, y, k, v, product, a, b};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        tsr_tensor_destroy(&all[i]);
+    gpu_teardown();
+}
+END_TEST
+
 /* All kernels of this driver, as TESSERA_SELF_TEST=full tests them, and as GPUs use them. */
 START_TEST(all_kernels_are_right)
 {
@@ -348,5 +390,6 @@ TESTS(self_test_slow)
 {
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
     tcase_add_test(tests, all_kernels_are_right);
+    tcase_add_test(tests, operations_with_another_kernel_use_it);
     tcase_add_loop_test(tests, a_broken_kernel_is_found, QUICK, KERNELS);
 }
