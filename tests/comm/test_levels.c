@@ -341,6 +341,12 @@ static void misbehave(tsr_comm *comm, void *user)
         rank_destroy();
     } else if (how == 1 && is_culprit) {
         need_error(tsr_comm_barrier(comm), statuses[1], words[1]);
+    } else if (how == 2) {
+        rest_ms(rank == 2 ? 0 : 30); /* the call must not complete before it is cancelled */
+        /* A rank that already has all data of the cancelled call gets the error from the next. */
+        if (tsr_comm_all_reduce(comm, data, data, 100, TSR_F32, TSR_OP_SUM) == TSR_OK)
+            need_error(tsr_comm_barrier(comm), statuses[2], words[2]);
+        need_error(tsr_comm_status(comm), statuses[2], words[2]);
     } else {
         const tsr_op op = how == 4 && is_culprit ? TSR_OP_MAX : TSR_OP_SUM;
         need_error(tsr_comm_all_reduce(comm, data, data, 100, TSR_F32, op), statuses[how],
