@@ -155,6 +155,48 @@ START_TEST(text_names_each_device)
 }
 END_TEST
 
+/* Self-tests ----------------------------------------------------------------------------------- */
+
+static void text_has(const char *want)
+{
+    tool_result result = tool_run("devices");
+    ck_assert_msg(strstr(result.out, want) != NULL, "no '%s' in: %s", want, result.out);
+    tool_result_free(&result);
+}
+
+/* Multiplies, so that one kernel is tested, and closes the device, so that the result is stored. */
+static void multiply_once(void)
+{
+    tsr_device *device = NULL;
+    tsr_stream *stream = NULL;
+    tsr_tensor *y = NULL, *x = NULL;
+    ck_assert_ok(tsr_device_open(NULL, &device));
+    ck_assert_ok(tsr_stream_create(device, &stream));
+    ck_assert_ok(tsr_tensor_create(device, TSR_F32, 2, (int64_t[]){40, 40}, &x));
+    ck_assert_ok(tsr_tensor_create(device, TSR_F32, 2, (int64_t[]){40, 40}, &y));
+    ck_assert_ok(tsr_fill(stream, x, 1));
+    ck_assert_ok(tsr_matmul(stream, y, x, x, NULL));
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&x);
+    tsr_stream_destroy(&stream);
+    tsr_device_close(&device);
+}
+
+START_TEST(self_tests_are_counted)
+{
+    text_has("   self-tests      none yet; each kernel is tested before its first use\n");
+    unsetenv("TESSERA_SELF_TEST");
+    multiply_once();
+    text_has(" passed, 0 failed\n");
+    json_t *document = tool_json("devices --json", "tessera.devices");
+    const json_t *tests =
+        tool_member(json_array_get(tool_member(document, "devices"), 0), "self_tests");
+    ck_assert_int_ge((int)tool_number(tests, "passed"), 1);
+    ck_assert_int_eq((int)json_array_size(tool_member(tests, "failed")), 0);
+    json_decref(document);
+}
+END_TEST
+
 /* Tunings -------------------------------------------------------------------------------------- */
 
 /* Stores another kernel for one class of products. The file has the date 2026-01-02T03:04:05Z. */
@@ -281,6 +323,7 @@ TESTS(devices)
     tcase_add_checked_fixture(tests, cache_folder_make, cache_folder_remove);
     tcase_add_test(tests, json_has_everything);
     tcase_add_test(tests, text_names_each_device);
+    tcase_add_test(tests, self_tests_are_counted);
     tcase_add_test(tests, a_tuning_is_shown);
     tcase_add_test(tests, a_refused_tuning_has_a_reason);
 }
