@@ -1,0 +1,35 @@
+#!/bin/bash
+# completion.sh BUILD: checks what the completion for bash suggests.
+cd "$(dirname "$0")/../.." || exit 1
+. tests/source/tap.sh
+. src/cli/completion.bash
+tool=$1/src/cli/tessera
+
+# suggests "WANTED" WORD…: the last word is being typed. WANTED is a part of the list of suggestions, or "nothing".
+suggests() {
+    local wanted=$1
+    shift
+    COMP_WORDS=("$tool" "$@")
+    COMP_CWORD=$#
+    COMPREPLY=()
+    _tessera
+    local list=" ${COMPREPLY[*]} "
+    echo "suggested:$list"
+    if [ "$wanted" = nothing ]; then [ ${#COMPREPLY[@]} = 0 ]; else [[ $list == *" $wanted "* ]]; fi
+}
+
+point "commands" suggests "devices bench sample" ""
+point "a command" suggests "bench" be
+point "an option of a command" suggests "--strategy" plan --str
+point "kinds of samplers" suggests "weighted" sample w
+point "commands after help" suggests "launch" help la
+point "files after a command without parts" suggests nothing convert mod
+point "options after a file" suggests "--prompt --ids" generate model.gguf --
+point "no commands after a file" suggests nothing generate model.gguf pl
+if "$tool" help bench >/dev/null 2>&1; then
+    point "benchmarks and parts of bench" suggests "report compare model" bench ""
+    point "a benchmark" suggests "rng" bench r
+    point "options of a benchmark" suggests "--time" bench rng --ti
+    point "options of a part" suggests "--shape" bench model --sh
+fi
+plan

@@ -1,0 +1,36 @@
+#!/bin/sh
+# Packages: Debian packages are built, lintian has no complaint, and the tests of debian/tests pass with their contents.
+# The packages are extracted, not installed, so that this machine stays as it is. CONTRIBUTING.md says how to install them in a fresh
+# system. Compiling the library for the packages is most of this lane's time.
+. "$(dirname "$0")/lane.sh"
+install_missing debhelper dpkg-dev lintian
+folder=$root/build/packages
+rm -rf "$folder"
+mkdir -p "$folder/tessera" "$folder/root" || exit 1
+git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$folder/tessera" || exit 1
+
+builds() {
+    (cd "$folder/tessera" && DEB_BUILD_OPTIONS=nocheck dpkg-buildpackage -us -uc -b) >"$folder/build.log" 2>&1 ||
+        { tail -50 "$folder/build.log"; false; }
+}
+has_no_complaint() {
+    lintian --allow-root --fail-on error,warning "$folder"/*.changes
+}
+# passes TEST: runs a test of debian/tests with the extracted packages.
+passes() {
+    libraries=$(dirname "$(find "$folder/root/usr/lib" -name libtessera.so)")
+    env PACKAGES_ROOT="$folder/root" PKG_CONFIG_PATH="$libraries/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$folder/root" \
+        LD_LIBRARY_PATH="$libraries" PATH="$folder/root/usr/bin:$PATH" sh "debian/tests/$1"
+}
+check_packages() {
+    . tests/source/tap.sh
+    point "the packages are built" builds
+    point "lintian has no complaint" has_no_complaint
+    for package in libtessera0 libtessera-dev tessera tessera-examples; do
+        point "$package can be extracted" dpkg-deb -x "$(echo "$folder/${package}"_*.deb)" "$folder/root"
+    done
+    point "digits are learned by the installed example" passes digits
+    point "the installed tool runs" passes generate
+    plan
+}
+run_tap check_packages
