@@ -6,7 +6,8 @@
  * TEST_TIMEOUT_MS is the deadline of each operation; TEST_LOG=1 prints the library's log. Prints
  * "ready" after a few rounds, and "rank R of N, local L of M: well" at the end. If an operation
  * fails, prints "failed after T ms: what and why", counted from its start, and then "destroyed in T
- * ms". */
+ * ms". With TEST_SHRINK_MS, the timeout of shrinking, it then goes on for a few rounds with the
+ * ranks that are left, or prints "cannot go on: what and why". */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,9 +73,28 @@ static int sum_often(tsr_comm *comm, long rounds, uint64_t count, float *data)
     return 0;
 }
 
+#define ROUNDS_AFTER_SHRINKING 50
+
+/* Replaces the communicator by one of the ranks that are left, and sums in it. */
+static int go_on(tsr_comm **comm, uint64_t timeout_ns, uint64_t count, float *data)
+{
+    tsr_comm *smaller = NULL;
+    int64_t start = now_ms();
+    tsr_status status =
+        tsr_comm_shrink(*comm, tsr_comm_shrink_params(.timeout_ns = timeout_ns), &smaller);
+    if (status != TSR_OK) {
+        fprintf(stderr, "cannot go on: %s: %s\n", tsr_status_name(status), tsr_last_error());
+        return 1;
+    }
+    printf("goes on after %" PRId64 " ms\n", now_ms() - start);
+    tsr_comm_destroy(comm);
+    *comm = smaller;
+    return sum_often(*comm, ROUNDS_AFTER_SHRINKING, count, data);
+}
+
 int main(int argc, char **argv)
 {
-    const char *timeout = getenv("TEST_TIMEOUT_MS");
+    const char *timeout = getenv("TEST_TIMEOUT_MS"), *shrinks = getenv("TEST_SHRINK_MS");
     tsr_comm *comm = NULL;
     if (argc != 3)
         return 2;
@@ -90,9 +110,11 @@ int main(int argc, char **argv)
         code = 1;
     }
     if (code == 0) {
+        code = sum_often(comm, rounds, count, data);
+        if (code != 0 && shrinks != NULL && tsr_comm_status(comm) != TSR_OK)
+            code = go_on(&comm, (uint64_t)atol(shrinks) * 1000000, count, data);
         int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm);
         int local = tsr_comm_local_rank(comm), local_size = tsr_comm_local_size(comm);
-        code = sum_often(comm, rounds, count, data);
         int64_t start = now_ms();
         tsr_comm_destroy(&comm);
         if (code == 0)

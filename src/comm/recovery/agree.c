@@ -15,6 +15,8 @@
 #define MS UINT64_C(1000000)
 /* How long a member that has been called may take to answer before the next one is called. */
 #define PATIENCE_NS (150 * MS)
+/* A kernel that can be reached accepts a connection within this time. */
+#define CUT_OFF_NS (500 * MS)
 /* How long to wait before calling a member again. */
 #define RETRY_NS (30 * MS)
 /* How often the leader says that it still leads, and after what silence it counts as lost. */
@@ -134,7 +136,7 @@ static int member_of(const agreement *a, uint64_t uid)
 
 static void mark_ended(agreement *a, int member)
 {
-    if (member < 0 || member == a->self)
+    if (member < 0 || member == a->self || a->members[member].cut_off)
         return;
     a->members[member].ended = true;
     tsr__link_close(&a->to[member]);
@@ -408,6 +410,13 @@ static tsr_status handle_answer(agreement *a, int member)
     return status;
 }
 
+/* With several addresses, another may work. */
+static void note_cut_off(agreement *a, int member)
+{
+    if (a->members[member].card.address_count == 1 && a->members[member].card.port != 0)
+        a->members[member].cut_off = true;
+}
+
 static void note_lost(agreement *a, int member, bool refused)
 {
     a->retry_ns[member] = tsr__now_ns() + RETRY_NS;
@@ -427,6 +436,8 @@ static tsr_status advance_call(agreement *a, int member)
     for (;;) {
         switch (tsr__link_advance(link, &said)) {
         case TSR__LINK_NOTHING:
+            if (link->state == TSR__LINK_CONNECTING && tsr__now_ns() - link->since_ns > CUT_OFF_NS)
+                note_cut_off(a, member);
             return TSR_OK;
         case TSR__LINK_OPENED:
             if (link->state == TSR__LINK_OPEN)
@@ -440,6 +451,8 @@ static tsr_status advance_call(agreement *a, int member)
             return TSR_OK;
         case TSR__LINK_LOST:
         case TSR__LINK_LEFT_OUT: /* only callers send it */
+            if (link->is_unreachable)
+                note_cut_off(a, member);
             note_lost(a, member, false);
             return TSR_OK;
         case TSR__LINK_NO_MEMORY:
@@ -460,8 +473,11 @@ static void start_link(agreement *a, int member, bool calls, uint64_t now)
         return;
     tsr__link_connect(link, &a->members[member].card, a->attempts[member], calls,
                       a->members[a->self].card.uid, a->params->key);
-    if (link->state == TSR__LINK_NONE)
+    if (link->state == TSR__LINK_NONE) {
+        if (link->is_unreachable)
+            note_cut_off(a, member);
         note_lost(a, member, false);
+    }
 }
 
 /* Calls the members below this one, until one of them leads. Leads if none of them answers. */
@@ -670,6 +686,7 @@ static tsr_status step(agreement *a)
 {
     a->params->progress(a->params->user, a->members, a->size);
     for (int i = 0; i < a->size; i++) {
+        a->members[i].ended = a->members[i].ended && !a->members[i].cut_off;
         if (a->members[i].ended)
             mark_ended(a, i);
     }

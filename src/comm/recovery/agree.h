@@ -26,7 +26,10 @@
 typedef struct tsr__member {
     tsr__card card;
     bool ended; /* its process is known to have ended */
-    int rank;   /* in the communicator, for error texts */
+    /* It could not be reached although it had not ended. If it ends afterwards, it still counts,
+     * because it may have gone on with others before. */
+    bool cut_off;
+    int rank; /* in the communicator, for error texts */
 } tsr__member;
 
 typedef struct tsr__agreement_params {

@@ -38,6 +38,15 @@ static socklen_t card_address(const tsr__card *card, unsigned attempt, struct so
     return sizeof v6;
 }
 
+/* Returns whether an error of connect() is one of the network. If a process ends while it is being
+ * connected to, the error is another. */
+static bool is_of_network(int error)
+{
+    return error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN ||
+           error == ETIMEDOUT || error == EINVAL || error == EACCES || error == EPERM ||
+           error == EADDRNOTAVAIL;
+}
+
 void tsr__link_connect(tsr__link *link, const tsr__card *to, unsigned attempt, bool calls,
                        uint64_t own_uid, const uint8_t *key)
 {
@@ -58,6 +67,7 @@ void tsr__link_connect(tsr__link *link, const tsr__card *to, unsigned attempt, b
     const int error = connect(fd, (const struct sockaddr *)&address, size) != 0 ? errno : 0;
     link->is_refused = error == ECONNREFUSED;
     if (error != 0 && error != EINPROGRESS && error != EINTR && !link->is_refused) {
+        link->is_unreachable = is_of_network(error);
         close(fd);
         return;
     }
@@ -111,6 +121,7 @@ static tsr__link_event finish_connecting(tsr__link *link)
         return TSR__LINK_NOTHING;
     if (getsockopt(link->channel.fd, SOL_SOCKET, SO_ERROR, &reason, &size) != 0)
         reason = errno;
+    link->is_unreachable = is_of_network(reason);
     if (reason != 0)
         return lose(link, reason == ECONNREFUSED ? TSR__LINK_REFUSED : TSR__LINK_LOST);
     link->state = TSR__LINK_WATCHING;

@@ -30,9 +30,10 @@ typedef enum tsr__link_event {
 typedef struct tsr__link {
     tsr__link_state state;
     bool is_caller;
-    bool calls;        /* a caller that greets once it is connected */
-    bool is_refused;   /* connect() has failed already, because nothing listens */
-    uint64_t since_ns; /* when it was started */
+    bool calls;          /* a caller that greets once it is connected */
+    bool is_refused;     /* connect() has failed already, because nothing listens */
+    bool is_unreachable; /* the network does not lead to the other host */
+    uint64_t since_ns;   /* when it was started */
     uint64_t caller_uid;
     const uint8_t *key;
     tsr__channel channel;

@@ -1,0 +1,80 @@
+#!/bin/sh
+# shrink.sh ROOT SUMMING: four ranks on two hosts (network namespaces) reduce over TCP, and go on without ranks that are killed. If the link
+# between the hosts breaks, the host of the lowest rank goes on, and the other one does not. Skipped if namespaces cannot be made.
+set -u
+summing=$2
+cd "$1" || exit 1
+. tests/source/tap.sh
+. tests/hosts/hosts.sh
+make_hosts "ranks on two hosts" "$@"
+export WORLD_SIZE=4 TESSERA_BOOT=env MASTER_ADDR=10.98.0.1 TESSERA_MASTER_PORT=29511 TESSERA_TOKEN=0123456789abcdef
+# Prevents shared memory, which two hosts do not have.
+export UCX_TLS=tcp,self UCX_NET_DEVICES=veth0
+
+# start_all ROUNDS COUNT: rank r writes to out.r and err.r.
+start_all() {
+    pids=
+    for r in 0 1 2 3; do
+        [ "$r" -lt 2 ] && host=$a || host=$b
+        RANK=$r ip netns exec "$host" "$summing" "$@" >"$folder/out.$r" 2>"$folder/err.$r" &
+        pids="$pids $!"
+    done
+}
+# Waits for all ranks. `well` is the number of ranks that succeeded.
+wait_all() {
+    well=0
+    for pid in $pids; do
+        wait "$pid" && well=$((well + 1))
+    done
+}
+show() {
+    cat "$folder"/out.? "$folder"/err.?
+}
+all_ready() {
+    for r in 0 1 2 3; do
+        wait_for ready "$folder/out.$r" && continue
+        show
+        return 1
+    done
+}
+
+# The rank has gone on as NEW-RANK of SIZE ranks, and ended well.
+goes_on() { # RANK NEW-RANK SIZE
+    grep -q "^rank $2 of $3, .*: well$" "$folder/out.$1"
+}
+# The process of the rank is killed; the three others go on, across the hosts.
+killed() { # COUNT RANK
+    TEST_TIMEOUT_MS=20000 TEST_SHRINK_MS=20000 start_all 100000000 "$1"
+    all_ready || return 1
+    i=0
+    for pid in $pids; do
+        [ "$i" = "$2" ] && kill -9 "$pid"
+        i=$((i + 1))
+    done
+    wait_all
+    show
+    [ "$well" = 3 ] || return 1
+    new=0
+    for r in 0 1 2 3; do
+        [ "$r" = "$2" ] && continue
+        goes_on "$r" "$new" 3 || return 1
+        new=$((new + 1))
+    done
+}
+# Each host has half of the ranks, and the first host has the lowest. Packets between the hosts are dropped; taking the interface down would
+# also separate the ranks of one host, which use it too.
+link_breaks() {
+    TEST_TIMEOUT_MS=1000 TEST_SHRINK_MS=4000 start_all 100000000 10
+    all_ready || return 1
+    ip -n "$a" route add blackhole 10.98.0.2/32 && ip -n "$b" route add blackhole 10.98.0.1/32 || return 1
+    wait_all
+    show
+    [ "$well" = 2 ] && goes_on 0 0 2 && goes_on 1 1 2 &&
+        grep -q '^cannot go on: TSR_ERR_TIMEOUT: shrink: 2 of the 4 ranks that are not known to have ended took part' "$folder/err.2" &&
+        grep -q '^cannot go on: TSR_ERR_TIMEOUT: shrink: ' "$folder/err.3"
+}
+
+point "without rank 0 of the first host" killed 10 0
+point "without the last rank of the second host" killed 100000 3
+point "only the host with the lowest rank goes on if the link breaks" link_breaks
+plan
