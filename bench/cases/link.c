@@ -149,7 +149,8 @@ static tsr_status measure_pairs(tsr_comm *comm, const plan *what, uint8_t *send,
                             .send = send,
                             .recv = recv};
             memset(unused, 0, sizeof unused);
-            LINK_TRY(measure_pair(&p, what, rank == low ? links + high * MAX_SIZES : unused));
+            LINK_TRY(
+                measure_pair(&p, what, rank == low ? links + (size_t)high * MAX_SIZES : unused));
         }
     return TSR_OK;
 }
@@ -199,7 +200,7 @@ static bool add_rows(bench_context *context, const plan *what, int ranks, const 
                 const rank_result *a = (const void *)(results + (size_t)low * result_bytes),
                                   *b = (const void *)(results + (size_t)high * result_bytes);
                 if (!add_row(context, a, b, (int[]){low, high}, what->bytes[i],
-                             &a->links[high * MAX_SIZES + i]))
+                             &a->links[(size_t)high * MAX_SIZES + (size_t)i]))
                     return false;
             }
     return true;

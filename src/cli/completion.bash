@@ -13,20 +13,20 @@ _tessera_options() {
 # Prints the words that may follow a command: other commands, benchmarks, or kinds of samplers.
 _tessera_words() {
     local command=$1
-    [[ $command == help ]] && command=
+    [[ $command == help ]] && command=''
     _tessera_help "$command" |
         sed -n -e '/^[a-z ]*commands:$/,/^$/s/^  \(tessera '"$command"' \)\{0,1\}\([a-z][a-z-]*\) .*/\2/p' \
             -e '/^\(benchmarks\|kinds\):$/,/^$/s/^  \([a-z][a-z-]*\)  .*/\1/p'
 }
 
 _tessera() {
-    local current=${COMP_WORDS[COMP_CWORD]} command= words word
+    local current=${COMP_WORDS[COMP_CWORD]} command='' words word
     words=$(_tessera_words "")
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         # A word that may not follow is an argument, or an option.
-        [[ " ${words//$'\n'/ } " == *" $word "* ]] || { words= && break; }
+        [[ " ${words//$'\n'/ } " == *" $word "* ]] || { words='' && break; }
         command+="${command:+ }$word"
-        [[ $command == *" "* ]] && words= || words=$(_tessera_words "$command")
+        [[ $command == *" "* ]] && words='' || words=$(_tessera_words "$command")
     done
     [[ $current == -* ]] && words=$(_tessera_options "$command")
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")

@@ -308,7 +308,7 @@ static void try_pages(gpu_random *random, const paging *how, const tsr_dtype *dt
     for (int64_t b = 0; b < c->batch; b++)
         c->kv_length[b] = (double)gpu_random_between(random, 5, c->kv_len);
     for (int i = 0; i < 3 * COUNT; i++) {
-        const bool used = i % COUNT * page_len < c->kv_length[i / COUNT];
+        const bool used = (double)(i % COUNT * page_len) < c->kv_length[i / COUNT];
         table[i] = used ? (double)gpu_random_between(random, 0, PAGES - 1) : -77777;
     }
     for (int which = 0; which < 2; which++) {
