@@ -26,7 +26,7 @@ typedef struct plan {
 
 /* The result of a rank. */
 typedef struct measured {
-    int is_first_of_host;
+    int hosts;
     part parts[COLLECTIVE_MAX_SIZES];
 } measured;
 
@@ -149,7 +149,7 @@ static tsr_status measure_rank(tsr_comm *comm, const void *user, void *result)
 {
     const plan *what = user;
     measured *out = result;
-    out->is_first_of_host = tsr_comm_local_rank(comm) == 0;
+    out->hosts = tsr_comm_host_count(comm);
     return measure_sizes(&(rank_state){.kind = what->kind,
                                        .rank = tsr_comm_rank(comm),
                                        .ranks = tsr_comm_size(comm),
@@ -169,7 +169,7 @@ static void join(const measured *all, int ranks, int size, collective_result *ou
         out->samples = one->samples;
         out->checked += one->checked;
         out->wrong += one->wrong;
-        out->hosts += all[rank].is_first_of_host;
+        out->hosts = all[rank].hosts;
         if (one->wrong > 0) {
             out->got = one->got;
             out->want = one->want;

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bench/cases/collective.h"
 #include "bench/cases/ranks.h"
@@ -13,7 +12,6 @@
 enum {
     MAX_SIZES = 8,
     MAX_SAMPLES = 50,
-    HOST_NAME = 65,
     TAG = 1,
 };
 
@@ -43,7 +41,7 @@ typedef struct link_figures {
 
 /* The result of a rank, followed by its figures, [ranks][MAX_SIZES]. */
 typedef struct rank_result {
-    char host[HOST_NAME];
+    int host; /* its number */
     _Alignas(16) link_figures links[];
 } rank_result;
 
@@ -163,8 +161,7 @@ static tsr_status measure_rank(tsr_comm *comm, const void *user, void *result)
     uint8_t *send = cli_alloc(most, 1), *recv = cli_alloc(most, 1);
     for (uint64_t i = 0; i < most; i++)
         send[i] = content(tsr_comm_rank(comm), i);
-    if (gethostname(own->host, sizeof own->host - 1) != 0)
-        own->host[0] = '\0';
+    own->host = tsr_comm_host(comm, tsr_comm_rank(comm));
     const tsr_status status = measure_pairs(comm, what, send, recv, own->links);
     free(send);
     free(recv);
@@ -180,7 +177,7 @@ static bool add_row(bench_context *context, const rank_result *low, const rank_r
     bench_row *row = bench_add(context, "link", BENCH_GBYTES, (double)bytes);
     bench_integer(row, "rank", ranks[0]);
     bench_integer(row, "peer", ranks[1]);
-    bench_text(row, "hosts", "%s", strcmp(low->host, high->host) == 0 ? "same" : "two");
+    bench_text(row, "hosts", "%s", low->host == high->host ? "same" : "two");
     bench_integer(row, "bytes", (int64_t)bytes);
     bench_check_begin(&row->check, "every byte of a message each way, before and after timing");
     bench_check_value(&row->check, 0, 0, (double)figures->wrong, 0, 0);
@@ -255,8 +252,8 @@ const bench bench_link = {
             "launcher has started several ranks; otherwise between --ranks processes of this host "
             "(default: 2). A message of 8 B, whose time is the latency, and one of 4 MiB, whose "
             "rate is the bandwidth, or --minbytes to --maxbytes. The time is half of a round trip. "
-            "'hosts' says whether both ranks are on a host of the same name. Every byte is "
-            "verified in both directions.\n",
+            "'hosts' says whether both ranks are on the same host. Every byte is verified in both "
+            "directions.\n",
     .takes = BENCH_RANKS | BENCH_BYTES,
     .host_only = true,
     .alone = true,

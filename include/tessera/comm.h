@@ -181,8 +181,8 @@ TSR_API int tsr_comm_size(const tsr_comm *comm);
  * of these ranks. */
 TSR_API int tsr_comm_local_rank(const tsr_comm *comm);
 TSR_API int tsr_comm_local_size(const tsr_comm *comm);
-/* The number of hosts of the communicator's ranks, and the host of a rank. Hosts are numbered from 0
- * in the order of their first ranks. Ranks that share a host can share memory. Return 0 and −1 if
+/* The number of hosts of the communicator's ranks, and the host of a rank. Hosts are numbered from
+ * 0 in the order of their first ranks. Ranks that share a host can share memory. Return 0 and −1 if
  * `comm` is NULL or the rank is out of range. */
 TSR_API int tsr_comm_host_count(const tsr_comm *comm);
 TSR_API int tsr_comm_host(const tsr_comm *comm, int rank);
