@@ -1,5 +1,4 @@
 /* Pipelines of as many stages as there are ranks, beside the same layers in one process. */
-#include <time.h>
 
 #include "base/fault.h"
 #include "parallel/fsdp_case.h"
@@ -592,74 +591,4 @@ CASE(differing, "pipeline: stages that describe an entry differently are refused
     CHECK(status == TSR_ERR_INVALID && strcmp(tsr_last_error(), text) == 0, "%s: %s",
           tsr_status_name(status), tsr_last_error());
     CHECK(!fopen(path, "r"), "%s exists", path);
-}
-
-/* Passes that take a known time, also while other programs run. */
-enum { FORWARD_MS = 10, BACKWARD_MS = 20, TIMED_BATCHES = 4, ROUNDS = 15 };
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-/* Adds the pass's time to *busy. */
-static tsr_status timed_pass(double *busy, int milliseconds, bool creates, tsr_tensor **out)
-{
-    const double start = seconds_now();
-    nanosleep(&(struct timespec){.tv_nsec = milliseconds * 1000000L}, NULL);
-    if (creates) {
-        *out = tensor_new(TSR_F32, 1, (int64_t[]){1000});
-        OK(tsr_fill(queue, *out, 1));
-        OK(tsr_stream_wait(queue));
-    }
-    *busy += seconds_now() - start;
-    return TSR_OK;
-}
-
-static tsr_status timed_forward(void *user, int batch, const tsr_tensor *x, tsr_tensor **y)
-{
-    (void)batch, (void)x;
-    return timed_pass(user, FORWARD_MS, my_rank < ranks - 1, y);
-}
-
-static tsr_status timed_backward(void *user, int batch, const tsr_tensor *dy, tsr_tensor **dx)
-{
-    (void)batch, (void)dy;
-    return timed_pass(user, BACKWARD_MS, my_rank > 0, dx);
-}
-
-/* The part of a run's time in which stages make no pass: the mean of all stages. */
-static double measured_bubble(tsr_pipeline *pipeline)
-{
-    double busy = 0, longest, sum;
-    OK(tsr_comm_barrier(world));
-    const double start = seconds_now();
-    OK(tsr_pipeline_run(
-        pipeline, tsr_pipeline_run_params(.micro_batches = TIMED_BATCHES, .dtype = TSR_F32,
-                                          .ndim = 1, .shape = {1000}, .user = &busy,
-                                          .forward = timed_forward, .backward = timed_backward)));
-    const double time = seconds_now() - start;
-    OK(tsr_comm_all_reduce(world, &time, &longest, 1, TSR_F64, TSR_OP_MAX));
-    OK(tsr_comm_all_reduce(world, &busy, &sum, 1, TSR_F64, TSR_OP_SUM));
-    return 1 - sum / (ranks * longest);
-}
-
-CASE(bubble, "pipeline: stages wait for about as long as the formula says")
-{
-    if (ranks == 1) {
-        case_skip("one stage");
-        return;
-    }
-    tsr_pipeline *pipeline = pipeline_new(NULL);
-    const double want = tsr_pipeline_bubble(ranks, TIMED_BATCHES);
-    double got = measured_bubble(pipeline); /* builds the kernel */
-    /* Other programs delay some passes more than others, which mostly adds to the waiting. */
-    for (int i = 0; i < ROUNDS && got > 1.1 * want; i++)
-        got = fmin(got, measured_bubble(pipeline));
-    if (my_rank == 0)
-        printf("# %d stages: bubble %.4f, by the formula %.4f\n", ranks, got, want);
-    CHECK(got <= 1.3 * want, "the bubble is %.4f, not %.4f", got, want);
-    tsr_pipeline_destroy(&pipeline);
 }
