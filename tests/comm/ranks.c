@@ -1,7 +1,9 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "comm/ranks.h"
 
+#include <arpa/inet.h>
 #include <dlfcn.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdalign.h>
 #include <stdarg.h>
@@ -11,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -56,6 +59,22 @@ void rest_ms(int ms)
 void *ranks_shared(void)
 {
     return common->user;
+}
+
+void ranks_choose_port(void)
+{
+    char text[16];
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t size = sizeof address;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(bind(fd, (const struct sockaddr *)&address, sizeof address), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    close(fd);
+    snprintf(text, sizeof text, "%d", ntohs(address.sin_port));
+    setenv("TESSERA_MASTER_PORT", text, 1);
+    setenv("TESSERA_TOKEN", "0123456789abcdef", 1);
 }
 
 /* Default options of the sanitizers, which call these functions by their names. */

@@ -63,6 +63,10 @@ void ranks_check(int rank);
 #define RANKS_SHARED (UINT64_C(8) << 20)
 void *ranks_shared(void);
 
+/* Sets a free port and a token as those of a rendezvous, for processes that are started from now
+ * on. */
+void ranks_choose_port(void);
+
 /* In a rank ------------------------------------------------------------------------------------ */
 
 double seconds_now(void);

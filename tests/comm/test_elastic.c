@@ -4,14 +4,11 @@
  * left must be in one communicator. TESSERA_TEST_ROUNDS is the number of jobs, TESSERA_TEST_SEED
  * the first. */
 #define _DEFAULT_SOURCE
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "comm/values.h"
@@ -149,22 +146,6 @@ static void live(tsr_comm *comm, void *user)
 
 /* In the test ---------------------------------------------------------------------------------- */
 
-static void choose_port(void)
-{
-    char text[16];
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t size = sizeof address;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(bind(fd, (const struct sockaddr *)&address, sizeof address), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
-    close(fd);
-    snprintf(text, sizeof text, "%d", ntohs(address.sin_port));
-    setenv("TESSERA_MASTER_PORT", text, 1);
-    setenv("TESSERA_TOKEN", "0123456789abcdef", 1);
-}
-
 /* Kills, stops or adds a process. Returns the number of processes. */
 static int disturb(uint64_t *random, int processes)
 {
@@ -207,7 +188,7 @@ static void play(uint64_t seed)
 {
     uint64_t random = seed;
     int processes = 4;
-    choose_port();
+    ranks_choose_port();
     ranks_start(&(ranks_job){.size = 4, .path = (ranks_path)(seed % PATHS), .run = live});
     progress *shown = ranks_shared();
     shown->shrink_ns = (seed % 2 ? 8000 : 1200) * MS;

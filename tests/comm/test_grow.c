@@ -1,13 +1,10 @@
 /* Processes that join a job: after ranks were lost, several at once, with wrong tokens, killed
  * while they join, and with failing allocations. */
 #define _DEFAULT_SOURCE
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/fault.h"
@@ -21,23 +18,6 @@ typedef struct progress {
     _Atomic int stop, failures, rounds;
     _Atomic uint64_t armed;
 } progress;
-
-/* Chooses a port for the processes that are started from now on. */
-static void choose_port(void)
-{
-    char text[16];
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t size = sizeof address;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(bind(fd, (const struct sockaddr *)&address, sizeof address), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
-    close(fd);
-    snprintf(text, sizeof text, "%d", ntohs(address.sin_port));
-    setenv("TESSERA_MASTER_PORT", text, 1);
-    setenv("TESSERA_TOKEN", "0123456789abcdef", 1);
-}
 
 /* Checks that each rank's contribution is in a sum once, and every bit of it right. */
 static void check_sum(tsr_comm *comm)
@@ -135,7 +115,7 @@ static void serve(int newcomers)
 
 START_TEST(from_one_to_four)
 {
-    choose_port();
+    ranks_choose_port();
     ranks_start(&(ranks_job){.size = 4, .path = (ranks_path)_i, .run = down_and_up});
     serve(3);
     ranks_wait();
@@ -186,7 +166,7 @@ static void never(tsr_comm *comm, void *user)
 
 START_TEST(nobody_comes_or_a_stranger)
 {
-    choose_port();
+    ranks_choose_port();
     ranks_start(&(ranks_job){.size = 2, .path = (ranks_path)_i, .run = wait_in_vain});
     const progress *shown = ranks_shared();
     const double end = seconds_now() + 30;
@@ -242,7 +222,7 @@ static void be_there(tsr_comm *comm, void *user)
 
 START_TEST(one_is_killed_while_it_joins)
 {
-    choose_port();
+    ranks_choose_port();
     uint64_t random = (uint64_t)_i + 1;
     ranks_start(&(ranks_job){.size = 2, .path = (ranks_path)_i, .run = grow_until_one_stays});
     progress *shown = ranks_shared();
@@ -320,7 +300,7 @@ static void fail_each(tsr_comm *comm, void *user)
 START_TEST(allocations_fail)
 {
     int victim = _i;
-    choose_port();
+    ranks_choose_port();
     ranks_start(&(ranks_job){.size = 2, .path = PATH_SHM, .run = fail_each, .user = &victim});
     ranks_join(join_again_and_again, NULL, 0);
     ranks_wait();

@@ -63,15 +63,6 @@ static uint64_t address_of(const tsr_tensor *list, int64_t first)
     return list ? tsr__tensor_address(list) + 4 * (uint64_t)(first * list->layout.strides[0]) : 0;
 }
 
-/* The number of bits that `last` has, rounded up to complete digits. */
-static uint32_t digits_of(uint64_t last)
-{
-    uint32_t bits = DIGIT_BITS;
-    while (bits < 32 && last >> bits)
-        bits += DIGIT_BITS;
-    return bits;
-}
-
 tsr_status tsr__attention_gather(const tsr__attention *c, const tsr__attention_slice *slice,
                                  const tsr_tensor *x, int64_t line, tsr__buffer *to,
                                  tsr__buffer *lengths)
@@ -108,7 +99,7 @@ tsr_status tsr__attention_gather(const tsr__attention *c, const tsr__attention_s
                  (uint32_t)x->layout.dtype, alignment_of(x, tsr__attention_scores_unit(device)),
                  (p->pages ? TSR_GATHER_PAGES : 0) | (p->q_lengths ? TSR_GATHER_Q_LENGTHS : 0) |
                      (p->kv_lengths ? TSR_GATHER_KV_LENGTHS : 0),
-                 p->pages ? digits_of((uint64_t)c->page_count - 1) : 0},
+                 p->pages ? tsr__vectors_digits((uint32_t)c->page_count - 1, DIGIT_BITS) : 0},
         .push = &push,
         .push_bytes = sizeof push,
         .groups = {tsr__div_up_u32((uint32_t)c->kv_len, SUBGROUPS), (uint32_t)slice->kv_heads,

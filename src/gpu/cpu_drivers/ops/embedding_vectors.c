@@ -44,15 +44,6 @@ bool tsr__embedding_vectors_suit(const tsr_tensor *y, const tsr_tensor *table,
            tsr__stride_bytes(indices, 0) <= UINT32_MAX;
 }
 
-/* The number of bits that `last` has, rounded up to complete digits. */
-static uint32_t digits_of(uint32_t last)
-{
-    uint32_t bits = DIGIT_BITS;
-    while (bits < 32 && last >> bits)
-        bits += DIGIT_BITS;
-    return bits;
-}
-
 tsr_status tsr__embedding_vectors(tsr__dispatches *list, const tsr_tensor *y,
                                   const tsr_tensor *table, const tsr_tensor *indices, int64_t first)
 {
@@ -75,7 +66,8 @@ tsr_status tsr__embedding_vectors(tsr__dispatches *list, const tsr_tensor *y,
         .shader = TSR__SHADER_EMBEDDING_VECTORS,
         .spec_count = 7,
         .spec = {TSR__VECTORS_SUBGROUPS * lanes, lanes, units, alignment_of(table), alignment_of(y),
-                 (uint32_t)tsr_dtype_size(indices->layout.dtype), digits_of(push.here - 1)},
+                 (uint32_t)tsr_dtype_size(indices->layout.dtype),
+                 tsr__vectors_digits(push.here - 1, DIGIT_BITS)},
         .push = &push,
         .push_bytes = sizeof push,
         .groups = {0, 1, 1},

@@ -25,6 +25,14 @@ uint32_t tsr__vectors_common(uint64_t bits)
     return (uint32_t)(bits & (~bits + 1));
 }
 
+uint32_t tsr__vectors_digits(uint32_t last, uint32_t digit_bits)
+{
+    uint32_t bits = digit_bits;
+    while (bits < 32 && last >> bits)
+        bits += digit_bits;
+    return bits;
+}
+
 uint32_t tsr__vectors_least_alignment(const tsr_device *device)
 {
     return device->storage == TSR__STORAGE_S16 ? 2 : 4;

@@ -28,6 +28,11 @@ bool tsr__vectors_suit(const tsr_device *device);
  * numbers, the result divides all of them. */
 uint32_t tsr__vectors_common(uint64_t bits);
 
+/* Returns the number of bits that `last` has, rounded up to complete digits of `digit_bits` bits,
+ * but at least one digit and at most about 32 bits. Shaders look up the digits of an index one by
+ * one (lavapipe.glsl). */
+uint32_t tsr__vectors_digits(uint32_t last, uint32_t digit_bits);
+
 /* The first function returns the alignment of an operand's rows, 1 to 8 bytes; the second returns
  * the smallest alignment that the kernels support. */
 uint32_t tsr__vectors_alignment(const tsr__piece *piece, int operand, const tsr_tensor *tensor);
