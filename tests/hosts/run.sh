@@ -1,0 +1,39 @@
+#!/bin/sh
+# run.sh RELAY DELAY_US BITS_PER_SECOND RANKS COMMAND…: runs COMMAND on two hosts (network namespaces) that are joined by a slow link, as RANKS
+# processes on each. For measurements by hand, from the root of the sources:
+#
+#     tests/hosts/run.sh build/tests/hosts/relay 100 1e9 2 build/src/cli/tessera bench all-reduce
+#
+# Rank 0 writes to the terminal, the others to files, whose last lines are shown if a rank fails.
+set -u
+skip() {
+    echo "$1: $2"
+}
+plan() {
+    exit 77
+}
+relay=$1 delay=$2 bandwidth=$3 each=$4
+shift 4
+. tests/hosts/hosts.sh
+make_hosts "ranks on two hosts" "$relay" "$delay" "$bandwidth" "$each" "$@"
+. tests/hosts/relay.sh
+slow_link "$delay" "$bandwidth" || {
+    cat "$folder/relay"
+    exit 1
+}
+export TESSERA_BOOT=env TESSERA_MASTER_PORT=29511 TESSERA_TOKEN=0123456789abcdef WORLD_SIZE=$((2 * each))
+pids=
+for r in $(seq $((WORLD_SIZE - 1)) -1 0); do
+    [ "$r" -lt "$each" ] && host=$a || host=$b
+    (
+        [ "$r" = 0 ] || exec >"$folder/out.$r" 2>&1
+        RANK=$r LOCAL_RANK=$((r % each)) exec ip netns exec "$host" "$@"
+    ) &
+    pids="$pids $!"
+done
+code=0
+for pid in $pids; do
+    wait "$pid" || code=1
+done
+[ "$code" = 0 ] || tail -n 3 "$folder"/out.*
+exit "$code"
