@@ -7,15 +7,9 @@
 #include "cli/lib/memory.h"
 #include "tsr_config.h"
 
-#if TSR__GLSLC_COOPMAT
 static const uint32_t code[] =
 #include "bench/coopmat_peak.inc"
     ;
-#else
-/* Not used: if the shader compiler was missing when this was built, no device uses cooperative
- * matrices. */
-static const uint32_t code[1];
-#endif
 
 #define NAME "coopmat_peak"
 /* The subgroups in a workgroup: most GPUs have four matrix units per core. */

@@ -106,11 +106,9 @@ typedef struct tsr_device_info {
     bool unified_memory; /* every device-local heap can be mapped, and the GPU is not discrete:
                             tensors need no copies to be accessed by the host */
 
-    bool coopmat;       /* the device has cooperative matrices */
-    bool coopmat_bf16;  /* the device has cooperative matrices of bf16, too (VK_KHR_shader_bfloat16)
-                         */
-    bool coopmat_built; /* this build has kernels that use cooperative matrices of f16 */
-    bool coopmat_bf16_built; /* this build has kernels that use cooperative matrices of bf16 */
+    bool coopmat;      /* the device has cooperative matrices */
+    bool coopmat_bf16; /* the device has cooperative matrices of bf16, too (VK_KHR_shader_bfloat16)
+                        */
     int coopmat_count;
     tsr_coopmat_shape coopmats[TSR_MAX_COOPMAT_SHAPES];
     int coopmat_used;      /* index of the shape that kernels use for products of f16; -1: none */

@@ -75,15 +75,9 @@ static void print_queues(FILE *out, const tsr_device_info *info)
 }
 
 /* Prints whether matrix products of a 16-bit dtype use cooperative matrices. */
-static void print_use(FILE *out, const tsr_device_info *info, const char *dtype, bool built,
-                      int used)
+static void print_use(FILE *out, const tsr_device_info *info, const char *dtype, int used)
 {
-    if (!built)
-        line(out, "",
-             "products of %s do not use them: the shader compiler of this build cannot compile the "
-             "kernels",
-             dtype);
-    else if (used < 0)
+    if (used < 0)
         line(out, "", "products of %s do not use them: no kernel supports any of these shapes",
              dtype);
     else
@@ -97,9 +91,9 @@ static void print_coopmat(FILE *out, const tsr_device_info *info)
     line(out, "coop. matrices", info->coopmat ? "yes" : "no");
     if (!info->coopmat)
         return;
-    print_use(out, info, "f16", info->coopmat_built, info->coopmat_used);
+    print_use(out, info, "f16", info->coopmat_used);
     if (info->coopmat_bf16)
-        print_use(out, info, "bf16", info->coopmat_bf16_built, info->coopmat_bf16_used);
+        print_use(out, info, "bf16", info->coopmat_bf16_used);
     for (int i = 0; i < info->coopmat_count; i++) {
         const tsr_coopmat_shape *shape = &info->coopmats[i];
         line(out, "", "%" PRIu32 "x%" PRIu32 "x%" PRIu32 "  %s x %s + %s -> %s%s%s%s", shape->m,
@@ -234,8 +228,6 @@ static void print_json(const tsr_device_list *list)
 {
     json_t *document = cli_json_document("tessera.devices", 1);
     json_t *build = cli_json_add_object(document, "build");
-    cli_json_bool(build, "coopmat_compiler", TSR__GLSLC_COOPMAT);
-    cli_json_bool(build, "coopmat_bf16_compiler", TSR__GLSLC_COOPMAT_BF16);
     cli_json_bool(build, "runtime_glsl", TSR__HAVE_SHADERC);
     json_t *devices = cli_json_add_array(document, "devices");
     for (int i = 0; i < list->count; i++)
@@ -254,13 +246,8 @@ static void print_text(const tsr_device_list *list)
         print_device(stdout, &list->devices[i]);
         puts("");
     }
-    char text[256];
-    snprintf(text, sizeof text,
-             "tessera %s; cooperative-matrix kernels: %s%s; kernels from GLSL at run time: %s\n",
-             tsr_version(), TSR__GLSLC_COOPMAT ? "built" : "not built: glslc is too old",
-             TSR__GLSLC_COOPMAT && !TSR__GLSLC_COOPMAT_BF16 ? ", except for bf16" : "",
-             TSR__HAVE_SHADERC ? "yes" : "no");
-    cli_wrap(stdout, text);
+    printf("tessera %s; kernels from GLSL at run time: %s\n", tsr_version(),
+           TSR__HAVE_SHADERC ? "yes" : "no");
 }
 
 static int run(int argc, char **argv)

@@ -181,7 +181,7 @@ START_TEST(no_device_is_an_empty_list)
 
     json_t *document = tool_json("devices --json", "tessera.devices");
     ck_assert_int_eq((int)json_array_size(tool_member(document, "devices")), 0);
-    ck_assert(json_is_boolean(tool_member(tool_member(document, "build"), "coopmat_compiler")));
+    ck_assert(json_is_boolean(tool_member(tool_member(document, "build"), "runtime_glsl")));
     json_decref(document);
 }
 END_TEST

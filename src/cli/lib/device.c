@@ -84,8 +84,6 @@ static void add_coopmat(json_t *object, const tsr_device_info *info)
 {
     cli_json_bool(object, "coopmat", info->coopmat);
     cli_json_bool(object, "coopmat_bf16", info->coopmat_bf16);
-    cli_json_bool(object, "coopmat_built", info->coopmat_built);
-    cli_json_bool(object, "coopmat_bf16_built", info->coopmat_bf16_built);
     cli_json_add(object, "coopmat_used", json_integer(info->coopmat_used));
     cli_json_add(object, "coopmat_bf16_used", json_integer(info->coopmat_bf16_used));
     cli_json_u64(object, "coopmat_subgroup_size", info->coopmat_subgroup_size);

@@ -51,9 +51,9 @@ void tsr__coopmat_choose(const tsr__capabilities *capabilities, tsr_device_info 
     info->coopmat_subgroup_size = 0;
     if (!has_needs(capabilities, info))
         return;
-    if (info->coopmat_built && info->fp16)
+    if (info->fp16)
         info->coopmat_used = best_of(info, "f16");
-    if (info->coopmat_bf16_built && info->coopmat_bf16 && capabilities->int16)
+    if (info->coopmat_bf16 && capabilities->int16)
         info->coopmat_bf16_used = best_of(info, "bf16");
     /* Use the narrowest subgroup, because Intel's matrix units support no other. On RDNA 3, a
      * subgroup of 64 stores each element of a and b twice as often as one of 32, which doubles the

@@ -363,8 +363,6 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
     info->coopmat = coopmat.cooperativeMatrix;
     info->coopmat_bf16 = coopmat.cooperativeMatrix && bf16.shaderBFloat16Type &&
                          bf16.shaderBFloat16CooperativeMatrix;
-    info->coopmat_built = TSR__GLSLC_COOPMAT;
-    info->coopmat_bf16_built = TSR__GLSLC_COOPMAT_BF16;
     capabilities->int16 = features.features.shaderInt16;
     capabilities->vulkan_memory_model =
         vulkan12.vulkanMemoryModel && vulkan12.vulkanMemoryModelDeviceScope;

@@ -111,7 +111,7 @@ static void make(const invented *device)
     info.subgroup_size = info.subgroup_size_max = device->subgroup_max;
     info.subgroup_size_min = device->subgroup_min;
     info.external_memory_host = device->host_import;
-    info.coopmat_built = info.fp16 = info.storage16 = info.storage8 = true;
+    info.fp16 = info.storage16 = info.storage8 = true;
     info.coopmat = device->columns > 0;
     info.coopmat_count = info.coopmat ? 1 : 0;
     info.coopmats[0] = (tsr_coopmat_shape){.m = device->columns,
