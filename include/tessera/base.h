@@ -19,6 +19,10 @@ extern "C" {
 
 #if defined(TSR_STATIC)
 #define TSR_API
+#elif defined(_WIN32) && defined(TSR_BUILDING_DLL)
+#define TSR_API __declspec(dllexport)
+#elif defined(_WIN32)
+#define TSR_API
 #elif defined(__GNUC__)
 #define TSR_API __attribute__((visibility("default")))
 #else

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "model/random.h"
+#include "platform/paths.h"
 
 char *tsr__path_join(const char *folder, const char *name)
 {
@@ -27,7 +28,7 @@ static bool exists(const char *path)
 /* The part of a path up to and including its last slash. */
 static tsr_status folder_of(const char *path, char **out)
 {
-    const char *slash = strrchr(path, '/');
+    const char *slash = tsr__path_last_separator(path);
     const size_t length = slash ? (size_t)(slash - path) + 1 : 0;
     char *folder = tsr__calloc(length + 1, 1);
     if (!folder)

@@ -18,6 +18,7 @@ only_below() { # FOLDER WHAT: no file of the library, the tool or the examples o
 }
 
 point "include/tessera includes itself only" allowed include 'tessera/'
+point "src/platform includes platform" allowed src/platform 'platform/'
 point "src/base includes base" allowed src/base 'base/' 'tessera/base\.h' 'tsr_config\.h' \
     'shaders/include/normal_table\.h'
 point "src/json includes base, json" allowed src/json 'base/' 'json/'
@@ -30,16 +31,16 @@ point "src/sampler includes base, rng, seed, sampler" allowed src/sampler 'base/
 point "src/loader includes base, rng, seed, sampler, loader" allowed src/loader 'base/' 'rng/' 'seed/' 'sampler/' 'loader/' \
     'tessera/(base|rng|seed|sampler|loader)\.h'
 point "src/training includes base" allowed src/training 'base/' 'tessera/(base|training)\.h'
-point "src/shard includes base, json, shard" allowed src/shard 'base/' 'json/' 'shard/' 'tessera/(base|shard)\.h'
+point "src/shard includes platform, base, json, shard" allowed src/shard 'base/' 'platform/' 'json/' 'shard/' 'tessera/(base|shard)\.h'
 point "src/tokenizer includes base, json, shard/formats, tokenizer" allowed src/tokenizer 'base/' 'json/' 'shard/formats/' \
     'tokenizer/' 'tessera/(base|tokenizer)\.h'
-point "src/gpu includes base, quant, tensor, gpu" allowed src/gpu 'base/' 'quant/' 'tensor/' 'gpu/' 'shaders/' 'tessera/' \
+point "src/gpu includes platform, base, quant, tensor, gpu" allowed src/gpu 'base/' 'platform/' 'quant/' 'tensor/' 'gpu/' 'shaders/' 'tessera/' \
     'tsr_config\.h'
 point "src/comm includes base, comm" allowed src/comm 'base/' 'comm/' 'tessera/(base|comm|layout)\.h' 'tsr_config\.h'
-point "src/parallel includes base, json, tensor, shard, parallel, and gpu's headers without Vulkan" allowed src/parallel \
-    'base/' 'json/' 'tensor/' 'parallel/' 'shard/formats/(file|list)\.h' \
+point "src/parallel includes platform, base, json, tensor, shard, parallel, and gpu's headers without Vulkan" allowed src/parallel \
+    'base/' 'platform/' 'json/' 'tensor/' 'parallel/' 'shard/formats/(file|list)\.h' \
     'gpu/(stream/host_access|stream/require|ops/(optimizer/step_params|common/vocabulary|norm/added))\.h' 'tessera/'
-point "src/model includes base, json, shard, tokenizer, tensor, model" allowed src/model 'base/' 'json/' 'shard/' \
+point "src/model includes platform, base, json, shard, tokenizer, tensor, model" allowed src/model 'base/' 'platform/' 'json/' 'shard/' \
     'tokenizer/' 'tensor/' 'model/' 'tessera/'
 point "src/cli includes public headers" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tsr_config\.h'
 if [ -d bench ]; then

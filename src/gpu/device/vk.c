@@ -2,7 +2,10 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "platform/paths.h"
 
 static pthread_once_t loader_once = PTHREAD_ONCE_INIT;
 static tsr__vk_global loader;
@@ -18,28 +21,28 @@ static PFN_vkGetInstanceProcAddr entry_point(void *library)
     return function;
 }
 
-static void keep_problem(const char *text)
+static void keep_problem(const char *format, const char *text)
 {
-    strncpy(loader_problem, text, sizeof loader_problem - 1);
+    (void)snprintf(loader_problem, sizeof loader_problem, format, text);
 }
 
 static void open_loader(void)
 {
-    void *library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen(tsr__vulkan_loader, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         const char *detail = dlerror();
-        keep_problem(detail ? detail : "libvulkan.so.1 cannot be opened");
+        keep_problem("%s", detail ? detail : "the loader cannot be opened");
         return;
     }
     loader.GetInstanceProcAddr = entry_point(library);
     if (!loader.GetInstanceProcAddr) {
-        keep_problem("libvulkan.so.1 has no vkGetInstanceProcAddr");
+        keep_problem("%s has no vkGetInstanceProcAddr", tsr__vulkan_loader);
         return;
     }
 #define LOAD(name)                                                                                 \
     loader.name = (PFN_vk##name)loader.GetInstanceProcAddr(NULL, "vk" #name);                      \
     if (!loader.name)                                                                              \
-        keep_problem("libvulkan.so.1 has no vk" #name);
+        keep_problem("%s has no vk" #name, tsr__vulkan_loader);
     TSR__VK_GLOBAL_FUNCTIONS(LOAD)
 #undef LOAD
 }

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "platform/paths.h"
 
 typedef struct file_header {
     uint64_t magic;
@@ -39,15 +40,11 @@ uint64_t tsr__cache_hash_shaders(tsr__storage storage, const char *prefix)
 
 bool tsr__cache_path(const tsr__cache_kind *kind, uint64_t name, char path[TSR__CACHE_PATH])
 {
-    const char *base = getenv("XDG_CACHE_HOME"), *below = "";
-    if (!base || base[0] != '/') {
-        base = getenv("HOME");
-        below = "/.cache";
-    }
-    if (!base || base[0] != '/')
+    char base[TSR__CACHE_PATH];
+    if (!tsr__path_cache(base, sizeof base))
         return false;
-    int wrote = snprintf(path, TSR__CACHE_PATH, "%s%s/tessera/%s-%016llx.bin", base, below,
-                         kind->prefix, (unsigned long long)name);
+    int wrote = snprintf(path, TSR__CACHE_PATH, "%s/tessera/%s-%016llx.bin", base, kind->prefix,
+                         (unsigned long long)name);
     return wrote > 0 && wrote < TSR__CACHE_PATH;
 }
 
@@ -161,7 +158,7 @@ bool tsr__cache_peek(const tsr__cache_kind *kind, const char *path, tsr__cache_k
 /* Creates the folders of `path` if they do not exist, private to the user, as mkdir -p does. */
 static bool make_folder(char *path)
 {
-    for (char *c = path + 1; *c; c++) {
+    for (char *c = path + tsr__path_root(path); *c; c++) {
         if (*c != '/')
             continue;
         *c = '\0';

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "platform/paths.h"
 
 /* What a folder may have from a conversion, or what would be read instead of it. */
 static const char *const names[] = {"model.safetensors.index.json",
@@ -159,7 +160,7 @@ static tsr_status replace_file(const tsr__output *out, const char *name)
 /* Makes the names in the folder of the destination durable. */
 static void sync_folder(const tsr__output *out)
 {
-    const char *slash = strrchr(out->destination, '/');
+    const char *slash = tsr__path_last_separator(out->destination);
     char *folder = path_of(slash ? out->destination : ".", NULL);
     if (!folder)
         return;

@@ -6,6 +6,7 @@
 #include "base/crc32c.h"
 #include "base/hash.h"
 #include "parallel/checkpoint/checkpoint.h"
+#include "platform/paths.h"
 #include "shard/formats/file.h"
 #include "shard/formats/list.h"
 #include "tensor/check.h"
@@ -147,7 +148,7 @@ static tsr_status open_for(reader *r, const tsr_shard_param *param)
         tsr__file_close(&r->file);
     r->open = false;
     r->name = param->file;
-    const char *slash = strrchr(r->path, '/');
+    const char *slash = tsr__path_last_separator(r->path);
     const size_t folder = slash ? (size_t)(slash - r->path) + 1 : 0;
     char *path = tsr__calloc(folder + strlen(param->file) + 1, 1);
     if (!path)

@@ -15,6 +15,7 @@
 #include "base/fault.h"
 #include "base/hash.h"
 #include "parallel/checkpoint/checkpoint.h"
+#include "platform/paths.h"
 
 static const char who[] = "checkpoint_save";
 
@@ -293,7 +294,7 @@ static tsr_status find_file(const char *path, writer *w)
 static tsr_status name_files(writer *w)
 {
     static const char ending[] = ".partial";
-    const char *path = w->path, *slash = strrchr(path, '/');
+    const char *path = w->path, *slash = tsr__path_last_separator(path);
     const size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
     w->partial = tsr__calloc(strlen(path) + sizeof ending, 1);
     w->folder = tsr__calloc(folder + 2, 1);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "platform/paths.h"
 #include "shard/formats/list.h"
 #include "json/text.h"
 
@@ -124,7 +125,7 @@ static tsr_status read_file(const char *path, const char *name, tsr__params *par
 {
     tsr__file file;
     tsr__params read = {0};
-    const char *slash = strrchr(path, '/');
+    const char *slash = tsr__path_last_separator(path);
     char shown[TSR__NAME_SHORT];
     int folder = slash != NULL ? (int)(slash - path) + 1 : 0;
     char full[MAX_PATH];

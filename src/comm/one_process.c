@@ -1,0 +1,81 @@
+/* Communicators on a system without the sockets, shared memory and transports that several
+ * processes need: Windows. A process is a communicator of one; what would need another process
+ * returns TSR_ERR_UNSUPPORTED, or is never called. This file stands for bootstrap/, recovery/ and
+ * shm/memory.c. */
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "comm/bootstrap/address.h"
+#include "comm/bootstrap/backend.h"
+#include "comm/bootstrap/server.h"
+#include "comm/recovery/agree.h"
+#include "comm/shm/memory.h"
+
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+static tsr_status unsupported(const char *who)
+{
+    return tsr__fail(TSR_ERR_UNSUPPORTED, "%s: this system has communicators of one process only",
+                     who);
+}
+
+/* The bootstrap -------------------------------------------------------------------------------- */
+
+struct tsr__bootstrap {
+    tsr__bootstrap_info info;
+    int32_t node_of[1];
+};
+
+tsr_status tsr__bootstrap_open(const tsr__bootstrap_params *params, tsr__bootstrap **out)
+{
+    const char *why = "chosen by the caller";
+    tsr__bootstrap_kind kind = params->kind;
+    if (kind == TSR__BOOTSTRAP_AUTO)
+        TSR__TRY(tsr__bootstrap_choose(&kind, &why));
+    const bool alone = kind == TSR__BOOTSTRAP_CALLBACK && params->rank == 0 && params->size == 1;
+    if (kind != TSR__BOOTSTRAP_SINGLE && !alone)
+        return unsupported("bootstrap");
+    tsr__bootstrap *bootstrap = tsr__calloc(1, sizeof *bootstrap);
+    if (!bootstrap)
+        return TSR_ERR_NO_MEMORY;
+    bootstrap->info = (tsr__bootstrap_info){
+        .kind = kind, .size = 1, .local_size = 1, .node_count = 1, .node_of = bootstrap->node_of};
+    tsr__log(TSR_LOG_INFO, "bootstrap: rank 0 of 1, through a single process: %s", why);
+    *out = bootstrap;
+    return TSR_OK;
+}
+
+tsr_status tsr__bootstrap_open_adopted(struct tsr__rendezvous *rendezvous, int32_t rank,
+                                       int32_t size, const tsr__bootstrap_limit *limit,
+                                       tsr__bootstrap **out)
+{
+    return unsupported("bootstrap");
+}
+
+const tsr__bootstrap_info *tsr__bootstrap_get_info(const tsr__bootstrap *bootstrap)
+{
+    return &bootstrap->info;
+}
+
+tsr_status tsr__bootstrap_exchange(tsr__bootstrap *bootstrap, const void *mine, uint64_t size_bytes,
+                                   const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out)
+{
+    return unsupported("bootstrap");
+}
+
+void tsr__bootstrap_gathered_finish(tsr__bootstrap_gathered *blocks)
+{
+    tsr__free(blocks->bytes);
+    tsr__free(blocks->starts);
+    *blocks = (tsr__bootstrap_gathered){0};
+}
+
+void tsr__bootstrap_close(tsr__bootstrap **bootstrap)
+{
+    if (!bootstrap)
+        return;
+    tsr__free(*bootstrap);
+    *bootstrap = NULL;
+}

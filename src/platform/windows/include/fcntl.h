@@ -1,0 +1,24 @@
+/* <fcntl.h> with POSIX's meaning: UTF-8 paths, bytes as they are, and files that others may rename
+ * or remove while they are open. */
+#ifndef TSR_WINDOWS_FCNTL_H
+#define TSR_WINDOWS_FCNTL_H
+
+#include_next <fcntl.h>
+
+/* Flags that Windows lacks. tsr__windows_open reads those below and ignores the others. */
+#define O_CLOEXEC 0
+#define O_NONBLOCK 0
+#define O_NOFOLLOW 0
+#define O_DIRECTORY 0x1000000
+
+int tsr__windows_open(const char *path, int flags, ...);
+#define open(...) tsr__windows_open(__VA_ARGS__)
+
+/* Only asks whether a descriptor is open. */
+#define F_GETFD 1
+int tsr__windows_fcntl(int descriptor, int command);
+#define fcntl(descriptor, command) tsr__windows_fcntl(descriptor, command)
+
+int posix_fallocate(int descriptor, off_t at, off_t size);
+
+#endif

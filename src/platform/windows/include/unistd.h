@@ -1,0 +1,33 @@
+/* <unistd.h> with POSIX's meaning. */
+#ifndef TSR_WINDOWS_UNISTD_H
+#define TSR_WINDOWS_UNISTD_H
+
+#include_next <unistd.h>
+
+/* Read and write at an offset. They move the descriptor's own position, which POSIX leaves alone.
+ */
+ssize_t pread(int descriptor, void *data, size_t size, off_t at);
+ssize_t pwrite(int descriptor, const void *data, size_t size, off_t at);
+
+/* A folder has nothing to synchronise: EINVAL, as on file systems that do not support it. */
+int fsync(int descriptor);
+
+int tsr__windows_ftruncate(int descriptor, off_t size);
+#undef ftruncate
+#define ftruncate(descriptor, size) tsr__windows_ftruncate(descriptor, size)
+
+int tsr__windows_unlink(const char *path);
+int tsr__windows_rmdir(const char *path);
+int tsr__windows_chdir(const char *path);
+int tsr__windows_access(const char *path, int mode);
+#define unlink(path) tsr__windows_unlink(path)
+#define rmdir(path) tsr__windows_rmdir(path)
+#define chdir(path) tsr__windows_chdir(path)
+#define access(path, mode) tsr__windows_access(path, mode)
+
+enum { _SC_NPROCESSORS_ONLN, _SC_PHYS_PAGES, _SC_PAGESIZE };
+long sysconf(int name);
+
+int usleep(unsigned microseconds);
+
+#endif

@@ -1,0 +1,25 @@
+/* The start of a program: arguments in UTF-8, and standard files whose bytes stay as they are.
+ * Programs link it with -municode, which makes the C library call wmain. */
+#include <fcntl.h>
+#include <io.h>
+#include <stdlib.h>
+#include <windows.h>
+
+#include "platform/windows/text.h"
+
+int main(int argc, char **argv);
+int wmain(int argc, wchar_t **argv);
+
+int wmain(int argc, wchar_t **argv)
+{
+    char **texts = calloc((size_t)argc + 1, sizeof *texts);
+    for (int i = 0; texts && i < argc; i++)
+        if (!(texts[i] = tsr__windows_utf8(argv[i])))
+            return EXIT_FAILURE;
+    if (!texts)
+        return EXIT_FAILURE;
+    for (int descriptor = 0; descriptor < 3; descriptor++)
+        (void)_setmode(descriptor, _O_BINARY);
+    (void)SetConsoleOutputCP(CP_UTF8);
+    return main(argc, texts);
+}
