@@ -90,6 +90,9 @@ typedef struct tsr_fsdp_params {
     /* How many units are gathered ahead, at most TSR_MAX_FSDP_AHEAD; 0: 1. -1: no unit is gathered
      * ahead. This needs less memory, for the full parameters and gradients of one unit only. */
     int ahead;
+    /* 1: each rank also has a copy of another rank's shards, so that a lost rank costs no
+     * checkpoint: see "Lost and new ranks" below. 0: no copies. Must be the same on all ranks. */
+    int replicas;
 } tsr_fsdp_params;
 #define tsr_fsdp_params(...) (&(tsr_fsdp_params){__VA_ARGS__})
 #define TSR_MAX_FSDP_AHEAD 7
@@ -186,6 +189,56 @@ TSR_API TSR_NODISCARD tsr_status tsr_fsdp_zero_grad(tsr_fsdp *model);
 /* Returns the number of steps so far, including those before a checkpoint that was loaded. */
 TSR_API int64_t tsr_fsdp_steps(const tsr_fsdp *model);
 
+/* Lost and new ranks ----------------------------------------------------------------------------
+ *
+ * With `replicas` = 1, each rank has a copy of the shards, moments and master copies of one other
+ * rank: of one on another host, if the placement has one for every rank, or otherwise for as many
+ * as possible. The copy is part of each step: a rank sends its reduced gradients to the rank that
+ * has its copy, and both make the step with them. Between devices that compute the step with
+ * different rounding, the copy is equal up to this rounding. Always-gathered parameters need no
+ * copy.
+ *
+ * Cost: the memory of another shard with its gradient and state (replica_bytes, as much as
+ * parameter_bytes + gradient_bytes + optimizer_bytes without always-gathered parameters), one
+ * message of the gradients' size, one barrier and a second update per step. tsr_fsdp_create,
+ * tsr_fsdp_load and tsr_fsdp_changed send all shards to their copies, and block until that is done.
+ *
+ * A step is made by all ranks or by none: no rank changes its shards before all have the gradients
+ * of theirs and of their copies. So if a rank is lost while others make a step, these go on either
+ * from before it or from after it, and at most one step is lost. With several models in one
+ * tsr_optimizer, this is true for all of them together.
+ *
+ *     if (tsr_comm_shrink(world, NULL, &smaller) == TSR_OK &&     // after TSR_ERR_PEER_LOST
+ *         tsr_group_create(smaller, stream, NULL, &group) == TSR_OK &&
+ *         tsr_fsdp_rebuild(tsr_fsdp_params(.group = group, .replicas = 1, …), &model) == TSR_OK)
+ *         step = tsr_fsdp_steps(model);                           // go on from here
+ *
+ * See docs/training.md for a complete loop. */
+
+/* Rebuilds a model on the ranks of another group: those that tsr_comm_shrink has left, or those
+ * that tsr_comm_grow has added to. `params` are those of tsr_fsdp_create, with the new group; the
+ * plan is made for its ranks. The units must have the same parameters as before, but their `tensor`
+ * is not used. On a rank that has joined, *model is NULL. On success, the old model has been
+ * destroyed, *model is the new one, and it has the values, the state and the number of steps of the
+ * old one, which is the same on all ranks. Gradients since the last step are discarded. Units may
+ * have been in use; they are not any more. An optimizer to which the old model was added must be
+ * created again.
+ *
+ * Collective on the new group. Blocks until all ranks have received their shards. It needs memory
+ * for the old and the new model at the same time, and host memory for the parts of one parameter
+ * and its state that the rank sends and receives. The old group must exist until the call has
+ * succeeded, even if it has failed.
+ *
+ * Errors: those of tsr_fsdp_create; TSR_ERR_INVALID if the parameters or the optimizer are not
+ * those of the model, or without `replicas` if ranks have made different numbers of steps;
+ * TSR_ERR_NOT_FOUND naming the ranks if a rank and the one with its copy are both lost, if a rank
+ * is lost and the model had no copies, or if no rank has a model: then only a checkpoint helps.
+ * After an error, *model still has the old values, and the call may be repeated with another group,
+ * for example if a further rank was lost. On a rank that has joined, *model may be set even then;
+ * pass it to the next call, or destroy it. Until a call has succeeded, a model can only be
+ * destroyed or rebuilt. */
+TSR_API TSR_NODISCARD tsr_status tsr_fsdp_rebuild(const tsr_fsdp_params *params, tsr_fsdp **model);
+
 /* Memory ----------------------------------------------------------------------------------------
  */
 
@@ -198,6 +251,7 @@ typedef struct tsr_fsdp_memory {
     uint64_t gathered_bytes;  /* for full parameters: 1 + ahead times the largest unit */
     uint64_t unreduced_bytes; /* for full gradients: the same number of units */
     uint64_t total_bytes;
+    uint64_t replica_bytes; /* copies of another rank's shards, gradients and state */
 } tsr_fsdp_memory;
 TSR_API void tsr_fsdp_memory_usage(const tsr_fsdp *model, tsr_fsdp_memory *out);
 

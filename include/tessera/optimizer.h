@@ -82,7 +82,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_optimizer_add_parameter(tsr_optimizer *opti
                                                              const tsr_parameter *parameter);
 
 /* Adds all parameters of an FSDP model, which must outlive the optimizer. The state remains in the
- * model; a step of the optimizer calls tsr_fsdp_adamw_step or tsr_fsdp_sgd_step. Errors:
+ * model; a step of the optimizer calls tsr_fsdp_adamw_step or tsr_fsdp_sgd_step. An optimizer
+ * without parameters takes over the number of steps of the model. Errors:
  * TSR_ERR_INVALID also if the model was created for another kind of optimizer, or has been added
  * before. */
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_add_fsdp(tsr_optimizer *optimizer, tsr_fsdp *model);

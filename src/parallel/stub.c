@@ -103,6 +103,7 @@ TSR__ABSENT(tsr_calibrate, tsr_group *group, const tsr_calibrate_params *params,
 
 /* fsdp.h */
 TSR__ABSENT(tsr_fsdp_create, const tsr_fsdp_params *params, tsr_fsdp **out)
+TSR__ABSENT(tsr_fsdp_rebuild, const tsr_fsdp_params *params, tsr_fsdp **model)
 TSR__ABSENT(tsr_fsdp_forward, tsr_fsdp *model, int unit, const tsr_tensor *x,
             tsr_layer_saved **saved, tsr_tensor **y)
 TSR__ABSENT(tsr_fsdp_backward, tsr_fsdp *model, int unit, const tsr_layer_saved *saved,

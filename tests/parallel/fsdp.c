@@ -351,8 +351,8 @@ static void check_chunks(const model_case *c)
         stepped[i] = adamw_steps;
         bytes[i] = model_bytes(&m[i], &size[i]);
     }
-    CHECK(m[0].sharded->state.count == 1 && m[1].sharded->state.count > 1, "%zu and %zu chunks",
-          m[0].sharded->state.count, m[1].sharded->state.count);
+    CHECK(m[0].sharded->pools.state.count == 1 && m[1].sharded->pools.state.count > 1, "%zu and %zu chunks",
+          m[0].sharded->pools.state.count, m[1].sharded->pools.state.count);
     if (c->sharded.optimizer == TSR_OPTIMIZER_ADAMW) {
         CHECK(stepped[0] == 3, "%d launches for three steps", stepped[0]);
         CHECK(ranks > 1 || stepped[1] > 3, "%d launches over several chunks", stepped[1]);

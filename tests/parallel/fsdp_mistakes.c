@@ -31,6 +31,8 @@ CASE(refused, "fsdp: mistakes are errors on all ranks that name the values")
     REFUSED("grad_dtype is i32; f32, f16 or bf16 is needed");
     params.ahead = 8;
     REFUSED("ahead is 8; -1 to 7 are allowed");
+    params.replicas = 2;
+    REFUSED("replicas is 2; 0 and 1 are allowed");
     REFUSED("shard: parameters 0 and 1 are both 'a'");
     unit.parameter_count = 0;
     REFUSED("the units have 0 parameters; 1 to 1048576 are allowed");
@@ -65,6 +67,7 @@ CASE(refused, "fsdp: mistakes are errors on all ranks that name the values")
           "fsdp_begin: a model without an optimizer has no backward pass");
     tsr_fsdp_destroy(&m);
     tsr_fsdp_destroy(&m);
+#undef REFUSED
 }
 
 CASE(other_plans, "fsdp: different plans are an error")
@@ -82,6 +85,59 @@ CASE(other_plans, "fsdp: different plans are an error")
           my_rank == 1 ? "fsdp_create: the plan is not the same as on rank 0"
                        : "fsdp_create: rank 1: the plan is not the same as on rank 0");
     CHECK(!m, "no model was created");
+}
+
+CASE(rebuilding_mistakes, "fsdp: mistakes in rebuilding are errors that leave the model as it is")
+{
+    tsr_fsdp *m = NULL;
+    if (ranks == 1) {
+        case_skip("one rank has no copies");
+        return;
+    }
+    const tsr_parameter p[2] = {
+        {.name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {8}, .shard_dim = -1},
+        {.name = "b", .dtype = TSR_F32, .ndim = 1, .global_shape = {9}, .shard_dim = -1}};
+    const tsr_fsdp_unit unit = {.parameter_count = 2, .parameters = p};
+    tsr_fsdp_params params = {.group = group, .unit_count = 1, .units = &unit, .replicas = 1};
+    FAILS(tsr_fsdp_rebuild(NULL, &m), TSR_ERR_INVALID, "fsdp_rebuild: params is NULL");
+    FAILS(tsr_fsdp_rebuild(&params, NULL), TSR_ERR_INVALID, "fsdp_rebuild: model is NULL");
+    FAILS(tsr_fsdp_rebuild(&params, &m), TSR_ERR_INVALID,
+          "fsdp_rebuild: no rank has a model; load a checkpoint");
+    OK(tsr_fsdp_create(&params, &m));
+    tsr_fsdp_memory memory;
+    tsr_fsdp_memory_usage(m, &memory);
+    /* value, gradient and two moments of the rank's shards, which differ by one element */
+    CHECK(memory.replica_bytes >= 17u / (unsigned)ranks * 16 &&
+              memory.replica_bytes <= (17u / (unsigned)ranks + 2) * 16,
+          "copies have %llu bytes", (unsigned long long)memory.replica_bytes);
+#define REFUSED(text)                                                                              \
+    do {                                                                                           \
+        char want_[512];                                                                           \
+        snprintf(want_, sizeof want_, "fsdp_rebuild: %s%s", my_rank > 0 ? "rank 0: " : "", text);  \
+        tsr_fsdp *before = m;                                                                      \
+        FAILS(tsr_fsdp_rebuild(&params, &m), TSR_ERR_INVALID, want_);                              \
+        CHECK(m == before, "the model has been replaced");                                         \
+        params.units = &unit;                                                                      \
+        params.optimizer = TSR_OPTIMIZER_ADAMW;                                                    \
+    } while (0)
+    params.units = &(tsr_fsdp_unit){.parameter_count = 1, .parameters = p};
+    REFUSED("the units have 1 parameters, the model has 2");
+    params.units = &(tsr_fsdp_unit){
+        .parameter_count = 2,
+        .parameters = (tsr_parameter[]){
+            p[0],
+            {.name = "c", .dtype = TSR_F32, .ndim = 1, .global_shape = {9}, .shard_dim = -1}}};
+    REFUSED("parameter 1 is 'c', f32 of 9 elements; the model has 'b', f32 of 9");
+    params.optimizer = TSR_OPTIMIZER_SGD;
+    REFUSED("optimizer, no_momentum or no_master is not that of the model");
+    OK(tsr_fsdp_rebuild(&params, &m));
+    tsr_fsdp_destroy(&m);
+
+    params.replicas = my_rank == 1;
+    FAILS(tsr_fsdp_create(&params, &m), TSR_ERR_INVALID,
+          my_rank == 1 ? "fsdp_create: replicas is not the same as on rank 0"
+                       : "fsdp_create: rank 1: replicas is not the same as on rank 0");
+#undef REFUSED
 }
 
 CASE(other_kinds, "fsdp: different model_only when saving or loading is an error")

@@ -74,13 +74,17 @@ static tsr_status add_units(tsr_fsdp *model, const tsr_fsdp_params *params)
     return TSR_OK;
 }
 
-/* Takes the memory away from all layers. From then on the model gives each layer memory while the
- * layer's unit is in use. Cannot fail. */
 static void empty_layers(tsr_fsdp *model)
 {
     for (int u = 0; u < model->unit_count; u++)
         for (int i = 0; model->units[u].layer && i < model->units[u].count; i++)
             (void)!tsr_layer_set_parameter(model->units[u].layer, i, NULL, NULL, false);
+}
+
+void tsr__fsdp_take_layers(tsr_fsdp *model)
+{
+    model->has_layers = true;
+    empty_layers(model);
 }
 
 static tsr_status check_params(const tsr_fsdp_params *params)
@@ -98,6 +102,8 @@ static tsr_status check_params(const tsr_fsdp_params *params)
                  tsr_dtype_name(params->grad_dtype));
     TSR__REQUIRE(params->ahead >= -1 && params->ahead <= TSR_MAX_FSDP_AHEAD,
                  "%s: ahead is %d; -1 to %d are allowed", who, params->ahead, TSR_MAX_FSDP_AHEAD);
+    TSR__REQUIRE(params->replicas == 0 || params->replicas == 1,
+                 "%s: replicas is %d; 0 and 1 are allowed", who, params->replicas);
     return TSR_OK;
 }
 
@@ -115,18 +121,18 @@ static tsr_status prepare(tsr_fsdp *model, const tsr_fsdp_params *params)
     return tsr__fsdp_take_plan(model, params);
 }
 
-static tsr_status build(tsr_fsdp *model, const tsr_fsdp_params *params)
+static tsr_status build(tsr_fsdp *model, const tsr_fsdp_params *params, bool with_values)
 {
     TSR__TRY(tsr__fsdp_take_ranges(model));
     TSR__TRY(tsr__fsdp_make_slots(model));
-    TSR__TRY(tsr__fsdp_make_shards(model));
+    TSR__TRY(tsr__fsdp_make_shards(model, model->params, &model->pools));
+    TSR__TRY(tsr__fsdp_make_replica(model));
     tsr__fsdp_add_up(model);
-    return tsr__fsdp_first_values(model, params);
+    return with_values ? tsr__fsdp_first_values(model, params) : TSR_OK;
 }
 
-tsr_status tsr_fsdp_create(const tsr_fsdp_params *params, tsr_fsdp **out)
+tsr_status tsr__fsdp_create_model(const tsr_fsdp_params *params, bool with_values, tsr_fsdp **out)
 {
-    TSR__REQUIRE(params && out, "%s: %s is NULL", who, params ? "out" : "params");
     tsr_group *group = params->group ? params->group : tsr_group_default();
     TSR__REQUIRE(group, "%s: no group is given, and there is no default one", who);
     TSR__TRY(tsr__group_check(group));
@@ -137,6 +143,7 @@ tsr_status tsr_fsdp_create(const tsr_fsdp_params *params, tsr_fsdp **out)
         model->group = group;
         model->stream = tsr_group_stream(group);
         model->device = tsr_stream_device(model->stream);
+        model->most_bytes = tsr_device_get_info(model->device)->max_allocation_bytes;
         model->rank = tsr_group_rank(group);
         model->size = tsr_group_size(group);
         status = prepare(model, params);
@@ -145,13 +152,25 @@ tsr_status tsr_fsdp_create(const tsr_fsdp_params *params, tsr_fsdp **out)
     if (status == TSR_OK)
         status = tsr__fsdp_compare_plans(model);
     if (status == TSR_OK)
-        status = tsr__checkpoint_agree(comm, who, build(model, params));
+        status = tsr__fsdp_choose_replica(model, params->replicas);
+    if (status == TSR_OK)
+        status = tsr__checkpoint_agree(comm, who, build(model, params, with_values));
+    if (status == TSR_OK && with_values)
+        status = tsr__fsdp_refresh(model);
     if (status != TSR_OK) {
         tsr_fsdp_destroy(&model);
         return status;
     }
-    model->has_layers = true;
-    empty_layers(model);
+    *out = model;
+    return TSR_OK;
+}
+
+tsr_status tsr_fsdp_create(const tsr_fsdp_params *params, tsr_fsdp **out)
+{
+    tsr_fsdp *model = NULL;
+    TSR__REQUIRE(params && out, "%s: %s is NULL", who, params ? "out" : "params");
+    TSR__TRY(tsr__fsdp_create_model(params, true, &model));
+    tsr__fsdp_take_layers(model);
     *out = model;
     return TSR_OK;
 }
@@ -163,11 +182,6 @@ static void finish_param(tsr__fsdp_param *p)
     (void)!tsr_group_wait(&p->reducing);
     tsr_tensor_destroy(&p->seen.tensor);
     tsr_tensor_destroy(&p->seen.grad);
-    tsr_tensor_destroy(&p->value);
-    tsr_tensor_destroy(&p->grad);
-    tsr_tensor_destroy(&p->moment1);
-    tsr_tensor_destroy(&p->moment2);
-    tsr_tensor_destroy(&p->master);
     tsr_tensor_destroy(&p->extra);
     tsr__free(p->starts);
     tsr__free(p->sizes);
@@ -188,9 +202,9 @@ void tsr_fsdp_destroy(tsr_fsdp **model)
         tsr_tensor_destroy(&closing->slots[i].memory);
         tsr_tensor_destroy(&closing->grad_slots[i].memory);
     }
-    tsr__fsdp_pool_finish(&closing->values);
-    tsr__fsdp_pool_finish(&closing->gradients);
-    tsr__fsdp_pool_finish(&closing->state);
+    tsr__fsdp_free_shards(closing->params, closing->param_count, &closing->pools);
+    tsr__fsdp_finish_replica(closing);
+    tsr_fsdp_destroy(&closing->successor);
     tsr_shard_plan_destroy(&closing->plan);
     tsr__free(closing->units);
     tsr__free(closing->params);

@@ -54,9 +54,10 @@ tsr_status tsr__fsdp_loaded(tsr_fsdp *model, bool model_only, int64_t steps)
     TSR__TRY(tsr__fsdp_discard_gathered(model));
     TSR__TRY(tsr_fsdp_zero_grad(model));
     if (model_only)
-        return tsr__fsdp_fresh_state(model);
-    model->steps = steps;
-    return TSR_OK;
+        TSR__TRY(tsr__fsdp_fresh_state(model));
+    else
+        model->steps = steps;
+    return tsr__fsdp_refresh(model);
 }
 
 static tsr__training_file file_of(const tsr_fsdp *model, const char *who, const char *path,

@@ -10,6 +10,9 @@
  *     gradients.c  memory for full gradients, and their reduction
  *     pass.c       passes, which gather units before they are used
  *     step.c       optimizer steps
+ *     replica.c    copies of another rank's shards
+ *     rebuild.c    models on another set of ranks: which ranks have what, and from which step
+ *     move.c       models on another set of ranks: the bytes
  *     file.c       checkpoints */
 #ifndef TSR_PARALLEL_FSDP_FSDP_H
 #define TSR_PARALLEL_FSDP_FSDP_H
@@ -69,10 +72,44 @@ typedef struct tsr__fsdp_pool {
     uint64_t most; /* size of a chunk in bytes; a chunk for one larger part may be larger */
     size_t count, capacity;
     tsr__fsdp_chunk *chunks;
-    bool made;         /* the chunks have memory */
-    size_t at;         /* the chunk of the next part */
-    uint64_t at_bytes; /* the position of the next part in its chunk */
+    uint64_t shard_bytes; /* without resident parameters, which come last */
+    bool made;            /* the chunks have memory */
+    size_t at;            /* the chunk of the next part */
+    uint64_t at_bytes;    /* the position of the next part in its chunk */
 } tsr__fsdp_pool;
+
+/* The memory of all shards of a set. */
+typedef struct tsr__fsdp_pools {
+    tsr__fsdp_pool values, gradients, state;
+} tsr__fsdp_pools;
+
+/* step.c: one optimizer step. Exactly one of the two pointers to params is set. */
+typedef struct tsr__fsdp_step {
+    const tsr_sgd_params *sgd;
+    const tsr_adamw_params *adamw;
+    float gradient_scale; /* the factor by which gradients are multiplied */
+    bool decay_matrices;  /* only parameters of two or more dimensions have weight decay */
+} tsr__fsdp_step;
+
+/* How far the next step has come. */
+typedef enum tsr__fsdp_progress {
+    TSR__FSDP_IDLE = 0,
+    /* This rank has the gradients of its shards and of its copies, so it can make the step without
+     * the other ranks. */
+    TSR__FSDP_PREPARED = 1,
+    /* All ranks are prepared. Only from then on, ranks change their shards. */
+    TSR__FSDP_MET = 2
+} tsr__fsdp_progress;
+
+/* replica.c: the copy of the shards of rank `from`. The rank `to` has the copy of this rank's. */
+typedef struct tsr__fsdp_replica {
+    tsr_comm *comm; /* NULL: there are no copies */
+    int from, to, distance;
+    tsr__fsdp_param *params; /* [param_count]: dtype, ndim, range and tensors only */
+    tsr__fsdp_pools pools;
+    /* Host memory for one piece each, if the network cannot use the device's memory. */
+    void *sent, *received;
+} tsr__fsdp_replica;
 
 struct tsr_fsdp {
     tsr_group *group;
@@ -92,7 +129,22 @@ struct tsr_fsdp {
     tsr_op reduction;
     int64_t steps;
 
-    tsr__fsdp_pool values, gradients, state; /* the memory of all shards */
+    tsr__fsdp_pools pools;
+    uint64_t most_bytes; /* of an allocation. With copies it is the same on all ranks, and so are
+                            the chunks of a shard and of its copy */
+    tsr__fsdp_replica replica;
+    tsr__fsdp_progress progress;
+    tsr__fsdp_step next; /* unless `progress` is idle; its pointers are to these two: */
+    tsr_sgd_params next_sgd;
+    tsr_adamw_params next_adamw;
+
+    /* rebuild.c */
+    int64_t generation; /* how often the model has been rebuilt */
+    /* The model of the next generation, complete, if this rank does not know whether all other
+     * ranks have completed theirs. */
+    tsr_fsdp *successor;
+    bool tentative; /* as `successor`, on a rank that has no model of the previous generation */
+
     int slot_count;
     tsr__fsdp_slot slots[TSR__MAX_FSDP_SLOTS];
     tsr__fsdp_slot grad_slots[TSR__MAX_FSDP_SLOTS];
@@ -111,6 +163,7 @@ void tsr__fsdp_pool_finish(tsr__fsdp_pool *pool);
 tsr_status tsr__fsdp_view(const tsr_tensor *memory, uint64_t at_bytes, tsr_dtype dtype, int ndim,
                           const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
 tsr_status tsr__fsdp_memory_new(tsr_device *device, uint64_t bytes, tsr_tensor **out) TSR_NODISCARD;
+uint64_t tsr__fsdp_pool_bytes(const tsr__fsdp_pool *pool);
 uint64_t tsr__fsdp_padded(uint64_t bytes);
 /* Returns the number of elements from the start of a part to the start of the next part. The number
  * is the same for all dtypes. So parameters that are adjacent in one pool are adjacent in every
@@ -130,13 +183,19 @@ tsr_status tsr__fsdp_take_plan(tsr_fsdp *model, const tsr_fsdp_params *params) T
 tsr_status tsr__fsdp_compare_plans(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_take_ranges(tsr_fsdp *model) TSR_NODISCARD;
 
-/* memory.c: tsr__fsdp_in_memory returns the shards in the order of their memory: first those of all
- * matrices, that is, of parameters with two or more dimensions, and then those of all others. An
- * optimizer step often treats the two kinds differently, and this way each kind is one range. `at`
- * is 0 to 2 · param_count − 1. Returns NULL if there is no shard at this place. */
-tsr__fsdp_param *tsr__fsdp_in_memory(const tsr_fsdp *model, int at);
+/* memory.c: tsr__fsdp_in_memory returns the shards of a set, params[param_count], in the order of
+ * their memory: first those of all matrices, that is, of parameters with two or more dimensions,
+ * and then those of all others. An optimizer step often treats the two kinds differently, and this
+ * way each kind is one range. Then follow resident parameters in the same way, so that everything
+ * that is copied to another rank is one range, too. `at` is 0 to tsr__fsdp_places − 1. Returns NULL
+ * if there is no shard at this place. */
+int tsr__fsdp_places(const tsr_fsdp *model);
+tsr__fsdp_param *tsr__fsdp_in_memory(const tsr_fsdp *model, tsr__fsdp_param *params, int at);
 tsr_status tsr__fsdp_make_slots(tsr_fsdp *model) TSR_NODISCARD;
-tsr_status tsr__fsdp_make_shards(tsr_fsdp *model) TSR_NODISCARD;
+/* Allocates the shards of a set, from their ranges. */
+tsr_status tsr__fsdp_make_shards(tsr_fsdp *model, tsr__fsdp_param *params,
+                                 tsr__fsdp_pools *pools) TSR_NODISCARD;
+void tsr__fsdp_free_shards(tsr__fsdp_param *params, int count, tsr__fsdp_pools *pools);
 void tsr__fsdp_add_up(tsr_fsdp *model);
 
 /* values.c */
@@ -168,14 +227,52 @@ tsr_status tsr__fsdp_collect_all(tsr_fsdp *model) TSR_NODISCARD;
 /* pass.c: Fails if a unit is in use. */
 tsr_status tsr__fsdp_check_not_in_use(const tsr_fsdp *model, const char *who) TSR_NODISCARD;
 
-/* step.c: one optimizer step. Exactly one of the two pointers to params is set. */
-typedef struct tsr__fsdp_step {
-    const tsr_sgd_params *sgd;
-    const tsr_adamw_params *adamw;
-    float gradient_scale; /* the factor by which gradients are multiplied */
-    bool decay_matrices;  /* only parameters of two or more dimensions have weight decay */
-} tsr__fsdp_step;
-tsr_status tsr__fsdp_step_with(tsr_fsdp *model, const tsr__fsdp_step *how) TSR_NODISCARD;
+/* step.c: A step has three phases. If an optimizer has several models, each phase is done for all
+ * of them before the next one. So if a rank is lost, either all models make the step or none does.
+ *
+ * tsr__fsdp_prepare checks the params, blocks until the gradients have been reduced, and sends them
+ * to the copies. tsr__fsdp_meet blocks until all ranks are prepared; without copies it does not
+ * block. tsr__fsdp_apply changes the shards and the copies; it needs no other rank. */
+tsr_status tsr__fsdp_prepare(tsr_fsdp *model, const tsr__fsdp_step *how) TSR_NODISCARD;
+tsr_status tsr__fsdp_meet(tsr_fsdp *model) TSR_NODISCARD;
+tsr_status tsr__fsdp_apply(tsr_fsdp *model) TSR_NODISCARD;
+
+/* replica.c: tsr__fsdp_choose_replica chooses which rank has whose copies; it is collective.
+ * tsr__fsdp_make_replica allocates them. The other functions do nothing if there are none.
+ * tsr__fsdp_refresh sends values and state to the copies, and tsr__fsdp_send_gradients the
+ * gradients; both are collective, and block until done. */
+tsr_status tsr__fsdp_choose_replica(tsr_fsdp *model, int replicas) TSR_NODISCARD;
+tsr_status tsr__fsdp_make_replica(tsr_fsdp *model) TSR_NODISCARD;
+tsr_status tsr__fsdp_refresh(tsr_fsdp *model) TSR_NODISCARD;
+tsr_status tsr__fsdp_send_gradients(tsr_fsdp *model) TSR_NODISCARD;
+void tsr__fsdp_finish_replica(tsr_fsdp *model);
+/* Returns the rank that has the copy of `rank`'s shards, at this distance. */
+static inline int tsr__fsdp_holder(int rank, int distance, int size)
+{
+    return (rank + distance) % size;
+}
+
+/* create.c: Creates a model that does not use its layers yet. Without `with_values`, its shards and
+ * their copies have no values. Collective. */
+tsr_status tsr__fsdp_create_model(const tsr_fsdp_params *params, bool with_values,
+                                  tsr_fsdp **out) TSR_NODISCARD;
+/* Takes the memory away from all layers. From then on the model gives each layer memory while the
+ * layer's unit is in use. Cannot fail. */
+void tsr__fsdp_take_layers(tsr_fsdp *model);
+
+/* move.c: the model that is divided again, and the ranks that have parts of it. Ranks are those of
+ * the new model's group, except where a comment says otherwise. */
+typedef struct tsr__fsdp_move {
+    const tsr_fsdp *from; /* NULL: this rank has none of it */
+    tsr_fsdp *to;
+    const tsr_shard_plan *plan; /* of `from`, on all ranks */
+    int from_size;
+    const int *providers; /* [from_size]: the rank that has the shards of each rank of `from` */
+    const bool *has;      /* [to->size]: the ranks that have a part of `from` */
+} tsr__fsdp_move;
+/* Sends the values and the state of all shards to the ranks that keep them, and to their copies.
+ * Collective. */
+tsr_status tsr__fsdp_move_all(const tsr__fsdp_move *move) TSR_NODISCARD;
 
 /* file.c */
 

@@ -50,6 +50,7 @@ static tsr_status view_grad(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fsdp_
 tsr_status tsr__fsdp_take_grads(tsr_fsdp *model, int unit)
 {
     tsr__fsdp_unit *u = &model->units[unit];
+    model->progress = TSR__FSDP_IDLE;
     TSR__TRY(tsr__fsdp_collect(model, unit));
     if (u->slotted)
         TSR__TRY(take_slot(model, unit));

@@ -15,67 +15,100 @@ static bool has_master(const tsr_fsdp *model, const tsr__fsdp_param *p)
     return model->masters && p->seen.dtype != TSR_F32;
 }
 
-tsr__fsdp_param *tsr__fsdp_in_memory(const tsr_fsdp *model, int at)
+int tsr__fsdp_places(const tsr_fsdp *model)
 {
-    tsr__fsdp_param *p = &model->params[at % model->param_count];
-    return (p->seen.ndim >= 2) == (at < model->param_count) ? p : NULL;
+    return 4 * model->param_count;
 }
 
-typedef tsr_status place_fn(tsr_fsdp *model, tsr__fsdp_param *p);
-
-static tsr_status place_value(tsr_fsdp *model, tsr__fsdp_param *p)
+tsr__fsdp_param *tsr__fsdp_in_memory(const tsr_fsdp *model, tsr__fsdp_param *params, int at)
 {
-    return tsr__fsdp_part(&model->values, p->seen.dtype, p->range.count, &p->value);
+    const int part = at / model->param_count;
+    tsr__fsdp_param *p = &params[at % model->param_count];
+    return (p->seen.ndim >= 2) == (part % 2 == 0) && p->resident == (part >= 2) ? p : NULL;
 }
 
-static tsr_status place_grad(tsr_fsdp *model, tsr__fsdp_param *p)
+typedef tsr_status place_fn(const tsr_fsdp *model, tsr__fsdp_pools *pools, tsr__fsdp_param *p);
+
+static tsr_status place_value(const tsr_fsdp *model, tsr__fsdp_pools *pools, tsr__fsdp_param *p)
 {
-    return tsr__fsdp_part(&model->gradients, model->grad_dtype, p->range.count, &p->grad);
+    (void)model;
+    return tsr__fsdp_part(&pools->values, p->seen.dtype, p->range.count, &p->value);
 }
 
-static tsr_status place_master(tsr_fsdp *model, tsr__fsdp_param *p)
+static tsr_status place_grad(const tsr_fsdp *model, tsr__fsdp_pools *pools, tsr__fsdp_param *p)
 {
-    return has_master(model, p) ? tsr__fsdp_part(&model->state, TSR_F32, p->range.count, &p->master)
+    return tsr__fsdp_part(&pools->gradients, model->grad_dtype, p->range.count, &p->grad);
+}
+
+static tsr_status place_master(const tsr_fsdp *model, tsr__fsdp_pools *pools, tsr__fsdp_param *p)
+{
+    return has_master(model, p) ? tsr__fsdp_part(&pools->state, TSR_F32, p->range.count, &p->master)
                                 : TSR_OK;
 }
 
-static tsr_status place_moment1(tsr_fsdp *model, tsr__fsdp_param *p)
+static tsr_status place_moment1(const tsr_fsdp *model, tsr__fsdp_pools *pools, tsr__fsdp_param *p)
 {
-    return moments(model) > 0 ? tsr__fsdp_part(&model->state, TSR_F32, p->range.count, &p->moment1)
+    return moments(model) > 0 ? tsr__fsdp_part(&pools->state, TSR_F32, p->range.count, &p->moment1)
                               : TSR_OK;
 }
 
-static tsr_status place_moment2(tsr_fsdp *model, tsr__fsdp_param *p)
+static tsr_status place_moment2(const tsr_fsdp *model, tsr__fsdp_pools *pools, tsr__fsdp_param *p)
 {
-    return moments(model) > 1 ? tsr__fsdp_part(&model->state, TSR_F32, p->range.count, &p->moment2)
+    return moments(model) > 1 ? tsr__fsdp_part(&pools->state, TSR_F32, p->range.count, &p->moment2)
                               : TSR_OK;
 }
 
-/* Lays out all shards; shards of the same kind follow each other. This function is called twice:
- * first it counts the memory, and then it creates the tensors. */
-static tsr_status lay_out(tsr_fsdp *model)
+/* Lays out half of the places: shards, or resident parameters. Those of the same kind follow each
+ * other. */
+static tsr_status lay_out_half(const tsr_fsdp *model, bool resident, tsr__fsdp_param *params,
+                               tsr__fsdp_pools *pools)
 {
     place_fn *const kinds[] = {place_value, place_grad, place_master, place_moment1, place_moment2};
     const int count = model->optimizer == TSR_OPTIMIZER_NONE ? 1 : 5;
+    const int half = tsr__fsdp_places(model) / 2, first = resident ? half : 0;
     for (int k = 0; k < count; k++)
-        for (int at = 0; at < 2 * model->param_count; at++) {
-            tsr__fsdp_param *p = tsr__fsdp_in_memory(model, at);
+        for (int at = first; at < first + half; at++) {
+            tsr__fsdp_param *p = tsr__fsdp_in_memory(model, params, at);
             if (p)
-                TSR__TRY(kinds[k](model, p));
+                TSR__TRY(kinds[k](model, pools, p));
         }
     return TSR_OK;
 }
 
-tsr_status tsr__fsdp_make_shards(tsr_fsdp *model)
+/* This function is called twice: first it counts the memory, and then it creates the tensors. */
+static tsr_status lay_out(const tsr_fsdp *model, tsr__fsdp_param *params, tsr__fsdp_pools *pools)
 {
-    tsr__fsdp_pool *pools[] = {&model->values, &model->gradients, &model->state};
-    const uint64_t most = tsr_device_get_info(model->device)->max_allocation_bytes;
+    tsr__fsdp_pool *each[] = {&pools->values, &pools->gradients, &pools->state};
+    TSR__TRY(lay_out_half(model, false, params, pools));
     for (int i = 0; i < 3; i++)
-        pools[i]->most = most;
-    TSR__TRY(lay_out(model));
+        if (!each[i]->made)
+            each[i]->shard_bytes = tsr__fsdp_pool_bytes(each[i]);
+    return lay_out_half(model, true, params, pools);
+}
+
+tsr_status tsr__fsdp_make_shards(tsr_fsdp *model, tsr__fsdp_param *params, tsr__fsdp_pools *pools)
+{
+    tsr__fsdp_pool *each[] = {&pools->values, &pools->gradients, &pools->state};
     for (int i = 0; i < 3; i++)
-        TSR__TRY(tsr__fsdp_pool_make(pools[i], model->device));
-    return lay_out(model);
+        each[i]->most = model->most_bytes;
+    TSR__TRY(lay_out(model, params, pools));
+    for (int i = 0; i < 3; i++)
+        TSR__TRY(tsr__fsdp_pool_make(each[i], model->device));
+    return lay_out(model, params, pools);
+}
+
+void tsr__fsdp_free_shards(tsr__fsdp_param *params, int count, tsr__fsdp_pools *pools)
+{
+    for (int i = 0; i < count; i++) {
+        tsr_tensor_destroy(&params[i].value);
+        tsr_tensor_destroy(&params[i].grad);
+        tsr_tensor_destroy(&params[i].moment1);
+        tsr_tensor_destroy(&params[i].moment2);
+        tsr_tensor_destroy(&params[i].master);
+    }
+    tsr__fsdp_pool_finish(&pools->values);
+    tsr__fsdp_pool_finish(&pools->gradients);
+    tsr__fsdp_pool_finish(&pools->state);
 }
 
 /* Sets the positions of parameters in slots, and allocates the slots. Each slot has the size of the
@@ -116,20 +149,28 @@ tsr_status tsr__fsdp_make_slots(tsr_fsdp *model)
     return TSR_OK;
 }
 
+static void add_shard(const tsr_fsdp *model, const tsr__fsdp_param *p, uint64_t *parameters,
+                      uint64_t *gradients, uint64_t *optimizer)
+{
+    *parameters += p->range.count * tsr_dtype_size(p->seen.dtype);
+    if (model->optimizer == TSR_OPTIMIZER_NONE)
+        return;
+    *gradients += p->range.count * tsr_dtype_size(model->grad_dtype);
+    *optimizer += p->range.count * 4 * (uint64_t)(moments(model) + has_master(model, p));
+}
+
 void tsr__fsdp_add_up(tsr_fsdp *model)
 {
     tsr_fsdp_memory *m = &model->memory;
+    uint64_t *copies = &m->replica_bytes;
     for (int i = 0; i < model->param_count; i++) {
-        const tsr__fsdp_param *p = &model->params[i];
-        m->parameter_bytes += p->range.count * tsr_dtype_size(p->seen.dtype);
-        if (model->optimizer == TSR_OPTIMIZER_NONE)
-            continue;
-        m->gradient_bytes += p->range.count * tsr_dtype_size(model->grad_dtype);
-        m->optimizer_bytes +=
-            p->range.count * 4 * (uint64_t)(moments(model) + has_master(model, p));
+        add_shard(model, &model->params[i], &m->parameter_bytes, &m->gradient_bytes,
+                  &m->optimizer_bytes);
+        if (model->replica.params)
+            add_shard(model, &model->replica.params[i], copies, copies, copies);
     }
     m->total_bytes = m->parameter_bytes + m->gradient_bytes + m->optimizer_bytes +
-                     m->gathered_bytes + m->unreduced_bytes;
+                     m->gathered_bytes + m->unreduced_bytes + m->replica_bytes;
 }
 
 void tsr_fsdp_memory_usage(const tsr_fsdp *model, tsr_fsdp_memory *out)

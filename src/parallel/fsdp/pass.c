@@ -191,5 +191,7 @@ tsr_status tsr_fsdp_changed(tsr_fsdp *model)
 {
     TSR__TRY(tsr__fsdp_check_not_in_use(model, "fsdp_changed"));
     TSR__TRY(tsr__fsdp_discard_gathered(model));
-    return tsr__fsdp_fresh_masters(model);
+    TSR__TRY(tsr__fsdp_fresh_masters(model));
+    model->progress = TSR__FSDP_IDLE;
+    return tsr__fsdp_refresh(model);
 }

@@ -70,6 +70,14 @@ tsr_status tsr__fsdp_pool_make(tsr__fsdp_pool *pool, tsr_device *device)
     return TSR_OK;
 }
 
+uint64_t tsr__fsdp_pool_bytes(const tsr__fsdp_pool *pool)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < pool->count; i++)
+        bytes += pool->chunks[i].bytes;
+    return bytes;
+}
+
 void tsr__fsdp_pool_finish(tsr__fsdp_pool *pool)
 {
     for (size_t i = 0; i < pool->count; i++)

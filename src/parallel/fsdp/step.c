@@ -57,15 +57,16 @@ static bool joins(const tsr__fsdp_param *last, const tsr__fsdp_param *next)
 /* Returns the place in memory of the last parameter that one dispatch can update together with the
  * parameter at `first`. Joining parameters saves time, because a dispatch costs as much as
  * thousands of elements, and most parameters are small. */
-static int last_joined(const tsr_fsdp *model, const tsr__fsdp_step *how, int first)
+static int last_joined(const tsr_fsdp *model, tsr__fsdp_param *params, int first)
 {
+    const tsr__fsdp_step *how = &model->next;
     int last = first;
-    for (int at = first + 1; at < 2 * model->param_count; at++) {
-        const tsr__fsdp_param *p = tsr__fsdp_in_memory(model, at);
+    for (int at = first + 1; at < tsr__fsdp_places(model); at++) {
+        const tsr__fsdp_param *p = tsr__fsdp_in_memory(model, params, at);
         if (!p || p->range.count == 0)
             continue;
-        if (!steps(p) || decays(how, p) != decays(how, tsr__fsdp_in_memory(model, first)) ||
-            !joins(tsr__fsdp_in_memory(model, last), p))
+        if (!steps(p) || decays(how, p) != decays(how, tsr__fsdp_in_memory(model, params, first)) ||
+            !joins(tsr__fsdp_in_memory(model, params, last), p))
             break;
         last = at;
     }
@@ -94,13 +95,13 @@ static tsr_status join_all(const tsr__fsdp_param *first, const tsr__fsdp_param *
     return join(first->master, last->master, &out->master);
 }
 
-static tsr_status step_joined(tsr_fsdp *model, const tsr__fsdp_step *how, int first_at, int last_at)
+static tsr_status step_joined(tsr_fsdp *model, const tsr__fsdp_param *first,
+                              const tsr__fsdp_param *last)
 {
-    const tsr__fsdp_param *first = tsr__fsdp_in_memory(model, first_at);
     tsr__fsdp_param all = {0};
-    tsr_status status = join_all(first, tsr__fsdp_in_memory(model, last_at), &all);
+    tsr_status status = join_all(first, last, &all);
     if (status == TSR_OK)
-        status = step_param(model, how, &all, decays(how, first));
+        status = step_param(model, &model->next, &all, decays(&model->next, first));
     tsr_tensor_destroy(&all.value);
     tsr_tensor_destroy(&all.grad);
     tsr_tensor_destroy(&all.moment1);
@@ -109,29 +110,75 @@ static tsr_status step_joined(tsr_fsdp *model, const tsr__fsdp_step *how, int fi
     return status;
 }
 
-/* Performs a step. `how` has exactly one of the two pointers to params. The caller has checked the
- * params, even on a rank that has no parameters: such a rank must fail, or count the step, like the
- * others. */
-static tsr_status step(tsr_fsdp *model, const char *who, const tsr__fsdp_step *how)
+/* Updates a set of shards: params[param_count]. */
+static tsr_status step_set(tsr_fsdp *model, tsr__fsdp_param *params)
 {
-    TSR__TRY(tsr__fsdp_check_not_in_use(model, who));
-    TSR__TRY(tsr__fsdp_collect_all(model));
-    TSR__TRY(tsr__fsdp_discard_gathered(model));
-    for (int at = 0; at < 2 * model->param_count; at++) {
+    for (int at = 0; at < tsr__fsdp_places(model); at++) {
         const int first = at;
-        if (!tsr__fsdp_in_memory(model, first))
+        tsr__fsdp_param *p = tsr__fsdp_in_memory(model, params, first);
+        if (!p)
             continue;
-        if (steps(tsr__fsdp_in_memory(model, first))) {
-            at = last_joined(model, how, first);
-            TSR__TRY(step_joined(model, how, first, at));
+        if (steps(p)) {
+            at = last_joined(model, params, first);
+            TSR__TRY(step_joined(model, p, tsr__fsdp_in_memory(model, params, at)));
         }
         /* If a later parameter fails, the caller may call again. That call must not update these
          * parameters a second time. */
         for (int done = first; done <= at; done++)
-            if (tsr__fsdp_in_memory(model, done))
-                tsr__fsdp_in_memory(model, done)->grad_holds = false;
+            if (tsr__fsdp_in_memory(model, params, done))
+                tsr__fsdp_in_memory(model, params, done)->grad_holds = false;
     }
+    return TSR_OK;
+}
+
+static void remember(tsr_fsdp *model, const tsr__fsdp_step *how)
+{
+    model->next = *how;
+    if (how->sgd) {
+        model->next_sgd = *how->sgd;
+        model->next.sgd = &model->next_sgd;
+    } else {
+        model->next_adamw = *how->adamw;
+        model->next.adamw = &model->next_adamw;
+    }
+}
+
+/* `how` has exactly one of the two pointers to params. They have been checked, even on a rank that
+ * has no parameters: such a rank must fail, or count the step, like the others. */
+static tsr_status prepare(tsr_fsdp *model, const char *who, const tsr__fsdp_step *how)
+{
+    TSR__TRY(tsr__fsdp_check_not_in_use(model, who));
+    /* If the step has failed while it was applied, this call makes the rest. */
+    if (model->progress == TSR__FSDP_MET) {
+        remember(model, how);
+        return TSR_OK;
+    }
+    model->progress = TSR__FSDP_IDLE;
+    TSR__TRY(tsr__fsdp_collect_all(model));
+    TSR__TRY(tsr__fsdp_discard_gathered(model));
+    tsr_status status = tsr__fsdp_send_gradients(model);
+    if (status != TSR_OK)
+        return tsr__fail_context(status, "%s", who);
+    remember(model, how);
+    model->progress = TSR__FSDP_PREPARED;
+    return TSR_OK;
+}
+
+tsr_status tsr__fsdp_meet(tsr_fsdp *model)
+{
+    if (model->progress == TSR__FSDP_PREPARED && model->replica.comm)
+        TSR__TRY(tsr_comm_barrier(model->replica.comm));
+    model->progress = TSR__FSDP_MET;
+    return TSR_OK;
+}
+
+tsr_status tsr__fsdp_apply(tsr_fsdp *model)
+{
+    TSR__TRY(step_set(model, model->params));
+    if (model->replica.params)
+        TSR__TRY(step_set(model, model->replica.params));
     model->steps++;
+    model->progress = TSR__FSDP_IDLE;
     return TSR_OK;
 }
 
@@ -144,7 +191,7 @@ static tsr_status check(const tsr_fsdp *model, const char *who, const void *para
     return TSR_OK;
 }
 
-static tsr_status step_sgd(tsr_fsdp *model, const tsr__fsdp_step *how)
+static tsr_status prepare_sgd(tsr_fsdp *model, const tsr__fsdp_step *how)
 {
     const char *who = "fsdp_sgd_step";
     TSR__TRY(check(model, who, how->sgd, TSR_OPTIMIZER_SGD));
@@ -156,10 +203,10 @@ static tsr_status step_sgd(tsr_fsdp *model, const tsr__fsdp_step *how)
     with.sgd = &this_step;
     this_step.first_step = model->steps == 0 && this_step.momentum != 0;
     TSR__TRY(tsr__sgd_check(who, &this_step));
-    return step(model, who, &with);
+    return prepare(model, who, &with);
 }
 
-static tsr_status step_adamw(tsr_fsdp *model, const tsr__fsdp_step *how)
+static tsr_status prepare_adamw(tsr_fsdp *model, const tsr__fsdp_step *how)
 {
     const char *who = "fsdp_adamw_step";
     TSR__TRY(check(model, who, how->adamw, TSR_OPTIMIZER_ADAMW));
@@ -168,28 +215,37 @@ static tsr_status step_adamw(tsr_fsdp *model, const tsr__fsdp_step *how)
     with.adamw = &this_step;
     this_step.step = model->steps + 1;
     TSR__TRY(tsr__adamw_check(who, &this_step));
-    return step(model, who, &with);
+    return prepare(model, who, &with);
 }
 
-tsr_status tsr__fsdp_step_with(tsr_fsdp *model, const tsr__fsdp_step *how)
+tsr_status tsr__fsdp_prepare(tsr_fsdp *model, const tsr__fsdp_step *how)
 {
-    return how->sgd ? step_sgd(model, how) : step_adamw(model, how);
+    return how->sgd ? prepare_sgd(model, how) : prepare_adamw(model, how);
+}
+
+static tsr_status step(tsr_fsdp *model)
+{
+    TSR__TRY(tsr__fsdp_meet(model));
+    return tsr__fsdp_apply(model);
 }
 
 tsr_status tsr_fsdp_sgd_step(tsr_fsdp *model, const tsr_sgd_params *params)
 {
-    return step_sgd(model, &(tsr__fsdp_step){.sgd = params, .gradient_scale = 1});
+    TSR__TRY(prepare_sgd(model, &(tsr__fsdp_step){.sgd = params, .gradient_scale = 1}));
+    return step(model);
 }
 
 tsr_status tsr_fsdp_adamw_step(tsr_fsdp *model, const tsr_adamw_params *params)
 {
-    return step_adamw(model, &(tsr__fsdp_step){.adamw = params, .gradient_scale = 1});
+    TSR__TRY(prepare_adamw(model, &(tsr__fsdp_step){.adamw = params, .gradient_scale = 1}));
+    return step(model);
 }
 
 tsr_status tsr_fsdp_zero_grad(tsr_fsdp *model)
 {
     TSR__TRY(tsr__fsdp_check_not_in_use(model, "fsdp_zero_grad"));
     TSR__TRY(tsr__fsdp_collect_all(model));
+    model->progress = TSR__FSDP_IDLE;
     clear_grads(model);
     return TSR_OK;
 }

@@ -64,7 +64,7 @@ tsr_status tsr__fsdp_fresh_masters(tsr_fsdp *model)
 tsr_status tsr__fsdp_fresh_state(tsr_fsdp *model)
 {
     model->steps = 0;
-    for (size_t i = 0; i < model->state.count; i++)
-        TSR__TRY(tsr_fill(model->stream, model->state.chunks[i].memory, 0));
+    for (size_t i = 0; i < model->pools.state.count; i++)
+        TSR__TRY(tsr_fill(model->stream, model->pools.state.chunks[i].memory, 0));
     return tsr__fsdp_fresh_masters(model);
 }

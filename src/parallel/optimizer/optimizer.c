@@ -284,6 +284,8 @@ tsr_status tsr_optimizer_add_fsdp(tsr_optimizer *optimizer, tsr_fsdp *model)
     TSR__TRY(tsr__grow(&models, &optimizer->model_capacity, optimizer->model_count + 1,
                        sizeof *optimizer->models));
     optimizer->models = models;
+    if (optimizer->model_count == 0 && optimizer->item_count == 0)
+        optimizer->steps = model->steps;
     optimizer->models[optimizer->model_count++] = (tsr__optimizer_model){.fsdp = model};
     if (!optimizer->group)
         optimizer->group = model->group;
@@ -325,16 +327,17 @@ static tsr_status step_item(const tsr_optimizer *optimizer, const tsr__optimizer
                            item->master, &params, gradient_scale(optimizer));
 }
 
-static tsr_status step_model(const tsr_optimizer *optimizer, tsr_fsdp *model, float learning_rate)
+static tsr_status prepare_model(const tsr_optimizer *optimizer, tsr_fsdp *model,
+                                float learning_rate)
 {
     const tsr_sgd_params sgd = sgd_params(optimizer, learning_rate);
     const tsr_adamw_params adamw = adamw_params(optimizer, learning_rate);
     const bool is_sgd = optimizer->params.kind == TSR_OPTIMIZER_SGD;
-    return tsr__fsdp_step_with(
-        model, &(tsr__fsdp_step){.sgd = is_sgd ? &sgd : NULL,
-                                 .adamw = is_sgd ? NULL : &adamw,
-                                 .gradient_scale = gradient_scale(optimizer),
-                                 .decay_matrices = optimizer->params.decay_matrices});
+    return tsr__fsdp_prepare(model,
+                             &(tsr__fsdp_step){.sgd = is_sgd ? &sgd : NULL,
+                                               .adamw = is_sgd ? NULL : &adamw,
+                                               .gradient_scale = gradient_scale(optimizer),
+                                               .decay_matrices = optimizer->params.decay_matrices});
 }
 
 static void end_step(tsr_optimizer *optimizer)
@@ -344,6 +347,25 @@ static void end_step(tsr_optimizer *optimizer)
         optimizer->items[i].stepped = false;
     for (size_t i = 0; i < optimizer->model_count; i++)
         optimizer->models[i].stepped = false;
+}
+
+/* Each phase of a step is done for all models before the next one: see tsr__fsdp_prepare. */
+static tsr_status step_models(tsr_optimizer *optimizer, float learning_rate)
+{
+    for (size_t i = 0; i < optimizer->model_count; i++)
+        if (!optimizer->models[i].stepped)
+            TSR__TRY(prepare_model(optimizer, optimizer->models[i].fsdp, learning_rate));
+    for (size_t i = 0; i < optimizer->model_count; i++)
+        if (!optimizer->models[i].stepped)
+            TSR__TRY(tsr__fsdp_meet(optimizer->models[i].fsdp));
+    for (size_t i = 0; i < optimizer->model_count; i++) {
+        tsr__optimizer_model *model = &optimizer->models[i];
+        if (model->stepped)
+            continue;
+        TSR__TRY(tsr__fsdp_apply(model->fsdp));
+        model->stepped = true;
+    }
+    return TSR_OK;
 }
 
 tsr_status tsr_optimizer_step(tsr_optimizer *optimizer, float learning_rate)
@@ -357,13 +379,7 @@ tsr_status tsr_optimizer_step(tsr_optimizer *optimizer, float learning_rate)
         TSR__TRY(step_item(optimizer, item, learning_rate));
         item->stepped = true;
     }
-    for (size_t i = 0; i < optimizer->model_count; i++) {
-        tsr__optimizer_model *model = &optimizer->models[i];
-        if (model->stepped)
-            continue;
-        TSR__TRY(step_model(optimizer, model->fsdp, learning_rate));
-        model->stepped = true;
-    }
+    TSR__TRY(step_models(optimizer, learning_rate));
     end_step(optimizer);
     optimizer->steps++;
     return TSR_OK;
