@@ -7,10 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The path of the peer program; "" if this build has none. */
-#ifndef BENCH_MPI_PEER
-#define BENCH_MPI_PEER ""
-#endif
+#include "bench/bench_config.h"
 
 static const char *program(void)
 {

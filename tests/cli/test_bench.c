@@ -8,6 +8,7 @@
 #include "cli/bench_result.h"
 #include "cli/made_run.h"
 #include "cli/tool.h"
+#include "cli/tool_config.h"
 #include "support/check_main.h"
 
 START_TEST(matmul_measures_every_shape_and_dtype)

@@ -11,6 +11,7 @@
 
 #include "cli/bench_result.h"
 #include "cli/tool.h"
+#include "cli/tool_config.h"
 #include "support/check_main.h"
 #include "tsr_config.h"
 

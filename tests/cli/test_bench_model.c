@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/tool.h"
+#include "cli/tool_config.h"
 #include "support/check_main.h"
 
 #define MODEL TEST_DATA "/model/stories260K-f16.gguf"

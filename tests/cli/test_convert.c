@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/tool.h"
+#include "cli/tool_config.h"
 #include "model/tiny.h"
 #include "shard/files.h"
 #include "support/check_main.h"

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/tool.h"
+#include "cli/tool_config.h"
 #include "support/check_main.h"
 
 #define MODEL TEST_DATA "/model/stories260K-f16.gguf"

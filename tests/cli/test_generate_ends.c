@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/tool_config.h"
 #include "launch/launched.h"
 #include "support/check_main.h"
 

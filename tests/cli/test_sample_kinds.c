@@ -7,6 +7,7 @@
 
 #include "cli/sample_run.h"
 #include "cli/tool.h"
+#include "cli/tool_config.h"
 #include "support/check_main.h"
 #include "tessera/sampler.h"
 

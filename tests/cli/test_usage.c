@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/tool.h"
+#include "cli/tool_config.h"
 #include "support/check_main.h"
 #include "tessera/base.h"
 #include "tsr_config.h"

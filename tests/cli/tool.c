@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/tool_config.h"
 #include "support/check.h"
 
 extern char **environ;

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/tool_config.h"
 #include "support/check_main.h"
 
 #define MAX_ARGUMENTS 16

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/tool_config.h"
 #include "launch/launched.h"
 #include "support/check_main.h"
 

@@ -10,6 +10,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "cli/tool_config.h"
 #include "launch/launched.h"
 #include "support/check_main.h"
 
