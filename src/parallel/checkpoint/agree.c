@@ -56,143 +56,59 @@ tsr_status tsr__checkpoint_same(tsr_comm *comm, const char *who, const char *wha
                        : tsr__fail(TSR_ERR_INVALID, "%s: %s not the same as on rank 0", who, what));
 }
 
-/* Division of the writing -----------------------------------------------------------------------
+/* Entries ---------------------------------------------------------------------------------------
  */
 
-typedef struct region {
-    uint64_t dim, offset, length, first, count;
-} region;
-
-typedef struct owned {
-    region of;
-    int rank;
-} owned;
-
-static region region_of(const tsr_checkpoint_entry *entry)
+static uint64_t hash_entry(const tsr_checkpoint_entry *entry)
 {
-    uint64_t size;
-    region mine = {.dim = entry->shard_dim < 0 ? 0 : (uint64_t)entry->shard_dim,
-                   .first = entry->first,
-                   .count = entry->count};
-    tsr__checkpoint_along(entry, &size, &mine.offset, &mine.length);
-    return mine;
+    /* A shard_dim of -1 means that the part is the full tensor, which is all of dimension 0. */
+    const int64_t dim = entry->shard_dim < 0 ? 0 : entry->shard_dim;
+    const int64_t kind[3] = {(int64_t)entry->dtype, entry->ndim, dim};
+    uint64_t hash = tsr__hash(TSR__HASH_START, entry->name, strlen(entry->name) + 1);
+    hash = tsr__hash(hash, kind, sizeof kind);
+    return tsr__hash(hash, entry->shape, (size_t)entry->ndim * sizeof *entry->shape);
 }
 
-static int compare(uint64_t a, uint64_t b)
+static tsr_status compare_entries(const char *who, int count, const tsr_checkpoint_entry *entries,
+                                  const uint64_t *first)
 {
-    return a < b ? -1 : a > b;
-}
-
-static int by_place(const void *a, const void *b)
-{
-    const owned *x = a, *y = b;
-    int order = compare(x->of.offset, y->of.offset);
-    if (order == 0)
-        order = compare(x->of.length, y->of.length);
-    if (order == 0)
-        order = compare(x->of.first, y->of.first);
-    if (order == 0)
-        order = compare(x->of.count, y->of.count);
-    return order != 0 ? order : x->rank - y->rank;
-}
-
-static bool same_part(const owned *a, const owned *b)
-{
-    return a->of.offset == b->of.offset && a->of.length == b->of.length;
-}
-
-static tsr_status other_dim(const char *who, const tsr_checkpoint_entry *entry, const owned *a,
-                            const owned *b)
-{
-    return tsr__fail(TSR_ERR_INVALID,
-                     "%s: '%s': rank %d has a part of dim %d, rank %d one of dim %d", who,
-                     entry->name, a->rank, (int)a->of.dim, b->rank, (int)b->of.dim);
-}
-
-static tsr_status gap(const char *who, const tsr_checkpoint_entry *entry, const char *where,
-                      uint64_t from, uint64_t to)
-{
-    return tsr__fail(TSR_ERR_INVALID, "%s: '%s': no rank has elements %" PRIu64 " to %" PRIu64 "%s",
-                     who, entry->name, from, to - 1, where);
-}
-
-static tsr_status twice(const char *who, const tsr_checkpoint_entry *entry, const owned *a,
-                        const owned *b)
-{
-    return tsr__fail(TSR_ERR_INVALID,
-                     "%s: '%s': the parts of rank %d and rank %d overlap, and are not the same",
-                     who, entry->name, a->rank, b->rank);
-}
-
-/* Checks that regions cover the full tensor. They are sorted, and there are no duplicates and no
- * empty ones. Along the divided dimension, each part must start where the previous one ends. Within
- * a part, each range must start where the previous one ends. */
-static tsr_status check_cover(const char *who, const tsr_checkpoint_entry *entry, const owned *list,
-                              int count)
-{
-    const tsr__checkpoint_part shape = tsr__checkpoint_part_of(entry);
-    char where[64];
-    uint64_t size, unused, along = 0;
-    tsr__checkpoint_along(entry, &size, &unused, &unused);
-    if (tsr__checkpoint_elements(entry) == 0)
-        return TSR_OK;
-    const uint64_t inner = shape.whole_row / size;
-    snprintf(where, sizeof where, " along dim %d", entry->shard_dim < 0 ? 0 : entry->shard_dim);
-    for (int i = 0; i < count;) {
-        const region *part = &list[i].of;
-        if (part->offset > along)
-            return gap(who, entry, where, along, part->offset);
-        if (part->offset < along)
-            return twice(who, entry, &list[i - 1], &list[i]);
-        const uint64_t elements = shape.outer * part->length * inner;
-        uint64_t covered = 0;
-        int first = i;
-        for (; i < count && same_part(&list[first], &list[i]); i++) {
-            if (list[i].of.first > covered)
-                return gap(who, entry, " of a part", covered, list[i].of.first);
-            if (list[i].of.first < covered)
-                return twice(who, entry, &list[i - 1], &list[i]);
-            covered += list[i].of.count;
-        }
-        if (covered < elements)
-            return gap(who, entry, " of a part", covered, elements);
-        along += part->length;
-    }
-    return along < size ? gap(who, entry, where, along, size) : TSR_OK;
-}
-
-/* Checks one entry, which all ranks describe in regions[ranks][index]. Sets *mine to whether this
- * rank writes its region. list[ranks] is scratch memory. */
-static tsr_status divide(const char *who, const tsr_checkpoint_entry *entry, int ranks, int rank,
-                         const region *const *regions, int index, owned *list, bool *mine)
-{
-    int count = 0, kept = 0;
-    for (int r = 0; r < ranks; r++)
-        if (regions[r][index].count > 0)
-            list[count++] = (owned){regions[r][index], r};
-    if (count > 0)
-        qsort(list, (size_t)count, sizeof *list, by_place);
-    *mine = false;
-    for (int i = 1; i < count; i++)
-        if (list[i].of.dim != list[0].of.dim)
-            return other_dim(who, entry, &list[0], &list[i]);
     for (int i = 0; i < count; i++) {
-        /* Equal regions are sorted by rank, so the one of the lowest rank comes first and is
-         * kept. */
-        if (kept > 0 && memcmp(&list[kept - 1].of, &list[i].of, sizeof(region)) == 0)
-            continue;
-        *mine = *mine || list[i].rank == rank;
-        list[kept++] = list[i];
+        const tsr_checkpoint_entry *e = &entries[i];
+        char shape[TSR_SHAPE_TEXT];
+        TSR__REQUIRE(hash_entry(e) == first[i],
+                     "%s: entry %d, '%s' %s %s with shard_dim %d, is different on rank 0", who, i,
+                     e->name, tsr__checkpoint_dtype(e->dtype),
+                     tsr_shape_format(e->ndim, e->shape, shape, sizeof shape), e->shard_dim);
     }
-    /* If this rank has no elements, its shard_dim may differ from that of the ranks that have
-     * some. */
-    tsr_checkpoint_entry along = *entry;
-    if (kept > 0 && along.shard_dim != (int)list[0].of.dim) {
-        along.shard_dim = (int)list[0].of.dim;
-        along.offset = along.length = 0;
-    }
-    return check_cover(who, &along, list, kept);
+    return TSR_OK;
 }
+
+tsr_status tsr__checkpoint_same_entries(tsr_comm *comm, const char *who, int count,
+                                        const tsr_checkpoint_entry *entries)
+{
+    if (!comm || tsr_comm_size(comm) == 1)
+        return TSR_OK;
+    int32_t first_count = count;
+    TSR__TRY(tsr_comm_broadcast(comm, &first_count, 1, TSR_I32, 0));
+    tsr_status status = TSR_OK;
+    if (count != first_count)
+        status = tsr__fail(TSR_ERR_INVALID, "%s: %d entries, but rank 0 has %d", who, count,
+                           (int)first_count);
+    TSR__TRY(tsr__checkpoint_agree(comm, who, status));
+    uint64_t *hashes = tsr__calloc((size_t)count, sizeof *hashes);
+    status = tsr__checkpoint_agree(comm, who, hashes ? TSR_OK : TSR_ERR_NO_MEMORY);
+    for (int i = 0; i < count && status == TSR_OK; i++)
+        hashes[i] = hash_entry(&entries[i]);
+    if (status == TSR_OK)
+        status = tsr_comm_broadcast(comm, hashes, (uint64_t)count, TSR_I64, 0);
+    if (status == TSR_OK)
+        status = tsr__checkpoint_agree(comm, who, compare_entries(who, count, entries, hashes));
+    tsr__free(hashes);
+    return status;
+}
+
+/* Division of the writing -----------------------------------------------------------------------
+ */
 
 /* Entries are processed in groups of this size, because the tables for many ranks would need too
  * much memory otherwise. */
@@ -200,10 +116,24 @@ static tsr_status divide(const char *who, const tsr_checkpoint_entry *entry, int
 #define COMBINED 4096 /* checksums that are exchanged in one call */
 
 typedef struct tables {
-    region *mine, *all; /* [GROUP], [ranks][GROUP] */
-    const region **of;  /* [ranks] */
-    owned *list;        /* [ranks] */
+    tsr__region *mine, *all; /* [GROUP], [ranks][GROUP] */
+    const tsr__region **of;  /* [ranks] */
+    tsr__owned *list;        /* [ranks] */
 } tables;
+
+/* Checks one entry, which all ranks describe in regions[ranks][index]. Sets *mine to whether this
+ * rank writes its region. list[ranks] is scratch memory. */
+static tsr_status divide(const char *who, const tsr_checkpoint_entry *entry, int ranks, int rank,
+                         const tsr__region *const *regions, int index, tsr__owned *list, bool *mine)
+{
+    const tsr__cover cover = {.who = who, .owner = "rank", .piece = "part", .doubles = true};
+    int count = 0;
+    for (int r = 0; r < ranks; r++)
+        if (regions[r][index].count > 0)
+            list[count++] = (tsr__owned){regions[r][index], r};
+    *mine = false;
+    return tsr__cover_check(&cover, entry, list, count, rank, mine);
+}
 
 static tsr_status divide_group(tsr_comm *comm, const char *who, int count,
                                const tsr_checkpoint_entry *entries, tables *t, bool *mine,
@@ -211,8 +141,8 @@ static tsr_status divide_group(tsr_comm *comm, const char *who, int count,
 {
     const int ranks = comm ? tsr_comm_size(comm) : 1, rank = comm ? tsr_comm_rank(comm) : 0;
     for (int i = 0; i < count; i++)
-        t->mine[i] = region_of(&entries[i]);
-    const uint64_t bytes = (uint64_t)count * sizeof(region);
+        t->mine[i] = tsr__region_of(&entries[i]);
+    const uint64_t bytes = (uint64_t)count * sizeof(tsr__region);
     if (comm)
         TSR__TRY(tsr_comm_all_gather(comm, t->mine, t->all, bytes, TSR_U8));
     else
@@ -237,8 +167,8 @@ static tsr_status divide_all(tsr_comm *comm, const char *who, int count,
 {
     const size_t ranks = comm ? (size_t)tsr_comm_size(comm) : 1;
     tables t = {
-        .mine = tsr__calloc(GROUP, sizeof(region)),
-        .all = tsr__calloc(ranks * GROUP, sizeof(region)),
+        .mine = tsr__calloc(GROUP, sizeof(tsr__region)),
+        .all = tsr__calloc(ranks * GROUP, sizeof(tsr__region)),
         .of = tsr__calloc(ranks, sizeof *t.of),
         .list = tsr__calloc(ranks, sizeof *t.list),
     };

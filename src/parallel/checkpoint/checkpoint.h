@@ -2,10 +2,12 @@
  *
  *     entry.c     checks the caller's entries
  *     agree.c     what ranks exchange: failures, checksums, and who writes which part
+ *     cover.c     checks that parts make up a full tensor
  *     merge.c     merges the entries of the stages of a pipeline
  *     layout.c    the header of a file, and the positions of its tensors
  *     checksum.c  checksums of tensors that ranks write or read in parts
  *     transfer.c  copies between a rank's part and the ranges of a file that belong to it
+ *     output.c    a file that is written under a temporary name (output.h)
  *     save.c      saves a checkpoint
  *     load.c      loads a checkpoint
  *     metadata.c  reads the metadata of a file
@@ -58,6 +60,32 @@ void tsr__checkpoint_along(const tsr_checkpoint_entry *entry, uint64_t *size, ui
 tsr_status tsr__checkpoint_sort(int count, const tsr_checkpoint_entry *entries,
                                 int **out) TSR_NODISCARD;
 
+/* cover.c ---------------------------------------------------------------------------------------
+ */
+
+/* The elements of a tensor that an entry has. Along dimension `dim` they are in offset … offset +
+ * length - 1; of these, in row-major order, they are `count` from `first` on. */
+typedef struct tsr__region {
+    uint64_t dim, offset, length, first, count;
+} tsr__region;
+/* A shard_dim of -1 gives all of dimension 0. */
+tsr__region tsr__region_of(const tsr_checkpoint_entry *entry);
+
+/* A region, and the number of the rank or part that has it. */
+typedef struct tsr__owned {
+    tsr__region of;
+    int owner;
+} tsr__owned;
+/* The words of the error texts: "WHO: 'x': the PIECEs of OWNER 1 and OWNER 2 overlap". */
+typedef struct tsr__cover {
+    const char *who, *owner, *piece;
+    bool doubles; /* several owners may have the same region, which then counts once */
+} tsr__cover;
+/* Checks that the regions, none of them empty, make up the full tensor that `entry` describes.
+ * Sorts list[count]. Sets *mine to whether a region of `self` counts, also if the check fails. */
+tsr_status tsr__cover_check(const tsr__cover *cover, const tsr_checkpoint_entry *entry,
+                            tsr__owned *list, int count, int self, bool *mine) TSR_NODISCARD;
+
 /* agree.c ---------------------------------------------------------------------------------------
  */
 
@@ -69,6 +97,10 @@ tsr_status tsr__checkpoint_agree(tsr_comm *comm, const char *who, tsr_status min
  * plan is". The rest of the text is " not the same as on rank 0". */
 tsr_status tsr__checkpoint_same(tsr_comm *comm, const char *who, const char *what,
                                 uint64_t hash) TSR_NODISCARD;
+
+/* Checks that all ranks have the same entries, except for their parts and memory. */
+tsr_status tsr__checkpoint_same_entries(tsr_comm *comm, const char *who, int count,
+                                        const tsr_checkpoint_entry *entries) TSR_NODISCARD;
 
 /* Checks that the parts of all ranks together make up the full tensor of each entry. Sets
  * mine[count]: for each entry, whether this rank writes its part. */
