@@ -1,5 +1,6 @@
-/* Checkpoints: parameters, and any other data that have a shape, in one safetensors file. Any
- * number of ranks write it together, and any other number of ranks read their parts of it.
+/* Checkpoints: parameters, and any other data that have a shape, in one safetensors file, or in a
+ * file for each rank. Any number of ranks write it together, and any other number of ranks read
+ * their parts of it.
  *
  *     tsr_checkpoint_entry entries[8];
  *     for (int i = 0; i < n; i++)
@@ -14,7 +15,7 @@
  * If the job fails at any moment, PATH is the complete previous file or the complete new one. The
  * next save replaces a PATH.partial that a killed job left behind. Each rank writes its own parts,
  * so PATH must be in a file system that all ranks see; otherwise saving fails and PATH is
- * unchanged.
+ * unchanged. `parts` needs no such file system (see below).
  *
  * The file follows the format's specification (github.com/huggingface/safetensors): tensors are
  * row-major and follow each other without gaps, the widest dtypes first, so that each tensor is
@@ -27,6 +28,25 @@
  * that is read only in part is not verified. Files without checksums can be loaded too. Checksums
  * detect accidental damage only: whoever changes a file on purpose can change the checksums as
  * well.
+ *
+ * Checkpoints in parts (`parts` in tsr_checkpoint_params): PATH is FOLDER/NAME, with or without
+ * ".safetensors" or ".safetensors.index.json". Rank i of n writes what it has to
+ * NAME-0000i-of-0000n.safetensors in FOLDER as its host sees it (i from 1 on), and each host gets an
+ * index NAME.safetensors.index.json of all files, as Hugging Face's. Each file is a safetensors file
+ * that other programs can read. A tensor of which one rank writes all has its name. Otherwise a file
+ * has a slice with a name such as "x[:,4:8]" or "x[0:4].flat[6:9]", in the notation of NumPy, and
+ * the metadata "tessera.part", a JSON object, describe the slice and name the checkpoint: an
+ * identity that is random, and a generation, one more than that of the checkpoint before.
+ *
+ * Interrupted writes damage the previous checkpoint on no host. All ranks first write
+ * NAME-….safetensors.partial. When all of these are on the disks, each rank renames its part of the
+ * previous checkpoint to NAME-….safetensors.previous, and the new file to its final name. When all
+ * ranks have done that, they remove the files of previous checkpoints. Loading takes the newest
+ * generation of which the ranks together see all parts, whatever their names end in.
+ *
+ * Loading finds the parts in the folders of all hosts; a rank need not see any. One rank reads each
+ * part, once, also if several see it, and sends the elements to the ranks that need them. All
+ * tensors that are read are verified, because they are read in full.
  *
  * Threads: as for the communicator and the stream. */
 #ifndef TESSERA_CHECKPOINT_H
@@ -82,6 +102,8 @@ typedef struct tsr_checkpoint_params {
      * stages have must be the same for all of them. All ranks of `comm` must set it, each to its
      * own stages. NULL: all ranks list the same entries. */
     tsr_comm *stages;
+    /* Save or load a checkpoint in parts (see above). The same on all ranks. */
+    bool parts;
 } tsr_checkpoint_params;
 #define tsr_checkpoint_params(...) (&(tsr_checkpoint_params){__VA_ARGS__})
 
@@ -112,7 +134,11 @@ TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_save(const char *path, tsr_comm 
  * repeat elements; for a wrong header (as tsr_shard_list_open); for a tensor whose shape or dtype
  * differs from its entry's, naming both; for a checksum that does not match, naming the tensor;
  * TSR_ERR_NOT_FOUND for a file or a tensor that does not exist; TSR_ERR_IO; TSR_ERR_NO_MEMORY;
- * those of the stream and the communicator. */
+ * those of the stream and the communicator. In parts also: TSR_ERR_NOT_FOUND if no checkpoint is
+ * complete, naming a missing part; TSR_ERR_INVALID for parts that do not make up a tensor, differ
+ * although they have the same number and identity, or belong to two complete checkpoints of one
+ * generation. If an older generation is loaded because a newer one is incomplete, that is logged as
+ * a warning. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_load(const char *path, tsr_comm *comm,
                                                      tsr_stream *stream, int count,
                                                      const tsr_checkpoint_entry *entries,
@@ -126,6 +152,14 @@ TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_load(const char *path, tsr_comm 
  * TSR_ERR_IO; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_metadata(const char *path, const char *key,
                                                          size_t size, char *text);
+
+/* Reads the metadata of a checkpoint in parts, as tsr_checkpoint_metadata does for a file. All ranks
+ * get the text, also those whose hosts have no part. Collective if `comm` is not NULL: all ranks
+ * must call it with the same arguments. Errors: those of tsr_checkpoint_metadata, and those of
+ * finding the parts in tsr_checkpoint_load. */
+TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_parts_metadata(const char *path, tsr_comm *comm,
+                                                               const char *key, size_t size,
+                                                               char *text);
 
 #ifdef __cplusplus
 }

@@ -266,10 +266,14 @@ typedef struct tsr_fsdp_file_params {
     /* All ranks of a grid of data × tensor ranks; they must all make the call. NULL: the ranks of
      * the group. */
     tsr_comm *world;
+    /* Saving the models of the stages of a pipeline: as in tsr_checkpoint_params. All stages must
+     * have made the same number of steps. Loading does not need it. */
+    tsr_comm *stages;
     /* Save or load the parameters only, without the optimizer's state. After loading, the state is
      * then as for a new model, with 0 steps. Must be the same on all ranks. */
     bool model_only;
     const char *const *metadata; /* for saving: additional metadata, as in tsr_checkpoint_params */
+    bool parts;                  /* a file for each rank, on its host, as in tsr_checkpoint_params */
 } tsr_fsdp_file_params;
 #define tsr_fsdp_file_params(...) (&(tsr_fsdp_file_params){__VA_ARGS__})
 

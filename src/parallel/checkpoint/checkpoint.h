@@ -3,6 +3,7 @@
  *     entry.c     checks the caller's entries
  *     agree.c     what ranks exchange: failures, checksums, and who writes which part
  *     cover.c     checks that parts make up a full tensor
+ *     match.c     finds the tensors of a file that entries read
  *     merge.c     merges the entries of the stages of a pipeline
  *     layout.c    the header of a file, and the positions of its tensors
  *     checksum.c  checksums of tensors that ranks write or read in parts
@@ -10,12 +11,14 @@
  *     output.c    a file that is written under a temporary name (output.h)
  *     save.c      saves a checkpoint
  *     load.c      loads a checkpoint
+ *     part*.c     checkpoints in parts (parts.h)
  *     metadata.c  reads the metadata of a file
  *     training.c  files with optimizer state, for FSDP models and for optimizers */
 #ifndef TSR_PARALLEL_CHECKPOINT_H
 #define TSR_PARALLEL_CHECKPOINT_H
 
 #include "base/error.h"
+#include "shard/formats/list.h"
 #include "tessera/checkpoint.h"
 
 /* The timeout for operations in which ranks wait for the disks of other ranks: 10 minutes. */
@@ -36,6 +39,9 @@ typedef struct tsr__checkpoint_part {
 tsr_status tsr__checkpoint_check(const char *who, const char *path, const tsr_stream *stream,
                                  bool saving, int count,
                                  const tsr_checkpoint_entry *entries) TSR_NODISCARD;
+/* Checks an entry's shape, and that its elements are in the tensor. */
+tsr_status tsr__checkpoint_check_region(const char *who,
+                                        const tsr_checkpoint_entry *entry) TSR_NODISCARD;
 /* Returns the part that an entry describes. The entry must have been checked. */
 tsr__checkpoint_part tsr__checkpoint_part_of(const tsr_checkpoint_entry *entry);
 /* These two functions return the size of an element in bytes and the name of a dtype. They support
@@ -59,6 +65,15 @@ void tsr__checkpoint_along(const tsr_checkpoint_entry *entry, uint64_t *size, ui
  * caller must free. */
 tsr_status tsr__checkpoint_sort(int count, const tsr_checkpoint_entry *entries,
                                 int **out) TSR_NODISCARD;
+
+/* match.c ---------------------------------------------------------------------------------------
+ */
+
+/* Finds the parameter of each entry, and stores it in found[count]. Checks that shape and dtype are
+ * the same, and if `strict` is true, that an entry reads each parameter. */
+tsr_status tsr__checkpoint_match(const char *who, const char *path, const tsr__params *params,
+                                 int count, const tsr_checkpoint_entry *entries, bool strict,
+                                 const tsr_shard_param **found) TSR_NODISCARD;
 
 /* cover.c ---------------------------------------------------------------------------------------
  */
@@ -178,6 +193,13 @@ uint32_t tsr__checksum_state(const tsr__checksum *checksum);
 /* Writes the checksums of the header and of the tensors into a header that has room for them.
  * `tensors` must be in the order of the header. */
 void tsr__checksums_write(char *header, uint64_t header_bytes, int count, const uint32_t *tensors);
+/* Writes the header again, now with the checksums, and synchronises the file. states[count] are the
+ * states of the tensors' checksums, in the order of the entries. */
+struct tsr__checkpoint_output;
+tsr_status tsr__checksums_put(struct tsr__checkpoint_output *file, int count,
+                              const tsr_checkpoint_entry *entries,
+                              const tsr__checkpoint_layout *layout,
+                              const uint32_t *states) TSR_NODISCARD;
 /* Reads the checksums of the tensors from a header, and verifies the header's own checksum.
  * `header` begins with the length. *out is an array that the caller must free, or NULL if the
  * header has no checksums. Errors: TSR_ERR_INVALID if the header was changed after it was
@@ -198,6 +220,25 @@ typedef tsr_status (*tsr__checkpoint_move_fn)(void *file, uint64_t at_bytes, uin
 tsr_status tsr__checkpoint_transfer(tsr_stream *stream, const tsr_checkpoint_entry *entry,
                                     uint64_t at_bytes, bool saving, tsr__checkpoint_move_fn move,
                                     void *file) TSR_NODISCARD;
+
+/* metadata.c ------------------------------------------------------------------------------------
+ */
+
+/* The metadata of a file: a key, its text, the next key, … {0} is an empty list. */
+typedef struct tsr__metadata {
+    char **texts; /* [2 * count] */
+    size_t count, capacity;
+} tsr__metadata;
+/* Reads the pairs of a header, which begins with its length and has been checked. `wanted` is the
+ * only key to keep; NULL keeps all. On failure, too, the list must be finished. */
+tsr_status tsr__metadata_read(const char *header, uint64_t header_bytes, const char *wanted,
+                              tsr__metadata *out) TSR_NODISCARD;
+/* Returns the text of a key, or NULL. */
+const char *tsr__metadata_find(const tsr__metadata *metadata, const char *key);
+void tsr__metadata_finish(tsr__metadata *metadata);
+/* Copies a text that was found, or is NULL, to the caller's text[size]. */
+tsr_status tsr__metadata_give(const char *who, const char *path, const char *key, const char *found,
+                              size_t size, char *text) TSR_NODISCARD;
 
 /* training.c ------------------------------------------------------------------------------------
  */
@@ -227,6 +268,7 @@ typedef struct tsr__training_file {
     tsr_comm *stages; /* for saving, as in tsr_checkpoint_params */
     tsr_stream *stream;
     bool model_only;
+    bool parts; /* as in tsr_checkpoint_params; the same on all ranks */
     int64_t steps;
 } tsr__training_file;
 /* All ranks must call these functions, each with the status of its preparations. If one rank has

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/crc32c.h"
 #include "parallel/checkpoint/checkpoint.h"
+#include "parallel/checkpoint/output.h"
 
 #define DIGITS 8 /* number of hexadecimal digits of a checksum */
 
@@ -81,6 +82,25 @@ void tsr__checksums_write(char *header, uint64_t header_bytes, int count, const 
     for (int i = 0; i < count; i++)
         put(digits + (size_t)DIGITS * ((size_t)i + 1), tensors[i]);
     put(digits, header_checksum(header, header_bytes, digits));
+}
+
+tsr_status tsr__checksums_put(tsr__checkpoint_output *file, int count,
+                              const tsr_checkpoint_entry *entries,
+                              const tsr__checkpoint_layout *layout, const uint32_t *states)
+{
+    uint32_t *tensors = tsr__calloc((size_t)count, sizeof *tensors);
+    if (!tensors)
+        return TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < count; i++) {
+        const tsr_checkpoint_entry *entry = &entries[layout->order[i]];
+        tensors[i] =
+            tsr__crc32c_of_state(states[layout->order[i]], tsr__checkpoint_elements(entry) *
+                                                               tsr__checkpoint_width(entry->dtype));
+    }
+    tsr__checksums_write(layout->header, layout->header_bytes, count, tensors);
+    tsr__free(tensors);
+    TSR__TRY(tsr__checkpoint_output_write(file, layout->header, layout->header_bytes, 0));
+    return tsr__checkpoint_output_sync(file);
 }
 
 static tsr_status read_digits(const char *header, uint64_t header_bytes, const char *digits,

@@ -107,15 +107,21 @@ static tsr_status check_tensor(const char *who, const tsr_stream *stream, bool s
     return TSR_OK;
 }
 
-static tsr_status check_memory(const char *who, const tsr_stream *stream, bool saving,
-                               const tsr_checkpoint_entry *entry)
+tsr_status tsr__checkpoint_check_region(const char *who, const tsr_checkpoint_entry *entry)
 {
+    TSR__TRY(check_shape(who, entry));
     const tsr__checkpoint_part part = tsr__checkpoint_part_of(entry);
     const uint64_t elements = part.outer * part.row;
     TSR__REQUIRE(entry->first <= elements && entry->count <= elements - entry->first,
                  "%s: '%s': %" PRIu64 " elements from %" PRIu64
                  " on are outside a part of %" PRIu64,
                  who, entry->name, entry->count, entry->first, elements);
+    return TSR_OK;
+}
+
+static tsr_status check_memory(const char *who, const tsr_stream *stream, bool saving,
+                               const tsr_checkpoint_entry *entry)
+{
     TSR__REQUIRE(!entry->tensor || !entry->data, "%s: '%s' has both a tensor and data", who,
                  entry->name);
     TSR__REQUIRE(entry->tensor || entry->data || entry->count == 0, "%s: '%s' has no memory", who,
@@ -131,7 +137,7 @@ static tsr_status check_entry(const char *who, const tsr_stream *stream, bool sa
     TSR__REQUIRE(!problem, "%s: the name of entry %d %s", who, index, problem);
     TSR__REQUIRE(strcmp(entry->name, "__metadata__") != 0,
                  "%s: no tensor can be called '__metadata__'", who);
-    TSR__TRY(check_shape(who, entry));
+    TSR__TRY(tsr__checkpoint_check_region(who, entry));
     return check_memory(who, stream, saving, entry);
 }
 

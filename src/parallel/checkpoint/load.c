@@ -6,10 +6,10 @@
 #include "base/crc32c.h"
 #include "base/hash.h"
 #include "parallel/checkpoint/checkpoint.h"
+#include "parallel/checkpoint/parts.h"
 #include "platform/paths.h"
 #include "shard/formats/file.h"
 #include "shard/formats/list.h"
-#include "tensor/check.h"
 
 static const char who[] = "checkpoint_load";
 
@@ -194,59 +194,6 @@ static tsr_status open_path(reader *r)
     return hash_files(r);
 }
 
-/* Entries -------------------------------------------------------------------------------------- */
-
-static tsr_status compare(const reader *r, const tsr_checkpoint_entry *entry,
-                          const tsr_shard_param *found)
-{
-    bool same = found->ndim == entry->ndim;
-    for (int d = 0; d < entry->ndim && same; d++)
-        same = found->shape[d] == entry->shape[d];
-    TSR__REQUIRE(same, "%s: %s: '%s' is %s in the file, not %s", who, r->path, entry->name,
-                 TSR__SHAPE(found->ndim, found->shape), TSR__SHAPE(entry->ndim, entry->shape));
-    TSR__REQUIRE(strcmp(found->dtype, tsr__checkpoint_dtype(entry->dtype)) == 0,
-                 "%s: %s: '%s' is %s in the file, not %s", who, r->path, entry->name, found->dtype,
-                 tsr__checkpoint_dtype(entry->dtype));
-    return TSR_OK;
-}
-
-/* Finds the tensor of each entry and stores it in found[count]. Goes through entries and parameters
- * in the order of their names. */
-static tsr_status match(const reader *r, int count, const tsr_checkpoint_entry *entries,
-                        const int *order, const tsr__params *params, const tsr__param_name *names,
-                        bool strict, const tsr_shard_param **found)
-{
-    size_t at = 0;
-    for (int i = 0; i < count; i++) {
-        const tsr_checkpoint_entry *entry = &entries[order[i]];
-        for (; at < params->count && strcmp(names[at].name, entry->name) < 0; at++)
-            TSR__REQUIRE(!strict, "%s: %s: no entry reads '%s'", who, r->path, names[at].name);
-        if (at == params->count || strcmp(names[at].name, entry->name) != 0)
-            return tsr__fail(TSR_ERR_NOT_FOUND, "%s: %s: there is no '%s'", who, r->path,
-                             entry->name);
-        found[order[i]] = &params->items[names[at++].param];
-        TSR__TRY(compare(r, entry, found[order[i]]));
-    }
-    TSR__REQUIRE(!strict || at == params->count, "%s: %s: no entry reads '%s'", who, r->path,
-                 names[at].name);
-    return TSR_OK;
-}
-
-static tsr_status find_all(const reader *r, int count, const tsr_checkpoint_entry *entries,
-                           bool strict, const tsr_shard_param **found)
-{
-    const tsr__params *params = r->list ? &r->list->params : &r->params;
-    tsr__param_name *names = NULL;
-    int *order = NULL;
-    TSR__TRY(tsr__params_sort(params, &names));
-    tsr_status status = tsr__checkpoint_sort(count, entries, &order);
-    if (status == TSR_OK)
-        status = match(r, count, entries, order, params, names, strict, found);
-    tsr__free(order);
-    tsr__free(names);
-    return status;
-}
-
 static tsr_status move_in(void *user, uint64_t at, uint64_t size, void *data)
 {
     reader *r = user;
@@ -351,7 +298,7 @@ static tsr_status load(reader *r, tsr_comm *comm, tsr_stream *stream, int count,
     if (status == TSR_OK && (found = tsr__calloc((size_t)count, sizeof *found)) == NULL)
         status = TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
-        status = find_all(r, count, entries, strict, found);
+        status = tsr__checkpoint_match(who, r->path, params_of(r), count, entries, strict, found);
     if (status == TSR_OK && r->has_checksums)
         status = tally_make(r, count, entries, found, &t);
     status = tsr__checkpoint_agree(comm, who, status);
@@ -371,12 +318,25 @@ static tsr_status load(reader *r, tsr_comm *comm, tsr_stream *stream, int count,
     return status;
 }
 
+static tsr_status load_parts(const char *path, tsr_comm *comm, tsr_stream *stream, int count,
+                             const tsr_checkpoint_entry *entries,
+                             const tsr_checkpoint_params *params)
+{
+    tsr_status status = tsr__checkpoint_check(who, path, stream, false, count, entries);
+    TSR__TRY(tsr__checkpoint_agree(comm, who, status));
+    return tsr__parts_load(path, comm, stream, count, entries, params);
+}
+
 tsr_status tsr_checkpoint_load(const char *path, tsr_comm *comm, tsr_stream *stream, int count,
                                const tsr_checkpoint_entry *entries,
                                const tsr_checkpoint_params *params)
 {
-    reader r = {.path = path, .checksums = !(params && params->no_checksums)};
-    tsr_status status = load(&r, comm, stream, count, entries, params && params->strict);
+    static const tsr_checkpoint_params defaults;
+    params = params ? params : &defaults;
+    if (params->parts)
+        return load_parts(path, comm, stream, count, entries, params);
+    reader r = {.path = path, .checksums = !params->no_checksums};
+    tsr_status status = load(&r, comm, stream, count, entries, params->strict);
     reader_finish(&r);
     return status;
 }

@@ -8,37 +8,40 @@
 
 #include "base/error.h"
 
-typedef struct tsr__output {
+typedef struct tsr__checkpoint_output {
     const char *who;               /* the beginning of the error texts */
     char *path, *partial, *folder; /* the final and the temporary name, and their folder */
     int descriptor;                /* -1: not open */
     bool made;                     /* `partial` was created here and has not been renamed yet */
-} tsr__output;
+} tsr__checkpoint_output;
 
 /* Returns the status of a failed system call on a file. `what` is the verb in the error text, such
  * as "write". */
-tsr_status tsr__output_fail(const char *who, int error, const char *what, const char *path);
+tsr_status tsr__checkpoint_output_fail(const char *who, int error, const char *what,
+                                       const char *path);
 /* Returns whether a test wants the next system call to fail, and sets errno then. */
-bool tsr__output_faulty(const char *site);
+bool tsr__checkpoint_output_faulty(const char *site);
 
-/* Sets the names: `path`, and `path` with ".partial" appended. Opens nothing. The output must be
- * finished, also after a failure. */
-tsr_status tsr__output_init(tsr__output *output, const char *who, const char *path) TSR_NODISCARD;
+/* Sets the names: `path`, and `path` with `ending` appended as the temporary one. Opens nothing.
+ * The output must be finished, also after a failure. */
+tsr_status tsr__checkpoint_output_init(tsr__checkpoint_output *output, const char *who,
+                                       const char *path, const char *ending) TSR_NODISCARD;
 /* Closes the file, and removes it if it has not got its final name. */
-void tsr__output_finish(tsr__output *output);
+void tsr__checkpoint_output_finish(tsr__checkpoint_output *output);
 
 /* Creates the file and reserves `size_bytes` for it, so that a disk that is too small fails here.
  * First unlinks an older file of the temporary name: a process that still writes to the older file
  * then cannot change the new one. */
-tsr_status tsr__output_create(tsr__output *output, uint64_t size_bytes) TSR_NODISCARD;
-tsr_status tsr__output_write(tsr__output *output, const void *data, uint64_t size,
-                             uint64_t at) TSR_NODISCARD;
+tsr_status tsr__checkpoint_output_create(tsr__checkpoint_output *output,
+                                         uint64_t size_bytes) TSR_NODISCARD;
+tsr_status tsr__checkpoint_output_write(tsr__checkpoint_output *output, const void *data,
+                                        uint64_t size, uint64_t at) TSR_NODISCARD;
 /* Blocks until all that was written is on the disk. */
-tsr_status tsr__output_sync(tsr__output *output) TSR_NODISCARD;
+tsr_status tsr__checkpoint_output_sync(tsr__checkpoint_output *output) TSR_NODISCARD;
 /* Gives the file its final name, and blocks until that is on the disk. */
-tsr_status tsr__output_commit(tsr__output *output) TSR_NODISCARD;
+tsr_status tsr__checkpoint_output_commit(tsr__checkpoint_output *output) TSR_NODISCARD;
 /* Synchronises the folder to the disk. A new file can be found after a crash only if its folder is
  * on the disk too. */
-tsr_status tsr__output_sync_folder(const tsr__output *output) TSR_NODISCARD;
+tsr_status tsr__checkpoint_output_sync_folder(const tsr__checkpoint_output *output) TSR_NODISCARD;
 
 #endif

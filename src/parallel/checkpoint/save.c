@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/checkpoint/output.h"
+#include "parallel/checkpoint/parts.h"
 
 static const char who[] = "checkpoint_save";
 
@@ -23,7 +24,7 @@ typedef struct writer {
     int rank;
     bool checksums;
     tsr__checksum checksum; /* the checksum of this rank's part of the current tensor */
-    tsr__output file;
+    tsr__checkpoint_output file;
 } writer;
 
 static tsr_status move_out(void *user, uint64_t at, uint64_t size, void *data)
@@ -31,7 +32,7 @@ static tsr_status move_out(void *user, uint64_t at, uint64_t size, void *data)
     writer *w = user;
     if (w->checksums)
         tsr__checksum_add(&w->checksum, at, size, data);
-    return tsr__output_write(&w->file, data, size, at);
+    return tsr__checkpoint_output_write(&w->file, data, size, at);
 }
 
 /* The file ------------------------------------------------------------------------------------- */
@@ -39,8 +40,8 @@ static tsr_status move_out(void *user, uint64_t at, uint64_t size, void *data)
 /* On rank 0, creates the file with its header. */
 static tsr_status make_file(writer *w, const tsr__checkpoint_layout *layout)
 {
-    TSR__TRY(tsr__output_create(&w->file, layout->size_bytes));
-    return tsr__output_write(&w->file, layout->header, layout->header_bytes, 0);
+    TSR__TRY(tsr__checkpoint_output_create(&w->file, layout->size_bytes));
+    return tsr__checkpoint_output_write(&w->file, layout->header, layout->header_bytes, 0);
 }
 
 /* On the other ranks, opens the file that rank 0 has created. Checks its size and header, to make
@@ -48,8 +49,9 @@ static tsr_status make_file(writer *w, const tsr__checkpoint_layout *layout)
 static tsr_status join_file(writer *w, const tsr__checkpoint_layout *layout)
 {
     struct stat info;
-    w->file.descriptor =
-        tsr__output_faulty("open") ? -1 : open(w->file.partial, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    w->file.descriptor = tsr__checkpoint_output_faulty("open")
+                             ? -1
+                             : open(w->file.partial, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (w->file.descriptor < 0)
         return tsr__fail(TSR_ERR_IO, "%s: cannot open %s, which rank 0 has created: %s", who,
                          w->file.partial, strerror(errno));
@@ -87,26 +89,7 @@ static tsr_status write_parts(writer *w, tsr_stream *stream, int count,
             tsr__checkpoint_transfer(stream, &entries[i], layout->at_bytes[i], true, move_out, w));
         states[i] = tsr__checksum_state(&w->checksum);
     }
-    return tsr__output_sync(&w->file);
-}
-
-/* On rank 0, writes the header again, now with the checksums of all tensors. */
-static tsr_status write_checksums(writer *w, int count, const tsr_checkpoint_entry *entries,
-                                  tsr__checkpoint_layout *layout, const uint32_t *states)
-{
-    uint32_t *tensors = tsr__calloc((size_t)count, sizeof *tensors);
-    if (!tensors)
-        return TSR_ERR_NO_MEMORY;
-    for (int i = 0; i < count; i++) {
-        const tsr_checkpoint_entry *entry = &entries[layout->order[i]];
-        tensors[i] =
-            tsr__crc32c_of_state(states[layout->order[i]], tsr__checkpoint_elements(entry) *
-                                                               tsr__checkpoint_width(entry->dtype));
-    }
-    tsr__checksums_write(layout->header, layout->header_bytes, count, tensors);
-    tsr__free(tensors);
-    TSR__TRY(tsr__output_write(&w->file, layout->header, layout->header_bytes, 0));
-    return tsr__output_sync(&w->file);
+    return tsr__checkpoint_output_sync(&w->file);
 }
 
 static tsr_status write_file(writer *w, tsr_stream *stream, int count,
@@ -121,10 +104,11 @@ static tsr_status write_file(writer *w, tsr_stream *stream, int count,
     TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
     if (w->checksums) {
         TSR__TRY(tsr__checkpoint_combine(w->comm, who, count, states));
-        status = w->rank == 0 ? write_checksums(w, count, entries, layout, states) : TSR_OK;
+        status =
+            w->rank == 0 ? tsr__checksums_put(&w->file, count, entries, layout, states) : TSR_OK;
         TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
     }
-    status = w->rank == 0 ? tsr__output_commit(&w->file) : TSR_OK;
+    status = w->rank == 0 ? tsr__checkpoint_output_commit(&w->file) : TSR_OK;
     return tsr__checkpoint_agree(w->comm, who, status);
 }
 
@@ -134,28 +118,40 @@ static tsr_status write_file(writer *w, tsr_stream *stream, int count,
  * replaced. Replacing a device, for example, would remove the device for all programs. */
 static tsr_status find_file(const char *path, writer *w)
 {
+    static const char ending[] = ".partial";
     struct stat info;
-    if (tsr__output_faulty("lstat") || lstat(path, &info) != 0) {
+    if (tsr__checkpoint_output_faulty("lstat") || lstat(path, &info) != 0) {
         /* If the folder is missing, a later step fails when it creates the file. */
         if (errno != ENOENT && errno != ENOTDIR)
-            return tsr__output_fail(who, errno, "look at", path);
-        return tsr__output_init(&w->file, who, path);
+            return tsr__checkpoint_output_fail(who, errno, "look at", path);
+        return tsr__checkpoint_output_init(&w->file, who, path, ending);
     }
     char *real = NULL;
     if (S_ISLNK(info.st_mode)) {
-        real = tsr__output_faulty("realpath") ? NULL : realpath(path, NULL);
-        if (!real || tsr__output_faulty("stat") || stat(real, &info) != 0) {
-            tsr_status status = tsr__output_fail(who, errno, "follow", path);
+        real = tsr__checkpoint_output_faulty("realpath") ? NULL : realpath(path, NULL);
+        if (!real || tsr__checkpoint_output_faulty("stat") || stat(real, &info) != 0) {
+            tsr_status status = tsr__checkpoint_output_fail(who, errno, "follow", path);
             free(real);
             return status;
         }
     }
-    tsr_status status = tsr__output_init(&w->file, who, real ? real : path);
+    tsr_status status = tsr__checkpoint_output_init(&w->file, who, real ? real : path, ending);
     free(real);
     TSR__TRY(status);
     if (!S_ISREG(info.st_mode))
         return tsr__fail(TSR_ERR_IO, "%s: %s is not a regular file", who, path);
     return TSR_OK;
+}
+
+static tsr_status check(const char *path, const tsr_stream *stream, int count,
+                        const tsr_checkpoint_entry *entries, const char *const *metadata)
+{
+    for (int i = 0; metadata && metadata[i]; i += 2) {
+        TSR__REQUIRE(strcmp(metadata[i], TSR__PART_KEY) != 0,
+                     "%s: the metadata '%s' is written by the library", who, metadata[i]);
+        TSR__REQUIRE(metadata[i + 1], "%s: the metadata '%s' has no text", who, metadata[i]);
+    }
+    return tsr__checkpoint_check(who, path, stream, true, count, entries);
 }
 
 static tsr_status save(writer *w, const char *path, tsr_stream *stream, int count,
@@ -164,7 +160,7 @@ static tsr_status save(writer *w, const char *path, tsr_stream *stream, int coun
     tsr__checkpoint_layout layout = {0};
     bool *mine = NULL;
     uint32_t *states = NULL;
-    tsr_status status = tsr__checkpoint_check(who, path, stream, true, count, entries);
+    tsr_status status = check(path, stream, count, entries, metadata);
     if (status == TSR_OK)
         status = find_file(path, w);
     if (status == TSR_OK && (mine = tsr__calloc((size_t)count, sizeof *mine)) == NULL)
@@ -190,18 +186,34 @@ static tsr_status save(writer *w, const char *path, tsr_stream *stream, int coun
     return status;
 }
 
+static tsr_status save_parts(const writer *w, const char *path, tsr_stream *stream, int count,
+                             const tsr_checkpoint_entry *entries, const char *const *metadata)
+{
+    tsr_status status = check(path, stream, count, entries, metadata);
+    TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
+    return tsr__parts_save(path, w->comm, stream, count, entries, metadata, w->checksums);
+}
+
+static tsr_status save_any(writer *w, const char *path, tsr_stream *stream, int count,
+                           const tsr_checkpoint_entry *entries, const tsr_checkpoint_params *params)
+{
+    if (params->parts)
+        return save_parts(w, path, stream, count, entries, params->metadata);
+    return save(w, path, stream, count, entries, params->metadata);
+}
+
 /* Saves the entries of all stages. They are checked before they are merged. */
 static tsr_status save_stages(writer *w, const char *path, tsr_stream *stream, int count,
                               const tsr_checkpoint_entry *entries,
                               const tsr_checkpoint_params *params)
 {
     tsr__checkpoint_merged merged = {0};
-    tsr_status status = tsr__checkpoint_check(who, path, stream, true, count, entries);
+    tsr_status status = check(path, stream, count, entries, params->metadata);
     TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
     status = tsr__checkpoint_merge(params->stages, who, count, entries, &merged);
     status = tsr__checkpoint_agree(w->comm, who, status);
     if (status == TSR_OK)
-        status = save(w, path, stream, merged.count, merged.entries, params->metadata);
+        status = save_any(w, path, stream, merged.count, merged.entries, params);
     tsr__checkpoint_merged_finish(&merged);
     return status;
 }
@@ -210,14 +222,14 @@ tsr_status tsr_checkpoint_save(const char *path, tsr_comm *comm, tsr_stream *str
                                const tsr_checkpoint_entry *entries,
                                const tsr_checkpoint_params *params)
 {
+    static const tsr_checkpoint_params defaults;
+    params = params ? params : &defaults;
     writer w = {.comm = comm,
                 .rank = comm ? tsr_comm_rank(comm) : 0,
-                .checksums = !(params && params->no_checksums),
+                .checksums = !params->no_checksums,
                 .file.descriptor = -1};
-    tsr_status status =
-        params && params->stages
-            ? save_stages(&w, path, stream, count, entries, params)
-            : save(&w, path, stream, count, entries, params ? params->metadata : NULL);
-    tsr__output_finish(&w.file);
+    tsr_status status = params->stages ? save_stages(&w, path, stream, count, entries, params)
+                                       : save_any(&w, path, stream, count, entries, params);
+    tsr__checkpoint_output_finish(&w.file);
     return status;
 }

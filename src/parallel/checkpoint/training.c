@@ -98,7 +98,7 @@ tsr_status tsr__training_save(const tsr__training_file *file, tsr_status prepare
     if (status == TSR_OK)
         status = tsr_checkpoint_save(
             file->path, file->world, file->stream, (int)list->count, list->items,
-            tsr_checkpoint_params(.metadata = all, .stages = file->stages));
+            tsr_checkpoint_params(.metadata = all, .stages = file->stages, .parts = file->parts));
     tsr__free((void *)all);
     return status;
 }
@@ -106,8 +106,10 @@ tsr_status tsr__training_save(const tsr__training_file *file, tsr_status prepare
 static tsr_status read_steps(tsr__training_file *file)
 {
     char text[24], *end;
-    TSR__REQUIRE(file->path, "%s: path is NULL", file->who);
-    tsr_status status = tsr_checkpoint_metadata(file->path, STEPS, sizeof text, text);
+    TSR__REQUIRE(file->parts || file->path, "%s: path is NULL", file->who);
+    tsr_status status = file->parts ? tsr_checkpoint_parts_metadata(file->path, file->world, STEPS,
+                                                                    sizeof text, text)
+                                    : tsr_checkpoint_metadata(file->path, STEPS, sizeof text, text);
     if (status != TSR_OK)
         return status == TSR_ERR_NO_MEMORY ? status : tsr__fail_context(status, "%s", file->who);
     long long steps = strtoll(text, &end, 10);
@@ -120,14 +122,13 @@ static tsr_status read_steps(tsr__training_file *file)
 tsr_status tsr__training_load(tsr__training_file *file, tsr_status prepared,
                               const tsr__training_list *list)
 {
-    tsr_status status = prepared;
-    if (status == TSR_OK && !file->model_only)
-        status = read_steps(file);
-    status = tsr__checkpoint_agree(file->world, file->who, status);
+    tsr_status status = tsr__checkpoint_agree(file->world, file->who, prepared);
     if (status == TSR_OK)
         status = compare_kinds(file);
+    if (status == TSR_OK && !file->model_only)
+        status = tsr__checkpoint_agree(file->world, file->who, read_steps(file));
     if (status == TSR_OK)
         status = tsr_checkpoint_load(file->path, file->world, file->stream, (int)list->count,
-                                     list->items, NULL);
+                                     list->items, tsr_checkpoint_params(.parts = file->parts));
     return status;
 }

@@ -67,8 +67,10 @@ static tsr__training_file file_of(const tsr_fsdp *model, const char *who, const 
         .who = who,
         .path = path,
         .world = params->world ? params->world : tsr_group_comm(model->group),
+        .stages = params->stages,
         .stream = model->stream,
         .model_only = params->model_only,
+        .parts = params->parts,
         .steps = model->steps,
     };
 }

@@ -48,6 +48,7 @@ static tsr__training_file file_of(const tsr_optimizer *optimizer, const char *wh
         .stages = params->stages,
         .stream = optimizer->params.stream,
         .model_only = params->model_only,
+        .parts = params->parts,
         .steps = optimizer->steps,
     };
 }

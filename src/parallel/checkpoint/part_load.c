@@ -1,0 +1,353 @@
+/* Loads a checkpoint in parts. One rank reads each part, once, and sends the other ranks the
+ * elements that they need.
+ *
+ * All ranks go through tensors, slices and pieces of slices in the same order, and compute for each
+ * piece which elements each rank needs. So a message needs no description, and there is always a
+ * rank that can go on. After an error a rank goes on sending and receiving, but no longer reads. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/hash.h"
+#include "parallel/checkpoint/parts.h"
+
+static const char who[] = "checkpoint_load";
+
+#define GROUP 128 /* tensors whose wanted regions are exchanged in one call */
+
+typedef struct loader {
+    tsr_comm *comm;
+    int rank, ranks;
+    tsr_stream *stream;
+    const tsr__parts *parts;
+    const tsr_checkpoint_entry **wanted; /* [tensors]: this rank's entry; NULL: none */
+    tsr__region *mine, *all;             /* [GROUP], [ranks][GROUP] */
+    tsr__part_reader reader;
+    uint8_t *message;  /* TSR__PART_PIECE_BYTES */
+    tsr_status status; /* the first error of this rank */
+    tsr__error error;  /* its text */
+} loader;
+
+/* Keeps the first error. */
+static void keep(loader *l, tsr_status status)
+{
+    if (status == TSR_OK || l->status != TSR_OK)
+        return;
+    l->status = status;
+    l->error = tsr__error_take();
+}
+
+/* Elements that a piece of a slice and a wanted region have in common ---------------------------
+ */
+
+/* A block of a tensor as rows, and a range of its elements. */
+typedef struct span {
+    tsr__checkpoint_part block;
+    uint64_t first, count;
+} span;
+
+static span span_of(const tsr_checkpoint_entry *tensor, const tsr__region *region)
+{
+    tsr_checkpoint_entry entry = *tensor;
+    entry.shard_dim = entry.ndim == 0 ? -1 : (int)region->dim;
+    entry.offset = (int64_t)region->offset;
+    entry.length = (int64_t)region->length;
+    return (span){tsr__checkpoint_part_of(&entry), region->first, region->count};
+}
+
+/* What to do with the common elements: copy from[…] to to[…]. Either may be packed, that is, have
+ * the common elements only. If both are NULL, they are only counted. */
+typedef struct copying {
+    const uint8_t *from;
+    uint8_t *to;
+    bool from_packed, to_packed;
+    uint64_t width;
+} copying;
+
+static void copy_run(const copying *c, uint64_t from, uint64_t to, uint64_t packed, uint64_t count)
+{
+    if (!c->from || !c->to)
+        return;
+    memcpy(c->to + (c->to_packed ? packed : to) * c->width,
+           c->from + (c->from_packed ? packed : from) * c->width, count * c->width);
+}
+
+/* Goes through elements at … at + count - 1 of the full tensor, which are elements from `from` on
+ * of the piece. Returns the number of common elements, `packed` included. */
+static uint64_t share_run(const span *want, uint64_t at, uint64_t count, uint64_t from,
+                          uint64_t packed, const copying *c)
+{
+    const tsr__checkpoint_part *block = &want->block;
+    const uint64_t last = want->first + want->count;
+    while (count > 0) {
+        const uint64_t row = at / block->whole_row, column = at % block->whole_row;
+        uint64_t step;
+        if (column < block->start)
+            step = block->start - column;
+        else if (column >= block->start + block->row)
+            step = block->whole_row - column;
+        else {
+            step = tsr__min_u64(count, block->start + block->row - column);
+            const uint64_t to = row * block->row + column - block->start;
+            const uint64_t low = tsr__max_u64(to, want->first);
+            const uint64_t high = tsr__min_u64(to + step, last);
+            if (low < high) {
+                copy_run(c, from + (low - to), low - want->first, packed, high - low);
+                packed += high - low;
+            }
+        }
+        step = tsr__min_u64(step, count);
+        at += step;
+        from += step;
+        count -= step;
+    }
+    return packed;
+}
+
+/* Returns the number of elements that elements first … first + count - 1 of a slice have in common
+ * with what is wanted. */
+static uint64_t share(const span *slice, uint64_t first, uint64_t count, const span *want,
+                      const copying *c)
+{
+    const tsr__checkpoint_part *block = &slice->block;
+    const bool whole = block->row == block->whole_row;
+    uint64_t packed = 0, from = 0;
+    if (want->count == 0)
+        return 0;
+    while (from < count) {
+        const uint64_t at = slice->first + first + from;
+        const uint64_t row = at / block->row, column = at % block->row;
+        const uint64_t run = whole ? count - from : tsr__min_u64(count - from, block->row - column);
+        packed =
+            share_run(want, row * block->whole_row + block->start + column, run, from, packed, c);
+        from += run;
+    }
+    return packed;
+}
+
+/* Tensors ---------------------------------------------------------------------------------------
+ */
+
+/* A tensor that is being loaded. */
+typedef struct loading {
+    const tsr_checkpoint_entry *tensor;
+    int index;       /* of the tensor in its group */
+    uint64_t width;  /* of an element in bytes */
+    uint8_t *memory; /* of this rank's elements; NULL: there are none, or no memory */
+} loading;
+
+static span wanted_by(const loader *l, const loading *t, int rank, int group)
+{
+    return span_of(t->tensor, &l->all[(size_t)rank * (size_t)group + (size_t)t->index]);
+}
+
+static tsr_status transmit(loader *l, void *data, uint64_t size, int from, int to)
+{
+    tsr_request *request = NULL;
+    if (l->rank == from)
+        TSR__TRY(tsr_comm_send_start(l->comm, data, size, TSR_U8, to, TSR_MAX_COMM_TAG,
+                                     TSR__CHECKPOINT_PATIENCE_NS, &request));
+    else
+        TSR__TRY(tsr_comm_recv_start(l->comm, data, size, TSR_U8, from, TSR_MAX_COMM_TAG,
+                                     TSR__CHECKPOINT_PATIENCE_NS, &request));
+    return tsr_request_wait(&request);
+}
+
+/* Gives rank `to` what it needs of a piece. Returns an error of the communicator only. */
+static tsr_status give(loader *l, const loading *t, const span *slice, uint64_t first,
+                       uint64_t count, int from, int to, int group)
+{
+    if (l->rank != from && l->rank != to)
+        return TSR_OK;
+    const span want = wanted_by(l, t, to, group);
+    copying c = {.width = t->width};
+    if (from == to) {
+        c.from = l->reader.piece;
+        c.to = t->memory;
+        share(slice, first, count, &want, &c);
+        return TSR_OK;
+    }
+    const uint64_t common = share(slice, first, count, &want, &c);
+    if (common == 0)
+        return TSR_OK;
+    if (l->rank == to) {
+        TSR__TRY(transmit(l, l->message, common * t->width, from, to));
+        c = (copying){.from = l->message, .from_packed = true, .to = t->memory, .width = t->width};
+        share(slice, first, count, &want, &c);
+        return TSR_OK;
+    }
+    if (common == count) /* the piece is the message */
+        return transmit(l, l->reader.piece, common * t->width, from, to);
+    c = (copying){.from = l->reader.piece, .to = l->message, .to_packed = true, .width = t->width};
+    share(slice, first, count, &want, &c);
+    return transmit(l, l->message, common * t->width, from, to);
+}
+
+static tsr_status load_slice(loader *l, const loading *t, const tsr__slice *slice, int group)
+{
+    const tsr__region region = tsr__region_of(&slice->of);
+    const span place = span_of(t->tensor, &region);
+    const uint64_t most = TSR__PART_PIECE_BYTES / t->width;
+    const int from = l->parts->readers[slice->part];
+    uint32_t state = 0;
+    for (uint64_t first = 0; first < region.count; first += most) {
+        const uint64_t count = tsr__min_u64(most, region.count - first);
+        if (l->rank == from && l->status == TSR_OK)
+            keep(l, tsr__part_reader_piece(&l->reader, slice, first * t->width, count * t->width,
+                                           &state));
+        for (int to = 0; to < l->ranks; to++)
+            TSR__TRY(give(l, t, &place, first, count, from, to, group));
+    }
+    return TSR_OK;
+}
+
+/* Puts the elements that have arrived into the entry's tensor. */
+static tsr_status put(void *user, uint64_t at, uint64_t size, void *data)
+{
+    memcpy(data, (const uint8_t *)user + at, size);
+    return TSR_OK;
+}
+
+static tsr_status upload(loader *l, const tsr_checkpoint_entry *entry, uint8_t *memory)
+{
+    /* As a list of elements, so that positions are those in memory. */
+    tsr_checkpoint_entry flat = *entry;
+    flat.ndim = 1;
+    flat.shape[0] = (int64_t)entry->count;
+    flat.shard_dim = -1;
+    flat.first = 0;
+    return tsr__checkpoint_transfer(l->stream, &flat, 0, false, put, memory);
+}
+
+static tsr_status load_tensor(loader *l, size_t number, int index, int group)
+{
+    const tsr__sliced *tensor = &l->parts->tensors[number];
+    const tsr_checkpoint_entry *entry = l->wanted[number];
+    loading t = {.tensor = tensor->of,
+                 .index = index,
+                 .width = tsr__checkpoint_width(tensor->of->dtype),
+                 .memory = entry ? entry->data : NULL};
+    uint8_t *staging = NULL;
+    bool any = false;
+    for (int r = 0; r < l->ranks; r++)
+        any = any || l->all[(size_t)r * (size_t)group + (size_t)index].count > 0;
+    if (!any)
+        return TSR_OK;
+    if (entry && entry->tensor && entry->count > 0) {
+        t.memory = staging = tsr__calloc(entry->count, t.width);
+        keep(l, staging ? TSR_OK : TSR_ERR_NO_MEMORY);
+    }
+    tsr_status status = TSR_OK;
+    for (size_t i = 0; i < tensor->count && status == TSR_OK; i++)
+        status = load_slice(l, &t, &l->parts->slices[tensor->first + i], group);
+    if (status == TSR_OK && staging && l->status == TSR_OK)
+        keep(l, upload(l, entry, staging));
+    tsr__free(staging);
+    return status;
+}
+
+static tsr_status load_tensors(loader *l)
+{
+    const size_t count = l->parts->tensor_count;
+    for (size_t at = 0; at < count; at += GROUP) {
+        const size_t group = count - at < GROUP ? count - at : GROUP;
+        for (size_t i = 0; i < group; i++)
+            l->mine[i] = l->wanted[at + i] ? tsr__region_of(l->wanted[at + i]) : (tsr__region){0};
+        const uint64_t bytes = group * sizeof *l->mine;
+        if (l->comm)
+            TSR__TRY(tsr_comm_all_gather(l->comm, l->mine, l->all, bytes, TSR_U8));
+        else
+            memcpy(l->all, l->mine, bytes);
+        for (size_t i = 0; i < group; i++)
+            TSR__TRY(load_tensor(l, at + i, (int)i, (int)group));
+    }
+    return TSR_OK;
+}
+
+/* Loading ---------------------------------------------------------------------------------------
+ */
+
+/* Finds the tensor of each entry. */
+static tsr_status match(loader *l, const char *path, int count, const tsr_checkpoint_entry *entries,
+                        bool strict)
+{
+    const tsr__params *params = &l->parts->params;
+    const tsr_shard_param **found = tsr__calloc((size_t)count, sizeof *found);
+    l->wanted = tsr__calloc(l->parts->tensor_count, sizeof *l->wanted);
+    tsr_status status = found && l->wanted ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = tsr__checkpoint_match(who, path, params, count, entries, strict, found);
+    for (int i = 0; i < count && status == TSR_OK; i++)
+        l->wanted[found[i] - params->items] = &entries[i];
+    tsr__free((void *)found);
+    return status;
+}
+
+static tsr_status prepare(loader *l, const char *path, int count,
+                          const tsr_checkpoint_entry *entries, bool strict)
+{
+    TSR__TRY(match(l, path, count, entries, strict));
+    l->mine = tsr__calloc(GROUP, sizeof *l->mine);
+    l->all = l->mine ? tsr__calloc((size_t)l->ranks * GROUP, sizeof *l->all) : NULL;
+    l->message = l->all ? tsr__calloc(TSR__PART_PIECE_BYTES, 1) : NULL;
+    return l->message ? tsr__part_reader_init(who, l->parts, &l->reader) : TSR_ERR_NO_MEMORY;
+}
+
+static void loader_finish(loader *l)
+{
+    tsr__part_reader_finish(&l->reader);
+    tsr__free((void *)l->wanted);
+    tsr__free(l->mine);
+    tsr__free(l->all);
+    tsr__free(l->message);
+}
+
+static tsr_status load(loader *l)
+{
+    TSR__TRY(load_tensors(l));
+    if (l->status != TSR_OK)
+        tsr__error_put_back(&l->error);
+    return tsr__checkpoint_agree(l->comm, who, l->status);
+}
+
+tsr_status tsr__parts_load(const char *path, tsr_comm *comm, tsr_stream *stream, int count,
+                           const tsr_checkpoint_entry *entries, const tsr_checkpoint_params *params)
+{
+    tsr__parts parts = {0};
+    loader l = {.comm = comm,
+                .rank = comm ? tsr_comm_rank(comm) : 0,
+                .ranks = comm ? tsr_comm_size(comm) : 1,
+                .stream = stream,
+                .parts = &parts};
+    TSR__TRY(tsr__parts_open(who, path, comm, &parts));
+    if (params->no_checksums)
+        for (int i = 0; i < parts.count; i++)
+            parts.parts[i].has_checksums = false;
+    tsr_status status =
+        tsr__checkpoint_agree(comm, who, prepare(&l, path, count, entries, params->strict));
+    if (status == TSR_OK)
+        status = load(&l);
+    loader_finish(&l);
+    tsr__parts_finish(&parts);
+    return status;
+}
+
+tsr_status tsr_checkpoint_parts_metadata(const char *path, tsr_comm *comm, const char *key,
+                                         size_t size, char *text)
+{
+    static const char name[] = "checkpoint_parts_metadata";
+    tsr__parts parts = {0};
+    tsr_status status = TSR_OK;
+    if (!path || !key || !text)
+        status = tsr__fail(TSR_ERR_INVALID, "%s: %s is NULL", name,
+                           !path ? "path"
+                           : key ? "text"
+                                 : "key");
+    TSR__TRY(tsr__checkpoint_agree(comm, name, status));
+    TSR__TRY(tsr__parts_open(name, path, comm, &parts));
+    status = tsr__metadata_give(name, path, key, tsr__metadata_find(&parts.parts[0].metadata, key),
+                                size, text);
+    tsr__parts_finish(&parts);
+    return tsr__checkpoint_agree(comm, name, status);
+}

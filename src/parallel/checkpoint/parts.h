@@ -1,0 +1,208 @@
+/* Checkpoints in parts: each rank writes a file of its own, into its own host's folder.
+ *
+ *     part_name.c   names of files
+ *     part.c        the header of one part: writing and reading it
+ *     part_find.c   which parts the ranks see, and which of them make up a checkpoint
+ *     part_table.c  the tensors of a checkpoint, and which slices make up each of them
+ *     part_read.c   reading slices piece by piece, with checksums
+ *     part_save.c   saves a checkpoint in parts
+ *     part_load.c   loads one; ranks send each other the elements that they need
+ *     files.c       the public functions that look at the files of a checkpoint
+ *
+ * A file holds slices. A slice is what one rank has of a tensor: along one dimension a range, and
+ * of that, in row-major order, a range again (tsr_checkpoint_entry). If it is a block, it is stored
+ * with the block's shape, otherwise with one dimension. A slice that is the full tensor has the
+ * tensor's name; another one has a name such as "x[:,4:8]" or "x[0:4].flat[6:9]", and the metadata
+ * "tessera.part" say which tensor it belongs to.
+ *
+ * Saving never damages the checkpoint before. Each save has a random identity and a generation, one
+ * more than any that the ranks see. All ranks write and synchronise temporary files. When all have
+ * succeeded, each renames its part of the old checkpoint to NAME.previous, and its temporary file
+ * to NAME. When all have done that, they remove what is old. So at any moment each folder holds its
+ * parts of the old checkpoint or, once every folder holds the new ones, of the new checkpoint.
+ * Loading takes the newest generation of which the ranks together see all parts. Saving starts by
+ * giving the parts of this generation their names back, if a save before was interrupted. */
+#ifndef TSR_PARALLEL_CHECKPOINT_PARTS_H
+#define TSR_PARALLEL_CHECKPOINT_PARTS_H
+
+#include "parallel/checkpoint/checkpoint.h"
+#include "shard/formats/list.h"
+
+#define TSR__PART_KEY "tessera.part"
+#define TSR__PART_ID 33      /* bytes of an identity as text: 32 hexadecimal digits and a zero */
+#define TSR__PARTS_MAX 99999 /* parts; their numbers have five digits */
+#define TSR__PART_PIECE_BYTES (UINT64_C(1) << 20)
+
+/* part_name.c -----------------------------------------------------------------------------------
+ */
+
+/* The folder and the NAME of a checkpoint. */
+typedef struct tsr__part_place {
+    char *folder; /* "" or ends with '/' */
+    char *stem;
+} tsr__part_place;
+/* Splits a path. The ending ".safetensors" or ".safetensors.index.json" is left out. */
+tsr_status tsr__part_place_init(const char *who, const char *path,
+                                tsr__part_place *out) TSR_NODISCARD;
+void tsr__part_place_finish(tsr__part_place *place);
+/* These return the path of a part and of the index, with `ending` appended. The caller must free
+ * it. NULL: no memory. */
+char *tsr__part_path(const tsr__part_place *place, int number, int of, const char *ending);
+char *tsr__part_index_path(const tsr__part_place *place);
+
+typedef enum tsr__part_kind {
+    TSR__PART_NONE,     /* no name of a part */
+    TSR__PART_CURRENT,  /* NAME-00001-of-00002.safetensors */
+    TSR__PART_PREVIOUS, /* with ".previous" appended */
+    TSR__PART_PARTIAL   /* with ".partial" appended, or a temporary index */
+} tsr__part_kind;
+/* Returns what the name of a file says. A stem of NULL stands for any. */
+tsr__part_kind tsr__part_name_kind(const char *stem, const char *file);
+
+/* part.c ----------------------------------------------------------------------------------------
+ */
+
+typedef struct tsr__part_id {
+    char id[TSR__PART_ID];
+    uint64_t generation;
+    int number, of; /* from 1 on */
+} tsr__part_id;
+
+/* A slice in a file. */
+typedef struct tsr__slice {
+    tsr_checkpoint_entry of; /* the tensor and the region; no memory */
+    uint64_t at_bytes, size_bytes;
+    uint32_t sum; /* its checksum, if the part has them */
+    int part;     /* index of its part */
+} tsr__slice;
+
+typedef struct tsr__part {
+    tsr__part_id id; /* a file that is no part has "" and is part 1 of 1 */
+    tsr__slice *slices;
+    size_t count;
+    bool has_checksums;
+    uint64_t hash; /* of the header */
+    uint64_t header_bytes, size_bytes;
+    tsr__metadata metadata; /* owns the names of tensors of divided slices */
+    char **names;           /* [count]: owned names; the entries of slices refer to them */
+} tsr__part;
+
+/* Reads a part from its header and the size of its file. The header may be hostile: everything in
+ * it is checked. `what` is the beginning of the error texts. On failure, too, the part must be
+ * finished. */
+tsr_status tsr__part_parse(const char *header, uint64_t header_bytes, uint64_t file_bytes,
+                           tsr__part *out) TSR_NODISCARD;
+/* Loads the header of a file. *out must be freed. */
+tsr_status tsr__part_load_header(const char *path, char **out, uint64_t *header_bytes,
+                                 uint64_t *file_bytes) TSR_NODISCARD;
+void tsr__part_finish(tsr__part *part);
+
+/* Gives what a part stores for an entry with elements: the name and shape of the slice. The rest of
+ * *out is the entry's. *out owns its name. */
+tsr_status tsr__slice_stored(const char *who, const tsr_checkpoint_entry *entry,
+                             tsr_checkpoint_entry *out) TSR_NODISCARD;
+/* Returns the text of the metadata TSR__PART_KEY, which the caller must free, or NULL. stored[i] is
+ * what is stored for entries[i]. */
+char *tsr__part_describe(const tsr__part_id *id, int count, const tsr_checkpoint_entry *entries,
+                         const tsr_checkpoint_entry *stored);
+
+/* part_find.c -----------------------------------------------------------------------------------
+ */
+
+/* A part that this rank sees. */
+typedef struct tsr__seen {
+    tsr__part_id id;
+    uint64_t hash;
+    char *path;
+    bool previous;
+} tsr__seen;
+/* What this rank sees. */
+typedef struct tsr__view {
+    tsr__seen *items;
+    size_t count, capacity;
+    tsr__error problem; /* why the first part that cannot be read cannot; "" if there is none */
+} tsr__view;
+/* Looks at all parts of the checkpoints NAME in a folder, and adds them. */
+tsr_status tsr__view_add_folder(const char *folder, const char *stem,
+                                tsr__view *view) TSR_NODISCARD;
+/* Adds one file, also one that is no part. */
+tsr_status tsr__view_add_file(const char *path, tsr__view *view) TSR_NODISCARD;
+void tsr__view_finish(tsr__view *view);
+
+/* The parts of one checkpoint. */
+typedef struct tsr__chosen {
+    tsr__part_id id;     /* without a number; of: 0 if there is no checkpoint */
+    uint64_t generation; /* the largest one that any rank sees */
+    int *reader;         /* [of]: the rank that reads each part; -1: no rank has it */
+    int *mine;           /* [of]: the index of the part in this rank's view; -1: not there */
+} tsr__chosen;
+/* Chooses the newest checkpoint that is complete over the views of all ranks. If none is, chooses
+ * the newest incomplete one, with *missing set to a sentence about its first missing part. `place`
+ * names the checkpoint in error texts. */
+tsr_status tsr__parts_choose(const char *who, tsr_comm *comm, const char *path,
+                             const tsr__view *view, tsr__chosen *out,
+                             tsr__error *missing) TSR_NODISCARD;
+void tsr__chosen_finish(tsr__chosen *chosen);
+
+/* part_table.c ----------------------------------------------------------------------------------
+ */
+
+/* A tensor: slices first … first + count - 1 of the table. */
+typedef struct tsr__sliced {
+    const tsr_checkpoint_entry *of; /* a slice's; its name, dtype and shape are the tensor's */
+    size_t first, count;
+} tsr__sliced;
+
+/* The parts of a checkpoint, or of those that there are. */
+typedef struct tsr__parts {
+    tsr__part *parts; /* [count]; a missing part has no slices and a header of 0 bytes */
+    char **paths;     /* [count]: the path of each part that this rank reads; otherwise NULL */
+    int *readers;     /* [count]: the rank that reads each part; -1: missing */
+    int count;
+    tsr__slice *slices; /* sorted by the names of their tensors, then by part */
+    size_t slice_count;
+    tsr__sliced *tensors; /* sorted by name */
+    size_t tensor_count;
+    tsr__params params; /* the tensors as parameters */
+} tsr__parts;
+/* Reads the headers of all parts. All ranks of `comm` get the same table. */
+tsr_status tsr__parts_read(const char *who, tsr_comm *comm, const tsr__view *view,
+                           const tsr__chosen *chosen, tsr__parts *out) TSR_NODISCARD;
+/* Finds, chooses and reads the checkpoint `path`. All its parts must be there. */
+tsr_status tsr__parts_open(const char *who, const char *path, tsr_comm *comm,
+                           tsr__parts *out) TSR_NODISCARD;
+/* Checks that the slices of each tensor make up the tensor. */
+tsr_status tsr__parts_check_cover(const char *who, const tsr__parts *parts) TSR_NODISCARD;
+void tsr__parts_finish(tsr__parts *parts);
+
+/* part_read.c -----------------------------------------------------------------------------------
+ */
+
+/* Reads the slices of parts. Keeps files open. */
+typedef struct tsr__part_reader {
+    const char *who;
+    const tsr__parts *parts;
+    int *descriptors; /* [parts->count]; -1: closed */
+    int open;
+    uint8_t *piece; /* TSR__PART_PIECE_BYTES */
+} tsr__part_reader;
+tsr_status tsr__part_reader_init(const char *who, const tsr__parts *parts,
+                                 tsr__part_reader *out) TSR_NODISCARD;
+void tsr__part_reader_finish(tsr__part_reader *reader);
+/* Reads `size` bytes of a slice, from byte `at` of it on, into reader->piece. *state is the state
+ * of the checksum, 0 for at = 0. After the last byte, compares the checksum. */
+tsr_status tsr__part_reader_piece(tsr__part_reader *reader, const tsr__slice *slice, uint64_t at,
+                                  uint64_t size, uint32_t *state) TSR_NODISCARD;
+
+/* Saving and loading ----------------------------------------------------------------------------
+ */
+
+/* tsr_checkpoint_save and tsr_checkpoint_load with `parts`. The entries have been checked. */
+tsr_status tsr__parts_save(const char *path, tsr_comm *comm, tsr_stream *stream, int count,
+                           const tsr_checkpoint_entry *entries, const char *const *metadata,
+                           bool checksums) TSR_NODISCARD;
+tsr_status tsr__parts_load(const char *path, tsr_comm *comm, tsr_stream *stream, int count,
+                           const tsr_checkpoint_entry *entries,
+                           const tsr_checkpoint_params *params) TSR_NODISCARD;
+
+#endif

@@ -1,0 +1,259 @@
+/* Checkpoints in parts: ranks on several hosts, each with a folder of its own. */
+#define _DEFAULT_SOURCE /* for syscall */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "checkpoint/hosts.h"
+#include "comm/ranks.h"
+#include "tessera/shard.h"
+
+/* What the ranks of a job do. */
+typedef struct plan {
+    const char *hosts;  /* the host of each rank */
+    const char *folder; /* the folder of all ranks; NULL: that of their host */
+    int load, save;     /* the version to expect, and then the one to save; -1: none */
+} plan;
+
+static const char *path_of(const plan *p, int rank)
+{
+    return on_host(p->folder ? p->folder : (const char[]){p->hosts[rank], '\0'}, "model");
+}
+
+static tsr_status save(const plan *p, tsr_comm *comm, int version)
+{
+    static hosts_model model;
+    char text[16];
+    hosts_model_init(&model, tsr_comm_rank(comm), tsr_comm_size(comm), version);
+    snprintf(text, sizeof text, "%d", version);
+    return tsr_checkpoint_save(
+        path_of(p, tsr_comm_rank(comm)), comm, NULL, HOSTS_TENSORS, model.entries,
+        tsr_checkpoint_params(.parts = true, .metadata = (const char *[]){"version", text, NULL}));
+}
+
+/* Loads what there is, and returns its version. */
+static int load(const plan *p, tsr_comm *comm, int highest)
+{
+    static hosts_model model;
+    char text[16];
+    const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm);
+    const char *path = path_of(p, rank);
+    hosts_model_init(&model, rank, size, 0);
+    hosts_model_clear(&model);
+    need_ok(tsr_checkpoint_load(path, comm, NULL, HOSTS_TENSORS, model.entries,
+                                tsr_checkpoint_params(.parts = true, .strict = true)));
+    need_ok(tsr_checkpoint_parts_metadata(path, comm, "version", sizeof text, text));
+    const int version = hosts_model_version(&model, rank, size, highest);
+    need(version >= 0 && version == atoi(text));
+    return version;
+}
+
+static void follow(tsr_comm *comm, void *user)
+{
+    const plan *p = user;
+    if (p->load >= 0)
+        need(load(p, comm, p->load) == p->load);
+    if (p->save >= 0)
+        need_ok(save(p, comm, p->save));
+}
+
+static void run(plan p)
+{
+    ranks_run(
+        &(ranks_job){.size = (int)strlen(p.hosts), .hosts = p.hosts, .run = follow, .user = &p});
+}
+
+START_TEST(any_other_ranks_load_it)
+{
+    run((plan){.hosts = "aabb", .load = -1, .save = 3});
+    ck_assert_int_eq(hosts_files("a"), 3);
+    ck_assert_int_eq(hosts_files("b"), 3);
+    run((plan){.hosts = "abc", .load = 3, .save = -1}); /* the third has no part */
+    run((plan){.hosts = "caab", .load = 3, .save = -1});
+    hosts_copy("a", "all");
+    hosts_copy("b", "all");
+    run((plan){.hosts = "a", .folder = "all", .load = 3, .save = -1});
+    run((plan){.hosts = "aab", .folder = "all", .load = 3, .save = -1});
+    /* The next one has another number of parts, and replaces the files on the hosts that it has. */
+    run((plan){.hosts = "aab", .load = 3, .save = 4});
+    ck_assert_int_eq(hosts_files("a"), 3);
+    ck_assert_int_eq(hosts_files("b"), 2);
+    run((plan){.hosts = "ab", .load = 4, .save = -1});
+}
+END_TEST
+
+/* Other programs can read each file, and an index with all files in one folder. */
+START_TEST(other_programs_read_it)
+{
+    run((plan){.hosts = "aabb", .load = -1, .save = 1});
+    tsr_shard_list *list = NULL;
+    ck_assert_ok(tsr_shard_list_open(on_host("a", "model-00002-of-00004.safetensors"), &list));
+    ck_assert_uint_eq(tsr_shard_list_param_count(list), 3);
+    const tsr_shard_param *param = &tsr_shard_list_param_array(list)[0];
+    ck_assert_str_eq(param->name, "rows[3:6]");
+    ck_assert_int_eq(param->shape[0], 3);
+    ck_assert_int_eq(param->shape[1], 7);
+    param = &tsr_shard_list_param_array(list)[1];
+    ck_assert_str_eq(param->name, "ranges.flat[38:76]");
+    param = &tsr_shard_list_param_array(list)[2];
+    ck_assert_str_eq(param->name, "columns[:,2:5]");
+    ck_assert_int_eq(param->shape[1], 3);
+    tsr_shard_list_destroy(&list);
+    hosts_copy("b", "a");
+    ck_assert_ok(tsr_shard_list_open(on_host("a", "model.safetensors.index.json"), &list));
+    ck_assert_int_eq(tsr_shard_list_format(list), TSR_SHARD_INDEX);
+    ck_assert_uint_eq(tsr_shard_list_param_count(list), 3 * 4 + 4);
+    tsr_shard_list_destroy(&list);
+}
+END_TEST
+
+/* All ranks, also those of other hosts, see all parts. */
+START_TEST(a_shared_folder)
+{
+    run((plan){.hosts = "aabb", .folder = "all", .load = -1, .save = 1});
+    run((plan){.hosts = "aabb", .folder = "all", .load = 1, .save = 2});
+    ck_assert_int_eq(hosts_files("all"), 5);
+    run((plan){.hosts = "abc", .folder = "all", .load = 2, .save = 3});
+    ck_assert_int_eq(hosts_files("all"), 4);
+    run((plan){.hosts = "ab", .folder = "all", .load = 3, .save = -1});
+}
+END_TEST
+
+/* A rank cannot write, at each system call in turn. */
+static void full_disk(tsr_comm *comm, void *user)
+{
+    const plan *p = user;
+    const int rank = tsr_comm_rank(comm);
+    int version = 0, late = 0;
+    need_ok(save(p, comm, version));
+    for (uint64_t nth = 0;; nth++) {
+        /* Rank 2 is the first of its host, and writes an index. */
+        if (rank == 2)
+            tsr__fault_arm(TSR__FAULT_IO, nth, ENOSPC);
+        const tsr_status status = save(p, comm, version + 1);
+        tsr__fault_disarm();
+        if (status == TSR_OK)
+            break;
+        need_error(status, TSR_ERR_IO, "No space left on device");
+        need(rank == 2 || strstr(tsr_last_error(), "checkpoint_save: rank 2: "));
+        const int now = load(p, comm, version + 1);
+        need(now == version || now == version + 1);
+        /* The new checkpoint is complete, and only the index has failed. */
+        late += now == version + 1;
+        version = now;
+        need(nth < 40 && late <= 3);
+    }
+    need(load(p, comm, version + 1) == version + 1);
+}
+
+START_TEST(a_disk_is_full)
+{
+    plan p = {.hosts = "aab"};
+    ranks_run(&(ranks_job){.size = 3, .hosts = p.hosts, .run = full_disk, .user = &p});
+    ck_assert_int_eq(hosts_files("a"), 3);
+    ck_assert_int_eq(hosts_files("b"), 2);
+}
+END_TEST
+
+/* Killed ranks --------------------------------------------------------------------------------- */
+
+/* These replace the functions of the C library in this program. A rank dies instead of making its
+ * call number `deadly`. */
+static int calls, deadly = -1;
+
+static void maybe_die(void)
+{
+    if (calls++ == deadly)
+        kill(getpid(), SIGKILL);
+}
+
+int rename(const char *from, const char *to)
+{
+    maybe_die();
+    return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int fsync(int descriptor)
+{
+    maybe_die();
+    return (int)syscall(SYS_fsync, descriptor);
+}
+
+int unlink(const char *path)
+{
+    maybe_die();
+    return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+}
+
+typedef struct killing {
+    plan p;
+    int call; /* the call that rank 2 does not make; in odd rounds rank 1 does not make it either */
+    int version; /* that was saved last; -1: none */
+} killing;
+
+static bool dies(const killing *k, int rank)
+{
+    return rank == 2 || (rank == 1 && k->call % 2 == 1);
+}
+
+/* Loads the checkpoint that the round before has left, saves one, and dies while saving the next.
+ */
+static void load_save_and_die(tsr_comm *comm, void *user)
+{
+    const killing *k = user;
+    _Atomic int *survived = ranks_shared();
+    if (k->version >= 0) {
+        const int version = load(&k->p, comm, k->version);
+        need(version == k->version || version == k->version - 1);
+    }
+    need_ok(save(&k->p, comm, k->version + 1));
+    need(load(&k->p, comm, k->version + 1) == k->version + 1);
+    calls = 0;
+    deadly = dies(k, tsr_comm_rank(comm)) ? k->call : -1;
+    const tsr_status status = save(&k->p, comm, k->version + 2);
+    deadly = -1;
+    if (tsr_comm_rank(comm) == 2)
+        atomic_store(survived, 1);
+    need(status == TSR_OK || status == TSR_ERR_PEER_LOST);
+}
+
+/* One or two ranks are killed at each call in turn. */
+START_TEST(ranks_are_killed_at_each_call)
+{
+    killing k = {.p = {.hosts = "aab"}, .version = -1};
+    bool survived = false;
+    for (k.call = 0; !survived; k.call++) {
+        ck_assert_int_lt(k.call, 40);
+        ranks_start(
+            &(ranks_job){.size = 3, .hosts = k.p.hosts, .run = load_save_and_die, .user = &k});
+        ranks_wait();
+        survived = *(_Atomic int *)ranks_shared() != 0;
+        for (int r = 0; r < 3; r++)
+            if (!dies(&k, r))
+                ranks_check(r);
+        k.version += 2;
+    }
+    ck_assert_int_gt(k.call, 8);
+    run((plan){.hosts = "aab", .load = -1, .save = k.version + 1});
+    ck_assert_int_eq(hosts_files("a"), 3);
+    ck_assert_int_eq(hosts_files("b"), 2);
+}
+END_TEST
+
+TESTS(hosts)
+{
+    tcase_set_timeout(tests, 300);
+    tcase_add_checked_fixture(tests, hosts_make, hosts_remove);
+    tcase_add_test(tests, any_other_ranks_load_it);
+    tcase_add_test(tests, other_programs_read_it);
+    tcase_add_test(tests, a_shared_folder);
+    tcase_add_test(tests, a_disk_is_full);
+    tcase_add_test(tests, ranks_are_killed_at_each_call);
+}
