@@ -67,7 +67,9 @@ static void through(const grid *g, const char *path, const uint8_t *want, uint64
         uint64_t size;
         OK(tsr_shard_strategy_create(tsr_shard_strategy_params(.kind = kinds[k]), &strategy));
         grid_model(g, strategy, &m);
-        OK(tsr_fsdp_load(m.sharded, path, tsr_fsdp_file_params(.world = g->world)));
+        /* The checkpoint is there as a file and in parts. */
+        OK(tsr_fsdp_load(m.sharded, path,
+                         tsr_fsdp_file_params(.world = g->world, .parts = k == 1)));
         CHECK(tsr_fsdp_steps(m.sharded) == 2, "%lld steps", (long long)tsr_fsdp_steps(m.sharded));
         uint8_t *got = model_bytes(&m, &size);
         check_file("loaded and saved", g, got, size, want, want_size);
@@ -75,6 +77,17 @@ static void through(const grid *g, const char *path, const uint8_t *want, uint64
         model_finish(&m);
         tsr_shard_strategy_destroy(&strategy);
     }
+}
+
+static void remove_parts(const char *path, int count)
+{
+    char name[SHARED_PATH + 64];
+    for (int i = 1; i <= count; i++) {
+        snprintf(name, sizeof name, "%s-%05d-of-%05d.safetensors", path, i, count);
+        CHECK(unlink(name) == 0, "no %s", name);
+    }
+    snprintf(name, sizeof name, "%s.safetensors.index.json", path);
+    CHECK(unlink(name) == 0, "no %s", name);
 }
 
 static void from_grid(int data, int tensor)
@@ -90,6 +103,7 @@ static void from_grid(int data, int tensor)
         for (int i = 0; i < 2; i++)
             model_step(&m, i, g.data_rank, g.data);
         OK(tsr_fsdp_save(m.sharded, path, tsr_fsdp_file_params(.world = g.world)));
+        OK(tsr_fsdp_save(m.sharded, path, tsr_fsdp_file_params(.world = g.world, .parts = true)));
         model_finish(&m);
     }
     grid_finish(&g);
@@ -106,8 +120,10 @@ static void from_grid(int data, int tensor)
     free(want);
     if (world)
         OK(tsr_comm_barrier(world));
-    if (my_rank == 0)
+    if (my_rank == 0) {
         unlink(path);
+        remove_parts(path, data * tensor);
+    }
 }
 
 CASE(grids, "checkpoint: any grid and strategy resumes from any other, byte for byte")
