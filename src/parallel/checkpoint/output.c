@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
+#include "platform/paths.h"
 
 tsr_status tsr__checkpoint_output_fail(const char *who, int error, const char *what,
                                        const char *path)
@@ -28,7 +29,7 @@ bool tsr__checkpoint_output_faulty(const char *site)
 tsr_status tsr__checkpoint_output_init(tsr__checkpoint_output *output, const char *who,
                                        const char *path, const char *ending)
 {
-    const char *slash = strrchr(path, '/');
+    const char *slash = tsr__path_last_separator(path);
     const size_t length = strlen(path), folder = slash ? (size_t)(slash - path) + 1 : 0;
     *output = (tsr__checkpoint_output){.who = who, .descriptor = -1};
     output->path = tsr__strdup(path);

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "parallel/checkpoint/parts.h"
+#include "platform/paths.h"
 
 static const char ending[] = ".safetensors", index_ending[] = ".safetensors.index.json";
 
@@ -16,7 +17,7 @@ static bool ends_with(const char *text, size_t length, const char *end)
 
 tsr_status tsr__part_place_init(const char *who, const char *path, tsr__part_place *out)
 {
-    const char *slash = strrchr(path, '/');
+    const char *slash = tsr__path_last_separator(path);
     const size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
     const char *name = path + folder;
     size_t length = strlen(name);

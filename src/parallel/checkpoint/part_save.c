@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "parallel/checkpoint/output.h"
 #include "parallel/checkpoint/parts.h"
+#include "platform/paths.h"
 #include "json/write.h"
 
 static const char who[] = "checkpoint_save";
@@ -116,6 +117,17 @@ static tsr_status begin(saver *s)
     return status;
 }
 
+static void remove_file(const char *folder, const char *name)
+{
+    const size_t size = strlen(folder) + strlen(name) + 1;
+    char *path = tsr__calloc(size, 1);
+    if (!path)
+        return;
+    snprintf(path, size, "%s%s", folder, name);
+    unlink(path);
+    tsr__free(path);
+}
+
 /* After the new checkpoint is complete on all ranks, removes what is older in this rank's folder,
  * and what interrupted saves have left. What cannot be removed does no harm. */
 static void sweep(const saver *s)
@@ -130,7 +142,7 @@ static void sweep(const saver *s)
     DIR *listing = opendir(s->place.folder[0] ? s->place.folder : ".");
     for (struct dirent *entry; listing && (entry = readdir(listing)) != NULL;)
         if (tsr__part_name_kind(s->place.stem, entry->d_name) == TSR__PART_PARTIAL)
-            unlinkat(dirfd(listing), entry->d_name, 0);
+            remove_file(s->place.folder, entry->d_name);
     if (listing)
         closedir(listing);
     tsr__error_put_back(&before);
@@ -245,7 +257,7 @@ static tsr_status prepare(saver *s, int count, const tsr_checkpoint_entry *entri
 
 static void print_names(tsr__json_writer *json, const saver *s)
 {
-    const char *slash = strrchr(s->file.path, '/');
+    const char *slash = tsr__path_last_separator(s->file.path);
     for (int i = 0; i < s->count; i++) {
         tsr__json_print(json, ",\n    ");
         tsr__json_print_string(json, s->stored[i].name);
