@@ -13,20 +13,28 @@ static char *variable(const char *name)
     return value && *value ? value : NULL;
 }
 
-static bool is_launched(void)
+/* A launcher has started this process in the place of one that has failed. */
+static bool is_joining(void)
 {
-    return variable("RANK") || variable("PMIX_RANK");
+    const char *boot = variable("TESSERA_BOOT");
+    return boot && strcmp(boot, "join") == 0;
 }
 
-#define HEAD 5 /* words of "tessera launch -n N --" */
+static bool is_launched(void)
+{
+    return variable("RANK") || variable("PMIX_RANK") || is_joining();
+}
+
+#define HEAD 6 /* words of "tessera launch -n N --keep-going --" */
 
 bool job_launch(const example_job_params *params, char **argv)
 {
     if (params->ranks < 2 || is_launched())
         return true;
-    char count[16], usual[] = "tessera", launch[] = "launch", n[] = "-n", end[] = "--";
+    char count[16], usual[] = "tessera", launch[] = "launch", n[] = "-n", end[] = "--",
+                    keep_going[] = "--keep-going";
     char *tool = variable("TESSERA_TOOL");
-    char *const head[] = {tool ? tool : usual, launch, n, count, end};
+    char *const head[] = {tool ? tool : usual, launch, n, count, keep_going, end};
     int own = 0;
     while (argv[own])
         own++;
@@ -36,8 +44,11 @@ bool job_launch(const example_job_params *params, char **argv)
         return false;
     }
     snprintf(count, sizeof count, "%d", params->ranks);
-    memcpy(command, head, sizeof head);
-    memcpy(command + HEAD, argv, (size_t)own * sizeof *command);
+    int used = 0;
+    for (int i = 0; i < HEAD; i++)
+        if (params->elastic || head[i] != keep_going)
+            command[used++] = head[i];
+    memcpy(command + used, argv, (size_t)own * sizeof *command);
     execvp(command[0], command);
     fprintf(stderr,
             "%s: %s: %s; --ranks needs the tool tessera in PATH, or TESSERA_TOOL to say where "
@@ -46,6 +57,97 @@ bool job_launch(const example_job_params *params, char **argv)
     free(command);
     return false;
 }
+
+/* Elastic jobs -----------------------------------------------------------------------------------
+ */
+
+int job_first_row(const example_job *self)
+{
+    return (int)((int64_t)self->batch * self->data_rank / self->data);
+}
+
+int job_rows(const example_job *self)
+{
+    return (int)((int64_t)self->batch * (self->data_rank + 1) / self->data) - job_first_row(self);
+}
+
+/* Connects the ranks of `world`, all of which call it. */
+static tsr_status use_world(example_job *self, tsr_comm *world)
+{
+    self->world = world;
+    self->rank = self->data_rank = tsr_comm_rank(world);
+    self->ranks = self->data = tsr_comm_size(world);
+    TRY(tsr_comm_duplicate(world, &self->data_comm));
+    return tsr_group_create(self->data_comm, self->stream, NULL, &self->data_group);
+}
+
+static tsr_status change_world(example_job *self, tsr_comm *world)
+{
+    if (!self->old_data_group)
+        self->old_data_group = self->data_group;
+    else
+        tsr_group_destroy(&self->data_group);
+    self->data_group = NULL;
+    tsr_comm_destroy(&self->data_comm);
+    tsr_comm_destroy(&self->world);
+    return use_world(self, world);
+}
+
+bool job_has_lost(tsr_status status)
+{
+    return status == TSR_ERR_PEER_LOST || status == TSR_ERR_TIMEOUT;
+}
+
+tsr_status job_shrink(example_job *self, bool *again)
+{
+    tsr_comm *smaller;
+    TRY(tsr_comm_shrink(self->world, NULL, &smaller));
+    tsr_status status = change_world(self, smaller);
+    *again = job_has_lost(status);
+    return *again ? TSR_OK : status;
+}
+
+tsr_status job_grow(example_job *self, int count, bool *grown)
+{
+    tsr_comm *larger;
+    const tsr_comm_grow_params *params =
+        tsr_comm_grow_params(.count = count, .timeout_ns = 50000000);
+    *grown = tsr_comm_grow(self->world, params, &larger) == TSR_OK;
+    /* In most cases, nobody has come. */
+    return *grown ? change_world(self, larger) : tsr_comm_status(self->world);
+}
+
+void job_settle(example_job *self)
+{
+    tsr_group_destroy(&self->old_data_group);
+}
+
+/* All ranks are data-parallel. What belongs to a single rank stays when the others change. */
+static tsr_status init_elastic(example_job *self, const example_job_params *params, char error[256])
+{
+    tsr_comm *world = self->world;
+    self->world = NULL;
+    self->tensor = self->stages = 1;
+    self->joined = is_joining();
+    tsr_status status = TSR_OK;
+    if (params->batch < tsr_comm_size(world)) {
+        snprintf(error, 256, "a batch of %d does not divide over %d ranks", params->batch,
+                 tsr_comm_size(world));
+        status = TSR_ERR_INVALID;
+    }
+    if (status == TSR_OK)
+        status =
+            tsr_comm_create(tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_SINGLE), &self->stage_comm);
+    if (status == TSR_OK)
+        status = tsr_group_create(NULL, self->stream, NULL, &self->tensor_group);
+    if (status == TSR_OK)
+        return use_world(self, world);
+    tsr_comm_destroy(&world);
+    return status;
+}
+
+/* Every job --------------------------------------------------------------------------------------
+ */
 
 static bool choose_grid(example_job *self, const example_job_params *params, char error[256])
 {
@@ -78,14 +180,17 @@ tsr_status job_init(example_job *self, const example_job_params *params, char er
                         &self->world));
     self->rank = tsr_comm_rank(self->world);
     self->ranks = tsr_comm_size(self->world);
-    if (!choose_grid(self, params, error))
+    self->batch = params->batch;
+    if (!params->elastic && !choose_grid(self, params, error))
         return TSR_ERR_INVALID;
+    TRY(tsr_device_open(tsr_device_params(.device = params->device), &self->device));
+    TRY(tsr_stream_create(self->device, &self->stream));
+    if (params->elastic)
+        return init_elastic(self, params, error);
     const int grid = self->data * self->tensor, place = self->rank % grid;
     self->stage = self->rank / grid;
     self->data_rank = place / self->tensor;
     self->tensor_rank = place % self->tensor;
-    TRY(tsr_device_open(tsr_device_params(.device = params->device), &self->device));
-    TRY(tsr_stream_create(self->device, &self->stream));
     TRY(tsr_comm_split(self->world, place, self->stage, &self->stage_comm));
     TRY(tsr_comm_split(self->world, self->stage * self->tensor + self->tensor_rank, self->data_rank,
                        &self->data_comm));
@@ -102,6 +207,7 @@ void job_finish(example_job *self)
 {
     tsr_group_destroy(&self->tensor_group);
     tsr_group_destroy(&self->data_group);
+    tsr_group_destroy(&self->old_data_group);
     tsr_stream_destroy(&self->stream);
     tsr_device_close(&self->device);
     tsr_comm_destroy(&self->data_comm);

@@ -10,7 +10,10 @@ typedef struct example_job_params {
     int data, tensor;    /* the grid; 0: 1 data-parallel rank, all ranks tensor-parallel */
     int stages;          /* of a pipeline, each of which is such a grid; 0: 1 */
     tsr_dtype wire;      /* of tensor-parallel activations; 0: they are sent as they are */
-    int batch;           /* must divide over the data-parallel ranks */
+    int batch;           /* must divide over the data-parallel ranks, unless the job is elastic */
+    /* All ranks are data-parallel. The job can go on without ranks that are lost, and with new ones
+     * (job_shrink, job_grow). */
+    bool elastic;
     const char *device;
     double timeout_seconds;
 } example_job_params;
@@ -27,12 +30,29 @@ typedef struct example_job {
     tsr_stream *stream;
     tsr_group *data_group;   /* a column of the grid: same part of the parameters, other data */
     tsr_group *tensor_group; /* a row of the grid: same data, other parts of the parameters */
+    bool joined;             /* this process has joined a job that was running */
+    int batch;
+    tsr_group *old_data_group; /* of an elastic job whose ranks have changed, until job_settle() */
 } example_job;
 
 /* Connects to the other ranks. Call job_finish() afterwards, also on failure. If the grid does not
  * fit the ranks, returns TSR_ERR_INVALID with a message in `error`; otherwise `error` is empty. */
 tsr_status job_init(example_job *self, const example_job_params *params, char error[256]);
 void job_finish(example_job *self);
+
+/* Which rows of a batch this rank has. */
+int job_rows(const example_job *self);
+int job_first_row(const example_job *self);
+
+/* Goes on without the ranks that are lost, after TSR_ERR_PEER_LOST or TSR_ERR_TIMEOUT. If `*again`
+ * is set, a further rank was lost, and the call must be repeated. */
+tsr_status job_shrink(example_job *self, bool *again);
+/* Takes in up to `count` processes that have come. Sets *grown to whether there were any. */
+tsr_status job_grow(example_job *self, int count, bool *grown);
+/* Call it after a change of ranks, when nothing uses the old data-parallel group any more. */
+void job_settle(example_job *self);
+/* Returns whether a rank is lost. */
+bool job_has_lost(tsr_status status);
 
 /* Replaces this process by `params->ranks` processes of this program, if there is more than one
  * and no launcher has started this process. Otherwise it returns true. On failure it returns false,

@@ -1,6 +1,7 @@
 /* Trains a small language model on the characters of a text, over any number of processes, and
  * writes a text with it. See README.md in the folder above. */
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,14 @@
 #include "weights.h"
 #include "windows.h"
 
+#define GROW_EVERY 5 /* steps between looks for processes that join, while ranks are missing */
 #define HELD_OUT_BATCHES 8 /* that are evaluated together: stages compute at the same time */
+
+/* What a process that joins gets from rank 0. */
+typedef struct progress {
+    int64_t evaluated, saved; /* the last steps that were; −1: none */
+    int64_t most_ranks;       /* at the start */
+} progress;
 
 typedef struct run {
     gpt_options options;
@@ -31,7 +39,10 @@ typedef struct run {
     gpt_history history;
     FILE *log;
     double started;
-    int64_t first_step;
+    int64_t first_step, step; /* the number of steps made before this run, and so far */
+    double loss, norm;        /* of the step in progress; NaN: not known yet */
+    progress done;
+    int first_rank;  /* this process's rank at the start */
     double loss_sum; /* since the last evaluation */
     int64_t loss_count;
     bool interrupted;
@@ -43,21 +54,6 @@ static volatile sig_atomic_t stop_asked;
 static void on_signal(int number)
 {
     stop_asked = number;
-}
-
-/* Files -----------------------------------------------------------------------------------------
- */
-
-static tsr_status load_state(run *r)
-{
-    const gpt_options *o = &r->options;
-    if (o->init)
-        return weights_load(&r->model, o->init, r->error, sizeof r->error);
-    if (!o->load)
-        return TSR_OK;
-    TRY(checkpoint_load(&r->model, o->load));
-    r->first_step = tsr_optimizer_steps(r->model.optimizer);
-    return windows_seek(&r->train, r->first_step * o->training.accumulate);
 }
 
 /* Training --------------------------------------------------------------------------------------
@@ -95,22 +91,42 @@ static tsr_status agree_to_stop(run *r)
     return TSR_OK;
 }
 
-static tsr_status step_once(run *r, int64_t step)
+/* Counts and reports a step that has been made. */
+static void count_step(run *r, double loss, double norm)
 {
-    int count = r->options.training.accumulate;
-    double loss, norm;
-    TRY(windows_train(&r->train, r->job.stream, step * count, count));
-    TRY(model_learn(&r->model, r->train.batches));
-    TRY(model_update(&r->model, &loss, &norm));
     r->loss_sum += loss;
     r->loss_count++;
+    r->step++;
     if (r->job.rank != 0)
-        return TSR_OK;
+        return;
     if (r->log)
-        report_json_step(r->log, step, loss, norm);
-    if ((step + 1) % 50 == 0)
-        report_progress(step + 1, r->options.training.steps, loss, seconds_now() - r->started,
-                        step + 1 - r->first_step);
+        report_json_step(r->log, r->step - 1, loss, norm, r->job.ranks);
+    if (r->step % 50 == 0)
+        report_progress(r->step, r->options.training.steps, loss, seconds_now() - r->started,
+                        r->step - r->first_step);
+}
+
+/* For tests: GPT_KILL=RANK:STEP ends one of the first ranks in the middle of a step, as a machine
+ * that fails does. */
+static void fail_if_asked(const run *r)
+{
+    const char *text = getenv("GPT_KILL");
+    int rank;
+    long long step;
+    if (text && !r->job.joined && sscanf(text, "%d:%lld", &rank, &step) == 2 &&
+        rank == r->first_rank && step == r->step)
+        raise(SIGKILL);
+}
+
+static tsr_status step_once(run *r)
+{
+    const int count = r->options.training.accumulate;
+    r->loss = NAN;
+    TRY(windows_train(&r->train, r->job.stream, r->step * count, count));
+    TRY(model_learn(&r->model, r->train.batches));
+    fail_if_asked(r);
+    TRY(model_update(&r->model, &r->loss, &r->norm));
+    count_step(r, r->loss, r->norm);
     return TSR_OK;
 }
 
@@ -119,21 +135,124 @@ static bool is_due(int every, int64_t step)
     return every > 0 && step % every == 0;
 }
 
-static tsr_status learn(run *r)
+/* What comes between two steps. */
+static tsr_status between_steps(run *r)
 {
     const gpt_options *o = &r->options;
-    int64_t steps = o->training.steps, step = r->first_step;
+    const bool is_end = r->step == o->training.steps;
+    const bool evaluates = o->eval_every > 0 && (is_due(o->eval_every, r->step) || is_end ||
+                                                 r->done.evaluated < r->first_step);
+    if (evaluates && r->done.evaluated != r->step) {
+        TRY(evaluate(r, r->step));
+        r->done.evaluated = r->step;
+    }
+    const bool saves = o->checkpoint && r->step > r->first_step &&
+                       (is_due(o->checkpoint_every, r->step) || is_end || r->interrupted);
+    if (saves && r->done.saved != r->step) {
+        TRY(checkpoint_save(&r->model, &r->text, o->checkpoint));
+        r->done.saved = r->step;
+    }
+    return TSR_OK;
+}
+
+/* Other ranks ------------------------------------------------------------------------------------
+ */
+
+static tsr_status create_windows(run *r)
+{
+    const gpt_options *o = &r->options;
+    const gpt_offsets *offsets = o->offsets ? &r->offsets : NULL;
+    windows_finish(&r->train);
+    windows_finish(&r->held_out);
+    TRY(windows_init(&r->train, &r->text, offsets, &r->job, &o->model, &o->training,
+                     o->training.accumulate, o->workers));
+    return windows_init(&r->held_out, &r->text, NULL, &r->job, &o->model, &o->training,
+                        HELD_OUT_BATCHES, 0);
+}
+
+/* After the model has been rebuilt: prepares this rank for the step that the ranks go on from. */
+static tsr_status take_over(run *r)
+{
+    const gpt_options *o = &r->options;
+    job_settle(&r->job);
+    TRY(tsr_comm_broadcast(r->job.world, &r->done, sizeof r->done, TSR_U8, 0));
+    /* The others had made the step in which this rank has failed, and so it is made here, too. */
+    if (tsr_optimizer_steps(r->model.optimizer) == r->step + 1 && !isnan(r->loss))
+        count_step(r, r->loss, r->norm);
+    r->step = tsr_optimizer_steps(r->model.optimizer);
+    TRY(create_windows(r));
+    TRY(windows_seek(&r->train, r->step * o->training.accumulate));
+    if (o->log && r->job.rank == 0 && !r->log)
+        r->log = fopen(o->log, "a"); /* the rank that has written it is lost */
+    if (r->log)
+        setvbuf(r->log, NULL, _IOLBF, 0);
+    return TSR_OK;
+}
+
+static tsr_status rebuild(run *r)
+{
+    TRY(model_rebuild(&r->model, r->options.strategy));
+    return take_over(r);
+}
+
+/* Goes on without ranks that are lost. */
+static tsr_status go_on(run *r)
+{
+    const double start = seconds_now();
+    bool again = true;
+    while (again) {
+        TRY(job_shrink(&r->job, &again));
+        const tsr_status status = again ? TSR_OK : rebuild(r);
+        again = again || job_has_lost(status);
+        if (!again)
+            TRY(status);
+    }
+    if (r->job.rank == 0)
+        report_ranks(r->step, r->job.ranks, seconds_now() - start);
+    return TSR_OK;
+}
+
+/* Takes in processes that have been started in the place of lost ones. */
+static tsr_status look_for_newcomers(run *r)
+{
+    const double start = seconds_now();
+    bool grown = false;
+    if (r->job.ranks >= r->done.most_ranks || r->step % GROW_EVERY != 0)
+        return TSR_OK;
+    TRY(job_grow(&r->job, (int)r->done.most_ranks - r->job.ranks, &grown));
+    if (!grown)
+        return TSR_OK;
+    TRY(rebuild(r));
+    if (r->job.rank == 0)
+        report_ranks(r->step, r->job.ranks, seconds_now() - start);
+    return TSR_OK;
+}
+
+/* The loop ---------------------------------------------------------------------------------------
+ */
+
+static tsr_status turn(run *r, bool *is_end)
+{
+    TRY(look_for_newcomers(r));
+    TRY(between_steps(r));
+    *is_end = r->step >= r->options.training.steps || r->interrupted;
+    if (*is_end)
+        return TSR_OK;
+    TRY(step_once(r));
+    return agree_to_stop(r);
+}
+
+static tsr_status learn(run *r)
+{
+    bool is_end = false;
     r->started = seconds_now();
-    if (o->eval_every > 0)
-        TRY(evaluate(r, step));
-    while (step < steps && !r->interrupted) {
-        TRY(step_once(r, step));
-        step++;
-        if (is_due(o->eval_every, step) || (step == steps && o->eval_every > 0))
-            TRY(evaluate(r, step));
-        TRY(agree_to_stop(r));
-        if (o->checkpoint && (is_due(o->checkpoint_every, step) || step == steps || r->interrupted))
-            TRY(checkpoint_save(&r->model, &r->text, o->checkpoint));
+    while (!is_end) {
+        tsr_status status = turn(r, &is_end);
+        if (r->options.elastic && job_has_lost(status)) {
+            is_end = false;
+            status = go_on(r);
+        }
+        TRY(status);
     }
     return TSR_OK;
 }
@@ -173,21 +292,35 @@ static int failed(const run *r, tsr_status status)
     return 1;
 }
 
+static tsr_status load_state(run *r)
+{
+    const gpt_options *o = &r->options;
+    r->done = (progress){-1, -1, r->job.ranks};
+    r->first_rank = r->job.rank;
+    r->loss = NAN;
+    if (r->job.joined)
+        return take_over(r);
+    if (o->init)
+        return weights_load(&r->model, o->init, r->error, sizeof r->error);
+    if (!o->load)
+        return TSR_OK;
+    TRY(checkpoint_load(&r->model, o->load));
+    r->first_step = r->step = tsr_optimizer_steps(r->model.optimizer);
+    return windows_seek(&r->train, r->first_step * o->training.accumulate);
+}
+
 static tsr_status prepare(run *r)
 {
     const gpt_options *o = &r->options;
-    const gpt_offsets *offsets = o->offsets ? &r->offsets : NULL;
-    TRY(windows_init(&r->train, &r->text, offsets, &r->job, &o->model, &o->training,
-                     o->training.accumulate, o->workers));
-    TRY(windows_init(&r->held_out, &r->text, NULL, &r->job, &o->model, &o->training,
-                     HELD_OUT_BATCHES, 0));
+    TRY(create_windows(r));
     TRY(model_init(&r->model, &(gpt_model_params){.job = &r->job,
                                                   .config = &o->model,
                                                   .training = &o->training,
                                                   .stages = &o->stages,
                                                   .strategy = o->strategy,
                                                   .dtype = o->dtype,
-                                                  .recompute = o->recompute}));
+                                                  .recompute = o->recompute,
+                                                  .elastic = o->elastic}));
     return load_state(r);
 }
 
@@ -198,6 +331,8 @@ static bool open_log(run *r)
     r->log = fopen(r->options.log, "w");
     if (!r->log)
         fprintf(stderr, "gpt: %s: %s\n", r->options.log, strerror(errno));
+    else if (r->options.elastic)
+        setvbuf(r->log, NULL, _IOLBF, 0); /* nothing is lost with this rank */
     return r->log != NULL;
 }
 
@@ -221,6 +356,7 @@ static example_job_params job_params(const gpt_options *o)
                                 .stages = o->stages.count,
                                 .wire = o->wire,
                                 .batch = o->training.batch,
+                                .elastic = o->elastic,
                                 .device = o->device,
                                 .timeout_seconds = o->timeout_seconds};
 }

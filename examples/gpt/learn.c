@@ -67,8 +67,7 @@ typedef struct learning {
 static tsr_status set_dropout(gpt_model *self, int number, bool is_on)
 {
     const gpt_training *t = &self->training;
-    int64_t rows = t->batch / self->job->data;
-    int64_t row = (int64_t)number * t->batch + self->job->data_rank * rows;
+    int64_t row = (int64_t)number * t->batch + job_first_row(self->job);
     tsr_random_params random = {.seed = (uint64_t)t->seed,
                                 .subsequence = (uint64_t)tsr_optimizer_steps(self->optimizer),
                                 .offset = (uint64_t)(row * self->config.block) *
@@ -141,8 +140,7 @@ static tsr_pipeline_run_params features(const gpt_model *self, int64_t rows, int
 
 static tsr_status run_batches(gpt_model *self, int count, learning *l)
 {
-    tsr_pipeline_run_params run =
-        features(self, self->training.batch / self->job->data, self->config.block);
+    tsr_pipeline_run_params run = features(self, job_rows(self->job), self->config.block);
     run.micro_batches = count;
     run.forward = l->passages ? learn_forward : evaluate_forward;
     run.backward = l->passages ? learn_backward : NULL;
@@ -191,10 +189,11 @@ tsr_status model_update(gpt_model *self, double *loss, double *grad_norm)
         tsr_optimizer_clip_params(.group = self->job->tensor_group, .stages = self->job->stage_comm,
                                   .counted_elsewhere = self->is_first ? NULL : tied),
         grad_norm));
+    /* Before the step, so that no step is made whose loss is unknown. */
+    TRY(take_loss(self, tokens_of_batch(self) * t->accumulate, loss));
     double rate = tsr_schedule_rate(&schedule, tsr_optimizer_steps(self->optimizer));
     TRY(tsr_optimizer_step(self->optimizer, (float)rate));
-    TRY(tsr_optimizer_zero_grad(self->optimizer));
-    return take_loss(self, tokens_of_batch(self) * t->accumulate, loss);
+    return tsr_optimizer_zero_grad(self->optimizer);
 }
 
 tsr_status model_evaluate(gpt_model *self, int count, const gpt_batch *batches, double *loss)

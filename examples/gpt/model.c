@@ -179,6 +179,9 @@ static tsr_status draw_tokens(const gpt_model *self, tsr_parameter *out)
     shape[0] = out->length;
     shape[1] = out->global_shape[1];
     count = shape[0] * shape[1];
+    out->tensor = NULL;
+    if (self->rebuilds)
+        return TSR_OK;
     TRY(tsr_tensor_create(self->job->device, out->dtype, 2, shape, &out->tensor));
     TRY(tsr_tensor_reshape(out->tensor, 1, &count, &flat));
     tsr_status status = tsr_layer_initial(self->embedding, 0, self->job->stream, 0, flat);
@@ -214,11 +217,12 @@ static tsr_status create_sharded(gpt_model *self, const char *strategy_name, int
     if (shared)
         TRY(tsr_shard_kind_parse(strategy_name, &kind));
     TRY(tsr_shard_strategy_create(tsr_shard_strategy_params(.kind = kind), &strategy));
-    tsr_status status = tsr_fsdp_create(
+    const tsr_fsdp_params *params =
         tsr_fsdp_params(.group = self->job->data_group, .unit_count = count, .units = units,
                         .strategy = strategy, .gather = shared ? NULL : everything,
-                        .reduction = TSR_OP_SUM),
-        out);
+                        .reduction = TSR_OP_SUM, .replicas = self->is_elastic);
+    tsr_status status =
+        self->rebuilds ? tsr_fsdp_rebuild(params, out) : tsr_fsdp_create(params, out);
     tsr_shard_strategy_destroy(&strategy);
     return status;
 }
@@ -321,7 +325,7 @@ static tsr_status create_optimizer(gpt_model *self)
 static tsr_status create_losses(gpt_model *self)
 {
     tsr_device *device = self->job->device;
-    int64_t rows = (int64_t)(self->training.batch / self->job->data) * self->config.block, one = 1;
+    int64_t rows = (int64_t)job_rows(self->job) * self->config.block, one = 1;
     if (!self->is_last)
         return TSR_OK;
     TRY(tsr_tensor_create(device, TSR_F32, 1, &rows, &self->losses));
@@ -336,7 +340,9 @@ tsr_status model_init(gpt_model *self, const gpt_model_params *params)
     *self = (gpt_model){.job = params->job,
                         .config = *params->config,
                         .training = *params->training,
-                        .dtype = params->dtype};
+                        .dtype = params->dtype,
+                        .is_elastic = params->elastic,
+                        .rebuilds = params->job->joined};
     TRY(divide_blocks(self, params->stages));
     TRY(create_layers(self, params));
     TRY(shard(self, params->strategy));
@@ -344,21 +350,38 @@ tsr_status model_init(gpt_model *self, const gpt_model_params *params)
     return create_losses(self);
 }
 
-void model_finish(gpt_model *self)
+/* Destroys what belongs to the present ranks, except the parameters. */
+static void forget_ranks(gpt_model *self)
 {
     tsr_optimizer_destroy(&self->optimizer);
+    free(self->units);
+    self->units = NULL;
+    self->unit_count = 0;
+    tsr_tensor_destroy(&self->losses);
+    tsr_tensor_destroy(&self->loss_sum);
+    tsr_tensor_destroy(&self->dlogits);
+}
+
+tsr_status model_rebuild(gpt_model *self, const char *strategy)
+{
+    forget_ranks(self);
+    self->rebuilds = true;
+    TRY(shard(self, strategy));
+    TRY(create_optimizer(self));
+    return create_losses(self);
+}
+
+void model_finish(gpt_model *self)
+{
+    forget_ranks(self);
     tsr_fsdp_destroy(&self->tied);
     tsr_fsdp_destroy(&self->sharded);
     tsr_layer_destroy(&self->embedding);
     for (int i = 0; self->blocks && i < self->block_count; i++)
         tsr_layer_destroy(&self->blocks[i]);
     free(self->blocks);
-    free(self->units);
     tsr_layer_destroy(&self->norm);
     tsr_layer_destroy(&self->head);
     tsr_pipeline_destroy(&self->pipeline);
-    tsr_tensor_destroy(&self->losses);
-    tsr_tensor_destroy(&self->loss_sum);
-    tsr_tensor_destroy(&self->dlogits);
     *self = (gpt_model){0};
 }

@@ -15,6 +15,7 @@ typedef struct gpt_model_params {
     const char *strategy;     /* how data-parallel ranks share parameters; "none": each has all */
     tsr_dtype dtype;          /* of parameters and activations */
     bool recompute;
+    bool elastic; /* parameters have replicas, for model_rebuild() */
 } gpt_model_params;
 
 /* Parameters that are gathered together. */
@@ -30,6 +31,7 @@ typedef struct gpt_model {
     gpt_config config;
     gpt_training training;
     tsr_dtype dtype;
+    bool is_elastic, rebuilds;
     tsr_pipeline *pipeline;
     bool is_first, is_last;           /* stage */
     int stage_blocks[GPT_MAX_STAGES]; /* numbers of blocks */
@@ -52,6 +54,11 @@ typedef struct gpt_model {
 /* Call model_finish() afterwards, also on failure. */
 tsr_status model_init(gpt_model *self, const gpt_model_params *params);
 void model_finish(gpt_model *self);
+
+/* Divides the parameters among the ranks of an elastic job, after these have changed. After a
+ * failure it may be called again, when the ranks have changed again. The step to go on from is then
+ * that of the optimizer. In a process that joins, model_init() does this. */
+tsr_status model_rebuild(gpt_model *self, const char *strategy);
 
 /* This rank's windows of a micro-batch, i32 [rows, block]: tokens, and those that follow them. */
 typedef struct gpt_batch {

@@ -23,6 +23,7 @@ enum {
     OPT_DEVICE,
     OPT_DROPOUT,
     OPT_DTYPE,
+    OPT_ELASTIC,
     OPT_EVAL_BATCHES,
     OPT_EVAL_EVERY,
     OPT_GRID,
@@ -71,6 +72,7 @@ static const struct option known[] = {
     {"device", required_argument, NULL, OPT_DEVICE},
     {"dropout", required_argument, NULL, OPT_DROPOUT},
     {"dtype", required_argument, NULL, OPT_DTYPE},
+    {"elastic", no_argument, NULL, OPT_ELASTIC},
     {"eval-batches", required_argument, NULL, OPT_EVAL_BATCHES},
     {"eval-every", required_argument, NULL, OPT_EVAL_EVERY},
     {"grid", required_argument, NULL, OPT_GRID},
@@ -255,6 +257,9 @@ static bool take(int option, const char *value, gpt_options *out, given_sizes *g
         return parse_int(PROGRAM, "checkpoint-every", value, 0, 1 << 30, &out->checkpoint_every);
     case OPT_DTYPE:
         return parse_dtype(PROGRAM, value, &out->dtype);
+    case OPT_ELASTIC:
+        out->elastic = true;
+        return true;
     case OPT_EVAL_BATCHES:
         return parse_int(PROGRAM, "eval-batches", value, 1, 1 << 20, &out->eval_batches);
     case OPT_EVAL_EVERY:
@@ -359,6 +364,25 @@ static bool complete(gpt_options *out, const given_sizes *given)
     return false;
 }
 
+static bool check_elastic(const gpt_options *o)
+{
+    if (o->elastic && o->tensor > 1)
+        fprintf(stderr,
+                PROGRAM ": --elastic is for data-parallel ranks, but --grid %dx%d has %d "
+                        "tensor-parallel ones\n",
+                o->data, o->tensor, o->tensor);
+    else if (o->elastic && o->data > 0 && o->ranks > 0 && o->data != o->ranks)
+        fprintf(stderr, PROGRAM ": --grid %dx%d has %d ranks, not --ranks %d\n", o->data, o->tensor,
+                o->data, o->ranks);
+    else if (o->elastic && o->stages.count > 1)
+        fprintf(stderr,
+                PROGRAM ": --elastic is for data-parallel ranks, but --pipeline has %d stages\n",
+                o->stages.count);
+    else
+        return true;
+    return false;
+}
+
 bool gpt_options_parse(int argc, char **argv, gpt_options *out)
 {
     given_sizes given = {.batch = -1,
@@ -395,7 +419,7 @@ bool gpt_options_parse(int argc, char **argv, gpt_options *out)
         return wrong_option(PROGRAM, "--offsets needs --config", "");
     if (out->load && out->init)
         return wrong_option(PROGRAM, "--load and --init exclude each other", "");
-    return complete(out, &given);
+    return check_elastic(out) && complete(out, &given);
 }
 
 void gpt_options_help(void)
@@ -444,6 +468,9 @@ void gpt_options_help(void)
         "                         q8_0 (8-bit blocks), for slow connections; the losses change\n"
         "  --strategy NAME        how data-parallel ranks share parameters: none (default), full,\n"
         "                         layerwise, hybrid or weighted\n"
+        "  --elastic              all ranks are data-parallel; if some are lost, the others go on\n"
+        "                         with the same batches, and take in those that\n"
+        "                         tessera launch --respawn starts in their place\n"
         "  --device NAME          number, name or UUID of the device (the best one)\n"
         "  --workers N            threads that prepare batches (1)\n"
         "  --timeout SECONDS      for each communication (60)\n"

@@ -20,6 +20,7 @@ typedef struct gpt_options {
     tsr_dtype dtype;
     tsr_dtype wire; /* 0: tensor-parallel activations are sent as they are */
     bool recompute;
+    bool elastic;                 /* go on without ranks that are lost */
     int eval_every, eval_batches; /* steps between evaluations; batches of each. 0: none */
     int checkpoint_every;         /* steps; 0: only at the end */
     int characters;               /* to write at the end */

@@ -69,6 +69,13 @@ void report_progress(int64_t step, int64_t steps, double loss, double seconds, i
     fflush(stdout);
 }
 
+void report_ranks(int64_t step, int ranks, double seconds)
+{
+    printf("step %-6lld going on with %d ranks after %.2f s                \n", (long long)step,
+           ranks, seconds);
+    fflush(stdout);
+}
+
 void report_evaluation(const gpt_record *record)
 {
     printf("step %-6lld loss %.4f  held out %.4f                         \n",
@@ -113,10 +120,10 @@ bool report_curve(const char *path, const gpt_history *history)
     return written;
 }
 
-void report_json_step(FILE *file, int64_t step, double loss, double grad_norm)
+void report_json_step(FILE *file, int64_t step, double loss, double grad_norm, int ranks)
 {
-    fprintf(file, "{\"step\": %lld, \"loss\": %.9g, \"grad_norm\": %.9g}\n", (long long)step, loss,
-            grad_norm);
+    fprintf(file, "{\"step\": %lld, \"loss\": %.9g, \"grad_norm\": %.9g, \"ranks\": %d}\n",
+            (long long)step, loss, grad_norm, ranks);
 }
 
 void report_json_evaluation(FILE *file, const gpt_record *record)

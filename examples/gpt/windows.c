@@ -13,7 +13,8 @@ static tsr_status load(void *user, tsr_loader_work *work, int64_t index, void *i
 }
 
 /* Each row of the grid gets every data-th window of the epoch's order, so that all rows together
- * have the batch that a single one would have. */
+ * have the batch that a single one would have. If the batch does not divide, each row loads all of
+ * it, and uses its part. */
 static tsr_status create_loader(gpt_windows *self, const example_job *job,
                                 const gpt_training *training, int workers)
 {
@@ -22,12 +23,15 @@ static tsr_status create_loader(gpt_windows *self, const example_job *job,
     const tsr_seed_point shuffle = {.base = training->seed, .kind = TSR_SEED_OP, .op = 2};
     TRY(tsr_seed_hashed(&shuffle, &seed));
     TRY(tsr_sampler_create_distributed(
-        tsr_sampler_distributed_params(.n = (uint64_t)windows, .ranks = job->data,
-                                       .rank = job->data_rank, .order = TSR_ORDER_FEISTEL,
-                                       .tail = TSR_TAIL_DROP, .seed = seed),
+        tsr_sampler_distributed_params(.n = (uint64_t)windows, .ranks = self->whole ? 1 : job->data,
+                                       .rank = self->whole ? 0 : job->data_rank,
+                                       .order = TSR_ORDER_FEISTEL, .tail = TSR_TAIL_DROP,
+                                       .seed = seed),
         &sampler));
     tsr_status status = tsr_sampler_create_batch(
-        tsr_sampler_batch_params(.base = sampler, .batch_size = self->rows, .drop_last = true),
+        tsr_sampler_batch_params(.base = sampler,
+                                 .batch_size = self->whole ? self->batch : self->rows,
+                                 .drop_last = true),
         &batches);
     if (status == TSR_OK)
         status = tsr_loader_create(
@@ -51,9 +55,10 @@ tsr_status windows_init(gpt_windows *self, const gpt_text *text, const gpt_offse
     *self = (gpt_windows){.text = text,
                           .offsets = offsets,
                           .block = config->block,
-                          .rows = training->batch / job->data,
-                          .batch = training->batch};
-    self->first_row = job->data_rank * self->rows;
+                          .rows = job_rows(job),
+                          .first_row = job_first_row(job),
+                          .batch = training->batch,
+                          .whole = training->batch % job->data != 0};
     const int64_t shape[] = {self->rows, self->block};
     self->host = malloc(2 * (size_t)self->rows * (size_t)self->block * sizeof *self->host);
     self->batches = calloc((size_t)count, sizeof *self->batches);
@@ -105,8 +110,10 @@ static tsr_status load_next(gpt_windows *self, int64_t number)
     TRY(tsr_loader_next(self->loader, &loaded, &got));
     if (!got)
         return TSR_ERR_INVALID;
+    const int first = self->whole ? self->first_row : 0;
     for (int row = 0; row < self->rows; row++)
-        put(self, row, (const int32_t *)loaded.data + (size_t)row * ((size_t)self->block + 1));
+        put(self, row,
+            (const int32_t *)loaded.data + (size_t)(first + row) * ((size_t)self->block + 1));
     return TSR_OK;
 }
 

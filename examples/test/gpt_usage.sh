@@ -61,6 +61,9 @@ refuses "--blocks has 2 numbers; there are 1 stages" --blocks 3,1
 refuses "--blocks has 5 blocks together; the model has 4" --pipeline 2 --blocks 3,2
 refuses "--wire takes f32, f16, bf16 or q8_0, not q4_0" --wire q4_0
 refuses "--grid takes DATAxTENSOR ranks" --grid 2y2
+refuses "--elastic is for data-parallel ranks, but --grid 2x2 has 2 tensor-parallel ones" --elastic --grid 2x2
+refuses "--elastic is for data-parallel ranks, but --pipeline has 2 stages" --elastic --pipeline 2
+refuses "--grid 2x1 has 2 ranks, not --ranks 4" --elastic --ranks 4 --grid 2x1
 
 config=$folder/config.json
 refuses "$config: " --config "$config"

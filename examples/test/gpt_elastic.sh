@@ -1,0 +1,43 @@
+#!/bin/sh
+# gpt_elastic.sh TESSERA GPT [STEPS [VICTIM]]: one of four ranks ends in the middle of a step. The others repeat the step and go on, and a
+# process that is started in its place joins them. No step is lost or counted twice, and the losses are those of an undisturbed training
+# within 1 %.
+set -u
+tessera=$1
+gpt=$2
+steps=${3:-14}
+victim=${4:-1}
+at=7
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+
+train() { # LOG
+    timeout 300 "$tessera" launch -n 4 --respawn 1 -- "$gpt" --elastic --strategy full --layers 1 --heads 2 --width 32 --block 32 --batch 10 \
+        --steps "$steps" --eval-every 0 --characters 0 --timeout 20 --log "$1" >"$folder/out" 2>&1
+}
+fail() {
+    echo "$1"
+    cat "$folder/out" "$folder/disturbed"
+    exit 1
+}
+
+train "$folder/undisturbed" || fail "the undisturbed training has failed"
+GPT_KILL=$victim:$at train "$folder/disturbed" || fail "the training has failed"
+
+awk -v steps="$steps" -v at="$at" '
+    { gsub(/[",{}:]/, " ") }
+    $1 != "step" { next }
+    NR == FNR { undisturbed[$2] = $4; next }
+    $2 != made++ { print "step " $2 " follows step " made - 2; wrong = 1 }
+    { difference = ($4 - undisturbed[$2]) / undisturbed[$2]; if (difference < 0) difference = -difference }
+    difference > most { most = difference }
+    # The process that joins may come as soon as at the next multiple of 5 steps, or too late.
+    $8 != ($2 < at ? 4 : $2 < 10 || $8 == 3 ? 3 : 4) { print "step " $2 " has " $8 " ranks"; wrong = 1 }
+    $8 != ranks { ranks = $8; seen = seen " " ranks }
+    END {
+        if (made != steps) { print made + 0 " steps instead of " steps; wrong = 1 }
+        if (most > 0.01) { print "a loss differs by " 100 * most " %"; wrong = 1 }
+        if (!wrong) printf "ranks:%s; losses within %.2g %%\n", seen, 100 * most
+        exit wrong
+    }' "$folder/undisturbed" "$folder/disturbed" || fail "the log is wrong"
+grep 'going on' "$folder/out"
