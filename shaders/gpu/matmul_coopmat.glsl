@@ -10,6 +10,10 @@
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
+#include "params/matmul.h"
+
+layout(constant_id = 13) const uint MODE = TSR_DT_F32 << TSR_MM_Y_DTYPE_SHIFT;
+#define MM_MODE MODE
 #include "include/matmul_common.glsl"
 
 layout(constant_id = 0) const uint THREADS = 128;
@@ -102,6 +106,35 @@ void load(uvec2 a, uvec2 b, uint a_lines, uint b_lines, uint k, uint k_count)
     }
 }
 
+// The neighbouring columns of y that an invocation stores together.
+const bool Y_VECTORS = (MODE & TSR_MM_Y_VECTORS) != 0;
+const uint COLUMNS = Y_VECTORS ? 4 : 1;
+
+// The sum at index `at` of shared memory.
+float staged_sum(uint at)
+{
+#ifdef ELEMENT4
+    return stage[at];
+#else
+    return uintBitsToFloat(tile[at / 4][at % 4]);
+#endif
+}
+
+// Stores COLUMNS elements of y, whose sums begin at index `at`.
+void store_sums(mm_block block, uint row, uint col, uint at)
+{
+    if (!Y_VECTORS) {
+        mm_store(block, row, col, staged_sum(at));
+        return;
+    }
+    vec4 bias = vec4(0.0), sum;
+    if ((MM_MODE & TSR_MM_BIAS) != 0)
+        bias = mm_bias4(block, row, col);
+    [[unroll]] for (uint i = 0; i < 4; i++)
+        sum[i] = staged_sum(at + i);
+    mm_store4(block, row, col, sum, bias);
+}
+
 void main()
 {
     // Tiles are numbered in bands that are 8 tiles high, column by column within a band. Workgroups
@@ -175,16 +208,11 @@ void main()
 #endif
             }
         subgroupBarrier();
-        for (uint e = gl_SubgroupInvocationID; e < FM * WIDTH; e += SUBGROUP) {
+        for (uint e = gl_SubgroupInvocationID * COLUMNS; e < FM * WIDTH; e += SUBGROUP * COLUMNS) {
             uint y_row = row + first / TN * FM + e / WIDTH;
             uint y_col = col + first % TN * FN + e % WIDTH;
-#ifdef ELEMENT4
-            float sum = stage[own + e];
-#else
-            float sum = uintBitsToFloat(tile[(own + e) / 4][e % 4]);
-#endif
             if (row0 + y_row < p.m && col0 + y_col < p.n)
-                mm_store(block, y_row, y_col, sum);
+                store_sums(block, y_row, y_col, own + e);
         }
         subgroupBarrier();
     }

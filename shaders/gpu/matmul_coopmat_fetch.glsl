@@ -19,8 +19,8 @@ const uint FETCH(across) = (BY_LINE ? LINES : BK) / 8; // eights in a row of the
 const uint FETCH(eights) = LINES * BK / 8;
 const uint FETCH(count) = (FETCH(eights) + THREADS - 1) / THREADS;
 uvec4 FETCH(registers)[FETCH(count)];
-// The offset of each eight from the first element of the tile, in elements. If an eight is loaded
-// as two fours, it is the offset of the first four.
+// The offset of each eight from the first element of the tile: in elements if they are loaded one by
+// one, otherwise in bytes. If an eight is loaded as two fours, it is the offset of the first four.
 uint FETCH(at)[FETCH(count)];
 
 // The line and the k of an invocation's eight number i, counted from the start of the tile.
@@ -42,7 +42,8 @@ void FETCH(prepare)(uint lines)
 {
     [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
         uvec2 place = FETCH(place)(i);
-        FETCH(at)[i] = min(place.x, lines - (BY_LINE ? FETCH(width) : 1)) * LINE_STRIDE + place.y * K_STRIDE;
+        uint last = lines - (BY_LINE ? FETCH(width) : 1);
+        FETCH(at)[i] = (min(place.x, last) * LINE_STRIDE + place.y * K_STRIDE) * (FETCH(width) == 1 ? 1 : 2);
     }
 }
 
@@ -52,14 +53,14 @@ void FETCH(load)(uvec2 tile_at, uint lines)
     [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
         uint at = FETCH(at)[i];
         if (FETCH(width) == 8) {
-            FETCH(registers)[i] = tsr_words4(tile_at).v[at / 8];
+            FETCH(registers)[i] = tsr_words4(tsr_at(tile_at, at)).v[0];
         } else if (FETCH(width) == 4) {
-            uint next = at + 4;
+            uint next = at + 8;
             if (BY_LINE) {
                 uvec2 place = FETCH(place)(i);
-                next = min(place.x + 4, lines - 4) + place.y * K_STRIDE;
+                next = (min(place.x + 4, lines - 4) + place.y * K_STRIDE) * 2;
             }
-            FETCH(registers)[i] = uvec4(tsr_words2(tile_at).v[at / 4], tsr_words2(tile_at).v[next / 4]);
+            FETCH(registers)[i] = uvec4(tsr_words2(tsr_at(tile_at, at)).v[0], tsr_words2(tsr_at(tile_at, next)).v[0]);
         } else {
             uvec2 place = FETCH(place)(i);
             uint bits[8];

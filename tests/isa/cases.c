@@ -59,6 +59,8 @@ static const product products[] = {
     {"f32 4096^3 XW", 0, 4096, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .bias = false},
     {"f32 4096^3 XtW", 0, 4096, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .transpose_a = true},
     {"f16 4096^3 XWt", 0, 4096, 4096, 4096, TSR_F16, TSR_F16, TSR_F16, .transpose_b = true},
+    {"f16 4096^3 XW", 0, 4096, 4096, 4096, TSR_F16, TSR_F16, TSR_F16, .bias = false},
+    {"f16 4096^3 XtW", 0, 4096, 4096, 4096, TSR_F16, TSR_F16, TSR_F16, .transpose_a = true},
     {"bf16 4096^3 XWt", 0, 4096, 4096, 4096, TSR_BF16, TSR_BF16, TSR_BF16, .transpose_b = true},
     {"f32xf16 4096^3 XWt", 0, 4096, 4096, 4096, TSR_F32, TSR_F16, TSR_F32, .transpose_b = true},
     {"f16 4096^3 XWt bias gelu", 0, 4096, 4096, 4096, TSR_F16, TSR_F16, TSR_F16,

@@ -38,11 +38,23 @@ double isa_bytes(const isa_accesses *accesses)
 /* Instructions ----------------------------------------------------------------------------------
  */
 
-typedef enum kind { FMA, VALU, ADDRESS, SALU, LOAD, STORE, LDS_READ, LDS_WRITE, WAIT, OTHER } kind;
+typedef enum kind {
+    FMA,
+    MATRIX,
+    VALU,
+    ADDRESS,
+    SALU,
+    LOAD,
+    STORE,
+    LDS_READ,
+    LDS_WRITE,
+    WAIT,
+    OTHER
+} kind;
 
 typedef struct instruction {
     kind kind;
-    int amount; /* multiply-adds, or the index of a width */
+    int amount; /* multiply-adds per lane, or the index of a width */
 } instruction;
 
 static bool begins(const char *text, const char *start)
@@ -125,6 +137,8 @@ static instruction classify(const char *op, const char *line)
         return dual(line);
     if (begins(op, "v_pk_fma_f16") || begins(op, "v_dot2"))
         return (instruction){FMA, 2};
+    if (begins(op, "v_wmma_") && strstr(op, "_16x16x16_"))
+        return (instruction){MATRIX, 16 * 16 * 16 / 32};
     if (multiplies_and_adds(op))
         return (instruction){FMA, 1};
     if (begins(op, "v_"))
@@ -279,6 +293,10 @@ static void add_instruction(isa_figures *sum, instruction in, double times)
     static const double clocks[ISA_WIDTHS] = {2, 2, 4, 6, 8};
 
     switch (in.kind) {
+    case MATRIX:
+        sum->matrix += times;
+        sum->fma += in.amount * times;
+        break;
     case FMA:
         sum->fma += in.amount * times;
         break;
@@ -314,6 +332,7 @@ static void add_instruction(isa_figures *sum, instruction in, double times)
 static void add_scaled(isa_figures *sum, const isa_figures *part, double times)
 {
     sum->fma += part->fma * times;
+    sum->matrix += part->matrix * times;
     sum->valu += part->valu * times;
     sum->address += part->address * times;
     sum->salu += part->salu * times;
@@ -474,7 +493,7 @@ static void read_sequence(const program *p, const path *way, isa_figures *out)
         } else if (in.kind == WAIT) {
             flight = 0;
             out->waits += loaded && !multiplied;
-        } else if (in.kind == FMA && loaded) {
+        } else if ((in.kind == FMA || in.kind == MATRIX) && loaded) {
             multiplied = true;
         }
     }

@@ -18,6 +18,7 @@ typedef struct isa_accesses {
 typedef struct isa_figures {
     bool loop;      /* the main part is a loop */
     double fma;     /* multiply-adds per lane; packed instructions count twice */
+    double matrix;  /* products of matrices of 16×16×16, which also count as multiply-adds */
     double valu;    /* other vector instructions */
     double address; /* those of `valu` that compute with 64 bits */
     double salu;

@@ -53,6 +53,30 @@ START_TEST(counts_a_step_of_a_product)
 }
 END_TEST
 
+/* Matrix units, and a wait that stands before their first product. */
+static const char matrices[] =
+    "BB0:\n"
+    "\tglobal_load_b128 v[0:3], v[4:5], off ; 00\n"
+    "\ts_waitcnt vmcnt(0) ; 00\n"
+    "\tv_wmma_f32_16x16x16_f16 v[8:15], v[0:7], v[16:23], v[8:15] ; 00\n"
+    "\tv_wmma_f32_16x16x16_bf16 v[8:15], v[0:7], v[16:23], v[8:15] ; 00\n"
+    "\tv_mov_b32_e32 v0, v1 ; 00\n"
+    "\ts_cbranch_scc0 BB0 ; 00\n"
+    "BB1:\n"
+    "\ts_endpgm ; 00\n";
+
+START_TEST(counts_products_of_matrices)
+{
+    isa_figures f;
+
+    ck_assert(isa_read(matrices, 0, &f));
+    ck_assert_equal(f.matrix, 2);
+    ck_assert_equal(f.fma, 2 * 128);
+    ck_assert_equal(f.valu, 1);
+    ck_assert_equal(f.waits, 1);
+}
+END_TEST
+
 /* The select after the load makes the multiply-adds wait for the load. */
 static const char waiting[] = "BB0:\n"
                               "\tbuffer_load_ushort v0, v4, s[0:3], 0 offen ; 00\n"
@@ -118,6 +142,7 @@ END_TEST
 TESTS(machine_code)
 {
     tcase_add_test(tests, counts_a_step_of_a_product);
+    tcase_add_test(tests, counts_products_of_matrices);
     tcase_add_test(tests, sees_a_wait_between_load_and_product);
     tcase_add_test(tests, reads_a_program_without_a_loop);
     tcase_add_test(tests, refuses_what_is_not_machine_code);

@@ -67,9 +67,9 @@ typedef struct tsr__matmul_variant {
     uint32_t rows;                 /* 1, 2, 4, 8 or 16 in the kernels for few rows; 0 in others */
     tsr__matmul_fragment fragment; /* for kernels with cooperative matrices */
     uint32_t ahead;                /* AHEAD of matmul_tiled.comp: 0 or 1 */
-    /* 1: the kernel is specialised for the epilogue, which is then `mode`; otherwise 0 */
-    uint32_t own_mode;
-    uint32_t mode; /* TSR_MM_…, without the fields for loads */
+    uint32_t own_mode; /* 1: matmul_tiled.comp is specialised for the epilogue; otherwise 0 */
+    /* the epilogue: TSR_MM_…, without the fields for loads */
+    uint32_t mode;
 } tsr__matmul_variant;
 
 /* How one product is computed. */

@@ -50,6 +50,16 @@ static uint32_t rows_of(const tsr__matmul_config *config, const tsr__matmul_frag
     return best;
 }
 
+/* A compute unit of RDNA has 64 KiB of shared memory, and executes two workgroups only if both fit.
+ */
+#define RDNA_SHARED_BYTES 65536u
+
+static bool two_fit(const tsr__matmul_config *config, const tsr__matmul_fragment *fragment,
+                    uint32_t subgroups, tsr_dtype dtype)
+{
+    return 2 * shared_bytes(config, fragment, subgroups, dtype) <= RDNA_SHARED_BYTES;
+}
+
 tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
                                               const tsr__matmul_device *device, tsr_dtype dtype)
 {
@@ -68,10 +78,15 @@ tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
     if (subgroups > device->max_subgroups || out.down == 0 || config->bk % out.k != 0)
         return none;
     /* Store a row of a subgroup's fragments together if shared memory has room for it: fewer rounds
-     * of storing execute the epilogue less often. */
+     * of storing execute the epilogue less often. But a second workgroup counts more. */
     out.staged = config->bn / (subgroups / out.down) / out.n;
-    if (shared_bytes(config, &out, subgroups, dtype) > device->max_shared_bytes)
-        out.staged = 1;
+    tsr__matmul_fragment narrow = out;
+    narrow.staged = 1;
+    bool occupies = device->vendor_id == TSR__VENDOR_AMD &&
+                    !two_fit(config, &out, subgroups, dtype) &&
+                    two_fit(config, &narrow, subgroups, dtype);
+    if (occupies || shared_bytes(config, &out, subgroups, dtype) > device->max_shared_bytes)
+        out = narrow;
     return shared_bytes(config, &out, subgroups, dtype) > device->max_shared_bytes ? none : out;
 }
 
@@ -120,6 +135,8 @@ static bool has_variant(const tsr__matmul_config *config, const tsr__matmul_devi
 
     variant->rows = 0;
     variant->fragment = tsr__matmul_fragment_for(config, device, variant->a_dtype);
+    variant->mode = (uint32_t)variant->a_dtype << TSR_MM_Y_DTYPE_SHIFT |
+                    (uint32_t)variant->a_dtype << TSR_MM_BIAS_DTYPE_SHIFT;
     return one && variant->a_dtype == variant->b_dtype && variant->fragment.m > 0;
 }
 
@@ -144,6 +161,7 @@ static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant 
     spec[count++] = variant->a_load;
     spec[count++] = variant->b_load;
     spec[count++] = config->buffers ? config->buffers : 1;
+    spec[count++] = variant->mode;
     return count;
 }
 
