@@ -27,6 +27,7 @@
 typedef struct progress {
     int64_t evaluated, saved; /* the last steps that were; −1: none */
     int64_t most_ranks;       /* at the start */
+    int64_t looked;           /* the last step before which ranks have looked for processes */
 } progress;
 
 typedef struct run {
@@ -39,8 +40,9 @@ typedef struct run {
     gpt_history history;
     FILE *log;
     double started;
-    int64_t first_step, step; /* the number of steps made before this run, and so far */
-    double loss, norm;        /* of the step in progress; NaN: not known yet */
+    int64_t first_step, step;    /* the number of steps made before this run, and so far */
+    double loss, norm;           /* of the step in progress; NaN: not known yet */
+    double last_loss, last_norm; /* of the last step */
     progress done;
     int first_rank;  /* this process's rank at the start */
     double loss_sum; /* since the last evaluation */
@@ -97,6 +99,8 @@ static void count_step(run *r, double loss, double norm)
     r->loss_sum += loss;
     r->loss_count++;
     r->step++;
+    r->last_loss = loss;
+    r->last_norm = norm;
     if (r->job.rank != 0)
         return;
     if (r->log)
@@ -170,6 +174,26 @@ static tsr_status create_windows(run *r)
                         HELD_OUT_BATCHES, 0);
 }
 
+/* Goes on with the log of a rank that is lost, which may not have written the last step. */
+static bool continue_log(run *r)
+{
+    char line[256];
+    long long step, last = -1;
+    r->log = fopen(r->options.log, "a+");
+    if (!r->log) {
+        snprintf(r->error, sizeof r->error, "%s: %s", r->options.log, strerror(errno));
+        return false;
+    }
+    setvbuf(r->log, NULL, _IOLBF, 0);
+    while (fgets(line, sizeof line, r->log))
+        if (sscanf(line, "{\"step\": %lld", &step) == 1)
+            last = step;
+    fseek(r->log, 0, SEEK_END);
+    if (last < r->step - 1 && r->step > r->first_step)
+        report_json_step(r->log, r->step - 1, r->last_loss, r->last_norm, r->job.ranks + 1);
+    return true;
+}
+
 /* After the model has been rebuilt: prepares this rank for the step that the ranks go on from. */
 static tsr_status take_over(run *r)
 {
@@ -182,11 +206,7 @@ static tsr_status take_over(run *r)
     r->step = tsr_optimizer_steps(r->model.optimizer);
     TRY(create_windows(r));
     TRY(windows_seek(&r->train, r->step * o->training.accumulate));
-    if (o->log && r->job.rank == 0 && !r->log)
-        r->log = fopen(o->log, "a"); /* the rank that has written it is lost */
-    if (r->log)
-        setvbuf(r->log, NULL, _IOLBF, 0);
-    return TSR_OK;
+    return o->log && r->job.rank == 0 && !r->log && !continue_log(r) ? TSR_ERR_IO : TSR_OK;
 }
 
 static tsr_status rebuild(run *r)
@@ -217,8 +237,10 @@ static tsr_status look_for_newcomers(run *r)
 {
     const double start = seconds_now();
     bool grown = false;
-    if (r->job.ranks >= r->done.most_ranks || r->step % GROW_EVERY != 0)
+    if (r->job.ranks >= r->done.most_ranks || r->step % GROW_EVERY != 0 ||
+        r->done.looked == r->step)
         return TSR_OK;
+    r->done.looked = r->step; /* and so those that join now do not look again */
     TRY(job_grow(&r->job, (int)r->done.most_ranks - r->job.ranks, &grown));
     if (!grown)
         return TSR_OK;
@@ -295,7 +317,7 @@ static int failed(const run *r, tsr_status status)
 static tsr_status load_state(run *r)
 {
     const gpt_options *o = &r->options;
-    r->done = (progress){-1, -1, r->job.ranks};
+    r->done = (progress){-1, -1, r->job.ranks, -1};
     r->first_rank = r->job.rank;
     r->loss = NAN;
     if (r->job.joined)

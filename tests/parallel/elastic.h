@@ -51,9 +51,11 @@ typedef struct elastic_job {
 /* What processes tell the test. */
 typedef struct elastic_shared {
     _Atomic int passed[ELASTIC_PASSED]; /* for each step, ranks that have passed its barrier */
-    _Atomic int joined, started, shrinks, grows, left_out, worst_ms;
+    _Atomic int joined, shrinks, grows, left_out, worst_ms;
     _Atomic int resumed_at; /* the step after the first loss */
-    _Atomic int finish;     /* for a job without a number of steps: end soon */
+    /* Of each process, after its last step: the number of ranks, and which one it was. */
+    _Atomic int ranks[MAX_RANKS], rank[MAX_RANKS];
+    _Atomic int finish; /* for a job without a number of steps: end soon */
     _Atomic int final_ranks, final_steps;
 } elastic_shared;
 

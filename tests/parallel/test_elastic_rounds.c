@@ -1,0 +1,143 @@
+/* Many rounds of training through random kills and joins. A second process is sometimes killed at
+ * once, while the others still go on without the first: any but the neighbours of the first, which
+ * have its copies or the originals of its own. In the end all parameters must be those of an
+ * undisturbed training. TESSERA_TEST_ROUNDS is the number of jobs, TESSERA_TEST_SEED the first. */
+#define _DEFAULT_SOURCE
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "parallel/elastic.h"
+
+#define ROUNDS 3
+#define MOST_RANKS 6 /* that the batch divides over */
+#define FIRST_RANKS 4
+
+typedef struct crowd {
+    uint64_t random;
+    int processes; /* that have been started */
+    unsigned killed;
+    int kills, joins;
+} crowd;
+
+static bool lives(const crowd *c, int process)
+{
+    return process < c->processes && !(c->killed >> process & 1);
+}
+
+static int count(const crowd *c)
+{
+    return c->processes - __builtin_popcount(c->killed);
+}
+
+/* Waits until all processes train together. */
+static void settle(const crowd *c, const char *after)
+{
+    const elastic_shared *shared = ranks_shared();
+    const double end = seconds_now() + 60;
+    bool settled = false;
+    while (!settled) {
+        settled = true;
+        for (int i = 0; i < c->processes; i++) {
+            ck_assert_msg(!lives(c, i) || !ranks_record(i)->failure[0], "%s: process %d: %s", after,
+                          i, ranks_record(i)->failure);
+            settled = settled && (!lives(c, i) || shared->ranks[i] == count(c));
+        }
+        ck_assert_msg(seconds_now() < end, "%s: %d processes do not train together", after,
+                      count(c));
+        usleep(1000);
+    }
+}
+
+static int choose(crowd *c)
+{
+    int process;
+    do
+        process = (int)random_between(&c->random, 0, c->processes - 1);
+    while (!lives(c, process));
+    return process;
+}
+
+static void kill_one(crowd *c, int process)
+{
+    ranks_signal(process, SIGKILL);
+    c->killed |= 1U << process;
+    c->kills++;
+}
+
+/* Returns whether neither of two processes has the other's copies, whatever the distance. */
+static bool are_apart(int ranks, int distance, int a, int b)
+{
+    return (a + distance) % ranks != b && (b + distance) % ranks != a;
+}
+
+static void kill_some(crowd *c)
+{
+    const elastic_shared *shared = ranks_shared();
+    const int ranks = count(c), first = choose(c);
+    usleep((useconds_t)random_between(&c->random, 0, 20000));
+    kill_one(c, first);
+    if (ranks < 4 || random_between(&c->random, 0, 2) > 0)
+        return;
+    const int second = choose(c);
+    if (!are_apart(ranks, 1, shared->rank[first], shared->rank[second]))
+        return;
+    usleep((useconds_t)random_between(&c->random, 0, 300000));
+    kill_one(c, second);
+}
+
+static void disturb(crowd *c, elastic_job *job)
+{
+    const bool room = c->processes < MAX_RANKS && count(c) < MOST_RANKS;
+    if (count(c) > 1 && (!room || random_between(&c->random, 0, 1) == 0)) {
+        kill_some(c);
+        settle(c, "after a loss");
+    } else if (room) {
+        (void)!ranks_join(elastic_join, job, UINT64_C(40000000000));
+        c->processes++;
+        c->joins++;
+        settle(c, "after a process has joined");
+    }
+    usleep((useconds_t)random_between(&c->random, 0, 100000));
+}
+
+static void play(uint64_t seed)
+{
+    crowd c = {.random = seed, .processes = FIRST_RANKS};
+    elastic_job job = {.ranks = FIRST_RANKS,
+                       .always_grows = true,
+                       .momentum = seed % 2 == 1,
+                       .layerwise = seed % 4 == 2,
+                       .staged = seed % 3 == 0};
+    ranks_choose_port();
+    elastic_start(&job);
+    settle(&c, "at the start");
+    const int events = (int)random_between(&c.random, 4, 10);
+    for (int i = 0; i < events; i++)
+        disturb(&c, &job);
+    elastic_shared *shared = ranks_shared();
+    shared->finish = 1;
+    elastic_wait(c.processes, c.killed);
+    ck_assert_int_eq(shared->final_ranks, count(&c));
+    fprintf(stderr,
+            "seed %llu: %d kills, %d joins; %d steps, %d ranks left; at most %d ms to go on\n",
+            (unsigned long long)seed, c.kills, c.joins, shared->final_steps, count(&c),
+            shared->worst_ms);
+}
+
+START_TEST(through_kills_and_joins)
+{
+    const char *wish = getenv("TESSERA_TEST_ROUNDS"), *first = getenv("TESSERA_TEST_SEED");
+    const int rounds = wish ? atoi(wish) : ROUNDS;
+    const uint64_t seed = first ? strtoull(first, NULL, 0) : 1;
+    for (int round = 0; round < rounds; round++)
+        play(seed + (uint64_t)round);
+}
+END_TEST
+
+TESTS(elastic_rounds)
+{
+    tcase_set_timeout(tests, 6000);
+    tcase_add_test(tests, through_kills_and_joins);
+}
