@@ -1,0 +1,116 @@
+/* The state of an agreement (agree.h), and the functions of its parts. */
+#ifndef TSR_COMM_RECOVERY_AGREE_STATE_H
+#define TSR_COMM_RECOVERY_AGREE_STATE_H
+
+#include "comm/recovery/agree.h"
+#include "comm/recovery/link.h"
+
+struct pollfd;
+
+/* The number of connections that have not called yet. */
+#define TSR__AGREEMENT_MAX_STRANGERS 64
+/* How long to wait before calling a member again. */
+#define TSR__AGREEMENT_RETRY_NS UINT64_C(30000000)
+
+/* What a note says. All numbers are little-endian; the digits count their bytes. */
+typedef enum tsr__note_kind {
+    TSR__NOTE_JOIN = 1,  /* lineage 8, generation 4, count 4; the numbers 8 of ended members */
+    TSR__NOTE_LEADING,   /* the sender leads, and the receiver has joined it */
+    TSR__NOTE_ELSEWHERE, /* the sender does not lead: call again */
+    TSR__NOTE_BEHIND, /* generation 4: the sender does not know what made the generation after it */
+    TSR__NOTE_DECIDED, /* generation 4, count 4; the numbers 8 of its members */
+    TSR__NOTE_FAILED   /* joined 4, needed from 4: there was no majority */
+} tsr__note_kind;
+
+typedef struct tsr__caller {
+    tsr__link link;
+    int member; /* −1: it has not sent JOIN */
+    bool has_joined;
+} tsr__caller;
+
+typedef struct tsr__agreement {
+    const tsr__agreement_params *params;
+    tsr__member *members;
+    int size, self;
+    tsr__link *to;        /* [size]: the links that this process has started */
+    uint64_t *retry_ns;   /* [size]: when to start the link again */
+    uint64_t *called_ns;  /* [size]: since when the member has not answered; 0: not called */
+    unsigned *attempts;   /* [size] */
+    tsr__caller *callers; /* [caller_count]: the links that others have started */
+    int caller_count;
+    struct pollfd *polls;
+    bool leading;
+    /* how long a member that has been called may take to answer before the next one is called */
+    uint64_t patience_ns;
+    uint64_t settle_ns; /* the shortest time from leading to deciding without some member */
+    uint64_t leading_since_ns, beat_ns;
+    int following; /* the member that this one has joined; −1: none */
+    uint64_t heard_ns;
+    const tsr__decision *decision;
+    tsr__rendezvous *rendezvous;
+} tsr__agreement;
+
+/* Notes (agree_notes.c) ------------------------------------------------------------------------
+ */
+
+/* Send a note of two numbers at most, a JOIN, or a DECIDED. Error: TSR_ERR_NO_MEMORY. */
+tsr_status tsr__agreement_send_short(tsr__link *link, tsr__note_kind kind, uint32_t first,
+                                     uint32_t second) TSR_NODISCARD;
+tsr_status tsr__agreement_send_join(const tsr__agreement *a, tsr__link *link) TSR_NODISCARD;
+tsr_status tsr__agreement_send_decided(tsr__link *link,
+                                       const tsr__decision *decision) TSR_NODISCARD;
+
+/* Members (agree_members.c) --------------------------------------------------------------------
+ */
+
+/* The index of the member with this number; -1: it is not a member. */
+int tsr__agreement_member(const tsr__agreement *a, uint64_t uid);
+
+/* Does nothing for -1, for this process, and for a member that was cut off. */
+void tsr__agreement_mark_ended(tsr__agreement *a, int member);
+
+bool tsr__agreement_has_joined(const tsr__agreement *a, int member);
+
+/* Make a decision, or what a DECIDED of another member says about one, this process's own. A note
+ * that cannot be read is ignored. Error: TSR_ERR_NO_MEMORY. */
+tsr_status tsr__agreement_adopt(tsr__agreement *a, uint32_t generation, const uint64_t *uids,
+                                int count) TSR_NODISCARD;
+tsr_status tsr__agreement_adopt_note(tsr__agreement *a, const uint8_t *note,
+                                     uint64_t size) TSR_NODISCARD;
+
+/* Records that there was no majority, and returns TSR_ERR_TIMEOUT. */
+tsr_status tsr__agreement_fail_majority(const tsr__agreement *a, uint32_t joined,
+                                        uint32_t there) TSR_NODISCARD;
+
+/* Answering callers (agree_callers.c) ----------------------------------------------------------
+ */
+
+/* Accepts all connections that are waiting. */
+tsr_status tsr__agreement_accept(tsr__agreement *a) TSR_NODISCARD;
+
+/* Handles what a caller has sent. */
+tsr_status tsr__agreement_advance_caller(tsr__agreement *a, tsr__caller *from) TSR_NODISCARD;
+
+/* Tells a caller where this process stands, once it stands somewhere. */
+tsr_status tsr__agreement_place(tsr__agreement *a, tsr__caller *from) TSR_NODISCARD;
+
+/* Calling others (agree_calls.c) ---------------------------------------------------------------
+ */
+
+/* Calls the members below this one, until one of them leads. Leads if none of them answers. */
+void tsr__agreement_seek(tsr__agreement *a, uint64_t now);
+
+/* Starts a link to a member, unless there is one or it is too early. With `calls` the member is
+ * asked whether it leads; otherwise the link only shows whether it has ended. */
+void tsr__agreement_link(tsr__agreement *a, int member, bool calls, uint64_t now);
+
+/* Handles what a member has answered. */
+tsr_status tsr__agreement_advance_call(tsr__agreement *a, int member) TSR_NODISCARD;
+
+/* Leading (agree_leader.c) ---------------------------------------------------------------------
+ */
+
+/* Decides, and tells the members that have joined, if it is time to do so. */
+tsr_status tsr__agreement_lead(tsr__agreement *a, uint64_t now) TSR_NODISCARD;
+
+#endif
