@@ -1,4 +1,5 @@
 /* Creates and destroys the UCX context and worker. */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -49,6 +50,24 @@ static void set_environment(void)
     (void)setenv("UCX_MM_ERROR_HANDLING", "y", 0);
 }
 
+/* True if the host has a network card that reads the memory of other hosts. */
+static bool has_rdma(void)
+{
+    bool found = false;
+    DIR *devices = opendir("/sys/class/infiniband");
+    for (struct dirent *entry; devices && !found && (entry = readdir(devices)) != NULL;)
+        found = entry->d_name[0] != '.';
+    if (devices)
+        closedir(devices);
+    return found;
+}
+
+/* Messages of up to this size are sent at once, without asking the receiver first, if there is only
+ * TCP between hosts. Two ranks that exchange messages there with UCX's rendezvous, which is its
+ * default from some 10 KiB on, use one direction of the link at a time. A limit bounds the memory
+ * that messages need on a rank that does not receive yet. */
+#define EAGER_BYTES "1m"
+
 static tsr_status open_context(tsr__transport *transport, bool avoid_posix)
 {
     ucp_config_t *config = NULL;
@@ -57,6 +76,8 @@ static tsr_status open_context(tsr__transport *transport, bool avoid_posix)
     /* UCX's default is 20 s. */
     if (!getenv("UCX_KEEPALIVE_INTERVAL"))
         (void)ucp_config_modify(config, "KEEPALIVE_INTERVAL", "1s");
+    if (!getenv("UCX_RNDV_THRESH") && !has_rdma())
+        (void)ucp_config_modify(config, "RNDV_THRESH", EAGER_BYTES);
     if (avoid_posix)
         (void)ucp_config_modify(config, "TLS", "^posix");
     const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
