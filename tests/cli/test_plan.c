@@ -30,6 +30,14 @@ static const char checkpoint[] =
     "\"optimizer.moment1.a.w\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[16,32]},"
     "\"optimizer.moment2.a.w\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[32,48]}}";
 
+/* A fast host of two ranks, and a slow one behind a slow link. */
+static const char hosts[] =
+    "{\"hosts\": [{\"name\": \"left\", \"link\": {\"latency_us\": 5, \"gbytes_per_second\": 5},\n"
+    "  \"ranks\": [{\"count\": 2, \"gflops\": 100, \"memory_gbytes_per_second\": 1, "
+    "\"memory\": \"1MiB\"}]},\n"
+    " {\"name\": \"right\", \"ranks\": [{\"gflops\": 50, \"memory_gbytes_per_second\": 1}]}],\n"
+    " \"link\": {\"latency_us\": 500, \"gbytes_per_second\": 0.1}}\n";
+
 static void create(void)
 {
     char path[160];
@@ -49,6 +57,7 @@ static void create(void)
     folder_write(&in, "model.gguf", gguf.data, gguf.size, path);
     free(gguf.data);
     folder_write(&in, "empty.json", "[]", 2, path);
+    folder_write(&in, "hosts.json", hosts, strlen(hosts), path);
     ck_assert_int_eq(chdir(in.path), 0);
     ck_assert_int_eq(symlink("loop", "loop"), 0); /* a file that not even root can open */
 }
@@ -238,6 +247,24 @@ static const struct {
     {"plan params.json --ranks 2 --context 10",
      "tessera: plan: only the strategy inference takes --dtype, --context, --sequences, "
      "--cache-dtype, --bandwidth, --gflops and --latency\n"},
+    {"plan . --cluster empty.json", "tessera: plan: empty.json: the document is not an object\n"},
+    {"plan . --cluster hosts.json", "tessera: plan: model: . has no config.json\n"},
+    {"plan . --cluster hosts.json --links empty.json",
+     "tessera: plan: empty.json: has no results of tessera bench link\n"},
+    {"plan . --cluster hosts.json --ranks 3", "tessera: plan: --cluster does not take --ranks\n"},
+    {"plan . --cluster hosts.json --align 3", "tessera: plan: --cluster does not take --align\n"},
+    {"plan . --cluster hosts.json --goal speed",
+     "tessera: plan: --goal takes generation, prompt or training, not 'speed'\n"},
+    {"plan . --cluster hosts.json --batch 2",
+     "tessera: plan: --goal generation does not take --batch\n"},
+    {"plan . --cluster hosts.json --goal training --sequences 2",
+     "tessera: plan: --goal training does not take --sequences\n"},
+    {"plan . --cluster hosts.json --wire i32",
+     "tessera: plan: --wire takes f32, f16, bf16 or q8_0, not 'i32'\n"},
+    {"plan . --cluster hosts.json --format yaml",
+     "tessera: plan: --format takes table or json, not 'yaml'\n"},
+    {"plan . --ranks 2 --goal prompt", "tessera: plan: --links, --goal, --batch, --accumulate and "
+                                       "--wire need --cluster FILE\n"},
     {"plan short.safetensors --ranks 2", "tessera: plan: short.safetensors: safetensors: offset "
                                          "113: tensor 'b.w': it ends at byte 32 of the "
                                          "weights, which have 31\n"},
@@ -302,6 +329,76 @@ START_TEST(says_what_would_fit)
 }
 END_TEST
 
+/* One rank has no memory for the model, two are the fastest, and the third is behind a slow link.
+ */
+START_TEST(finds_a_grid)
+{
+    tool_result result = tool_run("plan " STORIES " --cluster hosts.json");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_msg(strstr(result.out, "llama, 5 layers, on 2 hosts with 3 ranks\n\n") != NULL &&
+                      strstr(result.out, "\n   1       2       1  left 0-1 ") != NULL &&
+                      strstr(result.out, " times as long: computing ") != NULL &&
+                      strstr(result.out, "\n   1  left      0       5  ") != NULL,
+                  "%s", result.out);
+    tool_result_free(&result);
+    json_t *document =
+        tool_json("plan " STORIES " --cluster hosts.json --format json", "tessera.plan.cluster");
+    ck_assert_str_eq(tool_text(document, "goal"), "generation");
+    ck_assert(json_is_true(tool_member(document, "fits")));
+    const json_t *all = tool_member(document, "candidates");
+    double before = 0;
+    int best = 0, without_memory = 0;
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const json_t *one = json_array_get(all, i);
+        ck_assert_double_ge(tool_number(one, "seconds"), before);
+        before = tool_number(one, "seconds");
+        ck_assert_double_eq_tol(tool_number(one, "tokens_per_second") * before, 1, 1e-9);
+        if (json_is_true(tool_member(one, "best"))) {
+            best++;
+            ck_assert(json_is_true(tool_member(one, "fits")));
+            ck_assert_int_eq((int)tool_number(one, "tensor"), 2);
+            ck_assert_uint_eq(json_array_size(tool_member(one, "ranks")), 2);
+            continue;
+        }
+        const char *why = tool_text(one, "why_not");
+        const json_t *rank = json_array_get(tool_member(one, "ranks"), 0);
+        if (strncmp(why, "does not fit: rank 0 on left lacks ", 35) == 0) {
+            ck_assert(json_is_false(tool_member(one, "fits")));
+            ck_assert_double_gt(tool_number(rank, "memory_bytes"), 1048576);
+            without_memory++;
+        }
+    }
+    ck_assert_int_eq(best, 1);
+    ck_assert_int_ge(without_memory, 1);
+    json_decref(document);
+}
+END_TEST
+
+/* A training has data-parallel grids, with and without shards. */
+START_TEST(finds_a_grid_for_training)
+{
+    json_t *document = tool_json("plan " STORIES " --cluster hosts.json --goal training --batch 6 "
+                                 "--context 32 --accumulate 2 --wire bf16 --format json",
+                                 "tessera.plan.cluster");
+    const json_t *all = tool_member(document, "candidates");
+    int shapes[4][4] = {{0}}, sharded = 0;
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const json_t *one = json_array_get(all, i);
+        const int data = (int)tool_number(one, "data"), tensor = (int)tool_number(one, "tensor"),
+                  stages = (int)tool_number(one, "stages");
+        ck_assert_int_eq(data * tensor * stages, (int)json_array_size(tool_member(one, "ranks")));
+        ck_assert_int_eq(stages, (int)json_array_size(tool_member(one, "layers")));
+        ck_assert_double_eq_tol(tool_number(one, "tokens_per_second") * tool_number(one, "seconds"),
+                                6 * 2 * 32, 1e-6);
+        shapes[data][stages]++;
+        sharded += json_is_true(tool_member(one, "sharded"));
+    }
+    ck_assert(shapes[3][1] == 2 && shapes[2][1] == 2 && shapes[1][3] == 1 && shapes[1][2] == 1);
+    ck_assert_int_eq(sharded, 2);
+    json_decref(document);
+}
+END_TEST
+
 START_TEST(help_explains_strategies)
 {
     static const char *const words[] = {
@@ -326,5 +423,7 @@ TESTS(plan)
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0, (int)COUNT_OF(mistakes));
     tcase_add_test(tests, plans_a_model);
     tcase_add_test(tests, says_what_would_fit);
+    tcase_add_test(tests, finds_a_grid);
+    tcase_add_test(tests, finds_a_grid_for_training);
     tcase_add_test(tests, help_explains_strategies);
 }

@@ -23,6 +23,8 @@ slow_link "$delay" "$bandwidth" || {
 }
 export TESSERA_BOOT=env TESSERA_MASTER_PORT=29511 TESSERA_TOKEN=0123456789abcdef WORLD_SIZE=$((2 * each))
 pids=
+# shellcheck disable=SC2086 # several numbers
+trap 'kill $pids 2>/dev/null; end_slow_link; end_hosts' EXIT
 for r in $(seq $((WORLD_SIZE - 1)) -1 0); do
     [ "$r" -lt "$each" ] && host=$a || host=$b
     (

@@ -10,6 +10,7 @@
 #include "cli/lib/memory.h"
 #include "cli/lib/options.h"
 #include "cli/lib/terminal.h"
+#include "cli/plan/cluster/cluster.h"
 #include "cli/plan/model.h"
 
 static struct {
@@ -17,7 +18,8 @@ static struct {
     int64_t ranks; /* 0: the option was not given */
     int64_t align;
     plan_list rates, memory, gather, full, layerwise;
-    plan_model model; /* what only the strategy inference takes */
+    plan_model model;             /* what only the strategy inference takes */
+    plan_cluster_options cluster; /* with --cluster, which sets `hosts` */
 } chosen = {.model = {.latency_us = -1}};
 
 /* The strategy that tsr_shard_kind does not have. */
@@ -79,6 +81,21 @@ static const cli_option options[] = {
      .read = read_list, .user = &chosen.model.gflops},
     {"latency", "US", "microseconds of an all-reduce (default: 20; inference)",
      .real = &chosen.model.latency_us, .low = 0, .high = 1e9},
+    {"cluster", "FILE", "find the best grid of the ranks of a cluster that this file describes",
+     .text = &chosen.cluster.hosts},
+    {"links", "FILE",
+     "the output of bench link --json, whose links count instead of those of the description "
+     "(cluster)",
+     .text = &chosen.cluster.links},
+    {"goal", "GOAL", "generation, prompt or training (default: generation; cluster)",
+     .text = &chosen.cluster.goal},
+    {"batch", "N", "sequences of a micro-batch, of all ranks together (default: 1; training)",
+     .integer = &chosen.cluster.batch, .low = 1, .high = 1000000},
+    {"accumulate", "N", "micro-batches of a step (default: 1; training)",
+     .integer = &chosen.cluster.accumulate, .low = 1, .high = 1000000},
+    {"wire", "DTYPE",
+     "how tensor-parallel ranks send activations: f32 (default), f16, bf16 or q8_0 (cluster)",
+     .read = read_dtype, .user = &chosen.cluster.wire},
     {"format", "FORMAT", "table or json (default: table)", .text = &chosen.format},
     {0},
 };
@@ -113,6 +130,13 @@ static void help(FILE *out)
         "--bandwidth, and with several ranks 2 all-reduces per layer and 2 more of --latency each; "
         "it gives a token per sequence. A token of a prompt takes 2 operations per element of the "
         "matrices of the slowest rank, divided by --gflops. Both are upper limits.\n"
+        "\n"
+        "With --cluster, which hosts, ranks and links there are comes from a JSON file "
+        "(docs/models.md, "
+        "\"Which grid\"). All grids of data-parallel, tensor-parallel and pipeline ranks are "
+        "compared, "
+        "on all hosts, on some of them and on single ranks. Prints the fastest grid that fits into "
+        "memory, and why the next two are not the best.\n"
         "\n"
         "A PATTERN may use *, ? and [a-z]. A pattern without a dot, such as 'embed*', matches one "
         "component of a name; a pattern with a dot matches the whole name. If several patterns "
@@ -295,7 +319,7 @@ static int make_plan(const char *path, const tsr_shard_strategy_params *strategy
     return code;
 }
 
-/* Fails if an option was given that the strategy inference does not take. */
+/* Fails if an option was given that plans of a model's inference, and --cluster, do not take. */
 static int check_model_options(void)
 {
     const struct {
@@ -308,7 +332,8 @@ static int check_model_options(void)
                {chosen.layerwise.count > 0, "layerwise-layers"}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i].given)
-            return cli_usage_error("plan: inference does not take --%s", all[i].name);
+            return cli_usage_error("plan: %s does not take --%s",
+                                   chosen.cluster.hosts ? "--cluster" : inference, all[i].name);
     return CLI_DONE;
 }
 
@@ -332,12 +357,6 @@ static int plan_inference(const char *path)
     return code;
 }
 
-static bool is_folder(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 static int check_format(void)
 {
     return chosen.format != NULL && strcmp(chosen.format, "table") != 0 &&
@@ -346,12 +365,57 @@ static int check_format(void)
                : CLI_DONE;
 }
 
+/* The best grid of a cluster. The description of the cluster says what other options say. */
+static int plan_on_cluster(const char *path)
+{
+    const plan_model *m = &chosen.model;
+    const struct {
+        bool given;
+        const char *name;
+    } all[] = {{chosen.strategy != NULL, "strategy"}, {chosen.ranks > 0, "ranks"},
+               {chosen.rates.count > 0, "rates"},     {chosen.memory.count > 0, "memory"},
+               {m->bandwidth.count > 0, "bandwidth"}, {m->gflops.count > 0, "gflops"},
+               {m->latency_us >= 0, "latency"}};
+    int code = check_model_options();
+    for (size_t i = 0; i < sizeof all / sizeof *all && code == CLI_DONE; i++)
+        if (all[i].given)
+            code = cli_usage_error("plan: --cluster does not take --%s", all[i].name);
+    plan_cluster_options *o = &chosen.cluster;
+    o->sequences = m->sequences;
+    o->dtype = m->dtype;
+    o->cache_dtype = m->cache_dtype;
+    o->context = m->context;
+    o->json = chosen.format != NULL && strcmp(chosen.format, "json") == 0;
+    if (code == CLI_DONE)
+        code = check_format();
+    return code == CLI_DONE ? plan_cluster_run(path, o) : code;
+}
+
+static int check_cluster_options(void)
+{
+    const plan_cluster_options *o = &chosen.cluster;
+    return o->links || o->goal || o->batch > 0 || o->accumulate > 0 || o->wire
+               ? cli_usage_error("plan: --links, --goal, --batch, --accumulate and --wire need "
+                                 "--cluster FILE")
+               : CLI_DONE;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 static int plan_file(const char *path)
 {
     tsr_shard_kind kind = TSR_SHARD_FULL;
     tsr_partition_kind partition = TSR_PARTITION_EVEN;
     rank_values values = {0};
     int ranks = 0;
+    if (chosen.cluster.hosts)
+        return plan_on_cluster(path);
+    if (check_cluster_options() != CLI_DONE)
+        return CLI_USAGE;
     if (chosen.strategy != NULL ? strcmp(chosen.strategy, inference) == 0 : is_folder(path)) {
         const int checked = check_format();
         return checked == CLI_DONE ? plan_inference(path) : checked;
@@ -406,7 +470,7 @@ static int run(int argc, char **argv)
 
 const cli_command cli_plan = {
     .name = "plan",
-    .usage = "FILE --ranks N [options]",
+    .usage = "FILE --ranks N|--cluster FILE [options]",
     .summary = "compute which rank keeps which part of a model's parameters",
     .run = run,
     .help = help,

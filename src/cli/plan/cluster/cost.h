@@ -1,0 +1,53 @@
+/* A model of cost: how long messages and collective operations take, from measured links. Plain
+ * arithmetic, which follows the algorithms of the library (docs/design/collectives.md). All times
+ * are in seconds, and sizes in bytes.
+ *
+ * A collective is a number of rounds. In a round each rank exchanges one message with another. It
+ * takes as long as the slowest of these messages; messages between the same two hosts share the
+ * bandwidth of their link. Additions and copies in memory are not counted. */
+#ifndef TSR_CLI_PLAN_CLUSTER_COST_H
+#define TSR_CLI_PLAN_CLUSTER_COST_H
+
+#include <stdbool.h>
+
+/* The times of messages of some sizes, which ascend. Between two sizes the time is interpolated;
+ * beyond the largest one it grows with the bandwidth of the last two. A protocol that changes at
+ * some size, as UCX's does, is so part of the model. */
+#define PLAN_LINK_POINTS 16
+typedef struct plan_link {
+    int count; /* 0: there is no such link; otherwise at least 2 */
+    double bytes[PLAN_LINK_POINTS], seconds[PLAN_LINK_POINTS];
+} plan_link;
+
+/* A link whose messages take `latency`, and their bytes at `bandwidth` (more than 0) in addition.
+ */
+plan_link plan_link_of(double latency, double bandwidth);
+double plan_link_seconds(const plan_link *link, double bytes);
+/* Bytes per second of large messages. */
+double plan_link_bandwidth(const plan_link *link);
+
+/* The ranks of a group in their order, by the hosts where they are. */
+typedef struct plan_group {
+    int size;
+    const int *host; /* [size] */
+    int hosts;
+    const plan_link *links; /* [hosts][hosts]; on the diagonal those inside hosts */
+} plan_group;
+
+/* Each takes 0 for a single rank. `bytes` is the size of the whole data, as in tessera bench. */
+double plan_all_reduce_seconds(const plan_group *group, double bytes);
+/* The same for a reduce-scatter, and for an all-gather, which is one backwards. */
+double plan_reduce_scatter_seconds(const plan_group *group, double bytes);
+/* The number of ranks in each subtree for which an all-reduce of the group runs in levels; 1: it
+ * does not. All ranks, if they share a host. */
+int plan_group_levels(const plan_group *group);
+
+/* The time of a pipeline's step with the schedule 1F1B of tsr_pipeline_schedule: passes[s] is how
+ * long stage s computes for a micro-batch, a third of it forward, and sends[s] how long a message
+ * between stages s and s + 1 takes, which does not keep either from computing. The schedule is
+ * played through; of very many micro-batches only the first ones, the others take as long as these
+ * do on average. */
+double plan_pipeline_seconds(int stages, int micro_batches, const double *passes,
+                             const double *sends);
+
+#endif

@@ -1,0 +1,401 @@
+#include "cli/plan/cluster/hosts.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/lib/json.h"
+#include "cli/lib/memory.h"
+#include "cli/lib/say.h"
+#include "cli/plan/plan.h"
+
+/* What is being read, for errors. */
+typedef struct reader {
+    const char *path;
+    char *error;
+    plan_cluster *cluster;
+} reader;
+
+static bool wrong(const reader *r, const char *format, ...) CLI_PRINTF(2, 3);
+static bool wrong(const reader *r, const char *format, ...)
+{
+    va_list arguments;
+    const int used = snprintf(r->error, PLAN_CLUSTER_ERROR, "%.200s: ", r->path);
+    va_start(arguments, format);
+    (void)vsnprintf(r->error + used, PLAN_CLUSTER_ERROR - (size_t)used, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+static json_t *load(const reader *r)
+{
+    json_error_t error;
+    json_t *document = json_load_file(r->path, JSON_REJECT_DUPLICATES, &error);
+    if (!document && error.line > 0)
+        wrong(r, "line %d: %s", error.line, error.text);
+    else if (!document)
+        wrong(r, "%s", error.text);
+    return document;
+}
+
+/* Members -------------------------------------------------------------------------------------- */
+
+/* Fails if the object has a member that is not in `names`. */
+static bool check_members(const reader *r, const json_t *object, const char *where,
+                          const char *const *names)
+{
+    if (!json_is_object(object))
+        return wrong(r, "%s is not an object", where);
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)object, name, value)
+    {
+        int i = 0;
+        while (names[i] && strcmp(names[i], name) != 0)
+            i++;
+        if (!names[i])
+            return wrong(r, "%s has the unknown member \"%.40s\"", where, name);
+    }
+    return true;
+}
+
+typedef struct limits {
+    const char *name;
+    double low, high; /* low is allowed only if it is 0 and the member is `optional` */
+    bool optional;
+} limits;
+
+/* Reads a number. A member that is optional and absent leaves `out` as it is. */
+static bool read_number(const reader *r, const json_t *object, const char *where, limits what,
+                        double *out)
+{
+    const json_t *value = json_object_get(object, what.name);
+    if (!value)
+        return what.optional || wrong(r, "%s has no \"%s\"", where, what.name);
+    if (!json_is_number(value))
+        return wrong(r, "\"%s\" of %s is not a number", what.name, where);
+    const double number = json_number_value(value);
+    if (!(number >= what.low && number <= what.high) || (number <= 0 && !what.optional))
+        return wrong(r, "\"%s\" of %s is %g; it must be %s and at most %g", what.name, where,
+                     number, what.optional ? "at least 0" : "more than 0", what.high);
+    *out = number;
+    return true;
+}
+
+/* Reads a size: a number of bytes, or a text such as "8GiB". */
+static bool read_memory(const reader *r, const json_t *object, const char *where, uint64_t *out)
+{
+    const json_t *value = json_object_get(object, "memory");
+    if (!value)
+        return true;
+    if (json_is_integer(value) && json_integer_value(value) >= 0 &&
+        json_integer_value(value) <= INT64_C(1) << 53)
+        *out = (uint64_t)json_integer_value(value);
+    else if (!json_is_string(value) || !plan_read_bytes(json_string_value(value), out))
+        return wrong(
+            r, "\"memory\" of %s must be bytes, up to 2^53, such as 8589934592 or \"8GiB\"", where);
+    return true;
+}
+
+/* Links ---------------------------------------------------------------------------------------- */
+
+static bool read_link(const reader *r, const json_t *object, const char *where, plan_link *out)
+{
+    double latency = 0, bandwidth = 0;
+    const limits latency_us = {"latency_us", 0, 1e7, true},
+                 gbytes = {"gbytes_per_second", 0, 1e5, false};
+    if (!json_object_get(object, "latency_us"))
+        return wrong(r, "%s has no \"latency_us\"", where);
+    if (!read_number(r, object, where, latency_us, &latency) ||
+        !read_number(r, object, where, gbytes, &bandwidth))
+        return false;
+    *out = plan_link_of(latency * 1e-6, bandwidth * 1e9);
+    return true;
+}
+
+static plan_link *link_of(const reader *r, int a, int b)
+{
+    return &r->cluster->links[a * r->cluster->hosts + b];
+}
+
+static int find_host(const reader *r, const char *name)
+{
+    for (int i = 0; i < r->cluster->hosts; i++)
+        if (name && strcmp(r->cluster->names[i], name) == 0)
+            return i;
+    return -1;
+}
+
+/* An element of "links": a link between two hosts. */
+static bool read_pair(const reader *r, const json_t *object, int number)
+{
+    static const char *const names[] = {"hosts", "latency_us", "gbytes_per_second", NULL};
+    char where[32];
+    int hosts[2];
+    plan_link link;
+    snprintf(where, sizeof where, "links[%d]", number);
+    if (!check_members(r, object, where, names) || !read_link(r, object, where, &link))
+        return false;
+    const json_t *pair = json_object_get(object, "hosts");
+    if (json_array_size(pair) != 2)
+        return wrong(r, "\"hosts\" of %s must be the names of two hosts", where);
+    for (size_t i = 0; i < 2; i++) {
+        const char *name = json_string_value(json_array_get(pair, i));
+        hosts[i] = find_host(r, name);
+        if (hosts[i] < 0)
+            return wrong(r, "%s names the host \"%.60s\", which does not exist", where,
+                         name ? name : "");
+    }
+    if (hosts[0] == hosts[1])
+        return wrong(r, "%s names the host \"%s\" twice; the link inside a host is its \"link\"",
+                     where, r->cluster->names[hosts[0]]);
+    *link_of(r, hosts[0], hosts[1]) = *link_of(r, hosts[1], hosts[0]) = link;
+    return true;
+}
+
+/* "link", which holds for all pairs of hosts, and "links", which hold for some. */
+static bool read_links_between(const reader *r, const json_t *root)
+{
+    static const char *const names[] = {"latency_us", "gbytes_per_second", NULL};
+    const json_t *usual = json_object_get(root, "link"), *pairs = json_object_get(root, "links");
+    plan_link link;
+    if (usual) {
+        if (!check_members(r, usual, "\"link\"", names) || !read_link(r, usual, "\"link\"", &link))
+            return false;
+        for (int a = 0; a < r->cluster->hosts; a++)
+            for (int b = 0; b < r->cluster->hosts; b++)
+                if (a != b)
+                    *link_of(r, a, b) = link;
+    }
+    if (pairs && !json_is_array(pairs))
+        return wrong(r, "\"links\" is not a list");
+    for (size_t i = 0; i < json_array_size(pairs); i++)
+        if (!read_pair(r, json_array_get(pairs, i), (int)i))
+            return false;
+    return true;
+}
+
+static bool check_links(const reader *r)
+{
+    const plan_cluster *c = r->cluster;
+    for (int a = 0; a < c->hosts; a++)
+        for (int b = a; b < c->hosts; b++)
+            if (link_of(r, a, b)->count > 0 || (a == b && plan_cluster_host_ranks(c, a) == 1))
+                continue;
+            else if (a == b)
+                return wrong(r, "host \"%s\" has %d ranks, but no \"link\" between them",
+                             c->names[a], plan_cluster_host_ranks(c, a));
+            else
+                return wrong(r, "there is no link between the hosts \"%s\" and \"%s\"", c->names[a],
+                             c->names[b]);
+    return true;
+}
+
+/* Hosts ---------------------------------------------------------------------------------------- */
+
+static bool read_rank(const reader *r, const json_t *object, const char *host, int number)
+{
+    static const char *const names[] = {"count",    "gflops", "memory_gbytes_per_second",
+                                        "layer_us", "memory", NULL};
+    plan_cluster *c = r->cluster;
+    char where[PLAN_HOST_NAME + 48];
+    double count = 1, gflops = 0, gbytes = 0, layer_us = 0;
+    plan_rank rank = {.host = c->hosts - 1};
+    snprintf(where, sizeof where, "ranks[%d] of host \"%s\"", number, host);
+    if (!check_members(r, object, where, names) ||
+        (json_object_get(object, "count") &&
+         !read_number(r, object, where, (limits){"count", 1, PLAN_MAX_CLUSTER_RANKS, false},
+                      &count)) ||
+        !read_number(r, object, where, (limits){"gflops", 0, 1e9, false}, &gflops) ||
+        !read_number(r, object, where, (limits){"memory_gbytes_per_second", 0, 1e6, false},
+                     &gbytes) ||
+        !read_number(r, object, where, (limits){"layer_us", 0, 1e7, true}, &layer_us) ||
+        !read_memory(r, object, where, &rank.memory))
+        return false;
+    if (count != floor(count))
+        return wrong(r, "\"count\" of %s is %g; it must be a whole number", where, count);
+    if (c->ranks + (int)count > PLAN_MAX_CLUSTER_RANKS)
+        return wrong(r, "there are more than %d ranks", PLAN_MAX_CLUSTER_RANKS);
+    rank.flops = gflops * 1e9;
+    rank.bandwidth = gbytes * 1e9;
+    rank.layer_seconds = layer_us * 1e-6;
+    for (int i = 0; i < (int)count; i++)
+        c->rank[c->ranks++] = rank;
+    return true;
+}
+
+/* Reads a host and its ranks. Its link is read when the number of hosts is known. */
+static bool read_host(const reader *r, const json_t *object, int number)
+{
+    static const char *const names[] = {"name", "ranks", "link", NULL};
+    plan_cluster *c = r->cluster;
+    char where[32];
+    snprintf(where, sizeof where, "hosts[%d]", number);
+    if (!check_members(r, object, where, names))
+        return false;
+    const char *name = json_string_value(json_object_get(object, "name"));
+    if (!name || *name == '\0' || strlen(name) >= PLAN_HOST_NAME)
+        return wrong(r, "\"name\" of %s must be a text of 1 to %d bytes", where,
+                     PLAN_HOST_NAME - 1);
+    if (find_host(r, name) >= 0)
+        return wrong(r, "two hosts have the name \"%s\"", name);
+    snprintf(c->names[c->hosts++], PLAN_HOST_NAME, "%s", name);
+    const json_t *ranks = json_object_get(object, "ranks");
+    if (json_array_size(ranks) == 0)
+        return wrong(r, "host \"%s\" has no ranks", name);
+    for (size_t i = 0; i < json_array_size(ranks); i++)
+        if (!read_rank(r, json_array_get(ranks, i), name, (int)i))
+            return false;
+    return true;
+}
+
+static bool read_inner_links(const reader *r, const json_t *hosts)
+{
+    static const char *const names[] = {"latency_us", "gbytes_per_second", NULL};
+    for (int i = 0; i < r->cluster->hosts; i++) {
+        char where[PLAN_HOST_NAME + 32];
+        const json_t *link = json_object_get(json_array_get(hosts, (size_t)i), "link");
+        snprintf(where, sizeof where, "\"link\" of host \"%s\"", r->cluster->names[i]);
+        if (link &&
+            (!check_members(r, link, where, names) || !read_link(r, link, where, link_of(r, i, i))))
+            return false;
+    }
+    return true;
+}
+
+static bool read_cluster(const reader *r, const json_t *root)
+{
+    static const char *const names[] = {"hosts", "link", "links", NULL};
+    plan_cluster *c = r->cluster;
+    const json_t *hosts = json_object_get(root, "hosts");
+    if (!check_members(r, root, "the document", names))
+        return false;
+    if (json_array_size(hosts) == 0)
+        return wrong(r, "\"hosts\" must be a list of at least one host");
+    if (json_array_size(hosts) > PLAN_MAX_HOSTS)
+        return wrong(r, "there are %zu hosts; the maximum is %d", json_array_size(hosts),
+                     PLAN_MAX_HOSTS);
+    for (size_t i = 0; i < json_array_size(hosts); i++)
+        if (!read_host(r, json_array_get(hosts, i), (int)i))
+            return false;
+    c->links = cli_alloc((size_t)c->hosts * (size_t)c->hosts, sizeof *c->links);
+    return read_inner_links(r, hosts) && read_links_between(r, root);
+}
+
+/* Measured links ------------------------------------------------------------------------------- */
+
+/* Adds a message's time to a link. Of several pairs of ranks on the same hosts the slowest counts,
+ * because collectives wait for it. */
+static bool add_point(const reader *r, plan_link *link, double bytes, double seconds)
+{
+    int i = 0;
+    while (i < link->count && link->bytes[i] < bytes)
+        i++;
+    if (i < link->count && link->bytes[i] == bytes) {
+        link->seconds[i] = fmax(link->seconds[i], seconds);
+        return true;
+    }
+    if (link->count == PLAN_LINK_POINTS)
+        return wrong(r, "more than %d sizes of messages between two hosts", PLAN_LINK_POINTS);
+    for (int j = link->count++; j > i; j--) {
+        link->bytes[j] = link->bytes[j - 1];
+        link->seconds[j] = link->seconds[j - 1];
+    }
+    link->bytes[i] = bytes;
+    link->seconds[i] = seconds;
+    return true;
+}
+
+static bool add_result(const reader *r, const json_t *result, plan_link *measured)
+{
+    const plan_cluster *c = r->cluster;
+    const json_t *which = json_object_get(result, "case"),
+                 *time = json_object_get(json_object_get(result, "host_ns"), "median");
+    const json_t *ranks[] = {json_object_get(which, "rank"), json_object_get(which, "peer")},
+                 *bytes = json_object_get(which, "bytes");
+    int hosts[2];
+    if (!json_is_integer(ranks[0]) || !json_is_integer(ranks[1]) || !json_is_integer(bytes) ||
+        json_integer_value(bytes) < 0 || !json_is_number(time) || !(json_number_value(time) > 0))
+        return wrong(r, "a result of the benchmark link lacks its ranks, bytes or time");
+    for (int i = 0; i < 2; i++) {
+        const json_int_t rank = json_integer_value(ranks[i]);
+        if (rank < 0 || rank >= c->ranks)
+            return wrong(r, "has a link of rank %lld, but the cluster has %d ranks",
+                         (long long)rank, c->ranks);
+        hosts[i] = c->rank[rank].host;
+    }
+    const char *same = json_string_value(json_object_get(which, "hosts"));
+    if (same && (strcmp(same, "same") == 0) != (hosts[0] == hosts[1]))
+        return wrong(r, "ranks %d and %d are on %s in the measurement, but not in the cluster",
+                     (int)json_integer_value(ranks[0]), (int)json_integer_value(ranks[1]),
+                     strcmp(same, "same") == 0 ? "the same host" : "two hosts");
+    const double size = (double)json_integer_value(bytes), seconds = 1e-9 * json_number_value(time);
+    return add_point(r, &measured[hosts[0] * c->hosts + hosts[1]], size, seconds) &&
+           (hosts[0] == hosts[1] ||
+            add_point(r, &measured[hosts[1] * c->hosts + hosts[0]], size, seconds));
+}
+
+/* Replaces links by those that tessera bench link has measured. */
+static bool read_measured(const reader *r, const json_t *root, plan_link *measured)
+{
+    const plan_cluster *c = r->cluster;
+    const json_t *results = json_object_get(root, "results");
+    bool any = false;
+    for (size_t i = 0; i < json_array_size(results); i++) {
+        const json_t *result = json_array_get(results, i);
+        const char *name = json_string_value(json_object_get(result, "benchmark"));
+        if (!name || strcmp(name, "link") != 0)
+            continue;
+        any = true;
+        if (!add_result(r, result, measured))
+            return false;
+    }
+    if (!any)
+        return wrong(r, "has no results of tessera bench link");
+    for (int i = 0; i < c->hosts * c->hosts; i++) {
+        if (measured[i].count == 1)
+            return wrong(r, "has messages of one size only, %g bytes; at least two are needed",
+                         measured[i].bytes[0]);
+        if (measured[i].count > 0)
+            c->links[i] = measured[i];
+    }
+    return true;
+}
+
+/* Both ----------------------------------------------------------------------------------------- */
+
+bool plan_cluster_read(const char *path, const char *links, plan_cluster *out,
+                       char error[PLAN_CLUSTER_ERROR])
+{
+    reader r = {path, error, out};
+    memset(out, 0, sizeof *out);
+    json_t *document = load(&r);
+    bool good = document && read_cluster(&r, document);
+    json_decref(document);
+    if (good && links) {
+        plan_link *measured = cli_alloc((size_t)out->hosts * (size_t)out->hosts, sizeof *measured);
+        r.path = links;
+        document = load(&r);
+        good = document && read_measured(&r, document, measured);
+        json_decref(document);
+        free(measured);
+        r.path = path;
+    }
+    return good && check_links(&r);
+}
+
+void plan_cluster_free(plan_cluster *cluster)
+{
+    free(cluster->links);
+    cluster->links = NULL;
+}
+
+int plan_cluster_host_ranks(const plan_cluster *cluster, int host)
+{
+    int count = 0;
+    for (int i = 0; i < cluster->ranks; i++)
+        count += cluster->rank[i].host == host;
+    return count;
+}

@@ -1,0 +1,320 @@
+#include "cli/plan/cluster/predict.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "cli/lib/memory.h"
+
+/* What one pass of one micro-batch (training), of a part of the sequences (generation) or of a part
+ * of the prompt takes on a stage. */
+typedef struct pass {
+    double compute, tensor;
+} pass;
+
+/* Forward and backward passes of training take 3 times a forward pass. */
+#define TRAINING_PASSES 3
+/* A parameter, its gradient, and the two moments of AdamW, in f32. */
+#define TRAINING_BYTES 16
+/* What a step of AdamW reads and writes of them, for a parameter. */
+#define STEP_BYTES 28
+
+static int place_of(const plan_grid *g, int stage, int row, int column)
+{
+    return (stage * g->data + row) * g->tensor + column;
+}
+
+static const plan_rank *rank_at(const plan_cluster *c, const plan_grid *g, int place)
+{
+    return &c->rank[g->ranks[place]];
+}
+
+static double share_of_blocks(const plan_work *w, const plan_grid *g, int stage)
+{
+    return (double)g->blocks[stage] / w->layers;
+}
+
+/* The parts that are in flight at the same time: of the sequences, when generating. */
+static int parts_of_sequences(const plan_work *w, const plan_grid *g)
+{
+    return g->stages < w->sequences ? g->stages : w->sequences;
+}
+
+/* Rows that pass through a stage at once. */
+static double rows_of_pass(const plan_work *w, const plan_grid *g)
+{
+    switch (w->goal) {
+    case PLAN_GENERATION:
+        return ceil((double)w->sequences / parts_of_sequences(w, g));
+    case PLAN_PROMPT:
+        return w->pass_tokens;
+    case PLAN_TRAINING:
+        return w->context * w->sequences / g->data;
+    }
+    return 0;
+}
+
+/* Groups --------------------------------------------------------------------------------------- */
+
+/* The group of `size` places from `first` on, each `step` after the one before. Free `host`. */
+static plan_group make_group(const plan_cluster *c, const plan_grid *g, int first, int step,
+                             int size)
+{
+    int *host = cli_alloc((size_t)size, sizeof *host);
+    for (int i = 0; i < size; i++)
+        host[i] = rank_at(c, g, first + i * step)->host;
+    return (plan_group){.size = size, .host = host, .hosts = c->hosts, .links = c->links};
+}
+
+static void free_group(plan_group *group)
+{
+    free((void *)group->host);
+}
+
+/* Computing ------------------------------------------------------------------------------------ */
+
+/* A rank computes for a pass as long as its matrix products take, or as long as it reads its
+ * weights and cache, if that is longer. */
+static double compute_seconds(const plan_cluster *c, const plan_work *w, const plan_grid *g,
+                              int stage, int place)
+{
+    const plan_rank *rank = rank_at(c, g, place);
+    const plan_part *part = &g->parts[place];
+    const bool last = stage == g->stages - 1;
+    const double share = share_of_blocks(w, g, stage), rows = rows_of_pass(w, g),
+                 /* of a prompt, only the last row meets the head */
+        head_rows = w->goal == PLAN_PROMPT ? 1 : rows;
+    double parameters = share * part->block_parameters * rows, bytes = share * part->block_bytes;
+    if (last) {
+        parameters += part->head_parameters * head_rows;
+        bytes += part->head_bytes;
+    }
+    const double attention = part->attention_flops * g->blocks[stage] * rows;
+    const double flops = 2 * parameters + attention, fixed = rank->layer_seconds * g->blocks[stage];
+    if (w->goal == PLAN_TRAINING)
+        return TRAINING_PASSES * (flops / rank->flops + fixed);
+    if (w->goal == PLAN_GENERATION)
+        /* sequences are half full on average */
+        bytes += share * part->cache_bytes / 2 / parts_of_sequences(w, g);
+    return fmax(flops / rank->flops, bytes / rank->bandwidth) + fixed;
+}
+
+/* What the ranks of a row send for a pass: two all-reduces of the activations for each block,
+ * another two backward; one for the embedding, and for the head the logits or their gradient. */
+static double tensor_seconds(const plan_cluster *c, const plan_work *w, const plan_grid *g,
+                             int stage, int row)
+{
+    const bool first = stage == 0, last = stage == g->stages - 1;
+    const double rows = rows_of_pass(w, g), bytes = rows * w->width * w->wire_bytes;
+    plan_group group = make_group(c, g, place_of(g, stage, row, 0), 1, g->tensor);
+    int reductions = 2 * g->blocks[stage] * (w->goal == PLAN_TRAINING ? 2 : 1) + first;
+    double logits = 0;
+    if (last && w->goal == PLAN_TRAINING) {
+        reductions++;
+        /* the largest logit, the sum of exponentials and the target's logit of each row */
+        logits = 3 * plan_all_reduce_seconds(&group, rows * sizeof(float));
+    } else if (last) {
+        const double sequences = w->goal == PLAN_PROMPT ? 1 : rows;
+        logits = plan_reduce_scatter_seconds(&group, sequences * w->vocabulary * sizeof(float));
+    }
+    const double sum = reductions * plan_all_reduce_seconds(&group, bytes) + logits;
+    free_group(&group);
+    return sum;
+}
+
+/* The slowest row counts. */
+static pass stage_pass(const plan_cluster *c, const plan_work *w, const plan_grid *g, int stage)
+{
+    pass slowest = {0, 0};
+    for (int row = 0; row < g->data; row++) {
+        pass here = {0, tensor_seconds(c, w, g, stage, row)};
+        for (int column = 0; column < g->tensor; column++)
+            here.compute = fmax(here.compute,
+                                compute_seconds(c, w, g, stage, place_of(g, stage, row, column)));
+        if (here.compute + here.tensor > slowest.compute + slowest.tensor)
+            slowest = here;
+    }
+    return slowest;
+}
+
+/* The activations of a pass from a stage to the next one; all rows and columns send theirs over the
+ * same link. */
+static double send_seconds(const plan_cluster *c, const plan_work *w, const plan_grid *g, int stage)
+{
+    const double bytes = rows_of_pass(w, g) * w->width * sizeof(float);
+    const int each = g->data * g->tensor;
+    double longest = 0;
+    for (int i = 0; i < each; i++) {
+        const int from = rank_at(c, g, stage * each + i)->host,
+                  to = rank_at(c, g, (stage + 1) * each + i)->host;
+        const plan_link *link = &c->links[from * c->hosts + to];
+        const double wait = from == to ? 0 : (each - 1) * bytes / plan_link_bandwidth(link);
+        longest = fmax(longest, plan_link_seconds(link, bytes) + wait);
+    }
+    return longest;
+}
+
+/* Whole steps ---------------------------------------------------------------------------------- */
+
+/* Parameters of a place, in elements of 4 bytes. */
+static double parameters_at(const plan_work *w, const plan_grid *g, int place)
+{
+    const int stage = place / (g->data * g->tensor);
+    const plan_part *part = &g->parts[place];
+    const bool first = stage == 0, last = stage == g->stages - 1;
+    double bytes = share_of_blocks(w, g, stage) * part->block_bytes;
+    if (first)
+        bytes += part->embedding_bytes;
+    if (last && !(part->tied && first))
+        bytes += part->head_bytes;
+    return bytes / sizeof(float);
+}
+
+/* The ranks with the same part of the parameters add their gradients once for each micro-batch, or
+ * gather shards for each pass and scatter gradients. Then each makes a step with its own. */
+static void add_data(const plan_cluster *c, const plan_work *w, const plan_grid *g,
+                     plan_prediction *out)
+{
+    const int each = g->data * g->tensor;
+    double slowest = 0, step = 0;
+    for (int place = 0; place < g->stages * each; place++) {
+        const double parameters = parameters_at(w, g, place);
+        const double own = g->sharded ? parameters / g->data : parameters;
+        step = fmax(step, own * STEP_BYTES / rank_at(c, g, place)->bandwidth);
+        if (place % each >= g->tensor || g->data == 1)
+            continue;
+        plan_group group = make_group(c, g, place, g->tensor, g->data);
+        /* all columns do the same at once, over the same link */
+        const double bytes = parameters * sizeof(float) * g->tensor;
+        slowest = fmax(slowest, g->sharded ? 3 * plan_reduce_scatter_seconds(&group, bytes)
+                                           : plan_all_reduce_seconds(&group, bytes));
+        free_group(&group);
+    }
+    out->data += slowest * w->micro_batches;
+    out->compute += step;
+}
+
+static int slowest_stage(const pass *passes, int stages)
+{
+    int slowest = 0;
+    for (int s = 1; s < stages; s++)
+        if (passes[s].compute + passes[s].tensor > passes[slowest].compute + passes[slowest].tensor)
+            slowest = s;
+    return slowest;
+}
+
+/* The first and the last stage add the gradients of an embedding that is also the head. */
+static double ends_seconds(const plan_cluster *c, const plan_grid *g)
+{
+    const int each = g->data * g->tensor;
+    if (g->stages == 1 || !g->parts[0].tied)
+        return 0;
+    plan_group group = make_group(c, g, 0, (g->stages - 1) * each, 2);
+    const double sum = plan_all_reduce_seconds(&group, g->parts[0].embedding_bytes * each);
+    free_group(&group);
+    return sum;
+}
+
+/* All ranks add a few numbers at the end of a step: the norm of the gradients, and the loss. */
+static double end_seconds(const plan_cluster *c, const plan_grid *g)
+{
+    const int all = g->data * g->tensor * g->stages;
+    plan_group group = make_group(c, g, 0, 1, all);
+    const double sum = 2 * plan_all_reduce_seconds(&group, 2 * sizeof(float));
+    free_group(&group);
+    return sum;
+}
+
+static void predict_training(const plan_cluster *c, const plan_work *w, const plan_grid *g,
+                             const pass *passes, const double *sends, plan_prediction *out)
+{
+    double *busy = cli_alloc((size_t)g->stages, sizeof *busy);
+    double *nothing = cli_alloc((size_t)g->stages, sizeof *nothing);
+    const pass *slowest = &passes[slowest_stage(passes, g->stages)];
+    for (int s = 0; s < g->stages; s++)
+        busy[s] = passes[s].compute + passes[s].tensor;
+    const double alone = plan_pipeline_seconds(g->stages, w->micro_batches, busy, nothing),
+                 all = plan_pipeline_seconds(g->stages, w->micro_batches, busy, sends);
+    out->compute = w->micro_batches * slowest->compute;
+    out->tensor = w->micro_batches * slowest->tensor;
+    out->idle = fmax(alone - out->compute - out->tensor, 0);
+    out->pipeline = all - alone + ends_seconds(c, g);
+    out->data = end_seconds(c, g);
+    add_data(c, w, g, out);
+    free(busy);
+    free(nothing);
+}
+
+/* Parts of the sequences follow each other through the stages. A token of a part can only start
+ * after its last one has left the last stage. */
+static void predict_generation(const plan_work *w, const plan_grid *g, const pass *passes,
+                               const double *sends, plan_prediction *out)
+{
+    const int parts = parts_of_sequences(w, g);
+    double once = 0, through = 0;
+    for (int s = 0; s < g->stages; s++) {
+        once += passes[s].compute + passes[s].tensor;
+        through += sends[s];
+    }
+    const pass *slowest = &passes[slowest_stage(passes, g->stages)];
+    const double busy = slowest->compute + slowest->tensor;
+    out->compute = parts * slowest->compute;
+    out->tensor = parts * slowest->tensor;
+    out->pipeline = through;
+    out->idle = fmax(once + through, parts * busy) - out->compute - out->tensor - through;
+    if (out->idle < 0) { /* messages are hidden behind other parts */
+        out->pipeline += out->idle;
+        out->idle = 0;
+    }
+}
+
+/* Passes of a long prompt follow each other through the stages, so the slowest stage counts. */
+static void predict_prompt(const plan_grid *g, const pass *passes, plan_prediction *out)
+{
+    const pass *slowest = &passes[slowest_stage(passes, g->stages)];
+    out->compute = slowest->compute;
+    out->tensor = slowest->tensor;
+}
+
+void plan_predict(const plan_cluster *c, const plan_work *w, const plan_grid *g,
+                  plan_prediction *out)
+{
+    pass *passes = cli_alloc((size_t)g->stages, sizeof *passes);
+    double *sends = cli_alloc((size_t)g->stages, sizeof *sends);
+    *out = (plan_prediction){0};
+    for (int s = 0; s < g->stages; s++) {
+        passes[s] = stage_pass(c, w, g, s);
+        sends[s] = s < g->stages - 1 ? send_seconds(c, w, g, s) : 0;
+    }
+    if (w->goal == PLAN_TRAINING)
+        predict_training(c, w, g, passes, sends, out);
+    else if (w->goal == PLAN_GENERATION)
+        predict_generation(w, g, passes, sends, out);
+    else
+        predict_prompt(g, passes, out);
+    out->seconds = out->compute + out->tensor + out->data + out->pipeline + out->idle;
+    free(passes);
+    free(sends);
+}
+
+/* Memory --------------------------------------------------------------------------------------- */
+
+double plan_memory(const plan_work *w, const plan_grid *g, int place)
+{
+    const int stage = place / (g->data * g->tensor);
+    const plan_part *part = &g->parts[place];
+    const bool first = stage == 0, last = stage == g->stages - 1;
+    const double share = share_of_blocks(w, g, stage);
+    if (w->goal != PLAN_TRAINING)
+        return share * (part->block_bytes + part->cache_bytes) +
+               (first ? part->embedding_bytes : 0) +
+               (last && !(part->tied && first) ? part->head_bytes : 0);
+    const double parameters = parameters_at(w, g, place), rows = rows_of_pass(w, g);
+    const int after = g->stages - stage,
+              in_flight = after < w->micro_batches ? after : w->micro_batches;
+    /* With shards, the parameters and gradients of two blocks are there in full. */
+    const double full = 4 * part->block_bytes / w->layers,
+                 state = g->sharded ? parameters * TRAINING_BYTES / g->data + full
+                                    : parameters * TRAINING_BYTES;
+    return state + in_flight * g->blocks[stage] * rows * part->activation_bytes +
+           (last ? 2 * rows * w->vocabulary / g->tensor * sizeof(float) : 0);
+}

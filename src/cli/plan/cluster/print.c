@@ -1,0 +1,195 @@
+/* Prints the grids that were found, as text and as JSON. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/lib/json.h"
+#include "cli/lib/numbers.h"
+#include "cli/lib/table.h"
+#include "cli/lib/terminal.h"
+#include "cli/plan/cluster/cluster.h"
+
+static const char *unit(const plan_outcome *o)
+{
+    static const char *const units[] = {"a token", "a pass", "a step"};
+    return units[o->search->work.goal];
+}
+
+/* Tokens per second. */
+static double speed(const plan_outcome *o, const plan_candidate *c)
+{
+    const plan_work *w = &o->search->work;
+    const double tokens = w->goal == PLAN_GENERATION ? w->sequences
+                          : w->goal == PLAN_PROMPT   ? w->pass_tokens
+                                                     : w->context * w->sequences * w->micro_batches;
+    return tokens / c->predicted.seconds;
+}
+
+/* The hosts whose ranks take part, as "left 0-1, right 2". */
+static char *places(const plan_outcome *o, const plan_candidate *c, size_t size, char *text)
+{
+    const plan_cluster *cluster = o->search->cluster;
+    size_t used = 0;
+    for (int i = 0; i < c->count && used < size;) {
+        int last = i;
+        const int host = cluster->rank[c->ranks[i]].host;
+        while (last + 1 < c->count && cluster->rank[c->ranks[last + 1]].host == host)
+            last++;
+        used +=
+            (size_t)snprintf(text + used, size - used, last > i ? "%s%s %d-%d" : "%s%s %d",
+                             i > 0 ? ", " : "", cluster->names[host], c->ranks[i], c->ranks[last]);
+        i = last + 1;
+    }
+    return text;
+}
+
+static double most_memory(const plan_candidate *c)
+{
+    double most = 0;
+    for (int i = 0; i < c->count; i++)
+        most = c->memory[i] > most ? c->memory[i] : most;
+    return most;
+}
+
+static void time_cell(cli_table *table, double seconds)
+{
+    char text[CLI_NUMBER_TEXT];
+    cli_table_cell(table, "%s", seconds > 0 ? cli_duration(1e9 * seconds, text) : "-");
+}
+
+static void print_grids(const plan_outcome *o)
+{
+    cli_table *table = cli_table_create();
+    static const char *const headings[] = {"data", "tensor", "stages"};
+    for (int i = 0; i < 3; i++)
+        cli_table_column(table, headings[i], CLI_RIGHT);
+    cli_table_column(table, "ranks", CLI_LEFT);
+    cli_table_column(table, unit(o), CLI_RIGHT);
+    cli_table_column(table, "tokens/s", CLI_RIGHT);
+    cli_table_column(table, "computing", CLI_RIGHT);
+    cli_table_column(table, "messages", CLI_RIGHT);
+    cli_table_column(table, "waiting", CLI_RIGHT);
+    cli_table_column(table, "memory", CLI_RIGHT);
+    for (int i = 0; i < o->shown_count; i++) {
+        const plan_candidate *c = &o->candidates->all[o->shown[i]];
+        const plan_prediction *p = &c->predicted;
+        char text[512];
+        cli_table_cell(table, "%d%s", c->data, c->sharded ? " (sharded)" : "");
+        cli_table_cell(table, "%d", c->tensor);
+        cli_table_cell(table, "%d", c->stages);
+        cli_table_cell(table, "%s", places(o, c, sizeof text, text));
+        time_cell(table, p->seconds);
+        cli_table_cell(table, "%s", cli_number(speed(o, c), text));
+        time_cell(table, p->compute);
+        time_cell(table, p->tensor + p->data + p->pipeline);
+        time_cell(table, p->idle);
+        cli_table_cell(table, "%s", cli_bytes((uint64_t)most_memory(c), text));
+    }
+    cli_table_print(table, stdout, 0);
+    cli_table_destroy(&table);
+}
+
+static void print_ranks(const plan_outcome *o)
+{
+    const plan_candidate *c = &o->candidates->all[o->best];
+    const plan_cluster *cluster = o->search->cluster;
+    cli_table *table = cli_table_create();
+    cli_table_column(table, "rank", CLI_RIGHT);
+    cli_table_column(table, "host", CLI_LEFT);
+    cli_table_column(table, "stage", CLI_RIGHT);
+    cli_table_column(table, "layers", CLI_RIGHT);
+    cli_table_column(table, "memory", CLI_RIGHT);
+    cli_table_column(table, "of", CLI_RIGHT);
+    for (int i = 0; i < c->count; i++) {
+        const plan_rank *rank = &cluster->rank[c->ranks[i]];
+        const int stage = i / (c->data * c->tensor);
+        char text[CLI_BYTES_TEXT];
+        cli_table_cell(table, "%d", c->ranks[i]);
+        cli_table_cell(table, "%s", cluster->names[rank->host]);
+        cli_table_cell(table, "%d", stage);
+        cli_table_cell(table, "%d", c->blocks[stage]);
+        cli_table_cell(table, "%s", cli_bytes((uint64_t)c->memory[i], text));
+        cli_table_cell(table, "%s", rank->memory > 0 ? cli_bytes(rank->memory, text) : "-");
+    }
+    cli_table_print(table, stdout, 0);
+    cli_table_destroy(&table);
+}
+
+void plan_cluster_print(const plan_outcome *o)
+{
+    static const char *const places_of[] = {"best", "second", "third"};
+    const plan_cluster *cluster = o->search->cluster;
+    cli_print(stdout, "%s: %s, %d layers, on %d host%s with %d rank%s\n\n", o->path,
+              o->config->architecture, o->config->layers, cluster->hosts,
+              cluster->hosts == 1 ? "" : "s", cluster->ranks, cluster->ranks == 1 ? "" : "s");
+    print_grids(o);
+    puts("");
+    if (o->best < 0)
+        puts("no grid fits");
+    for (int i = o->best < 0 ? 0 : 1; i < o->shown_count; i++) {
+        char text[PLAN_REASON_TEXT];
+        cli_line(stdout, "%s: %s", places_of[i], plan_cluster_reason(o, o->shown[i], text));
+    }
+    if (o->best < 0)
+        return;
+    puts(o->shown_count > 1 ? "\nthe best:" : "the best:");
+    print_ranks(o);
+}
+
+/* JSON ----------------------------------------------------------------------------------------- */
+
+static void add_candidate(json_t *list, const plan_outcome *o, int number)
+{
+    const plan_candidate *c = &o->candidates->all[number];
+    const plan_prediction *p = &c->predicted;
+    const struct {
+        const char *name;
+        double seconds;
+    } times[] = {{"seconds", p->seconds},
+                 {"compute_seconds", p->compute},
+                 {"tensor_message_seconds", p->tensor},
+                 {"data_message_seconds", p->data},
+                 {"stage_message_seconds", p->pipeline},
+                 {"idle_seconds", p->idle}};
+    json_t *object = cli_json_append_object(list);
+    cli_json_u64(object, "data", (uint64_t)c->data);
+    cli_json_u64(object, "tensor", (uint64_t)c->tensor);
+    cli_json_u64(object, "stages", (uint64_t)c->stages);
+    cli_json_bool(object, "sharded", c->sharded);
+    cli_json_bool(object, "by_rates", c->by_rates);
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+        cli_json_real(object, times[i].name, times[i].seconds);
+    cli_json_real(object, "tokens_per_second", speed(o, c));
+    json_t *blocks = cli_json_add_array(object, "layers");
+    for (int s = 0; s < c->stages; s++)
+        cli_json_append(blocks, json_integer(c->blocks[s]));
+    json_t *ranks = cli_json_add_array(object, "ranks");
+    for (int i = 0; i < c->count; i++) {
+        const plan_cluster *cluster = o->search->cluster;
+        json_t *rank = cli_json_append_object(ranks);
+        cli_json_u64(rank, "rank", (uint64_t)c->ranks[i]);
+        cli_json_text(rank, "host", cluster->names[cluster->rank[c->ranks[i]].host]);
+        cli_json_u64(rank, "memory_bytes", (uint64_t)c->memory[i]);
+    }
+    cli_json_bool(object, "fits", c->missing_bytes == 0);
+    cli_json_bool(object, "best", number == o->best);
+    if (number != o->best && (c->missing_bytes > 0 || o->best >= 0)) {
+        char text[PLAN_REASON_TEXT];
+        cli_json_text(object, "why_not", plan_cluster_reason(o, number, text));
+    }
+}
+
+void plan_cluster_print_json(const plan_outcome *o)
+{
+    static const char *const goals[] = {"generation", "prompt", "training"};
+    json_t *document = cli_json_document("tessera.plan.cluster", 1);
+    cli_json_text(document, "model", o->path);
+    cli_json_text(document, "architecture", o->config->architecture);
+    cli_json_u64(document, "layers", (uint64_t)o->config->layers);
+    cli_json_text(document, "goal", goals[o->search->work.goal]);
+    cli_json_bool(document, "fits", o->best >= 0);
+    json_t *list = cli_json_add_array(document, "candidates");
+    for (int i = 0; i < o->candidates->count; i++)
+        add_candidate(list, o, i);
+    cli_json_print(document);
+}

@@ -1,0 +1,299 @@
+#include "cli/plan/cluster/search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/lib/memory.h"
+#include "tessera/pipeline.h"
+
+/* With more hosts, only all of them together and each alone are tried. */
+#define MAX_SUBSET_HOSTS 6
+
+/* The ranks of which grids are made. */
+typedef struct pool {
+    int count;
+    int ranks[PLAN_MAX_CLUSTER_RANKS];
+} pool;
+
+/* What a rank has of the model ----------------------------------------------------------------- */
+
+/* In f32: the inputs of both norms, q, k, v, the output of attention, what is inside the MLP, and
+ * the sums that residual connections add. */
+static double activation_bytes(const tsr_model_config *m, const tsr_model_rank_plan *rank)
+{
+    const double whole = 6 * (double)m->width,
+                 attention =
+                     (2 * (double)rank->heads + 2 * (double)rank->kv_heads) * (double)m->head_dim,
+                 mlp = (m->gated ? 4 : 3) * (double)rank->hidden;
+    return sizeof(float) * (whole + attention + mlp);
+}
+
+static plan_part part_of(const plan_search *s, const tsr_model_config *m,
+                         const tsr_model_rank_plan *rank)
+{
+    const double head = (double)rank->vocabulary * (double)m->width,
+                 /* on average, a row sees half of the context; keys and values count 2 each */
+        seen = s->work.context / 2;
+    return (plan_part){
+        .block_bytes = (double)(rank->attention_bytes + rank->mlp_bytes + rank->norm_bytes),
+        .block_parameters = fmax((double)rank->token_parameters - head, 0),
+        .embedding_bytes = (double)rank->embedding_bytes,
+        .head_bytes = (double)(m->tied ? rank->embedding_bytes : rank->head_bytes),
+        .head_parameters = head,
+        .cache_bytes = (double)rank->cache_bytes,
+        .activation_bytes = activation_bytes(m, rank),
+        .attention_flops = 4 * seen * (double)rank->heads * (double)m->head_dim,
+        .tied = m->tied,
+    };
+}
+
+/* What counts as a rank's rate when work is divided. */
+static double rate_of(const plan_search *s, int rank)
+{
+    const plan_rank *r = &s->cluster->rank[rank];
+    return s->work.goal == PLAN_GENERATION ? r->bandwidth : r->flops;
+}
+
+static bool rates_differ(const plan_search *s, const int *ranks, int count)
+{
+    for (int i = 1; i < count; i++)
+        if (rate_of(s, ranks[i]) != rate_of(s, ranks[0]))
+            return true;
+    return false;
+}
+
+/* Fills in the parts of a tensor-parallel group. */
+static tsr_status divide_row(const plan_search *s, const tsr_model_config *m, const int *ranks,
+                             int count, plan_part *out)
+{
+    double *rates = cli_alloc((size_t)count, sizeof *rates);
+    tsr_model_rank_plan *plans = cli_alloc((size_t)count, sizeof *plans);
+    const bool differ = rates_differ(s, ranks, count);
+    for (int i = 0; i < count; i++)
+        rates[i] = rate_of(s, ranks[i]);
+    const tsr_status status = tsr_model_plan(
+        s->path,
+        tsr_model_plan_params(.ranks = count,
+                              .dtype = s->work.goal == PLAN_TRAINING ? TSR_F32 : s->dtype,
+                              .partition = {.kind = differ ? TSR_PARTITION_WEIGHTED
+                                                           : TSR_PARTITION_UNEVEN,
+                                            .rates = differ ? rates : NULL},
+                              .context = s->context, .sequences = s->work.sequences,
+                              .cache_dtype = s->cache_dtype),
+        NULL, plans, NULL);
+    for (int i = 0; i < count && status == TSR_OK; i++)
+        out[i] = part_of(s, m, &plans[i]);
+    free(rates);
+    free(plans);
+    return status;
+}
+
+/* Candidates ----------------------------------------------------------------------------------- */
+
+/* The rate of a stage is that of its slowest row, and the rate of a row the sum of its ranks'. The
+ * head counts as blocks of the last stage. */
+static tsr_status divide_blocks(const plan_search *s, const plan_candidate *c,
+                                const plan_part *parts)
+{
+    double *rates = cli_alloc((size_t)c->stages, sizeof *rates);
+    for (int stage = 0; stage < c->stages; stage++) {
+        rates[stage] = INFINITY;
+        for (int row = 0; row < c->data; row++) {
+            double sum = 0;
+            for (int column = 0; column < c->tensor; column++)
+                sum += rate_of(s, c->ranks[(stage * c->data + row) * c->tensor + column]);
+            rates[stage] = fmin(rates[stage], sum);
+        }
+    }
+    const double head = s->work.goal == PLAN_PROMPT || parts->block_parameters <= 0
+                            ? 0
+                            : parts->head_parameters * s->work.layers / parts->block_parameters;
+    const tsr_status status = tsr_pipeline_divide(
+        tsr_pipeline_divide_params(.blocks = s->work.layers, .stages = c->stages, .rates = rates,
+                                   .last_cost = head),
+        c->blocks);
+    free(rates);
+    return status;
+}
+
+static void judge(const plan_search *s, const plan_part *parts, plan_candidate *c)
+{
+    const plan_grid grid = {.data = c->data,
+                            .tensor = c->tensor,
+                            .stages = c->stages,
+                            .ranks = c->ranks,
+                            .sharded = c->sharded,
+                            .blocks = c->blocks,
+                            .parts = parts};
+    plan_predict(s->cluster, &s->work, &grid, &c->predicted);
+    for (int place = 0; place < c->count; place++) {
+        const uint64_t limit = s->cluster->rank[c->ranks[place]].memory;
+        c->memory[place] = plan_memory(&s->work, &grid, place);
+        const double missing = limit > 0 ? c->memory[place] - (double)limit : 0;
+        if (missing > c->missing_bytes) {
+            c->missing_bytes = missing;
+            c->missing_place = place;
+        }
+    }
+}
+
+static void free_candidate(plan_candidate *c)
+{
+    free(c->ranks);
+    free(c->blocks);
+    free(c->memory);
+}
+
+static tsr_status make(const plan_search *s, const tsr_model_config *m, const pool *from,
+                       const plan_candidate *shape, plan_candidate *out)
+{
+    *out = *shape;
+    out->count = out->data * out->tensor * out->stages;
+    out->ranks = cli_alloc((size_t)out->count, sizeof *out->ranks);
+    out->blocks = cli_alloc((size_t)out->stages, sizeof *out->blocks);
+    out->memory = cli_alloc((size_t)out->count, sizeof *out->memory);
+    memcpy(out->ranks, from->ranks, (size_t)out->count * sizeof *out->ranks);
+    plan_part *parts = cli_alloc((size_t)out->count, sizeof *parts);
+    tsr_status status = TSR_OK;
+    for (int row = 0; row < out->count && status == TSR_OK; row += out->tensor) {
+        out->by_rates = out->by_rates || rates_differ(s, out->ranks + row, out->tensor);
+        status = divide_row(s, m, out->ranks + row, out->tensor, parts + row);
+    }
+    if (status == TSR_OK)
+        status = divide_blocks(s, out, parts);
+    if (status == TSR_OK)
+        judge(s, parts, out);
+    free(parts);
+    if (status != TSR_OK)
+        free_candidate(out);
+    return status;
+}
+
+/* Whether the model and the batch can be divided like that. */
+static bool is_possible(const plan_search *s, const tsr_model_config *m, const plan_candidate *c)
+{
+    if (c->tensor > m->heads || c->stages > m->layers)
+        return false;
+    return s->work.goal == PLAN_TRAINING ? s->work.sequences % c->data == 0 : c->data == 1;
+}
+
+static tsr_status add_shape(const plan_search *s, const tsr_model_config *m, const pool *from,
+                            const plan_candidate *shape, plan_candidates *out)
+{
+    if (!is_possible(s, m, shape))
+        return TSR_OK;
+    out->all = cli_resize(out->all, (size_t)out->count + 1, sizeof *out->all);
+    const tsr_status status = make(s, m, from, shape, &out->all[out->count]);
+    out->count += status == TSR_OK;
+    return status;
+}
+
+/* All grids of the ranks of a pool. */
+static tsr_status add_pool(const plan_search *s, const tsr_model_config *m, const pool *from,
+                           plan_candidates *out)
+{
+    tsr_status status = TSR_OK;
+    for (int stages = 1; stages <= from->count; stages++)
+        for (int data = 1; data <= from->count / stages; data++) {
+            if (from->count % (stages * data) != 0)
+                continue;
+            plan_candidate shape = {
+                .data = data, .tensor = from->count / stages / data, .stages = stages};
+            for (int sharded = 0; sharded <= (data > 1) && status == TSR_OK; sharded++) {
+                shape.sharded = sharded;
+                status = add_shape(s, m, from, &shape, out);
+            }
+        }
+    return status;
+}
+
+static void add_host(const plan_cluster *c, int host, pool *out)
+{
+    for (int i = 0; i < c->ranks; i++)
+        if (c->rank[i].host == host)
+            out->ranks[out->count++] = i;
+}
+
+/* Hosts whose bits are set, or all hosts. */
+static pool pool_of(const plan_cluster *c, unsigned hosts, bool all)
+{
+    pool out = {0};
+    for (int host = 0; host < c->hosts; host++)
+        if (all || hosts >> host & 1u)
+            add_host(c, host, &out);
+    return out;
+}
+
+/* True if an earlier rank is like this one. */
+static bool is_known(const plan_cluster *c, int rank)
+{
+    const plan_rank *r = &c->rank[rank];
+    for (int i = 0; i < rank; i++)
+        if (c->rank[i].flops == r->flops && c->rank[i].bandwidth == r->bandwidth &&
+            c->rank[i].memory == r->memory && c->rank[i].layer_seconds == r->layer_seconds)
+            return true;
+    return false;
+}
+
+static tsr_status add_all(const plan_search *s, const tsr_model_config *m, plan_candidates *out)
+{
+    const plan_cluster *c = s->cluster;
+    const bool subsets = c->hosts <= MAX_SUBSET_HOSTS;
+    tsr_status status = TSR_OK;
+    for (int rank = 0; rank < c->ranks && status == TSR_OK; rank++)
+        if (!is_known(c, rank) && c->ranks > 1) {
+            const pool alone = {1, {rank}};
+            status = add_pool(s, m, &alone, out);
+        }
+    for (unsigned hosts = 1; subsets && hosts + 1 < 1u << c->hosts && status == TSR_OK; hosts++) {
+        const pool some = pool_of(c, hosts, false);
+        if (some.count > 1)
+            status = add_pool(s, m, &some, out);
+    }
+    for (int host = 0; !subsets && host < c->hosts && status == TSR_OK; host++) {
+        pool some = {0};
+        add_host(c, host, &some);
+        if (some.count > 1)
+            status = add_pool(s, m, &some, out);
+    }
+    const pool all = pool_of(c, 0, true);
+    return status == TSR_OK ? add_pool(s, m, &all, out) : status;
+}
+
+/* The fastest first. Of equally fast ones, the one with fewer ranks, and then with fewer stages. */
+static int compare(const void *a, const void *b)
+{
+    const plan_candidate *x = a, *y = b;
+    if (x->predicted.seconds != y->predicted.seconds)
+        return x->predicted.seconds < y->predicted.seconds ? -1 : 1;
+    if (x->count != y->count)
+        return x->count - y->count;
+    return x->stages != y->stages ? x->stages - y->stages : x->sharded - y->sharded;
+}
+
+tsr_status plan_search_run(plan_search *s, tsr_model_config *config, plan_candidates *out)
+{
+    *out = (plan_candidates){0};
+    tsr_status status = tsr_model_config_read(s->path, config);
+    if (status != TSR_OK)
+        return status;
+    s->work.layers = config->layers;
+    s->work.width = (double)config->width;
+    s->work.vocabulary = (double)config->vocabulary;
+    s->work.context = (double)(s->context > 0 ? s->context : config->context);
+    status = add_all(s, config, out);
+    if (status != TSR_OK)
+        plan_candidates_free(out);
+    else
+        qsort(out->all, (size_t)out->count, sizeof *out->all, compare);
+    return status;
+}
+
+void plan_candidates_free(plan_candidates *candidates)
+{
+    for (int i = 0; i < candidates->count; i++)
+        free_candidate(&candidates->all[i]);
+    free(candidates->all);
+    *candidates = (plan_candidates){0};
+}

@@ -1,0 +1,456 @@
+/* tessera plan --cluster: the model of cost as arithmetic, and the descriptions of clusters. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/plan/cluster/predict.h"
+#include "shard/files.h"
+#include "support/check_main.h"
+
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+
+/* Links ---------------------------------------------------------------------------------------- */
+
+START_TEST(messages_of_a_link)
+{
+    const plan_link given = plan_link_of(1e-4, 1e8);
+    ck_assert_double_eq_tol(plan_link_seconds(&given, 0), 1e-4, 1e-12);
+    ck_assert_double_eq_tol(plan_link_seconds(&given, 1e6), 1e-4 + 1e-2, 1e-12);
+    ck_assert_double_eq_tol(plan_link_seconds(&given, 1e9), 1e-4 + 10, 1e-9);
+    ck_assert_double_eq_tol(plan_link_bandwidth(&given), 1e8, 1);
+    /* 16 KiB take three times the latency, as with a rendezvous. */
+    const plan_link measured = {3, {8, 8192, 16384}, {1e-4, 2e-4, 5e-4}};
+    ck_assert_double_eq_tol(plan_link_seconds(&measured, 1), 1e-4, 1e-12);
+    ck_assert_double_eq_tol(plan_link_seconds(&measured, 4100), 1.5e-4, 1e-12);
+    ck_assert_double_eq_tol(plan_link_seconds(&measured, 12288), 3.5e-4, 1e-12);
+    ck_assert_double_eq_tol(plan_link_seconds(&measured, 24576), 8e-4, 1e-12);
+    /* A large message that was measured to be faster than a small one costs no negative time. */
+    const plan_link noisy = {2, {8, 4096}, {2e-4, 1e-4}};
+    ck_assert_double_eq_tol(plan_link_seconds(&noisy, 2048), 2e-4, 1e-12);
+    ck_assert(plan_link_bandwidth(&noisy) > 0);
+}
+END_TEST
+
+/* Collectives ---------------------------------------------------------------------------------- */
+
+#define A 1e-4 /* the latency between hosts */
+#define B 1e8  /* their bandwidth */
+
+/* Hosts with links that cost nothing inside, so that only messages between them count. */
+static plan_link links[4 * 4];
+
+static plan_group group_of(int size, const int *host)
+{
+    for (int i = 0; i < 16; i++)
+        links[i] = i % 5 == 0 ? plan_link_of(0, 1e30) : plan_link_of(A, B);
+    return (plan_group){.size = size, .host = host, .hosts = 4, .links = links};
+}
+
+static const struct {
+    int size, host[8], levels;
+    double bytes, all_reduce, reduce_scatter;
+} groups[] = {
+    {1, {0}, 1, 1e6, 0, 0},
+    /* One host: nothing is sent between hosts. */
+    {4, {0, 0, 0, 0}, 4, 1e6, 0, 0},
+    /* Two ranks on two hosts: one exchange, or two of halves. */
+    {2, {0, 1}, 1, 1e4, A + 1e4 / B, A + 5e3 / B},
+    {2, {0, 1}, 1, 1e6, 2 * (A + 5e5 / B), A + 5e5 / B},
+    /* In levels: two local ranks exchange a share each, and share the link. */
+    {4, {0, 0, 1, 1}, 2, 1e4, A + 1e4 / B, A + 5e3 / B},
+    {4, {0, 0, 1, 1}, 2, 65536, 2 * (A + 32768 / B), A + 32768 / B},
+    /* Two pieces of 512 KiB. */
+    {4, {0, 0, 1, 1}, 2, 1048576, 2 * (A + 524288 / B), A + 524288 / B},
+    /* Four hosts of two. */
+    {8, {0, 0, 1, 1, 2, 2, 3, 3}, 2, 65536, 2 * (2 * A + 49152 / B), 2 * A + 49152 / B},
+    /* Ranks that are dealt out in turn: no levels; the first round is between hosts, and two ranks
+     * share the link; the second is inside a host. */
+    {4, {0, 1, 0, 1}, 1, 1e4, A + 2e4 / B, A + 1e4 / B},
+    /* Three ranks: the first two share a leaf. */
+    {3, {0, 0, 1}, 1, 1e4, A + 1e4 / B, A + 5e3 / B},
+    {3, {0, 1, 1}, 1, 1e4, 2 * (A + 1e4 / B) + A + 1e4 / B, A + 1e4 / B + A + 5e3 / B},
+};
+
+START_TEST(costs_of_collectives)
+{
+    const plan_group g = group_of(groups[_i].size, groups[_i].host);
+    ck_assert_int_eq(plan_group_levels(&g), groups[_i].levels);
+    ck_assert_double_eq_tol(plan_all_reduce_seconds(&g, groups[_i].bytes), groups[_i].all_reduce,
+                            1e-9);
+    ck_assert_double_eq_tol(plan_reduce_scatter_seconds(&g, groups[_i].bytes),
+                            groups[_i].reduce_scatter, 1e-9);
+}
+END_TEST
+
+START_TEST(costs_inside_a_host)
+{
+    static const int host[4] = {0};
+    plan_group g = group_of(4, host);
+    links[0] = plan_link_of(1e-6, 1e9);
+    /* Each rank moves what three others have of its quarter, and then theirs. */
+    ck_assert_double_eq_tol(plan_all_reduce_seconds(&g, 4e6), 2e-6 + 2 * 3e6 / 1e9, 1e-9);
+    ck_assert_double_eq_tol(plan_reduce_scatter_seconds(&g, 4e6), 2e-6 + 3e6 / 1e9, 1e-9);
+}
+END_TEST
+
+START_TEST(costs_of_a_pipeline)
+{
+    static const double passes[] = {3, 6, 3}, equal[] = {3, 3}, none[3] = {0},
+                        sends[] = {0.5, 0.25, 9}, far[] = {10, 9};
+    ck_assert_double_eq_tol(plan_pipeline_seconds(1, 5, passes, none), 15, 1e-12);
+    /* One micro-batch passes all stages there and back. */
+    ck_assert_double_eq_tol(plan_pipeline_seconds(3, 1, passes, none), 12, 1e-12);
+    ck_assert_double_eq_tol(plan_pipeline_seconds(3, 1, passes, sends), 13.5, 1e-12);
+    /* Equal stages: the formula of the bubble. */
+    ck_assert_double_eq_tol(plan_pipeline_seconds(2, 4, equal, none), 5 * 3, 1e-12);
+    ck_assert_double_eq_tol(plan_pipeline_seconds(2, 1000, equal, none), 1001 * 3, 1e-9);
+    /* The slowest stage is always busy, except that it waits for 1 before its first backward pass:
+     * a forward pass before it, and a backward pass after it. */
+    ck_assert_double_eq_tol(plan_pipeline_seconds(3, 8, passes, none), 1 + 8 * 6 + 1 + 2, 1e-12);
+    /* Two micro-batches are in flight, and wait for a message there and back. */
+    ck_assert_double_eq_tol(plan_pipeline_seconds(2, 2, equal, far), 3 + 6 + 20, 1e-12);
+}
+END_TEST
+
+/* Predictions ---------------------------------------------------------------------------------- */
+
+/* Two hosts of one rank: 1 and 0.5 GFLOP/s, 1 and 0.5 GB/s. */
+static void two_hosts(plan_cluster *out)
+{
+    *out = (plan_cluster){.hosts = 2, .ranks = 2};
+    out->rank[0] = (plan_rank){.host = 0, .flops = 1e9, .bandwidth = 1e9};
+    out->rank[1] = (plan_rank){.host = 1, .flops = 5e8, .bandwidth = 5e8};
+    out->links = calloc(4, sizeof *out->links);
+    ck_assert_ptr_nonnull(out->links);
+    out->links[1] = out->links[2] = plan_link_of(A, B);
+}
+
+static const int both[] = {0, 1};
+static plan_cluster cluster;
+static plan_prediction predicted;
+
+/* A part of 4 blocks with 4 MB of weights, and a head of 1 MB. */
+static const plan_part whole = {.block_bytes = 4e6,
+                                .block_parameters = 1e6,
+                                .embedding_bytes = 1e6,
+                                .head_bytes = 1e6,
+                                .head_parameters = 2.5e5,
+                                .cache_bytes = 2e6};
+
+static void expect(const plan_work *work, const plan_grid *grid, double compute, double messages,
+                   double idle)
+{
+    two_hosts(&cluster);
+    plan_predict(&cluster, work, grid, &predicted);
+    plan_cluster_free(&cluster);
+    ck_assert_double_eq_tol(predicted.compute, compute, 1e-9);
+    ck_assert_double_eq_tol(predicted.tensor + predicted.data + predicted.pipeline, messages, 1e-9);
+    ck_assert_double_eq_tol(predicted.idle, idle, 1e-9);
+    ck_assert_double_eq_tol(predicted.seconds, compute + messages + idle, 1e-9);
+}
+
+START_TEST(predicts_generation)
+{
+    plan_work work = {.goal = PLAN_GENERATION,
+                      .layers = 4,
+                      .width = 250,
+                      .vocabulary = 1000,
+                      .context = 10,
+                      .sequences = 1,
+                      .micro_batches = 1,
+                      .wire_bytes = 4};
+    const plan_part parts[2] = {whole, whole};
+    const int four[] = {4}, three_one[] = {3, 1};
+    /* Alone, a rank reads its weights, the head and half of the cache. */
+    expect(&work, &(plan_grid){1, 1, 1, both, false, four, parts}, 6e-3, 0, 0);
+    /* By tensors, with parts of the same size the slower rank counts: 9 all-reduces of 1000 bytes,
+     * and the logits. */
+    expect(&work, &(plan_grid){1, 2, 1, both, false, four, parts}, 12e-3,
+           9 * (A + 1000 / B) + A + 2000 / B, 0);
+    /* By stages, one sequence passes them one after the other: 3 blocks at 1 GB/s, and one block
+     * and the head at 0.5. */
+    expect(&work, &(plan_grid){1, 1, 2, both, false, three_one, parts}, 4.5e-3, A + 1000 / B,
+           3.75e-3);
+    /* Two sequences are in flight; each stage reads its weights for both, and is busy for longer
+     * than the other one together with the message. */
+    work.sequences = 2;
+    expect(&work, &(plan_grid){1, 1, 2, both, false, three_one, parts}, 2 * 4.25e-3, 0, 0);
+}
+END_TEST
+
+START_TEST(predicts_prompts)
+{
+    const plan_work work = {.goal = PLAN_PROMPT,
+                            .layers = 4,
+                            .width = 250,
+                            .vocabulary = 1000,
+                            .context = 10,
+                            .sequences = 1,
+                            .micro_batches = 1,
+                            .wire_bytes = 4,
+                            .pass_tokens = 100};
+    const plan_part parts[2] = {whole, whole};
+    const int four[] = {4}, two_two[] = {2, 2};
+    expect(&work, &(plan_grid){1, 1, 1, both, false, four, parts}, 2 * (1e6 * 100 + 2.5e5) / 1e9, 0,
+           0);
+    expect(&work, &(plan_grid){1, 1, 2, both, false, two_two, parts}, 2 * (5e5 * 100 + 2.5e5) / 5e8,
+           0, 0);
+}
+END_TEST
+
+START_TEST(predicts_training)
+{
+    plan_work work = {.goal = PLAN_TRAINING,
+                      .layers = 4,
+                      .width = 250,
+                      .vocabulary = 1000,
+                      .context = 10,
+                      .sequences = 2,
+                      .micro_batches = 1,
+                      .wire_bytes = 4};
+    plan_part part = whole;
+    const plan_part parts[2] = {part, part};
+    const int four[] = {4}, three_one[] = {3, 1};
+    /* 20 rows, three passes of 1.25 million multiplications and additions; 28 bytes for each of 1.5
+     * million parameters. */
+    const double alone = 3 * 2 * 1.25e6 * 20 / 1e9;
+    const double end = 2 * (A + 8 / B); /* the norm and the loss */
+    expect(&work, &(plan_grid){1, 1, 1, both, false, four, parts}, alone + 1.5e6 * 28 / 1e9, 0, 0);
+    /* By data: half of the rows each, on the slower rank; gradients of 6 MB, once or in three
+     * phases. */
+    expect(&work, &(plan_grid){2, 1, 1, both, false, four, parts}, alone + 1.5e6 * 28 / 5e8,
+           2 * (A + 3e6 / B) + end, 0);
+    expect(&work, &(plan_grid){2, 1, 1, both, true, four, parts}, alone + 7.5e5 * 28 / 5e8,
+           3 * (A + 3e6 / B) + end, 0);
+    /* By stages: the second one waits for the first. 5000 numbers there and back. */
+    work.micro_batches = 4;
+    const double first = 3 * 2 * 0.75e6 * 20 / 1e9, second = 3 * 2 * 0.5e6 * 20 / 5e8;
+    expect(&work, &(plan_grid){1, 1, 2, both, false, three_one, parts}, 4 * second + 1e6 * 28 / 1e9,
+           2 * (A + 20000 / B) + end, first);
+}
+END_TEST
+
+START_TEST(memory_of_ranks)
+{
+    plan_work work = {.goal = PLAN_GENERATION,
+                      .layers = 4,
+                      .width = 250,
+                      .vocabulary = 1000,
+                      .context = 10,
+                      .sequences = 2,
+                      .micro_batches = 4};
+    plan_part parts[2] = {whole, whole};
+    const int four[] = {4}, three_one[] = {3, 1};
+    const plan_grid alone = {1, 1, 1, both, false, four, parts},
+                    stages = {1, 1, 2, both, false, three_one, parts},
+                    sharded = {2, 1, 1, both, true, four, parts};
+    ck_assert_double_eq(plan_memory(&work, &alone, 0), 8e6);
+    ck_assert_double_eq(plan_memory(&work, &stages, 0), 5.5e6);
+    ck_assert_double_eq(plan_memory(&work, &stages, 1), 2.5e6);
+    /* 16 bytes for each parameter; two micro-batches in flight on the first stage; logits and their
+     * gradient on the last. */
+    work.goal = PLAN_TRAINING;
+    parts[0].activation_bytes = parts[1].activation_bytes = 1000;
+    ck_assert_double_eq(plan_memory(&work, &alone, 0), 24e6 + 4 * 20 * 1000 + 160000);
+    ck_assert_double_eq(plan_memory(&work, &stages, 0), 16e6 + 2 * 3 * 20 * 1000);
+    ck_assert_double_eq(plan_memory(&work, &sharded, 0), 12e6 + 4e6 + 4 * 10 * 1000 + 80000);
+    /* A head that is the embedding is kept once by a stage that has both. */
+    parts[0].tied = true;
+    ck_assert_double_eq(plan_memory(&work, &alone, 0), 20e6 + 4 * 20 * 1000 + 160000);
+}
+END_TEST
+
+/* Descriptions --------------------------------------------------------------------------------- */
+
+#define RANK "{\"gflops\": 10, \"memory_gbytes_per_second\": 20"
+#define LINK "{\"latency_us\": 100, \"gbytes_per_second\": 0.1}"
+#define HOST(name, more) "{\"name\": \"" name "\", \"ranks\": [" RANK more "}]}"
+#define TWO "{\"hosts\": [" HOST("a", "") "," HOST("b", "") "]"
+
+static folder in;
+
+static void create(void)
+{
+    in = folder_create();
+    ck_assert_int_eq(chdir(in.path), 0);
+}
+
+static void destroy(void)
+{
+    ck_assert_int_eq(chdir("/"), 0);
+    folder_destroy(&in);
+}
+
+static bool read_texts(const char *hosts, const char *measured, char error[PLAN_CLUSTER_ERROR])
+{
+    char path[160];
+    folder_write(&in, "hosts.json", hosts, strlen(hosts), path);
+    if (measured)
+        folder_write(&in, "links.json", measured, strlen(measured), path);
+    return plan_cluster_read("hosts.json", measured ? "links.json" : NULL, &cluster, error);
+}
+
+START_TEST(reads_a_cluster)
+{
+    char error[PLAN_CLUSTER_ERROR] = "";
+    const bool read = read_texts(
+        "{\"hosts\": [{\"name\": \"a\", \"link\": {\"latency_us\": 1, \"gbytes_per_second\": 2},"
+        "\"ranks\": [" RANK ", \"count\": 2, \"memory\": \"8GiB\"}, " RANK
+        ", \"layer_us\": 50, \"memory\": 1000}]}," HOST("b", "") "," HOST(
+            "c", "") "],"
+                     "\"link\": " LINK
+                     ", \"links\": [{\"hosts\": [\"c\", \"a\"], \"latency_us\": 0, "
+                     "\"gbytes_per_second\": 5}]}",
+        NULL, error);
+    ck_assert_msg(read, "%s", error);
+    ck_assert_int_eq(cluster.hosts, 3);
+    ck_assert_int_eq(cluster.ranks, 5);
+    ck_assert_str_eq(cluster.names[2], "c");
+    ck_assert_int_eq(plan_cluster_host_ranks(&cluster, 0), 3);
+    ck_assert_uint_eq(cluster.rank[1].memory, UINT64_C(8) << 30);
+    ck_assert_uint_eq(cluster.rank[2].memory, 1000);
+    ck_assert_uint_eq(cluster.rank[4].memory, 0);
+    ck_assert_double_eq_tol(cluster.rank[2].layer_seconds, 50e-6, 1e-12);
+    ck_assert_double_eq(cluster.rank[4].flops, 1e10);
+    ck_assert_double_eq(cluster.rank[4].bandwidth, 2e10);
+    ck_assert_double_eq_tol(plan_link_seconds(&cluster.links[0], 2e9), 1 + 1e-6, 1e-9);
+    ck_assert_double_eq_tol(plan_link_seconds(&cluster.links[1], 0), 100e-6, 1e-12);
+    ck_assert_double_eq_tol(plan_link_bandwidth(&cluster.links[2]), 5e9, 1);
+    ck_assert_double_eq_tol(plan_link_bandwidth(&cluster.links[6]), 5e9, 1);
+    plan_cluster_free(&cluster);
+}
+END_TEST
+
+#define RESULT(rank, peer, hosts, bytes, ns)                                                       \
+    "{\"benchmark\": \"link\", \"case\": {\"rank\": " rank ", \"peer\": " peer                     \
+    ", \"hosts\": \"" hosts "\", \"bytes\": " bytes "}, \"host_ns\": {\"median\": " ns "}}"
+
+START_TEST(reads_measured_links)
+{
+    char error[PLAN_CLUSTER_ERROR] = "";
+    const bool read = read_texts(
+        "{\"hosts\": [{\"name\": \"a\", \"ranks\": [" RANK ", \"count\": 2}]}," HOST("b", "") "]}",
+        "{\"results\": [{\"benchmark\": \"memcpy\"}," RESULT("0", "1", "same", "8", "500.0") "," RESULT(
+            "0", "1", "same", "1000",
+            "1000.0") "," RESULT("0", "2", "two", "1000",
+                                 "300000.0") "," RESULT("0", "2", "two", "8",
+                                                        "100000.0") "," RESULT("1", "2", "two", "8",
+                                                                               "120000.0") "," RESULT("1",
+                                                                                                      "2",
+                                                                                                      "two",
+                                                                                                      "1000",
+                                                                                                      "200000.0") "]}",
+        error);
+    ck_assert_msg(read, "%s", error);
+    ck_assert_double_eq_tol(plan_link_seconds(&cluster.links[0], 8), 500e-9, 1e-12);
+    ck_assert_double_eq_tol(plan_link_seconds(&cluster.links[1], 8), 120e-6, 1e-12);
+    ck_assert_double_eq_tol(plan_link_seconds(&cluster.links[2], 1000), 300e-6, 1e-12);
+    plan_cluster_free(&cluster);
+}
+END_TEST
+
+static const struct {
+    const char *hosts, *links, *sentence;
+} mistakes[] = {
+    {"[", NULL, "hosts.json: line 1: "},
+    {"[]", NULL, "hosts.json: the document is not an object"},
+    {"{}", NULL, "hosts.json: \"hosts\" must be a list of at least one host"},
+    {"{\"hosts\": []}", NULL, "hosts.json: \"hosts\" must be a list of at least one host"},
+    {"{\"hosts\": [], \"hosts\": []}", NULL, "hosts.json: line 1: duplicate object key"},
+    {"{\"host\": []}", NULL, "hosts.json: the document has the unknown member \"host\""},
+    {"{\"hosts\": [7]}", NULL, "hosts.json: hosts[0] is not an object"},
+    {"{\"hosts\": [{\"name\": \"\"}]}", NULL,
+     "hosts.json: \"name\" of hosts[0] must be a text of 1 to 63 bytes"},
+    {"{\"hosts\": [{\"name\": \"a\"}]}", NULL, "hosts.json: host \"a\" has no ranks"},
+    {"{\"hosts\": [" HOST("a", "") "," HOST("a", "") "]}", NULL,
+     "hosts.json: two hosts have the name \"a\""},
+    {"{\"hosts\": [" HOST("a", ", \"gflop\": 1") "]}", NULL,
+     "hosts.json: ranks[0] of host \"a\" has the unknown member \"gflop\""},
+    {"{\"hosts\": [{\"name\": \"a\", \"ranks\": [{\"gflops\": 1}]}]}", NULL,
+     "hosts.json: ranks[0] of host \"a\" has no \"memory_gbytes_per_second\""},
+    {"{\"hosts\": [{\"name\": \"a\", \"ranks\": [{\"gflops\": -3}]}]}", NULL,
+     "hosts.json: \"gflops\" of ranks[0] of host \"a\" is -3; it must be more than 0 and at most "
+     "1e+09"},
+    {"{\"hosts\": [{\"name\": \"a\", \"ranks\": [{\"gflops\": \"fast\"}]}]}", NULL,
+     "hosts.json: \"gflops\" of ranks[0] of host \"a\" is not a number"},
+    {"{\"hosts\": [" HOST("a", ", \"layer_us\": 1e9") "]}", NULL,
+     "hosts.json: \"layer_us\" of ranks[0] of host \"a\" is 1e+09; it must be at least 0 and at "
+     "most 1e+07"},
+    {"{\"hosts\": [" HOST("a", ", \"memory\": \"8 apples\"") "]}", NULL,
+     "hosts.json: \"memory\" of ranks[0] of host \"a\" must be bytes, up to 2^53, such as "
+     "8589934592 or \"8GiB\""},
+    {"{\"hosts\": [" HOST("a", ", \"memory\": -1") "]}", NULL,
+     "hosts.json: \"memory\" of ranks[0] of host \"a\" must be bytes"},
+    {"{\"hosts\": [" HOST("a", ", \"count\": 1.5") "]}", NULL,
+     "hosts.json: \"count\" of ranks[0] of host \"a\" is 1.5; it must be a whole number"},
+    {"{\"hosts\": [" HOST("a", ", \"count\": 200") "," HOST("b", ", \"count\": 57") "]}", NULL,
+     "hosts.json: there are more than 256 ranks"},
+    {"{\"hosts\": [" HOST("a", ", \"count\": 2") "]}", NULL,
+     "hosts.json: host \"a\" has 2 ranks, but no \"link\" between them"},
+    {TWO "}", NULL, "hosts.json: there is no link between the hosts \"a\" and \"b\""},
+    {TWO ", \"link\": {\"latency_us\": 1}}", NULL,
+     "hosts.json: \"link\" has no \"gbytes_per_second\""},
+    {TWO ", \"link\": {\"gbytes_per_second\": 1}}", NULL,
+     "hosts.json: \"link\" has no \"latency_us\""},
+    {TWO ", \"link\": {\"latency_us\": 1, \"gbytes_per_second\": 0}}", NULL,
+     "hosts.json: \"gbytes_per_second\" of \"link\" is 0; it must be more than 0 and at most "
+     "100000"},
+    {TWO ", \"links\": 5}", NULL, "hosts.json: \"links\" is not a list"},
+    {TWO ", \"links\": [{\"hosts\": [\"a\"], \"latency_us\": 1, \"gbytes_per_second\": 1}]}", NULL,
+     "hosts.json: \"hosts\" of links[0] must be the names of two hosts"},
+    {TWO ", \"links\": [{\"hosts\": [\"a\", \"x\"], \"latency_us\": 1, \"gbytes_per_second\": 1}]}",
+     NULL, "hosts.json: links[0] names the host \"x\", which does not exist"},
+    {TWO ", \"links\": [{\"hosts\": [\"a\", \"a\"], \"latency_us\": 1, \"gbytes_per_second\": 1}]}",
+     NULL, "hosts.json: links[0] names the host \"a\" twice"},
+    {TWO "}", "{", "links.json: line 1: "},
+    {TWO "}", "{\"results\": []}", "links.json: has no results of tessera bench link"},
+    {TWO "}", "{\"results\": [{\"benchmark\": \"link\"}]}",
+     "links.json: a result of the benchmark link lacks its ranks, bytes or time"},
+    {TWO "}", "{\"results\": [" RESULT("0", "2", "two", "8", "1.0") "]}",
+     "links.json: has a link of rank 2, but the cluster has 2 ranks"},
+    {TWO "}", "{\"results\": [" RESULT("0", "1", "same", "8", "1.0") "]}",
+     "links.json: ranks 0 and 1 are on the same host in the measurement, but not in the cluster"},
+    {TWO "}", "{\"results\": [" RESULT("0", "1", "two", "8", "1.0") "]}",
+     "links.json: has messages of one size only, 8 bytes; at least two are needed"},
+    {TWO "}", "{\"results\": [" RESULT("0", "1", "two", "8", "-1.0") "]}",
+     "links.json: a result of the benchmark link lacks its ranks, bytes or time"},
+};
+
+START_TEST(refuses_descriptions)
+{
+    char error[PLAN_CLUSTER_ERROR] = "";
+    ck_assert(!read_texts(mistakes[_i].hosts, mistakes[_i].links, error));
+    ck_assert_msg(strncmp(error, mistakes[_i].sentence, strlen(mistakes[_i].sentence)) == 0,
+                  "'%s' instead of '%s'", error, mistakes[_i].sentence);
+    plan_cluster_free(&cluster);
+}
+END_TEST
+
+START_TEST(refuses_missing_files)
+{
+    char error[PLAN_CLUSTER_ERROR] = "";
+    ck_assert(!plan_cluster_read("nothing.json", NULL, &cluster, error));
+    ck_assert_ptr_nonnull(strstr(error, "nothing.json: "));
+    ck_assert_ptr_nonnull(strstr(error, "No such file or directory"));
+    plan_cluster_free(&cluster);
+}
+END_TEST
+
+TESTS(plan_cluster)
+{
+    tcase_add_checked_fixture(tests, create, destroy);
+    tcase_add_test(tests, messages_of_a_link);
+    tcase_add_loop_test(tests, costs_of_collectives, 0, (int)COUNT_OF(groups));
+    tcase_add_test(tests, costs_inside_a_host);
+    tcase_add_test(tests, costs_of_a_pipeline);
+    tcase_add_test(tests, predicts_generation);
+    tcase_add_test(tests, predicts_prompts);
+    tcase_add_test(tests, predicts_training);
+    tcase_add_test(tests, memory_of_ranks);
+    tcase_add_test(tests, reads_a_cluster);
+    tcase_add_test(tests, reads_measured_links);
+    tcase_add_loop_test(tests, refuses_descriptions, 0, (int)COUNT_OF(mistakes));
+    tcase_add_test(tests, refuses_missing_files);
+}
