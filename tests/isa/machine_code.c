@@ -429,6 +429,21 @@ static bool loop_at(const program *p, span range, int index, span *out)
     return false;
 }
 
+/* Some compilers jump to a loop's condition, which stands at its end. Returns the beginning of the
+ * largest loop inside `range` that begins after block `from` and contains block `to`; `to` if there
+ * is none. */
+static int entry_of(const program *p, span range, int from, int to)
+{
+    int entry = to;
+
+    for (int i = 0; i < p->loop_count; i++) {
+        span loop = p->loops[i];
+        if (loop.begin > from && loop.begin < entry && loop.end >= to && loop.end <= range.end)
+            entry = loop.begin;
+    }
+    return entry;
+}
+
 /* The path from the beginning of `range` to its end: to a jump back to its beginning if `cycle` is
  * set, otherwise to the end of the program or the last block. Inner loops are executed as often as
  * makes fma_per_step multiply-adds, or once. */
@@ -460,7 +475,8 @@ static path best_path(const program *p, span range, bool cycle, double fma_per_s
                 if (back || (!cycle && next[n] > range.end))
                     offer(&to[count - 1], extended(from, &node, times));
                 else if (next[n] > inner.end && next[n] <= range.end)
-                    offer(&to[next[n] - range.begin], extended(from, &node, times));
+                    offer(&to[entry_of(p, range, inner.end, next[n]) - range.begin],
+                          extended(from, &node, times));
             }
             if (ends && !cycle)
                 offer(&to[count - 1], extended(from, &node, times));

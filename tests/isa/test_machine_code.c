@@ -77,6 +77,34 @@ START_TEST(counts_products_of_matrices)
 }
 END_TEST
 
+/* After the main loop, a second one stores. The program jumps to its condition first. */
+static const char rotated[] = "BB0:\n"
+                              "\ts_branch BB2 ; 00\n"
+                              "BB1:\n"
+                              "\tglobal_load_b128 v[0:3], v[4:5], off ; 00\n"
+                              "BB2:\n"
+                              "\ts_cbranch_scc1 BB1 ; 00\n"
+                              "BB3:\n"
+                              "\ts_branch BB5 ; 00\n"
+                              "BB4:\n"
+                              "\tv_mul_f32_e32 v0, v0, v1 ; 00\n"
+                              "\tglobal_store_b64 v[4:5], v[0:1], off ; 00\n"
+                              "BB5:\n"
+                              "\ts_cbranch_scc1 BB4 ; 00\n"
+                              "BB6:\n"
+                              "\ts_endpgm ; 00\n";
+
+START_TEST(follows_jumps_to_the_condition_of_a_loop)
+{
+    isa_figures f;
+
+    ck_assert(isa_read(rotated, 0, &f));
+    ck_assert_equal(f.load.count[4], 1);
+    ck_assert_equal(f.result.count[2], 1);
+    ck_assert_equal(f.result_valu, 0.5);
+}
+END_TEST
+
 /* The select after the load makes the multiply-adds wait for the load. */
 static const char waiting[] = "BB0:\n"
                               "\tbuffer_load_ushort v0, v4, s[0:3], 0 offen ; 00\n"
@@ -143,6 +171,7 @@ TESTS(machine_code)
 {
     tcase_add_test(tests, counts_a_step_of_a_product);
     tcase_add_test(tests, counts_products_of_matrices);
+    tcase_add_test(tests, follows_jumps_to_the_condition_of_a_loop);
     tcase_add_test(tests, sees_a_wait_between_load_and_product);
     tcase_add_test(tests, reads_a_program_without_a_loop);
     tcase_add_test(tests, refuses_what_is_not_machine_code);
