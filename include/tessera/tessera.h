@@ -6,6 +6,7 @@
 #include "tessera/base.h"
 #include "tessera/calibrate.h"
 #include "tessera/checkpoint.h"
+#include "tessera/checkpoint_files.h"
 #include "tessera/comm.h"
 #include "tessera/convert.h"
 #include "tessera/device.h"

@@ -6,8 +6,8 @@
 #include "cli/lib/terminal.h"
 
 const cli_command *const cli_commands[] = {
-    &cli_devices, &cli_bench,    &cli_sample, &cli_plan, &cli_generate, &cli_tokenize,
-    &cli_convert, &cli_quantize, &cli_launch, &cli_help, NULL,
+    &cli_devices, &cli_bench,    &cli_sample,     &cli_plan,   &cli_generate, &cli_tokenize,
+    &cli_convert, &cli_quantize, &cli_checkpoint, &cli_launch, &cli_help,     NULL,
 };
 
 const cli_command *cli_command_find(const char *name)
@@ -77,7 +77,7 @@ static int run(int argc, char **argv)
          "\n"
          "commands:");
     for (int i = 0; cli_commands[i] != NULL; i++) {
-        snprintf(line, sizeof line, "  %-8s  %s\n", cli_commands[i]->name,
+        snprintf(line, sizeof line, "  %-10s  %s\n", cli_commands[i]->name,
                  cli_commands[i]->summary);
         cli_wrap(stdout, line);
     }

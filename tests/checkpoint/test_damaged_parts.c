@@ -1,5 +1,6 @@
 /* Checkpoints in parts of which files are missing, damaged, mixed or hostile. One process looks at
  * the parts that four ranks have written. */
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include "checkpoint/hosts.h"
 #include "comm/ranks.h"
 #include "support/random.h"
+#include "tessera/checkpoint_files.h"
 
 typedef struct written {
     int version;
@@ -216,6 +218,47 @@ START_TEST(every_allocation_fails_in_turn)
 }
 END_TEST
 
+static tsr_status merge(void)
+{
+    tsr_checkpoint_files *files = NULL;
+    tsr_status status = tsr_checkpoint_files_open(
+        2, (const char *const[]){on_host("a", "model"), on_host("all", "model")}, &files);
+    if (status == TSR_OK)
+        status = tsr_checkpoint_files_verify(files);
+    if (status == TSR_OK)
+        status = tsr_checkpoint_files_merge(files, on_host("b", "whole"));
+    tsr_checkpoint_files_close(&files);
+    ck_assert_ptr_null(files);
+    return status;
+}
+
+/* Memory and system calls fail in turn. Nothing but the complete file ever has its name. */
+START_TEST(merging_fails)
+{
+    make_parts(1, false);
+    hosts_copy("all", "a"); /* each part is in two folders */
+    for (int kind = 0; kind < 2; kind++) {
+        for (uint64_t nth = 0;; nth++) {
+            tsr__fault_arm(kind == 0 ? TSR__FAULT_ALLOC : TSR__FAULT_IO, nth, ENOSPC);
+            const tsr_status status = merge();
+            const char *site = tsr__fault_site();
+            tsr__fault_disarm();
+            ck_assert_int_eq(status, !site ? TSR_OK : kind == 0 ? TSR_ERR_NO_MEMORY : TSR_ERR_IO);
+            if (!site)
+                break;
+            ck_assert_int_eq(hosts_files("b"), strstr(site, "folder") != NULL);
+            hosts_empty("b");
+        }
+        hosts_model_init(&model, 0, 1, 0);
+        hosts_model_clear(&model);
+        ck_assert_ok(tsr_checkpoint_load(on_host("b", "whole"), NULL, NULL, HOSTS_TENSORS,
+                                         model.entries, NULL));
+        ck_assert_int_eq(hosts_model_version(&model, 0, 1, 1), 1);
+        hosts_empty("b");
+    }
+}
+END_TEST
+
 START_TEST(mistakes_of_the_caller)
 {
     hosts_model_init(&model, 0, 1, 0);
@@ -237,6 +280,13 @@ START_TEST(mistakes_of_the_caller)
     ck_assert_ok(tsr_checkpoint_save(on_host("all", "long"), NULL, NULL, 1, &entry,
                                      tsr_checkpoint_params(.parts = true)));
     char text[8];
+    tsr_checkpoint_files *files = NULL;
+    ck_assert(refused(tsr_checkpoint_files_open(0, NULL, &files), TSR_ERR_INVALID,
+                      "checkpoint_files_open: there are no paths"));
+    ck_assert(refused(tsr_checkpoint_files_open(1, (const char *const[]){NULL}, &files),
+                      TSR_ERR_INVALID, "checkpoint_files_open: a path is NULL"));
+    ck_assert(refused(tsr_checkpoint_files_verify(NULL), TSR_ERR_INVALID, "files is NULL"));
+    ck_assert_ptr_null(tsr_checkpoint_files_summary(NULL));
     ck_assert(refused(
         tsr_checkpoint_parts_metadata(on_host("all", "long"), NULL, "epoch", sizeof text, text),
         TSR_ERR_NOT_FOUND, "long: there is no 'epoch'"));
@@ -253,5 +303,6 @@ TESTS(damaged_parts)
     tcase_add_test(tests, hostile_descriptions);
     tcase_add_test(tests, random_headers);
     tcase_add_test(tests, every_allocation_fails_in_turn);
+    tcase_add_test(tests, merging_fails);
     tcase_add_test(tests, mistakes_of_the_caller);
 }

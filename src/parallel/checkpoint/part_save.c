@@ -180,6 +180,20 @@ static tsr_status name_outputs(saver *s)
     return status;
 }
 
+/* Checks that no tensor has the name of a slice, such as "x[0:4]". */
+static tsr_status check_names(const saver *s)
+{
+    int *order = NULL;
+    TSR__TRY(tsr__checkpoint_sort(s->count, s->stored, &order));
+    const char *twice = NULL;
+    for (int i = 1; i < s->count && !twice; i++)
+        if (strcmp(s->stored[order[i - 1]].name, s->stored[order[i]].name) == 0)
+            twice = s->stored[order[i]].name;
+    tsr__free(order);
+    TSR__REQUIRE(!twice, "%s: a tensor and a slice of another have the name '%s'", who, twice);
+    return TSR_OK;
+}
+
 /* Makes the lists of what this rank writes. `mine` is the division of the entries among ranks;
  * tensors without elements, which belong to nobody, are written by rank 0. */
 static tsr_status take_entries(saver *s, int count, const tsr_checkpoint_entry *entries,
@@ -195,7 +209,7 @@ static tsr_status take_entries(saver *s, int count, const tsr_checkpoint_entry *
         TSR__TRY(tsr__slice_stored(who, &entries[i], &s->stored[s->count]));
         s->entries[s->count++] = entries[i];
     }
-    return TSR_OK;
+    return check_names(s);
 }
 
 /* Determines the layout of this rank's part. */

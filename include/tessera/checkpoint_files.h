@@ -1,0 +1,95 @@
+/* The files of a checkpoint in parts (checkpoint.h), looked at by one process: what they hold,
+ * whether they are complete and intact, and all of them as one file. A file of one part, such as
+ * tsr_checkpoint_save writes, or another program, can be looked at, too.
+ *
+ *     tsr_checkpoint_files *files = NULL;
+ *     tsr_checkpoint_files_open(2, (const char *[]){"a/model", "b/model"}, &files);
+ *     tsr_checkpoint_files_verify(files);
+ *     tsr_checkpoint_files_merge(files, "model.safetensors");
+ *     tsr_checkpoint_files_close(&files);
+ *
+ * The files may be hostile. Threads: one at a time for each object. */
+#ifndef TESSERA_CHECKPOINT_FILES_H
+#define TESSERA_CHECKPOINT_FILES_H
+
+#include "tessera/checkpoint.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tsr_checkpoint_files tsr_checkpoint_files;
+
+/* What one file has of a tensor: along dimension `dim` elements offset … offset + length - 1, and
+ * of these, in row-major order, `count` elements from element `first` on. */
+typedef struct tsr_checkpoint_slice {
+    int part; /* from 0 on */
+    int dim;  /* 0 for a full tensor */
+    int64_t offset, length;
+    uint64_t first, count;
+} tsr_checkpoint_slice;
+
+typedef struct tsr_checkpoint_tensor {
+    const char *name;
+    tsr_dtype dtype;
+    int ndim;
+    int64_t shape[TSR_MAX_DIMS]; /* of the full tensor */
+    uint64_t slice_count;
+    const tsr_checkpoint_slice *slices; /* [slice_count], in the order of parts */
+} tsr_checkpoint_tensor;
+
+typedef struct tsr_checkpoint_part {
+    const char *path; /* NULL: this part is missing */
+    uint64_t size_bytes;
+    uint64_t slice_count;
+    bool has_checksums;
+} tsr_checkpoint_part;
+
+typedef struct tsr_checkpoint_summary {
+    const char *id;      /* the identity of the checkpoint; "" for a file that is no part */
+    uint64_t generation; /* 0 for a file that is no part */
+    const char *missing; /* a sentence about the first missing part; NULL: all are there */
+    int part_count;
+    const tsr_checkpoint_part *parts; /* [part_count] */
+    uint64_t tensor_count;
+    const tsr_checkpoint_tensor *tensors; /* [tensor_count], sorted by name */
+    /* Pairs of a key and a text, ended by NULL, of the first part that is there; without those that
+     * the library writes for its own use. */
+    const char *const *metadata;
+} tsr_checkpoint_summary;
+
+/* Finds the files of a checkpoint. Each path is FOLDER/NAME or its index, for all parts of that
+ * name in the folder, or one file. If there is more than one checkpoint, takes the newest
+ * generation that is complete; if none is complete, the newest generation. Reads headers only.
+ *
+ * Errors: TSR_ERR_NOT_FOUND for a file or a checkpoint that does not exist; TSR_ERR_INVALID for
+ * wrong headers, for several files that are no parts, for a folder, and as tsr_checkpoint_load;
+ * TSR_ERR_UNSUPPORTED for a dtype that checkpoints do not have; TSR_ERR_IO; TSR_ERR_NO_MEMORY. */
+TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_files_open(int count, const char *const *paths,
+                                                           tsr_checkpoint_files **out);
+/* NULL is fine; sets NULL. */
+TSR_API void tsr_checkpoint_files_close(tsr_checkpoint_files **files);
+
+/* What the headers say. It is valid until the files are closed. */
+TSR_API const tsr_checkpoint_summary *
+tsr_checkpoint_files_summary(const tsr_checkpoint_files *files);
+
+/* Checks that all parts are there, that they have each element of each tensor exactly once, and
+ * that the data have the checksums of the headers. Blocks until all data have been read. Parts
+ * without checksums are read as well. Errors: TSR_ERR_NOT_FOUND naming a missing part;
+ * TSR_ERR_INVALID naming the tensor; TSR_ERR_IO; TSR_ERR_NO_MEMORY. */
+TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_files_verify(const tsr_checkpoint_files *files);
+
+/* Writes one safetensors file with the full tensors, sorted by name, and the metadata. Makes all
+ * checks of tsr_checkpoint_files_verify. Needs memory for the headers and a piece of a tensor only.
+ * Replaces `path` atomically if it is a regular file, when the new file is on the disk. Errors:
+ * those of tsr_checkpoint_files_verify; TSR_ERR_IO if `path` is something other than a regular
+ * file. */
+TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_files_merge(const tsr_checkpoint_files *files,
+                                                            const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,355 @@
+/* tessera checkpoint: shows, verifies and merges the files of checkpoints. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/lib/json.h"
+#include "cli/lib/memory.h"
+#include "cli/lib/numbers.h"
+#include "cli/lib/options.h"
+#include "cli/lib/table.h"
+#include "cli/lib/terminal.h"
+#include "cli/lib/text.h"
+#include "tessera/checkpoint_files.h"
+
+#define ABOUT_PATHS                                                                                \
+    "PATH is the name of a checkpoint in parts, such as FOLDER/model, its index, or one file. "    \
+    "Several paths give the folders in which its parts are.\n"
+
+/* Reads the arguments, and opens the files. */
+static int open_files(const char *command, const cli_option *options, int argc, char **argv,
+                      tsr_checkpoint_files **out)
+{
+    int count;
+    const char **paths = cli_alloc((size_t)argc, sizeof *paths);
+    int code = cli_options_read(command, options, argc, argv, argc, paths, &count);
+    if (code == CLI_DONE && count == 0)
+        code = cli_usage_error("%s: missing PATH", command);
+    if (code == CLI_DONE && tsr_checkpoint_files_open(count, paths, out) != TSR_OK)
+        code = cli_failed("%s", tsr_last_error());
+    free((void *)paths);
+    return code;
+}
+
+/* Show ----------------------------------------------------------------------------------------- */
+
+static bool json;
+
+static const cli_option show_options[] = {
+    {"json", NULL, "print JSON", .flag = &json},
+    {0},
+};
+
+static const char *dtype_name(tsr_dtype dtype)
+{
+    return dtype == TSR_F64 ? "f64" : tsr_dtype_name(dtype);
+}
+
+/* Where in the tensor a slice is, in the notation of NumPy; "" if it is all of it. */
+#define SLICE_TEXT 160
+static const char *describe_slice(const tsr_checkpoint_tensor *tensor,
+                                  const tsr_checkpoint_slice *slice, char text[SLICE_TEXT])
+{
+    uint64_t block = 1;
+    int length = 0;
+    text[0] = '\0';
+    for (int d = 0; d < tensor->ndim; d++)
+        block *= (uint64_t)(d == slice->dim ? slice->length : tensor->shape[d]);
+    if (tensor->ndim > 0 && slice->length < tensor->shape[slice->dim]) {
+        text[length++] = '[';
+        for (int d = 0; d < slice->dim; d++) {
+            text[length++] = ':';
+            text[length++] = ',';
+        }
+        length += snprintf(text + length, SLICE_TEXT - (size_t)length, "%" PRId64 ":%" PRId64 "]",
+                           slice->offset, slice->offset + slice->length);
+    }
+    if (slice->count < block)
+        snprintf(text + length, SLICE_TEXT - (size_t)length, ".flat[%" PRIu64 ":%" PRIu64 "]",
+                 slice->first, slice->first + slice->count);
+    return text;
+}
+
+static void print_metadata(const tsr_checkpoint_summary *summary)
+{
+    for (int i = 0; summary->metadata[i] != NULL; i += 2) {
+        char *text = strdup(summary->metadata[i + 1]);
+        if (text != NULL)
+            cli_line(stdout, "%s: %s", summary->metadata[i], cli_text_mend(text));
+        free(text);
+    }
+}
+
+static void print_parts(const tsr_checkpoint_summary *summary)
+{
+    char bytes[CLI_BYTES_TEXT];
+    cli_table *table = cli_table_create();
+    cli_table_column(table, "part", CLI_RIGHT);
+    cli_table_column(table, "tensors", CLI_RIGHT);
+    cli_table_column(table, "size", CLI_RIGHT);
+    cli_table_column(table, "checksums", CLI_LEFT);
+    cli_table_column(table, "file", CLI_LEFT);
+    for (int i = 0; i < summary->part_count; i++) {
+        const tsr_checkpoint_part *part = &summary->parts[i];
+        cli_table_cell(table, "%d", i + 1);
+        cli_table_cell(table, "%" PRIu64, part->slice_count);
+        cli_table_cell(table, "%s", part->path != NULL ? cli_bytes(part->size_bytes, bytes) : "-");
+        cli_table_cell(table, "%s", part->path == NULL ? "-" : part->has_checksums ? "yes" : "no");
+        cli_table_cell(table, "%s", part->path != NULL ? part->path : "missing");
+    }
+    cli_table_print(table, stdout, 0);
+    cli_table_destroy(&table);
+}
+
+/* Prints where the slices of a tensor are, as in "1[0:3] 2[3:6]". */
+static void print_slices(cli_table *table, const tsr_checkpoint_tensor *tensor)
+{
+    enum { MOST = 8 };
+    char text[MOST * (SLICE_TEXT + 16)] = "", one[SLICE_TEXT];
+    size_t length = 0;
+    if (tensor->slice_count > MOST) {
+        cli_table_cell(table, "%" PRIu64 " slices", tensor->slice_count);
+        return;
+    }
+    for (uint64_t i = 0; i < tensor->slice_count; i++)
+        length += (size_t)snprintf(text + length, sizeof text - length, "%s%d%s", i > 0 ? " " : "",
+                                   tensor->slices[i].part + 1,
+                                   describe_slice(tensor, &tensor->slices[i], one));
+    cli_table_cell(table, "%s", text);
+}
+
+static void print_tensors(const tsr_checkpoint_summary *summary)
+{
+    char shape[TSR_SHAPE_TEXT];
+    cli_table *table = cli_table_create();
+    cli_table_column(table, "tensor", CLI_LEFT);
+    cli_table_column(table, "dtype", CLI_LEFT);
+    cli_table_column(table, "shape", CLI_LEFT);
+    cli_table_column(table, "parts", CLI_LEFT);
+    for (uint64_t i = 0; i < summary->tensor_count; i++) {
+        const tsr_checkpoint_tensor *tensor = &summary->tensors[i];
+        cli_table_cell(table, "%s", tensor->name);
+        cli_table_cell(table, "%s", dtype_name(tensor->dtype));
+        cli_table_cell(table, "%s",
+                       tsr_shape_format(tensor->ndim, tensor->shape, shape, sizeof shape));
+        print_slices(table, tensor);
+    }
+    cli_table_print(table, stdout, 0);
+    cli_table_destroy(&table);
+}
+
+static void print_text(const tsr_checkpoint_summary *summary)
+{
+    if (summary->id[0] != '\0')
+        cli_line(stdout, "checkpoint %s, generation %" PRIu64, summary->id, summary->generation);
+    if (summary->missing != NULL)
+        cli_line(stdout, "incomplete: %s", summary->missing);
+    print_metadata(summary);
+    putchar('\n');
+    print_parts(summary);
+    putchar('\n');
+    print_tensors(summary);
+}
+
+static void add_tensor(json_t *tensors, const tsr_checkpoint_tensor *tensor)
+{
+    json_t *object = cli_json_append_object(tensors);
+    cli_json_text(object, "name", tensor->name);
+    cli_json_text(object, "dtype", dtype_name(tensor->dtype));
+    json_t *shape = cli_json_add_array(object, "shape");
+    for (int d = 0; d < tensor->ndim; d++)
+        cli_json_append(shape, json_integer(tensor->shape[d]));
+    json_t *slices = cli_json_add_array(object, "slices");
+    for (uint64_t i = 0; i < tensor->slice_count; i++) {
+        const tsr_checkpoint_slice *slice = &tensor->slices[i];
+        json_t *one = cli_json_append_object(slices);
+        cli_json_u64(one, "part", (uint64_t)slice->part + 1);
+        cli_json_u64(one, "dim", (uint64_t)slice->dim);
+        cli_json_u64(one, "offset", (uint64_t)slice->offset);
+        cli_json_u64(one, "length", (uint64_t)slice->length);
+        cli_json_u64(one, "first", slice->first);
+        cli_json_u64(one, "count", slice->count);
+    }
+}
+
+static void print_json(const tsr_checkpoint_summary *summary)
+{
+    json_t *document = cli_json_document("tessera.checkpoint", 1);
+    cli_json_text(document, "checkpoint", summary->id);
+    cli_json_u64(document, "generation", summary->generation);
+    cli_json_bool(document, "complete", summary->missing == NULL);
+    json_t *metadata = cli_json_add_object(document, "metadata");
+    for (int i = 0; summary->metadata[i] != NULL; i += 2)
+        cli_json_text(metadata, summary->metadata[i], summary->metadata[i + 1]);
+    json_t *parts = cli_json_add_array(document, "parts");
+    for (int i = 0; i < summary->part_count; i++) {
+        const tsr_checkpoint_part *part = &summary->parts[i];
+        json_t *object = cli_json_append_object(parts);
+        if (part->path == NULL) {
+            cli_json_null(object, "file");
+            continue;
+        }
+        cli_json_text(object, "file", part->path);
+        cli_json_u64(object, "bytes", part->size_bytes);
+        cli_json_bool(object, "checksums", part->has_checksums);
+    }
+    json_t *tensors = cli_json_add_array(document, "tensors");
+    for (uint64_t i = 0; i < summary->tensor_count; i++)
+        add_tensor(tensors, &summary->tensors[i]);
+    cli_json_print(document);
+}
+
+static int run_show(int argc, char **argv)
+{
+    tsr_checkpoint_files *files = NULL;
+    const int code = open_files("checkpoint show", show_options, argc, argv, &files);
+    if (code != CLI_DONE)
+        return code;
+    if (json)
+        print_json(tsr_checkpoint_files_summary(files));
+    else
+        print_text(tsr_checkpoint_files_summary(files));
+    tsr_checkpoint_files_close(&files);
+    return CLI_DONE;
+}
+
+static void help_show(FILE *out)
+{
+    cli_wrap(out, "Prints the metadata, parts and tensors of a checkpoint, from the headers of its "
+                  "files. Parts that are missing are named. " ABOUT_PATHS);
+    cli_options_help(out, show_options);
+}
+
+static const cli_command show_command = {
+    .name = "checkpoint show",
+    .usage = "PATH... [--json]",
+    .summary = "print what a checkpoint holds",
+    .run = run_show,
+    .help = help_show,
+};
+
+/* Verify --------------------------------------------------------------------------------------- */
+
+static const cli_option verify_options[] = {{0}};
+
+static int run_verify(int argc, char **argv)
+{
+    tsr_checkpoint_files *files = NULL;
+    int code = open_files("checkpoint verify", verify_options, argc, argv, &files);
+    if (code != CLI_DONE)
+        return code;
+    const tsr_checkpoint_summary *summary = tsr_checkpoint_files_summary(files);
+    int without = 0;
+    for (int i = 0; i < summary->part_count; i++)
+        without += !summary->parts[i].has_checksums;
+    if (tsr_checkpoint_files_verify(files) != TSR_OK)
+        code = cli_failed("%s", tsr_last_error());
+    else {
+        cli_line(stdout, "%" PRIu64 " tensors in %d part%s: complete%s", summary->tensor_count,
+                 summary->part_count, summary->part_count == 1 ? "" : "s",
+                 without == 0 ? ", all checksums match" : "");
+        if (without > 0)
+            cli_line(stdout, "%d part%s no checksums", without, without == 1 ? " has" : "s have");
+    }
+    tsr_checkpoint_files_close(&files);
+    return code;
+}
+
+static void help_verify(FILE *out)
+{
+    cli_wrap(out,
+             "Checks that all parts of a checkpoint are there, that they have every element of "
+             "every tensor exactly once, and that the data have their checksums. The exit "
+             "status is 1 if something is wrong, which a message names. " ABOUT_PATHS);
+}
+
+static const cli_command verify_command = {
+    .name = "checkpoint verify",
+    .usage = "PATH...",
+    .summary = "check that a checkpoint is complete and intact",
+    .run = run_verify,
+    .help = help_verify,
+};
+
+/* Merge ---------------------------------------------------------------------------------------- */
+
+static const char *output;
+static bool force;
+
+static const cli_option merge_options[] = {
+    {"output", "FILE", "the file to write, in safetensors format", .text = &output, .letter = 'o'},
+    {"force", NULL, "replace FILE if it exists", .flag = &force},
+    {0},
+};
+
+static int run_merge(int argc, char **argv)
+{
+    tsr_checkpoint_files *files = NULL;
+    int code = open_files("checkpoint merge", merge_options, argc, argv, &files);
+    if (code == CLI_DONE && output == NULL)
+        code = cli_usage_error("checkpoint merge: missing --output FILE");
+    if (code == CLI_DONE && !force && access(output, F_OK) == 0)
+        code = cli_failed("checkpoint merge: %s exists; --force replaces it", output);
+    if (code == CLI_DONE && tsr_checkpoint_files_merge(files, output) != TSR_OK)
+        code = cli_failed("%s", tsr_last_error());
+    if (code == CLI_DONE)
+        cli_line(stdout, "%s: %" PRIu64 " tensors", output,
+                 tsr_checkpoint_files_summary(files)->tensor_count);
+    tsr_checkpoint_files_close(&files);
+    return code;
+}
+
+static void help_merge(FILE *out)
+{
+    cli_wrap(out,
+             "Writes the parts of a checkpoint to one file with full tensors, after the checks "
+             "of 'tessera checkpoint verify'. The file is written under a temporary name and "
+             "renamed at the end. " ABOUT_PATHS);
+    cli_options_help(out, merge_options);
+}
+
+static const cli_command merge_command = {
+    .name = "checkpoint merge",
+    .usage = "PATH... --output FILE [--force]",
+    .summary = "write a checkpoint to one file",
+    .run = run_merge,
+    .help = help_merge,
+};
+
+/* The command ---------------------------------------------------------------------------------- */
+
+static const cli_command *const parts[] = {&show_command, &verify_command, &merge_command, NULL};
+
+static int run(int argc, char **argv)
+{
+    if (argc > 1)
+        return cli_usage_error("checkpoint: unknown command '%s'; it is show, verify or merge",
+                               argv[1]);
+    return cli_usage_error("checkpoint: missing show, verify or merge");
+}
+
+static void help(FILE *out)
+{
+    char line[256];
+    cli_wrap(out, "Looks at the files of a checkpoint, which may be one file or the parts that the "
+                  "ranks of several hosts have written.\n\n");
+    fputs("commands:\n", out);
+    for (int i = 0; parts[i] != NULL; i++) {
+        snprintf(line, sizeof line, "  tessera %-17s  %s\n", parts[i]->name, parts[i]->summary);
+        cli_wrap(out, line);
+    }
+}
+
+const cli_command cli_checkpoint = {
+    .name = "checkpoint",
+    .usage = "show|verify|merge PATH... [options]",
+    .summary = "show, verify or merge the files of a checkpoint",
+    .run = run,
+    .help = help,
+    .parts = parts,
+};

@@ -1,0 +1,358 @@
+/* The files of a checkpoint, looked at by one process. */
+#define _POSIX_C_SOURCE 200809L
+#include "tessera/checkpoint_files.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "parallel/checkpoint/output.h"
+#include "parallel/checkpoint/parts.h"
+
+static const char opening[] = "checkpoint_files_open", verifying[] = "checkpoint_files_verify",
+                  merging[] = "checkpoint_files_merge";
+
+struct tsr_checkpoint_files {
+    tsr__parts parts;
+    tsr__error missing; /* "": all parts are there */
+    tsr_checkpoint_summary summary;
+    tsr_checkpoint_part *part_list;
+    tsr_checkpoint_tensor *tensors;
+    tsr_checkpoint_slice *slices;
+    const char **metadata;
+};
+
+/* Opening ---------------------------------------------------------------------------------------
+ */
+
+static tsr_status add_place(const char *path, tsr__view *view)
+{
+    tsr__part_place place = {0};
+    const size_t before = view->count;
+    TSR__TRY(tsr__part_place_init(opening, path, &place));
+    tsr_status status = tsr__view_add_folder(place.folder, place.stem, view);
+    tsr__part_place_finish(&place);
+    if (status == TSR_OK && view->problem.text[0])
+        status = tsr__fail(TSR_ERR_INVALID, "%s: %s", opening, view->problem.text);
+    if (status == TSR_OK && view->count == before)
+        status = tsr__fail(TSR_ERR_NOT_FOUND, "%s: there is neither a file %s nor a part of it",
+                           opening, path);
+    return status;
+}
+
+static tsr_status add_path(const char *path, tsr__view *view)
+{
+    static const char index[] = ".json";
+    struct stat info;
+    TSR__REQUIRE(path, "%s: a path is NULL", opening);
+    const size_t length = strlen(path), end = sizeof index - 1;
+    const bool exists = stat(path, &info) == 0;
+    TSR__REQUIRE(!exists || !S_ISDIR(info.st_mode),
+                 "%s: %s is a folder; name the checkpoint in it, as in %s/model", opening, path,
+                 path);
+    if (!exists || (length >= end && strcmp(path + length - end, index) == 0))
+        return add_place(path, view);
+    tsr_status status = tsr__view_add_file(path, view);
+    return status == TSR_OK || status == TSR_ERR_NO_MEMORY
+               ? status
+               : tsr__fail_context(status, "%s", opening);
+}
+
+static tsr_status look(int count, const char *const *paths, tsr__view *view)
+{
+    TSR__REQUIRE(count > 0 && paths, "%s: there are no paths", opening);
+    for (int i = 0; i < count; i++)
+        TSR__TRY(add_path(paths[i], view));
+    for (size_t i = 0; i < view->count; i++)
+        TSR__REQUIRE(view->items[i].id.id[0] || view->count == 1, "%s: %s is no part", opening,
+                     view->items[i].path);
+    return TSR_OK;
+}
+
+static tsr_status find(const char *path, const tsr__view *view, tsr_checkpoint_files *files)
+{
+    tsr__chosen chosen = {0};
+    tsr_status status = tsr__parts_choose(opening, NULL, path, view, &chosen, &files->missing);
+    if (status == TSR_OK)
+        status = tsr__parts_read(opening, NULL, view, &chosen, &files->parts);
+    tsr__chosen_finish(&chosen);
+    return status;
+}
+
+/* The summary -----------------------------------------------------------------------------------
+ */
+
+/* Returns the first part that is there. */
+static const tsr__part *first_part(const tsr__parts *parts)
+{
+    const tsr__part *part = parts->parts;
+    while (part->header_bytes == 0)
+        part++;
+    return part;
+}
+
+/* Whether the caller has given this pair when the file was saved. */
+static bool is_callers(const char *key)
+{
+    return strcmp(key, TSR__PART_KEY) != 0 && strcmp(key, TSR__CHECKSUM_KEY) != 0;
+}
+
+static tsr_status list_metadata(tsr_checkpoint_files *files)
+{
+    const tsr__metadata *all = &first_part(&files->parts)->metadata;
+    size_t at = 0;
+    files->metadata = tsr__calloc(2 * all->count + 1, sizeof *files->metadata);
+    if (!files->metadata)
+        return TSR_ERR_NO_MEMORY;
+    for (size_t i = 0; i < all->count; i++) {
+        if (!is_callers(all->texts[2 * i]))
+            continue;
+        files->metadata[at++] = all->texts[2 * i];
+        files->metadata[at++] = all->texts[2 * i + 1];
+    }
+    return TSR_OK;
+}
+
+static void list_tensors(tsr_checkpoint_files *files)
+{
+    const tsr__parts *parts = &files->parts;
+    for (size_t i = 0; i < parts->slice_count; i++) {
+        const tsr__slice *from = &parts->slices[i];
+        const tsr__region region = tsr__region_of(&from->of);
+        files->slices[i] = (tsr_checkpoint_slice){.part = from->part,
+                                                  .dim = (int)region.dim,
+                                                  .offset = (int64_t)region.offset,
+                                                  .length = (int64_t)region.length,
+                                                  .first = region.first,
+                                                  .count = region.count};
+    }
+    for (size_t i = 0; i < parts->tensor_count; i++) {
+        const tsr__sliced *from = &parts->tensors[i];
+        tsr_checkpoint_tensor *to = &files->tensors[i];
+        *to = (tsr_checkpoint_tensor){.name = from->of->name,
+                                      .dtype = from->of->dtype,
+                                      .ndim = from->of->ndim,
+                                      .slice_count = from->count,
+                                      .slices = files->slices + from->first};
+        memcpy(to->shape, from->of->shape, sizeof to->shape);
+    }
+}
+
+static void list_parts(tsr_checkpoint_files *files)
+{
+    for (int i = 0; i < files->parts.count; i++) {
+        const tsr__part *from = &files->parts.parts[i];
+        files->part_list[i] = (tsr_checkpoint_part){.path = files->parts.paths[i],
+                                                    .size_bytes = from->size_bytes,
+                                                    .slice_count = from->count,
+                                                    .has_checksums = from->has_checksums};
+    }
+}
+
+static tsr_status summarise(tsr_checkpoint_files *files)
+{
+    const tsr__parts *parts = &files->parts;
+    files->part_list = tsr__calloc((size_t)parts->count, sizeof *files->part_list);
+    files->tensors = tsr__calloc(parts->tensor_count, sizeof *files->tensors);
+    files->slices = tsr__calloc(parts->slice_count, sizeof *files->slices);
+    if (!files->part_list || !files->tensors || !files->slices)
+        return TSR_ERR_NO_MEMORY;
+    TSR__TRY(list_metadata(files));
+    list_tensors(files);
+    list_parts(files);
+    files->summary = (tsr_checkpoint_summary){
+        .id = first_part(parts)->id.id,
+        .generation = first_part(parts)->id.generation,
+        .missing = files->missing.text[0] ? files->missing.text : NULL,
+        .part_count = parts->count,
+        .parts = files->part_list,
+        .tensor_count = parts->tensor_count,
+        .tensors = files->tensors,
+        .metadata = files->metadata,
+    };
+    return TSR_OK;
+}
+
+tsr_status tsr_checkpoint_files_open(int count, const char *const *paths,
+                                     tsr_checkpoint_files **out)
+{
+    TSR__REQUIRE(out, "%s: out is NULL", opening);
+    tsr__view view = {0};
+    tsr_checkpoint_files *files = tsr__calloc(1, sizeof *files);
+    tsr_status status = files ? look(count, paths, &view) : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = find(paths[0], &view, files);
+    if (status == TSR_OK)
+        status = summarise(files);
+    tsr__view_finish(&view);
+    if (status == TSR_OK)
+        *out = files;
+    else
+        tsr_checkpoint_files_close(&files);
+    return status;
+}
+
+void tsr_checkpoint_files_close(tsr_checkpoint_files **files)
+{
+    if (!files || !*files)
+        return;
+    tsr_checkpoint_files *f = *files;
+    tsr__parts_finish(&f->parts);
+    tsr__free(f->part_list);
+    tsr__free(f->tensors);
+    tsr__free(f->slices);
+    tsr__free((void *)f->metadata);
+    tsr__free(f);
+    *files = NULL;
+}
+
+const tsr_checkpoint_summary *tsr_checkpoint_files_summary(const tsr_checkpoint_files *files)
+{
+    return files ? &files->summary : NULL;
+}
+
+/* Reading ---------------------------------------------------------------------------------------
+ */
+
+/* Is called for each piece of a slice: elements first … first + count - 1 of the slice. */
+typedef tsr_status (*visit_fn)(void *user, const tsr__slice *slice, uint64_t first, uint64_t count,
+                               uint8_t *data);
+
+static tsr_status read_slice(tsr__part_reader *reader, const tsr__slice *slice, visit_fn visit,
+                             void *user)
+{
+    const uint64_t width = tsr__checkpoint_width(slice->of.dtype);
+    const uint64_t most = TSR__PART_PIECE_BYTES / width;
+    uint32_t state = 0;
+    for (uint64_t first = 0; first < slice->of.count; first += most) {
+        const uint64_t count = tsr__min_u64(most, slice->of.count - first);
+        TSR__TRY(tsr__part_reader_piece(reader, slice, first * width, count * width, &state));
+        if (visit)
+            TSR__TRY(visit(user, slice, first, count, reader->piece));
+    }
+    return TSR_OK;
+}
+
+static tsr_status check_complete(const char *who, const tsr_checkpoint_files *files)
+{
+    TSR__REQUIRE(files, "%s: files is NULL", who);
+    if (files->missing.text[0])
+        return tsr__fail(TSR_ERR_NOT_FOUND, "%s: %s", who, files->missing.text);
+    return tsr__parts_check_cover(who, &files->parts);
+}
+
+tsr_status tsr_checkpoint_files_verify(const tsr_checkpoint_files *files)
+{
+    tsr__part_reader reader;
+    TSR__TRY(check_complete(verifying, files));
+    tsr_status status = tsr__part_reader_init(verifying, &files->parts, &reader);
+    /* In the order of the files, which is the quickest. */
+    for (int i = 0; i < files->parts.count && status == TSR_OK; i++) {
+        for (size_t j = 0; j < files->parts.parts[i].count && status == TSR_OK; j++) {
+            tsr__slice slice = files->parts.parts[i].slices[j];
+            slice.part = i;
+            status = read_slice(&reader, &slice, NULL, NULL);
+        }
+    }
+    tsr__part_reader_finish(&reader);
+    return status;
+}
+
+/* Merging ---------------------------------------------------------------------------------------
+ */
+
+typedef struct merger {
+    tsr__checkpoint_output file;
+    tsr_checkpoint_entry *entries; /* the full tensors */
+    uint32_t *states;
+    tsr__checkpoint_layout layout;
+    tsr__checksum checksum; /* of the current tensor */
+    uint64_t at_bytes;      /* its position */
+} merger;
+
+static tsr_status move_out(void *user, uint64_t at, uint64_t size, void *data)
+{
+    merger *m = user;
+    tsr__checksum_add(&m->checksum, at, size, data);
+    return tsr__checkpoint_output_write(&m->file, data, size, at);
+}
+
+static tsr_status write_piece(void *user, const tsr__slice *slice, uint64_t first, uint64_t count,
+                              uint8_t *data)
+{
+    merger *m = user;
+    tsr_checkpoint_entry piece = slice->of;
+    piece.first += first;
+    piece.count = count;
+    piece.data = data;
+    return tsr__checkpoint_transfer(NULL, &piece, m->at_bytes, true, move_out, m);
+}
+
+static tsr_status write_tensors(const tsr_checkpoint_files *files, tsr__part_reader *reader,
+                                merger *m)
+{
+    for (size_t i = 0; i < files->parts.tensor_count; i++) {
+        const tsr__sliced *tensor = &files->parts.tensors[i];
+        m->at_bytes = m->layout.at_bytes[i];
+        m->checksum = (tsr__checksum){.at_bytes = m->at_bytes,
+                                      .size_bytes = m->entries[i].count *
+                                                    tsr__checkpoint_width(m->entries[i].dtype)};
+        for (size_t j = 0; j < tensor->count; j++)
+            TSR__TRY(read_slice(reader, &files->parts.slices[tensor->first + j], write_piece, m));
+        m->states[i] = tsr__checksum_state(&m->checksum);
+    }
+    return TSR_OK;
+}
+
+static tsr_status lay_out(const tsr_checkpoint_files *files, merger *m)
+{
+    const size_t count = files->parts.tensor_count;
+    m->entries = tsr__calloc(count, sizeof *m->entries);
+    m->states = m->entries ? tsr__calloc(count, sizeof *m->states) : NULL;
+    if (!m->states)
+        return TSR_ERR_NO_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        m->entries[i] = *files->parts.tensors[i].of;
+        m->entries[i].shard_dim = -1;
+        m->entries[i].first = 0;
+        m->entries[i].count = tsr__checkpoint_elements(&m->entries[i]);
+    }
+    return tsr__checkpoint_lay_out(merging, (int)count, m->entries, files->metadata, true,
+                                   &m->layout);
+}
+
+static tsr_status merge(const tsr_checkpoint_files *files, const char *path, merger *m)
+{
+    struct stat info;
+    tsr__part_reader reader = {0};
+    const int count = (int)files->parts.tensor_count;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return tsr__fail(TSR_ERR_IO, "%s: %s is not a regular file", merging, path);
+    TSR__TRY(lay_out(files, m));
+    TSR__TRY(tsr__checkpoint_output_init(&m->file, merging, path, ".partial"));
+    TSR__TRY(tsr__checkpoint_output_create(&m->file, m->layout.size_bytes));
+    TSR__TRY(tsr__checkpoint_output_write(&m->file, m->layout.header, m->layout.header_bytes, 0));
+    tsr_status status = tsr__part_reader_init(merging, &files->parts, &reader);
+    if (status == TSR_OK)
+        status = write_tensors(files, &reader, m);
+    tsr__part_reader_finish(&reader);
+    TSR__TRY(status);
+    TSR__TRY(tsr__checksums_put(&m->file, count, m->entries, &m->layout, m->states));
+    return tsr__checkpoint_output_commit(&m->file);
+}
+
+tsr_status tsr_checkpoint_files_merge(const tsr_checkpoint_files *files, const char *path)
+{
+    merger m = {.file.descriptor = -1};
+    TSR__REQUIRE(path, "%s: path is NULL", merging);
+    TSR__TRY(check_complete(merging, files));
+    tsr_status status = merge(files, path, &m);
+    tsr__checkpoint_output_finish(&m.file);
+    tsr__checkpoint_layout_finish(&m.layout);
+    tsr__free(m.entries);
+    tsr__free(m.states);
+    return status;
+}

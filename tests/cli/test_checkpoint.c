@@ -1,0 +1,132 @@
+/* tessera checkpoint: four parts that the ranks of two hosts have written, in two folders. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/hosts.h"
+#include "cli/tool.h"
+
+#define PARTS TEST_DATA "/checkpoint_parts/"
+#define BOTH PARTS "a/model " PARTS "b/model.safetensors.index.json"
+
+START_TEST(shows_parts)
+{
+    json_t *document = tool_json("checkpoint show --json " BOTH, "tessera.checkpoint");
+    ck_assert(json_is_true(tool_member(document, "complete")));
+    ck_assert_str_eq(tool_text(document, "checkpoint"), "4b0e1f3e276e2bf86555d463ff3036ee");
+    ck_assert_str_eq(tool_text(tool_member(document, "metadata"), "version"), "1");
+    const json_t *parts = tool_member(document, "parts");
+    ck_assert_uint_eq(json_array_size(parts), 4);
+    ck_assert_str_eq(tool_text(json_array_get(parts, 2), "file"),
+                     PARTS "b/model-00003-of-00004.safetensors");
+    ck_assert(json_is_true(tool_member(json_array_get(parts, 2), "checksums")));
+    const json_t *tensors = tool_member(document, "tensors"), *columns = json_array_get(tensors, 0);
+    ck_assert_uint_eq(json_array_size(tensors), HOSTS_TENSORS);
+    ck_assert_str_eq(tool_text(columns, "name"), "columns");
+    ck_assert_str_eq(tool_text(columns, "dtype"), "bf16");
+    ck_assert_int_eq(json_integer_value(json_array_get(tool_member(columns, "shape"), 1)), 11);
+    const json_t *slice = json_array_get(tool_member(columns, "slices"), 3);
+    ck_assert(tool_number(slice, "part") == 4 && tool_number(slice, "dim") == 1);
+    ck_assert(tool_number(slice, "offset") == 8 && tool_number(slice, "length") == 3);
+    json_decref(document);
+    tool_result result = tool_run("checkpoint show " PARTS "a/model");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_ptr_nonnull(strstr(result.out, "incomplete: "));
+    ck_assert_ptr_nonnull(strstr(result.out, "\ncolumns   bf16   [3,11,4]  1[:,0:2] 2[:,2:5]\n"));
+    ck_assert_ptr_nonnull(strstr(result.out, "\n   4        0        -  -          missing\n"));
+    tool_result_free(&result);
+}
+END_TEST
+
+START_TEST(verifies)
+{
+    tool_prints("checkpoint verify " BOTH, "7 tensors in 4 parts: complete, all checksums match\n");
+    tool_fails("checkpoint verify " PARTS "b/model",
+               "part 1 of 4 of checkpoint 4b0e1f3e276e2bf86555d463ff3036ee, generation 1, is not "
+               "there");
+    tool_fails("checkpoint verify " PARTS "c/model", "there is neither a file ");
+    tool_fails("checkpoint verify " PARTS "a", " is a folder; name the checkpoint in it");
+}
+END_TEST
+
+static void copy(const char *host, const char *name)
+{
+    char from[512], to[64];
+    size_t size;
+    snprintf(from, sizeof from, PARTS "%s/%s", host, name);
+    char *data = read_file(from, &size);
+    ck_assert_ptr_nonnull(data);
+    snprintf(to, sizeof to, "%s", name);
+    write_file(on_host("all", to), data, size);
+    free(data);
+}
+
+static const char *run_with(const char *format, const char *path)
+{
+    static char text[1024];
+    snprintf(text, sizeof text, format, path);
+    return text;
+}
+
+START_TEST(merges)
+{
+    static hosts_model model;
+    const char *whole = on_host("all", "whole.safetensors");
+    char line[256];
+    snprintf(line, sizeof line, "%s: 7 tensors\n", whole);
+    tool_prints(run_with("checkpoint merge " BOTH " -o %s", whole), line);
+    tool_prints(run_with("checkpoint verify %s", whole),
+                "7 tensors in 1 part: complete, all checksums match\n");
+    hosts_model_init(&model, 0, 1, 0);
+    hosts_model_clear(&model);
+    ck_assert_ok(tsr_checkpoint_load(whole, NULL, NULL, HOSTS_TENSORS, model.entries, NULL));
+    ck_assert_int_eq(hosts_model_version(&model, 0, 1, 1), 1);
+    tool_fails(run_with("checkpoint merge " BOTH " -o %s", whole), "exists; --force replaces it");
+    tool_prints(run_with("checkpoint merge " BOTH " --force --output=%s", whole), line);
+    ck_assert_int_eq(hosts_files("all"), 1);
+}
+END_TEST
+
+/* A byte is inverted in one part. */
+START_TEST(names_damage)
+{
+    size_t size;
+    copy("a", "model-00001-of-00004.safetensors");
+    copy("a", "model-00002-of-00004.safetensors");
+    const char *path = on_host("all", "model-00002-of-00004.safetensors");
+    char *data = read_file(path, &size);
+    data[size - 1] ^= 1;
+    write_file(path, data, size);
+    free(data);
+    char arguments[1024];
+    snprintf(arguments, sizeof arguments, "checkpoint verify %s " PARTS "b/model",
+             on_host("all", "model"));
+    tool_fails(arguments, "model-00002-of-00004.safetensors: the data of 'columns' are damaged");
+    snprintf(arguments, sizeof arguments, "checkpoint merge %s " PARTS "b/model -o %s",
+             on_host("all", "model"), on_host("all", "whole"));
+    tool_fails(arguments, "the data of 'columns' are damaged");
+    ck_assert_int_eq(hosts_files("all"), 2);
+}
+END_TEST
+
+START_TEST(mistakes)
+{
+    tool_refuses("checkpoint", "tessera: checkpoint: missing show, verify or merge\n");
+    tool_refuses("checkpoint list x",
+                 "tessera: checkpoint: unknown command 'list'; it is show, verify or merge\n");
+    tool_refuses("checkpoint show", "tessera: checkpoint show: missing PATH\n");
+    tool_refuses("checkpoint merge " BOTH, "tessera: checkpoint merge: missing --output FILE\n");
+    tool_fails("checkpoint merge " BOTH " -o /dev/null --force", "/dev/null is not a regular file");
+}
+END_TEST
+
+TESTS(checkpoint)
+{
+    tcase_add_checked_fixture(tests, hosts_make, hosts_remove);
+    tcase_add_test(tests, shows_parts);
+    tcase_add_test(tests, verifies);
+    tcase_add_test(tests, merges);
+    tcase_add_test(tests, names_damage);
+    tcase_add_test(tests, mistakes);
+}
