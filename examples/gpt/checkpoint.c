@@ -32,7 +32,7 @@ static void identify(const gpt_config *config, tsr_dtype dtype, const gpt_text *
              hash_characters(text));
 }
 
-tsr_status checkpoint_save(gpt_model *model, const gpt_text *text, const char *path)
+tsr_status checkpoint_save(gpt_model *model, const gpt_text *text, const char *path, bool parts)
 {
     identity self;
     identify(&model->config, model->dtype, text, &self);
@@ -40,13 +40,43 @@ tsr_status checkpoint_save(gpt_model *model, const gpt_text *text, const char *p
     return tsr_optimizer_save(model->optimizer, path,
                               tsr_optimizer_file_params(.world = model->job->world,
                                                         .stages = model->job->stage_comm,
-                                                        .metadata = metadata));
+                                                        .metadata = metadata, .parts = parts));
 }
 
-tsr_status checkpoint_load(gpt_model *model, const char *path)
+/* Returns whether the file is of the model and the text that the options describe. */
+static bool compare(const char *path, const identity *file, const identity *self, char *error,
+                    size_t error_size)
 {
-    return tsr_optimizer_load(model->optimizer, path,
-                              tsr_optimizer_file_params(.world = model->job->world));
+    if (strcmp(file->model, self->model) != 0)
+        snprintf(error, error_size, "%s has a model of %s; the options describe one of %s", path,
+                 file->model, self->model);
+    else if (strcmp(file->characters, self->characters) != 0)
+        snprintf(error, error_size, "%s is of a text with other characters", path);
+    else
+        return true;
+    return false;
+}
+
+static tsr_status check_parts(const gpt_model *model, const gpt_text *text, const char *path,
+                              char *error, size_t error_size)
+{
+    identity self, file;
+    identify(&model->config, model->dtype, text, &self);
+    TRY(tsr_checkpoint_parts_metadata(path, model->job->world, MODEL_KEY, sizeof file.model,
+                                      file.model));
+    TRY(tsr_checkpoint_parts_metadata(path, model->job->world, TEXT_KEY, sizeof file.characters,
+                                      file.characters));
+    return compare(path, &file, &self, error, error_size) ? TSR_OK : TSR_ERR_INVALID;
+}
+
+tsr_status checkpoint_load(gpt_model *model, const gpt_text *text, const char *path, bool parts,
+                           char *error, size_t error_size)
+{
+    if (parts)
+        TRY(check_parts(model, text, path, error, error_size));
+    return tsr_optimizer_load(
+        model->optimizer, path,
+        tsr_optimizer_file_params(.world = model->job->world, .parts = parts));
 }
 
 bool checkpoint_check(const char *path, const gpt_config *config, tsr_dtype dtype,
@@ -54,15 +84,9 @@ bool checkpoint_check(const char *path, const gpt_config *config, tsr_dtype dtyp
 {
     identity self, file;
     identify(config, dtype, text, &self);
-    if (tsr_checkpoint_metadata(path, MODEL_KEY, sizeof file.model, file.model) != TSR_OK ||
-        tsr_checkpoint_metadata(path, TEXT_KEY, sizeof file.characters, file.characters) != TSR_OK)
-        snprintf(error, error_size, "this is no checkpoint of gpt: %s", tsr_last_error());
-    else if (strcmp(file.model, self.model) != 0)
-        snprintf(error, error_size, "%s has a model of %s; the options describe one of %s", path,
-                 file.model, self.model);
-    else if (strcmp(file.characters, self.characters) != 0)
-        snprintf(error, error_size, "%s is of a text with other characters", path);
-    else
-        return true;
+    if (tsr_checkpoint_metadata(path, MODEL_KEY, sizeof file.model, file.model) == TSR_OK &&
+        tsr_checkpoint_metadata(path, TEXT_KEY, sizeof file.characters, file.characters) == TSR_OK)
+        return compare(path, &file, &self, error, error_size);
+    snprintf(error, error_size, "this is no checkpoint of gpt: %s", tsr_last_error());
     return false;
 }

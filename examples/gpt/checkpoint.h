@@ -5,9 +5,12 @@
 #include "model.h"
 #include "text.h"
 
-/* Collective, as tsr_optimizer_save and tsr_optimizer_load. */
-tsr_status checkpoint_save(gpt_model *model, const gpt_text *text, const char *path);
-tsr_status checkpoint_load(gpt_model *model, const char *path);
+/* Collective, as tsr_optimizer_save and tsr_optimizer_load. In `parts`, each rank writes a file of
+ * its own on its host; loading then also makes the checks of checkpoint_check, because no other
+ * host may have the file, and their sentence is in `error`. */
+tsr_status checkpoint_save(gpt_model *model, const gpt_text *text, const char *path, bool parts);
+tsr_status checkpoint_load(gpt_model *model, const gpt_text *text, const char *path, bool parts,
+                           char *error, size_t error_size);
 
 /* Checks that a file is the checkpoint of a model with this description and of a text with the same
  * characters. Reads the header only, and needs no device. Returns false with a sentence in `error`.

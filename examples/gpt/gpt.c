@@ -153,7 +153,7 @@ static tsr_status between_steps(run *r)
     const bool saves = o->checkpoint && r->step > r->first_step &&
                        (is_due(o->checkpoint_every, r->step) || is_end || r->interrupted);
     if (saves && r->done.saved != r->step) {
-        TRY(checkpoint_save(&r->model, &r->text, o->checkpoint));
+        TRY(checkpoint_save(&r->model, &r->text, o->checkpoint, o->parts));
         r->done.saved = r->step;
     }
     return TSR_OK;
@@ -326,7 +326,7 @@ static tsr_status load_state(run *r)
         return weights_load(&r->model, o->init, r->error, sizeof r->error);
     if (!o->load)
         return TSR_OK;
-    TRY(checkpoint_load(&r->model, o->load));
+    TRY(checkpoint_load(&r->model, &r->text, o->load, o->parts, r->error, sizeof r->error));
     r->first_step = r->step = tsr_optimizer_steps(r->model.optimizer);
     return windows_seek(&r->train, r->first_step * o->training.accumulate);
 }
@@ -513,7 +513,7 @@ static bool read_files(run *r)
         return false;
     if (o->init && !names_check_file(o->init, &o->model, r->error, sizeof r->error))
         return false;
-    if (o->load &&
+    if (o->load && !o->parts &&
         !checkpoint_check(o->load, &o->model, o->dtype, &r->text, r->error, sizeof r->error))
         return false;
     return check_folders(r);

@@ -37,6 +37,7 @@ enum {
     OPT_LOG,
     OPT_MIN_LEARNING_RATE,
     OPT_OFFSETS,
+    OPT_PARTS,
     OPT_PIPELINE,
     OPT_PROMPT,
     OPT_RANKS,
@@ -87,6 +88,7 @@ static const struct option known[] = {
     {"log", required_argument, NULL, OPT_LOG},
     {"min-learning-rate", required_argument, NULL, OPT_MIN_LEARNING_RATE},
     {"offsets", required_argument, NULL, OPT_OFFSETS},
+    {"parts", no_argument, NULL, OPT_PARTS},
     {"pipeline", required_argument, NULL, OPT_PIPELINE},
     {"prompt", required_argument, NULL, OPT_PROMPT},
     {"ranks", required_argument, NULL, OPT_RANKS},
@@ -272,6 +274,9 @@ static bool take(int option, const char *value, gpt_options *out, given_sizes *g
         return parse_int(PROGRAM, "pipeline", value, 1, GPT_MAX_STAGES, &out->stages.count);
     case OPT_RANKS:
         return parse_int(PROGRAM, "ranks", value, 1, TSR_MAX_COMM_SIZE, &out->ranks);
+    case OPT_PARTS:
+        out->parts = true;
+        return true;
     case OPT_RECOMPUTE:
         out->recompute = true;
         return true;
@@ -479,6 +484,9 @@ void gpt_options_help(void)
         "  --checkpoint FILE      save the training at the end, after Ctrl-C, and every\n"
         "                         --checkpoint-every N steps\n"
         "  --load FILE            go on with a training that --checkpoint has saved\n"
+        "  --parts                --checkpoint and --load: each rank has a file of its own, on "
+        "its\n"
+        "                         host; no file system needs to be shared\n"
         "  --save FILE            save the model with Hugging Face's names, config.json and\n"
         "                         tokenizer.json, for tessera generate\n"
         "  --log FILE             a line of JSON for each step\n"

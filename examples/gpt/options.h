@@ -10,6 +10,7 @@ typedef struct gpt_options {
     const char *config, *init, *offsets;  /* files of a recorded run; NULL: none */
     const char *load, *checkpoint, *save; /* NULL: none */
     const char *log, *curve;              /* NULL: none */
+    bool parts;                           /* `load` and `checkpoint` are in parts */
     const char *prompt;                   /* NULL: a line break */
     int ranks;                            /* 0: as many as were launched */
     int data, tensor;     /* the grid: data-parallel by tensor-parallel ranks; 0: not given */
