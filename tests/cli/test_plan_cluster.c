@@ -116,12 +116,15 @@ END_TEST
 
 /* Predictions ---------------------------------------------------------------------------------- */
 
+static bool waits_for_device;
+
 /* Two hosts of one rank: 1 and 0.5 GFLOP/s, 1 and 0.5 GB/s. */
 static void two_hosts(plan_cluster *out)
 {
     *out = (plan_cluster){.hosts = 2, .ranks = 2};
     out->rank[0] = (plan_rank){.host = 0, .flops = 1e9, .bandwidth = 1e9};
     out->rank[1] = (plan_rank){.host = 1, .flops = 5e8, .bandwidth = 5e8};
+    out->rank[1].collective_seconds = waits_for_device ? 100e-6 : 0;
     out->links = calloc(4, sizeof *out->links);
     ck_assert_ptr_nonnull(out->links);
     out->links[1] = out->links[2] = plan_link_of(A, B);
@@ -169,6 +172,11 @@ START_TEST(predicts_generation)
      * and the logits. */
     expect(&work, &(plan_grid){1, 2, 1, both, false, four, parts}, 12e-3,
            9 * (A + 1000 / B) + A + 2000 / B, 0);
+    /* Each of the 10 collectives takes 100 µs more on a device that must be waited for. */
+    waits_for_device = true;
+    expect(&work, &(plan_grid){1, 2, 1, both, false, four, parts}, 12e-3,
+           9 * (A + 1000 / B) + A + 2000 / B + 10 * 100e-6, 0);
+    waits_for_device = false;
     /* By stages, one sequence passes them one after the other: 3 blocks at 1 GB/s, and one block
      * and the head at 0.5. */
     expect(&work, &(plan_grid){1, 1, 2, both, false, three_one, parts}, 4.5e-3, A + 1000 / B,
@@ -298,7 +306,7 @@ START_TEST(reads_a_cluster)
     const bool read = read_texts(
         "{\"hosts\": [{\"name\": \"a\", \"link\": {\"latency_us\": 1, \"gbytes_per_second\": 2},"
         "\"ranks\": [" RANK ", \"count\": 2, \"memory\": \"8GiB\"}, " RANK
-        ", \"layer_us\": 50, \"memory\": 1000}]}," HOST("b", "") "," HOST(
+        ", \"layer_us\": 50, \"collective_us\": 7, \"memory\": 1000}]}," HOST("b", "") "," HOST(
             "c", "") "],"
                      "\"link\": " LINK
                      ", \"links\": [{\"hosts\": [\"c\", \"a\"], \"latency_us\": 0, "
@@ -313,6 +321,8 @@ START_TEST(reads_a_cluster)
     ck_assert_uint_eq(cluster.rank[2].memory, 1000);
     ck_assert_uint_eq(cluster.rank[4].memory, 0);
     ck_assert_double_eq_tol(cluster.rank[2].layer_seconds, 50e-6, 1e-12);
+    ck_assert_double_eq_tol(cluster.rank[2].collective_seconds, 7e-6, 1e-12);
+    ck_assert_double_eq(cluster.rank[4].collective_seconds, 0);
     ck_assert_double_eq(cluster.rank[4].flops, 1e10);
     ck_assert_double_eq(cluster.rank[4].bandwidth, 2e10);
     ck_assert_double_eq_tol(plan_link_seconds(&cluster.links[0], 2e9), 1 + 1e-6, 1e-9);

@@ -197,11 +197,11 @@ static bool check_links(const reader *r)
 
 static bool read_rank(const reader *r, const json_t *object, const char *host, int number)
 {
-    static const char *const names[] = {"count",    "gflops", "memory_gbytes_per_second",
-                                        "layer_us", "memory", NULL};
+    static const char *const names[] = {
+        "count", "gflops", "memory_gbytes_per_second", "layer_us", "collective_us", "memory", NULL};
     plan_cluster *c = r->cluster;
     char where[PLAN_HOST_NAME + 48];
-    double count = 1, gflops = 0, gbytes = 0, layer_us = 0;
+    double count = 1, gflops = 0, gbytes = 0, layer_us = 0, collective_us = 0;
     plan_rank rank = {.host = c->hosts - 1};
     snprintf(where, sizeof where, "ranks[%d] of host \"%s\"", number, host);
     if (!check_members(r, object, where, names) ||
@@ -212,6 +212,7 @@ static bool read_rank(const reader *r, const json_t *object, const char *host, i
         !read_number(r, object, where, (limits){"memory_gbytes_per_second", 0, 1e6, false},
                      &gbytes) ||
         !read_number(r, object, where, (limits){"layer_us", 0, 1e7, true}, &layer_us) ||
+        !read_number(r, object, where, (limits){"collective_us", 0, 1e7, true}, &collective_us) ||
         !read_memory(r, object, where, &rank.memory))
         return false;
     if (count != floor(count))
@@ -221,6 +222,7 @@ static bool read_rank(const reader *r, const json_t *object, const char *host, i
     rank.flops = gflops * 1e9;
     rank.bandwidth = gbytes * 1e9;
     rank.layer_seconds = layer_us * 1e-6;
+    rank.collective_seconds = collective_us * 1e-6;
     for (int i = 0; i < (int)count; i++)
         c->rank[c->ranks++] = rank;
     return true;

@@ -16,7 +16,9 @@ typedef struct plan_rank {
     double flops;         /* operations per second of matrix products */
     double bandwidth;     /* bytes per second from memory */
     double layer_seconds; /* what a layer takes in addition, whatever its size */
-    uint64_t memory;      /* bytes; 0: no limit */
+    /* what a collective of tensors takes in addition, until the device goes on */
+    double collective_seconds;
+    uint64_t memory; /* bytes; 0: no limit */
 } plan_rank;
 
 typedef struct plan_cluster {

@@ -105,18 +105,27 @@ static double tensor_seconds(const plan_cluster *c, const plan_work *w, const pl
 {
     const bool first = stage == 0, last = stage == g->stages - 1;
     const double rows = rows_of_pass(w, g), bytes = rows * w->width * w->wire_bytes;
-    plan_group group = make_group(c, g, place_of(g, stage, row, 0), 1, g->tensor);
+    const int place = place_of(g, stage, row, 0);
     int reductions = 2 * g->blocks[stage] * (w->goal == PLAN_TRAINING ? 2 : 1) + first;
-    double logits = 0;
+    int others = 0;
+    double logits = 0, device = 0;
+    if (g->tensor == 1)
+        return 0;
+    plan_group group = make_group(c, g, place, 1, g->tensor);
     if (last && w->goal == PLAN_TRAINING) {
         reductions++;
         /* the largest logit, the sum of exponentials and the target's logit of each row */
-        logits = 3 * plan_all_reduce_seconds(&group, rows * sizeof(float));
+        others = 3;
+        logits = others * plan_all_reduce_seconds(&group, rows * sizeof(float));
     } else if (last) {
         const double sequences = w->goal == PLAN_PROMPT ? 1 : rows;
+        others = 1;
         logits = plan_reduce_scatter_seconds(&group, sequences * w->vocabulary * sizeof(float));
     }
-    const double sum = reductions * plan_all_reduce_seconds(&group, bytes) + logits;
+    for (int column = 0; column < g->tensor; column++)
+        device = fmax(device, rank_at(c, g, place + column)->collective_seconds);
+    const double sum = reductions * plan_all_reduce_seconds(&group, bytes) + logits +
+                       (reductions + others) * device;
     free_group(&group);
     return sum;
 }
