@@ -163,7 +163,8 @@ typedef struct tsr_fsdp_shard {
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_shard_of(tsr_fsdp *model, uint64_t param,
                                                    tsr_fsdp_shard *out);
 /* Call it after writing to shards. It discards gathered parameters, and copies the shards to their
- * master copies. Blocks until gathers in progress are done. Error: a unit is in use. */
+ * master copies. Blocks until gathers in progress are done. With `replicas` the call is collective,
+ * and also blocks until all copies have the new values. Error: a unit is in use. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_changed(tsr_fsdp *model);
 
 /* Steps -----------------------------------------------------------------------------------------
@@ -273,7 +274,7 @@ typedef struct tsr_fsdp_file_params {
      * then as for a new model, with 0 steps. Must be the same on all ranks. */
     bool model_only;
     const char *const *metadata; /* for saving: additional metadata, as in tsr_checkpoint_params */
-    bool parts;                  /* a file for each rank, on its host, as in tsr_checkpoint_params */
+    bool parts; /* a file for each rank, on its host, as in tsr_checkpoint_params */
 } tsr_fsdp_file_params;
 #define tsr_fsdp_file_params(...) (&(tsr_fsdp_file_params){__VA_ARGS__})
 

@@ -2,6 +2,8 @@
 #include "gpu/device/device.h"
 #include "parallel/fsdp_case.h"
 
+#include <unistd.h>
+
 #include "parallel/fsdp/fsdp.h"
 
 /* Strategies ------------------------------------------------------------------------------------
@@ -124,6 +126,87 @@ CASE(whole_layers, "fsdp: the values of layers that are not deferred are kept")
     CHECK(size == want_size && memcmp(got, want, size) == 0, "other bits");
     free(got);
     free(want);
+}
+
+/* Copies ----------------------------------------------------------------------------------------
+ */
+
+/* Checks a copy against the shard, which its rank sends. */
+static void check_copy(tsr_fsdp *m, const char *what, const tsr_tensor *own, const tsr_tensor *copy)
+{
+    uint64_t own_size, size;
+    if (!own)
+        return;
+    uint8_t *mine = bytes_of(own, &own_size), *got = bytes_of(copy, &size),
+            *want = malloc(size + 1);
+    tsr_request *sending = NULL;
+    CHECK(want, "no memory");
+    OK(tsr_comm_send_start(world, mine, own_size, TSR_U8, m->replica.to, 0, 0, &sending));
+    OK(tsr_comm_recv(world, want, size, TSR_U8, m->replica.from, 0));
+    OK(tsr_request_wait(&sending));
+    CHECK(memcmp(got, want, size) == 0, "%s: the copy of rank %d's shard has other bits", what,
+          m->replica.from);
+    free(mine);
+    free(got);
+    free(want);
+}
+
+static void check_copies(tsr_fsdp *m, const char *what)
+{
+    for (int i = 0; i < m->param_count; i++) {
+        const tsr__fsdp_param *own = &m->params[i], *copy = &m->replica.params[i];
+        if (own->resident)
+            continue;
+        check_copy(m, what, own->value, copy->value);
+        check_copy(m, what, own->master, copy->master);
+        check_copy(m, what, own->moment1, copy->moment1);
+        check_copy(m, what, own->moment2, copy->moment2);
+    }
+}
+
+static void copy_through(const way *w, tsr_dtype dtype)
+{
+    char path[SHARED_PATH];
+    tsr_shard_strategy *strategy = NULL;
+    model m;
+    OK(tsr_shard_strategy_create(&w->strategy, &strategy));
+    model_make(&(model_case){.dtype = dtype,
+                             .sharded = {.group = group,
+                                         .strategy = strategy,
+                                         .rates = w->rated ? some_rates : NULL,
+                                         .gather = w->gather,
+                                         .replicas = 1}},
+               &m);
+    check_copies(m.sharded, w->name);
+    for (int i = 0; i < 2; i++) {
+        model_pass(&m, 5000 + 7 * my_rank, 7, 60, 0.01f);
+        model_step(&m, i, my_rank, ranks);
+    }
+    check_copies(m.sharded, w->name);
+    shared_path(world, "copies", path);
+    OK(tsr_fsdp_save(m.sharded, path, NULL));
+    for (int i = 0; i < m.sharded->param_count; i++)
+        OK(tsr_fill(queue, m.sharded->params[i].value, my_rank + 1));
+    OK(tsr_fsdp_changed(m.sharded));
+    check_copies(m.sharded, w->name);
+    OK(tsr_fsdp_load(m.sharded, path, NULL));
+    check_copies(m.sharded, w->name);
+    OK(tsr_fsdp_load(m.sharded, path, tsr_fsdp_file_params(.model_only = true)));
+    check_copies(m.sharded, w->name);
+    unlink(path); /* the first that comes */
+    model_finish(&m);
+    tsr_shard_strategy_destroy(&strategy);
+}
+
+CASE(copies, "fsdp: copies have the bits of their shards after steps, changes and loading")
+{
+    if (ranks == 1) {
+        case_skip("one rank has no copies");
+        return;
+    }
+    for (size_t i = 0; i < WAYS; i++)
+        if (!ways[i].own && !ways[i].staged && !ways[i].ahead)
+            copy_through(&ways[i], i % 2 ? TSR_BF16 : TSR_F32);
 }
 
 /* Unsharded training ----------------------------------------------------------------------------
@@ -351,8 +434,8 @@ static void check_chunks(const model_case *c)
         stepped[i] = adamw_steps;
         bytes[i] = model_bytes(&m[i], &size[i]);
     }
-    CHECK(m[0].sharded->pools.state.count == 1 && m[1].sharded->pools.state.count > 1, "%zu and %zu chunks",
-          m[0].sharded->pools.state.count, m[1].sharded->pools.state.count);
+    CHECK(m[0].sharded->pools.state.count == 1 && m[1].sharded->pools.state.count > 1,
+          "%zu and %zu chunks", m[0].sharded->pools.state.count, m[1].sharded->pools.state.count);
     if (c->sharded.optimizer == TSR_OPTIMIZER_ADAMW) {
         CHECK(stepped[0] == 3, "%d launches for three steps", stepped[0]);
         CHECK(ranks > 1 || stepped[1] > 3, "%d launches over several chunks", stepped[1]);
