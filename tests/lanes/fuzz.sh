@@ -7,7 +7,7 @@ CC=clang configure build/fuzz --werror -Dvulkan=disabled -Dshaderc=disabled -Dto
     -Db_sanitize=address,undefined -Db_lundef=false -Dc_args='-fsanitize=fuzzer-no-link -fno-sanitize-recover=all' ||
     exit 1
 
-targets="model/gguf model/json shard/gguf shard/params shard/plan shard/safetensors tokenizer/gguf tokenizer/json"
+targets="checkpoint/part model/gguf model/json shard/gguf shard/params shard/plan shard/safetensors tokenizer/gguf tokenizer/json"
 programs=
 for target in $targets; do
     programs="$programs tests/fuzz/fuzz-${target%/*}-${target#*/}"
@@ -28,6 +28,7 @@ fuzz() { # MODULE/NAME: libFuzzer writes new inputs to the first folder
     name=${1#*/}
     golden "$1"
     dictionary=tests/$module/json.dict
+    [ "$module" = checkpoint ] && dictionary=tests/shard/json.dict
     [ "$name" = gguf ] && dictionary=tests/$module/gguf.dict
     "build/fuzz/tests/fuzz/fuzz-$module-$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
         -use_value_profile=1 -dict="$dictionary" -artifact_prefix="build/fuzz/$module-$name-" \
