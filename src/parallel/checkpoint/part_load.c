@@ -1,9 +1,10 @@
 /* Loads a checkpoint in parts. One rank reads each part, once, and sends the other ranks the
  * elements that they need.
  *
- * All ranks go through tensors, slices and pieces of slices in the same order, and compute for each
- * piece which elements each rank needs. So a message needs no description, and there is always a
- * rank that can go on. After an error a rank goes on sending and receiving, but no longer reads. */
+ * All ranks go through the tensors in the same order. For each they make steps: in a step each rank
+ * reads the next piece of the slices that it reads, and an all-to-all gives each rank the elements
+ * that it needs of all pieces. All ranks compute which these are, so that messages need no
+ * description. After an error a rank goes on making steps, but no longer reads. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -14,6 +15,9 @@
 
 static const char who[] = "checkpoint_load";
 
+/* What all pieces of a step may take together. */
+#define STEP_BYTES (UINT64_C(64) << 20)
+#define LEAST_PIECE_BYTES (UINT64_C(64) << 10)
 #define GROUP 128 /* tensors whose wanted regions are exchanged in one call */
 
 typedef struct loader {
@@ -24,9 +28,13 @@ typedef struct loader {
     const tsr_checkpoint_entry **wanted; /* [tensors]: this rank's entry; NULL: none */
     tsr__region *mine, *all;             /* [GROUP], [ranks][GROUP] */
     tsr__part_reader reader;
-    uint8_t *message;  /* TSR__PART_PIECE_BYTES */
-    tsr_status status; /* the first error of this rank */
-    tsr__error error;  /* its text */
+    uint64_t piece_bytes;              /* of the largest piece */
+    struct source *sources;            /* [ranks] */
+    struct span *needed;               /* [ranks]: what each rank wants of the current tensor */
+    uint8_t *send, *recv;              /* [ranks][piece_bytes] */
+    uint64_t *send_bytes, *recv_bytes; /* [ranks] */
+    tsr_status status;                 /* the first error of this rank */
+    tsr__error error;                  /* its text */
 } loader;
 
 /* Keeps the first error. */
@@ -126,81 +134,132 @@ static uint64_t share(const span *slice, uint64_t first, uint64_t count, const s
     return packed;
 }
 
-/* Tensors ---------------------------------------------------------------------------------------
+/* Steps -----------------------------------------------------------------------------------------
  */
 
 /* A tensor that is being loaded. */
 typedef struct loading {
-    const tsr_checkpoint_entry *tensor;
-    int index;       /* of the tensor in its group */
+    const tsr__sliced *tensor;
     uint64_t width;  /* of an element in bytes */
     uint8_t *memory; /* of this rank's elements; NULL: there are none, or no memory */
 } loading;
 
-static span wanted_by(const loader *l, const loading *t, int rank, int group)
+/* A rank as the reader of slices, and the piece that it reads in this step. */
+typedef struct source {
+    size_t slice;         /* the slice to go on with, counted from the tensor's first one */
+    uint64_t next;        /* its element to go on with */
+    const tsr__slice *of; /* the slice of the piece; NULL: this rank reads nothing any more */
+    span place;
+    uint64_t first, count;
+    uint32_t state; /* of the slice's checksum */
+} source;
+
+static void next_piece(const loader *l, const loading *t, int rank, source *s)
 {
-    return span_of(t->tensor, &l->all[(size_t)rank * (size_t)group + (size_t)t->index]);
+    const uint64_t most = l->piece_bytes / t->width;
+    s->of = NULL;
+    for (; s->slice < t->tensor->count; s->slice++, s->next = 0) {
+        const tsr__slice *slice = &l->parts->slices[t->tensor->first + s->slice];
+        if (l->parts->readers[slice->part] != rank || s->next >= slice->of.count)
+            continue;
+        const tsr__region region = tsr__region_of(&slice->of);
+        s->of = slice;
+        s->place = span_of(t->tensor->of, &region);
+        s->first = s->next;
+        s->count = tsr__min_u64(most, slice->of.count - s->first);
+        s->next += s->count;
+        return;
+    }
 }
 
-static tsr_status transmit(loader *l, void *data, uint64_t size, int from, int to)
+static void read_piece(loader *l, const loading *t)
+{
+    source *s = &l->sources[l->rank];
+    if (!s->of || l->status != TSR_OK)
+        return;
+    if (s->first == 0)
+        s->state = 0;
+    keep(l, tsr__part_reader_piece(&l->reader, s->of, s->first * t->width, s->count * t->width,
+                                   &s->state));
+}
+
+/* Puts what each other rank needs of this rank's piece into messages, and copies what this rank
+ * needs of it itself. */
+static void pack(loader *l, const loading *t)
+{
+    const source *s = &l->sources[l->rank];
+    uint64_t at = 0;
+    for (int to = 0; to < l->ranks; to++) {
+        copying c = {.from = l->reader.piece,
+                     .to = to == l->rank ? t->memory : l->send + at,
+                     .to_packed = to != l->rank,
+                     .width = t->width};
+        uint64_t common = 0;
+        if (s->of)
+            common = share(&s->place, s->first, s->count, &l->needed[to], &c);
+        l->send_bytes[to] = to == l->rank ? 0 : common * t->width;
+        at += l->send_bytes[to];
+    }
+}
+
+/* Computes how much this rank gets from each other rank. */
+static void expect(loader *l, const loading *t)
+{
+    const copying count_only = {.width = t->width};
+    for (int from = 0; from < l->ranks; from++) {
+        const source *s = &l->sources[from];
+        l->recv_bytes[from] = 0;
+        if (s->of && from != l->rank)
+            l->recv_bytes[from] =
+                t->width * share(&s->place, s->first, s->count, &l->needed[l->rank], &count_only);
+    }
+}
+
+static void unpack(loader *l, const loading *t)
+{
+    const uint8_t *at = l->recv;
+    for (int from = 0; from < l->ranks; from++) {
+        const source *s = &l->sources[from];
+        if (l->recv_bytes[from] == 0)
+            continue;
+        const copying c = {.from = at, .from_packed = true, .to = t->memory, .width = t->width};
+        share(&s->place, s->first, s->count, &l->needed[l->rank], &c);
+        at += l->recv_bytes[from];
+    }
+}
+
+static tsr_status exchange(loader *l)
 {
     tsr_request *request = NULL;
-    if (l->rank == from)
-        TSR__TRY(tsr_comm_send_start(l->comm, data, size, TSR_U8, to, TSR_MAX_COMM_TAG,
-                                     TSR__CHECKPOINT_PATIENCE_NS, &request));
-    else
-        TSR__TRY(tsr_comm_recv_start(l->comm, data, size, TSR_U8, from, TSR_MAX_COMM_TAG,
-                                     TSR__CHECKPOINT_PATIENCE_NS, &request));
+    if (l->ranks == 1)
+        return TSR_OK;
+    TSR__TRY(tsr_comm_all_to_all_v_start(l->comm, l->send, l->send_bytes, l->recv, l->recv_bytes,
+                                         TSR_U8, TSR__CHECKPOINT_PATIENCE_NS, &request));
     return tsr_request_wait(&request);
 }
 
-/* Gives rank `to` what it needs of a piece. Returns an error of the communicator only. */
-static tsr_status give(loader *l, const loading *t, const span *slice, uint64_t first,
-                       uint64_t count, int from, int to, int group)
+/* Loads the slices of a tensor. Returns an error of the communicator only. */
+static tsr_status load_slices(loader *l, const loading *t)
 {
-    if (l->rank != from && l->rank != to)
-        return TSR_OK;
-    const span want = wanted_by(l, t, to, group);
-    copying c = {.width = t->width};
-    if (from == to) {
-        c.from = l->reader.piece;
-        c.to = t->memory;
-        share(slice, first, count, &want, &c);
-        return TSR_OK;
+    memset(l->sources, 0, (size_t)l->ranks * sizeof *l->sources);
+    for (;;) {
+        bool any = false;
+        for (int r = 0; r < l->ranks; r++) {
+            next_piece(l, t, r, &l->sources[r]);
+            any = any || l->sources[r].of;
+        }
+        if (!any)
+            return TSR_OK;
+        read_piece(l, t);
+        pack(l, t);
+        expect(l, t);
+        TSR__TRY(exchange(l));
+        unpack(l, t);
     }
-    const uint64_t common = share(slice, first, count, &want, &c);
-    if (common == 0)
-        return TSR_OK;
-    if (l->rank == to) {
-        TSR__TRY(transmit(l, l->message, common * t->width, from, to));
-        c = (copying){.from = l->message, .from_packed = true, .to = t->memory, .width = t->width};
-        share(slice, first, count, &want, &c);
-        return TSR_OK;
-    }
-    if (common == count) /* the piece is the message */
-        return transmit(l, l->reader.piece, common * t->width, from, to);
-    c = (copying){.from = l->reader.piece, .to = l->message, .to_packed = true, .width = t->width};
-    share(slice, first, count, &want, &c);
-    return transmit(l, l->message, common * t->width, from, to);
 }
 
-static tsr_status load_slice(loader *l, const loading *t, const tsr__slice *slice, int group)
-{
-    const tsr__region region = tsr__region_of(&slice->of);
-    const span place = span_of(t->tensor, &region);
-    const uint64_t most = TSR__PART_PIECE_BYTES / t->width;
-    const int from = l->parts->readers[slice->part];
-    uint32_t state = 0;
-    for (uint64_t first = 0; first < region.count; first += most) {
-        const uint64_t count = tsr__min_u64(most, region.count - first);
-        if (l->rank == from && l->status == TSR_OK)
-            keep(l, tsr__part_reader_piece(&l->reader, slice, first * t->width, count * t->width,
-                                           &state));
-        for (int to = 0; to < l->ranks; to++)
-            TSR__TRY(give(l, t, &place, first, count, from, to, group));
-    }
-    return TSR_OK;
-}
+/* Tensors ---------------------------------------------------------------------------------------
+ */
 
 /* Puts the elements that have arrived into the entry's tensor. */
 static tsr_status put(void *user, uint64_t at, uint64_t size, void *data)
@@ -224,23 +283,22 @@ static tsr_status load_tensor(loader *l, size_t number, int index, int group)
 {
     const tsr__sliced *tensor = &l->parts->tensors[number];
     const tsr_checkpoint_entry *entry = l->wanted[number];
-    loading t = {.tensor = tensor->of,
-                 .index = index,
+    loading t = {.tensor = tensor,
                  .width = tsr__checkpoint_width(tensor->of->dtype),
                  .memory = entry ? entry->data : NULL};
     uint8_t *staging = NULL;
     bool any = false;
-    for (int r = 0; r < l->ranks; r++)
-        any = any || l->all[(size_t)r * (size_t)group + (size_t)index].count > 0;
+    for (int r = 0; r < l->ranks; r++) {
+        l->needed[r] = span_of(tensor->of, &l->all[(size_t)r * (size_t)group + (size_t)index]);
+        any = any || l->needed[r].count > 0;
+    }
     if (!any)
         return TSR_OK;
     if (entry && entry->tensor && entry->count > 0) {
         t.memory = staging = tsr__calloc(entry->count, t.width);
         keep(l, staging ? TSR_OK : TSR_ERR_NO_MEMORY);
     }
-    tsr_status status = TSR_OK;
-    for (size_t i = 0; i < tensor->count && status == TSR_OK; i++)
-        status = load_slice(l, &t, &l->parts->slices[tensor->first + i], group);
+    tsr_status status = load_slices(l, &t);
     if (status == TSR_OK && staging && l->status == TSR_OK)
         keep(l, upload(l, entry, staging));
     tsr__free(staging);
@@ -288,10 +346,21 @@ static tsr_status prepare(loader *l, const char *path, int count,
                           const tsr_checkpoint_entry *entries, bool strict)
 {
     TSR__TRY(match(l, path, count, entries, strict));
+    const size_t ranks = (size_t)l->ranks;
+    l->piece_bytes = tsr__min_u64(TSR__PART_PIECE_BYTES,
+                                  tsr__max_u64(LEAST_PIECE_BYTES, STEP_BYTES / (uint64_t)ranks));
     l->mine = tsr__calloc(GROUP, sizeof *l->mine);
-    l->all = l->mine ? tsr__calloc((size_t)l->ranks * GROUP, sizeof *l->all) : NULL;
-    l->message = l->all ? tsr__calloc(TSR__PART_PIECE_BYTES, 1) : NULL;
-    return l->message ? tsr__part_reader_init(who, l->parts, &l->reader) : TSR_ERR_NO_MEMORY;
+    l->all = tsr__calloc(ranks * GROUP, sizeof *l->all);
+    l->sources = tsr__calloc(ranks, sizeof *l->sources);
+    l->needed = tsr__calloc(ranks, sizeof *l->needed);
+    l->send = tsr__calloc(ranks, l->piece_bytes);
+    l->recv = tsr__calloc(ranks, l->piece_bytes);
+    l->send_bytes = tsr__calloc(ranks, sizeof *l->send_bytes);
+    l->recv_bytes = tsr__calloc(ranks, sizeof *l->recv_bytes);
+    if (!l->mine || !l->all || !l->sources || !l->needed || !l->send || !l->recv ||
+        !l->send_bytes || !l->recv_bytes)
+        return TSR_ERR_NO_MEMORY;
+    return tsr__part_reader_init(who, l->parts, &l->reader);
 }
 
 static void loader_finish(loader *l)
@@ -300,7 +369,12 @@ static void loader_finish(loader *l)
     tsr__free((void *)l->wanted);
     tsr__free(l->mine);
     tsr__free(l->all);
-    tsr__free(l->message);
+    tsr__free(l->sources);
+    tsr__free(l->needed);
+    tsr__free(l->send);
+    tsr__free(l->recv);
+    tsr__free(l->send_bytes);
+    tsr__free(l->recv_bytes);
 }
 
 static tsr_status load(loader *l)
