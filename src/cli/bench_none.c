@@ -5,7 +5,7 @@
 
 static void help(FILE *out)
 {
-    fputs("This build has no benchmarks. Build with -Dbench=enabled to have them.\n", out);
+    fputs("This build has no benchmarks.\nBuild with -Dbench=enabled to have them.\n", out);
 }
 
 static int run(int argc, char **argv)

@@ -1,5 +1,6 @@
 #!/bin/sh
-# options.sh ROOT: each optional part can be disabled, alone or with others.
+# configure.sh ROOT: the build can be configured without tests, with the static library alone, and as a part of another project. The lane
+# `options` builds with other values of its options.
 set -u
 cd "$1" || exit 1
 . tests/source/tap.sh
@@ -10,11 +11,7 @@ configures() { # OPTION…
     meson setup "$folder/$points" . "$@"
 }
 
-for part in ucx pmix shaderc cpu_kernels tools bench tests; do
-    point "without $part" configures "-D$part=disabled"
-done
-point "without the tool and UCX" configures -Dtools=disabled -Ducx=disabled
-point "without the tool and Vulkan" configures -Dtools=disabled -Dvulkan=disabled -Dshaderc=disabled
+point "without tests" configures -Dtests=disabled
 static_alone() {
     meson setup "$folder/static" . -Ddefault_library=static &&
         meson introspect --installed "$folder/static" >"$folder/installed" && grep 'libtessera\.a' "$folder/installed" &&
