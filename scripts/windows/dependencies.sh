@@ -1,6 +1,6 @@
 #!/bin/sh
 # scripts/windows/dependencies.sh FOLDER: builds the libraries that tessera needs on Windows into FOLDER, from Debian's source
-# packages: jansson, utf8proc and Check, as archives. Copies the headers of Vulkan there too. It downloads into FOLDER, and changes no
+# packages: jansson, utf8proc and Check, as archives. Copies the headers of Vulkan there too, and writes FOLDER/folder.ini for meson. It downloads into FOLDER, and changes no
 # setting of the system. Does nothing if FOLDER is complete.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -46,13 +46,25 @@ make jansson -DJANSSON_BUILD_DOCS=OFF -DJANSSON_EXAMPLES=OFF -DJANSSON_WITHOUT_T
 make utf8proc -DCMAKE_C_FLAGS=-DUTF8PROC_STATIC
 make check -DCHECK_ENABLE_TESTS=OFF -DCMAKE_C_FLAGS=-D_POSIX_C_SOURCE=200809L
 
+# CMake does not make the archive of this name.
+sed -i "s/-lcheck_pic/-lcheck/" "$folder/lib/pkgconfig/check.pc"
+
 # Vulkan is opened at run time, so its headers are enough.
 mkdir -p "$folder/include" "$folder/lib/pkgconfig"
 cp -R "$(pkg-config --variable=includedir vulkan)/vulkan" "$(pkg-config --variable=includedir vulkan)/vk_video" "$folder/include/"
 cat >"$folder/lib/pkgconfig/vulkan.pc" <<EOF
+includedir=$folder/include
 Name: vulkan
 Description: headers of Vulkan
 Version: $(pkg-config --modversion vulkan)
-Cflags: -I$folder/include
+Cflags: -I\${includedir}
+EOF
+# What meson has to know of this folder and of the repository, beside x86_64-w64-mingw32.ini.
+cat >"$folder/folder.ini" <<EOF
+[binaries]
+exe_wrapper = '$root/scripts/windows/wine.sh'
+
+[built-in options]
+pkg_config_path = '$folder/lib/pkgconfig'
 EOF
 touch "$folder/complete"

@@ -1,15 +1,13 @@
 /* Communicators on a system without the sockets, shared memory and transports that several
  * processes need: Windows. A process is a communicator of one; what would need another process
- * returns TSR_ERR_UNSUPPORTED, or is never called. This file stands for bootstrap/, recovery/ and
- * shm/memory.c. */
+ * returns TSR_ERR_UNSUPPORTED, or is never called. This file stands for bootstrap/, recovery/,
+ * shm/memory.c and api/grow.c. */
 #include <stdbool.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "comm/bootstrap/address.h"
 #include "comm/bootstrap/backend.h"
-#include "comm/bootstrap/server.h"
 #include "comm/recovery/agree.h"
 #include "comm/shm/memory.h"
 
@@ -78,4 +76,74 @@ void tsr__bootstrap_close(tsr__bootstrap **bootstrap)
         return;
     tsr__free(*bootstrap);
     *bootstrap = NULL;
+}
+
+/* After a failure ------------------------------------------------------------------------------ */
+
+tsr_status tsr__recovery_open(const tsr__bootstrap_info *info, tsr__recovery **out)
+{
+    return unsupported("recovery");
+}
+
+void tsr__recovery_retain(tsr__recovery *recovery)
+{
+}
+
+void tsr__recovery_release(tsr__recovery **recovery)
+{
+    *recovery = NULL;
+}
+
+void tsr__recovery_draw_seed(tsr__recovery *recovery)
+{
+}
+
+void tsr__kin_derive(tsr__kin *kin)
+{
+}
+
+const tsr__decision *tsr__recovery_find(const tsr__recovery *recovery, uint64_t lineage,
+                                        uint32_t generation)
+{
+    return NULL;
+}
+
+tsr_status tsr__recovery_keep(tsr__recovery *recovery, uint64_t lineage, uint32_t generation,
+                              bool without_me, const uint64_t *uids, int count)
+{
+    return unsupported("recovery");
+}
+
+tsr_status tsr__agree(const tsr__agreement_params *params, const tsr__decision **decision,
+                      tsr__rendezvous **rendezvous)
+{
+    return unsupported("shrink");
+}
+
+tsr_status tsr_comm_grow(tsr_comm *comm, const tsr_comm_grow_params *params, tsr_comm **out)
+{
+    TSR__REQUIRE(comm && out, "grow: %s is NULL", comm ? "out" : "comm");
+    return unsupported("grow");
+}
+
+/* Shared memory -------------------------------------------------------------------------------- */
+
+void *tsr__shm_memory_create(size_t size_bytes, tsr__shm_memory_key *key)
+{
+    *key = (tsr__shm_memory_key){.file = -1};
+    return NULL;
+}
+
+void tsr__shm_memory_seal(tsr__shm_memory_key *key)
+{
+    key->file = -1;
+}
+
+void *tsr__shm_memory_open(const tsr__shm_memory_key *key, size_t size_bytes)
+{
+    return NULL;
+}
+
+void tsr__shm_memory_unmap(void *memory, size_t size_bytes)
+{
 }

@@ -31,6 +31,13 @@ typedef struct source {
     const char *reason;
 } source;
 
+/* Tests that share a process, because the system has no fork, must not share the caller's data. */
+#define RESET_DATA                                                                                 \
+    static void reset_data(void)                                                                   \
+    {                                                                                              \
+        memset(&data, 0, sizeof data);                                                             \
+    }
+
 static inline void sleep_us(int us)
 {
     struct timespec time = {.tv_nsec = us * 1000L};

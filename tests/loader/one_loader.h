@@ -5,6 +5,7 @@
 #include "fixture.h"
 
 static source data;
+RESET_DATA
 static tsr_loader *loader;
 
 static inline void create(const tsr_loader_params *params)

@@ -364,7 +364,7 @@ END_TEST
 
 TESTS(loader_failures)
 {
-    tcase_add_checked_fixture(tests, NULL, destroy);
+    tcase_add_checked_fixture(tests, reset_data, destroy);
     tcase_add_test(tests, each_failure_is_reported_in_place_of_its_batch);
     tcase_add_test(tests, a_failed_batch_is_retried);
     tcase_add_test(tests, only_a_failed_batch_can_be_skipped);

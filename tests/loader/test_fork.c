@@ -79,7 +79,7 @@ END_TEST
 
 TESTS(loader_fork)
 {
-    tcase_add_checked_fixture(tests, NULL, destroy);
+    tcase_add_checked_fixture(tests, reset_data, destroy);
     tcase_add_test(tests, a_child_cannot_use_its_parents_workers);
     tcase_add_test(tests, without_workers_both_can_continue);
 }

@@ -3,6 +3,7 @@
 #include "fixture.h"
 
 static source data;
+RESET_DATA
 
 /* Creates a loader, reads two epochs and saves; retries a failed step once. In the order torch,
  * setting an epoch and reading also allocate memory. */
@@ -121,6 +122,7 @@ END_TEST
 
 TESTS(loader_memory)
 {
+    tcase_add_checked_fixture(tests, reset_data, NULL);
     tcase_add_test(tests, without_workers);
     tcase_add_test(tests, with_workers);
     tcase_add_test(tests, the_sampler_remains_the_callers);

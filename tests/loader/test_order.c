@@ -267,7 +267,7 @@ END_TEST
 
 TESTS(loader_order)
 {
-    tcase_add_checked_fixture(tests, NULL, destroy_idle);
+    tcase_add_checked_fixture(tests, reset_data, destroy_idle);
     tcase_add_test(tests, the_same_bytes_for_any_number_of_workers);
     tcase_add_test(tests, the_same_sizes_for_any_number_of_workers);
     tcase_add_test(tests, every_item_once_in_each_epoch);

@@ -3,6 +3,7 @@
 #include "support/refused.h"
 
 static source data;
+RESET_DATA
 
 static void check_refused(const tsr_loader_params *params, const char *text)
 {
@@ -201,6 +202,7 @@ END_TEST
 
 TESTS(loader_params)
 {
+    tcase_add_checked_fixture(tests, reset_data, NULL);
     tcase_add_test(tests, sampler_excludes);
     tcase_add_test(tests, batch_sampler_excludes);
     tcase_add_test(tests, without_workers_there_is_no_prefetch);

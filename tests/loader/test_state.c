@@ -2,6 +2,7 @@
 #include "fixture.h"
 
 static source data;
+RESET_DATA
 
 static void read_some(tsr_loader *loader, uint64_t batches)
 {
@@ -200,6 +201,7 @@ END_TEST
 
 TESTS(loader_state)
 {
+    tcase_add_checked_fixture(tests, reset_data, NULL);
     tcase_add_test(tests, batches_loaded_ahead_are_not_used);
     tcase_add_test(tests, a_sampler_with_a_state_of_its_own);
     tcase_add_test(tests, a_sampler_that_cannot_be_saved);

@@ -166,7 +166,7 @@ END_TEST
 
 TESTS(loader_stop)
 {
-    tcase_add_checked_fixture(tests, NULL, destroy);
+    tcase_add_checked_fixture(tests, reset_data, destroy);
     tcase_add_test(tests, destroyed_after_any_number_of_batches);
     tcase_add_test(tests, batches_not_begun_are_not_waited_for);
     tcase_add_test(tests, between_two_items_a_worker_may_stop);

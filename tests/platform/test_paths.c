@@ -15,12 +15,15 @@ static const char *cache(void)
 
 START_TEST(caches_are_in_the_folder_of_local_data)
 {
+    unsetenv("XDG_CACHE_HOME");
     setenv("LOCALAPPDATA", "C:\\Users\\J\xc3\xbcrgen\\AppData\\Local", 1);
     ck_assert_str_eq(cache(), "C:/Users/J\xc3\xbcrgen/AppData/Local");
     setenv("LOCALAPPDATA", "AppData\\Local", 1);
     ck_assert_ptr_null(cache());
     unsetenv("LOCALAPPDATA");
     ck_assert_ptr_null(cache());
+    setenv("XDG_CACHE_HOME", "D:\\caches", 1);
+    ck_assert_str_eq(cache(), "D:/caches");
 }
 END_TEST
 
@@ -37,6 +40,7 @@ START_TEST(roots_are_drives_and_shares)
     ck_assert_uint_eq(tsr__path_root("C:\\a"), 3);
     ck_assert_uint_eq(tsr__path_root("z:/"), 3);
     ck_assert_uint_eq(tsr__path_root("\\\\server\\share\\a"), 15);
+    ck_assert_uint_eq(tsr__path_root("/a"), 1);
     ck_assert_uint_eq(tsr__path_root("C:a"), 0);
     ck_assert_uint_eq(tsr__path_root("a\\b"), 0);
     ck_assert_uint_eq(tsr__path_root(""), 0);
@@ -81,11 +85,7 @@ END_TEST
 
 START_TEST(a_path_that_is_too_long_is_none)
 {
-#ifdef _WIN32
-    setenv("LOCALAPPDATA", "C:\\local", 1);
-#else
     setenv("XDG_CACHE_HOME", "/a/local", 1);
-#endif
     char path[9];
     ck_assert(tsr__path_cache(path, 9));
     ck_assert_uint_eq(strlen(path), 8);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "support/check.h"
+#include "support/check_main.h"
 
 typedef struct bytes {
     uint8_t *data;
@@ -102,9 +102,7 @@ static inline char *folder_write(const folder *in, const char *name, const void 
 
 static inline void folder_destroy(const folder *in)
 {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", in->path);
-    ck_assert_int_eq(system(command), 0);
+    tests_remove(in->path);
 }
 
 #endif

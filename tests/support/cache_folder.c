@@ -20,7 +20,5 @@ void cache_folder_make(void)
 
 void cache_folder_remove(void)
 {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", cache_folder);
-    ck_assert_int_eq(system(command), 0);
+    tests_remove(cache_folder);
 }

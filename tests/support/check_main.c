@@ -2,6 +2,7 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "support/check_main.h"
 
+#include <dirent.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -130,6 +131,23 @@ static void set_tags(TCase *tests, const char *name)
     for (char *c = strchr(tags, '_'); c; c = strchr(c, '_'))
         *c = ' ';
     tcase_set_tags(tests, tags);
+}
+
+void tests_remove(const char *path)
+{
+    char below[1024];
+    const struct dirent *entry;
+    DIR *folder = opendir(path);
+    while (folder && (entry = readdir(folder)) != NULL) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        ck_assert_int_lt(snprintf(below, sizeof below, "%s/%s", path, entry->d_name),
+                         (int)sizeof below);
+        tests_remove(below);
+    }
+    if (folder)
+        closedir(folder);
+    ck_assert_int_eq(remove(path), 0);
 }
 
 int main(void)

@@ -35,6 +35,9 @@ void tests_register(const char *name, tests_add_fn add);
     }                                                                                              \
     static void add_##name(TCase *tests)
 
+/* Removes a file, or a folder with everything in it. */
+void tests_remove(const char *path);
+
 /* Skips the rest of the calling test; the arguments are those of printf and give the reason. The
  * result reads "ok N - name # SKIP reason". It returns, so it must be used in the test function
  * itself.

@@ -16,6 +16,7 @@
 
 /* The functions of the C library that the macros of include/ replace. */
 #undef open
+#undef write
 #undef fopen
 #undef fdopen
 #undef fcntl
@@ -158,6 +159,11 @@ ssize_t pwrite(int descriptor, const void *data, size_t size, off_t at)
     return tsr__windows_fail();
 }
 
+ssize_t tsr__windows_write(int descriptor, const void *data, size_t size)
+{
+    return _write(descriptor, data, (unsigned)(size < MOST_BYTES ? size : MOST_BYTES));
+}
+
 int fsync(int descriptor)
 {
     const HANDLE handle = handle_of(descriptor);
@@ -179,6 +185,16 @@ int tsr__windows_ftruncate(int descriptor, off_t size)
     return SetFileInformationByHandle(handle, FileEndOfFileInfo, &end, sizeof end)
                ? 0
                : tsr__windows_fail();
+}
+
+int tsr__windows_truncate(const char *path, off_t size)
+{
+    const int descriptor = tsr__windows_open(path, O_WRONLY);
+    if (descriptor < 0)
+        return -1;
+    const int result = tsr__windows_ftruncate(descriptor, size);
+    _close(descriptor);
+    return result;
 }
 
 int posix_fallocate(int descriptor, off_t at, off_t size)

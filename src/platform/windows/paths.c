@@ -108,6 +108,13 @@ int tsr__windows_chmod(const char *path, int mode)
     return result;
 }
 
+ssize_t readlink(const char *path, char *out, size_t size)
+{
+    (void)path, (void)out, (void)size;
+    errno = EINVAL;
+    return -1;
+}
+
 char *realpath(const char *path, char *resolved)
 {
     struct stat info;

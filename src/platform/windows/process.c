@@ -95,6 +95,14 @@ int tsr__windows_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *lock
     return pthread_cond_timedwait(condition, lock, &date);
 }
 
+int tsr__windows_nanosleep(const struct timespec *time, struct timespec *left)
+{
+    Sleep((DWORD)(time->tv_sec * 1000 + (time->tv_nsec + 999999) / 1000000));
+    if (left)
+        *left = (struct timespec){0};
+    return 0;
+}
+
 int usleep(unsigned microseconds)
 {
     Sleep((microseconds + 999) / 1000);
@@ -104,11 +112,12 @@ int usleep(unsigned microseconds)
 /* Signals -------------------------------------------------------------------------------------- */
 
 static void (*handlers[NSIG])(int);
+static int resets[NSIG];
 
 /* The C library forgets a handler when it calls it. */
 static void call_handler(int number)
 {
-    signal(number, call_handler);
+    signal(number, resets[number] ? SIG_DFL : call_handler);
     if (handlers[number])
         handlers[number](number);
 }
@@ -124,6 +133,7 @@ int tsr__windows_sigaction(int number, const struct sigaction *action, struct si
     if (!action)
         return 0;
     const int is_function = action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN;
+    resets[number] = action->sa_flags & SA_RESETHAND;
     handlers[number] = is_function ? action->sa_handler : NULL;
     return signal(number, is_function ? call_handler : action->sa_handler) == SIG_ERR ? -1 : 0;
 }

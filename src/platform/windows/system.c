@@ -13,7 +13,9 @@ static bool is_separator(char c)
 
 bool tsr__path_cache(char *out, size_t size)
 {
-    const char *base = getenv("LOCALAPPDATA");
+    const char *base = getenv("XDG_CACHE_HOME");
+    if (!base || tsr__path_root(base) == 0)
+        base = getenv("LOCALAPPDATA");
     if (!base || tsr__path_root(base) == 0)
         return false;
     const int wrote = snprintf(out, size, "%s", base);
@@ -38,7 +40,7 @@ size_t tsr__path_root(const char *path)
     if (letter >= 'a' && letter <= 'z' && path[1] == ':' && is_separator(path[2]))
         return 3;
     if (!is_separator(path[0]) || !is_separator(path[1]))
-        return 0;
+        return is_separator(path[0]); /* the root of the current drive */
     /* \\server\share\ */
     size_t root = 2;
     for (int parts = 0; path[root] && parts < 2; root++)

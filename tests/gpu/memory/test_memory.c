@@ -237,6 +237,7 @@ START_TEST(lavapipe_has_the_memory_of_the_machine)
 }
 END_TEST
 
+#ifndef _WIN32
 /* Linux lists for each mapping how its pages are to be: "hg" stands for large ones. */
 START_TEST(drivers_for_the_cpu_use_large_pages)
 {
@@ -263,6 +264,7 @@ START_TEST(drivers_for_the_cpu_use_large_pages)
     tsr_tensor_destroy(&tensor);
 }
 END_TEST
+#endif
 
 START_TEST(a_limit_of_the_callers_own)
 {
@@ -365,7 +367,9 @@ TESTS(memory)
     tcase_add_test(tests, memory_that_the_driver_refuses);
     tcase_add_test(tests, too_large_tensors_are_an_error_that_names_the_values);
     tcase_add_test(tests, lavapipe_has_the_memory_of_the_machine);
+#ifndef _WIN32
     tcase_add_test(tests, drivers_for_the_cpu_use_large_pages);
+#endif
     tcase_add_test(tests, a_limit_of_the_callers_own);
     tcase_add_test(tests, the_number_of_allocations_is_limited);
     tcase_add_test(tests, made_and_destroyed_without_end);

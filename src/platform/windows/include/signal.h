@@ -20,14 +20,17 @@ struct sigaction {
     int sa_flags;
 };
 
-/* The handler stays until the next call, as POSIX says. */
+/* Without SA_RESETHAND the handler stays until the next call, as POSIX says. */
 int tsr__windows_sigaction(int number, const struct sigaction *action, struct sigaction *before);
 #define sigaction(...) tsr__windows_sigaction(__VA_ARGS__)
 
 #define sigemptyset(set) ((void)(*(set) = 0))
 #define sigfillset(set) ((void)(*(set) = ~(sigset_t)0))
 #define sigaddset(set, number) ((void)(*(set) |= (sigset_t)1 << (number) % 32))
+#define sigismember(set, number) ((*(set) >> (number) % 32 & 1) != 0)
 #define sigdelset(set, number) ((void)(*(set) &= ~((sigset_t)1 << (number) % 32)))
+
+#define SA_RESETHAND 1
 
 #define SIG_BLOCK 0
 #define SIG_UNBLOCK 1

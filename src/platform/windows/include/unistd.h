@@ -15,6 +15,15 @@ int fsync(int descriptor);
 int tsr__windows_ftruncate(int descriptor, off_t size);
 #undef ftruncate
 #define ftruncate(descriptor, size) tsr__windows_ftruncate(descriptor, size)
+int tsr__windows_truncate(const char *path, off_t size);
+#undef truncate
+#define truncate(path, size) tsr__windows_truncate(path, size)
+
+/* There are no links: EINVAL. */
+ssize_t readlink(const char *path, char *out, size_t size);
+
+ssize_t tsr__windows_write(int descriptor, const void *data, size_t size);
+#define write(...) tsr__windows_write(__VA_ARGS__)
 
 int tsr__windows_unlink(const char *path);
 int tsr__windows_rmdir(const char *path);

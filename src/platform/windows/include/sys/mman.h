@@ -1,4 +1,4 @@
-/* Anonymous memory, and advice that Windows does not take. */
+/* Anonymous memory only. */
 #ifndef TSR_WINDOWS_SYS_MMAN_H
 #define TSR_WINDOWS_SYS_MMAN_H
 
@@ -12,8 +12,5 @@
 #define MAP_FAILED ((void *)-1)
 void *mmap(void *address, size_t size, int protection, int flags, int descriptor, off_t at);
 int munmap(void *memory, size_t size);
-
-#define MADV_HUGEPAGE 14
-#define madvise(address, size, advice) ((void)(address), (void)(size), 0)
 
 #endif

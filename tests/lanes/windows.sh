@@ -1,0 +1,85 @@
+#!/bin/sh
+# Windows: built by MinGW-w64; unit tests, devices, generating and training under Wine, on lavapipe.
+# shellcheck disable=SC2317 # functions that `point` and `run_tap` call
+. "$(dirname "$0")/lane.sh"
+install_missing gcc-mingw-w64-x86-64-posix cmake dpkg-dev wine64 xvfb mesa-vulkan-drivers
+folder=$root/build/windows
+scripts/windows/dependencies.sh "$folder-dependencies" || exit 1
+export WINEPREFIX="$folder-wine"
+
+units="base checkpoint loader platform rng seed shard tensor"
+gpu="stream memory"
+configure "$folder" --cross-file scripts/windows/x86_64-w64-mingw32.ini --cross-file "$folder-dependencies/folder.ini" \
+    -Doptimization=1 -Ddebug=false -Dbench=disabled || exit 1
+# shellcheck disable=SC2046,SC2086 # several words
+build "$folder" src/cli/tessera.exe examples/digits.exe $(printf 'tests/test-%s.exe ' $units) \
+    $(printf 'tests/gpu/test-gpu-%s.exe ' $gpu) || exit 1
+
+Xvfb -displayfd 3 -screen 0 320x200x16 3>"$folder.display" >/dev/null 2>&1 &
+server=$!
+trap 'kill "$server"' EXIT
+for _ in $(seq 100); do
+    [ -s "$folder.display" ] && break
+    sleep 0.1
+done
+DISPLAY=:$(cat "$folder.display")
+export DISPLAY
+lavapipe=$(find /usr/share/vulkan/icd.d -name 'lvp_icd*.json' | head -n 1)
+export VK_DRIVER_FILES="$lavapipe" VK_ICD_FILENAMES="$lavapipe"
+
+result=0
+wine() {
+    scripts/windows/wine.sh "$@"
+}
+for test in $units; do
+    run_tap wine "$folder/tests/test-$test.exe" || result=1
+done >"$folder.tap"
+for test in $gpu; do
+    TESSERA_SELF_TEST=off CK_EXCLUDE_TAGS='slow packed gpu' run_tap wine "$folder/tests/gpu/test-gpu-$test.exe" || result=1
+done >>"$folder.tap"
+grep '^not ok' "$folder.tap"
+
+# The tool, with a model in a folder whose name is not ASCII.
+point() { # NAME COMMAND…
+    name=$1
+    shift
+    if "$@" >"$folder.log" 2>&1; then
+        echo "ok - $name"
+        echo "1 0" >>"$TALLY"
+    else
+        cat "$folder.log"
+        echo "not ok - $name"
+        echo "0 1" >>"$TALLY"
+        result=1
+    fi
+}
+tessera() {
+    WINEPATH="Z:$(echo "$folder/src" | tr / '\134')" wine "$folder/src/cli/tessera.exe" "$@"
+}
+lists_lavapipe() {
+    tessera devices | grep llvmpipe
+}
+refuses_launch() {
+    ! tessera launch -n 2 x 2>"$folder.said" && grep 'launch: this system has communicators of one process only' "$folder.said"
+}
+generates() {
+    tessera generate "$models/stories260K-f32.gguf" --prompt 'Once upon a time' --max-tokens 12 --greedy |
+        tee "$folder.said" | grep -x 'Once upon a time, there was a little girl named Lily.*'
+}
+keeps_a_cache() {
+    find "$WINEPREFIX" -path '*/AppData/Local/tessera/pipelines-*' | grep .
+}
+learns() {
+    WINEPATH="Z:$(echo "$folder/src" | tr / '\134')" wine "$folder/examples/digits.exe" --epochs 2 | tee "$folder.said"
+    awk '$1 == 2 { good = $4 > 90 } END { exit !good }' "$folder.said"
+}
+models="$folder-modèles-模型"
+mkdir -p "$models"
+cp tests/data/model/stories260K-f32.gguf "$models/"
+find "$WINEPREFIX" -path '*/AppData/Local/tessera/*' -delete 2>/dev/null
+point "devices lists lavapipe" lists_lavapipe
+point "launch is refused" refuses_launch
+point "generate reads a model from a folder with a name in UTF-8" generates
+point "the cache is in %LOCALAPPDATA%" keeps_a_cache
+point "digits learns" learns
+exit "$result"
