@@ -46,7 +46,8 @@ make jansson -DJANSSON_BUILD_DOCS=OFF -DJANSSON_EXAMPLES=OFF -DJANSSON_WITHOUT_T
 make utf8proc -DCMAKE_C_FLAGS=-DUTF8PROC_STATIC
 make check -DCHECK_ENABLE_TESTS=OFF -DCMAKE_C_FLAGS=-D_POSIX_C_SOURCE=200809L
 
-# CMake does not make the archive of this name.
+# Check makes a DLL too, and calls its archive otherwise than this file says.
+rm -f "$folder/lib/libcheck.dll.a" "$folder/bin/libcheck.dll"
 sed -i "s/-lcheck_pic/-lcheck/" "$folder/lib/pkgconfig/check.pc"
 
 # Vulkan is opened at run time, so its headers are enough.
