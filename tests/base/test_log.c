@@ -118,8 +118,16 @@ START_TEST(setting_while_others_log)
 }
 END_TEST
 
+/* Tests share a process where the system has no fork. */
+static void reset(void)
+{
+    tsr_log_set(NULL, NULL, TSR_LOG_ERROR);
+    memset(&got, 0, sizeof got);
+}
+
 TESTS(log)
 {
+    tcase_add_checked_fixture(tests, reset, NULL);
     tcase_add_test(tests, off_at_the_start_and_when_fn_is_null);
     tcase_add_test(tests, messages_reach_the_function);
     tcase_add_test(tests, only_up_to_the_level);
