@@ -4,8 +4,8 @@
 . "$(dirname "$0")/lane.sh"
 . tests/source/tap.sh
 CC=clang configure build/fuzz --werror -Dvulkan=disabled -Dshaderc=disabled -Dtools=disabled -Dfuzz=enabled \
-    -Db_sanitize=address,undefined -Db_lundef=false -Ddebug=false -Dc_args='-fsanitize=fuzzer-no-link -fno-sanitize-recover=all -g1' ||
-    exit 1
+    -Db_sanitize=address,undefined -Db_lundef=false -Ddebug=false \
+    -Dc_args='-fsanitize=fuzzer-no-link -fno-sanitize-recover=all -g1' || exit 1
 
 targets="checkpoint/part model/gguf model/json shard/gguf shard/params shard/plan shard/safetensors tokenizer/gguf tokenizer/json"
 programs=
