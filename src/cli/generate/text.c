@@ -15,6 +15,10 @@ static char *tokenizer_path(const char *model)
     if (strstr(model, ".safetensors") == NULL)
         return path;
     slash = strrchr(path, '/');
+#ifdef _WIN32
+    char *other = strrchr(slash != NULL ? slash : path, '\\');
+    slash = other != NULL ? other : slash;
+#endif
     if (slash != NULL)
         slash[1] = '\0';
     else
