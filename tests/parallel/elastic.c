@@ -12,6 +12,7 @@
 #include "parallel/fsdp/fsdp.h"
 
 #define MS UINT64_C(1000000)
+#define TIMEOUT_NS (20000 * MS)
 #define ITEMS (ELASTIC_BATCH * ELASTIC_EPOCH)
 #define UNITS 3
 #define PARAMS 4
@@ -29,10 +30,13 @@ typedef struct worker {
     tsr_group *group;
     tsr_fsdp *model, *twin; /* a model loaded from a file after the last loss */
     tsr_sampler *sampler;
-    int64_t step, sampled_from; /* the step at which the sampler starts */
-    int64_t looked_at;          /* the step before which ranks have looked for newcomers */
-    int grows;                  /* since this process takes part, and that by which it has joined */
-    int rebuilding;             /* number of the present one */
+    int64_t step;
+    int sampler_ranks;
+    int64_t sampled_from; /* the step that begins with item `first_item` of the sampler */
+    uint64_t first_item;
+    int64_t looked_at; /* the step before which ranks have looked for newcomers */
+    int grows;         /* since this process takes part, and that by which it has joined */
+    int rebuilding;    /* number of the present one */
     bool moving, armed, has_rebuilt;
 } worker;
 
@@ -245,6 +249,7 @@ static tsr_status train(void)
     if (w.step % ELASTIC_EPOCH == 0) {
         need_ok(tsr_sampler_set_epoch(w.sampler, w.step / ELASTIC_EPOCH));
         w.sampled_from = w.step;
+        w.first_item = 0;
     }
     need_ok(tsr_sampler_fill(w.sampler, (uint64_t)mine, indices, NULL, &count));
     need((int64_t)count == mine);
@@ -332,6 +337,16 @@ static void use(tsr_comm *comm)
         tsr_comm_destroy(&w.world);
     w.is_first = false;
     w.world = comm;
+    tsr_comm_set_timeout(comm, TIMEOUT_NS);
+}
+
+/* The sampler is at the present step. */
+static void use_sampler(tsr_sampler *sampler)
+{
+    w.sampler = sampler;
+    w.sampler_ranks = tsr_comm_size(w.world);
+    w.sampled_from = w.step;
+    w.first_item = tsr_sampler_position(sampler);
 }
 
 /* Divides what is left of the epoch among the ranks. */
@@ -344,9 +359,8 @@ static tsr_status rebuild_sampler(void)
     } state = {{0}, 0, w.looked_at};
     const int rank = tsr_comm_rank(w.world), ranks = tsr_comm_size(w.world);
     if (rank == 0) {
-        const uint64_t before = (uint64_t)(w.step - w.sampled_from) *
-                                (tsr_sampler_length(w.sampler) /
-                                 (uint64_t)(ELASTIC_EPOCH - w.sampled_from % ELASTIC_EPOCH));
+        const int64_t each = ELASTIC_BATCH / w.sampler_ranks;
+        const uint64_t before = w.first_item + (uint64_t)((w.step - w.sampled_from) * each);
         size_t size;
         need_ok(tsr_sampler_save_at(w.sampler, before, sizeof state.bytes, state.bytes, &size));
         state.size = size;
@@ -355,8 +369,7 @@ static tsr_status rebuild_sampler(void)
     tsr_sampler *next = new_sampler(ranks, rank);
     need_ok(tsr_sampler_resume(next, state.bytes, state.size));
     tsr_sampler_destroy(&w.sampler);
-    w.sampler = next;
-    w.sampled_from = w.step;
+    use_sampler(next);
     w.looked_at = state.looked_at;
     return TSR_OK;
 }
@@ -401,7 +414,7 @@ static tsr_status rebuild(void)
     return w.job->compared && is_first ? compare_rebuilt() : TSR_OK;
 }
 
-static tsr_status join(void)
+static tsr_status join(bool *is_out)
 {
     tsr_comm *comm;
     tsr_fsdp_destroy(&w.model);
@@ -409,6 +422,7 @@ static tsr_status join(void)
     w.step = 0;
     TSR__TRY(tsr_comm_create(
         tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_JOIN, .timeout_ns = 4000 * MS), &comm));
+    *is_out = false;
     use(comm);
     return rebuild();
 }
@@ -418,19 +432,22 @@ static bool go_on(void)
 {
     const double from = seconds_now();
     tsr_status status = TSR_ERR_PEER_LOST;
+    bool is_out = false; /* the others have gone on without this rank */
     while (status == TSR_ERR_PEER_LOST || status == TSR_ERR_TIMEOUT) {
         tsr_comm *smaller;
+        if (is_out) {
+            status = join(&is_out);
+            continue;
+        }
         status =
-            tsr_comm_shrink(w.world, tsr_comm_shrink_params(.timeout_ns = 20000 * MS), &smaller);
+            tsr_comm_shrink(w.world, tsr_comm_shrink_params(.timeout_ns = TIMEOUT_NS), &smaller);
         if (status == TSR_OK) {
             atomic_fetch_add(&w.shared->shrinks, 1);
             use(smaller);
             status = rebuild();
         } else if (status == TSR_ERR_PEER_LOST) {
             atomic_fetch_add(&w.shared->left_out, 1);
-            status = join();
-        } else {
-            return false;
+            is_out = true;
         }
     }
     const int ms = (int)(1e3 * (seconds_now() - from));
@@ -574,7 +591,7 @@ static void run(tsr_comm *comm, const elastic_job *job, bool joined)
     w = (worker){.shared = ranks_shared(), .job = job, .world = comm, .is_first = true};
     w.number = joined ? job->ranks + atomic_fetch_add(&w.shared->joined, 1) : tsr_comm_rank(comm);
     w.grows = joined;
-    tsr_comm_set_timeout(comm, 20000 * MS);
+    tsr_comm_set_timeout(comm, TIMEOUT_NS);
     need_ok(tsr_device_open(tsr_device_params(.force_staging = w.job->staged && w.number % 2),
                             &w.device));
     need_ok(tsr_stream_create(w.device, &w.stream));
@@ -582,7 +599,7 @@ static void run(tsr_comm *comm, const elastic_job *job, bool joined)
         need_ok(tsr_group_create(comm, w.stream, tsr_group_params(.force_staging = w.job->staged),
                                  &w.group));
         need_ok(with_model(tsr_fsdp_create, &w.model));
-        w.sampler = new_sampler(tsr_comm_size(comm), tsr_comm_rank(comm));
+        use_sampler(new_sampler(tsr_comm_size(comm), tsr_comm_rank(comm)));
     }
     if (live(joined)) {
         atomic_store(&w.shared->final_ranks, tsr_comm_size(w.world));

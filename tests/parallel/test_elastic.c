@@ -133,22 +133,28 @@ START_TEST(needs_no_copies_of_gathered_parameters)
 }
 END_TEST
 
-/* A process joins; then one of the first is lost. */
+/* A process joins; then one of the first is lost, maybe the only one. */
+static const struct {
+    elastic_job job;
+    int ranks; /* at the end */
+} joins[] = {
+    {{.ranks = 2, .joins_at = 3, .losses = {{POINT_BACKWARD, 1U, 0, 5}}}, 2},
+    {{.ranks = 2, .joins_at = 3, .no_replicas = true}, 3},
+    {{.ranks = 1, .joins_at = 3, .momentum = true, .losses = {{POINT_BACKWARD, 1U, 0, 5}}}, 1},
+};
+
 START_TEST(takes_in_a_rank_that_joins)
 {
-    elastic_job job = {.ranks = 2,
-                       .steps = 8,
-                       .no_replicas = _i == 1,
-                       .joins_at = 3,
-                       .losses = {{_i == 0 ? POINT_BACKWARD : POINT_NONE, 1U, 0, 5}}};
+    elastic_job job = joins[_i].job;
+    job.steps = 8;
     ranks_choose_port();
     elastic_start(&job);
     const int joined = ranks_join(elastic_join, &job, UINT64_C(30000000000));
-    elastic_wait(joined + 1, _i == 0 ? 1U : 0);
+    elastic_wait(joined + 1, victims_of(&job));
     const elastic_shared *shared = ranks_shared();
-    ck_assert_int_eq(shared->grows, 2);
+    ck_assert_int_eq(shared->grows, job.ranks);
     ck_assert_int_eq(shared->final_steps, 8);
-    ck_assert_int_eq(shared->final_ranks, _i == 0 ? 2 : 3);
+    ck_assert_int_eq(shared->final_ranks, joins[_i].ranks);
 }
 END_TEST
 
@@ -161,5 +167,5 @@ TESTS(elastic)
     tcase_add_test(tests, names_what_is_lost_with_its_copy);
     tcase_add_test(tests, names_what_has_no_copy);
     tcase_add_test(tests, needs_no_copies_of_gathered_parameters);
-    tcase_add_loop_test(tests, takes_in_a_rank_that_joins, 0, 2);
+    tcase_add_loop_test(tests, takes_in_a_rank_that_joins, 0, (int)(sizeof joins / sizeof *joins));
 }
