@@ -31,12 +31,13 @@
  *
  * Checkpoints in parts (`parts` in tsr_checkpoint_params): PATH is FOLDER/NAME, with or without
  * ".safetensors" or ".safetensors.index.json". Rank i of n writes what it has to
- * NAME-0000i-of-0000n.safetensors in FOLDER as its host sees it (i from 1 on), and each host gets an
- * index NAME.safetensors.index.json of all files, as Hugging Face's. Each file is a safetensors file
- * that other programs can read. A tensor of which one rank writes all has its name. Otherwise a file
- * has a slice with a name such as "x[:,4:8]" or "x[0:4].flat[6:9]", in the notation of NumPy, and
- * the metadata "tessera.part", a JSON object, describe the slice and name the checkpoint: an
- * identity that is random, and a generation, one more than that of the checkpoint before.
+ * NAME-0000i-of-0000n.safetensors in FOLDER as its host sees it (i from 1 on), and each host gets
+ * an index NAME.safetensors.index.json of all files, as Hugging Face's. Each file is a safetensors
+ * file that other programs can read. A tensor of which one rank writes all has its name. Otherwise
+ * a file has a slice with a name such as "x[:,4:8]" or "x[0:4].flat[6:9]", in the notation of
+ * NumPy, and the metadata "tessera.part", a JSON object, describe the slice and name the
+ * checkpoint: an identity that is random, and a generation, one more than that of the checkpoint
+ * before.
  *
  * Interrupted writes damage the previous checkpoint on no host. All ranks first write
  * NAME-….safetensors.partial. When all of these are on the disks, each rank renames its part of the
@@ -153,10 +154,10 @@ TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_load(const char *path, tsr_comm 
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_metadata(const char *path, const char *key,
                                                          size_t size, char *text);
 
-/* Reads the metadata of a checkpoint in parts, as tsr_checkpoint_metadata does for a file. All ranks
- * get the text, also those whose hosts have no part. Collective if `comm` is not NULL: all ranks
- * must call it with the same arguments. Errors: those of tsr_checkpoint_metadata, and those of
- * finding the parts in tsr_checkpoint_load. */
+/* Reads the metadata of a checkpoint in parts, as tsr_checkpoint_metadata does for a file. All
+ * ranks get the text, also those whose hosts have no part. Collective if `comm` is not NULL: all
+ * ranks must call it with the same arguments. Errors: those of tsr_checkpoint_metadata, and those
+ * of finding the parts in tsr_checkpoint_load. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_parts_metadata(const char *path, tsr_comm *comm,
                                                                const char *key, size_t size,
                                                                char *text);

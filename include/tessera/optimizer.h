@@ -190,7 +190,7 @@ typedef struct tsr_optimizer_file_params {
      * with 0 steps. Must be the same on all ranks. */
     bool model_only;
     const char *const *metadata; /* for saving: additional metadata, as in tsr_checkpoint_params */
-    bool parts;                  /* a file for each rank, on its host, as in tsr_checkpoint_params */
+    bool parts; /* a file for each rank, on its host, as in tsr_checkpoint_params */
 } tsr_optimizer_file_params;
 #define tsr_optimizer_file_params(...) (&(tsr_optimizer_file_params){__VA_ARGS__})
 
