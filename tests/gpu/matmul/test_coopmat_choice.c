@@ -290,6 +290,24 @@ START_TEST(products_of_bf16)
 }
 END_TEST
 
+/* The sums of bf16 have shared memory of their own. On AMD's GPUs, two workgroups should fit. */
+START_TEST(fragments_that_are_stored_together)
+{
+    const tsr__matmul_config *config = tsr__matmul_config_named("coopmat-l");
+
+    device.coopmat = device.coopmat_bf16 = (tsr_coopmat_shape){.m = 16, .n = 16, .k = 16};
+    device.coopmat_subgroup_size = 32;
+    device.max_shared_bytes = 65536;
+    device.vendor_id = TSR__VENDOR_AMD;
+    ck_assert_uint_eq(tsr__matmul_fragment_for(config, &device, TSR_F16).staged, 2);
+    ck_assert_uint_eq(tsr__matmul_fragment_for(config, &device, TSR_BF16).staged, 1);
+    device.vendor_id = TSR__VENDOR_NVIDIA;
+    ck_assert_uint_eq(tsr__matmul_fragment_for(config, &device, TSR_BF16).staged, 2);
+    device.max_shared_bytes = 32768; /* 36864 bytes would be needed */
+    ck_assert_uint_eq(tsr__matmul_fragment_for(config, &device, TSR_BF16).staged, 1);
+}
+END_TEST
+
 START_TEST(other_dtypes_do_not_use_them)
 {
     static const tsr_dtype mixed[][2] = {
@@ -392,7 +410,7 @@ static void check_variant(void *user, const tsr__matmul_config *config,
     uint32_t spec[TSR__MATMUL_SPEC_MAX];
     tsr__shader shader;
 
-    ck_assert_int_eq(config->family->pipeline(config, variant, &shader, spec), 13);
+    ck_assert_int_eq(config->family->pipeline(config, variant, &shader, spec), 14);
     ck_assert_int_eq(shader, variant->a_dtype == TSR_BF16 ? TSR__SHADER_MATMUL_COOPMAT_BF16
                                                           : TSR__SHADER_MATMUL_COOPMAT);
     ck_assert_int_eq(variant->a_dtype, variant->b_dtype);
@@ -501,6 +519,7 @@ TESTS(coopmat_kernel)
     tcase_add_test(tests, tiles_for_amd);
     tcase_add_test(tests, tiles_for_a_small_gpu);
     tcase_add_test(tests, products_of_bf16);
+    tcase_add_test(tests, fragments_that_are_stored_together);
     tcase_add_test(tests, other_dtypes_do_not_use_them);
     tcase_add_test(tests, smaller_tiles_if_shared_memory_is_small);
     tcase_add_test(tests, long_k_is_split);
