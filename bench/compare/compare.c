@@ -4,11 +4,13 @@
 #include <stdlib.h>
 
 #include "bench/compare/print.h"
+#include "bench/report/destination.h"
 #include "cli/lib/options.h"
 #include "cli/lib/output.h"
 #include "cli/lib/terminal.h"
 
 static bench_compare_options chosen = {.threshold = 5};
+static bench_destination destination;
 
 /* The files of one side of the comparison (old or new): the one that is an argument, and those of
  * repeated options. */
@@ -39,7 +41,7 @@ static const cli_option options[] = {
     {"allow-missing", NULL, "succeed even if the new run lacks a benchmark or a device",
      .flag = &chosen.allow_missing},
     {"all", NULL, "also list results that did not change", .flag = &chosen.show_all},
-    {"json", NULL, "print JSON with all results instead of a table", .flag = &chosen.json},
+    BENCH_DESTINATION_OPTIONS(destination),
     {0},
 };
 
@@ -153,6 +155,19 @@ static bench_compare_counts count_all(const bench_runs *old, const bench_runs *n
     return seen;
 }
 
+static void write_comparison(void *user, bench_format format, FILE *out)
+{
+    const bench_comparison *all = user;
+    if (format == BENCH_AS_TEXT)
+        bench_compare_text(all);
+    else if (format == BENCH_AS_MARKDOWN)
+        bench_compare_markdown(all, out);
+    else if (format == BENCH_AS_CSV)
+        bench_compare_csv(all, out);
+    else
+        bench_compare_json(all, out);
+}
+
 static int compare(const bench_runs *old, const bench_runs *new)
 {
     bench_pair *pairs;
@@ -162,14 +177,19 @@ static int compare(const bench_runs *old, const bench_runs *new)
         bench_compare_counts seen = count_all(old, new, pairs, count, chosen.threshold);
         bench_missing *missing;
         seen.missing = bench_missing_find(old, new, pairs, count, &missing);
-        if (chosen.json)
-            bench_compare_json(old, new, pairs, count, missing, &seen, &chosen);
-        else
-            bench_compare_text(old, new, pairs, count, missing, &seen, &chosen);
+        bench_comparison all = {.old = old,
+                                .new = new,
+                                .pairs = pairs,
+                                .count = count,
+                                .missing = missing,
+                                .seen = &seen,
+                                .how = &chosen};
+        code = bench_destination_write("bench compare", &destination, write_comparison, &all);
         free(missing);
-        code = seen.slower > 0 || seen.failures > 0        ? BENCH_SLOWER
-               : seen.missing > 0 && !chosen.allow_missing ? BENCH_MISSING
-                                                           : CLI_DONE;
+        if (code == CLI_DONE)
+            code = seen.slower > 0 || seen.failures > 0        ? BENCH_SLOWER
+                   : seen.missing > 0 && !chosen.allow_missing ? BENCH_MISSING
+                                                               : CLI_DONE;
     }
     free(pairs);
     return code;
@@ -237,8 +257,12 @@ static int run(int argc, char **argv)
         return code;
     if (count != 2)
         return cli_usage_error("bench compare: missing files; give the old run and the new run");
-    if (chosen.json && chosen.show_all)
-        return cli_usage_error("bench compare: remove --all; --json always lists all results");
+    code = bench_destination_check("bench compare", &destination);
+    if (code != CLI_DONE)
+        return code;
+    if (chosen.show_all && destination.format >= BENCH_AS_CSV)
+        return cli_usage_error("bench compare: remove --all; %s always lists all results",
+                               destination.format == BENCH_AS_JSON ? "--json" : "-o csv");
     old_paths.all[0] = words[0];
     new_paths.all[0] = words[1];
     code = read_runs(&old_paths, &old);

@@ -41,15 +41,20 @@ static void add_text_or_null(json_t *object, const char *name, const char *text)
         cli_json_null(object, name);
 }
 
+const char *bench_verdict_name(bench_verdict verdict)
+{
+    static const char *const names[] = {[BENCH_NO_CHANGE] = "same",
+                                        [BENCH_NOT_DECIDED] = "not_decided",
+                                        [BENCH_GOT_SLOWER] = "slower",
+                                        [BENCH_GOT_FASTER] = "faster"};
+    return names[verdict];
+}
+
 static void add_pair(json_t *results, const bench_pair *pair, double threshold)
 {
-    static const char *const verdicts[] = {[BENCH_NO_CHANGE] = "same",
-                                           [BENCH_NOT_DECIDED] = "not_decided",
-                                           [BENCH_GOT_SLOWER] = "slower",
-                                           [BENCH_GOT_FASTER] = "faster"};
     const bench_figures *one = pair->old;
     json_t *object = cli_json_append_object(results);
-    cli_json_text(object, "verdict", verdicts[bench_pair_judge(pair, threshold)]);
+    cli_json_text(object, "verdict", bench_verdict_name(bench_pair_judge(pair, threshold)));
     add_text_or_null(object, "device",
                      one->device >= 0 ? pair->old_run->devices[one->device].name : NULL);
     cli_json_text(object, "benchmark", one->benchmark);
@@ -111,20 +116,18 @@ static void add_missing(json_t *document, const bench_missing *missing, int coun
     }
 }
 
-void bench_compare_json(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
-                        int count, const bench_missing *missing, const bench_compare_counts *seen,
-                        const bench_compare_options *how)
+void bench_compare_json(const bench_comparison *all, FILE *out)
 {
     json_t *document = cli_json_document("tessera.bench.compare", 1);
-    cli_json_real(document, "threshold", how->threshold);
-    cli_json_bool(document, "of_ceiling", how->of_ceiling);
-    add_runs(document, "old", old);
-    add_runs(document, "new", new);
-    add_counts(document, seen);
+    cli_json_real(document, "threshold", all->how->threshold);
+    cli_json_bool(document, "of_ceiling", all->how->of_ceiling);
+    add_runs(document, "old", all->old);
+    add_runs(document, "new", all->new);
+    add_counts(document, all->seen);
     json_t *results = cli_json_add_array(document, "results");
-    for (int i = 0; i < count; i++)
-        add_pair(results, &pairs[i], how->threshold);
-    add_failures(document, new);
-    add_missing(document, missing, seen->missing);
-    cli_json_print(document);
+    for (int i = 0; i < all->count; i++)
+        add_pair(results, &all->pairs[i], all->how->threshold);
+    add_failures(document, all->new);
+    add_missing(document, all->missing, all->seen->missing);
+    cli_json_write(document, out);
 }

@@ -2,11 +2,13 @@
 #ifndef TSR_BENCH_COMPARE_PRINT_H
 #define TSR_BENCH_COMPARE_PRINT_H
 
+#include <stdio.h>
+
 #include "bench/compare/missing.h"
 
 typedef struct bench_compare_options {
     double threshold; /* per cent */
-    bool show_all, of_ceiling, json, allow_missing;
+    bool show_all, of_ceiling, allow_missing;
 } bench_compare_options;
 
 /* How many results changed. Ceilings are counted in ceilings_changed only. */
@@ -16,12 +18,24 @@ typedef struct bench_compare_counts {
     int missing;
 } bench_compare_counts;
 
-/* Print the runs, the results that changed, failed or are missing, and the totals. */
-void bench_compare_text(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
-                        int count, const bench_missing *missing, const bench_compare_counts *seen,
-                        const bench_compare_options *how);
-void bench_compare_json(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
-                        int count, const bench_missing *missing, const bench_compare_counts *seen,
-                        const bench_compare_options *how);
+typedef struct bench_comparison {
+    const bench_runs *old, *new;
+    const bench_pair *pairs;
+    int count; /* of pairs */
+    const bench_missing *missing;
+    const bench_compare_counts *seen;
+    const bench_compare_options *how;
+} bench_comparison;
+
+/* Write the runs, the results that changed, failed or are missing, and the totals. Text is for
+ * standard output; the others may be written to a file. */
+void bench_compare_text(const bench_comparison *all);
+void bench_compare_markdown(const bench_comparison *all, FILE *out);
+/* All results, one per row, with those that did not change. */
+void bench_compare_csv(const bench_comparison *all, FILE *out);
+void bench_compare_json(const bench_comparison *all, FILE *out);
+
+/* The name of a verdict in JSON and CSV. */
+const char *bench_verdict_name(bench_verdict verdict);
 
 #endif

@@ -1,4 +1,4 @@
-/* Prints a comparison as text. */
+/* Writes a comparison as text, Markdown and CSV. */
 #include "bench/compare/print.h"
 
 #include <math.h>
@@ -84,24 +84,37 @@ static bool is_news(const bench_pair *pair, bench_verdict what)
     return has_changed(what) || (what == BENCH_NOT_DECIDED && !pair->old->is_ceiling);
 }
 
-static void print_rows(const bench_pair *pairs, int count, bool several_runs,
-                       const bench_compare_options *how)
+static const char *device_name(const bench_pair *pair)
+{
+    return pair->old->device >= 0 ? pair->old_run->devices[pair->old->device].name : "host";
+}
+
+/* Returns a table of the results that changed, or of all; NULL if it would be empty. */
+static cli_table *table_of(const bench_comparison *all)
 {
     int rows = 0;
-    cli_table *table = create_table(how->of_ceiling, several_runs);
-    for (int i = 0; i < count; i++) {
-        int device = pairs[i].old->device;
-        bench_verdict what = bench_pair_judge(&pairs[i], how->threshold);
-        if (!how->show_all && !is_news(&pairs[i], what))
+    cli_table *table =
+        create_table(all->how->of_ceiling, all->old->count > 1 || all->new->count > 1);
+    for (int i = 0; i < all->count; i++) {
+        const bench_pair *pair = &all->pairs[i];
+        bench_verdict what = bench_pair_judge(pair, all->how->threshold);
+        if (!all->how->show_all && !is_news(pair, what))
             continue;
-        add_row(table, device >= 0 ? pairs[i].old_run->devices[device].name : "host", &pairs[i],
-                what, how->of_ceiling);
+        add_row(table, device_name(pair), pair, what, all->how->of_ceiling);
         rows++;
     }
-    if (rows > 0) {
-        cli_table_print(table, stdout, 0);
-        puts("");
-    }
+    if (rows == 0)
+        cli_table_destroy(&table);
+    return table;
+}
+
+static void print_rows(const bench_comparison *all)
+{
+    cli_table *table = table_of(all);
+    if (table == NULL)
+        return;
+    cli_table_print(table, stdout, 0);
+    puts("");
     cli_table_destroy(&table);
 }
 
@@ -146,12 +159,12 @@ static void print_terms(const bench_pair *pairs, int count, int parts)
     puts("");
 }
 
-static void print_sum(const bench_compare_counts *seen, double threshold)
+static void print_sum(FILE *out, const bench_compare_counts *seen, double threshold)
 {
-    cli_print(stdout, "%d compared: %d slower, %d faster, %d the same within %g %%\n",
-              seen->compared, seen->slower, seen->faster, seen->same, threshold);
+    cli_print(out, "%d compared: %d slower, %d faster, %d the same within %g %%\n", seen->compared,
+              seen->slower, seen->faster, seen->same, threshold);
     if (seen->not_decided > 0)
-        cli_print(stdout, "%d not decided: changed by more than %g %%, but within the spread\n",
+        cli_print(out, "%d not decided: changed by more than %g %%, but within the spread\n",
                   seen->not_decided, threshold);
 }
 
@@ -195,28 +208,28 @@ static void warn_about_setting(const bench_document *old, const bench_document *
     }
 }
 
-static void print_failures(const bench_document *new)
+static void print_failures(FILE *out, const bench_document *new)
 {
     const json_t *failure;
     size_t i;
     json_array_foreach(new->failures, i, failure)
-        cli_print(stdout, "FAILED in the new run: %s: %s\n",
+        cli_print(out, "FAILED in the new run: %s: %s\n",
                   json_string_value(json_object_get(failure, "benchmark")),
                   json_string_value(json_object_get(failure, "text")));
 }
 
-static void print_missing(const bench_missing *missing, int count)
+static void print_missing(FILE *out, const bench_missing *missing, int count)
 {
     for (int i = 0; i < count; i++)
-        cli_print(stdout, "MISSING in the new run: %s on %s\n", missing[i].benchmark,
+        cli_print(out, "MISSING in the new run: %s on %s\n", missing[i].benchmark,
                   missing[i].device >= 0 ? missing[i].run->devices[missing[i].device].name
                                          : "the host");
 }
 
-void bench_compare_text(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
-                        int count, const bench_missing *missing, const bench_compare_counts *seen,
-                        const bench_compare_options *how)
+void bench_compare_text(const bench_comparison *all)
 {
+    const bench_runs *old = all->old, *new = all->new;
+    const bench_compare_counts *seen = all->seen;
     for (int i = 0; i < old->count; i++)
         describe("old", &old->all[i]);
     for (int i = 0; i < new->count; i++)
@@ -224,17 +237,64 @@ void bench_compare_text(const bench_runs *old, const bench_runs *new, const benc
     for (int i = 0; i < new->count; i++)
         warn_about_setting(&old->all[0], &new->all[i]);
     puts("");
-    print_rows(pairs, count, old->count > 1 || new->count > 1, how);
+    print_rows(all);
     for (int i = 0; i < new->count; i++)
-        print_failures(&new->all[i]);
-    print_missing(missing, seen->missing);
-    print_sum(seen, how->threshold);
-    if (how->of_ceiling)
-        print_terms(pairs, count, seen->parts);
+        print_failures(stdout, &new->all[i]);
+    print_missing(stdout, all->missing, seen->missing);
+    print_sum(stdout, seen, all->how->threshold);
+    if (all->how->of_ceiling)
+        print_terms(all->pairs, all->count, seen->parts);
     if (seen->ceilings_changed > 0)
         cli_print(stdout, "%d ceiling%s changed: the machine is in another state\n",
                   seen->ceilings_changed, seen->ceilings_changed == 1 ? "" : "s");
     if (seen->only_old > 0 || seen->only_new > 0)
         cli_print(stdout, "only in the old run: %d; only in the new run: %d\n", seen->only_old,
                   seen->only_new);
+}
+
+void bench_compare_markdown(const bench_comparison *all, FILE *out)
+{
+    cli_table *table = table_of(all);
+    if (table != NULL) {
+        cli_table_markdown(table, out);
+        fputc('\n', out);
+    }
+    cli_table_destroy(&table);
+    for (int i = 0; i < all->new->count; i++)
+        print_failures(out, &all->new->all[i]);
+    print_missing(out, all->missing, all->seen->missing);
+    print_sum(out, all->seen, all->how->threshold);
+}
+
+static void add_csv_row(cli_table *table, const bench_pair *pair, double threshold)
+{
+    const bench_figures *one = pair->old;
+    const bench_range *both[] = {&pair->was, &pair->is};
+    cli_table_cell(table, "%s", bench_verdict_name(bench_pair_judge(pair, threshold)));
+    cli_table_cell(table, "%s", one->device >= 0 ? device_name(pair) : "");
+    cli_table_cell(table, "%s", one->benchmark);
+    cli_table_cell(table, "%d", one->is_ceiling);
+    cli_table_cell(table, "%s", one->label);
+    cli_table_cell(table, "%s", pair->of != NULL ? "fraction" : one->unit);
+    cli_table_cell(table, "%s", pair->of != NULL ? pair->of : "");
+    for (int i = 0; i < 2; i++) {
+        cli_table_cell(table, "%.9g", both[i]->median);
+        cli_table_cell(table, "%.9g", both[i]->low);
+        cli_table_cell(table, "%.9g", both[i]->high);
+    }
+    cli_table_cell(table, "%.9g", fmin(bench_pair_slowdown(pair), 1e300));
+}
+
+void bench_compare_csv(const bench_comparison *all, FILE *out)
+{
+    static const char *const headings[] = {
+        "verdict", "device",  "benchmark", "is_ceiling", "case",    "unit",     "part_of",
+        "old",     "old_low", "old_high",  "new",        "new_low", "new_high", "slowdown"};
+    cli_table *table = cli_table_create();
+    for (size_t i = 0; i < sizeof headings / sizeof *headings; i++)
+        cli_table_column(table, headings[i], CLI_LEFT);
+    for (int i = 0; i < all->count; i++)
+        add_csv_row(table, &all->pairs[i], all->how->threshold);
+    cli_table_csv(table, out);
+    cli_table_destroy(&table);
 }

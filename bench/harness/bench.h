@@ -33,7 +33,7 @@ typedef struct bench_options {
     double seconds; /* to spend on timing one row */
     int64_t size_mib, ranks;
     int64_t min_bytes, max_bytes, step_factor; /* in bytes; 0: not given */
-    bool peer, json, large;
+    bool peer, large;
     /* This is a complete run (complete.h): cases that take too long on this device are left out. */
     bool complete;
     int dtype_count;
@@ -42,7 +42,7 @@ typedef struct bench_options {
     bench_shape shapes[BENCH_MAX_SHAPES];
 } bench_options;
 
-/* The options other than --device, --time and --json that a benchmark accepts. */
+/* The options other than --device, --time, --json and --output that a benchmark accepts. */
 enum {
     BENCH_SHAPES = 1,
     BENCH_DTYPES = 2,

@@ -1,6 +1,5 @@
 /* tessera bench model: its options. */
 #include <stdio.h>
-#include <string.h>
 
 #include "bench/model/model.h"
 #include "cli/lib/options.h"
@@ -12,6 +11,7 @@ static bench_model_options chosen = {
     .generate = 128,
     .repetitions = 5,
     .timeout = 600,
+    .to = {.format = BENCH_AS_MARKDOWN},
 };
 
 static bool read_shape(void *user, const char *text, char *problem, size_t size)
@@ -23,20 +23,6 @@ static bool read_shape(void *user, const char *text, char *problem, size_t size)
         snprintf(problem, size, "takes %s, not '%.40s'",
                  bench_model_shape_names(sizeof names, names), text);
     return chosen.shape != NULL;
-}
-
-static bool read_format(void *user, const char *text, char *problem, size_t size)
-{
-    static const char *const names[] = {
-        [BENCH_MODEL_MARKDOWN] = "md", [BENCH_MODEL_CSV] = "csv", [BENCH_MODEL_JSON] = "json"};
-    (void)user;
-    for (int i = 0; i < 3; i++)
-        if (strcmp(text, names[i]) == 0) {
-            chosen.format = (bench_model_format)i;
-            return true;
-        }
-    snprintf(problem, size, "takes md, csv or json, not '%.40s'", text);
-    return false;
 }
 
 static const cli_option options[] = {
@@ -67,7 +53,7 @@ static const cli_option options[] = {
      .text = &chosen.device},
     {"timeout", "SECONDS", "the longest time that ranks wait for each other (default: 600)",
      .real = &chosen.timeout, .low = 1, .high = 1e6},
-    {"output", "FORMAT", "md, csv or json (default: md)", .read = read_format, .letter = 'o'},
+    BENCH_DESTINATION_OPTIONS(chosen.to),
     {0},
 };
 
@@ -77,7 +63,8 @@ static void help(FILE *out)
         out,
         "Measures a language model: tokens per second while a prompt is processed (pp512: 512 "
         "tokens) and while tokens are generated (tg128: 128 tokens after the first one), as "
-        "llama-bench does. Without MODEL, the model is generated: random weights of a known shape, "
+        "llama-bench does, and as a table in Markdown by default. Without MODEL, the model is "
+        "generated: random weights of a known shape, "
         "without a file. Under 'tessera launch -n N' or a cluster's launcher, it measures the job; "
         "rank 0 prints.\n"
         "\n"
@@ -96,7 +83,7 @@ static int run(int argc, char **argv)
 {
     const char *path = NULL;
     int words;
-    const int code = cli_options_read("bench model", options, argc, argv, 1, &path, &words);
+    int code = cli_options_read("bench model", options, argc, argv, 1, &path, &words);
     if (code != CLI_DONE)
         return code;
     if (words == 1)
@@ -107,6 +94,9 @@ static int run(int argc, char **argv)
     if (chosen.prompt_tokens == 0 && chosen.generate == 0)
         return cli_usage_error(
             "bench model: --prompt-tokens and --generate are both 0; nothing is left to measure");
+    code = bench_destination_check("bench model", &chosen.to);
+    if (code != CLI_DONE)
+        return code;
     if (chosen.shape == NULL)
         chosen.shape = bench_model_shape_find("llama-1b");
     return bench_model_run(&chosen);

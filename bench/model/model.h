@@ -6,7 +6,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
+#include "bench/report/destination.h"
 #include "cli/lib/command.h"
 #include "cli/lib/model.h"
 #include "tessera/tessera.h"
@@ -24,12 +26,6 @@ const bench_model_shape *bench_model_shape_find(const char *name);
 /* Writes the names of all shapes, separated by commas, to `text` and returns it. */
 char *bench_model_shape_names(size_t size, char *text);
 
-typedef enum bench_model_format {
-    BENCH_MODEL_MARKDOWN,
-    BENCH_MODEL_CSV,
-    BENCH_MODEL_JSON
-} bench_model_format;
-
 typedef struct bench_model_options {
     const char *path; /* NULL: a generated model */
     const bench_model_shape *shape;
@@ -39,7 +35,7 @@ typedef struct bench_model_options {
     cli_rates rates;
     double timeout;
     const char *device;
-    bench_model_format format;
+    bench_destination to;
 } bench_model_options;
 
 /* What a rank reports about itself. All ranks have the same layout of it. */
@@ -88,6 +84,6 @@ typedef struct bench_model_figures {
 bench_model_figures bench_model_summarize(const bench_model_report *report,
                                           const bench_model_test *test);
 
-void bench_model_print(const bench_model_report *report, bench_model_format format);
+void bench_model_write(const bench_model_report *report, bench_format format, FILE *out);
 
 #endif

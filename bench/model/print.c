@@ -1,6 +1,5 @@
-/* The output of tessera bench model: Markdown and CSV, which are tables of text, and JSON. */
+/* The output of tessera bench model: tables as text, Markdown and CSV, and JSON. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +8,9 @@
 #include "cli/lib/json.h"
 #include "cli/lib/memory.h"
 #include "cli/lib/numbers.h"
-#include "cli/lib/terminal.h"
+#include "cli/lib/table.h"
+
+#define NAMES_TEXT 320
 
 static double sum_of(const double *values, int count)
 {
@@ -76,187 +77,107 @@ static void name_devices(const bench_model_report *report, char *text, size_t si
 /* Tables ----------------------------------------------------------------------------------------
  */
 
-#define CELL 320
-
-/* A table of text, and its first row the headings. */
-typedef struct grid {
-    int rows, columns, next; /* the next cell */
-    char (*cells)[CELL];
-} grid;
-
-CLI_PRINTF(2, 3) static void put(grid *g, const char *format, ...)
+/* Adds the columns that both tables have first. */
+static cli_table *table_for(void)
 {
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(g->cells[g->next++], CELL, format, arguments);
-    va_end(arguments);
+    cli_table *table = cli_table_create();
+    cli_table_column(table, "model", CLI_LEFT);
+    cli_table_column(table, "device", CLI_LEFT);
+    cli_table_column(table, "dtype", CLI_LEFT);
+    return table;
 }
 
-/* `headings` end in NULL. */
-static grid grid_for(const bench_model_report *report, const char *const *headings)
+static void add_columns(cli_table *table, const char *const *names, unsigned how)
 {
-    grid g = {.rows = report->test_count + 1};
-    while (headings[g.columns] != NULL)
-        g.columns++;
-    g.cells = cli_alloc((size_t)g.rows * (size_t)g.columns, CELL);
-    for (int i = 0; i < g.columns; i++)
-        put(&g, "%s", headings[i]);
-    return g;
+    for (; *names != NULL; names++)
+        cli_table_column(table, *names, how);
 }
 
-/* Puts the cells that both tables have first. */
-static void put_names(grid *g, const bench_model_report *report)
+static void add_names(cli_table *table, const bench_model_report *report)
 {
-    char devices[CELL];
+    char devices[NAMES_TEXT];
     name_devices(report, devices, sizeof devices);
-    put(g, "%s", report->name);
-    put(g, "%s", devices);
-    put(g, "%s", tsr_dtype_name(report->dtype));
+    cli_table_cell(table, "%s", report->name);
+    cli_table_cell(table, "%s", devices);
+    cli_table_cell(table, "%s", tsr_dtype_name(report->dtype));
 }
 
-static void print_cell(const char *text, int width, bool right)
-{
-    const int fill = width - cli_text_width(text);
-    cli_print(stdout, " %*s%s%*s |", right ? fill : 0, "", text, right ? 0 : fill, "");
-}
-
-static void print_rule(int width, bool right)
-{
-    putchar(' ');
-    for (int i = 0; i < width - (right ? 1 : 0); i++)
-        putchar('-');
-    fputs(right ? ": |" : " |", stdout);
-}
-
-/* Returns the width of a column, or 0 if it has only a heading. Such a column is left out. */
-static int column_width(const grid *g, int column)
-{
-    int width = 0;
-    for (int row = 1; row < g->rows; row++) {
-        const int own = cli_text_width(g->cells[row * g->columns + column]);
-        width = own > width ? own : width;
-    }
-    const int heading = cli_text_width(g->cells[column]);
-    return width > 0 && width < heading ? heading : width;
-}
-
-/* Columns from first_number on are aligned to the right. */
-static void print_markdown(const grid *g, int first_number)
-{
-    for (int line = 0; line <= g->rows; line++) { /* the second line is a rule */
-        putchar('|');
-        for (int c = 0; c < g->columns; c++) {
-            const int width = column_width(g, c);
-            const int row = line == 0 ? 0 : line - 1;
-            if (width > 0 && line == 1)
-                print_rule(width, c >= first_number);
-            else if (width > 0)
-                print_cell(g->cells[row * g->columns + c], width, c >= first_number);
-        }
-        putchar('\n');
-    }
-}
-
-static void put_parameters(grid *g, uint64_t count)
+static void add_parameters(cli_table *table, uint64_t count)
 {
     if (count >= 1000000000)
-        put(g, "%.2f B", (double)count * 1e-9);
+        cli_table_cell(table, "%.2f B", (double)count * 1e-9);
     else
-        put(g, "%.2f M", (double)count * 1e-6);
+        cli_table_cell(table, "%.2f M", (double)count * 1e-6);
 }
 
-static void markdown(const bench_model_report *report)
+static void write_table(const bench_model_report *report, bench_format format, FILE *out)
 {
-    static const char *const headings[] = {"model",         "device",  "dtype",     "size",
-                                           "params",        "ranks",   "test",      "t/s",
-                                           "communication", "weights", "of memory", NULL};
-    grid g = grid_for(report, headings);
+    static const char *const headings[] = {"size", "params", "ranks", "test", "t/s", NULL};
+    cli_table *table = table_for();
+    add_columns(table, headings, CLI_RIGHT);
+    if (report->ranks > 1)
+        cli_table_column(table, "communication", CLI_RIGHT);
+    cli_table_column(table, "weights", CLI_RIGHT);
+    cli_table_column(table, "of memory", CLI_RIGHT);
     for (int i = 0; i < report->test_count; i++) {
         const bench_model_test *test = &report->tests[i];
         const bench_model_figures figures = bench_model_summarize(report, test);
         char text[CLI_NUMBER_TEXT], bytes[CLI_BYTES_TEXT];
-        char *plus_minus = cli_localized("±");
-        put_names(&g, report);
-        put(&g, "%s", cli_bytes(all_weight_bytes(report), bytes));
-        put_parameters(&g, report->parameters);
-        put(&g, "%d", report->ranks);
-        put(&g, "%s", test->name);
-        put(&g, "%.2f %s %.2f", figures.mean, plus_minus, figures.deviation);
-        free(plus_minus);
-        put(&g, "%s", report->ranks > 1 ? cli_percent(figures.communication, text) : "");
+        add_names(table, report);
+        cli_table_cell(table, "%s", cli_bytes(all_weight_bytes(report), bytes));
+        add_parameters(table, report->parameters);
+        cli_table_cell(table, "%d", report->ranks);
+        cli_table_cell(table, "%s", test->name);
+        cli_table_cell(table, "%.2f ± %.2f", figures.mean, figures.deviation);
+        if (report->ranks > 1)
+            cli_table_cell(table, "%s", cli_percent(figures.communication, text));
         if (test->generates)
-            put(&g, "%s GB/s", cli_number(figures.weights * 1e-9, text));
+            cli_table_cell(table, "%s GB/s", cli_number(figures.weights * 1e-9, text));
         else
-            put(&g, "%s", "");
-        put(&g, "%s", test->generates ? cli_percent(figures.memory, text) : "");
+            cli_table_cell(table, "%s", "");
+        cli_table_cell(table, "%s", test->generates ? cli_percent(figures.memory, text) : "");
     }
-    print_markdown(&g, 3);
-    free(g.cells);
+    if (format == BENCH_AS_MARKDOWN)
+        cli_table_markdown(table, out);
+    else
+        cli_table_print(table, out, 0);
+    cli_table_destroy(&table);
 }
 
-/* A field of CSV is quoted if it contains a character that has a meaning. */
-static void print_field(const char *text)
-{
-    if (strpbrk(text, ",\"\r\n") == NULL) {
-        fputs(text, stdout);
-        return;
-    }
-    putchar('"');
-    for (; *text != '\0'; text++) {
-        if (*text == '"')
-            putchar('"');
-        putchar(*text);
-    }
-    putchar('"');
-}
-
-static void put_if(grid *g, bool known, double value)
+static void add_if(cli_table *table, bool known, double value)
 {
     if (known)
-        put(g, "%.6g", value);
+        cli_table_cell(table, "%.6g", value);
     else
-        put(g, "%s", "");
+        cli_table_cell(table, "%s", "");
 }
 
-static void csv(const bench_model_report *report)
+static void write_csv(const bench_model_report *report, FILE *out)
 {
-    static const char *const headings[] = {"model",
-                                           "device",
-                                           "dtype",
-                                           "weight_bytes",
-                                           "parameters",
-                                           "ranks",
-                                           "test",
-                                           "tokens",
-                                           "repetitions",
-                                           "tokens_per_s",
-                                           "deviation",
-                                           "communication",
-                                           "weight_bytes_per_s",
-                                           "memory_fraction",
-                                           NULL};
-    grid g = grid_for(report, headings);
+    static const char *const headings[] = {
+        "weight_bytes",  "parameters",         "ranks",           "test",
+        "tokens",        "repetitions",        "tokens_per_s",    "deviation",
+        "communication", "weight_bytes_per_s", "memory_fraction", NULL};
+    cli_table *table = table_for();
+    add_columns(table, headings, CLI_LEFT);
     for (int i = 0; i < report->test_count; i++) {
         const bench_model_test *test = &report->tests[i];
         const bench_model_figures figures = bench_model_summarize(report, test);
-        put_names(&g, report);
-        put(&g, "%llu", (unsigned long long)all_weight_bytes(report));
-        put(&g, "%llu", (unsigned long long)report->parameters);
-        put(&g, "%d", report->ranks);
-        put(&g, "%s", test->name);
-        put(&g, "%lld", (long long)test->tokens);
-        put(&g, "%d", test->count);
-        put(&g, "%.6g", figures.mean);
-        put(&g, "%.6g", figures.deviation);
-        put(&g, "%.6g", figures.communication);
-        put_if(&g, test->generates, figures.weights);
-        put_if(&g, test->generates, figures.memory);
+        add_names(table, report);
+        cli_table_cell(table, "%llu", (unsigned long long)all_weight_bytes(report));
+        cli_table_cell(table, "%llu", (unsigned long long)report->parameters);
+        cli_table_cell(table, "%d", report->ranks);
+        cli_table_cell(table, "%s", test->name);
+        cli_table_cell(table, "%lld", (long long)test->tokens);
+        cli_table_cell(table, "%d", test->count);
+        cli_table_cell(table, "%.6g", figures.mean);
+        cli_table_cell(table, "%.6g", figures.deviation);
+        cli_table_cell(table, "%.6g", figures.communication);
+        add_if(table, test->generates, figures.weights);
+        add_if(table, test->generates, figures.memory);
     }
-    for (int i = 0; i < g.next; i++) {
-        print_field(g.cells[i]);
-        putchar((i + 1) % g.columns == 0 ? '\n' : ',');
-    }
-    free(g.cells);
+    cli_table_csv(table, out);
+    cli_table_destroy(&table);
 }
 
 /* JSON ------------------------------------------------------------------------------------------
@@ -320,7 +241,7 @@ static void add_test(json_t *object, const bench_model_report *report, const ben
     }
 }
 
-static void print_json(const bench_model_report *report)
+static void write_json(const bench_model_report *report, FILE *out)
 {
     json_t *document = cli_json_document("tessera.bench.model", 1);
     add_model(document, report);
@@ -328,20 +249,15 @@ static void print_json(const bench_model_report *report)
     json_t *results = cli_json_add_array(document, "results");
     for (int i = 0; i < report->test_count; i++)
         add_test(cli_json_append_object(results), report, &report->tests[i]);
-    cli_json_print(document);
+    cli_json_write(document, out);
 }
 
-void bench_model_print(const bench_model_report *report, bench_model_format format)
+void bench_model_write(const bench_model_report *report, bench_format format, FILE *out)
 {
-    switch (format) {
-    case BENCH_MODEL_MARKDOWN:
-        markdown(report);
-        break;
-    case BENCH_MODEL_CSV:
-        csv(report);
-        break;
-    case BENCH_MODEL_JSON:
-        print_json(report);
-        break;
-    }
+    if (format == BENCH_AS_JSON)
+        write_json(report, out);
+    else if (format == BENCH_AS_CSV)
+        write_csv(report, out);
+    else
+        write_table(report, format, out);
 }

@@ -300,6 +300,11 @@ static bool measure_all(job *j)
     return gather(j, &j->own, j->report.rank, sizeof j->own);
 }
 
+static void write_report(void *user, bench_format format, FILE *out)
+{
+    bench_model_write(user, format, out);
+}
+
 int bench_model_run(const bench_model_options *options)
 {
     job *j = cli_alloc(1, sizeof *j);
@@ -319,7 +324,7 @@ int bench_model_run(const bench_model_options *options)
     if (!done)
         code = cli_failed("bench model: %s", j->context.error);
     else if (j->rank == 0)
-        bench_model_print(&j->report, options->format);
+        code = bench_destination_write("bench model", &options->to, write_report, &j->report);
     close_job(j);
     free(j);
     return code;

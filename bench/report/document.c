@@ -278,9 +278,14 @@ static json_t *load(const char *path, char problem[BENCH_PROBLEM])
 
 bool bench_document_read(const char *path, bench_document *document, char problem[BENCH_PROBLEM])
 {
-    bench_document out = {.path = path, .root = load(path, problem)};
-    if (out.root == NULL)
-        return false;
+    json_t *root = load(path, problem);
+    return root != NULL && bench_document_take(root, path, document, problem);
+}
+
+bool bench_document_take(json_t *root, const char *path, bench_document *document,
+                         char problem[BENCH_PROBLEM])
+{
+    bench_document out = {.path = path, .root = root};
     bench_fields in = {0};
     cli_json_mend(out.root);
     read_root(&in, out.root, &out);

@@ -10,8 +10,6 @@
 
 #include "bench/harness/bench.h"
 
-#include "bench/harness/bench.h"
-
 typedef struct bench_figures {
     const char *benchmark;
     int device; /* its index in the document; -1: the host */
@@ -58,6 +56,9 @@ typedef struct bench_document {
 #define BENCH_PROBLEM 512
 /* Reads a file; `path` must outlive the document. On failure writes a sentence into `problem`. */
 bool bench_document_read(const char *path, bench_document *document, char problem[BENCH_PROBLEM]);
+/* The same for a document in memory, which becomes a part of `document`. `path` names it. */
+bool bench_document_take(json_t *root, const char *path, bench_document *document,
+                         char problem[BENCH_PROBLEM]);
 void bench_document_free(bench_document *document);
 
 /* Names several runs: by the file's name, with as many folders as are needed to make it unique, or

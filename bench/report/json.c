@@ -166,7 +166,7 @@ static void add_noise(json_t *document, const bench_context *context)
         cli_json_append(array, json_string(warnings[i]));
 }
 
-void bench_report_json(const bench_context *context, const bench *what, FILE *out)
+json_t *bench_report_document(const bench_context *context, const bench *what)
 {
     bench_host host;
     bench_host_read(&host);
@@ -191,5 +191,5 @@ void bench_report_json(const bench_context *context, const bench *what, FILE *ou
         cli_json_append(results, row_json(context, context->rows[i]));
     add_notes(document, "left_out", &context->left_out);
     add_notes(document, "failures", &context->failures);
-    cli_json_write(document, out);
+    return document;
 }

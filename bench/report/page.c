@@ -50,7 +50,8 @@ static bool read_format(void *user, const char *text, char *problem, size_t size
 
 static const cli_option options[] = {
     {"output", "FILE",
-     "file to write (default: report.html, .md or .csv, by the format); -: standard output",
+     "file to write (default: report.html, .md or .csv, by the format); html, md or csv: print in "
+     "this format; -: print",
      .text = &output, .letter = 'o'},
     {"format", "FORMAT", "html, md or csv (default: by the extension of FILE, or html)",
      .read = read_format},
@@ -344,12 +345,7 @@ static int write_page_of(const char *const *paths, int count)
         code = cli_usage_error("bench report: %s", problem);
     } else {
         bench_documents_name(runs, count);
-        page_context page = {.run_count = count, .runs = runs};
-        for (int r = 0; r < count; r++)
-            for (int d = 0; d < runs[r].device_count; d++)
-                page_add_series(&page, &runs[r], d);
-        for (int r = 0; r < count; r++)
-            page_add_series(&page, &runs[r], -1);
+        page_context page = page_of(runs, count);
         code = write_file(&page);
         free(page.series);
     }
@@ -357,6 +353,20 @@ static int write_page_of(const char *const *paths, int count)
         bench_document_free(&runs[i]);
     free(runs);
     return code;
+}
+
+/* The name of a format as --output prints in this format, as with the other commands of bench. */
+static int read_output(void)
+{
+    const format *named = output != NULL ? find_format(output) : NULL;
+    if (named == NULL)
+        return CLI_DONE;
+    if (chosen_format != NULL && chosen_format != named)
+        return cli_usage_error("bench report: --output %s and --format %s are two formats", output,
+                               chosen_format->name);
+    chosen_format = named;
+    output = "-";
+    return CLI_DONE;
 }
 
 static void choose_format(void)
@@ -390,6 +400,8 @@ static int run(int argc, char **argv)
     const char **paths = cli_alloc((size_t)argc, sizeof *paths);
     int count;
     int code = cli_options_read("bench report", options, argc, argv, argc, paths, &count);
+    if (code == CLI_DONE)
+        code = read_output();
     choose_format();
     if (code == CLI_DONE)
         code = check_paths(paths, count);

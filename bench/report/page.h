@@ -27,6 +27,10 @@ typedef struct page {
     page_series *series;
 } page_context;
 
+/* Collects the series of all runs: first those of devices, then those of hosts. The runs must
+ * outlive the page. The caller frees page.series. */
+page_context page_of(const bench_document *runs, int count);
+
 /* Adds a series with a unique name. Adds nothing if the device has neither results nor ceilings. */
 void page_add_series(page_context *page, const bench_document *run, int device);
 

@@ -36,6 +36,17 @@ void page_add_series(page_context *page, const bench_document *run, int device)
              shared ? " · " : "", shared ? run->name : "");
 }
 
+page_context page_of(const bench_document *runs, int count)
+{
+    page_context page = {.run_count = count, .runs = runs};
+    for (int r = 0; r < count; r++)
+        for (int d = 0; d < runs[r].device_count; d++)
+            page_add_series(&page, &runs[r], d);
+    for (int r = 0; r < count; r++)
+        page_add_series(&page, &runs[r], -1);
+    return page;
+}
+
 static const bench_figures *best_of(const bench_document *run, int device, const char *benchmark,
                                     const char *name, const char *value)
 {

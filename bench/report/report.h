@@ -2,16 +2,22 @@
 #ifndef TSR_BENCH_REPORT_REPORT_H
 #define TSR_BENCH_REPORT_REPORT_H
 
+#include <jansson.h>
 #include <stdio.h>
 
 #include "bench/harness/bench.h"
+#include "bench/report/destination.h"
 
 #define BENCH_SCHEMA "tessera.bench"
 #define BENCH_SCHEMA_VERSION 2
 
 /* `what` is NULL for a complete run. */
 void bench_report_text(const bench_context *context, const bench *what);
-void bench_report_json(const bench_context *context, const bench *what, FILE *out);
+/* The document of docs/bench.schema.json, which the caller owns. */
+json_t *bench_report_document(const bench_context *context, const bench *what);
+/* Writes in any format. Markdown and CSV are what `tessera bench report` makes of the document. */
+void bench_report_write(const bench_context *context, const bench *what, bench_format format,
+                        FILE *out);
 
 const char *bench_unit_name(bench_unit unit);
 

@@ -1,4 +1,4 @@
-/* Prints the results of a tuning as text and as JSON. */
+/* Writes the results of a tuning as text, Markdown, CSV and JSON. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static char *choice_text(const tsr_tuning_choice *choice, char text[CHOICE_TEXT]
     return text;
 }
 
-/* Text --------------------------------------------------------------------------------------- */
+/* Text and Markdown -------------------------------------------------------------------------- */
 
 static void print_result(cli_table *table, const tune_result *result)
 {
@@ -45,7 +45,7 @@ static void print_result(cli_table *table, const tune_result *result)
 }
 
 static void print_device(const bench_context *context, const tune_report *report,
-                         const tune_device *device)
+                         const tune_device *device, bench_format format, FILE *out)
 {
     cli_table *table = cli_table_create();
     int won = 0, all = 0;
@@ -64,27 +64,76 @@ static void print_device(const bench_context *context, const tune_report *report
         won += result->won;
         all++;
     }
-    printf("%s\n\n", context->devices[device->device_place]->name);
-    cli_table_print(table, stdout, 0);
+    fprintf(out, "%s%s\n\n", format == BENCH_AS_MARKDOWN ? "## " : "",
+            context->devices[device->device_place]->name);
+    if (format == BENCH_AS_MARKDOWN)
+        cli_table_markdown(table, out);
+    else
+        cli_table_print(table, out, 0);
     cli_table_destroy(&table);
     for (int i = 0; i < context->left_out.count; i++)
         if (context->left_out.all[i].device_place == device->device_place)
-            printf("left out: %s\n", context->left_out.all[i].text);
-    printf("\n%d of %d classes have a winner; stored in %s\nit took %.0f s\n\n", won, all,
-           device->path, device->seconds);
+            fprintf(out, "left out: %s\n", context->left_out.all[i].text);
+    fprintf(out, "\n%d of %d classes have a winner; stored in %s\nit took %.0f s\n\n", won, all,
+            device->path, device->seconds);
 }
 
-void bench_tune_text(const bench_context *context, const tune_report *report)
+static void write_text(const bench_context *context, const tune_report *report, bench_format format,
+                       FILE *out)
 {
     char warnings[BENCH_WARNINGS][BENCH_WARNING_SIZE];
     for (int i = 0; i < report->device_count; i++)
-        print_device(context, report, &report->devices[i]);
+        print_device(context, report, &report->devices[i], format, out);
     for (int i = 0; i < context->left_out.count; i++)
         if (context->left_out.all[i].device_place < 0)
-            printf("left out: %s\n", context->left_out.all[i].text);
+            fprintf(out, "left out: %s\n", context->left_out.all[i].text);
     int count = bench_warnings(context, warnings);
     for (int i = 0; i < count; i++)
-        printf("warning: %s\n", warnings[i]);
+        fprintf(out, "warning: %s\n", warnings[i]);
+}
+
+/* CSV ---------------------------------------------------------------------------------------- */
+
+static void number_cell(cli_table *table, bool known, double value)
+{
+    if (known)
+        cli_table_cell(table, "%.6g", value);
+    else
+        cli_table_cell(table, "%s", "");
+}
+
+static void add_csv_row(cli_table *table, const bench_context *context, const tune_result *result)
+{
+    const tune_product *product = &result->product;
+    const int64_t sizes[] = {product->batch, product->shape.m, product->shape.k, product->shape.n};
+    cli_table_cell(table, "%s", context->devices[result->device_place]->name);
+    cli_table_cell(table, "%s", tsr_dtype_name(product->dtype));
+    cli_table_cell(table, "%d", product->transposed);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        cli_table_cell(table, "%lld", (long long)sizes[i]);
+    cli_table_cell(table, "%s", result->usual.kernel);
+    cli_table_cell(table, "%u", (unsigned)result->usual.splits);
+    cli_table_cell(table, "%s", result->won ? result->winner.kernel : "");
+    number_cell(table, result->won, result->winner.splits);
+    cli_table_cell(table, "%d", result->with_bias);
+    cli_table_cell(table, "%d", result->candidates);
+    number_cell(table, result->ratio.pairs > 0, result->ratio.median);
+    number_cell(table, result->ratio.pairs > 0, result->ratio.p10);
+    number_cell(table, result->ratio.pairs > 0, result->ratio.p90);
+}
+
+static void write_csv(const bench_context *context, const tune_report *report, FILE *out)
+{
+    static const char *const headings[] = {
+        "device",       "dtype",  "transposed",    "batch",     "m",     "k",     "n",   "usual",
+        "usual_splits", "winner", "winner_splits", "with_bias", "tried", "ratio", "p10", "p90"};
+    cli_table *table = cli_table_create();
+    for (size_t i = 0; i < sizeof headings / sizeof *headings; i++)
+        cli_table_column(table, headings[i], CLI_LEFT);
+    for (int i = 0; i < report->result_count; i++)
+        add_csv_row(table, context, &report->results[i]);
+    cli_table_csv(table, out);
+    cli_table_destroy(&table);
 }
 
 /* JSON --------------------------------------------------------------------------------------- */
@@ -125,7 +174,7 @@ static void add_result(json_t *array, const tune_result *result)
     cli_json_real(ratio, "p90", result->ratio.p90);
 }
 
-void bench_tune_json(const bench_context *context, const tune_report *report, FILE *out)
+static void write_json(const bench_context *context, const tune_report *report, FILE *out)
 {
     char warnings[BENCH_WARNINGS][BENCH_WARNING_SIZE];
     json_t *document = cli_json_document(TUNE_SCHEMA, TUNE_SCHEMA_VERSION);
@@ -151,4 +200,15 @@ void bench_tune_json(const bench_context *context, const tune_report *report, FI
     for (int i = 0; i < count; i++)
         cli_json_append(array, json_string(warnings[i]));
     cli_json_write(document, out);
+}
+
+void bench_tune_write(const bench_context *context, const tune_report *report, bench_format format,
+                      FILE *out)
+{
+    if (format == BENCH_AS_JSON)
+        write_json(context, report, out);
+    else if (format == BENCH_AS_CSV)
+        write_csv(context, report, out);
+    else
+        write_text(context, report, format, out);
 }

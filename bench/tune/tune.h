@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "bench/report/destination.h"
 #include "bench/tune/search.h"
 
 /* The default time for one measurement of one kernel on one product. */
@@ -28,7 +29,7 @@ void bench_tune_finish(tune_report *report);
 
 #define TUNE_SCHEMA "tessera.tuning"
 #define TUNE_SCHEMA_VERSION 1
-void bench_tune_text(const bench_context *context, const tune_report *report);
-void bench_tune_json(const bench_context *context, const tune_report *report, FILE *out);
+void bench_tune_write(const bench_context *context, const tune_report *report, bench_format format,
+                      FILE *out);
 
 #endif

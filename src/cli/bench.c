@@ -1,21 +1,21 @@
 /* tessera bench: parses the options, runs one benchmark or all of them, and reports the results.
  * The benchmarks are in bench/, and so are the subcommands report and compare. */
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bench/compare/compare.h"
 #include "bench/complete.h"
 #include "bench/harness/bench.h"
 #include "bench/model/model.h"
+#include "bench/report/destination.h"
 #include "bench/report/page.h"
 #include "bench/report/report.h"
 #include "bench/tune/tune.h"
 #include "cli/commands.h"
 #include "cli/lib/numbers.h"
 #include "cli/lib/options.h"
-#include "cli/lib/output.h"
 #include "cli/lib/terminal.h"
 
 #define LARGEST_SIDE ((int64_t)1 << 24)
@@ -23,7 +23,7 @@
 #define MAX_BYTES ((int64_t)1 << 30)
 
 static bench_options chosen;
-static const char *output;
+static bench_destination destination;
 static bool tune;
 
 /* Reads a size such as "8", "64K" or "1g", in the notation of nccl-tests. */
@@ -143,9 +143,7 @@ static const cli_option options[] = {
      .real = &chosen.seconds, .low = 0.001, .high = 600},
     {"tune", NULL, "measure which kernel is fastest for which matrix products, and store it",
      .flag = &tune},
-    {"json", NULL, "print JSON with every sample instead of tables", .flag = &chosen.json},
-    {"output", "FILE", "also write the JSON to a file; -: print it, as --json does",
-     .text = &output, .letter = 'o'},
+    BENCH_DESTINATION_OPTIONS(destination),
     {0},
 };
 
@@ -259,36 +257,27 @@ static int check_options(const bench *what)
     return code == CLI_DONE ? check_shares(what) : code;
 }
 
-static int cannot_write(void)
-{
-    return cli_failed("bench: cannot write '%s': %s", output, strerror(errno));
-}
+/* What is measured, for the functions that write it. */
+typedef struct measured {
+    const bench_context *context;
+    const bench *what;         /* NULL for a complete run */
+    const tune_report *tuning; /* NULL for benchmarks */
+} measured;
 
-/* Writes the file that --output names, if the option was given. `tuning` is NULL for benchmarks. */
-static int write_output(const bench_context *context, const bench *what, const tune_report *tuning)
+static void write_results(void *user, bench_format format, FILE *out)
 {
-    cli_output to;
-    if (output == NULL)
-        return CLI_DONE;
-    if (!cli_output_begin(output, &to))
-        return cannot_write();
-    if (tuning != NULL)
-        bench_tune_json(context, tuning, to.file);
+    const measured *from = user;
+    if (from->tuning != NULL)
+        bench_tune_write(from->context, from->tuning, format, out);
     else
-        bench_report_json(context, what, to.file);
-    return cli_output_end(&to) ? CLI_DONE : cannot_write();
+        bench_report_write(from->context, from->what, format, out);
 }
 
 static int report(bench_context *context, const bench *what)
 {
     bench_noise_end(&context->noise);
-    /* The results are printed even if the file cannot be written, because measuring them may have
-     * taken a minute. */
-    int code = write_output(context, what, NULL);
-    if (chosen.json)
-        bench_report_json(context, what, stdout);
-    else
-        bench_report_text(context, what);
+    int code = bench_destination_write("bench", &destination, write_results,
+                                       &(measured){.context = context, .what = what});
     return context->failures.count == 0
                ? code
                : cli_failed("bench: %d of the benchmarks failed; see the report",
@@ -355,11 +344,8 @@ static int run_tuning(bench_context *context)
     if (!done)
         code = cli_failed("%s", context->error);
     else
-        code = write_output(context, NULL, &tuning);
-    if (done && chosen.json)
-        bench_tune_json(context, &tuning, stdout);
-    else if (done)
-        bench_tune_text(context, &tuning);
+        code = bench_destination_write("bench", &destination, write_results,
+                                       &(measured){.context = context, .tuning = &tuning});
     bench_tune_finish(&tuning);
     return code;
 }
@@ -399,12 +385,9 @@ static int run(int argc, char **argv)
     code = tune ? check_tuning(words == 1 ? name : NULL) : check_options(what);
     if (code != CLI_DONE)
         return code;
-    if (output != NULL && cli_output_is_standard(output)) {
-        chosen.json = true;
-        output = NULL;
-    }
-    if (output != NULL && !cli_output_possible(output))
-        return cannot_write();
+    code = bench_destination_check("bench", &destination);
+    if (code != CLI_DONE)
+        return code;
     if (chosen.seconds <= 0)
         chosen.seconds = tune ? BENCH_TUNE_SECONDS : what != NULL ? 1 : BENCH_COMPLETE_SECONDS;
 

@@ -209,6 +209,31 @@ START_TEST(json_has_all_results)
 }
 END_TEST
 
+START_TEST(tables_for_programs_and_chats)
+{
+    json_t *new_run = made_run();
+    made_set(new_run, 0, 80, 79, 81);
+    tool_result csv = compare(made_run(), new_run, " -o csv");
+    ck_assert_int_eq(csv.exit_code, 3);
+    static const char begin[] =
+        "verdict,device,benchmark,is_ceiling,case,unit,part_of,old,old_low,old_high,new,new_low,"
+        "new_high,slowdown\r\nslower,Made GPU,matmul,0,f32 64×65×66,GFLOP/s,,100,95,105,80,79,81,"
+        "1.25\r\nsame,Made GPU,copy,0,";
+    ck_assert_msg(strncmp(csv.out, begin, strlen(begin)) == 0, "%s", csv.out);
+    ck_assert_int_eq(tool_count(csv.out, "\r\n"), 7);                    /* all results */
+    ck_assert_int_eq(tool_count(csv.out, "same,,rng,0,philox,ns,,"), 1); /* of the host */
+    tool_result_free(&csv);
+    new_run = made_run();
+    made_set(new_run, 0, 80, 79, 81);
+    tool_result md = compare(made_run(), new_run, " -o md");
+    ck_assert_int_eq(md.exit_code, 3);
+    ck_assert_int_eq(tool_count(md.out, "| SLOWER | Made GPU | matmul "), 1);
+    ck_assert_int_eq(tool_count(md.out, " copy "), 0); /* it did not change */
+    ck_assert_int_eq(tool_count(md.out, "\n4 compared: 1 slower, 0 faster, 3 the same"), 1);
+    tool_result_free(&md);
+}
+END_TEST
+
 /* Three runs on each side; the old ones have 100, 90 and 110 GFLOP/s (85 to 115 in all). */
 static tool_result compare_more(const double medians[3], const char *options)
 {
@@ -584,6 +609,7 @@ TESTS(bench_files)
     tcase_add_test(tests, shows_what_changed);
     tcase_add_test(tests, shows_what_is_not_decided);
     tcase_add_test(tests, json_has_all_results);
+    tcase_add_test(tests, tables_for_programs_and_chats);
     tcase_add_test(tests, what_is_missing_is_counted);
     tcase_add_test(tests, other_cases_do_not_replace_a_missing_one);
     tcase_add_test(tests, a_run_of_one_benchmark_misses_no_other);

@@ -372,6 +372,54 @@ START_TEST(writes_the_json_beside_the_table)
 }
 END_TEST
 
+/* The formats on standard output, and their first characters. */
+static const struct {
+    const char *option, *begin;
+    int lines; /* 0: not tested */
+} printed[] = {{"text", "rng      time per random number", 0},
+               {"md", "- rng: tessera ", 0},
+               {"csv", "run,time,tessera,cpu,device,", 6}};
+
+START_TEST(prints_every_format)
+{
+    char arguments[128];
+    snprintf(arguments, sizeof arguments, "bench rng --time 0.001 -o %s", printed[_i].option);
+    tool_result result = tool_run(arguments);
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    ck_assert_msg(strncmp(result.out, printed[_i].begin, strlen(printed[_i].begin)) == 0, "%s",
+                  result.out);
+    ck_assert_int_ge(tool_count(result.out, "mt19937"), 1);
+    if (printed[_i].lines > 0)
+        ck_assert_int_eq(tool_count(result.out, "\n"), printed[_i].lines);
+    ck_assert_int_eq(access(printed[_i].option, F_OK), -1);
+    tool_result_free(&result);
+}
+END_TEST
+
+/* JSON on standard output, and a file whose name chooses its format. */
+START_TEST(a_file_has_the_format_of_its_name)
+{
+    static const char *const begins[][2] = {
+        {"md", "- rng: tessera "}, {"csv", "run,time,tessera,"}, {"txt", "{\n  \"schema\": "}};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+        char path[] = "/tmp/tessera-test-XXXXXX", named[64], arguments[160], text[32] = "";
+        int file = mkstemp(path);
+        ck_assert_int_ge(file, 0);
+        close(file);
+        snprintf(named, sizeof named, "%s.%s", path, begins[i][0]);
+        snprintf(arguments, sizeof arguments, "bench rng --time 0.001 -o %s --json", named);
+        json_decref(tool_json_version(arguments, "tessera.bench", 2));
+        FILE *written = fopen(named, "r");
+        ck_assert_ptr_nonnull(written);
+        ck_assert_uint_gt(fread(text, 1, sizeof text - 1, written), 0);
+        fclose(written);
+        ck_assert_msg(strncmp(text, begins[i][1], strlen(begins[i][1])) == 0, "%s", text);
+        remove(named);
+        remove(path);
+    }
+}
+END_TEST
+
 START_TEST(prints_the_json_for_a_dash)
 {
     json_t *document = tool_json_version("bench rng --time 0.001 -o -", "tessera.bench", 2);
@@ -538,7 +586,19 @@ static const struct {
      "tessera: bench: unknown benchmark 'frob'" IN_THIS_BUILD "; see 'tessera help bench'\n"},
     {"bench --shape 1x1x1", "tessera: bench: --shape, --dtype and --size: missing BENCHMARK\n"},
     {"bench -x", "tessera: bench: unknown option '-x'; see 'tessera help bench'\n"},
-    {"bench rng -o", "tessera: bench: missing value: -o FILE\n"},
+    {"bench rng -o", "tessera: bench: missing value: -o FORMAT|FILE\n"},
+    {"bench rng -o jsn", "tessera: bench: --output takes text, md, csv, json, or a file whose name "
+                         "contains '.' or '/', not 'jsn'\n"},
+    {"bench rng -o md -o csv", "tessera: bench: --output names two formats, md and csv\n"},
+    {"bench rng -o - -o text", "tessera: bench: --output names two formats, json and text\n"},
+    {"bench rng -o ./a -o b.md", "tessera: bench: --output names two files, './a' and 'b.md'\n"},
+    {"bench rng --json -o csv", "tessera: bench: --json and --output csv are two formats\n"},
+    {"bench compare a b --json -o md",
+     "tessera: bench compare: --json and --output md are two formats\n"},
+    {"bench compare a b --all -o csv",
+     "tessera: bench compare: remove --all; -o csv always lists all results\n"},
+    {"bench report a -o md --format csv",
+     "tessera: bench report: --output md and --format csv are two formats\n"},
     {"bench report",
      "tessera: bench report: missing FILE; 'tessera bench -o FILE.json' writes one\n"},
     {"bench compare a.json",
@@ -575,6 +635,8 @@ TESTS(bench_host)
 #endif
     tcase_add_test(tests, large_weights);
     tcase_add_test(tests, writes_the_json_beside_the_table);
+    tcase_add_loop_test(tests, prints_every_format, 0, (int)(sizeof printed / sizeof *printed));
+    tcase_add_test(tests, a_file_has_the_format_of_its_name);
     tcase_add_test(tests, prints_the_json_for_a_dash);
     tcase_add_loop_test(tests, a_signal_leaves_no_folder, 0, 3);
     tcase_add_test(tests, a_failure_is_reported_among_the_rest);

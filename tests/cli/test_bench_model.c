@@ -76,7 +76,7 @@ START_TEST(a_job_is_measured)
     if (!TEST_HAVE_UCX)
         SKIP("the library was built without UCX");
     json_t *document =
-        tool_json("launch --no-prefix -n 2 -- " TEST_TOOL " " SMALL "-o json --rates 3,1",
+        tool_json("launch --no-prefix -n 2 -- " TEST_TOOL " " SMALL "--json --rates 3,1",
                   "tessera.bench.model");
     check_document(document, 2);
     for (size_t r = 0; r < 2; r++) { /* of 8 heads, with 4 for keys and values */
@@ -97,7 +97,7 @@ START_TEST(tables)
     ck_assert_msg(csv.exit_code == 0, "%s", csv.err);
     static const char headings[] =
         "model,device,dtype,weight_bytes,parameters,ranks,test,tokens,repetitions,tokens_per_s,"
-        "deviation,communication,weight_bytes_per_s,memory_fraction\n";
+        "deviation,communication,weight_bytes_per_s,memory_fraction\r\n";
     ck_assert_int_eq(strncmp(csv.out, headings, strlen(headings)), 0);
     ck_assert_int_eq(tool_count(csv.out, "\n"), 3);
     ck_assert_int_eq(tool_count(csv.out, "\"llama-15m q8_0, generated\","), 2);
@@ -113,6 +113,12 @@ START_TEST(tables)
     ck_assert_int_eq(tool_count(md.out, " ± "), 1);
     ck_assert_int_eq(tool_count(md.out, "communication"), 0); /* of one rank */
     tool_result_free(&md);
+    tool_result text = tool_run(SMALL "-p 0 --dtype f32 -o text");
+    ck_assert_msg(text.exit_code == 0, "%s", text.err);
+    ck_assert_int_eq(strncmp(text.out, "model ", 6), 0);
+    ck_assert_int_eq(tool_count(text.out, "|"), 0);
+    ck_assert_int_eq(tool_count(text.out, " tg3 "), 1);
+    tool_result_free(&text);
     tool_result ascii = tool_run_in(SMALL "-n 0", "C", "200");
     ck_assert_msg(ascii.exit_code == 0, "%s", ascii.err);
     ck_assert_int_eq(tool_count(ascii.out, " +- "), 1);
@@ -131,7 +137,10 @@ START_TEST(mistakes_are_named)
     tool_refuses("bench model --cache-dtype q4_0",
                  "tessera: bench model: --cache-dtype takes f32, f16 or bf16, not 'q4_0'\n");
     tool_refuses("bench model -o xml",
-                 "tessera: bench model: --output takes md, csv or json, not 'xml'\n");
+                 "tessera: bench model: --output takes text, md, csv, json, or a file whose name "
+                 "contains '.' or '/', not 'xml'\n");
+    tool_refuses("bench model --json -o text",
+                 "tessera: bench model: --json and --output text are two formats\n");
     tool_refuses("bench model x --shape llama-1b",
                  "tessera: bench model: --shape is for a generated model; remove it, or 'x'\n");
     tool_refuses("bench model -p 0 -n 0", "tessera: bench model: --prompt-tokens and --generate "

@@ -143,6 +143,17 @@ START_TEST(prints_a_table)
     ck_assert_ptr_nonnull(strstr(result.out, "\nf32 40x64x48 x·w   "));
     ck_assert_ptr_nonnull(strstr(result.out, " of 2 classes have a winner; stored in /tmp/"));
     tool_result_free(&result);
+    result = tool_run(TUNE " -o csv");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_int_eq(strncmp(result.out, "device,dtype,transposed,batch,m,k,n,usual,", 42), 0);
+    ck_assert_int_eq(tool_count(result.out, "\r\n"), 3);
+    ck_assert_int_eq(tool_count(result.out, ",f32,1,0,40,64,48,"), 1);
+    tool_result_free(&result);
+    result = tool_run(TUNE " -o md");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_int_eq(strncmp(result.out, "## ", 3), 0);
+    ck_assert_int_eq(tool_count(result.out, "\n| f32 40x64x48 "), 2);
+    tool_result_free(&result);
 }
 END_TEST
 

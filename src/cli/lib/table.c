@@ -162,3 +162,83 @@ void cli_table_print(const cli_table *table, FILE *out, int indent)
         print_row(table, &all, out, indent, row);
     print_dropped(table, &all, out, indent);
 }
+
+static bool is_empty(const cli_table *table, int column)
+{
+    for (int i = table->columns + column; i < table->count; i += table->columns)
+        if (table->texts[i][0] != '\0')
+            return false;
+    return true;
+}
+
+/* Vertical bars are escaped, because they would end the cell. */
+static int markdown_width(const char *text)
+{
+    int width = cli_text_width(text);
+    for (; *text != '\0'; text++)
+        width += *text == '|';
+    return width;
+}
+
+static void markdown_cell(FILE *out, const char *text, int width, bool right)
+{
+    const int padding = width - markdown_width(text);
+    fprintf(out, " %*s", right ? padding : 0, "");
+    for (; *text != '\0'; text++)
+        fprintf(out, "%s%c", *text == '|' ? "\\" : "", *text);
+    fprintf(out, "%*s |", right ? 0 : padding, "");
+}
+
+static void markdown_rule(FILE *out, int width, bool right)
+{
+    fputc(' ', out);
+    for (int i = right ? 1 : 0; i < width; i++)
+        fputc('-', out);
+    fputs(right ? ": |" : " |", out);
+}
+
+void cli_table_markdown(const cli_table *table, FILE *out)
+{
+    int widths[COLUMNS] = {0};
+    for (int i = 0; i < table->count; i++) {
+        int *width = &widths[i % table->columns], needed = markdown_width(table->texts[i]);
+        *width = needed > *width ? needed : *width;
+    }
+    const int rows = table->columns > 0 ? table->count / table->columns : 0;
+    for (int line = 0; line <= rows; line++) { /* the second line is the rule */
+        fputc('|', out);
+        for (int c = 0; c < table->columns; c++) {
+            const int row = line == 0 ? 0 : line - 1;
+            const bool right = table->how[c] & CLI_RIGHT;
+            if (is_empty(table, c))
+                continue;
+            if (line == 1)
+                markdown_rule(out, widths[c], right);
+            else
+                markdown_cell(out, table->texts[row * table->columns + c], widths[c], right);
+        }
+        fputc('\n', out);
+    }
+}
+
+/* A field is quoted if it contains a character that has a meaning. */
+static void csv_field(FILE *out, const char *text)
+{
+    if (strpbrk(text, ",\"\r\n") == NULL) {
+        fputs(text, out);
+        return;
+    }
+    fputc('"', out);
+    for (; *text != '\0'; text++)
+        fprintf(out, "%s%c", *text == '"' ? "\"" : "", *text);
+    fputc('"', out);
+}
+
+void cli_table_csv(const cli_table *table, FILE *out)
+{
+    const int cells = table->columns > 0 ? table->count / table->columns * table->columns : 0;
+    for (int i = 0; i < cells; i++) {
+        csv_field(out, table->texts[i]);
+        fputs((i + 1) % table->columns == 0 ? "\r\n" : ",", out);
+    }
+}

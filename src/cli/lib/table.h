@@ -30,4 +30,9 @@ void cli_table_cell(cli_table *table, const char *format, ...) CLI_PRINTF(2, 3);
  * cell". If the output is not a terminal, the width has no limit, unless COLUMNS is set. */
 void cli_table_print(const cli_table *table, FILE *out, int indent);
 
+/* Prints all columns as a table in Markdown, except those whose cells are all empty. */
+void cli_table_markdown(const cli_table *table, FILE *out);
+/* Prints all columns as CSV, as in RFC 4180. */
+void cli_table_csv(const cli_table *table, FILE *out);
+
 #endif
