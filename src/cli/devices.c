@@ -197,7 +197,7 @@ static void print_device(FILE *out, const tsr_device_info *info)
     if (info->timestamp_period_ns > 0)
         line(out, "timestamps", "%g ns per tick", (double)info->timestamp_period_ns);
     else
-        line(out, "timestamps", "no");
+        line(out, "timestamps", "none");
     print_queues(out, info);
     line(out, "extras", "memory budget %s, external host memory %s, pipeline statistics %s",
          yes(info->memory_budget), yes(info->external_memory_host), yes(info->pipeline_statistics));

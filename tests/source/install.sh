@@ -4,6 +4,7 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 build=$1
 . tests/source/tap.sh
+. tests/source/prefix.sh
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -24,15 +25,6 @@ END
 
 install_all() {
     meson install -C "$build" --no-rebuild --destdir "$folder" --quiet
-}
-find_libdir() {
-    libdir=$(dirname "$(find "$prefix" -name libtessera.so)")
-    # Changes the prefix instead of setting a sysroot, which would also apply to libraries outside this folder.
-    sed -i "s|^prefix=.*|prefix=$prefix|" "$libdir/pkgconfig/tessera.pc"
-    # Hides all other development packages: programs must not need those with which the library was built.
-    export PKG_CONFIG_LIBDIR="$libdir/pkgconfig"
-    unset PKG_CONFIG_PATH
-    version=$(pkg-config --modversion tessera)
 }
 compile_shared() {
     # shellcheck disable=SC2046 # options
@@ -81,7 +73,8 @@ man_page_has_version() {
 }
 
 point "installs" install_all
-find_libdir
+find_libdir "$prefix"
+version=$(pkg-config --modversion tessera)
 point "a program builds and runs with the shared library" compile_shared
 point "the shared library asks for no other package or flag" asks_for_nothing_else
 point "the static library asks for no jansson" static_needs_no_jansson

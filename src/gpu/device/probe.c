@@ -1,5 +1,6 @@
 #include "gpu/device/probe.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -534,7 +535,8 @@ tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, 
         unusable(info, "it has no compute queue");
     else if (info->heap_count == 0)
         unusable(info, "it has no memory");
-    if (capabilities->timestamp_bits == 0)
+    /* Mesa's null hardware has timestamps with an infinite period. */
+    if (capabilities->timestamp_bits == 0 || !isfinite(info->timestamp_period_ns))
         info->timestamp_period_ns = 0;
     return TSR_OK;
 }

@@ -1,0 +1,47 @@
+# Writes the fenced blocks of a tutorial into files of FOLDER (-v folder=…), and prints one line for each, in order:
+#   KIND LINE FILE [TEXT]
+# where KIND is sh (run it), text (compare it with the output before it), file (TEXT is its name) or skip (TEXT is the reason).
+# Comments before a block say what to do with it: "not run: REASON", "instead: COMMAND" (runs COMMAND in its place), "file: NAME".
+function value(line) {
+    sub(/^<!-- [a-z ]*: /, "", line)
+    sub(/ -->$/, "", line)
+    return line
+}
+function fail(text) {
+    print FILENAME ":" FNR ": " text >"/dev/stderr"
+    failed = 1
+    exit 1
+}
+!inside && /^<!-- not run: .* -->$/ { reason = value($0); next }
+!inside && /^<!-- instead: .* -->$/ { instead = value($0); next }
+!inside && /^<!-- file: .* -->$/ { name = value($0); next }
+!inside && /^```/ {
+    inside = 1
+    language = substr($0, 4)
+    block = folder "/" ++count
+    start = FNR
+    printf "" >block
+    if (name == "" && reason == "" && language != "sh" && language != "text")
+        fail("a block of '" language "' needs a comment before it: file, or not run")
+    next
+}
+inside && /^```$/ {
+    close(block)
+    if (reason != "")
+        print "skip", start, block, reason
+    if (instead != "") {
+        print instead >block
+        close(block)
+        print "sh", start, block
+    } else if (reason == "") {
+        print name != "" ? "file" : language, start, block, name
+    }
+    inside = 0
+    reason = instead = name = ""
+    next
+}
+inside { print >block }
+END {
+    if (!failed && inside)
+        fail("the last block has no end")
+}

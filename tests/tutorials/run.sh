@@ -1,0 +1,59 @@
+#!/bin/sh
+# run.sh ROOT BUILD TUTORIAL: runs the blocks of one tutorial as a reader would, in a fresh folder, with an installed copy of BUILD.
+# Blocks of sh run one after the other, each in a shell of its own; a block of text must be in the output of the block of sh before it.
+set -u
+root=$1
+build=$2
+tutorial=$3
+tools=$root/tests/tutorials
+. "$root/tests/source/tap.sh"
+. "$root/tests/source/prefix.sh"
+
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+mkdir "$folder/blocks" "$folder/work" "$folder/cache"
+
+# All tutorials of a build folder share one installed copy. Only files that have changed are copied again.
+shared=$build/tests/tutorials-installed
+prefix=$shared/usr/local
+install_all() {
+    mkdir -p "$shared" &&
+        flock "$shared.lock" meson install -C "$build" --no-rebuild --only-changed --destdir "$shared" --quiet
+}
+point "installs" install_all
+find_libdir "$prefix"
+export PATH="$prefix/bin:$PATH" LD_LIBRARY_PATH="$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" XDG_CACHE_HOME="$folder/cache"
+# What "instead" commands copy from: the sources of the repository.
+export TESSERA_SOURCE="$root"
+
+run_block() { # FILE
+    (cd "$folder/work" && timeout 120 sh -e "$1" >"$folder/output" 2>&1 </dev/null) || {
+        status=$?
+        cat "$folder/output"
+        echo "exit status $status"
+        return 1
+    }
+}
+# Explains a text that is not in the output by the output itself.
+in_output() { # FILE
+    awk -f "$tools/found.awk" "$1" "$folder/output" || {
+        cat "$folder/output"
+        return 1
+    }
+}
+list_blocks() {
+    awk -v folder="$folder/blocks" -f "$tools/blocks.awk" "$tutorial" >"$folder/list"
+}
+
+point "blocks" list_blocks
+: >"$folder/output"
+while read -r kind line block text; do
+    case $kind in
+    sh) point "line $line: runs" run_block "$block" ;;
+    text) point "line $line: is in the output" in_output "$block" ;;
+    file) cp "$block" "$folder/work/$text" ;;
+    skip) skip "line $line" "$text" ;;
+    *) point "line $line: a block of '$kind'" false ;;
+    esac
+done <"$folder/list"
+plan
