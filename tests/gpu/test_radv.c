@@ -3,6 +3,7 @@
  * mean that a tile is too large or that an array is indexed at run time. Either costs most of the
  * speed, so neither is allowed. Without the variable, the driver is NVK, for NVIDIA;
  * CONTRIBUTING.md says how to use it without such a GPU. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,11 +181,19 @@ START_TEST(every_matmul_the_chooser_could_use)
 }
 END_TEST
 
+/* The period that null hardware reports is infinite. */
+START_TEST(timestamps_have_a_finite_period)
+{
+    ck_assert(isfinite(tsr_device_get_info(radv)->timestamp_period_ns));
+}
+END_TEST
+
 TESTS(radv)
 {
     tcase_add_checked_fixture(tests, open_radv, close_radv);
     tcase_add_test(tests, every_shader_at_its_defaults);
     tcase_add_test(tests, every_matmul_the_chooser_could_use);
+    tcase_add_test(tests, timestamps_have_a_finite_period);
 }
 
 TESTS(radv_packed)
