@@ -22,7 +22,9 @@ install_all() {
 }
 point "installs" install_all
 find_libdir "$prefix"
-export PATH="$prefix/bin:$PATH" LD_LIBRARY_PATH="$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" XDG_CACHE_HOME="$folder/cache"
+export PATH="$prefix/bin:$PATH" LD_LIBRARY_PATH="$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+# Compiled kernels are kept between tests, where their environment says so.
+export XDG_CACHE_HOME="${XDG_CACHE_HOME:-$folder/cache}"
 # What "instead" commands copy from: the sources of the repository.
 export TESSERA_SOURCE="$root"
 
