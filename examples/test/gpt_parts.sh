@@ -2,8 +2,8 @@
 # gpt_parts.sh GPT TESSERA: four ranks of two hosts, each host with a folder of its own, save a training in parts. Other numbers of ranks on
 # other hosts go on from it to the same losses. A part that is missing is named, and so is another model.
 set -u
-gpt=$1
-tessera=$2
+gpt=$(realpath "$1") # ranks run in other folders
+tessera=$(realpath "$2")
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/a" "$folder/b" "$folder/c"
