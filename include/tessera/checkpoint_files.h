@@ -74,6 +74,13 @@ TSR_API void tsr_checkpoint_files_close(tsr_checkpoint_files **files);
 TSR_API const tsr_checkpoint_summary *
 tsr_checkpoint_files_summary(const tsr_checkpoint_files *files);
 
+/* Writes where in its tensor a slice is, in the notation of NumPy, such as "[:,4:8]" or
+ * "[0:4].flat[6:9]"; "" if the slice is all of the tensor. Returns `text`. */
+#define TSR_CHECKPOINT_SLICE_TEXT 192
+TSR_API char *tsr_checkpoint_slice_format(const tsr_checkpoint_tensor *tensor,
+                                          const tsr_checkpoint_slice *slice,
+                                          char text[TSR_CHECKPOINT_SLICE_TEXT]);
+
 /* Checks that all parts are there, that they have each element of each tensor exactly once, and
  * that the data have the checksums of the headers. Blocks until all data have been read. Parts
  * without checksums are read as well. Errors: TSR_ERR_NOT_FOUND naming a missing part;

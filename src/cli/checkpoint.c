@@ -50,31 +50,6 @@ static const char *dtype_name(tsr_dtype dtype)
     return dtype == TSR_F64 ? "f64" : tsr_dtype_name(dtype);
 }
 
-/* Where in the tensor a slice is, in the notation of NumPy; "" if it is all of it. */
-#define SLICE_TEXT 160
-static const char *describe_slice(const tsr_checkpoint_tensor *tensor,
-                                  const tsr_checkpoint_slice *slice, char text[SLICE_TEXT])
-{
-    uint64_t block = 1;
-    int length = 0;
-    text[0] = '\0';
-    for (int d = 0; d < tensor->ndim; d++)
-        block *= (uint64_t)(d == slice->dim ? slice->length : tensor->shape[d]);
-    if (tensor->ndim > 0 && slice->length < tensor->shape[slice->dim]) {
-        text[length++] = '[';
-        for (int d = 0; d < slice->dim; d++) {
-            text[length++] = ':';
-            text[length++] = ',';
-        }
-        length += snprintf(text + length, SLICE_TEXT - (size_t)length, "%" PRId64 ":%" PRId64 "]",
-                           slice->offset, slice->offset + slice->length);
-    }
-    if (slice->count < block)
-        snprintf(text + length, SLICE_TEXT - (size_t)length, ".flat[%" PRIu64 ":%" PRIu64 "]",
-                 slice->first, slice->first + slice->count);
-    return text;
-}
-
 static void print_metadata(const tsr_checkpoint_summary *summary)
 {
     for (int i = 0; summary->metadata[i] != NULL; i += 2) {
@@ -110,7 +85,7 @@ static void print_parts(const tsr_checkpoint_summary *summary)
 static void print_slices(cli_table *table, const tsr_checkpoint_tensor *tensor)
 {
     enum { MOST = 8 };
-    char text[MOST * (SLICE_TEXT + 16)] = "", one[SLICE_TEXT];
+    char text[MOST * (TSR_CHECKPOINT_SLICE_TEXT + 16)] = "", one[TSR_CHECKPOINT_SLICE_TEXT];
     size_t length = 0;
     if (tensor->slice_count > MOST) {
         cli_table_cell(table, "%" PRIu64 " slices", tensor->slice_count);
@@ -119,7 +94,7 @@ static void print_slices(cli_table *table, const tsr_checkpoint_tensor *tensor)
     for (uint64_t i = 0; i < tensor->slice_count; i++)
         length += (size_t)snprintf(text + length, sizeof text - length, "%s%d%s", i > 0 ? " " : "",
                                    tensor->slices[i].part + 1,
-                                   describe_slice(tensor, &tensor->slices[i], one));
+                                   tsr_checkpoint_slice_format(tensor, &tensor->slices[i], one));
     cli_table_cell(table, "%s", text);
 }
 

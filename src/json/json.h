@@ -69,5 +69,9 @@ int tsr__json_find(const char *const *names, const char *key);
  * `names` does not contain `key`, or if the bit was already set. */
 tsr_status tsr__json_known(tsr__json *json, const char *const *names, const char *key,
                            unsigned *seen, int *number) TSR_NODISCARD;
+/* Checks that `seen` has the bits of all `names`. `start` is the offset of their object, for the
+ * error text. */
+tsr_status tsr__json_required(tsr__json *json, size_t start, const char *const *names,
+                              unsigned seen) TSR_NODISCARD;
 
 #endif

@@ -458,3 +458,12 @@ tsr_status tsr__json_known(tsr__json *json, const char *const *names, const char
     *number = found;
     return TSR_OK;
 }
+
+tsr_status tsr__json_required(tsr__json *json, size_t start, const char *const *names,
+                              unsigned seen)
+{
+    for (int i = 0; names[i]; i++)
+        if (!(seen & 1u << i))
+            return tsr__json_fail(json, start, "\"%s\" is missing", names[i]);
+    return TSR_OK;
+}

@@ -1042,6 +1042,9 @@ TSR_API tsr_status tsr_checkpoint_files_open(int count, const char *const *paths
 TSR_API void tsr_checkpoint_files_close(tsr_checkpoint_files **files);
 TSR_API const tsr_checkpoint_summary *
 tsr_checkpoint_files_summary(const tsr_checkpoint_files *files);
+TSR_API char *tsr_checkpoint_slice_format(const tsr_checkpoint_tensor *tensor,
+                                          const tsr_checkpoint_slice *slice,
+                                          char text[192]);
 TSR_API tsr_status tsr_checkpoint_files_verify(const tsr_checkpoint_files *files);
 TSR_API tsr_status tsr_checkpoint_files_merge(const tsr_checkpoint_files *files,
                                                             const char *path);

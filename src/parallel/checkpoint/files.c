@@ -209,6 +209,21 @@ void tsr_checkpoint_files_close(tsr_checkpoint_files **files)
     *files = NULL;
 }
 
+char *tsr_checkpoint_slice_format(const tsr_checkpoint_tensor *tensor,
+                                  const tsr_checkpoint_slice *slice,
+                                  char text[TSR_CHECKPOINT_SLICE_TEXT])
+{
+    tsr_checkpoint_entry entry = {.ndim = tensor->ndim,
+                                  .shard_dim = tensor->ndim > 0 ? slice->dim : -1,
+                                  .offset = slice->offset,
+                                  .length = slice->length,
+                                  .first = slice->first,
+                                  .count = slice->count};
+    memcpy(entry.shape, tensor->shape, sizeof entry.shape);
+    tsr__slice_name_region(&entry, text);
+    return text;
+}
+
 const tsr_checkpoint_summary *tsr_checkpoint_files_summary(const tsr_checkpoint_files *files)
 {
     return files ? &files->summary : NULL;

@@ -52,9 +52,7 @@ static void shape_of(const tsr_checkpoint_entry *entry, int *ndim, int64_t shape
         shape[entry->shard_dim] = entry->length;
 }
 
-/* Writes what follows the tensor's name in the name of a slice, in the notation of NumPy. */
-#define SLICE_TEXT 192
-static void name_region(const tsr_checkpoint_entry *entry, char text[SLICE_TEXT])
+void tsr__slice_name_region(const tsr_checkpoint_entry *entry, char text[TSR_CHECKPOINT_SLICE_TEXT])
 {
     int length = 0;
     text[0] = '\0';
@@ -66,19 +64,20 @@ static void name_region(const tsr_checkpoint_entry *entry, char text[SLICE_TEXT]
             text[length++] = ':';
             text[length++] = ',';
         }
-        length += snprintf(text + length, SLICE_TEXT - (size_t)length, "%" PRId64 ":%" PRId64 "]",
-                           entry->offset, entry->offset + entry->length);
+        length +=
+            snprintf(text + length, TSR_CHECKPOINT_SLICE_TEXT - (size_t)length,
+                     "%" PRId64 ":%" PRId64 "]", entry->offset, entry->offset + entry->length);
     }
     if (!is_block(entry))
-        snprintf(text + length, SLICE_TEXT - (size_t)length, ".flat[%" PRIu64 ":%" PRIu64 "]",
-                 entry->first, entry->first + entry->count);
+        snprintf(text + length, TSR_CHECKPOINT_SLICE_TEXT - (size_t)length,
+                 ".flat[%" PRIu64 ":%" PRIu64 "]", entry->first, entry->first + entry->count);
 }
 
 tsr_status tsr__slice_stored(const char *who, const tsr_checkpoint_entry *entry,
                              tsr_checkpoint_entry *out)
 {
-    char region[SLICE_TEXT];
-    name_region(entry, region);
+    char region[TSR_CHECKPOINT_SLICE_TEXT];
+    tsr__slice_name_region(entry, region);
     const size_t length = strlen(entry->name) + strlen(region);
     TSR__REQUIRE(length <= TSR_SHARD_MAX_NAME,
                  "%s: the name of a slice of '%s' has %zu bytes, more than the %d allowed", who,
@@ -241,9 +240,7 @@ static tsr_status read_slice(describing *d)
                  : member == 2 ? tsr__json_shape(&d->json, &shape)
                                : tsr__json_integer(&d->json, &numbers[member - 3]));
     }
-    for (int i = 0; names[i]; i++)
-        if (!(seen & 1u << i))
-            return tsr__json_fail(&d->json, start, "\"%s\" is missing", names[i]);
+    TSR__TRY(tsr__json_required(&d->json, start, names, seen));
     return take_slice(d, start, &shape, numbers);
 }
 
@@ -297,9 +294,7 @@ static tsr_status read_description(describing *d)
                                : tsr__json_integer(&d->json, &numbers[member - 1]));
     }
     TSR__TRY(tsr__json_end(&d->json));
-    for (int i = 0; names[i]; i++)
-        if (!(seen & 1u << i))
-            return tsr__json_fail(&d->json, 0, "\"%s\" is missing", names[i]);
+    TSR__TRY(tsr__json_required(&d->json, 0, names, seen));
     return check_id(d, numbers);
 }
 

@@ -27,6 +27,7 @@
 
 #include "parallel/checkpoint/checkpoint.h"
 #include "shard/formats/list.h"
+#include "tessera/checkpoint_files.h"
 
 #define TSR__PART_KEY "tessera.part"
 #define TSR__PART_ID 33      /* bytes of an identity as text: 32 hexadecimal digits and a zero */
@@ -97,6 +98,10 @@ tsr_status tsr__part_load_header(const char *path, char **out, uint64_t *header_
                                  uint64_t *file_bytes) TSR_NODISCARD;
 void tsr__part_finish(tsr__part *part);
 
+/* Writes what follows the tensor's name in the name of a slice, in the notation of NumPy; "" for a
+ * full tensor. */
+void tsr__slice_name_region(const tsr_checkpoint_entry *entry,
+                            char text[TSR_CHECKPOINT_SLICE_TEXT]);
 /* Gives what a part stores for an entry with elements: the name and shape of the slice. The rest of
  * *out is the entry's. *out owns its name. */
 tsr_status tsr__slice_stored(const char *who, const tsr_checkpoint_entry *entry,
