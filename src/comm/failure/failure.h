@@ -59,6 +59,10 @@ void tsr__comm_check_peers(tsr_comm *comm);
  * gone. */
 void tsr__comm_end_grace_period(tsr_comm *comm, uint64_t now_ns);
 
+/* Fails the communicator if an operation of it is running, because this process cannot receive
+ * messages any more. */
+void tsr__comm_fail_stuck(tsr_comm *comm);
+
 /* tombstone.c ---------------------------------------------------------------------------------- */
 
 /* Adds a tombstone for a communicator that has failed, or that was destroyed with operations in

@@ -162,3 +162,22 @@ void tsr__comm_end_grace_period(tsr_comm *comm, uint64_t now_ns)
             fail_by_step(request, step);
     }
 }
+
+/* Losses of other processes are not known by their messages then, so they are not waited for. */
+void tsr__comm_fail_stuck(tsr_comm *comm)
+{
+    char text[TSR__CALL_TEXT];
+    const int lost = first_lost(comm, -1);
+    const tsr_request *request = comm->job->requests;
+    while (request && (request->comm != comm || !tsr__request_is_running(request)))
+        request = request->next;
+    if (!request || comm->status != TSR_OK)
+        return;
+    if (lost >= 0)
+        fail_gone(comm, &request->call, lost);
+    else
+        tsr__comm_fail(comm, true, TSR_ERR_PEER_LOST,
+                       "%s: this rank cannot receive messages any more, because a process ended "
+                       "while it sent one to this rank",
+                       tsr__call_format(&request->call, text));
+}

@@ -164,6 +164,10 @@ uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns)
     /* Everything that has arrived during a grace period must be handled before the period ends. */
     if (tsr__job_has_ended_grace_period(job, now_ns))
         tsr__job_progress_all(job);
+    if (tsr__transport_is_stuck(job->transport)) {
+        for (tsr_comm *comm = job->comms; comm; comm = comm->next)
+            tsr__comm_fail_stuck(comm);
+    }
     const uint64_t next_ns = tsr__job_check_deadlines(job, now_ns);
     (void)tsr__job_apply(job);
     return next_ns;

@@ -84,6 +84,15 @@ const char *tsr__transport_loss_reason(const tsr__transport *transport, int peer
     return "";
 }
 
+bool tsr__transport_is_stuck(tsr__transport *transport)
+{
+    return false;
+}
+
+void tsr__transport_deafen(tsr__transport *transport)
+{
+}
+
 void tsr__transport_close_peer(tsr__transport *transport, int peer, const char *why)
 {
 }

@@ -66,7 +66,9 @@ static void close_lost(tsr__transport *transport)
 
 bool tsr__transport_progress(tsr__transport *transport)
 {
-    bool moved = ucp_worker_progress(transport->worker) != 0;
+    bool moved = !transport->is_deaf && ucp_worker_progress(transport->worker) != 0;
+    if (moved)
+        transport->stuck_since_ns = 0;
     if (transport->has_new_losses) {
         /* Receives first what a lost peer has sent before it was lost. */
         for (int i = 0; i < 1000 && ucp_worker_progress(transport->worker) != 0; i++)

@@ -27,9 +27,11 @@ struct tsr__transport {
     int self, size;
     /* an epoll descriptor that watches the worker's event fd and all pidfds */
     int wake;
-    unsigned noticed;     /* number of lost peers */
-    bool has_new_losses;  /* the endpoints of some lost peers are not closed yet */
-    unsigned lost_closed; /* number of lost peers whose endpoints are closed */
+    unsigned noticed;        /* number of lost peers */
+    bool has_new_losses;     /* the endpoints of some lost peers are not closed yet */
+    unsigned lost_closed;    /* number of lost peers whose endpoints are closed */
+    uint64_t stuck_since_ns; /* since when a message has been announced that cannot be read; or 0 */
+    bool is_deaf;            /* for tests: as if a message could not be read */
 };
 
 /* Records that a peer is lost. If it already is, keeps the first reason. Only changes state,

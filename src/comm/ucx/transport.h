@@ -91,6 +91,15 @@ unsigned tsr__transport_loss_order(const tsr__transport *transport, int peer);
 /* Returns the reason of a loss, in words that follow "rank 3 is lost: ". */
 const char *tsr__transport_loss_reason(const tsr__transport *transport, int peer);
 
+/* Returns whether this process cannot receive any more. UCX's shared memory has one queue per
+ * process, into which all others write. A process that ends while it writes a message leaves one
+ * that is never complete, and what comes after it is never read. To be called again and again while
+ * nothing moves: it takes a moment to tell such a message from one that is being written. */
+bool tsr__transport_is_stuck(tsr__transport *transport);
+
+/* For tests: behaves from now on as if such a message had been left. */
+void tsr__transport_deafen(tsr__transport *transport);
+
 /* Closes the connection to a peer by force, as if the peer were lost. Messages in flight to the
  * peer complete as LOST in a later progress call, and after that nothing accesses their memory. The
  * caller must cancel the receives from this peer that no message has matched. */

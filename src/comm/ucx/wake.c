@@ -13,6 +13,8 @@
 
 /* Limits one sleep, because UCX detects lost peers only while it progresses. */
 #define MAX_SLEEP_NS (TSR__SECOND / 4)
+/* A process that lives completes a message within this time, unless it is stopped meanwhile. */
+#define STUCK_NS (TSR__SECOND / 5)
 
 static tsr_status failed(const char *what)
 {
@@ -101,11 +103,33 @@ bool tsr__transport_has_ended(const tsr__transport *transport, int peer)
     return transport->peers[peer].ended;
 }
 
+/* UCX signals the event descriptor only after it is armed. Arming fails if there is already
+ * something to do. */
+static bool arm(const tsr__transport *transport)
+{
+    return !transport->is_deaf && ucp_worker_arm(transport->worker) == UCS_OK;
+}
+
+bool tsr__transport_is_stuck(tsr__transport *transport)
+{
+    const uint64_t now = tsr__now_ns();
+    if (transport->lost_closed == 0 || arm(transport)) {
+        transport->stuck_since_ns = 0;
+        return false;
+    }
+    if (transport->stuck_since_ns == 0)
+        transport->stuck_since_ns = now;
+    return now - transport->stuck_since_ns > STUCK_NS;
+}
+
+void tsr__transport_deafen(tsr__transport *transport)
+{
+    transport->is_deaf = true;
+}
+
 void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns)
 {
-    /* UCX signals the event descriptor only after it is armed. Arming fails if there is already
-     * something to do. */
-    if (ucp_worker_arm(transport->worker) != UCS_OK)
+    if (!arm(transport))
         return;
     const uint64_t longest = tsr__deadline_ns(MAX_SLEEP_NS);
     wait_for_events(transport, tsr__poll_ms(until_ns < longest ? until_ns : longest));
