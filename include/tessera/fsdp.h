@@ -28,6 +28,9 @@
  * results may still differ for another number of ranks, because each rank contributes the sum over
  * its own part of the batch, and these parts are then different.
  *
+ * The group's `wire` (group.h) is for activations only: parameters are sent in their dtype, and
+ * gradients in `grad_dtype`, so that neither is ever rounded unless these dtypes ask for it.
+ *
  * All ranks of the group must make the same calls in the same order. Errors of all calls:
  * TSR_ERR_INVALID with a text that names the values, those of recording on a stream, and those of
  * tsr_group operations.

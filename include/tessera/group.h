@@ -49,10 +49,12 @@ typedef struct tsr_group_params {
     /* The bytes of each of the ring's four pieces, at least 64 KiB, rounded up to pages; 0: 2 MiB.
      * If the ranks give different values, the largest counts. */
     uint64_t piece_bytes;
-    /* The dtype in which layers (layer.h) send activations and their gradients when they sum them
-     * over this group: see tsr_group_all_reduce_wire. Results are then less exact. Everything else
-     * is sent as it is: gradients of parameters, losses, and the reduce-scatters and all-gathers of
-     * sequence parallelism. All ranks must give the same. 0: activations are sent as they are. */
+    /* The dtype in which layers (layer.h) send activations and their gradients over this group, by
+     * the operations of "Slow connections" below: sums, and the reduce-scatters and all-gathers of
+     * sequence parallelism and of divided features. Results are then less exact. Everything else is
+     * sent as it is: parameters and their gradients, also those of FSDP models (fsdp.h), logits of
+     * language models, and losses. All ranks must give the same. 0: activations are sent as they
+     * are. */
     tsr_dtype wire;
 } tsr_group_params;
 #define tsr_group_params(...) (&(tsr_group_params){__VA_ARGS__})
@@ -103,29 +105,6 @@ TSR_API bool tsr_group_is_staged(const tsr_group *group);
 TSR_API TSR_NODISCARD tsr_status tsr_group_all_reduce(tsr_group *group, tsr_tensor *tensor,
                                                       tsr_op op);
 
-/* All-reduce for slow connections: tensor = the sum of the tensors of all ranks, each of which is
- * rounded to `wire` before it is sent. The tensor is f32, f16 or bf16. A wire that is not narrower
- * than the tensor's dtype, and 0, give tsr_group_all_reduce. All ranks get the same bits.
- *
- *     wire       bytes per element   error of the sum, at most
- *     TSR_F16    2                   Σ |x| · 2^-11, for elements from 2^-14 to 65504
- *     TSR_BF16   2                   Σ |x| · 2^-8
- *     TSR_Q8_0   1.0625              Σ max |x| · (1/254 + 1/2048), for blocks from 2^-28 times the
- *                                    largest element of the tensor on
- *
- * Sums are over the ranks, x is an element, and max |x| the largest element of its block: 32
- * elements that follow each other in row-major order. The f32 sum is rounded in addition, as any
- * sum. In f16, larger elements become infinite, and smaller ones lose bits, from 2^-25 on all of
- * them; gradients are often that small. In TSR_Q8_0, an element that is NaN or infinite is
- * TSR_ERR_INVALID on its rank.
- *
- * Each rank sends its contribution to every other rank, without intermediate sums. This sends less
- * than an all-reduce of f32 does with up to 3 ranks (16 bits) or 7 ranks (blocks). Blocks are
- * packed by the host: starting the operation blocks until the device has computed the tensor.
- * Blocks until done. */
-TSR_API TSR_NODISCARD tsr_status tsr_group_all_reduce_wire(tsr_group *group, tsr_tensor *tensor,
-                                                           tsr_dtype wire);
-
 /* Broadcast: tensor = the tensor of rank `root`. Blocks until done. */
 TSR_API TSR_NODISCARD tsr_status tsr_group_broadcast(tsr_group *group, tsr_tensor *tensor,
                                                      int root);
@@ -144,6 +123,49 @@ TSR_API TSR_NODISCARD tsr_status tsr_group_all_gather(tsr_group *group, tsr_tens
 TSR_API TSR_NODISCARD tsr_status tsr_group_reduce_scatter(tsr_group *group, tsr_tensor *out,
                                                           const tsr_tensor *in, int dim,
                                                           const int64_t *sizes, tsr_op op);
+
+/* Slow connections ------------------------------------------------------------------------------
+ *
+ * These operations round what is sent to a narrow format, `wire`. Tensors are f32, f16 or bf16. A
+ * wire that is not narrower than their dtype, and 0, give the operation without a wire; so does a
+ * group of one rank.
+ *
+ *     wire       bytes per element   error of an element x, at most
+ *     TSR_F16    2                   |x| · 2^-11, from 2^-14 to 65504
+ *     TSR_BF16   2                   |x| · 2^-8
+ *     TSR_Q8_0   1.0625              max |x| · (1/254 + 1/2048), for blocks from 2^-28 times the
+ *                                    largest element of the tensor on
+ *
+ * max |x| is the largest element of x's block: 32 elements that follow each other in row-major
+ * order in what one rank sends to another. In f16, larger elements become infinite, and smaller
+ * ones lose bits, from 2^-25 on all of them; gradients are often that small. In TSR_Q8_0, an
+ * element that is NaN or infinite makes everything NaN that is sent with it, on all ranks.
+ *
+ * The error of a sum is at most the sum of these errors over the ranks. The f32 sum is rounded in
+ * addition, as any sum. Contributions are added in f32, in the order of ranks. The device packs and
+ * unpacks, and only the narrow format is sent or staged. */
+
+/* All-reduce: tensor = the sum of the tensors of all ranks, each of which is rounded once, without
+ * intermediate sums. All ranks get the same bits. Each rank sends its contribution to every other
+ * rank, which is less than an all-reduce of f32 sends with up to 3 ranks (16 bits) or 7 ranks
+ * (blocks). Blocks until done. */
+TSR_API TSR_NODISCARD tsr_status tsr_group_all_reduce_wire(tsr_group *group, tsr_tensor *tensor,
+                                                           tsr_dtype wire);
+
+/* All-gather: as tsr_group_all_gather. Each rank's own part is rounded too, so that all ranks get
+ * the same bits. Blocks until done. */
+TSR_API TSR_NODISCARD tsr_status tsr_group_all_gather_wire(tsr_group *group, tsr_tensor *out,
+                                                           const tsr_tensor *in, int dim,
+                                                           const int64_t *sizes, tsr_dtype wire);
+
+/* Reduce-scatter: as tsr_group_reduce_scatter with TSR_OP_SUM. Each rank sends every other rank its
+ * contribution to that rank's part, which is less than without a wire for any number of ranks. In
+ * f16 and bf16, the result has the bits of this rank's part of tsr_group_all_reduce_wire. Blocks
+ * until done. */
+TSR_API TSR_NODISCARD tsr_status tsr_group_reduce_scatter_wire(tsr_group *group, tsr_tensor *out,
+                                                               const tsr_tensor *in, int dim,
+                                                               const int64_t *sizes,
+                                                               tsr_dtype wire);
 
 /* Requests --------------------------------------------------------------------------------------
  *
@@ -168,6 +190,14 @@ TSR_API TSR_NODISCARD tsr_status tsr_group_reduce_scatter_start(tsr_group *group
                                                                 const tsr_tensor *in, int dim,
                                                                 const int64_t *sizes, tsr_op op,
                                                                 tsr_group_request **request);
+TSR_API TSR_NODISCARD tsr_status tsr_group_all_gather_wire_start(tsr_group *group, tsr_tensor *out,
+                                                                 const tsr_tensor *in, int dim,
+                                                                 const int64_t *sizes,
+                                                                 tsr_dtype wire,
+                                                                 tsr_group_request **request);
+TSR_API TSR_NODISCARD tsr_status tsr_group_reduce_scatter_wire_start(
+    tsr_group *group, tsr_tensor *out, const tsr_tensor *in, int dim, const int64_t *sizes,
+    tsr_dtype wire, tsr_group_request **request);
 
 /* Sets *done to whether the operation is done. If it is, returns its status, frees the request and
  * sets *request to NULL. Does not block. A NULL *request counts as done, with TSR_OK. */

@@ -50,6 +50,16 @@ TSR__ABSENT(tsr_group_all_gather_start, tsr_group *group, tsr_tensor *out,
 TSR__ABSENT(tsr_group_reduce_scatter_start, tsr_group *group, tsr_tensor *out,
             const tsr_tensor *in, int dim, const int64_t *sizes, tsr_op op,
             tsr_group_request **request)
+TSR__ABSENT(tsr_group_all_gather_wire, tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
+            int dim, const int64_t *sizes, tsr_dtype wire)
+TSR__ABSENT(tsr_group_reduce_scatter_wire, tsr_group *group, tsr_tensor *out,
+            const tsr_tensor *in, int dim, const int64_t *sizes, tsr_dtype wire)
+TSR__ABSENT(tsr_group_all_gather_wire_start, tsr_group *group, tsr_tensor *out,
+            const tsr_tensor *in, int dim, const int64_t *sizes, tsr_dtype wire,
+            tsr_group_request **request)
+TSR__ABSENT(tsr_group_reduce_scatter_wire_start, tsr_group *group, tsr_tensor *out,
+            const tsr_tensor *in, int dim, const int64_t *sizes, tsr_dtype wire,
+            tsr_group_request **request)
 TSR__ABSENT(tsr_group_test, tsr_group_request **request, bool *done)
 TSR__ABSENT(tsr_group_wait, tsr_group_request **request)
 TSR__FORGET(tsr_group_cancel, tsr_group_request)

@@ -453,8 +453,6 @@ TSR_API
             tsr_group_is_staged(const tsr_group *group);
 TSR_API tsr_status tsr_group_all_reduce(tsr_group *group, tsr_tensor *tensor,
                                                       tsr_op op);
-TSR_API tsr_status tsr_group_all_reduce_wire(tsr_group *group, tsr_tensor *tensor,
-                                                           tsr_dtype wire);
 TSR_API tsr_status tsr_group_broadcast(tsr_group *group, tsr_tensor *tensor,
                                                      int root);
 TSR_API tsr_status tsr_group_all_gather(tsr_group *group, tsr_tensor *out,
@@ -463,6 +461,15 @@ TSR_API tsr_status tsr_group_all_gather(tsr_group *group, tsr_tensor *out,
 TSR_API tsr_status tsr_group_reduce_scatter(tsr_group *group, tsr_tensor *out,
                                                           const tsr_tensor *in, int dim,
                                                           const int64_t *sizes, tsr_op op);
+TSR_API tsr_status tsr_group_all_reduce_wire(tsr_group *group, tsr_tensor *tensor,
+                                                           tsr_dtype wire);
+TSR_API tsr_status tsr_group_all_gather_wire(tsr_group *group, tsr_tensor *out,
+                                                           const tsr_tensor *in, int dim,
+                                                           const int64_t *sizes, tsr_dtype wire);
+TSR_API tsr_status tsr_group_reduce_scatter_wire(tsr_group *group, tsr_tensor *out,
+                                                               const tsr_tensor *in, int dim,
+                                                               const int64_t *sizes,
+                                                               tsr_dtype wire);
 TSR_API tsr_status tsr_group_all_reduce_start(tsr_group *group, tsr_tensor *tensor,
                                                             tsr_op op, tsr_group_request **out);
 TSR_API tsr_status tsr_group_all_reduce_wire_start(tsr_group *group,
@@ -478,6 +485,14 @@ TSR_API tsr_status tsr_group_reduce_scatter_start(tsr_group *group, tsr_tensor *
                                                                 const tsr_tensor *in, int dim,
                                                                 const int64_t *sizes, tsr_op op,
                                                                 tsr_group_request **request);
+TSR_API tsr_status tsr_group_all_gather_wire_start(tsr_group *group, tsr_tensor *out,
+                                                                 const tsr_tensor *in, int dim,
+                                                                 const int64_t *sizes,
+                                                                 tsr_dtype wire,
+                                                                 tsr_group_request **request);
+TSR_API tsr_status tsr_group_reduce_scatter_wire_start(
+    tsr_group *group, tsr_tensor *out, const tsr_tensor *in, int dim, const int64_t *sizes,
+    tsr_dtype wire, tsr_group_request **request);
 TSR_API tsr_status tsr_group_test(tsr_group_request **request, 
                                                                             _Bool 
                                                                                  *done);

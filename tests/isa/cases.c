@@ -3,6 +3,7 @@
 #include <stdarg.h>
 
 #include "gpu/ops/common/vocabulary.h"
+#include "gpu/quant/pack.h"
 #include "support/check_main.h"
 #include "tessera/tessera.h"
 
@@ -285,6 +286,21 @@ static void sum_squares(void)
     ck_assert_ok(tsr_sum_squares(queue, make(TSR_F32, 1, -1), &x, 1, 1.0F));
 }
 
+static void pack(void)
+{
+    const int words = (int)tsr__packed_words(3145728);
+
+    ck_assert_ok(tsr__pack(queue, make(TSR_U32, words, -1), make(TSR_F32, 3145728, -1)));
+}
+
+static void unpack(void)
+{
+    const int words = (int)tsr__packed_words(3145728);
+
+    ck_assert_ok(
+        tsr__unpack_sum(queue, make(TSR_F32, 3145728, -1), make(TSR_U32, 2 * words, -1), 2));
+}
+
 static void argmax(void)
 {
     ck_assert_ok(tsr_argmax(queue, make(TSR_I32, 2048, -1), make(TSR_F32, 2048, 2048, -1), 1));
@@ -424,6 +440,8 @@ static const struct {
     {"sum columns", sum_columns},
     {"sum rows of 8", sum_short_rows},
     {"sum of squares", sum_squares},
+    {"pack", pack},
+    {"unpack", unpack},
     {"argmax", argmax},
     {"top 40 of 50257", topk},
     {"embedding", embedding},

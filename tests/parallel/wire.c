@@ -1,4 +1,6 @@
-/* All-reduces with a narrow wire: their error, and what layers do in a group that has one. */
+/* Operations with a narrow wire: their error, and what layers and sharded parameters do in a group
+ * that has one. */
+#include "parallel/fsdp_case.h"
 #include "parallel/spmd.h"
 #include "support/gpu.h"
 
@@ -77,6 +79,223 @@ CASE(wire_errors, "wire: sums have the error that is stated, also of small numbe
     }
 }
 
+/* The sizes of the ranks' parts of a dimension, and its size: all different, and one is 0. */
+static int64_t uneven_sizes(int64_t *sizes)
+{
+    int64_t sum = 0;
+    for (int r = 0; r < ranks; r++)
+        sum += sizes[r] = r == 1 ? 0 : 3 + 5 * (int64_t)r;
+    return sum;
+}
+
+static tsr_tensor *tensor_like(tsr_dtype dtype, bool gaps, const int64_t *shape)
+{
+    return gaps ? tensor_with_gaps(dtype, 3, shape) : tensor_new(dtype, 3, shape);
+}
+
+/* The part of rank `rank` along `dim`, and its shape. */
+static double *part_of(const double *whole, const int64_t *shape, int dim, const int64_t *sizes,
+                       int rank, int64_t *part_shape)
+{
+    int64_t start = 0;
+    for (int r = 0; r < rank; r++)
+        start += sizes[r];
+    memcpy(part_shape, shape, 3 * sizeof *shape);
+    part_shape[dim] = sizes[rank];
+    return slice_of(whole, 3, shape, dim, start, sizes[rank]);
+}
+
+/* Checks that a tensor is the same on all ranks. */
+static void check_same_bits(const tsr_tensor *tensor, const char *what)
+{
+    uint64_t size;
+    uint8_t *bytes = bytes_of(tensor, &size), *first = bytes_of(tensor, &size);
+    if (world)
+        OK(tsr_comm_broadcast(world, first, size, TSR_U8, 0));
+    CHECK(memcmp(bytes, first, size) == 0, "%s: rank 0 has other bits", what);
+    free(bytes);
+    free(first);
+}
+
+/* Returns the largest error in relation to its bound. */
+static double check_bound(const char *what, const double *got, const double *want,
+                          const double *most, int64_t count, tsr_dtype dtype)
+{
+    const double rounded = dtype == TSR_F32 ? 0x1p-22 : tolerance_of(dtype);
+    double worst = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double error = fabs(got[i] - want[i]), bound = most[i] + rounded * fabs(want[i]);
+        CHECK(error <= bound, "%s: element %lld is %.9g, not %.9g ± %.3g", what, (long long)i,
+              got[i], want[i], bound);
+        worst = fmax(worst, bound > 0 ? error / bound : 0);
+    }
+    return worst;
+}
+
+typedef struct parts_case {
+    tsr_group *through;
+    tsr_dtype dtype, wire;
+    int dim;
+    bool gaps, in_place, uneven;
+} parts_case;
+
+/* The shape of the full tensor. Returns the sizes for the call: NULL if they are even. */
+static const int64_t *parts_shape(const parts_case *c, int64_t *shape, int64_t *sizes)
+{
+    memcpy(shape, (int64_t[]){5, 6, 33}, 3 * sizeof *shape);
+    shape[c->dim] = c->uneven ? uneven_sizes(sizes) : 7 * (int64_t)ranks;
+    for (int r = 0; r < ranks && !c->uneven; r++)
+        sizes[r] = 7;
+    return c->uneven ? sizes : NULL;
+}
+
+static double *rounded_contribution(int rank, int64_t count, tsr_dtype dtype)
+{
+    double *values = contribution(rank, count, 1);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = gpu_rounded(values[i], dtype);
+    return values;
+}
+
+/* Each rank's part comes from the same full tensor, so that all ranks know it. */
+static void check_gather(const parts_case *c)
+{
+    int64_t shape[3], part_shape[3], sizes[64];
+    const int64_t *given = parts_shape(c, shape, sizes), count = count_of(3, shape);
+    double *whole = rounded_contribution(0, count, c->dtype), *most = doubles(count);
+    double *mine = part_of(whole, shape, c->dim, sizes, my_rank, part_shape);
+    tsr_tensor *out = tensor_like(c->dtype, c->gaps, shape), *in = NULL;
+    int64_t start = 0;
+    for (int r = 0; r < my_rank; r++)
+        start += sizes[r];
+    if (c->in_place)
+        OK(tsr_tensor_slice(out, c->dim, start, start + sizes[my_rank], 1, &in));
+    else
+        in = tensor_like(c->dtype, c->gaps, part_shape);
+    tensor_put(in, mine);
+    OK(tsr_group_all_gather_wire(c->through, out, in, c->dim - 3, given, c->wire));
+
+    /* The bound of each element, at its place in its part. */
+    double *got = values_of(out), worst = 0;
+    for (int r = 0; r < ranks; r++) {
+        double *want = part_of(whole, shape, c->dim, sizes, r, part_shape),
+               *found = part_of(got, shape, c->dim, sizes, r, part_shape);
+        const int64_t part = count_of(3, part_shape);
+        for (int64_t i = 0; i < part; i++)
+            most[i] = ranks == 1 ? 0 : allowed(want, part, i, c->wire);
+        worst = fmax(worst, check_bound("all-gather", found, want, most, part, c->dtype));
+        free(want);
+        free(found);
+    }
+    CHECK(ranks == 1 || c->dtype != TSR_F32 || worst > 0.3, "%s: the largest error is %g",
+          tsr_dtype_name(c->wire), worst);
+    check_same_bits(out, "all-gather");
+    free(got);
+    free(mine);
+    free(most);
+    free(whole);
+    tsr_tensor_destroy(&in);
+    tsr_tensor_destroy(&out);
+}
+
+static void check_scatter(const parts_case *c)
+{
+    int64_t shape[3], part_shape[3], sizes[64], start = 0;
+    const int64_t *given = parts_shape(c, shape, sizes), count = count_of(3, shape);
+    double *whole = rounded_contribution(my_rank, count, c->dtype);
+    tsr_tensor *in = tensor_like(c->dtype, c->gaps, shape), *out = NULL;
+    free(part_of(whole, shape, c->dim, sizes, my_rank, part_shape));
+    const int64_t part = count_of(3, part_shape);
+    double *want = doubles(part), *most = doubles(part);
+    for (int r = 0; r < ranks; r++) {
+        double *values = rounded_contribution(r, count, c->dtype),
+               *own = part_of(values, shape, c->dim, sizes, my_rank, part_shape);
+        for (int64_t i = 0; i < part; i++) {
+            want[i] += own[i];
+            most[i] += ranks == 1 ? 0 : allowed(own, part, i, c->wire);
+        }
+        free(own);
+        free(values);
+        start += r < my_rank ? sizes[r] : 0;
+    }
+    if (c->in_place)
+        OK(tsr_tensor_slice(in, c->dim, start, start + sizes[my_rank], 1, &out));
+    else
+        out = tensor_like(c->dtype, c->gaps, part_shape);
+    tensor_put(in, whole);
+    OK(tsr_group_reduce_scatter_wire(c->through, out, in, c->dim, given, c->wire));
+    double *got = values_of(out);
+    const double worst = check_bound("reduce-scatter", got, want, most, part, c->dtype);
+    CHECK(ranks == 1 || ranks > 4 || part < 1000 || c->dtype != TSR_F32 || worst > 0.3,
+          "%s: the largest error is %g", tsr_dtype_name(c->wire), worst);
+
+    /* In a format without blocks, these are the bits of an all-reduce. */
+    tensor_put(in, whole);
+    OK(tsr_group_all_reduce_wire(c->through, in, c->wire));
+    double *sums = values_of(in),
+           *part_sums = part_of(sums, shape, c->dim, sizes, my_rank, part_shape);
+    for (int64_t i = 0; i < part && c->wire != TSR_Q8_0; i++)
+        CHECK(got[i] == part_sums[i], "%s: element %lld is %.9g; an all-reduce gives %.9g",
+              tsr_dtype_name(c->wire), (long long)i, got[i], part_sums[i]);
+    free(sums);
+    free(part_sums);
+    free(got);
+    free(want);
+    free(most);
+    free(whole);
+    tsr_tensor_destroy(&in);
+    tsr_tensor_destroy(&out);
+}
+
+CASE(wire_parts, "wire: parts are gathered and scattered with the error that is stated")
+{
+    const parts_case cases[] = {
+        {group, TSR_F32, TSR_Q8_0, 0, .gaps = false},
+        {staged, TSR_F32, TSR_Q8_0, 1, .gaps = true, .uneven = true},
+        {group, TSR_F32, TSR_BF16, 1, .gaps = true},
+        {staged, TSR_F32, TSR_F16, 0, .in_place = true, .uneven = true},
+        {group, TSR_BF16, TSR_Q8_0, 2, .in_place = true},
+        {staged, TSR_F16, TSR_Q8_0, 0, .in_place = true},
+        {group, TSR_F32, TSR_Q8_0, 1, .in_place = true, .uneven = true},
+        {staged, TSR_F32, TSR_BF16, 2, .uneven = true},
+        {group, TSR_F16, TSR_BF16, 0, .gaps = false}, /* not narrower */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check_gather(&cases[i]);
+        check_scatter(&cases[i]);
+    }
+}
+
+/* More elements than fit into the pieces of host memory. */
+CASE(wire_pieces, "wire: parts larger than a piece of host memory")
+{
+    const int64_t each = 70000, shape = each * ranks;
+    double *whole = contribution(0, shape, 1), *most = doubles(shape), *want = doubles(each);
+    tsr_tensor *all = tensor_new(TSR_F32, 1, &shape),
+               *mine = tensor_of(TSR_F32, 1, &each, whole + my_rank * each);
+    OK(tsr_group_all_gather_wire(staged, all, mine, 0, NULL, TSR_Q8_0));
+    double *got = values_of(all);
+    for (int64_t i = 0; i < shape; i++)
+        most[i] = ranks == 1 ? 0 : allowed(whole + i / each * each, each, i % each, TSR_Q8_0);
+    (void)check_bound("all-gather", got, whole, most, shape, TSR_F32);
+    free(got);
+    /* The sum of equal contributions. */
+    tensor_put(all, whole);
+    OK(tsr_group_reduce_scatter_wire(staged, mine, all, 0, NULL, TSR_Q8_0));
+    got = values_of(mine);
+    for (int64_t i = 0; i < each; i++) {
+        want[i] = ranks * whole[my_rank * each + i];
+        most[i] = ranks == 1 ? 0 : ranks * allowed(whole + my_rank * each, each, i, TSR_Q8_0);
+    }
+    (void)check_bound("reduce-scatter", got, want, most, each, TSR_F32);
+    free(got);
+    free(want);
+    free(most);
+    free(whole);
+    tsr_tensor_destroy(&all);
+    tsr_tensor_destroy(&mine);
+}
+
 /* A wire that is not narrower, and an empty tensor. */
 CASE(wire_none, "wire: one that is not narrower changes nothing")
 {
@@ -100,6 +319,8 @@ CASE(wire_none, "wire: one that is not narrower changes nothing")
     }
     tsr_tensor *empty = tensor_new(TSR_F32, 2, none);
     OK(tsr_group_all_reduce_wire(group, empty, TSR_Q8_0));
+    OK(tsr_group_all_gather_wire(group, empty, empty, 0, NULL, TSR_Q8_0));
+    OK(tsr_group_reduce_scatter_wire(group, empty, empty, 0, NULL, TSR_BF16));
     tsr_tensor_destroy(&empty);
 }
 
@@ -108,34 +329,28 @@ CASE(wire_same_bits, "wire: all ranks get the same bits")
     for (size_t w = 0; w < 3; w++) {
         double *values = contribution(my_rank, 1000, 1);
         const int64_t shape = 1000;
-        uint64_t size;
         tsr_tensor *tensor = tensor_of(TSR_F32, 1, &shape, values);
         OK(tsr_group_all_reduce_wire(group, tensor, wires[w]));
-        uint8_t *bytes = bytes_of(tensor, &size), *first = bytes_of(tensor, &size);
-        if (world)
-            OK(tsr_comm_broadcast(world, first, size, TSR_U8, 0));
-        CHECK(memcmp(bytes, first, size) == 0, "%s: rank 0 has other bits",
-              tsr_dtype_name(wires[w]));
-        free(bytes);
-        free(first);
+        check_same_bits(tensor, tsr_dtype_name(wires[w]));
         free(values);
         tsr_tensor_destroy(&tensor);
     }
 }
 
-/* The outputs and the gradient of the input of an MLP in this group. */
-static void run_mlp(tsr_group *on, double **y_out, double **dx_out)
+/* This rank's outputs and gradient of the input of an MLP in this group. */
+static void run_mlp(tsr_group *on, bool sequence, double **y_out, double **dx_out)
 {
-    const int64_t shape[] = {8, 32};
+    const int64_t shape[] = {sequence ? 8 : 8 * (int64_t)ranks, 32};
     const tsr_partition_params uneven = {.kind = TSR_PARTITION_UNEVEN};
     tsr_layer *mlp = NULL;
     tsr_layer_saved *saved = NULL;
     tsr_tensor *y = NULL, *dx = NULL;
-    double *values = numbers(77, 8 * 32, TSR_F32);
+    double *values = numbers(77, shape[0] * 32, TSR_F32);
     tsr_tensor *x = tensor_of(TSR_F32, 2, shape, values),
                *dy = tensor_of(TSR_F32, 2, shape, values);
     OK(tsr_mlp_create(tsr_mlp_params(.group = on, .name = "mlp", .input_size = 32,
-                                     .hidden_size = 48, .output_size = 32, .partition = uneven),
+                                     .hidden_size = 48, .output_size = 32, .partition = uneven,
+                                     .sequence = sequence),
                       &mlp));
     OK(tsr_layer_forward(mlp, x, &saved, &y));
     OK(tsr_layer_backward(mlp, saved, dy, &dx));
@@ -160,17 +375,18 @@ static double distance(const double *a, const double *b, int64_t count)
     return largest / size;
 }
 
-CASE(wire_layers, "wire: layers of a group with a wire differ by its error, and only those")
+static void check_layers(bool sequence)
 {
+    const int64_t count = 32 * (sequence ? 8 : 8 * (int64_t)ranks);
     double *y, *dx, *narrow_y, *narrow_dx;
-    run_mlp(group, &y, &dx);
+    run_mlp(group, sequence, &y, &dx);
     CHECK(tsr_group_wire(group) == 0, "the group has a wire");
     for (size_t w = 0; w < 3; w++) {
         tsr_group *narrow = NULL;
         OK(tsr_group_create(world, queue, tsr_group_params(.wire = wires[w]), &narrow));
         CHECK(tsr_group_wire(narrow) == wires[w], "the wire is %d", (int)tsr_group_wire(narrow));
-        run_mlp(narrow, &narrow_y, &narrow_dx);
-        const double errors[] = {distance(narrow_y, y, 8 * 32), distance(narrow_dx, dx, 8 * 32)};
+        run_mlp(narrow, sequence, &narrow_y, &narrow_dx);
+        const double errors[] = {distance(narrow_y, y, count), distance(narrow_dx, dx, count)};
         for (int i = 0; i < 2; i++)
             CHECK(ranks == 1 ? errors[i] == 0 : errors[i] > 0 && errors[i] < 0.01 * ranks,
                   "%s: %s differs by %g", tsr_dtype_name(wires[w]), i ? "dx" : "y", errors[i]);
@@ -182,11 +398,51 @@ CASE(wire_layers, "wire: layers of a group with a wire differ by its error, and 
     free(dx);
 }
 
+CASE(wire_layers, "wire: layers of a group with a wire differ by its error, and only those")
+{
+    check_layers(false);
+    check_layers(true);
+}
+
+/* Parameters and gradients are never rounded by a wire. */
+CASE(wire_sharded, "wire: sharded parameters and their gradients are sent as they are")
+{
+    uint8_t *bytes[2];
+    uint64_t size[2];
+    for (int narrow = 0; narrow < 2; narrow++) {
+        tsr_group *data = NULL;
+        model m;
+        OK(tsr_group_create(world, queue,
+                            tsr_group_params(.wire = narrow ? TSR_Q8_0 : (tsr_dtype)0), &data));
+        model_make(&(model_case){.sharded = {.group = data}}, &m);
+        for (int step = 0; step < 2; step++)
+            model_step(&m, step, my_rank, ranks);
+        bytes[narrow] = model_bytes(&m, &size[narrow]);
+        model_finish(&m);
+        tsr_group_destroy(&data);
+    }
+    CHECK(size[0] == size[1] && memcmp(bytes[0], bytes[1], size[0]) == 0, "the wire was used");
+    free(bytes[0]);
+    free(bytes[1]);
+}
+
+/* The error of parts that are as large as the full tensor. */
+static const char *wrong_sizes(const char *who)
+{
+    static char text[200];
+    snprintf(
+        text, sizeof text,
+        "%s: a part is f32 [40] and the sizes along dim 0 add up to %d, but the full tensor is "
+        "f32 [40]",
+        who, 40 * ranks);
+    return text;
+}
+
 CASE(wire_mistakes, "wire: mistakes are errors that name the values")
 {
     const int64_t shape = 40;
     tsr_group *none = NULL;
-    tsr_group_request *request = NULL;
+    tsr_tensor *half = NULL, *other = tensor_new(TSR_F16, 1, &shape);
     double *values = numbers(1, 40, TSR_F32);
     tsr_tensor *tensor = tensor_of(TSR_F32, 1, &shape, values),
                *whole = tensor_new(TSR_I32, 1, &shape);
@@ -208,13 +464,48 @@ CASE(wire_mistakes, "wire: mistakes are errors that name the values")
               TSR_ERR_INVALID, "group_create: wire is f16 on one rank and bf16 on another");
         values[37] = (double)NAN; /* on all ranks: nothing is sent */
         tensor_put(tensor, values);
-        FAILS(tsr_group_all_reduce_wire_start(group, tensor, TSR_Q8_0, &request), TSR_ERR_INVALID,
-              "group_all_reduce_wire: quantize: element 37 is NaN");
         OK(tsr_group_all_reduce_wire(group, tensor, TSR_BF16));
         double *got = values_of(tensor);
         CHECK(isnan(got[37]) && !isnan(got[36]), "%g and %g", got[37], got[36]);
         free(got);
+        values[37] = my_rank == 0 ? (double)INFINITY : 0;
+        tensor_put(tensor, values);
+        OK(tsr_group_all_reduce_wire(group, tensor, TSR_Q8_0));
+        got = values_of(tensor);
+        for (int i = 0; i < 40; i++)
+            CHECK(isnan(got[i]), "element %d is %g", i, got[i]);
+        free(got);
+        FAILS(tsr_group_all_gather_wire(group, tensor, tensor, 0, NULL, TSR_F16), TSR_ERR_INVALID,
+              wrong_sizes("group_all_gather_wire"));
+        FAILS(tsr_group_reduce_scatter_wire(group, tensor, tensor, 0, NULL, TSR_F16),
+              TSR_ERR_INVALID, wrong_sizes("group_reduce_scatter_wire"));
     }
+    OK(tsr_tensor_slice(tensor, 0, 0, 20, 1, &half));
+    FAILS(tsr_group_all_gather_wire(group, tensor, half, 0, NULL, TSR_Q4_0), TSR_ERR_INVALID,
+          "group_all_gather_wire: wire is q4_0; f32, f16, bf16 or q8_0 is needed");
+    FAILS(tsr_group_all_gather_wire(group, whole, whole, 0, NULL, TSR_F16), TSR_ERR_INVALID,
+          "group_all_gather_wire: in is i32; f32, f16 or bf16 is needed");
+    FAILS(tsr_group_all_gather_wire(group, tensor, half, 1, NULL, TSR_F16), TSR_ERR_INVALID,
+          "group_all_gather_wire: dim 1 is outside a tensor of 1 dimensions");
+    FAILS(tsr_group_all_gather_wire_start(group, tensor, half, 0, NULL, TSR_F16, NULL),
+          TSR_ERR_INVALID, "group_all_gather_wire: request is NULL");
+    FAILS(tsr_group_all_gather_wire(group, tensor, NULL, 0, NULL, TSR_F16), TSR_ERR_INVALID,
+          "group_all_gather_wire: in is NULL");
+    FAILS(tsr_group_reduce_scatter_wire(group, half, tensor, 0, NULL, TSR_Q4_0), TSR_ERR_INVALID,
+          "group_reduce_scatter_wire: wire is q4_0; f32, f16, bf16 or q8_0 is needed");
+    FAILS(tsr_group_reduce_scatter_wire(group, whole, whole, 0, NULL, TSR_F16), TSR_ERR_INVALID,
+          "group_reduce_scatter_wire: in is i32; f32, f16 or bf16 is needed");
+    FAILS(tsr_group_reduce_scatter_wire(NULL, half, tensor, 0, NULL, TSR_F16), TSR_ERR_INVALID,
+          "group_reduce_scatter_wire: group is NULL");
+    FAILS(tsr_group_reduce_scatter_wire_start(group, half, tensor, 0, NULL, TSR_F16, NULL),
+          TSR_ERR_INVALID, "group_reduce_scatter_wire: request is NULL");
+    if (ranks == 1)
+        FAILS(tsr_group_reduce_scatter_wire(group, other, tensor, 0, NULL, TSR_Q8_0),
+              TSR_ERR_INVALID,
+              "group_reduce_scatter_wire: a part is f16 [40] and the sizes along dim 0 add up to "
+              "40, but the full tensor is f32 [40]");
+    tsr_tensor_destroy(&half);
+    tsr_tensor_destroy(&other);
     free(values);
     tsr_tensor_destroy(&tensor);
     tsr_tensor_destroy(&whole);

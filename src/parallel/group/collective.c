@@ -160,11 +160,22 @@ tsr_status tsr_group_all_reduce(tsr_group *group, tsr_tensor *tensor, tsr_op op)
     return wait_for(tsr_group_all_reduce_start(group, tensor, op, &request), &request);
 }
 
-static tsr_status check_float(const char *who, const tsr_tensor *tensor)
+static tsr_status check_wire(const char *who, const char *name, const tsr_tensor *tensor,
+                             tsr_dtype wire)
 {
     const tsr_dtype dtype = tsr_tensor_layout(tensor)->dtype;
     TSR__REQUIRE(dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16,
-                 "%s: tensor is %s; f32, f16 or bf16 is needed", who, tsr_dtype_name(dtype));
+                 "%s: %s is %s; f32, f16 or bf16 is needed", who, name, tsr_dtype_name(dtype));
+    return tsr__group_wire_check(who, wire);
+}
+
+/* Creates a request for the operation `serves`, whose data an operation `kind` moves. */
+static tsr_status new_wire_request(tsr_group *group, tsr__group_kind kind, tsr__group_kind serves,
+                                   tsr_dtype wire, tsr_group_request **out)
+{
+    TSR__TRY(tsr__group_request_new(group, kind, out));
+    (*out)->wire = wire;
+    (*out)->serves = serves;
     return TSR_OK;
 }
 
@@ -174,15 +185,16 @@ tsr_status tsr_group_all_reduce_wire_start(tsr_group *group, tsr_tensor *tensor,
     const char *who = "group_all_reduce_wire";
     TSR__TRY(check_group(who, group));
     TSR__TRY(check_output(who, "tensor", group, tensor));
-    TSR__TRY(check_float(who, tensor));
-    TSR__TRY(tsr__group_wire_check(who, wire));
+    TSR__TRY(check_wire(who, "tensor", tensor, wire));
     TSR__REQUIRE(out, "%s: out is NULL", who);
     if (!tsr__group_wire_narrows(wire, tsr_tensor_layout(tensor)->dtype))
         return tsr_group_all_reduce_start(group, tensor, TSR_OP_SUM, out);
     tsr_group_request *request;
-    TSR__TRY(tsr__group_request_new(group, TSR__GROUP_ALL_GATHER, &request));
-    request->wire = wire;
-    return launch(request, tsr__group_wire_prepare(request, tensor), out);
+    TSR__TRY(new_wire_request(group, TSR__GROUP_ALL_GATHER, TSR__GROUP_ALL_REDUCE, wire, &request));
+    tsr_status status = TSR_OK;
+    if (group->size > 1 && tsr_layout_count(tsr_tensor_layout(tensor)) > 0)
+        status = tsr__group_wire_all_reduce(request, tensor);
+    return launch(request, status, out);
 }
 
 tsr_status tsr_group_all_reduce_wire(tsr_group *group, tsr_tensor *tensor, tsr_dtype wire)
@@ -226,6 +238,14 @@ static tsr_status flat_whole(const tsr_group_request *request, const tsr_tensor 
 /* All-gather ------------------------------------------------------------------------------------
  */
 
+/* The arguments of an all-gather or a reduce-scatter. */
+typedef struct parts_call {
+    tsr_tensor *out;
+    const tsr_tensor *in;
+    int dim;
+    const int64_t *sizes;
+} parts_call;
+
 /* Checks that `part` is exactly this rank's part of `whole` (in_place), or that it does not overlap
  * `whole`. */
 static tsr_status check_place(const char *who, const tsr_group_request *request,
@@ -246,20 +266,35 @@ static tsr_status check_place(const char *who, const tsr_group_request *request,
                      SHAPE_OF(tsr_tensor_layout(whole)), SHAPE_OF(tsr_tensor_layout(part)), rank);
 }
 
-static tsr_status prepare_gather(tsr_group_request *request, tsr_tensor *out, const tsr_tensor *in,
-                                 int dim, const int64_t *sizes)
+/* Checks the shapes and the places of a gather's or a scatter's tensors, and stores the sizes of
+ * the parts. In a group of one rank, records the copy. */
+static tsr_status take_parts(const char *who, tsr_group_request *request, const parts_call *call,
+                             bool gathers)
 {
-    const char *who = "group_all_gather";
     const tsr_group *group = request->group;
+    const tsr_tensor *whole = gathers ? call->out : call->in,
+                     *part = gathers ? call->in : call->out;
+    const tsr_layout *all = tsr_tensor_layout(whole), *mine = tsr_tensor_layout(part);
+    TSR__TRY(take_dim(who, all, call->dim, &request->dim));
+    TSR__REQUIRE(mine->ndim == all->ndim, "%s: in is %s, out is %s", who,
+                 SHAPE_OF(tsr_tensor_layout(call->in)), SHAPE_OF(tsr_tensor_layout(call->out)));
+    TSR__TRY(take_sizes(who, request, all, mine, call->sizes));
+    TSR__TRY(check_place(who, request, whole, part, &request->in_place));
+    set_counts(request, all);
+    if (group->size == 1 && !request->in_place)
+        return tsr_copy(group->stream, call->out, call->in);
+    return TSR_OK;
+}
+
+static tsr_status prepare_gather(tsr_group_request *request, const parts_call *call)
+{
+    const tsr_group *group = request->group;
+    tsr_tensor *out = call->out;
+    const tsr_tensor *in = call->in;
     const tsr_layout *whole = tsr_tensor_layout(out), *part = tsr_tensor_layout(in);
-    TSR__TRY(take_dim(who, whole, dim, &request->dim));
-    TSR__REQUIRE(part->ndim == whole->ndim, "%s: in is %s, out is %s", who, SHAPE_OF(part),
-                 SHAPE_OF(whole));
-    TSR__TRY(take_sizes(who, request, whole, part, sizes));
-    TSR__TRY(check_place(who, request, out, in, &request->in_place));
-    set_counts(request, whole);
+    TSR__TRY(take_parts("group_all_gather", request, call, true));
     if (group->size == 1)
-        return request->in_place ? TSR_OK : tsr_copy(group->stream, out, in);
+        return TSR_OK;
 
     TSR__TRY(flat_whole(request, out, &request->out));
     if (!tsr__group_is_flat(whole, request->dim)) {
@@ -283,7 +318,8 @@ tsr_status tsr_group_all_gather_start(tsr_group *group, tsr_tensor *out, const t
     TSR__REQUIRE(out_request, "%s: request is NULL", who);
     tsr_group_request *request;
     TSR__TRY(tsr__group_request_new(group, TSR__GROUP_ALL_GATHER, &request));
-    return launch(request, prepare_gather(request, out, in, dim, sizes), out_request);
+    return launch(request, prepare_gather(request, &(parts_call){out, in, dim, sizes}),
+                  out_request);
 }
 
 tsr_status tsr_group_all_gather(tsr_group *group, tsr_tensor *out, const tsr_tensor *in, int dim,
@@ -293,23 +329,52 @@ tsr_status tsr_group_all_gather(tsr_group *group, tsr_tensor *out, const tsr_ten
     return wait_for(tsr_group_all_gather_start(group, out, in, dim, sizes, &request), &request);
 }
 
+static tsr_status prepare_gather_wire(tsr_group_request *request, const parts_call *call)
+{
+    TSR__TRY(take_parts("group_all_gather_wire", request, call, true));
+    if (request->group->size == 1 || request->most == 0)
+        return TSR_OK;
+    return tsr__group_wire_all_gather(request, call->out, call->in);
+}
+
+tsr_status tsr_group_all_gather_wire_start(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
+                                           int dim, const int64_t *sizes, tsr_dtype wire,
+                                           tsr_group_request **out_request)
+{
+    const char *who = "group_all_gather_wire";
+    TSR__TRY(check_group(who, group));
+    TSR__TRY(check_output(who, "out", group, out));
+    TSR__TRY(check_tensor(who, "in", group, in));
+    TSR__TRY(check_wire(who, "in", in, wire));
+    TSR__REQUIRE(out_request, "%s: request is NULL", who);
+    if (!tsr__group_wire_narrows(wire, tsr_tensor_layout(in)->dtype))
+        return tsr_group_all_gather_start(group, out, in, dim, sizes, out_request);
+    tsr_group_request *request;
+    TSR__TRY(new_wire_request(group, TSR__GROUP_ALL_GATHER, TSR__GROUP_ALL_GATHER, wire, &request));
+    return launch(request, prepare_gather_wire(request, &(parts_call){out, in, dim, sizes}),
+                  out_request);
+}
+
+tsr_status tsr_group_all_gather_wire(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
+                                     int dim, const int64_t *sizes, tsr_dtype wire)
+{
+    tsr_group_request *request = NULL;
+    return wait_for(tsr_group_all_gather_wire_start(group, out, in, dim, sizes, wire, &request),
+                    &request);
+}
+
 /* Reduce-scatter --------------------------------------------------------------------------------
  */
 
-static tsr_status prepare_scatter(tsr_group_request *request, tsr_tensor *out, const tsr_tensor *in,
-                                  int dim, const int64_t *sizes)
+static tsr_status prepare_scatter(tsr_group_request *request, const parts_call *call)
 {
-    const char *who = "group_reduce_scatter";
     const tsr_group *group = request->group;
+    tsr_tensor *out = call->out;
+    const tsr_tensor *in = call->in;
     const tsr_layout *whole = tsr_tensor_layout(in), *part = tsr_tensor_layout(out);
-    TSR__TRY(take_dim(who, whole, dim, &request->dim));
-    TSR__REQUIRE(part->ndim == whole->ndim, "%s: in is %s, out is %s", who, SHAPE_OF(whole),
-                 SHAPE_OF(part));
-    TSR__TRY(take_sizes(who, request, whole, part, sizes));
-    TSR__TRY(check_place(who, request, in, out, &request->in_place));
-    set_counts(request, whole);
+    TSR__TRY(take_parts("group_reduce_scatter", request, call, false));
     if (group->size == 1)
-        return request->in_place ? TSR_OK : tsr_copy(group->stream, out, in);
+        return TSR_OK;
 
     TSR__TRY(flat_whole(request, in, &request->in));
     if (!tsr__group_is_flat(whole, request->dim))
@@ -334,7 +399,8 @@ tsr_status tsr_group_reduce_scatter_start(tsr_group *group, tsr_tensor *out, con
     tsr_group_request *request;
     TSR__TRY(tsr__group_request_new(group, TSR__GROUP_REDUCE_SCATTER, &request));
     request->op = op;
-    return launch(request, prepare_scatter(request, out, in, dim, sizes), out_request);
+    return launch(request, prepare_scatter(request, &(parts_call){out, in, dim, sizes}),
+                  out_request);
 }
 
 tsr_status tsr_group_reduce_scatter(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
@@ -342,5 +408,41 @@ tsr_status tsr_group_reduce_scatter(tsr_group *group, tsr_tensor *out, const tsr
 {
     tsr_group_request *request = NULL;
     return wait_for(tsr_group_reduce_scatter_start(group, out, in, dim, sizes, op, &request),
+                    &request);
+}
+
+static tsr_status prepare_scatter_wire(tsr_group_request *request, const parts_call *call)
+{
+    TSR__TRY(take_parts("group_reduce_scatter_wire", request, call, false));
+    request->in_place = false;
+    if (request->group->size == 1 || request->most == 0)
+        return TSR_OK;
+    return tsr__group_wire_reduce_scatter(request, call->out, call->in);
+}
+
+tsr_status tsr_group_reduce_scatter_wire_start(tsr_group *group, tsr_tensor *out,
+                                               const tsr_tensor *in, int dim, const int64_t *sizes,
+                                               tsr_dtype wire, tsr_group_request **out_request)
+{
+    const char *who = "group_reduce_scatter_wire";
+    TSR__TRY(check_group(who, group));
+    TSR__TRY(check_output(who, "out", group, out));
+    TSR__TRY(check_tensor(who, "in", group, in));
+    TSR__TRY(check_wire(who, "in", in, wire));
+    TSR__REQUIRE(out_request, "%s: request is NULL", who);
+    if (!tsr__group_wire_narrows(wire, tsr_tensor_layout(in)->dtype))
+        return tsr_group_reduce_scatter_start(group, out, in, dim, sizes, TSR_OP_SUM, out_request);
+    tsr_group_request *request;
+    TSR__TRY(
+        new_wire_request(group, TSR__GROUP_ALL_TO_ALL, TSR__GROUP_REDUCE_SCATTER, wire, &request));
+    return launch(request, prepare_scatter_wire(request, &(parts_call){out, in, dim, sizes}),
+                  out_request);
+}
+
+tsr_status tsr_group_reduce_scatter_wire(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
+                                         int dim, const int64_t *sizes, tsr_dtype wire)
+{
+    tsr_group_request *request = NULL;
+    return wait_for(tsr_group_reduce_scatter_wire_start(group, out, in, dim, sizes, wire, &request),
                     &request);
 }

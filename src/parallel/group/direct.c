@@ -8,7 +8,8 @@ static tsr_status start(tsr_group_request *request)
     if (request->in)
         TSR__TRY(tsr_tensor_map(request->in, &in));
     TSR__TRY(tsr_tensor_map(request->out, &out));
-    TSR__TRY(tsr__group_start(request, in, out, request->counts, &request->active));
+    TSR__TRY(tsr__group_start(request, in, out, request->counts, request->recv_counts,
+                              &request->active));
     request->state = TSR__GROUP_ACTIVE;
     request->group->active_count++;
     return TSR_OK;

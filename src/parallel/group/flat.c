@@ -24,17 +24,18 @@ tsr_status tsr__group_new_flat(const tsr_group *group, const tsr_layout *like, t
 }
 
 /* Creates a view of the elements of a flat tensor from element `first` on, with the shape of
- * `like`. */
+ * `like`. The dtypes may differ; copies convert. */
 static tsr_status view_as(const tsr_tensor *flat, int64_t first, const tsr_layout *like,
                           tsr_tensor **out)
 {
+    const tsr_layout *from = tsr_tensor_layout(flat);
     tsr_layout layout;
-    TSR__TRY(tsr_layout_init(like->dtype, like->ndim, like->shape, &layout));
-    layout.offset = tsr_tensor_layout(flat)->offset + first;
+    TSR__TRY(tsr_layout_init(from->dtype, like->ndim, like->shape, &layout));
+    layout.offset = from->offset + first;
     return tsr_tensor_view(flat, &layout, out);
 }
 
-static tsr_status copy_in(tsr_stream *stream, tsr_tensor *flat, int64_t first,
+static tsr_status copy_in(tsr_stream *stream, const tsr_tensor *flat, int64_t first,
                           const tsr_tensor *tensor)
 {
     tsr_tensor *block = NULL;
@@ -54,22 +55,24 @@ static tsr_status copy_out(tsr_stream *stream, const tsr_tensor *flat, int64_t f
     return status;
 }
 
-static tsr_status copy_blocks(const tsr_group_request *request, tsr_tensor *flat,
+static tsr_status copy_blocks(const tsr_group_request *request, const tsr_tensor *flat,
                               const tsr_tensor *whole, bool to_flat)
 {
     tsr_stream *stream = request->group->stream;
     int64_t at = 0, first = 0;
     for (int r = 0; r < request->group->size; r++) {
-        if (request->counts[r] > 0) {
+        int64_t count = 0;
+        if (request->sizes[r] > 0) {
             tsr_tensor *part = NULL;
             TSR__TRY(tsr_tensor_slice(whole, request->dim, at, at + request->sizes[r], 1, &part));
+            count = tsr_layout_count(tsr_tensor_layout(part));
             tsr_status status =
                 to_flat ? copy_in(stream, flat, first, part) : copy_out(stream, flat, first, part);
             tsr_tensor_destroy(&part);
             TSR__TRY(status);
         }
         at += request->sizes[r];
-        first += (int64_t)request->counts[r];
+        first += count;
     }
     return TSR_OK;
 }
@@ -79,10 +82,21 @@ tsr_status tsr__group_copy_to_flat(tsr_stream *stream, tsr_tensor *flat, const t
     return copy_in(stream, flat, 0, tensor);
 }
 
+tsr_status tsr__group_copy_from_flat(tsr_stream *stream, const tsr_tensor *flat, tsr_tensor *tensor)
+{
+    return copy_out(stream, flat, 0, tensor);
+}
+
 tsr_status tsr__group_copy_to_blocks(const tsr_group_request *request, tsr_tensor *flat,
                                      const tsr_tensor *whole)
 {
     return copy_blocks(request, flat, whole, true);
+}
+
+tsr_status tsr__group_copy_from_blocks(const tsr_group_request *request, const tsr_tensor *flat,
+                                       tsr_tensor *whole)
+{
+    return copy_blocks(request, flat, whole, false);
 }
 
 tsr_status tsr__group_copy_out(tsr_group_request *request)
@@ -90,8 +104,8 @@ tsr_status tsr__group_copy_out(tsr_group_request *request)
     if (!request->target)
         return TSR_OK;
     if (request->wire)
-        return tsr__group_wire_sum(request);
+        return tsr__group_wire_finish(request);
     if (request->kind == TSR__GROUP_ALL_GATHER)
-        return copy_blocks(request, request->out, request->target, false);
+        return tsr__group_copy_from_blocks(request, request->out, request->target);
     return copy_out(request->group->stream, request->out, 0, request->target);
 }

@@ -70,7 +70,8 @@ static tsr_status fill(tsr_group *group, tsr_comm *comm, const tsr_group_params 
         group->size = tsr_comm_size(group->comm);
     }
     group->counts = tsr__calloc((size_t)group->size, sizeof *group->counts);
-    if (!group->counts)
+    group->recv_counts = tsr__calloc((size_t)group->size, sizeof *group->recv_counts);
+    if (!group->counts || !group->recv_counts)
         return TSR_ERR_NO_MEMORY;
     if (group->size > 1)
         TSR__TRY(agree(group, params));
@@ -120,6 +121,7 @@ void tsr_group_destroy(tsr_group **group)
     for (int i = 0; i < TSR__GROUP_PIECES; i++)
         tsr_tensor_destroy(&closing->piece[i].memory);
     tsr__free(closing->counts);
+    tsr__free(closing->recv_counts);
     tsr__free(closing);
 }
 

@@ -1,7 +1,7 @@
 /* The internal functions of groups and their requests. Each file uses only the files listed above
  * it:
  *
- *     wire.c        rounds contributions before they are sent, and adds them
+ *     wire.c        packs what is sent in a narrow format, and unpacks or adds it
  *     flat.c        makes operands contiguous, and copies results back to the caller's tensors
  *     request.c     a request: its queue, its end, and the communicator's operation for it
  *     direct.c      the path for tensors that the communicator can read and write in place
@@ -26,7 +26,8 @@ typedef enum tsr__group_kind {
     TSR__GROUP_ALL_REDUCE,
     TSR__GROUP_BROADCAST,
     TSR__GROUP_ALL_GATHER,
-    TSR__GROUP_REDUCE_SCATTER
+    TSR__GROUP_REDUCE_SCATTER,
+    TSR__GROUP_ALL_TO_ALL /* each rank sends a block to each rank; inside the library only */
 } tsr__group_kind;
 
 typedef enum tsr__group_state {
@@ -37,7 +38,8 @@ typedef enum tsr__group_state {
 
 /* A request: one operation of a group. The communicator uses flat operands, which are contiguous.
  * One of the two operands is the full tensor: a block of counts[r] elements for each rank r, in the
- * order of ranks. The other operand is this rank's block. */
+ * order of ranks. The other operand is this rank's block. In an all-to-all, both operands have a
+ * block for each rank, and those of `out` have recv_counts[r] elements. */
 struct tsr_group_request {
     tsr_group *group;               /* NULL: the group was destroyed, and the request has failed */
     struct tsr_group_request *next; /* in the group's queue */
@@ -48,7 +50,8 @@ struct tsr_group_request {
     /* [size]: number of elements of each rank's block; all-reduce and broadcast use counts[0]
      * only */
     uint64_t *counts;
-    uint64_t most; /* the largest of the counts */
+    uint64_t *recv_counts; /* [size]: all-to-all only */
+    uint64_t most;         /* the largest of the counts, of all ranks */
     uint64_t size_bytes;
     tsr_tensor *in, *out; /* flat; if `in` is NULL, the operation is in place */
     /* `in` is this rank's block of `out`, or `out` is this rank's block of `in`. */
@@ -56,9 +59,10 @@ struct tsr_group_request {
     /* The caller's tensor, to which `out` is copied at the end. If NULL, `out` is a view of the
      * caller's tensor. */
     tsr_tensor *target;
-    /* Not 0: an all-reduce whose contributions are gathered in this dtype. `out` has them one after
-     * the other, and their sum goes to `target`. */
+    /* Not 0: what is sent has this dtype. `serves` is then the operation that the caller wants, and
+     * `kind` the one that moves its data. */
     tsr_dtype wire;
+    tsr__group_kind serves;
     int dim;
     int64_t *sizes;
 
@@ -122,8 +126,8 @@ struct tsr_group {
     uint64_t piece_bytes;
     tsr_dtype wire; /* 0: activations are sent as they are */
     tsr__group_piece piece[TSR__GROUP_PIECES];
-    int oldest, piece_count;  /* the pieces in use are oldest, oldest + 1, … */
-    uint64_t *counts;         /* [size]: scratch memory of the staged path */
+    int oldest, piece_count;        /* the pieces in use are oldest, oldest + 1, … */
+    uint64_t *counts, *recv_counts; /* [size]: scratch memory of the staged path */
     tsr_group_request *queue; /* the requests that are not done, in the order of their calls */
     int active_count;
     tsr_status status; /* the error with which the group has failed, or TSR_OK */
@@ -136,12 +140,18 @@ struct tsr_group {
 
 /* Checks a wire dtype. */
 tsr_status tsr__group_wire_check(const char *caller, tsr_dtype wire) TSR_NODISCARD;
-/* True if an all-reduce of tensors of `dtype` sends less with this wire. */
+/* True if tensors of `dtype` are sent in fewer bytes with this wire. */
 bool tsr__group_wire_narrows(tsr_dtype wire, tsr_dtype dtype);
-/* Sets the operands of a request with `wire`, and packs this rank's contribution. */
-tsr_status tsr__group_wire_prepare(tsr_group_request *request, tsr_tensor *tensor) TSR_NODISCARD;
-/* Records the sum of the contributions. */
-tsr_status tsr__group_wire_sum(const tsr_group_request *request) TSR_NODISCARD;
+/* Each sets the operands of a request that `serves` this operation with `wire`, in a group of
+ * several ranks, and records packing what this rank sends. The sizes of the ranks' parts must be
+ * set, and there must be elements. */
+tsr_status tsr__group_wire_all_reduce(tsr_group_request *request, tsr_tensor *tensor) TSR_NODISCARD;
+tsr_status tsr__group_wire_all_gather(tsr_group_request *request, tsr_tensor *out,
+                                      const tsr_tensor *in) TSR_NODISCARD;
+tsr_status tsr__group_wire_reduce_scatter(tsr_group_request *request, tsr_tensor *out,
+                                          const tsr_tensor *in) TSR_NODISCARD;
+/* Records the result in the target, from what has been received. */
+tsr_status tsr__group_wire_finish(const tsr_group_request *request) TSR_NODISCARD;
 
 /* flat.c ----------------------------------------------------------------------------------------
  */
@@ -153,13 +163,17 @@ tsr_status tsr__group_flatten(const tsr_tensor *tensor, tsr_tensor **out) TSR_NO
 /* Creates a flat tensor with as many elements as `like`. */
 tsr_status tsr__group_new_flat(const tsr_group *group, const tsr_layout *like,
                                tsr_tensor **out) TSR_NODISCARD;
-/* Copies `tensor` to `flat`. */
+/* Copies `tensor` to `flat`, or back. Converts to the dtype of the destination. */
 tsr_status tsr__group_copy_to_flat(tsr_stream *stream, tsr_tensor *flat,
                                    const tsr_tensor *tensor) TSR_NODISCARD;
+tsr_status tsr__group_copy_from_flat(tsr_stream *stream, const tsr_tensor *flat,
+                                     tsr_tensor *tensor) TSR_NODISCARD;
 /* Copies each rank's part of `whole`, along the request's dim, to the block of that rank in
- * `flat`. */
+ * `flat`, or back. Converts likewise. */
 tsr_status tsr__group_copy_to_blocks(const tsr_group_request *request, tsr_tensor *flat,
                                      const tsr_tensor *whole) TSR_NODISCARD;
+tsr_status tsr__group_copy_from_blocks(const tsr_group_request *request, const tsr_tensor *flat,
+                                       tsr_tensor *whole) TSR_NODISCARD;
 /* Records the copy from `out` to the request's target. Does nothing if the request has no
  * target. */
 tsr_status tsr__group_copy_out(tsr_group_request *request) TSR_NODISCARD;
@@ -176,9 +190,10 @@ tsr_status tsr__group_enqueue(tsr_group_request *request) TSR_NODISCARD;
 /* Completes a request: releases its operands and removes it from the queue. */
 void tsr__group_done(tsr_group_request *request);
 /* Starts the communicator's operation for `request` on host memory. `counts` are the sizes of the
- * blocks. */
+ * blocks, and recv_counts those of the blocks of `out` in an all-to-all. */
 tsr_status tsr__group_start(const tsr_group_request *request, void *in, void *out,
-                            const uint64_t *counts, tsr_request **active) TSR_NODISCARD;
+                            const uint64_t *counts, const uint64_t *recv_counts,
+                            tsr_request **active) TSR_NODISCARD;
 
 void tsr__group_pending_device(tsr__group_pending *all, uint64_t point);
 void tsr__group_pending_transport(tsr__group_pending *all, tsr_group *group,

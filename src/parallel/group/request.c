@@ -13,9 +13,9 @@ tsr_status tsr__group_request_new(tsr_group *group, tsr__group_kind kind, tsr_gr
     request->kind = kind;
     request->op = TSR_OP_SUM;
     request->counts = tsr__calloc((size_t)group->size, sizeof *request->counts);
-    request->sizes =
-        request->counts ? tsr__calloc((size_t)group->size, sizeof *request->sizes) : NULL;
-    if (!request->sizes) {
+    request->recv_counts = tsr__calloc((size_t)group->size, sizeof *request->recv_counts);
+    request->sizes = tsr__calloc((size_t)group->size, sizeof *request->sizes);
+    if (!request->counts || !request->recv_counts || !request->sizes) {
         tsr__group_request_free(request);
         return TSR_ERR_NO_MEMORY;
     }
@@ -31,6 +31,7 @@ void tsr__group_request_free(tsr_group_request *request)
     tsr_tensor_destroy(&request->out);
     tsr_tensor_destroy(&request->target);
     tsr__free(request->counts);
+    tsr__free(request->recv_counts);
     tsr__free(request->sizes);
     tsr__free(request);
 }
@@ -69,7 +70,8 @@ void tsr__group_done(tsr_group_request *request)
 }
 
 tsr_status tsr__group_start(const tsr_group_request *request, void *in, void *out,
-                            const uint64_t *counts, tsr_request **active)
+                            const uint64_t *counts, const uint64_t *recv_counts,
+                            tsr_request **active)
 {
     tsr_comm *comm = request->group->comm;
     switch (request->kind) {
@@ -84,6 +86,9 @@ tsr_status tsr__group_start(const tsr_group_request *request, void *in, void *ou
     case TSR__GROUP_REDUCE_SCATTER:
         return tsr_comm_reduce_scatter_v_start(comm, in, out, counts, request->dtype, request->op,
                                                0, active);
+    case TSR__GROUP_ALL_TO_ALL:
+        return tsr_comm_all_to_all_v_start(comm, in, counts, out, recv_counts, request->dtype, 0,
+                                           active);
     }
     return tsr__fail(TSR_ERR_INVALID, "group: unknown operation %d", (int)request->kind);
 }

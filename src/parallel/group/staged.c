@@ -1,29 +1,49 @@
 /* The staged path, on which data pass through a ring of pieces of host memory. The device can fill
  * one piece and empty another while a third is being sent. A piece contains the same range of
  * elements of each rank's block. The work that fills a piece is recorded on the stream after the
- * copies that have emptied it, so no other synchronisation is needed. */
+ * copies that have emptied it, so no other synchronisation is needed. In an all-to-all, the first
+ * half of a piece is sent and the second half received. */
 #include "base/checked.h"
 #include "gpu/stream/host_access.h"
 #include "parallel/group/group.h"
 #include "tessera/ops.h"
 
+static bool exchanges(const tsr_group_request *request)
+{
+    return request->kind == TSR__GROUP_ALL_TO_ALL;
+}
+
+/* Returns the element of a piece at which the received blocks start. */
+static uint64_t received_at(const tsr_group_request *request)
+{
+    return exchanges(request) ? request->group->piece_bytes / 2 / tsr_dtype_size(request->dtype)
+                              : 0;
+}
+
 /* Returns how many elements of each block fit into a piece. */
 static uint64_t piece_elements(const tsr_group_request *request)
 {
     const tsr_group *group = request->group;
-    uint64_t blocks = request->in ? (uint64_t)group->size : 1;
-    return group->piece_bytes / tsr_dtype_size(request->dtype) / blocks;
+    const uint64_t all = exchanges(request) ? received_at(request)
+                                            : group->piece_bytes / tsr_dtype_size(request->dtype);
+    return all / (request->in ? (uint64_t)group->size : 1);
 }
 
-/* Sets group->counts to the number of elements of each block in the piece that starts at
- * `first`. */
+static uint64_t count_from(uint64_t block, uint64_t first, uint64_t most)
+{
+    return block > first ? tsr__min_u64(block - first, most) : 0;
+}
+
+/* Sets group->counts to the number of elements of each block in the piece that starts at `first`,
+ * and group->recv_counts likewise. */
 static void count(const tsr_group_request *request, uint64_t first)
 {
     tsr_group *group = request->group;
     uint64_t most = piece_elements(request);
-    for (int r = 0; r < (request->in ? group->size : 1); r++)
-        group->counts[r] =
-            request->counts[r] > first ? tsr__min_u64(request->counts[r] - first, most) : 0;
+    for (int r = 0; r < (request->in ? group->size : 1); r++) {
+        group->counts[r] = count_from(request->counts[r], first, most);
+        group->recv_counts[r] = count_from(request->recv_counts[r], first, most);
+    }
 }
 
 /* Returns the sum of the first `ranks` counts. */
@@ -73,6 +93,17 @@ static tsr_status copy_blocks(const tsr_group_request *request, const tsr__group
     return TSR_OK;
 }
 
+/* Copies a piece's range of the blocks that an all-to-all has received. */
+static tsr_status copy_received(const tsr_group_request *request, const tsr__group_piece *piece)
+{
+    const tsr_group *group = request->group;
+    for (int r = 0; r < group->size; r++)
+        TSR__TRY(copy(request, piece, false, request->out,
+                      before(request->recv_counts, r) + piece->first,
+                      received_at(request) + before(group->recv_counts, r), group->recv_counts[r]));
+    return TSR_OK;
+}
+
 /* Copies between a piece and the request's tensor that holds only this rank's block. Copies the
  * piece's range of this block. */
 static tsr_status copy_own(const tsr_group_request *request, const tsr__group_piece *piece,
@@ -86,7 +117,7 @@ static tsr_status copy_own(const tsr_group_request *request, const tsr__group_pi
 
 static tsr_status fill(const tsr_group_request *request, const tsr__group_piece *piece)
 {
-    if (request->kind == TSR__GROUP_REDUCE_SCATTER)
+    if (request->kind == TSR__GROUP_REDUCE_SCATTER || exchanges(request))
         return copy_blocks(request, piece, true, request->in);
     if (request->kind == TSR__GROUP_BROADCAST && request->root != request->group->rank)
         return TSR_OK;
@@ -97,6 +128,8 @@ static tsr_status empty(const tsr_group_request *request, const tsr__group_piece
 {
     if (request->kind == TSR__GROUP_ALL_GATHER)
         return copy_blocks(request, piece, false, request->out);
+    if (exchanges(request))
+        return copy_received(request, piece);
     if (request->kind == TSR__GROUP_BROADCAST && request->root == request->group->rank)
         return TSR_OK;
     return copy_own(request, piece, false, request->out);
@@ -143,12 +176,16 @@ static tsr_status start(tsr_group *group, tsr__group_piece *piece)
 {
     const tsr_group_request *request = piece->request;
     count(request, piece->first);
-    uint8_t *own = piece->host;
-    if (request->in)
-        own += before(group->counts, group->rank) * tsr_dtype_size(request->dtype);
-    bool scatters = request->kind == TSR__GROUP_REDUCE_SCATTER;
-    TSR__TRY(tsr__group_start(request, scatters ? piece->host : own, scatters ? own : piece->host,
-                              group->counts, &piece->active));
+    const uint64_t element = tsr_dtype_size(request->dtype);
+    uint8_t *in = piece->host, *out = piece->host;
+    uint8_t *own = piece->host + (request->in ? before(group->counts, group->rank) * element : 0);
+    if (exchanges(request))
+        out += received_at(request) * element;
+    else if (request->kind == TSR__GROUP_REDUCE_SCATTER)
+        out = own;
+    else
+        in = own;
+    TSR__TRY(tsr__group_start(request, in, out, group->counts, group->recv_counts, &piece->active));
     piece->started = true;
     return TSR_OK;
 }

@@ -1,30 +1,16 @@
-/* All-reduces whose contributions are rounded on the way. All ranks gather all contributions in the
- * narrow format, and each adds them in f32 in the order of ranks, so that all get the same bits and
- * each value is rounded once. */
-#include <math.h>
-#include <string.h>
-
-#include "base/alloc.h"
+/* Operations whose data are rounded on the way. What a rank sends is packed in a narrow format, and
+ * gathered or exchanged by an ordinary operation. Each rank unpacks it at the end, and adds
+ * contributions in f32 in the order of ranks. So all ranks get the same bits, also of their own
+ * part, and each value is rounded once.
+ *
+ *     the caller wants    what is sent
+ *     all-reduce          an all-gather of the ranks' tensors
+ *     all-gather          an all-gather
+ *     reduce-scatter      an all-to-all: to each rank this rank's contribution to its part */
+#include "gpu/quant/pack.h"
 #include "parallel/group/group.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
-#include "tessera/quant.h"
-
-static const char who[] = "group_all_reduce_wire";
-
-/* A rank's contribution in TSR_Q8_0: whole blocks, of which the last four bytes are an f32. The
- * values are the elements times this factor. It brings the largest element of the tensor near the
- * largest that a block can hold, because scales of blocks are f16: gradients would become 0
- * otherwise. The number of blocks is even, so that the f32 is aligned. */
-#define BLOCK 32
-#define BLOCK_BYTES 34
-#define LOG2_LARGEST 22 /* the largest scale of a block is then below 2^22 / 127 < 65504 */
-
-static int64_t blocks_for(int64_t count)
-{
-    const int64_t used = (count + BLOCK - 1) / BLOCK;
-    return (used + 2) / 2 * 2;
-}
 
 bool tsr__group_wire_narrows(tsr_dtype wire, tsr_dtype dtype)
 {
@@ -39,168 +25,224 @@ tsr_status tsr__group_wire_check(const char *caller, tsr_dtype wire)
     return TSR_OK;
 }
 
+static bool is_blocks(const tsr_group_request *request)
+{
+    return request->wire == TSR_Q8_0;
+}
+
+/* Returns the elements that are sent for `count` elements of a tensor. */
+static int64_t sent_for(const tsr_group_request *request, int64_t count)
+{
+    return is_blocks(request) ? tsr__packed_words(count) : count;
+}
+
 /* Views -----------------------------------------------------------------------------------------
  */
 
-/* Elements `first` … of a contiguous tensor, reinterpreted as `dtype`. */
-static tsr_status view_as(const tsr_tensor *tensor, tsr_dtype dtype, int64_t first, int ndim,
-                          const int64_t *shape, tsr_tensor **out)
+/* Creates a view of a flat tensor's elements from `first` on, with this shape. */
+static tsr_status view_of(const tsr_tensor *flat, int64_t first, int ndim, const int64_t *shape,
+                          tsr_tensor **out)
 {
+    const tsr_layout *from = tsr_tensor_layout(flat);
     tsr_layout layout;
-    TSR__TRY(tsr_layout_init(dtype, ndim, shape, &layout));
-    layout.offset = first;
-    return tsr_tensor_view(tensor, &layout, out);
+    TSR__TRY(tsr_layout_init(from->dtype, ndim, shape, &layout));
+    layout.offset = from->offset + first;
+    return tsr_tensor_view(flat, &layout, out);
+}
+
+static tsr_status new_sent(const tsr_group_request *request, int64_t count, tsr_tensor **out)
+{
+    return tsr_tensor_create(tsr_stream_device(request->group->stream), request->dtype, 1, &count,
+                             out);
 }
 
 /* Packing ---------------------------------------------------------------------------------------
  */
 
-/* Finds the factor by which elements are divided. Elements that are NaN or infinite are refused
- * later, by tsr_quantize. */
-static float factor_of(const float *values, int64_t count)
+/* Packs `count` elements of a flat tensor, from `first` on, behind element `at` of `packed`. */
+static tsr_status pack_range(const tsr_group_request *request, tsr_tensor *packed, int64_t at,
+                             const tsr_tensor *flat, int64_t first, int64_t count)
 {
-    float largest = 0;
-    for (int64_t i = 0; i < count; i++)
-        largest = fabsf(values[i]) > largest ? fabsf(values[i]) : largest;
-    int exponent;
-    if (largest == 0 || isinf(largest))
-        return 1;
-    frexpf(largest, &exponent); /* largest < 2^exponent */
-    exponent -= LOG2_LARGEST;
-    return ldexpf(1, exponent < -126 ? -126 : exponent); /* a normal number */
+    const int64_t words = sent_for(request, count);
+    tsr_tensor *from = NULL, *to = NULL;
+    tsr_status status = view_of(flat, first, 1, &count, &from);
+    if (status == TSR_OK)
+        status = view_of(packed, at, 1, &words, &to);
+    if (status == TSR_OK)
+        status = is_blocks(request) ? tsr__pack(request->group->stream, to, from)
+                                    : tsr_copy(request->group->stream, to, from);
+    tsr_tensor_destroy(&from);
+    tsr_tensor_destroy(&to);
+    return status;
 }
 
-/* Writes blocks of the elements values[blocks · 32]. The elements behind `count` are 0. */
-static tsr_status quantize(float *values, int64_t count, int64_t blocks, uint8_t *out)
-{
-    const float factor = factor_of(values, count);
-    const uint64_t size = (uint64_t)blocks * BLOCK_BYTES;
-    for (int64_t i = 0; i < count; i++)
-        values[i] /= factor;
-    tsr_status status = tsr_quantize(TSR_Q8_0, values, blocks * BLOCK, out, size);
-    if (status != TSR_OK)
-        return tsr__fail_context(status, "%s", who);
-    memcpy(out + size - sizeof factor, &factor, sizeof factor);
-    return TSR_OK;
-}
-
-static tsr_status download(tsr_stream *stream, const tsr_tensor *tensor, float *values,
-                           int64_t count)
+/* Packs a tensor with any strides. */
+static tsr_status pack(const tsr_group_request *request, tsr_tensor *packed,
+                       const tsr_tensor *tensor)
 {
     const tsr_layout *layout = tsr_tensor_layout(tensor);
-    tsr_tensor *wide = NULL;
-    if (layout->dtype == TSR_F32)
-        return tsr_tensor_download(stream, tensor, values, (uint64_t)count * sizeof *values);
-    TSR__TRY(
-        tsr_tensor_create(tsr_stream_device(stream), TSR_F32, layout->ndim, layout->shape, &wide));
-    tsr_status status = tsr_copy(stream, wide, tensor);
+    tsr_tensor *flat = NULL;
+    if (!is_blocks(request))
+        return tsr__group_copy_to_flat(request->group->stream, packed, tensor);
+    tsr_status status = TSR_OK;
+    if (tsr_layout_is_contiguous(layout)) {
+        status = tsr__group_flatten(tensor, &flat);
+    } else {
+        status = tsr__group_new_flat(request->group, layout, &flat);
+        if (status == TSR_OK)
+            status = tsr__group_copy_to_flat(request->group->stream, flat, tensor);
+    }
     if (status == TSR_OK)
-        status = tsr_tensor_download(stream, wide, values, (uint64_t)count * sizeof *values);
-    tsr_tensor_destroy(&wide);
+        status = pack_range(request, packed, 0, flat, 0, tsr_layout_count(layout));
+    tsr_tensor_destroy(&flat);
     return status;
 }
 
-/* Packs the tensor on the host. Blocks until the device has computed it. */
-static tsr_status pack_blocks(const tsr_group_request *request, const tsr_tensor *tensor)
+/* The elements of each rank's part of `whole` along the request's dim. */
+static int64_t part_count(const tsr_group_request *request, const tsr_layout *whole, int rank)
 {
-    tsr_stream *stream = request->group->stream;
-    const int64_t count = tsr_layout_count(tsr_tensor_layout(tensor)), blocks = blocks_for(count);
-    float *values = tsr__calloc((size_t)(blocks * BLOCK), sizeof *values);
-    uint8_t *packed = values ? tsr__calloc((size_t)blocks, BLOCK_BYTES) : NULL;
-    tsr_status status = packed ? download(stream, tensor, values, count) : TSR_ERR_NO_MEMORY;
-    if (status == TSR_OK)
-        status = quantize(values, count, blocks, packed);
-    if (status == TSR_OK)
-        status = tsr_tensor_upload(stream, request->in, packed, (uint64_t)blocks * BLOCK_BYTES);
-    tsr__free(packed);
-    tsr__free(values);
+    const int64_t size = whole->shape[request->dim];
+    return size == 0 ? 0 : tsr_layout_count(whole) / size * request->sizes[rank];
+}
+
+/* Packs the parts of all ranks, one after the other. */
+static tsr_status pack_parts(const tsr_group_request *request, tsr_tensor *packed,
+                             const tsr_tensor *whole)
+{
+    const tsr_layout *layout = tsr_tensor_layout(whole);
+    tsr_tensor *flat = NULL;
+    if (!is_blocks(request))
+        return tsr__group_copy_to_blocks(request, packed, whole);
+    tsr_status status = TSR_OK;
+    if (tsr__group_is_flat(layout, request->dim)) {
+        status = tsr__group_flatten(whole, &flat);
+    } else {
+        status = tsr__group_new_flat(request->group, layout, &flat);
+        if (status == TSR_OK)
+            status = tsr__group_copy_to_blocks(request, flat, whole);
+    }
+    int64_t at = 0, first = 0;
+    for (int r = 0; r < request->group->size && status == TSR_OK; r++) {
+        const int64_t count = part_count(request, layout, r);
+        if (count > 0)
+            status = pack_range(request, packed, at, flat, first, count);
+        at += (int64_t)request->counts[r];
+        first += count;
+    }
+    tsr_tensor_destroy(&flat);
     return status;
 }
 
-static tsr_status pack_floats(const tsr_group_request *request, const tsr_tensor *tensor)
+/* Requests --------------------------------------------------------------------------------------
+ */
+
+static void set_sent(tsr_group_request *request, uint64_t all)
 {
-    const tsr_layout *layout = tsr_tensor_layout(tensor);
-    tsr_tensor *packed = NULL;
-    TSR__TRY(view_as(request->in, request->wire, tsr_tensor_layout(request->in)->offset,
-                     layout->ndim, layout->shape, &packed));
-    tsr_status status = tsr_copy(request->group->stream, packed, tensor);
-    tsr_tensor_destroy(&packed);
-    return status;
+    request->most = 0;
+    for (int r = 0; r < request->group->size; r++)
+        if (request->counts[r] > request->most)
+            request->most = request->counts[r];
+    request->size_bytes = all * tsr_dtype_size(request->dtype);
 }
 
-/* Sets the operands of an all-gather: `out` has a part for every rank, of which `in` is this
- * rank's. */
-static tsr_status set_operands(tsr_group_request *request, int64_t count)
+static void set_dtype(tsr_group_request *request)
 {
-    const tsr_group *group = request->group;
-    const bool is_blocks = request->wire == TSR_Q8_0;
-    const int64_t part = is_blocks ? blocks_for(count) * BLOCK_BYTES : count;
-    const int64_t whole = part * group->size;
-    request->dtype = is_blocks ? TSR_U8 : request->wire;
-    request->most = (uint64_t)part;
-    for (int r = 0; r < group->size; r++)
-        request->counts[r] = (uint64_t)part;
-    request->size_bytes = (uint64_t)whole * tsr_dtype_size(request->dtype);
+    request->dtype = is_blocks(request) ? TSR_U32 : request->wire;
+}
+
+/* Sets the operands of an all-gather of request->counts elements: `in` is this rank's part of
+ * `out`. */
+static tsr_status gather_in_place(tsr_group_request *request)
+{
+    int64_t first = 0, all = 0;
+    for (int r = 0; r < request->group->size; r++) {
+        first += r < request->group->rank ? (int64_t)request->counts[r] : 0;
+        all += (int64_t)request->counts[r];
+    }
+    set_sent(request, (uint64_t)all);
     request->in_place = true;
-    TSR__TRY(tsr_tensor_create(tsr_stream_device(group->stream), request->dtype, 1, &whole,
-                               &request->out));
-    return tsr_tensor_slice(request->out, 0, part * group->rank, part * (group->rank + 1), 1,
+    TSR__TRY(new_sent(request, all, &request->out));
+    return tsr_tensor_slice(request->out, 0, first,
+                            first + (int64_t)request->counts[request->group->rank], 1,
                             &request->in);
 }
 
-tsr_status tsr__group_wire_prepare(tsr_group_request *request, tsr_tensor *tensor)
+tsr_status tsr__group_wire_all_reduce(tsr_group_request *request, tsr_tensor *tensor)
 {
     const tsr_layout *layout = tsr_tensor_layout(tensor);
-    const int64_t count = tsr_layout_count(layout);
-    if (request->group->size == 1 || count == 0)
-        return TSR_OK;
-    TSR__TRY(set_operands(request, count));
+    set_dtype(request);
+    for (int r = 0; r < request->group->size; r++)
+        request->counts[r] = (uint64_t)sent_for(request, tsr_layout_count(layout));
+    TSR__TRY(gather_in_place(request));
     TSR__TRY(tsr_tensor_view(tensor, layout, &request->target));
-    return request->wire == TSR_Q8_0 ? pack_blocks(request, tensor) : pack_floats(request, tensor);
+    return pack(request, request->in, tensor);
+}
+
+tsr_status tsr__group_wire_all_gather(tsr_group_request *request, tsr_tensor *out,
+                                      const tsr_tensor *in)
+{
+    const tsr_layout *whole = tsr_tensor_layout(out);
+    set_dtype(request);
+    for (int r = 0; r < request->group->size; r++)
+        request->counts[r] = (uint64_t)sent_for(request, part_count(request, whole, r));
+    TSR__TRY(gather_in_place(request));
+    TSR__TRY(tsr_tensor_view(out, whole, &request->target));
+    return request->counts[request->group->rank] > 0 ? pack(request, request->in, in) : TSR_OK;
+}
+
+tsr_status tsr__group_wire_reduce_scatter(tsr_group_request *request, tsr_tensor *out,
+                                          const tsr_tensor *in)
+{
+    const tsr_group *group = request->group;
+    const tsr_layout *whole = tsr_tensor_layout(in), *part = tsr_tensor_layout(out);
+    const int64_t mine = sent_for(request, tsr_layout_count(part));
+    int64_t all = 0;
+    set_dtype(request);
+    for (int r = 0; r < group->size; r++) {
+        request->counts[r] = (uint64_t)sent_for(request, part_count(request, whole, r));
+        request->recv_counts[r] = (uint64_t)mine;
+        all += (int64_t)request->counts[r];
+    }
+    set_sent(request, (uint64_t)all);
+    TSR__TRY(new_sent(request, all, &request->in));
+    TSR__TRY(new_sent(request, mine * group->size, &request->out));
+    TSR__TRY(tsr_tensor_view(out, part, &request->target));
+    return pack_parts(request, request->in, in);
 }
 
 /* Unpacking -------------------------------------------------------------------------------------
  */
 
-/* Creates rank r's contribution in f32, or as floats that have been gathered. */
-static tsr_status unpack(const tsr_group_request *request, int r, tsr_tensor **out)
+/* Records to = the sum of packed contributions that follow each other behind element `at`. */
+static tsr_status unpack_blocks(const tsr_group_request *request, tsr_tensor *to, int64_t at,
+                                int contributions)
 {
     tsr_stream *stream = request->group->stream;
-    const tsr_layout *target = tsr_tensor_layout(request->target);
-    const int64_t count = tsr_layout_count(target), blocks = blocks_for(count);
-    const int64_t elements = blocks * BLOCK, one = 1;
-    tsr_tensor *packed = NULL, *factor = NULL, *wide = NULL, *flat = NULL;
-    if (request->wire != TSR_Q8_0)
-        return view_as(request->out, request->wire, r * count, target->ndim, target->shape, out);
-    tsr_status status = view_as(request->out, TSR_Q8_0, r * elements, 1, &elements, &packed);
+    const tsr_layout *layout = tsr_tensor_layout(to);
+    const int64_t words = tsr__packed_words(tsr_layout_count(layout)) * contributions;
+    const bool contiguous = tsr_layout_is_contiguous(layout);
+    tsr_tensor *packed = NULL, *flat = NULL;
+    TSR__TRY(view_of(request->out, at, 1, &words, &packed));
+    tsr_status status = contiguous ? tsr__group_flatten(to, &flat)
+                                   : tsr__group_new_flat(request->group, layout, &flat);
     if (status == TSR_OK)
-        status = view_as(request->out, TSR_F32, (r + 1) * blocks * BLOCK_BYTES / 4 - 1, 1, &one,
-                         &factor);
-    if (status == TSR_OK)
-        status = tsr_tensor_create(tsr_stream_device(stream), TSR_F32, 1, &elements, &wide);
-    if (status == TSR_OK)
-        status = tsr_copy(stream, wide, packed);
-    if (status == TSR_OK)
-        status = tsr_tensor_slice(wide, 0, 0, count, 1, &flat);
-    if (status == TSR_OK)
-        status = tsr_mul(stream, flat, flat, factor);
-    if (status == TSR_OK)
-        status = tsr_tensor_reshape(flat, target->ndim, target->shape, out);
-    tsr_tensor_destroy(&packed);
-    tsr_tensor_destroy(&factor);
-    tsr_tensor_destroy(&wide);
+        status = tsr__unpack_sum(stream, flat, packed, contributions);
+    if (status == TSR_OK && !contiguous)
+        status = tsr__group_copy_from_flat(stream, flat, to);
     tsr_tensor_destroy(&flat);
+    tsr_tensor_destroy(&packed);
     return status;
 }
 
-/* sum = sum + the contribution of rank r, or the sum of the first two. The last sum is `to`. */
+/* sum = sum + the contribution of rank r. The last sum is `to`. */
 static tsr_status add(const tsr_group_request *request, int r, tsr_tensor **sum, tsr_tensor *to)
 {
     const tsr_layout *layout = tsr_tensor_layout(to);
     tsr_stream *stream = request->group->stream;
     const bool is_last = r == request->group->size - 1;
     tsr_tensor *each = NULL, *next = NULL;
-    TSR__TRY(unpack(request, r, &each));
+    TSR__TRY(
+        view_of(request->out, r * tsr_layout_count(layout), layout->ndim, layout->shape, &each));
     tsr_status status = TSR_OK;
     if (!is_last)
         status = tsr_tensor_create(tsr_stream_device(stream), TSR_F32, layout->ndim, layout->shape,
@@ -217,13 +259,45 @@ static tsr_status add(const tsr_group_request *request, int r, tsr_tensor **sum,
     return TSR_OK;
 }
 
-tsr_status tsr__group_wire_sum(const tsr_group_request *request)
+static tsr_status add_floats(const tsr_group_request *request, tsr_tensor *to)
 {
+    const tsr_layout *layout = tsr_tensor_layout(to);
     tsr_tensor *sum = NULL;
-    TSR__TRY(unpack(request, 0, &sum));
+    TSR__TRY(view_of(request->out, 0, layout->ndim, layout->shape, &sum));
     tsr_status status = TSR_OK;
     for (int r = 1; r < request->group->size && status == TSR_OK; r++)
-        status = add(request, r, &sum, request->target);
+        status = add(request, r, &sum, to);
     tsr_tensor_destroy(&sum);
     return status;
+}
+
+/* Records unpacking the parts of all ranks. */
+static tsr_status unpack_parts(const tsr_group_request *request, const tsr_tensor *whole)
+{
+    int64_t at = 0, first = 0;
+    for (int r = 0; r < request->group->size; r++) {
+        if (request->counts[r] > 0) {
+            tsr_tensor *part = NULL;
+            TSR__TRY(
+                tsr_tensor_slice(whole, request->dim, first, first + request->sizes[r], 1, &part));
+            tsr_status status = unpack_blocks(request, part, at, 1);
+            tsr_tensor_destroy(&part);
+            TSR__TRY(status);
+        }
+        at += (int64_t)request->counts[r];
+        first += request->sizes[r];
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__group_wire_finish(const tsr_group_request *request)
+{
+    tsr_tensor *target = request->target;
+    if (request->serves == TSR__GROUP_ALL_GATHER)
+        return is_blocks(request) ? unpack_parts(request, target)
+                                  : tsr__group_copy_from_blocks(request, request->out, target);
+    if (tsr_layout_count(tsr_tensor_layout(target)) == 0)
+        return TSR_OK;
+    return is_blocks(request) ? unpack_blocks(request, target, 0, request->group->size)
+                              : add_floats(request, target);
 }

@@ -45,7 +45,9 @@ static tsr_status gather_start(const tsr__linear *linear, tsr__temps *temps, con
     int64_t size =
         sizes ? linear->input_size : tsr_tensor_layout(x)->shape[dim] * (int64_t)linear->base.size;
     TSR__TRY(tsr__temp_like(temps, x, tsr_tensor_layout(x)->dtype, dim, size, out));
-    return tsr_group_all_gather_start(linear->base.group, *out, x, dim, sizes, request);
+    tsr_group *group = linear->base.group;
+    return tsr_group_all_gather_wire_start(group, *out, x, dim, sizes, tsr_group_wire(group),
+                                           request);
 }
 
 static tsr_status gather(const tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x,
@@ -98,7 +100,8 @@ static tsr_status forward_with(tsr__linear *linear, tsr__temps *temps, const tsr
     if (linear->output == TSR_LAYOUT_FULL && linear->base.size > 1) {
         TSR__TRY(tsr__temp_like(temps, ready, tsr_tensor_layout(x)->dtype, -1, linear->output_size,
                                 &whole));
-        TSR__TRY(tsr_group_all_gather(linear->base.group, whole, local, -1, linear->sizes));
+        TSR__TRY(tsr_group_all_gather_wire(linear->base.group, whole, local, -1, linear->sizes,
+                                           tsr_group_wire(linear->base.group)));
         local = whole;
     }
     *y = tsr__temp_take(temps, local);
@@ -174,6 +177,7 @@ static tsr_status start_reducing(back *pass, const tsr_tensor *dy2)
     const tsr_dtype dtype = tsr_tensor_layout(x)->dtype;
     const bool alone = linear->base.size == 1;
     const tsr_dtype sums = linear->reduce_f32 && !alone ? TSR_F32 : dtype;
+    tsr_group *group = linear->base.group;
     tsr_tensor *dx2;
     TSR__TRY(
         tsr__temp_like(pass->temps, pass->ready, sums, -1, linear->input_size, &pass->partial));
@@ -183,15 +187,15 @@ static tsr_status start_reducing(back *pass, const tsr_tensor *dy2)
     if (alone)
         return TSR_OK;
     if (linear->input == TSR_LAYOUT_FULL)
-        return tsr_group_all_reduce_wire_start(linear->base.group, pass->partial,
-                                               tsr_group_wire(linear->base.group), &pass->reducing);
+        return tsr_group_all_reduce_wire_start(group, pass->partial, tsr_group_wire(group),
+                                               &pass->reducing);
     int dim;
     const int64_t *sizes;
     divided_along(linear, x, &dim, &sizes);
     TSR__TRY(
         tsr__temp_like(pass->temps, x, sums, dim, tsr_tensor_layout(x)->shape[dim], &pass->dx));
-    return tsr_group_reduce_scatter_start(linear->base.group, pass->dx, pass->partial, dim, sizes,
-                                          TSR_OP_SUM, &pass->reducing);
+    return tsr_group_reduce_scatter_wire_start(group, pass->dx, pass->partial, dim, sizes,
+                                               tsr_group_wire(group), &pass->reducing);
 }
 
 static tsr_status run_back(back *pass, const tsr_tensor *dy, tsr_tensor **dx)

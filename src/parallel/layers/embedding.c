@@ -83,7 +83,8 @@ static tsr_status forward_with(embedding *e, tsr__temps *temps, const tsr_tensor
         return TSR_OK;
     }
     TSR__TRY(tsr__temp_new(temps, dtype, part.ndim, part.shape, &mine));
-    TSR__TRY(tsr_group_reduce_scatter(layer->group, mine, sum, dim, NULL, TSR_OP_SUM));
+    TSR__TRY(tsr_group_reduce_scatter_wire(layer->group, mine, sum, dim, NULL,
+                                           tsr_group_wire(layer->group)));
     *y = tsr__temp_take(temps, mine);
     return TSR_OK;
 }
@@ -112,7 +113,8 @@ static tsr_status backward_with(embedding *e, tsr__temps *temps, const tsr_tenso
     if (dim >= 0) {
         TSR__TRY(
             tsr__temp_new(temps, tsr_tensor_layout(dy)->dtype, whole.ndim, whole.shape, &gathered));
-        TSR__TRY(tsr_group_all_gather(layer->group, gathered, dy, dim, NULL));
+        TSR__TRY(tsr_group_all_gather_wire(layer->group, gathered, dy, dim, NULL,
+                                           tsr_group_wire(layer->group)));
         all = gathered;
     }
     TSR__TRY(flat_indices(temps, x, &indices));

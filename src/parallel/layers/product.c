@@ -114,8 +114,9 @@ static tsr_status reduce(summing *work, part *each)
     const tsr_layout *y = tsr_tensor_layout(each->y);
     tsr_tensor *mine;
     TSR__TRY(tsr__temp_new(work->temps, work->dtype, y->ndim, y->shape, &mine));
-    TSR__TRY(tsr_group_reduce_scatter_start(group, mine, each->sum, product->dim, product->sizes,
-                                            TSR_OP_SUM, &each->request));
+    TSR__TRY(tsr_group_reduce_scatter_wire_start(group, mine, each->sum, product->dim,
+                                                 product->sizes, tsr_group_wire(group),
+                                                 &each->request));
     each->sum = mine;
     return TSR_OK;
 }

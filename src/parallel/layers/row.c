@@ -38,7 +38,8 @@ static tsr_status gather(const tsr__linear *linear, tsr__temps *temps, const tsr
                          tsr_tensor **out)
 {
     TSR__TRY(tsr__temp_like(temps, x, tsr_tensor_layout(x)->dtype, -1, linear->input_size, out));
-    return tsr_group_all_gather(linear->base.group, *out, x, -1, linear->other_sizes);
+    return tsr_group_all_gather_wire(linear->base.group, *out, x, -1, linear->other_sizes,
+                                     tsr_group_wire(linear->base.group));
 }
 
 /* Gets x2 [rows, length], the features of x that belong to this rank's columns of the weight. */
@@ -174,7 +175,8 @@ static tsr_status whole_gradient(back *pass, const tsr_tensor *dy, tsr_tensor **
     tsr_tensor *gathered;
     TSR__TRY(tsr__temp_new(pass->temps, tsr_tensor_layout(dy)->dtype, whole.ndim, whole.shape,
                            &gathered));
-    TSR__TRY(tsr_group_all_gather(linear->base.group, gathered, dy, dim, sizes));
+    TSR__TRY(tsr_group_all_gather_wire(linear->base.group, gathered, dy, dim, sizes,
+                                       tsr_group_wire(linear->base.group)));
     return tsr__temp_flatten(pass->temps, gathered, dy2);
 }
 
@@ -199,8 +201,8 @@ static tsr_status input_gradient(back *pass, const tsr_tensor *dy2, tsr_tensor *
     if (layer->size == 1 || linear->input == TSR_LAYOUT_SHARDED || linear->same_split)
         return TSR_OK;
     TSR__TRY(tsr__temp_like(pass->temps, pass->x, dtype, -1, linear->input_size, dx));
-    return tsr_group_all_gather_start(layer->group, *dx, local, -1, linear->sizes,
-                                      &pass->gathering);
+    return tsr_group_all_gather_wire_start(layer->group, *dx, local, -1, linear->sizes,
+                                           tsr_group_wire(layer->group), &pass->gathering);
 }
 
 static tsr_status run_back(back *pass, const tsr_layer_saved *saved, const tsr_tensor *dy,

@@ -1,0 +1,96 @@
+// Packs numbers in blocks of 8 bits. An invocation packs two blocks, because only every second one
+// starts at a word.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "include/rows.glsl"
+#include "params/pack.h"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 0) const uint WORKGROUP = 64;
+layout(constant_id = 1) const uint X_DTYPE = TSR_DT_F32;
+layout(constant_id = 2) const uint FORM = TSR_ROW_STRIDED; // DENSE4 if x starts at a multiple of 4 bytes
+
+layout(push_constant) uniform Push {
+    tsr_pack_params p;
+};
+
+const uint VECTORS = TSR_PACK_BLOCK / 4u;
+
+// The exponent of the factor, a power of two that brings the largest element near the largest that
+// a block can hold, because its scale is f16.
+int factor_exponent(uint largest)
+{
+    return largest == 0u ? 0 : max(int(largest >> 23) - 126 - TSR_PACK_LOG2_LARGEST, -126);
+}
+
+float power_of_two(int exponent)
+{
+    return uintBitsToFloat(uint(exponent + 127) << 23);
+}
+
+// Rounds to the nearest integer, and away from 0 between two of them, as C's roundf.
+vec4 round_away(vec4 value)
+{
+    vec4 whole = trunc(value);
+    precise vec4 rest = abs(value - whole);
+    return whole + sign(value) * vec4(greaterThanEqual(rest, vec4(0.5)));
+}
+
+uint bytes_of(vec4 levels)
+{
+    uvec4 bits = uvec4(ivec4(levels)) & 0xffu;
+    return bits.x | bits.y << 8 | bits.z << 16 | bits.w << 24;
+}
+
+// Returns a block's scale, and its elements in `words`.
+uint pack_block(uint block, float inverse_factor, bool finite, out uint words[VECTORS])
+{
+    uvec2 step = uvec2(tsr_dtype_bytes(X_DTYPE), 0u);
+    uint first = block * TSR_PACK_BLOCK;
+    vec4 value[VECTORS];
+    vec4 most = vec4(0.0);
+    [[unroll]] for (uint i = 0u; i < VECTORS; i++) {
+        uint j = first + 4u * i;
+        value[i] = vec4(0.0);
+        if (j + 4u <= p.count)
+            value[i] = tsr_load_row4(p.x, step, j, p.count, X_DTYPE, FORM, 0.0);
+        else if (j < p.count)
+            value[i] = tsr_load_row4(p.x, step, j, p.count, X_DTYPE, TSR_ROW_STRIDED, 0.0);
+        value[i] = finite ? value[i] * inverse_factor : vec4(0.0);
+        most = max(most, abs(value[i]));
+    }
+    precise float scale = max(max(most.x, most.y), max(most.z, most.w)) / 127.0;
+    precise float inverse = scale != 0.0 ? 1.0 / scale : 0.0;
+    [[unroll]] for (uint i = 0u; i < VECTORS; i++) {
+        precise vec4 level = value[i] * inverse;
+        words[i] = bytes_of(round_away(level));
+    }
+    return tsr_f16_from_f32(scale);
+}
+
+void main()
+{
+    uint pair = tsr_flat_invocation();
+    if (pair >= p.pairs)
+        return;
+    uint largest = tsr_words(p.largest).v[0];
+    bool finite = largest < 0x7f800000u;
+    int exponent = finite ? factor_exponent(largest) : 0;
+    float inverse_factor = power_of_two(-exponent);
+    uvec2 y = tsr_at_mul(p.y, pair, TSR_PACK_PAIR_WORDS * 4u);
+
+    uint even[VECTORS], odd[VECTORS];
+    uint even_scale = pack_block(2u * pair, inverse_factor, finite, even);
+    uint odd_scale = pack_block(2u * pair + 1u, inverse_factor, finite, odd);
+    uint before = even_scale;
+    [[unroll]] for (uint i = 0u; i < VECTORS; i++) {
+        tsr_words(y).v[i] = before | even[i] << 16;
+        before = even[i] >> 16;
+    }
+    tsr_words(y).v[VECTORS] = before | odd_scale << 16;
+    [[unroll]] for (uint i = 0u; i < VECTORS - 1u; i++)
+        tsr_words(y).v[VECTORS + 1u + i] = odd[i];
+    // An element that is NaN or infinite makes the factor NaN, and so all elements.
+    uint factor = finite ? floatBitsToUint(power_of_two(exponent)) : 0x7fc00000u;
+    tsr_words(y).v[TSR_PACK_PAIR_WORDS - 1u] = pair == p.last ? factor : odd[VECTORS - 1u];
+}

@@ -1,0 +1,163 @@
+#include "gpu/quant/pack.h"
+
+#include "base/checked.h"
+#include "gpu/stream/stream.h"
+#include "shaders/params/pack.h"
+#include "shaders/params/rows.h"
+
+enum {
+    WORKGROUP = 64,
+    STEPS = 16, /* groups of four elements that an invocation compares */
+    WORD = sizeof(uint32_t),
+    PAIR = 2 * TSR_PACK_BLOCK,
+};
+
+/* The largest number of elements of a dispatch: whole pairs of blocks. */
+#define PIECE_MAX (UINT64_C(1) << 27)
+
+static uint64_t pairs_for(uint64_t count)
+{
+    const uint64_t used = count / TSR_PACK_BLOCK + (count % TSR_PACK_BLOCK != 0);
+    return (used + 2) / 2;
+}
+
+int64_t tsr__packed_words(int64_t count)
+{
+    return count == 0 ? 0 : (int64_t)(pairs_for((uint64_t)count) * TSR_PACK_PAIR_WORDS);
+}
+
+static uint32_t form_of(uint64_t address)
+{
+    return address % WORD == 0 ? TSR_ROW_DENSE4 : TSR_ROW_STRIDED;
+}
+
+/* A kernel's dispatch for a part of a float tensor, whose address is `at`. */
+static tsr__dispatch dispatch_of(tsr__shader shader, const tsr_tensor *floats, uint64_t at,
+                                 const void *push, uint32_t push_bytes)
+{
+    return (tsr__dispatch){
+        .shader = shader,
+        .spec_count = 3,
+        .spec = {WORKGROUP, (uint32_t)floats->layout.dtype, form_of(at)},
+        .push = push,
+        .push_bytes = push_bytes,
+    };
+}
+
+/* Packing ---------------------------------------------------------------------------------------
+ */
+
+typedef struct packing {
+    const tsr_tensor *x, *y;
+    tsr__access largest; /* a word of scratch memory */
+    uint64_t count;
+} packing;
+
+static uint64_t address_at(const tsr_tensor *x, uint64_t element)
+{
+    return tsr__tensor_address(x) + element * tsr_dtype_size(x->layout.dtype);
+}
+
+static tsr_status find_largest(tsr_stream *stream, const packing *pack)
+{
+    TSR__TRY(tsr__stream_fill(stream, pack->largest, 0));
+    for (uint64_t first = 0; first < pack->count; first += PIECE_MAX) {
+        const struct tsr_pack_largest_params push = {
+            .x = address_at(pack->x, first),
+            .largest = tsr__access_address(pack->largest),
+            .count = (uint32_t)tsr__min_u64(pack->count - first, PIECE_MAX),
+        };
+        tsr__dispatch dispatch =
+            dispatch_of(TSR__SHADER_PACK_LARGEST, pack->x, push.x, &push, sizeof push);
+        dispatch.spec[dispatch.spec_count++] = STEPS;
+        dispatch.access_count = 2;
+        dispatch.access[0] = pack->largest;
+        dispatch.access[1] = tsr__read_of(pack->x);
+        tsr__groups_for(((uint64_t)push.count + 3) / 4, WORKGROUP * STEPS, dispatch.groups);
+        TSR__TRY(tsr__stream_dispatch(stream, &dispatch));
+    }
+    return TSR_OK;
+}
+
+static tsr_status record_pack(tsr_stream *stream, void *work)
+{
+    const packing *pack = work;
+    const uint64_t pairs = pairs_for(pack->count), most = PIECE_MAX / PAIR;
+    TSR__TRY(find_largest(stream, pack));
+    for (uint64_t pair = 0; pair < pairs; pair += most) {
+        const uint64_t first = pair * PAIR;
+        const struct tsr_pack_params push = {
+            .x = address_at(pack->x, tsr__min_u64(first, pack->count)),
+            .y = tsr__tensor_address(pack->y) + pair * TSR_PACK_PAIR_WORDS * WORD,
+            .largest = tsr__access_address(pack->largest),
+            .count =
+                (uint32_t)tsr__min_u64(pack->count > first ? pack->count - first : 0, PIECE_MAX),
+            .pairs = (uint32_t)tsr__min_u64(pairs - pair, most),
+            .last = (uint32_t)tsr__min_u64(pairs - 1 - pair, most),
+        };
+        tsr__dispatch dispatch = dispatch_of(TSR__SHADER_PACK, pack->x, push.x, &push, sizeof push);
+        dispatch.access_count = 3;
+        dispatch.access[0] = tsr__write_of(pack->y);
+        dispatch.access[1] = tsr__read_of(pack->x);
+        dispatch.access[2] = pack->largest;
+        dispatch.access[2].write = false;
+        tsr__groups_for(push.pairs, WORKGROUP, dispatch.groups);
+        TSR__TRY(tsr__stream_dispatch(stream, &dispatch));
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__pack(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
+{
+    packing pack = {.x = x, .y = y, .count = (uint64_t)tsr_layout_count(&x->layout)};
+    tsr__buffer *scratch;
+    if (pack.count == 0)
+        return TSR_OK;
+    TSR__TRY(tsr__stream_scratch(stream, WORD, &scratch));
+    pack.largest = (tsr__access){scratch, 0, WORD, true};
+    return tsr__stream_atomic(stream, record_pack, &pack);
+}
+
+/* Unpacking -------------------------------------------------------------------------------------
+ */
+
+typedef struct unpacking {
+    const tsr_tensor *x, *y;
+    uint64_t count;
+    uint32_t contributions;
+} unpacking;
+
+static tsr_status record_unpack(tsr_stream *stream, void *work)
+{
+    const unpacking *unpack = work;
+    const uint64_t bytes = pairs_for(unpack->count) * TSR_PACK_PAIR_WORDS * WORD;
+    for (uint64_t first = 0; first < unpack->count; first += PIECE_MAX) {
+        const uint64_t before = first / PAIR * TSR_PACK_PAIR_WORDS * WORD;
+        const struct tsr_unpack_params push = {
+            .x = tsr__tensor_address(unpack->x) + before,
+            .y = address_at(unpack->y, first),
+            .stride = bytes,
+            .factor = bytes - WORD - before,
+            .count = (uint32_t)tsr__min_u64(unpack->count - first, PIECE_MAX),
+            .contributions = unpack->contributions,
+        };
+        tsr__dispatch dispatch =
+            dispatch_of(TSR__SHADER_UNPACK, unpack->y, push.y, &push, sizeof push);
+        dispatch.access_count = 2;
+        dispatch.access[0] = tsr__write_of(unpack->y);
+        dispatch.access[1] = tsr__read_of(unpack->x);
+        tsr__groups_for(((uint64_t)push.count + 3) / 4, WORKGROUP, dispatch.groups);
+        TSR__TRY(tsr__stream_dispatch(stream, &dispatch));
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__unpack_sum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                           int contributions)
+{
+    unpacking unpack = {.x = x,
+                        .y = y,
+                        .count = (uint64_t)tsr_layout_count(&y->layout),
+                        .contributions = (uint32_t)contributions};
+    return unpack.count == 0 ? TSR_OK : tsr__stream_atomic(stream, record_unpack, &unpack);
+}

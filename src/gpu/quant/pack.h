@@ -1,0 +1,27 @@
+/* Numbers in 8 bits, for slow connections. `count` elements are packed in whole blocks of
+ * TSR_Q8_0, as tsr_quantize makes them, of which the last four bytes are a factor: an f32, and a
+ * power of two. The values are those of the blocks times the factor. It brings the largest element
+ * near the largest that a block can hold, because scales of blocks are f16: gradients would become
+ * 0 otherwise. If an element is NaN or infinite, the factor is NaN, and so are all values.
+ *
+ * Two blocks are 17 words of 32 bits. The number of blocks is even, and the number of words is
+ * tsr__packed_words. This header contains no Vulkan types, so that parallel/ can include it. */
+#ifndef TSR_GPU_QUANT_PACK_H
+#define TSR_GPU_QUANT_PACK_H
+
+#include "tessera/stream.h"
+
+/* 0 if there are no elements. */
+int64_t tsr__packed_words(int64_t count);
+
+/* Records packing x, a contiguous tensor of f32, f16 or bf16, to y, contiguous and u32
+ * [tsr__packed_words]. The scales of blocks have the rounding of the device's division. */
+tsr_status tsr__pack(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x) TSR_NODISCARD;
+
+/* Records y = the sum of `contributions` packed tensors that follow each other in x, contiguous and
+ * u32. y is contiguous, and f32, f16 or bf16. The sum is computed in f32, in this order, and
+ * rounded once to y's dtype. */
+tsr_status tsr__unpack_sum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                           int contributions) TSR_NODISCARD;
+
+#endif

@@ -1,0 +1,211 @@
+/* Numbers packed in 8 bits for slow connections: their bytes, and sums of them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/quant/pack.h"
+
+#include "support/check_main.h"
+#include "support/gpu.h"
+
+static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
+static const int64_t counts[] = {1, 31, 32, 33, 63, 64, 65, 96, 1000, 4095, 4096, 70001};
+enum { COUNTS = sizeof counts / sizeof *counts, PAIR_BYTES = 68 };
+
+/* What pack.h describes, by the host: whole pairs of blocks, and the factor at the end. */
+static uint8_t *packed_by_host(const float *values, int64_t count, uint64_t *bytes)
+{
+    const int64_t pairs = ((count + 31) / 32 + 2) / 2;
+    float *scaled = calloc((size_t)pairs * 64, sizeof *scaled), largest = 0, factor = 1;
+    uint8_t *packed = calloc((size_t)pairs, PAIR_BYTES);
+    int exponent;
+    ck_assert(scaled && packed);
+    for (int64_t i = 0; i < count; i++)
+        largest = fmaxf(largest, fabsf(values[i]));
+    if (largest > 0) {
+        frexpf(largest, &exponent);
+        factor = ldexpf(1, exponent < -126 + 22 ? -126 : exponent - 22);
+    }
+    for (int64_t i = 0; i < count; i++)
+        scaled[i] = values[i] / factor;
+    *bytes = (uint64_t)pairs * PAIR_BYTES;
+    ck_assert_ok(tsr_quantize(TSR_Q8_0, scaled, pairs * 64, packed, *bytes));
+    memcpy(packed + *bytes - sizeof factor, &factor, sizeof factor);
+    free(scaled);
+    return packed;
+}
+
+/* Values of very different blocks, and halves of the levels, which are rounded away from 0. */
+static void make_values(gpu_random *random, float *values, int64_t count, float scale,
+                        tsr_dtype dtype)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t block = i / 32;
+        double value = gpu_random_unit(random) * ldexp(1, -(int)(block % 23));
+        if (block % 5 == 1)
+            value = i % 32 == 0 ? 127 : (double)gpu_random_between(random, -252, 252) / 2;
+        if (block % 7 == 3)
+            value = 0;
+        values[i] = (float)gpu_rounded(value * (double)scale, dtype);
+    }
+}
+
+static tsr_tensor *floats_of(tsr_dtype dtype, const float *values, int64_t count, bool odd)
+{
+    const int64_t room = count + 1;
+    double *wide = calloc((size_t)room, sizeof *wide);
+    tsr_tensor *all = gpu_new(dtype, 1, &room), *view;
+    ck_assert_ptr_nonnull(wide);
+    gpu_poison(all);
+    for (int64_t i = 0; i < count; i++)
+        wide[i] = (double)values[i];
+    GPU_OK(tsr_tensor_slice(all, 0, odd, count + odd, 1, &view));
+    gpu_put(view, wide);
+    tsr_tensor_destroy(&all);
+    free(wide);
+    return view;
+}
+
+static tsr_tensor *words_new(int64_t words)
+{
+    tsr_tensor *tensor = gpu_new(TSR_U32, 1, &words);
+    gpu_poison(tensor);
+    return tensor;
+}
+
+START_TEST(bytes_are_those_of_the_host)
+{
+    gpu_random random = {70 + (uint64_t)_i};
+    const tsr_dtype dtype = floats[_i % 3];
+    for (int c = 0; c < COUNTS; c++) {
+        const int64_t count = counts[c], words = tsr__packed_words(count);
+        float *values = calloc((size_t)count, sizeof *values);
+        uint64_t bytes;
+        const float scales[] = {1, dtype == TSR_F16 ? 0.125F : 1e-30F,
+                                dtype == TSR_F16 ? 3 : 1e30F};
+        ck_assert_ptr_nonnull(values);
+        make_values(&random, values, count, scales[c % 3], dtype);
+        uint8_t *want = packed_by_host(values, count, &bytes), *got = calloc(1, bytes);
+        tsr_tensor *x = floats_of(dtype, values, count, _i >= 3), *y = words_new(words);
+        ck_assert_ptr_nonnull(got);
+        ck_assert_uint_eq(bytes, (uint64_t)words * 4);
+        GPU_OK(tsr__pack(queue, y, x));
+        GPU_OK(tsr_tensor_download(queue, y, got, bytes));
+        for (uint64_t i = 0; i < bytes; i++)
+            ck_assert_msg(got[i] == want[i], "%s, %lld elements: byte %llu is %d, not %d",
+                          tsr_dtype_name(dtype), (long long)count, (unsigned long long)i, got[i],
+                          want[i]);
+        free(values);
+        free(want);
+        free(got);
+        tsr_tensor_destroy(&x);
+        tsr_tensor_destroy(&y);
+    }
+}
+END_TEST
+
+/* The value of an element of packed bytes. */
+static float unpacked(const uint8_t *packed, uint64_t bytes, const float *blocks, int64_t i)
+{
+    float factor;
+    memcpy(&factor, packed + bytes - sizeof factor, sizeof factor);
+    return blocks[i] * factor;
+}
+
+START_TEST(sums_are_in_order)
+{
+    gpu_random random = {90 + (uint64_t)_i};
+    const tsr_dtype dtype = floats[_i % 3];
+    const int contributions = 1 + _i;
+    for (int c = 0; c < COUNTS; c++) {
+        const int64_t count = counts[c], words = tsr__packed_words(count),
+                      all = words * contributions;
+        const uint64_t bytes = (uint64_t)words * 4;
+        const int64_t padded = words / 17 * 64;
+        float *values = calloc((size_t)count, sizeof *values),
+              *sum = calloc((size_t)count, sizeof *sum),
+              *blocks = calloc((size_t)padded, sizeof *blocks);
+        uint8_t *packed = calloc((size_t)contributions, bytes);
+        ck_assert(values && sum && blocks && packed);
+        for (int r = 0; r < contributions; r++) {
+            uint64_t each;
+            make_values(&random, values, count, ldexpf(1, -r), TSR_F32);
+            uint8_t *one = packed_by_host(values, count, &each);
+            memcpy(packed + (uint64_t)r * bytes, one, bytes);
+            ck_assert_ok(tsr_dequantize(TSR_Q8_0, one, bytes, blocks, padded));
+            for (int64_t i = 0; i < count; i++)
+                sum[i] = r == 0 ? unpacked(one, bytes, blocks, i)
+                                : sum[i] + unpacked(one, bytes, blocks, i);
+            free(one);
+        }
+        tsr_tensor *x = words_new(all), *y = floats_of(dtype, values, count, _i >= 3);
+        GPU_OK(tsr_tensor_upload(queue, x, packed, (uint64_t)contributions * bytes));
+        GPU_OK(tsr__unpack_sum(queue, y, x, contributions));
+        double *got = calloc((size_t)count, sizeof *got);
+        ck_assert_ptr_nonnull(got);
+        gpu_get(y, got);
+        for (int64_t i = 0; i < count; i++)
+            ck_assert_msg(got[i] == gpu_rounded((double)sum[i], dtype),
+                          "%s, %lld elements: element %lld is %.9g, not %.9g",
+                          tsr_dtype_name(dtype), (long long)count, (long long)i, got[i],
+                          (double)sum[i]);
+        free(got);
+        free(values);
+        free(sum);
+        free(blocks);
+        free(packed);
+        tsr_tensor_destroy(&x);
+        tsr_tensor_destroy(&y);
+    }
+}
+END_TEST
+
+START_TEST(not_finite)
+{
+    const double odd[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
+    const int64_t count = 100, words = tsr__packed_words(count);
+    for (int k = 0; k < 3; k++) {
+        float values[100];
+        for (int i = 0; i < count; i++)
+            values[i] = (float)i;
+        values[41] = (float)odd[k];
+        tsr_tensor *x = floats_of(TSR_F32, values, count, false), *packed = words_new(words);
+        GPU_OK(tsr__pack(queue, packed, x));
+        GPU_OK(tsr__unpack_sum(queue, x, packed, 1));
+        double got[100];
+        gpu_get(x, got);
+        for (int i = 0; i < count; i++)
+            ck_assert_msg(isnan(got[i]), "%g: element %d is %g", odd[k], i, got[i]);
+        tsr_tensor_destroy(&x);
+        tsr_tensor_destroy(&packed);
+    }
+}
+END_TEST
+
+START_TEST(nothing)
+{
+    const int64_t none = 0;
+    tsr_tensor *x = gpu_new(TSR_F32, 1, &none), *y = gpu_new(TSR_U32, 1, &none);
+    ck_assert_int_eq(tsr__packed_words(0), 0);
+    GPU_OK(tsr__pack(queue, y, x));
+    GPU_OK(tsr__unpack_sum(queue, x, y, 3));
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+}
+END_TEST
+
+TESTS(pack)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_loop_test(tests, bytes_are_those_of_the_host, 0, 4);
+    tcase_add_loop_test(tests, sums_are_in_order, 0, 4);
+    tcase_add_test(tests, not_finite);
+    tcase_add_test(tests, nothing);
+}
+
+TESTS(pack_packed)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
+    tcase_add_loop_test(tests, bytes_are_those_of_the_host, 3, 6);
+    tcase_add_loop_test(tests, sums_are_in_order, 3, 6);
+}
