@@ -98,14 +98,3 @@ tsr_status tsr__group_copy_from_blocks(const tsr_group_request *request, const t
 {
     return copy_blocks(request, flat, whole, false);
 }
-
-tsr_status tsr__group_copy_out(tsr_group_request *request)
-{
-    if (!request->target)
-        return TSR_OK;
-    if (request->wire)
-        return tsr__group_wire_finish(request);
-    if (request->kind == TSR__GROUP_ALL_GATHER)
-        return tsr__group_copy_from_blocks(request, request->out, request->target);
-    return copy_out(request->group->stream, request->out, 0, request->target);
-}

@@ -1,16 +1,14 @@
 /* The internal functions of groups and their requests. Each file uses only the files listed above
  * it:
  *
- *     wire.c        packs what is sent in a narrow format, and unpacks or adds it
- *     flat.c        makes operands contiguous, and copies results back to the caller's tensors
- *     request.c     a request: its queue, its end, and the communicator's operation for it
- *     direct.c      the path for tensors that the communicator can read and write in place
- *     staged.c      the path through a ring of pieces of host memory
- *     progress.c    advances all groups of a stream; waiting, testing, failing
- *     collective.c  the public operations: checks their arguments and prepares requests
- *     group.c       creates groups and chooses their path
- *     calibrate.c   measures the speed of each rank
- *     efficiency.c  computes how well a partition uses these speeds */
+ *     flat.c        makes operands contiguous, and copies results back
+ *     wire.c        packs what is sent in a narrow format, and unpacks or adds it; how results
+ * reach the caller's tensors request.c     a request: its queue, its end, and the communicator's
+ * operation for it direct.c      the path for tensors that the communicator can read and write in
+ * place staged.c      the path through a ring of pieces of host memory progress.c    advances all
+ * groups of a stream; waiting, testing, failing collective.c  the public operations: checks their
+ * arguments and prepares requests group.c       creates groups and chooses their path calibrate.c
+ * measures the speed of each rank efficiency.c  computes how well a partition uses these speeds */
 #ifndef TSR_PARALLEL_GROUP_GROUP_H
 #define TSR_PARALLEL_GROUP_GROUP_H
 
@@ -150,8 +148,9 @@ tsr_status tsr__group_wire_all_gather(tsr_group_request *request, tsr_tensor *ou
                                       const tsr_tensor *in) TSR_NODISCARD;
 tsr_status tsr__group_wire_reduce_scatter(tsr_group_request *request, tsr_tensor *out,
                                           const tsr_tensor *in) TSR_NODISCARD;
-/* Records the result in the target, from what has been received. */
-tsr_status tsr__group_wire_finish(const tsr_group_request *request) TSR_NODISCARD;
+/* Records the result in the request's target, from what is in `out`. Does nothing if the request
+ * has no target. */
+tsr_status tsr__group_copy_out(const tsr_group_request *request) TSR_NODISCARD;
 
 /* flat.c ----------------------------------------------------------------------------------------
  */
@@ -174,9 +173,6 @@ tsr_status tsr__group_copy_to_blocks(const tsr_group_request *request, tsr_tenso
                                      const tsr_tensor *whole) TSR_NODISCARD;
 tsr_status tsr__group_copy_from_blocks(const tsr_group_request *request, const tsr_tensor *flat,
                                        tsr_tensor *whole) TSR_NODISCARD;
-/* Records the copy from `out` to the request's target. Does nothing if the request has no
- * target. */
-tsr_status tsr__group_copy_out(tsr_group_request *request) TSR_NODISCARD;
 
 /* request.c -------------------------------------------------------------------------------------
  */

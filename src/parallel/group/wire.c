@@ -290,7 +290,8 @@ static tsr_status unpack_parts(const tsr_group_request *request, const tsr_tenso
     return TSR_OK;
 }
 
-tsr_status tsr__group_wire_finish(const tsr_group_request *request)
+/* Records the result in the target, from what has been received. */
+static tsr_status finish(const tsr_group_request *request)
 {
     tsr_tensor *target = request->target;
     if (request->serves == TSR__GROUP_ALL_GATHER)
@@ -300,4 +301,15 @@ tsr_status tsr__group_wire_finish(const tsr_group_request *request)
         return TSR_OK;
     return is_blocks(request) ? unpack_blocks(request, target, 0, request->group->size)
                               : add_floats(request, target);
+}
+
+tsr_status tsr__group_copy_out(const tsr_group_request *request)
+{
+    if (!request->target)
+        return TSR_OK;
+    if (request->wire)
+        return finish(request);
+    if (request->kind == TSR__GROUP_ALL_GATHER)
+        return tsr__group_copy_from_blocks(request, request->out, request->target);
+    return tsr__group_copy_from_flat(request->group->stream, request->out, request->target);
 }
