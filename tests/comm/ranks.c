@@ -20,6 +20,7 @@
 
 #include "base/fault.h"
 #include "comm/job.h"
+#include "support/random.h"
 
 #define MAX_BLOCK 65536
 #define EXCHANGES 8
@@ -61,18 +62,26 @@ void *ranks_shared(void)
     return common->user;
 }
 
+/* Linux gives the ports from 32768 on to sockets that ask for any, such as those at which ranks
+ * listen after losses. A port below is free as long as no other test chooses it too. */
 void ranks_choose_port(void)
 {
+    enum { LOWEST = 15000, HIGHEST = 32767, TRIES = 1000 };
     char text[16];
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t size = sizeof address;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(bind(fd, (const struct sockaddr *)&address, sizeof address), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
-    close(fd);
-    snprintf(text, sizeof text, "%d", ntohs(address.sin_port));
+    uint64_t random = (uint64_t)getpid() ^ (uint64_t)(seconds_now() * 1e9);
+    int port = 0, taken = -1;
+    for (int i = 0; i < TRIES && taken != 0; i++) {
+        struct sockaddr_in address = {.sin_family = AF_INET};
+        port = (int)random_between(&random, LOWEST, HIGHEST);
+        address.sin_port = htons((uint16_t)port);
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        const int fd = socket(AF_INET, SOCK_STREAM, 0);
+        ck_assert_int_ge(fd, 0);
+        taken = bind(fd, (const struct sockaddr *)&address, sizeof address);
+        close(fd);
+    }
+    ck_assert_int_eq(taken, 0);
+    snprintf(text, sizeof text, "%d", port);
     setenv("TESSERA_MASTER_PORT", text, 1);
     setenv("TESSERA_TOKEN", "0123456789abcdef", 1);
 }

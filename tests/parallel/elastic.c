@@ -12,7 +12,7 @@
 #include "parallel/fsdp/fsdp.h"
 
 #define MS UINT64_C(1000000)
-#define TIMEOUT_NS (20000 * MS)
+#define TIMEOUT_NS (20000 * MS) /* unless the job says otherwise */
 #define ITEMS (ELASTIC_BATCH * ELASTIC_EPOCH)
 #define UNITS 3
 #define PARAMS 4
@@ -41,6 +41,11 @@ typedef struct worker {
 } worker;
 
 static worker w;
+
+static uint64_t timeout_ns(void)
+{
+    return w.job->timeout_ns ? w.job->timeout_ns : TIMEOUT_NS;
+}
 
 static const struct {
     const char *name;
@@ -337,7 +342,7 @@ static void use(tsr_comm *comm)
         tsr_comm_destroy(&w.world);
     w.is_first = false;
     w.world = comm;
-    tsr_comm_set_timeout(comm, TIMEOUT_NS);
+    tsr_comm_set_timeout(comm, timeout_ns());
 }
 
 /* The sampler is at the present step. */
@@ -440,7 +445,7 @@ static bool go_on(void)
             continue;
         }
         status =
-            tsr_comm_shrink(w.world, tsr_comm_shrink_params(.timeout_ns = TIMEOUT_NS), &smaller);
+            tsr_comm_shrink(w.world, tsr_comm_shrink_params(.timeout_ns = timeout_ns()), &smaller);
         if (status == TSR_OK) {
             atomic_fetch_add(&w.shared->shrinks, 1);
             use(smaller);
@@ -591,7 +596,7 @@ static void run(tsr_comm *comm, const elastic_job *job, bool joined)
     w = (worker){.shared = ranks_shared(), .job = job, .world = comm, .is_first = true};
     w.number = joined ? job->ranks + atomic_fetch_add(&w.shared->joined, 1) : tsr_comm_rank(comm);
     w.grows = joined;
-    tsr_comm_set_timeout(comm, TIMEOUT_NS);
+    tsr_comm_set_timeout(comm, timeout_ns());
     need_ok(tsr_device_open(tsr_device_params(.force_staging = w.job->staged && w.number % 2),
                             &w.device));
     need_ok(tsr_stream_create(w.device, &w.stream));

@@ -36,7 +36,8 @@ typedef struct elastic_loss {
 typedef struct elastic_job {
     int ranks;
     int steps;
-    const char *hosts; /* as in ranks_job */
+    const char *hosts;   /* as in ranks_job */
+    uint64_t timeout_ns; /* of operations and of shrinking; 0: 20 s */
     bool no_replicas, staged, layerwise, momentum, everywhere;
     tsr_dtype dtype; /* of the parameters; 0: f32 */
     elastic_loss losses[ELASTIC_LOSSES];

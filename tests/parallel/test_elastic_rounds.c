@@ -1,4 +1,4 @@
-/* Many rounds of training through random kills and joins. A second process is sometimes killed at
+/* Many rounds of training through random kills, stops and joins. A second process is sometimes killed at
  * once, while the others still go on without the first: any but the neighbours of the first, which
  * have its copies or the originals of its own. In the end all parameters must be those of an
  * undisturbed training. TESSERA_TEST_ROUNDS is the number of jobs, TESSERA_TEST_SEED the first. */
@@ -11,6 +11,7 @@
 #include "parallel/elastic.h"
 
 #define ROUNDS 3
+#define MS UINT64_C(1000000)
 #define MOST_RANKS 6 /* that the batch divides over */
 #define FIRST_RANKS 4
 
@@ -18,7 +19,8 @@ typedef struct crowd {
     uint64_t random;
     int processes; /* that have been started */
     unsigned killed;
-    int kills, joins;
+    uint64_t timeout_ns; /* 0: no process is stopped */
+    int kills, stops, joins;
 } crowd;
 
 static bool lives(const crowd *c, int process)
@@ -87,10 +89,23 @@ static void kill_some(crowd *c)
     kill_one(c, second);
 }
 
+/* Stops a process, often for so long that the others go on without it. It joins them then. */
+static void stop_one(crowd *c)
+{
+    const int process = choose(c);
+    ranks_signal(process, SIGSTOP);
+    usleep((useconds_t)random_between(&c->random, 0, (int64_t)(2 * c->timeout_ns / 1000)));
+    ranks_signal(process, SIGCONT);
+    c->stops++;
+}
+
 static void disturb(crowd *c, elastic_job *job)
 {
     const bool room = c->processes < MAX_RANKS && count(c) < MOST_RANKS;
-    if (count(c) > 1 && (!room || random_between(&c->random, 0, 1) == 0)) {
+    if (c->timeout_ns > 0 && count(c) > 1 && random_between(&c->random, 0, 1) == 0) {
+        stop_one(c);
+        settle(c, "after a stop");
+    } else if (count(c) > 1 && (!room || random_between(&c->random, 0, 1) == 0)) {
         kill_some(c);
         settle(c, "after a loss");
     } else if (room) {
@@ -102,11 +117,12 @@ static void disturb(crowd *c, elastic_job *job)
     usleep((useconds_t)random_between(&c->random, 0, 100000));
 }
 
-static void play(uint64_t seed)
+static void play(uint64_t seed, uint64_t timeout_ns)
 {
-    crowd c = {.random = seed, .processes = FIRST_RANKS};
+    crowd c = {.random = seed, .processes = FIRST_RANKS, .timeout_ns = timeout_ns};
     elastic_job job = {.ranks = FIRST_RANKS,
                        .always_grows = true,
+                       .timeout_ns = timeout_ns,
                        .momentum = seed % 2 == 1,
                        .layerwise = seed % 4 == 2,
                        .staged = seed % 3 == 0};
@@ -121,18 +137,31 @@ static void play(uint64_t seed)
     elastic_wait(c.processes, c.killed);
     ck_assert_int_eq(shared->final_ranks, count(&c));
     fprintf(stderr,
-            "seed %llu: %d kills, %d joins; %d steps, %d ranks left; at most %d ms to go on\n",
-            (unsigned long long)seed, c.kills, c.joins, shared->final_steps, count(&c),
+            "seed %llu: %d kills, %d stops, %d joins; %d steps, %d ranks left; at most %d ms to go "
+            "on\n",
+            (unsigned long long)seed, c.kills, c.stops, c.joins, shared->final_steps, count(&c),
             shared->worst_ms);
+}
+
+static void play_rounds(int rounds, uint64_t timeout_ns)
+{
+    const char *wish = getenv("TESSERA_TEST_ROUNDS"), *first = getenv("TESSERA_TEST_SEED");
+    const uint64_t seed = first ? strtoull(first, NULL, 0) : 1;
+    if (wish)
+        rounds = atoi(wish);
+    for (int round = 0; round < rounds; round++)
+        play(seed + (uint64_t)round, timeout_ns);
 }
 
 START_TEST(through_kills_and_joins)
 {
-    const char *wish = getenv("TESSERA_TEST_ROUNDS"), *first = getenv("TESSERA_TEST_SEED");
-    const int rounds = wish ? atoi(wish) : ROUNDS;
-    const uint64_t seed = first ? strtoull(first, NULL, 0) : 1;
-    for (int round = 0; round < rounds; round++)
-        play(seed + (uint64_t)round);
+    play_rounds(ROUNDS, 0);
+}
+END_TEST
+
+START_TEST(through_stops_too)
+{
+    play_rounds(1, 2000 * MS);
 }
 END_TEST
 
@@ -140,4 +169,5 @@ TESTS(elastic_rounds)
 {
     tcase_set_timeout(tests, 6000);
     tcase_add_test(tests, through_kills_and_joins);
+    tcase_add_test(tests, through_stops_too);
 }
