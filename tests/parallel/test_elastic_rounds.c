@@ -1,7 +1,8 @@
-/* Many rounds of training through random kills, stops and joins. A second process is sometimes killed at
- * once, while the others still go on without the first: any but the neighbours of the first, which
- * have its copies or the originals of its own. In the end all parameters must be those of an
- * undisturbed training. TESSERA_TEST_ROUNDS is the number of jobs, TESSERA_TEST_SEED the first. */
+/* Many rounds of training through random kills, stops and joins. A second process is sometimes
+ * killed at once, while the others still go on without the first: any but the neighbours of the
+ * first, which have its copies or the originals of its own. In the end all parameters must be those
+ * of an undisturbed training. TESSERA_TEST_ROUNDS is the number of jobs, TESSERA_TEST_SEED the
+ * first. */
 #define _DEFAULT_SOURCE
 #include <signal.h>
 #include <stdio.h>
