@@ -162,7 +162,8 @@ typedef struct tsr_fsdp_shard {
     tsr_tensor *moment1, *moment2; /* for SGD, moment1 is the velocity */
 } tsr_fsdp_shard;
 /* Blocks until all gradients in progress have been reduced. Units may be in use; the gradients of a
- * backward pass that has not ended are not included. */
+ * backward pass that has not ended are not included. `grad` may be written until the next pass or
+ * step; with `replicas`, that step then sends all gradients again. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_shard_of(tsr_fsdp *model, uint64_t param,
                                                    tsr_fsdp_shard *out);
 /* Call it after writing to shards. It discards gathered parameters, and copies the shards to their
@@ -203,9 +204,12 @@ TSR_API int64_t tsr_fsdp_steps(const tsr_fsdp *model);
  * copy.
  *
  * Cost: the memory of another shard with its gradient and state (replica_bytes, as much as
- * parameter_bytes + gradient_bytes + optimizer_bytes without always-gathered parameters), one
- * message of the gradients' size, one barrier and a second update per step. tsr_fsdp_create,
- * tsr_fsdp_load and tsr_fsdp_changed send all shards to their copies, and block until that is done.
+ * parameter_bytes + gradient_bytes + optimizer_bytes without always-gathered parameters); and per
+ * step, messages of the gradients' size, a short message, a barrier and a second update. The
+ * gradients of a unit are sent while others are computed, as soon as they have been reduced, if the
+ * unit had as many backward passes as before the last step; otherwise the step sends all gradients
+ * at once. tsr_fsdp_create, tsr_fsdp_load and tsr_fsdp_changed send all shards to their copies, and
+ * block until that is done.
  *
  * A step is made by all ranks or by none: no rank changes its shards before all have the gradients
  * of theirs and of their copies. So if a rank is lost while others make a step, these go on either

@@ -164,6 +164,33 @@ static void check_copies(tsr_fsdp *m, const char *what)
     }
 }
 
+/* Steps with another number of passes than the step before, without any, and with a gradient that
+ * one rank changes. */
+static void pass_of_other_kind(model *m)
+{
+    tsr_fsdp_shard shard = {{0}, NULL, NULL, NULL, NULL, NULL};
+    const tsr__fsdp_unit *last = &m->sharded->units[m->sharded->unit_count - 1];
+    for (int passes = 1; passes <= 3; passes++) {
+        for (int i = 0; i < passes; i++)
+            model_pass(m, 5000 + 7 * my_rank, 7, 60, 0.01f);
+        model_update(m);
+    }
+    OK(tsr_fsdp_zero_grad(m->sharded));
+    for (int i = 0; i < 3; i++)
+        model_pass(m, 6000 + 7 * my_rank, 7, 60, 0.01f);
+    CHECK(last->sent && last->passes == 3,
+          "gradients were not sent after the last pass, before the step");
+    for (uint64_t p = 0; my_rank == 0 && p < (uint64_t)m->sharded->param_count; p++) {
+        OK(tsr_fsdp_shard_of(m->sharded, p, &shard));
+        if (shard.grad)
+            OK(tsr_fill(queue, shard.grad, 0.25));
+    }
+    model_update(m);
+    model_pass(m, 7000 + 7 * my_rank, 7, 60, 0.01f);
+    OK(tsr_fsdp_zero_grad(m->sharded));
+    model_update(m);
+}
+
 static void copy_through(const way *w, tsr_dtype dtype)
 {
     char path[SHARED_PATH];
@@ -182,6 +209,8 @@ static void copy_through(const way *w, tsr_dtype dtype)
         model_pass(&m, 5000 + 7 * my_rank, 7, 60, 0.01f);
         model_step(&m, i, my_rank, ranks);
     }
+    check_copies(m.sharded, w->name);
+    pass_of_other_kind(&m);
     check_copies(m.sharded, w->name);
     shared_path(world, "copies", path);
     OK(tsr_fsdp_save(m.sharded, path, NULL));

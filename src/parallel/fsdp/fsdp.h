@@ -54,6 +54,10 @@ typedef struct tsr__fsdp_unit {
     bool slotted;     /* at least one parameter is not resident */
     bool in_use;
     tsr_pass pass;
+    /* replica.c: backward passes whose gradients have been reduced since the last step, and how
+     * many there were before the last step. */
+    int passes, expected;
+    bool sent; /* the gradients of `expected` passes are being sent to the copies, or have been */
 } tsr__fsdp_unit;
 
 typedef struct tsr__fsdp_slot {
@@ -103,7 +107,9 @@ typedef enum tsr__fsdp_progress {
 
 /* replica.c: the copy of the shards of rank `from`. The rank `to` has the copy of this rank's. */
 typedef struct tsr__fsdp_replica {
-    tsr_comm *comm; /* NULL: there are no copies */
+    tsr_comm *comm;   /* NULL: there are no copies */
+    tsr_group *group; /* for gradients that are sent while the device computes */
+    bool changed;     /* the caller may have changed gradients that have been sent */
     int from, to, distance;
     tsr__fsdp_param *params; /* [param_count]: dtype, ndim, range and tensors only */
     tsr__fsdp_pools pools;
@@ -239,11 +245,19 @@ tsr_status tsr__fsdp_apply(tsr_fsdp *model) TSR_NODISCARD;
 
 /* replica.c: tsr__fsdp_choose_replica chooses which rank has whose copies; it is collective.
  * tsr__fsdp_make_replica allocates them. The other functions do nothing if there are none.
- * tsr__fsdp_refresh sends values and state to the copies, and tsr__fsdp_send_gradients the
- * gradients; both are collective, and block until done. */
+ * tsr__fsdp_refresh sends values and state to the copies; it is collective, and blocks until done.
+ *
+ * tsr__fsdp_send_ahead starts to send the gradients of a unit after its last pass before a step, if
+ * that is the pass it was in the step before. tsr__fsdp_wait_sent blocks until those of one
+ * parameter have been sent and received, tsr__fsdp_stop_sending until those of all have; they are
+ * then as if they had not been sent. tsr__fsdp_send_gradients blocks until all copies have all
+ * gradients, and sends those that have not been sent, or have changed since. */
 tsr_status tsr__fsdp_choose_replica(tsr_fsdp *model, int replicas) TSR_NODISCARD;
 tsr_status tsr__fsdp_make_replica(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_refresh(tsr_fsdp *model) TSR_NODISCARD;
+tsr_status tsr__fsdp_send_ahead(tsr_fsdp *model, int unit) TSR_NODISCARD;
+tsr_status tsr__fsdp_wait_sent(tsr_fsdp *model, int param) TSR_NODISCARD;
+tsr_status tsr__fsdp_stop_sending(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_send_gradients(tsr_fsdp *model) TSR_NODISCARD;
 void tsr__fsdp_finish_replica(tsr_fsdp *model);
 /* Returns the rank that has the copy of `rank`'s shards, at this distance. */

@@ -164,12 +164,15 @@ tsr_status tsr__fsdp_reduce(tsr_fsdp *model, int unit)
 /* Collecting ------------------------------------------------------------------------------------
  */
 
-static tsr_status collect_param(tsr_fsdp *model, tsr__fsdp_param *p)
+static tsr_status collect_param(tsr_fsdp *model, int param)
 {
+    tsr__fsdp_param *p = &model->params[param];
     if (!p->reduced)
         return TSR_OK;
     p->reduced = false;
     tsr_status status = tsr_group_wait(&p->reducing);
+    if (status == TSR_OK && p->extra)
+        status = tsr__fsdp_wait_sent(model, param);
     if (status == TSR_OK && p->extra)
         status = tsr_add(model->stream, p->grad, p->grad, p->extra);
     tsr_tensor_destroy(&p->extra);
@@ -181,12 +184,16 @@ tsr_status tsr__fsdp_collect(tsr_fsdp *model, int unit)
 {
     tsr__fsdp_unit *u = &model->units[unit];
     tsr_status first = TSR_OK;
+    bool any = false;
     for (int i = u->first; i < u->first + u->count; i++) {
-        tsr_status status = collect_param(model, &model->params[i]);
+        any = any || model->params[i].reduced;
+        tsr_status status = collect_param(model, i);
         if (first == TSR_OK)
             first = status;
     }
     leave_slot(model, u);
+    if (any && first == TSR_OK)
+        first = tsr__fsdp_send_ahead(model, unit);
     return first;
 }
 

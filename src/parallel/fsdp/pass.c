@@ -176,6 +176,9 @@ tsr_status tsr_fsdp_shard_of(tsr_fsdp *model, uint64_t param, tsr_fsdp_shard *ou
                  model->param_count);
     TSR__TRY(tsr__fsdp_collect_all(model));
     const tsr__fsdp_param *p = &model->params[param];
+    /* The caller may write to the gradient. */
+    TSR__TRY(tsr__fsdp_wait_sent(model, (int)param));
+    model->replica.changed = model->replica.changed || p->grad_holds;
     *out = (tsr_fsdp_shard){.range = p->range};
     if (p->range.count == 0)
         return TSR_OK;

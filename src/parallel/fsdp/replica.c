@@ -1,11 +1,15 @@
 /* Copies of shards. Each rank has a copy of the shards of one other rank, with moments and master
  * copies, and makes every optimizer step for the copy, too, from the gradients that the other rank
  * sends. So only gradients are sent, and a rank that is lost leaves no copy that is half updated.
- */
+ *
+ * The gradients of a unit are sent after its last backward pass before a step, while the device
+ * computes those of other units. Which pass is the last one is known from the step before. If it
+ * was another one, all gradients are sent when the step is made. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "gpu/stream/host_access.h"
 #include "parallel/fsdp/fsdp.h"
+#include "parallel/group/group.h"
 
 #define TAG 1
 #define PIECE_BYTES UINT64_C(4194304) /* of a transfer through host memory */
@@ -50,6 +54,7 @@ tsr_status tsr__fsdp_choose_replica(tsr_fsdp *model, int replicas)
     TSR__TRY(tsr_comm_all_reduce(comm, &most, &most, 1, TSR_I64, TSR_OP_MIN));
     model->most_bytes = (uint64_t)most;
     TSR__TRY(tsr_comm_duplicate(comm, &r->comm));
+    TSR__TRY(tsr_group_create(r->comm, model->stream, NULL, &r->group));
     r->distance = choose_distance(r->comm);
     r->to = tsr__fsdp_holder(model->rank, r->distance, model->size);
     r->from = tsr__fsdp_holder(model->rank, model->size - r->distance, model->size);
@@ -87,6 +92,8 @@ tsr_status tsr__fsdp_make_replica(tsr_fsdp *model)
     r->params = tsr__calloc((size_t)model->param_count, sizeof *r->params);
     if (!r->params)
         return TSR_ERR_NO_MEMORY;
+    for (int u = 0; u < model->unit_count; u++)
+        model->units[u].expected = 1;
     for (int i = 0; i < model->param_count; i++) {
         const tsr__fsdp_param *p = &model->params[i];
         r->params[i].seen = (tsr_parameter){.dtype = p->seen.dtype, .ndim = p->seen.ndim};
@@ -101,6 +108,9 @@ tsr_status tsr__fsdp_make_replica(tsr_fsdp *model)
 void tsr__fsdp_finish_replica(tsr_fsdp *model)
 {
     tsr__fsdp_replica *r = &model->replica;
+    for (int i = 0; r->params && i < model->param_count; i++)
+        (void)!tsr_group_wait(&r->params[i].reducing); /* nobody needs the results any more */
+    tsr_group_destroy(&r->group);
     if (r->params)
         tsr__fsdp_free_shards(r->params, model->param_count, &r->pools);
     tsr__free(r->params);
@@ -223,6 +233,80 @@ tsr_status tsr__fsdp_refresh(tsr_fsdp *model)
     return context(model, "the shards", status);
 }
 
+/* Gradients -------------------------------------------------------------------------------------
+ */
+
+tsr_status tsr__fsdp_send_ahead(tsr_fsdp *model, int unit)
+{
+    tsr__fsdp_replica *r = &model->replica;
+    tsr__fsdp_unit *u = &model->units[unit];
+    if (!r->params)
+        return TSR_OK;
+    u->sent = ++u->passes == u->expected;
+    for (int i = u->first; u->sent && i < u->first + u->count; i++) {
+        tsr__fsdp_param *copy = &r->params[i];
+        if (model->params[i].resident)
+            continue;
+        TSR__TRY(context(model, "the gradients",
+                         tsr__group_exchange_start(r->group, model->params[i].grad, r->to,
+                                                   copy->grad, r->from, &copy->reducing)));
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__fsdp_wait_sent(tsr_fsdp *model, int param)
+{
+    if (!model->replica.params)
+        return TSR_OK;
+    return context(model, "the gradients", tsr_group_wait(&model->replica.params[param].reducing));
+}
+
+/* Waits for all exchanges, even if one has failed. */
+static tsr_status wait_all_sent(tsr_fsdp *model)
+{
+    tsr_status first = TSR_OK;
+    for (int i = 0; i < model->param_count; i++) {
+        tsr_status status = tsr__fsdp_wait_sent(model, i);
+        first = first == TSR_OK ? status : first;
+    }
+    return first;
+}
+
+tsr_status tsr__fsdp_stop_sending(tsr_fsdp *model)
+{
+    tsr_status status = wait_all_sent(model);
+    model->replica.changed = false;
+    for (int u = 0; u < model->unit_count; u++) {
+        model->units[u].passes = 0;
+        model->units[u].sent = false;
+    }
+    return status;
+}
+
+/* Returns whether the copy lacks a gradient of this rank, or has another one. */
+static bool is_stale(const tsr_fsdp *model)
+{
+    for (int u = 0; u < model->unit_count; u++)
+        if (model->units[u].passes > 0 && !model->units[u].sent)
+            return true;
+    return model->replica.changed;
+}
+
+/* Sends all gradients if this rank's copy is stale, and receives those of the rank whose copy this
+ * rank has if that is. */
+static tsr_status send_stale(tsr_fsdp *model)
+{
+    tsr__fsdp_replica *r = &model->replica;
+    uint8_t mine = is_stale(model), theirs = 0;
+    static const tsr__fsdp_pool nothing;
+    TSR__TRY(swap(r, &(piece){.data = &mine, .bytes = 1}, &(piece){.data = &theirs, .bytes = 1}));
+    if (!mine && !theirs)
+        return TSR_OK;
+    TSR__TRY(tsr_stream_wait(model->stream));
+    return swap_pools(model, mine ? &model->pools.gradients : &nothing,
+                      theirs ? &r->pools.gradients : &nothing);
+}
+
 tsr_status tsr__fsdp_send_gradients(tsr_fsdp *model)
 {
     tsr__fsdp_replica *r = &model->replica;
@@ -230,8 +314,14 @@ tsr_status tsr__fsdp_send_gradients(tsr_fsdp *model)
         return TSR_OK;
     for (int i = 0; i < model->param_count; i++)
         r->params[i].grad_holds = model->params[i].grad_holds;
-    tsr_status status = tsr_stream_wait(model->stream);
-    if (status == TSR_OK)
-        status = swap_pools(model, &model->pools.gradients, &r->pools.gradients);
-    return context(model, "the gradients", status);
+    TSR__TRY(wait_all_sent(model));
+    TSR__TRY(context(model, "the gradients", send_stale(model)));
+    model->replica.changed = false;
+    for (int u = 0; u < model->unit_count; u++) {
+        tsr__fsdp_unit *unit = &model->units[u];
+        unit->expected = unit->passes > 0 ? unit->passes : unit->expected;
+        unit->passes = 0;
+        unit->sent = false;
+    }
+    return TSR_OK;
 }

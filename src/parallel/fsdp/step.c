@@ -246,6 +246,7 @@ tsr_status tsr_fsdp_zero_grad(tsr_fsdp *model)
     TSR__TRY(tsr__fsdp_check_not_in_use(model, "fsdp_zero_grad"));
     TSR__TRY(tsr__fsdp_collect_all(model));
     model->progress = TSR__FSDP_IDLE;
+    TSR__TRY(tsr__fsdp_stop_sending(model));
     clear_grads(model);
     return TSR_OK;
 }

@@ -1,5 +1,6 @@
 /* The public operations. They check their arguments, prepare contiguous tensors on the device, and
  * start requests. */
+#include "base/checked.h"
 #include "gpu/stream/host_access.h"
 #include "gpu/stream/require.h"
 #include "parallel/group/group.h"
@@ -445,4 +446,26 @@ tsr_status tsr_group_reduce_scatter_wire(tsr_group *group, tsr_tensor *out, cons
     tsr_group_request *request = NULL;
     return wait_for(tsr_group_reduce_scatter_wire_start(group, out, in, dim, sizes, wire, &request),
                     &request);
+}
+
+/* Exchange --------------------------------------------------------------------------------------
+ */
+
+tsr_status tsr__group_exchange_start(tsr_group *group, tsr_tensor *in, int to, tsr_tensor *out,
+                                     int from, tsr_group_request **out_request)
+{
+    const tsr_layout *sent = tsr_tensor_layout(in), *received = tsr_tensor_layout(out);
+    tsr_group_request *request;
+    TSR__TRY(tsr__group_request_new(group, TSR__GROUP_EXCHANGE, &request));
+    request->root = to;
+    request->from = from;
+    request->dtype = sent->dtype;
+    request->counts[0] = (uint64_t)tsr_layout_count(sent);
+    request->recv_counts[0] = (uint64_t)tsr_layout_count(received);
+    request->most = tsr__max_u64(request->counts[0], request->recv_counts[0]);
+    request->size_bytes = request->counts[0] * tsr_dtype_size(sent->dtype);
+    tsr_status status = tsr__group_flatten(in, &request->in);
+    if (status == TSR_OK)
+        status = tsr__group_flatten(out, &request->out);
+    return launch(request, status, out_request);
 }

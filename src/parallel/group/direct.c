@@ -29,8 +29,7 @@ static tsr_status progress(tsr_group *group)
             TSR__TRY(start(request));
         }
         bool ended = true;
-        if (request->active)
-            TSR__TRY(tsr_request_test(&request->active, &ended));
+        TSR__TRY(tsr__group_test_active(&request->active, &ended));
         if (ended) {
             group->active_count--;
             TSR__TRY(tsr__group_copy_out(request));
@@ -43,14 +42,14 @@ static tsr_status progress(tsr_group *group)
 static void cancel(tsr_group *group)
 {
     for (tsr_group_request *request = group->queue; request; request = request->next)
-        tsr_request_cancel(&request->active);
+        tsr__group_cancel_active(&request->active);
     group->active_count = 0;
 }
 
 static void add_pending(tsr_group *group, tsr__group_pending *all)
 {
     for (tsr_group_request *request = group->queue; request; request = request->next) {
-        if (request->active)
+        if (tsr__group_is_active(&request->active))
             tsr__group_pending_transport(all, group, &request->active);
         if (request->state == TSR__GROUP_QUEUED) {
             if (group->active_count < TSR__MAX_GROUP_ACTIVE)

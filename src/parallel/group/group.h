@@ -25,8 +25,16 @@ typedef enum tsr__group_kind {
     TSR__GROUP_BROADCAST,
     TSR__GROUP_ALL_GATHER,
     TSR__GROUP_REDUCE_SCATTER,
-    TSR__GROUP_ALL_TO_ALL /* each rank sends a block to each rank; inside the library only */
+    /* Inside the library only: */
+    TSR__GROUP_ALL_TO_ALL, /* each rank sends a block to each rank */
+    TSR__GROUP_EXCHANGE    /* each rank sends to one rank and receives from one */
 } tsr__group_kind;
+
+/* The operations of a communicator that a request has in progress: one, or those that receive and
+ * send in an exchange. NULL: done, or not started. */
+typedef struct tsr__group_active {
+    tsr_request *each[2];
+} tsr__group_active;
 
 typedef enum tsr__group_state {
     TSR__GROUP_QUEUED, /* the device may not have computed the data yet */
@@ -37,18 +45,20 @@ typedef enum tsr__group_state {
 /* A request: one operation of a group. The communicator uses flat operands, which are contiguous.
  * One of the two operands is the full tensor: a block of counts[r] elements for each rank r, in the
  * order of ranks. The other operand is this rank's block. In an all-to-all, both operands have a
- * block for each rank, and those of `out` have recv_counts[r] elements. */
+ * block for each rank, and those of `out` have recv_counts[r] elements. In an exchange, they have
+ * counts[0] and recv_counts[0] elements. */
 struct tsr_group_request {
     tsr_group *group;               /* NULL: the group was destroyed, and the request has failed */
     struct tsr_group_request *next; /* in the group's queue */
     tsr__group_kind kind;
     tsr_op op;
-    int root;
+    int root; /* in an exchange: the rank that receives from this one */
+    int from; /* in an exchange */
     tsr_dtype dtype;
     /* [size]: number of elements of each rank's block; all-reduce and broadcast use counts[0]
      * only */
     uint64_t *counts;
-    uint64_t *recv_counts; /* [size]: all-to-all only */
+    uint64_t *recv_counts; /* [size]: all-to-all and exchange only */
     uint64_t most;         /* the largest of the counts, of all ranks */
     uint64_t size_bytes;
     tsr_tensor *in, *out; /* flat; if `in` is NULL, the operation is in place */
@@ -67,7 +77,7 @@ struct tsr_group_request {
     /* A point of the stream. When the device has reached it, the data have been computed. */
     uint64_t point;
     tsr__group_state state;
-    tsr_request *active; /* the operation; direct path only */
+    tsr__group_active active; /* direct path only */
     /* Staged path only: number of elements of each block that have been assigned to pieces. */
     uint64_t issued;
     int unfinished;    /* staged path only: number of pieces that the request uses */
@@ -84,7 +94,7 @@ typedef struct tsr__group_piece {
     /* a point of the stream; when it is reached, the device has filled the piece */
     uint64_t point;
     bool started;
-    tsr_request *active;
+    tsr__group_active active;
 } tsr__group_piece;
 
 /* What the groups of a stream are waiting for. */
@@ -189,16 +199,30 @@ void tsr__group_done(tsr_group_request *request);
  * blocks, and recv_counts those of the blocks of `out` in an all-to-all. */
 tsr_status tsr__group_start(const tsr_group_request *request, void *in, void *out,
                             const uint64_t *counts, const uint64_t *recv_counts,
-                            tsr_request **active) TSR_NODISCARD;
+                            tsr__group_active *active) TSR_NODISCARD;
+/* Sets *ended to whether all operations are done. If one fails, returns its error. */
+tsr_status tsr__group_test_active(tsr__group_active *active, bool *ended) TSR_NODISCARD;
+void tsr__group_cancel_active(tsr__group_active *active);
+bool tsr__group_is_active(const tsr__group_active *active);
 
 void tsr__group_pending_device(tsr__group_pending *all, uint64_t point);
 void tsr__group_pending_transport(tsr__group_pending *all, tsr_group *group,
-                                  tsr_request **transport);
+                                  tsr__group_active *active);
 
 /* direct.c, staged.c ----------------------------------------------------------------------------
  */
 
 extern const tsr__group_path tsr__group_direct, tsr__group_staged;
+
+/* collective.c ----------------------------------------------------------------------------------
+ */
+
+/* Starts to send `in` to the rank `to`, and to receive `out` from the rank `from`; one of the two
+ * ranks may have other counts in its other direction. Both are contiguous tensors of one dimension
+ * and of the same dtype. All ranks must start the same exchanges with each other in the same
+ * order. */
+tsr_status tsr__group_exchange_start(tsr_group *group, tsr_tensor *in, int to, tsr_tensor *out,
+                                     int from, tsr_group_request **request) TSR_NODISCARD;
 
 /* progress.c ------------------------------------------------------------------------------------
  */

@@ -4,6 +4,8 @@
 #include "gpu/stream/host_access.h"
 #include "parallel/group/group.h"
 
+#define EXCHANGE_TAG 1
+
 tsr_status tsr__group_request_new(tsr_group *group, tsr__group_kind kind, tsr_group_request **out)
 {
     tsr_group_request *request = tsr__calloc(1, sizeof *request);
@@ -69,28 +71,66 @@ void tsr__group_done(tsr_group_request *request)
         *link = request->next;
 }
 
+static tsr_status start_exchange(const tsr_group_request *request, const void *in, void *out,
+                                 uint64_t sent, uint64_t received, tsr__group_active *active)
+{
+    tsr_comm *comm = request->group->comm;
+    if (received > 0)
+        TSR__TRY(tsr_comm_recv_start(comm, out, received, request->dtype, request->from,
+                                     EXCHANGE_TAG, 0, &active->each[0]));
+    return sent > 0 ? tsr_comm_send_start(comm, in, sent, request->dtype, request->root,
+                                          EXCHANGE_TAG, 0, &active->each[1])
+                    : TSR_OK;
+}
+
 tsr_status tsr__group_start(const tsr_group_request *request, void *in, void *out,
                             const uint64_t *counts, const uint64_t *recv_counts,
-                            tsr_request **active)
+                            tsr__group_active *active)
 {
+    tsr_request **one = &active->each[0];
     tsr_comm *comm = request->group->comm;
     switch (request->kind) {
     case TSR__GROUP_ALL_REDUCE:
         return tsr_comm_all_reduce_start(comm, out, out, counts[0], request->dtype, request->op, 0,
-                                         active);
+                                         one);
     case TSR__GROUP_BROADCAST:
         return tsr_comm_broadcast_start(comm, out, counts[0], request->dtype, request->root, 0,
-                                        active);
+                                        one);
     case TSR__GROUP_ALL_GATHER:
-        return tsr_comm_all_gather_v_start(comm, in, out, counts, request->dtype, 0, active);
+        return tsr_comm_all_gather_v_start(comm, in, out, counts, request->dtype, 0, one);
     case TSR__GROUP_REDUCE_SCATTER:
         return tsr_comm_reduce_scatter_v_start(comm, in, out, counts, request->dtype, request->op,
-                                               0, active);
+                                               0, one);
     case TSR__GROUP_ALL_TO_ALL:
         return tsr_comm_all_to_all_v_start(comm, in, counts, out, recv_counts, request->dtype, 0,
-                                           active);
+                                           one);
+    case TSR__GROUP_EXCHANGE:
+        return start_exchange(request, in, out, counts[0], recv_counts[0], active);
     }
     return tsr__fail(TSR_ERR_INVALID, "group: unknown operation %d", (int)request->kind);
+}
+
+tsr_status tsr__group_test_active(tsr__group_active *active, bool *ended)
+{
+    *ended = true;
+    for (int i = 0; i < 2; i++) {
+        bool done = true;
+        if (active->each[i])
+            TSR__TRY(tsr_request_test(&active->each[i], &done));
+        *ended = *ended && done;
+    }
+    return TSR_OK;
+}
+
+void tsr__group_cancel_active(tsr__group_active *active)
+{
+    for (int i = 0; i < 2; i++)
+        tsr_request_cancel(&active->each[i]);
+}
+
+bool tsr__group_is_active(const tsr__group_active *active)
+{
+    return active->each[0] || active->each[1];
 }
 
 void tsr__group_pending_device(tsr__group_pending *all, uint64_t point)
@@ -101,11 +141,11 @@ void tsr__group_pending_device(tsr__group_pending *all, uint64_t point)
 }
 
 void tsr__group_pending_transport(tsr__group_pending *all, tsr_group *group,
-                                  tsr_request **transport)
+                                  tsr__group_active *active)
 {
     if (all->transports > 0 && all->group == group)
         return;
     all->transports++;
     all->group = group;
-    all->transport = transport;
+    all->transport = &active->each[active->each[0] ? 0 : 1];
 }

@@ -1,16 +1,23 @@
 /* The staged path, on which data pass through a ring of pieces of host memory. The device can fill
  * one piece and empty another while a third is being sent. A piece contains the same range of
  * elements of each rank's block. The work that fills a piece is recorded on the stream after the
- * copies that have emptied it, so no other synchronisation is needed. In an all-to-all, the first
- * half of a piece is sent and the second half received. */
+ * copies that have emptied it, so no other synchronisation is needed. In an all-to-all and an
+ * exchange, the first half of a piece is sent and the second half received. */
 #include "base/checked.h"
 #include "gpu/stream/host_access.h"
 #include "parallel/group/group.h"
 #include "tessera/ops.h"
 
+/* The blocks in each operand that has several. */
+static int block_count(const tsr_group_request *request)
+{
+    return request->in && request->kind != TSR__GROUP_EXCHANGE ? request->group->size : 1;
+}
+
+/* True if a piece has different elements before and after. */
 static bool exchanges(const tsr_group_request *request)
 {
-    return request->kind == TSR__GROUP_ALL_TO_ALL;
+    return request->kind == TSR__GROUP_ALL_TO_ALL || request->kind == TSR__GROUP_EXCHANGE;
 }
 
 /* Returns the element of a piece at which the received blocks start. */
@@ -26,7 +33,7 @@ static uint64_t piece_elements(const tsr_group_request *request)
     const tsr_group *group = request->group;
     const uint64_t all = exchanges(request) ? received_at(request)
                                             : group->piece_bytes / tsr_dtype_size(request->dtype);
-    return all / (request->in ? (uint64_t)group->size : 1);
+    return all / (uint64_t)block_count(request);
 }
 
 static uint64_t count_from(uint64_t block, uint64_t first, uint64_t most)
@@ -40,7 +47,7 @@ static void count(const tsr_group_request *request, uint64_t first)
 {
     tsr_group *group = request->group;
     uint64_t most = piece_elements(request);
-    for (int r = 0; r < (request->in ? group->size : 1); r++) {
+    for (int r = 0; r < block_count(request); r++) {
         group->counts[r] = count_from(request->counts[r], first, most);
         group->recv_counts[r] = count_from(request->recv_counts[r], first, most);
     }
@@ -84,7 +91,7 @@ static tsr_status copy_blocks(const tsr_group_request *request, const tsr__group
                               bool fill, tsr_tensor *flat)
 {
     const tsr_group *group = request->group;
-    for (int r = 0; r < group->size; r++) {
+    for (int r = 0; r < block_count(request); r++) {
         if (!fill && request->in_place && r == group->rank)
             continue;
         TSR__TRY(copy(request, piece, fill, flat, before(request->counts, r) + piece->first,
@@ -97,7 +104,7 @@ static tsr_status copy_blocks(const tsr_group_request *request, const tsr__group
 static tsr_status copy_received(const tsr_group_request *request, const tsr__group_piece *piece)
 {
     const tsr_group *group = request->group;
-    for (int r = 0; r < group->size; r++)
+    for (int r = 0; r < block_count(request); r++)
         TSR__TRY(copy(request, piece, false, request->out,
                       before(request->recv_counts, r) + piece->first,
                       received_at(request) + before(group->recv_counts, r), group->recv_counts[r]));
@@ -222,8 +229,7 @@ static tsr_status advance(tsr_group *group)
             TSR__TRY(start(group, piece));
         }
         bool ended = true;
-        if (piece->active)
-            TSR__TRY(tsr_request_test(&piece->active, &ended));
+        TSR__TRY(tsr__group_test_active(&piece->active, &ended));
         if (ended)
             TSR__TRY(finish(piece));
     }
@@ -243,7 +249,7 @@ static tsr_status progress(tsr_group *group)
 static void cancel(tsr_group *group)
 {
     for (int i = 0; i < TSR__GROUP_PIECES; i++) {
-        tsr_request_cancel(&group->piece[i].active);
+        tsr__group_cancel_active(&group->piece[i].active);
         group->piece[i].request = NULL;
     }
     group->piece_count = 0;
@@ -253,7 +259,7 @@ static void add_pending(tsr_group *group, tsr__group_pending *all)
 {
     for (int i = 0; i < group->piece_count; i++) {
         tsr__group_piece *piece = piece_at(group, i);
-        if (piece->active)
+        if (tsr__group_is_active(&piece->active))
             tsr__group_pending_transport(all, group, &piece->active);
         else if (piece->request && !piece->started)
             tsr__group_pending_device(all, piece->point);
