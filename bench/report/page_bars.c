@@ -1,6 +1,6 @@
-/* Draws the results of a benchmark: rates as bars that start at 0; times as dots on a logarithmic
- * scale, because they differ by orders of magnitude. Horizontal positions are percentages, so that
- * the drawing fits any width while its text keeps its size. */
+/* Draws the results of a benchmark: rates as bars that start at 0; times, and rates of unlike
+ * devices, as dots on a logarithmic scale, because they differ by orders of magnitude. Horizontal
+ * positions are percentages, so that the drawing fits any width while its text keeps its size. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,6 +26,7 @@ typedef struct chart {
     const page_context *page;
     const char *benchmark;
     int count;
+    bool is_time;
     bool is_full;                          /* there was no room for some cases */
     const bench_figures *cases[MAX_CASES]; /* the first result of each case */
     scale scale;
@@ -83,22 +84,30 @@ static double ceiling_of(const bench_figures *one)
     return one->fraction > 0 && !one->is_time ? one->median / one->fraction : 0;
 }
 
+/* Rates are drawn on a logarithmic scale if those of a case differ by more than this factor. */
+#define UNLIKE 20
+
 static void choose_scale(chart *all)
 {
     double low = INFINITY, high = 0, ceiling = 0;
-    for (int s = 0; s < all->page->series_count; s++)
-        for (int i = 0; i < all->count; i++) {
+    for (int i = 0; i < all->count; i++) {
+        double slowest = INFINITY, fastest = 0;
+        for (int s = 0; s < all->page->series_count; s++) {
             const bench_figures *one = find(&all->page->series[s], all->cases[i]);
             if (one == NULL)
                 continue;
-            all->scale.is_log = one->is_time;
+            all->is_time = one->is_time;
+            slowest = fmin(slowest, one->median);
+            fastest = fmax(fastest, one->median);
             low = fmin(low, one->low);
             high = fmax(high, one->high);
             ceiling = fmax(ceiling, ceiling_of(one));
         }
+        all->scale.is_log = all->scale.is_log || all->is_time || fastest / UNLIKE > slowest;
+    }
     all->scale.high = ceiling > high && ceiling < CEILING_ROOM * high ? ceiling : high;
     if (all->scale.is_log) { /* at least one decade */
-        all->scale.high = ceil(log10(high));
+        all->scale.high = ceil(log10(fmax(high, ceiling)));
         double lowest = floor(log10(low < high ? low : high / 10));
         all->scale.low = fmin(fmax(lowest, all->scale.high - MAX_DECADES), all->scale.high - 1);
     }
@@ -140,7 +149,7 @@ static void draw_one(const chart *all, const page_series *series, const bench_fi
     html_line(out, "<line class=\"spread\" x1=\"%f%%\" x2=\"%f%%\" y1=\"%f\" y2=\"%f\"/>",
               place(of, one->low), place(of, one->high), middle, middle);
     double ceiling = ceiling_of(one);
-    if (ceiling > 0 && ceiling <= of->high)
+    if (ceiling > 0 && (of->is_log || ceiling <= of->high))
         html_line(out, "<line class=\"ceiling\" x1=\"%f%%\" x2=\"%f%%\" y1=\"%d\" y2=\"%d\"/>",
                   place(of, ceiling), place(of, ceiling), y - 2, y + BAR + 2);
     html_line(out, "<text class=\"value\" x=\"%f%%\" dx=\"8\" y=\"%d\">%s", PLOT, y + BAR - 2,
@@ -169,7 +178,9 @@ static void draw_decades(const chart *all, int height)
                       decade == first  ? " first"
                       : decade == last ? " last"
                                        : "",
-                      x, cli_duration(pow(10, decade), text));
+                      x,
+                      all->is_time ? cli_duration(pow(10, decade), text)
+                                   : cli_number(pow(10, decade), text));
     }
 }
 
@@ -253,7 +264,14 @@ void page_benchmark(const page_context *page, const char *benchmark)
         html_line(page->out,
                   "<p class=\"note\">The drawing shows %d cases; all are in the table.</p>\n",
                   MAX_CASES);
-    if (all.scale.is_log)
+    if (all.scale.is_log && !all.is_time)
+        html_line(
+            page->out,
+            "<p class=\"note\">%s, on a logarithmic scale, because the devices are so unlike: "
+            "from one vertical line to the next, rates are ten times as high. Right is "
+            "faster.</p>\n",
+            all.cases[0]->unit);
+    else if (all.scale.is_log)
         fputs(
             "<p class=\"note\">Times, on a logarithmic scale: from one vertical line to the next, "
             "times are ten times as long. Left is faster.</p>\n",

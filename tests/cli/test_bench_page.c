@@ -202,11 +202,13 @@ START_TEST(devices_and_hosts_come_first)
 {
     char *page = page_of(made_run(), run_on_host());
     const char *row = strstr(page, "<td>8 GiB</td><td>made 1.0</td><td>Made CPU, 2 CPUs</td>"
-                                   "<td>2026-01-02T03:04:05Z</td></tr>");
+                                   "<td class=\"date\">2026-01-02</td></tr>");
     ck_assert_ptr_nonnull(row);
     ck_assert(row < strstr(page, "At a glance"));
     ck_assert_int_eq(
-        tool_count(page, "<td>–</td><td>–</td><td>Made CPU, 2 CPUs</td><td>2026-01-02T03:04:05Z"),
+        tool_count(
+            page,
+            "<td>–</td><td>–</td><td>Made CPU, 2 CPUs</td><td class=\"date\">2026-01-02</td>"),
         1);
     free(page);
     json_t *run = made_run(); /* older files do not have heaps */
@@ -273,6 +275,29 @@ START_TEST(any_range_can_be_drawn)
         ck_assert_int_eq(tool_count(page, "<svg class=\"bars\""), 4);
         ck_assert_int_lt(tool_count(page, "class=\"grid\""), 100);
         ck_assert_int_lt(tool_count(page, "class=\"tick"), 100);
+        free(page);
+    }
+}
+END_TEST
+
+/* Rates of a GPU and of a CPU are both visible: dots on a logarithmic scale, on which every ceiling
+ * has room. */
+START_TEST(unlike_devices_are_on_a_logarithmic_scale)
+{
+    for (int unlike = 0; unlike < 2; unlike++) {
+        json_t *fast = made_run(), *slow = made_run();
+        made_set(fast, 1, unlike ? 420 : 380, 300, 500); /* the slow device copies at 20 GB/s */
+        json_object_set_new(
+            made_result(slow, 1), "ceiling",
+            json_pack("{s:i, s:s, s:f}", "result", 4, "benchmark", "memcpy", "fraction", 0.002));
+        char *page = page_of(fast, slow);
+        const char *copy = strstr(page, "<section id=\"copy\">");
+        ck_assert_ptr_nonnull(copy);
+        *strstr(copy, "</svg>") = '\0';
+        ck_assert_int_eq(tool_count(copy, "<circle"), unlike ? 2 : 0);
+        ck_assert_int_eq(tool_count(copy, "<rect"), unlike ? 0 : 2);
+        ck_assert_int_eq(tool_count(copy, "class=\"ceiling\""), unlike);
+        ck_assert_int_eq(tool_count(copy, "y=\"11\">10000</text>"), unlike);
         free(page);
     }
 }
@@ -637,6 +662,7 @@ TESTS(bench_page)
     tcase_add_test(tests, results_above_their_ceiling_are_marked);
     tcase_add_test(tests, there_are_no_empty_sections);
     tcase_add_test(tests, any_range_can_be_drawn);
+    tcase_add_test(tests, unlike_devices_are_on_a_logarithmic_scale);
     tcase_add_test(tests, powers_of_two_are_whole);
     tcase_add_test(tests, decades_are_whole);
     tcase_add_test(tests, files_of_the_same_name_are_distinguished);
