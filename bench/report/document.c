@@ -269,7 +269,7 @@ static json_t *load(const char *path, char problem[BENCH_PROBLEM])
             fclose(file);
         return NULL;
     }
-    json_t *root = json_loadf(file, 0, &error);
+    json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
     fclose(file);
     if (root == NULL)
         snprintf(problem, BENCH_PROBLEM, "%.200s: line %d: %s", path, error.line, error.text);

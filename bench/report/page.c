@@ -7,6 +7,7 @@
 
 #include "bench/harness/bench.h"
 #include "bench/report/html.h"
+#include "bench/submit/submit.h"
 #include "cli/lib/command.h"
 #include "cli/lib/memory.h"
 #include "cli/lib/numbers.h"
@@ -30,6 +31,7 @@ static const format formats[] = {{"html", "report.html", write_page},
                                  {"csv", "report.csv", page_csv}};
 static const format *chosen_format;
 static const char *output;
+static bool checks;
 
 static const format *find_format(const char *name)
 {
@@ -53,6 +55,8 @@ static const cli_option options[] = {
      "file to write (default: report.html, .md or .csv, by the format); html, md or csv: print in "
      "this format; -: print",
      .text = &output, .letter = 'o'},
+    {"check", NULL, "refuse files that 'tessera bench --submit' would not have written",
+     .flag = &checks},
     {"format", "FORMAT", "html, md or csv (default: by the extension of FILE, or html)",
      .read = read_format},
     {0},
@@ -80,11 +84,19 @@ static void write_head(const page_context *page)
         out);
 }
 
+#define DATE_TEXT 16
+/* The day alone; the section "Runs" has the time. */
+static const char *date_of(const bench_document *run, char text[DATE_TEXT])
+{
+    snprintf(text, DATE_TEXT, "%.10s", run->time);
+    return text;
+}
+
 /* Writes a table of what was measured, where and when, with one row per device. */
 static void write_devices(const page_context *page)
 {
     FILE *out = page->out;
-    char memory[CLI_BYTES_TEXT];
+    char memory[CLI_BYTES_TEXT], date[DATE_TEXT];
     fputs("<section>\n<div class=\"wide\"><table>\n<thead><tr><th>device</th><th>memory</th>"
           "<th>driver</th><th>host</th><th>date</th></tr></thead>\n<tbody>\n",
           out);
@@ -103,7 +115,8 @@ static void write_devices(const page_context *page)
         } else {
             fputs("<td>–</td><td>–</td>", out);
         }
-        html_line(out, "<td>%s, %d CPUs</td><td>%s</td></tr>\n", run->cpu, run->cpus, run->time);
+        html_line(out, "<td>%s, %d CPUs</td><td class=\"date\">%s</td></tr>\n", run->cpu, run->cpus,
+                  date_of(run, date));
     }
     fputs("</tbody></table></div></section>\n", out);
 }
@@ -184,8 +197,8 @@ static void write_summary(const page_context *page)
 static void write_reading(const page_context *page)
 {
     fputs(
-        "<section id=\"reading\"><h2>How to read the charts</h2>\n<p>A bar is the median of many "
-        "samples. The "
+        "<section id=\"reading\"><h2>How to read the charts</h2>\n<p>A bar, or a dot on a "
+        "logarithmic scale, is the median of many samples. The "
         "thin line across its end spans the middle 80 % of them (p10 – p90). A star marks a noisy "
         "result, for which that span is more than 20 % of the median.</p>\n<p>The percentage is "
         "the part of its ceiling that a result reaches. The ceiling is that of arithmetic or of "
@@ -333,17 +346,33 @@ static void help(FILE *out)
     cli_options_help(out, options);
 }
 
+/* Says which runs are no submissions, and why. Returns an exit code. */
+static int check_runs(const bench_document *runs, int count)
+{
+    bench_reasons *reasons = cli_alloc(1, sizeof *reasons);
+    int code = CLI_DONE;
+    for (int r = 0; r < count; r++) {
+        bench_self_check(&runs[r], reasons);
+        for (int i = 0; i < reasons->count; i++)
+            code = cli_usage_error("bench report: %s: %s", runs[r].path, reasons->text[i]);
+    }
+    free(reasons);
+    return code;
+}
+
 /* Returns an exit code. */
 static int write_page_of(const char *const *paths, int count)
 {
     char problem[BENCH_PROBLEM];
     bench_document *runs = cli_alloc((size_t)count, sizeof *runs);
-    int read = 0, code;
+    int read = 0, code = CLI_DONE;
     while (read < count && bench_document_read(paths[read], &runs[read], problem))
         read++;
-    if (read < count) {
+    if (read < count)
         code = cli_usage_error("bench report: %s", problem);
-    } else {
+    else if (checks)
+        code = check_runs(runs, count);
+    if (code == CLI_DONE) {
         bench_documents_name(runs, count);
         page_context page = page_of(runs, count);
         code = write_file(&page);

@@ -11,6 +11,11 @@
 #define BENCH_SCHEMA "tessera.bench"
 #define BENCH_SCHEMA_VERSION 2
 
+/* A run is suspect if other processes used more than this part of all CPUs, or if more than this
+ * part of its results is noisy. */
+#define BENCH_BUSY_SHARE 0.1
+#define BENCH_NOISY_SHARE 0.25
+
 /* `what` is NULL for a complete run. */
 void bench_report_text(const bench_context *context, const bench *what);
 /* The document of docs/bench.schema.json, which the caller owns. */

@@ -4,10 +4,6 @@
 
 #include "bench/report/report.h"
 
-/* Limits for warnings, as fractions of all CPUs and of all results. */
-#define BUSY_SHARE 0.1
-#define NOISY_SHARE 0.25
-
 int bench_noisy_rows(const bench_context *context)
 {
     int noisy = 0;
@@ -30,11 +26,11 @@ int bench_warnings(const bench_context *context, char text[BENCH_WARNINGS][BENCH
 {
     int count = 0, noisy = bench_noisy_rows(context), above = rows_above(context);
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    if (context->noise.other_cpus > BUSY_SHARE * (double)cpus)
+    if (context->noise.other_cpus > BENCH_BUSY_SHARE * (double)cpus)
         snprintf(text[count++], BENCH_WARNING_SIZE,
                  "the machine was busy: other processes used %.1f of its %ld CPUs during the run",
                  context->noise.other_cpus, cpus);
-    if (noisy > 1 && noisy > NOISY_SHARE * context->row_count)
+    if (noisy > 1 && noisy > BENCH_NOISY_SHARE * context->row_count)
         snprintf(text[count++], BENCH_WARNING_SIZE,
                  "%d of %d results are noisy; small differences between them mean nothing", noisy,
                  context->row_count);

@@ -1,6 +1,7 @@
 /* tessera bench: parses the options, runs one benchmark or all of them, and reports the results.
  * The benchmarks are in bench/, and so are the subcommands report and compare. */
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "bench/report/destination.h"
 #include "bench/report/page.h"
 #include "bench/report/report.h"
+#include "bench/submit/submit.h"
 #include "bench/tune/tune.h"
 #include "cli/commands.h"
 #include "cli/lib/numbers.h"
@@ -24,6 +26,7 @@
 
 static bench_options chosen;
 static bench_destination destination;
+static const char *submit_folder;
 static bool tune;
 
 /* Reads a size such as "8", "64K" or "1g", in the notation of nccl-tests. */
@@ -144,6 +147,10 @@ static const cli_option options[] = {
     {"tune", NULL, "measure which kernel is fastest for which matrix products, and store it",
      .flag = &tune},
     BENCH_DESTINATION_OPTIONS(destination),
+    {"submit", "DIR",
+     "of a complete run: write a file for each device into DIR, for docs/results of the sources, "
+     "without names of people, machines and folders, if the results pass a self-check",
+     .text = &submit_folder},
     {0},
 };
 
@@ -166,6 +173,7 @@ static void help(FILE *out)
         "  tessera bench compare OLD.json NEW.json          list what became slower\n"
         "  tessera bench model [MODEL]                      measure a language model: tokens per "
         "second\n"
+        "  tessera bench --submit DIR                       write files for docs/results\n"
         "  tessera bench --tune                             tune matrix products, for all programs "
         "that use tessera\n"
         "\nbenchmarks:\n");
@@ -273,11 +281,24 @@ static void write_results(void *user, bench_format format, FILE *out)
         bench_report_write(from->context, from->what, format, out);
 }
 
+/* Writes the files of --submit, if the option was given. */
+static int submit(const bench_context *context)
+{
+    if (submit_folder == NULL)
+        return CLI_DONE;
+    json_t *run = bench_report_document(context, NULL);
+    const int code = bench_submit(run, submit_folder);
+    json_decref(run);
+    return code;
+}
+
 static int report(bench_context *context, const bench *what)
 {
     bench_noise_end(&context->noise);
     int code = bench_destination_write("bench", &destination, write_results,
                                        &(measured){.context = context, .what = what});
+    if (submit(context) != CLI_DONE)
+        code = CLI_FAILED;
     return context->failures.count == 0
                ? code
                : cli_failed("bench: %d of the benchmarks failed; see the report",
@@ -316,6 +337,23 @@ static int run_all(bench_context *context)
     bool done = bench_complete(context);
     bench_progress_end(&context->progress);
     return done ? report(context, NULL) : cli_failed("%s", context->error);
+}
+
+/* Checks --submit before the measurement. */
+static int check_submission(const bench *what)
+{
+    if (submit_folder == NULL)
+        return CLI_DONE;
+    if (tune || what != NULL)
+        return cli_usage_error("bench: --submit takes a complete run; remove '%s'",
+                               tune ? "--tune" : what->name);
+    if (chosen.seconds > 0 && chosen.seconds < BENCH_SUBMIT_SECONDS)
+        return cli_usage_error("bench: --submit takes a --time of at least %g, not %g",
+                               BENCH_SUBMIT_SECONDS, chosen.seconds);
+    return bench_submit_possible(submit_folder)
+               ? CLI_DONE
+               : cli_failed("bench: --submit: cannot write into '%s': %s", submit_folder,
+                            strerror(errno));
 }
 
 static int check_tuning(const char *name)
@@ -385,7 +423,9 @@ static int run(int argc, char **argv)
     code = tune ? check_tuning(words == 1 ? name : NULL) : check_options(what);
     if (code != CLI_DONE)
         return code;
-    code = bench_destination_check("bench", &destination);
+    code = check_submission(what);
+    if (code == CLI_DONE)
+        code = bench_destination_check("bench", &destination);
     if (code != CLI_DONE)
         return code;
     if (chosen.seconds <= 0)

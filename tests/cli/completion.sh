@@ -34,6 +34,8 @@ else
     point "benchmarks and parts of bench" suggests "report compare model" bench ""
     point "a benchmark" suggests "rng" bench r
     point "options of a benchmark" suggests "--time" bench rng --ti
+    point "the option for submissions" suggests "--submit" bench --su
+    point "an option of bench report" suggests "--check" bench report --ch
     point "options of a part" suggests "--shape" bench model --sh
 fi
 plan

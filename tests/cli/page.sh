@@ -35,6 +35,10 @@ invalid() { # NAME SCHEMA SED-COMMAND
     sed "$3" "$folder/$1.json" >"$folder/spoilt.json"
     ! cmp -s "$folder/$1.json" "$folder/spoilt.json" && ! valid spoilt "$2"
 }
+# Checks the published files as 'bench --submit' did, and draws their page.
+published() {
+    "$tool" bench report --check docs/results/*.json -o "$folder/results.html" && well_formed results
+}
 # Makes a run with names that contain HTML, which must be escaped.
 makes_hostile() {
     sed 's|"name": "|&<script>document.title=1</script><img src=x onerror=alert(1)>|' "$folder/run.json" >"$folder/hostile.json"
@@ -83,6 +87,10 @@ point "the schema refuses another version" invalid run bench 's/"schema_version"
 point "a comparison's JSON fits its schema" compares
 point "the schema of comparisons refuses a missing member" invalid compare compare 's/"slowdown"/"speedup"/'
 point "the schema of comparisons refuses another verdict" invalid compare compare 's/"verdict": "[a-z_]*"/"verdict": "nice"/'
+for file in docs/results/*.json; do
+    point "$file fits the schema" "$validator" -i "$file" docs/bench.schema.json
+done
+point "the page of docs/results" published
 point "a tuning run" tunes
 point "a tuning's JSON fits its schema" valid tuning tuning
 point "the schema of tunings refuses a missing member" invalid tuning tuning 's/"winner"/"loser"/'

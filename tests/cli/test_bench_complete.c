@@ -2,6 +2,9 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "bench/submit/members.h"
+#include "bench/submit/submit.h"
+#include "bench/submit/traces.h"
 #include "cli/bench_result.h"
 #include "cli/tool.h"
 #include "support/check_main.h"
@@ -15,6 +18,21 @@ static int products(const json_t *document, const char *name)
     json_array_foreach(tool_member(document, "left_out"), i, note) count +=
         strcmp(tool_text(note, "benchmark"), name) == 0;
     return count;
+}
+
+/* What --submit would publish of the run is complete and names neither machine, user nor folders. */
+static void can_be_published(const json_t *run)
+{
+    char machine[BENCH_TRACE], user[BENCH_TRACE], problem[BENCH_PROBLEM];
+    json_t *submission = bench_submission(run, 0), *again = bench_submission(submission, 0);
+    ck_assert_msg(bench_members_check(submission, problem, sizeof problem), "%s", problem);
+    ck_assert(json_equal(submission, again));
+    ck_assert_ptr_null(bench_find_path(submission));
+    bench_own_names(machine, user);
+    ck_assert_ptr_null(bench_find_name(submission, machine));
+    ck_assert_ptr_null(bench_find_name(submission, user));
+    json_decref(again);
+    json_decref(submission);
 }
 
 START_TEST(without_a_name_all_benchmarks_run)
@@ -39,6 +57,7 @@ START_TEST(without_a_name_all_benchmarks_run)
     ck_assert_int_eq(products(document, "matmul"), 30);
     ck_assert_int_eq(products(document, "batched"), 9);
     ck_assert_int_eq(products(document, "attention"), 21);
+    can_be_published(document);
     json_decref(document);
 }
 END_TEST

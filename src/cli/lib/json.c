@@ -128,6 +128,14 @@ void cli_json_write(json_t *document, FILE *out)
     json_decref(document);
 }
 
+void cli_json_write_line(const json_t *value, FILE *out)
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(REAL_DIGITS));
+    require(text != NULL);
+    fputs(text, out);
+    free(text);
+}
+
 void cli_json_print(json_t *document)
 {
     cli_json_write(document, stdout);

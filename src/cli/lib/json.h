@@ -40,5 +40,7 @@ void cli_json_print(json_t *document);
 /* Writes the document and a newline to a file, and frees the document. The caller must check for
  * errors with ferror(). */
 void cli_json_write(json_t *document, FILE *out);
+/* Writes a value in one line, without a newline and without freeing it. */
+void cli_json_write_line(const json_t *value, FILE *out);
 
 #endif

@@ -125,23 +125,57 @@ bool cli_output_begin(const char *path, cli_output *output)
     return false;
 }
 
-bool cli_output_end(cli_output *output)
+/* Writes everything to the disk and closes the file. On failure sets errno. */
+static bool close_file(cli_output *output)
 {
     /* If an earlier write failed, stdio has not kept the reason. Then the error is EIO. */
     errno = 0;
     bool written = fflush(output->file) == 0 && !ferror(output->file);
-    int reason = errno != 0 ? errno : EIO;
-    if (fclose(output->file) != 0 && written) {
-        reason = errno;
-        written = false;
-    }
-    if (output->temporary != NULL && written && rename(output->temporary, output->target) != 0) {
-        reason = errno;
-        written = false;
-    }
-    if (output->temporary != NULL && !written)
+    /* Before the file gets its name: otherwise a crash of the system could leave an empty file. */
+    if (written && output->temporary != NULL)
+        written = fsync(fileno(output->file)) == 0;
+    const int reason = errno != 0 ? errno : EIO;
+    if (fclose(output->file) != 0 && written)
+        return false;
+    errno = reason;
+    return written;
+}
+
+/* Removes the temporary file if it has no name yet. Keeps errno. */
+static bool finish(cli_output *output, bool done)
+{
+    const int reason = errno;
+    if (output->temporary != NULL && !done)
         unlink(output->temporary);
     release(output);
     errno = reason;
-    return written;
+    return done;
+}
+
+bool cli_output_end(cli_output *output)
+{
+    bool done = close_file(output);
+    if (done && output->temporary != NULL)
+        done = rename(output->temporary, output->target) == 0;
+    return finish(output, done);
+}
+
+bool cli_output_end_new(cli_output *output)
+{
+    FILE *reserved = NULL;
+    bool done = close_file(output);
+    if (done && output->temporary != NULL) {
+        /* rename would replace a file that another process has made in the meantime. */
+        reserved = fopen(output->target, "wx");
+        done = reserved != NULL && fclose(reserved) == 0 &&
+               rename(output->temporary, output->target) == 0;
+    } else if (done) {
+        errno = EEXIST;
+        done = false;
+    }
+    const int reason = errno;
+    if (reserved != NULL && !done)
+        unlink(output->target);
+    errno = reason;
+    return finish(output, done);
 }

@@ -32,4 +32,8 @@ bool cli_output_begin(const char *path, cli_output *output);
  * failed. */
 bool cli_output_end(cli_output *output);
 
+/* The same for a file that must be new: fails with EEXIST if something has its name by now, and
+ * changes nothing then. */
+bool cli_output_end_new(cli_output *output);
+
 #endif

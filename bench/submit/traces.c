@@ -1,0 +1,125 @@
+#include "bench/submit/traces.h"
+
+#include <ctype.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SHORTEST_NAME 3 /* shorter ones are parts of other texts by chance */
+
+static bool is_path(const char *text)
+{
+    for (const char *at = text; *at != '\0'; at++) {
+        const bool starts = at == text || strchr(" '\"(=:,", at[-1]) != NULL;
+        if (starts && (at[0] == '/' || (at[0] == '~' && at[1] == '/')) &&
+            isalpha((unsigned char)at[at[0] == '~' ? 2 : 1]))
+            return true;
+        if (starts && isalpha((unsigned char)at[0]) && at[1] == ':' && at[2] == '\\')
+            return true;
+    }
+    return false;
+}
+
+const char *bench_find_path(const json_t *document)
+{
+    const char *name, *found = NULL;
+    json_t *member;
+    size_t i;
+    if (json_is_string(document))
+        return is_path(json_string_value(document)) ? json_string_value(document) : NULL;
+    json_array_foreach(document, i, member) found = found != NULL ? found : bench_find_path(member);
+    json_object_foreach((json_t *)document, name, member) found =
+        found != NULL ? found : bench_find_path(member);
+    return found;
+}
+
+static bool has_word(const char *text, const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at++) {
+        const bool starts = at == text || !isalnum((unsigned char)at[-1]);
+        if (starts && !isalnum((unsigned char)at[length]))
+            return true;
+    }
+    return false;
+}
+
+static const char *find_word(const json_t *object, const char *member, const char *word)
+{
+    const char *text = json_string_value(json_object_get(object, member));
+    return text != NULL && has_word(text, word) ? text : NULL;
+}
+
+static const char *find_in_notes(const json_t *notes, const char *word)
+{
+    const char *found = NULL;
+    const json_t *one;
+    size_t i;
+    json_array_foreach(notes, i, one) found = found != NULL ? found : find_word(one, "text", word);
+    return found;
+}
+
+const char *bench_find_name(const json_t *submission, const char *name)
+{
+    static const char *const of_device[] = {"name", "vendor", "driver_name", "driver_info"};
+    const json_t *device = json_array_get(json_object_get(submission, "devices"), 0);
+    if (strlen(name) < SHORTEST_NAME)
+        return NULL;
+    const char *found = find_word(json_object_get(submission, "host"), "cpu", name);
+    for (size_t i = 0; i < sizeof of_device / sizeof *of_device && found == NULL; i++)
+        found = find_word(device, of_device[i], name);
+    if (found == NULL)
+        found = find_in_notes(json_object_get(submission, "left_out"), name);
+    return found != NULL ? found : find_in_notes(json_object_get(submission, "failures"), name);
+}
+
+void bench_own_names(char machine[BENCH_TRACE], char user[BENCH_TRACE])
+{
+    const struct passwd *entry = getpwuid(geteuid());
+    if (gethostname(machine, BENCH_TRACE) != 0)
+        machine[0] = '\0';
+    machine[BENCH_TRACE - 1] = '\0'; /* POSIX permits a name that is cut without its end */
+    machine[strcspn(machine, ".")] = '\0';
+    snprintf(user, BENCH_TRACE, "%s", entry != NULL ? entry->pw_name : "");
+}
+
+/* Writes the place of a member in front of what `place` contains. */
+static void put_before(char place[BENCH_PLACE], const char *name)
+{
+    char inner[BENCH_PLACE];
+    snprintf(inner, sizeof inner, "%s", place);
+    const bool joined = inner[0] == '\0' || inner[0] == '[';
+    snprintf(place, BENCH_PLACE, "%.40s%s%.110s", name, joined ? "" : ".", inner);
+}
+
+bool bench_find_difference(const json_t *one, const json_t *other, char place[BENCH_PLACE])
+{
+    const char *name;
+    json_t *member;
+    size_t i;
+    if (json_equal(one, other))
+        return false;
+    place[0] = '\0';
+    if (json_is_object(one) && json_is_object(other)) {
+        json_object_foreach((json_t *)one, name, member)
+        {
+            if (bench_find_difference(member, json_object_get(other, name), place)) {
+                put_before(place, name);
+                return true;
+            }
+        }
+    }
+    if (json_is_array(one) && json_array_size(one) == json_array_size(other)) {
+        json_array_foreach(one, i, member)
+        {
+            if (bench_find_difference(member, json_array_get(other, i), place)) {
+                char index[32];
+                snprintf(index, sizeof index, "[%zu]", i);
+                put_before(place, index);
+                return true;
+            }
+        }
+    }
+    return true;
+}
