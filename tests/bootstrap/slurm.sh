@@ -1,11 +1,13 @@
 #!/bin/sh
-# slurm.sh ROOT RANK SUMMING: real processes, started by a real Slurm, join their job and reduce. The test starts a Slurm of its own, with two
+# slurm.sh ROOT RANK SUMMING BUILD: real processes, started by a real Slurm, join their job and reduce. The test starts a Slurm of its own, with two
 # nodes on one machine and its own daemons, key, ports and files; it touches no service of the machine. Needs the packages that
 # tests/lanes/slurm.sh installs, and fails without them.
 set -u
+root=$1
 rank=$2
 summing=$3
-cd "$1" || exit 1
+build=$4
+cd "$root" || exit 1
 . tests/source/tap.sh
 
 # until_true SECONDS COMMAND…
@@ -194,6 +196,14 @@ names_its_deadline() {
     grep 'bootstrap: PMIx: after 0.[345] s not all of 2 ranks have joined the exchange' "$folder/err"
 }
 
+# The tutorial as it is written, with its job on both nodes.
+tutorial() {
+    TEST_HAVE=slurm sh tests/tutorials/run.sh "$root" "$build" docs/tutorials/slurm.md >"$folder/out" 2>&1 &&
+        ! grep '# SKIP' "$folder/out" && return
+    cat "$folder/out"
+    return 1
+}
+
 configure_slurm
 running=no
 start_slurm >/dev/null 2>&1 && running=yes
@@ -212,6 +222,7 @@ if [ "$running" = yes ]; then
     point "variables made from Slurm's" by_variables
     point "sbatch" in_a_batch
     point "a process in the script of sbatch is alone" beside_a_batch
+    point "the tutorial" tutorial
     point "a deadline under srun" names_its_deadline
 fi
 plan

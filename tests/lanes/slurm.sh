@@ -4,4 +4,4 @@
 . "$(dirname "$0")/lane.sh"
 install_missing slurm-wlm slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge
 build_with gcc || exit 1
-run_tap tests/bootstrap/slurm.sh "$root" "$root/build/gcc/tests/bootstrap/rank" "$root/build/gcc/tests/hosts/summing"
+run_tap tests/bootstrap/slurm.sh "$root" "$root/build/gcc/tests/bootstrap/rank" "$root/build/gcc/tests/hosts/summing" "$root/build/gcc"

@@ -1,7 +1,9 @@
 # Writes the fenced blocks of a tutorial into files of FOLDER (-v folder=…), and prints one line for each, in order:
 #   KIND LINE FILE [TEXT]
-# where KIND is sh (run it), text (compare it with the output before it), file (TEXT is its name) or skip (TEXT is the reason).
-# Comments before a block say what to do with it: "not run: REASON", "instead: COMMAND" (runs COMMAND in its place), "file: NAME".
+# where KIND is sh (run it), text (compare it with the output before it), file (TEXT is its name), skip (TEXT is the reason) or needs (run it
+# where the test has the first word of TEXT).
+# Comments before a block say what to do with it: "not run: REASON", "instead: COMMAND" (runs COMMAND in its place), "file: NAME",
+# "needs WORD: WHERE IT IS".
 function value(line) {
     sub(/^<!-- [a-z ]*: /, "", line)
     sub(/ -->$/, "", line)
@@ -13,6 +15,7 @@ function fail(text) {
     exit 1
 }
 !inside && /^<!-- not run: .* -->$/ { reason = value($0); next }
+!inside && /^<!-- needs [a-z]*: .* -->$/ { needs = $3 " " value($0); next }
 !inside && /^<!-- instead: .* -->$/ { instead = value($0); next }
 !inside && /^<!-- file: .* -->$/ { name = value($0); next }
 !inside && /^```/ {
@@ -29,15 +32,17 @@ inside && /^```$/ {
     close(block)
     if (reason != "")
         print "skip", start, block, reason
+    if (needs != "")
+        print "needs", start, block, needs
     if (instead != "") {
         print instead >block
         close(block)
         print "sh", start, block
-    } else if (reason == "") {
+    } else if (reason == "" && needs == "") {
         print name != "" ? "file" : language, start, block, name
     }
     inside = 0
-    reason = instead = name = ""
+    reason = instead = needs = name = ""
     next
 }
 inside { print >block }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # run.sh ROOT BUILD TUTORIAL: runs the blocks of one tutorial as a reader would, in a fresh folder, with an installed copy of BUILD.
 # Blocks of sh run one after the other, each in a shell of its own; a block of text must be in the output of the block of sh before it.
+# TEST_HAVE lists what this machine has for blocks that need it, such as "slurm"; they are skipped otherwise, with the text after them.
 set -u
 root=$1
 build=$2
@@ -43,13 +44,25 @@ in_output() { # FILE
         return 1
     }
 }
+have() { # WORD
+    case " ${TEST_HAVE:-} " in *" $1 "*) ;; *) false ;; esac
+}
 list_blocks() {
     awk -v folder="$folder/blocks" -f "$tools/blocks.awk" "$tutorial" >"$folder/list"
 }
 
 point "blocks" list_blocks
 : >"$folder/output"
+ran=yes
 while read -r kind line block text; do
+    if [ "$kind" = needs ]; then
+        kind=skip
+        have "${text%%: *}" && kind=sh
+        text=${text#*: }
+    fi
+    # An output can only be compared if its commands ran.
+    [ "$kind" = text ] && [ "$ran" = no ] && kind=skip && text="its commands did not run"
+    case $kind in sh) ran=yes ;; skip) ran=no ;; esac
     case $kind in
     sh) point "line $line: runs" run_block "$block" ;;
     text) point "line $line: is in the output" in_output "$block" ;;
