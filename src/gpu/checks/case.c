@@ -49,11 +49,17 @@ static size_t elements_of(const tsr_tensor *tensor)
     return (size_t)tsr_layout_count(tsr_tensor_layout(tensor));
 }
 
+void tsr__case_adopt(tsr__case *c, tsr_tensor *tensor)
+{
+    c->tensor[c->count++] = tensor;
+}
+
 static tsr_status add(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *shape)
 {
-    TSR__TRY(
-        tsr_tensor_create(tsr_stream_device(c->stream), dtype, ndim, shape, &c->tensor[c->count]));
-    c->count++;
+    tsr_tensor *tensor;
+
+    TSR__TRY(tsr_tensor_create(tsr_stream_device(c->stream), dtype, ndim, shape, &tensor));
+    tsr__case_adopt(c, tensor);
     return TSR_OK;
 }
 
@@ -89,12 +95,17 @@ tsr_status tsr__case_output(tsr__case *c, tsr_dtype dtype, int ndim, const int64
     return upload(c, true);
 }
 
+tsr_status tsr__case_given(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *shape)
+{
+    TSR__TRY(add(c, dtype, ndim, shape));
+    return upload(c, false);
+}
+
 tsr_status tsr__case_indices(tsr__case *c, int64_t count, const int32_t *indices)
 {
-    TSR__TRY(add(c, TSR_I32, 1, &count));
     for (int64_t i = 0; i < count; i++)
-        c->value[c->count - 1][i] = indices[i];
-    return upload(c, false);
+        c->value[c->count][i] = indices[i];
+    return tsr__case_given(c, TSR_I32, 1, &count);
 }
 
 /* The largest error of a result, relative to the larger of 1 and its size. Kernels compute in f32

@@ -5,7 +5,7 @@
 
 #include "gpu/stream/stream.h"
 
-enum { TSR__CASE_TENSORS = 8, TSR__CASE_ELEMENTS = 4096 };
+enum { TSR__CASE_TENSORS = 9, TSR__CASE_ELEMENTS = 4096 };
 
 typedef struct tsr__case {
     tsr_stream *stream;
@@ -26,8 +26,12 @@ tsr_status tsr__case_run(tsr_device *device, tsr__case_fn *run, tsr_dtype dtype,
  * float dtypes represent; those of outputs are NaN until the kernel writes them. */
 tsr_status tsr__case_input(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *shape);
 tsr_status tsr__case_output(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *shape);
+/* Adds an input with the values that the caller has set, which are rounded to the dtype. */
+tsr_status tsr__case_given(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *shape);
 /* Adds an input of i32 with these elements. */
 tsr_status tsr__case_indices(tsr__case *c, int64_t count, const int32_t *indices);
+/* Adds a tensor that the case has made, and takes it over. */
+void tsr__case_adopt(tsr__case *c, tsr_tensor *tensor);
 
 #define TSR__SHAPE_1(a)                                                                            \
     1, (int64_t[])                                                                                 \
@@ -38,6 +42,11 @@ tsr_status tsr__case_indices(tsr__case *c, int64_t count, const int32_t *indices
     2, (int64_t[])                                                                                 \
     {                                                                                              \
         a, b                                                                                       \
+    }
+#define TSR__SHAPE_3(a, b, c)                                                                      \
+    3, (int64_t[])                                                                                 \
+    {                                                                                              \
+        a, b, c                                                                                    \
     }
 #define TSR__SHAPE_4(a, b, c, d)                                                                   \
     4, (int64_t[])                                                                                 \

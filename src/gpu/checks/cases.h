@@ -6,15 +6,25 @@
 
 /* rows.c: operations on rows */
 tsr__case_fn tsr__case_softmax, tsr__case_softmax_grad, tsr__case_norm, tsr__case_norm_grad;
-tsr__case_fn tsr__case_cross_entropy, tsr__case_argmax;
+tsr__case_fn tsr__case_cross_entropy, tsr__case_argmax, tsr__case_topk;
 tsr__case_fn tsr__case_sum_rows, tsr__case_sum_short_rows, tsr__case_sum_columns;
+tsr__case_fn tsr__case_sum_squares;
 
 /* elements.c: operations on elements */
-tsr__case_fn tsr__case_multiply, tsr__case_silu, tsr__case_transpose, tsr__case_rope;
-tsr__case_fn tsr__case_index_select, tsr__case_index_add, tsr__case_adamw;
+tsr__case_fn tsr__case_multiply, tsr__case_where, tsr__case_silu, tsr__case_silu_grad;
+tsr__case_fn tsr__case_transpose, tsr__case_fill, tsr__case_rope;
+tsr__case_fn tsr__case_index_select, tsr__case_index_add, tsr__case_adamw, tsr__case_sgd;
+tsr__case_fn tsr__case_kv_append;
 
-/* products.c: attention, and products with weights in q8_0 */
-tsr__case_fn tsr__case_attention, tsr__case_attention_few;
-tsr__case_fn tsr__case_quant_few, tsr__case_quant_many;
+/* vocabulary.c */
+tsr__case_fn tsr__case_embedding, tsr__case_embedding_grad, tsr__case_cross_entropy_shard;
+
+/* random.c */
+tsr__case_fn tsr__case_random, tsr__case_dropout;
+
+/* products.c: attention, and weights in blocks. For these, `dtype` is a block format or, with q8_0,
+ * the dtype of the other tensors. */
+tsr__case_fn tsr__case_attention, tsr__case_attention_few, tsr__case_attention_grad;
+tsr__case_fn tsr__case_quant_product, tsr__case_dequantize;
 
 #endif

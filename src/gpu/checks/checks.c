@@ -1,49 +1,88 @@
 /* Which case tests which kernel, and opening devices whose kernels are tested. Kernels for products
  * have cases of their own (matmul/self_test.c). */
 #include "gpu/checks/checks.h"
+
+#include <string.h>
+
 #include "base/error.h"
 #include "gpu/checks/cases.h"
 #include "gpu/matmul/self_test.h"
+#include "gpu/quant/dequantize.h"
 #include "gpu/self_test/self_test.h"
+#include "shaders/params/attention.h"
 #include "shaders/params/quant.h"
+#include "tensor/check.h"
+#include "tessera/quant.h"
 
 typedef struct shader_case {
     tsr__shader shader;
     int dtype_at; /* the specialization constant that has the dtype of the input */
     tsr__case_fn *run;
+    const char *name; /* NULL: the shader's */
+    /* The case counts if this specialization constant is from `first` to `last`; 0: always. */
+    int when;
+    uint32_t first, last;
+    bool blocks;   /* the case also tests each block format */
+    bool by_bytes; /* constant `dtype_at` has the size of an element instead of its dtype */
 } shader_case;
+
+#define CASE_WITH(SHADER, DTYPE_AT, RUN, ...)                                                      \
+    {                                                                                              \
+        .shader = TSR__SHADER_##SHADER, .dtype_at = (DTYPE_AT), .run = tsr__case_##RUN,            \
+        __VA_ARGS__                                                                                \
+    }
+#define CASE(SHADER, DTYPE_AT, RUN) CASE_WITH(SHADER, DTYPE_AT, RUN, .name = NULL)
+
+/* The constants of activate.comp and attention.comp by which a kernel is one of two. */
+enum { ACTIVATE_GRADIENT = 3, ATTENTION_KIND = 3 };
 
 /* Kernels that are not listed are used without a test. */
 static const shader_case cases[] = {
-    {TSR__SHADER_SOFTMAX, 2, tsr__case_softmax},
-    {TSR__SHADER_SOFTMAX_GRAD, 2, tsr__case_softmax_grad},
-    {TSR__SHADER_NORM, 2, tsr__case_norm},
-    {TSR__SHADER_NORM_GRAD, 2, tsr__case_norm_grad},
-    {TSR__SHADER_NORM_COLUMNS, 1, tsr__case_norm_grad},
-    {TSR__SHADER_CROSS_ENTROPY, 2, tsr__case_cross_entropy},
-    {TSR__SHADER_ARGMAX, 1, tsr__case_argmax},
-    {TSR__SHADER_REDUCE_ROWS, 1, tsr__case_sum_rows},
-    {TSR__SHADER_REDUCE_SHORT, 1, tsr__case_sum_short_rows},
-    {TSR__SHADER_REDUCE_COLUMNS, 1, tsr__case_sum_columns},
-    {TSR__SHADER_ELEMENTWISE, 2, tsr__case_multiply},
-    {TSR__SHADER_ACTIVATE, 2, tsr__case_silu},
-    {TSR__SHADER_COPY, 1, tsr__case_transpose},
-    {TSR__SHADER_COPY_TILE, 0, tsr__case_transpose},
-    {TSR__SHADER_ROPE, 2, tsr__case_rope},
-    {TSR__SHADER_INDEX_SELECT, 1, tsr__case_index_select},
-    {TSR__SHADER_INDEX_ADD, 2, tsr__case_index_add},
-    {TSR__SHADER_ADAMW, 2, tsr__case_adamw},
-    {TSR__SHADER_ATTENTION, 4, tsr__case_attention},
-    {TSR__SHADER_ATTENTION_FEW, 3, tsr__case_attention_few},
-    {TSR__SHADER_ATTENTION_MERGE, 1, tsr__case_attention_few},
-    {TSR__SHADER_MATMUL_QUANT, TSR_QUANT_SPECS + 3, tsr__case_quant_few},
-    {TSR__SHADER_DEQUANTIZE, TSR_QUANT_SPECS + 1, tsr__case_quant_many},
+    CASE(SOFTMAX, 2, softmax),
+    CASE(SOFTMAX_GRAD, 2, softmax_grad),
+    CASE(NORM, 2, norm),
+    CASE(NORM_GRAD, 2, norm_grad),
+    CASE(NORM_COLUMNS, 1, norm_grad),
+    CASE(CROSS_ENTROPY, 2, cross_entropy),
+    CASE(CROSS_ENTROPY_SHARD, 2, cross_entropy_shard),
+    CASE(ARGMAX, 1, argmax),
+    CASE(TOPK, 1, topk),
+    CASE(REDUCE_ROWS, 1, sum_rows),
+    CASE(REDUCE_SHORT, 1, sum_short_rows),
+    CASE(REDUCE_COLUMNS, 1, sum_columns),
+    CASE(SUM_SQUARES, 1, sum_squares),
+    CASE(ELEMENTWISE, 2, multiply),
+    CASE(ELEMENTWISE3, 2, where),
+    CASE_WITH(ACTIVATE, 2, silu, .when = ACTIVATE_GRADIENT),
+    CASE_WITH(ACTIVATE, 2, silu_grad, .name = "activate_grad", .when = ACTIVATE_GRADIENT,
+              .first = 1, .last = UINT32_MAX),
+    CASE(COPY, 1, transpose),
+    CASE(COPY_TILE, 0, transpose),
+    CASE_WITH(FILL, 1, fill, .by_bytes = true),
+    CASE(ROPE, 2, rope),
+    CASE(EMBEDDING, 1, embedding),
+    CASE(EMBEDDING_GRAD, 1, embedding_grad),
+    CASE(INDEX_SELECT, 1, index_select),
+    CASE(INDEX_ADD, 2, index_add),
+    CASE(RANDOM_FILL, 3, random),
+    CASE(DROPOUT, 3, dropout),
+    CASE(ADAMW, 2, adamw),
+    CASE(SGD, 2, sgd),
+    CASE(KV_APPEND, 1, kv_append),
+    CASE_WITH(ATTENTION, 4, attention, .when = ATTENTION_KIND),
+    CASE_WITH(ATTENTION, 4, attention_grad, .name = "attention_grad", .when = ATTENTION_KIND,
+              .first = TSR_ATTENTION_DQ, .last = TSR_ATTENTION_DELTA),
+    CASE(ATTENTION_DELTA, 1, attention_grad),
+    CASE(ATTENTION_FEW, 3, attention_few),
+    CASE(ATTENTION_MERGE, 1, attention_few),
+    CASE_WITH(MATMUL_QUANT, TSR_QUANT_SPECS + 3, quant_product, .blocks = true),
+    CASE_WITH(DEQUANTIZE, TSR_QUANT_SPECS + 1, dequantize, .blocks = true),
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
 static const char *name_of(const shader_case *entry)
 {
-    return tsr__shader_binaries[entry->shader].name;
+    return entry->name ? entry->name : tsr__shader_binaries[entry->shader].name;
 }
 
 static tsr_status check_shader(tsr_device *device, const char *name, tsr_dtype dtype, bool *out)
@@ -54,9 +93,47 @@ static tsr_status check_shader(tsr_device *device, const char *name, tsr_dtype d
     return TSR_ERR_UNSUPPORTED;
 }
 
-static bool is_tested(tsr_dtype dtype)
+/* The dtype whose test decides about a pipeline with these constants; 0 if there is none. */
+static tsr_dtype dtype_of(const shader_case *entry, const uint32_t *spec)
 {
-    return dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16;
+    const uint32_t value = spec[entry->dtype_at];
+
+    if (entry->by_bytes)
+        return value == 2 ? TSR_F16 : TSR_F32;
+    return value == TSR_F32 || value == TSR_F16 || value == TSR_BF16 ? (tsr_dtype)value
+                                                                     : (tsr_dtype)0;
+}
+
+/* The block format that the first constants describe. */
+static tsr_dtype format_of(const uint32_t *spec)
+{
+    const tsr_quant_format *format;
+    uint32_t words[TSR_QUANT_SPECS];
+
+    for (int i = 0; (format = tsr_quant_format_at(i)) != NULL; i++) {
+        tsr__quant_describe(format->dtype, words);
+        if (memcmp(words, spec, sizeof words) == 0)
+            return format->dtype;
+    }
+    return (tsr_dtype)0;
+}
+
+static bool counts(const shader_case *entry, int shader, const uint32_t *spec, int spec_count)
+{
+    if ((int)entry->shader != shader || entry->dtype_at >= spec_count || entry->when >= spec_count)
+        return false;
+    return entry->when == 0 ||
+           (spec[entry->when] >= entry->first && spec[entry->when] <= entry->last);
+}
+
+static tsr_status admit_for(tsr_device *device, const shader_case *entry, tsr_dtype dtype)
+{
+    if (dtype == 0 || tsr__kernel_works(device, name_of(entry), dtype, check_shader))
+        return TSR_OK;
+    return tsr__fail(TSR_ERR_UNSUPPORTED,
+                     "the kernel %s has failed its self-test for %s on %s; TESSERA_SELF_TEST=off "
+                     "uses it nevertheless",
+                     name_of(entry), tsr_dtype_name(dtype), device->info.name);
 }
 
 static tsr_status admit(tsr_device *device, int shader, const uint32_t *spec, int spec_count,
@@ -65,32 +142,37 @@ static tsr_status admit(tsr_device *device, int shader, const uint32_t *spec, in
     *settled = !tsr__in_check();
     for (int i = 0; i < CASES; i++) {
         const shader_case *entry = &cases[i];
-        if ((int)entry->shader != shader || entry->dtype_at >= spec_count)
+        if (!counts(entry, shader, spec, spec_count))
             continue;
-        tsr_dtype dtype = (tsr_dtype)spec[entry->dtype_at];
-        if (is_tested(dtype) && !tsr__kernel_works(device, name_of(entry), dtype, check_shader))
-            return tsr__fail(TSR_ERR_UNSUPPORTED,
-                             "the kernel %s has failed its self-test for %s on %s; "
-                             "TESSERA_SELF_TEST=off uses it nevertheless",
-                             name_of(entry), tsr_dtype_name(dtype), device->info.name);
+        TSR__TRY(admit_for(device, entry, dtype_of(entry, spec)));
+        if (entry->blocks)
+            TSR__TRY(admit_for(device, entry, format_of(spec)));
     }
     return TSR_OK;
 }
 
-void tsr__self_test_all(tsr_device *device)
+static void test_all_dtypes(tsr_device *device, const shader_case *entry)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    const tsr_quant_format *format;
 
-    tsr__matmul_test_all(device);
-    for (int i = 0; i < CASES; i++)
-        for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
-            (void)tsr__kernel_works(device, name_of(&cases[i]), dtypes[d], check_shader);
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+        (void)tsr__kernel_works(device, name_of(entry), dtypes[d], check_shader);
+    for (int i = 0; entry->blocks && (format = tsr_quant_format_at(i)) != NULL; i++)
+        (void)tsr__kernel_works(device, name_of(entry), format->dtype, check_shader);
 }
 
-bool tsr__self_test_shader(tsr_device *device, tsr__shader shader, tsr_dtype dtype)
+void tsr__self_test_all(tsr_device *device)
+{
+    tsr__matmul_test_all(device);
+    for (int i = 0; i < CASES; i++)
+        test_all_dtypes(device, &cases[i]);
+}
+
+bool tsr__self_test_kernel(tsr_device *device, const char *name, tsr_dtype dtype)
 {
     for (int i = 0; i < CASES; i++)
-        if (cases[i].shader == shader)
+        if (strcmp(name_of(&cases[i]), name) == 0)
             return tsr__kernel_works(device, name_of(&cases[i]), dtype, check_shader);
     return true;
 }

@@ -8,8 +8,8 @@
  * TESSERA_SELF_TEST=full does. */
 void tsr__self_test_all(tsr_device *device);
 
-/* Tests one kernel, unless its result is known. Returns whether it may be used. True for kernels
- * that have no test. */
-bool tsr__self_test_shader(tsr_device *device, tsr__shader shader, tsr_dtype dtype);
+/* Tests the kernel of this name, unless its result is known. Returns whether it may be used. True
+ * for names that no test has. */
+bool tsr__self_test_kernel(tsr_device *device, const char *name, tsr_dtype dtype);
 
 #endif

@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "gpu/checks/cases.h"
+#include "gpu/kv_cache/kv_cache.h"
 #include "tessera/ops.h"
 #include "tessera/rope.h"
 
@@ -92,6 +93,65 @@ tsr_status tsr__case_index_add(tsr__case *c, tsr_dtype dtype)
     return tsr_index_select_grad(c->stream, c->tensor[2], c->tensor[0], 0, c->tensor[1], false);
 }
 
+/* A fill of every second column, which is no command of Vulkan's. The others keep NaN, so they are
+ * filled before. */
+tsr_status tsr__case_fill(tsr__case *c, tsr_dtype dtype)
+{
+    tsr_tensor *even = NULL;
+
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        c->value[1][i] = i % COLUMNS % 2 == 0 ? 1.5 : c->value[0][i];
+    TSR__TRY(tsr_copy(c->stream, c->tensor[1], c->tensor[0]));
+    TSR__TRY(tsr_tensor_slice(c->tensor[1], 1, 0, COLUMNS, 2, &even));
+    tsr_status status = tsr_fill(c->stream, even, 1.5);
+    tsr_tensor_destroy(&even);
+    return status;
+}
+
+tsr_status tsr__case_where(tsr__case *c, tsr_dtype dtype)
+{
+    for (int i = 0; i < 3; i++)
+        TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        c->value[3][i] = c->value[c->value[0][i] != 0 ? 1 : 2][i];
+    return tsr_where(c->stream, c->tensor[3], c->tensor[0], c->tensor[1], c->tensor[2]);
+}
+
+/* The gradient of SiLU: s + x · s · (1 − s), where s is the logistic function of x. */
+tsr_status tsr__case_silu_grad(tsr__case *c, tsr_dtype dtype)
+{
+    for (int i = 0; i < 2; i++)
+        TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        const double x = c->value[0][i], s = 1 / (1 + exp(-x));
+        c->value[2][i] = c->value[1][i] * (s + x * s * (1 - s));
+    }
+    return tsr_activate_grad(c->stream, c->tensor[2], c->tensor[0], c->tensor[1], TSR_ACT_SILU);
+}
+
+/* A step with momentum: v = momentum · v + g + decay · p; p = p - rate · v. */
+tsr_status tsr__case_sgd(tsr__case *c, tsr_dtype dtype)
+{
+    const double rate = 0.125, momentum = 0.5, decay = 0.25;
+    const tsr_sgd_params params = {
+        .learning_rate = (float)rate, .momentum = (float)momentum, .weight_decay = (float)decay};
+
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_1(COLUMNS)));
+    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_1(COLUMNS)));
+    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_1(COLUMNS)));
+    TSR__TRY(tsr_fill(c->stream, c->tensor[1], 1));
+    TSR__TRY(tsr_fill(c->stream, c->tensor[2], 3));
+    for (int i = 0; i < COLUMNS; i++) {
+        c->value[2][i] = momentum * 3 + c->value[0][i] + decay;
+        c->value[1][i] = 1 - rate * c->value[2][i];
+    }
+    return tsr_sgd_step(c->stream, c->tensor[1], c->tensor[0], c->tensor[2], NULL, &params);
+}
+
 /* The first step from moments of 0: the corrected moments are the gradient and its square. */
 tsr_status tsr__case_adamw(tsr__case *c, tsr_dtype dtype)
 {
@@ -112,4 +172,43 @@ tsr_status tsr__case_adamw(tsr__case *c, tsr_dtype dtype)
     }
     return tsr_adamw_step(c->stream, c->tensor[3], c->tensor[0], c->tensor[1], c->tensor[2], NULL,
                           &params);
+}
+
+/* One sequence of seven tokens in pages of four. The places after the last token stay 0. */
+enum { TOKENS = 7, PAGE = 4, PAGES = 2, KV_HEADS = 2, HEAD_DIM = 10 };
+
+static tsr_status append(const tsr__case *c, tsr_kv_cache *cache)
+{
+    int sequence;
+
+    TSR__TRY(tsr_fill(c->stream, tsr__kv_cache_memory(cache), 0));
+    TSR__TRY(tsr_kv_cache_add(cache, &sequence));
+    TSR__TRY(tsr_kv_cache_begin(cache, 1, &sequence, &(int64_t){TOKENS}));
+    TSR__TRY(tsr_kv_cache_append(cache, 0, c->tensor[0], c->tensor[1]));
+    return tsr_copy(c->stream, c->tensor[2], tsr__kv_cache_memory(cache));
+}
+
+tsr_status tsr__case_kv_append(tsr__case *c, tsr_dtype dtype)
+{
+    tsr_kv_cache *cache = NULL;
+    const int64_t shape[] = {1, PAGES, 2 * KV_HEADS, PAGE, HEAD_DIM};
+
+    for (int i = 0; i < 2; i++)
+        TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_4(1, KV_HEADS, TOKENS, HEAD_DIM)));
+    TSR__TRY(tsr__case_output(c, dtype, 5, shape));
+    for (int i = 0; i < KV_HEADS * TOKENS * HEAD_DIM; i++) {
+        const int head = i / (TOKENS * HEAD_DIM), token = i / HEAD_DIM % TOKENS;
+        for (int kv = 0; kv < 2; kv++) {
+            const int row = token / PAGE * 2 * KV_HEADS + kv * KV_HEADS + head;
+            c->value[2][(row * PAGE + token % PAGE) * HEAD_DIM + i % HEAD_DIM] = c->value[kv][i];
+        }
+    }
+    TSR__TRY(tsr_kv_cache_create(tsr_kv_cache_params(.stream = c->stream, .layers = 1,
+                                                     .kv_heads = KV_HEADS, .head_dim = HEAD_DIM,
+                                                     .dtype = dtype, .page_tokens = PAGE,
+                                                     .pages = PAGES, .sequences = 1),
+                                 &cache));
+    tsr_status status = append(c, cache);
+    tsr_kv_cache_destroy(&cache);
+    return status;
 }

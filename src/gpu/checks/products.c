@@ -1,54 +1,131 @@
 #include <math.h>
+#include <string.h>
 
+#include "base/float16.h"
 #include "gpu/checks/cases.h"
+#include "tensor/check.h"
 #include "tessera/attention.h"
 #include "tessera/matmul.h"
+#include "tessera/ops.h"
 #include "tessera/quant.h"
 
-/* Attention ------------------------------------------------------------------------------------ */
+/* Attention, two heads that read one kv head, with a causal mask ------------------------------- */
 
-enum { HEADS = 2, WIDTH = 24, KEYS = 41 };
+enum { HEADS = 2, WIDTH = 24, KEYS = 41, QUERIES = 37 };
 
-/* One query's result. The query sees the first `seen` keys. */
-static void attend(const double *q, const double *k, const double *v, int seen, double *y)
+static double dot(const double *a, const double *b)
 {
-    double score[KEYS], largest = -INFINITY, sum = 0;
+    double sum = 0;
 
-    for (int j = 0; j < seen; j++) {
-        score[j] = 0;
-        for (int i = 0; i < WIDTH; i++)
-            score[j] += q[i] * k[j * WIDTH + i] / sqrt(WIDTH);
-        largest = fmax(largest, score[j]);
-    }
     for (int i = 0; i < WIDTH; i++)
-        y[i] = 0;
-    for (int j = 0; j < seen; j++) {
-        const double p = exp(score[j] - largest);
-        sum += p;
-        for (int i = 0; i < WIDTH; i++)
-            y[i] += p * v[j * WIDTH + i];
-    }
-    for (int i = 0; i < WIDTH; i++)
-        y[i] /= sum;
+        sum += a[i] * b[i];
+    return sum;
 }
 
-/* Two heads that read one kv head, with a causal mask. */
-static tsr_status attention(tsr__case *c, tsr_dtype dtype, int queries)
+/* The probabilities of the first `seen` keys for a query. Returns the logarithm of the sum of the
+ * exponentials of its scores. */
+static double probabilities(const double *q, const double *k, int seen, double *p)
+{
+    double largest = -INFINITY, sum = 0;
+
+    for (int j = 0; j < seen; j++) {
+        p[j] = dot(q, k + (size_t)j * WIDTH) / sqrt(WIDTH);
+        largest = fmax(largest, p[j]);
+    }
+    for (int j = 0; j < seen; j++)
+        sum += exp(p[j] - largest);
+    const double lse = largest + log(sum);
+    for (int j = 0; j < seen; j++)
+        p[j] = exp(p[j] - lse);
+    return lse;
+}
+
+/* The number of keys that query r % queries of head r / queries sees. */
+static int seen_by(int r, int queries)
+{
+    return KEYS - queries + r % queries + 1;
+}
+
+/* One query's result. Returns as probabilities(). */
+static double attend(const double *q, const double *k, const double *v, int seen, double *y)
+{
+    double p[KEYS];
+    const double lse = probabilities(q, k, seen, p);
+
+    for (int i = 0; i < WIDTH; i++)
+        y[i] = 0;
+    for (int j = 0; j < seen; j++)
+        for (int i = 0; i < WIDTH; i++)
+            y[i] += p[j] * v[j * WIDTH + i];
+    return lse;
+}
+
+/* Adds q, k and v, numbers 0 to 2. */
+static tsr_status add_inputs(tsr__case *c, tsr_dtype dtype, int queries)
 {
     TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_4(1, HEADS, queries, WIDTH)));
     TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_4(1, 1, KEYS, WIDTH)));
-    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_4(1, 1, KEYS, WIDTH)));
+    return tsr__case_input(c, dtype, TSR__SHAPE_4(1, 1, KEYS, WIDTH));
+}
+
+static tsr_status attention(tsr__case *c, tsr_dtype dtype, int queries)
+{
+    TSR__TRY(add_inputs(c, dtype, queries));
     TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_4(1, HEADS, queries, WIDTH)));
     for (int r = 0; r < HEADS * queries; r++)
-        attend(c->value[0] + (size_t)r * WIDTH, c->value[1], c->value[2],
-               KEYS - queries + r % queries + 1, c->value[3] + (size_t)r * WIDTH);
+        (void)attend(c->value[0] + (size_t)r * WIDTH, c->value[1], c->value[2], seen_by(r, queries),
+                     c->value[3] + (size_t)r * WIDTH);
     return tsr_attention(c->stream, c->tensor[3], NULL, c->tensor[0], c->tensor[1], c->tensor[2],
                          &(tsr_attention_params){.causal = true});
 }
 
 tsr_status tsr__case_attention(tsr__case *c, tsr_dtype dtype)
 {
-    return attention(c, dtype, 37);
+    return attention(c, dtype, QUERIES);
+}
+
+/* Adds the gradients that query number r causes: ds = p · (dp − Σ p · dp), where dp = dy · vᵀ. */
+static void add_gradients(tsr__case *c, int r)
+{
+    double p[KEYS], dp[KEYS], mean = 0;
+    const double *q = c->value[0] + (size_t)r * WIDTH, *dy = c->value[3] + (size_t)r * WIDTH;
+    double *dq = c->value[6] + (size_t)r * WIDTH;
+    const int seen = seen_by(r, QUERIES);
+
+    (void)probabilities(q, c->value[1], seen, p);
+    for (int j = 0; j < seen; j++) {
+        dp[j] = dot(dy, c->value[2] + (size_t)j * WIDTH);
+        mean += p[j] * dp[j];
+    }
+    for (int j = 0; j < seen; j++) {
+        const double ds = p[j] * (dp[j] - mean) / sqrt(WIDTH);
+        const size_t key = (size_t)j * WIDTH;
+        for (int i = 0; i < WIDTH; i++) {
+            dq[i] += ds * c->value[1][key + (size_t)i];
+            c->value[7][key + (size_t)i] += ds * q[i];
+            c->value[8][key + (size_t)i] += p[j] * dy[i];
+        }
+    }
+}
+
+/* The gradients do not depend on the forward kernel: y and lse are the host's. */
+tsr_status tsr__case_attention_grad(tsr__case *c, tsr_dtype dtype)
+{
+    TSR__TRY(add_inputs(c, dtype, QUERIES));
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_4(1, HEADS, QUERIES, WIDTH)));
+    for (int r = 0; r < HEADS * QUERIES; r++)
+        c->value[5][r] = attend(c->value[0] + (size_t)r * WIDTH, c->value[1], c->value[2],
+                                seen_by(r, QUERIES), c->value[4] + (size_t)r * WIDTH);
+    TSR__TRY(tsr__case_given(c, dtype, TSR__SHAPE_4(1, HEADS, QUERIES, WIDTH)));
+    TSR__TRY(tsr__case_given(c, TSR_F32, TSR__SHAPE_3(1, HEADS, QUERIES)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_4(1, HEADS, QUERIES, WIDTH)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_4(1, 1, KEYS, WIDTH)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_4(1, 1, KEYS, WIDTH)));
+    for (int r = 0; r < HEADS * QUERIES; r++)
+        add_gradients(c, r);
+    return tsr_attention_grad(c->stream, c->tensor[6], c->tensor[7], c->tensor[8], c->tensor[3],
+                              c->tensor[4], c->tensor[5], c->tensor[0], c->tensor[1], c->tensor[2],
+                              &(tsr_attention_params){.causal = true});
 }
 
 tsr_status tsr__case_attention_few(tsr__case *c, tsr_dtype dtype)
@@ -56,36 +133,70 @@ tsr_status tsr__case_attention_few(tsr__case *c, tsr_dtype dtype)
     return attention(c, dtype, 1);
 }
 
-/* Weights in q8_0 ------------------------------------------------------------------------------ */
+/* Weights in blocks ---------------------------------------------------------------------------- */
 
-enum { COLUMNS = 9, DEPTH = 64, BLOCK_BYTES = 34 };
-static const int64_t weights = INT64_C(1) * COLUMNS * DEPTH;
+enum { COLUMNS = 5, DEPTH = 256 };
 
-static tsr_status add_weights(tsr__case *c)
+/* Makes blocks of a format that cannot be written from arbitrary bits and small scales. */
+static void invent_blocks(const tsr_quant_format *format, uint8_t *blocks, uint64_t bytes)
 {
-    uint8_t blocks[COLUMNS * DEPTH / 32 * BLOCK_BYTES];
-    float values[COLUMNS * DEPTH];
+    const uint16_t scale = tsr__f16_of_f32(format->block_count == 32 ? 0x1p-10F : 0x1p-15F);
 
-    /* Each block has 127 / 64 as its largest element, so that its scale is 1 / 64 and all dtypes
-     * represent its elements. */
-    for (int i = 0; i < COLUMNS * DEPTH; i++)
-        values[i] = (float)(i % 32 == 0 ? 127 : (i * 29 + i / DEPTH) % 255 - 127) / 64;
-    TSR__TRY(tsr_quantize(TSR_Q8_0, values, weights, blocks, sizeof blocks));
-    TSR__TRY(tsr_dequantize(TSR_Q8_0, blocks, sizeof blocks, values, weights));
-    TSR__TRY(tsr_tensor_create(tsr_stream_device(c->stream), TSR_Q8_0, TSR__SHAPE_2(COLUMNS, DEPTH),
-                               &c->tensor[c->count]));
-    for (int i = 0; i < COLUMNS * DEPTH; i++)
-        c->value[c->count][i] = (double)values[i];
-    c->count++;
-    return tsr_tensor_upload(c->stream, c->tensor[c->count - 1], blocks, sizeof blocks);
+    for (uint64_t i = 0; i < bytes; i++)
+        blocks[i] = (uint8_t)(i * 37 + i / 64 + 11);
+    for (uint64_t i = 0; i < bytes; i += (uint64_t)format->block_bytes)
+        if (format->dtype == TSR_NVFP4)
+            for (int group = 0; group < 4; group++)
+                blocks[i + (uint64_t)group] = (uint8_t)(8 + 3 * group); /* 1/64 to 1/28 */
+        else
+            memcpy(blocks + i, &scale, sizeof scale);
 }
 
-static tsr_status multiply_quant(tsr__case *c, tsr_dtype dtype, int rows)
+/* Adds weights in a block format. Their values are what the blocks hold after rounding, as the host
+ * reads them. They are at most 1/8, so that results are about 1. */
+static tsr_status add_weights(tsr__case *c, tsr_dtype format)
 {
-    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(rows, DEPTH)));
-    TSR__TRY(add_weights(c));
-    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_2(rows, COLUMNS)));
-    for (int r = 0; r < rows; r++)
+    uint8_t blocks[COLUMNS * DEPTH * 2];
+    float values[COLUMNS * DEPTH];
+    uint64_t bytes;
+
+    for (int i = 0; i < COLUMNS * DEPTH; i++)
+        values[i] = (float)((i * 29 + i / DEPTH) % 255 - 127) / 1024;
+    TSR__TRY(tsr_quant_bytes(format, COLUMNS * DEPTH, &bytes));
+    if (tsr_quant_format_of(format)->quantizes)
+        TSR__TRY(tsr_quantize(format, values, COLUMNS * DEPTH, blocks, bytes));
+    else
+        invent_blocks(tsr_quant_format_of(format), blocks, bytes);
+    TSR__TRY(tsr_dequantize(format, blocks, bytes, values, COLUMNS * DEPTH));
+    for (int i = 0; i < COLUMNS * DEPTH; i++)
+        c->value[c->count][i] = (double)values[i];
+    tsr_tensor *weights;
+    TSR__TRY(tsr_tensor_create(tsr_stream_device(c->stream), format, TSR__SHAPE_2(COLUMNS, DEPTH),
+                               &weights));
+    tsr__case_adopt(c, weights);
+    return tsr_tensor_upload(c->stream, weights, blocks, bytes);
+}
+
+/* Gives the format and the dtype of the other tensors that test a kernel for `dtype`, which is a
+ * block format or a float dtype. */
+static tsr_dtype split(tsr_dtype dtype, tsr_dtype *floats)
+{
+    const bool block = tsr__dtype_is_block(dtype);
+
+    *floats = block ? TSR_F32 : dtype;
+    return block ? dtype : TSR_Q8_0;
+}
+
+tsr_status tsr__case_quant_product(tsr__case *c, tsr_dtype dtype)
+{
+    enum { ROWS = 3 };
+    tsr_dtype floats;
+    const tsr_dtype format = split(dtype, &floats);
+
+    TSR__TRY(tsr__case_input(c, floats, TSR__SHAPE_2(ROWS, DEPTH)));
+    TSR__TRY(add_weights(c, format));
+    TSR__TRY(tsr__case_output(c, floats, TSR__SHAPE_2(ROWS, COLUMNS)));
+    for (int r = 0; r < ROWS; r++)
         for (int n = 0; n < COLUMNS; n++)
             for (int k = 0; k < DEPTH; k++)
                 c->value[2][r * COLUMNS + n] +=
@@ -94,13 +205,14 @@ static tsr_status multiply_quant(tsr__case *c, tsr_dtype dtype, int rows)
                       tsr_matmul_params(.transpose_b = true));
 }
 
-tsr_status tsr__case_quant_few(tsr__case *c, tsr_dtype dtype)
+tsr_status tsr__case_dequantize(tsr__case *c, tsr_dtype dtype)
 {
-    return multiply_quant(c, dtype, 3);
-}
+    tsr_dtype floats;
+    const tsr_dtype format = split(dtype, &floats);
 
-/* Weights are first converted to floats. */
-tsr_status tsr__case_quant_many(tsr__case *c, tsr_dtype dtype)
-{
-    return multiply_quant(c, dtype, 21);
+    TSR__TRY(add_weights(c, format));
+    TSR__TRY(tsr__case_output(c, floats, TSR__SHAPE_2(COLUMNS, DEPTH)));
+    for (int i = 0; i < COLUMNS * DEPTH; i++)
+        c->value[1][i] = c->value[0][i];
+    return tsr_copy(c->stream, c->tensor[1], c->tensor[0]);
 }

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <string.h>
 
 #include "gpu/checks/cases.h"
 #include "tessera/ops.h"
@@ -123,11 +124,40 @@ tsr_status tsr__case_cross_entropy(tsr__case *c, tsr_dtype dtype)
     TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
     TSR__TRY(tsr__case_indices(c, ROWS, labels));
     TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_1(ROWS)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
     for (int r = 0; r < ROWS; r++) {
         const double *x = c->value[0] + (size_t)r * COLUMNS;
-        c->value[2][r] = log_sum(x, &largest) - x[labels[r]];
+        const double log_of_sum = log_sum(x, &largest);
+        c->value[2][r] = log_of_sum - x[labels[r]];
+        for (int i = 0; i < COLUMNS; i++)
+            c->value[3][r * COLUMNS + i] = exp(x[i] - log_of_sum) - (i == labels[r]);
     }
-    return tsr_cross_entropy(c->stream, c->tensor[2], NULL, c->tensor[0], c->tensor[1], 1);
+    return tsr_cross_entropy(c->stream, c->tensor[2], c->tensor[3], c->tensor[0], c->tensor[1], 1);
+}
+
+/* The elements' values repeat, so that the order of equal elements matters, too. */
+tsr_status tsr__case_topk(tsr__case *c, tsr_dtype dtype)
+{
+    enum { MOST = 5 };
+    bool taken[COLUMNS];
+
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, MOST)));
+    TSR__TRY(tsr__case_output(c, TSR_I32, TSR__SHAPE_2(ROWS, MOST)));
+    for (int r = 0; r < ROWS; r++) {
+        const double *x = c->value[0] + (size_t)r * COLUMNS;
+        memset(taken, 0, sizeof taken);
+        for (int k = 0; k < MOST; k++) {
+            int best = -1;
+            for (int i = 0; i < COLUMNS; i++)
+                if (!taken[i] && (best < 0 || x[i] > x[best]))
+                    best = i;
+            taken[best] = true;
+            c->value[1][r * MOST + k] = x[best];
+            c->value[2][r * MOST + k] = best;
+        }
+    }
+    return tsr_topk(c->stream, c->tensor[1], c->tensor[2], c->tensor[0], 1);
 }
 
 tsr_status tsr__case_argmax(tsr__case *c, tsr_dtype dtype)
@@ -167,4 +197,15 @@ tsr_status tsr__case_sum_short_rows(tsr__case *c, tsr_dtype dtype)
 tsr_status tsr__case_sum_columns(tsr__case *c, tsr_dtype dtype)
 {
     return sum(c, dtype, ROWS, COLUMNS, 0);
+}
+
+tsr_status tsr__case_sum_squares(tsr__case *c, tsr_dtype dtype)
+{
+    enum { COUNT = 2931 };
+
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_1(COUNT)));
+    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_1(1)));
+    for (int i = 0; i < COUNT; i++)
+        c->value[1][0] += c->value[0][i] * c->value[0][i];
+    return tsr_sum_squares(c->stream, c->tensor[1], (const tsr_tensor *const *)&c->tensor[0], 1, 1);
 }

@@ -1,5 +1,5 @@
 /* The cache of keys and values: its memory, and the tensors that describe a step. */
-#include "tessera/kv_cache.h"
+#include "gpu/kv_cache/kv_cache.h"
 
 #include <string.h>
 
@@ -25,10 +25,7 @@ typedef struct step {
 struct tsr_kv_cache {
     tsr_kv_cache_params params;
     tsr__page_table table;
-    tsr_tensor
-        /* [layers, pages, 2 · kv_heads, page_tokens, head_dim]. In each page, the heads of keys
-         * come first, then those of values. */
-        *memory;
+    tsr_tensor *memory; /* as tsr__kv_cache_memory() gives it */
     step step;
 };
 
@@ -102,6 +99,11 @@ void tsr_kv_cache_destroy(tsr_kv_cache **cache)
     tsr__pages_finish(&(*cache)->table);
     tsr__free(*cache);
     *cache = NULL;
+}
+
+tsr_tensor *tsr__kv_cache_memory(const tsr_kv_cache *cache)
+{
+    return cache->memory;
 }
 
 /* Sequences -------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ enum { THREADS = 64, MAX_ROWS = 8 };
 static bool few_admitted(const tsr_tensor *b, const tsr__matmul_problem *p)
 {
     uint32_t spec[TSR_QUANT_SPECS + 4] = {0};
+    tsr__quant_describe(b->layout.dtype, spec);
     spec[TSR_QUANT_SPECS + 3] = (uint32_t)p->a.dtype;
     return tsr__shader_admitted(b->buffer->device, TSR__SHADER_MATMUL_QUANT, spec,
                                 TSR_QUANT_SPECS + 4);

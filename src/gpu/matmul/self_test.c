@@ -36,6 +36,7 @@ typedef struct check {
     const tsr__matmul_config *config;
     tsr_dtype dtype;
     int64_t m, n, k;
+    uint32_t splits; /* of k; 0: as the chooser does it */
     tsr_stream *stream;
     tsr_tensor *y, *a, *b;
     float *host; /* y, then the operands as they are uploaded */
@@ -83,7 +84,7 @@ static bool is_right(const check *c)
 static tsr_status multiply(check *c, bool *out)
 {
     const size_t bytes = (size_t)(c->m * c->n) * sizeof(float);
-    const tsr__matmul_override forced = {.config = c->config->name};
+    const tsr__matmul_override forced = {.config = c->config->name, .splits = c->splits};
 
     TSR__TRY(tsr_stream_create(c->gpu, &c->stream));
     TSR__TRY(tsr_tensor_create(c->gpu, TSR_F32, 2, (int64_t[]){c->m, c->n}, &c->y));
@@ -124,6 +125,20 @@ static bool can_multiply(const check *c)
            !problem.swapped && tsr__matmul_config_fits(c->config, &device, &problem);
 }
 
+static tsr_status run_check(check *c, bool *out)
+{
+    c->host = tsr__calloc((size_t)(c->m * c->n + (c->m + c->n) * c->k), sizeof *c->host);
+    if (!c->host)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = multiply(c, out);
+    tsr_tensor_destroy(&c->b);
+    tsr_tensor_destroy(&c->a);
+    tsr_tensor_destroy(&c->y);
+    tsr_stream_destroy(&c->stream);
+    tsr__free(c->host);
+    return status;
+}
+
 static tsr_status check_config(tsr_device *gpu, const char *name, tsr_dtype dtype, bool *out)
 {
     check c = {.gpu = gpu, .config = tsr__matmul_config_named(name), .dtype = dtype};
@@ -134,16 +149,20 @@ static tsr_status check_config(tsr_device *gpu, const char *name, tsr_dtype dtyp
     if (!can_multiply(&c))
         return tsr__fail(TSR_ERR_UNSUPPORTED, "matmul: %s is not tested for %s", name,
                          tsr_dtype_name(dtype));
-    c.host = tsr__calloc((size_t)(c.m * c.n + (c.m + c.n) * c.k), sizeof *c.host);
-    if (!c.host)
-        return TSR_ERR_NO_MEMORY;
-    tsr_status status = multiply(&c, out);
-    tsr_tensor_destroy(&c.b);
-    tsr_tensor_destroy(&c.a);
-    tsr_tensor_destroy(&c.y);
-    tsr_stream_destroy(&c.stream);
-    tsr__free(c.host);
-    return status;
+    return run_check(&c, out);
+}
+
+static const char sum_name[] = "matmul_sum";
+
+/* Checks the kernel that adds up the sums of the parts of k, with any kernel that splits k. */
+static tsr_status check_sum(tsr_device *gpu, const char *name, tsr_dtype dtype, bool *out)
+{
+    check c = {.gpu = gpu, .dtype = dtype, .m = 13, .n = 41, .k = 190, .splits = 3};
+
+    for (int i = 0; (c.config = tsr__matmul_config_at(i)) != NULL; i++)
+        if (c.config->family->splits_k && can_multiply(&c))
+            return run_check(&c, out);
+    return tsr__fail(TSR_ERR_UNSUPPORTED, "matmul: %s is not tested", name);
 }
 
 static bool works(tsr_device *gpu, const tsr__matmul_config *config,
@@ -187,6 +206,10 @@ tsr_status tsr__matmul_choose_tested(tsr_device *gpu, tsr__tuned *tuned,
             return none_left(gpu, &device);
         device.off |= bit;
     }
+    if (plan.splits > 1 && !override && !tsr__kernel_works(gpu, sum_name, TSR_F32, check_sum)) {
+        const tsr__matmul_override unsplit = {.config = plan.config->name, .splits = 1};
+        TSR__TRY(tsr__matmul_choose(&device, tuned, problem, &unsplit, &plan));
+    }
     *out = plan;
     return TSR_OK;
 }
@@ -201,4 +224,5 @@ void tsr__matmul_test_all(tsr_device *gpu)
         for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
             if (tsr__matmul_config_runs(config, &device))
                 (void)tsr__kernel_works(gpu, config->name, dtypes[d], check_config);
+    (void)tsr__kernel_works(gpu, sum_name, TSR_F32, check_sum);
 }

@@ -1,0 +1,95 @@
+/* Cases of the operations on a part of a vocabulary: embedding, and cross-entropy of divided
+ * classes. */
+#include "gpu/ops/common/vocabulary.h"
+
+#include <math.h>
+
+#include "gpu/checks/cases.h"
+
+/* The part of the vocabulary, and indices that are in it, or before or after it. */
+enum { FIRST = 10, HERE = 6, WIDTH = 35, ROWS = 9 };
+static const int32_t indices[ROWS] = {11, 15, 10, 9, 11, 16, 14, 11, 10};
+
+static bool is_here(int32_t index)
+{
+    return index >= FIRST && index < FIRST + HERE;
+}
+
+tsr_status tsr__case_embedding(tsr__case *c, tsr_dtype dtype)
+{
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(HERE, WIDTH)));
+    TSR__TRY(tsr__case_indices(c, ROWS, indices));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, WIDTH)));
+    for (int i = 0; i < ROWS * WIDTH; i++)
+        if (is_here(indices[i / WIDTH]))
+            c->value[2][i] = c->value[0][(indices[i / WIDTH] - FIRST) * WIDTH + i % WIDTH];
+    return tsr__embedding(c->stream, c->tensor[2], c->tensor[0], c->tensor[1], FIRST);
+}
+
+tsr_status tsr__case_embedding_grad(tsr__case *c, tsr_dtype dtype)
+{
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, WIDTH)));
+    TSR__TRY(tsr__case_indices(c, ROWS, indices));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(HERE, WIDTH)));
+    for (int i = 0; i < ROWS * WIDTH; i++)
+        if (is_here(indices[i / WIDTH]))
+            c->value[2][(indices[i / WIDTH] - FIRST) * WIDTH + i % WIDTH] += c->value[0][i];
+    return tsr__embedding_grad(c->stream, c->tensor[2], c->tensor[0], c->tensor[1], FIRST, false);
+}
+
+/* Cross-entropy -------------------------------------------------------------------------------- */
+
+enum { LABELS = 5, CLASSES = 71, OTHERS = 4 /* classes of the other part, which come first */ };
+static const int32_t labels[LABELS] = {4, 74, 0, 3, 40};
+
+/* The logit of a class of the other part, for which no tensor is needed. */
+static double other_logit(int row, int class)
+{
+    return (double)((row * 5 + class * 3) % 9 - 4) / 4;
+}
+
+static double logit(const tsr__case *c, int row, int class)
+{
+    return class < OTHERS ? other_logit(row, class) : c->value[0][row * CLASSES + class - OTHERS];
+}
+
+/* The statistics of classes `from` to `to` - 1: see vocabulary.h. */
+static void find_stats(const tsr__case *c, int from, int to, double *stats)
+{
+    for (int r = 0; r < LABELS; r++) {
+        double *largest = stats + r, *sum = stats + LABELS + r;
+        *largest = -INFINITY;
+        *sum = 0;
+        for (int i = from; i < to; i++)
+            *largest = fmax(*largest, logit(c, r, i));
+        for (int i = from; i < to; i++)
+            *sum += exp(logit(c, r, i) - *largest);
+        stats[2 * LABELS + r] = labels[r] >= from && labels[r] < to ? logit(c, r, labels[r]) : 0;
+    }
+}
+
+/* The statistics of this part, and the results from the host's statistics of both parts. */
+tsr_status tsr__case_cross_entropy_shard(tsr__case *c, tsr_dtype dtype)
+{
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(LABELS, CLASSES)));
+    TSR__TRY(tsr__case_indices(c, LABELS, labels));
+    find_stats(c, 0, OTHERS, c->value[2]);
+    find_stats(c, OTHERS, OTHERS + CLASSES, c->value[2] + 3 * LABELS);
+    TSR__TRY(tsr__case_given(c, TSR_F32, TSR__SHAPE_3(2, 3, LABELS)));
+    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_2(3, LABELS)));
+    find_stats(c, OTHERS, OTHERS + CLASSES, c->value[3]);
+    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_1(LABELS)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(LABELS, CLASSES)));
+    for (int r = 0; r < LABELS; r++) {
+        double sum = 0;
+        for (int i = 0; i < OTHERS + CLASSES; i++)
+            sum += exp(logit(c, r, i));
+        c->value[4][r] = log(sum) - logit(c, r, labels[r]);
+        for (int i = 0; i < CLASSES; i++)
+            c->value[5][r * CLASSES + i] =
+                exp(logit(c, r, OTHERS + i)) / sum - (OTHERS + i == labels[r]);
+    }
+    TSR__TRY(tsr__cross_entropy_part(c->stream, c->tensor[3], c->tensor[0], c->tensor[1], OTHERS));
+    return tsr__cross_entropy_whole(c->stream, c->tensor[4], c->tensor[5], c->tensor[0],
+                                    c->tensor[1], c->tensor[2], OTHERS, OTHERS + CLASSES, 1);
+}
