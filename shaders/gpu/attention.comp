@@ -31,14 +31,17 @@ layout(constant_id = 9) const uint MASK_DTYPE = 0; // 0: no mask
 layout(constant_id = 10) const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
 layout(constant_id = 11) const uint CAPPED = 0;
 layout(constant_id = 12) const uint PAGED = 0;
+// 1: the numbers of trips of the loops over products are not constant, so that drivers do not unroll
+// these loops. Unrolled, they need more registers than Intel's GPUs have.
+layout(constant_id = 13) const uint ROLLED = 0;
 
 const uint TM = 4;
 const uint ACROSS = 16;
 const uint SCORES = TM * TN;
 const uint BX = THREADS / 4;
 const uint BY = ACROSS * TN;
-const uint COLUMNS = 64;
-const uint QUADS = COLUMNS / 4;
+const uint QUADS = TSR_ATTENTION_QUADS;
+const uint COLUMNS = 4 * QUADS;
 const uint TILE_ROW = QUADS + 1; // odd, so that the vectors of a column are in different banks
 const uint P_ROW = BY / 4 + 1;
 const bool OWNS_KEYS = KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DV;
@@ -49,6 +52,10 @@ shared vec4 p_tile[BX * P_ROW];
 shared float row_parts[2 * THREADS]; // of the four invocations that share a row in the softmax
 shared float row_factor[BX];
 shared float query_delta[BX > BY ? BX : BY];
+
+// Numbers of trips of loops that may stay loops.
+uint quad_trips() { return ROLLED != 0u ? p.quads : QUADS; }
+uint chunk_trips() { return ROLLED != 0u ? p.quads / QUADS * CHUNKS : CHUNKS; }
 
 // The column of this invocation in the grid of invocations, and its row, which is the number of its
 // first row of the block divided by 4.
@@ -82,7 +89,8 @@ void load_other(rows_of x, int first, int end, uint chunk, uint dtype)
 // Adds the dot products of the rows of both tiles. The columns of an invocation are 16 apart.
 void multiply_tiles(inout float sums[SCORES])
 {
-    for (uint quad = 0u; quad < QUADS; quad++) {
+    const uint quads = quad_trips();
+    for (uint quad = 0u; quad < quads; quad++) {
         vec4 own[TM], other[TN];
         [[unroll]] for (uint i = 0u; i < TM; i++)
             own[i] = own_tile[(tile_y * TM + i) * TILE_ROW + quad];
@@ -106,7 +114,8 @@ void clear_result()
 // result += p_tile · other_tile, for one chunk.
 void add_products(uint chunk)
 {
-    for (uint quad = 0u; quad < BY / 4u; quad++) {
+    const uint quads = quad_trips() / (QUADS / (BY / 4u));
+    for (uint quad = 0u; quad < quads; quad++) {
         vec4 left[TM];
         [[unroll]] for (uint i = 0u; i < TM; i++)
             left[i] = p_tile[(tile_y * TM + i) * P_ROW + quad];
@@ -134,7 +143,8 @@ void keep_p(float values[SCORES])
 // kept in memory.
 void store_result(rows_of x, int first, int end)
 {
-    for (uint chunk = 0u; chunk < CHUNKS; chunk++) {
+    const uint chunks = chunk_trips();
+    for (uint chunk = 0u; chunk < chunks; chunk++) {
         barrier();
         [[unroll]] for (uint c = 0u; c < CHUNKS; c++)
             if (c == chunk)
@@ -166,7 +176,8 @@ void products(rows_of own, uint own_dtype, int own_first, int own_end, rows_of o
 {
     [[unroll]] for (uint n = 0u; n < TM * TN; n++)
         sums[n] = 0.0;
-    for (uint chunk = 0u; chunk < CHUNKS; chunk++) {
+    const uint chunks = chunk_trips();
+    for (uint chunk = 0u; chunk < chunks; chunk++) {
         barrier();
         load_own(own, own_first, own_end, chunk, own_dtype);
         load_other(other, other_first, other_end, chunk, other_dtype);
@@ -177,7 +188,8 @@ void products(rows_of own, uint own_dtype, int own_first, int own_end, rows_of o
 
 void add_rows(rows_of other, uint dtype, int first, int end)
 {
-    for (uint chunk = 0u; chunk < CHUNKS; chunk++) {
+    const uint chunks = chunk_trips();
+    for (uint chunk = 0u; chunk < chunks; chunk++) {
         barrier();
         load_other(other, first, end, chunk, dtype);
         barrier();

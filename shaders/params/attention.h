@@ -54,8 +54,12 @@ struct tsr_attention_push {
     TSR_UINT part_keys;  /* attention_few.comp: keys in a part */
     TSR_UINT parts;      /* parts of a row */
     TSR_UINT row_blocks; /* blocks of the queries that read a kv head */
+    TSR_UINT quads;      /* attention.comp with ROLLED: TSR_ATTENTION_QUADS */
 };
 TSR_PUSH_CHECK(tsr_attention_push);
+
+/* attention.comp multiplies tiles of this many times four columns. */
+#define TSR_ATTENTION_QUADS 16u
 
 /* What attention.comp computes, a specialization constant. */
 #define TSR_ATTENTION_FORWARD 0u

@@ -43,3 +43,18 @@ void isa_choose_family(void)
     }
     ck_abort_msg("the driver knows none of the families %s", list);
 }
+
+bool isa_family_is_intel(void)
+{
+    return getenv("INTEL_STUB_GPU_PLATFORM") != NULL;
+}
+
+const char *isa_family(void)
+{
+    const char *name =
+        getenv(isa_family_is_intel() ? "INTEL_STUB_GPU_PLATFORM" : "RADV_FORCE_FAMILY");
+
+    ck_assert_msg(name != NULL,
+                  "neither RADV_FORCE_FAMILY nor INTEL_STUB_GPU_PLATFORM names a GPU");
+    return name;
+}

@@ -1,12 +1,7 @@
-#include "isa/machine_code.h"
+#include "isa/program.h"
 
-#include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define BLOCKS_MAX 1024
-#define LOOPS_MAX 128
 
 static const int widths[ISA_WIDTHS] = {2, 4, 8, 12, 16};
 
@@ -35,34 +30,15 @@ double isa_bytes(const isa_accesses *accesses)
     return bytes;
 }
 
-/* Instructions ----------------------------------------------------------------------------------
+/* Blocks ----------------------------------------------------------------------------------------
  */
 
-typedef enum kind {
-    FMA,
-    MATRIX,
-    VALU,
-    ADDRESS,
-    SALU,
-    LOAD,
-    STORE,
-    LDS_READ,
-    LDS_WRITE,
-    WAIT,
-    OTHER
-} kind;
-
-typedef struct instruction {
-    kind kind;
-    int amount; /* multiply-adds per lane, or the index of a width */
-} instruction;
-
-static bool begins(const char *text, const char *start)
+bool isa_begins(const char *text, const char *start)
 {
     return strncmp(text, start, strlen(start)) == 0;
 }
 
-static int width_index(int bytes)
+int isa_width_index(int bytes)
 {
     int i = 0;
 
@@ -71,171 +47,54 @@ static int width_index(int bytes)
     return i;
 }
 
-/* The width of a memory instruction, from its name. Instructions with two offsets move twice as
- * much. */
-static int width_of(const char *op)
+bool isa_add_block(isa_program *p, int number)
 {
-    static const struct {
-        const char *part;
-        int bytes;
-    } parts[] = {{"b128", 16}, {"dwordx4", 16}, {"b96", 12}, {"dwordx3", 12}, {"b64", 8},
-                 {"x2", 8},    {"u16", 2},      {"i16", 2},  {"b16", 2},      {"short", 2},
-                 {"u8", 1},    {"i8", 1},       {"b8", 1},   {"byte", 1}};
-    int bytes = 4;
-
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (strstr(op, parts[i].part)) {
-            bytes = parts[i].bytes;
-            break;
-        }
-    bool two = strstr(op, "read2") || strstr(op, "write2") || strstr(op, "2addr");
-    return width_index(two ? 2 * bytes : bytes);
-}
-
-static instruction memory(const char *op, kind load, kind store)
-{
-    bool loads = strstr(op, "load") || strstr(op, "read");
-    bool stores = strstr(op, "store") || strstr(op, "write");
-
-    if (!loads && !stores) /* an atomic operation, or an exchange between lanes */
-        return (instruction){load == LDS_READ ? LDS_READ : STORE, width_index(4)};
-    return (instruction){loads ? load : store, width_of(op)};
-}
-
-/* True for "v_fma_f32", "v_fmac_f16_e32" and so on, whose operands are floats. */
-static bool multiplies_and_adds(const char *op)
-{
-    static const char *const names[] = {"v_fma",   "v_mac",   "v_mad_f",
-                                        "v_madmk", "v_madak", "v_mad_mix"};
-
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (begins(op, names[i]))
-            return true;
-    return false;
-}
-
-static bool is_64_bit(const char *op)
-{
-    return strstr(op, "_co_ci_") || begins(op, "v_addc_") || strstr(op, "lshlrev_b64") ||
-           strstr(op, "lshl_b64") || strstr(op, "_u64_u32") || strstr(op, "lshl_add_u64");
-}
-
-/* v_dual_… holds two operations, which are separated by "::". */
-static instruction dual(const char *line)
-{
-    const char *second = strstr(line, "::");
-    int fma = multiplies_and_adds("v_") || begins(line, "v_dual_fma");
-
-    if (second && strstr(second, "v_dual_fma"))
-        fma++;
-    return (instruction){fma ? FMA : VALU, fma};
-}
-
-static instruction classify(const char *op, const char *line)
-{
-    if (begins(op, "v_dual_"))
-        return dual(line);
-    if (begins(op, "v_pk_fma_f16") || begins(op, "v_dot2"))
-        return (instruction){FMA, 2};
-    if (begins(op, "v_wmma_") && strstr(op, "_16x16x16_"))
-        return (instruction){MATRIX, 16 * 16 * 16 / 32};
-    if (multiplies_and_adds(op))
-        return (instruction){FMA, 1};
-    if (begins(op, "v_"))
-        return (instruction){is_64_bit(op) ? ADDRESS : VALU, 1};
-    if (begins(op, "ds_"))
-        return memory(op, LDS_READ, LDS_WRITE);
-    if (begins(op, "global_") || begins(op, "flat_") || begins(op, "buffer_") ||
-        begins(op, "scratch_"))
-        return begins(op, "buffer_gl") ? (instruction){OTHER, 0} : memory(op, LOAD, STORE);
-    if (begins(op, "s_waitcnt"))
-        return (instruction){strstr(line, "vmcnt(") ? WAIT : OTHER, 0};
-    if (begins(op, "s_wait_loadcnt"))
-        return (instruction){WAIT, 0};
-    if (begins(op, "s_nop") || begins(op, "s_delay") || begins(op, "s_clause") ||
-        begins(op, "s_barrier") || begins(op, "s_wait"))
-        return (instruction){OTHER, 0};
-    return (instruction){SALU, 1};
-}
-
-/* Blocks ----------------------------------------------------------------------------------------
- */
-
-typedef struct block {
-    int number;
-    int first, count; /* in the program's instructions */
-    int target;       /* the number of the block to which it jumps, or −1 */
-    bool falls;       /* the next block can follow */
-} block;
-
-typedef struct span {
-    int begin, end; /* block indices, both inclusive */
-} span;
-
-typedef struct program {
-    block blocks[BLOCKS_MAX];
-    int block_count;
-    instruction *code;
-    int code_count;
-    span loops[LOOPS_MAX];
-    int loop_count;
-} program;
-
-static bool add_block(program *p, const char *line)
-{
-    if (p->block_count == BLOCKS_MAX)
+    if (p->block_count == ISA_BLOCKS_MAX)
         return false;
     p->blocks[p->block_count++] =
-        (block){.number = atoi(line + 2), .first = p->code_count, .target = -1, .falls = true};
+        (isa_block){.number = number, .first = p->code_count, .target = -1, .falls = true};
     return true;
 }
 
-static void add_line(program *p, const char *line)
+void isa_add(isa_program *p, isa_instruction instruction)
 {
-    char op[64];
-    block *last = &p->blocks[p->block_count - 1];
-
-    if (sscanf(line, " %63[a-z0-9_]", op) != 1)
-        return;
-    if (begins(op, "s_branch") || begins(op, "s_cbranch")) {
-        const char *to = strstr(line, "BB");
-        last->target = to ? atoi(to + 2) : -1;
-        last->falls = begins(op, "s_cbranch");
-    }
-    if (begins(op, "s_endpgm"))
-        last->falls = false;
-    p->code[p->code_count++] = classify(op, line);
-    last->count++;
+    p->code[p->code_count++] = instruction;
+    p->blocks[p->block_count - 1].count++;
 }
 
-static bool parse(const char *text, program *p)
+void isa_jump(isa_program *p, int target, bool falls)
+{
+    isa_block *last = &p->blocks[p->block_count - 1];
+
+    last->target = target;
+    last->falls = falls;
+}
+
+/* Each line gives at most two instructions. */
+static bool parse(const char *text, const isa_gpu *gpu, isa_program *p)
 {
     char line[512];
-    size_t lines = 0;
+    size_t lines = 1;
 
     for (const char *c = text; *c; c++)
         lines += *c == '\n';
-    p->code = calloc(lines + 1, sizeof *p->code);
+    p->code = calloc(2 * lines, sizeof *p->code);
     if (!p->code)
         return false;
     while (*text) {
-        size_t length = strcspn(text, "\n"), kept = strcspn(text, ";\n");
+        size_t length = strcspn(text, "\n"), kept = strcspn(text, gpu ? "\n" : ";\n");
         if (kept >= sizeof line)
             kept = sizeof line - 1;
         memcpy(line, text, kept);
         line[kept] = '\0';
-        if (begins(line, "BB") && isdigit((unsigned char)line[2])) {
-            if (!add_block(p, line))
-                return false;
-        } else if (p->block_count > 0) {
-            add_line(p, line);
-        }
+        if (!(gpu ? isa_intel_line(p, line, gpu) : isa_amd_line(p, line)))
+            return false;
         text += length + (text[length] == '\n');
     }
     return p->block_count > 0;
 }
 
-static int index_of(const program *p, int number)
+static int index_of(const isa_program *p, int number)
 {
     for (int i = 0; i < p->block_count; i++)
         if (p->blocks[i].number == number)
@@ -243,7 +102,7 @@ static int index_of(const program *p, int number)
     return -1;
 }
 
-static void add_loop(program *p, span loop)
+static void add_loop(isa_program *p, isa_span loop)
 {
     for (int i = 0; i < p->loop_count; i++)
         if (p->loops[i].begin == loop.begin) {
@@ -251,18 +110,18 @@ static void add_loop(program *p, span loop)
                 p->loops[i].end = loop.end;
             return;
         }
-    if (p->loop_count < LOOPS_MAX)
+    if (p->loop_count < ISA_LOOPS_MAX)
         p->loops[p->loop_count++] = loop;
 }
 
 /* Every jump back makes a loop. A loop that begins inside another one and ends after it extends
  * it. */
-static void find_loops(program *p)
+static void find_loops(isa_program *p)
 {
     for (int i = 0; i < p->block_count; i++) {
         int to = p->blocks[i].target < 0 ? -1 : index_of(p, p->blocks[i].target);
         if (to >= 0 && to <= i)
-            add_loop(p, (span){to, i});
+            add_loop(p, (isa_span){to, i});
     }
     for (bool changed = true; changed;) {
         changed = false;
@@ -287,40 +146,42 @@ typedef struct path {
     bool reached;
 } path;
 
-static void add_instruction(isa_figures *sum, instruction in, double times)
+static void add_instruction(isa_figures *sum, isa_instruction in)
 {
+    const double times = in.weight;
+
     /* clocks for 64 lanes, by width */
     static const double clocks[ISA_WIDTHS] = {2, 2, 4, 6, 8};
 
     switch (in.kind) {
-    case MATRIX:
+    case ISA_MATRIX:
         sum->matrix += times;
         sum->fma += in.amount * times;
         break;
-    case FMA:
+    case ISA_FMA:
         sum->fma += in.amount * times;
         break;
-    case ADDRESS:
+    case ISA_ADDRESS:
         sum->address += times;
         sum->valu += times;
         break;
-    case VALU:
+    case ISA_VALU:
         sum->valu += times;
         break;
-    case SALU:
+    case ISA_SALU:
         sum->salu += times;
         break;
-    case LOAD:
+    case ISA_LOAD:
         sum->load.count[in.amount] += times;
         break;
-    case STORE:
+    case ISA_STORE:
         sum->store.count[in.amount] += times;
         break;
-    case LDS_READ:
+    case ISA_LDS_READ:
         sum->lds_read.count[in.amount] += times;
         sum->lds_clocks += clocks[in.amount] * times;
         break;
-    case LDS_WRITE:
+    case ISA_LDS_WRITE:
         sum->lds_write.count[in.amount] += times;
         sum->lds_clocks += clocks[in.amount] * times;
         break;
@@ -379,7 +240,7 @@ static void append(path *to, const path *from, const int *more, int count)
     to->count = from->count + count;
 }
 
-static path best_path(const program *p, span range, bool cycle, double fma_per_step);
+static path best_path(const isa_program *p, isa_span range, bool cycle, double fma_per_step);
 
 /* Makes `candidate` the path to block `index` if it is the better one. Takes its memory over. */
 static void offer(path *to, path candidate)
@@ -403,22 +264,22 @@ static path extended(const path *from, const path *node, double times)
 }
 
 /* The instructions of one block as a path. */
-static path block_path(const program *p, int index)
+static path block_path(const isa_program *p, int index)
 {
-    const block *b = &p->blocks[index];
+    const isa_block *b = &p->blocks[index];
     path out = {.order = malloc(((size_t)b->count + 1) * sizeof *out.order), .count = b->count};
 
     if (!out.order)
         abort();
     for (int i = 0; i < b->count; i++) {
         out.order[i] = b->first + i;
-        add_instruction(&out.sum, p->code[b->first + i], 1);
+        add_instruction(&out.sum, p->code[b->first + i]);
     }
     return out;
 }
 
 /* The largest loop inside `range` that begins at `index`, except `range` itself; or false. */
-static bool loop_at(const program *p, span range, int index, span *out)
+static bool loop_at(const isa_program *p, isa_span range, int index, isa_span *out)
 {
     for (int i = 0; i < p->loop_count; i++)
         if (p->loops[i].begin == index && p->loops[i].end <= range.end &&
@@ -432,12 +293,12 @@ static bool loop_at(const program *p, span range, int index, span *out)
 /* Some compilers jump to a loop's condition, which stands at its end. Returns the beginning of the
  * largest loop inside `range` that begins after block `from` and contains block `to`; `to` if there
  * is none. */
-static int entry_of(const program *p, span range, int from, int to)
+static int entry_of(const isa_program *p, isa_span range, int from, int to)
 {
     int entry = to;
 
     for (int i = 0; i < p->loop_count; i++) {
-        span loop = p->loops[i];
+        isa_span loop = p->loops[i];
         if (loop.begin > from && loop.begin < entry && loop.end >= to && loop.end <= range.end)
             entry = loop.begin;
     }
@@ -447,7 +308,7 @@ static int entry_of(const program *p, span range, int from, int to)
 /* The path from the beginning of `range` to its end: to a jump back to its beginning if `cycle` is
  * set, otherwise to the end of the program or the last block. Inner loops are executed as often as
  * makes fma_per_step multiply-adds, or once. */
-static path best_path(const program *p, span range, bool cycle, double fma_per_step)
+static path best_path(const isa_program *p, isa_span range, bool cycle, double fma_per_step)
 {
     int count = range.end - range.begin + 2; /* the last one stands for the end of the path */
     path *to = calloc((size_t)count, sizeof *to);
@@ -458,7 +319,7 @@ static path best_path(const program *p, span range, bool cycle, double fma_per_s
     to[0].reached = true;
     for (int i = range.begin; i <= range.end; i++) {
         path *from = &to[i - range.begin];
-        span inner = {i, i};
+        isa_span inner = {i, i};
         bool loop = loop_at(p, range, i, &inner);
         if (!from->reached)
             continue;
@@ -494,22 +355,22 @@ static path best_path(const program *p, span range, bool cycle, double fma_per_s
  */
 
 /* Reads waits and loads in flight from the sequence of a path. */
-static void read_sequence(const program *p, const path *way, isa_figures *out)
+static void read_sequence(const isa_program *p, const path *way, isa_figures *out)
 {
     double flight = 0;
     bool loaded = false, multiplied = false;
 
     for (int i = 0; i < way->count; i++) {
-        instruction in = p->code[way->order[i]];
-        if (in.kind == LOAD) {
+        isa_instruction in = p->code[way->order[i]];
+        if (in.kind == ISA_LOAD) {
             loaded = true;
             flight += widths[in.amount];
             if (flight > out->flight)
                 out->flight = flight;
-        } else if (in.kind == WAIT) {
+        } else if (in.kind == ISA_WAIT) {
             flight = 0;
             out->waits += loaded && !multiplied;
-        } else if ((in.kind == FMA || in.kind == MATRIX) && loaded) {
+        } else if ((in.kind == ISA_FMA || in.kind == ISA_MATRIX) && loaded) {
             multiplied = true;
         }
     }
@@ -517,7 +378,7 @@ static void read_sequence(const program *p, const path *way, isa_figures *out)
         out->waits = 0;
 }
 
-static bool is_outermost(const program *p, span loop)
+static bool is_outermost(const isa_program *p, isa_span loop)
 {
     for (int i = 0; i < p->loop_count; i++)
         if (p->loops[i].begin <= loop.begin && p->loops[i].end >= loop.end &&
@@ -532,7 +393,7 @@ static double weight_of(const isa_figures *sum)
 }
 
 /* The main loop and its path. Returns false if there is no loop with loads or multiply-adds. */
-static bool find_main(const program *p, double fma_per_step, span *main_loop, path *out)
+static bool find_main(const isa_program *p, double fma_per_step, isa_span *main_loop, path *out)
 {
     bool found = false;
 
@@ -558,9 +419,9 @@ static bool find_main(const program *p, double fma_per_step, span *main_loop, pa
 }
 
 /* What follows the main loop. */
-static void read_result(const program *p, int begin, isa_figures *out)
+static void read_result(const isa_program *p, int begin, isa_figures *out)
 {
-    span rest = {begin, p->block_count - 1};
+    isa_span rest = {begin, p->block_count - 1};
 
     if (rest.begin > rest.end)
         return;
@@ -573,21 +434,21 @@ static void read_result(const program *p, int begin, isa_figures *out)
     free(way.order);
 }
 
-bool isa_read(const char *text, double fma_per_step, isa_figures *out)
+bool isa_read(const char *text, const isa_gpu *gpu, double fma_per_step, isa_figures *out)
 {
-    program *p = calloc(1, sizeof *p);
+    isa_program *p = calloc(1, sizeof *p);
     path way = {0};
-    span main_loop = {0, 0};
+    isa_span main_loop = {0, 0};
 
     if (!p)
         return false;
     memset(out, 0, sizeof *out);
-    bool readable = parse(text, p);
+    bool readable = parse(text, gpu, p);
     if (readable) {
         find_loops(p);
         bool loop = find_main(p, fma_per_step, &main_loop, &way);
         if (!loop)
-            way = best_path(p, (span){0, p->block_count - 1}, false, 0);
+            way = best_path(p, (isa_span){0, p->block_count - 1}, false, 0);
         *out = way.sum;
         out->loop = loop;
         read_sequence(p, &way, out);

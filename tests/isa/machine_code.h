@@ -1,4 +1,5 @@
-/* Reads the machine code of AMD's GPUs as RADV prints it, and counts what limits a kernel's speed.
+/* Reads the machine code of GPUs as Mesa's drivers print it, and counts what limits a kernel's
+ * speed.
  *
  * The counts are those of the main loop, which is the outermost loop with the most multiply-adds
  * and loads, or of the complete program if it has no loop. They follow one path through the loop:
@@ -31,10 +32,17 @@ typedef struct isa_figures {
     double result_valu;
 } isa_figures;
 
-/* `fma_per_step` is the number of multiply-adds in one step of the main loop, from which the trips
- * of loops inside it follow; 0 if it is unknown, and each inner loop then counts once. Returns
- * false if the text cannot be read. */
-bool isa_read(const char *text, double fma_per_step, isa_figures *out);
+/* What is needed to read code of Intel's GPUs. An instruction computes a subgroup, or a part of it.
+ */
+typedef struct isa_gpu {
+    int width;  /* invocations of a subgroup */
+    int native; /* those that the GPU computes at once: an instruction for fewer is not faster */
+} isa_gpu;
+
+/* `gpu` is NULL for AMD's. `fma_per_step` is the number of multiply-adds in one step of the main
+ * loop, from which the trips of loops inside it follow; 0 if it is unknown, and each inner loop
+ * then counts once. Returns false if the text cannot be read. */
+bool isa_read(const char *text, const isa_gpu *gpu, double fma_per_step, isa_figures *out);
 
 /* The smallest and the largest width; 0 if there are no accesses. */
 int isa_narrowest(const isa_accesses *accesses);

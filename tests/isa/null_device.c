@@ -243,7 +243,7 @@ char *null_device_code(tsr_device *device, VkPipeline pipeline)
         forms[i].sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INTERNAL_REPRESENTATION_KHR;
     ck_assert_int_ge(get(device->handle, &info, &count, forms), 0);
     for (uint32_t i = 0; i < count; i++)
-        if (strcmp(forms[i].name, "Assembly") == 0) {
+        if (strcmp(forms[i].name, "Assembly") == 0 || strcmp(forms[i].name, "GEN Assembly") == 0) {
             text = calloc(1, forms[i].dataSize + 1);
             ck_assert_ptr_nonnull(text);
             forms[i].pData = text;

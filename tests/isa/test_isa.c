@@ -1,5 +1,6 @@
-/* Judges every kernel for GPUs by its machine code, without a GPU. RADV compiles the kernels of the
- * cases in cases.c for the family that RADV_FORCE_FAMILY names. A table of figures is printed and
+/* Judges every kernel for GPUs by its machine code, without a GPU. The driver compiles the kernels
+ * of the cases in cases.c: RADV for the family that RADV_FORCE_FAMILY names, or Intel's for
+ * INTEL_STUB_GPU_PLATFORM. A table of figures is printed and
  * compared with the limits in shaders/gpu/limits.txt, and with the figures of the same release of
  * Mesa in TEST_ISA_FIGURES, so that a change shows what it did. TEST_ISA_WRITE=1 writes these
  * figures. */
@@ -17,12 +18,14 @@
 #include "support/check_main.h"
 
 #define ROWS_MAX 256
-#define FAMILY getenv("RADV_FORCE_FAMILY")
+#define FAMILY isa_family()
 
 typedef struct row {
     char kernel[40], name[48];
     VkPipeline pipeline;
-    double vgprs, sgprs, lds, spills, scratch, waves, code;
+    double vgprs, lds, spills, scratch, code;
+    double waves;        /* RADV only: subgroups that a SIMD can hold */
+    double width, fills; /* Intel only: lanes of a subgroup, reads of registers that were spilled */
     isa_figures isa;
 } row;
 
@@ -32,24 +35,32 @@ static tsr_device *device;
 
 /* Compiling ------------------------------------------------------------------------------------ */
 
+/* Adds a statistic of RADV, or of Intel's driver. */
 static void take_statistic(void *user, const char *name, double value)
 {
     row *r = user;
+    const struct {
+        const char *name;
+        double *sum;
+    } all[] = {
+        {"VGPRs", &r->vgprs},
+        {"LDS size", &r->lds},
+        {"Spilled SGPRs", &r->spills},
+        {"Spilled VGPRs", &r->spills},
+        {"Scratch size", &r->scratch},
+        {"Subgroups per SIMD", &r->waves},
+        {"Code size", &r->code},
+        {"Max live registers", &r->vgprs},
+        {"Workgroup Memory Size", &r->lds},
+        {"Spills", &r->spills},
+        {"Fills", &r->fills},
+        {"Scratch Memory Size", &r->scratch},
+        {"Max dispatch width", &r->width},
+    };
 
-    if (strcmp(name, "VGPRs") == 0)
-        r->vgprs = value;
-    else if (strcmp(name, "SGPRs") == 0)
-        r->sgprs = value;
-    else if (strcmp(name, "LDS size") == 0)
-        r->lds = value;
-    else if (strcmp(name, "Spilled SGPRs") == 0 || strcmp(name, "Spilled VGPRs") == 0)
-        r->spills += value;
-    else if (strcmp(name, "Scratch size") == 0)
-        r->scratch = value;
-    else if (strcmp(name, "Subgroups per SIMD") == 0)
-        r->waves = value;
-    else if (strcmp(name, "Code size") == 0)
-        r->code = value;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(name, all[i].name) == 0)
+            *all[i].sum += value;
 }
 
 /* A pipeline, and what the library knows about it. */
@@ -89,8 +100,10 @@ static void examine(const char *name, VkPipeline pipeline)
     ck_assert_ok(tsr__pipeline_statistics(device, pipeline, take_statistic, r));
     char *code = null_device_code(device, pipeline);
     ck_assert_ptr_nonnull(code);
-    ck_assert_msg(isa_read(code, found.fma_per_step, &r->isa), "%s: unknown machine code",
-                  r->kernel);
+    const isa_gpu intel = {(int)r->width, (int)device->info.subgroup_size_min};
+    ck_assert_msg(
+        isa_read(code, isa_family_is_intel() ? &intel : NULL, found.fma_per_step, &r->isa),
+        "%s: unknown machine code", r->kernel);
     free(code);
 }
 
@@ -139,17 +152,21 @@ static double clocks_of_products(const row *r)
     bool rdna4 = family_begins("gfx12") || family_begins("navi4");
     bool rdna3 = family_begins("gfx11") || family_begins("navi3");
 
+    if (isa_family_is_intel()) /* 8 × 16 × 16 in 16 clocks, where 16 lanes add in one */
+        return r->isa.matrix > 0 ? r->isa.matrix * 16 : r->isa.fma;
     if (r->isa.matrix > 0)
         return r->isa.matrix * (rdna4 ? 16 : 32);
     return rdna3 || rdna4 ? r->isa.fma / 2 : r->isa.fma;
 }
 
 /* The part of the peak that the main loop can reach: vector instructions and accesses to shared
- * memory overlap. */
+ * memory overlap. How fast Intel's GPUs read shared memory is not known here. */
 static double bound_of(const row *r)
 {
     double products = clocks_of_products(r), vector = products + r->isa.valu;
 
+    if (isa_family_is_intel())
+        return share(products, vector);
     return share(products, vector > r->isa.lds_clocks ? vector : r->isa.lds_clocks);
 }
 
@@ -170,6 +187,7 @@ static double figure(const row *r, const char *name)
         {"waves", r->waves},
         {"lds", r->lds},
         {"spills", r->spills},
+        {"width", r->width},
         {"scratch", r->scratch},
         {"fma%", 100 * share(r->isa.fma, r->isa.fma + r->isa.valu)},
         {"fma/lds", share(r->isa.fma, r->isa.lds_clocks)},
@@ -211,23 +229,27 @@ static void print_row(FILE *out, const char *mark, const row *r)
         out,
         "%s%-20s %-32s %4.0f %3.0f %6.0f %5.0f %4.0f %5.0f %5.0f %4.0f %4.0f %5.2f %3.0f %3d %4.0f "
         "%4.0f %-10s %-10s %-12s %-12s %-9s %3.0f\n",
-        mark, r->kernel, r->name, r->vgprs, r->waves, r->lds, r->isa.fma, r->isa.matrix,
-        r->isa.valu, r->isa.salu, figure(r, "fma%"), figure(r, "bound%"), figure(r, "fma/lds"),
-        r->isa.address, r->isa.waits, r->isa.flight, r->code / 1024, accesses(&r->isa.load, load),
-        accesses(&r->isa.store, store), accesses(&r->isa.lds_read, read),
-        accesses(&r->isa.lds_write, write), accesses(&r->isa.result, result), r->isa.result_valu);
+        mark, r->kernel, r->name, r->vgprs, isa_family_is_intel() ? r->width : r->waves, r->lds,
+        r->isa.fma, r->isa.matrix, r->isa.valu,
+        isa_family_is_intel() ? r->spills + r->fills : r->isa.salu, figure(r, "fma%"),
+        figure(r, "bound%"), figure(r, "fma/lds"), r->isa.address, r->isa.waits, r->isa.flight,
+        r->code / 1024, accesses(&r->isa.load, load), accesses(&r->isa.store, store),
+        accesses(&r->isa.lds_read, read), accesses(&r->isa.lds_write, write),
+        accesses(&r->isa.result, result), r->isa.result_valu);
 }
 
 /* `mark` stands before each line. */
 static void print_table(FILE *out, const char *mark)
 {
+    const bool intel = isa_family_is_intel();
+
     fprintf(
         out,
         "%s%-20s %-32s %4s %3s %6s %5s %4s %5s %5s %4s %4s %5s %3s %3s %4s %4s %-10s %-10s %-12s "
         "%-12s %-9s %3s\n",
-        mark, "kernel", "case", "vgpr", "wav", "LDS", "fma", "mat", "valu", "salu", "fma%", "bnd%",
-        "f/lds", "adr", "wai", "flgt", "KiB", "loads", "stores", "LDS reads", "LDS writes",
-        "result", "vpe");
+        mark, "kernel", "case", intel ? "live" : "vgpr", intel ? "wid" : "wav", "LDS", "fma", "mat",
+        "valu", intel ? "spil" : "salu", "fma%", "bnd%", "f/lds", "adr", "wai", "flgt", "KiB",
+        "loads", "stores", "LDS reads", "LDS writes", "result", "vpe");
     for (int i = 0; i < row_count; i++)
         print_row(out, mark, &rows[i]);
 }

@@ -36,7 +36,7 @@ START_TEST(counts_a_step_of_a_product)
 {
     isa_figures f;
 
-    ck_assert(isa_read(product, 8, &f));
+    ck_assert(isa_read(product, NULL, 8, &f));
     ck_assert(f.loop);
     ck_assert_equal(f.fma, 8);      /* 2, four times */
     ck_assert_equal(f.valu, 4 + 1); /* one in each trip of the inner loop, and the shift */
@@ -69,7 +69,7 @@ START_TEST(counts_products_of_matrices)
 {
     isa_figures f;
 
-    ck_assert(isa_read(matrices, 0, &f));
+    ck_assert(isa_read(matrices, NULL, 0, &f));
     ck_assert_equal(f.matrix, 2);
     ck_assert_equal(f.fma, 2 * 128);
     ck_assert_equal(f.valu, 1);
@@ -98,7 +98,7 @@ START_TEST(follows_jumps_to_the_condition_of_a_loop)
 {
     isa_figures f;
 
-    ck_assert(isa_read(rotated, 0, &f));
+    ck_assert(isa_read(rotated, NULL, 0, &f));
     ck_assert_equal(f.load.count[4], 1);
     ck_assert_equal(f.result.count[2], 1);
     ck_assert_equal(f.result_valu, 0.5);
@@ -122,7 +122,7 @@ START_TEST(sees_a_wait_between_load_and_product)
 {
     isa_figures f;
 
-    ck_assert(isa_read(waiting, 0, &f));
+    ck_assert(isa_read(waiting, NULL, 0, &f));
     ck_assert_equal(f.waits, 1);
     ck_assert_equal(f.fma, 2);
     ck_assert_equal(f.valu, 3);
@@ -150,7 +150,7 @@ START_TEST(reads_a_program_without_a_loop)
 {
     isa_figures f;
 
-    ck_assert(isa_read(straight, 0, &f));
+    ck_assert(isa_read(straight, NULL, 0, &f));
     ck_assert(!f.loop);
     ck_assert_equal(f.load.count[1], 1);
     ck_assert_equal(f.valu, 0);
@@ -158,12 +158,84 @@ START_TEST(reads_a_program_without_a_loop)
 }
 END_TEST
 
+/* Intel's: half of the subgroup in each instruction, uniform loads, registers in scratch memory, a
+ * loop with a branch, and a wait before the first multiply-add. */
+static const char intel_product[] =
+    "(W)     send.ugm (1)              r86     r95    null:0  0x00000000  0x0210C580   {$1}  // "
+    "wr:1+0, rd:1; load.ugm.d32x8t.a64\n"
+    "L6:\n"
+    "(f0.0)  break (32)                            jip:L10             uip:L10\n"
+    "        send.ugm (16)             r2      r43    null:0  0x00000000  0x04403580   {$10}  // "
+    "wr:2+0, rd:4; load.ugm.d32x4.a64\n"
+    "(f0.0)  if (32)                               jip:L9              uip:L9\n"
+    "        send.ugm (16)             r6      r47    null:0  0x00000000  0x04403580   {$11}  // "
+    "wr:2+0, rd:4; load.ugm.d16u32.a64.flat[A+0xc]\n"
+    "L9:\n"
+    "        endif (32)                            L10\n"
+    "        send.slm (16)             null    r126   r61:1   0x00000040  0x02000504   {$2}  // "
+    "wr:1+1, rd:0; store.slm.d32.a32\n"
+    "        send.slm (32)             r1      r69    null:0  0x00000000  0x02403500   {$3}  // "
+    "wr:1+0, rd:4; load.slm.d32x4.a32.?\n"
+    "        send.ugm (16)             r1      r69    null:0  0x00000000  0x02403500   {$4}  // "
+    "wr:1+a0.4, rd:4; load.ugm.d32x16t.a32.ss[a0.4]\n"
+    "(W)     sync.nop (1)                          null                              {$3.dst}\n"
+    "        mad (16)                  r98:f         r40:f             r28:f             "
+    "r24<1>:f {$10.dst}\n"
+    "        mad (16)                  r99:f         r41:f             r29:f             r24<1>:f\n"
+    "        mad (16)                  r9:d          r41:d             r29:d             r24<1>:d\n"
+    "        add (16)                  r61:q         r24:q             r22:q           {I@3}\n"
+    "(W)     mov (1)                   r8            0x00000004\n"
+    "L10:\n"
+    "        while (32)                            L6\n"
+    "        mul (32)                  r98:f         r98:f             r2:f\n"
+    "        send.hdc1 (32)            null    r77    r40     0x00000080  0x080694FD   {$4}  // "
+    "wr:4+2, rd:0; a64_untyped_write:xy simd16 (16) flat+0x0\n"
+    "(W)     send.ts (8)               null    r127   null    0x00000000  0x02000000   {EOT,@1}\n";
+
+START_TEST(reads_code_for_intel)
+{
+    const isa_gpu gpu = {.width = 32, .native = 16};
+    isa_figures f;
+
+    ck_assert(isa_read(intel_product, &gpu, 0, &f));
+    ck_assert(f.loop);
+    ck_assert_equal(f.fma, 2 * 0.5);
+    ck_assert_equal(f.address, 0.5);
+    /* break and if compute all lanes, as endif and while do; a move of one lane costs 16 lanes */
+    ck_assert_equal(f.valu, 4 + 3 * 0.5);
+    ck_assert_equal(f.load.count[4], 0.5);
+    ck_assert_equal(f.load.count[0], 0.5);
+    ck_assert_equal(f.lds_read.count[4], 1);
+    ck_assert_equal(f.lds_write.count[1], 0.5);
+    ck_assert_equal(f.waits, 1);
+    ck_assert_equal(f.flight, 16 + 2);
+    ck_assert_equal(f.result.count[2], 1);
+    ck_assert_equal(f.result_valu, 0.5);
+}
+END_TEST
+
+START_TEST(reads_matrix_products_for_intel)
+{
+    static const char text[] =
+        "L1:\n"
+        "(W)     dpas.8x8 (16)             r32<0>:f      r8<0;0,0>:f       r24<0;0,0>:hf     "
+        "r56<0;0,0>:hf {$15}\n"
+        "        while (16)                            L1\n";
+    const isa_gpu gpu = {.width = 16, .native = 16};
+    isa_figures f;
+
+    ck_assert(isa_read(text, &gpu, 0, &f));
+    ck_assert_equal(f.matrix, 1);
+    ck_assert_equal(f.fma, 8 * 16 * 16 / 16);
+}
+END_TEST
+
 START_TEST(refuses_what_is_not_machine_code)
 {
     isa_figures f;
 
-    ck_assert(!isa_read("", 0, &f));
-    ck_assert(!isa_read("shader: MESA_SHADER_COMPUTE\n", 0, &f));
+    ck_assert(!isa_read("", NULL, 0, &f));
+    ck_assert(!isa_read("shader: MESA_SHADER_COMPUTE\n", NULL, 0, &f));
 }
 END_TEST
 
@@ -174,5 +246,7 @@ TESTS(machine_code)
     tcase_add_test(tests, follows_jumps_to_the_condition_of_a_loop);
     tcase_add_test(tests, sees_a_wait_between_load_and_product);
     tcase_add_test(tests, reads_a_program_without_a_loop);
+    tcase_add_test(tests, reads_code_for_intel);
+    tcase_add_test(tests, reads_matrix_products_for_intel);
     tcase_add_test(tests, refuses_what_is_not_machine_code);
 }

@@ -2,6 +2,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "gpu/attention/call.h"
+#include "gpu/device/vendors.h"
 
 #define COLUMNS 64 /* columns of head_dim that the shader processes together */
 #define DELTA_WORKGROUP 64
@@ -73,14 +74,16 @@ static tsr_status run_pass(const pass *p)
     blocks *= (uint64_t)(own->shape[0] * own->shape[1]);
     if (blocks == 0)
         return TSR_OK;
-    const struct tsr_attention_push push = {.call = p->description->buffer->address};
+    const struct tsr_attention_push push = {.call = p->description->buffer->address,
+                                            .quads = TSR_ATTENTION_QUADS};
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ATTENTION,
-        .spec_count = 13,
+        .spec_count = 14,
         .spec = {t.threads, t.tn, (uint32_t)(c->head_dim + COLUMNS - 1) / COLUMNS, p->kind,
                  dtype_of(c->q), dtype_of(c->k), dtype_of(c->v), dtype_of(c->dy), dtype_of(p->out),
                  dtype_of(c->params.mask), tsr__attention_load(c), c->params.softcap > 0,
-                 c->params.pages != NULL},
+                 c->params.pages != NULL,
+                 tsr_stream_device(c->stream)->info.vendor_id == TSR__VENDOR_INTEL},
     };
     dispatch.access_count = tsr__attention_reads(c, p->description, dispatch.access);
     const bool to_delta = p->kind == TSR_ATTENTION_DELTA;

@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VENDOR_AMD 0x1002
-#define VENDOR_INTEL 0x8086
+#include "gpu/device/vendors.h"
 
 /* Versions as drivers encode them. */
 #define AMD_VERSION(major, minor, patch) VK_MAKE_VERSION(major, minor, patch)
@@ -120,7 +119,7 @@ static const tsr__known_fault table[] = {
      .description = "loses the device when Battlemage G31 multiplies cooperative matrices",
      .source = "IGCIT/Intel-GPU-Community-Issue-Tracker-IGCIT#1487",
      .drivers = {VK_DRIVER_ID_INTEL_PROPRIETARY_WINDOWS},
-     .vendor_id = VENDOR_INTEL,
+     .vendor_id = TSR__VENDOR_INTEL,
      .first_device = 0xe220,
      .last_device = 0xe223,
      .first_version = INTEL_WINDOWS_VERSION(101, 8826),
@@ -130,7 +129,7 @@ static const tsr__known_fault table[] = {
      .description = "reports subgroups of 64 on AMD's GPUs, where Metal uses 32",
      .source = "KhronosGroup/MoltenVK#2756, ggml-org/llama.cpp#20029",
      .drivers = {VK_DRIVER_ID_MOLTENVK},
-     .vendor_id = VENDOR_AMD,
+     .vendor_id = TSR__VENDOR_AMD,
      .condition = claims_wide_subgroups,
      .effect = TSR__FAULT_SUBGROUPS_OF_32},
     {.name = "moltenvk-host-import",

@@ -23,6 +23,10 @@ static const tsr__chip_tile nvidia_tiles[] = {TILE("tiled-l"), TILE("tiled-m"), 
 static const tsr__chip_tile rdna_tiles[] = {TILE("tiled-l"), TILE("tiled-m8"), TILE("tiled-m"),
                                             END};
 static const tsr__chip_tile gcn_tiles[] = {TILE("tiled-m8"), TILE("tiled-m"), END};
+/* With larger tiles, registers spill: an invocation has 128 of 32 bits in subgroups of 8 (Xe) and
+ * of 16 (Xe2), of which loads that are not waited for would take too many. */
+static const tsr__chip_tile intel_tiles[] = {TILE("tiled-m8"), TILE("tiled-m"), END};
+static const tsr__chip_tile intel_coopmat_tiles[] = {{.config = "coopmat-s256"}, END};
 static const tsr__chip_tile other_tiles[] = {TILE("tiled-m"), END};
 
 /* Measured on an H100. A larger tile reads shared memory less often for each product, but with many
@@ -73,6 +77,20 @@ static const tsr__chip table[] = {
      .tiles = gcn_tiles,
      OTHER_COOPMAT,
      .loads_ahead = true},
+    {.name = "Intel Xe2",
+     .vendor_id = TSR__VENDOR_INTEL,
+     .first_subgroup = 16,
+     .processors = LARGE_CHIP,
+     .tiles = intel_tiles,
+     .coopmat_tiles = intel_coopmat_tiles,
+     .coopmat_m = 32,
+     .coopmat_n = 32,
+     .coopmat_k = 32},
+    {.name = "Intel Xe",
+     .vendor_id = TSR__VENDOR_INTEL,
+     .processors = LARGE_CHIP,
+     .tiles = intel_tiles,
+     OTHER_COOPMAT},
     {.name = "others",
      .processors = LARGE_CHIP,
      .tiles = other_tiles,

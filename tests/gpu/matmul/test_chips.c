@@ -22,7 +22,9 @@ START_TEST(devices_get_their_lines)
     ck_assert_str_eq(chip_of(0x10de, 0x2330, 32), "NVIDIA");
     ck_assert_str_eq(chip_of(0x1002, 0x73bf, 32), "AMD RDNA");
     ck_assert_str_eq(chip_of(0x1002, 0x67df, 64), "AMD GCN");
-    ck_assert_str_eq(chip_of(0x8086, 0x56a0, 8), "others");
+    ck_assert_str_eq(chip_of(0x8086, 0x56a0, 8), "Intel Xe");
+    ck_assert_str_eq(chip_of(0x8086, 0xe202, 16), "Intel Xe2");
+    ck_assert_str_eq(chip_of(0x106b, 1, 32), "others");
     ck_assert_str_eq(chip_of(0, 0, 0), "others");
     ck_assert_str_eq(chip_of(UINT32_MAX, UINT32_MAX, UINT32_MAX), "others");
 }

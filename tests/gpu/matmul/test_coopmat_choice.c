@@ -140,6 +140,7 @@ END_TEST
 /* The kernel ----------------------------------------------------------------------------------- */
 
 #define VENDOR_AMD 0x1002
+#define VENDOR_INTEL 0x8086
 
 static tsr__matmul_device device; /* like an NVIDIA GPU */
 
@@ -246,8 +247,23 @@ START_TEST(tiles_for_amd)
     device.subgroup_size_min = 64;
     ck_assert_str_eq(chosen(TSR_F32, 4096, 4096, 4096), "tiled-m8");
     ck_assert_str_eq(chosen(TSR_F32, 1023, 1023, 1023), "tiled-m");
-    device.vendor_id = 0x8086;
-    ck_assert_str_eq(chosen(TSR_F32, 4096, 4096, 4096), "tiled-m");
+}
+END_TEST
+
+/* Larger tiles spill on Intel's GPUs. */
+START_TEST(tiles_for_intel)
+{
+    device.vendor_id = VENDOR_INTEL;
+    device.coopmat = device.coopmat_bf16 = (tsr_coopmat_shape){.m = 8, .n = 16, .k = 16};
+    device.coopmat_subgroup_size = device.subgroup_size_min = 16;
+    ck_assert_str_eq(chosen(TSR_F32, 4096, 4096, 4096), "tiled-m8");
+    ck_assert_str_eq(chosen(TSR_F32, 1023, 1023, 1023), "tiled-m"); /* no vectors */
+    ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-s256");
+    ck_assert_str_eq(chosen(TSR_BF16, 4096, 4096, 4096), "coopmat-s256");
+    ck_assert_str_eq(chosen(TSR_F16, 31, 4096, 4096), "tiled-s");
+    device.coopmat = device.coopmat_bf16 = (tsr_coopmat_shape){0};
+    device.subgroup_size_min = 8;
+    ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "tiled-m8");
 }
 END_TEST
 
@@ -517,6 +533,7 @@ TESTS(coopmat_kernel)
     tcase_add_test(tests, nine_to_sixteen_rows_of_f32);
     tcase_add_test(tests, long_k_gives_large_tiles_work);
     tcase_add_test(tests, tiles_for_amd);
+    tcase_add_test(tests, tiles_for_intel);
     tcase_add_test(tests, tiles_for_a_small_gpu);
     tcase_add_test(tests, products_of_bf16);
     tcase_add_test(tests, fragments_that_are_stored_together);

@@ -7,14 +7,12 @@
 #define TSR_GPU_MATMUL_COMMON_KERNEL_H
 
 #include "gpu/device/device.h"
+#include "gpu/device/vendors.h"
 #include "gpu/matmul/common/problem.h"
 #include "gpu/pipeline/shader.h"
 
 /* The largest number of specialization constants of a configuration. */
 #define TSR__MATMUL_SPEC_MAX 16
-
-#define TSR__VENDOR_NVIDIA 0x10de
-#define TSR__VENDOR_AMD 0x1002
 
 typedef struct tsr__matmul_family tsr__matmul_family;
 typedef struct tsr__matmul_call tsr__matmul_call;

@@ -43,6 +43,9 @@ static const tsr__matmul_config configs[] = {
      .buffers = 2},
     {"coopmat-16", &tsr__matmul_coopmat, .threads = 128, .bm = 16, .bn = 64, .bk = 64,
      .buffers = 2},
+    /* coopmat-s with twice the invocations, each of which needs half the registers: for Intel's
+     * Xe2, where larger ones spill. */
+    {"coopmat-s256", &tsr__matmul_coopmat, .threads = 256, .bm = 64, .bn = 64, .bk = 32},
 };
 #define CONFIGS ((int)(sizeof configs / sizeof *configs))
 

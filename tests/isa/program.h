@@ -1,0 +1,69 @@
+/* A program of machine code as the readers of the vendors' texts give it: blocks of instructions.
+ */
+#ifndef TESTS_ISA_PROGRAM_H
+#define TESTS_ISA_PROGRAM_H
+
+#include <stdint.h>
+
+#include "isa/machine_code.h"
+
+#define ISA_BLOCKS_MAX 1024
+#define ISA_LOOPS_MAX 128
+
+typedef enum isa_kind {
+    ISA_FMA,
+    ISA_MATRIX,
+    ISA_VALU,
+    ISA_ADDRESS,
+    ISA_SALU,
+    ISA_LOAD,
+    ISA_STORE,
+    ISA_LDS_READ,
+    ISA_LDS_WRITE,
+    ISA_WAIT,
+    ISA_OTHER
+} isa_kind;
+
+typedef struct isa_instruction {
+    isa_kind kind;
+    int amount;    /* multiply-adds per lane, or the index of a width */
+    double weight; /* the part of the subgroup that it computes */
+} isa_instruction;
+
+typedef struct isa_block {
+    int number;
+    int first, count; /* in the program's instructions */
+    int target;       /* the number of the block to which it jumps, or −1 */
+    bool falls;       /* the next block can follow */
+} isa_block;
+
+typedef struct isa_span {
+    int begin, end; /* block indices, both inclusive */
+} isa_span;
+
+typedef struct isa_program {
+    isa_block blocks[ISA_BLOCKS_MAX];
+    int block_count;
+    isa_instruction *code;
+    int code_count;
+    isa_span loops[ISA_LOOPS_MAX];
+    int loop_count;
+    uint32_t loading; /* Intel: the tokens of loads from global memory, as bits */
+} isa_program;
+
+/* Adds an empty block after which the next one follows. Returns false if there are too many. */
+bool isa_add_block(isa_program *p, int number);
+/* Adds an instruction to the last block. */
+void isa_add(isa_program *p, isa_instruction instruction);
+/* The last block jumps to a block, and may or may not be followed by the next one. */
+void isa_jump(isa_program *p, int target, bool falls);
+
+bool isa_begins(const char *text, const char *start);
+/* The index of the width of an access of this many bytes. */
+int isa_width_index(int bytes);
+
+/* Adds what a line of text says. Returns false if it cannot be added. */
+bool isa_amd_line(isa_program *p, const char *line);
+bool isa_intel_line(isa_program *p, const char *line, const isa_gpu *gpu);
+
+#endif
