@@ -432,12 +432,13 @@ static tsr_status join(bool *is_out)
     return rebuild();
 }
 
-/* Goes on with the ranks that are left. Returns false if this process cannot. */
-static bool go_on(void)
+/* Goes on with the ranks that are left; if this process is out, joins them. Returns false if this
+ * process cannot. */
+static bool go_on(bool is_out)
 {
     const double from = seconds_now();
+    const bool was_out = is_out;
     tsr_status status = TSR_ERR_PEER_LOST;
-    bool is_out = false; /* the others have gone on without this rank */
     while (status == TSR_ERR_PEER_LOST || status == TSR_ERR_TIMEOUT) {
         tsr_comm *smaller;
         if (is_out) {
@@ -452,11 +453,11 @@ static bool go_on(void)
             status = rebuild();
         } else if (status == TSR_ERR_PEER_LOST) {
             atomic_fetch_add(&w.shared->left_out, 1);
-            is_out = true;
+            is_out = true; /* the others have gone on without this rank */
         }
     }
     const int ms = (int)(1e3 * (seconds_now() - from));
-    if (ms > atomic_load(&w.shared->worst_ms))
+    if (!was_out && ms > atomic_load(&w.shared->worst_ms))
         atomic_store(&w.shared->worst_ms, ms);
     return status == TSR_OK;
 }
@@ -574,8 +575,8 @@ static bool live(bool joined)
     bool finish = false;
     tsr_status status = TSR_OK;
     if (joined)
-        status = rebuild();
-    if (status != TSR_OK && !go_on())
+        status = w.world ? rebuild() : TSR_ERR_PEER_LOST;
+    if (status != TSR_OK && !go_on(!w.world))
         return false;
     while (!finish) {
         status = turn(&finish);
@@ -585,7 +586,7 @@ static bool live(bool joined)
             rank_fail("step %lld: %s: %s", (long long)w.step, tsr_status_name(status),
                       tsr_last_error());
         finish = false;
-        if (!go_on())
+        if (!go_on(false))
             return false;
     }
     return true;
@@ -593,10 +594,11 @@ static bool live(bool joined)
 
 static void run(tsr_comm *comm, const elastic_job *job, bool joined)
 {
-    w = (worker){.shared = ranks_shared(), .job = job, .world = comm, .is_first = true};
+    w = (worker){.shared = ranks_shared(), .job = job, .world = comm, .is_first = comm != NULL};
     w.number = joined ? job->ranks + atomic_fetch_add(&w.shared->joined, 1) : tsr_comm_rank(comm);
     w.grows = joined;
-    tsr_comm_set_timeout(comm, timeout_ns());
+    if (comm)
+        tsr_comm_set_timeout(comm, timeout_ns());
     need_ok(tsr_device_open(tsr_device_params(.force_staging = w.job->staged && w.number % 2),
                             &w.device));
     need_ok(tsr_stream_create(w.device, &w.stream));

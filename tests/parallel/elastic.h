@@ -60,7 +60,8 @@ typedef struct elastic_shared {
     _Atomic int final_ranks, final_steps;
 } elastic_shared;
 
-/* Run in each process: in one of the first ranks, and in one that joins. `user` is the job. */
+/* Run in each process: in one of the first ranks, and in one that joins, or has joined if it has a
+ * communicator. `user` is the job. */
 void elastic_rank(tsr_comm *comm, void *user);
 void elastic_join(tsr_comm *comm, void *user);
 /* Starts the first ranks of a job. */

@@ -110,7 +110,7 @@ static void disturb(crowd *c, elastic_job *job)
         kill_some(c);
         settle(c, "after a loss");
     } else if (room) {
-        (void)!ranks_join(elastic_join, job, UINT64_C(40000000000));
+        (void)!ranks_join(elastic_join, job, 0);
         c->processes++;
         c->joins++;
         settle(c, "after a process has joined");
