@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "bench/submit/traces.h"
 #include "cli/lib/json.h"
@@ -61,14 +60,13 @@ void bench_submission_name(const bench_document *run, char name[BENCH_FILE_NAME]
 
 bool bench_submit_possible(const char *folder)
 {
-    struct stat status;
-    if (stat(folder, &status) != 0)
-        return false;
-    if (!S_ISDIR(status.st_mode)) {
-        errno = ENOTDIR;
+    char path[PATH_TEXT];
+    const int length = snprintf(path, PATH_TEXT, "%s/submission.json", folder);
+    if (folder[0] == '\0' || length >= PATH_TEXT) {
+        errno = folder[0] == '\0' ? ENOENT : ENAMETOOLONG;
         return false;
     }
-    return access(folder, W_OK | X_OK) == 0;
+    return cli_output_possible(path);
 }
 
 /* Writes one result per line, so that differences between files can be read. */

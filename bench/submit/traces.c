@@ -1,10 +1,8 @@
 #include "bench/submit/traces.h"
 
 #include <ctype.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SHORTEST_NAME 3 /* shorter ones are parts of other texts by chance */
 
@@ -72,16 +70,6 @@ const char *bench_find_name(const json_t *submission, const char *name)
     if (found == NULL)
         found = find_in_notes(json_object_get(submission, "left_out"), name);
     return found != NULL ? found : find_in_notes(json_object_get(submission, "failures"), name);
-}
-
-void bench_own_names(char machine[BENCH_TRACE], char user[BENCH_TRACE])
-{
-    const struct passwd *entry = getpwuid(geteuid());
-    if (gethostname(machine, BENCH_TRACE) != 0)
-        machine[0] = '\0';
-    machine[BENCH_TRACE - 1] = '\0'; /* POSIX permits a name that is cut without its end */
-    machine[strcspn(machine, ".")] = '\0';
-    snprintf(user, BENCH_TRACE, "%s", entry != NULL ? entry->pw_name : "");
 }
 
 /* Writes the place of a member in front of what `place` contains. */

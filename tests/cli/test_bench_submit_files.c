@@ -145,11 +145,14 @@ START_TEST(a_folder_that_is_missing)
     longer[sizeof longer - 1] = '\0';
     char messages[2048];
     ck_assert_int_eq(submit(submitted_source(), longer, messages), CLI_FAILED);
+    ck_assert(!bench_submit_possible(longer));
+    ck_assert_int_eq(errno, ENAMETOOLONG);
     ck_assert(!bench_submit_possible("/nonexistent"));
     ck_assert_int_eq(errno, ENOENT);
     ck_assert(!bench_submit_possible("/dev/null"));
     ck_assert_int_eq(errno, ENOTDIR);
     ck_assert(!bench_submit_possible(""));
+    ck_assert_int_eq(errno, ENOENT);
     ck_assert(bench_submit_possible(folder));
 }
 END_TEST

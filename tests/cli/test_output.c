@@ -55,6 +55,25 @@ START_TEST(replaces_the_file_at_the_end)
 }
 END_TEST
 
+/* The temporary file is removed, too: remove_folder checks that. */
+START_TEST(a_new_file_replaces_nothing)
+{
+    cli_output output;
+    ck_assert(cli_output_begin(path, &output));
+    fputs("new", output.file);
+    ck_assert(cli_output_end_new(&output));
+    has_text("new");
+    ck_assert(cli_output_begin(path, &output));
+    fputs("newer", output.file);
+    ck_assert(!cli_output_end_new(&output));
+    ck_assert_int_eq(errno, EEXIST);
+    has_text("new");
+    ck_assert(cli_output_begin("/dev/null", &output));
+    ck_assert(!cli_output_end_new(&output));
+    ck_assert_int_eq(errno, EEXIST);
+}
+END_TEST
+
 START_TEST(keeps_the_mode_or_uses_the_default)
 {
     struct stat status;
@@ -162,6 +181,7 @@ TESTS(output)
 {
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
     tcase_add_test(tests, replaces_the_file_at_the_end);
+    tcase_add_test(tests, a_new_file_replaces_nothing);
     tcase_add_test(tests, keeps_the_mode_or_uses_the_default);
     tcase_add_test(tests, a_link_stays_a_link);
     tcase_add_test(tests, checking_changes_nothing);

@@ -56,8 +56,7 @@ point "blocks" list_blocks
 ran=yes
 while read -r kind line block text; do
     if [ "$kind" = needs ]; then
-        kind=skip
-        have "${text%%: *}" && kind=sh
+        if have "${text%%: *}"; then kind='sh'; else kind='skip'; fi
         text=${text#*: }
     fi
     # An output can only be compared if its commands ran.
