@@ -91,6 +91,11 @@ typedef struct tsr_device_info {
     tsr_heap_info heaps[TSR_MAX_HEAPS];
     int queue_family_count;
     tsr_queue_family_info queue_families[TSR_MAX_QUEUE_FAMILIES];
+    int compute_queue_family; /* index of the family of the queue that computes; -1: there is none
+                               */
+    /* index of the family of a second queue, which does large uploads and downloads while the first
+     * one computes; -1: there is one queue for both, or TESSERA_TRANSFER_QUEUE is 0 */
+    int transfer_queue_family;
 
     uint32_t subgroup_size;                        /* the default */
     uint32_t subgroup_size_min, subgroup_size_max; /* equal if the size cannot be chosen */
@@ -105,6 +110,8 @@ typedef struct tsr_device_info {
     bool pipeline_statistics;
     bool unified_memory; /* every device-local heap can be mapped, and the GPU is not discrete:
                             tensors need no copies to be accessed by the host */
+    bool direct_uploads; /* the memory is not unified, but the host can write all of it (resizable
+                            BAR): uploads are written to their place if no work uses the tensor */
 
     bool coopmat;      /* the device has cooperative matrices */
     bool coopmat_bf16; /* the device has cooperative matrices of bf16, too (VK_KHR_shader_bfloat16)
@@ -167,6 +174,10 @@ typedef struct tsr_device_params {
     /* The largest number of bytes of device memory that this device object allocates; 0: the heap's
      * budget. */
     uint64_t memory_limit_bytes;
+    /* The size of the staging memory of a stream for each direction, at least 256 KiB. 0: 64 MiB if
+     * the device has memory of its own, otherwise 12 MiB. It is allocated when it is used; if there
+     * is not enough memory, less of it is. */
+    uint64_t staging_bytes;
 } tsr_device_params;
 
 #define tsr_device_params(...) (&(tsr_device_params){__VA_ARGS__})
@@ -196,8 +207,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_self_tests_find(const tsr_device_info *devi
 /* Opens a device. `params` may be NULL. A process may open several devices, and the same device
  * several times. Blocks until the drivers have answered. Errors: TSR_ERR_NOT_FOUND (there is no
  * such device; the text lists the devices), TSR_ERR_INVALID (the name fits several devices, which
- * the text lists; TESSERA_SLOWDOWN or TESSERA_SELF_TEST is not valid; in a child of fork(), see
- * above), TSR_ERR_UNSUPPORTED (the device cannot be used; the text has the reason),
+ * the text lists; TESSERA_SLOWDOWN, TESSERA_SELF_TEST or staging_bytes is not valid; in a child of
+ * fork(), see above), TSR_ERR_UNSUPPORTED (the device cannot be used; the text has the reason),
  * TSR_ERR_NO_MEMORY, TSR_ERR_DRIVER. */
 TSR_API TSR_NODISCARD tsr_status tsr_device_open(const tsr_device_params *params, tsr_device **out);
 

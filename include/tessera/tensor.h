@@ -65,8 +65,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_tensor_upload(tsr_stream *stream, tsr_tenso
                                                    const void *data, uint64_t size_bytes);
 
 /* Writes the tensor's elements, in row-major order, to `data`. `size_bytes` must be exactly the
- * elements' size. Submits the stream and blocks until its work is done. On failure the contents of
- * `data` are unspecified. */
+ * elements' size. Submits the stream and blocks until the elements have arrived; work that they do
+ * not depend on may still be running. On failure the contents of `data` are unspecified. */
 TSR_API TSR_NODISCARD tsr_status tsr_tensor_download(tsr_stream *stream, const tsr_tensor *tensor,
                                                      void *data, uint64_t size_bytes);
 

@@ -136,6 +136,8 @@ typedef struct tsr_device_info {
     tsr_heap_info heaps[16];
     int queue_family_count;
     tsr_queue_family_info queue_families[16];
+    int compute_queue_family;
+    int transfer_queue_family;
     uint32_t subgroup_size;
     uint32_t subgroup_size_min, subgroup_size_max;
    _Bool 
@@ -156,6 +158,8 @@ typedef struct tsr_device_info {
         pipeline_statistics;
    _Bool 
         unified_memory;
+   _Bool 
+        direct_uploads;
    _Bool 
         coopmat;
    _Bool 
@@ -192,6 +196,7 @@ typedef struct tsr_device_params {
    _Bool 
         no_disk_cache;
     uint64_t memory_limit_bytes;
+    uint64_t staging_bytes;
 } tsr_device_params;
 typedef struct tsr_self_test {
     char kernel[24];

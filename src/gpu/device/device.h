@@ -40,6 +40,18 @@ static inline tsr__storage tsr__storage_of(const tsr_device_info *info)
 /* The limit for slow GPUs that are known to be reset early (known_faults.c). */
 #define TSR__SHORT_WORK_LIMIT (TSR__GPU_WORK_LIMIT / 16)
 
+/* The number of chunks of a staging ring (stream/staging.h). */
+#define TSR__STAGING_CHUNKS 4
+
+/* A queue of the device. Its commands may only wait for the stages, and make available and visible
+ * only the accesses, that its family has. */
+typedef struct tsr__queue {
+    VkQueue handle; /* NULL: the device has no such queue */
+    uint32_t family;
+    VkPipelineStageFlags stages;
+    VkAccessFlags reads, writes;
+} tsr__queue;
+
 struct tsr_device {
     tsr__instance *instance;
     VkPhysicalDevice physical;
@@ -51,8 +63,11 @@ struct tsr_device {
     bool disk_cache;      /* pipelines and tuning are read from files */
     /* the host's CPUs execute this device's work, so copies by the host are as good */
     bool host_copies;
-    VkQueue queue;
-    uint32_t queue_family;
+    tsr__queue compute;
+    tsr__queue transfer; /* copies while the other queue computes; many devices have none */
+    /* Uploads and downloads of at least this size use the transfer queue. Smaller ones take less
+     * time than it takes to make one queue wait for the other. */
+    uint64_t transfer_least_bytes;
     uint32_t timestamp_bits;
     uint32_t max_workgroup_subgroups;
     double work_limit; /* one of the limits above, or infinity on CPU drivers */
@@ -68,9 +83,11 @@ struct tsr_device {
     uint64_t memory_limit_bytes;    /* a limit that the caller has set; 0: none */
     uint32_t max_allocations;       /* the largest number of slabs */
     bool wants_mapping;             /* map tensors if there is suitable memory */
+    bool wants_direct_uploads;      /* the host writes tensors directly, but does not read them */
+    uint64_t staging_chunk_bytes;   /* the size of a chunk of a staging ring (staging.h) */
     uint64_t host_import_alignment; /* required for host memory that is imported; 0: no import */
 
-    pthread_mutex_t queue_lock;
+    pthread_mutex_t queue_lock;     /* for both queues */
     tsr__timeline *spare_timelines; /* protected by queue_lock */
     tsr__attachments attachments;
     /* the value of the fork generation (base/fork.h) when the device was opened */

@@ -166,18 +166,21 @@ static tsr_status create_handle(tsr_device *device, const tsr__capabilities *cap
 {
     device_request request;
     fill_request(&device->info, capabilities, &request);
+    const bool transfers = capabilities->transfer_family != UINT32_MAX;
     float priority = 1.0F;
-    VkDeviceQueueCreateInfo queue = {
-        .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
-        .queueFamilyIndex = capabilities->queue_family,
-        .queueCount = 1,
-        .pQueuePriorities = &priority,
-    };
+    VkDeviceQueueCreateInfo queues[2];
+    for (int i = 0; i < 2; i++)
+        queues[i] = (VkDeviceQueueCreateInfo){
+            .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+            .queueFamilyIndex = i == 0 ? capabilities->queue_family : capabilities->transfer_family,
+            .queueCount = 1,
+            .pQueuePriorities = &priority,
+        };
     VkDeviceCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
         .pNext = &request.features,
-        .queueCreateInfoCount = 1,
-        .pQueueCreateInfos = &queue,
+        .queueCreateInfoCount = transfers ? 2 : 1,
+        .pQueueCreateInfos = queues,
         .enabledExtensionCount = request.extension_count,
         .ppEnabledExtensionNames = request.extensions,
     };
@@ -194,7 +197,21 @@ static tsr_status create_handle(tsr_device *device, const tsr__capabilities *cap
         device->handle = VK_NULL_HANDLE;
         return status;
     }
-    device->vk.GetDeviceQueue(device->handle, capabilities->queue_family, 0, &device->queue);
+    const VkPipelineStageFlags both =
+        VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+    device->compute =
+        (tsr__queue){.family = capabilities->queue_family,
+                     .stages = both,
+                     .reads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT,
+                     .writes = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT};
+    device->transfer = (tsr__queue){.family = capabilities->transfer_family,
+                                    .stages = VK_PIPELINE_STAGE_TRANSFER_BIT,
+                                    .reads = VK_ACCESS_TRANSFER_READ_BIT,
+                                    .writes = VK_ACCESS_TRANSFER_WRITE_BIT};
+    device->vk.GetDeviceQueue(device->handle, device->compute.family, 0, &device->compute.handle);
+    if (transfers)
+        device->vk.GetDeviceQueue(device->handle, device->transfer.family, 0,
+                                  &device->transfer.handle);
     return TSR_OK;
 }
 
@@ -213,6 +230,22 @@ static double work_limit_of(const tsr_device_info *info, const tsr__capabilities
     return capabilities->short_work ? TSR__SHORT_WORK_LIMIT : TSR__GPU_WORK_LIMIT;
 }
 
+/* The sizes of a chunk of a staging ring. If a device has memory of its own, the host can be tens
+ * of megabytes ahead of the bus. On other devices staging is rare; their chunks share slabs. */
+#define OWN_MEMORY_CHUNK_BYTES (UINT64_C(16) << 20)
+#define SHARED_MEMORY_CHUNK_BYTES (UINT64_C(3) << 20)
+#define LEAST_STAGING_BYTES (UINT64_C(256) << 10)
+/* The time that it takes a bus of 25 GB/s is about that of a semaphore between two queues. */
+#define LEAST_TRANSFER_BYTES (UINT64_C(256) << 10)
+
+static uint64_t staging_chunk_bytes(const tsr_device_info *info, const tsr_device_params *params)
+{
+    if (params->staging_bytes != 0)
+        return params->staging_bytes / TSR__STAGING_CHUNKS;
+    return info->unified_memory || info->type == TSR_DEVICE_CPU ? SHARED_MEMORY_CHUNK_BYTES
+                                                                : OWN_MEMORY_CHUNK_BYTES;
+}
+
 /* Takes over the caller's reference to `instance`, even if it fails. */
 static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *info,
                               const tsr__capabilities *capabilities,
@@ -228,7 +261,6 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->info = *info;
     device->device_class = class_of(info, capabilities);
     device->host_copies = device->device_class != TSR__CLASS_GPU;
-    device->queue_family = capabilities->queue_family;
     device->timestamp_bits = capabilities->timestamp_bits;
     device->max_workgroup_subgroups = capabilities->max_workgroup_subgroups;
     device->max_allocations = capabilities->max_allocations;
@@ -236,6 +268,9 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->memory_properties = capabilities->memory;
     device->memory_limit_bytes = params->memory_limit_bytes;
     device->wants_mapping = info->unified_memory && !params->force_staging;
+    device->wants_direct_uploads = info->direct_uploads && !params->force_staging;
+    device->staging_chunk_bytes = staging_chunk_bytes(info, params);
+    device->transfer_least_bytes = LEAST_TRANSFER_BYTES;
     device->host_import_alignment = capabilities->host_import_alignment;
     device->subgroup_quads = capabilities->subgroup_quads;
     device->subgroups_demanded = tsr__probe_subgroups(capabilities, info);
@@ -263,6 +298,10 @@ static tsr_status open_wanted(const tsr_device_params *params, bool compile_only
     TSR__REQUIRE(out != NULL, "device_open: out is NULL");
     if (!params)
         params = &defaults;
+    TSR__REQUIRE(params->staging_bytes == 0 || params->staging_bytes >= LEAST_STAGING_BYTES,
+                 "device_open: staging_bytes is %llu; it must be 0 or at least %llu",
+                 (unsigned long long)params->staging_bytes,
+                 (unsigned long long)LEAST_STAGING_BYTES);
     const char *wanted = params->device ? params->device : tsr__env_text("TESSERA_DEVICE");
 
     tsr__instance *instance;

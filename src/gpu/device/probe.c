@@ -7,8 +7,10 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/environment.h"
 #include "gpu/device/coopmat.h"
 #include "gpu/device/known_faults.h"
+#include "gpu/device/transfer.h"
 #include "tsr_config.h"
 
 static tsr_status probe_failed(VkResult result, const char *call)
@@ -200,6 +202,14 @@ static void probe_memory(const tsr__instance *instance, tsr_device_info *info,
      * because the host accesses it over the bus. */
     if (info->type == TSR_DEVICE_DISCRETE)
         info->unified_memory = false;
+    info->direct_uploads = !info->unified_memory && info->type != TSR_DEVICE_CPU &&
+                           tsr__transfer_direct_type(memory, UINT32_MAX) != UINT32_MAX;
+}
+
+static bool transfer_queue_wanted(void)
+{
+    const char *value = tsr__env_text("TESSERA_TRANSFER_QUEUE");
+    return !value || strcmp(value, "0") != 0;
 }
 
 static void probe_queues(const tsr__instance *instance, tsr_device_info *info,
@@ -234,6 +244,15 @@ static void probe_queues(const tsr__instance *instance, tsr_device_info *info,
             chosen_has_graphics = graphics;
         }
     }
+    /* On CPU drivers copies and kernels run on the same processors, and gain nothing from a second
+     * queue. */
+    capabilities->transfer_family = UINT32_MAX;
+    if (info->type != TSR_DEVICE_CPU && capabilities->queue_family != UINT32_MAX &&
+        transfer_queue_wanted())
+        capabilities->transfer_family =
+            tsr__transfer_family(families, count, capabilities->queue_family);
+    info->compute_queue_family = (int)capabilities->queue_family;
+    info->transfer_queue_family = (int)capabilities->transfer_family;
 }
 
 static const char *component_name(VkComponentTypeKHR type)

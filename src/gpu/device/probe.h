@@ -10,7 +10,8 @@
 typedef struct tsr__capabilities {
     VkPhysicalDevice physical;
     VkPhysicalDeviceMemoryProperties memory;
-    uint32_t queue_family; /* the queue family to which the library submits */
+    uint32_t queue_family;    /* the queue family to which the library submits */
+    uint32_t transfer_family; /* the family for transfers beside computing; UINT32_MAX: none */
     uint32_t timestamp_bits;
     bool int16;
     bool vulkan_memory_model;

@@ -4,13 +4,20 @@
 tsr_status tsr__memory_create_buffer(tsr_device *device, uint64_t size, const void *next,
                                      VkBuffer *out, VkMemoryRequirements *requirements)
 {
+    /* Both queues may use a buffer at the same time, for example different rows of a tensor, so
+     * neither owns it. For images this costs something, because drivers then do not compress them.
+     * Buffers are never compressed: Mesa's drivers do not even keep their sharing mode. */
+    const uint32_t families[] = {device->compute.family, device->transfer.family};
+    const bool shared = device->transfer.handle != VK_NULL_HANDLE;
     VkBufferCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
         .pNext = next,
         .size = size,
         .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                  VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT,
-        .sharingMode = VK_SHARING_MODE_EXCLUSIVE,
+        .sharingMode = shared ? VK_SHARING_MODE_CONCURRENT : VK_SHARING_MODE_EXCLUSIVE,
+        .queueFamilyIndexCount = shared ? 2 : 0,
+        .pQueueFamilyIndices = shared ? families : NULL,
     };
     TSR__DEVICE_TRY(device, CreateBuffer, device->handle, &info, NULL, out);
     device->vk.GetBufferMemoryRequirements(device->handle, *out, requirements);

@@ -21,7 +21,9 @@ tsr_status tsr__buffer_create(tsr_device *device, tsr__buffer_kind kind, uint64_
     buffer->size_bytes = size_bytes;
     buffer->handle = buffer->slab->buffer;
     buffer->address = buffer->slab->address + buffer->slab_offset;
-    buffer->host = buffer->slab->host ? buffer->slab->host + buffer->slab_offset : NULL;
+    void *mapped = buffer->slab->host ? buffer->slab->host + buffer->slab_offset : NULL;
+    buffer->host = buffer->slab->write_only ? NULL : mapped;
+    buffer->direct = buffer->slab->write_only ? mapped : NULL;
     atomic_init(&buffer->references, 1);
     atomic_init(&buffer->held, 0);
     atomic_init(&buffer->left, false);

@@ -5,7 +5,8 @@
 #include "gpu/device/device.h"
 
 typedef enum tsr__buffer_kind {
-    /* for tensors and scratch: device-local, mapped if tsr__memory_is_mapped */
+    /* for tensors and scratch: device-local, mapped if tsr__memory_is_mapped. If it is not, the
+     * host may still be able to write it: buffer->direct. */
     TSR__BUFFER_DEVICE,
     TSR__BUFFER_UPLOAD,   /* host-visible staging, written by the CPU */
     TSR__BUFFER_READBACK, /* host-visible and cached staging, read by the CPU */
@@ -27,6 +28,8 @@ typedef struct tsr__buffer {
     VkBuffer handle;
     uint64_t address; /* the address of this buffer's first byte */
     void *host;       /* the host's address of the first byte; NULL if it is not mapped */
+    /* the same for memory that the host can write, but only read very slowly */
+    void *direct;
     atomic_uint references;
     atomic_uint held; /* the number of references that batches have */
     /* only batches have references, and last_timeline->left_bytes counts the buffer */

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "gpu/device/probe.h"
+#include "gpu/device/transfer.h"
 #include "gpu/memory/host_import.h"
 
 #define PAGE_BYTES (UINT64_C(4) << 10)
@@ -27,6 +28,7 @@ typedef struct device_memory {
     tsr__slab *slabs;
     uint64_t allocated_bytes, used_bytes;
     bool mapped;      /* whether the host maps tensors */
+    bool direct;      /* whether the host maps tensors only to write them */
     uint64_t emptied; /* the number of times that a slab has become empty */
 } device_memory;
 
@@ -81,6 +83,10 @@ static tsr_status choose_types(tsr_device *device, device_memory *memory)
         memory->mapped = false;
         type[TSR__BUFFER_DEVICE] = tsr__memory_find_type(properties, allowed, local, 0, host);
     }
+    const uint32_t direct = tsr__transfer_direct_type(properties, allowed);
+    memory->direct = !memory->mapped && device->wants_direct_uploads && direct != UINT32_MAX;
+    if (memory->direct)
+        type[TSR__BUFFER_DEVICE] = direct;
     type[TSR__BUFFER_UPLOAD] = tsr__memory_find_type(properties, allowed, host, 0, local | cached);
     type[TSR__BUFFER_READBACK] = tsr__memory_find_type(properties, allowed, host, cached, local);
     /* used if the memory cannot be imported */
@@ -209,6 +215,22 @@ static void use_large_pages(const tsr_device *device, const tsr__slab *slab)
 #endif
 }
 
+/* If the system has no addresses left for the mapping, uploads to this slab are staged. */
+static void map_to_write(tsr_device *device, tsr__slab *slab)
+{
+    void *host = NULL;
+    const VkResult result =
+        TSR__VK(&device->vk, MapMemory, device->handle, slab->memory, 0, VK_WHOLE_SIZE, 0, &host);
+    if (result < 0) {
+        tsr__log(TSR_LOG_INFO, "%s: %llu bytes of its memory cannot be mapped for uploads: %s",
+                 device->info.name, (unsigned long long)slab->size_bytes,
+                 tsr__vk_result_name(result));
+        return;
+    }
+    slab->host = host;
+    slab->write_only = true;
+}
+
 static tsr_status slab_allocate(tsr_device *device, const device_memory *memory, tsr__slab *slab)
 {
     VkMemoryRequirements requirements;
@@ -224,7 +246,9 @@ static tsr_status slab_allocate(tsr_device *device, const device_memory *memory,
         return tsr__device_fail(device, result, "vkAllocateMemory");
     }
     TSR__DEVICE_TRY(device, BindBufferMemory, device->handle, slab->buffer, slab->memory, 0);
-    if (slab->kind != TSR__BUFFER_DEVICE || memory->mapped) {
+    if (slab->kind == TSR__BUFFER_DEVICE && memory->direct)
+        map_to_write(device, slab);
+    else if (slab->kind != TSR__BUFFER_DEVICE || memory->mapped) {
         void *host = NULL;
         TSR__DEVICE_TRY(device, MapMemory, device->handle, slab->memory, 0, VK_WHOLE_SIZE, 0,
                         &host);

@@ -14,8 +14,9 @@ typedef struct tsr__slab {
     VkDeviceMemory memory;
     VkBuffer buffer;
     uint64_t address;
-    uint8_t *host; /* the slab's mapping; NULL if it is not mapped */
-    void *own;     /* the process's own memory that contains `host`, or NULL: host_import.h */
+    uint8_t *host;   /* the slab's mapping; NULL if it is not mapped */
+    bool write_only; /* the host must not read the mapping: it is device memory over a bus */
+    void *own;       /* the process's own memory that contains `host`, or NULL: host_import.h */
     uint64_t size_bytes;
     uint64_t used_bytes;
     uint64_t page_count; /* the number of pages; 0 if the slab is for a single buffer */

@@ -15,7 +15,7 @@ static tsr_status reserve_pipelines(tsr__batch *batch, size_t count)
     return status;
 }
 
-tsr_status tsr__batch_create(tsr_device *device, tsr__batch **out)
+tsr_status tsr__batch_create(tsr_device *device, uint32_t queue_family, tsr__batch **out)
 {
     tsr__batch *batch = tsr__calloc(1, sizeof *batch);
     if (!batch)
@@ -23,7 +23,7 @@ tsr_status tsr__batch_create(tsr_device *device, tsr__batch **out)
     VkCommandPoolCreateInfo pool_info = {
         .sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
         .flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT,
-        .queueFamilyIndex = device->queue_family,
+        .queueFamilyIndex = queue_family,
     };
     VkResult result =
         TSR__VK(&device->vk, CreateCommandPool, device->handle, &pool_info, NULL, &batch->pool);

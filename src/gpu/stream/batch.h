@@ -12,6 +12,8 @@ typedef struct tsr__batch {
     VkCommandBuffer commands;
     bool ended;     /* recording has ended, but the queue has not accepted the batch yet */
     uint64_t point; /* the timeline's value after the batch is complete */
+    /* in a stream of transfers: the owner's last point when the batch was opened */
+    uint64_t owner_point;
     uint32_t operations;
     double work; /* the sum of the work of all operations, in multiply-adds (device.h) */
     tsr__buffer **held;
@@ -20,7 +22,8 @@ typedef struct tsr__batch {
     size_t pipeline_count, pipeline_capacity;
 } tsr__batch;
 
-tsr_status tsr__batch_create(tsr_device *device, tsr__batch **out);
+/* Creates a batch for queues of the family. */
+tsr_status tsr__batch_create(tsr_device *device, uint32_t queue_family, tsr__batch **out);
 void tsr__batch_destroy(tsr_device *device, tsr__batch *batch);
 
 /* Starts recording commands into the batch. */

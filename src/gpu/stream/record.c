@@ -26,16 +26,14 @@ void tsr__groups_for(uint64_t count, uint32_t size, uint32_t groups[3])
 
 void tsr__stream_barrier(tsr_stream *stream)
 {
-    const VkPipelineStageFlags stages =
-        VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+    const tsr__queue *queue = stream->queue;
     VkMemoryBarrier barrier = {
         .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
-        .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
-        .dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
-                         VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+        .srcAccessMask = queue->writes,
+        .dstAccessMask = queue->reads | queue->writes,
     };
-    stream->device->vk.CmdPipelineBarrier(stream->open->commands, stages, stages, 0, 1, &barrier, 0,
-                                          NULL, 0, NULL);
+    stream->device->vk.CmdPipelineBarrier(stream->open->commands, queue->stages, queue->stages, 0,
+                                          1, &barrier, 0, NULL, 0, NULL);
     tsr__hazards_clear(&stream->hazards);
     stream->barriers++;
 }
@@ -54,7 +52,14 @@ static tsr_status let_device_catch_up(tsr_stream *stream)
         in_flight++;
     if (in_flight < MAX_IN_FLIGHT)
         return TSR_OK;
-    return tsr_stream_wait_point(stream, stream->in_flight->point, UINT64_MAX);
+    return tsr__stream_wait_batches(stream, stream->in_flight->point, UINT64_MAX);
+}
+
+static tsr_status retire_complete(tsr_stream *stream)
+{
+    TSR__TRY(tsr__timeline_poll(stream->device, stream->timeline));
+    tsr__stream_retire(stream);
+    return TSR_OK;
 }
 
 /* Prepares the batch that follows the open one, so that nothing can fail when the open one is
@@ -63,11 +68,13 @@ static tsr_status make_next(tsr_stream *stream)
 {
     if (stream->next)
         return TSR_OK;
-    TSR__TRY(tsr__timeline_poll(stream->device, stream->timeline));
-    tsr__stream_retire(stream);
+    TSR__TRY(retire_complete(stream));
+    /* Transfers may be rare, and what they hold must not wait for the next one. */
+    if (stream->transfers)
+        TSR__TRY(retire_complete(stream->transfers));
     TSR__TRY(let_device_catch_up(stream));
     if (!stream->spare)
-        TSR__TRY(tsr__batch_create(stream->device, &stream->spare));
+        TSR__TRY(tsr__batch_create(stream->device, stream->queue->family, &stream->spare));
     tsr__batch *batch = stream->spare;
     TSR__TRY(tsr__batch_reserve(batch, OPERATION_BUFFERS));
     TSR__TRY(tsr__batch_begin(stream->device, batch));
@@ -88,6 +95,8 @@ static tsr_status open_batch(tsr_stream *stream)
     stream->open = stream->next;
     stream->next = NULL;
     stream->open->point = stream->timeline->submitted + 1;
+    if (stream->owner)
+        stream->open->owner_point = tsr__stream_last_point(stream->owner);
     /* A batch is not ordered after earlier batches of the queue by itself, so it begins with a
      * barrier. */
     tsr__stream_barrier(stream);
@@ -129,26 +138,33 @@ static bool used_elsewhere(const tsr_stream *stream, const tsr__buffer *buffer)
            timeline->reached < buffer->last_point;
 }
 
-/* Makes the batch of the following commands start after the other stream's work on the buffer.
+/* Makes the batch of the following commands start after another stream's work up to `point`.
  * Submits that work first if necessary. */
-static tsr_status wait_for_other(tsr_stream *stream, tsr__buffer *buffer)
+static tsr_status wait_for_other(tsr_stream *stream, tsr__timeline *other, uint64_t point)
 {
-    tsr__timeline *other = buffer->last_timeline;
-    if (noted(stream, other, buffer->last_point))
+    if (noted(stream, other, point))
         return TSR_OK;
-    if (buffer->last_point > other->submitted)
+    if (point > other->submitted)
         TSR__TRY(tsr_stream_submit(other->stream));
     TSR__TRY(tsr__timeline_poll(stream->device, other));
-    if (other->reached >= buffer->last_point || buffer->last_point > other->submitted)
+    if (other->reached >= point || point > other->submitted)
         return TSR_OK;
     /* The command being recorded starts a new batch. The commands that are already recorded must
      * not wait for the other stream, because its work might wait for them. */
     if (stream->open && stream->open->operations > 0)
         TSR__TRY(submit_and_go_on(stream));
     if (stream->wait_count == TSR__STREAM_WAITS_MAX)
-        return tsr__timeline_wait(stream->device, other, buffer->last_point, UINT64_MAX);
-    note_wait(stream, other, buffer->last_point);
+        return tsr__timeline_wait(stream->device, other, point, UINT64_MAX);
+    note_wait(stream, other, point);
     return TSR_OK;
+}
+
+tsr_status tsr__stream_join_transfers(tsr_stream *stream)
+{
+    const tsr_stream *transfers = stream->transfers;
+    if (!transfers)
+        return TSR_OK;
+    return wait_for_other(stream, transfers->timeline, tsr__stream_last_point(transfers));
 }
 
 /* Blocks if destroyed tensors to which only batches still have references occupy more memory than
@@ -161,7 +177,7 @@ static tsr_status bring_memory_back(tsr_stream *stream)
         return TSR_OK;
     TSR__TRY(submit_and_go_on(stream));
     while (stream->in_flight && atomic_load(&stream->timeline->left_bytes) > limit / 2)
-        TSR__TRY(tsr_stream_wait_point(stream, stream->in_flight->point, UINT64_MAX));
+        TSR__TRY(tsr__stream_wait_batches(stream, stream->in_flight->point, UINT64_MAX));
     return TSR_OK;
 }
 
@@ -185,7 +201,8 @@ tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int 
         TSR__TRY(bring_memory_back(stream));
     for (int i = 0; i < count; i++)
         if (used_elsewhere(stream, access[i].buffer))
-            TSR__TRY(wait_for_other(stream, access[i].buffer));
+            TSR__TRY(wait_for_other(stream, access[i].buffer->last_timeline,
+                                    access[i].buffer->last_point));
     TSR__TRY(open_batch(stream));
     if (stream->mode == TSR__STREAM_PREFLIGHT)
         stream->serial++;
@@ -222,24 +239,34 @@ void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count,
     stream->open->operations++;
 }
 
-/* Submits the batch if it is full. The command has already been recorded, so it succeeds even if
+/* Submits the open batch. Its commands have already been recorded, so this succeeds even if
  * submitting fails: the batch remains, and the next submit or wait reports the error. Only if the
  * batch was dropped, the error is returned here. */
+static tsr_status submit_recorded(tsr_stream *stream, tsr_status (*submit)(tsr_stream *stream))
+{
+    const uint64_t point = stream->open->point;
+    const tsr_status status = submit(stream);
+    if (status == TSR_OK)
+        return TSR_OK;
+    const bool dropped = !stream->open && stream->timeline->submitted < point;
+    if (dropped)
+        return status;
+    tsr__log(TSR_LOG_WARNING, "submitting a batch: %s", tsr_last_error());
+    return TSR_OK;
+}
+
 tsr_status tsr__stream_recorded(tsr_stream *stream)
 {
     const uint32_t most =
         stream->mode == TSR__STREAM_ATOMIC ? BATCH_OPERATIONS_ATOMIC : BATCH_OPERATIONS;
     if (stream->open->operations < most && stream->open->work < stream->device->work_limit)
         return TSR_OK;
-    const uint64_t point = stream->open->point;
-    const tsr_status status = submit_and_go_on(stream);
-    if (status == TSR_OK)
-        return TSR_OK;
-    const bool dropped = !stream->open && stream->timeline->submitted < point;
-    if (dropped)
-        return status;
-    tsr__log(TSR_LOG_WARNING, "submitting a full batch: %s", tsr_last_error());
-    return TSR_OK;
+    return submit_recorded(stream, submit_and_go_on);
+}
+
+tsr_status tsr__stream_start(tsr_stream *stream)
+{
+    return stream->open ? submit_recorded(stream, tsr_stream_submit) : TSR_OK;
 }
 
 static tsr_status begin_dispatch(tsr_stream *stream, const tsr__dispatch *dispatch)

@@ -6,6 +6,23 @@
 
 /* vkCmdCopyBuffer does not require alignment, but drivers copy aligned ranges faster. */
 #define STAGING_ALIGNMENT 64
+/* The most that one command copies. The device copies a piece while the host copies the next one,
+ * so that the first and the last piece of a transfer are the time in which only one of them works.
+ * A bus needs at least 100 µs for a piece, more than submitting it takes. */
+#define PIECE_BYTES (UINT64_C(4) << 20)
+/* If there is no memory for a chunk, smaller chunks are tried, down to this size. */
+#define LEAST_CHUNK_BYTES (UINT64_C(64) << 10)
+
+static tsr_status create_chunk(tsr_device *device, tsr__staging *staging, tsr__buffer_kind kind,
+                               tsr__buffer **out)
+{
+    for (;;) {
+        const tsr_status status = tsr__buffer_create(device, kind, staging->chunk_bytes, out);
+        if (status != TSR_ERR_DEVICE_MEMORY || staging->chunk_bytes / 2 < LEAST_CHUNK_BYTES)
+            return status;
+        staging->chunk_bytes /= 2;
+    }
+}
 
 /* Takes at most `wanted_bytes` (at least 1) of staging memory. Blocks until the chunk that contains
  * them is free. */
@@ -13,24 +30,39 @@ static tsr_status take(tsr_stream *stream, tsr__staging *staging, tsr__buffer_ki
                        uint64_t wanted_bytes, tsr__access *out)
 {
     tsr__buffer *chunk = staging->chunk[staging->current];
-    if (!chunk || staging->used_bytes >= TSR__STAGING_CHUNK_BYTES) {
+    if (!chunk || staging->used_bytes >= chunk->size_bytes) {
         int next = chunk ? (staging->current + 1) % TSR__STAGING_CHUNKS : staging->current;
-        if (!staging->chunk[next])
-            TSR__TRY(tsr__buffer_create(stream->device, kind, TSR__STAGING_CHUNK_BYTES,
-                                        &staging->chunk[next]));
+        if (!staging->chunk[next]) {
+            const tsr_status status =
+                create_chunk(stream->device, staging, kind, &staging->chunk[next]);
+            /* If there is no memory for another chunk, the ring goes round with those it has. */
+            if (status == TSR_ERR_DEVICE_MEMORY && next > 0)
+                next = 0;
+            else
+                TSR__TRY(status);
+        }
         TSR__TRY(tsr__buffer_wait(staging->chunk[next]));
         staging->current = next;
         staging->used_bytes = 0;
         chunk = staging->chunk[next];
     }
-    uint64_t size = tsr__min_u64(wanted_bytes, TSR__STAGING_CHUNK_BYTES - staging->used_bytes);
+    uint64_t size = tsr__min_u64(wanted_bytes, chunk->size_bytes - staging->used_bytes);
+    size = tsr__min_u64(size, PIECE_BYTES);
     *out = (tsr__access){chunk, staging->used_bytes, staging->used_bytes + size, false};
     staging->used_bytes = tsr__align_up_u64(staging->used_bytes + size, STAGING_ALIGNMENT);
     return TSR_OK;
 }
 
-tsr_status tsr__staging_upload(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
-                               const void *data, uint64_t size_bytes)
+/* Returns the stream that performs a transfer. Buffers that the host maps stay with their stream:
+ * its points say when the host may read them. */
+static tsr_stream *stream_for(tsr_stream *stream, const tsr__buffer *buffer, uint64_t size_bytes)
+{
+    const bool small = size_bytes < stream->device->transfer_least_bytes;
+    return stream->transfers && !buffer->host && !small ? stream->transfers : stream;
+}
+
+static tsr_status upload_pieces(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
+                                const void *data, uint64_t size_bytes)
 {
     const uint8_t *from = data;
     for (uint64_t done = 0; done < size_bytes;) {
@@ -47,6 +79,15 @@ tsr_status tsr__staging_upload(tsr_stream *stream, tsr__buffer *buffer, uint64_t
             TSR__TRY(tsr_stream_submit(stream));
     }
     return TSR_OK;
+}
+
+tsr_status tsr__staging_upload(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
+                               const void *data, uint64_t size_bytes)
+{
+    tsr_stream *on = stream_for(stream, buffer, size_bytes);
+    TSR__TRY(upload_pieces(on, buffer, offset_bytes, data, size_bytes));
+    /* The transfer starts now, beside the work that the stream already has. */
+    return on == stream ? TSR_OK : tsr__stream_start(on);
 }
 
 /* A recorded copy whose result the host will read. */
@@ -73,9 +114,17 @@ static tsr_status readback_start(tsr_stream *stream, tsr__buffer *buffer, uint64
     return TSR_OK;
 }
 
+/* True if the next piece may replace the contents of `chunk`. */
+static bool next_replaces(const tsr__staging *staging, const tsr__buffer *chunk)
+{
+    const tsr__buffer *current = staging->chunk[staging->current],
+                      *next = staging->chunk[(staging->current + 1) % TSR__STAGING_CHUNKS];
+    return staging->used_bytes >= current->size_bytes && (!next || next == chunk);
+}
+
 static tsr_status readback_finish(tsr_stream *stream, const readback *piece, uint8_t *data)
 {
-    TSR__TRY(tsr_stream_wait_point(stream, piece->point, UINT64_MAX));
+    TSR__TRY(tsr__stream_wait_batches(stream, piece->point, UINT64_MAX));
     memcpy(data + piece->done_bytes,
            (const uint8_t *)piece->staged.buffer->host + piece->staged.begin_bytes,
            piece->staged.end_bytes - piece->staged.begin_bytes);
@@ -85,10 +134,18 @@ static tsr_status readback_finish(tsr_stream *stream, const readback *piece, uin
 tsr_status tsr__staging_download(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
                                  void *data, uint64_t size_bytes)
 {
+    /* The stream's own work begins, and the copies wait only for what they read. */
+    if (stream->transfers)
+        TSR__TRY(tsr_stream_submit(stream));
+    stream = stream_for(stream, buffer, size_bytes);
     /* The device performs one copy while the host reads the previous one. */
     readback earlier = {0}, latest = {0};
     bool have_earlier = false;
     for (uint64_t done = 0; done < size_bytes;) {
+        if (have_earlier && next_replaces(&stream->readback, earlier.staged.buffer)) {
+            TSR__TRY(readback_finish(stream, &earlier, data));
+            have_earlier = false;
+        }
         TSR__TRY(readback_start(stream, buffer, offset_bytes, size_bytes, done, &latest));
         done += latest.staged.end_bytes - latest.staged.begin_bytes;
         if (have_earlier)

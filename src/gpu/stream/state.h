@@ -23,10 +23,8 @@ typedef struct tsr__scratch_buffer {
 
 /* Staging memory for one direction. It is a ring of chunks, so that the device copies one chunk
  * while the host copies another. */
-#define TSR__STAGING_CHUNKS 4
-#define TSR__STAGING_CHUNK_BYTES (UINT64_C(3) << 20)
-
 typedef struct tsr__staging {
+    uint64_t chunk_bytes; /* the size of new chunks */
     tsr__buffer *chunk[TSR__STAGING_CHUNKS];
     int current;
     uint64_t used_bytes; /* bytes in use of the current chunk */
@@ -41,6 +39,11 @@ typedef enum tsr__stream_mode {
 
 struct tsr_stream {
     tsr_device *device;
+    const tsr__queue *queue; /* to which batches are submitted */
+    /* The stream that does this stream's large uploads and downloads on the device's transfer
+     * queue; NULL on devices with one queue. Buffers order the two as they order any streams. */
+    tsr_stream *transfers;
+    const tsr_stream *owner; /* the stream whose `transfers` this is, or NULL */
     tsr__stream_mode mode;
     tsr__timeline *timeline;
     tsr__batch *open; /* the open batch, to which commands are recorded; or NULL */
@@ -77,8 +80,24 @@ tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int 
  * Cannot fail after tsr__stream_begin. `pieces` is as in tsr__dispatch. */
 void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count, uint32_t pieces);
 
+/* Returns the end of everything recorded so far. */
+static inline uint64_t tsr__stream_last_point(const tsr_stream *stream)
+{
+    return stream->open ? stream->open->point : stream->timeline->submitted;
+}
+
+/* Blocks until the stream's own batches up to `point` are complete, like tsr_stream_wait_point, but
+ * does not wait for its transfers on the other queue. */
+tsr_status tsr__stream_wait_batches(tsr_stream *stream, uint64_t point, uint64_t timeout_ns);
+
+/* Makes the commands that are recorded later wait for the stream's uploads and downloads. */
+tsr_status tsr__stream_join_transfers(tsr_stream *stream);
+
 /* Must be called after each command. Submits the batch if it is full. */
 tsr_status tsr__stream_recorded(tsr_stream *stream);
+/* Submits what is recorded. Like tsr__stream_recorded, this fails only if commands were dropped: a
+ * batch that the queue refuses is submitted later. */
+tsr_status tsr__stream_start(tsr_stream *stream);
 
 /* Records a barrier: all commands recorded later wait for all commands recorded earlier. */
 void tsr__stream_barrier(tsr_stream *stream);

@@ -2,12 +2,21 @@
 #include "gpu/stream/state.h"
 
 #include "base/alloc.h"
+#include "base/checked.h"
 #include "gpu/memory/memory.h"
 
-tsr_status tsr_stream_create(tsr_device *device, tsr_stream **out)
+/* If the device has a transfer queue, the computing streams stage only small transfers. */
+#define SMALL_CHUNK_BYTES (UINT64_C(1) << 20)
+
+static uint64_t chunk_bytes_of(const tsr_device *device, const tsr__queue *queue)
 {
-    TSR__REQUIRE(device != NULL && out != NULL, "stream_create: %s is NULL",
-                 device ? "out" : "device");
+    const bool small = device->transfer.handle && queue == &device->compute;
+    return small ? tsr__min_u64(SMALL_CHUNK_BYTES, device->staging_chunk_bytes)
+                 : device->staging_chunk_bytes;
+}
+
+static tsr_status create(tsr_device *device, const tsr__queue *queue, tsr_stream **out)
+{
     TSR__TRY(tsr__device_check(device));
     double slowdown;
     if (tsr__slowdown(&slowdown) != TSR_OK)
@@ -23,9 +32,29 @@ tsr_status tsr_stream_create(tsr_device *device, tsr_stream **out)
         return status;
     }
     stream->device = device;
+    stream->queue = queue;
+    stream->upload.chunk_bytes = stream->readback.chunk_bytes = chunk_bytes_of(device, queue);
     stream->slowdown = slowdown;
     stream->left_limit = memory_bytes / 8;
     tsr__device_retain(device);
+    *out = stream;
+    return TSR_OK;
+}
+
+tsr_status tsr_stream_create(tsr_device *device, tsr_stream **out)
+{
+    TSR__REQUIRE(device != NULL && out != NULL, "stream_create: %s is NULL",
+                 device ? "out" : "device");
+    tsr_stream *stream;
+    TSR__TRY(create(device, &device->compute, &stream));
+    if (device->transfer.handle) {
+        const tsr_status status = create(device, &device->transfer, &stream->transfers);
+        if (status != TSR_OK) {
+            tsr_stream_destroy(&stream);
+            return status;
+        }
+        stream->transfers->owner = stream;
+    }
     *out = stream;
     return TSR_OK;
 }
@@ -56,6 +85,7 @@ void tsr_stream_destroy(tsr_stream **stream)
         (void)TSR__VK(&device->vk, DeviceWaitIdle, device->handle);
         pthread_mutex_unlock(&device->queue_lock);
     }
+    tsr_stream_destroy(&closing->transfers);
     closing->timeline->stream = NULL;
     tsr__stream_drop_waits(closing);
     destroy_batches(device, closing->open);

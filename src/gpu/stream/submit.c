@@ -1,6 +1,7 @@
 /* Submitting batches and waiting for them. */
 #include <time.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "gpu/stream/state.h"
 
@@ -29,13 +30,12 @@ static void barrier_to_host(tsr_stream *stream)
 {
     VkMemoryBarrier barrier = {
         .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
-        .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+        .srcAccessMask = stream->queue->writes,
         .dstAccessMask = VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT,
     };
-    stream->device->vk.CmdPipelineBarrier(
-        stream->open->commands,
-        VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
-        VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &barrier, 0, NULL, 0, NULL);
+    stream->device->vk.CmdPipelineBarrier(stream->open->commands, stream->queue->stages,
+                                          VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &barrier, 0, NULL, 0,
+                                          NULL);
 }
 
 /* Drops a batch whose recording cannot be ended, with its commands. While these were recorded,
@@ -91,7 +91,7 @@ static tsr_status queue_open(tsr_stream *stream)
     for (int i = 0; i < stream->wait_count; i++) {
         semaphores[i] = stream->waits[i].timeline->semaphore;
         points[i] = stream->waits[i].point;
-        stages[i] = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+        stages[i] = stream->queue->stages;
     }
     VkTimelineSemaphoreSubmitInfo timeline = {
         .sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
@@ -112,7 +112,8 @@ static tsr_status queue_open(tsr_stream *stream)
         .pSignalSemaphores = &stream->timeline->semaphore,
     };
     pthread_mutex_lock(&device->queue_lock);
-    VkResult result = TSR__VK(&device->vk, QueueSubmit, device->queue, 1, &submit, VK_NULL_HANDLE);
+    VkResult result =
+        TSR__VK(&device->vk, QueueSubmit, stream->queue->handle, 1, &submit, VK_NULL_HANDLE);
     pthread_mutex_unlock(&device->queue_lock);
     if (result < 0)
         return tsr__device_fail(device, result, "vkQueueSubmit");
@@ -141,6 +142,8 @@ tsr_status tsr_stream_submit(tsr_stream *stream)
 {
     TSR__REQUIRE(stream != NULL, "stream_submit: stream is NULL");
     TSR__TRY(tsr__device_check(stream->device));
+    if (stream->transfers)
+        TSR__TRY(tsr_stream_submit(stream->transfers));
     if (!stream->open)
         return TSR_OK;
     TSR__TRY(end_open(stream));
@@ -164,13 +167,28 @@ tsr_status tsr_stream_mark(tsr_stream *stream, uint64_t *out_point)
 {
     TSR__REQUIRE(stream != NULL && out_point != NULL, "stream_mark: %s is NULL",
                  stream ? "out_point" : "stream");
-    *out_point = stream->open ? stream->open->point : stream->timeline->submitted;
+    *out_point = tsr__stream_last_point(stream);
     return TSR_OK;
 }
 
-tsr_status tsr_stream_wait_point(tsr_stream *stream, uint64_t point, uint64_t timeout_ns)
+/* Returns the last point of the stream's transfers that are part of its work up to `point`; 0 if
+ * all of these are complete. */
+static uint64_t transfers_until(const tsr_stream *stream, uint64_t point)
 {
-    TSR__REQUIRE(stream != NULL, "stream_wait_point: stream is NULL");
+    const tsr_stream *transfers = stream->transfers;
+    uint64_t last = 0;
+    if (!transfers)
+        return 0;
+    if (transfers->open && transfers->open->owner_point <= point)
+        return transfers->open->point;
+    for (const tsr__batch *batch = transfers->in_flight; batch && batch->owner_point <= point;
+         batch = batch->next)
+        last = batch->point;
+    return last;
+}
+
+tsr_status tsr__stream_wait_batches(tsr_stream *stream, uint64_t point, uint64_t timeout_ns)
+{
     TSR__TRY(tsr__device_check(stream->device));
     if (point > stream->timeline->submitted)
         TSR__TRY(tsr_stream_submit(stream));
@@ -181,6 +199,20 @@ tsr_status tsr_stream_wait_point(tsr_stream *stream, uint64_t point, uint64_t ti
     TSR__TRY(tsr__timeline_wait(stream->device, stream->timeline, point, timeout_ns));
     tsr__stream_retire(stream);
     return TSR_OK;
+}
+
+tsr_status tsr_stream_wait_point(tsr_stream *stream, uint64_t point, uint64_t timeout_ns)
+{
+    TSR__REQUIRE(stream != NULL, "stream_wait_point: stream is NULL");
+    const uint64_t transferred = transfers_until(stream, point);
+    if (transferred == 0)
+        return tsr__stream_wait_batches(stream, point, timeout_ns);
+    const uint64_t began_ns = tsr__now_ns();
+    TSR__TRY(tsr__stream_wait_batches(stream, point, timeout_ns));
+    const uint64_t waited_ns = tsr__now_ns() - began_ns;
+    if (timeout_ns != UINT64_MAX)
+        timeout_ns -= tsr__min_u64(timeout_ns, waited_ns);
+    return tsr__stream_wait_batches(stream->transfers, transferred, timeout_ns);
 }
 
 tsr_status tsr_stream_wait_for(tsr_stream *stream, uint64_t timeout_ns)
@@ -201,7 +233,13 @@ tsr_status tsr_stream_reached(tsr_stream *stream, uint64_t point, bool *out)
     TSR__TRY(tsr__device_check(stream->device));
     TSR__TRY(tsr__timeline_poll(stream->device, stream->timeline));
     tsr__stream_retire(stream);
-    *out = stream->timeline->reached >= point;
+    bool transferred = true;
+    if (stream->transfers) {
+        TSR__TRY(tsr__timeline_poll(stream->device, stream->transfers->timeline));
+        tsr__stream_retire(stream->transfers);
+        transferred = transfers_until(stream, point) == 0;
+    }
+    *out = transferred && stream->timeline->reached >= point;
     return TSR_OK;
 }
 
@@ -221,5 +259,5 @@ tsr_status tsr__buffer_wait(tsr__buffer *buffer)
     TSR__TRY(tsr__device_check(buffer->device));
     if (!timeline || !timeline->stream)
         return TSR_OK;
-    return tsr_stream_wait_point(timeline->stream, buffer->last_point, UINT64_MAX);
+    return tsr__stream_wait_batches(timeline->stream, buffer->last_point, UINT64_MAX);
 }

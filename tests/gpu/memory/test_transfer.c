@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/device/device.h"
 #include "gpu/memory/memory.h"
 #include "gpu/stream/staging.h"
 #include "support/check_main.h"
@@ -132,7 +133,7 @@ END_TEST
 
 START_TEST(larger_than_all_staging_memory)
 {
-    const int64_t count = (int64_t)(TSR__STAGING_CHUNK_BYTES * (TSR__STAGING_CHUNKS + 2) / 4) + 77;
+    const int64_t count = (int64_t)(gpu->staging_chunk_bytes * (TSR__STAGING_CHUNKS + 2) / 4) + 77;
     check_round_trip(TSR_U32, 1, count, false);
     check_round_trip(TSR_U32, 1001, 4099, true);
 }

@@ -23,17 +23,17 @@ static tsr_status pack(const tsr_layout *view, tsr_layout *out)
     return tsr_layout_init(view->dtype, view->ndim, view->shape, out);
 }
 
-/* Copies between a mapped tensor and contiguous host memory. One of `to` and `from` is NULL: it
- * gives the direction. */
-static tsr_status copy_mapped(const tsr_tensor *tensor, void *to, const void *from)
+/* Copies between a tensor whose buffer is mapped at `mapped` and contiguous host memory. One of
+ * `to` and `from` is NULL: it gives the direction. */
+static tsr_status copy_mapped(const tsr_tensor *tensor, void *mapped, void *to, const void *from)
 {
     const tsr_layout *view = &tensor->layout;
     tsr_layout packed;
     TSR__TRY(pack(view, &packed));
     if (to)
-        tsr__copy_host(&packed, to, view, tensor->buffer->host);
+        tsr__copy_host(&packed, to, view, mapped);
     else
-        tsr__copy_host(view, tensor->buffer->host, &packed, from);
+        tsr__copy_host(view, mapped, &packed, from);
     return TSR_OK;
 }
 
@@ -49,8 +49,13 @@ static tsr_status packed_alias(tsr_stream *stream, const tsr_tensor *tensor, tsr
 static tsr_status upload(tsr_stream *stream, const tsr_tensor *tensor, const void *data,
                          uint64_t size_bytes)
 {
-    if (tensor->buffer->host && tsr__buffer_idle(tensor->buffer))
-        return copy_mapped(tensor, NULL, data);
+    /* The host writes a tensor over a bus only if the elements are contiguous: the bus is slow if
+     * they are written one by one. */
+    void *mapped = tensor->buffer->host;
+    if (tensor->buffer->direct && tsr_layout_is_contiguous(&tensor->layout))
+        mapped = tensor->buffer->direct;
+    if (mapped && tsr__buffer_idle(tensor->buffer))
+        return copy_mapped(tensor, mapped, NULL, data);
     uint64_t element = tsr_dtype_size(tensor->layout.dtype);
     if (tsr_layout_is_contiguous(&tensor->layout))
         return tsr__staging_upload(stream, tensor->buffer,
@@ -80,7 +85,7 @@ static tsr_status download(tsr_stream *stream, const tsr_tensor *tensor, void *d
     if (tensor->buffer->host) {
         TSR__TRY(tsr_stream_wait(stream));
         TSR__TRY(tsr__buffer_wait(tensor->buffer));
-        return copy_mapped(tensor, data, NULL);
+        return copy_mapped(tensor, tensor->buffer->host, data, NULL);
     }
     uint64_t element = tsr_dtype_size(tensor->layout.dtype);
     if (tsr_layout_is_contiguous(&tensor->layout))
