@@ -74,6 +74,26 @@ static void print_queues(FILE *out, const tsr_device_info *info)
     }
 }
 
+static void print_queue_use(FILE *out, const tsr_device_info *info)
+{
+    if (info->compute_queue_family < 0)
+        return;
+    if (info->transfer_queue_family < 0)
+        line(out, "", "family %d computes and transfers", info->compute_queue_family);
+    else
+        line(out, "", "family %d computes; large uploads and downloads use family %d meanwhile",
+             info->compute_queue_family, info->transfer_queue_family);
+}
+
+static const char *uploads(const tsr_device_info *info)
+{
+    if (info->unified_memory)
+        return "the host writes tensors in place";
+    if (info->direct_uploads)
+        return "mapped: the host writes device memory, or staging memory if work uses the tensor";
+    return "through staging memory";
+}
+
 /* Prints whether matrix products of a 16-bit dtype use cooperative matrices. */
 static void print_use(FILE *out, const tsr_device_info *info, const char *dtype, int used)
 {
@@ -173,6 +193,7 @@ static void print_device(FILE *out, const tsr_device_info *info)
     print_heaps(out, info);
     line(out, "unified memory", "%s",
          info->unified_memory ? "yes: the host maps tensors without a copy" : "no");
+    line(out, "uploads", "%s", uploads(info));
     if (info->subgroup_size_min == info->subgroup_size_max)
         line(out, "subgroup", "%" PRIu32 " invocations", info->subgroup_size);
     else
@@ -199,6 +220,7 @@ static void print_device(FILE *out, const tsr_device_info *info)
     else
         line(out, "timestamps", "none");
     print_queues(out, info);
+    print_queue_use(out, info);
     line(out, "extras", "memory budget %s, external host memory %s, pipeline statistics %s",
          yes(info->memory_budget), yes(info->external_memory_host), yes(info->pipeline_statistics));
     if (info->usable) {

@@ -47,6 +47,10 @@ static void same_queues(const json_t *device, const tsr_device_info *info)
         same_bool(family, "compute", info->queue_families[i].compute);
         same_number(family, "timestamp_bits", info->queue_families[i].timestamp_bits);
     }
+    ck_assert_int_eq((int)json_integer_value(tool_member(device, "compute_queue_family")),
+                     info->compute_queue_family);
+    ck_assert_int_eq((int)json_integer_value(tool_member(device, "transfer_queue_family")),
+                     info->transfer_queue_family);
 }
 
 static const char *type_of(const tsr_device_info *info)
@@ -85,6 +89,7 @@ static void same_device(const json_t *device, const tsr_device_info *info)
     same_bool(device, "storage16", info->storage16);
     same_bool(device, "storage8", info->storage8);
     same_bool(device, "unified_memory", info->unified_memory);
+    same_bool(device, "direct_uploads", info->direct_uploads);
     same_bool(device, "coopmat", info->coopmat);
     same_bool(device, "coopmat_bf16", info->coopmat_bf16);
     ck_assert_int_eq((int)json_integer_value(tool_member(device, "coopmat_used")),

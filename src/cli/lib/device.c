@@ -78,6 +78,8 @@ static void add_queues(json_t *object, const tsr_device_info *info)
         cli_json_bool(entry, "transfer", family->transfer);
         cli_json_u64(entry, "timestamp_bits", family->timestamp_bits);
     }
+    cli_json_add(object, "compute_queue_family", json_integer(info->compute_queue_family));
+    cli_json_add(object, "transfer_queue_family", json_integer(info->transfer_queue_family));
 }
 
 static void add_coopmat(json_t *object, const tsr_device_info *info)
@@ -200,6 +202,7 @@ json_t *cli_json_device(const tsr_device_info *info)
     cli_json_bool(object, "storage16", info->storage16);
     cli_json_bool(object, "storage8", info->storage8);
     cli_json_bool(object, "unified_memory", info->unified_memory);
+    cli_json_bool(object, "direct_uploads", info->direct_uploads);
     cli_json_bool(object, "memory_budget", info->memory_budget);
     cli_json_bool(object, "external_memory_host", info->external_memory_host);
     cli_json_bool(object, "pipeline_statistics", info->pipeline_statistics);
