@@ -9,6 +9,7 @@
 #include "comm/call.h"
 #include "comm/recovery/recovery.h"
 #include "comm/reduce/reduce.h"
+#include "comm/shm/mailbox.h"
 #include "comm/shm/shm.h"
 #include "comm/ucx/transport.h"
 
@@ -18,6 +19,11 @@
  * ranks. */
 #define TSR__COMM_PAST 128
 #define TSR__TOMBSTONES 8
+/* The largest job in which every rank connects to every other while the communicator is created.
+ * The ranks of a larger one connect to few others, and tell ranks of their host by mailbox what is
+ * not part of an operation. Also the largest communicator in which ranks that wait for long ask all
+ * others for their calls, not only those for which they wait. */
+#define TSR__MANY_RANKS 32
 
 typedef struct tsr__job tsr__job;
 typedef struct tsr__control tsr__control;
@@ -26,6 +32,7 @@ typedef struct tsr__control tsr__control;
 typedef struct tsr__peer_state {
     bool left;          /* the rank has destroyed the communicator */
     bool job_continues; /* … and still has other communicators of the job */
+    uint32_t asked;     /* number of the last question that the rank was asked */
     uint32_t answered;  /* number of the last question that the rank has answered */
     uint64_t sequence;  /* number of collective calls that the rank had made when it answered */
 } tsr__peer_state;
@@ -127,6 +134,7 @@ struct tsr_request {
     /* the question that was asked shortly before the deadline; 0: not asked yet */
     uint32_t final_question;
     uint64_t answers_due_ns; /* the time until which ranks may answer that question */
+    bool gave_way;           /* this time was extended */
 
     char why[TSR__COMM_WHY]; /* the text of the request's error */
 };
@@ -155,6 +163,11 @@ struct tsr__job {
     unsigned generation; /* the generation of the process that created the job, see base/fork.h */
     int rank, size;
     tsr__transport *transport; /* NULL: the job has one rank */
+    tsr__mailbox *mailbox;     /* NULL: the job has few ranks */
+    /* [size]: the rank and this one reach each other's mailbox, so they need no connection. Both
+     * agree on that. */
+    bool *is_near;
+    bool all_near; /* … for every two ranks of the job */
     int32_t *node_of;
     bool is_oversubscribed; /* this host runs more ranks than it has processors */
     uint32_t next_id;       /* the number of the next communicator */

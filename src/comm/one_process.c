@@ -147,3 +147,37 @@ void *tsr__shm_memory_open(const tsr__shm_memory_key *key, size_t size_bytes)
 void tsr__shm_memory_unmap(void *memory, size_t size_bytes)
 {
 }
+
+tsr__mailbox *tsr__mailbox_open(int size)
+{
+    return NULL;
+}
+
+void tsr__mailbox_close(tsr__mailbox **mailbox)
+{
+}
+
+tsr__mailbox_key tsr__mailbox_get_key(const tsr__mailbox *mailbox)
+{
+    return (tsr__mailbox_key){.file = -1};
+}
+
+int tsr__mailbox_file(const tsr__mailbox *mailbox)
+{
+    return -1;
+}
+
+void tsr__mailbox_add(tsr__mailbox *mailbox, int peer, const tsr__mailbox_key *key)
+{
+}
+
+tsr__mailbox_result tsr__mailbox_send(tsr__mailbox *mailbox, int peer, const void *note,
+                                      size_t bytes)
+{
+    return TSR__MAILBOX_UNREACHABLE;
+}
+
+size_t tsr__mailbox_receive(tsr__mailbox *mailbox, void *note, size_t capacity)
+{
+    return 0;
+}

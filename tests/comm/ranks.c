@@ -29,16 +29,16 @@ static double patience = 60; /* seconds in which all ranks must end */
 const char *const path_names[PATHS] = {"shm", "messages", "tcp"};
 
 typedef struct shared {
-    rank_record records[MAX_RANKS];
+    rank_record records[RANKS_CAPACITY];
     _Atomic int arrived[EXCHANGES];
     _Atomic bool has_given_up; /* some rank could not create its communicator */
-    uint8_t blocks[2][MAX_RANKS][MAX_BLOCK];
+    uint8_t blocks[2][RANKS_CAPACITY][MAX_BLOCK];
     alignas(64) uint8_t user[RANKS_SHARED];
 } shared;
 
 static shared *common;
 static ranks_job current;
-static pid_t pids[MAX_RANKS];
+static pid_t pids[RANKS_CAPACITY];
 static double started;
 static int my_rank = -1, exchanges;
 static tsr_comm *world;
@@ -249,7 +249,7 @@ static bool start_process(int number)
 
 void ranks_start(const ranks_job *job)
 {
-    ck_assert_int_le(job->size, MAX_RANKS);
+    ck_assert_int_le(job->size, RANKS_CAPACITY);
     if (common)
         munmap(common, sizeof *common);
     common = mmap(NULL, sizeof *common, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

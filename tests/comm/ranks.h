@@ -10,7 +10,8 @@
 #include "support/check_main.h"
 #include "tessera/comm.h"
 
-#define MAX_RANKS 20
+#define MAX_RANKS 20      /* of most tests */
+#define RANKS_CAPACITY 64 /* the largest number of ranks that can be started */
 
 /* How ranks reach each other. */
 typedef enum ranks_path {

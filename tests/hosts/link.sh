@@ -61,6 +61,30 @@ killed() { # COUNT RANK
         [ "$r" = "$2" ] || grep -q "TSR_ERR_PEER_LOST: all_reduce .*rank $2 is lost" "$folder/err.$r" || return 1
     done
 }
+# A rank is killed while the ranks connect, which begins when it knows its place. The others end in time with an error, and by no signal.
+killed_meanwhile() { # MS RANK
+    TEST_TIMEOUT_MS=1500 TEST_LOG=1 start_all 100000000 10
+    wait_for "bootstrap: rank $2 of 4" "$folder/err.$2" && sleep "0.$(printf %03d "$1")"
+    i=0
+    for pid in $pids; do
+        [ "$i" = "$2" ] && kill -9 "$pid"
+        i=$((i + 1))
+    done
+    i=0 well=0
+    for pid in $pids; do
+        wait "$pid"
+        code=$?
+        [ "$i" != "$2" ] && [ "$code" = 1 ] && well=$((well + 1))
+        i=$((i + 1))
+    done
+    show
+    [ "$well" = 3 ]
+}
+killed_while_connecting() {
+    for ms in 0 5 15 30; do
+        killed_meanwhile "$ms" 2 || return 1
+    done
+}
 all_end_well() {
     wait_all
     [ "$well" != 0 ]
@@ -73,4 +97,5 @@ point "small sums fail in time if the link stays down" for_good 10
 point "large sums fail in time if the link stays down" for_good 1000000
 point "the first rank of a host is killed" killed 10 2
 point "the last rank of a host is killed" killed 1000000 1
+point "a rank is killed while the ranks connect" killed_while_connecting
 plan

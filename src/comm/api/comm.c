@@ -176,6 +176,7 @@ void tsr__shm_cancel(tsr__job *job, tsr__shm_reservation *reservation)
 
 void tsr__job_end(tsr__job *job, uint64_t until_ns)
 {
+    tsr__control_flush(job, until_ns);
     tsr__control_cancel(job);
     tsr__transport_destroy(&job->transport, until_ns);
     tsr__job_free_retained(job);
@@ -189,6 +190,8 @@ void tsr__job_end(tsr__job *job, uint64_t until_ns)
     }
     tsr__free(job->kin.cards);
     tsr__recovery_release(&job->kin.recovery);
+    tsr__mailbox_close(&job->mailbox);
+    tsr__free(job->is_near);
     tsr__free(job->node_of);
     tsr__free(job);
 }

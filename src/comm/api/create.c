@@ -13,7 +13,7 @@
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/progress/control.h"
 
-#define VERSION 1 /* the version of all data that processes exchange */
+#define VERSION 2 /* the version of all data that processes exchange */
 
 /* What each rank contributes to the bootstrap's exchange. The address of its transport follows this
  * struct. */
@@ -24,6 +24,7 @@ typedef struct greeting {
     uint64_t pid_space; /* identifies the host and the namespace of `pid`; 0: unknown */
     /* of the process's shared memory; valid for processes with the same pid_space */
     tsr__shm_memory_key key;
+    tsr__mailbox_key mailbox; /* likewise */
     tsr__card card;
     uint64_t address_bytes;
 } greeting;
@@ -81,33 +82,57 @@ static tsr_status check_greeting(const tsr__bootstrap_gathered *blocks, int rank
     return TSR_OK;
 }
 
-static tsr_status connect_all(tsr__job *job, const tsr__bootstrap_gathered *blocks,
-                              const greeting *mine)
+/* Prepares what this rank shares with another one, whose greeting this is. */
+static void meet(tsr__job *job, int rank, const greeting *mine, greeting *theirs)
+{
+    const bool same_pid_space = theirs->pid_space != 0 && theirs->pid_space == mine->pid_space;
+    const bool is_watched =
+        same_pid_space && tsr__transport_watch(job->transport, rank, theirs->pid);
+    if (!same_pid_space)
+        theirs->key.file = -1;
+    if (job->node_of[rank] == job->node_of[job->rank])
+        tsr__shm_regions_attach(job->shm_regions, rank, &theirs->key);
+    job->is_near[rank] = same_pid_space && theirs->mailbox.file >= 0 && mine->mailbox.file >= 0;
+    /* a rank whose end this one does not notice needs a connection */
+    if (job->is_near[rank] && is_watched)
+        tsr__mailbox_add(job->mailbox, rank, &theirs->mailbox);
+}
+
+static tsr_status meet_all(tsr__job *job, const tsr__bootstrap_gathered *blocks,
+                           const greeting *mine)
 {
     greeting theirs;
-    const void **addresses = tsr__calloc((size_t)job->size, sizeof *addresses);
-    tsr_status status = addresses ? TSR_OK : TSR_ERR_NO_MEMORY;
-    for (int i = 0; i < job->size && status == TSR_OK; i++) {
-        status = check_greeting(blocks, i, mine, &theirs);
-        addresses[i] = blocks->bytes + blocks->starts[i] + sizeof theirs;
-    }
-    if (status == TSR_OK)
-        status = tsr__transport_connect(job->transport, job->rank, job->size, addresses);
-    for (int i = 0; i < job->size && status == TSR_OK; i++) {
+    int near = 0;
+    for (int i = 0; i < job->size; i++) {
         memcpy(&theirs, blocks->bytes + blocks->starts[i], sizeof theirs);
         job->kin.cards[i] = theirs.card;
         if (i == job->rank)
             continue;
-        const bool same_pid_space = theirs.pid_space != 0 && theirs.pid_space == mine->pid_space;
-        if (same_pid_space)
-            tsr__transport_watch(job->transport, i, theirs.pid);
-        else
-            theirs.key.file = -1;
-        if (job->node_of[i] == job->node_of[job->rank])
-            tsr__shm_regions_attach(job->shm_regions, i, &theirs.key);
+        if (job->size <= TSR__MANY_RANKS)
+            TSR__TRY(tsr__transport_connect(job->transport, i));
+        meet(job, i, mine, &theirs);
+        near += job->is_near[i];
     }
-    tsr__free(addresses);
-    return status;
+    job->all_near = near == job->size - 1;
+    return TSR_OK;
+}
+
+static tsr_status use_greetings(tsr__job *job, const tsr__bootstrap_gathered *blocks,
+                                const greeting *mine)
+{
+    greeting theirs;
+    tsr__transport_peer *peers = tsr__calloc((size_t)job->size, sizeof *peers);
+    tsr_status status = peers ? TSR_OK : TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < job->size && status == TSR_OK; i++) {
+        status = check_greeting(blocks, i, mine, &theirs);
+        if (status == TSR_OK)
+            peers[i] = (tsr__transport_peer){blocks->bytes + blocks->starts[i] + sizeof theirs,
+                                             theirs.address_bytes};
+    }
+    if (status == TSR_OK)
+        status = tsr__transport_set_peers(job->transport, job->rank, job->size, peers);
+    tsr__free(peers);
+    return status == TSR_OK ? meet_all(job, blocks, mine) : status;
 }
 
 static tsr_status greet(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_comm_params *params,
@@ -117,12 +142,15 @@ static tsr_status greet(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_comm
     tsr__bootstrap_gathered blocks = {0};
     TSR__TRY(tsr__transport_create(&job->transport));
     TSR__TRY(tsr__shm_regions_open(job->rank, job->size, &job->shm_regions));
+    if (job->size > TSR__MANY_RANKS)
+        job->mailbox = tsr__mailbox_open(job->size);
     const void *address = tsr__transport_address(job->transport, &address_bytes);
     const greeting mine = {.version = VERSION,
                            .reproducible = params->reproducible,
                            .pid = getpid(),
                            .pid_space = pid_space(),
                            .key = tsr__shm_regions_key(job->shm_regions),
+                           .mailbox = tsr__mailbox_get_key(job->mailbox),
                            .card = job->kin.recovery->card,
                            .address_bytes = address_bytes};
     const size_t size_bytes = sizeof mine + address_bytes;
@@ -134,7 +162,7 @@ static tsr_status greet(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_comm
     tsr_status status = tsr__bootstrap_exchange(bootstrap, block, size_bytes, limit, &blocks);
     tsr__free(block);
     TSR__TRY(status);
-    status = connect_all(job, &blocks, &mine);
+    status = use_greetings(job, &blocks, &mine);
     tsr__bootstrap_gathered_finish(&blocks);
     TSR__TRY(status);
     return tsr__control_open(job);
@@ -203,6 +231,9 @@ static tsr_status fill_job(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_c
     if (!job->node_of)
         return TSR_ERR_NO_MEMORY;
     memcpy(job->node_of, info->node_of, (size_t)info->size * sizeof *job->node_of);
+    job->is_near = tsr__calloc((size_t)info->size, sizeof *job->is_near);
+    if (!job->is_near)
+        return TSR_ERR_NO_MEMORY;
     TSR__TRY(prepare_recovery(job, info, origin));
     if (job->size > 1)
         TSR__TRY(greet(job, bootstrap, params, limit));

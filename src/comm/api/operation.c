@@ -25,7 +25,8 @@
 #define MIN_HALVED_BYTES (UINT64_C(16) << 10)
 #define MAX_HALVED_BYTES (UINT64_C(64) << 10)
 
-/* The largest job in which every rank connects to every other while the communicator is created. */
+/* The largest job in which ranks that do not share a host all connect while the communicator is
+ * created. */
 #define MAX_CONNECTED 128
 
 /* What this rank reads and writes, in elements. */
@@ -278,15 +279,9 @@ static bool is_exact(const tsr_comm *comm, const tsr__operation *o)
     return comm->reproducible && is_float && o->op != TSR_OP_MIN && o->op != TSR_OP_MAX;
 }
 
-/* Makes the schedule of the all-gather that connects the ranks. In a job of at most MAX_CONNECTED
- * ranks, every rank exchanges messages with every other rank. The reason is that UCX connects two
- * ranks at their first message, and this first message must not be the report of an error. */
-static void connect_all(tsr__schedule *schedule, const extents *e)
+/* In one round, all ranks send everything they have to contribute to all others. */
+static void exchange_all(tsr__schedule *schedule, const extents *e)
 {
-    if (e->size > MAX_CONNECTED) {
-        tsr__algorithm_all_gather(schedule, e->size, e->rank, &e->blocks, false);
-        return;
-    }
     const uint64_t count = e->blocks.each;
     const tsr__span mine = tsr__span_of(TSR__AT_SEND, 0, count);
     for (int i = 1; i < e->size; i++) {
@@ -296,6 +291,40 @@ static void connect_all(tsr__schedule *schedule, const extents *e)
     }
     tsr__schedule_copy(schedule, mine,
                        tsr__span_of(TSR__AT_RECV, (uint64_t)e->rank * count, count));
+}
+
+/* Exchanges empty messages with all ranks of other hosts. */
+static void greet_far(tsr__schedule *schedule, const tsr__job *job)
+{
+    const tsr__span nothing = tsr__span_of(TSR__AT_RECV, 0, 0);
+    for (int i = 1; i < job->size; i++) {
+        const int in = (job->rank + job->size - i) % job->size, out = (job->rank + i) % job->size;
+        if (!job->is_near[in])
+            tsr__schedule_recv(schedule, in, nothing);
+        if (!job->is_near[out])
+            tsr__schedule_send(schedule, out, nothing);
+    }
+}
+
+/* Makes the schedule of the all-gather that connects the ranks. UCX connects two ranks at their
+ * first message, and over a network this first message should not be the report of an error. So all
+ * ranks of different hosts connect, in a job that is not too large; otherwise each connects to
+ * those with which most algorithms exchange messages. Ranks of one host do so too, unless the job
+ * is small. */
+static void connect_all(tsr__schedule *schedule, const extents *e, const tsr__job *job)
+{
+    if (e->size <= TSR__MANY_RANKS) {
+        exchange_all(schedule, e);
+        return;
+    }
+    tsr__algorithm_all_gather(schedule, e->size, e->rank, &e->blocks, false);
+    tsr__schedule_next_round(schedule);
+    if (job->all_near)
+        return;
+    if (e->size <= MAX_CONNECTED)
+        greet_far(schedule, job);
+    else
+        tsr__algorithm_barrier(schedule, e->size, e->rank);
 }
 
 static void make_schedule(tsr_request *request, const extents *e)
@@ -331,7 +360,7 @@ static void make_schedule(tsr_request *request, const extents *e)
                                       LARGE_BROADCAST_BYTES);
         break;
     case TSR__CALL_CREATE:
-        connect_all(schedule, e);
+        connect_all(schedule, e, request->job);
         break;
     case TSR__CALL_BROADCAST:
         tsr__algorithm_broadcast(schedule, size, rank, o->count, o->peer,

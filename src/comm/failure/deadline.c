@@ -50,12 +50,14 @@ static const char *format_ranks(const tsr_request *request,
 
 static bool is_silent(const tsr_request *request, int rank)
 {
-    return request->comm->peers[rank].answered != request->final_question;
+    const tsr__peer_state *peer = &request->comm->peers[rank];
+    return peer->asked == request->final_question && peer->answered != request->final_question;
 }
 
 static bool is_behind(const tsr_request *request, int rank)
 {
-    return request->comm->peers[rank].sequence <= request->call.sequence;
+    const tsr__peer_state *peer = &request->comm->peers[rank];
+    return peer->asked == request->final_question && peer->sequence <= request->call.sequence;
 }
 
 /* Returns the request for whose end this one waits: itself, or an earlier operation in levels. */
@@ -67,7 +69,7 @@ static const tsr_request *running_request(const tsr_request *request)
     return running ? running : request;
 }
 
-static bool is_awaited(const tsr_request *request, int rank)
+bool tsr__request_awaits(const tsr_request *request, int rank)
 {
     const tsr_comm *comm = request->comm;
     request = running_request(request);
@@ -102,7 +104,21 @@ static void fail_timeout(const tsr_request *request)
                        ranks, after);
     else
         tsr__comm_fail(request->comm, true, TSR_ERR_TIMEOUT, "%s: still waiting for %s after %s",
-                       call, format_ranks(request, is_awaited, ranks), after);
+                       call, format_ranks(request, tsr__request_awaits, ranks), after);
+}
+
+/* In a large communicator, a rank knows only whether those that it awaits have answered. If they
+ * have, and are in the same call, they wait for others; ranks that wait for the cause directly
+ * report it first. Returns whether this rank waits for them, which it does once. */
+static bool gives_way(tsr_request *request)
+{
+    char ranks[96];
+    if (request->comm->size <= TSR__MANY_RANKS || request->gave_way ||
+        *format_ranks(request, is_silent, ranks) || *format_ranks(request, is_behind, ranks))
+        return false;
+    request->gave_way = true;
+    request->answers_due_ns += ANSWER_NS;
+    return true;
 }
 
 /* Fails if the deadline has passed. Shortly before the deadline, asks all ranks once more. So the
@@ -115,10 +131,11 @@ static uint64_t check_collective(tsr_request *request, uint64_t now)
         tsr__request_ask(request, -1);
         request->final_question = request->question;
         request->answers_due_ns =
-            request->deadline_ns > now + grace ? request->deadline_ns : now + grace;
+            (request->deadline_ns > now + grace ? request->deadline_ns : now + grace) +
+            tsr__comm_turn_ns(request->comm);
     }
     if (request->final_question != 0) {
-        if (now >= request->answers_due_ns)
+        if (now >= request->answers_due_ns && !gives_way(request))
             fail_timeout(request);
         return request->answers_due_ns;
     }

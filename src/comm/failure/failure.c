@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 
+#define TURN_NS UINT64_C(2000000)
+
 void tsr__comm_fail(tsr_comm *comm, bool announce, tsr_status status, const char *format, ...)
 {
     if (comm->status != TSR_OK)
@@ -20,6 +22,16 @@ void tsr__comm_fail(tsr_comm *comm, bool announce, tsr_status status, const char
     comm->must_announce = announce;
     comm->job->must_apply = true;
     tsr__log(TSR_LOG_WARNING, "comm: rank %d: %s", comm->rank, comm->why);
+}
+
+/* A rank's turn is 2 ms later for each doubling of its number. So a few ranks tell all others,
+ * unless they are lost or not in a call. */
+uint64_t tsr__comm_turn_ns(const tsr_comm *comm)
+{
+    uint64_t turns = 0;
+    for (int rank = comm->rank; comm->size > TSR__MANY_RANKS && rank > 0; rank /= 2)
+        turns++;
+    return turns * TURN_NS;
 }
 
 void tsr__request_ask(tsr_request *request, int rank)

@@ -19,8 +19,12 @@
  * it. */
 void tsr__comm_fail(tsr_comm *comm, bool announce, tsr_status status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Records that this rank must ask other ranks which call they have made: the rank `rank`, or all
- * ranks of the communicator if `rank` is −1. The answers contain the number request->question. */
+/* Returns for how long this rank waits, when all ranks have reason to report a failure, whether
+ * another one does. 0 in a small communicator. */
+uint64_t tsr__comm_turn_ns(const tsr_comm *comm);
+/* Records that this rank must ask other ranks which call they have made: the rank `rank`, or if it
+ * is −1, all ranks of the communicator, of a large one those that the request awaits. The answers
+ * contain the number request->question. */
 void tsr__request_ask(tsr_request *request, int rank);
 
 /* mismatch.c ----------------------------------------------------------------------------------- */
@@ -40,6 +44,9 @@ void tsr__request_fail_mismatch(const tsr_request *request);
 
 /* deadline.c ----------------------------------------------------------------------------------- */
 
+/* Returns whether the request waits for something that this rank has to publish or send, or for it
+ * to take a message. */
+bool tsr__request_awaits(const tsr_request *request, int rank);
 /* Sets the time from which the request's timeout counts. */
 void tsr__request_start_clock(tsr_request *request, uint64_t now_ns);
 /* Returns whether the grace period of a communicator has ended. */

@@ -47,7 +47,7 @@ static void fail_gone(tsr_comm *comm, const tsr__call *call, int rank)
 static void start_grace_period(tsr_comm *comm)
 {
     if (comm->status == TSR_OK && comm->grace_until_ns == 0)
-        comm->grace_until_ns = tsr__deadline_ns(GRACE_NS);
+        comm->grace_until_ns = tsr__deadline_ns(GRACE_NS + tsr__comm_turn_ns(comm));
 }
 
 /* Messages --------------------------------------------------------------------------------------

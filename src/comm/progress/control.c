@@ -1,13 +1,16 @@
 #include "comm/progress/control.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/error.h"
 #include "comm/failure/failure.h"
 #include "comm/tags.h"
 
 #define POSTED 4 /* number of receives that are posted at the same time */
 #define WAKE_BYTES 8
+#define RETRY_NS UINT64_C(1000000) /* how soon to try a full mailbox again */
 
 typedef enum note_kind {
     /* Asks for the receiver's call that has the same sequence number as `call`. The sender is
@@ -40,6 +43,7 @@ typedef struct control_note {
 typedef struct outgoing {
     struct outgoing *next;
     tsr__message message;
+    int waits_for; /* a rank of the job whose mailbox is full; −1: none */
     control_note note;
 } outgoing;
 
@@ -52,10 +56,23 @@ struct tsr__control {
     int next;     /* index in `posted` of the receive that completes next */
     bool closing; /* no more receives are posted */
     outgoing *sent;
+    int waiting; /* how many of `sent` wait for a mailbox */
     /* Notes for communicators that do not exist on this rank yet. */
     control_note *early;
     size_t early_count, early_capacity;
 };
+
+_Static_assert(sizeof(control_note) <= TSR__MAILBOX_MAX_BYTES, "a note fits into a mailbox");
+
+/* Returns how many bytes of a note are sent: those that have a meaning. */
+static size_t bytes_of(const control_note *note)
+{
+    if (note->kind == NOTE_WAKE)
+        return WAKE_BYTES;
+    if (note->status < 0)
+        return sizeof *note;
+    return note->has_call ? offsetof(control_note, why) : offsetof(control_note, call);
+}
 
 static void on_received(tsr__message *message)
 {
@@ -85,6 +102,8 @@ tsr_status tsr__control_open(tsr__job *job)
         return TSR_ERR_NO_MEMORY;
     for (int i = 0; i < POSTED; i++)
         post(job, i);
+    if (job->mailbox && !tsr__transport_watch_file(job->transport, tsr__mailbox_file(job->mailbox)))
+        return tsr__fail(TSR_ERR_IO, "comm: the mailbox cannot be watched");
     return TSR_OK;
 }
 
@@ -117,12 +136,13 @@ void tsr__control_close(tsr__job *job)
 static outgoing *free_slot(tsr__control *control)
 {
     for (outgoing *slot = control->sent; slot; slot = slot->next) {
-        if (slot->message.state != TSR__MESSAGE_IN_FLIGHT)
+        if (slot->message.state != TSR__MESSAGE_IN_FLIGHT && slot->waits_for < 0)
             return slot;
     }
     outgoing *slot = tsr__calloc(1, sizeof *slot);
     if (slot) {
         slot->next = control->sent;
+        slot->waits_for = -1;
         control->sent = slot;
     }
     return slot;
@@ -142,16 +162,60 @@ static void send_to(tsr_comm *comm, int rank, const control_note *note)
 {
     tsr__job *job = comm->job;
     const int world = comm->world_of[rank];
+    tsr__mailbox_result result = TSR__MAILBOX_UNREACHABLE;
     if (!needs_note(comm, rank, note))
+        return;
+    if (!tsr__transport_is_connected(job->transport, world))
+        result = tsr__mailbox_send(job->mailbox, world, note, bytes_of(note));
+    /* a rank whose mailbox is full does not sleep */
+    if (result == TSR__MAILBOX_SENT || (result == TSR__MAILBOX_FULL && note->kind == NOTE_WAKE))
         return;
     outgoing *slot = free_slot(job->control);
     if (!slot)
         return;
     slot->note = *note;
     slot->message = (tsr__message){0};
-    tsr__transport_send(job->transport, world, TSR__TAG_CONTROL | tsr__tag_source(job->rank),
-                        &slot->note, note->kind == NOTE_WAKE ? WAKE_BYTES : sizeof slot->note,
-                        &slot->message);
+    if (result == TSR__MAILBOX_FULL) {
+        slot->waits_for = world;
+        job->control->waiting++;
+    } else {
+        tsr__transport_send(job->transport, world, TSR__TAG_CONTROL | tsr__tag_source(job->rank),
+                            &slot->note, bytes_of(note), &slot->message);
+    }
+}
+
+/* Sends the notes for which there is room now. Notes to a rank that is lost are dropped. */
+static void send_waiting(tsr__job *job)
+{
+    for (outgoing *slot = job->control->sent; slot && job->control->waiting > 0;
+         slot = slot->next) {
+        if (slot->waits_for < 0)
+            continue;
+        if (!tsr__transport_is_lost(job->transport, slot->waits_for) &&
+            tsr__mailbox_send(job->mailbox, slot->waits_for, &slot->note, bytes_of(&slot->note)) ==
+                TSR__MAILBOX_FULL)
+            continue;
+        slot->waits_for = -1;
+        job->control->waiting--;
+    }
+}
+
+bool tsr__control_is_behind(const tsr__job *job)
+{
+    return job->control && job->control->waiting > 0;
+}
+
+void tsr__control_flush(tsr__job *job, uint64_t until_ns)
+{
+    control_note ignored;
+    while (tsr__control_is_behind(job) && tsr__now_ns() < until_ns) {
+        /* another rank may wait until there is room in the mailbox of this one */
+        while (tsr__mailbox_receive(job->mailbox, &ignored, sizeof ignored) > 0)
+            ;
+        (void)tsr__transport_progress(job->transport);
+        tsr__transport_sleep(job->transport, tsr__deadline_ns(RETRY_NS));
+        send_waiting(job);
+    }
 }
 
 static void send_note(tsr_comm *comm, int rank, const control_note *note)
@@ -313,6 +377,32 @@ void tsr__control_replay(tsr_comm *comm)
         control->early_count = kept;
 }
 
+/* Handles a note of which `bytes` bytes have arrived. */
+static void take(tsr__job *job, control_note *note, uint64_t bytes)
+{
+    const bool has_head = bytes >= offsetof(control_note, call);
+    note->why[sizeof note->why - 1] = '\0';
+    if (has_head && bytes == bytes_of(note) && note->kind != NOTE_WAKE)
+        dispatch(job, note);
+}
+
+static bool take_mail(tsr__job *job)
+{
+    control_note note;
+    bool moved = false;
+    if (!job->mailbox || !job->control || job->control->closing)
+        return false;
+    if (job->control->waiting > 0)
+        send_waiting(job);
+    if (!tsr__transport_take_readable(job->transport))
+        return false;
+    for (size_t bytes; (bytes = tsr__mailbox_receive(job->mailbox, &note, sizeof note)) > 0;) {
+        take(job, &note, bytes);
+        moved = true;
+    }
+    return moved;
+}
+
 /* Receives complete in the order in which they were posted, so `next` completes first. */
 bool tsr__control_progress(tsr__job *job)
 {
@@ -322,15 +412,11 @@ bool tsr__control_progress(tsr__job *job)
         const int i = control->next;
         control_note note = control->posted[i].note;
         const tsr__message *message = &control->posted[i].message;
-        const bool is_valid = message->state == TSR__MESSAGE_DONE &&
-                              (message->size_bytes == sizeof note ||
-                               (message->size_bytes == WAKE_BYTES && note.kind == NOTE_WAKE));
+        const uint64_t bytes = message->state == TSR__MESSAGE_DONE ? message->size_bytes : 0;
         control->next = (i + 1) % POSTED;
         post(job, i);
-        note.why[sizeof note.why - 1] = '\0';
-        if (is_valid && note.kind != NOTE_WAKE)
-            dispatch(job, &note);
+        take(job, &note, bytes);
         moved = true;
     }
-    return moved;
+    return take_mail(job) || moved;
 }

@@ -1,5 +1,7 @@
 /* The control channel: messages between the ranks of a communicator that are not part of an
- * operation. They say which call a rank is in, that a communicator has failed, or that a rank has
+ * operation. They take the connection of two ranks if there is one, because some must not overtake
+ * the data before them; otherwise the mailbox of a rank of the same host; otherwise they make the
+ * connection. They say which call a rank is in, that a communicator has failed, or that a rank has
  * left it. Such a message may get lost. A rank that misses one detects the failure by its deadline
  * or by a lost connection. */
 #ifndef TSR_COMM_PROGRESS_CONTROL_H
@@ -8,6 +10,11 @@
 #include "comm/job.h"
 
 tsr_status tsr__control_open(tsr__job *job) TSR_NODISCARD;
+/* Blocks until the notes to ranks whose mailbox is full are sent, at most until `until_ns`. No
+ * communicator may be left. */
+void tsr__control_flush(tsr__job *job, uint64_t until_ns);
+/* Returns whether there are such notes. */
+bool tsr__control_is_behind(const tsr__job *job);
 /* Stops receiving. Must be called before the transport is destroyed. */
 void tsr__control_cancel(tsr__job *job);
 /* Frees the control channel. Must be called after the transport was destroyed. */

@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "comm/failure/failure.h"
 #include "comm/progress/control.h"
@@ -18,12 +19,25 @@
 /* Failures and questions, which other files only record: here they are sent and take effect -------
  */
 
+static void ask(const tsr_request *request)
+{
+    tsr_comm *comm = request->comm;
+    for (int rank = 0; rank < comm->size; rank++) {
+        const bool asked = request->question_to >= 0 ? rank == request->question_to
+                                                     : comm->size <= TSR__MANY_RANKS ||
+                                                           tsr__request_awaits(request, rank);
+        if (!asked)
+            continue;
+        comm->peers[rank].asked = request->question;
+        tsr__control_ask(comm, rank, request->question, &request->call);
+    }
+}
+
 static void ask_pending(tsr__job *job)
 {
     for (tsr_request *request = job->requests; request; request = request->next) {
         if (request->must_ask && tsr__request_is_running(request))
-            tsr__control_ask(request->comm, request->question_to, request->question,
-                             &request->call);
+            ask(request);
         request->must_ask = false;
     }
 }
@@ -244,7 +258,9 @@ static void sleep_until(tsr__job *job, uint64_t wake_ns)
     set_sleeping(job, true);
     atomic_thread_fence(memory_order_seq_cst);
     if (!tsr__job_progress(job))
-        tsr__transport_sleep(job->transport, wake_ns);
+        tsr__transport_sleep(job->transport, tsr__control_is_behind(job)
+                                                 ? tsr__min_u64(wake_ns, tsr__deadline_ns(MS))
+                                                 : wake_ns);
     set_sleeping(job, false);
 }
 

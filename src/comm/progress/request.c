@@ -49,7 +49,7 @@ tsr_status tsr__request_create(tsr_comm *comm, tsr_request **out)
     request->mismatch = (tsr__mismatch){.rank = -1};
     request->started_ns = request->answers_due_ns = 0;
     request->final_question = 0;
-    request->must_ask = false;
+    request->must_ask = request->gave_way = false;
     request->next = job->requests;
     if (job->requests)
         job->requests->previous = request;

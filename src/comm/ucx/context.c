@@ -161,6 +161,7 @@ void tsr__transport_destroy(tsr__transport **transport, uint64_t until_ns)
     tsr__ucx_wake_close(t);
     close_worker(t);
     tsr__free(t->peers);
+    tsr__free(t->addresses);
     tsr__free(t);
     *transport = NULL;
 }

@@ -59,7 +59,7 @@ void tsr__transport_send(tsr__transport *transport, int peer, uint64_t tag, cons
     };
     message->peer = peer;
     message->handle = NULL;
-    if (!transport->peers[peer].endpoint) {
+    if (!tsr__ucx_reach(&transport->peers[peer])) {
         message->state = TSR__MESSAGE_LOST;
         return;
     }
@@ -91,6 +91,8 @@ void tsr__transport_recv(tsr__transport *transport, int peer, uint64_t tag, uint
     message->handle = NULL;
     message->on_complete = NULL;
     message->state = TSR__MESSAGE_IN_FLIGHT;
+    if (transport->peers[peer].process < 0)
+        (void)tsr__ucx_reach(&transport->peers[peer]);
     ucs_status_ptr_t request =
         ucp_tag_recv_nbx(transport->worker, data, (size_t)size_bytes, tag, mask, &params);
     message->on_complete = on_complete;

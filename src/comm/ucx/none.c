@@ -16,14 +16,35 @@ const void *tsr__transport_address(const tsr__transport *transport, size_t *size
     return NULL;
 }
 
-tsr_status tsr__transport_connect(tsr__transport *transport, int self, int size,
-                                  const void *const *addresses)
+tsr_status tsr__transport_set_peers(tsr__transport *transport, int self, int size,
+                                    const tsr__transport_peer *peers)
 {
     return TSR_ERR_UNSUPPORTED;
 }
 
-void tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid)
+tsr_status tsr__transport_connect(tsr__transport *transport, int peer)
 {
+    return TSR_ERR_UNSUPPORTED;
+}
+
+bool tsr__transport_is_connected(const tsr__transport *transport, int peer)
+{
+    return false;
+}
+
+bool tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid)
+{
+    return false;
+}
+
+bool tsr__transport_watch_file(tsr__transport *transport, int file)
+{
+    return false;
+}
+
+bool tsr__transport_take_readable(tsr__transport *transport)
+{
+    return false;
 }
 
 void tsr__transport_send(tsr__transport *transport, int peer, uint64_t tag, const void *data,

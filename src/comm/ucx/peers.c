@@ -1,7 +1,9 @@
 /* Peers: connecting to them, losing them, and closing the connections. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/alloc.h"
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/ucx/resources.h"
@@ -14,8 +16,26 @@ static void on_error(void *argument, ucp_ep_h endpoint, ucs_status_t status)
     tsr__ucx_mark_lost(argument, tsr__ucx_describe(status, text, sizeof text));
 }
 
-tsr_status tsr__transport_connect(tsr__transport *transport, int self, int size,
-                                  const void *const *addresses)
+/* Copies the addresses into one piece of memory, each at a multiple of 8 bytes. */
+static tsr_status copy_addresses(tsr__transport *transport, const tsr__transport_peer *peers)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < transport->size; i++)
+        bytes += tsr__align_up_u64(peers[i].bytes, 8);
+    transport->addresses = tsr__calloc(bytes + 1, 1);
+    if (!transport->addresses)
+        return TSR_ERR_NO_MEMORY;
+    bytes = 0;
+    for (int i = 0; i < transport->size; i++) {
+        transport->peers[i].address = transport->addresses + bytes;
+        memcpy(transport->addresses + bytes, peers[i].address, peers[i].bytes);
+        bytes += tsr__align_up_u64(peers[i].bytes, 8);
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__transport_set_peers(tsr__transport *transport, int self, int size,
+                                    const tsr__transport_peer *peers)
 {
     transport->peers = tsr__calloc((size_t)size, sizeof *transport->peers);
     if (!transport->peers)
@@ -24,21 +44,51 @@ tsr_status tsr__transport_connect(tsr__transport *transport, int self, int size,
     transport->self = self;
     for (int i = 0; i < size; i++)
         transport->peers[i] = (tsr__peer){.transport = transport, .process = -1};
-    for (int i = 0; i < size; i++) {
-        if (i == self)
-            continue;
-        tsr__peer *peer = &transport->peers[i];
-        const ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                                                      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                                                      UCP_EP_PARAM_FIELD_ERR_HANDLER,
-                                        .address = addresses[i],
-                                        .err_mode = UCP_ERR_HANDLING_MODE_PEER,
-                                        .err_handler = {.cb = on_error, .arg = peer}};
-        char what[64];
-        (void)snprintf(what, sizeof what, "connecting to rank %d", i);
-        TSR__TRY(tsr__ucx_check(ucp_ep_create(transport->worker, &params, &peer->endpoint), what));
-    }
-    return TSR_OK;
+    return copy_addresses(transport, peers);
+}
+
+static ucs_status_t create_endpoint(tsr__peer *peer)
+{
+    const ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                                                  UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                                                  UCP_EP_PARAM_FIELD_ERR_HANDLER,
+                                    .address = peer->address,
+                                    .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+                                    .err_handler = {.cb = on_error, .arg = peer}};
+    return ucp_ep_create(peer->transport->worker, &params, &peer->endpoint);
+}
+
+tsr_status tsr__transport_connect(tsr__transport *transport, int peer)
+{
+    char what[64];
+    tsr__peer *other = &transport->peers[peer];
+    if (peer == transport->self || other->endpoint || other->lost != 0)
+        return TSR_OK;
+    (void)snprintf(what, sizeof what, "connecting to rank %d", peer);
+    return tsr__ucx_check(create_endpoint(other), what);
+}
+
+bool tsr__transport_is_connected(const tsr__transport *transport, int peer)
+{
+    return transport->peers[peer].endpoint != NULL;
+}
+
+bool tsr__ucx_reach(tsr__peer *peer)
+{
+    char text[400], why[sizeof peer->why];
+    tsr__transport *transport = peer->transport;
+    if (peer->endpoint)
+        return true;
+    if (peer->lost != 0 || peer == &transport->peers[transport->self])
+        return false;
+    const ucs_status_t status = create_endpoint(peer);
+    if (status == UCS_OK)
+        return true;
+    peer->endpoint = NULL;
+    (void)snprintf(why, sizeof why, "it cannot be connected to: %.120s",
+                   tsr__ucx_describe(status, text, sizeof text));
+    tsr__ucx_mark_lost(peer, why);
+    return false;
 }
 
 static void *close_endpoint(tsr__peer *peer, uint32_t flags)

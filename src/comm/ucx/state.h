@@ -9,7 +9,8 @@
 
 typedef struct tsr__peer {
     tsr__transport *transport;
-    ucp_ep_h endpoint; /* NULL: the peer is this process itself, or the endpoint was closed */
+    const void *address;
+    ucp_ep_h endpoint; /* NULL: not connected yet, or the endpoint was closed */
     void *closing;     /* the UCX request that closes the endpoint, or NULL */
     int process;       /* a pidfd of the peer's process, or −1 */
     bool ended;        /* the peer's process has ended */
@@ -24,9 +25,11 @@ struct tsr__transport {
     ucp_address_t *address;
     size_t address_bytes;
     tsr__peer *peers;
+    uint8_t *addresses; /* of all peers */
     int self, size;
-    /* an epoll descriptor that watches the worker's event fd and all pidfds */
+    /* an epoll descriptor that watches the worker's event fd, all pidfds, and the caller's file */
     int wake;
+    bool is_readable;        /* the caller's file may be readable */
     unsigned noticed;        /* number of lost peers */
     bool has_new_losses;     /* the endpoints of some lost peers are not closed yet */
     unsigned lost_closed;    /* number of lost peers whose endpoints are closed */
@@ -50,6 +53,9 @@ tsr_status tsr__ucx_wake_open(tsr__transport *transport) TSR_NODISCARD;
 void tsr__ucx_wake_close(tsr__transport *transport);
 
 /* peers.c */
+/* Connects to a peer before a message, unless this rank is connected. Returns false if the peer is
+ * lost, this process itself, or if connecting fails, by which it is lost. */
+bool tsr__ucx_reach(tsr__peer *peer);
 /* Closes all connections. Blocks until `until_ns` at most. */
 void tsr__ucx_disconnect(tsr__transport *transport, uint64_t until_ns);
 

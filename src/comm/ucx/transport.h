@@ -44,14 +44,31 @@ tsr_status tsr__transport_create(tsr__transport **out) TSR_NODISCARD;
 /* Returns the address that other processes need to connect to this one. The transport owns it. */
 const void *tsr__transport_address(const tsr__transport *transport, size_t *size_bytes);
 
-/* Connects to the peers 0 … size − 1, except `self`. addresses[i] is the address of peer i. Does
- * not block, because UCX establishes a connection when it is first used. */
-tsr_status tsr__transport_connect(tsr__transport *transport, int self, int size,
-                                  const void *const *addresses) TSR_NODISCARD;
+/* The address of a peer, of `bytes` bytes. */
+typedef struct tsr__transport_peer {
+    const void *address;
+    size_t bytes;
+} tsr__transport_peer;
 
-/* Watches a peer whose process is `pid` of this host. If the kernel supports pidfds, the end of the
- * process is detected at once. */
-void tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid);
+/* Makes the peers 0 … size − 1 known, except `self`. This rank connects to a peer when it first
+ * sends it a message, and also, unless the peer is watched, when it first expects one: only then is
+ * the loss of the peer detected. Copies the addresses. */
+tsr_status tsr__transport_set_peers(tsr__transport *transport, int self, int size,
+                                    const tsr__transport_peer *peers) TSR_NODISCARD;
+/* Connects to a peer now. Does not block, because UCX establishes a connection when it is first
+ * used. Has no effect if this rank is connected to the peer. */
+tsr_status tsr__transport_connect(tsr__transport *transport, int peer) TSR_NODISCARD;
+bool tsr__transport_is_connected(const tsr__transport *transport, int peer);
+
+/* Watches a peer whose process is `pid` of this host: the end of the process is detected at once.
+ * Returns false if the kernel does not support that. */
+bool tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid);
+
+/* Lets tsr__transport_sleep also end when this file is readable. Returns false on failure. */
+bool tsr__transport_watch_file(tsr__transport *transport, int file);
+/* Returns whether the file may have become readable since the last call. It is looked at when
+ * processes are (tsr__transport_poll_processes). */
+bool tsr__transport_take_readable(tsr__transport *transport);
 
 /* These two functions start `message`, whose on_complete and owner must be set. The message may
  * complete inside the call. Then its state is final when the function returns, and on_complete is

@@ -61,7 +61,7 @@ static int open_process(int64_t pid)
 #endif
 }
 
-void tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid)
+bool tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid)
 {
     tsr__peer *watched = &transport->peers[peer];
     int fd = open_process(pid);
@@ -73,12 +73,27 @@ void tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid)
     watched->process = fd;
     if (fd < 0)
         tsr__log(TSR_LOG_DEBUG, "comm: the end of process %lld cannot be watched", (long long)pid);
+    return fd >= 0;
+}
+
+bool tsr__transport_watch_file(tsr__transport *transport, int file)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data = {.ptr = transport}};
+    return epoll_ctl(transport->wake, EPOLL_CTL_ADD, file, &event) == 0;
+}
+
+bool tsr__transport_take_readable(tsr__transport *transport)
+{
+    const bool is_readable = transport->is_readable;
+    transport->is_readable = false;
+    return is_readable;
 }
 
 static void process_ended(tsr__peer *peer)
 {
     tsr__ucx_mark_lost(peer, "its process has ended");
     peer->ended = true;
+    peer->transport->is_readable = true; /* what the process has sent before comes first */
     close(peer->process); /* this also removes the process from the epoll descriptor */
     peer->process = -1;
 }
@@ -88,7 +103,9 @@ static void wait_for_events(tsr__transport *transport, int ms)
     struct epoll_event events[16];
     int count = epoll_wait(transport->wake, events, (int)(sizeof events / sizeof events[0]), ms);
     for (int i = 0; i < count; i++) {
-        if (events[i].data.ptr)
+        if (events[i].data.ptr == transport)
+            transport->is_readable = true;
+        else if (events[i].data.ptr)
             process_ended(events[i].data.ptr);
     }
 }

@@ -1,0 +1,49 @@
+/* Notes between the processes of one host that have no connection with each other. Each process
+ * reads a pipe without a name, and the others write to it, which they open through /proc. Only
+ * processes of the same user can. Nothing is allocated or opened for a process to which nothing is
+ * sent, so any number of processes can reach each other.
+ *
+ * One thread at a time. All functions accept NULL, which reaches nobody. */
+#ifndef TSR_COMM_SHM_MAILBOX_H
+#define TSR_COMM_SHM_MAILBOX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TSR__MAILBOX_MAX_BYTES 2048 /* of a note */
+
+typedef struct tsr__mailbox tsr__mailbox;
+
+/* The data with which another process finds a mailbox. Processes send it to each other without
+ * conversion. */
+typedef struct tsr__mailbox_key {
+    int64_t pid;
+    uint64_t pipe; /* the number of the pipe, which differs from that of any other one */
+    int32_t file;  /* a file descriptor of the owner; −1: no mailbox */
+    uint32_t unused;
+} tsr__mailbox_key;
+
+/* Opens the mailbox of this process, one of `size`. Returns NULL if that is impossible, and logs
+ * the reason. */
+tsr__mailbox *tsr__mailbox_open(int size);
+/* Sets the pointer to NULL. */
+void tsr__mailbox_close(tsr__mailbox **mailbox);
+tsr__mailbox_key tsr__mailbox_get_key(const tsr__mailbox *mailbox);
+/* Returns a file that is readable when a note has arrived, or −1. */
+int tsr__mailbox_file(const tsr__mailbox *mailbox);
+
+/* Makes a process known, whose end the caller watches: nothing may be sent to it after its end. */
+void tsr__mailbox_add(tsr__mailbox *mailbox, int peer, const tsr__mailbox_key *key);
+
+typedef enum tsr__mailbox_result {
+    TSR__MAILBOX_SENT,
+    TSR__MAILBOX_FULL,       /* the other process has not read for a long time */
+    TSR__MAILBOX_UNREACHABLE /* it is not known, or its mailbox cannot be opened */
+} tsr__mailbox_result;
+tsr__mailbox_result tsr__mailbox_send(tsr__mailbox *mailbox, int peer, const void *note,
+                                      size_t bytes);
+/* Takes the oldest note that has arrived. Returns its size, or 0 if there is none. */
+size_t tsr__mailbox_receive(tsr__mailbox *mailbox, void *note, size_t capacity);
+
+#endif
