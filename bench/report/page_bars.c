@@ -163,24 +163,33 @@ static void draw_one(const chart *all, const page_series *series, const bench_fi
     html_line(out, "%s</text></g>\n", one->noisy ? " *" : "");
 }
 
+static void write_decade(const chart *all, int decade, char text[CLI_NUMBER_TEXT])
+{
+    if (all->is_time)
+        cli_duration(pow(10, decade), text);
+    else
+        snprintf(text, CLI_NUMBER_TEXT, "%.7g", pow(10, decade));
+}
+
 static void draw_decades(const chart *all, int height)
 {
     FILE *out = all->page->out;
     char text[CLI_NUMBER_TEXT];
     int first = (int)all->scale.low, last = (int)all->scale.high;
-    int step = (last - first + 2) / 3; /* a narrow page has room for few labels */
+    int step =
+        (last - first + 2) / 3; /* there is room for few labels; the first and the last have one */
     for (int decade = first; decade <= last; decade++) {
         double x = decade_place(&all->scale, decade);
         html_line(out, "<line class=\"grid\" x1=\"%f%%\" x2=\"%f%%\" y1=\"16\" y2=\"%d\"/>", x, x,
                   height);
-        if ((decade - first) % step == 0)
-            html_line(out, "<text class=\"tick%s\" x=\"%f%%\" y=\"11\">%s</text>\n",
-                      decade == first  ? " first"
-                      : decade == last ? " last"
-                                       : "",
-                      x,
-                      all->is_time ? cli_duration(pow(10, decade), text)
-                                   : cli_number(pow(10, decade), text));
+        if (decade != last && ((decade - first) % step != 0 || last - decade < step))
+            continue;
+        write_decade(all, decade, text);
+        html_line(out, "<text class=\"tick%s\" x=\"%f%%\" y=\"11\">%s</text>\n",
+                  decade == first  ? " first"
+                  : decade == last ? " last"
+                                   : "",
+                  x, text);
     }
 }
 
