@@ -9,6 +9,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(constant_id = 1) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint FORM = TSR_ROW_STRIDED; // DENSE4 if x starts at a multiple of 4 bytes
+layout(constant_id = 3) const bool PARTIAL = true; // x may end inside these blocks
 
 layout(push_constant) uniform Push {
     tsr_pack_params p;
@@ -52,7 +53,7 @@ uint pack_block(uint block, float inverse_factor, bool finite, out uint words[VE
     [[unroll]] for (uint i = 0u; i < VECTORS; i++) {
         uint j = first + 4u * i;
         value[i] = vec4(0.0);
-        if (j + 4u <= p.count)
+        if (!PARTIAL)
             value[i] = tsr_load_row4(p.x, step, j, p.count, X_DTYPE, FORM, 0.0);
         else if (j < p.count)
             value[i] = tsr_load_row4(p.x, step, j, p.count, X_DTYPE, TSR_ROW_STRIDED, 0.0);

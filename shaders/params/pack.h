@@ -20,7 +20,7 @@ TSR_PUSH_CHECK(tsr_pack_largest_params);
 struct tsr_pack_params {
     TSR_ADDRESS x, y, largest;
     TSR_UINT count, pairs;
-    TSR_UINT last; /* the pair with the factor, or `pairs` if it is not one of them */
+    TSR_UINT last; /* the pair with the factor; `pairs`: none of them */
 };
 TSR_PUSH_CHECK(tsr_pack_params);
 

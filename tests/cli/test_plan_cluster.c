@@ -95,6 +95,33 @@ START_TEST(costs_inside_a_host)
 }
 END_TEST
 
+/* Hosts with fewer processors than ranks: a wait in each round, and copies that take turns. */
+START_TEST(costs_of_turns)
+{
+    static const int two[4] = {0, 0, 1, 1}, apart[4] = {0, 1, 0, 1}, one[4] = {0};
+    /* The second host has a processor for each rank, and the first one for two. */
+    static const plan_turns turns[4] = {{2, 8e-6}, {1, 8e-6}, {0.5, 8e-6}, {1, 8e-6}};
+    plan_group g = group_of(4, two);
+    g.turns = turns;
+    ck_assert_double_eq_tol(plan_turns_seconds(&turns[0]), 8e-6, 1e-12);
+    ck_assert_double_eq(plan_turns_seconds(&turns[1]), 0);
+    ck_assert_double_eq(plan_turns_seconds(&turns[2]), 0);
+    /* In levels: inside, between the hosts, inside. */
+    ck_assert_double_eq_tol(plan_all_reduce_seconds(&g, 1e4), A + 1e4 / B + 3 * 8e-6, 1e-9);
+    ck_assert_double_eq_tol(plan_reduce_scatter_seconds(&g, 1e4), A + 5e3 / B + 2 * 8e-6, 1e-9);
+    /* Two rounds of messages. */
+    g = group_of(4, apart);
+    g.turns = turns;
+    ck_assert_double_eq_tol(plan_all_reduce_seconds(&g, 1e4), A + 2e4 / B + 2 * 8e-6, 1e-9);
+    /* Two times two rounds in shared memory, where each byte takes twice as long. */
+    g = group_of(4, one);
+    g.turns = turns;
+    links[0] = plan_link_of(1e-6, 1e9);
+    ck_assert_double_eq_tol(plan_all_reduce_seconds(&g, 4e6), 2e-6 + 4 * 8e-6 + 2 * 2 * 3e6 / 1e9,
+                            1e-9);
+}
+END_TEST
+
 START_TEST(costs_of_a_pipeline)
 {
     static const double passes[] = {3, 6, 3}, equal[] = {3, 3}, none[3] = {0},
@@ -117,6 +144,7 @@ END_TEST
 /* Predictions ---------------------------------------------------------------------------------- */
 
 static bool waits_for_device;
+static double processors; /* of the second host; 0: enough */
 
 /* Two hosts of one rank: 1 and 0.5 GFLOP/s, 1 and 0.5 GB/s. */
 static void two_hosts(plan_cluster *out)
@@ -125,6 +153,8 @@ static void two_hosts(plan_cluster *out)
     out->rank[0] = (plan_rank){.host = 0, .flops = 1e9, .bandwidth = 1e9};
     out->rank[1] = (plan_rank){.host = 1, .flops = 5e8, .bandwidth = 5e8};
     out->rank[1].collective_seconds = waits_for_device ? 100e-6 : 0;
+    out->processors[1] = processors;
+    out->turn_seconds[1] = 8e-6;
     out->links = calloc(4, sizeof *out->links);
     ck_assert_ptr_nonnull(out->links);
     out->links[1] = out->links[2] = plan_link_of(A, B);
@@ -181,6 +211,13 @@ START_TEST(predicts_generation)
      * and the head at 0.5. */
     expect(&work, &(plan_grid){1, 1, 2, both, false, three_one, parts}, 4.5e-3, A + 1000 / B,
            3.75e-3);
+    /* A third of a processor: after each message, the rank waits for two others. */
+    processors = 1.0 / 3;
+    expect(&work, &(plan_grid){1, 1, 2, both, false, three_one, parts}, 4.5e-3,
+           A + 1000 / B + 2 * 8e-6, 3.75e-3);
+    expect(&work, &(plan_grid){1, 2, 1, both, false, four, parts}, 12e-3,
+           9 * (A + 1000 / B) + A + 2000 / B + 10 * 2 * 8e-6, 0);
+    processors = 0;
     /* Two sequences are in flight; each stage reads its weights for both, and is busy for longer
      * than the other one together with the message. */
     work.sequences = 2;
@@ -304,7 +341,8 @@ START_TEST(reads_a_cluster)
 {
     char error[PLAN_CLUSTER_ERROR] = "";
     const bool read = read_texts(
-        "{\"hosts\": [{\"name\": \"a\", \"link\": {\"latency_us\": 1, \"gbytes_per_second\": 2},"
+        "{\"hosts\": [{\"name\": \"a\", \"processors\": 2, \"turn_us\": 5, \"link\": "
+        "{\"latency_us\": 1, \"gbytes_per_second\": 2},"
         "\"ranks\": [" RANK ", \"count\": 2, \"memory\": \"8GiB\"}, " RANK
         ", \"layer_us\": 50, \"collective_us\": 7, \"memory\": 1000}]}," HOST("b", "") "," HOST(
             "c", "") "],"
@@ -316,6 +354,9 @@ START_TEST(reads_a_cluster)
     ck_assert_int_eq(cluster.hosts, 3);
     ck_assert_int_eq(cluster.ranks, 5);
     ck_assert_str_eq(cluster.names[2], "c");
+    ck_assert_double_eq(cluster.processors[0], 2);
+    ck_assert_double_eq_tol(cluster.turn_seconds[0], 5e-6, 1e-12);
+    ck_assert_double_eq(cluster.processors[1], 0);
     ck_assert_int_eq(plan_cluster_host_ranks(&cluster, 0), 3);
     ck_assert_uint_eq(cluster.rank[1].memory, UINT64_C(8) << 30);
     ck_assert_uint_eq(cluster.rank[2].memory, 1000);
@@ -374,6 +415,10 @@ static const struct {
     {"{\"hosts\": [{\"name\": \"\"}]}", NULL,
      "hosts.json: \"name\" of hosts[0] must be a text of 1 to 63 bytes"},
     {"{\"hosts\": [{\"name\": \"a\"}]}", NULL, "hosts.json: host \"a\" has no ranks"},
+    {"{\"hosts\": [{\"name\": \"a\", \"processors\": -2}]}", NULL,
+     "hosts.json: \"processors\" of hosts[0] is -2; it must be at least 0 and at most 65536"},
+    {"{\"hosts\": [{\"name\": \"a\", \"turn_us\": \"8\"}]}", NULL,
+     "hosts.json: \"turn_us\" of hosts[0] is not a number"},
     {"{\"hosts\": [" HOST("a", "") "," HOST("a", "") "]}", NULL,
      "hosts.json: two hosts have the name \"a\""},
     {"{\"hosts\": [" HOST("a", ", \"gflop\": 1") "]}", NULL,
@@ -454,6 +499,7 @@ TESTS(plan_cluster)
     tcase_add_test(tests, messages_of_a_link);
     tcase_add_loop_test(tests, costs_of_collectives, 0, (int)COUNT_OF(groups));
     tcase_add_test(tests, costs_inside_a_host);
+    tcase_add_test(tests, costs_of_turns);
     tcase_add_test(tests, costs_of_a_pipeline);
     tcase_add_test(tests, predicts_generation);
     tcase_add_test(tests, predicts_prompts);

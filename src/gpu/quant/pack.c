@@ -7,12 +7,13 @@
 
 enum {
     WORKGROUP = 64,
-    STEPS = 16, /* groups of four elements that an invocation compares */
+    STEPS = 16,       /* groups of four elements that an invocation compares */
+    UNITS_ON_CPU = 8, /* groups of four elements that an invocation unpacks; 1 on a GPU */
     WORD = sizeof(uint32_t),
     PAIR = 2 * TSR_PACK_BLOCK,
 };
 
-/* The largest number of elements of a dispatch: whole pairs of blocks. */
+/* The largest number of elements of a dispatch, a multiple of what a workgroup takes. */
 #define PIECE_MAX (UINT64_C(1) << 27)
 
 static uint64_t pairs_for(uint64_t count)
@@ -31,14 +32,37 @@ static uint32_t form_of(uint64_t address)
     return address % WORD == 0 ? TSR_ROW_DENSE4 : TSR_ROW_STRIDED;
 }
 
-/* A kernel's dispatch for a part of a float tensor, whose address is `at`. */
+static uint64_t address_at(const tsr_tensor *x, uint64_t element)
+{
+    return tsr__tensor_address(x) + element * tsr_dtype_size(x->layout.dtype);
+}
+
+/* A range of a tensor's elements. The kernels need no checks of bounds if it is whole units. */
+typedef struct piece {
+    uint64_t first;
+    uint32_t count;
+    bool partial;
+} piece;
+
+/* Goes on to the next piece of `count` elements: whole units first, and then the rest. Returns
+ * false at the end. */
+static bool next_piece(piece *p, uint64_t count, uint64_t unit)
+{
+    p->first += p->count;
+    const uint64_t left = count - p->first, whole = left / unit * unit;
+    p->partial = whole == 0;
+    p->count = (uint32_t)(whole > 0 ? tsr__min_u64(whole, PIECE_MAX) : left);
+    return left > 0;
+}
+
+/* A kernel's dispatch for a piece of a float tensor, whose address is `at`. */
 static tsr__dispatch dispatch_of(tsr__shader shader, const tsr_tensor *floats, uint64_t at,
-                                 const void *push, uint32_t push_bytes)
+                                 bool partial, const void *push, uint32_t push_bytes)
 {
     return (tsr__dispatch){
         .shader = shader,
-        .spec_count = 3,
-        .spec = {WORKGROUP, (uint32_t)floats->layout.dtype, form_of(at)},
+        .spec_count = 4,
+        .spec = {WORKGROUP, (uint32_t)floats->layout.dtype, form_of(at), partial},
         .push = push,
         .push_bytes = push_bytes,
     };
@@ -53,58 +77,58 @@ typedef struct packing {
     uint64_t count;
 } packing;
 
-static uint64_t address_at(const tsr_tensor *x, uint64_t element)
-{
-    return tsr__tensor_address(x) + element * tsr_dtype_size(x->layout.dtype);
-}
-
 static tsr_status find_largest(tsr_stream *stream, const packing *pack)
 {
     TSR__TRY(tsr__stream_fill(stream, pack->largest, 0));
-    for (uint64_t first = 0; first < pack->count; first += PIECE_MAX) {
+    for (piece p = {0}; next_piece(&p, pack->count, UINT64_C(4) * WORKGROUP * STEPS);) {
         const struct tsr_pack_largest_params push = {
-            .x = address_at(pack->x, first),
+            .x = address_at(pack->x, p.first),
             .largest = tsr__access_address(pack->largest),
-            .count = (uint32_t)tsr__min_u64(pack->count - first, PIECE_MAX),
+            .count = p.count,
         };
         tsr__dispatch dispatch =
-            dispatch_of(TSR__SHADER_PACK_LARGEST, pack->x, push.x, &push, sizeof push);
+            dispatch_of(TSR__SHADER_PACK_LARGEST, pack->x, push.x, p.partial, &push, sizeof push);
         dispatch.spec[dispatch.spec_count++] = STEPS;
         dispatch.access_count = 2;
         dispatch.access[0] = pack->largest;
         dispatch.access[1] = tsr__read_of(pack->x);
-        tsr__groups_for(((uint64_t)push.count + 3) / 4, WORKGROUP * STEPS, dispatch.groups);
+        tsr__groups_for(((uint64_t)p.count + 3) / 4, WORKGROUP * STEPS, dispatch.groups);
         TSR__TRY(tsr__stream_dispatch(stream, &dispatch));
     }
     return TSR_OK;
+}
+
+/* Records packing `pairs` pairs of blocks. The last ones are partial, and have the factor. */
+static tsr_status pack_pairs(tsr_stream *stream, const packing *pack, uint64_t first,
+                             uint64_t pairs, bool partial)
+{
+    const struct tsr_pack_params push = {
+        .x = address_at(pack->x, first * PAIR),
+        .y = tsr__tensor_address(pack->y) + first * TSR_PACK_PAIR_WORDS * WORD,
+        .largest = tsr__access_address(pack->largest),
+        .count = (uint32_t)tsr__min_u64(pack->count - first * PAIR, PIECE_MAX),
+        .pairs = (uint32_t)pairs,
+        .last = (uint32_t)(partial ? pairs - 1 : pairs),
+    };
+    tsr__dispatch dispatch =
+        dispatch_of(TSR__SHADER_PACK, pack->x, push.x, partial, &push, sizeof push);
+    dispatch.access_count = 3;
+    dispatch.access[0] = tsr__write_of(pack->y);
+    dispatch.access[1] = tsr__read_of(pack->x);
+    dispatch.access[2] = pack->largest;
+    dispatch.access[2].write = false;
+    tsr__groups_for(pairs, WORKGROUP, dispatch.groups);
+    return tsr__stream_dispatch(stream, &dispatch);
 }
 
 static tsr_status record_pack(tsr_stream *stream, void *work)
 {
     const packing *pack = work;
-    const uint64_t pairs = pairs_for(pack->count), most = PIECE_MAX / PAIR;
+    const uint64_t whole = pack->count / PAIR, most = PIECE_MAX / PAIR;
     TSR__TRY(find_largest(stream, pack));
-    for (uint64_t pair = 0; pair < pairs; pair += most) {
-        const uint64_t first = pair * PAIR;
-        const struct tsr_pack_params push = {
-            .x = address_at(pack->x, tsr__min_u64(first, pack->count)),
-            .y = tsr__tensor_address(pack->y) + pair * TSR_PACK_PAIR_WORDS * WORD,
-            .largest = tsr__access_address(pack->largest),
-            .count =
-                (uint32_t)tsr__min_u64(pack->count > first ? pack->count - first : 0, PIECE_MAX),
-            .pairs = (uint32_t)tsr__min_u64(pairs - pair, most),
-            .last = (uint32_t)tsr__min_u64(pairs - 1 - pair, most),
-        };
-        tsr__dispatch dispatch = dispatch_of(TSR__SHADER_PACK, pack->x, push.x, &push, sizeof push);
-        dispatch.access_count = 3;
-        dispatch.access[0] = tsr__write_of(pack->y);
-        dispatch.access[1] = tsr__read_of(pack->x);
-        dispatch.access[2] = pack->largest;
-        dispatch.access[2].write = false;
-        tsr__groups_for(push.pairs, WORKGROUP, dispatch.groups);
-        TSR__TRY(tsr__stream_dispatch(stream, &dispatch));
-    }
-    return TSR_OK;
+    for (uint64_t first = 0; first < whole; first += most)
+        TSR__TRY(pack_pairs(stream, pack, first, tsr__min_u64(whole - first, most), false));
+    return pack_pairs(stream, pack, whole, pairs_for(pack->count) - whole, true);
 }
 
 tsr_status tsr__pack(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
@@ -131,22 +155,25 @@ static tsr_status record_unpack(tsr_stream *stream, void *work)
 {
     const unpacking *unpack = work;
     const uint64_t bytes = pairs_for(unpack->count) * TSR_PACK_PAIR_WORDS * WORD;
-    for (uint64_t first = 0; first < unpack->count; first += PIECE_MAX) {
-        const uint64_t before = first / PAIR * TSR_PACK_PAIR_WORDS * WORD;
+    const uint32_t units =
+        tsr_stream_device(stream)->device_class == TSR__CLASS_GPU ? 1 : UNITS_ON_CPU;
+    for (piece p = {0}; next_piece(&p, unpack->count, PAIR);) {
+        const uint64_t before = p.first / PAIR * TSR_PACK_PAIR_WORDS * WORD;
         const struct tsr_unpack_params push = {
             .x = tsr__tensor_address(unpack->x) + before,
-            .y = address_at(unpack->y, first),
+            .y = address_at(unpack->y, p.first),
             .stride = bytes,
             .factor = bytes - WORD - before,
-            .count = (uint32_t)tsr__min_u64(unpack->count - first, PIECE_MAX),
+            .count = p.count,
             .contributions = unpack->contributions,
         };
         tsr__dispatch dispatch =
-            dispatch_of(TSR__SHADER_UNPACK, unpack->y, push.y, &push, sizeof push);
+            dispatch_of(TSR__SHADER_UNPACK, unpack->y, push.y, p.partial, &push, sizeof push);
+        dispatch.spec[dispatch.spec_count++] = units;
         dispatch.access_count = 2;
         dispatch.access[0] = tsr__write_of(unpack->y);
         dispatch.access[1] = tsr__read_of(unpack->x);
-        tsr__groups_for(((uint64_t)push.count + 3) / 4, WORKGROUP, dispatch.groups);
+        tsr__groups_for(((uint64_t)p.count + 3) / 4, WORKGROUP * units, dispatch.groups);
         TSR__TRY(tsr__stream_dispatch(stream, &dispatch));
     }
     return TSR_OK;

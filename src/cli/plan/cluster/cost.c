@@ -49,6 +49,27 @@ double plan_link_seconds(const plan_link *link, double bytes)
     return link->seconds[i] + (bytes - link->bytes[i]) * slope(link, i);
 }
 
+/* Processors ----------------------------------------------------------------------------------- */
+
+double plan_turns_seconds(const plan_turns *turns)
+{
+    return fmax(turns->ranks - 1, 0) * turns->seconds;
+}
+
+/* The wait of the slower of two ranks' hosts. */
+static double turn_seconds(const plan_group *g, int a, int b)
+{
+    return g->turns ? fmax(plan_turns_seconds(&g->turns[g->host[a]]),
+                           plan_turns_seconds(&g->turns[g->host[b]]))
+                    : 0;
+}
+
+/* How many times as long a rank's work takes on its host. */
+static double crowd_of(const plan_group *g, int rank)
+{
+    return g->turns ? fmax(g->turns[g->host[rank]].ranks, 1) : 1;
+}
+
 /* Rounds --------------------------------------------------------------------------------------- */
 
 static const plan_link *between(const plan_group *g, int a, int b)
@@ -88,7 +109,7 @@ static double round_seconds(const plan_group *g, int distance, double bytes)
         const plan_link *link = between(g, a, b);
         const bool wire = g->host[a] != g->host[b];
         const double wait = wire ? (sharing - 1) * bytes / plan_link_bandwidth(link) : 0;
-        longest = fmax(longest, plan_link_seconds(link, bytes) + wait);
+        longest = fmax(longest, plan_link_seconds(link, bytes) + wait + turn_seconds(g, a, b));
     }
     return longest;
 }
@@ -98,7 +119,8 @@ static double extra_seconds(const plan_group *g, double bytes)
 {
     double longest = 0;
     for (int i = 0; i < g->size - power_of_two(g->size); i++)
-        longest = fmax(longest, plan_link_seconds(between(g, 2 * i, 2 * i + 1), bytes));
+        longest = fmax(longest, plan_link_seconds(between(g, 2 * i, 2 * i + 1), bytes) +
+                                    turn_seconds(g, 2 * i, 2 * i + 1));
     return longest;
 }
 
@@ -123,19 +145,21 @@ static double doubling_seconds(const plan_group *g, int first, double bytes)
 
 /* Ranks of one host that add or copy `bytes` together, `passes` times: each rank moves what the
  * others have of its share. */
-static double memory_seconds(const plan_link *inside, int ranks, int passes, double bytes)
+static double memory_seconds(const plan_group *g, int rank, int ranks, int passes, double bytes)
 {
+    const plan_link *inside = between(g, rank, rank);
     if (ranks < 2)
         return 0;
-    return ceil(log2(ranks)) * plan_link_seconds(inside, 0) +
-           passes * bytes * (ranks - 1) / ranks / plan_link_bandwidth(inside);
+    const double rounds = ceil(log2(ranks));
+    return rounds * (plan_link_seconds(inside, 0) + passes * turn_seconds(g, rank, rank)) +
+           passes * bytes * (ranks - 1) / ranks * crowd_of(g, rank) / plan_link_bandwidth(inside);
 }
 
 static double slowest_memory_seconds(const plan_group *g, int ranks, int passes, double bytes)
 {
     double longest = 0;
     for (int i = 0; i < g->size; i++)
-        longest = fmax(longest, memory_seconds(between(g, i, i), ranks, passes, bytes));
+        longest = fmax(longest, memory_seconds(g, i, ranks, passes, bytes));
     return longest;
 }
 
@@ -175,7 +199,8 @@ static double levels_all_reduce_seconds(const plan_group *g, int leaves, double 
         /* The first rank of each subtree sends, so nobody shares the link. */
         double sum = 0;
         for (int distance = leaves; distance < power_of_two(g->size); distance *= 2)
-            sum += plan_link_seconds(between(g, leaf_rank(g, 0), leaf_rank(g, distance)), bytes);
+            sum += plan_link_seconds(between(g, leaf_rank(g, 0), leaf_rank(g, distance)), bytes) +
+                   turn_seconds(g, leaf_rank(g, 0), leaf_rank(g, distance));
         return inner + sum;
     }
     const double whole = floor(bytes / LEVELS_PIECE_BYTES);

@@ -4,7 +4,10 @@
  *
  * A collective is a number of rounds. In a round each rank exchanges one message with another. It
  * takes as long as the slowest of these messages; messages between the same two hosts share the
- * bandwidth of their link. Additions and copies in memory are not counted. */
+ * bandwidth of their link. If a host has more ranks than processors, ranks take turns: a rank whose
+ * message has arrived waits until the others have been scheduled, in each round, and copies in
+ * memory take as many times as long as there are ranks for a processor. Additions are not
+ * counted. */
 #ifndef TSR_CLI_PLAN_CLUSTER_COST_H
 #define TSR_CLI_PLAN_CLUSTER_COST_H
 
@@ -26,12 +29,22 @@ double plan_link_seconds(const plan_link *link, double bytes);
 /* Bytes per second of large messages. */
 double plan_link_bandwidth(const plan_link *link);
 
+/* How ranks share the processors of a host. */
+typedef struct plan_turns {
+    double ranks;   /* that run at the same time, for a processor; at most 1 counts as 1 */
+    double seconds; /* until another rank of the processor runs */
+} plan_turns;
+
+/* How long a rank waits for its turn after each message. */
+double plan_turns_seconds(const plan_turns *turns);
+
 /* The ranks of a group in their order, by the hosts where they are. */
 typedef struct plan_group {
     int size;
     const int *host; /* [size] */
     int hosts;
-    const plan_link *links; /* [hosts][hosts]; on the diagonal those inside hosts */
+    const plan_link *links;  /* [hosts][hosts]; on the diagonal those inside hosts */
+    const plan_turns *turns; /* [hosts]; NULL: each rank has a processor */
 } plan_group;
 
 /* Each takes 0 for a single rank. `bytes` is the size of the whole data, as in tessera bench. */

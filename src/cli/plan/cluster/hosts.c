@@ -11,6 +11,10 @@
 #include "cli/lib/say.h"
 #include "cli/plan/plan.h"
 
+/* The usual time until another rank of a processor runs: switching and waking it. Fitted to
+ * all-reduces of 4, 8 and 16 ranks on two processors (docs/communication.md). */
+#define TURN_US 8
+
 /* What is being read, for errors. */
 typedef struct reader {
     const char *path;
@@ -231,9 +235,10 @@ static bool read_rank(const reader *r, const json_t *object, const char *host, i
 /* Reads a host and its ranks. Its link is read when the number of hosts is known. */
 static bool read_host(const reader *r, const json_t *object, int number)
 {
-    static const char *const names[] = {"name", "ranks", "link", NULL};
+    static const char *const names[] = {"name", "ranks", "link", "processors", "turn_us", NULL};
     plan_cluster *c = r->cluster;
     char where[32];
+    double processors = 0, turn_us = TURN_US;
     snprintf(where, sizeof where, "hosts[%d]", number);
     if (!check_members(r, object, where, names))
         return false;
@@ -243,6 +248,11 @@ static bool read_host(const reader *r, const json_t *object, int number)
                      PLAN_HOST_NAME - 1);
     if (find_host(r, name) >= 0)
         return wrong(r, "two hosts have the name \"%s\"", name);
+    if (!read_number(r, object, where, (limits){"processors", 0, 65536, true}, &processors) ||
+        !read_number(r, object, where, (limits){"turn_us", 0, 1e6, true}, &turn_us))
+        return false;
+    c->processors[c->hosts] = processors;
+    c->turn_seconds[c->hosts] = turn_us * 1e-6;
     snprintf(c->names[c->hosts++], PLAN_HOST_NAME, "%s", name);
     const json_t *ranks = json_object_get(object, "ranks");
     if (json_array_size(ranks) == 0)

@@ -24,6 +24,8 @@ typedef struct plan_rank {
 typedef struct plan_cluster {
     int hosts, ranks;
     char names[PLAN_MAX_HOSTS][PLAN_HOST_NAME];
+    double processors[PLAN_MAX_HOSTS];      /* 0: as many as ranks */
+    double turn_seconds[PLAN_MAX_HOSTS];    /* see plan_turns */
     plan_rank rank[PLAN_MAX_CLUSTER_RANKS]; /* in the order of the hosts */
     plan_link *links; /* [hosts][hosts], symmetric; on the diagonal those inside hosts */
 } plan_cluster;

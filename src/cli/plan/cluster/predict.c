@@ -53,6 +53,18 @@ static double rows_of_pass(const plan_work *w, const plan_grid *g)
     return 0;
 }
 
+/* Processors ----------------------------------------------------------------------------------- */
+
+/* How the grid's ranks share the processors of a host. */
+static plan_turns turns_of(const plan_cluster *c, const plan_grid *g, int host)
+{
+    int ranks = 0;
+    for (int place = 0; place < g->data * g->tensor * g->stages; place++)
+        ranks += rank_at(c, g, place)->host == host;
+    return (plan_turns){.ranks = c->processors[host] > 0 ? ranks / c->processors[host] : 1,
+                        .seconds = c->turn_seconds[host]};
+}
+
 /* Groups --------------------------------------------------------------------------------------- */
 
 /* The group of `size` places from `first` on, each `step` after the one before. Free `host`. */
@@ -60,14 +72,19 @@ static plan_group make_group(const plan_cluster *c, const plan_grid *g, int firs
                              int size)
 {
     int *host = cli_alloc((size_t)size, sizeof *host);
+    plan_turns *turns = cli_alloc((size_t)c->hosts, sizeof *turns);
     for (int i = 0; i < size; i++)
         host[i] = rank_at(c, g, first + i * step)->host;
-    return (plan_group){.size = size, .host = host, .hosts = c->hosts, .links = c->links};
+    for (int h = 0; h < c->hosts; h++)
+        turns[h] = turns_of(c, g, h);
+    return (plan_group){
+        .size = size, .host = host, .hosts = c->hosts, .links = c->links, .turns = turns};
 }
 
 static void free_group(plan_group *group)
 {
     free((void *)group->host);
+    free((void *)group->turns);
 }
 
 /* Computing ------------------------------------------------------------------------------------ */
@@ -157,7 +174,8 @@ static double send_seconds(const plan_cluster *c, const plan_work *w, const plan
                   to = rank_at(c, g, (stage + 1) * each + i)->host;
         const plan_link *link = &c->links[from * c->hosts + to];
         const double wait = from == to ? 0 : (each - 1) * bytes / plan_link_bandwidth(link);
-        longest = fmax(longest, plan_link_seconds(link, bytes) + wait);
+        const plan_turns turns = turns_of(c, g, to);
+        longest = fmax(longest, plan_link_seconds(link, bytes) + wait + plan_turns_seconds(&turns));
     }
     return longest;
 }
