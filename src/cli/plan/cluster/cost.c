@@ -152,7 +152,8 @@ static double memory_seconds(const plan_group *g, int rank, int ranks, int passe
         return 0;
     const double rounds = ceil(log2(ranks));
     return rounds * (plan_link_seconds(inside, 0) + passes * turn_seconds(g, rank, rank)) +
-           passes * bytes * (ranks - 1) / ranks * crowd_of(g, rank) / plan_link_bandwidth(inside);
+           passes * bytes * (ranks - 1) / ranks / plan_link_bandwidth(inside) *
+               (ranks == g->size ? crowd_of(g, rank) : 1);
 }
 
 static double slowest_memory_seconds(const plan_group *g, int ranks, int passes, double bytes)

@@ -4,10 +4,10 @@
  *
  * A collective is a number of rounds. In a round each rank exchanges one message with another. It
  * takes as long as the slowest of these messages; messages between the same two hosts share the
- * bandwidth of their link. If a host has more ranks than processors, ranks take turns: a rank whose
- * message has arrived waits until the others have been scheduled, in each round, and copies in
- * memory take as many times as long as there are ranks for a processor. Additions are not
- * counted. */
+ * bandwidth of their link. If a host has more ranks than processors, ranks take turns: in each
+ * round a rank whose message has arrived waits until the others have run. Copies in memory then
+ * take as many times as long as there are ranks for a processor, but only inside a host: between
+ * hosts, some ranks copy while the messages of others travel. Additions are not counted. */
 #ifndef TSR_CLI_PLAN_CLUSTER_COST_H
 #define TSR_CLI_PLAN_CLUSTER_COST_H
 

@@ -13,7 +13,7 @@
 
 /* The usual time until another rank of a processor runs: switching and waking it. Fitted to
  * all-reduces of 4, 8 and 16 ranks on two processors (docs/communication.md). */
-#define TURN_US 8
+#define TURN_US 7
 
 /* What is being read, for errors. */
 typedef struct reader {
