@@ -25,6 +25,9 @@ find_drivers() {
 ccache=$(command -v ccache || true)
 export CCACHE_DIR="${CCACHE_DIR:-$root/build/ccache}"
 
+# They share compiled shaders too.
+export PATH="$root/tests/lanes/bin:$PATH"
+
 # build_in FOLDER COMPILER [OPTION…]: builds everything in this folder. It leaves out debug information, which would take a fifth of the time.
 build_in() {
     built=$1

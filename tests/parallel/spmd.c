@@ -224,14 +224,24 @@ static void meet(void)
         OK(tsr_comm_barrier(world));
 }
 
+/* Each argument selects cases: TEXT those whose name contains it, -TEXT those whose name does not.
+ */
+static bool is_selected(const char *name, int argc, char **argv)
+{
+    bool selected = true;
+    for (int i = 1; i < argc; i++)
+        selected = selected &&
+                   (argv[i][0] == '-' ? !strstr(name, argv[i] + 1) : strstr(name, argv[i]) != NULL);
+    return selected;
+}
+
 int main(int argc, char **argv)
 {
-    const char *only = argc > 1 ? argv[1] : NULL; /* runs the cases whose name contains this text */
     setvbuf(stdout, NULL, _IOLBF, 0);
     open_all();
     int number_printed = 0;
     for (current = 0; current < case_count; current++) {
-        if (only && !strstr(cases[current].name, only))
+        if (!is_selected(cases[current].name, argc, argv))
             continue;
         skipped[0] = '\0';
         cases[current].run();
