@@ -162,7 +162,7 @@ END_TEST
 
 START_TEST(through_stops_too)
 {
-    play_rounds(1, 2000 * MS);
+    play_rounds(1, 5000 * MS);
 }
 END_TEST
 
