@@ -15,6 +15,7 @@
 #include "cli/lib/memory.h"
 #include "cli/lib/numbers.h"
 
+#define FIRST_YEAR "2026"
 /* How far a figure may differ from the one that is computed again from its samples. Rounding
  * changes it by less. */
 #define SAME 1e-3
@@ -55,6 +56,8 @@ static void check_run(const bench_document *run, bench_reasons *reasons)
                      BENCH_SUBMIT_SECONDS);
     if (!is_time(run->time))
         bench_reason(reasons, "\"time\" is '%.40s', not like 2026-01-02T03:04:05Z", run->time);
+    else if (strcmp(run->time, FIRST_YEAR) < 0)
+        bench_reason(reasons, "the machine's date was %.10s, before tessera existed", run->time);
     if (failure != NULL)
         bench_reason(reasons, "%zu benchmarks failed, such as %.40s: %.120s",
                      json_array_size(run->failures),

@@ -136,6 +136,8 @@ static const struct {
     {"", "time", "\"../../a\"", "\"time\" is '../../a', not like 2026-01-02T03:04:05Z"},
     {"", "time", "\"2026-01-02T03:04:05Z0\"",
      "\"time\" is '2026-01-02T03:04:05Z0', not like 2026-01-02T03:04:05Z"},
+    {"", "time", "\"1970-01-01T00:00:09Z\"",
+     "the machine's date was 1970-01-01, before tessera existed"},
     {"", "failures", "[{\"benchmark\": \"copy\", \"device\": 0, \"text\": \"wrong\"}]",
      "1 benchmarks failed, such as copy: wrong"},
     {"noise", "other_cpus", "0.21",
