@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "gpu/matmul/matmul.h"
 #include "gpu/ops/common/vocabulary.h"
+#include "gpu/quant/pack.h"
 #include "gpu/stream/state.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
@@ -386,6 +387,33 @@ static tsr_status gradient_of_selection(const scene *s)
     return tsr_index_select_grad(queue, at(s, 0), at(s, 1), 1, at(s, 2), false);
 }
 
+enum { PACKED = 1000 };
+
+/* Whole blocks and the rest are packed in two dispatches, after the largest element is found. */
+static void arrange_packing(scene *s)
+{
+    s->targets = 1;
+    add(s, TSR_U32, 1, (int64_t[]){tsr__packed_words(PACKED)}, 7);
+    add(s, TSR_F32, 1, (int64_t[]){PACKED}, 3);
+}
+
+static tsr_status pack(const scene *s)
+{
+    return tsr__pack(queue, at(s, 0), at(s, 1));
+}
+
+static void arrange_unpacking(scene *s)
+{
+    s->targets = 1;
+    add(s, TSR_F32, 1, (int64_t[]){PACKED}, 3);
+    add(s, TSR_U32, 1, (int64_t[]){2 * tsr__packed_words(PACKED)}, 0x3c003c00); /* 1 in f16 */
+}
+
+static tsr_status unpack(const scene *s)
+{
+    return tsr__unpack_sum(queue, at(s, 0), at(s, 1), 2);
+}
+
 static const operation operations[] = {
     {"fill", arrange_pieces, fill},
     {"conversion", arrange_conversion, copy},
@@ -408,6 +436,8 @@ static const operation operations[] = {
     {"sum of squares", arrange_sum, squares},
     {"gradient of a quotient", arrange_quotient, gradient_of_quotient},
     {"gradient of a selection", arrange_selection, gradient_of_selection},
+    {"packing", arrange_packing, pack},
+    {"unpacking", arrange_unpacking, unpack},
 };
 enum { OPERATIONS = sizeof operations / sizeof *operations };
 
