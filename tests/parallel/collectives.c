@@ -1,4 +1,5 @@
 /* Collective operations on tensors, compared with arithmetic on the host. */
+#include "parallel/group/group.h"
 #include "parallel/spmd.h"
 
 #include "support/gpu.h"
@@ -479,4 +480,43 @@ CASE(mistakes, "mistakes in the arguments of operations are named")
     tsr_tensor_destroy(&high);
     tsr_tensor_destroy(&a);
     tsr_tensor_destroy(&wrong);
+}
+
+/* Each rank sends another number of elements, in several pieces through host memory, and one sends
+ * none. Several exchanges are in progress at the same time. */
+CASE(exchange, "fsdp: copies need exchanges: each rank sends to one rank and receives from another")
+{
+    enum { TIMES = 3 };
+    tsr_group *through[] = {group, staged};
+    const int to = (my_rank + 1) % ranks, from = (my_rank + ranks - 1) % ranks;
+    if (ranks == 1) {
+        case_skip("one rank has no other");
+        return;
+    }
+    for (int t = 0; t < 2; t++) {
+        tsr_tensor *in[TIMES], *out[TIMES];
+        tsr_group_request *requests[TIMES] = {NULL};
+        for (int i = 0; i < TIMES; i++) {
+            const int64_t sent = (my_rank + i) % 3 == 0 ? 0 : 20000 + 7001 * (int64_t)my_rank,
+                          received = (from + i) % 3 == 0 ? 0 : 20000 + 7001 * (int64_t)from;
+            double *values = numbers(40 + (uint64_t)(10 * i + my_rank), sent, TSR_F32);
+            in[i] = tensor_of(TSR_F32, 1, &sent, values);
+            out[i] = tensor_new(TSR_F32, 1, &received);
+            free(values);
+            OK(tsr__group_exchange_start(through[t], in[i], to, out[i], from, &requests[i]));
+        }
+        for (int i = TIMES - 1; i >= 0; i--) {
+            OK(tsr_group_wait(&requests[i]));
+            const int64_t count = tsr_layout_count(tsr_tensor_layout(out[i]));
+            double *want = numbers(40 + (uint64_t)(10 * i + from), count, TSR_F32),
+                   *got = values_of(out[i]);
+            for (int64_t k = 0; k < count; k++)
+                CHECK(got[k] == want[k], "exchange %d: element %lld is %g, not %g", i, (long long)k,
+                      got[k], want[k]);
+            free(want);
+            free(got);
+            tsr_tensor_destroy(&in[i]);
+            tsr_tensor_destroy(&out[i]);
+        }
+    }
 }
