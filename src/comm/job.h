@@ -163,7 +163,7 @@ struct tsr__job {
     unsigned generation; /* the generation of the process that created the job, see base/fork.h */
     int rank, size;
     tsr__transport *transport; /* NULL: the job has one rank */
-    tsr__mailbox *mailbox;     /* NULL: the job has few ranks */
+    tsr__mailbox *mailbox;     /* NULL: the ranks of this host connect, like those of other hosts */
     /* [size]: the rank and this one reach each other's mailbox, so they need no connection. Both
      * agree on that. */
     bool *is_near;

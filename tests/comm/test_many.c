@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "comm/job.h"
 #include "comm/ranks.h"
@@ -16,16 +17,9 @@ static int many(void)
     return text ? atoi(text) : TSR__MANY_RANKS + 4;
 }
 
-/* Shared memory, TCP, messages, and so on. */
-static ranks_path path_of(int i)
-{
-    static const ranks_path paths[] = {PATH_SHM, PATH_TCP, PATH_MESSAGES};
-    return paths[i % PATHS];
-}
-
-/* Returns the ranks' hosts if they reduce over TCP: two, each with half of the leaves of the tree
- * of sums (algorithms/tree.h), so that operations run in levels. */
-static const char *hosts_of(int size, ranks_path path)
+/* Returns the ranks' hosts: two, each with half of the leaves of the tree of sums
+ * (algorithms/tree.h), so that operations run in levels. */
+static const char *two_hosts(int size)
 {
     static char hosts[RANKS_CAPACITY + 1];
     int leaves = 1;
@@ -34,14 +28,18 @@ static const char *hosts_of(int size, ranks_path path)
     const int extra = size - leaves < leaves / 2 ? size - leaves : leaves / 2;
     for (int i = 0; i < size; i++)
         hosts[i] = i < leaves / 2 + extra ? 'a' : 'b';
-    return path == PATH_TCP ? hosts : NULL;
+    return hosts;
 }
 
+/* By shared memory, in levels, and by messages. */
+#define WAYS 3
 static void start(int size, int round, void (*run)(tsr_comm *comm, void *user))
 {
-    const ranks_path path = path_of(round);
-    ranks_start(
-        &(ranks_job){.size = size, .path = path, .hosts = hosts_of(size, path), .run = run});
+    static const ranks_path paths[WAYS] = {PATH_SHM, PATH_SHM, PATH_MESSAGES};
+    ranks_start(&(ranks_job){.size = size,
+                             .path = paths[round % WAYS],
+                             .hosts = round % WAYS == 1 ? two_hosts(size) : NULL,
+                             .run = run});
 }
 
 static int connected(const tsr_comm *comm)
@@ -230,8 +228,9 @@ static void connect_to_all(tsr_comm *comm, void *user)
         const tsr_status status = tsr_request_wait(&requests[i]);
         need(status == TSR_OK || status == TSR_ERR_PEER_LOST);
     }
-    const tsr_status status = tsr_comm_barrier(comm);
-    need(status == TSR_ERR_PEER_LOST && strstr(tsr_last_error(), "rank 5 is lost"));
+    if (rank == VICTIM)
+        pause();
+    need_error(tsr_comm_barrier(comm), TSR_ERR_PEER_LOST, "rank 5 is lost");
 }
 
 START_TEST(killed_while_connecting)
@@ -251,9 +250,33 @@ START_TEST(killed_while_connecting)
 }
 END_TEST
 
+/* Ranks that can only use TCP connect while the communicator is created, so they need no mailbox.
+ */
+START_TEST(transports_with_shared_memory)
+{
+    static const struct {
+        const char *chosen;
+        bool expected;
+    } cases[] = {{"tcp,self", false},   {"self", false},        {"tcp,sm,self", true},
+                 {"posix,self", true},  {"sysv", true},         {"all", true},
+                 {"^posix", true},      {"^tcp", true},         {"^sm,tcp", false},
+                 {"^shm", false},       {"^posix,sysv", false}, {"smx,tcp", false},
+                 {"rc,sysv,tcp", true}, {"^sysv", true}};
+    unsetenv("UCX_TLS");
+    ck_assert(tsr__transport_has_shared_memory());
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        setenv("UCX_TLS", cases[i].chosen, 1);
+        ck_assert_msg(tsr__transport_has_shared_memory() == cases[i].expected, "%s",
+                      cases[i].chosen);
+    }
+    unsetenv("UCX_TLS");
+}
+END_TEST
+
 TESTS(many)
 {
-    const int rounds = getenv("TEST_MANY_RANKS") ? 6 : 2;
-    tcase_add_loop_test(tests, few_connections, 0, rounds < PATHS ? rounds : PATHS);
-    tcase_add_loop_test(tests, killed_while_connecting, 0, rounds);
+    tcase_add_test(tests, transports_with_shared_memory);
+    const bool more = getenv("TEST_MANY_RANKS") != NULL;
+    tcase_add_loop_test(tests, few_connections, 0, more ? WAYS : 2);
+    tcase_add_loop_test(tests, killed_while_connecting, 0, more ? 2 * WAYS : 2);
 }

@@ -142,7 +142,7 @@ static tsr_status greet(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_comm
     tsr__bootstrap_gathered blocks = {0};
     TSR__TRY(tsr__transport_create(&job->transport));
     TSR__TRY(tsr__shm_regions_open(job->rank, job->size, &job->shm_regions));
-    if (job->size > TSR__MANY_RANKS)
+    if (job->size > TSR__MANY_RANKS && tsr__transport_has_shared_memory())
         job->mailbox = tsr__mailbox_open(job->size);
     const void *address = tsr__transport_address(job->transport, &address_bytes);
     const greeting mine = {.version = VERSION,

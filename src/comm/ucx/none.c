@@ -10,6 +10,11 @@ tsr_status tsr__transport_create(tsr__transport **out)
     return tsr__fail(TSR_ERR_UNSUPPORTED, "this build of tessera has no UCX");
 }
 
+bool tsr__transport_has_shared_memory(void)
+{
+    return false;
+}
+
 const void *tsr__transport_address(const tsr__transport *transport, size_t *size_bytes)
 {
     *size_bytes = 0;

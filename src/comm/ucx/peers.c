@@ -73,6 +73,15 @@ bool tsr__transport_is_connected(const tsr__transport *transport, int peer)
     return transport->peers[peer].endpoint != NULL;
 }
 
+/* When UCX 1.13 has noticed that a peer closed a TCP connection through which this process only
+ * receives, it frees the connection in the next progress call. It aborts the process if an endpoint
+ * takes the connection over in between. So this lets it free what it has to. */
+static void settle(const tsr__transport *transport)
+{
+    for (int i = 0; i < 2 && !transport->is_deaf; i++)
+        (void)ucp_worker_progress(transport->worker);
+}
+
 bool tsr__ucx_reach(tsr__peer *peer)
 {
     char text[400], why[sizeof peer->why];
@@ -80,6 +89,9 @@ bool tsr__ucx_reach(tsr__peer *peer)
     if (peer->endpoint)
         return true;
     if (peer->lost != 0 || peer == &transport->peers[transport->self])
+        return false;
+    settle(transport);
+    if (peer->lost != 0)
         return false;
     const ucs_status_t status = create_endpoint(peer);
     if (status == UCS_OK)

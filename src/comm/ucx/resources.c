@@ -10,6 +10,7 @@
 
 #include "base/environment.h"
 #include "base/error.h"
+#include "comm/ucx/transport.h"
 
 /* The POSIX shared memory of one process: UCX 1.13 takes 4,292,720 and 8,447 bytes, each rounded up
  * to pages. */
@@ -72,6 +73,30 @@ static const char *posix_folder(void)
 bool tsr__ucx_may_avoid_posix(void)
 {
     return tsr__env_text("UCX_TLS") == NULL && tsr__env_text("UCX_POSIX_DIR") == NULL;
+}
+
+/* Returns whether a list such as "tcp,self" contains the name. */
+static bool lists(const char *list, const char *name)
+{
+    const size_t length = strlen(name);
+    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+bool tsr__transport_has_shared_memory(void)
+{
+    const char *chosen = tsr__env_text("UCX_TLS");
+    if (chosen == NULL)
+        return true;
+    const char *list = chosen + (*chosen == '^');
+    const bool any =
+        lists(list, "all") || lists(list, "shm") || lists(list, "sm") || lists(list, "mm");
+    const bool posix = any || lists(list, "posix"), sysv = any || lists(list, "sysv");
+    return list == chosen ? posix || sysv : !posix || !sysv;
 }
 
 bool tsr__ucx_posix_fits(void)

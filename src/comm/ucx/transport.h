@@ -30,7 +30,7 @@ typedef struct tsr__message {
     uint64_t tag;        /* after a receive has completed: the sender's tag */
     uint64_t size_bytes; /* after a receive has completed: the number of bytes that were sent */
     /* Called when the message completes, inside a function of the transport other than the one that
-     * started the message. May start other messages. May be NULL. */
+     * started the message. Must not start other messages. May be NULL. */
     void (*on_complete)(struct tsr__message *message);
     void *owner;
     void *handle;
@@ -40,6 +40,11 @@ typedef struct tsr__message {
  * UCX_MM_ERROR_HANDLING in the environment unless it is already set. Without this variable, UCX
  * does not use shared memory between peers whose loss it must detect. */
 tsr_status tsr__transport_create(tsr__transport **out) TSR_NODISCARD;
+
+/* Returns whether processes of one host exchange messages through shared memory, unless the user
+ * has chosen other transports. Otherwise they use TCP: UCX 1.13 may abort a process that connects
+ * through TCP to one that has just ended. */
+bool tsr__transport_has_shared_memory(void);
 
 /* Returns the address that other processes need to connect to this one. The transport owns it. */
 const void *tsr__transport_address(const tsr__transport *transport, size_t *size_bytes);
