@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/cases/busy.h"
 #include "bench/ceilings/ceilings.h"
 #include "bench/harness/bench.h"
+#include "bench/harness/clock.h"
 #include "bench/harness/data.h"
 #include "cli/lib/memory.h"
 
@@ -27,6 +29,7 @@ typedef struct copy {
     uint64_t source_bytes, result_bytes;
     tsr_tensor *whole, *view, *to;
     const bench_row *ceiling;
+    bench_busy busy; /* only for cases beside products */
 } copy;
 
 static tsr_status run_copy(tsr_stream *stream, void *user)
@@ -48,6 +51,20 @@ static tsr_status run_download(tsr_stream *stream, void *user)
     return tsr_tensor_download(stream, test->whole, test->result, test->source_bytes);
 }
 
+static tsr_status run_upload_beside(tsr_stream *stream, void *user)
+{
+    copy *test = user;
+    tsr_status status = bench_busy_fill(&test->busy);
+    return status == TSR_OK ? run_upload(stream, user) : status;
+}
+
+static tsr_status run_download_beside(tsr_stream *stream, void *user)
+{
+    copy *test = user;
+    tsr_status status = bench_busy_fill(&test->busy);
+    return status == TSR_OK ? run_download(stream, user) : status;
+}
+
 typedef struct copy_case {
     const char *name;
     tsr_status (*run)(tsr_stream *stream, void *user);
@@ -56,23 +73,28 @@ typedef struct copy_case {
     int64_t row_bytes; /* bytes in a row of the matrix; 0: the matrix is square */
     bool transpose;
     bool alone; /* left out of a complete run */
+    /* Products run on another stream. CPU drivers leave the case out of a complete run, because
+     * there the products take the processors that copy. */
+    bool beside;
 } copy_case;
 
 static const copy_case cases[] = {
-    {"contiguous", run_copy, TSR_F32, TSR_F32, false, 0, false, false},
-    {"left half", run_copy, TSR_F32, TSR_F32, true, 0, false, false},
-    {"rows", run_copy, TSR_F32, TSR_F32, false, 64, false, false},
-    {"rows", run_copy, TSR_F32, TSR_F32, false, 256, false, true},
-    {"rows", run_copy, TSR_F32, TSR_F32, false, 1 << 10, false, true},
-    {"rows", run_copy, TSR_F32, TSR_F32, false, 4 << 10, false, false},
-    {"rows", run_copy, TSR_F32, TSR_F32, false, 16 << 10, false, true},
-    {"rows", run_copy, TSR_F32, TSR_F32, false, 64 << 10, false, true},
-    {"transpose", run_copy, TSR_F32, TSR_F32, false, 0, true, false},
-    {"convert", run_copy, TSR_F32, TSR_F16, false, 0, false, false},
-    {"convert", run_copy, TSR_F16, TSR_F32, false, 0, false, false},
-    {"convert", run_copy, TSR_F32, TSR_BF16, false, 0, false, true},
-    {"upload", run_upload, TSR_F32, TSR_F32, false, 0, false, false},
-    {"download", run_download, TSR_F32, TSR_F32, false, 0, false, false},
+    {"contiguous", run_copy, TSR_F32, TSR_F32, .row_bytes = 0},
+    {"left half", run_copy, TSR_F32, TSR_F32, .half = true},
+    {"rows", run_copy, TSR_F32, TSR_F32, .row_bytes = 64},
+    {"rows", run_copy, TSR_F32, TSR_F32, .row_bytes = 256, .alone = true},
+    {"rows", run_copy, TSR_F32, TSR_F32, .row_bytes = 1 << 10, .alone = true},
+    {"rows", run_copy, TSR_F32, TSR_F32, .row_bytes = 4 << 10},
+    {"rows", run_copy, TSR_F32, TSR_F32, .row_bytes = 16 << 10, .alone = true},
+    {"rows", run_copy, TSR_F32, TSR_F32, .row_bytes = 64 << 10, .alone = true},
+    {"transpose", run_copy, TSR_F32, TSR_F32, .transpose = true},
+    {"convert", run_copy, TSR_F32, TSR_F16, .row_bytes = 0},
+    {"convert", run_copy, TSR_F16, TSR_F32, .row_bytes = 0},
+    {"convert", run_copy, TSR_F32, TSR_BF16, .alone = true},
+    {"upload", run_upload, TSR_F32, TSR_F32, .row_bytes = 0},
+    {"download", run_download, TSR_F32, TSR_F32, .row_bytes = 0},
+    {"upload beside products", run_upload_beside, TSR_F32, TSR_F32, .beside = true},
+    {"download beside products", run_download_beside, TSR_F32, TSR_F32, .beside = true},
 };
 
 /* Computes the destination's expected elements in row-major order on the host. */
@@ -126,6 +148,7 @@ static bool create(copy *test)
 
 static void finish(copy *test)
 {
+    bench_busy_finish(&test->busy);
     tsr_tensor_destroy(&test->view);
     tsr_tensor_destroy(&test->whole);
     tsr_tensor_destroy(&test->to);
@@ -152,17 +175,35 @@ static void check_bits(const copy *test, bench_check *check, int64_t columns)
 static bool verify(copy *test, bench_row *row, const copy_case *which)
 {
     bench_context *context = test->context;
-    if (which->run != run_download) /* the result of a download is already on the host */
+    const bool on_host = which->run == run_download || which->run == run_download_beside;
+    if (!on_host)
         BENCH_TRY(context,
                   tsr_tensor_download(context->stream, test->to, test->result, test->result_bytes));
     check_bits(test, &row->check, test->transpose ? test->rows : test->kept);
     return bench_verified(context, row);
 }
 
+/* Starts the products. They take twice as long as the transfer takes alone, so that they run until
+ * its end; with one queue, the transfer begins only then. */
+static bool begin_products(copy *test, const copy_case *which)
+{
+    bench_context *context = test->context;
+    if (!bench_busy_init(context, &test->busy))
+        return false;
+    double start = 0;
+    for (int i = 0; i < 2; i++) { /* the first transfer allocates staging memory */
+        start = bench_now_ns();
+        BENCH_TRY(context, (which->run == run_upload_beside ? run_upload
+                                                            : run_download)(context->stream, test));
+    }
+    bench_busy_for(&test->busy, 2 * (bench_now_ns() - start));
+    return true;
+}
+
 static bool measure(copy *test, const copy_case *which)
 {
     bench_context *context = test->context;
-    if (!create(test))
+    if (!create(test) || (which->beside && !begin_products(test, which)))
         return false;
     uint64_t elements = test->result_bytes / tsr_dtype_size(test->to_dtype);
     uint64_t read = elements * tsr_dtype_size(test->from_dtype);
@@ -222,9 +263,12 @@ static bool run_case(bench_context *context, const copy_case *which)
 
 static bool run(bench_context *context)
 {
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        if (!(context->options->complete && cases[i].alone) && !run_case(context, &cases[i]))
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const bool by_host = cases[i].beside && context->info->type == TSR_DEVICE_CPU;
+        if (!(context->options->complete && (cases[i].alone || by_host)) &&
+            !run_case(context, &cases[i]))
             return false;
+    }
     return true;
 }
 
@@ -233,9 +277,11 @@ const bench bench_copy = {
     .summary = "copies of slices, transposes and conversions, and transfers; GB/s",
     .help =
         "Copies views of a random matrix of --size MiB (default: 64) with tsr_copy. 'upload' and "
-        "'download' move the whole matrix between host and device, waiting each time. GB/s count "
-        "bytes read plus bytes written, also for transfers. The ceiling is the bandwidth of the "
-        "memory, measured in the same run. With CPU drivers, the host copies on all CPUs.\n",
+        "'download' move the whole matrix between host and device, waiting each time; 'beside "
+        "products' means while matrix products run on another stream. GB/s count bytes read plus "
+        "bytes written, also for transfers. The ceiling is the bandwidth of the memory, measured "
+        "in "
+        "the same run. With CPU drivers, the host copies on all CPUs.\n",
     .takes = BENCH_SIZE,
     .run = run,
 };
