@@ -3,10 +3,12 @@
 // b in shared memory, while the tiles of the next step are loaded from memory. A subgroup computes
 // TM × TN fragments of FM × FN elements, and adds FK products at a time.
 //
-// The including file defines ELEMENT, the type of an element, and DTYPE. It may define ELEMENT4,
-// the type of four elements, and ELEMENT4_OF(), which makes one from a uvec2 of bits; shared memory
-// is then an array of ELEMENT4. Otherwise it is an array of uvec4, from which drivers read bf16
-// fragments slowly.
+// The including file defines ELEMENT, the type of an element, DTYPE, and LOW_PAIR(a, b) and
+// HIGH_PAIR(a, b), which are the lower and the upper halves of two words of bits. Written as moves
+// of 16-bit elements, they are one instruction each. The file may define ELEMENT4, the type of four
+// elements, and ELEMENT4_OF() and ELEMENT2_OF(), which make four elements from a uvec2 of bits and
+// two from a word. Shared memory is then an array of ELEMENT4. Otherwise it is an array of uvec4,
+// from which drivers read bf16 fragments slowly.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -32,6 +34,9 @@ layout(constant_id = 9) const uint STAGED = 1; // fragments of a subgroup that a
 layout(constant_id = 12) const uint BUFFERS = 1;
 layout(constant_id = 10) const uint A_LOAD = TSR_MM_LOAD_SCALAR;
 layout(constant_id = 11) const uint B_LOAD = TSR_MM_LOAD_SCALAR;
+// 1: rows of tiles are always lines, so that fragments are read along k. 0: they have the order in
+// which the operand is contiguous, because the device transposes fragments while it reads them.
+layout(constant_id = 14) const uint ALONG_K = 0;
 
 const uint SUBGROUPS = THREADS / SUBGROUP;
 const uint ACROSS = SUBGROUPS / DOWN;
@@ -47,8 +52,12 @@ const uint UNIT = 4;
 #else
 const uint UNIT = 8;
 #endif
-const bool A_BY_LINE = A_LOAD == TSR_MM_LOAD_VEC_LINE || A_LOAD == TSR_MM_LOAD_SCALAR_LINE || A_LOAD == TSR_MM_LOAD_VEC8_LINE;
-const bool B_BY_LINE = B_LOAD == TSR_MM_LOAD_VEC_LINE || B_LOAD == TSR_MM_LOAD_SCALAR_LINE || B_LOAD == TSR_MM_LOAD_VEC8_LINE;
+const bool A_LOADS_LINES = A_LOAD == TSR_MM_LOAD_VEC_LINE || A_LOAD == TSR_MM_LOAD_SCALAR_LINE || A_LOAD == TSR_MM_LOAD_VEC8_LINE;
+const bool B_LOADS_LINES = B_LOAD == TSR_MM_LOAD_VEC_LINE || B_LOAD == TSR_MM_LOAD_SCALAR_LINE || B_LOAD == TSR_MM_LOAD_VEC8_LINE;
+const bool A_TRANSPOSES = A_LOADS_LINES && ALONG_K != 0;
+const bool B_TRANSPOSES = B_LOADS_LINES && ALONG_K != 0;
+const bool A_BY_LINE = A_LOADS_LINES && ALONG_K == 0;
+const bool B_BY_LINE = B_LOADS_LINES && ALONG_K == 0;
 const uint PAD = TSR_MM_COOPMAT_PAD / UNIT;
 const uint A_PITCH = (A_BY_LINE ? BM : BK) / UNIT + PAD;
 const uint B_PITCH = (B_BY_LINE ? BN : BK) / UNIT + PAD;
@@ -70,6 +79,7 @@ shared uvec4 tile[BUFFERS * TILE_END > STAGE / 4 ? BUFFERS * TILE_END : STAGE / 
 #define K_STRIDE p.a_k
 #define TILE 0
 #define BY_LINE A_BY_LINE
+#define TRANSPOSES A_TRANSPOSES
 #define PITCH A_PITCH
 #include "gpu/matmul_coopmat_fetch.glsl"
 
@@ -80,6 +90,7 @@ shared uvec4 tile[BUFFERS * TILE_END > STAGE / 4 ? BUFFERS * TILE_END : STAGE / 
 #define K_STRIDE p.b_k
 #define TILE TILE_B
 #define BY_LINE B_BY_LINE
+#define TRANSPOSES B_TRANSPOSES
 #define PITCH B_PITCH
 #include "gpu/matmul_coopmat_fetch.glsl"
 
@@ -191,7 +202,7 @@ void main()
     // The driver decides which invocation has which sums. The sums therefore go through shared
     // memory, where each subgroup has its own part; neighbouring invocations then store
     // neighbouring elements. The loop over fragments is unrolled and compares constant indices,
-    // like the one over rows in matmul_tiled.comp, because an index that changes at run time would
+    // like the one over rows in matmul_tiled.glsl, because an index that changes at run time would
     // keep the sums in memory.
     const uint WIDTH = STAGED * FN;
     uint own = gl_SubgroupID * (FM * WIDTH);

@@ -13,7 +13,8 @@
 // instruction before the products waits for the loads.
 //
 // The including file defines what matmul_coopmat.glsl expects, FETCH(x), which adds the operand's
-// prefix to a name, and LINES, LOAD, LINE_STRIDE, K_STRIDE, TILE, BY_LINE, PITCH.
+// prefix to a name, and LINES, LOAD, LINE_STRIDE, K_STRIDE, TILE, BY_LINE, TRANSPOSES, PITCH. If
+// TRANSPOSES is true, the functions of matmul_coopmat_transpose.glsl do the work.
 
 const uint FETCH(across) = (BY_LINE ? LINES : BK) / 8; // eights in a row of the tile
 const uint FETCH(eights) = LINES * BK / 8;
@@ -37,9 +38,15 @@ const uint FETCH(width) = LOAD == TSR_MM_LOAD_VEC8_K || LOAD == TSR_MM_LOAD_VEC8
                           : LOAD == TSR_MM_LOAD_VEC_K || LOAD == TSR_MM_LOAD_VEC_LINE ? 4
                                                                                       : 1;
 
+#include "gpu/matmul_coopmat_transpose.glsl"
+
 // `lines` is the number of lines from the tile's first one to the end of the matrix.
 void FETCH(prepare)(uint lines)
 {
+    if (TRANSPOSES) {
+        FETCH(prepare_blocks)(lines);
+        return;
+    }
     [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
         uvec2 place = FETCH(place)(i);
         uint last = lines - (BY_LINE ? FETCH(width) : 1);
@@ -50,6 +57,10 @@ void FETCH(prepare)(uint lines)
 // Loads the tile whose first element is at `tile_at`.
 void FETCH(load)(uvec2 tile_at, uint lines)
 {
+    if (TRANSPOSES) {
+        FETCH(load_blocks)(tile_at, lines);
+        return;
+    }
     [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
         uint at = FETCH(at)[i];
         if (FETCH(width) == 8) {
@@ -78,6 +89,10 @@ void FETCH(load)(uvec2 tile_at, uint lines)
 // Loads the tile of the last step, which has only `depth` < BK values of k.
 void FETCH(load_end)(uvec2 tile_at, uint lines, uint depth)
 {
+    if (TRANSPOSES) {
+        FETCH(load_blocks_end)(tile_at, lines, depth);
+        return;
+    }
     [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
         uvec2 place = FETCH(place)(i);
         [[unroll]] for (uint pair = 0; pair < 4; pair++) {
@@ -96,6 +111,10 @@ void FETCH(load_end)(uvec2 tile_at, uint lines, uint depth)
 // Stores the tile to shared memory. `slot` is the index at which the tiles of this step begin.
 void FETCH(keep)(uint slot)
 {
+    if (TRANSPOSES) {
+        FETCH(keep_blocks)(slot);
+        return;
+    }
     [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
         uint e = i * THREADS + gl_LocalInvocationIndex;
         if (FETCH(eights) % THREADS == 0 || e < FETCH(eights)) {
@@ -117,4 +136,5 @@ void FETCH(keep)(uint slot)
 #undef K_STRIDE
 #undef TILE
 #undef BY_LINE
+#undef TRANSPOSES
 #undef PITCH

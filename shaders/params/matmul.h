@@ -71,12 +71,12 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 /* At one k, elements of four neighbouring rows of a, or of four neighbouring columns of b. */
 #define TSR_MM_LOAD_VEC_LINE 2u
 #define TSR_MM_LOADS 3
-/* The other ways exist only for cooperative matrices. Their tiles in shared memory are contiguous
- * along k, or from line to line, where a line is a row of a or a column of b. SCALAR loads one
- * element at a time along k, and SCALAR_LINE from line to line. */
+/* Only for cooperative matrices. Their tiles in shared memory are contiguous along k, or from line
+ * to line, where a line is a row of a or a column of b. SCALAR loads one element at a time along k,
+ * and SCALAR_LINE from line to line. */
 #define TSR_MM_LOAD_SCALAR_LINE 3u
-/* Eight neighbours along k, or from line to line. The size of that dimension, the offset and all
- * other strides are multiples of 8. */
+/* Eight neighbours of 16 bits along k, or from line to line. The size of that dimension, the offset
+ * and all other strides are multiples of 8. */
 #define TSR_MM_LOAD_VEC8_K 4u
 #define TSR_MM_LOAD_VEC8_LINE 5u
 #define TSR_MM_COOPMAT_LOADS 6

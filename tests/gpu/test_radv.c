@@ -110,11 +110,13 @@ static void compile(const char *name, tsr__shader shader, const uint32_t *spec, 
     bad += wrong;
 }
 
-/* True if the driver has the cooperative matrices that the shader uses, if any. */
+/* True if the driver has the cooperative matrices or dot products that the shader uses, if any. */
 static bool device_knows(tsr__shader shader)
 {
     const tsr_device_info *info = tsr_device_get_info(radv);
 
+    if (shader == TSR__SHADER_MATMUL_DOT2)
+        return radv->dot2;
     if (shader == TSR__SHADER_MATMUL_COOPMAT)
         return info->coopmat;
     return shader != TSR__SHADER_MATMUL_COOPMAT_BF16 || info->coopmat_bf16;

@@ -60,10 +60,13 @@ static bool is_64_bit(const char *op)
 static isa_instruction dual(const char *line)
 {
     const char *second = strstr(line, "::");
+    int pairs = isa_begins(line, "v_dual_dot2acc") + (second && strstr(second, "v_dual_dot2acc"));
     int fma = multiplies_and_adds("v_") || isa_begins(line, "v_dual_fma");
 
     if (second && strstr(second, "v_dual_fma"))
         fma++;
+    if (pairs > 0)
+        return (isa_instruction){ISA_PAIRS, pairs, 1};
     return (isa_instruction){fma ? ISA_FMA : ISA_VALU, fma, 1};
 }
 
@@ -72,7 +75,7 @@ static isa_instruction classify(const char *op, const char *line)
     if (isa_begins(op, "v_dual_"))
         return dual(line);
     if (isa_begins(op, "v_pk_fma_f16") || isa_begins(op, "v_dot2"))
-        return (isa_instruction){ISA_FMA, 2, 1};
+        return (isa_instruction){ISA_PAIRS, 1, 1};
     if (isa_begins(op, "v_wmma_") && strstr(op, "_16x16x16_"))
         return (isa_instruction){ISA_MATRIX, 16 * 16 * 16 / 32, 1};
     if (multiplies_and_adds(op))

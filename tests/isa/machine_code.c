@@ -158,6 +158,10 @@ static void add_instruction(isa_figures *sum, isa_instruction in)
         sum->matrix += times;
         sum->fma += in.amount * times;
         break;
+    case ISA_PAIRS:
+        sum->pairs += in.amount * times;
+        sum->fma += 2 * in.amount * times;
+        break;
     case ISA_FMA:
         sum->fma += in.amount * times;
         break;
@@ -193,6 +197,7 @@ static void add_instruction(isa_figures *sum, isa_instruction in)
 static void add_scaled(isa_figures *sum, const isa_figures *part, double times)
 {
     sum->fma += part->fma * times;
+    sum->pairs += part->pairs * times;
     sum->matrix += part->matrix * times;
     sum->valu += part->valu * times;
     sum->address += part->address * times;
@@ -370,7 +375,8 @@ static void read_sequence(const isa_program *p, const path *way, isa_figures *ou
         } else if (in.kind == ISA_WAIT) {
             flight = 0;
             out->waits += loaded && !multiplied;
-        } else if ((in.kind == ISA_FMA || in.kind == ISA_MATRIX) && loaded) {
+        } else if ((in.kind == ISA_FMA || in.kind == ISA_PAIRS || in.kind == ISA_MATRIX) &&
+                   loaded) {
             multiplied = true;
         }
     }

@@ -18,7 +18,8 @@ typedef struct isa_accesses {
 
 typedef struct isa_figures {
     bool loop;      /* the main part is a loop */
-    double fma;     /* multiply-adds per lane; packed instructions count twice */
+    double fma;     /* multiply-adds per lane */
+    double pairs;   /* instructions that do two of them, on pairs of 16-bit elements */
     double matrix;  /* products of matrices of 16×16×16, which also count as multiply-adds */
     double valu;    /* other vector instructions */
     double address; /* those of `valu` that compute with 64 bits */

@@ -12,6 +12,7 @@
 
 typedef enum isa_kind {
     ISA_FMA,
+    ISA_PAIRS,
     ISA_MATRIX,
     ISA_VALU,
     ISA_ADDRESS,
@@ -26,7 +27,7 @@ typedef enum isa_kind {
 
 typedef struct isa_instruction {
     isa_kind kind;
-    int amount;    /* multiply-adds per lane, or the index of a width */
+    int amount;    /* multiply-adds per lane, instructions for pairs, or the index of a width */
     double weight; /* the part of the subgroup that it computes */
 } isa_instruction;
 

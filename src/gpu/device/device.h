@@ -72,6 +72,7 @@ struct tsr_device {
     uint32_t max_workgroup_subgroups;
     double work_limit; /* one of the limits above, or infinity on CPU drivers */
     bool subgroup_quads;
+    bool dot2;        /* an instruction adds two products of f16 to a sum in f32 */
     bool self_tested; /* kernels are tested before their first use (self_test.h) */
     /* Returns an error if a pipeline's shader failed its self-test. Sets *settled to whether later
      * calls for the same pipeline would return the same. NULL: there are no self-tests. */

@@ -82,7 +82,7 @@ void tsr_device_list_finish(tsr_device_list *list)
 /* Opening -------------------------------------------------------------------------------------- */
 
 typedef struct device_request {
-    const char *extensions[8];
+    const char *extensions[9];
     uint32_t extension_count;
     VkPhysicalDeviceFeatures2 features;
     VkPhysicalDeviceVulkan11Features vulkan11;
@@ -91,6 +91,7 @@ typedef struct device_request {
     VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables;
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR coopmat;
     VkPhysicalDeviceShaderBfloat16FeaturesKHR bf16;
+    VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE dot_products;
 } device_request;
 
 static void request_extension(device_request *request, const char *name, void *features)
@@ -146,6 +147,10 @@ static void fill_request(const tsr_device_info *info, const tsr__capabilities *c
         .shaderBFloat16Type = VK_TRUE,
         .shaderBFloat16CooperativeMatrix = VK_TRUE,
     };
+    request->dot_products = (VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE){
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_MIXED_FLOAT_DOT_PRODUCT_FEATURES_VALVE,
+        .shaderMixedFloatDotProductFloat16AccFloat32 = VK_TRUE,
+    };
     if (capabilities->subgroup_size_control)
         request_extension(request, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME,
                           &request->subgroup_size);
@@ -156,6 +161,9 @@ static void fill_request(const tsr_device_info *info, const tsr__capabilities *c
         request_extension(request, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME, &request->coopmat);
     if (info->coopmat_bf16)
         request_extension(request, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME, &request->bf16);
+    if (capabilities->dot2)
+        request_extension(request, VK_VALVE_SHADER_MIXED_FLOAT_DOT_PRODUCT_EXTENSION_NAME,
+                          &request->dot_products);
     if (info->external_memory_host)
         request_extension(request, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME, NULL);
     if (info->memory_budget)
@@ -273,6 +281,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->transfer_least_bytes = LEAST_TRANSFER_BYTES;
     device->host_import_alignment = capabilities->host_import_alignment;
     device->subgroup_quads = capabilities->subgroup_quads;
+    device->dot2 = capabilities->dot2;
     device->subgroups_demanded = tsr__probe_subgroups(capabilities, info);
     device->storage = params->force_packed_storage ? TSR__STORAGE_W32 : tsr__storage_of(info);
     device->disk_cache = !params->no_disk_cache;

@@ -357,6 +357,9 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
     VkPhysicalDeviceShaderBfloat16FeaturesKHR bf16 = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR,
     };
+    VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE dot_products = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_MIXED_FLOAT_DOT_PRODUCT_FEATURES_VALVE,
+    };
     VkPhysicalDeviceFeatures2 features = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
     };
@@ -370,6 +373,8 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
         chain(&coopmat, &features.pNext);
     if (has_extension(extensions, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME))
         chain(&bf16, &features.pNext);
+    if (has_extension(extensions, VK_VALVE_SHADER_MIXED_FLOAT_DOT_PRODUCT_EXTENSION_NAME))
+        chain(&dot_products, &features.pNext);
     instance->vk.GetPhysicalDeviceFeatures2(capabilities->physical, &features);
 
     info->fp16 = vulkan12.shaderFloat16;
@@ -383,6 +388,8 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
     info->coopmat = coopmat.cooperativeMatrix;
     info->coopmat_bf16 = coopmat.cooperativeMatrix && bf16.shaderBFloat16Type &&
                          bf16.shaderBFloat16CooperativeMatrix;
+    capabilities->dot2 =
+        dot_products.shaderMixedFloatDotProductFloat16AccFloat32 && vulkan12.shaderFloat16;
     capabilities->int16 = features.features.shaderInt16;
     capabilities->vulkan_memory_model =
         vulkan12.vulkanMemoryModel && vulkan12.vulkanMemoryModelDeviceScope;

@@ -28,6 +28,10 @@ static const tsr__chip_tile gcn_tiles[] = {TILE("tiled-m8"), TILE("tiled-m"), EN
 static const tsr__chip_tile intel_tiles[] = {TILE("tiled-m8"), TILE("tiled-m"), END};
 static const tsr__chip_tile intel_coopmat_tiles[] = {{.config = "coopmat-s256"}, END};
 static const tsr__chip_tile other_tiles[] = {TILE("tiled-m"), END};
+static const tsr__chip_tile large_pair_tiles[] = {
+    TILE("pairs-l"), TILE("pairs-m8"), TILE("pairs-m"), {.config = "pairs-s"}, END};
+static const tsr__chip_tile small_pair_tiles[] = {
+    TILE("pairs-m8"), TILE("pairs-m"), {.config = "pairs-s"}, END};
 
 /* Measured on an H100. A larger tile reads shared memory less often for each product, but with many
  * small tiles some compute while others wait for memory. */
@@ -59,6 +63,7 @@ static const tsr__chip table[] = {
      .vendor_id = TSR__VENDOR_NVIDIA,
      .processors = 132,
      .tiles = nvidia_tiles,
+     .pair_tiles = large_pair_tiles,
      .coopmat_tiles = nvidia_coopmat_tiles,
      .coopmat_m = 9,
      .coopmat_n = 16,
@@ -68,6 +73,7 @@ static const tsr__chip table[] = {
      .last_subgroup = 63,
      .processors = LARGE_CHIP,
      .tiles = rdna_tiles,
+     .pair_tiles = large_pair_tiles,
      OTHER_COOPMAT,
      .loads_ahead = true},
     {.name = "AMD GCN",
@@ -75,6 +81,7 @@ static const tsr__chip table[] = {
      .first_subgroup = 64,
      .processors = LARGE_CHIP,
      .tiles = gcn_tiles,
+     .pair_tiles = small_pair_tiles,
      OTHER_COOPMAT,
      .loads_ahead = true},
     {.name = "Intel Xe2",
@@ -82,6 +89,7 @@ static const tsr__chip table[] = {
      .first_subgroup = 16,
      .processors = LARGE_CHIP,
      .tiles = intel_tiles,
+     .pair_tiles = small_pair_tiles,
      .coopmat_tiles = intel_coopmat_tiles,
      .coopmat_m = 32,
      .coopmat_n = 32,
@@ -90,10 +98,12 @@ static const tsr__chip table[] = {
      .vendor_id = TSR__VENDOR_INTEL,
      .processors = LARGE_CHIP,
      .tiles = intel_tiles,
+     .pair_tiles = small_pair_tiles,
      OTHER_COOPMAT},
     {.name = "others",
      .processors = LARGE_CHIP,
      .tiles = other_tiles,
+     .pair_tiles = small_pair_tiles,
      OTHER_COOPMAT,
      .loads_ahead = true},
 };

@@ -38,6 +38,8 @@ typedef struct tsr__chip {
 
     uint32_t processors;         /* the number for which `enough_tiles` are given */
     const tsr__chip_tile *tiles; /* without cooperative matrices, the largest first */
+    /* for f16 on devices with an instruction for two products, the largest first */
+    const tsr__chip_tile *pair_tiles;
     /* with cooperative matrices, the largest first, for products with at least these sizes */
     const tsr__chip_tile *coopmat_tiles;
     uint32_t coopmat_m, coopmat_n, coopmat_k;

@@ -26,6 +26,7 @@ tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
         .subgroup_size_min = device->info.subgroup_size_min,
         .quads = device->subgroup_quads,
         .int64 = device->info.int64,
+        .dot2 = device->dot2,
         .coopmat = shape_used(device, device->info.coopmat_used),
         .coopmat_bf16 = shape_used(device, device->info.coopmat_bf16_used),
         .coopmat_subgroup_size = device->info.coopmat_subgroup_size,
@@ -104,6 +105,8 @@ static const char *usual_name(const tsr__matmul_device *device, const tsr__matmu
     const char *name = coopmat_name(chip, device, p);
     if (!name)
         name = few_rows_name(device, p);
+    if (!name && device->dot2 && p->a.dtype == TSR_F16 && p->b.dtype == TSR_F16)
+        name = first_worthwhile(chip, chip->pair_tiles, device, p);
     if (!name)
         name = first_worthwhile(chip, chip->tiles, device, p);
     return name ? name : "tiled-s";

@@ -56,6 +56,7 @@ START_TEST(lines_are_sound)
                       "%s: device ids without a vendor", chip->name);
         ck_assert_uint_gt(chip->processors, 0);
         list_is_sound(chip->name, chip->tiles);
+        list_is_sound(chip->name, chip->pair_tiles);
         list_is_sound(chip->name, chip->coopmat_tiles);
         for (int j = 0; j < i; j++)
             ck_assert_str_ne(chip->name, tsr__chip_at(j)->name);

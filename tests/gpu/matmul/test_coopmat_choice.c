@@ -426,7 +426,7 @@ static void check_variant(void *user, const tsr__matmul_config *config,
     uint32_t spec[TSR__MATMUL_SPEC_MAX];
     tsr__shader shader;
 
-    ck_assert_int_eq(config->family->pipeline(config, variant, &shader, spec), 14);
+    ck_assert_int_eq(config->family->pipeline(config, variant, &shader, spec), 15);
     ck_assert_int_eq(shader, variant->a_dtype == TSR_BF16 ? TSR__SHADER_MATMUL_COOPMAT_BF16
                                                           : TSR__SHADER_MATMUL_COOPMAT);
     ck_assert_int_eq(variant->a_dtype, variant->b_dtype);
@@ -444,7 +444,7 @@ static void check_variant(void *user, const tsr__matmul_config *config,
     ck_assert_uint_le(subgroups, on->max_subgroups);
     /* As in the shader: shared memory has padded 16-bit elements and then, in the same place except
      * for bf16, the sums. */
-    bool a_by_line = by_line(spec[10]), b_by_line = by_line(spec[11]);
+    bool a_by_line = by_line(spec[10]) && !spec[14], b_by_line = by_line(spec[11]) && !spec[14];
     uint32_t a_rows = a_by_line ? bk : bm, a_row = (a_by_line ? bm : bk) + 8;
     uint32_t b_rows = b_by_line ? bk : bn, b_row = (b_by_line ? bn : bk) + 8;
     uint32_t tiles = spec[12] * 2 * (a_rows * a_row + b_rows * b_row);

@@ -41,6 +41,7 @@ typedef struct tsr__matmul_device {
     uint32_t subgroup_size, subgroup_size_min;
     bool quads; /* subgroups can exchange values within groups of four invocations */
     bool int64;
+    bool dot2; /* there is an instruction that adds two products of f16 to a sum in f32 */
     /* the shapes for f16 and bf16; m is 0 if products of that dtype use none */
     tsr_coopmat_shape coopmat, coopmat_bf16;
     uint32_t coopmat_subgroup_size, max_subgroups; /* max_subgroups: per workgroup */
@@ -54,7 +55,8 @@ typedef struct tsr__matmul_fragment {
     uint32_t subgroup_size; /* invocations per subgroup */
     /* the number of rows in which the subgroups of a workgroup are arranged */
     uint32_t down;
-    uint32_t staged; /* the number of fragments that a subgroup stores together */
+    uint32_t along_k; /* ALONG_K of matmul_coopmat.glsl: 0 or 1 */
+    uint32_t staged;  /* the number of fragments that a subgroup stores together */
 } tsr__matmul_fragment;
 
 /* The properties, besides the configuration, for which a pipeline is specialised. All members have
@@ -64,8 +66,9 @@ typedef struct tsr__matmul_variant {
     uint32_t a_load, b_load;       /* TSR_MM_LOAD_… */
     uint32_t rows;                 /* 1, 2, 4, 8 or 16 in the kernels for few rows; 0 in others */
     tsr__matmul_fragment fragment; /* for kernels with cooperative matrices */
-    uint32_t ahead;                /* AHEAD of matmul_tiled.comp: 0 or 1 */
-    uint32_t own_mode; /* 1: matmul_tiled.comp is specialised for the epilogue; otherwise 0 */
+    uint32_t ahead;                /* AHEAD of matmul_tiled.glsl: 0 or 1 */
+    uint32_t own_mode; /* 1: matmul_tiled.glsl is specialised for the epilogue; otherwise 0 */
+    uint32_t dot2;     /* 1: matmul_dot2.comp takes the place of matmul_pairs.comp; otherwise 0 */
     /* the epilogue: TSR_MM_…, without the fields for loads */
     uint32_t mode;
 } tsr__matmul_variant;

@@ -25,6 +25,13 @@ static const tsr__matmul_config configs[] = {
      .tn = 4, .vectors = true},
     {"tiled-32x64", &tsr__matmul_tiled, .threads = 128, .bm = 32, .bn = 64, .bk = 16, .tm = 4,
      .tn = 4},
+    /* As the configurations above. Steps are twice as long, in the same shared memory. */
+    {"pairs-l", &tsr__matmul_pairs, .threads = 256, .bm = 128, .bn = 128, .bk = 32, .tm = 8,
+     .tn = 8, .vectors = true},
+    {"pairs-m8", &tsr__matmul_pairs, .threads = 128, .bm = 64, .bn = 64, .bk = 32, .tm = 8, .tn = 4,
+     .vectors = true},
+    {"pairs-m", &tsr__matmul_pairs, .threads = 256, .bm = 64, .bn = 64, .bk = 32, .tm = 4, .tn = 4},
+    {"pairs-s", &tsr__matmul_pairs, .threads = 64, .bm = 32, .bn = 32, .bk = 32, .tm = 4, .tn = 4},
     {"vector-k", &tsr__matmul_vector_k, .threads = 64, .bm = 8, .bn = 4, .bk = 4, .tm = 8, .tn = 4},
     {"vector-k16", &tsr__matmul_vector_k, .threads = 64, .bm = 16, .bn = 4, .bk = 4, .tm = 16,
      .tn = 4},

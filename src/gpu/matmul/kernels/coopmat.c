@@ -73,6 +73,9 @@ tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
     if (out.m == 0 || out.n == 0 || out.k == 0 || out.subgroup_size == 0 ||
         config->threads % out.subgroup_size != 0)
         return none;
+    /* NVIDIA's GPUs transpose fragments while they read them. Intel's compiler transposes before
+     * the products, which then wait for the loads. CPU drivers test what AMD's GPUs use. */
+    out.along_k = device->vendor_id == TSR__VENDOR_AMD || device->device_class != TSR__CLASS_GPU;
     uint32_t subgroups = config->threads / out.subgroup_size;
     out.down = rows_of(config, &out, subgroups);
     if (subgroups > device->max_subgroups || out.down == 0 || config->bk % out.k != 0)
@@ -162,6 +165,7 @@ static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant 
     spec[count++] = variant->b_load;
     spec[count++] = config->buffers ? config->buffers : 1;
     spec[count++] = variant->mode;
+    spec[count++] = fragment->along_k;
     return count;
 }
 

@@ -5,6 +5,7 @@
 #include "gpu/matmul/common/kernel.h"
 
 extern const tsr__matmul_family tsr__matmul_tiled; /* tiles in shared memory; for any shape */
+extern const tsr__matmul_family tsr__matmul_pairs; /* the same for f16, with f16 in shared memory */
 /* for few rows; neighbouring invocations are along k */
 extern const tsr__matmul_family tsr__matmul_vector_k;
 extern const tsr__matmul_family

@@ -1,21 +1,28 @@
-/* Products with tiles in shared memory (matmul_tiled.comp). These kernels support any shape if 32
- * bits suffice for the offsets within a tile. */
+/* Products with tiles in shared memory: matmul_tiled.comp, and for f16 matmul_pairs.comp and
+ * matmul_dot2.comp. These kernels support any shape if 32 bits suffice for the offsets within a
+ * tile. */
 #include "gpu/matmul/chips.h"
 #include "gpu/matmul/common/call.h"
 #include "gpu/matmul/common/loads.h"
 #include "gpu/matmul/kernels/kernels.h"
 #include "shaders/params/matmul.h"
 
-/* The number of bytes of shared memory that the shader uses. */
+/* The number of bytes of shared memory that the shader uses. Two f16 elements share a word. */
 static uint32_t tile_bytes(const tsr__matmul_config *config)
 {
     const uint32_t pad = 4;
+    uint32_t rows = config->family == &tsr__matmul_pairs ? config->bk / 2 : config->bk;
 
-    return config->bk * (config->bm + pad + config->bn + pad) * (uint32_t)sizeof(float);
+    return rows * (config->bm + pad + config->bn + pad) * (uint32_t)sizeof(float);
 }
 
+/* On GPUs without the instruction for two products, pairs are not faster, and some variants spill
+ * registers. On CPU drivers, tests use them. */
 static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
 {
+    if (config->family == &tsr__matmul_pairs && device->device_class == TSR__CLASS_GPU &&
+        !device->dot2)
+        return false;
     return tile_bytes(config) <= device->max_shared_bytes;
 }
 
@@ -36,10 +43,28 @@ static bool loads_suit(const tsr__matmul_config *config, const tsr__matmul_devic
     return !config->vectors || a_vectors || b_vectors;
 }
 
+/* The widest loads, in elements. Pairs whose elements are in two loads need twice as many elements
+ * per invocation as a load has. */
+static int64_t load_width(const tsr__matmul_config *config)
+{
+    uint32_t lines = config->bm < config->bn ? config->bm : config->bn;
+    bool eights = lines * config->bk >= 16 * config->threads;
+
+    return config->family == &tsr__matmul_pairs && eights ? 8 : 4;
+}
+
+static bool multiplies(const tsr__matmul_config *config, tsr_dtype a, tsr_dtype b)
+{
+    return config->family != &tsr__matmul_pairs || (a == TSR_F16 && b == TSR_F16);
+}
+
 static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *device,
                  const tsr__matmul_problem *p)
 {
-    return loads_suit(config, device, tsr__matmul_a_load(p, 4), tsr__matmul_b_load(p, 4)) &&
+    const int64_t width = load_width(config);
+
+    return multiplies(config, p->a.dtype, p->b.dtype) &&
+           loads_suit(config, device, tsr__matmul_a_load(p, width), tsr__matmul_b_load(p, width)) &&
            tsr__matmul_y_narrow(p, config->bm, config->bn) &&
            tsr__matmul_side_narrow(&p->a, tsr__matmul_min(config->bm, p->m),
                                    tsr__matmul_min(config->bk, p->k)) &&
@@ -48,21 +73,29 @@ static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *dev
 }
 
 /* On CPU drivers, compiling a kernel for every epilogue would take longer than it saves. */
-static void specialize_for_device(const tsr__matmul_device *device, tsr__matmul_variant *variant)
+static void specialize_for_device(const tsr__matmul_config *config,
+                                  const tsr__matmul_device *device, tsr__matmul_variant *variant)
 {
     variant->own_mode = device->device_class == TSR__CLASS_GPU;
     variant->ahead = loads_ahead(device);
+    variant->dot2 = config->family == &tsr__matmul_pairs && device->dot2;
 }
 
 static void specialize(const tsr__matmul_config *config, const tsr__matmul_device *device,
                        const tsr__matmul_problem *p, bool vectors, tsr__matmul_variant *variant)
 {
-    (void)config;
-    specialize_for_device(device, variant);
+    specialize_for_device(config, device, variant);
     if (vectors) {
-        variant->a_load = tsr__matmul_a_load(p, 4);
-        variant->b_load = tsr__matmul_b_load(p, 4);
+        variant->a_load = tsr__matmul_a_load(p, load_width(config));
+        variant->b_load = tsr__matmul_b_load(p, load_width(config));
     }
+}
+
+/* True if tsr__matmul_a_load() and tsr__matmul_b_load() can return `load`. */
+static bool has_load(const tsr__matmul_config *config, uint32_t load)
+{
+    return load < TSR_MM_LOADS || (load_width(config) == 8 &&
+                                   (load == TSR_MM_LOAD_VEC8_K || load == TSR_MM_LOAD_VEC8_LINE));
 }
 
 static bool has_variant(const tsr__matmul_config *config, const tsr__matmul_device *device,
@@ -71,9 +104,10 @@ static bool has_variant(const tsr__matmul_config *config, const tsr__matmul_devi
     bool one = variant->rows == 1;
 
     variant->rows = 0;
-    specialize_for_device(device, variant);
+    specialize_for_device(config, device, variant);
     variant->mode = TSR_DT_F32 << TSR_MM_Y_DTYPE_SHIFT | TSR_DT_F32 << TSR_MM_BIAS_DTYPE_SHIFT;
-    return one && variant->a_load < TSR_MM_LOADS && variant->b_load < TSR_MM_LOADS &&
+    return one && multiplies(config, variant->a_dtype, variant->b_dtype) &&
+           has_load(config, variant->a_load) && has_load(config, variant->b_load) &&
            loads_suit(config, device, variant->a_load, variant->b_load);
 }
 
@@ -82,7 +116,9 @@ static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant 
 {
     int count = 0;
 
-    *shader = TSR__SHADER_MATMUL_TILED;
+    *shader = config->family != &tsr__matmul_pairs ? TSR__SHADER_MATMUL_TILED
+              : variant->dot2                      ? TSR__SHADER_MATMUL_DOT2
+                                                   : TSR__SHADER_MATMUL_PAIRS;
     spec[count++] = config->threads;
     spec[count++] = config->bm;
     spec[count++] = config->bn;
@@ -99,6 +135,16 @@ static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant 
 }
 
 const tsr__matmul_family tsr__matmul_tiled = {
+    .runs = runs,
+    .fits = fits,
+    .specialize = specialize,
+    .has_variant = has_variant,
+    .pipeline = pipeline,
+    .run = tsr__matmul_run_tiles,
+    .splits_k = true,
+};
+
+const tsr__matmul_family tsr__matmul_pairs = {
     .runs = runs,
     .fits = fits,
     .specialize = specialize,
