@@ -57,14 +57,12 @@ static bool is_64_bit(const char *op)
 }
 
 /* v_dual_… holds two operations, which are separated by "::". */
-static isa_instruction dual(const char *line)
+static isa_instruction dual(const char *op, const char *line)
 {
     const char *second = strstr(line, "::");
-    int pairs = isa_begins(line, "v_dual_dot2acc") + (second && strstr(second, "v_dual_dot2acc"));
-    int fma = multiplies_and_adds("v_") || isa_begins(line, "v_dual_fma");
+    int pairs = isa_begins(op, "v_dual_dot2acc") + (second && strstr(second, "v_dual_dot2acc"));
+    int fma = isa_begins(op, "v_dual_fma") + (second && strstr(second, "v_dual_fma"));
 
-    if (second && strstr(second, "v_dual_fma"))
-        fma++;
     if (pairs > 0)
         return (isa_instruction){ISA_PAIRS, pairs, 1};
     return (isa_instruction){fma ? ISA_FMA : ISA_VALU, fma, 1};
@@ -73,7 +71,7 @@ static isa_instruction dual(const char *line)
 static isa_instruction classify(const char *op, const char *line)
 {
     if (isa_begins(op, "v_dual_"))
-        return dual(line);
+        return dual(op, line);
     if (isa_begins(op, "v_pk_fma_f16") || isa_begins(op, "v_dot2"))
         return (isa_instruction){ISA_PAIRS, 1, 1};
     if (isa_begins(op, "v_wmma_") && strstr(op, "_16x16x16_"))

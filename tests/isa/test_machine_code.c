@@ -53,6 +53,31 @@ START_TEST(counts_a_step_of_a_product)
 }
 END_TEST
 
+/* Instructions for two products each, alone, two at once, and with another instruction. */
+static const char pairs[] =
+    "BB0:\n"
+    "\tglobal_load_b128 v[0:3], v[4:5], off ; 00\n"
+    "\tv_dot2_f32_f16 v8, v0, v1, v8 ; 00\n"
+    "\tv_dual_dot2acc_f32_f16 v8, v0, v1 :: v_dual_dot2acc_f32_f16 v9, v2, v3 ; 00\n"
+    "\tv_dual_mov_b32 v10, v0 :: v_dual_dot2acc_f32_f16 v9, v2, v3 ; 00\n"
+    "\tv_fma_f32 v8, v0, v1, v8 ; 00\n"
+    "\ts_waitcnt vmcnt(0) ; 00\n"
+    "\ts_cbranch_scc0 BB0 ; 00\n"
+    "BB1:\n"
+    "\ts_endpgm ; 00\n";
+
+START_TEST(counts_products_of_pairs)
+{
+    isa_figures f;
+
+    ck_assert(isa_read(pairs, NULL, 0, &f));
+    ck_assert_equal(f.pairs, 1 + 2 + 1);
+    ck_assert_equal(f.fma, 2 * 4 + 1);
+    ck_assert_equal(f.valu, 0);
+    ck_assert_equal(f.waits, 0); /* the first product is before the wait */
+}
+END_TEST
+
 /* Matrix units, and a wait that stands before their first product. */
 static const char matrices[] =
     "BB0:\n"
@@ -242,6 +267,7 @@ END_TEST
 TESTS(machine_code)
 {
     tcase_add_test(tests, counts_a_step_of_a_product);
+    tcase_add_test(tests, counts_products_of_pairs);
     tcase_add_test(tests, counts_products_of_matrices);
     tcase_add_test(tests, follows_jumps_to_the_condition_of_a_loop);
     tcase_add_test(tests, sees_a_wait_between_load_and_product);
