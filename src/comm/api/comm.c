@@ -130,6 +130,12 @@ tsr_status tsr__shm_reserve(tsr__job *job, int size, tsr__shm_reservation *reser
             tsr__shm_reader_ended(job->shm_regions, i);
     }
     reservation->slot = tsr__shm_slot_reserve(job->shm_regions);
+    if (reservation->slot < 0 && job->transport) {
+        /* Other ranks may have told that they left communicators, in messages that have not been
+         * read: operations in shared memory do not read messages. */
+        tsr__job_progress_all(job);
+        reservation->slot = tsr__shm_slot_reserve(job->shm_regions);
+    }
     return TSR_OK;
 }
 
