@@ -98,4 +98,21 @@ point "large sums fail in time if the link stays down" for_good 1000000
 point "the first rank of a host is killed" killed 10 2
 point "the last rank of a host is killed" killed 1000000 1
 point "a rank is killed while the ranks connect" killed_while_connecting
+# The two hosts share processes and IPC, so UCX would use its shared memory between them if it could, and messages would get lost.
+parted() {
+    unset UCX_TLS UCX_NET_DEVICES
+    TEST_TIMEOUT_MS=20000 TEST_LOG=1 start_all 10 3000000
+    wait_all
+    show
+    [ "$well" = 4 ] && grep -q 'ranks 0 and 2 share IPC, but not the network, so UCX uses no shared memory' "$folder/err.3"
+}
+parted_by_choice() {
+    unset UCX_NET_DEVICES
+    UCX_TLS=sm,tcp,self TEST_TIMEOUT_MS=20000 start_all 10 10
+    wait_all
+    show
+    [ "$well" = 0 ] && [ "$(grep -l 'comm_create: ranks 0 and 2 share IPC .*set UCX_TLS=tcp,self' "$folder"/err.? | wc -l)" = 4 ]
+}
+point "two networks that share IPC" parted
+point "two networks that share IPC, and UCX's transports are chosen" parted_by_choice
 plan

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/fork.h"
 #include "base/hash.h"
@@ -22,6 +23,11 @@ typedef struct greeting {
     uint32_t reproducible;
     int64_t pid;
     uint64_t pid_space; /* identifies the host and the namespace of `pid`; 0: unknown */
+    /* Likewise, the namespaces of System V shared memory and of the network. */
+    uint64_t ipc_space, network;
+    /* whether UCX uses shared memory between processes of one host, and whether the user chose that
+     */
+    uint32_t ucx_shares, ucx_is_chosen;
     /* of the process's shared memory; valid for processes with the same pid_space */
     tsr__shm_memory_key key;
     tsr__mailbox_key mailbox; /* likewise */
@@ -29,8 +35,8 @@ typedef struct greeting {
     uint64_t address_bytes;
 } greeting;
 
-/* Hashes the identity of the running kernel and of this process's PID namespace. */
-static uint64_t pid_space(void)
+/* Hashes the identity of the running kernel and of one of this process's namespaces. */
+static uint64_t space(const char *namespace)
 {
     char text[128];
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
@@ -39,7 +45,7 @@ static uint64_t pid_space(void)
     size_t length = fread(text, 1, sizeof text, file);
     uint64_t hash = tsr__hash(TSR__HASH_START, text, length);
     (void)fclose(file);
-    ssize_t link = readlink("/proc/self/ns/pid", text, sizeof text);
+    ssize_t link = readlink(namespace, text, sizeof text);
     return length > 0 && link > 0 ? tsr__hash(hash, text, (size_t)link) : 0;
 }
 
@@ -135,34 +141,102 @@ static tsr_status use_greetings(tsr__job *job, const tsr__bootstrap_gathered *bl
     return status == TSR_OK ? meet_all(job, blocks, mine) : status;
 }
 
-static tsr_status greet(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_comm_params *params,
-                        const tsr__bootstrap_limit *limit)
+/* Opens the transport, and exchanges the ranks' greetings. */
+static tsr_status exchange_greetings(tsr__job *job, tsr__bootstrap *bootstrap,
+                                     const tsr__bootstrap_limit *limit, bool without_shared_memory,
+                                     greeting *mine, tsr__bootstrap_gathered *blocks)
 {
     size_t address_bytes;
-    tsr__bootstrap_gathered blocks = {0};
-    TSR__TRY(tsr__transport_create(&job->transport));
-    TSR__TRY(tsr__shm_regions_open(job->rank, job->size, &job->shm_regions));
-    if (job->size > TSR__MANY_RANKS && tsr__transport_has_shared_memory())
+    TSR__TRY(tsr__transport_create(without_shared_memory, &job->transport));
+    mine->ucx_shares = !without_shared_memory && tsr__transport_has_shared_memory();
+    if (job->size > TSR__MANY_RANKS && mine->ucx_shares)
         job->mailbox = tsr__mailbox_open(job->size);
+    mine->mailbox = tsr__mailbox_get_key(job->mailbox);
     const void *address = tsr__transport_address(job->transport, &address_bytes);
-    const greeting mine = {.version = VERSION,
-                           .reproducible = params->reproducible,
-                           .pid = getpid(),
-                           .pid_space = pid_space(),
-                           .key = tsr__shm_regions_key(job->shm_regions),
-                           .mailbox = tsr__mailbox_get_key(job->mailbox),
-                           .card = job->kin.recovery->card,
-                           .address_bytes = address_bytes};
-    const size_t size_bytes = sizeof mine + address_bytes;
+    mine->address_bytes = address_bytes;
+    const size_t size_bytes = sizeof *mine + address_bytes;
     uint8_t *block = tsr__calloc(1, size_bytes);
     if (!block)
         return TSR_ERR_NO_MEMORY;
-    memcpy(block, &mine, sizeof mine);
-    memcpy(block + sizeof mine, address, address_bytes);
-    tsr_status status = tsr__bootstrap_exchange(bootstrap, block, size_bytes, limit, &blocks);
+    memcpy(block, mine, sizeof *mine);
+    memcpy(block + sizeof *mine, address, address_bytes);
+    const tsr_status status = tsr__bootstrap_exchange(bootstrap, block, size_bytes, limit, blocks);
     tsr__free(block);
-    TSR__TRY(status);
-    status = use_greetings(job, &blocks, &mine);
+    return status;
+}
+
+/* Two ranks between which UCX would use shared memory, although they do not share a network. */
+typedef struct parted {
+    int first, second; /* first < 0: there are none */
+    bool is_chosen;    /* the user has chosen UCX's transports on some rank */
+} parted;
+
+/* Looks for such ranks, on every rank with the same result. */
+static tsr_status find_parted(const tsr__bootstrap_gathered *blocks, int size, const greeting *mine,
+                              parted *out)
+{
+    *out = (parted){.first = -1};
+    greeting *all = tsr__calloc((size_t)size, sizeof *all);
+    tsr_status status = all ? TSR_OK : TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < size && status == TSR_OK; i++) {
+        status = check_greeting(blocks, i, mine, &all[i]);
+        int same = 0;
+        while (same < i && (all[same].ipc_space != all[i].ipc_space || !all[same].ucx_shares))
+            same++;
+        out->is_chosen = out->is_chosen || all[i].ucx_is_chosen;
+        if (out->first < 0 && all[i].ucx_shares && all[i].ipc_space != 0 && same < i &&
+            all[same].network != all[i].network) {
+            out->first = same;
+            out->second = i;
+        }
+    }
+    tsr__free(all);
+    return status;
+}
+
+/* UCX 1.13 wakes processes of its shared memory through sockets that are names of a network. So a
+ * rank that sleeps would not notice messages from another network. */
+static tsr_status do_without_shared_memory(tsr__job *job, const parted *found)
+{
+    if (found->is_chosen)
+        return tsr__fail(TSR_ERR_INVALID,
+                         "ranks %d and %d share IPC (System V shared memory), but not the network, "
+                         "and UCX_TLS allows UCX's shared memory, which does not work between "
+                         "them: set UCX_TLS=tcp,self, or give containers IPC of their own",
+                         found->first, found->second);
+    tsr__log(TSR_LOG_INFO,
+             "comm: ranks %d and %d share IPC, but not the network, so UCX uses no shared memory",
+             found->first, found->second);
+    tsr__transport_destroy(&job->transport, 0);
+    tsr__mailbox_close(&job->mailbox);
+    return TSR_OK;
+}
+
+static tsr_status greet(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_comm_params *params,
+                        const tsr__bootstrap_limit *limit)
+{
+    parted found = {.first = -1};
+    tsr__bootstrap_gathered blocks = {0};
+    TSR__TRY(tsr__shm_regions_open(job->rank, job->size, &job->shm_regions));
+    greeting mine = {.version = VERSION,
+                     .reproducible = params->reproducible,
+                     .pid = getpid(),
+                     .pid_space = space("/proc/self/ns/pid"),
+                     .ipc_space = space("/proc/self/ns/ipc"),
+                     .network = space("/proc/self/ns/net"),
+                     .ucx_is_chosen = tsr__env_text("UCX_TLS") != NULL,
+                     .key = tsr__shm_regions_key(job->shm_regions),
+                     .card = job->kin.recovery->card};
+    TSR__TRY(exchange_greetings(job, bootstrap, limit, false, &mine, &blocks));
+    tsr_status status = find_parted(&blocks, job->size, &mine, &found);
+    if (status == TSR_OK && found.first >= 0) {
+        tsr__bootstrap_gathered_finish(&blocks);
+        status = do_without_shared_memory(job, &found);
+        if (status == TSR_OK)
+            status = exchange_greetings(job, bootstrap, limit, true, &mine, &blocks);
+    }
+    if (status == TSR_OK)
+        status = use_greetings(job, &blocks, &mine);
     tsr__bootstrap_gathered_finish(&blocks);
     TSR__TRY(status);
     return tsr__control_open(job);

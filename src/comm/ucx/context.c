@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/environment.h"
 #include "base/error.h"
 #include "comm/ucx/resources.h"
 #include "comm/ucx/state.h"
@@ -68,7 +69,9 @@ static bool has_rdma(void)
  * that messages need on a rank that does not receive yet. */
 #define EAGER_BYTES "1m"
 
-static tsr_status open_context(tsr__transport *transport, bool avoid_posix)
+#define WITHOUT_POSIX "^posix" /* all transports but POSIX shared memory */
+
+static tsr_status open_context(tsr__transport *transport, const char *transports)
 {
     ucp_config_t *config = NULL;
     set_environment();
@@ -78,8 +81,8 @@ static tsr_status open_context(tsr__transport *transport, bool avoid_posix)
         (void)ucp_config_modify(config, "KEEPALIVE_INTERVAL", "1s");
     if (!getenv("UCX_RNDV_THRESH") && !has_rdma())
         (void)ucp_config_modify(config, "RNDV_THRESH", EAGER_BYTES);
-    if (avoid_posix)
-        (void)ucp_config_modify(config, "TLS", "^posix");
+    if (transports)
+        (void)ucp_config_modify(config, "TLS", transports);
     const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
                                  .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP};
     ucs_status_t status = ucp_init(&params, config, &transport->context);
@@ -101,22 +104,25 @@ static void close_worker(tsr__transport *transport)
  * V shared memory instead. So if there is no room, POSIX shared memory is disabled. Processes that
  * start at the same time may take the room that this process has seen; then the first attempt
  * fails, and a second one is made without POSIX shared memory. */
-static tsr_status open_worker(tsr__transport *transport)
+static tsr_status open_worker(tsr__transport *transport, bool without_shared_memory)
 {
-    const bool may_avoid_posix = tsr__ucx_may_avoid_posix();
+    const bool may_avoid_posix = !without_shared_memory && tsr__ucx_may_avoid_posix();
     bool avoid_posix = may_avoid_posix && !tsr__ucx_posix_fits();
     TSR__TRY(tsr__ucx_check_descriptors());
     TSR__TRY(tsr__ucx_library_open());
     redirect_log();
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = UCS_THREAD_MODE_SERIALIZED};
-    TSR__TRY(open_context(transport, avoid_posix));
+    const char *transports = avoid_posix ? WITHOUT_POSIX : NULL;
+    if (without_shared_memory && tsr__env_text("UCX_TLS") == NULL)
+        transports = "^sm";
+    TSR__TRY(open_context(transport, transports));
     ucs_status_t created = ucp_worker_create(transport->context, &params, &transport->worker);
     if (may_avoid_posix && !avoid_posix && tsr__ucx_is_out_of_resources(created)) {
         avoid_posix = true;
         ucp_cleanup(transport->context);
         transport->context = NULL;
-        TSR__TRY(open_context(transport, avoid_posix));
+        TSR__TRY(open_context(transport, WITHOUT_POSIX));
         created = ucp_worker_create(transport->context, &params, &transport->worker);
     }
     TSR__TRY(tsr__ucx_check(created, "ucp_worker_create"));
@@ -128,13 +134,13 @@ static tsr_status open_worker(tsr__transport *transport)
         "ucp_worker_get_address");
 }
 
-tsr_status tsr__transport_create(tsr__transport **out)
+tsr_status tsr__transport_create(bool without_shared_memory, tsr__transport **out)
 {
     tsr__transport *transport = tsr__calloc(1, sizeof *transport);
     if (!transport)
         return TSR_ERR_NO_MEMORY;
     transport->wake = -1;
-    tsr_status status = open_worker(transport);
+    tsr_status status = open_worker(transport, without_shared_memory);
     if (status == TSR_OK)
         status = tsr__ucx_wake_open(transport);
     if (status != TSR_OK) {

@@ -5,7 +5,7 @@
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-tsr_status tsr__transport_create(tsr__transport **out)
+tsr_status tsr__transport_create(bool without_shared_memory, tsr__transport **out)
 {
     return tsr__fail(TSR_ERR_UNSUPPORTED, "this build of tessera has no UCX");
 }

@@ -38,8 +38,10 @@ typedef struct tsr__message {
 
 /* Creates a transport. Returns TSR_ERR_UNSUPPORTED in a build without UCX. Sets
  * UCX_MM_ERROR_HANDLING in the environment unless it is already set. Without this variable, UCX
- * does not use shared memory between peers whose loss it must detect. */
-tsr_status tsr__transport_create(tsr__transport **out) TSR_NODISCARD;
+ * does not use shared memory between peers whose loss it must detect. If `without_shared_memory` is
+ * true, and unless the user has chosen transports (UCX_TLS), UCX does not use shared memory at all.
+ */
+tsr_status tsr__transport_create(bool without_shared_memory, tsr__transport **out) TSR_NODISCARD;
 
 /* Returns whether processes of one host exchange messages through shared memory, unless the user
  * has chosen other transports. Otherwise they use TCP: UCX 1.13 may abort a process that connects
