@@ -549,7 +549,9 @@ static tsr_status run_work(work *w, float *values, float *got)
 {
     const uint64_t bytes = (uint64_t)medium * sizeof *values;
     TSR__TRY(w->device ? TSR_OK
-                       : tsr_device_open(tsr_device_params(.force_staging = true), &w->device));
+                       : tsr_device_open(
+                             tsr_device_params(.force_staging = true, .staging_bytes = 1 << 20),
+                             &w->device));
     TSR__TRY(w->stream ? TSR_OK : tsr_stream_create(w->device, &w->stream));
     TSR__TRY(w->x ? TSR_OK : tsr_tensor_create(w->device, TSR_F32, 1, &medium, &w->x));
     TSR__TRY(w->y ? TSR_OK : tsr_tensor_create(w->device, TSR_F32, 1, &medium, &w->y));
@@ -576,7 +578,8 @@ static bool survives(tsr__fault_kind kind, uint64_t nth, int code, float *values
     work w = {0};
     /* Failures while a device is opened are tested with one code. */
     if (code != VK_ERROR_OUT_OF_HOST_MEMORY)
-        GPU_OK(tsr_device_open(tsr_device_params(.force_staging = true), &w.device));
+        GPU_OK(tsr_device_open(tsr_device_params(.force_staging = true, .staging_bytes = 1 << 20),
+                               &w.device));
     tsr__fault_arm(kind, nth, code);
     const tsr_status status = run_work(&w, values, got);
     const char *site = tsr__fault_site();
