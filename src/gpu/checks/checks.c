@@ -76,6 +76,9 @@ static const shader_case cases[] = {
     CASE(ATTENTION_FEW, 3, attention_few),
     CASE(ATTENTION_MERGE, 1, attention_few),
     CASE_WITH(MATMUL_QUANT, TSR_QUANT_SPECS + 3, quant_product, .blocks = true),
+    CASE(PACK_LARGEST, 1, pack),
+    CASE(PACK, 1, pack),
+    CASE(UNPACK, 1, pack),
     CASE_WITH(DEQUANTIZE, TSR_QUANT_SPECS + 1, dequantize, .blocks = true),
 };
 enum { CASES = sizeof cases / sizeof *cases };

@@ -3,6 +3,7 @@
 
 #include "base/float16.h"
 #include "gpu/checks/cases.h"
+#include "gpu/quant/pack.h"
 #include "tensor/check.h"
 #include "tessera/attention.h"
 #include "tessera/matmul.h"
@@ -175,6 +176,26 @@ static tsr_status add_weights(tsr__case *c, tsr_dtype format)
                                &weights));
     tsr__case_adopt(c, weights);
     return tsr_tensor_upload(c->stream, weights, blocks, bytes);
+}
+
+/* Packing and unpacking numbers for slow connections. Each block of 32 has 127/64 as its largest
+ * element, so that its scale is a power of two and nothing is rounded. */
+tsr_status tsr__case_pack(tsr__case *c, tsr_dtype dtype)
+{
+    enum { COUNT = 32 * 5 + 7 };
+    tsr_tensor *packed;
+
+    for (int i = 0; i < COUNT; i++)
+        c->value[0][i] = (i % 32 == 0 ? 127 : i * 29 % 255 - 127) / 64.0;
+    TSR__TRY(tsr__case_given(c, dtype, TSR__SHAPE_1(COUNT)));
+    TSR__TRY(tsr_tensor_create(tsr_stream_device(c->stream), TSR_U32,
+                               TSR__SHAPE_1(tsr__packed_words(COUNT)), &packed));
+    tsr__case_adopt(c, packed);
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_1(COUNT)));
+    for (int i = 0; i < COUNT; i++)
+        c->value[2][i] = c->value[0][i];
+    TSR__TRY(tsr__pack(c->stream, packed, c->tensor[0]));
+    return tsr__unpack_sum(c->stream, c->tensor[2], packed, 1);
 }
 
 /* Gives the format and the dtype of the other tensors that test a kernel for `dtype`, which is a

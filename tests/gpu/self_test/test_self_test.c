@@ -278,6 +278,8 @@ static const struct broken_kernel {
     {TSR__SHADER_SGD, "sgd", false},
     {TSR__SHADER_KV_APPEND, "kv_append", true},
     {TSR__SHADER_DEQUANTIZE, "dequantize", true},
+    {TSR__SHADER_PACK, "pack", true},
+    {TSR__SHADER_UNPACK, "unpack", true},
     {TSR__SHADER_NORM_GRAD, "norm_grad", false},
     {TSR__SHADER_ATTENTION, "attention", false},
     {TSR__SHADER_ATTENTION, "attention_grad", false},
