@@ -40,9 +40,23 @@ uint tsr_widen_f16(uint bits)
     return (bits & 0x8000u) << 16 | wide;
 }
 
+// 1: subnormal f16 numbers are widened by arithmetic that needs no f16, because the device may
+// replace them by 0. The id is known to src/gpu/pipeline/subnormals.c, which sets the value.
+layout(constant_id = 100) const uint WIDEN_F16 = 0;
+
 float tsr_f32_from_f16(uint bits)
 {
+    if (WIDEN_F16 != 0u)
+        return uintBitsToFloat(tsr_widen_f16(bits));
     return unpackHalf2x16(bits).x;
+}
+
+// Of the low and the high half of a word.
+vec2 tsr_f32_from_f16_pair(uint pair)
+{
+    if (WIDEN_F16 != 0u)
+        return uintBitsToFloat(uvec2(tsr_widen_f16(pair & 0xffffu), tsr_widen_f16(pair >> 16)));
+    return unpackHalf2x16(pair);
 }
 
 uint tsr_bf16_from_f32(float value)

@@ -33,7 +33,7 @@ uvec2 mm_at(uvec2 base, uint count, uint stride, uint dtype)
 vec4 mm_floats4(uvec2 pairs, uint dtype)
 {
     if (dtype == TSR_DT_F16)
-        return vec4(unpackHalf2x16(pairs.x), unpackHalf2x16(pairs.y));
+        return vec4(tsr_f32_from_f16_pair(pairs.x), tsr_f32_from_f16_pair(pairs.y));
     return uintBitsToFloat(uvec4(pairs.x << 16, pairs.x & 0xffff0000u, pairs.y << 16, pairs.y & 0xffff0000u));
 }
 

@@ -70,7 +70,7 @@ vec4 tsr_load_dense4(uvec2 at, uint dtype)
     uint low = tsr_words(at).v[0];
     uint high = tsr_words(at).v[1];
     if (dtype == TSR_DT_F16)
-        return vec4(unpackHalf2x16(low), unpackHalf2x16(high));
+        return vec4(tsr_f32_from_f16_pair(low), tsr_f32_from_f16_pair(high));
     return uintBitsToFloat(uvec4(low << 16, low & 0xffff0000u, high << 16, high & 0xffff0000u));
 }
 
@@ -98,7 +98,7 @@ vec4 tsr_load_aligned4(uvec2 at, uint dtype)
         return tsr_floats4(at).v[0];
     uvec2 pairs = tsr_words2(at).v[0];
     if (dtype == TSR_DT_F16)
-        return vec4(unpackHalf2x16(pairs.x), unpackHalf2x16(pairs.y));
+        return vec4(tsr_f32_from_f16_pair(pairs.x), tsr_f32_from_f16_pair(pairs.y));
     return uintBitsToFloat(uvec4(pairs.x << 16, pairs.x & 0xffff0000u, pairs.y << 16, pairs.y & 0xffff0000u));
 }
 

@@ -27,6 +27,7 @@ typedef struct row {
     double waves;        /* RADV only: subgroups that a SIMD can hold */
     double width, fills; /* Intel only: lanes of a subgroup, reads of registers that were spilled */
     isa_figures isa;
+    bool keeps_subnormals; /* of f16 */
 } row;
 
 static row rows[ROWS_MAX];
@@ -84,6 +85,15 @@ static void find_pipeline(void *user, tsr__shader shader, const uint32_t *spec, 
         s->fma_per_step = (double)spec[3] * spec[4] * spec[5]; /* BK, TM, TN */
 }
 
+/* True if the code runs in a mode in which f16 keeps subnormal numbers. On AMD's GPUs this is the
+ * mode in which RADV starts it; on Intel's, it is a bit of a control register. */
+static bool keeps_subnormals(const char *code)
+{
+    if (isa_family_is_intel())
+        return strstr(code, "cr0<0>            0x00000400") != NULL;
+    return !strstr(code, "s_denorm_mode") && !strstr(code, "s_setreg");
+}
+
 static void examine(const char *name, VkPipeline pipeline)
 {
     search found = {.pipeline = pipeline};
@@ -105,6 +115,7 @@ static void examine(const char *name, VkPipeline pipeline)
     ck_assert_msg(
         isa_read(code, isa_family_is_intel() ? &intel : NULL, found.fma_per_step, &r->isa),
         "%s: unknown machine code", r->kernel);
+    r->keeps_subnormals = keeps_subnormals(code);
     free(code);
 }
 
@@ -473,6 +484,20 @@ START_TEST(every_kernel_has_a_case)
 }
 END_TEST
 
+/* In a kernel that widens f16. */
+START_TEST(subnormals_of_f16_are_kept)
+{
+    int found = 0;
+
+    for (int i = 0; i < row_count; i++)
+        if (strcmp(rows[i].name, "add f16 row") == 0) {
+            ck_assert(rows[i].keeps_subnormals);
+            found++;
+        }
+    ck_assert_int_gt(found, 0);
+}
+END_TEST
+
 TESTS(isa)
 {
     /* once for all tests, which do not call the driver */
@@ -480,4 +505,5 @@ TESTS(isa)
     tcase_add_test(tests, figures_are_those_in_the_tree);
     tcase_add_test(tests, limits_are_kept);
     tcase_add_test(tests, every_kernel_has_a_case);
+    tcase_add_test(tests, subnormals_of_f16_are_kept);
 }

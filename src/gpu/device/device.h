@@ -52,6 +52,13 @@ typedef struct tsr__queue {
     VkAccessFlags reads, writes;
 } tsr__queue;
 
+/* How f16 keeps subnormal numbers when it is widened to f32. */
+typedef enum tsr__subnormals {
+    TSR__SUBNORMALS_KEPT,    /* as it is: drivers for the CPU */
+    TSR__SUBNORMALS_BY_MODE, /* in shaders that demand it (DenormPreserve) */
+    TSR__SUBNORMALS_BY_CODE  /* only by arithmetic that has no f16 */
+} tsr__subnormals;
+
 struct tsr_device {
     tsr__instance *instance;
     VkPhysicalDevice physical;
@@ -72,7 +79,8 @@ struct tsr_device {
     uint32_t max_workgroup_subgroups;
     double work_limit; /* one of the limits above, or infinity on CPU drivers */
     bool subgroup_quads;
-    bool dot2;        /* an instruction adds two products of f16 to a sum in f32 */
+    bool dot2; /* an instruction adds two products of f16 to a sum in f32 */
+    tsr__subnormals subnormals;
     bool self_tested; /* kernels are tested before their first use (self_test.h) */
     /* Returns an error if a pipeline's shader failed its self-test. Sets *settled to whether later
      * calls for the same pipeline would return the same. NULL: there are no self-tests. */

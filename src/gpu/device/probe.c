@@ -491,6 +491,9 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
     bool sizes = subgroup_size.maxSubgroupSize != 0;
     info->subgroup_size_min = sizes ? subgroup_size.minSubgroupSize : vulkan11.subgroupSize;
     info->subgroup_size_max = sizes ? subgroup_size.maxSubgroupSize : vulkan11.subgroupSize;
+    capabilities->f16_subnormals =
+        vulkan12.shaderDenormPreserveFloat16 &&
+        vulkan12.denormBehaviorIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE;
     capabilities->subgroup_quads =
         (vulkan11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_QUAD_BIT) != 0;
     capabilities->max_workgroup_subgroups = subgroup_size.maxComputeWorkgroupSubgroups;

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "gpu/cpu_drivers/specialize/specialize.h"
 #include "gpu/pipeline/disk_cache.h"
+#include "gpu/pipeline/subnormals.h"
 
 #define BUCKETS 256
 #define MAX_REPLACED 4
@@ -236,9 +237,12 @@ static tsr_status build_entry(tsr_device *device, const device_pipelines *pipeli
     tsr__pipeline *entry = tsr__calloc(1, sizeof *entry);
     if (!entry)
         return TSR_ERR_NO_MEMORY;
-    uint32_t *special = NULL;
-    tsr_status status =
-        tsr__specialize(code, size_bytes, spec, spec_count, &special, &special_bytes);
+    uint32_t *kept = NULL, *special = NULL;
+    tsr_status status = tsr__keep_subnormals(device, code, size_bytes, &kept, &size_bytes);
+    if (kept)
+        code = kept;
+    if (status == TSR_OK)
+        status = tsr__specialize(code, size_bytes, spec, spec_count, &special, &special_bytes);
     if (status == TSR_OK && special)
         status = build(device, pipelines, binary->name, special, special_bytes, NULL, 0,
                        subgroup_size_of(device, shader), &entry->pipeline);
@@ -247,6 +251,7 @@ static tsr_status build_entry(tsr_device *device, const device_pipelines *pipeli
         status = build(device, pipelines, binary->name, code, size_bytes, spec, spec_count,
                        subgroup_size_of(device, shader), &entry->pipeline);
     tsr__free(special);
+    tsr__free(kept);
     if (status != TSR_OK) {
         tsr__free(entry);
         return status;

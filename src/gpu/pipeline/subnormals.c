@@ -1,0 +1,104 @@
+#include "gpu/pipeline/subnormals.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* From the specification of SPIR-V. */
+enum {
+    HEADER_WORDS = 5,
+    OP_ENTRY_POINT = 15,
+    OP_EXECUTION_MODE = 16,
+    OP_CAPABILITY = 17,
+    OP_SPEC_CONSTANT = 50,
+    OP_FUNCTION = 54,
+    OP_DECORATE = 71,
+    DECORATION_SPEC_ID = 1,
+    DENORM_PRESERVE = 4459,
+    CAPABILITY_DENORM_PRESERVE = 4464
+};
+
+/* The id of the specialization constant WIDEN_F16 in shaders/include/float16.glsl. */
+enum { WIDEN_F16 = 100 };
+
+static uint32_t opcode_at(const uint32_t *code, size_t at)
+{
+    return code[at] & 0xffff;
+}
+
+/* Where a module has what the two ways change; 0: nowhere. */
+typedef struct places {
+    uint32_t entry, constant; /* ids of the entry point and of WIDEN_F16 */
+    size_t after_entries;     /* the instruction that follows the entry points */
+    size_t value;             /* the value of WIDEN_F16 */
+} places;
+
+static places find_places(const uint32_t *code, size_t words)
+{
+    places found = {0};
+
+    for (size_t at = HEADER_WORDS; at < words && opcode_at(code, at) != OP_FUNCTION;
+         at += code[at] >> 16) {
+        const uint32_t *w = code + at;
+        switch (opcode_at(code, at)) {
+        case OP_ENTRY_POINT:
+            found.entry = w[2];
+            found.after_entries = at + (w[0] >> 16);
+            break;
+        case OP_DECORATE:
+            if (w[2] == DECORATION_SPEC_ID && w[3] == WIDEN_F16)
+                found.constant = w[1];
+            break;
+        case OP_SPEC_CONSTANT:
+            if (w[2] == found.constant)
+                found.value = at + 3;
+            break;
+        default:
+            break;
+        }
+    }
+    return found;
+}
+
+/* Adds the execution mode DenormPreserve for 16 bits, which SPIR-V 1.4 has without an extension. */
+static size_t add_mode(const uint32_t *code, size_t words, const places *found, uint32_t *out)
+{
+    const uint32_t capability[] = {2 << 16 | OP_CAPABILITY, CAPABILITY_DENORM_PRESERVE};
+    const uint32_t mode[] = {4 << 16 | OP_EXECUTION_MODE, found->entry, DENORM_PRESERVE, 16};
+    size_t count = 0;
+
+    memcpy(out, code, HEADER_WORDS * sizeof *code);
+    count += HEADER_WORDS;
+    memcpy(out + count, capability, sizeof capability);
+    count += 2;
+    memcpy(out + count, code + HEADER_WORDS, (found->after_entries - HEADER_WORDS) * sizeof *code);
+    count += found->after_entries - HEADER_WORDS;
+    memcpy(out + count, mode, sizeof mode);
+    count += 4;
+    memcpy(out + count, code + found->after_entries, (words - found->after_entries) * sizeof *code);
+    return count + words - found->after_entries;
+}
+
+tsr_status tsr__keep_subnormals(const tsr_device *device, const uint32_t *code, size_t size_bytes,
+                                uint32_t **out, size_t *out_size_bytes)
+{
+    const size_t words = size_bytes / sizeof *code;
+    const places found = find_places(code, words);
+
+    *out = NULL;
+    if (device->subnormals == TSR__SUBNORMALS_KEPT || found.value == 0)
+        return TSR_OK;
+    uint32_t *copy = tsr__calloc(words + 6, sizeof *copy);
+    if (!copy)
+        return TSR_ERR_NO_MEMORY;
+    size_t count = words;
+    if (device->subnormals == TSR__SUBNORMALS_BY_MODE) {
+        count = add_mode(code, words, &found, copy);
+    } else {
+        memcpy(copy, code, size_bytes);
+        copy[found.value] = 1;
+    }
+    *out = copy;
+    *out_size_bytes = count * sizeof *copy;
+    return TSR_OK;
+}
