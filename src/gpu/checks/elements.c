@@ -191,7 +191,7 @@ static tsr_status append(const tsr__case *c, tsr_kv_cache *cache)
 tsr_status tsr__case_kv_append(tsr__case *c, tsr_dtype dtype)
 {
     tsr_kv_cache *cache = NULL;
-    const int64_t shape[] = {1, PAGES, 2 * KV_HEADS, PAGE, HEAD_DIM};
+    const int64_t shape[] = {1, PAGES, 2 * (int64_t)KV_HEADS, PAGE, HEAD_DIM};
 
     for (int i = 0; i < 2; i++)
         TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_4(1, KV_HEADS, TOKENS, HEAD_DIM)));

@@ -136,7 +136,7 @@ tsr_status tsr__case_attention_few(tsr__case *c, tsr_dtype dtype)
 
 /* Weights in blocks ---------------------------------------------------------------------------- */
 
-enum { COLUMNS = 5, DEPTH = 256 };
+enum { COLUMNS = 5, DEPTH = 256, WEIGHTS = COLUMNS * DEPTH };
 
 /* Makes blocks of a format that cannot be written from arbitrary bits and small scales. */
 static void invent_blocks(const tsr_quant_format *format, uint8_t *blocks, uint64_t bytes)
@@ -157,19 +157,19 @@ static void invent_blocks(const tsr_quant_format *format, uint8_t *blocks, uint6
  * reads them. They are at most 1/8, so that results are about 1. */
 static tsr_status add_weights(tsr__case *c, tsr_dtype format)
 {
-    uint8_t blocks[COLUMNS * DEPTH * 2];
-    float values[COLUMNS * DEPTH];
+    uint8_t blocks[WEIGHTS * 2];
+    float values[WEIGHTS];
     uint64_t bytes;
 
-    for (int i = 0; i < COLUMNS * DEPTH; i++)
+    for (int i = 0; i < WEIGHTS; i++)
         values[i] = (float)((i * 29 + i / DEPTH) % 255 - 127) / 1024;
-    TSR__TRY(tsr_quant_bytes(format, COLUMNS * DEPTH, &bytes));
+    TSR__TRY(tsr_quant_bytes(format, WEIGHTS, &bytes));
     if (tsr_quant_format_of(format)->quantizes)
-        TSR__TRY(tsr_quantize(format, values, COLUMNS * DEPTH, blocks, bytes));
+        TSR__TRY(tsr_quantize(format, values, WEIGHTS, blocks, bytes));
     else
         invent_blocks(tsr_quant_format_of(format), blocks, bytes);
-    TSR__TRY(tsr_dequantize(format, blocks, bytes, values, COLUMNS * DEPTH));
-    for (int i = 0; i < COLUMNS * DEPTH; i++)
+    TSR__TRY(tsr_dequantize(format, blocks, bytes, values, WEIGHTS));
+    for (int i = 0; i < WEIGHTS; i++)
         c->value[c->count][i] = (double)values[i];
     tsr_tensor *weights;
     TSR__TRY(tsr_tensor_create(tsr_stream_device(c->stream), format, TSR__SHAPE_2(COLUMNS, DEPTH),
