@@ -74,7 +74,7 @@ tsr_status tsr__case_cross_entropy_shard(tsr__case *c, tsr_dtype dtype)
     TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(LABELS, CLASSES)));
     TSR__TRY(tsr__case_indices(c, LABELS, labels));
     find_stats(c, 0, OTHERS, c->value[2]);
-    find_stats(c, OTHERS, OTHERS + CLASSES, &c->value[2][3 * LABELS]);
+    find_stats(c, OTHERS, OTHERS + CLASSES, c->value[2] + (ptrdiff_t)3 * LABELS);
     TSR__TRY(tsr__case_given(c, TSR_F32, TSR__SHAPE_3(2, 3, LABELS)));
     TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_2(3, LABELS)));
     find_stats(c, OTHERS, OTHERS + CLASSES, c->value[3]);
