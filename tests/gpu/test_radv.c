@@ -182,7 +182,7 @@ START_TEST(every_matmul_the_chooser_could_use)
     ck_assert_int_eq(bad, 0);
     /* A GPU that has cooperative matrices must compile all of these kernels. One of them is for
      * NVIDIA only. */
-    int all = info->vendor_id == TSR__VENDOR_NVIDIA ? 7 : 6;
+    int all = info->vendor_id == TSR__VENDOR_NVIDIA ? 8 : 7;
     ck_assert_int_eq(coopmat, info->coopmat_used < 0 && info->coopmat_bf16_used < 0 ? 0 : all);
 }
 END_TEST
