@@ -5,7 +5,7 @@ set -eu
 [ -e "$1/root.ini" ] && exit
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
-mkdir -p "$folder/apt/lists/partial" "$folder/apt/cache/archives/partial" "$folder/packages"
+mkdir -p "$folder/apt/lists/partial" "$folder/apt/cache/archives/partial"
 : >"$folder/apt/status"
 APT_CONFIG=$folder/apt/apt.conf
 export APT_CONFIG
@@ -18,11 +18,11 @@ Dir::State::status "$folder/apt/status";
 Dir::Cache "$folder/apt/cache";
 END
 apt-get -qq update
-cd "$folder/packages"
-apt-get -qq download libc6 libc6-dev libgcc-s1 linux-libc-dev check libsubunit0 libsubunit-dev libjansson4 libjansson-dev libsodium23 libsodium-dev \
-    libutf8proc2 libutf8proc-dev
-for package in *.deb; do
+# With everything that they depend on: there is no package that they could share.
+apt-get -qq install --download-only --no-install-recommends libc6-dev check libsubunit-dev libjansson-dev libsodium-dev libutf8proc-dev libvulkan-dev \
+    mesa-vulkan-drivers >"$folder/apt/log" 2>&1
+for package in "$folder"/apt/cache/archives/*.deb; do
     dpkg-deb -x "$package" "$folder"
 done
-rm -r "$folder/packages" "$folder/apt"
+rm -r "$folder/apt"
 printf "[constants]\nroot = '%s'\n" "$folder" >"$folder/root.ini"

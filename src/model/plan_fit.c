@@ -95,7 +95,7 @@ tsr_status tsr__model_plan_fit(const tsr__model_plan *plan, const tsr_model_plan
 /* Writes what would fit, such as "3 ranks of this size, or the dtype f16 would fit". */
 static void write_fit(const tsr_model_fit *fit, size_t size, char *text)
 {
-    char ranks[48] = "", dtype[48] = "";
+    char ranks[40] = "", dtype[40] = "";
     if (fit->ranks > 0)
         snprintf(ranks, sizeof ranks, "%d ranks of this size", fit->ranks);
     if (fit->dtype != 0)

@@ -28,6 +28,21 @@ export CCACHE_DIR="${CCACHE_DIR:-$root/build/ccache}"
 # They share compiled shaders too.
 export PATH="$root/tests/lanes/bin:$PATH"
 
+# compile_with_ccache COMPILER [ARGUMENT…]: sets $ccache_options to the options for `configure` with which this cross compiler runs in ccache.
+# shellcheck disable=SC2034 # the lanes use it
+compile_with_ccache() {
+    ccache_options=
+    [ -n "$ccache" ] || return
+    mkdir -p build
+    {
+        echo '[binaries]'
+        printf "c = ['%s'" "$ccache"
+        printf ", '%s'" "$@"
+        echo ']'
+    } >"build/ccache-$1.ini"
+    ccache_options="--cross-file build/ccache-$1.ini"
+}
+
 # build_in FOLDER COMPILER [OPTION…]: builds everything in this folder. It leaves out debug information, which would take a fifth of the time.
 build_in() {
     built=$1

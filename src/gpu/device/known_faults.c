@@ -69,6 +69,13 @@ static bool imports_host_memory(const tsr__capabilities *capabilities, const tsr
     return info->external_memory_host;
 }
 
+/* Drivers for CPUs compute with half floats only where the processor does. */
+static bool stores_halves_only(const tsr__capabilities *capabilities, const tsr_device_info *info)
+{
+    (void)capabilities;
+    return info->storage16 && !info->fp16;
+}
+
 /* The table ------------------------------------------------------------------------------------ */
 
 /* Faults that need no line: RADV before Mesa 25.3 is slow if rows of tiles in shared memory are
@@ -125,6 +132,13 @@ static const tsr__known_fault table[] = {
      .first_version = INTEL_WINDOWS_VERSION(101, 8826),
      .condition = with_coopmat,
      .effect = TSR__FAULT_NO_COOPMAT},
+    {.name = "lavapipe-halves",
+     .description = "aborts when it compiles conversions of half floats, on processors without "
+                    "instructions for them",
+     .source = "Tencent/ncnn#4233",
+     .drivers = {VK_DRIVER_ID_MESA_LLVMPIPE},
+     .condition = stores_halves_only,
+     .effect = TSR__FAULT_NO_STORAGE16},
     {.name = "moltenvk-amd-subgroups",
      .description = "reports subgroups of 64 on AMD's GPUs, where Metal uses 32",
      .source = "KhronosGroup/MoltenVK#2756, ggml-org/llama.cpp#20029",
@@ -146,6 +160,7 @@ static const char *const effect_texts[] = {
     [TSR__FAULT_NO_COOPMAT_QUERY] = "cooperative matrices are not used",
     [TSR__FAULT_SUBGROUPS_OF_32] = "subgroups count as 32 invocations of no guaranteed size",
     [TSR__FAULT_NO_HOST_IMPORT] = "memory of the host is not imported",
+    [TSR__FAULT_NO_STORAGE16] = "kernels access 16-bit values in words of 32 bits",
     [TSR__FAULT_SHORT_WORK] = "batches and dispatches have less work",
 };
 _Static_assert(sizeof effect_texts / sizeof *effect_texts == TSR__FAULT_EFFECTS,
@@ -218,6 +233,9 @@ static void apply_effect(tsr__fault_effect effect, tsr__capabilities *capabiliti
     case TSR__FAULT_NO_HOST_IMPORT:
         info->external_memory_host = false;
         capabilities->host_import_alignment = 0;
+        break;
+    case TSR__FAULT_NO_STORAGE16:
+        info->storage16 = false;
         break;
     case TSR__FAULT_SHORT_WORK:
         capabilities->short_work = true;

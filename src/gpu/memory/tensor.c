@@ -158,7 +158,7 @@ tsr_status tsr_tensor_view(const tsr_tensor *in, const tsr_layout *layout, tsr_t
         TSR__TRY(tsr__layout_check("tensor_view", layout));
         return view_of(in, layout, out);
     }
-    uint64_t reach;
+    uint64_t reach = 0;
     TSR__REQUIRE(reach_of(layout, &reach) && reach <= in->buffer->size_bytes,
                  "tensor_view: the layout reaches past the buffer's %llu bytes",
                  (unsigned long long)in->buffer->size_bytes);

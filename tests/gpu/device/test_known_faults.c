@@ -87,6 +87,8 @@ static const invented devices[] = {
     {VK_DRIVER_ID_NVIDIA_PROPRIETARY, NVIDIA, 0x1e07, 0x91c00000, DISCRETE, 8, false, 32, 32, true,
      ""},
     {VK_DRIVER_ID_MESA_LLVMPIPE, 0x10005, 0, MESA(22, 3), TSR_DEVICE_CPU, 8, false, 8, 8, true, ""},
+    {VK_DRIVER_ID_MESA_LLVMPIPE, 0x10005, 0, MESA(22, 3), TSR_DEVICE_CPU, 0, false, 4, 4, true,
+     "lavapipe-halves"},
     {0, AMD, 0x67df, 1, INTEGRATED, 8, false, 64, 64, true, ""},
 };
 
@@ -111,7 +113,9 @@ static void make(const invented *device)
     info.subgroup_size = info.subgroup_size_max = device->subgroup_max;
     info.subgroup_size_min = device->subgroup_min;
     info.external_memory_host = device->host_import;
-    info.fp16 = info.storage16 = info.storage8 = true;
+    /* Processors whose vectors have 4 floats only are older than instructions for halves. */
+    info.fp16 = device->subgroup_min != 4;
+    info.storage16 = info.storage8 = true;
     info.coopmat = device->columns > 0;
     info.coopmat_count = info.coopmat ? 1 : 0;
     info.coopmats[0] = (tsr_coopmat_shape){.m = device->columns,
@@ -173,6 +177,7 @@ START_TEST(each_effect_changes_what_it_says_and_nothing_else)
     ck_assert_int_eq(info.external_memory_host, device->host_import && !import);
     ck_assert_int_eq(capabilities.host_import_alignment > 0, device->host_import && !import);
     ck_assert_int_eq(capabilities.short_work, short_work);
+    ck_assert_int_eq(info.storage16, !has("lavapipe-halves"));
 }
 END_TEST
 
