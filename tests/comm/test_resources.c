@@ -67,6 +67,15 @@ START_TEST(of_memory)
 }
 END_TEST
 
+/* UCX's two areas of 4,292,720 and 8,447 bytes are 1049 and 3 pages of 4 KiB, and 66 and 1 of 64
+ * KiB. */
+START_TEST(shared_memory_is_whole_pages)
+{
+    ck_assert_uint_eq(tsr__ucx_posix_bytes(4096), (1049 + 3) * 4096);
+    ck_assert_uint_eq(tsr__ucx_posix_bytes(65536), (66 + 1) * 65536);
+}
+END_TEST
+
 START_TEST(of_descriptors_before_ucx_starts)
 {
     unsetenv("UCX_TLS");
@@ -86,5 +95,6 @@ TESTS(resources)
     tcase_add_checked_fixture(tests, save_descriptors, restore_descriptors);
     tcase_add_test(tests, of_errors_of_peers);
     tcase_add_test(tests, of_memory);
+    tcase_add_test(tests, shared_memory_is_whole_pages);
     tcase_add_test(tests, of_descriptors_before_ucx_starts);
 }

@@ -7,14 +7,12 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
+#include "base/checked.h"
 #include "base/environment.h"
 #include "base/error.h"
 #include "comm/ucx/transport.h"
-
-/* The POSIX shared memory of one process: UCX 1.13 takes 4,292,720 and 8,447 bytes, each rounded up
- * to pages. */
-#define POSIX_BYTES UINT64_C(4308992)
 
 /* The number of files that UCX 1.13 opens with its default transports, on a machine that has one
  * network in addition to loopback. If the limit allows fewer, UCX aborts the process or reports
@@ -99,11 +97,22 @@ bool tsr__transport_has_shared_memory(void)
     return list == chosen ? posix || sysv : !posix || !sysv;
 }
 
+uint64_t tsr__ucx_posix_bytes(uint64_t page_bytes)
+{
+    return tsr__align_up_u64(4292720, page_bytes) + tsr__align_up_u64(8447, page_bytes);
+}
+
+static uint64_t posix_bytes(void)
+{
+    const long page_bytes = sysconf(_SC_PAGESIZE);
+    return tsr__ucx_posix_bytes(page_bytes > 0 ? (uint64_t)page_bytes : 4096);
+}
+
 bool tsr__ucx_posix_fits(void)
 {
     struct statvfs found;
     return statvfs(posix_folder(), &found) == 0 && (found.f_flag & ST_RDONLY) == 0 &&
-           (uint64_t)found.f_bavail * found.f_frsize >= POSIX_BYTES;
+           (uint64_t)found.f_bavail * found.f_frsize >= posix_bytes();
 }
 
 bool tsr__ucx_is_out_of_resources(ucs_status_t status)
@@ -125,7 +134,7 @@ static void describe_posix(char *text, size_t size)
                  "; %.60s has %.1f of %.1f MiB free, and UCX takes %.1f MiB for each process",
                  folder, (double)found.f_bavail * (double)found.f_frsize / 1048576,
                  (double)found.f_blocks * (double)found.f_frsize / 1048576,
-                 (double)POSIX_BYTES / 1048576);
+                 (double)posix_bytes() / 1048576);
 }
 
 const char *tsr__ucx_describe(ucs_status_t status, char *text, size_t size)

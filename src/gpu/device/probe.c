@@ -140,11 +140,18 @@ static bool claims_too_little(const tsr_device_info *info)
     return strcmp(info->driver_name, "llvmpipe") == 0 && !info->memory_budget;
 }
 
+/* Returns the bytes of the system's pages: 4 KiB on most processors, up to 64 KiB on arm64. */
+static uint64_t page_bytes(void)
+{
+    const long bytes = sysconf(_SC_PAGESIZE);
+    return bytes > 0 ? (uint64_t)bytes : 4096;
+}
+
 /* Returns the bytes of memory of this machine, or 0 if the system does not say. */
 static uint64_t machine_memory(void)
 {
-    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+    const long pages = sysconf(_SC_PHYS_PAGES);
+    return pages > 0 ? (uint64_t)pages * page_bytes() : 0;
 }
 
 void tsr__probe_budget(const tsr__instance *instance, VkPhysicalDevice physical,
@@ -487,6 +494,10 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
             tsr__min_u64(info->max_allocation_bytes, maintenance4.maxBufferSize);
     capabilities->max_allocations = properties.properties.limits.maxMemoryAllocationCount;
     capabilities->host_import_alignment = host_memory.minImportedHostPointerAlignment;
+    /* Kernels import whole pages. Drivers say 4 KiB even where pages are larger. */
+    if (capabilities->host_import_alignment > 0)
+        capabilities->host_import_alignment =
+            tsr__max_u64(capabilities->host_import_alignment, page_bytes());
     info->subgroup_size = vulkan11.subgroupSize;
     bool sizes = subgroup_size.maxSubgroupSize != 0;
     info->subgroup_size_min = sizes ? subgroup_size.minSubgroupSize : vulkan11.subgroupSize;

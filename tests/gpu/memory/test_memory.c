@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fault.h"
 #include "gpu/memory/memory.h"
@@ -169,6 +170,25 @@ START_TEST(memory_that_networks_can_access)
         check_shared(host);
         tsr_tensor_destroy(&host);
     }
+}
+END_TEST
+
+/* Imported memory is whole pages of the system, which have 64 KiB on some processors. */
+START_TEST(imported_memory_is_whole_pages)
+{
+    const uint64_t page_bytes = 65536, own = gpu->host_import_alignment;
+    const int64_t count = 3000;
+    tsr_tensor *host = NULL;
+    ck_assert_uint_eq(own % (uint64_t)sysconf(_SC_PAGESIZE), 0);
+    if (own == 0)
+        return;
+    gpu->host_import_alignment = page_bytes;
+    GPU_OK(tsr__tensor_create_host(gpu, TSR_F32, 1, &count, &host));
+    ck_assert_ptr_nonnull(host->buffer->slab->own);
+    ck_assert_uint_eq((uintptr_t)host->buffer->slab->host % page_bytes, 0);
+    check_shared(host);
+    tsr_tensor_destroy(&host);
+    gpu->host_import_alignment = own;
 }
 END_TEST
 
@@ -364,6 +384,7 @@ TESTS(memory)
     tcase_add_test(tests, memory_of_large_tensors_is_kept);
     tcase_add_test(tests, uncached_memory_is_not_mapped);
     tcase_add_test(tests, memory_that_networks_can_access);
+    tcase_add_test(tests, imported_memory_is_whole_pages);
     tcase_add_test(tests, memory_that_the_driver_refuses);
     tcase_add_test(tests, too_large_tensors_are_an_error_that_names_the_values);
     tcase_add_test(tests, lavapipe_has_the_memory_of_the_machine);
