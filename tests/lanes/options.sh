@@ -1,5 +1,6 @@
 #!/bin/sh
-# Build options: builds in which any two values of two options meet, one of them by clang with -O3; no warning, and the tests that each contains.
+# Build options: builds in which any two values of two options meet, no warning, and the tests that each contains. One is by clang, with -O3
+# and an unsigned char, which is arm64's.
 # The lane `tests` tests the first build of options.txt, the default one. The others reuse its object files through ccache, and do not
 # run the unit tests whose programs are the same as its own. From the GPU suite they run a little.
 . "$(dirname "$0")/lane.sh"
@@ -22,7 +23,7 @@ passes() {
     shift 2
     set -- "-Dvulkan=$1" "-Dshaderc=$2" "-Dcpu_kernels=$3" "-Ducx=$4" "-Dpmix=$5" "-Dtools=$6" "-Dbench=$7"
     say "$row: $by $*"
-    [ "$by" = clang ] && set -- -Doptimization=3 "$@"
+    [ "$by" = clang ] && set -- -Doptimization=3 -Dc_args=-funsigned-char "$@" # char is unsigned, as on arm64
     build_in "build/$row" "$by" -Dtests=enabled "$@" || return 1
     suites="unit exports"
     # Tests of deadlines mostly wait, so running them for each build would only cost time.
