@@ -1,11 +1,9 @@
 #include "bench/complete.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "bench/harness/can_open.h"
 #include "cli/lib/memory.h"
 
 typedef enum part { ON_DEVICE, ON_HOST } part;
@@ -87,44 +85,10 @@ static bool run_devices(bench_context *context)
     return true;
 }
 
-/* Runs in the child process: tries to open the device, and writes the error to the pipe `end`. */
-static void try_to_open(bench_context *context, const char *which, int end)
-{
-    bool opened = bench_open_device(context, which);
-    size_t size = opened ? 0 : strlen(context->error);
-    _exit(write(end, context->error, size) == (ssize_t)size && opened ? 0 : 1);
-}
-
-/* Returns true if the device can be opened. This is tested first, so that a wrong name is reported
- * at once, and not after half a minute of measuring the host. A child process opens the device,
- * because drivers allocate memory that this process must not have yet. */
-static bool can_open(bench_context *context, const char *which)
-{
-    int ends[2], status = 1;
-    if (pipe(ends) != 0)
-        return bench_fail(context, "device %s: %s", which, strerror(errno));
-    pid_t child = fork();
-    if (child == 0)
-        try_to_open(context, which, ends[1]);
-    int failed = errno;
-    close(ends[1]);
-    char reason[sizeof context->error];
-    ssize_t got = child > 0 ? read(ends[0], reason, sizeof reason - 1) : 0;
-    close(ends[0]);
-    if (child > 0 && waitpid(child, &status, 0) == child && status == 0)
-        return true;
-    if (child < 0)
-        return bench_fail(context, "device %s: %s", which, strerror(failed));
-    if (got <= 0)
-        return bench_fail(context,
-                          "device %s: a process that opened it ended without an error text", which);
-    return bench_fail(context, "%.*s", (int)got, reason);
-}
-
 bool bench_complete(bench_context *context)
 {
     const char *chosen = context->options->device;
-    if (chosen != NULL && !can_open(context, chosen))
+    if (chosen != NULL && !bench_can_open(context, chosen))
         return false;
     /* The host is measured before any driver is loaded: memory that drivers allocate would be
      * included in the peak memory of processes that are started later. The number of devices is

@@ -191,6 +191,10 @@ bench_standing bench_stands(const bench_row *row);
 /* Writes the row's name, for example "matmul dtype f32 m 1 k 4096 n 4096". */
 void bench_describe(const bench_row *row, char *text, size_t size);
 
+/* Notes that a case is left out, which the format describes. */
+void bench_leave_out(bench_context *context, const char *benchmark, const char *format, ...)
+    CLI_PRINTF(3, 4);
+
 /* Returns whether a case should be measured, if one repetition of it takes `ns`. In a complete run,
  * it returns false if that is longer than the time for one result; the case, which `format`
  * describes, is then noted as left out. */

@@ -45,6 +45,14 @@ static void leave_out(bench_context *context, const char *benchmark, const char 
     vsnprintf(note->text, sizeof note->text, format, arguments);
 }
 
+void bench_leave_out(bench_context *context, const char *benchmark, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    leave_out(context, benchmark, format, arguments);
+    va_end(arguments);
+}
+
 bool bench_worthwhile(bench_context *context, const char *benchmark, double ns, const char *format,
                       ...)
 {

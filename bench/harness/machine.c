@@ -3,6 +3,7 @@
 
 #include "bench/harness/machine.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,15 +11,34 @@
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "bench/harness/clock.h"
+
+/* Asks the processor itself for its name. "?" if it cannot be asked. */
+static void ask_cpu_name(char *name, size_t size)
+{
+    snprintf(name, size, "?");
+#if defined(__x86_64__)
+    unsigned text[12] = {0};
+    bool told = true;
+    for (unsigned i = 0; i < 3 && told; i++) {
+        unsigned *part = &text[(size_t)4 * i];
+        told = __get_cpuid(0x80000002 + i, &part[0], &part[1], &part[2], &part[3]) != 0;
+    }
+    if (told)
+        snprintf(name, size, "%.*s", (int)sizeof text, (const char *)text);
+#endif
+}
 
 /* Reads the CPU's name from Linux's /proc/cpuinfo, which has no such line for some processors. */
 static void read_cpu_name(char *name, size_t size)
 {
     static const char label[] = "model name";
     char line[256];
-    snprintf(name, size, "?");
+    ask_cpu_name(name, size);
     FILE *file = fopen("/proc/cpuinfo", "r");
     if (file == NULL)
         return;
@@ -64,8 +84,9 @@ static double read_busy(void)
     FILE *file = fopen("/proc/stat", "r");
     if (file == NULL)
         return -1;
-    double busy = fgets(line, sizeof line, file) != NULL
-                      ? bench_noise_busy(line, (double)sysconf(_SC_CLK_TCK))
+    const long per_second = sysconf(_SC_CLK_TCK);
+    double busy = per_second > 0 && fgets(line, sizeof line, file) != NULL
+                      ? bench_noise_busy(line, (double)per_second)
                       : -1;
     fclose(file);
     return busy;

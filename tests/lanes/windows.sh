@@ -1,5 +1,5 @@
 #!/bin/sh
-# Windows: built by MinGW-w64; unit tests, devices, generating and training under Wine, on lavapipe.
+# Windows: built by MinGW-w64; unit tests, devices, benchmarks, generating and training under Wine, on lavapipe.
 # shellcheck disable=SC2317 # functions that `point` and `run_tap` call
 . "$(dirname "$0")/lane.sh"
 install_missing gcc-mingw-w64-x86-64-posix cmake dpkg-dev wine64 xvfb mesa-vulkan-drivers
@@ -9,8 +9,10 @@ export WINEPREFIX="$folder-wine"
 
 units="base checkpoint loader platform rng seed shard tensor"
 gpu="stream memory"
+compile_with_ccache x86_64-w64-mingw32-gcc-posix
+# shellcheck disable=SC2086 # options
 configure "$folder" --cross-file scripts/windows/x86_64-w64-mingw32.ini --cross-file "$folder-dependencies/folder.ini" \
-    -Doptimization=1 -Ddebug=false -Dbench=disabled || exit 1
+    $ccache_options -Doptimization=1 -Ddebug=false || exit 1
 # shellcheck disable=SC2046,SC2086 # several words
 build "$folder" src/cli/tessera.exe examples/digits.exe $(printf 'tests/test-%s.exe ' $units) \
     $(printf 'tests/gpu/test-gpu-%s.exe ' $gpu) || exit 1
@@ -69,6 +71,23 @@ generates() {
 keeps_a_cache() {
     find "$WINEPREFIX" -path '*/AppData/Local/tessera/pipelines-*' | grep .
 }
+benchmarks() {
+    rm -rf "$folder-benchmarks"
+    mkdir -p "$folder-benchmarks"
+    tessera bench matmul --shape 33x65x17 --time 0.01 -o "$folder-benchmarks/résultat.json" >"$folder.said" &&
+        grep '^f32 *33 *65 *17 ' "$folder.said" && grep '"os": "Windows' "$folder-benchmarks/résultat.json" &&
+        grep '"benchmark": "fma_peak"' "$folder-benchmarks/résultat.json" &&
+        tessera bench report "$folder-benchmarks/résultat.json" -o "$folder-benchmarks/page.html" &&
+        grep '</html>' "$folder-benchmarks/page.html"
+}
+measures() { # BENCHMARK PATTERN: it prints a line with the pattern
+    tessera bench "$1" --time 0.01 >"$folder.said" && grep "$2" "$folder.said"
+}
+lacks_processes() {
+    measures launch 'launch: fresh processes: this system starts no processes for them' &&
+        ! tessera bench all-reduce 2>"$folder.said" &&
+        grep "bench: unknown benchmark 'all-reduce' in this build, which has no UCX" "$folder.said"
+}
 learns() {
     WINEPATH="Z:$(echo "$folder/src" | tr / '\134')" wine "$folder/examples/digits.exe" --epochs 2 | tee "$folder.said"
     awk '$1 == 2 { good = $4 > 90 } END { exit !good }' "$folder.said"
@@ -81,5 +100,9 @@ point "devices lists lavapipe" lists_lavapipe
 point "launch is refused" refuses_launch
 point "generate reads a model from a folder with a name in UTF-8" generates
 point "the cache is in %LOCALAPPDATA%" keeps_a_cache
+point "bench writes a result and a page" benchmarks
+point "bench copy" measures copy '^transpose '
+point "bench plan" measures plan '^weighted '
+point "what needs processes or UCX is left out with a sentence" lacks_processes
 point "digits learns" learns
 exit "$result"

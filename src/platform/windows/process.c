@@ -1,21 +1,15 @@
-/* POSIX's functions on the process: its environment, clock, signals, libraries and machine. */
+/* POSIX's functions on the process: its environment, clock, signals and libraries. */
 #include <dlfcn.h>
 #include <errno.h>
-#include <io.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 #include <windows.h>
-/* after windows.h */
-#include <bcrypt.h>
 
 #include "platform/windows/text.h"
 
@@ -172,57 +166,6 @@ char *dlerror(void)
 int dlclose(void *library)
 {
     return FreeLibrary(library) ? 0 : -1;
-}
-
-/* The machine ---------------------------------------------------------------------------------- */
-
-long sysconf(int name)
-{
-    SYSTEM_INFO system;
-    MEMORYSTATUSEX memory = {.dwLength = sizeof memory};
-    GetSystemInfo(&system);
-    if (name == _SC_NPROCESSORS_ONLN)
-        return (long)system.dwNumberOfProcessors;
-    if (name == _SC_PAGESIZE)
-        return (long)system.dwPageSize;
-    return GlobalMemoryStatusEx(&memory) ? (long)(memory.ullTotalPhys / system.dwPageSize) : -1;
-}
-
-/* There are no child processes that could share the memory. */
-void *mmap(void *address, size_t size, int protection, int flags, int descriptor, off_t at)
-{
-    (void)address, (void)protection, (void)flags, (void)descriptor, (void)at;
-    void *memory = VirtualAlloc(NULL, size, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE);
-    errno = memory ? errno : ENOMEM;
-    return memory ? memory : MAP_FAILED;
-}
-
-int munmap(void *memory, size_t size)
-{
-    (void)size;
-    return VirtualFree(memory, 0, MEM_RELEASE) ? 0 : -1;
-}
-
-ssize_t getrandom(void *data, size_t size, unsigned flags)
-{
-    (void)flags;
-    if (BCryptGenRandom(NULL, data, (ULONG)size, BCRYPT_USE_SYSTEM_PREFERRED_RNG) == 0)
-        return (ssize_t)size;
-    errno = EIO;
-    return -1;
-}
-
-int ioctl(int descriptor, int request, struct winsize *out)
-{
-    CONSOLE_SCREEN_BUFFER_INFO info;
-    (void)request;
-    if (!GetConsoleScreenBufferInfo((HANDLE)_get_osfhandle(descriptor), &info)) {
-        errno = ENOTTY;
-        return -1;
-    }
-    out->ws_col = (unsigned short)(info.srWindow.Right - info.srWindow.Left + 1);
-    out->ws_row = (unsigned short)(info.srWindow.Bottom - info.srWindow.Top + 1);
-    return 0;
 }
 
 /* Texts ---------------------------------------------------------------------------------------- */

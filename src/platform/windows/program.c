@@ -10,6 +10,15 @@
 int main(int argc, char **argv);
 int wmain(int argc, wchar_t **argv);
 
+/* Lets a console obey escape sequences, as terminals of other systems do. */
+static void obey_escapes(DWORD which)
+{
+    const HANDLE console = GetStdHandle(which);
+    DWORD mode;
+    if (GetConsoleMode(console, &mode))
+        (void)SetConsoleMode(console, mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING);
+}
+
 int wmain(int argc, wchar_t **argv)
 {
     char **texts = calloc((size_t)argc + 1, sizeof *texts);
@@ -21,5 +30,7 @@ int wmain(int argc, wchar_t **argv)
     for (int descriptor = 0; descriptor < 3; descriptor++)
         (void)_setmode(descriptor, _O_BINARY);
     (void)SetConsoleOutputCP(CP_UTF8);
+    obey_escapes(STD_OUTPUT_HANDLE);
+    obey_escapes(STD_ERROR_HANDLE);
     return main(argc, texts);
 }

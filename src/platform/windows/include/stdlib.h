@@ -15,4 +15,7 @@ int tsr__windows_mkstemp(char *path);
 char *mkdtemp(char *path);
 char *realpath(const char *path, char *resolved);
 
+/* Windows does not know: -1. */
+int getloadavg(double *averages, int count);
+
 #endif

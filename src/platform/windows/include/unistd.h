@@ -34,7 +34,8 @@ int tsr__windows_access(const char *path, int mode);
 #define chdir(path) tsr__windows_chdir(path)
 #define access(path, mode) tsr__windows_access(path, mode)
 
-enum { _SC_NPROCESSORS_ONLN, _SC_PHYS_PAGES, _SC_PAGESIZE };
+/* There are no ticks of the clock: -1. */
+enum { _SC_NPROCESSORS_ONLN, _SC_PHYS_PAGES, _SC_PAGESIZE, _SC_CLK_TCK };
 long sysconf(int name);
 
 int usleep(unsigned microseconds);
