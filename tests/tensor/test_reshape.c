@@ -52,7 +52,7 @@ START_TEST(random_layouts)
         tsr_layout in = round % 3 ? layout_random_view(&random, TSR_F32, 8)
                                   : layout_random_strides(&random, TSR_F32, 3, 6);
         tsr_layout out = in;
-        int64_t shape[TSR_MAX_DIMS], asked[TSR_MAX_DIMS];
+        int64_t shape[TSR_MAX_DIMS] = {0}, asked[TSR_MAX_DIMS];
         int64_t count = layout_addresses(&in, source);
         if (count == 0)
             continue;
