@@ -1,7 +1,7 @@
 /* Communicators on a system without the sockets, shared memory and transports that several
  * processes need: Windows. A process is a communicator of one; what would need another process
  * returns TSR_ERR_UNSUPPORTED, or is never called. This file stands for bootstrap/, recovery/,
- * shm/memory.c and api/grow.c. */
+ * shm/ and api/grow.c. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "comm/bootstrap/backend.h"
 #include "comm/recovery/agree.h"
+#include "comm/shm/mailbox.h"
 #include "comm/shm/memory.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
