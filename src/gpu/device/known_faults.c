@@ -138,7 +138,7 @@ static const tsr__known_fault table[] = {
      .source = "Tencent/ncnn#4233",
      .drivers = {VK_DRIVER_ID_MESA_LLVMPIPE},
      .condition = stores_halves_only,
-     .effect = TSR__FAULT_NO_STORAGE16},
+     .effect = TSR__FAULT_NO_HALVES},
     {.name = "moltenvk-amd-subgroups",
      .description = "reports subgroups of 64 on AMD's GPUs, where Metal uses 32",
      .source = "KhronosGroup/MoltenVK#2756, ggml-org/llama.cpp#20029",
@@ -160,7 +160,7 @@ static const char *const effect_texts[] = {
     [TSR__FAULT_NO_COOPMAT_QUERY] = "cooperative matrices are not used",
     [TSR__FAULT_SUBGROUPS_OF_32] = "subgroups count as 32 invocations of no guaranteed size",
     [TSR__FAULT_NO_HOST_IMPORT] = "memory of the host is not imported",
-    [TSR__FAULT_NO_STORAGE16] = "kernels access 16-bit values in words of 32 bits",
+    [TSR__FAULT_NO_HALVES] = "f16 is read as words and widened by integers",
     [TSR__FAULT_SHORT_WORK] = "batches and dispatches have less work",
 };
 _Static_assert(sizeof effect_texts / sizeof *effect_texts == TSR__FAULT_EFFECTS,
@@ -234,8 +234,9 @@ static void apply_effect(tsr__fault_effect effect, tsr__capabilities *capabiliti
         info->external_memory_host = false;
         capabilities->host_import_alignment = 0;
         break;
-    case TSR__FAULT_NO_STORAGE16:
+    case TSR__FAULT_NO_HALVES:
         info->storage16 = false;
+        capabilities->no_halves = true;
         break;
     case TSR__FAULT_SHORT_WORK:
         capabilities->short_work = true;

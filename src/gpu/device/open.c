@@ -282,9 +282,10 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->host_import_alignment = capabilities->host_import_alignment;
     device->subgroup_quads = capabilities->subgroup_quads;
     device->dot2 = capabilities->dot2;
-    device->subnormals = device->device_class != TSR__CLASS_GPU ? TSR__SUBNORMALS_KEPT
-                         : capabilities->f16_subnormals         ? TSR__SUBNORMALS_BY_MODE
-                                                                : TSR__SUBNORMALS_BY_CODE;
+    device->subnormals = capabilities->no_halves                  ? TSR__SUBNORMALS_BY_CODE
+                         : device->device_class != TSR__CLASS_GPU ? TSR__SUBNORMALS_KEPT
+                         : capabilities->f16_subnormals           ? TSR__SUBNORMALS_BY_MODE
+                                                                  : TSR__SUBNORMALS_BY_CODE;
     device->subgroups_demanded = tsr__probe_subgroups(capabilities, info);
     device->storage = params->force_packed_storage ? TSR__STORAGE_W32 : tsr__storage_of(info);
     device->disk_cache = !params->no_disk_cache;

@@ -178,6 +178,7 @@ START_TEST(each_effect_changes_what_it_says_and_nothing_else)
     ck_assert_int_eq(capabilities.host_import_alignment > 0, device->host_import && !import);
     ck_assert_int_eq(capabilities.short_work, short_work);
     ck_assert_int_eq(info.storage16, !has("lavapipe-halves"));
+    ck_assert_int_eq(capabilities.no_halves, has("lavapipe-halves"));
 }
 END_TEST
 
