@@ -149,7 +149,7 @@ static tsr_status exchange_greetings(tsr__job *job, tsr__bootstrap *bootstrap,
     size_t address_bytes;
     TSR__TRY(tsr__transport_create(without_shared_memory, &job->transport));
     mine->ucx_shares = !without_shared_memory && tsr__transport_has_shared_memory();
-    if (job->size > TSR__MANY_RANKS && mine->ucx_shares)
+    if (job->size > 1 && mine->ucx_shares)
         job->mailbox = tsr__mailbox_open(job->size);
     mine->mailbox = tsr__mailbox_get_key(job->mailbox);
     const void *address = tsr__transport_address(job->transport, &address_bytes);

@@ -158,14 +158,18 @@ static bool needs_note(const tsr_comm *comm, int rank, const control_note *note)
     return !peer->left || (peer->job_continues && comm->shm && note->kind == NOTE_LEAVE);
 }
 
-static void send_to(tsr_comm *comm, int rank, const control_note *note)
+/* A note about a failure to all ranks stays behind the messages that this rank has sent, which may
+ * complete the operations of others. A question and its answer do not. They reach a rank of this
+ * host even if that rank can receive no messages (tsr__transport_is_stuck), or for as long as a
+ * process that is stopped has not finished one. */
+static void send_to(tsr_comm *comm, int rank, const control_note *note, bool overtakes)
 {
     tsr__job *job = comm->job;
     const int world = comm->world_of[rank];
     tsr__mailbox_result result = TSR__MAILBOX_UNREACHABLE;
     if (!needs_note(comm, rank, note))
         return;
-    if (!tsr__transport_is_connected(job->transport, world))
+    if (overtakes || !tsr__transport_is_connected(job->transport, world))
         result = tsr__mailbox_send(job->mailbox, world, note, bytes_of(note));
     /* a rank whose mailbox is full does not sleep */
     if (result == TSR__MAILBOX_SENT || (result == TSR__MAILBOX_FULL && note->kind == NOTE_WAKE))
@@ -222,9 +226,10 @@ static void send_note(tsr_comm *comm, int rank, const control_note *note)
 {
     if (!comm->job->control || comm->size == 1)
         return;
+    const bool overtakes = note->kind != NOTE_WAKE && (rank >= 0 || note->kind == NOTE_ASK);
     for (int i = 0; i < comm->size; i++) {
         if (rank == i || rank < 0)
-            send_to(comm, i, note);
+            send_to(comm, i, note, overtakes);
     }
 }
 

@@ -1,7 +1,7 @@
-/* Notes between the processes of one host that have no connection with each other. Each process
- * reads a pipe without a name, and the others write to it, which they open through /proc. Only
- * processes of the same user can. Nothing is allocated or opened for a process to which nothing is
- * sent, so any number of processes can reach each other.
+/* Notes between the processes of one host that have no connection with each other, and notes that
+ * must not wait behind messages. Each process reads a pipe without a name, and the others write to
+ * it, which they open through /proc. Only processes of the same user can. Nothing is allocated or
+ * opened for a process to which nothing is sent, so any number of processes can reach each other.
  *
  * One thread at a time. All functions accept NULL, which reaches nobody. */
 #ifndef TSR_COMM_SHM_MAILBOX_H
