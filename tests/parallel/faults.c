@@ -111,7 +111,7 @@ static void note_full_batch(void *user, tsr_log_level level, const char *message
 {
     (void)user;
     (void)level;
-    went_on = went_on || strstr(message, "submitting a full batch: out of host memory") != NULL;
+    went_on = went_on || strstr(message, "submitting a batch: out of host memory") != NULL;
 }
 
 CASE(allocations_alone, "every allocation of layers fails in turn, with one rank")
@@ -127,10 +127,11 @@ CASE(allocations_alone, "every allocation of layers fails in turn, with one rank
         went_on = false;
         tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
         tsr_status status = workload(alone, in.x, in.dy, in.indices);
-        reached = tsr__fault_site() != NULL;
+        const char *site = tsr__fault_site();
+        reached = site != NULL;
         tsr__fault_disarm();
-        CHECK((status == TSR_ERR_NO_MEMORY) == (reached && !went_on), "allocation %llu: %s",
-              (unsigned long long)nth, tsr_status_name(status));
+        CHECK((status == TSR_ERR_NO_MEMORY) == (reached && !went_on), "allocation %llu in %s: %s",
+              (unsigned long long)nth, reached ? site : "none", tsr_status_name(status));
         full += went_on;
     }
     tsr_log_set(NULL, NULL, TSR_LOG_WARNING);
