@@ -2,7 +2,9 @@
 # arm64_root.sh FOLDER: makes a folder with C's library and what tessera needs for arm64, from packages of this Debian or Ubuntu, which are
 # extracted and not installed. So this machine's own packages stay as they are.
 set -eu
-[ -e "$1/root.ini" ] && exit
+# Makes it again when this script has changed.
+cmp -s "$0" "$1/made-by" && exit
+[ -e "$1/root.ini" ] && rm -rf "$1"
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 mkdir -p "$folder/apt/lists/partial" "$folder/apt/cache/archives/partial"
@@ -26,3 +28,4 @@ for package in "$folder"/apt/cache/archives/*.deb; do
 done
 rm -r "$folder/apt"
 printf "[constants]\nroot = '%s'\n" "$folder" >"$folder/root.ini"
+cp "$0" "$folder/made-by"

@@ -9,7 +9,7 @@ lavapipe=$(find "$root/$arm64/usr/share/vulkan/icd.d" -name 'lvp_icd*.json')
 compile_with_ccache aarch64-linux-gnu-gcc "--sysroot=$root/$arm64"
 # shellcheck disable=SC2086 # options
 configure build/arm64 --cross-file "$arm64/root.ini" --cross-file scripts/arm64.ini $ccache_options --werror -Doptimization=1 -Ddebug=false \
-    -Dshaderc=disabled -Ducx=disabled -Dpmix=disabled -Dtools=disabled -Dtests=enabled "-Dlavapipe_icd=$lavapipe" || exit 1
+    -Dvulkan=enabled -Dshaderc=disabled -Ducx=disabled -Dpmix=disabled -Dtools=disabled -Dtests=enabled "-Dlavapipe_icd=$lavapipe" || exit 1
 programs=$(meson test -C build/arm64 --no-rebuild --list --suite emulated 2>/dev/null |
     sed -n 's|^tessera:[^ ]*lavapipe[^ ]* / lavapipe-|tests/gpu/test-gpu-|p; s|^tessera:[^ ]* / |tests/test-|p')
 # shellcheck disable=SC2086 # several words

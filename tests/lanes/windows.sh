@@ -12,7 +12,7 @@ gpu="stream memory"
 compile_with_ccache x86_64-w64-mingw32-gcc-posix
 # shellcheck disable=SC2086 # options
 configure "$folder" --cross-file scripts/windows/x86_64-w64-mingw32.ini --cross-file "$folder-dependencies/folder.ini" \
-    $ccache_options -Doptimization=1 -Ddebug=false || exit 1
+    $ccache_options -Doptimization=1 -Ddebug=false -Dbench=enabled || exit 1
 # shellcheck disable=SC2046,SC2086 # several words
 build "$folder" src/cli/tessera.exe examples/digits.exe $(printf 'tests/test-%s.exe ' $units) \
     $(printf 'tests/gpu/test-gpu-%s.exe ' $gpu) || exit 1
