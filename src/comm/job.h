@@ -163,7 +163,7 @@ struct tsr__job {
     unsigned generation; /* the generation of the process that created the job, see base/fork.h */
     int rank, size;
     tsr__transport *transport; /* NULL: the job has one rank */
-    tsr__mailbox *mailbox;     /* NULL: the ranks of this host connect, like those of other hosts */
+    tsr__mailbox *mailbox;     /* NULL: ranks of this host are reached by connections only */
     /* [size]: the rank and this one reach each other's mailbox, so they need no connection. Both
      * agree on that. */
     bool *is_near;

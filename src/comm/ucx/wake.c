@@ -129,11 +129,11 @@ static bool arm(const tsr__transport *transport)
 
 bool tsr__transport_is_stuck(tsr__transport *transport)
 {
-    const uint64_t now = tsr__now_ns();
     if (transport->lost_closed == 0 || arm(transport)) {
         transport->stuck_since_ns = 0;
         return false;
     }
+    const uint64_t now = tsr__now_ns();
     if (transport->stuck_since_ns == 0)
         transport->stuck_since_ns = now;
     return now - transport->stuck_since_ns > STUCK_NS;

@@ -36,6 +36,14 @@ static tsr_status check_output(const char *who, const char *name, const tsr_grou
     return tsr__require_writable(who, name, tensor);
 }
 
+static tsr_status check_in_and_out(const char *who, const tsr_group *group, const tsr_tensor *out,
+                                   const tsr_tensor *in)
+{
+    TSR__TRY(check_group(who, group));
+    TSR__TRY(check_output(who, "out", group, out));
+    return check_tensor(who, "in", group, in);
+}
+
 static tsr_status check_op(const char *who, tsr_op op)
 {
     TSR__REQUIRE(op >= TSR_OP_SUM && op <= TSR_OP_PROD, "%s: op %d is not a tsr_op", who, (int)op);
@@ -313,9 +321,7 @@ tsr_status tsr_group_all_gather_start(tsr_group *group, tsr_tensor *out, const t
                                       tsr_group_request **out_request)
 {
     const char *who = "group_all_gather";
-    TSR__TRY(check_group(who, group));
-    TSR__TRY(check_output(who, "out", group, out));
-    TSR__TRY(check_tensor(who, "in", group, in));
+    TSR__TRY(check_in_and_out(who, group, out, in));
     TSR__REQUIRE(out_request, "%s: request is NULL", who);
     tsr_group_request *request;
     TSR__TRY(tsr__group_request_new(group, TSR__GROUP_ALL_GATHER, &request));
@@ -343,9 +349,7 @@ tsr_status tsr_group_all_gather_wire_start(tsr_group *group, tsr_tensor *out, co
                                            tsr_group_request **out_request)
 {
     const char *who = "group_all_gather_wire";
-    TSR__TRY(check_group(who, group));
-    TSR__TRY(check_output(who, "out", group, out));
-    TSR__TRY(check_tensor(who, "in", group, in));
+    TSR__TRY(check_in_and_out(who, group, out, in));
     TSR__TRY(check_wire(who, "in", in, wire));
     TSR__REQUIRE(out_request, "%s: request is NULL", who);
     if (!tsr__group_wire_narrows(wire, tsr_tensor_layout(in)->dtype))
@@ -392,9 +396,7 @@ tsr_status tsr_group_reduce_scatter_start(tsr_group *group, tsr_tensor *out, con
                                           tsr_group_request **out_request)
 {
     const char *who = "group_reduce_scatter";
-    TSR__TRY(check_group(who, group));
-    TSR__TRY(check_output(who, "out", group, out));
-    TSR__TRY(check_tensor(who, "in", group, in));
+    TSR__TRY(check_in_and_out(who, group, out, in));
     TSR__TRY(check_op(who, op));
     TSR__REQUIRE(out_request, "%s: request is NULL", who);
     tsr_group_request *request;
@@ -426,9 +428,7 @@ tsr_status tsr_group_reduce_scatter_wire_start(tsr_group *group, tsr_tensor *out
                                                tsr_dtype wire, tsr_group_request **out_request)
 {
     const char *who = "group_reduce_scatter_wire";
-    TSR__TRY(check_group(who, group));
-    TSR__TRY(check_output(who, "out", group, out));
-    TSR__TRY(check_tensor(who, "in", group, in));
+    TSR__TRY(check_in_and_out(who, group, out, in));
     TSR__TRY(check_wire(who, "in", in, wire));
     TSR__REQUIRE(out_request, "%s: request is NULL", who);
     if (!tsr__group_wire_narrows(wire, tsr_tensor_layout(in)->dtype))
