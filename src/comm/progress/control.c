@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/error.h"
 #include "comm/failure/failure.h"
 #include "comm/tags.h"
 
@@ -102,9 +101,8 @@ tsr_status tsr__control_open(tsr__job *job)
         return TSR_ERR_NO_MEMORY;
     for (int i = 0; i < POSTED; i++)
         post(job, i);
-    if (job->mailbox && !tsr__transport_watch_file(job->transport, tsr__mailbox_file(job->mailbox)))
-        return tsr__fail(TSR_ERR_IO, "comm: the mailbox cannot be watched");
-    return TSR_OK;
+    return job->mailbox ? tsr__transport_watch_file(job->transport, tsr__mailbox_file(job->mailbox))
+                        : TSR_OK;
 }
 
 void tsr__control_cancel(tsr__job *job)

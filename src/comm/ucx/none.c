@@ -42,9 +42,9 @@ bool tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid)
     return false;
 }
 
-bool tsr__transport_watch_file(tsr__transport *transport, int file)
+tsr_status tsr__transport_watch_file(tsr__transport *transport, int file)
 {
-    return false;
+    return TSR_ERR_UNSUPPORTED;
 }
 
 bool tsr__transport_take_readable(tsr__transport *transport)

@@ -71,8 +71,9 @@ bool tsr__transport_is_connected(const tsr__transport *transport, int peer);
  * Returns false if the kernel does not support that. */
 bool tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid);
 
-/* Lets tsr__transport_sleep also end when this file is readable. Returns false on failure. */
-bool tsr__transport_watch_file(tsr__transport *transport, int file);
+/* Lets tsr__transport_sleep also end when this file is readable. Error: TSR_ERR_IO, with the
+ * system's reason. */
+tsr_status tsr__transport_watch_file(tsr__transport *transport, int file) TSR_NODISCARD;
 /* Returns whether the file may have become readable since the last call. It is looked at when
  * processes are (tsr__transport_poll_processes). */
 bool tsr__transport_take_readable(tsr__transport *transport);

@@ -76,10 +76,11 @@ bool tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid)
     return fd >= 0;
 }
 
-bool tsr__transport_watch_file(tsr__transport *transport, int file)
+tsr_status tsr__transport_watch_file(tsr__transport *transport, int file)
 {
     struct epoll_event event = {.events = EPOLLIN, .data = {.ptr = transport}};
-    return epoll_ctl(transport->wake, EPOLL_CTL_ADD, file, &event) == 0;
+    return epoll_ctl(transport->wake, EPOLL_CTL_ADD, file, &event) == 0 ? TSR_OK
+                                                                        : failed("epoll_ctl");
 }
 
 bool tsr__transport_take_readable(tsr__transport *transport)
