@@ -11,13 +11,16 @@
 
 typedef struct placement {
     const char *hosts;
-    int leaves; /* of each subtree; 0: the placement has no levels */
+    int leaves; /* of each subtree; UNEVEN: subtrees have different numbers; 0: there are none */
 } placement;
+#define UNEVEN (-1)
 
 static const placement placements[] = {
-    {"aabb", 2},     {"aaab", 0},     {"abbc", 0},   {"abab", 0},  {"aaaabbbb", 4},
-    {"aabbccdd", 2}, {"aaaabbcc", 2}, {"aaaabb", 2}, {"aabcc", 1}, {"aabbbb", 1},
-    {"aab", 1},      {"aaabbb", 0},   {"aaaab", 1},
+    {"aabb", 2},        {"aaab", UNEVEN},     {"abbc", 0},          {"abab", 0},
+    {"aaaabbbb", 4},    {"aabbccdd", 2},      {"aaaabbcc", 2},      {"aabbaabb", 2},
+    {"aaaabb", 2},      {"aabcc", UNEVEN},    {"aabbbb", UNEVEN},   {"aab", 1},
+    {"aaabbb", UNEVEN}, {"aaaab", UNEVEN},    {"aaabbbbb", UNEVEN}, {"aabccccc", UNEVEN},
+    {"abbaabba", 0},    {"abbbaabb", UNEVEN}, {"abbaaa", UNEVEN},   {"abaaabb", UNEVEN},
 };
 #define PLACEMENTS (int)(sizeof placements / sizeof placements[0])
 
@@ -37,8 +40,10 @@ static void need_placed(const tsr_comm *comm, const placement *placed)
     }
     need(tsr_comm_local_size(comm) == local);
     need(tsr_comm_host(comm, 0) == 0 && tsr_comm_host(comm, size) == -1);
-    need((comm->levels.subtrees > 1) == (placed->leaves > 0));
-    need(placed->leaves == 0 || comm->levels.leaves == placed->leaves);
+    need((comm->levels.subtrees > 1) == (placed->leaves != 0));
+    need(comm->levels.uneven == (placed->leaves == UNEVEN));
+    need(placed->leaves <= 0 || comm->levels.leaves == placed->leaves);
+    need((comm->shm != NULL) == (placed->leaves != 0 && comm->levels.count > 1));
 }
 
 static void reduce(tsr_comm *comm, uint64_t count, tsr_dtype dtype, tsr_op op, int round)
@@ -156,7 +161,7 @@ static void overlapping(tsr_comm *comm, void *user)
 
 START_TEST(several_at_once)
 {
-    static const char *const hosts[] = {"aabb", "aaaabbcc", "aabcc"};
+    static const char *const hosts[] = {"aabb", "aaaabbcc", "aabcc", "aabccccc"};
     ranks_run(&(ranks_job){.size = (int)strlen(hosts[_i]), .hosts = hosts[_i], .run = overlapping});
 }
 END_TEST
@@ -195,6 +200,7 @@ END_TEST
  */
 
 typedef struct loss {
+    const char *hosts;
     int operation, victim;
     uint64_t count;
     uint32_t round; /* the victim ends when it has begun this round of its schedule */
@@ -266,11 +272,14 @@ START_TEST(a_rank_is_lost_in_a_round)
     for (int operation = 0; operation < 5; operation++) {
         for (int victim = 0; victim < 4; victim++) {
             const uint32_t round = (uint32_t)(victim + operation + 2 * _i) % 6;
-            loss plan = {.operation = operation,
+            /* aaba has a subtree of two ranks, and two ranks that share no memory */
+            loss plan = {.hosts = (operation + victim + _i) % 2 ? "aabb" : "aaba",
+                         .operation = operation,
                          .victim = victim,
                          .count = (victim / 2 + _i) % 2 ? 100 : 20000,
                          .round = round};
-            ranks_start(&(ranks_job){.size = 4, .hosts = "aabb", .run = until_lost, .user = &plan});
+            ranks_start(
+                &(ranks_job){.size = 4, .hosts = plan.hosts, .run = until_lost, .user = &plan});
             ranks_wait();
             for (int i = 0; i < 4; i++) {
                 if (i != victim)
@@ -364,7 +373,7 @@ END_TEST
 TESTS(levels)
 {
     tcase_add_loop_test(tests, for_any_placement, 0, PLACEMENTS);
-    tcase_add_loop_test(tests, several_at_once, 0, 3);
+    tcase_add_loop_test(tests, several_at_once, 0, 4);
     tcase_add_test(tests, of_parts);
     tcase_add_loop_test(tests, a_rank_is_lost_in_a_round, 0, 3);
     tcase_add_test(tests, of_the_ranks_that_are_left);

@@ -17,7 +17,9 @@ void tsr__algorithm_doubling(tsr__schedule *schedule, const tsr__tree *tree,
                              const tsr__blocks *blocks, uint64_t base, uint64_t total)
 {
     const int at = blocks ? tree->leaf : tsr__tree_position(tree, tree->leaf);
-    for (int count = 1; count < tree->power; count *= 2) {
+    const int from = blocks ? tree->joined : 1;
+    const int until = blocks ? tree->power : tree->power / tree->joined;
+    for (int count = from; count < until; count *= 2) {
         const int mine = at & ~(count - 1), theirs = mine ^ count, other = at ^ count;
         const int peer = tsr__tree_holder(tree, blocks ? other : tsr__tree_position(tree, other));
         const uint64_t my_start = start_of(tree, blocks, total, mine);

@@ -9,36 +9,74 @@ static int first_rank(const tsr__tree *tree, int leaf)
     return leaf < tree->extra ? 2 * leaf : leaf + tree->extra;
 }
 
-/* Returns whether each block of `leaves` leaves is on one host and has at most `most` ranks. */
-static bool fits(const tsr__tree *tree, const int *host_of, int leaves, int most)
+/* Returns whether the `leaves` leaves from `leaf` on are on one host and have at most `most`
+ * ranks. */
+static bool on_one_host(const tsr__tree *tree, const int *host_of, int leaf, int leaves, int most)
 {
-    for (int leaf = 0; leaf < tree->power; leaf += leaves) {
-        const int first = first_rank(tree, leaf), end = first_rank(tree, leaf + leaves);
-        if (end - first > most)
+    const int first = first_rank(tree, leaf), end = first_rank(tree, leaf + leaves);
+    if (end - first > most)
+        return false;
+    for (int rank = first + 1; rank < end; rank++) {
+        if (host_of[rank] != host_of[first])
             return false;
-        for (int rank = first + 1; rank < end; rank++) {
-            if (host_of[rank] != host_of[first])
-                return false;
-        }
     }
     return true;
+}
+
+/* Returns the number of leaves in the largest subtree on one host that begins with a leaf, or 0 if
+ * the ranks of this leaf are on two hosts. */
+static int largest_from(const tsr__tree *tree, const int *host_of, int leaf, int most)
+{
+    int leaves = tree->power;
+    while (leaves > 0 && (leaf % leaves || !on_one_host(tree, host_of, leaf, leaves, most)))
+        leaves /= 2;
+    return leaves;
+}
+
+/* Finds this rank's subtree if all subtrees are as large as possible. `out` has the tree. */
+static void find_own(const int *host_of, int most, tsr__levels *out)
+{
+    const tsr__tree *tree = &out->tree;
+    int next, leaves;
+    out->subtrees = 0;
+    for (int leaf = 0; leaf < tree->power; leaf = next) {
+        leaves = largest_from(tree, host_of, leaf, most);
+        next = leaf + (leaves ? leaves : 1);
+        if (leaf <= tree->leaf && tree->leaf < next) {
+            out->subtree = out->subtrees;
+            out->leaves = next - leaf;
+            out->first = leaves ? first_rank(tree, leaf) : tree->rank;
+            out->count = leaves ? first_rank(tree, next) - out->first : 1;
+        }
+        out->subtrees++;
+    }
+    out->tree.joined = out->leaves;
 }
 
 bool tsr__levels_find(int size, int rank, const int *host_of, int most, tsr__levels *out)
 {
     const tsr__tree tree = tsr__tree_of(size, rank, -1);
-    int leaves = tree.power;
-    while (leaves > 0 && !fits(&tree, host_of, leaves, most))
-        leaves /= 2;
-    if (leaves == 0 || (leaves == 1 && tree.extra == 0))
+    int common = tree.power, largest = 0; /* numbers of leaves */
+    bool shares_leaf = false;             /* two ranks of one host have one leaf */
+    for (int leaf = 0, leaves; leaf < tree.power; leaf += leaves ? leaves : 1) {
+        leaves = largest_from(&tree, host_of, leaf, most);
+        common = leaves < common ? leaves : common;
+        largest = leaves > largest ? leaves : largest;
+        shares_leaf = shares_leaf || (leaves > 0 && leaf < tree.extra);
+    }
+    if (largest < 2 && !shares_leaf)
         return false;
-    const int subtree = tree.leaf / leaves, first = first_rank(&tree, subtree * leaves);
-    *out = (tsr__levels){.tree = tree,
-                         .leaves = leaves,
-                         .subtrees = tree.power / leaves,
-                         .subtree = subtree,
-                         .first = first,
-                         .count = first_rank(&tree, (subtree + 1) * leaves) - first};
+    *out = (tsr__levels){.tree = tree};
+    if (common == 0 || (common == 1 && largest > 1)) {
+        out->uneven = true;
+        find_own(host_of, most, out);
+        return true;
+    }
+    out->leaves = common;
+    out->subtrees = tree.power / common;
+    out->subtree = tree.leaf / common;
+    out->first = first_rank(&tree, out->subtree * common);
+    out->count = first_rank(&tree, (out->subtree + 1) * common) - out->first;
     return true;
 }
 
@@ -51,10 +89,10 @@ static tsr__span nothing(void)
 
 /* Adds an inner step, or what it does in a subtree of one rank. */
 static void inner(tsr__schedule *schedule, const tsr__levels *levels, tsr__inner_kind kind,
-                  int root, tsr__span from, tsr__span to, int starts)
+                  int root, tsr__span from, tsr__span to, int ranks)
 {
     if (levels->count > 1) {
-        tsr__schedule_inner(schedule, kind, root, from, to, starts);
+        tsr__schedule_inner(schedule, kind, root, from, to, ranks);
     } else if (kind != TSR__INNER_BROADCAST && kind != TSR__INNER_BARRIER) {
         tsr__schedule_copy(schedule, from, to);
         tsr__schedule_next_round(schedule);
@@ -105,20 +143,22 @@ static tsr__span my_share(const tsr__levels *levels, const range *of)
     return tsr__span_of(TSR__AT_RECV, of->start + start, levels->tree.holds ? end - start : 0);
 }
 
-/* Adds the starts of the blocks of an inner step. The holder of the leaf at place p has the
- * elements from start(p) to start(p + 1); a rank that holds no leaf has none. */
-static int add_starts(tsr__schedule *schedule, const tsr__levels *levels,
+/* Adds the bounds of the blocks of an inner step. The holder of the leaf at place p has the
+ * elements from start(p) to start(p + 1); a rank that holds no leaf has none. Returns the number of
+ * ranks. */
+static int add_bounds(tsr__schedule *schedule, const tsr__levels *levels,
                       uint64_t (*start)(const tsr__levels *levels, const void *user, int place),
                       const void *user)
 {
-    for (int rank = levels->first; rank < levels->first + levels->count; rank++) {
-        const int leaf = tsr__tree_leaf_of(&levels->tree, rank);
-        const int place = leaf - levels->subtree * levels->leaves;
-        const bool holds = tsr__tree_holder(&levels->tree, leaf) == rank;
-        tsr__schedule_start(schedule, start(levels, user, holds ? place : place + 1));
+    for (int end = 0; end < 2; end++) {
+        for (int rank = levels->first; rank < levels->first + levels->count; rank++) {
+            const int leaf = tsr__tree_leaf_of(&levels->tree, rank);
+            const int place = leaf - levels->subtree * levels->leaves;
+            const bool holds = tsr__tree_holder(&levels->tree, leaf) == rank;
+            tsr__schedule_bound(schedule, start(levels, user, holds ? place + end : place + 1));
+        }
     }
-    tsr__schedule_start(schedule, start(levels, user, levels->leaves));
-    return levels->count + 1;
+    return levels->count;
 }
 
 /* All-reduce ----------------------------------------------------------------------------------- */
@@ -140,17 +180,17 @@ static void reduce_by_all(tsr__schedule *schedule, const tsr__levels *levels, co
                           uint64_t incoming, bool halve)
 {
     const tsr__span share = my_share(levels, piece);
-    int starts = add_starts(schedule, levels, share_start, piece);
+    int ranks = add_bounds(schedule, levels, share_start, piece);
     inner(schedule, levels, TSR__INNER_REDUCE_SCATTER, levels->first,
-          tsr__span_of(TSR__AT_SEND, piece->start, piece->count), share, starts);
+          tsr__span_of(TSR__AT_SEND, piece->start, piece->count), share, ranks);
     if (levels->tree.holds) {
         const tsr__tree between = tree_between(levels, my_place(levels));
         tsr__algorithm_tree_all_reduce(schedule, &between, share.start, share.count, incoming,
                                        halve || levels->subtrees > 2);
     }
-    starts = add_starts(schedule, levels, share_start, piece);
+    ranks = add_bounds(schedule, levels, share_start, piece);
     inner(schedule, levels, TSR__INNER_ALL_GATHER, levels->first, share,
-          tsr__span_of(TSR__AT_RECV, piece->start, piece->count), starts);
+          tsr__span_of(TSR__AT_RECV, piece->start, piece->count), ranks);
 }
 
 void tsr__levels_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
@@ -218,10 +258,10 @@ void tsr__levels_reduce_scatter(tsr__schedule *schedule, const tsr__levels *leve
     const uint64_t start = column_start(levels, blocks, place);
     const uint64_t end = column_start(levels, blocks, place + 1);
     copy_columns(schedule, levels, blocks, base);
-    const int starts = add_starts(schedule, levels, column_start, blocks);
+    const int ranks = add_bounds(schedule, levels, column_start, blocks);
     inner(schedule, levels, TSR__INNER_REDUCE_SCATTER, levels->first,
           tsr__span_of(TSR__AT_TEMP, base, total),
-          tsr__span_of(TSR__AT_TEMP, base + start, tree->holds ? end - start : 0), starts);
+          tsr__span_of(TSR__AT_TEMP, base + start, tree->holds ? end - start : 0), ranks);
     if (!tree->holds) {
         tsr__schedule_recv(schedule, tree->other,
                            tsr__span_of(TSR__AT_RECV, 0, tsr__block_count(blocks, tree->rank)));
@@ -284,7 +324,7 @@ static void gather_by_all(tsr__schedule *schedule, const tsr__levels *levels,
         if (subtree != levels->subtree)
             tsr__schedule_inner(schedule, TSR__INNER_ALL_GATHER, levels->first, mine,
                                 subtree_span(levels, blocks, subtree),
-                                add_starts(schedule, levels, leaf_in_subtree, &of));
+                                add_bounds(schedule, levels, leaf_in_subtree, &of));
     }
 }
 
@@ -306,11 +346,13 @@ void tsr__levels_all_gather(tsr__schedule *schedule, const tsr__levels *levels,
     const tsr__span mine =
         tsr__span_of(TSR__AT_RECV, tsr__block_start(blocks, levels->tree.rank), count);
     tsr__schedule_copy(schedule, tsr__span_of(TSR__AT_SEND, 0, count), mine);
-    for (int i = 0; i <= levels->count; i++)
-        tsr__schedule_start(schedule, tsr__block_start(blocks, levels->first + i) - base);
+    for (int i = 0; i < 2 * levels->count; i++)
+        tsr__schedule_bound(
+            schedule,
+            tsr__block_start(blocks, levels->first + i % levels->count + i / levels->count) - base);
     if (levels->count > 1)
         tsr__schedule_inner(schedule, TSR__INNER_ALL_GATHER, levels->first, mine,
-                            subtree_span(levels, blocks, levels->subtree), levels->count + 1);
+                            subtree_span(levels, blocks, levels->subtree), levels->count);
     tsr__schedule_next_round(schedule);
     if (shared)
         gather_by_all(schedule, levels, blocks);
@@ -354,7 +396,7 @@ static void broadcast_by_all(tsr__schedule *schedule, const tsr__levels *levels,
         tsr__algorithm_binomial(schedule, &members, home, share);
     if (levels->subtree != home)
         inner(schedule, levels, TSR__INNER_ALL_GATHER, levels->first, share, all,
-              add_starts(schedule, levels, share_start, &whole));
+              add_bounds(schedule, levels, share_start, &whole));
 }
 
 void tsr__levels_broadcast(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,

@@ -16,7 +16,8 @@
 
 typedef struct tsr__levels {
     tsr__tree tree; /* of all ranks */
-    int leaves;     /* number of leaves in each subtree */
+    bool uneven;    /* subtrees have different numbers of leaves */
+    int leaves;     /* number of leaves in each subtree; if uneven, in this rank's */
     int subtrees;   /* number of subtrees */
     int subtree;    /* the subtree of this rank */
     int first;      /* the first rank of this rank's subtree */
@@ -24,8 +25,9 @@ typedef struct tsr__levels {
 } tsr__levels;
 
 /* Finds the largest subtrees whose ranks share a host and which have at most `most` ranks.
- * host_of[i] is the host of rank i. Returns false if there are no such subtrees of more than one
- * rank. */
+ * host_of[i] is the host of rank i. All subtrees get the same number of leaves if more than one
+ * leaf each is possible, or none can have more; otherwise they are uneven. Returns false if there
+ * are no subtrees of more than one rank. */
 bool tsr__levels_find(int size, int rank, const int *host_of, int most, tsr__levels *out);
 
 /* If `piece` is not 0, each rank moves its share, of `piece` elements at a time. `halve` says
@@ -40,5 +42,19 @@ void tsr__levels_all_gather(tsr__schedule *schedule, const tsr__levels *levels,
 void tsr__levels_broadcast(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
                            int root, bool shared);
 void tsr__levels_barrier(tsr__schedule *schedule, const tsr__levels *levels, bool shared);
+
+/* The same for uneven subtrees. An inner step replaces the rounds of the algorithm by messages that
+ * would concern ranks of one subtree only; the other rounds are the same. So a subtree may have any
+ * number of leaves, and the two ranks of a leaf may be on different hosts. `blocks` of an
+ * all-gather and `piece` of an all-reduce are as above. */
+void tsr__uneven_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
+                            uint64_t piece);
+void tsr__uneven_reduce_scatter(tsr__schedule *schedule, const tsr__levels *levels,
+                                const tsr__blocks *blocks);
+void tsr__uneven_all_gather(tsr__schedule *schedule, const tsr__levels *levels,
+                            const tsr__blocks *blocks);
+void tsr__uneven_broadcast(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
+                           int root);
+void tsr__uneven_barrier(tsr__schedule *schedule, const tsr__levels *levels);
 
 #endif

@@ -96,7 +96,7 @@ static void halve(partial *part, const positions *layout)
 {
     const tsr__tree *tree = part->tree;
     const int position = tsr__tree_position(tree, tree->leaf);
-    for (int count = tree->power / 2; count > 0; count /= 2) {
+    for (int count = tree->power / tree->joined / 2; count > 0; count /= 2) {
         const int kept = position & ~(count - 1), given = kept ^ count;
         const int peer = tsr__tree_holder(tree, tsr__tree_position(tree, position ^ count));
         const uint64_t kept_start = position_start(layout, kept);
@@ -114,7 +114,7 @@ static void halve(partial *part, const positions *layout)
 static void exchange_all(partial *part, uint64_t total)
 {
     const tsr__tree *tree = part->tree;
-    for (int distance = 1; distance < tree->power; distance *= 2) {
+    for (int distance = tree->joined; distance < tree->power; distance *= 2) {
         const int peer = tsr__tree_holder(tree, tree->leaf ^ distance);
         receive(part, peer, 0, total);
         tsr__schedule_send(part->schedule, peer, now_at(part, 0, total));

@@ -9,14 +9,14 @@ void tsr__schedule_reset(tsr__schedule *schedule)
     schedule->count = 0;
     schedule->round = 0;
     schedule->temp_count = 0;
-    schedule->starts_count = 0;
+    schedule->bounds_count = 0;
     schedule->status = TSR_OK;
 }
 
 void tsr__schedule_finish(tsr__schedule *schedule)
 {
     tsr__free(schedule->steps);
-    tsr__free(schedule->starts);
+    tsr__free(schedule->bounds);
     *schedule = (tsr__schedule){0};
 }
 
@@ -65,20 +65,20 @@ void tsr__schedule_exact(tsr__schedule *schedule, tsr__span from, tsr__span with
         (tsr__step){.kind = TSR__STEP_EXACT, .slots = slots, .from = from, .with = with, .to = to});
 }
 
-void tsr__schedule_start(tsr__schedule *schedule, uint64_t start)
+void tsr__schedule_bound(tsr__schedule *schedule, uint64_t bound)
 {
     if (schedule->status != TSR_OK)
         return;
-    void *starts = schedule->starts;
-    schedule->status = tsr__grow(&starts, &schedule->starts_capacity, schedule->starts_count + 1,
-                                 sizeof *schedule->starts);
-    schedule->starts = starts;
+    void *bounds = schedule->bounds;
+    schedule->status = tsr__grow(&bounds, &schedule->bounds_capacity, schedule->bounds_count + 1,
+                                 sizeof *schedule->bounds);
+    schedule->bounds = bounds;
     if (schedule->status == TSR_OK)
-        schedule->starts[schedule->starts_count++] = start;
+        schedule->bounds[schedule->bounds_count++] = bound;
 }
 
 void tsr__schedule_inner(tsr__schedule *schedule, tsr__inner_kind kind, int peer, tsr__span from,
-                         tsr__span to, int starts)
+                         tsr__span to, int ranks)
 {
     tsr__schedule_next_round(schedule);
     add(schedule, (tsr__step){.kind = TSR__STEP_INNER,
@@ -86,7 +86,8 @@ void tsr__schedule_inner(tsr__schedule *schedule, tsr__inner_kind kind, int peer
                               .from = from,
                               .to = to,
                               .inner = kind,
-                              .starts = schedule->starts_count - (size_t)starts});
+                              .bounds = schedule->bounds_count - 2 * (size_t)ranks,
+                              .ranks = ranks});
     tsr__schedule_next_round(schedule);
 }
 

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "comm/algorithms/tree.h"
 #include "tessera/base.h"
 
 typedef enum tsr__place {
@@ -41,6 +42,7 @@ typedef enum tsr__step_kind {
 } tsr__step_kind;
 
 typedef enum tsr__inner_kind {
+    TSR__INNER_ALL_REDUCE,     /* `to` = op over all ranks of `from` */
     TSR__INNER_REDUCE,         /* `to` on `peer` = op over all ranks of `from` */
     TSR__INNER_REDUCE_SCATTER, /* `to` = this rank's block of the reduction of `from` */
     TSR__INNER_ALL_GATHER,     /* `to` = the blocks `from` of all ranks */
@@ -55,9 +57,10 @@ typedef struct tsr__step {
     int slots;
     tsr__span from, with, to;
     tsr__inner_kind inner;
-    /* The blocks of an inner reduce-scatter or all-gather start at starts[i], starts[i + 1], … of
-     * the schedule. */
-    size_t starts;
+    /* Rank i of the `ranks` ranks of an inner reduce-scatter or all-gather has the block from
+     * bounds[bounds + i] to bounds[bounds + ranks + i] of the schedule. */
+    size_t bounds;
+    int ranks;
 } tsr__step;
 
 typedef struct tsr__schedule {
@@ -65,8 +68,8 @@ typedef struct tsr__schedule {
     size_t count, capacity;
     uint32_t round; /* the round of the steps that are being added */
     uint64_t temp_count;
-    uint64_t *starts; /* of the blocks of inner steps */
-    size_t starts_count, starts_capacity;
+    uint64_t *bounds; /* of the blocks of inner steps */
+    size_t bounds_count, bounds_capacity;
     tsr_status status; /* the first failure to add a step, after which the schedule is unusable */
 } tsr__schedule;
 
@@ -87,17 +90,18 @@ void tsr__schedule_divide(tsr__schedule *schedule, tsr__span data);
 void tsr__schedule_exact(tsr__schedule *schedule, tsr__span from, tsr__span with, int slots,
                          tsr__span to);
 /* Adds an inner step in a round of its own. `peer` is the root, if there is one. If the kind has
- * blocks, their starts are the last `starts` ones that were added. */
+ * blocks, their bounds are the last 2 · `ranks` ones that were added: where they start, and then
+ * where they end. */
 void tsr__schedule_inner(tsr__schedule *schedule, tsr__inner_kind kind, int peer, tsr__span from,
-                         tsr__span to, int starts);
-void tsr__schedule_start(tsr__schedule *schedule, uint64_t start);
-/* Returns where the blocks of an inner step start, or NULL if its kind has no blocks. */
-static inline const uint64_t *tsr__inner_starts(const tsr__schedule *schedule,
-                                                const tsr__step *step)
+                         tsr__span to, int ranks);
+void tsr__schedule_bound(tsr__schedule *schedule, uint64_t bound);
+/* Returns the blocks of an inner step, which are empty if its kind has none. */
+static inline tsr__blocks tsr__inner_blocks(const tsr__schedule *schedule, const tsr__step *step)
 {
-    const bool has_blocks =
-        step->inner == TSR__INNER_REDUCE_SCATTER || step->inner == TSR__INNER_ALL_GATHER;
-    return has_blocks ? schedule->starts + step->starts : NULL;
+    if (step->inner != TSR__INNER_REDUCE_SCATTER && step->inner != TSR__INNER_ALL_GATHER)
+        return (tsr__blocks){.starts = NULL};
+    const uint64_t *starts = schedule->bounds + step->bounds;
+    return (tsr__blocks){.starts = starts, .ends = starts + step->ranks};
 }
 /* Steps added from now on belong to the next round. */
 void tsr__schedule_next_round(tsr__schedule *schedule);

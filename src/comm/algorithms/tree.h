@@ -19,11 +19,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Consecutive blocks of elements, one for each rank. */
+/* Blocks of elements, one for each rank. They are consecutive unless `ends` says where they end. */
 typedef struct tsr__blocks {
     /* [size + 1], where each block starts; NULL if all blocks have `each` elements */
     const uint64_t *starts;
     uint64_t each;
+    /* [size], where each block ends; NULL if it ends where the next one starts. Only inner steps
+     * (levels.h) have ends, and their starts are [size]. */
+    const uint64_t *ends;
 } tsr__blocks;
 
 static inline uint64_t tsr__block_start(const tsr__blocks *blocks, int rank)
@@ -33,7 +36,8 @@ static inline uint64_t tsr__block_start(const tsr__blocks *blocks, int rank)
 
 static inline uint64_t tsr__block_count(const tsr__blocks *blocks, int rank)
 {
-    return tsr__block_start(blocks, rank + 1) - tsr__block_start(blocks, rank);
+    const uint64_t end = blocks->ends ? blocks->ends[rank] : tsr__block_start(blocks, rank + 1);
+    return end - tsr__block_start(blocks, rank);
 }
 
 typedef struct tsr__tree {
@@ -49,6 +53,10 @@ typedef struct tsr__tree {
     /* Leaf i of this tree is leaf first + i · step of the tree of all ranks. They differ in a tree
      * from tsr__tree_between only. */
     int first, step;
+    /* An inner step (levels.h) has already combined or gathered the aligned block of so many leaves
+     * to which this leaf belongs, so the rounds inside the block are left out; 1: none has. Ranks
+     * may have different numbers. */
+    int joined;
 } tsr__tree;
 
 static inline int tsr__tree_leaf_of(const tsr__tree *tree, int rank)
@@ -67,7 +75,8 @@ static inline int tsr__tree_holder(const tsr__tree *tree, int leaf)
 
 static inline tsr__tree tsr__tree_of(int size, int rank, int root)
 {
-    tsr__tree tree = {.size = size, .rank = rank, .power = 1, .other = -1, .root = root, .step = 1};
+    tsr__tree tree = {.size = size, .rank = rank, .power = 1, .other = -1, .root = root};
+    tree.step = tree.joined = 1;
     while (tree.power <= size / 2)
         tree.power *= 2;
     tree.extra = size - tree.power;

@@ -405,6 +405,38 @@ static void make_levels_all_reduce(tsr_request *request, uint64_t count, bool sh
                            share >= MIN_HALVED_BYTES && share <= MAX_HALVED_BYTES);
 }
 
+/* Makes a schedule in levels whose subtrees are uneven. Returns false if the operation has none. */
+static bool make_uneven(tsr_request *request, const extents *e, uint64_t bytes)
+{
+    const tsr__operation *o = e->operation;
+    const tsr__levels *levels = &request->comm->levels;
+    tsr__schedule *schedule = &request->schedule;
+    const uint64_t piece = LEVELS_PIECE_BYTES / tsr__element_size(o->dtype);
+    switch (o->kind) {
+    case TSR__CALL_ALL_REDUCE:
+        tsr__uneven_all_reduce(schedule, levels, o->count, bytes >= LARGE_REDUCE_BYTES ? piece : 0);
+        return true;
+    case TSR__CALL_REDUCE_SCATTER:
+    case TSR__CALL_REDUCE_SCATTER_V:
+        tsr__uneven_reduce_scatter(schedule, levels, &e->blocks);
+        return true;
+    case TSR__CALL_ALL_GATHER:
+    case TSR__CALL_ALL_GATHER_V:
+        if (bytes >= LARGE_BROADCAST_BYTES && levels->tree.extra > 0)
+            return false; /* the ring sends fewer bytes */
+        tsr__uneven_all_gather(schedule, levels, &e->blocks);
+        return true;
+    case TSR__CALL_BROADCAST:
+        tsr__uneven_broadcast(schedule, levels, o->count, o->peer);
+        return true;
+    case TSR__CALL_BARRIER:
+        tsr__uneven_barrier(schedule, levels);
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* Makes a schedule in levels. Returns false if the operation has none. */
 static bool make_levels(tsr_request *request, const extents *e)
 {
@@ -418,6 +450,8 @@ static bool make_levels(tsr_request *request, const extents *e)
                            element;
     if (levels->subtrees == 1 || is_exact(request->comm, o))
         return false;
+    if (levels->uneven)
+        return make_uneven(request, e, bytes);
     const bool shared = levels->leaves <= 2 || bytes >= LARGE_LEVELS_BYTES;
     switch (o->kind) {
     case TSR__CALL_ALL_REDUCE:

@@ -99,6 +99,7 @@ static void post_one(tsr_request *request, size_t index)
 static void start_inner(tsr_request *request, const tsr__step *step)
 {
     static const tsr__call_kind kinds[] = {
+        [TSR__INNER_ALL_REDUCE] = TSR__CALL_ALL_REDUCE,
         [TSR__INNER_REDUCE] = TSR__CALL_REDUCE,
         [TSR__INNER_REDUCE_SCATTER] = TSR__CALL_REDUCE_SCATTER,
         [TSR__INNER_ALL_GATHER] = TSR__CALL_ALL_GATHER,
@@ -113,7 +114,7 @@ static void start_inner(tsr_request *request, const tsr__step *step)
     operation->kind = kinds[step->inner];
     operation->root = step->peer - comm->shm_first;
     operation->count = step->inner == TSR__INNER_BROADCAST ? step->to.count : step->from.count;
-    operation->blocks = (tsr__blocks){.starts = tsr__inner_starts(&request->schedule, step)};
+    operation->blocks = tsr__inner_blocks(&request->schedule, step);
     operation->send = read_at(request, step->from);
     operation->recv = write_at(request, step->to);
     operation->element_bytes = request->element_bytes;

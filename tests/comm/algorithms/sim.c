@@ -238,18 +238,20 @@ static element inner_sum(sim_job *sim, int first, int count, uint64_t index)
 static element inner_element(sim_job *sim, int first, int count, int i, uint64_t index)
 {
     const tsr__step *step = inner_step(sim, first + i);
-    const uint64_t *starts = tsr__inner_starts(&sim->ranks[first + i].schedule, step);
+    const tsr__blocks blocks = tsr__inner_blocks(&sim->ranks[first + i].schedule, step);
     int from = 0;
     switch (step->inner) {
+    case TSR__INNER_ALL_REDUCE:
     case TSR__INNER_REDUCE:
         return inner_sum(sim, first, count, index);
     case TSR__INNER_REDUCE_SCATTER:
-        return inner_sum(sim, first, count, starts[i] + index);
+        return inner_sum(sim, first, count, blocks.starts[i] + index);
     case TSR__INNER_ALL_GATHER:
-        while (starts[from + 1] <= index)
+        while (index < blocks.starts[from] || blocks.ends[from] <= index)
             from++;
+        ck_assert(from < count);
         return memory_of(&sim->ranks[first + from],
-                         inner_step(sim, first + from)->from)[index - starts[from]];
+                         inner_step(sim, first + from)->from)[index - blocks.starts[from]];
     case TSR__INNER_BROADCAST:
         return memory_of(&sim->ranks[step->peer], inner_step(sim, step->peer)->to)[index];
     case TSR__INNER_BARRIER:
@@ -264,17 +266,22 @@ static void check_inner(sim_job *sim, int first, int count)
     const tsr__step *step = inner_step(sim, first);
     for (int i = 0; i < count; i++) {
         const tsr__step *other = inner_step(sim, first + i);
-        const uint64_t *starts = tsr__inner_starts(&sim->ranks[first + i].schedule, other);
+        const tsr__blocks blocks = tsr__inner_blocks(&sim->ranks[first + i].schedule, other);
+        const tsr__blocks firsts = tsr__inner_blocks(&sim->ranks[first].schedule, step);
+        uint64_t total = 0;
         ck_assert(other->inner == step->inner && other->peer == step->peer);
         ck_assert(step->peer >= first && step->peer < first + count);
         ck_assert(states[first + i].after == states[first + i].next + 1); /* alone in its round */
-        for (int b = 0; starts && b <= count; b++)
-            ck_assert(starts[b] == sim->ranks[first].schedule.starts[step->starts + (size_t)b]);
-        if (starts) {
-            const bool scatter = other->inner == TSR__INNER_REDUCE_SCATTER;
-            ck_assert((scatter ? other->to : other->from).count == starts[i + 1] - starts[i]);
-            ck_assert((scatter ? other->from : other->to).count == starts[count]);
+        if (!blocks.starts)
+            continue;
+        ck_assert(other->ranks == count);
+        for (int b = 0; b < count; b++) {
+            ck_assert(blocks.starts[b] == firsts.starts[b] && blocks.ends[b] == firsts.ends[b]);
+            total += tsr__block_count(&blocks, b);
         }
+        const bool scatter = other->inner == TSR__INNER_REDUCE_SCATTER;
+        ck_assert((scatter ? other->to : other->from).count == tsr__block_count(&blocks, i));
+        ck_assert((scatter ? other->from : other->to).count == total);
     }
 }
 

@@ -2,6 +2,7 @@
  * large. Each rank must get the right elements, and the order of combination must be the same for
  * every element, every rank and every algorithm. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "comm/algorithms/sim.h"
 #include "support/check_main.h"
@@ -440,40 +441,56 @@ static void levels_all_reduce(tsr__schedule *schedule, int size, int rank, uint6
                               bool large)
 {
     (void)size;
-    tsr__levels_all_reduce(schedule, &placed[rank], count, large ? 50 : 0, count % 2 == 0);
+    if (placed[rank].uneven)
+        tsr__uneven_all_reduce(schedule, &placed[rank], count, large ? 50 : 0);
+    else
+        tsr__levels_all_reduce(schedule, &placed[rank], count, large ? 50 : 0, count % 2 == 0);
 }
 
 static void levels_reduce_scatter(tsr__schedule *schedule, int size, int rank,
                                   const tsr__blocks *blocks)
 {
     (void)size;
-    tsr__levels_reduce_scatter(schedule, &placed[rank], blocks);
+    (placed[rank].uneven ? tsr__uneven_reduce_scatter
+                         : tsr__levels_reduce_scatter)(schedule, &placed[rank], blocks);
 }
 
 static void levels_all_gather(tsr__schedule *schedule, int size, int rank,
                               const tsr__blocks *blocks, bool large)
 {
     (void)size;
-    tsr__levels_all_gather(schedule, &placed[rank], blocks, large);
+    if (placed[rank].uneven)
+        tsr__uneven_all_gather(schedule, &placed[rank], blocks);
+    else
+        tsr__levels_all_gather(schedule, &placed[rank], blocks, large);
 }
 
 static void levels_broadcast(tsr__schedule *schedule, int size, int rank, uint64_t count, int root,
                              bool large)
 {
     (void)size;
-    tsr__levels_broadcast(schedule, &placed[rank], count, root, large);
+    if (placed[rank].uneven)
+        tsr__uneven_broadcast(schedule, &placed[rank], count, root);
+    else
+        tsr__levels_broadcast(schedule, &placed[rank], count, root, large);
 }
 
 static void levels_barrier(tsr__schedule *schedule, int size, int rank)
 {
     (void)size;
-    tsr__levels_barrier(schedule, &placed[rank], false);
+    if (placed[rank].uneven)
+        tsr__uneven_barrier(schedule, &placed[rank]);
+    else
+        tsr__levels_barrier(schedule, &placed[rank], false);
 }
 
 static void levels_barrier_of_all(tsr__schedule *schedule, int size, int rank)
 {
     (void)size;
-    tsr__levels_barrier(schedule, &placed[rank], true);
+    if (placed[rank].uneven)
+        tsr__uneven_barrier(schedule, &placed[rank]);
+    else
+        tsr__levels_barrier(schedule, &placed[rank], true);
 }
 
 /* Places the ranks. Returns whether they can use levels; all of them must agree. */
@@ -485,7 +502,8 @@ static bool place(int size, const int *host_of, int most)
         if (!first)
             continue;
         const tsr__levels *levels = &placed[r];
-        ck_assert(levels->leaves == placed[0].leaves && levels->subtrees == placed[0].subtrees);
+        ck_assert(levels->uneven == placed[0].uneven && levels->subtrees == placed[0].subtrees);
+        ck_assert(levels->uneven || levels->leaves == placed[0].leaves);
         ck_assert(levels->first <= r && r < levels->first + levels->count && levels->count <= most);
         for (int i = levels->first; i < levels->first + levels->count; i++)
             ck_assert(host_of[i] == host_of[r]);
@@ -533,16 +551,50 @@ PATTERN_TEST(in_levels)
         if (place(size, host_of, 5 + i * 10))
             check_levels(size, &random);
     }
+    for (int i = 0; i < 2; i++) { /* pairs of neighbours, and single ranks, on any of 3 hosts */
+        for (int r = 0; r < size; r++)
+            host_of[r] = r % 2 && random_between(&random, 0, 3)
+                             ? host_of[r - 1]
+                             : (int)random_between(&random, 0, 2);
+        if (place(size, host_of, 64))
+            check_levels(size, &random);
+    }
 }
+
+/* Which ranks share a subtree if the hosts have different numbers of ranks. */
+START_TEST(uneven_levels)
+{
+    static const struct {
+        const char *hosts, *subtrees; /* ranks of one subtree have the same letter */
+    } cases[] = {
+        {"aaabbbbb", "aabcdddd"}, {"aabccccc", "aabcdddd"}, {"abbaabba", NULL},
+        {"aaab", "aabc"},         {"abbccccc", "abcdeeee"}, {"aabcc", "aabcc"},
+        {"aaabbb", "aabcdd"},     {"abaabb", "abccdd"},     {"abbaaa", "abcdee"},
+        {"aaaab", "aaabc"},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        int host_of[8];
+        const int size = (int)strlen(cases[c].hosts);
+        for (int r = 0; r < size; r++)
+            host_of[r] = cases[c].hosts[r];
+        ck_assert(place(size, host_of, 64) == (cases[c].subtrees != NULL));
+        for (int r = 0; r < size && cases[c].subtrees; r++) {
+            const char *first = strchr(cases[c].subtrees, cases[c].subtrees[r]);
+            ck_assert(placed[r].uneven);
+            ck_assert_int_eq(placed[r].first, first - cases[c].subtrees);
+            ck_assert_int_eq(placed[r].count, (int)strspn(first, (char[]){*first, 0}));
+        }
+    }
+}
+END_TEST
 
 START_TEST(no_levels)
 {
-    static const int interleaved[] = {0, 1, 0, 1, 0, 1, 0, 1}, uneven[] = {0, 0, 0, 1};
+    static const int interleaved[] = {0, 1, 0, 1, 0, 1, 0, 1};
     static const int apart[] = {0, 1, 2, 3, 4, 5, 6, 7}, middle[] = {0, 1, 1, 2};
     ck_assert(!place(8, interleaved, 64));
     ck_assert(!place(8, apart, 64));
     ck_assert(!place(7, interleaved, 64));
-    ck_assert(!place(4, uneven, 64));
     ck_assert(!place(4, middle, 64));
     ck_assert(!place(1, apart, 64));
     ck_assert(!place(2, apart, 64));
@@ -621,6 +673,7 @@ TESTS(patterns)
     tcase_add_loop_test(tests, all_to_all, 0, SIM_RANKS / 8);
     tcase_add_loop_test(tests, barrier, 0, SIM_RANKS / 8);
     tcase_add_loop_test(tests, in_levels, 0, SIM_RANKS / 8);
+    tcase_add_test(tests, uneven_levels);
     tcase_add_test(tests, no_levels);
     tcase_add_test(tests, many_ranks);
     tcase_add_test(tests, large_sends_fewer_bytes);
