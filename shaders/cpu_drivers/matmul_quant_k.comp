@@ -77,5 +77,5 @@ void main()
         b_at += BLOCK_BYTES;
     }
 
-    finish(m, n, col0);
+    finish(m, n, col0, true);
 }

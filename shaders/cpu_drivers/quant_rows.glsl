@@ -25,9 +25,11 @@ layout(constant_id = 4) const uint STEPS = 8;
 layout(constant_id = 5) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint FORMAT = TSR_QUANT_ROWS_Q8_0;
 layout(constant_id = 7) const uint MODE = 0; // TSR_MM_…, the epilogue
+layout(constant_id = 8) const uint TILES = 1; // of a workgroup, each computed by a subgroup
 
-const uint PARTS = WORKGROUP / LANES;
-const uint SUMS = ROWS * TN; // a multiple of LANES
+const uint PARTS = WORKGROUP / LANES / TILES; // 1 if there are several tiles
+// Vectors of sums are complete: sums past ROWS · TN are copies of others, which nothing stores.
+const uint SUMS = ROWS * TN < LANES ? LANES : ROWS * TN;
 const uint A_BYTES = BYTES_OF(A_DTYPE);
 
 // The sums of row i and column j are in c[i · TN + j], a part of them in each lane. The second half is
@@ -36,14 +38,12 @@ float c[2 * SUMS];
 
 shared float part_sums[PARTS * SUMS];
 
-float number(uint word)
-{
-    return float(int(word));
-}
-
 // Adds up the sums, and stores them.
-void finish(uint m, uint n, uint col0)
+void finish(uint m, uint n, uint col0, bool own)
 {
+    [[unroll]] for (uint e = ROWS * TN; e < SUMS; e++)
+        c[e] = c[e - ROWS * TN];
+
     // Adds up the lanes in a fixed tree. At the end, lane l of vector q holds sum q · LANES + l. See
     // matmul_lavapipe_nt.glsl.
     uint lane = gl_SubgroupInvocationID;
@@ -67,7 +67,7 @@ void finish(uint m, uint n, uint col0)
             part_sums[gl_SubgroupID * SUMS + q * LANES + lane] = c[FIRST + q];
         barrier();
     }
-    if (gl_SubgroupID != 0)
+    if (!own || (PARTS > 1 && gl_SubgroupID != 0))
         return;
     const uint y_dtype = MODE >> TSR_MM_Y_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
     const uint bias_dtype = MODE >> TSR_MM_BIAS_DTYPE_SHIFT & TSR_MM_FIELD_MASK;

@@ -1,6 +1,7 @@
 #include "gpu/cpu_drivers/matmul/quant_rows.h"
 
 #include "base/checked.h"
+#include "gpu/cpu_drivers/matmul/plan.h"
 #include "gpu/matmul/common/loads.h"
 #include "shaders/params/matmul.h"
 #include "shaders/params/matmul_quant_rows.h"
@@ -9,7 +10,7 @@ enum {
     MAX_ROWS = 16,    /* more rows are faster with panels of floats */
     ROWS_AT_ONCE = 4, /* of one dispatch */
     MAX_PARTS = 64,
-    MAX_COLUMNS = 1 << 18 /* shaders find their columns by an index of 16 bits */
+    MAX_COLUMNS = 1 << 18
 };
 
 /* A format that the kernels read: k in vectors of a number of elements per lane, or in blocks. */
@@ -18,22 +19,26 @@ typedef struct row_format {
     uint32_t name; /* TSR_QUANT_ROWS_… */
     tsr__shader rows, dequantize;
     uint32_t per_lane; /* elements of a vector, for each lane; 0: a vector is a block */
-    /* More steps, one for each vector, make the code of a pipeline longer, which takes longer to
-     * compile. Fewer make more parts of k, each of which costs time, and a barrier. */
+    bool by_block;     /* a step of `rows` is a block, with any number of lanes */
+    /* More steps make the code of a pipeline longer, which takes longer to compile. Fewer make more
+     * parts of k, each of which costs time, and a barrier. */
     uint32_t most_steps;
     uint32_t most_units; /* vectors that a workgroup dequantises */
 } row_format;
 
 static const row_format row_formats[] = {
-    {TSR_Q8_0, TSR_QUANT_ROWS_Q8_0, TSR__SHADER_MATMUL_QUANT_ROWS, TSR__SHADER_DEQUANTIZE_VECTORS,
-     4, 64, 8},
-    {TSR_Q4_0, TSR_QUANT_ROWS_Q4_0, TSR__SHADER_MATMUL_QUANT_ROWS, TSR__SHADER_DEQUANTIZE_VECTORS,
-     8, 32, 8},
+    {TSR_Q8_0, TSR_QUANT_ROWS_Q8_0, TSR__SHADER_MATMUL_QUANT_BYTES, TSR__SHADER_DEQUANTIZE_VECTORS,
+     4, true, 176, 8},
+    {TSR_Q4_0, TSR_QUANT_ROWS_Q4_0, TSR__SHADER_MATMUL_QUANT_BYTES, TSR__SHADER_DEQUANTIZE_VECTORS,
+     8, true, 176, 8},
     {TSR_MXFP4, TSR_QUANT_ROWS_MXFP4, TSR__SHADER_MATMUL_QUANT_ROWS, TSR__SHADER_DEQUANTIZE_VECTORS,
-     8, 32, 8},
-    {TSR_Q4_K, TSR_QUANT_ROWS_Q4_K, TSR__SHADER_MATMUL_QUANT_K, TSR__SHADER_DEQUANTIZE_K, 0, 4, 1},
-    {TSR_Q5_K, TSR_QUANT_ROWS_Q5_K, TSR__SHADER_MATMUL_QUANT_K, TSR__SHADER_DEQUANTIZE_K, 0, 4, 1},
-    {TSR_Q6_K, TSR_QUANT_ROWS_Q6_K, TSR__SHADER_MATMUL_QUANT_K, TSR__SHADER_DEQUANTIZE_K, 0, 4, 1},
+     8, false, 32, 8},
+    {TSR_Q4_K, TSR_QUANT_ROWS_Q4_K, TSR__SHADER_MATMUL_QUANT_K, TSR__SHADER_DEQUANTIZE_K, 0, true,
+     4, 1},
+    {TSR_Q5_K, TSR_QUANT_ROWS_Q5_K, TSR__SHADER_MATMUL_QUANT_K, TSR__SHADER_DEQUANTIZE_K, 0, true,
+     4, 1},
+    {TSR_Q6_K, TSR_QUANT_ROWS_Q6_K, TSR__SHADER_MATMUL_QUANT_K, TSR__SHADER_DEQUANTIZE_K, 0, true,
+     4, 1},
 };
 
 /* Returns the format of a tensor if the kernels run on its device, or NULL. The kernels that read
@@ -42,7 +47,8 @@ static const row_format *format_of(const tsr_tensor *tensor)
 {
     const tsr_device *device = tensor->buffer->device;
     const uint32_t lanes = device->info.subgroup_size;
-    if (device->device_class != TSR__CLASS_LAVAPIPE || device->storage != TSR__STORAGE_S16)
+    if (device->device_class != TSR__CLASS_LAVAPIPE || device->storage != TSR__STORAGE_S16 ||
+        !device->info.int8)
         return NULL;
     for (size_t i = 0; i < sizeof row_formats / sizeof *row_formats; i++)
         if (row_formats[i].dtype == tensor->layout.dtype)
@@ -71,8 +77,10 @@ typedef struct division {
 
 static bool divide(const row_format *format, int64_t k, uint32_t lanes, division *out)
 {
-    const int64_t vector = vector_of(format, lanes), vectors = k / vector;
-    if (k % vector != 0)
+    const int64_t step = format->by_block ? (int64_t)tsr__dtype_block(format->dtype)
+                                          : vector_of(format, lanes),
+                  vectors = k / step;
+    if (k % step != 0)
         return false;
     out->steps = format->most_steps;
     while (vectors % out->steps != 0)
@@ -94,15 +102,36 @@ bool tsr__quant_rows_suit(const tsr__matmul_call *call)
            k.parts * info->subgroup_size <= info->max_workgroup_invocations;
 }
 
+/* Returns the number of columns that a subgroup computes. The code of a kernel that reads bytes
+ * should stay in the processor's cache of instructions, with what else is there: about 20 KiB, or
+ * twice as much if the subgroups of a workgroup wait for each other. */
+static uint32_t columns_of(const row_format *format, const division *k, uint32_t rows,
+                           uint32_t lanes, uint32_t n)
+{
+    uint32_t columns = 8;
+    if (format->rows != TSR__SHADER_MATMUL_QUANT_BYTES)
+        return rows > 2 ? lanes / 2 : lanes;
+    while (columns > (k->parts > 1 ? 2 : 1) && columns * k->steps > 176)
+        columns /= 2;
+    while (n / columns >= UINT16_MAX) /* shaders find their tile by an index of 16 bits */
+        columns *= 2;
+    return columns;
+}
+
 /* Records the dispatch for up to ROWS_AT_ONCE rows of a. */
 static tsr_status record_rows(const tsr__matmul_call *call, int64_t row, uint32_t rows)
 {
     const tsr__matmul_problem *p = call->problem;
     const uint32_t lanes = call->b->buffer->device->info.subgroup_size;
-    const uint32_t columns = rows > 2 ? lanes / 2 : lanes;
     const row_format *format = format_of(call->b);
     division k = {1, 1};
     divide(format, p->k, lanes, &k);
+    const uint32_t columns = columns_of(format, &k, rows, lanes, (uint32_t)p->n);
+    /* a workgroup computes either all parts of a tile or several tiles */
+    const uint32_t all_tiles = tsr__div_up_u32((uint32_t)p->n, columns);
+    const uint32_t tiles = format->rows == TSR__SHADER_MATMUL_QUANT_BYTES && k.parts == 1
+                               ? tsr__lavapipe_subgroups(all_tiles)
+                               : 1;
     struct tsr_matmul_quant_rows_push push = {
         .identity = {TSR_IDENTITY_16},
         .a = tsr__matmul_address(call->a, &p->a, row * p->a.row),
@@ -120,12 +149,12 @@ static tsr_status record_rows(const tsr__matmul_call *call, int64_t row, uint32_
     };
     tsr__dispatch dispatch = {
         .shader = format->rows,
-        .spec_count = 8,
-        .spec = {lanes * k.parts, lanes, rows > 2 ? ROWS_AT_ONCE : rows, columns, k.steps,
-                 p->a.dtype, format->name, tsr__matmul_mode(p)},
+        .spec_count = 9,
+        .spec = {lanes * k.parts * tiles, lanes, rows > 2 ? ROWS_AT_ONCE : rows, columns, k.steps,
+                 p->a.dtype, format->name, tsr__matmul_mode(p), tiles},
         .push = &push,
         .push_bytes = sizeof push,
-        .groups = {tsr__div_up_u32((uint32_t)p->n, columns), 1, 1},
+        .groups = {tsr__div_up_u32(all_tiles, tiles), 1, 1},
         .work = (double)rows * (double)p->n * (double)p->k,
         .access_count = call->bias ? 4 : 3,
         .access = {tsr__read_of(call->a), tsr__read_of(call->b), tsr__write_of(call->y)},
