@@ -1,7 +1,8 @@
 // Cross-entropy of rows of logits against their labels, and its gradient. A thread group computes
 // one row in three loops. The first finds the largest logit, the second adds up the exponentials
 // relative to it, and the third computes the gradient. A class belongs to the same invocation in
-// all loops, so that the gradient may overwrite the logits.
+// all loops, so that the gradient may overwrite the logits. A row that is divided into segments
+// needs a phase for each loop.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -15,12 +16,15 @@ layout(constant_id = 2) const uint LOGITS_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint LOSS_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint GRADIENT_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint FORM = TSR_ROW_WIDE; // a form that logits and gradient both have
+layout(constant_id = 6) const uint PHASE = TSR_PHASE_WHOLE;
 
 layout(push_constant) uniform Push {
     tsr_cross_entropy_params p;
 };
 
-#include "include/thread_group.glsl"
+#define ROW_LENGTH p.classes
+#define PARTIALS p.partials
+#include "include/segments.glsl"
 
 const uint IGNORED = 0xffffffffu; // no class has this number
 
@@ -47,39 +51,54 @@ vec4 load_logits(uvec2 logits, uint j)
 
 void main()
 {
-    bool owner = group_row() < p.rows; // invocations without a row only take part in barriers
-    uint row = min(group_row(), p.rows - 1u);
-    uint label = label_of(row);
-    uvec2 logits = tsr_at_stride(p.logits, row, p.logits_stride);
-    uint first = owner ? 4u * group_thread() : p.classes;
+    row_part own = own_part(p.rows);
+    uint label = label_of(own.row);
+    uvec2 logits = tsr_at_stride(p.logits, own.row, p.logits_stride);
 
     vec4 largest = vec4(uintBitsToFloat(0xff800000u));
-    for (uint j = first; j < p.classes; j += 4u * THREADS)
-        largest = max(largest, load_logits(logits, j));
-    float shift = group_max(largest);
+    if (in_phase(TSR_PHASE_FIRST))
+        for (uint j = own_first(own.begin); j < own.end; j += OWN_STEP)
+            largest = max(largest, load_logits(logits, j));
+    float shift = row_max(own, largest);
+    if (PHASE == TSR_PHASE_FIRST)
+        return;
 
-    precise vec4 sums = vec4(0.0);
-    float picked = 0.0; // the label's logit in the invocation that has this class, otherwise 0
-    for (uint j = first; j < p.classes; j += 4u * THREADS) {
-        vec4 value = load_logits(logits, j);
-        if (label >= j && label < j + 4u)
-            picked = value[label - j];
-        // Classes past the last add nothing, even if shift is -inf.
-        bvec4 there = lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(p.classes));
-        sums += mix(vec4(0.0), tsr_exp4_down(value - shift), there);
+    float total = 0.0;
+    if (in_phase(TSR_PHASE_SECOND)) {
+        uint begin = own.begin;
+        do {
+            precise vec4 sums = vec4(0.0);
+            for (uint j = own_first(begin); j < segment_end(own, begin); j += OWN_STEP) {
+                // Classes past the last add nothing, even if shift is -inf.
+                bvec4 there = lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(p.classes));
+                sums += mix(vec4(0.0), tsr_exp4_down(load_logits(logits, j) - shift), there);
+            }
+            add_segment(total, sums);
+        } while (next_segment(own, begin));
     }
-    float sum = group_sum(sums);
+    float sum = row_sum(own, TSR_PHASE_SECOND, 0u, 0u, total);
+    if (PHASE == TSR_PHASE_SECOND)
+        return;
 
-    if (p.loss != uvec2(0u) && owner) {
-        bool writes = label == IGNORED ? group_thread() == 0u : label / 4u % THREADS == group_thread();
-        precise float loss = label == IGNORED ? 0.0 : tsr_log(sum) + (shift - picked);
-        if (writes)
-            tsr_store_float(tsr_at_stride(p.loss, row, p.loss_stride), 0u, LOSS_DTYPE, loss);
+    // The invocation that has the label's class writes the loss, and reads the logit before the
+    // gradient overwrites it.
+    bool writes = label == IGNORED ? own.begin + group_thread() == 0u
+                                   : label >= own.begin && label < own.end &&
+                                         label / 4u % THREADS == group_thread();
+    if (p.loss != uvec2(0u) && writes) {
+        float loss = 0.0;
+        if (label != IGNORED) {
+            uvec2 at = tsr_row_element(logits, p.logits_step, label, FORM);
+            precise float difference = shift - tsr_load_float(at, 0u, LOGITS_DTYPE);
+            precise float whole = tsr_log(sum) + difference;
+            loss = whole;
+        }
+        tsr_store_float(tsr_at_stride(p.loss, own.row, p.loss_stride), 0u, LOSS_DTYPE, loss);
     }
     if (p.gradient != uvec2(0u)) {
-        uvec2 gradient = tsr_at_stride(p.gradient, row, p.gradient_stride);
+        uvec2 gradient = tsr_at_stride(p.gradient, own.row, p.gradient_stride);
         float scale = 1.0 / sum;
-        for (uint j = first; j < p.classes; j += 4u * THREADS) {
+        for (uint j = own_first(own.begin); j < own.end; j += OWN_STEP) {
             vec4 value = tsr_exp4_down(load_logits(logits, j) - shift) * scale;
             value -= vec4(equal(uvec4(label), uvec4(j) + uvec4(0u, 1u, 2u, 3u)));
             value = label == IGNORED ? vec4(0.0) : value * p.scale;

@@ -17,12 +17,15 @@ layout(constant_id = 3) const uint LOSS_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint GRADIENT_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint FORM = TSR_ROW_WIDE; // a form that logits and gradient both have
 layout(constant_id = 6) const uint STEP = TSR_SHARD_STATS;
+layout(constant_id = 7) const uint PHASE = TSR_PHASE_WHOLE;
 
 layout(push_constant) uniform Push {
     tsr_cross_entropy_shard_params p;
 };
 
-#include "include/thread_group.glsl"
+#define ROW_LENGTH p.here
+#define PARTIALS p.loss // if STEP is TSR_SHARD_STATS
+#include "include/segments.glsl"
 
 #define MINUS_INFINITY uintBitsToFloat(0xff800000u)
 
@@ -43,39 +46,46 @@ uvec2 stat_at(uint plane, uint row)
     return tsr_at_mul(tsr_at_stride(p.stats, plane, p.plane_bytes), row, 4u);
 }
 
-void write_stats(uvec2 logits, uint row, uint place, bool owner)
+void write_stats(row_part own, uvec2 logits, uint place)
 {
-    uint first = owner ? 4u * group_thread() : p.here;
     vec4 largest = vec4(MINUS_INFINITY);
-    for (uint j = first; j < p.here; j += 4u * THREADS)
-        largest = max(largest, load_logits(logits, j));
-    float most = group_max(largest);
+    if (in_phase(TSR_PHASE_FIRST))
+        for (uint j = own_first(own.begin); j < own.end; j += OWN_STEP)
+            largest = max(largest, load_logits(logits, j));
+    float most = row_max(own, largest);
+    if (PHASE == TSR_PHASE_FIRST)
+        return;
     // If all logits of this rank are -inf, the shift is 0, because -inf − -inf would be NaN. Other
     // ranks may have larger logits.
     float shift = most == MINUS_INFINITY ? 0.0 : most;
 
-    precise vec4 sums = vec4(0.0);
-    float picked = 0.0;
-    for (uint j = first; j < p.here; j += 4u * THREADS) {
-        vec4 value = load_logits(logits, j);
-        if (place >= j && place < j + 4u)
-            picked = value[place - j];
-        bvec4 there = lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(p.here));
-        sums += mix(vec4(0.0), tsr_exp4_down(value - shift), there);
+    float total = 0.0;
+    if (in_phase(TSR_PHASE_SECOND)) {
+        uint begin = own.begin;
+        do {
+            precise vec4 sums = vec4(0.0);
+            for (uint j = own_first(begin); j < segment_end(own, begin); j += OWN_STEP) {
+                bvec4 there = lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(p.here));
+                sums += mix(vec4(0.0), tsr_exp4_down(load_logits(logits, j) - shift), there);
+            }
+            add_segment(total, sums);
+        } while (next_segment(own, begin));
     }
-    float sum = group_sum(sums);
-    if (!owner)
+    float sum = row_sum(own, TSR_PHASE_SECOND, 0u, 0u, total);
+    if (PHASE == TSR_PHASE_SECOND || !own.owner || own.segment > 0u || group_thread() > 0u)
         return;
-    if (group_thread() == 0u) {
-        tsr_floats(stat_at(0u, row)).v[0] = most;
-        tsr_floats(stat_at(1u, row)).v[0] = sum;
-    }
-    if (place == TSR_NO_INDEX ? group_thread() == 0u : place / 4u % THREADS == group_thread())
-        tsr_floats(stat_at(2u, row)).v[0] = picked;
+    float picked = 0.0;
+    if (place != TSR_NO_INDEX)
+        picked =
+            tsr_load_float(tsr_row_element(logits, p.logits_step, place, FORM), 0u, LOGITS_DTYPE);
+    tsr_floats(stat_at(0u, own.row)).v[0] = most;
+    tsr_floats(stat_at(1u, own.row)).v[0] = sum;
+    tsr_floats(stat_at(2u, own.row)).v[0] = picked;
 }
 
-void write_whole(uvec2 logits, uint row, uint label)
+void write_whole(row_part own, uvec2 logits, uint label)
 {
+    uint row = own.row;
     float most = MINUS_INFINITY;
     for (uint r = 0u; r < p.ranks; r++)
         most = max(most, tsr_floats(stat_at(3u * r, row)).v[0]);
@@ -87,14 +97,14 @@ void write_whole(uvec2 logits, uint row, uint label)
     }
     bool ignored = label >= p.classes;
     precise float loss = tsr_log(sum) + (most - picked);
-    if (p.loss != uvec2(0u) && group_thread() == 0u)
+    if (p.loss != uvec2(0u) && own.segment + group_thread() == 0u)
         tsr_store_float(tsr_at_stride(p.loss, row, p.loss_stride), 0u, LOSS_DTYPE, ignored ? 0.0 : loss);
     if (p.gradient == uvec2(0u))
         return;
     uint place = place_of(label);
     uvec2 gradient = tsr_at_stride(p.gradient, row, p.gradient_stride);
     float scale = 1.0 / sum;
-    for (uint j = 4u * group_thread(); j < p.here; j += 4u * THREADS) {
+    for (uint j = own_first(own.begin); j < own.end; j += OWN_STEP) {
         vec4 value = tsr_exp4_down(load_logits(logits, j) - most) * scale;
         value -= vec4(equal(uvec4(place), uvec4(j) + uvec4(0u, 1u, 2u, 3u)));
         value = ignored ? vec4(0.0) : value * p.scale;
@@ -104,12 +114,11 @@ void write_whole(uvec2 logits, uint row, uint label)
 
 void main()
 {
-    bool owner = group_row() < p.rows; // invocations without a row only take part in barriers
-    uint row = min(group_row(), p.rows - 1u);
-    uint label = tsr_load_index(p.labels, row, p.labels_stride, p.label_bytes);
-    uvec2 logits = tsr_at_stride(p.logits, row, p.logits_stride);
+    row_part own = own_part(p.rows);
+    uint label = tsr_load_index(p.labels, own.row, p.labels_stride, p.label_bytes);
+    uvec2 logits = tsr_at_stride(p.logits, own.row, p.logits_stride);
     if (STEP == TSR_SHARD_STATS)
-        write_stats(logits, row, place_of(label), owner);
-    else if (owner)
-        write_whole(logits, row, label);
+        write_stats(own, logits, place_of(label));
+    else if (own.owner)
+        write_whole(own, logits, label);
 }

@@ -15,12 +15,15 @@ layout(constant_id = 4) const uint DX_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint WEIGHT_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint FORM = TSR_ROW_WIDE; // a form that all operands have
 layout(constant_id = 7) const uint CENTRED = 1;         // 0: RMS
+layout(constant_id = 8) const uint PHASE = TSR_PHASE_WHOLE; // not the first
 
 layout(push_constant) uniform Push {
     tsr_norm_grad_params p;
 };
 
-#include "include/thread_group.glsl"
+#define ROW_LENGTH p.count
+#define PARTIALS p.partials
+#include "include/segments.glsl"
 
 vec4 load_normalised(uvec2 x, uint j, vec4 stats)
 {
@@ -35,25 +38,33 @@ vec4 load_incoming(uvec2 dy, uint j)
 
 void main()
 {
-    bool owner = group_row() < p.rows; // invocations without a row only take part in barriers
-    uint row = min(group_row(), p.rows - 1u);
-    uvec2 x = norm_row(p.x, row, p.inner, X_DTYPE);
-    uvec2 dy = norm_row(p.dy, row, p.inner, DY_DTYPE);
-    uvec2 dx = norm_row(p.dx, row, p.inner, DX_DTYPE);
-    vec4 stats = tsr_floats4(tsr_at_mul(p.stats, row, TSR_NORM_STATS_BYTES)).v[0];
-    uint first = owner ? 4u * group_thread() : p.count;
+    row_part own = own_part(p.rows);
+    uvec2 x = norm_row(p.x, own.row, p.inner, X_DTYPE);
+    uvec2 dy = norm_row(p.dy, own.row, p.inner, DY_DTYPE);
+    uvec2 dx = norm_row(p.dx, own.row, p.inner, DX_DTYPE);
+    vec4 stats = tsr_floats4(tsr_at_mul(p.stats, own.row, TSR_NORM_STATS_BYTES)).v[0];
 
-    precise vec4 sums = vec4(0.0), products = vec4(0.0);
-    for (uint j = first; j < p.count; j += 4u * THREADS) {
-        vec4 incoming = load_incoming(dy, j); // 0 past the end
-        sums += incoming;
-        products += incoming * load_normalised(x, j, stats);
+    float all_sums = 0.0, all_products = 0.0;
+    if (in_phase(TSR_PHASE_SECOND)) {
+        uint begin = own.begin;
+        do {
+            precise vec4 sums = vec4(0.0), products = vec4(0.0);
+            for (uint j = own_first(begin); j < segment_end(own, begin); j += OWN_STEP) {
+                vec4 incoming = load_incoming(dy, j); // 0 past the end
+                sums += incoming;
+                products += incoming * load_normalised(x, j, stats);
+            }
+            add_segment(all_sums, sums);
+            add_segment(all_products, products);
+        } while (next_segment(own, begin));
     }
     float each = 1.0 / float(p.count);
-    float mean = CENTRED != 0u ? group_sum_in(0u, sums) * each : 0.0;
-    float slope = group_sum_in(1u, products) * each;
+    float mean = CENTRED != 0u ? row_sum(own, TSR_PHASE_SECOND, 0u, 0u, all_sums) * each : 0.0;
+    float slope = row_sum(own, TSR_PHASE_SECOND, 1u, 1u, all_products) * each;
+    if (PHASE == TSR_PHASE_SECOND)
+        return;
 
-    for (uint j = first; j < p.count; j += 4u * THREADS) {
+    for (uint j = own_first(own.begin); j < own.end; j += OWN_STEP) {
         vec4 value = (load_incoming(dy, j) - mean - load_normalised(x, j, stats) * slope) * stats.x;
         tsr_store_row4(dx, p.dx.step, j, p.count, DX_DTYPE, FORM, value);
     }

@@ -1,10 +1,11 @@
 // y = softmax(a) or its logarithm. A thread group computes one row in three loops: they compute the
 // largest element, the sum of exponentials relative to it, and the result. An element belongs to
-// the same invocation in all loops, so that y may be a.
+// the same invocation in all loops, so that y may be a. A row that is divided into segments needs a
+// phase for each loop.
 #version 450
 #extension GL_GOOGLE_include_directive : require
-#include "include/rows.glsl"
 #include "include/exp_log.glsl"
+#include "include/rows.glsl"
 #include "params/softmax.h"
 
 layout(local_size_x_id = 0) in;
@@ -14,12 +15,15 @@ layout(constant_id = 2) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint FORM = TSR_ROW_WIDE; // a form that a and y both have
 layout(constant_id = 5) const uint LOGARITHM = 0;
+layout(constant_id = 6) const uint PHASE = TSR_PHASE_WHOLE;
 
 layout(push_constant) uniform Push {
     tsr_softmax_params p;
 };
 
-#include "include/thread_group.glsl"
+#define ROW_LENGTH p.count
+#define PARTIALS uvec2(p.a_strides[3], p.b_strides[3])
+#include "include/segments.glsl"
 
 vec4 load(uvec2 a, uint j)
 {
@@ -28,28 +32,39 @@ vec4 load(uvec2 a, uint j)
 
 void main()
 {
-    bool owner = group_row() < p.jobs; // invocations without a row only take part in barriers
-    uvec4 at = tsr_row_position(min(group_row(), p.jobs - 1u), p.ndim, p.shape);
+    row_part own = own_part(p.jobs);
+    uvec4 at = tsr_row_position(own.row, p.ndim, p.shape);
     uvec2 a = tsr_at_mul(p.a, tsr_row_offset(at, p.a_strides), tsr_dtype_bytes(A_DTYPE));
     uvec2 y = tsr_at_mul(p.y, tsr_row_offset(at, p.y_strides), tsr_dtype_bytes(Y_DTYPE));
-    uint first = owner ? 4u * group_thread() : p.count;
 
     vec4 largest = vec4(uintBitsToFloat(0xff800000u));
-    for (uint j = first; j < p.count; j += 4u * THREADS)
-        largest = max(largest, load(a, j));
-    float shift = group_max(largest);
+    if (in_phase(TSR_PHASE_FIRST))
+        for (uint j = own_first(own.begin); j < own.end; j += OWN_STEP)
+            largest = max(largest, load(a, j));
+    float shift = row_max(own, largest);
+    if (PHASE == TSR_PHASE_FIRST)
+        return;
 
-    precise vec4 sums = vec4(0.0);
-    for (uint j = first; j < p.count; j += 4u * THREADS) {
-        // Elements past the end add nothing, even if shift is -inf.
-        bvec4 there = lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(p.count));
-        sums += mix(vec4(0.0), tsr_exp4_down(load(a, j) - shift), there);
+    float total = 0.0;
+    if (in_phase(TSR_PHASE_SECOND)) {
+        uint begin = own.begin;
+        do {
+            precise vec4 sums = vec4(0.0);
+            for (uint j = own_first(begin); j < segment_end(own, begin); j += OWN_STEP) {
+                // Elements past the end add nothing, even if shift is -inf.
+                bvec4 there = lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(p.count));
+                sums += mix(vec4(0.0), tsr_exp4_down(load(a, j) - shift), there);
+            }
+            add_segment(total, sums);
+        } while (next_segment(own, begin));
     }
-    float sum = group_sum(sums);
+    float sum = row_sum(own, TSR_PHASE_SECOND, 0u, 0u, total);
+    if (PHASE == TSR_PHASE_SECOND)
+        return;
 
     float scale = 1.0 / sum;
     float log_sum = tsr_log(sum);
-    for (uint j = first; j < p.count; j += 4u * THREADS) {
+    for (uint j = own_first(own.begin); j < own.end; j += OWN_STEP) {
         vec4 value = load(a, j) - shift;
         value = LOGARITHM != 0u ? value - log_sum : tsr_exp4_down(value) * scale;
         tsr_store_row4(y, p.y_step, j, p.count, Y_DTYPE, FORM, value);

@@ -15,12 +15,15 @@ layout(constant_id = 3) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint FORM = TSR_ROW_WIDE; // a form that a, b and y all have
 layout(constant_id = 6) const uint LOGARITHM = 0;
+layout(constant_id = 7) const uint PHASE = TSR_PHASE_WHOLE; // not the first
 
 layout(push_constant) uniform Push {
     tsr_softmax_params p;
 };
 
-#include "include/thread_group.glsl"
+#define ROW_LENGTH p.count
+#define PARTIALS uvec2(p.a_strides[3], p.b_strides[3])
+#include "include/segments.glsl"
 
 vec4 load_a(uvec2 a, uint j)
 {
@@ -34,21 +37,29 @@ vec4 load_b(uvec2 b, uint j)
 
 void main()
 {
-    bool owner = group_row() < p.jobs; // invocations without a row only take part in barriers
-    uvec4 at = tsr_row_position(min(group_row(), p.jobs - 1u), p.ndim, p.shape);
+    row_part own = own_part(p.jobs);
+    uvec4 at = tsr_row_position(own.row, p.ndim, p.shape);
     uvec2 a = tsr_at_mul(p.a, tsr_row_offset(at, p.a_strides), tsr_dtype_bytes(A_DTYPE));
     uvec2 b = tsr_at_mul(p.b, tsr_row_offset(at, p.b_strides), tsr_dtype_bytes(B_DTYPE));
     uvec2 y = tsr_at_mul(p.y, tsr_row_offset(at, p.y_strides), tsr_dtype_bytes(Y_DTYPE));
-    uint first = owner ? 4u * group_thread() : p.count;
 
-    precise vec4 sums = vec4(0.0);
-    for (uint j = first; j < p.count; j += 4u * THREADS) {
-        vec4 incoming = load_b(b, j);
-        sums += LOGARITHM != 0u ? incoming : incoming * load_a(a, j);
+    float total = 0.0;
+    if (in_phase(TSR_PHASE_SECOND)) {
+        uint begin = own.begin;
+        do {
+            precise vec4 sums = vec4(0.0);
+            for (uint j = own_first(begin); j < segment_end(own, begin); j += OWN_STEP) {
+                vec4 incoming = load_b(b, j);
+                sums += LOGARITHM != 0u ? incoming : incoming * load_a(a, j);
+            }
+            add_segment(total, sums);
+        } while (next_segment(own, begin));
     }
-    float sum = group_sum(sums);
+    float sum = row_sum(own, TSR_PHASE_SECOND, 0u, 0u, total);
+    if (PHASE == TSR_PHASE_SECOND)
+        return;
 
-    for (uint j = first; j < p.count; j += 4u * THREADS) {
+    for (uint j = own_first(own.begin); j < own.end; j += OWN_STEP) {
         vec4 forward = load_a(a, j);
         vec4 value = load_b(b, j);
         value = LOGARITHM != 0u ? value - tsr_exp4(forward) * sum : forward * (value - sum);

@@ -28,13 +28,18 @@ float group_pair(float a, float b, bool largest)
     return largest ? max(a, b) : sum;
 }
 
-// Computes the maximum (if `largest`) or the sum of all components of `mine` over all invocations
-// of the thread group, and returns it to each of them. `largest` and `slot` are constants.
-// Successive calls must alternate between slots 0 and 1. The control flow must be uniform.
-float group_combine(vec4 mine, bool largest, uint slot)
+// The maximum or the sum of four numbers.
+float group_own(vec4 mine, bool largest)
 {
-    float value = group_pair(group_pair(mine.x, mine.z, largest),
-                            group_pair(mine.y, mine.w, largest), largest);
+    return group_pair(group_pair(mine.x, mine.z, largest), group_pair(mine.y, mine.w, largest),
+                      largest);
+}
+
+// Computes the maximum (if `largest`) or the sum of `value` over all invocations of the thread
+// group, and returns it to each of them. `largest` and `slot` are constants. Successive calls must
+// alternate between slots 0 and 1. The control flow must be uniform.
+float group_combine_values(float value, bool largest, uint slot)
+{
     if (THREADS == 1u)
         return value;
     uint base = slot * WORKGROUP + gl_LocalInvocationID.x - group_thread();
@@ -63,21 +68,10 @@ float group_combine(vec4 mine, bool largest, uint slot)
     return group_pair(even, odd, largest);
 }
 
+// The sum of all components of `mine`.
 float group_sum(vec4 mine)
 {
-    return group_combine(mine, false, 0u);
-}
-
-float group_max(vec4 mine)
-{
-    return group_combine(mine, true, 1u);
-}
-
-// The sum in a slot of the caller's choice. A kernel that computes several sums alternates between
-// slots 0 and 1.
-float group_sum_in(uint slot, vec4 mine)
-{
-    return group_combine(mine, false, slot);
+    return group_combine_values(group_own(mine, false), false, 0u);
 }
 
 #endif

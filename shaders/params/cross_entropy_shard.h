@@ -9,7 +9,10 @@
  *
  * `stats` are three planes of f32 [rows] for each rank. They hold the largest logit of each row
  * among the rank's classes, the sum of exponentials relative to that logit (or to 0 if the logit is
- * -inf), and the label's logit (0 if the label is not among the rank's classes). */
+ * -inf), and the label's logit (0 if the label is not among the rank's classes).
+ *
+ * While statistics are computed, `loss` is the address of the partial results if rows are divided
+ * into segments. */
 struct tsr_cross_entropy_shard_params {
     TSR_ADDRESS logits, labels, loss, gradient; /* loss and gradient: 0 if not wanted */
     TSR_ADDRESS logits_stride, labels_stride, loss_stride, gradient_stride;

@@ -21,4 +21,33 @@
  * TSR_ROW_DENSE4 is used instead, which makes fewer variants of kernels. */
 #define TSR_ROW_ALIGNED4 3u
 
+/* Rows of thread groups larger than TSR_UNDIVIDED_THREADS are divided into segments. The sum of a
+ * row consists of the sums of its segments, which one workgroup computes one after the other or
+ * several workgroups at the same time. The order of additions, and so every bit, is the same.
+ * Segments have a multiple of 2048 elements, because a thread group reads up to that many in one
+ * iteration; there are at most TSR_SEGMENTS_MAX. */
+#define TSR_UNDIVIDED_THREADS 128u
+#define TSR_SEGMENTS_MAX 32u
+#define TSR_SEGMENT_UNIT 2048u
+#define TSR_SEGMENT_LEAST 8192u
+#define TSR_SEGMENT_ROUNDED(count)                                                                 \
+    (((count) / TSR_SEGMENTS_MAX / TSR_SEGMENT_UNIT + 1u) * TSR_SEGMENT_UNIT)
+#define TSR_SEGMENT_LENGTH(count)                                                                  \
+    (TSR_SEGMENT_ROUNDED(count) < TSR_SEGMENT_LEAST ? TSR_SEGMENT_LEAST                            \
+                                                    : TSR_SEGMENT_ROUNDED(count))
+
+/* What a dispatch computes, a specialization constant: complete rows, or one of up to three phases
+ * in which each workgroup has one segment. The first two phases leave partial results in scratch
+ * memory; the last one merges them and writes the outputs. */
+#define TSR_PHASE_WHOLE 0u
+#define TSR_PHASE_FIRST 1u
+#define TSR_PHASE_SECOND 2u
+#define TSR_PHASE_LAST 3u
+
+/* The partial results of a row: f32 [TSR_SEGMENTS_MAX], one for each segment; one f32 for the row;
+ * and for each of up to TSR_SEGMENT_SUMS sums f32 [segments, threads]. */
+#define TSR_SEGMENT_SUMS 3u
+#define TSR_SEGMENT_ROW_VALUE TSR_SEGMENTS_MAX
+#define TSR_SEGMENT_SUMS_AT (TSR_SEGMENTS_MAX + 1u)
+
 #endif

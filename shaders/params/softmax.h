@@ -6,7 +6,10 @@
 #include "rows.h"
 
 /* Row (i0, i1, …) of a starts at a + Σ i·a_strides elements, and its elements are a_step bytes
- * apart. The same holds for b and y. */
+ * apart. The same holds for b and y.
+ *
+ * If rows are divided into segments, ndim is at most 3, and the address of the partial results is
+ * in a_strides[3] (low half) and b_strides[3] (high half), which are not used for rows. */
 struct tsr_softmax_params {
     TSR_ADDRESS a, b, y;
     TSR_ADDRESS a_step, b_step, y_step;

@@ -212,6 +212,24 @@ static void softmax_few_rows(void)
     ck_assert_ok(tsr_softmax(queue, make(TSR_F32, 1, 50257, -1), make(TSR_F32, 1, 50257, -1)));
 }
 
+/* Several workgroups compute each row. */
+static void few_rows(void)
+{
+    tsr_tensor *x = make(TSR_F32, 1, 50257, -1), *dy = make(TSR_F32, 1, 50257, -1);
+
+    ck_assert_ok(tsr_softmax_grad(queue, make(TSR_F32, 1, 50257, -1), x, dy));
+    ck_assert_ok(
+        tsr_rms_norm_grad(queue, make(TSR_F32, 1, 50257, -1), NULL, x, dy, NULL, 1e-5F, false));
+    ck_assert_ok(tsr_layer_norm(queue, make(TSR_F32, 1, 50257, -1), x, make(TSR_F32, 50257, -1),
+                                make(TSR_F32, 50257, -1), 1e-5F));
+}
+
+static void cross_entropy_of_few_rows(void)
+{
+    ck_assert_ok(tsr_cross_entropy(queue, make(TSR_F32, 1, -1), make(TSR_F32, 1, 50257, -1),
+                                   make(TSR_F32, 1, 50257, -1), make(TSR_I32, 1, -1), 1.0F));
+}
+
 static void softmax_gradient(void)
 {
     tsr_tensor *dy = make(TSR_F32, 2048, 2048, -1);
@@ -434,6 +452,8 @@ static const struct {
     {"softmax 2048 x 2048", softmax},
     {"softmax f16 2048 x 2048", softmax_f16},
     {"softmax 1 x 50257", softmax_few_rows},
+    {"few rows 1 x 50257", few_rows},
+    {"cross-entropy 1 x 50257", cross_entropy_of_few_rows},
     {"softmax gradient", softmax_gradient},
     {"layer norm", layer_norm},
     {"rms norm f16", rms_norm},

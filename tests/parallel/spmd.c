@@ -224,20 +224,15 @@ static void meet(void)
         OK(tsr_comm_barrier(world));
 }
 
-/* Selects cases by their names. Arguments TEXT: only those that contain one of them. Arguments
- * -TEXT: none that contains one of them. */
+/* Each argument selects cases: TEXT those whose name contains it, -TEXT those whose name does not.
+ */
 static bool is_selected(const char *name, int argc, char **argv)
 {
-    bool chosen = false, choice = false;
-    for (int i = 1; i < argc; i++) {
-        if (argv[i][0] == '-' && strstr(name, argv[i] + 1))
-            return false;
-        if (argv[i][0] != '-') {
-            choice = true;
-            chosen = chosen || strstr(name, argv[i]);
-        }
-    }
-    return chosen || !choice;
+    bool selected = true;
+    for (int i = 1; i < argc; i++)
+        selected = selected &&
+                   (argv[i][0] == '-' ? !strstr(name, argv[i] + 1) : strstr(name, argv[i]) != NULL);
+    return selected;
 }
 
 int main(int argc, char **argv)

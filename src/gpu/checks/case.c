@@ -6,11 +6,11 @@
 #include "base/alloc.h"
 #include "base/float16.h"
 
-/* The outputs of a case have names in this mask: bit i for tensor i. It is kept beside the case, so
- * that the struct that checks use has only what they need. */
+/* What is kept beside the case, so that the struct that checks use has only what they need. */
 typedef struct full_case {
     tsr__case c;
-    uint32_t outputs;
+    uint32_t outputs;                      /* a mask: bit i for tensor i */
+    uint32_t elements[TSR__CASE_ELEMENTS]; /* of the tensor that is being copied */
 } full_case;
 
 static double value_at(int tensor, size_t index)
@@ -69,9 +69,9 @@ static tsr_status upload(tsr__case *c, bool poison)
     const int last = c->count - 1;
     const tsr_dtype dtype = tsr_tensor_layout(c->tensor[last])->dtype;
     const size_t count = elements_of(c->tensor[last]);
-    uint32_t elements[TSR__CASE_ELEMENTS];
+    uint32_t *elements = ((full_case *)c)->elements;
 
-    memset(elements, 0xff, sizeof elements);
+    memset(elements, 0xff, count * sizeof *elements);
     for (size_t i = 0; i < count && !poison; i++)
         encode(dtype, c->value[last][i], elements, i);
     return tsr_tensor_upload(c->stream, c->tensor[last], elements, count * tsr_dtype_size(dtype));
@@ -115,11 +115,12 @@ static double tolerance_of(tsr_dtype dtype)
     return dtype == TSR_F16 ? 0x1p-9 : dtype == TSR_BF16 ? 0x1p-6 : 0x1p-16;
 }
 
-static tsr_status compare(const tsr__case *c, int output, bool *out)
+static tsr_status compare(full_case *full, int output, bool *out)
 {
+    const tsr__case *c = &full->c;
     const tsr_dtype dtype = tsr_tensor_layout(c->tensor[output])->dtype;
     const size_t count = elements_of(c->tensor[output]);
-    uint32_t elements[TSR__CASE_ELEMENTS];
+    uint32_t *elements = full->elements;
 
     TSR__TRY(
         tsr_tensor_download(c->stream, c->tensor[output], elements, count * tsr_dtype_size(dtype)));
@@ -142,7 +143,7 @@ static tsr_status run_and_compare(full_case *full, tsr_device *device, tsr__case
     TSR__TRY(run(&full->c, dtype));
     for (int i = 0; i < full->c.count && right; i++)
         if (full->outputs >> i & 1)
-            TSR__TRY(compare(&full->c, i, &right));
+            TSR__TRY(compare(full, i, &right));
     *out = right;
     return TSR_OK;
 }

@@ -7,6 +7,8 @@
 /* rows.c: operations on rows */
 tsr__case_fn tsr__case_softmax, tsr__case_softmax_grad, tsr__case_norm, tsr__case_norm_grad;
 tsr__case_fn tsr__case_cross_entropy, tsr__case_argmax, tsr__case_topk;
+tsr__case_fn tsr__case_softmax_divided, tsr__case_softmax_grad_divided, tsr__case_norm_divided;
+tsr__case_fn tsr__case_norm_grad_divided, tsr__case_cross_entropy_divided;
 tsr__case_fn tsr__case_sum_rows, tsr__case_sum_short_rows, tsr__case_sum_columns;
 tsr__case_fn tsr__case_sum_squares;
 
@@ -18,6 +20,7 @@ tsr__case_fn tsr__case_kv_append;
 
 /* vocabulary.c */
 tsr__case_fn tsr__case_embedding, tsr__case_embedding_grad, tsr__case_cross_entropy_shard;
+tsr__case_fn tsr__case_entropy_shard_divided;
 
 /* random.c */
 tsr__case_fn tsr__case_random, tsr__case_dropout;

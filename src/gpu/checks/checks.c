@@ -11,6 +11,7 @@
 #include "gpu/self_test/self_test.h"
 #include "shaders/params/attention.h"
 #include "shaders/params/quant.h"
+#include "shaders/params/rows.h"
 #include "tensor/check.h"
 #include "tessera/quant.h"
 
@@ -36,6 +37,12 @@ typedef struct shader_case {
 /* The constants of activate.comp and attention.comp by which a kernel is one of two. */
 enum { ACTIVATE_GRADIENT = 3, ATTENTION_KIND = 3 };
 
+/* A kernel that computes one phase of rows that are divided into segments (shaders/params/rows.h).
+ * PHASE_AT is its specialization constant for the phase. */
+#define DIVIDED(SHADER, DTYPE_AT, PHASE_AT, RUN)                                                   \
+    CASE_WITH(SHADER, DTYPE_AT, RUN, .name = #RUN, .when = (PHASE_AT), .first = TSR_PHASE_FIRST,   \
+              .last = TSR_PHASE_LAST)
+
 /* Kernels that are not listed are used without a test. */
 static const shader_case cases[] = {
     CASE(SOFTMAX, 2, softmax),
@@ -45,6 +52,12 @@ static const shader_case cases[] = {
     CASE(NORM_COLUMNS, 1, norm_grad),
     CASE(CROSS_ENTROPY, 2, cross_entropy),
     CASE(CROSS_ENTROPY_SHARD, 2, cross_entropy_shard),
+    DIVIDED(SOFTMAX, 2, 6, softmax_divided),
+    DIVIDED(SOFTMAX_GRAD, 2, 7, softmax_grad_divided),
+    DIVIDED(NORM, 2, 9, norm_divided),
+    DIVIDED(NORM_GRAD, 2, 8, norm_grad_divided),
+    DIVIDED(CROSS_ENTROPY, 2, 6, cross_entropy_divided),
+    DIVIDED(CROSS_ENTROPY_SHARD, 2, 7, entropy_shard_divided),
     CASE(ARGMAX, 1, argmax),
     CASE(TOPK, 1, topk),
     CASE(REDUCE_ROWS, 1, sum_rows),

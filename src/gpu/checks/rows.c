@@ -2,137 +2,213 @@
 #include <string.h>
 
 #include "gpu/checks/cases.h"
+#include "gpu/ops/common/segments.h"
 #include "tessera/ops.h"
 
 enum { ROWS = 5, COLUMNS = 133, SHORT = 7 };
+/* One row that is divided into segments */
+enum { LONG = 16391 };
+
+/* The rows of a case. */
+typedef struct extent {
+    int count, length;
+} extent;
+
+static const extent some = {ROWS, COLUMNS}, one = {1, LONG};
+
+/* Cases of divided rows have kernels only on devices that divide them. */
+static tsr_status require_division(const tsr__case *c)
+{
+    return tsr__segments_suit(tsr_stream_device(c->stream), 1, LONG) ? TSR_OK : TSR_ERR_UNSUPPORTED;
+}
 
 /* The logarithm of the sum of a row's exponentials, and the largest element. */
-static double log_sum(const double *row, double *largest)
+static double log_sum(const double *row, int length, double *largest)
 {
     double sum = 0;
 
     *largest = row[0];
-    for (int i = 1; i < COLUMNS; i++)
+    for (int i = 1; i < length; i++)
         *largest = fmax(*largest, row[i]);
-    for (int i = 0; i < COLUMNS; i++)
+    for (int i = 0; i < length; i++)
         sum += exp(row[i] - *largest);
     return *largest + log(sum);
 }
 
-tsr_status tsr__case_softmax(tsr__case *c, tsr_dtype dtype)
+static tsr_status softmax(tsr__case *c, tsr_dtype dtype, extent all, bool logarithm)
 {
     double largest;
 
-    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
-    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
-    for (int r = 0; r < ROWS; r++) {
-        const double *x = c->value[0] + (size_t)r * COLUMNS;
-        const double log_of_sum = log_sum(x, &largest);
-        for (int i = 0; i < COLUMNS; i++)
-            c->value[1][r * COLUMNS + i] = exp(x[i] - log_of_sum);
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(all.count, all.length)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(all.count, all.length)));
+    for (int r = 0; r < all.count; r++) {
+        const double *x = c->value[0] + (ptrdiff_t)r * all.length;
+        const double log_of_sum = log_sum(x, all.length, &largest);
+        for (int i = 0; i < all.length; i++)
+            c->value[1][r * all.length + i] =
+                logarithm ? x[i] - log_of_sum : exp(x[i] - log_of_sum);
     }
-    return tsr_softmax(c->stream, c->tensor[1], c->tensor[0]);
+    return logarithm ? tsr_log_softmax(c->stream, c->tensor[1], c->tensor[0])
+                     : tsr_softmax(c->stream, c->tensor[1], c->tensor[0]);
+}
+
+tsr_status tsr__case_softmax(tsr__case *c, tsr_dtype dtype)
+{
+    return softmax(c, dtype, some, false);
+}
+
+/* Probabilities of so many elements would be less than the tolerance. */
+tsr_status tsr__case_softmax_divided(tsr__case *c, tsr_dtype dtype)
+{
+    TSR__TRY(require_division(c));
+    return softmax(c, dtype, one, true);
+}
+
+static tsr_status softmax_grad(tsr__case *c, tsr_dtype dtype, extent all)
+{
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(all.count, all.length)));
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(all.count, all.length)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(all.count, all.length)));
+    for (int r = 0; r < all.count; r++) {
+        const double *y = c->value[0] + (ptrdiff_t)r * all.length,
+                     *dy = c->value[1] + (ptrdiff_t)r * all.length;
+        double sum = 0;
+        for (int i = 0; i < all.length; i++)
+            sum += y[i] * dy[i];
+        for (int i = 0; i < all.length; i++)
+            c->value[2][r * all.length + i] = y[i] * (dy[i] - sum);
+    }
+    return tsr_softmax_grad(c->stream, c->tensor[2], c->tensor[0], c->tensor[1]);
 }
 
 tsr_status tsr__case_softmax_grad(tsr__case *c, tsr_dtype dtype)
 {
-    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
-    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
-    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
-    for (int r = 0; r < ROWS; r++) {
-        const double *y = c->value[0] + (size_t)r * COLUMNS,
-                     *dy = c->value[1] + (size_t)r * COLUMNS;
-        double sum = 0;
-        for (int i = 0; i < COLUMNS; i++)
-            sum += y[i] * dy[i];
-        for (int i = 0; i < COLUMNS; i++)
-            c->value[2][r * COLUMNS + i] = y[i] * (dy[i] - sum);
-    }
-    return tsr_softmax_grad(c->stream, c->tensor[2], c->tensor[0], c->tensor[1]);
+    return softmax_grad(c, dtype, some);
+}
+
+tsr_status tsr__case_softmax_grad_divided(tsr__case *c, tsr_dtype dtype)
+{
+    TSR__TRY(require_division(c));
+    return softmax_grad(c, dtype, one);
 }
 
 #define EPSILON 1e-3F
 
 /* Returns 1 / √(variance + ε) of a row, and its mean. */
-static double reciprocal_deviation(const double *row, double *mean)
+static double reciprocal_deviation(const double *row, int length, double *mean)
 {
     double sum = 0, squares = 0;
 
-    for (int i = 0; i < COLUMNS; i++)
+    for (int i = 0; i < length; i++)
         sum += row[i];
-    *mean = sum / COLUMNS;
-    for (int i = 0; i < COLUMNS; i++)
+    *mean = sum / length;
+    for (int i = 0; i < length; i++)
         squares += (row[i] - *mean) * (row[i] - *mean);
-    return 1 / sqrt(squares / COLUMNS + (double)EPSILON);
+    return 1 / sqrt(squares / length + (double)EPSILON);
 }
 
-tsr_status tsr__case_norm(tsr__case *c, tsr_dtype dtype)
+static tsr_status norm(tsr__case *c, tsr_dtype dtype, extent all)
 {
     double mean;
 
-    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
-    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_1(COLUMNS)));
-    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_1(COLUMNS)));
-    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
-    for (int r = 0; r < ROWS; r++) {
-        const double *x = c->value[0] + (size_t)r * COLUMNS;
-        const double factor = reciprocal_deviation(x, &mean);
-        for (int i = 0; i < COLUMNS; i++)
-            c->value[3][r * COLUMNS + i] = (x[i] - mean) * factor * c->value[1][i] + c->value[2][i];
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(all.count, all.length)));
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_1(all.length)));
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_1(all.length)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(all.count, all.length)));
+    for (int r = 0; r < all.count; r++) {
+        const double *x = c->value[0] + (ptrdiff_t)r * all.length;
+        const double factor = reciprocal_deviation(x, all.length, &mean);
+        for (int i = 0; i < all.length; i++)
+            c->value[3][r * all.length + i] =
+                (x[i] - mean) * factor * c->value[1][i] + c->value[2][i];
     }
     return tsr_layer_norm(c->stream, c->tensor[3], c->tensor[0], c->tensor[1], c->tensor[2],
                           EPSILON);
 }
 
+tsr_status tsr__case_norm(tsr__case *c, tsr_dtype dtype)
+{
+    return norm(c, dtype, some);
+}
+
+tsr_status tsr__case_norm_divided(tsr__case *c, tsr_dtype dtype)
+{
+    TSR__TRY(require_division(c));
+    return norm(c, dtype, one);
+}
+
 /* dx = factor · (g − mean(g) − z · mean(g · z)), where g = dy · weight and z is the normalised x.
  */
-tsr_status tsr__case_norm_grad(tsr__case *c, tsr_dtype dtype)
+static tsr_status norm_grad(tsr__case *c, tsr_dtype dtype, extent all)
 {
     double mean;
 
-    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
-    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
-    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_1(COLUMNS)));
-    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
-    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_1(COLUMNS)));
-    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_1(COLUMNS)));
-    for (int r = 0; r < ROWS; r++) {
-        const double *x = c->value[0] + (size_t)r * COLUMNS,
-                     *dy = c->value[1] + (size_t)r * COLUMNS;
-        const double factor = reciprocal_deviation(x, &mean);
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(all.count, all.length)));
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(all.count, all.length)));
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_1(all.length)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(all.count, all.length)));
+    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_1(all.length)));
+    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_1(all.length)));
+    for (int r = 0; r < all.count; r++) {
+        const double *x = c->value[0] + (ptrdiff_t)r * all.length,
+                     *dy = c->value[1] + (ptrdiff_t)r * all.length;
+        const double factor = reciprocal_deviation(x, all.length, &mean);
         double sum = 0, products = 0;
-        for (int i = 0; i < COLUMNS; i++) {
+        for (int i = 0; i < all.length; i++) {
             const double z = (x[i] - mean) * factor, g = dy[i] * c->value[2][i];
             sum += g;
             products += g * z;
             c->value[4][i] += dy[i] * z;
             c->value[5][i] += dy[i];
         }
-        for (int i = 0; i < COLUMNS; i++)
-            c->value[3][r * COLUMNS + i] = factor * (dy[i] * c->value[2][i] - sum / COLUMNS -
-                                                     (x[i] - mean) * factor * products / COLUMNS);
+        for (int i = 0; i < all.length; i++)
+            c->value[3][r * all.length + i] =
+                factor * (dy[i] * c->value[2][i] - sum / all.length -
+                          (x[i] - mean) * factor * products / all.length);
     }
     return tsr_layer_norm_grad(c->stream, c->tensor[3], c->tensor[4], c->tensor[5], c->tensor[0],
                                c->tensor[1], c->tensor[2], EPSILON, false);
 }
 
-tsr_status tsr__case_cross_entropy(tsr__case *c, tsr_dtype dtype)
+tsr_status tsr__case_norm_grad(tsr__case *c, tsr_dtype dtype)
+{
+    return norm_grad(c, dtype, some);
+}
+
+tsr_status tsr__case_norm_grad_divided(tsr__case *c, tsr_dtype dtype)
+{
+    TSR__TRY(require_division(c));
+    return norm_grad(c, dtype, one);
+}
+
+static tsr_status cross_entropy(tsr__case *c, tsr_dtype dtype, extent all)
 {
     static const int32_t labels[ROWS] = {0, 132, 57, 1, 99};
     double largest;
 
-    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
-    TSR__TRY(tsr__case_indices(c, ROWS, labels));
-    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_1(ROWS)));
-    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
-    for (int r = 0; r < ROWS; r++) {
-        const double *x = c->value[0] + (size_t)r * COLUMNS;
-        const double log_of_sum = log_sum(x, &largest);
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(all.count, all.length)));
+    TSR__TRY(tsr__case_indices(c, all.count, labels));
+    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_1(all.count)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(all.count, all.length)));
+    for (int r = 0; r < all.count; r++) {
+        const double *x = c->value[0] + (ptrdiff_t)r * all.length;
+        const double log_of_sum = log_sum(x, all.length, &largest);
         c->value[2][r] = log_of_sum - x[labels[r]];
-        for (int i = 0; i < COLUMNS; i++)
-            c->value[3][r * COLUMNS + i] = exp(x[i] - log_of_sum) - (i == labels[r]);
+        for (int i = 0; i < all.length; i++)
+            c->value[3][r * all.length + i] = exp(x[i] - log_of_sum) - (i == labels[r]);
     }
     return tsr_cross_entropy(c->stream, c->tensor[2], c->tensor[3], c->tensor[0], c->tensor[1], 1);
+}
+
+tsr_status tsr__case_cross_entropy(tsr__case *c, tsr_dtype dtype)
+{
+    return cross_entropy(c, dtype, some);
+}
+
+tsr_status tsr__case_cross_entropy_divided(tsr__case *c, tsr_dtype dtype)
+{
+    TSR__TRY(require_division(c));
+    return cross_entropy(c, dtype, one);
 }
 
 /* The elements' values repeat, so that the order of equal elements matters, too. */

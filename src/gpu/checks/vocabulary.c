@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "gpu/checks/cases.h"
+#include "gpu/ops/common/segments.h"
 
 /* The part of the vocabulary, and indices that are in it, or before or after it. */
 enum { FIRST = 10, HERE = 6, WIDTH = 35, ROWS = 9 };
@@ -40,6 +41,8 @@ tsr_status tsr__case_embedding_grad(tsr__case *c, tsr_dtype dtype)
 /* Cross-entropy -------------------------------------------------------------------------------- */
 
 enum { LABELS = 5, CLASSES = 71, OTHERS = 4 /* classes of the other part, which come first */ };
+/* One row that is divided into segments */
+enum { MANY_CLASSES = 16391 };
 static const int32_t labels[LABELS] = {4, 74, 0, 3, 40};
 
 /* The logit of a class of the other part, for which no tensor is needed. */
@@ -48,48 +51,61 @@ static double other_logit(int row, int class)
     return (double)((row * 5 + class * 3) % 9 - 4) / 4;
 }
 
-static double logit(const tsr__case *c, int row, int class)
+static double logit(const tsr__case *c, int classes, int row, int class)
 {
-    return class < OTHERS ? other_logit(row, class) : c->value[0][row * CLASSES + class - OTHERS];
+    return class < OTHERS ? other_logit(row, class) : c->value[0][row * classes + class - OTHERS];
 }
 
 /* The statistics of classes `from` to `to` - 1: see vocabulary.h. */
-static void find_stats(const tsr__case *c, int from, int to, double *stats)
+static void find_stats(const tsr__case *c, int rows, int classes, int from, int to, double *stats)
 {
-    for (int r = 0; r < LABELS; r++) {
-        double *largest = stats + r, *sum = stats + LABELS + r;
+    for (int r = 0; r < rows; r++) {
+        double *largest = stats + r, *sum = stats + rows + r;
         *largest = -INFINITY;
         *sum = 0;
         for (int i = from; i < to; i++)
-            *largest = fmax(*largest, logit(c, r, i));
+            *largest = fmax(*largest, logit(c, classes, r, i));
         for (int i = from; i < to; i++)
-            *sum += exp(logit(c, r, i) - *largest);
-        stats[2 * LABELS + r] = labels[r] >= from && labels[r] < to ? logit(c, r, labels[r]) : 0;
+            *sum += exp(logit(c, classes, r, i) - *largest);
+        stats[2 * rows + r] =
+            labels[r] >= from && labels[r] < to ? logit(c, classes, r, labels[r]) : 0;
     }
 }
 
 /* The statistics of this part, and the results from the host's statistics of both parts. */
-tsr_status tsr__case_cross_entropy_shard(tsr__case *c, tsr_dtype dtype)
+static tsr_status cross_entropy_shard(tsr__case *c, tsr_dtype dtype, int rows, int classes)
 {
-    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(LABELS, CLASSES)));
-    TSR__TRY(tsr__case_indices(c, LABELS, labels));
-    find_stats(c, 0, OTHERS, c->value[2]);
-    find_stats(c, OTHERS, OTHERS + CLASSES, c->value[2] + (ptrdiff_t)3 * LABELS);
-    TSR__TRY(tsr__case_given(c, TSR_F32, TSR__SHAPE_3(2, 3, LABELS)));
-    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_2(3, LABELS)));
-    find_stats(c, OTHERS, OTHERS + CLASSES, c->value[3]);
-    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_1(LABELS)));
-    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(LABELS, CLASSES)));
-    for (int r = 0; r < LABELS; r++) {
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(rows, classes)));
+    TSR__TRY(tsr__case_indices(c, rows, labels));
+    find_stats(c, rows, classes, 0, OTHERS, c->value[2]);
+    find_stats(c, rows, classes, OTHERS, OTHERS + classes, c->value[2] + (ptrdiff_t)3 * rows);
+    TSR__TRY(tsr__case_given(c, TSR_F32, TSR__SHAPE_3(2, 3, rows)));
+    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_2(3, rows)));
+    find_stats(c, rows, classes, OTHERS, OTHERS + classes, c->value[3]);
+    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_1(rows)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(rows, classes)));
+    for (int r = 0; r < rows; r++) {
         double sum = 0;
-        for (int i = 0; i < OTHERS + CLASSES; i++)
-            sum += exp(logit(c, r, i));
-        c->value[4][r] = log(sum) - logit(c, r, labels[r]);
-        for (int i = 0; i < CLASSES; i++)
-            c->value[5][r * CLASSES + i] =
-                exp(logit(c, r, OTHERS + i)) / sum - (OTHERS + i == labels[r]);
+        for (int i = 0; i < OTHERS + classes; i++)
+            sum += exp(logit(c, classes, r, i));
+        c->value[4][r] = log(sum) - logit(c, classes, r, labels[r]);
+        for (int i = 0; i < classes; i++)
+            c->value[5][r * classes + i] =
+                exp(logit(c, classes, r, OTHERS + i)) / sum - (OTHERS + i == labels[r]);
     }
     TSR__TRY(tsr__cross_entropy_part(c->stream, c->tensor[3], c->tensor[0], c->tensor[1], OTHERS));
     return tsr__cross_entropy_whole(c->stream, c->tensor[4], c->tensor[5], c->tensor[0],
-                                    c->tensor[1], c->tensor[2], OTHERS, OTHERS + CLASSES, 1);
+                                    c->tensor[1], c->tensor[2], OTHERS, OTHERS + classes, 1);
+}
+
+tsr_status tsr__case_cross_entropy_shard(tsr__case *c, tsr_dtype dtype)
+{
+    return cross_entropy_shard(c, dtype, LABELS, CLASSES);
+}
+
+tsr_status tsr__case_entropy_shard_divided(tsr__case *c, tsr_dtype dtype)
+{
+    if (!tsr__segments_suit(tsr_stream_device(c->stream), 1, MANY_CLASSES))
+        return TSR_ERR_UNSUPPORTED;
+    return cross_entropy_shard(c, dtype, 1, MANY_CLASSES);
 }

@@ -228,7 +228,8 @@ static void wide_case(int64_t count)
 
 START_TEST(any_number_of_classes)
 {
-    static const int64_t counts[] = {1, 2, 15, 16, 17, 255, 256, 257, 259, 4099, 200003, 262144};
+    static const int64_t counts[] = {1,   2,   15,   16,    17,     255,   256,
+                                     257, 259, 4099, 16385, 200003, 262144};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         wide_case(counts[i]);
 }

@@ -250,6 +250,16 @@ START_TEST(divided_classes)
 }
 END_TEST
 
+/* So long rows that each has several workgroups on GPUs. */
+START_TEST(many_divided_classes)
+{
+    gpu_random random = {54};
+
+    entropy_case(&random, 3, 70001, 2, 0);
+    entropy_case(&random, 5, 51000, 3, 1);
+}
+END_TEST
+
 START_TEST(embeddings_as_gpu)
 {
     gpu_random random = {56};
@@ -390,6 +400,7 @@ TESTS(vocabulary_as_gpu)
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
     tcase_add_test(tests, rows_are_added_in_their_order);
     tcase_add_test(tests, embeddings_as_gpu);
+    tcase_add_test(tests, many_divided_classes);
 }
 
 TESTS(vocabulary_packed)

@@ -9,6 +9,7 @@
 #include "gpu/checks/checks.h"
 #include "gpu/pipeline/pipeline.h"
 #include "gpu/self_test/self_test.h"
+#include "gpu/stream/state.h"
 #include "support/cache_folder.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
@@ -259,6 +260,11 @@ static const struct broken_kernel {
     bool silent; /* broken by dropping its stores: it has hardly any arithmetic */
 } kernels[] = {
     {TSR__SHADER_SOFTMAX, "softmax", false},
+    {TSR__SHADER_SOFTMAX, "softmax_divided", false},
+    {TSR__SHADER_SOFTMAX_GRAD, "softmax_grad_divided", false},
+    {TSR__SHADER_NORM, "norm_divided", false},
+    {TSR__SHADER_CROSS_ENTROPY, "cross_entropy_divided", false},
+    {TSR__SHADER_CROSS_ENTROPY_SHARD, "entropy_shard_divided", false},
     {TSR__SHADER_NORM, "norm", false},
     {TSR__SHADER_REDUCE_ROWS, "reduce_rows", false},
     {TSR__SHADER_ELEMENTWISE, "elementwise", false},
@@ -281,6 +287,7 @@ static const struct broken_kernel {
     {TSR__SHADER_PACK, "pack", true},
     {TSR__SHADER_UNPACK, "unpack", true},
     {TSR__SHADER_NORM_GRAD, "norm_grad", false},
+    {TSR__SHADER_NORM_GRAD, "norm_grad_divided", false},
     {TSR__SHADER_ATTENTION, "attention", false},
     {TSR__SHADER_ATTENTION, "attention_grad", false},
     {TSR__SHADER_ATTENTION_DELTA, "attention_delta", false},
@@ -288,8 +295,8 @@ static const struct broken_kernel {
 };
 enum {
     KERNELS = sizeof kernels / sizeof *kernels,
-    QUICK = KERNELS - 4
-}; /* CPU drivers compile the last four for seconds */
+    QUICK = KERNELS - 5
+}; /* CPU drivers compile the last five for seconds */
 
 START_TEST(a_broken_kernel_is_found)
 {
@@ -314,6 +321,32 @@ START_TEST(an_operation_without_its_kernel_fails)
     for (int i = 0; i < 2; i++)
         GPU_FAILS(tsr_softmax(queue, x, x), TSR_ERR_UNSUPPORTED,
                   "the kernel softmax has failed its self-test for f32 on ");
+    tsr_tensor_destroy(&x);
+    gpu_teardown();
+}
+END_TEST
+
+/* One workgroup computes a long row if the kernel for divided rows has failed in an earlier
+ * process. */
+START_TEST(rows_are_not_divided_without_the_kernel)
+{
+    enum { COUNT = 20001 };
+    const int64_t count = COUNT;
+    static double got[COUNT];
+    open_as_gpu(NULL);
+    ck_assert(tsr__self_test_kernel(gpu, "softmax", TSR_F32));
+    break_shader(TSR__SHADER_SOFTMAX);
+    ck_assert(!tsr__self_test_kernel(gpu, "softmax_divided", TSR_F32));
+    gpu_teardown();
+    open_as_gpu(NULL);
+    tsr_tensor *x = gpu_new(TSR_F32, 1, &count);
+    GPU_OK(tsr_fill(queue, x, 1));
+    const uint64_t before = queue->serial;
+    GPU_OK(tsr_softmax(queue, x, x));
+    ck_assert_uint_eq(queue->serial - before, 2); /* a dispatch, and its preflight */
+    gpu_get(x, got);
+    for (int i = 0; i < COUNT; i++)
+        ck_assert_double_eq_tol(got[i], 1.0 / COUNT, 1e-10);
     tsr_tensor_destroy(&x);
     gpu_teardown();
 }
@@ -448,6 +481,7 @@ TESTS(self_test)
     tcase_add_test(tests, without_the_sum_k_is_not_split);
     tcase_add_test(tests, switched_off_self_tests);
     tcase_add_test(tests, an_operation_without_its_kernel_fails);
+    tcase_add_test(tests, rows_are_not_divided_without_the_kernel);
     tcase_add_test(tests, without_memory_nothing_is_decided);
     tcase_add_test(tests, a_test_that_cannot_run);
     tcase_add_test(tests, arguments);

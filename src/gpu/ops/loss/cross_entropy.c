@@ -1,6 +1,7 @@
 /* Softmax cross-entropy of logits and labels, and its gradient. */
 #include "shaders/params/cross_entropy.h"
 #include "gpu/cpu_drivers/ops/cross_entropy_chunks.h"
+#include "gpu/ops/common/segments.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
@@ -49,9 +50,9 @@ static tsr_status check(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *gradie
 
 /* Adds the dispatch for the rows from `first` on. Their number is limited to that of one
  * dispatch. */
-static tsr_status add_dispatch(tsr__dispatches *list, tsr_tensor *loss, tsr_tensor *gradient,
-                               const tsr_tensor *logits, const tsr_tensor *labels, float scale,
-                               int64_t first)
+static tsr_status add_dispatch(tsr__dispatches *list, tsr_stream *stream, tsr_tensor *loss,
+                               tsr_tensor *gradient, const tsr_tensor *logits,
+                               const tsr_tensor *labels, float scale, int64_t first)
 {
     int64_t rows = logits->layout.shape[0] - first;
     int64_t classes = logits->layout.shape[1];
@@ -93,6 +94,12 @@ static tsr_status add_dispatch(tsr__dispatches *list, tsr_tensor *loss, tsr_tens
         params.gradient_step = tsr__stride_bytes(gradient, 1);
         dispatch.access[dispatch.access_count++] = tsr__write_of(gradient);
     }
+    if (tsr__segments_chosen(logits->buffer->device, &dispatch, params.rows, classes)) {
+        tsr__buffer *scratch;
+        TSR__TRY(tsr__segments_scratch(stream, params.rows, classes, &scratch));
+        params.partials = scratch->address;
+        return tsr__segments_add(list, &dispatch, params.rows, classes, TSR_PHASE_FIRST, scratch);
+    }
     tsr__groups_for(params.rows, tsr__thread_group_workgroup(threads) / threads, dispatch.groups);
     return tsr__dispatches_add(list, &dispatch);
 }
@@ -114,7 +121,7 @@ tsr_status tsr_cross_entropy(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *d
     else
         for (int64_t first = 0; status == TSR_OK && first < logits->layout.shape[0];
              first += ROWS_MAX)
-            status = add_dispatch(&list, loss, dlogits, logits, labels, grad_scale, first);
+            status = add_dispatch(&list, stream, loss, dlogits, logits, labels, grad_scale, first);
     if (status == TSR_OK)
         status = tsr__dispatches_record(&list, stream);
     tsr__dispatches_finish(&list);

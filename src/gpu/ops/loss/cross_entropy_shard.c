@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "gpu/cpu_drivers/ops/cross_entropy_chunks.h"
+#include "gpu/ops/common/segments.h"
 #include "gpu/ops/common/vocabulary.h"
 #include "shaders/params/cross_entropy_shard.h"
 #include "tensor/check.h"
@@ -93,7 +94,8 @@ static void add_outputs(const step *s, uint64_t skip, struct tsr_cross_entropy_s
 
 /* Adds the dispatch for the rows from `from` on. Their number is limited to that of one
  * dispatch. */
-static tsr_status add_dispatch(tsr__dispatches *list, const step *s, int64_t from)
+static tsr_status add_dispatch(tsr__dispatches *list, tsr_stream *stream, const step *s,
+                               int64_t from)
 {
     const tsr_layout *logits = &s->logits->layout;
     const uint64_t skip = (uint64_t)from;
@@ -133,6 +135,15 @@ static tsr_status add_dispatch(tsr__dispatches *list, const step *s, int64_t fro
                    s->whole ? tsr__read_of(s->stats) : tsr__write_of(s->stats)},
     };
     add_outputs(s, skip, &push, &dispatch);
+    if (tsr__segments_chosen(s->logits->buffer->device, &dispatch, push.rows, push.here)) {
+        tsr__buffer *scratch = NULL;
+        if (!s->whole) {
+            TSR__TRY(tsr__segments_scratch(stream, push.rows, push.here, &scratch));
+            push.loss = scratch->address;
+        }
+        return tsr__segments_add(list, &dispatch, push.rows, push.here,
+                                 s->whole ? TSR_PHASE_LAST : TSR_PHASE_FIRST, scratch);
+    }
     tsr__groups_for(push.rows, tsr__thread_group_workgroup(threads) / threads, dispatch.groups);
     return tsr__dispatches_add(list, &dispatch);
 }
@@ -155,7 +166,7 @@ static tsr_status run(const step *s, tsr_stream *stream)
     else
         for (int64_t from = 0; status == TSR_OK && from < s->logits->layout.shape[0];
              from += ROWS_MAX)
-            status = add_dispatch(&list, s, from);
+            status = add_dispatch(&list, stream, s, from);
     if (status == TSR_OK)
         status = tsr__dispatches_record(&list, stream);
     tsr__dispatches_finish(&list);

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "gpu/cpu_drivers/ops/norm_chunks.h"
 #include "gpu/cpu_drivers/ops/norm_short.h"
+#include "gpu/ops/common/segments.h"
 #include "gpu/ops/norm/added.h"
 #include "gpu/ops/norm/norm.h"
 #include "gpu/ops/reduce/reduce.h"
@@ -29,7 +30,8 @@ typedef struct gradient {
     /* scratch memory of the kernels that divide rows into chunks; large enough for any plane */
     tsr__buffer *parts;
     uint64_t parts_bytes;
-    uint64_t chunks; /* the number of chunks of rows */
+    tsr__buffer *partials; /* see tsr__norm_partials */
+    uint64_t chunks;       /* the number of chunks of rows */
     /* The matrices whose columns are added up for dweight and dbias. Usually they are f32 [chunks,
      * columns], one after the other in one scratch buffer. */
     tsr_tensor sums[2];
@@ -174,6 +176,11 @@ static tsr_status add_dx(gradient *g, const tsr__norm_plane *plane)
                    tsr__read_buffer(g->stats)},
     };
     tsr__norm_vector(g->norm.weight, &params.weight, &params.weight_step, &dispatch);
+    if (tsr__segments_chosen(x->buffer->device, &dispatch, plane->rows, params.count)) {
+        params.partials = g->partials->address;
+        return tsr__segments_add(&g->list, &dispatch, plane->rows, params.count, TSR_PHASE_SECOND,
+                                 g->partials);
+    }
     tsr__groups_for(plane->rows, tsr__thread_group_workgroup(threads) / threads, dispatch.groups);
     return tsr__dispatches_add(&g->list, &dispatch);
 }
@@ -222,7 +229,7 @@ static tsr_status add_stats(gradient *g, const tsr__norm_plane *plane)
         return TSR_OK;
     if (is_divided(g, plane))
         return tsr__norm_chunks_add_stats(&g->list, &g->norm, plane, output, g->parts, g->stats);
-    return tsr__norm_stats_add(&g->list, &g->norm, plane, g->stats);
+    return tsr__norm_stats_add(&g->list, &g->norm, plane, g->partials, g->stats);
 }
 
 static tsr_tensor matrix(tsr_dtype dtype, uint64_t offset, uint64_t rows, uint64_t columns,
@@ -286,6 +293,7 @@ static tsr_status prepare(gradient *g, tsr_stream *stream)
         stats_bytes > INT64_MAX || bytes > INT64_MAX)
         return tsr__fail(TSR_ERR_OVERFLOW, "%s: too many partial results", g->norm.op);
     TSR__TRY(tsr__stream_scratch(stream, stats_bytes, &g->stats));
+    TSR__TRY(tsr__norm_partials(&g->norm, stream, max_rows(g), &g->partials));
     if (g->parts_bytes > 0)
         TSR__TRY(tsr__stream_scratch(stream, g->parts_bytes, &g->parts));
     if (g->has_products)

@@ -6,6 +6,7 @@
 #include "gpu/cpu_drivers/ops/norm_chunks.h"
 #include "gpu/cpu_drivers/ops/norm_short.h"
 #include "gpu/cpu_drivers/ops/vectors.h"
+#include "gpu/ops/common/segments.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
@@ -25,9 +26,10 @@ tsr__norm_kernels tsr__norm_kernels_of(const tsr__norm *norm, const tsr__norm_pl
 }
 
 /* Adds the dispatch of the general kernel or of the kernel for short rows. It writes the result to
- * operand 1 or, if `stats` is not NULL, only the statistics to `stats`. */
+ * operand 1 or, if `stats` is not NULL, only the statistics to `stats`. `partials` is used if the
+ * rows are divided into segments. */
 static tsr_status add(tsr__dispatches *list, const tsr__norm *norm, const tsr__norm_plane *plane,
-                      tsr__buffer *stats)
+                      tsr__buffer *partials, tsr__buffer *stats)
 {
     uint32_t output = stats ? TSR_NORM_STATS : TSR_NORM_RESULT;
     if (tsr__norm_kernels_of(norm, plane, output) == TSR__NORM_SHORT)
@@ -58,14 +60,37 @@ static tsr_status add(tsr__dispatches *list, const tsr__norm *norm, const tsr__n
         params.stats = tsr__norm_stats_address(plane, stats);
     tsr__norm_vector(weight, &params.weight, &params.weight_step, &dispatch);
     tsr__norm_vector(bias, &params.bias, &params.bias_step, &dispatch);
+    if (tsr__segments_chosen(x->buffer->device, &dispatch, plane->rows, params.count)) {
+        params.partials = partials->address;
+        return tsr__segments_add(list, &dispatch, plane->rows, params.count,
+                                 norm->centred ? TSR_PHASE_FIRST : TSR_PHASE_SECOND, partials);
+    }
     tsr__groups_for(plane->rows, tsr__thread_group_workgroup(threads) / threads, dispatch.groups);
     return tsr__dispatches_add(list, &dispatch);
 }
 
 tsr_status tsr__norm_stats_add(tsr__dispatches *list, const tsr__norm *norm,
-                               const tsr__norm_plane *plane, tsr__buffer *stats)
+                               const tsr__norm_plane *plane, tsr__buffer *partials,
+                               tsr__buffer *stats)
 {
-    return add(list, norm, plane, stats);
+    return add(list, norm, plane, partials, stats);
+}
+
+tsr_status tsr__norm_partials(const tsr__norm *norm, tsr_stream *stream, uint64_t max_rows,
+                              tsr__buffer **out)
+{
+    const tsr_device *device = tsr_stream_device(stream);
+    const uint32_t columns = tsr__norm_columns(norm);
+    uint64_t rows = 0;
+    tsr__norm_planes planes;
+    tsr__norm_plane plane;
+
+    *out = NULL;
+    tsr__norm_planes_init(&planes, norm, max_rows);
+    while (tsr__norm_planes_next(&planes, &plane))
+        if (tsr__segments_suit(device, plane.rows, columns))
+            rows = tsr__max_u64(rows, plane.rows);
+    return rows == 0 ? TSR_OK : tsr__segments_scratch(stream, rows, columns, out);
 }
 
 static tsr_status check(const tsr__norm *norm, const tsr_stream *stream, const tsr_tensor *y)
@@ -87,14 +112,16 @@ static bool in_chunks(const tsr__norm *norm, const tsr__norm_plane *plane)
     return tsr__norm_kernels_of(norm, plane, TSR_NORM_RESULT) == TSR__NORM_CHUNKS;
 }
 
-/* The scratch memory of the kernels that divide rows into chunks. NULL if no plane uses them. */
-typedef struct chunk_buffers {
+/* The scratch memory of the kernels that divide rows into chunks, and that for rows that are
+ * divided into segments. NULL if no plane uses them. */
+typedef struct row_buffers {
     tsr__buffer *scratch, *stats;
-} chunk_buffers;
+    tsr__buffer *partials;
+} row_buffers;
 
 /* Requests all scratch memory. This must come first, because a stream provides it only before an
  * operation's first dispatch. */
-static tsr_status prepare(const tsr__norm *norm, tsr_stream *stream, chunk_buffers *out)
+static tsr_status prepare(const tsr__norm *norm, tsr_stream *stream, row_buffers *out)
 {
     uint64_t bytes = 0;
     tsr__norm_planes planes;
@@ -103,6 +130,7 @@ static tsr_status prepare(const tsr__norm *norm, tsr_stream *stream, chunk_buffe
     while (tsr__norm_planes_next(&planes, &plane))
         if (in_chunks(norm, &plane))
             bytes = tsr__max_u64(bytes, tsr__norm_chunks_scratch_bytes(norm, &plane));
+    TSR__TRY(tsr__norm_partials(norm, stream, 0, &out->partials));
     if (bytes == 0)
         return TSR_OK;
     TSR__TRY(tsr__stream_scratch(stream, bytes, &out->scratch));
@@ -111,7 +139,7 @@ static tsr_status prepare(const tsr__norm *norm, tsr_stream *stream, chunk_buffe
 }
 
 static tsr_status add_chunks(tsr__dispatches *list, const tsr__norm *norm,
-                             const tsr__norm_plane *plane, const chunk_buffers *rows)
+                             const tsr__norm_plane *plane, const row_buffers *rows)
 {
     TSR__TRY(
         tsr__norm_chunks_add_stats(list, norm, plane, TSR_NORM_STATS, rows->scratch, rows->stats));
@@ -120,14 +148,14 @@ static tsr_status add_chunks(tsr__dispatches *list, const tsr__norm *norm,
 
 static tsr_status add_dispatches(tsr__dispatches *list, const tsr__norm *norm, tsr_stream *stream)
 {
-    chunk_buffers rows = {NULL, NULL};
+    row_buffers rows = {NULL, NULL, NULL};
     tsr__norm_planes planes;
     tsr__norm_plane plane;
     TSR__TRY(prepare(norm, stream, &rows));
     tsr__norm_planes_init(&planes, norm, 0);
     while (tsr__norm_planes_next(&planes, &plane))
         TSR__TRY(in_chunks(norm, &plane) ? add_chunks(list, norm, &plane, &rows)
-                                         : add(list, norm, &plane, NULL));
+                                         : add(list, norm, &plane, rows.partials, NULL));
     return TSR_OK;
 }
 

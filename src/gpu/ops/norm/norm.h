@@ -17,8 +17,14 @@ tsr__norm_kernels tsr__norm_kernels_of(const tsr__norm *norm, const tsr__norm_pl
 
 /* Adds the dispatches that write the statistics of the plane's rows. Must not be called if the
  * choice is TSR__NORM_CHUNKS: these kernels compute the statistics with
- * tsr__norm_chunks_add_stats. */
+ * tsr__norm_chunks_add_stats. `partials` is what tsr__norm_partials provides. */
 tsr_status tsr__norm_stats_add(tsr__dispatches *list, const tsr__norm *norm,
-                               const tsr__norm_plane *plane, tsr__buffer *stats) TSR_NODISCARD;
+                               const tsr__norm_plane *plane, tsr__buffer *partials,
+                               tsr__buffer *stats) TSR_NODISCARD;
+
+/* Requests the scratch memory for the partial results of rows that are divided into segments,
+ * enough for any plane, or sets *out to NULL if none is needed. */
+tsr_status tsr__norm_partials(const tsr__norm *norm, tsr_stream *stream, uint64_t max_rows,
+                              tsr__buffer **out) TSR_NODISCARD;
 
 #endif

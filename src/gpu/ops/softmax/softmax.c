@@ -3,6 +3,7 @@
 #include "gpu/cpu_drivers/ops/softmax_chunks.h"
 #include "gpu/cpu_drivers/ops/softmax_short.h"
 #include "gpu/ops/common/rows.h"
+#include "gpu/ops/common/segments.h"
 #include "gpu/ops/common/walk.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
@@ -150,6 +151,18 @@ static tsr_status add_planes(const softmax_call *call, tsr_stream *stream, const
     return TSR_OK;
 }
 
+/* Adds the phases of a piece whose rows are divided into segments. */
+static tsr_status add_segments(const softmax_call *call, tsr_stream *stream, tsr__dispatches *list,
+                               tsr__dispatch *dispatch, struct tsr_softmax_params *params)
+{
+    tsr__buffer *scratch;
+    TSR__TRY(tsr__segments_scratch(stream, params->jobs, params->count, &scratch));
+    params->a_strides[TSR_ROW_DIMS - 1] = (uint32_t)scratch->address;
+    params->b_strides[TSR_ROW_DIMS - 1] = (uint32_t)(scratch->address >> 32);
+    return tsr__segments_add(list, dispatch, params->jobs, params->count,
+                             call->gradient ? TSR_PHASE_SECOND : TSR_PHASE_FIRST, scratch);
+}
+
 static tsr_status add_dispatches(const softmax_call *call, tsr_stream *stream,
                                  tsr__dispatches *list)
 {
@@ -207,7 +220,11 @@ static tsr_status add_dispatches(const softmax_call *call, tsr_stream *stream,
             .access = {tsr__read_of(tensors[0]), tsr__read_of(tensors[1]), tsr__write_of(call->y)},
         };
         choose(&dispatch, call, piece.count, count, form);
-        TSR__TRY(tsr__dispatches_add(list, &dispatch));
+        if (piece.ndim < TSR_ROW_DIMS &&
+            tsr__segments_chosen(call->y->buffer->device, &dispatch, piece.count, count))
+            TSR__TRY(add_segments(call, stream, list, &dispatch, &params));
+        else
+            TSR__TRY(tsr__dispatches_add(list, &dispatch));
     }
     return TSR_OK;
 }
