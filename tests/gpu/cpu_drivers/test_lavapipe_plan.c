@@ -460,6 +460,13 @@ static const struct {
     {1024, 1024, 1024, TSR_BF16, 4, 4, 64, TSR__LAVAPIPE_NT},
     {1024, 1024, 1024, TSR_F16, 4, 4, 64, TSR__LAVAPIPE_NT},
     {25, 4096, 4096, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
+    /* One stretch for all of k, but not for few rows, or if all stretches are about as long. */
+    {768, 128, 384, TSR_F32, 4, 4, 48, TSR__LAVAPIPE_NT},
+    {128, 512, 768, TSR_F32, 4, 4, 96, TSR__LAVAPIPE_NT},
+    {128, 128, 768, TSR_BF16, 4, 4, 96, TSR__LAVAPIPE_NT},
+    {64, 128, 768, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
+    {12, 2048, 768, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
+    {768, 128, 640, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
     /* Few rows, in the tiles that waste the fewest rows. */
     {24, 4096, 4096, TSR_F32, 8, 4, 128, TSR__LAVAPIPE_NT},
     {18, 4096, 4096, TSR_F32, 6, 4, 128, TSR__LAVAPIPE_NT},
@@ -480,7 +487,9 @@ static const struct {
     {66, 64, 72, TSR_F32, 6, 4, 32, TSR__LAVAPIPE_TN},
     {9, 64, 96, TSR_F32, 6, 4, 96, TSR__LAVAPIPE_NN},
     {11, 64, 32, TSR_F32, 6, 4, 32, TSR__LAVAPIPE_NN},
-    {64, 1 << 20, 128, TSR_F32, 6, 4, 128, TSR__LAVAPIPE_NN},
+    /* So many steps fit the instruction cache with fewer rows. */
+    {64, 1 << 20, 128, TSR_F32, 4, 4, 128, TSR__LAVAPIPE_NN},
+    {768, 512, 128, TSR_F32, 4, 4, 128, TSR__LAVAPIPE_NN},
     {1, 64, 128, TSR_F32, 1, 8, 32, TSR__LAVAPIPE_NN},
 };
 

@@ -20,6 +20,7 @@ enum {
      * 2^ROW_LOG2 elements. For smaller products, compiling their kernels would take more time than
      * they save. */
     LARGE_LOG2 = 24,
+    WHOLE_LOG2 = 23, /* the same limit for stretches that cover all of k */
     ROW_LOG2 = 18,
     FEW_ROWS = 24, /* the largest number of rows that counts as few */
     /* With few rows, k is split if b has at least 2^THIN_LOG2 elements, into at most MAX_PARTS
@@ -75,10 +76,16 @@ static uint32_t step_size(const tsr__lavapipe_product *p)
     return is_nt(p) ? p->lanes : 1;
 }
 
-static bool is_large(const tsr__lavapipe_product *p)
+/* True if m · n · k is more than 2^log2. */
+static bool exceeds(const tsr__lavapipe_product *p, int log2)
 {
     /* Sizes can be up to 2^31, and the product of three would overflow. */
-    return (uint64_t)rows_of(p) * p->n > (UINT64_C(1) << LARGE_LOG2) / p->k;
+    return (uint64_t)rows_of(p) * p->n > (UINT64_C(1) << log2) / p->k;
+}
+
+static bool is_large(const tsr__lavapipe_product *p)
+{
+    return exceeds(p, LARGE_LOG2);
 }
 
 /* True for a product of few rows with lanes along k in which reading b takes most of the time. */
@@ -87,6 +94,14 @@ static bool is_thin(const tsr__lavapipe_product *p)
     const uint32_t few_rows = 8;
 
     return is_nt(p) && rows_of(p) <= few_rows && (uint64_t)p->n * p->k >= UINT64_C(1) << THIN_LOG2;
+}
+
+/* True if one stretch covers a k of this many steps with lanes along k, because a second one would
+ * load and store all sums again. These are k of 384 and 768 with eight lanes, common sizes of
+ * models. Each number of steps needs a pipeline, so there are few. */
+static bool is_whole(uint32_t steps)
+{
+    return steps == 48 || steps == 96;
 }
 
 /* Returns the number of steps in the longest stretch, which is the range of k that one dispatch
@@ -99,6 +114,8 @@ static uint32_t longest_stretch(const tsr__lavapipe_product *p)
     const uint32_t steps = p->k / step_size(p);
     bool pays = is_large(p);
 
+    if (is_nt(p) && rows_of(p) > FEW_ROWS && is_whole(steps) && exceeds(p, WHOLE_LOG2))
+        return steps;
     /* For one row with lanes along n, the work of 32 steps takes less time than starting a
      * dispatch. */
     if (rows_of(p) == 1 && !is_nt(p))
@@ -130,7 +147,7 @@ static tile nt_tile(const tsr__lavapipe_product *p)
         return (tile){1, longest > 32 && !thin ? 4 : p->lanes > 8 ? p->lanes : 8};
     if (rows_of(p) <= 4)
         return (tile){4, thin ? 8 : 4};
-    if (longest == 64)
+    if (longest == 64 || is_whole(longest))
         return (tile){TSR__LAVAPIPE_PANEL_LINES, TSR__LAVAPIPE_PANEL_LINES};
     if (thin || longest == 128)
         return (tile){
@@ -146,6 +163,10 @@ static uint32_t nn_rows(const tsr__lavapipe_product *p)
     uint32_t rows = rows_of(p);
 
     if (p->form == TSR__LAVAPIPE_TN && rows % 4 == 0)
+        return 4;
+    /* Tiles of six rows would be 38 KB of code for so many steps, more than a processor's first
+     * cache for instructions. */
+    if (p->k > 96 && tsr__lavapipe_is_short(p->k))
         return 4;
     return rows > 4 ? 6 : 4;
 }
@@ -259,7 +280,7 @@ static bool may_skip(uint32_t steps, uint32_t skip)
 
 bool tsr__lavapipe_takes_panels(const tsr__lavapipe_product *p)
 {
-    return is_nt(p) && rows_of(p) > FEW_ROWS && longest_stretch(p) == 64 && is_large(p) &&
+    return is_nt(p) && rows_of(p) > FEW_ROWS && longest_stretch(p) >= 64 && is_large(p) &&
            !has_parts(p);
 }
 
