@@ -94,10 +94,14 @@ fetch_swiftshader() {
     }
 }
 
-# configure FOLDER OPTION…: sets up a build folder with these options, or sets them in an existing one.
+# configure FOLDER OPTION…: sets up a build folder with these options, or sets them in an existing one. Run-tests sets $TESSERA_RUN to a
+# name for its run, in which a folder that has these options already is not set up again.
 configure() {
     folder=$1
     shift
+    asked="${TESSERA_RUN-} ${CC-} $*"
+    [ -n "${TESSERA_RUN-}" ] && [ -f "$folder/build.ninja" ] && [ "$(cat "$folder.configured" 2>/dev/null)" = "$asked" ] && return
+    rm -f "$folder.configured"
     if [ -f "$folder/build.ninja" ]; then
         set -- --reconfigure "$@"
     else
@@ -111,6 +115,7 @@ configure() {
     if grep '^WARNING' "$folder.log"; then
         return 1
     fi
+    printf '%s\n' "$asked" >"$folder.configured"
 }
 
 # build FOLDER [TARGET…]: builds everything, or these targets. Prints a line for each tenth of the steps, and errors.

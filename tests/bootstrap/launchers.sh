@@ -47,8 +47,9 @@ sums_under_launch() {
 # UCX would install handlers for signals of the process. The signal may be ignored in the process that runs the tests.
 hangup_ends_a_rank() {
     # shellcheck disable=SC2016 # for the shells of the ranks
-    SUMMING=$summing "$tool" launch -n 2 sh -c 'env --default-signal=HUP "$SUMMING" 1000000000 100 & pid=$!
-        sleep 0.5; [ "$RANK" = 1 ] || kill -HUP $pid; wait $pid; echo "status $?"' >"$folder/out" 2>&1
+    SUMMING=$summing READY=$folder/ready "$tool" launch -n 2 sh -c 'env --default-signal=HUP "$SUMMING" 1000000000 100 >"$READY.$RANK" & pid=$!
+        until grep -q ready "$READY.$RANK" || ! kill -0 $pid; do sleep 0.02; done
+        [ "$RANK" = 1 ] || kill -HUP $pid; wait $pid; echo "status $?"' >"$folder/out" 2>&1
     cat "$folder/out"
     grep -q '^.0. status 129$' "$folder/out" && grep -q '^.1. .*rank 0 is lost' "$folder/out"
 }
@@ -79,9 +80,9 @@ under_torchrun() {
     cat "$folder"/out.? >"$folder/out"
     [ "$all_well" = yes ] && [ "$(cat "$folder/agent")" = ready ] && all_joined 3 ''
 }
-# Without -r and -t, torch 1.13 fails under Python 3.11.
+# Without -r and -t, torch 1.13 fails under Python 3.11. Debian's torch 2.6 has no libuv, which it asks for by default.
 really_under_torchrun() {
-    torchrun --nproc_per_node 3 -r 1 -t 1 --log_dir "$folder/torchrun" --master_addr 127.0.0.1 \
+    USE_LIBUV=0 torchrun --nproc_per_node 3 -r 1 -t 1 --log_dir "$folder/torchrun" --master_addr 127.0.0.1 \
         --master_port $(($$ % 20000 + 21000)) --no_python "$rank" >"$folder/out" 2>"$folder/err" &&
         all_joined 3 '\[default[0-9]*\]:' && return
     cat "$folder/err"

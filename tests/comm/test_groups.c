@@ -341,7 +341,7 @@ static void same_slot(tsr_comm *comm, void *user)
         int32_t sum = 0;
         need(child->shm);
         need_ok(tsr_comm_barrier(comm));
-        tsr_comm_set_timeout(child, UINT64_C(300000000));
+        tsr_comm_set_timeout(child, UINT64_C(1000000000));
         need_error(tsr_comm_all_reduce(child, &rank, &sum, 1, TSR_I32, TSR_OP_SUM), TSR_ERR_TIMEOUT,
                    "no answer from rank 1");
         tsr_comm_destroy(&child);

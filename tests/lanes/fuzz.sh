@@ -3,7 +3,7 @@
 # All targets run at the same time, for FUZZ_SECONDS (default 30). Inputs that cause failures stay in build/fuzz; add them to tests/MODULE/corpus.
 . "$(dirname "$0")/lane.sh"
 . tests/source/tap.sh
-CC=clang configure build/fuzz --werror -Dvulkan=disabled -Dshaderc=disabled -Dtools=disabled -Dfuzz=enabled \
+CC=clang CC_LD=lld configure build/fuzz --werror -Dvulkan=disabled -Dshaderc=disabled -Dtools=disabled -Dfuzz=enabled \
     -Db_sanitize=address,undefined -Db_lundef=false -Ddebug=false \
     -Dc_args='-fsanitize=fuzzer-no-link -fno-sanitize-recover=all -g1' || exit 1
 

@@ -3,12 +3,8 @@
 # Clang's sanitizers find more than gcc's, for example offsets from NULL. Reports need line numbers but no variables (-g1). A sanitized
 # shared library has undefined symbols (b_lundef), because only the program contains the sanitizer's functions.
 . "$(dirname "$0")/lane.sh"
-CC=clang configure build/sanitize --werror -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Ddebug=false \
+CC=clang CC_LD=lld configure build/sanitize --werror -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Ddebug=false \
     '-Dc_args=-fsanitize=float-cast-overflow -fno-sanitize-recover=all -g1' && build build/sanitize || exit 1
-# Reuses the cache of shaders that the driver compiled in another lane. Compiling them again would take half of this lane's time.
-if [ -d build/gcc/tests/gpu/cache-lavapipe ] && [ ! -d build/sanitize/tests/gpu/cache-lavapipe ]; then
-    cp -R build/gcc/tests/gpu/cache-lavapipe build/sanitize/tests/gpu/ || exit 1
-fi
 timeout_multiplier=4
 export CK_TIMEOUT_MULTIPLIER=4
 gcc -shared -fPIC -o build/sanitize/keep_modules.so tests/lanes/keep_modules.c || exit 1
@@ -21,6 +17,7 @@ export ASAN_OPTIONS=$ASAN_OPTIONS:malloc_context_size=8:quarantine_size_mb=32:th
 # guess, which depends on an address, ends the leak check with a fatal error.
 export ASAN_OPTIONS=$ASAN_OPTIONS:intercept_tls_get_addr=0
 export UBSAN_OPTIONS=print_stacktrace=1
-# Tests in the suite `repeats` run the same code as another test does, with other numbers of ranks or all benchmarks in a row.
+# Tests in the suite `repeats` run the same code as another test does, with other numbers of ranks or all benchmarks in a row. What the
+# driver made of shaders in other lanes is in its cache: compiling them again would take half of this lane's time.
 without_suites="slow repeats"
 run_suites build/sanitize unit lavapipe

@@ -224,15 +224,20 @@ static void meet(void)
         OK(tsr_comm_barrier(world));
 }
 
-/* Each argument selects cases: TEXT those whose name contains it, -TEXT those whose name does not.
- */
+/* Selects cases by their names. Arguments TEXT: only those that contain one of them. Arguments
+ * -TEXT: none that contains one of them. */
 static bool is_selected(const char *name, int argc, char **argv)
 {
-    bool selected = true;
-    for (int i = 1; i < argc; i++)
-        selected = selected &&
-                   (argv[i][0] == '-' ? !strstr(name, argv[i] + 1) : strstr(name, argv[i]) != NULL);
-    return selected;
+    bool chosen = false, choice = false;
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] == '-' && strstr(name, argv[i] + 1))
+            return false;
+        if (argv[i][0] != '-') {
+            choice = true;
+            chosen = chosen || strstr(name, argv[i]);
+        }
+    }
+    return chosen || !choice;
 }
 
 int main(int argc, char **argv)

@@ -4,14 +4,26 @@
 #include "base/error.h"
 #include "gpu/attention/call.h"
 #include "gpu/cpu_drivers/attention/products.h"
+#include "gpu/cpu_drivers/attention/short.h"
 
 static tsr_status forward(const tsr__attention *call)
 {
+    if (tsr__attention_short_suits(call))
+        return tsr__attention_short(call);
     if (tsr__attention_products_suit(call))
         return tsr__attention_products(call);
     if (tsr__attention_few_suit(call))
         return tsr__attention_few(call);
     return tsr__attention_tiled(call);
+}
+
+static tsr_status backward(const tsr__attention *call)
+{
+    if (tsr__attention_short_suits(call))
+        return tsr__attention_short_grad(call);
+    if (tsr__attention_products_suit(call))
+        return tsr__attention_products_grad(call);
+    return tsr__attention_tiled_grad(call);
 }
 
 tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y, tsr_tensor *lse, const tsr_tensor *q,
@@ -54,8 +66,7 @@ tsr_status tsr_attention_grad(tsr_stream *stream, tsr_tensor *dq, tsr_tensor *dk
                            .v = v,
                            .params = params ? *params : (tsr_attention_params){0}};
     TSR__TRY(tsr__attention_check(&call));
-    tsr_status status = tsr__attention_products_suit(&call) ? tsr__attention_products_grad(&call)
-                                                            : tsr__attention_tiled_grad(&call);
+    tsr_status status = backward(&call);
     tsr__attention_finish(&call);
     return status;
 }

@@ -3,6 +3,7 @@
  * the kernels for GPUs. */
 #include "base/error.h"
 #include "gpu/cpu_drivers/attention/products.h"
+#include "gpu/cpu_drivers/attention/short.h"
 #include "gpu/cpu_drivers/copy/contiguous.h"
 #include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/cpu_drivers/matmul/quant_rows.h"
@@ -270,6 +271,21 @@ tsr_status tsr__norm_chunks_add(tsr__dispatches *list, const tsr__norm *norm,
 }
 
 /* Attention ------------------------------------------------------------------------------------ */
+
+bool tsr__attention_short_suits(const tsr__attention *call)
+{
+    return false;
+}
+
+tsr_status tsr__attention_short(const tsr__attention *call)
+{
+    return unsupported();
+}
+
+tsr_status tsr__attention_short_grad(const tsr__attention *call)
+{
+    return unsupported();
+}
 
 bool tsr__attention_products_suit(const tsr__attention *call)
 {

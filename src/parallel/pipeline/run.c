@@ -206,5 +206,7 @@ tsr_status tsr_pipeline_reduce_ends(tsr_pipeline *pipeline, tsr_tensor *tensor)
         return TSR_OK;
     TSR__REQUIRE(tensor, "pipeline_reduce_ends: tensor is NULL");
     tsr_status status = tsr_group_all_reduce(pipeline->ends, tensor, TSR_OP_SUM);
-    return status == TSR_OK ? TSR_OK : tsr__fail_context(status, "pipeline_reduce_ends");
+    return status == TSR_OK ? TSR_OK
+                            : tsr__fail_context(status, "pipeline_reduce_ends: stages 0 and %d",
+                                                pipeline->stages - 1);
 }

@@ -13,14 +13,14 @@ typedef struct problem {
     attention_case c;
     const tsr_dtype *dtypes;
     tsr_tensor *q, *k, *v, *dy, *y, *lse, *dq, *dk, *dv, *mask, *q_lengths, *kv_lengths;
-    tsr_tensor *parents[12];
+    tsr_tensor *parents[16];
     int parent_count;
 } problem;
 
 static tsr_tensor *view(problem *p, gpu_random *random, tsr_dtype dtype, int ndim,
                         const int64_t *shape)
 {
-    ck_assert_int_lt(p->parent_count, 12);
+    ck_assert_int_lt(p->parent_count, 16);
     return gpu_random_view(random, dtype, ndim, shape, &p->parents[p->parent_count++]);
 }
 
@@ -247,7 +247,79 @@ START_TEST(agrees_with_doubles)
 }
 END_TEST
 
-/* Few queries, for which the keys are cut into parts. */
+/* [batch, heads, length, head_dim] of a tensor [batch, length, heads, head_dim]. */
+static tsr_tensor *by_heads(problem *p, int64_t heads, int64_t length)
+{
+    const int64_t shape[] = {p->c.batch, length, heads, p->c.head_dim};
+    tsr_tensor *all = gpu_new(TSR_F32, 4, shape), *out;
+    gpu_poison(all);
+    GPU_OK(tsr_tensor_transpose(all, 1, 2, &out));
+    p->parents[p->parent_count++] = all;
+    return out;
+}
+
+/* Replaces three tensors, which must have the same shape, by parts of one, as a product makes
+ * queries, keys and values. */
+static void fuse(problem *p, tsr_tensor **parts[3])
+{
+    const int64_t heads = p->c.heads;
+    tsr_tensor *all = by_heads(p, 3 * heads, p->c.q_len);
+    p->parents[p->parent_count++] = all;
+    for (int i = 0; i < 3; i++) {
+        tsr_tensor_destroy(parts[i]);
+        GPU_OK(tsr_tensor_slice(all, 1, i * heads, (i + 1) * heads, 1, parts[i]));
+    }
+}
+
+/* Many short sequences without gaps in a row, for which lavapipe has a kernel of its own: with as
+ * many queries as keys, fewer, and more, some of which then see no key; and rows that do not fill a
+ * workgroup. */
+START_TEST(agrees_with_doubles_for_short_sequences)
+{
+    static const attention_case cases[] = {
+        {.batch = 3, .heads = 4, .q_len = 64, .kv_len = 64, .head_dim = 32, .causal = true},
+        {.batch = 2, .heads = 5, .q_len = 40, .kv_len = 56, .head_dim = 16, .causal = true},
+        {.batch = 5, .heads = 3, .q_len = 32, .kv_len = 24, .head_dim = 40, .causal = true},
+        {.batch = 1, .heads = 4, .q_len = 72, .kv_len = 72, .head_dim = 24, .scale = 0.375},
+    };
+    gpu_random random = {(uint64_t)_i + 60};
+    char name[128];
+    problem p = {.dtypes = mixtures[0], .c = cases[_i]};
+    attention_case *c = &p.c;
+    c->kv_heads = c->heads;
+    random_name(&p, name);
+    tsr_tensor **of_queries[] = {&p.q, &p.dy, &p.y, &p.dq},
+               **of_keys[] = {&p.k, &p.v, &p.dk, &p.dv};
+    for (int i = 0; i < 4; i++) {
+        *of_queries[i] = by_heads(&p, c->heads, c->q_len);
+        *of_keys[i] = by_heads(&p, c->heads, c->kv_len);
+    }
+    if (c->q_len == c->kv_len) {
+        fuse(&p, (tsr_tensor * *[]){&p.q, &p.k, &p.v});
+        fuse(&p, (tsr_tensor * *[]){&p.dq, &p.dk, &p.dv});
+    }
+    p.lse = gpu_new(TSR_F32, 3, (const int64_t[]){c->batch, c->heads, c->q_len});
+    gpu_poison(p.lse);
+    tsr_tensor *inputs[] = {p.q, p.k, p.v, p.dy};
+    double **values[] = {&c->q, &c->k, &c->v, &c->dy};
+    for (int i = 0; i < 4; i++) {
+        const bool of_key = i == 1 || i == 2;
+        const int64_t rows = of_key ? attention_keys_count(c) : attention_queries_count(c);
+        *values[i] = random_values(&random, rows * c->head_dim, i > 0 ? 2 : 0.5, TSR_F32);
+        gpu_put(inputs[i], *values[i]);
+    }
+    const tsr_attention_params params = params_of(&p);
+    attention_solve(c);
+    GPU_OK(tsr_attention(queue, p.y, p.lse, p.q, p.k, p.v, &params));
+    GPU_OK(tsr_attention_grad(queue, p.dq, p.dk, p.dv, p.dy, p.y, p.lse, p.q, p.k, p.v, &params));
+    check(&p, name);
+    gpu_poison(p.y);
+    GPU_OK(tsr_attention(queue, p.y, NULL, p.q, p.k, p.v, &params));
+    check(&p, name);
+    free_problem(&p);
+}
+END_TEST
+
 /* For Intel's GPUs, the kernel's loops have no constant number of trips. */
 START_TEST(agrees_with_doubles_as_on_intel)
 {
@@ -262,6 +334,7 @@ START_TEST(agrees_with_doubles_as_on_intel)
 }
 END_TEST
 
+/* Few queries, for which the keys are cut into parts. */
 START_TEST(agrees_with_doubles_for_few_queries)
 {
     static const int64_t dims[] = {64, 1, 20, 128, 20, 250, 128, 64};
@@ -615,11 +688,12 @@ END_TEST
 /* Every allocation and every Vulkan call fails once: nothing leaks, and the result is as it was or,
  * where the failure was made up for, as it should be. */
 /* On lavapipe, each of these takes other kernels. */
-typedef enum variant { PLAIN, LENGTHS, LENGTHS_WITHOUT_LSE } variant;
+typedef enum variant { PLAIN, LENGTHS, LENGTHS_WITHOUT_LSE, SHORT } variant;
 
 static void survive(tsr__fault_kind kind, int code, variant which)
 {
-    const int64_t shape[] = {1, 2, 24, 64}, one = 1, count = 2 * 24 * 64;
+    const int64_t long_shape[] = {1, 2, 24, 64}, short_shape[] = {4, 4, 24, 8}, one = 1,
+                  *shape = which == SHORT ? short_shape : long_shape, count = 2 * 24 * 64;
     tsr_tensor *q = gpu_new(TSR_F32, 4, shape), *v = gpu_new(TSR_F32, 4, shape),
                *y = gpu_new(TSR_F32, 4, shape), *lse = gpu_new(TSR_F32, 3, shape),
                *length = gpu_new(TSR_I32, 1, &one), *gradients[3];
@@ -628,7 +702,8 @@ static void survive(tsr__fault_kind kind, int code, variant which)
     GPU_OK(tsr_fill(queue, length, 24));
     for (int i = 0; i < 3; i++)
         gradients[i] = gpu_new(TSR_F32, 4, shape);
-    const tsr_attention_params params = {.kv_lengths = which == PLAIN ? NULL : length};
+    const tsr_attention_params params = {
+        .kv_lengths = which == LENGTHS || which == LENGTHS_WITHOUT_LSE ? length : NULL};
     double *got = attention_doubles(count);
     for (int back = 0; back < (which == LENGTHS_WITHOUT_LSE ? 1 : 2); back++) {
         bool reached = true;
@@ -671,6 +746,7 @@ TESTS(attention)
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, agrees_with_doubles, 0, 2);
     tcase_add_loop_test(tests, agrees_with_doubles_in_several_blocks, 0, 5);
+    tcase_add_loop_test(tests, agrees_with_doubles_for_short_sequences, 0, 4);
     tcase_add_test(tests, takes_little_memory);
     tcase_add_test(tests, accepts_nothing);
     tcase_add_loop_test(tests, agrees_with_doubles_for_few_queries, 0, 1);
@@ -679,7 +755,7 @@ TESTS(attention)
     tcase_add_loop_test(tests, gathers_pages, 0, 4);
     tcase_add_test(tests, refuses_tensors);
     tcase_add_test(tests, refuses_params);
-    tcase_add_loop_test(tests, survives_failures, 0, 3);
+    tcase_add_loop_test(tests, survives_failures, 0, 4);
 }
 
 TESTS(attention_packed)
