@@ -51,6 +51,8 @@ static inline void tsr__ucx_mark_lost(tsr__peer *peer, const char *why)
 /* wake.c */
 tsr_status tsr__ucx_wake_open(tsr__transport *transport) TSR_NODISCARD;
 void tsr__ucx_wake_close(tsr__transport *transport);
+/* tsr__transport_sleep, which also returns false if UCX does not let this process sleep. */
+bool tsr__ucx_sleep(tsr__transport *transport, uint64_t until_ns);
 
 /* peers.c */
 /* Connects to a peer before a message, unless this rank is connected. Returns false if the peer is

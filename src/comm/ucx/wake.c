@@ -145,10 +145,16 @@ void tsr__transport_deafen(tsr__transport *transport)
     transport->is_deaf = true;
 }
 
-void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns)
+bool tsr__ucx_sleep(tsr__transport *transport, uint64_t until_ns)
 {
     if (!arm(transport))
-        return;
+        return false;
     const uint64_t longest = tsr__deadline_ns(MAX_SLEEP_NS);
     wait_for_events(transport, tsr__poll_ms(until_ns < longest ? until_ns : longest));
+    return true;
+}
+
+void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns)
+{
+    (void)tsr__ucx_sleep(transport, until_ns);
 }
