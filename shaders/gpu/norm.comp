@@ -109,7 +109,8 @@ void main()
     for (uint j = own_first(own.begin); j < own.end; j += OWN_STEP) {
         vec4 weight = norm_weight4(p.weight, p.weight_step, j, p.count, WEIGHT_DTYPE, FORM, 1.0);
         vec4 bias = norm_weight4(p.bias, p.bias_step, j, p.count, BIAS_DTYPE, FORM, 0.0);
-        vec4 value = norm_centred(load(x, j, 0.0), stats) * stats.x * weight + bias;
+        precise vec4 value =
+            norm_centred(load(x, j, 0.0), stats) * stats.x * weight + bias;
         tsr_store_row4(y, p.y.step, j, p.count, Y_DTYPE, FORM, value);
     }
 }
