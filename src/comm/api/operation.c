@@ -411,10 +411,11 @@ static bool make_uneven(tsr_request *request, const extents *e, uint64_t bytes)
     const tsr__operation *o = e->operation;
     const tsr__levels *levels = &request->comm->levels;
     tsr__schedule *schedule = &request->schedule;
-    const uint64_t piece = LEVELS_PIECE_BYTES / tsr__element_size(o->dtype);
     switch (o->kind) {
     case TSR__CALL_ALL_REDUCE:
-        tsr__uneven_all_reduce(schedule, levels, o->count, bytes >= LARGE_REDUCE_BYTES ? piece : 0);
+        tsr__uneven_all_reduce(
+            schedule, levels, o->count,
+            bytes >= LARGE_REDUCE_BYTES ? LEVELS_PIECE_BYTES / request->element_bytes : 0);
         return true;
     case TSR__CALL_REDUCE_SCATTER:
     case TSR__CALL_REDUCE_SCATTER_V:
