@@ -199,6 +199,15 @@ static double *outputs(const operation *o, const call *c, size_t *count)
     return values;
 }
 
+/* Only devices with large workgroups divide rows. */
+#define SKIP_WITHOUT_SEGMENTS()                                                                    \
+    do {                                                                                           \
+        divide(true);                                                                              \
+        if (!tsr__segments_suit(gpu, 1, INT32_MAX))                                                \
+            SKIP("workgroups of this device have at most %u invocations",                          \
+                 gpu->info.max_workgroup_invocations);                                             \
+    } while (0)
+
 /* The devices of these tests tell no number of processors. With one processor, any row keeps the
  * device busy. */
 static void divide(bool divided)
@@ -245,6 +254,7 @@ START_TEST(the_bits_are_those_of_one_workgroup)
 {
     static const tsr_dtype f32[] = {TSR_F32, TSR_F32};
 
+    SKIP_WITHOUT_SEGMENTS();
     compare(&operations[_i], f32, 4, 16385, false); /* the last segment has one element */
     compare(&operations[_i], f32, 2, 40003, true);
 }
@@ -254,6 +264,7 @@ START_TEST(other_forms_too)
 {
     static const tsr_dtype f32[] = {TSR_F32, TSR_F32}, mixed[] = {TSR_F16, TSR_F32};
 
+    SKIP_WITHOUT_SEGMENTS();
     compare(&operations[0], f32, 2, 24576, false);  /* vectors, and complete segments */
     compare(&operations[0], f32, 1, 270001, false); /* segments longer than the least length */
     compare(&operations[4], mixed, 1, 50260, false);
@@ -263,6 +274,11 @@ END_TEST
 START_TEST(only_few_long_rows_are_divided)
 {
     divide(true);
+    if (gpu->info.max_workgroup_invocations < 512) {
+        ck_assert(!tsr__segments_suit(gpu, 1, 50257));
+        ck_assert(!tsr__segments_suit(gpu, 1, INT32_MAX));
+        return;
+    }
     ck_assert(tsr__segments_suit(gpu, 1, 50257));
     ck_assert(!tsr__segments_suit(gpu, 1, 16384));
     ck_assert(tsr__segments_suit(gpu, 31, 16385));
