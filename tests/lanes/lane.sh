@@ -49,9 +49,6 @@ build_in() {
     built=$1
     compiler=$2
     shift 2
-    # The linker gold takes half the time of the usual one, which the lane packages uses.
-    CC_LD=$(command -v ld.gold >/dev/null && echo gold)
-    export CC_LD
     CC="${ccache:+ccache }$compiler" configure "$built" --werror -Ddebug=false "$@" && build "$built"
 }
 

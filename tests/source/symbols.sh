@@ -13,8 +13,7 @@ trap 'rm -rf "$folder"' EXIT
 # A declaration may have several lines; the name is before the first parenthesis after TSR_API.
 cat include/tessera/*.h | grep -v '^ *#' | tr '\n' ' ' | grep -o 'TSR_API[^;(]*(' |
     sed 's/($//; s/.*[ *]//' | sort >"$folder/declared"
-# The linker gold adds the ends of sections.
-nm -D --defined-only "$shared" | awk '{ print $3 }' | grep -vx '__bss_start\|_edata\|_end' | sort >"$folder/exported"
+nm -D --defined-only "$shared" | awk '{ print $3 }' | sort >"$folder/exported"
 nm -g --defined-only "$static" | awk 'NF == 3 { print $3 }' | sort -u >"$folder/global"
 
 some_declared() {
