@@ -576,7 +576,7 @@ START_TEST(uneven_levels)
         int host_of[8];
         const int size = (int)strlen(cases[c].hosts);
         for (int r = 0; r < size; r++)
-            host_of[r] = cases[c].hosts[r];
+            host_of[r] = (unsigned char)cases[c].hosts[r];
         ck_assert(place(size, host_of, 64) == (cases[c].subtrees != NULL));
         for (int r = 0; r < size && cases[c].subtrees; r++) {
             const char *first = strchr(cases[c].subtrees, cases[c].subtrees[r]);
