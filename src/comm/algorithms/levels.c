@@ -216,17 +216,12 @@ void tsr__levels_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, 
  * place, in the order of the positions of their subtrees. The inner reduce-scatter gives each
  * holder a column, which is then reduced between the subtrees. */
 
-static uint64_t leaf_count(const tsr__tree *tree, const tsr__blocks *blocks, int leaf)
-{
-    return tsr__tree_blocks_end(tree, blocks, leaf) - tsr__tree_blocks(tree, blocks, leaf);
-}
-
 static uint64_t column_start(const tsr__levels *levels, const void *blocks, int place)
 {
     uint64_t start = 0;
     for (int before = 0; before < place; before++) {
         for (int subtree = 0; subtree < levels->subtrees; subtree++)
-            start += leaf_count(&levels->tree, blocks, subtree * levels->leaves + before);
+            start += tsr__tree_leaf_count(&levels->tree, blocks, subtree * levels->leaves + before);
     }
     return start;
 }
@@ -240,7 +235,7 @@ static void copy_columns(tsr__schedule *schedule, const tsr__levels *levels,
         for (int position = 0; position < between.power; position++) {
             const int subtree = tsr__tree_position(&between, position);
             const uint64_t start = tsr__tree_blocks(&between, blocks, subtree);
-            const uint64_t count = leaf_count(&between, blocks, subtree);
+            const uint64_t count = tsr__tree_leaf_count(&between, blocks, subtree);
             tsr__schedule_copy(schedule, tsr__span_of(TSR__AT_SEND, start, count),
                                tsr__span_of(TSR__AT_TEMP, base, count));
             base += count;
@@ -298,7 +293,7 @@ static tsr__span subtree_span(const tsr__levels *levels, const tsr__blocks *bloc
 static tsr__span leaf_span(const tsr__tree *tree, const tsr__blocks *blocks, int leaf)
 {
     return tsr__span_of(TSR__AT_RECV, tsr__tree_blocks(tree, blocks, leaf),
-                        leaf_count(tree, blocks, leaf));
+                        tsr__tree_leaf_count(tree, blocks, leaf));
 }
 
 /* Each holder exchanges its leaf's blocks with the holders of the same place. Then each subtree

@@ -64,47 +64,23 @@ static bool combine_leaf(partial *part, uint64_t total)
     return true;
 }
 
-/* Where the elements of each position are in memory. If `blocks` is NULL, each position has a share
- * of `total` elements. Otherwise it has the blocks of the ranks that share its leaf. */
-typedef struct positions {
-    const tsr__tree *tree;
-    const tsr__blocks *blocks;
-    uint64_t total;
-} positions;
-
-static uint64_t leaf_count(const positions *layout, int leaf)
-{
-    return tsr__tree_blocks_end(layout->tree, layout->blocks, leaf) -
-           tsr__tree_blocks(layout->tree, layout->blocks, leaf);
-}
-
-static uint64_t position_start(const positions *layout, int position)
-{
-    uint64_t start = 0;
-    if (!layout->blocks)
-        return tsr__tree_share(layout->tree, layout->total, position);
-    for (int before = 0; before < position; before++)
-        start += leaf_count(layout, tsr__tree_position(layout->tree, before));
-    return start;
-}
-
 /* Recursive halving: in each round two ranks divide the elements that both still have between them.
  * Each sends the half that the other keeps, and combines the half that it keeps itself. At the end
  * this rank has the complete result for the elements of its position. Positions at distance P/2,
  * P/4, …, 1 are leaves at distance 1, 2, …, P/2. */
-static void halve(partial *part, const positions *layout)
+static void halve(partial *part, const tsr__positions *layout)
 {
     const tsr__tree *tree = part->tree;
     const int position = tsr__tree_position(tree, tree->leaf);
     for (int count = tree->power / tree->joined / 2; count > 0; count /= 2) {
         const int kept = position & ~(count - 1), given = kept ^ count;
         const int peer = tsr__tree_holder(tree, tsr__tree_position(tree, position ^ count));
-        const uint64_t kept_start = position_start(layout, kept);
-        const uint64_t kept_end = position_start(layout, kept + count);
+        const uint64_t kept_start = tsr__position_start(layout, kept);
+        const uint64_t kept_end = tsr__position_start(layout, kept + count);
         receive(part, peer, kept_start, kept_end);
-        tsr__schedule_send(
-            part->schedule, peer,
-            now_at(part, position_start(layout, given), position_start(layout, given + count)));
+        tsr__schedule_send(part->schedule, peer,
+                           now_at(part, tsr__position_start(layout, given),
+                                  tsr__position_start(layout, given + count)));
         combine(part, kept_start, kept_end);
         end_round(part);
     }
@@ -124,17 +100,18 @@ static void exchange_all(partial *part, uint64_t total)
 }
 
 /* Returns the elements of `own` at this rank's position, if they are divided into even shares. */
-static tsr__span own_share(const partial *part, const positions *layout)
+static tsr__span own_share(const partial *part, const tsr__positions *layout)
 {
     const int position = tsr__tree_position(part->tree, part->tree->leaf);
-    return own_at(part, position_start(layout, position), position_start(layout, position + 1));
+    return own_at(part, tsr__position_start(layout, position),
+                  tsr__position_start(layout, position + 1));
 }
 
 /* The all-reduce of the ranks that hold leaves. The result is in RECV. */
 static void reduce_all(partial *part, uint64_t count, bool large)
 {
     tsr__schedule *schedule = part->schedule;
-    const positions shares = {.tree = part->tree, .total = count};
+    const tsr__positions shares = {.tree = part->tree, .total = count};
     if (!large) {
         exchange_all(part, count);
         tsr__schedule_divide(schedule, own_at(part, 0, count));
@@ -209,7 +186,7 @@ static void reduce_halves(partial *part, uint64_t count)
 {
     tsr__schedule *schedule = part->schedule;
     const tsr__tree *tree = part->tree;
-    const positions shares = {.tree = tree, .total = count};
+    const tsr__positions shares = {.tree = tree, .total = count};
     halve(part, &shares);
     tsr__schedule_divide(schedule, own_share(part, &shares));
     tsr__schedule_next_round(schedule);
@@ -221,8 +198,8 @@ static void reduce_halves(partial *part, uint64_t count)
         const int leaf = tsr__tree_position(tree, position);
         if (leaf != tree->leaf)
             tsr__schedule_recv(schedule, tsr__tree_holder(tree, leaf),
-                               own_at(part, position_start(&shares, position),
-                                      position_start(&shares, position + 1)));
+                               own_at(part, tsr__position_start(&shares, position),
+                                      tsr__position_start(&shares, position + 1)));
     }
 }
 
@@ -248,7 +225,7 @@ void tsr__algorithm_reduce(tsr__schedule *schedule, int size, int rank, uint64_t
 
 /* Moves this rank's contribution, or that of a pair that shares a leaf, to `own` in the order of
  * positions. Returns false on the rank that does not hold the leaf. */
-static bool arrange(partial *part, const positions *layout)
+static bool arrange(partial *part, const tsr__positions *layout)
 {
     const tsr__tree *tree = part->tree;
     const uint64_t total = layout->total;
@@ -265,7 +242,7 @@ static bool arrange(partial *part, const positions *layout)
     for (int position = 0; position < tree->power; position++) {
         const int leaf = tsr__tree_position(tree, position);
         const uint64_t start = tsr__tree_blocks(tree, layout->blocks, leaf);
-        const uint64_t end = start + leaf_count(layout, leaf);
+        const uint64_t end = start + tsr__tree_leaf_count(tree, layout->blocks, leaf);
         const tsr__span from = now_at(part, start, end), own = own_at(part, to, to + end - start);
         if (tree->other >= 0)
             tsr__schedule_combine(part->schedule, from,
@@ -280,11 +257,11 @@ static bool arrange(partial *part, const positions *layout)
 }
 
 /* Gives the blocks of this rank's leaf to its ranks. `other` is the rank that shares it, or −1. */
-static void give_blocks(const partial *part, const positions *layout, int other)
+static void give_blocks(const partial *part, const tsr__positions *layout, int other)
 {
     tsr__schedule *schedule = part->schedule;
     const tsr__tree *tree = part->tree;
-    const uint64_t start = position_start(layout, tsr__tree_position(tree, tree->leaf));
+    const uint64_t start = tsr__position_start(layout, tsr__tree_position(tree, tree->leaf));
     const uint64_t count = tsr__block_count(layout->blocks, tree->rank);
     const uint64_t others = other >= 0 ? tsr__block_count(layout->blocks, other) : 0;
     const bool is_first = other < 0 || tree->rank < other;
@@ -303,14 +280,14 @@ static void give_blocks(const partial *part, const positions *layout, int other)
 void tsr__algorithm_tree_reduce_scatter(tsr__schedule *schedule, const tsr__tree *tree, int other,
                                         uint64_t base, const tsr__blocks *blocks)
 {
-    const positions layout = {.tree = tree, .blocks = blocks};
+    const tsr__positions layout = {.tree = tree, .blocks = blocks};
     partial part = {.schedule = schedule,
                     .tree = tree,
                     .now = TSR__AT_TEMP,
                     .own = TSR__AT_TEMP,
                     .now_base = base,
                     .own_base = base};
-    part.incoming = tsr__schedule_temp(schedule, position_start(&layout, tree->power), 1);
+    part.incoming = tsr__schedule_temp(schedule, tsr__position_start(&layout, tree->power), 1);
     halve(&part, &layout);
     give_blocks(&part, &layout, other);
 }
@@ -323,7 +300,7 @@ void tsr__algorithm_reduce_scatter(tsr__schedule *schedule, int size, int rank,
     if (alone(schedule, size, mine.count))
         return;
     const tsr__tree tree = tsr__tree_of(size, rank, -1);
-    const positions layout = {.tree = &tree, .blocks = blocks, .total = total};
+    const tsr__positions layout = {.tree = &tree, .blocks = blocks, .total = total};
     partial part = {.schedule = schedule, .tree = &tree, .now = TSR__AT_SEND, .own = TSR__AT_TEMP};
     part.own_base = tsr__schedule_temp(schedule, tree.holds ? total : 0, 1);
     part.incoming = tsr__schedule_temp(schedule, tree.holds ? total : 0, 1);

@@ -131,4 +131,29 @@ static inline uint64_t tsr__tree_blocks_end(const tsr__tree *tree, const tsr__bl
     return tsr__block_start(blocks, at < tree->extra ? 2 * at : at + tree->extra);
 }
 
+static inline uint64_t tsr__tree_leaf_count(const tsr__tree *tree, const tsr__blocks *blocks,
+                                            int leaf)
+{
+    return tsr__tree_blocks_end(tree, blocks, leaf) - tsr__tree_blocks(tree, blocks, leaf);
+}
+
+/* Where the elements of each position are in memory. If `blocks` is NULL, each position has a share
+ * of `total` elements. Otherwise it has the blocks of the ranks that share its leaf. */
+typedef struct tsr__positions {
+    const tsr__tree *tree;
+    const tsr__blocks *blocks;
+    uint64_t total;
+} tsr__positions;
+
+static inline uint64_t tsr__position_start(const tsr__positions *positions, int position)
+{
+    const tsr__tree *tree = positions->tree;
+    uint64_t start = 0;
+    if (!positions->blocks)
+        return tsr__tree_share(tree, positions->total, position);
+    for (int before = 0; before < position; before++)
+        start += tsr__tree_leaf_count(tree, positions->blocks, tsr__tree_position(tree, before));
+    return start;
+}
+
 #endif

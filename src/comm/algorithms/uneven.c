@@ -27,39 +27,17 @@ static void give_to_others(tsr__schedule *schedule, const tsr__levels *levels, t
  * After an inner reduce-scatter of m leaves, each leaf has the elements of P/m positions, as after
  * log2 m rounds of recursive halving. */
 
-/* The elements of all positions: blocks, or even shares of `total` elements if `blocks` is NULL. */
-typedef struct layout {
-    const tsr__tree *tree;
-    const tsr__blocks *blocks;
-    uint64_t total;
-} layout;
-
-static uint64_t leaf_count(const layout *of, int leaf)
-{
-    return tsr__tree_blocks_end(of->tree, of->blocks, leaf) -
-           tsr__tree_blocks(of->tree, of->blocks, leaf);
-}
-
-static uint64_t start_of(const layout *of, int position)
-{
-    uint64_t start = 0;
-    if (!of->blocks)
-        return tsr__tree_share(of->tree, of->total, position);
-    for (int before = 0; before < position; before++)
-        start += leaf_count(of, tsr__tree_position(of->tree, before));
-    return start;
-}
-
 /* Returns the bounds of the elements that a rank has after the inner step. */
-static uint64_t start_after_inner(const layout *of, const tsr__levels *levels, int rank, bool end)
+static uint64_t start_after_inner(const tsr__positions *of, const tsr__levels *levels, int rank,
+                                  bool end)
 {
     const int leaf = tsr__tree_leaf_of(of->tree, rank), each = of->tree->power / levels->leaves;
     const int first = tsr__tree_position(of->tree, leaf) / each * each;
     const bool holds = tsr__tree_holder(of->tree, leaf) == rank;
-    return start_of(of, end && holds ? first + each : first);
+    return tsr__position_start(of, end && holds ? first + each : first);
 }
 
-static int add_bounds(tsr__schedule *schedule, const tsr__levels *levels, const layout *of)
+static int add_bounds(tsr__schedule *schedule, const tsr__levels *levels, const tsr__positions *of)
 {
     for (int end = 0; end < 2; end++) {
         for (int i = 0; i < levels->count; i++)
@@ -69,7 +47,7 @@ static int add_bounds(tsr__schedule *schedule, const tsr__levels *levels, const 
 }
 
 /* Returns this rank's elements after the inner step, counted from `base`. */
-static tsr__span own_span(const tsr__levels *levels, const layout *of, tsr__place place,
+static tsr__span own_span(const tsr__levels *levels, const tsr__positions *of, tsr__place place,
                           uint64_t base)
 {
     const uint64_t start = start_after_inner(of, levels, levels->tree.rank, false);
@@ -106,7 +84,7 @@ static bool join_leaf(tsr__schedule *schedule, const tsr__levels *levels, tsr__s
 static void reduce_piece(tsr__schedule *schedule, const tsr__levels *levels, uint64_t start,
                          uint64_t count, uint64_t incoming)
 {
-    const layout shares = {.tree = &levels->tree, .total = count};
+    const tsr__positions shares = {.tree = &levels->tree, .total = count};
     const tsr__span own = own_span(levels, &shares, TSR__AT_RECV, start);
     if (levels->count > 1)
         tsr__schedule_inner(schedule, TSR__INNER_REDUCE_SCATTER, levels->first,
@@ -149,13 +127,13 @@ void tsr__uneven_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, 
 
 /* Moves this rank's contribution to `base` of TEMP in the order of positions. If the leaf is split,
  * adds the other rank's, from `incoming` of TEMP. */
-static void arrange(tsr__schedule *schedule, const tsr__levels *levels, const layout *blocks,
-                    uint64_t base, uint64_t incoming)
+static void arrange(tsr__schedule *schedule, const tsr__levels *levels,
+                    const tsr__positions *blocks, uint64_t base, uint64_t incoming)
 {
     for (int position = 0; position < levels->tree.power; position++) {
         const int leaf = tsr__tree_position(&levels->tree, position);
         const uint64_t start = tsr__tree_blocks(&levels->tree, blocks->blocks, leaf);
-        const uint64_t count = leaf_count(blocks, leaf);
+        const uint64_t count = tsr__tree_leaf_count(blocks->tree, blocks->blocks, leaf);
         const tsr__span from = tsr__span_of(TSR__AT_SEND, start, count);
         const tsr__span to = tsr__span_of(TSR__AT_TEMP, base, count);
         if (leaf_is_split(levels))
@@ -171,7 +149,7 @@ void tsr__uneven_reduce_scatter(tsr__schedule *schedule, const tsr__levels *leve
                                 const tsr__blocks *blocks)
 {
     const tsr__tree *tree = &levels->tree;
-    const layout all = {.tree = tree, .blocks = blocks};
+    const tsr__positions all = {.tree = tree, .blocks = blocks};
     const uint64_t total = tsr__block_start(blocks, tree->size);
     const tsr__span mine = tsr__span_of(TSR__AT_RECV, 0, tsr__block_count(blocks, tree->rank));
     const bool split = leaf_is_split(levels);
