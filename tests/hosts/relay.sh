@@ -13,6 +13,7 @@ end_slow_link() {
 }
 slow_link() {
     end_slow_link
+    rm -f "$folder/relay" # or the former relay's "ready" could be read
     "$relay" "$a" "$b" --delay "$1" --bandwidth "$2" >"$folder/relay" 2>&1 &
     relay_pid=$!
     trap 'end_slow_link; end_hosts' EXIT
@@ -23,7 +24,7 @@ slow_link() {
 }
 relay_is_ready() {
     for _ in $(seq 500); do
-        grep -q ready "$folder/relay" && return
+        grep -qs ready "$folder/relay" && return
         kill -0 "$relay_pid" 2>/dev/null || return 1
         sleep 0.02
     done

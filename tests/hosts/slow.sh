@@ -30,6 +30,8 @@ if slow_link 1000 0; then
     point "sums of 100,000 over a link of 1 ms" sums 20 100000 8000000 20
     end_slow_link
     slow_link 0 100000000
+    linked=$?
+    point "a link of 100 Mbit/s" [ "$linked" = 0 ]
     point "sums of 100,000 over a link of 100 Mbit/s" sums 10 100000 4000000 300
 else
     skip "sums over a slow link" "the link cannot be made here: $(head -n 1 "$folder/relay")"
