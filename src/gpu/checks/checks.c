@@ -167,22 +167,25 @@ static tsr_status admit(tsr_device *device, int shader, const uint32_t *spec, in
     return TSR_OK;
 }
 
-static void test_all_dtypes(tsr_device *device, const shader_case *entry)
+static void add_tests(tsr__kernel_tests *list, const shader_case *entry)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
     const tsr_quant_format *format;
 
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
-        (void)tsr__kernel_works(device, name_of(entry), dtypes[d], check_shader);
+        tsr__kernel_tests_add(list, name_of(entry), dtypes[d], check_shader);
     for (int i = 0; entry->blocks && (format = tsr_quant_format_at(i)) != NULL; i++)
-        (void)tsr__kernel_works(device, name_of(entry), format->dtype, check_shader);
+        tsr__kernel_tests_add(list, name_of(entry), format->dtype, check_shader);
 }
 
 void tsr__self_test_all(tsr_device *device)
 {
-    tsr__matmul_test_all(device);
+    tsr__kernel_tests list = {0};
+
     for (int i = 0; i < CASES; i++)
-        test_all_dtypes(device, &cases[i]);
+        add_tests(&list, &cases[i]);
+    tsr__matmul_add_tests(device, &list);
+    tsr__kernel_tests_run(device, &list);
 }
 
 bool tsr__self_test_kernel(tsr_device *device, const char *name, tsr_dtype dtype)

@@ -3,6 +3,7 @@
 #define TSR_GPU_MATMUL_SELF_TEST_H
 
 #include "gpu/matmul/chooser.h"
+#include "gpu/self_test/self_test.h"
 
 /* The same as tsr__matmul_choose, but without kernels that fail the self-test for the dtypes of the
  * problem's operands. A kernel is tested when it is first chosen; a kernel that `override` names is
@@ -12,7 +13,7 @@ tsr_status tsr__matmul_choose_tested(tsr_device *gpu, tsr__tuned *tuned,
                                      const tsr__matmul_problem *problem,
                                      const tsr__matmul_override *override, tsr__matmul_plan *out);
 
-/* Tests all kernels for products that the device can run, for all dtypes. */
-void tsr__matmul_test_all(tsr_device *gpu);
+/* Adds the tests of all kernels for products that the device can run, for all dtypes. */
+void tsr__matmul_add_tests(tsr_device *gpu, tsr__kernel_tests *list);
 
 #endif

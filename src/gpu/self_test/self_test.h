@@ -30,6 +30,26 @@ typedef tsr_status tsr__check_fn(tsr_device *device, const char *name, tsr_dtype
  * true while a check runs in this thread. Thread-safe. */
 bool tsr__kernel_works(tsr_device *device, const char *name, tsr_dtype dtype, tsr__check_fn *check);
 
+/* A kernel, and a dtype for which it is to be tested. */
+typedef struct tsr__kernel_test {
+    const char *name;
+    tsr_dtype dtype;
+    tsr__check_fn *check;
+} tsr__kernel_test;
+
+typedef struct tsr__kernel_tests {
+    int count;
+    tsr__kernel_test tests[TSR_MAX_SELF_TESTS];
+} tsr__kernel_tests;
+
+/* Adds a test. A list has room for all kernels of a device. */
+void tsr__kernel_tests_add(tsr__kernel_tests *list, const char *name, tsr_dtype dtype,
+                           tsr__check_fn *check);
+
+/* Calls tsr__kernel_works for all tests of the list, on one thread for each CPU, because compiling
+ * takes most of the time. Blocks until all results are known. */
+void tsr__kernel_tests_run(tsr_device *device, const tsr__kernel_tests *list);
+
 /* True while a check runs in this thread. */
 bool tsr__in_check(void);
 

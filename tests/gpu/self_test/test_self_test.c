@@ -1,8 +1,11 @@
 /* The self-test of kernels: on a driver that is right, on kernels that are broken on purpose by
  * changing their SPIR-V, and what is remembered. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/fault.h"
@@ -471,6 +474,51 @@ START_TEST(a_test_that_cannot_run)
 }
 END_TEST
 
+enum { INVENTED = 40 };
+static char invented[INVENTED][8];
+static atomic_int checked[INVENTED], in_checks, most_in_checks;
+
+/* Every third kernel fails. Waits for a second check at the same time, unless there is one CPU. */
+static tsr_status every_third_fails(tsr_device *device, const char *name, tsr_dtype dtype,
+                                    bool *out)
+{
+    const int index = (int)((name - invented[0]) / (ptrdiff_t)sizeof invented[0]);
+    (void)device;
+    (void)dtype;
+    const int now = atomic_fetch_add(&in_checks, 1) + 1;
+    if (now > atomic_load(&most_in_checks))
+        atomic_store(&most_in_checks, now);
+    for (int i = 0;
+         i < 5000 && atomic_load(&most_in_checks) < 2 && sysconf(_SC_NPROCESSORS_ONLN) > 1; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    atomic_fetch_add(&checked[index], 1);
+    atomic_fetch_sub(&in_checks, 1);
+    *out = tsr__in_check() && index % 3 != 0;
+    return TSR_OK;
+}
+
+START_TEST(many_kernels_are_tested_at_the_same_time)
+{
+    tsr__kernel_tests list = {0};
+    open_as_gpu(NULL);
+    for (int i = 0; i < INVENTED; i++) {
+        snprintf(invented[i], sizeof invented[i], "new%d", i);
+        tsr__kernel_tests_add(&list, invented[i], TSR_F32, every_third_fails);
+    }
+    tsr__kernel_tests_run(gpu, &list);
+    tsr__kernel_tests_run(gpu, &list);
+    gpu_teardown();
+    const tsr_self_tests tests = stored();
+    ck_assert_int_eq(tests.count, INVENTED);
+    for (int i = 0; i < INVENTED; i++) {
+        const tsr_self_test *result = result_of(&tests, invented[i], TSR_F32);
+        ck_assert(result && result->right == (i % 3 != 0));
+        ck_assert_int_eq(atomic_load(&checked[i]), 1);
+    }
+    ck_assert_int_eq(atomic_load(&most_in_checks) > 1, sysconf(_SC_NPROCESSORS_ONLN) > 1);
+}
+END_TEST
+
 START_TEST(arguments)
 {
     tsr_device *device = NULL;
@@ -499,6 +547,7 @@ TESTS(self_test)
     tcase_add_test(tests, rows_are_not_divided_without_the_kernel);
     tcase_add_test(tests, without_memory_nothing_is_decided);
     tcase_add_test(tests, a_test_that_cannot_run);
+    tcase_add_test(tests, many_kernels_are_tested_at_the_same_time);
     tcase_add_test(tests, arguments);
     tcase_add_loop_test(tests, a_broken_kernel_is_found, 0, QUICK);
 }
