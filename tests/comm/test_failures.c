@@ -447,6 +447,28 @@ static void wait_long(tsr_comm *comm, void *user)
         rank_fail("%g s of processor time for waiting 0.6 s", cpu);
 }
 
+/* The same while UCX refuses to sleep, because messages wait for room in the queue of a rank that
+ * does not read them. */
+static void wait_for_room(tsr_comm *comm, void *user)
+{
+    enum { MESSAGES = 2000 };
+    struct timespec before, after;
+    float data[16] = {0};
+    (void)user;
+    need_ok(tsr_comm_barrier(comm));
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    if (tsr_comm_rank(comm) == 1)
+        rest_ms(600);
+    for (int i = 0; i < MESSAGES; i++)
+        need_ok(tsr_comm_rank(comm) == 0 ? tsr_comm_send(comm, data, 16, TSR_F32, 1, 3)
+                                         : tsr_comm_recv(comm, data, 16, TSR_F32, 0, 3));
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    const double cpu =
+        (double)(after.tv_sec - before.tv_sec) + (double)(after.tv_nsec - before.tv_nsec) * 1e-9;
+    if (cpu > 0.15)
+        rank_fail("%g s of processor time for waiting 0.6 s", cpu);
+}
+
 /* A sleeping rank wakes soon after the event that it waits for; one success is enough, because the
  * machine may be busy. The questions that ranks send each other would also wake it, but only after
  * 50 ms. */
@@ -484,6 +506,12 @@ START_TEST(long_waits)
 }
 END_TEST
 
+START_TEST(waits_for_room)
+{
+    ranks_run(&(ranks_job){.size = 2, .path = (ranks_path)_i, .run = wait_for_room});
+}
+END_TEST
+
 TESTS(failures)
 {
     tcase_add_loop_test(tests, killed, 0, 15);
@@ -495,4 +523,5 @@ TESTS(failures)
     tcase_add_loop_test(tests, messages, 0, PATHS);
     tcase_add_loop_test(tests, wakes, 0, 2 * PATHS);
     tcase_add_loop_test(tests, long_waits, 0, 2 * PATHS);
+    tcase_add_loop_test(tests, waits_for_room, 0, PATHS);
 }

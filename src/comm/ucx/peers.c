@@ -1,7 +1,6 @@
 /* Peers: connecting to them, losing them, and closing the connections. */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
 #include "base/checked.h"
@@ -10,11 +9,8 @@
 #include "comm/ucx/resources.h"
 #include "comm/ucx/state.h"
 
-/* UCX does not let a process sleep while a message waits for room in the queue of another process.
- * That process may need the processor to make room. So after several attempts to sleep, closing
- * connections pauses between its attempts to progress. */
-#define MAX_REFUSALS 16
-#define PAUSE_NS 1000000
+/* Limits one sleep while connections are closed, because their requests end without an event. */
+#define CLOSING_SLEEP_NS 1000000
 
 static void on_error(void *argument, ucp_ep_h endpoint, ucs_status_t status)
 {
@@ -136,8 +132,10 @@ static void close_lost(tsr__transport *transport)
 bool tsr__transport_progress(tsr__transport *transport)
 {
     bool moved = !transport->is_deaf && ucp_worker_progress(transport->worker) != 0;
-    if (moved)
+    if (moved) {
         transport->stuck_since_ns = 0;
+        transport->refusals = 0;
+    }
     if (transport->has_new_losses) {
         /* Receives first what a lost peer has sent before it was lost. */
         for (int i = 0; i < 1000 && ucp_worker_progress(transport->worker) != 0; i++)
@@ -203,13 +201,11 @@ void tsr__ucx_disconnect(tsr__transport *transport, uint64_t until_ns)
             peer->closing =
                 close_endpoint(peer, tsr__now_ns() < until_ns ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
     }
-    int refused = 0;
     while (!all_closed(transport) && tsr__now_ns() < until_ns) {
-        if (ucp_worker_progress(transport->worker) != 0 ||
-            tsr__ucx_sleep(transport, tsr__now_ns() + PAUSE_NS))
-            refused = 0;
-        else if (++refused > MAX_REFUSALS)
-            nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+        if (ucp_worker_progress(transport->worker) != 0)
+            transport->refusals = 0;
+        else
+            tsr__transport_sleep(transport, tsr__deadline_ns(CLOSING_SLEEP_NS));
     }
     /* Destroying the worker completes the requests that are still in progress. */
     for (int i = 0; i < transport->size; i++) {

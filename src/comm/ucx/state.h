@@ -34,6 +34,7 @@ struct tsr__transport {
     bool has_new_losses;     /* the endpoints of some lost peers are not closed yet */
     unsigned lost_closed;    /* number of lost peers whose endpoints are closed */
     uint64_t stuck_since_ns; /* since when a message has been announced that cannot be read; or 0 */
+    unsigned refusals;       /* how often UCX has refused to sleep since anything moved */
     bool is_deaf;            /* for tests: as if a message could not be read */
 };
 
@@ -51,8 +52,6 @@ static inline void tsr__ucx_mark_lost(tsr__peer *peer, const char *why)
 /* wake.c */
 tsr_status tsr__ucx_wake_open(tsr__transport *transport) TSR_NODISCARD;
 void tsr__ucx_wake_close(tsr__transport *transport);
-/* tsr__transport_sleep, which also returns false if UCX does not let this process sleep. */
-bool tsr__ucx_sleep(tsr__transport *transport, uint64_t until_ns);
 
 /* peers.c */
 /* Connects to a peer before a message, unless this rank is connected. Returns false if the peer is

@@ -1,10 +1,11 @@
 /* Sleeps until something happens. An epoll descriptor watches UCX's event descriptor and the other
  * processes of this host. */
-#define _DEFAULT_SOURCE /* for syscall */
+#define _DEFAULT_SOURCE /* for syscall and nanosleep */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -15,6 +16,12 @@
 #define MAX_SLEEP_NS (TSR__SECOND / 4)
 /* A process that lives completes a message within this time, unless it is stopped meanwhile. */
 #define STUCK_NS (TSR__SECOND / 5)
+
+/* UCX refuses to sleep when there is something to do, and also while a message waits for room in
+ * the queue of another process, which may need the processor to make room. So after several
+ * refusals during which nothing moves, each sleep is a pause. */
+#define MAX_REFUSALS 16
+#define PAUSE_NS 500000
 
 static tsr_status failed(const char *what)
 {
@@ -145,16 +152,14 @@ void tsr__transport_deafen(tsr__transport *transport)
     transport->is_deaf = true;
 }
 
-bool tsr__ucx_sleep(tsr__transport *transport, uint64_t until_ns)
-{
-    if (!arm(transport))
-        return false;
-    const uint64_t longest = tsr__deadline_ns(MAX_SLEEP_NS);
-    wait_for_events(transport, tsr__poll_ms(until_ns < longest ? until_ns : longest));
-    return true;
-}
-
 void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns)
 {
-    (void)tsr__ucx_sleep(transport, until_ns);
+    if (arm(transport)) {
+        const uint64_t longest = tsr__deadline_ns(MAX_SLEEP_NS);
+        transport->refusals = 0;
+        wait_for_events(transport, tsr__poll_ms(until_ns < longest ? until_ns : longest));
+    } else if (++transport->refusals > MAX_REFUSALS) {
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+        wait_for_events(transport, 0);
+    }
 }
