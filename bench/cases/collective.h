@@ -51,8 +51,11 @@ static inline float collective_sum(int ranks, uint64_t index)
 }
 
 /* How many samples are taken, and how long each takes. A sample is the mean time of `batch`
- * consecutive calls, which together take about `sample_ns`. The number of samples is the number
- * that fits into the time, but at least 5 and at most COLLECTIVE_MAX_SAMPLES. */
+ * consecutive calls, which together take at least half a millisecond. The ranks do not start a
+ * sample at the same time: over a slow link, they leave the barrier before it as far apart as a
+ * message takes. So a sample is also at least ten calls, unless they take longer than 10 ms. The
+ * number of samples is the number that fits into the time, but at least 5 and at most
+ * COLLECTIVE_MAX_SAMPLES. */
 typedef struct collective_effort {
     uint64_t batch;
     int samples;
@@ -60,10 +63,10 @@ typedef struct collective_effort {
 
 static inline collective_effort collective_plan(double call_ns, double seconds)
 {
-    const double sample_ns = 500000;
-    collective_effort effort = {.batch = 1, .samples = 5};
-    if (call_ns < sample_ns)
-        effort.batch = (uint64_t)(sample_ns / (call_ns > 10 ? call_ns : 10));
+    const double call = call_ns > 10 ? call_ns : 10, ten_calls = 10 * call < 1e7 ? 10 * call : 1e7;
+    const double sample_ns = ten_calls > 5e5 ? ten_calls : 5e5;
+    collective_effort effort = {.batch = call < sample_ns ? (uint64_t)(sample_ns / call) : 1,
+                                .samples = 5};
     const double each = call_ns * (double)effort.batch;
     const double fit = seconds * 1e9 / (each > 1 ? each : 1);
     effort.samples = fit > COLLECTIVE_MAX_SAMPLES ? COLLECTIVE_MAX_SAMPLES : fit < 5 ? 5 : (int)fit;

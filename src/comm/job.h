@@ -169,7 +169,7 @@ struct tsr__job {
     bool *is_near;
     bool all_near; /* … for every two ranks of the job */
     int32_t *node_of;
-    bool is_oversubscribed; /* this host runs more ranks than it has processors */
+    bool is_oversubscribed; /* this machine runs more ranks than processors for them */
     uint32_t next_id;       /* the number of the next communicator */
     tsr_comm *comms;
     tsr_request *requests, *unused;

@@ -11,10 +11,11 @@
 #include "base/hash.h"
 #include "comm/api/comm.h"
 #include "comm/api/operation.h"
+#include "comm/api/processors.h"
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/progress/control.h"
 
-#define VERSION 2 /* the version of all data that processes exchange */
+#define VERSION 3 /* the version of all data that processes exchange */
 
 /* What each rank contributes to the bootstrap's exchange. The address of its transport follows this
  * struct. */
@@ -32,6 +33,7 @@ typedef struct greeting {
     tsr__shm_memory_key key;
     tsr__mailbox_key mailbox; /* likewise */
     tsr__card card;
+    tsr__processors processors;
     uint64_t address_bytes;
 } greeting;
 
@@ -108,7 +110,9 @@ static tsr_status meet_all(tsr__job *job, const tsr__bootstrap_gathered *blocks,
                            const greeting *mine)
 {
     greeting theirs;
+    tsr__sharing sharing = {0};
     int near = 0;
+    tsr__sharing_add(&sharing, &mine->processors);
     for (int i = 0; i < job->size; i++) {
         memcpy(&theirs, blocks->bytes + blocks->starts[i], sizeof theirs);
         job->kin.cards[i] = theirs.card;
@@ -117,9 +121,11 @@ static tsr_status meet_all(tsr__job *job, const tsr__bootstrap_gathered *blocks,
         if (job->size <= TSR__MANY_RANKS)
             TSR__TRY(tsr__transport_connect(job->transport, i));
         meet(job, i, mine, &theirs);
+        tsr__sharing_add(&sharing, &theirs.processors);
         near += job->is_near[i];
     }
     job->all_near = near == job->size - 1;
+    job->is_oversubscribed = tsr__sharing_is_oversubscribed(&sharing);
     return TSR_OK;
 }
 
@@ -226,7 +232,8 @@ static tsr_status greet(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_comm
                      .network = space("/proc/self/ns/net"),
                      .ucx_is_chosen = tsr__env_text("UCX_TLS") != NULL,
                      .key = tsr__shm_regions_key(job->shm_regions),
-                     .card = job->kin.recovery->card};
+                     .card = job->kin.recovery->card,
+                     .processors = tsr__processors_find()};
     TSR__TRY(exchange_greetings(job, bootstrap, limit, false, &mine, &blocks));
     tsr_status status = find_parted(&blocks, job->size, &mine, &found);
     if (status == TSR_OK && found.first >= 0) {
@@ -299,7 +306,6 @@ static tsr_status fill_job(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_c
     const tsr__bootstrap_info *info = tsr__bootstrap_get_info(bootstrap);
     job->rank = info->rank;
     job->size = info->size;
-    job->is_oversubscribed = info->local_size > sysconf(_SC_NPROCESSORS_ONLN);
     job->kernels = tsr__reduce_kernels();
     job->node_of = tsr__calloc((size_t)info->size, sizeof *job->node_of);
     if (!job->node_of)

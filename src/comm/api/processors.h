@@ -1,0 +1,31 @@
+/* Whether the ranks of one machine have to take turns on its processors. */
+#ifndef TSR_COMM_API_PROCESSORS_H
+#define TSR_COMM_API_PROCESSORS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TSR__PROCESSOR_WORDS 16
+
+/* The processors on which a process may run: bit i of word w stands for processor 64 · w + i. */
+typedef struct tsr__processors {
+    uint64_t machine; /* identifies the running kernel, also of containers; 0: unknown */
+    uint64_t bits[TSR__PROCESSOR_WORDS];
+} tsr__processors;
+
+/* Those of this process. */
+tsr__processors tsr__processors_find(void);
+
+/* The ranks of one machine, and the processors on which any of them may run. */
+typedef struct tsr__sharing {
+    tsr__processors all;
+    int ranks;
+} tsr__sharing;
+
+/* Adds a rank, unless it is on another machine than the first one that was added. */
+void tsr__sharing_add(tsr__sharing *sharing, const tsr__processors *of_rank);
+
+/* Returns whether there are more ranks than processors. */
+bool tsr__sharing_is_oversubscribed(const tsr__sharing *sharing);
+
+#endif
