@@ -396,6 +396,47 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_recv_start(tsr_comm *comm, void *data,
                                                      tsr_dtype dtype, int from, int tag,
                                                      uint64_t timeout_ns, tsr_request **out);
 
+/* Predicting ------------------------------------------------------------------------------------
+ */
+
+typedef enum tsr_collective {
+    TSR_COLLECTIVE_ALL_REDUCE = 1,
+    TSR_COLLECTIVE_REDUCE_SCATTER = 2, /* with equal blocks */
+    TSR_COLLECTIVE_ALL_GATHER = 3      /* likewise */
+} tsr_collective;
+
+typedef enum tsr_comm_step_kind {
+    TSR_COMM_STEP_SEND = 1,  /* a message of `bytes` to the rank `peer` */
+    TSR_COMM_STEP_RECV = 2,  /* a message from it */
+    TSR_COMM_STEP_MEMORY = 3 /* a collective of the ranks `peer` to `peer + ranks − 1`, through the
+                              * memory that they share, in which each reads `bytes` of others */
+} tsr_comm_step_kind;
+
+/* A step of a rank. All steps of a round start together, and the next round starts when they have
+ * ended. The messages from one rank to another match in their order. */
+typedef struct tsr_comm_step {
+    tsr_comm_step_kind kind;
+    uint32_t round;
+    int peer, ranks;
+    uint64_t bytes;
+} tsr_comm_step;
+
+typedef struct tsr_comm_steps_params {
+    tsr_collective collective;
+    int size;         /* the number of ranks, 1 to 4096 */
+    const int *hosts; /* [size]: the number of each rank's host */
+    int rank;         /* whose steps */
+    uint64_t bytes;   /* of the complete data, of f32 */
+} tsr_comm_steps_params;
+#define tsr_comm_steps_params(...) (&(tsr_comm_steps_params){__VA_ARGS__})
+
+/* Says what a rank would do in a collective: the messages and memory accesses that the library's
+ * choice of an algorithm leads to, for models of cost. Needs no communicator. Writes at most
+ * `capacity` steps, and their number to `count`, which may be more. Errors: TSR_ERR_INVALID,
+ * TSR_ERR_NO_MEMORY. */
+TSR_API tsr_status tsr_comm_steps(const tsr_comm_steps_params *params, uint64_t capacity,
+                                  tsr_comm_step *steps, uint64_t *count) TSR_NODISCARD;
+
 #ifdef __cplusplus
 }
 #endif

@@ -435,6 +435,31 @@ TSR_API tsr_status tsr_comm_recv(tsr_comm *comm, void *data, uint64_t count,
 TSR_API tsr_status tsr_comm_recv_start(tsr_comm *comm, void *data, uint64_t count,
                                                      tsr_dtype dtype, int from, int tag,
                                                      uint64_t timeout_ns, tsr_request **out);
+typedef enum tsr_collective {
+    TSR_COLLECTIVE_ALL_REDUCE = 1,
+    TSR_COLLECTIVE_REDUCE_SCATTER = 2,
+    TSR_COLLECTIVE_ALL_GATHER = 3
+} tsr_collective;
+typedef enum tsr_comm_step_kind {
+    TSR_COMM_STEP_SEND = 1,
+    TSR_COMM_STEP_RECV = 2,
+    TSR_COMM_STEP_MEMORY = 3
+} tsr_comm_step_kind;
+typedef struct tsr_comm_step {
+    tsr_comm_step_kind kind;
+    uint32_t round;
+    int peer, ranks;
+    uint64_t bytes;
+} tsr_comm_step;
+typedef struct tsr_comm_steps_params {
+    tsr_collective collective;
+    int size;
+    const int *hosts;
+    int rank;
+    uint64_t bytes;
+} tsr_comm_steps_params;
+TSR_API tsr_status tsr_comm_steps(const tsr_comm_steps_params *params, uint64_t capacity,
+                                  tsr_comm_step *steps, uint64_t *count);
 typedef struct tsr_group tsr_group;
 typedef struct tsr_group_request tsr_group_request;
 typedef struct tsr_group_params {

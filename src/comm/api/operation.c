@@ -8,22 +8,10 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "comm/algorithms/choose.h"
 #include "comm/api/comm.h"
 #include "comm/failure/failure.h"
 #include "comm/progress/progress.h"
-
-/* From these sizes on, sending fewer bytes is faster than sending fewer messages. */
-#define LARGE_REDUCE_BYTES 16384
-#define LARGE_BROADCAST_BYTES 65536
-/* The same for operations in levels: from this size on, each rank moves a share. Up to two ranks
- * that share a host do so at any size. An all-reduce moves one piece at a time, which stays in the
- * cache. */
-#define LARGE_LEVELS_BYTES 16384
-#define LEVELS_PIECE_BYTES (UINT64_C(512) << 10)
-/* Shares of these sizes, of an all-reduce between two subtrees, are faster in two rounds of smaller
- * messages. */
-#define MIN_HALVED_BYTES (UINT64_C(16) << 10)
-#define MAX_HALVED_BYTES (UINT64_C(64) << 10)
 
 /* The largest job in which ranks that do not share a host all connect while the communicator is
  * created. */
@@ -327,18 +315,23 @@ static void connect_all(tsr__schedule *schedule, const extents *e, const tsr__jo
         tsr__algorithm_barrier(schedule, e->size, e->rank);
 }
 
-static void make_schedule(tsr_request *request, const extents *e)
+/* Returns whether the schedule has levels. */
+static bool make_schedule(tsr_request *request, const extents *e)
 {
     const tsr__operation *o = e->operation;
+    const tsr_comm *comm = request->comm;
     tsr__schedule *schedule = &request->schedule;
     const int size = e->size, rank = e->rank;
-    const uint64_t bytes = o->count * tsr__element_size(o->dtype);
+    const uint64_t element = tsr__element_size(o->dtype), bytes = o->count * element;
     const uint64_t mine = tsr__block_count(&e->blocks, rank);
-    const bool large = bytes >= LARGE_REDUCE_BYTES, exact = is_exact(request->comm, o);
+    const bool large = bytes >= TSR__LARGE_REDUCE_BYTES, exact = is_exact(comm, o);
+    const bool in_levels = comm->levels.subtrees > 1 && !exact;
+    const tsr__placement placement = {size, rank, in_levels ? &comm->levels : NULL};
     switch (o->kind) {
     case TSR__CALL_ALL_REDUCE:
-        (exact ? tsr__algorithm_exact_all_reduce : tsr__algorithm_all_reduce)(schedule, size, rank,
-                                                                              o->count, large);
+        if (!exact)
+            return tsr__choose_all_reduce(schedule, &placement, o->count, element);
+        tsr__algorithm_exact_all_reduce(schedule, size, rank, o->count, large);
         break;
     case TSR__CALL_REDUCE:
         (exact ? tsr__algorithm_exact_reduce : tsr__algorithm_reduce)(schedule, size, rank,
@@ -346,26 +339,23 @@ static void make_schedule(tsr_request *request, const extents *e)
         break;
     case TSR__CALL_REDUCE_SCATTER:
     case TSR__CALL_REDUCE_SCATTER_V:
-        (exact ? tsr__algorithm_exact_reduce_scatter
-               : tsr__algorithm_reduce_scatter)(schedule, size, rank, &e->blocks);
+        if (!exact)
+            return tsr__choose_reduce_scatter(schedule, &placement, &e->blocks);
+        tsr__algorithm_exact_reduce_scatter(schedule, size, rank, &e->blocks);
         break;
     case TSR__CALL_ALL_GATHER:
     case TSR__CALL_ALL_GATHER_V:
+        return tsr__choose_all_gather(schedule, &placement, &e->blocks, element);
     case TSR__CALL_SPLIT:
     case TSR__CALL_DUPLICATE:
     case TSR__CALL_GROW:
-        tsr__algorithm_all_gather(schedule, size, rank, &e->blocks,
-                                  tsr__block_start(&e->blocks, size) *
-                                          tsr__element_size(o->dtype) >=
-                                      LARGE_BROADCAST_BYTES);
-        break;
+        return tsr__choose_all_gather(schedule, &(tsr__placement){size, rank, NULL}, &e->blocks,
+                                      element);
     case TSR__CALL_CREATE:
         connect_all(schedule, e, request->job);
         break;
     case TSR__CALL_BROADCAST:
-        tsr__algorithm_broadcast(schedule, size, rank, o->count, o->peer,
-                                 bytes >= LARGE_BROADCAST_BYTES);
-        break;
+        return tsr__choose_broadcast(schedule, &placement, o->count, o->peer, element);
     case TSR__CALL_GATHER:
     case TSR__CALL_GATHER_V:
         tsr__algorithm_gather(schedule, size, rank, &e->blocks, mine, o->peer);
@@ -381,8 +371,7 @@ static void make_schedule(tsr_request *request, const extents *e)
                                   o->send == o->recv && e->send > 0);
         break;
     case TSR__CALL_BARRIER:
-        tsr__algorithm_barrier(schedule, size, rank);
-        break;
+        return tsr__choose_barrier(schedule, &placement);
     case TSR__CALL_SEND:
         tsr__schedule_send(schedule, o->peer, tsr__span_of(TSR__AT_SEND, 0, o->count));
         break;
@@ -392,89 +381,7 @@ static void make_schedule(tsr_request *request, const extents *e)
     case TSR__CALL_KINDS:
         break;
     }
-}
-
-static void make_levels_all_reduce(tsr_request *request, uint64_t count, bool shared)
-{
-    const tsr__levels *levels = &request->comm->levels;
-    const uint64_t element = request->element_bytes;
-    const uint64_t piece = tsr__min_u64(count * element, LEVELS_PIECE_BYTES);
-    const uint64_t share = piece / (uint64_t)levels->leaves;
-    tsr__levels_all_reduce(&request->schedule, levels, count,
-                           shared ? LEVELS_PIECE_BYTES / element : 0,
-                           share >= MIN_HALVED_BYTES && share <= MAX_HALVED_BYTES);
-}
-
-/* Makes a schedule in levels whose subtrees are uneven. Returns false if the operation has none. */
-static bool make_uneven(tsr_request *request, const extents *e, uint64_t bytes)
-{
-    const tsr__operation *o = e->operation;
-    const tsr__levels *levels = &request->comm->levels;
-    tsr__schedule *schedule = &request->schedule;
-    switch (o->kind) {
-    case TSR__CALL_ALL_REDUCE:
-        tsr__uneven_all_reduce(
-            schedule, levels, o->count,
-            bytes >= LARGE_REDUCE_BYTES ? LEVELS_PIECE_BYTES / request->element_bytes : 0);
-        return true;
-    case TSR__CALL_REDUCE_SCATTER:
-    case TSR__CALL_REDUCE_SCATTER_V:
-        tsr__uneven_reduce_scatter(schedule, levels, &e->blocks);
-        return true;
-    case TSR__CALL_ALL_GATHER:
-    case TSR__CALL_ALL_GATHER_V:
-        if (bytes >= LARGE_BROADCAST_BYTES && levels->tree.extra > 0)
-            return false; /* the ring sends fewer bytes */
-        tsr__uneven_all_gather(schedule, levels, &e->blocks);
-        return true;
-    case TSR__CALL_BROADCAST:
-        tsr__uneven_broadcast(schedule, levels, o->count, o->peer);
-        return true;
-    case TSR__CALL_BARRIER:
-        tsr__uneven_barrier(schedule, levels);
-        return true;
-    default:
-        return false;
-    }
-}
-
-/* Makes a schedule in levels. Returns false if the operation has none. */
-static bool make_levels(tsr_request *request, const extents *e)
-{
-    const tsr__operation *o = e->operation;
-    const tsr__levels *levels = &request->comm->levels;
-    tsr__schedule *schedule = &request->schedule;
-    const uint64_t element = tsr__element_size(o->dtype);
-    const uint64_t bytes = (o->kind == TSR__CALL_ALL_GATHER || o->kind == TSR__CALL_ALL_GATHER_V
-                                ? tsr__block_start(&e->blocks, e->size)
-                                : o->count) *
-                           element;
-    if (levels->subtrees == 1 || is_exact(request->comm, o))
-        return false;
-    if (levels->uneven)
-        return make_uneven(request, e, bytes);
-    const bool shared = levels->leaves <= 2 || bytes >= LARGE_LEVELS_BYTES;
-    switch (o->kind) {
-    case TSR__CALL_ALL_REDUCE:
-        make_levels_all_reduce(request, o->count, shared);
-        return true;
-    case TSR__CALL_REDUCE_SCATTER:
-    case TSR__CALL_REDUCE_SCATTER_V:
-        tsr__levels_reduce_scatter(schedule, levels, &e->blocks);
-        return true;
-    case TSR__CALL_ALL_GATHER:
-    case TSR__CALL_ALL_GATHER_V:
-        tsr__levels_all_gather(schedule, levels, &e->blocks, shared);
-        return true;
-    case TSR__CALL_BROADCAST:
-        tsr__levels_broadcast(schedule, levels, o->count, o->peer, shared);
-        return true;
-    case TSR__CALL_BARRIER:
-        tsr__levels_barrier(schedule, levels, shared);
-        return true;
-    default:
-        return false;
-    }
+    return false;
 }
 
 static void prepare_shm(tsr_request *request, const extents *e)
@@ -514,9 +421,7 @@ static tsr_status fill(tsr_request *request, const tsr__operation *o)
     }
     if (comm->shm && comm->levels.subtrees == 1)
         prepare_shm(request, &e);
-    request->has_levels = make_levels(request, &e);
-    if (!request->in_shm && !request->has_levels)
-        make_schedule(request, &e);
+    request->has_levels = !request->in_shm && make_schedule(request, &e);
     return TSR_OK;
 }
 

@@ -1,17 +1,18 @@
-/* A model of cost: how long messages and collective operations take, from measured links. Plain
- * arithmetic, which follows the algorithms of the library (docs/design/collectives.md). All times
+/* A model of cost: how long messages and collective operations take, from measured links. All times
  * are in seconds, and sizes in bytes.
  *
- * A collective is a number of rounds. In a round each rank exchanges one message with another. It
- * takes as long as the slowest of these messages; messages between the same two hosts share the
- * bandwidth of their link. If a host has more ranks than processors, ranks take turns: in each
- * round a rank whose message has arrived waits until the others have run. Copies in memory then
- * take as many times as long as there are ranks for a processor, but only inside a host: between
- * hosts, some ranks copy while the messages of others travel. Additions are not counted. */
+ * A collective is played through: the library says which steps each rank makes (tsr_comm_steps). A
+ * message takes the time of its link, and messages between the same two hosts leave one after the
+ * other. If a host has more ranks than processors, ranks take turns: one whose message has come
+ * waits until those that were ready before have run. Copies in memory then take as many times as
+ * long as there are ranks for a processor, but only inside a host: between hosts, some ranks copy
+ * while the messages of others travel. Additions are not counted. */
 #ifndef TSR_CLI_PLAN_CLUSTER_COST_H
 #define TSR_CLI_PLAN_CLUSTER_COST_H
 
 #include <stdbool.h>
+
+#include "tessera/comm.h"
 
 /* The times of messages of some sizes, which ascend. Between two sizes the time is interpolated;
  * beyond the largest one it grows with the bandwidth of the last two. A protocol that changes at
@@ -47,13 +48,8 @@ typedef struct plan_group {
     const plan_turns *turns; /* [hosts]; NULL: each rank has a processor */
 } plan_group;
 
-/* Each takes 0 for a single rank. `bytes` is the size of the whole data, as in tessera bench. */
-double plan_all_reduce_seconds(const plan_group *group, double bytes);
-/* The same for a reduce-scatter, and for an all-gather, which is one backwards. */
-double plan_reduce_scatter_seconds(const plan_group *group, double bytes);
-/* The number of ranks in each subtree for which an all-reduce of the group runs in levels; 1: it
- * does not. All ranks, if they share a host. */
-int plan_group_levels(const plan_group *group);
+/* Takes 0 for a single rank. `bytes` is the size of the whole data, as in tessera bench. */
+double plan_collective_seconds(const plan_group *group, tsr_collective kind, double bytes);
 
 /* The time of a pipeline's step with the schedule 1F1B of tsr_pipeline_schedule: passes[s] is how
  * long stage s computes for a micro-batch, a third of it forward, and sends[s] how long a message

@@ -133,16 +133,19 @@ static double tensor_seconds(const plan_cluster *c, const plan_work *w, const pl
         reductions++;
         /* the largest logit, the sum of exponentials and the target's logit of each row */
         others = 3;
-        logits = others * plan_all_reduce_seconds(&group, rows * sizeof(float));
+        logits = others *
+                 plan_collective_seconds(&group, TSR_COLLECTIVE_ALL_REDUCE, rows * sizeof(float));
     } else if (last) {
         const double sequences = w->goal == PLAN_PROMPT ? 1 : rows;
         others = 1;
-        logits = plan_reduce_scatter_seconds(&group, sequences * w->vocabulary * sizeof(float));
+        logits = plan_collective_seconds(&group, TSR_COLLECTIVE_REDUCE_SCATTER,
+                                         sequences * w->vocabulary * sizeof(float));
     }
     for (int column = 0; column < g->tensor; column++)
         device = fmax(device, rank_at(c, g, place + column)->collective_seconds);
-    const double sum = reductions * plan_all_reduce_seconds(&group, bytes) + logits +
-                       (reductions + others) * device;
+    const double sum =
+        reductions * plan_collective_seconds(&group, TSR_COLLECTIVE_ALL_REDUCE, bytes) + logits +
+        (reductions + others) * device;
     free_group(&group);
     return sum;
 }
@@ -212,8 +215,10 @@ static void add_data(const plan_cluster *c, const plan_work *w, const plan_grid 
         plan_group group = make_group(c, g, place, g->tensor, g->data);
         /* all columns do the same at once, over the same link */
         const double bytes = parameters * sizeof(float) * g->tensor;
-        slowest = fmax(slowest, g->sharded ? 3 * plan_reduce_scatter_seconds(&group, bytes)
-                                           : plan_all_reduce_seconds(&group, bytes));
+        slowest = fmax(
+            slowest, g->sharded
+                         ? 3 * plan_collective_seconds(&group, TSR_COLLECTIVE_REDUCE_SCATTER, bytes)
+                         : plan_collective_seconds(&group, TSR_COLLECTIVE_ALL_REDUCE, bytes));
         free_group(&group);
     }
     out->data += slowest * w->micro_batches;
@@ -236,7 +241,8 @@ static double ends_seconds(const plan_cluster *c, const plan_grid *g)
     if (g->stages == 1 || !g->parts[0].tied)
         return 0;
     plan_group group = make_group(c, g, 0, (g->stages - 1) * each, 2);
-    const double sum = plan_all_reduce_seconds(&group, g->parts[0].embedding_bytes * each);
+    const double sum = plan_collective_seconds(&group, TSR_COLLECTIVE_ALL_REDUCE,
+                                               g->parts[0].embedding_bytes * each);
     free_group(&group);
     return sum;
 }
@@ -246,7 +252,8 @@ static double end_seconds(const plan_cluster *c, const plan_grid *g)
 {
     const int all = g->data * g->tensor * g->stages;
     plan_group group = make_group(c, g, 0, 1, all);
-    const double sum = 2 * plan_all_reduce_seconds(&group, 2 * sizeof(float));
+    const double sum =
+        2 * plan_collective_seconds(&group, TSR_COLLECTIVE_ALL_REDUCE, 2 * sizeof(float));
     free_group(&group);
     return sum;
 }

@@ -1,0 +1,269 @@
+/* Plays through the steps of a collective. */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "cli/lib/memory.h"
+#include "cli/lib/say.h"
+#include "cli/plan/cluster/cost.h"
+
+/* A rank whose steps are being played. */
+typedef struct player {
+    uint64_t at, end; /* the first step of its round, and the end of its steps */
+    double now;       /* when its round started */
+    int lane;         /* its processor */
+} player;
+
+typedef struct play_state {
+    const plan_group *group;
+    player *players; /* [size] */
+    uint64_t *first; /* [size + 1]: the first step of each rank */
+    tsr_comm_step *steps;
+    /* Of a message to receive: when it arrives. Of a collective in memory: when the rank comes to
+     * it. < 0: unknown. */
+    double *times;
+    uint64_t *match;   /* of a message to send: the step that receives it */
+    double *link_free; /* [hosts][hosts]: when the last message has left */
+    double *lane_free; /* [size]: when a processor is free */
+} play_state;
+
+static uint64_t steps_of(const plan_group *g, tsr_collective kind, double bytes, int rank,
+                         uint64_t capacity, tsr_comm_step *steps)
+{
+    uint64_t count = 0;
+    const tsr_status status =
+        tsr_comm_steps(tsr_comm_steps_params(.collective = kind, .size = g->size, .hosts = g->host,
+                                             .rank = rank, .bytes = (uint64_t)bytes),
+                       capacity, steps, &count);
+    if (status != TSR_OK)
+        exit(cli_failed("plan: %s", tsr_last_error()));
+    return count;
+}
+
+static void match_messages(const play_state *p)
+{
+    const int size = p->group->size;
+    for (int from = 0; from < size; from++)
+        for (uint64_t out = p->first[from]; out < p->first[from + 1]; out++) {
+            if (p->steps[out].kind != TSR_COMM_STEP_SEND)
+                continue;
+            const int to = p->steps[out].peer;
+            uint64_t in = p->first[to];
+            while (p->steps[in].kind != TSR_COMM_STEP_RECV || p->steps[in].peer != from ||
+                   p->match[in])
+                in++;
+            p->match[in] = 1; /* taken */
+            p->match[out] = in;
+        }
+}
+
+/* The ranks of this group on a host, for each of its processors. */
+static double crowd_of(const plan_group *g, int host)
+{
+    return g->turns ? fmax(g->turns[host].ranks, 1) : 1;
+}
+
+static int ranks_on(const plan_group *g, int host)
+{
+    int ranks = 0;
+    for (int i = 0; i < g->size; i++)
+        ranks += g->host[i] == host;
+    return ranks;
+}
+
+/* Deals the ranks of each host out to its processors. */
+static void choose_lanes(const play_state *p)
+{
+    const plan_group *g = p->group;
+    for (int i = 0; i < g->size; i++) {
+        const int ranks = ranks_on(g, g->host[i]);
+        const int lanes = (int)fmax(ceil(ranks / crowd_of(g, g->host[i]) - 1e-9), 1);
+        int before = 0, first = 0;
+        for (int j = 0; j < i; j++)
+            before += g->host[j] == g->host[i];
+        while (g->host[first] != g->host[i])
+            first++;
+        p->players[i].lane = first + before % lanes;
+    }
+}
+
+/* Returns when a rank runs whose message has come: after those ranks of its processor that have
+ * been ready before. Other groups of the host do the same at the same time. */
+static double take_turn(const play_state *p, int rank, double when)
+{
+    const plan_group *g = p->group;
+    if (crowd_of(g, g->host[rank]) <= 1)
+        return when;
+    int mine = 0;
+    for (int i = 0; i < g->size; i++)
+        mine += p->players[i].lane == p->players[rank].lane;
+    const double seconds = g->turns[g->host[rank]].seconds,
+                 groups = fmax(crowd_of(g, g->host[rank]) / mine, 1);
+    double *is_free = &p->lane_free[p->players[rank].lane];
+    const double start = fmax(when + (groups - 1) * seconds, *is_free);
+    *is_free = start + groups * seconds;
+    return start;
+}
+
+static void send_message(const play_state *p, int rank, uint64_t step)
+{
+    const plan_group *g = p->group;
+    const int from = g->host[rank], to = g->host[p->steps[step].peer];
+    const plan_link *link = &g->links[from * g->hosts + to];
+    const double bytes = (double)p->steps[step].bytes;
+    double start = p->players[rank].now;
+    if (from != to) {
+        double *is_free = &p->link_free[from * g->hosts + to];
+        start = fmax(start, *is_free);
+        *is_free = start + bytes / plan_link_bandwidth(link);
+    }
+    p->times[p->match[step]] = start + plan_link_seconds(link, bytes);
+}
+
+static uint64_t end_of_round(const play_state *p, int rank)
+{
+    const player *who = &p->players[rank];
+    uint64_t end = who->at;
+    while (end < who->end && p->steps[end].round == p->steps[who->at].round)
+        end++;
+    return end;
+}
+
+static void start_round(const play_state *p, int rank)
+{
+    const uint64_t end = end_of_round(p, rank);
+    for (uint64_t i = p->players[rank].at; i < end; i++) {
+        if (p->steps[i].kind == TSR_COMM_STEP_SEND)
+            send_message(p, rank, i);
+        else if (p->steps[i].kind == TSR_COMM_STEP_MEMORY)
+            p->times[i] = p->players[rank].now;
+    }
+}
+
+/* When the last rank comes to the collective in memory that is this step of a rank; < 0: unknown.
+ * Its ranks come to the same collectives in the same order. */
+static double all_present(const play_state *p, int rank, uint64_t step)
+{
+    int before = 0;
+    double last = 0;
+    for (uint64_t i = p->first[rank]; i < step; i++)
+        before += p->steps[i].kind == TSR_COMM_STEP_MEMORY;
+    for (int other = p->steps[step].peer; other < p->steps[step].peer + p->steps[step].ranks;
+         other++) {
+        int seen = -1;
+        uint64_t i = p->first[other];
+        while ((seen += p->steps[i].kind == TSR_COMM_STEP_MEMORY) < before)
+            i++;
+        if (p->times[i] < 0)
+            return -1;
+        last = fmax(last, p->times[i]);
+    }
+    return last;
+}
+
+static double memory_seconds(const plan_group *g, int rank, const tsr_comm_step *step)
+{
+    const int host = g->host[rank];
+    const plan_link *inside = &g->links[host * g->hosts + host];
+    return ceil(log2(step->ranks)) * plan_link_seconds(inside, 0) +
+           (double)step->bytes / plan_link_bandwidth(inside) *
+               (step->ranks == g->size ? crowd_of(g, host) : 1);
+}
+
+/* When the round of a rank ends; < 0: unknown. */
+static double round_end(const play_state *p, int rank)
+{
+    const uint64_t end = end_of_round(p, rank);
+    double last = p->players[rank].now;
+    for (uint64_t i = p->players[rank].at; i < end; i++) {
+        double when = last;
+        if (p->steps[i].kind == TSR_COMM_STEP_RECV)
+            when = p->times[i];
+        else if (p->steps[i].kind == TSR_COMM_STEP_MEMORY)
+            when = all_present(p, rank, i);
+        if (when < 0)
+            return -1;
+        if (p->steps[i].kind == TSR_COMM_STEP_MEMORY)
+            when += memory_seconds(p->group, rank, &p->steps[i]);
+        last = fmax(last, when);
+    }
+    return last;
+}
+
+static void end_round(const play_state *p, int rank, double when)
+{
+    player *who = &p->players[rank];
+    const uint64_t end = end_of_round(p, rank);
+    bool waits = false;
+    for (uint64_t i = who->at; i < end; i++)
+        waits = waits || p->steps[i].kind != TSR_COMM_STEP_SEND;
+    who->now = waits ? take_turn(p, rank, when) : when;
+    who->at = end;
+    if (end < who->end)
+        start_round(p, rank);
+}
+
+/* Ends the rounds one after the other, in the order of their ends. */
+static double play_all(const play_state *p)
+{
+    const int size = p->group->size;
+    double last = 0;
+    for (int rank = 0; rank < size; rank++)
+        if (p->players[rank].at < p->players[rank].end)
+            start_round(p, rank);
+    for (;;) {
+        int next = -1;
+        double first = INFINITY;
+        for (int rank = 0; rank < size; rank++) {
+            if (p->players[rank].at == p->players[rank].end)
+                continue;
+            const double end = round_end(p, rank);
+            if (end >= 0 && end < first) {
+                first = end;
+                next = rank;
+            }
+        }
+        if (next < 0)
+            break;
+        end_round(p, next, first);
+    }
+    for (int rank = 0; rank < size; rank++)
+        last = fmax(last, p->players[rank].now);
+    return last;
+}
+
+double plan_collective_seconds(const plan_group *g, tsr_collective kind, double bytes)
+{
+    const size_t size = (size_t)g->size, hosts = (size_t)g->hosts;
+    if (size < 2)
+        return 0;
+    play_state p = {.group = g,
+                    .players = cli_alloc(size, sizeof *p.players),
+                    .first = cli_alloc(size + 1, sizeof *p.first),
+                    .link_free = cli_alloc(hosts * hosts, sizeof *p.link_free),
+                    .lane_free = cli_alloc(size, sizeof *p.lane_free)};
+    for (int i = 0; i < g->size; i++)
+        p.first[i + 1] = p.first[i] + steps_of(g, kind, bytes, i, 0, NULL);
+    const size_t all = (size_t)p.first[size];
+    p.steps = cli_alloc(all, sizeof *p.steps);
+    p.times = cli_alloc(all, sizeof *p.times);
+    p.match = cli_alloc(all, sizeof *p.match);
+    for (int i = 0; i < g->size; i++) {
+        p.players[i].at = p.first[i];
+        p.players[i].end = p.first[i + 1];
+        steps_of(g, kind, bytes, i, p.first[i + 1] - p.first[i], p.steps + p.first[i]);
+    }
+    for (size_t i = 0; i < all; i++)
+        p.times[i] = -1;
+    match_messages(&p);
+    choose_lanes(&p);
+    const double seconds = play_all(&p);
+    free(p.players);
+    free(p.first);
+    free(p.steps);
+    free(p.times);
+    free(p.match);
+    free(p.link_free);
+    free(p.lane_free);
+    return seconds;
+}

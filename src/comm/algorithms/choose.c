@@ -1,0 +1,121 @@
+#include "comm/algorithms/choose.h"
+
+/* From this size on, sending fewer bytes is faster than sending fewer messages. */
+#define LARGE_BROADCAST_BYTES 65536
+/* The same for operations in levels: from this size on, each rank moves a share. Up to two ranks
+ * that share a host do so at any size. An all-reduce moves one piece at a time, which stays in the
+ * cache. */
+#define LARGE_LEVELS_BYTES 16384
+#define LEVELS_PIECE_BYTES (UINT64_C(512) << 10)
+/* The pieces of an all-reduce by messages only. The largest message is half of one, which UCX sends
+ * over TCP without its rendezvous (ucx/context.c): with it, two ranks that exchange messages use
+ * one direction of the link at a time. */
+#define FLAT_PIECE_BYTES (UINT64_C(1) << 20)
+/* Shares of these sizes, of an all-reduce between two subtrees, are faster in two rounds of smaller
+ * messages. */
+#define MIN_HALVED_BYTES (UINT64_C(16) << 10)
+#define MAX_HALVED_BYTES (UINT64_C(64) << 10)
+
+/* Whether each rank of a subtree moves a share. */
+static bool is_shared(const tsr__levels *levels, uint64_t bytes)
+{
+    return levels->leaves <= 2 || bytes >= LARGE_LEVELS_BYTES;
+}
+
+/* An all-reduce by messages only, one piece at a time: each rank is a subtree of its own. */
+static void reduce_pieces(tsr__schedule *schedule, const tsr__placement *placement, uint64_t count,
+                          uint64_t piece)
+{
+    const tsr__tree tree = tsr__tree_of(placement->size, placement->rank, -1);
+    const tsr__levels alone = {.tree = tree,
+                               .uneven = true,
+                               .leaves = 1,
+                               .subtrees = tree.power,
+                               .subtree = tree.leaf,
+                               .first = tree.rank,
+                               .count = 1};
+    tsr__uneven_all_reduce(schedule, &alone, count, piece);
+}
+
+bool tsr__choose_all_reduce(tsr__schedule *schedule, const tsr__placement *placement,
+                            uint64_t count, uint64_t element_bytes)
+{
+    const tsr__levels *levels = placement->levels;
+    const uint64_t bytes = count * element_bytes, piece = LEVELS_PIECE_BYTES / element_bytes;
+    const bool large = bytes >= TSR__LARGE_REDUCE_BYTES;
+    if (!levels && bytes > FLAT_PIECE_BYTES) {
+        reduce_pieces(schedule, placement, count, FLAT_PIECE_BYTES / element_bytes);
+        return false;
+    }
+    if (!levels) {
+        tsr__algorithm_all_reduce(schedule, placement->size, placement->rank, count, large);
+        return false;
+    }
+    if (levels->uneven) {
+        tsr__uneven_all_reduce(schedule, levels, count, large ? piece : 0);
+        return true;
+    }
+    const uint64_t share =
+        (bytes < LEVELS_PIECE_BYTES ? bytes : LEVELS_PIECE_BYTES) / (uint64_t)levels->leaves;
+    tsr__levels_all_reduce(schedule, levels, count, is_shared(levels, bytes) ? piece : 0,
+                           share >= MIN_HALVED_BYTES && share <= MAX_HALVED_BYTES);
+    return true;
+}
+
+bool tsr__choose_reduce_scatter(tsr__schedule *schedule, const tsr__placement *placement,
+                                const tsr__blocks *blocks)
+{
+    const tsr__levels *levels = placement->levels;
+    if (!levels)
+        tsr__algorithm_reduce_scatter(schedule, placement->size, placement->rank, blocks);
+    else if (levels->uneven)
+        tsr__uneven_reduce_scatter(schedule, levels, blocks);
+    else
+        tsr__levels_reduce_scatter(schedule, levels, blocks);
+    return levels != NULL;
+}
+
+bool tsr__choose_all_gather(tsr__schedule *schedule, const tsr__placement *placement,
+                            const tsr__blocks *blocks, uint64_t element_bytes)
+{
+    const tsr__levels *levels = placement->levels;
+    const uint64_t bytes = tsr__block_start(blocks, placement->size) * element_bytes;
+    const bool large = bytes >= LARGE_BROADCAST_BYTES;
+    /* with an uneven tree, the ring sends fewer bytes */
+    if (!levels || (levels->uneven && large && levels->tree.extra > 0)) {
+        tsr__algorithm_all_gather(schedule, placement->size, placement->rank, blocks, large);
+        return false;
+    }
+    if (levels->uneven)
+        tsr__uneven_all_gather(schedule, levels, blocks);
+    else
+        tsr__levels_all_gather(schedule, levels, blocks, is_shared(levels, bytes));
+    return true;
+}
+
+bool tsr__choose_broadcast(tsr__schedule *schedule, const tsr__placement *placement, uint64_t count,
+                           int root, uint64_t element_bytes)
+{
+    const tsr__levels *levels = placement->levels;
+    const uint64_t bytes = count * element_bytes;
+    if (!levels)
+        tsr__algorithm_broadcast(schedule, placement->size, placement->rank, count, root,
+                                 bytes >= LARGE_BROADCAST_BYTES);
+    else if (levels->uneven)
+        tsr__uneven_broadcast(schedule, levels, count, root);
+    else
+        tsr__levels_broadcast(schedule, levels, count, root, is_shared(levels, bytes));
+    return levels != NULL;
+}
+
+bool tsr__choose_barrier(tsr__schedule *schedule, const tsr__placement *placement)
+{
+    const tsr__levels *levels = placement->levels;
+    if (!levels)
+        tsr__algorithm_barrier(schedule, placement->size, placement->rank);
+    else if (levels->uneven)
+        tsr__uneven_barrier(schedule, levels);
+    else
+        tsr__levels_barrier(schedule, levels, is_shared(levels, 0));
+    return levels != NULL;
+}

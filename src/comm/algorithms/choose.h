@@ -1,0 +1,29 @@
+/* The choice of an algorithm for each collective, from the placement of the ranks and the size of
+ * the data. Only what all ranks know counts, so that all make the same choice. */
+#ifndef TSR_COMM_ALGORITHMS_CHOOSE_H
+#define TSR_COMM_ALGORITHMS_CHOOSE_H
+
+#include "comm/algorithms/levels.h"
+
+/* A rank of a communicator. */
+typedef struct tsr__placement {
+    int size, rank;
+    const tsr__levels *levels; /* NULL: no ranks share memory */
+} tsr__placement;
+
+/* From this size on, sending fewer bytes is faster than sending fewer messages. */
+#define TSR__LARGE_REDUCE_BYTES 16384
+
+/* Each adds the steps of one rank to an empty schedule. Returns whether they may contain inner
+ * steps. The blocks of an element-wise operation have elements of `element_bytes`. */
+bool tsr__choose_all_reduce(tsr__schedule *schedule, const tsr__placement *placement,
+                            uint64_t count, uint64_t element_bytes);
+bool tsr__choose_reduce_scatter(tsr__schedule *schedule, const tsr__placement *placement,
+                                const tsr__blocks *blocks);
+bool tsr__choose_all_gather(tsr__schedule *schedule, const tsr__placement *placement,
+                            const tsr__blocks *blocks, uint64_t element_bytes);
+bool tsr__choose_broadcast(tsr__schedule *schedule, const tsr__placement *placement, uint64_t count,
+                           int root, uint64_t element_bytes);
+bool tsr__choose_barrier(tsr__schedule *schedule, const tsr__placement *placement);
+
+#endif
