@@ -1,8 +1,8 @@
 #!/bin/sh
 # gpt_golden.sh GPT TESSERA FINAL_WEIGHTS DATA few|all STEPS: the losses and gradient norms of trainings that PyTorch recorded in 64 bits,
-# from the same weights and windows, on one grid each, or on every grid of up to four ranks and with every strategy; with fewer than 200
-# steps, one model on half of these and the other on the rest. DATA has the recorded runs. With all of their 200 steps, also the last
-# weights. That takes a quarter of an hour:
+# from the same weights and windows, on few grids, or on every kind of grid of up to four ranks and with every strategy. With all of the 200
+# recorded steps, both models run on all grids, and the last weights are compared too. DATA has the recorded runs. That takes a quarter of
+# an hour:
 #
 #     examples/test/gpt_golden.sh BUILD/examples/gpt BUILD/src/cli/tessera BUILD/examples/final_weights tests/data/training all 200
 set -u
@@ -20,9 +20,6 @@ run() { # STYLE RANKS OPTION...
     style=$1
     ranks=$2
     shift 2
-    # In a few steps, one model takes every other grid and the other model the rest.
-    count=$((count + 1))
-    [ "$which" = all ] && [ "$steps" != 200 ] && [ $((count % 2)) = "$skipped" ] && return
     options=$*
     [ "$steps" = 200 ] && set -- "$@" --save "$folder/model.safetensors"
     weights=$data/${style}_init.safetensors
@@ -47,37 +44,47 @@ run() { # STYLE RANKS OPTION...
     echo "$style $options: $difference"
 }
 
-count=0
+# What differs from grid to grid, for one model; for both in all 200 steps.
+each() { # STYLE RANKS OPTION...
+    if [ "$steps" = 200 ]; then
+        shift
+        both "$@"
+    else
+        run "$@"
+    fi
+}
+both() { # RANKS OPTION...
+    run llama "$@"
+    run gpt2 "$@"
+}
+
 if [ "$which" = few ]; then
     run llama 2 --grid 1x2
     run gpt2 2 --grid 2x1 --strategy full --recompute
     run gpt2 2 --pipeline 2 --batch 3 --accumulate 4
     exit
 fi
-for style in llama gpt2; do
-    count=0
-    [ "$style" = llama ] && skipped=0 || skipped=1
-    run "$style" 2 --grid 1x2
-    run "$style" 2 --grid 2x1 --strategy full --recompute
-    run "$style" 2 --grid 2x1 --batch 6 --accumulate 2
-    run "$style" 1
-    run "$style" 1 --recompute
-    run "$style" 2 --grid 1x2 --recompute
-    run "$style" 2 --grid 2x1
-    run "$style" 2 --grid 2x1 --strategy full
-    run "$style" 2 --grid 2x1 --strategy layerwise
-    run "$style" 2 --grid 2x1 --strategy hybrid
-    run "$style" 2 --grid 2x1 --strategy weighted
-    run "$style" 4 --grid 2x2
-    run "$style" 4 --grid 2x2 --strategy layerwise
-    run "$style" 4 --grid 2x2 --strategy full --recompute
-    run "$style" 4 --grid 1x4
-    run "$style" 4 --grid 1x4 --recompute
-    run "$style" 2 --pipeline 2 --batch 3 --accumulate 4
-    run "$style" 2 --pipeline 2 --batch 3 --accumulate 4 --recompute
-    run "$style" 4 --grid 1x2 --pipeline 2 --batch 3 --accumulate 4
-    run "$style" 4 --grid 1x2 --pipeline 2 --batch 3 --accumulate 4 --recompute
-    run "$style" 4 --grid 2x1 --pipeline 2 --batch 6 --accumulate 2
-    run "$style" 4 --grid 2x1 --pipeline 2 --batch 6 --accumulate 2 --strategy layerwise --recompute
-    run "$style" 3 --pipeline 3
-done
+each gpt2 1
+each llama 1 --recompute
+each gpt2 2 --grid 1x2 --recompute
+each gpt2 2 --grid 2x1 --batch 6 --accumulate 2
+each llama 2 --grid 2x1 --strategy layerwise
+each gpt2 2 --grid 2x1 --strategy hybrid
+each llama 2 --grid 2x1 --strategy weighted
+each llama 4 --grid 2x2
+each gpt2 4 --grid 2x2 --strategy layerwise
+each llama 4 --grid 1x4 --recompute
+each llama 2 --pipeline 2 --batch 3 --accumulate 4 --recompute
+each gpt2 4 --grid 1x2 --pipeline 2 --batch 3 --accumulate 4
+each llama 4 --grid 2x1 --pipeline 2 --batch 6 --accumulate 2 --strategy layerwise --recompute
+each gpt2 3 --pipeline 3
+[ "$steps" = 200 ] || exit 0
+both 2 --grid 1x2
+both 2 --grid 2x1
+both 2 --grid 2x1 --strategy full
+both 2 --grid 2x1 --strategy full --recompute
+both 4 --grid 2x2 --strategy full --recompute
+both 4 --grid 1x4
+both 2 --pipeline 2 --batch 3 --accumulate 4
+both 4 --grid 1x2 --pipeline 2 --batch 3 --accumulate 4 --recompute
+both 4 --grid 2x1 --pipeline 2 --batch 6 --accumulate 2

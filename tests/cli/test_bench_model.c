@@ -105,7 +105,7 @@ START_TEST(tables)
     ck_assert_int_eq(tool_count(csv.out, ",21105920,1,pp9,9,2,"), 1);
     ck_assert_int_eq(tool_count(csv.out, ",tg3,3,2,"), 1);
     tool_result_free(&csv);
-    tool_result md = tool_run(SMALL "-p 0 --dtype f32");
+    tool_result md = tool_run("bench model " MODEL " -n 3 -r 2 -p 0 --dtype f32");
     ck_assert_msg(md.exit_code == 0, "%s", md.err);
     ck_assert_int_eq(strncmp(md.out, "| model ", 8), 0);
     ck_assert_int_eq(tool_count(md.out, "\n"), 3);
@@ -113,7 +113,7 @@ START_TEST(tables)
     ck_assert_int_eq(tool_count(md.out, " ± "), 1);
     ck_assert_int_eq(tool_count(md.out, "communication"), 0); /* of one rank */
     tool_result_free(&md);
-    tool_result text = tool_run(SMALL "-p 0 --dtype f32 -o text");
+    tool_result text = tool_run("bench model " MODEL " -n 3 -r 2 -p 0 -o text");
     ck_assert_msg(text.exit_code == 0, "%s", text.err);
     ck_assert_int_eq(strncmp(text.out, "model ", 6), 0);
     ck_assert_int_eq(tool_count(text.out, "|"), 0);

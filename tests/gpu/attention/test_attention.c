@@ -476,8 +476,6 @@ END_TEST
 /* Several blocks of keys and of queries, and heads of uneven groups. */
 START_TEST(agrees_with_doubles_in_several_blocks)
 {
-    if (is_slow() && _i >= 2)
-        SKIP_UNLESS_HUGE("minutes on SwiftShader");
     gpu_random random = {(uint64_t)_i + 100};
     char name[128];
     problem p = {.dtypes = mixtures[_i % 4],
@@ -744,8 +742,8 @@ END_TEST
 TESTS(attention)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
-    tcase_add_loop_test(tests, agrees_with_doubles, 0, 2);
-    tcase_add_loop_test(tests, agrees_with_doubles_in_several_blocks, 0, 5);
+    tcase_add_loop_test(tests, agrees_with_doubles, 0, 1);
+    tcase_add_loop_test(tests, agrees_with_doubles_in_several_blocks, 0, 2);
     tcase_add_loop_test(tests, agrees_with_doubles_for_short_sequences, 0, 4);
     tcase_add_test(tests, takes_little_memory);
     tcase_add_test(tests, accepts_nothing);
@@ -756,6 +754,13 @@ TESTS(attention)
     tcase_add_test(tests, refuses_tensors);
     tcase_add_test(tests, refuses_params);
     tcase_add_loop_test(tests, survives_failures, 0, 4);
+}
+
+TESTS(attention_slow)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_loop_test(tests, agrees_with_doubles, 1, 2);
+    tcase_add_loop_test(tests, agrees_with_doubles_in_several_blocks, 2, 5);
 }
 
 TESTS(attention_packed)

@@ -147,7 +147,7 @@ static void check_case(gpu_random *random, function f)
 START_TEST(random_views)
 {
     gpu_random random = {(uint64_t)_i};
-    for (int i = 0; i < 40; i++)
+    for (int i = 0; i < 24; i++)
         check_case(&random, (function)_i);
 }
 END_TEST

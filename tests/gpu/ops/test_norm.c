@@ -310,7 +310,7 @@ static norm_case random_case(gpu_random *random)
 START_TEST(random_views)
 {
     gpu_random random = {71};
-    for (int i = 0; i < 36; i++)
+    for (int i = 0; i < 20; i++)
         check_both(&random, random_case(&random));
 }
 END_TEST
@@ -382,14 +382,13 @@ static void check_gaps(gpu_random *random, norm_case c, int64_t gap, int64_t fir
 
 START_TEST(rows_without_gaps)
 {
-    static const int64_t sizes[][2] = {{400, 31}, {400, 32},  {130, 97},
-                                       {20, 767}, {20, 1024}, {64, 513}};
+    static const int64_t sizes[][2] = {{400, 31}, {400, 32}, {20, 767}, {20, 1024}};
     gpu_random random = {78};
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 4; i++) {
         norm_case c = plain(sizes[i][0], sizes[i][1]);
         c.offset = i % 2 == 0 ? 1e4 : 0;
         c.in_place = i % 3 == 0;
-        c.weighted = i != 5;
+        c.weighted = i != 2;
         c.biased = i != 3;
         c.accumulate = i % 2 == 1;
         check_both(&random, c);
