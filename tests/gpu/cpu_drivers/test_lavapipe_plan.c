@@ -487,9 +487,7 @@ static const struct {
     {66, 64, 72, TSR_F32, 6, 4, 32, TSR__LAVAPIPE_TN},
     {9, 64, 96, TSR_F32, 6, 4, 96, TSR__LAVAPIPE_NN},
     {11, 64, 32, TSR_F32, 6, 4, 32, TSR__LAVAPIPE_NN},
-    /* So many steps fit the instruction cache with fewer rows. */
-    {64, 1 << 20, 128, TSR_F32, 4, 4, 128, TSR__LAVAPIPE_NN},
-    {768, 512, 128, TSR_F32, 4, 4, 128, TSR__LAVAPIPE_NN},
+    {64, 1 << 20, 128, TSR_F32, 6, 4, 128, TSR__LAVAPIPE_NN},
     {1, 64, 128, TSR_F32, 1, 8, 32, TSR__LAVAPIPE_NN},
 };
 
@@ -508,6 +506,38 @@ START_TEST(sizes_of_tiles)
     ck_assert_uint_eq(first.constants[TSR__LAVAPIPE_ROWS], tiles_and_stretches[_i].rows);
     ck_assert_uint_eq(first.constants[TSR__LAVAPIPE_VECTORS], tiles_and_stretches[_i].vectors);
     ck_assert_uint_eq(first.constants[TSR__LAVAPIPE_STEPS], tiles_and_stretches[_i].steps);
+}
+END_TEST
+
+/* Large products of a short k have pipelines with the stride of b as a constant, as far as the
+ * constant can be part of an instruction. Others share their pipelines. */
+START_TEST(constant_lines)
+{
+    static const struct {
+        uint32_t m, n, k;
+        uint64_t stride;
+        bool accumulate, constant;
+    } cases[] = {
+        {768, 512, 128, 528, false, true},    {768, 512, 128, 65535, false, true},
+        {768, 512, 128, 65536, false, false}, {768, 512, 128, 528, true, false},
+        {768, 512, 160, 528, false, false},   {64, 64, 128, 80, false, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const tsr__lavapipe_product product = {.form = TSR__LAVAPIPE_NN,
+                                               .m = cases[i].m,
+                                               .n = cases[i].n,
+                                               .k = cases[i].k,
+                                               .b_stride = cases[i].stride,
+                                               .accumulate = cases[i].accumulate,
+                                               .lanes = 8,
+                                               .a_dtype = TSR_F32,
+                                               .b_dtype = TSR_F32,
+                                               .parts = 1};
+        tsr__lavapipe_piece first = {0};
+        ck_assert_int_eq(tsr__lavapipe_plan(&product, keep_first, &first), TSR_ERR_TIMEOUT);
+        ck_assert_uint_eq(first.constants[TSR__LAVAPIPE_B_LINE],
+                          cases[i].constant ? cases[i].stride : 0);
+    }
 }
 END_TEST
 
@@ -534,6 +564,7 @@ TESTS(lavapipe_plan)
     tcase_add_test(tests, parts_of_one_row);
     tcase_add_test(tests, few_deep_elements);
     tcase_add_test(tests, parts_of_few_elements);
+    tcase_add_test(tests, constant_lines);
     tcase_add_loop_test(tests, rows_in_blocks, 0,
                         (int)(sizeof blocks_of_rows / sizeof *blocks_of_rows));
     tcase_add_loop_test(tests, sizes_of_tiles, 0,

@@ -59,6 +59,7 @@ enum {
     TSR__LAVAPIPE_PANELS, /* only for kernels that read b transposed (nt) */
     TSR__LAVAPIPE_FRESH,  /* only for kernels that do not (nn): sets the sums, adds to none */
     TSR__LAVAPIPE_FULL,   /* for nn kernels only */
+    TSR__LAVAPIPE_B_LINE, /* for nn kernels only: b_stride if it is a constant of the pipeline */
     TSR__LAVAPIPE_CONSTANTS
 };
 
