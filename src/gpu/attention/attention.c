@@ -5,11 +5,14 @@
 #include "gpu/attention/call.h"
 #include "gpu/cpu_drivers/attention/products.h"
 #include "gpu/cpu_drivers/attention/short.h"
+#include "gpu/cpu_drivers/attention/step.h"
 
 static tsr_status forward(const tsr__attention *call)
 {
     if (tsr__attention_short_suits(call))
         return tsr__attention_short(call);
+    if (tsr__attention_step_suits(call))
+        return tsr__attention_step(call);
     if (tsr__attention_products_suit(call))
         return tsr__attention_products(call);
     if (tsr__attention_few_suit(call))

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "gpu/cpu_drivers/attention/products.h"
 #include "gpu/cpu_drivers/attention/short.h"
+#include "gpu/cpu_drivers/attention/step.h"
 #include "gpu/cpu_drivers/copy/contiguous.h"
 #include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/cpu_drivers/matmul/quant_rows.h"
@@ -283,6 +284,16 @@ tsr_status tsr__attention_short(const tsr__attention *call)
 }
 
 tsr_status tsr__attention_short_grad(const tsr__attention *call)
+{
+    return unsupported();
+}
+
+bool tsr__attention_step_suits(const tsr__attention *call)
+{
+    return false;
+}
+
+tsr_status tsr__attention_step(const tsr__attention *call)
 {
     return unsupported();
 }
