@@ -5,10 +5,10 @@
 #include "types.h"
 
 struct tsr_attention_step_push {
-    TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
-    TSR_ADDRESS q, k, v;  /* k and v: the first head of the first page */
-    TSR_ADDRESS to;       /* y, or the results of parts as attention_merge.comp reads them */
-    TSR_ADDRESS pages;    /* i32, for each sequence the numbers of its pages */
+    TSR_UINT identity[8];   /* TSR_IDENTITY_8 */
+    TSR_ADDRESS q, k, v;    /* k and v: the first head of the first page */
+    TSR_ADDRESS to;         /* y, or the results of parts as attention_merge.comp reads them */
+    TSR_ADDRESS pages;      /* i32, for each sequence the numbers of its pages */
     TSR_ADDRESS kv_lengths; /* i32 [batch] */
     /* Bytes from one sequence to the next, and from one head to the next. */
     TSR_UINT q_batch, q_head, y_batch, y_head;
