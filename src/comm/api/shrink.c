@@ -1,6 +1,7 @@
 /* Creates a communicator of the ranks that are left: the ranks agree who they are (recovery/), and
  * then create a job of their own. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -162,6 +163,16 @@ static bool may_be_lost(tsr_status status)
     return status == TSR_ERR_PEER_LOST || status == TSR_ERR_TIMEOUT || status == TSR_ERR_IO;
 }
 
+/* The deadline has passed, and the last attempt has failed because of a loss that UCX reported as a
+ * missing resource. */
+static tsr_status out_of_time(const shrinking *s)
+{
+    char why[256];
+    (void)snprintf(why, sizeof why, "%s", tsr_last_error());
+    return tsr__fail(TSR_ERR_TIMEOUT, "the ranks did not connect within %.1f s; at last: %s",
+                     (double)s->timeout_ns / 1e9, why);
+}
+
 /* Agrees and creates the communicator; again if a further rank is lost meanwhile. */
 static tsr_status shrink(shrinking *s, tsr_comm **out)
 {
@@ -173,8 +184,10 @@ static tsr_status shrink(shrinking *s, tsr_comm **out)
         if (s->size > 1 && !rendezvous) /* the decision was made before */
             continue;
         const tsr_status status = create(s, rendezvous, out);
-        if (status == TSR_OK || !may_be_lost(status) || tsr__now_ns() >= s->deadline_ns)
+        if (status == TSR_OK || !may_be_lost(status))
             return status;
+        if (tsr__now_ns() >= s->deadline_ns)
+            return status == TSR_ERR_IO ? out_of_time(s) : status;
         tsr__log(TSR_LOG_WARNING, "comm: rank %d: shrink: agreeing again: %s", s->comm->rank,
                  tsr_last_error());
     }
