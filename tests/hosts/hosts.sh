@@ -19,7 +19,7 @@ set_up_hosts() {
 }
 # Waits until the link is up, which takes the kernel a moment.
 is_up() {
-    for _ in $(seq 250); do
+    for _ in $(seq 1500); do
         ip -n "$1" -o link show veth0 | grep -q 'LOWER_UP.* state UP ' && return
         sleep 0.02
     done
@@ -59,10 +59,10 @@ fails_within() {
     echo "after $took ms"
     [ "$took" -le "$limit" ]
 }
-# wait_for TEXT FILE: waits until the file contains the text, for 10 s at most.
+# wait_for TEXT FILE: waits until the file contains the text, for 60 s at most.
 wait_for() {
-    for _ in $(seq 500); do
-        grep -q "$1" "$2" && return
+    for _ in $(seq 3000); do
+        grep -qs "$1" "$2" && return
         sleep 0.02
     done
     cat "$2"

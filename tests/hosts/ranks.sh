@@ -8,6 +8,7 @@ export UCX_TLS=tcp,self UCX_NET_DEVICES=veth0
 # start_all ROUNDS COUNT: rank r writes to out.r and err.r.
 start_all() {
     pids=
+    rm -f "$folder"/out.? "$folder"/err.? # or the former ranks' words could be read
     for r in 0 1 2 3; do
         [ "$r" -lt 2 ] && host=$a || host=$b
         RANK=$r ip netns exec "$host" "$summing" "$@" >"$folder/out.$r" 2>"$folder/err.$r" &

@@ -23,7 +23,7 @@ slow_link() {
     export MASTER_ADDR=10.97.0.1 UCX_TLS=tcp,self UCX_NET_DEVICES=slow0
 }
 relay_is_ready() {
-    for _ in $(seq 500); do
+    for _ in $(seq 3000); do
         grep -qs ready "$folder/relay" && return
         kill -0 "$relay_pid" 2>/dev/null || return 1
         sleep 0.02

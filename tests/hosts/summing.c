@@ -3,11 +3,12 @@
  *
  *     summing ROUNDS COUNT
  *
- * TEST_TIMEOUT_MS is the deadline of each operation; TEST_LOG=1 prints the library's log. Prints
- * "ready" after a few rounds, and "rank R of N, local L of M: well" at the end. If an operation
- * fails, prints "failed after T ms: what and why", counted from its start, and then "destroyed in T
- * ms". With TEST_SHRINK_MS, the timeout of shrinking, it then goes on for a few rounds with the
- * ranks that are left, or prints "cannot go on: what and why". */
+ * TEST_TIMEOUT_MS is the deadline of each operation after "ready", and TEST_CREATE_MS that of
+ * creating the communicator; before "ready", operations have the library's usual one. TEST_LOG=1
+ * prints the library's log. Prints "ready" after a few rounds, and "rank R of N, local L of M:
+ * well" at the end. If an operation fails, prints "failed after T ms: what and why", counted from
+ * its start, and then "destroyed in T ms". With TEST_SHRINK_MS, the timeout of shrinking, it then
+ * goes on for a few rounds with the ranks that are left, or prints "cannot go on: what and why". */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,13 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* Returns the value of a variable; 0: it is not set. */
+static uint64_t read_ns(const char *variable)
+{
+    const char *ms = getenv(variable);
+    return ms != NULL ? (uint64_t)atol(ms) * 1000000 : 0;
+}
+
 /* Small integers, so that every order of addition gives the same sum. */
 static float contribution(int rank, long round, uint64_t i)
 {
@@ -48,7 +56,7 @@ static int64_t find_wrong(tsr_comm *comm, const float *sum, uint64_t count, long
     return -1;
 }
 
-static int sum_often(tsr_comm *comm, long rounds, uint64_t count, float *data)
+static int sum_often(tsr_comm *comm, uint64_t timeout_ns, long rounds, uint64_t count, float *data)
 {
     for (long round = 0; round < rounds; round++) {
         for (uint64_t i = 0; i < count; i++)
@@ -66,6 +74,7 @@ static int sum_often(tsr_comm *comm, long rounds, uint64_t count, float *data)
             return 1;
         }
         if (round == READY_ROUND) {
+            tsr_comm_set_timeout(comm, timeout_ns);
             puts("ready");
             fflush(stdout);
         }
@@ -76,12 +85,13 @@ static int sum_often(tsr_comm *comm, long rounds, uint64_t count, float *data)
 #define ROUNDS_AFTER_SHRINKING 50
 
 /* Replaces the communicator by one of the ranks that are left, and sums in it. */
-static int go_on(tsr_comm **comm, uint64_t timeout_ns, uint64_t count, float *data)
+static int go_on(tsr_comm **comm, uint64_t timeout_ns, uint64_t shrink_ns, uint64_t count,
+                 float *data)
 {
     tsr_comm *smaller = NULL;
     int64_t start = now_ms();
     tsr_status status =
-        tsr_comm_shrink(*comm, tsr_comm_shrink_params(.timeout_ns = timeout_ns), &smaller);
+        tsr_comm_shrink(*comm, tsr_comm_shrink_params(.timeout_ns = shrink_ns), &smaller);
     if (status != TSR_OK) {
         fprintf(stderr, "cannot go on: %s: %s\n", tsr_status_name(status), tsr_last_error());
         return 1;
@@ -89,12 +99,12 @@ static int go_on(tsr_comm **comm, uint64_t timeout_ns, uint64_t count, float *da
     printf("goes on after %" PRId64 " ms\n", now_ms() - start);
     tsr_comm_destroy(comm);
     *comm = smaller;
-    return sum_often(*comm, ROUNDS_AFTER_SHRINKING, count, data);
+    return sum_often(*comm, timeout_ns, ROUNDS_AFTER_SHRINKING, count, data);
 }
 
 int main(int argc, char **argv)
 {
-    const char *timeout = getenv("TEST_TIMEOUT_MS"), *shrinks = getenv("TEST_SHRINK_MS");
+    const char *shrinks = getenv("TEST_SHRINK_MS");
     tsr_comm *comm = NULL;
     if (argc != 3)
         return 2;
@@ -102,17 +112,18 @@ int main(int argc, char **argv)
         tsr_log_set(print_log, NULL, TSR_LOG_DEBUG);
     long rounds = atol(argv[1]);
     uint64_t count = (uint64_t)atol(argv[2]);
-    uint64_t timeout_ns = timeout != NULL ? (uint64_t)atol(timeout) * 1000000 : 0;
+    uint64_t timeout_ns = read_ns("TEST_TIMEOUT_MS"), create_ns = read_ns("TEST_CREATE_MS");
     float *data = calloc((size_t)count + 1, sizeof *data);
     int code = data == NULL ? 2 : 0;
-    if (code == 0 && tsr_comm_create(tsr_comm_params(.timeout_ns = timeout_ns), &comm) != TSR_OK) {
+    if (code == 0 && tsr_comm_create(tsr_comm_params(.timeout_ns = create_ns), &comm) != TSR_OK) {
         fprintf(stderr, "no communicator: %s\n", tsr_last_error());
         code = 1;
     }
     if (code == 0) {
-        code = sum_often(comm, rounds, count, data);
+        tsr_comm_set_timeout(comm, 0); /* the usual one */
+        code = sum_often(comm, timeout_ns, rounds, count, data);
         if (code != 0 && shrinks != NULL && tsr_comm_status(comm) != TSR_OK)
-            code = go_on(&comm, (uint64_t)atol(shrinks) * 1000000, count, data);
+            code = go_on(&comm, timeout_ns, read_ns("TEST_SHRINK_MS"), count, data);
         int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm);
         int local = tsr_comm_local_rank(comm), local_size = tsr_comm_local_size(comm);
         int64_t start = now_ms();
