@@ -17,6 +17,7 @@
 layout(constant_id = 13) const uint MODE = TSR_DT_F32 << TSR_MM_Y_DTYPE_SHIFT;
 #define MM_MODE MODE
 #include "include/matmul_common.glsl"
+#include "include/matmul_tile.glsl"
 
 layout(constant_id = 0) const uint THREADS = 128;
 layout(local_size_x = 128, local_size_x_id = 0) in;
@@ -103,11 +104,9 @@ uint fragment_at(uint tile_begin, bool by_line, uint pitch, uint line, uint k)
 const int A_LAYOUT = A_BY_LINE ? gl_CooperativeMatrixLayoutColumnMajor : gl_CooperativeMatrixLayoutRowMajor;
 const int B_LAYOUT = B_BY_LINE ? gl_CooperativeMatrixLayoutRowMajor : gl_CooperativeMatrixLayoutColumnMajor;
 
-// Loads the tiles of the step that begins at k into registers.
+// Loads the tiles of the step that begins at k into registers. They are at a and b.
 void load(uvec2 a, uvec2 b, uint a_lines, uint b_lines, uint k, uint k_count)
 {
-    a = mm_at(a, k, p.a_k, DTYPE);
-    b = mm_at(b, k, p.b_k, DTYPE);
     if (k + BK <= k_count) {
         a_load(a, a_lines);
         b_load(b, b_lines);
@@ -148,19 +147,11 @@ void store_sums(mm_block block, uint row, uint col, uint at)
 
 void main()
 {
-    // Tiles are numbered in bands that are 8 tiles high, column by column within a band. Workgroups
-    // that run at the same time then share rows of a and columns of b.
-    const uint BAND = 8;
-    uint across = (p.n + BN - 1) / BN;
-    uint down = (p.m + BM - 1) / BM;
     uint group = tsr_flat_group();
-    if (group >= across * down)
+    if (group >= mm_tiles(BM, BN))
         return;
-    uint band = group / (BAND * across);
-    uint band_height = min(BAND, down - band * BAND);
-    uint in_band = group % (BAND * across);
-    uint row0 = (band * BAND + in_band % band_height) * BM;
-    uint col0 = in_band / band_height * BN;
+    uvec2 corner = mm_tile_at(group, BM, BN);
+    uint row0 = corner.x, col0 = corner.y;
 
     uint row = gl_SubgroupID / ACROSS * (TM * FM);
     uint col = gl_SubgroupID % ACROSS * (TN * FN);
@@ -176,6 +167,7 @@ void main()
     a_prepare(a_lines);
     b_prepare(b_lines);
     load(a, b, a_lines, b_lines, 0, k_count);
+    const uvec2 a_step = mm_at(uvec2(0), BK, p.a_k, DTYPE), b_step = mm_at(uvec2(0), BK, p.b_k, DTYPE);
     uint slot = 0;
     for (uint k = 0; k < k_count; k += BK) {
         if (BUFFERS == 1)
@@ -183,6 +175,8 @@ void main()
         a_keep(slot);
         b_keep(slot);
         barrier();
+        a = tsr_next(a, a_step);
+        b = tsr_next(b, b_step);
         load(a, b, a_lines, b_lines, k + BK, k_count);
         [[unroll]] for (uint f = 0; f < BK; f += FK) {
             coopmat<ELEMENT, gl_ScopeSubgroup, FM, FK, gl_MatrixUseA> fa[TM];

@@ -11,6 +11,7 @@
 layout(constant_id = 11) const uint MODE = TSR_MM_MODE_PUSHED;
 #define MM_MODE (MODE == TSR_MM_MODE_PUSHED ? p.mode : MODE)
 #include "include/matmul_common.glsl"
+#include "include/matmul_tile.glsl"
 
 layout(constant_id = 0) const uint THREADS = 64;
 layout(local_size_x_id = 0) in;
@@ -178,19 +179,11 @@ void store(uint row0, uint col0, uint x, uint y)
 
 void main()
 {
-    // Tiles are numbered in bands that are 8 tiles high, column by column within a band. Workgroups
-    // that run at the same time then share rows of a and columns of b.
-    const uint BAND = 8;
-    uint across = (p.n + BN - 1) / BN;
-    uint down = (p.m + BM - 1) / BM;
     uint group = tsr_flat_group();
-    if (group >= across * down)
+    if (group >= mm_tiles(BM, BN))
         return;
-    uint band = group / (BAND * across);
-    uint band_height = min(BAND, down - band * BAND);
-    uint in_band = group % (BAND * across);
-    uint row0 = (band * BAND + in_band % band_height) * BM;
-    uint col0 = in_band / band_height * BN;
+    uvec2 corner = mm_tile_at(group, BM, BN);
+    uint row0 = corner.x, col0 = corner.y;
 
     uint x = gl_LocalInvocationIndex % ACROSS;
     uint y = gl_LocalInvocationIndex / ACROSS;

@@ -24,13 +24,6 @@ uvec2 tsr_at_stride(uvec2 base, uint index, uvec2 stride)
     return uvec2(low, base.y + high + index * stride.y + carry);
 }
 
-uvec2 tsr_next(uvec2 at, uvec2 step)
-{
-    uint carry;
-    uint low = uaddCarry(at.x, step.x, carry);
-    return uvec2(low, at.y + step.y + carry);
-}
-
 // Converts a row's number `job` to its position in `ndim` dimensions, the last of which varies
 // fastest.
 uvec4 tsr_row_position(uint job, uint ndim, uint shape[TSR_ROW_DIMS])

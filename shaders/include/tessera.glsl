@@ -61,6 +61,14 @@ uvec2 tsr_at(uvec2 base, uint bytes)
     return uvec2(low, base.y + carry);
 }
 
+// The sum of two 64-bit numbers.
+uvec2 tsr_next(uvec2 at, uvec2 step)
+{
+    uint carry;
+    uint low = uaddCarry(at.x, step.x, carry);
+    return uvec2(low, at.y + step.y + carry);
+}
+
 // base + count·size, in 64 bits throughout.
 uvec2 tsr_at_mul(uvec2 base, uint count, uint size)
 {

@@ -1,0 +1,25 @@
+// The tile of y that a workgroup computes, for kernels of which each workgroup computes one.
+#ifndef TESSERA_MATMUL_TILE_GLSL
+#define TESSERA_MATMUL_TILE_GLSL
+
+// The number of tiles of bm × bn elements. There may be more workgroups.
+uint mm_tiles(uint bm, uint bn)
+{
+    return (p.n + bn - 1) / bn * ((p.m + bm - 1) / bm);
+}
+
+// The row and the column of the first element of tile `number`. Tiles are numbered in bands that are
+// 8 tiles high, column by column within a band. Workgroups that run at the same time then share rows
+// of a and columns of b.
+uvec2 mm_tile_at(uint number, uint bm, uint bn)
+{
+    const uint BAND = 8;
+    uint across = (p.n + bn - 1) / bn;
+    uint down = (p.m + bm - 1) / bm;
+    uint band = number / (BAND * across);
+    uint band_height = min(BAND, down - band * BAND);
+    uint in_band = number % (BAND * across);
+    return uvec2((band * BAND + in_band % band_height) * bm, in_band / band_height * bn);
+}
+
+#endif
