@@ -12,6 +12,7 @@
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #include "params/matmul.h"
 
 layout(constant_id = 13) const uint MODE = TSR_DT_F32 << TSR_MM_Y_DTYPE_SHIFT;
@@ -72,6 +73,18 @@ shared float stage[STAGE];
 #else
 shared uvec4 tile[BUFFERS * TILE_END > STAGE / 4 ? BUFFERS * TILE_END : STAGE / 4];
 #endif
+
+// Elements at an address that is the same in all invocations, plus an offset in bytes. Compilers
+// recognise the sum of 64-bit integers: GPUs add the offset while they load.
+uvec4 eight_at(uvec2 base, uint bytes)
+{
+    return tsr_words4(packUint2x32(base) + uint64_t(bytes)).v[0];
+}
+
+uvec2 four_at(uvec2 base, uint bytes)
+{
+    return tsr_words2(packUint2x32(base) + uint64_t(bytes)).v[0];
+}
 
 #define FETCH(x) a_##x
 #define LINES BM

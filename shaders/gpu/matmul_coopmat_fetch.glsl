@@ -64,14 +64,14 @@ void FETCH(load)(uvec2 tile_at, uint lines)
     [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
         uint at = FETCH(at)[i];
         if (FETCH(width) == 8) {
-            FETCH(registers)[i] = tsr_words4(tsr_at(tile_at, at)).v[0];
+            FETCH(registers)[i] = eight_at(tile_at, at);
         } else if (FETCH(width) == 4) {
             uint next = at + 8;
             if (BY_LINE) {
                 uvec2 place = FETCH(place)(i);
                 next = (min(place.x + 4, lines - 4) + place.y * K_STRIDE) * 2;
             }
-            FETCH(registers)[i] = uvec4(tsr_words2(tsr_at(tile_at, at)).v[0], tsr_words2(tsr_at(tile_at, next)).v[0]);
+            FETCH(registers)[i] = uvec4(four_at(tile_at, at), four_at(tile_at, next));
         } else {
             uvec2 place = FETCH(place)(i);
             uint bits[8];

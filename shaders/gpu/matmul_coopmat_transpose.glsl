@@ -54,13 +54,13 @@ void FETCH(load_blocks)(uvec2 tile_at, uint lines)
     uvec2 k_at[2] = uvec2[2](tile_at, mm_at(tile_at, 1, K_STRIDE, DTYPE));
     [[unroll]] for (uint i = 0; i < FETCH(block_count); i++)
         [[unroll]] for (uint k = 0; k < 2; k++) {
-            uvec2 at = tsr_at(k_at[k], FETCH(block_at)[i]);
+            uint at = FETCH(block_at)[i];
             if (FETCH(width) == 8) {
-                FETCH(rows)[2 * i + k] = tsr_words4(at).v[0];
+                FETCH(rows)[2 * i + k] = eight_at(k_at[k], at);
             } else {
                 uvec2 place = FETCH(block_place)(i);
                 uint next = (min(place.x + 4, lines - 4) * LINE_STRIDE + place.y * K_STRIDE) * 2;
-                FETCH(rows)[2 * i + k] = uvec4(tsr_words2(at).v[0], tsr_words2(tsr_at(k_at[k], next)).v[0]);
+                FETCH(rows)[2 * i + k] = uvec4(four_at(k_at[k], at), four_at(k_at[k], next));
             }
         }
 }

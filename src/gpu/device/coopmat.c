@@ -8,7 +8,8 @@
 static bool has_needs(const tsr__capabilities *capabilities, const tsr_device_info *info)
 {
     return info->coopmat && !capabilities->coopmat_faulty && info->storage16 && info->storage8 &&
-           capabilities->vulkan_memory_model && tsr__probe_subgroups(capabilities, info);
+           info->int64 && capabilities->vulkan_memory_model &&
+           tsr__probe_subgroups(capabilities, info);
 }
 
 static bool fits(const tsr_coopmat_shape *shape, const char *element)

@@ -115,7 +115,7 @@ static void make(const invented *device)
     info.external_memory_host = device->host_import;
     /* Processors whose vectors have 4 floats only are older than instructions for halves. */
     info.fp16 = device->subgroup_min != 4;
-    info.storage16 = info.storage8 = true;
+    info.storage16 = info.storage8 = info.int64 = true;
     info.coopmat = device->columns > 0;
     info.coopmat_count = info.coopmat ? 1 : 0;
     info.coopmats[0] = (tsr_coopmat_shape){.m = device->columns,

@@ -37,7 +37,7 @@ static void make_device(void)
     memset(&info, 0, sizeof info);
     info.vendor_id = 0x10de;
     info.coopmat = info.fp16 = info.storage16 = info.storage8 = true;
-    info.coopmat_bf16 = true;
+    info.coopmat_bf16 = info.int64 = true;
     info.subgroup_size = info.subgroup_size_min = info.subgroup_size_max = 32;
     add_shape(16, 8, 16, "f16", "f32");
     add_shape(16, 16, 16, "f16", "f16");
@@ -105,6 +105,7 @@ START_TEST(none_if_a_requirement_is_missing)
     bool *needs[] = {&info.coopmat,
                      &info.storage16,
                      &info.storage8,
+                     &info.int64,
                      &capabilities.vulkan_memory_model,
                      &capabilities.subgroup_size_control,
                      &capabilities.full_subgroups};
