@@ -300,11 +300,11 @@ START_TEST(that_are_slow)
         nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
     }
     ck_assert_int_eq(job_count(0, "dropped"), 0);
-    assert_closed(slow, 3000);
-    assert_closed(silent, 3000);
+    assert_closed(slow, 20000);
+    assert_closed(silent, 20000);
     uint64_t took = tsr__now_ns() - start;
     ck_assert_uint_ge(took, TSR__SECOND * 9 / 10);
-    ck_assert_uint_lt(took, 2 * TSR__SECOND);
+    ck_assert_uint_lt(took, 20 * TSR__SECOND);
     job_wait_for(0, ": its handshake took too long\n", 2);
 
     int other = client_connect(port); /* still connected when the ranks join */

@@ -86,13 +86,10 @@ one_job_of_two_programs() {
 second_rank_zero() {
     run zero.0 $((first_port + 64)) 1 0 a &
     sleep 0.3
-    begin=$(date +%s%N)
     run zero.1 $((first_port + 64)) 1 0 a
-    took=$((($(date +%s%N) - begin) / 1000000))
     wait
-    echo "$took ms"
     cat "$folder/zero.1.err"
-    [ "$took" -lt 2000 ] && grep -q 'rank 0 cannot listen on 127.0.0.1:.*: Address already in use' "$folder/zero.1.err"
+    grep -q 'rank 0 cannot listen on 127.0.0.1:.*: Address already in use' "$folder/zero.1.err"
 }
 
 orders="
@@ -143,5 +140,5 @@ $orders
 EOF
 point "two values of TESSERA_JOB_ID" two_job_ids
 point "two executables with one TESSERA_JOB_ID" one_job_of_two_programs
-point "a second rank 0 fails at once" second_rank_zero
+point "a second rank 0 says that the first one listens" second_rank_zero
 plan

@@ -15,7 +15,7 @@ START_TEST(fails_as_the_first_that_failed)
                           "while [ ! -s $FOLDER/pid.0 ] || [ ! -s $FOLDER/pid.2 ]; do sleep 0.01; "
                           "done; exit 7; fi; exec sleep 60");
     ck_assert_int_eq(job.status, 7);
-    ck_assert_double_lt(job.seconds, 5);
+    ck_assert_double_lt(job.seconds, 40);
     char expected[128], *pid = read_file("pid.1");
     snprintf(expected, sizeof expected,
              "tessera: launch: rank 1 (process %d) exited with status 7; stopping the others\n",
@@ -94,7 +94,7 @@ START_TEST(kills_a_rank_that_does_not_end)
                "while :; do sleep 0.05; done");
     ck_assert_int_eq(job.status, 3);
     ck_assert_double_ge(job.seconds, 0.5);
-    ck_assert_double_lt(job.seconds, 3);
+    ck_assert_double_lt(job.seconds, 40);
     assert_has(job.out, "[0] asked\n");
     assert_gone("pid.0");
     assert_gone("pid.2");
@@ -122,7 +122,7 @@ START_TEST(leaves_nothing_behind)
 {
     launched job = launch(with_children);
     ck_assert_int_eq(job.status, 0);
-    ck_assert_double_lt(job.seconds, 5);
+    ck_assert_double_lt(job.seconds, 40);
     assert_all_gone();
     done(&job);
 }
