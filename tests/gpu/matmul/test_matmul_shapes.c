@@ -94,7 +94,8 @@ START_TEST(few_elements_with_a_long_k)
     static const int64_t sides[][2] = {{64, 64}, {33, 31}, {500, 16}, {5, 32}, {1, 40}};
     gpu_random random = {49};
 
-    for (int i = 0; i < 25; i += 3) { /* a third of the combinations, because compiling takes long */
+    /* A third of the combinations, because compiling takes long. */
+    for (int i = 0; i < 25; i += 3) {
         matmul_case c = plain_case(sides[i % 5][0], depths[i / 5], sides[i % 5][1]);
         c.transpose_b = i % 3 != 2;
         c.a = dtypes[i % 3];
