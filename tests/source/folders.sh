@@ -1,5 +1,6 @@
 #!/bin/sh
-# folders.sh ROOT: CONTRIBUTING.md names every folder of the sources, and no folder that does not exist.
+# folders.sh ROOT: CONTRIBUTING.md names every folder of the sources, and no folder that does not exist. Every shader is in the list of
+# shaders/meson.build.
 set -u
 cd "$1" || exit 1
 . tests/source/tap.sh
@@ -23,7 +24,16 @@ none_gone() {
     ! comm -13 "$folder/there" "$folder/named" | grep .
 }
 
+all_compiled() {
+    for shader in shaders/gpu/*.comp shaders/cpu_drivers/*.comp; do
+        name=${shader#shaders/}
+        grep -q "^  \['${name%.comp}', " shaders/meson.build || echo "$shader is not compiled"
+    done >"$folder/rest"
+    ! grep . "$folder/rest"
+}
+
 point "the folders were found" some
 point "CONTRIBUTING.md names every folder" all_named
 point "every folder that it names exists" none_gone
+point "shaders/meson.build compiles every shader" all_compiled
 plan
