@@ -22,8 +22,8 @@ layout(push_constant, std430) uniform tsr_push
 layout(constant_id = 0) const uint WORKGROUP = 8;
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 8; // the subgroup size, 8 or 16
-layout(constant_id = 2) const uint KEYS = 64; // in a page
-layout(constant_id = 3) const uint VECTORS = 8; // head_dim / LANES
+layout(constant_id = 2) const uint KEYS = 8; // in a page
+layout(constant_id = 3) const uint VECTORS = 1; // head_dim / LANES
 layout(constant_id = 4) const uint DTYPE = TSR_DT_F32; // of keys and values
 layout(constant_id = 5) const uint PARTS = 0; // 1: there are several pages
 layout(constant_id = 6) const uint READERS = 1; // heads that read a kv head
