@@ -72,10 +72,10 @@ run_suites() {
     done
     log=$folder/meson-logs/testlog${wrapper:+-${wrapper%% *}}.json # the name that meson gives it
     rm -f "$log"
-    # One more than there are processors, because some tests mostly wait for other processes.
+    # Two more than there are processors, because some tests mostly wait for other processes.
     # shellcheck disable=SC2086 # options
     {
-        meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes $(($(nproc) + 1)) $suites \
+        meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes $(($(nproc) + 2)) $suites \
             --timeout-multiplier "${timeout_multiplier:-1}" ${wrapper:+--wrapper "$wrapper"} 2>&1
         echo $? >"$folder.status"
     } | tee "$folder.log" |
