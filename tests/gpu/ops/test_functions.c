@@ -644,11 +644,16 @@ TESTS(functions)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, random_views, 0, ROUNDS);
-    tcase_add_loop_test(tests, long_rows, 0, ROUNDS);
     tcase_add_loop_test(tests, ends_of_the_range, 0, ROUNDS);
     tcase_add_test(tests, keeps_its_digits);
     tcase_add_test(tests, both_gradients);
     tcase_add_test(tests, refuses);
+}
+
+TESTS(functions_slow)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_loop_test(tests, long_rows, 0, ROUNDS);
 }
 
 TESTS(functions_packed)

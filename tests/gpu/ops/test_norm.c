@@ -968,7 +968,6 @@ TESTS(norm)
     tcase_add_loop_test(tests, nan_and_infinities, 0, 3);
     tcase_add_test(tests, neighbours_stay);
     tcase_add_loop_test(tests, gradients_on_their_own, 0, 4);
-    tcase_add_test(tests, sums_of_parts);
     tcase_add_test(tests, another_gradient_is_added);
     tcase_add_test(tests, gradients_match_finite_differences);
     tcase_add_test(tests, empty_tensors);
@@ -979,6 +978,7 @@ TESTS(norm)
 TESTS(norm_slow)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_test(tests, sums_of_parts);
     tcase_add_test(tests, float16_without_gaps);
     tcase_add_test(tests, long_rows);
     tcase_add_test(tests, long_rows_of_float16);
