@@ -94,8 +94,7 @@ START_TEST(few_elements_with_a_long_k)
     static const int64_t sides[][2] = {{64, 64}, {33, 31}, {500, 16}, {5, 32}, {1, 40}};
     gpu_random random = {49};
 
-    /* A third of the combinations, because compiling takes long. */
-    for (int i = 0; i < 25; i += 3) {
+    for (int i = 0; i < 25; i += 2) { /* half of the combinations, because compiling takes long */
         matmul_case c = plain_case(sides[i % 5][0], depths[i / 5], sides[i % 5][1]);
         c.transpose_b = i % 3 != 2;
         c.a = dtypes[i % 3];
