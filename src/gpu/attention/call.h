@@ -81,6 +81,13 @@ uint32_t tsr__attention_load(const tsr__attention *call);
 bool tsr__attention_few_suit(const tsr__attention *call);
 tsr_status tsr__attention_few(const tsr__attention *call) TSR_NODISCARD;
 
+/* Merges the results of parts of the keys into y, in the order of the parts, and into lse if the
+ * call has it. `partial` has for each row of queries and each part: the largest score, the sum of
+ * the exponentials, and head_dim sums, in f32. The description must have been sent. */
+tsr_status tsr__attention_merge(const tsr__attention *call,
+                                const tsr__attention_description *description, tsr__buffer *partial,
+                                uint32_t parts) TSR_NODISCARD;
+
 /* Record the forward call and the backward call with the kernels for GPUs. */
 tsr_status tsr__attention_tiled(const tsr__attention *call) TSR_NODISCARD;
 tsr_status tsr__attention_tiled_grad(const tsr__attention *call) TSR_NODISCARD;

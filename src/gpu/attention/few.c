@@ -119,21 +119,24 @@ static tsr_status run_parts(const few *f)
                                    work);
 }
 
-static tsr_status run_merge(const few *f)
+tsr_status tsr__attention_merge(const tsr__attention *c,
+                                const tsr__attention_description *description, tsr__buffer *partial,
+                                uint32_t parts)
 {
-    const tsr__attention *c = f->call;
+    const struct tsr_attention_push push = {
+        .call = description->buffer->address, .partial = partial->address, .parts = parts};
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ATTENTION_MERGE,
         .spec_count = 2,
         .spec = {MERGE_WORKGROUP, (uint32_t)c->y->layout.dtype},
         .access_count = 3,
-        .access = {tsr__read_buffer(f->description.buffer), tsr__read_buffer(f->partial),
+        .access = {tsr__read_buffer(description->buffer), tsr__read_buffer(partial),
                    tsr__write_of(c->y)},
     };
     if (c->lse)
         dispatch.access[dispatch.access_count++] = tsr__write_of(c->lse);
     const uint64_t at_once = UINT64_C(1) << 22;
-    return tsr__attention_dispatch(c->stream, &dispatch, push_of(f), rows_of(c), at_once,
+    return tsr__attention_dispatch(c->stream, &dispatch, push, rows_of(c), at_once,
                                    (uint32_t)(c->head_dim + 3) / 4, MERGE_WORKGROUP, 0);
 }
 
@@ -142,7 +145,7 @@ static tsr_status record(tsr_stream *stream, void *opaque)
     const few *f = opaque;
     TSR__TRY(tsr__attention_send(stream, &f->description));
     TSR__TRY(run_parts(f));
-    return run_merge(f);
+    return tsr__attention_merge(f->call, &f->description, f->partial, f->cut.parts);
 }
 
 tsr_status tsr__attention_few(const tsr__attention *call)

@@ -11,8 +11,7 @@ enum {
     MIN_KEYS = 8, /* of a page: with fewer, a part costs more than its work */
     MAX_GROUPS = 65535,
     MAX_INDEX = 1 << 18, /* of numbers that the shader looks up (lavapipe.glsl) */
-    MERGE_WORKGROUP = 64,
-    ALIGNMENT = 4, /* of loads and stores of floats */
+    ALIGNMENT = 4,       /* of loads and stores of floats */
 };
 
 /* Suitability ----------------------------------------------------------------------------------
@@ -135,25 +134,9 @@ static tsr_status run_parts(const step *s)
 static tsr_status record(tsr_stream *stream, void *opaque)
 {
     const step *s = opaque;
-    const tsr__attention *c = s->call;
     TSR__TRY(tsr__attention_send(stream, &s->description));
     TSR__TRY(run_parts(s));
-    tsr__dispatch dispatch = {
-        .shader = TSR__SHADER_ATTENTION_MERGE,
-        .spec_count = 2,
-        .spec = {MERGE_WORKGROUP, (uint32_t)c->y->layout.dtype},
-        .access_count = 3,
-        .access = {tsr__read_buffer(s->description.buffer), tsr__read_buffer(s->partial),
-                   tsr__write_of(c->y)},
-    };
-    const struct tsr_attention_push push = {
-        .call = s->description.buffer->address,
-        .partial = s->partial->address,
-        .parts = s->parts,
-    };
-    const uint64_t rows = (uint64_t)(c->batch * c->heads), at_once = UINT64_C(1) << 22;
-    return tsr__attention_dispatch(stream, &dispatch, push, rows, at_once,
-                                   (uint32_t)(c->head_dim + 3) / 4, MERGE_WORKGROUP, 0);
+    return tsr__attention_merge(s->call, &s->description, s->partial, s->parts);
 }
 
 tsr_status tsr__attention_step(const tsr__attention *call)
