@@ -426,16 +426,19 @@ typedef struct tsr_comm_steps_params {
     int size;         /* the number of ranks, 1 to 4096 */
     const int *hosts; /* [size]: the number of each rank's host */
     int rank;         /* whose steps */
-    uint64_t bytes;   /* of the complete data, of f32 */
+    uint64_t bytes;   /* of the complete data; it counts as whole elements of f32 */
 } tsr_comm_steps_params;
 #define tsr_comm_steps_params(...) (&(tsr_comm_steps_params){__VA_ARGS__})
 
 /* Says what a rank would do in a collective: the messages and memory accesses that the library's
- * choice of an algorithm leads to, for models of cost. Needs no communicator. Writes at most
- * `capacity` steps, and their number to `count`, which may be more. Errors: TSR_ERR_INVALID,
- * TSR_ERR_NO_MEMORY. */
-TSR_API tsr_status tsr_comm_steps(const tsr_comm_steps_params *params, uint64_t capacity,
-                                  tsr_comm_step *steps, uint64_t *count) TSR_NODISCARD;
+ * choice of an algorithm leads to, for models of cost. Needs no communicator and no other process.
+ * Writes the first `capacity` steps to the caller's array steps[capacity], in the order of their
+ * rounds, and the number of all steps to `count`, which may be larger. `steps` may be NULL if
+ * `capacity` is 0. A rank alone has no steps. Errors: TSR_ERR_INVALID (a size, rank or collective
+ * out of range), TSR_ERR_NO_MEMORY; `count` is then unchanged. */
+TSR_API TSR_NODISCARD tsr_status tsr_comm_steps(const tsr_comm_steps_params *params,
+                                                uint64_t capacity, tsr_comm_step *steps,
+                                                uint64_t *count);
 
 #ifdef __cplusplus
 }

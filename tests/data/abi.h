@@ -458,8 +458,9 @@ typedef struct tsr_comm_steps_params {
     int rank;
     uint64_t bytes;
 } tsr_comm_steps_params;
-TSR_API tsr_status tsr_comm_steps(const tsr_comm_steps_params *params, uint64_t capacity,
-                                  tsr_comm_step *steps, uint64_t *count);
+TSR_API tsr_status tsr_comm_steps(const tsr_comm_steps_params *params,
+                                                uint64_t capacity, tsr_comm_step *steps,
+                                                uint64_t *count);
 typedef struct tsr_group tsr_group;
 typedef struct tsr_group_request tsr_group_request;
 typedef struct tsr_group_params {

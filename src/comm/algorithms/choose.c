@@ -1,5 +1,7 @@
 #include "comm/algorithms/choose.h"
 
+#include "base/checked.h"
+
 /* From this size on, sending fewer bytes is faster than sending fewer messages. */
 #define LARGE_BROADCAST_BYTES 65536
 /* The same for operations in levels: from this size on, each rank moves a share. Up to two ranks
@@ -55,8 +57,7 @@ bool tsr__choose_all_reduce(tsr__schedule *schedule, const tsr__placement *place
         tsr__uneven_all_reduce(schedule, levels, count, large ? piece : 0);
         return true;
     }
-    const uint64_t share =
-        (bytes < LEVELS_PIECE_BYTES ? bytes : LEVELS_PIECE_BYTES) / (uint64_t)levels->leaves;
+    const uint64_t share = tsr__min_u64(bytes, LEVELS_PIECE_BYTES) / (uint64_t)levels->leaves;
     tsr__levels_all_reduce(schedule, levels, count, is_shared(levels, bytes) ? piece : 0,
                            share >= MIN_HALVED_BYTES && share <= MAX_HALVED_BYTES);
     return true;

@@ -87,7 +87,8 @@ static tsr_status check(const tsr_comm_steps_params *p, uint64_t capacity,
 {
     TSR__REQUIRE(p, "comm_steps: params is NULL");
     TSR__REQUIRE(count, "comm_steps: count is NULL");
-    TSR__REQUIRE(steps || capacity == 0, "comm_steps: steps is NULL");
+    TSR__REQUIRE(steps || capacity == 0, "comm_steps: steps is NULL, but capacity is %llu",
+                 (unsigned long long)capacity);
     TSR__REQUIRE(p->collective >= TSR_COLLECTIVE_ALL_REDUCE &&
                      p->collective <= TSR_COLLECTIVE_ALL_GATHER,
                  "comm_steps: unsupported collective %d", (int)p->collective);
