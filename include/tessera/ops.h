@@ -136,6 +136,12 @@ TSR_API TSR_NODISCARD tsr_status tsr_axpy(tsr_stream *stream, tsr_tensor *y, flo
 /* y = act(x). y may be x. */
 TSR_API TSR_NODISCARD tsr_status tsr_activate(tsr_stream *stream, tsr_tensor *y,
                                               const tsr_tensor *x, tsr_activation activation);
+/* y = act(x) · b, as gated MLPs need it. x and b broadcast to y's shape, and y may be either of
+ * them. The activation is not rounded to y's dtype before the multiplication. The gradients are
+ * tsr_activate_mul of dy for b, and tsr_activate_grad of dy · b for x. */
+TSR_API TSR_NODISCARD tsr_status tsr_activate_mul(tsr_stream *stream, tsr_tensor *y,
+                                                  const tsr_tensor *x, const tsr_tensor *b,
+                                                  tsr_activation activation);
 /* dx = dy · act'(x). For ReLU, act'(0) is 0. dx may be x or dy. */
 TSR_API TSR_NODISCARD tsr_status tsr_activate_grad(tsr_stream *stream, tsr_tensor *dx,
                                                    const tsr_tensor *x, const tsr_tensor *dy,

@@ -49,6 +49,8 @@ float apply(float a, float b, float c)
         return tsr_activate(a, ACTIVATION);
     if (FUNCTION == TSR_VECTORS_ACTIVATE_GRAD)
         return tsr_activate_grad(a, ACTIVATION) * b;
+    if (FUNCTION == TSR_VECTORS_ACTIVATE_MUL)
+        return tsr_activate(a, ACTIVATION) * b;
     if (FUNCTION == TSR_VECTORS_CONVERT)
         return a;
     vec2 numbers = uintBitsToFloat(words_of(p.c));

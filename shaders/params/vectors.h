@@ -24,6 +24,7 @@ TSR_PUSH_CHECK(tsr_vectors_push);
 #define TSR_VECTORS_ACTIVATE_GRAD 65u
 #define TSR_VECTORS_CONVERT 66u
 #define TSR_VECTORS_MOVE 67u /* copies bits, for any dtype */
+#define TSR_VECTORS_ACTIVATE_MUL 68u
 
 /* The form of an operand's rows, a specialization constant. It is the alignment of the operand's
  * vectors in bytes (8, 4 or 2), or TSR_VECTORS_ONE. */

@@ -109,6 +109,8 @@ TSR__ABSENT(tsr_scale, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, f
 TSR__ABSENT(tsr_axpy, tsr_stream *stream, tsr_tensor *y, float alpha, const tsr_tensor *x)
 TSR__ABSENT(tsr_activate, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
             tsr_activation activation)
+TSR__ABSENT(tsr_activate_mul, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+            const tsr_tensor *b, tsr_activation activation)
 TSR__ABSENT(tsr_activate_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *x,
             const tsr_tensor *dy, tsr_activation activation)
 TSR__ABSENT(tsr_reduce, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim,

@@ -782,6 +782,9 @@ TSR_API tsr_status tsr_axpy(tsr_stream *stream, tsr_tensor *y, float alpha,
                                           const tsr_tensor *x);
 TSR_API tsr_status tsr_activate(tsr_stream *stream, tsr_tensor *y,
                                               const tsr_tensor *x, tsr_activation activation);
+TSR_API tsr_status tsr_activate_mul(tsr_stream *stream, tsr_tensor *y,
+                                                  const tsr_tensor *x, const tsr_tensor *b,
+                                                  tsr_activation activation);
 TSR_API tsr_status tsr_activate_grad(tsr_stream *stream, tsr_tensor *dx,
                                                    const tsr_tensor *x, const tsr_tensor *dy,
                                                    tsr_activation activation);

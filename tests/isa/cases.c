@@ -386,6 +386,9 @@ static void where(void)
 
 static void silu(void)
 {
+    ck_assert_ok(tsr_activate_mul(queue, make(TSR_F32, 2048, 2048, -1),
+                                  make(TSR_F32, 2048, 2048, -1), make(TSR_F32, 2048, 2048, -1),
+                                  TSR_ACT_SILU));
     ck_assert_ok(tsr_activate(queue, make(TSR_F32, 2048, 2048, -1), make(TSR_F32, 2048, 2048, -1),
                               TSR_ACT_SILU));
 }

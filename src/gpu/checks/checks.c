@@ -69,6 +69,7 @@ static const shader_case cases[] = {
     CASE_WITH(ACTIVATE, 2, silu, .when = ACTIVATE_GRADIENT),
     CASE_WITH(ACTIVATE, 2, silu_grad, .name = "activate_grad", .when = ACTIVATE_GRADIENT,
               .first = 1, .last = UINT32_MAX),
+    CASE(ACTIVATE_MUL, 2, silu_mul),
     CASE(COPY, 1, transpose),
     CASE(COPY_TILE, 0, transpose),
     CASE_WITH(FILL, 1, fill, .by_bytes = true),

@@ -27,6 +27,16 @@ tsr_status tsr__case_silu(tsr__case *c, tsr_dtype dtype)
     return tsr_activate(c->stream, c->tensor[1], c->tensor[0], TSR_ACT_SILU);
 }
 
+tsr_status tsr__case_silu_mul(tsr__case *c, tsr_dtype dtype)
+{
+    for (int i = 0; i < 2; i++)
+        TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        c->value[2][i] = c->value[0][i] / (1 + exp(-c->value[0][i])) * c->value[1][i];
+    return tsr_activate_mul(c->stream, c->tensor[2], c->tensor[0], c->tensor[1], TSR_ACT_SILU);
+}
+
 /* Converts to f32, or from f32 to f16, and transposes. */
 tsr_status tsr__case_transpose(tsr__case *c, tsr_dtype dtype)
 {

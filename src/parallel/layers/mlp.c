@@ -22,6 +22,16 @@ static tsr_status activate(const mlp *m, tsr_tensor *y, const tsr_tensor *x)
     return tsr_activate(m->base.stream, y, x, m->activation);
 }
 
+/* y = act(x) · b. */
+static tsr_status activate_mul(const mlp *m, tsr_tensor *y, const tsr_tensor *x,
+                               const tsr_tensor *b)
+{
+    if (!m->activate)
+        return tsr_activate_mul(m->base.stream, y, x, b, m->activation);
+    TSR__TRY(activate(m, y, x));
+    return tsr_mul(m->base.stream, y, y, b);
+}
+
 static tsr_status activate_grad(const mlp *m, tsr_tensor *dx, const tsr_tensor *x,
                                 const tsr_tensor *dy)
 {
@@ -54,8 +64,7 @@ static tsr_status activated(const mlp *m, tsr__temps *temps, tsr_tensor *hidden,
     else
         TSR__TRY(
             tsr__temp_like(temps, gate, layout->dtype, 0, tsr_tensor_layout(gate)->shape[0], out));
-    TSR__TRY(activate(m, *out, gate));
-    return up ? tsr_mul(m->base.stream, *out, *out, up) : TSR_OK;
+    return up ? activate_mul(m, *out, gate, up) : activate(m, *out, gate);
 }
 
 /* Passes ----------------------------------------------------------------------------------------
@@ -111,8 +120,7 @@ static tsr_status hidden_gradient(const mlp *m, tsr__temps *temps, const tsr_ten
     TSR__TRY(tsr__temp_like(temps, hidden, layout->dtype, 0, layout->shape[0], out));
     TSR__TRY(split(temps, hidden, &gate, &up));
     TSR__TRY(split(temps, *out, &dgate, &dup));
-    TSR__TRY(activate(m, dup, gate));
-    TSR__TRY(tsr_mul(stream, dup, dup, da));
+    TSR__TRY(activate_mul(m, dup, gate, da));
     TSR__TRY(tsr_mul(stream, da, da, up));
     return activate_grad(m, dgate, gate, da);
 }

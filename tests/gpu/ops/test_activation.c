@@ -203,6 +203,52 @@ START_TEST(float16_and_views)
 }
 END_TEST
 
+/* Checks act(x) · b for views of x, b and y with all dtypes. In three calls, y is x, y is b, and b
+ * is one row for all rows. */
+START_TEST(multiplied)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    gpu_random random = {7};
+    for (int n = 0; n < 54; n++) {
+        const tsr_activation activation = all[n % 5];
+        const int64_t shape[] = {gpu_random_between(&random, 0, 5),
+                                 n % 9 == 8 ? 700 : gpu_random_between(&random, 1, 40)};
+        const int64_t row[] = {1, shape[1]}, count = shape[0] * shape[1];
+        const bool one_row = n % 3 == 2, y_is_x = n % 6 == 0, y_is_b = n % 6 == 3;
+        const tsr_dtype from = dtypes[n % 3], by = dtypes[n / 3 % 3],
+                        to = y_is_x   ? from
+                             : y_is_b ? by
+                                      : dtypes[n / 9 % 3];
+        tsr_tensor *px, *pb, *py, *x = gpu_random_view(&random, from, 2, shape, &px),
+                                  *b = gpu_random_view(&random, by, 2, one_row ? row : shape, &pb),
+                                  *y = gpu_random_view(&random, to, 2, shape, &py);
+        tsr_tensor *result = y_is_x ? x : y_is_b ? b : y;
+        double in[3500], factor[3500], got[3500];
+        for (int64_t i = 0; i < count; i++)
+            in[i] = gpu_rounded(4 * gpu_random_unit(&random), from);
+        for (int64_t i = 0; i < (one_row ? shape[1] : count); i++)
+            factor[i] = gpu_rounded(2 * gpu_random_unit(&random) - 1, by);
+        gpu_put(x, in);
+        gpu_put(b, factor);
+        GPU_OK(tsr_activate_mul(queue, result, x, b, activation));
+        gpu_get(result, got);
+        for (int64_t i = 0; i < count; i++) {
+            const double want = activated(in[i], activation) * factor[one_row ? i % shape[1] : i];
+            const double step = to == TSR_F32 ? 1e-6 : to == TSR_F16 ? 1.0 / 2048 : 1.0 / 256;
+            ck_assert_msg(fabs(got[i] - want) <= step * fabs(want) + 4e-7,
+                          "%d of %g, times %g: %g instead of %g", (int)activation, in[i],
+                          factor[one_row ? i % shape[1] : i], got[i], want);
+        }
+        tsr_tensor_destroy(&y);
+        tsr_tensor_destroy(&b);
+        tsr_tensor_destroy(&x);
+        tsr_tensor_destroy(&py);
+        tsr_tensor_destroy(&pb);
+        tsr_tensor_destroy(&px);
+    }
+}
+END_TEST
+
 START_TEST(refuses)
 {
     int64_t shape[] = {2, 3}, other[] = {4};
@@ -210,6 +256,12 @@ START_TEST(refuses)
                *o = gpu_new(TSR_F32, 1, other);
     GPU_FAILS(tsr_activate(queue, x, x, (tsr_activation)5), TSR_ERR_INVALID,
               "activate: unknown activation 5");
+    GPU_FAILS(tsr_activate_mul(queue, x, x, x, (tsr_activation)7), TSR_ERR_INVALID,
+              "activate_mul: unknown activation 7");
+    GPU_FAILS(tsr_activate_mul(queue, x, x, NULL, TSR_ACT_RELU), TSR_ERR_INVALID,
+              "activate_mul: b is NULL");
+    GPU_FAILS(tsr_activate_mul(queue, x, x, o, TSR_ACT_RELU), TSR_ERR_INVALID,
+              "activate_mul: b [4] does not broadcast to y [2,3]");
     GPU_FAILS(tsr_activate_grad(queue, x, x, x, (tsr_activation)-1), TSR_ERR_INVALID,
               "activate_grad: unknown activation -1");
     GPU_FAILS(tsr_activate(queue, i, x, TSR_ACT_RELU), TSR_ERR_INVALID,
@@ -234,6 +286,7 @@ TESTS(activation)
     tcase_add_loop_test(tests, matches_double_precision, 0, 5);
     tcase_add_test(tests, keeps_its_digits_near_zero);
     tcase_add_test(tests, float16_and_views);
+    tcase_add_test(tests, multiplied);
     tcase_add_test(tests, refuses);
 }
 
@@ -241,4 +294,5 @@ TESTS(activation_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
     tcase_add_test(tests, float16_and_views);
+    tcase_add_test(tests, multiplied);
 }

@@ -275,6 +275,7 @@ static const struct broken_kernel {
     {TSR__SHADER_ELEMENTWISE3, "elementwise3", true},
     {TSR__SHADER_ACTIVATE, "activate", false},
     {TSR__SHADER_ACTIVATE, "activate_grad", false},
+    {TSR__SHADER_ACTIVATE_MUL, "activate_mul", false},
     {TSR__SHADER_FILL, "fill", true},
     {TSR__SHADER_ROPE, "rope", false},
     {TSR__SHADER_EMBEDDING, "embedding", true},

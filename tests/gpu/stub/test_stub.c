@@ -52,6 +52,7 @@ START_TEST(everything_is_unsupported)
     SAYS_SO(tsr_scale, NULL, NULL, NULL, 0, 0);
     SAYS_SO(tsr_axpy, NULL, NULL, 0, NULL);
     SAYS_SO(tsr_activate, NULL, NULL, NULL, TSR_ACT_NONE);
+    SAYS_SO(tsr_activate_mul, NULL, NULL, NULL, NULL, TSR_ACT_NONE);
     SAYS_SO(tsr_activate_grad, NULL, NULL, NULL, NULL, TSR_ACT_NONE);
     SAYS_SO(tsr_reduce, NULL, NULL, NULL, 0, TSR_REDUCE_SUM, false);
     SAYS_SO(tsr_argmax, NULL, NULL, NULL, 0);

@@ -30,6 +30,22 @@ tsr_status tsr_activate(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
     return tsr__elementwise_run(stream, &work, 1);
 }
 
+tsr_status tsr_activate_mul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                            const tsr_tensor *b, tsr_activation activation)
+{
+    TSR__TRY(check_activation("activate_mul", activation));
+    tsr__elementwise work = {
+        .op = "activate_mul",
+        .activation = true,
+        .multiplied = true,
+        .function = activation,
+        .y = y,
+        .y_name = "y",
+        .in = {{x, "x"}, {b, "b"}},
+    };
+    return tsr__elementwise_run(stream, &work, 1);
+}
+
 tsr_status tsr_activate_grad(tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *x,
                              const tsr_tensor *dy, tsr_activation activation)
 {

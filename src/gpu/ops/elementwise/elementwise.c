@@ -120,9 +120,10 @@ static tsr_status run_strided(tsr_stream *stream, const tsr__elementwise *work,
         fill_push(&push, work, operands, piece);
 
     tsr__dispatch dispatch = {
-        .shader = work->activation ? TSR__SHADER_ACTIVATE
-                  : three          ? TSR__SHADER_ELEMENTWISE3
-                                   : TSR__SHADER_ELEMENTWISE,
+        .shader = work->multiplied   ? TSR__SHADER_ACTIVATE_MUL
+                  : work->activation ? TSR__SHADER_ACTIVATE
+                  : three            ? TSR__SHADER_ELEMENTWISE3
+                                     : TSR__SHADER_ELEMENTWISE,
         .spec_count = 10,
         .spec = {TSR__WALK_WORKGROUP},
         .push = three ? (void *)&push3 : (void *)&push,
@@ -149,7 +150,9 @@ static tsr__vectors vectors_of(const tsr__elementwise *work, const operand_set *
                             .count = operands->count};
 
     if (work->activation) {
-        vectors.function = operands->count > 2 ? TSR_VECTORS_ACTIVATE_GRAD : TSR_VECTORS_ACTIVATE;
+        vectors.function = work->multiplied      ? TSR_VECTORS_ACTIVATE_MUL
+                           : operands->count > 2 ? TSR_VECTORS_ACTIVATE_GRAD
+                                                 : TSR_VECTORS_ACTIVATE;
         vectors.activation = work->function;
     }
     for (int i = 0; i < operands->count; i++)

@@ -10,8 +10,10 @@ typedef struct tsr__elementwise_input {
 } tsr__elementwise_input;
 
 typedef struct tsr__elementwise {
-    const char *op;    /* the function's name, with which error texts begin */
-    bool activation;   /* `function` is a tsr_activation, not TSR_EW_… */
+    const char *op; /* the function's name, with which error texts begin */
+    /* Otherwise `function` is TSR_EW_…. If this is true, it is a tsr_activation: one input is
+     * activated; with two, the result is act'(a) · b, or act(a) · b if `multiplied` is true. */
+    bool activation, multiplied;
     uint32_t function; /* the kernel's specialization constant of that name */
     float alpha, beta; /* unused with three inputs */
     tsr_tensor *y;
