@@ -466,7 +466,8 @@ static double log_probability(const float *logits, int64_t count, int32_t token)
 {
     double largest = -INFINITY, sum = 0;
     for (int64_t i = 0; i < count; i++)
-        largest = fmax(largest, (double)logits[i]);
+        if (logits[i] > largest)
+            largest = (double)logits[i];
     for (int64_t i = 0; i < count; i++)
         sum += exp((double)logits[i] - largest);
     return (double)logits[token] - largest - log(sum);

@@ -44,24 +44,38 @@ typedef struct filter {
 /* Steps -----------------------------------------------------------------------------------------
  */
 
+/* Finds the first of the most likely tokens. Refuses logits that are no numbers or infinite, and
+ * those that leave no token. */
+static tsr_status check_logits(int64_t count, const float *logits, int64_t *most_likely)
+{
+    int64_t best = 0;
+    for (int64_t i = 0; i < count; i++) {
+        TSR__REQUIRE(logits[i] < INFINITY, "sampling: the logit of token %" PRId64 " is %s", i,
+                     isnan(logits[i]) ? "NaN" : "infinite");
+        if (logits[i] > logits[best])
+            best = i;
+    }
+    TSR__REQUIRE(logits[best] != -INFINITY, "sampling: all of %" PRId64 " logits are -inf", count);
+    *most_likely = best;
+    return TSR_OK;
+}
+
 static tsr_status take_logits(filter *f, const float *logits)
 {
-    bool any = false;
-    for (int64_t i = 0; i < f->count; i++) {
-        TSR__REQUIRE(!isnan(logits[i]) && logits[i] != INFINITY,
-                     "sampling: the logit of token %" PRId64 " is %s", i,
-                     isnan(logits[i]) ? "NaN" : "infinite");
+    int64_t best;
+    TSR__TRY(check_logits(f->count, logits, &best));
+    for (int64_t i = 0; i < f->count; i++)
         f->logits[i] = (double)logits[i];
-        any = any || logits[i] != -INFINITY;
-    }
-    TSR__REQUIRE(any, "sampling: all of %" PRId64 " logits are -inf", f->count);
     return TSR_OK;
+}
+
+static bool penalises(const tsr_sampling_params *params)
+{
+    return params->repetition_penalty != 0 && params->repetition_penalty != 1;
 }
 
 static tsr_status penalise(filter *f, double penalty, int64_t count, const int32_t *history)
 {
-    if (penalty == 0 || penalty == 1)
-        return TSR_OK;
     uint8_t *seen = tsr__calloc((size_t)f->count, 1);
     if (!seen)
         return TSR_ERR_NO_MEMORY;
@@ -186,7 +200,8 @@ static tsr_status compute(filter *f, const tsr_sampling_params *params, const fl
                           int64_t history_count, const int32_t *history)
 {
     TSR__TRY(take_logits(f, logits));
-    TSR__TRY(penalise(f, params->repetition_penalty, history_count, history));
+    if (penalises(params))
+        TSR__TRY(penalise(f, params->repetition_penalty, history_count, history));
     if (params->temperature == 0) {
         const int64_t best = most_likely(f);
         memset(f->logits, 0, (size_t)f->count * sizeof *f->logits);
@@ -209,23 +224,32 @@ static tsr_status compute(filter *f, const tsr_sampling_params *params, const fl
 /* Public ----------------------------------------------------------------------------------------
  */
 
+static const tsr_sampling_params usual;
+
+static tsr_status check(const tsr_sampling_params *params, int64_t count, const float *logits,
+                        int64_t history_count, const int32_t *history)
+{
+    TSR__REQUIRE(logits, "sampling: logits is NULL");
+    TSR__REQUIRE(history || history_count == 0, "sampling: history is NULL");
+    TSR__REQUIRE(count >= 1 && count <= INT32_MAX && history_count >= 0,
+                 "sampling: count is %" PRId64 ", history_count %" PRId64, count, history_count);
+    return tsr_sampling_check(params);
+}
+
 tsr_status tsr_sampling_probabilities(const tsr_sampling_params *params, int64_t count,
                                       const float *logits, int64_t history_count,
                                       const int32_t *history, double *probabilities)
 {
-    const tsr_sampling_params usual = {0};
-    TSR__REQUIRE(logits && probabilities, "sampling: %s is NULL",
-                 logits ? "probabilities" : "logits");
-    TSR__REQUIRE(history || history_count == 0, "sampling: history is NULL");
-    TSR__REQUIRE(count >= 1 && count <= INT32_MAX && history_count >= 0,
-                 "sampling: count is %" PRId64 ", history_count %" PRId64, count, history_count);
     if (!params)
         params = &usual;
-    TSR__TRY(tsr_sampling_check(params));
+    TSR__TRY(check(params, count, logits, history_count, history));
+    TSR__REQUIRE(probabilities, "sampling: probabilities is NULL");
     filter f = {.count = count, .logits = probabilities};
-    f.order = tsr__calloc((size_t)count, sizeof *f.order);
-    if (!f.order)
-        return TSR_ERR_NO_MEMORY;
+    if (params->top_k > 0 || params->top_p > 0) {
+        f.order = tsr__calloc((size_t)count, sizeof *f.order);
+        if (!f.order)
+            return TSR_ERR_NO_MEMORY;
+    }
     const tsr_status status = compute(&f, params, logits, history_count, history);
     tsr__free(f.order);
     return status;
@@ -252,14 +276,24 @@ tsr_status tsr_sampling_draw(const tsr_sampling_params *params, uint64_t number,
 {
     TSR__REQUIRE(token, "sampling: token is NULL");
     TSR__REQUIRE(position >= 0, "sampling: position is %" PRId64, position);
-    double *probabilities = tsr__calloc(count > 0 ? (size_t)count : 1, sizeof *probabilities);
+    if (!params)
+        params = &usual;
+    TSR__TRY(check(params, count, logits, history_count, history));
+    /* Without a choice, no probabilities are needed. */
+    if (params->temperature == 0 && !penalises(params)) {
+        int64_t best;
+        TSR__TRY(check_logits(count, logits, &best));
+        *token = (int32_t)best;
+        return TSR_OK;
+    }
+    double *probabilities = tsr__calloc((size_t)count, sizeof *probabilities);
     if (!probabilities)
         return TSR_ERR_NO_MEMORY;
     tsr_status status =
         tsr_sampling_probabilities(params, count, logits, history_count, history, probabilities);
     if (status == TSR_OK) {
         tsr_philox random;
-        tsr_philox_init(params ? params->seed : 0, number, &random);
+        tsr_philox_init(params->seed, number, &random);
         random.position = 2 * (uint64_t)position;
         *token = draw(probabilities, count, tsr_philox_next_double(&random));
     }

@@ -5,6 +5,9 @@
 /* The number of operations after which a batch is submitted. It is large enough that the cost of
  * submitting does not matter; larger batches would only start later. */
 #define BATCH_OPERATIONS 96
+/* The same for the first batch after the device has completed all others: it has nothing to do
+ * until this one arrives. Each following batch may have twice as many as the one before it. */
+#define FIRST_BATCH_OPERATIONS 12
 /* The same for an operation that must be in one batch. The limit bounds the driver's memory. */
 #define BATCH_OPERATIONS_ATOMIC (BATCH_OPERATIONS + 1024)
 /* The largest number of batches in flight; it is enough to keep any device busy. The memory of
@@ -95,6 +98,10 @@ static tsr_status open_batch(tsr_stream *stream)
     stream->open = stream->next;
     stream->next = NULL;
     stream->open->point = stream->timeline->submitted + 1;
+    stream->most_operations =
+        stream->in_flight ? 2 * stream->most_operations : FIRST_BATCH_OPERATIONS;
+    if (stream->most_operations > BATCH_OPERATIONS)
+        stream->most_operations = BATCH_OPERATIONS;
     if (stream->owner)
         stream->open->owner_point = tsr__stream_last_point(stream->owner);
     /* A batch is not ordered after earlier batches of the queue by itself, so it begins with a
@@ -258,7 +265,7 @@ static tsr_status submit_recorded(tsr_stream *stream, tsr_status (*submit)(tsr_s
 tsr_status tsr__stream_recorded(tsr_stream *stream)
 {
     const uint32_t most =
-        stream->mode == TSR__STREAM_ATOMIC ? BATCH_OPERATIONS_ATOMIC : BATCH_OPERATIONS;
+        stream->mode == TSR__STREAM_ATOMIC ? BATCH_OPERATIONS_ATOMIC : stream->most_operations;
     if (stream->open->operations < most && stream->open->work < stream->device->work_limit)
         return TSR_OK;
     return submit_recorded(stream, submit_and_go_on);
