@@ -15,6 +15,9 @@
 #define MAX_SAMPLES 300
 #define MAX_REPETITIONS 1000
 #define WARM_UP_SHARE 0.1
+/* GPUs lower their clocks while they have little to do, as they have while the host verifies a
+ * result, and raise them only after some tenths of a second with work. */
+#define GPU_WARM_UP_NS 2e8
 
 /* Two measurements of the same thing differ by a few per cent. */
 #define CEILING_TOLERANCE 1.05
@@ -165,6 +168,25 @@ static bool run_sample(bench_context *context, const bench_task *task, uint64_t 
     return true;
 }
 
+static double warm_up_ns(const bench_context *context, const bench_task *task)
+{
+    const double share = context->options->seconds * 1e9 * WARM_UP_SHARE;
+    const bool gpu = !task->host_only && context->info->type != TSR_DEVICE_CPU;
+    return gpu && share < GPU_WARM_UP_NS ? GPU_WARM_UP_NS : share;
+}
+
+/* The repetitions in a sample, if one takes `ns`. */
+static uint64_t repetitions_for(double budget_ns, double ns)
+{
+    double sample_ns = budget_ns / SAMPLES_WANTED;
+    if (sample_ns < SHORTEST_SAMPLE_NS)
+        sample_ns = SHORTEST_SAMPLE_NS;
+    const double wanted = ns > 0 ? sample_ns / ns : 1;
+    if (wanted >= MAX_REPETITIONS)
+        return MAX_REPETITIONS;
+    return wanted < 1 ? 1 : (uint64_t)wanted;
+}
+
 static bool measure(bench_context *context, const bench_task *task, bench_samples *host,
                     bench_samples *device)
 {
@@ -174,21 +196,14 @@ static bool measure(bench_context *context, const bench_task *task, bench_sample
 
     /* Runs at least twice, so that the number of repetitions is computed from a run that builds no
      * pipelines. */
-    double start = bench_now_ns();
-    int runs = 0;
-    while (runs < 2 || bench_now_ns() - start < budget * WARM_UP_SHARE) {
-        if (!run_sample(context, task, 1, device_clock, &host_ns, &device_ns))
+    uint64_t repetitions = 1;
+    double start = bench_now_ns(), warm_up = warm_up_ns(context, task);
+    for (int runs = 0; runs < 2 || bench_now_ns() - start < warm_up; runs++) {
+        if (!run_sample(context, task, repetitions, device_clock, &host_ns, &device_ns))
             return false;
-        runs++;
+        if (runs > 0)
+            repetitions = repetitions_for(budget, host_ns);
     }
-
-    double sample_ns = budget / SAMPLES_WANTED;
-    if (sample_ns < SHORTEST_SAMPLE_NS)
-        sample_ns = SHORTEST_SAMPLE_NS;
-    double wanted = host_ns > 0 ? sample_ns / host_ns : 1;
-    uint64_t repetitions = wanted >= MAX_REPETITIONS ? MAX_REPETITIONS : (uint64_t)wanted;
-    if (repetitions == 0)
-        repetitions = 1;
 
     host->repetitions = repetitions;
     start = bench_now_ns();
