@@ -2,7 +2,7 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 
-#include "include/elements.glsl"
+#include "include/rope.glsl"
 #include "include/walk.glsl"
 #include "params/rope.h"
 
@@ -19,56 +19,11 @@ layout(push_constant, std430) uniform Push {
     tsr_rope_push p;
 };
 
-// The angle of a position, as a fraction of a full turn times 2^32. The overflow of 32 bits drops
-// full turns, so that the result is as precise for large positions as for small ones.
-uint rope_angle(int position, uvec2 frequency)
-{
-    uint distance = position < 0 ? 0u - uint(position) : uint(position);
-    uint high, low;
-    umulExtended(distance, frequency.x, high, low);
-    uint angle = distance * frequency.y + high + (low >> 31);
-    return position < 0 ? 0u - angle : angle;
-}
-
-// The cosine and sine of an angle. The argument of the polynomials is the angle's distance from the
-// nearest quarter turn, which is at most an eighth of a turn. The polynomials are those of the
-// Cephes library's sinf and cosf.
-vec2 rope_turn(uint angle)
-{
-    uint quarter = (angle + 0x20000000u) >> 30;
-    float a = float(int(angle - (quarter << 30))) * 1.46291807926715968e-9; // 2π / 2^32
-    float z = a * a;
-    float s = ((-1.9515295891e-4 * z + 8.3321608736e-3) * z - 1.6666654611e-1) * z * a + a;
-    float c = ((2.443315711809948e-5 * z - 1.388731625493765e-3) * z + 4.166664568298827e-2) * z * z - 0.5 * z + 1.0;
-    vec2 turned = (quarter & 1u) == 0u ? vec2(c, s) : vec2(-s, c);
-    return (quarter & 2u) == 0u ? turned : -turned;
-}
-
-vec4 rope_load4(uvec2 base, uint at)
-{
-    uvec2 bits[4];
-    tsr_load_bits4(base, at, X_DTYPE == TSR_DT_F32 ? 4u : 2u, bits);
-    vec4 values;
-    [[unroll]] for (uint k = 0u; k < 4u; k++)
-        values[k] = X_DTYPE == TSR_DT_F16    ? tsr_f32_from_f16(bits[k].x)
-                    : X_DTYPE == TSR_DT_BF16 ? tsr_f32_from_bf16(bits[k].x)
-                                             : uintBitsToFloat(bits[k].x);
-    return values;
-}
-
-void rope_store4(uvec2 base, uint at, vec4 values)
-{
-    uvec2 bits[4];
-    [[unroll]] for (uint k = 0u; k < 4u; k++)
-        bits[k] = uvec2(tsr_bits_of(values[k], Y_DTYPE), 0u);
-    tsr_store_bits4(base, at, Y_DTYPE == TSR_DT_F32 ? 4u : 2u, bits);
-}
-
 void rope_load(uint at, uint count, out vec4 u, out vec4 w)
 {
     if (X_FORM == TSR_ROPE_FORM_VECTORS) {
-        u = rope_load4(p.x, at);
-        w = rope_load4(p.x, at + (ADJACENT != 0u ? 4u : p.x_second));
+        u = rope_load4(p.x, at, X_DTYPE);
+        w = rope_load4(p.x, at + (ADJACENT != 0u ? 4u : p.x_second), X_DTYPE);
         if (ADJACENT != 0u) {
             vec4 front = u, back = w;
             u = vec4(front.xz, back.xz);
@@ -87,11 +42,11 @@ void rope_store(uint at, uint count, vec4 u, vec4 w)
 {
     if (Y_FORM == TSR_ROPE_FORM_VECTORS) {
         if (ADJACENT != 0u) {
-            rope_store4(p.y, at, vec4(u.x, w.x, u.y, w.y));
-            rope_store4(p.y, at + 4u, vec4(u.z, w.z, u.w, w.w));
+            rope_store4(p.y, at, Y_DTYPE, vec4(u.x, w.x, u.y, w.y));
+            rope_store4(p.y, at + 4u, Y_DTYPE, vec4(u.z, w.z, u.w, w.w));
         } else {
-            rope_store4(p.y, at, u);
-            rope_store4(p.y, at + p.y_second, w);
+            rope_store4(p.y, at, Y_DTYPE, u);
+            rope_store4(p.y, at + p.y_second, Y_DTYPE, w);
         }
         return;
     }

@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 
+#include "gpu/kv_cache/rotated.h"
 #include "gpu/ops/common/vocabulary.h"
 #include "gpu/quant/pack.h"
 #include "support/check_main.h"
@@ -168,6 +169,22 @@ static void attention_decode(void)
     attention(TSR_F16, 32, 1, 4096, 128, false);
 }
 
+/* Queries, keys and values of 16 tokens from one product. */
+static void rotated(tsr_kv_cache *pages)
+{
+    static const int64_t first[] = {0, 32, 40, 48};
+    tsr_tensor *all = transposed(make(TSR_F32, 1, 16, 48, 128, -1), 1, 2), *part[3];
+    tsr_rope *angles;
+
+    for (int i = 0; i < 3; i++) {
+        ck_assert_ok(tsr_tensor_slice(all, 1, first[i], first[i + 1], 1, &part[i]));
+        keep(part[i]);
+    }
+    ck_assert_ok(tsr_rope_create(queue, tsr_rope_params(.rotary_dim = 128), &angles));
+    ck_assert_ok(tsr__kv_cache_append_rotated(pages, 0, angles, part[0], part[1], part[2]));
+    tsr_rope_destroy(&angles);
+}
+
 static void cache(void)
 {
     tsr_kv_cache *pages;
@@ -182,6 +199,7 @@ static void cache(void)
     ck_assert_ok(tsr_kv_cache_begin(pages, 1, &sequence, tokens));
     ck_assert_ok(tsr_kv_cache_append(pages, 0, make(TSR_F32, 1, 8, 16, 128, -1),
                                      make(TSR_F32, 1, 8, 16, 128, -1)));
+    rotated(pages);
     tsr_kv_cache_destroy(&pages);
 }
 

@@ -83,6 +83,7 @@ static const shader_case cases[] = {
     CASE(ADAMW, 2, adamw),
     CASE(SGD, 2, sgd),
     CASE(KV_APPEND, 1, kv_append),
+    CASE(ROPE_APPEND, 2, rope_append),
     CASE_WITH(ATTENTION, 4, attention, .when = ATTENTION_KIND),
     CASE_WITH(ATTENTION, 4, attention_grad, .name = "attention_grad", .when = ATTENTION_KIND,
               .first = TSR_ATTENTION_DQ, .last = TSR_ATTENTION_DELTA),

@@ -2,6 +2,7 @@
 
 #include "gpu/checks/cases.h"
 #include "gpu/kv_cache/kv_cache.h"
+#include "gpu/kv_cache/rotated.h"
 #include "tessera/ops.h"
 #include "tessera/rope.h"
 
@@ -185,7 +186,7 @@ tsr_status tsr__case_adamw(tsr__case *c, tsr_dtype dtype)
 }
 
 /* One sequence of seven tokens in pages of four. The places after the last token stay 0. */
-enum { TOKENS = 7, PAGE = 4, PAGES = 2, KV_HEADS = 2, HEAD_DIM = 10 };
+enum { TOKENS = 7, PAGE = 4, PAGES = 2, HEADS = 3, KV_HEADS = 2, HEAD_DIM = 10 };
 
 static tsr_status append(const tsr__case *c, tsr_kv_cache *cache)
 {
@@ -219,6 +220,70 @@ tsr_status tsr__case_kv_append(tsr__case *c, tsr_dtype dtype)
                                                      .pages = PAGES, .sequences = 1),
                                  &cache));
     tsr_status status = append(c, cache);
+    tsr_kv_cache_destroy(&cache);
+    return status;
+}
+
+/* Rotates and appends the same step. Tensor 0 has the heads of queries, keys and values. */
+static tsr_status append_rotated(const tsr__case *c, tsr_kv_cache *cache, const tsr_rope *rope)
+{
+    tsr_tensor part[3];
+    int64_t first = 0;
+    int sequence;
+
+    for (int i = 0; i < 3; i++) {
+        const int64_t heads = i == 0 ? HEADS : KV_HEADS;
+        part[i] = *c->tensor[0];
+        TSR__TRY(
+            tsr_layout_slice(&c->tensor[0]->layout, 1, first, first + heads, 1, &part[i].layout));
+        first += heads;
+    }
+    TSR__TRY(tsr_fill(c->stream, tsr__kv_cache_memory(cache), 0));
+    TSR__TRY(tsr_kv_cache_add(cache, &sequence));
+    TSR__TRY(tsr_kv_cache_begin(cache, 1, &sequence, &(int64_t){TOKENS}));
+    TSR__TRY(tsr__kv_cache_append_rotated(cache, 0, rope, &part[0], &part[1], &part[2]));
+    TSR__TRY(tsr_copy(c->stream, c->tensor[1], tsr__kv_cache_memory(cache)));
+    return tsr_copy(c->stream, c->tensor[2], &part[0]);
+}
+
+/* What the host computes for row `row` of tensor 0. */
+static void rotated_row(tsr__case *c, int row)
+{
+    enum { PAIRS = HEAD_DIM / 2 };
+    const int head = row / TOKENS, token = row % TOKENS, kv = head - HEADS;
+    const double *in = c->value[0] + (ptrdiff_t)row * HEAD_DIM;
+    const int place = (token / PAGE * 2 * KV_HEADS + kv) * PAGE + token % PAGE;
+    double *out = kv < 0 ? c->value[2] + (ptrdiff_t)row * HEAD_DIM
+                         : c->value[1] + (ptrdiff_t)place * HEAD_DIM;
+
+    for (int i = 0; i < PAIRS; i++) {
+        const double angle = kv < KV_HEADS ? token * pow(10000, -2.0 * i / HEAD_DIM) : 0;
+        out[i] = in[i] * cos(angle) - in[i + PAIRS] * sin(angle);
+        out[i + PAIRS] = in[i] * sin(angle) + in[i + PAIRS] * cos(angle);
+    }
+}
+
+tsr_status tsr__case_rope_append(tsr__case *c, tsr_dtype dtype)
+{
+    tsr_kv_cache *cache = NULL;
+    tsr_rope *rope = NULL;
+    const int64_t shape[] = {1, PAGES, 2 * (int64_t)KV_HEADS, PAGE, HEAD_DIM};
+
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_4(1, HEADS + 2 * KV_HEADS, TOKENS, HEAD_DIM)));
+    TSR__TRY(tsr__case_output(c, dtype, 5, shape));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_4(1, HEADS, TOKENS, HEAD_DIM)));
+    for (int row = 0; row < (HEADS + 2 * KV_HEADS) * TOKENS; row++)
+        rotated_row(c, row);
+    tsr_status status = tsr_kv_cache_create(
+        tsr_kv_cache_params(.stream = c->stream, .layers = 1, .kv_heads = KV_HEADS,
+                            .head_dim = HEAD_DIM, .dtype = dtype, .page_tokens = PAGE,
+                            .pages = PAGES, .sequences = 1),
+        &cache);
+    if (status == TSR_OK)
+        status = tsr_rope_create(c->stream, &(tsr_rope_params){.rotary_dim = HEAD_DIM}, &rope);
+    if (status == TSR_OK)
+        status = append_rotated(c, cache, rope);
+    tsr_rope_destroy(&rope);
     tsr_kv_cache_destroy(&cache);
     return status;
 }

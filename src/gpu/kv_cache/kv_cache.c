@@ -5,29 +5,11 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "gpu/kv_cache/pages.h"
-#include "gpu/ops/common/rows.h"
-#include "shaders/params/kv_append.h"
+#include "gpu/stream/stream.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
-#define WORKGROUP 64
 #define PAGE_TOKENS 64
-
-/* The sequences of one step. The tensors except `all` are views of `all`, which is i32. */
-typedef struct step {
-    /* count: the number of sequences; tokens: the largest number of tokens of a sequence */
-    int64_t count, tokens;
-    bool even; /* all sequences have `tokens` tokens in this step */
-    tsr_tensor *all, *pages, *positions, *q_lengths, *kv_lengths;
-} step;
-
-struct tsr_kv_cache {
-    tsr_kv_cache_params params;
-    tsr__page_table table;
-    tsr_tensor *memory; /* as tsr__kv_cache_memory() gives it */
-    step step;
-};
 
 /* Making ----------------------------------------------------------------------------------------
  */
@@ -82,12 +64,12 @@ tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params, tsr_kv_cache *
     return TSR_OK;
 }
 
-static void step_finish(step *s)
+static void step_finish(tsr__kv_step *s)
 {
     tsr_tensor **tensors[] = {&s->pages, &s->positions, &s->q_lengths, &s->kv_lengths, &s->all};
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
         tsr_tensor_destroy(tensors[i]);
-    *s = (step){0};
+    *s = (tsr__kv_step){0};
 }
 
 void tsr_kv_cache_destroy(tsr_kv_cache **cache)
@@ -159,7 +141,7 @@ static tsr_status section(const tsr_tensor *all, int64_t *at, int ndim, const in
 }
 
 /* Writes the contents of a step's tensors to `out`: pages, positions, q_lengths and kv_lengths. */
-static void describe(const tsr_kv_cache *cache, const step *s, int64_t per_sequence,
+static void describe(const tsr_kv_cache *cache, const tsr__kv_step *s, int64_t per_sequence,
                      const int *sequences, const int64_t *tokens, int32_t *out)
 {
     int32_t *positions = out + s->count * per_sequence, *lengths = positions + s->count * s->tokens;
@@ -178,7 +160,7 @@ static void describe(const tsr_kv_cache *cache, const step *s, int64_t per_seque
 }
 
 static tsr_status fill_step(const tsr_kv_cache *cache, int count, const int *sequences,
-                            const int64_t *tokens, step *s)
+                            const int64_t *tokens, tsr__kv_step *s)
 {
     int64_t per_sequence = 1, total, at = 0;
     s->count = count;
@@ -258,7 +240,7 @@ tsr_status tsr_kv_cache_begin(tsr_kv_cache *cache, int count, const int *sequenc
     tsr__page_copy *copies = tsr__calloc((size_t)count, sizeof *copies);
     if (!copies)
         return TSR_ERR_NO_MEMORY;
-    step next = {0};
+    tsr__kv_step next = {0};
     tsr_status status = tsr__pages_extend(&cache->table, count, sequences, tokens, copies);
     if (status == TSR_OK) {
         status = fill_step(cache, count, sequences, tokens, &next);
@@ -286,10 +268,8 @@ tsr_tensor *tsr_kv_cache_positions(const tsr_kv_cache *cache)
 /* Keys and values -------------------------------------------------------------------------------
  */
 
-/* Returns a view of one layer, [pages, count, page_tokens, head_dim], that begins with head number
- * `first`. Heads of keys are numbered first, then heads of values. */
-static tsr_status heads_of(const tsr_kv_cache *cache, int layer, int64_t first, int64_t count,
-                           tsr_tensor *out)
+tsr_status tsr__kv_cache_heads(const tsr_kv_cache *cache, int layer, int64_t first, int64_t count,
+                               tsr_tensor *out)
 {
     tsr_layout of_layer, heads;
     TSR__TRY(tsr_layout_select(&cache->memory->layout, 0, layer, &of_layer));
@@ -298,7 +278,7 @@ static tsr_status heads_of(const tsr_kv_cache *cache, int layer, int64_t first, 
     return TSR_OK;
 }
 
-static tsr_status check_step(const char *op, const tsr_kv_cache *cache, int layer)
+tsr_status tsr__kv_cache_check_step(const char *op, const tsr_kv_cache *cache, int layer)
 {
     TSR__REQUIRE(cache, "%s: cache is NULL", op);
     TSR__REQUIRE(cache->step.all, "%s: no step has begun", op);
@@ -307,108 +287,13 @@ static tsr_status check_step(const char *op, const tsr_kv_cache *cache, int laye
     return TSR_OK;
 }
 
-static tsr_status check_rows(const tsr_kv_cache *cache, const char *name, const tsr_tensor *tensor)
-{
-    const char *op = "kv_cache_append";
-    const int64_t want[] = {cache->step.count, cache->params.kv_heads, cache->step.tokens,
-                            cache->params.head_dim};
-    TSR__TRY(tsr__require_float(op, name, cache->params.stream, tensor));
-    const tsr_layout *layout = &tensor->layout;
-    TSR__REQUIRE(layout->ndim == 4 && memcmp(layout->shape, want, sizeof want) == 0,
-                 "%s: %s is %s; this step's are %s", op, name,
-                 TSR__SHAPE(layout->ndim, layout->shape), TSR__SHAPE(4, want));
-    for (int d = 0; d < 4; d++)
-        TSR__REQUIRE(tsr__stride_bytes(tensor, d) <= UINT32_MAX,
-                     "%s: dimension %d of %s has a stride of %lld elements; less than 2^32 bytes "
-                     "are needed",
-                     op, d, name, (long long)layout->strides[d]);
-    return tsr__require_disjoint(op, "the cache", cache->memory, name, tensor, false);
-}
-
-static tsr_status add_append(const tsr_kv_cache *cache, tsr__dispatches *list, int layer,
-                             int64_t first, const tsr_tensor *source)
-{
-    const tsr_layout *layout = &source->layout;
-    const int64_t heads = layout->shape[1], dim = layout->shape[3];
-    const uint64_t groups = ((uint64_t)dim + 3) / 4;
-    const uint64_t items = (uint64_t)(layout->shape[0] * heads * layout->shape[2]) * groups;
-    tsr_tensor cached;
-    if (items == 0)
-        return TSR_OK;
-    TSR__REQUIRE(items <= INT32_MAX, "kv_cache_append: %s is too much for one step",
-                 TSR__SHAPE(4, layout->shape));
-    TSR__TRY(heads_of(cache, layer, first, heads, &cached));
-    struct tsr_kv_append_push push = {
-        .source = tsr__tensor_address(source),
-        .cache = tsr__tensor_address(&cached),
-        .pages = tsr__tensor_address(cache->step.pages),
-        .positions = tsr__tensor_address(cache->step.positions),
-        .lengths = tsr__tensor_address(cache->step.q_lengths),
-        .items = (uint32_t)items,
-        .heads = (uint32_t)heads,
-        .tokens = (uint32_t)layout->shape[2],
-        .head_dim = (uint32_t)dim,
-        .groups = (uint32_t)groups,
-        .page_tokens = (uint32_t)cache->params.page_tokens,
-        .pages_per_sequence = (uint32_t)cache->step.pages->layout.shape[1],
-        .cache_strides = {(uint32_t)tsr__stride_bytes(&cached, 0),
-                          (uint32_t)tsr__stride_bytes(&cached, 1)},
-    };
-    for (int d = 0; d < 4; d++)
-        push.source_strides[d] = (uint32_t)tsr__stride_bytes(source, d);
-    tsr__dispatch dispatch = {
-        .shader = TSR__SHADER_KV_APPEND,
-        .spec_count = 3,
-        .spec = {WORKGROUP, (uint32_t)cached.layout.dtype, (uint32_t)layout->dtype},
-        .push = &push,
-        .push_bytes = sizeof push,
-        .access_count = 3,
-        .access = {tsr__write_of(&cached), tsr__read_of(source), tsr__read_of(cache->step.all)},
-    };
-    tsr__groups_for(items, WORKGROUP, dispatch.groups);
-    return tsr__dispatches_add(list, &dispatch);
-}
-
-/* Whether k and v are neighbouring heads of one tensor, v after k. This is so if one product
- * computes both. */
-static bool adjacent(const tsr_tensor *k, const tsr_tensor *v)
-{
-    const tsr_layout *a = &k->layout, *b = &v->layout;
-    return k->buffer == v->buffer && a->dtype == b->dtype &&
-           memcmp(a->strides, b->strides, 4 * sizeof *a->strides) == 0 &&
-           b->offset == a->offset + a->shape[1] * a->strides[1];
-}
-
-tsr_status tsr_kv_cache_append(tsr_kv_cache *cache, int layer, const tsr_tensor *k,
-                               const tsr_tensor *v)
-{
-    TSR__TRY(check_step("kv_cache_append", cache, layer));
-    TSR__TRY(check_rows(cache, "k", k));
-    TSR__TRY(check_rows(cache, "v", v));
-    tsr__dispatches list = {0};
-    tsr_status status;
-    if (adjacent(k, v)) {
-        tsr_tensor both = *k;
-        both.layout.shape[1] *= 2;
-        status = add_append(cache, &list, layer, 0, &both);
-    } else {
-        status = add_append(cache, &list, layer, 0, k);
-        if (status == TSR_OK)
-            status = add_append(cache, &list, layer, cache->params.kv_heads, v);
-    }
-    if (status == TSR_OK)
-        status = tsr__dispatches_record(&list, cache->params.stream);
-    tsr__dispatches_finish(&list);
-    return status;
-}
-
 tsr_status tsr_kv_cache_attention(tsr_kv_cache *cache, int layer, tsr_tensor *y, tsr_tensor *lse,
                                   const tsr_tensor *q, const tsr_attention_params *params)
 {
     const char *op = "kv_cache_attention";
     tsr_attention_params chosen = params ? *params : (tsr_attention_params){0};
     tsr_tensor k, v;
-    TSR__TRY(check_step(op, cache, layer));
+    TSR__TRY(tsr__kv_cache_check_step(op, cache, layer));
     TSR__REQUIRE(!chosen.pages && !chosen.q_lengths && !chosen.kv_lengths,
                  "%s: %s is the cache's to set", op,
                  chosen.pages       ? "pages"
@@ -420,8 +305,8 @@ tsr_status tsr_kv_cache_attention(tsr_kv_cache *cache, int layer, tsr_tensor *y,
                  "%s: q is %s; this step has %lld sequences of up to %lld tokens", op,
                  TSR__SHAPE(q->layout.ndim, q->layout.shape), (long long)cache->step.count,
                  (long long)cache->step.tokens);
-    TSR__TRY(heads_of(cache, layer, 0, cache->params.kv_heads, &k));
-    TSR__TRY(heads_of(cache, layer, cache->params.kv_heads, cache->params.kv_heads, &v));
+    TSR__TRY(tsr__kv_cache_heads(cache, layer, 0, cache->params.kv_heads, &k));
+    TSR__TRY(tsr__kv_cache_heads(cache, layer, cache->params.kv_heads, cache->params.kv_heads, &v));
     chosen.pages = cache->step.pages;
     /* Without these lengths, kernels know which keys no query sees. */
     chosen.q_lengths = cache->step.even ? NULL : cache->step.q_lengths;

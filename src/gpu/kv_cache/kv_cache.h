@@ -1,11 +1,37 @@
-/* The memory of a key-value cache, for its self-test. */
+/* The internals of a key-value cache. */
 #ifndef TSR_GPU_KV_CACHE_KV_CACHE_H
 #define TSR_GPU_KV_CACHE_KV_CACHE_H
 
+#include "gpu/kv_cache/pages.h"
 #include "tessera/kv_cache.h"
+
+/* The sequences of one step. The tensors except `all` are views of `all`,
+ * which is i32 and contains them in this order. */
+typedef struct tsr__kv_step {
+    /* count: the number of sequences; tokens: the largest number of tokens of a sequence */
+    int64_t count, tokens;
+    bool even; /* all sequences have `tokens` tokens in this step */
+    tsr_tensor *all, *pages, *positions, *q_lengths, *kv_lengths;
+} tsr__kv_step;
+
+struct tsr_kv_cache {
+    tsr_kv_cache_params params;
+    tsr__page_table table;
+    tsr_tensor *memory; /* as tsr__kv_cache_memory() gives it */
+    tsr__kv_step step;
+};
 
 /* [layers, pages, 2 · kv_heads, page_tokens, head_dim]. In each page, the heads of keys come first,
  * then those of values. Sequences take the pages with the lowest numbers first. */
 tsr_tensor *tsr__kv_cache_memory(const tsr_kv_cache *cache);
+
+/* Checks that a step has begun and that the layer exists. */
+tsr_status tsr__kv_cache_check_step(const char *op, const tsr_kv_cache *cache,
+                                    int layer) TSR_NODISCARD;
+
+/* Makes *out a view of one layer, [pages, count, page_tokens, head_dim], that begins with head
+ * number `first`. Heads of keys are numbered first, then heads of values. */
+tsr_status tsr__kv_cache_heads(const tsr_kv_cache *cache, int layer, int64_t first, int64_t count,
+                               tsr_tensor *out) TSR_NODISCARD;
 
 #endif

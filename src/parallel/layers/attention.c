@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "gpu/kv_cache/rotated.h"
 #include "parallel/layers/linear.h"
 #include "parallel/layers/norm.h"
 
@@ -91,11 +92,10 @@ static tsr_attention_params params_of(const tsr__attention *a)
 /* Forward ---------------------------------------------------------------------------------------
  */
 
-/* Prepares queries and keys for attention. Normalises them if the layer has norms, and applies the
- * rotary embedding if the layer has one. If `kept` is true, the normalised values go to new memory.
- * *out is the heads, and *normalised is that new memory or NULL. */
-static tsr_status prepare(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv, bool kept,
-                          const tsr_tensor *positions, parts *out, tsr_tensor **normalised)
+/* Normalises queries and keys if the layer has norms. If `kept` is true, the normalised values go
+ * to new memory. *out is the heads, and *normalised is that new memory or NULL. */
+static tsr_status normalise(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv, bool kept,
+                            parts *out, tsr_tensor **normalised)
 {
     const tsr_layer *layer = &a->base;
     tsr_tensor *all;
@@ -119,9 +119,7 @@ static tsr_status prepare(tsr__attention *a, tsr__temps *temps, const tsr_tensor
         to.v = out->v;
         *out = to;
     }
-    return a->rope && a->heads.count > 0
-               ? tsr_rope_apply(layer->stream, a->rope, out->qk, out->qk, positions)
-               : TSR_OK;
+    return TSR_OK;
 }
 
 /* Computes the attention of this rank's heads: *y [.., tokens, heads · head_dim]. `lse` may be
@@ -161,7 +159,9 @@ static tsr_status forward_with(tsr__attention *a, tsr__temps *temps, const tsr_t
     const tsr_layout *layout = tsr_tensor_layout(qkv);
     if (a->rope)
         TSR__TRY(need_positions(a, temps, layout->shape[layout->ndim - 2], &positions));
-    TSR__TRY(prepare(a, temps, qkv, saved != NULL, positions, &in, &normalised));
+    TSR__TRY(normalise(a, temps, qkv, saved != NULL, &in, &normalised));
+    if (a->rope && a->heads.count > 0)
+        TSR__TRY(tsr_rope_apply(layer->stream, a->rope, in.qk, in.qk, positions));
     TSR__TRY(attend(a, temps, qkv, &in, saved ? &lse : NULL, &heads));
     TSR__TRY(tsr_layer_forward(layer->child[1], heads, saved ? &saved->child[1] : NULL, y));
     if (!saved)
@@ -204,26 +204,33 @@ static tsr_status check_step(const tsr__attention *a, const tsr_tensor *x,
     return TSR_OK;
 }
 
+/* Applies the rotary embedding if the layer has one, and stores the keys and values. */
+static tsr_status append(const tsr__attention *a, const tsr__cached *cached, const parts *in)
+{
+    if (a->rope)
+        return tsr__kv_cache_append_rotated(cached->cache, cached->layer, a->rope, in->q, in->k,
+                                            in->v);
+    return tsr_kv_cache_append(cached->cache, cached->layer, in->k, in->v);
+}
+
 static tsr_status cached_with(tsr__attention *a, tsr__temps *temps, const tsr_tensor *x,
                               const tsr__cached *cached, tsr_tensor **y)
 {
     tsr_layer *layer = &a->base;
     const tsr_tensor *step = tsr_kv_cache_positions(cached->cache);
-    tsr_tensor *qkv = NULL, *heads, *positions, *normalised, *view;
+    tsr_tensor *qkv = NULL, *heads, *normalised, *view;
     parts in = {0};
     TSR__TRY(check_input(a, x));
     TSR__TRY(check_step(a, x, step));
-    const int64_t *shape = tsr_tensor_layout(step)->shape;
-    TSR__TRY(tsr__temp_reshape(temps, step, 3, (int64_t[]){shape[0], 1, shape[1]}, &positions));
     TSR__TRY(tsr_layer_forward(layer->child[0], x, NULL, &qkv));
     tsr__temp_keep(temps, qkv);
-    TSR__TRY(prepare(a, temps, qkv, false, positions, &in, &normalised));
+    TSR__TRY(normalise(a, temps, qkv, false, &in, &normalised));
     TSR__TRY(tsr__temp_like(temps, qkv, tsr_tensor_layout(qkv)->dtype, -1,
                             a->heads.count * a->heads.head_dim, &heads));
     if (a->heads.count > 0) {
         const tsr_attention_params params = params_of(a);
         TSR__TRY(by_heads(a, temps, heads, &view));
-        TSR__TRY(tsr_kv_cache_append(cached->cache, cached->layer, in.k, in.v));
+        TSR__TRY(append(a, cached, &in));
         TSR__TRY(tsr_kv_cache_attention(cached->cache, cached->layer, view, NULL, in.q, &params));
     }
     return tsr_layer_forward(layer->child[1], heads, NULL, y);

@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gpu/kv_cache/kv_cache.h"
+#include "gpu/kv_cache/rotated.h"
+#include "gpu/ops/rope/rope.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 
@@ -233,6 +236,167 @@ START_TEST(sequences_keep_their_tokens)
 }
 END_TEST
 
+/* Rotation --------------------------------------------------------------------------------------
+ */
+
+enum { ROTATED_HEADS = 3, ROTATED_PAGE = 4, ROTATED_PAGES = 12, BATCH = 3 };
+
+typedef struct rotation {
+    tsr_rope_params rope;
+    int64_t dim;
+    tsr_dtype dtype, cache_dtype;
+    int64_t padding; /* elements between the rows of x */
+    bool apart;      /* values are a tensor of their own */
+    int64_t before[BATCH], tokens[BATCH];
+} rotation;
+
+/* Rotates a row in place. */
+static void rotate_row(const rotation *r, double *row, int64_t position)
+{
+    double frequencies[MOST_DIM / 2];
+    const int64_t pairs = r->rope.rotary_dim / 2;
+    const bool adjacent = r->rope.pairing == TSR_ROPE_ADJACENT;
+    tsr__rope_frequencies(&r->rope, frequencies);
+    for (int64_t i = 0; i < pairs; i++) {
+        double *a = row + (adjacent ? 2 * i : i), *b = adjacent ? a + 1 : a + pairs;
+        const double angle = (double)position * frequencies[i], u = *a, w = *b;
+        *a = r->rope.attention_factor * (u * cos(angle) - w * sin(angle));
+        *b = r->rope.attention_factor * (u * sin(angle) + w * cos(angle));
+    }
+}
+
+static void check_row(const rotation *r, tsr_dtype dtype, const char *what, const double *got,
+                      const double *want)
+{
+    const double unit = dtype == TSR_F32 && r->dtype == TSR_F32     ? 1e-6
+                        : dtype == TSR_BF16 || r->dtype == TSR_BF16 ? 1.0 / 64
+                                                                    : 1.0 / 512;
+    for (int64_t d = 0; d < r->dim; d++)
+        if (want ? !(fabs(got[d] - want[d]) <= 2 * unit) : !isnan(got[d]))
+            ck_abort_msg("%s, component %lld: %.9g, not %.9g", what, (long long)d, got[d],
+                         want ? want[d] : NAN);
+}
+
+/* Checks the rotated queries, and all pages of the layer: rows that no token has are untouched. */
+static void check_rotation(const rotation *r, const tsr_kv_cache *cache, const int *sequences,
+                           int64_t most, const double *in, const double *queries)
+{
+    const int64_t all_heads = ROTATED_HEADS + 2 * KV_HEADS, dim = r->dim;
+    const int64_t page_rows = 2 * (int64_t)KV_HEADS * ROTATED_PAGE;
+    const int64_t rows = ROTATED_PAGES * page_rows;
+    double *memory = doubles(LAYERS * rows * dim), want[MOST_DIM];
+    bool stored[ROTATED_PAGES * 2 * KV_HEADS * ROTATED_PAGE] = {0};
+    gpu_get(tsr__kv_cache_memory(cache), memory);
+    for (int64_t i = 0; i < BATCH; i++)
+        for (int64_t t = 0; t < r->tokens[i]; t++)
+            for (int64_t h = 0; h < all_heads; h++) {
+                const int64_t position = r->before[i] + t, kv = h - ROTATED_HEADS;
+                memcpy(want, in + ((i * most + t) * all_heads + h) * dim,
+                       (size_t)dim * sizeof *want);
+                if (kv < KV_HEADS)
+                    rotate_row(r, want, position);
+                if (kv < 0) {
+                    check_row(r, r->dtype, "a query",
+                              queries + ((i * ROTATED_HEADS + h) * most + t) * dim, want);
+                    continue;
+                }
+                const int32_t page =
+                    tsr__pages_find(&cache->table, sequences[i])->pages[position / ROTATED_PAGE];
+                const int64_t row = page * page_rows + kv * ROTATED_PAGE + position % ROTATED_PAGE;
+                stored[row] = true;
+                check_row(r, r->cache_dtype, kv < KV_HEADS ? "a key" : "a value",
+                          memory + (rows + row) * dim, want);
+            }
+    for (int64_t row = 0; row < LAYERS * rows; row++)
+        if (row < rows || !stored[row - rows])
+            check_row(r, r->cache_dtype, "a row of no token", memory + row * dim, NULL);
+    free(memory);
+}
+
+static void run_rotation(const rotation *r, gpu_random *random)
+{
+    const int64_t all_heads = ROTATED_HEADS + 2 * KV_HEADS, dim = r->dim;
+    tsr_kv_cache *cache = NULL;
+    tsr_rope *rope = NULL;
+    int sequences[BATCH];
+    int64_t most = 0;
+    GPU_OK(tsr_kv_cache_create(
+        tsr_kv_cache_params(.stream = queue, .layers = LAYERS, .kv_heads = KV_HEADS,
+                            .head_dim = dim, .page_tokens = ROTATED_PAGE, .pages = ROTATED_PAGES,
+                            .sequences = BATCH, .dtype = r->cache_dtype),
+        &cache));
+    GPU_OK(tsr_rope_create(queue, &r->rope, &rope));
+    for (int i = 0; i < BATCH; i++) {
+        GPU_OK(tsr_kv_cache_add(cache, &sequences[i]));
+        most = r->tokens[i] > most ? r->tokens[i] : most;
+    }
+    GPU_OK(tsr_kv_cache_begin(cache, BATCH, sequences, r->before));
+    GPU_OK(tsr_kv_cache_begin(cache, BATCH, sequences, r->tokens));
+    gpu_poison(tsr__kv_cache_memory(cache));
+
+    const int64_t total = BATCH * most * all_heads * dim;
+    double *in = doubles(total), *queries = doubles(BATCH * ROTATED_HEADS * most * dim);
+    for (int64_t i = 0; i < total; i++)
+        in[i] = gpu_rounded(gpu_random_unit(random), r->dtype);
+    tsr_tensor *padded, *all, *view, *q, *k, *v, *copy = NULL;
+    padded = gpu_new(r->dtype, 4, (int64_t[]){BATCH, most, all_heads, dim + r->padding});
+    GPU_OK(tsr_tensor_slice(padded, 3, 0, dim, 1, &all));
+    gpu_put(all, in);
+    GPU_OK(tsr_tensor_transpose(all, 1, 2, &view));
+    GPU_OK(tsr_tensor_slice(view, 1, 0, ROTATED_HEADS, 1, &q));
+    GPU_OK(tsr_tensor_slice(view, 1, ROTATED_HEADS, ROTATED_HEADS + KV_HEADS, 1, &k));
+    GPU_OK(tsr_tensor_slice(view, 1, ROTATED_HEADS + KV_HEADS, all_heads, 1, &v));
+    if (r->apart) {
+        copy = gpu_new(r->dtype, 4, tsr_tensor_layout(v)->shape);
+        GPU_OK(tsr_copy(queue, copy, v));
+    }
+    GPU_OK(tsr__kv_cache_append_rotated(cache, 1, rope, q, k, copy ? copy : v));
+    gpu_get(q, queries);
+    check_rotation(r, cache, sequences, most, in, queries);
+    tsr_tensor *tensors[] = {q, k, v, view, all, padded, copy};
+    for (int i = 0; i < 7; i++)
+        tsr_tensor_destroy(&tensors[i]);
+    tsr_rope_destroy(&rope);
+    tsr_kv_cache_destroy(&cache);
+    free(queries);
+    free(in);
+}
+
+/* One dispatch rotates and stores, or several do: for many tokens on CPU drivers, for a part of a
+ * row, and if the values are apart. */
+START_TEST(rotates_and_appends)
+{
+    static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
+    static const int64_t dims[] = {16, 8, 12, 6, 2};
+    gpu_random random = {(uint64_t)_i + 40};
+    for (int n = _i; n < 36; n += 3) {
+        rotation r = {
+            .dim = dims[n % 5],
+            .dtype = floats[n % 3],
+            .cache_dtype = floats[(n / 3) % 3],
+            .padding = n % 4 == 3 ? 1 + n % 3 : 0,
+            .apart = n % 11 == 10,
+        };
+        for (int i = 0; i < BATCH; i++) {
+            r.before[i] = gpu_random_between(&random, 0, 9);
+            r.tokens[i] = n % 6 == 5   ? gpu_random_between(&random, 3, 7)
+                          : n % 6 == 4 ? 0
+                                       : gpu_random_between(&random, i == 0, 1 + n % 3);
+        }
+        const tsr_rope_params params = {
+            .rotary_dim = n % 7 == 6 && r.dim > 2 ? r.dim - 2 : r.dim,
+            .pairing = n % 2 ? TSR_ROPE_ADJACENT : TSR_ROPE_HALVES,
+            .theta = 100,
+            .scaling = n % 5 == 4 ? TSR_ROPE_SCALING_YARN : TSR_ROPE_SCALING_NONE,
+            .factor = n % 5 == 4 ? 4 : 0,
+            .original_length = n % 5 == 4 ? 32 : 0,
+        };
+        GPU_OK(tsr__rope_params_complete(&params, &r.rope));
+        run_rotation(&r, &random);
+    }
+}
+END_TEST
+
 /* Mistakes --------------------------------------------------------------------------------------
  */
 
@@ -391,6 +555,7 @@ TESTS(kv_cache)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, sequences_keep_their_tokens, 0, 4);
+    tcase_add_loop_test(tests, rotates_and_appends, 0, 3);
     tcase_add_test(tests, refuses_params);
     tcase_add_test(tests, refuses_steps);
     tcase_add_test(tests, survives_failures);
@@ -400,4 +565,11 @@ TESTS(kv_cache_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
     tcase_add_loop_test(tests, sequences_keep_their_tokens, 1, 2);
+    tcase_add_loop_test(tests, rotates_and_appends, 1, 2);
+}
+
+TESTS(kv_cache_as_gpu)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
+    tcase_add_loop_test(tests, rotates_and_appends, 0, 3);
 }

@@ -278,6 +278,7 @@ static const struct broken_kernel {
     {TSR__SHADER_ACTIVATE_MUL, "activate_mul", false},
     {TSR__SHADER_FILL, "fill", true},
     {TSR__SHADER_ROPE, "rope", false},
+    {TSR__SHADER_ROPE_APPEND, "rope_append", false},
     {TSR__SHADER_EMBEDDING, "embedding", true},
     {TSR__SHADER_EMBEDDING_GRAD, "embedding_grad", true},
     {TSR__SHADER_CROSS_ENTROPY_SHARD, "cross_entropy_shard", false},

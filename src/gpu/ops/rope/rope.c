@@ -86,6 +86,16 @@ void tsr_rope_destroy(tsr_rope **rope)
     *rope = NULL;
 }
 
+const tsr_rope_params *tsr__rope_params_of(const tsr_rope *rope)
+{
+    return &rope->params;
+}
+
+const tsr_tensor *tsr__rope_table(const tsr_rope *rope)
+{
+    return rope->table;
+}
+
 /* One call -------------------------------------------------------------------------------------
  */
 
