@@ -1,6 +1,6 @@
-// Attention of few queries per key, forward: a workgroup computes up to ROWS queries that read one kv head, from one part of the keys. The
-// parts' results are merged by attention_merge.comp. An invocation multiplies the queries with one key, and then adds up four columns of
-// the values of every n-th key.
+// Attention of few queries per key, forward: a workgroup computes up to ROWS queries that read one kv head, from one part of the keys. If
+// there are several parts, attention_merge.comp merges their results. An invocation multiplies the queries with one key, and then adds up
+// four columns of the values of every n-th key.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/attention.glsl"
@@ -16,6 +16,7 @@ layout(constant_id = 6) const uint MASK_DTYPE = 0; // 0: no mask
 layout(constant_id = 7) const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
 layout(constant_id = 8) const uint CAPPED = 0;
 layout(constant_id = 9) const uint PAGED = 0;
+layout(constant_id = 10) const uint Y_DTYPE = 0; // 0: there are several parts
 
 const uint SLICES = THREADS / QUADS;  // of a block's keys, in the products with values
 const uint SHARERS = THREADS / ROWS;  // invocations that share a row in the softmax
@@ -139,6 +140,8 @@ void main()
     sum = 0.0;
     for (uint n = 0u; n < SHARERS; n++)
         sum += parts[THREADS + row * SHARERS + n];
+    if (Y_DTYPE != 0u && sharer == 0u)
+        row_factor[row] = sum == 0.0 ? 0.0 : 1.0 / sum;
     for (uint r = 0u; r < ROWS; r++) {
         [[unroll]] for (uint c = 0u; c < ROWS; c++)
             if (c == r)
@@ -152,13 +155,27 @@ void main()
             vec4 total = vec4(0.0);
             for (uint n = 0u; n < SLICES; n++)
                 total += sums_tile[n * QUADS + thread];
+            uvec2 y = uvec2(0u);
+            if (Y_DTYPE != 0u) {
+                total *= row_factor[r];
+                y = tsr_at_stride(attention_head(CALL.y, batch, head), uint(query), CALL.y.row);
+            }
             for (uint n = 0u; n < 4u; n++)
-                if (thread * 4u + n < CALL.head_dim)
-                    tsr_floats(to).v[2u + thread * 4u + n] = total[n];
+                if (thread * 4u + n < CALL.head_dim) {
+                    if (Y_DTYPE != 0u)
+                        tsr_store_float(tsr_at_stride(y, thread * 4u + n, CALL.y.column), 0u, Y_DTYPE, total[n]);
+                    else
+                        tsr_floats(to).v[2u + thread * 4u + n] = total[n];
+                }
         }
         if (exists && row == r && sharer == 0u) {
-            tsr_floats(to).v[0] = largest;
-            tsr_floats(to).v[1] = sum;
+            if (Y_DTYPE == 0u) {
+                tsr_floats(to).v[0] = largest;
+                tsr_floats(to).v[1] = sum;
+            } else if (CALL.lse.at != uvec2(0u)) {
+                tsr_floats(tsr_at_stride(attention_head(CALL.lse, batch, head), uint(query), CALL.lse.row)).v[0] =
+                    sum == 0.0 ? tsr_minus_infinity : largest + tsr_log(sum);
+            }
         }
         barrier();
     }

@@ -1,4 +1,5 @@
-/* Attention of few queries: attention_few.comp for parts of the keys, and attention_merge.comp. */
+/* Attention of few queries: attention_few.comp for parts of the keys, and attention_merge.comp if
+ * there are several parts. */
 #include "base/checked.h"
 #include "gpu/attention/call.h"
 
@@ -75,7 +76,7 @@ bool tsr__attention_few_suit(const tsr__attention *c)
 typedef struct few {
     const tsr__attention *call;
     tsr__attention_description description;
-    tsr__buffer *partial;
+    tsr__buffer *partial; /* the results of parts; NULL: one part has all keys */
     cut cut;
 } few;
 
@@ -91,7 +92,7 @@ static struct tsr_attention_push push_of(const few *f)
 {
     return (struct tsr_attention_push){
         .call = f->description.buffer->address,
-        .partial = f->partial->address,
+        .partial = f->partial ? f->partial->address : 0,
         .part_keys = f->cut.part_keys,
         .parts = f->cut.parts,
         .row_blocks = f->cut.row_blocks,
@@ -104,14 +105,17 @@ static tsr_status run_parts(const few *f)
     const tsr_attention_params *p = &c->params;
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ATTENTION_FEW,
-        .spec_count = 10,
+        .spec_count = 11,
         .spec = {THREADS, f->cut.rows, quads_of(c), (uint32_t)c->q->layout.dtype,
                  (uint32_t)c->k->layout.dtype, (uint32_t)c->v->layout.dtype,
                  p->mask ? (uint32_t)p->mask->layout.dtype : 0, tsr__attention_load(c),
-                 p->softcap > 0, p->pages != NULL},
+                 p->softcap > 0, p->pages != NULL, f->partial ? 0 : (uint32_t)c->y->layout.dtype},
     };
     dispatch.access_count = tsr__attention_reads(c, &f->description, dispatch.access);
-    dispatch.access[dispatch.access_count++] = tsr__write_buffer(f->partial);
+    dispatch.access[dispatch.access_count++] =
+        f->partial ? tsr__write_buffer(f->partial) : tsr__write_of(c->y);
+    if (!f->partial && c->lse)
+        dispatch.access[dispatch.access_count++] = tsr__write_of(c->lse);
     /* the products of all queries of a workgroup with its part of the keys, and with the values */
     const double work = 2.0 * f->cut.rows * f->cut.part_keys * (double)c->head_dim;
     const uint64_t at_once = tsr__min_u64(UINT64_C(1) << 18, tsr__attention_within_work(c, work));
@@ -145,15 +149,17 @@ static tsr_status record(tsr_stream *stream, void *opaque)
     const few *f = opaque;
     TSR__TRY(tsr__attention_send(stream, &f->description));
     TSR__TRY(run_parts(f));
-    return tsr__attention_merge(f->call, &f->description, f->partial, f->cut.parts);
+    return f->partial ? tsr__attention_merge(f->call, &f->description, f->partial, f->cut.parts)
+                      : TSR_OK;
 }
 
 tsr_status tsr__attention_few(const tsr__attention *call)
 {
     few f = {.call = call, .cut = cut_of(call)};
     const uint64_t parts = rows_of(call) * f.cut.parts;
-    TSR__TRY(
-        tsr__stream_scratch(call->stream, 4 * parts * (uint64_t)(call->head_dim + 2), &f.partial));
+    if (f.cut.parts > 1)
+        TSR__TRY(tsr__stream_scratch(call->stream, 4 * parts * (uint64_t)(call->head_dim + 2),
+                                     &f.partial));
     TSR__TRY(tsr__attention_describe(call, NULL, &f.description));
     tsr_status status = tsr__stream_atomic(call->stream, record, &f);
     tsr__attention_description_finish(&f.description);
