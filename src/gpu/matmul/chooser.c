@@ -133,7 +133,42 @@ static uint64_t enough_parts(const tsr__matmul_device *device, const tsr__matmul
     return enough_tiles(device) * (device->device_class == TSR__CLASS_GPU && p->m < 32 ? 4 : 1);
 }
 
-/* Splits k if it is long and y has too few tiles to occupy the device. */
+/* The time for all tiles, in units of the time for one of them, if k is split. Every processor
+ * computes one part after another; the last ones may leave most processors idle. Each part then
+ * writes its sums, and another kernel reads them, which takes as long as `part_cost` products of
+ * each sum. */
+static double time_with_parts(uint32_t processors, uint64_t tiles, uint64_t k, uint64_t splits,
+                              double part_cost)
+{
+    const uint64_t parts = tiles * splits;
+    const double computing = (double)tsr__div_up_u64(parts, processors) / (double)splits;
+    const double adding = (double)parts / processors * part_cost / (double)k;
+    return splits == 1 ? computing : computing + adding;
+}
+
+/* The number of parts of k with which y's tiles, although they occupy the device once, do not leave
+ * most of it idle in the end: 144 tiles take 132 processors as long as 264 do. */
+static uint64_t parts_without_rest(const tsr__matmul_device *device, const tsr__matmul_problem *p,
+                                   uint64_t tiles)
+{
+    /* On an H100; 16-bit operands are multiplied by matrix units. */
+    const double part_cost = p->a.dtype == TSR_F32 ? 40 : 300;
+    const double worth = 0.9; /* of the time without parts */
+    const uint64_t most = 8, k = (uint64_t)p->k;
+    uint64_t best = 1;
+    double shortest = worth * time_with_parts(device->processors, tiles, k, 1, part_cost);
+    for (uint64_t splits = 2; splits <= most; splits++) {
+        const double time = time_with_parts(device->processors, tiles, k, splits, part_cost);
+        if (time < shortest) {
+            best = splits;
+            shortest = time;
+        }
+    }
+    return best;
+}
+
+/* Splits k if it is long and y has too few tiles to occupy the device, or so few that a part of it
+ * would be idle for long. */
 static void choose_splits(const tsr__matmul_device *device, const tsr__matmul_problem *p,
                           uint32_t at_most, tsr__matmul_plan *plan)
 {
@@ -143,12 +178,14 @@ static void choose_splits(const tsr__matmul_device *device, const tsr__matmul_pr
 
     if (splits == 0) {
         splits = tiles < enough ? enough / tiles : 1;
+        if (tiles >= enough && device->device_class == TSR__CLASS_GPU && device->processors > 0)
+            splits = parts_without_rest(device, p, tiles);
         if (splits > k / shortest)
             splits = k / shortest;
     }
     /* At most 256 matrices are split: partial sums are indexed with 32 bits, and the number of
      * workgroups in z counts the parts of all matrices. */
-    if (splits < 2 || k < 2 * step || tiles > enough || p->batch_count > 256) {
+    if (splits < 2 || k < 2 * step || (at_most != 0 && tiles > enough) || p->batch_count > 256) {
         plan->splits = 1;
         plan->k_chunk = (uint32_t)k;
         return;

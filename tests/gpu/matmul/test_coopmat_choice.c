@@ -390,6 +390,30 @@ START_TEST(few_rows_have_more_parts)
 }
 END_TEST
 
+static uint32_t parts(int64_t m, int64_t k, int64_t n)
+{
+    const tsr__matmul_problem problem = product(TSR_F32, TSR_F32, m, k, n);
+    tsr__matmul_plan plan;
+    ck_assert_ok(tsr__matmul_choose(&device, NULL, &problem, NULL, &plan));
+    ck_assert_str_eq(plan.config->name, "tiled-l");
+    return plan.splits;
+}
+
+/* 132 processors compute 144 tiles in the time of 264, and those of fifths of k in 6 / 5 of the
+ * time of 132. */
+START_TEST(few_processors_are_idle_in_the_end)
+{
+    device.processors = 132;
+    ck_assert_uint_eq(parts(3072, 8192, 768), 8);
+    ck_assert_uint_eq(parts(3072, 512, 768), 2); /* a part has at least 256 */
+    ck_assert_uint_eq(parts(3072, 256, 768), 1);
+    ck_assert_uint_eq(parts(16896, 8192, 128), 1); /* all are busy until the end */
+    ck_assert_uint_eq(parts(8192, 4096, 4096), 1); /* so many that the last ones do not matter */
+    device.processors = 0;
+    ck_assert_uint_eq(parts(3072, 8192, 768), 1);
+}
+END_TEST
+
 START_TEST(forced_but_unsupported)
 {
     tsr__matmul_problem problem = product(TSR_F16, TSR_F16, 64, 64, 64);
@@ -542,6 +566,7 @@ TESTS(coopmat_kernel)
     tcase_add_test(tests, smaller_tiles_if_shared_memory_is_small);
     tcase_add_test(tests, long_k_is_split);
     tcase_add_test(tests, few_rows_have_more_parts);
+    tcase_add_test(tests, few_processors_are_idle_in_the_end);
     tcase_add_test(tests, forced_but_unsupported);
     tcase_add_test(tests, tiles_are_covered_on_every_device);
     tcase_add_test(tests, loads_follow_strides);
