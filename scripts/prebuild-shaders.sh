@@ -8,15 +8,22 @@
 set -eu
 cd "$(dirname "$0")/.."
 GLSLC=${GLSLC:-glslc}
-flags='--target-env=vulkan1.2 -I shaders -DTSR_STORAGE16=1'
-sources='shaders/gpu/matmul_coopmat.comp shaders/gpu/matmul_coopmat_bf16.comp bench/ceilings/coopmat_peak.comp'
+flags='-I shaders -DTSR_STORAGE16=1'
+sources='shaders/gpu/matmul_coopmat.comp shaders/gpu/matmul_coopmat_bf16.comp shaders/gpu/matmul_coopmat2.comp
+         shaders/gpu/matmul_coopmat2_bf16.comp bench/ceilings/coopmat_peak.comp'
 
 stored() { # SOURCE: the file with its SPIR-V
     echo "shaders/prebuilt/$(basename "$1" .comp).inc"
 }
+target() { # SOURCE: the version that has the SPIR-V of the source; as in shaders/meson.build
+    case $1 in
+    *coopmat2*) echo --target-env=vulkan1.3 ;;
+    *) echo --target-env=vulkan1.2 ;;
+    esac
+}
 digest() { # SOURCE
     # shellcheck disable=SC2086 # flags
-    "$GLSLC" $flags -E "$1" | grep -v '^#line\|GL_GOOGLE_include_directive' | tr -d ' \t\n' | sha256sum | cut -d' ' -f1
+    "$GLSLC" $flags "$(target "$1")" -E "$1" | grep -v '^#line\|GL_GOOGLE_include_directive' | tr -d ' \t\n' | sha256sum | cut -d' ' -f1
 }
 
 is_current() { # SOURCE
@@ -37,7 +44,7 @@ mkdir -p shaders/prebuilt
 for source in $sources; do
     file=$(stored "$source")
     # shellcheck disable=SC2086 # flags
-    "$GLSLC" $flags -Werror -O0 -mfmt=c -o "$file.new" "$source"
+    "$GLSLC" $flags "$(target "$source")" -Werror -O0 -mfmt=c -o "$file.new" "$source"
     {
         echo "/* SPIR-V of $source by $("$GLSLC" --version | head -1); digest $(digest "$source") of its source */"
         cat "$file.new"

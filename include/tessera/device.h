@@ -123,6 +123,10 @@ typedef struct tsr_device_info {
     uint32_t coopmat_subgroup_size; /* size of the subgroups that multiply together with these
                                        shapes; 0: none is used */
 
+    /* Large products of f16 and of bf16 use matrices that a workgroup shares
+     * (VK_NV_cooperative_matrix2). */
+    bool coopmat2, coopmat2_bf16;
+
     int known_fault_count; /* the faults that the library works around on this device */
     tsr_known_fault known_faults[TSR_MAX_KNOWN_FAULTS];
 

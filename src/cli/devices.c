@@ -106,6 +106,15 @@ static void print_use(FILE *out, const tsr_device_info *info, const char *dtype,
              info->type == TSR_DEVICE_CPU ? ", unless other kernels are faster" : "");
 }
 
+static void print_coopmat2(FILE *out, const tsr_device_info *info)
+{
+    if (info->coopmat2 || info->coopmat2_bf16)
+        line(out, "", "large products of %s use matrices of a workgroup",
+             !info->coopmat2_bf16 ? "f16"
+             : !info->coopmat2    ? "bf16"
+                                  : "f16 and bf16");
+}
+
 static void print_coopmat(FILE *out, const tsr_device_info *info)
 {
     line(out, "coop. matrices", info->coopmat ? "yes" : "no");
@@ -114,6 +123,7 @@ static void print_coopmat(FILE *out, const tsr_device_info *info)
     print_use(out, info, "f16", info->coopmat_used);
     if (info->coopmat_bf16)
         print_use(out, info, "bf16", info->coopmat_bf16_used);
+    print_coopmat2(out, info);
     for (int i = 0; i < info->coopmat_count; i++) {
         const tsr_coopmat_shape *shape = &info->coopmats[i];
         line(out, "", "%" PRIu32 "x%" PRIu32 "x%" PRIu32 "  %s x %s + %s -> %s%s%s%s", shape->m,

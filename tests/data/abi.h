@@ -169,6 +169,8 @@ typedef struct tsr_device_info {
     int coopmat_used;
     int coopmat_bf16_used;
     uint32_t coopmat_subgroup_size;
+   _Bool 
+        coopmat2, coopmat2_bf16;
     int known_fault_count;
     tsr_known_fault known_faults[16];
     uint32_t processor_count;

@@ -119,6 +119,10 @@ static bool device_knows(tsr__shader shader)
         return radv->dot2;
     if (shader == TSR__SHADER_MATMUL_COOPMAT)
         return info->coopmat;
+    if (shader == TSR__SHADER_MATMUL_COOPMAT2)
+        return info->coopmat2;
+    if (shader == TSR__SHADER_MATMUL_COOPMAT2_BF16)
+        return info->coopmat2_bf16;
     return shader != TSR__SHADER_MATMUL_COOPMAT_BF16 || info->coopmat_bf16;
 }
 

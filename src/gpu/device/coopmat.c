@@ -46,19 +46,39 @@ static int best_of(const tsr_device_info *info, const char *element)
     return best;
 }
 
-void tsr__coopmat_choose(const tsr__capabilities *capabilities, tsr_device_info *info)
+static bool any(const tsr__coopmat2_units units[TSR__COOPMAT2_GROUPS])
 {
-    info->coopmat_used = info->coopmat_bf16_used = -1;
-    info->coopmat_subgroup_size = 0;
-    if (!has_needs(capabilities, info))
-        return;
-    if (info->fp16)
-        info->coopmat_used = best_of(info, "f16");
-    if (info->coopmat_bf16 && capabilities->int16)
-        info->coopmat_bf16_used = best_of(info, "bf16");
+    for (int i = 0; i < TSR__COOPMAT2_GROUPS; i++)
+        if (units[i].m > 0)
+            return true;
+    return false;
+}
+
+/* Keeps the matrices of workgroups for those dtypes whose products use cooperative matrices of
+ * subgroups, which have the same requirements and compute what these cannot. */
+static void choose_coopmat2(tsr__capabilities *capabilities, tsr_device_info *info)
+{
+    tsr__coopmat2 *shared = &capabilities->coopmat2;
+
+    if (!capabilities->has_coopmat2 || info->coopmat_used < 0)
+        memset(shared->f16, 0, sizeof shared->f16);
+    if (!capabilities->has_coopmat2 || info->coopmat_bf16_used < 0)
+        memset(shared->bf16, 0, sizeof shared->bf16);
+    info->coopmat2 = any(shared->f16);
+    info->coopmat2_bf16 = any(shared->bf16);
+}
+
+void tsr__coopmat_choose(tsr__capabilities *capabilities, tsr_device_info *info)
+{
+    const bool can = has_needs(capabilities, info);
+
+    info->coopmat_used = can && info->fp16 ? best_of(info, "f16") : -1;
+    info->coopmat_bf16_used =
+        can && info->coopmat_bf16 && capabilities->int16 ? best_of(info, "bf16") : -1;
+    choose_coopmat2(capabilities, info);
     /* Use the narrowest subgroup, because Intel's matrix units support no other. On RDNA 3, a
      * subgroup of 64 stores each element of a and b twice as often as one of 32, which doubles the
      * reads of shared memory. */
-    if (info->coopmat_used >= 0 || info->coopmat_bf16_used >= 0)
-        info->coopmat_subgroup_size = info->subgroup_size_min;
+    bool used = info->coopmat_used >= 0 || info->coopmat_bf16_used >= 0;
+    info->coopmat_subgroup_size = used ? info->subgroup_size_min : 0;
 }

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "gpu/device/attachment.h"
+#include "gpu/device/coopmat2.h"
 #include "gpu/device/instance.h"
 #include "gpu/device/storage.h"
 #include "tessera/device.h"
@@ -79,7 +80,8 @@ struct tsr_device {
     uint32_t max_workgroup_subgroups;
     double work_limit; /* one of the limits above, or infinity on CPU drivers */
     bool subgroup_quads;
-    bool dot2; /* an instruction adds two products of f16 to a sum in f32 */
+    tsr__coopmat2 coopmat2; /* the matrices that kernels share in a workgroup */
+    bool dot2;              /* an instruction adds two products of f16 to a sum in f32 */
     tsr__subnormals subnormals;
     bool self_tested; /* kernels are tested before their first use (self_test.h) */
     /* Returns an error if a pipeline's shader failed its self-test. Sets *settled to whether later

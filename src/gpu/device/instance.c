@@ -109,7 +109,9 @@ static tsr_status create(tsr__instance *instance)
         .sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
         .pApplicationName = "tessera",
         .pEngineName = "tessera",
-        .apiVersion = VK_API_VERSION_1_2,
+        /* 1.3 allows SPIR-V 1.6 on the devices that have it, which some shaders need. */
+        .apiVersion =
+            instance->api_version < VK_API_VERSION_1_3 ? VK_API_VERSION_1_2 : VK_API_VERSION_1_3,
     };
     VkInstanceCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,

@@ -82,7 +82,7 @@ void tsr_device_list_finish(tsr_device_list *list)
 /* Opening -------------------------------------------------------------------------------------- */
 
 typedef struct device_request {
-    const char *extensions[9];
+    const char *extensions[11];
     uint32_t extension_count;
     VkPhysicalDeviceFeatures2 features;
     VkPhysicalDeviceVulkan11Features vulkan11;
@@ -91,6 +91,8 @@ typedef struct device_request {
     VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables;
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR coopmat;
     VkPhysicalDeviceShaderBfloat16FeaturesKHR bf16;
+    VkPhysicalDeviceCooperativeMatrix2FeaturesNV coopmat2;
+    VkPhysicalDeviceMaintenance4FeaturesKHR maintenance4;
     VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE dot_products;
 } device_request;
 
@@ -147,6 +149,17 @@ static void fill_request(const tsr_device_info *info, const tsr__capabilities *c
         .shaderBFloat16Type = VK_TRUE,
         .shaderBFloat16CooperativeMatrix = VK_TRUE,
     };
+    request->coopmat2 = (VkPhysicalDeviceCooperativeMatrix2FeaturesNV){
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV,
+        .cooperativeMatrixWorkgroupScope = VK_TRUE,
+        .cooperativeMatrixFlexibleDimensions = VK_TRUE,
+        .cooperativeMatrixPerElementOperations = VK_TRUE,
+        .cooperativeMatrixTensorAddressing = VK_TRUE,
+    };
+    request->maintenance4 = (VkPhysicalDeviceMaintenance4FeaturesKHR){
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES_KHR,
+        .maintenance4 = VK_TRUE,
+    };
     request->dot_products = (VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE){
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_MIXED_FLOAT_DOT_PRODUCT_FEATURES_VALVE,
         .shaderMixedFloatDotProductFloat16AccFloat32 = VK_TRUE,
@@ -161,6 +174,10 @@ static void fill_request(const tsr_device_info *info, const tsr__capabilities *c
         request_extension(request, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME, &request->coopmat);
     if (info->coopmat_bf16)
         request_extension(request, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME, &request->bf16);
+    if (info->coopmat2 || info->coopmat2_bf16) {
+        request_extension(request, VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME, &request->coopmat2);
+        request_extension(request, VK_KHR_MAINTENANCE_4_EXTENSION_NAME, &request->maintenance4);
+    }
     if (capabilities->dot2)
         request_extension(request, VK_VALVE_SHADER_MIXED_FLOAT_DOT_PRODUCT_EXTENSION_NAME,
                           &request->dot_products);
@@ -282,6 +299,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->host_import_alignment = capabilities->host_import_alignment;
     device->subgroup_quads = capabilities->subgroup_quads;
     device->dot2 = capabilities->dot2;
+    device->coopmat2 = capabilities->coopmat2;
     device->subnormals = capabilities->no_halves                  ? TSR__SUBNORMALS_BY_CODE
                          : device->device_class != TSR__CLASS_GPU ? TSR__SUBNORMALS_KEPT
                          : capabilities->f16_subnormals           ? TSR__SUBNORMALS_BY_MODE

@@ -317,6 +317,56 @@ static tsr_status probe_coopmat(const tsr__instance *instance, VkPhysicalDevice 
     return TSR_OK;
 }
 
+static void note_units(tsr__coopmat2 *out,
+                       const VkCooperativeMatrixFlexibleDimensionsPropertiesNV *p)
+{
+    tsr__coopmat2_units *units = (int)p->AType == VK_COMPONENT_TYPE_FLOAT16_KHR    ? out->f16
+                                 : (int)p->AType == VK_COMPONENT_TYPE_BFLOAT16_KHR ? out->bf16
+                                                                                   : NULL;
+
+    if (!units || p->BType != p->AType || p->CType != VK_COMPONENT_TYPE_FLOAT32_KHR ||
+        p->ResultType != p->CType || p->saturatingAccumulation ||
+        p->scope != VK_SCOPE_WORKGROUP_KHR)
+        return;
+    for (int i = 0; i < TSR__COOPMAT2_GROUPS; i++)
+        if (p->workgroupInvocations == 32U << i)
+            units[i] = (tsr__coopmat2_units){p->MGranularity, p->NGranularity, p->KGranularity};
+}
+
+/* Reads which matrices a workgroup can share. Kernels have no shared memory of their own, so that
+ * the part of it that the driver needs for these matrices is always there. */
+static tsr_status probe_coopmat2(const tsr__instance *instance, tsr__capabilities *capabilities)
+{
+    enum { MOST = 128 };
+    if (!instance->vk.GetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV) {
+        capabilities->has_coopmat2 = false;
+        return TSR_OK;
+    }
+    VkPhysicalDeviceCooperativeMatrix2PropertiesNV limits = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_PROPERTIES_NV,
+    };
+    VkPhysicalDeviceProperties2 properties = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+        .pNext = &limits,
+    };
+    instance->vk.GetPhysicalDeviceProperties2(capabilities->physical, &properties);
+    VkCooperativeMatrixFlexibleDimensionsPropertiesNV list[MOST] = {0};
+    uint32_t count = MOST;
+    for (uint32_t i = 0; i < count; i++)
+        list[i].sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_FLEXIBLE_DIMENSIONS_PROPERTIES_NV;
+    VkResult result =
+        TSR__VK(&instance->vk, GetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV,
+                capabilities->physical, &count, list);
+    if (result < 0)
+        return probe_failed(result,
+                            "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV");
+    capabilities->coopmat2.max_dimension = limits.cooperativeMatrixFlexibleDimensionsMaxDimension;
+    for (uint32_t i = 0; i < count; i++)
+        if (list[i].workgroupInvocations <= limits.cooperativeMatrixWorkgroupScopeMaxWorkgroupSize)
+            note_units(&capabilities->coopmat2, &list[i]);
+    return TSR_OK;
+}
+
 static void unusable(tsr_device_info *info, const char *reason)
 {
     info->usable = false;
@@ -364,6 +414,12 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
     VkPhysicalDeviceShaderBfloat16FeaturesKHR bf16 = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR,
     };
+    VkPhysicalDeviceCooperativeMatrix2FeaturesNV coopmat2 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV,
+    };
+    VkPhysicalDeviceMaintenance4FeaturesKHR maintenance4 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES_KHR,
+    };
     VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE dot_products = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_MIXED_FLOAT_DOT_PRODUCT_FEATURES_VALVE,
     };
@@ -380,6 +436,10 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
         chain(&coopmat, &features.pNext);
     if (has_extension(extensions, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME))
         chain(&bf16, &features.pNext);
+    if (has_extension(extensions, VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME))
+        chain(&coopmat2, &features.pNext);
+    if (has_extension(extensions, VK_KHR_MAINTENANCE_4_EXTENSION_NAME))
+        chain(&maintenance4, &features.pNext);
     if (has_extension(extensions, VK_VALVE_SHADER_MIXED_FLOAT_DOT_PRODUCT_EXTENSION_NAME))
         chain(&dot_products, &features.pNext);
     instance->vk.GetPhysicalDeviceFeatures2(capabilities->physical, &features);
@@ -395,6 +455,14 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
     info->coopmat = coopmat.cooperativeMatrix;
     info->coopmat_bf16 = coopmat.cooperativeMatrix && bf16.shaderBFloat16Type &&
                          bf16.shaderBFloat16CooperativeMatrix;
+    /* These shaders are SPIR-V 1.6, where specialization constants as the size of a workgroup
+     * require maintenance4. */
+    capabilities->has_coopmat2 =
+        info->coopmat && coopmat2.cooperativeMatrixWorkgroupScope &&
+        coopmat2.cooperativeMatrixFlexibleDimensions &&
+        coopmat2.cooperativeMatrixPerElementOperations &&
+        coopmat2.cooperativeMatrixTensorAddressing && maintenance4.maintenance4 &&
+        info->api_version >= VK_API_VERSION_1_3 && instance->api_version >= VK_API_VERSION_1_3;
     capabilities->dot2 =
         dot_products.shaderMixedFloatDotProductFloat16AccFloat32 && vulkan12.shaderFloat16;
     capabilities->int16 = features.features.shaderInt16;
@@ -408,8 +476,12 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
         unusable(info, "it has no buffer device addresses");
     else if (!vulkan12.timelineSemaphore)
         unusable(info, "it has no timeline semaphores");
-    if (info->coopmat && !tsr__known_faults_demand(capabilities, info, TSR__FAULT_NO_COOPMAT_QUERY))
+    if (info->coopmat &&
+        !tsr__known_faults_demand(capabilities, info, TSR__FAULT_NO_COOPMAT_QUERY)) {
         TSR__TRY(probe_coopmat(instance, capabilities->physical, info));
+        if (capabilities->has_coopmat2)
+            TSR__TRY(probe_coopmat2(instance, capabilities));
+    }
     tsr__known_faults_apply(capabilities, info);
     tsr__coopmat_choose(capabilities, info);
     return TSR_OK;

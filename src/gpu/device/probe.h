@@ -2,6 +2,7 @@
 #ifndef TSR_GPU_DEVICE_PROBE_H
 #define TSR_GPU_DEVICE_PROBE_H
 
+#include "gpu/device/coopmat2.h"
 #include "gpu/device/instance.h"
 #include "tessera/device.h"
 
@@ -31,8 +32,11 @@ typedef struct tsr__capabilities {
     bool memory_budget;
     uint64_t host_import_alignment; /* 0 if VK_EXT_external_memory_host is missing */
     VkDriverId driver;
-    bool coopmat_faulty; /* a known fault forbids cooperative matrices */
-    bool short_work;     /* a known fault demands batches and dispatches with less work */
+    /* the device can share cooperative matrices in a workgroup, and load them as tensors */
+    bool has_coopmat2;
+    tsr__coopmat2 coopmat2; /* those that kernels use */
+    bool coopmat_faulty;    /* a known fault forbids cooperative matrices */
+    bool short_work;        /* a known fault demands batches and dispatches with less work */
 } tsr__capabilities;
 
 /* Fills in both results. `index` is the device's position in the listing. If the driver returns an

@@ -33,7 +33,8 @@
 #define TSR__VK_INSTANCE_OPTIONAL_FUNCTIONS(X)                                                     \
     X(CreateDebugUtilsMessengerEXT)                                                                \
     X(DestroyDebugUtilsMessengerEXT)                                                               \
-    X(GetPhysicalDeviceCooperativeMatrixPropertiesKHR)
+    X(GetPhysicalDeviceCooperativeMatrixPropertiesKHR)                                             \
+    X(GetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV)
 
 #define TSR__VK_DEVICE_FUNCTIONS(X)                                                                \
     X(DestroyDevice)                                                                               \

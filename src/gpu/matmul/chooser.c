@@ -29,6 +29,7 @@ tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
         .dot2 = device->dot2,
         .coopmat = shape_used(device, device->info.coopmat_used),
         .coopmat_bf16 = shape_used(device, device->info.coopmat_bf16_used),
+        .coopmat2 = device->storage == TSR__STORAGE_S16 ? device->coopmat2 : (tsr__coopmat2){0},
         .coopmat_subgroup_size = device->info.coopmat_subgroup_size,
         .max_subgroups = device->max_workgroup_subgroups,
     };
@@ -79,7 +80,9 @@ static const char *coopmat_name(const tsr__chip *chip, const tsr__matmul_device 
 {
     if (p->m < chip->coopmat_m || p->n < chip->coopmat_n || p->k < chip->coopmat_k)
         return NULL;
-    return first_worthwhile(chip, chip->coopmat_tiles, device, p);
+    const char *name =
+        chip->coopmat2_tiles ? first_worthwhile(chip, chip->coopmat2_tiles, device, p) : NULL;
+    return name ? name : first_worthwhile(chip, chip->coopmat_tiles, device, p);
 }
 
 /* Returns the configuration for few rows, or NULL if none can be used. The choice depends on b:

@@ -9,9 +9,10 @@
 #include "base/float16.h"
 #include "gpu/matmul/matmul.h"
 
-/* One product y[m,n] = a[m,k] · b[n,k]ᵀ, whose result the host knows. The operands are multiples of
- * 1/8 from -2 to 2, which f16 and bf16 represent. All sums of products are then exact in f32, in
- * every order of addition, so that the results must be equal bit by bit. */
+/* One product y[m,n] = a[m,k] · b[n,k]ᵀ in f32, or y = a[k,m]ᵀ · b[k,n] + bias[n] in the dtype of
+ * the operands, whose result the host knows. The operands are multiples of 1/8 from -2 to 2, which
+ * f16 and bf16 represent. All sums of products are then exact in f32, in every order of addition,
+ * so that the results must be equal bit by bit. */
 
 static float value_at(uint32_t seed, uint32_t index)
 {
@@ -22,12 +23,7 @@ static float value_at(uint32_t seed, uint32_t index)
 
 static uint16_t narrow(float value, tsr_dtype dtype)
 {
-    uint32_t bits;
-
-    if (dtype == TSR_F16)
-        return tsr__f16_of_f32(value);
-    memcpy(&bits, &value, sizeof bits);
-    return (uint16_t)(bits >> 16); /* exact: bf16 has these values */
+    return dtype == TSR_F16 ? tsr__f16_of_f32(value) : tsr__bf16_of_f32(value);
 }
 
 typedef struct check {
@@ -36,15 +32,28 @@ typedef struct check {
     tsr_dtype dtype;
     int64_t m, n, k;
     uint32_t splits; /* of k; 0: as the chooser does it */
+    bool transposed; /* the second of the two products */
     tsr_stream *stream;
-    tsr_tensor *y, *a, *b;
+    tsr_tensor *y, *a, *b, *bias;
     float *host; /* y, then the operands as they are uploaded */
 } check;
 
+enum { SEED_A = 1, SEED_B = 7, SEED_BIAS = 3 };
+
+static tsr_dtype y_dtype(const check *c)
+{
+    return c->transposed ? c->dtype : TSR_F32;
+}
+
+static tsr_matmul_params params_of(const check *c)
+{
+    return (tsr_matmul_params){
+        .transpose_a = c->transposed, .transpose_b = !c->transposed, .bias = c->bias};
+}
+
 static tsr_status upload(const check *c, tsr_tensor *tensor, uint32_t seed, void *elements)
 {
-    const tsr_layout *layout = tsr_tensor_layout(tensor);
-    const size_t count = (size_t)(layout->shape[0] * layout->shape[1]);
+    const size_t count = (size_t)tsr_layout_count(tsr_tensor_layout(tensor));
 
     for (size_t i = 0; i < count; i++) {
         float value = value_at(seed, (uint32_t)i);
@@ -59,22 +68,34 @@ static tsr_status upload(const check *c, tsr_tensor *tensor, uint32_t seed, void
 /* Elements that the kernel does not write stay NaN. */
 static tsr_status poison(const check *c)
 {
-    const size_t count = (size_t)(c->m * c->n);
+    const size_t bytes = (size_t)(c->m * c->n) * tsr_dtype_size(y_dtype(c));
 
-    for (size_t i = 0; i < count; i++)
-        c->host[i] = NAN;
-    return tsr_tensor_upload(c->stream, c->y, c->host, count * sizeof *c->host);
+    memset(c->host, 0xff, bytes);
+    return tsr_tensor_upload(c->stream, c->y, c->host, bytes);
+}
+
+static double element_of(const check *c, int64_t row, int64_t column)
+{
+    double sum = c->transposed ? (double)value_at(SEED_BIAS, (uint32_t)column) : 0;
+
+    for (int64_t i = 0; i < c->k; i++) {
+        int64_t a = c->transposed ? i * c->m + row : row * c->k + i;
+        int64_t b = c->transposed ? i * c->n + column : column * c->k + i;
+        sum += (double)value_at(SEED_A, (uint32_t)a) * (double)value_at(SEED_B, (uint32_t)b);
+    }
+    return sum;
 }
 
 static bool is_right(const check *c)
 {
     for (int64_t row = 0; row < c->m; row++)
         for (int64_t column = 0; column < c->n; column++) {
-            double sum = 0;
-            for (int64_t i = 0; i < c->k; i++)
-                sum += (double)value_at(1, (uint32_t)(row * c->k + i)) *
-                       (double)value_at(7, (uint32_t)(column * c->k + i));
-            if ((double)c->host[row * c->n + column] != sum)
+            double element = element_of(c, row, column);
+            int64_t at = row * c->n + column;
+            bool same = c->transposed
+                            ? ((const uint16_t *)c->host)[at] == narrow((float)element, c->dtype)
+                            : (double)c->host[at] == element;
+            if (!same)
                 return false;
         }
     return true;
@@ -82,18 +103,24 @@ static bool is_right(const check *c)
 
 static tsr_status multiply(check *c, bool *out)
 {
-    const size_t bytes = (size_t)(c->m * c->n) * sizeof(float);
+    const size_t bytes = (size_t)(c->m * c->n) * tsr_dtype_size(y_dtype(c));
+    const int64_t a_shape[2] = {c->transposed ? c->k : c->m, c->transposed ? c->m : c->k};
+    const int64_t b_shape[2] = {c->transposed ? c->k : c->n, c->transposed ? c->n : c->k};
     const tsr__matmul_override forced = {.config = c->config->name, .splits = c->splits};
 
     TSR__TRY(tsr_stream_create(c->gpu, &c->stream));
-    TSR__TRY(tsr_tensor_create(c->gpu, TSR_F32, 2, (int64_t[]){c->m, c->n}, &c->y));
-    TSR__TRY(tsr_tensor_create(c->gpu, c->dtype, 2, (int64_t[]){c->m, c->k}, &c->a));
-    TSR__TRY(tsr_tensor_create(c->gpu, c->dtype, 2, (int64_t[]){c->n, c->k}, &c->b));
+    TSR__TRY(tsr_tensor_create(c->gpu, y_dtype(c), 2, (int64_t[]){c->m, c->n}, &c->y));
+    TSR__TRY(tsr_tensor_create(c->gpu, c->dtype, 2, a_shape, &c->a));
+    TSR__TRY(tsr_tensor_create(c->gpu, c->dtype, 2, b_shape, &c->b));
     TSR__TRY(poison(c));
-    TSR__TRY(upload(c, c->a, 1, c->host + c->m * c->n));
-    TSR__TRY(upload(c, c->b, 7, c->host + c->m * c->n));
-    TSR__TRY(tsr__matmul_run(c->stream, c->y, c->a, c->b, tsr_matmul_params(.transpose_b = true),
-                             &forced));
+    TSR__TRY(upload(c, c->a, SEED_A, c->host + c->m * c->n));
+    TSR__TRY(upload(c, c->b, SEED_B, c->host + c->m * c->n));
+    if (c->transposed) {
+        TSR__TRY(tsr_tensor_create(c->gpu, c->dtype, 1, &c->n, &c->bias));
+        TSR__TRY(upload(c, c->bias, SEED_BIAS, c->host + c->m * c->n));
+    }
+    tsr_matmul_params params = params_of(c);
+    TSR__TRY(tsr__matmul_run(c->stream, c->y, c->a, c->b, &params, &forced));
     TSR__TRY(tsr_tensor_download(c->stream, c->y, c->host, bytes));
     *out = is_right(c);
     return TSR_OK;
@@ -104,10 +131,11 @@ static tsr_status multiply(check *c, bool *out)
 static void choose_size(check *c, bool few_rows)
 {
     const int64_t bm = c->config->bm, bn = c->config->bn, bk = c->config->bk;
+    const int64_t steps = c->config->steps > 0 ? c->config->steps : 1;
 
-    c->m = few_rows ? bm : bm + 5;
+    c->m = few_rows ? bm : bm + (c->transposed ? 8 : 5);
     c->n = bn + 8;
-    c->k = 2 * bk + 8;
+    c->k = (steps + 1) * bk + 8;
 }
 
 static bool can_multiply(const check *c)
@@ -116,6 +144,7 @@ static bool can_multiply(const check *c)
     tsr__matmul_problem problem;
     tsr__matmul_device device = tsr__matmul_device_of(c->gpu);
 
+    /* The other product needs the same of the device as this one. */
     return tsr_layout_init(TSR_F32, 2, (int64_t[]){c->m, c->n}, &y) == TSR_OK &&
            tsr_layout_init(c->dtype, 2, (int64_t[]){c->m, c->k}, &a) == TSR_OK &&
            tsr_layout_init(c->dtype, 2, (int64_t[]){c->n, c->k}, &b) == TSR_OK &&
@@ -130,6 +159,7 @@ static tsr_status run_check(check *c, bool *out)
     if (!c->host)
         return TSR_ERR_NO_MEMORY;
     tsr_status status = multiply(c, out);
+    tsr_tensor_destroy(&c->bias);
     tsr_tensor_destroy(&c->b);
     tsr_tensor_destroy(&c->a);
     tsr_tensor_destroy(&c->y);
@@ -148,6 +178,11 @@ static tsr_status check_config(tsr_device *gpu, const char *name, tsr_dtype dtyp
     if (!can_multiply(&c))
         return tsr__fail(TSR_ERR_UNSUPPORTED, "matmul: %s is not tested for %s", name,
                          tsr_dtype_name(dtype));
+    TSR__TRY(run_check(&c, out));
+    if (!*out || !c.config->family->tests_forms)
+        return TSR_OK;
+    c.transposed = true;
+    choose_size(&c, false);
     return run_check(&c, out);
 }
 

@@ -213,9 +213,15 @@ static tsr__pipeline *find(tsr__pipeline *entry, tsr__shader shader, const uint3
  * subgroups themselves, so they must know the number of subgroups. */
 static uint32_t subgroup_size_of(const tsr_device *device, tsr__shader shader)
 {
-    bool counts = shader == TSR__SHADER_MATMUL_COOPMAT || shader == TSR__SHADER_MATMUL_COOPMAT_BF16;
-
-    return counts ? device->info.coopmat_subgroup_size : 0;
+    switch (shader) {
+    case TSR__SHADER_MATMUL_COOPMAT:
+    case TSR__SHADER_MATMUL_COOPMAT_BF16:
+    case TSR__SHADER_MATMUL_COOPMAT2:
+    case TSR__SHADER_MATMUL_COOPMAT2_BF16:
+        return device->info.coopmat_subgroup_size;
+    default:
+        return 0;
+    }
 }
 
 static tsr_status build_entry(tsr_device *device, const device_pipelines *pipelines,

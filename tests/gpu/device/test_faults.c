@@ -299,7 +299,9 @@ static bool not_usable_then(int code, const char *site)
 {
     return tsr__vk_status((VkResult)code) != TSR_ERR_NO_MEMORY &&
            (strcmp(site, "vkEnumerateDeviceExtensionProperties") == 0 ||
-            strcmp(site, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR") == 0);
+            strcmp(site, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR") == 0 ||
+            strcmp(site, "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV") ==
+                0);
 }
 
 /* True for the calls that make the next batch. If they fail, the full batch continues and is
@@ -507,6 +509,7 @@ static void check_all_seen(void)
         "vkEnumerateInstanceLayerProperties", /* layers_fail */
         "vkDeviceWaitIdle",                   /* closing_a_lost_device_fails */
         "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR",
+        "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV",
         "vkGetPipelineExecutableStatisticsKHR",
     };
     for (size_t i = 0; i < sizeof listed / sizeof *listed; i++) {

@@ -138,6 +138,45 @@ START_TEST(size_of_subgroups)
 }
 END_TEST
 
+/* As NVIDIA's H200 reports them. */
+static const tsr__coopmat2 workgroup_matrices = {
+    .max_dimension = 1024,
+    .f16 = {{16, 16, 16}, {16, 16, 16}, {32, 16, 16}, {32, 32, 16}},
+    .bf16 = {{16, 16, 16}, {16, 16, 16}, {32, 16, 16}, {32, 32, 16}},
+};
+
+/* They need all that matrices of subgroups need, and more. */
+START_TEST(matrices_of_workgroups)
+{
+    bool *needs[] = {&capabilities.has_coopmat2, &info.coopmat, &info.int64};
+
+    used();
+    ck_assert(!info.coopmat2 && !info.coopmat2_bf16);
+    capabilities.has_coopmat2 = true;
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+        capabilities.coopmat2 = workgroup_matrices;
+        used();
+        ck_assert(info.coopmat2 && info.coopmat2_bf16);
+        ck_assert_mem_eq(&capabilities.coopmat2, &workgroup_matrices, sizeof workgroup_matrices);
+        *needs[i] = false;
+        used();
+        ck_assert(!info.coopmat2 && !info.coopmat2_bf16);
+        ck_assert_uint_eq(capabilities.coopmat2.f16[3].m, 0);
+        ck_assert_uint_eq(capabilities.coopmat2.bf16[3].m, 0);
+        *needs[i] = true;
+    }
+    capabilities.coopmat2 = workgroup_matrices;
+    capabilities.coopmat_faulty = true;
+    used();
+    ck_assert(!info.coopmat2 && !info.coopmat2_bf16);
+    capabilities.coopmat_faulty = false;
+    capabilities.coopmat2 = workgroup_matrices;
+    capabilities.int16 = false;
+    used();
+    ck_assert(info.coopmat2 && !info.coopmat2_bf16);
+}
+END_TEST
+
 /* The kernel ----------------------------------------------------------------------------------- */
 
 #define VENDOR_AMD 0x1002
@@ -428,6 +467,119 @@ START_TEST(forced_but_unsupported)
 }
 END_TEST
 
+/* Matrices of workgroups ----------------------------------------------------------------------- */
+
+static bool fits(const char *name, const tsr__matmul_problem *problem)
+{
+    return tsr__matmul_config_fits(tsr__matmul_config_named(name), &device, problem);
+}
+
+START_TEST(large_products_share_matrices)
+{
+    device.coopmat2 = workgroup_matrices;
+    ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat2-128x256");
+    ck_assert_str_eq(chosen(TSR_BF16, 4096, 4096, 4096), "coopmat2-128x256");
+    ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4090), "coopmat2-128x256"); /* rows of y */
+    ck_assert_str_eq(chosen(TSR_F16, 2048, 1024, 1024), "coopmat2-128x128");
+    ck_assert_str_eq(chosen(TSR_F16, 4096, 4092, 4096), "coopmat-xl"); /* rows of a and b */
+    ck_assert_str_eq(chosen(TSR_F16, 256, 256, 256), "coopmat-16");
+    memset(device.coopmat2.bf16, 0, sizeof device.coopmat2.bf16);
+    ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat2-128x256");
+    ck_assert_str_eq(chosen(TSR_BF16, 4096, 4096, 4096), "coopmat-xl");
+}
+END_TEST
+
+/* Every configuration runs on a device with these matrices, and none whose tile is no multiple of
+ * what the device demands. */
+START_TEST(tiles_of_workgroups)
+{
+    const tsr__matmul_config *config;
+    int count = 0;
+
+    for (int i = 0; (config = tsr__matmul_config_at(i)) != NULL; i++) {
+        if (config->family != &tsr__matmul_coopmat2)
+            continue;
+        device.coopmat2 = workgroup_matrices;
+        ck_assert(tsr__matmul_config_runs(config, &device));
+        device.coopmat2.max_dimension = 8;
+        ck_assert(!tsr__matmul_config_runs(config, &device));
+        for (int j = 0; j < TSR__COOPMAT2_GROUPS; j++) {
+            device.coopmat2 = workgroup_matrices;
+            device.coopmat2.f16[j].n = device.coopmat2.bf16[j].k = 96;
+            ck_assert_int_eq(tsr__matmul_config_runs(config, &device), config->threads != 32U << j);
+        }
+        count++;
+    }
+    ck_assert_int_gt(count, 0);
+    ck_assert_int_le(tsr__matmul_config_index(tsr__matmul_config_named("coopmat2-128x256")), 63);
+}
+END_TEST
+
+/* One stride of an operand is 1, and all else is a multiple of 16 bytes. */
+START_TEST(operands_of_workgroups)
+{
+    const char *name = "coopmat2-64x64";
+    tsr__matmul_problem p = product(TSR_F16, TSR_F16, 100, 64, 100);
+
+    device.coopmat2 = workgroup_matrices;
+    ck_assert(fits(name, &p));
+    p.a.offset = 4;
+    ck_assert(!fits(name, &p));
+    p.a.offset = 8;
+    p.a.row = 56; /* rows overlap */
+    ck_assert(!fits(name, &p));
+    p.a.row = 72;
+    ck_assert(fits(name, &p));
+    p.a.col = 2;
+    ck_assert(!fits(name, &p));
+    p.a.col = 1;
+    p.b.col = 0; /* all columns are the same */
+    ck_assert(!fits(name, &p));
+    p.b.col = 1; /* b is [k,n], where n is no multiple of 8 */
+    p.b.row = 104;
+    ck_assert(!fits(name, &p));
+    p.n = 104;
+    ck_assert(fits(name, &p));
+    p.b.row = 1 << 26; /* more than 32 bits of offsets */
+    ck_assert(!fits(name, &p));
+    p.b.row = 104;
+    p.y.dtype = TSR_F16;
+    ck_assert(fits(name, &p));
+    p.y.dtype = TSR_BF16;
+    ck_assert(!fits(name, &p));
+    p.y.dtype = TSR_F32;
+    p.b.dtype = TSR_BF16;
+    ck_assert(!fits(name, &p));
+}
+END_TEST
+
+/* y is stored as a tensor if its rows start at multiples of 16 bytes. */
+START_TEST(stores_of_workgroups)
+{
+    const tsr__matmul_config *config = tsr__matmul_config_named("coopmat2-128x256");
+    uint32_t spec[TSR__MATMUL_SPEC_MAX];
+    tsr__shader shader;
+
+    device.coopmat2 = workgroup_matrices;
+    for (int vectors = 0; vectors < 2; vectors++)
+        for (int aligned = 0; aligned < 2; aligned++)
+            for (int narrow = 0; narrow < 2; narrow++) {
+                tsr__matmul_problem p = product(TSR_BF16, TSR_BF16, 128, 64, aligned ? 128 : 132);
+                p.y.dtype = narrow ? TSR_BF16 : TSR_F32;
+                tsr__matmul_variant variant = tsr__matmul_variant_for(config, &device, &p, true);
+                variant.mode =
+                    (uint32_t)p.y.dtype << TSR_MM_Y_DTYPE_SHIFT | (vectors ? TSR_MM_Y_VECTORS : 0);
+                ck_assert_int_eq(config->family->pipeline(config, &variant, &shader, spec), 9);
+                ck_assert_int_eq(shader, TSR__SHADER_MATMUL_COOPMAT2_BF16);
+                ck_assert_uint_eq(spec[0], 256);
+                ck_assert_uint_eq(spec[1], 128);
+                ck_assert_uint_eq(spec[2], 256);
+                ck_assert_uint_eq(spec[5], TSR_MM_LOAD_VEC8_K);
+                ck_assert_uint_eq(spec[8], vectors && (aligned || !narrow));
+            }
+}
+END_TEST
+
 /* Tiles ---------------------------------------------------------------------------------------- */
 
 typedef struct seen {
@@ -548,6 +700,7 @@ TESTS(coopmat_shape)
     tcase_add_test(tests, bf16_has_its_own_requirements);
     tcase_add_test(tests, none_if_a_requirement_is_missing);
     tcase_add_test(tests, size_of_subgroups);
+    tcase_add_test(tests, matrices_of_workgroups);
 }
 
 TESTS(coopmat_kernel)
@@ -568,6 +721,10 @@ TESTS(coopmat_kernel)
     tcase_add_test(tests, few_rows_have_more_parts);
     tcase_add_test(tests, few_processors_are_idle_in_the_end);
     tcase_add_test(tests, forced_but_unsupported);
+    tcase_add_test(tests, large_products_share_matrices);
+    tcase_add_test(tests, tiles_of_workgroups);
+    tcase_add_test(tests, operands_of_workgroups);
+    tcase_add_test(tests, stores_of_workgroups);
     tcase_add_test(tests, tiles_are_covered_on_every_device);
     tcase_add_test(tests, loads_follow_strides);
 }

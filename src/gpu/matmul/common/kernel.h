@@ -27,6 +27,7 @@ typedef struct tsr__matmul_config {
     uint32_t vendor_id; /* the only vendor on whose devices the configuration runs; 0: all */
     /* the number of steps whose tiles are in shared memory at once: 2; or 0, which means one */
     uint32_t buffers;
+    uint32_t steps;    /* the number of steps that the main loop unrolls; 0: the shader decides */
     bool stores_plain; /* stores only f32 sums; another dispatch applies the epilogue */
     /* cannot be used with scalar loads of both operands, because it would spill registers */
     bool vectors;
@@ -44,6 +45,7 @@ typedef struct tsr__matmul_device {
     bool dot2; /* there is an instruction that adds two products of f16 to a sum in f32 */
     /* the shapes for f16 and bf16; m is 0 if products of that dtype use none */
     tsr_coopmat_shape coopmat, coopmat_bf16;
+    tsr__coopmat2 coopmat2;                        /* matrices that a workgroup shares */
     uint32_t coopmat_subgroup_size, max_subgroups; /* max_subgroups: per workgroup */
     uint64_t off; /* bit i: the configuration at index i must not be used */
 } tsr__matmul_device;
@@ -68,7 +70,9 @@ typedef struct tsr__matmul_variant {
     tsr__matmul_fragment fragment; /* for kernels with cooperative matrices */
     uint32_t ahead;                /* AHEAD of matmul_tiled.glsl: 0 or 1 */
     uint32_t own_mode; /* 1: matmul_tiled.glsl is specialised for the epilogue; otherwise 0 */
-    uint32_t dot2;     /* 1: matmul_dot2.comp takes the place of matmul_pairs.comp; otherwise 0 */
+    /* 1: rows of a 16-bit y start at multiples of 16 bytes (matmul_coopmat2.glsl); otherwise 0 */
+    uint32_t y_aligned;
+    uint32_t dot2; /* 1: matmul_dot2.comp takes the place of matmul_pairs.comp; otherwise 0 */
     /* the epilogue: TSR_MM_…, without the fields for loads */
     uint32_t mode;
 } tsr__matmul_variant;
@@ -111,7 +115,9 @@ struct tsr__matmul_family {
     /* Records the product. On failure nothing is recorded. */
     tsr_status (*run)(const tsr__matmul_call *call, const tsr__matmul_plan *plan);
 
-    bool splits_k;    /* `run` uses plan->splits */
+    bool splits_k; /* `run` uses plan->splits */
+    /* the self-test also computes aᵀ·b, with a bias and a result of the operands' dtype */
+    bool tests_forms;
     bool cpu_vectors; /* vector loads are faster on CPU drivers, too */
 };
 

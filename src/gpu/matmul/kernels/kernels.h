@@ -14,10 +14,16 @@ extern const tsr__matmul_family
 extern const tsr__matmul_family tsr__matmul_wide; /* with 64-bit strides; for any problem */
 /* with cooperative matrices; for f16 and bf16 */
 extern const tsr__matmul_family tsr__matmul_coopmat;
+/* the same, with matrices that a workgroup shares; for operands whose rows are aligned */
+extern const tsr__matmul_family tsr__matmul_coopmat2;
 
 /* Returns how the subgroups of a workgroup divide its tile (shaders/gpu/matmul_coopmat.glsl) for
  * operands of `dtype`. All fields are 0 if the device cannot run the configuration. */
 tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
                                               const tsr__matmul_device *device, tsr_dtype dtype);
+
+/* True if the device can run a configuration of tsr__matmul_coopmat2 for operands of `dtype`. */
+bool tsr__matmul_coopmat2_runs(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                               tsr_dtype dtype);
 
 #endif
