@@ -22,6 +22,7 @@ layout(constant_id = 16) const uint FULL = 0; // 1: m is a multiple of TM
 // The elements from one line of b to the next; 0: p.b_stride. With a constant, the addresses of all
 // steps are one base and constant offsets, which are parts of the load instructions.
 layout(constant_id = 17) const uint B_LINE = 0;
+layout(constant_id = 18) const uint A_LINE = 0; // the same for a transposed a; 0: p.a_stride
 
 // Exchanges the lower lane's `high` and the upper lane's `low`, for lanes that are `distance`
 // apart.
@@ -80,13 +81,14 @@ void store_four(uint64_t at, vec4 values)
 
 void main()
 {
-    // With PARTS, the workgroup's index in x counts the tiles, so that consecutive workgroups read
-    // the lines of b sequentially. The range of k of a workgroup has few lines, because processors
-    // prefetch only a few streams at a time.
-    uint row0 = PARTS != 0 ? 0 : uniform_index(gl_WorkGroupID.x) * TM;
-    uint part = PARTS != 0 ? uniform_index(gl_WorkGroupID.y) : 0;
+    // With PARTS = 1, the workgroup's index in x counts the tiles, so that consecutive workgroups
+    // read the lines of b sequentially. The range of k of a workgroup has few lines, because
+    // processors prefetch only a few streams at a time. With PARTS = 2, all tiles of a part follow
+    // each other, because they read the same lines.
+    uint row0 = PARTS == 1 ? 0 : uniform_index(gl_WorkGroupID.x) * TM;
+    uint part = PARTS == 0 ? 0 : uniform_index(PARTS == 1 ? gl_WorkGroupID.y : gl_WorkGroupID.z);
     bool own;
-    uint group = PARTS != 0 ? gl_WorkGroupID.x : gl_WorkGroupID.y;
+    uint group = PARTS == 1 ? gl_WorkGroupID.x : gl_WorkGroupID.y;
     uint col0 = lavapipe_tile(group, SUBGROUPS, (p.n + TN * LANES - 1) / (TN * LANES), own) * TN * LANES;
     if (FRESH != 0) // the last tile ends with the last column
         col0 = min(col0, p.n - TN * LANES);
@@ -105,7 +107,8 @@ void main()
 #if TSR_FINISHES
         y_row[i] = p.y + Y_BYTES * (batch * p.y_batch + row * p.y_stride + col0);
 #else
-        y_row[i] = p.sums + 4 * (batch * p.sums_batch + uint64_t(part) * p.sums_stride + row * p.sums_stride + col0);
+        uint64_t first = uint64_t(part) * (PARTS > 1 ? p.m : 1);
+        y_row[i] = p.sums + 4 * (batch * p.sums_batch + (first + row) * p.sums_stride + col0);
 #endif
         if (FRESH != 0)
             touched ^= touch(y_row[i], TN * LANES * Y_BYTES);
@@ -133,7 +136,7 @@ void main()
             // Each address is computed from the base: LLVM 19 takes minutes to compile a chain of
             // additions.
             uint64_t b_line = b_before + (B_LINE != 0 ? (step + 1) * B_BYTES * B_LINE : uint64_t((step + 1) * B_BYTES) * p.b_stride);
-            uint64_t a_step = uint64_t(step) * (A_TRANSPOSED != 0 ? p.a_stride : 1) * A_BYTES;
+            uint64_t a_step = A_LINE != 0 ? step * A_LINE * A_BYTES : uint64_t(step) * (A_TRANSPOSED != 0 ? p.a_stride : 1) * A_BYTES;
             float b[TN];
             [[unroll]] for (int j = 0; j < TN; j++) {
                 if (CAREFUL != 0)

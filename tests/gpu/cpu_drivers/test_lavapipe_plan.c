@@ -102,8 +102,10 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     const bool careful = piece->constants[TSR__LAVAPIPE_CAREFUL] != 0;
     const bool in_parts = piece->constants[TSR__LAVAPIPE_PARTS] != 0;
     const bool fresh = piece->constants[TSR__LAVAPIPE_FRESH] != 0;
-    const uint32_t parts = in_parts ? piece->groups[!nt] : 1;
-    const uint32_t col_groups = piece->groups[!in_parts || nt];
+    /* A sum of outer products: tiles of rows and columns, and parts. */
+    const bool outer = !nt && piece->constants[TSR__LAVAPIPE_PARTS] == 2;
+    const uint32_t parts = in_parts ? piece->groups[outer ? 2 : !nt] : 1;
+    const uint32_t col_groups = piece->groups[!in_parts || nt || outer];
     const corner at = corner_of(c, piece);
     const uint64_t first = at.k + at.skip, k_count = (uint64_t)piece->k * parts - at.skip;
 
@@ -122,7 +124,8 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     ck_assert(finish == (at.k + (uint64_t)piece->k * parts == p->k ? p->finish : 0));
     ck_assert(!finish || nt || fresh);
     /* Columns may be computed twice only if the piece sets all sums, from all of k. */
-    ck_assert(!fresh || (!nt && !careful && !piece->accumulate && first == 0 && k_count == p->k));
+    ck_assert(!fresh || (!nt && !careful && !piece->accumulate && first == 0));
+    ck_assert(!fresh || k_count == p->k || (outer && piece->n % tile_cols == 0));
     ck_assert((piece->constants[TSR__LAVAPIPE_FULL] != 0) ==
               (p->form == TSR__LAVAPIPE_TN && piece->m % tile_rows == 0));
     /* 64-bit stores are used if four elements are stored at once and every row starts at a 64-bit
@@ -139,6 +142,10 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     if (in_parts && nt) /* tiles of rows are in z */
         ck_assert(piece->groups[2] == tsr__div_up_u32(piece->m, tile_rows) && piece->block == 0 &&
                   piece->constants[TSR__LAVAPIPE_PARTS] == (piece->groups[2] > 1 ? 2 : 1));
+    else if (outer)
+        ck_assert(piece->m == p->m && piece->groups[0] == tsr__div_up_u32(piece->m, tile_rows) &&
+                  fresh == (first == 0) && piece->constants[TSR__LAVAPIPE_A_LINE] == p->a_stride &&
+                  piece->constants[TSR__LAVAPIPE_B_LINE] == p->b_stride);
     else if (in_parts)
         ck_assert(piece->m <= tile_rows && piece->groups[2] == 1);
     else
@@ -147,7 +154,7 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     ck_assert((uint64_t)col_groups * subgroups * tile_cols >= piece->n);
     ck_assert(((uint64_t)col_groups * subgroups - subgroups) * tile_cols < piece->n);
     ck_assert(piece->groups[0] <= 4095 && piece->groups[1] <= 4095);
-    ck_assert(piece->groups[2] <= (in_parts && nt && p->alone ? 4095 : 8));
+    ck_assert(piece->groups[2] <= (in_parts && nt && p->alone ? 4095 : outer ? 16 : 8));
     /* The pieces at the start of k must set the sums, for all parts, before any piece adds to
      * them. */
     ck_assert(piece->accumulate == (first != 0 || p->accumulate));
@@ -203,7 +210,8 @@ static void check_plan(tsr__lavapipe_form form, uint32_t m, uint32_t n, uint32_t
     c.product.parts = tsr__lavapipe_parts(&c.product);
     ck_assert(c.product.parts >= 1 && c.product.parts <= 32);
     ck_assert(c.product.parts == 1 || m <= (form == TSR__LAVAPIPE_NT ? 8 : 1) ||
-              (form == TSR__LAVAPIPE_NT && c.product.alone && m * n <= 1 << 13));
+              (form == TSR__LAVAPIPE_NT && c.product.alone && m * n <= 1 << 13) ||
+              (form == TSR__LAVAPIPE_TN && c.product.alone && tsr__lavapipe_outer(m, n, k, lanes)));
     if (c.product.parts > 1)
         c.product.accumulate = false; /* the addition of the parts accumulates */
     else if (form == TSR__LAVAPIPE_NT ||
@@ -322,6 +330,50 @@ START_TEST(short_k)
         overlapping += i % 4 != 0 && k <= 128 && n > 64 && n % 64 > 0;
     }
     ck_assert_int_gt(overlapping, 100);
+}
+END_TEST
+
+/* Sums of outer products: parts of 64, 96 or 128 elements of k, in one dispatch or several. */
+START_TEST(outer_products)
+{
+    uint64_t random = 17;
+    int in_parts = 0, several = 0;
+    for (int i = 0; i < 300; i++) {
+        const uint32_t lanes = lane_counts[i % 3];
+        const uint32_t m = (uint32_t)random_between(&random, 9, 300);
+        const uint32_t n = 4 * lanes * (uint32_t)random_between(&random, 1, 256 / lanes / 4 + 1);
+        const uint32_t length = i % 2 ? 128 : i % 4 ? 96 : 64;
+        const uint32_t k = length * (uint32_t)random_between(&random, 2, i % 5 ? 20 : 40);
+        check_plan(TSR__LAVAPIPE_TN, m, n, k, lanes, i % 7 == 0, true);
+        if (m % 4 == 3 || !tsr__lavapipe_outer(m, n, k, lanes))
+            continue; /* of a batch, or too small */
+        in_parts++;
+        several += k / 128 > 16;
+    }
+    ck_assert_int_gt(in_parts, 80);
+    ck_assert_int_gt(several, 10);
+}
+END_TEST
+
+/* The limits: whole parts, columns of whole tiles, and fewer elements in all parts of y than in
+ * copies of the operands. */
+START_TEST(outer_products_that_suit)
+{
+    ck_assert(tsr__lavapipe_outer(512, 128, 768, 8));
+    ck_assert(tsr__lavapipe_outer(128, 512, 768, 8));
+    ck_assert(tsr__lavapipe_outer(128, 128, 768, 8));
+    ck_assert(!tsr__lavapipe_outer(128, 120, 768, 8));
+    ck_assert(tsr__lavapipe_outer(128, 128, 832, 8));
+    ck_assert(!tsr__lavapipe_outer(128, 128, 800, 8));
+    ck_assert(!tsr__lavapipe_outer(128, 128, 128, 8));
+    ck_assert(!tsr__lavapipe_outer(64, 128, 768, 8));
+    ck_assert(tsr__lavapipe_outer(256, 256, 768, 8));
+    ck_assert(!tsr__lavapipe_outer(260, 256, 768, 8));
+    ck_assert(!tsr__lavapipe_outer(8, 1 << 16, 1024, 8));
+    ck_assert(tsr__lavapipe_outer(4096, 32, 1024, 8));
+    ck_assert(!tsr__lavapipe_outer(4097, 32, 1024, 8));
+    ck_assert(!tsr__lavapipe_outer(INT32_MAX, 32, 1024, 8));
+    ck_assert(!tsr__lavapipe_outer(32, INT32_MAX - 31, 1024, 8));
 }
 END_TEST
 
@@ -558,6 +610,8 @@ TESTS(lavapipe_plan)
 {
     tcase_add_loop_test(tests, random_products, 0, 3);
     tcase_add_test(tests, products_in_panels);
+    tcase_add_test(tests, outer_products);
+    tcase_add_test(tests, outer_products_that_suit);
     tcase_add_test(tests, few_long_rows);
     tcase_add_test(tests, short_k);
     tcase_add_test(tests, one_long_row);

@@ -406,6 +406,34 @@ START_TEST(short_k)
 }
 END_TEST
 
+/* Both operands are contiguous from one k to the next, as for the gradients of a layer's weights.
+ * CPU drivers compute parts of k in one dispatch (of 128, 96 or 64 elements), or in two dispatches
+ * if there are more than 16. Other sizes are near the limits of these kernels. */
+START_TEST(weight_gradients)
+{
+    static const int64_t sizes[][3] = {
+        {128, 768, 128}, {136, 576, 128}, {101, 960, 96}, {64, 2176, 64},
+        {130, 832, 96},  {512, 256, 96},  {96, 1000, 96}, {128, 768, 120},
+    };
+    gpu_random random = {53};
+
+    for (int i = 0; i < 16; i++) {
+        const int64_t *size = sizes[i / 2];
+        matmul_case c = plain_case(size[0], size[1], size[2]);
+        c.transpose_a = true;
+        c.views = i % 2;
+        c.accumulate = i % 4 > 1;
+        c.alpha = i % 3 == 1 ? -0.5F : 0;
+        c.activation = i % 5 == 2 ? TSR_ACT_RELU : TSR_ACT_NONE;
+        c.bias = i % 4 == 1 ? TSR_F32 : 0;
+        c.bias_shape = (batch_shape){2, {i % 8 == 1 ? size[0] : 1, size[2]}};
+        c.y = i == 6 ? TSR_BF16 : TSR_F32;
+        c.b = i == 15 ? TSR_F16 : TSR_F32;
+        run_case(&random, &c);
+    }
+}
+END_TEST
+
 TESTS(matmul_shapes)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
@@ -413,6 +441,7 @@ TESTS(matmul_shapes)
     tcase_add_test(tests, few_long_rows);
     tcase_add_test(tests, few_long_rows_on_gpus);
     tcase_add_test(tests, short_k);
+    tcase_add_test(tests, weight_gradients);
     tcase_add_test(tests, few_elements_with_a_long_k);
     tcase_add_test(tests, one_long_row);
     tcase_add_test(tests, small_row_major_b);

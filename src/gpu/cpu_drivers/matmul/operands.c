@@ -122,6 +122,14 @@ static tsr_status pack_b_along_n(const tsr__matmul_call *call, tsr__lavapipe_ope
                 &o->b_source, &o->b);
 }
 
+/* True if both operands are f32 and should stay as they are (tsr__lavapipe_outer). */
+static bool is_outer(const tsr__matmul_problem *p, uint32_t lanes)
+{
+    return p->batch_dims == 0 && p->a.row == 1 && p->a.col != 1 && p->b.col == 1 &&
+           readable(&p->a) && readable(&p->b) && !is_16_bit(&p->a) && !is_16_bit(&p->b) &&
+           tsr__lavapipe_outer(p->m, p->n, p->k, lanes);
+}
+
 /* The largest number of elements of a copy that is made only to save time: 256 MiB of f32. */
 static const uint64_t most_to_save_time = UINT64_C(1) << 26;
 
@@ -130,13 +138,14 @@ static const uint64_t most_to_save_time = UINT64_C(1) << 26;
  * rows or a column-major a. They also need a dispatch for every 32 elements of k, whereas packing
  * and multiplying take only a few dispatches in total. If a has one row and b is larger, b is not
  * packed, and k is divided into parts instead. */
-static bool should_pack_b(const tsr__matmul_problem *p)
+static bool should_pack_b(const tsr__matmul_problem *p, uint32_t lanes)
 {
     const int64_t few_elements = INT64_C(1) << 14, small = INT64_C(1) << 16, long_k = 128;
     bool pays = p->m > 1 ? p->k > long_k || p->k >= few_elements / p->n
                          : p->k > long_k && p->k < small / p->n;
 
-    return p->b.row != 1 && pays && packs_in(p, &p->b, p->n, most_to_save_time) &&
+    return p->b.row != 1 && pays && !is_outer(p, lanes) &&
+           packs_in(p, &p->b, p->n, most_to_save_time) &&
            (p->a.col == 1 || packs_in(p, &p->a, p->m, most_to_save_time));
 }
 
@@ -210,7 +219,7 @@ static bool should_make_panels(const tsr__matmul_call *call)
     const tsr__matmul_problem *p = call->problem;
     const tsr__lavapipe_product product = tsr__lavapipe_panels_product(call);
     const bool any_16_bit = is_16_bit(&p->a) || is_16_bit(&p->b);
-    const int64_t enough_rows = should_pack_b(p) ? 1 : many_lines;
+    const int64_t enough_rows = should_pack_b(p, product.lanes) ? 1 : many_lines;
     bool pays =
         p->m >= enough_rows && p->n >= many_lines && (any_16_bit || !tsr__lavapipe_once(&product));
 
@@ -245,7 +254,7 @@ tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call, tsr__lav
     }
     bool widen_b = native ? should_widen_b(&o->problem) : is_16_bit(b);
     bool widen_a = native ? should_widen_a(&o->problem) : is_16_bit(a);
-    if (!readable(b) || widen_b || should_pack_b(&o->problem))
+    if (!readable(b) || widen_b || should_pack_b(&o->problem, device->info.subgroup_size))
         TSR__TRY(pack_b(call, o, widen_b));
     /* The kernels with lanes along k need contiguous rows of a; those with lanes along n do not. */
     if (!readable(a) || widen_a || (a->col != 1 && b->row == 1) || rows_collide(&o->problem))

@@ -72,6 +72,34 @@ bool tsr__lavapipe_is_short(int64_t k)
     return k >= unit && k <= longest && k % unit == 0;
 }
 
+/* The number of elements of k in a part of a sum of outer products, or 0 if k is not whole parts.
+ * Each length needs a pipeline, so there are few. */
+static uint32_t outer_length(int64_t k)
+{
+    static const uint32_t lengths[] = {128, 96, 64};
+
+    for (int i = 0; i < 3; i++)
+        if (k % lengths[i] == 0)
+            return lengths[i];
+    return 0;
+}
+
+bool tsr__lavapipe_outer(int64_t m, int64_t n, int64_t k, uint32_t lanes)
+{
+    const int64_t few_rows = 8, most_rows = 4096, most_elements = 1 << 19;
+    const int64_t length = outer_length(k);
+
+    return length > 0 && k >= 2 * length && m > few_rows && m <= most_rows &&
+           n % (4 * (int64_t)lanes) == 0 && n <= most_elements / m && m * n <= length * (m + n) &&
+           m * n > (INT64_C(1) << WHOLE_LOG2) / k;
+}
+
+static bool is_outer(const tsr__lavapipe_product *p)
+{
+    return p->form == TSR__LAVAPIPE_TN && p->alone &&
+           tsr__lavapipe_outer(rows_of(p), p->n, p->k, p->lanes);
+}
+
 /* The number of elements of k in a step. */
 static uint32_t step_size(const tsr__lavapipe_product *p)
 {
@@ -196,7 +224,11 @@ static uint32_t subgroups_for(const tsr__lavapipe_product *p, const cursor *at, 
     bool few =
         is_nt(p) ? at->parts > 0 && is_thin(p) : at->parts == 0 && rows_of(p) < 8 * shape.rows;
 
-    return few ? 1 : tsr__lavapipe_subgroups(tsr__div_up_u32(at->cols, tile_cols(p, shape)));
+    uint32_t tiles = tsr__div_up_u32(at->cols, tile_cols(p, shape));
+
+    if (at->parts > 0 && is_outer(p) && tiles == MAX_SUBGROUPS / 2)
+        return tiles;
+    return few ? 1 : tsr__lavapipe_subgroups(tiles);
 }
 
 /* Returns the number of steps in the next stretch (the range of k that one dispatch computes) if
@@ -223,6 +255,9 @@ static uint32_t stretch_for(const tsr__lavapipe_product *p, uint32_t left, bool 
 static uint32_t part_steps(const tsr__lavapipe_product *p)
 {
     const uint32_t short_line = 512, many_lines = 4096;
+
+    if (is_outer(p))
+        return outer_length(p->k);
     bool large = (uint64_t)p->n * p->k >= UINT64_C(1) << LARGE_LOG2;
 
     if (is_nt(p))
@@ -241,6 +276,8 @@ static bool has_parts(const tsr__lavapipe_product *p)
 
     if (is_nt(p))
         return is_thin(p) || is_deep(p);
+    if (is_outer(p))
+        return true;
     /* Computing parts and adding up their sums takes two dispatches, so it is not faster than
      * computing two ranges of k in two dispatches. */
     return rows_of(p) == 1 && p->k >= (longest_stretch(p) > 32 ? 256 : 128) &&
@@ -254,6 +291,8 @@ uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p)
 
     if (!has_parts(p))
         return 1;
+    if (is_outer(p)) /* each part needs memory, so several dispatches compute many parts */
+        return tsr__div_up_u32(stretches, tsr__div_up_u32(stretches, MAX_PARTS));
     while (parts < most && parts * 2 <= stretches)
         parts *= 2;
     return parts;
@@ -334,13 +373,31 @@ static bool is_fresh(const tsr__lavapipe_product *p)
     return !is_nt(p) && !p->accumulate && tsr__lavapipe_is_short(p->k) && tsr__lavapipe_once(p);
 }
 
-/* The elements from one line of b to the next, for pipelines that have it as a constant, or 0. The
- * constant saves a fifth to a quarter of the time, but each value needs a pipeline. */
-static uint32_t constant_line(const tsr__lavapipe_product *p)
+/* Returns the elements from one line of an operand to the next if pipelines should have it as a
+ * constant, otherwise 0. The constant saves a fifth to a quarter of the time, but each value needs
+ * a pipeline. */
+static uint32_t constant_line(const tsr__lavapipe_product *p, uint64_t stride)
 {
     const uint64_t most = UINT16_MAX; /* offsets of all steps fit the 31 bits of an instruction */
 
-    return is_fresh(p) && exceeds(p, WHOLE_LOG2) && p->b_stride <= most ? (uint32_t)p->b_stride : 0;
+    return (is_fresh(p) || is_outer(p)) && exceeds(p, WHOLE_LOG2) && stride <= most
+               ? (uint32_t)stride
+               : 0;
+}
+
+/* Sets the numbers of workgroups for tiles of rows, groups of tiles of columns, and parts. */
+static void set_groups(const tsr__lavapipe_product *p, const cursor *at, uint32_t rows,
+                       uint32_t columns, uint32_t groups[3])
+{
+    const uint32_t in_order[3] = {rows, columns, at->parts > 0 ? at->parts : 1};
+    const uint32_t nt_parts[3] = {at->parts, columns, rows};
+    const uint32_t row_parts[3] = {columns, at->parts, 1};
+    const uint32_t *chosen = at->parts == 0 || is_outer(p) ? in_order
+                             : is_nt(p)                    ? nt_parts
+                                                           : row_parts;
+
+    for (int i = 0; i < 3; i++)
+        groups[i] = chosen[i];
 }
 
 static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, tile shape,
@@ -352,7 +409,7 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
     uint32_t length = at->steps * step_size(p), skip = skipped(p, at->k, length);
     uint64_t k = at->k - skip;
     bool in_parts = at->parts > 0, careful = at->careful || length > p->k;
-    bool fresh = is_fresh(p);
+    bool outer = in_parts && is_outer(p), fresh = is_fresh(p) || (outer && at->k == 0);
     uint32_t width = nt && shape.rows > 1 && at->cols % 4 == 0 ? 4 : 1;
     bool fours = nt ? width == 4 : !careful; /* whether y is stored in groups of four */
     uint32_t finish = at->k + (uint64_t)length >= p->k ? p->finish : 0;
@@ -379,11 +436,8 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
                       [TSR__LAVAPIPE_PANELS] = p->panels,
                       [TSR__LAVAPIPE_FRESH] = fresh,
                       [TSR__LAVAPIPE_FULL] = tn && at->rows % shape.rows == 0,
-                      [TSR__LAVAPIPE_B_LINE] = constant_line(p)},
-        .groups = {!in_parts ? row_tiles
-                   : nt      ? at->parts
-                             : groups,
-                   in_parts && !nt ? at->parts : groups, in_parts && nt ? row_tiles : 1},
+                      [TSR__LAVAPIPE_B_LINE] = constant_line(p, p->b_stride),
+                      [TSR__LAVAPIPE_A_LINE] = outer ? constant_line(p, p->a_stride) : 0},
         .a = at->row * (tn ? 1 : p->a_stride) + k * (tn ? p->a_stride : 1),
         .b = at->col * (nt ? p->b_stride : 1) + k * (nt ? 1 : p->b_stride),
         .sums = at->row * p->sums_stride + at->col,
@@ -396,6 +450,7 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
         .accumulate = at->k != 0 || p->accumulate,
     };
 
+    set_groups(p, at, row_tiles, groups, piece.groups);
     if (p->panels) { /* skipped elements are zeros in panels */
         piece.skip = 0;
         piece.constants[TSR__LAVAPIPE_SKIPS] = may_skip(at->steps, 0);

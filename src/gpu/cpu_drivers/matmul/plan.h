@@ -59,7 +59,10 @@ enum {
     TSR__LAVAPIPE_PANELS, /* only for kernels that read b transposed (nt) */
     TSR__LAVAPIPE_FRESH,  /* only for kernels that do not (nn): sets the sums, adds to none */
     TSR__LAVAPIPE_FULL,   /* for nn kernels only */
-    TSR__LAVAPIPE_B_LINE, /* for nn kernels only: b_stride if it is a constant of the pipeline */
+    /* for nn kernels only: b_stride, and a_stride of a transposed a, if they are constants of the
+     * pipeline; otherwise 0 */
+    TSR__LAVAPIPE_B_LINE,
+    TSR__LAVAPIPE_A_LINE,
     TSR__LAVAPIPE_CONSTANTS
 };
 
@@ -81,13 +84,17 @@ typedef tsr_status (*tsr__lavapipe_emit_fn)(void *user, const tsr__lavapipe_piec
 tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *product, tsr__lavapipe_emit_fn emit,
                               void *user);
 
-/* The number of partial sums that each element of y should have. More than one is faster in two
- * cases: for a few long rows, whose speed depends on the order in which memory is read, and for a y
- * of few elements with a long k, where starting dispatches would take more time than their work.
- * Ignores `p->parts`. */
+/* The number of partial sums that each element of y should have. More than one is faster in three
+ * cases: for a few long rows, whose speed depends on the order in which memory is read; for a y of
+ * few elements with a long k, where starting dispatches would take more time than their work; and
+ * for sums of outer products (tsr__lavapipe_outer). Ignores `p->parts`. */
 uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p);
 
-bool tsr__lavapipe_short_k(int64_t k);
+/* True if a product y[m,n] whose operands are both contiguous from one k to the next (TN) should be
+ * computed as they are, with k divided into parts that one dispatch computes. The parts of y then
+ * have fewer elements than the transposed copies that lanes along k need. The gradients of a
+ * layer's weights are such products. */
+bool tsr__lavapipe_outer(int64_t m, int64_t n, int64_t k, uint32_t lanes);
 
 /* True if a kernel with lanes along n computes several rows in one stretch of this length. There
  * are only four such lengths, because each needs a pipeline. */
