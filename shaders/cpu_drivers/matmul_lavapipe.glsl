@@ -41,9 +41,10 @@ layout(constant_id = 7) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 9) const uint BATCHED = 0; // 1: each workgroup in z computes another matrix
 // 1: k is divided into parts. Each workgroup computes its own sums over its own range of k, and a
-// has at most one tile of rows. 2: the same, but a has several tiles of rows. The workgroup's index
-// in z is the number of the tile in matmul_lavapipe_nt.glsl, and that of the part in
-// matmul_lavapipe_nn.glsl.
+// has at most one tile of rows. 2: the same, but a has several tiles of rows, and the workgroup's
+// index in z is the number of the tile (only in matmul_lavapipe_nt.glsl). 3: each subgroup of a
+// workgroup computes a part of the same tile, and then the workgroup adds up the parts (only in
+// matmul_lavapipe_nn.glsl).
 layout(constant_id = 10) const uint PARTS = 0;
 // 1: every even column of y starts at a multiple of 8 bytes. Each kernel declares the constant 11
 // for itself.

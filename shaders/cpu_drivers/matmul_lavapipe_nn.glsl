@@ -79,17 +79,54 @@ void store_four(uint64_t at, vec4 values)
         store_floats(at, values);
 }
 
+#if !TSR_FINISHES
+const uint PART_ROW = 16 * LANES, PART_BYTES = TM * PART_ROW; // of a tile with four vectors in a row
+
+// Adds up the parts of a tile, which the workgroup's subgroups have stored from `tile` on as they
+// were in the lanes, and stores the tile at row0 and col0 of y. Each subgroup does this for some
+// rows.
+void add_parts(uint64_t tile, uint part, uint row0, uint col0)
+{
+    const uint ROUNDS = (TM + SUBGROUPS - 1) / SUBGROUPS;
+    vec4 sums[ROUNDS];
+    uint64_t y_row[ROUNDS];
+    [[unroll]] for (uint r = 0; r < ROUNDS; r++) {
+        uint i = r * SUBGROUPS + part;
+        uint64_t from = tile + min(i, TM - 1) * PART_ROW;
+        y_row[r] = p.y + 4 * (uint64_t(min(row0 + i, p.m - 1)) * p.y_stride + col0);
+        sums[r] = load_lanes4(from, TSR_DT_F32, LANES);
+        [[unroll]] for (uint s = 1; s < SUBGROUPS; s++)
+            sums[r] += load_lanes4(from + s * PART_BYTES, TSR_DT_F32, LANES);
+        [[unroll]] for (int j = 0; j < 4; j++)
+            sums[r][j] += mix(0.0, load_sums(y_row[r] + 4 * j * LANES, 0, 16, 32, 48), p.accumulate != 0);
+        exchange(sums[r].x, sums[r].y, 1);
+        exchange(sums[r].z, sums[r].w, 1);
+        exchange(sums[r].x, sums[r].z, 2);
+        exchange(sums[r].y, sums[r].w, 2);
+    }
+    uint lane = gl_SubgroupInvocationID, column = LANES * (lane & 3) + (lane & ~3u);
+    [[unroll]] for (uint r = 0; r < ROUNDS; r++) {
+        uint i = r * SUBGROUPS + part;
+        if (i < TM && row0 + i < p.m)
+            store_four(y_row[r] + 4 * column, sums[r]);
+    }
+}
+#endif
+
 void main()
 {
     // With PARTS = 1, the workgroup's index in x counts the tiles, so that consecutive workgroups
     // read the lines of b sequentially. The range of k of a workgroup has few lines, because
-    // processors prefetch only a few streams at a time. With PARTS = 2, all tiles of a part follow
-    // each other, because they read the same lines.
-    uint row0 = PARTS == 1 ? 0 : uniform_index(gl_WorkGroupID.x) * TM;
-    uint part = PARTS == 0 ? 0 : uniform_index(PARTS == 1 ? gl_WorkGroupID.y : gl_WorkGroupID.z);
+    // processors prefetch only a few streams at a time. With PARTS = 3, the index in x counts the
+    // tiles along the shorter side of y, so that only the smaller operand is read again and again.
+    bool across = PARTS == 1 || PARTS == 3 && p.m > p.n;
+    uint down_index = mix(gl_WorkGroupID.x, gl_WorkGroupID.y, across);
+    uint across_index = mix(gl_WorkGroupID.y, gl_WorkGroupID.x, across);
+    uint row0 = PARTS == 1 ? 0 : uniform_index(down_index) * TM;
+    uint part = PARTS == 3 ? p.identity[p.identity[gl_SubgroupID]] : PARTS == 1 ? uniform_index(gl_WorkGroupID.y) : 0;
     bool own;
-    uint group = PARTS == 1 ? gl_WorkGroupID.x : gl_WorkGroupID.y;
-    uint col0 = lavapipe_tile(group, SUBGROUPS, (p.n + TN * LANES - 1) / (TN * LANES), own) * TN * LANES;
+    uint tiles = (p.n + TN * LANES - 1) / (TN * LANES);
+    uint col0 = lavapipe_tile(across_index, PARTS == 3 ? 1 : SUBGROUPS, tiles, own) * TN * LANES;
     if (FRESH != 0) // the last tile ends with the last column
         col0 = min(col0, p.n - TN * LANES);
     uint lane = gl_SubgroupInvocationID;
@@ -107,10 +144,9 @@ void main()
 #if TSR_FINISHES
         y_row[i] = p.y + Y_BYTES * (batch * p.y_batch + row * p.y_stride + col0);
 #else
-        uint64_t first = uint64_t(part) * (PARTS > 1 ? p.m : 1);
-        y_row[i] = p.sums + 4 * (batch * p.sums_batch + (first + row) * p.sums_stride + col0);
+        y_row[i] = p.sums + 4 * (batch * p.sums_batch + uint64_t(part) * p.sums_stride + row * p.sums_stride + col0);
 #endif
-        if (FRESH != 0)
+        if (FRESH != 0 && PARTS != 3)
             touched ^= touch(y_row[i], TN * LANES * Y_BYTES);
         [[unroll]] for (int j = 0; j < TN; j++) {
             float sum = 0.0;
@@ -170,13 +206,24 @@ void main()
         [[unroll]] for (int e = 0; e < TM * TN; e++)
             c[e] = tsr_activate(c[e], ACTIVATION);
 #endif
-    if (FRESH != 0)
+    if (FRESH != 0 && PARTS != 3)
         c[0] = after(c[0], touched);
     PIN(c, 0, TM * TN)
 
+#if !TSR_FINISHES
+    if (PARTS == 3) {
+        uint number = uniform_index(down_index) * tiles + uniform_index(across_index);
+        uint64_t tile = p.sums + uint64_t(number) * (SUBGROUPS * PART_BYTES);
+        [[unroll]] for (int i = 0; i < TM; i++)
+            store_pairs(tile + part * PART_BYTES + i * PART_ROW + lane * 16, vec4(c[4 * i], c[4 * i + 1], c[4 * i + 2], c[4 * i + 3]));
+        memoryBarrierBuffer();
+        barrier();
+        add_parts(tile, part, row0, col0);
+    }
+#endif
     // Storing four numbers per lane costs little more than storing one. Therefore four vectors of a
     // row are transposed first: columns that are LANES apart become neighbours.
-    if (CAREFUL == 0) {
+    if (CAREFUL == 0 && PARTS != 3) {
         [[unroll]] for (int q = 0; q < TM * TN / 4; q++) {
             exchange(c[4 * q], c[4 * q + 1], 1);
             exchange(c[4 * q + 2], c[4 * q + 3], 1);
@@ -184,7 +231,7 @@ void main()
             exchange(c[4 * q + 1], c[4 * q + 3], 2);
         }
     }
-    if (own) {
+    if (PARTS != 3 && own) {
         if (CAREFUL != 0) {
             [[unroll]] for (int e = 0; e < TM * TN; e++)
                 Float(target(y_row[e / TN] + 4 * min(e % TN * LANES + lane, p.n - 1 - col0))).v = c[e];

@@ -88,6 +88,22 @@ static void check_blocks(const tsr__lavapipe_product *p, const tsr__lavapipe_pie
     ck_assert(piece->groups[0] * blocks - tiles <= tiles / 32);
 }
 
+/* A piece of a sum of outer products has complete tiles, and all lines at constant distances. */
+static void check_outer(const tsr__lavapipe_product *p, const tsr__lavapipe_piece *piece,
+                        uint32_t row_tiles)
+{
+    ck_assert_uint_eq(piece->constants[TSR__LAVAPIPE_PARTS], 3);
+    ck_assert_uint_eq(piece->constants[TSR__LAVAPIPE_FRESH], 1);
+    ck_assert_uint_eq(piece->constants[TSR__LAVAPIPE_A_LINE], p->a_stride);
+    ck_assert_uint_eq(piece->constants[TSR__LAVAPIPE_B_LINE], p->b_stride);
+    ck_assert_uint_eq(piece->groups[p->m > p->n], row_tiles);
+    ck_assert(piece->m == p->m && piece->n == p->n && piece->groups[2] == 1);
+    ck_assert(piece->n % (piece->constants[TSR__LAVAPIPE_VECTORS] * p->lanes) == 0);
+    ck_assert(tsr__lavapipe_outer_elements(p) >=
+              (uint64_t)row_tiles * piece->constants[TSR__LAVAPIPE_ROWS] * p->n *
+                  (piece->constants[TSR__LAVAPIPE_WORKGROUP] / p->lanes));
+}
+
 static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
 {
     cut *c = user;
@@ -102,10 +118,10 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     const bool careful = piece->constants[TSR__LAVAPIPE_CAREFUL] != 0;
     const bool in_parts = piece->constants[TSR__LAVAPIPE_PARTS] != 0;
     const bool fresh = piece->constants[TSR__LAVAPIPE_FRESH] != 0;
-    /* A sum of outer products: tiles of rows and columns, and parts. */
-    const bool outer = !nt && piece->constants[TSR__LAVAPIPE_PARTS] == 2;
-    const uint32_t parts = in_parts ? piece->groups[outer ? 2 : !nt] : 1;
-    const uint32_t col_groups = piece->groups[!in_parts || nt || outer];
+    const bool outer = p->outer; /* each subgroup of a workgroup computes a part of one tile */
+    const uint32_t parts = outer ? subgroups : in_parts ? piece->groups[!nt] : 1;
+    const uint32_t col_groups = piece->groups[outer ? p->m <= p->n : !in_parts || nt];
+    const uint32_t tile_groups = outer ? 1 : subgroups; /* subgroups along the columns */
     const corner at = corner_of(c, piece);
     const uint64_t first = at.k + at.skip, k_count = (uint64_t)piece->k * parts - at.skip;
 
@@ -124,18 +140,18 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     ck_assert(finish == (at.k + (uint64_t)piece->k * parts == p->k ? p->finish : 0));
     ck_assert(!finish || nt || fresh);
     /* Columns may be computed twice only if the piece sets all sums, from all of k. */
-    ck_assert(!fresh || (!nt && !careful && !piece->accumulate && first == 0));
-    ck_assert(!fresh || k_count == p->k || (outer && piece->n % tile_cols == 0));
+    ck_assert(outer || !fresh ||
+              (!nt && !careful && !piece->accumulate && first == 0 && k_count == p->k));
     ck_assert((piece->constants[TSR__LAVAPIPE_FULL] != 0) ==
               (p->form == TSR__LAVAPIPE_TN && piece->m % tile_rows == 0));
     /* 64-bit stores are used if four elements are stored at once and every row starts at a 64-bit
      * word. */
     ck_assert((piece->constants[TSR__LAVAPIPE_PAIRS] != 0) ==
-              ((finish ? p->y_paired : p->sums_paired) && at.col % 2 == 0 &&
+              ((finish || outer ? p->y_paired : p->sums_paired) && at.col % 2 == 0 &&
                (nt ? width == 4 : !careful && piece->n % 4 == 0)));
     ck_assert(!piece->constants[TSR__LAVAPIPE_PAIRS] ||
-              (finish ? piece->y % 4 == 0
-                      : piece->sums % 2 == 0 && (parts == 1 || p->m * p->n % 2 == 0)));
+              (finish || outer ? piece->y % 4 == 0
+                               : piece->sums % 2 == 0 && (parts == 1 || p->m * p->n % 2 == 0)));
     ck_assert(piece->skip < piece->k && !(in_parts && piece->skip > 0));
     ck_assert(piece->skip == 0 || piece->constants[TSR__LAVAPIPE_SKIPS] == 1);
     /* The workgroups cover the piece, and are within the limit of a dispatch. */
@@ -143,22 +159,20 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
         ck_assert(piece->groups[2] == tsr__div_up_u32(piece->m, tile_rows) && piece->block == 0 &&
                   piece->constants[TSR__LAVAPIPE_PARTS] == (piece->groups[2] > 1 ? 2 : 1));
     else if (outer)
-        ck_assert(piece->m == p->m && piece->groups[0] == tsr__div_up_u32(piece->m, tile_rows) &&
-                  fresh == (first == 0) && piece->constants[TSR__LAVAPIPE_A_LINE] == p->a_stride &&
-                  piece->constants[TSR__LAVAPIPE_B_LINE] == p->b_stride);
+        check_outer(p, piece, tsr__div_up_u32(piece->m, tile_rows));
     else if (in_parts)
         ck_assert(piece->m <= tile_rows && piece->groups[2] == 1);
     else
         check_blocks(p, piece, tsr__div_up_u32(piece->m, tile_rows));
     ck_assert(subgroups >= 1 && subgroups <= 8);
-    ck_assert((uint64_t)col_groups * subgroups * tile_cols >= piece->n);
-    ck_assert(((uint64_t)col_groups * subgroups - subgroups) * tile_cols < piece->n);
+    ck_assert((uint64_t)col_groups * tile_groups * tile_cols >= piece->n);
+    ck_assert(((uint64_t)col_groups * tile_groups - tile_groups) * tile_cols < piece->n);
     ck_assert(piece->groups[0] <= 4095 && piece->groups[1] <= 4095);
-    ck_assert(piece->groups[2] <= (in_parts && nt && p->alone ? 4095 : outer ? 16 : 8));
+    ck_assert(piece->groups[2] <= (in_parts && nt && p->alone ? 4095 : 8));
     /* The pieces at the start of k must set the sums, for all parts, before any piece adds to
      * them. */
     ck_assert(piece->accumulate == (first != 0 || p->accumulate));
-    ck_assert(parts <= p->parts);
+    ck_assert(outer || parts <= p->parts);
     ck_assert(!c->once || (parts == 1 && first == 0 && k_count == p->k));
     if (first == 0) {
         ck_assert(p->parts == 1 || parts == p->parts);
@@ -214,8 +228,9 @@ static void check_plan(tsr__lavapipe_form form, uint32_t m, uint32_t n, uint32_t
               (form == TSR__LAVAPIPE_TN && c.product.alone && tsr__lavapipe_outer(m, n, k, lanes)));
     if (c.product.parts > 1)
         c.product.accumulate = false; /* the addition of the parts accumulates */
-    else if (form == TSR__LAVAPIPE_NT ||
-             (m > 1 && n >= 4 * lanes && !accumulate && tsr__lavapipe_is_short(k)))
+    else if (!c.product.outer &&
+             (form == TSR__LAVAPIPE_NT ||
+              (m > 1 && n >= 4 * lanes && !accumulate && tsr__lavapipe_is_short(k))))
         c.product.finish = n % 3;
     c.once = tsr__lavapipe_once(&c.product);
     check_pieces(&c, each);
@@ -348,7 +363,7 @@ START_TEST(outer_products)
         if (m % 4 == 3 || !tsr__lavapipe_outer(m, n, k, lanes))
             continue; /* of a batch, or too small */
         in_parts++;
-        several += k / 128 > 16;
+        several += k / length > 8;
     }
     ck_assert_int_gt(in_parts, 80);
     ck_assert_int_gt(several, 10);

@@ -14,7 +14,6 @@ enum {
 
 typedef struct finish {
     const tsr__matmul_call *call;
-    uint32_t rows, columns; /* of the matrix, or 1 and the number of its elements */
     const tsr__lavapipe_sums *sums;
     uint32_t lanes;
 } finish;
@@ -46,7 +45,7 @@ static tsr_status emit(const finish *f, const part *at)
 {
     const tsr__matmul_problem *p = f->call->problem;
     const tsr__lavapipe_sums *sums = f->sums;
-    uint32_t tile_rows = f->rows < TILE_ROWS || sums->parts > 1 ? 1 : TILE_ROWS,
+    uint32_t tile_rows = p->m < TILE_ROWS || sums->parts > 1 ? 1 : TILE_ROWS,
              tile_cols = f->lanes * VECTOR;
     uint32_t tiles = tsr__div_up_u32(at->cols, tile_cols),
              subgroups = tsr__lavapipe_subgroups(tiles);
@@ -105,13 +104,6 @@ static bool has_vectors(const tsr__matmul_problem *p)
     return p->y.col == 1 && (!p->has_bias || p->bias.col == 1);
 }
 
-/* True if y is contiguous, so that all its rows are one row. */
-static bool is_one_row(const tsr__matmul_problem *p, const tsr__lavapipe_sums *sums)
-{
-    return !p->has_bias && !sums->batched && p->y.col == 1 && p->y.row == p->n &&
-           (uint64_t)sums->rows * (uint64_t)p->n <= INT32_MAX;
-}
-
 bool tsr__lavapipe_finishes(const tsr__matmul_call *call)
 {
     const tsr__matmul_problem *p = call->problem;
@@ -125,16 +117,13 @@ tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, const tsr__lavapip
     const tsr__matmul_problem *p = call->problem;
     finish f = {
         .call = call, .sums = sums, .lanes = tsr_stream_device(call->stream)->info.subgroup_size};
-    const bool one_row = is_one_row(p, sums);
-    f.rows = one_row ? 1 : sums->rows;
-    f.columns = (uint32_t)p->n * (one_row ? sums->rows : 1);
-    uint32_t n = f.columns, tile = f.lanes * VECTOR, limit = MAX_GROUPS * tile, cols;
+    uint32_t n = (uint32_t)p->n, tile = f.lanes * VECTOR, limit = MAX_GROUPS * tile, cols;
     uint32_t whole = has_vectors(p) ? n / tile * tile : 0;
 
     for (uint32_t col = 0; col < n; col += cols) {
         bool careful = col >= whole;
         cols = tsr__min_u32(limit, (careful ? n : whole) - col);
-        TSR__TRY(emit_band(&f, f.rows, col, cols, careful));
+        TSR__TRY(emit_band(&f, sums->rows, col, cols, careful));
     }
     return TSR_OK;
 }

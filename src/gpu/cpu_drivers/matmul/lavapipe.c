@@ -38,6 +38,8 @@ typedef struct product_run {
     const tsr__matmul_call *call;
     tsr__lavapipe_operands operands;
     tsr__buffer *partial; /* f32 sums of a band of rows; NULL if y itself holds the sums */
+    bool outer;           /* see tsr__lavapipe_outer */
+    tsr__buffer *tiles;   /* the parts of all tiles, if `outer` is true */
     /* the epilogue (TSR_MM_…) that the product's own kernel applies; 0: none */
     uint32_t finish;
     /* True if `finish` is set and one dispatch covers all of k. `partial` is then one row, whose
@@ -157,15 +159,22 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
     push.y_stride = (uint32_t)p->y.row;
     push.a = operand_address(r, &r->operands.a, &p->a, (uint64_t)(r->row * p->a.row) + piece->a);
     push.b = operand_address(r, &r->operands.b, &p->b, piece->b);
-    push.sums = r->partial ? r->partial->address + piece->sums * sizeof(float)
-                           : operand_address(r, call->y, &p->y,
-                                             (uint64_t)(r->row * p->y.row) + piece->sums);
+    push.sums = r->tiles     ? r->tiles->address
+                : r->partial ? r->partial->address + piece->sums * sizeof(float)
+                             : operand_address(r, call->y, &p->y,
+                                               (uint64_t)(r->row * p->y.row) + piece->sums);
     dispatch.groups[0] = piece->groups[0];
     dispatch.groups[1] = piece->groups[1];
     dispatch.groups[2] = r->inner >= 0 ? r->matrices : piece->groups[2];
     dispatch.access[0] = tsr__read_of(&r->operands.a);
     dispatch.access[1] = tsr__read_of(&r->operands.b);
-    dispatch.access[2] = r->partial ? tsr__write_buffer(r->partial) : tsr__write_of(call->y);
+    dispatch.access[2] = r->tiles     ? tsr__write_buffer(r->tiles)
+                         : r->partial ? tsr__write_buffer(r->partial)
+                                      : tsr__write_of(call->y);
+    if (r->tiles) {
+        push.y = operand_address(r, call->y, &p->y, 0);
+        dispatch.access[dispatch.access_count++] = tsr__write_of(call->y);
+    }
     if (piece->constants[TSR__LAVAPIPE_FINISH] != 0) {
         push.y = operand_address(r, call->y, &p->y, (uint64_t)(r->row * p->y.row) + piece->y);
         if (r->partial)
@@ -222,6 +231,7 @@ static tsr__lavapipe_product product_of(const product_run *r, int64_t rows)
         .y_paired = y_is_paired(r),
         .finish = r->finish,
         .parts = r->parts,
+        .outer = r->outer,
         .panels = r->operands.panels,
         .a_lines = tsr__lavapipe_panel_lines((uint32_t)p->m),
         .b_lines = tsr__lavapipe_panel_lines((uint32_t)p->n),
@@ -341,6 +351,7 @@ static tsr_status run(const tsr__matmul_call *call, const tsr__matmul_plan *plan
     (void)plan;
     r.lanes = tsr_stream_device(call->stream)->info.subgroup_size;
     TSR__TRY(tsr__lavapipe_operands_prepare(call, &r.operands));
+    r.outer = !r.operands.panels && tsr__lavapipe_is_outer(&r.operands.problem, r.lanes);
     tsr__lavapipe_product all = product_of(&r, r.band);
     r.parts = tsr__lavapipe_parts(&all);
     all.parts = r.parts;
@@ -352,6 +363,9 @@ static tsr_status run(const tsr__matmul_call *call, const tsr__matmul_plan *plan
     uint64_t sums = r.once           ? (uint64_t)r.operands.problem.n
                     : keeps_sums(&r) ? r.at_once * sums_size(&r)
                                      : 0;
+    if (r.outer)
+        TSR__TRY(tsr__stream_scratch(call->stream,
+                                     tsr__lavapipe_outer_elements(&all) * sizeof(float), &r.tiles));
     if (sums > 0)
         TSR__TRY(tsr__stream_scratch(call->stream, sums * sizeof(float), &r.partial));
     TSR__TRY(tsr__lavapipe_operands_pack(call, &r.operands));

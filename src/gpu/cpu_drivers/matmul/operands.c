@@ -122,12 +122,11 @@ static tsr_status pack_b_along_n(const tsr__matmul_call *call, tsr__lavapipe_ope
                 &o->b_source, &o->b);
 }
 
-/* True if both operands are f32 and should stay as they are (tsr__lavapipe_outer). */
-static bool is_outer(const tsr__matmul_problem *p, uint32_t lanes)
+bool tsr__lavapipe_is_outer(const tsr__matmul_problem *p, uint32_t lanes)
 {
-    return p->batch_dims == 0 && p->a.row == 1 && p->a.col != 1 && p->b.col == 1 &&
-           readable(&p->a) && readable(&p->b) && !is_16_bit(&p->a) && !is_16_bit(&p->b) &&
-           tsr__lavapipe_outer(p->m, p->n, p->k, lanes);
+    return p->batch_dims == 0 && p->a.row == 1 && p->a.col != 1 && p->b.col == 1 && p->b.row != 1 &&
+           p->y.col == 1 && tsr__matmul_plain(p) && readable(&p->a) && readable(&p->b) &&
+           !is_16_bit(&p->a) && !is_16_bit(&p->b) && tsr__lavapipe_outer(p->m, p->n, p->k, lanes);
 }
 
 /* The largest number of elements of a copy that is made only to save time: 256 MiB of f32. */
@@ -144,7 +143,7 @@ static bool should_pack_b(const tsr__matmul_problem *p, uint32_t lanes)
     bool pays = p->m > 1 ? p->k > long_k || p->k >= few_elements / p->n
                          : p->k > long_k && p->k < small / p->n;
 
-    return p->b.row != 1 && pays && !is_outer(p, lanes) &&
+    return p->b.row != 1 && pays && !tsr__lavapipe_is_outer(p, lanes) &&
            packs_in(p, &p->b, p->n, most_to_save_time) &&
            (p->a.col == 1 || packs_in(p, &p->a, p->m, most_to_save_time));
 }

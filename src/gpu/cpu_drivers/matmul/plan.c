@@ -84,6 +84,19 @@ static uint32_t outer_length(int64_t k)
     return 0;
 }
 
+/* The largest number of parts that a dispatch computes, at most one for each subgroup of a
+ * workgroup. If there are more parts, several dispatches compute about as many each. If lines start
+ * in the same few sets of the second-level cache, half as many parts are faster. */
+static uint32_t outer_parts(const tsr__lavapipe_product *p)
+{
+    const uint64_t collides = 512;
+    const bool few = p->a_stride % collides == 0 || p->b_stride % collides == 0;
+    const uint32_t parts = p->k / outer_length(p->k),
+                   most = few ? MAX_SUBGROUPS / 2 : MAX_SUBGROUPS;
+
+    return tsr__div_up_u32(parts, tsr__div_up_u32(parts, most));
+}
+
 bool tsr__lavapipe_outer(int64_t m, int64_t n, int64_t k, uint32_t lanes)
 {
     const int64_t few_rows = 8, most_rows = 4096, most_elements = 1 << 19;
@@ -92,12 +105,6 @@ bool tsr__lavapipe_outer(int64_t m, int64_t n, int64_t k, uint32_t lanes)
     return length > 0 && k >= 2 * length && m > few_rows && m <= most_rows &&
            n % (4 * (int64_t)lanes) == 0 && n <= most_elements / m && m * n <= length * (m + n) &&
            m * n > (INT64_C(1) << WHOLE_LOG2) / k;
-}
-
-static bool is_outer(const tsr__lavapipe_product *p)
-{
-    return p->form == TSR__LAVAPIPE_TN && p->alone &&
-           tsr__lavapipe_outer(rows_of(p), p->n, p->k, p->lanes);
 }
 
 /* The number of elements of k in a step. */
@@ -211,6 +218,13 @@ static uint32_t tile_cols(const tsr__lavapipe_product *p, tile shape)
     return is_nt(p) ? shape.vectors : shape.vectors * p->lanes;
 }
 
+uint64_t tsr__lavapipe_outer_elements(const tsr__lavapipe_product *p)
+{
+    const uint32_t rows = tile_for(p).rows;
+
+    return (uint64_t)tsr__div_up_u32(p->m, rows) * rows * p->n * outer_parts(p);
+}
+
 uint32_t tsr__lavapipe_subgroups(uint32_t tiles)
 {
     return tiles % MAX_SUBGROUPS == 0 || tiles >= 8 * MAX_SUBGROUPS ? MAX_SUBGROUPS : 1;
@@ -221,14 +235,12 @@ uint32_t tsr__lavapipe_subgroups(uint32_t tiles)
  * parts, it is larger, because neighbouring tiles together read such runs. */
 static uint32_t subgroups_for(const tsr__lavapipe_product *p, const cursor *at, tile shape)
 {
+    if (p->outer)
+        return at->parts;
     bool few =
         is_nt(p) ? at->parts > 0 && is_thin(p) : at->parts == 0 && rows_of(p) < 8 * shape.rows;
 
-    uint32_t tiles = tsr__div_up_u32(at->cols, tile_cols(p, shape));
-
-    if (at->parts > 0 && is_outer(p) && tiles == MAX_SUBGROUPS / 2)
-        return tiles;
-    return few ? 1 : tsr__lavapipe_subgroups(tiles);
+    return few ? 1 : tsr__lavapipe_subgroups(tsr__div_up_u32(at->cols, tile_cols(p, shape)));
 }
 
 /* Returns the number of steps in the next stretch (the range of k that one dispatch computes) if
@@ -256,7 +268,7 @@ static uint32_t part_steps(const tsr__lavapipe_product *p)
 {
     const uint32_t short_line = 512, many_lines = 4096;
 
-    if (is_outer(p))
+    if (p->outer)
         return outer_length(p->k);
     bool large = (uint64_t)p->n * p->k >= UINT64_C(1) << LARGE_LOG2;
 
@@ -276,8 +288,6 @@ static bool has_parts(const tsr__lavapipe_product *p)
 
     if (is_nt(p))
         return is_thin(p) || is_deep(p);
-    if (is_outer(p))
-        return true;
     /* Computing parts and adding up their sums takes two dispatches, so it is not faster than
      * computing two ranges of k in two dispatches. */
     return rows_of(p) == 1 && p->k >= (longest_stretch(p) > 32 ? 256 : 128) &&
@@ -291,8 +301,6 @@ uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p)
 
     if (!has_parts(p))
         return 1;
-    if (is_outer(p)) /* each part needs memory, so several dispatches compute many parts */
-        return tsr__div_up_u32(stretches, tsr__div_up_u32(stretches, MAX_PARTS));
     while (parts < most && parts * 2 <= stretches)
         parts *= 2;
     return parts;
@@ -379,22 +387,21 @@ static bool is_fresh(const tsr__lavapipe_product *p)
 static uint32_t constant_line(const tsr__lavapipe_product *p, uint64_t stride)
 {
     const uint64_t most = UINT16_MAX; /* offsets of all steps fit the 31 bits of an instruction */
+    const bool pays = p->outer || (is_fresh(p) && exceeds(p, WHOLE_LOG2));
 
-    return (is_fresh(p) || is_outer(p)) && exceeds(p, WHOLE_LOG2) && stride <= most
-               ? (uint32_t)stride
-               : 0;
+    return pays && stride <= most ? (uint32_t)stride : 0;
 }
 
-/* Sets the numbers of workgroups for tiles of rows, groups of tiles of columns, and parts. */
+/* Sets the numbers of workgroups from those of tiles of rows and of groups of tiles of columns. */
 static void set_groups(const tsr__lavapipe_product *p, const cursor *at, uint32_t rows,
                        uint32_t columns, uint32_t groups[3])
 {
-    const uint32_t in_order[3] = {rows, columns, at->parts > 0 ? at->parts : 1};
-    const uint32_t nt_parts[3] = {at->parts, columns, rows};
-    const uint32_t row_parts[3] = {columns, at->parts, 1};
-    const uint32_t *chosen = at->parts == 0 || is_outer(p) ? in_order
-                             : is_nt(p)                    ? nt_parts
-                                                           : row_parts;
+    const uint32_t tiles[3] = {rows, columns, 1}, turned[3] = {columns, rows, 1},
+                   nt_parts[3] = {at->parts, columns, rows}, nn_parts[3] = {columns, at->parts, 1};
+    const uint32_t *chosen = p->outer && p->m > p->n      ? turned
+                             : at->parts == 0 || p->outer ? tiles
+                             : is_nt(p)                   ? nt_parts
+                                                          : nn_parts;
 
     for (int i = 0; i < 3; i++)
         groups[i] = chosen[i];
@@ -406,15 +413,17 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
     bool nt = is_nt(p), tn = p->form == TSR__LAVAPIPE_TN;
     uint32_t tiles = tsr__div_up_u32(at->cols, tile_cols(p, shape)),
              subgroups = subgroups_for(p, at, shape);
+    bool outer = p->outer;
     uint32_t length = at->steps * step_size(p), skip = skipped(p, at->k, length);
     uint64_t k = at->k - skip;
     bool in_parts = at->parts > 0, careful = at->careful || length > p->k;
-    bool outer = in_parts && is_outer(p), fresh = is_fresh(p) || (outer && at->k == 0);
+    bool fresh = is_fresh(p) || outer;
     uint32_t width = nt && shape.rows > 1 && at->cols % 4 == 0 ? 4 : 1;
     bool fours = nt ? width == 4 : !careful; /* whether y is stored in groups of four */
     uint32_t finish = at->k + (uint64_t)length >= p->k ? p->finish : 0;
-    bool paired = (finish != 0 ? p->y_paired : p->sums_paired) && (nt || at->cols % 4 == 0);
-    uint32_t groups = tsr__div_up_u32(tiles, subgroups);
+    bool paired =
+        (finish != 0 || outer ? p->y_paired : p->sums_paired) && (nt || at->cols % 4 == 0);
+    uint32_t groups = outer ? tiles : tsr__div_up_u32(tiles, subgroups);
     uint32_t row_tiles = tsr__div_up_u32(at->rows, shape.rows);
     tsr__lavapipe_piece piece = {
         .nn = !nt,
@@ -427,7 +436,8 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
                       [TSR__LAVAPIPE_CAREFUL] = careful,
                       [TSR__LAVAPIPE_A_DTYPE] = p->a_dtype,
                       [TSR__LAVAPIPE_B_DTYPE] = p->b_dtype,
-                      [TSR__LAVAPIPE_PARTS] = !in_parts       ? 0
+                      [TSR__LAVAPIPE_PARTS] = outer           ? 3
+                                              : !in_parts     ? 0
                                               : row_tiles > 1 ? 2
                                                               : 1,
                       [TSR__LAVAPIPE_FORM] = nt ? width : tn,
@@ -472,7 +482,7 @@ static tsr_status emit_parts(const tsr__lavapipe_product *p, cursor *at, tile sh
     at->steps = at->careful ? CAREFUL_STEPS : part_steps(p);
     length = at->steps * step_size(p);
     for (uint32_t left = p->k / length; left > 0; left -= at->parts) {
-        at->parts = tsr__min_u32(p->parts, left);
+        at->parts = tsr__min_u32(p->outer ? outer_parts(p) : p->parts, left);
         TSR__TRY(emit_piece(p, at, shape, emit, user));
         at->k += at->parts * length;
     }
@@ -504,7 +514,7 @@ static tsr_status emit_band(const tsr__lavapipe_product *p, uint32_t col, uint32
 
     if (careful)
         shape.vectors = 4;
-    if (p->parts > 1)
+    if (p->parts > 1 || p->outer)
         TSR__TRY(emit_parts(p, &at, shape, emit, user));
     while (at.k < p->k) {
         at.steps = stretch_for(p, p->k - at.k, careful);

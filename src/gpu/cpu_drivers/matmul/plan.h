@@ -35,6 +35,7 @@ typedef struct tsr__lavapipe_product {
     uint32_t finish;
     /* tsr__lavapipe_parts(): matrices of partial sums, which are added up later */
     uint32_t parts;
+    bool outer;                /* see tsr__lavapipe_outer */
     bool panels;               /* a and b are in panels (panels.h) */
     uint32_t a_lines, b_lines; /* the number of lines in all panels, including padding */
     uint32_t first_row;        /* the first line of this product in a's panels */
@@ -84,17 +85,21 @@ typedef tsr_status (*tsr__lavapipe_emit_fn)(void *user, const tsr__lavapipe_piec
 tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *product, tsr__lavapipe_emit_fn emit,
                               void *user);
 
-/* The number of partial sums that each element of y should have. More than one is faster in three
- * cases: for a few long rows, whose speed depends on the order in which memory is read; for a y of
- * few elements with a long k, where starting dispatches would take more time than their work; and
- * for sums of outer products (tsr__lavapipe_outer). Ignores `p->parts`. */
+/* The number of partial sums that each element of y should have. More than one is faster in two
+ * cases: for a few long rows, whose speed depends on the order in which memory is read, and for a y
+ * of few elements with a long k, where starting dispatches would take more time than their work.
+ * Ignores `p->parts`. */
 uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p);
 
 /* True if a product y[m,n] whose operands are both contiguous from one k to the next (TN) should be
- * computed as they are, with k divided into parts that one dispatch computes. The parts of y then
- * have fewer elements than the transposed copies that lanes along k need. The gradients of a
- * layer's weights are such products. */
+ * computed as they are: k is divided into parts, which the subgroups of a workgroup compute and add
+ * up. The parts of y then have fewer elements than the transposed copies that lanes along k need.
+ * The gradients of a layer's weights are such products. y must hold the sums: f32, without an
+ * epilogue. */
 bool tsr__lavapipe_outer(int64_t m, int64_t n, int64_t k, uint32_t lanes);
+
+/* The number of elements of the parts of all tiles, in scratch memory. */
+uint64_t tsr__lavapipe_outer_elements(const tsr__lavapipe_product *p);
 
 /* True if a kernel with lanes along n computes several rows in one stretch of this length. There
  * are only four such lengths, because each needs a pipeline. */
