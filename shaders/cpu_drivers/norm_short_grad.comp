@@ -1,7 +1,8 @@
 // The gradients of layer or RMS normalisation of short rows on Mesa's CPU driver in one kernel. A
 // subgroup processes ROWS rows as norm_short.comp does one. It writes dx, to which it may add
-// another gradient, and its rows' parts of the sums dweight and dbias. dx and parts are f32. All
-// loads precede all stores, so that dx may be x or dy. It is compiled with -O0, so that the driver
+// another gradient. A workgroup adds up its subgroups' sums of rows, and writes them as its parts of
+// the sums dweight and dbias. dx and parts are f32. All loads of rows precede all stores, so that dx
+// may be x or dy. It is compiled with -O0, so that the driver
 // unrolls its loops; see matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -117,6 +118,25 @@ void compute_row(uint number, uint r)
     }
 }
 
+// Stores the sums of a subgroup's rows for dweight or dbias, at their place behind those of all
+// workgroups.
+void store_own(uint64_t sums, uint number, vec2 own[UNITS])
+{
+    uint64_t at = sums + p.parts_bytes + uint64_t(number) * p.sums_row + gl_SubgroupInvocationID * TSR_VECTOR_BYTES;
+    [[unroll]] for (uint i = 0; i < UNITS; i++)
+        STORE_LANE_VECTORS(at + start_of(i) * 4, SUMS_FORM, floatBitsToUint(own[i]))
+}
+
+// Adds up unit i of the sums that the workgroup's subgroups have stored.
+vec2 add_up(uint64_t sums, uint first, uint i)
+{
+    uint64_t at = sums + p.parts_bytes + uint64_t(first) * p.sums_row + start_of(i) * 4;
+    precise vec2 sum = uintBitsToFloat(words_of(LOAD_LANE_VECTORS(at, TSR_VECTOR_BYTES, SUMS_FORM)));
+    [[unroll]] for (uint s = 1; s < WORKGROUP / LANES; s++)
+        sum += uintBitsToFloat(words_of(LOAD_LANE_VECTORS(at + s * p.sums_row, TSR_VECTOR_BYTES, SUMS_FORM)));
+    return sum;
+}
+
 void main()
 {
     uint number = uniform_index(gl_WorkGroupID.x) * (WORKGROUP / LANES) + p.identity[p.identity[gl_SubgroupID]];
@@ -145,15 +165,34 @@ void main()
         dx_at[r] = p.dx + uint64_t(number * ROWS + r) * p.dx_row + gl_SubgroupInvocationID * TSR_VECTOR_BYTES;
         lowest[r] = mix(LANES, 0, number * ROWS + r < p.rows);
     }
-    uint64_t sums_at = p.sums + uint64_t(number) * p.sums_row + gl_SubgroupInvocationID * TSR_VECTOR_BYTES;
     [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++)
         if ((OUTPUTS & TSR_NORM_PARTS_DX) != 0 && gl_SubgroupInvocationID >= lowest[i / UNITS])
             STORE_LANE_VECTORS(dx_at[i / UNITS] + start_of(i % UNITS) * 4, DX_FORM, dx[i]);
-    [[unroll]] for (uint i = 0; i < UNITS; i++)
-        if (gl_SubgroupInvocationID >= lowest[0]) {
-            if ((OUTPUTS & TSR_NORM_PARTS_WEIGHT) != 0)
-                STORE_LANE_VECTORS(sums_at + start_of(i) * 4, SUMS_FORM, floatBitsToUint(dweight[i]))
-            if ((OUTPUTS & TSR_NORM_PARTS_BIAS) != 0)
-                STORE_LANE_VECTORS(sums_at + start_of(i) * 4 + p.sums_bytes, SUMS_FORM, floatBitsToUint(dbias[i]))
-        }
+    if ((OUTPUTS & TSR_NORM_PARTS_WEIGHT) != 0)
+        store_own(p.sums, number, dweight);
+    if ((OUTPUTS & TSR_NORM_PARTS_BIAS) != 0)
+        store_own(p.sums + p.sums_bytes, number, dbias);
+    memoryBarrierBuffer();
+    barrier();
+
+    // Each subgroup adds up some units. The last ones may do this again for the last unit.
+    const uint SUBGROUPS = WORKGROUP / LANES, ROUNDS = (UNITS + SUBGROUPS - 1) / SUBGROUPS;
+    uint group = uniform_index(gl_WorkGroupID.x), subgroup = p.identity[p.identity[gl_SubgroupID]];
+    vec2 weight[ROUNDS], bias[ROUNDS];
+    [[unroll]] for (uint r = 0; r < ROUNDS; r++) {
+        uint i = min(r * SUBGROUPS + subgroup, UNITS - 1);
+        weight[r] = bias[r] = vec2(0.0);
+        if ((OUTPUTS & TSR_NORM_PARTS_WEIGHT) != 0)
+            weight[r] = add_up(p.sums, group * SUBGROUPS, i);
+        if ((OUTPUTS & TSR_NORM_PARTS_BIAS) != 0)
+            bias[r] = add_up(p.sums + p.sums_bytes, group * SUBGROUPS, i);
+    }
+    uint64_t sums_at = p.sums + uint64_t(group) * p.sums_row + gl_SubgroupInvocationID * TSR_VECTOR_BYTES;
+    [[unroll]] for (uint r = 0; r < ROUNDS; r++) {
+        uint64_t at = sums_at + start_of(min(r * SUBGROUPS + subgroup, UNITS - 1)) * 4;
+        if ((OUTPUTS & TSR_NORM_PARTS_WEIGHT) != 0)
+            STORE_LANE_VECTORS(at, SUMS_FORM, floatBitsToUint(weight[r]))
+        if ((OUTPUTS & TSR_NORM_PARTS_BIAS) != 0)
+            STORE_LANE_VECTORS(at + p.sums_bytes, SUMS_FORM, floatBitsToUint(bias[r]))
+    }
 }

@@ -23,11 +23,11 @@ struct tsr_norm_short_grad_push {
     TSR_ADDRESS x, dy, dx;
     TSR_ADDRESS weight;
     TSR_ADDRESS added; /* the first row of the gradient that is added to dx */
-    /* For each subgroup a row of f32: its sums for dweight. Those for dbias start sums_bytes after.
-     */
+    /* Rows of f32: the sums for dweight of each workgroup and, parts_bytes after, those of each
+     * subgroup. The rows for dbias start sums_bytes after. */
     TSR_ADDRESS sums;
     TSR_UINT x_row, dy_row, dx_row, added_row, sums_row;
-    TSR_UINT sums_bytes;
+    TSR_UINT sums_bytes, parts_bytes;
     TSR_UINT rows, overlap;
     TSR_FLOAT epsilon;
 };

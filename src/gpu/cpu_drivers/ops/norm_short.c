@@ -15,7 +15,9 @@ enum {
      * longer rows or fewer elements, its compilation takes too long: up to a second. */
     LONGEST_PARTS = 512,
     MIN_PARTS = 1 << 16,
-    MOST_PARTS = 256, /* more would be added up in two passes */
+    /* The number of subgroups with which the parts of all workgroups are few enough to be added up
+     * in one dispatch. */
+    FEW_SUBGROUPS = 256,
 };
 
 bool tsr__norm_short_suit(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output)
@@ -74,12 +76,12 @@ static tsr__short_rows parts_cut(const tsr__norm_operands *all)
     return tsr__short_rows_of(&all->rows, LONGEST_PARTS);
 }
 
-/* The number of rows that a subgroup processes: so many that there are at most MOST_PARTS parts,
- * but not more than a pipeline can compile in reasonable time. */
+/* The number of rows that a subgroup processes: so many that there are at most FEW_SUBGROUPS
+ * subgroups, but not more than a pipeline can compile in reasonable time. */
 static uint32_t parts_rows(tsr__short_rows cut, uint32_t rows)
 {
     const uint32_t most = cut.units > 16 ? 1 : cut.units > 8 ? 2 : 4;
-    const uint32_t wanted = tsr__div_up_u32(rows, MOST_PARTS);
+    const uint32_t wanted = tsr__div_up_u32(rows, FEW_SUBGROUPS);
     return wanted < 2 && most > 1 ? 2 : tsr__min_u32(wanted, most);
 }
 
@@ -93,7 +95,7 @@ bool tsr__norm_short_parts_suit(const tsr__norm *norm, const tsr__norm_plane *pl
 uint32_t tsr__norm_short_parts(const tsr__norm *norm, const tsr__norm_plane *plane)
 {
     const tsr__norm_operands all = tsr__norm_operands_of(norm, plane, TSR_NORM_PRODUCTS);
-    return tsr__div_up_u32(plane->rows, parts_rows(parts_cut(&all), plane->rows));
+    return tsr__div_up_u32(plane->rows, parts_rows(parts_cut(&all), plane->rows) * SUBGROUPS);
 }
 
 tsr_status tsr__norm_short_parts_add(tsr__dispatches *list, const tsr__norm *norm,
@@ -107,6 +109,7 @@ tsr_status tsr__norm_short_parts_add(tsr__dispatches *list, const tsr__norm *nor
     const uint32_t lanes = rows->device->info.subgroup_size;
     const tsr__short_rows cut = parts_cut(&all);
     const uint64_t sums = tsr__tensor_address(dweight ? dweight : dbias);
+    const uint32_t parts = tsr__norm_short_parts(norm, plane);
     struct tsr_norm_short_grad_push push = {
         .identity = {TSR_IDENTITY_8},
         .x = rows->a.address,
@@ -120,6 +123,7 @@ tsr_status tsr__norm_short_parts_add(tsr__dispatches *list, const tsr__norm *nor
         .dx_row = (uint32_t)rows->y.stride,
         .added_row = (uint32_t)all.vectors.b.stride,
         .sums_row = rows->count * (uint32_t)sizeof(float),
+        .parts_bytes = parts * rows->count * (uint32_t)sizeof(float),
         .sums_bytes = dweight && dbias ? (uint32_t)(tsr__tensor_address(dbias) - sums) : 0,
         .rows = rows->rows,
         .overlap = cut.overlap,
@@ -131,7 +135,7 @@ tsr_status tsr__norm_short_parts_add(tsr__dispatches *list, const tsr__norm *nor
         .spec = {SUBGROUPS * lanes, lanes, cut.units, parts_rows(cut, plane->rows), norm->centred},
         .push = &push,
         .push_bytes = sizeof push,
-        .groups = {tsr__div_up_u32(tsr__norm_short_parts(norm, plane), SUBGROUPS), 1, 1},
+        .groups = {parts, 1, 1},
     };
 
     tsr__norm_operands_access(&all, &dispatch.spec[5], &dispatch);
@@ -142,9 +146,7 @@ tsr_status tsr__norm_short_parts_add(tsr__dispatches *list, const tsr__norm *nor
                         (dbias ? TSR_NORM_PARTS_BIAS : 0);
     dispatch.spec[16] =
         tsr__vectors_common(sums | push.sums_row | push.sums_bytes | cut.overlap * sizeof(float));
-    if (dweight)
-        dispatch.access[dispatch.access_count++] = tsr__write_of(dweight);
-    if (dbias)
-        dispatch.access[dispatch.access_count++] = tsr__write_of(dbias);
+    dispatch.access[dispatch.access_count++] =
+        tsr__write_buffer(dweight ? dweight->buffer : dbias->buffer);
     return tsr__dispatches_add(list, &dispatch);
 }

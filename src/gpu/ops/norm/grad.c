@@ -243,21 +243,23 @@ static tsr_tensor matrix(tsr_dtype dtype, uint64_t offset, uint64_t rows, uint64
                         .buffer = buffer};
 }
 
-/* Requests scratch memory for `rows` rows of parts of the sums. */
-static tsr_status prepare_sums(gradient *g, tsr_stream *stream, uint64_t rows)
+/* Requests scratch memory for `rows` rows of parts of the sums, and behind those of each sum for
+ * `room` times as many other rows. */
+static tsr_status prepare_sums(gradient *g, tsr_stream *stream, uint64_t rows, uint64_t room)
 {
-    const uint64_t columns = tsr__norm_columns(&g->norm);
+    const uint64_t columns = tsr__norm_columns(&g->norm), all = rows * (1 + room) * columns;
     tsr__buffer *sums;
-    TSR__TRY(tsr__stream_scratch(stream, rows * columns * 2 * sizeof(float), &sums));
+    TSR__TRY(tsr__stream_scratch(stream, all * 2 * sizeof(float), &sums));
     for (uint64_t i = 0; i < 2; i++)
-        g->sums[i] = matrix(TSR_F32, rows * columns * i, rows, columns, columns, sums);
+        g->sums[i] = matrix(TSR_F32, all * i, rows, columns, columns, sums);
     return TSR_OK;
 }
 
 static tsr_status prepare_products(gradient *g, const tsr__norm_plane *plane, tsr_stream *stream)
 {
     if (g->in_parts)
-        return prepare_sums(g, stream, tsr__norm_short_parts(&g->norm, plane));
+        return prepare_sums(g, stream, tsr__norm_short_parts(&g->norm, plane),
+                            TSR__NORM_SHORT_PARTS_ROOM);
     const tsr_tensor *dy = g->norm.operand[1];
     const uint32_t columns = tsr__norm_columns(&g->norm);
     const uint64_t offset =
@@ -300,7 +302,7 @@ static tsr_status prepare(gradient *g, tsr_stream *stream)
         return prepare_products(g, &plane, stream);
     if (!g->dweight && !g->dbias)
         return TSR_OK;
-    return prepare_sums(g, stream, g->chunks);
+    return prepare_sums(g, stream, g->chunks, 0);
 }
 
 static tsr_status add_sums(gradient *g, tsr_stream *stream)
