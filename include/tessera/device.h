@@ -187,7 +187,7 @@ typedef struct tsr_device_params {
 #define tsr_device_params(...) (&(tsr_device_params){__VA_ARGS__})
 
 #define TSR_SELF_TEST_KERNEL_SIZE 24
-#define TSR_MAX_SELF_TESTS 256
+#define TSR_MAX_SELF_TESTS 512
 
 /* The result of testing a kernel of the library against the host, with elements of one dtype. */
 typedef struct tsr_self_test {

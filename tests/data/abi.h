@@ -208,7 +208,7 @@ typedef struct tsr_self_test {
 } tsr_self_test;
 typedef struct tsr_self_tests {
     int count;
-    tsr_self_test tests[256];
+    tsr_self_test tests[512];
 } tsr_self_tests;
 TSR_API tsr_status tsr_self_tests_find(const tsr_device_info *device,
                                                      tsr_self_tests *out);

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "gpu/self_test/self_test.h"
 
 enum { MAX_THREADS = 16 };
@@ -17,8 +18,12 @@ typedef struct run {
 void tsr__kernel_tests_add(tsr__kernel_tests *list, const char *name, tsr_dtype dtype,
                            tsr__check_fn *check)
 {
-    if (list->count < TSR_MAX_SELF_TESTS)
-        list->tests[list->count++] = (tsr__kernel_test){name, dtype, check};
+    if (list->count == TSR_MAX_SELF_TESTS) {
+        tsr__log(TSR_LOG_ERROR, "self-test: the list of %d kernels is full without %s for %s",
+                 list->count, name, tsr_dtype_name(dtype));
+        return;
+    }
+    list->tests[list->count++] = (tsr__kernel_test){name, dtype, check};
 }
 
 static void *take_tests(void *opaque)
