@@ -9,6 +9,7 @@
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_NV_cooperative_matrix2 : require
 #extension GL_KHR_memory_scope_semantics : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #include "params/matmul.h"
 
 layout(constant_id = 7) const uint MODE = TSR_DT_F32 << TSR_MM_Y_DTYPE_SHIFT;
@@ -60,20 +61,22 @@ layout(buffer_reference, std430, buffer_reference_align = 16) buffer mm_sums {
         sums = coopMatMulAdd(step_a, step_b, sums);                                                \
     }
 
-// Returns the element of y whose sum of products is given. The matrix of sums may be larger than
-// what is left of y: its other elements have no place in y and bias.
-float value_of(const in uint row, const in uint col, const in float sum, const in uvec2 y, const in uvec2 bias, const in uvec2 size)
+// Returns the element of y whose sum of products is given. `y` and `bias` are addresses of the tile,
+// from which `rows` rows and `cols` columns are left. The matrix of sums may be larger: its other
+// elements have no place in y and bias.
+float value_of(const in uint row, const in uint col, const in float sum, const in uint64_t y, const in uint64_t bias, const in uint rows, const in uint cols)
 {
-    if (row >= size.x || col >= size.y)
+    if (row >= rows || col >= cols)
         return 0.0;
-    return mm_value(mm_block(y, bias), row * p.y_row + col * p.y_col, row * p.bias_row + col * p.bias_col, sum);
+    mm_block block = mm_block(unpackUint2x32(y), unpackUint2x32(bias));
+    return mm_value(block, row * p.y_row + col * p.y_col, row * p.bias_row + col * p.bias_col, sum);
 }
 
 // Stores an element of y, which may have any strides.
-float store_one(const in uint row, const in uint col, const in float value, const in uvec2 y, const in uvec2 size)
+float store_one(const in uint row, const in uint col, const in float value, const in uint64_t y, const in uint rows, const in uint cols)
 {
-    if (row < size.x && col < size.y)
-        tsr_store_float(y, row * p.y_row + col * p.y_col, mm_y_dtype(), value);
+    if (row < rows && col < cols)
+        tsr_store_float(unpackUint2x32(y), row * p.y_row + col * p.y_col, mm_y_dtype(), value);
     return value;
 }
 
@@ -132,9 +135,9 @@ void main()
     if ((MODE & (TSR_MM_ACCUMULATE | TSR_MM_BIAS | TSR_MM_FIELD_MASK << TSR_MM_ACTIVATION_SHIFT)) == 0)
         sums = sums * p.alpha;
     else
-        coopMatPerElementNV(sums, sums, value_of, block.y, block.bias, size);
+        coopMatPerElementNV(sums, sums, value_of, packUint2x32(block.y), packUint2x32(block.bias), size.x, size.y);
     if (Y_ALIGNED == 0) {
-        coopMatPerElementNV(sums, sums, store_one, block.y, size);
+        coopMatPerElementNV(sums, sums, store_one, packUint2x32(block.y), size.x, size.y);
         return;
     }
     tensorLayoutNV<2, CLAMPED> y_layout = createTensorLayoutNV(2, CLAMPED);
