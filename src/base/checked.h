@@ -47,6 +47,16 @@ static inline uint32_t tsr__div_up_u32(uint32_t a, uint32_t b)
     return a / b + (a % b != 0);
 }
 
+/* The smallest power of two that is at least `value`, which must be at most 2^31. */
+static inline uint32_t tsr__pow2_above(uint32_t value)
+{
+    uint32_t power = 1;
+
+    while (power < value)
+        power *= 2;
+    return power;
+}
+
 /* `alignment` must be a power of two, and value + alignment must fit 64 bits. */
 static inline uint64_t tsr__align_up_u64(uint64_t value, uint64_t alignment)
 {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/checked.h"
 #include "tensor/check.h"
 
 tsr_status tsr__dispatches_add(tsr__dispatches *list, const tsr__dispatch *dispatch)
@@ -116,6 +117,13 @@ bool tsr__rows_alone(const tsr_device *device, uint64_t rows)
     return device->device_class != TSR__CLASS_GPU && rows >= 256;
 }
 
+uint32_t tsr__processors(const tsr_device *device)
+{
+    const uint32_t least = 32; /* what a GPU for such work has, if its driver does not tell */
+
+    return device->info.processor_count > 0 ? device->info.processor_count : least;
+}
+
 uint32_t tsr__most_iterations(const tsr_device *device)
 {
     return device->device_class == TSR__CLASS_GPU ? UINT32_C(1) << 26 : 60000;
@@ -147,4 +155,18 @@ uint32_t tsr__thread_group_for(const tsr_device *device, uint64_t rows, int64_t 
 uint32_t tsr__thread_group_workgroup(uint32_t threads)
 {
     return threads > 64 ? threads : 64;
+}
+
+void tsr__thread_group_hold(tsr__dispatch *dispatch, const tsr_device *device, uint32_t threads,
+                            int64_t count)
+{
+    const int64_t most = 8; /* 32 elements of each operand */
+    const int64_t fours = (count + 4 * threads - 1) / (4 * threads);
+
+    if (device->device_class != TSR__CLASS_GPU || fours > most)
+        return;
+    if (threads > TSR_UNDIVIDED_THREADS && count > TSR_SEGMENT_LENGTH((uint32_t)count))
+        return;
+    dispatch->spec[dispatch->spec_count++] = TSR_PHASE_WHOLE;
+    dispatch->spec[dispatch->spec_count++] = tsr__pow2_above((uint32_t)fours);
 }

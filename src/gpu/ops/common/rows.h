@@ -55,6 +55,9 @@ uint64_t tsr__stride_bytes(const tsr_tensor *tensor, int dim);
  * barrier means a switch between all invocations of a workgroup. */
 bool tsr__rows_alone(const tsr_device *device, uint64_t rows);
 
+/* The number of a GPU's processors (SMs, compute units) among which workgroups are distributed. */
+uint32_t tsr__processors(const tsr_device *device);
+
 /* The largest number of iterations that the loops of an invocation may execute in one dispatch, all
  * together. Mesa's CPU driver ends a loop after 65535 iterations. */
 uint32_t tsr__most_iterations(const tsr_device *device);
@@ -69,5 +72,11 @@ int64_t tsr__steps_within_work(const tsr_device *device, double step_work);
  * number. */
 uint32_t tsr__thread_group_for(const tsr_device *device, uint64_t rows, int64_t count);
 uint32_t tsr__thread_group_workgroup(uint32_t threads);
+
+/* Lets the kernel keep rows of `count` elements in registers if they fit there, so that each
+ * element is loaded once. `dispatch` computes complete rows; its kernel's next specialization
+ * constants must be PHASE and HELD. */
+void tsr__thread_group_hold(tsr__dispatch *dispatch, const tsr_device *device, uint32_t threads,
+                            int64_t count);
 
 #endif

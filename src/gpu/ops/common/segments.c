@@ -7,8 +7,6 @@
 enum {
     /* Rows of fewer segments take one workgroup less time than two or three dispatches do. */
     LEAST_SEGMENTS = 3,
-    /* what a GPU has at least, if its driver does not tell */
-    PROCESSORS = 32,
 };
 
 static uint64_t segments_of(int64_t count)
@@ -18,12 +16,10 @@ static uint64_t segments_of(int64_t count)
 
 bool tsr__segments_suit(const tsr_device *device, uint64_t rows, int64_t count)
 {
-    const uint32_t told = device->info.processor_count;
-
     return device->device_class == TSR__CLASS_GPU && count > 0 && count <= INT32_MAX &&
            segments_of(count) >= LEAST_SEGMENTS &&
            tsr__thread_group_for(device, rows, count) > TSR_UNDIVIDED_THREADS &&
-           rows < (told > 0 ? told : PROCESSORS);
+           rows < tsr__processors(device);
 }
 
 bool tsr__segments_chosen(tsr_device *device, const tsr__dispatch *whole, uint64_t rows,

@@ -11,10 +11,12 @@
 #define ROWS_MAX (INT64_C(1) << 26) /* rows per dispatch */
 #define WIDTH_MAX (INT64_C(1) << 24)
 /* The gradient's rows are divided into buckets; a workgroup computes some columns of one bucket.
- * With more buckets more of the device is used, but every workgroup reads all indices. CPU drivers
- * have few cores. They get narrow workgroups, and only as many buckets as are necessary to have
- * GROUPS_ON_CPU workgroups. */
-#define BUCKETS 64
+ * With more buckets more of the device is used, but every workgroup reads all indices. Each
+ * processor of a GPU gets up to GROUPS_PER_PROCESSOR workgroups of up to WIDEST invocations, all of
+ * which run at the same time. CPU drivers have few cores. They get narrow workgroups, and only as
+ * many buckets as are necessary to have GROUPS_ON_CPU workgroups. */
+#define GROUPS_PER_PROCESSOR 8
+#define WIDEST 256
 #define GROUPS_ON_CPU 8
 #define WORKGROUP_ON_CPU 8
 /* The number of indices at which an invocation looks at once on GPUs. */
@@ -134,6 +136,40 @@ tsr_status tsr__embedding(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *t
     return status;
 }
 
+/* The workgroups of the gradient's kernel: their size, their number across the columns, and the
+ * number of buckets, a power of two. */
+typedef struct division {
+    uint32_t workgroup, across, buckets;
+} division;
+
+static division divide_on_cpu(uint32_t width)
+{
+    division d = {.workgroup = WORKGROUP_ON_CPU,
+                  .across = tsr__div_up_u32(width, 4 * WORKGROUP_ON_CPU),
+                  .buckets = 1};
+
+    while (d.buckets * d.across < GROUPS_ON_CPU)
+        d.buckets *= 2;
+    return d;
+}
+
+/* There are no more buckets than rows of dy, rounded up to a power of two. */
+static division divide(const tsr_device *device, uint32_t width, int64_t rows)
+{
+    const uint32_t most = GROUPS_PER_PROCESSOR * tsr__processors(device);
+    division d = {.workgroup = WORKGROUP, .buckets = 1};
+
+    if (device->device_class != TSR__CLASS_GPU)
+        return divide_on_cpu(width);
+    while (d.workgroup < WIDEST && 4 * d.workgroup < width &&
+           2 * d.workgroup <= device->info.max_workgroup_invocations)
+        d.workgroup *= 2;
+    d.across = tsr__div_up_u32(width, 4 * d.workgroup);
+    while (d.buckets < rows && 2 * d.buckets * d.across <= most)
+        d.buckets *= 2;
+    return d;
+}
+
 typedef struct addition {
     tsr__dispatches list;
     tsr_tensor *gradient;
@@ -156,15 +192,14 @@ tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const t
     TSR__TRY(check(op, stream, "gradient", gradient, "dy", dy, indices, first));
     TSR__TRY(tsr__require_disjoint(op, "gradient", gradient, "dy", dy, false));
     TSR__TRY(tsr__require_disjoint(op, "gradient", gradient, "indices", indices, false));
-    const bool cpu = gradient->buffer->device->device_class != TSR__CLASS_GPU;
+    const tsr_device *device = gradient->buffer->device;
     const int64_t width = gradient->layout.shape[1];
     /* Each row of dy is read, and a row of the gradient is read and written. */
     const double row_work =
         (double)(width > 0 ? width : 1) * TSR__BYTE_WORK *
         (double)(2 * tsr_dtype_size(gradient->layout.dtype) + tsr_dtype_size(dy->layout.dtype));
-    const int64_t most = tsr__steps_within_work(gradient->buffer->device, row_work);
-    const uint32_t workgroup = cpu ? WORKGROUP_ON_CPU : WORKGROUP;
-    const uint32_t across = tsr__div_up_u32((uint32_t)width, 4 * workgroup);
+    const int64_t most = tsr__steps_within_work(device, row_work);
+    const division d = divide(device, width > 0 ? (uint32_t)width : 1, dy->layout.shape[0]);
     addition sum = {.gradient = gradient, .accumulate = accumulate};
     tsr_status status = TSR_OK;
     for (int64_t from = 0; status == TSR_OK && width > 0 && from < dy->layout.shape[0];
@@ -173,16 +208,17 @@ tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const t
         fill_push(&push, gradient, dy, indices, first, from);
         if (push.rows > (uint32_t)most)
             push.rows = (uint32_t)most;
-        push.buckets = cpu ? 1 : BUCKETS;
-        while (push.buckets * across < GROUPS_ON_CPU)
-            push.buckets *= 2;
+        push.buckets = d.buckets;
         tsr__dispatch dispatch =
             dispatch_of(TSR__SHADER_EMBEDDING_GRAD, &push, gradient, dy, indices, true);
-        dispatch.spec[0] = workgroup;
-        dispatch.spec[dispatch.spec_count++] = cpu ? 0 : SCAN;
+        dispatch.spec[0] = d.workgroup;
+        if (device->device_class == TSR__CLASS_GPU) {
+            dispatch.spec[dispatch.spec_count++] = SCAN;
+            dispatch.spec[dispatch.spec_count++] = push.index_bytes;
+        }
         dispatch.work = row_work * push.rows;
-        dispatch.groups[0] = across;
-        dispatch.groups[1] = push.buckets;
+        dispatch.groups[0] = d.across;
+        dispatch.groups[1] = d.buckets;
         dispatch.groups[2] = 1;
         status = tsr__dispatches_add(&sum.list, &dispatch);
     }
