@@ -16,25 +16,11 @@ void main()
     uvec4 at = tsr_row_position(job, p.ndim, p.shape);
     uvec2 row = tsr_at_mul(p.x, tsr_row_offset(at, p.x_strides), tsr_dtype_bytes(X_DTYPE));
 
-    vec4 sums[QUADS];
+    vec4 sums[8]; // QUADS of them are used
     [[unroll]] for (uint q = 0u; q < QUADS; q++) {
         uint last = (p.count - 1u) / 4u; // quads past the end read this one again
         vec4 loaded = tsr_load_row4(row, p.step, 4u * min(q, last), p.count, X_DTYPE, FORM, identity());
-        // Every lane starts with the identity, so that a sum of -0 becomes 0.
-        sums[q] = combine(vec4(identity()), q <= last ? loaded : vec4(identity()));
+        sums[q] = q <= last ? loaded : vec4(identity());
     }
-    // Without loops, because the optimizer that unrolls loops drops `precise`.
-    if (QUADS > 4u) {
-        sums[0] = combine(sums[0], sums[4]);
-        sums[1] = combine(sums[1], sums[5]);
-        sums[2] = combine(sums[2], sums[6]);
-        sums[3] = combine(sums[3], sums[7]);
-    }
-    if (QUADS > 2u) {
-        sums[0] = combine(sums[0], sums[2]);
-        sums[1] = combine(sums[1], sums[3]);
-    }
-    if (QUADS > 1u)
-        sums[0] = combine(sums[0], sums[1]);
-    write_result(tsr_row_offset(at, p.y_strides), combine_parts(sums[0]));
+    write_result(tsr_row_offset(at, p.y_strides), combine_quads(sums, QUADS));
 }

@@ -59,6 +59,39 @@ float combine_parts(vec4 parts)
     return combine(parts, parts.yxwz).x;
 }
 
+// The tree of at most 4·quads elements, a power of two up to 32: sums[q] has elements 4·q to 4·q + 3,
+// and the identity in place of those that do not exist. Lanes without an element are left out.
+float combine_quads(vec4 sums[8], uint quads)
+{
+    // Every lane starts with the identity, so that a sum of -0 becomes 0. The code has no loops,
+    // because the optimizer that unrolls loops drops `precise`.
+    vec4 none = vec4(identity());
+    sums[0] = combine(none, sums[0]);
+    if (quads > 1u)
+        sums[1] = combine(none, sums[1]);
+    if (quads > 2u) {
+        sums[2] = combine(none, sums[2]);
+        sums[3] = combine(none, sums[3]);
+    }
+    if (quads > 4u) {
+        sums[4] = combine(none, sums[4]);
+        sums[5] = combine(none, sums[5]);
+        sums[6] = combine(none, sums[6]);
+        sums[7] = combine(none, sums[7]);
+        sums[0] = combine(sums[0], sums[4]);
+        sums[1] = combine(sums[1], sums[5]);
+        sums[2] = combine(sums[2], sums[6]);
+        sums[3] = combine(sums[3], sums[7]);
+    }
+    if (quads > 2u) {
+        sums[0] = combine(sums[0], sums[2]);
+        sums[1] = combine(sums[1], sums[3]);
+    }
+    if (quads > 1u)
+        sums[0] = combine(sums[0], sums[1]);
+    return combine_parts(sums[0]);
+}
+
 void write_result(uint offset, float result)
 {
     precise float value = result * p.scale;

@@ -24,7 +24,9 @@ struct tsr_reduce_params {
     TSR_UINT ndim;
     TSR_UINT accumulate; /* y += result */
     TSR_FLOAT scale;     /* of the result */
-    TSR_UINT unit;       /* argmax: elements of the original row for which each pair in x stands */
+    /* argmax: elements of the original row for which each pair in x stands; other reductions: the
+     * elements of each of CHUNKS > 1 chunks */
+    TSR_UINT unit;
     TSR_UINT shape[TSR_ROW_DIMS];
     TSR_UINT x_strides[TSR_ROW_DIMS];
     TSR_UINT y_strides[TSR_ROW_DIMS];

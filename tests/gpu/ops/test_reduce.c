@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/device/device.h"
 #include "support/check_main.h"
 #include "support/close.h"
 #include "support/gpu.h"
@@ -233,6 +234,26 @@ START_TEST(tree_depends_on_the_shape_only)
     gpu_random random = {12};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         tree_case(&random, shapes[i][0], shapes[i][1]);
+}
+END_TEST
+
+/* On GPUs, the number of processors decides how many invocations share columns, and whether one
+ * dispatch reduces chunks and their values. */
+START_TEST(tree_does_not_depend_on_the_gpu)
+{
+    static const int64_t shapes[][2] = {
+        {7, 32},     {5, 33},   {2, 256},   {64, 300},  {66, 512}, {9, 1000},    {6, 1025},
+        {260, 2000}, {4, 8000}, {1, 70000}, {4097, 40}, {3, 9000}, {1366, 2050}, {1028, 4096}};
+    static const uint32_t processors[] = {0, 1, 132};
+    const uint32_t usual = gpu->info.processor_count;
+    gpu_random random = {14};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        gpu->info.processor_count = processors[i % 3];
+        tree_case(&random, shapes[i][0], shapes[i][1]);
+        gpu->info.processor_count = processors[(i + 1) % 3];
+        tree_case(&random, shapes[i][0], shapes[i][1]);
+    }
+    gpu->info.processor_count = usual;
 }
 END_TEST
 
@@ -573,6 +594,8 @@ TESTS(reduce_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
     tcase_add_test(tests, reduces_random_views);
+    tcase_add_test(tests, tree_does_not_depend_on_the_gpu);
+    tcase_add_test(tests, nan_anywhere_gives_nan);
 }
 
 TESTS(reduce_packed)

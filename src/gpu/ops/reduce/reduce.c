@@ -3,7 +3,10 @@
  * A long row is divided into chunks of a fixed length. Each chunk is reduced to one value in
  * scratch memory. The values of a row form a shorter row, which is divided again if it is long. A
  * chunk is reduced as a tree (shaders/include/reduce.glsl). Therefore the order of additions
- * depends only on the shape, and not on strides, on the kernels that run, or on the device. */
+ * depends only on the shape, and not on strides, on the kernels that run, or on the device.
+ *
+ * On GPUs, a workgroup reduces all chunks of a row if there are few, and then their values, which
+ * needs neither scratch memory nor a second dispatch. */
 #include "gpu/ops/reduce/reduce.h"
 
 #include "gpu/cpu_drivers/ops/reduction.h"
@@ -20,6 +23,11 @@
 #define SHORT_CHUNK 256 /* gives more parallel work than long chunks if there are few rows */
 #define ENOUGH_JOBS 4096
 #define SHORT_ROW 32 /* one invocation reduces rows up to this length */
+/* On GPUs: */
+#define AHEAD_OF_LONG 256       /* from this length on, more loads of a row are in flight */
+#define LARGE_WORKGROUP 256     /* of columns, which several invocations reduce */
+#define LEAST_COLUMNS 4u        /* groups of four columns, which one dispatch loads together */
+#define INVOCATIONS_WANTED 256u /* by a processor, of those that load 8 times 16 bytes ahead */
 #define PASSES_MAX 8 /* enough for 2^63 elements if each pass divides the length by 256 */
 
 /* The properties that all dispatches of one call have in common. */
@@ -57,21 +65,66 @@ static int64_t chunk_length(int64_t rows, int64_t count)
     return rows >= ENOUGH_JOBS / chunks ? LONG_CHUNK : SHORT_CHUNK;
 }
 
-/* True if four neighbouring columns can be loaded at once. The innermost dimension of x must be
- * contiguous, and every group of four must start at a multiple of 4 bytes. */
-static bool takes_columns(const tsr__piece *piece, const place *x, uint64_t address)
+/* Returns the form in which four neighbouring columns can be loaded at once, TSR_ROW_DENSE4 or
+ * TSR_ROW_ALIGNED4, or another one if they cannot. The innermost dimension of x must be contiguous,
+ * and every group of four must start at a multiple of 4 bytes. */
+static uint32_t columns_form(const tsr__piece *piece, const place *x, uint64_t address)
 {
     uint64_t size = tsr_dtype_size(x->layout.dtype);
     int inner = piece->ndim - 1;
     if (x->count <= SHORT_ROW || x->step == 1 || piece->strides[0][inner] != 1 ||
         piece->shape[inner] < 4)
-        return false;
+        return TSR_ROW_STRIDED;
     uint64_t misaligned = address | (uint64_t)x->step * size;
     if (piece->shape[inner] % 4 != 0) /* the last group ends with the last column */
         misaligned |= piece->shape[inner] * size;
     for (int d = 0; d < inner; d++)
         misaligned |= piece->strides[0][d] * size;
-    return misaligned % 4 == 0;
+    if (misaligned % (4 * size) == 0 && x->access.buffer->device->device_class == TSR__CLASS_GPU)
+        return TSR_ROW_ALIGNED4;
+    return misaligned % 4 == 0 ? TSR_ROW_DENSE4 : TSR_ROW_STRIDED;
+}
+
+/* The number of invocations that reduce four columns with chunks of `count` elements. `groups` is
+ * the number of such groups of columns, times the number of their chunks. */
+static uint32_t column_threads(const tsr_device *device, uint64_t groups, int64_t count)
+{
+    const uint64_t enough = (uint64_t)tsr__processors(device) * INVOCATIONS_WANTED;
+    uint32_t threads = 4;
+
+    if (device->device_class != TSR__CLASS_GPU)
+        return threads;
+    /* Each of them loads at least 8 times, which is how many loads are in flight. */
+    while (threads < 32 && threads * groups < enough && 16 * threads <= count)
+        threads *= 2;
+    return threads;
+}
+
+static uint32_t column_workgroup(const tsr_device *device, uint32_t threads)
+{
+    const uint32_t wanted = 16 * threads < LARGE_WORKGROUP ? 16 * threads : LARGE_WORKGROUP;
+
+    return tsr__min_u32(wanted, device->info.max_workgroup_invocations);
+}
+
+/* True if the workgroups that reduce rows of x also reduce the values of their chunks. Other
+ * layouts than contiguous rows may be reduced as columns, whose workgroups load several
+ * neighbouring groups of four columns. */
+static bool reduces_chunks(const pass_list *r, const place *x, int64_t chunk)
+{
+    const tsr_device *device = x->access.buffer->device;
+    const int64_t rows = tsr_layout_count(&x->layout);
+    const int64_t chunks = x->count / chunk + (x->count % chunk != 0);
+    uint32_t threads;
+
+    if (device->device_class != TSR__CLASS_GPU || is_argmax(r) || chunks > SHORT_ROW ||
+        8 * tsr__pow2_above((uint32_t)chunks) > device->info.max_workgroup_invocations)
+        return false;
+    if (x->step == 1)
+        return true;
+    threads = column_threads(device, (uint64_t)(rows / 4 * chunks), chunk);
+    return chunks <= 4 && threads * tsr__pow2_above((uint32_t)chunks) * LEAST_COLUMNS <=
+                              column_workgroup(device, threads);
 }
 
 static void choose_argmax(tsr__dispatch *dispatch, const struct tsr_reduce_params *params,
@@ -94,27 +147,63 @@ static void choose_argmax(tsr__dispatch *dispatch, const struct tsr_reduce_param
     tsr__groups_for(params->jobs, WORKGROUP / threads, dispatch->groups);
 }
 
+/* Kernels that reduce rows of x to y: `form` is that of the rows, `columns` what columns_form()
+ * returns. The rows are divided into chunks of params->unit elements if this is more than 1. */
+static void choose_columns(tsr__dispatch *dispatch, struct tsr_reduce_params *params,
+                           const place *x, uint32_t columns)
+{
+    const tsr_device *device = x->access.buffer->device;
+    const uint32_t inner = params->shape[params->ndim - 1];
+    const uint32_t length = params->unit > 1 ? params->unit : params->count;
+    const uint32_t chunks = tsr__div_up_u32(params->count, length);
+    const uint32_t slots = tsr__pow2_above(chunks);
+
+    params->jobs = params->jobs / inner * tsr__div_up_u32(inner, 4);
+    uint32_t threads = column_threads(device, (uint64_t)params->jobs * chunks, length);
+    while (threads > 4 && threads * slots * LEAST_COLUMNS > column_workgroup(device, threads))
+        threads /= 2;
+    const uint32_t workgroup = column_workgroup(device, threads);
+    dispatch->shader = TSR__SHADER_REDUCE_COLUMNS;
+    dispatch->spec_count = 7;
+    dispatch->spec[0] = workgroup;
+    dispatch->spec[4] = threads;
+    dispatch->spec[5] = slots;
+    dispatch->spec[6] = columns;
+    tsr__groups_for(params->jobs, workgroup / (threads * slots), dispatch->groups);
+}
+
+static void choose_rows(tsr__dispatch *dispatch, const struct tsr_reduce_params *params,
+                        const place *x, uint32_t form)
+{
+    const tsr_device *device = x->access.buffer->device;
+    const uint32_t length = params->unit > 1 ? params->unit : params->count;
+    const uint32_t slots = tsr__pow2_above(tsr__div_up_u32(params->count, length));
+    const uint32_t threads = tsr__rows_alone(device, params->jobs) ? 1 : 8;
+    const uint32_t workgroup = threads * slots > WORKGROUP ? threads * slots : WORKGROUP;
+    const bool many = device->device_class == TSR__CLASS_GPU && length >= AHEAD_OF_LONG;
+
+    dispatch->shader = TSR__SHADER_REDUCE_ROWS;
+    dispatch->spec_count = 8;
+    dispatch->spec[0] = workgroup;
+    dispatch->spec[4] = form;
+    dispatch->spec[5] = threads;
+    dispatch->spec[6] = threads == 1 || many ? 8 : 4;
+    dispatch->spec[7] = slots;
+    tsr__groups_for(params->jobs, workgroup / (threads * slots), dispatch->groups);
+}
+
 static void choose_reduce(tsr__dispatch *dispatch, struct tsr_reduce_params *params,
                           const pass_list *r, const place *x, const place *y, uint32_t form,
-                          bool columns)
+                          uint32_t columns)
 {
     dispatch->spec[0] = WORKGROUP;
     dispatch->spec[1] = (uint32_t)x->layout.dtype;
     dispatch->spec[2] = (uint32_t)y->layout.dtype;
     dispatch->spec[3] = r->kind;
-    if (columns) {
-        uint32_t inner = params->shape[params->ndim - 1];
-        params->jobs = params->jobs / inner * (inner / 4 + (inner % 4 != 0));
-        dispatch->shader = TSR__SHADER_REDUCE_COLUMNS;
-        dispatch->spec_count = 4;
-        tsr__groups_for(params->jobs, WORKGROUP / 4, dispatch->groups);
+    if (columns >= TSR_ROW_DENSE4) {
+        choose_columns(dispatch, params, x, columns);
     } else if (x->count > SHORT_ROW) {
-        dispatch->shader = TSR__SHADER_REDUCE_ROWS;
-        uint32_t threads = tsr__rows_alone(x->access.buffer->device, params->jobs) ? 1 : 8;
-        dispatch->spec_count = 6;
-        dispatch->spec[4] = form;
-        dispatch->spec[5] = threads;
-        tsr__groups_for(params->jobs, WORKGROUP / threads, dispatch->groups);
+        choose_rows(dispatch, params, x, form);
     } else {
         dispatch->shader = TSR__SHADER_REDUCE_SHORT;
         dispatch->spec_count = 6;
@@ -154,9 +243,10 @@ static tsr_status add_columns(pass_list *r, const tsr__reduction *own, const pla
     return add_pass(r, &parts, &out, 1);
 }
 
-/* Adds the dispatches that reduce rows of x, of x->count elements each, to the elements of y. If x
- * contains partial results, `unit` is the number of the tensor's elements for which one of them
- * stands; otherwise it is 1. */
+/* Adds the dispatches that reduce rows of x, of x->count elements each, to the elements of y. For
+ * argmax, `unit` is the number of the tensor's elements for which each of x's stands, and 1 unless
+ * x contains partial results. For other reductions it is the length of the chunks into which the
+ * kernels divide rows, or 1. */
 static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_t unit)
 {
     const tsr_layout *layouts[2] = {&x->layout, &y->layout};
@@ -210,7 +300,7 @@ static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_
         if (is_argmax(r))
             choose_argmax(&dispatch, &params, x, y, form);
         else
-            choose_reduce(&dispatch, &params, r, x, y, form, takes_columns(&piece, x, params.x));
+            choose_reduce(&dispatch, &params, r, x, y, form, columns_form(&piece, x, params.x));
         TSR__TRY(tsr__dispatches_add(r->list, &dispatch));
     }
     return TSR_OK;
@@ -304,6 +394,8 @@ static tsr_status add_passes(pass_list *r, const char *op, place *x, const place
     uint64_t scratch_bytes, size = is_argmax(r) ? 8 : 4;
     int64_t rows = tsr_layout_count(&x->layout);
     TSR__TRY(plan_passes(op, rows, x->count, size, chunks, &passes, &scratch_bytes));
+    if (passes == 1 && reduces_chunks(r, x, chunks[0]))
+        return add_pass(r, x, y, (uint32_t)chunks[0]);
     r->parts_offset = scratch_bytes;
     r->parts_bytes = is_argmax(r)
                          ? 0
@@ -316,7 +408,7 @@ static tsr_status add_passes(pass_list *r, const char *op, place *x, const place
     for (int i = 0; i < passes; i++) {
         TSR__TRY(add_partial_pass(r, x, chunks[i], r->scratch, offset_bytes, unit));
         offset_bytes += tsr__align_up_u64((uint64_t)(rows * x->count) * size, 256);
-        unit *= (uint32_t)chunks[i];
+        unit *= is_argmax(r) ? (uint32_t)chunks[i] : 1;
     }
     return add_pass(r, x, y, unit);
 }
