@@ -2,7 +2,8 @@
 // gradients, the kernel computes only the statistics of the rows. A thread group computes one row.
 // The first loop computes the mean, the second the rounding error of the mean and the variance
 // about it, and the third the result. An element belongs to the same invocation in all loops, so
-// that y may be x. A row that is divided into segments needs a phase for each loop.
+// that y may be x. A row that is divided into segments needs a phase for each loop. A row that fits
+// into registers is loaded once.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/norm.glsl"
@@ -18,6 +19,7 @@ layout(constant_id = 6) const uint FORM = TSR_ROW_WIDE; // a form that all opera
 layout(constant_id = 7) const uint CENTRED = 1;         // 0: RMS
 layout(constant_id = 8) const uint OUTPUT = TSR_NORM_RESULT;
 layout(constant_id = 9) const uint PHASE = TSR_PHASE_WHOLE; // RMS has no first phase
+layout(constant_id = 10) const uint HELD = 0; // 0, or the groups of four elements that an invocation keeps
 
 layout(push_constant) uniform Push {
     tsr_norm_push p;
@@ -32,6 +34,23 @@ vec4 load(uvec2 x, uint j, float missing)
     return tsr_load_row4(x, p.x.step, j, p.count, X_DTYPE, FORM, missing);
 }
 
+// The elements in registers.
+const uint KEPT = HELD > 0u ? HELD : 1u;
+vec4 kept[KEPT];
+
+void hold(row_part own, uvec2 x)
+{
+    [[unroll]] for (uint h = 0u; h < HELD; h++)
+        kept[h] = load(x, held_within(held_first(own, h)), 0.0);
+}
+
+// Elements in registers minus a number; 0 past the end.
+vec4 held_minus(row_part own, uint h, float shift)
+{
+    precise vec4 value = kept[h] - shift;
+    return mix(vec4(0.0), value, held_there(held_first(own, h), FORM));
+}
+
 // The mean, rounded. The sum is over differences from the first element.
 float rough_mean(row_part own, uvec2 x)
 {
@@ -40,7 +59,12 @@ float rough_mean(row_part own, uvec2 x)
         return kept_row_value(own);
     float shift = tsr_load_float(x, 0u, X_DTYPE);
     float total = 0.0;
-    if (in_phase(TSR_PHASE_FIRST)) {
+    if (HELD > 0u) {
+        precise vec4 sums = vec4(0.0);
+        [[unroll]] for (uint h = 0u; h < HELD; h++)
+            sums += held_minus(own, h, shift);
+        add_segment(total, sums);
+    } else if (in_phase(TSR_PHASE_FIRST)) {
         uint begin = own.begin;
         do {
             precise vec4 sums = vec4(0.0);
@@ -71,7 +95,16 @@ vec4 statistics(row_part own, uvec2 x)
         return stats;
 
     float all_rest = 0.0, all_squares = 0.0;
-    if (in_phase(TSR_PHASE_SECOND)) {
+    if (HELD > 0u) {
+        precise vec4 rest = vec4(0.0), squares = vec4(0.0);
+        [[unroll]] for (uint h = 0u; h < HELD; h++) {
+            precise vec4 value = held_minus(own, h, stats.y);
+            rest += value;
+            squares += value * value;
+        }
+        add_segment(all_rest, rest);
+        add_segment(all_squares, squares);
+    } else if (in_phase(TSR_PHASE_SECOND)) {
         uint begin = own.begin;
         do {
             precise vec4 rest = vec4(0.0), squares = vec4(0.0);
@@ -92,10 +125,40 @@ vec4 statistics(row_part own, uvec2 x)
     return stats;
 }
 
+vec4 load_weight(uint j)
+{
+    return norm_weight4(p.weight, p.weight_step, j, p.count, WEIGHT_DTYPE, FORM, 1.0);
+}
+
+vec4 load_bias(uint j)
+{
+    return norm_weight4(p.bias, p.bias_step, j, p.count, BIAS_DTYPE, FORM, 0.0);
+}
+
+vec4 result_of(vec4 x, vec4 stats, vec4 weight, vec4 bias)
+{
+    precise vec4 value = norm_centred(x, stats) * stats.x * weight + bias;
+    return value;
+}
+
+void store_held(row_part own, uvec2 y, vec4 stats)
+{
+    vec4 weight[KEPT], bias[KEPT];
+    [[unroll]] for (uint h = 0u; h < HELD; h++) {
+        weight[h] = load_weight(held_within(held_first(own, h)));
+        bias[h] = load_bias(held_within(held_first(own, h)));
+    }
+    [[unroll]] for (uint h = 0u; h < HELD; h++)
+        if (held_first(own, h) < own.end)
+            tsr_store_row4(y, p.y.step, held_first(own, h), p.count, Y_DTYPE, FORM,
+                           result_of(kept[h], stats, weight[h], bias[h]));
+}
+
 void main()
 {
     row_part own = own_part(p.rows);
     uvec2 x = norm_row(p.x, own.row, p.inner, X_DTYPE);
+    hold(own, x);
     vec4 stats = statistics(own, x);
     if (PHASE == TSR_PHASE_FIRST || PHASE == TSR_PHASE_SECOND)
         return;
@@ -106,11 +169,11 @@ void main()
         return;
     }
     uvec2 y = norm_row(p.y, own.row, p.inner, Y_DTYPE);
-    for (uint j = own_first(own.begin); j < own.end; j += OWN_STEP) {
-        vec4 weight = norm_weight4(p.weight, p.weight_step, j, p.count, WEIGHT_DTYPE, FORM, 1.0);
-        vec4 bias = norm_weight4(p.bias, p.bias_step, j, p.count, BIAS_DTYPE, FORM, 0.0);
-        precise vec4 value =
-            norm_centred(load(x, j, 0.0), stats) * stats.x * weight + bias;
-        tsr_store_row4(y, p.y.step, j, p.count, Y_DTYPE, FORM, value);
+    if (HELD > 0u) {
+        store_held(own, y, stats);
+        return;
     }
+    for (uint j = own_first(own.begin); j < own.end; j += OWN_STEP)
+        tsr_store_row4(y, p.y.step, j, p.count, Y_DTYPE, FORM,
+                       result_of(load(x, j, 0.0), stats, load_weight(j), load_bias(j)));
 }

@@ -21,20 +21,56 @@ void store(uvec2 sums, uint chunk, uint j, vec4 value)
             tsr_floats(at).v[k] = value[k];
 }
 
+// The term of row `row` in dweight.
+vec4 weighted(vec4 dy, vec4 x, uint row)
+{
+    vec4 stats = tsr_floats4(tsr_at_mul(p.stats, row, TSR_NORM_STATS_BYTES)).v[0];
+    precise vec4 term = dy * (norm_centred(x, stats) * stats.x);
+    return term;
+}
+
+vec4 sum_of(vec4 sum, vec4 term)
+{
+    precise vec4 next = sum + term;
+    return next;
+}
+
+vec4 load_x(uint row, uint j)
+{
+    return tsr_load_row4(norm_row(p.x, row, p.inner, X_DTYPE), p.x.step, j, p.count, X_DTYPE, FORM, 0.0);
+}
+
+vec4 load_dy(uint row, uint j)
+{
+    return tsr_load_row4(norm_row(p.dy, row, p.inner, DY_DTYPE), p.dy.step, j, p.count, DY_DTYPE, FORM, 0.0);
+}
+
 void main()
 {
     uint across = (p.count + 3u) / 4u;
     uint chunk = tsr_flat_invocation() / across, j = 4u * (tsr_flat_invocation() - chunk * across);
-    uint first = chunk * TSR_NORM_CHUNK;
-    if (first >= p.rows)
+    uint row = chunk * TSR_NORM_CHUNK;
+    if (row >= p.rows)
         return;
-    precise vec4 dweight = vec4(0.0), dbias = vec4(0.0);
-    for (uint row = first; row < min(first + TSR_NORM_CHUNK, p.rows); row++) {
-        vec4 stats = tsr_floats4(tsr_at_mul(p.stats, row, TSR_NORM_STATS_BYTES)).v[0];
-        vec4 x = tsr_load_row4(norm_row(p.x, row, p.inner, X_DTYPE), p.x.step, j, p.count, X_DTYPE, FORM, 0.0);
-        vec4 dy = tsr_load_row4(norm_row(p.dy, row, p.inner, DY_DTYPE), p.dy.step, j, p.count, DY_DTYPE, FORM, 0.0);
-        dweight += dy * (norm_centred(x, stats) * stats.x);
-        dbias += dy;
+    uint end = min(row + TSR_NORM_CHUNK, p.rows);
+    vec4 dweight = vec4(0.0), dbias = vec4(0.0);
+    for (; row + 3u < end; row += 4u) {
+        vec4 x[4], dy[4]; // loads in flight
+        [[unroll]] for (uint i = 0u; i < 4u; i++) {
+            x[i] = load_x(row + i, j);
+            dy[i] = load_dy(row + i, j);
+        }
+        // Without a loop, because the optimizer that unrolls loops drops `precise`.
+        dweight = sum_of(dweight, weighted(dy[0], x[0], row));
+        dweight = sum_of(dweight, weighted(dy[1], x[1], row + 1u));
+        dweight = sum_of(dweight, weighted(dy[2], x[2], row + 2u));
+        dweight = sum_of(dweight, weighted(dy[3], x[3], row + 3u));
+        dbias = sum_of(sum_of(sum_of(sum_of(dbias, dy[0]), dy[1]), dy[2]), dy[3]);
+    }
+    for (; row < end; row++) {
+        vec4 dy = load_dy(row, j);
+        dweight = sum_of(dweight, weighted(dy, load_x(row, j), row));
+        dbias = sum_of(dbias, dy);
     }
     if (p.dweight != uvec2(0u))
         store(p.dweight, chunk, j, dweight);

@@ -1,7 +1,8 @@
 // The gradient of layer or RMS normalisation with respect to its input, from the statistics of the
 // rows. With g = dy · weight and n the normalised input, dx = (g − mean(g) − n · mean(g·n)) /
 // √(variance + epsilon). For RMS normalisation, mean(g) is left out. A thread group computes one
-// row in two loops. An element belongs to the same invocation in both, so that dx may be x or dy.
+// row in two loops. An element belongs to the same invocation in both, so that dx may be x or dy. A
+// row that fits into registers is loaded once.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/norm.glsl"
@@ -16,6 +17,7 @@ layout(constant_id = 5) const uint WEIGHT_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint FORM = TSR_ROW_WIDE; // a form that all operands have
 layout(constant_id = 7) const uint CENTRED = 1;         // 0: RMS
 layout(constant_id = 8) const uint PHASE = TSR_PHASE_WHOLE; // not the first
+layout(constant_id = 9) const uint HELD = 0; // 0, or the groups of four elements that an invocation keeps
 
 layout(push_constant) uniform Push {
     tsr_norm_grad_params p;
@@ -36,6 +38,23 @@ vec4 load_incoming(uvec2 dy, uint j)
            norm_weight4(p.weight, p.weight_step, j, p.count, WEIGHT_DTYPE, FORM, 1.0);
 }
 
+// The elements in registers: dy · weight and the normalised input, both 0 past the end.
+const uint KEPT = HELD > 0u ? HELD : 1u;
+vec4 incoming_kept[KEPT], normalised_kept[KEPT];
+
+void hold(row_part own, uvec2 x, uvec2 dy, vec4 stats)
+{
+    [[unroll]] for (uint h = 0u; h < HELD; h++) {
+        incoming_kept[h] = load_incoming(dy, held_within(held_first(own, h)));
+        normalised_kept[h] = load_normalised(x, held_within(held_first(own, h)), stats);
+    }
+    [[unroll]] for (uint h = 0u; h < HELD; h++) {
+        bvec4 there = held_there(held_first(own, h), FORM);
+        incoming_kept[h] = mix(vec4(0.0), incoming_kept[h], there);
+        normalised_kept[h] = mix(vec4(0.0), normalised_kept[h], there);
+    }
+}
+
 void main()
 {
     row_part own = own_part(p.rows);
@@ -44,8 +63,17 @@ void main()
     uvec2 dx = norm_row(p.dx, own.row, p.inner, DX_DTYPE);
     vec4 stats = tsr_floats4(tsr_at_mul(p.stats, own.row, TSR_NORM_STATS_BYTES)).v[0];
 
+    hold(own, x, dy, stats);
     float all_sums = 0.0, all_products = 0.0;
-    if (in_phase(TSR_PHASE_SECOND)) {
+    if (HELD > 0u) {
+        precise vec4 sums = vec4(0.0), products = vec4(0.0);
+        [[unroll]] for (uint h = 0u; h < HELD; h++) {
+            sums += incoming_kept[h];
+            products += incoming_kept[h] * normalised_kept[h];
+        }
+        add_segment(all_sums, sums);
+        add_segment(all_products, products);
+    } else if (in_phase(TSR_PHASE_SECOND)) {
         uint begin = own.begin;
         do {
             precise vec4 sums = vec4(0.0), products = vec4(0.0);
@@ -64,6 +92,14 @@ void main()
     if (PHASE == TSR_PHASE_SECOND)
         return;
 
+    [[unroll]] for (uint h = 0u; h < HELD; h++) {
+        uint j = held_first(own, h);
+        vec4 value = (incoming_kept[h] - mean - normalised_kept[h] * slope) * stats.x;
+        if (j < own.end)
+            tsr_store_row4(dx, p.dx.step, j, p.count, DX_DTYPE, FORM, value);
+    }
+    if (HELD > 0u)
+        return;
     for (uint j = own_first(own.begin); j < own.end; j += OWN_STEP) {
         vec4 value = (load_incoming(dy, j) - mean - load_normalised(x, j, stats) * slope) * stats.x;
         tsr_store_row4(dx, p.dx.step, j, p.count, DX_DTYPE, FORM, value);

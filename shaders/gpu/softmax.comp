@@ -1,7 +1,7 @@
 // y = softmax(a) or its logarithm. A thread group computes one row in three loops: they compute the
 // largest element, the sum of exponentials relative to it, and the result. An element belongs to
 // the same invocation in all loops, so that y may be a. A row that is divided into segments needs a
-// phase for each loop.
+// phase for each loop. A row that fits into registers is loaded once.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/exp_log.glsl"
@@ -16,6 +16,7 @@ layout(constant_id = 3) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint FORM = TSR_ROW_WIDE; // a form that a and y both have
 layout(constant_id = 5) const uint LOGARITHM = 0;
 layout(constant_id = 6) const uint PHASE = TSR_PHASE_WHOLE;
+layout(constant_id = 7) const uint HELD = 0; // 0, or the groups of four elements that an invocation keeps
 
 layout(push_constant) uniform Push {
     tsr_softmax_params p;
@@ -30,12 +31,49 @@ vec4 load(uvec2 a, uint j)
     return tsr_load_row4(a, p.a_step, j, p.count, A_DTYPE, FORM, uintBitsToFloat(0xff800000u));
 }
 
+// The three loops over elements in registers.
+void held_row(row_part own, uvec2 a, uvec2 y)
+{
+    const uint KEPT = HELD > 0u ? HELD : 1u;
+    vec4 kept[KEPT];
+    [[unroll]] for (uint h = 0u; h < HELD; h++)
+        kept[h] = load(a, held_within(held_first(own, h)));
+    vec4 largest = vec4(uintBitsToFloat(0xff800000u));
+    [[unroll]] for (uint h = 0u; h < HELD; h++)
+        largest = mix(largest, max(largest, kept[h]), held_there(held_first(own, h), FORM));
+    float shift = row_max(own, largest);
+
+    precise vec4 sums = vec4(0.0);
+    [[unroll]] for (uint h = 0u; h < HELD; h++) {
+        kept[h] -= shift;
+        vec4 power = tsr_exp4_down(kept[h]);
+        sums += mix(vec4(0.0), power, held_there(held_first(own, h), FORM));
+        kept[h] = LOGARITHM != 0u ? kept[h] : power;
+    }
+    float total = 0.0;
+    add_segment(total, sums);
+    float sum = row_sum(own, TSR_PHASE_SECOND, 0u, 0u, total);
+
+    float scale = 1.0 / sum;
+    float log_sum = tsr_log(sum);
+    [[unroll]] for (uint h = 0u; h < HELD; h++) {
+        uint j = held_first(own, h);
+        if (j < own.end)
+            tsr_store_row4(y, p.y_step, j, p.count, Y_DTYPE, FORM,
+                           LOGARITHM != 0u ? kept[h] - log_sum : kept[h] * scale);
+    }
+}
+
 void main()
 {
     row_part own = own_part(p.jobs);
     uvec4 at = tsr_row_position(own.row, p.ndim, p.shape);
     uvec2 a = tsr_at_mul(p.a, tsr_row_offset(at, p.a_strides), tsr_dtype_bytes(A_DTYPE));
     uvec2 y = tsr_at_mul(p.y, tsr_row_offset(at, p.y_strides), tsr_dtype_bytes(Y_DTYPE));
+    if (HELD > 0u) {
+        held_row(own, a, y);
+        return;
+    }
 
     vec4 largest = vec4(uintBitsToFloat(0xff800000u));
     if (in_phase(TSR_PHASE_FIRST))

@@ -52,6 +52,25 @@ uint own_first(uint begin)
 
 const uint OWN_STEP = 4u * THREADS;
 
+// The first four elements of number `h` of those that an invocation keeps in registers (HELD in the
+// including file), and which of them exist. Only rows of one segment are kept.
+uint held_first(row_part own, uint h)
+{
+    return own_first(own.begin) + OWN_STEP * h;
+}
+
+bvec4 held_there(uint j, uint form)
+{
+    return form >= TSR_ROW_DENSE4 ? bvec4(j < ROW_LENGTH)
+                                  : lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(ROW_LENGTH));
+}
+
+// The elements that are loaded in place of those past the end, which are ignored: the last ones.
+uint held_within(uint j)
+{
+    return min(j, (ROW_LENGTH - 1u) / 4u * 4u);
+}
+
 // The end of the segment that begins at `begin`.
 uint segment_end(row_part own, uint begin)
 {

@@ -181,6 +181,7 @@ static tsr_status add_dx(gradient *g, const tsr__norm_plane *plane)
         return tsr__segments_add(&g->list, &dispatch, plane->rows, params.count, TSR_PHASE_SECOND,
                                  g->partials);
     }
+    tsr__thread_group_hold(&dispatch, x->buffer->device, threads, params.count);
     tsr__groups_for(plane->rows, tsr__thread_group_workgroup(threads) / threads, dispatch.groups);
     return tsr__dispatches_add(&g->list, &dispatch);
 }

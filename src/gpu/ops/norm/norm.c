@@ -65,6 +65,7 @@ static tsr_status add(tsr__dispatches *list, const tsr__norm *norm, const tsr__n
         return tsr__segments_add(list, &dispatch, plane->rows, params.count,
                                  norm->centred ? TSR_PHASE_FIRST : TSR_PHASE_SECOND, partials);
     }
+    tsr__thread_group_hold(&dispatch, x->buffer->device, threads, params.count);
     tsr__groups_for(plane->rows, tsr__thread_group_workgroup(threads) / threads, dispatch.groups);
     return tsr__dispatches_add(list, &dispatch);
 }
