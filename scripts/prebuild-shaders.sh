@@ -9,7 +9,8 @@ set -eu
 cd "$(dirname "$0")/.."
 GLSLC=${GLSLC:-glslc}
 flags='-I shaders -DTSR_STORAGE16=1'
-sources='shaders/gpu/matmul_coopmat.comp shaders/gpu/matmul_coopmat_bf16.comp shaders/gpu/matmul_coopmat2.comp
+sources='shaders/gpu/attention_coopmat.comp shaders/gpu/attention_coopmat_bf16.comp
+         shaders/gpu/matmul_coopmat.comp shaders/gpu/matmul_coopmat_bf16.comp shaders/gpu/matmul_coopmat2.comp
          shaders/gpu/matmul_coopmat2_bf16.comp bench/ceilings/coopmat_peak.comp'
 
 stored() { # SOURCE: the file with its SPIR-V

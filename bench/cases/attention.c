@@ -104,6 +104,16 @@ static void finish(attention *test)
 
 /* Verification --------------------------------------------------------------------------------- */
 
+/* Whether cooperative matrices may compute a case. */
+static bool uses_matrices(const attention *test)
+{
+    const tsr_device_info *info = test->context->info;
+    const int used = test->dtype == TSR_F16    ? info->coopmat_used
+                     : test->dtype == TSR_BF16 ? info->coopmat_bf16_used
+                                               : -1;
+    return used >= 0 && test->size->q_len > 1;
+}
+
 static bool download(attention *test, int operand)
 {
     const uint64_t bytes = count_of(test, operand) * tsr_dtype_size(test->dtype);
@@ -160,15 +170,18 @@ static void probabilities(const attention *test, int64_t head, int64_t query, do
         p[j] /= sum;
 }
 
-/* Compares a row with `want`. Rounding errors of f32 are relative to the largest summand. */
+/* Compares a row with `want`. Rounding errors are relative to the largest summand: those of f32,
+ * and with cooperative matrices those of the dtype to which probabilities are rounded. */
 static void compare(attention *test, bench_check *check, int operand, int64_t head, int64_t row,
                     const double *want, double magnitude)
 {
     const float *got = row_at(test, operand, head, row);
     const int64_t rows = of_keys(operand) ? test->size->kv_len : test->size->q_len;
+    const double summands = uses_matrices(test) ? bench_rounding(test->dtype) : 4e-6;
     for (int64_t d = 0; d < test->size->head_dim; d++)
         bench_check_value(check, head * rows + row, d, (double)got[d], want[d],
-                          4e-6 * magnitude + 1.01 * bench_rounding(test->dtype) * fabs(want[d]) +
+                          summands * magnitude +
+                              1.01 * bench_rounding(test->dtype) * fabs(want[d]) +
                               (test->dtype == TSR_F32 ? 0 : 1e-7));
 }
 
@@ -303,7 +316,10 @@ static bool measure(attention *test, double *rate)
 {
     bench_context *context = test->context;
     const struct size *s = test->size;
-    const bench_row *arithmetic = bench_fma_peak(context), *memory = bench_memory_peak(context);
+    const bench_row *arithmetic = uses_matrices(test) && bench_has_coopmat(context->info)
+                                      ? bench_coopmat_peak(context)
+                                      : bench_fma_peak(context),
+                    *memory = bench_memory_peak(context);
     if (memory == NULL || arithmetic == NULL || !create(test))
         return false;
     bench_row *row = bench_add(context, "attention", BENCH_GFLOPS, work_of(s, test->backward));
@@ -373,7 +389,7 @@ const bench bench_attention = {
         "and 32 heads of 2048 queries. A query and a key that it sees count 4 operations per "
         "column forward and 10 backward; what a kernel computes beyond that does not count. Cases "
         "that take more than 20 s are left out. "
-        "The ceilings are those of matmul, without cooperative matrices.\n",
+        "The ceilings are those of matmul.\n",
     .takes = BENCH_DTYPES,
     .run = run,
 };

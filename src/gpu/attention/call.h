@@ -65,6 +65,26 @@ tsr_status tsr__attention_send(tsr_stream *stream,
  * work; at least 1. */
 uint64_t tsr__attention_within_work(const tsr__attention *c, double work);
 
+/* One kind of computation, TSR_ATTENTION_…, for all rows of its result. */
+typedef struct tsr__attention_pass {
+    const tsr__attention *call;
+    const tsr__attention_description *description;
+    uint32_t kind;
+    /* the result; for TSR_ATTENTION_DELTA it is y, which has the same rows */
+    const tsr_tensor *out;
+    tsr__buffer *delta; /* NULL in the forward call */
+} tsr__attention_pass;
+
+/* The multiply-adds of a pass for `rows` rows of its result, whatever they see. */
+double tsr__attention_pass_work(const tsr__attention_pass *pass, uint32_t rows);
+
+/* Sets the accesses of a pass's dispatches. */
+void tsr__attention_pass_access(const tsr__attention_pass *pass, tsr__dispatch *dispatch);
+
+/* The pass by cooperative matrices, if the device has them for the call's dtype. */
+bool tsr__attention_coopmat_suits(const tsr__attention_pass *pass);
+tsr_status tsr__attention_coopmat(const tsr__attention_pass *pass) TSR_NODISCARD;
+
 /* Records the dispatches of `count` items, at most `at_once` items in each. An item is
  * `invocations` invocations and `work` multiply-adds (0: see tsr__dispatch). The function sets
  * first and count of `push` for each dispatch. */

@@ -119,6 +119,32 @@ int tsr__attention_reads(const tsr__attention *call, const tsr__attention_descri
     return count;
 }
 
+double tsr__attention_pass_work(const tsr__attention_pass *pass, uint32_t rows)
+{
+    const tsr__attention *c = pass->call;
+    const uint32_t kind = pass->kind;
+    const bool owns_keys = kind == TSR_ATTENTION_DK || kind == TSR_ATTENTION_DV;
+    const double readers =
+        owns_keys ? (double)c->heads / (double)c->kv_heads * (double)c->q_len : (double)c->kv_len;
+    const double products = kind == TSR_ATTENTION_FORWARD || kind == TSR_ATTENTION_DV ? 2 : 3;
+    return products * (double)rows * readers * (double)c->head_dim;
+}
+
+void tsr__attention_pass_access(const tsr__attention_pass *pass, tsr__dispatch *dispatch)
+{
+    const tsr__attention *c = pass->call;
+    const bool to_delta = pass->kind == TSR_ATTENTION_DELTA;
+    int count = tsr__attention_reads(c, pass->description, dispatch->access);
+    if (!to_delta)
+        dispatch->access[count++] = tsr__write_of(pass->out);
+    if (c->lse)
+        dispatch->access[count++] = c->dy ? tsr__read_of(c->lse) : tsr__write_of(c->lse);
+    if (pass->delta)
+        dispatch->access[count++] =
+            to_delta ? tsr__write_buffer(pass->delta) : tsr__read_buffer(pass->delta);
+    dispatch->access_count = count;
+}
+
 tsr_status tsr__attention_send(tsr_stream *stream, const tsr__attention_description *description)
 {
     const tsr__access access = {description->buffer, 0, description->size_bytes, true};

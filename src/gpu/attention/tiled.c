@@ -42,32 +42,11 @@ static uint32_t dtype_of(const tsr_tensor *tensor)
     return tensor ? (uint32_t)tensor->layout.dtype : 0;
 }
 
-/* One kind of computation of the shader, for all rows of its result. */
-typedef struct pass {
-    const tsr__attention *call;
-    const tsr__attention_description *description;
-    uint32_t kind;
-    /* the result; for TSR_ATTENTION_DELTA it is y, which has the same rows */
-    const tsr_tensor *out;
-    tsr__buffer *delta; /* NULL in the forward call */
-} pass;
-
-/* The number of blocks per dispatch. It is limited so that no dispatch occupies a GPU for too long.
- * `work` gets the work of one block. */
-static uint64_t blocks_at_once(const pass *p, uint32_t rows, double *work)
+static tsr_status run_pass(const tsr__attention_pass *p)
 {
     const tsr__attention *c = p->call;
-    const bool owns_keys = p->kind == TSR_ATTENTION_DK || p->kind == TSR_ATTENTION_DV;
-    const double readers =
-        owns_keys ? (double)c->heads / (double)c->kv_heads * (double)c->q_len : (double)c->kv_len;
-    const double products = p->kind == TSR_ATTENTION_FORWARD || p->kind == TSR_ATTENTION_DV ? 2 : 3;
-    *work = products * (double)rows * readers * (double)c->head_dim;
-    return tsr__attention_within_work(c, *work);
-}
-
-static tsr_status run_pass(const pass *p)
-{
-    const tsr__attention *c = p->call;
+    if (tsr__attention_coopmat_suits(p))
+        return tsr__attention_coopmat(p);
     const tsr_layout *own = &p->out->layout;
     const tile t = tile_for(tsr_stream_device(c->stream), own->shape[2]);
     uint64_t blocks = tsr__div_up_u64((uint64_t)own->shape[2], rows_of(&t));
@@ -85,18 +64,9 @@ static tsr_status run_pass(const pass *p)
                  c->params.pages != NULL,
                  tsr_stream_device(c->stream)->info.vendor_id == TSR__VENDOR_INTEL},
     };
-    dispatch.access_count = tsr__attention_reads(c, p->description, dispatch.access);
-    const bool to_delta = p->kind == TSR_ATTENTION_DELTA;
-    if (!to_delta)
-        dispatch.access[dispatch.access_count++] = tsr__write_of(p->out);
-    if (c->lse)
-        dispatch.access[dispatch.access_count++] =
-            c->dy ? tsr__read_of(c->lse) : tsr__write_of(c->lse);
-    if (p->delta)
-        dispatch.access[dispatch.access_count++] =
-            to_delta ? tsr__write_buffer(p->delta) : tsr__read_buffer(p->delta);
-    double work;
-    const uint64_t most = blocks_at_once(p, rows_of(&t), &work);
+    tsr__attention_pass_access(p, &dispatch);
+    const double work = tsr__attention_pass_work(p, rows_of(&t));
+    const uint64_t most = tsr__attention_within_work(c, work);
     return tsr__attention_dispatch(c->stream, &dispatch, push, blocks, most, 1, 1, work);
 }
 
@@ -107,7 +77,7 @@ static tsr_status run_delta(const tsr__attention *c, const tsr__attention_descri
 {
     const uint64_t rows = (uint64_t)(c->batch * c->heads * c->q_len);
     if (c->y->layout.dtype != TSR_F32)
-        return run_pass(&(pass){
+        return run_pass(&(tsr__attention_pass){
             .call = c, .description = d, .kind = TSR_ATTENTION_DELTA, .out = c->y, .delta = delta});
     const struct tsr_attention_push push = {.call = d->buffer->address};
     tsr__dispatch dispatch = {
@@ -168,10 +138,10 @@ static tsr_status record_forward(tsr_stream *stream, void *opaque)
 {
     const work *w = opaque;
     TSR__TRY(tsr__attention_send(stream, &w->description));
-    return run_pass(&(pass){.call = w->call,
-                            .description = &w->description,
-                            .kind = TSR_ATTENTION_FORWARD,
-                            .out = w->call->y});
+    return run_pass(&(tsr__attention_pass){.call = w->call,
+                                           .description = &w->description,
+                                           .kind = TSR_ATTENTION_FORWARD,
+                                           .out = w->call->y});
 }
 
 static tsr_status record_grad(tsr_stream *stream, void *opaque)
@@ -184,11 +154,11 @@ static tsr_status record_grad(tsr_stream *stream, void *opaque)
         TSR__TRY(run_delta(c, &w->description, w->delta));
     for (uint32_t i = 0; i < 3; i++)
         if (out[i])
-            TSR__TRY(run_pass(&(pass){.call = c,
-                                      .description = &w->description,
-                                      .kind = TSR_ATTENTION_DQ + i,
-                                      .out = out[i],
-                                      .delta = w->delta}));
+            TSR__TRY(run_pass(&(tsr__attention_pass){.call = c,
+                                                     .description = &w->description,
+                                                     .kind = TSR_ATTENTION_DQ + i,
+                                                     .out = out[i],
+                                                     .delta = w->delta}));
     return TSR_OK;
 }
 

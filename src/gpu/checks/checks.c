@@ -23,8 +23,9 @@ typedef struct shader_case {
     /* The case counts if this specialization constant is from `first` to `last`; 0: always. */
     int when;
     uint32_t first, last;
-    bool blocks;   /* the case also tests each block format */
-    bool by_bytes; /* constant `dtype_at` has the size of an element instead of its dtype */
+    tsr_dtype only; /* the only dtype of the kernel, which has no constant for it; 0: several */
+    bool blocks;    /* the case also tests each block format */
+    bool by_bytes;  /* constant `dtype_at` has the size of an element instead of its dtype */
 } shader_case;
 
 #define CASE_WITH(SHADER, DTYPE_AT, RUN, ...)                                                      \
@@ -42,6 +43,11 @@ enum { ACTIVATE_GRADIENT = 3, ATTENTION_KIND = 3 };
 #define DIVIDED(SHADER, DTYPE_AT, PHASE_AT, RUN)                                                   \
     CASE_WITH(SHADER, DTYPE_AT, RUN, .name = #RUN, .when = (PHASE_AT), .first = TSR_PHASE_FIRST,   \
               .last = TSR_PHASE_LAST)
+
+/* A kernel of attention by cooperative matrices, which has one dtype. */
+#define BY_MATRICES(SHADER, DTYPE, RUN, FIRST, LAST)                                               \
+    CASE_WITH(SHADER, 0, RUN, .name = #RUN, .when = ATTENTION_KIND, .first = (FIRST),              \
+              .last = (LAST), .only = (DTYPE))
 
 /* Kernels that are not listed are used without a test. */
 static const shader_case cases[] = {
@@ -87,6 +93,14 @@ static const shader_case cases[] = {
     CASE_WITH(ATTENTION, 4, attention, .when = ATTENTION_KIND),
     CASE_WITH(ATTENTION, 4, attention_grad, .name = "attention_grad", .when = ATTENTION_KIND,
               .first = TSR_ATTENTION_DQ, .last = TSR_ATTENTION_DELTA),
+    BY_MATRICES(ATTENTION_COOPMAT, TSR_F16, attention_coopmat, TSR_ATTENTION_FORWARD,
+                TSR_ATTENTION_FORWARD),
+    BY_MATRICES(ATTENTION_COOPMAT, TSR_F16, attention_coopmat_grad, TSR_ATTENTION_DQ,
+                TSR_ATTENTION_DELTA),
+    BY_MATRICES(ATTENTION_COOPMAT_BF16, TSR_BF16, attention_coopmat, TSR_ATTENTION_FORWARD,
+                TSR_ATTENTION_FORWARD),
+    BY_MATRICES(ATTENTION_COOPMAT_BF16, TSR_BF16, attention_coopmat_grad, TSR_ATTENTION_DQ,
+                TSR_ATTENTION_DELTA),
     CASE(ATTENTION_DELTA, 1, attention_grad),
     CASE(ATTENTION_FEW, 3, attention_few),
     CASE(ATTENTION_MERGE, 1, attention_few),
@@ -116,6 +130,8 @@ static tsr_dtype dtype_of(const shader_case *entry, const uint32_t *spec)
 {
     const uint32_t value = spec[entry->dtype_at];
 
+    if (entry->only)
+        return entry->only;
     if (entry->by_bytes)
         return value == 2 ? TSR_F16 : TSR_F32;
     return value == TSR_F32 || value == TSR_F16 || value == TSR_BF16 ? (tsr_dtype)value
@@ -175,7 +191,8 @@ static void add_tests(tsr__kernel_tests *list, const shader_case *entry)
     const tsr_quant_format *format;
 
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
-        tsr__kernel_tests_add(list, name_of(entry), dtypes[d], check_shader);
+        if (!entry->only || entry->only == dtypes[d])
+            tsr__kernel_tests_add(list, name_of(entry), dtypes[d], check_shader);
     for (int i = 0; entry->blocks && (format = tsr_quant_format_at(i)) != NULL; i++)
         tsr__kernel_tests_add(list, name_of(entry), format->dtype, check_shader);
 }

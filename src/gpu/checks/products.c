@@ -12,7 +12,9 @@
 
 /* Attention, two heads that read one kv head, with a causal mask ------------------------------- */
 
-enum { HEADS = 2, WIDTH = 24, KEYS = 41, QUERIES = 37 };
+enum { HEADS = 2, WIDTH = 24 };
+/* Calls with more than 40 queries use cooperative matrices. */
+enum { QUERIES = 37, KEYS = QUERIES + 4, MANY_QUERIES = 101, MANY_KEYS = MANY_QUERIES + 4 };
 
 static double dot(const double *a, const double *b)
 {
@@ -42,15 +44,15 @@ static double probabilities(const double *q, const double *k, int seen, double *
 }
 
 /* The number of keys that query r % queries of head r / queries sees. */
-static int seen_by(int r, int queries)
+static int seen_by(int r, int keys, int queries)
 {
-    return KEYS - queries + r % queries + 1;
+    return keys - queries + r % queries + 1;
 }
 
 /* One query's result. Returns as probabilities(). */
 static double attend(const double *q, const double *k, const double *v, int seen, double *y)
 {
-    double p[KEYS];
+    double p[MANY_KEYS];
     const double lse = probabilities(q, k, seen, p);
 
     for (int i = 0; i < WIDTH; i++)
@@ -62,36 +64,36 @@ static double attend(const double *q, const double *k, const double *v, int seen
 }
 
 /* Adds q, k and v, numbers 0 to 2. */
-static tsr_status add_inputs(tsr__case *c, tsr_dtype dtype, int queries)
+static tsr_status add_inputs(tsr__case *c, tsr_dtype dtype, int keys, int queries)
 {
     TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_4(1, HEADS, queries, WIDTH)));
-    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_4(1, 1, KEYS, WIDTH)));
-    return tsr__case_input(c, dtype, TSR__SHAPE_4(1, 1, KEYS, WIDTH));
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_4(1, 1, keys, WIDTH)));
+    return tsr__case_input(c, dtype, TSR__SHAPE_4(1, 1, keys, WIDTH));
 }
 
-static tsr_status attention(tsr__case *c, tsr_dtype dtype, int queries)
+static tsr_status attention(tsr__case *c, tsr_dtype dtype, int keys, int queries)
 {
-    TSR__TRY(add_inputs(c, dtype, queries));
+    TSR__TRY(add_inputs(c, dtype, keys, queries));
     TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_4(1, HEADS, queries, WIDTH)));
     for (int r = 0; r < HEADS * queries; r++)
-        (void)attend(c->value[0] + (size_t)r * WIDTH, c->value[1], c->value[2], seen_by(r, queries),
-                     c->value[3] + (size_t)r * WIDTH);
+        (void)attend(c->value[0] + (size_t)r * WIDTH, c->value[1], c->value[2],
+                     seen_by(r, keys, queries), c->value[3] + (size_t)r * WIDTH);
     return tsr_attention(c->stream, c->tensor[3], NULL, c->tensor[0], c->tensor[1], c->tensor[2],
                          &(tsr_attention_params){.causal = true});
 }
 
 tsr_status tsr__case_attention(tsr__case *c, tsr_dtype dtype)
 {
-    return attention(c, dtype, QUERIES);
+    return attention(c, dtype, KEYS, QUERIES);
 }
 
 /* Adds the gradients that query number r causes: ds = p · (dp − Σ p · dp), where dp = dy · vᵀ. */
-static void add_gradients(tsr__case *c, int r)
+static void add_gradients(tsr__case *c, int r, int keys, int queries)
 {
-    double p[KEYS], dp[KEYS], mean = 0;
+    double p[MANY_KEYS], dp[MANY_KEYS], mean = 0;
     const double *q = c->value[0] + (size_t)r * WIDTH, *dy = c->value[3] + (size_t)r * WIDTH;
     double *dq = c->value[6] + (size_t)r * WIDTH;
-    const int seen = seen_by(r, QUERIES);
+    const int seen = seen_by(r, keys, queries);
 
     (void)probabilities(q, c->value[1], seen, p);
     for (int j = 0; j < seen; j++) {
@@ -110,28 +112,43 @@ static void add_gradients(tsr__case *c, int r)
 }
 
 /* The gradients do not depend on the forward kernel: y and lse are the host's. */
-tsr_status tsr__case_attention_grad(tsr__case *c, tsr_dtype dtype)
+static tsr_status attention_grad(tsr__case *c, tsr_dtype dtype, int keys, int queries)
 {
-    TSR__TRY(add_inputs(c, dtype, QUERIES));
-    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_4(1, HEADS, QUERIES, WIDTH)));
-    for (int r = 0; r < HEADS * QUERIES; r++)
+    TSR__TRY(add_inputs(c, dtype, keys, queries));
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_4(1, HEADS, queries, WIDTH)));
+    for (int r = 0; r < HEADS * queries; r++)
         c->value[5][r] = attend(c->value[0] + (size_t)r * WIDTH, c->value[1], c->value[2],
-                                seen_by(r, QUERIES), c->value[4] + (size_t)r * WIDTH);
-    TSR__TRY(tsr__case_given(c, dtype, TSR__SHAPE_4(1, HEADS, QUERIES, WIDTH)));
-    TSR__TRY(tsr__case_given(c, TSR_F32, TSR__SHAPE_3(1, HEADS, QUERIES)));
-    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_4(1, HEADS, QUERIES, WIDTH)));
-    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_4(1, 1, KEYS, WIDTH)));
-    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_4(1, 1, KEYS, WIDTH)));
-    for (int r = 0; r < HEADS * QUERIES; r++)
-        add_gradients(c, r);
+                                seen_by(r, keys, queries), c->value[4] + (size_t)r * WIDTH);
+    TSR__TRY(tsr__case_given(c, dtype, TSR__SHAPE_4(1, HEADS, queries, WIDTH)));
+    TSR__TRY(tsr__case_given(c, TSR_F32, TSR__SHAPE_3(1, HEADS, queries)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_4(1, HEADS, queries, WIDTH)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_4(1, 1, keys, WIDTH)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_4(1, 1, keys, WIDTH)));
+    for (int r = 0; r < HEADS * queries; r++)
+        add_gradients(c, r, keys, queries);
     return tsr_attention_grad(c->stream, c->tensor[6], c->tensor[7], c->tensor[8], c->tensor[3],
                               c->tensor[4], c->tensor[5], c->tensor[0], c->tensor[1], c->tensor[2],
                               &(tsr_attention_params){.causal = true});
 }
 
+tsr_status tsr__case_attention_grad(tsr__case *c, tsr_dtype dtype)
+{
+    return attention_grad(c, dtype, KEYS, QUERIES);
+}
+
+tsr_status tsr__case_attention_coopmat(tsr__case *c, tsr_dtype dtype)
+{
+    return attention(c, dtype, MANY_KEYS, MANY_QUERIES);
+}
+
+tsr_status tsr__case_attention_coopmat_grad(tsr__case *c, tsr_dtype dtype)
+{
+    return attention_grad(c, dtype, MANY_KEYS, MANY_QUERIES);
+}
+
 tsr_status tsr__case_attention_few(tsr__case *c, tsr_dtype dtype)
 {
-    return attention(c, dtype, 1);
+    return attention(c, dtype, KEYS, 1);
 }
 
 /* Weights in blocks ---------------------------------------------------------------------------- */

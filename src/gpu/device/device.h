@@ -79,6 +79,7 @@ struct tsr_device {
     uint32_t timestamp_bits;
     uint32_t max_workgroup_subgroups;
     double work_limit; /* one of the limits above, or infinity on CPU drivers */
+    bool subgroup_votes;
     bool subgroup_quads;
     tsr__coopmat2 coopmat2; /* the matrices that kernels share in a workgroup */
     bool dot2;              /* an instruction adds two products of f16 to a sum in f32 */

@@ -297,6 +297,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->staging_chunk_bytes = staging_chunk_bytes(info, params);
     device->transfer_least_bytes = LEAST_TRANSFER_BYTES;
     device->host_import_alignment = capabilities->host_import_alignment;
+    device->subgroup_votes = capabilities->subgroup_votes;
     device->subgroup_quads = capabilities->subgroup_quads;
     device->dot2 = capabilities->dot2;
     device->coopmat2 = capabilities->coopmat2;

@@ -577,6 +577,8 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
     capabilities->f16_subnormals =
         vulkan12.shaderDenormPreserveFloat16 &&
         vulkan12.denormBehaviorIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE;
+    capabilities->subgroup_votes =
+        (vulkan11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_VOTE_BIT) != 0;
     capabilities->subgroup_quads =
         (vulkan11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_QUAD_BIT) != 0;
     capabilities->max_workgroup_subgroups = subgroup_size.maxComputeWorkgroupSubgroups;

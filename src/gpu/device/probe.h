@@ -25,6 +25,7 @@ typedef struct tsr__capabilities {
     bool f16_subnormals; /* shaders can demand that f16 keeps subnormal numbers, and nothing of f32
                           */
     bool no_halves;      /* known fault: shaders must not compute with f16 */
+    bool subgroup_votes; /* subgroups can vote in compute shaders */
     bool subgroup_quads; /* the four invocations of a quad can exchange values in compute shaders */
     bool mixed_dot_products; /* the GPU has an instruction for signed by unsigned 8-bit dot products
                               */

@@ -214,6 +214,8 @@ static tsr__pipeline *find(tsr__pipeline *entry, tsr__shader shader, const uint3
 static uint32_t subgroup_size_of(const tsr_device *device, tsr__shader shader)
 {
     switch (shader) {
+    case TSR__SHADER_ATTENTION_COOPMAT:
+    case TSR__SHADER_ATTENTION_COOPMAT_BF16:
     case TSR__SHADER_MATMUL_COOPMAT:
     case TSR__SHADER_MATMUL_COOPMAT_BF16:
     case TSR__SHADER_MATMUL_COOPMAT2:

@@ -1,0 +1,650 @@
+// Attention and its gradients for 16-bit floats by cooperative matrices, with sums in f32. The kinds
+// of computation are those of attention.comp: a workgroup owns BX rows, queries or keys, and loops
+// over the rows of the other kind, BY at a time. A subgroup owns ROW_BLOCKS fragments of rows. It
+// keeps their operands, and the fragments of the result, in registers. The other rows are in shared
+// memory, which is filled while the previous rows are processed.
+//
+// Which invocation has which element of a fragment is the driver's choice. Every invocation finds out
+// which elements of a fragment it has by loading a fragment that contains indices. It can then compute
+// the softmax in registers. Its maxima only rise if a score exceeds a row's maximum by more than SLACK,
+// which is rare after the first rows, so that the results are seldom scaled. The probabilities are
+// rounded to 16 bits. They go through shared memory, because as an operand they may be distributed
+// over invocations differently.
+//
+// The including file defines ELEMENT and ELEMENT4, the types of one and of four elements; DTYPE;
+// ELEMENT_OF(bits), an element from its bits; ELEMENT4_OF(bits), four elements from a uvec2, and
+// BITS_OF(four), the reverse. It may define TILE_ELEMENTS; tiles in shared memory are then arrays of
+// ELEMENT4, otherwise of uvec4 (see matmul_coopmat.glsl).
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_vote : require
+#include "include/attention.glsl"
+#include "include/elements.glsl"
+
+layout(constant_id = 0) const uint THREADS = 128;
+layout(local_size_x = 128, local_size_x_id = 0) in;
+layout(constant_id = 1) const uint SUBGROUP = 32;  // the subgroup size that the pipeline requires
+layout(constant_id = 2) const uint ROW_BLOCKS = 1; // fragments of rows that a subgroup owns
+layout(constant_id = 3) const uint KIND = TSR_ATTENTION_FORWARD;
+layout(constant_id = 4) const uint BY = 32;
+layout(constant_id = 5) const uint WIDTH = 64; // head_dim, rounded up to complete fragments
+layout(constant_id = 6) const uint FM = 16;    // a shape of fragments that the device supports
+layout(constant_id = 7) const uint FN = 16;
+layout(constant_id = 8) const uint FK = 16;
+layout(constant_id = 9) const uint ALONG_K = 0; // see matmul_coopmat.glsl
+layout(constant_id = 10) const uint VECTORS = 0; // 1: eight columns of an operand are 16 aligned bytes
+layout(constant_id = 11) const uint OUT_VECTORS = 0;
+layout(constant_id = 12) const uint MASK_DTYPE = 0; // 0: no mask
+layout(constant_id = 13) const uint CAPPED = 0;
+layout(constant_id = 14) const uint PAGED = 0;
+
+const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
+const bool OWNS_KEYS = KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DV;
+// Which products a step needs besides the scores: dp = dy·v, and the sum over the first or the second
+// of the other operands.
+const bool HAS_DP = KIND == TSR_ATTENTION_DQ || KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DELTA;
+const bool HAS_SUM = KIND != TSR_ATTENTION_DELTA;
+const bool SUMS_FIRST = KIND == TSR_ATTENTION_DQ || KIND == TSR_ATTENTION_DK;
+
+const uint SUBGROUPS = THREADS / SUBGROUP;
+const uint ROWS = ROW_BLOCKS * FM; // of a subgroup
+const uint BX = SUBGROUPS * ROWS;
+const uint COUNT = FM * FN / SUBGROUP; // elements of a fragment of sums that an invocation has
+const uint DEPTH = WIDTH / FK;         // fragments along a row, as an operand
+const uint ACROSS = WIDTH / FN;        // the same, of a result
+const uint OTHERS = BY / FN;           // fragments of scores
+const uint STATS = ROW_BLOCKS * COUNT;
+const uint EIGHTS = WIDTH / 8;
+
+#ifdef TILE_ELEMENTS
+const uint UNIT = 4;
+#else
+const uint UNIT = 8;
+#endif
+const uint PAD = 8;
+const uint PITCH = (WIDTH + PAD) / UNIT; // of a tile whose lines are rows of an operand
+const uint SUM_PITCH = (ALONG_K != 0 ? BY + PAD : WIDTH + PAD) / UNIT;
+// The second operand's tile, and that of the operand of the sum if it is transposed.
+const uint SECOND = BY * PITCH;
+const bool KEEPS_SECOND = HAS_DP || ALONG_K == 0;
+const uint TRANSPOSED = SECOND + (KEEPS_SECOND ? BY * PITCH : 0);
+const uint TILE_END = TRANSPOSED + (HAS_SUM && ALONG_K != 0 ? WIDTH * SUM_PITCH : 0);
+const uint SUM_TILE = ALONG_K != 0 ? TRANSPOSED : SUMS_FIRST ? 0 : SECOND;
+#ifdef TILE_ELEMENTS
+shared ELEMENT4 tile[TILE_END];
+#else
+shared uvec4 tile[TILE_END];
+#endif
+
+// Each subgroup has a part with ROWS lines of P_PITCH elements.
+const uint P_PITCH = BY + PAD;
+shared ELEMENT4 p_tile[BX * P_PITCH / 4];
+shared float scratch[FM * FN];
+shared uint row_largest[BX];
+shared float other_lse[BY];
+shared float other_delta[BY];
+
+const float LOWEST = -3.40282347e38;
+const float SLACK = 4.0;
+
+uint batch;
+attention_sequence sequence;
+#include "include/attention_rows.glsl"
+
+// The row and the column of each element that this invocation has of a fragment of sums, and the
+// offset of that element in its part of p_tile.
+uint element_row[COUNT], element_column[COUNT], element_at[COUNT];
+
+#define SUMS coopmat<float, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>
+#define LEFT coopmat<ELEMENT, gl_ScopeSubgroup, FM, FK, gl_MatrixUseA>
+#define RIGHT coopmat<ELEMENT, gl_ScopeSubgroup, FK, FN, gl_MatrixUseB>
+
+void find_elements()
+{
+    for (uint e = gl_LocalInvocationIndex; e < FM * FN; e += THREADS)
+        scratch[e] = float(e);
+    barrier();
+    SUMS index;
+    coopMatLoad(index, scratch, 0, FN, gl_CooperativeMatrixLayoutRowMajor);
+    [[unroll]] for (uint c = 0; c < COUNT; c++) {
+        uint e = uint(index[c]);
+        element_row[c] = e / FN;
+        element_column[c] = e % FN;
+        element_at[c] = element_row[c] * P_PITCH + element_column[c];
+    }
+    barrier();
+}
+
+// Loads eight columns of a row. Rows from `end` on are 0 and are not read, and `end` must be positive.
+// Columns from head_dim on are 0.
+uvec4 load_eight(rows_of x, int row, int end, uint column)
+{
+    uvec2 at = row_address(x, uint(min(row, end - 1)));
+    uint dim = CALL.head_dim;
+    uvec4 value = uvec4(0);
+    if (VECTORS != 0) {
+        value = tsr_words4(tsr_at(at, 2 * min(column, dim - 8))).v[0];
+        return row < end && column < dim ? value : uvec4(0);
+    }
+    [[unroll]] for (uint c = 0; c < 8; c++) {
+        uint bits = tsr_load_u16(tsr_at_stride(at, min(column + c, dim - 1), x.column), 0);
+        if (row < end && column + c < dim)
+            value[c / 2] |= bits << (16 * (c % 2));
+    }
+    return value;
+}
+
+// The other rows ----------------------------------------------------------------------------------
+
+// An invocation loads eights in pairs: with ALONG_K of two neighbouring rows, otherwise of neighbouring
+// columns or rows.
+const uint PAIRS = BY * EIGHTS / 2;
+const uint PAIR_COUNT = (PAIRS + THREADS - 1) / THREADS;
+uvec4 first_eights[2 * PAIR_COUNT];
+uvec4 second_eights[2 * PAIR_COUNT];
+
+// The row and the column of an invocation's eight number n.
+uvec2 eight_place(uint n)
+{
+    if (ALONG_K != 0) {
+        uint pair = min(n / 2 * THREADS + gl_LocalInvocationIndex, PAIRS - 1);
+        return uvec2(pair % (BY / 2) * 2 + n % 2, pair / (BY / 2) * 8);
+    }
+    uint e = min(n * THREADS + gl_LocalInvocationIndex, BY * EIGHTS - 1);
+    return uvec2(e / EIGHTS, e % EIGHTS * 8);
+}
+
+bool eight_exists(uint n)
+{
+    if (ALONG_K != 0)
+        return PAIRS % THREADS == 0 || n / 2 * THREADS + gl_LocalInvocationIndex < PAIRS;
+    return BY * EIGHTS % THREADS == 0 || n * THREADS + gl_LocalInvocationIndex < BY * EIGHTS;
+}
+
+void fetch(rows_of first, rows_of second, int row, int end)
+{
+    [[unroll]] for (uint n = 0; n < 2 * PAIR_COUNT; n++) {
+        uvec2 place = eight_place(n);
+        first_eights[n] = load_eight(first, row + int(place.x), end, place.y);
+        second_eights[n] = load_eight(second, row + int(place.x), end, place.y);
+    }
+}
+
+void keep_eight(uint at, uvec4 eight)
+{
+#ifdef TILE_ELEMENTS
+    tile[at] = ELEMENT4_OF(eight.xy);
+    tile[at + 1] = ELEMENT4_OF(eight.zw);
+#else
+    tile[at] = eight;
+#endif
+}
+
+// Stores columns 2·c and 2·c + 1 of two neighbouring rows as pairs along the rows.
+void keep_transposed(uvec2 place, uint c, uint even, uint odd)
+{
+    uint at = TRANSPOSED + (place.y + 2 * c) * SUM_PITCH + place.x / UNIT, inside = place.x % UNIT;
+#ifdef TILE_ELEMENTS
+    tile[at][inside] = ELEMENT_OF(even & 0xffffu);
+    tile[at][inside + 1] = ELEMENT_OF(odd & 0xffffu);
+    tile[at + SUM_PITCH][inside] = ELEMENT_OF(even >> 16);
+    tile[at + SUM_PITCH][inside + 1] = ELEMENT_OF(odd >> 16);
+#else
+    tile[at][inside / 2] = even & 0xffffu | odd << 16;
+    tile[at + SUM_PITCH][inside / 2] = even >> 16 | odd & 0xffff0000u;
+#endif
+}
+
+void keep()
+{
+    [[unroll]] for (uint n = 0; n < 2 * PAIR_COUNT; n++) {
+        if (!eight_exists(n))
+            continue;
+        uvec2 place = eight_place(n);
+        keep_eight(place.x * PITCH + place.y / UNIT, first_eights[n]);
+        if (KEEPS_SECOND)
+            keep_eight(SECOND + place.x * PITCH + place.y / UNIT, second_eights[n]);
+        if (HAS_SUM && ALONG_K != 0 && n % 2 == 0)
+            [[unroll]] for (uint c = 0; c < 4; c++) {
+                if (SUMS_FIRST)
+                    keep_transposed(place, c, first_eights[n][c], first_eights[n + 1][c]);
+                else
+                    keep_transposed(place, c, second_eights[n][c], second_eights[n + 1][c]);
+            }
+    }
+}
+
+// For gradients of keys: what the other rows, which are queries, have of the forward call.
+void keep_queries(uint head, int first)
+{
+    for (uint n = gl_LocalInvocationIndex; n < BY; n += THREADS) {
+        uint query = uint(min(first + int(n), int(CALL.q_len) - 1));
+        other_lse[n] = tsr_floats(tsr_at_stride(attention_head(CALL.lse, batch, head), query, CALL.lse.row)).v[0];
+        if (HAS_DP)
+            other_delta[n] = tsr_floats(tsr_at_stride(attention_head(CALL.delta, batch, head), query, CALL.delta.row)).v[0];
+    }
+}
+
+// The own rows ------------------------------------------------------------------------------------
+
+LEFT own_first[ROW_BLOCKS * DEPTH];
+LEFT own_second[HAS_DP ? ROW_BLOCKS * DEPTH : 1];
+SUMS result[ROW_BLOCKS * ACROSS];
+SUMS scores[ROW_BLOCKS * OTHERS];
+SUMS dp[HAS_DP ? ROW_BLOCKS * OTHERS : 1];
+float largest[STATS]; // of the row of each element; for gradients, the row's lse
+float total[STATS];   // the part of the row's sum that is due to the element's columns
+float own_delta[STATS];
+
+// The first element of this subgroup's part of p_tile.
+uint p_begin()
+{
+    return gl_SubgroupID * ROWS * P_PITCH;
+}
+
+// The eights of a subgroup's rows that are in p_tile at once.
+const uint OWN_ROUND = (ROWS * BY / 8 + SUBGROUP - 1) / SUBGROUP;
+const uint OWN_ROUNDS = (WIDTH + BY - 1) / BY;
+
+uvec2 own_place(uint n)
+{
+    uint e = n * SUBGROUP + gl_SubgroupInvocationID;
+    return uvec2(e / (BY / 8), e % (BY / 8) * 8);
+}
+
+#define LOAD_OWN(fragments, operand, first, end)                                                   \
+    {                                                                                              \
+        uvec4 eights[OWN_ROUNDS * OWN_ROUND];                                                      \
+        [[unroll]] for (uint n = 0; n < OWN_ROUNDS * OWN_ROUND; n++) {                             \
+            uvec2 place = own_place(n % OWN_ROUND);                                                \
+            eights[n] = load_eight(operand, first + int(min(place.x, ROWS - 1)), end, n / OWN_ROUND * BY + place.y); \
+        }                                                                                          \
+        [[unroll]] for (uint round = 0; round < OWN_ROUNDS; round++) {                             \
+            subgroupBarrier();                                                                     \
+            [[unroll]] for (uint n = 0; n < OWN_ROUND; n++) {                                      \
+                uvec2 place = own_place(n);                                                        \
+                if (place.x < ROWS) {                                                              \
+                    uint at = (p_begin() + place.x * P_PITCH + place.y) / 4;                       \
+                    p_tile[at] = ELEMENT4_OF(eights[round * OWN_ROUND + n].xy);                    \
+                    p_tile[at + 1] = ELEMENT4_OF(eights[round * OWN_ROUND + n].zw);                \
+                }                                                                                  \
+            }                                                                                      \
+            subgroupBarrier();                                                                     \
+            [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)                                       \
+                [[unroll]] for (uint k = 0; k < BY / FK; k++)                                      \
+                    if (round * (BY / FK) + k < DEPTH)                                             \
+                        coopMatLoad(fragments[b * DEPTH + round * (BY / FK) + k], p_tile,          \
+                            (p_begin() + b * FM * P_PITCH + k * FK) / 4, P_PITCH / 4, gl_CooperativeMatrixLayoutRowMajor); \
+        }                                                                                          \
+        subgroupBarrier();                                                                         \
+    }
+
+// The products of all own rows with the rows of a tile.
+#define MULTIPLY(products, fragments, tile_begin)                                                  \
+    [[unroll]] for (uint j = 0; j < OTHERS; j++) {                                                 \
+        [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)                                           \
+            products[b * OTHERS + j] = SUMS(0.0);                                                  \
+        [[unroll]] for (uint k = 0; k < DEPTH; k++) {                                              \
+            RIGHT other;                                                                           \
+            coopMatLoad(other, tile, (tile_begin) + j * FN * PITCH + k * FK / UNIT, PITCH,         \
+                gl_CooperativeMatrixLayoutColumnMajor);                                            \
+            [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)                                       \
+                products[b * OTHERS + j] = coopMatMulAdd(fragments[b * DEPTH + k], other, products[b * OTHERS + j]); \
+        }                                                                                          \
+    }
+
+// result += p_tile · tile
+void add_products()
+{
+    [[unroll]] for (uint k = 0; k < BY / FK; k++) {
+        LEFT left[ROW_BLOCKS];
+        [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
+            coopMatLoad(left[b], p_tile, (p_begin() + b * FM * P_PITCH + k * FK) / 4, P_PITCH / 4, gl_CooperativeMatrixLayoutRowMajor);
+        [[unroll]] for (uint n = 0; n < ACROSS; n++) {
+            RIGHT right;
+            if (ALONG_K != 0)
+                coopMatLoad(right, tile, SUM_TILE + n * FN * SUM_PITCH + k * FK / UNIT, SUM_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+            else
+                coopMatLoad(right, tile, SUM_TILE + k * FK * SUM_PITCH + n * FN / UNIT, SUM_PITCH, gl_CooperativeMatrixLayoutRowMajor);
+            [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
+                result[b * ACROSS + n] = coopMatMulAdd(left[b], right, result[b * ACROSS + n]);
+        }
+    }
+}
+
+void set_p(uint block, uint j, uint c, ELEMENT value)
+{
+    uint at = p_begin() + block * FM * P_PITCH + j * FN + element_at[c];
+    p_tile[at / 4][at % 4] = value;
+}
+
+// Scores ------------------------------------------------------------------------------------------
+
+// Unsigned integers in the order of numbers.
+uint ordered(float x)
+{
+    uint bits = floatBitsToUint(x);
+    return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+float number_of(uint order)
+{
+    return uintBitsToFloat((order & 0x80000000u) != 0 ? order & 0x7fffffffu : ~order);
+}
+
+// Raises the maxima of the rows to those of their scores, and scales the rows' results accordingly.
+void raise()
+{
+    uint begin = gl_SubgroupID * ROWS;
+    for (uint row = gl_SubgroupInvocationID; row < ROWS; row += SUBGROUP)
+        row_largest[begin + row] = ordered(LOWEST);
+    subgroupBarrier();
+    [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
+        [[unroll]] for (uint c = 0; c < COUNT; c++) {
+            float most = largest[b * COUNT + c];
+            [[unroll]] for (uint j = 0; j < OTHERS; j++)
+                most = max(most, scores[b * OTHERS + j][c]);
+            atomicMax(row_largest[begin + b * FM + element_row[c]], ordered(most));
+        }
+    subgroupBarrier();
+    [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
+        [[unroll]] for (uint c = 0; c < COUNT; c++) {
+            float most = number_of(row_largest[begin + b * FM + element_row[c]]);
+            float factor = exp(largest[b * COUNT + c] - most);
+            largest[b * COUNT + c] = most;
+            total[b * COUNT + c] *= factor;
+            [[unroll]] for (uint n = 0; n < ACROSS; n++)
+                result[b * ACROSS + n][c] *= factor;
+        }
+    subgroupBarrier();
+}
+
+// Whether every own row of this subgroup, which are rows `row` … row + ROWS − 1, sees, or is seen by,
+// all other rows from `other` on.
+bool all_seen(int row, int other)
+{
+    int query = OWNS_KEYS ? other : row, key = OWNS_KEYS ? row : other;
+    int last_query = query + int(OWNS_KEYS ? BY : ROWS) - 1, last_key = key + int(OWNS_KEYS ? ROWS : BY) - 1;
+    bool seen = last_query < sequence.q_length && last_key < sequence.kv_length;
+    if (CALL.causal != 0)
+        seen = seen && last_key <= query + sequence.offset && uint(last_query + sequence.offset - key) < CALL.window;
+    return seen;
+}
+
+float score_in_sight(float product, out float slope)
+{
+    float score = product * CALL.scale;
+    slope = 1.0;
+    if (CAPPED != 0) {
+        vec2 cap = attention_tanh(score / CALL.softcap);
+        score = CALL.softcap * cap.x;
+        slope = cap.y;
+    }
+    return score;
+}
+
+// The score of an element, -inf if the query does not see the key. The row and the column are those of
+// the fragments' first elements.
+float element_score(float product, bool all, int row, int column, uint c, uvec2 mask, out float slope)
+{
+    if (all && MASK_DTYPE == 0)
+        return score_in_sight(product, slope);
+    int own = row + int(element_row[c]), other = column + int(element_column[c]);
+    return score_of(product, OWNS_KEYS ? other : own, OWNS_KEYS ? own : other, mask, slope);
+}
+
+void softmax_step(int row, int other, uvec2 mask)
+{
+    const bool all = all_seen(row, other);
+    float excess = -1.0, slope;
+    [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
+        [[unroll]] for (uint j = 0; j < OTHERS; j++)
+            [[unroll]] for (uint c = 0; c < COUNT; c++) {
+                float score = element_score(scores[b * OTHERS + j][c], all, row + int(b * FM), other + int(j * FN), c, mask, slope);
+                scores[b * OTHERS + j][c] = score;
+                excess = max(excess, score - largest[b * COUNT + c]);
+            }
+    if (subgroupAny(excess > SLACK))
+        raise();
+    [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
+        [[unroll]] for (uint j = 0; j < OTHERS; j++)
+            [[unroll]] for (uint c = 0; c < COUNT; c++) {
+                float value = exp(scores[b * OTHERS + j][c] - largest[b * COUNT + c]);
+                total[b * COUNT + c] += value;
+                set_p(b, j, c, ELEMENT(value));
+            }
+}
+
+// Stores p, or ds without its factor `scale`, for the sum. For DELTA, adds p·dp to the rows' totals.
+void gradient_step(int row, int other, uvec2 mask)
+{
+    const bool all = all_seen(row, other);
+    [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
+        [[unroll]] for (uint j = 0; j < OTHERS; j++)
+            [[unroll]] for (uint c = 0; c < COUNT; c++) {
+                float slope, lse, delta = 0.0;
+                float score = element_score(scores[b * OTHERS + j][c], all, row + int(b * FM), other + int(j * FN), c, mask, slope);
+                if (OWNS_KEYS)
+                    lse = other_lse[j * FN + element_column[c]];
+                else
+                    lse = largest[b * COUNT + c];
+                float value = score == tsr_minus_infinity || lse == tsr_minus_infinity ? 0.0 : exp(score - lse);
+                if (HAS_DP) {
+                    if (KIND == TSR_ATTENTION_DK)
+                        delta = other_delta[j * FN + element_column[c]];
+                    else if (KIND == TSR_ATTENTION_DQ)
+                        delta = own_delta[b * COUNT + c];
+                    if (KIND != TSR_ATTENTION_DELTA)
+                        value *= slope;
+                    value = value == 0.0 ? 0.0 : value * (dp[b * OTHERS + j][c] - delta);
+                }
+                if (HAS_SUM)
+                    set_p(b, j, c, ELEMENT(value));
+                else
+                    total[b * COUNT + c] += value;
+            }
+}
+
+// Results -----------------------------------------------------------------------------------------
+
+// Makes every total that of the complete row. The subgroups take turns with the scratch memory.
+void add_totals()
+{
+    for (uint turn = 0; turn < SUBGROUPS; turn++)
+        [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++) {
+            barrier();
+            if (gl_SubgroupID == turn)
+                [[unroll]] for (uint c = 0; c < COUNT; c++)
+                    scratch[element_row[c] * FN + element_column[c]] = total[b * COUNT + c];
+            barrier();
+            if (gl_SubgroupID == turn)
+                [[unroll]] for (uint c = 0; c < COUNT; c++) {
+                    float sum = 0.0;
+                    for (uint n = 0; n < FN; n++)
+                        sum += scratch[element_row[c] * FN + n];
+                    total[b * COUNT + c] = sum;
+                }
+        }
+}
+
+// Stores a number of each own row of a head.
+void store_rows(tsr_attention_operand x, uint head, int first, float numbers[STATS])
+{
+    uvec2 at = attention_head(x, batch, head);
+    [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
+        [[unroll]] for (uint c = 0; c < COUNT; c++) {
+            int row = first + int(b * FM + element_row[c]);
+            if (element_column[c] == 0 && row < int(CALL.q_len))
+                tsr_floats(tsr_at_stride(at, uint(row), x.row)).v[0] = numbers[b * COUNT + c];
+        }
+}
+
+float row_number(tsr_attention_operand x, uint head, int row)
+{
+    uint query = uint(min(row, int(CALL.q_len) - 1));
+    return tsr_floats(tsr_at_stride(attention_head(x, batch, head), query, x.row)).v[0];
+}
+
+// Stores eight columns of a row, which are at index `from` of p_tile.
+void store_eight(uvec2 row, uvec2 stride, uint column, uint from)
+{
+    uvec4 eight = uvec4(BITS_OF(p_tile[from]), BITS_OF(p_tile[from + 1]));
+    if (OUT_VECTORS != 0) {
+        tsr_words4(tsr_at(row, 2 * column)).v[0] = eight;
+        return;
+    }
+    [[unroll]] for (uint c = 0; c < 8; c++)
+        if (column + c < CALL.head_dim)
+            tsr_store_u16(tsr_at_stride(row, column + c, stride), 0, eight[c / 2] >> (16 * (c % 2)) & 0xffffu);
+}
+
+// Stores the rows of the result times `factor`, through this subgroup's part of p_tile.
+void store_result(rows_of x, int first, int end, float factor[STATS])
+{
+    [[unroll]] for (uint round = 0; round < (ACROSS + OTHERS - 1) / OTHERS; round++) {
+        const uint begin = round * OTHERS;
+        [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
+            [[unroll]] for (uint j = 0; j < OTHERS; j++)
+                if (begin + j < ACROSS)
+                    [[unroll]] for (uint c = 0; c < COUNT; c++)
+                        set_p(b, j, c, ELEMENT_OF(tsr_bits_of(result[b * ACROSS + begin + j][c] * factor[b * COUNT + c], DTYPE)));
+        subgroupBarrier();
+        [[unroll]] for (uint n = 0; n < OWN_ROUND; n++) {
+            uvec2 place = own_place(n);
+            uint column = begin * FN + place.y;
+            if (place.x < ROWS && first + int(place.x) < end && column < CALL.head_dim)
+                store_eight(row_address(x, uint(first) + place.x), x.column, column, (p_begin() + place.x * P_PITCH + place.y) / 4);
+        }
+        subgroupBarrier();
+    }
+}
+
+void finish(uint head, int first)
+{
+    float factor[STATS], lse[STATS];
+    if (KIND == TSR_ATTENTION_FORWARD || KIND == TSR_ATTENTION_DELTA)
+        add_totals();
+    if (KIND == TSR_ATTENTION_DELTA) {
+        store_rows(CALL.delta, head, first, total);
+        return;
+    }
+    [[unroll]] for (uint n = 0; n < STATS; n++) {
+        factor[n] = KIND == TSR_ATTENTION_DV ? 1.0 : CALL.scale;
+        if (KIND == TSR_ATTENTION_FORWARD) {
+            factor[n] = total[n] == 0.0 ? 0.0 : 1.0 / total[n];
+            lse[n] = total[n] == 0.0 ? tsr_minus_infinity : largest[n] + tsr_log(total[n]);
+        }
+    }
+    if (KIND == TSR_ATTENTION_FORWARD) {
+        if (CALL.lse.at != uvec2(0))
+            store_rows(CALL.lse, head, first, lse);
+        store_result(rows_at(CALL.y, head), first, int(CALL.q_len), factor);
+    } else if (KIND == TSR_ATTENTION_DQ) {
+        store_result(rows_at(CALL.dq, head), first, int(CALL.q_len), factor);
+    } else if (KIND == TSR_ATTENTION_DK) {
+        store_result(rows_at(CALL.dk, head), first, int(CALL.kv_len), factor);
+    } else {
+        store_result(rows_at(CALL.dv, head), first, int(CALL.kv_len), factor);
+    }
+}
+
+void main()
+{
+    uint group = tsr_flat_group();
+    if (group >= p.count)
+        return;
+    group += p.first;
+    uint rows = OWNS_KEYS ? CALL.kv_len : CALL.q_len, heads = OWNS_KEYS ? CALL.kv_heads : CALL.heads;
+    uint blocks = (rows + BX - 1) / BX;
+    uint block = group % blocks;
+    uint head = group / blocks % heads; // of the own rows
+    batch = group / blocks / heads;
+    sequence = attention_sequence_of(batch);
+    find_elements();
+
+    // Blocks of queries are in descending order, because late queries may see more keys.
+    int block_first = int((OWNS_KEYS ? block : blocks - 1 - block) * BX);
+    int row = block_first + int(gl_SubgroupID * ROWS), own_end = int(rows);
+    int first, end;
+    uint reader = 0, readers = 1;
+    if (OWNS_KEYS) {
+        own_end = min(own_end, sequence.kv_length);
+        attention_queries(sequence, block_first, min(block_first + int(BX), int(rows)) - 1, first, end);
+        reader = attention_first_reader(head);
+        readers = attention_first_reader(head + 1) - reader;
+    } else {
+        attention_keys(sequence, block_first, min(block_first + int(BX), int(rows)) - 1, first, end);
+    }
+    int steps = (max(end - first, 0) + int(BY) - 1) / int(BY); // for each reader
+
+    [[unroll]] for (uint n = 0; n < ROW_BLOCKS * ACROSS; n++)
+        result[n] = SUMS(0.0);
+    [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
+        [[unroll]] for (uint c = 0; c < COUNT; c++) {
+            uint n = b * COUNT + c;
+            largest[n] = LOWEST;
+            total[n] = 0.0;
+            if (KIND == TSR_ATTENTION_DQ || KIND == TSR_ATTENTION_DELTA)
+                largest[n] = row_number(CALL.lse, head, row + int(b * FM + element_row[c]));
+            if (KIND == TSR_ATTENTION_DQ)
+                own_delta[n] = row_number(CALL.delta, head, row + int(b * FM + element_row[c]));
+        }
+
+    if (steps > 0 && readers > 0) {
+        rows_of first_rows, second_rows;
+        uvec2 mask = uvec2(0);
+        uint query_head = head;
+        if (OWNS_KEYS) {
+            rows_of k = rows_at(CALL.k, head);
+            LOAD_OWN(own_first, k, row, own_end)
+            if (HAS_DP) {
+                rows_of v = rows_at(CALL.v, head);
+                LOAD_OWN(own_second, v, row, own_end)
+            }
+        } else {
+            uint kv_head = attention_kv_head(head);
+            rows_of q = rows_at(CALL.q, head);
+            LOAD_OWN(own_first, q, row, own_end)
+            if (HAS_DP) {
+                rows_of dy = rows_at(CALL.dy, head);
+                LOAD_OWN(own_second, dy, row, own_end)
+            }
+            first_rows = cache_rows_at(CALL.k, kv_head);
+            second_rows = cache_rows_at(CALL.v, kv_head);
+        }
+        for (uint n = 0; n < readers; n++) {
+            if (OWNS_KEYS) {
+                query_head = attention_reader(reader + n);
+                first_rows = rows_at(CALL.q, query_head);
+                second_rows = rows_at(CALL.dy, query_head);
+            }
+            if (MASK_DTYPE != 0)
+                mask = attention_head(CALL.mask, batch, query_head);
+            fetch(first_rows, second_rows, first, end);
+            for (int step = 0; step < steps; step++) {
+                int other = first + step * int(BY);
+                barrier();
+                keep();
+                if (OWNS_KEYS)
+                    keep_queries(query_head, other);
+                barrier();
+                if (step + 1 < steps)
+                    fetch(first_rows, second_rows, other + int(BY), end);
+                MULTIPLY(scores, own_first, 0)
+                if (HAS_DP)
+                    MULTIPLY(dp, own_second, SECOND)
+                if (KIND == TSR_ATTENTION_FORWARD)
+                    softmax_step(row, other, mask);
+                else
+                    gradient_step(row, other, mask);
+                if (HAS_SUM) {
+                    subgroupBarrier();
+                    add_products();
+                    subgroupBarrier();
+                }
+            }
+        }
+    }
+    finish(head, row);
+}

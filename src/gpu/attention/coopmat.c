@@ -1,0 +1,170 @@
+/* Attention of f16 or bf16 by cooperative matrices (attention_coopmat.comp,
+ * attention_coopmat_bf16.comp). */
+#include <string.h>
+
+#include "base/checked.h"
+#include "gpu/attention/call.h"
+#include "gpu/device/device.h"
+#include "gpu/device/vendors.h"
+
+enum {
+    PAD = 8,         /* elements between the rows of tiles in shared memory */
+    MAX_WIDTH = 128, /* more columns need more registers than invocations have */
+    MAX_ROWS = 128,  /* rows of a workgroup */
+    SHORT_ROWS = 64,
+    SUBGROUP_ROWS = 16,
+    /* With fewer queries, most rows of a workgroup would be idle. */
+    MIN_QUERIES = 40,
+};
+
+/* The specialization constants of the shader, in their order, except for those of the operands. */
+typedef struct config {
+    uint32_t threads, subgroup, row_blocks, kind, by, width, fm, fn, fk, along_k;
+} config;
+
+static uint32_t rows_of(const config *f)
+{
+    return f->threads / f->subgroup * f->row_blocks * f->fm;
+}
+
+/* The shared memory that the shader declares. */
+static uint32_t shared_bytes(const config *f)
+{
+    const bool has_dp = f->kind != TSR_ATTENTION_FORWARD && f->kind != TSR_ATTENTION_DV;
+    const bool has_sum = f->kind != TSR_ATTENTION_DELTA;
+    const uint32_t tile = f->by * (f->width + PAD), transposed = f->width * (f->by + PAD);
+    const uint32_t tiles =
+        tile * (has_dp || !f->along_k ? 2 : 1) + (has_sum && f->along_k ? transposed : 0);
+    const uint32_t p = rows_of(f) * (f->by + PAD);
+    return 2 * (tiles + p) + 4 * (f->fm * f->fn + rows_of(f) + 2 * f->by);
+}
+
+static const tsr_coopmat_shape *shape_for(const tsr_device *device, tsr_dtype dtype)
+{
+    const tsr_device_info *info = &device->info;
+    const int used = dtype == TSR_F16    ? info->coopmat_used
+                     : dtype == TSR_BF16 ? info->coopmat_bf16_used
+                                         : -1;
+    return device->storage == TSR__STORAGE_S16 && used >= 0 ? &info->coopmats[used] : NULL;
+}
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Chooses the sizes of the tiles. Returns false if the device cannot compute them. */
+static bool configure(const tsr__attention_pass *p, config *out)
+{
+    const tsr_device *device = tsr_stream_device(p->call->stream);
+    const tsr_coopmat_shape *shape = shape_for(device, p->call->q->layout.dtype);
+    const uint32_t subgroup = device->info.coopmat_subgroup_size;
+    if (!shape || subgroup == 0 || shape->m * shape->n % subgroup != 0)
+        return false;
+    const uint32_t unit = larger(larger(shape->n, shape->k), 8);
+    config f = {
+        .subgroup = subgroup,
+        .row_blocks = shape->m < SUBGROUP_ROWS ? SUBGROUP_ROWS / shape->m : 1,
+        .kind = p->kind,
+        .width = (uint32_t)tsr__align_up_u64((uint64_t)p->call->head_dim, unit),
+        .fm = shape->m,
+        .fn = shape->n,
+        .fk = shape->k,
+        /* as for products, see matmul/kernels/coopmat.c */
+        .along_k = device->info.vendor_id == TSR__VENDOR_AMD,
+    };
+    f.by = f.width <= 64 ? 64 : 32;
+    /* Drivers for the CPU, on which only tests run these kernels, compile one multiply-add to
+     * hundreds of instructions. */
+    if (device->info.type == TSR_DEVICE_CPU) {
+        f.by = 2 * unit;
+        f.row_blocks = f.width <= 32 ? 2 : 1;
+    }
+    const uint64_t rows = (uint64_t)p->out->layout.shape[2];
+    uint32_t subgroups = (rows <= SHORT_ROWS ? SHORT_ROWS : MAX_ROWS) / (f.row_blocks * f.fm);
+    for (; subgroups > 0; subgroups /= 2) {
+        f.threads = subgroups * subgroup;
+        if (subgroups <= device->max_workgroup_subgroups &&
+            f.threads <= device->info.max_workgroup_invocations &&
+            shared_bytes(&f) <= device->info.max_shared_memory_bytes)
+            break;
+    }
+    *out = f;
+    return subgroups > 0;
+}
+
+static tsr__shader shader_for(const tsr__attention_pass *p)
+{
+    return p->call->q->layout.dtype == TSR_BF16 ? TSR__SHADER_ATTENTION_COOPMAT_BF16
+                                                : TSR__SHADER_ATTENTION_COOPMAT;
+}
+
+/* True if eight columns of a row, from a multiple of eight on, are 16 aligned bytes. */
+static bool vectors(const tsr_tensor *x)
+{
+    const tsr_layout *l = &x->layout;
+    bool fits = l->strides[3] == 1 && l->shape[3] % 8 == 0 && tsr__tensor_address(x) % 16 == 0;
+    for (int d = 0; d < 3; d++)
+        fits = fits && (l->strides[d] % 8 == 0 || l->shape[d] == 1);
+    return fits;
+}
+
+static void specialize(const tsr__attention_pass *p, const config *f, tsr__dispatch *dispatch)
+{
+    const tsr__attention *c = p->call;
+    const uint32_t spec[] = {
+        f->threads,
+        f->subgroup,
+        f->row_blocks,
+        f->kind,
+        f->by,
+        f->width,
+        f->fm,
+        f->fn,
+        f->fk,
+        f->along_k,
+        vectors(c->q) && vectors(c->k) && vectors(c->v) && (!c->dy || vectors(c->dy)),
+        vectors(p->out),
+        c->params.mask ? (uint32_t)c->params.mask->layout.dtype : 0,
+        c->params.softcap > 0,
+        c->params.pages != NULL,
+    };
+    dispatch->shader = shader_for(p);
+    dispatch->spec_count = sizeof spec / sizeof *spec;
+    memcpy(dispatch->spec, spec, sizeof spec);
+}
+
+bool tsr__attention_coopmat_suits(const tsr__attention_pass *p)
+{
+    const tsr__attention *c = p->call;
+    tsr_device *device = tsr_stream_device(c->stream);
+    const tsr_dtype dtype = c->q->layout.dtype;
+    const tsr_tensor *operands[] = {c->k, c->v, c->dy, p->out};
+    for (size_t i = 0; i < sizeof operands / sizeof *operands; i++)
+        if (operands[i] && operands[i]->layout.dtype != dtype)
+            return false;
+    config f;
+    if (device->device_class != TSR__CLASS_GPU || !device->subgroup_votes ||
+        c->q_len < MIN_QUERIES || c->head_dim > MAX_WIDTH || !configure(p, &f))
+        return false;
+    tsr__dispatch dispatch = {0};
+    specialize(p, &f, &dispatch);
+    return tsr__shader_admitted(device, dispatch.shader, dispatch.spec, dispatch.spec_count);
+}
+
+tsr_status tsr__attention_coopmat(const tsr__attention_pass *p)
+{
+    const tsr__attention *c = p->call;
+    const tsr_layout *own = &p->out->layout;
+    config f;
+    (void)configure(p, &f); /* it suits */
+    const uint64_t blocks = tsr__div_up_u64((uint64_t)own->shape[2], rows_of(&f)) *
+                            (uint64_t)(own->shape[0] * own->shape[1]);
+    const struct tsr_attention_push push = {.call = p->description->buffer->address};
+    tsr__dispatch dispatch = {0};
+    specialize(p, &f, &dispatch);
+    tsr__attention_pass_access(p, &dispatch);
+    const double work = tsr__attention_pass_work(p, rows_of(&f));
+    return tsr__attention_dispatch(c->stream, &dispatch, push, blocks,
+                                   tsr__attention_within_work(c, work), 1, 1, work);
+}
