@@ -1,5 +1,7 @@
-/* References for reductions: computed one element at a time with exact doubles and the C library's
- * rounding, without tessera's own conversions. */
+/* References for reductions: computed one element at a time with exact doubles and the processor's
+ * rounding, without tessera's own conversions. Tests of communicators check tens of millions of
+ * elements, so powers of two are multiplied, where frexp and ldexp would take most of their time.
+ */
 #ifndef TESTS_COMM_REDUCE_NUMBERS_H
 #define TESTS_COMM_REDUCE_NUMBERS_H
 
@@ -22,65 +24,103 @@ static inline bool is_float(tsr_dtype dtype)
     return dtype == TSR_F32 || dtype == TSR_F64 || dtype == TSR_F16 || dtype == TSR_BF16;
 }
 
-/* Explicit mantissa bits and exponent bias of a float type. */
+static inline uint64_t size_of(tsr_dtype dtype)
+{
+    return dtype == TSR_F64 || dtype == TSR_I64                       ? 8
+           : dtype == TSR_F32 || dtype == TSR_I32 || dtype == TSR_U32 ? 4
+           : dtype == TSR_U8                                          ? 1
+                                                                      : 2;
+}
+
+/* Explicit mantissa bits and exponent bias of a float type below 32 bits. */
 static inline void format_of(tsr_dtype dtype, int *mantissa, int *bias)
 {
-    *mantissa = dtype == TSR_F32 ? 23 : dtype == TSR_F64 ? 52 : dtype == TSR_F16 ? 10 : 7;
-    *bias = dtype == TSR_F64 ? 1023 : dtype == TSR_F16 ? 15 : 127;
+    *mantissa = dtype == TSR_F16 ? 10 : 7;
+    *bias = dtype == TSR_F16 ? 15 : 127;
+}
+
+static inline double double_of(uint64_t bits)
+{
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline uint64_t bits_of_double(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* 2^exponent, from -1022 to 1023. */
+static inline double power_of_two(int exponent)
+{
+    return double_of((uint64_t)(exponent + 1023) << 52);
 }
 
 static inline double float_of(uint64_t bits, tsr_dtype dtype)
 {
+    if (dtype == TSR_F64)
+        return double_of(bits);
+    if (dtype == TSR_F32) {
+        const uint32_t word = (uint32_t)bits;
+        float x;
+        memcpy(&x, &word, sizeof x);
+        return isnan(x) ? (double)NAN : (double)x;
+    }
     int mantissa, bias;
     format_of(dtype, &mantissa, &bias);
     int top = (int)(bits >> mantissa) & (2 * bias + 1);
     uint64_t low = bits & ((UINT64_C(1) << mantissa) - 1);
-    double sign = bits >> (8 * tsr__element_size(dtype) - 1) ? -1 : 1;
+    double sign = bits >> 15 ? -1 : 1;
     if (top == 2 * bias + 1)
         return low ? (double)NAN : sign * (double)INFINITY;
     if (top == 0)
-        return sign * ldexp((double)low, 1 - bias - mantissa);
-    return sign * ldexp((double)(low | UINT64_C(1) << mantissa), top - bias - mantissa);
+        return sign * (double)low * power_of_two(1 - bias - mantissa);
+    return sign * (double)(low | UINT64_C(1) << mantissa) * power_of_two(top - bias - mantissa);
 }
 
 /* Returns the bits of `x` rounded to nearest even. NaN becomes the positive quiet NaN. */
 static inline uint64_t bits_of_float(double x, tsr_dtype dtype)
 {
-    int mantissa, bias, exponent;
+    if (dtype == TSR_F64)
+        return isnan(x) ? UINT64_C(0x7ff8000000000000) : bits_of_double(x);
+    if (dtype == TSR_F32) {
+        const float rounded = (float)x;
+        uint32_t word;
+        memcpy(&word, &rounded, sizeof word);
+        return isnan(x) ? 0x7fc00000 : word;
+    }
+    int mantissa, bias;
     format_of(dtype, &mantissa, &bias);
-    uint64_t sign = signbit(x) ? UINT64_C(1) << (8 * tsr__element_size(dtype) - 1) : 0;
+    uint64_t sign = signbit(x) ? UINT64_C(1) << 15 : 0;
     uint64_t infinity = (uint64_t)(2 * bias + 1) << mantissa;
     if (isnan(x))
         return infinity | UINT64_C(1) << (mantissa - 1);
     if (isinf(x))
         return sign | infinity;
-    if (x == 0)
-        return sign;
-    (void)frexp(x, &exponent); /* |x| is in 2^(exponent − 1) … 2^exponent */
-    int last = exponent - 1 - mantissa < 1 - bias - mantissa ? 1 - bias - mantissa
-                                                             : exponent - 1 - mantissa;
-    double units = nearbyint(ldexp(fabs(x), -last));
-    double rounded = ldexp(units, last);
-    if (rounded >= ldexp(1, bias + 1))
-        return sign | infinity;
-    (void)frexp(rounded, &exponent);
-    if (rounded == 0 || exponent - 1 < 1 - bias)
-        return sign | (uint64_t)ldexp(rounded, bias + mantissa - 1);
-    uint64_t low = (uint64_t)ldexp(rounded, mantissa - (exponent - 1));
-    return sign | (uint64_t)(exponent - 1 + bias) << mantissa |
-           (low & ((UINT64_C(1) << mantissa) - 1));
+    /* |x| is in 2^exponent … 2^(exponent + 1), or x is too small for either type. */
+    int exponent = (int)(bits_of_double(x) >> 52 & 0x7ff) - 1023;
+    int last = exponent < 1 - bias ? 1 - bias - mantissa : exponent - mantissa;
+    double units = fabs(x) * power_of_two(-last);
+    units = (units + 0x1p52) - 0x1p52; /* rounded to an integer */
+    /* Subnormal numbers have no leading one, and a number that is rounded up to the next power of
+     * two carries into the exponent. */
+    uint64_t magnitude = ((uint64_t)(last + bias + mantissa - 1) << mantissa) + (uint64_t)units;
+    return sign | (magnitude < infinity ? magnitude : infinity);
 }
 
 static inline uint64_t load(const void *data, uint64_t index, tsr_dtype dtype)
 {
-    uint64_t bits = 0, size = tsr__element_size(dtype);
+    uint64_t bits = 0, size = size_of(dtype);
     memcpy(&bits, (const char *)data + index * size, size);
     return bits;
 }
 
 static inline void store(void *data, uint64_t index, tsr_dtype dtype, uint64_t bits)
 {
-    uint64_t size = tsr__element_size(dtype);
+    uint64_t size = size_of(dtype);
     memcpy((char *)data + index * size, &bits, size);
 }
 
@@ -91,7 +131,7 @@ static inline int64_t integer_of(uint64_t bits, tsr_dtype dtype)
 
 static inline uint64_t cut(uint64_t bits, tsr_dtype dtype)
 {
-    uint64_t size = tsr__element_size(dtype);
+    uint64_t size = size_of(dtype);
     return size == 8 ? bits : bits & ((UINT64_C(1) << 8 * size) - 1);
 }
 
@@ -152,7 +192,7 @@ static inline uint64_t random_element(uint64_t *random, tsr_dtype dtype)
                                            0x7fc00000, 0xffc12345, 0x7f800001, 0x00000001,
                                            0x80000001, 0x007fffff, 0x00800000, 0x7f7fffff,
                                            0xff7fffff, 0x3f800000, 0x33800000};
-    uint64_t bits = random_next(random), size = tsr__element_size(dtype);
+    uint64_t bits = random_next(random), size = size_of(dtype);
     int64_t what = random_between(random, 0, 9);
     if (!is_float(dtype))
         return what == 0   ? cut(UINT64_C(1) << (8 * size - 1), dtype)
