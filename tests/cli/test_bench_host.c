@@ -311,8 +311,8 @@ START_TEST(ranks_end_with_the_tool)
     if (child == 0) {
         if (dup2(ends[1], STDOUT_FILENO) < 0 || close(ends[0]) != 0 || close(ends[1]) != 0)
             _exit(126);
-        execl(TEST_TOOL, TEST_TOOL, "bench", "all-reduce", "--ranks", "2", "--time", "2",
-              (char *)NULL);
+        execl(TEST_TOOL, TEST_TOOL, "bench", "link", "--ranks", "2", "-b", "1M", "-e", "64M", "-f",
+              "2", "--time", "2", (char *)NULL);
         _exit(127);
     }
     close(ends[1]);
