@@ -31,11 +31,30 @@ vec4 load(uvec2 a, uint j)
     return tsr_load_row4(a, p.a_step, j, p.count, A_DTYPE, FORM, uintBitsToFloat(0xff800000u));
 }
 
+// The elements in registers, HELD groups of four; later their exponentials.
+vec4 kept[8];
+
+vec4 sum_of(vec4 a, vec4 b)
+{
+    precise vec4 sum = a + b;
+    return sum;
+}
+
+// Replaces a group by its exponentials relative to `shift`, or by its logarithms apart from that of
+// the sum, and adds the exponentials to `sums`.
+void add_group(row_part own, uint h, float shift, inout vec4 sums)
+{
+    if (h < HELD) {
+        vec4 value = kept[h] - shift;
+        vec4 power = tsr_exp4_down(value);
+        sums = sum_of(sums, mix(vec4(0.0), power, held_there(held_first(own, h), FORM)));
+        kept[h] = LOGARITHM != 0u ? value : power;
+    }
+}
+
 // The three loops over elements in registers.
 void held_row(row_part own, uvec2 a, uvec2 y)
 {
-    const uint KEPT = HELD > 0u ? HELD : 1u;
-    vec4 kept[KEPT];
     [[unroll]] for (uint h = 0u; h < HELD; h++)
         kept[h] = load(a, held_within(held_first(own, h)));
     vec4 largest = vec4(uintBitsToFloat(0xff800000u));
@@ -43,13 +62,17 @@ void held_row(row_part own, uvec2 a, uvec2 y)
         largest = mix(largest, max(largest, kept[h]), held_there(held_first(own, h), FORM));
     float shift = row_max(own, largest);
 
-    precise vec4 sums = vec4(0.0);
-    [[unroll]] for (uint h = 0u; h < HELD; h++) {
-        kept[h] -= shift;
-        vec4 power = tsr_exp4_down(kept[h]);
-        sums += mix(vec4(0.0), power, held_there(held_first(own, h), FORM));
-        kept[h] = LOGARITHM != 0u ? kept[h] : power;
-    }
+    // Without a loop, because SwiftShader's optimizer, which unrolls loops after specialization, drops
+    // `precise`, too; the exponential needs it.
+    vec4 sums = vec4(0.0);
+    add_group(own, 0u, shift, sums);
+    add_group(own, 1u, shift, sums);
+    add_group(own, 2u, shift, sums);
+    add_group(own, 3u, shift, sums);
+    add_group(own, 4u, shift, sums);
+    add_group(own, 5u, shift, sums);
+    add_group(own, 6u, shift, sums);
+    add_group(own, 7u, shift, sums);
     float total = 0.0;
     add_segment(total, sums);
     float sum = row_sum(own, TSR_PHASE_SECOND, 0u, 0u, total);
