@@ -195,7 +195,14 @@ void main()
     }
 
 #if TSR_FINISHES
-    if ((MODE & TSR_MM_BIAS) != 0)
+    if ((MODE & TSR_MM_BIAS_ROWS) != 0)
+        [[unroll]] for (int i = 0; i < TM; i++) {
+            uint64_t row = min(row0 + i, p.m - 1), at = p.bias + (row * p.sums_batch + col0) * BYTES_OF(BIAS_DTYPE);
+            [[unroll]] for (int j = 0; j < TN; j++)
+                c[i * TN + j] += load_bias(at + j * LANES * BYTES_OF(BIAS_DTYPE), 0, 4 * BYTES_OF(BIAS_DTYPE),
+                                           8 * BYTES_OF(BIAS_DTYPE), 12 * BYTES_OF(BIAS_DTYPE));
+        }
+    else if ((MODE & TSR_MM_BIAS) != 0)
         [[unroll]] for (int j = 0; j < TN; j++) {
             float bias = load_bias(p.bias + (col0 + j * LANES) * BYTES_OF(BIAS_DTYPE), 0, 4 * BYTES_OF(BIAS_DTYPE),
                                    8 * BYTES_OF(BIAS_DTYPE), 12 * BYTES_OF(BIAS_DTYPE));

@@ -115,9 +115,9 @@ const uint BIAS_DTYPE = MODE >> TSR_MM_BIAS_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
 const uint Y_BYTES = BYTES_OF(Y_DTYPE);
 const uint ACTIVATION = MODE >> TSR_MM_ACTIVATION_SHIFT & TSR_MM_FIELD_MASK;
 
-vec4 load_bias(uint col)
+vec4 load_bias(uint64_t element)
 {
-    uint64_t at = p.bias + uint64_t(col) * BYTES_OF(BIAS_DTYPE);
+    uint64_t at = p.bias + element * BYTES_OF(BIAS_DTYPE);
 #if TSR_STORAGE16
     if (BIAS_DTYPE != TSR_DT_F32) {
         u16vec4 bits = WIDTH == 4 ? Half4(at).v : u16vec4(Word16(at).v);
@@ -228,7 +228,7 @@ void main()
         old[unit / LANES] = unit % LANES == 0 ? four : mix(old[unit / LANES], four, bvec4(lane == unit % LANES));
 #if TSR_FINISHES
         if ((MODE & TSR_MM_BIAS) != 0) {
-            four = load_bias(column_of(col0, unit));
+            four = load_bias((MODE & TSR_MM_BIAS_ROWS) != 0 ? place_of(row0, col0, unit, p.sums_batch) : uint64_t(column_of(col0, unit)));
             bias[unit / LANES] = unit % LANES == 0 ? four : mix(bias[unit / LANES], four, bvec4(lane == unit % LANES));
         }
 #endif

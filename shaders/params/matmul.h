@@ -56,6 +56,8 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 /* Any four columns of y from a multiple of 4 on are one aligned vector, and n is a multiple of
  * 4. Only in modes that are specialization constants. */
 #define TSR_MM_Y_VECTORS (1u << 16)
+/* The bias has rows of its own, like y. Only in the kernels for lavapipe. */
+#define TSR_MM_BIAS_ROWS (1u << 17)
 /* As a specialization constant: the mode is in the push constants. */
 #define TSR_MM_MODE_PUSHED 0xffffffffu
 

@@ -14,13 +14,15 @@ struct tsr_matmul_cpu_push {
     TSR_ADDRESS a, b;
     TSR_ADDRESS sums; /* f32; rows, and matrices of several parts, are contiguous; may be y */
     TSR_ADDRESS y;    /* the result of the epilogue, if the kernel applies one */
-    TSR_ADDRESS bias; /* one element for each column */
+    TSR_ADDRESS bias; /* one element for each column or, with TSR_MM_BIAS_ROWS, of y */
     /* Elements from one stored row to the next. */
     TSR_UINT a_stride, b_stride, sums_stride, y_stride;
     TSR_UINT m, n, k;    /* sizes, counted from these addresses */
     TSR_UINT skip;       /* the sums already contain this many of the first products */
     TSR_UINT accumulate; /* 0: ignores the old contents of the sums; otherwise adds to them */
-    TSR_UINT a_batch, b_batch, sums_batch, y_batch; /* elements from one matrix to the next */
+    /* Elements from one matrix to the next. With TSR_MM_BIAS_ROWS there is one matrix, and
+     * sums_batch counts the elements from one row of the bias to the next. */
+    TSR_UINT a_batch, b_batch, sums_batch, y_batch;
     TSR_UINT block; /* the number of workgroups in x; see matmul_lavapipe_nt.glsl */
 };
 TSR_PUSH_CHECK(tsr_matmul_cpu_push);

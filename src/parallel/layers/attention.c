@@ -148,7 +148,7 @@ static tsr_status check_input(const tsr__attention *a, const tsr_tensor *x)
 }
 
 static tsr_status forward_with(tsr__attention *a, tsr__temps *temps, const tsr_tensor *x,
-                               tsr_layer_saved *saved, tsr_tensor **y)
+                               const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
 {
     tsr_layer *layer = &a->base;
     tsr_tensor *qkv = NULL, *heads, *positions = NULL, *lse, *normalised;
@@ -163,7 +163,8 @@ static tsr_status forward_with(tsr__attention *a, tsr__temps *temps, const tsr_t
     if (a->rope && a->heads.count > 0)
         TSR__TRY(tsr_rope_apply(layer->stream, a->rope, in.qk, in.qk, positions));
     TSR__TRY(attend(a, temps, qkv, &in, saved ? &lse : NULL, &heads));
-    TSR__TRY(tsr_layer_forward(layer->child[1], heads, saved ? &saved->child[1] : NULL, y));
+    TSR__TRY(tsr__layer_forward_added(layer->child[1], heads, NULL, added,
+                                      saved ? &saved->child[1] : NULL, y));
     if (!saved)
         return TSR_OK;
     saved->hidden = tsr__temp_take(temps, qkv);
@@ -171,15 +172,6 @@ static tsr_status forward_with(tsr__attention *a, tsr__temps *temps, const tsr_t
     if (normalised)
         saved->kept[1] = tsr__temp_take(temps, normalised);
     return TSR_OK;
-}
-
-static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
-                          tsr_tensor **y)
-{
-    tsr__temps temps = {.stream = layer->stream};
-    tsr_status status = forward_with((tsr__attention *)layer, &temps, x, saved, y);
-    tsr__temps_finish(&temps);
-    return status;
 }
 
 /* With a cache ----------------------------------------------------------------------------------
@@ -214,7 +206,7 @@ static tsr_status append(const tsr__attention *a, const tsr__cached *cached, con
 }
 
 static tsr_status cached_with(tsr__attention *a, tsr__temps *temps, const tsr_tensor *x,
-                              const tsr__cached *cached, tsr_tensor **y)
+                              const tsr__cached *cached, const tsr_tensor *added, tsr_tensor **y)
 {
     tsr_layer *layer = &a->base;
     const tsr_tensor *step = tsr_kv_cache_positions(cached->cache);
@@ -233,16 +225,30 @@ static tsr_status cached_with(tsr__attention *a, tsr__temps *temps, const tsr_te
         TSR__TRY(append(a, cached, &in));
         TSR__TRY(tsr_kv_cache_attention(cached->cache, cached->layer, view, NULL, in.q, &params));
     }
-    return tsr_layer_forward(layer->child[1], heads, NULL, y);
+    return tsr__layer_forward_added(layer->child[1], heads, NULL, added, NULL, y);
+}
+
+static tsr_status forward_added(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
+                                const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
+{
+    tsr__attention *a = (tsr__attention *)layer;
+    tsr__temps temps = {.stream = layer->stream};
+    tsr_status status = cached ? cached_with(a, &temps, x, cached, added, y)
+                               : forward_with(a, &temps, x, added, saved, y);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
+static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
+                          tsr_tensor **y)
+{
+    return forward_added(layer, x, NULL, NULL, saved, y);
 }
 
 static tsr_status forward_cached(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
                                  tsr_tensor **y)
 {
-    tsr__temps temps = {.stream = layer->stream};
-    tsr_status status = cached_with((tsr__attention *)layer, &temps, x, cached, y);
-    tsr__temps_finish(&temps);
-    return status;
+    return forward_added(layer, x, cached, NULL, NULL, y);
 }
 
 /* Backward --------------------------------------------------------------------------------------
@@ -350,8 +356,8 @@ static void finish(tsr_layer *layer)
     tsr__free(a->kv_head);
 }
 
-const tsr__layer_type tsr__self_attention_type = {"self_attention", forward, backward, finish,
-                                                  forward_cached};
+const tsr__layer_type tsr__self_attention_type = {"self_attention", forward,        backward,
+                                                  finish,           forward_cached, forward_added};
 
 tsr_status tsr_self_attention_heads(const tsr_layer *layer, tsr_heads *out)
 {

@@ -66,26 +66,22 @@ static tsr_status drop(const block *b, const tsr__dropout *dropout, const char *
 /* Forward ---------------------------------------------------------------------------------------
  */
 
-static tsr_status child_forward(block *b, int which, const tsr__cached *cached, const tsr_tensor *x,
-                                tsr_layer_saved *saved, tsr_tensor **y)
-{
-    if (cached && which == ATTENTION)
-        return tsr_layer_forward_cached(b->base.child[which], x, cached->cache, cached->layer, y);
-    return tsr_layer_forward(b->base.child[which], x, saved ? &saved->child[which] : NULL, y);
-}
-
 /* *y = x + layer(norm(x)). */
 static tsr_status branch_forward(block *b, int norm, const char *name, const tsr__dropout *dropout,
                                  const tsr__cached *cached, const tsr_tensor *x,
                                  tsr_layer_saved *saved, tsr_tensor **y)
 {
     tsr_tensor *normalised = NULL, *out = NULL;
-    TSR__TRY(child_forward(b, norm, cached, x, saved, &normalised));
-    tsr_status status = child_forward(b, norm + 1, cached, normalised, saved, &out);
+    const bool dropped = dropout->p > 0;
+    TSR__TRY(
+        tsr_layer_forward(b->base.child[norm], x, saved ? &saved->child[norm] : NULL, &normalised));
+    tsr_status status = tsr__layer_forward_added(
+        b->base.child[norm + 1], normalised, norm + 1 == ATTENTION ? cached : NULL,
+        dropped ? NULL : x, saved ? &saved->child[norm + 1] : NULL, &out);
     tsr_tensor_destroy(&normalised);
-    if (status == TSR_OK && dropout->p > 0)
+    if (status == TSR_OK && dropped)
         status = drop(b, dropout, name, out, out);
-    if (status == TSR_OK)
+    if (status == TSR_OK && dropped)
         status = tsr_add(b->base.stream, out, out, x);
     if (status == TSR_OK)
         *y = out;
@@ -193,7 +189,7 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
 /* Making ----------------------------------------------------------------------------------------
  */
 
-static const tsr__layer_type block_type = {"block", forward, backward, NULL, forward_cached};
+static const tsr__layer_type block_type = {"block", forward, backward, NULL, forward_cached, NULL};
 
 tsr_status tsr_block_set_dropout(tsr_layer *layer, float p, const tsr_random_params *params)
 {

@@ -137,7 +137,7 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
     return status;
 }
 
-static const tsr__layer_type embedding_type = {"embedding", forward, backward, finish, NULL};
+static const tsr__layer_type embedding_type = {"embedding", forward, backward, finish, NULL, NULL};
 
 static tsr_status fill(embedding *e, const tsr_embedding_params *params)
 {

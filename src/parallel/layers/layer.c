@@ -118,10 +118,15 @@ tsr_status tsr__layer_partition(const tsr_layer *layer, const char *what, int64_
 /* Passes ----------------------------------------------------------------------------------------
  */
 
-tsr_status tsr_layer_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved **saved,
-                             tsr_tensor **y)
+/* What a forward pass gets besides x. Both may be NULL; only layers with `forward_added` use it. */
+typedef struct extra {
+    const tsr__cached *cached;
+    const tsr_tensor *added;
+} extra;
+
+static tsr_status forward_with(tsr_layer *layer, const tsr_tensor *x, const extra *with,
+                               tsr_layer_saved **saved, tsr_tensor **y)
 {
-    TSR__REQUIRE(layer && x && y, "layer_forward: %s is NULL", !layer ? "layer" : x ? "y" : "x");
     TSR__TRY(tsr__layer_check_forward(layer));
     tsr_layer_saved *keep = NULL;
     if (saved) {
@@ -131,7 +136,9 @@ tsr_status tsr_layer_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_sa
         keep->layer = layer;
     }
     tsr_tensor *result = NULL;
-    tsr_status status = layer->type->forward(layer, x, keep, &result);
+    tsr_status status =
+        with ? layer->type->forward_added(layer, x, with->cached, with->added, keep, &result)
+             : layer->type->forward(layer, x, keep, &result);
     if (status == TSR_OK && keep)
         status = tsr__keep(x, &keep->x);
     if (status != TSR_OK) {
@@ -143,6 +150,20 @@ tsr_status tsr_layer_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_sa
         *saved = keep;
     *y = result;
     return TSR_OK;
+}
+
+tsr_status tsr_layer_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved **saved,
+                             tsr_tensor **y)
+{
+    TSR__REQUIRE(layer && x && y, "layer_forward: %s is NULL", !layer ? "layer" : x ? "y" : "x");
+    return forward_with(layer, x, NULL, saved, y);
+}
+
+tsr_status tsr__layer_forward_added(tsr_layer *layer, const tsr_tensor *x,
+                                    const tsr__cached *cached, const tsr_tensor *added,
+                                    tsr_layer_saved **saved, tsr_tensor **y)
+{
+    return forward_with(layer, x, &(extra){cached, added}, saved, y);
 }
 
 tsr_status tsr_layer_forward_cached(tsr_layer *layer, const tsr_tensor *x, tsr_kv_cache *cache,

@@ -65,6 +65,10 @@ typedef struct tsr__layer_type {
     /* This is like tsr_layer_forward_cached. NULL for layers without attention. */
     tsr_status (*forward_cached)(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
                                  tsr_tensor **y);
+    /* *y = layer(x) + added, as `forward` or, if `cached` is not NULL, as `forward_cached`. `added`
+     * has the shape of y, or is NULL. NULL for layers that cannot end a residual branch. */
+    tsr_status (*forward_added)(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
+                                const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y);
 } tsr__layer_type;
 
 struct tsr_layer {
@@ -105,6 +109,11 @@ struct tsr_layer_saved {
  * layer uses the default group. */
 tsr_status tsr__layer_new(const tsr__layer_type *type, size_t size, tsr_group *group,
                           const char *name, tsr_layer **out) TSR_NODISCARD;
+/* The forward pass of a layer that ends a residual branch: *y = layer(x) + added. The layer's last
+ * product adds it, if that is possible. `cached`, `added` and `saved` may be NULL. */
+tsr_status tsr__layer_forward_added(tsr_layer *layer, const tsr_tensor *x,
+                                    const tsr__cached *cached, const tsr_tensor *added,
+                                    tsr_layer_saved **saved, tsr_tensor **y) TSR_NODISCARD;
 /* Creates a view of a caller's tensor, which keeps the tensor's memory alive. */
 tsr_status tsr__keep(const tsr_tensor *tensor, tsr_tensor **out) TSR_NODISCARD;
 /* Divides a size among the group's ranks as `params` says. *sizes is an array of the ranks' sizes,

@@ -18,10 +18,10 @@ static void finish(tsr_layer *layer)
     tsr__free(linear->other_sizes);
 }
 
-static const tsr__layer_type column_linear = {"column_linear", tsr__column_forward,
-                                              tsr__column_backward, finish, NULL};
-static const tsr__layer_type row_linear = {"row_linear", tsr__row_forward, tsr__row_backward,
-                                           finish, NULL};
+static const tsr__layer_type column_linear = {
+    "column_linear", tsr__column_forward, tsr__column_backward, finish, NULL, NULL};
+static const tsr__layer_type row_linear = {
+    "row_linear", tsr__row_forward, tsr__row_backward, finish, NULL, tsr__row_forward_added};
 
 /* Layouts ---------------------------------------------------------------------------------------
  */

@@ -87,6 +87,10 @@ tsr_status tsr__row_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_sav
                             tsr_tensor **y) TSR_NODISCARD;
 tsr_status tsr__row_backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
                              tsr_tensor **dx) TSR_NODISCARD;
+/* The type's forward_added of row-parallel layers; `cached` is not used. */
+tsr_status tsr__row_forward_added(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
+                                  const tsr_tensor *added, tsr_layer_saved *saved,
+                                  tsr_tensor **y) TSR_NODISCARD;
 /* The forward pass of a column-parallel layer, in which the product also applies an activation. */
 tsr_status tsr__column_forward_activated(tsr_layer *layer, const tsr_tensor *x,
                                          tsr_activation activation, tsr_layer_saved *saved,
@@ -114,6 +118,7 @@ tsr_status tsr__column_add_grads(tsr__linear *linear, tsr__temps *temps, const t
 typedef struct tsr__product {
     const tsr_tensor *x2, *weight; /* [m,k], [n,k] */
     const tsr_tensor *bias;        /* NULL, or [n], or the part of [n] that belongs to y */
+    const tsr_tensor *added;       /* NULL, or a tensor with y's shape, which is added to y */
     tsr_tensor *y;                 /* contiguous; the last dimension is the features */
     const tsr_layout *whole;       /* the layout [.., n] of the full sum */
     /* y is this rank's part of the sum along this dimension; -1: y is the full sum */
@@ -121,7 +126,7 @@ typedef struct tsr__product {
     /* the sizes of the ranks' parts along dim; NULL: all parts are equal */
     const int64_t *sizes;
 } tsr__product;
-/* y = sum over ranks of x · weightᵀ + bias. */
+/* y = sum over ranks of x · weightᵀ + bias + added. */
 tsr_status tsr__product_reduced(const tsr__linear *linear, tsr__temps *temps,
                                 const tsr__product *product) TSR_NODISCARD;
 

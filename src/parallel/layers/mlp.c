@@ -71,38 +71,47 @@ static tsr_status activated(const mlp *m, tsr__temps *temps, tsr_tensor *hidden,
  */
 
 /* A forward pass that no backward pass will follow. The product also applies the activation. */
-static tsr_status forward_fused(const mlp *m, const tsr_tensor *x, tsr_tensor **y)
+static tsr_status forward_fused(const mlp *m, const tsr_tensor *x, const tsr_tensor *added,
+                                tsr_tensor **y)
 {
     tsr_tensor *hidden = NULL;
     TSR__TRY(tsr__column_forward_activated(m->base.child[0], x, m->activation, NULL, &hidden));
-    tsr_status status = tsr_layer_forward(m->base.child[1], hidden, NULL, y);
+    tsr_status status = tsr__layer_forward_added(m->base.child[1], hidden, NULL, added, NULL, y);
     tsr_tensor_destroy(&hidden);
     return status;
 }
 
 static tsr_status forward_with(const mlp *m, tsr__temps *temps, const tsr_tensor *x,
-                               tsr_layer_saved *saved, tsr_tensor **y)
+                               const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
 {
     tsr_tensor *hidden = NULL, *product;
     TSR__TRY(tsr_layer_forward(m->base.child[0], x, saved ? &saved->child[0] : NULL, &hidden));
     tsr__temp_keep(temps, hidden);
     TSR__TRY(activated(m, temps, hidden, saved != NULL, &product));
-    TSR__TRY(tsr_layer_forward(m->base.child[1], product, saved ? &saved->child[1] : NULL, y));
+    TSR__TRY(tsr__layer_forward_added(m->base.child[1], product, NULL, added,
+                                      saved ? &saved->child[1] : NULL, y));
     if (saved)
         saved->hidden = tsr__temp_take(temps, hidden);
     return TSR_OK;
 }
 
+static tsr_status forward_added(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
+                                const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
+{
+    (void)cached;
+    const mlp *m = (const mlp *)layer;
+    if (!saved && !m->gated && !m->activate)
+        return forward_fused(m, x, added, y);
+    tsr__temps temps = {.stream = layer->stream};
+    tsr_status status = forward_with(m, &temps, x, added, saved, y);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
 static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
                           tsr_tensor **y)
 {
-    const mlp *m = (const mlp *)layer;
-    if (!saved && !m->gated && !m->activate)
-        return forward_fused(m, x, y);
-    tsr__temps temps = {.stream = layer->stream};
-    tsr_status status = forward_with(m, &temps, x, saved, y);
-    tsr__temps_finish(&temps);
-    return status;
+    return forward_added(layer, x, NULL, NULL, saved, y);
 }
 
 /* Computes the gradient of `hidden` from `da`, the gradient of the activation's output. Overwrites
@@ -146,7 +155,7 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
 /* Creating --------------------------------------------------------------------------------------
  */
 
-static const tsr__layer_type mlp_type = {"mlp", forward, backward, NULL, NULL};
+static const tsr__layer_type mlp_type = {"mlp", forward, backward, NULL, NULL, forward_added};
 
 /* Checks the sizes. The child layers would check them too, but they have no hidden_size, and error
  * texts must use the names of tsr_mlp_params. */

@@ -143,7 +143,7 @@ tsr_status tsr__norm_backward_added(tsr_layer *layer, const tsr_layer_saved *sav
 /* Creating --------------------------------------------------------------------------------------
  */
 
-static const tsr__layer_type norm_type = {"norm", forward, backward, NULL, NULL};
+static const tsr__layer_type norm_type = {"norm", forward, backward, NULL, NULL, NULL};
 
 tsr_status tsr__norm_parameter_add(tsr_layer *layer, const char *name, int64_t size,
                                    tsr_dtype dtype, tsr_dtype grad_dtype, bool bias)

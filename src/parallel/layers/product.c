@@ -155,13 +155,27 @@ static tsr_status run(summing *work)
     return TSR_OK;
 }
 
+static tsr_status add(const summing *work, const tsr_tensor *added)
+{
+    tsr_tensor *y = work->product->y;
+    return added ? tsr_add(work->linear->base.stream, y, y, added) : TSR_OK;
+}
+
 /* Computes the product in a group of one rank. There is nothing to sum, so the product adds the
- * bias. */
+ * bias or, if there is none, `added`. */
 static tsr_status multiply_alone(summing *work)
 {
-    tsr_tensor *y2;
-    TSR__TRY(tsr__temp_flatten(work->temps, work->product->y, &y2));
-    return multiply(work, y2, work->product->x2, work->product->weight, work->product->bias);
+    const tsr__product *product = work->product;
+    const tsr_tensor *bias = product->bias, *added = product->added;
+    tsr_tensor *y2, *added2;
+    TSR__TRY(tsr__temp_flatten(work->temps, product->y, &y2));
+    if (added && !bias) {
+        TSR__TRY(tsr__temp_flatten(work->temps, added, &added2));
+        bias = added2;
+        added = NULL;
+    }
+    TSR__TRY(multiply(work, y2, product->x2, product->weight, bias));
+    return add(work, added);
 }
 
 tsr_status tsr__product_reduced(const tsr__linear *linear, tsr__temps *temps,
@@ -181,5 +195,5 @@ tsr_status tsr__product_reduced(const tsr__linear *linear, tsr__temps *temps,
     tsr_status status = run(&work);
     for (int i = 0; i < work.count; i++)
         tsr_group_cancel(&work.part[i].request);
-    return status;
+    return status == TSR_OK ? add(&work, product->added) : status;
 }

@@ -97,12 +97,13 @@ static tsr_status check_output(const tsr__linear *linear, const tsr_tensor *x)
  */
 
 static tsr_status sum_up(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x,
-                         const tsr_tensor *x2, tsr_tensor **out)
+                         const tsr_tensor *x2, const tsr_tensor *added, tsr_tensor **out)
 {
     tsr_layer *layer = &linear->base;
     tsr_layout whole = *tsr_tensor_layout(x);
     whole.shape[whole.ndim - 1] = linear->output_size;
-    tsr__product product = {.x2 = x2, .weight = layer->parameter[0].seen.tensor, .whole = &whole};
+    tsr__product product = {
+        .x2 = x2, .weight = layer->parameter[0].seen.tensor, .added = added, .whole = &whole};
     int64_t mine;
     TSR__TRY(divided_along(linear, x, &product.dim, &product.sizes, &mine));
     tsr_layout y = whole;
@@ -118,7 +119,7 @@ static tsr_status sum_up(tsr__linear *linear, tsr__temps *temps, const tsr_tenso
 }
 
 static tsr_status forward_with(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x,
-                               tsr_layer_saved *saved, tsr_tensor **y)
+                               const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
 {
     TSR__TRY(check_input(linear, x));
     TSR__TRY(check_output(linear, x));
@@ -131,18 +132,25 @@ static tsr_status forward_with(tsr__linear *linear, tsr__temps *temps, const tsr
             TSR__TRY(tsr__keep(ready, &saved->ready));
     }
     TSR__TRY(own_features(linear, temps, ready, &x2));
-    TSR__TRY(sum_up(linear, temps, x, x2, &sum));
+    TSR__TRY(sum_up(linear, temps, x, x2, added, &sum));
     *y = tsr__temp_take(temps, sum);
     return TSR_OK;
+}
+
+tsr_status tsr__row_forward_added(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
+                                  const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
+{
+    (void)cached;
+    tsr__temps temps = {.stream = layer->stream};
+    tsr_status status = forward_with((tsr__linear *)layer, &temps, x, added, saved, y);
+    tsr__temps_finish(&temps);
+    return status;
 }
 
 tsr_status tsr__row_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
                             tsr_tensor **y)
 {
-    tsr__temps temps = {.stream = layer->stream};
-    tsr_status status = forward_with((tsr__linear *)layer, &temps, x, saved, y);
-    tsr__temps_finish(&temps);
-    return status;
+    return tsr__row_forward_added(layer, x, NULL, NULL, saved, y);
 }
 
 /* Backward --------------------------------------------------------------------------------------

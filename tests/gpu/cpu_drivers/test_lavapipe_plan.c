@@ -48,7 +48,8 @@ static corner corner_of(const cut *c, const tsr__lavapipe_piece *piece)
                  .col = piece->sums % p->sums_stride,
                  .skip = piece->skip};
 
-    ck_assert(piece->y == at.row * p->y_stride + at.col && piece->column == at.col);
+    ck_assert(piece->y == at.row * p->y_stride + at.col);
+    ck_assert(piece->row == at.row && piece->column == at.col);
     ck_assert(piece->constants[TSR__LAVAPIPE_PANELS] == p->panels);
     if (p->panels) {
         find_panels(c, piece, &at);

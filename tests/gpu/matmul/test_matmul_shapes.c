@@ -434,6 +434,36 @@ START_TEST(weight_gradients)
 }
 END_TEST
 
+/* A bias with the shape of y, as for a residual branch, or with a column for all: with lanes along
+ * n, and with lanes along k in one stretch or several. The row stride may be any. */
+START_TEST(bias_matrices)
+{
+    static const int64_t sizes[][3] = {
+        {49, 128, 68}, {70, 64, 99},  {64, 768, 131}, {40, 384, 64},
+        {9, 700, 35},  {37, 96, 130}, {5, 300, 70},   {130, 1000, 20},
+    };
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_BF16, TSR_F16};
+    gpu_random random = {54};
+
+    for (int i = 0; i < 16; i++) {
+        const int64_t *size = sizes[i % 8];
+        matmul_case c = plain_case(size[0], size[1], size[2]);
+        c.transpose_b = i % 3 != 1;
+        c.views = i % 5 < 3;
+        c.bias = dtypes[i % 4 % 3];
+        c.bias_shape = (batch_shape){2, {size[0], i == 9 ? 1 : size[2]}};
+        c.y = dtypes[i / 4 % 3];
+        c.activation = i % 4 == 2 ? TSR_ACT_SILU : TSR_ACT_NONE;
+        c.accumulate = i == 7;
+        if (i == 12) {
+            c.batch = c.a_batch = c.b_batch = (batch_shape){1, {3}};
+            c.bias_shape = with_matrix(c.batch, size[0], size[2]);
+        }
+        run_case(&random, &c);
+    }
+}
+END_TEST
+
 TESTS(matmul_shapes)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
@@ -442,6 +472,7 @@ TESTS(matmul_shapes)
     tcase_add_test(tests, few_long_rows_on_gpus);
     tcase_add_test(tests, short_k);
     tcase_add_test(tests, weight_gradients);
+    tcase_add_test(tests, bias_matrices);
     tcase_add_test(tests, few_elements_with_a_long_k);
     tcase_add_test(tests, one_long_row);
     tcase_add_test(tests, small_row_major_b);

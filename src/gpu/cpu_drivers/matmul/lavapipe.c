@@ -74,8 +74,15 @@ static bool bias_is_of_columns(const tsr__matmul_problem *p)
     return steps == 0 && p->bias.col == 1;
 }
 
+/* True if the kernels can read the bias of each element of y: there is one matrix, whose rows are
+ * contiguous. */
+static bool bias_is_a_matrix(const tsr__matmul_problem *p)
+{
+    return p->batch_dims == 0 && p->bias.col == 1;
+}
+
 /* Returns the epilogue (TSR_MM_…) that the kernel for the last range of k should apply itself, or
- * 0. It converts to y's dtype, adds a bias for each column and applies an activation. If k is
+ * 0. It converts to y's dtype, adds a bias and applies an activation. If k is
  * divided into few ranges, this is better than the separate dispatch of finish.c, although it needs
  * its own pipeline. */
 static uint32_t finish_mode(const product_run *r)
@@ -84,9 +91,13 @@ static uint32_t finish_mode(const product_run *r)
     const tsr__matmul_problem *p = &r->operands.problem;
     bool can = (p->b.row == 1 || tsr__lavapipe_suits_lanes_along_n(p, r->lanes)) && r->parts == 1 &&
                p->y.col == 1 && p->alpha == 1 && !p->accumulate &&
-               (!p->has_bias || bias_is_of_columns(p)) && tsr__lavapipe_finishes(r->call);
+               (!p->has_bias || bias_is_of_columns(p) || bias_is_a_matrix(p)) &&
+               tsr__lavapipe_finishes(r->call);
+    const bool rows = p->has_bias && !bias_is_of_columns(p);
 
-    return can && !tsr__matmul_plain(p) && p->k <= long_k ? tsr__matmul_mode(p) : 0;
+    return can && !tsr__matmul_plain(p) && p->k <= long_k
+               ? tsr__matmul_mode(p) | (rows ? TSR_MM_BIAS_ROWS : 0)
+               : 0;
 }
 
 /* True if the sums of a band of rows are kept in scratch memory. */
@@ -180,7 +191,11 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
         if (r->partial)
             dispatch.access[dispatch.access_count++] = tsr__write_of(call->y);
         if (call->bias) {
-            push.bias = operand_address(r, call->bias, &p->bias, piece->column);
+            const uint64_t row = (uint64_t)r->row + piece->row;
+            push.bias = operand_address(r, call->bias, &p->bias,
+                                        row * (uint64_t)p->bias.row + piece->column);
+            if ((r->finish & TSR_MM_BIAS_ROWS) != 0)
+                push.sums_batch = (uint32_t)p->bias.row;
             dispatch.access[dispatch.access_count++] = tsr__read_of(call->bias);
         }
     }

@@ -452,6 +452,7 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
         .b = at->col * (nt ? p->b_stride : 1) + k * (nt ? 1 : p->b_stride),
         .sums = at->row * p->sums_stride + at->col,
         .y = at->row * p->y_stride + at->col,
+        .row = at->row,
         .column = at->col,
         .m = at->rows,
         .n = at->cols,

@@ -72,7 +72,7 @@ typedef struct tsr__lavapipe_piece {
     uint32_t constants[TSR__LAVAPIPE_CONSTANTS];
     uint32_t groups[3];
     uint64_t a, b, sums, y; /* the piece's start: elements from each operand's first element */
-    uint32_t column;        /* the first column of y */
+    uint32_t row, column;   /* the first row and column of y */
     uint32_t m, n, k;
     uint32_t skip; /* the number of elements at the start of k that an earlier piece has added */
     bool accumulate;
