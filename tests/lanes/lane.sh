@@ -24,6 +24,8 @@ find_drivers() {
 # With ccache, if it is installed, builds share object files: the names and paths in their commands are relative to folders of the same depth.
 ccache=$(command -v ccache || true)
 export CCACHE_DIR="${CCACHE_DIR:-$root/build/ccache}"
+# It takes the names of included files from the compiler, and does not run the preprocessor a second time to find them.
+export CCACHE_DEPEND=1
 
 # They share compiled shaders too, and what drivers make of them: Mesa compiles a kernel for one build, benchmark or package only once.
 export PATH="$root/tests/lanes/bin:$PATH"
