@@ -8,6 +8,8 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint DY_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE; // a form that x and dy both have
+// 1: four rows are loaded at once, which is slower on CPU drivers
+layout(constant_id = 4) const uint AHEAD = 0;
 
 layout(push_constant) uniform Push {
     tsr_norm_columns_params p;
@@ -54,7 +56,7 @@ void main()
         return;
     uint end = min(row + TSR_NORM_CHUNK, p.rows);
     vec4 dweight = vec4(0.0), dbias = vec4(0.0);
-    for (; row + 3u < end; row += 4u) {
+    for (; AHEAD != 0u && row + 3u < end; row += 4u) {
         vec4 x[4], dy[4]; // loads in flight
         [[unroll]] for (uint i = 0u; i < 4u; i++) {
             x[i] = load_x(row + i, j);

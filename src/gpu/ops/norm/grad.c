@@ -116,8 +116,9 @@ static tsr_status add_columns(gradient *g, const tsr__norm_plane *plane, uint64_
     };
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_NORM_COLUMNS,
-        .spec_count = 4,
-        .spec = {WORKGROUP, tsr__norm_dtype(x), tsr__norm_dtype(dy), plane->form},
+        .spec_count = 5,
+        .spec = {WORKGROUP, tsr__norm_dtype(x), tsr__norm_dtype(dy), plane->form,
+                 x->buffer->device->device_class == TSR__CLASS_GPU},
         .push = &params,
         .push_bytes = sizeof params,
         .access_count = 3,
