@@ -1,9 +1,9 @@
 // Matrix product of a few rows and a matrix in blocks, y = a · bᵀ with b [n,k], which is read once.
 // A workgroup computes COLS columns. Its invocations are placed along k, each at one unit of a
-// block at a time, and their sums are added up in a fixed tree.
+// block at a time, and their sums are added up in a fixed tree. GATED is as in matmul_vector_k.comp.
 #version 450
 #extension GL_GOOGLE_include_directive : require
-#include "include/matmul_common.glsl"
+#include "include/matmul_gated.glsl"
 #include "include/quant.glsl"
 
 layout(constant_id = 5) const uint THREADS = 64; // a power of two
@@ -12,6 +12,9 @@ layout(constant_id = 6) const uint ROWS = 1; // at least m
 layout(constant_id = 7) const uint COLS = 4;
 layout(constant_id = 8) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 9) const uint LOAD = TSR_MM_LOAD_SCALAR; // for a: this or VEC_K
+layout(constant_id = 10) const uint GATED = 0u;
+
+const uint OWN = GATED != 0u ? COLS / 2u : COLS; // columns of y
 
 shared float tree[ROWS * COLS * THREADS];
 float sums[ROWS * COLS];
@@ -28,10 +31,10 @@ vec4 load_a(uint row, uint k)
 void main()
 {
     uint group = tsr_flat_group();
-    if (group >= (p.n + COLS - 1u) / COLS)
+    if (group >= (p.n + OWN - 1u) / OWN)
         return;
     uint lane = gl_LocalInvocationIndex;
-    uint col0 = group * COLS;
+    uint col0 = group * OWN;
     uint units = p.k / QUANT_COUNT * QUANT_UNITS;
     uvec2 b = tsr_at_mul(p.b, col0, p.b_col); // here b_col counts bytes
     [[unroll]] for (uint e = 0u; e < ROWS * COLS; e++)
@@ -43,7 +46,8 @@ void main()
         uint low[COLS];
         // Columns past the edge repeat the last one, and their sums are not stored.
         [[unroll]] for (uint j = 0u; j < COLS; j++) {
-            from[j] = tsr_at_mul(tsr_at_mul(b, min(j, p.n - 1u - col0), p.b_col), block, QUANT_BYTES);
+            uint col = min(j % OWN, p.n - 1u - col0) + (j < OWN ? 0u : p.n);
+            from[j] = tsr_at_mul(tsr_at_mul(b, col, p.b_col), block, QUANT_BYTES);
             low[j] = quant_low(from[j], unit);
         }
         [[unroll]] for (uint part = 0u; part < QUANT_PARTS; part++) {
@@ -72,7 +76,13 @@ void main()
     barrier();
 
     mm_block block = mm_block_at(0u, col0);
-    for (uint e = lane; e < ROWS * COLS; e += THREADS)
-        if (e / COLS < p.m && col0 + e % COLS < p.n)
-            mm_store(block, e / COLS, e % COLS, tree[e * THREADS]);
+    for (uint e = lane; e < ROWS * OWN; e += THREADS) {
+        uint row = e / OWN, col = e % OWN, at = row * COLS + col;
+        if (row >= p.m || col0 + col >= p.n)
+            continue;
+        if (GATED != 0u)
+            mm_store_gated(block, row, col, tree[at * THREADS], tree[(at + OWN) * THREADS]);
+        else
+            mm_store(block, row, col, tree[at * THREADS]);
+    }
 }

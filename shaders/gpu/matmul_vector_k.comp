@@ -1,9 +1,10 @@
 // Matrix product of a few rows and a column-major matrix (k is contiguous), which is read once. A
 // workgroup computes COLS columns. Its invocations are placed along k, and their sums are added up
-// in a fixed tree.
+// in a fixed tree. If GATED is 1, b has 2n columns: half of a workgroup's columns are among the first
+// n, the other half n columns further, and y is the activated former times the latter.
 #version 450
 #extension GL_GOOGLE_include_directive : require
-#include "include/matmul_common.glsl"
+#include "include/matmul_gated.glsl"
 
 layout(constant_id = 0) const uint THREADS = 64; // a power of two
 layout(local_size_x_id = 0) in;
@@ -12,6 +13,9 @@ layout(constant_id = 2) const uint COLS = 4;
 layout(constant_id = 3) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR; // for both operands: this or VEC_K
+layout(constant_id = 6) const uint GATED = 0;
+
+const uint OWN = GATED != 0 ? COLS / 2 : COLS; // columns of y
 
 // The number of vectors of four k that an invocation loads at a time; they are THREADS vectors
 // apart. It is as large as registers allow, because memory bandwidth limits this kernel.
@@ -41,10 +45,10 @@ void multiply(uvec2 a, uvec2 b, uint k, uint count)
 void main()
 {
     uint group = tsr_flat_group();
-    if (group >= (p.n + COLS - 1) / COLS)
+    if (group >= (p.n + OWN - 1) / OWN)
         return;
     uint lane = gl_LocalInvocationIndex;
-    uint col0 = group * COLS;
+    uint col0 = group * OWN;
     uint k_begin = mm_split() * p.k_chunk;
     uint k_count = min(p.k_chunk, p.k - k_begin);
     uvec2 a = mm_at(mm_a_matrix(A_DTYPE), k_begin, p.a_k, A_DTYPE);
@@ -54,7 +58,7 @@ void main()
     [[unroll]] for (uint i = 0; i < ROWS; i++)
         a_at[i] = min(i, p.m - 1) * p.a_row;
     [[unroll]] for (uint j = 0; j < COLS; j++)
-        b_at[j] = min(j, p.n - 1 - col0) * p.b_col;
+        b_at[j] = (min(j % OWN, p.n - 1 - col0) + (j < OWN ? 0 : p.n)) * p.b_col;
     [[unroll]] for (uint e = 0; e < ROWS * COLS; e++)
         sums[e] = 0.0;
 
@@ -89,7 +93,13 @@ void main()
     barrier();
 
     mm_block block = mm_block_at(0, col0);
-    for (uint e = lane; e < ROWS * COLS; e += THREADS)
-        if (e / COLS < p.m && col0 + e % COLS < p.n)
-            mm_store(block, e / COLS, e % COLS, tree[e * THREADS]);
+    for (uint e = lane; e < ROWS * OWN; e += THREADS) {
+        uint row = e / OWN, col = e % OWN, at = row * COLS + col;
+        if (row >= p.m || col0 + col >= p.n)
+            continue;
+        if (GATED != 0)
+            mm_store_gated(block, row, col, tree[at * THREADS], tree[(at + OWN) * THREADS]);
+        else
+            mm_store(block, row, col, tree[at * THREADS]);
+    }
 }

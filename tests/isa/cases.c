@@ -3,6 +3,7 @@
 #include <stdarg.h>
 
 #include "gpu/kv_cache/rotated.h"
+#include "gpu/matmul/gated.h"
 #include "gpu/ops/common/vocabulary.h"
 #include "gpu/quant/pack.h"
 #include "support/check_main.h"
@@ -125,6 +126,20 @@ static void quant_product(void)
     ck_assert_ok(tsr_matmul(queue, make(TSR_F32, 128, 4096, -1), make(TSR_F32, 128, 4096, -1),
                             make(TSR_Q8_0, 4096, 4096, -1),
                             tsr_matmul_params(.transpose_b = true)));
+}
+
+/* The product of an MLP with a gate, of one row. */
+static void gated_product(void)
+{
+    static const tsr_dtype weights[] = {TSR_F16, TSR_Q8_0};
+    bool recorded;
+
+    for (int i = 0; i < 2; i++) {
+        ck_assert_ok(
+            tsr__matmul_gated(queue, make(TSR_F32, 1, 5632, -1), make(TSR_F32, 1, 2048, -1),
+                              make(weights[i], 2 * 5632, 2048, -1), NULL, TSR_ACT_SILU, &recorded));
+        ck_assert(recorded);
+    }
 }
 
 /* Attention ------------------------------------------------------------------------------------ */
@@ -470,6 +485,7 @@ static const struct {
     {"attention f16 decode 4096 x 128", attention_decode},
     {"kv cache", cache},
     {"rope", rope},
+    {"gated product", gated_product},
     {"softmax 2048 x 2048", softmax},
     {"softmax f16 2048 x 2048", softmax_f16},
     {"softmax 1 x 50257", softmax_few_rows},

@@ -83,19 +83,25 @@ static int64_t columns_at_once(const tsr__matmul_call *call, uint32_t columns)
     return (groups < 1 ? 1 : groups > 0x1p30 ? INT64_C(1) << 30 : (int64_t)groups) * columns;
 }
 
-static tsr_status run_few(const tsr__matmul_call *call)
+/* The number of columns of b that a workgroup multiplies. */
+static uint32_t columns_for(uint32_t rows)
+{
+    return rows > 4 ? 1 : rows > 2 ? 2 : 4;
+}
+
+static tsr_status run_few(const tsr__matmul_call *call, bool gated)
 {
     const tsr__matmul_problem *p = call->problem;
     const uint32_t rows = p->m > 4 ? 8 : p->m > 2 ? 4 : (uint32_t)p->m;
-    const uint32_t columns = rows > 4 ? 1 : rows > 2 ? 2 : 4;
+    const uint32_t columns = columns_for(rows), own = gated ? columns / 2 : columns;
     few_rows few = {
         .call = call,
         .push = {.a = tsr__matmul_address(call->a, &p->a, 0)},
-        .columns = columns,
-        .at_once = columns_at_once(call, columns),
+        .columns = own,
+        .at_once = columns_at_once(call, own),
         .dispatch = {
             .shader = TSR__SHADER_MATMUL_QUANT,
-            .spec_count = TSR_QUANT_SPECS + 5,
+            .spec_count = TSR_QUANT_SPECS + 6,
             .push_bytes = sizeof(struct tsr_matmul_push),
             .pieces = tsr__stream_new_pieces(call->stream),
             .access_count = call->bias ? 4 : 3,
@@ -117,9 +123,22 @@ static tsr_status run_few(const tsr__matmul_call *call)
     spec[3] = p->a.dtype;
     spec[4] =
         tsr__matmul_a_load(p, 4) == TSR_MM_LOAD_VEC_K ? TSR_MM_LOAD_VEC_K : TSR_MM_LOAD_SCALAR;
+    spec[5] = gated;
     /* A single dispatch is atomic by itself. */
     return few.at_once >= p->n ? record_few(call->stream, &few)
                                : tsr__stream_atomic(call->stream, record_few, &few);
+}
+
+tsr_status tsr__matmul_few_gated(const tsr__matmul_call *call, bool *recorded)
+{
+    const tsr__matmul_problem *p = call->problem;
+    /* All of y must be computed at once, because the shader finds the factors n columns further. */
+    if (p->k == 0 || tsr__quant_rows_suit(call) || !suits_few(call->b, p) || p->m > MAX_ROWS / 2 ||
+        columns_at_once(call, 1) < p->n)
+        return TSR_OK;
+    TSR__TRY(run_few(call, true));
+    *recorded = true;
+    return TSR_OK;
 }
 
 /* Panels --------------------------------------------------------------------------------------- */
@@ -224,6 +243,6 @@ tsr_status tsr__matmul_run_quant(tsr_stream *stream, tsr_tensor *y, const tsr_te
     if (tsr__quant_rows_suit(&call))
         return tsr__quant_rows(&call);
     if (suits_few(b, problem))
-        return run_few(&call);
+        return run_few(&call, false);
     return run_panels(stream, y, a, b, params);
 }

@@ -16,4 +16,8 @@ tsr_status tsr__matmul_run_quant(tsr_stream *stream, tsr_tensor *y, const tsr_te
                                  const tsr_tensor *b, const tsr_matmul_params *params,
                                  const tsr__matmul_problem *problem) TSR_NODISCARD;
 
+/* Computes a checked product as gated.h describes it, if there are few rows. Then sets *recorded to
+ * true. The problem is that of the first half of b's rows, and the call has all of b and bias. */
+tsr_status tsr__matmul_few_gated(const tsr__matmul_call *call, bool *recorded) TSR_NODISCARD;
+
 #endif

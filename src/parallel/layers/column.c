@@ -3,6 +3,8 @@
  * x over the ranks while the device computes the gradient of the weight. */
 #include "parallel/layers/linear.h"
 
+#include "gpu/matmul/gated.h"
+
 /* The input -------------------------------------------------------------------------------------
  */
 
@@ -122,6 +124,40 @@ tsr_status tsr__column_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_
                                tsr_tensor **y)
 {
     return tsr__column_forward_activated(layer, x, TSR_ACT_NONE, saved, y);
+}
+
+/* Sets *y to NULL if no kernel computes the gated product. */
+static tsr_status forward_gated(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x,
+                                tsr_activation activation, tsr_tensor **y)
+{
+    tsr__block blocks[TSR__MAX_LINEAR_PARTS];
+    tsr_tensor *local, *x2, *y2;
+    bool recorded = false;
+    int count;
+    *y = NULL;
+    TSR__TRY(check_input(linear, x));
+    TSR__TRY(tsr__column_blocks(linear, temps, blocks, &count));
+    if (linear->parts != 2 || count != 1 || gathers(linear) ||
+        (linear->output == TSR_LAYOUT_FULL && linear->base.size > 1))
+        return TSR_OK;
+    TSR__TRY(
+        tsr__temp_like(temps, x, tsr_tensor_layout(x)->dtype, -1, linear->features / 2, &local));
+    TSR__TRY(tsr__temp_flatten(temps, x, &x2));
+    TSR__TRY(tsr__temp_flatten(temps, local, &y2));
+    TSR__TRY(tsr__matmul_gated(linear->base.stream, y2, x2, blocks[0].weight, blocks[0].bias,
+                               activation, &recorded));
+    if (recorded)
+        *y = tsr__temp_take(temps, local);
+    return TSR_OK;
+}
+
+tsr_status tsr__column_forward_gated(tsr_layer *layer, const tsr_tensor *x,
+                                     tsr_activation activation, tsr_tensor **y)
+{
+    tsr__temps temps = {.stream = layer->stream};
+    tsr_status status = forward_gated((tsr__linear *)layer, &temps, x, activation, y);
+    tsr__temps_finish(&temps);
+    return status;
 }
 
 /* Backward --------------------------------------------------------------------------------------

@@ -96,6 +96,12 @@ tsr_status tsr__column_forward_activated(tsr_layer *layer, const tsr_tensor *x,
                                          tsr_activation activation, tsr_layer_saved *saved,
                                          tsr_tensor **y) TSR_NODISCARD;
 
+/* The forward pass of the layer with the parts gate and up, *y = act(gate) · up, in one dispatch if
+ * there is a kernel for that, no backward pass will follow, and the layer neither gathers x nor y.
+ * Otherwise *y is NULL, and nothing is recorded. */
+tsr_status tsr__column_forward_gated(tsr_layer *layer, const tsr_tensor *x,
+                                     tsr_activation activation, tsr_tensor **y) TSR_NODISCARD;
+
 /* parts.c: computes the parts of a column-parallel layer with as few products as the layout of
  * their memory allows. */
 

@@ -70,12 +70,18 @@ static tsr_status activated(const mlp *m, tsr__temps *temps, tsr_tensor *hidden,
 /* Passes ----------------------------------------------------------------------------------------
  */
 
-/* A forward pass that no backward pass will follow. The product also applies the activation. */
+/* A forward pass that no backward pass will follow. The product also applies the activation, and
+ * the gate. If no kernel can do that, *y is unchanged. */
 static tsr_status forward_fused(const mlp *m, const tsr_tensor *x, const tsr_tensor *added,
                                 tsr_tensor **y)
 {
     tsr_tensor *hidden = NULL;
-    TSR__TRY(tsr__column_forward_activated(m->base.child[0], x, m->activation, NULL, &hidden));
+    if (m->gated)
+        TSR__TRY(tsr__column_forward_gated(m->base.child[0], x, m->activation, &hidden));
+    else
+        TSR__TRY(tsr__column_forward_activated(m->base.child[0], x, m->activation, NULL, &hidden));
+    if (!hidden)
+        return TSR_OK;
     tsr_status status = tsr__layer_forward_added(m->base.child[1], hidden, NULL, added, NULL, y);
     tsr_tensor_destroy(&hidden);
     return status;
@@ -100,8 +106,13 @@ static tsr_status forward_added(tsr_layer *layer, const tsr_tensor *x, const tsr
 {
     (void)cached;
     const mlp *m = (const mlp *)layer;
-    if (!saved && !m->gated && !m->activate)
-        return forward_fused(m, x, added, y);
+    tsr_tensor *fused = NULL;
+    if (!saved && !m->activate)
+        TSR__TRY(forward_fused(m, x, added, &fused));
+    if (fused) {
+        *y = fused;
+        return TSR_OK;
+    }
     tsr__temps temps = {.stream = layer->stream};
     tsr_status status = forward_with(m, &temps, x, added, saved, y);
     tsr__temps_finish(&temps);

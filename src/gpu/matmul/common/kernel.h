@@ -84,6 +84,7 @@ typedef struct tsr__matmul_plan {
     uint32_t splits;  /* the number of parts of k; another dispatch adds up their sums */
     uint32_t k_chunk; /* the length of each part except the last */
     bool tuned;       /* a tuning chose this plan */
+    bool gated;       /* a product as gated.h describes it; only of tsr__matmul_vector_k */
 } tsr__matmul_plan;
 
 struct tsr__matmul_family {

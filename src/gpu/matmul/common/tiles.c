@@ -42,6 +42,12 @@ typedef struct run {
     tsr__dispatch dispatch;
 } run;
 
+/* The number of columns of y per workgroup. */
+static uint32_t columns_of(const tsr__matmul_plan *plan)
+{
+    return plan->gated ? plan->config->bn / 2 : plan->config->bn;
+}
+
 /* Divides rows and batch dimensions into pieces. The partial sums of a piece stay small, and its
  * dispatch stays within the limits on workgroups and on work. */
 static void choose_pieces(run *r, bool partial)
@@ -49,7 +55,7 @@ static void choose_pieces(run *r, bool partial)
     const tsr__matmul_problem *p = r->call->problem;
     int64_t bm = r->plan->config->bm, splits = r->plan->splits;
     int64_t z = Z_LIMIT / splits,
-            tiles_across = (p->n + r->plan->config->bn - 1) / r->plan->config->bn;
+            tiles_across = (p->n + columns_of(r->plan) - 1) / columns_of(r->plan);
     int64_t rows = INT64_C(1) << 31; /* the largest number of workgroups in x and y together */
     int64_t work_rows = tsr__matmul_rows_within_work(r->call);
 
@@ -126,6 +132,8 @@ static void fill_dispatch(run *r)
     variant.mode = own_mode(r);
     dispatch->spec_count = r->plan->config->family->pipeline(r->plan->config, &variant,
                                                              &dispatch->shader, dispatch->spec);
+    if (r->plan->gated)
+        dispatch->spec[dispatch->spec_count++] = 1;
     dispatch->push_bytes = sizeof r->push;
     dispatch->access[0] = tsr__read_of(call->a);
     dispatch->access[1] = tsr__read_of(call->b);
@@ -164,8 +172,9 @@ static tsr_status record_piece(run *r, struct tsr_matmul_push push, uint32_t out
     if (r->partial)
         aim_at_partial(r, &product);
     r->dispatch.push = &product;
-    tsr__groups_for(tsr__div_up_u64(push.m, config->bm) * tsr__div_up_u64(push.n, config->bn), 1,
-                    r->dispatch.groups);
+    tsr__groups_for(tsr__div_up_u64(push.m, config->bm) *
+                        tsr__div_up_u64(push.n, columns_of(r->plan)),
+                    1, r->dispatch.groups);
     r->dispatch.groups[2] = outer * inner * push.splits;
     TSR__TRY(tsr__stream_dispatch(r->call->stream, &r->dispatch));
     if (!r->partial)

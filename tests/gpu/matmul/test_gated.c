@@ -1,0 +1,252 @@
+/* Compares gated products with double precision, and in f32 with the bits of the product and
+ * tsr_activate_mul. */
+#include "gpu/matmul/gated.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/device/device.h"
+#include "support/check_main.h"
+#include "support/gpu.h"
+#include "tensor/dtype.h"
+#include "tessera/quant.h"
+
+static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
+static const tsr_dtype blocks[] = {TSR_Q8_0, TSR_Q4_0, TSR_Q4_K, TSR_Q6_K};
+
+typedef struct gated_case {
+    int64_t m, n, k;
+    tsr_dtype a, b, y;
+    bool bias;
+    int64_t padding; /* unused elements after the rows of a and y */
+    tsr_activation activation;
+} gated_case;
+
+static void *allocate(size_t count, size_t size)
+{
+    void *memory = calloc(count + 1, size);
+    ck_assert_ptr_nonnull(memory);
+    return memory;
+}
+
+static double activated(double x, tsr_activation activation)
+{
+    static const double pi = 3.14159265358979323846;
+    switch (activation) {
+    case TSR_ACT_NONE:
+        break;
+    case TSR_ACT_RELU:
+        return x > 0 ? x : 0;
+    case TSR_ACT_GELU_TANH:
+        return x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x)));
+    case TSR_ACT_GELU_ERF:
+        return x / 2 * erfc(-x / sqrt(2));
+    case TSR_ACT_SILU:
+        return x / (1 + exp(-x));
+    }
+    return x;
+}
+
+/* A tensor [rows,columns] with `padding` unused elements after each row. */
+static tsr_tensor *padded(tsr_dtype dtype, int64_t rows, int64_t columns, int64_t padding,
+                          tsr_tensor **whole)
+{
+    tsr_tensor *view;
+    *whole = gpu_new(dtype, 2, (int64_t[]){rows, columns + padding});
+    GPU_OK(tsr_tensor_slice(*whole, 1, 0, columns, 1, &view));
+    return view;
+}
+
+/* Fills b, and writes its values to `values`. */
+static void fill_weights(const gated_case *c, gpu_random *random, tsr_tensor *b, double *values)
+{
+    const int64_t count = 2 * c->n * c->k;
+    if (!tsr__dtype_is_block(c->b)) {
+        for (int64_t i = 0; i < count; i++)
+            values[i] = gpu_rounded(gpu_random_unit(random), c->b);
+        gpu_put(b, values);
+        return;
+    }
+    float *source = allocate((size_t)count, sizeof *source);
+    uint64_t size = 0;
+    ck_assert_ok(tsr_quant_bytes(c->b, count, &size));
+    uint8_t *bytes = allocate(size, 1);
+    for (int64_t i = 0; i < count; i++)
+        source[i] = (float)gpu_random_unit(random);
+    ck_assert_ok(tsr_quantize(c->b, source, count, bytes, size));
+    ck_assert_ok(tsr_dequantize(c->b, bytes, size, source, count));
+    GPU_OK(tsr_tensor_upload(queue, b, bytes, size));
+    for (int64_t i = 0; i < count; i++)
+        values[i] = source[i];
+    free(bytes);
+    free(source);
+}
+
+static double dot(const double *a, const double *b, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+static void compare(const gated_case *c, const double *a, const double *b, const double *bias,
+                    const double *got)
+{
+    const double unit = c->y == TSR_F32 ? 0x1p-20 : c->y == TSR_F16 ? 0x1p-10 : 0x1p-7;
+    for (int64_t i = 0; i < c->m; i++)
+        for (int64_t j = 0; j < c->n; j++) {
+            const double gate = dot(a + i * c->k, b + j * c->k, c->k) + bias[j],
+                         up = dot(a + i * c->k, b + (c->n + j) * c->k, c->k) + bias[c->n + j],
+                         want = activated(gate, c->activation) * up, is = got[i * c->n + j];
+            /* sums of k products below 1 have errors of some units of their own size */
+            const double slack = 0x1p-19 * sqrt((double)c->k) * (fabs(gate) + fabs(up) + 1);
+            if (!(fabs(is - want) <= unit * fabs(want) + slack))
+                ck_abort_msg("[%lld,%lld,%lld] b %s, element %lld,%lld: %.9g, not %.9g",
+                             (long long)c->m, (long long)c->n, (long long)c->k,
+                             tsr_dtype_name(c->b), (long long)i, (long long)j, is, want);
+        }
+}
+
+/* Computes the same in two steps, and compares the bits. */
+static void compare_steps(const gated_case *c, const tsr_tensor *a, const tsr_tensor *b,
+                          const tsr_tensor *bias, const double *got)
+{
+    tsr_tensor *both = gpu_new(TSR_F32, 2, (int64_t[]){c->m, 2 * c->n}), *gate, *up,
+               *y = gpu_new(TSR_F32, 2, (int64_t[]){c->m, c->n});
+    double *steps = allocate((size_t)(c->m * c->n), sizeof *steps);
+    GPU_OK(tsr_matmul(queue, both, a, b, tsr_matmul_params(.transpose_b = true, .bias = bias)));
+    GPU_OK(tsr_tensor_slice(both, 1, 0, c->n, 1, &gate));
+    GPU_OK(tsr_tensor_slice(both, 1, c->n, 2 * c->n, 1, &up));
+    GPU_OK(tsr_activate_mul(queue, y, gate, up, c->activation));
+    gpu_get(y, steps);
+    for (int64_t i = 0; i < c->m * c->n; i++)
+        ck_assert_msg(steps[i] == got[i], "[%lld,%lld,%lld], element %lld: %.9g in steps, now %.9g",
+                      (long long)c->m, (long long)c->n, (long long)c->k, (long long)i, steps[i],
+                      got[i]);
+    tsr_tensor *all[] = {gate, up, both, y};
+    for (int i = 0; i < 4; i++)
+        tsr_tensor_destroy(&all[i]);
+    free(steps);
+}
+
+/* Returns whether there was a kernel for the product. */
+static bool run(const gated_case *c, gpu_random *random)
+{
+    tsr_tensor *whole_a, *whole_y, *a = padded(c->a, c->m, c->k, c->padding, &whole_a),
+                                   *y = padded(c->y, c->m, c->n, c->padding, &whole_y),
+                                   *b = gpu_new(c->b, 2, (int64_t[]){2 * c->n, c->k}),
+                                   *bias = gpu_new(TSR_F32, 1, (int64_t[]){2 * c->n});
+    double *in = allocate((size_t)(c->m * c->k), sizeof *in),
+           *weights = allocate((size_t)(2 * c->n * c->k), sizeof *weights),
+           *biases = allocate((size_t)(2 * c->n), sizeof *biases),
+           *got = allocate((size_t)(c->m * c->n), sizeof *got);
+    bool recorded = true;
+    for (int64_t i = 0; i < c->m * c->k; i++)
+        in[i] = gpu_rounded(gpu_random_unit(random) / 2, c->a);
+    for (int64_t i = 0; c->bias && i < 2 * c->n; i++)
+        biases[i] = gpu_rounded(gpu_random_unit(random), TSR_F32);
+    gpu_put(a, in);
+    gpu_put(bias, biases);
+    fill_weights(c, random, b, weights);
+    gpu_poison(y);
+    GPU_OK(tsr__matmul_gated(queue, y, a, b, c->bias ? bias : NULL, c->activation, &recorded));
+    if (recorded) {
+        gpu_get(y, got);
+        compare(c, in, weights, biases, got);
+        if (c->y == TSR_F32)
+            compare_steps(c, a, b, c->bias ? bias : NULL, got);
+    }
+    tsr_tensor *all[] = {a, whole_a, y, whole_y, b, bias};
+    for (int i = 0; i < 6; i++)
+        tsr_tensor_destroy(&all[i]);
+    free(got);
+    free(biases);
+    free(weights);
+    free(in);
+    return recorded;
+}
+
+START_TEST(matches_double_precision)
+{
+    gpu_random random = {11};
+    const bool is_gpu = gpu->device_class == TSR__CLASS_GPU;
+    for (int n = 0; n < 40; n++) {
+        const bool quantised = n % 2;
+        const gated_case c = {
+            .m = n % 10 == 9 ? 4 : gpu_random_between(&random, 1, 2),
+            .n = gpu_random_between(&random, n % 5, 70),
+            .k = quantised ? 256 * gpu_random_between(&random, 1, 3)
+                           : gpu_random_between(&random, 1, 127),
+            .a = floats[n % 3],
+            .b = quantised ? blocks[n / 2 % 4] : floats[n / 3 % 3],
+            .y = floats[n / 5 % 3],
+            .bias = n % 4 > 1,
+            .padding = n % 7 == 6 ? 3 : 0,
+            .activation = (tsr_activation)(n % 5),
+        };
+        const bool recorded = run(&c, &random);
+        ck_assert_msg(recorded || !is_gpu || c.n <= c.m, "[%lld,%lld,%lld]: a kernel was expected",
+                      (long long)c.m, (long long)c.n, (long long)c.k);
+    }
+}
+END_TEST
+
+/* Products of many rows have no such kernel, and the caller computes them in two steps. */
+START_TEST(many_rows_have_no_kernel)
+{
+    gpu_random random = {12};
+    for (int i = 0; i < 2; i++)
+        ck_assert(!run(
+            &(gated_case){
+                .m = 40, .n = 48, .k = 64, .a = TSR_F32, .b = i ? TSR_Q8_0 : TSR_F32, .y = TSR_F32},
+            &random));
+}
+END_TEST
+
+START_TEST(refuses)
+{
+    tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){1, 3}),
+               *a = gpu_new(TSR_F32, 2, (int64_t[]){1, 8}),
+               *b = gpu_new(TSR_F32, 2, (int64_t[]){6, 8}),
+               *odd = gpu_new(TSR_F32, 2, (int64_t[]){5, 8}), *inside;
+    bool recorded = true;
+    GPU_OK(tsr_tensor_slice(b, 0, 4, 5, 1, &inside));
+    tsr_tensor *row;
+    GPU_OK(tsr_tensor_slice(inside, 1, 0, 3, 1, &row));
+    GPU_FAILS(tsr__matmul_gated(queue, y, a, odd, NULL, TSR_ACT_SILU, &recorded), TSR_ERR_INVALID,
+              "matmul: b is [5,8]; a gated product needs an even number of rows");
+    ck_assert(!recorded);
+    GPU_FAILS(tsr__matmul_gated(queue, y, a, NULL, NULL, TSR_ACT_SILU, &recorded), TSR_ERR_INVALID,
+              "matmul: b is NULL");
+    GPU_FAILS(tsr__matmul_gated(queue, y, b, b, NULL, TSR_ACT_SILU, &recorded), TSR_ERR_INVALID,
+              "matmul: ");
+    GPU_FAILS(tsr__matmul_gated(queue, row, a, b, NULL, TSR_ACT_SILU, &recorded), TSR_ERR_INVALID,
+              "overlaps b [6,8]");
+    tsr_tensor *all[] = {row, inside, y, a, b, odd};
+    for (int i = 0; i < 6; i++)
+        tsr_tensor_destroy(&all[i]);
+}
+END_TEST
+
+TESTS(gated)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_test(tests, matches_double_precision);
+    tcase_add_test(tests, many_rows_have_no_kernel);
+    tcase_add_test(tests, refuses);
+}
+
+TESTS(gated_as_gpu)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
+    tcase_add_test(tests, matches_double_precision);
+    tcase_add_test(tests, many_rows_have_no_kernel);
+}
+
+TESTS(gated_packed)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_as_gpu_packed, gpu_teardown);
+    tcase_add_test(tests, matches_double_precision);
+}
