@@ -123,7 +123,7 @@ typedef struct tsr_device_info {
     uint32_t coopmat_subgroup_size; /* size of the subgroups that multiply together with these
                                        shapes; 0: none is used */
 
-    /* Large products of f16 and of bf16 use matrices that a workgroup shares
+    /* For products of f16 and of bf16, tunings may choose matrices that a workgroup shares
      * (VK_NV_cooperative_matrix2). */
     bool coopmat2, coopmat2_bf16;
 

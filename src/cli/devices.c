@@ -109,7 +109,7 @@ static void print_use(FILE *out, const tsr_device_info *info, const char *dtype,
 static void print_coopmat2(FILE *out, const tsr_device_info *info)
 {
     if (info->coopmat2 || info->coopmat2_bf16)
-        line(out, "", "large products of %s use matrices of a workgroup",
+        line(out, "", "tunings may choose matrices of a workgroup for %s",
              !info->coopmat2_bf16 ? "f16"
              : !info->coopmat2    ? "bf16"
                                   : "f16 and bf16");

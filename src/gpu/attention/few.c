@@ -7,7 +7,9 @@ enum {
     THREADS = 128,
     MAX_ROWS = 8, /* queries of a workgroup */
     FEW_QUERIES = 16,
-    MIN_KEYS = 256, /* of a part */
+    /* The least keys of a part. On an H200, a part of 256 takes 34 µs, and merging several 5 µs. */
+    MIN_KEYS = 256,
+    GPU_MIN_KEYS = 128,
     /* lavapipe ends loops after 65535 iterations. */
     MAX_KEYS = 8192,
     MERGE_WORKGROUP = 64,
@@ -41,7 +43,8 @@ static cut cut_of(const tsr__attention *c)
     const uint64_t groups = out.row_blocks * (uint64_t)(c->kv_heads * c->batch);
     const uint64_t kv_len = c->kv_len > 0 ? (uint64_t)c->kv_len : 1;
     uint64_t keys = tsr__div_up_u64(kv_len, tsr__div_up_u64(enough, groups));
-    keys = keys < MIN_KEYS ? MIN_KEYS : keys > MAX_KEYS ? MAX_KEYS : keys;
+    const uint64_t least = gpu ? GPU_MIN_KEYS : MIN_KEYS;
+    keys = keys < least ? least : keys > MAX_KEYS ? MAX_KEYS : keys;
     out.part_keys = (uint32_t)(tsr__div_up_u64(keys, THREADS) * THREADS);
     out.parts = (uint32_t)tsr__div_up_u64(kv_len, out.part_keys);
     out.groups = groups * out.parts;

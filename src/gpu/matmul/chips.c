@@ -39,16 +39,17 @@ static const tsr__chip_tile small_pair_tiles[] = {
     {                                                                                              \
         .config = (name), .enough_tiles = (tiles), .counts_parts = true, .half_rows = true         \
     }
+#define NVIDIA_WHOLE_TILE(name)                                                                    \
+    {                                                                                              \
+        .config = (name), .enough_tiles = ENOUGH_TILES, .half_rows = true                          \
+    }
 static const tsr__chip_tile nvidia_coopmat_tiles[] = {NVIDIA_TILE("coopmat-xl", 256),
-                                                      NVIDIA_TILE("coopmat-l64", ENOUGH_TILES),
+                                                      NVIDIA_WHOLE_TILE("coopmat-l64"),
                                                       NVIDIA_TILE("coopmat-m", ENOUGH_TILES),
                                                       NVIDIA_TILE("coopmat-s", ENOUGH_TILES),
                                                       NVIDIA_TILE("coopmat-32", ENOUGH_TILES),
                                                       {.config = "coopmat-16"},
                                                       END};
-static const tsr__chip_tile nvidia_coopmat2_tiles[] = {
-    NVIDIA_TILE("coopmat2-128x256", ENOUGH_TILES), NVIDIA_TILE("coopmat2-128x128", ENOUGH_TILES),
-    END};
 /* These configurations compute several times as fast as those without cooperative matrices, so
  * that the small one is faster as soon as the matrices fill most of a tile. */
 static const tsr__chip_tile other_coopmat_tiles[] = {
@@ -68,7 +69,6 @@ static const tsr__chip table[] = {
      .tiles = nvidia_tiles,
      .pair_tiles = large_pair_tiles,
      .coopmat_tiles = nvidia_coopmat_tiles,
-     .coopmat2_tiles = nvidia_coopmat2_tiles,
      .coopmat_m = 9,
      .coopmat_n = 16,
      .coopmat_k = 16},

@@ -42,8 +42,6 @@ typedef struct tsr__chip {
     const tsr__chip_tile *pair_tiles;
     /* with cooperative matrices, the largest first, for products with at least these sizes */
     const tsr__chip_tile *coopmat_tiles;
-    /* with matrices that a workgroup shares, which are tried first; NULL: none is worth using */
-    const tsr__chip_tile *coopmat2_tiles;
     uint32_t coopmat_m, coopmat_n, coopmat_k;
     /* The loads of a tile are not waited for before the products of the tile before it. */
     bool loads_ahead;

@@ -80,9 +80,7 @@ static const char *coopmat_name(const tsr__chip *chip, const tsr__matmul_device 
 {
     if (p->m < chip->coopmat_m || p->n < chip->coopmat_n || p->k < chip->coopmat_k)
         return NULL;
-    const char *name =
-        chip->coopmat2_tiles ? first_worthwhile(chip, chip->coopmat2_tiles, device, p) : NULL;
-    return name ? name : first_worthwhile(chip, chip->coopmat_tiles, device, p);
+    return first_worthwhile(chip, chip->coopmat_tiles, device, p);
 }
 
 /* Returns the configuration for few rows, or NULL if none can be used. The choice depends on b:

@@ -58,8 +58,6 @@ START_TEST(lines_are_sound)
         list_is_sound(chip->name, chip->tiles);
         list_is_sound(chip->name, chip->pair_tiles);
         list_is_sound(chip->name, chip->coopmat_tiles);
-        if (chip->coopmat2_tiles)
-            list_is_sound(chip->name, chip->coopmat2_tiles);
         for (int j = 0; j < i; j++)
             ck_assert_str_ne(chip->name, tsr__chip_at(j)->name);
         for (int line = 0; line < chip->tuning_count; line++) {

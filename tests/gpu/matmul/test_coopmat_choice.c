@@ -241,7 +241,7 @@ START_TEST(products_of_f16_on_nvidia)
     ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-xl");
     ck_assert_str_eq(chosen(TSR_F16, 2048, 2048, 2048), "coopmat-xl");
     ck_assert_str_eq(chosen(TSR_F16, 512, 1024, 4096), "coopmat-l64");
-    ck_assert_str_eq(chosen(TSR_F16, 128, 4096, 4096), "coopmat-l64"); /* 32 tiles, 4 parts */
+    ck_assert_str_eq(chosen(TSR_F16, 128, 4096, 4096), "coopmat-m"); /* 128 tiles */
     ck_assert_str_eq(chosen(TSR_F16, 1024, 1024, 1024), "coopmat-m");
     ck_assert_str_eq(chosen(TSR_F16, 512, 512, 512), "coopmat-32");
     ck_assert_str_eq(chosen(TSR_F16, 256, 256, 256), "coopmat-16");
@@ -474,17 +474,10 @@ static bool fits(const char *name, const tsr__matmul_problem *problem)
     return tsr__matmul_config_fits(tsr__matmul_config_named(name), &device, problem);
 }
 
-START_TEST(large_products_share_matrices)
+START_TEST(only_tunings_share_matrices)
 {
     device.coopmat2 = workgroup_matrices;
-    ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat2-128x256");
-    ck_assert_str_eq(chosen(TSR_BF16, 4096, 4096, 4096), "coopmat2-128x256");
-    ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4090), "coopmat2-128x256"); /* rows of y */
-    ck_assert_str_eq(chosen(TSR_F16, 2048, 1024, 1024), "coopmat2-128x128");
-    ck_assert_str_eq(chosen(TSR_F16, 4096, 4092, 4096), "coopmat-xl"); /* rows of a and b */
-    ck_assert_str_eq(chosen(TSR_F16, 256, 256, 256), "coopmat-16");
-    memset(device.coopmat2.bf16, 0, sizeof device.coopmat2.bf16);
-    ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat2-128x256");
+    ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-xl");
     ck_assert_str_eq(chosen(TSR_BF16, 4096, 4096, 4096), "coopmat-xl");
 }
 END_TEST
@@ -518,7 +511,7 @@ END_TEST
 /* One stride of an operand is 1, and all else is a multiple of 16 bytes. */
 START_TEST(operands_of_workgroups)
 {
-    const char *name = "coopmat2-64x64";
+    const char *name = "coopmat2-64x128";
     tsr__matmul_problem p = product(TSR_F16, TSR_F16, 100, 64, 100);
 
     device.coopmat2 = workgroup_matrices;
@@ -721,7 +714,7 @@ TESTS(coopmat_kernel)
     tcase_add_test(tests, few_rows_have_more_parts);
     tcase_add_test(tests, few_processors_are_idle_in_the_end);
     tcase_add_test(tests, forced_but_unsupported);
-    tcase_add_test(tests, large_products_share_matrices);
+    tcase_add_test(tests, only_tunings_share_matrices);
     tcase_add_test(tests, tiles_of_workgroups);
     tcase_add_test(tests, operands_of_workgroups);
     tcase_add_test(tests, stores_of_workgroups);
