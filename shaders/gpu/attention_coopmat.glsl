@@ -333,21 +333,26 @@ float number_of(uint order)
     return uintBitsToFloat((order & 0x80000000u) != 0 ? order & 0x7fffffffu : ~order);
 }
 
-// Raises the maxima of the rows to those of their scores, and scales the rows' results accordingly.
-void raise()
+// Raises the maxima of the rows to those of their scores if `rises`, and scales the rows' results
+// accordingly. The barriers are not conditional, because lavapipe makes all subgroups wait at each.
+void raise(bool rises)
 {
     uint begin = gl_SubgroupID * ROWS;
-    for (uint row = gl_SubgroupInvocationID; row < ROWS; row += SUBGROUP)
-        row_largest[begin + row] = ordered(LOWEST);
+    if (rises)
+        for (uint row = gl_SubgroupInvocationID; row < ROWS; row += SUBGROUP)
+            row_largest[begin + row] = ordered(LOWEST);
     subgroupBarrier();
-    [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
-        [[unroll]] for (uint c = 0; c < COUNT; c++) {
-            float most = largest[b * COUNT + c];
-            [[unroll]] for (uint j = 0; j < OTHERS; j++)
-                most = max(most, scores[b * OTHERS + j][c]);
-            atomicMax(row_largest[begin + b * FM + element_row[c]], ordered(most));
-        }
+    if (rises)
+        [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
+            [[unroll]] for (uint c = 0; c < COUNT; c++) {
+                float most = largest[b * COUNT + c];
+                [[unroll]] for (uint j = 0; j < OTHERS; j++)
+                    most = max(most, scores[b * OTHERS + j][c]);
+                atomicMax(row_largest[begin + b * FM + element_row[c]], ordered(most));
+            }
     subgroupBarrier();
+    if (!rises)
+        return;
     [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
         [[unroll]] for (uint c = 0; c < COUNT; c++) {
             float most = number_of(row_largest[begin + b * FM + element_row[c]]);
@@ -357,7 +362,6 @@ void raise()
             [[unroll]] for (uint n = 0; n < ACROSS; n++)
                 result[b * ACROSS + n][c] *= factor;
         }
-    subgroupBarrier();
 }
 
 // Whether every own row of this subgroup, which are rows `row` … row + ROWS − 1, sees, or is seen by,
@@ -405,8 +409,7 @@ void softmax_step(int row, int other, uvec2 mask)
                 scores[b * OTHERS + j][c] = score;
                 excess = max(excess, score - largest[b * COUNT + c]);
             }
-    if (subgroupAny(excess > SLACK))
-        raise();
+    raise(subgroupAny(excess > SLACK));
     [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
         [[unroll]] for (uint j = 0; j < OTHERS; j++)
             [[unroll]] for (uint c = 0; c < COUNT; c++) {

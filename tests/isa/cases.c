@@ -179,6 +179,16 @@ static void attention_gradient(void)
     attention(TSR_F32, 12, 1024, 1024, 64, true);
 }
 
+static void attention_f16_wide(void)
+{
+    attention(TSR_F16, 32, 2048, 2048, 128, false);
+}
+
+static void attention_gradient_bf16(void)
+{
+    attention(TSR_BF16, 12, 1024, 1024, 64, true);
+}
+
 static void attention_decode(void)
 {
     attention(TSR_F16, 32, 1, 4096, 128, false);
@@ -482,6 +492,8 @@ static const struct {
     {"attention f32 2048 x 128", attention_f32},
     {"attention f16 2048 x 64", attention_f16},
     {"attention gradient 1024 x 64", attention_gradient},
+    {"attention f16 2048 x 128", attention_f16_wide},
+    {"attention gradient bf16 1024 x 64", attention_gradient_bf16},
     {"attention f16 decode 4096 x 128", attention_decode},
     {"kv cache", cache},
     {"rope", rope},

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/device/vendors.h"
 #include "gpu/pipeline/pipeline.h"
 #include "isa/cases.h"
 #include "isa/family.h"
@@ -416,9 +417,14 @@ static bool can_run(const char *kernel)
 {
     const tsr_device_info *info = tsr_device_get_info(device);
 
+    const bool intel = info->vendor_id == TSR__VENDOR_INTEL;
+    if (strcmp(kernel, "attention_coopmat") == 0)
+        return info->coopmat_used >= 0 && !intel;
+    if (strcmp(kernel, "attention_coopmat_bf16") == 0)
+        return info->coopmat_bf16_used >= 0 && !intel;
     if (strcmp(kernel, "matmul_coopmat") == 0)
         return info->coopmat_used >= 0;
-    if (strcmp(kernel, "matmul_coopmat_bf16") == 0)
+    if (strcmp(kernel, "matmul_coopmat_bf16") == 0 || strcmp(kernel, "attention_coopmat_bf16") == 0)
         return info->coopmat_bf16_used >= 0;
     if (strcmp(kernel, "matmul_coopmat2") == 0)
         return info->coopmat2;

@@ -144,6 +144,9 @@ bool tsr__attention_coopmat_suits(const tsr__attention_pass *p)
         if (operands[i] && operands[i]->layout.dtype != dtype)
             return false;
     config f;
+    /* Intel's compiler spills hundreds of registers of these kernels. */
+    if (device->info.vendor_id == TSR__VENDOR_INTEL)
+        return false;
     if (device->device_class != TSR__CLASS_GPU || !device->subgroup_votes ||
         c->q_len < MIN_QUERIES || c->head_dim > MAX_WIDTH || !configure(p, &f))
         return false;
