@@ -54,7 +54,7 @@ float apply(float a, float b, float c)
     if (FUNCTION == TSR_VECTORS_CONVERT)
         return a;
     vec2 numbers = uintBitsToFloat(words_of(p.c));
-    return tsr_function(a, b, c, numbers.x, numbers.y);
+    return tsr_function(a, b, c, numbers.x, numbers.y, 0u); // these drivers fuse nothing
 }
 
 // The bytes of an operand that correspond to a vector of y.

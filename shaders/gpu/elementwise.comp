@@ -7,5 +7,5 @@
 
 float ew_apply(float a, float b, float c)
 {
-    return tsr_function(a, b, c, p.alpha, p.beta);
+    return tsr_function(a, b, c, p.alpha, p.beta, p.walk.shifts >> 24); // it has three bytes
 }

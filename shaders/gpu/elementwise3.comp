@@ -8,5 +8,5 @@
 
 float ew_apply(float a, float b, float c)
 {
-    return tsr_function(a, b, c, 0.0, 0.0);
+    return tsr_function(a, b, c, 0.0, 0.0, 0u);
 }

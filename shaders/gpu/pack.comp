@@ -2,6 +2,7 @@
 // starts at a word.
 #version 450
 #extension GL_GOOGLE_include_directive : require
+#include "include/divide.glsl"
 #include "include/rows.glsl"
 #include "params/pack.h"
 
@@ -29,17 +30,17 @@ float power_of_two(int exponent)
     return uintBitsToFloat(uint(exponent + 127) << 23);
 }
 
-// Rounds to the nearest integer, and away from 0 between two of them, as C's roundf.
-vec4 round_away(vec4 value)
+// The nearest integers, and those away from 0 between two of them, as C's roundf. There is no sum
+// of floats that a compiler could fuse with the product which the value is.
+ivec4 round_away(vec4 value)
 {
-    vec4 whole = trunc(value);
-    precise vec4 rest = abs(value - whole);
-    return whole + sign(value) * vec4(greaterThanEqual(rest, vec4(0.5)));
+    ivec4 magnitude = (ivec4(abs(value) * 2.0) + 1) >> 1;
+    return mix(magnitude, -magnitude, lessThan(value, vec4(0.0)));
 }
 
-uint bytes_of(vec4 levels)
+uint bytes_of(ivec4 levels)
 {
-    uvec4 bits = uvec4(ivec4(levels)) & 0xffu;
+    uvec4 bits = uvec4(levels) & 0xffu;
     return bits.x | bits.y << 8 | bits.z << 16 | bits.w << 24;
 }
 
@@ -60,13 +61,14 @@ uint pack_block(uint block, float inverse_factor, bool finite, out uint words[VE
         value[i] = finite ? value[i] * inverse_factor : vec4(0.0);
         most = max(most, abs(value[i]));
     }
-    precise float scale = max(max(most.x, most.y), max(most.z, most.w)) / 127.0;
-    precise float inverse = scale != 0.0 ? 1.0 / scale : 0.0;
+    uint scale = tsr_divide(floatBitsToUint(max(max(most.x, most.y), max(most.z, most.w))), floatBitsToUint(127.0));
+    // The elements of a block with a subnormal scale are 0, because the scale is 0 in f16.
+    float inverse = scale < 0x800000u ? 0.0 : uintBitsToFloat(tsr_divide(floatBitsToUint(1.0), scale));
     [[unroll]] for (uint i = 0u; i < VECTORS; i++) {
         precise vec4 level = value[i] * inverse;
         words[i] = bytes_of(round_away(level));
     }
-    return tsr_f16_from_f32(scale);
+    return tsr_f16_from_f32(uintBitsToFloat(scale));
 }
 
 void main()

@@ -21,12 +21,12 @@ layout(push_constant, std430) uniform Push {
 float variate(uint word)
 {
     if (KIND == TSR_RANDOM_NORMAL) {
-        precise float product = p.scale * tsr_normal_from_word(word, SELECT != 0u);
-        precise float sum = product + p.shift;
+        precise float product = p.scale * tsr_normal_from_word(word, SELECT != 0u, p.threshold);
+        precise float sum = tsr_rounded(product, p.threshold) + p.shift;
         return sum;
     }
     precise float product = float(word >> 8) * 5.9604644775390625e-08 * p.scale; // 2^-24: exact
-    precise float sum = product + p.shift;
+    precise float sum = tsr_rounded(product, p.threshold) + p.shift;
     // The limit can be represented exactly in y's dtype, so that storing does not round a number
     // beyond it.
     return min(sum, p.limit);

@@ -1,12 +1,13 @@
 // The functions of the element-wise kernels (TSR_EW_…), in f32. The including file declares the
-// specialization constant FUNCTION. Each step of the arithmetic is rounded once, so that all
-// devices give the same bits, except for divisions, roots and numbers below 2^-126. mix() selects
+// specialization constant FUNCTION. Each step of sums, products, scale and axpy is rounded once,
+// so that all devices give the same bits, except for numbers below 2^-126. mix() selects
 // without a branch, which would cost more on CPU drivers. Comparisons test for NaN explicitly,
 // because drivers may presume that there is no NaN.
 #ifndef TSR_FUNCTIONS_GLSL
 #define TSR_FUNCTIONS_GLSL
 
 #include "include/activation.glsl"
+#include "include/rounded.glsl"
 #include "params/elementwise.h"
 
 // These are functions, not constants: glslang would fold constants into arithmetic that it presumes
@@ -128,7 +129,8 @@ float tsr_share(bool is_other, bool is_equal, float dy)
     return mix(mix(dy, half_of_it, is_equal), 0.0, is_other);
 }
 
-float tsr_function(float a, float b, float c, float alpha, float beta)
+// `zero` is that of tsr_rounded.
+float tsr_function(float a, float b, float c, float alpha, float beta, uint zero)
 {
     float complement;
     precise float y = a;
@@ -143,10 +145,12 @@ float tsr_function(float a, float b, float c, float alpha, float beta)
         y = a * b;
         break;
     case TSR_EW_SCALE:
-        y = alpha * a + beta;
+        y = alpha * a;
+        y = tsr_rounded(y, zero) + beta;
         break;
     case TSR_EW_AXPY:
-        y = alpha * a + b;
+        y = alpha * a;
+        y = tsr_rounded(y, zero) + b;
         break;
     case TSR_EW_DIV:
         y = a / b;

@@ -1,11 +1,12 @@
 // The inverse of the normal distribution function, by additions and multiplications. It must give
 // the same bits as src/base/variate.c. Therefore every sum and product is `precise`, which forbids
-// fused multiply-adds and reordering.
+// reordering, and no product is fused with a sum. `zero` is that of tsr_rounded.
 #ifndef TSR_NORMAL_GLSL
 #define TSR_NORMAL_GLSL
 
 #extension GL_EXT_control_flow_attributes : require
 #include "include/normal_table.h"
+#include "include/rounded.glsl"
 
 #define TSR_NORMAL_ROW(c0, c1, c2, c3, c4, c5, c6, c7) vec4(c0, c1, c2, c3), vec4(c4, c5, c6, c7),
 const vec4 tsr_normal_table[64] = {TSR_NORMAL_TABLE(TSR_NORMAL_ROW)};
@@ -32,14 +33,14 @@ void tsr_normal_select(int row, out vec4 low, out vec4 high)
     high = highs[62];
 }
 
-float tsr_normal_step(float z, float g, float coefficient)
+float tsr_normal_step(float z, float g, float coefficient, uint zero)
 {
     precise float product = z * g;
-    precise float sum = product + coefficient;
+    precise float sum = tsr_rounded(product, zero) + coefficient;
     return sum;
 }
 
-float tsr_normal_from_word(uint word, bool select)
+float tsr_normal_from_word(uint word, bool select, uint zero)
 {
     // The number of words whose result has the same sign and is further from 0.
     uint below = (word >> 31) != 0u ? ~word : word;
@@ -64,13 +65,13 @@ float tsr_normal_from_word(uint word, bool select)
         high = table[2 * octave + 1];
     }
     float z = high.w;
-    z = tsr_normal_step(z, g, high.z);
-    z = tsr_normal_step(z, g, high.y);
-    z = tsr_normal_step(z, g, high.x);
-    z = tsr_normal_step(z, g, low.w);
-    z = tsr_normal_step(z, g, low.z);
-    z = tsr_normal_step(z, g, low.y);
-    z = tsr_normal_step(z, g, low.x);
+    z = tsr_normal_step(z, g, high.z, zero);
+    z = tsr_normal_step(z, g, high.y, zero);
+    z = tsr_normal_step(z, g, high.x, zero);
+    z = tsr_normal_step(z, g, low.w, zero);
+    z = tsr_normal_step(z, g, low.z, zero);
+    z = tsr_normal_step(z, g, low.y, zero);
+    z = tsr_normal_step(z, g, low.x, zero);
     return (word >> 31) != 0u ? z : -z;
 }
 

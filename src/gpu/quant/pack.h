@@ -15,7 +15,8 @@
 int64_t tsr__packed_words(int64_t count);
 
 /* Records packing x, a contiguous tensor of f32, f16 or bf16, to y, contiguous and u32
- * [tsr__packed_words]. The scales of blocks have the rounding of the device's division. */
+ * [tsr__packed_words]. The bytes are those that the host would make, on every device, except that
+ * all elements of a block are 0 if its scale, which is 0 in f16, is subnormal in f32. */
 tsr_status tsr__pack(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x) TSR_NODISCARD;
 
 /* Records y = the sum of `contributions` packed tensors that follow each other in x, contiguous and

@@ -8,6 +8,10 @@
 #include "support/check_main.h"
 #include "support/gpu.h"
 
+static const uint32_t divide_spirv[] =
+#include "divide.inc"
+    ;
+
 static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
 static const int64_t counts[] = {1, 31, 32, 33, 63, 64, 65, 96, 1000, 4095, 4096, 70001};
 enum { COUNTS = sizeof counts / sizeof *counts, PAIR_BYTES = 68 };
@@ -182,6 +186,102 @@ START_TEST(not_finite)
 }
 END_TEST
 
+/* Division ------------------------------------------------------------------------------------- */
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static float from_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+enum { QUOTIENTS = 200000 };
+
+/* Pairs of any bits; of numbers near 1; of a divisor and its rounded product with a number, so that
+ * the quotient is next to a float; with results that are subnormal, or nearly, among them those
+ * halfway between two floats; of integers; and of limits. */
+static void make_pair(gpu_random *random, int i, uint32_t *a, uint32_t *b)
+{
+    static const uint32_t limits[] = {0,          1,          2,          3,          0x7fffff,
+                                      0x800000,   0x800001,   0x3f7fffff, 0x3f800000, 0x3f800001,
+                                      0x7f7fffff, 0x7f800000, 0x7fc00000};
+    enum { LIMITS = sizeof limits / sizeof *limits };
+    const uint32_t x = (uint32_t)gpu_random_between(random, 0, 0x7f7fffff),
+                   y = (uint32_t)gpu_random_between(random, 0, 0x7f7fffff);
+    *a = x;
+    *b = y;
+    if (i < LIMITS * LIMITS) {
+        *a = limits[i / LIMITS];
+        *b = limits[i % LIMITS];
+    } else if (i % 5 == 1) {
+        *a = 0x3f800000 | (x & 0x7fffff);
+        *b = 0x3f800000 | (y & 0x7fffff);
+    } else if (i % 5 == 2) {
+        *b = 0x3f800000 | (y & 0x7fffff);
+        *a = bits_of(from_bits(0x3f800000 | (x & 0x7fffff)) * from_bits(*b));
+    } else if (i % 5 == 3) {
+        *a = x & 0xffffff;
+        *b = 0x3f800000 + (x & 0x1000000 ? y & 0xcffffff : y % 25 << 23); /* or a power of two */
+    } else if (i % 5 == 4) {
+        *b = bits_of((float)(1 + (y & 0xff)));
+        *a = x & 1 ? bits_of((float)(x >> 8)) : bits_of(from_bits(x & 0xffffff) * from_bits(*b));
+    }
+}
+
+/* The loop variable says by how much the device's quotient is wrong: Vulkan allows 2.5 units. */
+START_TEST(quotients_are_those_of_the_host)
+{
+    const int64_t count = QUOTIENTS;
+    const size_t bytes = QUOTIENTS * sizeof(uint32_t);
+    const struct {
+        uint32_t count;
+        int32_t wrong;
+    } scalars = {QUOTIENTS, _i};
+    const uint32_t groups[] = {(QUOTIENTS + 63) / 64, 1, 1};
+    gpu_random random = {200};
+    uint32_t *a = malloc(bytes), *b = malloc(bytes), *got = malloc(bytes);
+    tsr_kernel *kernel;
+    ck_assert(a && b && got);
+    for (int i = 0; i < QUOTIENTS; i++)
+        make_pair(&random, i, &a[i], &b[i]);
+    tsr_tensor *ta = gpu_new(TSR_U32, 1, &count), *tb = gpu_new(TSR_U32, 1, &count),
+               *ty = gpu_new(TSR_U32, 1, &count);
+    GPU_OK(tsr_kernel_create(
+        gpu,
+        tsr_kernel_params(.spirv = divide_spirv,
+                          .spirv_words = sizeof divide_spirv / sizeof *divide_spirv,
+                          .tensor_count = 3, .scalar_bytes = sizeof scalars),
+        &kernel));
+    GPU_OK(tsr_tensor_upload(queue, ta, a, bytes));
+    GPU_OK(tsr_tensor_upload(queue, tb, b, bytes));
+    GPU_OK(tsr_kernel_run(
+        queue, kernel,
+        (tsr_kernel_argument[]){{.tensor = ta}, {.tensor = tb}, {.tensor = ty, .written = true}},
+        &scalars, groups));
+    GPU_OK(tsr_tensor_download(queue, ty, got, bytes));
+    for (int i = 0; i < QUOTIENTS; i++) {
+        const float want = from_bits(a[i]) / from_bits(b[i]);
+        ck_assert_msg(isnan(want) ? isnan(from_bits(got[i])) : got[i] == bits_of(want),
+                      "0x%08x / 0x%08x, %d off, is 0x%08x, not 0x%08x", a[i], b[i], _i, got[i],
+                      bits_of(want));
+    }
+    tsr_kernel_destroy(&kernel);
+    tsr_tensor *tensors[] = {ta, tb, ty};
+    for (int i = 0; i < 3; i++)
+        tsr_tensor_destroy(&tensors[i]);
+    free(a);
+    free(b);
+    free(got);
+}
+END_TEST
+
 START_TEST(nothing)
 {
     const int64_t none = 0;
@@ -201,6 +301,7 @@ TESTS(pack)
     tcase_add_loop_test(tests, sums_are_in_order, 0, 4);
     tcase_add_test(tests, not_finite);
     tcase_add_test(tests, nothing);
+    tcase_add_loop_test(tests, quotients_are_those_of_the_host, -3, 4);
 }
 
 TESTS(pack_packed)

@@ -1,0 +1,73 @@
+// Division of floats that are not negative, rounded to the nearest float and to even between two of
+// them, as the host's. Vulkan lets a device's own division be off by 2.5 units in the last place,
+// and lets it take subnormal numbers for 0. Numbers are the bits of f32.
+#ifndef TSR_DIVIDE_GLSL
+#define TSR_DIVIDE_GLSL
+
+#extension GL_EXT_control_flow_attributes : require
+
+// The quotient may be wrong by so many units before it is corrected: 3 of the division, because it
+// is cut off to a whole number, and one to spare.
+const int TSR_DIVIDE_STEPS = 4;
+
+// Returns m, 2^23 or more and below 2^24, so that the number is m · 2^(exponent − 150). The number
+// must be finite and not 0.
+uint tsr_divide_significand(uint bits, out int exponent)
+{
+    uint fraction = bits & 0x7fffffu;
+    int shift = 23 - findMSB(fraction); // of a subnormal number
+    bool normal = bits >= 0x800000u;
+    exponent = normal ? int(bits >> 23) : 1 - shift;
+    return normal ? fraction | 0x800000u : fraction << shift;
+}
+
+// Returns a / b. `wrong` is added to the quotient before it is corrected; tests pass what a device's
+// division may be off by.
+uint tsr_divide_wrong(uint a, uint b, int wrong)
+{
+    const uint infinite = 0x7f800000u;
+    if (a == 0u || b == 0u || a >= infinite || b >= infinite) {
+        if (a == b || a > infinite || b > infinite)
+            return 0x7fc00000u;
+        return a == infinite || b == 0u ? infinite : 0u;
+    }
+    int a_exponent, b_exponent;
+    uint x = tsr_divide_significand(a, a_exponent), y = tsr_divide_significand(b, b_exponent);
+    // The whole part of x · 2^shift / y has 24 bits.
+    uint shift = x < y ? 24u : 23u;
+    uint quotient = uint(int(float(x) / float(y) * float(1u << shift)) + wrong);
+    // The remainder is a few times y at most, so that its lowest 32 bits are all of it.
+    int rest = int((x << shift) - quotient * y);
+    [[unroll]] for (int i = 0; i < TSR_DIVIDE_STEPS; i++) {
+        int below = rest >> 31; // all bits if it is negative
+        quotient += uint(below);
+        rest += int(y) & below;
+    }
+    [[unroll]] for (int i = 0; i < TSR_DIVIDE_STEPS; i++) {
+        int above = (int(y) - 1 - rest) >> 31;
+        quotient -= uint(above);
+        rest -= int(y) & above;
+    }
+
+    // What follows the last bit of the result, compared with half of that bit. The exponent says
+    // whether the result is subnormal, and how many bits of the quotient do not fit then.
+    int exponent = a_exponent - b_exponent + 150 - int(shift);
+    if (exponent >= 255)
+        return infinite;
+    uint dropped = uint(clamp(1 - exponent, 0, 25));
+    uint kept = quotient >> dropped, lowest = quotient - (kept << dropped);
+    int half_of_it = int((1u << dropped) >> 1);
+    int more = dropped == 0u                ? 2 * rest - int(y)
+               : int(lowest) != half_of_it ? int(lowest) - half_of_it
+                                           : rest;
+    kept += more > 0 || (more == 0 && (kept & 1u) != 0u) ? 1u : 0u;
+    // The quotient's first bit adds 1 to the exponent of a normal number, and so does a carry.
+    return kept + (dropped == 0u ? uint(exponent - 1) << 23 : 0u);
+}
+
+uint tsr_divide(uint a, uint b)
+{
+    return tsr_divide_wrong(a, b, 0);
+}
+
+#endif
