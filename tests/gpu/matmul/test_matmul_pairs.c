@@ -1,5 +1,7 @@
 /* Products of f16 with pairs of elements in shared memory (matmul_pairs.comp, matmul_dot2.comp):
  * which devices use these kernels, and their results with every way of loading operands. */
+#include <stdio.h>
+
 #include "gpu/matmul/matmul_case.h"
 #include "gpu/matmul/matmul_force.h"
 #include "shaders/params/matmul.h"
@@ -134,6 +136,34 @@ static matmul_case f16_case(int64_t m, int64_t k, int64_t n)
     return c;
 }
 
+/* GPUs use these kernels only if they have the instruction. Without it, all cases must be refused,
+ * and the test counts as skipped. */
+static bool applies(void)
+{
+    return gpu->device_class != TSR__CLASS_GPU || gpu->dot2;
+}
+
+static void check_refusal(tsr_status status)
+{
+    char text[128];
+
+    snprintf(text, sizeof text,
+             "matmul: the kernel configuration %s cannot compute this product on this device",
+             forced->config);
+    ck_assert_int_eq(status, TSR_ERR_UNSUPPORTED);
+    ck_assert_str_eq(tsr_last_error(), text);
+    tests_skip("this GPU has no instruction that adds two products of f16");
+}
+
+/* Runs a case with the forced kernel. */
+static void run_forced(gpu_random *random, const matmul_case *c)
+{
+    if (applies())
+        run_case(random, c);
+    else
+        check_refusal(try_case(random, c));
+}
+
 /* m, k, n: multiples of 8, of 4 and odd sizes; k of whole steps, of both whole steps and a part of
  * a step, and of one element. */
 static const int64_t shapes[][3] = {{40, 64, 72}, {36, 100, 44}, {33, 65, 35}, {5, 1, 3}};
@@ -150,7 +180,7 @@ START_TEST(every_load)
         c.transpose_a = _i & 1;
         c.transpose_b = _i & 2;
         c.views = i % 2;
-        run_case(&random, &c);
+        run_forced(&random, &c);
     }
     forced = NULL;
 }
@@ -165,7 +195,7 @@ START_TEST(larger_tiles)
     force(configs[_i]);
     c.y = TSR_F16;
     c.transpose_b = _i & 1;
-    run_case(&random, &c);
+    run_forced(&random, &c);
     forced = NULL;
 }
 END_TEST
@@ -183,10 +213,10 @@ START_TEST(epilogues_splits_and_batches)
     c.activation = TSR_ACT_SILU;
     c.transpose_b = true;
     force("pairs-s");
-    run_case(&random, &c);
+    run_forced(&random, &c);
     c.batch = c.a_batch = (batch_shape){2, {2, 3}};
     force_both("pairs-s", 2);
-    run_case(&random, &c);
+    run_forced(&random, &c);
     forced = NULL;
 }
 END_TEST
@@ -205,7 +235,12 @@ START_TEST(products_are_exact)
         float product;
         GPU_OK(tsr_fill(queue, a, (double)a_values[i]));
         GPU_OK(tsr_fill(queue, b, (double)b_values[i]));
-        GPU_OK(forced_matmul(queue, y, a, b, NULL));
+        const tsr_status status = forced_matmul(queue, y, a, b, NULL);
+        if (!applies()) {
+            check_refusal(status);
+            continue;
+        }
+        GPU_OK(status);
         GPU_OK(tsr_tensor_download(queue, y, &product, sizeof product));
         ck_assert_float_eq(product, a_values[i] * b_values[i]);
     }
@@ -249,4 +284,12 @@ TESTS(matmul_pairs_slow)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, larger_tiles, 1, 3);
+}
+
+/* On a driver for the CPU: the refusals of a GPU without the instruction. */
+TESTS(matmul_pairs_as_gpu)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
+    tcase_add_loop_test(tests, every_load, 3, 4);
+    tcase_add_test(tests, products_are_exact);
 }

@@ -255,6 +255,16 @@ START_TEST(modules_demand_the_mode)
 }
 END_TEST
 
+/* Shaders of GPUs must demand it, by the mode only if there is one; those of drivers for the CPU
+ * need not. A device of any kind may have f16 that is not used. */
+START_TEST(the_device_has_a_way)
+{
+    const bool is_cpu = gpu->info.type == TSR_DEVICE_CPU;
+    ck_assert_int_ne(gpu->subnormals, is_cpu ? TSR__SUBNORMALS_BY_MODE : TSR__SUBNORMALS_KEPT);
+    ck_assert(gpu->subnormals != TSR__SUBNORMALS_BY_MODE || has_mode());
+}
+END_TEST
+
 START_TEST(nothing_changes_where_subnormals_are_kept)
 {
     const tsr__shader_binary *copy = &tsr__shader_binaries[TSR__SHADER_ELEMENTWISE];
@@ -262,7 +272,7 @@ START_TEST(nothing_changes_where_subnormals_are_kept)
     const size_t bytes = copy->variant[gpu->storage].size_bytes;
     uint32_t *made;
     size_t made_bytes;
-    ck_assert_int_eq(gpu->subnormals, TSR__SUBNORMALS_KEPT);
+    gpu->subnormals = TSR__SUBNORMALS_KEPT;
     GPU_OK(tsr__keep_subnormals(gpu, code, bytes, &made, &made_bytes));
     ck_assert_ptr_null(made);
     gpu->subnormals = TSR__SUBNORMALS_BY_CODE;
@@ -292,5 +302,6 @@ TESTS(subnormals)
     tcase_add_loop_test(tests, reductions, 0, WAYS);
     tcase_add_loop_test(tests, products, 0, WAYS);
     tcase_add_test(tests, modules_demand_the_mode);
+    tcase_add_test(tests, the_device_has_a_way);
     tcase_add_test(tests, nothing_changes_where_subnormals_are_kept);
 }
