@@ -161,7 +161,7 @@ void tsr__thread_group_hold(tsr__dispatch *dispatch, const tsr_device *device, u
                             int64_t count)
 {
     const int64_t most = 8; /* 32 elements of each operand */
-    const int64_t fours = (count + 4 * threads - 1) / (4 * threads);
+    const int64_t at_once = 4 * (int64_t)threads, fours = (count + at_once - 1) / at_once;
 
     if (device->device_class != TSR__CLASS_GPU || fours > most)
         return;

@@ -95,7 +95,7 @@ static uint32_t column_threads(const tsr_device *device, uint64_t groups, int64_
     if (device->device_class != TSR__CLASS_GPU)
         return threads;
     /* Each of them loads at least 8 times, which is how many loads are in flight. */
-    while (threads < 32 && threads * groups < enough && 16 * threads <= count)
+    while (threads < 32 && threads * groups < enough && 16 * (int64_t)threads <= count)
         threads *= 2;
     return threads;
 }
