@@ -115,15 +115,22 @@ static bool device_knows(tsr__shader shader)
 {
     const tsr_device_info *info = tsr_device_get_info(radv);
 
-    if (shader == TSR__SHADER_MATMUL_DOT2)
+    switch (shader) {
+    case TSR__SHADER_MATMUL_DOT2:
         return radv->dot2;
-    if (shader == TSR__SHADER_MATMUL_COOPMAT)
+    case TSR__SHADER_MATMUL_COOPMAT:
+    case TSR__SHADER_ATTENTION_COOPMAT:
         return info->coopmat;
-    if (shader == TSR__SHADER_MATMUL_COOPMAT2)
+    case TSR__SHADER_MATMUL_COOPMAT_BF16:
+    case TSR__SHADER_ATTENTION_COOPMAT_BF16:
+        return info->coopmat_bf16;
+    case TSR__SHADER_MATMUL_COOPMAT2:
         return info->coopmat2;
-    if (shader == TSR__SHADER_MATMUL_COOPMAT2_BF16)
+    case TSR__SHADER_MATMUL_COOPMAT2_BF16:
         return info->coopmat2_bf16;
-    return shader != TSR__SHADER_MATMUL_COOPMAT_BF16 || info->coopmat_bf16;
+    default:
+        return true;
+    }
 }
 
 static void compile_defaults(void)
