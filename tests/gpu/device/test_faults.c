@@ -305,7 +305,7 @@ static bool not_usable_then(int code, const char *site)
 }
 
 /* True for the calls that make the next batch. If they fail, the full batch continues and is
- * submitted later. */
+ * submitted later, which the log says. */
 static bool is_of_next_batch(const char *site)
 {
     static const char *const calls[] = {"vkCreateCommandPool", "vkAllocateCommandBuffers",
@@ -323,10 +323,11 @@ static bool made_up_for(tsr__fault_kind kind, int code, const char *site, const 
 {
     static const char *const slab[] = {"vkCreateBuffer", "vkAllocateMemory", "vkBindBufferMemory",
                                        "vkMapMemory"};
+    const bool continued = strstr(log_text, "submitting a batch: ") != NULL;
     if (where->silent)
         return true;
     if (kind == TSR__FAULT_ALLOC)
-        return where->run == many_commands ||
+        return continued || where->run == many_commands ||
                (where->run == create_kernel && strstr(log_text, "pipeline cache"));
     for (size_t i = 0; i < sizeof slab / sizeof *slab; i++)
         if (code == VK_ERROR_OUT_OF_DEVICE_MEMORY && strcmp(site, slab[i]) == 0)
@@ -335,7 +336,7 @@ static bool made_up_for(tsr__fault_kind kind, int code, const char *site, const 
         return true;
     if (where->run == list_devices && not_usable_then(code, site))
         return true;
-    return where->run == many_commands && is_of_next_batch(site);
+    return continued && is_of_next_batch(site);
 }
 
 static void judge(tsr__fault_kind kind, int code, const char *site, const step *where,
