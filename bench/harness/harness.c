@@ -13,7 +13,6 @@
 #define SHORTEST_SAMPLE_NS 1e6
 #define MIN_SAMPLES 5
 #define MAX_SAMPLES 300
-#define MAX_REPETITIONS 1000
 #define WARM_UP_SHARE 0.1
 /* GPUs lower their clocks while they have little to do, as they have while the host verifies a
  * result, and raise them only after some tenths of a second with work. */
@@ -181,10 +180,7 @@ static uint64_t repetitions_for(double budget_ns, double ns)
     double sample_ns = budget_ns / SAMPLES_WANTED;
     if (sample_ns < SHORTEST_SAMPLE_NS)
         sample_ns = SHORTEST_SAMPLE_NS;
-    const double wanted = ns > 0 ? sample_ns / ns : 1;
-    if (wanted >= MAX_REPETITIONS)
-        return MAX_REPETITIONS;
-    return wanted < 1 ? 1 : (uint64_t)wanted;
+    return bench_repetitions(sample_ns, ns);
 }
 
 static bool measure(bench_context *context, const bench_task *task, bench_samples *host,

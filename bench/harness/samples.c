@@ -6,6 +6,7 @@
 #include "cli/lib/memory.h"
 
 #define NOISY 0.2
+#define MAX_REPETITIONS 1000
 
 void bench_samples_add(bench_samples *samples, double ns)
 {
@@ -17,6 +18,12 @@ void bench_samples_free(bench_samples *samples)
 {
     free(samples->ns);
     *samples = (bench_samples){0};
+}
+
+uint64_t bench_repetitions(double sample_ns, double ns)
+{
+    const double wanted = ns > 0 ? sample_ns / ns : 1;
+    return wanted >= MAX_REPETITIONS ? MAX_REPETITIONS : wanted < 1 ? 1 : (uint64_t)wanted;
 }
 
 static int ascending(const void *left, const void *right)

@@ -12,6 +12,9 @@ typedef struct bench_samples {
     double *ns;           /* per repetition, in the order of measuring */
 } bench_samples;
 
+/* The number of repetitions in a sample of about `sample_ns`, if one takes `ns`: 1 to 1000. */
+uint64_t bench_repetitions(double sample_ns, double ns);
+
 void bench_samples_add(bench_samples *samples, double ns);
 void bench_samples_free(bench_samples *samples);
 

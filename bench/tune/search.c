@@ -22,7 +22,6 @@
 #define SHORTEST_SAMPLE_NS 1e6
 #define MIN_PAIRS 7
 #define MAX_PAIRS 200
-#define MAX_REPETITIONS 1000
 
 /* A candidate wins if the median of its gain over the built-in kernel is at least this factor, and
  * if it is faster in nine of ten pairs of samples. */
@@ -41,12 +40,6 @@ static tune_ratio summarize(double *ratios, int count)
                         .median = bench_quantile(ratios, count, 0.5),
                         .p10 = bench_quantile(ratios, count, 0.1),
                         .p90 = bench_quantile(ratios, count, 0.9)};
-}
-
-static uint64_t repetitions_for(double sample_ns, double ns)
-{
-    double wanted = ns > 0 ? sample_ns / ns : 1;
-    return wanted >= MAX_REPETITIONS ? MAX_REPETITIONS : wanted < 1 ? 1 : (uint64_t)wanted;
 }
 
 /* Measures the candidate and the built-in kernel alternately, in pairs. Which of the two comes
@@ -75,7 +68,7 @@ static bool compare(tune_case *test, bool bias, const tsr_tuning_choice *choice,
     double sample = budget / SAMPLES_WANTED;
     if (sample < SHORTEST_SAMPLE_NS)
         sample = SHORTEST_SAMPLE_NS;
-    return measure_pairs(test, bias, choice, repetitions_for(sample, test->usual_ns), MIN_PAIRS,
+    return measure_pairs(test, bias, choice, bench_repetitions(sample, test->usual_ns), MIN_PAIRS,
                          budget, out);
 }
 
@@ -151,8 +144,8 @@ static bool screen_one(tune_case *test, tune_given_up *given_up, const tsr_tunin
         give_up(given_up, &test->product, choice->kernel);
     if (ns > FAR_BEHIND * usual_ns)
         return true;
-    if (!measure_pairs(test, false, choice, repetitions_for(SCREEN_SAMPLE_NS, ns), SCREEN_PAIRS, 0,
-                       &quick))
+    if (!measure_pairs(test, false, choice, bench_repetitions(SCREEN_SAMPLE_NS, ns), SCREEN_PAIRS,
+                       0, &quick))
         return false;
     if (quick.median >= NEAR)
         enter(list, &(finalist){.choice = *choice, .quick = quick.median});
