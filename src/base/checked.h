@@ -37,6 +37,11 @@ static inline uint64_t tsr__div_up_u64(uint64_t a, uint64_t b)
     return a / b + (a % b != 0);
 }
 
+static inline uint32_t tsr__max_u32(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
 static inline uint32_t tsr__min_u32(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;

@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "gpu/attention/call.h"
+#include "gpu/device/coopmat.h"
 #include "gpu/device/device.h"
 #include "gpu/device/vendors.h"
 
@@ -39,29 +40,15 @@ static uint32_t shared_bytes(const config *f)
     return 2 * (tiles + p) + 4 * (f->fm * f->fn + rows_of(f) + 2 * f->by);
 }
 
-static const tsr_coopmat_shape *shape_for(const tsr_device *device, tsr_dtype dtype)
-{
-    const tsr_device_info *info = &device->info;
-    const int used = dtype == TSR_F16    ? info->coopmat_used
-                     : dtype == TSR_BF16 ? info->coopmat_bf16_used
-                                         : -1;
-    return device->storage == TSR__STORAGE_S16 && used >= 0 ? &info->coopmats[used] : NULL;
-}
-
-static uint32_t larger(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Chooses the sizes of the tiles. Returns false if the device cannot compute them. */
 static bool configure(const tsr__attention_pass *p, config *out)
 {
     const tsr_device *device = tsr_stream_device(p->call->stream);
-    const tsr_coopmat_shape *shape = shape_for(device, p->call->q->layout.dtype);
+    const tsr_coopmat_shape *shape = tsr__coopmat_used(device, p->call->q->layout.dtype);
     const uint32_t subgroup = device->info.coopmat_subgroup_size;
     if (!shape || subgroup == 0 || shape->m * shape->n % subgroup != 0)
         return false;
-    const uint32_t unit = larger(larger(shape->n, shape->k), 8);
+    const uint32_t unit = tsr__max_u32(tsr__max_u32(shape->n, shape->k), 8);
     config f = {
         .subgroup = subgroup,
         .row_blocks = shape->m < SUBGROUP_ROWS ? SUBGROUP_ROWS / shape->m : 1,

@@ -82,3 +82,12 @@ void tsr__coopmat_choose(tsr__capabilities *capabilities, tsr_device_info *info)
     bool used = info->coopmat_used >= 0 || info->coopmat_bf16_used >= 0;
     info->coopmat_subgroup_size = used ? info->subgroup_size_min : 0;
 }
+
+const tsr_coopmat_shape *tsr__coopmat_used(const tsr_device *device, tsr_dtype dtype)
+{
+    const tsr_device_info *info = &device->info;
+    const int used = dtype == TSR_F16    ? info->coopmat_used
+                     : dtype == TSR_BF16 ? info->coopmat_bf16_used
+                                         : -1;
+    return device->storage == TSR__STORAGE_S16 && used >= 0 ? &info->coopmats[used] : NULL;
+}

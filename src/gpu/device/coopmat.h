@@ -2,6 +2,7 @@
 #ifndef TSR_GPU_DEVICE_COOPMAT_H
 #define TSR_GPU_DEVICE_COOPMAT_H
 
+#include "gpu/device/device.h"
 #include "gpu/device/probe.h"
 
 /* Sets coopmat_used, coopmat_bf16_used, coopmat_subgroup_size, coopmat2 and coopmat2_bf16 of a
@@ -9,5 +10,8 @@
  * None is used if the device lacks something that the kernels need, or if the driver is known to
  * list matrices that the GPU does not have. */
 void tsr__coopmat_choose(tsr__capabilities *capabilities, tsr_device_info *info);
+
+/* The shape that kernels for operands of this dtype use on the device; NULL: none. */
+const tsr_coopmat_shape *tsr__coopmat_used(const tsr_device *device, tsr_dtype dtype);
 
 #endif

@@ -3,14 +3,14 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "gpu/cpu_drivers/cpu_drivers.h"
+#include "gpu/device/coopmat.h"
 #include "gpu/matmul/chips.h"
 #include "gpu/matmul/tuning/tuned.h"
 
-static tsr_coopmat_shape shape_used(const tsr_device *device, int index)
+static tsr_coopmat_shape shape_used(const tsr_device *device, tsr_dtype dtype)
 {
-    if (device->storage != TSR__STORAGE_S16 || index < 0)
-        return (tsr_coopmat_shape){0};
-    return device->info.coopmats[index];
+    const tsr_coopmat_shape *used = tsr__coopmat_used(device, dtype);
+    return used ? *used : (tsr_coopmat_shape){0};
 }
 
 tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
@@ -27,8 +27,8 @@ tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
         .quads = device->subgroup_quads,
         .int64 = device->info.int64,
         .dot2 = device->dot2,
-        .coopmat = shape_used(device, device->info.coopmat_used),
-        .coopmat_bf16 = shape_used(device, device->info.coopmat_bf16_used),
+        .coopmat = shape_used(device, TSR_F16),
+        .coopmat_bf16 = shape_used(device, TSR_BF16),
         .coopmat2 = device->storage == TSR__STORAGE_S16 ? device->coopmat2 : (tsr__coopmat2){0},
         .coopmat_subgroup_size = device->info.coopmat_subgroup_size,
         .max_subgroups = device->max_workgroup_subgroups,
@@ -152,7 +152,8 @@ static double time_with_parts(uint32_t processors, uint64_t tiles, uint64_t k, u
 static uint64_t parts_without_rest(const tsr__matmul_device *device, const tsr__matmul_problem *p,
                                    uint64_t tiles)
 {
-    /* On an H100; 16-bit operands are multiplied by matrix units. */
+    /* By calculation, from the memory and the products of an H100; 16-bit operands are multiplied
+     * by matrix units. */
     const double part_cost = p->a.dtype == TSR_F32 ? 40 : 300;
     const double worth = 0.9; /* of the time without parts */
     const uint64_t most = 8, k = (uint64_t)p->k;
