@@ -61,6 +61,45 @@ static inline int64_t attention_clamped(const double *lengths, int64_t b, int64_
     return length < 0 ? 0 : length > (double)most ? most : (int64_t)length;
 }
 
+static inline double *attention_random_values(gpu_random *random, int64_t count, double size,
+                                              tsr_dtype dtype)
+{
+    double *values = attention_doubles(count);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = gpu_rounded(size * gpu_random_unit(random), dtype);
+    return values;
+}
+
+static inline double *attention_random_lengths(gpu_random *random, int64_t batch, int64_t most)
+{
+    double *lengths = attention_doubles(batch);
+    for (int64_t b = 0; b < batch; b++)
+        lengths[b] = (double)gpu_random_between(random, -1, most + 1);
+    return lengths;
+}
+
+/* One in five of the elements forbid their key. */
+static inline double *attention_random_mask(gpu_random *random, int64_t count, tsr_dtype dtype)
+{
+    double *mask = attention_random_values(random, count, 2, dtype);
+    for (int64_t n = 0; n < count; n++)
+        if (gpu_random_between(random, 0, 4) == 0)
+            mask[n] = -INFINITY;
+    return mask;
+}
+
+/* Sets the rows of keys from a sequence's length on to NaN. */
+static inline void attention_spoil_keys(const attention_case *c, double *values)
+{
+    for (int64_t n = 0; n < attention_keys_count(c); n++) {
+        const int64_t b = n / c->kv_len / c->kv_heads;
+        if (n % c->kv_len < attention_clamped(c->kv_length, b, c->kv_len))
+            continue;
+        for (int64_t d = 0; d < c->head_dim; d++)
+            values[n * c->head_dim + d] = NAN;
+    }
+}
+
 /* The score of a query and a key, or -inf; *slope is its derivative by scale · q·k. */
 static inline double attention_score(const attention_case *c, int64_t b, int64_t h, int64_t i,
                                      int64_t j, const double *q, const double *k, double *slope)

@@ -24,14 +24,6 @@ static tsr_tensor *view(problem *p, gpu_random *random, tsr_dtype dtype, int ndi
     return gpu_random_view(random, dtype, ndim, shape, &p->parents[p->parent_count++]);
 }
 
-static double *random_values(gpu_random *random, int64_t count, double size, tsr_dtype dtype)
-{
-    double *values = attention_doubles(count);
-    for (int64_t i = 0; i < count; i++)
-        values[i] = gpu_rounded(size * gpu_random_unit(random), dtype);
-    return values;
-}
-
 /* The dtypes of q, k, v, dy, y, dq, dk, dv and mask. There are few combinations because drivers
  * compile kernels for each. */
 static const tsr_dtype mixtures[][9] = {
@@ -41,35 +33,6 @@ static const tsr_dtype mixtures[][9] = {
     {TSR_F16, TSR_F32, TSR_BF16, TSR_F32, TSR_BF16, TSR_F32, TSR_F16, TSR_F32, TSR_BF16},
 };
 enum { Q, K, V, DY, Y, DQ, DK, DV, MASK };
-
-static double *random_lengths(gpu_random *random, int64_t batch, int64_t most)
-{
-    double *lengths = attention_doubles(batch);
-    for (int64_t b = 0; b < batch; b++)
-        lengths[b] = (double)gpu_random_between(random, -1, most + 1);
-    return lengths;
-}
-
-static double *random_mask(gpu_random *random, int64_t count, tsr_dtype dtype)
-{
-    double *mask = random_values(random, count, 2, dtype);
-    for (int64_t n = 0; n < count; n++)
-        if (gpu_random_between(random, 0, 4) == 0)
-            mask[n] = -INFINITY;
-    return mask;
-}
-
-/* Sets the rows of keys from a sequence's length on to NaN. */
-static void spoil_keys(const attention_case *c, double *values)
-{
-    for (int64_t n = 0; n < attention_keys_count(c); n++) {
-        const int64_t b = n / c->kv_len / c->kv_heads;
-        if (n % c->kv_len < attention_clamped(c->kv_length, b, c->kv_len))
-            continue;
-        for (int64_t d = 0; d < c->head_dim; d++)
-            values[n * c->head_dim + d] = NAN;
-    }
-}
 
 /* Adds options by the bits of `number`. Among any eight numbers in a row, each two options are
  * together, alone and missing; and each two numbers that use the same mixture of dtypes differ in
@@ -88,17 +51,17 @@ static void add_options(problem *p, gpu_random *random, int number)
         c->softcap = 1.5;
     if (third) {
         const tsr_dtype dtype = p->dtypes[MASK];
-        c->mask = random_mask(random, attention_queries_count(c) * c->kv_len, dtype);
+        c->mask = attention_random_mask(random, attention_queries_count(c) * c->kv_len, dtype);
         p->mask = view(p, random, dtype, 4, mask_shape);
         gpu_put(p->mask, c->mask);
     }
     if (!c->kv_length && second != third) {
-        c->kv_length = random_lengths(random, c->batch, c->kv_len);
+        c->kv_length = attention_random_lengths(random, c->batch, c->kv_len);
         p->kv_lengths = view(p, random, TSR_I32, 1, mask_shape);
         gpu_put(p->kv_lengths, c->kv_length);
     }
     if (first ^ second ^ third) {
-        c->q_length = random_lengths(random, c->batch, c->q_len);
+        c->q_length = attention_random_lengths(random, c->batch, c->q_len);
         p->q_lengths = view(p, random, TSR_I32, 1, mask_shape);
         gpu_put(p->q_lengths, c->q_length);
     }
@@ -121,9 +84,10 @@ static void make_tensors(problem *p, gpu_random *random)
         const bool of_keys = i == 1 || i == 2;
         const tsr_dtype dtype = p->dtypes[i];
         const int64_t count = of_keys ? attention_keys_count(c) : attention_queries_count(c);
-        *values[i] = random_values(random, count * c->head_dim, of_keys || i > 0 ? 2 : 0.5, dtype);
+        *values[i] =
+            attention_random_values(random, count * c->head_dim, of_keys || i > 0 ? 2 : 0.5, dtype);
         if (of_keys)
-            spoil_keys(c, *values[i]);
+            attention_spoil_keys(c, *values[i]);
         *inputs[i] = view(p, random, dtype, 4, of_keys ? k_shape : q_shape);
         gpu_put(*inputs[i], *values[i]);
     }
@@ -320,7 +284,7 @@ START_TEST(agrees_with_doubles_for_short_sequences)
     for (int i = 0; i < 4; i++) {
         const bool of_key = i == 1 || i == 2;
         const int64_t rows = of_key ? attention_keys_count(c) : attention_queries_count(c);
-        *values[i] = random_values(&random, rows * c->head_dim, i > 0 ? 2 : 0.5, TSR_F32);
+        *values[i] = attention_random_values(&random, rows * c->head_dim, i > 0 ? 2 : 0.5, TSR_F32);
         gpu_put(inputs[i], *values[i]);
     }
     const tsr_attention_params params = params_of(&p);
@@ -365,7 +329,7 @@ START_TEST(agrees_with_doubles_for_few_queries)
                            .kv_len = gpu_random_between(&random, 1, 1500),
                            .head_dim = dims[number]}};
         /* With lengths and lse, lavapipe has no other kernel for it. */
-        p.c.kv_length = random_lengths(&random, p.c.batch, p.c.kv_len);
+        p.c.kv_length = attention_random_lengths(&random, p.c.batch, p.c.kv_len);
         p.kv_lengths = gpu_new(TSR_I32, 1, &p.c.batch);
         gpu_put(p.kv_lengths, p.c.kv_length);
         random_name(&p, name);
@@ -422,7 +386,7 @@ static void try_pages(gpu_random *random, const paging *how, const tsr_dtype *dt
         table[i] = used ? (double)gpu_random_between(random, 0, PAGES - 1) : -77777;
     }
     for (int which = 0; which < 2; which++) {
-        caches[which] = random_values(random, size, 2, dtypes[K + which]);
+        caches[which] = attention_random_values(random, size, 2, dtypes[K + which]);
         *wanted[which] = attention_doubles(attention_keys_count(c) * c->head_dim);
         for (int64_t n = 0; n < attention_keys_count(c) * c->head_dim; n++) {
             const int64_t d = n % c->head_dim, j = n / c->head_dim % c->kv_len,
@@ -438,7 +402,8 @@ static void try_pages(gpu_random *random, const paging *how, const tsr_dtype *dt
         gpu_put(*tensors[which], caches[which]);
         free(caches[which]);
     }
-    c->q = random_values(random, attention_queries_count(c) * c->head_dim, 0.5, dtypes[Q]);
+    c->q =
+        attention_random_values(random, attention_queries_count(c) * c->head_dim, 0.5, dtypes[Q]);
     p.q = view(&p, random, dtypes[Q], 4, q_shape);
     gpu_put(p.q, c->q);
     p.y = view(&p, random, dtypes[Y], 4, q_shape);
@@ -447,7 +412,7 @@ static void try_pages(gpu_random *random, const paging *how, const tsr_dtype *dt
     p.kv_lengths = gpu_new(TSR_I32, 1, &c->batch);
     gpu_put(p.kv_lengths, c->kv_length);
     if (how->q_lengths) {
-        c->q_length = random_lengths(random, c->batch, q_len);
+        c->q_length = attention_random_lengths(random, c->batch, q_len);
         p.q_lengths = gpu_new(TSR_I32, 1, &c->batch);
         gpu_put(p.q_lengths, c->q_length);
     }
@@ -506,7 +471,7 @@ START_TEST(agrees_with_doubles_in_several_blocks)
     const int64_t mask_shape[] = {1, p.c.heads, 1, p.c.kv_len};
     if (_i == 1 || _i == 2) {
         /* A mask that broadcasts. */
-        double *values = random_mask(&random, p.c.heads * p.c.kv_len, p.dtypes[MASK]);
+        double *values = attention_random_mask(&random, p.c.heads * p.c.kv_len, p.dtypes[MASK]);
         p.c.mask = attention_doubles(attention_queries_count(&p.c) * p.c.kv_len);
         for (int64_t n = 0; n < attention_queries_count(&p.c) * p.c.kv_len; n++)
             p.c.mask[n] =

@@ -74,34 +74,6 @@ static tsr_tensor *make(problem *p, gpu_random *random, tsr_dtype dtype, int ndi
     return tensor;
 }
 
-static double *random_values(gpu_random *random, int64_t count, double size, tsr_dtype dtype)
-{
-    double *values = attention_doubles(count);
-    for (int64_t i = 0; i < count; i++)
-        values[i] = gpu_rounded(size * gpu_random_unit(random), dtype);
-    return values;
-}
-
-static double *random_lengths(gpu_random *random, int64_t batch, int64_t most)
-{
-    double *lengths = attention_doubles(batch);
-    for (int64_t b = 0; b < batch; b++)
-        lengths[b] = (double)gpu_random_between(random, -1, most + 1);
-    return lengths;
-}
-
-/* Sets the rows of keys from a sequence's length on to NaN. */
-static void spoil_keys(const attention_case *c, double *values)
-{
-    for (int64_t n = 0; n < attention_keys_count(c); n++) {
-        const int64_t b = n / c->kv_len / c->kv_heads;
-        if (n % c->kv_len < attention_clamped(c->kv_length, b, c->kv_len))
-            continue;
-        for (int64_t d = 0; d < c->head_dim; d++)
-            values[n * c->head_dim + d] = NAN;
-    }
-}
-
 /* Adds options by the bits of `number`, as in test_attention.c. */
 static void add_options(problem *p, gpu_random *random, int number)
 {
@@ -116,21 +88,17 @@ static void add_options(problem *p, gpu_random *random, int number)
     if (first != third)
         c->softcap = 1.5;
     if (third) {
-        const int64_t count = attention_queries_count(c) * c->kv_len;
-        c->mask = random_values(random, count, 2, TSR_F32);
-        for (int64_t n = 0; n < count; n++)
-            if (gpu_random_between(random, 0, 4) == 0)
-                c->mask[n] = -INFINITY;
+        c->mask = attention_random_mask(random, attention_queries_count(c) * c->kv_len, TSR_F32);
         p->mask = make(p, random, TSR_F32, 4, mask_shape);
         gpu_put(p->mask, c->mask);
     }
     if (second != third) {
-        c->kv_length = random_lengths(random, c->batch, c->kv_len);
+        c->kv_length = attention_random_lengths(random, c->batch, c->kv_len);
         p->kv_lengths = make(p, random, TSR_I32, 1, mask_shape);
         gpu_put(p->kv_lengths, c->kv_length);
     }
     if (first ^ second ^ third) {
-        c->q_length = random_lengths(random, c->batch, c->q_len);
+        c->q_length = attention_random_lengths(random, c->batch, c->q_len);
         p->q_lengths = make(p, random, TSR_I32, 1, mask_shape);
         gpu_put(p->q_lengths, c->q_length);
     }
@@ -153,9 +121,10 @@ static void make_tensors(problem *p, gpu_random *random, double q_size)
     for (int i = 0; i < 4; i++) {
         const bool of_keys = i == 1 || i == 2;
         const int64_t count = of_keys ? attention_keys_count(c) : attention_queries_count(c);
-        *values[i] = random_values(random, count * c->head_dim, i == 0 ? q_size : 2, p->dtype);
+        *values[i] =
+            attention_random_values(random, count * c->head_dim, i == 0 ? q_size : 2, p->dtype);
         if (of_keys)
-            spoil_keys(c, *values[i]);
+            attention_spoil_keys(c, *values[i]);
         *inputs[i] = make(p, random, p->dtype, 4, of_keys ? k_shape : q_shape);
         gpu_put(*inputs[i], *values[i]);
     }
@@ -351,7 +320,7 @@ START_TEST(reads_pages)
         table[i] = used ? (double)gpu_random_between(&random, 0, PAGES - 1) : -77777;
     }
     for (int which = 0; which < 2; which++) {
-        double *cache = random_values(&random, PAGES * page, 2, p.dtype);
+        double *cache = attention_random_values(&random, PAGES * page, 2, p.dtype);
         *wanted[which] = attention_doubles(attention_keys_count(c) * 64);
         for (int64_t n = 0; n < attention_keys_count(c) * 64; n++) {
             const int64_t j = n / 64 % c->kv_len, g = n / 64 / c->kv_len % 2,
@@ -365,7 +334,7 @@ START_TEST(reads_pages)
         gpu_put(*tensors[which], cache);
         free(cache);
     }
-    c->q = random_values(&random, attention_queries_count(c) * 64, 0.5, p.dtype);
+    c->q = attention_random_values(&random, attention_queries_count(c) * 64, 0.5, p.dtype);
     p.q = make(&p, &random, p.dtype, 4, q_shape);
     gpu_put(p.q, c->q);
     p.y = make(&p, &random, p.dtype, 4, q_shape);
