@@ -55,7 +55,9 @@ static const cli_option options[] = {
      "file to write (default: report.html, .md or .csv, by the format); html, md or csv: print in "
      "this format; -: print",
      .text = &output, .letter = 'o'},
-    {"check", NULL, "refuse files that 'tessera bench --submit' would not have written",
+    {"check", NULL,
+     "refuse files that 'tessera bench --submit' would not have written; without -o and --format, "
+     "write no page",
      .flag = &checks},
     {"format", "FORMAT", "html, md or csv (default: by the extension of FILE, or html)",
      .read = read_format},
@@ -360,8 +362,18 @@ static int check_runs(const bench_document *runs, int count)
     return code;
 }
 
-/* Returns an exit code. */
-static int write_page_of(const char *const *paths, int count)
+static int draw_page(bench_document *runs, int count)
+{
+    bench_documents_name(runs, count);
+    page_context page = page_of(runs, count);
+    const int code = write_file(&page);
+    free(page.series);
+    return code;
+}
+
+/* Reads the runs, checks them with --check, and writes a page if one is wanted. Returns an exit
+ * code. */
+static int report_on(const char *const *paths, int count)
 {
     char problem[BENCH_PROBLEM];
     bench_document *runs = cli_alloc((size_t)count, sizeof *runs);
@@ -372,12 +384,11 @@ static int write_page_of(const char *const *paths, int count)
         code = cli_usage_error("bench report: %s", problem);
     else if (checks)
         code = check_runs(runs, count);
-    if (code == CLI_DONE) {
-        bench_documents_name(runs, count);
-        page_context page = page_of(runs, count);
-        code = write_file(&page);
-        free(page.series);
-    }
+    if (code == CLI_DONE && output != NULL)
+        code = draw_page(runs, count);
+    else if (code == CLI_DONE)
+        for (int r = 0; r < count; r++)
+            printf("%s: passes the self-check of 'tessera bench --submit'\n", runs[r].path);
     for (int i = 0; i < read; i++)
         bench_document_free(&runs[i]);
     free(runs);
@@ -398,8 +409,11 @@ static int read_output(void)
     return CLI_DONE;
 }
 
+/* With --check alone, neither a format nor an output is chosen: no page is wanted. */
 static void choose_format(void)
 {
+    if (checks && output == NULL && chosen_format == NULL)
+        return;
     const char *end = output != NULL ? strrchr(output, '.') : NULL;
     if (chosen_format == NULL && end != NULL)
         chosen_format = find_format(end + 1);
@@ -418,7 +432,7 @@ static int check_paths(const char *const *paths, int count)
         return cli_usage_error("bench report: too many files: %d; the maximum is %d", count,
                                MAX_RUNS);
     for (int i = 0; i < count; i++)
-        if (cli_output_is(output, paths[i]))
+        if (output != NULL && cli_output_is(output, paths[i]))
             return cli_usage_error("bench report: --output would overwrite the input '%s'",
                                    paths[i]);
     return CLI_DONE;
@@ -435,7 +449,7 @@ static int run(int argc, char **argv)
     if (code == CLI_DONE)
         code = check_paths(paths, count);
     if (code == CLI_DONE)
-        code = write_page_of(paths, count);
+        code = report_on(paths, count);
     free(paths);
     return code;
 }

@@ -7,7 +7,7 @@ _tessera_help() {
 }
 
 _tessera_options() {
-    _tessera_help "$1" | sed -n 's/^  \(--[a-z0-9-]*\).*/\1/p'
+    _tessera_help "$1" | sed -n '/^options:$/,/^$/s/^  \(--[a-z0-9-]*\).*/\1/p'
 }
 
 # Prints the words that may follow a command: other commands, benchmarks, or kinds of samplers.

@@ -18,6 +18,18 @@ suggests() {
     if [ "$wanted" = nothing ]; then [ ${#COMPREPLY[@]} = 0 ]; else [[ $list == *" $wanted "* ]]; fi
 }
 
+# complete WORD…: for this command, suggests exactly the options that its help has, after two spaces or after a comma.
+complete_options() {
+    local expected got
+    expected=$("$tool" help "$@" | awk '/^options:$/ { inside = 1; next } /^[^ ]/ { inside = 0 } inside && /^  -/ { print $1 }' | tr -d , | sort)
+    COMP_WORDS=("$tool" "$@" --)
+    COMP_CWORD=$(($# + 1))
+    COMPREPLY=()
+    _tessera
+    got=$(printf '%s\n' "${COMPREPLY[@]}" | sort)
+    [ "$expected" = "$got" ] || { printf 'help has:\n%s\nsuggested:\n%s\n' "$expected" "$got"; false; }
+}
+
 point "commands" suggests "devices bench sample" ""
 point "a command" suggests "bench" be
 point "an option of a command" suggests "--strategy" plan --str
@@ -28,6 +40,22 @@ point "options after a file" suggests "--prompt --ids" generate model.gguf --
 point "parts of checkpoint" suggests "show verify merge" checkpoint ""
 point "options of merge" suggests "--output --force" checkpoint merge --
 point "no commands after a file" suggests nothing generate model.gguf pl
+while read -r command; do
+    # shellcheck disable=SC2086 # several words
+    point "the options of ${command:-tessera}" complete_options $command
+done <<END
+devices
+sample
+plan
+generate
+tokenize
+convert
+quantize
+checkpoint show
+checkpoint verify
+checkpoint merge
+launch
+END
 if "$tool" help bench | grep -q 'This build has no benchmarks'; then
     skip "benchmarks and their options" "this build has no benchmarks"
 else
@@ -37,5 +65,9 @@ else
     point "the option for submissions" suggests "--submit" bench --su
     point "an option of bench report" suggests "--check" bench report --ch
     point "options of a part" suggests "--shape" bench model --sh
+    point "the options of bench" complete_options bench
+    point "the options of bench report" complete_options bench report
+    point "the options of bench compare" complete_options bench compare
+    point "the options of bench model" complete_options bench model
 fi
 plan

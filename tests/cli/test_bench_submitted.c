@@ -81,6 +81,36 @@ START_TEST(a_check_names_what_is_wrong)
 }
 END_TEST
 
+static bool report_exists(void)
+{
+    struct stat info;
+    return stat("report.html", &info) == 0;
+}
+
+/* A check alone says which files pass and leaves no page behind; with --format it also draws. */
+START_TEST(a_check_alone_writes_no_page)
+{
+    char path[MADE_PATH], arguments[160], want[160];
+    char folder[] = "/tmp/tessera-check-XXXXXX", *before = getcwd(NULL, 0);
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    made_write(submitted_run(), path);
+    ck_assert_int_eq(chdir(folder), 0);
+    snprintf(arguments, sizeof arguments, "bench report --check %s", path);
+    snprintf(want, sizeof want, "%s: passes the self-check of 'tessera bench --submit'\n", path);
+    tool_prints(arguments, want);
+    ck_assert(!report_exists());
+
+    snprintf(arguments, sizeof arguments, "bench report --check %s --format html", path);
+    tool_prints(arguments, "");
+    ck_assert(report_exists());
+    ck_assert_int_eq(remove("report.html"), 0);
+    ck_assert_int_eq(chdir(before), 0);
+    ck_assert_int_eq(rmdir(folder), 0);
+    free(before);
+    remove(path);
+}
+END_TEST
+
 /* Hostile files ------------------------------------------------------------------------------- */
 
 static const struct {
@@ -208,6 +238,7 @@ TESTS(bench_submitted)
 {
     tcase_add_test(tests, a_page_of_several_submissions);
     tcase_add_test(tests, a_check_names_what_is_wrong);
+    tcase_add_test(tests, a_check_alone_writes_no_page);
     tcase_add_loop_test(tests, hostile_files_are_refused, 0, COUNT(texts));
     tcase_add_test(tests, deep_and_large_files_are_refused);
     tcase_add_test(tests, a_file_that_is_cut_is_refused);

@@ -140,7 +140,7 @@ END_TEST
 START_TEST(prints_json)
 {
     json_t *document = tool_json("plan params.json --ranks=3 --gather embed* --gather "
-                                 "!*.weight,head --format json",
+                                 "!*.weight,head --json",
                                  "tessera.plan");
     ck_assert_str_eq(tool_text(document, "strategy"), "full");
     ck_assert_int_eq((int)tool_number(document, "ranks"), 3);
@@ -180,6 +180,8 @@ static const struct {
      "'Full'\n"},
     {"plan params.json --ranks 2 --format yaml",
      "tessera: plan: --format takes table or json, not 'yaml'\n"},
+    {"plan params.json --ranks 2 --json --format table",
+     "tessera: plan: --json and --format table are two formats\n"},
     {"plan params.json --ranks 2 --partition odd",
      "tessera: plan: --partition takes even, strict or uneven, not 'odd'\n"},
     {"plan params.json --ranks 2 --rates 1,2", "tessera: plan: full does not take --rates\n"},
@@ -287,7 +289,7 @@ START_TEST(plans_a_model)
     json_t *document = tool_json("plan " STORIES
                                  " --ranks 2 --dtype f16 --context 100 --sequences 3 --cache-dtype "
                                  "bf16 --bandwidth 1G,2G --gflops 1 --latency 50 --memory 1M,100K "
-                                 "--format json",
+                                 "--json",
                                  "tessera.plan.inference");
     const json_t *rank = json_array_get(tool_member(document, "ranks"), 1);
     ck_assert_uint_eq(json_array_size(tool_member(document, "ranks")), 2);
@@ -342,7 +344,7 @@ START_TEST(finds_a_grid)
                   "%s", result.out);
     tool_result_free(&result);
     json_t *document =
-        tool_json("plan " STORIES " --cluster hosts.json --format json", "tessera.plan.cluster");
+        tool_json("plan " STORIES " --cluster hosts.json --json", "tessera.plan.cluster");
     ck_assert_str_eq(tool_text(document, "goal"), "generation");
     ck_assert(json_is_true(tool_member(document, "fits")));
     const json_t *all = tool_member(document, "candidates");

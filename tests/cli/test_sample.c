@@ -138,7 +138,7 @@ START_TEST(json)
     ck_assert_int_eq(json_integer_value(json_array_get(list, 0)), 1559595546);
     ck_assert_int_eq(json_integer_value(json_array_get(list, 1)), 1755192844);
     json_decref(document);
-    document = tool_json("sample raw --count 0 --format json", "tessera.sample");
+    document = tool_json("sample raw --count 0 --json", "tessera.sample");
     ck_assert_uint_eq(json_array_size(tool_member(document, "values")), 0);
     json_decref(document);
 }
@@ -175,6 +175,8 @@ static const struct {
      "tessera: sample: --rng dotnet takes a seed from -2147483648 to 2147483647, not "
      "'18446744073709551615'\n"},
     {"sample raw --format yaml", "tessera: sample: --format takes text, json or i64, not 'yaml'\n"},
+    {"sample raw --json --format i64",
+     "tessera: sample: --json and --format i64 are two formats\n"},
 };
 
 START_TEST(refuses_wrong_arguments)

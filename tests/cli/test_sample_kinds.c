@@ -301,7 +301,7 @@ START_TEST(json)
     ck_assert_ptr_null(json_object_get(document, "mask"));
     json_decref(document);
 
-    document = tool_json("sample sequential --n 0 --batch 3 --format json", "tessera.sample");
+    document = tool_json("sample sequential --n 0 --batch 3 --json", "tessera.sample");
     list_is(document, "batches", "[]");
     json_decref(document);
 }

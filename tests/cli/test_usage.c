@@ -288,6 +288,70 @@ static char *manual_of(int i)
     return manual;
 }
 
+/* Calls `check` for each line "  NAME  …" or "  tessera NAME …" of a list of commands, with the
+ * command's whole name. Returns how many there were. */
+static int each_command(const char *parent, void (*check)(const char *command))
+{
+    char *help = help_of(parent), words[2][32], name[80], *rest;
+    bool listed = false;
+    int count = 0;
+    /* `check` uses strtok, too. */
+    for (char *line = strtok_r(help, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        listed = line[0] == ' ' ? listed : strstr(line, "commands:") != NULL;
+        if (!listed || strncmp(line, "  ", 2) != 0 || line[2] == ' ')
+            continue;
+        if (sscanf(line, "  tessera %31[a-z] %31[a-z-]", words[0], words[1]) == 2 &&
+            words[1][0] != '-')
+            snprintf(name, sizeof name, "%s %s", words[0], words[1]);
+        else if (parent[0] == '\0' && sscanf(line, "  %31[a-z]", words[0]) == 1)
+            snprintf(name, sizeof name, "%s", words[0]);
+        else
+            continue;
+        check(name);
+        count++;
+    }
+    free(help);
+    return count;
+}
+
+static void must_be_explained(const char *command)
+{
+    /* These have no options. */
+    static const char *const bare[] = {"help", "checkpoint", "checkpoint verify"};
+    bool found = false;
+    for (int i = 0; i < EXPLAINED; i++)
+        found = found || strcmp(command, explained[i].command) == 0;
+    for (size_t i = 0; i < sizeof bare / sizeof *bare; i++)
+        found = found || strcmp(command, bare[i]) == 0;
+    ck_assert_msg(found, "'%s' is not compared with the manual", command);
+}
+
+/* What a command computes can be had as JSON. The others print no data, or in one form only. */
+static void must_print_json(const char *command)
+{
+    static const char *const others[] = {
+        "help",        "launch",     "convert",           "quantize",
+        "tokenize",    "checkpoint", "checkpoint verify", "checkpoint merge",
+        "bench report"};
+    char *help = help_of(command);
+    bool excepted = false;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        excepted = excepted || strcmp(command, others[i]) == 0;
+    ck_assert_msg(has_word(help, "--json") != excepted, "%s", command);
+    free(help);
+}
+
+START_TEST(every_command_is_compared_with_the_manual)
+{
+    static void (*const checks[])(const char *) = {must_be_explained, must_print_json};
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(each_command("", checks[i]), 11);
+        ck_assert_int_eq(each_command("bench", checks[i]), 3);
+        ck_assert_int_eq(each_command("checkpoint", checks[i]), 3);
+    }
+}
+END_TEST
+
 /* In the help, options start with two spaces; so do benchmarks and kinds in their lists. */
 START_TEST(the_manual_has_the_options_of_help)
 {
@@ -395,6 +459,7 @@ TESTS(usage)
 #if TEST_HAVE_BENCH
     tcase_add_loop_test(tests, the_manual_has_the_options_of_help, 0, EXPLAINED);
     tcase_add_loop_test(tests, accepted_letters_are_documented, 0, EXPLAINED);
+    tcase_add_test(tests, every_command_is_compared_with_the_manual);
     tcase_add_test(tests, the_manual_has_the_common_options);
     tcase_add_test(tests, the_tool_has_the_options_of_the_manual);
 #endif

@@ -15,6 +15,7 @@
 
 static struct {
     const char *strategy, *partition, *format;
+    bool json;     /* --json, or --format json */
     int64_t ranks; /* 0: the option was not given */
     int64_t align;
     plan_list rates, memory, gather, full, layerwise;
@@ -97,6 +98,7 @@ static const cli_option options[] = {
      "how tensor-parallel ranks send activations: f32 (default), f16, bf16 or q8_0 (cluster)",
      .read = read_dtype, .user = &chosen.cluster.wire},
     {"format", "FORMAT", "table or json (default: table)", .text = &chosen.format},
+    {"json", NULL, "the same as --format json", .flag = &chosen.json},
     {0},
 };
 
@@ -294,7 +296,6 @@ static int make_plan(const char *path, const tsr_shard_strategy_params *strategy
     tsr_shard_list *list = NULL;
     tsr_shard_strategy *strategy = NULL;
     tsr_shard_plan *plan = NULL;
-    bool json = chosen.format != NULL && strcmp(chosen.format, "json") == 0;
     tsr_status status = tsr_shard_strategy_create(strategy_params, &strategy);
     if (status == TSR_OK)
         status = tsr_shard_list_open(path, &list);
@@ -308,7 +309,7 @@ static int make_plan(const char *path, const tsr_shard_strategy_params *strategy
         code = cli_usage_error("plan: %s: the list of parameters is empty", path);
     else if (status != TSR_OK)
         code = library_error(status);
-    else if (json)
+    else if (chosen.json)
         code = print_json(plan);
     else
         plan_print(stdout, plan, path, tsr_shard_format_name(tsr_shard_list_format(list)));
@@ -349,7 +350,7 @@ static int plan_inference(const char *path)
         code = read_memory(chosen.model.ranks, &values);
     chosen.model.rates = values.rates;
     chosen.model.memory = values.memory;
-    chosen.model.json = chosen.format != NULL && strcmp(chosen.format, "json") == 0;
+    chosen.model.json = chosen.json;
     if (code == CLI_DONE)
         code = plan_model_run(path, &chosen.model);
     free(values.rates);
@@ -359,10 +360,13 @@ static int plan_inference(const char *path)
 
 static int check_format(void)
 {
-    return chosen.format != NULL && strcmp(chosen.format, "table") != 0 &&
-                   strcmp(chosen.format, "json") != 0
-               ? cli_usage_error("plan: --format takes table or json, not '%s'", chosen.format)
-               : CLI_DONE;
+    const bool json = chosen.format != NULL && strcmp(chosen.format, "json") == 0;
+    if (chosen.format != NULL && !json && strcmp(chosen.format, "table") != 0)
+        return cli_usage_error("plan: --format takes table or json, not '%s'", chosen.format);
+    if (chosen.json && chosen.format != NULL && !json)
+        return cli_usage_error("plan: --json and --format %s are two formats", chosen.format);
+    chosen.json |= json;
+    return CLI_DONE;
 }
 
 /* The best grid of a cluster. The description of the cluster says what other options say. */
@@ -385,9 +389,7 @@ static int plan_on_cluster(const char *path)
     o->dtype = m->dtype;
     o->cache_dtype = m->cache_dtype;
     o->context = m->context;
-    o->json = chosen.format != NULL && strcmp(chosen.format, "json") == 0;
-    if (code == CLI_DONE)
-        code = check_format();
+    o->json = chosen.json;
     return code == CLI_DONE ? plan_cluster_run(path, o) : code;
 }
 
@@ -412,21 +414,19 @@ static int plan_file(const char *path)
     tsr_partition_kind partition = TSR_PARTITION_EVEN;
     rank_values values = {0};
     int ranks = 0;
+    if (check_format() != CLI_DONE)
+        return CLI_USAGE;
     if (chosen.cluster.hosts)
         return plan_on_cluster(path);
     if (check_cluster_options() != CLI_DONE)
         return CLI_USAGE;
-    if (chosen.strategy != NULL ? strcmp(chosen.strategy, inference) == 0 : is_folder(path)) {
-        const int checked = check_format();
-        return checked == CLI_DONE ? plan_inference(path) : checked;
-    }
+    if (chosen.strategy != NULL ? strcmp(chosen.strategy, inference) == 0 : is_folder(path))
+        return plan_inference(path);
     if (chosen.strategy != NULL && tsr_shard_kind_parse(chosen.strategy, &kind) != TSR_OK)
         return cli_usage_error(
             "plan: --strategy takes full, layerwise, hybrid, weighted or inference, not '%s'",
             chosen.strategy);
-    int code = check_format();
-    if (code == CLI_DONE)
-        code = read_partition(&partition);
+    int code = read_partition(&partition);
     if (code == CLI_DONE)
         code = check_options(kind);
     if (code == CLI_DONE)

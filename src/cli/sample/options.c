@@ -64,12 +64,16 @@ static bool read_epoch(void *user, const char *text, char *problem, size_t size)
     return false;
 }
 
+static const char *const format_names[] = {"text", "json", "i64"};
+/* Whether --format and --json were given. */
+static bool has_format, has_json;
+
 static bool read_format(void *user, const char *text, char *problem, size_t size)
 {
-    static const char *const names[] = {"text", "json", "i64"};
     (void)user;
+    has_format = true;
     for (int i = 0; i < 3; i++)
-        if (strcmp(text, names[i]) == 0) {
+        if (strcmp(text, format_names[i]) == 0) {
             sample_chosen.format = (sample_format)i;
             return true;
         }
@@ -146,6 +150,7 @@ const cli_option sample_option_table[] = {
     {"format", "FORMAT",
      "text: one index, or batch, per line; json; i64: 8 bytes per index, little-endian",
      .read = read_format},
+    {"json", NULL, "the same as --format json", .flag = &has_json},
     {"batch", "SIZE", "group the indices into batches of this size",
      .integer = &sample_chosen.batch, .low = 1, .high = MAX},
     {"drop-last", NULL, "omit the last batch if it is incomplete",
@@ -245,6 +250,8 @@ static int list_given(given_option list[MAX_GIVEN])
 void sample_options_note(void)
 {
     given_option list[MAX_GIVEN];
+    if (has_json && !has_format)
+        sample_chosen.format = SAMPLE_JSON;
     sample_chosen.given = 0;
     for (int i = 0, count = list_given(list); i < count; i++)
         sample_chosen.given |= list[i].given ? list[i].bit : 0;
@@ -254,6 +261,9 @@ static int check_together(unsigned takes, bool adds_epoch)
 {
     const sample_options *all = &sample_chosen;
     bool is_torch = all->order == TSR_ORDER_TORCH;
+    if (has_json && all->format != SAMPLE_JSON)
+        return cli_usage_error("sample: --json and --format %s are two formats",
+                               format_names[all->format]);
     if (all->drop_last && all->batch < 0)
         return cli_usage_error(
             "sample: --drop-last needs --batch%s",
