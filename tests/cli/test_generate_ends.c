@@ -23,7 +23,7 @@ static launched kill_one(const char *script)
         char *text = read_file("out");
         begun = strlen(text) > strlen("Once upon");
         free(text);
-        sleep_for(0.02);
+        pause_briefly();
     }
     char *number = read_file("pid.1");
     ck_assert_int_gt(atoi(number), 0);

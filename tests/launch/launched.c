@@ -2,10 +2,10 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,6 +14,7 @@
 #include "support/check_main.h"
 
 #define MAX_ARGUMENTS 16
+#define LIMIT_S 60 /* how long a test waits for what must happen */
 
 static char folder[64];
 
@@ -26,10 +27,9 @@ double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-void sleep_for(double seconds)
+void pause_briefly(void)
 {
-    const int64_t ns = (int64_t)(seconds * 1e9);
-    nanosleep(&(struct timespec){ns / 1000000000, ns % 1000000000}, NULL);
+    nanosleep(&(struct timespec){0, 5000000}, NULL);
 }
 
 void make_folder(void)
@@ -71,6 +71,13 @@ char *read_file(const char *name)
         fclose(file);
     }
     return text;
+}
+
+void write_file(const char *name, const char *text)
+{
+    FILE *file = fopen(in_folder(name), "w");
+    ck_assert_ptr_nonnull(file);
+    ck_assert(fputs(text, file) >= 0 && fclose(file) == 0);
 }
 
 launched start(const char *arguments)
@@ -126,13 +133,47 @@ void done(launched *job)
 
 void wait_for(const char *name)
 {
-    for (int i = 0; i < 2000; i++) {
-        if (access(in_folder(name), F_OK) == 0)
+    struct stat file;
+    for (double start = now(); now() < start + LIMIT_S; pause_briefly())
+        if (stat(in_folder(name), &file) == 0 && file.st_size > 0)
             return;
-        sleep_for(0.005);
-    }
     char *err = read_file("err");
     ck_abort_msg("no file %s; standard error: %s", name, err);
+}
+
+void wait_for_text(const char *name, const char *what, int times)
+{
+    for (double start = now(); now() < start + LIMIT_S; pause_briefly()) {
+        char *text = read_file(name);
+        int found = count(text, what);
+        free(text);
+        if (found >= times)
+            return;
+    }
+    char *text = read_file(name);
+    ck_abort_msg("not %d times '%s' in: %.2000s", times, what, text);
+}
+
+/* Whether a signal has been sent to a process that has not yet taken it. */
+static bool is_pending(pid_t pid, int number)
+{
+    char path[64], line[256];
+    unsigned long long pending = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return false;
+    while (fgets(line, sizeof line, file) != NULL && sscanf(line, "ShdPnd: %llx", &pending) != 1)
+        ;
+    fclose(file);
+    return (pending >> (number - 1) & 1) != 0;
+}
+
+void send_signal(const launched *job, int number)
+{
+    ck_assert_int_eq(kill(job->pid, number), 0);
+    for (double start = now(); is_pending(job->pid, number); pause_briefly())
+        ck_assert_msg(now() < start + LIMIT_S, "the launcher does not take signal %d", number);
 }
 
 launched start_ready(const char *arguments)
@@ -140,7 +181,6 @@ launched start_ready(const char *arguments)
     launched job = start(arguments);
     wait_for("pid.0");
     wait_for("pid.1");
-    sleep_for(0.05); /* until its process has gone on after writing the file */
     return job;
 }
 
@@ -161,8 +201,8 @@ bool is_alive(const char *name)
 
 void assert_gone(const char *name)
 {
-    for (int i = 0; i < 1000 && is_alive(name); i++)
-        sleep_for(0.002);
+    for (double start = now(); is_alive(name) && now() < start + LIMIT_S;)
+        pause_briefly();
     ck_assert_msg(!is_alive(name), "process %s is still there", name);
 }
 

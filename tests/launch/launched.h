@@ -23,6 +23,9 @@ char *read_file(const char *name);
 /* A descriptor for the standard output of jobs that are started next, or −1 for a file. */
 extern int output_to;
 
+/* Writes a file in that folder. */
+void write_file(const char *name, const char *text);
+
 /* Starts `tessera launch` with these arguments, which are separated by ~. */
 launched start(const char *arguments);
 /* Waits for its end and reads its output. */
@@ -31,17 +34,23 @@ void finish(launched *job);
 launched launch(const char *arguments);
 /* Frees the output. */
 void done(launched *job);
-/* Starts a job whose two ranks write files pid.0 and pid.1, and waits for these. */
+/* Starts a job whose two ranks write their numbers to pid.0 and pid.1, and waits for these files.
+ */
 launched start_ready(const char *arguments);
 
 double now(void);
-void sleep_for(double seconds);
-/* Waits until a file exists, for 10 s at most. Ranks create one when they are ready. */
+/* Pauses between two looks at something for which a test waits. */
+void pause_briefly(void);
+/* Waits until a file has contents, for a minute at most. Ranks write one when they are ready. */
 void wait_for(const char *name);
+/* Waits until the job's standard output or error in its file contains `what` `times` times. */
+void wait_for_text(const char *name, const char *what, int times);
+/* Sends a signal to the launcher, and waits until it has taken it. */
+void send_signal(const launched *job, int number);
 
 /* Whether the process whose number is in a file is alive. A zombie is not. */
 bool is_alive(const char *name);
-/* Waits until it is not, for 2 s at most. */
+/* Waits until it is not, for a minute at most. */
 void assert_gone(const char *name);
 
 /* How often `what` occurs. */

@@ -19,7 +19,7 @@ START_TEST(passes_signals_on)
 {
     launched job = start_ready(with_traps);
     kill(job.pid, SIGUSR1);
-    sleep_for(0.2);
+    wait_for_text("out", "USR1\n", 2);
     kill(job.pid, signals[_i].signal);
     finish(&job);
     ck_assert_int_eq(job.status, signals[_i].status);
@@ -49,15 +49,15 @@ END_TEST
 
 START_TEST(a_second_signal_kills)
 {
-    launched job = start_ready("-n~2~--grace~60~sh~-c~trap '' INT; echo $$ >$FOLDER/pid.$RANK; "
-                               "while :; do sleep 1; done");
+    launched job = start_ready("-n~2~--grace~600~sh~-c~trap 'echo INT' INT; "
+                               "echo $$ >$FOLDER/pid.$RANK; while :; do sleep 1; done");
     kill(job.pid, SIGINT);
-    sleep_for(0.3);
+    wait_for_text("out", "INT\n", 2);
     ck_assert(is_alive("pid.0") && is_alive("pid.1"));
     kill(job.pid, SIGINT);
     finish(&job);
     ck_assert_int_eq(job.status, 128 + SIGKILL);
-    ck_assert_double_lt(job.seconds, 40);
+    ck_assert_double_lt(job.seconds, 300); /* the grace period is longer */
     assert_gone("pid.0");
     assert_gone("pid.1");
     done(&job);
@@ -67,8 +67,10 @@ END_TEST
 START_TEST(a_signal_ignored_stays_ignored)
 {
     signal(SIGHUP, SIG_IGN); /* nohup */
-    launched job = start_ready("-n~2~sh~-c~echo $$ >$FOLDER/pid.$RANK; kill -HUP $$; sleep 0.4");
-    kill(job.pid, SIGHUP);
+    launched job = start_ready("-n~2~sh~-c~kill -HUP $$; echo $$ >$FOLDER/pid.$RANK; "
+                               "until [ -s $FOLDER/sent ]; do sleep 0.02; done");
+    send_signal(&job, SIGHUP);
+    write_file("sent", "\n");
     finish(&job);
     ck_assert_int_eq(job.status, 0);
     done(&job);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -14,8 +15,9 @@
 #include "launch/launched.h"
 #include "support/check_main.h"
 
-/* Starts a job whose output goes to a pipe. `out` gets the end to read from. */
-static launched start_into_pipe(const char *arguments, int flags, int *out)
+/* Starts a job whose output goes to a pipe. `out` gets the end to read from, and `in` the end to
+ * write to. */
+static launched start_into_pipe(const char *arguments, int flags, int *out, int *in)
 {
     int ends[2];
     ck_assert_int_eq(pipe(ends), 0);
@@ -24,9 +26,32 @@ static launched start_into_pipe(const char *arguments, int flags, int *out)
     output_to = ends[1];
     launched job = start(arguments);
     output_to = -1;
-    close(ends[1]);
     *out = ends[0];
+    *in = ends[1];
     return job;
+}
+
+/* Waits until a pipe has no room. */
+static void wait_until_full(int in)
+{
+    struct pollfd room = {.fd = in, .events = POLLOUT};
+    for (double start = now(); poll(&room, 1, 0) > 0; pause_briefly())
+        ck_assert_msg(now() < start + 60, "the pipe does not fill up");
+}
+
+/* Waits until a terminal takes no more output: its contents no longer grow. */
+static void wait_until_stuck(int screen)
+{
+    int held = 0, before = -1;
+    double start = now(), grown = start;
+    while (held == 0 || now() < grown + 0.5) {
+        ck_assert_int_eq(ioctl(screen, FIONREAD, &held), 0);
+        if (held != before)
+            grown = now();
+        before = held;
+        ck_assert_msg(now() < start + 60, "the terminal does not fill up");
+        pause_briefly();
+    }
 }
 
 /* Reads until the end of a pipe. `size` gets the number of bytes. */
@@ -45,28 +70,32 @@ static char *read_all(int from, size_t *size)
 static const struct {
     const char *arguments;
     int signals, status;
+    bool ended; /* the ranks have ended, only their output is left */
 } unread[] = {
-    {"-n~2~--grace~1~sh~-c~echo $$ >$FOLDER/pid.$RANK; exec yes", 1, 128 + SIGTERM},
-    {"-n~2~--grace~1~sh~-c~trap '' TERM; echo $$ >$FOLDER/pid.$RANK; yes", 1, 128 + SIGKILL},
-    {"-n~2~--grace~60~sh~-c~trap '' TERM; echo $$ >$FOLDER/pid.$RANK; yes", 2, 128 + SIGKILL},
-    /* The ranks have ended, only their output is left. */
-    {"-n~2~--grace~1~sh~-c~echo $$ >$FOLDER/pid.$RANK; yes | head -n 20000", 1, 1},
+    {"-n~2~--grace~1~sh~-c~echo $$ >$FOLDER/pid.$RANK; exec yes", 1, 128 + SIGTERM, false},
+    {"-n~2~--grace~1~sh~-c~trap '' TERM; echo $$ >$FOLDER/pid.$RANK; yes", 1, 128 + SIGKILL, false},
+    {"-n~2~--grace~600~sh~-c~trap '' TERM; echo $$ >$FOLDER/pid.$RANK; yes", 2, 128 + SIGKILL,
+     false},
+    {"-n~2~--grace~1~sh~-c~echo $$ >$FOLDER/pid.$RANK; yes | head -n 20000", 1, 1, true},
 };
 
 START_TEST(ends_where_nobody_reads)
 {
-    int out;
-    launched job = start_into_pipe(unread[_i].arguments, 0, &out);
+    int out, in;
+    launched job = start_into_pipe(unread[_i].arguments, 0, &out, &in);
     wait_for("pid.0");
     wait_for("pid.1");
-    sleep_for(0.5); /* the pipe is full */
-    for (int i = 0; i < unread[_i].signals; i++) {
-        kill(job.pid, SIGTERM);
-        sleep_for(0.2);
+    wait_until_full(in);
+    close(in);
+    if (unread[_i].ended) {
+        assert_gone("pid.0");
+        assert_gone("pid.1");
     }
-    job.seconds = now();
+    for (int i = 0; i < unread[_i].signals; i++)
+        send_signal(&job, SIGTERM);
     finish(&job);
-    ck_assert_double_lt(job.seconds, 3);
+    ck_assert_double_lt(job.seconds,
+                        300); /* it does not wait for a reader or a long grace period */
     ck_assert_int_eq(job.status, unread[_i].status);
     ck_assert_str_eq(job.err,
                      "tessera: launch: nobody reads standard output: the rest of it is lost\n");
@@ -91,11 +120,10 @@ START_TEST(ends_where_a_terminal_is_stuck)
     output_to = open(ptsname(screen), O_RDWR | O_NOCTTY);
     ck_assert_int_ge(output_to, 0);
     launched job = start_ready("-n~2~--grace~1~sh~-c~echo $$ >$FOLDER/pid.$RANK; exec yes");
-    sleep_for(0.5); /* the terminal is full */
+    wait_until_stuck(screen);
     kill(job.pid, SIGTERM);
-    job.seconds = now();
     finish(&job);
-    ck_assert_double_lt(job.seconds, 3);
+    ck_assert_double_lt(job.seconds, 300);
     ck_assert_int_eq(job.status, 128 + SIGTERM);
     ck_assert_str_eq(job.err,
                      "tessera: launch: nobody reads standard output: the rest of it is lost\n");
@@ -149,10 +177,11 @@ END_TEST
 START_TEST(waits_for_a_late_reader)
 {
     static const int flags[] = {0, O_NONBLOCK};
-    int out;
+    int out, in;
     size_t size, expected = 0;
-    launched job = start_into_pipe("-n~1~--grace~0~sh~-c~seq 40000; exit 3", flags[_i], &out);
-    sleep_for(1);
+    launched job = start_into_pipe("-n~1~--grace~0~sh~-c~seq 40000; exit 3", flags[_i], &out, &in);
+    wait_until_full(in);
+    close(in);
     char *text = read_all(out, &size);
     finish(&job);
     for (int i = 1; i <= 40000; i++)
