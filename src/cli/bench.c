@@ -246,11 +246,10 @@ static int check_options(const bench *what)
         {chosen.large, BENCH_LARGE, "large"},
     };
     if (what == NULL && (chosen.shape_count > 0 || chosen.dtype_count > 0 || chosen.size_mib > 0))
-        return cli_usage_error("bench: --shape, --dtype and --size: missing BENCHMARK");
+        return cli_usage_error("bench: --shape, --dtype and --size need a BENCHMARK");
     if (what == NULL && has_sizes())
-        return cli_usage_error(
-            "bench: --minbytes, --maxbytes and --stepfactor: missing BENCHMARK, a "
-            "collective operation");
+        return cli_usage_error("bench: --minbytes, --maxbytes and --stepfactor need a BENCHMARK, a "
+                               "collective operation");
     if (what == NULL)
         return CLI_DONE;
     if (chosen.device != NULL && what->host_only)

@@ -584,7 +584,7 @@ static const struct {
     {"bench plan --size 3", "tessera: bench: plan does not take --size\n"},
     {"bench frob",
      "tessera: bench: unknown benchmark 'frob'" IN_THIS_BUILD "; see 'tessera help bench'\n"},
-    {"bench --shape 1x1x1", "tessera: bench: --shape, --dtype and --size: missing BENCHMARK\n"},
+    {"bench --shape 1x1x1", "tessera: bench: --shape, --dtype and --size need a BENCHMARK\n"},
     {"bench -x", "tessera: bench: unknown option '-x'; see 'tessera help bench'\n"},
     {"bench rng -o", "tessera: bench: missing value: -o FORMAT|FILE\n"},
     {"bench rng -o jsn", "tessera: bench: --output takes text, md, csv, json, or a file whose name "

@@ -194,7 +194,7 @@ CASE(disagreement, "checkpoint: ranks whose entries differ write nothing")
 #define NOT_SAVED(count, params, text)                                                             \
     FAILS(tsr_checkpoint_save(path, world, NULL, count, &e, params), TSR_ERR_INVALID, text);       \
     e = good
-    NOT_SAVED(other ? 0 : 1, NULL, said_by(1, "0 entries, but rank 0 has 1"));
+    NOT_SAVED(other ? 0 : 1, NULL, said_by(1, "this rank has 0 entries, and rank 0 has 1"));
     e.name = other ? "y" : "x";
     NOT_SAVED(1, NULL,
               said_by(1, "entry 0, 'y' f32 [8] with shard_dim -1, is different on rank 0"));

@@ -169,7 +169,8 @@ static tsr_status out_of_time(const shrinking *s)
 {
     char why[256];
     (void)snprintf(why, sizeof why, "%s", tsr_last_error());
-    return tsr__fail(TSR_ERR_TIMEOUT, "the ranks did not connect within %.1f s; at last: %s",
+    return tsr__fail(TSR_ERR_TIMEOUT,
+                     "the ranks did not connect within %.1f s; the last error was: %s",
                      (double)s->timeout_ns / 1e9, why);
 }
 

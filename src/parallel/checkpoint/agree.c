@@ -92,8 +92,8 @@ tsr_status tsr__checkpoint_same_entries(tsr_comm *comm, const char *who, int cou
     TSR__TRY(tsr_comm_broadcast(comm, &first_count, 1, TSR_I32, 0));
     tsr_status status = TSR_OK;
     if (count != first_count)
-        status = tsr__fail(TSR_ERR_INVALID, "%s: %d entries, but rank 0 has %d", who, count,
-                           (int)first_count);
+        status = tsr__fail(TSR_ERR_INVALID, "%s: this rank has %d entries, and rank 0 has %d", who,
+                           count, (int)first_count);
     TSR__TRY(tsr__checkpoint_agree(comm, who, status));
     uint64_t *hashes = tsr__calloc((size_t)count, sizeof *hashes);
     status = tsr__checkpoint_agree(comm, who, hashes ? TSR_OK : TSR_ERR_NO_MEMORY);
