@@ -141,7 +141,7 @@ static const struct {
     {"bench all-reduce -e M",
      "tessera: bench: --maxbytes takes bytes from 4 to 1G, such as 8, 64K or 16M, not 'M'\n"},
     {"bench rng -f 2", "tessera: bench: rng does not take --stepfactor\n"},
-    {"bench -b 8", "tessera: bench: --minbytes, --maxbytes and --stepfactor: missing BENCHMARK, a "
+    {"bench -b 8", "tessera: bench: --minbytes, --maxbytes and --stepfactor need a BENCHMARK, a "
                    "collective operation\n"},
     {"bench copy --size 0", "tessera: bench: --size takes an integer from 1 to 1024, not '0'\n"},
     {"bench copy --size 1e3",
