@@ -1,21 +1,46 @@
 # shellcheck shell=sh
-# Sets up two network namespaces joined by a veth pair, which stand for two machines: $a has 10.98.0.1 and $b has 10.98.0.2 on veth0. A
-# script sources this file from the root of the sources and passes its own arguments. Needs iproute2, and root or the right to make a user
-# namespace. Otherwise the test NAME is skipped.
+# Sets up network namespaces, which stand for machines: host N of $host_count (default: 2, at most 8) is the namespace that `host N` prints,
+# and has 10.98.0.N on veth0. Two hosts, which are also called $a and $b, are joined by a veth pair, and more by a bridge in a namespace of its
+# own. A script sources this file from the root of the sources and passes its own arguments. Needs iproute2, and root or the right to make a
+# user namespace. Otherwise the test NAME is skipped.
 #
 #     make_hosts NAME "$@"
 folder=
+host_count=${host_count-2}
+host() {
+    echo "tsr$1-$$"
+}
+a=$(host 1)
+b=$(host 2)
 end_hosts() {
-    ip netns delete "$a" 2>/dev/null
-    ip netns delete "$b" 2>/dev/null
+    for number in $(seq 0 "$host_count"); do
+        ip netns delete "$(host "$number")" 2>/dev/null
+    done
     rm -rf "$folder"
 }
 set_up_hosts() {
-    ip netns add "$a" && ip netns add "$b" &&
-        ip -n "$a" link add veth0 type veth peer name veth0 netns "$b" &&
-        ip -n "$a" address add 10.98.0.1/24 dev veth0 && ip -n "$b" address add 10.98.0.2/24 dev veth0 &&
-        ip -n "$a" link set veth0 up && ip -n "$b" link set veth0 up &&
-        ip -n "$a" link set lo up && ip -n "$b" link set lo up && is_up "$a" && is_up "$b"
+    for number in $(seq "$host_count"); do
+        ip netns add "$(host "$number")" && ip -n "$(host "$number")" link set lo up || return
+    done
+    if [ "$host_count" = 2 ]; then
+        ip -n "$a" link add veth0 type veth peer name veth0 netns "$b"
+    else
+        make_bridge
+    fi || return
+    for number in $(seq "$host_count"); do
+        ip -n "$(host "$number")" address add "10.98.0.$number/24" dev veth0 && ip -n "$(host "$number")" link set veth0 up || return
+    done
+    for number in $(seq "$host_count"); do
+        is_up "$(host "$number")" || return
+    done
+}
+make_bridge() {
+    switch=$(host 0)
+    ip netns add "$switch" && ip -n "$switch" link add bridge0 type bridge && ip -n "$switch" link set bridge0 up || return
+    for number in $(seq "$host_count"); do
+        ip -n "$(host "$number")" link add veth0 type veth peer name "port$number" netns "$switch" &&
+            ip -n "$switch" link set "port$number" master bridge0 && ip -n "$switch" link set "port$number" up || return
+    done
 }
 # Waits until the link is up, which takes the kernel a moment.
 is_up() {
@@ -33,8 +58,6 @@ make_hosts() {
         # shellcheck disable=SC2016 # for the inner shell
         TEST_UNSHARED=yes exec unshare -Urnm sh -c 'mount -t tmpfs none /run && exec "$0" "$@"' "$0" "$@"
     fi
-    a=tsrA$$
-    b=tsrB$$
     folder=$(mktemp -d)
     trap end_hosts EXIT
     trap 'exit 1' HUP INT TERM

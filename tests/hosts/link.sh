@@ -48,11 +48,7 @@ for_good() { # COUNT
 killed() { # COUNT RANK
     TEST_TIMEOUT_MS=40000 start_all 100000000 "$1"
     all_ready || return 1
-    i=0
-    for pid in $pids; do
-        [ "$i" = "$2" ] && kill -9 "$pid"
-        i=$((i + 1))
-    done
+    kill_rank "$2"
     wait_all
     show
     [ "$well" = 0 ] || return 1
@@ -64,11 +60,7 @@ killed() { # COUNT RANK
 killed_meanwhile() { # MS RANK DEADLINE_MS
     TEST_TIMEOUT_MS=1500 TEST_CREATE_MS=$3 TEST_LOG=1 start_all 100000000 10
     wait_for "bootstrap: rank $2 of 4" "$folder/err.$2" && sleep "0.$(printf %03d "$1")"
-    i=0
-    for pid in $pids; do
-        [ "$i" = "$2" ] && kill -9 "$pid"
-        i=$((i + 1))
-    done
+    kill_rank "$2"
     i=0 well=0
     for pid in $pids; do
         wait "$pid"

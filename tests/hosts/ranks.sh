@@ -1,18 +1,23 @@
 # shellcheck shell=sh
-# Four ranks of $summing, two on each of the hosts $a and $b. A script sources this file after make_hosts.
-: "${summing:?}" "${folder:?}" "${a:?}" "${b:?}"
-export WORLD_SIZE=4 TESSERA_BOOT=env MASTER_ADDR=10.98.0.1 TESSERA_MASTER_PORT=29511 TESSERA_TOKEN=0123456789abcdef
+# Ranks of $summing on hosts: $placement has the number of the host of each rank (default: two ranks on each of two hosts). A script sources
+# this file after make_hosts.
+: "${summing:?}" "${folder:?}"
+placement=${placement-1 1 2 2}
+# shellcheck disable=SC2086 # several numbers
+WORLD_SIZE=$(echo $placement | wc -w)
+export WORLD_SIZE TESSERA_BOOT=env MASTER_ADDR=10.98.0.1 TESSERA_MASTER_PORT=29511 TESSERA_TOKEN=0123456789abcdef
 # Prevents shared memory, which two hosts do not have.
 export UCX_TLS=tcp,self UCX_NET_DEVICES=veth0
 
 # start_all ROUNDS COUNT: rank r writes to out.r and err.r.
 start_all() {
     pids=
+    r=0
     rm -f "$folder"/out.? "$folder"/err.? # or the former ranks' words could be read
-    for r in 0 1 2 3; do
-        [ "$r" -lt 2 ] && host=$a || host=$b
-        RANK=$r ip netns exec "$host" "$summing" "$@" >"$folder/out.$r" 2>"$folder/err.$r" &
+    for number in $placement; do
+        RANK=$r ip netns exec "$(host "$number")" "$summing" "$@" >"$folder/out.$r" 2>"$folder/err.$r" &
         pids="$pids $!"
+        r=$((r + 1))
     done
 }
 # Waits for all ranks. `well` is the number of ranks that succeeded.
@@ -26,9 +31,20 @@ show() {
     cat "$folder"/out.? "$folder"/err.?
 }
 all_ready() {
-    for r in 0 1 2 3; do
+    for r in $(seq 0 $((WORLD_SIZE - 1))); do
         wait_for ready "$folder/out.$r" && continue
         show
         return 1
     done
+}
+kill_rank() { # RANK
+    r=0
+    for pid in $pids; do
+        [ "$r" = "$1" ] && kill -9 "$pid"
+        r=$((r + 1))
+    done
+}
+# The rank has gone on as NEW-RANK of SIZE ranks, and ended well.
+goes_on() { # RANK NEW-RANK SIZE
+    grep -q "^rank $2 of $3, .*: well$" "$folder/out.$1"
 }

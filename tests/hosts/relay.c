@@ -1,17 +1,19 @@
-/* A slow link between two network namespaces. The program makes a TUN device `slow0` in each, and
- * forwards the packets that are routed into either device to the other one.
+/* A slow network between network namespaces. The program makes a TUN device `slow0` in each, and
+ * forwards the packets that are routed into one to the others: a packet for an address that ends in
+ * N goes to the Nth host.
  *
- *     relay HOST HOST [--delay US] [--bandwidth BITS_PER_SECOND] [--queue BYTES]
+ *     relay HOST HOST… [--delay US] [--bandwidth BITS_PER_SECOND] [--queue BYTES]
  *
- * HOST is a name of `ip netns`, or a path such as /proc/PID/ns/net. Each direction is a link of its
- * own. A packet leaves it after those before it, with all its bytes at the bandwidth, and arrives
- * the delay later. The bandwidth is that of IP packets as they would be on a wire of MTU 1500:
- * TCP's payload is 1448 of 1500 bytes. Packets that wait for the link are in its queue; one that
- * does not fit into it (default: 4 MiB) is dropped, as a switch does it. 0 (the default) means no
- * delay and no limit of bandwidth.
+ * HOST is a name of `ip netns`, or a path such as /proc/PID/ns/net. Each host has a link each way
+ * to a switch. A packet leaves the host after those before it, with all its bytes at the bandwidth,
+ * arrives at the switch the delay later, and goes on to the other host while it arrives, but after
+ * those before it. So between two hosts there is one link each way. The bandwidth is that of IP
+ * packets as they would be on a wire of MTU 1500: TCP's payload is 1448 of 1500 bytes. Packets that
+ * wait for a link are in its queue; one that does not fit into it (default: 4 MiB) is dropped, as a
+ * switch does it. 0 (the default) means no delay and no limit of bandwidth.
  *
  * Prints "ready" when the devices exist; their addresses are the caller's to set. Ends with the
- * first signal. Needs the right to administer both namespaces. */
+ * first signal. Needs the right to administer the namespaces. */
 #define _GNU_SOURCE /* setns, ppoll */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,20 +41,23 @@ enum {
     /* The header of offloads, and one packet of the largest size, which may stand for many
      * segments of TCP. So a processor that also runs the ranks can fill a fast link. */
     PACKET_BYTES = 10 + 65536,
-    PACKETS = 4096, /* in flight in one direction */
+    PACKETS = 4096, /* on a link in one direction */
+    MOST_HOSTS = 8,
     /* The last part of a wait is polled, because a sleeping process wakes up late. */
     SPIN_NS = 60000,
 };
 
 typedef struct packet {
     int64_t arrives_ns;
+    double wire_bytes;
+    int to; /* the host */
     size_t size;
     uint8_t *bytes; /* [size] */
 } packet;
 
-/* One direction: a ring of packets on their way, and when the link has sent the last of them. */
+/* One direction of a link: a ring of packets on their way, and when the link has sent the last of
+ * them. */
 typedef struct way {
-    int from, to; /* the devices */
     packet ring[PACKETS];
     unsigned first, count;
     int64_t free_ns;
@@ -62,7 +67,11 @@ typedef struct settings {
     int64_t delay_ns;
     double ns_per_byte;
     double queue_bytes;
+    int hosts;
 } settings;
+
+static int devices[MOST_HOSTS];
+static way to_switch[MOST_HOSTS], from_switch[MOST_HOSTS];
 
 static int64_t now_ns(void)
 {
@@ -127,60 +136,128 @@ static double wire_bytes(const uint8_t *bytes, size_t size)
     return (double)(all + (segments - 1) * header.hdr_len);
 }
 
-/* Reads the packets that are there. Returns false if the device has failed. */
-static bool take(way *w, const settings *s)
+/* Returns the host that an IPv4 packet is for, or −1. */
+static int destination(const uint8_t *bytes, size_t size, int hosts)
+{
+    const uint8_t *ip = bytes + sizeof(struct virtio_net_hdr);
+    if (size < sizeof(struct virtio_net_hdr) + 20 || ip[0] >> 4 != 4)
+        return -1;
+    return ip[19] >= 1 && ip[19] <= hosts ? ip[19] - 1 : -1;
+}
+
+/* Sends a packet over a way, where it starts at `from_ns` or after those before it, and ends at
+ * `not_before_ns` or later. Returns whether there was room in the queue; otherwise the packet is
+ * lost. */
+static bool send_over(way *w, packet p, int64_t from_ns, int64_t not_before_ns, int64_t delay_ns,
+                      const settings *s)
+{
+    const int64_t start = w->free_ns > from_ns ? w->free_ns : from_ns;
+    const bool full =
+        w->count == PACKETS || (double)(start - from_ns) > s->queue_bytes * s->ns_per_byte;
+    if (full) {
+        free(p.bytes);
+        return false;
+    }
+    w->free_ns = start + (int64_t)(p.wire_bytes * s->ns_per_byte);
+    if (w->free_ns < not_before_ns)
+        w->free_ns = not_before_ns;
+    p.arrives_ns = w->free_ns + delay_ns;
+    w->ring[(w->first + w->count++) % PACKETS] = p;
+    return true;
+}
+
+static packet remove_first(way *w)
+{
+    const packet p = w->ring[w->first];
+    w->first = (w->first + 1) % PACKETS;
+    w->count--;
+    return p;
+}
+
+/* Reads the packets that a host has sent. Returns false if the device has failed. */
+static bool take(int host, const settings *s)
 {
     static uint8_t bytes[PACKET_BYTES];
     for (;;) {
-        const ssize_t size = read(w->from, bytes, sizeof bytes);
+        const ssize_t size = read(devices[host], bytes, sizeof bytes);
         if (size < 0)
             return errno == EAGAIN || errno == EINTR || fail("read from", DEVICE) == 0;
-        if ((size_t)size <= sizeof(struct virtio_net_hdr))
-            continue;
-        const int64_t now = now_ns(), start = w->free_ns > now ? w->free_ns : now;
-        const double sending = wire_bytes(bytes, (size_t)size) * s->ns_per_byte;
-        const bool full =
-            w->count == PACKETS || (double)(start - now) > s->queue_bytes * s->ns_per_byte;
-        uint8_t *copy = full ? NULL : malloc((size_t)size);
+        const int to = destination(bytes, (size_t)size, s->hosts);
+        uint8_t *copy = to < 0 ? NULL : malloc((size_t)size);
         if (copy == NULL)
             continue;
         memcpy(copy, bytes, (size_t)size);
-        w->free_ns = start + (int64_t)sending;
-        w->ring[(w->first + w->count) % PACKETS] =
-            (packet){w->free_ns + s->delay_ns, (size_t)size, copy};
-        w->count++;
+        const packet p = {0, wire_bytes(bytes, (size_t)size), to, (size_t)size, copy};
+        (void)send_over(&to_switch[host], p, now_ns(), 0, s->delay_ns, s);
     }
 }
 
-/* Writes the packets that have arrived. Returns false if the device has failed. */
-static bool deliver(way *w)
+/* Returns when the first packet of a way arrives. */
+static int64_t arrival(const way *w)
 {
-    while (w->count > 0 && w->ring[w->first].arrives_ns <= now_ns()) {
-        packet *p = &w->ring[w->first];
-        const ssize_t written = write(w->to, p->bytes, p->size);
-        if (written < 0 && errno != EAGAIN && errno != EIO && errno != EINVAL)
-            return fail("write to", DEVICE) == 0; /* EIO: the device is down; EINVAL: not for it */
-        free(p->bytes);
-        w->first = (w->first + 1) % PACKETS;
-        w->count--;
+    return w->count > 0 ? w->ring[w->first].arrives_ns : INT64_MAX;
+}
+
+static way *earliest(way ways[MOST_HOSTS])
+{
+    way *first = &ways[0];
+    for (int i = 1; i < MOST_HOSTS; i++)
+        first = arrival(&ways[i]) < arrival(first) ? &ways[i] : first;
+    return first;
+}
+
+/* Passes on the packets that have arrived at the switch, in the order of their arrival. The link to
+ * the other host has been carrying them since their first byte arrived. */
+static void pass_on(const settings *s)
+{
+    way *w;
+    while (arrival(w = earliest(to_switch)) <= now_ns()) {
+        const packet p = remove_first(w);
+        const int64_t sending = (int64_t)(p.wire_bytes * s->ns_per_byte);
+        (void)send_over(&from_switch[p.to], p, p.arrives_ns - sending, p.arrives_ns, 0, s);
+    }
+}
+
+/* Writes the packets that have arrived. Returns false if a device has failed. */
+static bool deliver(const settings *s)
+{
+    for (int host = 0; host < s->hosts; host++) {
+        while (arrival(&from_switch[host]) <= now_ns()) {
+            const packet p = remove_first(&from_switch[host]);
+            const ssize_t written = write(devices[host], p.bytes, p.size);
+            free(p.bytes);
+            if (written < 0 && errno != EAGAIN && errno != EIO && errno != EINVAL)
+                return fail("write to", DEVICE) == 0; /* EIO: it is down; EINVAL: not for it */
+        }
     }
     return true;
 }
 
 /* Sleeps until a packet comes, or shortly before one arrives. */
-static bool wait_for_packets(const way ways[2])
+static bool wait_for_packets(const settings *s)
 {
-    int64_t next = INT64_MAX;
-    for (int i = 0; i < 2; i++)
-        if (ways[i].count > 0 && ways[i].ring[ways[i].first].arrives_ns < next)
-            next = ways[i].ring[ways[i].first].arrives_ns;
+    const int64_t here = arrival(earliest(to_switch)), there = arrival(earliest(from_switch)),
+                  next = here < there ? here : there;
     int64_t left = next == INT64_MAX ? 0 : next - now_ns() - SPIN_NS;
     left = left < 0 ? 0 : left;
     const struct timespec timeout = {left / 1000000000, left % 1000000000};
-    struct pollfd devices[2] = {{ways[0].from, POLLIN, 0}, {ways[1].from, POLLIN, 0}};
-    const int ready = ppoll(devices, 2, next == INT64_MAX ? NULL : &timeout, NULL);
-    return (ready >= 0 || errno == EINTR || fail("poll", DEVICE) == 0) &&
-           !((devices[0].revents | devices[1].revents) & (POLLERR | POLLNVAL));
+    struct pollfd polled[MOST_HOSTS];
+    short failed = 0;
+    for (int i = 0; i < s->hosts; i++)
+        polled[i] = (struct pollfd){devices[i], POLLIN, 0};
+    const int ready = ppoll(polled, (nfds_t)s->hosts, next == INT64_MAX ? NULL : &timeout, NULL);
+    for (int i = 0; ready > 0 && i < s->hosts; i++)
+        failed |= polled[i].revents & (POLLERR | POLLNVAL);
+    return (ready >= 0 || errno == EINTR || fail("poll", DEVICE) == 0) && !failed;
+}
+
+static bool step(const settings *s)
+{
+    bool well = wait_for_packets(s);
+    for (int i = 0; well && i < s->hosts; i++)
+        well = take(i, s);
+    pass_on(s);
+    return well && deliver(s);
 }
 
 static bool read_number(const char *text, double *out)
@@ -193,10 +270,12 @@ static bool read_number(const char *text, double *out)
 static bool read_options(int argc, char **argv, settings *out)
 {
     double bandwidth = 0, delay_us = 0;
-    out->queue_bytes = 4 << 20;
-    if (argc < 3 || argc % 2 == 0)
+    *out = (settings){.queue_bytes = 4 << 20};
+    while (out->hosts + 1 < argc && strncmp(argv[out->hosts + 1], "--", 2) != 0)
+        out->hosts++;
+    if (out->hosts < 2 || out->hosts > MOST_HOSTS || (argc - 1 - out->hosts) % 2 != 0)
         return false;
-    for (int i = 3; i < argc; i += 2) {
+    for (int i = out->hosts + 1; i < argc; i += 2) {
         double *value = strcmp(argv[i], "--delay") == 0       ? &delay_us
                         : strcmp(argv[i], "--bandwidth") == 0 ? &bandwidth
                         : strcmp(argv[i], "--queue") == 0     ? &out->queue_bytes
@@ -213,26 +292,24 @@ static bool read_options(int argc, char **argv, settings *out)
 
 int main(int argc, char **argv)
 {
-    static way ways[2];
     settings s;
     if (!read_options(argc, argv, &s)) {
-        fputs("usage: relay HOST HOST [--delay US] [--bandwidth BITS/S] [--queue BYTES]\n", stderr);
+        fprintf(stderr,
+                "usage: relay HOST HOST… [--delay US] [--bandwidth BITS/S] [--queue BYTES], with 2 "
+                "to %d hosts\n",
+                MOST_HOSTS);
         return 2;
     }
-    const int a = open_device(argv[1], s.ns_per_byte),
-              b = a < 0 ? -1 : open_device(argv[2], s.ns_per_byte);
-    if (a < 0 || b < 0)
-        return 1;
-    ways[0].from = ways[1].to = a;
-    ways[0].to = ways[1].from = b;
+    for (int i = 0; i < s.hosts; i++)
+        if ((devices[i] = open_device(argv[i + 1], s.ns_per_byte)) < 0)
+            return 1;
     prctl(PR_SET_TIMERSLACK, 1UL);
     /* The ranks use all processors. Without the right to do this, packets may be late. */
     if (sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 20}) != 0)
         fputs("relay: no real-time priority: packets may be late\n", stderr);
     puts("ready");
     fflush(stdout);
-    while (wait_for_packets(ways) && take(&ways[0], &s) && take(&ways[1], &s) &&
-           deliver(&ways[0]) && deliver(&ways[1]))
+    while (step(&s))
         ;
     return 1;
 }

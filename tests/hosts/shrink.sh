@@ -9,19 +9,11 @@ cd "$1" || exit 1
 make_hosts "ranks on two hosts" "$@"
 . tests/hosts/ranks.sh
 
-# The rank has gone on as NEW-RANK of SIZE ranks, and ended well.
-goes_on() { # RANK NEW-RANK SIZE
-    grep -q "^rank $2 of $3, .*: well$" "$folder/out.$1"
-}
 # The process of the rank is killed; the three others go on, across the hosts.
 killed() { # COUNT RANK
     TEST_TIMEOUT_MS=20000 TEST_SHRINK_MS=20000 start_all 100000000 "$1"
     all_ready || return 1
-    i=0
-    for pid in $pids; do
-        [ "$i" = "$2" ] && kill -9 "$pid"
-        i=$((i + 1))
-    done
+    kill_rank "$2"
     wait_all
     show
     [ "$well" = 3 ] || return 1
