@@ -4,9 +4,9 @@
 
 /* From this size on, sending fewer bytes is faster than sending fewer messages. */
 #define LARGE_BROADCAST_BYTES 65536
-/* The same for operations in levels: from this size on, each rank moves a share. Up to two ranks
- * that share a host do so at any size. An all-reduce moves one piece at a time, which stays in the
- * cache. */
+/* The same for operations in levels: from this size on, each rank moves a share. With two subtrees
+ * of up to two leaves they do so at any size: there is one exchange, and after a long wait it wakes
+ * all ranks at once. An all-reduce moves one piece at a time, which stays in the cache. */
 #define LARGE_LEVELS_BYTES 16384
 #define LEVELS_PIECE_BYTES (UINT64_C(512) << 10)
 /* The pieces of an all-reduce by messages only. The largest message is half of one, which UCX sends
@@ -21,7 +21,7 @@
 /* Whether each rank of a subtree moves a share. */
 static bool is_shared(const tsr__levels *levels, uint64_t bytes)
 {
-    return levels->leaves <= 2 || bytes >= LARGE_LEVELS_BYTES;
+    return (levels->leaves <= 2 && levels->subtrees <= 2) || bytes >= LARGE_LEVELS_BYTES;
 }
 
 /* An all-reduce by messages only, one piece at a time: each rank is a subtree of its own. */
