@@ -11,7 +11,7 @@
 #define MS UINT64_C(1000000)
 /* How long to spin before sleeping. The time is shorter if other ranks need the processor. */
 #define SPIN_NS UINT64_C(100000)
-#define SPIN_OVERSUBSCRIBED_NS UINT64_C(20000)
+#define SPIN_OVERSUBSCRIBED_NS UINT64_C(60000)
 /* How often to poll shared memory before checking for messages. */
 #define SHM_POLLS 200
 #define SHM_POLLS_OVERSUBSCRIBED 8
