@@ -128,6 +128,17 @@ static void quant_product(void)
                             tsr_matmul_params(.transpose_b = true)));
 }
 
+/* Products of one row with the weights of a model with 1.1 G parameters. */
+static void blocks_product(void)
+{
+    static const tsr_dtype formats[] = {TSR_Q4_0, TSR_Q5_0, TSR_Q8_0};
+
+    for (int i = 0; i < 3; i++)
+        ck_assert_ok(tsr_matmul(queue, make(TSR_F32, 1, 2048, -1), make(TSR_F32, 1, 5632, -1),
+                                make(formats[i], 2048, 5632, -1),
+                                tsr_matmul_params(.transpose_b = true)));
+}
+
 /* The product of an MLP with a gate, of one row. */
 static void gated_product(void)
 {
@@ -489,6 +500,7 @@ static const struct {
 } others[] = {
     {"wide strides", wide_product},
     {"blocks", quant_product},
+    {"long row of blocks", blocks_product},
     {"attention f32 2048 x 128", attention_f32},
     {"attention f16 2048 x 64", attention_f16},
     {"attention gradient 1024 x 64", attention_gradient},

@@ -25,7 +25,8 @@ typedef struct shader_case {
     uint32_t first, last;
     tsr_dtype only; /* the only dtype of the kernel, which has no constant for it; 0: several */
     bool blocks;    /* the case also tests each block format */
-    bool by_bytes;  /* constant `dtype_at` has the size of an element instead of its dtype */
+    bool (*takes)(tsr_dtype format); /* block formats that the kernel has; NULL: all */
+    bool by_bytes; /* constant `dtype_at` has the size of an element instead of its dtype */
 } shader_case;
 
 #define CASE_WITH(SHADER, DTYPE_AT, RUN, ...)                                                      \
@@ -105,6 +106,8 @@ static const shader_case cases[] = {
     CASE(ATTENTION_FEW, 3, attention_few),
     CASE(ATTENTION_MERGE, 1, attention_few),
     CASE_WITH(MATMUL_QUANT, TSR_QUANT_SPECS + 3, quant_product, .blocks = true),
+    CASE_WITH(MATMUL_BLOCKS, TSR_QUANT_SPECS + 3, long_quant_product, .blocks = true,
+              .takes = tsr__quant_is_scaled_words),
     CASE(PACK_LARGEST, 1, pack),
     CASE(PACK, 1, pack),
     CASE(UNPACK, 1, pack),
@@ -194,7 +197,8 @@ static void add_tests(tsr__kernel_tests *list, const shader_case *entry)
         if (!entry->only || entry->only == dtypes[d])
             tsr__kernel_tests_add(list, name_of(entry), dtypes[d], check_shader);
     for (int i = 0; entry->blocks && (format = tsr_quant_format_at(i)) != NULL; i++)
-        tsr__kernel_tests_add(list, name_of(entry), format->dtype, check_shader);
+        if (!entry->takes || entry->takes(format->dtype))
+            tsr__kernel_tests_add(list, name_of(entry), format->dtype, check_shader);
 }
 
 void tsr__self_test_all(tsr_device *device)

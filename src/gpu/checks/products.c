@@ -153,7 +153,7 @@ tsr_status tsr__case_attention_few(tsr__case *c, tsr_dtype dtype)
 
 /* Weights in blocks ---------------------------------------------------------------------------- */
 
-enum { COLUMNS = 5, DEPTH = 256, WEIGHTS = COLUMNS * DEPTH };
+enum { COLUMNS = 5, DEPTH = 256, LONG_DEPTH = 1280, MOST_WEIGHTS = COLUMNS * LONG_DEPTH };
 
 /* Makes blocks of a format that cannot be written from arbitrary bits and small scales. */
 static void invent_blocks(const tsr_quant_format *format, uint8_t *blocks, uint64_t bytes)
@@ -172,24 +172,25 @@ static void invent_blocks(const tsr_quant_format *format, uint8_t *blocks, uint6
 
 /* Adds weights in a block format. Their values are what the blocks hold after rounding, as the host
  * reads them. They are at most 1/8, so that results are about 1. */
-static tsr_status add_weights(tsr__case *c, tsr_dtype format)
+static tsr_status add_weights(tsr__case *c, tsr_dtype format, int columns, int depth)
 {
-    uint8_t blocks[WEIGHTS * 2];
-    float values[WEIGHTS];
+    uint8_t blocks[MOST_WEIGHTS * 2];
+    float values[MOST_WEIGHTS];
+    const int count = columns * depth;
     uint64_t bytes;
 
-    for (int i = 0; i < WEIGHTS; i++)
-        values[i] = (float)((i * 29 + i / DEPTH) % 255 - 127) / 1024;
-    TSR__TRY(tsr_quant_bytes(format, WEIGHTS, &bytes));
+    for (int i = 0; i < count; i++)
+        values[i] = (float)((i * 29 + i / depth) % 255 - 127) / 1024;
+    TSR__TRY(tsr_quant_bytes(format, count, &bytes));
     if (tsr_quant_format_of(format)->quantizes)
-        TSR__TRY(tsr_quantize(format, values, WEIGHTS, blocks, bytes));
+        TSR__TRY(tsr_quantize(format, values, count, blocks, bytes));
     else
         invent_blocks(tsr_quant_format_of(format), blocks, bytes);
-    TSR__TRY(tsr_dequantize(format, blocks, bytes, values, WEIGHTS));
-    for (int i = 0; i < WEIGHTS; i++)
+    TSR__TRY(tsr_dequantize(format, blocks, bytes, values, count));
+    for (int i = 0; i < count; i++)
         c->value[c->count][i] = (double)values[i];
     tsr_tensor *weights;
-    TSR__TRY(tsr_tensor_create(tsr_stream_device(c->stream), format, TSR__SHAPE_2(COLUMNS, DEPTH),
+    TSR__TRY(tsr_tensor_create(tsr_stream_device(c->stream), format, TSR__SHAPE_2(columns, depth),
                                &weights));
     tsr__case_adopt(c, weights);
     return tsr_tensor_upload(c->stream, weights, blocks, bytes);
@@ -225,22 +226,32 @@ static tsr_dtype split(tsr_dtype dtype, tsr_dtype *floats)
     return block ? dtype : TSR_Q8_0;
 }
 
-tsr_status tsr__case_quant_product(tsr__case *c, tsr_dtype dtype)
+static tsr_status product_with_blocks(tsr__case *c, tsr_dtype dtype, int rows, int columns,
+                                      int depth)
 {
-    enum { ROWS = 3 };
     tsr_dtype floats;
     const tsr_dtype format = split(dtype, &floats);
 
-    TSR__TRY(tsr__case_input(c, floats, TSR__SHAPE_2(ROWS, DEPTH)));
-    TSR__TRY(add_weights(c, format));
-    TSR__TRY(tsr__case_output(c, floats, TSR__SHAPE_2(ROWS, COLUMNS)));
-    for (int r = 0; r < ROWS; r++)
-        for (int n = 0; n < COLUMNS; n++)
-            for (int k = 0; k < DEPTH; k++)
-                c->value[2][r * COLUMNS + n] +=
-                    c->value[0][r * DEPTH + k] * c->value[1][n * DEPTH + k];
+    TSR__TRY(tsr__case_input(c, floats, TSR__SHAPE_2(rows, depth)));
+    TSR__TRY(add_weights(c, format, columns, depth));
+    TSR__TRY(tsr__case_output(c, floats, TSR__SHAPE_2(rows, columns)));
+    for (int r = 0; r < rows; r++)
+        for (int n = 0; n < columns; n++)
+            for (int k = 0; k < depth; k++)
+                c->value[2][r * columns + n] +=
+                    c->value[0][r * depth + k] * c->value[1][n * depth + k];
     return tsr_matmul(c->stream, c->tensor[2], c->tensor[0], c->tensor[1],
                       tsr_matmul_params(.transpose_b = true));
+}
+
+tsr_status tsr__case_quant_product(tsr__case *c, tsr_dtype dtype)
+{
+    return product_with_blocks(c, dtype, 3, COLUMNS, DEPTH);
+}
+
+tsr_status tsr__case_long_quant_product(tsr__case *c, tsr_dtype dtype)
+{
+    return product_with_blocks(c, dtype, 2, COLUMNS, LONG_DEPTH);
 }
 
 tsr_status tsr__case_dequantize(tsr__case *c, tsr_dtype dtype)
@@ -248,7 +259,7 @@ tsr_status tsr__case_dequantize(tsr__case *c, tsr_dtype dtype)
     tsr_dtype floats;
     const tsr_dtype format = split(dtype, &floats);
 
-    TSR__TRY(add_weights(c, format));
+    TSR__TRY(add_weights(c, format, COLUMNS, DEPTH));
     TSR__TRY(tsr__case_output(c, floats, TSR__SHAPE_2(COLUMNS, DEPTH)));
     for (int i = 0; i < COLUMNS * DEPTH; i++)
         c->value[1][i] = c->value[0][i];

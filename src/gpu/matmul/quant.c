@@ -22,13 +22,12 @@ tsr_status tsr__matmul_check_quant(const tsr_tensor *b, const tsr_matmul_params 
 enum { THREADS = 64, MAX_ROWS = 8 };
 
 /* True unless the kernel has failed its self-test. */
-static bool few_admitted(const tsr_tensor *b, const tsr__matmul_problem *p)
+static bool admitted(tsr__shader shader, const tsr_tensor *b, const tsr__matmul_problem *p)
 {
     uint32_t spec[TSR_QUANT_SPECS + 4] = {0};
     tsr__quant_describe(b->layout.dtype, spec);
     spec[TSR_QUANT_SPECS + 3] = (uint32_t)p->a.dtype;
-    return tsr__shader_admitted(b->buffer->device, TSR__SHADER_MATMUL_QUANT, spec,
-                                TSR_QUANT_SPECS + 4);
+    return tsr__shader_admitted(b->buffer->device, shader, spec, TSR_QUANT_SPECS + 4);
 }
 
 /* SwiftShader takes seconds to compile the kernel. */
@@ -38,7 +37,41 @@ static bool suits_few(const tsr_tensor *b, const tsr__matmul_problem *p)
            p->m <= MAX_ROWS && tsr__matmul_y_narrow(p, MAX_ROWS, 4) &&
            tsr__matmul_side_narrow(&p->a, p->m, p->k) &&
            tsr__dtype_bytes(b->layout.dtype, (uint64_t)b->layout.strides[0]) <= UINT32_MAX &&
-           few_admitted(b, p);
+           admitted(TSR__SHADER_MATMUL_QUANT, b, p);
+}
+
+/* For one or two long rows there is a kernel whose invocations load whole blocks. */
+enum {
+    BLOCKS_ROWS = 2,
+    BLOCKS_LEAST = 32,         /* blocks of a row */
+    BLOCKS_SHARED = 32 * 1024, /* bytes of shared memory, which leave room for another workgroup */
+};
+
+/* The invocations of a workgroup: if possible one for each block of a row, and otherwise so many
+ * that the last pass over a row is as full as the others. 0: the device has too little shared
+ * memory. */
+static uint32_t threads_for(const tsr_device *device, int64_t blocks, uint32_t rows,
+                            uint32_t columns)
+{
+    const uint32_t subgroup = device->info.subgroup_size > 32 ? 64 : 32;
+    const uint32_t shared = tsr__min_u32(device->info.max_shared_memory_bytes, BLOCKS_SHARED);
+    const uint32_t most = tsr__min_u32(shared / (rows * (9 * 16 + 4 * columns)),
+                                       device->info.max_workgroup_invocations) /
+                          subgroup * subgroup;
+    if (most == 0)
+        return 0;
+    const uint64_t passes = tsr__div_up_u64((uint64_t)blocks, most);
+    const uint64_t each = tsr__div_up_u64((uint64_t)blocks, passes);
+    return (uint32_t)tsr__div_up_u64(each, subgroup) * subgroup;
+}
+
+static bool suits_blocks(const tsr__matmul_call *call)
+{
+    const tsr__matmul_problem *p = call->problem;
+    return p->m <= BLOCKS_ROWS && tsr__quant_is_scaled_words(call->b->layout.dtype) &&
+           p->k / 32 >= BLOCKS_LEAST &&
+           threads_for(tsr_stream_device(call->stream), p->k / 32, (uint32_t)p->m, 4) > 0 &&
+           admitted(TSR__SHADER_MATMUL_BLOCKS, call->b, p);
 }
 
 /* A product with few rows, divided into columns of y, that is, rows of b. */
@@ -94,13 +127,14 @@ static tsr_status run_few(const tsr__matmul_call *call, bool gated)
     const tsr__matmul_problem *p = call->problem;
     const uint32_t rows = p->m > 4 ? 8 : p->m > 2 ? 4 : (uint32_t)p->m;
     const uint32_t columns = columns_for(rows), own = gated ? columns / 2 : columns;
+    const bool blocks = suits_blocks(call);
     few_rows few = {
         .call = call,
         .push = {.a = tsr__matmul_address(call->a, &p->a, 0)},
         .columns = own,
         .at_once = columns_at_once(call, own),
         .dispatch = {
-            .shader = TSR__SHADER_MATMUL_QUANT,
+            .shader = blocks ? TSR__SHADER_MATMUL_BLOCKS : TSR__SHADER_MATMUL_QUANT,
             .spec_count = TSR_QUANT_SPECS + 6,
             .push_bytes = sizeof(struct tsr_matmul_push),
             .pieces = tsr__stream_new_pieces(call->stream),
@@ -117,7 +151,8 @@ static tsr_status run_few(const tsr__matmul_call *call, bool gated)
         (uint32_t)tsr__dtype_bytes(call->b->layout.dtype, (uint64_t)call->b->layout.strides[0]);
     uint32_t *spec = few.dispatch.spec + TSR_QUANT_SPECS;
     tsr__quant_describe(call->b->layout.dtype, few.dispatch.spec);
-    spec[0] = THREADS;
+    spec[0] =
+        blocks ? threads_for(tsr_stream_device(call->stream), p->k / 32, rows, columns) : THREADS;
     spec[1] = rows;
     spec[2] = columns;
     spec[3] = p->a.dtype;

@@ -35,6 +35,17 @@ void tsr__quant_describe(tsr_dtype dtype, uint32_t spec[TSR_QUANT_SPECS])
               (uint32_t)format->scales_offset << 16;
 }
 
+bool tsr__quant_is_scaled_words(tsr_dtype dtype)
+{
+    const tsr__quant_format *f = tsr__quant_format_of(dtype);
+    const bool planes = f->high.bits == 0 ? f->low.offset == 2
+                                          : f->high.offset == 2 && f->high.bits == 1 &&
+                                                f->high.run == 1 && f->low.offset == 6;
+    return f->format.block_count == 32 && f->format.block_bytes % 4 == 2 &&
+           f->scales == TSR__QUANT_F16 && f->factor_offset == 0 && planes &&
+           (f->code == TSR__QUANT_LINEAR || f->code == TSR__QUANT_SIGNED);
+}
+
 /* The elements that one invocation converts. */
 static uint32_t unit_of(tsr_dtype dtype)
 {

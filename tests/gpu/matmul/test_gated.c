@@ -177,8 +177,9 @@ START_TEST(matches_double_precision)
         const gated_case c = {
             .m = n % 10 == 9 ? 4 : gpu_random_between(&random, 1, 2),
             .n = gpu_random_between(&random, n % 5, 70),
-            .k = quantised ? 256 * gpu_random_between(&random, 1, 3)
-                           : gpu_random_between(&random, 1, 127),
+            .k = n % 8 == 1 || n % 8 == 3 ? 1280 /* GPUs have a kernel for long rows of blocks */
+                 : quantised              ? 256 * gpu_random_between(&random, 1, 3)
+                                          : gpu_random_between(&random, 1, 127),
             .a = floats[n % 3],
             .b = quantised ? blocks[n / 2 % 4] : floats[n / 3 % 3],
             .y = floats[n / 5 % 3],

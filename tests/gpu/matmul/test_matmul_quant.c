@@ -254,6 +254,29 @@ START_TEST(few_rows)
 }
 END_TEST
 
+/* One and two rows, for which GPUs have another kernel: in one pass and in several, with blocks at
+ * all multiples of 2 bytes. */
+START_TEST(long_rows)
+{
+    static const tsr_dtype dtypes[] = {TSR_Q4_0, TSR_Q5_0, TSR_Q8_0};
+    static const int64_t blocks[] = {33, 64, 200, 401};
+    const tsr_quant_format *format = tsr_quant_format_of(dtypes[_i]);
+    gpu_random random = {.state = 57 + (uint64_t)_i};
+    for (int i = 0; i < 4; i++) {
+        product p = {1,
+                     1 + (i + _i) % 2,
+                     gpu_random_between(&random, 1, 21),
+                     32 * blocks[i],
+                     floats[(i + _i) % 3],
+                     floats[i % 3],
+                     {0},
+                     i == 3};
+        p.params.accumulate = i == 2;
+        check(&random, format, &p);
+    }
+}
+END_TEST
+
 /* More rows of b than fit one panel of 8 MiB. */
 START_TEST(panels)
 {
@@ -347,10 +370,12 @@ TESTS(matmul_quant_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
     tcase_add_loop_test(tests, random_products, 8, 10);
+    tcase_add_loop_test(tests, long_rows, 0, 3);
 }
 
 TESTS(matmul_quant_as_gpu_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu_packed, gpu_teardown);
     tcase_add_loop_test(tests, random_products, 12, 13);
+    tcase_add_loop_test(tests, long_rows, 1, 2);
 }

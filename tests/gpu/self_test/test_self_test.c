@@ -292,6 +292,7 @@ static const struct broken_kernel {
     {TSR__SHADER_DEQUANTIZE, "dequantize", true},
     {TSR__SHADER_PACK, "pack", true},
     {TSR__SHADER_UNPACK, "unpack", true},
+    {TSR__SHADER_MATMUL_BLOCKS, "matmul_blocks", false},
     {TSR__SHADER_NORM_GRAD, "norm_grad", false},
     {TSR__SHADER_NORM_GRAD, "norm_grad_divided", false},
     {TSR__SHADER_ATTENTION, "attention", false},
