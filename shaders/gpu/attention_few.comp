@@ -1,6 +1,7 @@
 // Attention of few queries per key, forward: a workgroup computes up to ROWS queries that read one kv head, from one part of the keys. If
 // there are several parts, attention_merge.comp merges their results. An invocation multiplies the queries with one key, and then adds up
-// four columns of the values of every n-th key.
+// four columns of the values of every n-th key. A part has few workgroups, which wait for memory most of the time: loads are made AHEAD at a
+// time, and the first values are loaded before the softmax.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/attention.glsl"
@@ -21,17 +22,28 @@ layout(constant_id = 10) const uint Y_DTYPE = 0; // 0: there are several parts
 const uint SLICES = THREADS / QUADS;  // of a block's keys, in the products with values
 const uint SHARERS = THREADS / ROWS;  // invocations that share a row in the softmax
 const uint SHARE = THREADS / SHARERS; // keys of each
+const uint AHEAD = QUADS < 8u ? QUADS : 8u;
 
 shared vec4 q_tile[ROWS * QUADS];
 shared float p_tile[ROWS * THREADS];
 shared float parts[2 * THREADS];
 shared float row_factor[ROWS];
-shared vec4 sums_tile[THREADS];
+shared uvec4 scratch[THREADS]; // the addresses of a block's rows of v; in the end, the sums of slices
 
 uint batch;
 attention_sequence sequence;
 
 #include "include/attention_rows.glsl"
+
+// Loads this invocation's columns of AHEAD rows of v, the first of which is number `column` of a block that has `rows` rows. Others are 0.
+void load_values(rows_of v, uint column, uint rows, out vec4 values[AHEAD])
+{
+    [[unroll]] for (uint n = 0u; n < AHEAD; n++) {
+        uint row = column + n * SLICES;
+        vec4 value = load_quad_at(v, scratch[row].xy, gl_LocalInvocationIndex % QUADS * 4u, V_DTYPE);
+        values[n] = row < rows ? value : vec4(0.0);
+    }
+}
 
 // Query number n of those that read a kv head.
 void find_query(uint first_reader, uint n, out uint head, out int query)
@@ -81,22 +93,29 @@ void main()
         float scores[ROWS];
         [[unroll]] for (uint r = 0u; r < ROWS; r++)
             scores[r] = 0.0;
-        uint key = uint(min(j0 + int(thread), end - 1));
-        for (uint quad = 0u; quad < QUADS; quad++) {
-            vec4 of_key = load_quad(k, key, quad * 4u, K_DTYPE);
+        uint key = uint(min(j0 + int(thread), end - 1)), page = page_of(k, key);
+        uvec2 k_row = row_address_in(k, page, key);
+        scratch[thread].xy = row_address_in(v, page, key);
+        for (uint quad0 = 0u; quad0 < QUADS; quad0 += AHEAD) {
+            vec4 of_key[AHEAD];
+            [[unroll]] for (uint n = 0u; n < AHEAD; n++)
+                of_key[n] = load_quad_at(k, k_row, (quad0 + n) * 4u, K_DTYPE);
             // In attention.comp's order, so that the backward pass computes the same bits.
-            [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-                vec4 of_query = q_tile[r * QUADS + quad];
-                [[unroll]] for (uint n = 0u; n < 4u; n++)
-                    scores[r] = fma(of_query[n], of_key[n], scores[r]);
-            }
+            [[unroll]] for (uint n = 0u; n < AHEAD; n++)
+                [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+                    vec4 of_query = q_tile[r * QUADS + quad0 + n];
+                    [[unroll]] for (uint c = 0u; c < 4u; c++)
+                        scores[r] = fma(of_query[c], of_key[n][c], scores[r]);
+                }
         }
         [[unroll]] for (uint r = 0u; r < ROWS; r++)
             p_tile[r * THREADS + thread] = scores[r];
         barrier();
+        vec4 values[AHEAD];
+        load_values(v, thread / QUADS, uint(end - j0), values);
 
         float most = tsr_minus_infinity;
-        for (uint n = 0u; n < SHARE; n++) {
+        [[unroll]] for (uint n = 0u; n < SHARE; n++) {
             uint column = n * SHARERS + sharer, at = row * THREADS + column;
             float score = score_of(p_tile[at], query, j0 + int(column), mask, slope);
             score = j0 + int(column) < end ? score : tsr_minus_infinity;
@@ -106,11 +125,11 @@ void main()
         parts[thread] = most;
         barrier();
         most = largest;
-        for (uint n = 0u; n < SHARERS; n++)
+        [[unroll]] for (uint n = 0u; n < SHARERS; n++)
             most = max(most, parts[row * SHARERS + n]);
         float shift = most == tsr_minus_infinity ? 0.0 : most;
         float factor = tsr_exp(largest - shift), own = 0.0;
-        for (uint n = 0u; n < SHARE; n++) {
+        [[unroll]] for (uint n = 0u; n < SHARE; n++) {
             uint at = row * THREADS + n * SHARERS + sharer;
             float value = tsr_exp(p_tile[at] - shift);
             p_tile[at] = value;
@@ -124,12 +143,12 @@ void main()
 
         [[unroll]] for (uint r = 0u; r < ROWS; r++)
             result[r] *= row_factor[r];
-        for (uint column = thread / QUADS; column < THREADS; column += SLICES) {
-            if (j0 + int(column) >= end)
-                break;
-            vec4 value = load_quad(v, uint(j0) + column, thread % QUADS * 4u, V_DTYPE);
-            [[unroll]] for (uint r = 0u; r < ROWS; r++)
-                result[r] = fma(vec4(p_tile[r * THREADS + column]), value, result[r]);
+        for (uint column = thread / QUADS; column < THREADS; column += AHEAD * SLICES) {
+            if (column >= SLICES)
+                load_values(v, column, uint(end - j0), values);
+            [[unroll]] for (uint n = 0u; n < AHEAD; n++)
+                [[unroll]] for (uint r = 0u; r < ROWS; r++)
+                    result[r] = fma(vec4(p_tile[r * THREADS + column + n * SLICES]), values[n], result[r]);
         }
         barrier();
     }
@@ -138,14 +157,14 @@ void main()
     parts[THREADS + thread] = sum;
     barrier();
     sum = 0.0;
-    for (uint n = 0u; n < SHARERS; n++)
+    [[unroll]] for (uint n = 0u; n < SHARERS; n++)
         sum += parts[THREADS + row * SHARERS + n];
     if (Y_DTYPE != 0u && sharer == 0u)
         row_factor[row] = sum == 0.0 ? 0.0 : 1.0 / sum;
     for (uint r = 0u; r < ROWS; r++) {
         [[unroll]] for (uint c = 0u; c < ROWS; c++)
             if (c == r)
-                sums_tile[thread] = result[c];
+                scratch[thread] = floatBitsToUint(result[c]);
         barrier();
         bool exists = first_query + r < queries;
         find_query(first_reader, min(first_query + r, queries - 1u), head, query);
@@ -153,8 +172,8 @@ void main()
         uvec2 to = tsr_at_mul(p.partial, number * p.parts + part, 4u * (CALL.head_dim + 2u));
         if (exists && thread < QUADS) {
             vec4 total = vec4(0.0);
-            for (uint n = 0u; n < SLICES; n++)
-                total += sums_tile[n * QUADS + thread];
+            [[unroll]] for (uint n = 0u; n < SLICES; n++)
+                total += uintBitsToFloat(scratch[n * QUADS + thread]);
             uvec2 y = uvec2(0u);
             if (Y_DTYPE != 0u) {
                 total *= row_factor[r];

@@ -22,18 +22,27 @@ rows_of cache_rows_at(tsr_attention_operand x, uint head)
     return rows_of(tsr_at_stride(x.at, head, x.head), x.row, x.column, x.batch, true);
 }
 
-uvec2 row_address(rows_of x, uint row)
+// The page of the cache that has a row.
+uint page_of(rows_of x, uint row)
+{
+    return x.paged ? attention_page(batch, row) : 0u;
+}
+
+uvec2 row_address_in(rows_of x, uint page, uint row)
 {
     if (!x.paged)
         return tsr_at_stride(x.at, row, x.row);
-    uvec2 page = tsr_at_stride(x.at, attention_page(batch, row), x.page);
-    return tsr_at_stride(page, row % CALL.page_len, x.row);
+    return tsr_at_stride(tsr_at_stride(x.at, page, x.page), row % CALL.page_len, x.row);
 }
 
-// Loads four columns of a row. Columns from head_dim on are 0.
-vec4 load_quad(rows_of x, uint row, uint column, uint dtype)
+uvec2 row_address(rows_of x, uint row)
 {
-    uvec2 at = row_address(x, row);
+    return row_address_in(x, page_of(x, row), row);
+}
+
+// Loads four columns of the row at an address. Columns from head_dim on are 0.
+vec4 load_quad_at(rows_of x, uvec2 at, uint column, uint dtype)
+{
     uint dim = CALL.head_dim;
     if (LOAD == TSR_ATTENTION_LOAD_VECTOR) {
         vec4 value = tsr_load_dense4(tsr_at(at, min(column, dim - 4u) * tsr_dtype_bytes(dtype)), dtype);
@@ -45,6 +54,11 @@ vec4 load_quad(rows_of x, uint row, uint column, uint dtype)
         value[k] = column + k < dim ? loaded : 0.0;
     }
     return value;
+}
+
+vec4 load_quad(rows_of x, uint row, uint column, uint dtype)
+{
+    return load_quad_at(x, row_address(x, row), column, dtype);
 }
 
 // Computes the score of a query and a key from their product. `slope` is its derivative with

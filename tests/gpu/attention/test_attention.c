@@ -437,6 +437,14 @@ START_TEST(reads_pages)
 }
 END_TEST
 
+/* The kernel for few queries; several blocks of keys in pages. */
+START_TEST(reads_pages_for_few_queries)
+{
+    gpu_random random = {75};
+    try_pages(&random, &(paging){.q_len = 1, .page_len = 90, .head_dim = 36}, mixtures[1]);
+}
+END_TEST
+
 /* Tensors without gaps, whose pages lavapipe gathers: more keys than a block of scores has and an
  * odd number of columns; and several blocks of queries. */
 START_TEST(gathers_pages)
@@ -761,4 +769,5 @@ TESTS(attention_as_gpu)
     tcase_add_loop_test(tests, agrees_with_doubles, 6, 7);
     tcase_add_test(tests, agrees_with_doubles_as_on_intel);
     tcase_add_loop_test(tests, agrees_with_doubles_for_few_queries, 2, 3);
+    tcase_add_test(tests, reads_pages_for_few_queries);
 }
