@@ -114,8 +114,9 @@ typedef struct tsr_sequence_params {
 } tsr_sequence_params;
 #define tsr_sequence_params(...) (&(tsr_sequence_params){__VA_ARGS__})
 
-/* Adds a sequence. It can be added at any time, also while others are being generated. Sequences
- * are numbered 0 … sequences − 1; a removed sequence's number is used again. Errors:
+/* Adds a sequence. It can be added at any time, also while others are being generated; the next
+ * step computes its prompt, so this call does not wait. Sequences are numbered 0 … sequences − 1; a
+ * removed sequence's number is used again. Errors:
  * TSR_ERR_INVALID for a prompt that is empty, longer than the context or has an id outside the
  * vocabulary, for params of sampling, or if there are `sequences` sequences already;
  * TSR_ERR_NO_MEMORY. */

@@ -58,12 +58,12 @@ TSR_API int64_t tsr_kv_cache_length(const tsr_kv_cache *cache, int sequence);
 /* Returns the number of pages that no sequence uses. */
 TSR_API int64_t tsr_kv_cache_free_pages(const tsr_kv_cache *cache);
 
-/* Begins a step with a batch of `count` different sequences. sequences[i] becomes longer by
- * tokens[i], which is 0 or more; each layer must then append the keys and values of these tokens. A
- * page that this step writes to is copied first if other sequences use it as well. Errors:
- * TSR_ERR_INVALID (a sequence that does not exist or is named twice; more than 2^31 − 1 tokens),
- * TSR_ERR_DEVICE_MEMORY if there are too few free pages, and those of recording. After an error all
- * sequences are unchanged. */
+/* Begins a step with a batch of `count` different sequences. Records the work and does not wait.
+ * sequences[i] becomes longer by tokens[i], which is 0 or more; each layer must then append the
+ * keys and values of these tokens. A page that this step writes to is copied first if other
+ * sequences use it as well. Errors: TSR_ERR_INVALID (a sequence that does not exist or is named
+ * twice; more than 2^31 − 1 tokens), TSR_ERR_DEVICE_MEMORY if there are too few free pages, and
+ * those of recording. After an error all sequences are unchanged. */
 TSR_API TSR_NODISCARD tsr_status tsr_kv_cache_begin(tsr_kv_cache *cache, int count,
                                                     const int *sequences, const int64_t *tokens);
 
@@ -74,13 +74,16 @@ TSR_API tsr_tensor *tsr_kv_cache_positions(const tsr_kv_cache *cache);
 
 /* Stores the keys and values of the step's tokens for one layer. k and v are [count, kv_heads,
  * largest of tokens[i], head_dim], of any float dtype and any strides. Only the first tokens[i]
- * tokens of sequence i are stored. */
+ * tokens of sequence i are stored. Records the work and does not wait for it. Errors:
+ * TSR_ERR_INVALID if no step has begun, for a layer that does not exist and for a wrong shape,
+ * naming them; those of recording (ops.h). */
 TSR_API TSR_NODISCARD tsr_status tsr_kv_cache_append(tsr_kv_cache *cache, int layer,
                                                      const tsr_tensor *k, const tsr_tensor *v);
 
 /* Computes tsr_attention of the step's tokens with all keys and values that their sequences have in
  * this layer. q and y are [count, heads, largest of tokens[i], head_dim]. lse may be NULL. The
- * cache sets q_lengths, kv_lengths and pages, which must be NULL in `params`. */
+ * cache sets q_lengths, kv_lengths and pages, which must be NULL in `params`. Errors: those of
+ * tsr_kv_cache_append and of tsr_attention. */
 TSR_API TSR_NODISCARD tsr_status tsr_kv_cache_attention(tsr_kv_cache *cache, int layer,
                                                         tsr_tensor *y, tsr_tensor *lse,
                                                         const tsr_tensor *q,

@@ -100,9 +100,9 @@ typedef struct tsr_model_params {
 
 /* Opens a model: reads its configuration, checks that the files have each tensor in the shape that
  * the configuration implies, and then reads this rank's weights. Weights of another dtype are
- * converted. Needs host memory for one staging piece of at most a
- * few MiB. All ranks must call it, with files of the same contents. `path` may be a folder, a GGUF
- * file, or a safetensors file or index with a config.json beside it.
+ * converted. Needs host memory for one staging piece of at most a few MiB. All ranks must call it,
+ * with files of the same contents. Blocks until all ranks have read their weights. `path` may be a
+ * folder, a GGUF file, or a safetensors file or index with a config.json beside it.
  *
  * Errors: those of tsr_model_config_read and tsr_shard_list_open; TSR_ERR_NOT_FOUND for a tensor
  * that is missing; TSR_ERR_INVALID for one of another shape; TSR_ERR_UNSUPPORTED for one of a dtype
@@ -115,8 +115,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_model_open(const char *path, const tsr_mode
  * `dtype`, f32, f16, bf16 or a block format that tsr_quantize supports, and normally distributed
  * with a standard deviation of 1/√width. The weights depend on the seed and the configuration,
  * not on the number of ranks, and on the dtype by its rounding only. All ranks must call it with
- * equal arguments. Errors: TSR_ERR_INVALID for a configuration or dtype, naming the value;
- * TSR_ERR_UNSUPPORTED for a format that tsr_quantize does not support; those of tsr_model_open. */
+ * equal arguments. Blocks until all ranks have their weights. Errors: TSR_ERR_INVALID for a
+ * configuration or dtype, naming the value; TSR_ERR_UNSUPPORTED for a format that tsr_quantize does
+ * not support; those of tsr_model_open. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_create_random(const tsr_model_config *config,
                                                          tsr_dtype dtype, uint64_t seed,
                                                          const tsr_model_params *params,

@@ -103,7 +103,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_optimizer_add_fsdp(tsr_optimizer *optimizer
  * increases the number of steps. */
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_step(tsr_optimizer *optimizer, float learning_rate);
 
-/* Clears the gradients: the next backward passes start from 0. */
+/* Clears the gradients: the next backward passes start from 0. Returns without waiting for the
+ * device; with FSDP models it first blocks until their gradients have been reduced. Errors: those
+ * of tsr_fill and tsr_fsdp_zero_grad. */
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_zero_grad(tsr_optimizer *optimizer);
 
 typedef struct tsr_optimizer_clip_params {
@@ -153,7 +155,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_optimizer_clip(tsr_optimizer *optimizer, fl
 TSR_API int64_t tsr_optimizer_steps(const tsr_optimizer *optimizer);
 
 /* Copies the values of the parameters to their master copies. Call it after the program has written
- * to parameters; it is not needed after tsr_optimizer_load. */
+ * to parameters; it is not needed after tsr_optimizer_load. Records the copies and returns; with
+ * FSDP models, blocks as tsr_fsdp_changed does. Errors: those of tsr_copy and tsr_fsdp_changed. */
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_changed(tsr_optimizer *optimizer);
 
 /* State -----------------------------------------------------------------------------------------

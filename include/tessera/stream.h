@@ -41,7 +41,8 @@ TSR_API tsr_device *tsr_stream_device(const tsr_stream *stream);
  * TSR_ERR_DEVICE_LOST; the functions that wait return them, too. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_submit(tsr_stream *stream);
 
-/* Submits everything recorded so far. Blocks until all of the stream's work is complete. */
+/* Submits everything recorded so far. Blocks until all of the stream's work is complete. Errors: as
+ * tsr_stream_submit. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_wait(tsr_stream *stream);
 
 /* Submits everything recorded so far. Blocks until all of the stream's work is complete, for at
@@ -50,14 +51,15 @@ TSR_API TSR_NODISCARD tsr_status tsr_stream_wait(tsr_stream *stream);
 TSR_API TSR_NODISCARD tsr_status tsr_stream_wait_for(tsr_stream *stream, uint64_t timeout_ns);
 
 /* Gives a point in the stream's work: the end of everything recorded before the call. Later points
- * of a stream are greater integers or equal. */
+ * of a stream are greater integers or equal. Neither blocks nor submits. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_mark(tsr_stream *stream, uint64_t *out_point);
 /* Blocks until the stream's work up to `point` is complete, for at most `timeout_ns` nanoseconds.
  * Submits the work first if necessary. A point later than any that the stream has given means all
  * of its work. Errors: as tsr_stream_wait_for. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_wait_point(tsr_stream *stream, uint64_t point,
                                                        uint64_t timeout_ns);
-/* Sets *out to whether a point has been reached. Neither blocks nor submits. */
+/* Sets *out to whether a point has been reached. Neither blocks nor submits. Errors:
+ * TSR_ERR_DEVICE_LOST, TSR_ERR_DRIVER. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_reached(tsr_stream *stream, uint64_t point, bool *out);
 
 /* Measure the time between two places of the stream with the device's timestamps. _begin and _end

@@ -59,14 +59,18 @@ TSR_API TSR_NODISCARD tsr_status tsr_tensor_view(const tsr_tensor *in, const tsr
 
 /* Copies the tensor's elements, in row-major order and in the tensor's dtype, from `data`. The copy
  * takes place in order with the other work of the stream, but `data` may be reused as soon as the
- * call returns. `size_bytes` must be exactly the elements' size. On failure some of the elements
- * may have been copied. */
+ * call returns. `size_bytes` must be exactly the elements' size. Blocks only while the staging
+ * memory is full of earlier uploads. On failure some of the elements may have been copied. Errors:
+ * TSR_ERR_INVALID (another device than the stream's, a wrong size, a view that repeats elements),
+ * and those of recording and of tsr_stream_wait. */
 TSR_API TSR_NODISCARD tsr_status tsr_tensor_upload(tsr_stream *stream, tsr_tensor *tensor,
                                                    const void *data, uint64_t size_bytes);
 
 /* Writes the tensor's elements, in row-major order, to `data`. `size_bytes` must be exactly the
  * elements' size. Submits the stream and blocks until the elements have arrived; work that they do
- * not depend on may still be running. On failure the contents of `data` are unspecified. */
+ * not depend on may still be running. On failure the contents of `data` are unspecified. Errors:
+ * TSR_ERR_INVALID (another device than the stream's, a wrong size), and those of
+ * tsr_stream_wait. */
 TSR_API TSR_NODISCARD tsr_status tsr_tensor_download(tsr_stream *stream, const tsr_tensor *tensor,
                                                      void *data, uint64_t size_bytes);
 

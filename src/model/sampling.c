@@ -236,14 +236,11 @@ static tsr_status check(const tsr_sampling_params *params, int64_t count, const 
     return tsr_sampling_check(params);
 }
 
-tsr_status tsr_sampling_probabilities(const tsr_sampling_params *params, int64_t count,
-                                      const float *logits, int64_t history_count,
-                                      const int32_t *history, double *probabilities)
+/* Computes the probabilities by arguments that have been checked. */
+static tsr_status find_probabilities(const tsr_sampling_params *params, int64_t count,
+                                     const float *logits, int64_t history_count,
+                                     const int32_t *history, double *probabilities)
 {
-    if (!params)
-        params = &usual;
-    TSR__TRY(check(params, count, logits, history_count, history));
-    TSR__REQUIRE(probabilities, "sampling: probabilities is NULL");
     filter f = {.count = count, .logits = probabilities};
     if (params->top_k > 0 || params->top_p > 0) {
         f.order = tsr__calloc((size_t)count, sizeof *f.order);
@@ -253,6 +250,17 @@ tsr_status tsr_sampling_probabilities(const tsr_sampling_params *params, int64_t
     const tsr_status status = compute(&f, params, logits, history_count, history);
     tsr__free(f.order);
     return status;
+}
+
+tsr_status tsr_sampling_probabilities(const tsr_sampling_params *params, int64_t count,
+                                      const float *logits, int64_t history_count,
+                                      const int32_t *history, double *probabilities)
+{
+    if (!params)
+        params = &usual;
+    TSR__TRY(check(params, count, logits, history_count, history));
+    TSR__REQUIRE(probabilities, "sampling: probabilities is NULL");
+    return find_probabilities(params, count, logits, history_count, history, probabilities);
 }
 
 /* The first token at which the sum of probabilities exceeds a random number. */
@@ -290,7 +298,7 @@ tsr_status tsr_sampling_draw(const tsr_sampling_params *params, uint64_t number,
     if (!probabilities)
         return TSR_ERR_NO_MEMORY;
     tsr_status status =
-        tsr_sampling_probabilities(params, count, logits, history_count, history, probabilities);
+        find_probabilities(params, count, logits, history_count, history, probabilities);
     if (status == TSR_OK) {
         tsr_philox random;
         tsr_philox_init(params->seed, number, &random);
