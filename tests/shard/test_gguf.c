@@ -1,6 +1,6 @@
 /* GGUF headers: valid ones, and every kind of error. */
-#include "base/fault.h"
 #include "shard/files.h"
+#include "shard/parse.h"
 #include "shard/plans.h"
 
 enum { U8 = 0, U32 = 4, F32 = 6, BOOL = 7, STRING = 8, ARRAY = 9, U64 = 10 }; /* of metadata */
@@ -394,21 +394,7 @@ START_TEST(every_allocation_may_fail)
 {
     size_t header_end;
     bytes file = usual_file(3, &header_end);
-    for (uint64_t nth = 0;; nth++) {
-        tsr_shard_list *list = NULL;
-        tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
-        tsr_status status =
-            tsr_shard_list_parse(TSR_SHARD_GGUF, file.data, file.size, file.size, &list);
-        bool reached = tsr__fault_site() != NULL;
-        tsr__fault_disarm();
-        ck_assert_int_eq(status, reached ? TSR_ERR_NO_MEMORY : TSR_OK);
-        ck_assert(reached == (list == NULL));
-        tsr_shard_list_destroy(&list);
-        if (!reached) {
-            ck_assert_uint_gt(nth, 8);
-            break;
-        }
-    }
+    assert_any_allocation_may_fail(TSR_SHARD_GGUF, &file, 8);
     free(file.data);
 }
 END_TEST

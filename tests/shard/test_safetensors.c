@@ -1,6 +1,6 @@
 /* safetensors headers: valid ones, and every kind of error. */
-#include "base/fault.h"
 #include "shard/files.h"
+#include "shard/parse.h"
 #include "shard/plans.h"
 #include "support/random.h"
 
@@ -297,21 +297,7 @@ END_TEST
 START_TEST(every_allocation_may_fail)
 {
     bytes file = safetensors_file(usual, 33);
-    for (uint64_t nth = 0;; nth++) {
-        tsr_shard_list *list = NULL;
-        tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
-        tsr_status status =
-            tsr_shard_list_parse(TSR_SHARD_SAFETENSORS, file.data, file.size, file.size, &list);
-        bool reached = tsr__fault_site() != NULL;
-        tsr__fault_disarm();
-        ck_assert_int_eq(status, reached ? TSR_ERR_NO_MEMORY : TSR_OK);
-        ck_assert(reached == (list == NULL));
-        tsr_shard_list_destroy(&list);
-        if (!reached) {
-            ck_assert_uint_gt(nth, 10);
-            break;
-        }
-    }
+    assert_any_allocation_may_fail(TSR_SHARD_SAFETENSORS, &file, 10);
     free(file.data);
 }
 END_TEST

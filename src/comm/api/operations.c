@@ -13,142 +13,119 @@ static tsr_status start(tsr_comm *comm, tsr__operation operation, uint64_t timeo
     return tsr__operation_start(comm, &operation, out);
 }
 
-static tsr__operation all_reduce_of(const void *send, void *recv, uint64_t count, tsr_dtype dtype,
-                                    tsr_op op)
+/* The operations below differ in their kind, and in which of the fields they use. */
+
+static tsr__operation exchange_of(tsr__call_kind kind, const void *send, void *recv, uint64_t count,
+                                  tsr_dtype dtype)
 {
-    return (tsr__operation){.kind = TSR__CALL_ALL_REDUCE,
-                            .send = send,
-                            .recv = recv,
-                            .count = count,
-                            .dtype = dtype,
-                            .op = op};
+    return (tsr__operation){
+        .kind = kind, .send = send, .recv = recv, .count = count, .dtype = dtype};
+}
+
+static tsr__operation exchange_v_of(tsr__call_kind kind, const void *send, void *recv,
+                                    const uint64_t *counts, tsr_dtype dtype)
+{
+    return (tsr__operation){
+        .kind = kind, .send = send, .recv = recv, .counts = counts, .dtype = dtype};
+}
+
+static tsr__operation with_op(tsr__operation operation, tsr_op op)
+{
+    operation.op = op;
+    return operation;
+}
+
+static tsr__operation with_root(tsr__operation operation, int root)
+{
+    operation.peer = root;
+    return operation;
 }
 
 tsr_status tsr_comm_all_reduce(tsr_comm *comm, const void *send, void *recv, uint64_t count,
                                tsr_dtype dtype, tsr_op op)
 {
-    return run(comm, all_reduce_of(send, recv, count, dtype, op));
+    return run(comm, with_op(exchange_of(TSR__CALL_ALL_REDUCE, send, recv, count, dtype), op));
 }
 
 tsr_status tsr_comm_all_reduce_start(tsr_comm *comm, const void *send, void *recv, uint64_t count,
                                      tsr_dtype dtype, tsr_op op, uint64_t timeout_ns,
                                      tsr_request **out)
 {
-    return start(comm, all_reduce_of(send, recv, count, dtype, op), timeout_ns, out);
-}
-
-static tsr__operation reduce_of(const void *send, void *recv, uint64_t count, tsr_dtype dtype,
-                                tsr_op op, int root)
-{
-    return (tsr__operation){.kind = TSR__CALL_REDUCE,
-                            .send = send,
-                            .recv = recv,
-                            .count = count,
-                            .dtype = dtype,
-                            .op = op,
-                            .peer = root};
+    return start(comm, with_op(exchange_of(TSR__CALL_ALL_REDUCE, send, recv, count, dtype), op),
+                 timeout_ns, out);
 }
 
 tsr_status tsr_comm_reduce(tsr_comm *comm, const void *send, void *recv, uint64_t count,
                            tsr_dtype dtype, tsr_op op, int root)
 {
-    return run(comm, reduce_of(send, recv, count, dtype, op, root));
+    return run(comm, with_root(with_op(exchange_of(TSR__CALL_REDUCE, send, recv, count, dtype), op),
+                               root));
 }
 
 tsr_status tsr_comm_reduce_start(tsr_comm *comm, const void *send, void *recv, uint64_t count,
                                  tsr_dtype dtype, tsr_op op, int root, uint64_t timeout_ns,
                                  tsr_request **out)
 {
-    return start(comm, reduce_of(send, recv, count, dtype, op, root), timeout_ns, out);
-}
-
-static tsr__operation reduce_scatter_of(const void *send, void *recv, uint64_t count,
-                                        tsr_dtype dtype, tsr_op op)
-{
-    return (tsr__operation){.kind = TSR__CALL_REDUCE_SCATTER,
-                            .send = send,
-                            .recv = recv,
-                            .count = count,
-                            .dtype = dtype,
-                            .op = op};
+    return start(
+        comm, with_root(with_op(exchange_of(TSR__CALL_REDUCE, send, recv, count, dtype), op), root),
+        timeout_ns, out);
 }
 
 tsr_status tsr_comm_reduce_scatter(tsr_comm *comm, const void *send, void *recv, uint64_t count,
                                    tsr_dtype dtype, tsr_op op)
 {
-    return run(comm, reduce_scatter_of(send, recv, count, dtype, op));
+    return run(comm, with_op(exchange_of(TSR__CALL_REDUCE_SCATTER, send, recv, count, dtype), op));
 }
 
 tsr_status tsr_comm_reduce_scatter_start(tsr_comm *comm, const void *send, void *recv,
                                          uint64_t count, tsr_dtype dtype, tsr_op op,
                                          uint64_t timeout_ns, tsr_request **out)
 {
-    return start(comm, reduce_scatter_of(send, recv, count, dtype, op), timeout_ns, out);
-}
-
-static tsr__operation reduce_scatter_v_of(const void *send, void *recv, const uint64_t *counts,
-                                          tsr_dtype dtype, tsr_op op)
-{
-    return (tsr__operation){.kind = TSR__CALL_REDUCE_SCATTER_V,
-                            .send = send,
-                            .recv = recv,
-                            .counts = counts,
-                            .dtype = dtype,
-                            .op = op};
+    return start(comm, with_op(exchange_of(TSR__CALL_REDUCE_SCATTER, send, recv, count, dtype), op),
+                 timeout_ns, out);
 }
 
 tsr_status tsr_comm_reduce_scatter_v(tsr_comm *comm, const void *send, void *recv,
                                      const uint64_t *counts, tsr_dtype dtype, tsr_op op)
 {
-    return run(comm, reduce_scatter_v_of(send, recv, counts, dtype, op));
+    return run(comm,
+               with_op(exchange_v_of(TSR__CALL_REDUCE_SCATTER_V, send, recv, counts, dtype), op));
 }
 
 tsr_status tsr_comm_reduce_scatter_v_start(tsr_comm *comm, const void *send, void *recv,
                                            const uint64_t *counts, tsr_dtype dtype, tsr_op op,
                                            uint64_t timeout_ns, tsr_request **out)
 {
-    return start(comm, reduce_scatter_v_of(send, recv, counts, dtype, op), timeout_ns, out);
-}
-
-static tsr__operation all_gather_of(const void *send, void *recv, uint64_t count, tsr_dtype dtype)
-{
-    return (tsr__operation){
-        .kind = TSR__CALL_ALL_GATHER, .send = send, .recv = recv, .count = count, .dtype = dtype};
+    return start(comm,
+                 with_op(exchange_v_of(TSR__CALL_REDUCE_SCATTER_V, send, recv, counts, dtype), op),
+                 timeout_ns, out);
 }
 
 tsr_status tsr_comm_all_gather(tsr_comm *comm, const void *send, void *recv, uint64_t count,
                                tsr_dtype dtype)
 {
-    return run(comm, all_gather_of(send, recv, count, dtype));
+    return run(comm, exchange_of(TSR__CALL_ALL_GATHER, send, recv, count, dtype));
 }
 
 tsr_status tsr_comm_all_gather_start(tsr_comm *comm, const void *send, void *recv, uint64_t count,
                                      tsr_dtype dtype, uint64_t timeout_ns, tsr_request **out)
 {
-    return start(comm, all_gather_of(send, recv, count, dtype), timeout_ns, out);
-}
-
-static tsr__operation all_gather_v_of(const void *send, void *recv, const uint64_t *counts,
-                                      tsr_dtype dtype)
-{
-    return (tsr__operation){.kind = TSR__CALL_ALL_GATHER_V,
-                            .send = send,
-                            .recv = recv,
-                            .counts = counts,
-                            .dtype = dtype};
+    return start(comm, exchange_of(TSR__CALL_ALL_GATHER, send, recv, count, dtype), timeout_ns,
+                 out);
 }
 
 tsr_status tsr_comm_all_gather_v(tsr_comm *comm, const void *send, void *recv,
                                  const uint64_t *counts, tsr_dtype dtype)
 {
-    return run(comm, all_gather_v_of(send, recv, counts, dtype));
+    return run(comm, exchange_v_of(TSR__CALL_ALL_GATHER_V, send, recv, counts, dtype));
 }
 
 tsr_status tsr_comm_all_gather_v_start(tsr_comm *comm, const void *send, void *recv,
                                        const uint64_t *counts, tsr_dtype dtype, uint64_t timeout_ns,
                                        tsr_request **out)
 {
-    return start(comm, all_gather_v_of(send, recv, counts, dtype), timeout_ns, out);
+    return start(comm, exchange_v_of(TSR__CALL_ALL_GATHER_V, send, recv, counts, dtype), timeout_ns,
+                 out);
 }
 
 static tsr__operation broadcast_of(void *data, uint64_t count, tsr_dtype dtype, int root)
@@ -168,116 +145,74 @@ tsr_status tsr_comm_broadcast_start(tsr_comm *comm, void *data, uint64_t count, 
     return start(comm, broadcast_of(data, count, dtype, root), timeout_ns, out);
 }
 
-static tsr__operation gather_of(const void *send, void *recv, uint64_t count, tsr_dtype dtype,
-                                int root)
-{
-    return (tsr__operation){.kind = TSR__CALL_GATHER,
-                            .send = send,
-                            .recv = recv,
-                            .count = count,
-                            .dtype = dtype,
-                            .peer = root};
-}
-
 tsr_status tsr_comm_gather(tsr_comm *comm, const void *send, void *recv, uint64_t count,
                            tsr_dtype dtype, int root)
 {
-    return run(comm, gather_of(send, recv, count, dtype, root));
+    return run(comm, with_root(exchange_of(TSR__CALL_GATHER, send, recv, count, dtype), root));
 }
 
 tsr_status tsr_comm_gather_start(tsr_comm *comm, const void *send, void *recv, uint64_t count,
                                  tsr_dtype dtype, int root, uint64_t timeout_ns, tsr_request **out)
 {
-    return start(comm, gather_of(send, recv, count, dtype, root), timeout_ns, out);
-}
-
-static tsr__operation gather_v_of(const void *send, void *recv, const uint64_t *counts,
-                                  tsr_dtype dtype, int root)
-{
-    return (tsr__operation){.kind = TSR__CALL_GATHER_V,
-                            .send = send,
-                            .recv = recv,
-                            .counts = counts,
-                            .dtype = dtype,
-                            .peer = root};
+    return start(comm, with_root(exchange_of(TSR__CALL_GATHER, send, recv, count, dtype), root),
+                 timeout_ns, out);
 }
 
 tsr_status tsr_comm_gather_v(tsr_comm *comm, const void *send, void *recv, const uint64_t *counts,
                              tsr_dtype dtype, int root)
 {
-    return run(comm, gather_v_of(send, recv, counts, dtype, root));
+    return run(comm, with_root(exchange_v_of(TSR__CALL_GATHER_V, send, recv, counts, dtype), root));
 }
 
 tsr_status tsr_comm_gather_v_start(tsr_comm *comm, const void *send, void *recv,
                                    const uint64_t *counts, tsr_dtype dtype, int root,
                                    uint64_t timeout_ns, tsr_request **out)
 {
-    return start(comm, gather_v_of(send, recv, counts, dtype, root), timeout_ns, out);
-}
-
-static tsr__operation scatter_of(const void *send, void *recv, uint64_t count, tsr_dtype dtype,
-                                 int root)
-{
-    return (tsr__operation){.kind = TSR__CALL_SCATTER,
-                            .send = send,
-                            .recv = recv,
-                            .count = count,
-                            .dtype = dtype,
-                            .peer = root};
+    return start(comm,
+                 with_root(exchange_v_of(TSR__CALL_GATHER_V, send, recv, counts, dtype), root),
+                 timeout_ns, out);
 }
 
 tsr_status tsr_comm_scatter(tsr_comm *comm, const void *send, void *recv, uint64_t count,
                             tsr_dtype dtype, int root)
 {
-    return run(comm, scatter_of(send, recv, count, dtype, root));
+    return run(comm, with_root(exchange_of(TSR__CALL_SCATTER, send, recv, count, dtype), root));
 }
 
 tsr_status tsr_comm_scatter_start(tsr_comm *comm, const void *send, void *recv, uint64_t count,
                                   tsr_dtype dtype, int root, uint64_t timeout_ns, tsr_request **out)
 {
-    return start(comm, scatter_of(send, recv, count, dtype, root), timeout_ns, out);
-}
-
-static tsr__operation scatter_v_of(const void *send, void *recv, const uint64_t *counts,
-                                   tsr_dtype dtype, int root)
-{
-    return (tsr__operation){.kind = TSR__CALL_SCATTER_V,
-                            .send = send,
-                            .recv = recv,
-                            .counts = counts,
-                            .dtype = dtype,
-                            .peer = root};
+    return start(comm, with_root(exchange_of(TSR__CALL_SCATTER, send, recv, count, dtype), root),
+                 timeout_ns, out);
 }
 
 tsr_status tsr_comm_scatter_v(tsr_comm *comm, const void *send, void *recv, const uint64_t *counts,
                               tsr_dtype dtype, int root)
 {
-    return run(comm, scatter_v_of(send, recv, counts, dtype, root));
+    return run(comm,
+               with_root(exchange_v_of(TSR__CALL_SCATTER_V, send, recv, counts, dtype), root));
 }
 
 tsr_status tsr_comm_scatter_v_start(tsr_comm *comm, const void *send, void *recv,
                                     const uint64_t *counts, tsr_dtype dtype, int root,
                                     uint64_t timeout_ns, tsr_request **out)
 {
-    return start(comm, scatter_v_of(send, recv, counts, dtype, root), timeout_ns, out);
-}
-
-static tsr__operation all_to_all_of(const void *send, void *recv, uint64_t count, tsr_dtype dtype)
-{
-    return (tsr__operation){
-        .kind = TSR__CALL_ALL_TO_ALL, .send = send, .recv = recv, .count = count, .dtype = dtype};
+    return start(comm,
+                 with_root(exchange_v_of(TSR__CALL_SCATTER_V, send, recv, counts, dtype), root),
+                 timeout_ns, out);
 }
 
 tsr_status tsr_comm_all_to_all(tsr_comm *comm, const void *send, void *recv, uint64_t count,
                                tsr_dtype dtype)
 {
-    return run(comm, all_to_all_of(send, recv, count, dtype));
+    return run(comm, exchange_of(TSR__CALL_ALL_TO_ALL, send, recv, count, dtype));
 }
 
 tsr_status tsr_comm_all_to_all_start(tsr_comm *comm, const void *send, void *recv, uint64_t count,
                                      tsr_dtype dtype, uint64_t timeout_ns, tsr_request **out)
 {
-    return start(comm, all_to_all_of(send, recv, count, dtype), timeout_ns, out);
+    return start(comm, exchange_of(TSR__CALL_ALL_TO_ALL, send, recv, count, dtype), timeout_ns,
+                 out);
 }
 
 static tsr__operation all_to_all_v_of(const void *send, const uint64_t *send_counts, void *recv,

@@ -56,8 +56,7 @@ static tsr_status require_layer(const tsr__vk_global *global)
     uint32_t count = 0;
     VkResult result = TSR__VK(global, EnumerateInstanceLayerProperties, &count, NULL);
     if (result < 0)
-        return tsr__fail(tsr__vk_status(result), "vkEnumerateInstanceLayerProperties failed: %s",
-                         tsr__vk_result_name(result));
+        return tsr__vk_fail(result, "vkEnumerateInstanceLayerProperties");
     VkLayerProperties *layers = tsr__calloc(count, sizeof *layers);
     if (!layers)
         return TSR_ERR_NO_MEMORY;
@@ -67,8 +66,7 @@ static tsr_status require_layer(const tsr__vk_global *global)
         found = found || strcmp(layers[i].layerName, validation_layer) == 0;
     tsr__free(layers);
     if (result < 0)
-        return tsr__fail(tsr__vk_status(result), "vkEnumerateInstanceLayerProperties failed: %s",
-                         tsr__vk_result_name(result));
+        return tsr__vk_fail(result, "vkEnumerateInstanceLayerProperties");
     if (!found)
         return tsr__fail(TSR_ERR_NOT_FOUND,
                          "TESSERA_VALIDATION is set, but the layer %s is not installed",
@@ -92,8 +90,7 @@ static tsr_status create(tsr__instance *instance)
 
     VkResult result = TSR__VK(global, EnumerateInstanceVersion, &instance->api_version);
     if (result < 0)
-        return tsr__fail(tsr__vk_status(result), "vkEnumerateInstanceVersion failed: %s",
-                         tsr__vk_result_name(result));
+        return tsr__vk_fail(result, "vkEnumerateInstanceVersion");
     if (instance->api_version < VK_API_VERSION_1_2)
         return tsr__fail(TSR_ERR_UNSUPPORTED, "the Vulkan loader is version %u.%u; 1.2 is needed",
                          VK_API_VERSION_MAJOR(instance->api_version),
@@ -130,8 +127,7 @@ static tsr_status create(tsr__instance *instance)
         if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
             return tsr__fail(TSR_ERR_NOT_FOUND,
                              "there is no Vulkan driver for any device of this machine");
-        return tsr__fail(tsr__vk_status(result), "vkCreateInstance failed: %s",
-                         tsr__vk_result_name(result));
+        return tsr__vk_fail(result, "vkCreateInstance");
     }
     TSR__TRY(tsr__vk_load_instance(global, instance->handle, &instance->vk));
     if (validation) {
@@ -139,8 +135,7 @@ static tsr_status create(tsr__instance *instance)
                          &messenger_info, NULL, &instance->messenger);
         if (result < 0) {
             instance->messenger = VK_NULL_HANDLE;
-            return tsr__fail(tsr__vk_status(result), "vkCreateDebugUtilsMessengerEXT failed: %s",
-                             tsr__vk_result_name(result));
+            return tsr__vk_fail(result, "vkCreateDebugUtilsMessengerEXT");
         }
     }
     return TSR_OK;

@@ -13,11 +13,6 @@
 #include "gpu/device/transfer.h"
 #include "tsr_config.h"
 
-static tsr_status probe_failed(VkResult result, const char *call)
-{
-    return tsr__fail(tsr__vk_status(result), "%s failed: %s", call, tsr__vk_result_name(result));
-}
-
 tsr_status tsr__probe_enumerate(const tsr__instance *instance, uint32_t *out_count,
                                 VkPhysicalDevice **out)
 {
@@ -25,14 +20,14 @@ tsr_status tsr__probe_enumerate(const tsr__instance *instance, uint32_t *out_cou
     VkResult result =
         TSR__VK(&instance->vk, EnumeratePhysicalDevices, instance->handle, &count, NULL);
     if (result < 0)
-        return probe_failed(result, "vkEnumeratePhysicalDevices");
+        return tsr__vk_fail(result, "vkEnumeratePhysicalDevices");
     VkPhysicalDevice *devices = tsr__calloc(count, sizeof *devices);
     if (!devices)
         return TSR_ERR_NO_MEMORY;
     result = TSR__VK(&instance->vk, EnumeratePhysicalDevices, instance->handle, &count, devices);
     if (result < 0) {
         tsr__free(devices);
-        return probe_failed(result, "vkEnumeratePhysicalDevices");
+        return tsr__vk_fail(result, "vkEnumeratePhysicalDevices");
     }
     *out_count = count;
     *out = devices;
@@ -111,7 +106,7 @@ static tsr_status list_extensions(const tsr__instance *instance, VkPhysicalDevic
     VkResult result =
         TSR__VK(&instance->vk, EnumerateDeviceExtensionProperties, physical, NULL, &count, NULL);
     if (result < 0)
-        return probe_failed(result, "vkEnumerateDeviceExtensionProperties");
+        return tsr__vk_fail(result, "vkEnumerateDeviceExtensionProperties");
     VkExtensionProperties *list = tsr__calloc(count, sizeof *list);
     if (!list)
         return TSR_ERR_NO_MEMORY;
@@ -119,7 +114,7 @@ static tsr_status list_extensions(const tsr__instance *instance, VkPhysicalDevic
         TSR__VK(&instance->vk, EnumerateDeviceExtensionProperties, physical, NULL, &count, list);
     if (result < 0) {
         tsr__free(list);
-        return probe_failed(result, "vkEnumerateDeviceExtensionProperties");
+        return tsr__vk_fail(result, "vkEnumerateDeviceExtensionProperties");
     }
     *out = (extension_set){count, list};
     return TSR_OK;
@@ -262,111 +257,6 @@ static void probe_queues(const tsr__instance *instance, tsr_device_info *info,
     info->transfer_queue_family = (int)capabilities->transfer_family;
 }
 
-static const char *component_name(VkComponentTypeKHR type)
-{
-    switch ((int)type) {
-    case VK_COMPONENT_TYPE_FLOAT16_KHR:
-        return "f16";
-    case VK_COMPONENT_TYPE_FLOAT32_KHR:
-        return "f32";
-    case VK_COMPONENT_TYPE_FLOAT64_KHR:
-        return "f64";
-    case VK_COMPONENT_TYPE_SINT8_KHR:
-        return "s8";
-    case VK_COMPONENT_TYPE_SINT32_KHR:
-        return "s32";
-    case VK_COMPONENT_TYPE_UINT8_KHR:
-        return "u8";
-    case VK_COMPONENT_TYPE_UINT32_KHR:
-        return "u32";
-    case VK_COMPONENT_TYPE_BFLOAT16_KHR:
-        return "bf16";
-    default:
-        return "?";
-    }
-}
-
-static tsr_status probe_coopmat(const tsr__instance *instance, VkPhysicalDevice physical,
-                                tsr_device_info *info)
-{
-    if (!instance->vk.GetPhysicalDeviceCooperativeMatrixPropertiesKHR) {
-        info->coopmat = info->coopmat_bf16 = false;
-        return TSR_OK;
-    }
-    VkCooperativeMatrixPropertiesKHR shapes[TSR_MAX_COOPMAT_SHAPES] = {0};
-    uint32_t count = TSR_MAX_COOPMAT_SHAPES;
-    for (uint32_t i = 0; i < count; i++)
-        shapes[i].sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
-    VkResult result = TSR__VK(&instance->vk, GetPhysicalDeviceCooperativeMatrixPropertiesKHR,
-                              physical, &count, shapes);
-    if (result < 0)
-        return probe_failed(result, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
-    info->coopmat_count = (int)count;
-    for (uint32_t i = 0; i < count; i++)
-        info->coopmats[i] = (tsr_coopmat_shape){
-            .m = shapes[i].MSize,
-            .n = shapes[i].NSize,
-            .k = shapes[i].KSize,
-            .a = component_name(shapes[i].AType),
-            .b = component_name(shapes[i].BType),
-            .c = component_name(shapes[i].CType),
-            .result = component_name(shapes[i].ResultType),
-            .saturating = shapes[i].saturatingAccumulation != VK_FALSE,
-            .subgroup_scope = shapes[i].scope == VK_SCOPE_SUBGROUP_KHR,
-        };
-    return TSR_OK;
-}
-
-static void note_units(tsr__coopmat2 *out,
-                       const VkCooperativeMatrixFlexibleDimensionsPropertiesNV *p)
-{
-    tsr__coopmat2_units *units = (int)p->AType == VK_COMPONENT_TYPE_FLOAT16_KHR    ? out->f16
-                                 : (int)p->AType == VK_COMPONENT_TYPE_BFLOAT16_KHR ? out->bf16
-                                                                                   : NULL;
-
-    if (!units || p->BType != p->AType || p->CType != VK_COMPONENT_TYPE_FLOAT32_KHR ||
-        p->ResultType != p->CType || p->saturatingAccumulation ||
-        p->scope != VK_SCOPE_WORKGROUP_KHR)
-        return;
-    for (int i = 0; i < TSR__COOPMAT2_GROUPS; i++)
-        if (p->workgroupInvocations == 32U << i)
-            units[i] = (tsr__coopmat2_units){p->MGranularity, p->NGranularity, p->KGranularity};
-}
-
-/* Reads which matrices a workgroup can share. Kernels have no shared memory of their own, so that
- * the part of it that the driver needs for these matrices is always there. */
-static tsr_status probe_coopmat2(const tsr__instance *instance, tsr__capabilities *capabilities)
-{
-    enum { MOST = 128 };
-    if (!instance->vk.GetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV) {
-        capabilities->has_coopmat2 = false;
-        return TSR_OK;
-    }
-    VkPhysicalDeviceCooperativeMatrix2PropertiesNV limits = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_PROPERTIES_NV,
-    };
-    VkPhysicalDeviceProperties2 properties = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
-        .pNext = &limits,
-    };
-    instance->vk.GetPhysicalDeviceProperties2(capabilities->physical, &properties);
-    VkCooperativeMatrixFlexibleDimensionsPropertiesNV list[MOST] = {0};
-    uint32_t count = MOST;
-    for (uint32_t i = 0; i < count; i++)
-        list[i].sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_FLEXIBLE_DIMENSIONS_PROPERTIES_NV;
-    VkResult result =
-        TSR__VK(&instance->vk, GetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV,
-                capabilities->physical, &count, list);
-    if (result < 0)
-        return probe_failed(result,
-                            "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV");
-    capabilities->coopmat2.max_dimension = limits.cooperativeMatrixFlexibleDimensionsMaxDimension;
-    for (uint32_t i = 0; i < count; i++)
-        if (list[i].workgroupInvocations <= limits.cooperativeMatrixWorkgroupScopeMaxWorkgroupSize)
-            note_units(&capabilities->coopmat2, &list[i]);
-    return TSR_OK;
-}
-
 static void unusable(tsr_device_info *info, const char *reason)
 {
     info->usable = false;
@@ -478,9 +368,9 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
         unusable(info, "it has no timeline semaphores");
     if (info->coopmat &&
         !tsr__known_faults_demand(capabilities, info, TSR__FAULT_NO_COOPMAT_QUERY)) {
-        TSR__TRY(probe_coopmat(instance, capabilities->physical, info));
+        TSR__TRY(tsr__probe_coopmat(instance, capabilities->physical, info));
         if (capabilities->has_coopmat2)
-            TSR__TRY(probe_coopmat2(instance, capabilities));
+            TSR__TRY(tsr__probe_coopmat2(instance, capabilities));
     }
     tsr__known_faults_apply(capabilities, info);
     tsr__coopmat_choose(capabilities, info);

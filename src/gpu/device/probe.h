@@ -56,6 +56,13 @@ static inline bool tsr__probe_subgroups(const tsr__capabilities *capabilities,
             info->subgroup_size_min == info->subgroup_size_max);
 }
 
+/* probe_coopmat.c: lists the shapes of cooperative matrices of subgroups. */
+tsr_status tsr__probe_coopmat(const tsr__instance *instance, VkPhysicalDevice physical,
+                              tsr_device_info *info);
+/* probe_coopmat.c: reads which matrices a workgroup can share. Kernels have no shared memory of
+ * their own, so that the part of it that the driver needs for these matrices is always there. */
+tsr_status tsr__probe_coopmat2(const tsr__instance *instance, tsr__capabilities *capabilities);
+
 /* Updates the budget and the usage of heaps[info->heap_count]. */
 void tsr__probe_budget(const tsr__instance *instance, VkPhysicalDevice physical,
                        const tsr_device_info *info, tsr_heap_info *heaps);

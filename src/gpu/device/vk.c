@@ -132,3 +132,9 @@ tsr_status tsr__vk_status(VkResult result)
         return TSR_ERR_DRIVER;
     }
 }
+
+tsr_status tsr__vk_fail(VkResult result, const char *function)
+{
+    return tsr__fail(tsr__vk_status(result), "%s failed: %s", function,
+                     tsr__vk_result_name(result));
+}

@@ -117,6 +117,9 @@ const char *tsr__vk_result_name(VkResult result);
 /* Returns the status for a result: out of memory, device lost or a driver error. */
 tsr_status tsr__vk_status(VkResult result);
 
+/* Records that a Vulkan function such as "vkCreateInstance" has failed. Returns its status. */
+tsr_status tsr__vk_fail(VkResult result, const char *function);
+
 /* TSR__VK(&device->vk, CreateBuffer, …) calls vkCreateBuffer and returns its VkResult, or a failure
  * that a test injects. Every call of a function that returns a VkResult must use this macro; a test
  * searches the sources for calls that do not. */
