@@ -104,7 +104,7 @@ static void finish(attention *test)
 
 /* Verification --------------------------------------------------------------------------------- */
 
-/* Whether cooperative matrices may compute a case. */
+/* Returns whether cooperative matrices may compute the case. */
 static bool uses_matrices(const attention *test)
 {
     const tsr_device_info *info = test->context->info;

@@ -18,7 +18,7 @@ typedef enum state { PARAMETER, GRADIENT, FIRST, SECOND, MASTER, STATES } state;
 
 typedef struct method {
     const char *name;
-    /* of the parameter and its gradient; unless it is f32, there is a master copy */
+    /* The dtype of the parameter and its gradient. If it is not f32, there is a master copy. */
     tsr_dtype dtype;
     bool second; /* the method has a second moment */
     void (*step)(double x[STATES]);

@@ -183,7 +183,8 @@ static void check_clock(const bench_document *run, bench_reasons *reasons)
                      of_ceiling->benchmark, of_ceiling->label, best);
 }
 
-/* Compares with the submission of the submission, which a file that the tool wrote is equal to. */
+/* Checks that a file has only what the tool writes: making a submission of it again must give an
+ * equal document. */
 static void check_anonymity(const bench_document *run, bench_reasons *reasons)
 {
     char place[BENCH_PLACE] = "";

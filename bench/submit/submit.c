@@ -16,8 +16,9 @@
 #define MAX_COPIES 99 /* files of one device, driver and date */
 #define PATH_TEXT 4096
 
-/* Appends a text to a name of `size` bytes: letters and digits stay, in lower case, and points
- * after them; what stands in parentheses is left out; everything between becomes one dash. */
+/* Appends a text to a name of `size` bytes. Letters become lower case. Letters, digits, and points
+ * behind these are kept; parts in parentheses are left out; a run of other characters becomes one
+ * dash. */
 static void append_slug(char *name, size_t size, const char *text)
 {
     size_t used = strlen(name);

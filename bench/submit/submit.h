@@ -14,8 +14,8 @@
 
 /* Returns a document of one device of a run: its results and the ceilings that they refer to. It
  * has only members that are listed in anonymous.c: no identifier of the device, no path, of the
- * operating system only its name and numbers, and numbers of six digits. The submission of a
- * submission is equal to it. The caller owns the document. */
+ * operating system only its name and version numbers. Numbers have six digits. Calling it again
+ * with its result gives an equal document. The caller owns the document. */
 json_t *bench_submission(const json_t *run, size_t device);
 
 #define BENCH_MAX_REASONS 12

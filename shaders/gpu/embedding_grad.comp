@@ -70,7 +70,7 @@ vec4 sum_of(vec4 a, vec4 b)
     return sum;
 }
 
-// The sum as the table would keep it.
+// Returns the sum, rounded to the table's dtype.
 vec4 kept_sum(vec4 a, vec4 b)
 {
     vec4 sum = sum_of(a, b);
@@ -82,11 +82,12 @@ vec4 kept_sum(vec4 a, vec4 b)
     return TABLE_DTYPE == TSR_DT_BF16 ? uintBitsToFloat(tsr_bf16_from_f32(sum) << 16) : sum;
 }
 
-// Additions that are loaded together. Some of them may be to the same row of the table.
+// How many additions are loaded together. Several of them may be to the same row of the table.
 const uint BATCH = 6u;
-const uint SMALL_BATCH = 4u; // what a bucket usually has
+const uint SMALL_BATCH = 4u; // enough for most buckets
 
-// The element of `sums` to which number `mine` adds: its own, or the latest one of the same row.
+// Returns the value to which addition `mine` adds: the sum of the latest earlier addition to the
+// same row, or if there is none, sums[mine], which has been loaded from the table.
 vec4 latest(uint mine, uint at[BATCH], vec4 sums[BATCH])
 {
     vec4 value = sums[mine];
@@ -95,8 +96,8 @@ vec4 latest(uint mine, uint at[BATCH], vec4 sums[BATCH])
     return value;
 }
 
-// Adds to columns j … j+3 the first `count` rows in the list, at most `batch`, from number `from`.
-// `batch` is a constant.
+// Makes additions number `from` to from + count − 1 of the list, for columns j … j+3. `count` is at
+// most `batch`, which is a constant.
 void add_batch(uint from, uint count, uint batch, uint j)
 {
     uint at[BATCH];

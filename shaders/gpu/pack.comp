@@ -30,8 +30,8 @@ float power_of_two(int exponent)
     return uintBitsToFloat(uint(exponent + 127) << 23);
 }
 
-// The nearest integers, and those away from 0 between two of them, as C's roundf. There is no sum
-// of floats that a compiler could fuse with the product which the value is.
+// Rounds to the nearest integers, and halves away from 0, as C's roundf. It adds no floats, because
+// a compiler could fuse such a sum with the product that gives the value.
 ivec4 round_away(vec4 value)
 {
     ivec4 magnitude = (ivec4(abs(value) * 2.0) + 1) >> 1;

@@ -46,7 +46,7 @@ void main()
     [[unroll]] for (uint q = 0u; q < OWN; q++)
         lanes[q] = vec4(identity());
     uint j = begin + 4u * member, last = (end - 1u) / 4u * 4u;
-    // Where all of an iteration's loads are within the row, no comparison waits for each of them.
+    // While all loads of an iteration are within the row, no load is compared with the row's end.
     if (THREADS > 1u)
         for (; j < end && j + 4u * THREADS * (AHEAD - 1u) <= last; j += 4u * THREADS * AHEAD) {
             vec4 loaded[AHEAD];

@@ -6,12 +6,12 @@
 
 #extension GL_EXT_control_flow_attributes : require
 
-// The quotient may be wrong by so many units before it is corrected: 3 of the division, because it
-// is cut off to a whole number, and one to spare.
+// By how many units the quotient may be wrong before it is corrected: 3 by the device's division,
+// including what is cut off to make it a whole number, and 1 in reserve.
 const int TSR_DIVIDE_STEPS = 4;
 
-// Returns m, 2^23 or more and below 2^24, so that the number is m · 2^(exponent − 150). The number
-// must be finite and not 0.
+// Splits a number into m · 2^(exponent − 150), where m is at least 2^23 and below 2^24. Returns m.
+// The number must be finite and not 0.
 uint tsr_divide_significand(uint bits, out int exponent)
 {
     uint fraction = bits & 0x7fffffu;
@@ -21,8 +21,8 @@ uint tsr_divide_significand(uint bits, out int exponent)
     return normal ? fraction | 0x800000u : fraction << shift;
 }
 
-// Returns a / b. `wrong` is added to the quotient before it is corrected; tests pass what a device's
-// division may be off by.
+// Returns a / b. `wrong` is added to the quotient before it is corrected: tests pass the errors
+// that a device's division may have.
 uint tsr_divide_wrong(uint a, uint b, int wrong)
 {
     const uint infinite = 0x7f800000u;
@@ -49,8 +49,8 @@ uint tsr_divide_wrong(uint a, uint b, int wrong)
         rest -= int(y) & above;
     }
 
-    // What follows the last bit of the result, compared with half of that bit. The exponent says
-    // whether the result is subnormal, and how many bits of the quotient do not fit then.
+    // `more` compares what is cut off behind the last bit of the result with half of that bit. If
+    // the result is subnormal, the exponent says how many bits of the quotient are cut off.
     int exponent = a_exponent - b_exponent + 150 - int(shift);
     if (exponent >= 255)
         return infinite;

@@ -65,7 +65,8 @@ bvec4 held_there(uint j, uint form)
                                   : lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(ROW_LENGTH));
 }
 
-// The elements that are loaded in place of those past the end, which are ignored: the last ones.
+// Returns j, or past the end of the row the index of the last four elements. They are loaded
+// instead and ignored.
 uint held_within(uint j)
 {
     return min(j, (ROW_LENGTH - 1u) / 4u * 4u);
@@ -114,7 +115,7 @@ float row_max(row_part own, vec4 mine)
     return value;
 }
 
-// A value of the row that one invocation has kept in an earlier phase.
+// One value for each row, which a phase stores and a later one reads.
 void keep_row_value(row_part own, float value)
 {
     if (own.owner && own.segment == 0u && group_thread() == 0u)
@@ -138,9 +139,9 @@ float add_if(float total, float value, bool there)
     return there ? sum : total;
 }
 
-// Adds what the invocations of this number have left for all segments, in order. Eight loads do not
-// wait for each other. The additions are written without a loop, because the optimizer that unrolls
-// loops drops `precise`.
+// Adds the partial sums that the invocations with this one's number have stored for all segments,
+// in the order of the segments. Eight loads do not wait for each other. The additions are written
+// without a loop, because the optimizer that unrolls loops drops `precise`.
 float merged_sum(row_part own, uint sum)
 {
     uint count = segment_count();

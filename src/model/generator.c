@@ -461,7 +461,7 @@ static tsr_status choose(tsr_generator *g, int number, int32_t *token)
                                                 number, s->length);
 }
 
-/* The logarithm of a token's probability among all. */
+/* The logarithm of a token's probability in the softmax of all logits. */
 static double log_probability(const float *logits, int64_t count, int32_t token)
 {
     double largest = -INFINITY, sum = 0;

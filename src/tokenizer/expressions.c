@@ -108,7 +108,8 @@ static size_t gpt2(const tsr__letter *text, size_t at, size_t end, size_t *skip)
     return spaces(text, at, end);
 }
 
-/* What the expressions after GPT-2's have in common, with these differences. */
+/* The differences between the expressions of Llama 3, Qwen 2 and the like, which otherwise are the
+ * same; see styled(). */
 typedef struct style {
     spelling contractions;
     size_t digits;    /* at most this many digits in a piece */

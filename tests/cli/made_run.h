@@ -9,7 +9,7 @@
  * warning and a case that was left out. */
 json_t *made_run(void);
 
-/* The same with a second device of the same name, whose copy is result 6. */
+/* The same run with a second device of the same name. Result 6 is a copy on that device. */
 json_t *made_run_on_twins(void);
 
 /* Returns result `which` of a run; 0 is the matmul, 2 the round trip. */

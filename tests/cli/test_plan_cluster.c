@@ -65,11 +65,11 @@ static const struct {
     {4, {0, 0, 1, 1}, 65536, A + 65536 / B, A + 32768 / B},
     /* Two pieces of 512 KiB. */
     {4, {0, 0, 1, 1}, 1048576, 2 * (A + 524288 / B), A + 524288 / B},
-    /* Four hosts of two. The messages of one rank wait for those of the other one now and then;
-     * played by hand. */
+    /* Four hosts with two ranks each. A rank's messages sometimes wait for those of the other rank
+     * of its host. The times were worked out by hand. */
     {8, {0, 0, 1, 1, 2, 2, 3, 3}, 65536, 1119.2e-6, 609.6e-6},
-    /* Ranks that are dealt out in turn: no levels; the first round is between hosts, and two ranks
-     * share the link; the second is inside a host. */
+    /* Ranks that alternate between the hosts have no levels. The first round is between hosts, and
+     * two ranks share the link; the second round is inside a host. */
     {4, {0, 1, 0, 1}, 1e4, A + 2e4 / B, A + 1e4 / B},
     /* Three ranks: the first two share a leaf, which gets two blocks of three. If they are on two
      * hosts, their messages share the link with those of the third. */

@@ -114,7 +114,7 @@ static void live_until(tsr_comm *comm, void *user)
 
 /* Gives this process and its children a /dev/shm and System V segments of their own. Tests that run
  * at the same time kill processes too, and UCX leaves memory behind if that happens while it makes
- * it. Without permission for this, such memory is taken for that of this test. */
+ * it. Without permission for this, the test may fail because of the memory of other tests. */
 static void separate_memory(void)
 {
     if (unshare(CLONE_NEWNS | CLONE_NEWIPC) != 0 ||

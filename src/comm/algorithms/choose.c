@@ -4,21 +4,22 @@
 
 /* From this size on, sending fewer bytes is faster than sending fewer messages. */
 #define LARGE_BROADCAST_BYTES 65536
-/* The same for operations in levels: from this size on, each rank moves a share. With two subtrees
- * of up to two leaves they do so at any size: there is one exchange, and after a long wait it wakes
- * all ranks at once. An all-reduce moves one piece at a time, which stays in the cache. */
+/* In operations in levels, from this size on, each rank moves a share of the data. With two
+ * subtrees of up to two leaves they do so at any size: there is one exchange, and after a long wait
+ * it wakes all ranks at once. */
 #define LARGE_LEVELS_BYTES 16384
+/* An all-reduce in levels moves one piece of this size at a time, so that it stays in the cache. */
 #define LEVELS_PIECE_BYTES (UINT64_C(512) << 10)
-/* The pieces of an all-reduce by messages only. The largest message is half of one, which UCX sends
- * over TCP without its rendezvous (ucx/context.c): with it, two ranks that exchange messages use
- * one direction of the link at a time. */
+/* The size of the pieces of an all-reduce by messages only. The largest message is half a piece, so
+ * that UCX sends it over TCP without its rendezvous protocol (ucx/context.c). With that protocol,
+ * two ranks that exchange messages use only one direction of the link at a time. */
 #define FLAT_PIECE_BYTES (UINT64_C(1) << 20)
 /* Shares of these sizes, of an all-reduce between two subtrees, are faster in two rounds of smaller
  * messages. */
 #define MIN_HALVED_BYTES (UINT64_C(16) << 10)
 #define MAX_HALVED_BYTES (UINT64_C(64) << 10)
 
-/* Whether each rank of a subtree moves a share. */
+/* Returns whether each rank of a subtree moves a share of the data. */
 static bool is_shared(const tsr__levels *levels, uint64_t bytes)
 {
     return (levels->leaves <= 2 && levels->subtrees <= 2) || bytes >= LARGE_LEVELS_BYTES;

@@ -1,5 +1,5 @@
 /* The choice of an algorithm for each collective, from the placement of the ranks and the size of
- * the data. Only what all ranks know counts, so that all make the same choice. */
+ * the data. It depends only on what all ranks know, so that all make the same choice. */
 #ifndef TSR_COMM_ALGORITHMS_CHOOSE_H
 #define TSR_COMM_ALGORITHMS_CHOOSE_H
 

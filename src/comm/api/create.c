@@ -24,14 +24,15 @@ typedef struct greeting {
     uint32_t reproducible;
     int64_t pid;
     uint64_t pid_space; /* identifies the host and the namespace of `pid`; 0: unknown */
-    /* Likewise, the namespaces of System V shared memory and of the network. */
+    /* They identify the host and this process's namespaces of System V shared memory and of the
+     * network; 0: unknown. */
     uint64_t ipc_space, network;
     /* whether UCX uses shared memory between processes of one host, and whether the user chose that
      */
     uint32_t ucx_shares, ucx_is_chosen;
-    /* of the process's shared memory; valid for processes with the same pid_space */
+    /* of the process's shared memory and mailbox; valid for processes with the same pid_space */
     tsr__shm_memory_key key;
-    tsr__mailbox_key mailbox; /* likewise */
+    tsr__mailbox_key mailbox;
     tsr__card card;
     tsr__processors processors;
     uint64_t address_bytes;
@@ -200,8 +201,8 @@ static tsr_status find_parted(const tsr__bootstrap_gathered *blocks, int size, c
     return status;
 }
 
-/* UCX 1.13 wakes processes of its shared memory through sockets that are names of a network. So a
- * rank that sleeps would not notice messages from another network. */
+/* UCX 1.13 wakes a process that uses its shared memory through a socket whose name exists in one
+ * network namespace only. So a rank that sleeps would not notice messages from another one. */
 static tsr_status do_without_shared_memory(tsr__job *job, const parted *found)
 {
     if (found->is_chosen)

@@ -107,9 +107,10 @@ static void fail_timeout(const tsr_request *request)
                        call, format_ranks(request, tsr__request_awaits, ranks), after);
 }
 
-/* In a large communicator, a rank knows only whether those that it awaits have answered. If they
- * have, and are in the same call, they wait for others; ranks that wait for the cause directly
- * report it first. Returns whether this rank waits for them, which it does once. */
+/* In a large communicator, a rank asks only the ranks that it awaits for their calls. If all of
+ * these have answered, and are in the same call, they wait for others themselves, and the ranks
+ * that wait for the cause directly should report it. Returns whether this rank leaves the report to
+ * them; it does so once. */
 static bool gives_way(tsr_request *request)
 {
     char ranks[96];

@@ -19,12 +19,12 @@
  * it. */
 void tsr__comm_fail(tsr_comm *comm, bool announce, tsr_status status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Returns for how long this rank waits, when all ranks have reason to report a failure, whether
- * another one does. 0 in a small communicator. */
+/* Returns for how long this rank waits for the report of another rank when all ranks have detected
+ * a failure. 0 in a small communicator. */
 uint64_t tsr__comm_turn_ns(const tsr_comm *comm);
-/* Records that this rank must ask other ranks which call they have made: the rank `rank`, or if it
- * is −1, all ranks of the communicator, of a large one those that the request awaits. The answers
- * contain the number request->question. */
+/* Records that this rank must ask `rank` which call it has made. If `rank` is −1, it must ask all
+ * ranks of the communicator, or in a large one those that the request awaits. The answers contain
+ * the number request->question. */
 void tsr__request_ask(tsr_request *request, int rank);
 
 /* mismatch.c ----------------------------------------------------------------------------------- */

@@ -163,7 +163,7 @@ void tsr__comm_end_grace_period(tsr_comm *comm, uint64_t now_ns)
     }
 }
 
-/* Losses of other processes are not known by their messages then, so they are not waited for. */
+/* Does not wait for reports of other losses, because this rank could not receive them. */
 void tsr__comm_fail_stuck(tsr_comm *comm)
 {
     char text[TSR__CALL_TEXT];

@@ -156,10 +156,10 @@ static bool needs_note(const tsr_comm *comm, int rank, const control_note *note)
     return !peer->left || (peer->job_continues && comm->shm && note->kind == NOTE_LEAVE);
 }
 
-/* A note about a failure to all ranks stays behind the messages that this rank has sent, which may
- * complete the operations of others. A question and its answer do not. They reach a rank of this
- * host even if that rank can receive no messages (tsr__transport_is_stuck), or for as long as a
- * process that is stopped has not finished one. */
+/* A note that reports a failure must not overtake the messages that this rank has sent before,
+ * because these may complete the operations of other ranks. A question and its answer may overtake
+ * them. They go through the mailbox, so they reach a rank of this host even while that rank cannot
+ * receive messages (tsr__transport_is_stuck). */
 static void send_to(tsr_comm *comm, int rank, const control_note *note, bool overtakes)
 {
     tsr__job *job = comm->job;
@@ -169,7 +169,7 @@ static void send_to(tsr_comm *comm, int rank, const control_note *note, bool ove
         return;
     if (overtakes || !tsr__transport_is_connected(job->transport, world))
         result = tsr__mailbox_send(job->mailbox, world, note, bytes_of(note));
-    /* a rank whose mailbox is full does not sleep */
+    /* A rank whose mailbox is full is awake, so that it need not be woken. */
     if (result == TSR__MAILBOX_SENT || (result == TSR__MAILBOX_FULL && note->kind == NOTE_WAKE))
         return;
     outgoing *slot = free_slot(job->control);

@@ -78,7 +78,7 @@ bool tsr__transport_is_connected(const tsr__transport *transport, int peer)
 
 /* When UCX 1.13 has noticed that a peer closed a TCP connection through which this process only
  * receives, it frees the connection in the next progress call. It aborts the process if an endpoint
- * takes the connection over in between. So this lets it free what it has to. */
+ * takes the connection over in between. This function makes the progress calls. */
 static void settle(const tsr__transport *transport)
 {
     for (int i = 0; i < 2 && !transport->is_deaf; i++)

@@ -20,8 +20,8 @@ tsr_status tsr__ucx_check_descriptors(void) TSR_NODISCARD;
  * (UCX_POSIX_DIR). */
 bool tsr__ucx_may_avoid_posix(void);
 
-/* Returns how much POSIX shared memory one process takes: UCX 1.13 has two areas, of whole pages.
- */
+/* Returns the bytes of POSIX shared memory that UCX 1.13 takes for one process: two areas of whole
+ * pages. */
 uint64_t tsr__ucx_posix_bytes(uint64_t page_bytes);
 
 /* Returns whether the folder of POSIX shared memory, usually /dev/shm, is writable and has enough

@@ -1,7 +1,7 @@
 #include "gpu/device/transfer.h"
 
-/* The larger, the better a family suits transfers; 0: not at all. Families of video engines can
- * transfer, too, but these engines have other work. */
+/* Returns how well a family suits transfers: 3 is best, 0 is not at all. Families of video engines
+ * are among the latter: they can transfer, but these engines have other work. */
 static int suits_transfers(const VkQueueFamilyProperties *family)
 {
     const VkQueueFlags neutral = VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT;

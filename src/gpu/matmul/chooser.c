@@ -134,10 +134,10 @@ static uint64_t enough_parts(const tsr__matmul_device *device, const tsr__matmul
     return enough_tiles(device) * (device->device_class == TSR__CLASS_GPU && p->m < 32 ? 4 : 1);
 }
 
-/* The time for all tiles, in units of the time for one of them, if k is split. Every processor
- * computes one part after another; the last ones may leave most processors idle. Each part then
- * writes its sums, and another kernel reads them, which takes as long as `part_cost` products of
- * each sum. */
+/* Returns the time for all tiles, in units of the time for one tile, if k is split. Every processor
+ * computes one part after another; during the last ones most processors may be idle. Each part then
+ * writes its sums, and another kernel reads them: per sum, this takes as long as `part_cost`
+ * products. */
 static double time_with_parts(uint32_t processors, uint64_t tiles, uint64_t k, uint64_t splits,
                               double part_cost)
 {
@@ -147,13 +147,13 @@ static double time_with_parts(uint32_t processors, uint64_t tiles, uint64_t k, u
     return splits == 1 ? computing : computing + adding;
 }
 
-/* The number of parts of k with which y's tiles, although they occupy the device once, do not leave
- * most of it idle in the end: 144 tiles take 132 processors as long as 264 do. */
+/* Returns into how many parts to split k if y has enough tiles to occupy the device, but the last
+ * tiles would leave most processors idle: 132 processors take as long for 144 tiles as for 264. */
 static uint64_t parts_without_rest(const tsr__matmul_device *device, const tsr__matmul_problem *p,
                                    uint64_t tiles)
 {
-    /* By calculation, from the memory and the products of an H100; 16-bit operands are multiplied
-     * by matrix units. */
+    /* Calculated from an H100's bandwidth and rate of products, which for 16-bit operands is that
+     * of its matrix units. */
     const double part_cost = p->a.dtype == TSR_F32 ? 40 : 300;
     const double worth = 0.9; /* of the time without parts */
     const uint64_t most = 8, k = (uint64_t)p->k;

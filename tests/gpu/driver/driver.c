@@ -88,8 +88,7 @@ static VKAPI_ATTR void VKAPI_CALL get_properties2(VkPhysicalDevice physical,
     out->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
 }
 
-/* Family 0 is the driver's, without timestamps' or other properties' change; family 1 is made up.
- */
+/* Family 0 has the properties of the real driver's family, but one queue; family 1 is invented. */
 static VkQueueFamilyProperties family_of(VkPhysicalDevice physical, uint32_t family)
 {
     VkQueueFamilyProperties first[1];

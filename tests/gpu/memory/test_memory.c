@@ -77,7 +77,8 @@ START_TEST(large_tensors_have_their_own_memory)
 }
 END_TEST
 
-/* … up to a limit; then the slabs that were emptied first are freed. */
+/* The memory of destroyed large tensors is kept up to a limit. Beyond it, the slabs that were
+ * emptied first are freed. */
 START_TEST(memory_of_large_tensors_is_kept)
 {
     const tsr_device_info *info = tsr_device_get_info(gpu);

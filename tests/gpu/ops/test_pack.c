@@ -204,9 +204,9 @@ static float from_bits(uint32_t bits)
 
 enum { QUOTIENTS = 200000 };
 
-/* Pairs of any bits; of numbers near 1; of a divisor and its rounded product with a number, so that
- * the quotient is next to a float; with results that are subnormal, or nearly, among them those
- * halfway between two floats; of integers; and of limits. */
+/* Makes pair number i. There are pairs of random bits; of numbers near 1; of a divisor and its
+ * product with a number, so that the quotient is near a float; with results that are subnormal or
+ * nearly so, some of them halfway between two floats; of integers; and of the limits below. */
 static void make_pair(gpu_random *random, int i, uint32_t *a, uint32_t *b)
 {
     static const uint32_t limits[] = {0,          1,          2,          3,          0x7fffff,

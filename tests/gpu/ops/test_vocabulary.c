@@ -250,7 +250,7 @@ START_TEST(divided_classes)
 }
 END_TEST
 
-/* So long rows that each has several workgroups on GPUs. */
+/* Rows that are so long that several workgroups compute each of them on GPUs. */
 START_TEST(many_divided_classes)
 {
     gpu_random random = {54};

@@ -19,11 +19,11 @@ typedef struct play_state {
     player *players; /* [size] */
     uint64_t *first; /* [size + 1]: the first step of each rank */
     tsr_comm_step *steps;
-    /* Of a message to receive: when it arrives. Of a collective in memory: when the rank comes to
-     * it. < 0: unknown. */
+    /* For each step: when its message arrives, if it receives one, or when the rank reaches it, if
+     * it is a collective in shared memory. < 0: not known yet. */
     double *times;
-    uint64_t *match;   /* of a message to send: the step that receives it */
-    double *link_free; /* [hosts][hosts]: when the last message has left */
+    uint64_t *match;   /* for each step that sends: the step that receives the message */
+    double *link_free; /* [hosts][hosts]: when the link has sent its last message so far */
     double *lane_free; /* [size]: when a processor is free */
 } play_state;
 
@@ -57,7 +57,7 @@ static void match_messages(const play_state *p)
         }
 }
 
-/* The ranks of this group on a host, for each of its processors. */
+/* The number of ranks that share one processor of a host, at least 1. */
 static double crowd_of(const plan_group *g, int host)
 {
     return g->turns ? fmax(g->turns[host].ranks, 1) : 1;
@@ -71,7 +71,7 @@ static int ranks_on(const plan_group *g, int host)
     return ranks;
 }
 
-/* Deals the ranks of each host out to its processors. */
+/* Assigns the ranks of each host to its processors in turn. */
 static void choose_lanes(const play_state *p)
 {
     const plan_group *g = p->group;
@@ -87,8 +87,8 @@ static void choose_lanes(const play_state *p)
     }
 }
 
-/* Returns when a rank runs whose message has come: after those ranks of its processor that have
- * been ready before. Other groups of the host do the same at the same time. */
+/* Returns when a rank runs whose message arrives at `when`: after the ranks of its processor that
+ * were ready before it. */
 static double take_turn(const play_state *p, int rank, double when)
 {
     const plan_group *g = p->group;
@@ -140,8 +140,9 @@ static void start_round(const play_state *p, int rank)
     }
 }
 
-/* When the last rank comes to the collective in memory that is this step of a rank; < 0: unknown.
- * Its ranks come to the same collectives in the same order. */
+/* Returns when the last rank reaches the collective in shared memory that is `step` of `rank`; < 0:
+ * not known yet. All its ranks make the same collectives in the same order, so the numbers of those
+ * before it say which step of another rank it is. */
 static double all_present(const play_state *p, int rank, uint64_t step)
 {
     int before = 0;
@@ -170,7 +171,7 @@ static double memory_seconds(const plan_group *g, int rank, const tsr_comm_step 
                (step->ranks == g->size ? crowd_of(g, host) : 1);
 }
 
-/* When the round of a rank ends; < 0: unknown. */
+/* Returns when the current round of a rank ends; < 0: not known yet. */
 static double round_end(const play_state *p, int rank)
 {
     const uint64_t end = end_of_round(p, rank);

@@ -24,7 +24,7 @@ typedef struct plan_work {
 
 /* The part of a model that a rank of a tensor-parallel group has, of all blocks together. */
 typedef struct plan_part {
-    double block_bytes, block_parameters; /* weights, and elements of matrices */
+    double block_bytes, block_parameters; /* of weights; parameters are elements of matrices */
     double embedding_bytes;               /* on the first stage */
     double head_bytes, head_parameters;   /* on the last stage */
     double cache_bytes;

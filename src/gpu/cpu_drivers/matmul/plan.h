@@ -76,7 +76,8 @@ typedef struct tsr__lavapipe_piece {
     uint32_t m, n, k;
     uint32_t skip; /* the number of elements at the start of k that an earlier piece has added */
     bool accumulate;
-    /* If groups[2] counts several blocks of rows, the value of groups[0]; otherwise 0. */
+    /* The workgroups in x of one block of rows, equal to groups[0], if groups[2] counts several
+     * such blocks; otherwise 0. */
     uint32_t block;
 } tsr__lavapipe_piece;
 

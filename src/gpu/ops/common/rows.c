@@ -119,7 +119,7 @@ bool tsr__rows_alone(const tsr_device *device, uint64_t rows)
 
 uint32_t tsr__processors(const tsr_device *device)
 {
-    const uint32_t least = 32; /* what a GPU for such work has, if its driver does not tell */
+    const uint32_t least = 32; /* assumed if the driver does not report the number */
 
     return device->info.processor_count > 0 ? device->info.processor_count : least;
 }

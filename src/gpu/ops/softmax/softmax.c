@@ -58,7 +58,7 @@ static void choose(tsr__dispatch *dispatch, const softmax_call *call, uint32_t r
     dispatch->spec[n++] = form;
     dispatch->spec[n++] = call->logarithm;
     dispatch->spec_count = n;
-    /* does nothing for rows that can be divided into segments */
+    /* rows that may be divided into segments are not kept in registers */
     tsr__thread_group_hold(dispatch, call->y->buffer->device, threads, count);
     tsr__groups_for(rows, workgroup / threads, dispatch->groups);
 }
