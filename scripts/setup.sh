@@ -23,11 +23,15 @@ as_root() {
     fi
 }
 
-# Fetches the list of packages, once per run, and only if something has to be downloaded.
+# Fetches the list of packages, once per run, and only if something has to be downloaded. The lanes of one run of run-tests, which sets
+# $TESSERA_RUN to a name for the run, fetch it once for all of them.
 refresh_packages() {
     [ -n "${packages_are_fresh-}" ] && return
+    [ -n "${TESSERA_RUN-}" ] && [ "$(cat "$root/build/packages.fresh" 2>/dev/null)" = "$TESSERA_RUN" ] && return
     as_root apt-get update -qq || fail "apt-get update failed"
     packages_are_fresh=yes
+    mkdir -p "$root/build"
+    printf '%s\n' "${TESSERA_RUN-}" >"$root/build/packages.fresh"
 }
 
 # install_missing PACKAGE…: prints and installs the packages that are not installed.
@@ -45,10 +49,14 @@ install_missing() {
     done
     [ -z "$missing" ] && return
     say "Installing:$missing"
-    refresh_packages
-    # shellcheck disable=SC2086 # a list
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-        $missing >/dev/null || fail "could not install:$missing"
+    mkdir -p "$root/build"
+    {
+        flock 9 # lanes that run beside each other install in turn
+        refresh_packages 9>&-
+        # shellcheck disable=SC2086 # a list
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+            $missing >/dev/null 9>&- || fail "could not install:$missing"
+    } 9>"$root/build/packages.lock"
 }
 
 # Installs compilers and libraries for building everything.
@@ -94,8 +102,8 @@ fetch_swiftshader() {
     }
 }
 
-# configure FOLDER OPTION…: sets up a build folder with these options, or sets them in an existing one. Run-tests sets $TESSERA_RUN to a
-# name for its run, in which a folder that has these options already is not set up again.
+# configure FOLDER OPTION…: sets up a build folder with these options, or sets them in an existing one. In one run of run-tests
+# ($TESSERA_RUN), a folder that has these options already is not set up again.
 configure() {
     folder=$1
     shift
