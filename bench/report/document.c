@@ -317,6 +317,9 @@ char *bench_figures_text(const bench_figures *figures, double value, char text[B
     char number[CLI_NUMBER_TEXT];
     if (figures->is_time)
         snprintf(text, BENCH_VALUE_TEXT, "%s", cli_duration(value, number));
+    else if (value >= 1e4 && figures->unit[0] == 'G')
+        snprintf(text, BENCH_VALUE_TEXT, "%s T%.12s", cli_number(value / 1e3, number),
+                 figures->unit + 1);
     else
         snprintf(text, BENCH_VALUE_TEXT, "%s %.12s", cli_number(value, number), figures->unit);
     return text;

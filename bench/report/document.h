@@ -68,7 +68,7 @@ void bench_documents_name(bench_document *all, int count);
 /* Returns the driver's description of itself, or its name if the description is empty. */
 const char *bench_driver_text(const bench_device_figures *device);
 
-/* Writes a value with its unit: "31.3 GFLOP/s", "4.70 ms". */
+/* Writes a value with its unit: "31.3 GFLOP/s", "242 TFLOP/s", "4.70 ms". */
 #define BENCH_VALUE_TEXT 48
 char *bench_figures_text(const bench_figures *figures, double value, char text[BENCH_VALUE_TEXT]);
 

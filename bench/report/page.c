@@ -191,7 +191,8 @@ static void write_summary(const page_context *page)
         write_quantity(page, &quantities[i]);
     fputs(
         "</tbody></table></div>\n<p class=\"note\">1 GFLOP/s is 10⁹ floating-point operations per "
-        "second, and a multiply-add is two of them; 1 GB/s is 10⁹ bytes per second.</p>"
+        "second, and a multiply-add is two of them; 1 TFLOP/s is 1000 GFLOP/s; 1 GB/s is 10⁹ bytes "
+        "per second.</p>"
         "</section>\n",
         out);
 }

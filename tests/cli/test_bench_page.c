@@ -163,6 +163,18 @@ static json_t *run_with_f16(void)
     return run;
 }
 
+START_TEST(large_rates_are_in_tera)
+{
+    json_t *run = run_with_f16();
+    made_set(run, 3, 32000, 9000, 33000);
+    char *page = page_of(run, made_run());
+    ck_assert_ptr_nonnull(strstr(page, "fma_peak, 32.0 TFLOP/s"));
+    ck_assert_ptr_nonnull(strstr(page, "9000 GFLOP/s – 33.0 TFLOP/s"));
+    ck_assert_ptr_nonnull(strstr(page, "100 GFLOP/s"));
+    free(page);
+}
+END_TEST
+
 /* Each dtype has the roof of its own arithmetic, and the axis goes up to the highest. */
 START_TEST(each_dtype_has_its_roof)
 {
@@ -657,6 +669,7 @@ TESTS(bench_page)
     tcase_add_test(tests, memory_is_the_devices_own);
     tcase_add_test(tests, the_page_shows_every_result);
     tcase_add_test(tests, the_faster_of_copy_and_kernel_is_the_memory);
+    tcase_add_test(tests, large_rates_are_in_tera);
     tcase_add_test(tests, each_dtype_has_its_roof);
     tcase_add_test(tests, devices_and_hosts_come_first);
     tcase_add_test(tests, results_above_their_ceiling_are_marked);

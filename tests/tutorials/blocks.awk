@@ -2,8 +2,8 @@
 #   KIND LINE FILE [TEXT]
 # where KIND is sh (run it), text (compare it with the output before it), file (TEXT is its name), skip (TEXT is the reason) or needs (run it
 # where the test has the first word of TEXT).
-# Comments before a block say what to do with it: "not run: REASON", "instead: COMMAND" (runs COMMAND in its place), "file: NAME",
-# "needs WORD: WHERE IT IS".
+# Comments before a block say what to do with it: "not run: REASON", "instead: COMMAND" (runs COMMAND in its place; after "needs", where the
+# test does not have WORD: COMMAND is then in FILE.instead), "file: NAME", "needs WORD: WHERE IT IS".
 function value(line) {
     sub(/^<!-- [a-z ]*: /, "", line)
     sub(/ -->$/, "", line)
@@ -32,9 +32,13 @@ inside && /^```$/ {
     close(block)
     if (reason != "")
         print "skip", start, block, reason
-    if (needs != "")
+    if (needs != "") {
         print "needs", start, block, needs
-    if (instead != "") {
+        if (instead != "") {
+            print instead >(block ".instead")
+            close(block ".instead")
+        }
+    } else if (instead != "") {
         print instead >block
         close(block)
         print "sh", start, block

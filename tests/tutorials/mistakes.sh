@@ -39,6 +39,8 @@ point "a text without a line to compare" differs '…' 'anything'
 point "kinds of blocks" kinds 'sh text file skip' "$(printf '```sh\n```\n```text\n```\n<!-- file: a.c -->\n```c\n```\n<!-- not run: why -->\n```sh\n```')"
 point "a command in place of a block" kinds 'skip sh' "$(printf '<!-- not run: why -->\n<!-- instead: true -->\n```sh\n```')"
 point "a block that needs something" kinds 'needs text' "$(printf '<!-- needs slurm: where -->\n```sh\n```\n```text\n```')"
+point "a command in place of a block that needs something" kinds 'needs' "$(printf '<!-- needs packages: why -->\n<!-- instead: true -->\n```sh\n```')"
+point "and it is beside the block" grep -qx true "$folder/1.instead"
 point "a block without a name" refused "$(printf '```c\n```')"
 point "a block without an end" refused "$(printf '```sh\n')"
 plan

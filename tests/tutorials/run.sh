@@ -1,7 +1,9 @@
 #!/bin/sh
-# run.sh ROOT BUILD TUTORIAL: runs the blocks of one tutorial as a reader would, in a fresh folder, with an installed copy of BUILD.
+# run.sh ROOT BUILD TUTORIAL: runs the blocks of one tutorial as a reader would, in a fresh folder, with an installed copy of BUILD; with what
+# the system has if BUILD is "installed".
 # Blocks of sh run one after the other, each in a shell of its own; a block of text must be in the output of the block of sh before it.
-# TEST_HAVE lists what this machine has for blocks that need it, such as "slurm"; they are skipped otherwise, with the text after them.
+# TEST_HAVE lists what this machine has for blocks that need it, such as "slurm"; otherwise their "instead" runs, or they are skipped, with the
+# text after them. TUTORIAL_FILES is a folder with what the reader has in the current folder.
 set -u
 root=$1
 build=$2
@@ -13,6 +15,7 @@ tools=$root/tests/tutorials
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/blocks" "$folder/work" "$folder/cache"
+[ -z "${TUTORIAL_FILES-}" ] || cp -r "$TUTORIAL_FILES/." "$folder/work/" || exit 1
 
 # All tutorials of a build folder share one installed copy. Only files that have changed are copied again.
 shared=$build/tests/tutorials-installed
@@ -21,9 +24,11 @@ install_all() {
     mkdir -p "$shared" &&
         flock "$shared.lock" meson install -C "$build" --no-rebuild --only-changed --destdir "$shared" --quiet
 }
-point "installs" install_all
-find_libdir "$prefix"
-export PATH="$prefix/bin:$PATH" LD_LIBRARY_PATH="$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+if [ "$build" != installed ]; then
+    point "installs" install_all
+    find_libdir "$prefix"
+    export PATH="$prefix/bin:$PATH" LD_LIBRARY_PATH="$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+fi
 # Compiled kernels are kept between tests, where their environment says so.
 export XDG_CACHE_HOME="${XDG_CACHE_HOME:-$folder/cache}"
 # What "instead" commands copy from: the sources of the repository.
@@ -56,7 +61,13 @@ point "blocks" list_blocks
 ran=yes
 while read -r kind line block text; do
     if [ "$kind" = needs ]; then
-        if have "${text%%: *}"; then kind='sh'; else kind='skip'; fi
+        if have "${text%%: *}"; then
+            kind='sh'
+        elif [ -e "$block.instead" ]; then
+            kind='sh' block=$block.instead
+        else
+            kind='skip'
+        fi
         text=${text#*: }
     fi
     # An output can only be compared if its commands ran.
