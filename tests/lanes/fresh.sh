@@ -38,13 +38,13 @@ build_packages() {
             apt-get -y -qq --no-install-recommends build-dep ./
             DEB_BUILD_OPTIONS="nocheck noautodbgsym" DEB_CFLAGS_APPEND=-g0 dpkg-buildpackage -us -uc -b'
 }
-# A user who may use sudo, and whose questions apt does not ask. What the tests need of the source tree is in /srv, and belongs to root.
+# A user who may use sudo, and whose questions apt does not ask. debian/tests/control asks for man-db. What the tests need of the source tree is in /srv, and belongs to root.
 make_user() {
     mkdir -p "$folder/user/srv/packages" "$folder/user/srv/tree" &&
         cp "$folder"/builder/root/packages/*.deb "$folder/user/srv/packages/" &&
         cp -r --parents tests/tutorials tests/source docs/tutorials debian/tests "$folder/user/srv/tree/" &&
         inside "$folder/user" sh -ec 'apt-get -qq update
-            apt-get -y -qq --no-install-recommends install sudo
+            apt-get -y -qq --no-install-recommends install sudo man-db
             useradd --create-home --shell /bin/sh reader
             echo "reader ALL=(ALL) NOPASSWD: ALL" >/etc/sudoers.d/reader
             echo "APT::Get::Assume-Yes \"true\";" >/etc/apt/apt.conf.d/99answers'

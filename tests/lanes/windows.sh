@@ -7,8 +7,8 @@ folder=$root/build/windows
 scripts/windows/dependencies.sh "$folder-dependencies" || exit 1
 export WINEPREFIX="$folder-wine"
 
-units="base checkpoint loader platform rng seed shard tensor"
-gpu="stream memory"
+units="base checkpoint comm_algorithms comm_reduce loader model pipeline platform quant rng sampler sampler_custom seed shard tensor tokenizer training"
+gpu="families stream memory"
 compile_with_ccache x86_64-w64-mingw32-gcc-posix
 # shellcheck disable=SC2086 # options
 configure "$folder" --cross-file scripts/windows/x86_64-w64-mingw32.ini --cross-file "$folder-dependencies/folder.ini" \
@@ -83,6 +83,13 @@ benchmarks() {
 measures() { # BENCHMARK PATTERN: it prints a line with the pattern
     tessera bench "$1" --time 0.01 >"$folder.said" && grep "$2" "$folder.said"
 }
+tunes() {
+    tessera bench --tune --dtype f32 --shape 40x64x48 --time 0.01 --json >"$folder.said" && grep '"schema": "tessera.tuning"' "$folder.said" &&
+        find "$WINEPREFIX" -path '*/AppData/Local/tessera/tuning-*' | grep . && tessera devices | grep 'tuning .*classes of products'
+}
+measures_a_model() {
+    tessera bench model "$models/stories260K-f32.gguf" -p 16 -n 4 -r 1 >"$folder.said" && grep '| *tg4 |' "$folder.said"
+}
 lacks_processes() {
     measures launch 'launch: fresh processes: this system starts no processes for them' &&
         ! tessera bench all-reduce 2>"$folder.said" &&
@@ -103,6 +110,8 @@ point "the cache is in %LOCALAPPDATA%" keeps_a_cache
 point "bench writes a result and a page" benchmarks
 point "bench copy" measures copy '^transpose '
 point "bench plan" measures plan '^weighted '
+point "bench --tune" tunes
+point "bench model" measures_a_model
 point "what needs processes or UCX is left out with a sentence" lacks_processes
 point "digits learns" learns
 exit "$result"
