@@ -15,7 +15,7 @@ tools=$root/tests/tutorials
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/blocks" "$folder/work" "$folder/cache"
-[ -z "${TUTORIAL_FILES-}" ] || cp -r "$TUTORIAL_FILES/." "$folder/work/" || exit 1
+[ -z "${TUTORIAL_FILES-}" ] || cp -r "$TUTORIAL_FILES/." "$folder/work" || exit 1
 
 # All tutorials of a build folder share one installed copy. Only files that have changed are copied again.
 shared=$build/tests/tutorials-installed
