@@ -157,7 +157,8 @@ static bool generator_for(job *j, int64_t context, logits_seen *seen)
                          tsr_generator_params(.model = j->model, .context = context,
                                               .cache_dtype = o->cache_dtype, .prefill = o->prefill,
                                               .logits = seen != NULL ? look_at : NULL, .user = seen,
-                                              .logits_positions = seen != NULL ? context : 0),
+                                              .logits_positions = seen != NULL ? context : 0,
+                                              .omit_log_probabilities = true),
                          &j->generator));
     return true;
 }

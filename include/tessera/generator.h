@@ -91,6 +91,9 @@ typedef struct tsr_generator_params {
     tsr_logits_fn logits;
     void *user;
     int64_t logits_positions;
+    /* Tokens get no log_probability, for which the host computes the exponentials of all logits.
+     * The same on every rank. */
+    bool omit_log_probabilities;
 } tsr_generator_params;
 #define tsr_generator_params(...) (&(tsr_generator_params){__VA_ARGS__})
 
@@ -139,9 +142,11 @@ TSR_API const char *tsr_finish_name(tsr_finish finish);
 
 typedef struct tsr_generated {
     int sequence;
-    int32_t token;          /* -1 with TSR_FINISH_INTERRUPT */
-    int64_t position;       /* of the token in its sequence */
-    double log_probability; /* of the token in the softmax of all logits, before any filter */
+    int32_t token;    /* -1 with TSR_FINISH_INTERRUPT */
+    int64_t position; /* of the token in its sequence */
+    /* of the token in the softmax of all logits, before any filter; NaN if it is omitted, and 0
+     * with TSR_FINISH_INTERRUPT */
+    double log_probability;
     tsr_finish finish;
 } tsr_generated;
 

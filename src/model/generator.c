@@ -477,6 +477,11 @@ static double log_probability(const float *logits, int64_t count, int32_t token)
 static tsr_status find_probabilities(tsr_generator *g, int count, const int *numbers)
 {
     const int64_t vocabulary = g->model->config.vocabulary;
+    if (g->params.omit_log_probabilities) {
+        for (int i = 0; i < count; i++)
+            g->log_probabilities[i] = NAN;
+        return TSR_OK;
+    }
     for (int i = 0; g->model->is_last && i < count; i++)
         g->log_probabilities[i] =
             log_probability(logits_of(g, numbers[i]), vocabulary, g->votes[i]);

@@ -1518,6 +1518,8 @@ typedef struct tsr_generator_params {
     tsr_logits_fn logits;
     void *user;
     int64_t logits_positions;
+   _Bool 
+        omit_log_probabilities;
 } tsr_generator_params;
 TSR_API tsr_status tsr_generator_create(const tsr_generator_params *params,
                                                       tsr_generator **out);

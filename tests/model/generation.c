@@ -1,4 +1,6 @@
 /* Generators: sequences together and alone, choices, ends, interrupts and mistakes. */
+#include <math.h>
+
 #include "base/fault.h"
 #include "model/made.h"
 #include "parallel/spmd.h"
@@ -20,11 +22,13 @@ static void close_made(void)
     made_finish(&made);
 }
 
-static tsr_generator *generator_of(int sequences)
+static tsr_generator *generator_of(int sequences, bool omit_log_probabilities)
 {
     tsr_generator *generator = NULL;
-    OK(tsr_generator_create(
-        tsr_generator_params(.model = model, .sequences = sequences, .prefill = 4), &generator));
+    OK(tsr_generator_create(tsr_generator_params(.model = model, .sequences = sequences,
+                                                 .prefill = 4,
+                                                 .omit_log_probabilities = omit_log_probabilities),
+                            &generator));
     return generator;
 }
 
@@ -60,7 +64,7 @@ static void take(text *texts, const int *which, int count, const tsr_generated *
 {
     for (int i = 0; i < count; i++) {
         text *t = &texts[which[tokens[i].sequence]];
-        CHECK(tokens[i].log_probability <= 0 && t->count < MOST, "token %d", t->count);
+        CHECK(!(tokens[i].log_probability > 0) && t->count < MOST, "token %d", t->count);
         CHECK(t->finish == TSR_FINISH_NONE, "an ended sequence goes on");
         t->tokens[t->count++] = tokens[i].token;
         t->finish = tokens[i].finish;
@@ -69,7 +73,7 @@ static void take(text *texts, const int *which, int count, const tsr_generated *
 
 static void alone(int which, const tsr_sampling_params *sampling, text *out)
 {
-    tsr_generator *generator = generator_of(1);
+    tsr_generator *generator = generator_of(1, true);
     tsr_generated token;
     const int number_of[1] = {0};
     int count = 1;
@@ -77,6 +81,7 @@ static void alone(int which, const tsr_sampling_params *sampling, text *out)
     add_sequence(generator, which, sampling);
     while (count > 0) {
         OK(tsr_generator_step(generator, &token, &count));
+        CHECK(count == 0 || isnan(token.log_probability), "%g", token.log_probability);
         take(out, number_of, count, &token);
     }
     CHECK(out->count == 12 && out->finish == TSR_FINISH_MAX_TOKENS, "%d tokens, %s", out->count,
@@ -87,7 +92,7 @@ static void alone(int which, const tsr_sampling_params *sampling, text *out)
 /* Adds sequences while others run, in two rounds, so that a number is used again. */
 static void together(const tsr_sampling_params *sampling, text texts[SEQUENCES])
 {
-    tsr_generator *generator = generator_of(SEQUENCES - 1);
+    tsr_generator *generator = generator_of(SEQUENCES - 1, false);
     tsr_generated tokens[SEQUENCES];
     int which[SEQUENCES], count = 1, added = 0, step = 0;
     memset(texts, 0, SEQUENCES * sizeof *texts);
@@ -97,6 +102,8 @@ static void together(const tsr_sampling_params *sampling, text texts[SEQUENCES])
             which[sequence] = added++;
         }
         OK(tsr_generator_step(generator, tokens, &count));
+        for (int i = 0; i < count; i++)
+            CHECK(tokens[i].log_probability <= 0, "%g", tokens[i].log_probability);
         take(texts, which, count, tokens);
         if (texts[0].finish != TSR_FINISH_NONE && added == SEQUENCES - 1) {
             OK(tsr_generator_remove(generator, 0));
@@ -268,7 +275,7 @@ CASE(interrupts, "generation: an interrupt on one rank ends all sequences on all
     tsr_generated tokens[2];
     int count;
     open_made();
-    tsr_generator *generator = generator_of(2);
+    tsr_generator *generator = generator_of(2, false);
     add_sequence(generator, 0, &(tsr_sampling_params){0});
     add_sequence(generator, 3, &(tsr_sampling_params){0});
     OK(tsr_generator_step(generator, tokens, &count));
@@ -316,7 +323,7 @@ CASE(mistakes, "generation: mistakes")
         tsr_generator_create(tsr_generator_params(.model = model, .cache_tokens = -1), &generator),
         TSR_ERR_INVALID,
         "generator: cache_tokens is -1, logits_positions 0; neither may be negative");
-    generator = generator_of(1);
+    generator = generator_of(1, false);
     FAILS(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids), &sequence),
           TSR_ERR_INVALID, "generator: the prompt is empty; at least one token is needed");
     FAILS(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = 3),
@@ -362,7 +369,7 @@ CASE(nan_weights, "generation: weights that are NaN are an error on all ranks")
     made_init(&made, &made_families[0], SEED);
     made_find(&made, "layers.0.mlp.down_proj.weight")->values[7] = NAN;
     OK(tsr_model_open(made_write_hf(&made), NULL, &model));
-    tsr_generator *generator = generator_of(1);
+    tsr_generator *generator = generator_of(1, false);
     add_sequence(generator, 0, &(tsr_sampling_params){0});
     const tsr_status status = tsr_generator_step(generator, tokens, &count);
     CHECK(status == TSR_ERR_INVALID, "%s", tsr_status_name(status));

@@ -169,7 +169,8 @@ static tsr_status create_generator(job *j)
         tsr_generator_params(.model = j->model, .sequences = o->prompt_count,
                              .context = o->context > 0 ? o->context : context_needed(j),
                              .cache_dtype = o->cache_dtype, .prefill = o->prefill,
-                             .logits = keep_logits, .user = j, .logits_positions = o->logits),
+                             .logits = keep_logits, .user = j, .logits_positions = o->logits,
+                             .omit_log_probabilities = !o->json),
         &j->generator);
 }
 
