@@ -289,7 +289,7 @@ CASE(interrupts, "generation: an interrupt on one rank ends all sequences on all
               (int)tokens[i].token, tsr_finish_name(tokens[i].finish));
     OK(tsr_generator_step(generator, tokens, &count));
     CHECK(count == 0, "%d tokens", count);
-    /* During a prompt, which takes several passes. */
+    /* An interrupt ends a prompt between two of its passes. */
     OK(tsr_generator_remove(generator, 1));
     add_sequence(generator, 3, &(tsr_sampling_params){0});
     if (my_rank == 0)

@@ -239,7 +239,8 @@ static tsr_status slab_allocate(tsr_device *device, const device_memory *memory,
     VkResult result = tsr__memory_allocate(device, requirements.size, memory->type[slab->kind],
                                            NULL, &slab->memory);
     if (result < 0) {
-        /* too many objects: other parts of the process have allocated some */
+        /* The second result means that the driver's limit of allocations is reached, together with
+         * those of other parts of the process. */
         if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_TOO_MANY_OBJECTS)
             return out_of_memory(device, memory, slab->kind, slab->size_bytes,
                                  "vkAllocateMemory refused", slab->size_bytes);

@@ -309,7 +309,7 @@ static bool find_dtype(const char *name, tsr_dtype *out)
     return false;
 }
 
-/* Makes a slice of each tensor of the file, each of them whole. */
+/* Makes one slice for each tensor of the file, which contains the full tensor. */
 static tsr_status take_tensors(const tsr__params *params, tsr__part *part)
 {
     char text[TSR__NAME_SHORT];
