@@ -75,9 +75,16 @@ COMBINE(prod_f64, any_f64, tidy_f64(x *y))
 DIVIDE(divide_f64, any_f64, double, tidy_f64(x / n))
 PICKS(f64, 64, UINT64_C(0x7ff0000000000000), UINT64_C(0x7ff8000000000000))
 
-COMBINE(sum_f16, any_u16, tsr__f16_of_f32(tsr__tidy_f32(tsr__f32_of_f16(x) + tsr__f32_of_f16(y))))
-COMBINE(prod_f16, any_u16, tsr__f16_of_f32(tsr__tidy_f32(tsr__f32_of_f16(x) * tsr__f32_of_f16(y))))
-DIVIDE(divide_f16, any_u16, float, tsr__f16_of_f32(tsr__tidy_f32(tsr__f32_of_f16(x) / n)))
+/* The same as converting tsr__tidy_f32(value), but without a comparison that compilers turn into a
+ * branch, which would keep the loops from being vectorised. */
+static inline uint16_t tidy_f16(float value)
+{
+    const uint32_t half = tsr__f16_of_f32(value);
+    return (uint16_t)((half & 0x7fffu) > 0x7c00u ? TSR__NAN_F16 : half);
+}
+COMBINE(sum_f16, any_u16, tidy_f16(tsr__f32_of_f16(x) + tsr__f32_of_f16(y)))
+COMBINE(prod_f16, any_u16, tidy_f16(tsr__f32_of_f16(x) * tsr__f32_of_f16(y)))
+DIVIDE(divide_f16, any_u16, float, tidy_f16(tsr__f32_of_f16(x) / n))
 PICKS(f16, 16, (uint16_t)0x7c00u, (uint16_t)TSR__NAN_F16)
 
 COMBINE(sum_bf16, any_u16,
