@@ -63,8 +63,8 @@ static const struct {
     /* In two rounds of quarters: a rank's second message follows the first one of the other rank
      * at once, so that the link is always busy. */
     {4, {0, 0, 1, 1}, 65536, A + 65536 / B, A + 32768 / B},
-    /* Two pieces of 512 KiB. */
-    {4, {0, 0, 1, 1}, 1048576, 2 * (A + 524288 / B), A + 524288 / B},
+    /* Four pieces of 256 KiB. */
+    {4, {0, 0, 1, 1}, 1048576, 4 * (A + 262144 / B), A + 524288 / B},
     /* Four hosts with two ranks each. A rank's messages sometimes wait for those of the other rank
      * of its host. The times were worked out by hand. */
     {8, {0, 0, 1, 1, 2, 2, 3, 3}, 65536, 1119.2e-6, 609.6e-6},
@@ -124,6 +124,11 @@ START_TEST(costs_of_turns)
     g.turns = turns;
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 1e4),
                             A + 2e4 / B + 2 * 8e-6, 1e-9);
+    /* Sending and receiving keep the processor of the first host busy, 10 µs in each round of a
+     * rank. Its second rank receives at 300 µs; both then wait for the other: until 346 µs. */
+    links[0] = plan_link_of(1e-6, 1e9);
+    ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 1e4), 346e-6,
+                            1e-9);
     /* In shared memory, each byte takes twice as long, and at the end there is a turn. */
     g = group_of(4, one);
     g.turns = turns;

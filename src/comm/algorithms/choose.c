@@ -8,8 +8,11 @@
  * subtrees of up to two leaves they do so at any size: there is one exchange, and after a long wait
  * it wakes all ranks at once. */
 #define LARGE_LEVELS_BYTES 16384
-/* An all-reduce in levels moves one piece of this size at a time, so that it stays in the cache. */
+/* An all-reduce in levels moves one piece of this size at a time, so that it stays in the cache.
+ * Pieces between two subtrees of up to two leaves are smaller, because a message then carries half
+ * of one. */
 #define LEVELS_PIECE_BYTES (UINT64_C(512) << 10)
+#define PAIR_PIECE_BYTES (UINT64_C(256) << 10)
 /* The size of the pieces of an all-reduce by messages only. The largest message is half a piece, so
  * that UCX sends it over TCP without its rendezvous protocol (ucx/context.c). With that protocol,
  * two ranks that exchange messages use only one direction of the link at a time. */
@@ -19,10 +22,15 @@
 #define MIN_HALVED_BYTES (UINT64_C(16) << 10)
 #define MAX_HALVED_BYTES (UINT64_C(64) << 10)
 
+static bool is_pair(const tsr__levels *levels)
+{
+    return levels->leaves <= 2 && levels->subtrees == 2;
+}
+
 /* Returns whether each rank of a subtree moves a share of the data. */
 static bool is_shared(const tsr__levels *levels, uint64_t bytes)
 {
-    return (levels->leaves <= 2 && levels->subtrees <= 2) || bytes >= LARGE_LEVELS_BYTES;
+    return is_pair(levels) || bytes >= LARGE_LEVELS_BYTES;
 }
 
 /* An all-reduce by messages only, one piece at a time: each rank is a subtree of its own. */
@@ -44,7 +52,7 @@ bool tsr__choose_all_reduce(tsr__schedule *schedule, const tsr__placement *place
                             uint64_t count, uint64_t element_bytes)
 {
     const tsr__levels *levels = placement->levels;
-    const uint64_t bytes = count * element_bytes, piece = LEVELS_PIECE_BYTES / element_bytes;
+    const uint64_t bytes = count * element_bytes;
     const bool large = bytes >= TSR__LARGE_REDUCE_BYTES;
     if (!levels && bytes > FLAT_PIECE_BYTES) {
         reduce_pieces(schedule, placement, count, FLAT_PIECE_BYTES / element_bytes);
@@ -55,11 +63,14 @@ bool tsr__choose_all_reduce(tsr__schedule *schedule, const tsr__placement *place
         return false;
     }
     if (levels->uneven) {
-        tsr__uneven_all_reduce(schedule, levels, count, large ? piece : 0);
+        tsr__uneven_all_reduce(schedule, levels, count,
+                               large ? LEVELS_PIECE_BYTES / element_bytes : 0);
         return true;
     }
-    const uint64_t share = tsr__min_u64(bytes, LEVELS_PIECE_BYTES) / (uint64_t)levels->leaves;
-    tsr__levels_all_reduce(schedule, levels, count, is_shared(levels, bytes) ? piece : 0,
+    const uint64_t piece = is_pair(levels) ? PAIR_PIECE_BYTES : LEVELS_PIECE_BYTES,
+                   share = tsr__min_u64(bytes, piece) / (uint64_t)levels->leaves;
+    tsr__levels_all_reduce(schedule, levels, count,
+                           is_shared(levels, bytes) ? piece / element_bytes : 0,
                            share >= MIN_HALVED_BYTES && share <= MAX_HALVED_BYTES);
     return true;
 }

@@ -87,22 +87,23 @@ static void choose_lanes(const play_state *p)
     }
 }
 
-/* Returns when a rank runs whose message arrives at `when`: after the ranks of its processor that
- * were ready before it. */
-static double take_turn(const play_state *p, int rank, double when)
+/* Returns when a rank that is ready at `when` has done work that takes its processor `work`
+ * seconds. It starts after the ranks of its processor that were ready before it. Other groups of
+ * the host do the same at the same time. */
+static double take_turn(const play_state *p, int rank, double when, double work)
 {
     const plan_group *g = p->group;
     if (crowd_of(g, g->host[rank]) <= 1)
-        return when;
+        return when + work;
     int mine = 0;
     for (int i = 0; i < g->size; i++)
         mine += p->players[i].lane == p->players[rank].lane;
-    const double seconds = g->turns[g->host[rank]].seconds,
+    const double each = g->turns[g->host[rank]].seconds + work,
                  groups = fmax(crowd_of(g, g->host[rank]) / mine, 1);
     double *is_free = &p->lane_free[p->players[rank].lane];
-    const double start = fmax(when + (groups - 1) * seconds, *is_free);
-    *is_free = start + groups * seconds;
-    return start;
+    const double start = fmax(when + (groups - 1) * each, *is_free);
+    *is_free = start + groups * each;
+    return start + work;
 }
 
 static void send_message(const play_state *p, int rank, uint64_t step)
@@ -162,16 +163,30 @@ static double all_present(const play_state *p, int rank, uint64_t step)
     return last;
 }
 
-static double memory_seconds(const plan_group *g, int rank, const tsr_comm_step *step)
+static const plan_link *link_inside(const plan_group *g, int rank)
 {
-    const int host = g->host[rank];
-    const plan_link *inside = &g->links[host * g->hosts + host];
-    return ceil(log2(step->ranks)) * plan_link_seconds(inside, 0) +
-           (double)step->bytes / plan_link_bandwidth(inside) *
-               (step->ranks == g->size ? crowd_of(g, host) : 1);
+    return &g->links[g->host[rank] * g->hosts + g->host[rank]];
 }
 
-/* Returns when the current round of a rank ends; < 0: not known yet. */
+static double memory_latency(const plan_group *g, int rank, const tsr_comm_step *step)
+{
+    return ceil(log2(step->ranks)) * plan_link_seconds(link_inside(g, rank), 0);
+}
+
+/* Returns how long a step keeps its rank's processor busy. A message inside the host is sent and
+ * received in the time that the link takes, so either takes half of it; a host without such a link
+ * has one rank. If each rank has a processor, the link's time contains it. */
+static double step_work(const plan_group *g, int rank, const tsr_comm_step *step)
+{
+    const plan_link *inside = link_inside(g, rank);
+    if (step->kind == TSR_COMM_STEP_MEMORY)
+        return (double)step->bytes / plan_link_bandwidth(inside);
+    if (crowd_of(g, g->host[rank]) <= 1 || inside->count == 0)
+        return 0;
+    return (double)step->bytes / 2 / plan_link_bandwidth(inside);
+}
+
+/* Returns when a rank has all that its current round waits for; < 0: not known yet. */
 static double round_end(const play_state *p, int rank)
 {
     const uint64_t end = end_of_round(p, rank);
@@ -185,7 +200,7 @@ static double round_end(const play_state *p, int rank)
         if (when < 0)
             return -1;
         if (p->steps[i].kind == TSR_COMM_STEP_MEMORY)
-            when += memory_seconds(p->group, rank, &p->steps[i]);
+            when += memory_latency(p->group, rank, &p->steps[i]);
         last = fmax(last, when);
     }
     return last;
@@ -196,9 +211,12 @@ static void end_round(const play_state *p, int rank, double when)
     player *who = &p->players[rank];
     const uint64_t end = end_of_round(p, rank);
     bool waits = false;
-    for (uint64_t i = who->at; i < end; i++)
+    double work = 0;
+    for (uint64_t i = who->at; i < end; i++) {
         waits = waits || p->steps[i].kind != TSR_COMM_STEP_SEND;
-    who->now = waits ? take_turn(p, rank, when) : when;
+        work += step_work(p->group, rank, &p->steps[i]);
+    }
+    who->now = waits ? take_turn(p, rank, when, work) : when;
     who->at = end;
     if (end < who->end)
         start_round(p, rank);

@@ -4,11 +4,8 @@
  * A collective is simulated step by step; tsr_comm_steps says which steps each rank makes. A
  * message takes the time of its link, and messages between the same two hosts leave one after the
  * other. If a host has more ranks than processors, a rank whose message has arrived waits until the
- * ranks of its processor that were ready before it have run. With n ranks per processor, copies in
- * memory take n times as long in a collective inside one host. In a collective between hosts they
- * do not, because some ranks copy while the messages of others are on their way. Additions are not
- * counted.
- */
+ * ranks of its processor that were ready before it have run, and have copied what their messages
+ * and collectives in memory carry. Additions are not counted. */
 #ifndef TSR_CLI_PLAN_CLUSTER_COST_H
 #define TSR_CLI_PLAN_CLUSTER_COST_H
 
