@@ -56,6 +56,23 @@ float load_bias(uint64_t line, uint64_t at0, uint64_t at4, uint64_t at8, uint64_
 {
     LOAD_LANES(BIAS_DTYPE, LANES)
 }
+
+// Returns act(x), and its derivative as tsr_activate_grad() computes it. GELU computes the normal
+// distribution once for both.
+float activate_with_slope(float x, out float slope)
+{
+    if (ACTIVATION == TSR_ACTIVATION_GELU_ERF) {
+        float density;
+        float b = clamp(x, -16.0, 16.0);
+        float cdf = tsr_normal_cdf(b, density);
+        precise float y = max(x, -16.0) * cdf;
+        precise float grad = cdf + b * density;
+        slope = mix(grad, x, tsr_is_nan(x));
+        return mix(y, x, tsr_is_nan(x));
+    }
+    slope = tsr_activate_grad(x, ACTIVATION);
+    return tsr_activate(x, ACTIVATION);
+}
 #else
 const uint Y_DTYPE = TSR_DT_F32;
 const uint Y_BYTES = 4;
@@ -119,7 +136,7 @@ void main()
     // read the lines of b sequentially. The range of k of a workgroup has few lines, because
     // processors prefetch only a few streams at a time. With PARTS = 3, the index in x counts the
     // tiles along the shorter side of y, so that only the smaller operand is read again and again.
-    bool across = PARTS == 1 || PARTS == 3 && p.m > p.n;
+    bool across = PARTS == 1 || PARTS == 3 && p.m > p.n || PARTS == 0 && p.block != 0;
     uint down_index = mix(gl_WorkGroupID.x, gl_WorkGroupID.y, across);
     uint across_index = mix(gl_WorkGroupID.y, gl_WorkGroupID.x, across);
     uint row0 = PARTS == 1 ? 0 : uniform_index(down_index) * TM;
@@ -136,6 +153,7 @@ void main()
     // the sums are read here, before any store. If they are not needed, a word of each cache line
     // is read, because stores to lines that are not in a cache wait for each other.
     uint touched = 0;
+    uint64_t to_slope = p.sums - p.y; // from an element of y to its slope
     uint64_t a_row[TM], y_row[TM];
     float c[TM * TN];
     [[unroll]] for (int i = 0; i < TM; i++) {
@@ -143,6 +161,8 @@ void main()
         a_row[i] = p.a + (batch * p.a_batch + (A_TRANSPOSED != 0 ? row + k0 * p.a_stride : row * p.a_stride + k0)) * A_BYTES;
 #if TSR_FINISHES
         y_row[i] = p.y + Y_BYTES * (batch * p.y_batch + row * p.y_stride + col0);
+        if ((MODE & TSR_MM_SLOPE) != 0)
+            touched ^= touch(y_row[i] + to_slope, TN * LANES * 4);
 #else
         y_row[i] = p.sums + 4 * (batch * p.sums_batch + uint64_t(part) * p.sums_stride + row * p.sums_stride + col0);
 #endif
@@ -198,9 +218,14 @@ void main()
     if ((MODE & TSR_MM_BIAS_ROWS) != 0)
         [[unroll]] for (int i = 0; i < TM; i++) {
             uint64_t row = min(row0 + i, p.m - 1), at = p.bias + (row * p.sums_batch + col0) * BYTES_OF(BIAS_DTYPE);
-            [[unroll]] for (int j = 0; j < TN; j++)
-                c[i * TN + j] += load_bias(at + j * LANES * BYTES_OF(BIAS_DTYPE), 0, 4 * BYTES_OF(BIAS_DTYPE),
-                                           8 * BYTES_OF(BIAS_DTYPE), 12 * BYTES_OF(BIAS_DTYPE));
+            [[unroll]] for (int j = 0; j < TN; j++) {
+                float bias = load_bias(at + j * LANES * BYTES_OF(BIAS_DTYPE), 0, 4 * BYTES_OF(BIAS_DTYPE),
+                                       8 * BYTES_OF(BIAS_DTYPE), 12 * BYTES_OF(BIAS_DTYPE));
+                if ((MODE & TSR_MM_TIMES) != 0)
+                    c[i * TN + j] *= bias;
+                else
+                    c[i * TN + j] += bias;
+            }
         }
     else if ((MODE & TSR_MM_BIAS) != 0)
         [[unroll]] for (int j = 0; j < TN; j++) {
@@ -209,13 +234,25 @@ void main()
             [[unroll]] for (int i = 0; i < TM; i++)
                 c[i * TN + j] += bias;
         }
-    if (ACTIVATION != TSR_ACTIVATION_NONE)
+    float slope[TM * TN];
+    if ((MODE & TSR_MM_SLOPE) != 0) {
+        // The driver runs a workgroup's subgroups one after the other, each up to the barrier, so
+        // that the code of the products stays in the processor's first cache, and then this code.
+        barrier();
+        [[unroll]] for (int e = 0; e < TM * TN; e++)
+            c[e] = activate_with_slope(c[e], slope[e]);
+    } else if (ACTIVATION != TSR_ACTIVATION_NONE) {
         [[unroll]] for (int e = 0; e < TM * TN; e++)
             c[e] = tsr_activate(c[e], ACTIVATION);
+    }
 #endif
     if (FRESH != 0 && PARTS != 3)
         c[0] = after(c[0], touched);
     PIN(c, 0, TM * TN)
+#if TSR_FINISHES
+    if ((MODE & TSR_MM_SLOPE) != 0)
+        PIN(slope, 0, TM * TN)
+#endif
 
 #if !TSR_FINISHES
     if (PARTS == 3) {
@@ -236,6 +273,14 @@ void main()
             exchange(c[4 * q + 2], c[4 * q + 3], 1);
             exchange(c[4 * q], c[4 * q + 2], 2);
             exchange(c[4 * q + 1], c[4 * q + 3], 2);
+#if TSR_FINISHES
+            if ((MODE & TSR_MM_SLOPE) != 0) {
+                exchange(slope[4 * q], slope[4 * q + 1], 1);
+                exchange(slope[4 * q + 2], slope[4 * q + 3], 1);
+                exchange(slope[4 * q], slope[4 * q + 2], 2);
+                exchange(slope[4 * q + 1], slope[4 * q + 3], 2);
+            }
+#endif
         }
     }
     if (PARTS != 3 && own) {
@@ -246,6 +291,10 @@ void main()
             [[unroll]] for (int q = 0; q < TM * TN / 4; q++) {
                 uint64_t at = y_row[4 * q / TN] + Y_BYTES * (4 * q % TN * LANES + LANES * (lane & 3) + (lane & ~3u));
                 store_four(at, vec4(c[4 * q], c[4 * q + 1], c[4 * q + 2], c[4 * q + 3]));
+#if TSR_FINISHES
+                if ((MODE & TSR_MM_SLOPE) != 0)
+                    store_four(at + to_slope, vec4(slope[4 * q], slope[4 * q + 1], slope[4 * q + 2], slope[4 * q + 3]));
+#endif
             }
         }
     }

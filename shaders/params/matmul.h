@@ -58,6 +58,10 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 #define TSR_MM_Y_VECTORS (1u << 16)
 /* The bias has rows of its own, like y. Only in the kernels for lavapipe. */
 #define TSR_MM_BIAS_ROWS (1u << 17)
+/* Only in matmul_lavapipe_nn.glsl. TIMES: y is multiplied by the bias instead of adding it. SLOPE:
+ * the derivative of the activation is a second result, with the strides of y. */
+#define TSR_MM_TIMES (1u << 18)
+#define TSR_MM_SLOPE (1u << 19)
 /* As a specialization constant: the mode is in the push constants. */
 #define TSR_MM_MODE_PUSHED 0xffffffffu
 

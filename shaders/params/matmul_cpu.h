@@ -12,7 +12,9 @@
 struct tsr_matmul_cpu_push {
     TSR_UINT identity[8]; /* 0, 1, … 7 */
     TSR_ADDRESS a, b;
-    TSR_ADDRESS sums; /* f32; rows, and matrices of several parts, are contiguous; may be y */
+    /* f32; rows, and matrices of several parts, are contiguous; may be y. With TSR_MM_SLOPE, the
+     * second result. */
+    TSR_ADDRESS sums;
     TSR_ADDRESS y;    /* the result of the epilogue, if the kernel applies one */
     TSR_ADDRESS bias; /* one element for each column or, with TSR_MM_BIAS_ROWS, of y */
     /* Elements from one stored row to the next. */
@@ -23,7 +25,9 @@ struct tsr_matmul_cpu_push {
     /* Elements from one matrix to the next. With TSR_MM_BIAS_ROWS there is one matrix, and
      * sums_batch counts the elements from one row of the bias to the next. */
     TSR_UINT a_batch, b_batch, sums_batch, y_batch;
-    TSR_UINT block; /* the number of workgroups in x; see matmul_lavapipe_nt.glsl */
+    /* matmul_lavapipe_nt.glsl: the number of workgroups in x, or 0. matmul_lavapipe_nn.glsl: 1 if
+     * the workgroup's index in x counts tiles of columns, otherwise 0. */
+    TSR_UINT block;
 };
 TSR_PUSH_CHECK(tsr_matmul_cpu_push);
 

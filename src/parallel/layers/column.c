@@ -3,6 +3,7 @@
  * x over the ranks while the device computes the gradient of the weight. */
 #include "parallel/layers/linear.h"
 
+#include "gpu/matmul/activated.h"
 #include "gpu/matmul/gated.h"
 
 /* The input -------------------------------------------------------------------------------------
@@ -157,6 +158,51 @@ tsr_status tsr__column_forward_gated(tsr_layer *layer, const tsr_tensor *x,
     tsr__temps temps = {.stream = layer->stream};
     tsr_status status = forward_gated((tsr__linear *)layer, &temps, x, activation, y);
     tsr__temps_finish(&temps);
+    return status;
+}
+
+/* Sets *y to NULL if no kernel computes both results. */
+static tsr_status forward_sloped(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x,
+                                 tsr_activation activation, tsr_tensor **slope, tsr_tensor **y)
+{
+    tsr__block blocks[TSR__MAX_LINEAR_PARTS];
+    tsr_tensor *local, *other, *x2, *y2, *slope2;
+    bool recorded = false;
+    int count;
+    *slope = *y = NULL;
+    TSR__TRY(check_input(linear, x));
+    TSR__TRY(tsr__column_blocks(linear, temps, blocks, &count));
+    if (count != 1 || gathers(linear) ||
+        (linear->output == TSR_LAYOUT_FULL && linear->base.size > 1))
+        return TSR_OK;
+    const tsr_dtype dtype = tsr_tensor_layout(x)->dtype;
+    TSR__TRY(tsr__temp_like(temps, x, dtype, -1, linear->features, &local));
+    TSR__TRY(tsr__temp_like(temps, x, dtype, -1, linear->features, &other));
+    TSR__TRY(tsr__temp_flatten(temps, x, &x2));
+    TSR__TRY(tsr__temp_flatten(temps, local, &y2));
+    TSR__TRY(tsr__temp_flatten(temps, other, &slope2));
+    TSR__TRY(tsr__matmul_with_slope(linear->base.stream, y2, slope2, x2, blocks[0].weight,
+                                    blocks[0].bias, activation, &recorded));
+    if (recorded) {
+        *slope = tsr__temp_take(temps, other);
+        *y = tsr__temp_take(temps, local);
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__column_forward_sloped(tsr_layer *layer, const tsr_tensor *x,
+                                      tsr_activation activation, tsr_layer_saved **saved,
+                                      tsr_tensor **slope, tsr_tensor **y)
+{
+    tsr__temps temps = {.stream = layer->stream};
+    tsr_status status = forward_sloped((tsr__linear *)layer, &temps, x, activation, slope, y);
+    tsr__temps_finish(&temps);
+    if (status == TSR_OK && *y)
+        status = tsr__layer_saved_new(layer, x, saved);
+    if (status != TSR_OK) {
+        tsr_tensor_destroy(slope);
+        tsr_tensor_destroy(y);
+    }
     return status;
 }
 

@@ -124,23 +124,31 @@ typedef struct extra {
     const tsr_tensor *added;
 } extra;
 
+tsr_status tsr__layer_saved_new(const tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved **out)
+{
+    tsr_layer_saved *saved = tsr__calloc(1, sizeof *saved);
+    if (!saved)
+        return TSR_ERR_NO_MEMORY;
+    saved->layer = layer;
+    tsr_status status = tsr__keep(x, &saved->x);
+    if (status == TSR_OK)
+        *out = saved;
+    else
+        tsr_layer_saved_destroy(&saved);
+    return status;
+}
+
 static tsr_status forward_with(tsr_layer *layer, const tsr_tensor *x, const extra *with,
                                tsr_layer_saved **saved, tsr_tensor **y)
 {
     TSR__TRY(tsr__layer_check_forward(layer));
     tsr_layer_saved *keep = NULL;
-    if (saved) {
-        keep = tsr__calloc(1, sizeof *keep);
-        if (!keep)
-            return TSR_ERR_NO_MEMORY;
-        keep->layer = layer;
-    }
+    if (saved)
+        TSR__TRY(tsr__layer_saved_new(layer, x, &keep));
     tsr_tensor *result = NULL;
     tsr_status status =
         with ? layer->type->forward_added(layer, x, with->cached, with->added, keep, &result)
              : layer->type->forward(layer, x, keep, &result);
-    if (status == TSR_OK && keep)
-        status = tsr__keep(x, &keep->x);
     if (status != TSR_OK) {
         tsr_tensor_destroy(&result);
         tsr_layer_saved_destroy(&keep);

@@ -96,8 +96,10 @@ struct tsr_layer_saved {
     tsr_tensor *x;
     /* x, gathered from all ranks; NULL if it was not gathered, or is not kept */
     tsr_tensor *ready;
-    /* MLP: the input of the activation function. Attention: queries, keys and values. */
+    /* MLP: the input of the activation function or, if `sloped` is true, its derivative.
+     * Attention: queries, keys and values. */
     tsr_tensor *hidden;
+    bool sloped;
     tsr_tensor *kept[2]; /* attention only: log-sum-exp, and the normalised queries and keys */
     tsr__dropout dropout;
     tsr_layer_saved *child[TSR__MAX_CHILDREN];
@@ -109,6 +111,9 @@ struct tsr_layer_saved {
  * layer uses the default group. */
 tsr_status tsr__layer_new(const tsr__layer_type *type, size_t size, tsr_group *group,
                           const char *name, tsr_layer **out) TSR_NODISCARD;
+/* Creates what the forward pass of a layer saves, with x. */
+tsr_status tsr__layer_saved_new(const tsr_layer *layer, const tsr_tensor *x,
+                                tsr_layer_saved **out) TSR_NODISCARD;
 /* The forward pass of a layer that ends a residual branch: *y = layer(x) + added. The layer's last
  * product adds it, if that is possible. `cached`, `added` and `saved` may be NULL. */
 tsr_status tsr__layer_forward_added(tsr_layer *layer, const tsr_tensor *x,

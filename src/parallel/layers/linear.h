@@ -96,6 +96,17 @@ tsr_status tsr__column_forward_activated(tsr_layer *layer, const tsr_tensor *x,
                                          tsr_activation activation, tsr_layer_saved *saved,
                                          tsr_tensor **y) TSR_NODISCARD;
 
+/* The same with one part, before a backward pass: *slope becomes the derivative of the activation.
+ * If no kernel computes both, or the layer gathers x or y, *y is NULL, and nothing is recorded. */
+tsr_status tsr__column_forward_sloped(tsr_layer *layer, const tsr_tensor *x,
+                                      tsr_activation activation, tsr_layer_saved **saved,
+                                      tsr_tensor **slope, tsr_tensor **y) TSR_NODISCARD;
+/* The backward pass of a layer with a SHARDED input: *dx is also multiplied by `factor`, which has
+ * its shape. */
+tsr_status tsr__row_backward_times(tsr_layer *layer, const tsr_layer_saved *saved,
+                                   const tsr_tensor *dy, const tsr_tensor *factor,
+                                   tsr_tensor **dx) TSR_NODISCARD;
+
 /* The forward pass of the layer with the parts gate and up, *y = act(gate) · up, in one dispatch if
  * there is a kernel for that, no backward pass will follow, and the layer neither gathers x nor y.
  * Otherwise *y is NULL, and nothing is recorded. */

@@ -87,13 +87,33 @@ static tsr_status forward_fused(const mlp *m, const tsr_tensor *x, const tsr_ten
     return status;
 }
 
+/* Computes the input of the row-parallel layer, and what the backward pass needs of the activation
+ * function: its derivative, if one kernel computes both, otherwise its input. */
+static tsr_status forward_hidden(const mlp *m, tsr__temps *temps, const tsr_tensor *x,
+                                 tsr_layer_saved *saved, tsr_tensor **hidden, tsr_tensor **product)
+{
+    tsr_tensor *slope = NULL, *y = NULL;
+    if (saved && !m->gated && !m->activate)
+        TSR__TRY(tsr__column_forward_sloped(m->base.child[0], x, m->activation, &saved->child[0],
+                                            &slope, &y));
+    if (y) {
+        tsr__temp_keep(temps, slope);
+        tsr__temp_keep(temps, y);
+        saved->sloped = true;
+        *hidden = slope;
+        *product = y;
+        return TSR_OK;
+    }
+    TSR__TRY(tsr_layer_forward(m->base.child[0], x, saved ? &saved->child[0] : NULL, hidden));
+    tsr__temp_keep(temps, *hidden);
+    return activated(m, temps, *hidden, saved != NULL, product);
+}
+
 static tsr_status forward_with(const mlp *m, tsr__temps *temps, const tsr_tensor *x,
                                const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
 {
     tsr_tensor *hidden = NULL, *product;
-    TSR__TRY(tsr_layer_forward(m->base.child[0], x, saved ? &saved->child[0] : NULL, &hidden));
-    tsr__temp_keep(temps, hidden);
-    TSR__TRY(activated(m, temps, hidden, saved != NULL, &product));
+    TSR__TRY(forward_hidden(m, temps, x, saved, &hidden, &product));
     TSR__TRY(tsr__layer_forward_added(m->base.child[1], product, NULL, added,
                                       saved ? &saved->child[1] : NULL, y));
     if (saved)
@@ -153,8 +173,13 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
                  "%s: activate_grad is NULL; a backward pass needs it", layer->who);
     tsr__temps temps = {.stream = layer->stream};
     tsr_tensor *da = NULL, *dhidden;
-    tsr_status status = tsr_layer_backward(layer->child[1], saved->child[1], dy, &da);
-    if (status == TSR_OK)
+    tsr_status status =
+        saved->sloped
+            ? tsr__row_backward_times(layer->child[1], saved->child[1], dy, saved->hidden, &da)
+            : tsr_layer_backward(layer->child[1], saved->child[1], dy, &da);
+    if (status == TSR_OK && saved->sloped)
+        dhidden = da;
+    else if (status == TSR_OK)
         status = hidden_gradient(m, &temps, saved->hidden, da, &dhidden);
     if (status == TSR_OK)
         status = tsr_layer_backward(layer->child[0], saved->child[0], dhidden, dx);

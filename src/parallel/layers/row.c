@@ -3,6 +3,8 @@
  * backward pass sends nothing, unless dy is divided, or x was not divided. */
 #include "parallel/layers/linear.h"
 
+#include "gpu/matmul/activated.h"
+
 #include <string.h>
 
 /* The input -------------------------------------------------------------------------------------
@@ -159,7 +161,8 @@ tsr_status tsr__row_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_sav
 typedef struct back {
     tsr__linear *linear;
     tsr__temps *temps;
-    const tsr_tensor *x; /* the x that was passed to the forward pass */
+    const tsr_tensor *x;      /* the x that was passed to the forward pass */
+    const tsr_tensor *factor; /* see tsr__row_backward_times; or NULL */
     tsr_group_request *gathering;
 } back;
 
@@ -194,6 +197,23 @@ static tsr_status add_weight_grads(tsr__linear *linear, const tsr_tensor *dy2, c
     return linear->has_bias ? tsr__parameter_add_bias_grad(&linear->base, 1, dy2) : TSR_OK;
 }
 
+/* dx2 = dy2 · weight, multiplied by pass->factor. */
+static tsr_status multiply_back(back *pass, tsr_tensor *dx2, const tsr_tensor *dy2)
+{
+    const tsr_layer *layer = &pass->linear->base;
+    const tsr_tensor *weight = layer->parameter[0].seen.tensor;
+    tsr_tensor *factor2 = NULL;
+    bool recorded = false;
+    if (pass->factor) {
+        TSR__TRY(tsr__temp_flatten(pass->temps, pass->factor, &factor2));
+        TSR__TRY(tsr__matmul_times(layer->stream, dx2, dy2, weight, factor2, &recorded));
+    }
+    if (recorded)
+        return TSR_OK;
+    TSR__TRY(tsr_matmul(layer->stream, dx2, dy2, weight, NULL));
+    return factor2 ? tsr_mul(layer->stream, dx2, dx2, factor2) : TSR_OK;
+}
+
 /* Computes the gradient of the features of x that belong to this rank. If x has the features of
  * other ranks too, starts to gather their gradients from those ranks. */
 static tsr_status input_gradient(back *pass, const tsr_tensor *dy2, tsr_tensor **dx)
@@ -204,7 +224,7 @@ static tsr_status input_gradient(back *pass, const tsr_tensor *dy2, tsr_tensor *
     tsr_tensor *local, *local2;
     TSR__TRY(tsr__temp_like(pass->temps, pass->x, dtype, -1, linear->length, &local));
     TSR__TRY(tsr__temp_flatten(pass->temps, local, &local2));
-    TSR__TRY(tsr_matmul(layer->stream, local2, dy2, layer->parameter[0].seen.tensor, NULL));
+    TSR__TRY(multiply_back(pass, local2, dy2));
     *dx = local;
     if (layer->size == 1 || linear->input == TSR_LAYOUT_SHARDED || linear->same_split)
         return TSR_OK;
@@ -241,13 +261,27 @@ static tsr_status run_back(back *pass, const tsr_layer_saved *saved, const tsr_t
     return TSR_OK;
 }
 
-tsr_status tsr__row_backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
-                             tsr_tensor **dx)
+static tsr_status backward_with(tsr_layer *layer, const tsr_layer_saved *saved,
+                                const tsr_tensor *dy, const tsr_tensor *factor, tsr_tensor **dx)
 {
     tsr__temps temps = {.stream = layer->stream};
-    back pass = {.linear = (tsr__linear *)layer, .temps = &temps, .x = saved->x};
+    back pass = {.linear = (tsr__linear *)layer, .temps = &temps, .x = saved->x, .factor = factor};
     tsr_status status = run_back(&pass, saved, dy, dx);
     tsr_group_cancel(&pass.gathering);
     tsr__temps_finish(&temps);
     return status;
+}
+
+tsr_status tsr__row_backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
+                             tsr_tensor **dx)
+{
+    return backward_with(layer, saved, dy, NULL, dx);
+}
+
+tsr_status tsr__row_backward_times(tsr_layer *layer, const tsr_layer_saved *saved,
+                                   const tsr_tensor *dy, const tsr_tensor *factor, tsr_tensor **dx)
+{
+    TSR__TRY(tsr__layer_check_input(layer, "dy", dy));
+    TSR__TRY(tsr__layer_check_backward(layer, true, saved->x, dy));
+    return backward_with(layer, saved, dy, factor, dx);
 }

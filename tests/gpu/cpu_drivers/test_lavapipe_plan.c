@@ -80,7 +80,7 @@ static void check_blocks(const tsr__lavapipe_product *p, const tsr__lavapipe_pie
     const uint32_t blocks = piece->groups[2];
 
     if (blocks == 1) {
-        ck_assert(piece->block == 0 && piece->groups[0] == tiles);
+        ck_assert(piece->block == 0 && piece->groups[piece->turned] == tiles);
         return;
     }
     ck_assert(p->form == TSR__LAVAPIPE_NT && !p->batched);
@@ -121,12 +121,14 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     const bool fresh = piece->constants[TSR__LAVAPIPE_FRESH] != 0;
     const bool outer = p->outer; /* each subgroup of a workgroup computes a part of one tile */
     const uint32_t parts = outer ? subgroups : in_parts ? piece->groups[!nt] : 1;
-    const uint32_t col_groups = piece->groups[outer ? p->m <= p->n : !in_parts || nt];
+    const uint32_t col_groups =
+        piece->groups[outer ? p->m <= p->n : (!in_parts || nt) && !piece->turned];
     const uint32_t tile_groups = outer ? 1 : subgroups; /* subgroups along the columns */
     const corner at = corner_of(c, piece);
     const uint64_t first = at.k + at.skip, k_count = (uint64_t)piece->k * parts - at.skip;
 
     ck_assert(piece->nn == !nt);
+    ck_assert(!piece->turned || (!nt && fresh && !in_parts));
     ck_assert(piece->m >= 1 && piece->n >= 1 && piece->k >= 1);
     ck_assert(at.row + piece->m <= p->m && at.col + piece->n <= p->n && first + k_count <= p->k);
     ck_assert(piece->constants[TSR__LAVAPIPE_LANES] == p->lanes);

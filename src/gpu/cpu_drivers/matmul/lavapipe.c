@@ -96,8 +96,23 @@ static uint32_t finish_mode(const product_run *r)
     const bool rows = p->has_bias && !bias_is_of_columns(p);
 
     return can && !tsr__matmul_plain(p) && p->k <= long_k
-               ? tsr__matmul_mode(p) | (rows ? TSR_MM_BIAS_ROWS : 0)
+               ? tsr__matmul_mode(p) | (rows ? TSR_MM_BIAS_ROWS : 0) |
+                     (r->call->times ? TSR_MM_TIMES : 0) | (r->call->slope ? TSR_MM_SLOPE : 0)
                : 0;
+}
+
+/* The kernel with lanes along n that covers all of k reads a factor for each element of y, and
+ * stores two results. */
+static bool fuses(const tsr__matmul_call *call)
+{
+    const tsr__matmul_problem *p = call->problem;
+    const uint32_t lanes = tsr_stream_device(call->stream)->info.subgroup_size;
+
+    return p->batch_dims == 0 && p->y.col == 1 && p->y.dtype == TSR_F32 && p->alpha == 1 &&
+           !p->accumulate && tsr__lavapipe_suits_lanes_along_n(p, lanes) &&
+           (call->times ? p->has_bias && bias_is_a_matrix(p) && !bias_is_of_columns(p)
+                        : !p->has_bias || bias_is_of_columns(p)) &&
+           tsr__lavapipe_finishes(call);
 }
 
 /* True if the sums of a band of rows are kept in scratch memory. */
@@ -114,6 +129,15 @@ static uint64_t operand_address(const product_run *r, const tsr_tensor *tensor,
     int64_t batch = tsr__matmul_batch_offset(side, r->operands.problem.batch_dims, r->batch);
 
     return tsr__matmul_address(tensor, side, batch + (int64_t)elements);
+}
+
+/* The address of a piece's part of call->slope, which has the strides of y. */
+static uint64_t slope_address(const product_run *r, const tsr__lavapipe_piece *piece)
+{
+    tsr__matmul_side slope = r->operands.problem.y;
+
+    slope.offset = r->call->slope->layout.offset;
+    return operand_address(r, r->call->slope, &slope, (uint64_t)(r->row * slope.row) + piece->y);
 }
 
 /* The number of elements of one matrix's sums in scratch memory. */
@@ -146,7 +170,7 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
                                        .k = piece->k,
                                        .skip = piece->skip,
                                        .accumulate = piece->accumulate,
-                                       .block = piece->block};
+                                       .block = piece->turned ? 1 : piece->block};
     tsr__dispatch dispatch = {.shader = shader_of(piece),
                               .spec_count = TSR__LAVAPIPE_CONSTANTS,
                               .push = &push,
@@ -170,7 +194,8 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
     push.y_stride = (uint32_t)p->y.row;
     push.a = operand_address(r, &r->operands.a, &p->a, (uint64_t)(r->row * p->a.row) + piece->a);
     push.b = operand_address(r, &r->operands.b, &p->b, piece->b);
-    push.sums = r->tiles     ? r->tiles->address
+    push.sums = call->slope  ? slope_address(r, piece)
+                : r->tiles   ? r->tiles->address
                 : r->partial ? r->partial->address + piece->sums * sizeof(float)
                              : operand_address(r, call->y, &p->y,
                                                (uint64_t)(r->row * p->y.row) + piece->sums);
@@ -179,7 +204,8 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
     dispatch.groups[2] = r->inner >= 0 ? r->matrices : piece->groups[2];
     dispatch.access[0] = tsr__read_of(&r->operands.a);
     dispatch.access[1] = tsr__read_of(&r->operands.b);
-    dispatch.access[2] = r->tiles     ? tsr__write_buffer(r->tiles)
+    dispatch.access[2] = call->slope  ? tsr__write_of(call->slope)
+                         : r->tiles   ? tsr__write_buffer(r->tiles)
                          : r->partial ? tsr__write_buffer(r->partial)
                                       : tsr__write_of(call->y);
     if (r->tiles) {
@@ -388,4 +414,5 @@ static tsr_status run(const tsr__matmul_call *call, const tsr__matmul_plan *plan
 }
 
 /* This family divides k itself and chooses the pipelines while it records. */
-const tsr__matmul_family tsr__matmul_lavapipe = {.runs = runs, .fits = fits, .run = run};
+const tsr__matmul_family tsr__matmul_lavapipe = {
+    .runs = runs, .fits = fits, .run = run, .fuses = fuses};

@@ -79,6 +79,7 @@ typedef struct tsr__lavapipe_piece {
     /* The workgroups in x of one block of rows, equal to groups[0], if groups[2] counts several
      * such blocks; otherwise 0. */
     uint32_t block;
+    bool turned; /* for nn kernels without parts: the workgroup's index in x counts columns */
 } tsr__lavapipe_piece;
 
 /* Calls `emit` for the pieces in order until one call fails. */

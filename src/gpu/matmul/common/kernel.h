@@ -116,6 +116,10 @@ struct tsr__matmul_family {
     /* Records the product. On failure nothing is recorded. */
     tsr_status (*run)(const tsr__matmul_call *call, const tsr__matmul_plan *plan);
 
+    /* True if `run` computes this product with call->slope or call->times. This pointer is NULL if
+     * the family computes none. */
+    bool (*fuses)(const tsr__matmul_call *call);
+
     bool splits_k; /* `run` uses plan->splits */
     /* the self-test also computes aᵀ·b, with a bias and a result of the operands' dtype */
     bool tests_forms;
