@@ -15,8 +15,7 @@
 #define SLAB_BYTES (UINT64_C(16) << 20)
 /* A buffer of at least this size gets its own slab, because it would fill most of a shared one. */
 #define DEDICATED_BYTES (UINT64_C(4) << 20)
-/* The empty slabs of single buffers that are kept have at most 1/KEPT_SHARE of their heap's
- * size. */
+/* The empty slabs that are kept have at most 1/KEPT_SHARE of their heap's size. */
 #define KEPT_SHARE 16
 #define KIND_COUNT 4
 
@@ -316,36 +315,45 @@ static void slab_destroy(tsr_device *device, device_memory *memory, tsr__slab *s
 
 /* Empty slabs ---------------------------------------------------------------------------------- */
 
-static bool is_kept(const tsr__slab *slab)
-{
-    return slab->page_count == 0 && slab->used_bytes == 0;
-}
-
-/* Returns the smallest kept slab that is at most an eighth larger than `size`, or NULL if there is
- * none. */
+/* Returns the smallest empty slab of a single buffer that is at most an eighth larger than `size`,
+ * or NULL if there is none. */
 static tsr__slab *find_kept(const device_memory *memory, tsr__buffer_kind kind, uint64_t size)
 {
     tsr__slab *best = NULL;
     for (tsr__slab *slab = memory->slabs; slab; slab = slab->next)
-        if (is_kept(slab) && slab->kind == kind && slab->size_bytes >= size &&
-            slab->size_bytes - size <= size / 8 && (!best || slab->size_bytes < best->size_bytes))
+        if (slab->page_count == 0 && slab->used_bytes == 0 && slab->kind == kind &&
+            slab->size_bytes >= size && slab->size_bytes - size <= size / 8 &&
+            (!best || slab->size_bytes < best->size_bytes))
             best = slab;
     return best;
 }
 
-/* Frees kept slabs until the others are within KEPT_SHARE of the heap. The slabs that became empty
- * first are freed first. */
+/* True if the slab is the only slab of pages of its kind. If it is empty, it is always kept, so
+ * that a program that repeatedly creates and destroys one tensor does not call the driver each
+ * time. */
+static bool only_of_kind(const device_memory *memory, const tsr__slab *slab)
+{
+    for (const tsr__slab *other = memory->slabs; other; other = other->next)
+        if (other != slab && other->kind == slab->kind && other->page_count > 0)
+            return false;
+    return slab->page_count > 0;
+}
+
+/* Frees empty slabs until the others are within KEPT_SHARE of the heap. The slabs that became empty
+ * first are freed first. A program whose steps need the same memory again and again keeps it:
+ * operating systems give memory to programs page by page, filled with zeros, which takes many times
+ * as long as using it. */
 static void trim_kept(tsr_device *device, device_memory *memory, uint32_t heap)
 {
     for (;;) {
         uint64_t kept = 0;
         tsr__slab *first = NULL;
         for (tsr__slab *slab = memory->slabs; slab; slab = slab->next)
-            if (is_kept(slab) && slab->heap == heap) {
+            if (slab->used_bytes == 0 && slab->heap == heap && !only_of_kind(memory, slab)) {
                 kept += slab->size_bytes;
                 first = first && first->emptied < slab->emptied ? first : slab;
             }
-        if (kept <= memory->properties.memoryHeaps[heap].size / KEPT_SHARE)
+        if (!first || kept <= memory->properties.memoryHeaps[heap].size / KEPT_SHARE)
             return;
         slab_destroy(device, memory, first);
     }
@@ -461,16 +469,6 @@ tsr_status tsr__memory_take(tsr_device *device, tsr__buffer_kind kind, uint64_t 
     return status;
 }
 
-/* True if the empty slab is the only slab of pages of its kind. It is then kept, so that a program
- * that repeatedly creates and destroys one tensor does not call the driver each time. */
-static bool worth_keeping(const device_memory *memory, const tsr__slab *slab)
-{
-    for (const tsr__slab *other = memory->slabs; other; other = other->next)
-        if (other != slab && other->kind == slab->kind && other->page_count > 0)
-            return false;
-    return true;
-}
-
 void tsr__memory_give(tsr_device *device, tsr__slab *slab, uint64_t offset, uint64_t reserved)
 {
     device_memory *memory = tsr__device_attachment(device, &memory_kind);
@@ -479,11 +477,9 @@ void tsr__memory_give(tsr_device *device, tsr__slab *slab, uint64_t offset, uint
     memory->used_bytes -= reserved;
     if (slab->page_count > 0)
         mark_pages(slab, offset / PAGE_BYTES, reserved / PAGE_BYTES, false);
-    if (slab->used_bytes == 0 && slab->page_count == 0) {
+    if (slab->used_bytes == 0) {
         slab->emptied = ++memory->emptied;
         trim_kept(device, memory, slab->heap);
-    } else if (slab->used_bytes == 0 && !worth_keeping(memory, slab)) {
-        slab_destroy(device, memory, slab);
     }
     pthread_mutex_unlock(&memory->lock);
 }

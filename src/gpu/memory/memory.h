@@ -1,7 +1,6 @@
 /* Device memory. Buffers are ranges of pages in slabs. A slab has one VkBuffer. If its memory type
  * is host-visible, it also has one mapping, which is never unmapped. A large buffer has its own
- * slab. Some of these slabs are kept after their buffer is released, because allocation by the
- * driver is slow. Thread-safe. */
+ * slab. Some empty slabs are kept, because allocation by the driver is slow. Thread-safe. */
 #ifndef TSR_GPU_MEMORY_MEMORY_H
 #define TSR_GPU_MEMORY_MEMORY_H
 
@@ -21,7 +20,7 @@ typedef struct tsr__slab {
     uint64_t used_bytes;
     uint64_t page_count; /* the number of pages; 0 if the slab is for a single buffer */
     uint64_t *page_map;  /* one bit for each page, set if the page is taken */
-    uint64_t emptied;    /* for single-buffer slabs: the order in which they became empty */
+    uint64_t emptied;    /* the order in which slabs became empty */
 } tsr__slab;
 
 /* Creates a VkBuffer with the usage flags of all buffers of this library, and returns its memory
