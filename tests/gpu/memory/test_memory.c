@@ -61,7 +61,7 @@ START_TEST(tensors_do_not_overlap_and_are_freed)
     for (int i = 0; i < TENSORS; i++)
         tsr_tensor_destroy(&tensors[i]);
     ck_assert_uint_eq(used(), 0);
-    /* One empty slab is kept. */
+    /* They fit one slab, which is kept. */
     ck_assert_uint_le(allocated(), UINT64_C(16) << 20);
 }
 END_TEST
@@ -108,6 +108,27 @@ START_TEST(memory_of_large_tensors_is_kept)
     tensor[0] = gpu_new(TSR_U8, 1, (int64_t[]){size / 2});
     ck_assert_uint_gt(allocated(), 3 * (uint64_t)size);
     tsr_tensor_destroy(&tensor[0]);
+}
+END_TEST
+
+/* Small tensors share slabs. Those that become empty are kept, so that a program whose steps need
+ * the same memory gets it from the system only once. */
+START_TEST(memory_of_small_tensors_is_kept)
+{
+    enum { COUNT = 12 };
+    tsr_tensor *tensor[COUNT];
+    uint64_t most = 0;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < COUNT; i++)
+            tensor[i] = gpu_new(TSR_U8, 1, (int64_t[]){3 << 20});
+        ck_assert(round == 0 || allocated() == most);
+        most = allocated();
+        ck_assert_uint_ge(most, UINT64_C(36) << 20);
+        for (int i = 0; i < COUNT; i++)
+            tsr_tensor_destroy(&tensor[i]);
+        ck_assert_uint_eq(used(), 0);
+        ck_assert_uint_eq(allocated(), most);
+    }
 }
 END_TEST
 
@@ -383,6 +404,7 @@ TESTS(memory)
     tcase_add_test(tests, tensors_do_not_overlap_and_are_freed);
     tcase_add_test(tests, large_tensors_have_their_own_memory);
     tcase_add_test(tests, memory_of_large_tensors_is_kept);
+    tcase_add_test(tests, memory_of_small_tensors_is_kept);
     tcase_add_test(tests, uncached_memory_is_not_mapped);
     tcase_add_test(tests, memory_that_networks_can_access);
     tcase_add_test(tests, imported_memory_is_whole_pages);
