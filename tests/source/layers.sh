@@ -39,7 +39,7 @@ point "src/gpu includes platform, base, quant, tensor, gpu" allowed src/gpu 'bas
 point "src/comm includes base, comm" allowed src/comm 'base/' 'comm/' 'tessera/(base|comm|layout)\.h' 'tsr_config\.h'
 point "src/parallel includes platform, base, json, tensor, shard, parallel, and gpu's headers without Vulkan" allowed src/parallel \
     'base/' 'platform/' 'json/' 'tensor/' 'parallel/' 'shard/formats/(file|list)\.h' \
-    'gpu/(stream/host_access|stream/require|kv_cache/rotated|matmul/gated|quant/pack|ops/(optimizer/step_params|common/vocabulary|norm/added))\.h' 'tessera/'
+    'gpu/(stream/host_access|stream/require|kv_cache/rotated|matmul/activated|matmul/gated|quant/pack|ops/(optimizer/step_params|common/vocabulary|norm/added))\.h' 'tessera/'
 point "src/model includes platform, base, json, shard, tokenizer, tensor, model" allowed src/model 'base/' 'platform/' 'json/' 'shard/' \
     'tokenizer/' 'tensor/' 'model/' 'tessera/'
 point "src/cli includes public headers" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tsr_config\.h'
