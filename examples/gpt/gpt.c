@@ -43,6 +43,7 @@ typedef struct run {
     double started;
     int64_t first_step, step;    /* the number of steps made before this run, and so far */
     double loss, norm;           /* of the step in progress; NaN: not known yet */
+    bool is_unreported;          /* the last step has been counted, but not reported */
     double last_loss, last_norm; /* of the last step */
     progress done;
     int first_rank;  /* this process's rank at the start */
@@ -94,12 +95,11 @@ static tsr_status agree_to_stop(run *r)
     return TSR_OK;
 }
 
-/* Counts and reports a step that has been made. */
-static void count_step(run *r, double loss, double norm)
+/* Reports the last step that has been made. */
+static void report_step(run *r, double loss, double norm)
 {
     r->loss_sum += loss;
     r->loss_count++;
-    r->step++;
     r->last_loss = loss;
     r->last_norm = norm;
     if (r->job.rank != 0)
@@ -109,6 +109,23 @@ static void count_step(run *r, double loss, double norm)
     if (r->step % 50 == 0)
         report_progress(r->step, r->options.training.steps, loss, seconds_now() - r->started,
                         r->step - r->first_step);
+}
+
+static void count_step(run *r)
+{
+    r->step++;
+    report_step(r, r->loss, r->norm);
+}
+
+/* Reports the last step if its results were not known when it was counted. */
+static tsr_status report_later(run *r)
+{
+    if (!r->is_unreported)
+        return TSR_OK;
+    TRY(model_results(&r->model, &r->loss, &r->norm));
+    r->is_unreported = false;
+    report_step(r, r->loss, r->norm);
+    return TSR_OK;
 }
 
 /* For tests: GPT_KILL=RANK:STEP ends one of the first ranks in the middle of a step, as a machine
@@ -126,12 +143,20 @@ static void fail_if_asked(const run *r)
 static tsr_status step_once(run *r)
 {
     const int count = r->options.training.accumulate;
+    bool later;
     r->loss = NAN;
     TRY(windows_train(&r->train, r->job.stream, r->step * count, count));
     TRY(model_learn(&r->model, r->train.batches));
     fail_if_asked(r);
-    TRY(model_update(&r->model, &r->loss, &r->norm));
-    count_step(r, r->loss, r->norm);
+    /* The device is computing this step by now, and the host does not keep it waiting. */
+    TRY(report_later(r));
+    TRY(model_update(&r->model, &r->loss, &r->norm, &later));
+    if (!later) {
+        count_step(r);
+        return TSR_OK;
+    }
+    r->step++;
+    r->is_unreported = true;
     return TSR_OK;
 }
 
@@ -147,12 +172,14 @@ static tsr_status between_steps(run *r)
     const bool is_end = r->step == o->training.steps;
     const bool evaluates = o->eval_every > 0 && (is_due(o->eval_every, r->step) || is_end ||
                                                  r->done.evaluated < r->first_step);
+    const bool saves = o->checkpoint && r->step > r->first_step &&
+                       (is_due(o->checkpoint_every, r->step) || is_end || r->interrupted);
+    if (evaluates || saves || is_end || r->interrupted)
+        TRY(report_later(r));
     if (evaluates && r->done.evaluated != r->step) {
         TRY(evaluate(r, r->step));
         r->done.evaluated = r->step;
     }
-    const bool saves = o->checkpoint && r->step > r->first_step &&
-                       (is_due(o->checkpoint_every, r->step) || is_end || r->interrupted);
     if (saves && r->done.saved != r->step) {
         TRY(checkpoint_save(&r->model, &r->text, o->checkpoint, o->parts));
         r->done.saved = r->step;
@@ -203,7 +230,7 @@ static tsr_status take_over(run *r)
     TRY(tsr_comm_broadcast(r->job.world, &r->done, sizeof r->done, TSR_U8, 0));
     /* The others had made the step in which this rank has failed, and so it is made here, too. */
     if (tsr_optimizer_steps(r->model.optimizer) == r->step + 1 && !isnan(r->loss))
-        count_step(r, r->loss, r->norm);
+        count_step(r);
     r->step = tsr_optimizer_steps(r->model.optimizer);
     TRY(create_windows(r));
     TRY(windows_seek(&r->train, r->step * o->training.accumulate));

@@ -173,9 +173,26 @@ tsr_status model_learn(gpt_model *self, const gpt_batch *batches)
     return reduce_tied(self);
 }
 
-tsr_status model_update(gpt_model *self, double *loss, double *grad_norm)
+static tsr_status clip(gpt_model *self, bool deferred, double *grad_norm)
 {
     static const char *const tied[] = {"wte.weight", NULL};
+    const gpt_training *t = &self->training;
+    /* The ranks of a row share the embedding that is also the head. The first stage counts it. */
+    return tsr_optimizer_clip(
+        self->optimizer, t->clip > 0 ? (float)t->clip : INFINITY,
+        tsr_optimizer_clip_params(.group = self->job->tensor_group, .stages = self->job->stage_comm,
+                                  .counted_elsewhere = self->is_first ? NULL : tied,
+                                  .deferred = deferred),
+        grad_norm);
+}
+
+static double tokens_of_step(const gpt_model *self)
+{
+    return tokens_of_batch(self) * self->training.accumulate;
+}
+
+tsr_status model_update(gpt_model *self, double *loss, double *grad_norm, bool *later)
+{
     const gpt_training *t = &self->training;
     const tsr_schedule schedule = {.kind = TSR_SCHEDULE_COSINE,
                                    .learning_rate = t->learning_rate,
@@ -183,17 +200,27 @@ tsr_status model_update(gpt_model *self, double *loss, double *grad_norm)
                                    .warmup_steps = t->warmup_steps,
                                    .steps = t->decay_steps};
     TRY(tsr_schedule_check(&schedule));
-    /* The ranks of a row share the embedding that is also the head. The first stage counts it. */
-    TRY(tsr_optimizer_clip(
-        self->optimizer, t->clip > 0 ? (float)t->clip : INFINITY,
-        tsr_optimizer_clip_params(.group = self->job->tensor_group, .stages = self->job->stage_comm,
-                                  .counted_elsewhere = self->is_first ? NULL : tied),
-        grad_norm));
-    /* Before the step, so that no step is made whose loss is unknown. */
-    TRY(take_loss(self, tokens_of_batch(self) * t->accumulate, loss));
+    *later = self->loss_seen != NULL;
+    TRY(clip(self, *later, *later ? NULL : grad_norm));
+    if (*later) {
+        TRY(tsr_copy(self->job->stream, self->loss_seen, self->loss_sum));
+        TRY(tsr_stream_mark(self->job->stream, &self->loss_point));
+    } else {
+        /* Before the step, so that no step is made whose loss is unknown. */
+        TRY(take_loss(self, tokens_of_step(self), loss));
+    }
     double rate = tsr_schedule_rate(&schedule, tsr_optimizer_steps(self->optimizer));
     TRY(tsr_optimizer_step(self->optimizer, (float)rate));
     return tsr_optimizer_zero_grad(self->optimizer);
+}
+
+tsr_status model_results(gpt_model *self, double *loss, double *grad_norm)
+{
+    void *sum;
+    TRY(tsr_stream_wait_point(self->job->stream, self->loss_point, UINT64_MAX));
+    TRY(tsr_tensor_map(self->loss_seen, &sum));
+    *loss = (double)*(const float *)sum / tokens_of_step(self);
+    return tsr_optimizer_norm(self->optimizer, grad_norm);
 }
 
 tsr_status model_evaluate(gpt_model *self, int count, const gpt_batch *batches, double *loss)

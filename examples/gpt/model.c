@@ -330,6 +330,8 @@ static tsr_status create_losses(gpt_model *self)
         return TSR_OK;
     TRY(tsr_tensor_create(device, TSR_F32, 1, &rows, &self->losses));
     TRY(tsr_tensor_create(device, TSR_F32, 1, &one, &self->loss_sum));
+    if (self->job->ranks == 1 && !self->is_elastic)
+        TRY(tsr_tensor_create_host(device, TSR_F32, 1, &one, &self->loss_seen));
     return tsr_tensor_create(device, self->dtype, 2,
                              (int64_t[]){rows, tsr_layer_parameter(self->head, 0)->length},
                              &self->dlogits);
@@ -359,6 +361,7 @@ static void forget_ranks(gpt_model *self)
     self->unit_count = 0;
     tsr_tensor_destroy(&self->losses);
     tsr_tensor_destroy(&self->loss_sum);
+    tsr_tensor_destroy(&self->loss_seen);
     tsr_tensor_destroy(&self->dlogits);
 }
 

@@ -49,6 +49,9 @@ typedef struct gpt_model {
 
     tsr_optimizer *optimizer;
     tsr_tensor *losses, *loss_sum, *dlogits; /* of this rank's part of a micro-batch; last stage */
+    /* The sum in the host's memory, from `loss_point` of the stream on; NULL: see model_update() */
+    tsr_tensor *loss_seen;
+    uint64_t loss_point;
 } gpt_model;
 
 /* Call model_finish() afterwards, also on failure. */
@@ -69,8 +72,11 @@ typedef struct gpt_batch {
 tsr_status model_learn(gpt_model *self, const gpt_batch *batches);
 
 /* The optimizer's step, after model_learn(). Returns the mean loss over all micro-batches and ranks
- * before the step, and the norm of its gradient before clipping. */
-tsr_status model_update(gpt_model *self, double *loss, double *grad_norm);
+ * before the step, and the norm of its gradient before clipping. A rank that is alone goes on
+ * without waiting for them: it sets *later, and model_results() returns them until the next call.
+ */
+tsr_status model_update(gpt_model *self, double *loss, double *grad_norm, bool *later);
+tsr_status model_results(gpt_model *self, double *loss, double *grad_norm);
 
 /* The mean loss over all ranks' windows of batches[count], without dropout and without a step. */
 tsr_status model_evaluate(gpt_model *self, int count, const gpt_batch *batches, double *loss);

@@ -125,6 +125,12 @@ typedef struct tsr_optimizer_clip_params {
     /* The names of parameters that another stage counts, because both have them, such as an
      * embedding that is also the head. Ends with NULL. NULL: none. */
     const char *const *counted_elsewhere;
+    /* Do not wait for the norm: tsr_optimizer_norm gives it later, and the host meanwhile records
+     * the next step. If this rank has all parameters, the device computes the factor; otherwise
+     * the call waits all the same, because the ranks' sums are added on the host. If the norm is
+     * not finite, the next step changes nothing, although it is counted. A norm above 1.8e19 then
+     * counts as not finite, and one below 1e-19 may be 0. */
+    bool deferred;
 } tsr_optimizer_clip_params;
 #define tsr_optimizer_clip_params(...) (&(tsr_optimizer_clip_params){__VA_ARGS__})
 
@@ -142,14 +148,20 @@ typedef struct tsr_optimizer_clip_params {
  * order of additions depends on shapes and the number of ranks only.
  *
  * Collective: all ranks of these groups must call it. Blocks until the gradients have been computed
- * and reduced, and the norm has been read. `params` may be NULL. A call replaces the previous one;
- * tsr_optimizer_zero_grad cancels it. Errors: TSR_ERR_INVALID for a max_norm that is negative or
- * NaN, for a loss_scale that is negative or not finite, for a divided parameter of the caller
- * without a group, and for parts of a parameter that overlap on some ranks without being the same;
- * those of tsr_group operations. */
+ * and reduced, and the norm has been read, unless `deferred` is set. `params` may be NULL. A call
+ * replaces the previous one; tsr_optimizer_zero_grad cancels it. Errors: TSR_ERR_INVALID for a
+ * max_norm that is negative or NaN, for a loss_scale that is negative or not finite, for a divided
+ * parameter of the caller without a group, and for parts of a parameter that overlap on some ranks
+ * without being the same; those of tsr_group operations. */
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_clip(tsr_optimizer *optimizer, float max_norm,
                                                     const tsr_optimizer_clip_params *params,
                                                     double *norm);
+
+/* Gives the norm that tsr_optimizer_clip has computed last. Blocks until the device has computed
+ * it, but not until later work is complete: a program that reads the norm of a step after it has
+ * recorded the next one does not make the device wait. Errors: TSR_ERR_INVALID if no norm has been
+ * computed; those of tsr_stream_wait_point. */
+TSR_API TSR_NODISCARD tsr_status tsr_optimizer_norm(tsr_optimizer *optimizer, double *out);
 
 /* Returns the number of steps so far, including those before a checkpoint that was loaded. */
 TSR_API int64_t tsr_optimizer_steps(const tsr_optimizer *optimizer);

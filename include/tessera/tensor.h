@@ -27,6 +27,14 @@ typedef struct tsr_stream tsr_stream;
 TSR_API TSR_NODISCARD tsr_status tsr_tensor_create(tsr_device *device, tsr_dtype dtype, int ndim,
                                                    const int64_t *shape, tsr_tensor **out);
 
+/* Creates a row-major tensor in memory of the host. On every device, tsr_tensor_map works for the
+ * tensor, and all operations accept it; a discrete GPU reaches it through its bus. For results that
+ * the host wants later, while the device goes on: tsr_copy to such a tensor, tsr_stream_mark, and
+ * later tsr_stream_wait_point. Errors: as tsr_tensor_create. */
+TSR_API TSR_NODISCARD tsr_status tsr_tensor_create_host(tsr_device *device, tsr_dtype dtype,
+                                                        int ndim, const int64_t *shape,
+                                                        tsr_tensor **out);
+
 /* Destroys a tensor and sets *tensor to NULL. NULL is allowed. Work already recorded on a stream
  * still completes: the stream holds the buffer until then. */
 TSR_API void tsr_tensor_destroy(tsr_tensor **tensor);
@@ -77,7 +85,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_tensor_download(tsr_stream *stream, const t
 /* Gives a pointer to the tensor's element at index (0, …, 0). The caller may read and write the
  * elements directly, in the tensor's layout, after waiting for the streams that use the tensor. The
  * pointer is valid as long as the tensor's buffer; it is never unmapped. Errors:
- * TSR_ERR_UNSUPPORTED if the memory cannot be mapped (discrete GPUs). */
+ * TSR_ERR_UNSUPPORTED if the memory cannot be mapped (discrete GPUs, unless tsr_tensor_create_host
+ * has created the tensor). */
 TSR_API TSR_NODISCARD tsr_status tsr_tensor_map(tsr_tensor *tensor, void **out);
 
 #ifdef __cplusplus

@@ -3,6 +3,7 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
+#include "params/clip_scale.h"
 #include "params/optimizer.h"
 #include "params/vectors.h"
 
@@ -64,7 +65,13 @@ void main()
     uint blocks = (p.vectors + BLOCK - 1) / BLOCK;
     uint start = min(number, blocks - 1) * BLOCK;
     uint first = min(start, p.vectors - BLOCK);
-    uint lowest = mix(start - first, NONE, number >= blocks);
+    // Without a scale in memory, the loads read something else, which is not used.
+    bool in_memory = p.scale != 0;
+    uint64_t scale_at = in_memory ? p.scale : p.base[TSR_OPT_GRADIENT];
+    float factor = Float(scale_at + 4 * TSR_SCALE_FACTOR).v, takes = Float(scale_at + 4 * TSR_SCALE_STEPS).v;
+    float scale = mix(p.number[TSR_OPT_GRADIENT_SCALE], factor, in_memory);
+    bool nothing = number >= blocks || in_memory && takes == 0.0;
+    uint lowest = mix(start - first, NONE, nothing);
 
     vec4 parameter[UNITS], gradient[UNITS], state[UNITS], state2[UNITS];
     [[unroll]] for (uint u = 0; u < UNITS; u++) {
@@ -82,11 +89,11 @@ void main()
     }
     [[unroll]] for (uint u = 0; u < UNITS; u++)
         [[unroll]] for (uint i = 0; i < GROUP; i++) {
-            float mean = state[u][i], square = state2[u][i];
+            float mean = state[u][i], square = state2[u][i], g = gradient[u][i] * scale;
             if (OPTIMIZER == TSR_OPT_ADAMW)
-                parameter[u][i] = adamw_step(parameter[u][i], gradient[u][i], mean, square);
+                parameter[u][i] = adamw_step(parameter[u][i], g, mean, square);
             else
-                parameter[u][i] = sgd_step(parameter[u][i], gradient[u][i], mean, MODE);
+                parameter[u][i] = sgd_step(parameter[u][i], g, mean, MODE);
             state[u][i] = mean;
             state2[u][i] = square;
         }

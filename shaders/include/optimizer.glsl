@@ -3,6 +3,7 @@
 #define TSR_OPTIMIZER_GLSL
 
 #include "include/tessera.glsl"
+#include "params/clip_scale.h"
 #include "params/optimizer.h"
 
 layout(local_size_x_id = 0) in;
@@ -15,16 +16,24 @@ layout(push_constant, std430) uniform Push {
 };
 
 uint tsr_opt_row, tsr_opt_column;
+float tsr_opt_scale; // the factor of the gradient
 
 uint tsr_opt_at(uint operand)
 {
     return tsr_opt_row * p.row_stride[operand] + tsr_opt_column * p.column_stride[operand];
 }
 
-// Finds the element of this invocation. Returns false past the end.
+// Finds the element of this invocation, and the gradient's factor. Returns false past the end and if
+// the step must change nothing.
 bool tsr_opt_begin()
 {
     uint e = tsr_flat_invocation();
+    tsr_opt_scale = p.number[TSR_OPT_GRADIENT_SCALE];
+    if (any(notEqual(p.scale, uvec2(0u)))) {
+        tsr_opt_scale = tsr_floats(p.scale).v[TSR_SCALE_FACTOR];
+        if (tsr_floats(p.scale).v[TSR_SCALE_STEPS] == 0.0)
+            return false;
+    }
     tsr_opt_row = e / p.columns;
     tsr_opt_column = e - tsr_opt_row * p.columns;
     return e < p.count;
@@ -44,9 +53,10 @@ void tsr_opt_set_parameter(float value)
     tsr_store_float(p.base[TSR_OPT_PARAMETER], tsr_opt_at(TSR_OPT_PARAMETER), PARAMETER_DTYPE, value);
 }
 
+// The gradient, multiplied by its factor.
 float tsr_opt_gradient()
 {
-    return tsr_load_float(p.base[TSR_OPT_GRADIENT], tsr_opt_at(TSR_OPT_GRADIENT), GRADIENT_DTYPE);
+    return tsr_load_float(p.base[TSR_OPT_GRADIENT], tsr_opt_at(TSR_OPT_GRADIENT), GRADIENT_DTYPE) * tsr_opt_scale;
 }
 
 float tsr_opt_state(uint operand)

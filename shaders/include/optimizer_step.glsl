@@ -1,4 +1,5 @@
-// The arithmetic of the optimizers for one element. The includer declares push constants `p` with
+// The arithmetic of the optimizers for one element, whose gradient has been multiplied by its
+// factor. The includer declares push constants `p` with
 // `number`.
 #ifndef TSR_OPTIMIZER_STEP_GLSL
 #define TSR_OPTIMIZER_STEP_GLSL
@@ -11,7 +12,6 @@ float adamw_step(float parameter, float gradient, inout float mean, inout float 
 {
     float beta1 = p.number[TSR_ADAMW_BETA1];
     float beta2 = p.number[TSR_ADAMW_BETA2];
-    gradient *= p.number[TSR_OPT_GRADIENT_SCALE];
     mean = beta1 * mean + (1.0 - beta1) * gradient;
     square = beta2 * square + (1.0 - beta2) * gradient * gradient;
     float scale = sqrt(square) * p.number[TSR_ADAMW_ROOT_SCALE] + p.number[TSR_ADAMW_EPSILON];
@@ -21,7 +21,6 @@ float adamw_step(float parameter, float gradient, inout float mean, inout float 
 // Stochastic gradient descent, with the definition of torch.optim.SGD.
 float sgd_step(float parameter, float gradient, inout float velocity, uint mode)
 {
-    gradient *= p.number[TSR_OPT_GRADIENT_SCALE];
     // With a weight decay of 0 the parameter has no influence, even if it is infinite.
     float decay = p.number[TSR_SGD_WEIGHT_DECAY];
     float direction = mix(gradient, gradient + decay * parameter, decay != 0.0);

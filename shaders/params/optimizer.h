@@ -22,6 +22,7 @@
  * host records a dispatch for each position in the others. */
 struct tsr_optimizer_params {
     TSR_ADDRESS base[TSR_OPT_OPERANDS];
+    TSR_ADDRESS scale; /* of the gradient, as clip_scale.h says; 0: it is in `number` */
     TSR_UINT row_stride[TSR_OPT_OPERANDS];
     TSR_UINT column_stride[TSR_OPT_OPERANDS];
     TSR_UINT count;
@@ -35,6 +36,7 @@ TSR_PUSH_CHECK(tsr_optimizer_params);
 struct tsr_optimizer_vectors_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
     TSR_ADDRESS base[TSR_OPT_OPERANDS];
+    TSR_ADDRESS scale;
     TSR_FLOAT number[TSR_OPT_NUMBERS];
     TSR_UINT vectors; /* the number of vectors of the parameter */
 };

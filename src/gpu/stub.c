@@ -42,6 +42,8 @@ void tsr_device_save_cache(tsr_device *device)
 /* tensor.h */
 TSR__ABSENT(tsr_tensor_create, tsr_device *device, tsr_dtype dtype, int ndim, const int64_t *shape,
             tsr_tensor **out)
+TSR__ABSENT(tsr_tensor_create_host, tsr_device *device, tsr_dtype dtype, int ndim,
+            const int64_t *shape, tsr_tensor **out)
 TSR__FORGET(tsr_tensor_destroy, tsr_tensor)
 NOTHING(const tsr_layout *, tsr_tensor_layout, const tsr_tensor *tensor)
 NOTHING(tsr_device *, tsr_tensor_device, const tsr_tensor *tensor)

@@ -152,6 +152,7 @@ TSR__ABSENT(tsr_optimizer_add_fsdp, tsr_optimizer *optimizer, tsr_fsdp *model)
 TSR__ABSENT(tsr_optimizer_step, tsr_optimizer *optimizer, float learning_rate)
 TSR__ABSENT(tsr_optimizer_clip, tsr_optimizer *optimizer, float max_norm,
             const tsr_optimizer_clip_params *params, double *norm)
+TSR__ABSENT(tsr_optimizer_norm, tsr_optimizer *optimizer, double *out)
 TSR__ABSENT(tsr_optimizer_zero_grad, tsr_optimizer *optimizer)
 ANSWER(int64_t, tsr_optimizer_steps, (const tsr_optimizer *optimizer), 0)
 TSR__ABSENT(tsr_optimizer_changed, tsr_optimizer *optimizer)

@@ -608,6 +608,86 @@ CASE(clip_once, "clipping: it holds for one step, until gradients are set to 0")
     tsr_tensor_destroy(&grad);
 }
 
+/* Two optimizers with the same gradients, one of which computes its factor while the host goes on.
+ */
+static void check_deferred(float max_norm, float loss_scale)
+{
+    tsr_layer *mlp = mlp_in(group, TSR_F32), *other = mlp_in(group, TSR_F32);
+    tsr_optimizer *now = sgd_optimizer(), *later = sgd_optimizer();
+    const tsr_optimizer_clip_params at_once = {.loss_scale = loss_scale},
+                                    deferred = {.loss_scale = loss_scale, .deferred = true};
+    double norm[3], got = 0;
+    OK(tsr_optimizer_add_layer(now, mlp));
+    OK(tsr_optimizer_add_layer(later, other));
+    for (int step = 0; step < 3; step++) {
+        mlp_pass(mlp, step, ROWS, loss_scale);
+        mlp_pass(other, step, ROWS, loss_scale);
+        OK(tsr_optimizer_clip(now, max_norm, &at_once, &norm[step]));
+        if (step > 0) { /* the norm of the step before */
+            OK(tsr_optimizer_norm(later, &got));
+            CHECK(got == norm[step - 1], "step %d: %.17g and %.17g", step, got, norm[step - 1]);
+        }
+        OK(tsr_optimizer_clip(later, max_norm, &deferred, NULL));
+        OK(tsr_optimizer_step(now, 0.5f));
+        OK(tsr_optimizer_step(later, 0.5f));
+        OK(tsr_optimizer_zero_grad(now));
+        OK(tsr_optimizer_zero_grad(later));
+        /* The next norms are of the same parameters, so that they have the same bits. */
+        check_layers_same(other, mlp, "deferred", 2e-6);
+        for (int i = 0; i < tsr_layer_parameter_count(mlp); i++)
+            OK(tsr_copy(queue, tsr_layer_parameter(other, i)->tensor,
+                        tsr_layer_parameter(mlp, i)->tensor));
+    }
+    OK(tsr_optimizer_norm(later, &got));
+    CHECK(got == norm[2] && got > 0, "the last step: %.17g and %.17g", got, norm[2]);
+    OK(tsr_optimizer_norm(now, &got));
+    CHECK(got == norm[2], "the norm that is known: %.17g and %.17g", got, norm[2]);
+    tsr_optimizer_destroy(&now);
+    tsr_optimizer_destroy(&later);
+    tsr_layer_destroy(&mlp);
+    tsr_layer_destroy(&other);
+}
+
+CASE(deferred, "clipping: a norm that is read later makes the same steps")
+{
+    check_deferred(0.25f, 1);
+    check_deferred(0.25f, 1024);
+    check_deferred(INFINITY, 3);
+    check_deferred(1000, 1);
+}
+
+/* The state of a step that overflows does not change either. */
+CASE(deferred_overflow, "clipping: a norm that is read later and is not finite skips the step")
+{
+    tsr_layer *mlp = mlp_in(group, TSR_F32), *unchanged = mlp_in(group, TSR_F32);
+    tsr_optimizer *optimizer = NULL;
+    tsr_optimizer_state state;
+    double norm = 0;
+    OK(tsr_optimizer_create(tsr_optimizer_params(.stream = queue), &optimizer));
+    OK(tsr_optimizer_add_layer(optimizer, mlp));
+    OK(tsr_optimizer_state_of(optimizer, 0, &state));
+    for (int step = 0; step < 3; step++) {
+        mlp_pass(mlp, step, ROWS, 1);
+        if (step < 2 && my_rank == ranks - 1)
+            OK(tsr_fill(queue, tsr_layer_parameter(mlp, 0)->grad, step == 0 ? INFINITY : NAN));
+        OK(tsr_optimizer_clip(optimizer, 1, tsr_optimizer_clip_params(.deferred = true), NULL));
+        OK(tsr_optimizer_step(optimizer, 0.5f));
+        OK(tsr_optimizer_zero_grad(optimizer));
+        OK(tsr_optimizer_norm(optimizer, &norm));
+        CHECK(isfinite(norm) == (step == 2), "step %d: the norm is %g", step, norm);
+        double *moment = values_of(state.moment1);
+        CHECK((*moment == 0) == (step < 2), "step %d: a moment is %g", step, *moment);
+        free(moment);
+        if (step < 2)
+            check_layers_same(mlp, unchanged, "skipped", 0);
+    }
+    CHECK(tsr_optimizer_steps(optimizer) == 3, "%lld steps",
+          (long long)tsr_optimizer_steps(optimizer));
+    tsr_optimizer_destroy(&optimizer);
+    tsr_layer_destroy(&mlp);
+    tsr_layer_destroy(&unchanged);
+}
+
 /* Weight decay ----------------------------------------------------------------------------------
  */
 
@@ -698,7 +778,19 @@ CASE(clip_mistakes, "clipping: mistakes are errors that name the values")
 {
     tsr_optimizer *optimizer = sgd_optimizer();
     double norm = 7;
+    FAILS(tsr_optimizer_norm(optimizer, &norm), TSR_ERR_INVALID,
+          "optimizer_norm: no norm has been computed; call optimizer_clip");
+    FAILS(tsr_optimizer_norm(NULL, &norm), TSR_ERR_INVALID, "optimizer_norm: optimizer is NULL");
+    FAILS(tsr_optimizer_norm(optimizer, NULL), TSR_ERR_INVALID, "optimizer_norm: out is NULL");
+    FAILS(tsr_optimizer_clip(optimizer, 1, tsr_optimizer_clip_params(.deferred = true), &norm),
+          TSR_ERR_INVALID,
+          "optimizer_clip: norm must be NULL with `deferred`; tsr_optimizer_norm returns it");
+    CHECK(norm == 7, "a failure writes the norm");
     OK(tsr_optimizer_clip(optimizer, 1, NULL, &norm));
+    CHECK(norm == 0, "of nothing, the norm is %g", norm);
+    OK(tsr_optimizer_clip(optimizer, 1, tsr_optimizer_clip_params(.deferred = true), NULL));
+    norm = 7;
+    OK(tsr_optimizer_norm(optimizer, &norm));
     CHECK(norm == 0, "of nothing, the norm is %g", norm);
     norm = 7;
     FAILS(tsr_optimizer_clip(NULL, 1, NULL, &norm), TSR_ERR_INVALID,

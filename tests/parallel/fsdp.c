@@ -430,21 +430,21 @@ int adamw_failing_step = -1;
 tsr_status __real_tsr__adamw_step(tsr_stream *stream, tsr_tensor *parameter,
                                   const tsr_tensor *gradient, tsr_tensor *moment1,
                                   tsr_tensor *moment2, tsr_tensor *master,
-                                  const tsr_adamw_params *params, float gradient_scale);
+                                  const tsr_adamw_params *params, tsr__gradient_scale scale);
 tsr_status __wrap_tsr__adamw_step(tsr_stream *stream, tsr_tensor *parameter,
                                   const tsr_tensor *gradient, tsr_tensor *moment1,
                                   tsr_tensor *moment2, tsr_tensor *master,
-                                  const tsr_adamw_params *params, float gradient_scale);
+                                  const tsr_adamw_params *params, tsr__gradient_scale scale);
 
 tsr_status __wrap_tsr__adamw_step(tsr_stream *stream, tsr_tensor *parameter,
                                   const tsr_tensor *gradient, tsr_tensor *moment1,
                                   tsr_tensor *moment2, tsr_tensor *master,
-                                  const tsr_adamw_params *params, float gradient_scale)
+                                  const tsr_adamw_params *params, tsr__gradient_scale scale)
 {
     if (adamw_steps++ == adamw_failing_step)
         return TSR_ERR_NO_MEMORY;
     return __real_tsr__adamw_step(stream, parameter, gradient, moment1, moment2, master, params,
-                                  gradient_scale);
+                                  scale);
 }
 
 static void check_chunks(const model_case *c)

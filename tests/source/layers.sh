@@ -71,7 +71,7 @@ point "gpu/matmul includes no operator" parts gpu matmul device memory pipeline 
 point "gpu/attention includes products and what operators share" parts gpu attention device memory pipeline stream cpu_drivers \
     matmul ops/common
 point "gpu/checks includes no single operator" parts gpu checks device pipeline stream quant self_test matmul/self_test kv_cache \
-    ops/common
+    ops/common ops/optimizer/step_params
 point "comm/algorithms includes itself only" parts comm algorithms
 point "comm/reduce includes itself only" parts comm reduce
 point "comm/ucx includes itself only" parts comm ucx

@@ -17,6 +17,7 @@ tsr__case_fn tsr__case_multiply, tsr__case_where, tsr__case_silu, tsr__case_silu
     tsr__case_silu_grad;
 tsr__case_fn tsr__case_transpose, tsr__case_fill, tsr__case_rope;
 tsr__case_fn tsr__case_index_select, tsr__case_index_add, tsr__case_adamw, tsr__case_sgd;
+tsr__case_fn tsr__case_clip_scale;
 tsr__case_fn tsr__case_kv_append, tsr__case_rope_append;
 
 /* vocabulary.c */

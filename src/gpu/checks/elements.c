@@ -3,6 +3,7 @@
 #include "gpu/checks/cases.h"
 #include "gpu/kv_cache/kv_cache.h"
 #include "gpu/kv_cache/rotated.h"
+#include "gpu/ops/optimizer/step_params.h"
 #include "tessera/ops.h"
 #include "tessera/rope.h"
 
@@ -183,6 +184,18 @@ tsr_status tsr__case_adamw(tsr__case *c, tsr_dtype dtype)
     }
     return tsr_adamw_step(c->stream, c->tensor[3], c->tensor[0], c->tensor[1], c->tensor[2], NULL,
                           &params);
+}
+
+/* Gradients with a norm of 3 / 2 and a largest norm of 1. */
+tsr_status tsr__case_clip_scale(tsr__case *c, tsr_dtype dtype)
+{
+    (void)dtype;
+    c->value[0][0] = 9;
+    TSR__TRY(tsr__case_given(c, TSR_F32, TSR__SHAPE_1(1)));
+    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_1(TSR__SCALE_FLOATS)));
+    c->value[1][0] = 1 / (1.5 + 1e-6) / 2;
+    c->value[1][1] = 1;
+    return tsr__clip_scale(c->stream, c->tensor[1], c->tensor[0], 1, 2);
 }
 
 /* One sequence of seven tokens in pages of four. The places after the last token stay 0. */

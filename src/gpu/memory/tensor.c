@@ -21,20 +21,31 @@ static tsr_status wrap(tsr__buffer *buffer, const tsr_layout *layout, tsr_tensor
     return TSR_OK;
 }
 
-tsr_status tsr_tensor_create(tsr_device *device, tsr_dtype dtype, int ndim, const int64_t *shape,
-                             tsr_tensor **out)
+static tsr_status create(const char *op, tsr_device *device, tsr__buffer_kind kind, tsr_dtype dtype,
+                         int ndim, const int64_t *shape, tsr_tensor **out)
 {
-    TSR__REQUIRE(device != NULL && out != NULL, "tensor_create: %s is NULL",
-                 device ? "out" : "device");
+    TSR__REQUIRE(device != NULL && out != NULL, "%s: %s is NULL", op, device ? "out" : "device");
     tsr_layout layout;
     TSR__TRY(tsr_layout_init(dtype, ndim, shape, &layout));
     uint64_t size = tsr__dtype_bytes(dtype, (uint64_t)tsr_layout_count(&layout));
     tsr__buffer *buffer;
-    TSR__TRY(tsr__buffer_create(device, TSR__BUFFER_DEVICE, size, &buffer));
+    TSR__TRY(tsr__buffer_create(device, kind, size, &buffer));
     tsr_status status = wrap(buffer, &layout, out);
     if (status != TSR_OK)
         tsr__buffer_release(buffer);
     return status;
+}
+
+tsr_status tsr_tensor_create(tsr_device *device, tsr_dtype dtype, int ndim, const int64_t *shape,
+                             tsr_tensor **out)
+{
+    return create("tensor_create", device, TSR__BUFFER_DEVICE, dtype, ndim, shape, out);
+}
+
+tsr_status tsr_tensor_create_host(tsr_device *device, tsr_dtype dtype, int ndim,
+                                  const int64_t *shape, tsr_tensor **out)
+{
+    return create("tensor_create_host", device, TSR__BUFFER_SHARED, dtype, ndim, shape, out);
 }
 
 void tsr_tensor_destroy(tsr_tensor **tensor)

@@ -1,6 +1,5 @@
 #include "gpu/stream/host_access.h"
 
-#include "base/alloc.h"
 #include "gpu/memory/memory.h"
 #include "gpu/stream/state.h"
 #include "tensor/overlap.h"
@@ -8,25 +7,6 @@
 bool tsr__device_shares_tensors(const tsr_device *device)
 {
     return tsr__memory_is_mapped(device) && device->info.type == TSR_DEVICE_CPU;
-}
-
-tsr_status tsr__tensor_create_host(tsr_device *device, tsr_dtype dtype, int ndim,
-                                   const int64_t *shape, tsr_tensor **out)
-{
-    tsr_layout layout;
-    TSR__TRY(tsr_layout_init(dtype, ndim, shape, &layout));
-    tsr_tensor *tensor = tsr__calloc(1, sizeof *tensor);
-    if (!tensor)
-        return TSR_ERR_NO_MEMORY;
-    tensor->layout = layout;
-    uint64_t size = tsr__dtype_bytes(dtype, (uint64_t)tsr_layout_count(&layout));
-    tsr_status status = tsr__buffer_create(device, TSR__BUFFER_SHARED, size, &tensor->buffer);
-    if (status != TSR_OK) {
-        tsr__free(tensor);
-        return status;
-    }
-    *out = tensor;
-    return TSR_OK;
 }
 
 tsr_status tsr__tensor_synchronise(const tsr_stream *stream, const tsr_tensor *tensor)

@@ -9,12 +9,6 @@
  * processes can access. Memory that a GPU's driver maps is not ordinary in this sense. */
 bool tsr__device_shares_tensors(const tsr_device *device);
 
-/* Creates a contiguous tensor in ordinary memory of the process. If the device cannot import such
- * memory, the tensor is in other memory that the host reads and writes fast. On every device,
- * tsr_tensor_map works for the tensor, and all operations accept it. */
-tsr_status tsr__tensor_create_host(tsr_device *device, tsr_dtype dtype, int ndim,
-                                   const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
-
 /* Blocks until the work that other streams than `stream` do on the tensor's memory is complete. */
 tsr_status tsr__tensor_synchronise(const tsr_stream *stream,
                                    const tsr_tensor *tensor) TSR_NODISCARD;

@@ -18,6 +18,7 @@
 #define TSR_PARALLEL_FSDP_FSDP_H
 
 #include "base/error.h"
+#include "gpu/ops/optimizer/step_params.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "tessera/fsdp.h"
 
@@ -91,8 +92,8 @@ typedef struct tsr__fsdp_pools {
 typedef struct tsr__fsdp_step {
     const tsr_sgd_params *sgd;
     const tsr_adamw_params *adamw;
-    float gradient_scale; /* the factor by which gradients are multiplied */
-    bool decay_matrices;  /* only parameters of two or more dimensions have weight decay */
+    tsr__gradient_scale scale; /* the factor by which gradients are multiplied */
+    bool decay_matrices;       /* only parameters of two or more dimensions have weight decay */
 } tsr__fsdp_step;
 
 /* How far the next step has come. */

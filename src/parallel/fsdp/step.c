@@ -23,12 +23,12 @@ static tsr_status step_param(tsr_fsdp *model, const tsr__fsdp_step *how, tsr__fs
         tsr_sgd_params params = *how->sgd;
         params.weight_decay = decay ? params.weight_decay : 0;
         return tsr__sgd_step(model->stream, p->value, p->grad, p->moment1, p->master, &params,
-                             how->gradient_scale);
+                             how->scale);
     }
     tsr_adamw_params params = *how->adamw;
     params.weight_decay = decay ? params.weight_decay : 0;
     return tsr__adamw_step(model->stream, p->value, p->grad, p->moment1, p->moment2, p->master,
-                           &params, how->gradient_scale);
+                           &params, how->scale);
 }
 
 static bool steps(const tsr__fsdp_param *p)
@@ -231,13 +231,13 @@ static tsr_status step(tsr_fsdp *model)
 
 tsr_status tsr_fsdp_sgd_step(tsr_fsdp *model, const tsr_sgd_params *params)
 {
-    TSR__TRY(prepare_sgd(model, &(tsr__fsdp_step){.sgd = params, .gradient_scale = 1}));
+    TSR__TRY(prepare_sgd(model, &(tsr__fsdp_step){.sgd = params, .scale = {.value = 1}}));
     return step(model);
 }
 
 tsr_status tsr_fsdp_adamw_step(tsr_fsdp *model, const tsr_adamw_params *params)
 {
-    TSR__TRY(prepare_adamw(model, &(tsr__fsdp_step){.adamw = params, .gradient_scale = 1}));
+    TSR__TRY(prepare_adamw(model, &(tsr__fsdp_step){.adamw = params, .scale = {.value = 1}}));
     return step(model);
 }
 

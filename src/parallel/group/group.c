@@ -54,8 +54,8 @@ static tsr_status make_ring(tsr_group *group)
     for (int i = 0; i < TSR__GROUP_PIECES; i++) {
         tsr__group_piece *piece = &group->piece[i];
         void *host;
-        TSR__TRY(tsr__tensor_create_host(tsr_stream_device(group->stream), TSR_U8, 1, &size,
-                                         &piece->memory));
+        TSR__TRY(tsr_tensor_create_host(tsr_stream_device(group->stream), TSR_U8, 1, &size,
+                                        &piece->memory));
         TSR__TRY(tsr_tensor_map(piece->memory, &host));
         piece->host = host;
     }

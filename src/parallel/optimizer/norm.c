@@ -428,7 +428,6 @@ static tsr_status sum_local(norm *n)
     tsr_device *device = tsr_stream_device(n->optimizer->params.stream);
     float first[MAX_CLASSES];
     tsr_tensor *sums;
-    TSR__TRY(visit_all(n, add_parameter, NULL));
     TSR__TRY(tsr_tensor_create(device, TSR_F32, 1, (int64_t[]){n->class_count}, &sums));
     tsr_status status = sum_scaled(n, sums, 1, first);
     for (int i = 0; i < n->class_count && status == TSR_OK; i++)
@@ -502,18 +501,101 @@ static tsr_status sum_over_ranks(norm *n, tsr_status mine, double *out)
     return TSR_OK;
 }
 
-static tsr_status norm_of(norm *n, double *out)
+/* Prepares the lists of gradients. `mine` is what has failed on this rank only, which the other
+ * ranks must get to know in sum_over_ranks. */
+static tsr_status prepare(norm *n, tsr_status *mine)
 {
     for (size_t i = 0; i < n->optimizer->model_count; i++)
         TSR__TRY(tsr__fsdp_synchronise(n->optimizer->models[i].fsdp, who));
     TSR__TRY(visit_all(n, add_class, NULL));
     TSR__TRY(check_groups(n));
-    tsr_status status = has_shares(n) ? TSR_OK : make_shares(n);
-    if (status == TSR_OK && n->class_count > 0)
-        status = sum_local(n);
+    *mine = has_shares(n) ? TSR_OK : make_shares(n);
+    if (*mine == TSR_OK && n->class_count > 0)
+        *mine = visit_all(n, add_parameter, NULL);
+    return TSR_OK;
+}
+
+static double factor_of(double value, float max_norm)
+{
+    const double factor = isinf(max_norm) ? 1 : (double)max_norm / (value + 1e-6);
+    return factor > 1 ? 1 : factor; /* NaN stays NaN */
+}
+
+static tsr_status clip_now(norm *n, tsr_status mine, float max_norm, double loss_scale)
+{
     double sum = 0;
-    TSR__TRY(sum_over_ranks(n, status, &sum));
-    *out = sqrt(sum);
+    if (mine == TSR_OK && n->class_count > 0)
+        mine = sum_local(n);
+    TSR__TRY(sum_over_ranks(n, mine, &sum));
+    tsr_optimizer *optimizer = n->optimizer;
+    const double value = sqrt(sum) / loss_scale;
+    optimizer->scale =
+        (tsr__gradient_scale){.value = (float)(factor_of(value, max_norm) / loss_scale)};
+    optimizer->norm.exists = true;
+    optimizer->norm.waits = false;
+    optimizer->norm.value = value;
+    return TSR_OK;
+}
+
+/* Without waiting for the device -----------------------------------------------------------------
+ *
+ * If this rank has all parameters, the device computes the factor, too, and the host reads the norm
+ * later. Otherwise the sums are added on the host, and the device only gets the factor from it. */
+
+static bool is_alone(const norm *n)
+{
+    return n->class_count == 1 && !n->classes[0].data && !n->classes[0].tensor &&
+           (!n->stages || tsr_comm_size(n->stages) == 1);
+}
+
+static tsr_status make_memory(tsr_optimizer *optimizer)
+{
+    tsr__optimizer_norm *last = &optimizer->norm;
+    tsr_device *device = tsr_stream_device(optimizer->params.stream);
+    const int64_t one = 1, floats = TSR__SCALE_FLOATS;
+    if (!last->sum)
+        TSR__TRY(tsr_tensor_create(device, TSR_F32, 1, &one, &last->sum));
+    if (!last->scale)
+        TSR__TRY(tsr_tensor_create(device, TSR_F32, 1, &floats, &last->scale));
+    if (!last->seen)
+        TSR__TRY(tsr_tensor_create_host(device, TSR_F32, 1, &one, &last->seen));
+    return TSR_OK;
+}
+
+static tsr_status scale_on_device(norm *n, float max_norm, double loss_scale)
+{
+    tsr_optimizer *optimizer = n->optimizer;
+    tsr_stream *stream = optimizer->params.stream;
+    tsr__optimizer_norm *last = &optimizer->norm;
+    const class *all = &n->classes[0];
+    TSR__TRY(tsr_sum_squares(stream, last->sum, all->grads, (int)all->count, 1));
+    TSR__TRY(tsr__clip_scale(stream, last->scale, last->sum, max_norm, (float)loss_scale));
+    last->exists = false; /* until there is a new one */
+    TSR__TRY(tsr_copy(stream, last->seen, last->sum));
+    TSR__TRY(tsr_stream_mark(stream, &last->point));
+    last->loss_scale = loss_scale;
+    last->exists = last->waits = true;
+    return TSR_OK;
+}
+
+static tsr_status scale_on_host(norm *n, tsr_status mine, float max_norm, double loss_scale)
+{
+    TSR__TRY(clip_now(n, mine, max_norm, loss_scale));
+    tsr_optimizer *optimizer = n->optimizer;
+    const bool steps = isfinite(optimizer->norm.value);
+    const float scale[TSR__SCALE_FLOATS] = {steps ? optimizer->scale.value : 0, steps};
+    return tsr_tensor_upload(optimizer->params.stream, optimizer->norm.scale, scale, sizeof scale);
+}
+
+static tsr_status clip_deferred(norm *n, tsr_status mine, float max_norm, double loss_scale)
+{
+    if (mine == TSR_OK)
+        mine = make_memory(n->optimizer);
+    if (mine == TSR_OK && is_alone(n))
+        TSR__TRY(scale_on_device(n, max_norm, loss_scale));
+    else
+        TSR__TRY(scale_on_host(n, mine, max_norm, loss_scale));
+    n->optimizer->scale = (tsr__gradient_scale){.at = n->optimizer->norm.scale};
     return TSR_OK;
 }
 
@@ -527,21 +609,37 @@ tsr_status tsr_optimizer_clip(tsr_optimizer *optimizer, float max_norm,
     TSR__REQUIRE(isfinite(params->loss_scale) && params->loss_scale >= 0,
                  "%s: loss_scale is %g; it must be finite and more than 0", who,
                  (double)params->loss_scale);
+    TSR__REQUIRE(!params->deferred || !norm_out,
+                 "%s: norm must be NULL with `deferred`; tsr_optimizer_norm returns it", who);
     const double loss_scale = params->loss_scale == 0 ? 1 : (double)params->loss_scale;
     norm n = {.optimizer = optimizer,
               .own_group = params->group,
               .stages = params->stages,
               .elsewhere = params->counted_elsewhere};
-    double value = 0;
-    tsr_status status = norm_of(&n, &value);
+    tsr_status mine, status = prepare(&n, &mine);
+    if (status == TSR_OK)
+        status = params->deferred ? clip_deferred(&n, mine, max_norm, loss_scale)
+                                  : clip_now(&n, mine, max_norm, loss_scale);
     norm_finish(&n);
     TSR__TRY(status);
-    value /= loss_scale;
-    double factor = isinf(max_norm) ? 1 : (double)max_norm / (value + 1e-6);
-    factor = factor > 1 ? 1 : factor; /* if factor is NaN, it stays NaN */
     optimizer->scaled = true;
-    optimizer->gradient_scale = (float)(factor / loss_scale);
     if (norm_out)
-        *norm_out = value;
+        *norm_out = optimizer->norm.value;
+    return TSR_OK;
+}
+
+tsr_status tsr_optimizer_norm(tsr_optimizer *optimizer, double *out)
+{
+    TSR__REQUIRE(optimizer && out, "optimizer_norm: %s is NULL", optimizer ? "out" : "optimizer");
+    tsr__optimizer_norm *last = &optimizer->norm;
+    TSR__REQUIRE(last->exists, "optimizer_norm: no norm has been computed; call optimizer_clip");
+    if (last->waits) {
+        void *sum;
+        TSR__TRY(tsr_stream_wait_point(optimizer->params.stream, last->point, UINT64_MAX));
+        TSR__TRY(tsr_tensor_map(last->seen, &sum));
+        last->value = sqrt((double)*(const float *)sum) / last->loss_scale;
+        last->waits = false;
+    }
+    *out = last->value;
     return TSR_OK;
 }

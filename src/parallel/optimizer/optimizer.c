@@ -80,6 +80,9 @@ void tsr_optimizer_destroy(tsr_optimizer **optimizer)
     for (size_t i = 0; i < closing->model_count; i++)
         tsr__free(closing->models[i].own);
     tsr__free(closing->models);
+    tsr_tensor_destroy(&closing->norm.sum);
+    tsr_tensor_destroy(&closing->norm.scale);
+    tsr_tensor_destroy(&closing->norm.seen);
     tsr__free(closing);
 }
 
@@ -304,9 +307,9 @@ bool tsr__optimizer_has_gradient(const tsr__optimizer_item *item)
            !((const tsr__layer_parameter *)(const void *)parameter)->grad_empty;
 }
 
-static float gradient_scale(const tsr_optimizer *optimizer)
+static tsr__gradient_scale gradient_scale(const tsr_optimizer *optimizer)
 {
-    return optimizer->scaled ? optimizer->gradient_scale : 1;
+    return optimizer->scaled ? optimizer->scale : (tsr__gradient_scale){.value = 1};
 }
 
 static tsr_status step_item(const tsr_optimizer *optimizer, const tsr__optimizer_item *item,
@@ -336,7 +339,7 @@ static tsr_status prepare_model(const tsr_optimizer *optimizer, tsr_fsdp *model,
     return tsr__fsdp_prepare(model,
                              &(tsr__fsdp_step){.sgd = is_sgd ? &sgd : NULL,
                                                .adamw = is_sgd ? NULL : &adamw,
-                                               .gradient_scale = gradient_scale(optimizer),
+                                               .scale = gradient_scale(optimizer),
                                                .decay_matrices = optimizer->params.decay_matrices});
 }
 

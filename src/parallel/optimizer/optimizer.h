@@ -7,6 +7,7 @@
 #define TSR_PARALLEL_OPTIMIZER_OPTIMIZER_H
 
 #include "base/error.h"
+#include "gpu/ops/optimizer/step_params.h"
 #include "tessera/optimizer.h"
 
 typedef struct tsr__optimizer_item {
@@ -31,6 +32,17 @@ typedef struct tsr__optimizer_model {
     bool *own;
 } tsr__optimizer_model;
 
+/* For norm.c: the norm that was computed last. */
+typedef struct tsr__optimizer_norm {
+    bool exists, waits; /* waits: it must be computed from `seen`; otherwise it is `value` */
+    double value;
+    /* For norms that the device computes while the host goes on; created when first used. */
+    tsr_tensor *sum, *scale; /* f32 [1] and [TSR__SCALE_FLOATS], in the device's memory */
+    tsr_tensor *seen;        /* the sum, in the host's memory, from `point` of the stream on */
+    uint64_t point;
+    double loss_scale;
+} tsr__optimizer_norm;
+
 struct tsr_optimizer {
     tsr_optimizer_params params;
     tsr__optimizer_item *items;
@@ -40,9 +52,10 @@ struct tsr_optimizer {
     tsr_group *group; /* the group of the first layer or model; NULL: none */
     int64_t steps;
 
-    /* The next step must multiply the gradients by gradient_scale. */
+    /* The next step must multiply the gradients by `scale`. */
     bool scaled;
-    float gradient_scale;
+    tsr__gradient_scale scale;
+    tsr__optimizer_norm norm;
     /* For norm.c: the number of items, the number of models and the group for which this rank's
      * shares of the sums were computed last. */
     size_t shared_items, shared_models;

@@ -102,7 +102,7 @@ static tsr_status create_tensors(work *w)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         CREATE(*table[i].tensor, tsr_tensor_create(w->device, TSR_F32, table[i].ndim,
                                                    table[i].shape, table[i].tensor));
-    CREATE(w->host, tsr__tensor_create_host(w->device, TSR_F32, 1, (int64_t[]){ROWS}, &w->host));
+    CREATE(w->host, tsr_tensor_create_host(w->device, TSR_F32, 1, (int64_t[]){ROWS}, &w->host));
     return TSR_OK;
 }
 

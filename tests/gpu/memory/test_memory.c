@@ -187,7 +187,7 @@ START_TEST(memory_that_networks_can_access)
         if (!imports)
             gpu->host_import_alignment = 0;
         int64_t count = imports ? 1000 : 100000;
-        GPU_OK(tsr__tensor_create_host(gpu, TSR_F32, 1, &count, &host));
+        GPU_OK(tsr_tensor_create_host(gpu, TSR_F32, 1, &count, &host));
         ck_assert((host->buffer->slab->own != NULL) == (gpu->host_import_alignment > 0));
         check_shared(host);
         tsr_tensor_destroy(&host);
@@ -205,7 +205,7 @@ START_TEST(imported_memory_is_whole_pages)
     if (own == 0)
         return;
     gpu->host_import_alignment = page_bytes;
-    GPU_OK(tsr__tensor_create_host(gpu, TSR_F32, 1, &count, &host));
+    GPU_OK(tsr_tensor_create_host(gpu, TSR_F32, 1, &count, &host));
     ck_assert_ptr_nonnull(host->buffer->slab->own);
     ck_assert_uint_eq((uintptr_t)host->buffer->slab->host % page_bytes, 0);
     check_shared(host);
@@ -225,7 +225,7 @@ START_TEST(memory_that_the_driver_refuses)
         tsr__fault_arm(TSR__FAULT_VULKAN, nth,
                        nth % 2 ? VK_ERROR_INITIALIZATION_FAILED : VK_ERROR_INVALID_EXTERNAL_HANDLE);
         int64_t count = 1000 + (int64_t)nth * 65536;
-        tsr_status status = tsr__tensor_create_host(gpu, TSR_F32, 1, &count, &host);
+        tsr_status status = tsr_tensor_create_host(gpu, TSR_F32, 1, &count, &host);
         const char *site = tsr__fault_site();
         reached = site != NULL;
         tsr__fault_disarm();

@@ -434,7 +434,8 @@ START_TEST(adamw_errors)
 }
 END_TEST
 
-/* For powers of two, a step with a scaled gradient has the same bits as a step with the product. */
+/* For powers of two, a step with a scaled gradient has the same bits as a step with the product.
+ * The scale is a number, then in memory. With the second number in memory 0, nothing changes. */
 static void check_scaled(tsr_dtype dtype, bool adamw, int64_t count)
 {
     tsr_tensor *t[4], *gradient = gpu_new(TSR_F32, 1, &count),
@@ -453,12 +454,15 @@ static void check_scaled(tsr_dtype dtype, bool adamw, int64_t count)
         t[i] = gpu_new(i == 0 ? dtype : TSR_F32, 1, &count);
         GPU_OK(tsr_fill(queue, t[i], i == 0 ? 0.5 : 0.25));
     }
-    for (int way = 0; way < 2; way++) {
+    tsr_tensor *memory = gpu_new(TSR_F32, 1, (int64_t[]){TSR__SCALE_FLOATS});
+    for (int way = 0; way < 4; way++) {
         GPU_OK(tsr_fill(queue, t[0], 0.5));
         GPU_OK(tsr_fill(queue, t[1], 0.25));
         GPU_OK(tsr_fill(queue, t[2], 0.25));
         const tsr_tensor *g = way == 0 ? scaled : gradient;
-        const float scale = way == 0 ? 1 : 0.125f;
+        const tsr__gradient_scale scale = {.value = way == 0 ? 1 : 0.125f,
+                                           .at = way < 2 ? NULL : memory};
+        gpu_put(memory, (double[]){0.125, way == 2});
         if (adamw)
             GPU_OK(tsr__adamw_step(queue, t[0], g, t[1], t[2], NULL,
                                    ADAMW(.learning_rate = 0.1f, .step = 3, .weight_decay = 0.1f),
@@ -468,11 +472,16 @@ static void check_scaled(tsr_dtype dtype, bool adamw, int64_t count)
                                  SGD(.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f),
                                  scale));
         gpu_get(t[0], way == 0 ? values : got);
+        for (int64_t i = 0; i < count && way > 0; i++) {
+            const double expected = way < 3 ? values[i] : 0.5;
+            ck_assert_msg(got[i] == expected && values[i] != 0.5,
+                          "%s, %s, way %d, element %lld: %.9g and %.9g", adamw ? "AdamW" : "SGD",
+                          tsr_dtype_name(dtype), way, (long long)i, got[i], expected);
+        }
+        gpu_get(t[1], got);
+        ck_assert((got[count - 1] == 0.25) == (way == 3));
     }
-    for (int64_t i = 0; i < count; i++)
-        ck_assert_msg(got[i] == values[i] && got[i] != 0.5, "%s, %s, element %lld: %.9g and %.9g",
-                      adamw ? "AdamW" : "SGD", tsr_dtype_name(dtype), (long long)i, got[i],
-                      values[i]);
+    tsr_tensor_destroy(&memory);
     for (int i = 0; i < 4; i++)
         tsr_tensor_destroy(&t[i]);
     tsr_tensor_destroy(&gradient);

@@ -288,6 +288,7 @@ static const struct broken_kernel {
     {TSR__SHADER_DROPOUT, "dropout", false},
     {TSR__SHADER_ADAMW, "adamw", false},
     {TSR__SHADER_SGD, "sgd", false},
+    {TSR__SHADER_CLIP_SCALE, "clip_scale", false},
     {TSR__SHADER_KV_APPEND, "kv_append", true},
     {TSR__SHADER_DEQUANTIZE, "dequantize", true},
     {TSR__SHADER_PACK, "pack", true},

@@ -12,6 +12,7 @@ START_TEST(everything_is_unsupported)
     SAYS_SO(tsr_device_list_init, NULL);
     SAYS_SO(tsr_device_open, NULL, NULL);
     SAYS_SO(tsr_tensor_create, NULL, TSR_F32, 0, NULL, NULL);
+    SAYS_SO(tsr_tensor_create_host, NULL, TSR_F32, 0, NULL, NULL);
     SAYS_SO(tsr_tensor_slice, NULL, 0, 0, 0, 0, NULL);
     SAYS_SO(tsr_tensor_select, NULL, 0, 0, NULL);
     SAYS_SO(tsr_tensor_transpose, NULL, 0, 0, NULL);
@@ -142,6 +143,7 @@ START_TEST(groups_and_layers_are_unsupported)
     SAYS_SO(tsr_optimizer_add_fsdp, NULL, NULL);
     SAYS_SO(tsr_optimizer_step, NULL, 0);
     SAYS_SO(tsr_optimizer_clip, NULL, 1, NULL, NULL);
+    SAYS_SO(tsr_optimizer_norm, NULL, NULL);
     SAYS_SO(tsr_optimizer_zero_grad, NULL);
     SAYS_SO(tsr_optimizer_changed, NULL);
     SAYS_SO(tsr_optimizer_state_of, NULL, 0, NULL);

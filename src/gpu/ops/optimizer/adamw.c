@@ -22,7 +22,7 @@ tsr_status tsr__adamw_check(const char *op, const tsr_adamw_params *params)
 
 tsr_status tsr__adamw_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
                            tsr_tensor *moment1, tsr_tensor *moment2, tsr_tensor *master,
-                           const tsr_adamw_params *params, float gradient_scale)
+                           const tsr_adamw_params *params, tsr__gradient_scale scale)
 {
     static const char op[] = "adamw_step";
     TSR__TRY(tsr__adamw_check(op, params));
@@ -56,14 +56,15 @@ tsr_status tsr__adamw_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_
         [TSR_ADAMW_STEP] = (float)(rate / correction1),
         [TSR_ADAMW_ROOT_SCALE] = (float)(1 / sqrt(correction2)),
         [TSR_ADAMW_EPSILON] = params->epsilon == 0 ? 1e-8f : params->epsilon,
-        [TSR_OPT_GRADIENT_SCALE] = gradient_scale,
+        [TSR_OPT_GRADIENT_SCALE] = scale.value,
     };
-    return tsr__optimizer_record(stream, &optimizer, TSR__SHADER_ADAMW, 0, numbers);
+    return tsr__optimizer_record(stream, &optimizer, TSR__SHADER_ADAMW, 0, numbers, scale.at);
 }
 
 tsr_status tsr_adamw_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
                           tsr_tensor *moment1, tsr_tensor *moment2, tsr_tensor *master,
                           const tsr_adamw_params *params)
 {
-    return tsr__adamw_step(stream, parameter, gradient, moment1, moment2, master, params, 1);
+    return tsr__adamw_step(stream, parameter, gradient, moment1, moment2, master, params,
+                           (tsr__gradient_scale){.value = 1});
 }

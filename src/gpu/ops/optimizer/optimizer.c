@@ -98,6 +98,7 @@ typedef struct step {
     tsr_stream *stream;
     const tsr__optimizer *optimizer;
     const float *numbers;
+    uint64_t scale; /* the address of the scale in memory; 0: the scale is one of the numbers */
     int slot[TSR_OPT_OPERANDS];
     tsr__dispatch dispatch;
 } step;
@@ -105,7 +106,7 @@ typedef struct step {
 /* Runs the general kernel, which supports any strides. */
 static tsr_status run_strided(step *s, const tsr__piece *piece)
 {
-    struct tsr_optimizer_params push = {0};
+    struct tsr_optimizer_params push = {.scale = s->scale};
     tsr__dispatch dispatch = s->dispatch;
 
     memcpy(push.number, s->numbers, sizeof push.number);
@@ -141,7 +142,7 @@ static tsr_status run_vectors(step *s, const tsr__piece *piece, uint32_t group)
     uint32_t lanes = tsr_stream_device(s->stream)->info.subgroup_size;
     uint32_t most = TSR__VECTORS_MAX_BLOCKS / 4 * lanes * VECTORS_UNITS;
     uint32_t total = piece->count / group, parts = tsr__div_up_u32(total, most);
-    struct tsr_optimizer_vectors_push push = {.identity = {TSR_IDENTITY_8}};
+    struct tsr_optimizer_vectors_push push = {.identity = {TSR_IDENTITY_8}, .scale = s->scale};
     tsr__dispatch dispatch = s->dispatch;
 
     memcpy(push.number, s->numbers, sizeof push.number);
@@ -203,12 +204,13 @@ static tsr_status run_pieces(tsr_stream *stream, void *work)
 
 tsr_status tsr__optimizer_record(tsr_stream *stream, const tsr__optimizer *optimizer,
                                  tsr__shader shader, uint32_t mode,
-                                 const float numbers[TSR_OPT_NUMBERS])
+                                 const float numbers[TSR_OPT_NUMBERS], const tsr_tensor *scale)
 {
     step s = {
         .stream = stream,
         .optimizer = optimizer,
         .numbers = numbers,
+        .scale = scale ? tsr__tensor_address(scale) : 0,
         .dispatch = {.shader = shader,
                      .spec_count = 5,
                      .spec = {WORKGROUP,
@@ -226,6 +228,8 @@ tsr_status tsr__optimizer_record(tsr_stream *stream, const tsr__optimizer *optim
         s.dispatch.access[operands++] =
             i == TSR_OPT_GRADIENT ? tsr__read_of(operand) : tsr__write_of(operand);
     }
+    if (scale)
+        s.dispatch.access[operands++] = tsr__read_of(scale);
     s.dispatch.access_count = operands;
 
     return tsr__stream_atomic(stream, run_pieces, &s);

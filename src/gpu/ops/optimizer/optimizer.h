@@ -18,10 +18,11 @@ typedef struct tsr__optimizer {
 tsr_status tsr__optimizer_check(const tsr_stream *stream, const tsr__optimizer *optimizer);
 
 /* Records the dispatches of `shader`. `mode` is the specialization constant that follows those of
- * optimizer.glsl, and `numbers` are the push constants `number`. */
+ * optimizer.glsl, and `numbers` are the push constants `number`. `scale` is as in
+ * tsr__gradient_scale.at. */
 tsr_status tsr__optimizer_record(tsr_stream *stream, const tsr__optimizer *optimizer,
                                  tsr__shader shader, uint32_t mode,
-                                 const float numbers[TSR_OPT_NUMBERS]);
+                                 const float numbers[TSR_OPT_NUMBERS], const tsr_tensor *scale);
 
 /* Checks that `value` is finite and not negative. */
 tsr_status tsr__optimizer_require_rate(const char *op, const char *name, float value);

@@ -29,7 +29,7 @@ static uint32_t mode_of(const tsr_sgd_params *params)
 
 tsr_status tsr__sgd_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
                          tsr_tensor *velocity, tsr_tensor *master, const tsr_sgd_params *params,
-                         float gradient_scale)
+                         tsr__gradient_scale scale)
 {
     static const char op[] = "sgd_step";
     TSR__TRY(tsr__sgd_check(op, params));
@@ -53,13 +53,15 @@ tsr_status tsr__sgd_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_te
         [TSR_SGD_MOMENTUM] = params->momentum,
         [TSR_SGD_DAMPED] = 1 - params->dampening,
         [TSR_SGD_WEIGHT_DECAY] = params->weight_decay,
-        [TSR_OPT_GRADIENT_SCALE] = gradient_scale,
+        [TSR_OPT_GRADIENT_SCALE] = scale.value,
     };
-    return tsr__optimizer_record(stream, &optimizer, TSR__SHADER_SGD, mode_of(params), numbers);
+    return tsr__optimizer_record(stream, &optimizer, TSR__SHADER_SGD, mode_of(params), numbers,
+                                 scale.at);
 }
 
 tsr_status tsr_sgd_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
                         tsr_tensor *velocity, tsr_tensor *master, const tsr_sgd_params *params)
 {
-    return tsr__sgd_step(stream, parameter, gradient, velocity, master, params, 1);
+    return tsr__sgd_step(stream, parameter, gradient, velocity, master, params,
+                         (tsr__gradient_scale){.value = 1});
 }

@@ -9,13 +9,29 @@
 tsr_status tsr__sgd_check(const char *op, const tsr_sgd_params *params) TSR_NODISCARD;
 tsr_status tsr__adamw_check(const char *op, const tsr_adamw_params *params) TSR_NODISCARD;
 
+enum { TSR__SCALE_FLOATS = 2 };
+
+/* What the gradients of a step are multiplied by. */
+typedef struct tsr__gradient_scale {
+    float value;
+    /* NULL: `value` counts. Otherwise f32 [TSR__SCALE_FLOATS], which the step reads when the device
+     * makes it: the factor, and 0 if the step must change nothing, otherwise 1. */
+    const tsr_tensor *at;
+} tsr__gradient_scale;
+
+/* Sets `scale`, f32 [TSR__SCALE_FLOATS], from the sum of the squares of all gradients: the factor
+ * is min(1, max_norm / (norm + 1e-6)) / loss_scale, where norm is √sum / loss_scale. If the sum is
+ * not finite, the step must change nothing. */
+tsr_status tsr__clip_scale(tsr_stream *stream, tsr_tensor *scale, const tsr_tensor *sum,
+                           float max_norm, float loss_scale) TSR_NODISCARD;
+
 /* The same as tsr_sgd_step and tsr_adamw_step, except that the gradient is first multiplied by
- * gradient_scale, in f32. */
+ * `scale`, in f32. */
 tsr_status tsr__sgd_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
                          tsr_tensor *velocity, tsr_tensor *master, const tsr_sgd_params *params,
-                         float gradient_scale) TSR_NODISCARD;
+                         tsr__gradient_scale scale) TSR_NODISCARD;
 tsr_status tsr__adamw_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
                            tsr_tensor *moment1, tsr_tensor *moment2, tsr_tensor *master,
-                           const tsr_adamw_params *params, float gradient_scale) TSR_NODISCARD;
+                           const tsr_adamw_params *params, tsr__gradient_scale scale) TSR_NODISCARD;
 
 #endif
