@@ -40,12 +40,12 @@ layout(constant_id = 13) const uint CAPPED = 0;
 layout(constant_id = 14) const uint PAGED = 0;
 
 const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
-const bool OWNS_KEYS = KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DV;
-// Which products a step needs besides the scores: dp = dy·v, and the sum over the first or the second
-// of the other operands.
-const bool HAS_DP = KIND == TSR_ATTENTION_DQ || KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DELTA;
-const bool HAS_SUM = KIND != TSR_ATTENTION_DELTA;
-const bool SUMS_FIRST = KIND == TSR_ATTENTION_DQ || KIND == TSR_ATTENTION_DK;
+const bool OWNS_KEYS = KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DV || KIND == TSR_ATTENTION_DKV;
+// Which products a step needs besides the scores: dp = dy·v, the sum of ds times the rows of the first
+// of the other operands, and the sum of p times those of the second.
+const bool SUMS_FIRST = KIND == TSR_ATTENTION_DQ || KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DKV;
+const bool SUMS_SECOND = KIND == TSR_ATTENTION_FORWARD || KIND == TSR_ATTENTION_DV || KIND == TSR_ATTENTION_DKV;
+const bool HAS_DP = SUMS_FIRST || KIND == TSR_ATTENTION_DELTA;
 
 const uint SUBGROUPS = THREADS / SUBGROUP;
 const uint ROWS = ROW_BLOCKS * FM; // of a subgroup
@@ -65,12 +65,14 @@ const uint UNIT = 8;
 const uint PAD = 8;
 const uint PITCH = (WIDTH + PAD) / UNIT; // of a tile whose lines are rows of an operand
 const uint SUM_PITCH = (ALONG_K != 0 ? BY + PAD : WIDTH + PAD) / UNIT;
-// The second operand's tile, and that of the operand of the sum if it is transposed.
+// The second operand's tile, and those of the operands of the sums if they are transposed.
 const uint SECOND = BY * PITCH;
 const bool KEEPS_SECOND = HAS_DP || ALONG_K == 0;
-const uint TRANSPOSED = SECOND + (KEEPS_SECOND ? BY * PITCH : 0);
-const uint TILE_END = TRANSPOSED + (HAS_SUM && ALONG_K != 0 ? WIDTH * SUM_PITCH : 0);
-const uint SUM_TILE = ALONG_K != 0 ? TRANSPOSED : SUMS_FIRST ? 0 : SECOND;
+const uint FIRST_LINES = SECOND + (KEEPS_SECOND ? BY * PITCH : 0);
+const uint SECOND_LINES = FIRST_LINES + (SUMS_FIRST && ALONG_K != 0 ? WIDTH * SUM_PITCH : 0);
+const uint TILE_END = SECOND_LINES + (SUMS_SECOND && ALONG_K != 0 ? WIDTH * SUM_PITCH : 0);
+const uint FIRST_SUM_TILE = ALONG_K != 0 ? FIRST_LINES : 0;
+const uint SECOND_SUM_TILE = ALONG_K != 0 ? SECOND_LINES : SECOND;
 #ifdef TILE_ELEMENTS
 shared ELEMENT4 tile[TILE_END];
 #else
@@ -85,16 +87,19 @@ shared uint row_largest[BX];
 shared float other_lse[BY];
 shared float other_delta[BY];
 
+// Scores are in units of ln 2, so that a probability is a power of two.
+const float LOG2_E = 1.44269504;
+const float LN_2 = 0.693147181;
 const float LOWEST = -3.40282347e38;
-const float SLACK = 4.0;
+const float SLACK = 6.0;
 
 uint batch;
 attention_sequence sequence;
 #include "include/attention_rows.glsl"
 
-// The row and the column of each element that this invocation has of a fragment of sums, and the
-// offset of that element in its part of p_tile.
-uint element_row[COUNT], element_column[COUNT], element_at[COUNT];
+// The row and the column of each element that this invocation has of a fragment of sums, and where the
+// element of the subgroup's first fragment is in p_tile.
+uint element_row[COUNT], element_column[COUNT], element_at[COUNT], element_inside[COUNT];
 
 #define SUMS coopmat<float, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>
 #define LEFT coopmat<ELEMENT, gl_ScopeSubgroup, FM, FK, gl_MatrixUseA>
@@ -111,7 +116,9 @@ void find_elements()
         uint e = uint(index[c]);
         element_row[c] = e / FN;
         element_column[c] = e % FN;
-        element_at[c] = element_row[c] * P_PITCH + element_column[c];
+        uint at = gl_SubgroupID * ROWS * P_PITCH + element_row[c] * P_PITCH + element_column[c];
+        element_at[c] = at / 4;
+        element_inside[c] = at % 4;
     }
     barrier();
 }
@@ -182,9 +189,9 @@ void keep_eight(uint at, uvec4 eight)
 }
 
 // Stores columns 2·c and 2·c + 1 of two neighbouring rows as pairs along the rows.
-void keep_transposed(uvec2 place, uint c, uint even, uint odd)
+void keep_transposed(uint lines, uvec2 place, uint c, uint even, uint odd)
 {
-    uint at = TRANSPOSED + (place.y + 2 * c) * SUM_PITCH + place.x / UNIT, inside = place.x % UNIT;
+    uint at = lines + (place.y + 2 * c) * SUM_PITCH + place.x / UNIT, inside = place.x % UNIT;
 #ifdef TILE_ELEMENTS
     tile[at][inside] = ELEMENT_OF(even & 0xffffu);
     tile[at][inside + 1] = ELEMENT_OF(odd & 0xffffu);
@@ -205,14 +212,27 @@ void keep()
         keep_eight(place.x * PITCH + place.y / UNIT, first_eights[n]);
         if (KEEPS_SECOND)
             keep_eight(SECOND + place.x * PITCH + place.y / UNIT, second_eights[n]);
-        if (HAS_SUM && ALONG_K != 0 && n % 2 == 0)
+        if (ALONG_K != 0 && n % 2 == 0)
             [[unroll]] for (uint c = 0; c < 4; c++) {
                 if (SUMS_FIRST)
-                    keep_transposed(place, c, first_eights[n][c], first_eights[n + 1][c]);
-                else
-                    keep_transposed(place, c, second_eights[n][c], second_eights[n + 1][c]);
+                    keep_transposed(FIRST_LINES, place, c, first_eights[n][c], first_eights[n + 1][c]);
+                if (SUMS_SECOND)
+                    keep_transposed(SECOND_LINES, place, c, second_eights[n][c], second_eights[n + 1][c]);
             }
     }
+}
+
+// A number in the units of scores. Masks may contain the lowest number, which must not become -inf.
+float binary(float natural)
+{
+    return max(natural * LOG2_E, LOWEST);
+}
+
+// A query's lse in the units of scores. Without a key in sight it is -inf, and so are all its scores;
+// with 0 instead, the probabilities are 0.
+float binary_lse(float lse)
+{
+    return lse == tsr_minus_infinity ? 0.0 : binary(lse);
 }
 
 // For gradients of keys: what the other rows, which are queries, have of the forward call.
@@ -220,7 +240,8 @@ void keep_queries(uint head, int first)
 {
     for (uint n = gl_LocalInvocationIndex; n < BY; n += THREADS) {
         uint query = uint(min(first + int(n), int(CALL.q_len) - 1));
-        other_lse[n] = tsr_floats(tsr_at_stride(attention_head(CALL.lse, batch, head), query, CALL.lse.row)).v[0];
+        float lse = tsr_floats(tsr_at_stride(attention_head(CALL.lse, batch, head), query, CALL.lse.row)).v[0];
+        other_lse[n] = binary_lse(lse);
         if (HAS_DP)
             other_delta[n] = tsr_floats(tsr_at_stride(attention_head(CALL.delta, batch, head), query, CALL.delta.row)).v[0];
     }
@@ -230,12 +251,16 @@ void keep_queries(uint head, int first)
 
 LEFT own_first[ROW_BLOCKS * DEPTH];
 LEFT own_second[HAS_DP ? ROW_BLOCKS * DEPTH : 1];
-SUMS result[ROW_BLOCKS * ACROSS];
+// The sum over the first operand, then that over the second, if the kernel has both.
+const uint RESULTS = ROW_BLOCKS * ACROSS;
+const uint SECOND_RESULT = SUMS_FIRST ? RESULTS : 0;
+SUMS result[SUMS_FIRST && SUMS_SECOND ? 2 * RESULTS : RESULTS];
 SUMS scores[ROW_BLOCKS * OTHERS];
 SUMS dp[HAS_DP ? ROW_BLOCKS * OTHERS : 1];
 float largest[STATS]; // of the row of each element; for gradients, the row's lse
 float total[STATS];   // the part of the row's sum that is due to the element's columns
 float own_delta[STATS];
+float plain_unit; // of products whose query sees the key, without mask and cap
 
 // The first element of this subgroup's part of p_tile.
 uint p_begin()
@@ -294,29 +319,34 @@ uvec2 own_place(uint n)
         }                                                                                          \
     }
 
-// result += p_tile · tile
-void add_products()
-{
-    [[unroll]] for (uint k = 0; k < BY / FK; k++) {
-        LEFT left[ROW_BLOCKS];
-        [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
-            coopMatLoad(left[b], p_tile, (p_begin() + b * FM * P_PITCH + k * FK) / 4, P_PITCH / 4, gl_CooperativeMatrixLayoutRowMajor);
-        [[unroll]] for (uint n = 0; n < ACROSS; n++) {
-            RIGHT right;
-            if (ALONG_K != 0)
-                coopMatLoad(right, tile, SUM_TILE + n * FN * SUM_PITCH + k * FK / UNIT, SUM_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
-            else
-                coopMatLoad(right, tile, SUM_TILE + k * FK * SUM_PITCH + n * FN / UNIT, SUM_PITCH, gl_CooperativeMatrixLayoutRowMajor);
-            [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
-                result[b * ACROSS + n] = coopMatMulAdd(left[b], right, result[b * ACROSS + n]);
-        }
+// result[to …] += p_tile · tile. p_tile has been written since the last call.
+#define ADD_PRODUCTS(to, tile_begin)                                                               \
+    {                                                                                              \
+        subgroupBarrier();                                                                         \
+        [[unroll]] for (uint k = 0; k < BY / FK; k++) {                                            \
+            LEFT left[ROW_BLOCKS];                                                                 \
+            [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)                                       \
+                coopMatLoad(left[b], p_tile, (p_begin() + b * FM * P_PITCH + k * FK) / 4, P_PITCH / 4, \
+                    gl_CooperativeMatrixLayoutRowMajor);                                           \
+            [[unroll]] for (uint n = 0; n < ACROSS; n++) {                                         \
+                RIGHT right;                                                                       \
+                if (ALONG_K != 0)                                                                  \
+                    coopMatLoad(right, tile, (tile_begin) + n * FN * SUM_PITCH + k * FK / UNIT, SUM_PITCH, \
+                        gl_CooperativeMatrixLayoutColumnMajor);                                    \
+                else                                                                               \
+                    coopMatLoad(right, tile, (tile_begin) + k * FK * SUM_PITCH + n * FN / UNIT, SUM_PITCH, \
+                        gl_CooperativeMatrixLayoutRowMajor);                                       \
+                [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)                                   \
+                    result[(to) + b * ACROSS + n] =                                                \
+                        coopMatMulAdd(left[b], right, result[(to) + b * ACROSS + n]);              \
+            }                                                                                      \
+        }                                                                                          \
+        subgroupBarrier();                                                                         \
     }
-}
 
 void set_p(uint block, uint j, uint c, ELEMENT value)
 {
-    uint at = p_begin() + block * FM * P_PITCH + j * FN + element_at[c];
-    p_tile[at / 4][at % 4] = value;
+    p_tile[element_at[c] + (block * FM * P_PITCH + j * FN) / 4][element_inside[c]] = value;
 }
 
 // Scores ------------------------------------------------------------------------------------------
@@ -333,9 +363,9 @@ float number_of(uint order)
     return uintBitsToFloat((order & 0x80000000u) != 0 ? order & 0x7fffffffu : ~order);
 }
 
-// Raises the maxima of the rows to those of their scores if `rises`, and scales the rows' results
-// accordingly. The barriers are not conditional, because lavapipe makes all subgroups wait at each.
-void raise(bool rises)
+// Raises the maxima of the rows to those of their scores times `unit` if `rises`, and scales the rows'
+// results accordingly. The barriers are not conditional, because lavapipe makes all subgroups wait at each.
+void raise(bool rises, float unit)
 {
     uint begin = gl_SubgroupID * ROWS;
     if (rises)
@@ -347,7 +377,7 @@ void raise(bool rises)
             [[unroll]] for (uint c = 0; c < COUNT; c++) {
                 float most = largest[b * COUNT + c];
                 [[unroll]] for (uint j = 0; j < OTHERS; j++)
-                    most = max(most, scores[b * OTHERS + j][c]);
+                    most = max(most, scores[b * OTHERS + j][c] * unit);
                 atomicMax(row_largest[begin + b * FM + element_row[c]], ordered(most));
             }
     subgroupBarrier();
@@ -356,7 +386,7 @@ void raise(bool rises)
     [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
         [[unroll]] for (uint c = 0; c < COUNT; c++) {
             float most = number_of(row_largest[begin + b * FM + element_row[c]]);
-            float factor = exp(largest[b * COUNT + c] - most);
+            float factor = exp2(largest[b * COUNT + c] - most);
             largest[b * COUNT + c] = most;
             total[b * COUNT + c] *= factor;
             [[unroll]] for (uint n = 0; n < ACROSS; n++)
@@ -376,77 +406,93 @@ bool all_seen(int row, int other)
     return seen;
 }
 
-float score_in_sight(float product, out float slope)
+// Makes the products scores, which are -inf if a query does not see a key, and returns by what they must
+// still be multiplied. Most blocks are seen completely, and their scores need no work of their own. For
+// gradients it makes dp the derivative by the score before the cap, without the factor p. The row and
+// the column are those of the fragments' first elements.
+float make_scores(int row, int other, uvec2 mask)
 {
-    float score = product * CALL.scale;
-    slope = 1.0;
-    if (CAPPED != 0) {
-        vec2 cap = attention_tanh(score / CALL.softcap);
-        score = CALL.softcap * cap.x;
-        slope = cap.y;
-    }
-    return score;
-}
-
-// The score of an element, -inf if the query does not see the key. The row and the column are those of
-// the fragments' first elements.
-float element_score(float product, bool all, int row, int column, uint c, uvec2 mask, out float slope)
-{
-    if (all && MASK_DTYPE == 0)
-        return score_in_sight(product, slope);
-    int own = row + int(element_row[c]), other = column + int(element_column[c]);
-    return score_of(product, OWNS_KEYS ? other : own, OWNS_KEYS ? own : other, mask, slope);
+    const bool plain = MASK_DTYPE == 0 && CAPPED == 0 && all_seen(row, other);
+    [[unroll]] for (uint j = 0; j < OTHERS; j++)
+        [[unroll]] for (uint c = 0; c < COUNT; c++)
+            [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++) {
+                float delta = 0.0;
+                if (KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DKV)
+                    delta = other_delta[j * FN + element_column[c]];
+                else if (KIND == TSR_ATTENTION_DQ)
+                    delta = own_delta[b * COUNT + c];
+                if (SUMS_FIRST)
+                    dp[b * OTHERS + j][c] -= delta;
+            }
+    if (plain)
+        return plain_unit;
+    [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
+        [[unroll]] for (uint j = 0; j < OTHERS; j++)
+            [[unroll]] for (uint c = 0; c < COUNT; c++) {
+                int own = row + int(b * FM + element_row[c]), to = other + int(j * FN + element_column[c]);
+                float slope;
+                float score = score_of(scores[b * OTHERS + j][c], OWNS_KEYS ? to : own, OWNS_KEYS ? own : to, mask, slope);
+                scores[b * OTHERS + j][c] = score == tsr_minus_infinity ? score : binary(score);
+                if (HAS_DP) {
+                    float derivative = dp[b * OTHERS + j][c];
+                    if (KIND != TSR_ATTENTION_DELTA)
+                        derivative *= slope;
+                    dp[b * OTHERS + j][c] = score == tsr_minus_infinity ? 0.0 : derivative;
+                }
+            }
+    return 1.0;
 }
 
 void softmax_step(int row, int other, uvec2 mask)
 {
-    const bool all = all_seen(row, other);
-    float excess = -1.0, slope;
+    const float unit = make_scores(row, other, mask);
+    float excess = -1.0;
+    [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
+        [[unroll]] for (uint j = 0; j < OTHERS; j++)
+            [[unroll]] for (uint c = 0; c < COUNT; c++)
+                excess = max(excess, scores[b * OTHERS + j][c] * unit - largest[b * COUNT + c]);
+    raise(subgroupAny(excess > SLACK), unit);
     [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
         [[unroll]] for (uint j = 0; j < OTHERS; j++)
             [[unroll]] for (uint c = 0; c < COUNT; c++) {
-                float score = element_score(scores[b * OTHERS + j][c], all, row + int(b * FM), other + int(j * FN), c, mask, slope);
-                scores[b * OTHERS + j][c] = score;
-                excess = max(excess, score - largest[b * COUNT + c]);
-            }
-    raise(subgroupAny(excess > SLACK));
-    [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
-        [[unroll]] for (uint j = 0; j < OTHERS; j++)
-            [[unroll]] for (uint c = 0; c < COUNT; c++) {
-                float value = exp(scores[b * OTHERS + j][c] - largest[b * COUNT + c]);
+                float value = exp2(scores[b * OTHERS + j][c] * unit - largest[b * COUNT + c]);
                 total[b * COUNT + c] += value;
                 set_p(b, j, c, ELEMENT(value));
             }
 }
 
-// Stores p, or ds without its factor `scale`, for the sum. For DELTA, adds p·dp to the rows' totals.
+// Stores p, or ds without its factor `scale`, for the sum. If the kernel has both sums, it stores p
+// and keeps ds in `dp`. For DELTA, adds p·dp to the rows' totals.
 void gradient_step(int row, int other, uvec2 mask)
 {
-    const bool all = all_seen(row, other);
-    [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
-        [[unroll]] for (uint j = 0; j < OTHERS; j++)
-            [[unroll]] for (uint c = 0; c < COUNT; c++) {
-                float slope, lse, delta = 0.0;
-                float score = element_score(scores[b * OTHERS + j][c], all, row + int(b * FM), other + int(j * FN), c, mask, slope);
+    const float unit = make_scores(row, other, mask);
+    [[unroll]] for (uint j = 0; j < OTHERS; j++)
+        [[unroll]] for (uint c = 0; c < COUNT; c++)
+            [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++) {
+                float lse = largest[b * COUNT + c];
                 if (OWNS_KEYS)
                     lse = other_lse[j * FN + element_column[c]];
-                else
-                    lse = largest[b * COUNT + c];
-                float value = score == tsr_minus_infinity || lse == tsr_minus_infinity ? 0.0 : exp(score - lse);
-                if (HAS_DP) {
-                    if (KIND == TSR_ATTENTION_DK)
-                        delta = other_delta[j * FN + element_column[c]];
-                    else if (KIND == TSR_ATTENTION_DQ)
-                        delta = own_delta[b * COUNT + c];
-                    if (KIND != TSR_ATTENTION_DELTA)
-                        value *= slope;
-                    value = value == 0.0 ? 0.0 : value * (dp[b * OTHERS + j][c] - delta);
-                }
-                if (HAS_SUM)
+                float value = exp2(scores[b * OTHERS + j][c] * unit - lse);
+                if (SUMS_SECOND)
                     set_p(b, j, c, ELEMENT(value));
-                else
+                if (!HAS_DP)
+                    continue;
+                value *= dp[b * OTHERS + j][c];
+                if (KIND == TSR_ATTENTION_DELTA)
                     total[b * COUNT + c] += value;
+                else if (SUMS_SECOND)
+                    dp[b * OTHERS + j][c] = value;
+                else
+                    set_p(b, j, c, ELEMENT(value));
             }
+}
+
+void keep_ds()
+{
+    [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
+        [[unroll]] for (uint j = 0; j < OTHERS; j++)
+            [[unroll]] for (uint c = 0; c < COUNT; c++)
+                set_p(b, j, c, ELEMENT(dp[b * OTHERS + j][c]));
 }
 
 // Results -----------------------------------------------------------------------------------------
@@ -502,8 +548,8 @@ void store_eight(uvec2 row, uvec2 stride, uint column, uint from)
             tsr_store_u16(tsr_at_stride(row, column + c, stride), 0, eight[c / 2] >> (16 * (c % 2)) & 0xffffu);
 }
 
-// Stores the rows of the result times `factor`, through this subgroup's part of p_tile.
-void store_result(rows_of x, int first, int end, float factor[STATS])
+// Stores the rows of result[from …] times `factor`, through this subgroup's part of p_tile.
+void store_result(uint from, rows_of x, int first, int end, float factor[STATS])
 {
     [[unroll]] for (uint round = 0; round < (ACROSS + OTHERS - 1) / OTHERS; round++) {
         const uint begin = round * OTHERS;
@@ -511,7 +557,7 @@ void store_result(rows_of x, int first, int end, float factor[STATS])
             [[unroll]] for (uint j = 0; j < OTHERS; j++)
                 if (begin + j < ACROSS)
                     [[unroll]] for (uint c = 0; c < COUNT; c++)
-                        set_p(b, j, c, ELEMENT_OF(tsr_bits_of(result[b * ACROSS + begin + j][c] * factor[b * COUNT + c], DTYPE)));
+                        set_p(b, j, c, ELEMENT_OF(tsr_bits_of(result[from + b * ACROSS + begin + j][c] * factor[b * COUNT + c], DTYPE)));
         subgroupBarrier();
         [[unroll]] for (uint n = 0; n < OWN_ROUND; n++) {
             uvec2 place = own_place(n);
@@ -533,22 +579,26 @@ void finish(uint head, int first)
         return;
     }
     [[unroll]] for (uint n = 0; n < STATS; n++) {
-        factor[n] = KIND == TSR_ATTENTION_DV ? 1.0 : CALL.scale;
+        factor[n] = CALL.scale;
         if (KIND == TSR_ATTENTION_FORWARD) {
             factor[n] = total[n] == 0.0 ? 0.0 : 1.0 / total[n];
-            lse[n] = total[n] == 0.0 ? tsr_minus_infinity : largest[n] + tsr_log(total[n]);
+            float most = largest[n] == LOWEST ? LOWEST : largest[n] * LN_2;
+            lse[n] = total[n] == 0.0 ? tsr_minus_infinity : most + tsr_log(total[n]);
         }
     }
     if (KIND == TSR_ATTENTION_FORWARD) {
         if (CALL.lse.at != uvec2(0))
             store_rows(CALL.lse, head, first, lse);
-        store_result(rows_at(CALL.y, head), first, int(CALL.q_len), factor);
+        store_result(0, rows_at(CALL.y, head), first, int(CALL.q_len), factor);
     } else if (KIND == TSR_ATTENTION_DQ) {
-        store_result(rows_at(CALL.dq, head), first, int(CALL.q_len), factor);
-    } else if (KIND == TSR_ATTENTION_DK) {
-        store_result(rows_at(CALL.dk, head), first, int(CALL.kv_len), factor);
+        store_result(0, rows_at(CALL.dq, head), first, int(CALL.q_len), factor);
     } else {
-        store_result(rows_at(CALL.dv, head), first, int(CALL.kv_len), factor);
+        if (SUMS_FIRST)
+            store_result(0, rows_at(CALL.dk, head), first, int(CALL.kv_len), factor);
+        [[unroll]] for (uint n = 0; n < STATS; n++)
+            factor[n] = 1.0;
+        if (SUMS_SECOND)
+            store_result(SECOND_RESULT, rows_at(CALL.dv, head), first, int(CALL.kv_len), factor);
     }
 }
 
@@ -564,6 +614,7 @@ void main()
     uint head = group / blocks % heads; // of the own rows
     batch = group / blocks / heads;
     sequence = attention_sequence_of(batch);
+    plain_unit = CALL.scale * LOG2_E;
     find_elements();
 
     // Blocks of queries are in descending order, because late queries may see more keys.
@@ -581,7 +632,7 @@ void main()
     }
     int steps = (max(end - first, 0) + int(BY) - 1) / int(BY); // for each reader
 
-    [[unroll]] for (uint n = 0; n < ROW_BLOCKS * ACROSS; n++)
+    [[unroll]] for (uint n = 0; n < (SUMS_FIRST && SUMS_SECOND ? 2 * RESULTS : RESULTS); n++)
         result[n] = SUMS(0.0);
     [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
         [[unroll]] for (uint c = 0; c < COUNT; c++) {
@@ -589,7 +640,7 @@ void main()
             largest[n] = LOWEST;
             total[n] = 0.0;
             if (KIND == TSR_ATTENTION_DQ || KIND == TSR_ATTENTION_DELTA)
-                largest[n] = row_number(CALL.lse, head, row + int(b * FM + element_row[c]));
+                largest[n] = binary_lse(row_number(CALL.lse, head, row + int(b * FM + element_row[c])));
             if (KIND == TSR_ATTENTION_DQ)
                 own_delta[n] = row_number(CALL.delta, head, row + int(b * FM + element_row[c]));
         }
@@ -641,11 +692,12 @@ void main()
                     softmax_step(row, other, mask);
                 else
                     gradient_step(row, other, mask);
-                if (HAS_SUM) {
-                    subgroupBarrier();
-                    add_products();
-                    subgroupBarrier();
-                }
+                if (SUMS_SECOND)
+                    ADD_PRODUCTS(SECOND_RESULT, SECOND_SUM_TILE)
+                if (SUMS_FIRST && SUMS_SECOND)
+                    keep_ds();
+                if (SUMS_FIRST)
+                    ADD_PRODUCTS(0, FIRST_SUM_TILE)
             }
         }
     }

@@ -67,6 +67,7 @@ TSR_PUSH_CHECK(tsr_attention_push);
 #define TSR_ATTENTION_DK 2u
 #define TSR_ATTENTION_DV 3u
 #define TSR_ATTENTION_DELTA 4u
+#define TSR_ATTENTION_DKV 5u /* dk and dv; attention_coopmat.glsl only */
 
 /* How the elements of q, k, v and dy are loaded, a specialization constant. */
 #define TSR_ATTENTION_LOAD_SCALAR 0u

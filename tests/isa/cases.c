@@ -5,6 +5,7 @@
 #include "gpu/kv_cache/rotated.h"
 #include "gpu/matmul/gated.h"
 #include "gpu/ops/common/vocabulary.h"
+#include "gpu/ops/optimizer/step_params.h"
 #include "gpu/quant/pack.h"
 #include "support/check_main.h"
 #include "tessera/tessera.h"
@@ -198,6 +199,11 @@ static void attention_f16_wide(void)
 static void attention_gradient_bf16(void)
 {
     attention(TSR_BF16, 12, 1024, 1024, 64, true);
+}
+
+static void attention_gradient_f16(void)
+{
+    attention(TSR_F16, 12, 1024, 1024, 64, true);
 }
 
 static void attention_decode(void)
@@ -487,6 +493,11 @@ static void adamw(void)
                                 &(tsr_adamw_params){.learning_rate = 1e-3F, .step = 1}));
 }
 
+static void clip_scale(void)
+{
+    ck_assert_ok(tsr__clip_scale(queue, make(TSR_F32, 2, -1), make(TSR_F32, 1, -1), 1, 1));
+}
+
 static void sgd(void)
 {
     ck_assert_ok(tsr_sgd_step(queue, make(TSR_F32, 4096, 1024, -1), make(TSR_F32, 4096, 1024, -1),
@@ -506,6 +517,7 @@ static const struct {
     {"attention gradient 1024 x 64", attention_gradient},
     {"attention f16 2048 x 128", attention_f16_wide},
     {"attention gradient bf16 1024 x 64", attention_gradient_bf16},
+    {"attention gradient f16 1024 x 64", attention_gradient_f16},
     {"attention f16 decode 4096 x 128", attention_decode},
     {"kv cache", cache},
     {"rope", rope},
@@ -546,6 +558,7 @@ static const struct {
     {"dropout", dropout},
     {"random normal", random_normal},
     {"adamw", adamw},
+    {"clip scale", clip_scale},
     {"sgd", sgd},
 };
 

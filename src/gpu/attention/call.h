@@ -72,7 +72,8 @@ typedef struct tsr__attention_pass {
     uint32_t kind;
     /* the result; for TSR_ATTENTION_DELTA it is y, which has the same rows */
     const tsr_tensor *out;
-    tsr__buffer *delta; /* NULL in the forward call */
+    const tsr_tensor *also; /* for TSR_ATTENTION_DKV, dv, while `out` is dk; otherwise NULL */
+    tsr__buffer *delta;     /* NULL in the forward call */
 } tsr__attention_pass;
 
 /* The multiply-adds of a pass for `rows` rows of its result, whatever they see. */

@@ -9,9 +9,10 @@
 #include "gpu/device/vendors.h"
 
 enum {
-    PAD = 8,         /* elements between the rows of tiles in shared memory */
-    MAX_WIDTH = 128, /* more columns need more registers than invocations have */
-    MAX_ROWS = 128,  /* rows of a workgroup */
+    PAD = 8,             /* elements between the rows of tiles in shared memory */
+    MAX_WIDTH = 128,     /* more columns need more registers than invocations have */
+    MAX_BOTH_WIDTH = 64, /* the same, if dk and dv are computed together */
+    MAX_ROWS = 128,      /* rows of a workgroup */
     SHORT_ROWS = 64,
     SUBGROUP_ROWS = 16,
     /* With fewer queries, most rows of a workgroup would be idle. */
@@ -32,10 +33,10 @@ static uint32_t rows_of(const config *f)
 static uint32_t shared_bytes(const config *f)
 {
     const bool has_dp = f->kind != TSR_ATTENTION_FORWARD && f->kind != TSR_ATTENTION_DV;
-    const bool has_sum = f->kind != TSR_ATTENTION_DELTA;
+    const uint32_t sums = f->kind == TSR_ATTENTION_DELTA ? 0 : f->kind == TSR_ATTENTION_DKV ? 2 : 1;
     const uint32_t tile = f->by * (f->width + PAD), transposed = f->width * (f->by + PAD);
     const uint32_t tiles =
-        tile * (has_dp || !f->along_k ? 2 : 1) + (has_sum && f->along_k ? transposed : 0);
+        tile * (has_dp || !f->along_k ? 2 : 1) + (f->along_k ? sums * transposed : 0);
     const uint32_t p = rows_of(f) * (f->by + PAD);
     return 2 * (tiles + p) + 4 * (f->fm * f->fn + rows_of(f) + 2 * f->by);
 }
@@ -60,7 +61,7 @@ static bool configure(const tsr__attention_pass *p, config *out)
         /* as for products, see matmul/kernels/coopmat.c */
         .along_k = device->info.vendor_id == TSR__VENDOR_AMD,
     };
-    f.by = f.width <= 64 ? 64 : 32;
+    f.by = f.width <= 64 && f.kind != TSR_ATTENTION_DKV ? 64 : 32;
     /* Drivers for the CPU, on which only tests run these kernels, compile one multiply-add to
      * hundreds of instructions. */
     if (device->info.type == TSR_DEVICE_CPU) {
@@ -111,7 +112,7 @@ static void specialize(const tsr__attention_pass *p, const config *f, tsr__dispa
         f->fk,
         f->along_k,
         vectors(c->q) && vectors(c->k) && vectors(c->v) && (!c->dy || vectors(c->dy)),
-        vectors(p->out),
+        vectors(p->out) && (!p->also || vectors(p->also)),
         c->params.mask ? (uint32_t)c->params.mask->layout.dtype : 0,
         c->params.softcap > 0,
         c->params.pages != NULL,
@@ -126,7 +127,7 @@ bool tsr__attention_coopmat_suits(const tsr__attention_pass *p)
     const tsr__attention *c = p->call;
     tsr_device *device = tsr_stream_device(c->stream);
     const tsr_dtype dtype = c->q->layout.dtype;
-    const tsr_tensor *operands[] = {c->k, c->v, c->dy, p->out};
+    const tsr_tensor *operands[] = {c->k, c->v, c->dy, p->out, p->also};
     for (size_t i = 0; i < sizeof operands / sizeof *operands; i++)
         if (operands[i] && operands[i]->layout.dtype != dtype)
             return false;
@@ -135,7 +136,8 @@ bool tsr__attention_coopmat_suits(const tsr__attention_pass *p)
     if (device->info.vendor_id == TSR__VENDOR_INTEL)
         return false;
     if (device->device_class != TSR__CLASS_GPU || !device->subgroup_votes ||
-        c->q_len < MIN_QUERIES || c->head_dim > MAX_WIDTH || !configure(p, &f))
+        c->q_len < MIN_QUERIES || c->head_dim > (p->also ? MAX_BOTH_WIDTH : MAX_WIDTH) ||
+        !configure(p, &f))
         return false;
     tsr__dispatch dispatch = {0};
     specialize(p, &f, &dispatch);

@@ -123,10 +123,13 @@ double tsr__attention_pass_work(const tsr__attention_pass *pass, uint32_t rows)
 {
     const tsr__attention *c = pass->call;
     const uint32_t kind = pass->kind;
-    const bool owns_keys = kind == TSR_ATTENTION_DK || kind == TSR_ATTENTION_DV;
+    const bool owns_keys =
+        kind == TSR_ATTENTION_DK || kind == TSR_ATTENTION_DV || kind == TSR_ATTENTION_DKV;
     const double readers =
         owns_keys ? (double)c->heads / (double)c->kv_heads * (double)c->q_len : (double)c->kv_len;
-    const double products = kind == TSR_ATTENTION_FORWARD || kind == TSR_ATTENTION_DV ? 2 : 3;
+    const double products = kind == TSR_ATTENTION_FORWARD || kind == TSR_ATTENTION_DV ? 2
+                            : kind == TSR_ATTENTION_DKV                               ? 4
+                                                                                      : 3;
     return products * (double)rows * readers * (double)c->head_dim;
 }
 
@@ -137,6 +140,8 @@ void tsr__attention_pass_access(const tsr__attention_pass *pass, tsr__dispatch *
     int count = tsr__attention_reads(c, pass->description, dispatch->access);
     if (!to_delta)
         dispatch->access[count++] = tsr__write_of(pass->out);
+    if (pass->also)
+        dispatch->access[count++] = tsr__write_of(pass->also);
     if (c->lse)
         dispatch->access[count++] = c->dy ? tsr__read_of(c->lse) : tsr__write_of(c->lse);
     if (pass->delta)

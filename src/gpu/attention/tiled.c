@@ -70,13 +70,13 @@ static tsr_status run_pass(const tsr__attention_pass *p)
     return tsr__attention_dispatch(c->stream, &dispatch, push, blocks, most, 1, 1, work);
 }
 
-/* Computes delta, one number for each row: Σ dy·y if y is f32. If y has 16 bits, its rounding would
- * show in the gradients; the shader then computes the same number as Σ p·dp. */
+/* Computes delta, one number for each row: Σ dy·y if `from_y`, otherwise the same number as Σ p·dp.
+ */
 static tsr_status run_delta(const tsr__attention *c, const tsr__attention_description *d,
-                            tsr__buffer *delta)
+                            tsr__buffer *delta, bool from_y)
 {
     const uint64_t rows = (uint64_t)(c->batch * c->heads * c->q_len);
-    if (c->y->layout.dtype != TSR_F32)
+    if (!from_y)
         return run_pass(&(tsr__attention_pass){
             .call = c, .description = d, .kind = TSR_ATTENTION_DELTA, .out = c->y, .delta = delta});
     const struct tsr_attention_push push = {.call = d->buffer->address};
@@ -144,21 +144,52 @@ static tsr_status record_forward(tsr_stream *stream, void *opaque)
                                            .out = w->call->y});
 }
 
+/* Lists the passes of the backward call. dk and dv are one pass if a kernel computes both. */
+static int list_passes(const work *w, tsr__attention_pass passes[3])
+{
+    const tsr__attention *c = w->call;
+    const tsr_tensor *out[] = {c->dq, c->dk, c->dv};
+    int count = 0;
+    for (uint32_t i = 0; i < 3; i++) {
+        tsr__attention_pass pass = {.call = c,
+                                    .description = &w->description,
+                                    .kind = TSR_ATTENTION_DQ + i,
+                                    .out = out[i],
+                                    .delta = w->delta};
+        tsr__attention_pass both = pass;
+        both.kind = TSR_ATTENTION_DKV;
+        both.also = c->dv;
+        if (i == 1 && c->dk && c->dv && tsr__attention_coopmat_suits(&both)) {
+            passes[count++] = both;
+            break;
+        }
+        if (out[i])
+            passes[count++] = pass;
+    }
+    return count;
+}
+
+/* Whether delta may be computed from y. If y has 16 bits, its rounding shows in the gradients. The
+ * kernels for matrix units round ds to 16 bits in any case, so that it does not matter there. */
+static bool delta_from_y(const tsr__attention *c, const tsr__attention_pass *passes, int count)
+{
+    bool matrices = true;
+    for (int i = 0; i < count; i++)
+        matrices = matrices && tsr__attention_coopmat_suits(&passes[i]);
+    return matrices || c->y->layout.dtype == TSR_F32;
+}
+
 static tsr_status record_grad(tsr_stream *stream, void *opaque)
 {
     const work *w = opaque;
     const tsr__attention *c = w->call;
-    const tsr_tensor *out[] = {c->dq, c->dk, c->dv};
+    tsr__attention_pass passes[3];
+    const int count = list_passes(w, passes);
     TSR__TRY(tsr__attention_send(stream, &w->description));
     if (c->dq || c->dk)
-        TSR__TRY(run_delta(c, &w->description, w->delta));
-    for (uint32_t i = 0; i < 3; i++)
-        if (out[i])
-            TSR__TRY(run_pass(&(tsr__attention_pass){.call = c,
-                                                     .description = &w->description,
-                                                     .kind = TSR_ATTENTION_DQ + i,
-                                                     .out = out[i],
-                                                     .delta = w->delta}));
+        TSR__TRY(run_delta(c, &w->description, w->delta, delta_from_y(c, passes, count)));
+    for (int i = 0; i < count; i++)
+        TSR__TRY(run_pass(&passes[i]));
     return TSR_OK;
 }
 
