@@ -63,7 +63,7 @@ point "gpu/device includes device" parts gpu device
 point "gpu/memory includes device, memory" parts gpu memory device
 point "gpu/pipeline includes device, pipeline" parts gpu pipeline device cpu_drivers/specialize/specialize
 point "gpu/stream includes device, memory, pipeline, stream" parts gpu stream device memory pipeline
-point "gpu/self_test includes device, pipeline" parts gpu self_test device pipeline
+point "gpu/self_test includes device, host, pipeline" parts gpu self_test device host pipeline
 point "gpu/kernel includes pipeline, stream, kernel" parts gpu kernel pipeline stream
 point "gpu/quant includes device, memory, pipeline, stream, quant" parts gpu quant device memory pipeline stream
 point "gpu/ops includes no product" parts gpu ops device memory pipeline stream host quant cpu_drivers

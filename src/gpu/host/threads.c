@@ -13,33 +13,32 @@ enum {
     SHARE_BYTES = 2 << 20,
 };
 
-typedef struct share {
-    tsr__host_work *run;
-    const void *work;
-    uint64_t first, end;
-} share;
+/* Parts ----------------------------------------------------------------------------------------
+ */
 
-static void *run_share(void *opaque)
+typedef struct part {
+    tsr__host_part *run;
+    void *work;
+    int number;
+} part;
+
+static void *run_part(void *opaque)
 {
-    const share *mine = opaque;
+    const part *mine = opaque;
 
-    mine->run(mine->work, mine->first, mine->end);
+    mine->run(mine->work, mine->number);
     return NULL;
 }
 
-static int share_count(uint64_t bytes)
+int tsr__host_processors(void)
 {
-    uint64_t count = tsr__min_u64(bytes / SHARE_BYTES, MAX_SHARES);
-
-    if (count < 2) /* most copies are this small; counting the CPUs would take too long */
-        return 1;
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    return (int)tsr__min_u64(count, cpus > 1 ? (uint64_t)cpus : 1);
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 1 ? (int)online : 1;
 }
 
-/* Starts one thread for each of the first shares, and returns the number of threads that could be
+/* Starts one thread for each of the first parts, and returns the number of threads that could be
  * started. The threads block all signals, so that the process's own threads handle them. */
-static int start(pthread_t *threads, share *shares, int count)
+static int start(pthread_t *threads, part *parts, int count)
 {
     sigset_t all, before;
     int started = 0;
@@ -47,27 +46,56 @@ static int start(pthread_t *threads, share *shares, int count)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (started < count &&
-           pthread_create(&threads[started], NULL, run_share, &shares[started]) == 0)
+           pthread_create(&threads[started], NULL, run_part, &parts[started]) == 0)
         started++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return started;
 }
 
+void tsr__host_parts(int count, tsr__host_part *run, void *work)
+{
+    part parts[TSR__HOST_THREADS_MAX];
+    pthread_t threads[TSR__HOST_THREADS_MAX];
+
+    for (int i = 0; i < count; i++)
+        parts[i] = (part){run, work, i};
+    const int started = count > 1 ? start(threads, parts, count - 1) : 0;
+    for (int i = started; i < count; i++)
+        run_part(&parts[i]);
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* Shares of memory -----------------------------------------------------------------------------
+ */
+
+typedef struct sharing {
+    tsr__host_work *run;
+    const void *work;
+    uint64_t units, count;
+} sharing;
+
+static void run_share(void *opaque, int number)
+{
+    const sharing *s = opaque;
+    const uint64_t share = (uint64_t)number;
+
+    s->run(s->work, s->units * share / s->count, s->units * (share + 1) / s->count);
+}
+
+static int share_count(uint64_t bytes)
+{
+    const uint64_t count = tsr__min_u64(bytes / SHARE_BYTES, MAX_SHARES);
+
+    if (count < 2) /* most copies are this small; counting the processors would take too long */
+        return 1;
+    return (int)tsr__min_u64(count, (uint64_t)tsr__host_processors());
+}
+
 void tsr__host_share(uint64_t units, uint64_t bytes, tsr__host_work *run, const void *work)
 {
     const int count = share_count(bytes);
-    share shares[MAX_SHARES];
-    pthread_t threads[MAX_SHARES];
+    sharing s = {.run = run, .work = work, .units = units, .count = (uint64_t)count};
 
-    for (int i = 0; i < count; i++)
-        shares[i] = (share){.run = run,
-                            .work = work,
-                            .first = units * (uint64_t)i / (uint64_t)count,
-                            .end = units * (uint64_t)(i + 1) / (uint64_t)count};
-    const int started = count > 1 ? start(threads, shares, count - 1) : 0;
-    /* This thread does the last share, and all shares for which no thread could be started. */
-    for (int i = started; i < count; i++)
-        run_share(&shares[i]);
-    for (int i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
+    tsr__host_parts(count, run_share, &s);
 }

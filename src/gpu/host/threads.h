@@ -1,16 +1,28 @@
-/* Divides work on host memory among threads that exist only for this work. A single CPU cannot use
- * the memory's full bandwidth. */
+/* Divides work among threads that exist only for this work. */
 #ifndef TSR_GPU_HOST_THREADS_H
 #define TSR_GPU_HOST_THREADS_H
 
 #include <stdint.h>
 
+enum { TSR__HOST_THREADS_MAX = 16 };
+
+/* The number of processors that are online, at least 1. */
+int tsr__host_processors(void);
+
+/* Does one part of the work. */
+typedef void tsr__host_part(void *work, int part);
+
+/* Does parts 0 to count − 1, each in a thread of its own, of which the caller's is one, and blocks
+ * until they are done. The caller's thread also does the parts for which no thread can be started.
+ * `count` is at most TSR__HOST_THREADS_MAX. */
+void tsr__host_parts(int count, tsr__host_part *run, void *work);
+
 /* Does the work's units `first` to end − 1. */
 typedef void tsr__host_work(const void *work, uint64_t first, uint64_t end);
 
-/* Does all `units` of the work, which together read or write `bytes` bytes. Blocks until they are
- * done. Uses at most 4 threads. Uses only the calling thread if there is little work or if no
- * thread can be started. */
+/* Does all `units` of work on host memory, which together read or write `bytes` bytes. Blocks until
+ * they are done. A single processor cannot use the memory's full bandwidth; if there is enough
+ * work, up to 4 threads share it. */
 void tsr__host_share(uint64_t units, uint64_t bytes, tsr__host_work *run, const void *work);
 
 #endif
