@@ -222,6 +222,9 @@ typedef struct tsr_tensor tsr_tensor;
 typedef struct tsr_stream tsr_stream;
 TSR_API tsr_status tsr_tensor_create(tsr_device *device, tsr_dtype dtype, int ndim,
                                                    const int64_t *shape, tsr_tensor **out);
+TSR_API tsr_status tsr_tensor_create_host(tsr_device *device, tsr_dtype dtype,
+                                                        int ndim, const int64_t *shape,
+                                                        tsr_tensor **out);
 TSR_API void tsr_tensor_destroy(tsr_tensor **tensor);
 TSR_API const tsr_layout *tsr_tensor_layout(const tsr_tensor *tensor);
 TSR_API tsr_device *tsr_tensor_device(const tsr_tensor *tensor);
@@ -2065,10 +2068,13 @@ typedef struct tsr_optimizer_clip_params {
     tsr_group *group;
     tsr_comm *stages;
     const char *const *counted_elsewhere;
+   _Bool 
+        deferred;
 } tsr_optimizer_clip_params;
 TSR_API tsr_status tsr_optimizer_clip(tsr_optimizer *optimizer, float max_norm,
                                                     const tsr_optimizer_clip_params *params,
                                                     double *norm);
+TSR_API tsr_status tsr_optimizer_norm(tsr_optimizer *optimizer, double *out);
 TSR_API int64_t tsr_optimizer_steps(const tsr_optimizer *optimizer);
 TSR_API tsr_status tsr_optimizer_changed(tsr_optimizer *optimizer);
 typedef struct tsr_optimizer_state {
