@@ -398,7 +398,7 @@ static uint32_t constant_line(const tsr__lavapipe_product *p, uint64_t stride)
  * second-level cache, because it is read again for each tile of rows. */
 static bool along_rows(const tsr__lavapipe_product *p)
 {
-    const uint64_t most_bytes = 512 * 1024;
+    const uint64_t most_bytes = UINT64_C(512) * 1024;
 
     return is_fresh(p) && (uint64_t)p->n * p->k * tsr_dtype_size(p->b_dtype) <= most_bytes;
 }
