@@ -4,7 +4,6 @@
  * which its layer is divided (tensor). Parameters for which both groups are the same form a
  * class. The sums of all classes are added over the stages of a pipeline. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -13,34 +12,11 @@
 #include "parallel/fsdp/fsdp.h"
 #include "parallel/group/group.h"
 #include "parallel/layers/layer.h"
-#include "parallel/optimizer/optimizer.h"
+#include "parallel/optimizer/norm.h"
 
 static const char who[] = "optimizer_clip";
 
-enum {
-    MAX_CLASSES = 32,
-};
-
-typedef struct class
-{
-    tsr_group *data, *tensor; /* NULL: a group of one rank */
-    const tsr_tensor **grads; /* the gradients whose squares this rank sums */
-    size_t count, capacity;
-    double sum;
-} class;
-
-typedef struct norm {
-    tsr_optimizer *optimizer;
-    tsr_group *own_group;         /* the group over which the caller's own parameters are divided */
-    tsr_comm *stages;             /* NULL: none */
-    const char *const *elsewhere; /* names of parameters that another stage counts; NULL: none */
-    int class_count;
-    class classes[MAX_CLASSES];
-    tsr_tensor **views; /* views of parts of gradients */
-    size_t view_count, view_capacity;
-} norm;
-
-static void norm_finish(norm *n)
+void tsr__norm_finish(tsr__norm *n)
 {
     for (int i = 0; i < n->class_count; i++)
         tsr__free((void *)n->classes[i].grads);
@@ -78,7 +54,8 @@ static tsr_status own_group(const tsr_parameter *parameter, tsr_group *given, ts
     return TSR_OK;
 }
 
-static tsr_status group_of_item(const norm *n, const tsr__optimizer_item *item, tsr_group **out)
+static tsr_status group_of_item(const tsr__norm *n, const tsr__optimizer_item *item,
+                                tsr_group **out)
 {
     if (!item->layer)
         return own_group(&item->own, n->own_group ? n->own_group : n->optimizer->group, out);
@@ -86,7 +63,7 @@ static tsr_status group_of_item(const norm *n, const tsr__optimizer_item *item, 
     return TSR_OK;
 }
 
-static tsr_status group_of_unit(const norm *n, const tsr__fsdp_unit *unit,
+static tsr_status group_of_unit(const tsr__norm *n, const tsr__fsdp_unit *unit,
                                 const tsr__fsdp_param *param, tsr_group **out)
 {
     if (!unit->layer)
@@ -98,11 +75,11 @@ static tsr_status group_of_unit(const norm *n, const tsr__fsdp_unit *unit,
 /* A function that visit_all calls with each parameter. The parameter belongs to an item of the
  * optimizer, or it is parameter `index` of a model. The pointer to the other of the two, `item` or
  * `model`, is NULL. */
-typedef tsr_status visitor(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
+typedef tsr_status visitor(tsr__norm *n, tsr_group *tensor, const tsr_parameter *parameter,
                            tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
                            void *user);
 
-static tsr_status visit_model(norm *n, tsr__optimizer_model *model, visitor *visit, void *user)
+static tsr_status visit_model(tsr__norm *n, tsr__optimizer_model *model, visitor *visit, void *user)
 {
     for (int u = 0; u < model->fsdp->unit_count; u++) {
         const tsr__fsdp_unit *unit = &model->fsdp->units[u];
@@ -115,7 +92,7 @@ static tsr_status visit_model(norm *n, tsr__optimizer_model *model, visitor *vis
     return TSR_OK;
 }
 
-static tsr_status visit_all(norm *n, visitor *visit, void *user)
+static tsr_status visit_all(tsr__norm *n, visitor *visit, void *user)
 {
     for (size_t i = 0; i < n->optimizer->item_count; i++) {
         tsr__optimizer_item *item = &n->optimizer->items[i];
@@ -149,7 +126,7 @@ typedef struct shares {
     size_t count, capacity, next;
 } shares;
 
-static tsr_status list_share(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
+static tsr_status list_share(tsr__norm *n, tsr_group *tensor, const tsr_parameter *parameter,
                              tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
                              void *user)
 {
@@ -182,7 +159,7 @@ static tsr_status take_away(const tsr_parameter *parameter, int64_t other, int64
     return TSR_OK;
 }
 
-static tsr_status set_share(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
+static tsr_status set_share(tsr__norm *n, tsr_group *tensor, const tsr_parameter *parameter,
                             tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
                             void *user)
 {
@@ -224,7 +201,7 @@ static tsr_status agree(tsr_group *group, tsr_status mine)
 }
 
 /* `status` is that of the work before, which may have failed on some ranks. */
-static tsr_status share_in_group(norm *n, tsr_group *group, tsr_status status)
+static tsr_status share_in_group(tsr__norm *n, tsr_group *group, tsr_status status)
 {
     shares s = {.group = group};
     const size_t ranks = (size_t)tsr_group_size(group);
@@ -246,7 +223,7 @@ static tsr_status share_in_group(norm *n, tsr_group *group, tsr_status status)
 
 /* Sets this rank's shares to everything that the rank has. Afterwards share_in_group removes the
  * elements that lower ranks have. */
-static tsr_status share_all(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
+static tsr_status share_all(tsr__norm *n, tsr_group *tensor, const tsr_parameter *parameter,
                             tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
                             void *user)
 {
@@ -274,7 +251,7 @@ static tsr_status reserve_shares(tsr_optimizer *optimizer)
     return TSR_OK;
 }
 
-static tsr_status make_shares(norm *n)
+static tsr_status make_shares(tsr__norm *n)
 {
     tsr_optimizer *optimizer = n->optimizer;
     tsr_status status = reserve_shares(optimizer);
@@ -295,7 +272,7 @@ static tsr_status make_shares(norm *n)
     return TSR_OK;
 }
 
-static bool has_shares(const norm *n)
+static bool has_shares(const tsr__norm *n)
 {
     const tsr_optimizer *optimizer = n->optimizer;
     return optimizer->shared_items == optimizer->item_count &&
@@ -306,17 +283,18 @@ static bool has_shares(const norm *n)
 /* This rank's sums ------------------------------------------------------------------------------
  */
 
-static tsr_status find_class(norm *n, tsr_group *data, tsr_group *tensor, class **out)
+static tsr_status find_class(tsr__norm *n, tsr_group *data, tsr_group *tensor,
+                             tsr__norm_class **out)
 {
     for (int i = 0; i < n->class_count; i++) {
         *out = &n->classes[i];
         if ((*out)->data == data && (*out)->tensor == tensor)
             return TSR_OK;
     }
-    TSR__REQUIRE(n->class_count < MAX_CLASSES, "%s: the parameters belong to more than %d groups",
-                 who, (int)MAX_CLASSES);
+    TSR__REQUIRE(n->class_count < TSR__NORM_CLASSES,
+                 "%s: the parameters belong to more than %d groups", who, (int)TSR__NORM_CLASSES);
     *out = &n->classes[n->class_count++];
-    **out = (class){.data = data, .tensor = tensor};
+    **out = (tsr__norm_class){.data = data, .tensor = tensor};
     return TSR_OK;
 }
 
@@ -327,16 +305,16 @@ static tsr_group *data_group(const tsr__optimizer_model *model)
 
 /* Adds the class of a parameter, even if this rank has nothing to add to the class's sum. So all
  * ranks have the same classes in the same order. */
-static tsr_status add_class(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
+static tsr_status add_class(tsr__norm *n, tsr_group *tensor, const tsr_parameter *parameter,
                             tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
                             void *user)
 {
-    class *unused;
+    tsr__norm_class *unused;
     (void)parameter, (void)item, (void)index, (void)user;
     return find_class(n, data_group(model), tensor, &unused);
 }
 
-static tsr_status add_gradient(class *to, const tsr_tensor *grad)
+static tsr_status add_gradient(tsr__norm_class *to, const tsr_tensor *grad)
 {
     void *grads = (void *)to->grads;
     TSR__TRY(tsr__grow(&grads, &to->capacity, to->count + 1, sizeof *to->grads));
@@ -345,7 +323,7 @@ static tsr_status add_gradient(class *to, const tsr_tensor *grad)
     return TSR_OK;
 }
 
-static tsr_status add_item(norm *n, const tsr__optimizer_item *item, class *to)
+static tsr_status add_item(tsr__norm *n, const tsr__optimizer_item *item, tsr__norm_class *to)
 {
     const tsr_parameter *parameter = tsr__optimizer_parameter(item);
     if (item->own_count == 0 || !tsr__optimizer_has_gradient(item))
@@ -358,7 +336,7 @@ static tsr_status add_item(norm *n, const tsr__optimizer_item *item, class *to)
     return add_gradient(to, n->views[n->view_count++]);
 }
 
-static bool counted_elsewhere(const norm *n, const tsr_parameter *parameter)
+static bool counted_elsewhere(const tsr__norm *n, const tsr_parameter *parameter)
 {
     for (const char *const *name = n->elsewhere; name && *name; name++)
         if (strcmp(*name, parameter->name) == 0)
@@ -366,11 +344,11 @@ static bool counted_elsewhere(const norm *n, const tsr_parameter *parameter)
     return false;
 }
 
-static tsr_status add_parameter(norm *n, tsr_group *tensor, const tsr_parameter *parameter,
+static tsr_status add_parameter(tsr__norm *n, tsr_group *tensor, const tsr_parameter *parameter,
                                 tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
                                 void *user)
 {
-    class *to;
+    tsr__norm_class *to;
     (void)user;
     TSR__TRY(find_class(n, data_group(model), tensor, &to));
     if (counted_elsewhere(n, parameter))
@@ -386,7 +364,7 @@ static tsr_status add_parameter(norm *n, tsr_group *tensor, const tsr_parameter 
 
 /* Computes, for each class, the sum of the squares of its gradients multiplied by `scale`, a power
  * of two. */
-static tsr_status sum_scaled(norm *n, tsr_tensor *sums, float scale, float *out)
+static tsr_status sum_scaled(tsr__norm *n, tsr_tensor *sums, float scale, float *out)
 {
     tsr_stream *stream = n->optimizer->params.stream;
     for (int i = 0; i < n->class_count; i++) {
@@ -408,9 +386,9 @@ static bool is_lost(double sum, double limit)
 
 /* Computes the sums again with another scale. Uses the new sums only for the classes whose first
  * sum is out of range. */
-static tsr_status sum_again(norm *n, tsr_tensor *sums, double limit, float scale)
+static tsr_status sum_again(tsr__norm *n, tsr_tensor *sums, double limit, float scale)
 {
-    float again[MAX_CLASSES];
+    float again[TSR__NORM_CLASSES];
     bool any = false;
     for (int i = 0; i < n->class_count; i++)
         any = any || (n->classes[i].count > 0 && is_lost(n->classes[i].sum, limit));
@@ -423,10 +401,10 @@ static tsr_status sum_again(norm *n, tsr_tensor *sums, double limit, float scale
     return TSR_OK;
 }
 
-static tsr_status sum_local(norm *n)
+tsr_status tsr__norm_sum_local(tsr__norm *n)
 {
     tsr_device *device = tsr_stream_device(n->optimizer->params.stream);
-    float first[MAX_CLASSES];
+    float first[TSR__NORM_CLASSES];
     tsr_tensor *sums;
     TSR__TRY(tsr_tensor_create(device, TSR_F32, 1, (int64_t[]){n->class_count}, &sums));
     tsr_status status = sum_scaled(n, sums, 1, first);
@@ -459,7 +437,7 @@ static tsr_status reduce(tsr_comm *comm, message *m)
     return TSR_OK;
 }
 
-static tsr_status check_groups(const norm *n)
+static tsr_status check_groups(const tsr__norm *n)
 {
     for (int i = 0; i < n->class_count; i++) {
         if (n->classes[i].data)
@@ -470,9 +448,7 @@ static tsr_status check_groups(const norm *n)
     return TSR_OK;
 }
 
-/* Adds the sums of all ranks. Each rank sends whether it has failed together with its sums, so that
- * no rank waits for a rank that has failed. */
-static tsr_status sum_over_ranks(norm *n, tsr_status mine, double *out)
+tsr_status tsr__norm_sum_over_ranks(tsr__norm *n, tsr_status mine, double *out)
 {
     const tsr__error why = tsr__error_take();
     message all = {0};
@@ -501,9 +477,7 @@ static tsr_status sum_over_ranks(norm *n, tsr_status mine, double *out)
     return TSR_OK;
 }
 
-/* Prepares the lists of gradients. `mine` is what has failed on this rank only, which the other
- * ranks must get to know in sum_over_ranks. */
-static tsr_status prepare(norm *n, tsr_status *mine)
+tsr_status tsr__norm_prepare(tsr__norm *n, tsr_status *mine)
 {
     for (size_t i = 0; i < n->optimizer->model_count; i++)
         TSR__TRY(tsr__fsdp_synchronise(n->optimizer->models[i].fsdp, who));
@@ -512,134 +486,5 @@ static tsr_status prepare(norm *n, tsr_status *mine)
     *mine = has_shares(n) ? TSR_OK : make_shares(n);
     if (*mine == TSR_OK && n->class_count > 0)
         *mine = visit_all(n, add_parameter, NULL);
-    return TSR_OK;
-}
-
-static double factor_of(double value, float max_norm)
-{
-    const double factor = isinf(max_norm) ? 1 : (double)max_norm / (value + 1e-6);
-    return factor > 1 ? 1 : factor; /* NaN stays NaN */
-}
-
-static tsr_status clip_now(norm *n, tsr_status mine, float max_norm, double loss_scale)
-{
-    double sum = 0;
-    if (mine == TSR_OK && n->class_count > 0)
-        mine = sum_local(n);
-    TSR__TRY(sum_over_ranks(n, mine, &sum));
-    tsr_optimizer *optimizer = n->optimizer;
-    const double value = sqrt(sum) / loss_scale;
-    optimizer->scale =
-        (tsr__gradient_scale){.value = (float)(factor_of(value, max_norm) / loss_scale)};
-    optimizer->norm.exists = true;
-    optimizer->norm.waits = false;
-    optimizer->norm.value = value;
-    return TSR_OK;
-}
-
-/* Without waiting for the device -----------------------------------------------------------------
- *
- * If this rank has all parameters, the device computes the factor, too, and the host reads the norm
- * later. Otherwise the sums are added on the host, and the device only gets the factor from it. */
-
-static bool is_alone(const norm *n)
-{
-    return n->class_count == 1 && !n->classes[0].data && !n->classes[0].tensor &&
-           (!n->stages || tsr_comm_size(n->stages) == 1);
-}
-
-static tsr_status make_memory(tsr_optimizer *optimizer)
-{
-    tsr__optimizer_norm *last = &optimizer->norm;
-    tsr_device *device = tsr_stream_device(optimizer->params.stream);
-    const int64_t one = 1, floats = TSR__SCALE_FLOATS;
-    if (!last->sum)
-        TSR__TRY(tsr_tensor_create(device, TSR_F32, 1, &one, &last->sum));
-    if (!last->scale)
-        TSR__TRY(tsr_tensor_create(device, TSR_F32, 1, &floats, &last->scale));
-    if (!last->seen)
-        TSR__TRY(tsr_tensor_create_host(device, TSR_F32, 1, &one, &last->seen));
-    return TSR_OK;
-}
-
-static tsr_status scale_on_device(norm *n, float max_norm, double loss_scale)
-{
-    tsr_optimizer *optimizer = n->optimizer;
-    tsr_stream *stream = optimizer->params.stream;
-    tsr__optimizer_norm *last = &optimizer->norm;
-    const class *all = &n->classes[0];
-    TSR__TRY(tsr_sum_squares(stream, last->sum, all->grads, (int)all->count, 1));
-    TSR__TRY(tsr__clip_scale(stream, last->scale, last->sum, max_norm, (float)loss_scale));
-    last->exists = false; /* until there is a new one */
-    TSR__TRY(tsr_copy(stream, last->seen, last->sum));
-    TSR__TRY(tsr_stream_mark(stream, &last->point));
-    last->loss_scale = loss_scale;
-    last->exists = last->waits = true;
-    return TSR_OK;
-}
-
-static tsr_status scale_on_host(norm *n, tsr_status mine, float max_norm, double loss_scale)
-{
-    TSR__TRY(clip_now(n, mine, max_norm, loss_scale));
-    tsr_optimizer *optimizer = n->optimizer;
-    const bool steps = isfinite(optimizer->norm.value);
-    const float scale[TSR__SCALE_FLOATS] = {steps ? optimizer->scale.value : 0, steps};
-    return tsr_tensor_upload(optimizer->params.stream, optimizer->norm.scale, scale, sizeof scale);
-}
-
-static tsr_status clip_deferred(norm *n, tsr_status mine, float max_norm, double loss_scale)
-{
-    if (mine == TSR_OK)
-        mine = make_memory(n->optimizer);
-    if (mine == TSR_OK && is_alone(n))
-        TSR__TRY(scale_on_device(n, max_norm, loss_scale));
-    else
-        TSR__TRY(scale_on_host(n, mine, max_norm, loss_scale));
-    n->optimizer->scale = (tsr__gradient_scale){.at = n->optimizer->norm.scale};
-    return TSR_OK;
-}
-
-tsr_status tsr_optimizer_clip(tsr_optimizer *optimizer, float max_norm,
-                              const tsr_optimizer_clip_params *params, double *norm_out)
-{
-    static const tsr_optimizer_clip_params none;
-    TSR__REQUIRE(optimizer, "%s: optimizer is NULL", who);
-    TSR__REQUIRE(max_norm >= 0, "%s: max_norm is %g; it must be at least 0", who, (double)max_norm);
-    params = params ? params : &none;
-    TSR__REQUIRE(isfinite(params->loss_scale) && params->loss_scale >= 0,
-                 "%s: loss_scale is %g; it must be finite and more than 0", who,
-                 (double)params->loss_scale);
-    TSR__REQUIRE(!params->deferred || !norm_out,
-                 "%s: norm must be NULL with `deferred`; tsr_optimizer_norm returns it", who);
-    const double loss_scale = params->loss_scale == 0 ? 1 : (double)params->loss_scale;
-    norm n = {.optimizer = optimizer,
-              .own_group = params->group,
-              .stages = params->stages,
-              .elsewhere = params->counted_elsewhere};
-    tsr_status mine, status = prepare(&n, &mine);
-    if (status == TSR_OK)
-        status = params->deferred ? clip_deferred(&n, mine, max_norm, loss_scale)
-                                  : clip_now(&n, mine, max_norm, loss_scale);
-    norm_finish(&n);
-    TSR__TRY(status);
-    optimizer->scaled = true;
-    if (norm_out)
-        *norm_out = optimizer->norm.value;
-    return TSR_OK;
-}
-
-tsr_status tsr_optimizer_norm(tsr_optimizer *optimizer, double *out)
-{
-    TSR__REQUIRE(optimizer && out, "optimizer_norm: %s is NULL", optimizer ? "out" : "optimizer");
-    tsr__optimizer_norm *last = &optimizer->norm;
-    TSR__REQUIRE(last->exists, "optimizer_norm: no norm has been computed; call optimizer_clip");
-    if (last->waits) {
-        void *sum;
-        TSR__TRY(tsr_stream_wait_point(optimizer->params.stream, last->point, UINT64_MAX));
-        TSR__TRY(tsr_tensor_map(last->seen, &sum));
-        last->value = sqrt((double)*(const float *)sum) / last->loss_scale;
-        last->waits = false;
-    }
-    *out = last->value;
     return TSR_OK;
 }

@@ -1,7 +1,8 @@
 /* The internal functions of optimizers.
  *
  *     optimizer.c  parameters, their state, and steps
- *     norm.c       the norm of all gradients, and clipping
+ *     norm.c       the sum of the squares of all gradients, over all ranks
+ *     clip.c       the norm, and the factor by which a step multiplies gradients
  *     file.c       checkpoints */
 #ifndef TSR_PARALLEL_OPTIMIZER_OPTIMIZER_H
 #define TSR_PARALLEL_OPTIMIZER_OPTIMIZER_H
@@ -32,7 +33,7 @@ typedef struct tsr__optimizer_model {
     bool *own;
 } tsr__optimizer_model;
 
-/* For norm.c: the norm that was computed last. */
+/* For clip.c: the norm that was computed last. */
 typedef struct tsr__optimizer_norm {
     bool exists, waits; /* waits: it must be computed from `seen`; otherwise it is `value` */
     double value;
