@@ -114,8 +114,9 @@ void main()
         vec4 values[AHEAD];
         load_values(v, thread / QUADS, uint(end - j0), values);
 
+        // Not unrolled, because SwiftShader then computes wrong scores.
         float most = tsr_minus_infinity;
-        [[unroll]] for (uint n = 0u; n < SHARE; n++) {
+        for (uint n = 0u; n < SHARE; n++) {
             uint column = n * SHARERS + sharer, at = row * THREADS + column;
             float score = score_of(p_tile[at], query, j0 + int(column), mask, slope);
             score = j0 + int(column) < end ? score : tsr_minus_infinity;
