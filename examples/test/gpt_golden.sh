@@ -66,21 +66,21 @@ if [ "$which" = few ]; then
     run gpt2 2 --pipeline 2 --batch 3 --accumulate 4
     exit
 fi
-each gpt2 1
 each llama 1 --recompute
 each gpt2 2 --grid 1x2 --recompute
-each gpt2 2 --grid 2x1 --batch 6 --accumulate 2
 each llama 2 --grid 2x1 --strategy layerwise
 each gpt2 2 --grid 2x1 --strategy hybrid
 each llama 2 --grid 2x1 --strategy weighted
 each llama 4 --grid 2x2
 each gpt2 4 --grid 2x2 --strategy layerwise
 each llama 4 --grid 1x4 --recompute
-each llama 2 --pipeline 2 --batch 3 --accumulate 4 --recompute
 each gpt2 4 --grid 1x2 --pipeline 2 --batch 3 --accumulate 4
 each llama 4 --grid 2x1 --pipeline 2 --batch 6 --accumulate 2 --strategy layerwise --recompute
 each gpt2 3 --pipeline 3
 [ "$steps" = 200 ] || exit 0
+both 1
+both 2 --grid 2x1 --batch 6 --accumulate 2
+both 2 --pipeline 2 --batch 3 --accumulate 4 --recompute
 both 2 --grid 1x2
 both 2 --grid 2x1
 both 2 --grid 2x1 --strategy full

@@ -77,6 +77,11 @@ void gpu_setup_as_gpu_packed(void)
     gpu->device_class = TSR__CLASS_GPU;
 }
 
+bool gpu_is_swiftshader(void)
+{
+    return strcmp(tsr_device_get_info(gpu)->driver_name, "SwiftShader driver") == 0;
+}
+
 void gpu_teardown(void)
 {
     tsr_stream_destroy(&queue);

@@ -23,6 +23,9 @@ void gpu_setup_staged(void);
 /* Like gpu_setup, with the choices made for GPUs on any device: they must work on all devices. */
 void gpu_setup_as_gpu(void);
 void gpu_setup_as_gpu_packed(void);
+/* True if the device is SwiftShader, which has no attention kernels of its own, and takes many
+ * times as long as others to compile some kernels of GPUs. */
+bool gpu_is_swiftshader(void);
 
 /* Asserts a call's success, with tsr_last_error() in the message. */
 #define GPU_OK(call) gpu_ok_((call), #call, __FILE__, __LINE__)

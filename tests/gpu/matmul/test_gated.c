@@ -173,7 +173,7 @@ START_TEST(matches_double_precision)
     gpu_random random = {11};
     const bool is_gpu = gpu->device_class == TSR__CLASS_GPU;
     /* GPUs have a kernel for long rows of blocks, which SwiftShader compiles for long. */
-    const bool long_rows = strcmp(tsr_device_get_info(gpu)->driver_name, "SwiftShader driver") != 0;
+    const bool long_rows = !gpu_is_swiftshader();
     for (int n = 0; n < 40; n++) {
         const bool quantised = n % 2;
         const gated_case c = {

@@ -262,7 +262,7 @@ START_TEST(long_rows)
     static const int64_t blocks[] = {33, 64, 200, 401};
     const tsr_quant_format *format = tsr_quant_format_of(dtypes[_i]);
     gpu_random random = {.state = 57 + (uint64_t)_i};
-    if (strcmp(tsr_device_get_info(gpu)->driver_name, "SwiftShader driver") == 0)
+    if (gpu_is_swiftshader())
         SKIP_UNLESS_HUGE("half a minute on SwiftShader");
     for (int i = 0; i < 4; i++) {
         product p = {1,
