@@ -20,8 +20,8 @@
 #include "weights.h"
 #include "windows.h"
 
-#define GROW_EVERY                                                                                 \
-    5 /* while ranks are missing, looks for processes that join after this many steps */
+/* While ranks are missing, looks for processes that join after this many steps. */
+#define GROW_EVERY 5
 #define HELD_OUT_BATCHES 8 /* that are evaluated together: stages compute at the same time */
 
 /* What a process that joins gets from rank 0. */

@@ -114,7 +114,7 @@ void main()
         vec4 values[AHEAD];
         load_values(v, thread / QUADS, uint(end - j0), values);
 
-        // Not unrolled, because SwiftShader then computes wrong scores.
+        // Without an unroll hint: SwiftShader computed wrong results with one.
         float most = tsr_minus_infinity;
         for (uint n = 0u; n < SHARE; n++) {
             uint column = n * SHARERS + sharer, at = row * THREADS + column;

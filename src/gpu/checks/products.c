@@ -153,7 +153,7 @@ tsr_status tsr__case_attention_few(tsr__case *c, tsr_dtype dtype)
 
 /* Weights in blocks ---------------------------------------------------------------------------- */
 
-enum { COLUMNS = 5, DEPTH = 256, LONG_DEPTH = 1280, MOST_WEIGHTS = COLUMNS * LONG_DEPTH };
+enum { COLUMNS = 5, DEPTH = 256, LONG_DEPTH = 1280, MAX_WEIGHTS = COLUMNS * LONG_DEPTH };
 
 /* Makes blocks of a format that cannot be written from arbitrary bits and small scales. */
 static void invent_blocks(const tsr_quant_format *format, uint8_t *blocks, uint64_t bytes)
@@ -174,8 +174,8 @@ static void invent_blocks(const tsr_quant_format *format, uint8_t *blocks, uint6
  * reads them. They are at most 1/8, so that results are about 1. */
 static tsr_status add_weights(tsr__case *c, tsr_dtype format, int columns, int depth)
 {
-    uint8_t blocks[MOST_WEIGHTS * 2];
-    float values[MOST_WEIGHTS];
+    uint8_t blocks[MAX_WEIGHTS * 2];
+    float values[MAX_WEIGHTS];
     const int count = columns * depth;
     uint64_t bytes;
 

@@ -43,8 +43,9 @@ static bool suits_few(const tsr_tensor *b, const tsr__matmul_problem *p)
 /* For one or two long rows there is a kernel whose invocations load whole blocks. */
 enum {
     BLOCKS_ROWS = 2,
-    BLOCKS_LEAST = 32,         /* blocks of a row */
-    BLOCKS_SHARED = 32 * 1024, /* bytes of shared memory, which leave room for another workgroup */
+    BLOCKS_MIN = 32, /* blocks of a row */
+    BLOCKS_MAX_SHARED =
+        32 * 1024, /* bytes of shared memory, which leave room for another workgroup */
 };
 
 /* The invocations of a workgroup: if possible one for each block of a row, and otherwise so many
@@ -54,7 +55,7 @@ static uint32_t threads_for(const tsr_device *device, int64_t blocks, uint32_t r
                             uint32_t columns)
 {
     const uint32_t subgroup = device->info.subgroup_size > 32 ? 64 : 32;
-    const uint32_t shared = tsr__min_u32(device->info.max_shared_memory_bytes, BLOCKS_SHARED);
+    const uint32_t shared = tsr__min_u32(device->info.max_shared_memory_bytes, BLOCKS_MAX_SHARED);
     const uint32_t most = tsr__min_u32(shared / (rows * (9 * 16 + 4 * columns)),
                                        device->info.max_workgroup_invocations) /
                           subgroup * subgroup;
@@ -69,7 +70,7 @@ static bool suits_blocks(const tsr__matmul_call *call)
 {
     const tsr__matmul_problem *p = call->problem;
     return p->m <= BLOCKS_ROWS && tsr__quant_is_scaled_words(call->b->layout.dtype) &&
-           p->k / 32 >= BLOCKS_LEAST &&
+           p->k / 32 >= BLOCKS_MIN &&
            threads_for(tsr_stream_device(call->stream), p->k / 32, (uint32_t)p->m, 4) > 0 &&
            admitted(TSR__SHADER_MATMUL_BLOCKS, call->b, p);
 }

@@ -1,4 +1,4 @@
-/* Clipping of gradients by their norm. The factor is applied by the next step. */
+/* Clipping of gradients by their norm: the factor by which the next step multiplies them. */
 #include <math.h>
 #include <stdint.h>
 

@@ -263,7 +263,7 @@ START_TEST(long_rows)
     const tsr_quant_format *format = tsr_quant_format_of(dtypes[_i]);
     gpu_random random = {.state = 57 + (uint64_t)_i};
     if (gpu_is_swiftshader())
-        SKIP_UNLESS_HUGE("half a minute on SwiftShader");
+        SKIP_UNLESS_HUGE("a long compilation on SwiftShader");
     for (int i = 0; i < 4; i++) {
         product p = {1,
                      1 + (i + _i) % 2,

@@ -336,7 +336,7 @@ START_TEST(rows_are_added_in_their_order)
     const double usual = gpu->work_limit;
     gpu_random random = {55};
     if (gpu->device_class == TSR__CLASS_GPU && gpu_is_swiftshader())
-        SKIP("SwiftShader compiles this kernel of GPUs for half a minute; lavapipe runs it");
+        SKIP("SwiftShader takes 48 s to compile this kernel of GPUs; lavapipe runs it");
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         add_in_order(&random, rows[r], TSR_F32, false);
     /* A kernel for GPUs lists at most 256 of the indices that a workgroup adds. */
