@@ -250,9 +250,9 @@ static void set_sleeping(const tsr__job *job, bool sleeping)
     }
 }
 
-/* Sleeps until something arrives. First sets this rank's flag `sleeping`. A rank that publishes
- * after that wakes this rank. Data published before that is found by the progress call that follows
- * the flag. See publish() in shm/shm.c. */
+/* Sleeps until something arrives. First sets this rank's flag `sleeping`. If the last rank
+ * publishes after that, it wakes this rank. Data published before that is found by the progress
+ * call that follows the flag. See publish() in shm/shm.c. */
 static void sleep_until(tsr__job *job, uint64_t wake_ns)
 {
     set_sleeping(job, true);

@@ -63,6 +63,21 @@ void tsr__shm_add(tsr__shm *shm, tsr__shm_operation *operation, const tsr__call 
 /* Rounds ----------------------------------------------------------------------------------------
  */
 
+static bool has_published(const tsr__shm *shm, int rank)
+{
+    const tsr__shm_line *line = &shm->slots[rank]->headers[tsr__shm_buffer_index(shm)].line;
+    return atomic_load_explicit(&line->sequence, memory_order_acquire) == shm->sequence;
+}
+
+/* Returns whether all other ranks have published the round. */
+static bool is_last(const tsr__shm *shm)
+{
+    for (int i = 0; i < shm->size; i++)
+        if (i != shm->rank && !has_published(shm, i))
+            return false;
+    return true;
+}
+
 /* Returns the ranks that sleep, as a bit mask, and clears their flags, so that each is woken only
  * once. */
 static uint64_t take_sleepers(const tsr__shm *shm)
@@ -88,16 +103,12 @@ static uint64_t publish(tsr__shm *shm, tsr__shm_operation *operation)
     atomic_store_explicit(&mine->headers[index].line.sequence, shm->sequence, memory_order_release);
     operation->published = true;
     shm->waiting_for = 0;
-    /* Pairs with the fence of a rank that is about to sleep (progress.c): either that rank sees
-     * this sequence number, or this rank sees its flag `sleeping`. */
+    /* Only the last rank to publish wakes the others, which can do nothing before. The fence pairs
+     * with that of the other publishers, so that one of them sees the sequence numbers of all, and
+     * with that of a rank that is about to sleep (progress.c): either that rank sees all numbers,
+     * or the last publisher sees its flag `sleeping`. */
     atomic_thread_fence(memory_order_seq_cst);
-    return take_sleepers(shm);
-}
-
-static bool has_published(const tsr__shm *shm, int rank)
-{
-    const tsr__shm_line *line = &shm->slots[rank]->headers[tsr__shm_buffer_index(shm)].line;
-    return atomic_load_explicit(&line->sequence, memory_order_acquire) == shm->sequence;
+    return is_last(shm) ? take_sleepers(shm) : 0;
 }
 
 /* Returns whether all ranks have published the round. */

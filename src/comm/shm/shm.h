@@ -107,7 +107,7 @@ int tsr__shm_slot_index(const tsr__shm *shm);
 
 /* What the caller of a step must do. */
 typedef struct tsr__shm_event {
-    uint64_t wake;                 /* bit r: rank r sleeps, and something was published for it */
+    uint64_t wake;                 /* bit r: rank r sleeps, and all have published the round */
     tsr__shm_operation *completed; /* the operation that has completed, or NULL */
     int mismatch;                  /* a rank that has called a different operation; −1: none */
     bool happened;                 /* at least one of the above is set */
@@ -128,7 +128,7 @@ const tsr__call *tsr__shm_call(const tsr__shm *shm);
 void tsr__shm_call_of(const tsr__shm *shm, int rank, tsr__call *call, tsr__call *before);
 /* Returns whether the operation in progress waits until this rank publishes. */
 bool tsr__shm_awaits(const tsr__shm *shm, int rank);
-/* Sets whether other ranks must wake this rank after they have published. */
+/* Sets whether this rank must be woken when all have published the round. */
 void tsr__shm_set_sleeping(tsr__shm *shm, bool sleeping);
 /* Removes all operations and makes both buffers of this rank unusable, so that a late rank cannot
  * complete an operation that this rank has cancelled. Accepts NULL. */

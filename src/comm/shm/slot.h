@@ -39,7 +39,7 @@ typedef struct tsr__shm_slot {
         alignas(128) tsr__call call; /* read only if call_hash differs */
         tsr__call before;
     } headers[2];
-    /* the owner sleeps, so a rank that publishes must wake it */
+    /* the owner sleeps, so the last rank to publish a round must wake it */
     alignas(128) _Atomic uint32_t sleeping;
     alignas(4096) tsr__shm_buffer buffers[2];
 } tsr__shm_slot;
