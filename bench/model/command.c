@@ -10,6 +10,8 @@ static bench_model_options chosen = {
     .prompt_tokens = 512,
     .generate = 128,
     .repetitions = 5,
+    .stages = 1,
+    .sequences = 1,
     .timeout = 600,
     .to = {.format = BENCH_AS_MARKDOWN},
 };
@@ -48,6 +50,10 @@ static const cli_option options[] = {
      .read = cli_read_float_dtype, .user = &chosen.cache_dtype},
     {"rates", "LIST", "divide the model by the speed of ranks, such as 3,1 (default: evenly)",
      .read = cli_read_rates, .user = &chosen.rates},
+    {"stages", "S", "divide the layers over S stages, which are groups of ranks (default: 1)",
+     .integer = &chosen.stages, .low = 1, .high = TSR_MAX_COMM_SIZE},
+    {"sequences", "N", "generate N sequences at the same time (default: 1)",
+     .integer = &chosen.sequences, .low = 1, .high = TSR_GENERATOR_MAX_SEQUENCES},
     {"device", "DEVICE",
      "index, UUID or part of the name (default: TESSERA_DEVICE, or the fastest)",
      .text = &chosen.device},
@@ -69,11 +75,13 @@ static void help(FILE *out)
         "rank 0 prints.\n"
         "\n"
         "Verified before timed: logits must be finite and must differ, and greedy tokens must be "
-        "the same in a second run and in each repetition.\n"
+        "the same in a second run and in each repetition. All sequences continue the same prompt, "
+        "and each must repeat its own tokens.\n"
         "\n"
         "Times are those of complete steps: the forward pass, the exchange between ranks, and the "
         "choice of tokens. 'communication' is the part of this time in which a rank waits for "
-        "data of others, the mean of all ranks. 'weights' is the bytes of weights that all ranks "
+        "data of others, of those of its stage, the mean of all ranks. 'weights' is the bytes of "
+        "weights that all ranks "
         "read per second while they generate, and 'of memory' their part of the memory ceiling, "
         "which all ranks measure at the same time, before and after.\n");
     cli_options_help(out, options);

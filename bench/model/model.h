@@ -31,7 +31,7 @@ typedef struct bench_model_options {
     const bench_model_shape *shape;
     tsr_dtype type; /* of a generated model's matrices */
     tsr_dtype dtype, cache_dtype;
-    int64_t prompt_tokens, generate, repetitions, prefill;
+    int64_t prompt_tokens, generate, repetitions, prefill, stages, sequences;
     cli_rates rates;
     double timeout;
     const char *device;
@@ -46,11 +46,13 @@ typedef struct bench_model_rank {
     double memory; /* its ceiling while all ranks measured theirs, in bytes per second */
 } bench_model_rank;
 
-/* One of the tests: pp512 processes a prompt of 512 tokens, tg128 generates 128 tokens. */
+/* One of the tests: pp512 processes a prompt of 512 tokens, tg128 generates 128 tokens, and 4xtg128
+ * as many of each of 4 sequences. */
 typedef struct bench_model_test {
     char name[32];
     bool generates;
-    int64_t tokens;
+    int64_t tokens; /* of all sequences */
+    int sequences;
     int count;
     double *seconds;       /* [count]: of each repetition, on rank 0 */
     double *communication; /* [ranks]: the part of the time in which a rank waited for others */
@@ -77,8 +79,9 @@ int bench_model_run(const bench_model_options *options);
 typedef struct bench_model_figures {
     double mean, deviation; /* tokens per second; the deviation of a single repetition is 0 */
     double communication;   /* the mean of all ranks */
-    /* Bytes of weights that all ranks read per second while they generate, and their part of the
-     * ceilings of all ranks. 0 for prompts, which read weights once for many tokens. */
+    /* Bytes of weights that all ranks read per second while they generate, each once in a step, and
+     * their part of the ceilings of all ranks. 0 for prompts, which read weights once for many
+     * tokens. */
     double weights, memory;
 } bench_model_figures;
 bench_model_figures bench_model_summarize(const bench_model_report *report,

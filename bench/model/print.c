@@ -47,7 +47,7 @@ bench_model_figures bench_model_summarize(const bench_model_report *report,
         bytes += (double)(report->rank[r].weight_bytes - report->rank[r].table_bytes);
         ceiling += report->rank[r].memory;
     }
-    out.weights = bytes * out.mean;
+    out.weights = bytes * out.mean / test->sequences;
     out.memory = ceiling > 0 ? out.weights / ceiling : 0;
     return out;
 }

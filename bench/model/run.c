@@ -9,6 +9,7 @@
 #include "bench/ceilings/ceilings.h"
 #include "bench/harness/clock.h"
 #include "cli/lib/memory.h"
+#include "cli/lib/stages.h"
 
 #define SEED 1
 #define VERIFIED_PROMPT INT64_C(16)
@@ -22,11 +23,15 @@ typedef struct job {
     bench_context context;
     tsr_comm *comm;
     tsr_group *group;
+    tsr_comm *stages; /* the ranks with the same place in all stages; NULL: one stage */
     tsr_model *model;
     tsr_generator *generator;
     int rank;
     int32_t *prompt; /* [prompt_tokens, or more] */
-    int32_t *tokens; /* [generate + 1]: those of the first run of a test */
+    int32_t *tokens; /* [sequences][most_tokens]: those of the first run of a test */
+    int64_t most_tokens;
+    tsr_generated *generated; /* [sequences]: of a step */
+    int *numbers;             /* [sequences]: of the generator */
     bench_model_rank own;
     bench_model_report report;
 } job;
@@ -59,10 +64,8 @@ static void name_model(job *j)
 static bool open_model(job *j)
 {
     const bench_model_options *o = j->options;
-    tsr_model_params params = {.group = j->group, .dtype = o->dtype};
+    tsr_model_params params = {.group = j->group, .stages = j->stages, .dtype = o->dtype};
     tsr_model_stats stats;
-    if (!cli_rates_fit(&o->rates, j->report.ranks, j->context.error, sizeof j->context.error))
-        return false;
     if (o->rates.count > 0)
         params.partition =
             (tsr_partition_params){.kind = TSR_PARTITION_WEIGHTED, .rates = o->rates.values};
@@ -94,7 +97,12 @@ static bool open_job(job *j)
     j->report.ranks = tsr_comm_size(j->comm);
     if (!bench_open_device(of(j), o->device))
         return false;
-    BENCH_TRY(of(j), tsr_group_create(j->comm, j->context.stream, NULL, &j->group));
+    const int stages = (int)o->stages, ranks = j->report.ranks;
+    if (!cli_stages_fit(stages, ranks, j->context.error, sizeof j->context.error) ||
+        !cli_rates_fit(&o->rates, ranks / stages, j->context.error, sizeof j->context.error))
+        return false;
+    BENCH_TRY(of(j),
+              cli_stages_create(j->comm, stages, j->context.stream, NULL, &j->group, &j->stages));
     return open_model(j);
 }
 
@@ -107,9 +115,12 @@ static void close_job(job *j)
     free(j->report.rank);
     free(j->prompt);
     free(j->tokens);
+    free(j->generated);
+    free(j->numbers);
     tsr_generator_destroy(&j->generator);
     tsr_model_close(&j->model);
     tsr_group_destroy(&j->group);
+    tsr_comm_destroy(&j->stages);
     bench_finish(&j->context);
     tsr_comm_destroy(&j->comm);
 }
@@ -125,7 +136,11 @@ static void make_prompt(job *j)
     j->prompt = cli_alloc((size_t)count, sizeof *j->prompt);
     for (int64_t i = 0; i < count; i++)
         j->prompt[i] = (int32_t)(tsr_philox_next_u64(&rng) % (uint64_t)vocabulary);
-    j->tokens = cli_alloc((size_t)j->options->generate + VERIFIED_TOKENS + 1, sizeof *j->tokens);
+    const size_t sequences = (size_t)j->options->sequences;
+    j->most_tokens = j->options->generate + VERIFIED_TOKENS + 1;
+    j->tokens = cli_alloc(sequences * (size_t)j->most_tokens, sizeof *j->tokens);
+    j->generated = cli_alloc(sequences, sizeof *j->generated);
+    j->numbers = cli_alloc(sequences, sizeof *j->numbers);
 }
 
 /* Verifying ------------------------------------------------------------------------------------ */
@@ -149,13 +164,14 @@ static void look_at(void *user, int sequence, int64_t position, const float *log
         seen->wrong_at = position;
 }
 
-static bool generator_for(job *j, int64_t context, logits_seen *seen)
+static bool generator_for(job *j, int sequences, int64_t context, logits_seen *seen)
 {
     const bench_model_options *o = j->options;
     tsr_generator_destroy(&j->generator);
     BENCH_TRY(of(j), tsr_generator_create(
-                         tsr_generator_params(.model = j->model, .context = context,
-                                              .cache_dtype = o->cache_dtype, .prefill = o->prefill,
+                         tsr_generator_params(.model = j->model, .sequences = sequences,
+                                              .context = context, .cache_dtype = o->cache_dtype,
+                                              .prefill = o->prefill,
                                               .logits = seen != NULL ? look_at : NULL, .user = seen,
                                               .logits_positions = seen != NULL ? context : 0,
                                               .omit_log_probabilities = true),
@@ -163,32 +179,44 @@ static bool generator_for(job *j, int64_t context, logits_seen *seen)
     return true;
 }
 
-/* Begins to continue the first tokens of the prompt greedily. */
-static bool add(job *j, int64_t prompt_count, int64_t max_tokens, int *sequence)
+/* Begins to continue the first tokens of the prompt greedily, in all sequences. */
+static bool add(job *j, int sequences, int64_t prompt_count, int64_t max_tokens)
 {
-    BENCH_TRY(of(j), tsr_generator_add(
-                         j->generator,
-                         tsr_sequence_params(.prompt = j->prompt, .prompt_count = prompt_count,
-                                             .max_tokens = max_tokens, .ignore_end = true),
-                         sequence));
+    for (int i = 0; i < sequences; i++)
+        BENCH_TRY(of(j), tsr_generator_add(
+                             j->generator,
+                             tsr_sequence_params(.prompt = j->prompt, .prompt_count = prompt_count,
+                                                 .max_tokens = max_tokens, .ignore_end = true),
+                             &j->numbers[i]));
     return true;
 }
 
-/* Generates tokens number first … first + count − 1. The first run keeps them, and later ones must
- * get the same. */
-static bool steps(job *j, int64_t first, int64_t count, bool keep)
+static bool remove_all(job *j, int sequences)
+{
+    for (int i = 0; i < sequences; i++)
+        BENCH_TRY(of(j), tsr_generator_remove(j->generator, j->numbers[i]));
+    return true;
+}
+
+/* Generates tokens number first … first + count − 1 of each sequence. The first run keeps them, and
+ * later ones must get the same. */
+static bool steps(job *j, int sequences, int64_t first, int64_t count, bool keep)
 {
     for (int64_t i = first; i < first + count; i++) {
-        tsr_generated token;
-        int ended;
-        BENCH_TRY(of(j), tsr_generator_step(j->generator, &token, &ended));
-        if (ended != 1)
-            return bench_fail(of(j), "the sequence ended after %lld tokens", (long long)i);
-        if (keep)
-            j->tokens[i] = token.token;
-        else if (j->tokens[i] != token.token)
-            return bench_fail(of(j), "token %lld is %d, but it was %d in the first run",
-                              (long long)i, (int)token.token, (int)j->tokens[i]);
+        int given;
+        BENCH_TRY(of(j), tsr_generator_step(j->generator, j->generated, &given));
+        if (given != sequences)
+            return bench_fail(of(j), "a sequence ended after %lld tokens", (long long)i);
+        for (int s = 0; s < sequences; s++) {
+            int32_t *kept = &j->tokens[s * j->most_tokens + i];
+            const int32_t got = j->generated[s].token;
+            if (keep)
+                *kept = got;
+            else if (*kept != got)
+                return bench_fail(of(j),
+                                  "token %lld of sequence %d is %d, but it was %d in the first run",
+                                  (long long)i, s, (int)got, (int)*kept);
+        }
     }
     return true;
 }
@@ -199,14 +227,12 @@ static bool verify(job *j)
     const int64_t prompt = context > 2 * VERIFIED_PROMPT ? VERIFIED_PROMPT : 1;
     const int64_t tokens = context > 2 * VERIFIED_PROMPT ? VERIFIED_TOKENS : 1;
     logits_seen seen = {.vocabulary = j->report.config->vocabulary, .wrong_at = -1};
-    if (!generator_for(j, prompt + tokens, &seen))
+    if (!generator_for(j, 1, prompt + tokens, &seen))
         return false;
     for (int run = 0; run < 2; run++) {
-        int sequence;
         seen.rows = 0;
-        if (!add(j, prompt, tokens, &sequence) || !steps(j, 0, tokens, run == 0))
+        if (!add(j, 1, prompt, tokens) || !steps(j, 1, 0, tokens, run == 0) || !remove_all(j, 1))
             return false;
-        BENCH_TRY(of(j), tsr_generator_remove(j->generator, sequence));
         if (seen.wrong_at >= 0 || seen.rows != prompt + tokens - 1)
             return bench_fail(of(j), "the logits at position %lld are not finite, or all equal",
                               (long long)seen.wrong_at);
@@ -226,20 +252,21 @@ static bool barrier(job *j)
 static bool repeat(job *j, const bench_model_test *test, bool keep, double *seconds, double *waited)
 {
     const int64_t prompt = test->generates ? 1 : test->tokens;
-    const int64_t first = test->generates ? 1 : 0, count = test->generates ? test->tokens : 1;
+    const int sequences = test->sequences;
+    const int64_t first = test->generates ? 1 : 0,
+                  count = test->generates ? test->tokens / sequences : 1;
     tsr_group_stats stats;
-    int sequence;
-    if (!add(j, prompt, first + count, &sequence) || !steps(j, 0, first, keep) || !barrier(j))
+    if (!add(j, sequences, prompt, first + count) || !steps(j, sequences, 0, first, keep) ||
+        !barrier(j))
         return false;
     tsr_group_reset_stats(j->group);
     const double start = bench_now_ns();
-    if (!steps(j, first, count, keep))
+    if (!steps(j, sequences, first, count, keep))
         return false;
     *seconds = (bench_now_ns() - start) * 1e-9;
     tsr_group_get_stats(j->group, &stats);
     *waited = (double)stats.transport_ns * 1e-9;
-    BENCH_TRY(of(j), tsr_generator_remove(j->generator, sequence));
-    return true;
+    return remove_all(j, sequences);
 }
 
 /* Gathers `size` bytes of each rank. */
@@ -252,17 +279,23 @@ static bool gather(job *j, const void *own, void *all, size_t size)
 static bool measure(job *j, bool generates, int64_t tokens)
 {
     bench_model_test *test = &j->report.tests[j->report.test_count++];
-    const int count = (int)j->options->repetitions;
+    const int count = (int)j->options->repetitions,
+              sequences = generates ? (int)j->options->sequences : 1;
     double waited = 0, all = 0, one_waited, one;
     *test = (bench_model_test){.generates = generates,
-                               .tokens = tokens,
+                               .tokens = tokens * sequences,
+                               .sequences = sequences,
                                .count = count,
                                .seconds = cli_alloc((size_t)count, sizeof(double)),
                                .communication = cli_alloc((size_t)j->report.ranks, sizeof(double))};
-    snprintf(test->name, sizeof test->name, "%s%lld", generates ? "tg" : "pp", (long long)tokens);
+    int used = 0;
+    if (sequences > 1)
+        used = snprintf(test->name, sizeof test->name, "%dx", sequences);
+    snprintf(test->name + used, sizeof test->name - (size_t)used, "%s%lld", generates ? "tg" : "pp",
+             (long long)tokens);
     bench_progress_show(&j->context.progress, test->name);
     /* The last token is chosen, but not computed. */
-    if (!generator_for(j, generates ? tokens + 1 : tokens, NULL) ||
+    if (!generator_for(j, sequences, generates ? tokens + 1 : tokens, NULL) ||
         !repeat(j, test, true, &one, &one_waited))
         return false;
     for (int i = 0; i < count; i++) {

@@ -91,6 +91,24 @@ START_TEST(a_job_is_measured)
 }
 END_TEST
 
+/* Two stages, and two sequences at the same time, which need not be as many as stages. */
+START_TEST(stages_are_measured)
+{
+    if (!TEST_HAVE_UCX)
+        SKIP("the library was built without UCX");
+    json_t *document = tool_json("launch --no-prefix -n 2 -- " TEST_TOOL " " SMALL
+                                 "--json --stages 2 --sequences 3",
+                                 "tessera.bench.model");
+    const json_t *results = tool_member(document, "results"),
+                 *ranks = tool_member(document, "ranks");
+    check_result(json_array_get(results, 0), "pp9", 9);
+    check_result(json_array_get(results, 1), "3xtg3", 9);
+    for (size_t r = 0; r < 2; r++) /* each has all heads of its layers */
+        ck_assert_int_eq((int)tool_number(json_array_get(ranks, r), "heads"), 8);
+    json_decref(document);
+}
+END_TEST
+
 START_TEST(tables)
 {
     tool_result csv = tool_run(SMALL "--type q8_0 -o csv");
@@ -146,6 +164,7 @@ START_TEST(mistakes_are_named)
     tool_refuses("bench model -p 0 -n 0", "tessera: bench model: --prompt-tokens and --generate "
                                           "are both 0; nothing is left to measure\n");
     tool_fails(SMALL "--rates 1,2", "bench model: --rates has 2 values for 1 rank");
+    tool_fails(SMALL "--stages 2", "bench model: --stages 2 does not divide 1 rank");
     tool_fails("bench model /nowhere", "bench model: model: /nowhere: No such file or directory");
 }
 END_TEST
@@ -155,6 +174,7 @@ TESTS(bench_model)
     tcase_set_timeout(tests, 300);
     tcase_add_test(tests, a_file_is_measured);
     tcase_add_test(tests, a_job_is_measured);
+    tcase_add_test(tests, stages_are_measured);
     tcase_add_test(tests, tables);
     tcase_add_test(tests, mistakes_are_named);
 }

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/generate/generate.h"
 #include "cli/lib/memory.h"
+#include "cli/lib/stages.h"
 #include "cli/lib/terminal.h"
 
 #define EXIT_INTERRUPTED 130 /* as a shell reports a program that SIGINT has ended */
@@ -82,29 +83,14 @@ static tsr_status open_model(job *j)
     return tsr_model_open(o->model, &params, &j->model);
 }
 
-/* Stages are consecutive ranks. */
 static tsr_status create_groups(job *j)
 {
     const int stages = (int)generate_chosen.stages, ranks = tsr_comm_size(j->comm);
-    const int rank = tsr_comm_rank(j->comm), each = ranks / stages;
-    tsr_comm *row = NULL;
-    if (ranks % stages != 0) {
-        snprintf(j->problem, sizeof j->problem, "--stages %d does not divide %d rank%s", stages,
-                 ranks, ranks == 1 ? "" : "s");
-        return TSR_ERR_INVALID;
-    }
-    if (!cli_rates_fit(&generate_chosen.rates, each, j->problem, sizeof j->problem))
+    if (!cli_stages_fit(stages, ranks, j->problem, sizeof j->problem) ||
+        !cli_rates_fit(&generate_chosen.rates, ranks / stages, j->problem, sizeof j->problem))
         return TSR_ERR_INVALID;
     const tsr_group_params params = {.wire = generate_chosen.wire};
-    if (stages == 1)
-        return tsr_group_create(j->comm, j->stream, &params, &j->group);
-    tsr_status status = tsr_comm_split(j->comm, rank % each, rank, &j->stages);
-    if (status == TSR_OK)
-        status = tsr_comm_split(j->comm, rank / each, rank, &row);
-    if (status == TSR_OK)
-        status = tsr_group_create(row, j->stream, &params, &j->group);
-    tsr_comm_destroy(&row);
-    return status;
+    return cli_stages_create(j->comm, stages, j->stream, &params, &j->group, &j->stages);
 }
 
 static tsr_status open_job(job *j)
