@@ -117,6 +117,16 @@ void rank_fail(const char *format, ...)
     _exit(3);
 }
 
+void ranks_meet(_Atomic int *arrived, int size)
+{
+    const int turn = atomic_fetch_add(arrived, 1) / size;
+    const double end = seconds_now() + 60;
+    while (atomic_load(arrived) < (turn + 1) * size) {
+        need(seconds_now() < end);
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+}
+
 void rank_destroy(void)
 {
     tsr_comm_destroy(&world);

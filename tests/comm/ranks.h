@@ -96,6 +96,11 @@ void rank_fail(const char *format, ...) __attribute__((format(printf, 1, 2), nor
                       need_status_ == TSR_OK ? "no error" : tsr_last_error());                     \
     } while (0)
 
+/* Waits until `size` ranks are here, and the next time again. `arrived` is memory that they share,
+ * and 0 at first. A barrier of the communicator would not do before a rank ends or shrinks it: that
+ * ends the operations of ranks that are not done with theirs. */
+void ranks_meet(_Atomic int *arrived, int size);
+
 /* Destroys the rank's communicator before the rank ends. */
 void rank_destroy(void);
 
