@@ -5,6 +5,7 @@
 #include "tessera/attention.h"
 #include "tessera/base.h"
 #include "tessera/calibrate.h"
+#include "tessera/chat.h"
 #include "tessera/checkpoint.h"
 #include "tessera/checkpoint_files.h"
 #include "tessera/comm.h"

@@ -4,6 +4,7 @@
 
 #include "cli/lib/command.h"
 
+extern const cli_command cli_chat;
 extern const cli_command cli_checkpoint;
 extern const cli_command cli_convert;
 extern const cli_command cli_devices;

@@ -24,6 +24,8 @@ TSR__ABSENT(tsr_generator_create, const tsr_generator_params *params, tsr_genera
 TSR__FORGET(tsr_generator_destroy, tsr_generator)
 TSR__ABSENT(tsr_generator_add, tsr_generator *generator, const tsr_sequence_params *params,
             int *out)
+TSR__ABSENT(tsr_generator_continue, tsr_generator *generator, int sequence, int64_t count,
+            const int32_t *tokens, int64_t max_tokens)
 TSR__ABSENT(tsr_generator_remove, tsr_generator *generator, int sequence)
 TSR__ABSENT(tsr_generator_step, tsr_generator *generator, tsr_generated *tokens, int *count)
 void tsr_generator_interrupt(tsr_generator *generator) { }

@@ -107,14 +107,30 @@ static size_t lower_bound(const tsr__added *added, size_t low, size_t high, size
     return low;
 }
 
+static const tsr__part all_text[] = {{0, SIZE_MAX}};
+const tsr__parts tsr__everywhere = {.parts = all_text, .count = 1};
+
+bool tsr__parts_contain(const tsr__parts *parts, size_t start, size_t end)
+{
+    size_t low = 0, high = parts->count; /* of the first part that ends behind `start` */
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (parts->parts[middle].end <= start)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < parts->count && parts->parts[low].start <= start && end <= parts->parts[low].end;
+}
+
 static bool is_alone(const char *text, size_t size, size_t start, size_t end)
 {
     return !tsr__word_ends(text, start) && !tsr__word_starts(text + end, size - end);
 }
 
 /* Returns the longest token whose text starts at `at`, or NULL. */
-static const tsr__added_token *longest_at(const tsr__added *added, bool control, const char *text,
-                                          size_t size, size_t at)
+static const tsr__added_token *longest_at(const tsr__added *added, const tsr__parts *control,
+                                          const char *text, size_t size, size_t at)
 {
     const tsr__added_token *longest = NULL;
     int byte = (unsigned char)text[at];
@@ -122,7 +138,7 @@ static const tsr__added_token *longest_at(const tsr__added *added, bool control,
     for (size_t place = 1; low < high; place++) {
         const tsr__added_token *token = &added->tokens[low]; /* the shortest one comes first */
         if (token->size == place) {
-            if ((control || !token->control) &&
+            if ((!token->control || tsr__parts_contain(control, at, at + place)) &&
                 (!token->single_word || is_alone(text, size, at, at + place)))
                 longest = token;
             low++;
@@ -136,8 +152,8 @@ static const tsr__added_token *longest_at(const tsr__added *added, bool control,
     return longest;
 }
 
-bool tsr__added_search(const tsr__added *added, bool control, const char *text, size_t size,
-                       size_t from, tsr__found *found)
+bool tsr__added_search(const tsr__added *added, const tsr__parts *control, const char *text,
+                       size_t size, size_t from, tsr__found *found)
 {
     if (added->count == 0)
         return false;

@@ -8,7 +8,7 @@ typedef struct tsr__added_token {
     uint64_t start; /* of the text to find, in `strings` */
     uint32_t size;
     int32_t id;
-    bool control;                 /* found only on request */
+    bool control;                 /* found only where that is wanted */
     bool single_word;             /* found only if no letter or digit is beside it */
     bool strip_left, strip_right; /* the token includes the spaces beside it */
 } tsr__added_token;
@@ -30,6 +30,21 @@ tsr_status tsr__added_add(tsr__added *added, const char *text, size_t size,
  * first counts. */
 void tsr__added_sort(tsr__added *added);
 
+/* A part of a text. */
+typedef struct tsr__part {
+    size_t start, end;
+} tsr__part;
+
+/* Where in a text control tokens are recognised: in these parts, which ascend and do not touch. */
+typedef struct tsr__parts {
+    const tsr__part *parts;
+    size_t count; /* 0: nowhere */
+} tsr__parts;
+
+extern const tsr__parts tsr__everywhere;
+/* Returns whether text[start … end - 1] lies in one of the parts. */
+bool tsr__parts_contain(const tsr__parts *parts, size_t start, size_t end);
+
 typedef struct tsr__found {
     size_t start, end;
     int32_t id;
@@ -37,7 +52,7 @@ typedef struct tsr__found {
 
 /* Finds the first token in text[from … size - 1], and of those that start there the longest.
  * Returns false if there is none. Spaces that belong to a token are not searched before `from`. */
-bool tsr__added_search(const tsr__added *added, bool control, const char *text, size_t size,
-                       size_t from, tsr__found *found);
+bool tsr__added_search(const tsr__added *added, const tsr__parts *control, const char *text,
+                       size_t size, size_t from, tsr__found *found);
 
 #endif

@@ -4,12 +4,12 @@
 
 #include "base/alloc.h"
 #include "tokenizer/alphabet.h"
+#include "tokenizer/encode.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode.h"
 
 typedef struct encoder {
     const tsr_tokenizer *tokenizer;
-    bool control; /* control tokens in the text are recognised */
     int32_t *ids;
     size_t count, capacity;
     tsr__strings normal[2], late[2], word;
@@ -201,14 +201,17 @@ static tsr_status encode_plain(encoder *e, const char *text, size_t size, bool f
     return TSR_OK;
 }
 
-/* Divides the text at the tokens of added[stage], and encodes the parts between them. */
-static tsr_status encode_stage(encoder *e, int stage, const char *text, size_t size, bool first)
+/* Divides the text at the tokens of added[stage], and encodes the parts between them. After
+ * normalisation, control tokens are recognised in a part only if that holds for all of it. */
+static tsr_status encode_stage(encoder *e, int stage, const tsr__parts *control, const char *text,
+                               size_t size, bool first)
 {
+    static const tsr__parts nowhere = {0};
     const tsr_tokenizer *tokenizer = e->tokenizer;
     size_t at = 0;
     while (at < size) {
         tsr__found found = {.start = size, .end = size, .id = -1};
-        bool more = tsr__added_search(&tokenizer->added[stage], e->control, text, size, at, &found);
+        bool more = tsr__added_search(&tokenizer->added[stage], control, text, size, at, &found);
         const char *part = text + at;
         size_t part_size = found.start - at;
         bool part_first = first && at == 0;
@@ -219,7 +222,9 @@ static tsr_status encode_stage(encoder *e, int stage, const char *text, size_t s
                 part = e->normal[0].data;
                 part_size = e->normal[0].size;
             }
-            TSR__TRY(encode_stage(e, 1, part, part_size, part_first));
+            const bool all = tsr__parts_contain(control, at, found.start);
+            TSR__TRY(
+                encode_stage(e, 1, all ? &tsr__everywhere : &nowhere, part, part_size, part_first));
         } else if (part_size > 0) {
             TSR__TRY(encode_plain(e, part, part_size, part_first));
         }
@@ -230,18 +235,36 @@ static tsr_status encode_stage(encoder *e, int stage, const char *text, size_t s
     return TSR_OK;
 }
 
-static tsr_status encode(encoder *e, const char *text, size_t size, bool add)
+static tsr_status encode(encoder *e, const char *text, size_t size, const tsr__encode_how *how)
 {
     const tsr_tokenizer *tokenizer = e->tokenizer;
-    for (size_t i = 0; i < tokenizer->before && add; i++)
+    for (size_t i = 0; i < tokenizer->before && how->adds_before; i++)
         TSR__TRY(put(e, tokenizer->around[i]));
-    TSR__TRY(encode_stage(e, 0, text, size, true));
-    for (size_t i = 0; i < tokenizer->after && add; i++)
+    TSR__TRY(encode_stage(e, 0, &how->control, text, size, how->starts));
+    for (size_t i = 0; i < tokenizer->after && how->adds_after; i++)
         TSR__TRY(put(e, tokenizer->around[tokenizer->before + i]));
     if (e->ids == NULL) { /* no ids: the array still exists */
         e->ids = tsr__calloc(1, sizeof *e->ids);
         return e->ids != NULL ? TSR_OK : TSR_ERR_NO_MEMORY;
     }
+    return TSR_OK;
+}
+
+tsr_status tsr__tokenizer_encode_with(const tsr_tokenizer *tokenizer, const char *text, size_t size,
+                                      const tsr__encode_how *how, int32_t **ids, uint64_t *count)
+{
+    TSR__REQUIRE(size <= TSR_TOKENIZER_MAX_TEXT,
+                 "tokenizer: a text of %zu bytes is longer than the %d allowed", size,
+                 TSR_TOKENIZER_MAX_TEXT);
+    encoder e = {.tokenizer = tokenizer};
+    const tsr_status status = encode(&e, text, size, how);
+    finish(&e);
+    if (status != TSR_OK) {
+        tsr__free(e.ids);
+        return status;
+    }
+    *ids = e.ids;
+    *count = e.count;
     return TSR_OK;
 }
 
@@ -255,26 +278,18 @@ tsr_status tsr_tokenizer_encode(const tsr_tokenizer *tokenizer, const void *text
                                    : "count");
     TSR__REQUIRE(text != NULL || size_bytes == 0, "tokenizer: text is NULL, but has %zu bytes",
                  size_bytes);
-    TSR__REQUIRE(size_bytes <= TSR_TOKENIZER_MAX_TEXT,
-                 "tokenizer: a text of %zu bytes is longer than the %d allowed", size_bytes,
-                 TSR_TOKENIZER_MAX_TEXT);
     params = params != NULL ? params : &defaults;
     TSR__REQUIRE(params->add == TSR_ENCODE_ADD_DEFAULT || params->add == TSR_ENCODE_ADD_NONE,
                  "tokenizer: add is %d", (int)params->add);
     TSR__REQUIRE(params->control == TSR_ENCODE_CONTROL_TEXT ||
                      params->control == TSR_ENCODE_CONTROL_TOKEN,
                  "tokenizer: control is %d", (int)params->control);
-    encoder e = {.tokenizer = tokenizer, .control = params->control == TSR_ENCODE_CONTROL_TOKEN};
-    tsr_status status =
-        encode(&e, size_bytes > 0 ? text : "", size_bytes, params->add == TSR_ENCODE_ADD_DEFAULT);
-    finish(&e);
-    if (status != TSR_OK) {
-        tsr__free(e.ids);
-        return status;
-    }
-    *ids = e.ids;
-    *count = e.count;
-    return TSR_OK;
+    tsr__encode_how how = {.starts = true};
+    how.adds_before = how.adds_after = params->add == TSR_ENCODE_ADD_DEFAULT;
+    if (params->control == TSR_ENCODE_CONTROL_TOKEN)
+        how.control = tsr__everywhere;
+    return tsr__tokenizer_encode_with(tokenizer, size_bytes > 0 ? text : "", size_bytes, &how, ids,
+                                      count);
 }
 
 void tsr_tokenizer_free_ids(int32_t **ids)

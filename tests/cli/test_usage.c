@@ -262,6 +262,7 @@ static const struct {
      "\n.B tessera checkpoint verify\n"},
     {"checkpoint merge", "\n.B tessera checkpoint merge\nwrites ", "\n.SS "},
     {"generate", "\n.SS generate\n", "\n.SS "},
+    {"chat", "\n.SS chat\n", "\n.SS "},
     {"tokenize", "\n.SS tokenize\n", "\n.SS "},
     {"launch", "\n.SS launch\n", "\n.SS "},
 };
@@ -345,7 +346,7 @@ START_TEST(every_command_is_compared_with_the_manual)
 {
     static void (*const checks[])(const char *) = {must_be_explained, must_print_json};
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(each_command("", checks[i]), 11);
+        ck_assert_int_eq(each_command("", checks[i]), 12);
         ck_assert_int_eq(each_command("bench", checks[i]), 3);
         ck_assert_int_eq(each_command("checkpoint", checks[i]), 3);
     }

@@ -701,6 +701,132 @@ TSR_API tsr_status tsr_calibrate(tsr_group *group, const tsr_calibrate_params *p
                                                double *rates);
 TSR_API double tsr_partition_efficiency(int ranks, const tsr_shard_range *ranges,
                                         const double *rates);
+typedef struct tsr_tokenizer tsr_tokenizer;
+typedef enum tsr_tokenizer_kind {
+    TSR_TOKENIZER_SPM = 0,
+    TSR_TOKENIZER_BPE = 1,
+    TSR_TOKENIZER_BYTE_BPE = 2
+} tsr_tokenizer_kind;
+TSR_API tsr_status tsr_tokenizer_open(const char *path, tsr_tokenizer **out);
+TSR_API void tsr_tokenizer_destroy(tsr_tokenizer **tokenizer);
+TSR_API const char *tsr_tokenizer_kind_name(tsr_tokenizer_kind kind);
+TSR_API tsr_tokenizer_kind tsr_tokenizer_kind_of(const tsr_tokenizer *tokenizer);
+TSR_API const char *tsr_tokenizer_words_name(const tsr_tokenizer *tokenizer);
+TSR_API int32_t tsr_tokenizer_size(const tsr_tokenizer *tokenizer);
+TSR_API int32_t tsr_tokenizer_bos(const tsr_tokenizer *tokenizer);
+TSR_API int32_t tsr_tokenizer_eos(const tsr_tokenizer *tokenizer);
+TSR_API int32_t tsr_tokenizer_pad(const tsr_tokenizer *tokenizer);
+TSR_API int32_t tsr_tokenizer_unknown(const tsr_tokenizer *tokenizer);
+TSR_API 
+       _Bool 
+            tsr_tokenizer_is_end(const tsr_tokenizer *tokenizer, int32_t id);
+TSR_API 
+       _Bool 
+            tsr_tokenizer_is_control(const tsr_tokenizer *tokenizer, int32_t id);
+TSR_API int32_t tsr_tokenizer_find(const tsr_tokenizer *tokenizer, const char *text, size_t size);
+TSR_API tsr_status tsr_tokenizer_spelling(const tsr_tokenizer *tokenizer, int32_t id,
+                                                        const char **text, size_t *size);
+typedef enum tsr_encode_add {
+    TSR_ENCODE_ADD_DEFAULT = 0,
+    TSR_ENCODE_ADD_NONE = 1
+} tsr_encode_add;
+typedef enum tsr_encode_control {
+    TSR_ENCODE_CONTROL_TEXT = 0,
+    TSR_ENCODE_CONTROL_TOKEN = 1
+} tsr_encode_control;
+typedef struct tsr_encode_params {
+    tsr_encode_add add;
+    tsr_encode_control control;
+} tsr_encode_params;
+TSR_API tsr_status tsr_tokenizer_encode(const tsr_tokenizer *tokenizer,
+                                                      const void *text, size_t size_bytes,
+                                                      const tsr_encode_params *params,
+                                                      int32_t **ids, uint64_t *count);
+TSR_API void tsr_tokenizer_free_ids(int32_t **ids);
+typedef enum tsr_decode_control {
+    TSR_DECODE_CONTROL_SKIP = 0,
+    TSR_DECODE_CONTROL_SPELL = 1
+} tsr_decode_control;
+typedef struct tsr_decode_state {
+    tsr_decode_control control;
+    int32_t place;
+} tsr_decode_state;
+TSR_API tsr_status tsr_tokenizer_decode_next(const tsr_tokenizer *tokenizer,
+                                                           tsr_decode_state *state, int32_t id,
+                                                           const char **bytes, size_t *size_bytes);
+TSR_API tsr_status tsr_tokenizer_decode(const tsr_tokenizer *tokenizer,
+                                                      const int32_t *ids, uint64_t count,
+                                                      tsr_decode_control control,
+                                                      size_t capacity_bytes, char *text,
+                                                      size_t *size_bytes);
+typedef struct tsr_text_stream tsr_text_stream;
+typedef enum tsr_text_invalid {
+    TSR_TEXT_INVALID_KEEP = 0,
+    TSR_TEXT_INVALID_REPLACE = 1
+} tsr_text_invalid;
+typedef struct tsr_text_stream_params {
+    const tsr_tokenizer *tokenizer;
+    const char *const *stops;
+    int stop_count;
+    tsr_decode_control control;
+    tsr_text_invalid invalid;
+} tsr_text_stream_params;
+TSR_API tsr_status tsr_text_stream_create(const tsr_text_stream_params *params,
+                                                        tsr_text_stream **out);
+TSR_API void tsr_text_stream_destroy(tsr_text_stream **stream);
+TSR_API tsr_status tsr_text_stream_add_prompt(tsr_text_stream *stream, int32_t id,
+                                                            const char **text, size_t *size_bytes);
+TSR_API tsr_status tsr_text_stream_add(tsr_text_stream *stream, int32_t id,
+                                                     const char **text, size_t *size_bytes,
+                                                    _Bool 
+                                                         *stopped);
+TSR_API tsr_status tsr_text_stream_end(tsr_text_stream *stream, const char **text,
+                                                     size_t *size_bytes);
+typedef enum tsr_chat_format {
+    TSR_CHAT_MODEL = 0,
+    TSR_CHAT_CHATML = 1,
+    TSR_CHAT_LLAMA2 = 2,
+    TSR_CHAT_LLAMA3 = 3,
+    TSR_CHAT_MISTRAL = 4,
+    TSR_CHAT_MISTRAL_V1 = 5,
+    TSR_CHAT_MISTRAL_V3 = 6,
+    TSR_CHAT_MISTRAL_TEKKEN = 7,
+    TSR_CHAT_MISTRAL_V7 = 8,
+    TSR_CHAT_MISTRAL_V7_TEKKEN = 9,
+    TSR_CHAT_ZEPHYR = 10,
+    TSR_CHAT_VICUNA = 11,
+    TSR_CHAT_DEEPSEEK = 12
+} tsr_chat_format;
+TSR_API const char *tsr_chat_format_name(tsr_chat_format format);
+TSR_API tsr_status tsr_chat_format_parse(const char *name, tsr_chat_format *out);
+TSR_API tsr_status tsr_chat_format_of(const tsr_tokenizer *tokenizer,
+                                                    tsr_chat_format *out);
+typedef enum tsr_chat_role {
+    TSR_CHAT_SYSTEM = 0,
+    TSR_CHAT_USER = 1,
+    TSR_CHAT_ASSISTANT = 2
+} tsr_chat_role;
+typedef struct tsr_chat_message {
+    tsr_chat_role role;
+    const void *text;
+    size_t size_bytes;
+} tsr_chat_message;
+typedef enum tsr_chat_after {
+    TSR_CHAT_AFTER_NOTHING = 0,
+    TSR_CHAT_AFTER_END = 1,
+    TSR_CHAT_AFTER_CUT = 2
+} tsr_chat_after;
+typedef struct tsr_chat_params {
+    tsr_chat_format format;
+    const tsr_chat_message *messages;
+    int count;
+    tsr_chat_after after;
+   _Bool 
+        no_reply;
+} tsr_chat_params;
+TSR_API tsr_status tsr_chat_encode(const tsr_tokenizer *tokenizer,
+                                                 const tsr_chat_params *params, int32_t **ids,
+                                                 uint64_t *count);
 typedef enum tsr_activation {
     TSR_ACT_NONE = 0,
     TSR_ACT_RELU = 1,
@@ -1540,6 +1666,9 @@ typedef struct tsr_sequence_params {
 } tsr_sequence_params;
 TSR_API tsr_status tsr_generator_add(tsr_generator *generator,
                                                    const tsr_sequence_params *params, int *out);
+TSR_API tsr_status tsr_generator_continue(tsr_generator *generator, int sequence,
+                                                        int64_t count, const int32_t *tokens,
+                                                        int64_t max_tokens);
 TSR_API tsr_status tsr_generator_remove(tsr_generator *generator, int sequence);
 typedef enum tsr_finish {
     TSR_FINISH_NONE = 0,
@@ -2114,87 +2243,6 @@ TSR_API tsr_status tsr_quantize(tsr_dtype dtype, const float *values, int64_t co
                                               void *blocks, uint64_t size_bytes);
 TSR_API tsr_status tsr_dequantize(tsr_dtype dtype, const void *blocks,
                                                 uint64_t size_bytes, float *values, int64_t count);
-typedef struct tsr_tokenizer tsr_tokenizer;
-typedef enum tsr_tokenizer_kind {
-    TSR_TOKENIZER_SPM = 0,
-    TSR_TOKENIZER_BPE = 1,
-    TSR_TOKENIZER_BYTE_BPE = 2
-} tsr_tokenizer_kind;
-TSR_API tsr_status tsr_tokenizer_open(const char *path, tsr_tokenizer **out);
-TSR_API void tsr_tokenizer_destroy(tsr_tokenizer **tokenizer);
-TSR_API const char *tsr_tokenizer_kind_name(tsr_tokenizer_kind kind);
-TSR_API tsr_tokenizer_kind tsr_tokenizer_kind_of(const tsr_tokenizer *tokenizer);
-TSR_API const char *tsr_tokenizer_words_name(const tsr_tokenizer *tokenizer);
-TSR_API int32_t tsr_tokenizer_size(const tsr_tokenizer *tokenizer);
-TSR_API int32_t tsr_tokenizer_bos(const tsr_tokenizer *tokenizer);
-TSR_API int32_t tsr_tokenizer_eos(const tsr_tokenizer *tokenizer);
-TSR_API int32_t tsr_tokenizer_pad(const tsr_tokenizer *tokenizer);
-TSR_API int32_t tsr_tokenizer_unknown(const tsr_tokenizer *tokenizer);
-TSR_API 
-       _Bool 
-            tsr_tokenizer_is_end(const tsr_tokenizer *tokenizer, int32_t id);
-TSR_API 
-       _Bool 
-            tsr_tokenizer_is_control(const tsr_tokenizer *tokenizer, int32_t id);
-TSR_API int32_t tsr_tokenizer_find(const tsr_tokenizer *tokenizer, const char *text, size_t size);
-TSR_API tsr_status tsr_tokenizer_spelling(const tsr_tokenizer *tokenizer, int32_t id,
-                                                        const char **text, size_t *size);
-typedef enum tsr_encode_add {
-    TSR_ENCODE_ADD_DEFAULT = 0,
-    TSR_ENCODE_ADD_NONE = 1
-} tsr_encode_add;
-typedef enum tsr_encode_control {
-    TSR_ENCODE_CONTROL_TEXT = 0,
-    TSR_ENCODE_CONTROL_TOKEN = 1
-} tsr_encode_control;
-typedef struct tsr_encode_params {
-    tsr_encode_add add;
-    tsr_encode_control control;
-} tsr_encode_params;
-TSR_API tsr_status tsr_tokenizer_encode(const tsr_tokenizer *tokenizer,
-                                                      const void *text, size_t size_bytes,
-                                                      const tsr_encode_params *params,
-                                                      int32_t **ids, uint64_t *count);
-TSR_API void tsr_tokenizer_free_ids(int32_t **ids);
-typedef enum tsr_decode_control {
-    TSR_DECODE_CONTROL_SKIP = 0,
-    TSR_DECODE_CONTROL_SPELL = 1
-} tsr_decode_control;
-typedef struct tsr_decode_state {
-    tsr_decode_control control;
-    int32_t place;
-} tsr_decode_state;
-TSR_API tsr_status tsr_tokenizer_decode_next(const tsr_tokenizer *tokenizer,
-                                                           tsr_decode_state *state, int32_t id,
-                                                           const char **bytes, size_t *size_bytes);
-TSR_API tsr_status tsr_tokenizer_decode(const tsr_tokenizer *tokenizer,
-                                                      const int32_t *ids, uint64_t count,
-                                                      tsr_decode_control control,
-                                                      size_t capacity_bytes, char *text,
-                                                      size_t *size_bytes);
-typedef struct tsr_text_stream tsr_text_stream;
-typedef enum tsr_text_invalid {
-    TSR_TEXT_INVALID_KEEP = 0,
-    TSR_TEXT_INVALID_REPLACE = 1
-} tsr_text_invalid;
-typedef struct tsr_text_stream_params {
-    const tsr_tokenizer *tokenizer;
-    const char *const *stops;
-    int stop_count;
-    tsr_decode_control control;
-    tsr_text_invalid invalid;
-} tsr_text_stream_params;
-TSR_API tsr_status tsr_text_stream_create(const tsr_text_stream_params *params,
-                                                        tsr_text_stream **out);
-TSR_API void tsr_text_stream_destroy(tsr_text_stream **stream);
-TSR_API tsr_status tsr_text_stream_add_prompt(tsr_text_stream *stream, int32_t id,
-                                                            const char **text, size_t *size_bytes);
-TSR_API tsr_status tsr_text_stream_add(tsr_text_stream *stream, int32_t id,
-                                                     const char **text, size_t *size_bytes,
-                                                    _Bool 
-                                                         *stopped);
-TSR_API tsr_status tsr_text_stream_end(tsr_text_stream *stream, const char **text,
-                                                     size_t *size_bytes);
 typedef enum tsr_schedule_kind {
     TSR_SCHEDULE_CONSTANT =
         0,

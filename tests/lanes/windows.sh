@@ -68,6 +68,10 @@ generates() {
     tessera generate "$models/stories260K-f32.gguf" --prompt 'Once upon a time' --max-tokens 12 --greedy |
         tee "$folder.said" | grep -x 'Once upon a time, there was a little girl named Lily.*'
 }
+talks() {
+    printf 'Once upon\n/exit\n' | tessera chat "$models/stories260K-f32.gguf" --format vicuna --max-tokens 6 --greedy >"$folder.said" &&
+        grep . "$folder.said"
+}
 keeps_a_cache() {
     find "$WINEPREFIX" -path '*/AppData/Local/tessera/pipelines-*' | grep .
 }
@@ -106,6 +110,7 @@ find "$WINEPREFIX" -path '*/AppData/Local/tessera/*' -delete 2>/dev/null
 point "devices lists lavapipe" lists_lavapipe
 point "launch is refused" refuses_launch
 point "generate reads a model from a folder with a name in UTF-8" generates
+point "chat replies" talks
 point "the cache is in %LOCALAPPDATA%" keeps_a_cache
 point "bench writes a result and a page" benchmarks
 point "bench copy" measures copy '^transpose '

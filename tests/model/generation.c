@@ -245,6 +245,77 @@ CASE(ends, "generation: stop tokens, the largest number of tokens, a full contex
     close_made();
 }
 
+/* Steps until the only sequence has ended, appends its tokens to ids[*length …], and checks how
+ * many tokens of prompts were computed in all. */
+static tsr_finish extend(tsr_generator *generator, int32_t *ids, int64_t *length, uint64_t computed)
+{
+    tsr_generated token = {0};
+    tsr_generator_stats stats;
+    int count = 1;
+    while (count > 0) {
+        OK(tsr_generator_step(generator, &token, &count));
+        if (count > 0 && token.token >= 0) {
+            CHECK(token.position == *length, "position %d", (int)token.position);
+            ids[(*length)++] = token.token;
+        }
+    }
+    tsr_generator_get_stats(generator, &stats);
+    CHECK(stats.prompt_tokens == computed, "%d tokens of prompts, not %d", (int)stats.prompt_tokens,
+          (int)computed);
+    return token.finish;
+}
+
+/* A sequence that goes on gets the tokens that one with its whole text as a prompt gets. */
+CASE(continuing, "generation: an ended sequence goes on with more tokens")
+{
+    static const int32_t more[] = {7, 8, 9, 10, 11};
+    int32_t ids[64], again[64];
+    int64_t length, prompt;
+    int sequence;
+    open_made();
+    const tsr_sampling_params sampling = {.temperature = 1, .top_k = 20, .seed = 9};
+    tsr_generator *generator = generator_of(1, false);
+    prompt_of(1, ids, &length);
+    OK(tsr_generator_add(generator,
+                         tsr_sequence_params(.prompt = ids, .prompt_count = length,
+                                             .sampling = sampling, .max_tokens = 4),
+                         &sequence));
+    FAILS(tsr_generator_continue(generator, sequence, 5, more, 3), TSR_ERR_INVALID,
+          "generator: sequence 0 has not ended");
+    const uint64_t first = (uint64_t)length;
+    CHECK(extend(generator, ids, &length, first) == TSR_FINISH_MAX_TOKENS, "another end");
+    OK(tsr_generator_continue(generator, sequence, 5, more, 6));
+    memcpy(ids + length, more, sizeof more);
+    prompt = length += 5;
+    /* The last token before was not in the cache. */
+    CHECK(extend(generator, ids, &length, first + 6) == TSR_FINISH_MAX_TOKENS, "another end");
+    CHECK(length == prompt + 6, "%d tokens", (int)(length - prompt));
+    memcpy(again, ids, sizeof again);
+    tsr_generator *other = generator_of(1, false);
+    OK(tsr_generator_add(other,
+                         tsr_sequence_params(.prompt = ids, .prompt_count = prompt,
+                                             .sampling = sampling, .max_tokens = 6),
+                         &sequence));
+    int64_t whole = prompt;
+    extend(other, again, &whole, (uint64_t)prompt);
+    for (int64_t i = prompt; i < length; i++)
+        CHECK(again[i] == ids[i], "token %d is %d, not %d", (int)i, (int)ids[i], (int)again[i]);
+    /* After an interrupt, and until the context is full. */
+    OK(tsr_generator_continue(generator, sequence, 1, more, 0));
+    if (my_rank == ranks - 1)
+        tsr_generator_interrupt(generator);
+    length++;
+    extend(generator, ids, &length, first + 8);
+    OK(tsr_generator_continue(generator, sequence, 2, more, 0));
+    length += 2;
+    CHECK(extend(generator, ids, &length, first + 10) == TSR_FINISH_CONTEXT, "another end");
+    FAILS(tsr_generator_continue(generator, sequence, 1, more, 1), TSR_ERR_INVALID,
+          "generator: the sequence has 65 tokens and gets 1, but the context has only 64");
+    tsr_generator_destroy(&other);
+    tsr_generator_destroy(&generator);
+    close_made();
+}
+
 CASE(end_tokens, "generation: the model's own tokens that end a text")
 {
     text one;
@@ -303,6 +374,34 @@ CASE(interrupts, "generation: an interrupt on one rank ends all sequences on all
 /* Mistakes --------------------------------------------------------------------------------------
  */
 
+static void continuing_mistakes(tsr_generator *generator, int sequence)
+{
+    int32_t ids[2] = {1, MADE_VOCABULARY};
+    int steps;
+    tsr_generator_interrupt(generator);
+    last_of(generator, &steps);
+    FAILS(tsr_generator_continue(NULL, 0, 1, ids, 1), TSR_ERR_INVALID,
+          "generator: generator is NULL");
+    FAILS(tsr_generator_continue(generator, 1, 1, ids, 1), TSR_ERR_INVALID,
+          "generator: there is no sequence 1");
+    FAILS(tsr_generator_continue(generator, sequence, 0, ids, 1), TSR_ERR_INVALID,
+          "generator: continuing needs at least one token; count is 0, and tokens is not NULL");
+    FAILS(tsr_generator_continue(generator, sequence, 1, NULL, 1), TSR_ERR_INVALID,
+          "generator: continuing needs at least one token; count is 1, and tokens is NULL");
+    FAILS(tsr_generator_continue(generator, sequence, 2, ids, 1), TSR_ERR_INVALID,
+          "generator: token 1 to append is 40; the vocabulary has 0 to 39");
+    FAILS(tsr_generator_continue(generator, sequence, INT64_MAX, ids, 1), TSR_ERR_INVALID,
+          "generator: the sequence has 3 tokens and gets 9223372036854775807, but the context has "
+          "only 64");
+    FAILS(tsr_generator_continue(generator, sequence, 1, ids, -1), TSR_ERR_INVALID,
+          "generator: max_tokens is -1");
+    tsr__fault_arm(TSR__FAULT_ALLOC, 0, 0);
+    const tsr_status status = tsr_generator_continue(generator, sequence, 1, ids, 1);
+    tsr__fault_disarm();
+    CHECK(status == TSR_ERR_NO_MEMORY, "%s", tsr_status_name(status));
+    OK(tsr_generator_continue(generator, sequence, 1, ids, 1));
+}
+
 CASE(mistakes, "generation: mistakes")
 {
     tsr_generator *generator = NULL;
@@ -345,6 +444,7 @@ CASE(mistakes, "generation: mistakes")
                             &sequence),
           TSR_ERR_INVALID, "generator: it has its largest number of sequences, 1");
     FAILS(tsr_generator_step(generator, tokens, NULL), TSR_ERR_INVALID, "generator: count is NULL");
+    continuing_mistakes(generator, sequence);
     OK(tsr_generator_remove(generator, sequence));
     OK(tsr_generator_step(generator, tokens, &count));
     CHECK(count == 0, "%d tokens", count);

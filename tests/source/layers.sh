@@ -33,7 +33,7 @@ point "src/loader includes base, rng, seed, sampler, loader" allowed src/loader 
 point "src/training includes base" allowed src/training 'base/' 'tessera/(base|training)\.h'
 point "src/shard includes platform, base, json, shard" allowed src/shard 'base/' 'platform/' 'json/' 'shard/' 'tessera/(base|shard)\.h'
 point "src/tokenizer includes base, json, shard/formats, tokenizer" allowed src/tokenizer 'base/' 'json/' 'shard/formats/' \
-    'tokenizer/' 'tessera/(base|tokenizer)\.h'
+    'tokenizer/' 'tessera/(base|chat|tokenizer)\.h'
 point "src/gpu includes platform, base, quant, tensor, gpu" allowed src/gpu 'base/' 'platform/' 'quant/' 'tensor/' 'gpu/' 'shaders/' 'tessera/' \
     'tsr_config\.h'
 point "src/comm includes base, comm" allowed src/comm 'base/' 'comm/' 'tessera/(base|comm|layout)\.h' 'tsr_config\.h'

@@ -6,13 +6,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "cli/lib/model.h"
-#include "cli/lib/options.h"
-#include "tessera/tessera.h"
+#include "cli/inference/inference.h"
 
 #define GENERATE_MAX_PROMPTS 64
 #define GENERATE_MAX_STOPS 16
-#define GENERATE_MAX_END_TOKENS 64
 
 typedef struct generate_prompt {
     const char *text; /* NULL: given as ids */
@@ -21,15 +18,10 @@ typedef struct generate_prompt {
 } generate_prompt;
 
 typedef struct generate_options {
-    const char *model;
     generate_prompt prompts[GENERATE_MAX_PROMPTS];
     int prompt_count;
-    int64_t max_tokens, context, prefill, logits, top_k, seed, stages;
-    bool greedy, json, ignore_end;
-    double temperature, top_p, min_p, repetition_penalty, timeout;
-    tsr_dtype dtype, cache_dtype, wire;
-    const char *device;
-    cli_rates rates;
+    int64_t logits;
+    bool json, ignore_end;
     const char *stops[GENERATE_MAX_STOPS];
     int stop_count;
 } generate_options;
@@ -51,8 +43,6 @@ typedef struct generate_text {
 /* Opens the model's tokenizer and encodes the prompts. *out stays NULL if there is none, which is
  * an error only if a text was given. */
 tsr_status generate_text_open(tsr_tokenizer **out);
-/* Writes the tokens that end a text to ids[most], and returns their number. */
-int generate_end_tokens(const tsr_tokenizer *tokenizer, int most, int32_t *ids);
 /* Begins a text. If the tokenizer is NULL there is no text, and the functions below do nothing. */
 tsr_status generate_text_begin(generate_text *text, const tsr_tokenizer *tokenizer);
 tsr_status generate_text_add_prompt(generate_text *text, const tsr_tokenizer *tokenizer,

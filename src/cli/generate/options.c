@@ -7,14 +7,7 @@
 #include "cli/lib/numbers.h"
 #include "cli/lib/say.h"
 
-generate_options generate_chosen = {
-    .max_tokens = 128,
-    .stages = 1,
-    .temperature = 0.8,
-    .top_p = 0.95,
-    .repetition_penalty = 1,
-    .timeout = 600,
-};
+generate_options generate_chosen;
 
 static generate_prompt *next_prompt(char *problem, size_t size)
 {
@@ -75,61 +68,21 @@ const cli_option generate_option_table[] = {
     {"prompt", "TEXT", "the text to continue; may be repeated: all prompts are continued together",
      .read = read_prompt, .letter = 'p'},
     {"ids", "LIST", "a prompt as token ids, such as 1,403,407; may be repeated", .read = read_ids},
-    {"max-tokens", "N", "tokens to generate (default: 128)", .integer = &generate_chosen.max_tokens,
-     .low = 1, .high = 1 << 30},
-    {"greedy", NULL, "always take the most likely token", .flag = &generate_chosen.greedy},
-    {"temperature", "T", "divide logits by T (default: 0.8)", .real = &generate_chosen.temperature,
-     .low = 1e-6, .high = 1e6},
-    {"top-k", "K", "draw from the K most likely tokens (default: 0, all)",
-     .integer = &generate_chosen.top_k, .low = 0, .high = 1 << 30},
-    {"top-p", "P",
-     "draw from the most likely tokens whose probabilities add up to P (default: "
-     "0.95)",
-     .real = &generate_chosen.top_p, .low = 0, .high = 1},
-    {"min-p", "P",
-     "draw from tokens at least P times as likely as the most likely one (default: "
-     "0)",
-     .real = &generate_chosen.min_p, .low = 0, .high = 1},
-    {"repetition-penalty", "R", "make tokens that were there already less likely (default: 1)",
-     .real = &generate_chosen.repetition_penalty, .low = 0.001, .high = 1000},
-    {"seed", "N", "of the draw; the same seed gives the same text (default: 0)",
-     .integer = &generate_chosen.seed, .low = 0, .high = 9e15},
+    {"max-tokens", "N", "tokens to generate (default: 128)",
+     .integer = &inference_chosen.max_tokens, .low = 1, .high = 1 << 30},
+    INFERENCE_SAMPLING_OPTIONS,
     {"stop", "TEXT", "end before this text; may be repeated", .read = read_stop},
     {"ignore-end", NULL, "continue after tokens that end a text",
      .flag = &generate_chosen.ignore_end},
     {"json", NULL, "print one JSON object at the end", .flag = &generate_chosen.json},
     {"logits", "K", "with --json: the logits of the first K positions of each sequence",
      .integer = &generate_chosen.logits, .low = 0, .high = 1 << 20},
-    {"dtype", "TYPE",
-     "keep matrices as f32, f16, bf16, or quantised, such as q8_0 (default: as the "
-     "file has them)",
-     .read = cli_read_matrix_dtype, .user = &generate_chosen.dtype},
-    {"cache-dtype", "TYPE", "keep keys and values as f32 (default), f16 or bf16",
-     .read = cli_read_float_dtype, .user = &generate_chosen.cache_dtype},
+    INFERENCE_DTYPE_OPTIONS,
     {"context", "N",
      "longest length of a sequence (default: prompt and --max-tokens, at most what "
      "the model was made for)",
-     .integer = &generate_chosen.context, .low = 1, .high = TSR_MODEL_MAX_CONTEXT},
-    {"prefill", "N", "tokens of a prompt that are computed in one pass (default: 256)",
-     .integer = &generate_chosen.prefill, .low = 1, .high = 1 << 20},
-    {"rates", "LIST",
-     "divide heads and features by the ranks' speeds, such as 3,1 (default: "
-     "evenly)",
-     .read = cli_read_rates, .user = &generate_chosen.rates},
-    {"wire", "TYPE",
-     "round activations that ranks send each other to f16, bf16 or q8_0, for slow connections "
-     "(default: they are sent as they are)",
-     .read = cli_read_matrix_dtype, .user = &generate_chosen.wire},
-    {"stages", "S",
-     "divide the layers over S stages, which are groups of ranks, for slow connections between "
-     "them "
-     "(default: 1); prompts pass through them one after the other",
-     .integer = &generate_chosen.stages, .low = 1, .high = TSR_MAX_COMM_SIZE},
-    {"device", "DEVICE",
-     "index, UUID or part of the name (default: TESSERA_DEVICE, or the fastest)",
-     .text = &generate_chosen.device},
-    {"timeout", "SECONDS", "longest wait for another rank (default: 600)",
-     .real = &generate_chosen.timeout, .low = 0.1, .high = 1e6},
+     .integer = &inference_chosen.context, .low = 1, .high = TSR_MODEL_MAX_CONTEXT},
+    INFERENCE_JOB_OPTIONS,
     {0},
 };
 
@@ -137,6 +90,7 @@ int generate_options_read(int argc, char **argv)
 {
     const char *words[1];
     int count = 0;
+    inference_chosen.max_tokens = 128;
     const int code =
         cli_options_read("generate", generate_option_table, argc, argv, 1, words, &count);
     if (code != CLI_DONE)
@@ -147,6 +101,6 @@ int generate_options_read(int argc, char **argv)
         return cli_usage_error("generate: missing --prompt TEXT or --ids LIST");
     if (generate_chosen.logits > 0 && !generate_chosen.json)
         return cli_usage_error("generate: --logits needs --json");
-    generate_chosen.model = words[0];
+    inference_chosen.model = words[0];
     return CLI_DONE;
 }

@@ -6,26 +6,6 @@
 #include "cli/lib/memory.h"
 #include "cli/lib/say.h"
 
-/* Returns the path of the model's tokenizer: the model itself, or the folder of a safetensors
- * file. */
-static char *tokenizer_path(const char *model)
-{
-    char *path = cli_alloc(strlen(model) + 2, 1), *slash;
-    strcpy(path, model);
-    if (strstr(model, ".safetensors") == NULL)
-        return path;
-    slash = strrchr(path, '/');
-#ifdef _WIN32
-    char *other = strrchr(slash != NULL ? slash : path, '\\');
-    slash = other != NULL ? other : slash;
-#endif
-    if (slash != NULL)
-        slash[1] = '\0';
-    else
-        strcpy(path, ".");
-    return path;
-}
-
 /* A model without a tokenizer can continue ids only. */
 static bool needs_text(void)
 {
@@ -52,24 +32,13 @@ static tsr_status encode(generate_prompt *prompt, const tsr_tokenizer *tokenizer
 
 tsr_status generate_text_open(tsr_tokenizer **out)
 {
-    char *path = tokenizer_path(generate_chosen.model);
-    tsr_status status = tsr_tokenizer_open(path, out);
-    free(path);
+    tsr_status status = inference_open_tokenizer(out);
     if (status != TSR_OK)
         return needs_text() || status == TSR_ERR_NO_MEMORY ? status : TSR_OK;
     for (int i = 0; i < generate_chosen.prompt_count && status == TSR_OK; i++)
         if (generate_chosen.prompts[i].text != NULL)
             status = encode(&generate_chosen.prompts[i], *out);
     return status;
-}
-
-int generate_end_tokens(const tsr_tokenizer *tokenizer, int most, int32_t *ids)
-{
-    int count = 0;
-    for (int32_t id = 0; tokenizer != NULL && id < tsr_tokenizer_size(tokenizer); id++)
-        if (tsr_tokenizer_is_end(tokenizer, id) && count < most)
-            ids[count++] = id;
-    return count;
 }
 
 tsr_status generate_text_begin(generate_text *text, const tsr_tokenizer *tokenizer)

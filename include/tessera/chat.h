@@ -1,0 +1,116 @@
+/* Chat formats: how messages become the token ids that a model was trained to answer.
+ *
+ *     tsr_chat_format format;
+ *     tsr_chat_format_of(tokenizer, &format);
+ *     tsr_chat_encode(tokenizer, tsr_chat_params(.format = format, .messages = messages,
+ *                                                .count = 2), &ids, &count);
+ *     … generate until a token ends the reply, then encode only what follows it …
+ *     tsr_chat_encode(tokenizer, tsr_chat_params(.format = format, .messages = &question,
+ *                                                .count = 1, .after = TSR_CHAT_AFTER_END), …);
+ *
+ * Models bring their format as a template, a program in the language Jinja. Templates are not
+ * executed: the format is recognised by the strings in them. What a template adds by itself, such
+ * as a date or an introduction, is left out, and so are tools.
+ *
+ * The text of a message is only text: a control token's spelling in it, such as "<|im_end|>", does
+ * not become the control token, so a message cannot pretend to be another one.
+ *
+ * Plain C; threads as for tokenizers. */
+#ifndef TESSERA_CHAT_H
+#define TESSERA_CHAT_H
+
+#include "tessera/tokenizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TSR_CHAT_MAX_MESSAGES 65536
+
+/* Q is the text of the user, R the reply, S the text of the system; <s> and </s> are the
+ * tokenizer's BOS and EOS, and ⏎ is a line break. */
+typedef enum tsr_chat_format {
+    TSR_CHAT_MODEL = 0, /* that of the tokenizer's template */
+    /* "chatml": <|im_start|>user⏎Q<|im_end|>⏎ (Qwen, SmolLM, Yi …) */
+    TSR_CHAT_CHATML = 1,
+    /* "llama2": <s>[INST] <<SYS>>⏎S⏎<</SYS>>⏎⏎Q [/INST] R </s> */
+    TSR_CHAT_LLAMA2 = 2,
+    /* "llama3": <s><|start_header_id|>user<|end_header_id|>⏎⏎Q<|eot_id|> */
+    TSR_CHAT_LLAMA3 = 3,
+    /* "mistral": <s>[INST] Q [/INST]R</s> (Mistral 7B Instruct 0.1 and 0.2) */
+    TSR_CHAT_MISTRAL = 4,
+    /* "mistral-v1": <s> [INST] Q [/INST] R</s> */
+    TSR_CHAT_MISTRAL_V1 = 5,
+    /* "mistral-v3": <s>[INST] Q[/INST] R</s> */
+    TSR_CHAT_MISTRAL_V3 = 6,
+    /* "mistral-tekken": <s>[INST]Q[/INST]R</s> (Mistral Nemo) */
+    TSR_CHAT_MISTRAL_TEKKEN = 7,
+    /* "mistral-v7": <s>[SYSTEM_PROMPT] S[/SYSTEM_PROMPT][INST] Q[/INST] R</s> */
+    TSR_CHAT_MISTRAL_V7 = 8,
+    /* "mistral-v7-tekken": <s>[SYSTEM_PROMPT]S[/SYSTEM_PROMPT][INST]Q[/INST]R</s> (Mistral Small)
+     */
+    TSR_CHAT_MISTRAL_V7_TEKKEN = 9,
+    /* "zephyr": <|user|>⏎Q</s>⏎ (Zephyr, TinyLlama) */
+    TSR_CHAT_ZEPHYR = 10,
+    /* "vicuna": S⏎⏎USER: Q⏎ASSISTANT: R</s>⏎ */
+    TSR_CHAT_VICUNA = 11,
+    /* "deepseek": <s>S<｜User｜>Q<｜Assistant｜>R</s> (DeepSeek V3, R1 and its distillates) */
+    TSR_CHAT_DEEPSEEK = 12
+} tsr_chat_format;
+#define TSR_CHAT_FORMATS 13
+
+/* Returns the name in quotes above, "model" for TSR_CHAT_MODEL, or "?" for any other value. The
+ * string is in static storage. */
+TSR_API const char *tsr_chat_format_name(tsr_chat_format format);
+/* Finds a format by its name, TSR_CHAT_MODEL excepted. Errors: TSR_ERR_INVALID, naming those that
+ * exist. */
+TSR_API TSR_NODISCARD tsr_status tsr_chat_format_parse(const char *name, tsr_chat_format *out);
+/* Gives the format of the tokenizer's template, which comes from the GGUF file, or from
+ * chat_template.jinja or tokenizer_config.json beside the tokenizer. Errors: TSR_ERR_NOT_FOUND if
+ * there is no template; TSR_ERR_UNSUPPORTED if it has none of these formats, with its beginning. */
+TSR_API TSR_NODISCARD tsr_status tsr_chat_format_of(const tsr_tokenizer *tokenizer,
+                                                    tsr_chat_format *out);
+
+typedef enum tsr_chat_role {
+    TSR_CHAT_SYSTEM = 0, /* the first message only */
+    TSR_CHAT_USER = 1,
+    TSR_CHAT_ASSISTANT = 2
+} tsr_chat_role;
+
+typedef struct tsr_chat_message {
+    tsr_chat_role role;
+    const void *text; /* [size_bytes]; may contain zeros and need not be UTF-8 */
+    size_t size_bytes;
+} tsr_chat_message;
+
+typedef enum tsr_chat_after {
+    TSR_CHAT_AFTER_NOTHING = 0, /* the ids begin a conversation */
+    TSR_CHAT_AFTER_END = 1,     /* they follow a reply, whose last token was one that ends it */
+    TSR_CHAT_AFTER_CUT = 2      /* they follow a reply that was cut off: its end comes first */
+} tsr_chat_after;
+
+typedef struct tsr_chat_params {
+    tsr_chat_format format;
+    /* At least one; the user and the assistant take turns, and the user begins. A message of the
+     * system may stand in front of them, but not after a reply. */
+    const tsr_chat_message *messages; /* [count] */
+    int count;
+    tsr_chat_after after;
+    /* Ends with the last message. Otherwise the header of a reply follows if that is the user's. */
+    bool no_reply;
+} tsr_chat_params;
+#define tsr_chat_params(...) (&(tsr_chat_params){__VA_ARGS__})
+
+/* Sets *ids to an array of *count ids, which the caller frees with tsr_tokenizer_free_ids. Errors:
+ * those of tsr_chat_format_of for TSR_CHAT_MODEL; TSR_ERR_INVALID for messages in another order and
+ * other params, naming the values, and for a tokenizer without the BOS or EOS that the format
+ * needs; those of tsr_tokenizer_encode. */
+TSR_API TSR_NODISCARD tsr_status tsr_chat_encode(const tsr_tokenizer *tokenizer,
+                                                 const tsr_chat_params *params, int32_t **ids,
+                                                 uint64_t *count);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,73 @@
+/* The messages of a conversation: rank 0 reads them, and all ranks get them. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/chat/chat.h"
+#include "cli/lib/memory.h"
+
+/* A person may think for as long as this between two messages: ten years. */
+#define PATIENCE_NS UINT64_C(315360000000000000)
+
+static void prompt(const char *sign)
+{
+    if (!isatty(STDIN_FILENO))
+        return;
+    fputs(sign, stdout);
+    fflush(stdout);
+}
+
+/* Appends a line of standard input, without its end. Returns false at the end of the input. */
+static bool append_line(chat_line *line)
+{
+    char piece[4096];
+    bool any = false;
+    while (fgets(piece, sizeof piece, stdin) != NULL) {
+        const size_t size = strlen(piece);
+        any = true;
+        line->text = cli_resize(line->text, line->size + size + 1, 1);
+        memcpy(line->text + line->size, piece, size + 1);
+        line->size += size;
+        if (size > 0 && piece[size - 1] == '\n') {
+            line->text[--line->size] = '\0';
+            break;
+        }
+    }
+    return any;
+}
+
+static void read_message(chat_line *line)
+{
+    prompt("> ");
+    while (append_line(line) && line->size > 0 && line->text[line->size - 1] == '\\') {
+        line->text[line->size - 1] = '\n';
+        prompt("… ");
+    }
+}
+
+static tsr_status broadcast(tsr_comm *comm, void *data, uint64_t count, uint64_t timeout_ns)
+{
+    tsr_request *request = NULL;
+    tsr_status status =
+        tsr_comm_broadcast_start(comm, data, count, TSR_U8, 0, timeout_ns, &request);
+    if (status == TSR_OK)
+        status = tsr_request_wait(&request);
+    return status;
+}
+
+tsr_status chat_line_read(tsr_comm *comm, chat_line *line)
+{
+    *line = (chat_line){0};
+    const bool first = tsr_comm_rank(comm) == 0;
+    if (first)
+        read_message(line);
+    int64_t size = line->text != NULL ? (int64_t)line->size : -1;
+    tsr_status status = broadcast(comm, &size, sizeof size, PATIENCE_NS);
+    if (status != TSR_OK || size < 0)
+        return status;
+    if (!first) {
+        line->text = cli_alloc((size_t)size + 1, 1);
+        line->size = (size_t)size;
+    }
+    return size > 0 ? broadcast(comm, line->text, (uint64_t)size, 0) : TSR_OK;
+}

@@ -1,0 +1,302 @@
+/* tessera chat: messages become tokens, and the model's reply is printed as it comes. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/chat/chat.h"
+#include "cli/commands.h"
+#include "cli/lib/memory.h"
+#include "cli/lib/terminal.h"
+
+#define USUAL_CONTEXT 4096
+
+typedef struct chat {
+    inference_job job;
+    tsr_tokenizer *tokenizer;
+    tsr_generator *generator;
+    tsr_chat_format format;
+    bool needs_format; /* the model's files name none that is known */
+    int64_t context;
+    int32_t end[INFERENCE_MAX_END_TOKENS];
+    int end_count;
+    /* the conversation */
+    int sequence;   /* -1: it has no message yet */
+    uint64_t count; /* of conversations before this one */
+    int64_t length; /* of its tokens */
+    tsr_chat_after after;
+} chat;
+
+/* Prints for the person who writes the messages. */
+#define NOTE(chat, ...) ((chat)->job.first ? cli_say(__VA_ARGS__) : (void)0)
+
+/* Opening -------------------------------------------------------------------------------------- */
+
+static tsr_status open_chat(chat *c)
+{
+    const inference_options *o = &inference_chosen;
+    c->sequence = -1;
+    c->format = chat_chosen.format;
+    tsr_status status = inference_open_tokenizer(&c->tokenizer);
+    if (status == TSR_OK && c->format == TSR_CHAT_MODEL) {
+        status = tsr_chat_format_of(c->tokenizer, &c->format);
+        c->needs_format = status != TSR_OK;
+    }
+    if (status == TSR_OK)
+        status = inference_open(&c->job);
+    if (status != TSR_OK)
+        return status;
+    const int64_t largest = tsr_model_get_config(c->job.model)->context;
+    c->context = o->context > 0 ? o->context : largest < USUAL_CONTEXT ? largest : USUAL_CONTEXT;
+    if (!chat_chosen.ignore_end)
+        c->end_count = inference_end_tokens(c->tokenizer, INFERENCE_MAX_END_TOKENS, c->end);
+    return tsr_generator_create(
+        tsr_generator_params(.model = c->job.model, .sequences = 1, .context = c->context,
+                             .cache_dtype = o->cache_dtype, .prefill = o->prefill,
+                             .omit_log_probabilities = true),
+        &c->generator);
+}
+
+static void close_chat(chat *c)
+{
+    inference_catch_signals(NULL);
+    tsr_generator_destroy(&c->generator);
+    tsr_tokenizer_destroy(&c->tokenizer);
+    inference_close(&c->job);
+}
+
+/* Replies -------------------------------------------------------------------------------------- */
+
+/* The reply that is being generated. Spaces at its start are not printed. */
+typedef struct reply {
+    tsr_text_stream *stream;
+    bool begun;
+    tsr_finish finish;
+} reply;
+
+static void print(const chat *c, reply *r, const char *text, size_t size)
+{
+    while (!r->begun && size > 0 && (*text == ' ' || *text == '\n')) {
+        text++;
+        size--;
+    }
+    r->begun = r->begun || size > 0;
+    if (!c->job.first)
+        return;
+    fwrite(text, 1, size, stdout);
+    fflush(stdout);
+}
+
+static tsr_status add_token(chat *c, reply *r, int32_t token)
+{
+    const char *text = NULL;
+    size_t size = 0;
+    bool stopped = false;
+    c->length++;
+    if (token >= tsr_tokenizer_size(c->tokenizer)) /* a vocabulary may be padded */
+        return TSR_OK;
+    const tsr_status status = tsr_text_stream_add(r->stream, token, &text, &size, &stopped);
+    if (status == TSR_OK)
+        print(c, r, text, size);
+    return status;
+}
+
+static tsr_status generate(chat *c, reply *r)
+{
+    while (r->finish == TSR_FINISH_NONE) {
+        tsr_generated token;
+        int count = 0;
+        tsr_status status = tsr_generator_step(c->generator, &token, &count);
+        if (status == TSR_OK && token.finish != TSR_FINISH_INTERRUPT)
+            status = add_token(c, r, token.token);
+        if (status != TSR_OK)
+            return status;
+        r->finish = token.finish;
+    }
+    const char *text = NULL;
+    size_t size = 0;
+    const tsr_status status = tsr_text_stream_end(r->stream, &text, &size);
+    if (status != TSR_OK)
+        return status;
+    print(c, r, text, size);
+    if (c->job.first)
+        putchar('\n');
+    fflush(stdout);
+    return TSR_OK;
+}
+
+/* The ids of the message belong to the sequence now: the reply follows them. */
+static tsr_status reply_to(chat *c, const int32_t *ids, uint64_t count, tsr_finish *finish)
+{
+    reply r = {0};
+    const char *text = NULL;
+    size_t size = 0;
+    c->length += (int64_t)count;
+    tsr_status status =
+        tsr_text_stream_create(tsr_text_stream_params(.tokenizer = c->tokenizer), &r.stream);
+    for (uint64_t i = 0; i < count && status == TSR_OK; i++)
+        status = tsr_text_stream_add_prompt(r.stream, ids[i], &text, &size);
+    if (status == TSR_OK) {
+        inference_catch_signals(c->generator);
+        status = generate(c, &r);
+        inference_catch_signals(NULL);
+    }
+    tsr_text_stream_destroy(&r.stream);
+    *finish = r.finish;
+    c->after = r.finish == TSR_FINISH_TOKEN ? TSR_CHAT_AFTER_END : TSR_CHAT_AFTER_CUT;
+    if (status == TSR_OK && r.finish == TSR_FINISH_CONTEXT)
+        NOTE(c, "chat: the context of %" PRId64 " tokens is full; /clear begins a new conversation",
+             c->context);
+    return status;
+}
+
+/* Messages ------------------------------------------------------------------------------------- */
+
+static tsr_status encode(const chat *c, const chat_line *line, int32_t **ids, uint64_t *count)
+{
+    const bool system = chat_chosen.system != NULL && c->after == TSR_CHAT_AFTER_NOTHING;
+    const tsr_chat_message messages[] = {
+        {TSR_CHAT_SYSTEM, chat_chosen.system, system ? strlen(chat_chosen.system) : 0},
+        {TSR_CHAT_USER, line->text, line->size},
+    };
+    return tsr_chat_encode(c->tokenizer,
+                           tsr_chat_params(.format = c->format, .messages = messages + !system,
+                                           .count = 1 + system, .after = c->after),
+                           ids, count);
+}
+
+static tsr_status append(chat *c, const int32_t *ids, uint64_t count)
+{
+    const int64_t most = inference_chosen.max_tokens;
+    if (c->sequence >= 0)
+        return tsr_generator_continue(c->generator, c->sequence, (int64_t)count, ids, most);
+    return tsr_generator_add(c->generator,
+                             tsr_sequence_params(.prompt = ids, .prompt_count = (int64_t)count,
+                                                 .sampling = inference_sampling(),
+                                                 .number = c->count, .max_tokens = most,
+                                                 .ignore_end = chat_chosen.ignore_end,
+                                                 .stop = c->end, .stop_count = c->end_count),
+                             &c->sequence);
+}
+
+static tsr_status answer(chat *c, const chat_line *line, tsr_finish *finish)
+{
+    int32_t *ids = NULL;
+    uint64_t count = 0;
+    tsr_status status = encode(c, line, &ids, &count);
+    if (status != TSR_OK)
+        return status;
+    const int64_t left = c->context > c->length ? c->context - c->length : 0;
+    if (count > (uint64_t)left) {
+        NOTE(c,
+             "chat: the message has %" PRIu64 " tokens, and of the context of %" PRId64
+             " only %" PRId64 " are left; /clear begins a new conversation",
+             count, c->context, left);
+    } else {
+        status = append(c, ids, count);
+        if (status == TSR_OK)
+            status = reply_to(c, ids, count, finish);
+    }
+    tsr_tokenizer_free_ids(&ids);
+    return status;
+}
+
+static tsr_status clear(chat *c)
+{
+    tsr_status status = TSR_OK;
+    if (c->sequence >= 0)
+        status = tsr_generator_remove(c->generator, c->sequence);
+    c->sequence = -1;
+    c->count++;
+    c->length = 0;
+    c->after = TSR_CHAT_AFTER_NOTHING;
+    return status;
+}
+
+static bool is(const chat_line *line, const char *word)
+{
+    return line->size == strlen(word) && memcmp(line->text, word, line->size) == 0;
+}
+
+static tsr_status obey(chat *c, const chat_line *line, bool *ended, tsr_finish *finish)
+{
+    if (is(line, "/exit")) {
+        *ended = true;
+        return TSR_OK;
+    }
+    if (is(line, "/clear"))
+        return clear(c);
+    if (is(line, "/help")) {
+        NOTE(c, "chat: /clear begins a new conversation, /exit ends the program, as does the end "
+                "of the input; a line that ends with \\ goes on in the next one; Ctrl-C ends a "
+                "reply");
+        return TSR_OK;
+    }
+    return line->size > 0 ? answer(c, line, finish) : TSR_OK;
+}
+
+/* An interrupted reply ends the conversation of several ranks, because one of them may have left
+ * the reply already, so that the signal would have ended it. */
+static tsr_status talk(chat *c, int *code)
+{
+    bool ended = false;
+    while (!ended) {
+        chat_line line;
+        tsr_finish finish = TSR_FINISH_NONE;
+        tsr_status status = chat_line_read(c->job.comm, &line);
+        if (status == TSR_OK && line.text == NULL)
+            ended = true;
+        else if (status == TSR_OK)
+            status = obey(c, &line, &ended, &finish);
+        free(line.text);
+        if (status != TSR_OK)
+            return status;
+        if (finish == TSR_FINISH_INTERRUPT && tsr_comm_size(c->job.comm) > 1) {
+            *code = INFERENCE_INTERRUPTED;
+            ended = true;
+        }
+    }
+    return TSR_OK;
+}
+
+/* The library's sentences about formats begin with the command's name already. */
+static int failed(const char *problem, bool by_format)
+{
+    static const char name[] = "chat: ";
+    const bool has_name = strncmp(problem, name, strlen(name)) == 0;
+    return cli_failed("%s%s%s", has_name ? "" : name, problem, by_format ? " with --format" : "");
+}
+
+static int run(int argc, char **argv)
+{
+    int code = chat_options_read(argc, argv);
+    if (code != CLI_DONE)
+        return code;
+    chat c = {0};
+    tsr_status status = open_chat(&c);
+    if (status == TSR_OK)
+        status = talk(&c, &code);
+    if (status != TSR_OK)
+        code = failed(inference_problem(&c.job), c.needs_format);
+    close_chat(&c);
+    return code;
+}
+
+static void help(FILE *out)
+{
+    cli_wrap(out, "Talks with a language model that was trained for conversations: each line of "
+                  "standard input is a message, to which the model replies. /clear begins a new "
+                  "conversation, /exit or the end of the input ends the program, and a line that "
+                  "ends with \\ goes on in the next one. Ctrl-C ends a reply. MODEL is a Hugging "
+                  "Face folder or a GGUF file. Under 'tessera launch -n N' or a cluster's "
+                  "launcher, the ranks divide the model, and the first one talks.\n");
+    cli_options_help(out, chat_option_table);
+}
+
+const cli_command cli_chat = {
+    .name = "chat",
+    .usage = "MODEL [options]",
+    .summary = "talk with a language model",
+    .run = run,
+    .help = help,
+};

@@ -1,0 +1,114 @@
+/* What commands that generate with a model share: their options, and opening the model on all
+ * ranks. */
+#ifndef TSR_CLI_INFERENCE_INFERENCE_H
+#define TSR_CLI_INFERENCE_INFERENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cli/lib/model.h"
+#include "cli/lib/options.h"
+#include "tessera/tessera.h"
+
+typedef struct inference_options {
+    const char *model;
+    int64_t max_tokens;
+    bool greedy;
+    double temperature, top_p, min_p, repetition_penalty;
+    int64_t top_k, seed;
+    tsr_dtype dtype, cache_dtype, wire;
+    int64_t context, prefill, stages;
+    cli_rates rates;
+    const char *device;
+    double timeout;
+} inference_options;
+
+/* The values of the options, before reading them their defaults. */
+extern inference_options inference_chosen;
+
+/* Lines of a table of options. */
+/* clang-format off */
+/* How tokens are chosen. */
+#define INFERENCE_SAMPLING_OPTIONS                                                                 \
+    {"greedy", NULL, "always take the most likely token", .flag = &inference_chosen.greedy},       \
+    {"temperature", "T", "divide logits by T (default: 0.8)",                                      \
+     .real = &inference_chosen.temperature, .low = 1e-6, .high = 1e6},                             \
+    {"top-k", "K", "draw from the K most likely tokens (default: 0, all)",                         \
+     .integer = &inference_chosen.top_k, .low = 0, .high = 1 << 30},                               \
+    {"top-p", "P",                                                                                 \
+     "draw from the most likely tokens whose probabilities add up to P (default: 0.95)",           \
+     .real = &inference_chosen.top_p, .low = 0, .high = 1},                                        \
+    {"min-p", "P",                                                                                 \
+     "draw from tokens at least P times as likely as the most likely one (default: 0)",            \
+     .real = &inference_chosen.min_p, .low = 0, .high = 1},                                        \
+    {"repetition-penalty", "R", "make tokens that were there already less likely (default: 1)",    \
+     .real = &inference_chosen.repetition_penalty, .low = 0.001, .high = 1000},                    \
+    {"seed", "N", "of the draw; the same seed gives the same text (default: 0)",                   \
+     .integer = &inference_chosen.seed, .low = 0, .high = 9e15}
+
+/* How the model is kept. */
+#define INFERENCE_DTYPE_OPTIONS                                                                    \
+    {"dtype", "TYPE",                                                                              \
+     "keep matrices as f32, f16, bf16, or quantised, such as q8_0 (default: as the file has them)",\
+     .read = cli_read_matrix_dtype, .user = &inference_chosen.dtype},                              \
+    {"cache-dtype", "TYPE", "keep keys and values as f32 (default), f16 or bf16",                  \
+     .read = cli_read_float_dtype, .user = &inference_chosen.cache_dtype}
+
+/* How the ranks divide the work. */
+#define INFERENCE_JOB_OPTIONS                                                                      \
+    {"prefill", "N", "tokens of a prompt that are computed in one pass (default: 256)",            \
+     .integer = &inference_chosen.prefill, .low = 1, .high = 1 << 20},                             \
+    {"rates", "LIST",                                                                              \
+     "divide heads and features by the ranks' speeds, such as 3,1 (default: evenly)",              \
+     .read = cli_read_rates, .user = &inference_chosen.rates},                                     \
+    {"wire", "TYPE",                                                                               \
+     "round activations that ranks send each other to f16, bf16 or q8_0, for slow connections "    \
+     "(default: they are sent as they are)",                                                       \
+     .read = cli_read_matrix_dtype, .user = &inference_chosen.wire},                               \
+    {"stages", "S",                                                                                \
+     "divide the layers over S stages, which are groups of ranks, for slow connections between "   \
+     "them (default: 1); prompts pass through them one after the other",                           \
+     .integer = &inference_chosen.stages, .low = 1, .high = TSR_MAX_COMM_SIZE},                    \
+    {"device", "DEVICE",                                                                           \
+     "index, UUID or part of the name (default: TESSERA_DEVICE, or the fastest)",                  \
+     .text = &inference_chosen.device},                                                            \
+    {"timeout", "SECONDS", "longest wait for another rank (default: 600)",                         \
+     .real = &inference_chosen.timeout, .low = 0.1, .high = 1e6}
+/* clang-format on */
+
+/* Returns params for choosing tokens. */
+tsr_sampling_params inference_sampling(void);
+
+/* Jobs ----------------------------------------------------------------------------------------- */
+
+/* Opens a model's tokenizer. */
+tsr_status inference_open_tokenizer(tsr_tokenizer **out);
+/* Writes the tokens that end a text to ids[most], and returns their number; 0 if the tokenizer is
+ * NULL. */
+int inference_end_tokens(const tsr_tokenizer *tokenizer, int most, int32_t *ids);
+#define INFERENCE_MAX_END_TOKENS 64
+
+typedef struct inference_job {
+    tsr_comm *comm;
+    tsr_comm *stages; /* the ranks with the same place in all stages; NULL: one stage */
+    tsr_device *device;
+    tsr_stream *stream;
+    tsr_group *group;
+    tsr_model *model;
+    bool first;        /* this is rank 0, which prints */
+    char problem[160]; /* with the options, which the library does not know; "": none */
+} inference_job;
+
+/* Opens the model on this rank's device. If that fails, call inference_close nevertheless. */
+tsr_status inference_open(inference_job *job);
+void inference_close(inference_job *job);
+/* Returns the sentence about what failed. */
+const char *inference_problem(const inference_job *job);
+
+/* SIGINT and SIGTERM end the generator's sequences at the next token. A second signal ends the
+ * process. NULL: the signals do again what they did. */
+void inference_catch_signals(tsr_generator *generator);
+/* The exit code of a command that a signal has ended, as a shell reports it. */
+#define INFERENCE_INTERRUPTED 130
+
+#endif

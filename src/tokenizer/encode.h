@@ -1,0 +1,18 @@
+/* Encoding a text of which the caller knows more than the public interface says. */
+#ifndef TSR_TOKENIZER_ENCODE_H
+#define TSR_TOKENIZER_ENCODE_H
+
+#include "tokenizer/tokenizer.h"
+
+typedef struct tsr__encode_how {
+    tsr__parts control;           /* where control tokens are recognised */
+    bool starts;                  /* the text is the start of a sequence, not its continuation */
+    bool adds_before, adds_after; /* the ids that the file wants there */
+} tsr__encode_how;
+
+/* As tsr_tokenizer_encode. `text` is not NULL. */
+tsr_status tsr__tokenizer_encode_with(const tsr_tokenizer *tokenizer, const char *text, size_t size,
+                                      const tsr__encode_how *how, int32_t **ids,
+                                      uint64_t *count) TSR_NODISCARD;
+
+#endif
