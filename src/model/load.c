@@ -81,13 +81,16 @@ tsr_status tsr__model_load(tsr_model *model, const tsr__weights *weights,
                            const tsr_model_params *params)
 {
     loading l = {.model = model, .weights = weights, .counting = true};
-    tsr__weight_reader_init(weights->files, model->stream, &l.reader);
+    tsr__weight_reader_init(weights->files, model->stream,
+                            tsr_comm_local_size(tsr_group_comm(model->group)), &l.reader);
     tsr_status status = load_all(&l);
     l.counting = false;
     l.reader.progress = params->progress;
     l.reader.user = params->user;
     if (status == TSR_OK)
         status = load_all(&l);
+    if (status == TSR_OK)
+        status = tsr__weight_read_rest(&l.reader);
     if (status == TSR_OK)
         status = tsr_stream_wait(model->stream);
     model->stats.read_bytes = l.reader.source.read_bytes;

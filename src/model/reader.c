@@ -1,32 +1,46 @@
-/* Reads weights: the bytes of a rank's part only, in pieces of at most PIECE_BYTES,
- * unless a single row is longer. */
+/* Reads weights: the bytes of a rank's part only, in pieces of at most PIECE_BYTES, unless a single
+ * row is longer.
+ *
+ * If the host reaches a tensor's memory, threads read pieces straight to their places, and convert
+ * them on the way if necessary. The system then copies each byte once, and most of the rest of the
+ * time it fills new pages with zeros. Other tensors are read piece by piece into host memory and
+ * uploaded. */
 #include "model/reader.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "gpu/host/threads.h"
 #include "model/elements.h"
 #include "model/quantize.h"
 #include "tensor/dtype.h"
 
 #define PIECE_BYTES ((size_t)4 << 20)
 
-void tsr__weight_reader_init(const tsr__model_files *files, tsr_stream *stream,
+void tsr__weight_reader_init(const tsr__model_files *files, tsr_stream *stream, int ranks,
                              tsr__weight_reader *out)
 {
-    *out = (tsr__weight_reader){.stream = stream};
+    const int threads = tsr__host_processors() / (ranks > 1 ? ranks : 1);
+    *out = (tsr__weight_reader){.stream = stream,
+                                .threads = threads < 1                     ? 1
+                                           : threads < TSR__WEIGHT_THREADS ? threads
+                                                                           : TSR__WEIGHT_THREADS};
     tsr__weight_source_init("model", files, &out->source);
 }
 
 void tsr__weight_reader_finish(tsr__weight_reader *r)
 {
     tsr__weight_source_finish(&r->source);
-    tsr__free(r->raw);
+    for (int i = 0; i < TSR__WEIGHT_THREADS; i++) {
+        tsr__free(r->staging[i].raw);
+        tsr__free(r->staging[i].scratch);
+    }
+    tsr__free(r->pending);
     tsr__free(r->converted);
-    tsr__free(r->scratch);
     *r = (tsr__weight_reader){.source = r->source};
 }
 
@@ -69,10 +83,14 @@ uint64_t tsr__weight_part_bytes(const tsr__weight *w, const tsr__weight_part *pa
     return segment_for(w, part).bytes * (uint64_t)(w->transposed ? part->columns : part->rows);
 }
 
-/* Returns the row of ours that is row `row` of the file, counted from the first one of a head. */
-static int64_t row_in_head(int64_t head_dim, int64_t row)
+/* Returns the row of ours that is row `row` of the file. Both count from the first one of a head;
+ * `head` is the rows of a head, or 0 if the order is the same. */
+static int64_t our_row(int64_t head, int64_t row)
 {
-    return row % 2 * (head_dim / 2) + row / 2;
+    if (head == 0)
+        return row;
+    const int64_t in = row % head;
+    return row - in + in % 2 * (head / 2) + in / 2;
 }
 
 /* Pieces ----------------------------------------------------------------------------------------
@@ -97,59 +115,74 @@ static uint64_t bytes_of(const piece *p, tsr_dtype dtype)
     return tsr__dtype_bytes(dtype, (uint64_t)(p->rows * p->part->columns));
 }
 
-/* Reads the blocks of a piece's rows into `raw`, row after row. */
-static tsr_status read_rows(tsr__weight_reader *r, const piece *p, const segment *s)
+/* Reads rows of a piece, of which row i goes to out + our_row(head, i) · s->bytes. */
+static tsr_status read_rows(const tsr__weight_source *source, const piece *p, const segment *s,
+                            int64_t head, char *out)
 {
     const tsr_shard_param *file = p->weight->file;
     const uint64_t row = (uint64_t)(p->weight->first_row + p->part->first_row + p->first);
-    TSR__TRY(tsr__need_staging(&r->raw, &r->raw_bytes, s->bytes * (uint64_t)p->rows, 1));
-    if (s->bytes == s->row_bytes)
-        return tsr__weight_source_read(&r->source, file, row * s->row_bytes,
-                                       s->bytes * (uint64_t)p->rows, r->raw);
+    if (s->bytes == s->row_bytes && head == 0)
+        return tsr__weight_source_read_open(source, file, row * s->row_bytes,
+                                            s->bytes * (uint64_t)p->rows, out);
     for (int64_t i = 0; i < p->rows; i++)
-        TSR__TRY(tsr__weight_source_read(&r->source, file,
-                                         (row + (uint64_t)i) * s->row_bytes + s->at, s->bytes,
-                                         (char *)r->raw + (uint64_t)i * s->bytes));
+        TSR__TRY(tsr__weight_source_read_open(source, file,
+                                              (row + (uint64_t)i) * s->row_bytes + s->at, s->bytes,
+                                              out + (uint64_t)our_row(head, i) * s->bytes));
     return TSR_OK;
 }
 
-/* Converts a piece's rows, and puts them in our order. */
-static tsr_status convert_rows(tsr__weight_reader *r, const piece *p, const segment *s)
+/* Converts the rows of a piece, and puts them in our order. */
+static tsr_status convert_rows(const tsr__weight_staging *staging, const piece *p, const segment *s,
+                               char *out)
 {
     const tsr_shard_param *file = p->weight->file;
     const int64_t columns = p->part->columns, head = p->weight->interleaved_head;
     const uint64_t row_bytes = tsr__dtype_bytes(p->dtype, (uint64_t)columns);
     if (file->block_count == 1 && head == 0)
-        return tsr__elements_convert(file, r->raw, 0, p->rows * columns, p->dtype, r->converted,
-                                     r->scratch);
-    for (int64_t i = 0; i < p->rows; i++) {
-        const int64_t at = head == 0 ? i : i / head * head + row_in_head(head, i % head);
-        const char *from = (char *)r->raw + (uint64_t)i * s->bytes;
-        char *to = (char *)r->converted + (uint64_t)at * row_bytes;
-        if (same_bytes(p->weight, p->dtype))
-            memcpy(to, from, row_bytes);
-        else
-            TSR__TRY(tsr__elements_convert(file, from, s->skip, columns, p->dtype, to, r->scratch));
-    }
+        return tsr__elements_convert(file, staging->raw, 0, p->rows * columns, p->dtype, out,
+                                     staging->scratch);
+    for (int64_t i = 0; i < p->rows; i++)
+        TSR__TRY(tsr__elements_convert(
+            file, (char *)staging->raw + (uint64_t)i * s->bytes, s->skip, columns, p->dtype,
+            out + (uint64_t)our_row(head, i) * row_bytes, staging->scratch));
     return TSR_OK;
+}
+
+/* Reads the rows of a piece from the file that is open, as p->dtype and in our order. */
+static tsr_status fetch_rows(const tsr__weight_source *source, tsr__weight_staging *staging,
+                             const piece *p, const segment *s, char *out)
+{
+    if (same_bytes(p->weight, p->dtype))
+        return read_rows(source, p, s, p->weight->interleaved_head, out);
+    TSR__TRY(
+        tsr__need_staging(&staging->raw, &staging->raw_bytes, s->bytes * (uint64_t)p->rows, 1));
+    if (p->weight->file->block_count > 1)
+        TSR__TRY(tsr__need_staging((void **)&staging->scratch, &staging->scratch_count,
+                                   (size_t)s->elements, sizeof *staging->scratch));
+    TSR__TRY(read_rows(source, p, s, 0, staging->raw));
+    return convert_rows(staging, p, s, out);
 }
 
 /* Reads a piece of a file that has columns as rows: each row of the file becomes a column. */
 static tsr_status read_transposed(tsr__weight_reader *r, const piece *p)
 {
     const tsr_shard_param *file = p->weight->file;
+    tsr__weight_staging *staging = &r->staging[0];
     const int64_t columns = p->part->columns;
     const segment s = segment_of(file, p->weight->all_rows,
                                  p->weight->first_row + p->part->first_row + p->first, p->rows);
     const size_t size = tsr_dtype_size(p->dtype), line = (size_t)p->rows * size;
-    TSR__TRY(tsr__need_staging(&r->raw, &r->raw_bytes, (size_t)s.bytes + line, 1));
-    char *values = (char *)r->raw + s.bytes;
+    TSR__TRY(tsr__need_staging(&staging->raw, &staging->raw_bytes, (size_t)s.bytes + line, 1));
+    if (file->block_count > 1)
+        TSR__TRY(tsr__need_staging((void **)&staging->scratch, &staging->scratch_count,
+                                   (size_t)s.elements, sizeof *staging->scratch));
+    char *values = (char *)staging->raw + s.bytes;
     for (int64_t c = 0; c < columns; c++) {
         const uint64_t row = (uint64_t)(p->part->first_column + c);
-        TSR__TRY(
-            tsr__weight_source_read(&r->source, file, row * s.row_bytes + s.at, s.bytes, r->raw));
-        TSR__TRY(
-            tsr__elements_convert(file, r->raw, s.skip, p->rows, p->dtype, values, r->scratch));
+        TSR__TRY(tsr__weight_source_read(&r->source, file, row * s.row_bytes + s.at, s.bytes,
+                                         staging->raw));
+        TSR__TRY(tsr__elements_convert(file, staging->raw, s.skip, p->rows, p->dtype, values,
+                                       staging->scratch));
         for (int64_t i = 0; i < p->rows; i++)
             memcpy((char *)r->converted + (size_t)(i * columns + c) * size,
                    values + (size_t)i * size, size);
@@ -161,9 +194,10 @@ static tsr_status read_transposed(tsr__weight_reader *r, const piece *p)
 static tsr_status quantise(tsr__weight_reader *r, const piece *p)
 {
     const uint64_t bytes = bytes_of(p, p->to);
-    TSR__TRY(tsr__need_staging(&r->raw, &r->raw_bytes, bytes, 1));
+    tsr__weight_staging *staging = &r->staging[0];
+    TSR__TRY(tsr__need_staging(&staging->raw, &staging->raw_bytes, bytes, 1));
     const tsr_status status =
-        tsr__quantize_rows(p->to, r->converted, p->rows, p->part->columns, r->raw, bytes);
+        tsr__quantize_rows(p->to, r->converted, p->rows, p->part->columns, staging->raw, bytes);
     return status == TSR_OK
                ? TSR_OK
                : tsr__fail_context(status, "model: tensor %s, rows from %" PRId64,
@@ -183,61 +217,170 @@ static tsr_status read_piece(tsr__weight_reader *r, const piece *p, const segmen
                              tsr_tensor *out)
 {
     TSR__TRY(tsr__need_staging(&r->converted, &r->converted_bytes, bytes_of(p, p->dtype), 1));
-    if (p->weight->file->block_count > 1)
-        TSR__TRY(tsr__need_staging((void **)&r->scratch, &r->scratch_count, (size_t)s->elements,
-                                   sizeof *r->scratch));
     if (p->weight->transposed) {
         TSR__TRY(read_transposed(r, p));
     } else {
-        TSR__TRY(read_rows(r, p, s));
-        TSR__TRY(convert_rows(r, p, s));
+        TSR__TRY(tsr__weight_source_open(&r->source, p->weight->file));
+        TSR__TRY(fetch_rows(&r->source, &r->staging[0], p, s, r->converted));
+        r->source.read_bytes += s->bytes * (uint64_t)p->rows;
     }
     if (p->dtype == p->to)
         return upload(r, p, r->converted, out);
     TSR__TRY(quantise(r, p));
-    return upload(r, p, r->raw, out);
+    return upload(r, p, r->staging[0].raw, out);
 }
 
-/* Reads complete rows of the same dtype into memory that both the host and the device reach. */
-static tsr_status read_mapped(tsr__weight_reader *r, const tsr__weight *w,
-                              const tsr__weight_part *part, const segment *s, void *memory)
+/* Returns the rows of a piece, of which `row_bytes` count for each. */
+static int64_t step_of(const tsr__weight *w, uint64_t row_bytes, uint64_t piece_bytes)
 {
-    const uint64_t all = s->row_bytes * (uint64_t)part->rows,
-                   start = (uint64_t)(w->first_row + part->first_row) * s->row_bytes;
-    for (uint64_t at = 0; at < all; at += PIECE_BYTES) {
-        const uint64_t bytes = tsr__min_u64(PIECE_BYTES, all - at);
-        TSR__TRY(
-            tsr__weight_source_read(&r->source, w->file, start + at, bytes, (char *)memory + at));
-        if (r->progress)
-            r->progress(r->user, r->source.read_bytes, r->total_bytes);
+    const int64_t step = (int64_t)tsr__max_u64(1, piece_bytes / row_bytes),
+                  head = w->interleaved_head;
+    return head == 0 ? step : step < head ? head : step / head * head;
+}
+
+/* Straight to memory ----------------------------------------------------------------------------
+ */
+
+/* What the threads share. */
+typedef struct gang {
+    tsr__weight_reader *reader;
+    pthread_mutex_t lock;
+    /* The first row that no thread has taken. */
+    size_t at;
+    int64_t row;
+    uint64_t read_bytes;
+    int count;
+    /* The first piece that failed, in the order in which they are taken, with its error. */
+    size_t failed_at;
+    int64_t failed_row;
+    tsr_status status;
+    tsr__error error;
+} gang;
+
+/* Takes the next piece of those pending, unless there is none, or one has failed. All pieces before
+ * one that failed are read, too, so the error does not depend on the threads. */
+static bool take(gang *g, size_t *at, segment *s, piece *out)
+{
+    const tsr__weight_reader *r = g->reader;
+    pthread_mutex_lock(&g->lock);
+    const bool more = g->status == TSR_OK && g->at < r->pending_count;
+    if (more) {
+        const tsr__weight_pending *from = &r->pending[g->at];
+        *at = g->at;
+        *s = segment_for(&from->weight, &from->part);
+        /* What needs no staging memory is read in large pieces: two threads that write to the same
+         * page of 2 MiB for the first time would both fill it with zeros. */
+        const bool same = same_bytes(&from->weight, from->dtype);
+        const int64_t left = from->part.rows - g->row,
+                      step = same ? step_of(&from->weight, s->bytes, PIECE_BYTES)
+                                  : step_of(&from->weight, (uint64_t)s->elements * sizeof(float),
+                                            PIECE_BYTES / (uint64_t)g->count);
+        *out = (piece){.weight = &from->weight,
+                       .part = &from->part,
+                       .to = from->dtype,
+                       .dtype = from->dtype,
+                       .first = g->row,
+                       .rows = left < step ? left : step};
+        g->row += out->rows;
+        if (g->row == from->part.rows) {
+            g->at++;
+            g->row = 0;
+        }
     }
+    pthread_mutex_unlock(&g->lock);
+    return more;
+}
+
+/* Notes how reading a piece ended, and returns the bytes read so far. */
+static uint64_t note(gang *g, size_t at, const piece *p, uint64_t bytes, tsr_status status)
+{
+    pthread_mutex_lock(&g->lock);
+    if (status == TSR_OK) {
+        g->read_bytes += bytes;
+    } else if (g->status == TSR_OK || at < g->failed_at ||
+               (at == g->failed_at && p->first < g->failed_row)) {
+        g->failed_at = at;
+        g->failed_row = p->first;
+        g->status = status;
+        g->error = tsr__error_take();
+    }
+    const uint64_t done = g->read_bytes;
+    pthread_mutex_unlock(&g->lock);
+    return done;
+}
+
+/* The last number is that of the caller's thread. */
+static void read_some(void *user, int number)
+{
+    gang *g = user;
+    tsr__weight_reader *r = g->reader;
+    piece p;
+    segment s;
+    size_t at;
+    while (take(g, &at, &s, &p)) {
+        char *out = r->pending[at].memory +
+                    tsr__dtype_bytes(p.dtype, (uint64_t)p.first * (uint64_t)p.part->columns);
+        const tsr_status status = fetch_rows(&r->source, &r->staging[number], &p, &s, out);
+        const uint64_t done = note(g, at, &p, s.bytes * (uint64_t)p.rows, status);
+        if (r->progress && number == g->count - 1)
+            r->progress(r->user, r->source.read_bytes + done, r->total_bytes);
+    }
+}
+
+tsr_status tsr__weight_read_rest(tsr__weight_reader *r)
+{
+    gang g = {.reader = r, .count = r->threads};
+    if (r->pending_count == 0)
+        return TSR_OK;
+    TSR__TRY(tsr__weight_source_open(&r->source, r->pending[0].weight.file));
+    pthread_mutex_init(&g.lock, NULL);
+    tsr__host_parts(g.count, read_some, &g);
+    pthread_mutex_destroy(&g.lock);
+    r->pending_count = 0;
+    r->source.read_bytes += g.read_bytes;
+    if (g.status != TSR_OK)
+        tsr__error_put_back(&g.error);
+    else if (r->progress)
+        r->progress(r->user, r->source.read_bytes, r->total_bytes);
+    return g.status;
+}
+
+/* Adds a part to those pending, which are all from one file. */
+static tsr_status add_pending(tsr__weight_reader *r, const tsr__weight_pending *one)
+{
+    if (!tsr__weight_source_is_open(&r->source, one->weight.file))
+        TSR__TRY(tsr__weight_read_rest(r));
+    TSR__TRY(tsr__weight_source_open(&r->source, one->weight.file));
+    TSR__TRY(tsr__grow((void **)&r->pending, &r->pending_capacity, r->pending_count + 1,
+                       sizeof *r->pending));
+    r->pending[r->pending_count++] = *one;
     return TSR_OK;
 }
+
+/* Reading ---------------------------------------------------------------------------------------
+ */
 
 tsr_status tsr__weight_read(tsr__weight_reader *r, const tsr__weight *w,
                             const tsr__weight_part *part, tsr_tensor *out)
 {
-    const tsr_layout *layout = tsr_tensor_layout(out);
+    const tsr_dtype to = tsr_tensor_layout(out)->dtype;
+    const bool same = same_bytes(w, to), quantises = tsr__dtype_is_block(to) && !same;
     void *memory;
     if (part->rows == 0 || part->columns == 0)
         return TSR_OK;
+    if (!w->transposed && !quantises && tsr_tensor_map(out, &memory) == TSR_OK)
+        return add_pending(
+            r, &(tsr__weight_pending){.weight = *w, .part = *part, .dtype = to, .memory = memory});
     const segment s = segment_for(w, part);
-    const tsr_dtype to = layout->dtype;
-    if (same_bytes(w, to) && w->interleaved_head == 0 && s.bytes == s.row_bytes &&
-        layout->ndim == 2 && tsr_tensor_map(out, &memory) == TSR_OK)
-        return read_mapped(r, w, part, &s, memory);
-    const uint64_t wide = (uint64_t)s.elements * sizeof(float);
-    int64_t step = (int64_t)tsr__max_u64(
-        1, PIECE_BYTES / (w->transposed ? (uint64_t)part->columns * sizeof(float) : wide));
-    if (w->interleaved_head > 0)
-        step = step < w->interleaved_head ? w->interleaved_head
-                                          : step / w->interleaved_head * w->interleaved_head;
+    const int64_t wide = w->transposed ? part->columns : s.elements,
+                  step = step_of(w, (uint64_t)wide * sizeof(float), PIECE_BYTES);
+    TSR__TRY(tsr__weight_read_rest(r));
     for (int64_t first = 0; first < part->rows; first += step) {
         const piece p = {
             .weight = w,
             .part = part,
             .to = to,
-            .dtype = tsr__dtype_is_block(to) && !same_bytes(w, to) ? TSR_F32 : to,
+            .dtype = quantises ? TSR_F32 : to,
             .first = first,
             .rows = part->rows - first < step ? part->rows - first : step,
         };

@@ -24,12 +24,17 @@ void tsr__weight_source_finish(tsr__weight_source *s)
     s->open_file = NULL;
 }
 
-/* Opens the file that holds a tensor, unless it is open. */
-static tsr_status need_file(tsr__weight_source *s, const tsr_shard_param *param)
+bool tsr__weight_source_is_open(const tsr__weight_source *s, const tsr_shard_param *param)
 {
-    if (s->descriptor >= 0 &&
-        (s->open_file == param->file ||
-         (s->open_file && param->file && strcmp(s->open_file, param->file) == 0)))
+    return s->files->random ||
+           (s->descriptor >= 0 &&
+            (s->open_file == param->file ||
+             (s->open_file && param->file && strcmp(s->open_file, param->file) == 0)));
+}
+
+tsr_status tsr__weight_source_open(tsr__weight_source *s, const tsr_shard_param *param)
+{
+    if (tsr__weight_source_is_open(s, param))
         return TSR_OK;
     tsr__weight_source_finish(s);
     char *path = tsr__model_files_path(s->files, param);
@@ -65,15 +70,20 @@ static tsr_status read_file(const tsr__weight_source *s, const tsr_shard_param *
     return TSR_OK;
 }
 
+tsr_status tsr__weight_source_read_open(const tsr__weight_source *s, const tsr_shard_param *param,
+                                        uint64_t at, uint64_t size, void *out)
+{
+    if (!s->files->random)
+        return read_file(s, param, at, size, out);
+    tsr__random_read(s->files->random, param, at, size, out);
+    return TSR_OK;
+}
+
 tsr_status tsr__weight_source_read(tsr__weight_source *s, const tsr_shard_param *param, uint64_t at,
                                    uint64_t size, void *out)
 {
-    if (s->files->random) {
-        tsr__random_read(s->files->random, param, at, size, out);
-    } else {
-        TSR__TRY(need_file(s, param));
-        TSR__TRY(read_file(s, param, at, size, out));
-    }
+    TSR__TRY(tsr__weight_source_open(s, param));
+    TSR__TRY(tsr__weight_source_read_open(s, param, at, size, out));
     s->read_bytes += size;
     return TSR_OK;
 }

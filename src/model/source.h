@@ -3,6 +3,7 @@
 #ifndef TSR_MODEL_SOURCE_H
 #define TSR_MODEL_SOURCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "model/files.h"
@@ -23,6 +24,15 @@ void tsr__weight_source_finish(tsr__weight_source *source);
  * tensor, TSR_ERR_NO_MEMORY. */
 tsr_status tsr__weight_source_read(tsr__weight_source *source, const tsr_shard_param *param,
                                    uint64_t at, uint64_t size, void *out) TSR_NODISCARD;
+
+/* The same in two steps, so that several threads can read from the file that is open. Opening it
+ * closes another one. Reading does not count the bytes. */
+bool tsr__weight_source_is_open(const tsr__weight_source *source, const tsr_shard_param *param);
+tsr_status tsr__weight_source_open(tsr__weight_source *source,
+                                   const tsr_shard_param *param) TSR_NODISCARD;
+tsr_status tsr__weight_source_read_open(const tsr__weight_source *source,
+                                        const tsr_shard_param *param, uint64_t at, uint64_t size,
+                                        void *out) TSR_NODISCARD;
 
 /* Replaces staging memory of *have elements, whose contents are lost, unless there are `count`
  * already. `size` is the bytes of an element. */

@@ -1,0 +1,228 @@
+/* Reading weights: the same elements straight to memory by any number of threads, and through
+ * staging memory; and what is said about a file that has become shorter. The tensors are longer
+ * than a piece. */
+#include "model/reader.h"
+
+#include <inttypes.h>
+#include <unistd.h>
+
+#include "base/float16.h"
+#include "parallel/spmd.h"
+#include "tensor/dtype.h"
+
+enum { COLUMNS = 1024, ROWS = 3072, HEAD = 64, BLOCK = 32, BLOCK_BYTES = 34 };
+
+#define FLOATS_BYTES ((uint64_t)ROWS * COLUMNS * 2)
+#define BLOCKS_BYTES ((uint64_t)ROWS * COLUMNS / BLOCK * BLOCK_BYTES)
+
+/* A file of two tensors [ROWS, COLUMNS]. */
+static tsr_shard_param params[2] = {
+    {.name = "floats", .dtype = "f16", .block_count = 1, .block_bytes = 2},
+    {.name = "blocks", .dtype = "q8_0", .block_count = BLOCK, .block_bytes = BLOCK_BYTES},
+};
+
+/* Small integers, which are exact in every dtype. Blocks have a scale of 1. */
+static int element(int tensor, int64_t row, int64_t column)
+{
+    return (int)((row * 31 + column * 7 + row / 64 + tensor) % 251) - 125;
+}
+
+static void write_file(char path[])
+{
+    uint8_t *bytes = malloc(FLOATS_BYTES + BLOCKS_BYTES), *to = bytes;
+    CHECK(bytes, "no memory");
+    for (int64_t i = 0; i < (int64_t)ROWS * COLUMNS; i++, to += 2) {
+        const uint16_t half = tsr__f16_of_f32((float)element(0, i / COLUMNS, i % COLUMNS));
+        memcpy(to, &half, 2);
+    }
+    for (int64_t i = 0; i < (int64_t)ROWS * COLUMNS; i++) {
+        if (i % BLOCK == 0) {
+            const uint16_t one = tsr__f16_of_f32(1);
+            memcpy(to, &one, 2);
+            to += 2;
+        }
+        *to++ = (uint8_t)(int8_t)element(1, i / COLUMNS, i % COLUMNS);
+    }
+    const int descriptor = mkstemp(path);
+    CHECK(descriptor >= 0 && write(descriptor, bytes, FLOATS_BYTES + BLOCKS_BYTES) ==
+                                 (ssize_t)(FLOATS_BYTES + BLOCKS_BYTES),
+          "%s cannot be written", path);
+    close(descriptor);
+    free(bytes);
+    for (int t = 0; t < 2; t++) {
+        params[t].ndim = 2;
+        params[t].shape[0] = ROWS;
+        params[t].shape[1] = COLUMNS;
+        params[t].count = (uint64_t)ROWS * COLUMNS;
+        params[t].size_bytes = t == 0 ? FLOATS_BYTES : BLOCKS_BYTES;
+        params[t].offset_bytes = t == 0 ? 0 : FLOATS_BYTES;
+    }
+}
+
+/* A part of one of the tensors, as a dtype. */
+typedef struct wanted {
+    int tensor;
+    tsr_dtype dtype;
+    int64_t head, first_row, rows, first_column, columns;
+} wanted;
+
+static const wanted all[] = {
+    {0, TSR_F16, 0, 0, ROWS, 0, COLUMNS},    {0, TSR_F16, HEAD, HEAD, ROWS - HEAD, 0, COLUMNS},
+    {0, TSR_F16, 0, 5, 2900, 17, 500},       {0, TSR_F32, 0, 0, ROWS, 0, COLUMNS},
+    {0, TSR_F32, HEAD, 0, ROWS, 0, COLUMNS}, {0, TSR_BF16, 0, 5, 2900, 17, 500},
+    {1, TSR_Q8_0, 0, 0, ROWS, 0, COLUMNS},   {1, TSR_Q8_0, HEAD, 0, ROWS, 0, COLUMNS},
+    {1, TSR_Q8_0, 0, 1, ROWS - 1, 64, 512},  {1, TSR_F16, HEAD, HEAD, 2 * HEAD, 40, 900},
+};
+enum { COUNT = sizeof all / sizeof *all };
+
+static tsr__weight weight_of(const wanted *w)
+{
+    return (tsr__weight){.file = &params[w->tensor],
+                         .rows = ROWS,
+                         .all_rows = ROWS,
+                         .columns = COLUMNS,
+                         .interleaved_head = w->head};
+}
+
+static tsr_status read_one(tsr__weight_reader *reader, const wanted *w, tsr_tensor *out)
+{
+    const tsr__weight weight = weight_of(w);
+    return tsr__weight_read(reader, &weight,
+                            &(tsr__weight_part){.first_row = w->first_row,
+                                                .rows = w->rows,
+                                                .first_column = w->first_column,
+                                                .columns = w->columns},
+                            out);
+}
+
+static float element_of(const wanted *w, const uint8_t *bytes, int64_t i)
+{
+    uint16_t half;
+    float value;
+    switch (w->dtype) {
+    case TSR_F16:
+        memcpy(&half, bytes + i * 2, 2);
+        return tsr__f32_of_f16(half);
+    case TSR_BF16:
+        memcpy(&half, bytes + i * 2, 2);
+        return tsr__f32_of_bf16(half);
+    case TSR_F32:
+        memcpy(&value, bytes + i * 4, 4);
+        return value;
+    default:
+        memcpy(&half, bytes + i / BLOCK * BLOCK_BYTES, 2);
+        return (float)(int8_t)bytes[i / BLOCK * BLOCK_BYTES + 2 + i % BLOCK] *
+               tsr__f32_of_f16(half);
+    }
+}
+
+static void check(const wanted *w, tsr_stream *stream, const tsr_tensor *got)
+{
+    const uint64_t size = tsr__dtype_bytes(w->dtype, (uint64_t)(w->rows * w->columns));
+    uint8_t *bytes = malloc(size);
+    CHECK(bytes, "no memory");
+    OK(tsr_tensor_download(stream, got, bytes, size));
+    for (int64_t row = 0; row < w->rows; row++) {
+        const int64_t in = row % (w->head ? w->head : 1), half = w->head / 2,
+                      from = w->first_row + row - in + (w->head ? in % half * 2 + in / half : 0);
+        for (int64_t c = 0; c < w->columns; c++) {
+            const float want = (float)element(w->tensor, from, w->first_column + c),
+                        value = element_of(w, bytes, row * w->columns + c);
+            CHECK(value == want, "part %d: element [%d,%d] is %g, not %g", (int)(w - all), (int)row,
+                  (int)c, (double)value, (double)want);
+        }
+    }
+    free(bytes);
+}
+
+static void note(void *user, uint64_t done, uint64_t total)
+{
+    uint64_t *last = user;
+    CHECK(done >= *last && done <= total, "%d after %d of %d bytes", (int)done, (int)*last,
+          (int)total);
+    *last = done;
+}
+
+static void read_all(const tsr__model_files *files, tsr_stream *stream, int threads)
+{
+    tsr__weight_reader reader;
+    tsr_tensor *tensors[COUNT] = {NULL};
+    uint64_t seen = 0;
+    tsr__weight_reader_init(files, stream, 1, &reader);
+    reader.threads = threads;
+    reader.progress = note;
+    reader.user = &seen;
+    for (int i = 0; i < COUNT; i++) {
+        const tsr__weight weight = weight_of(&all[i]);
+        reader.total_bytes += tsr__weight_part_bytes(
+            &weight, &(tsr__weight_part){all[i].first_row, all[i].rows, all[i].first_column,
+                                         all[i].columns});
+    }
+    for (int i = 0; i < COUNT; i++) {
+        OK(tsr_tensor_create(tsr_stream_device(stream), all[i].dtype, 2,
+                             (int64_t[]){all[i].rows, all[i].columns}, &tensors[i]));
+        OK(read_one(&reader, &all[i], tensors[i]));
+    }
+    OK(tsr__weight_read_rest(&reader));
+    CHECK(seen == reader.total_bytes && reader.source.read_bytes == seen,
+          "%" PRIu64 " of %" PRIu64 " bytes, %" PRIu64 " were read", seen, reader.total_bytes,
+          reader.source.read_bytes);
+    tsr__weight_reader_finish(&reader);
+    OK(tsr_stream_wait(stream));
+    for (int i = 0; i < COUNT; i++) {
+        check(&all[i], stream, tensors[i]);
+        tsr_tensor_destroy(&tensors[i]);
+    }
+}
+
+CASE(pieces, "reader: pieces of tensors, by several threads and through staging memory")
+{
+    char path[] = "/tmp/tessera-reader-XXXXXX";
+    const tsr__model_files files = {.weights = path};
+    tsr_device *device = NULL;
+    tsr_stream *stream = NULL;
+    write_file(path);
+    read_all(&files, queue, 1);
+    read_all(&files, queue, TSR__WEIGHT_THREADS);
+    OK(tsr_device_open(tsr_device_params(.force_staging = true), &device));
+    OK(tsr_stream_create(device, &stream));
+    read_all(&files, stream, 2);
+    tsr_stream_destroy(&stream);
+    tsr_device_close(&device);
+    unlink(path);
+}
+
+/* The parts after the first one that the file lacks would fail, too, with other words. */
+CASE(shorter, "reader: the first tensor that a file lacks is named, for any number of threads")
+{
+    char path[] = "/tmp/tessera-reader-XXXXXX";
+    const tsr__model_files files = {.weights = path};
+    const uint64_t size = FLOATS_BYTES + 1000;
+    const int tensors_read[] = {0, 7, 8, 8, 8};
+    write_file(path);
+    CHECK(truncate(path, (off_t)size) == 0, "%s cannot be made shorter", path);
+    for (int threads = 1; threads <= TSR__WEIGHT_THREADS; threads++) {
+        tsr__weight_reader reader;
+        tsr_tensor *tensors[5] = {NULL};
+        tsr_status status = TSR_OK;
+        tsr__weight_reader_init(&files, queue, 1, &reader);
+        reader.threads = threads;
+        for (int i = 0; i < 5; i++) {
+            const wanted *w = &all[tensors_read[i]];
+            OK(tsr_tensor_create(gpu, w->dtype, 2, (int64_t[]){w->rows, w->columns}, &tensors[i]));
+            if (status == TSR_OK)
+                status = read_one(&reader, w, tensors[i]);
+        }
+        if (status == TSR_OK)
+            status = tsr__weight_read_rest(&reader);
+        CHECK(status == TSR_ERR_IO, "%s", tsr_status_name(status));
+        CHECK(strcmp(tsr_last_error(),
+                     "model: the file has become shorter: tensor blocks ends after 1000 of 3342336 "
+                     "bytes") == 0,
+              "\"%s\"", tsr_last_error());
+        tsr__weight_reader_finish(&reader);
+        for (int i = 0; i < 5; i++)
+            tsr_tensor_destroy(&tensors[i]);
+    }
+    unlink(path);
+}
