@@ -18,17 +18,23 @@ layout(constant_id = 7) const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
 layout(constant_id = 8) const uint CAPPED = 0;
 layout(constant_id = 9) const uint PAGED = 0;
 layout(constant_id = 10) const uint Y_DTYPE = 0; // 0: there are several parts
+// 1: the numbers of trips of loops are not constant, so that drivers do not unroll these loops. The bits are the same. lavapipe compiles each
+// load to a loop over lanes, and needs a quarter of the time for a pipeline then.
+layout(constant_id = 11) const uint ROLLED = 0;
 
 const uint SLICES = THREADS / QUADS;  // of a block's keys, in the products with values
 const uint SHARERS = THREADS / ROWS;  // invocations that share a row in the softmax
 const uint SHARE = THREADS / SHARERS; // keys of each
-const uint AHEAD = QUADS < 8u ? QUADS : 8u;
+const uint AHEAD = ROLLED != 0u ? 1u : QUADS < 8u ? QUADS : 8u;
 
 shared vec4 q_tile[ROWS * QUADS];
 shared float p_tile[ROWS * THREADS];
 shared float parts[2 * THREADS];
 shared float row_factor[ROWS];
 shared uvec4 scratch[THREADS]; // the addresses of a block's rows of v; in the end, the sums of slices
+
+// Returns `n`, the number of trips of a loop that may stay a loop.
+uint trips_of(uint n) { return ROLLED != 0u ? min(n, p.quads) : n; }
 
 uint batch;
 attention_sequence sequence;
@@ -96,7 +102,7 @@ void main()
         uint key = uint(min(j0 + int(thread), end - 1)), page = page_of(k, key);
         uvec2 k_row = row_address_in(k, page, key);
         scratch[thread].xy = row_address_in(v, page, key);
-        for (uint quad0 = 0u; quad0 < QUADS; quad0 += AHEAD) {
+        for (uint quad0 = 0u; quad0 < trips_of(QUADS); quad0 += AHEAD) {
             vec4 of_key[AHEAD];
             [[unroll]] for (uint n = 0u; n < AHEAD; n++)
                 of_key[n] = load_quad_at(k, k_row, (quad0 + n) * 4u, K_DTYPE);
@@ -116,7 +122,7 @@ void main()
 
         // Without an unroll hint: SwiftShader computed wrong results with one.
         float most = tsr_minus_infinity;
-        for (uint n = 0u; n < SHARE; n++) {
+        for (uint n = 0u; n < trips_of(SHARE); n++) {
             uint column = n * SHARERS + sharer, at = row * THREADS + column;
             float score = score_of(p_tile[at], query, j0 + int(column), mask, slope);
             score = j0 + int(column) < end ? score : tsr_minus_infinity;
@@ -126,11 +132,11 @@ void main()
         parts[thread] = most;
         barrier();
         most = largest;
-        [[unroll]] for (uint n = 0u; n < SHARERS; n++)
+        [[unroll]] for (uint n = 0u; n < trips_of(SHARERS); n++)
             most = max(most, parts[row * SHARERS + n]);
         float shift = most == tsr_minus_infinity ? 0.0 : most;
         float factor = tsr_exp(largest - shift), own = 0.0;
-        [[unroll]] for (uint n = 0u; n < SHARE; n++) {
+        [[unroll]] for (uint n = 0u; n < trips_of(SHARE); n++) {
             uint at = row * THREADS + n * SHARERS + sharer;
             float value = tsr_exp(p_tile[at] - shift);
             p_tile[at] = value;
@@ -144,7 +150,7 @@ void main()
 
         [[unroll]] for (uint r = 0u; r < ROWS; r++)
             result[r] *= row_factor[r];
-        for (uint column = thread / QUADS; column < THREADS; column += AHEAD * SLICES) {
+        for (uint column = thread / QUADS; column < trips_of(THREADS); column += AHEAD * SLICES) {
             if (column >= SLICES)
                 load_values(v, column, uint(end - j0), values);
             [[unroll]] for (uint n = 0u; n < AHEAD; n++)
@@ -158,7 +164,7 @@ void main()
     parts[THREADS + thread] = sum;
     barrier();
     sum = 0.0;
-    [[unroll]] for (uint n = 0u; n < SHARERS; n++)
+    [[unroll]] for (uint n = 0u; n < trips_of(SHARERS); n++)
         sum += parts[THREADS + row * SHARERS + n];
     if (Y_DTYPE != 0u && sharer == 0u)
         row_factor[row] = sum == 0.0 ? 0.0 : 1.0 / sum;
@@ -173,7 +179,7 @@ void main()
         uvec2 to = tsr_at_mul(p.partial, number * p.parts + part, 4u * (CALL.head_dim + 2u));
         if (exists && thread < QUADS) {
             vec4 total = vec4(0.0);
-            [[unroll]] for (uint n = 0u; n < SLICES; n++)
+            [[unroll]] for (uint n = 0u; n < trips_of(SLICES); n++)
                 total += uintBitsToFloat(scratch[n * QUADS + thread]);
             uvec2 y = uvec2(0u);
             if (Y_DTYPE != 0u) {

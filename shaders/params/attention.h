@@ -54,7 +54,8 @@ struct tsr_attention_push {
     TSR_UINT part_keys;  /* attention_few.comp: keys in a part */
     TSR_UINT parts;      /* parts of a row */
     TSR_UINT row_blocks; /* blocks of the queries that read a kv head */
-    TSR_UINT quads;      /* attention.comp with ROLLED: TSR_ATTENTION_QUADS */
+    TSR_UINT quads;      /* attention.comp with ROLLED: TSR_ATTENTION_QUADS; attention_few.comp:
+                            the threads of a workgroup */
 };
 TSR_PUSH_CHECK(tsr_attention_push);
 

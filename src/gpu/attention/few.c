@@ -99,6 +99,7 @@ static struct tsr_attention_push push_of(const few *f)
         .partial = f->partial ? f->partial->address : 0,
         .part_keys = f->cut.part_keys,
         .parts = f->cut.parts,
+        .quads = THREADS,
         .row_blocks = f->cut.row_blocks,
     };
 }
@@ -109,11 +110,12 @@ static tsr_status run_parts(const few *f)
     const tsr_attention_params *p = &c->params;
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ATTENTION_FEW,
-        .spec_count = 11,
+        .spec_count = 12,
         .spec = {THREADS, f->cut.rows, quads_of(c), (uint32_t)c->q->layout.dtype,
                  (uint32_t)c->k->layout.dtype, (uint32_t)c->v->layout.dtype,
                  p->mask ? (uint32_t)p->mask->layout.dtype : 0, tsr__attention_load(c),
-                 p->softcap > 0, p->pages != NULL, f->partial ? 0 : (uint32_t)c->y->layout.dtype},
+                 p->softcap > 0, p->pages != NULL, f->partial ? 0 : (uint32_t)c->y->layout.dtype,
+                 tsr_stream_device(c->stream)->device_class == TSR__CLASS_LAVAPIPE},
     };
     dispatch.access_count = tsr__attention_reads(c, &f->description, dispatch.access);
     dispatch.access[dispatch.access_count++] =
