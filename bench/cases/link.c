@@ -1,10 +1,13 @@
-/* tessera bench link: messages between every two ranks, one pair at a time. */
+/* tessera bench link: messages between every two ranks, one pair at a time; and how the ranks of a
+ * host share its processors. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/cases/collective.h"
 #include "bench/cases/ranks.h"
+#include "bench/cases/turns.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/clock.h"
 #include "cli/lib/memory.h"
@@ -12,6 +15,9 @@
 enum {
     MAX_SIZES = 8,
     MAX_SAMPLES = 50,
+    BUSY_SAMPLES = 5,
+    /* A larger message may not fit into the buffers of a connection, so that sending it waits. */
+    MAX_BUSY_BYTES = 65536,
     TAG = 1,
 };
 
@@ -35,19 +41,26 @@ typedef struct plan {
 /* The times of one size between this rank and a higher one. */
 typedef struct link_figures {
     uint64_t batch, checked, wrong;
+    double leader_ns; /* about what a message takes, by the lower rank's clock */
     int samples;
     double ns[MAX_SAMPLES]; /* of one message, half of a round trip */
+    /* What a message takes of this rank's processor: to send it, on the lower rank, and to receive
+     * it. None if the ranks share a host, or the message is large. */
+    int busy_samples;
+    double busy_ns[BUSY_SAMPLES];
 } link_figures;
 
 /* The result of a rank, followed by its figures, [ranks][MAX_SIZES]. */
 typedef struct rank_result {
     int host; /* its number */
+    turns_figures turns;
     _Alignas(16) link_figures links[];
 } rank_result;
 
 typedef struct pair {
     tsr_comm *comm;
-    bool leads; /* the lower rank, which sends first and takes the times */
+    bool is_far; /* its ranks are on two hosts */
+    bool leads;  /* the lower rank, which sends first and takes the times */
     int peer;
     uint64_t bytes;
     uint8_t *send, *recv;
@@ -101,7 +114,7 @@ static tsr_status time_batch(const pair *p, uint64_t batch, double *ns)
 /* The leader decides how often both exchange messages, from the time of the first round trips. */
 static tsr_status measure(const pair *p, double seconds, link_figures *out)
 {
-    int64_t effort[2] = {0, 0};
+    int64_t effort[3] = {0, 0, 0};
     double least = 1e300;
     LINK_TRY(verify(p, out));
     for (int i = 0; i < 10; i++) {
@@ -112,13 +125,39 @@ static tsr_status measure(const pair *p, double seconds, link_figures *out)
     const collective_effort chosen = collective_plan(2 * least, seconds);
     effort[0] = (int64_t)chosen.batch;
     effort[1] = chosen.samples < MAX_SAMPLES ? chosen.samples : MAX_SAMPLES;
-    LINK_TRY(p->leads ? tsr_comm_send(p->comm, effort, 2, TSR_I64, p->peer, TAG)
-                      : tsr_comm_recv(p->comm, effort, 2, TSR_I64, p->peer, TAG));
+    effort[2] = (int64_t)least;
+    LINK_TRY(p->leads ? tsr_comm_send(p->comm, effort, 3, TSR_I64, p->peer, TAG)
+                      : tsr_comm_recv(p->comm, effort, 3, TSR_I64, p->peer, TAG));
+    out->leader_ns = (double)effort[2];
     for (int64_t i = 0; i < effort[1]; i++)
         LINK_TRY(time_batch(p, (uint64_t)effort[0], &out->ns[i]));
     out->batch = (uint64_t)effort[0];
     out->samples = (int)effort[1];
     return verify(p, out);
+}
+
+static double processor_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+/* Measures what a message takes of the processors of both ranks. The receiver first sleeps, until
+ * the message has arrived, which takes about `ns`, because a rank that waits is busy, too. */
+static tsr_status measure_busy(const pair *p, double ns, link_figures *out)
+{
+    const double away = 1e6 + 2 * ns;
+    for (int i = 0; i < BUSY_SAMPLES; i++) {
+        LINK_TRY(round_trip(p));
+        if (!p->leads)
+            nanosleep(&(struct timespec){(time_t)(away * 1e-9), (long)fmod(away, 1e9)}, NULL);
+        const double start = processor_ns();
+        LINK_TRY(p->leads ? tsr_comm_send(p->comm, p->send, p->bytes, TSR_U8, p->peer, TAG)
+                          : tsr_comm_recv(p->comm, p->recv, p->bytes, TSR_U8, p->peer, TAG));
+        out->busy_ns[out->busy_samples++] = processor_ns() - start;
+    }
+    return TSR_OK;
 }
 
 static tsr_status measure_pair(const pair *as, const plan *what, link_figures *out)
@@ -127,6 +166,8 @@ static tsr_status measure_pair(const pair *as, const plan *what, link_figures *o
     for (int i = 0; i < what->size_count; i++) {
         p.bytes = what->bytes[i];
         LINK_TRY(measure(&p, what->seconds, &out[i]));
+        if (p.is_far && p.bytes <= MAX_BUSY_BYTES)
+            LINK_TRY(measure_busy(&p, out[i].leader_ns, &out[i]));
     }
     return TSR_OK;
 }
@@ -135,22 +176,25 @@ static tsr_status measure_pairs(tsr_comm *comm, const plan *what, uint8_t *send,
                                 link_figures *links)
 {
     const int rank = tsr_comm_rank(comm), ranks = tsr_comm_size(comm);
-    link_figures unused[MAX_SIZES];
     for (int low = 0; low < ranks; low++)
         for (int high = low + 1; high < ranks; high++) {
             LINK_TRY(tsr_comm_barrier(comm));
             if (rank != low && rank != high)
                 continue;
             const pair p = {.comm = comm,
+                            .is_far = tsr_comm_host(comm, low) != tsr_comm_host(comm, high),
                             .leads = rank == low,
                             .peer = rank == low ? high : low,
                             .send = send,
                             .recv = recv};
-            memset(unused, 0, sizeof unused);
-            LINK_TRY(
-                measure_pair(&p, what, rank == low ? links + (size_t)high * MAX_SIZES : unused));
+            LINK_TRY(measure_pair(&p, what, links + (size_t)p.peer * MAX_SIZES));
         }
     return TSR_OK;
+}
+
+static turns_plan turns_of(const plan *what)
+{
+    return (turns_plan){what->seconds, what->size_count, what->bytes};
 }
 
 static tsr_status measure_rank(tsr_comm *comm, const void *user, void *result)
@@ -159,10 +203,13 @@ static tsr_status measure_rank(tsr_comm *comm, const void *user, void *result)
     rank_result *own = result;
     const uint64_t most = what->bytes[what->size_count - 1];
     uint8_t *send = cli_alloc(most, 1), *recv = cli_alloc(most, 1);
+    const turns_plan of_hosts = turns_of(what);
     for (uint64_t i = 0; i < most; i++)
         send[i] = content(tsr_comm_rank(comm), i);
     own->host = tsr_comm_host(comm, tsr_comm_rank(comm));
-    const tsr_status status = measure_pairs(comm, what, send, recv, own->links);
+    tsr_status status = measure_pairs(comm, what, send, recv, own->links);
+    if (status == TSR_OK)
+        status = turns_measure(comm, &of_hosts, &own->turns);
     free(send);
     free(recv);
     return status;
@@ -188,18 +235,65 @@ static bool add_row(bench_context *context, const rank_result *low, const rank_r
     return bench_verified(context, row);
 }
 
-static bool add_rows(bench_context *context, const plan *what, int ranks, const char *results,
-                     size_t result_bytes)
+/* Adds what a message takes of the processors of its two ranks, on average. */
+static bool add_busy_row(bench_context *context, int ranks[2], uint64_t bytes,
+                         const link_figures *sender, const link_figures *receiver)
 {
-    for (int low = 0; low < ranks; low++)
-        for (int high = low + 1; high < ranks; high++)
+    if (sender->busy_samples == 0)
+        return true;
+    bench_row *row = bench_add(context, "message", BENCH_TIME, 1);
+    bench_integer(row, "rank", ranks[0]);
+    bench_integer(row, "peer", ranks[1]);
+    bench_integer(row, "bytes", (int64_t)bytes);
+    bench_check_begin(&row->check, "every byte of a message each way, before");
+    bench_check_value(&row->check, 0, 0, (double)sender->wrong, 0, 0);
+    row->check.checked = sender->checked;
+    row->host.repetitions = 1;
+    for (int i = 0; i < sender->busy_samples; i++)
+        bench_samples_add(&row->host, (sender->busy_ns[i] + receiver->busy_ns[i]) / 2);
+    return bench_verified(context, row);
+}
+
+/* The results of all ranks, one after the other. */
+typedef struct all_results {
+    const char *bytes;
+    size_t each;
+    int ranks;
+} all_results;
+
+static const rank_result *result_of(const all_results *all, int rank)
+{
+    return (const void *)(all->bytes + (size_t)rank * all->each);
+}
+
+/* Adds the rows of each pair and size: those of messages, or what they take of processors. */
+static bool add_pairs(bench_context *context, const plan *what, const all_results *all, bool busy)
+{
+    for (int low = 0; low < all->ranks; low++)
+        for (int high = low + 1; high < all->ranks; high++)
             for (int i = 0; i < what->size_count; i++) {
-                const rank_result *a = (const void *)(results + (size_t)low * result_bytes),
-                                  *b = (const void *)(results + (size_t)high * result_bytes);
-                if (!add_row(context, a, b, (int[]){low, high}, what->bytes[i],
-                             &a->links[(size_t)high * MAX_SIZES + (size_t)i]))
+                const rank_result *a = result_of(all, low), *b = result_of(all, high);
+                const link_figures *there = &a->links[(size_t)high * MAX_SIZES + (size_t)i],
+                                   *back = &b->links[(size_t)low * MAX_SIZES + (size_t)i];
+                int ranks[2] = {low, high};
+                if (busy ? !add_busy_row(context, ranks, what->bytes[i], there, back)
+                         : !add_row(context, a, b, ranks, what->bytes[i], there))
                     return false;
             }
+    return true;
+}
+
+static bool add_hosts(bench_context *context, const plan *what, const all_results *all)
+{
+    const turns_plan of_hosts = turns_of(what);
+    for (int rank = 0, hosts = 0; rank < all->ranks; rank++) {
+        const rank_result *own = result_of(all, rank);
+        if (own->host < hosts) /* hosts are numbered in the order of their first ranks */
+            continue;
+        hosts = own->host + 1;
+        if (!turns_add_rows(context, own->host, &of_hosts, &own->turns))
+            return false;
+    }
     return true;
 }
 
@@ -238,9 +332,11 @@ static bool run(bench_context *context)
         sizeof(rank_result) + (size_t)ranks * MAX_SIZES * sizeof(link_figures);
     const bench_ranks_work work = {"link", measure_rank, &what, result_bytes};
     char *results = cli_alloc((size_t)ranks, result_bytes);
+    const all_results all = {results, result_bytes, ranks};
     bool done = bench_ranks_run(context, ranks, &work, results);
     if (done && bench_reports(context))
-        done = add_rows(context, &what, ranks, results, result_bytes);
+        done = add_pairs(context, &what, &all, false) && add_pairs(context, &what, &all, true) &&
+               add_hosts(context, &what, &all);
     free(results);
     return done;
 }
@@ -253,7 +349,11 @@ const bench bench_link = {
             "(default: 2). A message of 8 B, whose time is the latency, and one of 4 MiB, whose "
             "rate is the bandwidth, or --minbytes to --maxbytes. The time is half of a round trip. "
             "'hosts' says whether both ranks are on the same host. Every byte is verified in both "
-            "directions.\n",
+            "directions. If a host has more ranks than processors, 'turn' is how long a rank of a "
+            "processor keeps the next one waiting in a small all-reduce: others awake, if they "
+            "poll, and asleep, if they must be woken; 'memory' is an all-reduce of all ranks of a "
+            "host; and 'message' is what a message between hosts, of at most 64 KiB, takes of the "
+            "processors of its two ranks, on average.\n",
     .takes = BENCH_RANKS | BENCH_BYTES,
     .host_only = true,
     .alone = true,

@@ -21,13 +21,16 @@ static void predict(const plan_cluster *cluster, char **bytes)
             .ranks = cluster->processors[i] > 0
                          ? plan_cluster_host_ranks(cluster, i) / cluster->processors[i]
                          : 1,
-            .seconds = cluster->turn_seconds[i],
+            .awake = cluster->awake_seconds[i],
+            .asleep = cluster->asleep_seconds[i],
         };
     const plan_group group = {.size = cluster->ranks,
                               .host = host,
                               .hosts = cluster->hosts,
                               .links = cluster->links,
-                              .turns = turns};
+                              .turns = turns,
+                              .memory = cluster->memory,
+                              .busy = cluster->busy};
     for (; *bytes; bytes++)
         printf("%s %.1f\n", *bytes,
                1e6 * plan_collective_seconds(&group, TSR_COLLECTIVE_ALL_REDUCE, atof(*bytes)));

@@ -107,34 +107,54 @@ START_TEST(costs_of_turns)
 {
     static const int two[4] = {0, 0, 1, 1}, apart[4] = {0, 1, 0, 1}, one[4] = {0};
     /* The second host has a processor for each rank, and the first one for two. */
-    static const plan_turns turns[4] = {{2, 8e-6}, {1, 8e-6}, {0.5, 8e-6}, {1, 8e-6}};
+    static const plan_turns turns[4] = {
+        {2, 1e-6, 8e-6}, {1, 1e-6, 8e-6}, {0.5, 1e-6, 8e-6}, {1, 1e-6, 8e-6}};
     plan_group g = group_of(4, two);
     g.turns = turns;
     ck_assert_double_eq_tol(plan_turns_seconds(&turns[0]), 8e-6, 1e-12);
     ck_assert_double_eq(plan_turns_seconds(&turns[1]), 0);
     ck_assert_double_eq(plan_turns_seconds(&turns[2]), 0);
     /* In levels: both ranks of the first host end the collective inside in turn, but their messages
-     * wait for the link longer than that. So only the last collective inside has turns. */
+     * wait for the link longer than that. So there is a turn after the messages, for which they
+     * have slept, and one in the last collective inside, for which they poll. */
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 1e4),
-                            A + 1e4 / B + 2 * 8e-6, 1e-9);
+                            A + 1e4 / B + 8e-6 + 1e-6, 1e-9);
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_REDUCE_SCATTER, 1e4),
                             A + 5e3 / B, 1e-9);
-    /* Two rounds of messages. */
+    /* Two rounds of messages, for which the ranks sleep. */
     g = group_of(4, apart);
     g.turns = turns;
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 1e4),
                             A + 2e4 / B + 2 * 8e-6, 1e-9);
     /* Sending and receiving keep the processor of the first host busy, 10 µs in each round of a
-     * rank. Its second rank receives at 300 µs; both then wait for the other: until 346 µs. */
+     * rank. Its second rank receives at 300 µs; both then wait for the other: until 339 µs. */
     links[0] = plan_link_of(1e-6, 1e9);
-    ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 1e4), 346e-6,
+    ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 1e4), 339e-6,
                             1e-9);
-    /* In shared memory, each byte takes twice as long, and at the end there is a turn. */
+    /* In shared memory, each byte takes twice as long, and at the end there is a short turn. */
     g = group_of(4, one);
     g.turns = turns;
     links[0] = plan_link_of(1e-6, 1e9);
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 4e6),
-                            2e-6 + 8e-6 + 2 * 2 * 3e6 / 1e9, 1e-9);
+                            2e-6 + 1e-6 + 2 * 2 * 3e6 / 1e9, 1e-9);
+    /* With what was measured of the memory: 1 µs for each kB that a rank reads, and without a
+     * latency, because turns contain it. */
+    static const plan_memory_cost memory[4] = {{4, 5e-6, {2, {0, 1e6}, {0, 1e-3}}}};
+    g.memory = memory;
+    ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 4e6),
+                            1e-6 + 2 * 2 * 3e6 * 1e-9, 1e-9);
+    g.turns = NULL;
+    ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 4e6),
+                            5e-6 + 2 * 3e6 * 1e-9, 1e-9);
+    /* Between hosts, a message keeps the other rank of the processor waiting, if that takes longer
+     * than to wake it. */
+    static plan_link busy[16];
+    busy[1] = busy[4] = plan_link_of(20e-6, 1e9);
+    g = group_of(4, two);
+    g.turns = turns;
+    g.busy = busy;
+    ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 1e4),
+                            A + 1e4 / B + 2 * (20e-6 + 5e-6) + 1e-6, 1e-9);
 }
 END_TEST
 
@@ -170,7 +190,7 @@ static void two_hosts(plan_cluster *out)
     out->rank[1] = (plan_rank){.host = 1, .flops = 5e8, .bandwidth = 5e8};
     out->rank[1].collective_seconds = waits_for_device ? 100e-6 : 0;
     out->processors[1] = processors;
-    out->turn_seconds[1] = 8e-6;
+    out->awake_seconds[1] = out->asleep_seconds[1] = 8e-6;
     out->links = calloc(4, sizeof *out->links);
     ck_assert_ptr_nonnull(out->links);
     out->links[1] = out->links[2] = plan_link_of(A, B);
@@ -371,7 +391,9 @@ START_TEST(reads_a_cluster)
     ck_assert_int_eq(cluster.ranks, 5);
     ck_assert_str_eq(cluster.names[2], "c");
     ck_assert_double_eq(cluster.processors[0], 2);
-    ck_assert_double_eq_tol(cluster.turn_seconds[0], 5e-6, 1e-12);
+    ck_assert_double_eq_tol(cluster.asleep_seconds[0], 5e-6, 1e-12);
+    ck_assert_double_eq_tol(cluster.awake_seconds[0], 1.5e-6, 1e-12);
+    ck_assert_double_eq_tol(cluster.asleep_seconds[1], 15e-6, 1e-12);
     ck_assert_double_eq(cluster.processors[1], 0);
     ck_assert_int_eq(plan_cluster_host_ranks(&cluster, 0), 3);
     ck_assert_uint_eq(cluster.rank[1].memory, UINT64_C(8) << 30);
@@ -390,6 +412,9 @@ START_TEST(reads_a_cluster)
 }
 END_TEST
 
+#define RESULT_OF(name, rank, peer, bytes, ns)                                                     \
+    "{\"benchmark\": \"" name "\", \"case\": {\"rank\": " rank ", \"peer\": " peer                 \
+    ", \"bytes\": " bytes "}, \"host_ns\": {\"median\": " ns "}}"
 #define RESULT(rank, peer, hosts, bytes, ns)                                                       \
     "{\"benchmark\": \"link\", \"case\": {\"rank\": " rank ", \"peer\": " peer                     \
     ", \"hosts\": \"" hosts "\", \"bytes\": " bytes "}, \"host_ns\": {\"median\": " ns "}}"
@@ -412,8 +437,57 @@ START_TEST(reads_measured_links)
         error);
     ck_assert_msg(read, "%s", error);
     ck_assert_double_eq_tol(plan_link_seconds(&cluster.links[0], 8), 500e-9, 1e-12);
-    ck_assert_double_eq_tol(plan_link_seconds(&cluster.links[1], 8), 120e-6, 1e-12);
-    ck_assert_double_eq_tol(plan_link_seconds(&cluster.links[2], 1000), 300e-6, 1e-12);
+    ck_assert_double_eq_tol(plan_link_seconds(&cluster.links[1], 8), 110e-6, 1e-12);
+    ck_assert_double_eq_tol(plan_link_seconds(&cluster.links[2], 1000), 250e-6, 1e-12);
+    plan_cluster_free(&cluster);
+}
+END_TEST
+
+#define HOST_RESULT(name, host, ranks, more, ns)                                                   \
+    "{\"benchmark\": \"" name "\", \"case\": {\"host\": " host ", \"ranks\": " ranks               \
+    ", \"processors\": 1, " more "}, \"host_ns\": {\"median\": " ns "}}"
+
+/* What the measuring job knows of a host counts where the description says nothing. */
+START_TEST(reads_measured_hosts)
+{
+    char error[PLAN_CLUSTER_ERROR] = "";
+    const bool read =
+        read_texts(
+            "{\"hosts\": [{\"name\": \"a\", \"ranks\": [" RANK
+            ", \"count\": 2}]}, {\"name\": \"b\", "
+            "\"processors\": 3, \"turn_us\": 5, \"ranks\": [" RANK ", \"count\": 2}]}]}",
+            "{\"results\": [" RESULT("0", "1", "same", "8", "500.0") "," RESULT("0", "1", "same", "1000", "900.0") "," RESULT(
+                "2", "3", "same",
+                "8", "500.0") "," RESULT("2", "3", "same", "1000",
+                                         "900.0") "," RESULT("0", "2", "two", "8",
+                                                             "1e5") "," RESULT("0", "2", "two",
+                                                                               "1000",
+                                                                               "2e5") "," RESULT_OF("message",
+                                                                                                    "0", "2", "8", "2e4") "," RESULT_OF("message", "0", "2", "1008", "3e4") "," HOST_RESULT("turn", "0", "2", "\"others\": \"awake\"", "700") "," HOST_RESULT("turn", "0", "2", "\"others\": \"asleep\"", "9000") "," HOST_RESULT("turn",
+                                                                                                                                                                                                                                                                                                                                  "1",
+                                                                                                                                                                                                                                                                                                                                  "2",
+                                                                                                                                                                                                                                                                                                                                  "\"others\": \"asleep\"", "9000") "," HOST_RESULT("memory",
+                                                                                                                                                                                                                                                                                                                                                                                    "0",
+                                                                                                                                                                                                                                                                                                                                                                                    "2",
+                                                                                                                                                                                                                                                                                                                                                                                    "\"bytes\": 8",
+                                                                                                                                                                                                                                                                                                                                                                                    "2000") "," HOST_RESULT("memory",
+                                                                                                                                                                                                                                                                                                                                                                                                            "0",
+                                                                                                                                                                                                                                                                                                                                                                                                            "2",
+                                                                                                                                                                                                                                                                                                                                                                                                            "\"bytes\": 1008",
+                                                                                                                                                                                                                                                                                                                                                                                                            "6000") "]}",
+            error);
+    ck_assert_msg(read, "%s", error);
+    ck_assert_double_eq(cluster.processors[0], 1);
+    ck_assert_double_eq_tol(cluster.awake_seconds[0], 0.7e-6, 1e-12);
+    ck_assert_double_eq_tol(cluster.asleep_seconds[0], 9e-6, 1e-12);
+    ck_assert_double_eq(cluster.processors[1], 3);
+    ck_assert_double_eq_tol(cluster.asleep_seconds[1], 5e-6, 1e-12);
+    ck_assert_int_eq(cluster.memory[0].ranks, 2);
+    ck_assert_double_eq_tol(cluster.memory[0].latency, 2e-6, 1e-12);
+    /* two ranks of the processor, one after the other; each reads as many bytes as there are */
+    ck_assert_double_eq_tol(plan_link_seconds(&cluster.memory[0].work, 1008), 2e-6, 1e-12);
+    ck_assert_int_eq(cluster.memory[1].work.count, 0);
+    ck_assert_double_eq_tol(plan_link_seconds(&cluster.busy[1], 508), 25e-6, 1e-12);
     plan_cluster_free(&cluster);
 }
 END_TEST
@@ -487,6 +561,18 @@ static const struct {
      "links.json: has messages of one size only, 8 bytes; at least two are needed"},
     {TWO "}", "{\"results\": [" RESULT("0", "1", "two", "8", "-1.0") "]}",
      "links.json: a result of the benchmark link lacks its ranks, bytes or time"},
+    {TWO "}", "{\"results\": [" HOST_RESULT("turn", "2", "2", "\"others\": \"awake\"", "1") "]}",
+     "links.json: has results of host 2, but the cluster has 2 hosts"},
+    {TWO "}", "{\"results\": [" HOST_RESULT("turn", "0", "0", "\"others\": \"awake\"", "1") "]}",
+     "links.json: a result of the benchmark link lacks the \"ranks\" of its case"},
+    {TWO "}", "{\"results\": [" HOST_RESULT("turn", "0", "2", "\"others\": 5", "1") "]}",
+     "links.json: a result of the benchmark link has turns without \"others\""},
+    {TWO "}", "{\"results\": [" HOST_RESULT("memory", "0", "1", "\"bytes\": 8", "1") "]}",
+     "links.json: a result of the benchmark link lacks an all-reduce's ranks, bytes or time"},
+    {TWO "}",
+     "{\"results\": [" HOST_RESULT("memory", "0", "2", "\"bytes\": 8", "1") "," HOST_RESULT(
+         "memory", "0", "2", "\"bytes\": 8", "1") "]}",
+     "links.json: has all-reduces of host 0 whose sizes do not ascend"},
 };
 
 START_TEST(refuses_descriptions)
@@ -523,6 +609,7 @@ TESTS(plan_cluster)
     tcase_add_test(tests, memory_of_ranks);
     tcase_add_test(tests, reads_a_cluster);
     tcase_add_test(tests, reads_measured_links);
+    tcase_add_test(tests, reads_measured_hosts);
     tcase_add_loop_test(tests, refuses_descriptions, 0, (int)COUNT_OF(mistakes));
     tcase_add_test(tests, refuses_missing_files);
 }

@@ -87,23 +87,32 @@ static void choose_lanes(const play_state *p)
     }
 }
 
-/* Returns when a rank that is ready at `when` has done work that takes its processor `work`
- * seconds. It starts after the ranks of its processor that were ready before it. Other groups of
- * the host do the same at the same time. */
-static double take_turn(const play_state *p, int rank, double when, double work)
+/* What a round takes of its rank's processor, in seconds. */
+typedef struct round_work {
+    double copies;
+    /* Messages between hosts. The time of a message contains what it takes of its own rank's
+     * processor, so it only keeps others waiting; and waking a rank means a message, too. */
+    double messages;
+} round_work;
+
+/* Returns when a rank that is ready at `when` has done its work. It starts after the ranks of its
+ * processor that were ready before it. Other groups of the host do the same at the same time. */
+static double take_turn(const play_state *p, int rank, double when, round_work work)
 {
     const plan_group *g = p->group;
     if (crowd_of(g, g->host[rank]) <= 1)
-        return when + work;
+        return when + work.copies;
     int mine = 0;
     for (int i = 0; i < g->size; i++)
         mine += p->players[i].lane == p->players[rank].lane;
-    const double each = g->turns[g->host[rank]].seconds + work,
+    const plan_turns *turns = &g->turns[g->host[rank]];
+    const bool sleeps = when - p->players[rank].now > PLAN_POLL_SECONDS;
+    const double each = fmax(sleeps ? turns->asleep : turns->awake, work.messages) + work.copies,
                  groups = fmax(crowd_of(g, g->host[rank]) / mine, 1);
     double *is_free = &p->lane_free[p->players[rank].lane];
     const double start = fmax(when + (groups - 1) * each, *is_free);
     *is_free = start + groups * each;
-    return start + work;
+    return start + work.copies;
 }
 
 static void send_message(const play_state *p, int rank, uint64_t step)
@@ -168,22 +177,42 @@ static const plan_link *link_inside(const plan_group *g, int rank)
     return &g->links[g->host[rank] * g->hosts + g->host[rank]];
 }
 
+/* Returns what was measured of the memory of a rank's host; NULL: nothing. */
+static const plan_memory_cost *memory_of(const plan_group *g, int rank)
+{
+    const plan_memory_cost *memory = g->memory ? &g->memory[g->host[rank]] : NULL;
+    return memory && memory->work.count > 0 ? memory : NULL;
+}
+
 static double memory_latency(const plan_group *g, int rank, const tsr_comm_step *step)
 {
+    const plan_memory_cost *memory = memory_of(g, rank);
+    if (memory && crowd_of(g, g->host[rank]) > 1)
+        return 0; /* turns are measured with it */
+    if (memory)
+        return memory->latency * log2(step->ranks) / log2(memory->ranks);
     return ceil(log2(step->ranks)) * plan_link_seconds(link_inside(g, rank), 0);
 }
 
-/* Returns how long a step keeps its rank's processor busy. A message inside the host is sent and
+/* Adds how long a step keeps its rank's processor busy. A message inside the host is sent and
  * received in the time that the link takes, so either takes half of it; a host without such a link
- * has one rank. If each rank has a processor, the link's time contains it. */
-static double step_work(const plan_group *g, int rank, const tsr_comm_step *step)
+ * has one rank. If each rank has a processor, the link's time contains what messages take. */
+static void add_work(const plan_group *g, int rank, const tsr_comm_step *step, round_work *sum)
 {
     const plan_link *inside = link_inside(g, rank);
+    const plan_memory_cost *memory = memory_of(g, rank);
+    const int host = g->host[rank];
     if (step->kind == TSR_COMM_STEP_MEMORY)
-        return (double)step->bytes / plan_link_bandwidth(inside);
-    if (crowd_of(g, g->host[rank]) <= 1 || inside->count == 0)
-        return 0;
-    return (double)step->bytes / 2 / plan_link_bandwidth(inside);
+        sum->copies += memory ? plan_link_seconds(&memory->work, (double)step->bytes)
+                              : (double)step->bytes / plan_link_bandwidth(inside);
+    else if (crowd_of(g, host) <= 1)
+        return;
+    else if (g->host[step->peer] != host && g->busy &&
+             g->busy[host * g->hosts + g->host[step->peer]].count > 0)
+        sum->messages +=
+            plan_link_seconds(&g->busy[host * g->hosts + g->host[step->peer]], (double)step->bytes);
+    else if (inside->count > 0)
+        sum->copies += (double)step->bytes / 2 / plan_link_bandwidth(inside);
 }
 
 /* Returns when a rank has all that its current round waits for; < 0: not known yet. */
@@ -211,10 +240,10 @@ static void end_round(const play_state *p, int rank, double when)
     player *who = &p->players[rank];
     const uint64_t end = end_of_round(p, rank);
     bool waits = false;
-    double work = 0;
+    round_work work = {0, 0};
     for (uint64_t i = who->at; i < end; i++) {
         waits = waits || p->steps[i].kind != TSR_COMM_STEP_SEND;
-        work += step_work(p->group, rank, &p->steps[i]);
+        add_work(p->group, rank, &p->steps[i], &work);
     }
     who->now = waits ? take_turn(p, rank, when, work) : when;
     who->at = end;

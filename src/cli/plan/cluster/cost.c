@@ -46,7 +46,7 @@ double plan_link_seconds(const plan_link *link, double bytes)
 
 double plan_turns_seconds(const plan_turns *turns)
 {
-    return fmax(turns->ranks - 1, 0) * turns->seconds;
+    return fmax(turns->ranks - 1, 0) * turns->asleep;
 }
 
 /* Pipelines ------------------------------------------------------------------------------------ */

@@ -11,9 +11,11 @@
 #include "cli/lib/say.h"
 #include "cli/plan/plan.h"
 
-/* The usual time until another rank of a processor runs: switching and waking it. Fitted to
- * all-reduces of 8 bytes between 4 to 32 ranks on two processors (docs/communication.md). */
-#define TURN_US 15
+/* The usual time until another rank of a processor runs, in microseconds: the processor changes
+ * from one rank that polls to another, or a rank that sleeps is woken. Measured by tessera bench
+ * link on an Intel Xeon of two virtual processors (docs/communication.md). */
+#define AWAKE_US 1.5
+#define ASLEEP_US 15
 
 /* What is being read, for errors. */
 typedef struct reader {
@@ -235,10 +237,11 @@ static bool read_rank(const reader *r, const json_t *object, const char *host, i
 /* Reads a host and its ranks. Its link is read when the number of hosts is known. */
 static bool read_host(const reader *r, const json_t *object, int number)
 {
-    static const char *const names[] = {"name", "ranks", "link", "processors", "turn_us", NULL};
+    static const char *const names[] = {"name",    "ranks",         "link", "processors",
+                                        "turn_us", "awake_turn_us", NULL};
     plan_cluster *c = r->cluster;
     char where[32];
-    double processors = 0, turn_us = TURN_US;
+    double processors = 0, asleep_us = -1, awake_us = -1;
     snprintf(where, sizeof where, "hosts[%d]", number);
     if (!check_members(r, object, where, names))
         return false;
@@ -249,10 +252,12 @@ static bool read_host(const reader *r, const json_t *object, int number)
     if (find_host(r, name) >= 0)
         return wrong(r, "two hosts have the name \"%s\"", name);
     if (!read_number(r, object, where, (limits){"processors", 0, 65536, true}, &processors) ||
-        !read_number(r, object, where, (limits){"turn_us", 0, 1e6, true}, &turn_us))
+        !read_number(r, object, where, (limits){"turn_us", 0, 1e6, true}, &asleep_us) ||
+        !read_number(r, object, where, (limits){"awake_turn_us", 0, 1e6, true}, &awake_us))
         return false;
     c->processors[c->hosts] = processors;
-    c->turn_seconds[c->hosts] = turn_us * 1e-6;
+    c->asleep_seconds[c->hosts] = asleep_us * 1e-6;
+    c->awake_seconds[c->hosts] = awake_us * 1e-6;
     snprintf(c->names[c->hosts++], PLAN_HOST_NAME, "%s", name);
     const json_t *ranks = json_object_get(object, "ranks");
     if (json_array_size(ranks) == 0)
@@ -293,20 +298,33 @@ static bool read_cluster(const reader *r, const json_t *root)
         if (!read_host(r, json_array_get(hosts, i), (int)i))
             return false;
     c->links = cli_alloc((size_t)c->hosts * (size_t)c->hosts, sizeof *c->links);
+    c->busy = cli_alloc((size_t)c->hosts * (size_t)c->hosts, sizeof *c->busy);
     return read_inner_links(r, hosts) && read_links_between(r, root);
 }
 
 /* Measured links ------------------------------------------------------------------------------- */
 
-/* Adds a message's time to a link. Of several pairs of ranks on the same hosts the slowest counts,
- * because collectives wait for it. */
-static bool add_point(const reader *r, plan_link *link, double bytes, double seconds)
+/* The mean of several measurements of each size. */
+typedef struct means {
+    plan_link link;
+    int counts[PLAN_LINK_POINTS];
+} means;
+
+/* What the ranks of a job have measured. */
+typedef struct measured {
+    means *links, *busy; /* [hosts][hosts] */
+} measured;
+
+/* Adds a message's time. Pairs of ranks on the same hosts share their link, so that they differ by
+ * chance. */
+static bool add_point(const reader *r, means *to, double bytes, double seconds)
 {
+    plan_link *link = &to->link;
     int i = 0;
     while (i < link->count && link->bytes[i] < bytes)
         i++;
     if (i < link->count && link->bytes[i] == bytes) {
-        link->seconds[i] = fmax(link->seconds[i], seconds);
+        link->seconds[i] += (seconds - link->seconds[i]) / ++to->counts[i];
         return true;
     }
     if (link->count == PLAN_LINK_POINTS)
@@ -314,22 +332,24 @@ static bool add_point(const reader *r, plan_link *link, double bytes, double sec
     for (int j = link->count++; j > i; j--) {
         link->bytes[j] = link->bytes[j - 1];
         link->seconds[j] = link->seconds[j - 1];
+        to->counts[j] = to->counts[j - 1];
     }
     link->bytes[i] = bytes;
     link->seconds[i] = seconds;
+    to->counts[i] = 1;
     return true;
 }
 
-static bool add_result(const reader *r, const json_t *result, plan_link *measured)
+/* Adds a result of two ranks: a message's time, or what it takes of processors. */
+static bool add_pair(const reader *r, const json_t *result, double seconds, means *to)
 {
     const plan_cluster *c = r->cluster;
-    const json_t *which = json_object_get(result, "case"),
-                 *time = json_object_get(json_object_get(result, "host_ns"), "median");
+    const json_t *which = json_object_get(result, "case");
     const json_t *ranks[] = {json_object_get(which, "rank"), json_object_get(which, "peer")},
                  *bytes = json_object_get(which, "bytes");
     int hosts[2];
     if (!json_is_integer(ranks[0]) || !json_is_integer(ranks[1]) || !json_is_integer(bytes) ||
-        json_integer_value(bytes) < 0 || !json_is_number(time) || !(json_number_value(time) > 0))
+        json_integer_value(bytes) < 0 || !(seconds > 0))
         return wrong(r, "a result of the benchmark link lacks its ranks, bytes or time");
     for (int i = 0; i < 2; i++) {
         const json_int_t rank = json_integer_value(ranks[i]);
@@ -343,36 +363,126 @@ static bool add_result(const reader *r, const json_t *result, plan_link *measure
         return wrong(r, "ranks %d and %d are on %s in the measurement, but not in the cluster",
                      (int)json_integer_value(ranks[0]), (int)json_integer_value(ranks[1]),
                      strcmp(same, "same") == 0 ? "the same host" : "two hosts");
-    const double size = (double)json_integer_value(bytes), seconds = 1e-9 * json_number_value(time);
-    return add_point(r, &measured[hosts[0] * c->hosts + hosts[1]], size, seconds) &&
+    const double size = (double)json_integer_value(bytes);
+    return add_point(r, &to[hosts[0] * c->hosts + hosts[1]], size, seconds) &&
            (hosts[0] == hosts[1] ||
-            add_point(r, &measured[hosts[1] * c->hosts + hosts[0]], size, seconds));
+            add_point(r, &to[hosts[1] * c->hosts + hosts[0]], size, seconds));
 }
 
-/* Replaces links by those that tessera bench link has measured. */
-static bool read_measured(const reader *r, const json_t *root, plan_link *measured)
+/* The case of a result about a host. */
+typedef struct host_case {
+    int host, ranks, processors;
+    const json_t *which;
+} host_case;
+
+static bool read_host_case(const reader *r, const json_t *result, host_case *out)
 {
-    const plan_cluster *c = r->cluster;
+    static const char *const names[] = {"host", "ranks", "processors"};
+    int64_t values[3];
+    out->which = json_object_get(result, "case");
+    for (int i = 0; i < 3; i++) {
+        const json_t *value = json_object_get(out->which, names[i]);
+        values[i] = json_is_integer(value) ? json_integer_value(value) : -1;
+        if (values[i] < (i > 0) || values[i] > 65536)
+            return wrong(r, "a result of the benchmark link lacks the \"%s\" of its case",
+                         names[i]);
+    }
+    if (values[0] >= r->cluster->hosts)
+        return wrong(r, "has results of host %d, but the cluster has %d host%s", (int)values[0],
+                     r->cluster->hosts, r->cluster->hosts == 1 ? "" : "s");
+    out->host = (int)values[0];
+    out->ranks = (int)values[1];
+    out->processors = (int)values[2];
+    return true;
+}
+
+/* Takes how a host's ranks share its processors, unless the description says it. */
+static bool add_turn(const reader *r, const json_t *result, double seconds)
+{
+    plan_cluster *c = r->cluster;
+    host_case at;
+    if (!read_host_case(r, result, &at))
+        return false;
+    const char *others = json_string_value(json_object_get(at.which, "others"));
+    if (!others || (strcmp(others, "awake") != 0 && strcmp(others, "asleep") != 0))
+        return wrong(r, "a result of the benchmark link has turns without \"others\"");
+    double *to =
+        strcmp(others, "awake") == 0 ? &c->awake_seconds[at.host] : &c->asleep_seconds[at.host];
+    if (c->processors[at.host] == 0)
+        c->processors[at.host] = at.processors;
+    if (*to < 0)
+        *to = seconds;
+    return true;
+}
+
+/* Takes the time of an all-reduce of a host's ranks. The smallest one is the latency, and what
+ * others take longer is the work of the ranks of a processor, one after the other. */
+static bool add_memory(const reader *r, const json_t *result, double seconds)
+{
+    host_case at;
+    if (!read_host_case(r, result, &at))
+        return false;
+    plan_memory_cost *to = &r->cluster->memory[at.host];
+    const json_t *bytes = json_object_get(at.which, "bytes");
+    const double size = json_is_integer(bytes) ? (double)json_integer_value(bytes) : -1;
+    const int i = to->work.count;
+    if (at.ranks < 2 || !(size >= 0) || !(seconds > 0) || i == PLAN_LINK_POINTS)
+        return wrong(r,
+                     "a result of the benchmark link lacks an all-reduce's ranks, bytes or time");
+    if (i == 0)
+        *to = (plan_memory_cost){.ranks = at.ranks, .latency = seconds};
+    const double read = 2 * size / at.ranks * (at.ranks - 1);
+    if (i > 0 && read <= to->work.bytes[i - 1])
+        return wrong(r, "has all-reduces of host %d whose sizes do not ascend", at.host);
+    to->work.bytes[i] = read;
+    to->work.seconds[i] = fmax(seconds - to->latency, 0) / ceil((double)at.ranks / at.processors);
+    to->work.count++;
+    return true;
+}
+
+static bool add_result(const reader *r, const json_t *result, const measured *to, bool *any)
+{
+    const char *name = json_string_value(json_object_get(result, "benchmark"));
+    const json_t *time = json_object_get(json_object_get(result, "host_ns"), "median");
+    const double seconds = json_is_number(time) ? 1e-9 * json_number_value(time) : -1;
+    if (!name)
+        return true;
+    if (strcmp(name, "turn") == 0)
+        return add_turn(r, result, fmax(seconds, 0));
+    if (strcmp(name, "memory") == 0)
+        return add_memory(r, result, seconds);
+    if (strcmp(name, "message") == 0)
+        return add_pair(r, result, seconds, to->busy);
+    if (strcmp(name, "link") != 0)
+        return true;
+    *any = true;
+    return add_pair(r, result, seconds, to->links);
+}
+
+/* Replaces links by those that tessera bench link has measured, and takes what else it has. */
+static bool read_measured(const reader *r, const json_t *root, const measured *to)
+{
+    plan_cluster *c = r->cluster;
     const json_t *results = json_object_get(root, "results");
     bool any = false;
-    for (size_t i = 0; i < json_array_size(results); i++) {
-        const json_t *result = json_array_get(results, i);
-        const char *name = json_string_value(json_object_get(result, "benchmark"));
-        if (!name || strcmp(name, "link") != 0)
-            continue;
-        any = true;
-        if (!add_result(r, result, measured))
+    for (size_t i = 0; i < json_array_size(results); i++)
+        if (!add_result(r, json_array_get(results, i), to, &any))
             return false;
-    }
     if (!any)
         return wrong(r, "has no results of tessera bench link");
     for (int i = 0; i < c->hosts * c->hosts; i++) {
-        if (measured[i].count == 1)
+        const plan_link *link = &to->links[i].link;
+        if (link->count == 1)
             return wrong(r, "has messages of one size only, %g bytes; at least two are needed",
-                         measured[i].bytes[0]);
-        if (measured[i].count > 0)
-            c->links[i] = measured[i];
+                         link->bytes[0]);
+        if (link->count > 0)
+            c->links[i] = *link;
+        if (to->busy[i].link.count > 1)
+            c->busy[i] = to->busy[i].link;
     }
+    for (int i = 0; i < c->hosts; i++)
+        if (c->memory[i].work.count == 1)
+            c->memory[i].work.count = 0;
     return true;
 }
 
@@ -387,13 +497,21 @@ bool plan_cluster_read(const char *path, const char *links, plan_cluster *out,
     bool good = document && read_cluster(&r, document);
     json_decref(document);
     if (good && links) {
-        plan_link *measured = cli_alloc((size_t)out->hosts * (size_t)out->hosts, sizeof *measured);
+        const size_t pairs = (size_t)out->hosts * (size_t)out->hosts;
+        const measured all = {.links = cli_alloc(pairs, sizeof *all.links),
+                              .busy = cli_alloc(pairs, sizeof *all.busy)};
         r.path = links;
         document = load(&r);
-        good = document && read_measured(&r, document, measured);
+        good = document && read_measured(&r, document, &all);
         json_decref(document);
-        free(measured);
+        free(all.links);
+        free(all.busy);
         r.path = path;
+    }
+    for (int i = 0; good && i < out->hosts; i++) {
+        out->awake_seconds[i] = out->awake_seconds[i] < 0 ? AWAKE_US * 1e-6 : out->awake_seconds[i];
+        out->asleep_seconds[i] =
+            out->asleep_seconds[i] < 0 ? ASLEEP_US * 1e-6 : out->asleep_seconds[i];
     }
     return good && check_links(&r);
 }
@@ -401,7 +519,8 @@ bool plan_cluster_read(const char *path, const char *links, plan_cluster *out,
 void plan_cluster_free(plan_cluster *cluster)
 {
     free(cluster->links);
-    cluster->links = NULL;
+    free(cluster->busy);
+    cluster->links = cluster->busy = NULL;
 }
 
 int plan_cluster_host_ranks(const plan_cluster *cluster, int host)

@@ -24,16 +24,19 @@ typedef struct plan_rank {
 typedef struct plan_cluster {
     int hosts, ranks;
     char names[PLAN_MAX_HOSTS][PLAN_HOST_NAME];
-    double processors[PLAN_MAX_HOSTS];      /* 0: as many as ranks */
-    double turn_seconds[PLAN_MAX_HOSTS];    /* see plan_turns */
+    double processors[PLAN_MAX_HOSTS];                                    /* 0: as many as ranks */
+    double awake_seconds[PLAN_MAX_HOSTS], asleep_seconds[PLAN_MAX_HOSTS]; /* see plan_turns */
     plan_rank rank[PLAN_MAX_CLUSTER_RANKS]; /* in the order of the hosts */
+    plan_memory_cost memory[PLAN_MAX_HOSTS];
+    plan_link *busy;  /* [hosts][hosts], see plan_group */
     plan_link *links; /* [hosts][hosts], symmetric; on the diagonal those inside hosts */
 } plan_cluster;
 
 #define PLAN_CLUSTER_ERROR 512
 
 /* Reads the description of a cluster. `links` is the output of tessera bench link --json in a job
- * with the cluster's ranks, whose links then count instead of those of the description; NULL: none.
+ * with the cluster's ranks, whose links then count instead of those of the description, and whose
+ * processors and turns of hosts count where the description has none; NULL: none.
  * Returns false if a file cannot be read or something in it is wrong, with a sentence in `error`
  * that begins with the file's name. Free it with plan_cluster_free(), also after false. */
 bool plan_cluster_read(const char *path, const char *links, plan_cluster *out,

@@ -62,7 +62,8 @@ static plan_turns turns_of(const plan_cluster *c, const plan_grid *g, int host)
     for (int place = 0; place < g->data * g->tensor * g->stages; place++)
         ranks += rank_at(c, g, place)->host == host;
     return (plan_turns){.ranks = c->processors[host] > 0 ? ranks / c->processors[host] : 1,
-                        .seconds = c->turn_seconds[host]};
+                        .awake = c->awake_seconds[host],
+                        .asleep = c->asleep_seconds[host]};
 }
 
 /* Groups --------------------------------------------------------------------------------------- */
@@ -77,8 +78,13 @@ static plan_group make_group(const plan_cluster *c, const plan_grid *g, int firs
         host[i] = rank_at(c, g, first + i * step)->host;
     for (int h = 0; h < c->hosts; h++)
         turns[h] = turns_of(c, g, h);
-    return (plan_group){
-        .size = size, .host = host, .hosts = c->hosts, .links = c->links, .turns = turns};
+    return (plan_group){.size = size,
+                        .host = host,
+                        .hosts = c->hosts,
+                        .links = c->links,
+                        .turns = turns,
+                        .memory = c->memory,
+                        .busy = c->busy};
 }
 
 static void free_group(plan_group *group)
