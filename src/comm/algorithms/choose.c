@@ -5,9 +5,11 @@
 /* From this size on, sending fewer bytes is faster than sending fewer messages. */
 #define LARGE_BROADCAST_BYTES 65536
 /* In operations in levels, from this size on, each rank moves a share of the data. With two
- * subtrees of up to two leaves they do so at any size: there is one exchange, and after a long wait
- * it wakes all ranks at once. */
+ * subtrees of up to two leaves all ranks exchange messages at any size: there is one exchange, and
+ * after a long wait it wakes all ranks at once. Up to the second size each moves all data, so that
+ * nothing is left to do after the exchange. */
 #define LARGE_LEVELS_BYTES 16384
+#define SMALL_PAIR_BYTES 1024
 /* An all-reduce in levels moves one piece of this size at a time, so that it stays in the cache.
  * Pieces between two subtrees of up to two leaves are smaller, because a message then carries half
  * of one. */
@@ -31,6 +33,21 @@ static bool is_pair(const tsr__levels *levels)
 static bool is_shared(const tsr__levels *levels, uint64_t bytes)
 {
     return is_pair(levels) || bytes >= LARGE_LEVELS_BYTES;
+}
+
+/* Returns whether each rank of two subtrees moves all data of its subtree. */
+static bool is_small_pair(const tsr__levels *levels, uint64_t bytes)
+{
+    return !levels->uneven && is_pair(levels) && bytes <= SMALL_PAIR_BYTES;
+}
+
+/* The same placement as one of uneven subtrees, whose algorithms exchange all data of a subtree. */
+static tsr__levels as_uneven(const tsr__levels *levels)
+{
+    tsr__levels uneven = *levels;
+    uneven.uneven = true;
+    uneven.tree.joined = levels->leaves;
+    return uneven;
 }
 
 /* An all-reduce by messages only, one piece at a time: each rank is a subtree of its own. */
@@ -61,6 +78,11 @@ bool tsr__choose_all_reduce(tsr__schedule *schedule, const tsr__placement *place
     if (!levels) {
         tsr__algorithm_all_reduce(schedule, placement->size, placement->rank, count, large);
         return false;
+    }
+    if (is_small_pair(levels, bytes)) {
+        const tsr__levels uneven = as_uneven(levels);
+        tsr__uneven_all_reduce(schedule, &uneven, count, 0);
+        return true;
     }
     if (levels->uneven) {
         tsr__uneven_all_reduce(schedule, levels, count,
@@ -99,10 +121,14 @@ bool tsr__choose_all_gather(tsr__schedule *schedule, const tsr__placement *place
         tsr__algorithm_all_gather(schedule, placement->size, placement->rank, blocks, large);
         return false;
     }
-    if (levels->uneven)
+    if (levels->uneven) {
         tsr__uneven_all_gather(schedule, levels, blocks);
-    else
+    } else if (is_small_pair(levels, bytes)) {
+        const tsr__levels uneven = as_uneven(levels);
+        tsr__uneven_all_gather(schedule, &uneven, blocks);
+    } else {
         tsr__levels_all_gather(schedule, levels, blocks, is_shared(levels, bytes));
+    }
     return true;
 }
 
