@@ -170,6 +170,7 @@ struct tsr__job {
     bool all_near; /* … for every two ranks of the job */
     int32_t *node_of;
     bool is_oversubscribed; /* this machine runs more ranks than processors for them */
+    bool spins_long;        /* the last wait that slept was short, see progress.c */
     uint32_t next_id;       /* the number of the next communicator */
     tsr_comm *comms;
     tsr_request *requests, *unused;

@@ -9,9 +9,12 @@
 #include "comm/progress/control.h"
 
 #define MS UINT64_C(1000000)
-/* How long to spin before sleeping. The time is shorter if other ranks need the processor. */
+/* How long to spin before sleeping. The time is shorter if other ranks need the processor. It is
+ * longer after a wait that would have ended within this longer time, as on a network of some
+ * latency: there, sleeping and waking takes as long as a part of the wait. */
 #define SPIN_NS UINT64_C(100000)
 #define SPIN_OVERSUBSCRIBED_NS UINT64_C(60000)
+#define SPIN_LONG_NS UINT64_C(400000)
 /* How often to poll shared memory before checking for messages. */
 #define SHM_POLLS 200
 #define SHM_POLLS_OVERSUBSCRIBED 8
@@ -264,10 +267,16 @@ static void sleep_until(tsr__job *job, uint64_t wake_ns)
     set_sleeping(job, false);
 }
 
+static uint64_t spin_ns(const tsr__job *job)
+{
+    if (job->spins_long)
+        return SPIN_LONG_NS;
+    return job->is_oversubscribed ? SPIN_OVERSUBSCRIBED_NS : SPIN_NS;
+}
+
 void tsr__request_block(tsr_request *request)
 {
     tsr__job *job = request->job;
-    const uint64_t spin_ns = job->is_oversubscribed ? SPIN_OVERSUBSCRIBED_NS : SPIN_NS;
     const unsigned clock_every = job->is_oversubscribed || request->in_shm ? 1 : 16;
     uint64_t idle_since = 0;
     unsigned idle = 0, rounds = 0;
@@ -291,13 +300,15 @@ void tsr__request_block(tsr_request *request)
         const uint64_t now = tsr__now_ns();
         if (idle_since == 0)
             idle_since = now;
-        if (now - idle_since < spin_ns) {
+        if (now - idle_since < spin_ns(job)) {
             /* the rank that this one waits for may need the processor */
             sched_yield();
             continue;
         }
         const uint64_t wake_ns = tsr__job_tick(job, now);
-        if (!request->done)
-            sleep_until(job, wake_ns);
+        if (request->done)
+            return;
+        sleep_until(job, wake_ns);
+        job->spins_long = tsr__now_ns() - idle_since < SPIN_LONG_NS;
     }
 }
