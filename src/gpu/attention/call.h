@@ -42,13 +42,14 @@ static inline const uint32_t *tsr__attention_first_reader(const tsr__attention *
 /* The parameters of a call as the shaders read them from device memory: a struct
  * tsr_attention_call, followed by its table. */
 typedef struct tsr__attention_description {
-    tsr__buffer *buffer;
-    uint64_t size_bytes;
-    void *bytes; /* the contents, in host memory */
+    tsr__access range; /* where the shaders read it */
+    uint64_t address;  /* of the range */
+    void *bytes;       /* what is still to be sent there, in host memory; or NULL */
 } tsr__attention_description;
 
-/* Reserves the buffer and writes the contents to `bytes`. `delta` may be NULL. The caller must pass
- * the description to tsr__attention_description_finish. */
+/* Writes the parameters to device memory if the host reaches it; otherwise they must be sent.
+ * `delta` may be NULL. The caller must pass the description to tsr__attention_description_finish.
+ */
 tsr_status tsr__attention_describe(const tsr__attention *call, const tsr__buffer *delta,
                                    tsr__attention_description *out) TSR_NODISCARD;
 void tsr__attention_description_finish(tsr__attention_description *description);
@@ -57,7 +58,7 @@ void tsr__attention_description_finish(tsr__attention_description *description);
 int tsr__attention_reads(const tsr__attention *call, const tsr__attention_description *description,
                          tsr__access *access);
 
-/* Records the copy of the description to the device. */
+/* Records the copy of the description to the device, unless it is there. */
 tsr_status tsr__attention_send(tsr_stream *stream,
                                const tsr__attention_description *description) TSR_NODISCARD;
 

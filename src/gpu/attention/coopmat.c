@@ -152,7 +152,7 @@ tsr_status tsr__attention_coopmat(const tsr__attention_pass *p)
     (void)configure(p, &f); /* it suits */
     const uint64_t blocks = tsr__div_up_u64((uint64_t)own->shape[2], rows_of(&f)) *
                             (uint64_t)(own->shape[0] * own->shape[1]);
-    const struct tsr_attention_push push = {.call = p->description->buffer->address};
+    const struct tsr_attention_push push = {.call = p->description->address};
     tsr__dispatch dispatch = {0};
     specialize(p, &f, &dispatch);
     tsr__attention_pass_access(p, &dispatch);

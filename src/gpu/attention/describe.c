@@ -79,18 +79,34 @@ static struct tsr_attention_call values_of(const tsr__attention *c, const tsr__b
     return values;
 }
 
+/* Finds a place for the bytes on the device, and writes them there if the host can. */
+static tsr_status place(tsr_stream *stream, uint64_t size, tsr__attention_description *d)
+{
+    tsr__buffer *scratch;
+    TSR__TRY(tsr__stream_post(stream, d->bytes, size, &d->range));
+    if (d->range.buffer) {
+        tsr__free(d->bytes);
+        d->bytes = NULL;
+    } else {
+        TSR__TRY(tsr__stream_scratch(stream, size, &scratch));
+        d->range = (tsr__access){scratch, 0, size, false};
+    }
+    d->address = tsr__access_address(d->range);
+    return TSR_OK;
+}
+
 tsr_status tsr__attention_describe(const tsr__attention *call, const tsr__buffer *delta,
                                    tsr__attention_description *out)
 {
     const struct tsr_attention_call values = values_of(call, delta);
     const size_t table = (2 * (size_t)call->heads + (size_t)call->kv_heads + 1) * 4;
-    tsr__attention_description d = {.size_bytes = sizeof values + table};
-    d.bytes = tsr__calloc(1, d.size_bytes);
+    const uint64_t size = sizeof values + table;
+    tsr__attention_description d = {.bytes = tsr__calloc(1, size)};
     if (!d.bytes)
         return TSR_ERR_NO_MEMORY;
     memcpy(d.bytes, &values, sizeof values);
     memcpy((char *)d.bytes + sizeof values, call->table, table);
-    tsr_status status = tsr__stream_scratch(call->stream, d.size_bytes, &d.buffer);
+    const tsr_status status = place(call->stream, size, &d);
     if (status != TSR_OK) {
         tsr__free(d.bytes);
         return status;
@@ -112,7 +128,7 @@ int tsr__attention_reads(const tsr__attention *call, const tsr__attention_descri
     const tsr_tensor *read[] = {call->q, call->k,      call->v,       call->dy,
                                 p->mask, p->q_lengths, p->kv_lengths, p->pages};
     int count = 0;
-    access[count++] = tsr__read_buffer(description->buffer);
+    access[count++] = description->range;
     for (size_t i = 0; i < sizeof read / sizeof *read; i++)
         if (read[i])
             access[count++] = tsr__read_of(read[i]);
@@ -152,7 +168,10 @@ void tsr__attention_pass_access(const tsr__attention_pass *pass, tsr__dispatch *
 
 tsr_status tsr__attention_send(tsr_stream *stream, const tsr__attention_description *description)
 {
-    const tsr__access access = {description->buffer, 0, description->size_bytes, true};
+    tsr__access access = description->range;
+    if (!description->bytes)
+        return TSR_OK;
+    access.write = true;
     return tsr__stream_update(stream, access, description->bytes);
 }
 

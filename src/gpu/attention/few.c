@@ -95,7 +95,7 @@ static uint32_t quads_of(const tsr__attention *c)
 static struct tsr_attention_push push_of(const few *f)
 {
     return (struct tsr_attention_push){
-        .call = f->description.buffer->address,
+        .call = f->description.address,
         .partial = f->partial ? f->partial->address : 0,
         .part_keys = f->cut.part_keys,
         .parts = f->cut.parts,
@@ -134,14 +134,13 @@ tsr_status tsr__attention_merge(const tsr__attention *c,
                                 uint32_t parts)
 {
     const struct tsr_attention_push push = {
-        .call = description->buffer->address, .partial = partial->address, .parts = parts};
+        .call = description->address, .partial = partial->address, .parts = parts};
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ATTENTION_MERGE,
         .spec_count = 2,
         .spec = {MERGE_WORKGROUP, (uint32_t)c->y->layout.dtype},
         .access_count = 3,
-        .access = {tsr__read_buffer(description->buffer), tsr__read_buffer(partial),
-                   tsr__write_of(c->y)},
+        .access = {description->range, tsr__read_buffer(partial), tsr__write_of(c->y)},
     };
     if (c->lse)
         dispatch.access[dispatch.access_count++] = tsr__write_of(c->lse);

@@ -53,7 +53,7 @@ static tsr_status run_pass(const tsr__attention_pass *p)
     blocks *= (uint64_t)(own->shape[0] * own->shape[1]);
     if (blocks == 0)
         return TSR_OK;
-    const struct tsr_attention_push push = {.call = p->description->buffer->address,
+    const struct tsr_attention_push push = {.call = p->description->address,
                                             .quads = TSR_ATTENTION_QUADS};
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ATTENTION,
@@ -79,14 +79,13 @@ static tsr_status run_delta(const tsr__attention *c, const tsr__attention_descri
     if (!from_y)
         return run_pass(&(tsr__attention_pass){
             .call = c, .description = d, .kind = TSR_ATTENTION_DELTA, .out = c->y, .delta = delta});
-    const struct tsr_attention_push push = {.call = d->buffer->address};
+    const struct tsr_attention_push push = {.call = d->address};
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ATTENTION_DELTA,
         .spec_count = 3,
         .spec = {DELTA_WORKGROUP, dtype_of(c->y), dtype_of(c->dy)},
         .access_count = 4,
-        .access = {tsr__read_buffer(d->buffer), tsr__read_of(c->y), tsr__read_of(c->dy),
-                   tsr__write_buffer(delta)},
+        .access = {d->range, tsr__read_of(c->y), tsr__read_of(c->dy), tsr__write_buffer(delta)},
     };
     return tsr__attention_dispatch(c->stream, &dispatch, push, rows, DELTA_BLOCK, 1, DELTA_ROWS, 0);
 }

@@ -3,7 +3,13 @@
  * declare cause barriers between them. */
 #include "gpu/stream/state.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
+#include "base/checked.h"
+
+#define POSTS_BYTES (UINT64_C(64) << 10)
+#define POST_ALIGN 16
 
 /* True if a command was recorded after the buffer was lent. The operation that requested the buffer
  * then already has all its scratch memory, so the buffer can be lent again. Commands of a preflight
@@ -44,6 +50,17 @@ static void drop_one_unused(tsr_stream *stream)
         }
 }
 
+static tsr_status create(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out)
+{
+    const tsr_status status =
+        tsr__buffer_create(stream->device, TSR__BUFFER_DEVICE, size_bytes, out);
+    if (status != TSR_ERR_DEVICE_MEMORY)
+        return status;
+    /* When batches complete, the memory of destroyed tensors becomes free. */
+    TSR__TRY(tsr_stream_wait(stream));
+    return tsr__buffer_create(stream->device, TSR__BUFFER_DEVICE, size_bytes, out);
+}
+
 static tsr_status lend(tsr_stream *stream, uint64_t size_bytes, tsr__scratch_buffer *entry,
                        tsr__buffer **out)
 {
@@ -54,13 +71,7 @@ static tsr_status lend(tsr_stream *stream, uint64_t size_bytes, tsr__scratch_buf
         stream->scratch = array;
         TSR__TRY(status);
         tsr__buffer *buffer;
-        status = tsr__buffer_create(stream->device, TSR__BUFFER_DEVICE, size_bytes, &buffer);
-        if (status == TSR_ERR_DEVICE_MEMORY) {
-            /* When batches complete, the memory of destroyed tensors becomes free. */
-            TSR__TRY(tsr_stream_wait(stream));
-            status = tsr__buffer_create(stream->device, TSR__BUFFER_DEVICE, size_bytes, &buffer);
-        }
-        TSR__TRY(status);
+        TSR__TRY(create(stream, size_bytes, &buffer));
         drop_one_unused(stream);
         entry = &stream->scratch[stream->scratch_count++];
         *entry = (tsr__scratch_buffer){.buffer = buffer};
@@ -110,6 +121,35 @@ tsr_status tsr__stream_idle_scratch(tsr_stream *stream, uint64_t size_bytes, tsr
     return lend(stream, size_bytes, idle, out);
 }
 
+/* A buffer that is full is replaced by a new one. The batches that read it keep references to it,
+ * so its memory is free when they are complete. */
+tsr_status tsr__stream_post(tsr_stream *stream, const void *data, uint64_t size_bytes,
+                            tsr__access *out)
+{
+    const uint64_t reserved = tsr__align_up_u64(size_bytes, POST_ALIGN);
+    *out = (tsr__access){0};
+    TSR__TRY(tsr__device_check(stream->device));
+    if (size_bytes > POSTS_BYTES ||
+        !(stream->device->wants_mapping || stream->device->wants_direct_uploads))
+        return TSR_OK;
+    if (!stream->posts || reserved > POSTS_BYTES - stream->post_used_bytes) {
+        tsr__buffer *buffer;
+        TSR__TRY(create(stream, POSTS_BYTES, &buffer));
+        tsr__buffer_release(stream->posts);
+        stream->posts = buffer;
+        stream->post_used_bytes = 0;
+    }
+    tsr__buffer *posts = stream->posts;
+    uint8_t *memory = posts->host ? posts->host : posts->direct;
+    if (!memory) /* there is no suitable memory type, or mapping it has failed */
+        return TSR_OK;
+    const uint64_t at = stream->post_used_bytes;
+    memcpy(memory + at, data, size_bytes);
+    stream->post_used_bytes += reserved;
+    *out = (tsr__access){posts, at, at + size_bytes, false};
+    return TSR_OK;
+}
+
 void tsr__stream_scratch_after_preflight(tsr_stream *stream)
 {
     for (size_t i = 0; i < stream->scratch_count; i++)
@@ -121,6 +161,8 @@ void tsr__stream_scratch_finish(tsr_stream *stream)
 {
     for (size_t i = 0; i < stream->scratch_count; i++)
         tsr__buffer_release(stream->scratch[i].buffer);
+    tsr__buffer_release(stream->posts);
+    stream->posts = NULL;
     tsr__free(stream->scratch);
     stream->scratch = NULL;
     stream->scratch_count = 0;

@@ -106,6 +106,14 @@ void tsr__stream_return_scratch(tsr_stream *stream, const tsr__buffer *buffer);
  * there is a buffer of this size but recorded work uses it. */
 tsr_status tsr__stream_idle_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out);
 
+/* Copies `data` to device memory at once, without a command, for commands that are recorded later
+ * to read: *out is the range, whose address is a multiple of 16. Nothing may write to it. The range
+ * lasts until the batches that read it are complete, so those commands must be recorded before the
+ * next call of this function. If the host does not reach the device's memory, or there are more
+ * than 64 KiB, out->buffer is NULL. */
+tsr_status tsr__stream_post(tsr_stream *stream, const void *data, uint64_t size_bytes,
+                            tsr__access *out) TSR_NODISCARD;
+
 /* Blocks until all recorded work that uses the buffer, on any stream, is complete. */
 tsr_status tsr__buffer_wait(tsr__buffer *buffer);
 /* True if all recorded work that uses the buffer is complete. */

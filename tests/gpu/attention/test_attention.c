@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "gpu/device/device.h"
 #include "gpu/device/vendors.h"
+#include "gpu/stream/state.h"
 
 #define F32_ERROR 2e-6
 
@@ -729,6 +730,48 @@ START_TEST(survives_failures)
 }
 END_TEST
 
+/* Parameters need a command and a barrier only if the host does not reach the device's memory. More
+ * calls in a row than one buffer of parameters has room for. Each has its own scale, and y is the
+ * sigmoid of it. */
+START_TEST(sends_parameters)
+{
+    enum { CALLS = 300, FEW = 8 };
+    const int64_t shape[] = {1, 1, 1, 8}, keys[] = {1, 1, 2, 8}, all[] = {CALLS, 1, 1, 8};
+    const double one[8] = {1}, second[16] = {[8] = 1};
+    static double values[CALLS * 8];
+    tsr_tensor *q = gpu_new(TSR_F32, 4, shape), *k = gpu_new(TSR_F32, 4, keys),
+               *y = gpu_new(TSR_F32, 4, all);
+    const bool reached = gpu->wants_mapping || gpu->wants_direct_uploads;
+    gpu_put(q, one);
+    gpu_put(k, second);
+    gpu->device_class = TSR__CLASS_GPU;
+    GPU_OK(tsr_fill(queue, y, 0));
+    uint64_t serial = 0, barriers = 0;
+    for (int i = 0; i < CALLS; i++) {
+        tsr_tensor *part = NULL;
+        GPU_OK(tsr_tensor_slice(y, 0, i, i + 1, 1, &part));
+        GPU_OK(tsr_attention(queue, part, NULL, q, k, k,
+                             tsr_attention_params(.scale = (float)(i + 1) / 128)));
+        tsr_tensor_destroy(&part);
+        if (i == 0) {
+            serial = queue->serial;
+            barriers = queue->barriers;
+        }
+        if (i < FEW && reached)
+            ck_assert_uint_eq(queue->barriers, barriers);
+    }
+    /* A command counts once, or twice if it has a preflight. */
+    const uint64_t commands = queue->serial - serial;
+    ck_assert_uint_eq(commands, (reached ? 2 : 4) * (CALLS - 1));
+    gpu_get(y, values);
+    for (int i = 0; i < CALLS; i++)
+        ck_assert_double_eq_tol(values[8 * i], 1 / (1 + exp(-(i + 1) / 128.0)), 1e-5);
+    tsr_tensor_destroy(&q);
+    tsr_tensor_destroy(&k);
+    tsr_tensor_destroy(&y);
+}
+END_TEST
+
 TESTS(attention)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
@@ -744,6 +787,18 @@ TESTS(attention)
     tcase_add_test(tests, refuses_tensors);
     tcase_add_test(tests, refuses_params);
     tcase_add_loop_test(tests, survives_failures, 0, 4);
+}
+
+TESTS(attention_parameters)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_test(tests, sends_parameters);
+}
+
+TESTS(attention_parameters_staged)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_staged, gpu_teardown);
+    tcase_add_test(tests, sends_parameters);
 }
 
 TESTS(attention_slow)
