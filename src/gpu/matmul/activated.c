@@ -1,9 +1,21 @@
 #include "gpu/matmul/activated.h"
 
+#include "gpu/matmul/chooser.h"
+#include "gpu/matmul/kernels/configs.h"
 #include "gpu/matmul/matmul.h"
 #include "gpu/matmul/self_test.h"
 #include "gpu/matmul/tuning/tuned.h"
 #include "tensor/check.h"
+
+bool tsr__matmul_may_fuse(const tsr_stream *stream)
+{
+    const tsr__matmul_device device = tsr__matmul_device_of(tsr_stream_device(stream));
+    const tsr__matmul_config *config;
+    for (int i = 0; (config = tsr__matmul_config_at(i)) != NULL; i++)
+        if (config->family->fuses && tsr__matmul_config_runs(config, &device))
+            return true;
+    return false;
+}
 
 static bool is_f32(const tsr_tensor *tensor)
 {

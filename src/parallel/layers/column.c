@@ -176,6 +176,8 @@ static tsr_status forward_sloped(tsr__linear *linear, tsr__temps *temps, const t
         (linear->output == TSR_LAYOUT_FULL && linear->base.size > 1))
         return TSR_OK;
     const tsr_dtype dtype = tsr_tensor_layout(x)->dtype;
+    if (dtype != TSR_F32 || !tsr__matmul_may_fuse(linear->base.stream))
+        return TSR_OK;
     TSR__TRY(tsr__temp_like(temps, x, dtype, -1, linear->features, &local));
     TSR__TRY(tsr__temp_like(temps, x, dtype, -1, linear->features, &other));
     TSR__TRY(tsr__temp_flatten(temps, x, &x2));

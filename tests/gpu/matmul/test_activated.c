@@ -73,11 +73,14 @@ static void expect_near(const shape *s, const char *what, int64_t at, double is,
                   (long long)s->n, (long long)s->k, what, (long long)at, is, want);
 }
 
+static bool has_kernels(void)
+{
+    return gpu->device_class == TSR__CLASS_LAVAPIPE && tsr__cpu_matmul_config_at(0) != NULL;
+}
+
 static void expect_recorded(const shape *s, bool recorded)
 {
-    const bool has_kernels =
-        gpu->device_class == TSR__CLASS_LAVAPIPE && tsr__cpu_matmul_config_at(0) != NULL;
-    ck_assert_msg(recorded == (has_kernels && s->suits), "[%lld,%lld,%lld]: %s", (long long)s->m,
+    ck_assert_msg(recorded == (has_kernels() && s->suits), "[%lld,%lld,%lld]: %s", (long long)s->m,
                   (long long)s->n, (long long)s->k, recorded ? "recorded" : "not recorded");
 }
 
@@ -182,6 +185,18 @@ START_TEST(factors)
 }
 END_TEST
 
+/* Nothing is recorded where no kernel of the device does it, whatever the product is. */
+START_TEST(depends_on_the_device)
+{
+    gpu_random random = {23};
+    ck_assert_int_eq(tsr__matmul_may_fuse(queue), has_kernels());
+    gpu->device_class = TSR__CLASS_GPU;
+    ck_assert(!tsr__matmul_may_fuse(queue));
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check_slope(&shapes[i], &random);
+}
+END_TEST
+
 START_TEST(refuses)
 {
     tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){64, 64}),
@@ -205,5 +220,6 @@ TESTS(activated)
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, activation_and_its_derivative);
     tcase_add_test(tests, factors);
+    tcase_add_test(tests, depends_on_the_device);
     tcase_add_test(tests, refuses);
 }
