@@ -13,6 +13,10 @@ typedef struct cut {
     uint32_t *next_k;  /* of each element of y; NULL: only the products are counted */
     uint64_t products; /* number so far */
     bool once;         /* the result of tsr__lavapipe_once() */
+    /* Of the last piece: its first column, the column after its last one, and the number of its
+     * columns that an earlier band has computed. */
+    uint64_t col;
+    uint32_t end_col, again;
 } cut;
 
 /* The start of a piece, computed from the offsets of its operands. Strides are those of
@@ -180,10 +184,23 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     if (first == 0) {
         ck_assert(p->parts == 1 || parts == p->parts);
     }
-    c->products += piece->m * (uint64_t)piece->n * k_count;
+    /* The last tile along n may begin in the band before, and then sets the sums again. */
+    if (at.col != c->col) {
+        c->again = c->end_col - (uint32_t)at.col;
+        ck_assert(c->again < piece->n);
+        ck_assert(c->again == 0 || (!nt && !careful && !p->accumulate && p->parts == 1 &&
+                                    piece->n == tile_cols && at.col + piece->n == p->n));
+    }
+    c->col = at.col;
+    c->end_col = (uint32_t)at.col + piece->n;
+    c->products += piece->m * (uint64_t)(piece->n - c->again) * k_count;
     for (uint64_t row = at.row; c->next_k && row < at.row + piece->m; row++)
         for (uint64_t col = at.col; col < at.col + piece->n; col++) {
             uint32_t *next = &c->next_k[row * p->n + col];
+            if (first == 0 && col < at.col + c->again) {
+                ck_assert(*next == p->k);
+                *next = 0;
+            }
             ck_assert(*next == first);
             *next += (uint32_t)k_count;
         }

@@ -518,6 +518,15 @@ static uint32_t rows_at_once(const tsr__lavapipe_product *p, const cursor *at, t
     return groups * shape.rows;
 }
 
+/* The vectors of a tile with `careful` loads, which load each element by itself: no more than its
+ * columns need, because a kernel for four vectors takes up to 0.4 s to compile. */
+static uint32_t careful_vectors(const tsr__lavapipe_product *p, uint32_t cols)
+{
+    const uint32_t vectors = tsr__div_up_u32(cols, p->lanes);
+
+    return vectors > 2 ? 4 : vectors;
+}
+
 /* Emits the pieces of one band of columns. k is divided into stretches, which are computed in
  * order; within a stretch, all blocks of rows are computed in order. */
 static tsr_status emit_band(const tsr__lavapipe_product *p, uint32_t col, uint32_t cols,
@@ -527,7 +536,7 @@ static tsr_status emit_band(const tsr__lavapipe_product *p, uint32_t col, uint32
     cursor at = {.col = col, .cols = cols, .rows = p->m, .careful = careful};
 
     if (careful)
-        shape.vectors = 4;
+        shape.vectors = careful_vectors(p, cols);
     if (p->parts > 1 || p->outer)
         TSR__TRY(emit_parts(p, &at, shape, emit, user));
     while (at.k < p->k) {
@@ -547,8 +556,9 @@ tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *p, tsr__lavapipe_emit
 {
     uint32_t cols_of_tile = tile_cols(p, tile_for(p));
     /* With lanes along k, columns past the edge repeat the last one. With lanes along n, vector
-     * loads must not cross the edge. The last tile begins earlier if columns may be computed twice;
-     * otherwise the last few columns are a separate band. */
+     * loads must not cross the edge. If columns may be computed twice, the last tile begins
+     * earlier, or, if k has several stretches, a band of one tile follows that sets its sums again
+     * to the same bits. Otherwise the last few columns are a separate band with `careful` loads. */
     uint32_t whole = is_nt(p) || is_fresh(p) ? p->n : p->n / cols_of_tile * cols_of_tile;
     uint32_t limit = MAX_GROUPS * cols_of_tile;
     uint32_t cols;
@@ -557,5 +567,9 @@ tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *p, tsr__lavapipe_emit
         cols = tsr__min_u32(limit, whole - col);
         TSR__TRY(emit_band(p, col, cols, false, emit, user));
     }
-    return whole < p->n ? emit_band(p, whole, p->n - whole, true, emit, user) : TSR_OK;
+    if (whole == p->n)
+        return TSR_OK;
+    if (whole > 0 && !p->accumulate && p->parts == 1)
+        return emit_band(p, p->n - cols_of_tile, cols_of_tile, false, emit, user);
+    return emit_band(p, whole, p->n - whole, true, emit, user);
 }
