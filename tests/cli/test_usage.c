@@ -327,13 +327,20 @@ static void must_be_explained(const char *command)
     ck_assert_msg(found, "'%s' is not compared with the manual", command);
 }
 
-/* What a command computes can be had as JSON. The others print no data, or in one form only. */
+/* What a command computes can be had as JSON. The others print no data, or in one form only, or
+ * talk with a person. */
 static void must_print_json(const char *command)
 {
-    static const char *const others[] = {
-        "help",        "launch",     "convert",           "quantize",
-        "tokenize",    "checkpoint", "checkpoint verify", "checkpoint merge",
-        "bench report"};
+    static const char *const others[] = {"chat",
+                                         "help",
+                                         "launch",
+                                         "convert",
+                                         "quantize",
+                                         "tokenize",
+                                         "checkpoint",
+                                         "checkpoint verify",
+                                         "checkpoint merge",
+                                         "bench report"};
     char *help = help_of(command);
     bool excepted = false;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
