@@ -33,6 +33,7 @@ typedef struct bench_model_options {
     tsr_dtype dtype, cache_dtype;
     int64_t prompt_tokens, generate, repetitions, prefill, stages, sequences;
     cli_rates rates;
+    bool allow_int8;
     double timeout;
     const char *device;
     bench_destination to;

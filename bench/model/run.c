@@ -101,8 +101,9 @@ static bool open_job(job *j)
     if (!cli_stages_fit(stages, ranks, j->context.error, sizeof j->context.error) ||
         !cli_rates_fit(&o->rates, ranks / stages, j->context.error, sizeof j->context.error))
         return false;
-    BENCH_TRY(of(j),
-              cli_stages_create(j->comm, stages, j->context.stream, NULL, &j->group, &j->stages));
+    BENCH_TRY(of(j), cli_stages_create(j->comm, stages, j->context.stream,
+                                       tsr_group_params(.allow_int8 = j->options->allow_int8),
+                                       &j->group, &j->stages));
     return open_model(j);
 }
 

@@ -56,6 +56,9 @@ typedef struct tsr_group_params {
      * language models, and losses. All ranks must give the same. 0: activations are sent as they
      * are. */
     tsr_dtype wire;
+    /* Layers multiply with tsr_matmul_params.allow_int8 in their forward passes. Ranks may differ.
+     */
+    bool allow_int8;
 } tsr_group_params;
 #define tsr_group_params(...) (&(tsr_group_params){__VA_ARGS__})
 
@@ -86,6 +89,8 @@ TSR_API tsr_stream *tsr_group_stream(const tsr_group *group);
 TSR_API tsr_comm *tsr_group_comm(const tsr_group *group);
 /* The group's wire dtype; 0: none. */
 TSR_API tsr_dtype tsr_group_wire(const tsr_group *group);
+/* Whether layers allow products by integers. */
+TSR_API bool tsr_group_allows_int8(const tsr_group *group);
 /* Returns true if data go through the ring of host memory. */
 TSR_API bool tsr_group_is_staged(const tsr_group *group);
 

@@ -30,6 +30,12 @@ typedef struct tsr_matmul_params {
                                f32, f16 or bf16 */
     tsr_activation activation;
     bool accumulate; /* add to y's contents: y = act(y + alpha·op(a)·op(b) + bias) */
+    /* Where this is faster, a may be rounded to 8 bits and multiplied as integers: on GPUs with
+     * integer dot products, if a has one or two rows of at least 1024 elements and b is q4_0, q5_0
+     * or q8_0. Each 32 neighbours of a row of a then share a scale, so that the error of an element
+     * is at most 1/254 of the largest absolute value among them, plus rounding; if all 32 are
+     * smaller than 2^-120, they count as 0. */
+    bool allow_int8;
 } tsr_matmul_params;
 
 #define tsr_matmul_params(...) (&(tsr_matmul_params){__VA_ARGS__})

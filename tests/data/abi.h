@@ -473,6 +473,8 @@ typedef struct tsr_group_params {
         force_staging;
     uint64_t piece_bytes;
     tsr_dtype wire;
+   _Bool 
+        allow_int8;
 } tsr_group_params;
 TSR_API tsr_status tsr_group_create(tsr_comm *comm, tsr_stream *stream,
                                                   const tsr_group_params *params, tsr_group **out);
@@ -484,6 +486,9 @@ TSR_API int tsr_group_size(const tsr_group *group);
 TSR_API tsr_stream *tsr_group_stream(const tsr_group *group);
 TSR_API tsr_comm *tsr_group_comm(const tsr_group *group);
 TSR_API tsr_dtype tsr_group_wire(const tsr_group *group);
+TSR_API 
+       _Bool 
+            tsr_group_allows_int8(const tsr_group *group);
 TSR_API 
        _Bool 
             tsr_group_is_staged(const tsr_group *group);
@@ -847,6 +852,8 @@ typedef struct tsr_matmul_params {
     tsr_activation activation;
    _Bool 
         accumulate;
+   _Bool 
+        allow_int8;
 } tsr_matmul_params;
 TSR_API tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                                             const tsr_tensor *b, const tsr_matmul_params *params);

@@ -133,11 +133,11 @@ static void quant_product(void)
 static void blocks_product(void)
 {
     static const tsr_dtype formats[] = {TSR_Q4_0, TSR_Q5_0, TSR_Q8_0};
+    tsr_tensor *y = make(TSR_F32, 1, 2048, -1), *a = make(TSR_F32, 1, 5632, -1);
 
-    for (int i = 0; i < 3; i++)
-        ck_assert_ok(tsr_matmul(queue, make(TSR_F32, 1, 2048, -1), make(TSR_F32, 1, 5632, -1),
-                                make(formats[i], 2048, 5632, -1),
-                                tsr_matmul_params(.transpose_b = true)));
+    for (int i = 0; i < 6; i++)
+        ck_assert_ok(tsr_matmul(queue, y, a, make(formats[i % 3], 2048, 5632, -1),
+                                tsr_matmul_params(.transpose_b = true, .allow_int8 = i >= 3)));
 }
 
 /* The product of an MLP with a gate, of one row. */
@@ -147,9 +147,9 @@ static void gated_product(void)
     bool recorded;
 
     for (int i = 0; i < 2; i++) {
-        ck_assert_ok(
-            tsr__matmul_gated(queue, make(TSR_F32, 1, 5632, -1), make(TSR_F32, 1, 2048, -1),
-                              make(weights[i], 2 * 5632, 2048, -1), NULL, TSR_ACT_SILU, &recorded));
+        ck_assert_ok(tsr__matmul_gated(
+            queue, make(TSR_F32, 1, 5632, -1), make(TSR_F32, 1, 2048, -1),
+            make(weights[i], 2 * 5632, 2048, -1), NULL, TSR_ACT_SILU, false, &recorded));
         ck_assert(recorded);
     }
 }

@@ -19,6 +19,7 @@ typedef struct inference_options {
     tsr_dtype dtype, cache_dtype, wire;
     int64_t context, prefill, stages;
     cli_rates rates;
+    bool allow_int8;
     const char *device;
     double timeout;
 } inference_options;
@@ -58,6 +59,9 @@ extern inference_options inference_chosen;
 #define INFERENCE_JOB_OPTIONS                                                                      \
     {"prefill", "N", "tokens of a prompt that are computed in one pass (default: 256)",            \
      .integer = &inference_chosen.prefill, .low = 1, .high = 1 << 20},                             \
+    {"allow-int8", NULL,                                                                           \
+     "round activations to 8 bits where a GPU multiplies them faster, for q4_0, q5_0 and q8_0",    \
+     .flag = &inference_chosen.allow_int8},                                                        \
     {"rates", "LIST",                                                                              \
      "divide heads and features by the ranks' speeds, such as 3,1 (default: evenly)",              \
      .read = cli_read_rates, .user = &inference_chosen.rates},                                     \

@@ -108,7 +108,8 @@ static tsr_status create_groups(inference_job *j)
     if (!cli_stages_fit(stages, ranks, j->problem, sizeof j->problem) ||
         !cli_rates_fit(&inference_chosen.rates, ranks / stages, j->problem, sizeof j->problem))
         return TSR_ERR_INVALID;
-    const tsr_group_params params = {.wire = inference_chosen.wire};
+    const tsr_group_params params = {.wire = inference_chosen.wire,
+                                     .allow_int8 = inference_chosen.allow_int8};
     return cli_stages_create(j->comm, stages, j->stream, &params, &j->group, &j->stages);
 }
 

@@ -31,7 +31,7 @@ tsr__case_fn tsr__case_random, tsr__case_dropout;
  * the dtype of the other tensors. */
 tsr__case_fn tsr__case_attention, tsr__case_attention_few, tsr__case_attention_grad;
 tsr__case_fn tsr__case_attention_coopmat, tsr__case_attention_coopmat_grad;
-tsr__case_fn tsr__case_quant_product, tsr__case_long_quant_product, tsr__case_dequantize,
-    tsr__case_pack;
+tsr__case_fn tsr__case_quant_product, tsr__case_long_quant_product, tsr__case_int8_product,
+    tsr__case_dequantize, tsr__case_pack;
 
 #endif

@@ -109,6 +109,8 @@ static const shader_case cases[] = {
     CASE_WITH(MATMUL_QUANT, TSR_QUANT_SPECS + 3, quant_product, .blocks = true),
     CASE_WITH(MATMUL_BLOCKS, TSR_QUANT_SPECS + 3, long_quant_product, .blocks = true,
               .takes = tsr__quant_is_scaled_words),
+    CASE_WITH(MATMUL_BLOCKS_INT8, TSR_QUANT_SPECS + 3, int8_product, .blocks = true,
+              .takes = tsr__quant_is_scaled_words),
     CASE(PACK_LARGEST, 1, pack),
     CASE(PACK, 1, pack),
     CASE(UNPACK, 1, pack),

@@ -226,32 +226,54 @@ static tsr_dtype split(tsr_dtype dtype, tsr_dtype *floats)
     return block ? dtype : TSR_Q8_0;
 }
 
-static tsr_status product_with_blocks(tsr__case *c, tsr_dtype dtype, int rows, int columns,
-                                      int depth)
+/* Multiplies the first tensor, [rows,depth], by weights. */
+static tsr_status multiply_blocks(tsr__case *c, tsr_dtype dtype, int rows, int depth,
+                                  bool allow_int8)
 {
     tsr_dtype floats;
     const tsr_dtype format = split(dtype, &floats);
 
-    TSR__TRY(tsr__case_input(c, floats, TSR__SHAPE_2(rows, depth)));
-    TSR__TRY(add_weights(c, format, columns, depth));
-    TSR__TRY(tsr__case_output(c, floats, TSR__SHAPE_2(rows, columns)));
+    TSR__TRY(add_weights(c, format, COLUMNS, depth));
+    TSR__TRY(tsr__case_output(c, floats, TSR__SHAPE_2(rows, COLUMNS)));
     for (int r = 0; r < rows; r++)
-        for (int n = 0; n < columns; n++)
+        for (int n = 0; n < COLUMNS; n++)
             for (int k = 0; k < depth; k++)
-                c->value[2][r * columns + n] +=
+                c->value[2][r * COLUMNS + n] +=
                     c->value[0][r * depth + k] * c->value[1][n * depth + k];
     return tsr_matmul(c->stream, c->tensor[2], c->tensor[0], c->tensor[1],
-                      tsr_matmul_params(.transpose_b = true));
+                      tsr_matmul_params(.transpose_b = true, .allow_int8 = allow_int8));
+}
+
+static tsr_status product_with_blocks(tsr__case *c, tsr_dtype dtype, int rows, int depth)
+{
+    tsr_dtype floats;
+
+    split(dtype, &floats);
+    TSR__TRY(tsr__case_input(c, floats, TSR__SHAPE_2(rows, depth)));
+    return multiply_blocks(c, dtype, rows, depth, false);
 }
 
 tsr_status tsr__case_quant_product(tsr__case *c, tsr_dtype dtype)
 {
-    return product_with_blocks(c, dtype, 3, COLUMNS, DEPTH);
+    return product_with_blocks(c, dtype, 3, DEPTH);
 }
 
 tsr_status tsr__case_long_quant_product(tsr__case *c, tsr_dtype dtype)
 {
-    return product_with_blocks(c, dtype, 2, COLUMNS, LONG_DEPTH);
+    return product_with_blocks(c, dtype, 2, LONG_DEPTH);
+}
+
+/* The largest of 32 elements is 127/512, so that rounding to 8 bits changes nothing. */
+tsr_status tsr__case_int8_product(tsr__case *c, tsr_dtype dtype)
+{
+    enum { ROWS = 2 };
+    tsr_dtype floats;
+
+    split(dtype, &floats);
+    for (int i = 0; i < ROWS * LONG_DEPTH; i++)
+        c->value[0][i] = (i % 32 == 0 ? 127 : i * 29 % 255 - 127) / 512.0;
+    TSR__TRY(tsr__case_given(c, floats, TSR__SHAPE_2(ROWS, LONG_DEPTH)));
+    return multiply_blocks(c, dtype, ROWS, LONG_DEPTH, true);
 }
 
 tsr_status tsr__case_dequantize(tsr__case *c, tsr_dtype dtype)

@@ -82,7 +82,7 @@ void tsr_device_list_finish(tsr_device_list *list)
 /* Opening -------------------------------------------------------------------------------------- */
 
 typedef struct device_request {
-    const char *extensions[11];
+    const char *extensions[12];
     uint32_t extension_count;
     VkPhysicalDeviceFeatures2 features;
     VkPhysicalDeviceVulkan11Features vulkan11;
@@ -94,6 +94,7 @@ typedef struct device_request {
     VkPhysicalDeviceCooperativeMatrix2FeaturesNV coopmat2;
     VkPhysicalDeviceMaintenance4FeaturesKHR maintenance4;
     VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE dot_products;
+    VkPhysicalDeviceShaderIntegerDotProductFeaturesKHR int8_dot;
 } device_request;
 
 static void request_extension(device_request *request, const char *name, void *features)
@@ -164,6 +165,10 @@ static void fill_request(const tsr_device_info *info, const tsr__capabilities *c
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_MIXED_FLOAT_DOT_PRODUCT_FEATURES_VALVE,
         .shaderMixedFloatDotProductFloat16AccFloat32 = VK_TRUE,
     };
+    request->int8_dot = (VkPhysicalDeviceShaderIntegerDotProductFeaturesKHR){
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES_KHR,
+        .shaderIntegerDotProduct = VK_TRUE,
+    };
     if (capabilities->subgroup_size_control)
         request_extension(request, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME,
                           &request->subgroup_size);
@@ -181,6 +186,9 @@ static void fill_request(const tsr_device_info *info, const tsr__capabilities *c
     if (capabilities->dot2)
         request_extension(request, VK_VALVE_SHADER_MIXED_FLOAT_DOT_PRODUCT_EXTENSION_NAME,
                           &request->dot_products);
+    if (capabilities->int8_dot)
+        request_extension(request, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME,
+                          &request->int8_dot);
     if (info->external_memory_host)
         request_extension(request, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME, NULL);
     if (info->memory_budget)
@@ -300,6 +308,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->subgroup_votes = capabilities->subgroup_votes;
     device->subgroup_quads = capabilities->subgroup_quads;
     device->dot2 = capabilities->dot2;
+    device->int8_dot = capabilities->int8_dot;
     device->coopmat2 = capabilities->coopmat2;
     device->subnormals = capabilities->no_halves                  ? TSR__SUBNORMALS_BY_CODE
                          : device->device_class != TSR__CLASS_GPU ? TSR__SUBNORMALS_KEPT

@@ -313,6 +313,9 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
     VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE dot_products = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_MIXED_FLOAT_DOT_PRODUCT_FEATURES_VALVE,
     };
+    VkPhysicalDeviceShaderIntegerDotProductFeaturesKHR int8_dot = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES_KHR,
+    };
     VkPhysicalDeviceFeatures2 features = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
     };
@@ -332,6 +335,8 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
         chain(&maintenance4, &features.pNext);
     if (has_extension(extensions, VK_VALVE_SHADER_MIXED_FLOAT_DOT_PRODUCT_EXTENSION_NAME))
         chain(&dot_products, &features.pNext);
+    if (has_extension(extensions, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME))
+        chain(&int8_dot, &features.pNext);
     instance->vk.GetPhysicalDeviceFeatures2(capabilities->physical, &features);
 
     info->fp16 = vulkan12.shaderFloat16;
@@ -355,6 +360,7 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
         info->api_version >= VK_API_VERSION_1_3 && instance->api_version >= VK_API_VERSION_1_3;
     capabilities->dot2 =
         dot_products.shaderMixedFloatDotProductFloat16AccFloat32 && vulkan12.shaderFloat16;
+    capabilities->int8_dot = int8_dot.shaderIntegerDotProduct;
     capabilities->int16 = features.features.shaderInt16;
     capabilities->vulkan_memory_model =
         vulkan12.vulkanMemoryModel && vulkan12.vulkanMemoryModelDeviceScope;

@@ -30,6 +30,7 @@ typedef struct tsr__capabilities {
     bool mixed_dot_products; /* the GPU has an instruction for signed by unsigned 8-bit dot products
                               */
     bool dot2;               /* an instruction adds two products of f16 to a sum in f32 */
+    bool int8_dot;           /* shaders can add up four products of bytes in one instruction */
     bool memory_budget;
     uint64_t host_import_alignment; /* 0 if VK_EXT_external_memory_host is missing */
     VkDriverId driver;

@@ -41,7 +41,7 @@ static tsr_status run_vector(const tsr__matmul_call *call, bool *recorded)
 
 tsr_status tsr__matmul_gated(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                              const tsr_tensor *b, const tsr_tensor *bias, tsr_activation activation,
-                             bool *recorded)
+                             bool allow_int8, bool *recorded)
 {
     tsr__matmul_problem problem;
     tsr_tensor gate, gate_bias;
@@ -52,7 +52,7 @@ tsr_status tsr__matmul_gated(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
     TSR__TRY(
         tsr__matmul_check(stream, y, a, &gate,
                           tsr_matmul_params(.transpose_b = true, .bias = bias ? &gate_bias : NULL,
-                                            .activation = activation),
+                                            .activation = activation, .allow_int8 = allow_int8),
                           &problem));
     TSR__TRY(tsr__require_disjoint("matmul", "y", y, "b", b, false));
     if (bias)

@@ -40,10 +40,11 @@ static bool suits_few(const tsr_tensor *b, const tsr__matmul_problem *p)
            admitted(TSR__SHADER_MATMUL_QUANT, b, p);
 }
 
-/* For one or two long rows there is a kernel whose invocations load whole blocks. */
+/* For one or two long rows there are kernels whose invocations load whole blocks. */
 enum {
     BLOCKS_ROWS = 2,
     BLOCKS_MIN = 32, /* blocks of a row */
+    MAX_COLUMNS = 8, /* of a workgroup */
     BLOCKS_MAX_SHARED =
         32 * 1024, /* bytes of shared memory, which leave room for another workgroup */
 };
@@ -66,13 +67,24 @@ static uint32_t threads_for(const tsr_device *device, int64_t blocks, uint32_t r
     return (uint32_t)tsr__div_up_u64(each, subgroup) * subgroup;
 }
 
-static bool suits_blocks(const tsr__matmul_call *call)
+static bool suits_blocks(const tsr__matmul_call *call, tsr__shader shader)
 {
     const tsr__matmul_problem *p = call->problem;
     return p->m <= BLOCKS_ROWS && tsr__quant_is_scaled_words(call->b->layout.dtype) &&
            p->k / 32 >= BLOCKS_MIN &&
-           threads_for(tsr_stream_device(call->stream), p->k / 32, (uint32_t)p->m, 4) > 0 &&
-           admitted(TSR__SHADER_MATMUL_BLOCKS, call->b, p);
+           threads_for(tsr_stream_device(call->stream), p->k / 32, (uint32_t)p->m, MAX_COLUMNS) >
+               0 &&
+           admitted(shader, call->b, p);
+}
+
+/* The kernel of blocks that is to multiply few rows; matmul_quant.comp if none suits. */
+static tsr__shader shader_for(const tsr__matmul_call *call)
+{
+    if (call->problem->allow_int8 && tsr_stream_device(call->stream)->int8_dot &&
+        suits_blocks(call, TSR__SHADER_MATMUL_BLOCKS_INT8))
+        return TSR__SHADER_MATMUL_BLOCKS_INT8;
+    return suits_blocks(call, TSR__SHADER_MATMUL_BLOCKS) ? TSR__SHADER_MATMUL_BLOCKS
+                                                         : TSR__SHADER_MATMUL_QUANT;
 }
 
 /* A product with few rows, divided into columns of y, that is, rows of b. */
@@ -117,9 +129,13 @@ static int64_t columns_at_once(const tsr__matmul_call *call, uint32_t columns)
     return (groups < 1 ? 1 : groups > 0x1p30 ? INT64_C(1) << 30 : (int64_t)groups) * columns;
 }
 
-/* The number of columns of b that a workgroup multiplies. */
-static uint32_t columns_for(uint32_t rows)
+/* The number of columns of b that a workgroup multiplies. Rounding a row to 8 bits takes as long as
+ * multiplying two columns by it, so integers take eight, if registers have room for their
+ * blocks. */
+static uint32_t columns_for(uint32_t rows, tsr__shader shader, tsr_dtype blocks)
 {
+    if (rows == 1 && shader == TSR__SHADER_MATMUL_BLOCKS_INT8 && blocks != TSR_Q8_0)
+        return MAX_COLUMNS;
     return rows > 4 ? 1 : rows > 2 ? 2 : 4;
 }
 
@@ -127,15 +143,16 @@ static tsr_status run_few(const tsr__matmul_call *call, bool gated)
 {
     const tsr__matmul_problem *p = call->problem;
     const uint32_t rows = p->m > 4 ? 8 : p->m > 2 ? 4 : (uint32_t)p->m;
-    const uint32_t columns = columns_for(rows), own = gated ? columns / 2 : columns;
-    const bool blocks = suits_blocks(call);
+    const tsr__shader shader = shader_for(call);
+    const uint32_t columns = columns_for(rows, shader, call->b->layout.dtype);
+    const uint32_t own = gated ? columns / 2 : columns;
     few_rows few = {
         .call = call,
         .push = {.a = tsr__matmul_address(call->a, &p->a, 0)},
         .columns = own,
         .at_once = columns_at_once(call, own),
         .dispatch = {
-            .shader = blocks ? TSR__SHADER_MATMUL_BLOCKS : TSR__SHADER_MATMUL_QUANT,
+            .shader = shader,
             .spec_count = TSR_QUANT_SPECS + 6,
             .push_bytes = sizeof(struct tsr_matmul_push),
             .pieces = tsr__stream_new_pieces(call->stream),
@@ -152,8 +169,9 @@ static tsr_status run_few(const tsr__matmul_call *call, bool gated)
         (uint32_t)tsr__dtype_bytes(call->b->layout.dtype, (uint64_t)call->b->layout.strides[0]);
     uint32_t *spec = few.dispatch.spec + TSR_QUANT_SPECS;
     tsr__quant_describe(call->b->layout.dtype, few.dispatch.spec);
-    spec[0] =
-        blocks ? threads_for(tsr_stream_device(call->stream), p->k / 32, rows, columns) : THREADS;
+    spec[0] = shader == TSR__SHADER_MATMUL_QUANT
+                  ? THREADS
+                  : threads_for(tsr_stream_device(call->stream), p->k / 32, rows, columns);
     spec[1] = rows;
     spec[2] = columns;
     spec[3] = p->a.dtype;

@@ -94,6 +94,7 @@ tsr_status tsr_group_create(tsr_comm *comm, tsr_stream *stream, const tsr_group_
     if (!group)
         return TSR_ERR_NO_MEMORY;
     group->wire = params->wire;
+    group->allow_int8 = params->allow_int8;
     group->stream = stream;
     group->size = 1;
     group->path = &tsr__group_direct;
@@ -148,6 +149,11 @@ tsr_comm *tsr_group_comm(const tsr_group *group)
 tsr_dtype tsr_group_wire(const tsr_group *group)
 {
     return group ? group->wire : (tsr_dtype)0;
+}
+
+bool tsr_group_allows_int8(const tsr_group *group)
+{
+    return group && group->allow_int8;
 }
 
 bool tsr_group_is_staged(const tsr_group *group)

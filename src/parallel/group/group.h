@@ -133,6 +133,7 @@ struct tsr_group {
     const tsr__group_path *path;
     uint64_t piece_bytes;
     tsr_dtype wire; /* 0: activations are sent as they are */
+    bool allow_int8;
     tsr__group_piece piece[TSR__GROUP_PIECES];
     int oldest, piece_count;        /* the pieces in use are oldest, oldest + 1, … */
     uint64_t *counts, *recv_counts; /* [size]: scratch memory of the staged path */

@@ -76,9 +76,10 @@ static tsr_status multiply(tsr__linear *linear, tsr__temps *temps, tsr_tensor *y
     for (int i = 0; i < count; i++) {
         tsr_tensor *part;
         TSR__TRY(tsr__temp_slice(temps, y2, 1, blocks[i].first, blocks[i].count, &part));
-        TSR__TRY(tsr_matmul(linear->base.stream, part, x2, blocks[i].weight,
-                            tsr_matmul_params(.transpose_b = true, .bias = blocks[i].bias,
-                                              .activation = activation)));
+        TSR__TRY(tsr_matmul(
+            linear->base.stream, part, x2, blocks[i].weight,
+            tsr_matmul_params(.transpose_b = true, .bias = blocks[i].bias, .activation = activation,
+                              .allow_int8 = tsr_group_allows_int8(linear->base.group))));
     }
     return TSR_OK;
 }
@@ -146,7 +147,7 @@ static tsr_status forward_gated(tsr__linear *linear, tsr__temps *temps, const ts
     TSR__TRY(tsr__temp_flatten(temps, x, &x2));
     TSR__TRY(tsr__temp_flatten(temps, local, &y2));
     TSR__TRY(tsr__matmul_gated(linear->base.stream, y2, x2, blocks[0].weight, blocks[0].bias,
-                               activation, &recorded));
+                               activation, tsr_group_allows_int8(linear->base.group), &recorded));
     if (recorded)
         *y = tsr__temp_take(temps, local);
     return TSR_OK;

@@ -55,8 +55,10 @@ static int64_t rows_of(const tsr_tensor *x2)
 static tsr_status multiply(const summing *work, tsr_tensor *y2, const tsr_tensor *x2,
                            const tsr_tensor *weight, const tsr_tensor *bias)
 {
-    return tsr_matmul(work->linear->base.stream, y2, x2, weight,
-                      tsr_matmul_params(.transpose_b = true, .bias = bias));
+    return tsr_matmul(
+        work->linear->base.stream, y2, x2, weight,
+        tsr_matmul_params(.transpose_b = true, .bias = bias,
+                          .allow_int8 = tsr_group_allows_int8(work->linear->base.group)));
 }
 
 /* Computes the part's product into `sum`, [.., columns] or [rows, n]. */

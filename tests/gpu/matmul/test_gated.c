@@ -21,6 +21,7 @@ typedef struct gated_case {
     bool bias;
     int64_t padding; /* unused elements after the rows of a and y */
     tsr_activation activation;
+    bool allow_int8;
 } gated_case;
 
 static void *allocate(size_t count, size_t size)
@@ -116,7 +117,9 @@ static void compare_steps(const gated_case *c, const tsr_tensor *a, const tsr_te
     tsr_tensor *both = gpu_new(TSR_F32, 2, (int64_t[]){c->m, 2 * c->n}), *gate, *up,
                *y = gpu_new(TSR_F32, 2, (int64_t[]){c->m, c->n});
     double *steps = allocate((size_t)(c->m * c->n), sizeof *steps);
-    GPU_OK(tsr_matmul(queue, both, a, b, tsr_matmul_params(.transpose_b = true, .bias = bias)));
+    GPU_OK(tsr_matmul(
+        queue, both, a, b,
+        tsr_matmul_params(.transpose_b = true, .bias = bias, .allow_int8 = c->allow_int8)));
     GPU_OK(tsr_tensor_slice(both, 1, 0, c->n, 1, &gate));
     GPU_OK(tsr_tensor_slice(both, 1, c->n, 2 * c->n, 1, &up));
     GPU_OK(tsr_activate_mul(queue, y, gate, up, c->activation));
@@ -151,10 +154,12 @@ static bool run(const gated_case *c, gpu_random *random)
     gpu_put(bias, biases);
     fill_weights(c, random, b, weights);
     gpu_poison(y);
-    GPU_OK(tsr__matmul_gated(queue, y, a, b, c->bias ? bias : NULL, c->activation, &recorded));
+    GPU_OK(tsr__matmul_gated(queue, y, a, b, c->bias ? bias : NULL, c->activation, c->allow_int8,
+                             &recorded));
     if (recorded) {
         gpu_get(y, got);
-        compare(c, in, weights, biases, got);
+        if (!c->allow_int8)
+            compare(c, in, weights, biases, got);
         if (c->y == TSR_F32)
             compare_steps(c, a, b, c->bias ? bias : NULL, got);
     }
@@ -196,6 +201,28 @@ START_TEST(matches_double_precision)
 }
 END_TEST
 
+/* Products by integers, whose errors test_matmul_quant.c examines. */
+START_TEST(matches_steps_by_integers)
+{
+    static const tsr_dtype formats[] = {TSR_Q4_0, TSR_Q5_0, TSR_Q8_0};
+    gpu_random random = {13};
+    if (gpu_is_swiftshader())
+        SKIP_UNLESS_HUGE("a long compilation on SwiftShader");
+    for (int i = 0; i < 3; i++)
+        ck_assert(run(&(gated_case){.m = 1 + i % 2,
+                                    .n = 37,
+                                    .k = 1280,
+                                    .a = TSR_F32,
+                                    .b = formats[i],
+                                    .y = TSR_F32,
+                                    .bias = i == 0,
+                                    .activation = TSR_ACT_SILU,
+                                    .allow_int8 = true},
+                      &random) ||
+                  gpu->device_class != TSR__CLASS_GPU);
+}
+END_TEST
+
 /* Products of many rows have no such kernel, and the caller computes them in two steps. */
 START_TEST(many_rows_have_no_kernel)
 {
@@ -218,15 +245,15 @@ START_TEST(refuses)
     GPU_OK(tsr_tensor_slice(b, 0, 4, 5, 1, &inside));
     tsr_tensor *row;
     GPU_OK(tsr_tensor_slice(inside, 1, 0, 3, 1, &row));
-    GPU_FAILS(tsr__matmul_gated(queue, y, a, odd, NULL, TSR_ACT_SILU, &recorded), TSR_ERR_INVALID,
-              "matmul: b is [5,8]; a gated product needs an even number of rows");
+    GPU_FAILS(tsr__matmul_gated(queue, y, a, odd, NULL, TSR_ACT_SILU, false, &recorded),
+              TSR_ERR_INVALID, "matmul: b is [5,8]; a gated product needs an even number of rows");
     ck_assert(!recorded);
-    GPU_FAILS(tsr__matmul_gated(queue, y, a, NULL, NULL, TSR_ACT_SILU, &recorded), TSR_ERR_INVALID,
-              "matmul: b is NULL");
-    GPU_FAILS(tsr__matmul_gated(queue, y, b, b, NULL, TSR_ACT_SILU, &recorded), TSR_ERR_INVALID,
-              "matmul: ");
-    GPU_FAILS(tsr__matmul_gated(queue, row, a, b, NULL, TSR_ACT_SILU, &recorded), TSR_ERR_INVALID,
-              "overlaps b [6,8]");
+    GPU_FAILS(tsr__matmul_gated(queue, y, a, NULL, NULL, TSR_ACT_SILU, false, &recorded),
+              TSR_ERR_INVALID, "matmul: b is NULL");
+    GPU_FAILS(tsr__matmul_gated(queue, y, b, b, NULL, TSR_ACT_SILU, false, &recorded),
+              TSR_ERR_INVALID, "matmul: ");
+    GPU_FAILS(tsr__matmul_gated(queue, row, a, b, NULL, TSR_ACT_SILU, false, &recorded),
+              TSR_ERR_INVALID, "overlaps b [6,8]");
     tsr_tensor *all[] = {row, inside, y, a, b, odd};
     for (int i = 0; i < 6; i++)
         tsr_tensor_destroy(&all[i]);
@@ -237,6 +264,7 @@ TESTS(gated)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, matches_double_precision);
+    tcase_add_test(tests, matches_steps_by_integers);
     tcase_add_test(tests, many_rows_have_no_kernel);
     tcase_add_test(tests, refuses);
 }
@@ -245,6 +273,7 @@ TESTS(gated_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
     tcase_add_test(tests, matches_double_precision);
+    tcase_add_test(tests, matches_steps_by_integers);
     tcase_add_test(tests, many_rows_have_no_kernel);
 }
 
@@ -252,4 +281,5 @@ TESTS(gated_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu_packed, gpu_teardown);
     tcase_add_test(tests, matches_double_precision);
+    tcase_add_test(tests, matches_steps_by_integers);
 }

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/device/device.h"
 #include "quant/golden_quant.h"
 #include "support/gpu.h"
+#include "tessera/layer.h"
 
 static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
 
@@ -112,6 +114,15 @@ static double activated(double x, tsr_activation activation)
     return activation == TSR_ACT_RELU ? fmax(x, 0) : x;
 }
 
+/* The largest error that rounding element c of a row [k] to 8 bits can make. */
+static double int8_error(const double *row, int64_t c)
+{
+    double largest = 0;
+    for (int64_t i = c / 32 * 32; i < c / 32 * 32 + 32; i++)
+        largest = fmax(largest, fabs(row[i]));
+    return largest * (1.0 / 254 + 0x1p-20);
+}
+
 static void check(gpu_random *random, const tsr_quant_format *format, const product *p)
 {
     const int64_t block = format->block_count, more = gpu_random_between(random, 0, 2);
@@ -160,12 +171,14 @@ static void check(gpu_random *random, const tsr_quant_format *format, const prod
                                                                : (double)params.alpha;
     for (int64_t i = 0; i < lines; i++)
         for (int64_t j = 0; j < p->n; j++) {
-            double sum = 0, size = 1;
+            double sum = 0, size = 1, rounding = 0;
             for (int64_t c = 0; c < p->k; c++) {
-                const double term =
-                    a_values[i * p->k + c] * (double)w.values[(first_n + j) * all_k + first_k + c];
+                const double weight = (double)w.values[(first_n + j) * all_k + first_k + c];
+                const double term = a_values[i * p->k + c] * weight;
                 sum += term;
                 size += fabs(term);
+                if (params.allow_int8)
+                    rounding += fabs(weight) * int8_error(a_values + i * p->k, c);
             }
             const int64_t bias_at = p->bias_rows ? i % p->m * p->n + j : j;
             double value = alpha * sum + (params.accumulate ? old[i * p->n + j] : 0) +
@@ -173,7 +186,8 @@ static void check(gpu_random *random, const tsr_quant_format *format, const prod
             value = activated(value, params.activation);
             /* b is rounded to f16 if a is f16 */
             const double error = fabs(alpha) * size * (p->a_dtype == TSR_F16 ? 0x1p-11 : 0x1p-21) +
-                                 fabs(value) * largest_error(p->y_dtype) + 0x1p-22;
+                                 fabs(value) * largest_error(p->y_dtype) + fabs(alpha) * rounding +
+                                 0x1p-22;
             ck_assert_msg(fabs(got[i * p->n + j] - value) <= error,
                           "%s [%d,%d,%d], a %s, y %s: element %d,%d is %.9g, not %.9g",
                           format->name, (int)lines, (int)p->k, (int)p->n,
@@ -254,13 +268,13 @@ START_TEST(few_rows)
 }
 END_TEST
 
-/* One and two rows, for which GPUs have another kernel: in one pass and in several, with blocks at
- * all multiples of 2 bytes. */
+/* One and two rows, for which GPUs have other kernels: in one pass and in several, with blocks at
+ * all multiples of 2 bytes, by floats and by integers. */
 START_TEST(long_rows)
 {
     static const tsr_dtype dtypes[] = {TSR_Q4_0, TSR_Q5_0, TSR_Q8_0};
     static const int64_t blocks[] = {33, 64, 200, 401};
-    const tsr_quant_format *format = tsr_quant_format_of(dtypes[_i]);
+    const tsr_quant_format *format = tsr_quant_format_of(dtypes[_i % 3]);
     gpu_random random = {.state = 57 + (uint64_t)_i};
     if (gpu_is_swiftshader())
         SKIP_UNLESS_HUGE("a long compilation on SwiftShader");
@@ -274,8 +288,115 @@ START_TEST(long_rows)
                      {0},
                      i == 3};
         p.params.accumulate = i == 2;
+        p.params.allow_int8 = _i >= 3;
         check(&random, format, &p);
     }
+}
+END_TEST
+
+/* Products of a row [1,1024] and four columns, which may be computed by integers. */
+static void multiply_row(const double *values, const tsr_tensor *b, bool allow_int8, double *y)
+{
+    tsr_tensor *a = gpu_new(TSR_F32, 2, (int64_t[]){1, 1024}),
+               *result = gpu_new(TSR_F32, 2, (int64_t[]){1, 4});
+    gpu_put(a, values);
+    GPU_OK(tsr_matmul(queue, result, a, b,
+                      tsr_matmul_params(.transpose_b = true, .allow_int8 = allow_int8)));
+    gpu_get(result, y);
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&result);
+}
+
+/* Rounded products differ from others, so integers are used where they are allowed. A row that 8
+ * bits can represent gives the same result; NaN and infinity stay visible, and blocks of tiny
+ * elements are 0. */
+START_TEST(int8_products)
+{
+    enum { DEPTH = 1024 };
+    if (gpu_is_swiftshader())
+        SKIP_UNLESS_HUGE("a long compilation on SwiftShader");
+    if (!gpu->int8_dot)
+        SKIP("the driver has no integer dot products");
+    gpu_random random = {.state = 91};
+    float source[4 * DEPTH];
+    double row[DEPTH], exact[4], rounded[4];
+    for (int i = 0; i < 4 * DEPTH; i++)
+        source[i] = (float)gpu_random_unit(&random);
+    weights w = weights_of(tsr_quant_format_of(TSR_Q8_0), 4, DEPTH, source);
+    for (int i = 0; i < DEPTH; i++)
+        row[i] = gpu_rounded(gpu_random_unit(&random), TSR_F32);
+    multiply_row(row, w.tensor, false, exact);
+    multiply_row(row, w.tensor, true, rounded);
+    for (int j = 0; j < 4; j++)
+        ck_assert_double_gt(fabs(exact[j] - rounded[j]), 1e-4);
+    for (int i = 0; i < DEPTH; i++)
+        row[i] = (i % 32 == 5 ? -127 : (i * 37) % 255 - 127) / 64.0;
+    multiply_row(row, w.tensor, false, exact);
+    multiply_row(row, w.tensor, true, rounded);
+    for (int j = 0; j < 4; j++)
+        ck_assert_double_le(fabs(exact[j] - rounded[j]), 1e-4);
+    static const double special[] = {NAN, INFINITY, -INFINITY};
+    for (int s = 0; s < 3; s++) {
+        row[700] = special[s];
+        multiply_row(row, w.tensor, true, rounded);
+        for (int j = 0; j < 4; j++)
+            ck_assert(!isfinite(rounded[j]));
+    }
+    for (int i = 0; i < DEPTH; i++)
+        row[i] = i < 32 ? 1 : i < 64 ? 0x1p-121 : 0x1p-149;
+    multiply_row(row, w.tensor, true, rounded);
+    for (int j = 0; j < 4; j++) {
+        double sum = 0;
+        for (int i = 0; i < 32; i++)
+            sum += (double)w.values[j * DEPTH + i];
+        ck_assert_double_le(fabs(rounded[j] - sum), 1e-5);
+    }
+    forget(&w);
+}
+END_TEST
+
+/* The layers of a group pass its permission on: results are those of tsr_matmul with it. */
+START_TEST(layers_allow_int8)
+{
+    enum { DEPTH = 1024, COLUMNS = 4 };
+    if (gpu_is_swiftshader())
+        SKIP_UNLESS_HUGE("a long compilation on SwiftShader");
+    gpu_random random = {.state = 92};
+    float source[COLUMNS * DEPTH];
+    double row[DEPTH], wanted[COLUMNS], got[COLUMNS];
+    for (int i = 0; i < COLUMNS * DEPTH; i++)
+        source[i] = (float)gpu_random_unit(&random);
+    for (int i = 0; i < DEPTH; i++)
+        row[i] = gpu_rounded(gpu_random_unit(&random), TSR_F32);
+    weights w = weights_of(tsr_quant_format_of(TSR_Q4_0), COLUMNS, DEPTH, source);
+    ck_assert(!tsr_group_allows_int8(NULL));
+    for (int i = 0; i < 4; i++) {
+        const bool allowed = i % 2, columns = i < 2;
+        tsr_group *group = NULL;
+        tsr_layer *layer = NULL;
+        tsr_tensor *y = NULL, *x = gpu_new(TSR_F32, 2, (int64_t[]){1, DEPTH});
+        GPU_OK(tsr_group_create(NULL, queue, tsr_group_params(.allow_int8 = allowed), &group));
+        ck_assert_int_eq(tsr_group_allows_int8(group), allowed);
+        const tsr_linear_params params = {.group = group,
+                                          .input_size = DEPTH,
+                                          .output_size = COLUMNS,
+                                          .no_bias = true,
+                                          .deferred = true};
+        GPU_OK(columns ? tsr_column_linear_create(&params, &layer)
+                       : tsr_row_linear_create(&params, &layer));
+        GPU_OK(tsr_layer_set_parameter(layer, 0, w.tensor, NULL, false));
+        gpu_put(x, row);
+        GPU_OK(tsr_layer_forward(layer, x, NULL, &y));
+        gpu_get(y, got);
+        multiply_row(row, w.tensor, allowed, wanted);
+        for (int j = 0; j < COLUMNS; j++)
+            ck_assert_double_eq(got[j], wanted[j]);
+        tsr_tensor_destroy(&x);
+        tsr_tensor_destroy(&y);
+        tsr_layer_destroy(&layer);
+        tsr_group_destroy(&group);
+    }
+    forget(&w);
 }
 END_TEST
 
@@ -372,7 +493,9 @@ TESTS(matmul_quant_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
     tcase_add_loop_test(tests, random_products, 8, 10);
-    tcase_add_loop_test(tests, long_rows, 0, 3);
+    tcase_add_loop_test(tests, long_rows, 0, 6);
+    tcase_add_test(tests, int8_products);
+    tcase_add_test(tests, layers_allow_int8);
 }
 
 TESTS(matmul_quant_as_gpu_packed)
@@ -380,4 +503,5 @@ TESTS(matmul_quant_as_gpu_packed)
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu_packed, gpu_teardown);
     tcase_add_loop_test(tests, random_products, 12, 13);
     tcase_add_loop_test(tests, long_rows, 1, 2);
+    tcase_add_loop_test(tests, long_rows, 3, 4);
 }

@@ -300,11 +300,12 @@ static const struct broken_kernel {
     {TSR__SHADER_ATTENTION_DELTA, "attention_delta", false},
     {TSR__SHADER_MATMUL_QUANT, "matmul_quant", false},
     {TSR__SHADER_MATMUL_BLOCKS, "matmul_blocks", false},
+    {TSR__SHADER_MATMUL_BLOCKS_INT8, "matmul_blocks_int8", false},
 };
 enum {
     KERNELS = sizeof kernels / sizeof *kernels,
-    QUICK = KERNELS - 6
-}; /* CPU drivers compile the last six for seconds */
+    QUICK = KERNELS - 7
+}; /* CPU drivers compile the last seven for seconds */
 
 /* Only devices with large workgroups divide rows, and test the kernels for it. */
 static bool divides_rows(void)

@@ -200,6 +200,7 @@ static tsr_status read_params(const tsr_matmul_params *params, tsr__matmul_probl
         out->alpha = params->alpha;
     out->activation = params->activation;
     out->accumulate = params->accumulate;
+    out->allow_int8 = params->allow_int8;
     return TSR_OK;
 }
 

@@ -34,6 +34,7 @@ typedef struct tsr__matmul_problem {
     tsr__matmul_side a, b, y, bias;
     bool swapped; /* a is the caller's b, and b is the caller's a */
     bool has_bias, accumulate;
+    bool allow_int8; /* a may be rounded to 8 bits (matmul.h) */
     float alpha;
     tsr_activation activation;
 } tsr__matmul_problem;
