@@ -90,7 +90,9 @@ typedef struct tsr_model_params {
      * stages, each of which has some of the layers. `group` are then the ranks of one stage. Needed
      * while the model is opened only. NULL: one stage. */
     tsr_comm *stages;
-    const int *stage_layers; /* [stages]: the number of layers of each; NULL: divided evenly */
+    /* [stages]: the number of layers of each; NULL: divided so that all stages compute as much for
+     * a token, with the head on the last one */
+    const int *stage_layers;
     /* Called on each rank now and then while weights are read, with the bytes that this rank has
      * read and those that it will read. NULL: not called. */
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);

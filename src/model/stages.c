@@ -34,6 +34,14 @@ static void take_layers(tsr_model *m, const int *counts)
     m->layer_count = counts[stage];
 }
 
+/* What the head computes for a token, in blocks: products of their matrices. */
+static double head_in_blocks(const tsr_model_config *c)
+{
+    const double width = (double)c->width, heads = (double)(2 * c->heads + 2 * c->kv_heads),
+                 hidden = (double)((c->gated ? 3 : 2) * c->hidden);
+    return (double)c->vocabulary * width / (width * (heads * (double)c->head_dim + hidden));
+}
+
 tsr_status tsr__model_divide(tsr_model *m, const int *given)
 {
     const int stages = tsr_pipeline_stages(m->pipeline);
@@ -45,8 +53,10 @@ tsr_status tsr__model_divide(tsr_model *m, const int *given)
     int *even = tsr__calloc((size_t)stages, sizeof *even);
     if (!even)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = tsr_pipeline_divide(
-        tsr_pipeline_divide_params(.blocks = m->config.layers, .stages = stages), even);
+    tsr_status status =
+        tsr_pipeline_divide(tsr_pipeline_divide_params(.blocks = m->config.layers, .stages = stages,
+                                                       .last_cost = head_in_blocks(&m->config)),
+                            even);
     if (status == TSR_OK)
         take_layers(m, even);
     else
