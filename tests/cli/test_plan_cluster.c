@@ -235,29 +235,30 @@ START_TEST(predicts_generation)
     /* Alone, a rank reads its weights, the head and half of the cache. */
     expect(&work, &(plan_grid){1, 1, 1, both, false, four, parts}, 6e-3, 0, 0);
     /* By tensors, with parts of the same size the slower rank counts: 9 all-reduces of 1000 bytes,
-     * and the logits. */
+     * the logits, and the agreement on the token. */
+    const double agreed = A + 8 / B;
     expect(&work, &(plan_grid){1, 2, 1, both, false, four, parts}, 12e-3,
-           9 * (A + 1000 / B) + A + 2000 / B, 0);
+           9 * (A + 1000 / B) + A + 2000 / B + agreed, 0);
     /* Each of the 10 collectives takes 100 µs more on a device that must be waited for. */
     waits_for_device = true;
     expect(&work, &(plan_grid){1, 2, 1, both, false, four, parts}, 12e-3,
-           9 * (A + 1000 / B) + A + 2000 / B + 10 * 100e-6, 0);
+           9 * (A + 1000 / B) + A + 2000 / B + agreed + 10 * 100e-6, 0);
     waits_for_device = false;
     /* By stages, one sequence passes them one after the other: 3 blocks at 1 GB/s, and one block
      * and the head at 0.5. */
-    expect(&work, &(plan_grid){1, 1, 2, both, false, three_one, parts}, 4.5e-3, A + 1000 / B,
-           3.75e-3);
+    expect(&work, &(plan_grid){1, 1, 2, both, false, three_one, parts}, 4.5e-3,
+           A + 1000 / B + agreed, 3.75e-3);
     /* A third of a processor: after each message, the rank waits for two others. */
     processors = 1.0 / 3;
     expect(&work, &(plan_grid){1, 1, 2, both, false, three_one, parts}, 4.5e-3,
-           A + 1000 / B + 2 * 8e-6, 3.75e-3);
+           A + 1000 / B + agreed + 2 * 2 * 8e-6, 3.75e-3);
     expect(&work, &(plan_grid){1, 2, 1, both, false, four, parts}, 12e-3,
-           9 * (A + 1000 / B) + A + 2000 / B + 10 * 2 * 8e-6, 0);
+           9 * (A + 1000 / B) + A + 2000 / B + agreed + 11 * 2 * 8e-6, 0);
     processors = 0;
     /* Two sequences are in flight; each stage reads its weights for both, and is busy for longer
-     * than the other one together with the message. */
+     * than the other one together with the message. At the end they agree. */
     work.sequences = 2;
-    expect(&work, &(plan_grid){1, 1, 2, both, false, three_one, parts}, 2 * 4.25e-3, 0, 0);
+    expect(&work, &(plan_grid){1, 1, 2, both, false, three_one, parts}, 2 * 4.25e-3, A + 12 / B, 0);
 }
 END_TEST
 

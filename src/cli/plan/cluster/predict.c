@@ -284,12 +284,69 @@ static void predict_training(const plan_cluster *c, const plan_work *w, const pl
     free(nothing);
 }
 
+/* Returns how long a stage computes for a part, if its ranks share the processors of `host` with
+ * ranks of other stages. The rates are those of ranks that all compute. With a single part, only
+ * the ranks of one stage do. With several, all do, but each needs a processor only for its own
+ * work. */
+static double shared_seconds(const plan_cluster *c, const plan_grid *g, const pass *passes,
+                             int parts, int stage, int host)
+{
+    const int each = g->data * g->tensor;
+    const plan_turns turns = turns_of(c, g, host);
+    const double alone = passes[stage].compute / fmax(turns.ranks, 1);
+    double all = 0, own = 0;
+    int ranks = 0;
+    if (turns.ranks <= 1)
+        return passes[stage].compute;
+    for (int place = 0; place < each * g->stages; place++) {
+        if (rank_at(c, g, place)->host != host)
+            continue;
+        ranks++;
+        all += passes[place / each].compute;
+        own += place / each == stage ? passes[stage].compute : 0;
+    }
+    return fmax(alone, (parts > 1 ? all : own) / ranks);
+}
+
+static void share_processors(const plan_cluster *c, const plan_grid *g, int parts, pass *passes)
+{
+    const int each = g->data * g->tensor;
+    double *seconds = cli_alloc((size_t)g->stages, sizeof *seconds);
+    for (int place = 0; place < each * g->stages; place++) {
+        const int stage = place / each, host = rank_at(c, g, place)->host;
+        seconds[stage] = fmax(seconds[stage], shared_seconds(c, g, passes, parts, stage, host));
+    }
+    for (int s = 0; s < g->stages; s++)
+        passes[s].compute = seconds[s];
+    free(seconds);
+}
+
+/* All ranks agree on the tokens that the last stage has chosen: those of each stage, and then those
+ * with the same place in all stages. */
+static void add_agreement(const plan_cluster *c, const plan_work *w, const plan_grid *g,
+                          plan_prediction *out)
+{
+    const int each = g->data * g->tensor;
+    const double bytes = 4.0 * (w->sequences + 1);
+    double slowest = 0;
+    for (int s = 0; s < g->stages; s++) {
+        plan_group row = make_group(c, g, s * each, 1, g->tensor);
+        slowest = fmax(slowest, plan_collective_seconds(&row, TSR_COLLECTIVE_ALL_REDUCE, bytes));
+        free_group(&row);
+    }
+    plan_group across = make_group(c, g, 0, each, g->stages);
+    out->tensor += slowest;
+    out->pipeline += plan_collective_seconds(&across, TSR_COLLECTIVE_ALL_REDUCE, bytes);
+    free_group(&across);
+}
+
 /* Parts of the sequences follow each other through the stages. A token of a part can only start
  * after its last one has left the last stage. */
-static void predict_generation(const plan_work *w, const plan_grid *g, const pass *passes,
-                               const double *sends, plan_prediction *out)
+static void predict_generation(const plan_cluster *c, const plan_work *w, const plan_grid *g,
+                               pass *passes, const double *sends, plan_prediction *out)
 {
     const int parts = parts_of_sequences(w, g);
+    share_processors(c, g, parts, passes);
     double once = 0, through = 0;
     for (int s = 0; s < g->stages; s++) {
         once += passes[s].compute + passes[s].tensor;
@@ -305,6 +362,7 @@ static void predict_generation(const plan_work *w, const plan_grid *g, const pas
         out->pipeline += out->idle;
         out->idle = 0;
     }
+    add_agreement(c, w, g, out);
 }
 
 /* Passes of a long prompt follow each other through the stages, so the slowest stage counts. */
@@ -328,7 +386,7 @@ void plan_predict(const plan_cluster *c, const plan_work *w, const plan_grid *g,
     if (w->goal == PLAN_TRAINING)
         predict_training(c, w, g, passes, sends, out);
     else if (w->goal == PLAN_GENERATION)
-        predict_generation(w, g, passes, sends, out);
+        predict_generation(c, w, g, passes, sends, out);
     else
         predict_prompt(g, passes, out);
     out->seconds = out->compute + out->tensor + out->data + out->pipeline + out->idle;
