@@ -18,7 +18,7 @@
 layout(constant_id = 11) const uint A_TRANSPOSED = 0;
 // 1: the dispatch sets the sums, so that columns may be computed twice: they get the same bits.
 layout(constant_id = 15) const uint FRESH = 0;
-layout(constant_id = 16) const uint FULL = 0; // 1: m is a multiple of TM
+layout(constant_id = 16) const uint FULL = 0; // 1: m is a multiple of TM; not with CAREFUL
 // The elements from one line of b to the next; 0: p.b_stride. With a constant, the addresses of all
 // steps are one base and constant offsets, which are parts of the load instructions.
 layout(constant_id = 17) const uint B_LINE = 0;
@@ -188,11 +188,13 @@ void main()
     [[unroll]] for (int first = 0; first < STEPS; first += GROUP) {
         [[unroll]] for (int g = 0; g < GROUP; g++) {
             int step = first + g;
-            bool counts = SKIPS == 0 || step >= p.skip;
+            // With CAREFUL, k may have fewer elements than there are steps.
+            int line = CAREFUL != 0 ? int(min(uint(step), p.k - 1)) : step;
+            bool counts = SKIPS == 0 || step >= p.skip && (CAREFUL == 0 || step < p.k);
             // Each address is computed from the base: LLVM 19 takes minutes to compile a chain of
             // additions.
-            uint64_t b_line = b_before + (B_LINE != 0 ? (step + 1) * B_BYTES * B_LINE : uint64_t((step + 1) * B_BYTES) * p.b_stride);
-            uint64_t a_step = A_LINE != 0 ? step * A_LINE * A_BYTES : uint64_t(step) * (A_TRANSPOSED != 0 ? p.a_stride : 1) * A_BYTES;
+            uint64_t b_line = b_before + (B_LINE != 0 ? (step + 1) * B_BYTES * B_LINE : uint64_t((line + 1) * B_BYTES) * p.b_stride);
+            uint64_t a_step = A_LINE != 0 ? step * A_LINE * A_BYTES : uint64_t(line) * (A_TRANSPOSED != 0 ? p.a_stride : 1) * A_BYTES;
             float b[TN];
             [[unroll]] for (int j = 0; j < TN; j++) {
                 if (CAREFUL != 0)

@@ -259,6 +259,8 @@ static uint32_t stretch_for(const tsr__lavapipe_product *p, uint32_t left, bool 
         return longest;
     if (begun > 12 && all >= 32)
         return 32;
+    if (careful) /* these kernels can execute more steps than k has elements */
+        return 8;
     while (steps < 8 && steps * 2 <= all)
         steps *= 2;
     return steps;
@@ -457,7 +459,7 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
                       [TSR__LAVAPIPE_FINISH] = finish,
                       [TSR__LAVAPIPE_PANELS] = p->panels,
                       [TSR__LAVAPIPE_FRESH] = fresh,
-                      [TSR__LAVAPIPE_FULL] = tn && at->rows % shape.rows == 0,
+                      [TSR__LAVAPIPE_FULL] = tn && !careful && at->rows % shape.rows == 0,
                       [TSR__LAVAPIPE_B_LINE] = constant_line(p, p->b_stride),
                       [TSR__LAVAPIPE_A_LINE] = outer ? constant_line(p, p->a_stride) : 0},
         .a = at->row * (tn ? 1 : p->a_stride) + k * (tn ? p->a_stride : 1),
@@ -518,13 +520,13 @@ static uint32_t rows_at_once(const tsr__lavapipe_product *p, const cursor *at, t
     return groups * shape.rows;
 }
 
-/* The vectors of a tile with `careful` loads, which load each element by itself: no more than its
- * columns need, because a kernel for four vectors takes up to 0.4 s to compile. */
-static uint32_t careful_vectors(const tsr__lavapipe_product *p, uint32_t cols)
+/* The tile for `careful` loads with lanes along n. Few tiles, because each needs a pipeline, which
+ * takes 0.1 to 0.4 s to compile. */
+static tile careful_tile(const tsr__lavapipe_product *p)
 {
-    const uint32_t vectors = tsr__div_up_u32(cols, p->lanes);
+    const uint32_t many_rows = 64;
 
-    return vectors > 2 ? 4 : vectors;
+    return (tile){rows_of(p) == 1 ? 1 : rows_of(p) <= many_rows ? 4 : 6, 4};
 }
 
 /* Emits the pieces of one band of columns. k is divided into stretches, which are computed in
@@ -536,7 +538,7 @@ static tsr_status emit_band(const tsr__lavapipe_product *p, uint32_t col, uint32
     cursor at = {.col = col, .cols = cols, .rows = p->m, .careful = careful};
 
     if (careful)
-        shape.vectors = careful_vectors(p, cols);
+        shape = careful_tile(p);
     if (p->parts > 1 || p->outer)
         TSR__TRY(emit_parts(p, &at, shape, emit, user));
     while (at.k < p->k) {
