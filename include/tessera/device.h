@@ -127,6 +127,9 @@ typedef struct tsr_device_info {
      * (VK_NV_cooperative_matrix2). */
     bool coopmat2, coopmat2_bf16;
 
+    /* An instruction adds up four products of bytes, so allow_int8 (matmul.h) has an effect. */
+    bool int8_dot;
+
     int known_fault_count; /* the faults that the library works around on this device */
     tsr_known_fault known_faults[TSR_MAX_KNOWN_FAULTS];
 

@@ -231,8 +231,11 @@ static void print_device(FILE *out, const tsr_device_info *info)
         line(out, "timestamps", "none");
     print_queues(out, info);
     print_queue_use(out, info);
-    line(out, "extras", "memory budget %s, external host memory %s, pipeline statistics %s",
-         yes(info->memory_budget), yes(info->external_memory_host), yes(info->pipeline_statistics));
+    line(out, "extras",
+         "memory budget %s, external host memory %s, pipeline statistics %s, integer dot products "
+         "%s",
+         yes(info->memory_budget), yes(info->external_memory_host), yes(info->pipeline_statistics),
+         yes(info->int8_dot));
     if (info->usable) {
         print_self_tests(out, info);
         print_tuning(out, info);

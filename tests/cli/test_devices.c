@@ -99,6 +99,7 @@ static void same_device(const json_t *device, const tsr_device_info *info)
     same_number(device, "coopmat_subgroup_size", info->coopmat_subgroup_size);
     same_bool(device, "coopmat2", info->coopmat2);
     same_bool(device, "coopmat2_bf16", info->coopmat2_bf16);
+    same_bool(device, "int8_dot", info->int8_dot);
     ck_assert_int_eq((int)json_array_size(tool_member(device, "coopmat_shapes")),
                      info->coopmat_count);
     ck_assert_int_eq((int)json_array_size(tool_member(device, "known_faults")),

@@ -171,6 +171,8 @@ typedef struct tsr_device_info {
     uint32_t coopmat_subgroup_size;
    _Bool 
         coopmat2, coopmat2_bf16;
+   _Bool 
+        int8_dot;
     int known_fault_count;
     tsr_known_fault known_faults[16];
     uint32_t processor_count;

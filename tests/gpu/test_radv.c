@@ -118,6 +118,8 @@ static bool device_knows(tsr__shader shader)
     switch (shader) {
     case TSR__SHADER_MATMUL_DOT2:
         return radv->dot2;
+    case TSR__SHADER_MATMUL_BLOCKS_INT8:
+        return radv->int8_dot;
     case TSR__SHADER_MATMUL_COOPMAT:
     case TSR__SHADER_ATTENTION_COOPMAT:
         return info->coopmat;

@@ -91,6 +91,7 @@ static void add_coopmat(json_t *object, const tsr_device_info *info)
     cli_json_u64(object, "coopmat_subgroup_size", info->coopmat_subgroup_size);
     cli_json_bool(object, "coopmat2", info->coopmat2);
     cli_json_bool(object, "coopmat2_bf16", info->coopmat2_bf16);
+    cli_json_bool(object, "int8_dot", info->int8_dot);
     json_t *shapes = cli_json_add_array(object, "coopmat_shapes");
     for (int i = 0; i < info->coopmat_count; i++) {
         const tsr_coopmat_shape *shape = &info->coopmats[i];

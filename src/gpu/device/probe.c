@@ -360,7 +360,10 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
         info->api_version >= VK_API_VERSION_1_3 && instance->api_version >= VK_API_VERSION_1_3;
     capabilities->dot2 =
         dot_products.shaderMixedFloatDotProductFloat16AccFloat32 && vulkan12.shaderFloat16;
-    capabilities->int8_dot = int8_dot.shaderIntegerDotProduct;
+    info->int8_dot = info->int8_dot && int8_dot.shaderIntegerDotProduct;
+    /* CPU drivers, which emulate the instruction, run the kernels in tests. */
+    capabilities->int8_dot =
+        info->int8_dot || (info->type == TSR_DEVICE_CPU && int8_dot.shaderIntegerDotProduct);
     capabilities->int16 = features.features.shaderInt16;
     capabilities->vulkan_memory_model =
         vulkan12.vulkanMemoryModel && vulkan12.vulkanMemoryModelDeviceScope;
@@ -482,6 +485,7 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
         (subgroup_size.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
     capabilities->mixed_dot_products =
         dot_products.integerDotProduct4x8BitPackedMixedSignednessAccelerated;
+    info->int8_dot = dot_products.integerDotProduct4x8BitPackedSignedAccelerated;
 }
 
 static tsr_status probe_abilities(const tsr__instance *instance, tsr_device_info *info,
