@@ -1,6 +1,6 @@
 #!/bin/sh
 # Fuzzing: libFuzzer generates models, lists of weights, tokenizers and plans, under the address and undefined-behaviour sanitizers.
-# All targets run at the same time, for FUZZ_SECONDS (default 30). Inputs that cause failures stay in build/fuzz; add them to tests/MODULE/corpus.
+# All targets run at the same time, for FUZZ_SECONDS (default 30), in the time of processors that other lanes leave. Inputs that cause failures stay in build/fuzz; add them to tests/MODULE/corpus.
 . "$(dirname "$0")/lane.sh"
 . tests/source/tap.sh
 CC=clang CC_LD=lld configure build/fuzz --werror -Dvulkan=disabled -Dshaderc=disabled -Dtools=disabled -Dfuzz=enabled \
@@ -30,7 +30,7 @@ fuzz() { # MODULE/NAME: libFuzzer writes new inputs to the first folder
     dictionary=tests/$module/json.dict
     [ "$module" = checkpoint ] && dictionary=tests/shard/json.dict
     [ "$name" = gguf ] && dictionary=tests/$module/gguf.dict
-    "build/fuzz/tests/fuzz/fuzz-$module-$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+    nice -n 15 "build/fuzz/tests/fuzz/fuzz-$module-$name" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 \
         -use_value_profile=1 -dict="$dictionary" -artifact_prefix="build/fuzz/$module-$name-" \
         "build/fuzz/found/$1" "tests/$module/corpus/$name" "build/fuzz/golden/$1"
 }

@@ -12,7 +12,7 @@ wrapper="env LD_PRELOAD=$root/build/sanitize/keep_modules.so"
 # Tests request impossible sizes and expect NULL.
 ASAN_OPTIONS=allocator_may_return_null=1
 # The driver's compiler makes far more allocations than tessera. Each one costs a walk of its stack, and new pages after it is freed.
-export ASAN_OPTIONS=$ASAN_OPTIONS:malloc_context_size=8:quarantine_size_mb=32:thread_local_quarantine_size_kb=64
+export ASAN_OPTIONS=$ASAN_OPTIONS:malloc_context_size=8:quarantine_size_mb=4:thread_local_quarantine_size_kb=16
 # By default, the sanitizer guesses where the thread-local storage of a library begins, from what lies in memory in front of it. A wrong
 # guess, which depends on an address, ends the leak check with a fatal error.
 export ASAN_OPTIONS=$ASAN_OPTIONS:intercept_tls_get_addr=0

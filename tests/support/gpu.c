@@ -2,8 +2,10 @@
 #include "support/gpu.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "gpu/device/instance.h"
@@ -37,44 +39,114 @@ __attribute__((constructor)) static void before_all_tests(void)
     gpu_load_libraries();
 }
 
-static void open_device(const tsr_device_params *params)
+/* With TEST_ONE_DEVICE and CK_FORK=no, tests that follow each other and want the same kind of
+ * device share one, with the pipelines that it has built. Each test finds the settings that the
+ * device had when it was opened. After a test that leaves memory in use or causes validation
+ * messages, the next one opens a device of its own. */
+enum { PACKED = 1, STAGED = 2, AS_GPU = 4, NOT_SHARED = 8 };
+static struct {
+    int kind;
+    tsr_device *device;
+    tsr_device_info info;
+    bool host_copies;
+    tsr__device_class device_class;
+    tsr__subnormals subnormals;
+    double work_limit;
+} shared;
+static uint64_t seen_messages; /* that made earlier tests fail */
+
+static void close_shared_device(void)
 {
-    GPU_OK(tsr_device_open(params, &gpu));
+    tsr_device_close(&shared.device);
+}
+
+/* The end of a program that shares devices. Closing the last one must not cause messages either. */
+static void end_of_program(void)
+{
+    close_shared_device();
+    if (tsr__validation_messages() != seen_messages) {
+        fprintf(stderr, "%llu validation messages while a device was closed\n",
+                (unsigned long long)(tsr__validation_messages() - seen_messages));
+        fflush(NULL);
+        _exit(EXIT_FAILURE);
+    }
+}
+
+static void keep_device(int kind)
+{
+    static bool registered;
+    if (!registered)
+        atexit(end_of_program);
+    registered = true;
+    shared.kind = kind;
+    shared.device = gpu;
+    shared.info = gpu->info;
+    shared.host_copies = gpu->host_copies;
+    shared.device_class = gpu->device_class;
+    shared.subnormals = gpu->subnormals;
+    shared.work_limit = gpu->work_limit;
+}
+
+/* `kind` is a sum of the constants above. */
+static void open_device(int kind)
+{
+    if (shared.device && shared.kind != kind)
+        close_shared_device();
+    if (shared.device) {
+        gpu = shared.device;
+        gpu->info = shared.info;
+        gpu->host_copies = shared.host_copies;
+        gpu->device_class = shared.device_class;
+        gpu->subnormals = shared.subnormals;
+        gpu->work_limit = shared.work_limit;
+    } else {
+        GPU_OK(tsr_device_open(tsr_device_params(.force_packed_storage = (kind & PACKED) != 0,
+                                                 .force_staging = (kind & STAGED) != 0),
+                               &gpu));
+        if (kind & (PACKED | AS_GPU))
+            gpu->host_copies = false;
+        if (kind & AS_GPU)
+            gpu->device_class = TSR__CLASS_GPU;
+        if (getenv("TEST_ONE_DEVICE") && !(kind & NOT_SHARED))
+            keep_device(kind);
+    }
     GPU_OK(tsr_stream_create(gpu, &queue));
 }
 
 void gpu_setup(void)
 {
-    open_device(NULL);
+    open_device(0);
+}
+
+void gpu_setup_not_shared(void)
+{
+    open_device(NOT_SHARED);
 }
 
 void gpu_setup_by_device(void)
 {
-    gpu_setup();
+    open_device(0);
     gpu->host_copies = false;
 }
 
 void gpu_setup_packed(void)
 {
-    open_device(tsr_device_params(.force_packed_storage = true));
-    gpu->host_copies = false;
+    open_device(PACKED);
 }
 
 void gpu_setup_staged(void)
 {
-    open_device(tsr_device_params(.force_staging = true));
+    open_device(STAGED);
 }
 
 void gpu_setup_as_gpu(void)
 {
-    gpu_setup_by_device();
-    gpu->device_class = TSR__CLASS_GPU;
+    open_device(AS_GPU);
 }
 
 void gpu_setup_as_gpu_packed(void)
 {
-    gpu_setup_packed();
-    gpu->device_class = TSR__CLASS_GPU;
+    open_device(AS_GPU | PACKED);
 }
 
 bool gpu_is_swiftshader(void)
@@ -87,12 +159,19 @@ void gpu_teardown(void)
     tsr_stream_destroy(&queue);
     uint64_t used_bytes = 0;
     tsr_device_memory_usage(gpu, NULL, &used_bytes);
-    tsr_device_close(&gpu);
+    uint64_t messages = tsr__validation_messages() - seen_messages;
+    if (gpu != shared.device)
+        tsr_device_close(&gpu);
+    else if (used_bytes != 0 || messages != 0)
+        close_shared_device();
+    gpu = NULL;
+    messages = tsr__validation_messages() - seen_messages;
+    seen_messages += messages;
     if (used_bytes != 0)
         ck_abort_msg("%llu bytes of device memory are still in use",
                      (unsigned long long)used_bytes);
-    if (tsr__validation_messages() != 0)
-        ck_abort_msg("%llu validation messages", (unsigned long long)tsr__validation_messages());
+    if (messages != 0)
+        ck_abort_msg("%llu validation messages", (unsigned long long)messages);
 }
 
 tsr_tensor *gpu_new(tsr_dtype dtype, int ndim, const int64_t *shape)

@@ -1,6 +1,7 @@
-/* Helpers of GPU tests: one device and stream per test case (in a Check *checked* fixture, because
+/* Helpers of GPU tests: a device and a stream for each test (in a Check *checked* fixture, because
  * driver contexts do not survive fork()), data as doubles, and a failing test for every validation
- * message. */
+ * message. Where TEST_ONE_DEVICE and CK_FORK=no are set, tests of a program share devices, so that
+ * their kernels are compiled once. */
 #ifndef TSR_TESTS_GPU_H
 #define TSR_TESTS_GPU_H
 
@@ -15,6 +16,8 @@ extern tsr_stream *queue; /* a stream on it */
 void gpu_setup(void);
 void gpu_teardown(void);
 
+/* Like gpu_setup, for a test that needs a device that has built no pipelines yet. */
+void gpu_setup_not_shared(void);
 /* Like gpu_setup, but without copies by the host's CPUs, so that the device's copies are tested. */
 void gpu_setup_by_device(void);
 /* Like gpu_setup, with the packed-word storage path or the staging path forced. */

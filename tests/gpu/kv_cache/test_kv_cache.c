@@ -558,6 +558,12 @@ TESTS(kv_cache)
     tcase_add_loop_test(tests, rotates_and_appends, 0, 3);
     tcase_add_test(tests, refuses_params);
     tcase_add_test(tests, refuses_steps);
+}
+
+/* Building pipelines is among the calls that fail. */
+TESTS(kv_cache_failures)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_not_shared, gpu_teardown);
     tcase_add_test(tests, survives_failures);
 }
 

@@ -972,6 +972,12 @@ TESTS(norm)
     tcase_add_test(tests, gradients_match_finite_differences);
     tcase_add_test(tests, empty_tensors);
     tcase_add_test(tests, mistakes_are_named);
+}
+
+/* Building pipelines is among the calls that fail. */
+TESTS(norm_failures)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_not_shared, gpu_teardown);
     tcase_add_loop_test(tests, failures_leave_nothing_half_done, 0, 9);
 }
 

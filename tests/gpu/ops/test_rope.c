@@ -510,6 +510,12 @@ TESTS(rope)
     tcase_add_loop_test(tests, turns_many_rows, 0, 2);
     tcase_add_test(tests, refuses_params);
     tcase_add_test(tests, refuses_tensors);
+}
+
+/* Building pipelines is among the calls that fail. */
+TESTS(rope_failures)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_not_shared, gpu_teardown);
     tcase_add_test(tests, survives_failures);
 }
 
