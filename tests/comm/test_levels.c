@@ -293,9 +293,11 @@ END_TEST
 /* The ranks that are left have levels of their own. */
 static void go_on(tsr_comm *comm, void *user)
 {
+    _Atomic int *met = ranks_shared();
     tsr_comm *left = NULL;
     (void)user;
     need_ok(tsr_comm_barrier(comm));
+    ranks_meet(met, 4);
     if (tsr_comm_rank(comm) == 1)
         raise(SIGKILL);
     need_error(tsr_comm_barrier(comm), TSR_ERR_PEER_LOST, "rank 1 is lost");
