@@ -269,7 +269,7 @@ static tsr_finish extend(tsr_generator *generator, int32_t *ids, int64_t *length
 CASE(continuing, "generation: an ended sequence goes on with more tokens")
 {
     static const int32_t more[] = {7, 8, 9, 10, 11};
-    int32_t ids[64], again[64];
+    int32_t ids[65], again[65]; /* a full context and the token after it */
     int64_t length, prompt;
     int sequence;
     open_made();
