@@ -125,11 +125,13 @@ typedef struct tsr_sequence_params {
  * TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_generator_add(tsr_generator *generator,
                                                    const tsr_sequence_params *params, int *out);
-/* Goes on with a sequence that has ended, whatever its end was: appends tokens[count] to it, of
- * which nothing in front of them is computed again, and generates up to max_tokens more; 0: until
- * the context is full. The other params of the sequence stay. Errors: TSR_ERR_INVALID if there is
- * no such sequence or it has not ended, if there is no token, one has an id outside the vocabulary,
- * or all are longer than the context; TSR_ERR_NO_MEMORY. The sequence has then not changed. */
+/* Goes on with a sequence that has ended, whatever its end was: appends tokens[count], which are
+ * copied, and generates up to max_tokens more; 0: until the context is full. What the cache has of
+ * the sequence is not computed again. The other params of the sequence stay. The next step computes
+ * the tokens, so this call does not wait. Errors: TSR_ERR_INVALID if there is no such sequence or
+ * it has not ended, if there is no token or one has an id outside the vocabulary, if the sequence
+ * would be longer than the context, or for a negative max_tokens; TSR_ERR_NO_MEMORY. The sequence
+ * has then not changed. */
 TSR_API TSR_NODISCARD tsr_status tsr_generator_continue(tsr_generator *generator, int sequence,
                                                         int64_t count, const int32_t *tokens,
                                                         int64_t max_tokens);

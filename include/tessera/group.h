@@ -89,7 +89,7 @@ TSR_API tsr_stream *tsr_group_stream(const tsr_group *group);
 TSR_API tsr_comm *tsr_group_comm(const tsr_group *group);
 /* The group's wire dtype; 0: none. */
 TSR_API tsr_dtype tsr_group_wire(const tsr_group *group);
-/* Whether layers allow products by integers. */
+/* Whether layers allow products by integers (tsr_group_params.allow_int8); false for NULL. */
 TSR_API bool tsr_group_allows_int8(const tsr_group *group);
 /* Returns true if data go through the ring of host memory. */
 TSR_API bool tsr_group_is_staged(const tsr_group *group);

@@ -5,6 +5,7 @@
 
 #include "cli/chat/chat.h"
 #include "cli/lib/memory.h"
+#include "cli/lib/terminal.h"
 
 /* A person may think for as long as this between two messages: ten years. */
 #define PATIENCE_NS UINT64_C(315360000000000000)
@@ -13,7 +14,7 @@ static void prompt(const char *sign)
 {
     if (!isatty(STDIN_FILENO))
         return;
-    fputs(sign, stdout);
+    cli_put(stdout, sign);
     fflush(stdout);
 }
 

@@ -235,8 +235,8 @@ static tsr_status obey(chat *c, const chat_line *line, bool *ended, tsr_finish *
     return line->size > 0 ? answer(c, line, finish) : TSR_OK;
 }
 
-/* An interrupted reply ends the conversation of several ranks, because one of them may have left
- * the reply already, so that the signal would have ended it. */
+/* An interrupt in a reply ends the conversation of several ranks: a rank that had already finished
+ * the reply was ended by the same signal. */
 static tsr_status talk(chat *c, int *code)
 {
     bool ended = false;
