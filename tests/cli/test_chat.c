@@ -1,9 +1,7 @@
 /* tessera chat: conversations with a small model, which knows only stories, and mistakes. */
-#include <signal.h>
+#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/tool.h"
@@ -26,10 +24,10 @@ typedef struct oracle {
     char text[512];
 } oracle;
 
-static void add_message(oracle *o, const tsr_tokenizer *tokenizer, tsr_chat_after after,
-                        const char *text)
+static void add_bytes(oracle *o, const tsr_tokenizer *tokenizer, tsr_chat_after after,
+                      const char *text, size_t size)
 {
-    const tsr_chat_message message = {TSR_CHAT_USER, text, strlen(text)};
+    const tsr_chat_message message = {TSR_CHAT_USER, text, size};
     int32_t *ids = NULL;
     uint64_t count = 0;
     ck_assert_ok(tsr_chat_encode(tokenizer,
@@ -40,6 +38,12 @@ static void add_message(oracle *o, const tsr_tokenizer *tokenizer, tsr_chat_afte
     memcpy(o->ids + o->count, ids, count * sizeof *ids);
     o->count += count;
     tsr_tokenizer_free_ids(&ids);
+}
+
+static void add_message(oracle *o, const tsr_tokenizer *tokenizer, tsr_chat_after after,
+                        const char *text)
+{
+    add_bytes(o, tokenizer, after, text, strlen(text));
 }
 
 /* Lets `generate` reply, and adds the ids of the reply. */
@@ -78,6 +82,50 @@ START_TEST(replies_continue_the_conversation)
     snprintf(wanted, sizeof wanted, "%s%s%s", first.text, o.text, first.text);
     feed("\nOnce\\\nupon\nThe dog\n/clear\nOnce\\\nupon\n/exit\nThe dog\n");
     tool_prints(CHAT, wanted);
+}
+END_TEST
+
+/* A zero byte is a byte of the message. A line of 9000 bytes is one message, too. */
+START_TEST(lines_are_whole)
+{
+    static const char zero[] = "Once\0upon\n";
+    static char line[9002];
+    tsr_tokenizer *tokenizer = NULL;
+    oracle o = {0};
+    ck_assert_ok(tsr_tokenizer_open(MODEL, &tokenizer));
+    add_bytes(&o, tokenizer, TSR_CHAT_AFTER_NOTHING, zero, sizeof zero - 2);
+    tsr_tokenizer_destroy(&tokenizer);
+    reply(&o);
+    tool_feed(zero, sizeof zero - 1);
+    tool_prints(CHAT, o.text);
+
+    memset(line, 'a', 9000);
+    line[9000] = '\n';
+    feed(line);
+    tool_result result = tool_run("chat " MODEL " --format vicuna --context 64");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_int_eq(tool_count(result.err, "chat: the message has "), 1);
+    ck_assert_str_eq(result.out, "");
+    tool_result_free(&result);
+}
+END_TEST
+
+START_TEST(unreadable_input_is_an_error)
+{
+    const int folder = open(TEST_DATA, O_RDONLY);
+    ck_assert_int_ge(folder, 0);
+    ck_assert_int_eq(dup2(folder, STDIN_FILENO), STDIN_FILENO);
+    close(folder);
+    tool_fails(CHAT, "tessera: chat: cannot read standard input: Is a directory\n");
+}
+END_TEST
+
+START_TEST(help_names_all_formats)
+{
+    tool_result result = tool_run("help chat");
+    for (int i = 1; i < TSR_CHAT_FORMATS; i++)
+        ck_assert_int_ge(tool_count(result.out, tsr_chat_format_name((tsr_chat_format)i)), 1);
+    tool_result_free(&result);
 }
 END_TEST
 
@@ -132,62 +180,20 @@ END_TEST
 
 /* Interrupts ----------------------------------------------------------------------------------- */
 
-/* Talks over pipes, and interrupts the first reply once, as a terminal does: with all processes of
- * the group. */
-static void interrupt(bool launched)
+/* The input does not end: a chat that goes on reads from it. */
+static void interrupt(bool launched, const char *afterwards, int exit_code)
 {
-    int in[2], out[2];
-    char buffer[65536];
-    size_t used = 0;
-    ck_assert_int_eq(pipe(in), 0);
-    ck_assert_int_eq(pipe(out), 0);
-    const pid_t pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        setpgid(0, 0);
-        dup2(in[0], STDIN_FILENO);
-        dup2(out[1], STDOUT_FILENO);
-        for (int i = 0; i < 2; i++) {
-            close(in[i]);
-            close(out[i]);
-        }
-        char command[1024];
-        snprintf(command, sizeof command,
-                 "exec %s chat " MODEL " --format vicuna --greedy --ignore-end --context 60000",
-                 launched ? TEST_TOOL " launch --no-prefix -n 2 -- " TEST_TOOL : TEST_TOOL);
-        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
-        _exit(99);
-    }
-    close(in[0]);
-    close(out[1]);
-    ck_assert_int_eq((int)write(in[1], "Once\n", 5), 5);
-    ssize_t got;
-    bool sent = false, ended = false;
-    while ((got = read(out[0], buffer + used, sizeof buffer - 1 - used)) > 0) {
-        used += (size_t)got;
-        buffer[used] = '\0';
-        if (!sent && used > 8) { /* some tokens are there */
-            ck_assert_int_eq(kill(-pid, SIGINT), 0);
-            sent = true;
-        } else if (sent && !ended && buffer[used - 1] == '\n') {
-            /* One rank alone goes on with the conversation. */
-            if (!launched)
-                ck_assert_int_eq((int)write(in[1], "/exit\n", 6), 6);
-            ended = true;
-        }
-    }
-    int status;
-    close(in[1]);
-    close(out[0]);
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert(WIFEXITED(status));
-    ck_assert_int_eq(WEXITSTATUS(status), launched ? 130 : 0);
-    ck_assert(sent && ended);
+    tool_result result =
+        tool_interrupt("chat " MODEL " --format vicuna --greedy --ignore-end --context 60000",
+                       launched, "Once\n", afterwards);
+    ck_assert_int_eq(result.exit_code, exit_code);
+    ck_assert_int_eq(result.out[result.out_size - 1], '\n');
+    tool_result_free(&result);
 }
 
 START_TEST(an_interrupt_ends_the_reply)
 {
-    interrupt(false);
+    interrupt(false, "/exit\n", 0);
 }
 END_TEST
 
@@ -195,7 +201,7 @@ START_TEST(an_interrupt_ends_the_chat_of_ranks)
 {
     if (!TEST_HAVE_UCX)
         SKIP("the library was built without UCX");
-    interrupt(true);
+    interrupt(true, NULL, 130);
 }
 END_TEST
 
@@ -203,6 +209,9 @@ TESTS(chat)
 {
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, replies_continue_the_conversation);
+    tcase_add_test(tests, lines_are_whole);
+    tcase_add_test(tests, unreadable_input_is_an_error);
+    tcase_add_test(tests, help_names_all_formats);
     tcase_add_test(tests, ranks_talk_together);
     tcase_add_test(tests, a_full_context_is_told);
     tcase_add_test(tests, mistakes_are_named);

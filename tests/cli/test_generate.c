@@ -1,10 +1,7 @@
 /* tessera generate: text and JSON of a small model, and mistakes. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "cli/tool.h"
 #include "cli/tool_config.h"
@@ -121,46 +118,14 @@ END_TEST
 
 /* Interrupts ----------------------------------------------------------------------------------- */
 
-/* Interrupts the tool once, as a terminal does: with all processes of its group. */
 static void interrupt(bool launched)
 {
-    int pipes[2];
-    char buffer[4096];
-    size_t used = 0;
-    ck_assert_int_eq(pipe(pipes), 0);
-    const pid_t pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        setpgid(0, 0);
-        dup2(pipes[1], STDOUT_FILENO);
-        close(pipes[0]);
-        close(pipes[1]);
-        char tool[] = TEST_TOOL, model[] = MODEL;
-        char *const alone[] = {tool,           "generate",     model, "-p", "Once",
-                               "--ignore-end", "--max-tokens", "500", NULL};
-        char *const two[] = {tool,   "launch",       "--no-prefix",  "-n",  "2",
-                             "--",   tool,           "generate",     model, "-p",
-                             "Once", "--ignore-end", "--max-tokens", "500", NULL};
-        execv(TEST_TOOL, launched ? two : alone);
-        _exit(99);
-    }
-    close(pipes[1]);
-    ssize_t got;
-    bool sent = false;
-    while ((got = read(pipes[0], buffer + used, sizeof buffer - 1 - used)) > 0) {
-        used += (size_t)got;
-        if (!sent && used > 8) /* some tokens are there */
-            ck_assert_int_eq(kill(-pid, SIGINT), 0);
-        sent = sent || used > 8;
-    }
-    int status;
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert(WIFEXITED(status));
-    ck_assert_int_eq(WEXITSTATUS(status), 130);
-    buffer[used] = '\0';
-    ck_assert_int_eq(strncmp(buffer, "Once", 4), 0);
-    ck_assert_int_eq(buffer[used - 1], '\n');
-    close(pipes[0]);
+    tool_result result = tool_interrupt("generate " MODEL " -p Once --ignore-end --max-tokens 500",
+                                        launched, NULL, NULL);
+    ck_assert_int_eq(result.exit_code, 130);
+    ck_assert_int_eq(strncmp(result.out, "Once", 4), 0);
+    ck_assert_int_eq(result.out[result.out_size - 1], '\n');
+    tool_result_free(&result);
 }
 
 START_TEST(an_interrupt_ends_the_text)

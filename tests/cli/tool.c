@@ -1,5 +1,6 @@
 #include "cli/tool.h"
 
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,6 +84,65 @@ tool_result tool_run_appending(const char *arguments, const char *path)
     return run_into(arguments, fopen(path, "a+"));
 }
 
+/* Becomes the tool, or a launcher of it, in a process group of its own. */
+static void become_tool(const char *arguments, bool launched, const int in[2], const int out[2])
+{
+    char command[1024];
+    snprintf(command, sizeof command, "exec %s %s",
+             launched ? TEST_TOOL " launch --no-prefix -n 2 -- " TEST_TOOL : TEST_TOOL, arguments);
+    setpgid(0, 0);
+    dup2(in[0], STDIN_FILENO);
+    dup2(out[1], STDOUT_FILENO);
+    for (int i = 0; i < 2; i++) {
+        close(in[i]);
+        close(out[i]);
+    }
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    _exit(99);
+}
+
+static void give(int file, const char *text)
+{
+    const size_t size = text ? strlen(text) : 0;
+    ck_assert_int_eq((int)write(file, text ? text : "", size), (int)size);
+}
+
+tool_result tool_interrupt(const char *arguments, bool launched, const char *input,
+                           const char *afterwards)
+{
+    enum { CAPACITY = 65536, SOME_TOKENS = 8 /* bytes */ };
+    tool_result result = {.out = calloc(CAPACITY, 1), .err = calloc(1, 1)};
+    int in[2], out[2], status;
+    ck_assert(result.out != NULL && result.err != NULL);
+    ck_assert_int_eq(pipe(in), 0);
+    ck_assert_int_eq(pipe(out), 0);
+    const pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0)
+        become_tool(arguments, launched, in, out);
+    close(in[0]);
+    close(out[1]);
+    give(in[1], input);
+    ssize_t got;
+    bool sent = false, ended = false;
+    while ((got = read(out[0], result.out + result.out_size, CAPACITY - 1 - result.out_size)) > 0) {
+        result.out_size += (size_t)got;
+        if (!sent && result.out_size > SOME_TOKENS) {
+            ck_assert_int_eq(kill(-pid, SIGINT), 0);
+            sent = true;
+        } else if (sent && !ended && result.out[result.out_size - 1] == '\n') {
+            give(in[1], afterwards);
+            ended = true;
+        }
+    }
+    close(in[1]);
+    close(out[0]);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(sent);
+    result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return result;
+}
+
 void tool_feed(const void *bytes, size_t size)
 {
     FILE *file = tmpfile();
@@ -147,7 +207,7 @@ json_t *tool_json_version(const char *arguments, const char *schema, int version
                   result.err);
     ck_assert_str_eq(result.err, "");
     json_error_t error;
-    json_t *document = json_loads(result.out, JSON_REJECT_DUPLICATES, &error);
+    json_t *document = json_loads(result.out, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     ck_assert_msg(document != NULL, "%s: line %d: %s", arguments, error.line, error.text);
     ck_assert_str_eq(tool_text(document, "schema"), schema);
     ck_assert_int_eq((int)tool_number(document, "schema_version"), version);

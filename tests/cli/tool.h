@@ -3,6 +3,7 @@
 #define TESTS_CLI_TOOL_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 typedef struct tool_result {
     int exit_code; /* -1: a signal ended it */
@@ -17,6 +18,11 @@ tool_result tool_run(const char *arguments);
 tool_result tool_run_in(const char *arguments, const char *locale, const char *columns);
 /* Appends standard output to that file; `out` holds all of the file. */
 tool_result tool_run_appending(const char *arguments, const char *path);
+/* Runs the tool, alone or as two ranks, with `input` as its standard input, and interrupts it once
+ * when it has printed some tokens, as a terminal does: with all processes of its group. When the
+ * line has ended after that, gives it `afterwards`. Both texts may be NULL. `err` stays empty. */
+tool_result tool_interrupt(const char *arguments, bool launched, const char *input,
+                           const char *afterwards);
 /* Gives the tools that the test runs from now on these bytes as standard input, once. The test must
  * have a process of its own. */
 void tool_feed(const void *bytes, size_t size);

@@ -1,4 +1,6 @@
 /* The messages of a conversation: rank 0 reads them, and all ranks get them. */
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,20 +23,22 @@ static void prompt(const char *sign)
 /* Appends a line of standard input, without its end. Returns false at the end of the input. */
 static bool append_line(chat_line *line)
 {
-    char piece[4096];
-    bool any = false;
-    while (fgets(piece, sizeof piece, stdin) != NULL) {
-        const size_t size = strlen(piece);
-        any = true;
-        line->text = cli_resize(line->text, line->size + size + 1, 1);
-        memcpy(line->text + line->size, piece, size + 1);
-        line->size += size;
-        if (size > 0 && piece[size - 1] == '\n') {
-            line->text[--line->size] = '\0';
-            break;
-        }
+    char *next = NULL;
+    size_t capacity = 0;
+    errno = 0;
+    const ssize_t length = getline(&next, &capacity, stdin);
+    if (length < 0) {
+        line->error = feof(stdin) ? 0 : errno;
+        free(next);
+        return false;
     }
-    return any;
+    const size_t size = (size_t)length - (next[length - 1] == '\n');
+    line->text = cli_resize(line->text, line->size + size + 1, 1);
+    memcpy(line->text + line->size, next, size);
+    line->size += size;
+    line->text[line->size] = '\0';
+    free(next);
+    return true;
 }
 
 static void read_message(chat_line *line)

@@ -1,32 +1,39 @@
 /* The options of tessera chat. */
-#include <stdio.h>
-
 #include "cli/chat/chat.h"
 #include "cli/lib/say.h"
 
 chat_options chat_chosen;
 
+/* Writes the names of all formats to `text`: "chatml, llama2 …", with `last` before the last one.
+ */
+static void list_formats(char *text, size_t size, const char *last)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 1; i < TSR_CHAT_FORMATS && used < size; i++) {
+        const char *between = i == 1 ? "" : i == TSR_CHAT_FORMATS - 1 ? last : ", ";
+        const int added = snprintf(text + used, size - used, "%s%s", between,
+                                   tsr_chat_format_name((tsr_chat_format)i));
+        used += added > 0 ? (size_t)added : size;
+    }
+}
+
 static bool read_format(void *user, const char *text, char *problem, size_t size)
 {
+    char names[256];
     if (tsr_chat_format_parse(text, user) == TSR_OK)
         return true;
-    int used = snprintf(problem, size, "takes ");
-    for (int i = 1; i < TSR_CHAT_FORMATS && used >= 0 && (size_t)used < size; i++)
-        used += snprintf(problem + used, size - (size_t)used, "%s%s", i > 1 ? ", " : "",
-                         tsr_chat_format_name((tsr_chat_format)i));
-    if (used >= 0 && (size_t)used < size)
-        snprintf(problem + used, size - (size_t)used, ", not '%.40s'", text);
+    list_formats(names, sizeof names, ", ");
+    snprintf(problem, size, "takes %s, not '%.40s'", names, text);
     return false;
 }
 
-const cli_option chat_option_table[] = {
+static char format_help[320]; /* chat_options_help writes it */
+
+static const cli_option chat_option_table[] = {
     {"system", "TEXT", "what the model is told before the conversation",
      .text = &chat_chosen.system},
-    {"format", "NAME",
-     "chatml, llama2, llama3, mistral, mistral-v1, mistral-v3, mistral-tekken, mistral-v7, "
-     "mistral-v7-tekken, zephyr, vicuna or deepseek (default: the format of the model's chat "
-     "template)",
-     .read = read_format, .user = &chat_chosen.format},
+    {"format", "NAME", format_help, .read = read_format, .user = &chat_chosen.format},
     {"max-tokens", "N", "longest reply (default: until the model ends it)",
      .integer = &inference_chosen.max_tokens, .low = 1, .high = 1 << 30},
     {"ignore-end", NULL, "continue after tokens that end a reply", .flag = &chat_chosen.ignore_end},
@@ -38,6 +45,15 @@ const cli_option chat_option_table[] = {
     INFERENCE_JOB_OPTIONS,
     {0},
 };
+
+void chat_options_help(FILE *out)
+{
+    char names[256];
+    list_formats(names, sizeof names, " or ");
+    snprintf(format_help, sizeof format_help,
+             "%s (default: the format of the model's chat template)", names);
+    cli_options_help(out, chat_option_table);
+}
 
 int chat_options_read(int argc, char **argv)
 {

@@ -244,9 +244,12 @@ static tsr_status talk(chat *c, int *code)
         chat_line line;
         tsr_finish finish = TSR_FINISH_NONE;
         tsr_status status = chat_line_read(c->job.comm, &line);
-        if (status == TSR_OK && line.text == NULL)
+        if (status == TSR_OK && line.text == NULL) {
             ended = true;
-        else if (status == TSR_OK)
+            if (line.error != 0)
+                *code = cli_failed("chat: cannot read standard input: %s", strerror(line.error));
+        }
+        if (status == TSR_OK && line.text != NULL)
             status = obey(c, &line, &ended, &finish);
         free(line.text);
         if (status != TSR_OK)
@@ -290,7 +293,7 @@ static void help(FILE *out)
                   "ends with \\ goes on in the next one. Ctrl-C ends a reply. MODEL is a Hugging "
                   "Face folder or a GGUF file. Under 'tessera launch -n N' or a cluster's "
                   "launcher, the ranks divide the model, and the first one talks.\n");
-    cli_options_help(out, chat_option_table);
+    chat_options_help(out);
 }
 
 const cli_command cli_chat = {
