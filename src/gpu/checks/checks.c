@@ -27,6 +27,7 @@ typedef struct shader_case {
     bool blocks;    /* the case also tests each block format */
     bool (*takes)(tsr_dtype format); /* block formats that the kernel has; NULL: all */
     bool by_bytes; /* constant `dtype_at` has the size of an element instead of its dtype */
+    bool optional; /* some devices lack the kernel, or never choose it */
 } shader_case;
 
 #define CASE_WITH(SHADER, DTYPE_AT, RUN, ...)                                                      \
@@ -43,12 +44,12 @@ enum { ACTIVATE_GRADIENT = 3, ATTENTION_KIND = 3 };
  * PHASE_AT is its specialization constant for the phase. */
 #define DIVIDED(SHADER, DTYPE_AT, PHASE_AT, RUN)                                                   \
     CASE_WITH(SHADER, DTYPE_AT, RUN, .name = #RUN, .when = (PHASE_AT), .first = TSR_PHASE_FIRST,   \
-              .last = TSR_PHASE_LAST)
+              .last = TSR_PHASE_LAST, .optional = true)
 
 /* A kernel of attention by cooperative matrices, which has one dtype. */
 #define BY_MATRICES(SHADER, DTYPE, RUN, FIRST, LAST)                                               \
     CASE_WITH(SHADER, 0, RUN, .name = #RUN, .when = ATTENTION_KIND, .first = (FIRST),              \
-              .last = (LAST), .only = (DTYPE))
+              .last = (LAST), .only = (DTYPE), .optional = true)
 
 /* Kernels that are not listed are used without a test. */
 static const shader_case cases[] = {
@@ -108,9 +109,9 @@ static const shader_case cases[] = {
     CASE(ATTENTION_MERGE, 1, attention_few),
     CASE_WITH(MATMUL_QUANT, TSR_QUANT_SPECS + 3, quant_product, .blocks = true),
     CASE_WITH(MATMUL_BLOCKS, TSR_QUANT_SPECS + 3, long_quant_product, .blocks = true,
-              .takes = tsr__quant_is_scaled_words),
+              .takes = tsr__quant_is_scaled_words, .optional = true),
     CASE_WITH(MATMUL_BLOCKS_INT8, TSR_QUANT_SPECS + 3, int8_product, .blocks = true,
-              .takes = tsr__quant_is_scaled_words),
+              .takes = tsr__quant_is_scaled_words, .optional = true),
     CASE(PACK_LARGEST, 1, pack),
     CASE(PACK, 1, pack),
     CASE(UNPACK, 1, pack),
@@ -202,6 +203,18 @@ static void add_tests(tsr__kernel_tests *list, const shader_case *entry)
     for (int i = 0; entry->blocks && (format = tsr_quant_format_at(i)) != NULL; i++)
         if (!entry->takes || entry->takes(format->dtype))
             tsr__kernel_tests_add(list, name_of(entry), format->dtype, check_shader);
+}
+
+bool tsr__check_at(int i, tsr__check *out)
+{
+    if (i < 0 || i >= CASES)
+        return false;
+    *out = (tsr__check){.name = name_of(&cases[i]),
+                        .run = cases[i].run,
+                        .only = cases[i].only,
+                        .blocks = cases[i].blocks,
+                        .optional = cases[i].optional};
+    return true;
 }
 
 void tsr__self_test_all(tsr_device *device)

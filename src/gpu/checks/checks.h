@@ -2,7 +2,21 @@
 #ifndef TSR_GPU_CHECKS_CHECKS_H
 #define TSR_GPU_CHECKS_CHECKS_H
 
+#include "gpu/checks/case.h"
 #include "gpu/pipeline/pipeline.h"
+
+/* A kernel of the self-test, and the case that tests it. Several kernels may share a case. */
+typedef struct tsr__check {
+    const char *name;
+    tsr__case_fn *run;
+    tsr_dtype only; /* the only dtype of the kernel; 0: several */
+    bool blocks;    /* the case takes block formats, and float dtypes too if only is 0 */
+    bool optional;  /* some devices lack the kernel, or never choose it */
+} tsr__check;
+
+/* Gives kernel number `i`, from 0 on. Returns false if there are not so many. Kernels for products
+ * of floats are not among them. */
+bool tsr__check_at(int i, tsr__check *out);
 
 /* Tests all kernels that have a test, for all dtypes, as opening a device with
  * TESSERA_SELF_TEST=full does. */
