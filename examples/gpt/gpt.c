@@ -128,16 +128,23 @@ static tsr_status report_later(run *r)
     return TSR_OK;
 }
 
-/* For tests: GPT_KILL=RANK:STEP ends one of the first ranks in the middle of a step, as a machine
- * that fails does. */
-static void fail_if_asked(const run *r)
+/* For tests: GPT_FAIL=RANK:STEP:HOW makes one of the first ranks fail in the middle of a step.
+ * "kill" ends it as a machine that fails does, "stop" stops it, and "error" gives it an error. */
+static tsr_status fail_if_asked(run *r)
 {
-    const char *text = getenv("GPT_KILL");
+    const char *text = getenv("GPT_FAIL");
+    char how[8];
     int rank;
     long long step;
-    if (text && !r->job.joined && sscanf(text, "%d:%lld", &rank, &step) == 2 &&
-        rank == r->first_rank && step == r->step)
-        raise(SIGKILL);
+    if (!text || r->job.joined || sscanf(text, "%d:%lld:%7s", &rank, &step, how) != 3 ||
+        rank != r->first_rank || step != r->step)
+        return TSR_OK;
+    if (strcmp(how, "error") == 0) {
+        snprintf(r->error, sizeof r->error, "step %lld fails, as GPT_FAIL asks", step);
+        return TSR_ERR_IO;
+    }
+    raise(strcmp(how, "stop") == 0 ? SIGSTOP : SIGKILL);
+    return TSR_OK;
 }
 
 static tsr_status step_once(run *r)
@@ -147,7 +154,7 @@ static tsr_status step_once(run *r)
     r->loss = NAN;
     TRY(windows_train(&r->train, r->job.stream, r->step * count, count));
     TRY(model_learn(&r->model, r->train.batches));
-    fail_if_asked(r);
+    TRY(fail_if_asked(r));
     /* The device is computing this step by now, and the host does not keep it waiting. */
     TRY(report_later(r));
     TRY(model_update(&r->model, &r->loss, &r->norm, &later));
@@ -292,6 +299,21 @@ static tsr_status turn(run *r, bool *is_end)
     return agree_to_stop(r);
 }
 
+/* Keeps the text of an error, reports the last step that was made, and explains a deadline that has
+ * passed in the first step of all. */
+static tsr_status stop_learning(run *r, tsr_status status)
+{
+    if (!*r->error)
+        snprintf(r->error, sizeof r->error, "%s", tsr_last_error());
+    (void)report_later(r);
+    const size_t used = strlen(r->error);
+    if (status == TSR_ERR_TIMEOUT && r->step == r->first_step)
+        snprintf(r->error + used, sizeof r->error - used,
+                 "; in the first step ranks compile their kernels, which may need a longer "
+                 "--timeout on a busy machine");
+    return status;
+}
+
 static tsr_status learn(run *r)
 {
     bool is_end = false;
@@ -302,7 +324,8 @@ static tsr_status learn(run *r)
             is_end = false;
             status = go_on(r);
         }
-        TRY(status);
+        if (status != TSR_OK)
+            return stop_learning(r, status);
     }
     return TSR_OK;
 }

@@ -408,7 +408,7 @@ bool gpt_options_parse(int argc, char **argv, gpt_options *out)
                          .characters = 400,
                          .temperature = 0.8,
                          .workers = 1,
-                         .timeout_seconds = 60};
+                         .timeout_seconds = 600};
     int option;
     opterr = 1;
     while ((option = getopt_long(argc, argv, "h", known, NULL)) != -1)
@@ -478,7 +478,8 @@ void gpt_options_help(void)
         "                         tessera launch --respawn starts in their place\n"
         "  --device NAME          number, name or UUID of the device (the best one)\n"
         "  --workers N            threads that prepare batches (1)\n"
-        "  --timeout SECONDS      for each communication (60)\n"
+        "  --timeout SECONDS      for each communication (600: a rank may have to wait until\n"
+        "                         another has compiled its kernels)\n"
         "\n"
         "files:\n"
         "  --checkpoint FILE      save the training at the end, after Ctrl-C, and every\n"

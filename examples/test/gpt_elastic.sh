@@ -22,7 +22,7 @@ fail() {
 }
 
 train "$folder/undisturbed" || fail "the undisturbed training has failed"
-GPT_KILL=$victim:$at train "$folder/disturbed" || fail "the training has failed"
+GPT_FAIL=$victim:$at:kill train "$folder/disturbed" || fail "the training has failed"
 
 awk -v steps="$steps" -v at="$at" '
     { gsub(/[",{}:]/, " ") }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # gpt_pipeline.sh GPT TESSERA: a training whose blocks are divided over stages has the losses of one process, also with dropout, evaluates
 # and writes a text as one process does, and goes on from checkpoints of other grids. Stages save the file that one process saves. A rank
-# that is killed ends the ranks of the other stages with a sentence.
+# that is killed or stopped ends the ranks of the other stages with a sentence.
 set -u
 gpt=$1
 tessera=$2
@@ -79,6 +79,11 @@ done)
 kill -KILL "$victim"
 wait $job && fail "the job ended well although a rank was killed"
 grep -Eq 'gpt: rank [01]: .*(stage [01] (receiving from|sending to) stage|rank [0-9])' "$folder/out" || fail "no rank says what happened"
+
+# A stage is stopped in the first step, which in use is one that compiles kernels for longer than the other waits.
+GPT_FAIL=1:0:stop train 2 --steps 2 --pipeline 2 --eval-every 0 --timeout 10 && fail "the job ended well although a rank was stopped"
+grep -q 'gpt: rank 0: .*: no answer from rank 1 after 10 s; in the first step ranks compile their kernels, which may need a longer --timeout' \
+    "$folder/out" || fail "it does not say what may take long in the first step"
 
 train 3 --steps 1 --pipeline 2 && fail "three ranks were divided over two stages"
 grep -q "a grid of 1x1 in each of 2 stages has 2 ranks, but there are 3" "$folder/out" || fail "it does not say that the grid does not fit"

@@ -78,6 +78,11 @@ grep -q 'rank 1' "$folder/out" || fail "the error does not name rank 1"
 train 1 --steps 120 --load "$folder/killed" --log "$folder/resumed.log" || fail "one rank could not go on"
 same_losses "$folder/resumed.log" 10 || fail "the training resumed after the kill has other losses"
 
+# An error ends a training of one rank, which knows the loss of a step later than several do: the last complete step is in the log.
+GPT_FAIL=0:3:error train 1 --steps 6 --log "$folder/failed.log" && fail "the training succeeded although a step failed"
+grep -q 'gpt: rank 0: step 3 fails, as GPT_FAIL asks' "$folder/out" || fail "it does not say why the training failed"
+[ "$(grep -c '"step"' "$folder/failed.log")" = 3 ] || fail "the log has not the three steps that were made"
+
 # The model as other programs have it: the same held-out loss on any number of ranks, and the same text of the most likely characters.
 for ranks in 1 2; do
     train $ranks --init "$folder/model.safetensors" --steps 0 --eval-every 1 --eval-batches 2 --characters 40 --temperature 0 --prompt 'KING' ||
