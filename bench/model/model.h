@@ -11,6 +11,7 @@
 #include "bench/report/destination.h"
 #include "cli/lib/command.h"
 #include "cli/lib/model.h"
+#include "cli/lib/stages.h"
 #include "tessera/tessera.h"
 
 extern const cli_command bench_model_command;
@@ -31,8 +32,8 @@ typedef struct bench_model_options {
     const bench_model_shape *shape;
     tsr_dtype type; /* of a generated model's matrices */
     tsr_dtype dtype, cache_dtype;
-    int64_t prompt_tokens, generate, repetitions, prefill, stages, sequences;
-    cli_rates rates;
+    int64_t prompt_tokens, generate, repetitions, prefill, sequences;
+    cli_stages stages;
     bool allow_int8;
     double timeout;
     const char *device;
@@ -43,6 +44,7 @@ typedef struct bench_model_options {
 typedef struct bench_model_rank {
     char device[256];
     int64_t heads, kv_heads;
+    int first_layer, layers;
     uint64_t weight_bytes, table_bytes, open_ns;
     double memory; /* its ceiling while all ranks measured theirs, in bytes per second */
 } bench_model_rank;

@@ -209,6 +209,8 @@ static void add_ranks(json_t *document, const bench_model_report *report)
         cli_json_text(rank, "device", from->device);
         cli_json_add(rank, "heads", json_integer(from->heads));
         cli_json_add(rank, "kv_heads", json_integer(from->kv_heads));
+        cli_json_add(rank, "first_layer", json_integer(from->first_layer));
+        cli_json_add(rank, "layers", json_integer(from->layers));
         cli_json_u64(rank, "weight_bytes", from->weight_bytes);
         cli_json_real(rank, "open_s", (double)from->open_ns * 1e-9);
         cli_json_real(rank, "memory_bytes_per_s", from->memory);

@@ -9,7 +9,6 @@
 #include "bench/ceilings/ceilings.h"
 #include "bench/harness/clock.h"
 #include "cli/lib/memory.h"
-#include "cli/lib/stages.h"
 
 #define SEED 1
 #define VERIFIED_PROMPT INT64_C(16)
@@ -23,6 +22,7 @@ typedef struct job {
     bench_context context;
     tsr_comm *comm;
     tsr_group *group;
+    cli_stages division;
     tsr_comm *stages; /* the ranks with the same place in all stages; NULL: one stage */
     tsr_model *model;
     tsr_generator *generator;
@@ -66,9 +66,7 @@ static bool open_model(job *j)
     const bench_model_options *o = j->options;
     tsr_model_params params = {.group = j->group, .stages = j->stages, .dtype = o->dtype};
     tsr_model_stats stats;
-    if (o->rates.count > 0)
-        params.partition =
-            (tsr_partition_params){.kind = TSR_PARTITION_WEIGHTED, .rates = o->rates.values};
+    cli_stages_divide(&j->division, j->comm, &params);
     if (o->path != NULL)
         BENCH_TRY(of(j), tsr_model_open(o->path, &params, &j->model));
     else
@@ -81,6 +79,8 @@ static bool open_model(job *j)
     j->report.parameters = stats.parameters;
     j->own.heads = stats.heads;
     j->own.kv_heads = stats.kv_heads;
+    j->own.first_layer = stats.first_layer;
+    j->own.layers = stats.layers;
     j->own.weight_bytes = stats.weight_bytes;
     j->own.table_bytes = stats.table_bytes;
     j->own.open_ns = stats.open_ns;
@@ -97,13 +97,12 @@ static bool open_job(job *j)
     j->report.ranks = tsr_comm_size(j->comm);
     if (!bench_open_device(of(j), o->device))
         return false;
-    const int stages = (int)o->stages, ranks = j->report.ranks;
-    if (!cli_stages_fit(stages, ranks, j->context.error, sizeof j->context.error) ||
-        !cli_rates_fit(&o->rates, ranks / stages, j->context.error, sizeof j->context.error))
+    j->division = o->stages;
+    if (!cli_stages_fit(&j->division, j->report.ranks, j->context.error, sizeof j->context.error))
         return false;
-    BENCH_TRY(of(j), cli_stages_create(j->comm, stages, j->context.stream,
-                                       tsr_group_params(.allow_int8 = j->options->allow_int8),
-                                       &j->group, &j->stages));
+    BENCH_TRY(of(j), cli_stages_create(&j->division, j->comm, j->context.stream,
+                                       tsr_group_params(.allow_int8 = o->allow_int8), &j->group,
+                                       &j->stages));
     return open_model(j);
 }
 

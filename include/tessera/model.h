@@ -90,9 +90,12 @@ typedef struct tsr_model_params {
      * stages, each of which has some of the layers. `group` are then the ranks of one stage. Needed
      * while the model is opened only. NULL: one stage. */
     tsr_comm *stages;
-    /* [stages]: the number of layers of each; NULL: divided so that all stages compute as much for
-     * a token, with the head on the last one */
+    /* [stages]: the number of layers of each; NULL: divided by tsr_pipeline_divide so that all
+     * stages need the same time for a token, with the head on the last one. */
     const int *stage_layers;
+    /* [stages]: the speed of each stage, in any unit; more than 0. Divides the layers, and is
+     * ignored with stage_layers. NULL: all the same. */
+    const double *stage_rates;
     /* Called on each rank now and then while weights are read, with the bytes that this rank has
      * read and those that it will read. NULL: not called. */
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
@@ -143,6 +146,7 @@ typedef struct tsr_model_stats {
     uint64_t read_bytes;     /* weights that this rank has read from files */
     uint64_t open_ns;        /* the time that opening took */
     int64_t heads, kv_heads; /* of this rank */
+    int first_layer, layers; /* of this rank's stage */
 } tsr_model_stats;
 TSR_API void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out);
 

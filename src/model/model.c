@@ -177,7 +177,7 @@ static tsr_status open_files(tsr_model *m, const tsr__model_files *files,
     TSR__TRY(tsr__weights_init(files, &m->config, &weights));
     TSR__TRY(tsr__kept_choose(&weights, tsr_group_size(m->group), params->dtype, &m->kept));
     TSR__TRY(divide_vocabulary(m));
-    TSR__TRY(tsr__model_divide(m, params->stages ? params->stage_layers : NULL));
+    TSR__TRY(tsr__model_divide(m, params));
     TSR__TRY(create_layers(m, &weights));
     TSR__TRY(explain_memory(m, &weights, tsr__model_allocate(m, &weights)));
     TSR__TRY(tsr_self_attention_heads(m->blocks[m->first_layer], &heads));

@@ -28,8 +28,8 @@ struct tsr_model {
 
 /* Creates the model's pipeline. Collective over all stages. */
 tsr_status tsr__model_connect(tsr_model *model, const tsr_model_params *params) TSR_NODISCARD;
-/* Divides the layers over the stages: as given, or evenly. */
-tsr_status tsr__model_divide(tsr_model *model, const int *given) TSR_NODISCARD;
+/* Divides the layers over the stages: as given, or by rates. */
+tsr_status tsr__model_divide(tsr_model *model, const tsr_model_params *params) TSR_NODISCARD;
 /* Replaces values[count] by the largest of all ranks of all stages. */
 tsr_status tsr__model_all_max(const tsr_model *model, int32_t *values,
                               uint64_t count) TSR_NODISCARD;

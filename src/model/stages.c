@@ -15,11 +15,13 @@ static tsr_status check_given(const tsr_model *m, const int *counts, int stages)
 {
     int64_t sum = 0;
     for (int s = 0; s < stages; s++) {
-        TSR__REQUIRE(counts[s] >= 1, "model: stage %d has %d layers", s, counts[s]);
+        TSR__REQUIRE(counts[s] >= 1, "model: stage %d has %d layers; at least 1 is needed", s,
+                     counts[s]);
         sum += counts[s];
     }
-    TSR__REQUIRE(sum == m->config.layers, "model: the stages have %lld layers, the model %d",
-                 (long long)sum, m->config.layers);
+    TSR__REQUIRE(sum == m->config.layers,
+                 "model: the stages have %lld layers, but the model has %d", (long long)sum,
+                 m->config.layers);
     return TSR_OK;
 }
 
@@ -32,6 +34,8 @@ static void take_layers(tsr_model *m, const int *counts)
     for (int s = 0; s < stage; s++)
         m->first_layer += counts[s];
     m->layer_count = counts[stage];
+    m->stats.first_layer = m->first_layer;
+    m->stats.layers = m->layer_count;
 }
 
 /* What the head computes for a token, in blocks: products of their matrices. */
@@ -42,26 +46,27 @@ static double head_in_blocks(const tsr_model_config *c)
     return (double)c->vocabulary * width / (width * (heads * (double)c->head_dim + hidden));
 }
 
-tsr_status tsr__model_divide(tsr_model *m, const int *given)
+tsr_status tsr__model_divide(tsr_model *m, const tsr_model_params *params)
 {
     const int stages = tsr_pipeline_stages(m->pipeline);
-    if (given) {
-        TSR__TRY(check_given(m, given, stages));
-        take_layers(m, given);
+    if (params->stage_layers) {
+        TSR__TRY(check_given(m, params->stage_layers, stages));
+        take_layers(m, params->stage_layers);
         return TSR_OK;
     }
-    int *even = tsr__calloc((size_t)stages, sizeof *even);
-    if (!even)
+    int *counts = tsr__calloc((size_t)stages, sizeof *counts);
+    if (!counts)
         return TSR_ERR_NO_MEMORY;
     tsr_status status =
         tsr_pipeline_divide(tsr_pipeline_divide_params(.blocks = m->config.layers, .stages = stages,
+                                                       .rates = params->stage_rates,
                                                        .last_cost = head_in_blocks(&m->config)),
-                            even);
+                            counts);
     if (status == TSR_OK)
-        take_layers(m, even);
+        take_layers(m, counts);
     else
         status = tsr__fail_context(status, "model");
-    tsr__free(even);
+    tsr__free(counts);
     return status;
 }
 

@@ -97,14 +97,18 @@ START_TEST(stages_are_measured)
     if (!TEST_HAVE_UCX)
         SKIP("the library was built without UCX");
     json_t *document = tool_json("launch --no-prefix -n 2 -- " TEST_TOOL " " SMALL
-                                 "--json --stages 2 --sequences 3",
+                                 "--json --stage-layers 2,4 --sequences 3",
                                  "tessera.bench.model");
     const json_t *results = tool_member(document, "results"),
                  *ranks = tool_member(document, "ranks");
     check_result(json_array_get(results, 0), "pp9", 9);
     check_result(json_array_get(results, 1), "3xtg3", 9);
-    for (size_t r = 0; r < 2; r++) /* each has all heads of its layers */
-        ck_assert_int_eq((int)tool_number(json_array_get(ranks, r), "heads"), 8);
+    for (size_t r = 0; r < 2; r++) { /* each has all heads of its layers */
+        const json_t *rank = json_array_get(ranks, r);
+        ck_assert_int_eq((int)tool_number(rank, "heads"), 8);
+        ck_assert_int_eq((int)tool_number(rank, "layers"), r == 0 ? 2 : 4);
+        ck_assert_int_eq((int)tool_number(rank, "first_layer"), r == 0 ? 0 : 2);
+    }
     json_decref(document);
 }
 END_TEST

@@ -68,6 +68,43 @@ START_TEST(json_has_ids_text_and_logits)
 }
 END_TEST
 
+/* The text of one process, with any division of the 5 layers over stages. */
+START_TEST(stages_have_the_layers_that_are_given)
+{
+    if (!TEST_HAVE_UCX)
+        SKIP("the library was built without UCX");
+    static const struct {
+        int ranks;
+        const char *options;
+        int layers; /* of the first stage; 0: not checked */
+    } cases[] = {
+        {2, "--stage-layers 1,4", 1},
+        {2, "--stages 2 --rates 1 --stage-layers 4,1", 4},
+        {2, "--stages 2 --rates 30,1", 4},
+        {2, "--stages 2 --rates measured", 0},
+        {3, "--stage-layers 1,3,1", 1},
+        {4, "--stages 2 --rates 3,1,1,5", 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[512];
+        snprintf(command, sizeof command,
+                 "launch --no-prefix -n %d -- " TEST_TOOL " generate " MODEL
+                 " --ids 1 --greedy --max-tokens 8 --json %s",
+                 cases[i].ranks, cases[i].options);
+        json_t *document = tool_json(command, "tessera.generate");
+        ck_assert_msg(strcmp(tool_text(document, "text"), "Once upon a time, there was a") == 0,
+                      "%s: %s", cases[i].options, tool_text(document, "text"));
+        const int layers = (int)tool_number(tool_member(document, "rank"), "layers");
+        ck_assert_msg(cases[i].layers == 0 || layers == cases[i].layers, "%s: %d layers",
+                      cases[i].options, layers);
+        json_decref(document);
+    }
+    tool_fails("launch --no-prefix -n 4 -- " TEST_TOOL " generate " MODEL
+               " --ids 1 --stages 2 --rates 1,2,3",
+               "tessera: generate: --rates has 3 values for 4 ranks in stages of 2\n");
+}
+END_TEST
+
 START_TEST(seeds_choose_texts)
 {
     tool_result a =
@@ -98,14 +135,23 @@ START_TEST(mistakes_are_named)
         "q3_k, q4_k, q5_k, q6_k, mxfp4, not 'i32'\n");
     tool_refuses("generate x --ids 1 --cache-dtype q4_0",
                  "tessera: generate: --cache-dtype takes f32, f16 or bf16, not 'q4_0'\n");
-    tool_refuses("generate x --ids 1 --rates 1,x",
-                 "tessera: generate: --rates takes a number per rank, such as 3,1, not '1,x'\n");
+    tool_refuses("generate x --ids 1 --rates 1,x", "tessera: generate: --rates takes a number per "
+                                                   "rank, such as 3,1, or 'measured', not '1,x'\n");
     tool_fails("generate " FOLDER " --ids 1 --rates 3,1,1",
                "tessera: generate: --rates has 3 values for 1 rank\n");
     tool_fails("generate " FOLDER " --ids 1 --wire q4_0",
                "tessera: generate: group_create: wire is q4_0; f32, f16, bf16 or q8_0 is needed\n");
     tool_fails("generate " FOLDER " --ids 1 --stages 2",
                "tessera: generate: --stages 2 does not divide 1 rank\n");
+    tool_refuses("generate x --ids 1 --stage-layers 3,0",
+                 "tessera: generate: --stage-layers takes a number of layers per stage, such as "
+                 "10,12, not '3,0'\n");
+    tool_fails("generate " FOLDER " --ids 1 --stage-layers 2,3",
+               "tessera: generate: --stage-layers gives 2 stages, which do not divide 1 rank\n");
+    tool_fails("generate " FOLDER " --ids 1 --stages 1 --stage-layers 2,3",
+               "tessera: generate: --stage-layers has 2 values for 1 stage\n");
+    tool_fails("generate " FOLDER " --ids 1 --stage-layers 4",
+               "tessera: generate: model: the stages have 4 layers, but the model has 5\n");
     tool_fails("generate /nowhere --ids 1", "model: /nowhere: No such file or directory");
     tool_fails("generate " FOLDER " --prompt x", "no tokenizer.json, tokenizer.model or tok*.bin");
     tool_fails("generate " MODEL " --ids 1,512",
@@ -147,6 +193,7 @@ TESTS(generate)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, text_goes_in_and_out);
     tcase_add_test(tests, json_has_ids_text_and_logits);
+    tcase_add_test(tests, stages_have_the_layers_that_are_given);
     tcase_add_test(tests, seeds_choose_texts);
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, an_interrupt_ends_the_text);

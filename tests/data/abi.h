@@ -1574,6 +1574,7 @@ typedef struct tsr_model_params {
     tsr_partition_params partition;
     tsr_comm *stages;
     const int *stage_layers;
+    const double *stage_rates;
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
 } tsr_model_params;
@@ -1595,6 +1596,7 @@ typedef struct tsr_model_stats {
     uint64_t read_bytes;
     uint64_t open_ns;
     int64_t heads, kv_heads;
+    int first_layer, layers;
 } tsr_model_stats;
 TSR_API void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out);
 typedef struct tsr_model_plan_params {

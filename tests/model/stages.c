@@ -171,8 +171,8 @@ CASE(mistakes, "stages: mistakes are errors that name the values, on all ranks")
     const struct {
         int layers[STAGES];
         const char *text;
-    } wrong[] = {{{0, 2}, "model: stage 0 has 0 layers"},
-                 {{1, 2}, "model: the stages have 3 layers, the model 2"}};
+    } wrong[] = {{{0, 2}, "model: stage 0 has 0 layers; at least 1 is needed"},
+                 {{1, 2}, "model: the stages have 3 layers, but the model has 2"}};
     place p;
     tsr_model *model = NULL;
     made_model made;
@@ -187,6 +187,15 @@ CASE(mistakes, "stages: mistakes are errors that name the values, on all ranks")
                                               .stage_layers = wrong[i].layers),
                              &model),
               TSR_ERR_INVALID, wrong[i].text);
+    const double standing[STAGES] = {1, 0};
+    FAILS(tsr_model_open(
+              path, tsr_model_params(.group = p.group, .stages = p.stages, .stage_rates = standing),
+              &model),
+          TSR_ERR_INVALID,
+          "model: pipeline_divide: the rate of stage 1 is 0; it must be finite and more than 0");
+    FAILS(tsr_model_open(path, tsr_model_params(.group = p.alone, .stage_layers = (int[]){1}),
+                         &model),
+          TSR_ERR_INVALID, "model: the stages have 1 layers, but the model has 2");
     const tsr_status status =
         tsr_model_open(my_rank == ranks - 1 ? "/nowhere" : path,
                        tsr_model_params(.group = p.group, .stages = p.stages), &model);

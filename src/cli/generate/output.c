@@ -127,6 +127,8 @@ void generate_print_json(const generate_summary *summary, int count, const gener
     json_t *rank = cli_json_add_object(document, "rank");
     cli_json_u64(rank, "ranks", (uint64_t)summary->ranks);
     cli_json_text(rank, "device", summary->device->name);
+    cli_json_add(rank, "first_layer", json_integer(stats.first_layer));
+    cli_json_add(rank, "layers", json_integer(stats.layers));
     cli_json_u64(rank, "weight_bytes", stats.weight_bytes);
     cli_json_u64(rank, "read_bytes", stats.read_bytes);
     add_timings(document, summary, &stats);

@@ -8,6 +8,7 @@
 
 #include "cli/lib/model.h"
 #include "cli/lib/options.h"
+#include "cli/lib/stages.h"
 #include "tessera/tessera.h"
 
 typedef struct inference_options {
@@ -17,8 +18,8 @@ typedef struct inference_options {
     double temperature, top_p, min_p, repetition_penalty;
     int64_t top_k, seed;
     tsr_dtype dtype, cache_dtype, wire;
-    int64_t context, prefill, stages;
-    cli_rates rates;
+    int64_t context, prefill;
+    cli_stages stages;
     bool allow_int8;
     const char *device;
     double timeout;
@@ -63,8 +64,9 @@ extern inference_options inference_chosen;
      "round activations to 8 bits where a GPU multiplies them faster, for q4_0, q5_0 and q8_0",    \
      .flag = &inference_chosen.allow_int8},                                                        \
     {"rates", "LIST",                                                                              \
-     "divide heads and features by the ranks' speeds, such as 3,1 (default: evenly)",              \
-     .read = cli_read_rates, .user = &inference_chosen.rates},                                     \
+     "divide heads and features by the ranks' speeds, such as 3,1, or by measured ones: "          \
+     "'measured'; rates of all ranks also divide the layers over stages (default: evenly)",        \
+     .read = cli_read_rates, .user = &inference_chosen.stages.rates},                              \
     {"wire", "TYPE",                                                                               \
      "round activations that ranks send each other to f16, bf16 or q8_0, for slow connections "    \
      "(default: they are sent as they are)",                                                       \
@@ -72,7 +74,10 @@ extern inference_options inference_chosen;
     {"stages", "S",                                                                                \
      "divide the layers over S stages, which are groups of ranks, for slow connections between "   \
      "them (default: 1); prompts pass through them one after the other",                           \
-     .integer = &inference_chosen.stages, .low = 1, .high = TSR_MAX_COMM_SIZE},                    \
+     .integer = &inference_chosen.stages.count, .low = 1, .high = TSR_MAX_COMM_SIZE},              \
+    {"stage-layers", "LIST",                                                                       \
+     "layers of each stage, such as 10,12 (default: all stages need equally long for a token)",    \
+     .read = cli_read_layers, .user = &inference_chosen.stages.layers},                            \
     {"device", "DEVICE",                                                                           \
      "index, UUID or part of the name (default: TESSERA_DEVICE, or the fastest)",                  \
      .text = &inference_chosen.device},                                                            \

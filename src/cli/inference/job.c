@@ -6,7 +6,6 @@
 
 #include "cli/inference/inference.h"
 #include "cli/lib/memory.h"
-#include "cli/lib/stages.h"
 #include "cli/lib/terminal.h"
 
 /* Tokenizers ----------------------------------------------------------------------------------- */
@@ -92,9 +91,7 @@ static tsr_status open_model(inference_job *j)
     const inference_options *o = &inference_chosen;
     int shown = -1;
     tsr_model_params params = {.group = j->group, .stages = j->stages, .dtype = o->dtype};
-    if (o->rates.count > 0)
-        params.partition =
-            (tsr_partition_params){.kind = TSR_PARTITION_WEIGHTED, .rates = o->rates.values};
+    cli_stages_divide(&inference_chosen.stages, j->comm, &params);
     if (j->first && isatty(STDERR_FILENO)) {
         params.progress = show_progress;
         params.user = &shown;
@@ -104,13 +101,12 @@ static tsr_status open_model(inference_job *j)
 
 static tsr_status create_groups(inference_job *j)
 {
-    const int stages = (int)inference_chosen.stages, ranks = tsr_comm_size(j->comm);
-    if (!cli_stages_fit(stages, ranks, j->problem, sizeof j->problem) ||
-        !cli_rates_fit(&inference_chosen.rates, ranks / stages, j->problem, sizeof j->problem))
+    cli_stages *stages = &inference_chosen.stages;
+    if (!cli_stages_fit(stages, tsr_comm_size(j->comm), j->problem, sizeof j->problem))
         return TSR_ERR_INVALID;
     const tsr_group_params params = {.wire = inference_chosen.wire,
                                      .allow_int8 = inference_chosen.allow_int8};
-    return cli_stages_create(j->comm, stages, j->stream, &params, &j->group, &j->stages);
+    return cli_stages_create(stages, j->comm, j->stream, &params, &j->group, &j->stages);
 }
 
 tsr_status inference_open(inference_job *j)

@@ -2,7 +2,6 @@
 #include "cli/inference/inference.h"
 
 inference_options inference_chosen = {
-    .stages = 1,
     .temperature = 0.8,
     .top_p = 0.95,
     .repetition_penalty = 1,

@@ -1,5 +1,6 @@
 #include "cli/lib/model.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,32 +43,62 @@ bool cli_read_float_dtype(void *user, const char *text, char *problem, size_t si
     return good;
 }
 
-bool cli_read_rates(void *user, const char *text, char *problem, size_t size)
+/* Calls `read` for each of the values that commas separate in `text`, until one is wrong. Returns
+ * whether all are right. */
+static bool read_list(const char *text, bool (*read)(void *out, const char *value), void *out)
 {
-    cli_rates *out = user;
     char *copy = cli_alloc(strlen(text) + 1, 1), *rest = copy;
     bool good = true;
     strcpy(copy, text);
-    free(out->values);
-    *out = (cli_rates){.values = cli_alloc(strlen(text) + 1, sizeof *out->values)};
     while (rest != NULL && good) {
         char *comma = strchr(rest, ',');
         if (comma != NULL)
             *comma++ = '\0';
-        good = cli_read_real(rest, 0, 1e18, &out->values[out->count++]);
+        good = read(out, rest);
         rest = comma;
     }
     free(copy);
-    if (!good)
-        snprintf(problem, size, "takes a number per rank, such as 3,1, not '%.80s'", text);
     return good;
 }
 
-bool cli_rates_fit(const cli_rates *rates, int ranks, char *problem, size_t size)
+static bool add_rate(void *out, const char *value)
 {
-    if (rates->count == 0 || rates->count == ranks)
+    cli_rates *rates = out;
+    return cli_read_real(value, 0, 1e18, &rates->values[rates->count++]);
+}
+
+bool cli_read_rates(void *user, const char *text, char *problem, size_t size)
+{
+    cli_rates *out = user;
+    free(out->values);
+    *out = (cli_rates){.measured = strcmp(text, "measured") == 0};
+    if (out->measured)
         return true;
-    snprintf(problem, size, "--rates has %d value%s for %d rank%s", rates->count,
-             rates->count == 1 ? "" : "s", ranks, ranks == 1 ? "" : "s");
+    out->values = cli_alloc(strlen(text) + 1, sizeof *out->values);
+    if (read_list(text, add_rate, out))
+        return true;
+    snprintf(problem, size, "takes a number per rank, such as 3,1, or 'measured', not '%.80s'",
+             text);
+    return false;
+}
+
+static bool add_layers(void *out, const char *value)
+{
+    cli_layers *layers = out;
+    int64_t count;
+    if (!cli_read_integer(value, 1, INT_MAX, &count))
+        return false;
+    layers->values[layers->count++] = (int)count;
+    return true;
+}
+
+bool cli_read_layers(void *user, const char *text, char *problem, size_t size)
+{
+    cli_layers *out = user;
+    free(out->values);
+    *out = (cli_layers){.values = cli_alloc(strlen(text) + 1, sizeof *out->values)};
+    if (read_list(text, add_layers, out))
+        return true;
+    snprintf(problem, size, "takes a number of layers per stage, such as 10,12, not '%.80s'", text);
     return false;
 }

@@ -18,13 +18,20 @@ bool cli_read_float_dtype(void *user, const char *text, char *problem, size_t si
 /* The speeds of ranks, in any unit. */
 typedef struct cli_rates {
     double *values; /* [count]; free it with free() */
-    int count;      /* 0: the option was not given */
+    int count;      /* 0: none are given */
+    bool measured;  /* measure them */
 } cli_rates;
 
-/* Reads numbers such as 3,1 into the cli_rates at `user`. */
+/* Reads numbers such as 3,1, or "measured", into the cli_rates at `user`. */
 bool cli_read_rates(void *user, const char *text, char *problem, size_t size);
-/* Returns whether there is a rate for each rank, or none at all. Otherwise writes a sentence about
- * --rates to `problem`. */
-bool cli_rates_fit(const cli_rates *rates, int ranks, char *problem, size_t size);
+
+/* The numbers of layers of stages. */
+typedef struct cli_layers {
+    int *values; /* [count]; free it with free() */
+    int count;   /* 0: none are given */
+} cli_layers;
+
+/* Reads numbers such as 10,12 into the cli_layers at `user`. */
+bool cli_read_layers(void *user, const char *text, char *problem, size_t size);
 
 #endif

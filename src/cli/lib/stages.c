@@ -1,28 +1,98 @@
 #include "cli/lib/stages.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
-bool cli_stages_fit(int stages, int ranks, char *problem, size_t size)
+#include "cli/lib/memory.h"
+
+static int count_of(const cli_stages *s)
 {
-    if (ranks % stages == 0)
+    if (s->count > 0)
+        return (int)s->count;
+    return s->layers.count > 0 ? s->layers.count : 1;
+}
+
+static const char *plural(int count)
+{
+    return count == 1 ? "" : "s";
+}
+
+static bool rates_fit(const cli_stages *s, int ranks, char *problem, size_t size)
+{
+    const int given = s->rates.count, stages = count_of(s), each = ranks / stages;
+    if (given == 0 || given == ranks || given == each)
         return true;
-    snprintf(problem, size, "--stages %d does not divide %d rank%s", stages, ranks,
-             ranks == 1 ? "" : "s");
+    if (stages == 1)
+        snprintf(problem, size, "--rates has %d value%s for %d rank%s", given, plural(given), ranks,
+                 plural(ranks));
+    else
+        snprintf(problem, size, "--rates has %d value%s for %d ranks in stages of %d", given,
+                 plural(given), ranks, each);
     return false;
 }
 
-tsr_status cli_stages_create(tsr_comm *job, int stages, tsr_stream *stream,
+bool cli_stages_fit(const cli_stages *s, int ranks, char *problem, size_t size)
+{
+    const int stages = count_of(s), given = s->layers.count;
+    if (given > 0 && given != stages) {
+        snprintf(problem, size, "--stage-layers has %d value%s for %d stage%s", given,
+                 plural(given), stages, plural(stages));
+        return false;
+    }
+    if (ranks % stages != 0) {
+        snprintf(problem, size,
+                 s->count > 0 ? "--stages %d does not divide %d rank%s"
+                              : "--stage-layers gives %d stages, which do not divide %d rank%s",
+                 stages, ranks, plural(ranks));
+        return false;
+    }
+    return rates_fit(s, ranks, problem, size);
+}
+
+static tsr_status measure_rates(cli_rates *rates, tsr_comm *job, tsr_stream *stream)
+{
+    tsr_group *all = NULL;
+    tsr_status status = tsr_group_create(job, stream, NULL, &all);
+    rates->count = tsr_comm_size(job);
+    rates->values = cli_alloc((size_t)rates->count, sizeof *rates->values);
+    if (status == TSR_OK)
+        status = tsr_calibrate(all, NULL, rates->values);
+    tsr_group_destroy(&all);
+    return status;
+}
+
+tsr_status cli_stages_create(cli_stages *s, tsr_comm *job, tsr_stream *stream,
                              const tsr_group_params *params, tsr_group **group, tsr_comm **across)
 {
-    const int rank = tsr_comm_rank(job), each = tsr_comm_size(job) / stages;
+    const int rank = tsr_comm_rank(job), stages = count_of(s), each = tsr_comm_size(job) / stages;
     tsr_comm *stage = NULL;
-    if (stages == 1)
-        return tsr_group_create(job, stream, params, group);
-    tsr_status status = tsr_comm_split(job, rank % each, rank, across);
+    tsr_status status = s->rates.measured ? measure_rates(&s->rates, job, stream) : TSR_OK;
+    if (status != TSR_OK || stages == 1)
+        return status == TSR_OK ? tsr_group_create(job, stream, params, group) : status;
+    status = tsr_comm_split(job, rank % each, rank, across);
     if (status == TSR_OK)
         status = tsr_comm_split(job, rank / each, rank, &stage);
     if (status == TSR_OK)
         status = tsr_group_create(stage, stream, params, group);
     tsr_comm_destroy(&stage);
     return status;
+}
+
+void cli_stages_divide(cli_stages *s, const tsr_comm *job, tsr_model_params *out)
+{
+    const int stages = count_of(s), ranks = tsr_comm_size(job), each = ranks / stages,
+              stage = tsr_comm_rank(job) / each;
+    out->stage_layers = s->layers.values;
+    if (s->rates.count == 0)
+        return;
+    const bool all = s->rates.count == ranks;
+    out->partition = (tsr_partition_params){.kind = TSR_PARTITION_WEIGHTED,
+                                            .rates = &s->rates.values[all ? stage * each : 0]};
+    if (!all)
+        return;
+    free(s->stage_speeds);
+    s->stage_speeds = cli_alloc((size_t)stages, sizeof *s->stage_speeds);
+    for (int rank = 0; rank < ranks; rank++)
+        s->stage_speeds[rank / each] += s->rates.values[rank];
+    out->stage_rates = s->stage_speeds;
 }

@@ -4,18 +4,33 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
+#include "cli/lib/model.h"
 #include "tessera/tessera.h"
 
-/* Returns whether so many stages divide the ranks. Otherwise writes a sentence about --stages to
- * `problem`. */
-bool cli_stages_fit(int stages, int ranks, char *problem, size_t size);
+/* How the ranks of a job divide a model: the values of --stages, --stage-layers and --rates. */
+typedef struct cli_stages {
+    int64_t count; /* 0: as many as there are layers given, or 1 */
+    cli_layers layers;
+    cli_rates rates;      /* of the ranks of each stage, or of all ranks of the job */
+    double *stage_speeds; /* [stages]: the sums of rates; set by cli_stages_divide */
+} cli_stages;
 
-/* Divides the job's ranks over `stages` stages of consecutive ranks. *group are the ranks of a
- * stage, and *across those that have the same place in all stages; NULL if there is one stage. The
- * caller destroys both, also after an error. */
-TSR_NODISCARD tsr_status cli_stages_create(tsr_comm *job, int stages, tsr_stream *stream,
+/* Returns whether the values fit the number of ranks. Otherwise writes a sentence that names the
+ * option to `problem`. */
+bool cli_stages_fit(const cli_stages *stages, int ranks, char *problem, size_t size);
+
+/* Divides the job's ranks over stages of consecutive ranks. *group are the ranks of a stage, and
+ * *across those that have the same place in all stages; NULL if there is one stage. The caller
+ * destroys both, also after an error. Measures the rates of all ranks first, if --rates says so.
+ * Collective over the job. */
+TSR_NODISCARD tsr_status cli_stages_create(cli_stages *stages, tsr_comm *job, tsr_stream *stream,
                                            const tsr_group_params *params, tsr_group **group,
                                            tsr_comm **across);
+
+/* Fills in how this rank's model is divided: over the stages by --stage-layers, or by the rates of
+ * all ranks, and inside a stage by the rates of its ranks. `out` refers to memory of `stages`. */
+void cli_stages_divide(cli_stages *stages, const tsr_comm *job, tsr_model_params *out);
 
 #endif
