@@ -122,6 +122,7 @@ tsr_status tsr_generator_create(const tsr_generator_params *params, tsr_generato
     if (!g)
         return TSR_ERR_NO_MEMORY;
     g->params = checked;
+    g->prefill_given = params->prefill != 0;
     g->model = checked.model;
     atomic_init(&g->interrupt, false);
     const tsr_status status = create_memory(g);

@@ -24,6 +24,7 @@ typedef struct tsr__sequence {
 
 struct tsr_generator {
     tsr_generator_params params;
+    bool prefill_given; /* in the caller's params */
     tsr_model *model;
     tsr_kv_cache *cache;
     int count;                 /* of `sequences` */

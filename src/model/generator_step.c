@@ -10,6 +10,8 @@
 #include "model/model.h"
 
 #define MAX_PARTS 32 /* of a prompt in one run of the stages */
+#define PARTS_FOR_STAGE 4
+#define LEAST_PART 64 /* tokens */
 
 /* Passes ----------------------------------------------------------------------------------------
  */
@@ -27,18 +29,22 @@ typedef struct run {
     const int *cached;  /* [micro-batches · rows]: sequences of the cache */
     const int32_t *ids; /* [micro-batches · rows, tokens] */
     int64_t shown;      /* the first tokens whose logits go to g->shown; 0: none */
-    float *logits;      /* of the last tokens, [micro-batches · rows, vocabulary]; NULL: none */
+    /* of the last tokens of the micro-batches from this one on, [rows, vocabulary] each; NULL: none
+     */
+    int first_with_logits;
+    float *logits;
 } run;
 
 static tsr_status run_logits(const run *r, int micro_batch, const tsr_tensor *features)
 {
     const size_t vocabulary = (size_t)r->g->model->config.vocabulary;
-    const size_t row = (size_t)micro_batch * (size_t)r->rows;
+    const int number = micro_batch - r->first_with_logits;
     if (r->shown > 0)
         TSR__TRY(tsr__model_logits(r->g->model, features, 0, r->shown, r->g->shown));
-    return r->logits ? tsr__model_logits(r->g->model, features, r->tokens - 1, 1,
-                                         r->logits + row * vocabulary)
-                     : TSR_OK;
+    return r->logits && number >= 0
+               ? tsr__model_logits(r->g->model, features, r->tokens - 1, 1,
+                                   r->logits + (size_t)number * (size_t)r->rows * vocabulary)
+               : TSR_OK;
 }
 
 static tsr_status run_forward(void *user, int micro_batch, const tsr_tensor *x, tsr_tensor **y)
@@ -122,27 +128,61 @@ static tsr_status prefill(tsr_generator *g, int number)
     return TSR_OK;
 }
 
-/* Computes several complete parts of a long prompt whose logits nobody needs, so that all stages
- * compute at the same time. Does nothing if there is one stage. */
-static tsr_status prefill_parts(tsr_generator *g, int number)
+/* How the rest of a prompt is divided over passes: `count` of `size` tokens each, after one of
+ * `first` tokens, if that is not 0. */
+typedef struct prompt_parts {
+    int64_t first, size, count;
+} prompt_parts;
+
+/* Parts of a prompt follow each other through the stages, and the last part has left the last of S
+ * stages after (parts + S − 1) times the time of a part on a stage. If the caller has not given the
+ * size of a pass, there are PARTS_FOR_STAGE parts for each stage, unless they get too small for
+ * efficient products. */
+static prompt_parts divide_prompt(const tsr_generator *g, int64_t tokens)
+{
+    const int64_t wanted = (int64_t)tsr_pipeline_stages(g->model->pipeline) * PARTS_FOR_STAGE;
+    int64_t count = (tokens + g->params.prefill - 1) / g->params.prefill;
+    if (!g->prefill_given && count < wanted && count < tokens / LEAST_PART)
+        count = wanted < tokens / LEAST_PART ? wanted : tokens / LEAST_PART;
+    const int64_t size = (tokens + count - 1) / count;
+    return (prompt_parts){.first = tokens % size, .size = size, .count = tokens / size};
+}
+
+static tsr_status run_parts(tsr_generator *g, int number, int count, int64_t size, bool needed)
 {
     tsr__sequence *s = &g->sequences[number];
-    const int64_t left = (s->length - s->seen - 1) / g->params.prefill;
-    const int parts = left < MAX_PARTS ? (int)left : MAX_PARTS;
     int cached[MAX_PARTS];
-    if (tsr_pipeline_stages(g->model->pipeline) == 1 || parts < 2 ||
-        s->seen < g->params.logits_positions)
-        return TSR_OK;
-    for (int i = 0; i < parts; i++)
+    for (int i = 0; i < count; i++)
         cached[i] = s->cache;
     run r = {.g = g,
              .rows = 1,
-             .tokens = g->params.prefill,
+             .tokens = size,
              .cached = cached,
-             .ids = s->tokens + s->seen};
-    TSR__TRY(run_stages(&r, parts));
-    s->seen += parts * g->params.prefill;
-    g->stats.prompt_tokens += (uint64_t)(parts * g->params.prefill);
+             .ids = s->tokens + s->seen,
+             .first_with_logits = count - 1,
+             .logits = needed ? logits_of(g, number) : NULL};
+    TSR__TRY(run_stages(&r, count));
+    s->seen += count * size;
+    g->stats.prompt_tokens += (uint64_t)(count * size);
+    return TSR_OK;
+}
+
+/* Computes the rest of a prompt, or MAX_PARTS parts of it, so that all stages compute different
+ * parts at the same time. Nobody may want the logits of tokens before the last one. */
+static tsr_status prefill_stages(tsr_generator *g, int number)
+{
+    tsr__sequence *s = &g->sequences[number];
+    const prompt_parts parts = divide_prompt(g, s->length - s->seen);
+    const int count = parts.count < MAX_PARTS ? (int)parts.count : MAX_PARTS;
+    /* The shorter part comes first, because no stage waits for the end of its run. */
+    if (parts.first > 0)
+        TSR__TRY(run_parts(g, number, 1, parts.first, false));
+    const bool last = s->seen + count * parts.size == s->length;
+    TSR__TRY(run_parts(g, number, count, parts.size, last));
+    if (!last)
+        return TSR_OK;
+    TSR__TRY(share(g, logits_of(g, number), 1));
+    show_last(g, number);
     return TSR_OK;
 }
 
@@ -294,8 +334,11 @@ static tsr_status prefill_all(tsr_generator *g, int count, const int *numbers, b
     for (int i = 0; i < count && !*interrupted; i++) {
         tsr__sequence *s = &g->sequences[numbers[i]];
         while (s->seen < s->length && !*interrupted) {
-            TSR__TRY(prefill_parts(g, numbers[i]));
-            TSR__TRY(prefill(g, numbers[i]));
+            if (tsr_pipeline_stages(g->model->pipeline) > 1 &&
+                s->seen >= g->params.logits_positions)
+                TSR__TRY(prefill_stages(g, numbers[i]));
+            else
+                TSR__TRY(prefill(g, numbers[i]));
             if (s->seen < s->length)
                 TSR__TRY(agree(g, 0, interrupted));
         }

@@ -78,12 +78,9 @@ START_TEST(stages_have_the_layers_that_are_given)
         const char *options;
         int layers; /* of the first stage; 0: not checked */
     } cases[] = {
-        {2, "--stage-layers 1,4", 1},
-        {2, "--stages 2 --rates 1 --stage-layers 4,1", 4},
-        {2, "--stages 2 --rates 30,1", 4},
-        {2, "--stages 2 --rates measured", 0},
-        {3, "--stage-layers 1,3,1", 1},
-        {4, "--stages 2 --rates 3,1,1,5", 2},
+        {2, "--stage-layers 1,4", 1},      {2, "--stages 2 --rates 1 --stage-layers 4,1", 4},
+        {2, "--stages 2 --rates 30,1", 4}, {2, "--stages 2 --rates measured", 0},
+        {3, "--stage-layers 1,3,1", 1},    {4, "--stages 2 --rates 3,1,1,5", 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char command[512];
@@ -102,6 +99,32 @@ START_TEST(stages_have_the_layers_that_are_given)
     tool_fails("launch --no-prefix -n 4 -- " TEST_TOOL " generate " MODEL
                " --ids 1 --stages 2 --rates 1,2,3",
                "tessera: generate: --rates has 3 values for 4 ranks in stages of 2\n");
+}
+END_TEST
+
+/* A long prompt passes through two stages in parts whose size the library chooses, or in more parts
+ * than one run of the stages takes, of which the first one is shorter. */
+START_TEST(stages_compute_parts_of_prompts)
+{
+    if (!TEST_HAVE_UCX)
+        SKIP("the library was built without UCX");
+    enum { TOKENS = 202 };
+    char ids[TOKENS * 4 + 1] = "1", command[TOKENS * 4 + 400];
+    static const char *const options[] = {"", "--stages 2 ", "--stages 2 --prefill 4 "};
+    tool_result results[3];
+    for (int i = 1; i < TOKENS; i++)
+        snprintf(ids + strlen(ids), 5, ",%d", recorded[i % 8]);
+    for (int i = 0; i < 3; i++) {
+        snprintf(command, sizeof command,
+                 "launch --no-prefix -n %d -- " TEST_TOOL " generate " MODEL
+                 " --greedy --max-tokens 8 %s--ids %s",
+                 i == 0 ? 1 : 2, options[i], ids);
+        results[i] = tool_run(command);
+        ck_assert_msg(results[i].exit_code == 0, "%s", results[i].err);
+        ck_assert_str_eq(results[i].out, results[0].out);
+    }
+    for (int i = 0; i < 3; i++)
+        tool_result_free(&results[i]);
 }
 END_TEST
 
@@ -194,6 +217,7 @@ TESTS(generate)
     tcase_add_test(tests, text_goes_in_and_out);
     tcase_add_test(tests, json_has_ids_text_and_logits);
     tcase_add_test(tests, stages_have_the_layers_that_are_given);
+    tcase_add_test(tests, stages_compute_parts_of_prompts);
     tcase_add_test(tests, seeds_choose_texts);
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, an_interrupt_ends_the_text);

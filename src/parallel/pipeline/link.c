@@ -50,6 +50,8 @@ tsr_status tsr__pipeline_take(tsr_pipeline *pipeline, tsr__pipeline_inbox *inbox
     *out = NULL;
     if (!inbox->link->group)
         return TSR_OK;
+    /* The device computes the passes so far while this stage waits. */
+    TSR__TRY(tsr_stream_submit(pipeline->stream));
     tsr_status status = wait_for(pipeline, &inbox->request);
     TSR__TRY(context(pipeline, status, "receiving from", micro_batch, inbox->link->other));
     pipeline->stats.received_bytes += bytes_of(inbox->tensor);
