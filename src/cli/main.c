@@ -1,11 +1,11 @@
 /* The tessera tool: finds the command and runs it. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/lib/terminal.h"
 #include "tessera/base.h"
 
 static int explain(const cli_command *command)
@@ -64,10 +64,8 @@ int main(int argc, char **argv)
     tsr_log_set(print_log, NULL, TSR_LOG_WARNING);
     int code = run(argc, argv);
     /* The command has failed if the disk is full or the pipe was closed. */
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        int reason = errno;
-        if (code == CLI_DONE)
-            code = cli_failed("cannot write to standard output: %s", strerror(reason));
-    }
+    const int problem = cli_flush_end();
+    if (problem != 0 && code == CLI_DONE)
+        code = cli_failed("cannot write to standard output: %s", strerror(problem));
     return code;
 }

@@ -251,7 +251,7 @@ static int run(int argc, char **argv)
     int code = cli_options_read("tokenize", options, argc, argv, 1, &path, &words);
     if (code != CLI_DONE)
         return code;
-    if (words == 0)
+    if (words == 0 || path[0] == '\0')
         return cli_usage_error("tokenize: missing FILE");
     if (decode && no_bos)
         return cli_usage_error("tokenize: --decode does not take --no-bos");

@@ -185,6 +185,19 @@ START_TEST(mistakes_are_named)
 }
 END_TEST
 
+/* Text that is printed as it comes is written many times before the end. */
+START_TEST(a_full_disk_is_named)
+{
+    FILE *full = fopen("/dev/full", "w");
+    ck_assert_ptr_nonnull(full);
+    tool_result result = tool_run_into("generate " MODEL " -p Once --greedy --max-tokens 4", full);
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_str_eq(result.err,
+                     "tessera: cannot write to standard output: No space left on device\n");
+    tool_result_free(&result);
+}
+END_TEST
+
 /* Interrupts ----------------------------------------------------------------------------------- */
 
 static void interrupt(bool launched)
@@ -220,6 +233,7 @@ TESTS(generate)
     tcase_add_test(tests, stages_compute_parts_of_prompts);
     tcase_add_test(tests, seeds_choose_texts);
     tcase_add_test(tests, mistakes_are_named);
+    tcase_add_test(tests, a_full_disk_is_named);
     tcase_add_test(tests, an_interrupt_ends_the_text);
     tcase_add_test(tests, an_interrupt_ends_the_text_on_all_ranks);
 }

@@ -34,8 +34,7 @@ static char *read_and_close(FILE *file, size_t *length)
     return text;
 }
 
-/* `out` is closed. */
-static tool_result run_into(const char *arguments, FILE *out)
+tool_result tool_run_into(const char *arguments, FILE *out)
 {
     char copy[1024], *argv[MAX_ARGUMENTS + 2] = {(char[]){TEST_TOOL}};
     int argc = 1;
@@ -69,19 +68,19 @@ tool_result tool_run(const char *arguments)
 {
     setenv("LC_ALL", "C.UTF-8", 1);
     unsetenv("COLUMNS");
-    return run_into(arguments, tmpfile());
+    return tool_run_into(arguments, tmpfile());
 }
 
 tool_result tool_run_in(const char *arguments, const char *locale, const char *columns)
 {
     setenv("LC_ALL", locale, 1);
     setenv("COLUMNS", columns, 1);
-    return run_into(arguments, tmpfile());
+    return tool_run_into(arguments, tmpfile());
 }
 
 tool_result tool_run_appending(const char *arguments, const char *path)
 {
-    return run_into(arguments, fopen(path, "a+"));
+    return tool_run_into(arguments, fopen(path, "a+"));
 }
 
 /* Becomes the tool, or a launcher of it, in a process group of its own. */

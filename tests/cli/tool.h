@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 typedef struct tool_result {
     int exit_code; /* -1: a signal ended it */
@@ -16,6 +17,8 @@ typedef struct tool_result {
 tool_result tool_run(const char *arguments);
 /* The same with this LC_ALL and COLUMNS. */
 tool_result tool_run_in(const char *arguments, const char *locale, const char *columns);
+/* The same with standard output to `out`, which is closed at the end. */
+tool_result tool_run_into(const char *arguments, FILE *out);
 /* Appends standard output to that file; `out` holds all of the file. */
 tool_result tool_run_appending(const char *arguments, const char *path);
 /* Runs the tool, alone or as two ranks, with `input` as its standard input, and interrupts it once

@@ -62,7 +62,7 @@ int chat_options_read(int argc, char **argv)
     const int code = cli_options_read("chat", chat_option_table, argc, argv, 1, words, &count);
     if (code != CLI_DONE)
         return code;
-    if (count == 0)
+    if (count == 0 || words[0][0] == '\0')
         return cli_usage_error("chat: missing MODEL, a folder or a file");
     inference_chosen.model = words[0];
     return CLI_DONE;

@@ -84,7 +84,7 @@ static void print(const chat *c, reply *r, const char *text, size_t size)
     if (!c->job.first)
         return;
     fwrite(text, 1, size, stdout);
-    fflush(stdout);
+    cli_flush();
 }
 
 static tsr_status add_token(chat *c, reply *r, int32_t token)
@@ -121,7 +121,7 @@ static tsr_status generate(chat *c, reply *r)
     print(c, r, text, size);
     if (c->job.first)
         putchar('\n');
-    fflush(stdout);
+    cli_flush();
     return TSR_OK;
 }
 

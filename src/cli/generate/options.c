@@ -95,7 +95,7 @@ int generate_options_read(int argc, char **argv)
         cli_options_read("generate", generate_option_table, argc, argv, 1, words, &count);
     if (code != CLI_DONE)
         return code;
-    if (count == 0)
+    if (count == 0 || words[0][0] == '\0')
         return cli_usage_error("generate: missing MODEL, a folder or a file");
     if (generate_chosen.prompt_count == 0)
         return cli_usage_error("generate: missing --prompt TEXT or --ids LIST");

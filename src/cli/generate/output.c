@@ -5,6 +5,7 @@
 #include "cli/generate/generate.h"
 #include "cli/lib/json.h"
 #include "cli/lib/memory.h"
+#include "cli/lib/terminal.h"
 
 void generate_result_add(generate_result *result, const tsr_generated *token)
 {
@@ -186,5 +187,5 @@ void generate_print_step(const tsr_tokenizer *tokenizer, int count, generate_res
         print_one(tokenizer, &results[0]);
     else
         print_all(tokenizer, count, results);
-    fflush(stdout);
+    cli_flush();
 }

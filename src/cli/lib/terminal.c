@@ -1,5 +1,6 @@
 #include "cli/lib/terminal.h"
 
+#include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <stdbool.h>
@@ -197,4 +198,23 @@ void cli_line(FILE *out, const char *format, ...)
         fputc('\n', out);
     }
     free(text);
+}
+
+/* Standard output --------------------------------------------------------------------------------
+ */
+
+static int flush_problem; /* of the first flush that failed: the next ones need not fail */
+
+void cli_flush(void)
+{
+    errno = 0;
+    if (fflush(stdout) != 0 && flush_problem == 0)
+        flush_problem = errno != 0 ? errno : EIO;
+}
+
+int cli_flush_end(void)
+{
+    cli_flush();
+    /* stdio has not kept the reason of a write that failed between two flushes */
+    return flush_problem != 0 ? flush_problem : ferror(stdout) ? EIO : 0;
 }
