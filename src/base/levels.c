@@ -1,9 +1,8 @@
 #include "base/levels.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
-static bool is_here(tsr__level level)
+bool tsr__level_is_here(tsr__level level)
 {
     switch (level) {
     case TSR__LEVEL_BASE:
@@ -25,7 +24,7 @@ const void *tsr__level_best(const void *const tables[TSR__LEVELS])
     const void *best = NULL;
 
     for (int i = 0; i < TSR__LEVELS; i++)
-        if (tables[i] && is_here((tsr__level)i))
+        if (tables[i] && tsr__level_is_here((tsr__level)i))
             best = tables[i];
     return best;
 }
@@ -33,7 +32,7 @@ const void *tsr__level_best(const void *const tables[TSR__LEVELS])
 const void *tsr__level_at(const void *const tables[TSR__LEVELS], int n)
 {
     for (int i = 0; i < TSR__LEVELS; i++)
-        if (tables[i] && is_here((tsr__level)i) && n-- == 0)
+        if (tables[i] && tsr__level_is_here((tsr__level)i) && n-- == 0)
             return tables[i];
     return NULL;
 }

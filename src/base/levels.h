@@ -3,6 +3,8 @@
 #ifndef TSR_BASE_LEVELS_H
 #define TSR_BASE_LEVELS_H
 
+#include <stdbool.h>
+
 /* Of two instruction sets, the better one has the higher number. */
 typedef enum tsr__level {
     TSR__LEVEL_BASE,
@@ -25,6 +27,9 @@ typedef enum tsr__level {
         &prefix##base                                                                              \
     }
 #endif
+
+/* True if this processor supports the instruction set. */
+bool tsr__level_is_here(tsr__level level);
 
 /* Returns the function table of the best instruction set that this processor supports. */
 const void *tsr__level_best(const void *const tables[TSR__LEVELS]);

@@ -48,7 +48,7 @@ static struct {
     int kind;
     tsr_device *device;
     tsr_device_info info;
-    bool host_copies;
+    bool host_copies, long_code;
     tsr__device_class device_class;
     tsr__subnormals subnormals;
     double work_limit;
@@ -82,6 +82,7 @@ static void keep_device(int kind)
     shared.device = gpu;
     shared.info = gpu->info;
     shared.host_copies = gpu->host_copies;
+    shared.long_code = gpu->long_code;
     shared.device_class = gpu->device_class;
     shared.subnormals = gpu->subnormals;
     shared.work_limit = gpu->work_limit;
@@ -96,6 +97,7 @@ static void open_device(int kind)
         gpu = shared.device;
         gpu->info = shared.info;
         gpu->host_copies = shared.host_copies;
+        gpu->long_code = shared.long_code;
         gpu->device_class = shared.device_class;
         gpu->subnormals = shared.subnormals;
         gpu->work_limit = shared.work_limit;

@@ -71,6 +71,10 @@ struct tsr_device {
     bool disk_cache;      /* pipelines and tuning are read from files */
     /* the host's CPUs execute this device's work, so copies by the host are as good */
     bool host_copies;
+    /* The host's processor keeps up with straight-line code of 52 KiB: it has 32 vector registers,
+     * and its first-level cache has 64 KiB for instructions. lavapipe's kernels can then be
+     * longer. */
+    bool long_code;
     tsr__queue compute;
     tsr__queue transfer; /* copies while the other queue computes; many devices have none */
     /* Uploads and downloads of at least this size use the transfer queue. Smaller ones take less

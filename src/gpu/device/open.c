@@ -1,10 +1,12 @@
 /* Listing and opening devices. */
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/environment.h"
 #include "base/fork.h"
+#include "base/levels.h"
 #include "gpu/device/device.h"
 #include "gpu/device/probe.h"
 #include "gpu/device/select.h"
@@ -248,6 +250,18 @@ static tsr_status create_handle(tsr_device *device, const tsr__capabilities *cap
     return TSR_OK;
 }
 
+static bool keeps_long_code(void)
+{
+#ifdef _SC_LEVEL1_ICACHE_SIZE
+    const long cache_bytes = sysconf(_SC_LEVEL1_ICACHE_SIZE);
+#else
+    const long cache_bytes = 0; /* unknown */
+#endif
+    const long enough_bytes = 64 * 1024;
+
+    return cache_bytes >= enough_bytes && tsr__level_is_here(TSR__LEVEL_AVX512);
+}
+
 static tsr__device_class class_of(const tsr_device_info *info,
                                   const tsr__capabilities *capabilities)
 {
@@ -294,6 +308,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->info = *info;
     device->device_class = class_of(info, capabilities);
     device->host_copies = device->device_class != TSR__CLASS_GPU;
+    device->long_code = device->device_class == TSR__CLASS_LAVAPIPE && keeps_long_code();
     device->timestamp_bits = capabilities->timestamp_bits;
     device->max_workgroup_subgroups = capabilities->max_workgroup_subgroups;
     device->max_allocations = capabilities->max_allocations;

@@ -311,6 +311,96 @@ START_TEST(products_in_panels)
 }
 END_TEST
 
+static tsr_status keep(void *user, const tsr__lavapipe_piece *piece)
+{
+    *(tsr__lavapipe_piece *)user = *piece;
+    return TSR_OK;
+}
+
+static tsr_status keep_first(void *user, const tsr__lavapipe_piece *piece)
+{
+    keep(user, piece);
+    return TSR_ERR_TIMEOUT; /* stops the plan */
+}
+
+/* The longest stretches, in panels or not. */
+START_TEST(long_products)
+{
+    uint64_t random = 19;
+    int six_rows = 0, four_rows = 0;
+    for (int i = 0; i < 60; i++) {
+        const uint32_t m = (uint32_t)random_between(&random, 20, 90);
+        const uint32_t n = (uint32_t)random_between(&random, 60, 400);
+        const uint32_t least = (1 << 27) / (m * n);
+        const uint32_t k = least + (uint32_t)random_between(&random, 0, 4000);
+        cut c = {.product = {.form = TSR__LAVAPIPE_NT,
+                             .m = m,
+                             .n = n,
+                             .k = k,
+                             .lanes = i % 10 ? 8 : 16,
+                             .a_stride = (uint64_t)k + 3,
+                             .b_stride = (uint64_t)k + 7,
+                             .sums_stride = n,
+                             .sums_paired = n % 2 == 0,
+                             .y_stride = n + 3,
+                             .a_dtype = TSR_F32,
+                             .b_dtype = TSR_F16,
+                             .finish = n % 3,
+                             .parts = 1,
+                             .long_code = i % 7 > 0,
+                             .panels = i % 3 == 0,
+                             .a_lines = m + 8,
+                             .b_lines = n + 4}};
+        if (c.product.panels && !tsr__lavapipe_takes_panels(&c.product))
+            continue;
+        tsr__lavapipe_piece first = {0};
+        const bool is_long = tsr__lavapipe_is_long(&c.product);
+        ck_assert(!is_long || (c.product.long_code && c.product.lanes == 8 && m > 24));
+        ck_assert_int_eq(tsr__lavapipe_plan(&c.product, keep_first, &first), TSR_ERR_TIMEOUT);
+        ck_assert((first.constants[TSR__LAVAPIPE_STEPS] == 128) == is_long || m <= 24);
+        six_rows += is_long && first.constants[TSR__LAVAPIPE_ROWS] == 6;
+        four_rows += is_long && first.constants[TSR__LAVAPIPE_ROWS] == 4;
+        c.once = tsr__lavapipe_once(&c.product);
+        check_pieces(&c, true);
+    }
+    ck_assert_int_gt(six_rows, 10);
+    ck_assert_int_gt(four_rows, 10);
+}
+END_TEST
+
+/* The limits: rows, k and work, and rows that fill tiles of six or rather tiles of four. */
+START_TEST(products_that_are_long)
+{
+    static const struct {
+        uint32_t m, n, k, rows, steps;
+        bool panels;
+    } cases[] = {
+        {128, 2048, 2048, 6, 128, false},  {512, 5632, 2048, 6, 128, false},
+        {128, 2048, 2048, 4, 128, true},   {128, 5632, 1024, 6, 128, false},
+        {128, 5632, 1023, 4, 64, false},   {28, 5632, 1024, 4, 128, false},
+        {24, 5632, 1024, 8, 128, false},   {1024, 128, 1024, 4, 64, false},
+        {1026, 128, 1024, 6, 128, false},  {64, 128, 1 << 20, 4, 64, false},
+        {65, 128, 1 << 20, 6, 128, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const tsr__lavapipe_product product = {.form = TSR__LAVAPIPE_NT,
+                                               .m = cases[i].m,
+                                               .n = cases[i].n,
+                                               .k = cases[i].k,
+                                               .lanes = 8,
+                                               .long_code = true,
+                                               .panels = cases[i].panels,
+                                               .a_dtype = TSR_F32,
+                                               .b_dtype = TSR_F32,
+                                               .parts = 1};
+        tsr__lavapipe_piece first = {0};
+        ck_assert_int_eq(tsr__lavapipe_plan(&product, keep_first, &first), TSR_ERR_TIMEOUT);
+        ck_assert_uint_eq(first.constants[TSR__LAVAPIPE_ROWS], cases[i].rows);
+        ck_assert_uint_eq(first.constants[TSR__LAVAPIPE_STEPS], cases[i].steps);
+    }
+}
+END_TEST
+
 /* Few rows, with k divided into parts, around each number of rows and both lengths. */
 START_TEST(few_long_rows)
 {
@@ -469,18 +559,6 @@ START_TEST(parts_of_few_elements)
     ck_assert_uint_eq(deep_parts(1, 64, 4096, true), 4);
 }
 END_TEST
-
-static tsr_status keep(void *user, const tsr__lavapipe_piece *piece)
-{
-    *(tsr__lavapipe_piece *)user = *piece;
-    return TSR_OK;
-}
-
-static tsr_status keep_first(void *user, const tsr__lavapipe_piece *piece)
-{
-    keep(user, piece);
-    return TSR_ERR_TIMEOUT; /* stops the plan */
-}
 
 static const struct {
     uint32_t m, n, k;
@@ -645,6 +723,8 @@ TESTS(lavapipe_plan)
 {
     tcase_add_loop_test(tests, random_products, 0, 3);
     tcase_add_test(tests, products_in_panels);
+    tcase_add_test(tests, long_products);
+    tcase_add_test(tests, products_that_are_long);
     tcase_add_test(tests, outer_products);
     tcase_add_test(tests, outer_products_that_suit);
     tcase_add_test(tests, few_long_rows);

@@ -11,14 +11,17 @@ bool tsr__lavapipe_reads_words(const tsr__matmul_problem *problem)
 tsr__lavapipe_product tsr__lavapipe_panels_product(const tsr__matmul_call *call)
 {
     const tsr__matmul_problem *p = call->problem;
+    const tsr_device *device = tsr_stream_device(call->stream);
 
     return (tsr__lavapipe_product){
         .form = TSR__LAVAPIPE_NT,
         .m = (uint32_t)p->m,
         .n = (uint32_t)p->n,
         .k = (uint32_t)p->k,
-        .lanes = tsr_stream_device(call->stream)->info.subgroup_size,
+        .lanes = device->info.subgroup_size,
         .alone = p->batch_dims == 0,
+        .long_code = device->long_code,
+        .panels = true,
         .parts = 1,
     };
 }

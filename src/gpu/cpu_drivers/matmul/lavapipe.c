@@ -273,6 +273,7 @@ static tsr__lavapipe_product product_of(const product_run *r, int64_t rows)
         .finish = r->finish,
         .parts = r->parts,
         .outer = r->outer,
+        .long_code = tsr_stream_device(r->call->stream)->long_code,
         .panels = r->operands.panels,
         .a_lines = tsr__lavapipe_panel_lines((uint32_t)p->m),
         .b_lines = tsr__lavapipe_panel_lines((uint32_t)p->n),

@@ -176,6 +176,14 @@ static bool widening_a_pays(const tsr__matmul_problem *p)
     return is_16_bit(&p->a) && repacking_a_pays(p);
 }
 
+/* True if the call is computed in the longest stretches, provided that b is transposed. */
+static bool is_long(const tsr__matmul_call *call)
+{
+    const tsr__lavapipe_product product = tsr__lavapipe_panels_product(call);
+
+    return tsr__lavapipe_is_long(&product);
+}
+
 /* The smallest number of rows for which widening b saves time, if a is f32 or is widened, too. */
 static int64_t many_rows(const tsr__matmul_problem *p)
 {
@@ -183,11 +191,14 @@ static int64_t many_rows(const tsr__matmul_problem *p)
 }
 
 /* Whether to widen b. Each element of b is read once for every tile of rows, so this pays if there
- * are many rows. b must not need packing, because no kernel packs and widens at the same time. */
-static bool should_widen_b(const tsr__matmul_problem *p)
+ * are many rows, but not in the longest stretches, whose tiles have more rows. b must not need
+ * packing, because no kernel packs and widens at the same time. */
+static bool should_widen_b(const tsr__matmul_call *call)
 {
+    const tsr__matmul_problem *p = call->problem;
+
     return is_16_bit(&p->b) && !tsr__lavapipe_reads_words(p) && p->m >= many_rows(p) &&
-           p->b.row == 1 && (!is_16_bit(&p->a) || widening_a_pays(p)) &&
+           p->b.row == 1 && (!is_16_bit(&p->a) || widening_a_pays(p)) && !is_long(call) &&
            packs_in(p, &p->b, p->n, most_to_save_time);
 }
 
@@ -211,16 +222,17 @@ static bool rows_collide(const tsr__matmul_problem *p)
 /* Whether the host should pack both operands into panels (panels.h). The kernels read panels a
  * fifth faster than lines, but only slightly faster if the operands are f32 and one dispatch covers
  * all of k. Packing takes as much time as panels save in about a hundred rows. Fewer rows are
- * enough if b has to be packed anyway. */
+ * enough if b has to be packed anyway. The longest stretches are as fast without panels. */
 static bool should_make_panels(const tsr__matmul_call *call)
 {
     const int64_t many_lines = 128;
     const tsr__matmul_problem *p = call->problem;
     const tsr__lavapipe_product product = tsr__lavapipe_panels_product(call);
     const bool any_16_bit = is_16_bit(&p->a) || is_16_bit(&p->b);
-    const int64_t enough_rows = should_pack_b(p, product.lanes) ? 1 : many_lines;
-    bool pays =
-        p->m >= enough_rows && p->n >= many_lines && (any_16_bit || !tsr__lavapipe_once(&product));
+    const bool packs = should_pack_b(p, product.lanes);
+    bool pays = p->m >= (packs ? 1 : many_lines) && p->n >= many_lines &&
+                (any_16_bit || !tsr__lavapipe_once(&product)) &&
+                (packs || !tsr__lavapipe_is_long(&product));
 
     return pays && tsr__lavapipe_takes_panels(&product) && readable(&p->a) && readable(&p->b) &&
            packs_in(p, &p->a, p->m, most_to_save_time) &&
@@ -251,7 +263,7 @@ tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call, tsr__lav
             TSR__TRY(pack_a(call, o, widen_a));
         return TSR_OK;
     }
-    bool widen_b = native ? should_widen_b(&o->problem) : is_16_bit(b);
+    bool widen_b = native ? should_widen_b(call) : is_16_bit(b);
     bool widen_a = native ? should_widen_a(&o->problem) : is_16_bit(a);
     if (!readable(b) || widen_b || should_pack_b(&o->problem, device->info.subgroup_size))
         TSR__TRY(pack_b(call, o, widen_b));

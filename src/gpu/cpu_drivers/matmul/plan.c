@@ -24,6 +24,10 @@ enum {
      * lines of b are a constant number of elements apart. */
     WHOLE_LOG2 = 23,
     ROW_LOG2 = 18,
+    /* The same limit for stretches of LONG_STEPS steps of many rows with lanes along k, whose code
+     * takes 0.8 s longer to compile. */
+    LONG_LOG2 = 27,
+    LONG_STEPS = 128,
     FEW_ROWS = 24, /* the largest number of rows that counts as few */
     /* With few rows, k is split if b has at least 2^THIN_LOG2 elements, into at most MAX_PARTS
      * parts. Adding up more sums would take more time than more parts save. */
@@ -141,6 +145,15 @@ static bool is_whole(uint32_t steps)
     return steps == 48 || steps == 96;
 }
 
+bool tsr__lavapipe_is_long(const tsr__lavapipe_product *p)
+{
+    const uint32_t lanes = 8; /* not measured with other numbers */
+
+    return p->long_code && is_nt(p) && p->lanes == lanes && rows_of(p) > FEW_ROWS &&
+           p->k / lanes >= LONG_STEPS && exceeds(p, LONG_LOG2) &&
+           (uint64_t)rows_of(p) * p->n > UINT64_C(1) << DEEP_LOG2;
+}
+
 /* Returns the number of steps in the longest stretch, which is the range of k that one dispatch
  * computes. Longer stretches would save less time than their compilation and their code size cost.
  * With lanes along k, 64 steps of a small tile compile as fast as 32 steps of a large tile and fit
@@ -151,6 +164,8 @@ static uint32_t longest_stretch(const tsr__lavapipe_product *p)
     const uint32_t steps = p->k / step_size(p);
     bool pays = is_large(p);
 
+    if (tsr__lavapipe_is_long(p))
+        return LONG_STEPS;
     if (is_nt(p) && rows_of(p) > FEW_ROWS && is_whole(steps) && exceeds(p, WHOLE_LOG2))
         return steps;
     /* For one row with lanes along n, the work of 32 steps takes less time than starting a
@@ -172,6 +187,19 @@ static bool is_deep(const tsr__lavapipe_product *p)
            p->k / step_size(p) >= 4 * longest_stretch(p);
 }
 
+/* The tile for the longest stretches. Before its first and after its last step, a tile takes as
+ * much time as about 35 steps of four rows, so it should have many sums; but panels have four
+ * lines, and rows past the last one should be few. */
+static tile long_tile(const tsr__lavapipe_product *p)
+{
+    const uint64_t rows = rows_of(p), most = 6, fewer = TSR__LAVAPIPE_PANEL_LINES;
+    const bool fills = tsr__div_up_u64(rows, most) * most * 20 <=
+                       tsr__div_up_u64(rows, fewer) * fewer * 21; /* at most a twentieth more */
+
+    return (tile){p->panels || !fills ? (uint32_t)fewer : (uint32_t)most,
+                  TSR__LAVAPIPE_PANEL_LINES};
+}
+
 /* Returns the tile for lanes along k. Small tiles leave room for more steps in the instruction
  * cache; large tiles load less per product. The sums of up to six rows of four columns stay in
  * registers. */
@@ -184,6 +212,8 @@ static tile nt_tile(const tsr__lavapipe_product *p)
         return (tile){1, longest > 32 && !thin ? 4 : p->lanes > 8 ? p->lanes : 8};
     if (rows_of(p) <= 4)
         return (tile){4, thin ? 8 : 4};
+    if (tsr__lavapipe_is_long(p))
+        return long_tile(p);
     if (longest == 64 || is_whole(longest))
         return (tile){TSR__LAVAPIPE_PANEL_LINES, TSR__LAVAPIPE_PANEL_LINES};
     if (thin || longest == 128)
@@ -257,6 +287,8 @@ static uint32_t stretch_for(const tsr__lavapipe_product *p, uint32_t left, bool 
         return p->k;
     if (longest > 32 && begun > longest / 4 * 3)
         return longest;
+    if (tsr__lavapipe_is_long(p) && begun > LONG_STEPS / 8 * 3)
+        return LONG_STEPS / 2;
     if (begun > 12 && all >= 32)
         return 32;
     if (careful) /* these kernels can execute more steps than k has elements */

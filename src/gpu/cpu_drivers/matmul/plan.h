@@ -36,6 +36,7 @@ typedef struct tsr__lavapipe_product {
     /* tsr__lavapipe_parts(): matrices of partial sums, which are added up later */
     uint32_t parts;
     bool outer;                /* see tsr__lavapipe_outer */
+    bool long_code;            /* see struct tsr_device */
     bool panels;               /* a and b are in panels (panels.h) */
     uint32_t a_lines, b_lines; /* the number of lines in all panels, including padding */
     uint32_t first_row;        /* the first line of this product in a's panels */
@@ -109,6 +110,11 @@ bool tsr__lavapipe_is_short(int64_t k);
 
 /* True if one dispatch covers all of k, so that no dispatch adds to earlier sums. */
 bool tsr__lavapipe_once(const tsr__lavapipe_product *p);
+
+/* True if the product has the longest stretches with lanes along k, whose tiles, if the operands
+ * are not in panels, have more rows. Such a product is no faster in panels, nor with a b that is
+ * widened. */
+bool tsr__lavapipe_is_long(const tsr__lavapipe_product *p);
 
 /* A stretch of a product with lanes along k: the range of k that one dispatch adds to the sums. */
 typedef struct tsr__lavapipe_stretch {
