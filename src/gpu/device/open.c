@@ -250,6 +250,8 @@ static tsr_status create_handle(tsr_device *device, const tsr__capabilities *cap
     return TSR_OK;
 }
 
+/* See long_code in device.h. Where the system does not tell the size of the cache, it counts as too
+ * small. */
 static bool keeps_long_code(void)
 {
 #ifdef _SC_LEVEL1_ICACHE_SIZE
