@@ -376,6 +376,61 @@ START_TEST(finds_a_grid)
 }
 END_TEST
 
+/* Processors that ranks share make predictions uncertain, and those of several hosts wrong. */
+START_TEST(says_which_predictions_hold)
+{
+    static const char
+        *const start = "{\"link\": {\"latency_us\": 500, \"gbytes_per_second\": 0.1}, \"hosts\": [",
+               *const rank = "{\"gflops\": 9, \"memory_gbytes_per_second\": 1";
+    static const struct {
+        const char *processors[2], *says, *says_not;
+        int shared, unknown; /* grids, of which there are 5 */
+    } cases[] = {
+        {{"2", "1"}, "\nthe best:\n", "share", 0, 0},
+        {{"1", "1"},
+         ": 2 ranks share 1 processor of left; the prediction may be",
+         "not pred",
+         4,
+         0},
+        {{"2", "0.5"}, "\nthe best:\n", "not predicted", 2, 2},
+        {{"0.5", "0.5"},
+         "\nbest: not predicted, because left has 0.5 of a processor for 2 ranks and shares it "
+         "with "
+         "other hosts\n",
+         "too low",
+         5,
+         5},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char text[800], path[160];
+        snprintf(text, sizeof text,
+                 "%s{\"name\": \"left\", \"processors\": %s, \"link\": {\"latency_us\": 5, "
+                 "\"gbytes_per_second\": 5}, \"ranks\": [%s, \"count\": 2}]}, {\"name\": "
+                 "\"right\", \"processors\": %s, \"ranks\": [%s}]}]}",
+                 start, cases[i].processors[0], rank, cases[i].processors[1], rank);
+        folder_write(&in, "shared.json", text, strlen(text), path);
+        tool_result result = tool_run("plan " STORIES " --cluster shared.json");
+        ck_assert_msg(result.exit_code == 0 && strstr(result.out, cases[i].says) != NULL &&
+                          strstr(result.out, cases[i].says_not) == NULL,
+                      "case %zu: %s%s", i, result.out, result.err);
+        tool_result_free(&result);
+        json_t *document =
+            tool_json("plan " STORIES " --cluster shared.json --json", "tessera.plan.cluster");
+        const json_t *all = tool_member(document, "candidates");
+        int shared = 0, unknown = 0;
+        for (size_t k = 0; k < json_array_size(all); k++) {
+            const json_t *one = json_array_get(all, k);
+            shared += json_is_true(tool_member(one, "processors_are_shared"));
+            unknown += json_is_null(tool_member(one, "seconds"));
+        }
+        ck_assert_msg(shared == cases[i].shared && unknown == cases[i].unknown,
+                      "case %zu: %d of %zu shared, %d unknown", i, shared, json_array_size(all),
+                      unknown);
+        json_decref(document);
+    }
+}
+END_TEST
+
 /* A training has data-parallel grids, with and without shards. */
 START_TEST(finds_a_grid_for_training)
 {
@@ -427,5 +482,6 @@ TESTS(plan)
     tcase_add_test(tests, says_what_would_fit);
     tcase_add_test(tests, finds_a_grid);
     tcase_add_test(tests, finds_a_grid_for_training);
+    tcase_add_test(tests, says_which_predictions_hold);
     tcase_add_test(tests, help_explains_strategies);
 }

@@ -394,6 +394,24 @@ void plan_predict(const plan_cluster *c, const plan_work *w, const plan_grid *g,
     free(sends);
 }
 
+/* Trust ---------------------------------------------------------------------------------------- */
+
+plan_sharing plan_sharing_of(const plan_cluster *c, int count, const int *ranks)
+{
+    plan_sharing most = {.host = -1};
+    double crowd = 1;
+    for (int host = 0; host < c->hosts; host++) {
+        int there = 0;
+        for (int i = 0; i < count; i++)
+            there += c->rank[ranks[i]].host == host;
+        if (c->processors[host] <= 0 || there / c->processors[host] <= crowd)
+            continue;
+        crowd = there / c->processors[host];
+        most = (plan_sharing){host, there, c->processors[host] < 1};
+    }
+    return most;
+}
+
 /* Memory --------------------------------------------------------------------------------------- */
 
 double plan_memory(const plan_work *w, const plan_grid *g, int place)

@@ -52,6 +52,14 @@ typedef struct plan_prediction {
 void plan_predict(const plan_cluster *cluster, const plan_work *work, const plan_grid *grid,
                   plan_prediction *out);
 
+/* How far predictions for some of a cluster's ranks can be trusted. */
+typedef struct plan_sharing {
+    int host; /* the one with the most ranks for each processor, if that is more than 1; −1: none */
+    int ranks;    /* its ranks among these */
+    bool is_part; /* its processors are less than one: it shares them with other hosts */
+} plan_sharing;
+plan_sharing plan_sharing_of(const plan_cluster *cluster, int count, const int *ranks);
+
 /* Bytes that the rank at a place of the grid needs. */
 double plan_memory(const plan_work *work, const plan_grid *grid, int place);
 

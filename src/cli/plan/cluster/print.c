@@ -9,6 +9,8 @@
 #include "cli/lib/terminal.h"
 #include "cli/plan/cluster/cluster.h"
 
+static const char *const places_of[] = {"best", "second", "third"};
+
 static const char *unit(const plan_outcome *o)
 {
     static const char *const units[] = {"a token", "a pass", "a step"};
@@ -57,6 +59,23 @@ static void time_cell(cli_table *table, double seconds)
     cli_table_cell(table, "%s", seconds > 0 ? cli_duration(1e9 * seconds, text) : "-");
 }
 
+/* The predicted times, unless they are known to be wrong. */
+static void add_times(cli_table *table, const plan_outcome *o, const plan_candidate *c)
+{
+    const plan_prediction *p = &c->predicted;
+    char text[CLI_NUMBER_TEXT];
+    if (c->sharing.is_part) {
+        for (int i = 0; i < 5; i++)
+            cli_table_cell(table, "?");
+        return;
+    }
+    time_cell(table, p->seconds);
+    cli_table_cell(table, "%s", cli_number(speed(o, c), text));
+    time_cell(table, p->compute);
+    time_cell(table, p->tensor + p->data + p->pipeline);
+    time_cell(table, p->idle);
+}
+
 static void print_grids(const plan_outcome *o)
 {
     cli_table *table = cli_table_create();
@@ -72,21 +91,40 @@ static void print_grids(const plan_outcome *o)
     cli_table_column(table, "memory", CLI_RIGHT);
     for (int i = 0; i < o->shown_count; i++) {
         const plan_candidate *c = &o->candidates->all[o->shown[i]];
-        const plan_prediction *p = &c->predicted;
         char text[512];
         cli_table_cell(table, "%d%s", c->data, c->sharded ? " (sharded)" : "");
         cli_table_cell(table, "%d", c->tensor);
         cli_table_cell(table, "%d", c->stages);
         cli_table_cell(table, "%s", places(o, c, sizeof text, text));
-        time_cell(table, p->seconds);
-        cli_table_cell(table, "%s", cli_number(speed(o, c), text));
-        time_cell(table, p->compute);
-        time_cell(table, p->tensor + p->data + p->pipeline);
-        time_cell(table, p->idle);
+        add_times(table, o, c);
         cli_table_cell(table, "%s", cli_bytes((uint64_t)most_memory(c), text));
     }
     cli_table_print(table, stdout, 0);
     cli_table_destroy(&table);
+}
+
+/* Says which of the printed predictions are not within 25 % of measurements, and why. */
+static void print_trust(const plan_outcome *o)
+{
+    const plan_cluster *cluster = o->search->cluster;
+    for (int i = 0; i < o->shown_count; i++) {
+        const plan_sharing *s = &o->candidates->all[o->shown[i]].sharing;
+        const double processors = s->host < 0 ? 0 : cluster->processors[s->host];
+        if (s->host < 0)
+            continue;
+        if (s->is_part)
+            cli_line(stdout,
+                     "%s: not predicted, because %s has %g of a processor for %d rank%s and "
+                     "shares it with other hosts",
+                     places_of[i], cluster->names[s->host], processors, s->ranks,
+                     s->ranks == 1 ? "" : "s");
+        else
+            cli_line(stdout,
+                     "%s: %d ranks share %g processor%s of %s; the prediction may be a third too "
+                     "low",
+                     places_of[i], s->ranks, processors, processors == 1 ? "" : "s",
+                     cluster->names[s->host]);
+    }
 }
 
 static void print_ranks(const plan_outcome *o)
@@ -117,7 +155,6 @@ static void print_ranks(const plan_outcome *o)
 
 void plan_cluster_print(const plan_outcome *o)
 {
-    static const char *const places_of[] = {"best", "second", "third"};
     const plan_cluster *cluster = o->search->cluster;
     cli_print(stdout, "%s: %s, %d layers, on %d host%s with %d rank%s\n\n", o->path,
               o->config->architecture, o->config->layers, cluster->hosts,
@@ -127,9 +164,12 @@ void plan_cluster_print(const plan_outcome *o)
     if (o->best < 0)
         puts("no grid fits");
     for (int i = o->best < 0 ? 0 : 1; i < o->shown_count; i++) {
+        const plan_candidate *c = &o->candidates->all[o->shown[i]];
         char text[PLAN_REASON_TEXT];
-        cli_line(stdout, "%s: %s", places_of[i], plan_cluster_reason(o, o->shown[i], text));
+        if (c->missing_bytes > 0 || !c->sharing.is_part)
+            cli_line(stdout, "%s: %s", places_of[i], plan_cluster_reason(o, o->shown[i], text));
     }
+    print_trust(o);
     if (o->best < 0)
         return;
     puts(o->shown_count > 1 ? "\nthe best:" : "the best:");
@@ -158,8 +198,15 @@ static void add_candidate(json_t *list, const plan_outcome *o, int number)
     cli_json_bool(object, "sharded", c->sharded);
     cli_json_bool(object, "by_rates", c->by_rates);
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
-        cli_json_real(object, times[i].name, times[i].seconds);
-    cli_json_real(object, "tokens_per_second", speed(o, c));
+        if (c->sharing.is_part)
+            cli_json_null(object, times[i].name);
+        else
+            cli_json_real(object, times[i].name, times[i].seconds);
+    if (c->sharing.is_part)
+        cli_json_null(object, "tokens_per_second");
+    else
+        cli_json_real(object, "tokens_per_second", speed(o, c));
+    cli_json_bool(object, "processors_are_shared", c->sharing.host >= 0);
     json_t *blocks = cli_json_add_array(object, "layers");
     for (int s = 0; s < c->stages; s++)
         cli_json_append(blocks, json_integer(c->blocks[s]));

@@ -127,6 +127,7 @@ static void judge(const plan_search *s, const plan_part *parts, plan_candidate *
                             .blocks = c->blocks,
                             .parts = parts};
     plan_predict(s->cluster, &s->work, &grid, &c->predicted);
+    c->sharing = plan_sharing_of(s->cluster, c->count, c->ranks);
     for (int place = 0; place < c->count; place++) {
         const uint64_t limit = s->cluster->rank[c->ranks[place]].memory;
         c->memory[place] = plan_memory(&s->work, &grid, place);
@@ -261,10 +262,13 @@ static tsr_status add_all(const plan_search *s, const tsr_model_config *m, plan_
     return status == TSR_OK ? add_pool(s, m, &all, out) : status;
 }
 
-/* The fastest first. Of equally fast ones, the one with fewer ranks, and then with fewer stages. */
+/* The fastest first, and those that are not predicted last. Of equally fast ones, the one with
+ * fewer ranks, and then with fewer stages. */
 static int compare(const void *a, const void *b)
 {
     const plan_candidate *x = a, *y = b;
+    if (x->sharing.is_part != y->sharing.is_part)
+        return x->sharing.is_part - y->sharing.is_part;
     if (x->predicted.seconds != y->predicted.seconds)
         return x->predicted.seconds < y->predicted.seconds ? -1 : 1;
     if (x->count != y->count)

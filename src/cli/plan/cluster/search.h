@@ -14,6 +14,7 @@ typedef struct plan_candidate {
     int *blocks;    /* [stages] */
     double *memory; /* [count], bytes */
     plan_prediction predicted;
+    plan_sharing sharing;
     double missing_bytes; /* of the rank that lacks the most; 0: all fit */
     int missing_place;
 } plan_candidate;
