@@ -15,7 +15,7 @@ tsr__case_fn tsr__case_sum_squares;
 /* elements.c: operations on elements */
 tsr__case_fn tsr__case_multiply, tsr__case_where, tsr__case_silu, tsr__case_silu_mul,
     tsr__case_silu_grad;
-tsr__case_fn tsr__case_transpose, tsr__case_fill, tsr__case_rope;
+tsr__case_fn tsr__case_copy, tsr__case_transpose, tsr__case_fill, tsr__case_rope;
 tsr__case_fn tsr__case_index_select, tsr__case_index_add, tsr__case_adamw, tsr__case_sgd;
 tsr__case_fn tsr__case_clip_scale;
 tsr__case_fn tsr__case_kv_append, tsr__case_rope_append;
@@ -29,7 +29,8 @@ tsr__case_fn tsr__case_random, tsr__case_dropout;
 
 /* products.c: attention, and weights in blocks. For these, `dtype` is a block format or, with q8_0,
  * the dtype of the other tensors. */
-tsr__case_fn tsr__case_attention, tsr__case_attention_few, tsr__case_attention_grad;
+tsr__case_fn tsr__case_attention, tsr__case_attention_few, tsr__case_attention_grad,
+    tsr__case_attention_delta;
 tsr__case_fn tsr__case_attention_coopmat, tsr__case_attention_coopmat_grad;
 tsr__case_fn tsr__case_quant_product, tsr__case_long_quant_product, tsr__case_int8_product,
     tsr__case_dequantize, tsr__case_pack;

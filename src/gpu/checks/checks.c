@@ -78,7 +78,7 @@ static const shader_case cases[] = {
     CASE_WITH(ACTIVATE, 2, silu_grad, .name = "activate_grad", .when = ACTIVATE_GRADIENT,
               .first = 1, .last = UINT32_MAX),
     CASE(ACTIVATE_MUL, 2, silu_mul),
-    CASE(COPY, 1, transpose),
+    CASE(COPY, 1, copy),
     CASE(COPY_TILE, 0, transpose),
     CASE_WITH(FILL, 1, fill, .by_bytes = true),
     CASE(ROPE, 2, rope),
@@ -104,7 +104,7 @@ static const shader_case cases[] = {
                 TSR_ATTENTION_FORWARD),
     BY_MATRICES(ATTENTION_COOPMAT_BF16, TSR_BF16, attention_coopmat_grad, TSR_ATTENTION_DQ,
                 TSR_ATTENTION_DKV),
-    CASE(ATTENTION_DELTA, 1, attention_grad),
+    CASE(ATTENTION_DELTA, 1, attention_delta),
     CASE(ATTENTION_FEW, 3, attention_few),
     CASE(ATTENTION_MERGE, 1, attention_few),
     CASE_WITH(MATMUL_QUANT, TSR_QUANT_SPECS + 3, quant_product, .blocks = true),
@@ -124,11 +124,40 @@ static const char *name_of(const shader_case *entry)
     return entry->name ? entry->name : tsr__shader_binaries[entry->shader].name;
 }
 
+/* The kernel that this thread is testing; `name` is NULL if none of the list. */
+static _Thread_local struct {
+    const char *name;
+    tsr_dtype dtype;
+    bool used; /* the case has asked for the kernel */
+} testing;
+
+static tsr_status not_used(const tsr_device *device)
+{
+    return tsr__fail(TSR_ERR_UNSUPPORTED, "%s computes the test of %s in %s with another kernel",
+                     device->info.name, testing.name, tsr_dtype_name(testing.dtype));
+}
+
+static tsr_status run_case(tsr_device *device, const shader_case *entry, tsr_dtype dtype, bool *out)
+{
+    bool right;
+
+    testing.name = name_of(entry);
+    testing.dtype = dtype;
+    testing.used = false;
+    tsr_status status = tsr__case_run(device, entry->run, dtype, &right);
+    if (status == TSR_OK && !testing.used)
+        status = not_used(device);
+    testing.name = NULL;
+    if (status == TSR_OK)
+        *out = right;
+    return status;
+}
+
 static tsr_status check_shader(tsr_device *device, const char *name, tsr_dtype dtype, bool *out)
 {
     for (int i = 0; i < CASES; i++)
         if (name_of(&cases[i]) == name)
-            return tsr__case_run(device, cases[i].run, dtype, out);
+            return run_case(device, &cases[i], dtype, out);
     return TSR_ERR_UNSUPPORTED;
 }
 
@@ -177,10 +206,29 @@ static tsr_status admit_for(tsr_device *device, const shader_case *entry, tsr_dt
                      name_of(entry), tsr_dtype_name(dtype), device->info.name);
 }
 
+/* Notes that a case asks for the kernel that it tests. If a case asks for a kernel for CPU drivers
+ * instead, the device computes the operation without the tested kernel, and the case ends before
+ * that other kernel is compiled. */
+static tsr_status admit_in_check(const tsr_device *device, int shader, const uint32_t *spec,
+                                 int spec_count)
+{
+    for (int i = 0; i < CASES && !testing.used; i++) {
+        const shader_case *entry = &cases[i];
+        testing.used = name_of(entry) == testing.name && counts(entry, shader, spec, spec_count) &&
+                       (dtype_of(entry, spec) == testing.dtype ||
+                        (entry->blocks && format_of(spec) == testing.dtype));
+    }
+    return testing.name && !testing.used && tsr__shader_binaries[shader].for_cpu_drivers
+               ? not_used(device)
+               : TSR_OK;
+}
+
 static tsr_status admit(tsr_device *device, int shader, const uint32_t *spec, int spec_count,
                         bool *settled)
 {
     *settled = !tsr__in_check();
+    if (!*settled)
+        return admit_in_check(device, shader, spec, spec_count);
     for (int i = 0; i < CASES; i++) {
         const shader_case *entry = &cases[i];
         if (!counts(entry, shader, spec, spec_count))

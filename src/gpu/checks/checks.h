@@ -18,8 +18,8 @@ typedef struct tsr__check {
  * of floats are not among them. */
 bool tsr__check_at(int i, tsr__check *out);
 
-/* Tests all kernels that have a test, for all dtypes, as opening a device with
- * TESSERA_SELF_TEST=full does. */
+/* Tests all kernels that have a test and that the device uses, for all dtypes, as opening a device
+ * with TESSERA_SELF_TEST=full does. */
 void tsr__self_test_all(tsr_device *device);
 
 /* Tests the kernel of this name, unless its result is known. Returns whether it may be used. True

@@ -56,6 +56,22 @@ tsr_status tsr__case_transpose(tsr__case *c, tsr_dtype dtype)
     return status;
 }
 
+/* Converts every second column to f32, or from f32 to f16. */
+tsr_status tsr__case_copy(tsr__case *c, tsr_dtype dtype)
+{
+    enum { HALF = (COLUMNS + 1) / 2 };
+    tsr_tensor *columns = NULL;
+
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
+    TSR__TRY(tsr__case_output(c, dtype == TSR_F32 ? TSR_F16 : TSR_F32, TSR__SHAPE_2(ROWS, HALF)));
+    for (int i = 0; i < ROWS * HALF; i++)
+        c->value[1][i] = c->value[0][i / HALF * COLUMNS + i % HALF * 2];
+    TSR__TRY(tsr_tensor_slice(c->tensor[0], 1, 0, COLUMNS, 2, &columns));
+    tsr_status status = tsr_copy(c->stream, c->tensor[1], columns);
+    tsr_tensor_destroy(&columns);
+    return status;
+}
+
 tsr_status tsr__case_rope(tsr__case *c, tsr_dtype dtype)
 {
     enum { HALF = 12, WIDTH = 2 * HALF, LENGTH = 7 };
@@ -82,27 +98,36 @@ tsr_status tsr__case_rope(tsr__case *c, tsr_dtype dtype)
     return status;
 }
 
-enum { PICKED = 6 };
+/* Rows between two other dimensions: those of a matrix are selected by the kernels for
+ * embeddings. */
+enum { PICKED = 6, PLANES = 3, INNER = 37 };
 static const int32_t picked[PICKED] = {4, 0, 2, 2, 1, 4};
+
+/* The element that number i of the selection is. */
+static int picked_from(int i)
+{
+    const int plane = i / (PICKED * INNER), row = picked[i / INNER % PICKED];
+    return (plane * ROWS + row) * INNER + i % INNER;
+}
 
 tsr_status tsr__case_index_select(tsr__case *c, tsr_dtype dtype)
 {
-    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_3(PLANES, ROWS, INNER)));
     TSR__TRY(tsr__case_indices(c, PICKED, picked));
-    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(PICKED, COLUMNS)));
-    for (int i = 0; i < PICKED * COLUMNS; i++)
-        c->value[2][i] = c->value[0][picked[i / COLUMNS] * COLUMNS + i % COLUMNS];
-    return tsr_index_select(c->stream, c->tensor[2], c->tensor[0], 0, c->tensor[1]);
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_3(PLANES, PICKED, INNER)));
+    for (int i = 0; i < PLANES * PICKED * INNER; i++)
+        c->value[2][i] = c->value[0][picked_from(i)];
+    return tsr_index_select(c->stream, c->tensor[2], c->tensor[0], 1, c->tensor[1]);
 }
 
 tsr_status tsr__case_index_add(tsr__case *c, tsr_dtype dtype)
 {
-    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(PICKED, COLUMNS)));
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_3(PLANES, PICKED, INNER)));
     TSR__TRY(tsr__case_indices(c, PICKED, picked));
-    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
-    for (int i = 0; i < PICKED * COLUMNS; i++)
-        c->value[2][picked[i / COLUMNS] * COLUMNS + i % COLUMNS] += c->value[0][i];
-    return tsr_index_select_grad(c->stream, c->tensor[2], c->tensor[0], 0, c->tensor[1], false);
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_3(PLANES, ROWS, INNER)));
+    for (int i = 0; i < PLANES * PICKED * INNER; i++)
+        c->value[2][picked_from(i)] += c->value[0][i];
+    return tsr_index_select_grad(c->stream, c->tensor[2], c->tensor[0], 1, c->tensor[1], false);
 }
 
 /* A fill of every second column, which is no command of Vulkan's. The others keep NaN, so they are

@@ -3,6 +3,7 @@
 
 #include "base/float16.h"
 #include "gpu/checks/cases.h"
+#include "gpu/device/coopmat.h"
 #include "gpu/quant/pack.h"
 #include "tensor/check.h"
 #include "tessera/attention.h"
@@ -136,13 +137,31 @@ tsr_status tsr__case_attention_grad(tsr__case *c, tsr_dtype dtype)
     return attention_grad(c, dtype, KEYS, QUERIES);
 }
 
+/* For 16-bit tensors, only kernels by cooperative matrices read delta, which compute many queries.
+ */
+tsr_status tsr__case_attention_delta(tsr__case *c, tsr_dtype dtype)
+{
+    return attention_grad(c, dtype, MANY_KEYS, MANY_QUERIES);
+}
+
+/* Other devices would compute the cases with other kernels. */
+static tsr_status require_matrices(const tsr__case *c, tsr_dtype dtype)
+{
+    const tsr_device *device = tsr_stream_device(c->stream);
+    return device->device_class == TSR__CLASS_GPU && tsr__coopmat_used(device, dtype)
+               ? TSR_OK
+               : TSR_ERR_UNSUPPORTED;
+}
+
 tsr_status tsr__case_attention_coopmat(tsr__case *c, tsr_dtype dtype)
 {
+    TSR__TRY(require_matrices(c, dtype));
     return attention(c, dtype, MANY_KEYS, MANY_QUERIES);
 }
 
 tsr_status tsr__case_attention_coopmat_grad(tsr__case *c, tsr_dtype dtype)
 {
+    TSR__TRY(require_matrices(c, dtype));
     return attention_grad(c, dtype, MANY_KEYS, MANY_QUERIES);
 }
 

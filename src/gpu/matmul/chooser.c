@@ -1,5 +1,7 @@
 #include "gpu/matmul/chooser.h"
 
+#include <string.h>
+
 #include "base/checked.h"
 #include "base/error.h"
 #include "gpu/cpu_drivers/cpu_drivers.h"
@@ -123,6 +125,48 @@ static const tsr__matmul_config *usual(const tsr__matmul_device *device,
     if (!tsr__matmul_config_fits(config, device, p))
         config = tsr__matmul_config_named("wide");
     return config;
+}
+
+static bool lists(const tsr__chip_tile *tiles, const char *name)
+{
+    for (; tiles && tiles->config; tiles++)
+        if (strcmp(tiles->config, name) == 0)
+            return true;
+    return false;
+}
+
+static bool is_for_cpu_drivers(const tsr__matmul_config *config)
+{
+    const tsr__matmul_config *other;
+
+    for (int i = 0; (other = tsr__cpu_matmul_config_at(i)) != NULL; i++)
+        if (other == config)
+            return true;
+    return false;
+}
+
+static bool was_measured(const tsr__chip *chip, const char *name)
+{
+    for (int i = 0; i < chip->tuning_count; i++)
+        if (strcmp(chip->tuning[i].config, name) == 0)
+            return true;
+    return false;
+}
+
+bool tsr__matmul_can_choose(const tsr__matmul_device *device, const tsr__matmul_config *config)
+{
+    static const tsr__chip_tile few_rows[] = {
+        {.config = "vector-col"}, {.config = "vector-k"}, {.config = "vector-k16"}, {0}};
+    static const tsr__chip_tile all_problems[] = {{.config = "tiled-s"}, {.config = "wide"}, {0}};
+
+    if (lists(all_problems, config->name))
+        return true;
+    if (device->device_class != TSR__CLASS_GPU)
+        return is_for_cpu_drivers(config);
+    const tsr__chip *chip = tsr__chip_of(device);
+    return lists(few_rows, config->name) || lists(chip->coopmat_tiles, config->name) ||
+           (device->dot2 && lists(chip->pair_tiles, config->name)) ||
+           lists(chip->tiles, config->name) || was_measured(chip, config->name);
 }
 
 /* k is split until there are this many workgroups. With few rows, reading b takes most of the time.

@@ -28,4 +28,7 @@ tsr_status tsr__matmul_choose(const tsr__matmul_device *device, tsr__tuned *tune
                               const tsr__matmul_problem *problem,
                               const tsr__matmul_override *override, tsr__matmul_plan *out);
 
+/* True if a device that has no tuning of its own can choose `config`, which runs on it. */
+bool tsr__matmul_can_choose(const tsr__matmul_device *device, const tsr__matmul_config *config);
+
 #endif

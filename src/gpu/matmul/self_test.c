@@ -256,7 +256,7 @@ void tsr__matmul_add_tests(tsr_device *gpu, tsr__kernel_tests *list)
 
     for (int i = 0; (config = tsr__matmul_config_at(i)) != NULL; i++)
         for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
-            if (tsr__matmul_config_runs(config, &device))
+            if (tsr__matmul_config_runs(config, &device) && tsr__matmul_can_choose(&device, config))
                 tsr__kernel_tests_add(list, config->name, dtypes[d], check_config);
     tsr__kernel_tests_add(list, sum_name, TSR_F32, check_sum);
 }

@@ -3,6 +3,7 @@
 #ifndef TSR_GPU_PIPELINE_SHADER_H
 #define TSR_GPU_PIPELINE_SHADER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,6 +12,7 @@
 
 typedef struct tsr__shader_binary {
     const char *name;
+    bool for_cpu_drivers; /* only drivers for the CPU use it */
     struct {
         const uint32_t *code; /* NULL if the GLSL compiler of this build could not compile it */
         size_t size_bytes;

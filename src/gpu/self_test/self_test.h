@@ -12,7 +12,7 @@
 typedef enum tsr__self_test_mode {
     TSR__SELF_TEST_FIRST_USE, /* a kernel is tested before its first use, if no file has a result */
     TSR__SELF_TEST_OFF,       /* all kernels are used */
-    TSR__SELF_TEST_FULL       /* opening a device tests all its kernels, whatever a file has */
+    TSR__SELF_TEST_FULL       /* opening a device tests all kernels it uses, whatever a file has */
 } tsr__self_test_mode;
 
 /* Reads TESSERA_SELF_TEST. Errors: TSR_ERR_INVALID. */
@@ -20,7 +20,7 @@ tsr_status tsr__self_test_mode_wanted(tsr__self_test_mode *out) TSR_NODISCARD;
 
 /* Runs the kernel called `name` with elements of `dtype`, compares its results with the host's and
  * sets *out to whether they agree. Returns TSR_ERR_UNSUPPORTED if the kernel cannot be tested in
- * this way on the device; it then counts as right. */
+ * this way on the device; it then may be used, and no file remembers it. */
 typedef tsr_status tsr__check_fn(tsr_device *device, const char *name, tsr_dtype dtype, bool *out);
 
 /* True if the kernel may be used. The first call for a kernel and a dtype runs `check`, unless a

@@ -217,8 +217,38 @@ static const char *chosen(tsr_dtype dtype, int64_t m, int64_t k, int64_t n)
     tsr__matmul_plan plan;
 
     ck_assert_ok(tsr__matmul_choose(&device, NULL, &problem, NULL, &plan));
+    ck_assert(tsr__matmul_can_choose(&device, plan.config));
     return plan.config->name;
 }
+
+static bool can_choose(const char *name)
+{
+    return tsr__matmul_can_choose(&device, tsr__matmul_config_named(name));
+}
+
+/* A full self-test leaves out what only a tuning chooses. chosen() checks that it leaves out
+ * nothing else. */
+START_TEST(configurations_that_only_tunings_choose)
+{
+    static const char *const tuned[] = {"tiled-m-k32", "tiled-32x64", "coopmat2-128x128",
+                                        "tiled-m8"};
+
+    for (size_t i = 0; i < sizeof tuned / sizeof *tuned; i++)
+        ck_assert_msg(!can_choose(tuned[i]), "%s", tuned[i]);
+    ck_assert(!can_choose("pairs-l"));
+    device.dot2 = true;
+    ck_assert(can_choose("pairs-l"));
+    ck_assert_str_eq(chosen(TSR_F32, 40, 40, 40), "tiled-s");
+    device.device_class = TSR__CLASS_LAVAPIPE;
+    ck_assert(!can_choose("pairs-l") && !can_choose("tiled-l") && !can_choose("vector-k"));
+    ck_assert(can_choose("tiled-s") && can_choose("wide"));
+    (void)chosen(TSR_F32, 40, 40, 40);
+    (void)chosen(TSR_F16, 2, 2, 2);
+    device.device_class = TSR__CLASS_CPU;
+    (void)chosen(TSR_F32, 40, 40, 40);
+    (void)chosen(TSR_F32, 2, 40, 40);
+}
+END_TEST
 
 START_TEST(large_products_of_f16)
 {
@@ -699,6 +729,7 @@ TESTS(coopmat_shape)
 TESTS(coopmat_kernel)
 {
     tcase_add_checked_fixture(tests, make_gpu, NULL);
+    tcase_add_test(tests, configurations_that_only_tunings_choose);
     tcase_add_test(tests, large_products_of_f16);
     tcase_add_test(tests, products_of_f16_on_nvidia);
     tcase_add_test(tests, nine_to_sixteen_rows_of_f32);
