@@ -2,21 +2,33 @@
 
 #include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
 
 /* These variables are atomic, because a thread of a driver or of a loader may call tsr__fault_hit
  * while the test's thread arms a fault. */
 static atomic_int armed_kind = TSR__FAULT_NONE;
 static atomic_uint_fast64_t events_left;
 static atomic_int injected_code;
-static _Atomic(const char *) failed_site;
+static _Atomic(const char *) failed_site, only_site; /* NULL: events at all places count */
 
-void tsr__fault_arm(tsr__fault_kind kind, uint64_t nth, int code)
+static void arm(tsr__fault_kind kind, const char *site, uint64_t nth, int code)
 {
     atomic_store(&armed_kind, TSR__FAULT_NONE);
+    atomic_store(&only_site, site);
     atomic_store(&events_left, nth);
     atomic_store(&injected_code, code);
     atomic_store(&failed_site, NULL);
     atomic_store(&armed_kind, (int)kind);
+}
+
+void tsr__fault_arm(tsr__fault_kind kind, uint64_t nth, int code)
+{
+    arm(kind, NULL, nth, code);
+}
+
+void tsr__fault_arm_at(tsr__fault_kind kind, const char *site, int code)
+{
+    arm(kind, site, 0, code);
 }
 
 void tsr__fault_disarm(void)
@@ -37,6 +49,9 @@ int tsr__fault_code(void)
 bool tsr__fault_hit(tsr__fault_kind kind, const char *site)
 {
     if (atomic_load_explicit(&armed_kind, memory_order_relaxed) != (int)kind)
+        return false;
+    const char *only = atomic_load(&only_site);
+    if (only && strcmp(only, site) != 0)
         return false;
     if (kind == TSR__FAULT_NONE || atomic_fetch_sub(&events_left, 1) != 0)
         return false;

@@ -19,6 +19,8 @@ typedef enum tsr__fault_kind {
  * and so on. `code` is the result that a failing Vulkan call returns, or the errno of a failing
  * system call. */
 void tsr__fault_arm(tsr__fault_kind kind, uint64_t nth, int code);
+/* Makes the next event of `kind` at the place called `site` fail. `site` must stay valid. */
+void tsr__fault_arm_at(tsr__fault_kind kind, const char *site, int code);
 void tsr__fault_disarm(void);
 
 /* Returns the name of the place in the code at which the injected failure occurred since the last
