@@ -322,8 +322,9 @@ static void drop(operand *x)
     tsr_tensor_destroy(&x->parent);
 }
 
-/* The dtypes of y and of the inputs. Each combination needs a pipeline, so each function is tested
- * with two of them. */
+/* The dtypes of y and of the inputs. Each combination, and each combination of strides, needs a
+ * pipeline, so each function is tested with two mixtures and three random combinations of strides.
+ * All functions load and store in the same way. */
 static const tsr_dtype mixtures[][4] = {
     {TSR_F32, TSR_F32, TSR_F32, TSR_F32},
     {TSR_F16, TSR_BF16, TSR_F32, TSR_F16},
@@ -345,7 +346,7 @@ static void check_values(const function *f, const operand *y, const operand *x, 
     }
 }
 
-static void check_case(gpu_random *random, const function *f, bool vectors)
+static void check_case(gpu_random *random, const function *f, int mixture, bool vectors)
 {
     static operand y, x[3];
     tsr_tensor *views[3] = {NULL};
@@ -357,7 +358,7 @@ static void check_case(gpu_random *random, const function *f, bool vectors)
         y.shape[0] = gpu_random_between(random, 20, 27);
         y.shape[1] = gpu_random_between(random, 200, 220);
     }
-    const tsr_dtype *dtypes = mixtures[(f - all + gpu_random_between(random, 0, 1)) % 3];
+    const tsr_dtype *dtypes = mixtures[(f - all + mixture) % 3];
     tsr_dtype dtype = dtypes[0];
     if (compares(f) && gpu_random_between(random, 0, 1))
         dtype = TSR_U8;
@@ -394,8 +395,8 @@ START_TEST(random_views)
 {
     for (int n = PER_ROUND * _i; n < PER_ROUND * (_i + 1); n++) {
         gpu_random random = {(uint64_t)n};
-        for (int i = 0; i < 5; i++)
-            check_case(&random, &all[n], false);
+        for (int i = 0; i < 3; i++)
+            check_case(&random, &all[n], i % 2, false);
     }
 }
 END_TEST
@@ -405,7 +406,7 @@ START_TEST(every_third)
     for (int n = 2; n < FUNCTIONS; n += 3) {
         gpu_random random = {200 + (uint64_t)n};
         for (int i = 0; i < 3; i++)
-            check_case(&random, &all[n], false);
+            check_case(&random, &all[n], i % 2, false);
     }
 }
 END_TEST
@@ -415,7 +416,7 @@ START_TEST(long_rows)
 {
     for (int n = PER_ROUND * _i; n < PER_ROUND * (_i + 1); n++) {
         gpu_random random = {100 + (uint64_t)n};
-        check_case(&random, &all[n], true);
+        check_case(&random, &all[n], (n + n / 3) % 2, true);
     }
 }
 END_TEST
