@@ -215,8 +215,7 @@ static tsr_status measure_rank(tsr_comm *comm, const void *user, void *result)
     return status;
 }
 
-/* Results ---------------------------------------------------------------------------------------
- */
+/* Results ------------------------------------------------------------------------------------ */
 
 static bool add_row(bench_context *context, const rank_result *low, const rank_result *high,
                     int ranks[2], uint64_t bytes, const link_figures *figures)

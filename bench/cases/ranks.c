@@ -35,8 +35,7 @@ typedef struct started_rank {
     int rank, ranks, exchanges;
 } started_rank;
 
-/* Started processes -----------------------------------------------------------------------------
- */
+/* Started processes -------------------------------------------------------------------------- */
 
 static int all_gather(void *user, const void *mine, uint64_t size_bytes, void *all)
 {
@@ -143,8 +142,7 @@ static bool run_started(bench_context *context, int ranks, const bench_ranks_wor
     return done;
 }
 
-/* A launcher's job ------------------------------------------------------------------------------
- */
+/* A launcher's job --------------------------------------------------------------------------- */
 
 static bool run_in_job(bench_context *context, const bench_ranks_work *work, void *results)
 {

@@ -74,8 +74,7 @@ static void name_devices(const bench_model_report *report, char *text, size_t si
     }
 }
 
-/* Tables ----------------------------------------------------------------------------------------
- */
+/* Tables ------------------------------------------------------------------------------------- */
 
 /* Adds the columns that both tables have first. */
 static cli_table *table_for(void)
@@ -180,8 +179,7 @@ static void write_csv(const bench_model_report *report, FILE *out)
     cli_table_destroy(&table);
 }
 
-/* JSON ------------------------------------------------------------------------------------------
- */
+/* JSON --------------------------------------------------------------------------------------- */
 
 static void add_model(json_t *document, const bench_model_report *report)
 {

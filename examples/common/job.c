@@ -58,8 +58,7 @@ bool job_launch(const example_job_params *params, char **argv)
     return false;
 }
 
-/* Elastic jobs -----------------------------------------------------------------------------------
- */
+/* Elastic jobs ------------------------------------------------------------------------------- */
 
 int job_first_row(const example_job *self)
 {
@@ -146,8 +145,7 @@ static tsr_status init_elastic(example_job *self, const example_job_params *para
     return status;
 }
 
-/* Every job --------------------------------------------------------------------------------------
- */
+/* Every job ---------------------------------------------------------------------------------- */
 
 static bool choose_grid(example_job *self, const example_job_params *params, char error[256])
 {

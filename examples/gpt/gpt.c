@@ -60,8 +60,7 @@ static void on_signal(int number)
     stop_asked = number;
 }
 
-/* Training --------------------------------------------------------------------------------------
- */
+/* Training ----------------------------------------------------------------------------------- */
 
 static tsr_status evaluate(run *r, int64_t step)
 {
@@ -194,8 +193,7 @@ static tsr_status between_steps(run *r)
     return TSR_OK;
 }
 
-/* Other ranks ------------------------------------------------------------------------------------
- */
+/* Other ranks -------------------------------------------------------------------------------- */
 
 static tsr_status create_windows(run *r)
 {
@@ -285,8 +283,7 @@ static tsr_status look_for_newcomers(run *r)
     return TSR_OK;
 }
 
-/* The loop ---------------------------------------------------------------------------------------
- */
+/* The loop ----------------------------------------------------------------------------------- */
 
 static tsr_status turn(run *r, bool *is_end)
 {
@@ -353,8 +350,7 @@ static tsr_status write_text(run *r)
     return status;
 }
 
-/* The whole run ---------------------------------------------------------------------------------
- */
+/* The whole run ------------------------------------------------------------------------------ */
 
 static int failed(const run *r, tsr_status status)
 {

@@ -4,8 +4,7 @@
 
 #include "passes.h"
 
-/* Losses ----------------------------------------------------------------------------------------
- */
+/* Losses ------------------------------------------------------------------------------------- */
 
 static double tokens_of_batch(const gpt_model *self)
 {
@@ -53,8 +52,7 @@ static tsr_status take_loss(gpt_model *self, double tokens, double *out)
     return TSR_OK;
 }
 
-/* Training --------------------------------------------------------------------------------------
- */
+/* Training ----------------------------------------------------------------------------------- */
 
 typedef struct learning {
     gpt_model *model;
@@ -231,8 +229,7 @@ tsr_status model_evaluate(gpt_model *self, int count, const gpt_batch *batches, 
     return take_loss(self, tokens_of_batch(self) * count, loss);
 }
 
-/* Generation ------------------------------------------------------------------------------------
- */
+/* Generation --------------------------------------------------------------------------------- */
 
 typedef struct generation {
     gpt_model *model;

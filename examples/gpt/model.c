@@ -14,8 +14,7 @@ static bool is_llama(const gpt_model *self)
     return self->config.style == GPT_STYLE_LLAMA;
 }
 
-/* Stages ----------------------------------------------------------------------------------------
- */
+/* Stages ------------------------------------------------------------------------------------- */
 
 /* The work of the head in blocks: both mostly multiply by their weights. */
 static double head_cost(const gpt_config *config)
@@ -91,8 +90,7 @@ static int first_block(const gpt_model *self)
     return sum;
 }
 
-/* Layers ----------------------------------------------------------------------------------------
- */
+/* Layers ------------------------------------------------------------------------------------- */
 
 static tsr_status create_blocks(gpt_model *self, const gpt_model_params *params, uint64_t seed)
 {
@@ -167,8 +165,7 @@ static tsr_status create_layers(gpt_model *self, const gpt_model_params *params)
         &self->head);
 }
 
-/* Units -----------------------------------------------------------------------------------------
- */
+/* Units -------------------------------------------------------------------------------------- */
 
 /* The embedding that is also the head, for a unit without a layer. */
 static tsr_status draw_tokens(const gpt_model *self, tsr_parameter *out)
@@ -304,8 +301,7 @@ static tsr_status shard(gpt_model *self, const char *strategy)
     return TSR_OK;
 }
 
-/* The model -------------------------------------------------------------------------------------
- */
+/* The model ---------------------------------------------------------------------------------- */
 
 static tsr_status create_optimizer(gpt_model *self)
 {

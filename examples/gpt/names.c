@@ -152,8 +152,7 @@ void names_find(const gpt_config *config, const gpt_parameter *parameter, gpt_pl
     }
 }
 
-/* Files -----------------------------------------------------------------------------------------
- */
+/* Files -------------------------------------------------------------------------------------- */
 
 static const tsr_shard_param *find_in_list(const tsr_shard_list *list, const char *name)
 {

@@ -74,8 +74,7 @@ static tsr_status end_backward(gpt_model *self, tsr_layer *layer, int unit,
     return take_back(self, layer);
 }
 
-/* Positions -------------------------------------------------------------------------------------
- */
+/* Positions ---------------------------------------------------------------------------------- */
 
 static bool has_positions(const gpt_model *self)
 {
@@ -121,8 +120,7 @@ static tsr_status positions_backward(gpt_model *self, const tsr_tensor *dy)
     return tsr_fsdp_end(self->sharded, self->positions_unit);
 }
 
-/* Forward ---------------------------------------------------------------------------------------
- */
+/* Forward ------------------------------------------------------------------------------------ */
 
 /* The features before the first block of this stage. */
 static tsr_status enter(gpt_model *self, const tsr_tensor *tokens, const tsr_tensor *x,
@@ -185,8 +183,7 @@ tsr_status passes_cached(gpt_model *self, const tsr_tensor *tokens, const tsr_te
     return leave(self, false, p);
 }
 
-/* Backward --------------------------------------------------------------------------------------
- */
+/* Backward ----------------------------------------------------------------------------------- */
 
 /* Replaces *d by the gradient before a unit. */
 static tsr_status back(gpt_model *self, int unit, const tsr_layer_saved *saved, tsr_tensor **d)

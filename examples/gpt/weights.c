@@ -15,8 +15,7 @@ static void describe(const tsr_parameter *p, gpt_parameter *out)
     out->columns = p->ndim == 2 ? p->global_shape[1] : 1;
 }
 
-/* Loading ---------------------------------------------------------------------------------------
- */
+/* Loading ------------------------------------------------------------------------------------ */
 
 typedef struct loading {
     gpt_model *model;
@@ -143,8 +142,7 @@ tsr_status weights_load(gpt_model *model, const char *path, char *error, size_t 
     return status;
 }
 
-/* Saving ----------------------------------------------------------------------------------------
- */
+/* Saving ------------------------------------------------------------------------------------- */
 
 typedef struct saving {
     gpt_model *model;

@@ -38,8 +38,7 @@ extern "C" {
 typedef struct tsr_comm tsr_comm;
 typedef struct tsr_request tsr_request;
 
-/* Creating --------------------------------------------------------------------------------------
- */
+/* Creating ----------------------------------------------------------------------------------- */
 
 /* How the processes of a job find each other. */
 typedef enum tsr_bootstrap {
@@ -396,8 +395,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_recv_start(tsr_comm *comm, void *data,
                                                      tsr_dtype dtype, int from, int tag,
                                                      uint64_t timeout_ns, tsr_request **out);
 
-/* Predicting ------------------------------------------------------------------------------------
- */
+/* Predicting --------------------------------------------------------------------------------- */
 
 typedef enum tsr_collective {
     TSR_COLLECTIVE_ALL_REDUCE = 1,

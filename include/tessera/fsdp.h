@@ -48,8 +48,7 @@ extern "C" {
 
 typedef struct tsr_fsdp tsr_fsdp;
 
-/* Creating --------------------------------------------------------------------------------------
- */
+/* Creating ----------------------------------------------------------------------------------- */
 
 /* The parameters that are gathered together: those of a layer, or tensors of the caller. */
 typedef struct tsr_fsdp_unit {
@@ -114,8 +113,7 @@ TSR_API void tsr_fsdp_destroy(tsr_fsdp **model);
 /* The plan that the model uses; it belongs to the model. */
 TSR_API const tsr_shard_plan *tsr_fsdp_plan(const tsr_fsdp *model);
 
-/* Passes ----------------------------------------------------------------------------------------
- */
+/* Passes ------------------------------------------------------------------------------------- */
 
 /* Run a forward or backward pass of a unit that is a layer: they call tsr_fsdp_begin, then
  * tsr_layer_forward or tsr_layer_backward, then tsr_fsdp_end. Both block until the unit's
@@ -247,8 +245,7 @@ TSR_API int64_t tsr_fsdp_steps(const tsr_fsdp *model);
  * destroyed or rebuilt. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_rebuild(const tsr_fsdp_params *params, tsr_fsdp **model);
 
-/* Memory ----------------------------------------------------------------------------------------
- */
+/* Memory ------------------------------------------------------------------------------------- */
 
 /* Device memory of this rank. gathered_bytes and unreduced_bytes include padding, because each
  * parameter of a unit starts at a multiple of 64 bytes. The other numbers do not. */

@@ -25,8 +25,7 @@ extern "C" {
 
 #define TSR_GENERATOR_MAX_SEQUENCES 4096
 
-/* Choosing tokens -------------------------------------------------------------------------------
- */
+/* Choosing tokens ---------------------------------------------------------------------------- */
 
 /* How a token is chosen from logits. The steps are applied in the order of the fields, as in
  * Hugging Face Transformers. */
@@ -70,8 +69,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampling_draw(const tsr_sampling_params *pa
                                                    const float *logits, int64_t history_count,
                                                    const int32_t *history, int32_t *token);
 
-/* Generators ------------------------------------------------------------------------------------
- */
+/* Generators --------------------------------------------------------------------------------- */
 
 typedef struct tsr_generator tsr_generator;
 

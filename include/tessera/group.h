@@ -215,8 +215,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_group_wait(tsr_group_request **request);
  * yet, the group fails on all ranks. NULL is fine. */
 TSR_API void tsr_group_cancel(tsr_group_request **request);
 
-/* Time -------------------------------------------------------------------------------------------
- */
+/* Time --------------------------------------------------------------------------------------- */
 
 typedef struct tsr_group_stats {
     uint64_t operations; /* number of operations that have ended */

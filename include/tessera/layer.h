@@ -39,8 +39,7 @@
 extern "C" {
 #endif
 
-/* Layers ----------------------------------------------------------------------------------------
- */
+/* Layers ------------------------------------------------------------------------------------- */
 
 typedef struct tsr_layer tsr_layer;
 /* The values that a forward pass keeps for the backward pass. */
@@ -71,8 +70,7 @@ TSR_API void tsr_layer_destroy(tsr_layer **layer);
 
 TSR_API tsr_group *tsr_layer_group(const tsr_layer *layer);
 
-/* Parameters ------------------------------------------------------------------------------------
- */
+/* Parameters --------------------------------------------------------------------------------- */
 
 /* This rank's part of a parameter. The layer owns everything in it. */
 typedef struct tsr_parameter {
@@ -287,8 +285,7 @@ typedef struct tsr_mlp_params {
 
 TSR_API TSR_NODISCARD tsr_status tsr_mlp_create(const tsr_mlp_params *params, tsr_layer **out);
 
-/* Vocabulary ------------------------------------------------------------------------------------
- */
+/* Vocabulary --------------------------------------------------------------------------------- */
 
 typedef struct tsr_embedding_params {
     tsr_group *group;
@@ -321,8 +318,7 @@ tsr_vocabulary_cross_entropy(tsr_group *group, tsr_tensor *loss, tsr_tensor *dlo
                              const tsr_tensor *logits, const tsr_tensor *labels, int64_t classes,
                              const tsr_partition_params *partition, float grad_scale);
 
-/* Dropout ---------------------------------------------------------------------------------------
- */
+/* Dropout ------------------------------------------------------------------------------------ */
 
 /* Applies tsr_dropout to a part of a tensor. The part gets the mask that it would get in the full
  * tensor, so the result does not depend on the partition. x is elements offset, offset + 1, … of

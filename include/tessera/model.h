@@ -29,8 +29,7 @@ extern "C" {
 #define TSR_MODEL_MAX_CONTEXT 1073741824 /* positions */
 #define TSR_MODEL_MAX_END_TOKENS 16
 
-/* Configuration ---------------------------------------------------------------------------------
- */
+/* Configuration ------------------------------------------------------------------------------ */
 
 /* What a model is, as its files say. */
 typedef struct tsr_model_config {
@@ -69,8 +68,7 @@ typedef struct tsr_model_config {
  * limits above, naming them; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_config_read(const char *path, tsr_model_config *out);
 
-/* Models ----------------------------------------------------------------------------------------
- */
+/* Models ------------------------------------------------------------------------------------- */
 
 typedef struct tsr_model tsr_model;
 
@@ -150,8 +148,7 @@ typedef struct tsr_model_stats {
 } tsr_model_stats;
 TSR_API void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out);
 
-/* Planning --------------------------------------------------------------------------------------
- */
+/* Planning ----------------------------------------------------------------------------------- */
 
 #define TSR_MODEL_PLAN_MAX_RANKS 65536
 #define TSR_MODEL_PLAN_MAX_ADVICE 64 /* the most ranks that tsr_model_fit names */

@@ -88,8 +88,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_optimizer_add_parameter(tsr_optimizer *opti
  * before. */
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_add_fsdp(tsr_optimizer *optimizer, tsr_fsdp *model);
 
-/* Steps -----------------------------------------------------------------------------------------
- */
+/* Steps -------------------------------------------------------------------------------------- */
 
 /* Makes one step: changes all parameters by their gradients, and increases the number of steps by
  * one. If a parameter of a layer has got no gradient since the last tsr_optimizer_zero_grad (or
@@ -171,8 +170,7 @@ TSR_API int64_t tsr_optimizer_steps(const tsr_optimizer *optimizer);
  * FSDP models, blocks as tsr_fsdp_changed does. Errors: those of tsr_copy and tsr_fsdp_changed. */
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_changed(tsr_optimizer *optimizer);
 
-/* State -----------------------------------------------------------------------------------------
- */
+/* State -------------------------------------------------------------------------------------- */
 
 /* One parameter and its state. Parameters of FSDP models are not included; for them see
  * tsr_fsdp_shard_of. All tensors belong to the optimizer or the layer. */

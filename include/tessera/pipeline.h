@@ -35,8 +35,7 @@ extern "C" {
 
 #define TSR_MAX_PIPELINE_BATCHES 1048576 /* micro-batches of a run */
 
-/* The schedule -----------------------------------------------------------------------------------
- */
+/* The schedule ------------------------------------------------------------------------------- */
 
 typedef struct tsr_pipeline_step {
     tsr_pass pass;
@@ -56,8 +55,7 @@ TSR_API int tsr_pipeline_in_flight(int stage, int stages, int micro_batches);
  * refuses. */
 TSR_API double tsr_pipeline_bubble(int stages, int micro_batches);
 
-/* Dividing blocks --------------------------------------------------------------------------------
- */
+/* Dividing blocks ---------------------------------------------------------------------------- */
 
 typedef struct tsr_pipeline_divide_params {
     int blocks, stages;
@@ -87,8 +85,7 @@ typedef struct tsr_pipeline_divide_params {
 TSR_API TSR_NODISCARD tsr_status tsr_pipeline_divide(const tsr_pipeline_divide_params *params,
                                                      int *counts);
 
-/* Pipelines --------------------------------------------------------------------------------------
- */
+/* Pipelines ---------------------------------------------------------------------------------- */
 
 typedef struct tsr_pipeline tsr_pipeline;
 

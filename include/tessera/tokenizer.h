@@ -188,8 +188,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_tokenizer_decode(const tsr_tokenizer *token
                                                       size_t capacity_bytes, char *text,
                                                       size_t *size_bytes);
 
-/* Text streams ---------------------------------------------------------------------------------
- */
+/* Text streams ------------------------------------------------------------------------------- */
 
 /* The text of a sequence while its tokens are generated: gives out what later tokens cannot change,
  * and ends at strings of the caller's. Held back are characters of UTF-8 of which bytes are

@@ -21,8 +21,7 @@
 extern "C" {
 #endif
 
-/* Learning rates --------------------------------------------------------------------------------
- */
+/* Learning rates ----------------------------------------------------------------------------- */
 
 typedef enum tsr_schedule_kind {
     TSR_SCHEDULE_CONSTANT =

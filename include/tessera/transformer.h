@@ -22,8 +22,7 @@
 extern "C" {
 #endif
 
-/* Normalisation ---------------------------------------------------------------------------------
- */
+/* Normalisation ------------------------------------------------------------------------------ */
 
 typedef enum tsr_norm_kind {
     TSR_NORM_LAYER = 0, /* tsr_layer_norm */
@@ -162,8 +161,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_block_create(const tsr_block_params *params
 TSR_API TSR_NODISCARD tsr_status tsr_block_set_dropout(tsr_layer *block, float p,
                                                        const tsr_random_params *params);
 
-/* Generation ------------------------------------------------------------------------------------
- */
+/* Generation --------------------------------------------------------------------------------- */
 
 /* Computes y = layer(x) for a self-attention layer or a block. Each token also sees the tokens that
  * its sequence has in the cache. tsr_kv_cache_begin must have been called with the sequences and

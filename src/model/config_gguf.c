@@ -123,8 +123,7 @@ static tsr_status read_values(metadata *m)
     return TSR_OK;
 }
 
-/* From tensors ----------------------------------------------------------------------------------
- */
+/* From tensors ------------------------------------------------------------------------------- */
 
 /* Reads the divisors of frequencies that files of Llama 3 have. */
 static tsr_status read_rope_factors(tsr__file *file, const tsr_shard_param *param,

@@ -16,8 +16,7 @@ typedef struct config_reader {
     char type[64]; /* model_type */
 } config_reader;
 
-/* Values ----------------------------------------------------------------------------------------
- */
+/* Values ------------------------------------------------------------------------------------- */
 
 /* Returns whether the next value is null, and skips it then. A value of null counts as missing. */
 static bool is_null(config_reader *r)
@@ -92,8 +91,7 @@ static tsr_status read_activation(config_reader *r)
     return TSR_ERR_UNSUPPORTED;
 }
 
-/* Rotary positions ------------------------------------------------------------------------------
- */
+/* Rotary positions --------------------------------------------------------------------------- */
 
 static tsr_status read_rope_member(config_reader *r)
 {
@@ -138,8 +136,7 @@ static tsr_status read_rope(config_reader *r)
     }
 }
 
-/* Members ---------------------------------------------------------------------------------------
- */
+/* Members ------------------------------------------------------------------------------------ */
 
 /* What no supported architecture computes: a model with this set is refused. */
 static tsr_status refuse_if_set(config_reader *r)
@@ -266,8 +263,7 @@ static tsr_status read_generation_config(config_reader *r)
     return read_object(r, read_end_member);
 }
 
-/* Files -----------------------------------------------------------------------------------------
- */
+/* Files -------------------------------------------------------------------------------------- */
 
 static tsr_status read_file(config_reader *r, const char *path, const char *what,
                             tsr_status (*read)(config_reader *))

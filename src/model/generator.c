@@ -11,8 +11,7 @@
 #define USUAL_PREFILL 256
 #define PAGE_TOKENS 64
 
-/* Creating --------------------------------------------------------------------------------------
- */
+/* Creating ----------------------------------------------------------------------------------- */
 
 static void finish_sequence(tsr__sequence *s)
 {
@@ -146,8 +145,7 @@ void tsr_generator_get_stats(const tsr_generator *generator, tsr_generator_stats
         *out = generator ? generator->stats : (tsr_generator_stats){0};
 }
 
-/* Sequences -------------------------------------------------------------------------------------
- */
+/* Sequences ---------------------------------------------------------------------------------- */
 
 /* `which` says what the ids are, in the error text. */
 static tsr_status check_ids(const tsr_generator *g, const int32_t *ids, int64_t count,

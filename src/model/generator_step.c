@@ -13,8 +13,7 @@
 #define PARTS_FOR_STAGE 4
 #define LEAST_PART 64 /* tokens */
 
-/* Passes ----------------------------------------------------------------------------------------
- */
+/* Passes ------------------------------------------------------------------------------------- */
 
 static float *logits_of(const tsr_generator *g, int number)
 {
@@ -229,8 +228,7 @@ static tsr_status decode(tsr_generator *g, int count, const int *numbers)
     return TSR_OK;
 }
 
-/* Agreement -------------------------------------------------------------------------------------
- */
+/* Agreement ---------------------------------------------------------------------------------- */
 
 /* Replaces votes[0 … count − 1] by the largest of all ranks, and sets *interrupted to whether a
  * rank was interrupted. */
@@ -313,8 +311,7 @@ static void append(tsr_generator *g, int number, int32_t token, double log_p, ts
     s->finish = out->finish = finish_of(g, s, token);
 }
 
-/* Steps -----------------------------------------------------------------------------------------
- */
+/* Steps -------------------------------------------------------------------------------------- */
 
 static void interrupt_all(tsr_generator *g, int count, const int *numbers, tsr_generated *out)
 {

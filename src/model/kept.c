@@ -6,8 +6,7 @@
 #include "model/elements.h"
 #include "tensor/dtype.h"
 
-/* Dtypes ----------------------------------------------------------------------------------------
- */
+/* Dtypes ------------------------------------------------------------------------------------- */
 
 tsr_status tsr__kept_choose(const tsr__weights *weights, int ranks, tsr_dtype wanted,
                             tsr__kept *out)
@@ -45,8 +44,7 @@ tsr_dtype tsr__kept_part(const tsr__kept *k, const tsr__weight *weight,
     return part->first_column % block == 0 && part->columns % block == 0 ? dtype : k->others;
 }
 
-/* Divisions -------------------------------------------------------------------------------------
- */
+/* Divisions ---------------------------------------------------------------------------------- */
 
 /* Gives the most elements in a block of one matrix, over all layers. Each number of elements is a
  * power of two, so this is a multiple of all. */

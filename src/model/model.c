@@ -53,8 +53,7 @@ void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out)
         *out = model ? model->stats : (tsr_model_stats){0};
 }
 
-/* Layers ----------------------------------------------------------------------------------------
- */
+/* Layers ------------------------------------------------------------------------------------- */
 
 /* Layers are created without memory; see memory.c. */
 
@@ -151,8 +150,7 @@ static tsr_status explain_memory(const tsr_model *m, const tsr__weights *weights
         tsr__model_plan_advice(weights, &params, tsr_group_rank(m->group), there, advice));
 }
 
-/* Opening ---------------------------------------------------------------------------------------
- */
+/* Opening ------------------------------------------------------------------------------------ */
 
 static tsr_status divide_vocabulary(tsr_model *m)
 {

@@ -23,8 +23,7 @@
 /* The last word of Philox's counter. Choices use its other bits, too. */
 enum { VALUES = 0, CHOICES = 1 };
 
-/* Making chunks ---------------------------------------------------------------------------------
- */
+/* Making chunks ------------------------------------------------------------------------------ */
 
 static void draw(const tsr__random_weights *w, uint32_t counter[4], uint32_t words[4])
 {
@@ -102,8 +101,7 @@ void tsr__random_weights_destroy(tsr__random_weights **weights)
     *weights = NULL;
 }
 
-/* Reading ---------------------------------------------------------------------------------------
- */
+/* Reading ------------------------------------------------------------------------------------ */
 
 static int kind_of(const tsr_shard_param *param)
 {

@@ -44,8 +44,7 @@ void tsr__weight_reader_finish(tsr__weight_reader *r)
     *r = (tsr__weight_reader){.source = r->source};
 }
 
-/* Geometry --------------------------------------------------------------------------------------
- */
+/* Geometry ----------------------------------------------------------------------------------- */
 
 /* The bytes of the blocks that hold some columns of a row. */
 typedef struct segment {
@@ -93,8 +92,7 @@ static int64_t our_row(int64_t head, int64_t row)
     return row - in + in % 2 * (head / 2) + in / 2;
 }
 
-/* Pieces ----------------------------------------------------------------------------------------
- */
+/* Pieces ------------------------------------------------------------------------------------- */
 
 typedef struct piece {
     const tsr__weight *weight;
@@ -238,8 +236,7 @@ static int64_t step_of(const tsr__weight *w, uint64_t row_bytes, uint64_t piece_
     return head == 0 ? step : step < head ? head : step / head * head;
 }
 
-/* Straight to memory ----------------------------------------------------------------------------
- */
+/* Straight to memory ------------------------------------------------------------------------- */
 
 /* What the threads share. */
 typedef struct gang {
@@ -357,8 +354,7 @@ static tsr_status add_pending(tsr__weight_reader *r, const tsr__weight_pending *
     return TSR_OK;
 }
 
-/* Reading ---------------------------------------------------------------------------------------
- */
+/* Reading ------------------------------------------------------------------------------------ */
 
 tsr_status tsr__weight_read(tsr__weight_reader *r, const tsr__weight *w,
                             const tsr__weight_part *part, tsr_tensor *out)

@@ -41,8 +41,7 @@ typedef struct filter {
     int64_t left;   /* tokens in the heap */
 } filter;
 
-/* Steps -----------------------------------------------------------------------------------------
- */
+/* Steps -------------------------------------------------------------------------------------- */
 
 /* Finds the first of the most likely tokens. Refuses logits that are no numbers or infinite, and
  * those that leave no token. */
@@ -221,8 +220,7 @@ static tsr_status compute(filter *f, const tsr_sampling_params *params, const fl
     return TSR_OK;
 }
 
-/* Public ----------------------------------------------------------------------------------------
- */
+/* Public ------------------------------------------------------------------------------------- */
 
 static const tsr_sampling_params usual;
 

@@ -10,8 +10,7 @@
 
 #define NAME_SIZE TSR__WEIGHT_NAME
 
-/* Our parameters --------------------------------------------------------------------------------
- */
+/* Our parameters ----------------------------------------------------------------------------- */
 
 typedef enum size_name {
     NO_SIZE,
@@ -157,8 +156,7 @@ bool tsr__weights_parameter(const tsr_model_config *config, int layer, int index
     return false;
 }
 
-/* Names -----------------------------------------------------------------------------------------
- */
+/* Names -------------------------------------------------------------------------------------- */
 
 /* Returns the names of a weight without its ending. */
 static const tsr__weight_name *name_of(const tsr__weights *w, int layer, const char *ours)
@@ -192,8 +190,7 @@ static bool same_name(const tsr__weights *w, const tsr__weight_name *a, const ts
     return a && strcmp(w->files->gguf ? a->gguf : a->hf, w->files->gguf ? b->gguf : b->hf) == 0;
 }
 
-/* Places ----------------------------------------------------------------------------------------
- */
+/* Places ------------------------------------------------------------------------------------- */
 
 static const parameter *parameter_of(int layer, const char *ours)
 {
@@ -292,8 +289,7 @@ tsr_status tsr__weight_of(const tsr__weights *w, int layer, const tsr_parameter 
     return TSR_OK;
 }
 
-/* The arrangement of files ----------------------------------------------------------------------
- */
+/* The arrangement of files ------------------------------------------------------------------- */
 
 static void find_prefix(tsr__weights *w)
 {

@@ -140,8 +140,7 @@ void tsr__quant_read_groups(const tsr__quant_format *format, const uint8_t *bloc
     }
 }
 
-/* Writing ---------------------------------------------------------------------------------------
- */
+/* Writing ------------------------------------------------------------------------------------ */
 
 static float largest(const float *values, unsigned count)
 {

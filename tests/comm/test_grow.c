@@ -32,8 +32,7 @@ static void check_sum(tsr_comm *comm)
         rank_fail("the sum is 0x%x with %d ranks", (unsigned)data[0], size);
 }
 
-/* Down to one and up again ---------------------------------------------------------------------
- */
+/* Down to one and up again ------------------------------------------------------------------- */
 
 static void replace(tsr_comm **comm, tsr_comm *by)
 {
@@ -131,8 +130,7 @@ START_TEST(from_one_to_four)
 }
 END_TEST
 
-/* Nobody comes, or a stranger ------------------------------------------------------------------
- */
+/* Nobody comes, or a stranger ---------------------------------------------------------------- */
 
 static void wait_in_vain(tsr_comm *comm, void *user)
 {
@@ -198,8 +196,7 @@ START_TEST(nobody_comes_or_a_stranger)
 }
 END_TEST
 
-/* A newcomer is killed while it joins ----------------------------------------------------------
- */
+/* A newcomer is killed while it joins -------------------------------------------------------- */
 
 static void grow_until_one_stays(tsr_comm *comm, void *user)
 {
@@ -255,8 +252,7 @@ START_TEST(one_is_killed_while_it_joins)
 }
 END_TEST
 
-/* Failing allocations --------------------------------------------------------------------------
- */
+/* Failing allocations ------------------------------------------------------------------------ */
 
 /* The ranks may have failed at the very end, so that the newcomer finds itself alone. */
 static void sum_if_possible(tsr_comm *comm)

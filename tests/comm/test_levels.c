@@ -24,8 +24,7 @@ static const placement placements[] = {
 };
 #define PLACEMENTS (int)(sizeof placements / sizeof placements[0])
 
-/* Results ---------------------------------------------------------------------------------------
- */
+/* Results ------------------------------------------------------------------------------------ */
 
 #define MOST 40003 /* elements; more than a buffer in shared memory has room for */
 
@@ -196,8 +195,7 @@ START_TEST(of_parts)
 }
 END_TEST
 
-/* Failures --------------------------------------------------------------------------------------
- */
+/* Failures ----------------------------------------------------------------------------------- */
 
 typedef struct loss {
     const char *hosts;

@@ -11,8 +11,7 @@ static const int sizes[] = {1, 2, 3, 5, 7, 8, 16};
 #define SIZES (TSR__HAVE_UCX ? (int)(sizeof sizes / sizeof sizes[0]) : 1)
 #define MARGIN 64 /* bytes on both sides of a buffer that nothing may write to */
 
-/* Buffers --------------------------------------------------------------------------------------
- */
+/* Buffers ------------------------------------------------------------------------------------ */
 
 /* A buffer without alignment. */
 typedef struct buffer {
@@ -39,8 +38,7 @@ static void buffer_end(buffer *ended)
     free(ended->memory);
 }
 
-/* A case ---------------------------------------------------------------------------------------
- */
+/* A case ------------------------------------------------------------------------------------- */
 
 typedef struct trial {
     tsr_comm *comm;
@@ -243,8 +241,7 @@ static void try_messages(const trial *t)
     buffer_end(&in);
 }
 
-/* All of them ----------------------------------------------------------------------------------
- */
+/* All of them -------------------------------------------------------------------------------- */
 
 static void try_reductions(trial *t)
 {

@@ -58,8 +58,7 @@ static void wait_for(const _Atomic int *value, int at_least)
     ck_assert_int_ge(atomic_load(value), at_least);
 }
 
-/* A rank is killed in an operation -------------------------------------------------------------
- */
+/* A rank is killed in an operation ----------------------------------------------------------- */
 
 static void lose_one(tsr_comm *comm, void *user)
 {
@@ -125,8 +124,7 @@ START_TEST(of_a_rank_that_cannot_receive)
 }
 END_TEST
 
-/* Again and again ------------------------------------------------------------------------------
- */
+/* Again and again ---------------------------------------------------------------------------- */
 
 /* The rank that leaves ends its process without a word: first 0, then the highest, … */
 static void shrink_to_one(tsr_comm *comm, void *user)
@@ -170,8 +168,7 @@ START_TEST(down_to_one)
 }
 END_TEST
 
-/* Further ranks are killed while shrinking -----------------------------------------------------
- */
+/* Further ranks are killed while shrinking --------------------------------------------------- */
 
 static void lose_more(tsr_comm *comm, void *user)
 {
@@ -231,8 +228,7 @@ START_TEST(without_one_that_is_killed_meanwhile)
 }
 END_TEST
 
-/* A stopped rank -------------------------------------------------------------------------------
- */
+/* A stopped rank ----------------------------------------------------------------------------- */
 
 /* Waits in an operation in which the rank will be stopped. The others call it when it is, so that
  * their short timeout is not over before, however busy the machine is. */
@@ -308,8 +304,7 @@ START_TEST(a_stopped_rank_is_left_out)
 }
 END_TEST
 
-/* Without a majority ---------------------------------------------------------------------------
- */
+/* Without a majority ------------------------------------------------------------------------- */
 
 static void be_a_minority(tsr_comm *comm, void *user)
 {
@@ -344,8 +339,7 @@ START_TEST(half_of_the_ranks_need_the_lowest)
 }
 END_TEST
 
-/* At any time, of any communicator -------------------------------------------------------------
- */
+/* At any time, of any communicator ----------------------------------------------------------- */
 
 static void shrink_parts(tsr_comm *comm, void *user)
 {
@@ -388,8 +382,7 @@ START_TEST(of_communicators_that_are_whole)
 }
 END_TEST
 
-/* Failing allocations --------------------------------------------------------------------------
- */
+/* Failing allocations ------------------------------------------------------------------------ */
 
 typedef struct allocations {
     _Atomic int met;

@@ -30,8 +30,7 @@ double isa_bytes(const isa_accesses *accesses)
     return bytes;
 }
 
-/* Blocks ----------------------------------------------------------------------------------------
- */
+/* Blocks ------------------------------------------------------------------------------------- */
 
 bool isa_begins(const char *text, const char *start)
 {
@@ -135,8 +134,7 @@ static void find_loops(isa_program *p)
     }
 }
 
-/* Paths -----------------------------------------------------------------------------------------
- */
+/* Paths -------------------------------------------------------------------------------------- */
 
 /* What a path executes. `order` is the sequence of its instructions; the instructions of an inner
  * loop stand there once. */
@@ -356,8 +354,7 @@ static path best_path(const isa_program *p, isa_span range, bool cycle, double f
     return out;
 }
 
-/* Figures ---------------------------------------------------------------------------------------
- */
+/* Figures ------------------------------------------------------------------------------------ */
 
 /* Reads waits and loads in flight from the sequence of a path. */
 static void read_sequence(const isa_program *p, const path *way, isa_figures *out)

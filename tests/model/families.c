@@ -184,8 +184,7 @@ CASE(families_rates, "families: shares by rate, even none")
     made_finish(&made);
 }
 
-/* Bytes -----------------------------------------------------------------------------------------
- */
+/* Bytes -------------------------------------------------------------------------------------- */
 
 typedef struct progress {
     uint64_t calls, done, total;
@@ -229,8 +228,7 @@ CASE(bytes, "families: a rank reads the bytes of its part only")
     made_finish(&made);
 }
 
-/* Mistakes --------------------------------------------------------------------------------------
- */
+/* Mistakes ----------------------------------------------------------------------------------- */
 
 static void refuse(made_model *made, tsr_status status, const char *words)
 {

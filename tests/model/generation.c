@@ -137,8 +137,7 @@ CASE(batches, "generation: a sequence gets in a batch what it gets alone")
     close_made();
 }
 
-/* Draws -----------------------------------------------------------------------------------------
- */
+/* Draws -------------------------------------------------------------------------------------- */
 
 typedef struct logits_seen {
     float last[MADE_VOCABULARY];
@@ -189,8 +188,7 @@ CASE(draws, "generation: tokens are those that any rank draws from the logits")
     close_made();
 }
 
-/* Ends ------------------------------------------------------------------------------------------
- */
+/* Ends --------------------------------------------------------------------------------------- */
 
 /* Steps until all sequences have ended, and returns the last token. */
 static tsr_generated last_of(tsr_generator *generator, int *steps)
@@ -371,8 +369,7 @@ CASE(interrupts, "generation: an interrupt on one rank ends all sequences on all
     close_made();
 }
 
-/* Mistakes --------------------------------------------------------------------------------------
- */
+/* Mistakes ----------------------------------------------------------------------------------- */
 
 static void continuing_mistakes(tsr_generator *generator, int sequence)
 {

@@ -25,8 +25,7 @@ static void record(void *user, int sequence, int64_t position, const float *logi
            (size_t)r->vocabulary * sizeof *logits);
 }
 
-/* Files of JSON ---------------------------------------------------------------------------------
- */
+/* Files of JSON ------------------------------------------------------------------------------ */
 
 static json_t *load(const char *name)
 {

@@ -55,8 +55,7 @@ static void *need(size_t count, size_t size)
     return memory;
 }
 
-/* Weights ---------------------------------------------------------------------------------------
- */
+/* Weights ------------------------------------------------------------------------------------ */
 
 static bool is_gpt2(const made_model *m)
 {
@@ -185,8 +184,7 @@ void made_remove(made_model *m, const char *name)
     *t = m->tensors[--m->count];
 }
 
-/* Hugging Face ----------------------------------------------------------------------------------
- */
+/* Hugging Face ------------------------------------------------------------------------------- */
 
 static FILE *create(const made_model *m, const char *name, char path[160])
 {
@@ -282,8 +280,7 @@ const char *made_write_hf(made_model *m)
     return m->folder;
 }
 
-/* GGUF ------------------------------------------------------------------------------------------
- */
+/* GGUF --------------------------------------------------------------------------------------- */
 
 static void put_text(FILE *file, const char *text)
 {
@@ -458,8 +455,7 @@ const char *made_write_gguf(made_model *m)
     return path;
 }
 
-/* Logits ----------------------------------------------------------------------------------------
- */
+/* Logits ------------------------------------------------------------------------------------- */
 
 static const float *values_in(made_model *m, int layer, const char *name)
 {

@@ -523,8 +523,7 @@ START_TEST(scores_come_from_tokenizer_model)
 }
 END_TEST
 
-/* What cannot be said ---------------------------------------------------------------------------
- */
+/* What cannot be said ------------------------------------------------------------------------ */
 
 static void refuses(const char *source, const char *destination, const tsr_convert_params *params,
                     tsr_status status, const char *sentence)

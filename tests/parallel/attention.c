@@ -132,8 +132,7 @@ static void run_all(run *r, uint64_t sequence)
     tsr_layer_destroy(&r->layer);
 }
 
-/* Normalisation --------------------------------------------------------------------------------
- */
+/* Normalisation ------------------------------------------------------------------------------ */
 
 CASE(norm_layers, "norm layers: gradients over divided rows are those over all rows")
 {
@@ -183,8 +182,7 @@ CASE(norm_layers, "norm layers: gradients over divided rows are those over all r
     }
 }
 
-/* Attention ------------------------------------------------------------------------------------
- */
+/* Attention ---------------------------------------------------------------------------------- */
 
 static const double rates[] = {3, 1, 2, 0, 1, 1, 1, 1};
 static const tsr_rope_params halves = {.rotary_dim = 4};
@@ -327,8 +325,7 @@ CASE(attention_dtypes, "self-attention in f16 and bf16")
                       false, 10 + (uint64_t)i);
 }
 
-/* Blocks ---------------------------------------------------------------------------------------
- */
+/* Blocks ------------------------------------------------------------------------------------- */
 
 static uint64_t fnv(uint64_t hash, const void *data, size_t size)
 {

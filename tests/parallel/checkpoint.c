@@ -5,8 +5,7 @@
 
 #include "parallel/fsdp/fsdp.h"
 
-/* Grids -----------------------------------------------------------------------------------------
- */
+/* Grids -------------------------------------------------------------------------------------- */
 
 /* The first `data` × `tensor` ranks; the others do not take part. */
 typedef struct grid {

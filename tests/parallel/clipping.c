@@ -6,8 +6,7 @@
 
 #include "base/fault.h"
 
-/* PyTorch's results ------------------------------------------------------------------------------
- */
+/* PyTorch's results -------------------------------------------------------------------------- */
 
 #define TENSORS 20
 
@@ -232,8 +231,7 @@ CASE(clip_golden, "clipping: PyTorch's numbers, whole, divided and sharded")
     json_decref(document);
 }
 
-/* Layers ----------------------------------------------------------------------------------------
- */
+/* Layers ------------------------------------------------------------------------------------- */
 
 enum {
     IN = 6,
@@ -410,8 +408,7 @@ CASE(clip_grid, "clipping: a grid of sharded, divided and gathered parameters ha
     tsr_group_destroy(&alone);
 }
 
-/* Parts that several ranks have -----------------------------------------------------------------
- */
+/* Parts that several ranks have -------------------------------------------------------------- */
 
 typedef struct part {
     tsr_optimizer *optimizer;
@@ -483,8 +480,7 @@ CASE(clip_replicas, "clipping: parts that several ranks have count once")
     }
 }
 
-/* Loss scaling and accumulation -----------------------------------------------------------------
- */
+/* Loss scaling and accumulation -------------------------------------------------------------- */
 
 static void check_layers_same(tsr_layer *a, tsr_layer *b, const char *what, double tolerance)
 {
@@ -688,8 +684,7 @@ CASE(deferred_overflow, "clipping: a norm that is read later and is not finite s
     tsr_layer_destroy(&unchanged);
 }
 
-/* Weight decay ----------------------------------------------------------------------------------
- */
+/* Weight decay ------------------------------------------------------------------------------- */
 
 static tsr_optimizer *decaying(tsr_optimizer_kind kind, bool matrices)
 {
@@ -771,8 +766,7 @@ CASE(decay_models, "optimizer: decay_matrices and clipping have the same bits in
     tsr_group_destroy(&alone);
 }
 
-/* Mistakes --------------------------------------------------------------------------------------
- */
+/* Mistakes ----------------------------------------------------------------------------------- */
 
 CASE(clip_mistakes, "clipping: mistakes are errors that name the values")
 {

@@ -74,8 +74,7 @@ static double sample(int64_t index)
     return (double)(index * 37 % 101) / 101;
 }
 
-/* Losses of ranks -------------------------------------------------------------------------------
- */
+/* Losses of ranks ---------------------------------------------------------------------------- */
 
 static const elastic_loss *find_loss(elastic_point point, int64_t at)
 {
@@ -149,8 +148,7 @@ tsr_status __wrap_tsr__checkpoint_agree(tsr_comm *comm, const char *who, tsr_sta
     return status;
 }
 
-/* The model -------------------------------------------------------------------------------------
- */
+/* The model ---------------------------------------------------------------------------------- */
 
 static tsr_status with_model(tsr_status (*call)(const tsr_fsdp_params *, tsr_fsdp **),
                              tsr_fsdp **model)
@@ -232,8 +230,7 @@ static tsr_status update(tsr_fsdp *model)
                                                          .epsilon = 1e-3f});
 }
 
-/* Steps -----------------------------------------------------------------------------------------
- */
+/* Steps -------------------------------------------------------------------------------------- */
 
 static tsr_sampler *new_sampler(int ranks, int rank)
 {
@@ -275,8 +272,7 @@ static tsr_status train(void)
     return status;
 }
 
-/* Files -----------------------------------------------------------------------------------------
- */
+/* Files -------------------------------------------------------------------------------------- */
 
 static void path_of(const char *folder, const char *what, int64_t number, size_t size, char *path)
 {
@@ -331,8 +327,7 @@ static tsr_status save_step(void)
     return tsr_fsdp_save(w.model, path, NULL);
 }
 
-/* Rebuilding ------------------------------------------------------------------------------------
- */
+/* Rebuilding --------------------------------------------------------------------------------- */
 
 static void use(tsr_comm *comm)
 {
@@ -475,8 +470,7 @@ static tsr_status grow(uint64_t timeout_ns)
     return rebuild();
 }
 
-/* The loop --------------------------------------------------------------------------------------
- */
+/* The loop ----------------------------------------------------------------------------------- */
 
 /* Computes the parameters in double precision, and checks that the model is close. */
 static tsr_status check_values(void)
@@ -632,8 +626,7 @@ void elastic_join(tsr_comm *comm, void *user)
     run(comm, user, true);
 }
 
-/* In the test -----------------------------------------------------------------------------------
- */
+/* In the test -------------------------------------------------------------------------------- */
 
 void elastic_start(elastic_job *job)
 {

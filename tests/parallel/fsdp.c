@@ -6,8 +6,7 @@
 
 #include "parallel/fsdp/fsdp.h"
 
-/* Strategies ------------------------------------------------------------------------------------
- */
+/* Strategies --------------------------------------------------------------------------------- */
 
 /* A strategy of the test: ranges in the opposite order of the ranks. */
 static tsr_status backwards(void *user, const tsr_shard_request *request, tsr_shard_range *ranges)
@@ -128,8 +127,7 @@ CASE(whole_layers, "fsdp: the values of layers that are not deferred are kept")
     free(want);
 }
 
-/* Copies ----------------------------------------------------------------------------------------
- */
+/* Copies ------------------------------------------------------------------------------------- */
 
 /* Checks a copy against the shard, which its rank sends. */
 static void check_copy(tsr_fsdp *m, const char *what, const tsr_tensor *own, const tsr_tensor *copy)
@@ -238,8 +236,7 @@ CASE(copies, "fsdp: copies have the bits of their shards after steps, changes an
             copy_through(&ways[i], i % 2 ? TSR_BF16 : TSR_F32);
 }
 
-/* Unsharded training ----------------------------------------------------------------------------
- */
+/* Unsharded training ------------------------------------------------------------------------- */
 
 /* Trains with the full batch, full layers, and the optimizer on full parameters. */
 static void train_unsharded(tsr_group *alone, int steps, double *out[2 * MODEL_LAYERS])
@@ -331,8 +328,7 @@ CASE(unsharded,
     model_finish(&m);
 }
 
-/* Memory ----------------------------------------------------------------------------------------
- */
+/* Memory ------------------------------------------------------------------------------------- */
 
 #define BIG_UNITS 6
 #define BIG_ROWS 96
@@ -485,8 +481,7 @@ CASE(chunks, "fsdp: shards that exceed one allocation use several; others are st
     check_chunks(&(model_case){.sharded = {.optimizer = TSR_OPTIMIZER_SGD}});
 }
 
-/* Slots -----------------------------------------------------------------------------------------
- */
+/* Slots -------------------------------------------------------------------------------------- */
 
 CASE(ahead,
      "fsdp: the next unit is gathered while one is used, and a gathered one is not gathered again")

@@ -189,8 +189,7 @@ CASE(no_slot, "fsdp: using more units than fit in memory is an error")
     model_finish(&m);
 }
 
-/* While in use ----------------------------------------------------------------------------------
- */
+/* While in use ------------------------------------------------------------------------------- */
 
 /* Checks that element 0 of this rank's shard of a gradient is `want`; 0: there is no gradient. */
 static void check_grad(tsr_fsdp *m, uint64_t param, double want)
@@ -263,8 +262,7 @@ CASE(in_use, "fsdp: reading shards while units are in use changes nothing")
     look_while_in_use(everything);
 }
 
-/* Steps -----------------------------------------------------------------------------------------
- */
+/* Steps -------------------------------------------------------------------------------------- */
 
 static void wrong_sgd(tsr_fsdp *m)
 {
@@ -310,8 +308,7 @@ CASE(numbers_of_steps, "fsdp: wrong numbers are errors even if there is nothing 
     refuse_numbers(TSR_OPTIMIZER_SGD, wrong_sgd);
 }
 
-/* Out of memory ---------------------------------------------------------------------------------
- */
+/* Out of memory ------------------------------------------------------------------------------ */
 
 CASE(allocations, "fsdp: every allocation fails in turn, without leaks")
 {

@@ -168,8 +168,7 @@ double *host_model_forward(const host_model *m)
     return y;
 }
 
-/* Gradients ------------------------------------------------------------------------------------
- */
+/* Gradients ---------------------------------------------------------------------------------- */
 
 static double product(const host_model *m, const double *dy)
 {

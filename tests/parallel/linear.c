@@ -21,8 +21,7 @@ static void run_row(tsr_linear_params params, int lead_ndim, const int64_t *lead
     linear_case_run(&c);
 }
 
-/* The specification's tests ----------------------------------------------------------------------
- */
+/* The specification's tests ------------------------------------------------------------------ */
 
 CASE(sharded_input, "forward pass with sharded input returns correct full output")
 {
@@ -359,8 +358,7 @@ CASE(names_of_layers, "layers with different names have different weights and pa
         free(weights[i]);
 }
 
-/* All options ------------------------------------------------------------------------------------
- */
+/* All options -------------------------------------------------------------------------------- */
 
 static const tsr_layer_layout inputs[2][3] = {
     {TSR_LAYOUT_FULL, TSR_LAYOUT_GATHER, TSR_LAYOUT_SEQUENCE},

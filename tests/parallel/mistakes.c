@@ -101,8 +101,7 @@ CASE(kept_text, "the text of an error stays readable after the requests are canc
     tsr_tensor_destroy(&a);
 }
 
-/* Layers ----------------------------------------------------------------------------------------
- */
+/* Layers ------------------------------------------------------------------------------------- */
 
 enum { PLACE = 4096 }; /* room for any tensor below */
 

@@ -99,8 +99,7 @@ static void train(tsr_optimizer *optimizer, subject *s, int first, int end)
     }
 }
 
-/* By hand ---------------------------------------------------------------------------------------
- */
+/* By hand ------------------------------------------------------------------------------------ */
 
 enum { PARAMETERS = 5 }; /* 4 of the MLP, and the tensor */
 
@@ -263,8 +262,7 @@ CASE(changed_values, "optimizer: master copies follow values that the program wr
     subject_finish(&s);
 }
 
-/* FSDP ------------------------------------------------------------------------------------------
- */
+/* FSDP --------------------------------------------------------------------------------------- */
 
 static uint8_t *train_model(tsr_optimizer_kind kind, bool through_optimizer, uint64_t *size)
 {
@@ -325,8 +323,7 @@ CASE(models, "optimizer: an FSDP model steps and saves as it does by itself")
     }
 }
 
-/* Files -----------------------------------------------------------------------------------------
- */
+/* Files -------------------------------------------------------------------------------------- */
 
 CASE(resumed_optimizer,
      "optimizer: training resumed from a file has the bits of uninterrupted training")
@@ -451,8 +448,7 @@ CASE(file_of_both, "optimizer: its file is an FSDP model's, and either loads the
     tsr_group_destroy(&alone);
 }
 
-/* Failures --------------------------------------------------------------------------------------
- */
+/* Failures ----------------------------------------------------------------------------------- */
 
 /* Checks an error whose text starts with `start`. The operations' own checks refuse wrong numbers,
  * under the optimizer's name. */

@@ -23,8 +23,7 @@ static void sleep_until(double when)
         nanosleep(&(struct timespec){.tv_nsec = left < 0.9 ? (long)(left * 1e9) : 900000000}, NULL);
 }
 
-/* The slow wire ----------------------------------------------------------------------------------
- */
+/* The slow wire ------------------------------------------------------------------------------ */
 
 #define MAX_UNDER_WAY 64
 static struct {
@@ -92,8 +91,7 @@ tsr_status __wrap_tsr_request_wait(tsr_request **request)
     return __real_tsr_request_wait(request);
 }
 
-/* Measuring -------------------------------------------------------------------------------------
- */
+/* Measuring ---------------------------------------------------------------------------------- */
 
 static const int64_t m = 256, k = 1024, n = 2048;
 

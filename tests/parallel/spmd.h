@@ -59,8 +59,7 @@ __attribute__((format(printf, 1, 2))) void case_skip(const char *format, ...);
               tsr_last_error(), text);                                                             \
     } while (0)
 
-/* Numbers ---------------------------------------------------------------------------------------
- */
+/* Numbers ------------------------------------------------------------------------------------ */
 
 /* The same on all ranks: element `index` of a random sequence, in [-1, 1). */
 double number(uint64_t sequence, int64_t index);

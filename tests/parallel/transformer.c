@@ -26,8 +26,7 @@ static tsr_block_params small_block(int64_t heads, int64_t kv_heads)
     };
 }
 
-/* Generation -----------------------------------------------------------------------------------
- */
+/* Generation --------------------------------------------------------------------------------- */
 
 enum { SEQUENCES = 2, LONGEST = 9 };
 
@@ -124,8 +123,7 @@ CASE(generation_with_cache, "tokens that come one by one give what whole sequenc
     generate(6, 2);
 }
 
-/* Parameters -----------------------------------------------------------------------------------
- */
+/* Parameters --------------------------------------------------------------------------------- */
 
 static void check_same(const tsr_layer *layer, const char *name, int64_t rows, int64_t columns,
                        bool bias)
@@ -246,8 +244,7 @@ CASE(block_deferred, "a deferred block computes with the memory it is given")
     free(values);
 }
 
-/* FSDP -----------------------------------------------------------------------------------------
- */
+/* FSDP --------------------------------------------------------------------------------------- */
 
 /* Runs two steps of two blocks, with a different batch on each rank, and returns the values of all
  * parameters. */
@@ -313,8 +310,7 @@ CASE(blocks_fsdp, "blocks train with sharded parameters as with data parallelism
     free(want);
 }
 
-/* Mistakes -------------------------------------------------------------------------------------
- */
+/* Mistakes ----------------------------------------------------------------------------------- */
 
 #define ATTENTION_FAILS(text, ...)                                                                 \
     FAILS(tsr_self_attention_create(tsr_self_attention_params(.name = "a", __VA_ARGS__), &layer),  \

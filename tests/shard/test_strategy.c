@@ -105,8 +105,7 @@ START_TEST(blocks_are_not_divided)
 }
 END_TEST
 
-/* Layerwise -------------------------------------------------------------------------------------
- */
+/* Layerwise ---------------------------------------------------------------------------------- */
 
 START_TEST(layers_are_not_divided)
 {
@@ -444,8 +443,7 @@ START_TEST(weighted_places_short_units)
 }
 END_TEST
 
-/* Creation --------------------------------------------------------------------------------------
- */
+/* Creation ----------------------------------------------------------------------------------- */
 
 START_TEST(strategies_by_kind_and_by_name)
 {
@@ -554,8 +552,7 @@ START_TEST(edges_of_every_strategy)
 }
 END_TEST
 
-/* Strategies of the caller ----------------------------------------------------------------------
- */
+/* Strategies of the caller ------------------------------------------------------------------- */
 
 /* A strategy that gives the first elements to the last rank. */
 static tsr_status backwards(void *user, const tsr_shard_request *request, tsr_shard_range *ranges)

@@ -200,8 +200,7 @@ void cli_line(FILE *out, const char *format, ...)
     free(text);
 }
 
-/* Standard output --------------------------------------------------------------------------------
- */
+/* Standard output ---------------------------------------------------------------------------- */
 
 static int flush_problem; /* of the first flush that failed: the next ones need not fail */
 

@@ -28,8 +28,7 @@ typedef struct extents {
     const uint8_t *same_recv; /* the only address inside send at which `recv` may be, or NULL */
 } extents;
 
-/* Checks ----------------------------------------------------------------------------------------
- */
+/* Checks ------------------------------------------------------------------------------------- */
 
 static bool is_reduction(tsr__call_kind kind)
 {
@@ -128,8 +127,7 @@ static tsr_status check_buffers(const extents *e)
     return TSR_OK;
 }
 
-/* Extents ---------------------------------------------------------------------------------------
- */
+/* Extents ------------------------------------------------------------------------------------ */
 
 static const uint8_t *at(const void *start, const extents *e, uint64_t element)
 {
@@ -232,8 +230,7 @@ static tsr_status measure(tsr_request *request, extents *e)
     return check_buffers(e);
 }
 
-/* The request -----------------------------------------------------------------------------------
- */
+/* The request -------------------------------------------------------------------------------- */
 
 static uint64_t hash_counts(const uint64_t *counts, int size)
 {

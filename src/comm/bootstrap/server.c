@@ -347,8 +347,7 @@ tsr_status tsr__server_exchange(tsr__server *server, const void *mine, uint64_t 
     return status;
 }
 
-/* Growing ---------------------------------------------------------------------------------------
- */
+/* Growing ------------------------------------------------------------------------------------ */
 
 /* Closes the gaps that processes have left which have joined and ended again. */
 static void close_gaps(tsr__server *server)

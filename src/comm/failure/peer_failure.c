@@ -50,8 +50,7 @@ static void start_grace_period(tsr_comm *comm)
         comm->grace_until_ns = tsr__deadline_ns(GRACE_NS + tsr__comm_turn_ns(comm));
 }
 
-/* Messages --------------------------------------------------------------------------------------
- */
+/* Messages ----------------------------------------------------------------------------------- */
 
 /* In a collective, asks the sender for its call, so that the error can name the call. For a send or
  * receive, fails at once, because its message contains everything that the error needs. */
@@ -100,8 +99,7 @@ static void fail_by_step(tsr_request *request, const tsr__step *step)
     fail_gone(comm, &request->call, step->peer);
 }
 
-/* Grace periods ---------------------------------------------------------------------------------
- */
+/* Grace periods ------------------------------------------------------------------------------ */
 
 /* Returns a rank that is gone and for which the shared-memory transport waits, or −1. The transport
  * does not wait for data that a rank has published before it was gone. */

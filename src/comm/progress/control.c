@@ -128,8 +128,7 @@ void tsr__control_close(tsr__job *job)
     job->control = NULL;
 }
 
-/* Sending ---------------------------------------------------------------------------------------
- */
+/* Sending ------------------------------------------------------------------------------------ */
 
 static outgoing *free_slot(tsr__control *control)
 {
@@ -285,8 +284,7 @@ void tsr__control_leave(tsr_comm *comm)
     send_note(comm, -1, &note);
 }
 
-/* Receiving -------------------------------------------------------------------------------------
- */
+/* Receiving ---------------------------------------------------------------------------------- */
 
 static void answer(tsr_comm *comm, const control_note *question)
 {

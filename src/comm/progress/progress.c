@@ -71,8 +71,7 @@ bool tsr__job_apply(tsr__job *job)
     return true;
 }
 
-/* The loop --------------------------------------------------------------------------------------
- */
+/* The loop ----------------------------------------------------------------------------------- */
 
 /* Advances requests whose messages have all completed. If `also_failed` is true, also handles
  * requests with a failed message. */
@@ -190,8 +189,7 @@ uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns)
     return next_ns;
 }
 
-/* Starting and waiting --------------------------------------------------------------------------
- */
+/* Starting and waiting ----------------------------------------------------------------------- */
 
 tsr_status tsr__request_start(tsr_request *request)
 {

@@ -50,8 +50,7 @@ typedef struct tsr__agreement {
     tsr__rendezvous *rendezvous;
 } tsr__agreement;
 
-/* Notes (agree_notes.c) ------------------------------------------------------------------------
- */
+/* Notes (agree_notes.c) ---------------------------------------------------------------------- */
 
 /* Send a note of two numbers at most, a JOIN, or a DECIDED. Error: TSR_ERR_NO_MEMORY. */
 tsr_status tsr__agreement_send_short(tsr__link *link, tsr__note_kind kind, uint32_t first,
@@ -60,8 +59,7 @@ tsr_status tsr__agreement_send_join(const tsr__agreement *a, tsr__link *link) TS
 tsr_status tsr__agreement_send_decided(tsr__link *link,
                                        const tsr__decision *decision) TSR_NODISCARD;
 
-/* Members (agree_members.c) --------------------------------------------------------------------
- */
+/* Members (agree_members.c) ------------------------------------------------------------------ */
 
 /* The index of the member with this number; -1: it is not a member. */
 int tsr__agreement_member(const tsr__agreement *a, uint64_t uid);
@@ -82,8 +80,7 @@ tsr_status tsr__agreement_adopt_note(tsr__agreement *a, const uint8_t *note,
 tsr_status tsr__agreement_fail_majority(const tsr__agreement *a, uint32_t joined,
                                         uint32_t there) TSR_NODISCARD;
 
-/* Answering callers (agree_callers.c) ----------------------------------------------------------
- */
+/* Answering callers (agree_callers.c) -------------------------------------------------------- */
 
 /* Accepts all connections that are waiting. */
 tsr_status tsr__agreement_accept(tsr__agreement *a) TSR_NODISCARD;
@@ -94,8 +91,7 @@ tsr_status tsr__agreement_advance_caller(tsr__agreement *a, tsr__caller *from) T
 /* Tells a caller where this process stands, once it stands somewhere. */
 tsr_status tsr__agreement_place(tsr__agreement *a, tsr__caller *from) TSR_NODISCARD;
 
-/* Calling others (agree_calls.c) ---------------------------------------------------------------
- */
+/* Calling others (agree_calls.c) ------------------------------------------------------------- */
 
 /* Calls the members below this one, until one of them leads. Leads if none of them answers. */
 void tsr__agreement_seek(tsr__agreement *a, uint64_t now);
@@ -107,8 +103,7 @@ void tsr__agreement_link(tsr__agreement *a, int member, bool calls, uint64_t now
 /* Handles what a member has answered. */
 tsr_status tsr__agreement_advance_call(tsr__agreement *a, int member) TSR_NODISCARD;
 
-/* Leading (agree_leader.c) ---------------------------------------------------------------------
- */
+/* Leading (agree_leader.c) ------------------------------------------------------------------- */
 
 /* Decides, and tells the members that have joined, if it is time to do so. */
 tsr_status tsr__agreement_lead(tsr__agreement *a, uint64_t now) TSR_NODISCARD;

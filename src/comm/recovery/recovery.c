@@ -15,8 +15,7 @@
 #include "base/environment.h"
 #include "base/error.h"
 
-/* Addresses ------------------------------------------------------------------------------------
- */
+/* Addresses ---------------------------------------------------------------------------------- */
 
 /* Adds an address to the card. Ignores families other than IPv4 and IPv6. */
 static void add_address(tsr__card *card, const struct sockaddr *address)
@@ -72,8 +71,7 @@ static void choose_addresses(tsr__card *card, const tsr__bootstrap_info *info)
         add_loopback(card);
 }
 
-/* Listening ------------------------------------------------------------------------------------
- */
+/* Listening ---------------------------------------------------------------------------------- */
 
 /* The address to listen on: the only one of the card, or all. */
 static socklen_t bind_address(const tsr__card *card, struct sockaddr_storage *out)
@@ -198,8 +196,7 @@ void tsr__kin_derive(tsr__kin *kin)
     kin->generation = 0;
 }
 
-/* Decisions -------------------------------------------------------------------------------------
- */
+/* Decisions ---------------------------------------------------------------------------------- */
 
 const tsr__decision *tsr__recovery_find(const tsr__recovery *recovery, uint64_t lineage,
                                         uint32_t generation)

@@ -7,8 +7,7 @@
 #define BLOCK 256 /* number of elements that are summed in one pass */
 #define LIMBS 34  /* number of 64-bit limbs; the lowest bit of the first is 2^−1074 */
 
-/* Elements as doubles ---------------------------------------------------------------------------
- */
+/* Elements as doubles ------------------------------------------------------------------------ */
 
 static double double_of_bits(uint64_t bits)
 {
@@ -72,8 +71,7 @@ static void store(tsr_dtype dtype, uint8_t *out, double value)
     }
 }
 
-/* Sums in integers ------------------------------------------------------------------------------
- */
+/* Sums in integers --------------------------------------------------------------------------- */
 
 typedef struct wide {
     uint64_t limbs[LIMBS]; /* an integer in two's complement, lowest limb first */
@@ -187,8 +185,7 @@ static double sum_wide(tsr_dtype dtype, const void *const *inputs, int n, size_t
     return wide_round(&sum, dtype != TSR_F64);
 }
 
-/* Sums in two doubles ---------------------------------------------------------------------------
- */
+/* Sums in two doubles ------------------------------------------------------------------------ */
 
 /* Adds values to the pairs high + low. `lost` becomes nonzero if an addition was not exact. */
 static void add_block(double *high, double *low, double *lost, const double *value, size_t count)
@@ -239,8 +236,7 @@ static void sum_block(tsr_dtype dtype, double *out, const void *const *inputs, i
     }
 }
 
-/* Products --------------------------------------------------------------------------------------
- */
+/* Products ----------------------------------------------------------------------------------- */
 
 /* Compares two numbers, where −0 is less than +0. */
 static bool is_less(double a, double b)

@@ -94,8 +94,7 @@ void tsr__shm_regions_seal(tsr__shm_regions *regions)
         tsr__shm_memory_seal(&regions->key);
 }
 
-/* Slots -----------------------------------------------------------------------------------------
- */
+/* Slots -------------------------------------------------------------------------------------- */
 
 int tsr__shm_slot_reserve(tsr__shm_regions *regions)
 {

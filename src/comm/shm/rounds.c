@@ -13,8 +13,7 @@
  * elements itself. Larger reductions take at least two rounds. */
 #define EACH_REDUCES_ALL_BYTES 16384
 
-/* Positions in the data -------------------------------------------------------------------------
- */
+/* Positions in the data ---------------------------------------------------------------------- */
 
 static uint64_t bytes_of(const tsr__shm_operation *operation, uint64_t elements)
 {
@@ -62,8 +61,7 @@ static void copy(void *to, const void *from, uint64_t bytes)
         memcpy(to, from, (size_t)bytes);
 }
 
-/* Preparing -------------------------------------------------------------------------------------
- */
+/* Preparing ---------------------------------------------------------------------------------- */
 
 static uint64_t rounds_of(uint64_t elements, uint64_t piece)
 {
@@ -133,8 +131,7 @@ void tsr__shm_prepare(int size, tsr__shm_operation *operation)
     }
 }
 
-/* Reductions ------------------------------------------------------------------------------------
- */
+/* Reductions --------------------------------------------------------------------------------- */
 
 /* Combines the contributions to which shm->inputs points. */
 static void combine(tsr__shm *shm, const tsr__shm_operation *operation, void *out, uint64_t count)
@@ -237,8 +234,7 @@ static void consume_reduce_scatter(tsr__shm *shm, const tsr__shm_operation *oper
     combine(shm, operation, operation->recv + bytes_of(operation, at), count);
 }
 
-/* Moving ----------------------------------------------------------------------------------------
- */
+/* Moving ------------------------------------------------------------------------------------- */
 
 /* Publishes, for each other rank, a piece of the block for this rank to receive. */
 static void publish_pieces(tsr__shm *shm, const tsr__shm_operation *operation)
@@ -334,8 +330,7 @@ static void consume_broadcast(const tsr__shm *shm, const tsr__shm_operation *ope
              input_at(shm, root, bytes_of(operation, count)), bytes_of(operation, count));
 }
 
-/* All kinds -------------------------------------------------------------------------------------
- */
+/* All kinds ---------------------------------------------------------------------------------- */
 
 void tsr__shm_publish(tsr__shm *shm, tsr__shm_operation *operation)
 {

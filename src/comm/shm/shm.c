@@ -60,8 +60,7 @@ void tsr__shm_add(tsr__shm *shm, tsr__shm_operation *operation, const tsr__call 
     shm->last = operation;
 }
 
-/* Rounds ----------------------------------------------------------------------------------------
- */
+/* Rounds ------------------------------------------------------------------------------------- */
 
 static bool has_published(const tsr__shm *shm, int rank)
 {
@@ -164,8 +163,7 @@ bool tsr__shm_awaits(const tsr__shm *shm, int rank)
     return shm->first && shm->first->published && !has_published(shm, rank);
 }
 
-/* Creation --------------------------------------------------------------------------------------
- */
+/* Creation ----------------------------------------------------------------------------------- */
 
 tsr_status tsr__shm_create(int max_size, tsr__shm **out)
 {

@@ -9,8 +9,7 @@
 
 #define LENGTH_MAX INT32_MAX
 
-/* Shapes ---------------------------------------------------------------------------------------
- */
+/* Shapes ------------------------------------------------------------------------------------- */
 
 static tsr_status check_four(const tsr__attention *c, const char *name, const tsr_tensor *x)
 {
@@ -100,8 +99,7 @@ static tsr_status check_lse(const tsr__attention *c)
     return TSR_OK;
 }
 
-/* Params ---------------------------------------------------------------------------------------
- */
+/* Params ------------------------------------------------------------------------------------- */
 
 static tsr_status check_numbers(tsr__attention *c)
 {
@@ -167,8 +165,7 @@ static tsr_status make_table(tsr__attention *c)
     return TSR_OK;
 }
 
-/* Overlap --------------------------------------------------------------------------------------
- */
+/* Overlap ------------------------------------------------------------------------------------ */
 
 typedef struct named {
     const char *name;

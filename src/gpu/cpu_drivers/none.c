@@ -160,8 +160,7 @@ void tsr__contiguous_finish(tsr__contiguous *inputs)
 {
 }
 
-/* Functions that are called only if one of the above returned true ------------------------------
- */
+/* Functions that are called only if one of the above returned true --------------------------- */
 
 static tsr_status unsupported(void)
 {

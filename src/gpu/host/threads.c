@@ -13,8 +13,7 @@ enum {
     SHARE_BYTES = 2 << 20,
 };
 
-/* Parts ----------------------------------------------------------------------------------------
- */
+/* Parts -------------------------------------------------------------------------------------- */
 
 typedef struct part {
     tsr__host_part *run;
@@ -66,8 +65,7 @@ void tsr__host_parts(int count, tsr__host_part *run, void *work)
         pthread_join(threads[i], NULL);
 }
 
-/* Shares of memory -----------------------------------------------------------------------------
- */
+/* Shares of memory --------------------------------------------------------------------------- */
 
 typedef struct sharing {
     tsr__host_work *run;

@@ -111,8 +111,7 @@ tsr_status tsr_kv_cache_append(tsr_kv_cache *cache, int layer, const tsr_tensor 
     return status;
 }
 
-/* With rotation ---------------------------------------------------------------------------------
- */
+/* With rotation ------------------------------------------------------------------------------ */
 
 /* Whether four neighbouring components of every row are aligned to their size, in x and in the
  * cache. */

@@ -11,8 +11,7 @@
 
 #define PAGE_TOKENS 64
 
-/* Making ----------------------------------------------------------------------------------------
- */
+/* Making ------------------------------------------------------------------------------------- */
 
 static tsr_status check_params(const tsr_kv_cache_params *p)
 {
@@ -88,8 +87,7 @@ tsr_tensor *tsr__kv_cache_memory(const tsr_kv_cache *cache)
     return cache->memory;
 }
 
-/* Sequences -------------------------------------------------------------------------------------
- */
+/* Sequences ---------------------------------------------------------------------------------- */
 
 tsr_status tsr_kv_cache_add(tsr_kv_cache *cache, int *out)
 {
@@ -126,8 +124,7 @@ int64_t tsr_kv_cache_free_pages(const tsr_kv_cache *cache)
     return cache ? cache->table.free_count : 0;
 }
 
-/* Steps -----------------------------------------------------------------------------------------
- */
+/* Steps -------------------------------------------------------------------------------------- */
 
 /* Creates a view of `all` that begins with element number *at, and advances *at past the view. */
 static tsr_status section(const tsr_tensor *all, int64_t *at, int ndim, const int64_t *shape,
@@ -265,8 +262,7 @@ tsr_tensor *tsr_kv_cache_positions(const tsr_kv_cache *cache)
     return cache ? cache->step.positions : NULL;
 }
 
-/* Keys and values -------------------------------------------------------------------------------
- */
+/* Keys and values ---------------------------------------------------------------------------- */
 
 tsr_status tsr__kv_cache_heads(const tsr_kv_cache *cache, int layer, int64_t first, int64_t count,
                                tsr_tensor *out)

@@ -68,8 +68,7 @@ static tsr__dispatch dispatch_of(tsr__shader shader, const tsr_tensor *floats, u
     };
 }
 
-/* Packing ---------------------------------------------------------------------------------------
- */
+/* Packing ------------------------------------------------------------------------------------ */
 
 typedef struct packing {
     const tsr_tensor *x, *y;
@@ -142,8 +141,7 @@ tsr_status tsr__pack(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
     return tsr__stream_atomic(stream, record_pack, &pack);
 }
 
-/* Unpacking -------------------------------------------------------------------------------------
- */
+/* Unpacking ---------------------------------------------------------------------------------- */
 
 typedef struct unpacking {
     const tsr_tensor *x, *y;

@@ -7,8 +7,7 @@
 #include "base/hash.h"
 #include "parallel/checkpoint/checkpoint.h"
 
-/* Failures --------------------------------------------------------------------------------------
- */
+/* Failures ----------------------------------------------------------------------------------- */
 
 typedef struct failure {
     int32_t status;
@@ -56,8 +55,7 @@ tsr_status tsr__checkpoint_same(tsr_comm *comm, const char *who, const char *wha
                        : tsr__fail(TSR_ERR_INVALID, "%s: %s not the same as on rank 0", who, what));
 }
 
-/* Entries ---------------------------------------------------------------------------------------
- */
+/* Entries ------------------------------------------------------------------------------------ */
 
 static uint64_t hash_entry(const tsr_checkpoint_entry *entry)
 {
@@ -107,8 +105,7 @@ tsr_status tsr__checkpoint_same_entries(tsr_comm *comm, const char *who, int cou
     return status;
 }
 
-/* Division of the writing -----------------------------------------------------------------------
- */
+/* Division of the writing -------------------------------------------------------------------- */
 
 /* Entries are processed in groups of this size, because the tables for many ranks would need too
  * much memory otherwise. */
@@ -198,8 +195,7 @@ tsr_status tsr__checkpoint_cover(tsr_comm *comm, const char *who, int count,
     return divide_all(comm, who, count, entries, mine, complete);
 }
 
-/* Checksums -------------------------------------------------------------------------------------
- */
+/* Checksums ---------------------------------------------------------------------------------- */
 
 tsr_status tsr__checkpoint_combine(tsr_comm *comm, const char *who, int count, uint32_t *states)
 {

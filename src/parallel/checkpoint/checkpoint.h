@@ -24,8 +24,7 @@
 /* The timeout for operations in which ranks wait for the disks of other ranks: 10 minutes. */
 #define TSR__CHECKPOINT_PATIENCE_NS UINT64_C(600000000000)
 
-/* entry.c ---------------------------------------------------------------------------------------
- */
+/* entry.c ------------------------------------------------------------------------------------ */
 
 /* The part of a tensor that an entry describes. It has `outer` rows of `row` elements each. A row
  * of the full tensor has `whole_row` elements, and the part's row starts at element `start` of the
@@ -66,8 +65,7 @@ void tsr__checkpoint_along(const tsr_checkpoint_entry *entry, uint64_t *size, ui
 tsr_status tsr__checkpoint_sort(int count, const tsr_checkpoint_entry *entries,
                                 int **out) TSR_NODISCARD;
 
-/* match.c ---------------------------------------------------------------------------------------
- */
+/* match.c ------------------------------------------------------------------------------------ */
 
 /* Finds the parameter of each entry, and stores it in found[count]. Checks that shape and dtype are
  * the same, and if `strict` is true, that an entry reads each parameter. */
@@ -75,8 +73,7 @@ tsr_status tsr__checkpoint_match(const char *who, const char *path, const tsr__p
                                  int count, const tsr_checkpoint_entry *entries, bool strict,
                                  const tsr_shard_param **found) TSR_NODISCARD;
 
-/* cover.c ---------------------------------------------------------------------------------------
- */
+/* cover.c ------------------------------------------------------------------------------------ */
 
 /* The elements of a tensor that an entry has. Along dimension `dim` they are in offset … offset +
  * length - 1; of these, in row-major order, they are `count` from `first` on. */
@@ -101,8 +98,7 @@ typedef struct tsr__cover {
 tsr_status tsr__cover_check(const tsr__cover *cover, const tsr_checkpoint_entry *entry,
                             tsr__owned *list, int count, int self, bool *mine) TSR_NODISCARD;
 
-/* agree.c ---------------------------------------------------------------------------------------
- */
+/* agree.c ------------------------------------------------------------------------------------ */
 
 /* All ranks must call this with their status. If any ranks have failed, all ranks return the
  * failure of the lowest of them, with its error text and its number. `comm` may be NULL. */
@@ -134,8 +130,7 @@ tsr_status tsr__checkpoint_cover(tsr_comm *comm, const char *who, int count,
 tsr_status tsr__checkpoint_combine(tsr_comm *comm, const char *who, int count,
                                    uint32_t *states) TSR_NODISCARD;
 
-/* merge.c ---------------------------------------------------------------------------------------
- */
+/* merge.c ------------------------------------------------------------------------------------ */
 
 typedef struct tsr__checkpoint_merged {
     tsr_checkpoint_entry *entries;
@@ -151,8 +146,7 @@ tsr_status tsr__checkpoint_merge(tsr_comm *stages, const char *who, int count,
                                  tsr__checkpoint_merged *out) TSR_NODISCARD;
 void tsr__checkpoint_merged_finish(tsr__checkpoint_merged *merged);
 
-/* layout.c --------------------------------------------------------------------------------------
- */
+/* layout.c ----------------------------------------------------------------------------------- */
 
 typedef struct tsr__checkpoint_layout {
     /* the length of the JSON, the JSON, and spaces up to a multiple of 8 bytes */
@@ -207,8 +201,7 @@ tsr_status tsr__checksums_put(struct tsr__checkpoint_output *file, int count,
 tsr_status tsr__checksums_read(const char *header, uint64_t header_bytes, uint64_t count,
                                uint32_t **out) TSR_NODISCARD;
 
-/* transfer.c ------------------------------------------------------------------------------------
- */
+/* transfer.c --------------------------------------------------------------------------------- */
 
 /* Copies `size_bytes` bytes between `data` and position `at_bytes` of a file. */
 typedef tsr_status (*tsr__checkpoint_move_fn)(void *file, uint64_t at_bytes, uint64_t size_bytes,
@@ -221,8 +214,7 @@ tsr_status tsr__checkpoint_transfer(tsr_stream *stream, const tsr_checkpoint_ent
                                     uint64_t at_bytes, bool saving, tsr__checkpoint_move_fn move,
                                     void *file) TSR_NODISCARD;
 
-/* metadata.c ------------------------------------------------------------------------------------
- */
+/* metadata.c --------------------------------------------------------------------------------- */
 
 /* The metadata of a file: a key, its text, the next key, … {0} is an empty list. */
 typedef struct tsr__metadata {
@@ -240,8 +232,7 @@ void tsr__metadata_finish(tsr__metadata *metadata);
 tsr_status tsr__metadata_give(const char *who, const char *path, const char *key, const char *found,
                               size_t size, char *text) TSR_NODISCARD;
 
-/* training.c ------------------------------------------------------------------------------------
- */
+/* training.c --------------------------------------------------------------------------------- */
 
 /* A list of entries, and of the names that were allocated for them. Must be initialised with
  * zeros. */

@@ -9,8 +9,7 @@
 
 #define DIGITS 8 /* number of hexadecimal digits of a checksum */
 
-/* Tensors ---------------------------------------------------------------------------------------
- */
+/* Tensors ------------------------------------------------------------------------------------ */
 
 void tsr__checksum_add(tsr__checksum *checksum, uint64_t at_bytes, uint64_t size, const void *data)
 {
@@ -28,8 +27,7 @@ uint32_t tsr__checksum_state(const tsr__checksum *checksum)
     return checksum->sum ^ tsr__crc32c_shift(checksum->range, checksum->size_bytes - checksum->end);
 }
 
-/* Headers ---------------------------------------------------------------------------------------
- */
+/* Headers ------------------------------------------------------------------------------------ */
 
 /* Returns the start of the checksums' digits, or NULL if the header has none. The searched text can
  * match only at the right place, because quotes inside of other texts are escaped. */

@@ -29,8 +29,7 @@ tsr_status tsr_checkpoint_entry_init(const tsr_parameter *parameter, tsr_checkpo
     return TSR_OK;
 }
 
-/* The part ---------------------------------------------------------------------------------------
- */
+/* The part ----------------------------------------------------------------------------------- */
 
 uint64_t tsr__checkpoint_elements(const tsr_checkpoint_entry *entry)
 {
@@ -63,8 +62,7 @@ tsr__checkpoint_part tsr__checkpoint_part_of(const tsr_checkpoint_entry *entry)
     return (tsr__checkpoint_part){outer, length * inner, size * inner, offset * inner};
 }
 
-/* Checking --------------------------------------------------------------------------------------
- */
+/* Checking ----------------------------------------------------------------------------------- */
 
 static tsr_status check_shape(const char *who, const tsr_checkpoint_entry *entry)
 {

@@ -25,8 +25,7 @@ struct tsr_checkpoint_files {
     const char **metadata;
 };
 
-/* Opening ---------------------------------------------------------------------------------------
- */
+/* Opening ------------------------------------------------------------------------------------ */
 
 static tsr_status add_place(const char *path, tsr__view *view)
 {
@@ -82,8 +81,7 @@ static tsr_status find(const char *path, const tsr__view *view, tsr_checkpoint_f
     return status;
 }
 
-/* The summary -----------------------------------------------------------------------------------
- */
+/* The summary -------------------------------------------------------------------------------- */
 
 /* Returns the first part that is there. */
 static const tsr__part *first_part(const tsr__parts *parts)
@@ -229,8 +227,7 @@ const tsr_checkpoint_summary *tsr_checkpoint_files_summary(const tsr_checkpoint_
     return files ? &files->summary : NULL;
 }
 
-/* Reading ---------------------------------------------------------------------------------------
- */
+/* Reading ------------------------------------------------------------------------------------ */
 
 /* Is called for each piece of a slice: elements first … first + count - 1 of the slice. */
 typedef tsr_status (*visit_fn)(void *user, const tsr__slice *slice, uint64_t first, uint64_t count,
@@ -276,8 +273,7 @@ tsr_status tsr_checkpoint_files_verify(const tsr_checkpoint_files *files)
     return status;
 }
 
-/* Merging ---------------------------------------------------------------------------------------
- */
+/* Merging ------------------------------------------------------------------------------------ */
 
 typedef struct merger {
     tsr__checkpoint_output file;

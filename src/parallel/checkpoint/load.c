@@ -225,8 +225,7 @@ static tsr_status read_all(reader *r, tsr_stream *stream, int count,
     return TSR_OK;
 }
 
-/* Checksums -------------------------------------------------------------------------------------
- */
+/* Checksums ---------------------------------------------------------------------------------- */
 
 /* What is needed to compare checksums, with one element for each parameter. */
 typedef struct tally {

@@ -33,8 +33,7 @@ typedef struct merging {
     size_t list_count, list_capacity;
 } merging;
 
-/* Exchanging ------------------------------------------------------------------------------------
- */
+/* Exchanging --------------------------------------------------------------------------------- */
 
 static tsr_status describe(merging *m)
 {
@@ -93,8 +92,7 @@ static tsr_status take_descriptions(merging *m)
     return TSR_OK;
 }
 
-/* Merging ---------------------------------------------------------------------------------------
- */
+/* Merging ------------------------------------------------------------------------------------ */
 
 static int by_name(const void *a, const void *b)
 {

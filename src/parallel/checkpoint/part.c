@@ -24,8 +24,7 @@ void tsr__part_finish(tsr__part *part)
     *part = (tsr__part){0};
 }
 
-/* Stored slices --------------------------------------------------------------------------------
- */
+/* Stored slices ------------------------------------------------------------------------------ */
 
 /* Returns whether the entry has a full block, without gaps at its start or end. */
 static bool is_block(const tsr_checkpoint_entry *entry)
@@ -96,8 +95,7 @@ tsr_status tsr__slice_stored(const char *who, const tsr_checkpoint_entry *entry,
     return TSR_OK;
 }
 
-/* Describing -----------------------------------------------------------------------------------
- */
+/* Describing --------------------------------------------------------------------------------- */
 
 static void print_slice(tsr__json_writer *json, const tsr_checkpoint_entry *entry,
                         const tsr_checkpoint_entry *stored)
@@ -147,8 +145,7 @@ char *tsr__part_describe(const tsr__part_id *id, int count, const tsr_checkpoint
     return text;
 }
 
-/* Reading --------------------------------------------------------------------------------------
- */
+/* Reading ------------------------------------------------------------------------------------ */
 
 /* The state of reading the description of a part. */
 typedef struct describing {

@@ -10,8 +10,7 @@
 #include "base/alloc.h"
 #include "parallel/checkpoint/parts.h"
 
-/* What a rank sees ------------------------------------------------------------------------------
- */
+/* What a rank sees --------------------------------------------------------------------------- */
 
 /* Keeps the text of the first part that cannot be read. The error matters only if that part is
  * missing in the end. */
@@ -106,8 +105,7 @@ void tsr__view_finish(tsr__view *view)
     *view = (tsr__view){0};
 }
 
-/* Choosing --------------------------------------------------------------------------------------
- */
+/* Choosing ----------------------------------------------------------------------------------- */
 
 /* A part that some rank sees. */
 typedef struct announced {

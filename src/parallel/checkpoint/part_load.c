@@ -46,8 +46,7 @@ static void keep(loader *l, tsr_status status)
     l->error = tsr__error_take();
 }
 
-/* Elements that a piece of a slice and a wanted region have in common ---------------------------
- */
+/* Elements that a piece of a slice and a wanted region have in common ------------------------ */
 
 /* A block of a tensor as rows, and a range of its elements. */
 typedef struct span {
@@ -134,8 +133,7 @@ static uint64_t share(const span *slice, uint64_t first, uint64_t count, const s
     return packed;
 }
 
-/* Steps -----------------------------------------------------------------------------------------
- */
+/* Steps -------------------------------------------------------------------------------------- */
 
 /* A tensor that is being loaded. */
 typedef struct loading {
@@ -258,8 +256,7 @@ static tsr_status load_slices(loader *l, const loading *t)
     }
 }
 
-/* Tensors ---------------------------------------------------------------------------------------
- */
+/* Tensors ------------------------------------------------------------------------------------ */
 
 /* Puts the elements that have arrived into the entry's tensor. */
 static tsr_status put(void *user, uint64_t at, uint64_t size, void *data)
@@ -323,8 +320,7 @@ static tsr_status load_tensors(loader *l)
     return TSR_OK;
 }
 
-/* Loading ---------------------------------------------------------------------------------------
- */
+/* Loading ------------------------------------------------------------------------------------ */
 
 /* Finds the tensor of each entry. */
 static tsr_status match(loader *l, const char *path, int count, const tsr_checkpoint_entry *entries,

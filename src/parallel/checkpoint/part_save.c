@@ -51,8 +51,7 @@ static void saver_finish(saver *s)
     tsr__part_place_finish(&s->place);
 }
 
-/* The checkpoint before -------------------------------------------------------------------------
- */
+/* The checkpoint before ---------------------------------------------------------------------- */
 
 static tsr_status give_back_name(const saver *s, const tsr__seen *seen)
 {
@@ -148,8 +147,7 @@ static void sweep(const saver *s)
     tsr__error_put_back(&before);
 }
 
-/* Preparing -------------------------------------------------------------------------------------
- */
+/* Preparing ---------------------------------------------------------------------------------- */
 
 static bool is_first_of_host(const tsr_comm *comm, int rank)
 {
@@ -266,8 +264,7 @@ static tsr_status prepare(saver *s, int count, const tsr_checkpoint_entry *entri
     return status;
 }
 
-/* The index -------------------------------------------------------------------------------------
- */
+/* The index ---------------------------------------------------------------------------------- */
 
 static void print_names(tsr__json_writer *json, const saver *s)
 {
@@ -335,8 +332,7 @@ static tsr_status write_index(saver *s, uint64_t total_bytes, const char *names)
     return tsr__checkpoint_output_sync(&s->index);
 }
 
-/* Writing ---------------------------------------------------------------------------------------
- */
+/* Writing ------------------------------------------------------------------------------------ */
 
 static tsr_status move_out(void *user, uint64_t at, uint64_t size, void *data)
 {
@@ -370,8 +366,7 @@ static tsr_status write_part(saver *s, tsr_stream *stream)
     return status;
 }
 
-/* Committing ------------------------------------------------------------------------------------
- */
+/* Committing --------------------------------------------------------------------------------- */
 
 /* Gives the old part its second name, and the new one its final name. */
 static tsr_status commit(saver *s)

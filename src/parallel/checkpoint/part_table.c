@@ -25,8 +25,7 @@ void tsr__parts_finish(tsr__parts *parts)
     *parts = (tsr__parts){0};
 }
 
-/* Headers --------------------------------------------------------------------------------------
- */
+/* Headers ------------------------------------------------------------------------------------ */
 
 /* What the reader of a part tells the other ranks before the header. */
 typedef struct preamble {
@@ -77,8 +76,7 @@ static tsr_status read_part(const char *who, tsr_comm *comm, int reader, const t
     return status;
 }
 
-/* The table ------------------------------------------------------------------------------------
- */
+/* The table ---------------------------------------------------------------------------------- */
 
 static int by_tensor(const void *a, const void *b)
 {
@@ -172,8 +170,7 @@ tsr_status tsr__parts_read(const char *who, tsr_comm *comm, const tsr__view *vie
     return status;
 }
 
-/* Covering -------------------------------------------------------------------------------------
- */
+/* Covering ----------------------------------------------------------------------------------- */
 
 tsr_status tsr__parts_check_cover(const char *who, const tsr__parts *parts)
 {
@@ -198,8 +195,7 @@ tsr_status tsr__parts_check_cover(const char *who, const tsr__parts *parts)
     return status;
 }
 
-/* Opening --------------------------------------------------------------------------------------
- */
+/* Opening ------------------------------------------------------------------------------------ */
 
 static tsr_status look(const char *who, const char *path, tsr__view *view)
 {

@@ -34,8 +34,7 @@
 #define TSR__PARTS_MAX 99999 /* parts; their numbers have five digits */
 #define TSR__PART_PIECE_BYTES (UINT64_C(1) << 20)
 
-/* part_name.c -----------------------------------------------------------------------------------
- */
+/* part_name.c -------------------------------------------------------------------------------- */
 
 /* The folder and the NAME of a checkpoint. */
 typedef struct tsr__part_place {
@@ -60,8 +59,7 @@ typedef enum tsr__part_kind {
 /* Returns what the name of a file says. A stem of NULL stands for any. */
 tsr__part_kind tsr__part_name_kind(const char *stem, const char *file);
 
-/* part.c ----------------------------------------------------------------------------------------
- */
+/* part.c ------------------------------------------------------------------------------------- */
 
 typedef struct tsr__part_id {
     char id[TSR__PART_ID];
@@ -111,8 +109,7 @@ tsr_status tsr__slice_stored(const char *who, const tsr_checkpoint_entry *entry,
 char *tsr__part_describe(const tsr__part_id *id, int count, const tsr_checkpoint_entry *entries,
                          const tsr_checkpoint_entry *stored);
 
-/* part_find.c -----------------------------------------------------------------------------------
- */
+/* part_find.c -------------------------------------------------------------------------------- */
 
 /* A part that this rank sees. */
 typedef struct tsr__seen {
@@ -149,8 +146,7 @@ tsr_status tsr__parts_choose(const char *who, tsr_comm *comm, const char *path,
                              tsr__error *missing) TSR_NODISCARD;
 void tsr__chosen_finish(tsr__chosen *chosen);
 
-/* part_table.c ----------------------------------------------------------------------------------
- */
+/* part_table.c ------------------------------------------------------------------------------- */
 
 /* A tensor: slices first … first + count - 1 of the table. */
 typedef struct tsr__sliced {
@@ -180,8 +176,7 @@ tsr_status tsr__parts_open(const char *who, const char *path, tsr_comm *comm,
 tsr_status tsr__parts_check_cover(const char *who, const tsr__parts *parts) TSR_NODISCARD;
 void tsr__parts_finish(tsr__parts *parts);
 
-/* part_read.c -----------------------------------------------------------------------------------
- */
+/* part_read.c -------------------------------------------------------------------------------- */
 
 /* Reads the slices of parts. Keeps files open. */
 typedef struct tsr__part_reader {
@@ -199,8 +194,7 @@ void tsr__part_reader_finish(tsr__part_reader *reader);
 tsr_status tsr__part_reader_piece(tsr__part_reader *reader, const tsr__slice *slice, uint64_t at,
                                   uint64_t size, uint32_t *state) TSR_NODISCARD;
 
-/* Saving and loading ----------------------------------------------------------------------------
- */
+/* Saving and loading ------------------------------------------------------------------------- */
 
 /* tsr_checkpoint_save and tsr_checkpoint_load with `parts`. The entries have been checked. */
 tsr_status tsr__parts_save(const char *path, tsr_comm *comm, tsr_stream *stream, int count,

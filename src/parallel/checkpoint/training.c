@@ -10,8 +10,7 @@
 
 #define STEPS "tessera.steps"
 
-/* The list --------------------------------------------------------------------------------------
- */
+/* The list ----------------------------------------------------------------------------------- */
 
 void tsr__training_list_finish(tsr__training_list *list)
 {
@@ -52,8 +51,7 @@ tsr_status tsr__training_add_state(tsr__training_list *list, const tsr_checkpoin
     return tsr__training_add(list, &state);
 }
 
-/* The file --------------------------------------------------------------------------------------
- */
+/* The file ----------------------------------------------------------------------------------- */
 
 static tsr_status compare_kinds(const tsr__training_file *file)
 {

@@ -4,8 +4,7 @@
 
 #include "tessera/ops.h"
 
-/* Memory ----------------------------------------------------------------------------------------
- */
+/* Memory ------------------------------------------------------------------------------------- */
 
 static tsr_status new_extra(tsr_fsdp *model, tsr__fsdp_param *p)
 {
@@ -87,8 +86,7 @@ void tsr__fsdp_drop_grads(tsr_fsdp *model, int unit)
     leave_slot(model, u);
 }
 
-/* Reducing --------------------------------------------------------------------------------------
- */
+/* Reducing ----------------------------------------------------------------------------------- */
 
 /* Reduces a gradient whose ranges are not in the order of ranks. Each rank gets the complete sum
  * and copies its range from it. */
@@ -161,8 +159,7 @@ tsr_status tsr__fsdp_reduce(tsr_fsdp *model, int unit)
     return TSR_OK;
 }
 
-/* Collecting ------------------------------------------------------------------------------------
- */
+/* Collecting --------------------------------------------------------------------------------- */
 
 static tsr_status collect_param(tsr_fsdp *model, int param)
 {

@@ -16,8 +16,7 @@ tsr_status tsr__fsdp_check_not_in_use(const tsr_fsdp *model, const char *who)
     return TSR_OK;
 }
 
-/* Showing and hiding -----------------------------------------------------------------------------
- */
+/* Showing and hiding ------------------------------------------------------------------------- */
 
 static tsr_status set_tensor(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fsdp_param *p)
 {
@@ -120,8 +119,7 @@ tsr_status tsr_fsdp_end(tsr_fsdp *model, int unit)
     return end(model, unit, true);
 }
 
-/* Layers ----------------------------------------------------------------------------------------
- */
+/* Layers ------------------------------------------------------------------------------------- */
 
 tsr_status tsr_fsdp_forward(tsr_fsdp *model, int unit, const tsr_tensor *x, tsr_layer_saved **saved,
                             tsr_tensor **y)
@@ -153,8 +151,7 @@ tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit, const tsr_layer_saved *s
     return status;
 }
 
-/* Queries ----------------------------------------------------------------------------------------
- */
+/* Queries ------------------------------------------------------------------------------------ */
 
 int tsr_fsdp_parameter_count(const tsr_fsdp *model, int unit)
 {

@@ -37,8 +37,7 @@ typedef struct rebuilding {
     bool *has;      /* [size] */
 } rebuilding;
 
-/* This rank's model -----------------------------------------------------------------------------
- */
+/* This rank's model -------------------------------------------------------------------------- */
 
 /* Ends all requests of a model. Their results are not needed. */
 static void end_requests(tsr_fsdp *model)
@@ -103,8 +102,7 @@ static tsr_status exchange_reports(rebuilding *b)
     return TSR_OK;
 }
 
-/* Steps -----------------------------------------------------------------------------------------
- */
+/* Steps -------------------------------------------------------------------------------------- */
 
 /* The step that a rank can reach and that others may have reached. */
 static int64_t reached(const report *r)
@@ -136,8 +134,7 @@ static tsr_status agree_on_step(rebuilding *b)
     return b->from && b->from->steps < b->step ? tsr__fsdp_apply(b->from) : TSR_OK;
 }
 
-/* Plans -----------------------------------------------------------------------------------------
- */
+/* Plans -------------------------------------------------------------------------------------- */
 
 /* Gives all ranks the plan of the old model, as its text. */
 static tsr_status share_plan(rebuilding *b)
@@ -193,8 +190,7 @@ static tsr_status compare(const rebuilding *b)
     return TSR_OK;
 }
 
-/* Who has what ----------------------------------------------------------------------------------
- */
+/* Who has what ------------------------------------------------------------------------------- */
 
 static int find_rank(const rebuilding *b, int old_rank)
 {
@@ -248,8 +244,7 @@ static tsr_status find_providers(rebuilding *b)
     return TSR_OK;
 }
 
-/* Rebuilding ------------------------------------------------------------------------------------
- */
+/* Rebuilding --------------------------------------------------------------------------------- */
 
 static tsr_status prepare(rebuilding *b, tsr_fsdp *model)
 {

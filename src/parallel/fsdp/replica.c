@@ -14,8 +14,7 @@
 #define TAG 1
 #define PIECE_BYTES UINT64_C(4194304) /* of a transfer through host memory */
 
-/* Choosing --------------------------------------------------------------------------------------
- */
+/* Choosing ----------------------------------------------------------------------------------- */
 
 static int on_other_hosts(const tsr_comm *comm, int distance)
 {
@@ -61,8 +60,7 @@ tsr_status tsr__fsdp_choose_replica(tsr_fsdp *model, int replicas)
     return TSR_OK;
 }
 
-/* Memory ----------------------------------------------------------------------------------------
- */
+/* Memory ------------------------------------------------------------------------------------- */
 
 static uint64_t largest_chunk(const tsr__fsdp_pools *pools)
 {
@@ -120,8 +118,7 @@ void tsr__fsdp_finish_replica(tsr_fsdp *model)
     *r = (tsr__fsdp_replica){0};
 }
 
-/* Sending ---------------------------------------------------------------------------------------
- */
+/* Sending ------------------------------------------------------------------------------------ */
 
 /* A range of a chunk; the other rank has the same range. */
 typedef struct piece {
@@ -233,8 +230,7 @@ tsr_status tsr__fsdp_refresh(tsr_fsdp *model)
     return context(model, "the shards", status);
 }
 
-/* Gradients -------------------------------------------------------------------------------------
- */
+/* Gradients ---------------------------------------------------------------------------------- */
 
 tsr_status tsr__fsdp_send_ahead(tsr_fsdp *model, int unit)
 {

@@ -9,8 +9,7 @@
 
 #define SHAPE_OF(layout) TSR__SHAPE((layout)->ndim, (layout)->shape)
 
-/* Arguments -------------------------------------------------------------------------------------
- */
+/* Arguments ---------------------------------------------------------------------------------- */
 
 static tsr_status check_group(const char *who, const tsr_group *group)
 {
@@ -88,8 +87,7 @@ static tsr_status take_dim(const char *who, const tsr_layout *whole, int dim, in
     return TSR_OK;
 }
 
-/* Requests --------------------------------------------------------------------------------------
- */
+/* Requests ----------------------------------------------------------------------------------- */
 
 static void set_counts(tsr_group_request *request, const tsr_layout *whole)
 {
@@ -130,8 +128,7 @@ static tsr_status wait_for(tsr_status status, tsr_group_request **request)
     return status == TSR_OK ? tsr_group_wait(request) : status;
 }
 
-/* All-reduce and broadcast -----------------------------------------------------------------------
- */
+/* All-reduce and broadcast ------------------------------------------------------------------- */
 
 static tsr_status prepare_in_place(tsr_group_request *request, tsr_tensor *tensor)
 {
@@ -244,8 +241,7 @@ static tsr_status flat_whole(const tsr_group_request *request, const tsr_tensor 
                : tsr__group_new_flat(request->group, layout, out);
 }
 
-/* All-gather ------------------------------------------------------------------------------------
- */
+/* All-gather --------------------------------------------------------------------------------- */
 
 /* The arguments of an all-gather or a reduce-scatter. */
 typedef struct parts_call {
@@ -368,8 +364,7 @@ tsr_status tsr_group_all_gather_wire(tsr_group *group, tsr_tensor *out, const ts
                     &request);
 }
 
-/* Reduce-scatter --------------------------------------------------------------------------------
- */
+/* Reduce-scatter ----------------------------------------------------------------------------- */
 
 static tsr_status prepare_scatter(tsr_group_request *request, const parts_call *call)
 {
@@ -448,8 +443,7 @@ tsr_status tsr_group_reduce_scatter_wire(tsr_group *group, tsr_tensor *out, cons
                     &request);
 }
 
-/* Exchange --------------------------------------------------------------------------------------
- */
+/* Exchange ----------------------------------------------------------------------------------- */
 
 tsr_status tsr__group_exchange_start(tsr_group *group, tsr_tensor *in, int to, tsr_tensor *out,
                                      int from, tsr_group_request **out_request)

@@ -144,8 +144,7 @@ struct tsr_group {
     tsr_group_stats stats;
 };
 
-/* wire.c ----------------------------------------------------------------------------------------
- */
+/* wire.c ------------------------------------------------------------------------------------- */
 
 /* Checks a wire dtype. */
 tsr_status tsr__group_wire_check(const char *caller, tsr_dtype wire) TSR_NODISCARD;
@@ -163,8 +162,7 @@ tsr_status tsr__group_wire_reduce_scatter(tsr_group_request *request, tsr_tensor
  * has no target. */
 tsr_status tsr__group_copy_out(const tsr_group_request *request) TSR_NODISCARD;
 
-/* flat.c ----------------------------------------------------------------------------------------
- */
+/* flat.c ------------------------------------------------------------------------------------- */
 
 /* Returns whether the ranks' parts along `dim` follow each other in memory. */
 bool tsr__group_is_flat(const tsr_layout *layout, int dim);
@@ -185,8 +183,7 @@ tsr_status tsr__group_copy_to_blocks(const tsr_group_request *request, tsr_tenso
 tsr_status tsr__group_copy_from_blocks(const tsr_group_request *request, const tsr_tensor *flat,
                                        tsr_tensor *whole) TSR_NODISCARD;
 
-/* request.c -------------------------------------------------------------------------------------
- */
+/* request.c ---------------------------------------------------------------------------------- */
 
 tsr_status tsr__group_request_new(tsr_group *group, tsr__group_kind kind,
                                   tsr_group_request **out) TSR_NODISCARD;
@@ -210,13 +207,11 @@ void tsr__group_pending_device(tsr__group_pending *all, uint64_t point);
 void tsr__group_pending_transport(tsr__group_pending *all, tsr_group *group,
                                   tsr__group_active *active);
 
-/* direct.c, staged.c ----------------------------------------------------------------------------
- */
+/* direct.c, staged.c ------------------------------------------------------------------------- */
 
 extern const tsr__group_path tsr__group_direct, tsr__group_staged;
 
-/* collective.c ----------------------------------------------------------------------------------
- */
+/* collective.c ------------------------------------------------------------------------------- */
 
 /* Starts to send `in` to the rank `to`, and to receive `out` from the rank `from`; one of the two
  * ranks may have other counts in its other direction. Both are contiguous tensors of one dimension
@@ -225,8 +220,7 @@ extern const tsr__group_path tsr__group_direct, tsr__group_staged;
 tsr_status tsr__group_exchange_start(tsr_group *group, tsr_tensor *in, int to, tsr_tensor *out,
                                      int from, tsr_group_request **request) TSR_NODISCARD;
 
-/* progress.c ------------------------------------------------------------------------------------
- */
+/* progress.c --------------------------------------------------------------------------------- */
 
 tsr_status tsr__group_join_set(tsr_group *group) TSR_NODISCARD;
 void tsr__group_leave_set(tsr_group *group);

@@ -14,8 +14,7 @@
 #define SPIN_NS UINT64_C(50000)
 #define NAP_NS UINT64_C(50000)
 
-/* The groups of a stream ------------------------------------------------------------------------
- */
+/* The groups of a stream --------------------------------------------------------------------- */
 
 /* guards the list, but not the sets in it */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -71,8 +70,7 @@ void tsr__group_leave_set(tsr_group *group)
     tsr__free(set);
 }
 
-/* Failure ---------------------------------------------------------------------------------------
- */
+/* Failure ------------------------------------------------------------------------------------ */
 
 tsr_status tsr__group_check(const tsr_group *group)
 {
@@ -108,8 +106,7 @@ void tsr__group_abort(tsr_group *group, const char *what)
     tsr__error_put_back(&before);
 }
 
-/* Progress --------------------------------------------------------------------------------------
- */
+/* Progress ----------------------------------------------------------------------------------- */
 
 static void progress(tsr__group_set *set)
 {
@@ -166,8 +163,7 @@ static void wait_until_done(tsr_group_request *request)
     group->stats.transport_ns += tsr__now_ns() - before;
 }
 
-/* Public functions ------------------------------------------------------------------------------
- */
+/* Public functions --------------------------------------------------------------------------- */
 
 /* Returns the result of a completed request, and frees the request. */
 static tsr_status collect(tsr_group_request **request)

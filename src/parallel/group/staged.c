@@ -62,8 +62,7 @@ static uint64_t before(const uint64_t *counts, int ranks)
     return sum;
 }
 
-/* Copies between pieces and tensors --------------------------------------------------------------
- */
+/* Copies between pieces and tensors ---------------------------------------------------------- */
 
 /* Copies elements between a piece and a flat tensor. The elements start at `in_piece` and
  * `in_flat`. */
@@ -142,8 +141,7 @@ static tsr_status empty(const tsr_group_request *request, const tsr__group_piece
     return copy_own(request, piece, false, request->out);
 }
 
-/* The ring --------------------------------------------------------------------------------------
- */
+/* The ring ----------------------------------------------------------------------------------- */
 
 static tsr__group_piece *piece_at(tsr_group *group, int index)
 {

@@ -36,8 +36,7 @@ static int64_t sent_for(const tsr_group_request *request, int64_t count)
     return is_blocks(request) ? tsr__packed_words(count) : count;
 }
 
-/* Views -----------------------------------------------------------------------------------------
- */
+/* Views -------------------------------------------------------------------------------------- */
 
 /* Creates a view of a flat tensor's elements from `first` on, with this shape. */
 static tsr_status view_of(const tsr_tensor *flat, int64_t first, int ndim, const int64_t *shape,
@@ -56,8 +55,7 @@ static tsr_status new_sent(const tsr_group_request *request, int64_t count, tsr_
                              out);
 }
 
-/* Packing ---------------------------------------------------------------------------------------
- */
+/* Packing ------------------------------------------------------------------------------------ */
 
 /* Packs `count` elements of a flat tensor, from `first` on, behind element `at` of `packed`. */
 static tsr_status pack_range(const tsr_group_request *request, tsr_tensor *packed, int64_t at,
@@ -133,8 +131,7 @@ static tsr_status pack_parts(const tsr_group_request *request, tsr_tensor *packe
     return status;
 }
 
-/* Requests --------------------------------------------------------------------------------------
- */
+/* Requests ----------------------------------------------------------------------------------- */
 
 static void set_sent(tsr_group_request *request, uint64_t all)
 {
@@ -210,8 +207,7 @@ tsr_status tsr__group_wire_reduce_scatter(tsr_group_request *request, tsr_tensor
     return pack_parts(request, request->in, in);
 }
 
-/* Unpacking -------------------------------------------------------------------------------------
- */
+/* Unpacking ---------------------------------------------------------------------------------- */
 
 /* Records to = the sum of packed contributions that follow each other behind element `at`. */
 static tsr_status unpack_blocks(const tsr_group_request *request, tsr_tensor *to, int64_t at,

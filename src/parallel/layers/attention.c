@@ -11,8 +11,7 @@
 
 enum { Q_NORM, K_NORM };
 
-/* Views -----------------------------------------------------------------------------------------
- */
+/* Views -------------------------------------------------------------------------------------- */
 
 /* Creates a view [batch, heads, tokens, head_dim] of a contiguous tensor [.., tokens, heads ·
  * head_dim]. */
@@ -89,8 +88,7 @@ static tsr_attention_params params_of(const tsr__attention *a)
     };
 }
 
-/* Forward ---------------------------------------------------------------------------------------
- */
+/* Forward ------------------------------------------------------------------------------------ */
 
 /* Normalises queries and keys if the layer has norms. If `kept` is true, the normalised values go
  * to new memory. *out is the heads, and *normalised is that new memory or NULL. */
@@ -174,8 +172,7 @@ static tsr_status forward_with(tsr__attention *a, tsr__temps *temps, const tsr_t
     return TSR_OK;
 }
 
-/* With a cache ----------------------------------------------------------------------------------
- */
+/* With a cache ------------------------------------------------------------------------------- */
 
 /* Checks that x has the shape of the cache's step. If x is divided, its shape after gathering
  * counts. */
@@ -251,8 +248,7 @@ static tsr_status forward_cached(tsr_layer *layer, const tsr_tensor *x, const ts
     return forward_added(layer, x, cached, NULL, NULL, y);
 }
 
-/* Backward --------------------------------------------------------------------------------------
- */
+/* Backward ----------------------------------------------------------------------------------- */
 
 static tsr_status norm_grad(tsr__attention *a, const parts *raw, const parts *d, int which,
                             tsr_tensor *dweight, bool accumulate)

@@ -25,8 +25,7 @@ static void plan_finish(plan *p)
     tsr__free(p->kv_features);
 }
 
-/* Checks ----------------------------------------------------------------------------------------
- */
+/* Checks ------------------------------------------------------------------------------------- */
 
 static tsr_status check_sizes(const tsr_layer *layer, plan *p)
 {
@@ -74,8 +73,7 @@ static tsr_status check_params(const tsr_layer *layer, plan *p)
     return params->sequence ? tsr__layer_check_sequence_dim(layer, params->sequence_dim) : TSR_OK;
 }
 
-/* Heads -----------------------------------------------------------------------------------------
- */
+/* Heads -------------------------------------------------------------------------------------- */
 
 static tsr_status scaled(const tsr_layer *layer, const int64_t *sizes, int64_t factor,
                          int64_t **out)
@@ -129,8 +127,7 @@ static tsr_status divide(tsr__attention *a, plan *p)
     return set_kv_heads(a, p);
 }
 
-/* Layers ----------------------------------------------------------------------------------------
- */
+/* Layers ------------------------------------------------------------------------------------- */
 
 static tsr_linear_params linear_params(const tsr__attention *a, const plan *p)
 {

@@ -17,8 +17,7 @@ typedef struct block {
     tsr__dropout dropout;
 } block;
 
-/* Dropout ---------------------------------------------------------------------------------------
- */
+/* Dropout ------------------------------------------------------------------------------------ */
 
 /* Returns the number of a random stream. Each branch of each block has its own random stream. */
 static uint64_t stream_of(const block *b, const tsr__dropout *dropout, const char *branch)
@@ -63,8 +62,7 @@ static tsr_status drop(const block *b, const tsr__dropout *dropout, const char *
     return tsr_dropout(b->base.stream, y, x, dropout->p, &params);
 }
 
-/* Forward ---------------------------------------------------------------------------------------
- */
+/* Forward ------------------------------------------------------------------------------------ */
 
 /* *y = x + layer(norm(x)). */
 static tsr_status branch_forward(block *b, int norm, const char *name, const tsr__dropout *dropout,
@@ -115,8 +113,7 @@ static tsr_status forward_cached(tsr_layer *layer, const tsr_tensor *x, const ts
     return both_forward((block *)layer, &(tsr__dropout){0}, cached, x, NULL, y);
 }
 
-/* Backward --------------------------------------------------------------------------------------
- */
+/* Backward ----------------------------------------------------------------------------------- */
 
 /* *dx = dy + the gradient that comes through the branch. `dx` may be NULL. */
 static tsr_status branch_backward(block *b, int norm, const char *name,
@@ -186,8 +183,7 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
     return b->recompute ? recompute(b, saved, dy, dx) : both_backward(b, saved, dy, dx);
 }
 
-/* Making ----------------------------------------------------------------------------------------
- */
+/* Making ------------------------------------------------------------------------------------- */
 
 static const tsr__layer_type block_type = {"block", forward, backward, NULL, forward_cached, NULL};
 

@@ -6,8 +6,7 @@
 #include "gpu/matmul/activated.h"
 #include "gpu/matmul/gated.h"
 
-/* The input -------------------------------------------------------------------------------------
- */
+/* The input ---------------------------------------------------------------------------------- */
 
 static tsr_status check_input(const tsr__linear *linear, const tsr_tensor *x)
 {
@@ -61,8 +60,7 @@ static tsr_status gather(const tsr__linear *linear, tsr__temps *temps, const tsr
     return tsr_group_wait(&request);
 }
 
-/* Forward ---------------------------------------------------------------------------------------
- */
+/* Forward ------------------------------------------------------------------------------------ */
 
 static tsr_status multiply(tsr__linear *linear, tsr__temps *temps, tsr_tensor *y,
                            const tsr_tensor *ready, tsr_activation activation)
@@ -209,8 +207,7 @@ tsr_status tsr__column_forward_sloped(tsr_layer *layer, const tsr_tensor *x,
     return status;
 }
 
-/* Backward --------------------------------------------------------------------------------------
- */
+/* Backward ----------------------------------------------------------------------------------- */
 
 /* Checks that dy has the shape of y. */
 static tsr_status check_gradient(const tsr__linear *linear, const tsr_tensor *x,

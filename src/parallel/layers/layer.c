@@ -8,8 +8,7 @@
 #include "base/alloc.h"
 #include "tessera/transformer.h"
 
-/* Creating --------------------------------------------------------------------------------------
- */
+/* Creating ----------------------------------------------------------------------------------- */
 
 static tsr_status set_names(tsr_layer *layer, const char *name)
 {
@@ -75,8 +74,7 @@ tsr_status tsr__keep(const tsr_tensor *tensor, tsr_tensor **out)
     return tsr_tensor_view(tensor, tsr_tensor_layout(tensor), out);
 }
 
-/* Dividing --------------------------------------------------------------------------------------
- */
+/* Dividing ----------------------------------------------------------------------------------- */
 
 static tsr_status cut(const tsr_layer *layer, int64_t size, const tsr_partition_params *params,
                       int64_t *sizes, int64_t *first)
@@ -115,8 +113,7 @@ tsr_status tsr__layer_partition(const tsr_layer *layer, const char *what, int64_
     return TSR_OK;
 }
 
-/* Passes ----------------------------------------------------------------------------------------
- */
+/* Passes ------------------------------------------------------------------------------------- */
 
 /* What a forward pass gets besides x. Both may be NULL; only layers with `forward_added` use it. */
 typedef struct extra {
@@ -225,8 +222,7 @@ void tsr_layer_saved_destroy(tsr_layer_saved **saved)
     tsr__free(closing);
 }
 
-/* Parameters ------------------------------------------------------------------------------------
- */
+/* Parameters --------------------------------------------------------------------------------- */
 
 int tsr_layer_parameter_count(const tsr_layer *layer)
 {

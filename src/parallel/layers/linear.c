@@ -23,8 +23,7 @@ static const tsr__layer_type column_linear = {
 static const tsr__layer_type row_linear = {
     "row_linear", tsr__row_forward, tsr__row_backward, finish, NULL, tsr__row_forward_added};
 
-/* Layouts ---------------------------------------------------------------------------------------
- */
+/* Layouts ------------------------------------------------------------------------------------ */
 
 static const char *layout_name(tsr_layer_layout layout)
 {
@@ -63,8 +62,7 @@ static tsr_status choose_layouts(tsr__linear *linear, const tsr_linear_params *p
     return divides ? tsr__layer_check_sequence_dim(layer, params->sequence_dim) : TSR_OK;
 }
 
-/* Parts -----------------------------------------------------------------------------------------
- */
+/* Parts -------------------------------------------------------------------------------------- */
 
 static tsr_status divide(tsr__linear *linear, const tsr_linear_params *params)
 {
@@ -118,8 +116,7 @@ static tsr_status take_params(tsr__linear *linear, const tsr_linear_params *para
     return divide(linear, params);
 }
 
-/* Parameters ------------------------------------------------------------------------------------
- */
+/* Parameters --------------------------------------------------------------------------------- */
 
 /* Adds the parameters of one part of a column-parallel layer. If `part` is NULL, adds the
  * parameters of a row-parallel layer. */
@@ -194,8 +191,7 @@ static tsr_status allocate(tsr__linear *linear)
     return TSR_OK;
 }
 
-/* Creating --------------------------------------------------------------------------------------
- */
+/* Creating ----------------------------------------------------------------------------------- */
 
 /* Stores the parts of a column-parallel layer. Each part has sizes of its own or uses those of the
  * layer. */
@@ -285,8 +281,7 @@ tsr_status tsr_row_linear_create(const tsr_linear_params *params, tsr_layer **ou
     return tsr__row_create(params, "", out);
 }
 
-/* Inspection ------------------------------------------------------------------------------------
- */
+/* Inspection --------------------------------------------------------------------------------- */
 
 static const tsr__linear *as_linear(const tsr_layer *layer)
 {

@@ -12,8 +12,7 @@ typedef struct mlp {
     void *user;
 } mlp;
 
-/* The activation --------------------------------------------------------------------------------
- */
+/* The activation ----------------------------------------------------------------------------- */
 
 static tsr_status activate(const mlp *m, tsr_tensor *y, const tsr_tensor *x)
 {
@@ -67,8 +66,7 @@ static tsr_status activated(const mlp *m, tsr__temps *temps, tsr_tensor *hidden,
     return up ? activate_mul(m, *out, gate, up) : activate(m, *out, gate);
 }
 
-/* Passes ----------------------------------------------------------------------------------------
- */
+/* Passes ------------------------------------------------------------------------------------- */
 
 /* A forward pass that no backward pass will follow. The product also applies the activation, and
  * the gate. If no kernel can do that, *y is unchanged. */
@@ -188,8 +186,7 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
     return status;
 }
 
-/* Creating --------------------------------------------------------------------------------------
- */
+/* Creating ----------------------------------------------------------------------------------- */
 
 static const tsr__layer_type mlp_type = {"mlp", forward, backward, NULL, NULL, forward_added};
 

@@ -24,8 +24,7 @@ static const tsr_tensor *bias_of(const norm *n)
     return has_bias(n) ? n->base.parameter[1].seen.tensor : NULL;
 }
 
-/* Passes ----------------------------------------------------------------------------------------
- */
+/* Passes ------------------------------------------------------------------------------------- */
 
 static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
                           tsr_tensor **y)
@@ -140,8 +139,7 @@ tsr_status tsr__norm_backward_added(tsr_layer *layer, const tsr_layer_saved *sav
     return backward_with(layer, saved, dy, added, dx);
 }
 
-/* Creating --------------------------------------------------------------------------------------
- */
+/* Creating ----------------------------------------------------------------------------------- */
 
 static const tsr__layer_type norm_type = {"norm", forward, backward, NULL, NULL, NULL};
 

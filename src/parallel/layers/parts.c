@@ -4,8 +4,7 @@
 
 #include "gpu/stream/host_access.h"
 
-/* Joint memory ---------------------------------------------------------------------------------
- */
+/* Joint memory ------------------------------------------------------------------------------- */
 
 /* Returns a pointer to a part's tensor: its weight (`which` is 0) or bias (1), or the gradient of
  * that. */
@@ -78,8 +77,7 @@ tsr_status tsr__column_blocks(tsr__linear *linear, tsr__temps *temps,
     return TSR_OK;
 }
 
-/* Gradients ------------------------------------------------------------------------------------
- */
+/* Gradients ---------------------------------------------------------------------------------- */
 
 /* Allocates one tensor for the gradients of all parts, unless a gradient already has memory. Each
  * part gets a view of this tensor. */

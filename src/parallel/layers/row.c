@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-/* The input -------------------------------------------------------------------------------------
- */
+/* The input ---------------------------------------------------------------------------------- */
 
 static tsr_status check_input(const tsr__linear *linear, const tsr_tensor *x)
 {
@@ -54,8 +53,7 @@ static tsr_status own_features(const tsr__linear *linear, tsr__temps *temps,
     return tsr__temp_slice(temps, *x2, 1, linear->first, linear->length, x2);
 }
 
-/* The output ------------------------------------------------------------------------------------
- */
+/* The output --------------------------------------------------------------------------------- */
 
 /* Gets the dimension along which y is divided (-1: y is not divided), the sizes of all ranks along
  * it, and this rank's size. */
@@ -95,8 +93,7 @@ static tsr_status check_output(const tsr__linear *linear, const tsr_tensor *x)
     return divided_along(linear, x, &dim, &sizes, &mine);
 }
 
-/* Forward ---------------------------------------------------------------------------------------
- */
+/* Forward ------------------------------------------------------------------------------------ */
 
 static tsr_status sum_up(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x,
                          const tsr_tensor *x2, const tsr_tensor *added, tsr_tensor **out)
@@ -155,8 +152,7 @@ tsr_status tsr__row_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_sav
     return tsr__row_forward_added(layer, x, NULL, NULL, saved, y);
 }
 
-/* Backward --------------------------------------------------------------------------------------
- */
+/* Backward ----------------------------------------------------------------------------------- */
 
 typedef struct back {
     tsr__linear *linear;

@@ -25,8 +25,7 @@ void tsr__norm_finish(tsr__norm *n)
     tsr__free(n->views);
 }
 
-/* Which groups a parameter belongs to -----------------------------------------------------------
- */
+/* Which groups a parameter belongs to -------------------------------------------------------- */
 
 /* Returns the group, or NULL if it has only one rank and so needs no communication. */
 static tsr_group *several(tsr_group *group)
@@ -280,8 +279,7 @@ static bool has_shares(const tsr__norm *n)
            optimizer->shared_group == n->own_group;
 }
 
-/* This rank's sums ------------------------------------------------------------------------------
- */
+/* This rank's sums --------------------------------------------------------------------------- */
 
 static tsr_status find_class(tsr__norm *n, tsr_group *data, tsr_group *tensor,
                              tsr__norm_class **out)
@@ -418,8 +416,7 @@ tsr_status tsr__norm_sum_local(tsr__norm *n)
     return status;
 }
 
-/* All ranks' sums -------------------------------------------------------------------------------
- */
+/* All ranks' sums ---------------------------------------------------------------------------- */
 
 /* What ranks add up for each class: the sum, the number of ranks that have failed, and the number
  * of ranks whose shares (see make_shares) are not up to date. */

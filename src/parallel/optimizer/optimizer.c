@@ -11,8 +11,7 @@ static const char *kind_name(tsr_optimizer_kind kind)
     return kind == TSR_OPTIMIZER_ADAMW ? "AdamW" : kind == TSR_OPTIMIZER_SGD ? "SGD" : "none";
 }
 
-/* Creating --------------------------------------------------------------------------------------
- */
+/* Creating ----------------------------------------------------------------------------------- */
 
 static tsr_adamw_params adamw_params(const tsr_optimizer *optimizer, float learning_rate)
 {
@@ -86,8 +85,7 @@ void tsr_optimizer_destroy(tsr_optimizer **optimizer)
     tsr__free(closing);
 }
 
-/* Adding ----------------------------------------------------------------------------------------
- */
+/* Adding ------------------------------------------------------------------------------------- */
 
 const tsr_parameter *tsr__optimizer_parameter(const tsr__optimizer_item *item)
 {
@@ -295,8 +293,7 @@ tsr_status tsr_optimizer_add_fsdp(tsr_optimizer *optimizer, tsr_fsdp *model)
     return TSR_OK;
 }
 
-/* Steps -----------------------------------------------------------------------------------------
- */
+/* Steps -------------------------------------------------------------------------------------- */
 
 bool tsr__optimizer_has_gradient(const tsr__optimizer_item *item)
 {
@@ -423,8 +420,7 @@ tsr_status tsr_optimizer_changed(tsr_optimizer *optimizer)
     return TSR_OK;
 }
 
-/* State -----------------------------------------------------------------------------------------
- */
+/* State -------------------------------------------------------------------------------------- */
 
 int tsr_optimizer_parameter_count(const tsr_optimizer *optimizer)
 {

@@ -26,8 +26,7 @@ static tsr_status wait_for(tsr_pipeline *pipeline, tsr_group_request **request)
     return status;
 }
 
-/* Receiving -------------------------------------------------------------------------------------
- */
+/* Receiving ---------------------------------------------------------------------------------- */
 
 tsr_status tsr__pipeline_post(tsr_pipeline *pipeline, tsr__pipeline_inbox *inbox)
 {
@@ -71,8 +70,7 @@ void tsr__pipeline_inbox_drop(tsr__pipeline_inbox *inbox)
     tsr_tensor_destroy(&inbox->tensor);
 }
 
-/* Sending ---------------------------------------------------------------------------------------
- */
+/* Sending ------------------------------------------------------------------------------------ */
 
 static tsr_status end_oldest(tsr_pipeline *pipeline, tsr__pipeline_outbox *outbox, bool *done)
 {

@@ -16,8 +16,7 @@ typedef struct run {
     tsr__pipeline_outbox activations_out, gradients_out;
 } run;
 
-/* Failure ---------------------------------------------------------------------------------------
- */
+/* Failure ------------------------------------------------------------------------------------ */
 
 static tsr_status check_failed(const tsr_pipeline *pipeline)
 {
@@ -41,8 +40,7 @@ static tsr_status fail(tsr_pipeline *pipeline, tsr_status status)
     return tsr__fail(status, "%s", pipeline->why);
 }
 
-/* Passes ----------------------------------------------------------------------------------------
- */
+/* Passes ------------------------------------------------------------------------------------- */
 
 /* Checks what a pass has created. `is_sent` says whether a neighbour waits for it. */
 static tsr_status check_created(const run *r, const char *name, int micro_batch, bool is_sent,
@@ -105,8 +103,7 @@ static tsr_status backward(run *r, int micro_batch)
     return status;
 }
 
-/* Runs ------------------------------------------------------------------------------------------
- */
+/* Runs --------------------------------------------------------------------------------------- */
 
 static tsr_status check_params(const tsr_pipeline *pipeline, const tsr_pipeline_run_params *p)
 {

@@ -440,8 +440,7 @@ PATTERN_TEST(barrier)
     check_barrier(size, tsr__algorithm_barrier);
 }
 
-/* Levels ----------------------------------------------------------------------------------------
- */
+/* Levels ------------------------------------------------------------------------------------- */
 
 static void levels_all_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count,
                               bool large)

@@ -556,8 +556,7 @@ START_TEST(accepts_nothing)
 }
 END_TEST
 
-/* Mistakes -------------------------------------------------------------------------------------
- */
+/* Mistakes ----------------------------------------------------------------------------------- */
 
 static tsr_tensor *zeros(tsr_dtype dtype, int ndim, const int64_t *shape)
 {

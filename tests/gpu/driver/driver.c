@@ -529,8 +529,7 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL find_of_instance(VkInstance of, 
     return own && next ? own : next;
 }
 
-/* What the loader calls ---------------------------------------------------------------------------
- */
+/* What the loader calls ---------------------------------------------------------------------- */
 
 EXPORT PFN_vkVoidFunction vk_icdGetInstanceProcAddr(VkInstance of, const char *name);
 EXPORT PFN_vkVoidFunction vk_icdGetInstanceProcAddr(VkInstance of, const char *name)

@@ -43,8 +43,7 @@ static double *doubles(int64_t count)
     return values;
 }
 
-/* One step --------------------------------------------------------------------------------------
- */
+/* One step ----------------------------------------------------------------------------------- */
 
 static void attend(const record *r, int64_t dim, int layer, const double *q, int64_t head,
                    int64_t position, double *out)
@@ -236,8 +235,7 @@ START_TEST(sequences_keep_their_tokens)
 }
 END_TEST
 
-/* Rotation --------------------------------------------------------------------------------------
- */
+/* Rotation ----------------------------------------------------------------------------------- */
 
 enum { ROTATED_HEADS = 3, ROTATED_PAGE = 4, ROTATED_PAGES = 12, BATCH = 3 };
 
@@ -397,8 +395,7 @@ START_TEST(rotates_and_appends)
 }
 END_TEST
 
-/* Mistakes --------------------------------------------------------------------------------------
- */
+/* Mistakes ----------------------------------------------------------------------------------- */
 
 static tsr_kv_cache *small_cache(int64_t pages)
 {

@@ -14,8 +14,7 @@ enum {
 
 static const float low = -0.75f, high = 1.5f;
 
-/* The operations --------------------------------------------------------------------------------
- */
+/* The operations ----------------------------------------------------------------------------- */
 
 typedef tsr_status operation(tsr_tensor *y, tsr_tensor *const *x, int option);
 typedef double reference(const double *x, int option);
@@ -255,8 +254,7 @@ static bool is_close(const function *f, tsr_dtype dtype, double got, double want
     return got >= least && got <= most;
 }
 
-/* Random views ----------------------------------------------------------------------------------
- */
+/* Random views ------------------------------------------------------------------------------- */
 
 typedef struct operand {
     int ndim;
@@ -421,8 +419,7 @@ START_TEST(long_rows)
 }
 END_TEST
 
-/* The ends of f32's range -----------------------------------------------------------------------
- */
+/* The ends of f32's range -------------------------------------------------------------------- */
 
 static void fill_ends(double *x, uint64_t seed)
 {

@@ -27,8 +27,7 @@ static double *doubles(int64_t count)
     return values;
 }
 
-/* PyTorch --------------------------------------------------------------------------------------
- */
+/* PyTorch ------------------------------------------------------------------------------------ */
 
 static double number(const json_t *object, const char *name)
 {
@@ -141,8 +140,7 @@ START_TEST(agrees_with_pytorch)
 }
 END_TEST
 
-/* Double precision -----------------------------------------------------------------------------
- */
+/* Double precision --------------------------------------------------------------------------- */
 
 /* Rotates `rows` rows of `width` components; row r has position places[r]. `scales` gets |u| + |w|
  * for each component. */
@@ -355,8 +353,7 @@ START_TEST(turns_many_rows)
 }
 END_TEST
 
-/* Mistakes -------------------------------------------------------------------------------------
- */
+/* Mistakes ----------------------------------------------------------------------------------- */
 
 START_TEST(refuses_params)
 {

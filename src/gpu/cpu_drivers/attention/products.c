@@ -56,8 +56,7 @@ typedef struct work {
     int64_t row, rows; /* the current block of queries */
 } work;
 
-/* Scratch --------------------------------------------------------------------------------------
- */
+/* Scratch ------------------------------------------------------------------------------------ */
 
 static tsr_status keep(work *w, uint64_t elements, tsr__buffer **out)
 {
@@ -85,8 +84,7 @@ static tsr_status keep_f32(work *w, const tsr_tensor *tensor, bool dense, tsr_te
     return keep(w, (uint64_t)tsr_layout_count(like), &out->buffer);
 }
 
-/* Views ----------------------------------------------------------------------------------------
- */
+/* Views -------------------------------------------------------------------------------------- */
 
 /* Returns a view of x: the rows of the current block of queries in the slice's heads, [batches,
  * kv_heads, readers, rows, head_dim]. */
@@ -175,8 +173,7 @@ static bool merge_readers(tsr_tensor *view)
     return true;
 }
 
-/* Steps of both directions ---------------------------------------------------------------------
- */
+/* Steps of both directions ------------------------------------------------------------------- */
 
 /* Returns the slice's copy of keys or values as a part of a tensor [batch, kv_heads, kv_len,
  * head_dim], of which no other part exists. */
@@ -374,8 +371,7 @@ static uint64_t max_rows(const work *w)
     return (uint64_t)(w->blocks.max_scores / w->blocks.row_keys);
 }
 
-/* Forward --------------------------------------------------------------------------------------
- */
+/* Forward ------------------------------------------------------------------------------------ */
 
 static tsr_status fill_rows(const work *w, tsr_tensor rows, double value)
 {
@@ -451,8 +447,7 @@ tsr_status tsr__attention_products(const tsr__attention *call)
     return status;
 }
 
-/* Backward -------------------------------------------------------------------------------------
- */
+/* Backward ----------------------------------------------------------------------------------- */
 
 /* Computes the scores of one block of keys and their gradients, as `function` (TSR_SCORES_…)
  * specifies. */

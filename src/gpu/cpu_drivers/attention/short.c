@@ -17,8 +17,7 @@ enum {
     WORD_BYTES = 8, /* the size and alignment of a store */
 };
 
-/* Suitability ----------------------------------------------------------------------------------
- */
+/* Suitability -------------------------------------------------------------------------------- */
 
 /* True if the kernel can read or write the rows of a tensor. */
 static bool rows_suit(const tsr_tensor *x)
@@ -83,8 +82,7 @@ bool tsr__attention_short_suits(const tsr__attention *c)
                       same_strides(c->dq, c->dk) && same_strides(c->dq, c->dv));
 }
 
-/* Dispatches -----------------------------------------------------------------------------------
- */
+/* Dispatches --------------------------------------------------------------------------------- */
 
 static uint64_t address_of(const tsr_tensor *tensor)
 {

@@ -14,8 +14,7 @@ enum {
     ALIGNMENT = 4,       /* of loads and stores of floats */
 };
 
-/* Suitability ----------------------------------------------------------------------------------
- */
+/* Suitability -------------------------------------------------------------------------------- */
 
 static bool strides_suit(const tsr_tensor *x)
 {
@@ -75,8 +74,7 @@ bool tsr__attention_step_suits(const tsr__attention *c)
            c->kv_len / c->page_len <= MAX_GROUPS;
 }
 
-/* Dispatches -----------------------------------------------------------------------------------
- */
+/* Dispatches --------------------------------------------------------------------------------- */
 
 typedef struct step {
     const tsr__attention *call;

@@ -68,8 +68,7 @@ tsr_status tsr__norm_short_add(tsr__dispatches *list, const tsr__norm *norm,
     return tsr__dispatches_add(list, &dispatch);
 }
 
-/* Parts of sums ---------------------------------------------------------------------------------
- */
+/* Parts of sums ------------------------------------------------------------------------------ */
 
 static tsr__short_rows parts_cut(const tsr__norm_operands *all)
 {

@@ -104,8 +104,7 @@ static bool considers(const tsr__reduction *r)
            (uint64_t)params->count * params->jobs >= MIN_ELEMENTS;
 }
 
-/* Rows ------------------------------------------------------------------------------------------
- */
+/* Rows --------------------------------------------------------------------------------------- */
 
 /* The number of rows per subgroup. It is two for short rows, because starting a subgroup takes
  * time. With more, the driver's compiler takes two or three times as long. */
@@ -191,8 +190,7 @@ tsr_status tsr__reduction_rows_add(tsr__dispatches *list, const tsr__reduction *
     return TSR_OK;
 }
 
-/* Columns ---------------------------------------------------------------------------------------
- */
+/* Columns ------------------------------------------------------------------------------------ */
 
 static uint32_t units_of(const tsr__reduction *r)
 {

@@ -128,8 +128,7 @@ bool tsr__vectors_cut(const tsr__vectors *work, const tsr__piece *piece, tsr__pi
     return true;
 }
 
-/* One dispatch ----------------------------------------------------------------------------------
- */
+/* One dispatch ------------------------------------------------------------------------------- */
 
 /* The part of a plane that one dispatch covers: rows row … row + rows − 1 and vectors vector …
  * vector + vectors − 1 of the plane that starts at `offset`, in elements. */

@@ -3,8 +3,7 @@
 #include "shaders/params/elementwise.h"
 #include "tessera/ops.h"
 
-/* Two inputs ------------------------------------------------------------------------------------
- */
+/* Two inputs --------------------------------------------------------------------------------- */
 
 static tsr_status binary(tsr_stream *stream, const char *op, uint32_t function, tsr_tensor *y,
                          const tsr_tensor *a, const tsr_tensor *b)
@@ -109,8 +108,7 @@ tsr_status tsr_maximum_grad(tsr_stream *stream, tsr_tensor *da, tsr_tensor *db, 
     return extremum_grad(stream, "maximum_grad", TSR_EW_MAXIMUM_GRAD, da, db, a, b, dy);
 }
 
-/* One input -------------------------------------------------------------------------------------
- */
+/* One input ---------------------------------------------------------------------------------- */
 
 /* For each tsr_unary_function, the TSR_EW_… of the function and of its gradient. */
 static const struct {
@@ -215,8 +213,7 @@ tsr_status tsr_clamp_grad(tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *
     return tsr__elementwise_run(stream, &work, 1);
 }
 
-/* Conditions ------------------------------------------------------------------------------------
- */
+/* Conditions --------------------------------------------------------------------------------- */
 
 tsr_status tsr_compare(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b,
                        tsr_comparison comparison)

@@ -70,8 +70,7 @@ static bool is_float(tsr_dtype dtype)
     return dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16;
 }
 
-/* Selecting -------------------------------------------------------------------------------------
- */
+/* Selecting ---------------------------------------------------------------------------------- */
 
 static tsr_status select_piece(tsr_stream *stream, const selection *s, const tsr__piece *piece)
 {
@@ -158,8 +157,7 @@ tsr_status tsr_index_select(tsr_stream *stream, tsr_tensor *y, const tsr_tensor 
     return tsr__stream_atomic(stream, select_pieces, &s);
 }
 
-/* Gradient --------------------------------------------------------------------------------------
- */
+/* Gradient ----------------------------------------------------------------------------------- */
 
 typedef struct addition {
     selection s;

@@ -8,8 +8,7 @@
 
 static const double pi = 3.14159265358979323846;
 
-/* Params ---------------------------------------------------------------------------------------
- */
+/* Params ------------------------------------------------------------------------------------- */
 
 static tsr_status check_positive(const char *name, double value)
 {
@@ -77,8 +76,7 @@ tsr_status tsr__rope_params_complete(const tsr_rope_params *params, tsr_rope_par
     return TSR_OK;
 }
 
-/* Frequencies ----------------------------------------------------------------------------------
- */
+/* Frequencies -------------------------------------------------------------------------------- */
 
 static double llama3(const tsr_rope_params *params, double frequency)
 {

@@ -21,8 +21,7 @@ struct tsr_rope {
     tsr_tensor *table;
 };
 
-/* The table ------------------------------------------------------------------------------------
- */
+/* The table ---------------------------------------------------------------------------------- */
 
 /* Returns the frequency as the shader needs it: the fractional part of the number of turns per
  * position, times 2^64. */
@@ -96,8 +95,7 @@ const tsr_tensor *tsr__rope_table(const tsr_rope *rope)
     return rope->table;
 }
 
-/* One call -------------------------------------------------------------------------------------
- */
+/* One call ----------------------------------------------------------------------------------- */
 
 typedef struct call {
     const char *op, *y_name, *x_name;
