@@ -44,8 +44,8 @@ tsr_status bench_busy_fill(bench_busy *busy)
 {
     tsr_status status = TSR_OK;
     while (status == TSR_OK) {
-        /* Products end in order: if the oldest of the last `pending` ones has not ended, none has.
-         */
+        /* Products end in order: if the oldest of the last `pending` ones
+         * has not ended, none has. */
         const uint64_t wanted = (uint64_t)busy->pending;
         bool reached = busy->count < wanted;
         if (!reached)

@@ -13,8 +13,8 @@ bool bench_openblas_load(char *problem, size_t size);
  * threads. The library must be loaded. */
 const char *bench_openblas_name(void);
 
-/* Returns a sentence that says why OpenBLAS is slower than it could be; NULL if no reason is known.
- */
+/* Returns a sentence that says why OpenBLAS is slower than it could be; NULL
+ * if no reason is known. */
 const char *bench_openblas_warning(void);
 
 /* Computes y[m,n] = x[m,k] · w[n,k]ᵀ. Must be loaded. */

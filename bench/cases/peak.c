@@ -1,5 +1,5 @@
-/* tessera bench peak: measures all ceilings. Other benchmarks measure the ceilings that they need.
- */
+/* tessera bench peak: measures all ceilings. Other benchmarks measure the
+ * ceilings that they need. */
 #include "bench/ceilings/ceilings.h"
 
 static bool run(bench_context *context)

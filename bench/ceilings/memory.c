@@ -1,5 +1,5 @@
-/* The bandwidth of the device's memory: a copy by the library, and kernels that stream through it.
- */
+/* The bandwidth of the device's memory: a copy by the library, and kernels
+ * that stream through it. */
 #include <stdlib.h>
 #include <string.h>
 

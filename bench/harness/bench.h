@@ -165,8 +165,8 @@ bench_row *bench_add(bench_context *context, const char *benchmark, bench_unit u
 void bench_text(bench_row *row, const char *name, const char *format, ...) CLI_PRINTF(3, 4);
 void bench_integer(bench_row *row, const char *name, int64_t value);
 
-/* Converts the time of one repetition to the row's unit: GFLOP/s, GB/s, or nanoseconds per action.
- */
+/* Converts the time of one repetition to the row's unit: GFLOP/s, GB/s, or
+ * nanoseconds per action. */
 double bench_value(const bench_row *row, double ns);
 /* Returns the value of the row's median time by the host's clock. */
 double bench_median(const bench_row *row);
@@ -180,8 +180,8 @@ double bench_fraction(const bench_row *row);
 typedef enum bench_standing {
     BENCH_WITHIN, /* below the ceiling, or at most a few per cent above it */
     BENCH_CACHED, /* above the bandwidth of the memory, but the data fit into caches */
-    /* Above the ceiling for another reason: the device was slower while the ceiling was measured.
-     */
+    /* Above the ceiling for another reason: the device was slower while
+     * the ceiling was measured. */
     BENCH_ABOVE
 } bench_standing;
 /* Judges a result. `fraction` is the result divided by its ceiling. `by_memory` is true if this is

@@ -33,8 +33,8 @@ void bench_random_values(float *values, uint64_t count, tsr_dtype dtype, uint64_
     }
 }
 
-/* Rounds to f16. It is written independently of the shaders, because it checks their conversions.
- */
+/* Rounds to f16. It is written independently of the shaders, because it
+ * checks their conversions. */
 static uint16_t f16_of(float value)
 {
     uint32_t bits;

@@ -29,8 +29,8 @@ static int columns(void)
     return size.ws_col - 1;
 }
 
-/* Cuts a text to `width` columns, between characters of UTF-8: continuation bytes take no column.
- */
+/* Cuts a text to `width` columns, between characters of UTF-8:
+ * continuation bytes take no column. */
 static void cut(char *text, int width)
 {
     for (; *text != '\0'; text++)

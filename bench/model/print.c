@@ -20,8 +20,8 @@ static double sum_of(const double *values, int count)
     return sum;
 }
 
-/* The mean of the rates of all repetitions, and their standard deviation, as llama-bench has them.
- */
+/* The mean of the rates of all repetitions, and their standard deviation,
+ * as llama-bench has them. */
 static void rates(const bench_model_test *test, bench_model_figures *out)
 {
     double squares = 0;

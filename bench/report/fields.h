@@ -9,8 +9,8 @@
 
 #include "cli/lib/say.h"
 
-/* The largest number of entries of an array. No real run has as many; files with more are refused.
- */
+/* The largest number of entries of an array. No real run has as many; files
+ * with more are refused. */
 #define BENCH_MAX_FIELDS 100000
 
 /* The place that is being read, and the first error. */

@@ -113,8 +113,8 @@ static void choose_scale(chart *all)
     }
 }
 
-/* Returns the horizontal position of the value 10^decade, in per cent of the width of the drawing.
- */
+/* Returns the horizontal position of the value 10^decade, in per cent of
+ * the width of the drawing. */
 static double decade_place(const scale *of, double decade)
 {
     return PLOT * fmin(fmax((decade - of->low) / (of->high - of->low), 0), 1);

@@ -1,5 +1,5 @@
-/* The devices and hosts of the runs: their names, their best results, and the order of benchmarks.
- */
+/* The devices and hosts of the runs: their names, their best results, and
+ * the order of benchmarks. */
 #include <stdio.h>
 #include <string.h>
 

@@ -60,8 +60,8 @@ typedef struct learning {
     passage *passages; /* [micro-batches]; NULL: forward passes only */
 } learning;
 
-/* Another mask in every step, and for every window of a step. `number` is that of the micro-batch.
- */
+/* Another mask in every step, and for every window of a step. `number` is
+ * that of the micro-batch. */
 static tsr_status set_dropout(gpt_model *self, int number, bool is_on)
 {
     const gpt_training *t = &self->training;

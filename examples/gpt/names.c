@@ -45,8 +45,8 @@ static const renaming *block_names(const gpt_config *config, int *count)
     return gpt2_names;
 }
 
-/* Before the blocks: the embedding, and GPT-2's positions. Behind them: a norm, and Llama's head.
- */
+/* Before the blocks: the embedding, and GPT-2's positions. Behind them: a
+ * norm, and Llama's head. */
 #define OUTSIDE 3
 
 int names_count(const gpt_config *config)

@@ -1,5 +1,5 @@
-/* The parameters of a model, and where files with Hugging Face's names have them. Needs no device.
- */
+/* The parameters of a model, and where files with Hugging Face's names have
+ * them. Needs no device. */
 #ifndef GPT_NAMES_H
 #define GPT_NAMES_H
 

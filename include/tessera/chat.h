@@ -47,8 +47,8 @@ typedef enum tsr_chat_format {
     TSR_CHAT_MISTRAL_TEKKEN = 7,
     /* "mistral-v7": <s>[SYSTEM_PROMPT] S[/SYSTEM_PROMPT][INST] Q[/INST] R</s> */
     TSR_CHAT_MISTRAL_V7 = 8,
-    /* "mistral-v7-tekken": <s>[SYSTEM_PROMPT]S[/SYSTEM_PROMPT][INST]Q[/INST]R</s> (Mistral Small)
-     */
+    /* "mistral-v7-tekken":
+     * <s>[SYSTEM_PROMPT]S[/SYSTEM_PROMPT][INST]Q[/INST]R</s> (Mistral Small) */
     TSR_CHAT_MISTRAL_V7_TEKKEN = 9,
     /* "zephyr": <|user|>⏎Q</s>⏎ (Zephyr, TinyLlama) */
     TSR_CHAT_ZEPHYR = 10,

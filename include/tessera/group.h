@@ -56,8 +56,8 @@ typedef struct tsr_group_params {
      * language models, and losses. All ranks must give the same. 0: activations are sent as they
      * are. */
     tsr_dtype wire;
-    /* Layers multiply with tsr_matmul_params.allow_int8 in their forward passes. Ranks may differ.
-     */
+    /* Layers multiply with tsr_matmul_params.allow_int8 in their forward
+     * passes. Ranks may differ. */
     bool allow_int8;
 } tsr_group_params;
 #define tsr_group_params(...) (&(tsr_group_params){__VA_ARGS__})

@@ -61,8 +61,8 @@ TSR_API uint32_t tsr_mt19937_next_u32(tsr_mt19937 *rng);
 TSR_API uint64_t tsr_mt19937_next_u64(tsr_mt19937 *rng);
 /* Returns (next_u64 & (2^53 − 1)) · 2^-53, which is in [0, 1). */
 TSR_API double tsr_mt19937_next_double(tsr_mt19937 *rng);
-/* Has the effect of `words` calls of next_u32, but is faster. Takes time proportional to `words`.
- */
+/* Has the effect of `words` calls of next_u32, but is faster. Takes time
+ * proportional to `words`. */
 TSR_API void tsr_mt19937_skip(tsr_mt19937 *rng, uint64_t words);
 
 /* The release of PyTorch to reproduce, because releases differ. */

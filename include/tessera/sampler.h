@@ -174,8 +174,8 @@ TSR_API const char *tsr_order_name(tsr_order order);
 /* Finds the value called `name`. Errors: TSR_ERR_NOT_FOUND naming the text. */
 TSR_API TSR_NODISCARD tsr_status tsr_order_parse(const char *name, tsr_order *out);
 
-/* Options of PyTorch that change its results. If all are 0, the sampler has a generator of its own.
- */
+/* Options of PyTorch that change its results. If all are 0, the sampler has
+ * a generator of its own. */
 typedef struct tsr_torch_options {
     tsr_torch_version version;
     /* The sampler was created with generator=None, after torch.manual_seed(seed). */
@@ -216,8 +216,8 @@ TSR_API void tsr_feistel_fill(const tsr_feistel *order, uint64_t first, uint64_t
 
 /* Single indices ------------------------------------------------------------------------------- */
 
-/* Gives 0 … n − 1 in ascending order. Errors: TSR_ERR_INVALID if n > INT64_MAX, TSR_ERR_NO_MEMORY.
- */
+/* Gives 0 … n − 1 in ascending order. Errors: TSR_ERR_INVALID if n >
+ * INT64_MAX, TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_create_sequential(uint64_t n, tsr_sampler **out);
 
 typedef struct tsr_sampler_random_params {

@@ -51,8 +51,8 @@ typedef enum tsr_partition_kind {
     TSR_PARTITION_EVEN = 0,
     /* Each rank gets n / ranks elements; an error if that is not an integer. */
     TSR_PARTITION_STRICT = 1,
-    /* The ranks' sizes differ by at most one: 5 elements on 4 ranks are divided into 2, 1, 1 and 1.
-     */
+    /* The ranks' sizes differ by at most one: 5 elements on 4 ranks are
+     * divided into 2, 1, 1 and 1. */
     TSR_PARTITION_UNEVEN = 2,
     /* The ranks' sizes are in proportion to `rates`: 5 elements on ranks with the rates 3 and 1 are
      * divided into 4 and 1. Each rank's exact size is rounded down. The remaining elements go to

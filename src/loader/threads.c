@@ -246,8 +246,8 @@ bool tsr__loader_wait(tsr_loader *loader, const tsr__slot *slot, const struct ti
     while ((slot->state == TSR__SLOT_QUEUED || slot->state == TSR__SLOT_BUSY) && error == 0)
         error = deadline != NULL ? pthread_cond_timedwait(&loader->done, &loader->lock, deadline)
                                  : pthread_cond_wait(&loader->done, &loader->lock);
-    /* Read the state also after a timeout: the batch may have been loaded just before the deadline.
-     */
+    /* Read the state also after a timeout: the batch may have been loaded
+     * just before the deadline. */
     *state = slot->state;
     pthread_mutex_unlock(&loader->lock);
     return *state != TSR__SLOT_QUEUED && *state != TSR__SLOT_BUSY;

@@ -1,5 +1,5 @@
-/* The files of a model: where its configuration and its weights are, and the list of its tensors.
- */
+/* The files of a model: where its configuration and its weights are, and
+ * the list of its tensors. */
 #ifndef TSR_MODEL_FILES_H
 #define TSR_MODEL_FILES_H
 

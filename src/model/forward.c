@@ -1,5 +1,5 @@
-/* The forward pass of a model. Features between layers are f32, whatever the dtype of weights is.
- */
+/* The forward pass of a model. Features between layers are f32, whatever
+ * the dtype of weights is. */
 #include "model/model.h"
 
 #include "base/alloc.h"

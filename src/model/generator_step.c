@@ -28,8 +28,8 @@ typedef struct run {
     const int *cached;  /* [micro-batches · rows]: sequences of the cache */
     const int32_t *ids; /* [micro-batches · rows, tokens] */
     int64_t shown;      /* the first tokens whose logits go to g->shown; 0: none */
-    /* of the last tokens of the micro-batches from this one on, [rows, vocabulary] each; NULL: none
-     */
+    /* of the last tokens of the micro-batches from this one on, [rows,
+     * vocabulary] each; NULL: none */
     int first_with_logits;
     float *logits;
 } run;

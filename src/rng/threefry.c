@@ -1,5 +1,5 @@
-/* threefry2x32-20: the hash function, the derivation of keys with it, and a stream of random words.
- */
+/* threefry2x32-20: the hash function, the derivation of keys with it, and a
+ * stream of random words. */
 #include <inttypes.h>
 
 #include "base/error.h"

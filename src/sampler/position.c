@@ -79,8 +79,8 @@ tsr_status tsr_sampler_seek(tsr_sampler *sampler, uint64_t position)
     TSR__TRY(move(sampler, position, &reached));
     if (reached == position)
         return TSR_OK;
-    /* The sampler's end was not known before this attempt, so the position has to be restored now.
-     */
+    /* The sampler's end was not known before this attempt, so the position
+     * has to be restored now. */
     sampler->position = before;
     sampler->must_seek = true;
     return tsr__fail(TSR_ERR_INVALID,

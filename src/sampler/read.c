@@ -4,8 +4,8 @@
 
 #include "sampler/sampler.h"
 
-/* Reads indices, or one batch if the sampler gives batches. Does not change the sampler's position.
- */
+/* Reads indices, or one batch if the sampler gives batches. Does not change
+ * the sampler's position. */
 static tsr_status read_items(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
                              uint8_t *mask, uint64_t *count)
 {

@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "tessera/sampler.h"
 
-/* The largest number of items. The sum of two such numbers, also if rounded up, still fits 64 bits.
- */
+/* The largest number of items. The sum of two such numbers, also if rounded
+ * up, still fits 64 bits. */
 #define TSR__MAX_ITEMS TSR_MAX_FEISTEL
 
 /* Saved states contain these values, so their meaning must never change. */
@@ -202,8 +202,8 @@ static inline uint64_t tsr__batch_max(int64_t batch_size, uint64_t items)
 /* If a call has failed, moves the sampler back to its position. */
 tsr_status tsr__sampler_recover(tsr_sampler *sampler);
 
-/* Adds a value to a fingerprint, which is a hash. Do not use it for data that an adversary chooses.
- */
+/* Adds a value to a fingerprint, which is a hash. Do not use it for data
+ * that an adversary chooses. */
 static inline uint64_t tsr__fingerprint(uint64_t hash, uint64_t value)
 {
     hash = (hash ^ value) * UINT64_C(0xd1342543de82ef95);

@@ -1,5 +1,5 @@
-/* Layouts and their simple properties. The functions that make views are in views.c and reshape.c.
- */
+/* Layouts and their simple properties. The functions that make views are in
+ * views.c and reshape.c. */
 #include "tessera/layout.h"
 
 #include "base/error.h"

@@ -73,8 +73,8 @@ static bool regroup(const tsr_layout *in, tsr_layout *view)
             left /= part;
         }
     }
-    /* The remaining sizes are 1, and any stride is valid for them. Use the usual stride if it fits.
-     */
+    /* The remaining sizes are 1, and any stride is valid for them. Use the
+     * usual stride if it fits. */
     for (; to >= 0; to--)
         view->strides[to] = stride <= INT64_MAX ? (int64_t)stride : 0;
     return true;

@@ -37,8 +37,8 @@ tsr_status tsr_tokenizer_decode_next(const tsr_tokenizer *tokenizer, tsr_decode_
     size_t stripped = strips && is_text && size > 0 && piece[0] == ' ';
     *bytes = piece + stripped;
     *size_bytes = size - stripped;
-    /* A user-defined token was found in the text if its spelling is text; otherwise it was merged.
-     */
+    /* A user-defined token was found in the text if its spelling is text;
+     * otherwise it was merged. */
     bool was_found = token->type == TSR__TOKEN_USER && size == token->spelling_size;
     state->place = was_found || is_control ? AFTER_CONTROL : IN_TEXT;
     return TSR_OK;

@@ -13,8 +13,8 @@
 #include "comm/bootstrap/address.h"
 #include "support/check_main.h"
 
-/* A deadline that passes, although other ranks join before it: enough for them on a busy machine.
- */
+/* A deadline that passes, although other ranks join before it: enough for
+ * them on a busy machine. */
 #define JOINED_NS (2 * TSR__SECOND)
 
 static tsr__rendezvous_params params[JOB_MAX];

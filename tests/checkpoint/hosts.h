@@ -23,8 +23,8 @@ int hosts_model_version(const hosts_model *model, int rank, int size, int highes
 /* For fixtures: folders "a", "b", "c" and "all" in the folder of the test, and their removal. */
 void hosts_make(void);
 void hosts_remove(void);
-/* The path of a file in a host's folder. The returned memory is reused after eight further calls.
- */
+/* The path of a file in a host's folder. The returned memory is reused
+ * after eight further calls. */
 const char *on_host(const char *host, const char *file);
 /* Copies all files of a host to another. */
 void hosts_copy(const char *from, const char *to);

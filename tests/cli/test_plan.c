@@ -331,8 +331,8 @@ START_TEST(says_what_would_fit)
 }
 END_TEST
 
-/* One rank has no memory for the model, two are the fastest, and the third is behind a slow link.
- */
+/* One rank has no memory for the model, two are the fastest, and the third
+ * is behind a slow link. */
 START_TEST(finds_a_grid)
 {
     tool_result result = tool_run("plan " STORIES " --cluster hosts.json");

@@ -67,8 +67,8 @@ START_TEST(raw_dotnet_is_next)
 }
 END_TEST
 
-/* A permutation of 0 items draws nothing, so the next values are the generator's first two words.
- */
+/* A permutation of 0 items draws nothing, so the next values are the
+ * generator's first two words. */
 START_TEST(raw_mt19937_is_torch)
 {
     json_t *document = golden_load("torch_randperm"), *one;

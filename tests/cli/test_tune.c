@@ -179,8 +179,8 @@ START_TEST(products_that_take_too_long_are_left_out)
 }
 END_TEST
 
-/* Eight gigabytes of weights are more than CPU drivers have, and more than a GPU allocates at once.
- */
+/* Eight gigabytes of weights are more than CPU drivers have, and more than a
+ * GPU allocates at once. */
 START_TEST(products_without_memory_are_left_out)
 {
     json_t *document =

@@ -179,8 +179,8 @@ START_TEST(sequence_numbers_wrap_around)
 }
 END_TEST
 
-/* The same as tsr_comm_duplicate, with a pause in which all others destroy their new communicator.
- */
+/* The same as tsr_comm_duplicate, with a pause in which all others destroy
+ * their new communicator. */
 static tsr_comm *duplicate_slowly(tsr_comm *comm)
 {
     const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm);
@@ -303,8 +303,8 @@ static void listen_all(tsr_comm *comm)
     }
 }
 
-/* Makes the parents. `most` gets no slot, because all are in use; afterwards slots are free again.
- */
+/* Makes the parents. `most` gets no slot, because all are in use;
+ * afterwards slots are free again. */
 static void make_both(tsr_comm *comm, tsr_comm **pair, tsr_comm **most)
 {
     enum { FILLERS = 16 };

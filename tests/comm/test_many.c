@@ -251,8 +251,8 @@ START_TEST(killed_while_connecting)
 }
 END_TEST
 
-/* Ranks that can only use TCP connect while the communicator is created, so they need no mailbox.
- */
+/* Ranks that can only use TCP connect while the communicator is created,
+ * so they need no mailbox. */
 START_TEST(transports_with_shared_memory)
 {
     static const struct {

@@ -5,8 +5,8 @@
 
 #define MAX_COUNT 30000
 
-/* One of many operations in progress. All ranks draw the same numbers, except for their own part.
- */
+/* One of many operations in progress. All ranks draw the same numbers,
+ * except for their own part. */
 typedef struct pending {
     int kind, round, root;
     uint64_t count;

@@ -33,8 +33,8 @@ typedef struct isa_figures {
     double result_valu;
 } isa_figures;
 
-/* What is needed to read code of Intel's GPUs. An instruction computes a subgroup, or a part of it.
- */
+/* What is needed to read code of Intel's GPUs. An instruction computes a
+ * subgroup, or a part of it. */
 typedef struct isa_gpu {
     int width;  /* invocations of a subgroup */
     int native; /* those that the GPU computes at once: an instruction for fewer is not faster */

@@ -1,5 +1,5 @@
-/* A program of machine code as the readers of the vendors' texts give it: blocks of instructions.
- */
+/* A program of machine code as the readers of the vendors' texts give it:
+ * blocks of instructions. */
 #ifndef TESTS_ISA_PROGRAM_H
 #define TESTS_ISA_PROGRAM_H
 

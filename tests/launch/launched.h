@@ -34,8 +34,8 @@ void finish(launched *job);
 launched launch(const char *arguments);
 /* Frees the output. */
 void done(launched *job);
-/* Starts a job whose two ranks write their numbers to pid.0 and pid.1, and waits for these files.
- */
+/* Starts a job whose two ranks write their numbers to pid.0 and pid.1, and
+ * waits for these files. */
 launched start_ready(const char *arguments);
 
 double now(void);

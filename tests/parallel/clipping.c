@@ -604,8 +604,8 @@ CASE(clip_once, "clipping: it holds for one step, until gradients are set to 0")
     tsr_tensor_destroy(&grad);
 }
 
-/* Two optimizers with the same gradients, one of which computes its factor while the host goes on.
- */
+/* Two optimizers with the same gradients, one of which computes its factor
+ * while the host goes on. */
 static void check_deferred(float max_norm, float loss_scale)
 {
     tsr_layer *mlp = mlp_in(group, TSR_F32), *other = mlp_in(group, TSR_F32);

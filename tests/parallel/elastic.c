@@ -295,8 +295,8 @@ static void need_equal_files(const char *a, const char *b)
         rank_fail("%s and %s differ", a, b);
 }
 
-/* Checks the rebuilt model against the file of an undisturbed job, and loads a twin from this file.
- */
+/* Checks the rebuilt model against the file of an undisturbed job, and loads
+ * a twin from this file. */
 static tsr_status compare_rebuilt(void)
 {
     char path[256], other[256];

@@ -6,8 +6,8 @@
 #include "shard/files.h"
 #include "tessera/shard.h"
 
-/* Parses a file while each of its allocations fails in turn, of which there are more than `least`.
- */
+/* Parses a file while each of its allocations fails in turn, of which there
+ * are more than `least`. */
 static inline void assert_any_allocation_may_fail(tsr_shard_format format, const bytes *file,
                                                   uint64_t least)
 {

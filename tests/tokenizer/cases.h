@@ -1,5 +1,5 @@
-/* Golden cases of tokenizers: texts, and the ids that llama.cpp or Hugging Face's tokenizers give.
- */
+/* Golden cases of tokenizers: texts, and the ids that llama.cpp or Hugging
+ * Face's tokenizers give. */
 #ifndef TESTS_TOKENIZER_CASES_H
 #define TESTS_TOKENIZER_CASES_H
 

@@ -4,8 +4,8 @@
 
 chat_options chat_chosen;
 
-/* Writes the names of all formats to `text`: "chatml, llama2 …", with `last` before the last one.
- */
+/* Writes the names of all formats to `text`: "chatml, llama2 …", with
+ * `last` before the last one. */
 static void list_formats(char *text, size_t size, const char *last)
 {
     size_t used = 0;

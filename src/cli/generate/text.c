@@ -64,8 +64,8 @@ static void append(generate_text *text, const char *bytes, size_t size)
     text->size += size;
 }
 
-/* Returns whether a token has a text. A vocabulary may be padded: the tokens at its end have none.
- */
+/* Returns whether a token has a text. A vocabulary may be padded: the
+ * tokens at its end have none. */
 static bool has_text(const generate_text *text, const tsr_tokenizer *tokenizer, int32_t id)
 {
     return text->stream != NULL && id < tsr_tokenizer_size(tokenizer);

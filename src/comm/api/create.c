@@ -27,8 +27,8 @@ typedef struct greeting {
     /* They identify the host and this process's namespaces of System V shared memory and of the
      * network; 0: unknown. */
     uint64_t ipc_space, network;
-    /* whether UCX uses shared memory between processes of one host, and whether the user chose that
-     */
+    /* whether UCX uses shared memory between processes of one host, and
+     * whether the user chose that */
     uint32_t ucx_shares, ucx_is_chosen;
     /* of the process's shared memory and mailbox; valid for processes with the same pid_space */
     tsr__shm_memory_key key;

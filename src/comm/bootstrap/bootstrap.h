@@ -50,8 +50,8 @@ typedef struct tsr__bootstrap_info {
     /* among the ranks of this node; from the launcher if it sets them, otherwise counted */
     int32_t local_rank, local_size;
     int32_t node_count;
-    /* [size]: each rank's node, 0 … node_count − 1. Nodes are in the order of their lowest ranks.
-     */
+    /* [size]: each rank's node, 0 … node_count − 1. Nodes are in the order
+     * of their lowest ranks. */
     const int32_t *node_of;
     /* A digest that is equal for ranks that can share memory. These are ranks with the same kernel,
      * the same /dev/shm, and the same IPC, PID and network namespaces. If TESSERA_NODE is set, this

@@ -19,8 +19,7 @@
 #define SHM_POLLS 200
 #define SHM_POLLS_OVERSUBSCRIBED 8
 
-/* Failures and questions, which other files only record: here they are sent and take effect -------
- */
+/* Failures and questions, which other files only record: here they are sent and take effect --- */
 
 static void ask(const tsr_request *request)
 {

@@ -70,8 +70,8 @@ static tsr_status run_pass(const tsr__attention_pass *p)
     return tsr__attention_dispatch(c->stream, &dispatch, push, blocks, most, 1, 1, work);
 }
 
-/* Computes delta, one number for each row: Σ dy·y if `from_y`, otherwise the same number as Σ p·dp.
- */
+/* Computes delta, one number for each row: Σ dy·y if `from_y`, otherwise the
+ * same number as Σ p·dp. */
 static tsr_status run_delta(const tsr__attention *c, const tsr__attention_description *d,
                             tsr__buffer *delta, bool from_y)
 {

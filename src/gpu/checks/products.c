@@ -137,8 +137,8 @@ tsr_status tsr__case_attention_grad(tsr__case *c, tsr_dtype dtype)
     return attention_grad(c, dtype, KEYS, QUERIES);
 }
 
-/* For 16-bit tensors, only kernels by cooperative matrices read delta, which compute many queries.
- */
+/* For 16-bit tensors, only kernels by cooperative matrices read delta,
+ * which compute many queries. */
 tsr_status tsr__case_attention_delta(tsr__case *c, tsr_dtype dtype)
 {
     return attention_grad(c, dtype, MANY_KEYS, MANY_QUERIES);

@@ -139,8 +139,8 @@ tsr_status tsr__case_norm_divided(tsr__case *c, tsr_dtype dtype)
     return norm(c, dtype, one);
 }
 
-/* dx = factor · (g − mean(g) − z · mean(g · z)), where g = dy · weight and z is the normalised x.
- */
+/* dx = factor · (g − mean(g) − z · mean(g · z)), where g = dy · weight and
+ * z is the normalised x. */
 static tsr_status norm_grad(tsr__case *c, tsr_dtype dtype, extent all)
 {
     double mean;

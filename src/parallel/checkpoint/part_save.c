@@ -93,8 +93,8 @@ static tsr_status draw_id(saver *s)
     return TSR_OK;
 }
 
-/* Looks at what there is, restores it, and chooses identity and generation of the new checkpoint.
- */
+/* Looks at what there is, restores it, and chooses identity and generation
+ * of the new checkpoint. */
 static tsr_status begin(saver *s)
 {
     tsr__view view = {0};

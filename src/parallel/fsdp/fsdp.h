@@ -26,8 +26,8 @@
 #define TSR__FSDP_ALIGN 64 /* alignment in bytes of parameters in a slot or pool */
 
 typedef struct tsr__fsdp_param {
-    /* The parameter as the caller sees it. tensor and grad are NULL while the unit is not in use.
-     */
+    /* The parameter as the caller sees it. tensor and grad are NULL while
+     * the unit is not in use. */
     tsr_parameter seen;
     char *name;
     int64_t shape[TSR_MAX_DIMS]; /* the shape of this rank's part of the layer's parameter */

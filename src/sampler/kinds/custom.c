@@ -118,8 +118,8 @@ static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reache
     return TSR_OK;
 }
 
-/* Saves the position of the caller's sampler, the size of its own state in bytes, and this state.
- */
+/* Saves the position of the caller's sampler, the size of its own state in
+ * bytes, and this state. */
 static tsr_status save(const tsr_sampler *sampler, tsr__state_writer *writer)
 {
     const custom *self = (const custom *)sampler;

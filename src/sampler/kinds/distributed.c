@@ -229,8 +229,8 @@ static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices
     return TSR_OK;
 }
 
-/* Moves the wrapped sampler back to the right epoch and position. A failure may have changed both.
- */
+/* Moves the wrapped sampler back to the right epoch and position. A failure
+ * may have changed both. */
 static tsr_status find_inner(const tsr__distributed *self)
 {
     uint64_t reached;
@@ -339,8 +339,8 @@ static void add_params(tsr__distributed *self, tsr_sampler *inner)
         tsr__sampler_set_inner(&self->base, inner);
 }
 
-/* Allocates the memory into which an item of the wrapped sampler is read to see whether it exists.
- */
+/* Allocates the memory into which an item of the wrapped sampler is read to
+ * see whether it exists. */
 static tsr_status reserve_scratch(tsr__distributed *self)
 {
     uint64_t room = tsr__max_u64(self->base.inner->batch_max, 1);

@@ -42,8 +42,8 @@ void tsr__logits_finish(tsr__logits *logits)
     *logits = (tsr__logits){0};
 }
 
-/* Returns a logit plus noise. The noise is computed from number `word` of `words` random numbers.
- */
+/* Returns a logit plus noise. The noise is computed from number `word` of
+ * `words` random numbers. */
 static float noisy(float logit, tsr_threefry_key key, uint64_t words, uint64_t word)
 {
     return logit - rounded_log(-rounded_log(tsr__threefry_uniform_at(key, words, word)));

@@ -28,8 +28,8 @@ tsr_status tsr__file_open(const char *path, tsr__file *out)
 {
     struct stat info;
     tsr__file file = {.what = "shard"};
-    /* Open with O_NONBLOCK. Otherwise opening a pipe would block before the function can reject it.
-     */
+    /* Open with O_NONBLOCK. Otherwise opening a pipe would block before the
+     * function can reject it. */
     file.descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file.descriptor < 0)
         return tsr__fail(errno == ENOENT || errno == ENOTDIR ? TSR_ERR_NOT_FOUND : TSR_ERR_IO,

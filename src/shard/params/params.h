@@ -29,8 +29,8 @@ tsr_status tsr__param_resolve(tsr_shard_param *param) TSR_NODISCARD;
 tsr_status tsr__params_add(tsr__params *params, const tsr_shard_param *param) TSR_NODISCARD;
 void tsr__params_finish(tsr__params *params);
 
-/* A parameter's name and number. Arrays of them are sorted by the bytes of the names, for bsearch.
- */
+/* A parameter's name and number. Arrays of them are sorted by the bytes of
+ * the names, for bsearch. */
 typedef struct tsr__param_name {
     const char *name;
     uint64_t param;

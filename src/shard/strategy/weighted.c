@@ -71,8 +71,8 @@ static tsr_status divide(weighted_state *state, const cut_item *item, const tsr_
         tsr__apportion(&state->work, units, state->target, state->limits, state->counts);
     if (left == 0)
         return TSR_OK;
-    /* Divide the remaining units among ranks that have reached their targets but have memory left.
-     */
+    /* Divide the remaining units among ranks that have reached their
+     * targets but have memory left. */
     for (size_t r = 0; r < state->ranks; r++)
         state->weights[r] = state->limits[r] -= state->counts[r];
     for (size_t r = 0; r < state->ranks; r++) /* keep the sum of the weights below 2^63 */

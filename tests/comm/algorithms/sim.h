@@ -20,8 +20,8 @@ typedef struct element {
 
 element sim_leaf(int rank, uint64_t index);
 
-/* One rank. In place, `recv` is a part of `send` or `send` of `recv`; otherwise they are separate.
- */
+/* One rank. In place, `recv` is a part of `send` or `send` of `recv`;
+ * otherwise they are separate. */
 typedef struct sim_rank {
     tsr__schedule schedule;
     const tsr__levels *levels; /* NULL: the schedule has no inner steps */

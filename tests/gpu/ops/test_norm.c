@@ -103,8 +103,8 @@ static void assert_close_at(const norm_case *c, const char *what, int64_t index,
                      (long long)(index % columns_of(c)), got, want, tolerance);
 }
 
-/* What a row is normalised to; the result is what its elements less the mean are multiplied with.
- */
+/* What a row is normalised to; the result is what its elements less the
+ * mean are multiplied with. */
 static double normalised(const norm_case *c, const double *x, double *n)
 {
     int64_t count = columns_of(c);

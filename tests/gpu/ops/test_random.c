@@ -171,8 +171,8 @@ START_TEST(any_index_strides)
 }
 END_TEST
 
-/* The distance from the first to the last index is the largest that 63 bits hold, or larger by one.
- */
+/* The distance from the first to the last index is the largest that 63 bits
+ * hold, or larger by one. */
 START_TEST(indices_reach_63_bits)
 {
     const int64_t strides[] = {INT64_MAX, 1, 1}, shape[] = {2, 1, 1}, farther[] = {2, 1, 2};

@@ -27,8 +27,8 @@ static int64_t product(int ndim, const int64_t *shape)
     return count;
 }
 
-/* A row-major array seen around dimension `dim`: element (o, i, j) is at (o·count + j)·inner + i.
- */
+/* A row-major array seen around dimension `dim`: element (o, i, j) is at
+ * (o·count + j)·inner + i. */
 typedef struct walk {
     int64_t outer, count, inner;
 } walk;

@@ -235,8 +235,8 @@ START_TEST(any_number_of_classes)
 }
 END_TEST
 
-/* So many rows that CPU drivers compute each in one invocation; the gradient overwrites the result.
- */
+/* So many rows that CPU drivers compute each in one invocation; the gradient
+ * overwrites the result. */
 START_TEST(many_rows)
 {
     int64_t size[] = {300, 37}, total = size[0] * size[1];

@@ -23,8 +23,8 @@ typedef struct plan_link {
     double bytes[PLAN_LINK_POINTS], seconds[PLAN_LINK_POINTS];
 } plan_link;
 
-/* A link whose messages take `latency`, and their bytes at `bandwidth` (more than 0) in addition.
- */
+/* A link whose messages take `latency`, and their bytes at `bandwidth`
+ * (more than 0) in addition. */
 plan_link plan_link_of(double latency, double bandwidth);
 double plan_link_seconds(const plan_link *link, double bytes);
 /* Bytes per second of large messages. */

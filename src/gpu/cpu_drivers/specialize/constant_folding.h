@@ -1,5 +1,5 @@
-/* Constant folding: the results of SPIR-V's instructions on constant 32-bit integers and booleans.
- */
+/* Constant folding: the results of SPIR-V's instructions on constant 32-bit
+ * integers and booleans. */
 #ifndef TSR_GPU_CPU_DRIVERS_SPECIALIZE_CONSTANT_FOLDING_H
 #define TSR_GPU_CPU_DRIVERS_SPECIALIZE_CONSTANT_FOLDING_H
 

@@ -50,8 +50,8 @@ static uint32_t rows_of(const tsr__matmul_config *config, const tsr__matmul_frag
     return best;
 }
 
-/* A compute unit of RDNA has 64 KiB of shared memory, and executes two workgroups only if both fit.
- */
+/* A compute unit of RDNA has 64 KiB of shared memory, and executes two
+ * workgroups only if both fit. */
 #define RDNA_SHARED_BYTES 65536u
 
 static bool two_fit(const tsr__matmul_config *config, const tsr__matmul_fragment *fragment,

@@ -4,8 +4,8 @@
 
 #include_next <unistd.h>
 
-/* Read and write at an offset. They move the descriptor's own position, which POSIX leaves alone.
- */
+/* Read and write at an offset. They move the descriptor's own position,
+ * which POSIX leaves alone. */
 ssize_t pread(int descriptor, void *data, size_t size, off_t at);
 ssize_t pwrite(int descriptor, const void *data, size_t size, off_t at);
 
