@@ -259,7 +259,7 @@ static bool keeps_long_code(void)
 #else
     const long cache_bytes = 0; /* unknown */
 #endif
-    const long enough_bytes = 64 * 1024;
+    const long enough_bytes = 65536;
 
     return cache_bytes >= enough_bytes && tsr__level_is_here(TSR__LEVEL_AVX512);
 }
