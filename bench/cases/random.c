@@ -108,8 +108,8 @@ static void finish(numbers *test)
     free(test->y);
 }
 
-/* Checks the numbers with the words of the host's generator. Must be called
- * after one or more runs. */
+/* Checks the numbers with the words of the host's generator. Must be called after one or more
+ * runs. */
 static bool verify(numbers *test, bench_row *row)
 {
     bench_context *context = test->context;

@@ -10,10 +10,10 @@
 typedef struct epoch_result {
     int epoch;                    /* number of finished epochs */
     double loss, held_out_loss;   /* means over images */
-    int64_t right, held_out;      /* of the held-out images */
+    int64_t right, held_out;      /* number of held-out images: classified correctly, and all */
     double seconds;               /* of training, without evaluation */
     double communication_seconds; /* time that this rank waited for others */
-    int64_t images;               /* trained on; 0: before the first epoch of this run */
+    int64_t images; /* images trained on; 0 in the results from before the first epoch */
 } epoch_result;
 
 /* Plots `count` results, of which the first is from before the training. Returns false, with a

@@ -97,11 +97,11 @@ typedef struct tsr_checkpoint_params {
     bool strict;
     /* Do not write or verify checksums. The same on all ranks. */
     bool no_checksums;
-    /* Saving: the ranks that have the same place in all stages of a pipeline (pipeline.h), in the
-     * order of the stages. Each rank then only lists what its stage has a part of; the file has the
+    /* Saving the stages of a pipeline (pipeline.h), each of which lists entries of its own: a
+     * communicator of one rank of each stage, in the order of the stages. Each rank of a stage is
+     * in another such communicator, and all ranks of `comm` must set theirs. The file has the
      * entries of stage 0, then those that stage 1 has in addition, and so on. An entry that several
-     * stages have must be the same for all of them. All ranks of `comm` must set it, each to its
-     * own stages. NULL: all ranks list the same entries. */
+     * stages have must be the same for all of them. NULL: all ranks list the same entries. */
     tsr_comm *stages;
     /* Save or load a checkpoint in parts (see above). The same on all ranks. */
     bool parts;

@@ -400,7 +400,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_recv_start(tsr_comm *comm, void *data,
 typedef enum tsr_collective {
     TSR_COLLECTIVE_ALL_REDUCE = 1,
     TSR_COLLECTIVE_REDUCE_SCATTER = 2, /* with equal blocks */
-    TSR_COLLECTIVE_ALL_GATHER = 3      /* likewise */
+    TSR_COLLECTIVE_ALL_GATHER = 3      /* with equal blocks */
 } tsr_collective;
 
 typedef enum tsr_comm_step_kind {

@@ -55,7 +55,7 @@ typedef struct tsr_rope_params {
 #define tsr_rope_params(...) (&(tsr_rope_params){__VA_ARGS__})
 
 /* Computes the frequencies in double precision, and uploads them to the stream's device. Errors:
- * TSR_ERR_INVALID naming the value, those of tsr_tensor_create and tsr_tensor_upload. */
+ * TSR_ERR_INVALID naming the value, and those of tsr_tensor_create and tsr_tensor_upload. */
 TSR_API TSR_NODISCARD tsr_status tsr_rope_create(tsr_stream *stream, const tsr_rope_params *params,
                                                  tsr_rope **out);
 

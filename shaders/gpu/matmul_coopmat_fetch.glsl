@@ -24,7 +24,8 @@ uvec4 FETCH(registers)[FETCH(count)];
 // one, otherwise in bytes. If an eight is loaded as two fours, it is the offset of the first four.
 uint FETCH(at)[FETCH(count)];
 
-// The line and the k of an invocation's eight number i, counted from the start of the tile.
+// Each invocation moves FETCH(count) eights. Returns where eight number i of this one starts in the
+// tile: x is the line, y is the k.
 uvec2 FETCH(place)(uint i)
 {
     uint e = min(i * THREADS + gl_LocalInvocationIndex, FETCH(eights) - 1);

@@ -31,7 +31,8 @@ vec4 combine_first(vec4 lanes[8], uint count)
     return count == 2u ? combine(lanes[0], lanes[1]) : lanes[0];
 }
 
-// The results of `count` invocations, each COLUMNS·distance invocations after the one before it.
+// Combines what `count` invocations have stored: parts[first], and then the element of every
+// invocation that comes COLUMNS · distance after the one before it.
 vec4 combine_parts_of(uint first, uint count, uint distance)
 {
     vec4 lanes[8];
@@ -93,7 +94,8 @@ void main()
         }
         combine_loaded(lanes, loaded);
     }
-    // At the end, the last row is loaded again and ignored.
+    // The last rows are fewer than eight steps. In place of rows past the end, the last row is loaded
+    // again, and its elements are replaced by the identity.
     if (j < count) {
         vec4 loaded[8];
         [[unroll]] for (uint i = 0u; i < 8u; i++) {

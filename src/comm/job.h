@@ -31,7 +31,7 @@ typedef struct tsr__control tsr__control;
 /* What a communicator stores about each of its ranks. */
 typedef struct tsr__peer_state {
     bool left;          /* the rank has destroyed the communicator */
-    bool job_continues; /* … and still has other communicators of the job */
+    bool job_continues; /* the rank has left, but still has other communicators of the job */
     uint32_t asked;     /* number of the last question that the rank was asked */
     uint32_t answered;  /* number of the last question that the rank has answered */
     uint64_t sequence;  /* number of collective calls that the rank had made when it answered */
@@ -89,7 +89,7 @@ typedef struct tsr__mismatch {
 struct tsr_request {
     tsr__job *job;                /* NULL: the job has ended, and only this handle is left */
     tsr_comm *comm;               /* NULL: the communicator was destroyed */
-    tsr_request *next, *previous; /* in the job's list of held requests, or of unused ones */
+    tsr_request *next, *previous; /* in job->requests or job->unused */
     tsr__call call;
     uint32_t signature; /* the signature of `call` */
     tsr_status status;
@@ -134,7 +134,7 @@ struct tsr_request {
     /* the question that was asked shortly before the deadline; 0: not asked yet */
     uint32_t final_question;
     uint64_t answers_due_ns; /* the time until which ranks may answer that question */
-    bool gave_way;           /* this time was extended */
+    bool gave_way;           /* answers_due_ns has been extended, which happens only once */
 
     char why[TSR__COMM_WHY]; /* the text of the request's error */
 };
@@ -167,13 +167,13 @@ struct tsr__job {
     /* [size]: the rank and this one reach each other's mailbox, so they need no connection. Both
      * agree on that. */
     bool *is_near;
-    bool all_near; /* … for every two ranks of the job */
+    bool all_near; /* is_near holds for every two ranks of the job */
     int32_t *node_of;
     bool is_oversubscribed; /* this machine runs more ranks than processors for them */
     bool spins_long;        /* the last wait that slept was short, see progress.c */
     uint32_t next_id;       /* the number of the next communicator */
     tsr_comm *comms;
-    tsr_request *requests, *unused;
+    tsr_request *requests, *unused; /* requests that callers hold; released ones, for reuse */
     int unused_count;
     /* buffers that UCX may still write to until the transport is destroyed */
     struct tsr__retained *retained;
@@ -182,12 +182,12 @@ struct tsr__job {
     uint64_t poll_ns;              /* when to check next whether processes have ended */
     /* messages have completed since the requests were last advanced */
     bool has_completions;
-    bool must_apply; /* a communicator or request has effects for tsr__job_apply */
+    bool must_apply; /* tsr__job_apply has something to do */
     const tsr__kernels *kernels;
     tsr__tombstone tombstones[TSR__TOMBSTONES];
     unsigned next_tombstone;
     bool has_tombstones; /* some tombstones have not expired */
-    tsr__kin kin;        /* with what the ranks find each other after a failure */
+    tsr__kin kin;        /* how the ranks find each other after a failure */
 };
 
 #endif

@@ -94,7 +94,8 @@ tsr_status tsr__words_by_name(const char *name, tsr__words *words, bool *whole_w
                      name);
 }
 
-/* The regular expressions of tokenizer.json. The first ones match every text completely. */
+/* The regular expressions of tokenizer.json. Each of the first COVERING ones leaves no character of
+ * a text unmatched. */
 #define COVERING 6
 #define SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -116,7 +117,8 @@ tsr_status tsr__words_by_name(const char *name, tsr__words *words, bool *whole_w
     "\U000104fb\U00010c80-\U00010cb2\U00010cc0-\U00010cf2\U000118a0-\U000118df"                    \
     "\U0001e900-\U0001e943]+"
 static const struct {
-    const char *expression, *name; /* a name is NULL if several kinds have this step */
+    const char *expression,
+        *name; /* the name is NULL if models of several names use this expression */
     tsr__matcher matcher;
 } all_expressions[] = {
     {CONTRACTIONS
@@ -153,7 +155,8 @@ static const struct {
     {" ?[^(\\s|[.,!?…。，、।۔،])]+", "bloom", tsr__match_bloom},
 };
 
-/* Appends a step and names the words after it, unless the name is NULL. */
+/* Appends a step that cuts texts into words. If the name is not NULL, it becomes the name of this
+ * way of cutting. */
 static tsr_status add_step(tsr__words *words, tsr__matcher matcher, const char *name)
 {
     TSR__REQUIRE(words->count < TSR__MAX_WORD_STEPS,

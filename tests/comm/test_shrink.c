@@ -76,7 +76,8 @@ static void lose_one(tsr_comm *comm, void *user)
     tsr_comm_destroy(&smaller);
 }
 
-/* The last rank learns of nothing by messages, as if a rank had been killed while it wrote one. */
+/* The last rank receives no messages, as if a rank had been killed while it wrote one to its
+ * queue. */
 static void lose_one_while_deaf(tsr_comm *comm, void *user)
 {
     if (tsr_comm_rank(comm) == tsr_comm_size(comm) - 1)
@@ -126,7 +127,7 @@ END_TEST
 
 /* Again and again ---------------------------------------------------------------------------- */
 
-/* The rank that leaves ends its process without a word: first 0, then the highest, … */
+/* One rank after another kills itself: first rank 0, then the highest one, and so on in turn. */
 static void shrink_to_one(tsr_comm *comm, void *user)
 {
     progress *shown = ranks_shared();
@@ -179,7 +180,8 @@ static void lose_more(tsr_comm *comm, void *user)
     atomic_fetch_add(&shown->ready, 1);
     work_until_lost(comm);
     atomic_fetch_add(&shown->shrunk, 1);
-    /* The second victim may be in the communicator still, or in none. */
+    /* The second victim may be killed before, during or after the first shrink, so the smaller
+     * communicator may still contain it. */
     for (;;) {
         need_ok(tsr_comm_shrink(now, tsr_comm_shrink_params(.timeout_ns = 10000 * MS), &smaller));
         if (now == comm)
@@ -189,7 +191,8 @@ static void lose_more(tsr_comm *comm, void *user)
         now = smaller;
         tsr_status status = TSR_OK;
         int32_t one = 1 << me;
-        /* With one victim only, the other will be killed; nobody knows when. */
+        /* As long as only one of the two victims is gone, the test has yet to kill the other one.
+         * So the loop goes on until the communicator has lost both. */
         for (int i = 0; status == TSR_OK && (i < 300 || tsr_comm_size(now) > size - 2); i++) {
             int32_t sum = 0;
             status = tsr_comm_all_reduce(now, &one, &sum, 1, TSR_I32, TSR_OP_SUM);
@@ -230,8 +233,8 @@ END_TEST
 
 /* A stopped rank ----------------------------------------------------------------------------- */
 
-/* Waits in an operation in which the rank will be stopped. The others call it when it is, so that
- * their short timeout is not over before, however busy the machine is. */
+/* Works until an operation fails because the victim is stopped. The other ranks start to work only
+ * when it is stopped. Otherwise their short timeout could expire before that on a busy machine. */
 static void work_until_one_is_stopped(tsr_comm *comm, int victim)
 {
     progress *shown = ranks_shared();
@@ -266,7 +269,7 @@ static void lose_a_stopped_one(tsr_comm *comm, void *user)
     tsr_comm *smaller = NULL;
     work_until_one_is_stopped(comm, victim);
     const tsr_comm_shrink_params *params = tsr_comm_shrink_params(.timeout_ns = 5000 * MS);
-    if (me == victim) { /* this rank has slept for long */
+    if (me == victim) { /* this rank was stopped until the others had gone on */
         need(atomic_load(&shown->gone_on) == size - 1);
         need_error(tsr_comm_shrink(comm, params, &smaller), TSR_ERR_PEER_LOST,
                    "shrink: the other ranks have gone on without this rank");
@@ -281,7 +284,7 @@ static void lose_a_stopped_one(tsr_comm *comm, void *user)
     atomic_fetch_add(&shown->gone_on, 1);
 }
 
-/* The others have ended when the stopped rank continues. */
+/* The stopped rank continues only after the others have gone on and ended. */
 START_TEST(a_stopped_rank_is_left_out)
 {
     static const struct {
@@ -313,12 +316,12 @@ static void be_a_minority(tsr_comm *comm, void *user)
     tsr_comm *smaller = NULL;
     (void)user;
     work_until_one_is_stopped(comm, 0);
-    if (me == 0) /* it was stopped, and continues when the test ends */
+    if (me == 0) /* this is the stopped rank, which continues when the test ends */
         return;
     need_error(tsr_comm_shrink(comm, tsr_comm_shrink_params(.timeout_ns = 1000 * MS), &smaller),
                TSR_ERR_TIMEOUT,
                "shrink: 1 of the 2 ranks that are not known to have ended took part within 1.0 s");
-    /* The caller knows better. */
+    /* The caller knows that the other rank is gone, so no majority is needed. */
     need_ok(tsr_comm_shrink(
         comm, tsr_comm_shrink_params(.timeout_ns = 1000 * MS, .without_majority = true), &smaller));
     need(tsr_comm_size(smaller) == 1);

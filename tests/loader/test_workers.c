@@ -249,7 +249,8 @@ START_TEST(memory_is_bounded)
 }
 END_TEST
 
-/* The caller's batch does not change while the workers load as much as they may. */
+/* The batch that the caller has does not change, even when the workers have begun all batches that
+ * may be loaded ahead. */
 START_TEST(a_batch_is_valid_until_the_next)
 {
     create(tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),

@@ -21,7 +21,7 @@ extern tsr_comm *world;   /* all ranks; NULL in a process that was not launched 
 extern tsr_device *gpu;   /* this rank's */
 extern tsr_stream *queue; /* on it */
 extern tsr_group *group;  /* all ranks, on that stream */
-extern tsr_group *staged; /* the same, through host memory, in small pieces */
+extern tsr_group *staged; /* like `group`, but tensors pass through host memory in small pieces */
 extern int my_rank, ranks;
 
 typedef void (*case_fn)(void);

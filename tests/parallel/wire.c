@@ -54,7 +54,8 @@ static void check_sum(tsr_group *through, tsr_dtype dtype, tsr_dtype wire, bool 
               tsr_dtype_name(dtype), tsr_dtype_name(wire), (long long)i, got[i], want[i], bound);
         worst = fmax(worst, bound > 0 ? error / bound : 0);
     }
-    /* The bound is not far from what happens, so values do go through the wire. */
+    /* The largest error is near its bound, which shows that values were rounded to the wire's type.
+     */
     CHECK(ranks == 1 || ranks > 4 || count < 1000 || dtype != TSR_F32 || worst > 0.3,
           "%s: the largest error is %g of the bound", tsr_dtype_name(wire), worst);
     free(got);
@@ -139,7 +140,8 @@ typedef struct parts_case {
     bool gaps, in_place, uneven;
 } parts_case;
 
-/* The shape of the full tensor. Returns the sizes for the call: NULL if they are even. */
+/* Writes the shape of the full tensor, and the size of each rank's part of dimension c->dim.
+ * Returns the sizes to pass to a collective, which is NULL if all are equal. */
 static const int64_t *parts_shape(const parts_case *c, int64_t *shape, int64_t *sizes)
 {
     memcpy(shape, (int64_t[]){5, 6, 33}, 3 * sizeof *shape);
@@ -157,7 +159,8 @@ static double *rounded_contribution(int rank, int64_t count, tsr_dtype dtype)
     return values;
 }
 
-/* Each rank's part comes from the same full tensor, so that all ranks know it. */
+/* The parts that ranks contribute come from one full tensor that every rank can compute, so each
+ * rank knows the expected result. */
 static void check_gather(const parts_case *c)
 {
     int64_t shape[3], part_shape[3], sizes[64];
@@ -229,7 +232,7 @@ static void check_scatter(const parts_case *c)
     CHECK(ranks == 1 || ranks > 4 || part < 1000 || c->dtype != TSR_F32 || worst > 0.3,
           "%s: the largest error is %g", tsr_dtype_name(c->wire), worst);
 
-    /* In a format without blocks, these are the bits of an all-reduce. */
+    /* If the wire's type has no blocks, the result has the same bits as that of an all-reduce. */
     tensor_put(in, whole);
     OK(tsr_group_all_reduce_wire(c->through, in, c->wire));
     double *sums = values_of(in),
@@ -266,7 +269,7 @@ CASE(wire_parts, "wire: parts are gathered and scattered with the error that is 
     }
 }
 
-/* More elements than fit into the pieces of host memory. */
+/* `staged` copies tensors through pieces of host memory, which are smaller than these parts. */
 CASE(wire_pieces, "wire: parts larger than a piece of host memory")
 {
     const int64_t each = 70000, shape = each * ranks;
@@ -279,7 +282,7 @@ CASE(wire_pieces, "wire: parts larger than a piece of host memory")
         most[i] = ranks == 1 ? 0 : allowed(whole + i / each * each, each, i % each, TSR_Q8_0);
     (void)check_bound("all-gather", got, whole, most, shape, TSR_F32);
     free(got);
-    /* The sum of equal contributions. */
+    /* All ranks contribute the same values. */
     tensor_put(all, whole);
     OK(tsr_group_reduce_scatter_wire(staged, mine, all, 0, NULL, TSR_Q8_0));
     got = values_of(mine);
@@ -426,7 +429,7 @@ CASE(wire_sharded, "wire: sharded parameters and their gradients are sent as the
     free(bytes[1]);
 }
 
-/* The error of parts that are as large as the full tensor. */
+/* The message of the error that a call gives for parts as large as the full tensor. */
 static const char *wrong_sizes(const char *who)
 {
     static char text[200];

@@ -267,7 +267,7 @@ START_TEST(own_states)
     ck_assert_ok(tsr_sampler_resume(resumed, state, size));
     check_next(resumed, 120);
     ck_assert_uint_eq(other.starts, starts + 1);
-    /* After a refusal, the sampler has its old position and state. */
+    /* If the sampler refuses a state, it keeps its old position and state. */
     other.offset = 200;
     other.failing = "load 100";
     ck_assert_error(tsr_sampler_resume(resumed, state, size), TSR_ERR_UNSUPPORTED,

@@ -13,7 +13,8 @@
 typedef struct tsr__channel {
     int fd;
     char peer[TSR__ADDRESS_TEXT_SIZE]; /* the peer's address, for errors and logs */
-    /* who sends in each direction, "rank" or "zero", as in tsr__wire_seal */
+    /* the senders of received and of sent messages: "zero" for rank 0, "rank" for the other side;
+     * see tsr__wire_seal */
     const char *in, *out;
     bool sealed;
     uint8_t key[TSR__WIRE_MAC];

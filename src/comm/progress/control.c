@@ -12,8 +12,8 @@
 #define RETRY_NS UINT64_C(1000000) /* how soon to try a full mailbox again */
 
 typedef enum note_kind {
-    /* Asks for the receiver's call that has the same sequence number as `call`. The sender is
-     * waiting in `call`. */
+    /* Asks which call the receiver has made with the sequence number of `call`, the call in which
+     * the sender is waiting. */
     NOTE_ASK,
     NOTE_ANSWER, /* the answer to question `number`: `call` is the call of the rank that answers */
     NOTE_ABORT,  /* the sender's communicator has failed */

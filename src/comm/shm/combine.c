@@ -3,7 +3,7 @@
 #include "comm/reduce/exact.h"
 #include "comm/shm/shm.h"
 
-#define PIECE_BYTES 4096 /* several pieces of this size fit into the first-level cache */
+#define PIECE_BYTES 4096 /* so small that the pieces in use fit into the first-level cache */
 #define LEVELS 6         /* log2 of TSR__SHM_MAX_RANKS */
 
 /* One piece of each contribution, and memory for the partial results of each level of the tree. */

@@ -57,9 +57,10 @@ typedef struct tsr__transport_peer {
     size_t bytes;
 } tsr__transport_peer;
 
-/* Makes the peers 0 … size − 1 known, except `self`. This rank connects to a peer when it first
- * sends it a message, and also, unless the peer is watched, when it first expects one: only then is
- * the loss of the peer detected. Copies the addresses. */
+/* Makes the peers 0 … size − 1 known, except `self`, and copies their addresses. This rank connects
+ * to a peer when it first sends it a message. It also connects when it first expects a message from
+ * a peer whose process it does not watch (tsr__transport_watch), because it could not detect the
+ * loss of that peer without a connection. */
 tsr_status tsr__transport_set_peers(tsr__transport *transport, int self, int size,
                                     const tsr__transport_peer *peers) TSR_NODISCARD;
 /* Connects to a peer now. Does not block, because UCX establishes a connection when it is first
@@ -122,7 +123,8 @@ const char *tsr__transport_loss_reason(const tsr__transport *transport, int peer
  * nothing moves: it takes a moment to tell such a message from one that is being written. */
 bool tsr__transport_is_stuck(tsr__transport *transport);
 
-/* For tests: behaves from now on as if such a message had been left. */
+/* For tests: from now on the transport behaves as if a process had left an incomplete message, so
+ * that tsr__transport_is_stuck becomes true. */
 void tsr__transport_deafen(tsr__transport *transport);
 
 /* Closes the connection to a peer by force, as if the peer were lost. Messages in flight to the

@@ -11,7 +11,7 @@
 enum {
     PAD = 8,             /* elements between the rows of tiles in shared memory */
     MAX_WIDTH = 128,     /* more columns need more registers than invocations have */
-    MAX_BOTH_WIDTH = 64, /* the same, if dk and dv are computed together */
+    MAX_BOTH_WIDTH = 64, /* the limit instead of MAX_WIDTH if one pass computes dk and dv */
     MAX_ROWS = 128,      /* rows of a workgroup */
     SHORT_ROWS = 64,
     SUBGROUP_ROWS = 16,

@@ -53,7 +53,7 @@ static bool locate(const tsr_device_info *info, tsr__storage storage, tsr__cache
     return tsr__cache_path(&file_kind, name, path);
 }
 
-/* Adds the entry, unless it is none that this file writes. */
+/* Adds the entry to the results, unless encode() cannot have written it. */
 static void decode(const file_entry *entry, tsr_self_tests *out)
 {
     tsr_self_test result = {.dtype = (tsr_dtype)entry->dtype, .right = entry->right == 1};

@@ -15,7 +15,7 @@ tsr_status tsr__results_read(const tsr_device_info *info, tsr__storage storage,
 void tsr__results_store(const tsr_device_info *info, tsr__storage storage,
                         const tsr_self_tests *results);
 
-/* Returns the result of a kernel, or NULL. */
+/* Returns the result of a kernel for a dtype, or NULL if the list has none. */
 tsr_self_test *tsr__results_find(tsr_self_tests *results, const char *kernel, tsr_dtype dtype);
 
 /* Sets or adds a result. If the list is full, nothing changes. */

@@ -10,7 +10,9 @@
 typedef struct tsr__hazards {
     int count;
     tsr__access access[TSR__HAZARDS_MAX];
-    uint32_t pieces[TSR__HAZARDS_MAX]; /* tsr__dispatch.pieces of the command */
+    /* Of each access: tsr__dispatch.pieces of the command that it belongs to. Accesses with the
+     * same number other than 0 do not conflict. */
+    uint32_t pieces[TSR__HAZARDS_MAX];
 } tsr__hazards;
 
 /* True if one of the accesses of a command must wait for a pending one, or if there is no room to

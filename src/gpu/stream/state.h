@@ -60,7 +60,7 @@ struct tsr_stream {
     tsr__stream_wait waits[TSR__STREAM_WAITS_MAX];
     tsr__scratch_buffer *scratch;
     size_t scratch_count, scratch_capacity;
-    tsr__buffer *posts;       /* what tsr__stream_post has written last is in it; or NULL */
+    tsr__buffer *posts;       /* the buffer that tsr__stream_post fills at present, or NULL */
     uint64_t post_used_bytes; /* of `posts` */
     tsr__staging upload, readback;
     VkQueryPool timer;

@@ -106,7 +106,8 @@ typedef enum tsr__fsdp_progress {
     TSR__FSDP_MET = 2
 } tsr__fsdp_progress;
 
-/* replica.c: the copy of the shards of rank `from`. The rank `to` has the copy of this rank's. */
+/* replica.c: the copy of the shards of rank `from`. Rank `to` keeps the copy of this rank's shards.
+ */
 typedef struct tsr__fsdp_replica {
     tsr_comm *comm;   /* NULL: there are no copies */
     tsr_group *group; /* for gradients that are sent while the device computes */
@@ -147,10 +148,12 @@ struct tsr_fsdp {
 
     /* rebuild.c */
     int64_t generation; /* how often the model has been rebuilt */
-    /* The model of the next generation, complete, if this rank does not know whether all other
-     * ranks have completed theirs. */
+    /* The complete model of the next generation, as long as this rank does not know whether all
+     * other ranks have completed theirs; otherwise NULL. */
     tsr_fsdp *successor;
-    bool tentative; /* as `successor`, on a rank that has no model of the previous generation */
+    /* This rank does not know whether all other ranks have completed this generation, and it has no
+     * model of the previous one (with one, this model would be its `successor`). */
+    bool tentative;
 
     int slot_count;
     tsr__fsdp_slot slots[TSR__MAX_FSDP_SLOTS];
@@ -244,15 +247,16 @@ tsr_status tsr__fsdp_prepare(tsr_fsdp *model, const tsr__fsdp_step *how) TSR_NOD
 tsr_status tsr__fsdp_meet(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_apply(tsr_fsdp *model) TSR_NODISCARD;
 
-/* replica.c: tsr__fsdp_choose_replica chooses which rank has whose copies; it is collective.
+/* replica.c: tsr__fsdp_choose_replica chooses which rank keeps a copy of which shards; collective.
  * tsr__fsdp_make_replica allocates them. The other functions do nothing if there are none.
  * tsr__fsdp_refresh sends values and state to the copies; it is collective, and blocks until done.
  *
- * tsr__fsdp_send_ahead starts to send the gradients of a unit after its last pass before a step, if
- * that is the pass it was in the step before. tsr__fsdp_wait_sent blocks until those of one
- * parameter have been sent and received, tsr__fsdp_stop_sending until those of all have; they are
- * then as if they had not been sent. tsr__fsdp_send_gradients blocks until all copies have all
- * gradients, and sends those that have not been sent, or have changed since. */
+ * tsr__fsdp_send_ahead must be called after each backward pass of a unit. It starts to send the
+ * unit's gradients if this is probably the last pass before the step: if the unit has now had as
+ * many passes as before the previous step. tsr__fsdp_wait_sent blocks until the gradients of one
+ * parameter have been sent and received. tsr__fsdp_stop_sending does so for all parameters, and
+ * then counts all gradients as not sent. tsr__fsdp_send_gradients blocks until all copies have all
+ * gradients, and sends those that have not been sent or have changed since. */
 tsr_status tsr__fsdp_choose_replica(tsr_fsdp *model, int replicas) TSR_NODISCARD;
 tsr_status tsr__fsdp_make_replica(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_refresh(tsr_fsdp *model) TSR_NODISCARD;
@@ -261,7 +265,7 @@ tsr_status tsr__fsdp_wait_sent(tsr_fsdp *model, int param) TSR_NODISCARD;
 tsr_status tsr__fsdp_stop_sending(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_send_gradients(tsr_fsdp *model) TSR_NODISCARD;
 void tsr__fsdp_finish_replica(tsr_fsdp *model);
-/* Returns the rank that has the copy of `rank`'s shards, at this distance. */
+/* Returns the rank that has the copy of `rank`'s shards if `distance` is the one of the replica. */
 static inline int tsr__fsdp_holder(int rank, int distance, int size)
 {
     return (rank + distance) % size;

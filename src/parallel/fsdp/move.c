@@ -29,8 +29,8 @@ static bool was_resident(const tsr__fsdp_move *m, int param)
     return m->from_size == 1 || tsr_shard_plan_param_array(m->plan)[param].always_gather;
 }
 
-/* The ranges of a parameter before: one for each rank of the old group, or a single one that every
- * rank has. */
+/* The number of ranges of a parameter in the old model: one for each rank of the old group, or a
+ * single one that every rank has. */
 static int range_count(const tsr__fsdp_move *m, int param)
 {
     return was_resident(m, param) ? 1 : m->from_size;
@@ -43,7 +43,7 @@ static int provider(const tsr__fsdp_move *m, int param, int q, int rank)
         return m->providers[q];
     if (m->has[rank])
         return rank;
-    /* The ranks that have all elements take turns. */
+    /* The parameters are spread over the ranks that have them, so that these share the sending. */
     int found = -1;
     for (int r = 0, skip = param % m->to->size; found < 0; r = (r + 1) % m->to->size)
         if (m->has[r] && skip-- <= 0)
@@ -51,8 +51,8 @@ static int provider(const tsr__fsdp_move *m, int param, int q, int rank)
     return found;
 }
 
-/* Returns the range that `rank` gets: of its shard, or, with `copies`, of the shard that it has a
- * copy of. */
+/* Returns the range that `rank` gets: that of its own shard or, with `copies`, that of the shard of
+ * which it keeps a copy. */
 static tsr_status wanted(const tsr__fsdp_move *m, int param, int rank, bool copies,
                          tsr_shard_range *out)
 {
@@ -175,7 +175,8 @@ static tsr_status unpack(const tsr__fsdp_move *m, int param, bool copies, uint8_
     return TSR_OK;
 }
 
-/* What fails on this rank only is kept in *mine, because the other ranks go on. */
+/* Moves one parameter. An error of this rank alone is stored in *mine and is not returned, because
+ * the other ranks do not know of it and continue with the exchange. */
 static tsr_status move_param(const tsr__fsdp_move *m, int param, bool copies, exchange *x,
                              tsr_status *mine)
 {

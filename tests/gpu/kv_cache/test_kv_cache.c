@@ -360,8 +360,8 @@ static void run_rotation(const rotation *r, gpu_random *random)
     free(in);
 }
 
-/* One dispatch rotates and stores, or several do: for many tokens on CPU drivers, for a part of a
- * row, and if the values are apart. */
+/* Usually one dispatch rotates and stores. Several do it for many tokens on CPU drivers, if only a
+ * part of a row is rotated, and if the values are in a tensor of their own. */
 START_TEST(rotates_and_appends)
 {
     static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -533,7 +533,8 @@ static void survive(tsr__fault_kind kind, int code)
             ck_assert_int_eq(tsr_kv_cache_free_pages(cache), free_pages);
             continue;
         }
-        GPU_OK(tsr_kv_cache_remove(cache, b)); /* and once more, from the same start */
+        GPU_OK(
+            tsr_kv_cache_remove(cache, b)); /* restores the state in which every attempt starts */
         GPU_OK(tsr_kv_cache_truncate(cache, a, 6));
         GPU_OK(tsr_kv_cache_fork(cache, a, &b));
         both[1] = b;

@@ -34,7 +34,8 @@ static bool rows_suit(const tsr_tensor *x)
     return bits % WORD_BYTES == 0;
 }
 
-/* True if the rows of b can be found with the strides of a. */
+/* True if the kernel can read or write the rows of b, and if b has the strides of a. The kernel
+ * gets one set of strides for both. */
 static bool same_strides(const tsr_tensor *a, const tsr_tensor *b)
 {
     for (int d = 0; d < 3; d++)

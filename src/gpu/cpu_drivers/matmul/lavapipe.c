@@ -39,7 +39,7 @@ typedef struct product_run {
     tsr__lavapipe_operands operands;
     tsr__buffer *partial; /* f32 sums of a band of rows; NULL if y itself holds the sums */
     bool outer;           /* see tsr__lavapipe_outer */
-    tsr__buffer *tiles;   /* the parts of all tiles, if `outer` is true */
+    tsr__buffer *tiles;   /* scratch memory for partial sums, if `outer` is true; otherwise NULL */
     /* the epilogue (TSR_MM_…) that the product's own kernel applies; 0: none */
     uint32_t finish;
     /* True if `finish` is set and one dispatch covers all of k. `partial` is then one row, whose

@@ -509,7 +509,7 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
     };
 
     set_groups(p, at, row_tiles, groups, piece.groups);
-    if (p->panels) { /* skipped elements are zeros in panels */
+    if (p->panels) { /* panels have zeros in place of skipped elements, so nothing is skipped */
         piece.skip = 0;
         piece.constants[TSR__LAVAPIPE_SKIPS] = may_skip(at->steps, 0);
         piece.a = (uint64_t)at->k * p->a_lines + (uint64_t)(p->first_row + at->row) * length;

@@ -101,7 +101,7 @@ uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p);
  * epilogue. */
 bool tsr__lavapipe_outer(int64_t m, int64_t n, int64_t k, uint32_t lanes);
 
-/* The number of elements of the parts of all tiles, in scratch memory. */
+/* The size in elements of the scratch memory for the partial sums of such a product. */
 uint64_t tsr__lavapipe_outer_elements(const tsr__lavapipe_product *p);
 
 /* True if a kernel with lanes along n computes several rows in one stretch of this length. There
@@ -126,7 +126,8 @@ typedef struct tsr__lavapipe_stretch {
     bool words;
 } tsr__lavapipe_stretch;
 
-/* The number of lines of each operand in a tile, for products whose operands can be in panels. */
+/* The number of lines in a panel (panels.h). Products whose operands are in panels use tiles of as
+ * many rows and columns. */
 #define TSR__LAVAPIPE_PANEL_LINES 4
 
 /* True if a and b can be in panels. This requires long stretches and tiles that fit the panels. */

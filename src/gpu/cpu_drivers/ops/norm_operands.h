@@ -12,8 +12,9 @@ typedef struct tsr__norm_operands {
     bool gaps; /* some row has gaps, or the distances between rows differ */
 } tsr__norm_operands;
 
-/* Returns the operands for `output`, one of TSR_NORM_…. For TSR_NORM_PRODUCTS, which are written to
- * scratch memory, y has only a dtype and a stride. For TSR_NORM_STATS it has only a dtype. */
+/* Returns the operands of the kernel that computes `output`, one of TSR_NORM_…. The results
+ * TSR_NORM_PRODUCTS and TSR_NORM_STATS are not tensors: y then has no address, but only a dtype
+ * and, for TSR_NORM_PRODUCTS, a stride. */
 tsr__norm_operands tsr__norm_operands_of(const tsr__norm *norm, const tsr__norm_plane *plane,
                                          uint32_t output);
 

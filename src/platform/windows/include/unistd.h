@@ -4,8 +4,7 @@
 
 #include_next <unistd.h>
 
-/* Read and write at an offset. They move the descriptor's own position,
- * which POSIX leaves alone. */
+/* Read and write at an offset. Unlike those of POSIX, they also move the descriptor's position. */
 ssize_t pread(int descriptor, void *data, size_t size, off_t at);
 ssize_t pwrite(int descriptor, const void *data, size_t size, off_t at);
 
