@@ -182,12 +182,12 @@ struct tsr__job {
     uint64_t poll_ns;              /* when to check next whether processes have ended */
     /* messages have completed since the requests were last advanced */
     bool has_completions;
-    bool must_apply; /* tsr__job_apply has something to do */
+    bool must_apply; /* tsr__job_apply has questions to send, or failures to carry out */
     const tsr__kernels *kernels;
     tsr__tombstone tombstones[TSR__TOMBSTONES];
     unsigned next_tombstone;
     bool has_tombstones; /* some tombstones have not expired */
-    tsr__kin kin;        /* how the ranks find each other after a failure */
+    tsr__kin kin;        /* what the ranks need to find each other after a failure */
 };
 
 #endif
