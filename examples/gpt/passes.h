@@ -15,13 +15,14 @@ typedef struct passage {
 tsr_status passage_init(const gpt_model *self, passage *p);
 void passage_finish(const gpt_model *self, passage *p);
 
-/* From tokens in the first stage, and otherwise from the features x, to features `p->at`, or to
- * logits in the last stage. */
+/* The forward pass of this stage. It starts from `tokens` in the first stage, and from the features
+ * x in all others. It ends with logits in the last stage, and with the features p->at in all
+ * others. */
 tsr_status passes_forward(gpt_model *self, const tsr_tensor *tokens, const tsr_tensor *x,
                           bool learning, passage *p);
 
-/* From the gradient of what passes_forward() has computed to that of x, unless this is the first
- * stage. */
+/* The backward pass: `dy` is the gradient of what passes_forward() has computed. Gives the gradient
+ * of its x, which the first stage does not have. */
 tsr_status passes_backward(gpt_model *self, const passage *p, const tsr_tensor *dy,
                            tsr_tensor **dx);
 

@@ -119,7 +119,7 @@ typedef struct tsr_device_info {
     int coopmat_count;
     tsr_coopmat_shape coopmats[TSR_MAX_COOPMAT_SHAPES];
     int coopmat_used;      /* index of the shape that kernels use for products of f16; -1: none */
-    int coopmat_bf16_used; /* the same for bf16 */
+    int coopmat_bf16_used; /* like coopmat_used, for bf16 */
     uint32_t coopmat_subgroup_size; /* size of the subgroups that multiply together with these
                                        shapes; 0: none is used */
 

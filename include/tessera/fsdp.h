@@ -254,7 +254,7 @@ typedef struct tsr_fsdp_memory {
     uint64_t gradient_bytes;  /* gradients of the same elements */
     uint64_t optimizer_bytes; /* moments and f32 master copies */
     uint64_t gathered_bytes;  /* for full parameters: 1 + ahead times the largest unit */
-    uint64_t unreduced_bytes; /* for full gradients: the same number of units */
+    uint64_t unreduced_bytes; /* for full gradients: 1 + ahead times the largest unit */
     uint64_t total_bytes;
     uint64_t replica_bytes; /* copies of another rank's shards, gradients and state */
 } tsr_fsdp_memory;

@@ -87,7 +87,8 @@ typedef struct tsr_generator_params {
     /* The most tokens of a prompt that are computed in one pass. 0: 256, or fewer if the model has
      * stages, so that all stages compute at the same time. */
     int64_t prefill;
-    /* Called on every rank for positions 0 … logits_positions − 1 of each sequence. */
+    /* Called on every rank with the logits at positions 0 … logits_positions − 1 of each
+     * sequence. */
     tsr_logits_fn logits;
     void *user;
     int64_t logits_positions;

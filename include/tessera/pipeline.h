@@ -67,7 +67,7 @@ typedef struct tsr_pipeline_divide_params {
     /* [stages]: the memory of each stage; 0: no limit. NULL: no limits. */
     const uint64_t *memory_bytes;
     uint64_t block_bytes;             /* for parameters, gradients and optimizer state of a block */
-    uint64_t first_bytes, last_bytes; /* the same for what is before and behind the blocks */
+    uint64_t first_bytes, last_bytes; /* the same for what is before and behind all blocks */
     /* What a block keeps of a micro-batch from its forward to its backward pass. Stage s keeps that
      * of tsr_pipeline_in_flight(s, stages, micro_batches) micro-batches. */
     uint64_t activation_bytes;

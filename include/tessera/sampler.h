@@ -339,7 +339,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_create_batch(const tsr_sampler_batc
 typedef enum tsr_tail {
     /* items from the start of the order are repeated, so that all ranks get the same number */
     TSR_TAIL_PAD = 0,
-    TSR_TAIL_PAD_MASK = 1, /* the same, and the mask is 0 for the repeated items */
+    TSR_TAIL_PAD_MASK = 1, /* like PAD, and the mask is 0 for the repeated items */
     TSR_TAIL_UNEVEN = 2,   /* every item once; some ranks get one item fewer */
     TSR_TAIL_DROP = 3      /* the remainder at the end of the (shuffled) order is left out */
 } tsr_tail;

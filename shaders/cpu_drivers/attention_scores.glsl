@@ -16,7 +16,7 @@ const uint UNIT = LANES * GROUP;
 
 struct scores_row {
     uint row, head;
-    bool own;      // false: the subgroup computes the last row again and must not store
+    bool own;      // false: this subgroup only repeats the last row and must not store
     int first, end; // columns that the query sees
     uint64_t number; // the row's number among the rows of all heads
 };

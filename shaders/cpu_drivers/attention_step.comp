@@ -12,7 +12,8 @@ layout(push_constant, std430) uniform tsr_push
     tsr_attention_step_push p;
 };
 
-// See matmul_lavapipe.glsl. No load occurs twice in a result.
+// Volatile loads compile faster (see matmul_lavapipe.glsl). They are never merged, but no load
+// occurs twice in a result.
 #define TSR_MEMORY volatile
 #define TSR_IDENTITY_BITS 3
 #include "include/float16.glsl"

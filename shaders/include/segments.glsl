@@ -103,7 +103,8 @@ uint sum_index(uint sum, uint segment)
 }
 
 // The largest component of `mine` of all invocations that work on the row. `mine` is used only if
-// in_phase(TSR_PHASE_FIRST). The result of the first phase is of no use.
+// in_phase(TSR_PHASE_FIRST). In the first phase the result covers this segment only; later phases
+// return that of the row.
 float row_max(row_part own, vec4 mine)
 {
     float value = group_own(mine, true);
@@ -162,9 +163,10 @@ float merged_sum(row_part own, uint sum)
     return total;
 }
 
-// The sum of the row, where `mine` is the sum of this invocation's elements. It is used only if
-// in_phase(phase); only later phases and complete rows have a result. `sum` numbers the sums of a
-// kernel. Successive calls must alternate between slots 0 and 1; row_max uses slot 1.
+// Returns the sum of the row. `mine` is the sum of this invocation's elements, and is used only if
+// in_phase(phase). If rows are divided, the result is 0 in the phase `phase` itself, because the
+// other segments are not known; a later phase returns the sum. `sum` numbers the sums of a kernel.
+// Successive calls must alternate between slots 0 and 1; row_max uses slot 1.
 float row_sum(row_part own, uint phase, uint sum, uint slot, float mine)
 {
     if (PHASE == phase) {

@@ -10,8 +10,8 @@ typedef struct tsr__sequence {
     bool used;
     tsr_finish finish;
     int cache;      /* its number in the cache */
-    int64_t length; /* of tokens */
-    int64_t seen;   /* the first ones, which the cache has */
+    int64_t length; /* the number of tokens */
+    int64_t seen;   /* the number of first tokens that the cache has */
     int64_t limit;  /* the largest length */
     tsr_finish at_limit;
     int32_t *tokens;
@@ -24,7 +24,7 @@ typedef struct tsr__sequence {
 
 struct tsr_generator {
     tsr_generator_params params;
-    bool prefill_given; /* in the caller's params */
+    bool prefill_given; /* the caller's params give `prefill` */
     tsr_model *model;
     tsr_kv_cache *cache;
     int count;                 /* of `sequences` */

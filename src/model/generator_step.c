@@ -9,7 +9,7 @@
 #include "model/generator.h"
 #include "model/model.h"
 
-#define MAX_PARTS 32 /* of a prompt in one run of the stages */
+#define MAX_PARTS 32 /* the most parts of a prompt in one run of the stages */
 #define PARTS_FOR_STAGE 4
 #define LEAST_PART 64 /* tokens */
 
@@ -27,10 +27,11 @@ typedef struct run {
     int64_t tokens;
     const int *cached;  /* [micro-batches · rows]: sequences of the cache */
     const int32_t *ids; /* [micro-batches · rows, tokens] */
-    int64_t shown;      /* the first tokens whose logits go to g->shown; 0: none */
-    /* of the last tokens of the micro-batches from this one on, [rows,
-     * vocabulary] each; NULL: none */
+    int64_t shown;      /* the logits of so many first tokens are copied to g->shown */
+    /* the first micro-batch whose logits are needed; those of all later ones are needed, too */
     int first_with_logits;
+    /* for each of these micro-batches: [rows, vocabulary], the logits of the last tokens; NULL: no
+     * logits are needed */
     float *logits;
 } run;
 

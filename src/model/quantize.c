@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #define MAX_THREADS 64
-#define LEAST_ELEMENTS 65536 /* of a thread: fewer are not worth starting it */
+#define LEAST_ELEMENTS 65536 /* per thread: fewer are not worth starting a thread */
 
 typedef struct part {
     tsr_dtype dtype;

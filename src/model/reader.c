@@ -98,7 +98,7 @@ typedef struct piece {
     const tsr__weight *weight;
     const tsr__weight_part *part;
     tsr_dtype to;        /* the tensor's */
-    tsr_dtype dtype;     /* of elements on their way: f32 before they are quantised, else `to` */
+    tsr_dtype dtype;     /* f32 for elements that must still be quantised, otherwise `to` */
     int64_t first, rows; /* rows of the part */
 } piece;
 

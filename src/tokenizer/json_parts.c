@@ -6,7 +6,7 @@
 #include "tokenizer/expressions.h"
 #include "tokenizer/json.h"
 
-#define MAX_DEPTH 4 /* of sequences inside sequences */
+#define MAX_DEPTH 4 /* the largest depth of sequences inside sequences */
 #define TYPE_TEXT 64
 
 static const char space_sign[] = "▁";

@@ -53,7 +53,7 @@ typedef struct elastic_job {
 typedef struct elastic_shared {
     _Atomic int passed[ELASTIC_PASSED]; /* for each step, ranks that have passed its barrier */
     _Atomic int joined, shrinks, grows, left_out, worst_ms;
-    _Atomic int resumed_at; /* the step after the first loss */
+    _Atomic int resumed_at; /* the first step that is made after the first loss */
     /* Of each process, after its last step: the number of ranks, and which one it was. */
     _Atomic int ranks[MAX_RANKS], rank[MAX_RANKS];
     _Atomic int finish; /* for a job without a number of steps: end soon */

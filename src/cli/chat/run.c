@@ -22,8 +22,8 @@ typedef struct chat {
     int end_count;
     /* the conversation */
     int sequence;   /* -1: it has no message yet */
-    uint64_t count; /* of conversations before this one */
-    int64_t length; /* of its tokens */
+    uint64_t count; /* the number of conversations before this one */
+    int64_t length; /* the number of tokens of the conversation */
     tsr_chat_after after;
 } chat;
 

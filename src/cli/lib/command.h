@@ -17,8 +17,8 @@ typedef struct cli_command {
     /* Prints the text of `tessera help NAME` below the heading: what the command does, and its
      * options. */
     void (*help)(FILE *out);
-    /* True if the arguments may belong to another program. Then the command itself looks for
-     * --help. */
+    /* True if the arguments may contain the command line of another program, whose --help is not
+     * meant for this command. The command then looks for --help itself. */
     bool runs_program;
     /* The subcommands, such as "bench report", with NULL at the end. NULL if there are none. */
     const struct cli_command *const *parts;

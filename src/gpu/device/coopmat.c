@@ -54,8 +54,9 @@ static bool any(const tsr__coopmat2_units units[TSR__COOPMAT2_GROUPS])
     return false;
 }
 
-/* Keeps the matrices of workgroups for those dtypes whose products use cooperative matrices of
- * subgroups, which have the same requirements and compute what these cannot. */
+/* Drops the matrices that a workgroup shares for dtypes whose products do not use cooperative
+ * matrices of subgroups. Both have the same requirements, and products that the former cannot
+ * compute need the latter. */
 static void choose_coopmat2(tsr__capabilities *capabilities, tsr_device_info *info)
 {
     tsr__coopmat2 *shared = &capabilities->coopmat2;

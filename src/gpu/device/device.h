@@ -55,7 +55,7 @@ typedef struct tsr__queue {
 
 /* How f16 keeps subnormal numbers when it is widened to f32. */
 typedef enum tsr__subnormals {
-    TSR__SUBNORMALS_KEPT,    /* as it is: drivers for the CPU */
+    TSR__SUBNORMALS_KEPT,    /* without any measure: drivers for the CPU */
     TSR__SUBNORMALS_BY_MODE, /* in shaders that demand it (DenormPreserve) */
     TSR__SUBNORMALS_BY_CODE  /* only by arithmetic that has no f16 */
 } tsr__subnormals;

@@ -199,7 +199,7 @@ static uint64_t parts_without_rest(const tsr__matmul_device *device, const tsr__
     /* Calculated from an H100's bandwidth and rate of products, which for 16-bit operands is that
      * of its matrix units. */
     const double part_cost = p->a.dtype == TSR_F32 ? 40 : 300;
-    const double worth = 0.9; /* of the time without parts */
+    const double worth = 0.9; /* parts must take less than this part of the time without them */
     const uint64_t most = 8, k = (uint64_t)p->k;
     uint64_t best = 1;
     double shortest = worth * time_with_parts(device->processors, tiles, k, 1, part_cost);

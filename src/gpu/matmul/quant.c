@@ -43,8 +43,8 @@ static bool suits_few(const tsr_tensor *b, const tsr__matmul_problem *p)
 /* For one or two long rows there are kernels whose invocations load whole blocks. */
 enum {
     BLOCKS_ROWS = 2,
-    BLOCKS_MIN = 32, /* blocks of a row */
-    MAX_COLUMNS = 8, /* of a workgroup */
+    BLOCKS_MIN = 32, /* the least number of blocks in a row */
+    MAX_COLUMNS = 8, /* the most columns that a workgroup computes */
     BLOCKS_MAX_SHARED =
         32 * 1024, /* bytes of shared memory, which leave room for another workgroup */
 };
@@ -92,7 +92,7 @@ typedef struct few_rows {
     const tsr__matmul_call *call;
     tsr__dispatch dispatch;
     struct tsr_matmul_push push;
-    uint32_t columns; /* of y per workgroup */
+    uint32_t columns; /* columns of y per workgroup */
     int64_t at_once;  /* columns of y per dispatch, a multiple of `columns` */
 } few_rows;
 

@@ -31,7 +31,7 @@ typedef struct check {
     const tsr__matmul_config *config;
     tsr_dtype dtype;
     int64_t m, n, k;
-    uint32_t splits; /* of k; 0: as the chooser does it */
+    uint32_t splits; /* the parts of k; 0: as many as the chooser takes */
     bool transposed; /* the second of the two products */
     tsr_stream *stream;
     tsr_tensor *y, *a, *b, *bias;

@@ -37,7 +37,7 @@ typedef struct verdict {
 typedef struct self_tests {
     pthread_mutex_t lock;
     tsr__self_test_mode mode;
-    atomic_int count; /* of verdicts; those below it do not change */
+    atomic_int count; /* the number of verdicts; verdicts that are counted do not change */
     verdict verdicts[TSR_MAX_SELF_TESTS];
     tsr_self_tests stored; /* as read from the file */
     tsr_self_tests added;  /* results of this process, which are not in the file yet */

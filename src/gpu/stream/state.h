@@ -51,7 +51,7 @@ struct tsr_stream {
     tsr__batch *next;
     tsr__batch *in_flight; /* submitted batches, the oldest first */
     tsr__batch *spare;
-    uint32_t most_operations; /* of the open batch, before it is submitted */
+    uint32_t most_operations; /* the open batch is submitted when it has so many commands */
     tsr__hazards hazards;
     /* the number of commands recorded so far, including those of preflights */
     uint64_t serial;

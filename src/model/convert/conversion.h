@@ -14,7 +14,7 @@ typedef struct tsr__conversion {
     bool gguf; /* the destination is a GGUF file */
     tsr__model_files files, target_files;
     tsr_model_config config;
-    tsr__weights source, target; /* of the target only names and places count */
+    tsr__weights source, target; /* the target serves only to compute names and places of weights */
     tsr_tokenizer *tokenizer;    /* NULL: none */
     tsr__converted *tensors;
     size_t count, capacity;

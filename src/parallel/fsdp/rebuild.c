@@ -17,7 +17,7 @@ static const char who[] = "fsdp_rebuild";
 /* What a rank tells the others about its model. Processes of one build send this struct to each
  * other without conversion. */
 typedef struct report {
-    int64_t has; /* a model of the generation that goes on */
+    int64_t has; /* whether the rank has a model of the generation from which all go on */
     int64_t steps, progress;
     int64_t rank, size, distance; /* distance 0: no copies */
     int64_t optimizer, momentum, masters;

@@ -12,7 +12,7 @@
 #include "parallel/group/group.h"
 
 #define TAG 1
-#define PIECE_BYTES UINT64_C(4194304) /* of a transfer through host memory */
+#define PIECE_BYTES UINT64_C(4194304) /* the largest piece of a transfer through host memory */
 
 /* Choosing ----------------------------------------------------------------------------------- */
 

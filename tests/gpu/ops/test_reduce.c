@@ -193,8 +193,8 @@ static void assert_tree(tsr_tensor *x, const float *values, int64_t rows, int64_
     tsr_tensor_destroy(&y);
 }
 
-/* The same matrix contiguous, transposed (a column sum) and with gaps uses different kernels but
- * gives the same bits. */
+/* Sums the rows of a matrix in three layouts: contiguous, transposed (the kernel then sums
+ * columns), and with gaps. These use different kernels, but must give the same bits. */
 static void tree_case(gpu_random *random, int64_t rows, int64_t count)
 {
     float *values = malloc((size_t)(rows * count) * sizeof *values);

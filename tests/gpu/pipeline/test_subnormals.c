@@ -255,8 +255,8 @@ START_TEST(modules_demand_the_mode)
 }
 END_TEST
 
-/* Shaders of GPUs must demand it, by the mode only if there is one; those of drivers for the CPU
- * need not. A device of any kind may have f16 that is not used. */
+/* How the device keeps subnormal numbers of f16 fits what it is. A GPU does not keep them by
+ * itself, and a driver for the CPU needs no mode; only a device that has the mode uses it. */
 START_TEST(the_device_has_a_way)
 {
     const bool is_cpu = gpu->info.type == TSR_DEVICE_CPU;

@@ -205,8 +205,9 @@ static double parameters_at(const plan_work *w, const plan_grid *g, int place)
     return bytes / sizeof(float);
 }
 
-/* The ranks with the same part of the parameters add their gradients once for each micro-batch, or
- * gather shards for each pass and scatter gradients. Then each makes a step with its own. */
+/* Adds the time of data parallelism and of the optimizer step. Ranks with the same part of the
+ * parameters all-reduce gradients once for each micro-batch. With sharded parameters, they instead
+ * gather the parameters for each pass and reduce-scatter the gradients. */
 static void add_data(const plan_cluster *c, const plan_work *w, const plan_grid *g,
                      plan_prediction *out)
 {

@@ -16,10 +16,10 @@ typedef struct plan_work {
     plan_goal goal;
     int layers;
     double width, vocabulary, context;
-    int sequences;      /* in a micro-batch of training, over all data-parallel ranks */
-    int micro_batches;  /* of training */
-    double pass_tokens; /* of a prompt in one pass */
-    double wire_bytes;  /* of an element of an activation that tensor parallelism sends */
+    int sequences;      /* in training: of a micro-batch, over all data-parallel ranks together */
+    int micro_batches;  /* in training: of a step */
+    double pass_tokens; /* the tokens of a prompt that one pass computes */
+    double wire_bytes;  /* the size of an element of activations when tensor parallelism sends it */
 } plan_work;
 
 /* The part of a model that a rank of a tensor-parallel group has, of all blocks together. */

@@ -10,7 +10,7 @@
 enum {
     SUBGROUPS = 8, /* per workgroup, at most as many as identity[] has entries (lavapipe.glsl) */
     MAX_GROUPS = 65535,
-    DIGIT_BITS = 3, /* of the numbers that shaders look up in identity[] */
+    DIGIT_BITS = 3, /* shaders look up numbers in identity[] in digits of so many bits */
 };
 
 /* Returns the largest alignment, up to 8 bytes, that all loads from x have. */

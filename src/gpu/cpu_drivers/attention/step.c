@@ -8,9 +8,9 @@ enum {
     /* The elements of a page's keys are unrolled. With more, their code would not stay in a
      * processor's cache. */
     MAX_ELEMENTS = 8192,
-    MIN_KEYS = 8, /* of a page: with fewer, a part costs more than its work */
+    MIN_KEYS = 8, /* keys of a page; with fewer, a part costs more time than its work */
     MAX_GROUPS = 65535,
-    MAX_INDEX = 1 << 18, /* of numbers that the shader looks up (lavapipe.glsl) */
+    MAX_INDEX = 1 << 18, /* the limit of numbers that the shader looks up (lavapipe.glsl) */
     ALIGNMENT = 4,       /* of loads and stores of floats */
 };
 

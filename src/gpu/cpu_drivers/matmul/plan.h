@@ -121,8 +121,8 @@ typedef struct tsr__lavapipe_stretch {
     uint32_t k;     /* the first element */
     uint32_t steps; /* of `lanes` elements each */
     uint32_t skip;  /* the number of elements at its start that the sums already contain */
-    /* two bf16 operands are read as 32-bit words; of the elements of every two steps, those of even
-     * index are multiplied first */
+    /* True if both operands are bf16 and the kernel reads two elements as one 32-bit word. It then
+     * multiplies the elements of two steps together: first those of even index, then the others. */
     bool words;
 } tsr__lavapipe_stretch;
 

@@ -23,9 +23,9 @@
 #define SHORT_CHUNK 256 /* gives more parallel work than long chunks if there are few rows */
 #define ENOUGH_JOBS 4096
 #define SHORT_ROW 32 /* one invocation reduces rows up to this length */
-/* On GPUs: */
+/* The following hold for GPUs. */
 #define AHEAD_OF_LONG 256       /* from this length on, more loads of a row are in flight */
-#define LARGE_WORKGROUP 256     /* of columns, which several invocations reduce */
+#define LARGE_WORKGROUP 256     /* in reductions of columns by several invocations each */
 #define LEAST_COLUMNS 4u        /* groups of four columns, which one dispatch loads together */
 #define INVOCATIONS_WANTED 256u /* by a processor, of those that load 8 times 16 bytes ahead */
 #define PASSES_MAX 8 /* enough for 2^63 elements if each pass divides the length by 256 */
