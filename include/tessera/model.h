@@ -84,9 +84,10 @@ typedef struct tsr_model_params {
      * head or feature, or, for matrices in blocks, by one block. `align` and `limits` are ignored.
      */
     tsr_partition_params partition;
-    /* Stages (pipeline.h): the ranks that have the same place in all stages, in the order of the
-     * stages, each of which has some of the layers. `group` are then the ranks of one stage. Needed
-     * while the model is opened only. NULL: one stage. */
+    /* Stages (pipeline.h), each of which has some of the layers: a communicator of one rank of each
+     * stage, those with the same place (rank 0 of every stage, rank 1 of every stage, …), in the
+     * order of the stages. `group` then has the ranks of this stage. Needed only while the model is
+     * opened. NULL: one stage. */
     tsr_comm *stages;
     /* [stages]: the number of layers of each; NULL: divided by tsr_pipeline_divide so that all
      * stages need the same time for a token, with the head on the last one. */

@@ -117,9 +117,8 @@ typedef struct tsr_optimizer_clip_params {
      * group of the first layer or model that was added; units of FSDP models then must not be
      * divided. */
     tsr_group *group;
-    /* The ranks that have the same place in all stages of a pipeline (pipeline.h): the sums of the
-     * stages are added, so that the norm is that of the complete model. NULL: there are no stages.
-     */
+    /* The stages of a pipeline: a communicator as in tsr_pipeline_params. The sums of the stages
+     * are added, so that the norm is that of the complete model. NULL: there are no stages. */
     tsr_comm *stages;
     /* The names of parameters that another stage counts, because both have them, such as an
      * embedding that is also the head. Ends with NULL. NULL: none. */

@@ -90,8 +90,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_pipeline_divide(const tsr_pipeline_divide_p
 typedef struct tsr_pipeline tsr_pipeline;
 
 typedef struct tsr_pipeline_params {
-    /* One rank for each stage, in the order of the stages. In a grid, these are the ranks that have
-     * the same place in all stages. NULL: one stage. */
+    /* One rank of each stage, in the order of the stages. If stages have several ranks, these are
+     * the ranks with the same place: rank 0 of every stage, rank 1 of every stage, and so on. NULL:
+     * one stage. */
     tsr_comm *comm;
     tsr_stream *stream; /* required */
     /* How tensors are sent, as for tsr_group_create; NULL: the defaults. */

@@ -31,7 +31,7 @@ shared vec4 q_tile[ROWS * QUADS];
 shared float p_tile[ROWS * THREADS];
 shared float parts[2 * THREADS];
 shared float row_factor[ROWS];
-shared uvec4 scratch[THREADS]; // the addresses of a block's rows of v; in the end, the sums of slices
+shared uvec4 scratch[THREADS]; // first the addresses of a block's rows of v, at the end the sums of slices
 
 // Returns `n`, the number of trips of a loop that may stay a loop.
 uint trips_of(uint n) { return ROLLED != 0u ? min(n, p.quads) : n; }

@@ -27,7 +27,7 @@ layout(constant_id = 2) const uint DOWN = 2;      // rows of subgroups in the wo
 layout(constant_id = 3) const uint BM = 64;
 layout(constant_id = 4) const uint BN = 64;
 layout(constant_id = 5) const uint BK = 32;
-layout(constant_id = 6) const uint FM = 16; // a shape of fragments that the device supports
+layout(constant_id = 6) const uint FM = 16; // FM × FN × FK: a shape of fragments that the device supports
 layout(constant_id = 7) const uint FN = 16;
 layout(constant_id = 8) const uint FK = 16;
 layout(constant_id = 9) const uint STAGED = 1; // fragments of a subgroup that are stored together

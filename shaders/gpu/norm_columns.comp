@@ -7,7 +7,7 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint DY_DTYPE = TSR_DT_F32;
-layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE; // a form that x and dy both have
+layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE; // the form (TSR_ROW_…) of the rows of both x and dy
 // 1: four rows are loaded at once, which is slower on CPU drivers
 layout(constant_id = 4) const uint AHEAD = 0;
 

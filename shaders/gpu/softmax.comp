@@ -31,7 +31,7 @@ vec4 load(uvec2 a, uint j)
     return tsr_load_row4(a, p.a_step, j, p.count, A_DTYPE, FORM, uintBitsToFloat(0xff800000u));
 }
 
-// The elements in registers, HELD groups of four; later their exponentials.
+// The elements that an invocation keeps in registers, HELD groups of four; later their exponentials.
 vec4 kept[8];
 
 vec4 sum_of(vec4 a, vec4 b)

@@ -87,8 +87,8 @@ float quant_e2m1(uint code)
     return (code & 8u) != 0u ? -float(twice) : float(twice);
 }
 
-// The numbers x of part `part` of a unit whose word is `low`: the elements without scale and
-// minimum.
+// The levels of the four elements of part `part` of a unit whose word is `low`, as numbers: what is
+// then multiplied by the scale, before the minimum is added.
 vec4 quant_levels(uvec2 block, uint unit, uint low, uint part)
 {
     uvec4 level = (quant_bytes(low) >> (part * QUANT_LOW_BITS)) & ((1u << QUANT_LOW_BITS) - 1u);

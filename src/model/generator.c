@@ -179,7 +179,7 @@ static tsr_status check_prompt(const tsr_generator *g, const tsr_sequence_params
  * number. */
 static void set_limit(const tsr_generator *g, tsr__sequence *s, int64_t length, int64_t max_tokens)
 {
-    /* The last token need not be in the cache. */
+    /* The last token is not read by any later one, so it need not fit into the cache. */
     const int64_t longest = g->params.context + 1;
     const bool limited = max_tokens > 0 && max_tokens <= longest - length;
     s->limit = limited ? length + max_tokens : longest;

@@ -14,7 +14,7 @@ struct tsr_model {
     tsr_partition_params partition;
     int64_t *vocabulary; /* [ranks]: how the vocabulary is divided */
     tsr_pipeline *pipeline;
-    tsr_comm *stages; /* the ranks with the same place in all stages; NULL: one stage */
+    tsr_comm *stages; /* one rank of each stage: those with this one's place; NULL: one stage */
     bool is_first, is_last;
     int first_layer, layer_count; /* of this stage */
     /* NULL if another stage has it. The last stage has the embedding too if it is also the head. */
@@ -48,10 +48,11 @@ tsr_status tsr__model_load(tsr_model *model, const tsr__weights *weights,
 
 /* forward.c */
 
-/* Computes the layers of this stage for the step's tokens: from ids [count, tokens], of which the
- * first of each sequence count, or from the features x of the stage before. The features are f32
- * [count, tokens, width], those of the last stage after the last norm; the caller must destroy
- * them. A step of the cache must have begun. */
+/* Computes the layers of this stage for the tokens of a step of the cache, which must have begun.
+ * The first stage takes the tokens' ids [count, tokens] (of a sequence with fewer tokens, only the
+ * first ones count), the others the features x of the stage before. *out are the features after
+ * this stage, f32 [count, tokens, width]; in the last stage, those after the last norm. The caller
+ * must destroy them. */
 tsr_status tsr__model_forward(tsr_model *model, tsr_kv_cache *cache, int64_t count, int64_t tokens,
                               const int32_t *ids, const tsr_tensor *x,
                               tsr_tensor **out) TSR_NODISCARD;

@@ -9,7 +9,8 @@
 /* A tensor is a matrix, the weight of a norm or a bias. */
 enum { TSR__RANDOM_MATRIX, TSR__RANDOM_NORM, TSR__RANDOM_BIAS, TSR__RANDOM_KINDS };
 
-/* The bytes of a tensor come in chunks, each one of those of its kind's pool. */
+/* Precomputed bytes for all tensors of one kind. A tensor consists of chunks, each of which is a
+ * copy of one chunk of the pool. */
 typedef struct tsr__random_pool {
     uint8_t *chunks;
     uint64_t chunk_bytes;
@@ -32,8 +33,9 @@ void tsr__random_weights_destroy(tsr__random_weights **weights);
 void tsr__random_read(const tsr__random_weights *weights, const tsr_shard_param *param, uint64_t at,
                       uint64_t size, void *out);
 
-/* Makes files that have such weights; random_files.c. Call tsr__model_files_finish afterwards, also
- * after an error. Errors: TSR_ERR_INVALID for the configuration or the dtype, and those above. */
+/* random_files.c: makes files of a model with random weights. Call tsr__model_files_finish
+ * afterwards, also after an error. Errors: TSR_ERR_INVALID for the configuration or the dtype, and
+ * those of tsr__random_weights_create. */
 tsr_status tsr__random_files(const tsr_model_config *config, tsr_dtype dtype, uint64_t seed,
                              tsr__model_files *out) TSR_NODISCARD;
 

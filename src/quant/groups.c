@@ -234,6 +234,6 @@ void tsr__quant_write_groups(const tsr__quant_format *format, const tsr__quant_g
     case TSR__QUANT_E8M0:
     case TSR__QUANT_UE4M3:
     case TSR__QUANT_S6_SPLIT:
-        break; /* formats that are written differently, or not at all */
+        break; /* other functions write these formats, or they cannot be written */
     }
 }

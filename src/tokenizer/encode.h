@@ -7,7 +7,7 @@
 typedef struct tsr__encode_how {
     tsr__parts control;           /* where control tokens are recognised */
     bool starts;                  /* the text is the start of a sequence, not its continuation */
-    bool adds_before, adds_after; /* the ids that the file wants there */
+    bool adds_before, adds_after; /* adds the ids that the file demands before and after texts */
 } tsr__encode_how;
 
 /* As tsr_tokenizer_encode. `text` is not NULL. */

@@ -106,7 +106,7 @@ END_TEST
 START_TEST(costs_of_turns)
 {
     static const int two[4] = {0, 0, 1, 1}, apart[4] = {0, 1, 0, 1}, one[4] = {0};
-    /* The second host has a processor for each rank, and the first one for two. */
+    /* The first host has one processor for two ranks, the second host one for each rank. */
     static const plan_turns turns[4] = {
         {2, 1e-6, 8e-6}, {1, 1e-6, 8e-6}, {0.5, 1e-6, 8e-6}, {1, 1e-6, 8e-6}};
     plan_group g = group_of(4, two);

@@ -262,7 +262,7 @@ START_TEST(a_sampler_that_fails)
 }
 END_TEST
 
-/* Moving elsewhere clears failures. */
+/* If the loader moves to another batch or epoch, it forgets earlier failures. */
 START_TEST(moving_clears_failures)
 {
     tsr_loader_failure failure;
@@ -286,7 +286,7 @@ START_TEST(moving_clears_failures)
         data.fail = false;
         create(PARAMS(.sampler = sampler, .workers = workers));
         tsr_sampler_destroy(&sampler);
-        check_next(0); /* with two workers the sampler has failed by now */
+        check_next(0); /* two workers have read ahead, so the sampler's only failure is over */
         ck_assert_ok(tsr_loader_set_epoch(loader, 1));
         for (uint64_t b = 0; b < 6; b++) {
             if (workers < 2 && b == 3)

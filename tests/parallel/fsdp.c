@@ -129,7 +129,7 @@ CASE(whole_layers, "fsdp: the values of layers that are not deferred are kept")
 
 /* Copies ------------------------------------------------------------------------------------- */
 
-/* Checks a copy against the shard, which its rank sends. */
+/* Checks the copy of another rank's shard: that rank sends the shard for comparison. */
 static void check_copy(tsr_fsdp *m, const char *what, const tsr_tensor *own, const tsr_tensor *copy)
 {
     uint64_t own_size, size;

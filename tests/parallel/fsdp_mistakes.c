@@ -349,8 +349,8 @@ CASE(allocations, "fsdp: every allocation fails in turn, without leaks")
     }
 }
 
-/* The second backward pass before a step needs memory for its own gradients. It fails on all ranks
- * when its reduction starts; the next pass succeeds. */
+/* The second backward pass before a step needs memory for its own gradients. An allocation fails
+ * when the reduction of this pass starts, so the pass fails on all ranks. The next one succeeds. */
 static void fail_reduction(const char *const *gather, uint64_t nth)
 {
     const uint64_t before = used_bytes();

@@ -269,7 +269,8 @@ START_TEST(truncated_anywhere)
 }
 END_TEST
 
-/* If any byte is changed, an accepted list is still consistent. */
+/* Each byte of a file is changed to every other value. The reader refuses the file, or gives a
+ * consistent list. */
 START_TEST(any_byte_changed)
 {
     bytes file = safetensors_file(usual, 33);

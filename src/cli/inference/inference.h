@@ -100,7 +100,7 @@ int inference_end_tokens(const tsr_tokenizer *tokenizer, int most, int32_t *ids)
 
 typedef struct inference_job {
     tsr_comm *comm;
-    tsr_comm *stages; /* the ranks with the same place in all stages; NULL: one stage */
+    tsr_comm *stages; /* one rank of each stage: those with this one's place; NULL: one stage */
     tsr_device *device;
     tsr_stream *stream;
     tsr_group *group;

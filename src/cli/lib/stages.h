@@ -21,10 +21,10 @@ typedef struct cli_stages {
  * option to `problem`. */
 bool cli_stages_fit(const cli_stages *stages, int ranks, char *problem, size_t size);
 
-/* Divides the job's ranks over stages of consecutive ranks. *group are the ranks of a stage, and
- * *across those that have the same place in all stages; NULL if there is one stage. The caller
- * destroys both, also after an error. Measures the rates of all ranks first, if --rates says so.
- * Collective over the job. */
+/* Divides the job's ranks over stages of consecutive ranks. *group has the ranks of a stage,
+ * and *across one rank of each stage, as in tsr_pipeline_params; NULL if there is one stage. The
+ * caller destroys both, also after an error. Measures the rates of all ranks first, if --rates says
+ * so. Collective over the job. */
 TSR_NODISCARD tsr_status cli_stages_create(cli_stages *stages, tsr_comm *job, tsr_stream *stream,
                                            const tsr_group_params *params, tsr_group **group,
                                            tsr_comm **across);

@@ -130,8 +130,8 @@ tsr_status tsr__case_index_add(tsr__case *c, tsr_dtype dtype)
     return tsr_index_select_grad(c->stream, c->tensor[2], c->tensor[0], 1, c->tensor[1], false);
 }
 
-/* A fill of every second column, which is no command of Vulkan's. The others keep NaN, so they are
- * filled before. */
+/* Fills every second column, for which Vulkan has no command. Outputs start as NaN, so a copy
+ * writes the other columns before. */
 tsr_status tsr__case_fill(tsr__case *c, tsr_dtype dtype)
 {
     tsr_tensor *even = NULL;

@@ -6,7 +6,7 @@
 #include "tessera/ops.h"
 
 enum { ROWS = 5, COLUMNS = 133, SHORT = 7 };
-/* One row that is divided into segments */
+/* the length of one row that is divided into segments */
 enum { LONG = 16391 };
 /* Sums of two chunks */
 enum { SUMMED = 300, SUMS = 36 };

@@ -46,7 +46,7 @@ typedef struct panels {
     float *packed;
 } panels;
 
-/* The element of a line that lane `lane` reads in a step. */
+/* Returns the index of the element of a line that lane `lane` reads in a step. */
 static uint32_t element_of(const panels *p, const tsr__lavapipe_stretch *s, uint32_t step,
                            uint32_t lane)
 {

@@ -25,7 +25,7 @@ typedef struct matmul_case {
     batch_shape a_batch, b_batch; /* broadcast to it */
     tsr_dtype a, b, y;
     bool transpose_a, transpose_b;
-    bool views; /* random slices of larger tensors; otherwise row-major */
+    bool views; /* tensors are random slices of larger ones; otherwise they are row-major */
     float alpha;
     tsr_matmul_scale scale;
     bool accumulate;

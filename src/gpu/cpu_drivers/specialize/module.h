@@ -59,9 +59,9 @@ typedef enum tsr__spirv_type {
 
 typedef struct tsr__spirv_id {
     bool known;       /* its value is the constant `bits` */
-    bool in_function; /* it is defined in a function */
-    /* Its definition is removed, because its block is removed or because it is a constant now. Its
-     * decorations are removed, too. */
+    bool in_function; /* the id is defined in a function */
+    /* The definition of the id is removed, because its block is removed or because it is a constant
+     * now. The decorations of the id are removed, too. */
     bool gone;
     uint8_t type; /* if the id is a type: a tsr__spirv_type */
     uint32_t bits;
