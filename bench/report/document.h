@@ -24,7 +24,7 @@ typedef struct bench_figures {
     int ceiling_place;   /* the index of its ceiling among the results */
     bench_standing standing;
     double device_ns; /* by the device's clock; 0: it has none */
-    int samples;      /* each is the mean of `repetitions` */
+    int samples;      /* the number of samples, each of which is the mean of `repetitions` */
     double repetitions;
     const char *method; /* how it was verified */
     const char *peer;   /* other software that did the same work; NULL: none */

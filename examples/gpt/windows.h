@@ -11,8 +11,8 @@ typedef struct gpt_windows {
     const gpt_text *text;
     const gpt_offsets *offsets; /* where windows start instead of by chance; NULL: none */
     bool whole;      /* the loader loads the windows of all ranks, whose numbers of rows differ */
-    int block, rows; /* of this rank, in a batch */
-    int batch, first_row; /* of all data-parallel ranks; this rank's first one */
+    int block, rows; /* tokens of a window; this rank's windows in a batch */
+    int batch, first_row; /* all ranks' windows in a batch; the first one of this rank */
     tsr_loader *loader;
     int64_t epoch_batches; /* of complete steps */
     int32_t *host;         /* [2][rows][block] */

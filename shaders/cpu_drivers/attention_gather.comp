@@ -33,7 +33,7 @@ const uint UNIT = LANES * GROUP;
 
 #include "cpu_drivers/vector_floats.glsl"
 
-// Returns `value`, which all lanes share, in a form in which the compiler sees this.
+// Returns `value`, which is the same in all lanes, in a form in which the compiler can tell this.
 uint shared_by_lanes(uint value)
 {
     uint known = 0;

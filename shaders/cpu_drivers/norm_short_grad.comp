@@ -29,7 +29,7 @@ layout(constant_id = 5) const uint DX_DTYPE = TSR_DT_F32; // unused
 layout(constant_id = 6) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 7) const uint DY_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint WEIGHT_DTYPE = TSR_DT_F32; // 0: none
-layout(constant_id = 9) const uint ADDED_DTYPE = 0;           // of the gradient that is added to dx; 0: none
+layout(constant_id = 9) const uint ADDED_DTYPE = 0;           // the dtype of the gradient that is added to dx; 0: none
 layout(constant_id = 10) const uint DX_FORM = 8;              // the alignment of vectors, in bytes
 layout(constant_id = 11) const uint X_FORM = 8;
 layout(constant_id = 12) const uint DY_FORM = 8;

@@ -15,7 +15,7 @@ layout(constant_id = 4) const uint CAREFUL = 0; // 1: a row ends within its last
 layout(constant_id = 5) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint Y_DTYPE = TSR_DT_F32;
 
-const uint OWN = TREE / LANES; // lanes of the tree that a SIMD lane has
+const uint OWN = TREE / LANES; // lanes of the tree that one SIMD lane computes
 
 float load(uint64_t line, uint step, uint q)
 {

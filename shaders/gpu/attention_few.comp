@@ -160,7 +160,8 @@ void main()
         barrier();
     }
 
-    // The row's sum, and then row by row the sums of the slices, in order.
+    // Adds up each row's sum of probabilities. Then adds up the slices of the result, row by row and in
+    // order, so that the bits do not vary.
     parts[THREADS + thread] = sum;
     barrier();
     sum = 0.0;

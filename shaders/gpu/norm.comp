@@ -44,7 +44,7 @@ void hold(row_part own, uvec2 x)
         kept[h] = load(x, held_within(held_first(own, h)), 0.0);
 }
 
-// Elements in registers minus a number; 0 past the end.
+// Returns four of the elements in registers, each minus `shift`; 0 for elements past the end.
 vec4 held_minus(row_part own, uint h, float shift)
 {
     precise vec4 value = kept[h] - shift;

@@ -34,7 +34,7 @@ typedef struct tsr__architecture {
     bool qkv_bias, output_bias, mlp_bias; /* unless config.json says otherwise */
     bool tied;                            /* if config.json does not say */
     bool has_window;                      /* config.json's sliding_window counts */
-    bool window_needs_switch;             /* … if use_sliding_window is true */
+    bool window_needs_switch;             /* it counts only if use_sliding_window is true */
     bool hf_transposed;        /* matrices of layers are [in, out] in Hugging Face files */
     bool gguf_interleaved;     /* rows of q and k are in the order of TSR_ROPE_ADJACENT in GGUF */
     tsr_activation activation; /* in GGUF files, which do not name it */

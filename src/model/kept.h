@@ -7,8 +7,8 @@
 typedef struct tsr__kept {
     const tsr_model_config *config;
     int ranks;
-    tsr_dtype matrices; /* of all matrices, as far as possible; 0: as in the files */
-    tsr_dtype others;   /* of matrices that are not in blocks, and of biases */
+    tsr_dtype matrices; /* the dtype of all matrices, as far as possible; 0: as in the files */
+    tsr_dtype others;   /* the dtype of matrices that are not in blocks, and of biases */
 } tsr__kept;
 
 /* Chooses the dtypes for what the caller wants: 0, a float or a block format. The weights must
@@ -20,10 +20,10 @@ tsr_status tsr__kept_choose(const tsr__weights *weights, int ranks, tsr_dtype wa
 tsr_dtype tsr__kept_part(const tsr__kept *kept, const tsr__weight *weight,
                          const tsr__weight_part *part);
 
-/* Give the `align` of the partition of heads, kv heads if each rank can have one, and of that of
- * hidden features, so that each rank's part of matrices that are kept in blocks is whole blocks.
- * 0: the parts would become too large for every rank to have one; these matrices are then not kept
- * in blocks. */
+/* Give the `align` of two partitions with which each rank gets whole blocks of the matrices that
+ * are kept in blocks. tsr__kept_align_heads is for the partition of heads (of kv heads, if there is
+ * one for each rank), tsr__kept_align_hidden for that of hidden features. 0: parts of whole blocks
+ * would be too large for every rank to have one, and these matrices are then not kept in blocks. */
 tsr_status tsr__kept_align_heads(const tsr__kept *kept, const tsr__weights *weights,
                                  uint64_t *out) TSR_NODISCARD;
 tsr_status tsr__kept_align_hidden(const tsr__kept *kept, const tsr__weights *weights,

@@ -84,7 +84,8 @@ static bool add_to(joint *j, const tsr_layer *which, const joint *one)
     return true;
 }
 
-/* Weights and biases alternate: each kind is gathered by itself. */
+/* Allocates parameters that are computed together in one tensor. Weights and biases alternate in
+ * the list of parameters, so the tensors of both kinds are collected at the same time. */
 static tsr_status allocate_layer(const tsr_model *m, const tsr__weights *weights, int layer,
                                  tsr_layer *which)
 {

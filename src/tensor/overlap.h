@@ -21,8 +21,7 @@ typedef enum tsr__overlap {
     TSR__OVERLAP_NONE, /* no byte in common */
     /* the same dtype, and the same element at every index: an operation in place is safe */
     TSR__OVERLAP_SAME,
-    TSR__OVERLAP_PARTIAL, /* they have some bytes in common, or the search could not rule that out
-                           */
+    TSR__OVERLAP_PARTIAL, /* some bytes in common, or the search could not rule that out */
 } tsr__overlap;
 
 /* Compares the bytes that the layouts use. The answer is exact for views that were cut from one

@@ -11,8 +11,8 @@ tsr_status tsr__tokenizer_read_gguf(tsr__file *file, tsr_tokenizer *tokenizer) T
 tsr_status tsr__tokenizer_read_llama2c(tsr__file *file, tsr_tokenizer *tokenizer) TSR_NODISCARD;
 /* tokenizer.model of SentencePiece. */
 tsr_status tsr__tokenizer_read_model(tsr__file *file, tsr_tokenizer *tokenizer) TSR_NODISCARD;
-/* The same, with further tokens of `added`, which has the same ones with the same ids before them.
- * Errors: TSR_ERR_UNSUPPORTED if it has others. */
+/* Like tsr__tokenizer_read_model, but also takes the tokens that `added` has after those of the
+ * file. Errors: TSR_ERR_UNSUPPORTED if `added` does not begin with the file's tokens and ids. */
 tsr_status tsr__tokenizer_read_model_with(tsr__file *file, const tsr_tokenizer *added,
                                           tsr_tokenizer *tokenizer) TSR_NODISCARD;
 /* tokenizer.json; config[config_size] is the text of tokenizer_config.json, or NULL. */

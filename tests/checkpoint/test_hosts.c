@@ -18,7 +18,7 @@
 /* What the ranks of a job do. */
 typedef struct plan {
     const char *hosts;  /* the host of each rank */
-    const char *folder; /* the folder of all ranks; NULL: that of their host */
+    const char *folder; /* the folder that all ranks use; NULL: each uses that of its host */
     int load, save;     /* the version to expect, and then the one to save; -1: none */
 } plan;
 

@@ -270,7 +270,7 @@ START_TEST(a_rank_is_lost_in_a_round)
     for (int operation = 0; operation < 5; operation++) {
         for (int victim = 0; victim < 4; victim++) {
             const uint32_t round = (uint32_t)(victim + operation + 2 * _i) % 6;
-            /* aaba has a subtree of two ranks, and two ranks that share no memory */
+            /* in aaba, ranks 0 and 1 are a subtree on one host; ranks 2 and 3 share no memory */
             loss plan = {.hosts = (operation + victim + _i) % 2 ? "aabb" : "aaba",
                          .operation = operation,
                          .victim = victim,

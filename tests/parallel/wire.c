@@ -54,8 +54,7 @@ static void check_sum(tsr_group *through, tsr_dtype dtype, tsr_dtype wire, bool 
               tsr_dtype_name(dtype), tsr_dtype_name(wire), (long long)i, got[i], want[i], bound);
         worst = fmax(worst, bound > 0 ? error / bound : 0);
     }
-    /* The largest error is near its bound, which shows that values were rounded to the wire's type.
-     */
+    /* The largest error is near its bound, so values were rounded to the type of the wire. */
     CHECK(ranks == 1 || ranks > 4 || count < 1000 || dtype != TSR_F32 || worst > 0.3,
           "%s: the largest error is %g of the bound", tsr_dtype_name(wire), worst);
     free(got);

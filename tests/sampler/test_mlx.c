@@ -33,8 +33,8 @@ START_TEST(shares_equal_mlx)
 }
 END_TEST
 
-/* With the key of seed + epoch, the order is repeated as often as needed, and a rank gets every
- * third item. */
+/* The expected order is that of the key of seed + epoch, repeated as often as is needed. Of three
+ * ranks, each gets every third item of it. */
 START_TEST(distributed_indices_of_the_specification)
 {
     enum { N = 100, RANKS = 3, EACH = 34 };

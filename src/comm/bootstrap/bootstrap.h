@@ -91,8 +91,8 @@ static inline tsr__bootstrap_limit tsr__bootstrap_limit_from_now(uint64_t timeou
 tsr_status tsr__bootstrap_open(const tsr__bootstrap_params *params,
                                tsr__bootstrap **out) TSR_NODISCARD;
 
-/* Does the same through a rendezvous that exists already (recovery/). Owns it, also after a
- * failure. */
+/* Like tsr__bootstrap_open, but through a rendezvous that exists already (see recovery/). This
+ * function owns the rendezvous from then on, even if it fails. */
 struct tsr__rendezvous;
 tsr_status tsr__bootstrap_open_adopted(struct tsr__rendezvous *rendezvous, int32_t rank,
                                        int32_t size, const tsr__bootstrap_limit *limit,

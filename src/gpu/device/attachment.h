@@ -16,7 +16,7 @@ typedef struct tsr__attachment_kind {
     /* Called by tsr_device_close, for example to save files; may be NULL. Holders of references may
      * still use the device afterwards. */
     void (*close)(tsr_device *device, void *attachment);
-    /* Called when the device is destroyed; the VkDevice still exists. */
+    /* Called when the device is destroyed, before its VkDevice is destroyed. */
     void (*destroy)(tsr_device *device, void *attachment);
 } tsr__attachment_kind;
 

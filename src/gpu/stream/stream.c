@@ -5,7 +5,8 @@
 #include "base/checked.h"
 #include "gpu/memory/memory.h"
 
-/* If the device has a transfer queue, the computing streams stage only small transfers. */
+/* The size of staging chunks of computing streams, if the device has a transfer queue: these
+ * streams then stage only small transfers. */
 #define SMALL_CHUNK_BYTES (UINT64_C(1) << 20)
 
 static uint64_t chunk_bytes_of(const tsr_device *device, const tsr__queue *queue)

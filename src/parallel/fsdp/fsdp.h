@@ -106,8 +106,7 @@ typedef enum tsr__fsdp_progress {
     TSR__FSDP_MET = 2
 } tsr__fsdp_progress;
 
-/* replica.c: the copy of the shards of rank `from`. Rank `to` keeps the copy of this rank's shards.
- */
+/* replica.c: the copy of the shards of rank `from`. Rank `to` keeps that of this rank's shards. */
 typedef struct tsr__fsdp_replica {
     tsr_comm *comm;   /* NULL: there are no copies */
     tsr_group *group; /* for gradients that are sent while the device computes */
@@ -265,7 +264,7 @@ tsr_status tsr__fsdp_wait_sent(tsr_fsdp *model, int param) TSR_NODISCARD;
 tsr_status tsr__fsdp_stop_sending(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_send_gradients(tsr_fsdp *model) TSR_NODISCARD;
 void tsr__fsdp_finish_replica(tsr_fsdp *model);
-/* Returns the rank that has the copy of `rank`'s shards if `distance` is the one of the replica. */
+/* Returns the rank that has the copy of `rank`'s shards. `distance` is that of the replica. */
 static inline int tsr__fsdp_holder(int rank, int distance, int size)
 {
     return (rank + distance) % size;

@@ -60,7 +60,7 @@ tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
                  "%s: the %s of %s must be %s %s, but is %s %s", layer->who, what, parameter->name,
                  values ? tsr_dtype_name(dtype) : "a float", TSR__SHAPE(part.ndim, part.shape),
                  tsr_dtype_name(layout->dtype), TSR__SHAPE_OF(tensor));
-    /* Values must not repeat elements either, because training writes to them. */
+    /* Neither values nor gradients may repeat elements, because training writes to both. */
     TSR__REQUIRE(!tsr__layout_repeats(layout),
                  "%s: the %s of %s is a view %s that names an element more than once", layer->who,
                  what, parameter->name, TSR__SHAPE_OF(tensor));

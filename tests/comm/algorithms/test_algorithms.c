@@ -36,7 +36,7 @@ static bool is_skipped(int size, size_t c, unsigned flags)
     static void name##_of(int size)
 
 static sim_job all;
-static tsr__levels placed[SIM_RANKS]; /* of each rank, in tests of levels */
+static tsr__levels placed[SIM_RANKS]; /* the levels of each rank, in tests of levels */
 static uint64_t starts[SIM_RANKS + 1];
 
 static element *elements(uint64_t count)

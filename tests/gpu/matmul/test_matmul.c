@@ -77,8 +77,8 @@ START_TEST(all_kernels_with_an_epilogue)
 }
 END_TEST
 
-/* The loop variable says whether with the larger tiles, which have the same code as the small
- * ones. */
+/* If the loop variable is 1, configurations with larger tiles run, too. These have the same code as
+ * the small ones. */
 START_TEST(all_kernels_on_views_and_batches)
 {
     gpu_random random = {13};

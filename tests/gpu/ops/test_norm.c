@@ -631,7 +631,7 @@ START_TEST(gradients_on_their_own)
     static double together[3][MAX], alone[MAX];
     GPU_OK(tsr_random_normal(queue, x, 1, 2, &(tsr_random_params){.seed = 7}));
     GPU_OK(tsr_random_normal(queue, dy, 0, 1, &(tsr_random_params){.seed = 8}));
-    for (int run = -2; run < 3; run++) { /* all of them twice, then each alone */
+    for (int run = -2; run < 3; run++) { /* −2 and −1 compute all gradients, 0 to 2 one each */
         for (int i = 0; i < 3; i++)
             gpu_poison(out[i]);
         GPU_OK(tsr_layer_norm_grad(queue, run <= 0 ? out[0] : NULL,

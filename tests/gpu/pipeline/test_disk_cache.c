@@ -124,7 +124,7 @@ START_TEST(damage_is_a_miss)
     fclose(file);
     use_device(NULL);
     ck_assert_int_eq(warnings, 6);
-    /* The last use has written a complete file again. */
+    /* The last use has replaced the damaged file by a complete one, so this one logs nothing. */
     use_device(NULL);
     ck_assert_int_eq(warnings, 6);
 }

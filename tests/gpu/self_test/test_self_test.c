@@ -54,7 +54,7 @@ static tsr_self_tests stored(void)
 enum { OP_NOP = 0, OP_EXT_INST = 12, OP_STORE = 62, OP_FADD = 129, OP_FSUB = 131, OP_FMUL = 133 };
 enum {
     HEADER_WORDS = 5,
-    STORE_WORDS = 5 /* of an OpStore to an address, which has an alignment */
+    STORE_WORDS = 5 /* the length of an OpStore to an address, which includes an alignment */
 };
 enum { GLSL_FMIX = 46, GLSL_FMA = 50 };
 

@@ -33,7 +33,7 @@ static double share_of_blocks(const plan_work *w, const plan_grid *g, int stage)
     return (double)g->blocks[stage] / w->layers;
 }
 
-/* The parts that are in flight at the same time: of the sequences, when generating. */
+/* When generating: the number of parts of the sequences that stages compute at the same time. */
 static int parts_of_sequences(const plan_work *w, const plan_grid *g)
 {
     return g->stages < w->sequences ? g->stages : w->sequences;

@@ -5,8 +5,7 @@
 #include "gpu/matmul/common/kernel.h"
 
 extern const tsr__matmul_family tsr__matmul_tiled; /* tiles in shared memory; for any shape */
-extern const tsr__matmul_family
-    tsr__matmul_pairs; /* tiles in shared memory that stay f16; for f16 */
+extern const tsr__matmul_family tsr__matmul_pairs; /* tiles of f16 in shared memory; for f16 */
 /* for few rows; neighbouring invocations are along k */
 extern const tsr__matmul_family tsr__matmul_vector_k;
 extern const tsr__matmul_family

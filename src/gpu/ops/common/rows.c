@@ -28,7 +28,7 @@ static tsr_status record_list(tsr_stream *stream, void *work)
 tsr_status tsr__dispatches_record(tsr__dispatches *list, tsr_stream *stream)
 {
     for (size_t i = 0; i < list->count; i++)
-        /* set only now, because the array may have moved while it grew */
+        /* not set before, because list->push may have moved whenever it grew */
         list->items[i].push = list->push[i];
     return tsr__stream_atomic(stream, record_list, list);
 }

@@ -28,7 +28,7 @@ void tsr__walk_strides(const tsr__piece *piece, int operand, uint32_t out[TSR_WA
 uint32_t tsr__piece_inner(const tsr__piece *piece);
 uint32_t tsr__piece_inner_stride(const tsr__piece *piece, int operand);
 
-/* Returns the length of a piece's rows, or 1 if they have gaps in operand 0 or 1. */
+/* Returns the elements of a row of the piece, or 1 if the rows of operand 0 or 1 have gaps. */
 uint32_t tsr__piece_row_elements(const tsr__piece *piece);
 
 /* Restricts the innermost dimension to the elements begin … end − 1, in all operands. */
