@@ -76,7 +76,7 @@ typedef struct bench_model_report {
 
 /* Opens the model on all ranks, verifies it, measures, and prints on rank 0. Returns an exit
  * code. */
-int bench_model_run(const bench_model_options *options);
+int bench_model_run(bench_model_options *options);
 
 /* Figures of a test. */
 typedef struct bench_model_figures {

@@ -17,12 +17,11 @@
 #define CEILING_SECONDS 0.3
 
 typedef struct job {
-    const bench_model_options *options;
+    bench_model_options *options;
     bench_options harness;
     bench_context context;
     tsr_comm *comm;
     tsr_group *group;
-    cli_stages division;
     tsr_comm *stages; /* the ranks with the same place in all stages; NULL: one stage */
     tsr_model *model;
     tsr_generator *generator;
@@ -63,10 +62,10 @@ static void name_model(job *j)
 
 static bool open_model(job *j)
 {
-    const bench_model_options *o = j->options;
+    bench_model_options *o = j->options;
     tsr_model_params params = {.group = j->group, .stages = j->stages, .dtype = o->dtype};
     tsr_model_stats stats;
-    cli_stages_divide(&j->division, j->comm, &params);
+    cli_stages_divide(&o->stages, j->comm, &params);
     if (o->path != NULL)
         BENCH_TRY(of(j), tsr_model_open(o->path, &params, &j->model));
     else
@@ -90,17 +89,16 @@ static bool open_model(job *j)
 
 static bool open_job(job *j)
 {
-    const bench_model_options *o = j->options;
+    bench_model_options *o = j->options;
     BENCH_TRY(of(j), tsr_comm_create(tsr_comm_params(.timeout_ns = (uint64_t)(o->timeout * 1e9)),
                                      &j->comm));
     j->rank = tsr_comm_rank(j->comm);
     j->report.ranks = tsr_comm_size(j->comm);
     if (!bench_open_device(of(j), o->device))
         return false;
-    j->division = o->stages;
-    if (!cli_stages_fit(&j->division, j->report.ranks, j->context.error, sizeof j->context.error))
+    if (!cli_stages_fit(&o->stages, j->report.ranks, j->context.error, sizeof j->context.error))
         return false;
-    BENCH_TRY(of(j), cli_stages_create(&j->division, j->comm, j->context.stream,
+    BENCH_TRY(of(j), cli_stages_create(&o->stages, j->comm, j->context.stream,
                                        tsr_group_params(.allow_int8 = o->allow_int8), &j->group,
                                        &j->stages));
     return open_model(j);
@@ -339,7 +337,7 @@ static void write_report(void *user, bench_format format, FILE *out)
     bench_model_write(user, format, out);
 }
 
-int bench_model_run(const bench_model_options *options)
+int bench_model_run(bench_model_options *options)
 {
     job *j = cli_alloc(1, sizeof *j);
     int code = CLI_DONE;
