@@ -393,6 +393,12 @@ START_TEST(says_which_predictions_hold)
          4,
          0},
         {{"2", "0.5"}, "\nthe best:\n", "not predicted", 2, 2},
+        /* left has more ranks for each processor, but only right has less than one */
+        {{"1", "0.9"},
+         ": 2 ranks share 1 processor of left; the prediction may be",
+         "not pred",
+         4,
+         2},
         {{"0.5", "0.5"},
          "\nbest: not predicted, because left has 0.5 of a processor for 2 ranks and shares it "
          "with "

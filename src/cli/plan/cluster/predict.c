@@ -399,18 +399,21 @@ void plan_predict(const plan_cluster *c, const plan_work *w, const plan_grid *g,
 
 plan_sharing plan_sharing_of(const plan_cluster *c, int count, const int *ranks)
 {
-    plan_sharing most = {.host = -1};
+    plan_sharing worst = {.host = -1};
     double crowd = 1;
     for (int host = 0; host < c->hosts; host++) {
+        const double processors = c->processors[host];
+        const bool is_part = processors < 1;
         int there = 0;
         for (int i = 0; i < count; i++)
             there += c->rank[ranks[i]].host == host;
-        if (c->processors[host] <= 0 || there / c->processors[host] <= crowd)
+        if (processors <= 0 || there <= processors || is_part < worst.is_part ||
+            (is_part == worst.is_part && there / processors <= crowd))
             continue;
-        crowd = there / c->processors[host];
-        most = (plan_sharing){host, there, c->processors[host] < 1};
+        crowd = there / processors;
+        worst = (plan_sharing){host, there, is_part};
     }
-    return most;
+    return worst;
 }
 
 /* Memory --------------------------------------------------------------------------------------- */

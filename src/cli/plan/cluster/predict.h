@@ -54,7 +54,9 @@ void plan_predict(const plan_cluster *cluster, const plan_work *work, const plan
 
 /* How far predictions for some of a cluster's ranks can be trusted. */
 typedef struct plan_sharing {
-    int host; /* the one with the most ranks for each processor, if that is more than 1; −1: none */
+    /* The host with the most ranks for each processor, if that is more than 1, among those with
+     * less than one processor if there are any; −1: none. */
+    int host;
     int ranks;    /* its ranks among these */
     bool is_part; /* its processors are less than one: it shares them with other hosts */
 } plan_sharing;
