@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "cli/tool.h"
@@ -120,6 +121,20 @@ START_TEST(unreadable_input_is_an_error)
 }
 END_TEST
 
+/* What has come of a line is no message. Closing a connection with unread bytes breaks it off. */
+START_TEST(input_that_breaks_off_is_an_error)
+{
+    int ends[2];
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    ck_assert_int_eq((int)write(ends[0], "Once", 4), 4);
+    ck_assert_int_eq((int)write(ends[1], "x", 1), 1);
+    close(ends[0]);
+    ck_assert_int_eq(dup2(ends[1], STDIN_FILENO), STDIN_FILENO);
+    close(ends[1]);
+    tool_fails(CHAT, "tessera: chat: cannot read standard input: Connection reset by peer\n");
+}
+END_TEST
+
 START_TEST(help_names_all_formats)
 {
     tool_result result = tool_run("help chat");
@@ -211,6 +226,7 @@ TESTS(chat)
     tcase_add_test(tests, replies_continue_the_conversation);
     tcase_add_test(tests, lines_are_whole);
     tcase_add_test(tests, unreadable_input_is_an_error);
+    tcase_add_test(tests, input_that_breaks_off_is_an_error);
     tcase_add_test(tests, help_names_all_formats);
     tcase_add_test(tests, ranks_talk_together);
     tcase_add_test(tests, a_full_context_is_told);

@@ -20,14 +20,15 @@ static void prompt(const char *sign)
     cli_flush();
 }
 
-/* Appends a line of standard input, without its end. Returns false at the end of the input. */
+/* Appends a line of standard input, without its end. Returns false at the end of the input, and
+ * after an error, which may cut off a line. */
 static bool append_line(chat_line *line)
 {
     char *next = NULL;
     size_t capacity = 0;
     errno = 0;
     const ssize_t length = getline(&next, &capacity, stdin);
-    if (length < 0) {
+    if (length < 0 || ferror(stdin)) {
         line->error = feof(stdin) ? 0 : errno;
         free(next);
         return false;
@@ -47,6 +48,10 @@ static void read_message(chat_line *line)
     while (append_line(line) && line->size > 0 && line->text[line->size - 1] == '\\') {
         line->text[line->size - 1] = '\n';
         prompt("… ");
+    }
+    if (line->error != 0) { /* the message is not complete */
+        free(line->text);
+        line->text = NULL;
     }
 }
 
