@@ -168,22 +168,16 @@ static tsr_status run_parts(tsr_generator *g, int number, int count, int64_t siz
 }
 
 /* Computes the rest of a prompt, or MAX_PARTS parts of it, so that all stages compute different
- * parts at the same time. Nobody may want the logits of tokens before the last one. */
+ * parts at the same time. The caller must have got all logits that it wants. */
 static tsr_status prefill_stages(tsr_generator *g, int number)
 {
-    tsr__sequence *s = &g->sequences[number];
+    const tsr__sequence *s = &g->sequences[number];
     const prompt_parts parts = divide_prompt(g, s->length - s->seen);
     const int count = parts.count < MAX_PARTS ? (int)parts.count : MAX_PARTS;
     /* The shorter part comes first, because no stage waits for the end of its run. */
     if (parts.first > 0)
         TSR__TRY(run_parts(g, number, 1, parts.first, false));
-    const bool last = s->seen + count * parts.size == s->length;
-    TSR__TRY(run_parts(g, number, count, parts.size, last));
-    if (!last)
-        return TSR_OK;
-    TSR__TRY(share(g, logits_of(g, number), 1));
-    show_last(g, number);
-    return TSR_OK;
+    return run_parts(g, number, count, parts.size, s->seen + count * parts.size == s->length);
 }
 
 /* Returns into how many micro-batches of the same size the sequences are divided, so that each
