@@ -25,6 +25,7 @@ START_TEST(stages_have_the_layers_that_are_given)
         {2, "--stage-layers 1,4", 1},      {2, "--stages 2 --rates 1 --stage-layers 4,1", 4},
         {2, "--stages 2 --rates 30,1", 4}, {2, "--stages 2 --rates measured", 0},
         {3, "--stage-layers 1,3,1", 1},    {4, "--stages 2 --rates 3,1,1,5", 2},
+        {2, "--rates measured", 5},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char command[512];

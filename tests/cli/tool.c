@@ -36,10 +36,9 @@ static char *read_and_close(FILE *file, size_t *length)
 
 tool_result tool_run_into(const char *arguments, FILE *out)
 {
-    char copy[1024], *argv[MAX_ARGUMENTS + 2] = {(char[]){TEST_TOOL}};
+    char *copy = strdup(arguments), *argv[MAX_ARGUMENTS + 2] = {(char[]){TEST_TOOL}};
     int argc = 1;
-    ck_assert_uint_lt(strlen(arguments), sizeof copy);
-    strcpy(copy, arguments);
+    ck_assert_ptr_nonnull(copy);
     for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) {
         ck_assert_int_lt(argc, MAX_ARGUMENTS);
         argv[argc++] = word;
@@ -54,6 +53,7 @@ tool_result tool_run_into(const char *arguments, FILE *out)
     pid_t child;
     ck_assert_int_eq(posix_spawn(&child, TEST_TOOL, &actions, NULL, argv, environ), 0);
     posix_spawn_file_actions_destroy(&actions);
+    free(copy);
 
     int status;
     ck_assert_int_eq(waitpid(child, &status, 0), child);
