@@ -26,8 +26,10 @@ START_TEST(the_same_bits_whoever_packs)
     static const tsr_dtype pairs[][2] = {{TSR_F16, TSR_F16},  {TSR_F32, TSR_F16},
                                          {TSR_F32, TSR_BF16}, {TSR_BF16, TSR_BF16},
                                          {TSR_F32, TSR_F32},  {TSR_BF16, TSR_F32}};
-    /* the last rounds: the longest stretches, with six rows in order and with four in panels */
-    const bool long_code = _i >= 18, in_order = long_code && _i % 3 == 0;
+    /* the last rounds: the longest stretches, with six rows in order and with four in panels; with
+     * other vectors than of 8 lanes, stretches are the usual ones */
+    const bool long_code = _i >= 18,
+               in_order = long_code && _i % 3 == 0 && gpu->info.subgroup_size == 8;
     const tsr_dtype *const dtypes = pairs[long_code ? 1 : _i / 3];
     const bool row_major = _i % 3 > 0, host_copies = gpu->host_copies;
     const int64_t rows = _i % 3 == 2 ? 60 : 258; /* with few rows, b is packed only if necessary */
