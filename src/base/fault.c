@@ -48,7 +48,7 @@ int tsr__fault_code(void)
 
 bool tsr__fault_hit(tsr__fault_kind kind, const char *site)
 {
-    if (atomic_load_explicit(&armed_kind, memory_order_relaxed) != (int)kind)
+    if (atomic_load_explicit(&armed_kind, memory_order_acquire) != (int)kind)
         return false;
     const char *only = atomic_load(&only_site);
     if (only && strcmp(only, site) != 0)
