@@ -17,9 +17,9 @@ extern "C" {
 #endif
 
 typedef struct tsr_calibrate_params {
-    /* The product that is measured: y[rows, columns] = x[rows, inner] · w[columns, inner]ᵀ.
-     * 0: 256, 1024 and 1024. The sizes of the layer give better rates, because drivers differ in
-     * which sizes they are fast at. */
+    /* The product that is measured: y[rows, columns] = x[rows, inner] · w[columns, inner]ᵀ. 0: 256,
+     * 1024 and 1024. Pass the sizes of the layer to be divided: which sizes are fast differs
+     * between drivers. */
     int64_t rows, inner, columns;
     tsr_dtype dtype; /* f32, f16 or bf16; 0: f32 */
     /* How long each rank measures; 0: 200 ms. All ranks measure at the same time, as they will
@@ -30,9 +30,9 @@ typedef struct tsr_calibrate_params {
 
 /* Measures products on the group's stream, after a warm-up that is not measured, and writes the
  * floating-point operations per second of all ranks to the caller's rates[size], with the same bits
- * on every rank. The fastest product decides. Collective: all ranks must call it, with the same
- * params; NULL `params` means all defaults. Blocks until all ranks have measured. Errors:
- * TSR_ERR_INVALID for sizes, dtype or NULL; those of recording and of the communicator;
+ * on every rank. A rank's rate is that of its fastest product. Collective: all ranks must call it,
+ * with the same params; NULL `params` means all defaults. Blocks until all ranks have measured.
+ * Errors: TSR_ERR_INVALID for sizes, dtype or NULL; those of recording and of the communicator;
  * TSR_ERR_DRIVER if another rank has failed. */
 TSR_API TSR_NODISCARD tsr_status tsr_calibrate(tsr_group *group, const tsr_calibrate_params *params,
                                                double *rates);

@@ -15,7 +15,7 @@
  * The text of a message is only text: a control token's spelling in it, such as "<|im_end|>", does
  * not become the control token, so a message cannot pretend to be another one.
  *
- * Plain C; threads as for tokenizers. */
+ * Needs no device. Threads: as for tokenizers. */
 #ifndef TESSERA_CHAT_H
 #define TESSERA_CHAT_H
 
@@ -30,7 +30,7 @@ extern "C" {
 /* Q is the text of the user, R the reply, S the text of the system; <s> and </s> are the
  * tokenizer's BOS and EOS, and ⏎ is a line break. */
 typedef enum tsr_chat_format {
-    TSR_CHAT_MODEL = 0, /* that of the tokenizer's template */
+    TSR_CHAT_MODEL = 0, /* the format of the tokenizer's template */
     /* "chatml": <|im_start|>user⏎Q<|im_end|>⏎ (Qwen, SmolLM, Yi …) */
     TSR_CHAT_CHATML = 1,
     /* "llama2": <s>[INST] <<SYS>>⏎S⏎<</SYS>>⏎⏎Q [/INST] R </s> */
@@ -62,12 +62,13 @@ typedef enum tsr_chat_format {
 /* Returns the name in quotes above, "model" for TSR_CHAT_MODEL, or "?" for any other value. The
  * string is in static storage. */
 TSR_API const char *tsr_chat_format_name(tsr_chat_format format);
-/* Finds a format by its name, TSR_CHAT_MODEL excepted. Errors: TSR_ERR_INVALID, naming those that
- * exist. */
+/* Gives the format called `name`; "model" is not accepted. Errors: TSR_ERR_INVALID, naming the
+ * formats that exist. */
 TSR_API TSR_NODISCARD tsr_status tsr_chat_format_parse(const char *name, tsr_chat_format *out);
 /* Gives the format of the tokenizer's template, which comes from the GGUF file, or from
  * chat_template.jinja or tokenizer_config.json beside the tokenizer. Errors: TSR_ERR_NOT_FOUND if
- * there is no template; TSR_ERR_UNSUPPORTED if it has none of these formats, with its beginning. */
+ * there is no template; TSR_ERR_UNSUPPORTED, quoting the start of the template, if it has none of
+ * these formats. */
 TSR_API TSR_NODISCARD tsr_status tsr_chat_format_of(const tsr_tokenizer *tokenizer,
                                                     tsr_chat_format *out);
 
@@ -91,20 +92,21 @@ typedef enum tsr_chat_after {
 
 typedef struct tsr_chat_params {
     tsr_chat_format format;
-    /* At least one; the user and the assistant take turns, and the user begins. A message of the
-     * system may stand in front of them, but not after a reply. */
-    const tsr_chat_message *messages; /* [count] */
+    /* User and assistant take turns, and the user begins. With TSR_CHAT_AFTER_NOTHING, a message of
+     * the system may come before the user's first one. */
+    const tsr_chat_message *messages; /* [count], at least one */
     int count;
     tsr_chat_after after;
-    /* Ends with the last message. Otherwise the header of a reply follows if that is the user's. */
+    /* If true, the ids end with the last message. If false, the header of a reply follows a last
+     * message of the user. */
     bool no_reply;
 } tsr_chat_params;
 #define tsr_chat_params(...) (&(tsr_chat_params){__VA_ARGS__})
 
-/* Sets *ids to an array of *count ids, which the caller frees with tsr_tokenizer_free_ids. Errors:
- * those of tsr_chat_format_of for TSR_CHAT_MODEL; TSR_ERR_INVALID for messages in another order and
- * other params, naming the values, and for a tokenizer without the BOS or EOS that the format
- * needs; those of tsr_tokenizer_encode. */
+/* Encodes messages. Sets *ids to an array of *count ids, which the caller frees with
+ * tsr_tokenizer_free_ids. Errors: those of tsr_chat_format_of for TSR_CHAT_MODEL; TSR_ERR_INVALID
+ * for messages in a wrong order and for other wrong params, naming the values, and for a tokenizer
+ * without the BOS or EOS that the format needs; those of tsr_tokenizer_encode. */
 TSR_API TSR_NODISCARD tsr_status tsr_chat_encode(const tsr_tokenizer *tokenizer,
                                                  const tsr_chat_params *params, int32_t **ids,
                                                  uint64_t *count);

@@ -30,24 +30,24 @@
  * well.
  *
  * Checkpoints in parts (`parts` in tsr_checkpoint_params): PATH is FOLDER/NAME, with or without
- * ".safetensors" or ".safetensors.index.json". Rank i of n writes what it has to
- * NAME-0000i-of-0000n.safetensors in FOLDER as its host sees it (i from 1 on), and each host gets
- * an index NAME.safetensors.index.json of all files, as Hugging Face's. Each file is a safetensors
- * file that other programs can read. A tensor of which one rank writes all has its name. Otherwise
- * a file has a slice with a name such as "x[:,4:8]" or "x[0:4].flat[6:9]", in the notation of
- * NumPy, and the metadata "tessera.part", a JSON object, describe the slice and name the
- * checkpoint: an identity that is random, and a generation, one more than that of the checkpoint
- * before.
+ * ".safetensors" or ".safetensors.index.json". Rank i of n, counted from 1, writes its parts to
+ * NAME-0000i-of-0000n.safetensors in FOLDER as its host sees it, and each host gets an index of all
+ * files in Hugging Face's format, NAME.safetensors.index.json. Each file is a safetensors file that
+ * other programs can read. A tensor that one rank writes in full keeps its name. Otherwise each
+ * file has a slice of it, named in the notation of NumPy, such as "x[:,4:8]" or "x[0:4].flat[6:9]".
+ * The metadata "tessera.part", a JSON object, describe the slices and name the checkpoint by a
+ * random identity and a generation, which is one more than that of the previous checkpoint.
  *
- * Interrupted writes damage the previous checkpoint on no host. All ranks first write
+ * An interrupted write never damages the previous checkpoint. All ranks first write
  * NAME-….safetensors.partial. When all of these are on the disks, each rank renames its part of the
  * previous checkpoint to NAME-….safetensors.previous, and the new file to its final name. When all
  * ranks have done that, they remove the files of previous checkpoints. Loading takes the newest
- * generation of which the ranks together see all parts, whatever their names end in.
+ * generation of which the ranks together see all parts, including files whose names end in .partial
+ * or .previous.
  *
- * Loading finds the parts in the folders of all hosts; a rank need not see any. One rank reads each
- * part, once, also if several see it, and sends the elements to the ranks that need them. All
- * tensors that are read are verified, because they are read in full.
+ * Loading finds the parts in the folders of all hosts; a rank need not see any. Each part is read
+ * once, by one rank that sees it, which sends the elements to the ranks that need them. All tensors
+ * that are read are verified, because they are read in full.
  *
  * Threads: as for the communicator and the stream. */
 #ifndef TESSERA_CHECKPOINT_H
@@ -62,10 +62,10 @@ extern "C" {
 #endif
 
 /* This rank's part of a named tensor. Along dimension `shard_dim` the part is elements offset …
- * offset + length − 1; of these, in row-major order, it is `count` elements from element `first`
- * on. The parts of all ranks must make up the full tensor. Several ranks may have the same part,
- * which is then written once. Parts that overlap in any other way, or leave elements out, are an
- * error. */
+ * offset + length − 1. Of these, in row-major order, this rank has `count` elements from element
+ * `first` on. The parts of all ranks must make up the full tensor. Several ranks may have the same
+ * part, which is then written once. Parts that overlap in any other way, or leave elements out, are
+ * an error. */
 typedef struct tsr_checkpoint_entry {
     const char *name; /* UTF-8, 1 … TSR_SHARD_MAX_NAME bytes; unique; not "__metadata__" */
     tsr_dtype dtype;
@@ -74,9 +74,9 @@ typedef struct tsr_checkpoint_entry {
     int shard_dim;               /* -1: not divided; offset and length are ignored then */
     int64_t offset, length;
     uint64_t first, count;
-    /* The memory of the `count` elements: either `tensor`, with that many elements, taken in
-     * row-major order, and this dtype; or `data`, contiguous host memory. Exactly one of the two,
-     * or neither if count is 0. Saving reads it, loading writes it. */
+    /* The memory of the `count` elements, which saving reads and loading writes. Set one of the
+     * two, or neither if count is 0: `tensor` has `count` elements of this dtype, taken in
+     * row-major order; `data` is contiguous host memory. */
     tsr_tensor *tensor;
     void *data;
 } tsr_checkpoint_entry;
@@ -135,11 +135,11 @@ TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_save(const char *path, tsr_comm 
  * repeat elements; for a wrong header (as tsr_shard_list_open); for a tensor whose shape or dtype
  * differs from its entry's, naming both; for a checksum that does not match, naming the tensor;
  * TSR_ERR_NOT_FOUND for a file or a tensor that does not exist; TSR_ERR_IO; TSR_ERR_NO_MEMORY;
- * those of the stream and the communicator. In parts also: TSR_ERR_NOT_FOUND if no checkpoint is
- * complete, naming a missing part; TSR_ERR_INVALID for parts that do not make up a tensor, differ
- * although they have the same number and identity, or belong to two complete checkpoints of one
- * generation. If an older generation is loaded because a newer one is incomplete, that is logged as
- * a warning. */
+ * those of the stream and the communicator. For a checkpoint in parts also: TSR_ERR_NOT_FOUND if no
+ * checkpoint is complete, naming a missing part; TSR_ERR_INVALID for parts that do not make up a
+ * tensor, differ although they have the same number and identity, or belong to two complete
+ * checkpoints of one generation. If an older generation is loaded because a newer one is
+ * incomplete, that is logged as a warning. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_load(const char *path, tsr_comm *comm,
                                                      tsr_stream *stream, int count,
                                                      const tsr_checkpoint_entry *entries,

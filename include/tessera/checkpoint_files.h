@@ -20,7 +20,7 @@ extern "C" {
 
 typedef struct tsr_checkpoint_files tsr_checkpoint_files;
 
-/* What one file has of a tensor: along dimension `dim` elements offset … offset + length - 1, and
+/* What one file has of a tensor: along dimension `dim` elements offset … offset + length − 1, and
  * of these, in row-major order, `count` elements from element `first` on. */
 typedef struct tsr_checkpoint_slice {
     int part; /* from 0 on */
@@ -67,10 +67,10 @@ typedef struct tsr_checkpoint_summary {
  * TSR_ERR_UNSUPPORTED for a dtype that checkpoints do not have; TSR_ERR_IO; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_files_open(int count, const char *const *paths,
                                                            tsr_checkpoint_files **out);
-/* NULL is fine; sets NULL. */
+/* Closes the files and sets *files to NULL. NULL is allowed. */
 TSR_API void tsr_checkpoint_files_close(tsr_checkpoint_files **files);
 
-/* What the headers say. It is valid until the files are closed. */
+/* Returns what the headers say, which is valid until the files are closed. */
 TSR_API const tsr_checkpoint_summary *
 tsr_checkpoint_files_summary(const tsr_checkpoint_files *files);
 

@@ -86,8 +86,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_create(const tsr_comm_params *params, 
 /* Destroys a communicator. Not collective, and allowed while operations are in progress: their
  * requests fail, and their buffers are not accessed any more. Other ranks that wait for this rank
  * get TSR_ERR_PEER_LOST. Destroying the last communicator of a job blocks until its messages have
- * been delivered, for at most its timeout and at most 2 s (50 ms if it has failed). NULL is fine;
- * sets NULL. */
+ * been delivered, for at most its timeout and at most 2 s (50 ms if it has failed). Sets *comm to
+ * NULL. NULL is allowed. */
 TSR_API void tsr_comm_destroy(tsr_comm **comm);
 
 /* Creates one communicator for each colour, of the ranks that passed this `colour`. Its ranks are
@@ -117,15 +117,15 @@ typedef struct tsr_comm_shrink_params {
  * TSR_ERR_PEER_LOST or TSR_ERR_TIMEOUT, or at any other time. All ranks that are left must call it,
  * within half the timeout of each other. NULL `params` means all defaults.
  *
- * A rank takes part if it calls. The others are not waited for once it is known that their
- * processes have ended, or otherwise for half the timeout: so a stopped rank costs that time.
- * Ranks may fail during the call, too; the others then agree again.
+ * A rank takes part by calling. The call waits for a rank that has not called until its process is
+ * known to have ended, but for at most half the timeout: a stopped rank costs that time. If a rank
+ * fails during the call, the others agree again.
  *
  * Two groups of ranks that cannot reach each other never both go on. A group goes on if it is more
  * than half of the ranks that are not known to have ended, or half of them and has the lowest one.
- * A rank is known to have ended if its process on the same host has, or if its host refuses
- * connections to it. So after processes were killed any number of ranks may go on, even one, while
- * stopped ranks and broken networks need a majority.
+ * A rank is known to have ended if it ran on the same host and its process has ended, or if its
+ * host refuses connections to it. After processes were killed, therefore, any number of ranks may
+ * go on, even one, while stopped ranks and broken networks need a majority.
  *
  * `comm` fails on all its ranks at the start of the call (TSR_ERR_PEER_LOST: "rank 1 shrinks the
  * communicator"), so that ranks which wait in an operation can call, too. It must still be
@@ -151,10 +151,10 @@ typedef struct tsr_comm_grow_params {
 } tsr_comm_grow_params;
 #define tsr_comm_grow_params(...) (&(tsr_comm_grow_params){__VA_ARGS__})
 
-/* Creates a communicator of the ranks of `comm`, in the same order, and of processes that join the
- * job, with the ranks behind them. Collective on `comm`, with the same `params`; NULL means all
- * defaults. Waits until `count` processes have joined or the time is over, and goes on with those
- * that have: at least one.
+/* Creates a communicator of the ranks of `comm`, in the same order, followed by processes that join
+ * the job. Collective on `comm`, with the same `params`; NULL means all defaults. Waits until
+ * `count` processes have joined or the time is over, and goes on with those that have: at least
+ * one.
  *
  * A process joins by tsr_comm_create with TSR_BOOTSTRAP_JOIN, or TESSERA_BOOT=join, and the same
  * `reproducible`. It waits for the ranks to call tsr_comm_grow for its own timeout. They meet at
@@ -163,26 +163,27 @@ typedef struct tsr_comm_grow_params {
  *
  * `comm` is not affected. It must still be destroyed, before or after the new communicator, which
  * inherits the timeout and reproducibility and nothing else. A program that looks for newcomers now
- * and then passes a short timeout, such as 50 ms, since processes that join knock every 20 ms.
+ * and then passes a short timeout, such as 50 ms, because a process that joins tries to connect
+ * every 20 ms.
  *
  * Errors: TSR_ERR_TIMEOUT on all ranks if no process has joined; TSR_ERR_INVALID for a wrong
  * `count` or variable; TSR_ERR_IO if no rank runs on the machine of MASTER_ADDR, or its port is in
  * use; any error of the creation of a communicator, if a newcomer has failed or been lost. After
- * these, `comm` can still be used, and the call repeated. TSR_ERR_PEER_LOST and the other errors of
- * a collective operation, after which `comm` has failed. */
+ * these errors, `comm` can still be used, and the call repeated. After TSR_ERR_PEER_LOST and the
+ * other errors of a collective operation, `comm` has failed. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_grow(tsr_comm *comm, const tsr_comm_grow_params *params,
                                                tsr_comm **out);
 
-/* This rank, and the number of ranks. 0 for NULL. */
+/* Return this rank and the number of ranks, or 0 for NULL. */
 TSR_API int tsr_comm_rank(const tsr_comm *comm);
 TSR_API int tsr_comm_size(const tsr_comm *comm);
-/* This rank's number among the ranks of this communicator that run on the same host, and the number
- * of these ranks. */
+/* Return this rank's number among the communicator's ranks on the same host, and the number of
+ * ranks on this host. */
 TSR_API int tsr_comm_local_rank(const tsr_comm *comm);
 TSR_API int tsr_comm_local_size(const tsr_comm *comm);
-/* The number of hosts of the communicator's ranks, and the host of a rank. Hosts are numbered from
- * 0 in the order of their first ranks. Ranks that share a host can share memory. Return 0 and −1 if
- * `comm` is NULL or the rank is out of range. */
+/* Return the number of hosts of the communicator's ranks, and the host of a rank. Hosts are
+ * numbered from 0 in the order of their first ranks. Ranks that share a host can share memory. The
+ * functions return 0 and −1 if `comm` is NULL or the rank is out of range. */
 TSR_API int tsr_comm_host_count(const tsr_comm *comm);
 TSR_API int tsr_comm_host(const tsr_comm *comm, int rank);
 
@@ -288,8 +289,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_reduce_scatter_start(tsr_comm *comm, c
                                                                tsr_dtype dtype, tsr_op op,
                                                                uint64_t timeout_ns,
                                                                tsr_request **out);
-/* The same with blocks of counts[0], …, counts[size − 1] elements, one after the other. All ranks
- * must pass the same counts. recv[counts[rank]]. */
+/* A reduce-scatter with blocks of counts[0], …, counts[size − 1] elements, one after the other,
+ * into recv[counts[rank]]. All ranks must pass the same counts. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_reduce_scatter_v(tsr_comm *comm, const void *send,
                                                            void *recv, const uint64_t *counts,
                                                            tsr_dtype dtype, tsr_op op);
@@ -307,7 +308,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_all_gather_start(tsr_comm *comm, const
                                                            void *recv, uint64_t count,
                                                            tsr_dtype dtype, uint64_t timeout_ns,
                                                            tsr_request **out);
-/* The same where rank r contributes counts[r] elements. All ranks must pass the same counts. */
+/* An all-gather in which rank r contributes counts[r] elements. All ranks must pass the same
+ * counts. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_all_gather_v(tsr_comm *comm, const void *send, void *recv,
                                                        const uint64_t *counts, tsr_dtype dtype);
 TSR_API TSR_NODISCARD tsr_status tsr_comm_all_gather_v_start(tsr_comm *comm, const void *send,
@@ -362,7 +364,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_all_to_all_start(tsr_comm *comm, const
                                                            void *recv, uint64_t count,
                                                            tsr_dtype dtype, uint64_t timeout_ns,
                                                            tsr_request **out);
-/* The same with blocks of send_counts[r] and recv_counts[r] elements, one after the other. The
+/* An all-to-all with blocks of send_counts[r] and recv_counts[r] elements, one after the other. The
  * number of elements that a rank sends to another must be the number that the other receives from
  * it. recv and send must not overlap. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_all_to_all_v(tsr_comm *comm, const void *send,
@@ -373,7 +375,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_all_to_all_v_start(
     tsr_comm *comm, const void *send, const uint64_t *send_counts, void *recv,
     const uint64_t *recv_counts, tsr_dtype dtype, uint64_t timeout_ns, tsr_request **out);
 
-/* Returns on no rank before all ranks have called it. */
+/* Blocks until all ranks have called it. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_barrier(tsr_comm *comm);
 TSR_API TSR_NODISCARD tsr_status tsr_comm_barrier_start(tsr_comm *comm, uint64_t timeout_ns,
                                                         tsr_request **out);
@@ -399,15 +401,15 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_recv_start(tsr_comm *comm, void *data,
 
 typedef enum tsr_collective {
     TSR_COLLECTIVE_ALL_REDUCE = 1,
-    TSR_COLLECTIVE_REDUCE_SCATTER = 2, /* with equal blocks */
-    TSR_COLLECTIVE_ALL_GATHER = 3      /* with equal blocks */
+    TSR_COLLECTIVE_REDUCE_SCATTER = 2, /* each rank gets a block of the same size */
+    TSR_COLLECTIVE_ALL_GATHER = 3      /* each rank contributes a block of the same size */
 } tsr_collective;
 
 typedef enum tsr_comm_step_kind {
     TSR_COMM_STEP_SEND = 1,  /* a message of `bytes` to the rank `peer` */
-    TSR_COMM_STEP_RECV = 2,  /* a message from it */
-    TSR_COMM_STEP_MEMORY = 3 /* a collective of the ranks `peer` to `peer + ranks − 1`, through the
-                              * memory that they share, in which each reads `bytes` of others */
+    TSR_COMM_STEP_RECV = 2,  /* a message of `bytes` from the rank `peer` */
+    TSR_COMM_STEP_MEMORY = 3 /* a collective of the ranks `peer` to `peer + ranks − 1` through
+                              * shared memory, in which each rank reads `bytes` of others */
 } tsr_comm_step_kind;
 
 /* A step of a rank. All steps of a round start together, and the next round starts when they have
@@ -423,13 +425,13 @@ typedef struct tsr_comm_steps_params {
     tsr_collective collective;
     int size;         /* the number of ranks, 1 to 4096 */
     const int *hosts; /* [size]: the number of each rank's host */
-    int rank;         /* whose steps */
-    uint64_t bytes;   /* of the complete data; it counts as whole elements of f32 */
+    int rank;         /* the rank whose steps are listed */
+    uint64_t bytes;   /* of the complete data, which is taken as f32 elements */
 } tsr_comm_steps_params;
 #define tsr_comm_steps_params(...) (&(tsr_comm_steps_params){__VA_ARGS__})
 
-/* Says what a rank would do in a collective: the messages and memory accesses that the library's
- * choice of an algorithm leads to, for models of cost. Needs no communicator and no other process.
+/* Lists what a rank would do in a collective, for models of cost: the messages and memory accesses
+ * of the algorithm that the library would choose. Needs no communicator and no other process.
  * Writes the first `capacity` steps to the caller's array steps[capacity], in the order of their
  * rounds, and the number of all steps to `count`, which may be larger. `steps` may be NULL if
  * `capacity` is 0. A rank alone has no steps. Errors: TSR_ERR_INVALID (a size, rank or collective

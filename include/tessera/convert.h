@@ -23,11 +23,11 @@ typedef struct tsr_convert_params {
     tsr_dtype type;
     bool replace;      /* an existing destination is replaced */
     bool no_tokenizer; /* the destination has no tokenizer */
-    /* Called now and then with the bytes of weights that have been written, and those that there
-     * will be. If it returns false, the conversion stops with TSR_ERR_IO. NULL: not called. */
+    /* Called now and then with the bytes of weights written so far, and those of all weights. If it
+     * returns false, the conversion stops with TSR_ERR_IO. NULL: not called. */
     bool (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
-    /* Called with a sentence for everything that the destination does not have as it was asked for
-     * or as the source has it. NULL: not called. */
+    /* Called with a sentence for each respect in which the destination differs from the source or
+     * from what was asked for. NULL: not called. */
     void (*note)(void *user, const char *sentence);
     void *user;
 } tsr_convert_params;
@@ -49,10 +49,11 @@ typedef struct tsr_convert_stats {
  *   as the source has them. A tensor whose dtype stays keeps its bits.
  * - Matrices are transposed, and rows of q and k reordered, where the two formats differ.
  * - A byte-level BPE tokenizer becomes the keys tokenizer.ggml.* or tokenizer.json with
- *   tokenizer_config.json; a SentencePiece-style one those keys or tokenizer.model. A
- *   tokenizer.json of merges over characters needs a tokenizer.model beside it, for the scores. A
- *   tokenizer that gives other ids in the destination's format is refused, with one exception that
- *   converters in general use make as well: GGUF files cannot say that text is normalised to NFC.
+ *   tokenizer_config.json; a SentencePiece-style tokenizer becomes the same keys or
+ *   tokenizer.model. A tokenizer.json of merges over characters needs a tokenizer.model beside it,
+ *   for the scores. A tokenizer that gives other ids in the destination's format is refused, with
+ *   one exception that converters in general use make as well: GGUF files cannot say that text is
+ *   normalised to NFC.
  *
  * The weights pass through pieces of a few MiB. Everything is written under a temporary name beside
  * the destination and renamed at the end, so a conversion that fails, is stopped or is killed

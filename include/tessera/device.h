@@ -79,7 +79,7 @@ typedef struct tsr_device_info {
     char driver_info[TSR_NAME_SIZE]; /* the driver's own version text; may be empty */
     const char *vendor;              /* "NVIDIA", "AMD", "Intel", "Mesa", … or "?" */
     uint32_t vendor_id, device_id;
-    uint32_t api_version, driver_version; /* as Vulkan packs them */
+    uint32_t api_version, driver_version; /* in the encoding of VkPhysicalDeviceProperties */
     uint8_t uuid[TSR_UUID_SIZE];
     char uuid_text[37]; /* 8-4-4-4-12 lower-case hexadecimal */
     tsr_device_type type;
@@ -127,13 +127,14 @@ typedef struct tsr_device_info {
      * (VK_NV_cooperative_matrix2). */
     bool coopmat2, coopmat2_bf16;
 
-    /* An instruction adds up four products of bytes, so allow_int8 (matmul.h) has an effect. */
+    /* The device has an instruction that adds four products of bytes, so allow_int8 (matmul.h) has
+     * an effect. */
     bool int8_dot;
 
     int known_fault_count; /* the faults that the library works around on this device */
     tsr_known_fault known_faults[TSR_MAX_KNOWN_FAULTS];
 
-    /* compute units or streaming multiprocessors; 0: the driver does not tell */
+    /* compute units or streaming multiprocessors; 0: the driver does not report it */
     uint32_t processor_count;
     uint32_t max_workgroup_count[3];
     uint32_t max_workgroup_size[3];
@@ -170,8 +171,8 @@ typedef struct tsr_device_params {
      * then integrated, virtual, other, CPU; among equals, the one with the most device-local
      * memory. */
     const char *device;
-    /* Map no tensors, even if that is possible, but transfer them through staging memory as on
-     * discrete GPUs. */
+    /* Map no tensors, even if that is possible: transfer them through staging memory as on discrete
+     * GPUs. */
     bool force_staging;
     /* Keep 16-bit elements packed in 32-bit words, as on devices without 16-bit storage, even if
      * the device has it. */

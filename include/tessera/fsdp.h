@@ -63,13 +63,13 @@ typedef struct tsr_fsdp_unit {
 } tsr_fsdp_unit;
 
 typedef enum tsr_optimizer_kind {
-    TSR_OPTIMIZER_ADAMW = 0, /* two moments */
-    TSR_OPTIMIZER_SGD = 1,   /* one velocity */
+    TSR_OPTIMIZER_ADAMW = 0, /* keeps two moments */
+    TSR_OPTIMIZER_SGD = 1,   /* keeps one velocity */
     TSR_OPTIMIZER_NONE = 2   /* no gradients: forward passes only */
 } tsr_optimizer_kind;
 
 typedef struct tsr_fsdp_params {
-    tsr_group *group; /* data-parallel; NULL: tsr_group_default() */
+    tsr_group *group; /* the data-parallel group; NULL: tsr_group_default() */
     int unit_count;
     const tsr_fsdp_unit *units; /* in the order of the forward pass */
 
@@ -77,16 +77,16 @@ typedef struct tsr_fsdp_params {
      * shapes of this rank's parts. Copied. NULL: the plan is made from the next four fields. */
     const tsr_shard_plan *plan;
     const tsr_shard_strategy *strategy; /* NULL: TSR_SHARD_FULL */
-    const char *const *gather;          /* as in tsr_shard_plan_params */
-    const double *rates;                /* [ranks] */
-    const uint64_t *memory_bytes;       /* [ranks] */
+    const char *const *gather;          /* patterns, as in tsr_shard_plan_params */
+    const double *rates;                /* [ranks], as in tsr_shard_plan_params */
+    const uint64_t *memory_bytes;       /* [ranks], as in tsr_shard_plan_params */
 
     tsr_optimizer_kind optimizer;
     /* For SGD: allocate no velocity, because the momentum is always 0. */
     bool no_momentum;
     /* Keep no f32 master copies of the shards of f16 and bf16 parameters. */
     bool no_master;
-    tsr_dtype grad_dtype; /* of gradients, in memory and when they are sent; 0: f32 */
+    tsr_dtype grad_dtype; /* of gradients, in memory and in messages; 0: f32 */
     tsr_op reduction; /* how the gradients of the ranks are combined: TSR_OP_AVG or TSR_OP_SUM; 0:
                          TSR_OP_AVG */
     /* How many units are gathered ahead, at most TSR_MAX_FSDP_AHEAD; 0: 1. -1: no unit is gathered
@@ -106,11 +106,11 @@ typedef struct tsr_fsdp_params {
  * tsr_shard_plan_create; TSR_ERR_DEVICE_MEMORY. An error on one rank is returned on all. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_create(const tsr_fsdp_params *params, tsr_fsdp **out);
 /* Destroys a model. Call it before destroying its layers and its group. Its layers then have no
- * memory for parameters. Blocks until requests in progress are done or have failed. NULL is fine;
- * sets NULL. */
+ * memory for parameters. Blocks until requests in progress are done or have failed. Sets *model to
+ * NULL. NULL is allowed. */
 TSR_API void tsr_fsdp_destroy(tsr_fsdp **model);
 
-/* The plan that the model uses; it belongs to the model. */
+/* Returns the plan that the model uses. It belongs to the model. */
 TSR_API const tsr_shard_plan *tsr_fsdp_plan(const tsr_fsdp *model);
 
 /* Passes ------------------------------------------------------------------------------------- */
@@ -164,9 +164,9 @@ typedef struct tsr_fsdp_shard {
  * step; with `replicas`, that step then sends all gradients again. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_shard_of(tsr_fsdp *model, uint64_t param,
                                                    tsr_fsdp_shard *out);
-/* Call it after writing to shards. It discards gathered parameters, and copies the shards to their
- * master copies. Blocks until gathers in progress are done. With `replicas` the call is collective,
- * and also blocks until all copies have the new values. Error: a unit is in use. */
+/* Must be called after writing to shards. Discards gathered parameters, and copies the shards to
+ * their master copies. Blocks until gathers in progress are done. With `replicas` the call is
+ * collective, and also blocks until all copies have the new values. Error: a unit is in use. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_changed(tsr_fsdp *model);
 
 /* Steps -----------------------------------------------------------------------------------------
@@ -195,11 +195,10 @@ TSR_API int64_t tsr_fsdp_steps(const tsr_fsdp *model);
 /* Lost and new ranks ----------------------------------------------------------------------------
  *
  * With `replicas` = 1, each rank has a copy of the shards, moments and master copies of one other
- * rank: of one on another host, if the placement has one for every rank, or otherwise for as many
- * as possible. The copy is part of each step: a rank sends its reduced gradients to the rank that
- * has its copy, and both make the step with them. Between devices that compute the step with
- * different rounding, the copy is equal up to this rounding. Always-gathered parameters need no
- * copy.
+ * rank. For as many ranks as possible, that is a rank on another host. The copy is part of each
+ * step: a rank sends its reduced gradients to the rank that has its copy, and both make the step
+ * with them. Between devices that compute the step with different rounding, the copy is equal up to
+ * this rounding. Always-gathered parameters need no copy.
  *
  * Cost: the memory of another shard with its gradient and state (replica_bytes, as much as
  * parameter_bytes + gradient_bytes + optimizer_bytes without always-gathered parameters); and per
@@ -210,9 +209,9 @@ TSR_API int64_t tsr_fsdp_steps(const tsr_fsdp *model);
  * block until that is done.
  *
  * A step is made by all ranks or by none: no rank changes its shards before all have the gradients
- * of theirs and of their copies. So if a rank is lost while others make a step, these go on either
- * from before it or from after it, and at most one step is lost. With several models in one
- * tsr_optimizer, this is true for all of them together.
+ * of theirs and of their copies. So if a rank is lost while others make a step, these go on from
+ * the state before the step or from that after it, and at most one step is lost. With several
+ * models in one tsr_optimizer, this is true for all of them together.
  *
  *     if (tsr_comm_shrink(world, NULL, &smaller) == TSR_OK &&     // after TSR_ERR_PEER_LOST
  *         tsr_group_create(smaller, stream, NULL, &group) == TSR_OK &&
@@ -221,14 +220,13 @@ TSR_API int64_t tsr_fsdp_steps(const tsr_fsdp *model);
  *
  * See docs/training.md for a complete loop. */
 
-/* Rebuilds a model on the ranks of another group: those that tsr_comm_shrink has left, or those
- * that tsr_comm_grow has added to. `params` are those of tsr_fsdp_create, with the new group; the
- * plan is made for its ranks. The units must have the same parameters as before, but their `tensor`
- * is not used. On a rank that has joined, *model is NULL. On success, the old model has been
- * destroyed, *model is the new one, and it has the values, the state and the number of steps of the
- * old one, which is the same on all ranks. Gradients since the last step are discarded. Units may
- * have been in use; they are not any more. An optimizer to which the old model was added must be
- * created again.
+/* Rebuilds a model on the ranks of another group: the group of a communicator from tsr_comm_shrink
+ * or tsr_comm_grow. `params` are those of tsr_fsdp_create, with the new group; the plan is made for
+ * its ranks. The units must have the same parameters as before, but their `tensor` is not used. On
+ * a rank that has joined, *model is NULL. On success, the old model has been destroyed, *model is
+ * the new one, and it has the values, the state and the number of steps of the old one, which is
+ * the same on all ranks. Gradients since the last step are discarded. Units may have been in use;
+ * they are not any more. An optimizer to which the old model was added must be created again.
  *
  * Collective on the new group. Blocks until all ranks have received their shards. It needs memory
  * for the old and the new model at the same time, and host memory for the parts of one parameter

@@ -30,21 +30,21 @@ extern "C" {
 /* How a token is chosen from logits. The steps are applied in the order of the fields, as in
  * Hugging Face Transformers. */
 typedef struct tsr_sampling_params {
-    /* Each token that the sequence has already, prompt included: its logit is divided by this if it
-     * is positive, and multiplied otherwise. 0: 1, which changes nothing. */
+    /* The logit of each token that the sequence already has, prompt included, is divided by this if
+     * it is positive, and multiplied by this otherwise. 0: 1, which changes nothing. */
     double repetition_penalty;
-    /* Logits are divided by it. 0: no draw; the most likely token is taken, and of equal ones the
-     * one with the lowest id. The fields below have no effect then. */
+    /* Logits are divided by this. 0: the most likely token is taken without a draw, the one with
+     * the lowest id if several are equal, and the fields below have no effect. */
     double temperature;
     /* Keeps the k most likely tokens, and those that are as likely as the k-th. 0: all. */
     int64_t top_k;
-    /* Keeps the smallest set of the most likely tokens whose probabilities add up to this. 0: 1,
-     * which keeps all. */
+    /* Keeps the smallest set of the most likely tokens whose probabilities add up to this or more.
+     * 0: 1, which keeps all. */
     double top_p;
     /* Keeps tokens that are at least this times as likely as the most likely one. 0: all. */
     double min_p;
-    /* Element 2 · position of the stream (seed, number) of Philox (rng.h), as
-     * tsr_philox_next_double gives it, chooses the token at a position. */
+    /* The token at a position is chosen by the number that tsr_philox_next_double (rng.h) gives at
+     * element 2 · position of the stream (seed, the sequence's number). */
     uint64_t seed;
 } tsr_sampling_params;
 #define tsr_sampling_params(...) (&(tsr_sampling_params){__VA_ARGS__})
@@ -92,8 +92,8 @@ typedef struct tsr_generator_params {
     tsr_logits_fn logits;
     void *user;
     int64_t logits_positions;
-    /* Tokens get no log_probability, for which the host computes the exponentials of all logits.
-     * The same on every rank. */
+    /* Leave out log_probability, for which the host computes the exponentials of all logits. Must
+     * be the same on all ranks. */
     bool omit_log_probabilities;
 } tsr_generator_params;
 #define tsr_generator_params(...) (&(tsr_generator_params){__VA_ARGS__})
@@ -102,14 +102,14 @@ typedef struct tsr_generator_params {
  * the value, those of tsr_kv_cache_create. */
 TSR_API TSR_NODISCARD tsr_status tsr_generator_create(const tsr_generator_params *params,
                                                       tsr_generator **out);
-/* NULL is fine; sets NULL. Not collective. */
+/* Destroys a generator and sets *generator to NULL. NULL is allowed. Not collective. */
 TSR_API void tsr_generator_destroy(tsr_generator **generator);
 
 typedef struct tsr_sequence_params {
     const int32_t *prompt; /* [prompt_count], at least one token. Copied */
     int64_t prompt_count;
     tsr_sampling_params sampling;
-    uint64_t number;    /* the stream of random numbers: sequences with different ones differ */
+    uint64_t number;    /* selects the stream of random numbers (see tsr_sampling_params) */
     int64_t max_tokens; /* tokens to generate; 0: until the context is full */
     /* Tokens that end the sequence: the model's own, unless ignore_end is set, and these. Copied */
     bool ignore_end;
@@ -126,13 +126,13 @@ typedef struct tsr_sequence_params {
  * TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_generator_add(tsr_generator *generator,
                                                    const tsr_sequence_params *params, int *out);
-/* Goes on with a sequence that has ended, whatever its end was: appends tokens[count], which are
- * copied, and generates up to max_tokens more; 0: until the context is full. What the cache has of
- * the sequence is not computed again. The other params of the sequence stay. The next step computes
- * the tokens, so this call does not wait. Errors: TSR_ERR_INVALID if there is no such sequence or
- * it has not ended, if there is no token or one has an id outside the vocabulary, if the sequence
- * would be longer than the context, or for a negative max_tokens; TSR_ERR_NO_MEMORY. The sequence
- * has then not changed. */
+/* Goes on with a sequence that has ended for any reason: appends tokens[count], which are copied,
+ * and generates up to max_tokens more; 0: until the context is full. Tokens in the cache are not
+ * computed again. The other params of the sequence stay. The next step computes the tokens, so this
+ * call does not wait. Errors: TSR_ERR_INVALID if there is no such sequence or it has not ended, if
+ * there is no token or one has an id outside the vocabulary, if the sequence would be longer than
+ * the context, or for a negative max_tokens; TSR_ERR_NO_MEMORY. After an error the sequence has not
+ * changed. */
 TSR_API TSR_NODISCARD tsr_status tsr_generator_continue(tsr_generator *generator, int sequence,
                                                         int64_t count, const int32_t *tokens,
                                                         int64_t max_tokens);
@@ -155,8 +155,8 @@ typedef struct tsr_generated {
     int sequence;
     int32_t token;    /* -1 with TSR_FINISH_INTERRUPT */
     int64_t position; /* of the token in its sequence */
-    /* of the token in the softmax of all logits, before any filter; NaN if it is omitted, and 0
-     * with TSR_FINISH_INTERRUPT */
+    /* the logarithm of the token's probability in the softmax of all logits, before any filter; NaN
+     * if omit_log_probabilities is set, 0 with TSR_FINISH_INTERRUPT */
     double log_probability;
     tsr_finish finish;
 } tsr_generated;
@@ -167,8 +167,8 @@ typedef struct tsr_generated {
  * ended. A sequence that has ended stays until it is removed. Blocks until the tokens are chosen.
  *
  * Errors: TSR_ERR_DEVICE_MEMORY if the cache has too few free pages (removing a sequence helps),
- * TSR_ERR_INVALID for logits that are NaN, those of layers. After an error of a pass, remove all
- * sequences. */
+ * TSR_ERR_INVALID for logits that are NaN, those of tsr_layer_forward. After an error of a pass,
+ * remove all sequences. */
 TSR_API TSR_NODISCARD tsr_status tsr_generator_step(tsr_generator *generator, tsr_generated *tokens,
                                                     int *count);
 

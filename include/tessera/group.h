@@ -25,7 +25,7 @@
  * its deadline and TSR_ERR_PEER_LOST. If an operation fails after its data have begun to be sent,
  * the group has failed: every later call fails, on all ranks. Wrong arguments, including an output
  * that repeats an element, are detected before anything is sent, and the group remains usable. If
- * the arguments are wrong on some ranks only, the others wait for these until their deadline.
+ * the arguments are wrong on some ranks only, the other ranks wait for them until their deadline.
  *
  * Threads: one thread at a time may use a stream, all groups on it, and the communicators that the
  * groups were created from. */
@@ -71,7 +71,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_group_create(tsr_comm *comm, tsr_stream *st
                                                   const tsr_group_params *params, tsr_group **out);
 /* Destroys a group. Not collective. Operations in progress are cancelled, and their requests fail.
  * Destroy the group's layers first. Blocks like tsr_comm_destroy and, if operations are in
- * progress, like tsr_request_cancel. NULL is fine; sets NULL. */
+ * progress, like tsr_request_cancel. Sets *group to NULL. NULL is allowed. */
 TSR_API void tsr_group_destroy(tsr_group **group);
 
 /* The group that is used where params leave `group` NULL. There is one for the process; it is NULL
@@ -142,12 +142,12 @@ TSR_API TSR_NODISCARD tsr_status tsr_group_reduce_scatter(tsr_group *group, tsr_
  *                                    largest element of the tensor on
  *
  * max |x| is the largest element of x's block: 32 elements that follow each other in row-major
- * order in what one rank sends to another. In f16, larger elements become infinite, and smaller
- * ones lose bits, from 2^-25 on all of them; gradients are often that small. In TSR_Q8_0, an
+ * order in what one rank sends to another. In f16, larger elements become infinite, smaller ones
+ * lose bits, and elements up to 2^-25 become 0; gradients are often that small. In TSR_Q8_0, an
  * element that is NaN or infinite makes everything NaN that is sent with it, on all ranks.
  *
- * The error of a sum is at most the sum of these errors over the ranks. The f32 sum is rounded in
- * addition, as any sum. Contributions are added in f32, in the order of ranks. The device packs and
+ * The error of a sum is at most the sum of these errors over the ranks, plus the rounding of the
+ * f32 additions. Contributions are added in f32, in the order of ranks. The device packs and
  * unpacks, and only the narrow format is sent or staged. */
 
 /* All-reduce: tensor = the sum of the tensors of all ranks, each of which is rounded once, without
@@ -212,7 +212,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_group_test(tsr_group_request **request, boo
 TSR_API TSR_NODISCARD tsr_status tsr_group_wait(tsr_group_request **request);
 /* Cancels the operation, frees the request and sets *request to NULL. Does not wait for other
  * ranks; blocks for at most the time that tsr_request_cancel needs. If the operation was not done
- * yet, the group fails on all ranks. NULL is fine. */
+ * yet, the group fails on all ranks. NULL is allowed. */
 TSR_API void tsr_group_cancel(tsr_group_request **request);
 
 /* Time --------------------------------------------------------------------------------------- */

@@ -33,7 +33,7 @@ typedef struct tsr_kernel_params {
     uint64_t spirv_words;
     const char *name;          /* for error texts; NULL: "kernel" */
     int tensor_count;          /* addresses at the start of the push constants */
-    uint32_t scalar_bytes;     /* bytes of scalars after them, a multiple of 4 */
+    uint32_t scalar_bytes;     /* bytes of scalars after the addresses, a multiple of 4 */
     const uint32_t *constants; /* specialization constants 0, 1, …, as 32-bit patterns */
     int constant_count;        /* at most 24 */
     /* Size of the subgroups, all of which are then full: a power of two within the limits in

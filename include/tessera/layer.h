@@ -61,11 +61,11 @@ TSR_API TSR_NODISCARD tsr_status tsr_layer_forward(tsr_layer *layer, const tsr_t
 TSR_API TSR_NODISCARD tsr_status tsr_layer_backward(tsr_layer *layer, const tsr_layer_saved *saved,
                                                     const tsr_tensor *dy, tsr_tensor **dx);
 
-/* NULL is fine; sets NULL. */
+/* Frees the saved values and sets *saved to NULL. NULL is allowed. */
 TSR_API void tsr_layer_saved_destroy(tsr_layer_saved **saved);
 
 /* Destroys a layer. Call it before tsr_group_destroy for the layer's group. Outputs and `saved`
- * values remain valid memory. NULL is fine; sets NULL. */
+ * values remain valid memory. Sets *layer to NULL. NULL is allowed. */
 TSR_API void tsr_layer_destroy(tsr_layer **layer);
 
 TSR_API tsr_group *tsr_layer_group(const tsr_layer *layer);
@@ -156,9 +156,9 @@ typedef enum tsr_layer_layout {
 typedef enum tsr_init {
     TSR_INIT_DEFAULT = 0,        /* linear: XAVIER_NORMAL; embedding: NORMAL with deviation 1 */
     TSR_INIT_XAVIER_NORMAL = 1,  /* deviation √(2 / (in + out)); biases 0 */
-    TSR_INIT_XAVIER_UNIFORM = 2, /* ±√(6 / (in + out)); biases 0 */
+    TSR_INIT_XAVIER_UNIFORM = 2, /* uniform in ±√(6 / (in + out)); biases 0 */
     TSR_INIT_KAIMING_NORMAL = 3, /* deviation √(2 / in); biases 0 */
-    TSR_INIT_TORCH = 4,          /* ±1/√in, also for biases: the ranges of torch.nn.Linear */
+    TSR_INIT_TORCH = 4,          /* uniform in ±1/√in, also for biases, as torch.nn.Linear */
     TSR_INIT_NORMAL = 5,         /* `deviation`; 0: 1. Biases 0 */
     TSR_INIT_ZEROS = 6,
     TSR_INIT_NONE = 7 /* undefined until written */
@@ -186,7 +186,7 @@ typedef struct tsr_linear_params {
     /* Column-parallel: SHARDED (default), or FULL: gathered. Row-parallel: FULL (default), SHARDED
      * or SEQUENCE. */
     tsr_layer_layout output;
-    int sequence_dim; /* of SEQUENCE inputs and outputs; at least 0, and not the last dimension */
+    int sequence_dim; /* for SEQUENCE inputs and outputs: at least 0, and not the last dimension */
     /* How the sharded dimension is divided. EVEN (0) and STRICT: a size that the ranks do not
      * divide is an error. UNEVEN, and WEIGHTED with rates: ranks may get parts of different sizes,
      * even empty ones. */
@@ -222,8 +222,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create(const tsr_linear_params *
  *
  *     a row-parallel layer behind a column-parallel one   .input_size, .output_size
  *     the output layer of an MLP                          the same; or use tsr_mlp_create
- *     a row-parallel layer, every rank having all of x    .input = TSR_LAYOUT_FULL
- *     … whose x is divided differently than its weight    .input = TSR_LAYOUT_GATHER,
+ *     a row-parallel layer, if every rank has all of x    .input = TSR_LAYOUT_FULL
+ *     … if x is divided differently than the weight    .input = TSR_LAYOUT_GATHER,
  *                                                         .other_partition = …
  *     a column-parallel layer, and the row-parallel layer that takes its output: the defaults for
  *     both; y = row(activation(column(x)))
@@ -260,6 +260,7 @@ typedef tsr_status (*tsr_activation_fn)(void *user, tsr_stream *stream, tsr_tens
 typedef tsr_status (*tsr_activation_grad_fn)(void *user, tsr_stream *stream, tsr_tensor *dx,
                                              const tsr_tensor *x, const tsr_tensor *dy);
 
+/* Fields that tsr_linear_params has as well, and that have no comment here, are as there. */
 typedef struct tsr_mlp_params {
     tsr_group *group;
     const char *name;
@@ -283,10 +284,12 @@ typedef struct tsr_mlp_params {
 } tsr_mlp_params;
 #define tsr_mlp_params(...) (&(tsr_mlp_params){__VA_ARGS__})
 
+/* Creates an MLP, without communication. Errors: as for linear layers. */
 TSR_API TSR_NODISCARD tsr_status tsr_mlp_create(const tsr_mlp_params *params, tsr_layer **out);
 
 /* Vocabulary --------------------------------------------------------------------------------- */
 
+/* Fields that tsr_linear_params has as well, and that have no comment here, are as there. */
 typedef struct tsr_embedding_params {
     tsr_group *group;
     const char *name;

@@ -46,8 +46,8 @@ typedef struct tsr_loader_worker {
     /* tsr_seed_documented or tsr_seed_hashed of kind worker, this id, and the params' seed and
      * node. The same in all epochs. */
     int64_t seed;
-    void *context;      /* for the caller's functions: worker_init may set it */
-    const char *reason; /* worker_init may set it before it fails: why; copied */
+    void *context;      /* a pointer of the caller, which worker_init may set */
+    const char *reason; /* why worker_init fails, which may set it; copied */
 } tsr_loader_worker;
 
 /* One batch to be loaded. */
@@ -95,7 +95,9 @@ typedef struct tsr_loader_params {
     int64_t batch_size; /* 0: 1 */
     bool drop_last;     /* leave out a last batch that is shorter */
     bool shuffle;
-    tsr_order order; /* of the shuffle. torch: as PyTorch's DataLoader in a single process */
+    /* The order of the shuffle. TSR_ORDER_TORCH is that of PyTorch's DataLoader in a single
+     * process. */
+    tsr_order order;
     tsr_torch_options torch; /* data_loader need not be set */
 
     /* Exactly one of the two. A function that fails returns a status other than TSR_OK. load_item

@@ -31,7 +31,7 @@ extern "C" {
 
 /* Configuration ------------------------------------------------------------------------------ */
 
-/* What a model is, as its files say. */
+/* The properties of a model that its files describe. */
 typedef struct tsr_model_config {
     /* "llama", "mistral", "qwen2", "qwen3" or "gpt2"; static storage. GGUF files call Mistral's
      * models "llama". */
@@ -55,14 +55,14 @@ typedef struct tsr_model_config {
     int64_t window;
     int window_from;
     bool tied; /* the head is the embedding */
-    /* Tokens by their ids: the beginning of a text (-1: none), and those that end one. */
+    /* The ids of the token that begins a text (-1: none), and of those that end one. */
     int32_t bos;
     int end_count;
     int32_t end[TSR_MODEL_MAX_END_TOKENS];
 } tsr_model_config;
 
-/* Reads what a model is: of a folder its config.json, and generation_config.json if there is one;
- * of a GGUF file its metadata. Reads no weights. Errors: TSR_ERR_NOT_FOUND, TSR_ERR_IO;
+/* Reads a model's configuration: from a folder its config.json, and generation_config.json if there
+ * is one; from a GGUF file its metadata. Reads no weights. Errors: TSR_ERR_NOT_FOUND, TSR_ERR_IO;
  * TSR_ERR_UNSUPPORTED for an architecture, activation or frequency scaling that is not supported,
  * naming it; TSR_ERR_INVALID for values that are missing, contradict each other or are beyond the
  * limits above, naming them; TSR_ERR_NO_MEMORY. */
@@ -89,14 +89,14 @@ typedef struct tsr_model_params {
      * order of the stages. `group` then has the ranks of this stage. Needed only while the model is
      * opened. NULL: one stage. */
     tsr_comm *stages;
-    /* [stages]: the number of layers of each; NULL: divided by tsr_pipeline_divide so that all
-     * stages need the same time for a token, with the head on the last one. */
+    /* [stages]: the number of layers of each stage; NULL: divided by tsr_pipeline_divide so that
+     * all stages need the same time for a token, with the head on the last one. */
     const int *stage_layers;
     /* [stages]: the speed of each stage, in any unit; more than 0. Divides the layers, and is
      * ignored with stage_layers. NULL: all the same. */
     const double *stage_rates;
     /* Called on each rank now and then while weights are read, with the bytes that this rank has
-     * read and those that it will read. NULL: not called. */
+     * read so far and will read in total. NULL: not called. */
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
 } tsr_model_params;
@@ -127,7 +127,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_model_create_random(const tsr_model_config 
                                                          const tsr_model_params *params,
                                                          tsr_model **out);
 
-/* Frees a model. Destroy its generators first. Not collective. NULL is fine; sets NULL. */
+/* Frees a model. Destroy its generators first. Not collective. Sets *model to NULL. NULL is
+ * allowed. */
 TSR_API void tsr_model_close(tsr_model **model);
 
 /* Returns the configuration, which is valid as long as the model. */
@@ -141,7 +142,7 @@ typedef struct tsr_model_stats {
     uint64_t weight_bytes;   /* that this rank keeps on its device */
     uint64_t table_bytes;    /* of these, tables of which a token needs one row: an embedding that
                                 is not the head, and learned positions */
-    tsr_dtype dtype;         /* that most of weight_bytes have */
+    tsr_dtype dtype;         /* the dtype of most of weight_bytes */
     uint64_t read_bytes;     /* weights that this rank has read from files */
     uint64_t open_ns;        /* the time that opening took */
     int64_t heads, kv_heads; /* of this rank */
@@ -184,8 +185,9 @@ typedef struct tsr_model_rank_plan {
 typedef struct tsr_model_fit {
     uint64_t missing_bytes; /* of the rank that lacks the most; 0: all fit */
     int rank;               /* that rank; -1: all fit */
-    /* If they do not fit: the smallest number of ranks with equal shares that would, if each had
-     * the smallest of the memories, and the widest dtype that would on these ranks. 0: none. */
+    /* If they do not fit: the smallest number of ranks with equal shares that would fit, if each
+     * had the smallest of the memories; and the widest dtype with which the given ranks would fit.
+     * 0: none. */
     int ranks;
     tsr_dtype dtype;
 } tsr_model_fit;

@@ -59,12 +59,13 @@ TSR_API TSR_NODISCARD tsr_status tsr_minimum(tsr_stream *stream, tsr_tensor *y, 
                                              const tsr_tensor *b);
 TSR_API TSR_NODISCARD tsr_status tsr_maximum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                                              const tsr_tensor *b);
-/* The gradients of these: da = dy · ∂y/∂a and db = dy · ∂y/∂b. One of da and db may be NULL. a, b
- * and dy broadcast to the shapes of da and db. If a or b was broadcast to y, sum its gradient over
- * the broadcast dimensions with tsr_reduce. For minimum (maximum), the smaller (larger) input gets
- * dy. If the inputs are equal, each gets half of it, and if one is NaN, both get all of it, as in
- * PyTorch. db may be the same view as an input; da may be only if db is NULL. The gradient of a + b
- * is dy, and the gradient of a · b is tsr_mul of dy and the other input. */
+/* The gradients of tsr_div, tsr_minimum and tsr_maximum: da = dy · ∂y/∂a and db = dy · ∂y/∂b. One
+ * of da and db may be NULL. a, b and dy broadcast to the shapes of da and db. If a or b was
+ * broadcast to y, sum its gradient over the broadcast dimensions with tsr_reduce. For minimum
+ * (maximum), the smaller (larger) input gets dy. If the inputs are equal, each gets half of it, and
+ * if one is NaN, both get all of it, as in PyTorch. db may be the same view as an input; da may be
+ * only if db is NULL. The gradient of a + b is dy, and the gradient of a · b is tsr_mul of dy and
+ * the other input. */
 TSR_API TSR_NODISCARD tsr_status tsr_div_grad(tsr_stream *stream, tsr_tensor *da, tsr_tensor *db,
                                               const tsr_tensor *a, const tsr_tensor *b,
                                               const tsr_tensor *dy);

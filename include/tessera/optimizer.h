@@ -112,7 +112,7 @@ typedef struct tsr_optimizer_clip_params {
      * a tsr_loss_scaler by which the loss was multiplied, or, to take the mean of the gradients of
      * several micro-batches that have been added, the number of micro-batches. */
     float loss_scale;
-    /* The ranks over which parameters without a layer are divided: those of
+    /* The ranks over which parameters without a layer are divided: parameters of
      * tsr_optimizer_add_parameter, and those in units of FSDP models that have no layer. NULL: the
      * group of the first layer or model that was added; units of FSDP models then must not be
      * divided. */
@@ -120,8 +120,8 @@ typedef struct tsr_optimizer_clip_params {
     /* The stages of a pipeline: a communicator as in tsr_pipeline_params. The sums of the stages
      * are added, so that the norm is that of the complete model. NULL: there are no stages. */
     tsr_comm *stages;
-    /* The names of parameters that another stage counts, because both have them, such as an
-     * embedding that is also the head. Ends with NULL. NULL: none. */
+    /* The names of parameters that another stage has, too, and counts, such as an embedding that is
+     * also the head. Ends with NULL. NULL: none. */
     const char *const *counted_elsewhere;
     /* Do not wait for the norm: tsr_optimizer_norm gives it later, and the host meanwhile records
      * the next step. If this rank has all parameters, the device computes the factor; otherwise
@@ -140,10 +140,10 @@ typedef struct tsr_optimizer_clip_params {
  *
  * Every element of the model counts once. The sums of tensor-parallel parts are added over the
  * ranks of their layer's group, and those of shards over the ranks of the FSDP model. If several
- * ranks have the same elements, as of biases and always-gathered parameters, these count for one
- * rank only. In data parallelism without FSDP, the gradients must have been averaged before, so
- * that they are the same on all its ranks. The norm has the same bits on all ranks, because the
- * order of additions depends on shapes and the number of ranks only.
+ * ranks have the same elements, such as those of biases and always-gathered parameters, these count
+ * for one rank only. In data parallelism without FSDP, the gradients must have been averaged
+ * before, so that they are the same on all its ranks. The norm has the same bits on all ranks,
+ * because the order of additions depends on shapes and the number of ranks only.
  *
  * Collective: all ranks of these groups must call it. Blocks until the gradients have been computed
  * and reduced, and the norm has been read, unless `deferred` is set. `params` may be NULL. A call

@@ -105,7 +105,7 @@ typedef struct tsr_pipeline_params {
  * NULL, those of tsr_comm_split and tsr_group_create. */
 TSR_API TSR_NODISCARD tsr_status tsr_pipeline_create(const tsr_pipeline_params *params,
                                                      tsr_pipeline **out);
-/* Not collective. NULL is fine; sets NULL. */
+/* Destroys a pipeline and sets *pipeline to NULL. NULL is allowed. Not collective. */
 TSR_API void tsr_pipeline_destroy(tsr_pipeline **pipeline);
 
 /* This rank's stage and the number of stages. For NULL: 0 and 1. */
@@ -142,8 +142,8 @@ typedef struct tsr_pipeline_run_params {
  * it, with the same params except for the functions. A receive is started before the pass that
  * precedes its use, and sends end during later passes, so that both overlap with computation as far
  * as these passes wait for anything. Memory for one received tensor in each direction is needed in
- * addition to those of the schedule. Blocks until this stage has made all passes and sent all
- * tensors; work on the device may still be in progress.
+ * addition to the activations that the schedule keeps. Blocks until this stage has made all passes
+ * and sent all tensors; work on the device may still be in progress.
  *
  * Errors: TSR_ERR_INVALID for wrong params, before anything is sent, and for a y or dx that is
  * missing or of another dtype or shape; those of the functions, and of tsr_group operations, with
@@ -155,9 +155,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_pipeline_run(tsr_pipeline *pipeline,
                                                   const tsr_pipeline_run_params *params);
 
 /* tensor = the sum of the tensors of the first and the last stage, for gradients of a parameter
- * that both have, such as an embedding that is also the head. Both must call it, with the same
- * dtype and shape, after the same runs. On other stages, and if there is only one, it does nothing,
- * and `tensor` may be NULL. Blocks until done. Errors: those of tsr_group_all_reduce. */
+ * that both stages have, such as an embedding that is also the head. Both stages must call it, with
+ * the same dtype and shape, after the same runs. On other stages, and if there is only one, it does
+ * nothing, and `tensor` may be NULL. Blocks until done. Errors: those of tsr_group_all_reduce. */
 TSR_API TSR_NODISCARD tsr_status tsr_pipeline_reduce_ends(tsr_pipeline *pipeline,
                                                           tsr_tensor *tensor);
 

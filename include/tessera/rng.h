@@ -2,7 +2,7 @@
  * plain value in the caller's memory: it needs no freeing, and copying it copies its stream. Only
  * one thread at a time may use a generator; functions that take none are thread-safe.
  *
- *     tsr_philox      Philox4x32-10: cuRAND's core, and the one that tsr_random uses on the device
+ *     tsr_philox      Philox4x32-10, as in cuRAND and in tsr_random_bits (ops.h) on the device
  *     tsr_mt19937     MT19937 like PyTorch's CPU generator, with its randint and randperm
  *     tsr_dotnet      .NET's System.Random with a seed
  *     tsr_threefry    threefry2x32-20 in the form that MLX and JAX use
@@ -29,7 +29,8 @@ extern "C" {
 TSR_API void tsr_philox_block(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 /* A stream of 2^64 words. Word i of (seed, stream) is word i % 4 of the block with key `seed` and
- * counter (i / 4, stream). It is also element i of tsr_random with that seed and subsequence. */
+ * counter (i / 4, stream). It is also element i of tsr_random_bits with this seed, and with
+ * `stream` as subsequence. */
 typedef struct tsr_philox {
     uint64_t seed;
     uint64_t stream;

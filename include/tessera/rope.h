@@ -46,8 +46,10 @@ typedef struct tsr_rope_params {
     tsr_rope_pairing pairing;
     double theta; /* 0: 10000 */
     tsr_rope_scaling scaling;
-    double factor;                                      /* of every scaling */
-    double original_length;                             /* LLAMA3, YARN: positions, at least 1 */
+    /* How many times longer the context becomes. Unused without scaling. */
+    double factor;
+    /* LLAMA3, YARN: the context that the model was trained for, in positions; at least 1. */
+    double original_length;
     double low_frequency_factor, high_frequency_factor; /* LLAMA3; 0: 1 and 4 */
     double beta_fast, beta_slow;                        /* YARN; 0: 32 and 1 */
     double attention_factor; /* YARN; 0: 0.1 · log(factor) + 1, and 1 for factors up to 1 */
@@ -59,7 +61,7 @@ typedef struct tsr_rope_params {
 TSR_API TSR_NODISCARD tsr_status tsr_rope_create(tsr_stream *stream, const tsr_rope_params *params,
                                                  tsr_rope **out);
 
-/* Destroys it and sets the pointer to NULL. NULL is allowed. Work that has been recorded with it
+/* Destroys a rope and sets *rope to NULL. NULL is allowed. Work that has been recorded with it
  * still completes. */
 TSR_API void tsr_rope_destroy(tsr_rope **rope);
 

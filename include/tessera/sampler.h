@@ -39,8 +39,8 @@ typedef struct tsr_sampler tsr_sampler;
 /* Any sampler ---------------------------------------------------------------------------------- */
 
 /* Gives up the caller's reference. A sampler or loader that was created with this sampler keeps a
- * reference of its own, so the handles may be destroyed in any order. NULL is fine; *sampler
- * becomes NULL. */
+ * reference of its own, so the handles may be destroyed in any order. Sets *sampler to NULL. NULL
+ * is allowed. */
 TSR_API void tsr_sampler_destroy(tsr_sampler **sampler);
 
 /* Returns the kind of the sampler: "sequential", "random", "subset", "weighted", "batch",
@@ -248,7 +248,6 @@ typedef struct tsr_sampler_random_params {
  *              on Philox4x32-10 and are exactly uniform.
  *    none      0 … n − 1, repeated; it does not support drawing with replacement.
  *
- *
  * Errors: TSR_ERR_INVALID for n 0 or above 2^62, num_samples negative or above 2^62, an invalid
  * order or option, a .NET seed or n that is not an int32, and for MLX a negative seed, n above 2^32
  * − 1 (with replacement 2^31 − 1) or more draws than that; TSR_ERR_NO_MEMORY. */
@@ -387,7 +386,6 @@ typedef struct tsr_sampler_distributed_params {
  *    mlx       argsort(random.uniform) with the key of seed + e.
  *    feistel   the permutation that tsr_feistel_init makes from seed and e.
  *
- *
  * The call moves a wrapped sampler to the start of its epoch. When this sampler moves to another
  * epoch, the wrapped sampler moves, too. If its length is unknown, the split must be interleaved,
  * and TSR_TAIL_DROP reads one item for every rank before this sampler gives one.
@@ -398,15 +396,15 @@ typedef struct tsr_sampler_distributed_params {
 TSR_API TSR_NODISCARD tsr_status
 tsr_sampler_create_distributed(const tsr_sampler_distributed_params *params, tsr_sampler **out);
 
-/* The sizes of a distributed sampler. If it was resumed with another number of ranks, they are
- * those of the rest of the epoch. */
+/* The sizes of a distributed sampler. If it was resumed with another number of ranks, they describe
+ * the rest of the epoch. */
 typedef struct tsr_distributed_info {
     int64_t ranks, rank;
     uint64_t n;      /* items to be partitioned, or TSR_LENGTH_UNKNOWN */
     uint64_t total;  /* items of all ranks, with padding and without dropped ones */
     uint64_t length; /* items of this rank */
 } tsr_distributed_info;
-/* Errors: TSR_ERR_INVALID for another kind of sampler. */
+/* Gives the sizes of a distributed sampler. Errors: TSR_ERR_INVALID for another kind of sampler. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_distributed_info(const tsr_sampler *sampler,
                                                               tsr_distributed_info *out);
 

@@ -34,7 +34,7 @@ extern "C" {
 #define TSR_SHARD_MAX_DIMS 8
 #define TSR_SHARD_MAX_RANKS 65536
 #define TSR_SHARD_MAX_PARAMS 1048576
-#define TSR_SHARD_MAX_RANGES 67108864 /* parameters × ranks of one plan */
+#define TSR_SHARD_MAX_RANGES 67108864 /* ranges of one plan: parameters × ranks */
 #define TSR_SHARD_MAX_NAME 4096       /* bytes */
 
 /* Partitions ----------------------------------------------------------------------------------- */
@@ -221,8 +221,8 @@ typedef struct tsr_shard_strategy_params {
  * malformed pattern; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_shard_strategy_create(const tsr_shard_strategy_params *params,
                                                            tsr_shard_strategy **out);
-/* Destroys a strategy from tsr_shard_strategy_create, not one of your own. NULL is fine; sets
- * NULL. */
+/* Destroys a strategy from tsr_shard_strategy_create, not one of your own. Sets *strategy to NULL.
+ * NULL is allowed. */
 TSR_API void tsr_shard_strategy_destroy(tsr_shard_strategy **strategy);
 
 /* Plans ---------------------------------------------------------------------------------------- */
@@ -289,7 +289,7 @@ typedef struct tsr_shard_rank_total {
     uint64_t total_bytes;    /* both together */
     uint64_t shard_count;    /* parameters of which it keeps a non-empty shard */
 } tsr_shard_rank_total;
-/* Errors: TSR_ERR_INVALID if there is no such rank. */
+/* Gives the sums of a rank. Errors: TSR_ERR_INVALID if there is no such rank. */
 TSR_API TSR_NODISCARD tsr_status tsr_shard_plan_rank_total(const tsr_shard_plan *plan, int rank,
                                                            tsr_shard_rank_total *total);
 

@@ -1,7 +1,7 @@
-/* Tokenizers: text to token ids and back, as a model's own files say. They are read from a GGUF
- * file (the arrays tokenizer.ggml.*), from a tokenizer.json of Hugging Face, from a tokenizer.model
- * of SentencePiece (BPE only), from the tok….bin of llama2.c, or from a folder that has one of the
- * last three. Only this is plain C: no device and no network is needed.
+/* Tokenizers: text to token ids and back, as a model's own files define it. They are read from a
+ * GGUF file (the arrays tokenizer.ggml.*), from a tokenizer.json of Hugging Face, from a
+ * tokenizer.model of SentencePiece (BPE only), from the tok….bin of llama2.c, or from a folder that
+ * has one of the last three. A tokenizer needs no device and no network.
  *
  *     tsr_tokenizer *tokenizer = NULL;
  *     int32_t *ids = NULL;
@@ -17,23 +17,23 @@
  *     tsr_tokenizer_free_ids(&ids);
  *
  * Text is bytes: it may contain zeros and need not be valid UTF-8. Decoding the ids of a text gives
- * the text back, byte for byte, with these exceptions, which lie in the models' files:
+ * the text back, byte for byte, with these exceptions, which come from the models' files:
  * - A tokenizer.json may have a normaliser, such as NFC: the normalised text comes back. It may
- * also recognise an added token together with the spaces around it.
+ *   also recognise an added token together with the spaces around it.
  * - SentencePiece-style vocabularies write a space as "▁" (U+2581), so this character comes back as
  *   a space. If the file adds a space in front of every text, decoding removes it again.
  * - A vocabulary may lack tokens for some bytes, mostly those that valid UTF-8 never has. A
- * tokenizer of kind TSR_TOKENIZER_BYTE_BPE encodes such a byte as U+FFFD if its vocabulary can, and
- *   otherwise as its unknown token; the other kinds encode such a character as the unknown token.
- *   It is an error if there is no unknown token.
+ *   tokenizer of kind TSR_TOKENIZER_BYTE_BPE encodes such a byte as U+FFFD if its vocabulary can,
+ *   and otherwise as its unknown token; the other kinds encode such a character as the unknown
+ *   token. It is an error if there is no unknown token.
  *
  * For valid UTF-8, the ids are those of llama.cpp for GGUF files, and those of Hugging Face's
  * tokenizers for tokenizer.json. Both depend on Unicode's classes, here those of the installed
- * utf8proc; letters of newer versions of Unicode may be cut differently. Like llama.cpp, a GGUF
- * file of Qwen2 does not normalise text, whereas its tokenizer.json does. Bytes that are not UTF-8
- * are encoded as themselves, whereas both references replace them by U+FFFD in byte-level
- * vocabularies. If two tokens that are searched in the text overlap, the one that starts first is
- * found, and of those that start at the same place the longest.
+ * utf8proc; letters of newer versions of Unicode may be cut differently. As in llama.cpp, a
+ * tokenizer from a GGUF file of Qwen2 does not normalise text, whereas one from its tokenizer.json
+ * does. Bytes that are not UTF-8 are encoded as themselves, whereas both references replace them by
+ * U+FFFD in byte-level vocabularies. If two tokens that are searched in the text overlap, the one
+ * that starts first is found, and of those that start at the same place the longest.
  *
  * Threads: a tokenizer does not change after opening, and any number of threads may use it. */
 #ifndef TESSERA_TOKENIZER_H
@@ -67,16 +67,14 @@ typedef enum tsr_tokenizer_kind {
 } tsr_tokenizer_kind;
 
 /* Opens the tokenizer of `path`: a GGUF file, a tokenizer.json, a tokenizer.model, a tok….bin of
- * llama2.c, or a folder. In a folder, tokenizer.json is read, or otherwise tokenizer.model, or
- * otherwise the only file named tok*.bin. The ids
- * of BOS, EOS and padding come from the same file or, for tokenizer.json, from the
- * tokenizer_config.json beside it, if there is one.
+ * llama2.c, or a folder. In a folder, reads tokenizer.json, or tokenizer.model if there is none, or
+ * the only file named tok*.bin if there is neither. The ids of BOS, EOS and padding come from the
+ * same file or, for tokenizer.json, from the tokenizer_config.json beside it, if there is one.
  *
  * Errors: TSR_ERR_NOT_FOUND, also for a GGUF file without a tokenizer; TSR_ERR_IO,
- * TSR_ERR_NO_MEMORY; TSR_ERR_UNSUPPORTED for a kind of
- * model, pre-tokenizer, normaliser or decoder that is not known, whose name the text gives;
- * TSR_ERR_INVALID for a file that contradicts itself: ids that collide or are missing, two tokens
- * with the same text, merges of unknown tokens, lengths beyond the file. */
+ * TSR_ERR_NO_MEMORY; TSR_ERR_UNSUPPORTED for an unknown kind of model, pre-tokenizer, normaliser or
+ * decoder, naming it; TSR_ERR_INVALID for a file that contradicts itself: ids that collide or are
+ * missing, two tokens with the same text, merges of unknown tokens, lengths beyond the file. */
 TSR_API TSR_NODISCARD tsr_status tsr_tokenizer_open(const char *path, tsr_tokenizer **out);
 
 /* Frees the tokenizer and sets the pointer to NULL. */
@@ -90,12 +88,12 @@ TSR_API tsr_tokenizer_kind tsr_tokenizer_kind_of(const tsr_tokenizer *tokenizer)
  * "qwen2", or "none". The string belongs to the library and is valid as long as the tokenizer. */
 TSR_API const char *tsr_tokenizer_words_name(const tsr_tokenizer *tokenizer);
 
-/* Returns the number of tokens; ids are 0 to this number - 1. A model's vocabulary may be larger,
+/* Returns the number of tokens; ids are 0 to this number − 1. A model's vocabulary may be larger,
  * because it is padded. */
 TSR_API int32_t tsr_tokenizer_size(const tsr_tokenizer *tokenizer);
 
-/* Return the id of a token with a meaning, or -1 if the files do not name one: the beginning of a
- * text, its end, padding, and what stands for unknown text. */
+/* Return the ids of the tokens that stand for the beginning of a text, its end, padding, and
+ * unknown text, or -1 if the files name no such token. */
 TSR_API int32_t tsr_tokenizer_bos(const tsr_tokenizer *tokenizer);
 TSR_API int32_t tsr_tokenizer_eos(const tsr_tokenizer *tokenizer);
 TSR_API int32_t tsr_tokenizer_pad(const tsr_tokenizer *tokenizer);
@@ -107,7 +105,7 @@ TSR_API int32_t tsr_tokenizer_unknown(const tsr_tokenizer *tokenizer);
  * control tokens. */
 TSR_API bool tsr_tokenizer_is_end(const tsr_tokenizer *tokenizer, int32_t id);
 
-/* Returns whether a token is no text but controls the model, such as BOS, EOS, <|eot_id|> and the
+/* Returns whether a token is not text but controls the model, such as BOS, EOS, <|eot_id|> and the
  * unknown token. Returns false for ids out of range. */
 TSR_API bool tsr_tokenizer_is_control(const tsr_tokenizer *tokenizer, int32_t id);
 
@@ -132,7 +130,7 @@ typedef enum tsr_encode_control {
     /* A control token's spelling in the text, such as "<|eot_id|>", is ordinary text. This is the
      * choice for text from outside. Added tokens that are not control tokens are recognised. */
     TSR_ENCODE_CONTROL_TEXT = 0,
-    /* It becomes the control token. */
+    /* Such a spelling becomes the control token. */
     TSR_ENCODE_CONTROL_TOKEN = 1
 } tsr_encode_control;
 
@@ -190,9 +188,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_tokenizer_decode(const tsr_tokenizer *token
 
 /* Text streams ------------------------------------------------------------------------------- */
 
-/* The text of a sequence while its tokens are generated: gives out what later tokens cannot change,
- * and ends at strings of the caller's. Held back are characters of UTF-8 of which bytes are
- * missing, and the beginnings of strings that end the text.
+/* The text of a sequence while its tokens are generated. A stream gives out the text that later
+ * tokens cannot change, and ends at stop strings of the caller. It holds back UTF-8 characters of
+ * which bytes are missing, and bytes that may be the start of a stop string.
  *
  *     tsr_text_stream_create(tsr_text_stream_params(.tokenizer = tokenizer, .stops = stops,
  *                                                   .stop_count = 1), &stream);
@@ -217,8 +215,8 @@ typedef enum tsr_text_invalid {
 typedef struct tsr_text_stream_params {
     const tsr_tokenizer *tokenizer; /* must outlive the stream */
     /* Strings that end the text; it does not contain the one that ended it. They are searched in
-     * the bytes of generated tokens, also across tokens, but not in the prompt. Of several, the one
-     * that starts first counts. Copied. */
+     * the bytes of generated tokens, also across tokens, but not in the prompt. If several match,
+     * the one that starts first counts. Copied. */
     const char *const *stops;
     int stop_count;
     tsr_decode_control control;
@@ -236,8 +234,8 @@ TSR_API void tsr_text_stream_destroy(tsr_text_stream **stream);
 
 /* Add a token of the prompt, or one that was generated, and give the text that has become certain;
  * there may be none. It belongs to the stream and is valid until the next call for it. A zero byte
- * follows it. *stopped becomes true if a string has ended the text; the text in front of it has
- * then been given out completely.
+ * follows it. *stopped becomes true if a stop string has ended the text; the text before that
+ * string has then been given out completely.
  *
  * Errors: TSR_ERR_INVALID for an id out of range, a prompt's token after a generated one, or a
  * token after the end of the text; TSR_ERR_NO_MEMORY. After an error the stream has not changed. */
@@ -247,7 +245,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_text_stream_add(tsr_text_stream *stream, in
                                                      const char **text, size_t *size_bytes,
                                                      bool *stopped);
 
-/* Ends the text, if a string has not done so, and gives what was held back. Errors:
+/* Ends the text, if no stop string has done so, and gives what was held back. Errors:
  * TSR_ERR_NO_MEMORY; the stream has then not changed. */
 TSR_API TSR_NODISCARD tsr_status tsr_text_stream_end(tsr_text_stream *stream, const char **text,
                                                      size_t *size_bytes);

@@ -72,7 +72,7 @@ TSR_API double tsr_schedule_rate(const tsr_schedule *schedule, int64_t step);
  * these two in a checkpoint. */
 typedef struct tsr_loss_scaler {
     float scale;
-    float growth, backoff; /* factors */
+    float growth, backoff; /* factors by which `scale` changes */
     float smallest, largest;
     int64_t interval; /* steps without overflow after which the scale grows */
     int64_t good_steps;

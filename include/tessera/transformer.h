@@ -29,6 +29,7 @@ typedef enum tsr_norm_kind {
     TSR_NORM_RMS = 1    /* tsr_rms_norm; has no bias */
 } tsr_norm_kind;
 
+/* Fields that tsr_linear_params has as well, and that have no comment here, are as there. */
 typedef struct tsr_norm_params {
     tsr_group *group;
     const char *name;
@@ -69,6 +70,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_norm_create(const tsr_norm_params *params, 
  * these parameters over the ranks. The gradients of q_norm and k_norm are summed over the ranks in
  * the same way. */
 
+/* Fields that tsr_linear_params has as well, and that have no comment here, are as there. */
 typedef struct tsr_self_attention_params {
     tsr_group *group;
     const char *name;
@@ -123,9 +125,8 @@ typedef struct tsr_block_params {
     tsr_group *group;
     const char *name;
     int64_t size; /* of the last dimension of x, y and z */
-    /* The params of the parts. The block sets the following fields in them: group, name, the sizes
-     * of x and y, sequence, sequence_dim, dtype, grad_dtype and deferred; norm.dtype only if it is
-     * 0. */
+    /* The params of the parts. The block sets these fields itself: group, name, the sizes of x and
+     * y, sequence, sequence_dim, dtype, grad_dtype and deferred; norm.dtype only if it is 0. */
     tsr_norm_params norm;
     tsr_self_attention_params attention;
     tsr_mlp_params mlp;
@@ -152,7 +153,6 @@ TSR_API TSR_NODISCARD tsr_status tsr_block_create(const tsr_block_params *params
  *                   the 8 bytes of params->subsequence, the lowest first
  *    index          params->offset plus the row-major index of the element in the complete tensor,
  *                   of which each rank has a part if sequence parallelism divides it
- *
  *
  * The mask is therefore the same for any number of ranks. Each training step should pass another
  * subsequence. A replica that has other sequences of the same batch should pass the index of its
