@@ -42,8 +42,8 @@
  * NAME-….safetensors.partial. When all of these are on the disks, each rank renames its part of the
  * previous checkpoint to NAME-….safetensors.previous, and the new file to its final name. When all
  * ranks have done that, they remove the files of previous checkpoints. Loading takes the newest
- * generation of which the ranks together see all parts, including files whose names end in .partial
- * or .previous.
+ * generation of which the ranks together see all parts, including files whose names end in
+ * .previous.
  *
  * Loading finds the parts in the folders of all hosts; a rank need not see any. Each part is read
  * once, by one rank that sees it, which sends the elements to the ranks that need them. All tensors

@@ -123,11 +123,11 @@ typedef struct tsr_optimizer_clip_params {
     /* The names of parameters that another stage has, too, and counts, such as an embedding that is
      * also the head. Ends with NULL. NULL: none. */
     const char *const *counted_elsewhere;
-    /* Do not wait for the norm: tsr_optimizer_norm gives it later, and the host meanwhile records
-     * the next step. If this rank has all parameters, the device computes the factor; otherwise
-     * the call waits all the same, because the ranks' sums are added on the host. If the norm is
-     * not finite, the next step changes nothing, although it is counted. A norm above 1.8e19 then
-     * counts as not finite, and one below 1e-19 may be 0. */
+    /* Do not wait for the norm: `norm` must be NULL, tsr_optimizer_norm gives the norm later, and
+     * the host meanwhile records the next step. If this rank has all parameters, the device
+     * computes the factor; otherwise the call waits all the same, because the ranks' sums are added
+     * on the host. If the norm is not finite, the next step changes nothing, although it is
+     * counted. A norm above 1.8e19 then counts as not finite, and one below 1e-19 may be 0. */
     bool deferred;
 } tsr_optimizer_clip_params;
 #define tsr_optimizer_clip_params(...) (&(tsr_optimizer_clip_params){__VA_ARGS__})
