@@ -113,7 +113,7 @@ tsr_status tsr__checkpoint_same_entries(tsr_comm *comm, const char *who, int cou
 #define COMBINED 4096 /* checksums that are exchanged in one call */
 
 typedef struct tables {
-    tsr__region *mine, *all; /* [GROUP], [ranks][GROUP] */
+    tsr__region *mine, *all; /* mine[GROUP], all[ranks][GROUP] */
     const tsr__region **of;  /* [ranks] */
     tsr__owned *list;        /* [ranks] */
 } tables;

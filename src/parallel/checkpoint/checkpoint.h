@@ -76,11 +76,11 @@ tsr_status tsr__checkpoint_match(const char *who, const char *path, const tsr__p
 /* cover.c ------------------------------------------------------------------------------------ */
 
 /* The elements of a tensor that an entry has. Along dimension `dim` they are in offset … offset +
- * length - 1; of these, in row-major order, they are `count` from `first` on. */
+ * length − 1; of these, in row-major order, they are `count` elements from `first` on. */
 typedef struct tsr__region {
     uint64_t dim, offset, length, first, count;
 } tsr__region;
-/* A shard_dim of -1 gives all of dimension 0. */
+/* Returns the region of an entry. A shard_dim of -1 gives all of dimension 0. */
 tsr__region tsr__region_of(const tsr_checkpoint_entry *entry);
 
 /* A region, and the number of the rank or part that has it. */
@@ -91,10 +91,11 @@ typedef struct tsr__owned {
 /* The words of the error texts: "WHO: 'x': the PIECEs of OWNER 1 and OWNER 2 overlap". */
 typedef struct tsr__cover {
     const char *who, *owner, *piece;
-    bool doubles; /* several owners may have the same region, which then counts once */
+    bool doubles; /* allow several owners of one region, which then counts for the lowest */
 } tsr__cover;
-/* Checks that the regions, none of them empty, make up the full tensor that `entry` describes.
- * Sorts list[count]. Sets *mine to whether a region of `self` counts, also if the check fails. */
+/* Checks that the regions of list[count], none of them empty, make up the full tensor that `entry`
+ * describes. Sorts the list. Unless the regions have different dims, sets *mine to whether a region
+ * of the owner `self` counts, even if the check fails. */
 tsr_status tsr__cover_check(const tsr__cover *cover, const tsr_checkpoint_entry *entry,
                             tsr__owned *list, int count, int self, bool *mine) TSR_NODISCARD;
 
@@ -118,10 +119,11 @@ tsr_status tsr__checkpoint_same_entries(tsr_comm *comm, const char *who, int cou
 tsr_status tsr__checkpoint_divide(tsr_comm *comm, const char *who, int count,
                                   const tsr_checkpoint_entry *entries, bool *mine) TSR_NODISCARD;
 
-/* A similar function for reading, where the parts need not make up the full tensor. Sets
- * complete[count]: for each entry, whether the parts of all ranks make up the full tensor. Sets
- * mine[count]: whether this rank's part counts for the checksum. Every rank must pass all tensors
- * of the file in the same order, with a count of 0 for the tensors that the rank does not read. */
+/* As tsr__checkpoint_divide, but for reading, where the parts need not make up the full tensor.
+ * Sets complete[count]: for each entry, whether the parts of all ranks make up the full tensor.
+ * Sets mine[count]: whether this rank's part counts for the checksum. Every rank must pass all
+ * tensors of the file in the same order, with a count of 0 for the tensors that the rank does not
+ * read. */
 tsr_status tsr__checkpoint_cover(tsr_comm *comm, const char *who, int count,
                                  const tsr_checkpoint_entry *entries, bool *mine,
                                  bool *complete) TSR_NODISCARD;
@@ -228,7 +230,8 @@ tsr_status tsr__metadata_read(const char *header, uint64_t header_bytes, const c
 /* Returns the text of a key, or NULL. */
 const char *tsr__metadata_find(const tsr__metadata *metadata, const char *key);
 void tsr__metadata_finish(tsr__metadata *metadata);
-/* Copies a text that was found, or is NULL, to the caller's text[size]. */
+/* Copies `found` to the caller's text[size]. Errors: TSR_ERR_NOT_FOUND if it is NULL,
+ * TSR_ERR_INVALID if it does not fit. */
 tsr_status tsr__metadata_give(const char *who, const char *path, const char *key, const char *found,
                               size_t size, char *text) TSR_NODISCARD;
 
@@ -238,7 +241,7 @@ tsr_status tsr__metadata_give(const char *who, const char *path, const char *key
  * zeros. */
 typedef struct tsr__training_list {
     tsr_checkpoint_entry *items;
-    char **names; /* "optimizer.moment1.NAME", … */
+    char **names; /* [name_count]: "optimizer.moment1.NAME", … */
     size_t count, capacity, name_count, name_capacity;
 } tsr__training_list;
 void tsr__training_list_finish(tsr__training_list *list);

@@ -83,7 +83,7 @@ static tsr_status find(const char *path, const tsr__view *view, tsr_checkpoint_f
 
 /* The summary -------------------------------------------------------------------------------- */
 
-/* Returns the first part that is there. */
+/* Returns the first part that is not missing. */
 static const tsr__part *first_part(const tsr__parts *parts)
 {
     const tsr__part *part = parts->parts;
@@ -92,7 +92,7 @@ static const tsr__part *first_part(const tsr__parts *parts)
     return part;
 }
 
-/* Whether the caller has given this pair when the file was saved. */
+/* Returns whether the pair with this key was given by the program that saved the file. */
 static bool is_callers(const char *key)
 {
     return strcmp(key, TSR__PART_KEY) != 0 && strcmp(key, TSR__CHECKSUM_KEY) != 0;
@@ -229,7 +229,8 @@ const tsr_checkpoint_summary *tsr_checkpoint_files_summary(const tsr_checkpoint_
 
 /* Reading ------------------------------------------------------------------------------------ */
 
-/* Is called for each piece of a slice: elements first … first + count - 1 of the slice. */
+/* A function that is called for each piece of a slice: elements first … first + count − 1 of the
+ * slice. */
 typedef tsr_status (*visit_fn)(void *user, const tsr__slice *slice, uint64_t first, uint64_t count,
                                uint8_t *data);
 
@@ -261,7 +262,7 @@ tsr_status tsr_checkpoint_files_verify(const tsr_checkpoint_files *files)
     tsr__part_reader reader;
     TSR__TRY(check_complete(verifying, files));
     tsr_status status = tsr__part_reader_init(verifying, &files->parts, &reader);
-    /* In the order of the files, which is the quickest. */
+    /* Reads in the order of the files, which is the fastest. */
     for (int i = 0; i < files->parts.count && status == TSR_OK; i++) {
         for (size_t j = 0; j < files->parts.parts[i].count && status == TSR_OK; j++) {
             tsr__slice slice = files->parts.parts[i].slices[j];
@@ -281,7 +282,7 @@ typedef struct merger {
     uint32_t *states;
     tsr__checkpoint_layout layout;
     tsr__checksum checksum; /* of the current tensor */
-    uint64_t at_bytes;      /* its position */
+    uint64_t at_bytes;      /* the position of this tensor */
 } merger;
 
 static tsr_status move_out(void *user, uint64_t at, uint64_t size, void *data)

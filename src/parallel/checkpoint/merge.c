@@ -17,7 +17,7 @@ typedef struct described {
 typedef struct listed {
     described of;
     const char *name;
-    int place, rank; /* its position in the lists of all ranks, and whose it is */
+    int place, rank; /* its position in the lists of all ranks, and the rank that sent it */
     int mine;        /* the index of this rank's entry of that name; -1: none */
 } listed;
 

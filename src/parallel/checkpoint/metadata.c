@@ -9,7 +9,7 @@
 
 /* Which pairs to keep, and the key that is being read. */
 typedef struct search {
-    const char *wanted; /* NULL: keep all */
+    const char *wanted; /* the only key to keep; NULL: keep all */
     char key[TSR__JSON_TEXT];
     tsr__metadata *out;
 } search;

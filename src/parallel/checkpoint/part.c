@@ -26,7 +26,7 @@ void tsr__part_finish(tsr__part *part)
 
 /* Stored slices ------------------------------------------------------------------------------ */
 
-/* Returns whether the entry has a full block, without gaps at its start or end. */
+/* Returns whether the entry has all elements of its block, which is `length` along `shard_dim`. */
 static bool is_block(const tsr_checkpoint_entry *entry)
 {
     const tsr__checkpoint_part part = tsr__checkpoint_part_of(entry);
@@ -168,8 +168,8 @@ static bool same_shape(const tsr_shard_param *param, int ndim, const int64_t *sh
            (ndim == 0 || memcmp(param->shape, shape, (size_t)ndim * sizeof *shape) == 0);
 }
 
-/* Checks what was read about a slice, and replaces the entry of its stored tensor, which was that
- * of a full tensor. */
+/* Checks the description of a slice, and replaces the slice that take_tensors() has made for its
+ * stored tensor. */
 static tsr_status take_slice(describing *d, size_t at, const tsr_shard_param *shape,
                              const uint64_t *numbers)
 {
@@ -306,7 +306,8 @@ static bool find_dtype(const char *name, tsr_dtype *out)
     return false;
 }
 
-/* Makes one slice for each tensor of the file, which contains the full tensor. */
+/* Makes one slice for each tensor of the file, as if the file had all of the tensor. take_slice()
+ * replaces those of which it has less. */
 static tsr_status take_tensors(const tsr__params *params, tsr__part *part)
 {
     char text[TSR__NAME_SHORT];
@@ -331,7 +332,7 @@ static tsr_status take_tensors(const tsr__params *params, tsr__part *part)
     return TSR_OK;
 }
 
-/* Gives the slices that are whole tensors the names of these. */
+/* Names the slices that are full tensors after the tensors of the file. */
 static tsr_status name_whole(const tsr__params *params, tsr__part *part)
 {
     for (size_t i = 0; i < params->count; i++) {

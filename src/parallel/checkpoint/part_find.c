@@ -12,8 +12,8 @@
 
 /* What a rank sees --------------------------------------------------------------------------- */
 
-/* Keeps the text of the first part that cannot be read. The error matters only if that part is
- * missing in the end. */
+/* Keeps the error of the first part that cannot be read. It matters only if that part turns out to
+ * be missing. */
 static tsr_status note_problem(const char *path, tsr_status status, tsr__view *view)
 {
     if (status == TSR_ERR_NO_MEMORY)
@@ -56,7 +56,7 @@ static tsr_status see(const char *folder, const char *file, tsr__part_kind kind,
     snprintf(path, size, "%s%s", folder, file);
     tsr__part part = {0};
     tsr_status status = read_part(path, &part);
-    /* Files of other programs have such names, too; they have no identity. */
+    /* Other programs use such names, too; their files have no identity. */
     if (status == TSR_OK && part.id.id[0])
         status = add(path, kind == TSR__PART_PREVIOUS, &part, view);
     else if (status != TSR_OK && status != TSR_ERR_NOT_FOUND) /* another rank may have removed it */
@@ -111,10 +111,10 @@ void tsr__view_finish(tsr__view *view)
 typedef struct announced {
     tsr__part_id id;
     uint64_t hash;
-    int32_t rank, index; /* whose view it is in, and where */
+    int32_t rank, index; /* the rank in whose view it is, and its index there */
 } announced;
 
-/* The parts that all ranks see. */
+/* The parts that any rank sees, sorted with by_checkpoint(). */
 typedef struct announcements {
     announced *items;
     size_t count;
@@ -125,7 +125,7 @@ static int compare(uint64_t a, uint64_t b)
     return a < b ? -1 : a > b;
 }
 
-/* The newest generation first. */
+/* Sorts by checkpoint, the newest generation first, then by part. */
 static int by_checkpoint(const void *a, const void *b)
 {
     const announced *x = a, *y = b;
@@ -185,7 +185,8 @@ static tsr_status gather(const char *who, tsr_comm *comm, const tsr__view *view,
     return status;
 }
 
-/* Returns the end of the group of a checkpoint, and the number of its parts. */
+/* Returns the end of the items that belong to the same checkpoint as the one at `start`. Sets
+ * *parts to the number of different parts among them. */
 static size_t group_end(const announcements *all, size_t start, int *parts)
 {
     size_t end = start;
@@ -196,7 +197,8 @@ static size_t group_end(const announcements *all, size_t start, int *parts)
     return end;
 }
 
-/* Gives each part of a group the rank with the fewest parts among those that see it. */
+/* Chooses the rank that reads each part of a checkpoint: among those that see the part, the one
+ * with the fewest parts so far. */
 static tsr_status assign(const char *who, tsr_comm *comm, const announced *group, size_t count,
                          tsr__chosen *out)
 {
@@ -234,7 +236,7 @@ static tsr_status assign(const char *who, tsr_comm *comm, const announced *group
     return status;
 }
 
-/* Writes a sentence about the first missing part of the group that starts at `start`. */
+/* Writes a sentence about the first missing part of the checkpoint whose items start at `start`. */
 static void describe_missing(tsr_comm *comm, const char *path, const announcements *all,
                              size_t start, tsr__error *out)
 {

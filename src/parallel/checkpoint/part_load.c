@@ -1,10 +1,10 @@
 /* Loads a checkpoint in parts. One rank reads each part, once, and sends the other ranks the
  * elements that they need.
  *
- * All ranks go through the tensors in the same order. For each they make steps: in a step each rank
- * reads the next piece of the slices that it reads, and an all-to-all gives each rank the elements
- * that it needs of all pieces. All ranks compute which these are, so that messages need no
- * description. After an error a rank goes on making steps, but no longer reads. */
+ * All ranks go through the tensors in the same order, and load each in steps. In a step, each rank
+ * reads the next piece of its slices, and an all-to-all gives each rank the elements that it needs
+ * of all pieces. Every rank computes which elements these are, so messages need no description.
+ * After an error a rank takes part in the remaining steps, but no longer reads. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@
 
 static const char who[] = "checkpoint_load";
 
-/* What all pieces of a step may take together. */
+/* The memory for the pieces of all ranks in one step, unless LEAST_PIECE_BYTES needs more. */
 #define STEP_BYTES (UINT64_C(64) << 20)
 #define LEAST_PIECE_BYTES (UINT64_C(64) << 10)
 #define GROUP 128 /* tensors whose wanted regions are exchanged in one call */
@@ -26,7 +26,7 @@ typedef struct loader {
     tsr_stream *stream;
     const tsr__parts *parts;
     const tsr_checkpoint_entry **wanted; /* [tensors]: this rank's entry; NULL: none */
-    tsr__region *mine, *all;             /* [GROUP], [ranks][GROUP] */
+    tsr__region *mine, *all;             /* mine[GROUP], all[ranks][GROUP] */
     tsr__part_reader reader;
     uint64_t piece_bytes;              /* of the largest piece */
     struct source *sources;            /* [ranks] */
@@ -63,8 +63,9 @@ static span span_of(const tsr_checkpoint_entry *tensor, const tsr__region *regio
     return (span){tsr__checkpoint_part_of(&entry), region->first, region->count};
 }
 
-/* What to do with the common elements: copy from[…] to to[…]. Either may be packed, that is, have
- * the common elements only. If both are NULL, they are only counted. */
+/* How the common elements are copied from `from` to `to`. Each of the two may be packed, which
+ * means that it has only the common elements. If one is NULL, the elements are counted, but not
+ * copied. */
 typedef struct copying {
     const uint8_t *from;
     uint8_t *to;
@@ -80,8 +81,9 @@ static void copy_run(const copying *c, uint64_t from, uint64_t to, uint64_t pack
            c->from + (c->from_packed ? packed : from) * c->width, count * c->width);
 }
 
-/* Goes through elements at … at + count - 1 of the full tensor, which are elements from `from` on
- * of the piece. Returns the number of common elements, `packed` included. */
+/* Copies what `want` has of elements at … at + count − 1 of the full tensor, which start at element
+ * `from` of the piece. `packed` is the number of common elements before these; returns it with the
+ * new ones added. */
 static uint64_t share_run(const span *want, uint64_t at, uint64_t count, uint64_t from,
                           uint64_t packed, const copying *c)
 {
@@ -112,8 +114,8 @@ static uint64_t share_run(const span *want, uint64_t at, uint64_t count, uint64_
     return packed;
 }
 
-/* Returns the number of elements that elements first … first + count - 1 of a slice have in common
- * with what is wanted. */
+/* Copies what `want` has of elements first … first + count − 1 of a slice. Returns the number of
+ * these elements. */
 static uint64_t share(const span *slice, uint64_t first, uint64_t count, const span *want,
                       const copying *c)
 {
@@ -139,14 +141,14 @@ static uint64_t share(const span *slice, uint64_t first, uint64_t count, const s
 typedef struct loading {
     const tsr__sliced *tensor;
     uint64_t width;  /* of an element in bytes */
-    uint8_t *memory; /* of this rank's elements; NULL: there are none, or no memory */
+    uint8_t *memory; /* for this rank's elements; NULL: it has none, or an allocation failed */
 } loading;
 
-/* A rank as the reader of slices, and the piece that it reads in this step. */
+/* The reading by one rank, and the piece that the rank reads in this step. */
 typedef struct source {
     size_t slice;         /* the slice to go on with, counted from the tensor's first one */
-    uint64_t next;        /* its element to go on with */
-    const tsr__slice *of; /* the slice of the piece; NULL: this rank reads nothing any more */
+    uint64_t next;        /* the element of that slice to go on with */
+    const tsr__slice *of; /* the slice of the piece; NULL: the rank has read all its slices */
     span place;
     uint64_t first, count;
     uint32_t state; /* of the slice's checksum */
@@ -267,7 +269,8 @@ static tsr_status put(void *user, uint64_t at, uint64_t size, void *data)
 
 static tsr_status upload(loader *l, const tsr_checkpoint_entry *entry, uint8_t *memory)
 {
-    /* As a list of elements, so that positions are those in memory. */
+    /* Describes the entry as a list of elements, so that positions in the file are those in
+     * `memory`. */
     tsr_checkpoint_entry flat = *entry;
     flat.ndim = 1;
     flat.shape[0] = (int64_t)entry->count;

@@ -13,7 +13,7 @@
 #include "parallel/checkpoint/parts.h"
 #include "json/text.h"
 
-/* Files that one rank keeps open. A process may usually have 1024. */
+/* The most files that a rank keeps open. The usual limit of a process is 1024. */
 #define MOST_OPEN 128
 
 tsr_status tsr__part_reader_init(const char *who, const tsr__parts *parts, tsr__part_reader *out)
@@ -61,7 +61,7 @@ static tsr_status read_all(const tsr__part_reader *reader, int part, uint64_t at
     return TSR_OK;
 }
 
-/* Checks that the open file has the header that was read before. */
+/* Checks that the header and size of the open file are those that were read before. */
 static tsr_status check_header(const tsr__part_reader *reader, int part)
 {
     const tsr__part *expected = &reader->parts->parts[part];

@@ -1,4 +1,4 @@
-/* Saves a checkpoint in parts. parts.h says why it never damages the checkpoint before. */
+/* Saves a checkpoint in parts. parts.h explains why this never damages the previous checkpoint. */
 #define _DEFAULT_SOURCE /* for getrandom */
 #include <dirent.h>
 #include <errno.h>
@@ -28,10 +28,10 @@ typedef struct saver {
     tsr__part_id id;
     tsr__checkpoint_output file, index;
     bool has_index; /* this rank writes the index of its host */
-    char *previous; /* the name of the old part while there are two */
-    bool set_aside; /* the old part has this name */
+    char *previous; /* the path to which the old part is renamed */
+    bool set_aside; /* the old part has been renamed to `previous` */
     bool committed; /* the new part has its final name */
-    /* [count]: the entries that this rank writes a slice of, and what is stored of them */
+    /* [count]: the entries of which this rank writes a slice, and the slices as they are stored */
     tsr_checkpoint_entry *entries, *stored;
     int count;
     tsr__checkpoint_layout layout;
@@ -61,7 +61,7 @@ static tsr_status give_back_name(const saver *s, const tsr__seen *seen)
         return TSR_ERR_NO_MEMORY;
     memcpy(path, seen->path, length);
     tsr_status status = TSR_OK;
-    /* A rank that shares the folder may have been faster. */
+    /* ENOENT: a rank that shares the folder has already renamed the file. */
     if (tsr__checkpoint_output_faulty("restore") ||
         (rename(seen->path, path) != 0 && errno != ENOENT))
         status = tsr__checkpoint_output_fail(who, errno, "restore", path);
@@ -69,7 +69,7 @@ static tsr_status give_back_name(const saver *s, const tsr__seen *seen)
     return status == TSR_OK ? tsr__checkpoint_output_sync_folder(&s->file) : status;
 }
 
-/* If a save before was interrupted, gives the parts of the newest complete checkpoint their names
+/* If an earlier save was interrupted, gives the parts of the newest complete checkpoint their names
  * back. */
 static tsr_status restore(const saver *s, const tsr__view *view, const tsr__chosen *chosen)
 {
@@ -93,8 +93,8 @@ static tsr_status draw_id(saver *s)
     return TSR_OK;
 }
 
-/* Looks at what there is, restores it, and chooses identity and generation
- * of the new checkpoint. */
+/* Finds the previous checkpoint, restores the names of its parts, and chooses the identity and
+ * generation of the new one. */
 static tsr_status begin(saver *s)
 {
     tsr__view view = {0};
@@ -127,8 +127,9 @@ static void remove_file(const char *folder, const char *name)
     tsr__free(path);
 }
 
-/* After the new checkpoint is complete on all ranks, removes what is older in this rank's folder,
- * and what interrupted saves have left. What cannot be removed does no harm. */
+/* Removes the parts of older checkpoints and the temporary files of interrupted saves from this
+ * rank's folder. The new checkpoint must be complete on all ranks. Errors are ignored, because
+ * files that remain do no harm. */
 static void sweep(const saver *s)
 {
     const tsr__error before = tsr__error_take();
@@ -193,7 +194,7 @@ static tsr_status check_names(const saver *s)
 }
 
 /* Makes the lists of what this rank writes. `mine` is the division of the entries among ranks;
- * tensors without elements, which belong to nobody, are written by rank 0. */
+ * tensors without elements, which no rank owns, are written by rank 0. */
 static tsr_status take_entries(saver *s, int count, const tsr_checkpoint_entry *entries,
                                const bool *mine)
 {
@@ -277,7 +278,8 @@ static void print_names(tsr__json_writer *json, const saver *s)
     }
 }
 
-/* Collects what all ranks have written. *out is the text of all, which the caller must free. */
+/* Collects the lines of the index for the tensors of all ranks. *out is their text, which the
+ * caller must free. */
 static tsr_status gather_names(const saver *s, char **out)
 {
     const size_t ranks = (size_t)s->id.of;
@@ -368,7 +370,7 @@ static tsr_status write_part(saver *s, tsr_stream *stream)
 
 /* Committing --------------------------------------------------------------------------------- */
 
-/* Gives the old part its second name, and the new one its final name. */
+/* Renames the old part to `previous`, and gives the new one its final name. */
 static tsr_status commit(saver *s)
 {
     s->set_aside =
@@ -381,8 +383,8 @@ static tsr_status commit(saver *s)
     return status;
 }
 
-/* After another rank has failed to commit. If the communicator has failed, too, it is not known
- * whether the others have committed; then both parts stay, and loading chooses. */
+/* Undoes commit() after an error of any rank. If the communicator has failed, it is not known
+ * whether the other ranks have committed; both parts then stay, and loading chooses. */
 static void undo(const saver *s)
 {
     if (s->comm && tsr_comm_status(s->comm) != TSR_OK)

@@ -27,14 +27,13 @@ void tsr__parts_finish(tsr__parts *parts)
 
 /* Headers ------------------------------------------------------------------------------------ */
 
-/* What the reader of a part tells the other ranks before the header. */
+/* What the rank that reads a part broadcasts before the header. */
 typedef struct preamble {
     uint64_t header_bytes, file_bytes;
 } preamble;
 
-/* On the rank that reads a part, loads its header, and checks that it is the one that was
- * announced.
- */
+/* On the rank that reads a part, loads its header, and checks that it has not changed since it was
+ * found. */
 static tsr_status load_header(const char *who, const tsr__seen *seen, char **header,
                               preamble *sizes)
 {

@@ -6,22 +6,24 @@
  *     part_table.c  the tensors of a checkpoint, and which slices make up each of them
  *     part_read.c   reading slices piece by piece, with checksums
  *     part_save.c   saves a checkpoint in parts
- *     part_load.c   loads one; ranks send each other the elements that they need
+ *     part_load.c   loads a checkpoint in parts; ranks send each other the elements they need
  *     files.c       the public functions that look at the files of a checkpoint
  *
- * A file holds slices. A slice is what one rank has of a tensor: along one dimension a range, and
- * of that, in row-major order, a range again (tsr_checkpoint_entry). If it is a block, it is stored
- * with the block's shape, otherwise with one dimension. A slice that is the full tensor has the
- * tensor's name; another one has a name such as "x[:,4:8]" or "x[0:4].flat[6:9]", and the metadata
- * "tessera.part" say which tensor it belongs to.
+ * A file holds slices. A slice is what one rank has of a tensor: a range of the elements, in
+ * row-major order, of a block, which is a range along one dimension (tsr_checkpoint_entry). A slice
+ * with all elements of its block is stored with the block's shape, any other slice with one
+ * dimension. A slice that is the full tensor has the tensor's name; any other slice has a name such
+ * as "x[:,4:8]" or "x[0:4].flat[6:9]", and the metadata "tessera.part" say which tensor it belongs
+ * to.
  *
- * Saving never damages the checkpoint before. Each save has a random identity and a generation, one
- * more than any that the ranks see. All ranks write and synchronise temporary files. When all have
- * succeeded, each renames its part of the old checkpoint to NAME.previous, and its temporary file
- * to NAME. When all have done that, they remove what is old. So at any moment each folder holds its
- * parts of the old checkpoint or, once every folder holds the new ones, of the new checkpoint.
- * Loading takes the newest generation of which the ranks together see all parts. Saving starts by
- * giving the parts of this generation their names back, if a save before was interrupted. */
+ * Saving never damages the previous checkpoint. Each save has a random identity and a generation,
+ * one more than any that the ranks see. All ranks write and synchronise temporary files. When all
+ * have succeeded, each renames its part of the old checkpoint to NAME.previous, and its temporary
+ * file to NAME. When all have done that, they remove what is old. So at any moment each folder
+ * holds its parts of the old checkpoint or, once every folder holds the new ones, of the new
+ * checkpoint. Loading takes the newest generation of which the ranks together see all parts. Saving
+ * starts by giving the parts of this generation their names back, if an earlier save was
+ * interrupted. */
 #ifndef TSR_PARALLEL_CHECKPOINT_PARTS_H
 #define TSR_PARALLEL_CHECKPOINT_PARTS_H
 
@@ -51,12 +53,12 @@ char *tsr__part_path(const tsr__part_place *place, int number, int of, const cha
 char *tsr__part_index_path(const tsr__part_place *place);
 
 typedef enum tsr__part_kind {
-    TSR__PART_NONE,     /* no name of a part */
+    TSR__PART_NONE,     /* not the name of a part */
     TSR__PART_CURRENT,  /* NAME-00001-of-00002.safetensors */
     TSR__PART_PREVIOUS, /* with ".previous" appended */
     TSR__PART_PARTIAL   /* with ".partial" appended, or a temporary index */
 } tsr__part_kind;
-/* Returns what the name of a file says. A stem of NULL stands for any. */
+/* Returns the kind of a file by its name. A stem of NULL stands for any stem. */
 tsr__part_kind tsr__part_name_kind(const char *stem, const char *file);
 
 /* part.c ------------------------------------------------------------------------------------- */
@@ -71,7 +73,7 @@ typedef struct tsr__part_id {
 typedef struct tsr__slice {
     tsr_checkpoint_entry of; /* the tensor and the region; no memory */
     uint64_t at_bytes, size_bytes;
-    uint32_t sum; /* its checksum, if the part has them */
+    uint32_t sum; /* its checksum, if the part has checksums */
     int part;     /* index of its part */
 } tsr__slice;
 
@@ -82,13 +84,12 @@ typedef struct tsr__part {
     bool has_checksums;
     uint64_t hash; /* of the header */
     uint64_t header_bytes, size_bytes;
-    tsr__metadata metadata; /* owns the names of tensors of divided slices */
+    tsr__metadata metadata; /* all pairs of the header */
     char **names;           /* [count]: owned names; the entries of slices refer to them */
 } tsr__part;
 
 /* Reads a part from its header and the size of its file. The header may be hostile: everything in
- * it is checked. `what` is the beginning of the error texts. On failure, too, the part must be
- * finished. */
+ * it is checked. On failure, too, the part must be finished. */
 tsr_status tsr__part_parse(const char *header, uint64_t header_bytes, uint64_t file_bytes,
                            tsr__part *out) TSR_NODISCARD;
 /* Loads the header of a file. *out must be freed. */
@@ -118,13 +119,13 @@ typedef struct tsr__seen {
     char *path;
     bool previous;
 } tsr__seen;
-/* What this rank sees. */
+/* The parts that this rank sees. */
 typedef struct tsr__view {
     tsr__seen *items;
     size_t count, capacity;
-    tsr__error problem; /* why the first part that cannot be read cannot; "" if there is none */
+    tsr__error problem; /* of the first part that cannot be read; "" if there is none */
 } tsr__view;
-/* Looks at all parts of the checkpoints NAME in a folder, and adds them. */
+/* Adds all parts in a folder whose names begin with `stem`. */
 tsr_status tsr__view_add_folder(const char *folder, const char *stem,
                                 tsr__view *view) TSR_NODISCARD;
 /* Adds one file, also one that is no part. */
@@ -139,7 +140,7 @@ typedef struct tsr__chosen {
     int *mine;           /* [of]: the index of the part in this rank's view; -1: not there */
 } tsr__chosen;
 /* Chooses the newest checkpoint that is complete over the views of all ranks. If none is, chooses
- * the newest incomplete one, with *missing set to a sentence about its first missing part. `place`
+ * the newest incomplete one, with *missing set to a sentence about its first missing part. `path`
  * names the checkpoint in error texts. */
 tsr_status tsr__parts_choose(const char *who, tsr_comm *comm, const char *path,
                              const tsr__view *view, tsr__chosen *out,
@@ -150,14 +151,14 @@ void tsr__chosen_finish(tsr__chosen *chosen);
 
 /* A tensor: slices first … first + count - 1 of the table. */
 typedef struct tsr__sliced {
-    const tsr_checkpoint_entry *of; /* a slice's; its name, dtype and shape are the tensor's */
+    const tsr_checkpoint_entry *of; /* of one slice, for the tensor's name, dtype and shape */
     size_t first, count;
 } tsr__sliced;
 
-/* The parts of a checkpoint, or of those that there are. */
+/* The parts of a checkpoint, some of which may be missing. */
 typedef struct tsr__parts {
     tsr__part *parts; /* [count]; a missing part has no slices and a header of 0 bytes */
-    char **paths;     /* [count]: the path of each part that this rank reads; otherwise NULL */
+    char **paths;     /* [count]: the path of each part that this rank sees; otherwise NULL */
     int *readers;     /* [count]: the rank that reads each part; -1: missing */
     int count;
     tsr__slice *slices; /* sorted by the names of their tensors, then by part */
