@@ -177,7 +177,7 @@ tsr_status tsr_fsdp_create(const tsr_fsdp_params *params, tsr_fsdp **out)
 
 static void finish_param(tsr__fsdp_param *p)
 {
-    /* nobody needs the results of these requests any more */
+    /* the results of these requests are not needed any more */
     (void)!tsr_group_wait(&p->gathering);
     (void)!tsr_group_wait(&p->reducing);
     tsr_tensor_destroy(&p->seen.tensor);

@@ -83,7 +83,7 @@ typedef struct tsr__fsdp_pool {
     uint64_t at_bytes;    /* the position of the next part in its chunk */
 } tsr__fsdp_pool;
 
-/* The memory of all shards of a set. */
+/* The memory of a set of shards: this rank's own, or the copies of another rank's. */
 typedef struct tsr__fsdp_pools {
     tsr__fsdp_pool values, gradients, state;
 } tsr__fsdp_pools;
@@ -137,11 +137,12 @@ struct tsr_fsdp {
     int64_t steps;
 
     tsr__fsdp_pools pools;
-    uint64_t most_bytes; /* of an allocation. With copies it is the same on all ranks, and so are
-                            the chunks of a shard and of its copy */
+    /* The most bytes of an allocation. With copies it is the same on all ranks, so that a shard and
+     * its copy are in the same chunks. */
+    uint64_t most_bytes;
     tsr__fsdp_replica replica;
     tsr__fsdp_progress progress;
-    tsr__fsdp_step next; /* unless `progress` is idle; its pointers are to these two: */
+    tsr__fsdp_step next; /* unless `progress` is idle; it points to the next two fields */
     tsr_sgd_params next_sgd;
     tsr_adamw_params next_adamw;
 
@@ -281,12 +282,12 @@ void tsr__fsdp_take_layers(tsr_fsdp *model);
 /* move.c: the model that is divided again, and the ranks that have parts of it. Ranks are those of
  * the new model's group, except where a comment says otherwise. */
 typedef struct tsr__fsdp_move {
-    const tsr_fsdp *from; /* NULL: this rank has none of it */
+    const tsr_fsdp *from; /* NULL: this rank has no part of it */
     tsr_fsdp *to;
     const tsr_shard_plan *plan; /* of `from`, on all ranks */
     int from_size;
     const int *providers; /* [from_size]: the rank that has the shards of each rank of `from` */
-    const bool *has;      /* [to->size]: the ranks that have a part of `from` */
+    const bool *has;      /* [to->size]: whether each rank has a part of `from` */
 } tsr__fsdp_move;
 /* Sends the values and the state of all shards to the ranks that keep them, and to their copies.
  * Collective. */

@@ -58,8 +58,8 @@ static tsr_status place_moment2(const tsr_fsdp *model, tsr__fsdp_pools *pools, t
                               : TSR_OK;
 }
 
-/* Lays out half of the places: shards, or resident parameters. Those of the same kind follow each
- * other. */
+/* Lays out the shards, or the resident parameters if `resident` is true. Parts of one kind, such as
+ * all values, follow each other. */
 static tsr_status lay_out_half(const tsr_fsdp *model, bool resident, tsr__fsdp_param *params,
                                tsr__fsdp_pools *pools)
 {

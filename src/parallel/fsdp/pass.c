@@ -73,7 +73,7 @@ static tsr_status begin(tsr_fsdp *model, int unit, tsr_pass pass)
     TSR__TRY(tsr__fsdp_gather(model, unit, unit, step, &room));
     TSR__REQUIRE(room, "fsdp_begin: %d units are in use; there is no memory for another one",
                  model->slot_count);
-    /* A unit that is in use cannot lose its slot. */
+    /* From now on the unit cannot lose its slot. */
     model->units[unit].in_use = true;
     TSR__TRY(tsr__fsdp_wait_gathered(model, unit));
     TSR__TRY(gather_ahead(model, unit, pass));
@@ -173,7 +173,7 @@ tsr_status tsr_fsdp_shard_of(tsr_fsdp *model, uint64_t param, tsr_fsdp_shard *ou
                  model->param_count);
     TSR__TRY(tsr__fsdp_collect_all(model));
     const tsr__fsdp_param *p = &model->params[param];
-    /* The caller may write to the gradient. */
+    /* The caller may write to the gradient, so it must not be on its way to the copy any more. */
     TSR__TRY(tsr__fsdp_wait_sent(model, (int)param));
     model->replica.changed = model->replica.changed || p->grad_holds;
     *out = (tsr_fsdp_shard){.range = p->range};

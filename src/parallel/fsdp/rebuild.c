@@ -56,7 +56,9 @@ static void end_requests(tsr_fsdp *model)
 /* Chooses the model that goes on. Other models of this rank remain until the end. */
 static tsr_status choose_model(tsr_fsdp *model, rebuilding *b)
 {
-    int64_t known[] = {-1, -1}; /* whether it is known that all ranks had completed it, and not */
+    /* This rank's generation: known[0] if all ranks are known to have completed it, otherwise
+     * known[1]. */
+    int64_t known[] = {-1, -1};
     if (model)
         known[model->tentative] = model->generation;
     TSR__TRY(tsr_comm_all_reduce(b->comm, known, known, 2, TSR_I64, TSR_OP_MAX));
@@ -104,7 +106,7 @@ static tsr_status exchange_reports(rebuilding *b)
 
 /* Steps -------------------------------------------------------------------------------------- */
 
-/* The step that a rank can reach and that others may have reached. */
+/* Returns the latest step that this rank, or another rank of its group, may have made. */
 static int64_t reached(const report *r)
 {
     return r->steps + (r->progress == TSR__FSDP_MET);
@@ -115,7 +117,8 @@ static bool can_reach(const report *r, int64_t step)
     return r->steps == step || (r->steps == step - 1 && r->progress != TSR__FSDP_IDLE);
 }
 
-/* Makes the step that this rank is prepared for, if another rank has made it. */
+/* Sets b->step to the latest step that any rank may have made. Makes that step if this rank has
+ * only prepared it. */
 static tsr_status agree_on_step(rebuilding *b)
 {
     int latest = b->root;
@@ -267,7 +270,7 @@ static tsr_status fill(rebuilding *b)
                                              .from_size = (int)b->reports[b->root].size,
                                              .providers = b->providers,
                                              .has = b->has});
-    /* Uploads must be complete before this rank says that its model is. */
+    /* Uploads must be complete before this rank reports that its model is complete. */
     if (status == TSR_OK)
         status = tsr_stream_wait(b->to->stream);
     b->to->steps = b->step;

@@ -3,8 +3,8 @@
  * sends. So only gradients are sent, and a rank that is lost leaves no copy that is half updated.
  *
  * The gradients of a unit are sent after its last backward pass before a step, while the device
- * computes those of other units. Which pass is the last one is known from the step before. If it
- * was another one, all gradients are sent when the step is made. */
+ * computes those of other units. Which pass is the last one is predicted from the previous step. If
+ * the prediction is wrong, all gradients are sent when the step is made. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "gpu/stream/host_access.h"
@@ -95,7 +95,7 @@ tsr_status tsr__fsdp_make_replica(tsr_fsdp *model)
     for (int i = 0; i < model->param_count; i++) {
         const tsr__fsdp_param *p = &model->params[i];
         r->params[i].seen = (tsr_parameter){.dtype = p->seen.dtype, .ndim = p->seen.ndim};
-        if (!p->resident) /* every rank has the others */
+        if (!p->resident) /* every rank has resident parameters */
             r->params[i].range =
                 (tsr_shard_range){(uint64_t)p->starts[r->from], (uint64_t)p->sizes[r->from]};
     }
@@ -107,7 +107,7 @@ void tsr__fsdp_finish_replica(tsr_fsdp *model)
 {
     tsr__fsdp_replica *r = &model->replica;
     for (int i = 0; r->params && i < model->param_count; i++)
-        (void)!tsr_group_wait(&r->params[i].reducing); /* nobody needs the results any more */
+        (void)!tsr_group_wait(&r->params[i].reducing); /* the results are not needed any more */
     tsr_group_destroy(&r->group);
     if (r->params)
         tsr__fsdp_free_shards(r->params, model->param_count, &r->pools);
@@ -147,7 +147,8 @@ static tsr_status swap(const tsr__fsdp_replica *r, const piece *out, const piece
     return status;
 }
 
-/* Without `host`, the piece is in the memory of the chunk. */
+/* Gives the piece at `at_bytes` of a chunk. Its data are at `host`, or in the chunk's memory if
+ * `host` is NULL. */
 static tsr_status piece_of(const tsr__fsdp_chunk *chunk, uint64_t at_bytes, void *host, piece *out)
 {
     *out = (piece){.data = host};
@@ -279,7 +280,7 @@ tsr_status tsr__fsdp_stop_sending(tsr_fsdp *model)
     return status;
 }
 
-/* Returns whether the copy lacks a gradient of this rank, or has another one. */
+/* Returns whether the copy of this rank's gradients lacks one or has one that has changed since. */
 static bool is_stale(const tsr_fsdp *model)
 {
     for (int u = 0; u < model->unit_count; u++)
@@ -288,8 +289,8 @@ static bool is_stale(const tsr_fsdp *model)
     return model->replica.changed;
 }
 
-/* Sends all gradients if this rank's copy is stale, and receives those of the rank whose copy this
- * rank has if that is. */
+/* Sends all gradients if the copy of this rank's gradients is stale. Receives those of rank `from`
+ * if this rank's copy of them is stale. */
 static tsr_status send_stale(tsr_fsdp *model)
 {
     tsr__fsdp_replica *r = &model->replica;

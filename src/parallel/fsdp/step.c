@@ -143,12 +143,12 @@ static void remember(tsr_fsdp *model, const tsr__fsdp_step *how)
     }
 }
 
-/* `how` has exactly one of the two pointers to params. They have been checked, even on a rank that
- * has no parameters: such a rank must fail, or count the step, like the others. */
+/* The params in `how` must have been checked, even on a rank that has no parameters: such a rank
+ * must fail, or count the step, like the others. */
 static tsr_status prepare(tsr_fsdp *model, const char *who, const tsr__fsdp_step *how)
 {
     TSR__TRY(tsr__fsdp_check_not_in_use(model, who));
-    /* If the step has failed while it was applied, this call makes the rest. */
+    /* The previous step has failed while it was applied: this call makes the rest of it. */
     if (model->progress == TSR__FSDP_MET) {
         remember(model, how);
         return TSR_OK;
