@@ -251,8 +251,8 @@ typedef struct parts_call {
     const int64_t *sizes;
 } parts_call;
 
-/* Checks that `part` is exactly this rank's part of `whole` (in_place), or that it does not overlap
- * `whole`. */
+/* Checks that `part` is exactly this rank's part of `whole`, or does not overlap `whole`. Sets
+ * *in_place to whether it is that part. */
 static tsr_status check_place(const char *who, const tsr_group_request *request,
                               const tsr_tensor *whole, const tsr_tensor *part, bool *in_place)
 {

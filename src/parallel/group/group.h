@@ -2,13 +2,16 @@
  * it:
  *
  *     flat.c        makes operands contiguous, and copies results back
- *     wire.c        packs what is sent in a narrow format, and unpacks or adds it; how results
- * reach the caller's tensors request.c     a request: its queue, its end, and the communicator's
- * operation for it direct.c      the path for tensors that the communicator can read and write in
- * place staged.c      the path through a ring of pieces of host memory progress.c    advances all
- * groups of a stream; waiting, testing, failing collective.c  the public operations: checks their
- * arguments and prepares requests group.c       creates groups and chooses their path calibrate.c
- * measures the speed of each rank efficiency.c  computes how well a partition uses these speeds */
+ *     wire.c        packs what is sent in a narrow format, and unpacks or adds what is received;
+ *                   writes results to the caller's tensors
+ *     request.c     a request: its queue, its end, and the communicator's operation for it
+ *     direct.c      the path for tensors that the communicator can read and write in place
+ *     staged.c      the path through a ring of pieces of host memory
+ *     progress.c    advances all groups of a stream; waiting, testing, failing
+ *     collective.c  the public operations: checks their arguments and prepares requests
+ *     group.c       creates groups and chooses their path
+ *     calibrate.c   measures the speed of each rank
+ *     efficiency.c  computes how well a partition uses these speeds */
 #ifndef TSR_PARALLEL_GROUP_GROUP_H
 #define TSR_PARALLEL_GROUP_GROUP_H
 
@@ -53,13 +56,13 @@ struct tsr_group_request {
     tsr__group_kind kind;
     tsr_op op;
     int root; /* in an exchange: the rank that receives from this one */
-    int from; /* in an exchange */
+    int from; /* in an exchange: the rank that sends to this one */
     tsr_dtype dtype;
     /* [size]: number of elements of each rank's block; all-reduce and broadcast use counts[0]
      * only */
     uint64_t *counts;
     uint64_t *recv_counts; /* [size]: all-to-all and exchange only */
-    uint64_t most;         /* the largest of the counts, of all ranks */
+    uint64_t most;         /* the largest element of counts and recv_counts */
     uint64_t size_bytes;
     tsr_tensor *in, *out; /* flat; if `in` is NULL, the operation is in place */
     /* `in` is this rank's block of `out`, or `out` is this rank's block of `in`. */
@@ -150,16 +153,16 @@ struct tsr_group {
 tsr_status tsr__group_wire_check(const char *caller, tsr_dtype wire) TSR_NODISCARD;
 /* True if tensors of `dtype` are sent in fewer bytes with this wire. */
 bool tsr__group_wire_narrows(tsr_dtype wire, tsr_dtype dtype);
-/* Each sets the operands of a request that `serves` this operation with `wire`, in a group of
- * several ranks, and records packing what this rank sends. The sizes of the ranks' parts must be
- * set, and there must be elements. */
+/* Each of these functions sets the operands of a request that `serves` the operation in its name,
+ * and records the packing of what this rank sends. The group must have several ranks. The sizes of
+ * the ranks' parts must be set, and there must be elements. */
 tsr_status tsr__group_wire_all_reduce(tsr_group_request *request, tsr_tensor *tensor) TSR_NODISCARD;
 tsr_status tsr__group_wire_all_gather(tsr_group_request *request, tsr_tensor *out,
                                       const tsr_tensor *in) TSR_NODISCARD;
 tsr_status tsr__group_wire_reduce_scatter(tsr_group_request *request, tsr_tensor *out,
                                           const tsr_tensor *in) TSR_NODISCARD;
-/* Records the result in the request's target, from what is in `out`. Does nothing if the request
- * has no target. */
+/* Records writing the result from `out` to the request's target. Does nothing if the request has no
+ * target. */
 tsr_status tsr__group_copy_out(const tsr_group_request *request) TSR_NODISCARD;
 
 /* flat.c ------------------------------------------------------------------------------------- */
@@ -176,8 +179,8 @@ tsr_status tsr__group_copy_to_flat(tsr_stream *stream, tsr_tensor *flat,
                                    const tsr_tensor *tensor) TSR_NODISCARD;
 tsr_status tsr__group_copy_from_flat(tsr_stream *stream, const tsr_tensor *flat,
                                      tsr_tensor *tensor) TSR_NODISCARD;
-/* Copies each rank's part of `whole`, along the request's dim, to the block of that rank in
- * `flat`, or back. Converts likewise. */
+/* Copies each rank's part of `whole`, along the request's dim, to the block of that rank in `flat`,
+ * or back. Converts to the dtype of the destination. */
 tsr_status tsr__group_copy_to_blocks(const tsr_group_request *request, tsr_tensor *flat,
                                      const tsr_tensor *whole) TSR_NODISCARD;
 tsr_status tsr__group_copy_from_blocks(const tsr_group_request *request, const tsr_tensor *flat,
@@ -213,10 +216,9 @@ extern const tsr__group_path tsr__group_direct, tsr__group_staged;
 
 /* collective.c ------------------------------------------------------------------------------- */
 
-/* Starts to send `in` to the rank `to`, and to receive `out` from the rank `from`; one of the two
- * ranks may have other counts in its other direction. Both are contiguous tensors of one dimension
- * and of the same dtype. All ranks must start the same exchanges with each other in the same
- * order. */
+/* Starts to send `in` to the rank `to`, and to receive `out` from the rank `from`. Both are
+ * contiguous tensors of one dimension and of the same dtype; their sizes may differ. All ranks must
+ * start the same exchanges with each other in the same order. */
 tsr_status tsr__group_exchange_start(tsr_group *group, tsr_tensor *in, int to, tsr_tensor *out,
                                      int from, tsr_group_request **request) TSR_NODISCARD;
 

@@ -8,13 +8,13 @@
 #include "parallel/group/group.h"
 #include "tessera/ops.h"
 
-/* The blocks in each operand that has several. */
+/* Returns the number of blocks in the request's full tensor; 1 if it is not divided. */
 static int block_count(const tsr_group_request *request)
 {
     return request->in && request->kind != TSR__GROUP_EXCHANGE ? request->group->size : 1;
 }
 
-/* True if a piece has different elements before and after. */
+/* Returns whether one half of a piece is sent and the other half received. */
 static bool exchanges(const tsr_group_request *request)
 {
     return request->kind == TSR__GROUP_ALL_TO_ALL || request->kind == TSR__GROUP_EXCHANGE;
@@ -99,7 +99,7 @@ static tsr_status copy_blocks(const tsr_group_request *request, const tsr__group
     return TSR_OK;
 }
 
-/* Copies a piece's range of the blocks that an all-to-all has received. */
+/* Copies a piece's range of the blocks that an all-to-all or an exchange has received. */
 static tsr_status copy_received(const tsr_group_request *request, const tsr__group_piece *piece)
 {
     const tsr_group *group = request->group;

@@ -1,7 +1,7 @@
-/* Operations whose data are rounded on the way. What a rank sends is packed in a narrow format, and
- * gathered or exchanged by an ordinary operation. Each rank unpacks it at the end, and adds
- * contributions in f32 in the order of ranks. So all ranks get the same bits, also of their own
- * part, and each value is rounded once.
+/* Operations that send their data in a narrow format. What a rank sends is packed, and gathered or
+ * exchanged by an ordinary operation. Each rank unpacks what it receives, and adds contributions in
+ * f32 in the order of ranks. So all ranks get the same bits, also of their own part, and each value
+ * is rounded once.
  *
  *     the caller wants    what is sent
  *     all-reduce          an all-gather of the ranks' tensors
@@ -57,7 +57,7 @@ static tsr_status new_sent(const tsr_group_request *request, int64_t count, tsr_
 
 /* Packing ------------------------------------------------------------------------------------ */
 
-/* Packs `count` elements of a flat tensor, from `first` on, behind element `at` of `packed`. */
+/* Packs `count` elements of a flat tensor, from `first` on, to `packed`, from element `at` on. */
 static tsr_status pack_range(const tsr_group_request *request, tsr_tensor *packed, int64_t at,
                              const tsr_tensor *flat, int64_t first, int64_t count)
 {
@@ -96,7 +96,7 @@ static tsr_status pack(const tsr_group_request *request, tsr_tensor *packed,
     return status;
 }
 
-/* The elements of each rank's part of `whole` along the request's dim. */
+/* Returns the number of elements of a rank's part of `whole` along the request's dim. */
 static int64_t part_count(const tsr_group_request *request, const tsr_layout *whole, int rank)
 {
     const int64_t size = whole->shape[request->dim];
@@ -209,7 +209,8 @@ tsr_status tsr__group_wire_reduce_scatter(tsr_group_request *request, tsr_tensor
 
 /* Unpacking ---------------------------------------------------------------------------------- */
 
-/* Records to = the sum of packed contributions that follow each other behind element `at`. */
+/* Records to = the sum of packed contributions, which follow each other in request->out from
+ * element `at` on. */
 static tsr_status unpack_blocks(const tsr_group_request *request, tsr_tensor *to, int64_t at,
                                 int contributions)
 {
@@ -230,7 +231,8 @@ static tsr_status unpack_blocks(const tsr_group_request *request, tsr_tensor *to
     return status;
 }
 
-/* sum = sum + the contribution of rank r. The last sum is `to`. */
+/* *sum = *sum + the contribution of rank r. The sum with the last rank's contribution is written to
+ * `to` instead. */
 static tsr_status add(const tsr_group_request *request, int r, tsr_tensor **sum, tsr_tensor *to)
 {
     const tsr_layout *layout = tsr_tensor_layout(to);
@@ -286,7 +288,7 @@ static tsr_status unpack_parts(const tsr_group_request *request, const tsr_tenso
     return TSR_OK;
 }
 
-/* Records the result in the target, from what has been received. */
+/* Records writing the result to the target, from what has been received. */
 static tsr_status finish(const tsr_group_request *request)
 {
     tsr_tensor *target = request->target;
