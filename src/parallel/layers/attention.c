@@ -48,7 +48,7 @@ static tsr_status split(const tsr__attention *a, tsr__temps *temps, const tsr_te
                : TSR_OK;
 }
 
-/* Makes the tensor of positions 0 … tokens − 1, unless it exists. */
+/* Gets the tensor of positions 0 … tokens − 1. Makes a->positions longer if necessary. */
 static tsr_status need_positions(tsr__attention *a, tsr__temps *temps, int64_t tokens,
                                  tsr_tensor **out)
 {
@@ -91,7 +91,8 @@ static tsr_attention_params params_of(const tsr__attention *a)
 /* Forward ------------------------------------------------------------------------------------ */
 
 /* Normalises queries and keys if the layer has norms. If `kept` is true, the normalised values go
- * to new memory. *out is the heads, and *normalised is that new memory or NULL. */
+ * to new memory, *normalised; otherwise they replace those in `qkv`, and *normalised is NULL. *out
+ * is the views of the heads. */
 static tsr_status normalise(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv, bool kept,
                             parts *out, tsr_tensor **normalised)
 {

@@ -11,7 +11,7 @@ typedef struct tsr__attention {
     tsr_layer base;
     tsr_heads heads;  /* the heads of this rank */
     int32_t *kv_head; /* [heads.count]: the index of the kv head that each head reads */
-    bool regular;     /* kv_head is what tsr_attention uses if it gets no table */
+    bool regular;     /* kv_head is the default of tsr_attention, so it is not passed */
     bool causal, qk_norm;
     int64_t window;
     float scale, softcap, norm_epsilon;

@@ -11,7 +11,8 @@
  *     row.c        passes of row-parallel layers
  *     parts.c      column-parallel layers that consist of several parts
  *     product.c    a product that reduces finished parts while it computes others
- *     mlp.c, embedding.c, vocabulary.c, dropout.c */
+ *     attention.c, attention_create.c, block.c, dropout.c, embedding.c, mlp.c, norm.c, vocabulary.c
+ *                  the layers and operations that these files are named after */
 #ifndef TSR_PARALLEL_LAYERS_LAYER_H
 #define TSR_PARALLEL_LAYERS_LAYER_H
 
@@ -56,7 +57,7 @@ typedef struct tsr__cached {
 
 typedef struct tsr__layer_type {
     const char *name; /* for example "row_linear" */
-    /* These are like the public functions with these names. Only `saved` and `dx` may be NULL. */
+    /* As tsr_layer_forward and tsr_layer_backward. Only `saved` and `dx` may be NULL. */
     tsr_status (*forward)(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
                           tsr_tensor **y);
     tsr_status (*backward)(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
@@ -111,11 +112,11 @@ struct tsr_layer_saved {
  * layer uses the default group. */
 tsr_status tsr__layer_new(const tsr__layer_type *type, size_t size, tsr_group *group,
                           const char *name, tsr_layer **out) TSR_NODISCARD;
-/* Creates what the forward pass of a layer saves, with x. */
+/* Creates the struct in which the forward pass of a layer saves tensors, with a view of x. */
 tsr_status tsr__layer_saved_new(const tsr_layer *layer, const tsr_tensor *x,
                                 tsr_layer_saved **out) TSR_NODISCARD;
 /* The forward pass of a layer that ends a residual branch: *y = layer(x) + added. The layer's last
- * product adds it, if that is possible. `cached`, `added` and `saved` may be NULL. */
+ * product adds `added`, if that is possible. `cached`, `added` and `saved` may be NULL. */
 tsr_status tsr__layer_forward_added(tsr_layer *layer, const tsr_tensor *x,
                                     const tsr__cached *cached, const tsr_tensor *added,
                                     tsr_layer_saved **saved, tsr_tensor **y) TSR_NODISCARD;
@@ -211,12 +212,12 @@ typedef struct tsr__partials {
     } item[TSR__MAX_LAYER_PARAMETERS];
     tsr_group_request *request;
 } tsr__partials;
-/* Allocates the tensors (shares) that take this rank's parts of some gradients. If `zeros` is true,
- * the shares are set to 0. This is needed if not all elements of a share are computed. */
+/* Allocates the shares of the gradients of parameters indices[count]. If `zeros` is true, the
+ * shares are set to 0. This is needed if not all elements of a share are computed. */
 tsr_status tsr__partials_begin(tsr__partials *sums, const int *indices, int count,
                                bool zeros) TSR_NODISCARD;
-/* Gets the tensor that takes this rank's part of the gradient of parameter `index`, before it is
- * summed over the ranks. It is f32 and has the parameter's shape. */
+/* Gets the share of the gradient of parameter `index`, to which the caller writes. It is f32 and
+ * has the parameter's shape. */
 tsr_status tsr__partials_take(const tsr__partials *sums, int index, tsr_tensor **out) TSR_NODISCARD;
 tsr_status tsr__partials_start(tsr__partials *sums) TSR_NODISCARD;
 /* Blocks until the shares have been summed over the ranks, and adds the sums to the gradients. */
@@ -256,7 +257,7 @@ tsr_status tsr__temp_reshape(tsr__temps *temps, const tsr_tensor *in, int ndim,
 /* Gives any tensor another shape: creates a view, or a copy if no view is possible. */
 tsr_status tsr__temp_reshape_any(tsr__temps *temps, const tsr_tensor *in, int ndim,
                                  const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
-/* Reshapes a tensor [.., features] to [rows, features], in the same way. */
+/* Reshapes a tensor [.., features] to [rows, features], as tsr__temp_reshape_any does. */
 tsr_status tsr__temp_flatten(tsr__temps *temps, const tsr_tensor *in,
                              tsr_tensor **out) TSR_NODISCARD;
 /* Creates a tensor with the shape of `in`, except that dimension `dim` has size `size`. */

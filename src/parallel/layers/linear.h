@@ -74,8 +74,8 @@ tsr_status tsr__column_create(const tsr_linear_params *params, int count,
 tsr_status tsr__row_create(const tsr_linear_params *params, const char *part,
                            tsr_layer **out) TSR_NODISCARD;
 
-/* Checks the params of a layer that has linear layers as children, except for sizes. If this layer
- * makes the checks, error texts contain this layer's name. */
+/* Checks the params that a layer passes to linear layers, its children, except for sizes. Error
+ * texts then have this layer's name, not a child's. */
 tsr_status tsr__linear_check(const tsr_layer *layer, const tsr_linear_params *params) TSR_NODISCARD;
 
 /* column.c, row.c: the passes, with the types of tsr__layer_type. */
@@ -96,13 +96,14 @@ tsr_status tsr__column_forward_activated(tsr_layer *layer, const tsr_tensor *x,
                                          tsr_activation activation, tsr_layer_saved *saved,
                                          tsr_tensor **y) TSR_NODISCARD;
 
-/* The same with one part, before a backward pass: *slope becomes the derivative of the activation.
- * If no kernel computes both, or the layer gathers x or y, *y is NULL, and nothing is recorded. */
+/* The forward pass of a column-parallel layer with an activation, for a later backward pass: *slope
+ * becomes the derivative of the activation. If no kernel computes both y and slope in one product,
+ * or the layer gathers x or y, *y is NULL, and nothing is recorded. */
 tsr_status tsr__column_forward_sloped(tsr_layer *layer, const tsr_tensor *x,
                                       tsr_activation activation, tsr_layer_saved **saved,
                                       tsr_tensor **slope, tsr_tensor **y) TSR_NODISCARD;
 /* The backward pass of a layer with a SHARDED input: *dx is also multiplied by `factor`, which has
- * its shape. */
+ * the shape of *dx. */
 tsr_status tsr__row_backward_times(tsr_layer *layer, const tsr_layer_saved *saved,
                                    const tsr_tensor *dy, const tsr_tensor *factor,
                                    tsr_tensor **dx) TSR_NODISCARD;

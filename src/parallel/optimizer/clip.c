@@ -61,7 +61,7 @@ static tsr_status scale_on_device(tsr__norm *n, float max_norm, double loss_scal
     const tsr__norm_class *all = &n->classes[0];
     TSR__TRY(tsr_sum_squares(stream, last->sum, all->grads, (int)all->count, 1));
     TSR__TRY(tsr__clip_scale(stream, last->scale, last->sum, max_norm, (float)loss_scale));
-    last->exists = false; /* until there is a new one */
+    last->exists = false; /* until the new norm is complete */
     TSR__TRY(tsr_copy(stream, last->seen, last->sum));
     TSR__TRY(tsr_stream_mark(stream, &last->point));
     last->loss_scale = loss_scale;

@@ -1,8 +1,8 @@
 /* The norm of all gradients together. Several ranks may have the same element of a gradient. Only
  * the lowest of them adds the square of the element, so that it counts once. The ranks' sums are
  * then added over two groups: the group in which a parameter is sharded (data), and the group in
- * which its layer is divided (tensor). Parameters for which both groups are the same form a
- * class. The sums of all classes are added over the stages of a pipeline. */
+ * which its layer is divided (tensor). Parameters that have the same two groups form a class. The
+ * sums of all classes are added over the stages of a pipeline. */
 #include <inttypes.h>
 #include <stdint.h>
 #include <string.h>
@@ -185,7 +185,7 @@ static tsr_status set_share(tsr__norm *n, tsr_group *tensor, const tsr_parameter
 }
 
 /* Returns `mine` if it is an error, and an error if another rank has one. All ranks of the group
- * call it, so that no rank waits for one that has failed. */
+ * must call it, so that no rank waits for one that has failed. */
 static tsr_status agree(tsr_group *group, tsr_status mine)
 {
     const tsr__error why = tsr__error_take();
@@ -199,7 +199,8 @@ static tsr_status agree(tsr_group *group, tsr_status mine)
     return any ? another_failed() : TSR_OK;
 }
 
-/* `status` is that of the work before, which may have failed on some ranks. */
+/* Sets the shares of the parameters whose tensor-parallel group is `group`. `status` is that of
+ * earlier work, which may have failed on some ranks. */
 static tsr_status share_in_group(tsr__norm *n, tsr_group *group, tsr_status status)
 {
     shares s = {.group = group};
@@ -459,8 +460,8 @@ tsr_status tsr__norm_sum_over_ranks(tsr__norm *n, tsr_status mine, double *out)
         all.failed += m.failed;
         all.unshared += m.unshared;
     }
-    const double unshared = all.unshared; /* which other stages need not know */
-    all.failed += mine != TSR_OK;         /* if there are no classes */
+    const double unshared = all.unshared; /* other stages do not need it */
+    all.failed += mine != TSR_OK;         /* needed if there are no classes */
     TSR__TRY(reduce(n->stages, &all));
     if (unshared > 0) /* this makes all ranks compute the shares again in the next call */
         n->optimizer->shared_items = SIZE_MAX;

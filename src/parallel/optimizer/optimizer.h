@@ -35,11 +35,11 @@ typedef struct tsr__optimizer_model {
 
 /* For clip.c: the norm that was computed last. */
 typedef struct tsr__optimizer_norm {
-    bool exists, waits; /* waits: it must be computed from `seen`; otherwise it is `value` */
+    bool exists, waits; /* waits: the norm follows from `seen`; otherwise it is `value` */
     double value;
     /* For norms that the device computes while the host goes on; created when first used. */
     tsr_tensor *sum, *scale; /* f32 [1] and [TSR__SCALE_FLOATS], in the device's memory */
-    tsr_tensor *seen;        /* the sum, in the host's memory, from `point` of the stream on */
+    tsr_tensor *seen;        /* `sum` in host memory, valid when the stream has reached `point` */
     uint64_t point;
     double loss_scale;
 } tsr__optimizer_norm;

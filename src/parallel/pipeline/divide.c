@@ -58,7 +58,7 @@ static tsr_status limit_of(const tsr_pipeline_divide_params *p, int stage, int *
     return TSR_OK;
 }
 
-/* The time that a stage would need for one more block. */
+/* Returns the time that a stage would need with one block more than `count`. */
 static double next_time(const tsr_pipeline_divide_params *p, int stage, int count)
 {
     const double cost = (double)(count + 1) + (stage == 0 ? p->first_cost : 0) +
@@ -66,7 +66,7 @@ static double next_time(const tsr_pipeline_divide_params *p, int stage, int coun
     return cost / (p->rates ? p->rates[stage] : 1);
 }
 
-/* Returns the stage that gets the next block, or -1 if all are full. */
+/* Sets *out to the stage that gets the next block, or to -1 if all are full. */
 static tsr_status choose(const tsr_pipeline_divide_params *p, const int *counts, int *out)
 {
     double least = INFINITY;

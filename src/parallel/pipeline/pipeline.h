@@ -37,7 +37,7 @@ typedef struct tsr__pipeline_inbox {
     const tsr_pipeline_run_params *params;
     int posted; /* number of receives that have been started */
     tsr_tensor *tensor;
-    tsr_group_request *request; /* of the last of them */
+    tsr_group_request *request; /* of the receive that was started last */
 } tsr__pipeline_inbox;
 
 /* What a run sends over a link. */
@@ -47,7 +47,8 @@ typedef struct tsr__pipeline_outbox {
     tsr_group_request **requests; /* [micro_batches] */
 } tsr__pipeline_outbox;
 
-/* link.c: A link without a group does nothing: tsr__pipeline_take gives NULL. */
+/* link.c: With a link that has no group, these functions do nothing, and tsr__pipeline_take gives
+ * NULL. */
 
 /* Starts to receive the next tensor, unless all have been received. */
 tsr_status tsr__pipeline_post(tsr_pipeline *pipeline, tsr__pipeline_inbox *inbox) TSR_NODISCARD;
