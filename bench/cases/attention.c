@@ -8,7 +8,7 @@
 #include "bench/harness/data.h"
 #include "cli/lib/memory.h"
 
-/* Small ones first: their rates predict the time of larger ones. */
+/* Small cases come first: their rates predict the time of larger ones. */
 static const struct size {
     int64_t batch, heads, q_len, kv_len, head_dim;
 } sizes[] = {
@@ -134,7 +134,7 @@ static double product(const float *a, const float *b, int64_t count)
     return sum;
 }
 
-/* A row of the operand's tensor. */
+/* Returns a row of the operand's tensor. */
 static const float *row_at(const attention *test, int operand, int64_t head, int64_t row)
 {
     const struct size *s = test->size;
@@ -148,13 +148,13 @@ static double score(const attention *test, int64_t head, int64_t query, int64_t 
            sqrt((double)test->size->head_dim);
 }
 
-/* The keys that a query sees. */
+/* Returns how many keys a query sees. */
 static int64_t seen(const attention *test, int64_t query)
 {
     return test->size->kv_len - test->size->q_len + query + 1;
 }
 
-/* Probabilities of a query's keys, in double precision. */
+/* Computes the probabilities of a query's keys in double precision. */
 static void probabilities(const attention *test, int64_t head, int64_t query, double *p)
 {
     double most = -INFINITY, sum = 0;
@@ -170,8 +170,9 @@ static void probabilities(const attention *test, int64_t head, int64_t query, do
         p[j] /= sum;
 }
 
-/* Compares a row with `want`. Rounding errors are relative to the largest summand: those of f32,
- * and with cooperative matrices those of the dtype to which probabilities are rounded. */
+/* Compares a row with `want`. The tolerance is relative to the largest summand. It allows for the
+ * rounding of f32, or, with cooperative matrices, for the rounding of probabilities to their
+ * dtype. */
 static void compare(attention *test, bench_check *check, int operand, int64_t head, int64_t row,
                     const double *want, double magnitude)
 {
@@ -185,7 +186,8 @@ static void compare(attention *test, bench_check *check, int operand, int64_t he
                               (test->dtype == TSR_F32 ? 0 : 1e-7));
 }
 
-/* The queries or keys that are compared, spread over all heads. */
+/* Returns the n-th of the queries or keys that are compared, and its head. They are spread over all
+ * heads. */
 static int64_t sampled(const attention *test, int operand, int64_t n, int64_t *head)
 {
     const int64_t rows = of_keys(operand) ? test->size->kv_len : test->size->q_len;
@@ -219,7 +221,7 @@ static bool verify_forward(attention *test, bench_row *row)
     return bench_verified(test->context, row);
 }
 
-/* A row of dq. */
+/* Computes a row of dq. */
 static void expect_query(const attention *test, int64_t head, int64_t query, double *p,
                          double *want)
 {
@@ -240,7 +242,7 @@ static void expect_query(const attention *test, int64_t head, int64_t query, dou
     }
 }
 
-/* A row of dk and of dv, for all queries that see the key. */
+/* Computes a row of dk and of dv, from all queries that see the key. */
 static void expect_key(const attention *test, int64_t head, int64_t key, double *p, double *dk,
                        double *dv)
 {
@@ -295,7 +297,8 @@ static bool verify_backward(attention *test, bench_row *row)
 
 /* Timing --------------------------------------------------------------------------------------- */
 
-/* Operations of the scores that queries see: two products forward, five more backward. */
+/* Returns the operations on the scores that queries see: two products forward, five more
+ * backward. */
 static double work_of(const struct size *s, bool backward)
 {
     const double keys = (double)s->kv_len - ((double)s->q_len - 1) / 2;

@@ -12,7 +12,7 @@ typedef struct bench_busy {
     tsr_tensor *x, *y;
     double product_ns; /* the time of one product alone */
     int pending;       /* how many products bench_busy_fill keeps in the queue */
-    /* a ring: product number i ends at points[i % BENCH_BUSY_MOST] of the stream */
+    /* a ring: product number i has ended when the stream reaches points[i % BENCH_BUSY_MOST] */
     uint64_t points[BENCH_BUSY_MOST];
     uint64_t count; /* products recorded so far */
 } bench_busy;

@@ -51,11 +51,10 @@ static inline float collective_sum(int ranks, uint64_t index)
 }
 
 /* How many samples are taken, and how long each takes. A sample is the mean time of `batch`
- * consecutive calls, which together take at least half a millisecond. The ranks do not start a
- * sample at the same time: over a slow link, they leave the barrier before it as far apart as a
- * message takes. So a sample is also at least ten calls, unless they take longer than 10 ms. The
- * number of samples is the number that fits into the time, but at least 5 and at most
- * COLLECTIVE_MAX_SAMPLES. */
+ * consecutive calls, which together take at least half a millisecond. Ranks leave the barrier
+ * before a sample at different times: over a slow link, as far apart as a message takes. To hide
+ * that difference, a sample has at least ten calls, unless they take longer than 10 ms. There are
+ * as many samples as fit into the time, but at least 5 and at most COLLECTIVE_MAX_SAMPLES. */
 typedef struct collective_effort {
     uint64_t batch;
     int samples;

@@ -17,7 +17,7 @@ typedef struct part {
     double ns[COLLECTIVE_MAX_SAMPLES];
 } part;
 
-/* What all ranks do. */
+/* What is measured; all ranks have the same plan. */
 typedef struct plan {
     collective_kind kind;
     const collective_sizes *sizes;

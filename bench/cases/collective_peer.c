@@ -40,8 +40,8 @@ static void read_samples(char *line, const collective_sizes *sizes,
 
 typedef struct words {
     char version[128];
-    /* The first line of the program's output that is not a result and has a letter. If the program
-     * fails, it says why. */
+    /* The program's first line of output that is not a result and has a letter. If the program
+     * fails, this line says why. */
     char other[256];
     bool complete;
 } words;

@@ -1,10 +1,12 @@
-/* MPI's collective operations, measured by a program that is built with it (mpi_peer.c). */
+/* Runs MPI's collective operations for comparison, in a program that is built with MPI
+ * (mpi_peer.c). */
 #ifndef TSR_BENCH_CASES_COLLECTIVE_PEER_H
 #define TSR_BENCH_CASES_COLLECTIVE_PEER_H
 
 #include "bench/cases/collective_measure.h"
 
-/* Returns true if this build has the program. Otherwise records that as the context's error. */
+/* Returns true if this build has that program. Otherwise records its absence as the context's
+ * error. */
 bool collective_peer_exists(bench_context *context);
 
 /* As collective_measure; also writes the name of the MPI to `version`. */

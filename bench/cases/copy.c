@@ -23,7 +23,7 @@ typedef struct copy {
     int64_t kept;          /* the view has the first `kept` columns */
     bool transpose;
     float *values; /* the complete source in f32 */
-    /* the bytes of the source, and the bytes that the destination should have */
+    /* `source` has the bytes of the source, and `wanted` those that the destination should have */
     void *source, *wanted;
     void *result;
     uint64_t source_bytes, result_bytes;
@@ -73,8 +73,8 @@ typedef struct copy_case {
     int64_t row_bytes; /* bytes in a row of the matrix; 0: the matrix is square */
     bool transpose;
     bool alone; /* left out of a complete run */
-    /* Products run on another stream. CPU drivers leave the case out of a complete run, because
-     * there the products take the processors that copy. */
+    /* Products run on another stream during the copy. On CPU drivers a complete run leaves the case
+     * out, because there the products use the processors that copy. */
     bool beside;
 } copy_case;
 
@@ -183,8 +183,8 @@ static bool verify(copy *test, bench_row *row, const copy_case *which)
     return bench_verified(context, row);
 }
 
-/* Starts the products. They take twice as long as the transfer takes alone, so that they run until
- * its end; with one queue, the transfer begins only then. */
+/* Starts the products. They take twice as long as the transfer alone, so that they run until the
+ * transfer ends. With one queue, the transfer begins only when they have ended. */
 static bool begin_products(copy *test, const copy_case *which)
 {
     bench_context *context = test->context;

@@ -13,8 +13,8 @@
 #define MAX 15
 #define STEPS 8
 
-/* The rows of the steps of `tessera bench first`. Each run of it gives one sample for every row;
- * the names of a step and its row are the same. */
+/* The rows for the steps of `tessera bench first`. Each run of that benchmark gives one sample for
+ * every row. A row has the name of its step. */
 typedef struct steps {
     const char *caches; /* "empty" or "warm" */
     int count;

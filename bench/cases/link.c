@@ -28,39 +28,40 @@ enum {
             return tried;                                                                          \
     } while (0)
 
-/* A time and a rate: latency is half of a round trip of the small message, and bandwidth is what
- * the large one reaches. */
+/* Latency is half of a round trip of the small message, and bandwidth is the rate of the large
+ * one. */
 static const int64_t usual_sizes[] = {8, 4 << 20};
 
 typedef struct plan {
     int size_count;
     uint64_t bytes[MAX_SIZES];
-    double seconds; /* for each pair and size */
+    /* how long to measure each pair and size */
+    double seconds;
 } plan;
 
 /* The times of one size between this rank and a higher one. */
 typedef struct link_figures {
     uint64_t batch, checked, wrong;
-    double leader_ns; /* about what a message takes, by the lower rank's clock */
+    double leader_ns; /* about the time of a message, by the lower rank's clock */
     int samples;
-    double ns[MAX_SAMPLES]; /* of one message, half of a round trip */
-    /* What a message takes of this rank's processor: to send it, on the lower rank, and to receive
-     * it. None if the ranks share a host, or the message is large. */
+    double ns[MAX_SAMPLES]; /* the time of one message: half of a round trip */
+    /* The time that a message uses this rank's processor: on the lower rank for sending it, on the
+     * other for receiving it. No samples if the ranks share a host or the message is large. */
     int busy_samples;
     double busy_ns[BUSY_SAMPLES];
 } link_figures;
 
-/* The result of a rank, followed by its figures, [ranks][MAX_SIZES]. */
+/* The result of a rank. Its figures follow, [ranks][MAX_SIZES]. */
 typedef struct rank_result {
-    int host; /* its number */
+    int host; /* the number of its host */
     turns_figures turns;
     _Alignas(16) link_figures links[];
 } rank_result;
 
 typedef struct pair {
     tsr_comm *comm;
-    bool is_far; /* its ranks are on two hosts */
-    bool leads;  /* the lower rank, which sends first and takes the times */
+    bool is_far; /* the two ranks are on different hosts */
+    bool leads;  /* this is the lower rank, which sends first and measures */
     int peer;
     uint64_t bytes;
     uint8_t *send, *recv;
@@ -84,7 +85,8 @@ static uint8_t content(int rank, uint64_t at)
     return (uint8_t)(at * 7 + at / 251 + (uint64_t)rank * 13 + 1);
 }
 
-/* Compares what the peer has sent with what it should send. The leader gets the numbers of both. */
+/* Compares what the peer has sent with what it should send. The leader gets the counts of both
+ * ranks. */
 static tsr_status verify(const pair *p, link_figures *out)
 {
     uint64_t counts[2] = {p->bytes, 0}, theirs[2] = {0, 0};
@@ -111,7 +113,8 @@ static tsr_status time_batch(const pair *p, uint64_t batch, double *ns)
     return status;
 }
 
-/* The leader decides how often both exchange messages, from the time of the first round trips. */
+/* Takes the samples. From the time of the first round trips, the leader decides how many both ranks
+ * make. */
 static tsr_status measure(const pair *p, double seconds, link_figures *out)
 {
     int64_t effort[3] = {0, 0, 0};
@@ -143,8 +146,9 @@ static double processor_ns(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* Measures what a message takes of the processors of both ranks. The receiver first sleeps, until
- * the message has arrived, which takes about `ns`, because a rank that waits is busy, too. */
+/* Measures how long a message uses the processors of both ranks. A rank that waits for a message
+ * uses its processor, too. Therefore the receiver first sleeps until the message, which takes about
+ * `ns`, has arrived. */
 static tsr_status measure_busy(const pair *p, double ns, link_figures *out)
 {
     const double away = 1e6 + 2 * ns;
@@ -234,7 +238,7 @@ static bool add_row(bench_context *context, const rank_result *low, const rank_r
     return bench_verified(context, row);
 }
 
-/* Adds what a message takes of the processors of its two ranks, on average. */
+/* Adds a row with the time that a message uses a processor: the mean of sender and receiver. */
 static bool add_busy_row(bench_context *context, int ranks[2], uint64_t bytes,
                          const link_figures *sender, const link_figures *receiver)
 {
@@ -265,7 +269,8 @@ static const rank_result *result_of(const all_results *all, int rank)
     return (const void *)(all->bytes + (size_t)rank * all->each);
 }
 
-/* Adds the rows of each pair and size: those of messages, or what they take of processors. */
+/* Adds a row for each pair and size: the times of messages, or, if `busy`, the use of
+ * processors. */
 static bool add_pairs(bench_context *context, const plan *what, const all_results *all, bool busy)
 {
     for (int low = 0; low < all->ranks; low++)

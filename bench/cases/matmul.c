@@ -10,8 +10,7 @@
 #include "bench/harness/reference.h"
 #include "cli/lib/memory.h"
 
-/* In this order: a square; one token; a few tokens with a wide layer; a prompt; a batch with a
- * narrow layer. */
+/* A square; one token; a few tokens with a wide layer; a prompt; a batch with a narrow layer. */
 static const bench_shape default_shapes[] = {
     {1024, 1024, 1024}, {1, 4096, 4096}, {16, 4096, 11008}, {128, 4096, 4096}, {512, 1024, 4096},
 };
@@ -145,7 +144,7 @@ static bool verify(matmul *test, bench_row *row)
     return true;
 }
 
-/* Checks that the timed runs gave exactly the verified result. */
+/* Checks that the result of the timed runs is exactly the verified one. */
 static bool verify_again(matmul *test)
 {
     uint64_t size;

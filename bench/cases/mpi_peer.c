@@ -1,5 +1,5 @@
-/* Measures the same as collective_ranks.c with MPI, for comparison. Usage: mpirun -n RANKS mpi_peer
- * KIND SECONDS BYTES…, with ascending sizes. It prints numbers for collective_peer.c. */
+/* Makes the measurements of collective_measure.c with MPI, for comparison. Usage: mpirun -n RANKS
+ * mpi_peer KIND SECONDS BYTES…, with ascending sizes. It prints numbers for collective_peer.c. */
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ static double time_batch(uint64_t batch)
     return (bench_now_ns() - start) / (double)batch;
 }
 
-/* As in collective_ranks.c, rank 0 chooses the number and the length of samples for all ranks. */
+/* As in collective_measure.c, rank 0 chooses the number and the length of samples for all ranks. */
 static collective_effort decide(double seconds)
 {
     collective_effort effort = {.batch = 1, .samples = 1};

@@ -17,7 +17,7 @@ const char *bench_openblas_name(void);
  * if no reason is known. */
 const char *bench_openblas_warning(void);
 
-/* Computes y[m,n] = x[m,k] · w[n,k]ᵀ. Must be loaded. */
+/* Computes y[m,n] = x[m,k] · w[n,k]ᵀ. The library must be loaded. */
 void bench_openblas_matmul(const bench_shape *shape, const float *x, const float *w, float *y);
 
 #endif

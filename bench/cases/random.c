@@ -35,9 +35,9 @@ static tsr_status normal(tsr_stream *stream, void *user)
     return tsr_random_normal(stream, ((numbers *)user)->device_y, 0, 1, &source);
 }
 
-/* For the normal distribution: the logarithm of the probability of a value that is further from 0
- * on the same side than the number, and the same computed from the random word. Half of all words
- * belong to each side of 0. */
+/* For the normal distribution. Half of all random words give numbers below 0, the other half above.
+ * tail_of_number gives the logarithm of the probability of a value that is further from 0 than the
+ * number, on the same side; the next function computes this logarithm from the random word. */
 static double tail_of_number(float y, uint32_t word, float x)
 {
     (void)x;
@@ -108,8 +108,8 @@ static void finish(numbers *test)
     free(test->y);
 }
 
-/* Checks the numbers with the words of the host's generator. Must be called after one or more
- * runs. */
+/* Checks the numbers against the random words of the host's generator. Must be called after one or
+ * more runs. */
 static bool verify(numbers *test, bench_row *row)
 {
     bench_context *context = test->context;

@@ -21,7 +21,7 @@ typedef struct shared {
     _Atomic int arrived[EXCHANGES];
     _Atomic bool has_failed;
     /* 1 + the rank that failed first; 0: none has failed. Later failures of other ranks are usually
-     * its consequences. */
+     * consequences of the first. */
     _Atomic int first_failed;
     uint8_t blocks[EXCHANGES][BENCH_MAX_STARTED][MAX_BLOCK];
     char problem[BENCH_MAX_STARTED][512];

@@ -12,8 +12,8 @@
 
 typedef struct bench_ranks_work {
     const char *name; /* of the benchmark, for error texts */
-    /* Runs on every rank. `result` is zeroed memory for the rank's result. An error must be one of
-     * the library, whose text tsr_last_error() has. */
+    /* Runs on every rank. `result` is zeroed memory for the rank's result. A failing `run` must
+     * return an error of the library, whose text tsr_last_error() has. */
     tsr_status (*run)(tsr_comm *comm, const void *user, void *result);
     const void *user;
     size_t result_bytes;

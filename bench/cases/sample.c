@@ -55,7 +55,7 @@ static tsr_status read_singly(tsr_stream *stream, void *user)
     return TSR_OK;
 }
 
-/* Moves to a position far away, and reads the index there. */
+/* Jumps to a position far away and reads the index there. */
 static tsr_status read_far(tsr_stream *stream, void *user)
 {
     (void)stream;
@@ -71,8 +71,8 @@ static tsr_status read_far(tsr_stream *stream, void *user)
     return TSR_OK;
 }
 
-/* Checks with the inverse of the permutation: for each index it must give the position from which
- * the index was read. */
+/* Checks with the inverse of the permutation: it must map each index to the position from which the
+ * index was read. */
 static void check_feistel(bench_row *row, const reader *own, const tsr_feistel *order,
                           uint64_t count, uint64_t first, uint64_t step)
 {
@@ -152,7 +152,7 @@ static tsr_status read_epoch(tsr_stream *stream, void *user)
     return status;
 }
 
-/* Compares with a second implementation of PyTorch's randperm. */
+/* Compares the epoch with a second implementation of PyTorch's randperm. */
 static void check_torch(bench_row *row, reader *own)
 {
     uint32_t *order = cli_alloc(TORCH_ITEMS, sizeof *order);

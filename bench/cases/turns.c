@@ -10,9 +10,10 @@
 #include "bench/harness/clock.h"
 #include "cli/lib/memory.h"
 
-/* All-reduces in a row, of which each takes one turn of every rank. */
+/* The number of all-reduces in a row. In each of them, every rank has one turn on a processor. */
 #define ROUNDS 50
-/* So long a rank stays away, until all others sleep: they poll for less than a tenth of it. */
+/* For so long the first rank stays away. The other ranks poll for less than a tenth of this time,
+ * and then sleep. */
 #define AWAY_NS 1000000
 
 #define TURNS_TRY(call)                                                                            \
@@ -41,7 +42,7 @@ static void find_processors(uint64_t out[WORDS])
         out[i / 64] |= UINT64_C(1) << i % 64;
 }
 
-/* Adds 1 of each rank `rounds` times, and returns how long that took. */
+/* Makes `rounds` all-reduces, in which each rank adds 1, and measures their time. */
 static tsr_status add_up(tsr_comm *host, int rounds, turns_figures *out, double *ns)
 {
     const double start = bench_now_ns();
@@ -56,8 +57,9 @@ static tsr_status add_up(tsr_comm *host, int rounds, turns_figures *out, double 
     return TSR_OK;
 }
 
-/* One sample of both. While its first rank is away, the others fall asleep. It then wakes all of
- * them in one all-reduce, and a second one ends when all have run. */
+/* Takes one sample of a turn with ranks that poll, and one with ranks that sleep. The others fall
+ * asleep while the first rank is away. One all-reduce then wakes all of them, and a second one ends
+ * when all have run. */
 static tsr_status take_sample(tsr_comm *host, int64_t on_processor, turns_figures *out)
 {
     double awake, asleep;
@@ -71,7 +73,7 @@ static tsr_status take_sample(tsr_comm *host, int64_t on_processor, turns_figure
     return TSR_OK;
 }
 
-/* Sets the number of the host's processors, on which any of its ranks may run. */
+/* Sets the number of processors of the host on which any of its ranks may run. */
 static tsr_status count_processors(tsr_comm *host, turns_figures *out)
 {
     uint64_t own[WORDS] = {0}, *all;
@@ -100,7 +102,8 @@ static tsr_status measure_turns(tsr_comm *host, double seconds, turns_figures *o
     return TSR_OK;
 }
 
-/* One sample of a size: all-reduces in a row, so that a sample of few bytes is long enough. */
+/* Takes one sample for a size. It makes several all-reduces in a row, so that a sample of few bytes
+ * is long enough. */
 static tsr_status take_memory(tsr_comm *host, float *data, uint64_t count, turns_figures *out,
                               double *ns)
 {
@@ -162,7 +165,7 @@ tsr_status turns_measure(tsr_comm *comm, const turns_plan *plan, turns_figures *
     return status;
 }
 
-/* Adds a row of a host, which the caller's parameters then name. */
+/* Adds a row for a host. The caller adds the parameters that name the case. */
 static bench_row *host_row(bench_context *context, const char *name, int host,
                            const turns_figures *f)
 {

@@ -1,4 +1,5 @@
-/* How the ranks of a host share its processors and its memory: part of tessera bench link. */
+/* Measures how the ranks of a host share its processors and its memory: part of tessera bench
+ * link. */
 #ifndef TSR_BENCH_CASES_TURNS_H
 #define TSR_BENCH_CASES_TURNS_H
 
@@ -9,28 +10,28 @@
 
 typedef struct turns_figures {
     int64_t ranks, processors; /* of the host */
-    /* On the first rank of a host: what a turn takes if the other ranks poll, and if they sleep.
-     * None if the host's ranks have a processor each. */
+    /* Only on the first rank of a host: the time of a turn while the other ranks poll, and while
+     * they sleep. No samples if each rank of the host has a processor of its own. */
     int samples;
     double awake_ns[TURNS_SAMPLES], asleep_ns[TURNS_SAMPLES];
-    int64_t sum, wanted; /* what the all-reduces have added, and should have */
-    /* All-reduces of each size, if there are several ranks. */
+    int64_t sum, wanted; /* the sum that the all-reduces have given, and the expected one */
+    /* The times of all-reduces for each size, if the host has several ranks. */
     int memory_samples[TURNS_MAX_SIZES];
     double memory_ns[TURNS_MAX_SIZES][TURNS_SAMPLES];
 } turns_figures;
 
-/* The sizes of all-reduces, which ascend, and how long to measure each figure. */
+/* The sizes of all-reduces, in ascending order, and how long to measure each figure. */
 typedef struct turns_plan {
     double seconds;
     int size_count;
     const uint64_t *bytes;
 } turns_plan;
 
-/* Measures on all ranks, all hosts at the same time. */
+/* Measures on all ranks; all hosts measure at the same time. */
 TSR_NODISCARD tsr_status turns_measure(tsr_comm *comm, const turns_plan *plan, turns_figures *out);
 
-/* Adds the rows of a host, from the figures of its first rank: "turn" if its ranks share
- * processors, and "memory" if there are several. */
+/* Adds the rows of a host from the figures of its first rank: "turn" if its ranks share processors,
+ * and "memory" if it has several ranks. */
 bool turns_add_rows(bench_context *context, int host, const turns_plan *plan,
                     const turns_figures *figures);
 

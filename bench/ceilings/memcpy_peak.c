@@ -22,8 +22,8 @@ typedef struct copying {
     char *to;
     const char *from;
     _Atomic int next;
-    /* A thread may still copy a piece of the previous pass; the lock of the piece then makes other
-     * threads wait. */
+    /* A thread may still copy a piece in the previous pass. The lock of the piece then makes the
+     * thread of the next pass wait. */
     pthread_mutex_t locks[PIECES];
     int threads;
 } copying;

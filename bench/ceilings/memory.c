@@ -11,8 +11,8 @@ static const uint32_t stream_code[] =
 #include "bench/memory_stream.inc"
     ;
 
-/* The size of the tensors. On GPUs it is larger than the caches. CPU drivers need less, because
- * their ceiling is memcpy. */
+/* The size of the tensors. On GPUs it is larger than the caches. For CPU drivers a smaller size is
+ * enough, because their ceiling is memcpy. */
 #define GPU_BYTES ((uint64_t)256 << 20)
 #define CPU_BYTES ((uint64_t)64 << 20)
 
@@ -27,7 +27,7 @@ static const uint32_t stream_code[] =
 /* Moves all bytes of one tensor to another. */
 typedef struct mover {
     bench_context *context;
-    /* vectors per invocation of the kernel; 0: use tsr_copy instead of the kernel */
+    /* vectors per invocation of the kernel; 0: tsr_copy moves the bytes instead */
     uint32_t vectors;
     tsr_kernel *kernel;
     uint64_t bytes;

@@ -12,8 +12,8 @@
 static bench_compare_options chosen = {.threshold = 5};
 static bench_destination destination;
 
-/* The files of one side of the comparison (old or new): the one that is an argument, and those of
- * repeated options. */
+/* The files of one side of the comparison (old or new): the one that is an argument, and those that
+ * repeated options name. */
 typedef struct paths {
     int further;
     const char *all[BENCH_MAX_RUNS];
@@ -54,7 +54,8 @@ static bool has_ceilings(const bench_runs *side)
     return false;
 }
 
-/* Fails if --of-ceiling applies to no result, because success would be misleading then. */
+/* Fails if no result can be compared as --of-ceiling says, because success would be misleading
+ * then. */
 static int check_parts(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
                        int count)
 {
@@ -224,8 +225,8 @@ static void free_runs(bench_runs *side)
         bench_document_free(&side->all[i]);
 }
 
-/* Returns a file that is given twice, which is not allowed: the results would seem not to vary from
- * run to run. */
+/* Returns a file that is given twice; NULL if there is none. A repeated file is not allowed,
+ * because its results would seem not to vary from run to run. */
 static const char *given_twice(const paths *from)
 {
     for (int i = 1; i <= from->further; i++)

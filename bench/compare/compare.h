@@ -6,8 +6,8 @@
 
 extern const cli_command bench_compare_command;
 
-/* Exit codes. BENCH_SLOWER: a result became slower or failed. The other: a result is missing.
- * docs/tessera.1 documents them. */
+/* Exit codes, which docs/tessera.1 documents. BENCH_SLOWER: a result became slower or failed.
+ * BENCH_MISSING: a result is missing. */
 #define BENCH_SLOWER 3
 #define BENCH_MISSING 4
 

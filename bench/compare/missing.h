@@ -1,14 +1,14 @@
-/* Finds what the old runs measured and the new ones should have measured, but did not. */
+/* Finds what the old runs measured and the new runs should have measured, but did not. */
 #ifndef TSR_BENCH_COMPARE_MISSING_H
 #define TSR_BENCH_COMPARE_MISSING_H
 
 #include "bench/compare/pairs.h"
 
-/* A benchmark of which the old and the new runs have no result in common, on one device or on the
+/* A benchmark for which the old and the new runs have no result in common, on one device or on the
  * host. */
 typedef struct bench_missing {
-    const bench_document *run; /* an old run that has results of it */
-    int device;                /* its index in the document `run`; -1: the host */
+    const bench_document *run; /* an old run that has results of the benchmark */
+    int device;                /* the index of the device in the document `run`; -1: the host */
     const char *benchmark;
 } bench_missing;
 

@@ -6,8 +6,8 @@
 #include "bench/harness/samples.h"
 #include "cli/lib/memory.h"
 
-/* Returns the length of a device's name without what drivers add in parentheses, their own name or
- * version: "llvmpipe (LLVM 15.0.6, 256 bits)". */
+/* Returns the length of a device's name without the parentheses that drivers append for their own
+ * name or version, as in "llvmpipe (LLVM 15.0.6, 256 bits)". */
 static size_t model_length(const char *name)
 {
     const char *end = strstr(name, " (");
@@ -50,9 +50,9 @@ static const bench_figures *ceiling_of(const bench_document *in, const bench_fig
 }
 
 /* Returns true if two ceilings are the same; different variants of one ceiling count as the same.
- * Fractions of different ceilings must not be compared: if a product no longer uses cooperative
- * matrices, it becomes slower, but its ceiling is lower, too, so the fraction may even grow.
- */
+ * Fractions of different ceilings must not be compared. For example, a product that no longer uses
+ * cooperative matrices becomes slower; its ceiling becomes lower, too, so the fraction may even
+ * grow. */
 static bool same_ceiling(const bench_document *old, const bench_figures *was,
                          const bench_document *new, const bench_figures *is)
 {
@@ -70,9 +70,9 @@ static bench_range as_it_is(const bench_figures *one)
 
 /* Computes a result as a part of its ceiling. The range of the part comes from the spread of the
  * result and the spread of the ceiling; a high ceiling gives a low part. Both spreads are assumed
- * to be independent factors, so the squares of their logarithms are added. In reality the machine
- * may have been slow for both at the same time. Then the range is too large, and some changes
- * remain undecided. */
+ * to be independent factors, so the squares of their logarithms are added. If the machine was in
+ * fact slow for both at the same time, the range is too large, and some changes remain
+ * undecided. */
 static bench_range part_of(const bench_figures *one, const bench_figures *ceiling)
 {
     double down = hypot(log(one->median / one->low), log(ceiling->high / ceiling->median));
@@ -125,8 +125,8 @@ static bool pair_up(const bench_runs *old, int place, const bench_figures *was,
     return found;
 }
 
-/* Gets the range of a result in one run; if `of_ceiling`, as a part of its ceiling. Returns false
- * if the run does not have the result. */
+/* Gets the range of a result in one run; if `of_ceiling`, the range of the result as a part of its
+ * ceiling. Returns false if the run does not have the result. */
 static bool range_in(const bench_document *run, const bench_document *from,
                      const bench_figures *like, bool of_ceiling, bench_range *out)
 {

@@ -12,8 +12,8 @@ typedef enum bench_verdict {
     BENCH_GOT_FASTER
 } bench_verdict;
 
-/* A median and a range around it: the middle 80 % of the samples, or, with many runs, the range of
- * their medians. */
+/* A median and a range around it. The range holds the middle 80 % of the samples, or, with many
+ * runs, all medians of the runs. */
 typedef struct bench_range {
     double median, low, high;
 } bench_range;
@@ -23,28 +23,29 @@ typedef struct bench_pair {
     const bench_document *old_run, *new_run; /* one run of each side that has it */
     const bench_figures *old, *new;
     const char *of; /* the ceiling that `was` and `is` are parts of; NULL: absolute values */
-    /* Absolute values are compared because, in a run, the part is above BENCH_MAX_OF_CEILING. */
+    /* The result is compared by its absolute value because, in a run, its part of the ceiling is
+     * above BENCH_MAX_OF_CEILING. */
     bool above_ceiling;
     bool is_time;        /* less is better */
-    bench_range was, is; /* what is compared */
+    bench_range was, is; /* the values that are compared */
 } bench_pair;
 
-/* A result that is a larger part of its ceiling is not compared as a part: its ceiling was measured
- * too low, or its data were in caches. */
+/* A result is not compared as a part of its ceiling if the part is larger than this: the ceiling
+ * was measured too low, or the data were in caches. */
 #define BENCH_MAX_OF_CEILING 1.1
 
-/* The old runs, or the new runs. */
+/* The largest number of old runs, or of new runs. */
 #define BENCH_MAX_RUNS 16
-/* The number of runs on each side from which on only their medians are compared. With 5 runs on
- * each side that do not differ, all medians of one side are above all of the other in one of 126
- * cases by chance. */
+/* If both sides have at least this number of runs, only the medians of the runs are compared. With
+ * 5 runs on each side that do not differ, all medians of one side are above all of the other in one
+ * of 126 cases by chance. */
 #define BENCH_MANY_RUNS 5
 typedef struct bench_runs {
     int count;
     bench_document all[BENCH_MAX_RUNS];
 } bench_runs;
 
-/* The number of different results. */
+/* Returns the number of different results of a side. */
 int bench_distinct(const bench_runs *side);
 
 /* Pairs the results of both sides, ceilings included, in the order of the old runs. Returns the
@@ -64,9 +65,9 @@ double bench_pair_slowdown(const bench_pair *pair);
  * not overlap. */
 bench_verdict bench_pair_judge(const bench_pair *pair, double threshold);
 
-/* The device of `to` that corresponds to `device` of `from`: the one of the same name; or, if each
- * run has one device, the one whose name differs only in parentheses, where drivers put their
- * version. Returns -1 for the host, -2 if there is none. */
+/* Returns the index in `to` of the device that corresponds to `device` of `from`: the one of the
+ * same name; or, if each run has one device, the one whose name differs only in parentheses, where
+ * drivers put their version. Returns -1 for the host, -2 if there is none. */
 int bench_same_device(const bench_document *from, int device, const bench_document *to);
 
 #endif

@@ -11,7 +11,7 @@ typedef struct bench_compare_options {
     bool show_all, of_ceiling, allow_missing;
 } bench_compare_options;
 
-/* How many results changed. Ceilings are counted in ceilings_changed only. */
+/* How many results of each kind there are. Ceilings are counted in ceilings_changed only. */
 typedef struct bench_compare_counts {
     int compared, slower, faster, same, not_decided, parts, ceilings_changed, only_old, only_new;
     int failures; /* in the new runs */
@@ -27,15 +27,15 @@ typedef struct bench_comparison {
     const bench_compare_options *how;
 } bench_comparison;
 
-/* Write the runs, the results that changed, failed or are missing, and the totals. Text is for
- * standard output; the others may be written to a file. */
+/* Write the runs, the results that changed, failed or are missing, and the totals. Text goes to
+ * standard output; the other formats may be written to a file. */
 void bench_compare_text(const bench_comparison *all);
 void bench_compare_markdown(const bench_comparison *all, FILE *out);
-/* All results, one per row, with those that did not change. */
+/* Write all results, one per row or object, also those that did not change. */
 void bench_compare_csv(const bench_comparison *all, FILE *out);
 void bench_compare_json(const bench_comparison *all, FILE *out);
 
-/* The name of a verdict in JSON and CSV. */
+/* Returns the name of a verdict in JSON and CSV. */
 const char *bench_verdict_name(bench_verdict verdict);
 
 #endif

@@ -52,8 +52,8 @@ enum {
     BENCH_RANKS = 32,
     BENCH_BYTES = 64,
     BENCH_ONE_SHAPE = 128, /* only one shape may be given; set together with BENCH_SHAPES */
-    /* Every rank gets an equal part of the bytes, so there must be enough for all; set together
-     * with BENCH_BYTES. */
+    /* Every rank gets an equal part of the bytes, so that each needs at least one element. Set
+     * together with BENCH_BYTES. */
     BENCH_SHARES = 256
 };
 
@@ -83,7 +83,7 @@ typedef struct bench_param {
 } bench_param;
 
 typedef struct bench_row {
-    const char *benchmark; /* "matmul", or a ceiling's name */
+    const char *benchmark; /* the benchmark's name, such as "matmul", or a ceiling's name */
     /* index of the device in the order in which devices were opened; -1: the host */
     int device_place;
     bool is_ceiling;
@@ -146,20 +146,20 @@ struct bench_context {
 /* Opens a device, as --device names it, or the default for NULL, and creates a stream on it. Closes
  * the previous device. */
 bool bench_open_device(bench_context *context, const char *which);
-/* Assigns the rows that follow to the device that is open. For a benchmark that opens the device
- * itself. */
+/* Assigns the rows that follow to the device that is open. Only benchmarks that open the device
+ * themselves need this function. */
 void bench_use_device(bench_context *context);
 void bench_close_device(bench_context *context);
 /* Removes the rows from `first` on, after a benchmark has failed. Ceilings that other rows use
  * remain. */
 void bench_drop_rows(bench_context *context, int first);
 void bench_finish(bench_context *context);
-/* Whether this process reports results: it is alone, or rank 0 of its job. */
+/* Returns whether this process reports results: it is alone, or rank 0 of its job. */
 bool bench_reports(const bench_context *context);
 
 /* Rows ----------------------------------------------------------------------------------------- */
 
-/* Adds a row, which the context owns. The two functions below add the parameters that name the
+/* Adds a row, which the context owns. bench_text and bench_integer add the parameters that name the
  * case; all rows of a benchmark have the same parameters. */
 bench_row *bench_add(bench_context *context, const char *benchmark, bench_unit unit, double work);
 void bench_text(bench_row *row, const char *name, const char *format, ...) CLI_PRINTF(3, 4);
@@ -191,7 +191,7 @@ bench_standing bench_stands(const bench_row *row);
 /* Writes the row's name, for example "matmul dtype f32 m 1 k 4096 n 4096". */
 void bench_describe(const bench_row *row, char *text, size_t size);
 
-/* Notes that a case is left out, which the format describes. */
+/* Notes that a case is left out. `format` describes the case. */
 void bench_leave_out(bench_context *context, const char *benchmark, const char *format, ...)
     CLI_PRINTF(3, 4);
 
@@ -201,8 +201,8 @@ void bench_leave_out(bench_context *context, const char *benchmark, const char *
 bool bench_worthwhile(bench_context *context, const char *benchmark, double ns, const char *format,
                       ...) CLI_PRINTF(4, 5);
 
-/* The same in every run, if one repetition takes more than 20 s. For cases that the user did not
- * ask for. */
+/* As bench_worthwhile, but also in runs that are not complete: returns false if one repetition
+ * takes more than 20 s. For cases that the user did not ask for. */
 bool bench_bearable(bench_context *context, const char *benchmark, double ns, const char *format,
                     ...) CLI_PRINTF(4, 5);
 
@@ -221,7 +221,7 @@ bool bench_passed(bench_context *context, tsr_status status, const char *what);
             return false;                                                                          \
     } while (0)
 
-/* True if the row's check passed; otherwise records what is wrong. */
+/* Returns true if the row's check passed; otherwise records what is wrong. */
 bool bench_verified(bench_context *context, const bench_row *row);
 
 /* Timing --------------------------------------------------------------------------------------- */
@@ -246,13 +246,13 @@ bool bench_measure_peer(bench_context *context, bench_row *row, const char *peer
  * but not beyond `most`. */
 bool bench_lengthen(bench_context *context, const bench_task *task, uint32_t *rounds,
                     uint32_t most);
-/* Measures the ceilings again with which the rows from `first` on are compared. */
+/* Measures the ceilings of the rows from `first` on again. */
 bool bench_ceilings_again(bench_context *context, int first);
 
 /* Adds a sample that the benchmark took itself. */
 void bench_sample(bench_row *row, double ns);
 
-/* All benchmarks, ending with NULL. list.c has a line for each. */
+/* All benchmarks; the list ends with NULL. list.c has a line for each. */
 extern const bench *const bench_list[];
 const bench *bench_find(const char *name);
 /* Text for the error message "there is no benchmark NAME": why a benchmark may be missing from

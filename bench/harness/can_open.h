@@ -1,4 +1,4 @@
-/* Testing that a device can be opened, without loading a driver into this process. */
+/* Tests whether a device can be opened, without loading a driver into this process. */
 #ifndef TSR_BENCH_HARNESS_CAN_OPEN_H
 #define TSR_BENCH_HARNESS_CAN_OPEN_H
 

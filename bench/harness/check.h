@@ -1,4 +1,4 @@
-/* Comparing a result with its reference, which must happen before it is timed. */
+/* Compares a result with its reference. This must be done before the work is timed. */
 #ifndef TSR_BENCH_HARNESS_CHECK_H
 #define TSR_BENCH_HARNESS_CHECK_H
 

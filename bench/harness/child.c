@@ -103,7 +103,7 @@ static int remove_entry(const char *path, const struct stat *status, int kind, s
 
 void bench_folder_remove(const char *path)
 {
-    /* Depth first; links are removed, not followed. */
+    /* nftw visits the contents of a folder before the folder, and does not follow links. */
     nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     replace_handlers(clear_away, SIG_DFL);
 }

@@ -6,7 +6,7 @@
 
 #define BENCH_FOLDER_SIZE 4096
 
-/* The folder for temporary folders: TMPDIR or /tmp. */
+/* Returns the folder in which temporary folders are created: TMPDIR or /tmp. */
 const char *bench_folder_parent(void);
 /* Creates a temporary folder; there may be only one at a time. It is also removed if SIGINT,
  * SIGTERM or SIGHUP ends the program. On failure returns false and sets errno. */

@@ -1,4 +1,4 @@
-/* The host's clock. */
+/* Reads the host's clock. */
 #ifndef TSR_BENCH_HARNESS_CLOCK_H
 #define TSR_BENCH_HARNESS_CLOCK_H
 

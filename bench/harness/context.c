@@ -107,7 +107,7 @@ void bench_drop_rows(bench_context *context, int first)
     context->row_count = kept;
 }
 
-/* True if one of the rows from `first` on is compared with `ceiling`. */
+/* Returns true if one of the rows from `first` on is compared with `ceiling`. */
 static bool is_used(const bench_context *context, int first, const bench_row *ceiling)
 {
     for (int i = first; i < context->row_count; i++)

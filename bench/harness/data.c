@@ -45,7 +45,7 @@ static uint16_t f16_of(float value)
         return (uint16_t)(sign | 0x7e00u);
     if (magnitude >= 65520.0)
         return (uint16_t)(sign | 0x7c00u);
-    /* subnormal; also correct if the value is rounded up to 2-14 */
+    /* A subnormal number of f16. The result is correct also if the value is rounded up to 2^-14. */
     if (magnitude < ldexp(1.0, -14))
         return (uint16_t)(sign | (uint16_t)nearbyint(magnitude * 0x1p24));
     bits &= 0x7fffffffu;

@@ -14,8 +14,8 @@
 #define MIN_SAMPLES 5
 #define MAX_SAMPLES 300
 #define WARM_UP_SHARE 0.1
-/* GPUs lower their clocks while they have little to do, as they have while the host verifies a
- * result, and raise them only after some tenths of a second with work. */
+/* GPUs lower their clocks while they have little to do, for example while the host verifies a
+ * result. They raise their clocks only after some tenths of a second with work. */
 #define GPU_WARM_UP_NS 2e8
 
 /* Two measurements of the same thing differ by a few per cent. */
@@ -82,7 +82,7 @@ const bench_row *bench_ceiling(const bench_row *row)
     return computing >= moving ? row->arithmetic : row->memory;
 }
 
-/* The bytes that one repetition reads and writes. */
+/* Returns the bytes that one repetition reads and writes. */
 static double bytes_of(const bench_row *row)
 {
     return row->unit == BENCH_GBYTES ? row->work : row->bytes;
@@ -174,7 +174,7 @@ static double warm_up_ns(const bench_context *context, const bench_task *task)
     return gpu && share < GPU_WARM_UP_NS ? GPU_WARM_UP_NS : share;
 }
 
-/* The repetitions in a sample, if one takes `ns`. */
+/* Returns the number of repetitions in a sample, if one takes `ns`. */
 static uint64_t repetitions_for(double budget_ns, double ns)
 {
     double sample_ns = budget_ns / SAMPLES_WANTED;

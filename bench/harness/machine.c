@@ -101,7 +101,7 @@ static double seconds_of(int whom)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-/* CPU seconds of this process and of its children that have ended. */
+/* Returns the CPU seconds of this process and of its children that have ended. */
 static double own_seconds(void)
 {
     return seconds_of(RUSAGE_SELF) + seconds_of(RUSAGE_CHILDREN);

@@ -22,7 +22,7 @@ void bench_noise_begin(bench_noise *noise);
 void bench_noise_end(bench_noise *noise);
 
 /* Parses a line "cpu  user nice system idle …" of /proc/stat, in ticks of 1/`per_second`. Returns
- * CPU seconds, without idle and waiting ones; negative if it is not such a line. */
+ * the CPU seconds without those idle or waiting; negative if it is not such a line. */
 double bench_noise_busy(const char *line, double per_second);
 
 #endif

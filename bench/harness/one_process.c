@@ -1,5 +1,4 @@
-/* What benchmarks do in child processes and with their folders, on systems where the tool starts no
- * processes. */
+/* Replaces child.c and can_open.c on systems where the tool starts no child processes. */
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
@@ -27,7 +26,8 @@ bool bench_sample_memory(bench_context *context, double *peak_bytes)
     return true;
 }
 
-/* The driver is loaded into this process, whose memory is not measured. */
+/* This process loads the driver: here no child processes exist whose peak memory that would
+ * increase. */
 bool bench_can_open(bench_context *context, const char *which)
 {
     tsr_device *device = NULL;
@@ -36,7 +36,8 @@ bool bench_can_open(bench_context *context, const char *which)
     return true;
 }
 
-/* Temporary folders, which have files only: folders in them would be caches of processes. */
+/* Temporary folders contain only files, because folders in them would be caches of child
+ * processes. */
 
 static char folder_in_use[BENCH_FOLDER_SIZE];
 

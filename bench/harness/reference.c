@@ -22,8 +22,8 @@ static double dot(const float *a, const float *b, int64_t count)
     return sum[0] + sum[1] + (sum[2] + sum[3]);
 }
 
-/* Standard deviation of a sum of k products: the values are uniform in [-1, 1), each with variance
- * 1/3. */
+/* Returns the standard deviation of a sum of k products: the values are uniform in [-1, 1), each
+ * with variance 1/3. */
 static double spread_of(int64_t k)
 {
     return sqrt((double)k) / 3;

@@ -17,7 +17,7 @@
 void bench_check_matmul(bench_check *check, const bench_shape *shape, const float *x,
                         const float *w, const float *y, tsr_dtype y_dtype, const float *in_f32);
 
-/* The tolerance of a sum of k products, for any order of addition. */
+/* Returns the tolerance of a sum of k products, for any order of addition. */
 double bench_matmul_tolerance(int64_t k);
 
 /* Computes the product of x and w with y's shape in f32, as bench_check_matmul requires. *out is

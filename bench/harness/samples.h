@@ -1,5 +1,5 @@
-/* Samples are the times of many measurements of the same work. This header has them and their order
- * statistics. */
+/* Samples are the times of many measurements of the same work. This header declares them and their
+ * order statistics. */
 #ifndef TSR_BENCH_HARNESS_SAMPLES_H
 #define TSR_BENCH_HARNESS_SAMPLES_H
 
@@ -12,7 +12,8 @@ typedef struct bench_samples {
     double *ns;           /* per repetition, in the order of measuring */
 } bench_samples;
 
-/* The number of repetitions in a sample of about `sample_ns`, if one takes `ns`: 1 to 1000. */
+/* Returns the number of repetitions in a sample of about `sample_ns`, if one takes `ns`: 1 to
+ * 1000. */
 uint64_t bench_repetitions(double sample_ns, double ns);
 
 void bench_samples_add(bench_samples *samples, double ns);
@@ -28,10 +29,11 @@ bench_summary bench_summarize(const bench_samples *samples);
 /* Sorts values in ascending order. */
 void bench_sort(double *values, int count);
 
-/* The p-quantile (p from 0 to 1) of `count` ascending values, interpolated between neighbours. */
+/* Returns the p-quantile (p from 0 to 1) of `count` ascending values, interpolated between
+ * neighbours. */
 double bench_quantile(const double *ascending, int count, double p);
 
-/* True if the 10th and 90th percentiles are so far apart that the median means little. */
+/* Returns true if the 10th and 90th percentiles are so far apart that the median means little. */
 bool bench_is_noisy(const bench_summary *summary);
 
 #endif

@@ -40,17 +40,17 @@ typedef struct bench_model_options {
     bench_destination to;
 } bench_model_options;
 
-/* What a rank reports about itself. All ranks have the same layout of it. */
+/* What a rank reports about itself, as it is sent to rank 0. */
 typedef struct bench_model_rank {
     char device[256];
     int64_t heads, kv_heads;
     int first_layer, layers;
     uint64_t weight_bytes, table_bytes, open_ns;
-    double memory; /* its ceiling while all ranks measured theirs, in bytes per second */
+    double memory; /* its memory ceiling in bytes per second, while all ranks measured theirs */
 } bench_model_rank;
 
-/* One of the tests: pp512 processes a prompt of 512 tokens, tg128 generates 128 tokens, and 4xtg128
- * as many of each of 4 sequences. */
+/* One of the tests. Names such as pp512, tg128 and 4xtg128 mean: process a prompt of 512 tokens,
+ * generate 128 tokens, and generate 128 tokens in each of 4 sequences. */
 typedef struct bench_model_test {
     char name[32];
     bool generates;
@@ -82,9 +82,9 @@ int bench_model_run(bench_model_options *options);
 typedef struct bench_model_figures {
     double mean, deviation; /* tokens per second; the deviation of a single repetition is 0 */
     double communication;   /* the mean of all ranks */
-    /* Bytes of weights that all ranks read per second while they generate, each once in a step, and
-     * their part of the ceilings of all ranks. 0 for prompts, which read weights once for many
-     * tokens. */
+    /* `weights`: bytes of weights that all ranks read per second while they generate; each weight
+     * is read once in a step. `memory`: `weights` as a part of the sum of the ranks' memory
+     * ceilings. Both are 0 for prompts, which read weights once for many tokens. */
     double weights, memory;
 } bench_model_figures;
 bench_model_figures bench_model_summarize(const bench_model_report *report,

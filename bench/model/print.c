@@ -20,8 +20,8 @@ static double sum_of(const double *values, int count)
     return sum;
 }
 
-/* The mean of the rates of all repetitions, and their standard deviation,
- * as llama-bench has them. */
+/* Computes the mean of the rates of all repetitions, and their standard deviation, as llama-bench
+ * does. */
 static void rates(const bench_model_test *test, bench_model_figures *out)
 {
     double squares = 0;
@@ -76,7 +76,7 @@ static void name_devices(const bench_model_report *report, char *text, size_t si
 
 /* Tables ------------------------------------------------------------------------------------- */
 
-/* Adds the columns that both tables have first. */
+/* Creates a table with the columns that both tables have first. */
 static cli_table *table_for(void)
 {
     cli_table *table = cli_table_create();

@@ -27,10 +27,10 @@ typedef struct job {
     tsr_generator *generator;
     int rank;
     int32_t *prompt; /* [prompt_tokens, or more] */
-    int32_t *tokens; /* [sequences][most_tokens]: those of the first run of a test */
+    int32_t *tokens; /* [sequences][most_tokens]: the tokens of a test's first run */
     int64_t most_tokens;
-    tsr_generated *generated; /* [sequences]: of a step */
-    int *numbers;             /* [sequences]: of the generator */
+    tsr_generated *generated; /* [sequences]: what a step has generated */
+    int *numbers;             /* [sequences]: their numbers in the generator */
     bench_model_rank own;
     bench_model_report report;
 } job;
@@ -123,7 +123,7 @@ static void close_job(job *j)
     tsr_comm_destroy(&j->comm);
 }
 
-/* The same prompt on all ranks. */
+/* Makes the same prompt on all ranks. */
 static void make_prompt(job *j)
 {
     const int64_t vocabulary = j->report.config->vocabulary;
@@ -177,7 +177,7 @@ static bool generator_for(job *j, int sequences, int64_t context, logits_seen *s
     return true;
 }
 
-/* Begins to continue the first tokens of the prompt greedily, in all sequences. */
+/* Adds all sequences to the generator. Each continues the first tokens of the prompt greedily. */
 static bool add(job *j, int sequences, int64_t prompt_count, int64_t max_tokens)
 {
     for (int i = 0; i < sequences; i++)
@@ -196,8 +196,8 @@ static bool remove_all(job *j, int sequences)
     return true;
 }
 
-/* Generates tokens number first … first + count − 1 of each sequence. The first run keeps them, and
- * later ones must get the same. */
+/* Generates tokens number first … first + count − 1 of each sequence. If `keep`, they are stored;
+ * otherwise they must equal the stored ones. */
 static bool steps(job *j, int sequences, int64_t first, int64_t count, bool keep)
 {
     for (int64_t i = first; i < first + count; i++) {

@@ -13,7 +13,7 @@ static const char *const names[] = {[BENCH_AS_TEXT] = "text",
                                     [BENCH_AS_JSON] = "json"};
 #define FORMATS ((int)(sizeof names / sizeof *names))
 
-/* Returns -1 if there is no such format. */
+/* Returns the number of the format with this name, or -1 if there is none. */
 static int find_format(const char *name)
 {
     for (int i = 0; i < FORMATS; i++)

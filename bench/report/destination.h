@@ -1,5 +1,5 @@
 /* Where a command of tessera bench writes its results: the options --output and --json, which mean
- * the same for all of them. */
+ * the same for all commands. */
 #ifndef TSR_BENCH_REPORT_DESTINATION_H
 #define TSR_BENCH_REPORT_DESTINATION_H
 
@@ -21,7 +21,7 @@ typedef struct bench_destination {
     bool chosen;         /* --output named a format */
 } bench_destination;
 
-/* The options of a command, for its table of options. */
+/* The entries of --output and --json for a command's table of options. */
 #define BENCH_DESTINATION_OPTIONS(to)                                                              \
     {"json", NULL, "the same as -o json: print JSON with everything, and nothing else",            \
      .flag = &(to).json},                                                                          \

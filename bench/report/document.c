@@ -74,7 +74,7 @@ static void read_ceiling(bench_fields *in, const json_t *ceiling, int result_cou
         bench_field_fail(in, "the ceiling's \"result\" is null");
 }
 
-/* The number of samples in host_ns, device_ns or the like. */
+/* Returns the number of samples in an object such as host_ns or device_ns. */
 static int count_samples(bench_fields *in, const json_t *times)
 {
     const json_t *all = bench_field_array(in, times, "samples"), *one;

@@ -14,7 +14,7 @@ typedef struct bench_figures {
     const char *benchmark;
     int device; /* its index in the document; -1: the host */
     bool is_ceiling, noisy, is_time;
-    const json_t *which; /* the case */
+    const json_t *which; /* the parameters of the case */
     char label[192];     /* the case in words: "f32 1×4096×4096" */
     const char *unit;    /* "GFLOP/s", "GB/s" or "ns" */
     double median, low, high, best;
@@ -28,21 +28,21 @@ typedef struct bench_figures {
     double repetitions;
     const char *method; /* how it was verified */
     const char *peer;   /* other software that did the same work; NULL: none */
-    double peer_median; /* in the unit */
-    double busbw;       /* of a collective operation, in GB/s; 0: not a collective */
+    double peer_median; /* in the same unit as the median */
+    double busbw;       /* bus bandwidth of a collective operation, in GB/s; 0: not a collective */
 } bench_figures;
 
 typedef struct bench_device_figures {
     const char *name; /* with a number if the run has several devices of that name: "GPU (2)" */
     const char *type, *driver_name, *driver_info, *uuid;
-    double memory_bytes; /* of its largest heap on the device; 0: unknown */
+    double memory_bytes; /* the size of its largest heap on the device; 0: unknown */
 } bench_device_figures;
 
 #define BENCH_NAME 160
 typedef struct bench_document {
     json_t *root; /* owns all strings */
     const char *path;
-    char name[BENCH_NAME]; /* of the file, without .json and unnecessary folders */
+    char name[BENCH_NAME]; /* the file's name, without .json and unnecessary folders */
     const char *tessera, *time, *cpu, *os;
     const char *alone; /* the only benchmark of the run; NULL: all */
     int cpus;
@@ -56,13 +56,14 @@ typedef struct bench_document {
 #define BENCH_PROBLEM 512
 /* Reads a file; `path` must outlive the document. On failure writes a sentence into `problem`. */
 bool bench_document_read(const char *path, bench_document *document, char problem[BENCH_PROBLEM]);
-/* The same for a document in memory, which becomes a part of `document`. `path` names it. */
+/* As bench_document_read, for a document in memory, which becomes a part of `document`. `path`
+ * names it. */
 bool bench_document_take(json_t *root, const char *path, bench_document *document,
                          char problem[BENCH_PROBLEM]);
 void bench_document_free(bench_document *document);
 
-/* Names several runs: by the file's name, with as many folders as are needed to make it unique, or
- * with a number if folders do not. */
+/* Gives each run a unique name: the file's name, with as many folders as are needed to distinguish
+ * it, or with a number if folders do not. */
 void bench_documents_name(bench_document *all, int count);
 
 /* Returns the driver's description of itself, or its name if the description is empty. */

@@ -26,8 +26,8 @@ static bool same_tail(const char *a, const char *b, int folders)
     return length == stem_length(other) && memcmp(one, other, length) == 0;
 }
 
-/* True if another path has the same end. The same path given twice does not count, since folders
- * cannot distinguish it. */
+/* Returns true if another path has the same end. The same path given twice does not count, since
+ * folders cannot distinguish it. */
 static bool is_ambiguous(const bench_document *all, int count, const char *path, int folders)
 {
     for (int i = 0; i < count; i++)

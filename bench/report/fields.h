@@ -25,16 +25,16 @@ void bench_field_fail(bench_fields *in, const char *format, ...) CLI_PRINTF(2, 3
 const json_t *bench_field(bench_fields *in, const json_t *object, const char *name);
 const char *bench_field_text(bench_fields *in, const json_t *object, const char *name);
 bool bench_field_bool(bench_fields *in, const json_t *object, const char *name);
-/* A finite number of at least `low`. */
+/* Returns a finite number of at least `low`; bench_field_whole returns an integer. */
 double bench_field_number(bench_fields *in, const json_t *object, const char *name, double low);
 double bench_field_whole(bench_fields *in, const json_t *object, const char *name, double low);
-/* A number above 0, finite, and normal, so that dividing by it is safe. */
+/* Returns a number above 0 that is finite and normal, so that dividing by it is safe. */
 double bench_field_positive(bench_fields *in, const json_t *object, const char *name);
-/* An object. If `or_null`, null is allowed and gives NULL. */
+/* Returns an object. If `or_null`, null is allowed and gives NULL. */
 const json_t *bench_field_object(bench_fields *in, const json_t *object, const char *name,
                                  bool or_null);
 const json_t *bench_field_array(bench_fields *in, const json_t *object, const char *name);
-/* An index below `count`, or -1 for null. */
+/* Returns an index below `count`, or -1 for null. */
 int bench_field_place(bench_fields *in, const json_t *object, const char *name, int count);
 
 #endif

@@ -84,7 +84,7 @@ static void add_place(json_t *object, int device_place)
         cli_json_null(object, "device");
 }
 
-/* The reason why a result is above its ceiling. */
+/* Why a result is above its ceiling. */
 static const char *const standings[] = {
     [BENCH_WITHIN] = NULL, [BENCH_CACHED] = "caches", [BENCH_ABOVE] = "slower_moment"};
 

@@ -87,7 +87,7 @@ static void write_head(const page_context *page)
 }
 
 #define DATE_TEXT 16
-/* The day alone; the section "Runs" has the time. */
+/* Writes only the day; the section "Runs" has the time. */
 static const char *date_of(const bench_document *run, char text[DATE_TEXT])
 {
     snprintf(text, DATE_TEXT, "%.10s", run->time);
@@ -349,7 +349,7 @@ static void help(FILE *out)
     cli_options_help(out, options);
 }
 
-/* Says which runs are no submissions, and why. Returns an exit code. */
+/* Says which runs are not valid submissions, and why. Returns an exit code. */
 static int check_runs(const bench_document *runs, int count)
 {
     bench_reasons *reasons = cli_alloc(1, sizeof *reasons);
@@ -396,7 +396,8 @@ static int report_on(const char *const *paths, int count)
     return code;
 }
 
-/* The name of a format as --output prints in this format, as with the other commands of bench. */
+/* Sets the format if --output names one, as with the other commands of bench. Otherwise --output is
+ * the page's file. */
 static int read_output(void)
 {
     const format *named = output != NULL ? find_format(output) : NULL;
@@ -410,7 +411,7 @@ static int read_output(void)
     return CLI_DONE;
 }
 
-/* With --check alone, neither a format nor an output is chosen: no page is wanted. */
+/* With --check alone, neither a format nor an output is chosen, and no page is written. */
 static void choose_format(void)
 {
     if (checks && output == NULL && chosen_format == NULL)

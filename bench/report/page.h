@@ -10,7 +10,7 @@ extern const cli_command bench_report_command;
 
 /* Parts of the page ---------------------------------------------------------------------------- */
 
-/* One device of one run, or its host. Each has a colour. */
+/* The results of one device of a run, or of its host. Each series has a colour. */
 typedef struct page_series {
     const bench_document *run;
     int device; /* -1: the host */
@@ -38,8 +38,8 @@ void page_add_series(page_context *page, const bench_document *run, int device);
  * NULL, only the cases whose parameter `name` starts with `value` are considered. */
 const bench_figures *page_best(const page_series *series, const char *benchmark, const char *name,
                                const char *value);
-/* The bandwidth of the device's memory: the host's memcpy for a CPU driver, otherwise the faster of
- * a copy and a kernel. NULL if it was not measured. */
+/* Returns the bandwidth of the device's memory: the host's memcpy for a CPU driver, otherwise the
+ * faster of a copy and a kernel. NULL if it was not measured. */
 const bench_figures *page_memory(const page_series *series);
 
 /* Returns text that explains why a result is above its ceiling, such as ", caches"; it is printed
@@ -58,10 +58,12 @@ void page_csv(const page_context *page);
 /* Write the results of a benchmark: as bars, and as a table with all details. */
 void page_benchmark(const page_context *page, const char *benchmark);
 void page_table(const page_context *page, const char *benchmark);
-/* Whether the results of a benchmark are those of pairs of ranks; and writes them as matrices. */
+/* page_has_pairs returns whether the results of a benchmark are those of pairs of ranks; page_pairs
+ * writes them as matrices. */
 bool page_has_pairs(const page_context *page, const char *benchmark);
 void page_pairs(const page_context *page, const char *benchmark);
-/* The roofline of a device: its products, and the limits of its arithmetic and memory. */
+/* page_has_roofline returns whether the series has a product to draw. page_roofline draws the
+ * roofline of a device: its products, and the limits of its arithmetic and memory. */
 bool page_has_roofline(const page_series *series);
 void page_roofline(const page_context *page, const page_series *series);
 

@@ -18,7 +18,7 @@
 
 typedef struct scale {
     bool is_log;
-    /* both positive; on a logarithmic scale: exponents of 10, which are integers */
+    /* both are positive; on a logarithmic scale they are exponents of 10, which are integers */
     double low, high;
 } scale;
 
@@ -75,8 +75,8 @@ static void add_cases(chart *all, const bench_document *run)
     }
 }
 
-/* A ceiling that is more than this factor above all results is not drawn, because the bars would be
- * too short. */
+/* A ceiling that is more than this factor above all results is not drawn, because it would make the
+ * bars too short. */
 #define CEILING_ROOM 3
 
 static double ceiling_of(const bench_figures *one)
@@ -84,7 +84,7 @@ static double ceiling_of(const bench_figures *one)
     return one->fraction > 0 && !one->is_time ? one->median / one->fraction : 0;
 }
 
-/* Rates are drawn on a logarithmic scale if those of a case differ by more than this factor. */
+/* Rates are drawn on a logarithmic scale if those of one case differ by more than this factor. */
 #define UNLIKE 20
 
 static void choose_scale(chart *all)
@@ -230,7 +230,7 @@ static void draw(const chart *all)
     fputs("</svg>\n", out);
 }
 
-/* Names the series that are in the drawing. */
+/* Writes the names of the series that are in the drawing. */
 static void write_legend(const chart *all)
 {
     FILE *out = all->page->out;

@@ -13,7 +13,7 @@ enum {
     SMALL = 4096,   /* up to this many bytes, the time of a message is shown, otherwise the rate */
 };
 
-/* A parameter of a case that should be a number; −1 if it is not. */
+/* Returns a parameter of a case that should be a number; −1 if it is not. */
 static int64_t number_of(const bench_figures *one, const char *name)
 {
     const json_t *value = json_object_get(one->which, name);
@@ -37,10 +37,10 @@ bool page_has_pairs(const page_context *page, const char *benchmark)
     return false;
 }
 
-/* The results of one series for one size. */
+/* The results of one series for one message size. */
 typedef struct matrix {
     int ranks;
-    double least, most; /* of all rates */
+    double least, most; /* the lowest and the highest of all rates */
     const bench_figures *cells[MAX_RANKS][MAX_RANKS];
 } matrix;
 
@@ -99,7 +99,7 @@ static void write_matrix(FILE *out, const page_series *series, const matrix *all
     fputs("</table></div>\n", out);
 }
 
-/* Whether no result before this one has the same size. */
+/* Returns whether no result before this one has the same size. */
 static bool is_first(const page_series *series, int result, const char *benchmark)
 {
     const bench_figures *all = series->run->results;

@@ -1,5 +1,6 @@
-/* Draws the roofline of a device: for each product, operations per byte and rate, below the limits
- * of memory and of the arithmetic of its dtype. Both axes are logarithmic. */
+/* Draws the roofline of a device. Each product is a point: its operations per byte, and its rate.
+ * Above it are the limits of memory and of the arithmetic of its dtype. Both axes are
+ * logarithmic. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -113,9 +114,9 @@ typedef struct limits {
     axes axes;
 } limits;
 
-/* Returns the ceiling of arithmetic for products of a dtype: the one that limits one of these
- * products. If memory limits all of them, it is the ceiling of arithmetic that the benchmark would
- * choose. */
+/* Returns the ceiling of arithmetic for products of a dtype: the one that limits at least one of
+ * these products. If memory limits all of them, it is the ceiling of arithmetic that the benchmark
+ * would choose. */
 static const bench_figures *arithmetic_of(const page_series *series, int dtype)
 {
     const bench_document *run = series->run;

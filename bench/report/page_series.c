@@ -1,5 +1,5 @@
-/* The devices and hosts of the runs: their names, their best results, and
- * the order of benchmarks. */
+/* Finds the devices and hosts of the runs, their names, their best results, and the order of
+ * benchmarks. */
 #include <stdio.h>
 #include <string.h>
 
@@ -94,7 +94,7 @@ const char *page_standing(const bench_figures *one)
                                           : "";
 }
 
-/* True if no result before this one belongs to its benchmark. */
+/* Returns true if no result before this one belongs to the same benchmark. */
 static bool is_first(const page_context *page, int run, int result)
 {
     const char *name = page->runs[run].results[result].benchmark;

@@ -1,4 +1,4 @@
-/* A table with all details of the results of a benchmark. */
+/* Writes a table with all details of the results of a benchmark. */
 #include <stdio.h>
 #include <string.h>
 
@@ -24,8 +24,8 @@ static void write_row(FILE *out, const page_series *series, const bench_figures 
                   bench_figures_text(one, one->peer_median, text), one->peer);
     else
         fputs("<td></td>", out);
-    /* The time per repetition. If the value is a time, and a repetition has several equal actions,
-     * it is the time per action. */
+    /* Shows the device's time per repetition. If the value is a time, and a repetition has several
+     * equal actions, shows the time per action. */
     double device_ns = one->is_time && one->work > 0 ? one->device_ns / one->work : one->device_ns;
     html_line(out, "<td class=\"n\">%s</td>",
               one->device_ns > 0 ? cli_duration(device_ns, text) : "");

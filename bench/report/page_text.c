@@ -1,4 +1,5 @@
-/* The results of the page as Markdown, for issues and chats, and as CSV, for spreadsheets. */
+/* Writes the results of the page as Markdown, for issues and chats, and as CSV, for
+ * spreadsheets. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 
 /* Markdown ------------------------------------------------------------------------------------- */
 
-/* Escapes characters with a meaning in Markdown, and in a cell of a table. */
+/* Escapes characters that have a meaning in Markdown or in a cell of a table. */
 static void markdown_text(FILE *out, const char *text)
 {
     for (; *text != '\0'; text++) {

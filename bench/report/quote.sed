@@ -1,3 +1,3 @@
-# Makes an array of C strings from a text file, one for each line.
+# Makes an array of C strings from a text file, with a string for each line.
 s/[\\"]/\\&/g
 s/.*/"&\\n",/

@@ -16,18 +16,19 @@
 #define BENCH_BUSY_SHARE 0.1
 #define BENCH_NOISY_SHARE 0.25
 
-/* `what` is NULL for a complete run. */
+/* Prints the results as tables; `what` is NULL for a complete run. */
 void bench_report_text(const bench_context *context, const bench *what);
-/* The document of docs/bench.schema.json, which the caller owns. */
+/* Returns the document of docs/bench.schema.json, which the caller owns. */
 json_t *bench_report_document(const bench_context *context, const bench *what);
-/* Writes in any format. Markdown and CSV are what `tessera bench report` makes of the document. */
+/* Writes the results in any format. Markdown and CSV are what `tessera bench report` makes of the
+ * document. */
 void bench_report_write(const bench_context *context, const bench *what, bench_format format,
                         FILE *out);
 
 const char *bench_unit_name(bench_unit unit);
 
-/* Returns the number of noisy results: those where the middle 80 % of the samples spread over more
- * than 20 % of the median. */
+/* Returns the number of noisy results. A result is noisy if the middle 80 % of its samples spread
+ * over more than 20 % of the median. */
 int bench_noisy_rows(const bench_context *context);
 
 #define BENCH_WARNINGS 4

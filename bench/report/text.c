@@ -23,7 +23,7 @@ static char *value_text(const bench_row *row, double ns, char text[CLI_NUMBER_TE
 }
 
 /* Writes a cell "low – high", the ends of the middle 80 % of the samples, in the unit of the row.
- * For rates, the low end is the longest time. */
+ * The low end of a rate is that of the longest time. */
 static void spread_cell(cli_table *table, const bench_row *row, const bench_summary *summary)
 {
     char low[CLI_NUMBER_TEXT], high[CLI_NUMBER_TEXT];
@@ -96,7 +96,8 @@ static void add_columns(cli_table *table, const bench_row *row, shown columns)
 }
 
 /* Writes a cell such as "72 %" or "134 % ^", where ^ marks a result above its ceiling. If `named`,
- * the name of the ceiling follows, because the rows of the table have different ceilings. */
+ * the name of the ceiling follows. This is used if the rows of the table have different
+ * ceilings. */
 static void ceiling_cell(cli_table *table, const bench_row *row, bool named)
 {
     static const char *const marks[] = {
@@ -155,7 +156,7 @@ static void add_last_cells(cli_table *table, const bench_row *row, shown columns
         cli_table_cell(table, "%s", row->elsewhere != NULL ? row->elsewhere : "");
 }
 
-/* True for the fastest variant of a ceiling. */
+/* Returns true for the fastest variant of a ceiling. */
 static bool is_best(const bench_context *context, const bench_row *row)
 {
     for (int i = 0; i < context->row_count; i++) {
@@ -278,7 +279,7 @@ static bool same_place(const bench_note *a, const bench_note *b)
     return a->device_place == b->device_place && strcmp(a->benchmark, b->benchmark) == 0;
 }
 
-/* Prints notes; those of one benchmark on one device share a line. */
+/* Prints notes. Notes about one benchmark on one device share a line. */
 static void print_notes(const char *heading, const bench_notes *notes, const bench_context *context)
 {
     if (notes->count == 0)

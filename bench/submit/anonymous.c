@@ -1,5 +1,5 @@
-/* Makes a submission of a run: one device, its results and their ceilings, and nothing that names a
- * machine or a person. */
+/* Makes a submission from a run: one device, its results and their ceilings, and nothing that names
+ * a machine or a person. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,8 +31,8 @@ static void round_all(json_t *value)
         json_real_set(value, rounded(json_real_value(value)));
 }
 
-/* Of "Linux 6.1.0-someone's x86_64" keeps "Linux 6.1.0 x86_64". The release of a kernel may contain
- * the name of a machine or a company. */
+/* Shortens the name of a system, from "Linux 6.1.0-someone's x86_64" to "Linux 6.1.0 x86_64",
+ * because the release of a kernel may contain the name of a machine or a company. */
 static json_t *system_of(const char *os)
 {
     char name[32] = "?", release[32] = "", machine[32] = "";
@@ -69,7 +69,7 @@ static void mark(const json_t *results, size_t device, bool *kept)
     }
 }
 
-/* Changes a result's references to those of the submission. */
+/* Changes a result's references to ceilings to their indices in the submission. */
 static void renumber(json_t *result, const json_int_t *places, size_t count)
 {
     const json_int_t ceiling = ceiling_of(result);
@@ -122,7 +122,7 @@ json_t *bench_submission(const json_t *run, size_t device)
     json_t *out = bench_members_select(run), *host = json_object_get(out, "host");
     const char *os = json_string_value(json_object_get(host, "os"));
     cli_json_add(host, "os", system_of(os != NULL ? os : "?"));
-    /* The warnings are about all devices of the run. */
+    /* The warnings are about all devices of the run, so they are not published. */
     json_array_clear(json_object_get(json_object_get(out, "noise"), "warnings"));
     keep_device(json_object_get(out, "devices"), device);
     keep_results(json_object_get(out, "results"), device);

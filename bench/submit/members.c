@@ -1,4 +1,4 @@
-/* The members of a submission: what is published, and what a file must have. */
+/* Defines the members of a submission: what is published, and what a file must have. */
 #include "bench/submit/members.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ typedef enum kind {
     WHOLE,    /* an integer of at least 0 */
     INTEGER,
     TRUTH,
-    OBJECT, /* with the members of the list */
+    OBJECT, /* an object with the members of a table */
     OBJECTS,
     NUMBERS,
     TEXTS,
@@ -172,7 +172,8 @@ static void check_whole(bench_fields *in, const json_t *object, const member *as
                          as->kind == WHOLE ? " of at least 0" : "");
 }
 
-/* Adds the name to the place, such as "results[7]" and then "results[7].value". */
+/* Appends the name to the path of the current member, for example "results[7]" and then
+ * "results[7].value". */
 static void enter(bench_fields *in, const char *name, size_t index, bool is_array)
 {
     const size_t used = strlen(in->where);

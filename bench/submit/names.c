@@ -1,4 +1,4 @@
-/* The names of this machine and of its user, on POSIX systems. */
+/* Gets the names of this machine and of its user on POSIX systems. */
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>

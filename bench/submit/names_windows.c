@@ -1,4 +1,4 @@
-/* The names of this machine and of its user, which Windows puts into the environment. */
+/* Gets the names of this machine and of its user from the environment, where Windows puts them. */
 #include <stdio.h>
 #include <stdlib.h>
 

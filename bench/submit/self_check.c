@@ -1,5 +1,5 @@
-/* Finds results that cannot be trusted: of a busy machine, above the hardware's limits, by a clock
- * that is wrong, or changed by hand. */
+/* Finds results that cannot be trusted: from a busy machine, above the hardware's limits, measured
+ * by a wrong clock, or changed by hand. */
 #include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
@@ -16,11 +16,11 @@
 #include "cli/lib/numbers.h"
 
 #define FIRST_YEAR "2026"
-/* How far a figure may differ from the one that is computed again from its samples. Rounding
+/* How far a figure may differ from the value that is computed again from its samples. Rounding
  * changes it by less. */
 #define SAME 1e-3
-/* The device's time of a repetition is part of the host's. The medians of the two clocks may differ
- * a little the other way. */
+/* The device's time of a repetition is included in the host's time. Their medians may nevertheless
+ * be in the opposite order by a little. */
 #define MOST_OF_HOST 1.1
 /* A ceiling's kernel runs long, so that most of the host's time is the device's. */
 #define LEAST_OF_HOST 0.3
@@ -131,7 +131,7 @@ static double fraction_of(const bench_document *run, const bench_figures *one, d
     return rate / ceiling->median;
 }
 
-/* The first figure that does not follow from its samples. */
+/* Reports the first figure that does not follow from its samples. */
 static void check_figures(const bench_document *run, bench_reasons *reasons)
 {
     for (int i = 0; i < run->result_count; i++) {

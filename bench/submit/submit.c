@@ -131,7 +131,8 @@ static int write_submission(const bench_document *run, const char *folder)
     return CLI_DONE;
 }
 
-/* Texts of drivers may contain anything. */
+/* Reports texts that contain the name of this machine or user: texts of drivers may contain
+ * anything. */
 static void check_names(const bench_document *run, bench_reasons *reasons)
 {
     char machine[BENCH_TRACE], user[BENCH_TRACE];

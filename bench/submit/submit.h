@@ -13,9 +13,9 @@
 #define BENCH_SUBMIT_SECONDS 0.05
 
 /* Returns a document of one device of a run: its results and the ceilings that they refer to. It
- * has only members that are listed in anonymous.c: no identifier of the device, no path, of the
- * operating system only its name and version numbers. Numbers have six digits. Calling it again
- * with its result gives an equal document. The caller owns the document. */
+ * has only members that are listed in members.c: no identifier of the device, no path, and of the
+ * operating system only its name and version numbers. Numbers have six digits. Calling the function
+ * again with its result gives an equal document. The caller owns the document. */
 json_t *bench_submission(const json_t *run, size_t device);
 
 #define BENCH_MAX_REASONS 12
@@ -31,7 +31,7 @@ void bench_reason(bench_reasons *reasons, const char *format, ...) CLI_PRINTF(2,
 void bench_self_check(const bench_document *run, bench_reasons *reasons);
 
 /* Writes the name of a submission's file: device, driver and date, such as
- * "nvidia-h100-80gb-hbm3--nvidia-580.159--2026-11-26". A driver for CPUs is named with the
+ * "nvidia-h100-80gb-hbm3--nvidia-580.159--2026-11-26". For a CPU driver, the name contains the
  * processor. */
 #define BENCH_FILE_NAME 200
 void bench_submission_name(const bench_document *run, char name[BENCH_FILE_NAME]);

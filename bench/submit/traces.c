@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SHORTEST_NAME 3 /* shorter ones are parts of other texts by chance */
+#define SHORTEST_NAME 3 /* shorter names are parts of other texts by chance */
 
 static bool is_path(const char *text)
 {
@@ -72,7 +72,7 @@ const char *bench_find_name(const json_t *submission, const char *name)
     return found != NULL ? found : find_in_notes(json_object_get(submission, "failures"), name);
 }
 
-/* Writes the place of a member in front of what `place` contains. */
+/* Writes the name of a member in front of the path in `place`. */
 static void put_before(char place[BENCH_PLACE], const char *name)
 {
     char inner[BENCH_PLACE];

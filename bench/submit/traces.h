@@ -9,7 +9,7 @@
  * "C:\Users"; NULL if there is none. */
 const char *bench_find_path(const json_t *document);
 
-/* Returns the first text in which `name` stands as a whole word; NULL if there is none. Looks at
+/* Returns the first text in which `name` stands as a whole word; NULL if there is none. Searches
  * the texts that come from the system: those of devices, of the processor, and of notes. */
 const char *bench_find_name(const json_t *submission, const char *name);
 
@@ -17,7 +17,7 @@ const char *bench_find_name(const json_t *submission, const char *name);
 #define BENCH_TRACE 128
 void bench_own_names(char machine[BENCH_TRACE], char user[BENCH_TRACE]);
 
-/* Returns whether the documents differ, and writes where: "devices[0].uuid". */
+/* Returns whether the documents differ, and writes where, for example "devices[0].uuid". */
 #define BENCH_PLACE 160
 bool bench_find_difference(const json_t *one, const json_t *other, char place[BENCH_PLACE]);
 

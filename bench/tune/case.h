@@ -28,7 +28,7 @@ typedef struct tune_case {
 bool tune_case_create(bench_context *context, const tune_product *product, tune_case *out);
 void tune_case_finish(tune_case *test);
 
-/* The parameters of tsr_matmul for the product, with or without a bias. */
+/* Returns the parameters of tsr_matmul for the product, with or without a bias. */
 tsr_matmul_params tune_case_params(const tune_case *test, bool bias);
 
 /* Measures the mean time of `repetitions` products, recorded one after another and followed by one

@@ -1,4 +1,5 @@
-/* The probes of a class of products (tessera/tuning.h): the products that are measured for it. */
+/* The probes of a class of products (tessera/tuning.h): the products that are measured to tune the
+ * class. */
 #ifndef TSR_BENCH_TUNE_PROBES_H
 #define TSR_BENCH_TUNE_PROBES_H
 
@@ -6,7 +7,7 @@
 
 #define TUNE_PROBES 3
 #define TUNE_REASON 256
-/* How often a product is measured that seems too slow, because the machine may just be busy. */
+/* How often a product that seems too slow is measured, because the machine may just be busy. */
 #define TUNE_TRIES 3
 
 /* The probes: the smallest and the largest product of the class, and the product for which the

@@ -13,11 +13,11 @@
 #define SCREEN_SAMPLE_NS 2e5
 #define FAR_BEHIND 2.0
 #define HOPELESS 4.0
-#define BEYOND_NOISE 20.0 /* two equal kernels do not differ that much on any busy machine */
+#define BEYOND_NOISE 20.0 /* even on a busy machine, two equal kernels never differ that much */
 #define NEAR 0.9
 #define FINALISTS 4
 
-/* The main measurement. */
+/* Constants of the main measurement. */
 #define SAMPLES_WANTED 60 /* per measurement; half of them measure the built-in kernel */
 #define SHORTEST_SAMPLE_NS 1e6
 #define MIN_PAIRS 7
@@ -174,7 +174,7 @@ static bool screen(tune_probes *s, tune_given_up *given_up, finalists *list, int
 
 /* Deciding ------------------------------------------------------------------------------------- */
 
-/* Gets how a probe is computed with the present tuning. */
+/* Gets the kernel that computes a probe with the present tuning. */
 static bool inspect(tune_probes *s, int probe, bool bias, tsr_tuning_info *out)
 {
     const tune_case *test = &s->all[probe];

@@ -18,16 +18,16 @@ typedef struct tune_result {
     /* `won`: the tuning now uses the winner. `with_bias`: it also uses the winner for products with
      * an epilogue. */
     bool won, with_bias;
-    int candidates; /* number of candidates that could compute it */
-    /* The ratio of the winner in its second measurement, at the probe with the smallest gain.
-     * Without a winner, it is that of the best candidate. If it has no pairs, all candidates were
-     * dropped in the screening. */
+    int candidates; /* number of candidates that could compute the products */
+    /* The speed of the winner in its second measurement, at the probe with the smallest gain.
+     * Without a winner, the speed of the best candidate. If `ratio` has no pairs, all candidates
+     * were dropped in the screening. */
     tune_ratio ratio;
 } tune_result;
 
 /* Kernels that were far slower than the built-in kernel on some product. They are not tried on
- * products of the same dtype and transposition whose m, n and k are all at least as large. A list
- * of which all bytes are 0 is empty. */
+ * products of the same dtype and transposition whose m, n and k are all at least as large. An
+ * object whose bytes are all 0 is an empty list. */
 typedef struct tune_given_up {
     int count;
     struct tune_hopeless {
