@@ -49,7 +49,7 @@ bool parse_dtype(const char *program, const char *text, tsr_dtype *out)
 bool parse_number(const char *program, const char *name, const char *text, double least,
                   double *out)
 {
-    const double most = 1e9; /* fits a float, and in ns 64 bits */
+    const double most = 1e9; /* is exact as a float, and the number of ns fits 64 bits */
     char *end;
     double value = strtod(text, &end);
     if (end == text || *end != '\0' || !(value >= least && value <= most)) {
@@ -98,7 +98,7 @@ bool parse_strategy(const char *program, const char *text, const char **out)
     return true;
 }
 
-/* Reads until the end of the file. Returns NULL, or what is wrong. */
+/* Reads until the end of the file. Returns NULL, or a description of the error. */
 static const char *read_open(FILE *file, size_t max_size, char **bytes, size_t *size)
 {
     size_t capacity = 0;

@@ -22,16 +22,16 @@ double seconds_now(void);
 /* Prints to standard error what is wrong with an option. Always returns false. */
 bool wrong_option(const char *program, const char *what, const char *value);
 
-/* On a wrong value, these print an error, leave `out` unchanged and return false. */
+/* On a wrong value, the parse functions print an error, leave `out` unchanged and return false. */
 bool parse_int(const char *program, const char *name, const char *text, int least, int most,
                int *out);
 bool parse_number(const char *program, const char *name, const char *text, double least,
                   double *out);
 bool parse_seed(const char *program, const char *text, int64_t *out);
 bool parse_dtype(const char *program, const char *text, tsr_dtype *out);
-/* DATAxTENSOR, as "2x1". */
+/* Parses DATAxTENSOR, for example "2x1". */
 bool parse_grid(const char *program, const char *text, int *data, int *tensor);
-/* "none" or the name of a sharding strategy. */
+/* Accepts "none" or the name of a sharding strategy. */
 bool parse_strategy(const char *program, const char *text, const char **out);
 
 /* Reads a file of less than `max_size` bytes into memory of malloc. On failure returns false and

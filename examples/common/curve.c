@@ -16,12 +16,12 @@
 typedef struct chart {
     FILE *file;
     const curve_params *params;
-    double last;         /* at the right end of the horizontal axis */
-    double lowest, step; /* of the vertical axis: its lower end and the distance of its ticks */
+    double last;         /* the value at the right end of the horizontal axis */
+    double lowest, step; /* the vertical axis: its lower end and the distance of its ticks */
     int steps;
 } chart;
 
-/* The height of a loss on the vertical axis, before scaling. */
+/* Returns the height of a loss on the vertical axis, before scaling. */
 static double level(const chart *c, double loss)
 {
     return c->params->is_logarithmic ? log10(loss) : loss;
@@ -43,7 +43,8 @@ static bool is_drawn(double loss)
     return loss > 0 && isfinite(loss);
 }
 
-/* The smallest of 1, 2, 5, 10, 20, … times a power of ten by which `range` has few steps. */
+/* Returns the smallest of 1, 2, 5, 10, 20, … times a power of ten that divides `range` into few
+ * steps. */
 static double tick_step(double range)
 {
     double power = pow(10, floor(log10(range / MAX_TICKS)));
@@ -113,7 +114,7 @@ static void draw_line(const chart *c, int index)
         fprintf(c->file, "%.1f,%.1f ", x, y);
     }
     fprintf(c->file, "\"/>\n");
-    /* The names of lines that end close together stand one above the other. */
+    /* The names of lines that end close together are written one above the other. */
     if (any)
         fprintf(c->file, "<text class=\"line%d\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", index, x + 8,
                 y + (index == 0 ? 12 : -4), line->name);

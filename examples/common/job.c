@@ -13,7 +13,7 @@ static char *variable(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* A launcher has started this process in the place of one that has failed. */
+/* Returns whether a launcher has started this process in place of one that has failed. */
 static bool is_joining(void)
 {
     const char *boot = variable("TESSERA_BOOT");
@@ -112,7 +112,7 @@ tsr_status job_grow(example_job *self, int count, bool *grown)
     const tsr_comm_grow_params *params =
         tsr_comm_grow_params(.count = count, .timeout_ns = 50000000);
     *grown = tsr_comm_grow(self->world, params, &larger) == TSR_OK;
-    /* In most cases, nobody has come. */
+    /* Usually no process has come. */
     return *grown ? change_world(self, larger) : tsr_comm_status(self->world);
 }
 
@@ -121,7 +121,8 @@ void job_settle(example_job *self)
     tsr_group_destroy(&self->old_data_group);
 }
 
-/* All ranks are data-parallel. What belongs to a single rank stays when the others change. */
+/* In an elastic job all ranks are data-parallel. The objects of a single rank stay when other ranks
+ * change. */
 static tsr_status init_elastic(example_job *self, const example_job_params *params, char error[256])
 {
     tsr_comm *world = self->world;

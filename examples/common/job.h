@@ -1,15 +1,16 @@
-/* A process's place in the job: its device, its two groups in the grid of ranks, and its stage. */
+/* The place of a process in its job: its device, its two groups in the grid of ranks, and its
+ * stage. */
 #ifndef EXAMPLES_JOB_H
 #define EXAMPLES_JOB_H
 
 #include "common/common.h"
 
 typedef struct example_job_params {
-    const char *program; /* before messages */
+    const char *program; /* the start of messages */
     int ranks;           /* 0: as many as were launched */
     int data, tensor;    /* the grid; 0: 1 data-parallel rank, all ranks tensor-parallel */
-    int stages;          /* of a pipeline, each of which is such a grid; 0: 1 */
-    tsr_dtype wire;      /* of tensor-parallel activations; 0: they are sent as they are */
+    int stages;          /* of a pipeline; each stage is a grid of ranks; 0: 1 */
+    tsr_dtype wire;      /* dtype in which tensor-parallel activations are sent; 0: unchanged */
     int batch;           /* must divide over the data-parallel ranks, unless the job is elastic */
     /* All ranks are data-parallel. The job can go on without ranks that are lost, and with new ones
      * (job_shrink, job_grow). */
@@ -22,17 +23,17 @@ typedef struct example_job {
     tsr_comm *world;
     int rank, ranks;
     int data, tensor; /* the grid's rows and columns; the ranks of a row are consecutive */
-    int stages;       /* grids; the ranks of a stage are consecutive */
+    int stages;       /* number of grids; the ranks of a stage are consecutive */
     int data_rank, tensor_rank, stage;
     tsr_comm *data_comm;
-    tsr_comm *stage_comm; /* the ranks with the same place in all stages */
+    tsr_comm *stage_comm; /* the ranks with the same place in the grids of all stages */
     tsr_device *device;
     tsr_stream *stream;
     tsr_group *data_group;   /* a column of the grid: same part of the parameters, other data */
     tsr_group *tensor_group; /* a row of the grid: same data, other parts of the parameters */
     bool joined;             /* this process has joined a job that was running */
     int batch;
-    tsr_group *old_data_group; /* of an elastic job whose ranks have changed, until job_settle() */
+    tsr_group *old_data_group; /* only between a change of a job's ranks and job_settle() */
 } example_job;
 
 /* Connects to the other ranks. Call job_finish() afterwards, also on failure. If the grid does not
@@ -40,23 +41,23 @@ typedef struct example_job {
 tsr_status job_init(example_job *self, const example_job_params *params, char error[256]);
 void job_finish(example_job *self);
 
-/* Which rows of a batch this rank has. */
+/* The number of rows of a batch that this rank has, and the first of them. */
 int job_rows(const example_job *self);
 int job_first_row(const example_job *self);
 
-/* Goes on without the ranks that are lost, after TSR_ERR_PEER_LOST or TSR_ERR_TIMEOUT. If `*again`
- * is set, a further rank was lost, and the call must be repeated. */
+/* Continues without the lost ranks after TSR_ERR_PEER_LOST or TSR_ERR_TIMEOUT. If `*again` is set,
+ * a further rank was lost, and the call must be repeated. */
 tsr_status job_shrink(example_job *self, bool *again);
-/* Takes in up to `count` processes that have come. Sets *grown to whether there were any. */
+/* Adds up to `count` processes that wait to join. Sets *grown to whether there were any. */
 tsr_status job_grow(example_job *self, int count, bool *grown);
-/* Call it after a change of ranks, when nothing uses the old data-parallel group any more. */
+/* Must be called after a change of ranks, when the old data-parallel group is no longer in use. */
 void job_settle(example_job *self);
-/* Returns whether a rank is lost. */
+/* Returns whether the status means that a rank is lost. */
 bool job_has_lost(tsr_status status);
 
-/* Replaces this process by `params->ranks` processes of this program, if there is more than one
- * and no launcher has started this process. Otherwise it returns true. On failure it returns false,
- * with a message on standard error. */
+/* Starts `params->ranks` processes of this program in place of this one, if there is more than one
+ * and no launcher has started this process. In that case it does not return. Otherwise it returns
+ * true. On failure it returns false, with a message on standard error. */
 bool job_launch(const example_job_params *params, char **argv);
 
 #endif

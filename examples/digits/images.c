@@ -38,8 +38,9 @@ static tsr_status choose_items(images *self, images_part part)
     return TSR_OK;
 }
 
-/* Each row of the grid gets every data-th image of the epoch's order. Together their batches are
- * the batch that a single row would have, so the trained model does not depend on the grid. */
+/* Each row of the grid gets every data-th image of the epoch's order, where `data` is the number of
+ * rows. All rows together load the batch that a single row would load, so the trained model does
+ * not depend on the grid. */
 static tsr_status create_loader(images *self, images_part part, const example_job *job,
                                 const digits_options *options)
 {

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A smooth function. At a kink, rounding could switch a gradient on or off, and grids would
- * diverge. */
+/* The activation must be smooth. At a kink, rounding could switch a gradient on or off, and grids
+ * would give different models. */
 #define ACTIVATION TSR_ACT_GELU_TANH
 #define PI 3.14159265358979323846
 
@@ -31,8 +31,8 @@ static tsr_status create_layers(model *self, const example_job *job, const digit
     return tsr_row_linear_create(&params, &self->layers[MODEL_DOWN]);
 }
 
-/* Every unit is gathered over the grid's column before it is used. Without a strategy, every rank
- * has all parameters and only gradients are exchanged. */
+/* The parameters of each unit are gathered over the grid's column before use. Without a strategy,
+ * every rank has all parameters and only gradients are exchanged. */
 static tsr_status shard(model *self, const example_job *job, const digits_options *options)
 {
     static const char *const everything[] = {"*", NULL};

@@ -9,10 +9,10 @@ enum { MODEL_UP, MODEL_DOWN, MODEL_LAYERS };
 typedef struct model {
     tsr_layer *layers[MODEL_LAYERS]; /* a column-parallel and a row-parallel layer */
     tsr_fsdp *sharded;               /* the layers' parameters, sharded over the grid's column */
-    int64_t last_step; /* of the training: until then, the learning rate falls as a cosine */
+    int64_t last_step; /* the training's last; until then, the learning rate falls as a cosine */
     tsr_adamw_params adamw;
     double learning_rate;
-    tsr_tensor *losses, *loss_sum; /* of a batch's images; of an epoch, [1] */
+    tsr_tensor *losses, *loss_sum; /* the losses of a batch's images; their sum in an epoch, [1] */
     tsr_tensor *dlogits, *classes; /* for the largest batch */
 } model;
 
@@ -30,8 +30,8 @@ tsr_status model_classify(model *self, const example_job *job, const images_batc
 /* Gives the sum of losses since the last call, over the images of all ranks. */
 tsr_status model_take_loss(model *self, const example_job *job, double *out);
 
-/* Save and load the model with the number of finished epochs. Loading accepts files of any grid and
- * strategy, and files of other programs, which have no number of epochs: it is then 0. */
+/* Save and load the model with the number of finished epochs. Files of any grid and strategy can be
+ * loaded. Files of other programs have no number of epochs; it is then 0. */
 tsr_status model_save(model *self, const example_job *job, const char *path, int epochs);
 tsr_status model_load(model *self, const example_job *job, const char *path, int *epochs);
 

@@ -10,14 +10,14 @@
 typedef struct epoch_result {
     int epoch;                    /* number of finished epochs */
     double loss, held_out_loss;   /* means over images */
-    int64_t right, held_out;      /* number of held-out images: classified correctly, and all */
+    int64_t right, held_out;      /* held-out images: those classified correctly, and all */
     double seconds;               /* of training, without evaluation */
-    double communication_seconds; /* time that this rank waited for others */
+    double communication_seconds; /* time for which this rank waited for others */
     int64_t images; /* images trained on; 0 in the results from before the first epoch */
 } epoch_result;
 
-/* Plots `count` results, of which the first is from before the training. Returns false, with a
- * message on standard error, if the file cannot be written. */
+/* Plots `count` results. The first is from before the training. Returns false, with a message on
+ * standard error, if the file cannot be written. */
 bool report_curve(const char *path, const epoch_result *results, int count);
 
 void report_setting(const example_job *job, const digits_options *options, int64_t train,
@@ -25,7 +25,7 @@ void report_setting(const example_job *job, const digits_options *options, int64
 void report_epoch(const epoch_result *result, int epochs);
 void report_end(const epoch_result *results, int count);
 
-/* These write one line each. */
+/* Each of these functions writes one line. */
 void report_json_setting(FILE *file, const example_job *job, const digits_options *options);
 void report_json_epoch(FILE *file, const epoch_result *result);
 

@@ -14,7 +14,8 @@ static const struct {
 
 static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
 
-/* Returns where the weight's own name begins in `name`, or NULL if it is another parameter. */
+/* Returns where the gate's own name begins in the name of its weight; NULL for any other
+ * parameter. */
 static const char *find_gate(const char *name)
 {
     size_t length = strlen(name), own = strlen(weights[0].in_file);

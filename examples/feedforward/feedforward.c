@@ -24,7 +24,7 @@ typedef struct place {
     tsr_device *device;
     tsr_stream *stream;
     tsr_group *group, *alone;    /* all ranks; this rank alone, for the result to compare with */
-    char problem[BLOCK_PROBLEM]; /* what is wrong, if not an error of the library */
+    char problem[BLOCK_PROBLEM]; /* what is wrong, unless the library has the error */
 } place;
 
 static tsr_status place_init(place *self, const feedforward_options *options)
@@ -135,7 +135,7 @@ static void compare(const float *got, const float *want, int64_t count, figures 
     }
 }
 
-/* Rank 0 computes the complete result by itself and compares. */
+/* On rank 0, computes the complete result without other ranks and compares y with it. */
 static tsr_status check(const place *self, const feedforward_options *options,
                         const block_sizes *sizes, const tsr_tensor *x, const tsr_tensor *y,
                         figures *out)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The file's metadata. */
+/* Keys of the file's metadata. */
 #define MODEL_KEY "gpt.model"
 #define TEXT_KEY "gpt.characters"
 
@@ -43,7 +43,7 @@ tsr_status checkpoint_save(gpt_model *model, const gpt_text *text, const char *p
                                                         .metadata = metadata, .parts = parts));
 }
 
-/* Returns whether the file is of the model and the text that the options describe. */
+/* Returns whether the file belongs to the model and the text that the options describe. */
 static bool compare(const char *path, const identity *file, const identity *self, char *error,
                     size_t error_size)
 {

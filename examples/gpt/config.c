@@ -45,7 +45,7 @@ gpt_config gpt_config_default(gpt_style style)
                         .norm_eps = 1e-5};
 }
 
-/* Those of nanoGPT's training of a small model on a CPU. */
+/* Returns the values with which nanoGPT trains a small model on a CPU. */
 gpt_training gpt_training_default(void)
 {
     return (gpt_training){.batch = 12,
@@ -84,7 +84,7 @@ bool gpt_config_check(const gpt_config *config, char *error, size_t error_size)
     return false;
 }
 
-/* A JSON file being read: the first failure stays in `error`. */
+/* A JSON file that is being read. The first error stays in `error`. */
 typedef struct reader {
     const char *path;
     char *error;
@@ -125,7 +125,7 @@ static void read_number(reader *r, const json_t *object, const char *key, double
         *out = number;
 }
 
-/* Names of a recorded run. */
+/* Reads the members of a recorded run. */
 static void read_run(reader *r, const json_t *root, gpt_config *config, gpt_training *training)
 {
     const json_t *model = json_object_get(root, "config"),
@@ -158,7 +158,7 @@ static void read_run(reader *r, const json_t *root, gpt_config *config, gpt_trai
     read_number(r, how, "clip", &training->clip);
 }
 
-/* Names of Hugging Face. */
+/* Reads the members of Hugging Face's config.json. */
 static void read_model(reader *r, const json_t *root, gpt_config *config)
 {
     const char *type = json_string_value(json_object_get(root, "model_type"));

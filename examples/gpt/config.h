@@ -1,4 +1,4 @@
-/* What a model is and how it is trained, and the JSON files that say so. */
+/* The description of a model and its training, and the JSON files that contain it. */
 #ifndef GPT_CONFIG_H
 #define GPT_CONFIG_H
 
@@ -18,15 +18,15 @@ typedef struct gpt_config {
     int layers, heads, kv_heads;
     int width; /* features of a token between blocks; a multiple of heads */
     int inner; /* hidden features of the MLP */
-    int block; /* tokens that attention sees at most */
+    int block; /* the most tokens that attention sees */
     int vocabulary;
     double norm_eps;
     double rope_theta; /* Llama only */
 } gpt_config;
 
 typedef struct gpt_training {
-    int batch;      /* windows of all data-parallel ranks in a micro-batch */
-    int accumulate; /* micro-batches of a step, whose gradients are added */
+    int batch;      /* windows in a micro-batch, over all data-parallel ranks */
+    int accumulate; /* micro-batches in a step, whose gradients are added */
     int steps;
     int64_t seed;
     double learning_rate, min_learning_rate;
@@ -42,11 +42,11 @@ typedef struct gpt_training {
 typedef struct gpt_stages {
     enum {
         GPT_STAGES_EVEN = 0,
-        GPT_STAGES_RATES = 1, /* as the stages' speeds, which are measured */
+        GPT_STAGES_RATES = 1, /* in proportion to the stages' speeds, which are measured */
         GPT_STAGES_GIVEN = 2
     } kind;
     int count;
-    int given; /* numbers in `blocks` */
+    int given; /* how many numbers of blocks are given */
     int blocks[GPT_MAX_STAGES];
 } gpt_stages;
 
@@ -59,22 +59,22 @@ typedef struct gpt_offsets {
 
 const char *gpt_style_name(gpt_style style);
 
-/* Everything that a model's results depend on, in words: "gpt2, 4 blocks, …". */
+/* Describes everything that a model's results depend on: "gpt2, 4 blocks, …". */
 void gpt_config_describe(const gpt_config *config, size_t size, char *text);
 
-/* The defaults of a style, but for the vocabulary. */
+/* Returns the defaults of a style. The vocabulary has no default. */
 gpt_config gpt_config_default(gpt_style style);
 gpt_training gpt_training_default(void);
 
-/* Checks sizes that belong together. Returns false with a sentence in `error`. */
+/* Checks sizes that depend on each other. On failure returns false with a sentence in `error`. */
 bool gpt_config_check(const gpt_config *config, char *error, size_t error_size);
 
 /* Reads a recorded run ({"config": …, "optimizer": …}) or a model's config.json as Hugging Face
- * writes it. Fields that the file lacks stay as they are. The functions below return false with a
- * sentence in `error`. */
+ * writes it. Members that the file lacks are left unchanged. On failure this and the functions
+ * below return false with a sentence in `error`. */
 bool gpt_config_read(const char *path, gpt_config *config, gpt_training *training, char *error,
                      size_t error_size);
-/* The member "offsets" of a recorded run. */
+/* Reads the member "offsets" of a recorded run. */
 bool gpt_offsets_read(const char *path, gpt_offsets *out, char *error, size_t error_size);
 void gpt_offsets_free(gpt_offsets *offsets);
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The sequence so far, and what the model needs to go on with it. */
+/* The sequence so far, and what the model needs to continue it. */
 typedef struct writer {
     gpt_model *model;
     const gpt_text *text;
@@ -28,7 +28,7 @@ static tsr_status create_cache(writer *w)
         &w->cache);
 }
 
-/* Logits after `count` tokens from `first` on. */
+/* Computes the logits after `count` tokens from `first` on. */
 static tsr_status read_tokens(writer *w, int64_t first, int64_t count)
 {
     const int64_t shape[] = {1, count};
@@ -44,7 +44,7 @@ static tsr_status read_tokens(writer *w, int64_t first, int64_t count)
     return status;
 }
 
-/* Positions end at the block's end. When the cache is full, the later half of the text is read
+/* Positions end at the block's end. When the cache is full, this reads the later half of the text
  * again from position 0. */
 static tsr_status make_room(writer *w)
 {

@@ -20,15 +20,15 @@
 #include "weights.h"
 #include "windows.h"
 
-/* While ranks are missing, looks for processes that join after this many steps. */
+/* While ranks are missing, the others look for processes that join after this many steps. */
 #define GROW_EVERY 5
-#define HELD_OUT_BATCHES 8 /* that are evaluated together: stages compute at the same time */
+#define HELD_OUT_BATCHES 8 /* evaluated together, so that all stages compute at the same time */
 
-/* What a process that joins gets from rank 0. */
+/* The state that rank 0 sends to a process that joins. */
 typedef struct progress {
-    int64_t evaluated, saved; /* the last steps that were; −1: none */
+    int64_t evaluated, saved; /* the last steps that were evaluated and saved; −1: none */
     int64_t most_ranks;       /* at the start */
-    int64_t looked;           /* the last step before which ranks have looked for processes */
+    int64_t looked;           /* last step before which the ranks looked for joining processes */
 } progress;
 
 typedef struct run {
@@ -41,13 +41,13 @@ typedef struct run {
     gpt_history history;
     FILE *log;
     double started;
-    int64_t first_step, step;    /* the number of steps made before this run, and so far */
+    int64_t first_step, step;    /* the number of steps before this run, and until now */
     double loss, norm;           /* of the step in progress; NaN: not known yet */
     bool is_unreported;          /* the last step has been counted, but not reported */
     double last_loss, last_norm; /* of the last step */
     progress done;
     int first_rank;  /* this process's rank at the start */
-    double loss_sum; /* since the last evaluation */
+    double loss_sum; /* sum of losses since the last evaluation */
     int64_t loss_count;
     bool interrupted;
     char error[512];
@@ -85,7 +85,7 @@ static tsr_status evaluate(run *r, int64_t step)
     return report_add(&r->history, &record) ? TSR_OK : TSR_ERR_NO_MEMORY;
 }
 
-/* Whether any rank was asked to stop: all stop after the same step. */
+/* Agrees with all ranks on whether any was asked to stop. All stop after the same step. */
 static tsr_status agree_to_stop(run *r)
 {
     int32_t asked = stop_asked != 0, any;
@@ -128,7 +128,8 @@ static tsr_status report_later(run *r)
 }
 
 /* For tests: GPT_FAIL=RANK:STEP:HOW makes one of the first ranks fail in the middle of a step.
- * "kill" ends it as a machine that fails does, "stop" stops it, and "error" gives it an error. */
+ * "kill" ends its process with SIGKILL, "stop" suspends it, and "error" makes a call return an
+ * error. */
 static tsr_status fail_if_asked(run *r)
 {
     const char *text = getenv("GPT_FAIL");
@@ -154,7 +155,8 @@ static tsr_status step_once(run *r)
     TRY(windows_train(&r->train, r->job.stream, r->step * count, count));
     TRY(model_learn(&r->model, r->train.batches));
     TRY(fail_if_asked(r));
-    /* The device is computing this step by now, and the host does not keep it waiting. */
+    /* The device is computing this step, so waiting for the previous step's results delays
+     * nothing. */
     TRY(report_later(r));
     TRY(model_update(&r->model, &r->loss, &r->norm, &later));
     if (!later) {
@@ -171,7 +173,7 @@ static bool is_due(int every, int64_t step)
     return every > 0 && step % every == 0;
 }
 
-/* What comes between two steps. */
+/* Evaluates and saves after a step, if that is due. */
 static tsr_status between_steps(run *r)
 {
     const gpt_options *o = &r->options;
@@ -207,7 +209,7 @@ static tsr_status create_windows(run *r)
                         HELD_OUT_BATCHES, 0);
 }
 
-/* Goes on with the log of a rank that is lost, which may not have written the last step. */
+/* Continues the log of a lost rank. That rank may not have written the last step. */
 static bool continue_log(run *r)
 {
     char line[256];
@@ -227,13 +229,15 @@ static bool continue_log(run *r)
     return true;
 }
 
-/* After the model has been rebuilt: prepares this rank for the step that the ranks go on from. */
+/* Called after the model has been rebuilt. Prepares this rank for the step from which the ranks
+ * continue. */
 static tsr_status take_over(run *r)
 {
     const gpt_options *o = &r->options;
     job_settle(&r->job);
     TRY(tsr_comm_broadcast(r->job.world, &r->done, sizeof r->done, TSR_U8, 0));
-    /* The others had made the step in which this rank has failed, and so it is made here, too. */
+    /* The other ranks had completed the step in which this rank failed. The rebuilt model includes
+     * that step, so it is counted here, too. */
     if (tsr_optimizer_steps(r->model.optimizer) == r->step + 1 && !isnan(r->loss))
         count_step(r);
     r->step = tsr_optimizer_steps(r->model.optimizer);
@@ -248,7 +252,7 @@ static tsr_status rebuild(run *r)
     return take_over(r);
 }
 
-/* Goes on without ranks that are lost. */
+/* Continues without the lost ranks. */
 static tsr_status go_on(run *r)
 {
     const double start = seconds_now();
@@ -265,7 +269,7 @@ static tsr_status go_on(run *r)
     return TSR_OK;
 }
 
-/* Takes in processes that have been started in the place of lost ones. */
+/* Adds processes that have been started in place of lost ones. */
 static tsr_status look_for_newcomers(run *r)
 {
     const double start = seconds_now();
@@ -273,7 +277,7 @@ static tsr_status look_for_newcomers(run *r)
     if (r->job.ranks >= r->done.most_ranks || r->step % GROW_EVERY != 0 ||
         r->done.looked == r->step)
         return TSR_OK;
-    r->done.looked = r->step; /* and so those that join now do not look again */
+    r->done.looked = r->step; /* joining processes get this value and do not look again */
     TRY(job_grow(&r->job, (int)r->done.most_ranks - r->job.ranks, &grown));
     if (!grown)
         return TSR_OK;
@@ -296,8 +300,8 @@ static tsr_status turn(run *r, bool *is_end)
     return agree_to_stop(r);
 }
 
-/* Keeps the text of an error, reports the last step that was made, and explains a deadline that has
- * passed in the first step of all. */
+/* Keeps the text of an error, reports the last step that was made, and explains a timeout in the
+ * first step. */
 static tsr_status stop_learning(run *r, tsr_status status)
 {
     if (!*r->error)
@@ -401,7 +405,7 @@ static bool open_log(run *r)
     if (!r->log)
         fprintf(stderr, "gpt: %s: %s\n", r->options.log, strerror(errno));
     else if (r->options.elastic)
-        setvbuf(r->log, NULL, _IOLBF, 0); /* nothing is lost with this rank */
+        setvbuf(r->log, NULL, _IOLBF, 0); /* after each line, in case this rank is lost */
     return r->log != NULL;
 }
 
@@ -507,7 +511,7 @@ static bool check_offsets(run *r)
     return true;
 }
 
-/* Files that a training writes at its end must have a folder that exists. */
+/* Checks that a file can be written at the end of the training: its folder must exist. */
 static bool check_folder(run *r, const char *path)
 {
     const char *slash = path ? strrchr(path, '/') : NULL;
@@ -529,7 +533,7 @@ static bool check_folders(run *r)
            check_folder(r, o->curve) && check_folder(r, o->log);
 }
 
-/* Everything that can be wrong without a device is found before one is opened. */
+/* Finds all errors that can be found without a device, before a device is opened. */
 static bool read_files(run *r)
 {
     gpt_options *o = &r->options;

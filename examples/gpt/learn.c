@@ -1,4 +1,4 @@
-/* Micro-batches on their way through the stages: training, evaluation and generation. */
+/* Sends micro-batches through the stages, for training, evaluation and generation. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,8 +11,9 @@ static double tokens_of_batch(const gpt_model *self)
     return (double)self->training.batch * self->config.block;
 }
 
-/* The sum of the windows' losses into `loss_sum`, or with `accumulate` added to it. With `dlogits`
- * also the gradient of the mean over the tokens of all ranks and micro-batches. */
+/* Writes the sum of the windows' losses to `loss_sum`; with `accumulate` adds it. If `dlogits` is
+ * not NULL, writes the gradient of the mean over the tokens of all ranks and micro-batches to
+ * it. */
 static tsr_status sum_losses(gpt_model *self, const passage *p, const tsr_tensor *y,
                              bool accumulate, tsr_tensor *dlogits)
 {
@@ -35,8 +36,8 @@ static tsr_status sum_losses(gpt_model *self, const passage *p, const tsr_tensor
     return status;
 }
 
-/* The mean loss over `tokens`: `loss_sum` of the last stage's data-parallel ranks, which have other
- * windows. All stages get it. */
+/* Computes the mean loss over `tokens` from `loss_sum`. The data-parallel ranks of the last stage
+ * have different windows, so their sums are added. All stages get the result. */
 static tsr_status take_loss(gpt_model *self, double tokens, double *out)
 {
     const example_job *job = self->job;
@@ -60,7 +61,7 @@ typedef struct learning {
     passage *passages; /* [micro-batches]; NULL: forward passes only */
 } learning;
 
-/* Another mask in every step, and for every window of a step. `number` is
+/* Sets the dropout mask. It differs between steps, and between the windows of a step. `number` is
  * that of the micro-batch. */
 static tsr_status set_dropout(gpt_model *self, int number, bool is_on)
 {
@@ -76,7 +77,7 @@ static tsr_status set_dropout(gpt_model *self, int number, bool is_on)
     return TSR_OK;
 }
 
-/* Features for the next stage, or nothing in the last one. */
+/* Gives the features to the next stage. The last stage gives nothing. */
 static void hand_over(const gpt_model *self, passage *p, tsr_tensor **y)
 {
     if (self->is_last)
@@ -94,7 +95,8 @@ static tsr_status learn_forward(void *user, int number, const tsr_tensor *x, tsr
     TRY(set_dropout(self, number, true));
     TRY(passes_forward(self, l->batches[number].x, x, true, p));
     hand_over(self, p, y);
-    /* `dlogits` is free: the last stage makes the backward pass of a micro-batch at once. */
+    /* `dlogits` can be overwritten: the last stage makes the backward pass of a micro-batch right
+     * after its forward pass. */
     return self->is_last ? sum_losses(self, p, l->batches[number].y, number > 0, self->dlogits)
                          : TSR_OK;
 }
@@ -129,7 +131,7 @@ static tsr_status evaluate_forward(void *user, int number, const tsr_tensor *x, 
     return status;
 }
 
-/* The features of `rows` sequences of `tokens` tokens between two stages. */
+/* Describes the features that go from stage to stage: `rows` sequences of `tokens` tokens. */
 static tsr_pipeline_run_params features(const gpt_model *self, int64_t rows, int64_t tokens)
 {
     return (tsr_pipeline_run_params){
@@ -146,7 +148,7 @@ static tsr_status run_batches(gpt_model *self, int count, learning *l)
     return tsr_pipeline_run(self->pipeline, &run);
 }
 
-/* The first and the last stage have the same parameter: its gradient is the sum of both. */
+/* Adds the gradients of the parameter that the first and the last stage both have. */
 static tsr_status reduce_tied(gpt_model *self)
 {
     tsr_fsdp_shard shard;
@@ -175,7 +177,8 @@ static tsr_status clip(gpt_model *self, bool deferred, double *grad_norm)
 {
     static const char *const tied[] = {"wte.weight", NULL};
     const gpt_training *t = &self->training;
-    /* The ranks of a row share the embedding that is also the head. The first stage counts it. */
+    /* The first and the last stage both have the embedding that is also the head. Only the first
+     * stage counts it. */
     return tsr_optimizer_clip(
         self->optimizer, t->clip > 0 ? (float)t->clip : INFINITY,
         tsr_optimizer_clip_params(.group = self->job->tensor_group, .stages = self->job->stage_comm,
@@ -204,7 +207,7 @@ tsr_status model_update(gpt_model *self, double *loss, double *grad_norm, bool *
         TRY(tsr_copy(self->job->stream, self->loss_seen, self->loss_sum));
         TRY(tsr_stream_mark(self->job->stream, &self->loss_point));
     } else {
-        /* Before the step, so that no step is made whose loss is unknown. */
+        /* Taken before the step, so that no step is made whose loss is unknown. */
         TRY(take_loss(self, tokens_of_step(self), loss));
     }
     double rate = tsr_schedule_rate(&schedule, tsr_optimizer_steps(self->optimizer));
@@ -239,7 +242,7 @@ typedef struct generation {
     float *logits;
 } generation;
 
-/* The logits of all ranks of a row, in the order of the classes. */
+/* Gathers the logits from all ranks of a row, in the order of the classes. */
 static tsr_status gather_logits(gpt_model *self, const passage *p, float *out)
 {
     const tsr_parameter *weight = tsr_layer_parameter(self->head, 0);
@@ -254,7 +257,7 @@ static tsr_status gather_logits(gpt_model *self, const passage *p, float *out)
         status = tsr_tensor_slice(all, 0, weight->offset, weight->offset + here, 1, &part);
     if (status == TSR_OK)
         status = tsr_copy(stream, part, own);
-    /* Each class has one rank; the others add 0. */
+    /* Each class belongs to one rank; the other ranks add 0. */
     if (status == TSR_OK)
         status = tsr_group_all_reduce(self->job->tensor_group, all, TSR_OP_SUM);
     if (status == TSR_OK)

@@ -7,7 +7,7 @@
 
 #include "names.h"
 
-#define DEVIATION 0.02f /* of the first weights, as in GPT-2 */
+#define DEVIATION 0.02f /* standard deviation of the initial weights, as in GPT-2 */
 
 static bool is_llama(const gpt_model *self)
 {
@@ -16,7 +16,7 @@ static bool is_llama(const gpt_model *self)
 
 /* Stages ------------------------------------------------------------------------------------- */
 
-/* The work of the head in blocks: both mostly multiply by their weights. */
+/* Returns the work of the head as a number of blocks. Both mostly multiply by their weights. */
 static double head_cost(const gpt_config *config)
 {
     double block = 0;
@@ -29,7 +29,8 @@ static double head_cost(const gpt_config *config)
     return (double)config->vocabulary * (double)config->width / block;
 }
 
-/* A stage is as fast as the slowest row of its grid, and a row as all its ranks together. */
+/* Computes the speed of each stage. All ranks of a row share the work, so their speeds are added. A
+ * stage is as fast as its slowest row. */
 static void stage_rates(const example_job *job, const double *ranks, double *stages)
 {
     for (int s = 0; s < job->stages; s++) {
@@ -81,7 +82,7 @@ static tsr_status divide_blocks(gpt_model *self, const gpt_stages *how)
                                &self->pipeline);
 }
 
-/* The number of this stage's first block among all. */
+/* Returns the number of this stage's first block. */
 static int first_block(const gpt_model *self)
 {
     int sum = 0;
@@ -97,7 +98,8 @@ static tsr_status create_blocks(gpt_model *self, const gpt_model_params *params,
     const gpt_config *c = &self->config;
     bool llama = is_llama(self);
     const tsr_init_params init = {TSR_INIT_NORMAL, seed, DEVIATION};
-    /* Outputs are added to the same vector twice in each block. */
+    /* Each block adds outputs to its input twice. The deviation is divided by the square root of
+     * their number, as in GPT-2. */
     const tsr_init_params output = {TSR_INIT_NORMAL, seed,
                                     DEVIATION / sqrtf(2.0f * (float)c->layers)};
     const tsr_partition_params uneven = {.kind = TSR_PARTITION_UNEVEN};
@@ -167,7 +169,7 @@ static tsr_status create_layers(gpt_model *self, const gpt_model_params *params)
 
 /* Units -------------------------------------------------------------------------------------- */
 
-/* The embedding that is also the head, for a unit without a layer. */
+/* Creates the embedding that is also the head, for a unit without a layer. */
 static tsr_status draw_tokens(const gpt_model *self, tsr_parameter *out)
 {
     tsr_tensor *flat = NULL;
@@ -186,7 +188,7 @@ static tsr_status draw_tokens(const gpt_model *self, tsr_parameter *out)
     return status;
 }
 
-/* Learned positions, which every rank of a row has. */
+/* Creates the learned positions, which every rank of a row has. */
 static tsr_status draw_positions(const gpt_model *self, tsr_parameter *out)
 {
     int64_t seed, shape[2] = {self->config.block, self->config.width};
@@ -203,7 +205,7 @@ static tsr_status draw_positions(const gpt_model *self, tsr_parameter *out)
                              &(tsr_random_params){.seed = (uint64_t)seed});
 }
 
-/* A model of data-parallel ranks that share these units as --strategy says. */
+/* Divides these units among data-parallel ranks as --strategy says. */
 static tsr_status create_sharded(gpt_model *self, const char *strategy_name, int count,
                                  const tsr_fsdp_unit *units, tsr_fsdp **out)
 {
@@ -224,8 +226,9 @@ static tsr_status create_sharded(gpt_model *self, const char *strategy_name, int
     return status;
 }
 
-/* GPT-2's head is its embedding: one parameter for two layers, and so a unit without a layer. It is
- * sharded by itself, so that the first and the last stage have the same shards. */
+/* GPT-2's head is its embedding: two layers share one parameter, which is therefore a unit without
+ * a layer. It has a sharding of its own, so that the first and the last stage have the same
+ * shards. */
 static tsr_status shard_tied(gpt_model *self, const char *strategy)
 {
     tsr_parameter tokens = {0};
@@ -348,7 +351,7 @@ tsr_status model_init(gpt_model *self, const gpt_model_params *params)
     return create_losses(self);
 }
 
-/* Destroys what belongs to the present ranks, except the parameters. */
+/* Destroys the objects that depend on the present ranks. The parameters remain. */
 static void forget_ranks(gpt_model *self)
 {
     tsr_optimizer_destroy(&self->optimizer);

@@ -34,7 +34,7 @@ static bool is_llama(const gpt_config *config)
     return config->style == GPT_STYLE_LLAMA;
 }
 
-/* The parameters of a block, in the order of the table that is returned. */
+/* Returns the names of a block's parameters. */
 static const renaming *block_names(const gpt_config *config, int *count)
 {
     if (is_llama(config)) {
@@ -45,8 +45,8 @@ static const renaming *block_names(const gpt_config *config, int *count)
     return gpt2_names;
 }
 
-/* Before the blocks: the embedding, and GPT-2's positions. Behind them: a
- * norm, and Llama's head. */
+/* The number of parameters outside blocks. GPT-2: embedding, positions, norm. Llama: embedding,
+ * norm, head. */
 #define OUTSIDE 3
 
 int names_count(const gpt_config *config)
@@ -98,7 +98,8 @@ void names_at(const gpt_config *c, int index, gpt_parameter *out)
         set(out, 2, strncmp(inner, "mlp", 3) == 0 ? c->inner : c->width, c->width);
 }
 
-/* Splits "h.3.mlp.up.weight" behind the block's number; NULL for a parameter outside blocks. */
+/* Returns the part of a name like "h.3.mlp.up.weight" after the block's number; NULL for a
+ * parameter outside blocks. */
 static const char *in_block(const char *name, int *block)
 {
     int end = 0;
@@ -196,7 +197,8 @@ const tsr_shard_param *names_in_file(const char *path, const tsr_shard_list *lis
                      (file->ndim == 1 || file->shape[1] == columns);
     *transposed = place->is_matrix && file->ndim == 2 && file->shape[0] == columns &&
                   file->shape[1] == place->rows;
-    /* Square matrices are as the others of the file are. */
+    /* The shape of a square matrix does not tell whether it is transposed. A matrix of the same
+     * file that is not square does. */
     if (as_linear && *transposed) {
         const tsr_shard_param *other = find_in_list(list, "transformer.h.0.attn.c_attn.weight");
         *transposed = other && other->ndim == 2 && other->shape[0] == config->width;

@@ -7,26 +7,26 @@
 
 #define GPT_NAME_MAX 128 /* bytes of a name in a file */
 
-/* A parameter by our name, with its complete shape. */
+/* A parameter: its name in our model, and its complete shape. */
 typedef struct gpt_parameter {
     char name[GPT_NAME_MAX / 2];
     int ndim;
     int64_t rows, columns; /* columns: 1 if ndim is 1 */
 } gpt_parameter;
 
-/* Where a file has a parameter: rows first_row, first_row + 1, … of a tensor. */
+/* Where a file has a parameter: rows first_row, first_row + 1, … of one of its tensors. */
 typedef struct gpt_place {
     char name[GPT_NAME_MAX];
-    int64_t first_row; /* of [out, in] */
-    int64_t rows;      /* of the complete tensor */
-    bool is_matrix;    /* of a GPT-2 block: Hugging Face has it transposed */
+    int64_t first_row; /* in the tensor as [out, in] */
+    int64_t rows;      /* rows of the complete tensor */
+    bool is_matrix;    /* a matrix in a block of GPT-2, which Hugging Face stores transposed */
 } gpt_place;
 
 int names_count(const gpt_config *config);
 void names_at(const gpt_config *config, int index, gpt_parameter *out);
-/* The number of the block that a parameter belongs to; -1: none. */
+/* Returns the number of the block that a parameter belongs to; -1: none. */
 int names_block(const gpt_parameter *parameter);
-/* The elements of all parameters together. */
+/* Returns the number of elements of all parameters together. */
 int64_t names_elements(const gpt_config *config);
 void names_find(const gpt_config *config, const gpt_parameter *parameter, gpt_place *out);
 
@@ -37,8 +37,8 @@ const tsr_shard_param *names_in_file(const char *path, const tsr_shard_list *lis
                                      const gpt_place *place, bool *transposed, char *error,
                                      size_t error_size);
 
-/* Checks that a file has all parameters of a model, from its header. Returns false with a sentence
- * in `error`. */
+/* Checks in the header of a file that it has all parameters of a model. On failure returns false
+ * with a sentence in `error`. */
 bool names_check_file(const char *path, const gpt_config *config, char *error, size_t error_size);
 
 #endif

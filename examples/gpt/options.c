@@ -109,7 +109,8 @@ static const struct option known[] = {
     {"workers", required_argument, NULL, OPT_WORKERS},
     {0}};
 
-/* Sizes that the command line gives; 0: not given. They replace those of --style and --config. */
+/* Sizes that the command line gives; 0: not given. They take precedence over those of --style and
+ * --config. */
 typedef struct given_sizes {
     bool style_given;
     gpt_style style;
@@ -186,7 +187,7 @@ static bool take_wire(const char *text, tsr_dtype *out)
     return true;
 }
 
-/* "even", "rates", or the numbers of blocks of all stages, as "3,1". */
+/* Parses "even", "rates", or the numbers of blocks of all stages, such as "3,1". */
 static bool take_blocks(const char *text, gpt_stages *out)
 {
     int count = 0;
@@ -208,7 +209,7 @@ static bool take_blocks(const char *text, gpt_stages *out)
     return true;
 }
 
-/* Checks stages against the model. */
+/* Checks that the model can be divided into these stages. */
 static bool check_stages(const gpt_stages *stages, int layers)
 {
     int count = stages->count ? stages->count : 1, sum = 0;
@@ -285,7 +286,7 @@ static bool take(int option, const char *value, gpt_options *out, given_sizes *g
     case OPT_TEMPERATURE:
         return parse_number(PROGRAM, "temperature", value, 0, &out->temperature);
     case OPT_TIMEOUT:
-        /* 0 would be the library's default. */
+        /* 0 would select the library's default. */
         return parse_number(PROGRAM, "timeout", value, 0.001, &out->timeout_seconds);
     case OPT_TOP_K:
         return parse_int(PROGRAM, "top-k", value, 0, 1 << 20, &out->top_k);
@@ -315,7 +316,7 @@ static void replace_number(double given, double *out)
         *out = given;
 }
 
-/* From the style or --config, with what the command line says in addition. */
+/* Takes the sizes from --style or --config, and replaces those that the command line gives. */
 static bool complete(gpt_options *out, const given_sizes *given)
 {
     char error[512];

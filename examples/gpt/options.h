@@ -19,14 +19,14 @@ typedef struct gpt_options {
     gpt_config model;
     gpt_training training;
     tsr_dtype dtype;
-    tsr_dtype wire; /* 0: tensor-parallel activations are sent as they are */
+    tsr_dtype wire; /* dtype in which tensor-parallel activations are sent; 0: unchanged */
     bool recompute;
-    bool elastic;                 /* go on without ranks that are lost */
+    bool elastic;                 /* continue without lost ranks */
     int eval_every, eval_batches; /* steps between evaluations; batches of each. 0: none */
-    int checkpoint_every;         /* steps; 0: only at the end */
+    int checkpoint_every;         /* steps between checkpoints; 0: only at the end */
     int characters;               /* to write at the end */
-    double temperature;           /* 0: always the most likely one */
-    int top_k;                    /* 0: all */
+    double temperature;           /* 0: always the most likely token */
+    int top_k;                    /* draw from the most likely tokens only; 0: from all */
     int workers;
     double timeout_seconds;
     bool help;

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#define TIED 0 /* unit of `tied` */
+#define TIED 0 /* the number of the only unit of `tied` */
 
 tsr_status passage_init(const gpt_model *self, passage *p)
 {
@@ -53,7 +53,7 @@ static tsr_status take_back(gpt_model *self, tsr_layer *layer)
     return tsr_fsdp_end(self->tied, TIED);
 }
 
-/* A pass of the embedding or the head. `unit` is Llama's. */
+/* Runs the embedding or the head forward. `unit` is its unit in `sharded`, which only Llama has. */
 static tsr_status end_forward(gpt_model *self, tsr_layer *layer, int unit, const tsr_tensor *x,
                               tsr_layer_saved **saved, tsr_tensor **y)
 {
@@ -81,7 +81,7 @@ static bool has_positions(const gpt_model *self)
     return self->config.style == GPT_STYLE_GPT2;
 }
 
-/* sum = the features + the learned positions first, first + 1, … of a sequence's tokens. */
+/* Computes the features plus the learned positions first, first + 1, … of a sequence's tokens. */
 static tsr_status sum_positions(gpt_model *self, const passage *p, int64_t first, tsr_tensor *sum)
 {
     const int64_t count = tsr_tensor_layout(p->at)->shape[1];
@@ -122,7 +122,7 @@ static tsr_status positions_backward(gpt_model *self, const tsr_tensor *dy)
 
 /* Forward ------------------------------------------------------------------------------------ */
 
-/* The features before the first block of this stage. */
+/* Sets the features before the first block of this stage. */
 static tsr_status enter(gpt_model *self, const tsr_tensor *tokens, const tsr_tensor *x,
                         int64_t first, bool learning, passage *p)
 {
@@ -157,7 +157,7 @@ tsr_status passes_forward(gpt_model *self, const tsr_tensor *tokens, const tsr_t
     return leave(self, learning, p);
 }
 
-/* A block's pass with the cache, from parameters that are gathered for it. */
+/* Runs a block with the cache. Its parameters are gathered for the call. */
 static tsr_status forward_cached(gpt_model *self, int block, tsr_kv_cache *cache, passage *p)
 {
     int unit = self->block_unit + block;
@@ -185,7 +185,7 @@ tsr_status passes_cached(gpt_model *self, const tsr_tensor *tokens, const tsr_te
 
 /* Backward ----------------------------------------------------------------------------------- */
 
-/* Replaces *d by the gradient before a unit. */
+/* Replaces *d, the gradient after a unit, by the gradient before it. */
 static tsr_status back(gpt_model *self, int unit, const tsr_layer_saved *saved, tsr_tensor **d)
 {
     tsr_tensor *before = NULL;

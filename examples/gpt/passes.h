@@ -4,7 +4,7 @@
 
 #include "model.h"
 
-/* What a forward pass leaves for the backward pass. */
+/* The results of a forward pass that the backward pass needs. */
 typedef struct passage {
     tsr_layer_saved *embedding, **blocks, *norm, *head;
     tsr_tensor *at;     /* the features of each token after the last layer that has run */
@@ -21,13 +21,13 @@ void passage_finish(const gpt_model *self, passage *p);
 tsr_status passes_forward(gpt_model *self, const tsr_tensor *tokens, const tsr_tensor *x,
                           bool learning, passage *p);
 
-/* The backward pass: `dy` is the gradient of what passes_forward() has computed. Gives the gradient
- * of its x, which the first stage does not have. */
+/* Makes the backward pass. `dy` is the gradient of the output of passes_forward(). Gives the
+ * gradient of its input x; in the first stage there is none. */
 tsr_status passes_backward(gpt_model *self, const passage *p, const tsr_tensor *dy,
                            tsr_tensor **dx);
 
-/* A forward pass for generation: tokens at positions first, first + 1, …. The last stage computes
- * the logits of the last token only. */
+/* Makes a forward pass for generation, with tokens at positions first, first + 1, …. The last stage
+ * computes the logits of the last token only. */
 tsr_status passes_cached(gpt_model *self, const tsr_tensor *tokens, const tsr_tensor *x,
                          tsr_kv_cache *cache, int64_t first, passage *p);
 

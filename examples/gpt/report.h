@@ -14,7 +14,8 @@ typedef struct gpt_record {
     double loss, held_out_loss;
 } gpt_record;
 
-/* The evaluations so far, for the plot. `loss` is the mean over the steps since the one before. */
+/* The evaluations so far, for the plot. `loss` is the mean over the steps since the previous
+ * evaluation. */
 typedef struct gpt_history {
     gpt_record *records;
     int count, capacity;
@@ -25,17 +26,17 @@ bool report_add(gpt_history *history, const gpt_record *record);
 void report_free(gpt_history *history);
 
 void report_setting(const gpt_model *model, const gpt_options *options, const gpt_text *text);
-/* The line that is written over again; `seconds` since the start of this run, in which `done` steps
- * were made. */
+/* Writes the line of progress, over the previous one. `seconds` is the time since the start of this
+ * run, in which `done` steps were made. */
 void report_progress(int64_t step, int64_t steps, double loss, double seconds, int64_t done);
 void report_evaluation(const gpt_record *record);
-/* Which files there are after the training. */
+/* Names the files that the training has written. */
 void report_files(const gpt_options *options);
 
 /* Return false, with a message on standard error, if the file cannot be written. */
 bool report_curve(const char *path, const gpt_history *history);
 void report_json_step(FILE *file, int64_t step, double loss, double grad_norm, int ranks);
-/* Says that the ranks have changed. */
+/* Says that the job has other ranks now. */
 void report_ranks(int64_t step, int ranks, double seconds);
 void report_json_evaluation(FILE *file, const gpt_record *record);
 

@@ -29,8 +29,8 @@ fail(const failure *into, const char *format, ...)
     return false;
 }
 
-/* The character at the start of bytes[size] into *character; returns its length, or 0 for anything
- * that is not valid UTF-8 (RFC 3629: no surrogates, no overlong forms). */
+/* Decodes the character at the start of bytes[size] to *character. Returns its length, or 0 for
+ * anything that is not valid UTF-8 (RFC 3629: no surrogates, no overlong forms). */
 static size_t decode(const char *bytes, size_t size, uint32_t *character)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -51,7 +51,7 @@ static size_t decode(const char *bytes, size_t size, uint32_t *character)
     return length;
 }
 
-/* The characters of bytes[size] into out[size]; returns how many, or −1 for invalid UTF-8. */
+/* Decodes bytes[size] to out[size]. Returns the number of characters, or −1 for invalid UTF-8. */
 static int64_t decode_all(const char *name, const char *bytes, size_t size, uint32_t *out,
                           const failure *error)
 {
@@ -68,7 +68,7 @@ static int64_t decode_all(const char *name, const char *bytes, size_t size, uint
     return count;
 }
 
-/* Token of a character, or −1. */
+/* Returns the token of a character, or −1. */
 static int32_t find(const gpt_text *text, uint32_t character)
 {
     int low = 0, high = text->vocabulary;
@@ -82,7 +82,7 @@ static int32_t find(const gpt_text *text, uint32_t character)
     return low < text->vocabulary && text->characters[low] == character ? low : -1;
 }
 
-/* The distinct characters of characters[count], ascending. */
+/* Collects the distinct characters of characters[count] in ascending order. */
 static bool collect_vocabulary(gpt_text *text, const uint32_t *characters, int64_t count)
 {
     uint8_t *seen = calloc(UNICODE_MAX / 8 + 1, 1);
@@ -113,7 +113,7 @@ static bool tokenize(const char *path, const char *bytes, size_t size, int block
     bool good = text->count >= 0;
     if (good && text->count == 0)
         good = fail(error, "%s: the file is empty", path);
-    /* A window has one character more: the last one is only predicted. */
+    /* A window needs one more character, which is only predicted. */
     if (good && text->count - text->train <= block)
         good = fail(error,
                     "%s: of %lld characters the last tenth, %lld, is held out; a block of %d needs "
@@ -212,7 +212,7 @@ void text_print(const gpt_text *text, int32_t token, FILE *file)
     fwrite(bytes, 1, (size_t)write_character(text->characters[token], bytes), file);
 }
 
-/* The vocabulary as BPE without merges: each token is a character. */
+/* Returns the vocabulary as a BPE tokenizer without merges: each token is a character. */
 static json_t *tokenizer_json(const gpt_text *text)
 {
     json_t *vocabulary = json_object();

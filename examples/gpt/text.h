@@ -1,5 +1,5 @@
-/* A text as numbers: its vocabulary is the distinct characters, in the order of their Unicode
- * numbers. The first nine tenths are trained on, the rest is held out. */
+/* A text as tokens. The vocabulary is its distinct characters, in the order of their Unicode
+ * numbers. The first nine tenths are for training; the rest is held out. */
 #ifndef GPT_TEXT_H
 #define GPT_TEXT_H
 
@@ -16,13 +16,13 @@ typedef struct gpt_text {
     int vocabulary;
 } gpt_text;
 
-/* Reads a UTF-8 file of which both parts have more than `block` characters. On failure returns
- * false and writes a sentence to `error`; `out` stays as it was. */
+/* Reads a UTF-8 file. Each of its two parts must have more than `block` characters. On failure
+ * returns false, writes a sentence to `error`, and leaves `out` unchanged. */
 bool text_read(const char *path, int block, gpt_text *out, char *error, size_t error_size);
 void text_free(gpt_text *text);
 
-/* The tokens of a string, in memory of malloc. Fails for invalid UTF-8, for a character that the
- * vocabulary lacks, and for an empty string. */
+/* Gives the tokens of a string in memory of malloc. Fails for invalid UTF-8, for a character that
+ * the vocabulary lacks, and for an empty string. */
 bool text_encode(const gpt_text *text, const char *string, int32_t **tokens, int64_t *count,
                  char *error, size_t error_size);
 void text_print(const gpt_text *text, int32_t token, FILE *file);

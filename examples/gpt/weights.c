@@ -6,7 +6,7 @@
 
 #include "names.h"
 
-/* A parameter of the model, as the file's names need it. */
+/* Describes a parameter of the model for the functions of names.h. */
 static void describe(const tsr_parameter *p, gpt_parameter *out)
 {
     snprintf(out->name, sizeof out->name, "%s", p->name);
@@ -21,7 +21,7 @@ typedef struct loading {
     gpt_model *model;
     const char *path;
     tsr_shard_list *list;
-    char name[GPT_NAME_MAX]; /* of the tensor that is in `full`; "" : none */
+    char name[GPT_NAME_MAX]; /* the name of the tensor that is in `full`; "": none */
     tsr_tensor *full;
     char *error;
     size_t error_size;
@@ -57,7 +57,7 @@ static tsr_status read_full(loading *l, const gpt_parameter *p, const gpt_place 
     return TSR_OK;
 }
 
-/* This rank's part of the tensor, which tensor parallelism divides. */
+/* Slices the part that tensor parallelism gives this rank. */
 static tsr_status slice_part(const loading *l, const gpt_place *where, const tsr_parameter *p,
                              tsr_tensor **out)
 {
@@ -71,7 +71,7 @@ static tsr_status slice_part(const loading *l, const gpt_place *where, const tsr
     return status;
 }
 
-/* Elements range of the part, in row-major order, to what this rank keeps. */
+/* Copies the elements that sharding gives this rank, a range of the part in row-major order. */
 static tsr_status store(const loading *l, const tsr_tensor *part, const tsr_fsdp_shard *shard)
 {
     const tsr_layout *layout = tsr_tensor_layout(part);
@@ -147,12 +147,12 @@ tsr_status weights_load(gpt_model *model, const char *path, char *error, size_t 
 typedef struct saving {
     gpt_model *model;
     tsr_checkpoint_entry *entries;
-    tsr_tensor **owned; /* [count]: the memory of the entries */
+    tsr_tensor **owned; /* [count]: the tensors of the entries */
     gpt_place *places;
     int count, capacity;
 } saving;
 
-/* The entry for a tensor of the file; a new one, of `rows` rows, unless there is one already. */
+/* Finds the entry for a tensor of the file, or adds one with where->rows rows. */
 static tsr_status add_entry(saving *s, const gpt_place *where, tsr_dtype dtype, int ndim,
                             int64_t columns, tsr_tensor **memory)
 {
@@ -178,8 +178,8 @@ static tsr_status add_entry(saving *s, const gpt_place *where, tsr_dtype dtype, 
     return TSR_OK;
 }
 
-/* The parameter, complete, from all ranks of a row. Every rank has the learned positions. The
- * embedding of GPT-2 belongs to its layer for that long. */
+/* Gathers a complete parameter from all ranks of a row. Learned positions need no gathering,
+ * because every rank has them. The embedding of GPT-2 is lent to its layer for the call. */
 static tsr_status gather(gpt_model *m, const gpt_unit *unit, int index, tsr_tensor **out)
 {
     const tsr_parameter *p = tsr_fsdp_parameter(unit->sharded, unit->number, index);
@@ -223,7 +223,8 @@ static tsr_status keep_unit(saving *s, const gpt_unit *unit)
     return tsr_fsdp_end(unit->sharded, unit->number);
 }
 
-/* GPT-2: matrices transposed, and zero biases beside matrices and norms. */
+/* Changes the entries to GPT-2's format: matrices are transposed, and matrices and norms get biases
+ * of zero. */
 static tsr_status as_hugging_face(saving *s)
 {
     int last = s->count;
@@ -256,7 +257,7 @@ static tsr_status save_all(saving *s, const char *path)
         TRY(as_hugging_face(s));
     for (int i = 0; i < s->count; i++)
         s->entries[i].tensor = s->owned[i];
-    /* The first rank of each stage has everything of the stage. */
+    /* The first rank of each stage has all parameters of the stage. */
     if (m->job->data_rank != 0 || m->job->tensor_rank != 0)
         return TSR_OK;
     return tsr_checkpoint_save(path, m->job->stage_comm, m->job->stream, s->count, s->entries,

@@ -5,15 +5,15 @@
 #include "model.h"
 
 /* Replaces all weights by those of a safetensors file or a model.safetensors.index.json, of any
- * float dtype. Matrices of GPT-2 may be as torch.nn.Linear has them, [out, in], or transposed, as
- * Hugging Face has them. All ranks call it. Errors: TSR_ERR_INVALID for a tensor that the file
- * lacks or that has another shape, naming it; `error` has the sentence. names_check_file() finds
- * the same errors without a device. */
+ * float dtype. Matrices of GPT-2 may be stored as torch.nn.Linear has them, [out, in], or
+ * transposed, as Hugging Face has them. All ranks call it. Returns TSR_ERR_INVALID for a tensor
+ * that the file lacks or that has another shape, with a sentence in `error` that names it.
+ * names_check_file() finds the same errors without a device. */
 tsr_status weights_load(gpt_model *model, const char *path, char *error, size_t error_size);
 
-/* Writes the model to `path`, and config.json into the same folder. GPT-2's matrices are
- * transposed, and there are biases, which are 0, as programs expect. All ranks call it; rank 0
- * writes. */
+/* Writes the model to `path`, and config.json into the same folder. All ranks call it; rank 0
+ * writes. For GPT-2, matrices are transposed and biases of 0 are added, because other programs
+ * expect both. */
 tsr_status weights_save(gpt_model *model, const char *path, char *error, size_t error_size);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Runs in the loader's threads: each window with the token after it. */
+/* Loads an item in a thread of the loader: a window and the token after it. */
 static tsr_status load(void *user, tsr_loader_work *work, int64_t index, void *item)
 {
     const gpt_windows *self = user;
@@ -12,9 +12,9 @@ static tsr_status load(void *user, tsr_loader_work *work, int64_t index, void *i
     return TSR_OK;
 }
 
-/* Each row of the grid gets every data-th window of the epoch's order, so that all rows together
- * have the batch that a single one would have. If the batch does not divide, each row loads all of
- * it, and uses its part. */
+/* Each row of the grid gets every data-th window of the epoch's order, where `data` is the number
+ * of rows, so that all rows together load the batch that a single row would load. If the batch does
+ * not divide evenly, each row loads all of it and uses its part. */
 static tsr_status create_loader(gpt_windows *self, const example_job *job,
                                 const gpt_training *training, int workers)
 {
@@ -86,7 +86,7 @@ void windows_finish(gpt_windows *self)
     *self = (gpt_windows){0};
 }
 
-/* Row `row` of the batch from a window and the token after it. */
+/* Writes row `row` of the batch from a window and the token after it. */
 static void put(gpt_windows *self, int row, const int32_t *tokens)
 {
     size_t block = (size_t)self->block, half = (size_t)self->rows * block;

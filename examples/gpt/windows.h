@@ -1,4 +1,4 @@
-/* Windows of the text on their way to the device: `block` tokens each, and the tokens that follow
+/* Loads windows of the text to the device: `block` tokens each, and the token that follows each of
  * them. */
 #ifndef GPT_WINDOWS_H
 #define GPT_WINDOWS_H
@@ -9,12 +9,12 @@
 
 typedef struct gpt_windows {
     const gpt_text *text;
-    const gpt_offsets *offsets; /* where windows start instead of by chance; NULL: none */
-    bool whole;      /* the loader loads the windows of all ranks, whose numbers of rows differ */
-    int block, rows; /* tokens of a window; this rank's windows in a batch */
-    int batch, first_row; /* all ranks' windows in a batch; the first one of this rank */
+    const gpt_offsets *offsets; /* where windows start; NULL: at random places */
+    bool whole;      /* each rank loads the windows of all, because the rows do not divide evenly */
+    int block, rows; /* tokens in a window; this rank's windows in a batch */
+    int batch, first_row; /* windows of all ranks in a batch; this rank's first one */
     tsr_loader *loader;
-    int64_t epoch_batches; /* of complete steps */
+    int64_t epoch_batches; /* batches in an epoch, without those of an incomplete last step */
     int32_t *host;         /* [2][rows][block] */
     gpt_batch *batches;    /* [count] */
     int count;
@@ -27,16 +27,18 @@ tsr_status windows_init(gpt_windows *self, const gpt_text *text, const gpt_offse
                         const gpt_training *training, int count, int workers);
 void windows_finish(gpt_windows *self);
 
-/* The next windows_train() is that of batch `number`. A new object begins at batch 0. */
+/* Sets the batch with which the next windows_train() begins. A new object begins with batch 0. */
 tsr_status windows_seek(gpt_windows *self, int64_t number);
 
-/* Fills batches[0] to batches[count − 1] with this rank's windows of batches first, first + 1, ….
- * Batches follow one another, and a step has `accumulate` of them. Every window of the training
- * part starts at most once in an epoch, in an order that depends on the seed only. Which windows a
- * step has depends neither on the number of ranks nor on how many batches they are divided into. */
+/* Fills batches[0] to batches[count − 1] with this rank's windows of batches first, first + 1, …,
+ * which must follow those of the last call. A step consists of `accumulate` batches. Every window
+ * of the training part starts at most once in an epoch, in an order that depends on the seed only.
+ * The windows of a step depend neither on the number of ranks nor on how many batches they are
+ * divided into. */
 tsr_status windows_train(gpt_windows *self, tsr_stream *stream, int64_t first, int count);
 
-/* The same for batches of the held-out part, which is the same for every seed. */
+/* As windows_train(), for batches of the held-out part, whose windows are the same for every
+ * seed. */
 tsr_status windows_held_out(gpt_windows *self, tsr_stream *stream, int64_t first, int count);
 
 #endif
