@@ -1,10 +1,10 @@
 #!/bin/sh
 # Compiles the shaders that Debian 12's glslc cannot compile, and writes their SPIR-V to shaders/prebuilt.
 #
-#   GLSLC=/path/to/glslc scripts/prebuild-shaders.sh     a glslc of shaderc 2026.4 or later; commit what it writes
+#   GLSLC=/path/to/glslc scripts/prebuild-shaders.sh     a glslc of shaderc 2026.4 or later; commit the files that this writes
 #   scripts/prebuild-shaders.sh --check                  prints TAP: whether the SPIR-V is that of the present sources; any glslc
 #
-# The first line of each file has a digest of the preprocessed source without white space, which no version of glslc changes.
+# The first line of each file has a digest of the preprocessed source without white space, which is the same for every version of glslc.
 set -eu
 cd "$(dirname "$0")/.."
 GLSLC=${GLSLC:-glslc}
@@ -13,10 +13,10 @@ sources='shaders/gpu/attention_coopmat.comp shaders/gpu/attention_coopmat_bf16.c
          shaders/gpu/matmul_coopmat.comp shaders/gpu/matmul_coopmat_bf16.comp shaders/gpu/matmul_coopmat2.comp
          shaders/gpu/matmul_coopmat2_bf16.comp bench/ceilings/coopmat_peak.comp'
 
-stored() { # SOURCE: the file with its SPIR-V
+stored() { # SOURCE: prints the file that has its SPIR-V
     echo "shaders/prebuilt/$(basename "$1" .comp).inc"
 }
-target() { # SOURCE: the version that has the SPIR-V of the source; as in shaders/meson.build
+target() { # SOURCE: prints the option for the target of its SPIR-V; as in shaders/meson.build
     case $1 in
     *coopmat2*) echo --target-env=vulkan1.3 ;;
     *) echo --target-env=vulkan1.2 ;;

@@ -23,8 +23,8 @@ as_root() {
     fi
 }
 
-# Fetches the list of packages, once per run, and only if something has to be downloaded. The lanes of one run of run-tests, which sets
-# $TESSERA_RUN to a name for the run, fetch it once for all of them.
+# Downloads the list of packages once per run, and only if a package has to be downloaded. All lanes of one run of run-tests, which sets
+# $TESSERA_RUN to a name for the run, share this one download.
 refresh_packages() {
     [ -n "${packages_are_fresh-}" ] && return
     [ -n "${TESSERA_RUN-}" ] && [ "$(cat "$root/build/packages.fresh" 2>/dev/null)" = "$TESSERA_RUN" ] && return
@@ -75,7 +75,7 @@ install_a_driver() {
     install_missing mesa-vulkan-drivers
 }
 
-# fetch_swiftshader FOLDER: extracts libvk_swiftshader.so and its json file from the browser's package that contains them, without
+# fetch_swiftshader FOLDER: extracts libvk_swiftshader.so and its json file from the package of a browser that contains them, without
 # installing the browser. Prints a message and fails if no package contains them.
 fetch_swiftshader() {
     [ -f "$1/vk_swiftshader_icd.json" ] && [ -f "$1/libvk_swiftshader.so" ] && return
@@ -102,8 +102,8 @@ fetch_swiftshader() {
     }
 }
 
-# configure FOLDER OPTION…: sets up a build folder with these options, or sets them in an existing one. In one run of run-tests
-# ($TESSERA_RUN), a folder that has these options already is not set up again.
+# configure FOLDER OPTION…: sets up a build folder with these options, or changes an existing folder to them. Within one run of run-tests
+# ($TESSERA_RUN), does nothing if the folder already has these options.
 configure() {
     folder=$1
     shift
@@ -126,7 +126,7 @@ configure() {
     printf '%s\n' "$asked" >"$folder.configured"
 }
 
-# build FOLDER [TARGET…]: builds everything, or these targets. Prints a line for each tenth of the steps, and errors.
+# build FOLDER [TARGET…]: builds everything, or these targets. Prints errors, and one line for each tenth of the steps.
 build() {
     say "Building $1"
     {

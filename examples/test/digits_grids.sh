@@ -8,7 +8,7 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 failures=0
 
-# trains GRID STRATEGY RANKS
+# trains GRID STRATEGY RANKS: the training succeeds and writes its log.
 trains() {
     timeout 120 "$digits" --ranks "$3" --grid "$1" --strategy "$2" --epochs 4 --log "$folder/$1.$2" >"$folder/out" 2>&1 || {
         echo "grid $1, strategy $2:"
@@ -30,7 +30,7 @@ for setting in "1x2 none 2" "2x1 none 2" "2x2 none 4" "1x4 none 4" "2x1 full 2" 
     echo "# grid $1, strategy $2: $difference"
 done
 
-# With the same ranks, every strategy gives the same bits.
+# On the same grid of ranks, every strategy gives the same bits.
 losses() {
     sed -n 's/.*"held_out_loss": \([^,]*\),.*/\1/p' "$1"
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# digits_usage.sh DIGITS: errors in a file or a command line are reported, with the line. Needs no device.
+# digits_usage.sh DIGITS: errors in a file or a command line are reported, with the line number in the file. Needs no device.
 set -u
 digits=$1
 file=$(mktemp) || exit 1
@@ -21,7 +21,7 @@ refuses() {
     esac
 }
 
-# A valid line, and the start of a line to which a test adds the last values.
+# `pixels` is the start of a line, to which tests add the last values. `good` is a valid line.
 pixels=$(printf '0,%.0s' $(seq 62))
 good="${pixels}0,16,9"
 text() {
@@ -72,7 +72,7 @@ refuses "--timeout takes a number from 0.001 to 1e+09, not 36893488148" --timeou
 refuses "--strategy takes none, full, layerwise, hybrid or weighted, not some" --strategy some
 refuses "more than one FILE: b" a b
 
-# Empty variables count as not set, so it is the tool in PATH that is missing here.
+# Empty variables count as not set, so the missing program is the tool in PATH.
 said=$(RANK='' PMIX_RANK='' TESSERA_TOOL='' PATH=/nowhere "$digits" --ranks 2 2>&1)
 case "$said" in
 "digits: tessera: No such file or directory"*) ;;

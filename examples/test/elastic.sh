@@ -1,5 +1,5 @@
 #!/bin/sh
-# elastic.sh TESSERA HELLO_ELASTIC: a rank is killed, the others go on, and a new process joins them.
+# elastic.sh TESSERA HELLO_ELASTIC: a rank is killed, the other ranks continue, and a new process joins them.
 set -u
 out=$(timeout 100 "$1" launch -n 3 --respawn 1 -- "$2" 1 100 2>&1) || {
     echo "$out"

@@ -9,7 +9,7 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 failures=0
 
-# runs DTYPE
+# runs DTYPE: RANKS processes give the result of one process.
 runs() {
     file=$folder/$1.safetensors
     "$feedforward" --generate --width 64 --hidden 176 --dtype "$1" "$file" &&
@@ -54,7 +54,7 @@ case "$status:$said" in
     ;;
 esac
 
-# A file without such a block gives one error message.
+# A file without a feed-forward block causes one error message.
 header='{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
 printf "\\0$(printf %o ${#header})\\0\\0\\0\\0\\0\\0\\0%s\\0\\0\\0\\0" "$header" >"$folder/other.safetensors"
 said=$("$feedforward" "$folder/other.safetensors" 2>&1)

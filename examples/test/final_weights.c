@@ -1,6 +1,7 @@
 /* final_weights RECORDED.json MODEL.safetensors: compares a model that gpt has saved with the last
- * weights of a recorded training, of which the file has norms and samples in 64 bits. Prints the
- * largest difference relative to a norm. Fails if one is above 1e-3, or if a tensor is missing. */
+ * weights of a recorded training. RECORDED.json has norms and samples of these weights in 64 bits.
+ * Prints the largest difference relative to a norm. Fails if a difference is above 1e-3, or if a
+ * tensor is missing. */
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
@@ -17,7 +18,7 @@ static void fail(const char *what, const char *name)
     exit(1);
 }
 
-/* The file's bytes, in memory that is never freed. */
+/* Returns the file's bytes, in memory that is never freed. */
 static unsigned char *read_all(const char *path, size_t *size)
 {
     FILE *file = fopen(path, "rb");
@@ -39,7 +40,7 @@ static int digit(char c)
     return at ? (int)(at - digits) : 0;
 }
 
-/* count little-endian doubles in base64. */
+/* Decodes `count` little-endian doubles from base64. */
 static void decode(const char *name, const char *text, size_t count, double *out)
 {
     unsigned char *bytes = (unsigned char *)out;
@@ -54,14 +55,16 @@ static void decode(const char *name, const char *text, size_t count, double *out
     }
 }
 
-/* Files with Hugging Face's names have the matrices of a GPT-2 block transposed. */
+/* Returns whether a file with Hugging Face's names has the tensor transposed: a matrix in a GPT-2
+ * block. */
 static bool is_transposed(const char *name)
 {
     return strncmp(name, "transformer.h.", 14) == 0 &&
            (strstr(name, ".attn.") != NULL || strstr(name, ".mlp.") != NULL);
 }
 
-/* The larger of the differences of the norm and of the samples, relative to the norm. */
+/* Returns the larger of two differences, that of the norm and that of the samples, relative to the
+ * norm. */
 static double compare(const char *name, const json_t *recorded, const json_t *saved,
                       const float *data)
 {

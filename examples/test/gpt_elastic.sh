@@ -1,7 +1,7 @@
 #!/bin/sh
-# gpt_elastic.sh TESSERA GPT [STEPS [VICTIM]]: one of four ranks ends in the middle of a step. The others repeat the step and go on, and a
-# process that is started in its place joins them. No step is lost or counted twice, and the losses are those of an undisturbed training
-# within 1 %.
+# gpt_elastic.sh TESSERA GPT [STEPS [VICTIM]]: one of four ranks ends in the middle of a step. The others repeat the step and continue, and
+# a process that is started in place of the lost rank joins them. No step is lost or counted twice, and the losses are those of an
+# undisturbed training within 1 %.
 set -u
 tessera=$1
 gpt=$2
@@ -31,7 +31,7 @@ awk -v steps="$steps" -v at="$at" '
     $2 != made++ { print "step " $2 " follows step " made - 2; wrong = 1 }
     { difference = ($4 - undisturbed[$2]) / undisturbed[$2]; if (difference < 0) difference = -difference }
     difference > most { most = difference }
-    # The process that joins may come as soon as at the next multiple of 5 steps, or too late.
+    # The new process joins at a multiple of 5 steps, at the earliest the next one, or it comes too late for any.
     $8 != ($2 < at ? 4 : $2 < 10 || $8 == 3 ? 3 : 4) { print "step " $2 " has " $8 " ranks"; wrong = 1 }
     $8 != ranks { ranks = $8; seen = seen " " ranks }
     END {

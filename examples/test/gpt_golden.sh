@@ -1,8 +1,8 @@
 #!/bin/sh
-# gpt_golden.sh GPT TESSERA FINAL_WEIGHTS DATA few|all STEPS: the losses and gradient norms of trainings that PyTorch recorded in 64 bits,
-# from the same weights and windows, on few grids, or on every kind of grid of up to four ranks and with every strategy. With all of the 200
-# recorded steps, both models run on all grids, and the last weights are compared too. DATA has the recorded runs. That takes a quarter of
-# an hour:
+# gpt_golden.sh GPT TESSERA FINAL_WEIGHTS DATA few|all STEPS: trainings have the losses and gradient norms that PyTorch recorded in 64 bits,
+# from the same weights and windows. DATA has the recorded runs. With "few" the trainings use few grids, with "all" every kind of grid of up
+# to four ranks and every strategy. If STEPS is 200, the number of recorded steps, both models are trained on all grids, and the last
+# weights are compared, too. That takes a quarter of an hour:
 #
 #     examples/test/gpt_golden.sh BUILD/examples/gpt BUILD/src/cli/tessera BUILD/examples/final_weights tests/data/training all 200
 set -u
@@ -44,7 +44,7 @@ run() { # STYLE RANKS OPTION...
     echo "$style $options: $difference"
 }
 
-# What differs from grid to grid, for one model; for both in all 200 steps.
+# Runs one model with options that differ only in the grid; if all 200 steps are trained, runs both models.
 each() { # STYLE RANKS OPTION...
     if [ "$steps" = 200 ]; then
         shift
@@ -59,7 +59,7 @@ both() { # RANKS OPTION...
 }
 
 if [ "$which" = few ]; then
-    # Alone, this rank compiles the kernels that both ranks of the next run would otherwise compile at the same time.
+    # This run of one rank compiles kernels that both ranks of the next run would otherwise compile at the same time.
     run gpt2 1 --batch 6 --accumulate 2 --recompute
     run gpt2 2 --grid 2x1 --strategy full --recompute
     run llama 2 --grid 1x2

@@ -1,6 +1,7 @@
 #!/bin/sh
-# gpt_hosts.sh ROOT GPT: two stages on two hosts (network namespaces), with messages over TCP, have the losses of one process. If the rank of
-# one host is killed, the other one ends with a sentence that names it, whatever it was waiting for. Skipped if namespaces cannot be made.
+# gpt_hosts.sh ROOT GPT: two stages on two hosts (network namespaces), with messages over TCP, have the losses of one process. If the rank
+# of one host is killed, the other rank ends with a sentence that names it, whatever operation was waiting. Skipped if namespaces cannot be
+# made.
 set -u
 gpt=$2
 cd "$1" || exit 1
@@ -8,7 +9,7 @@ cd "$1" || exit 1
 . tests/hosts/hosts.sh
 make_hosts "stages on two hosts" "$@"
 export MASTER_ADDR=10.98.0.1 TESSERA_MASTER_PORT=29512 TESSERA_TOKEN=0123456789abcdef
-# Prevents shared memory, which two hosts do not have.
+# Prevents the use of shared memory, which two real hosts do not have.
 export UCX_TLS=tcp,self UCX_NET_DEVICES=veth0
 
 train() { # LOG OPTION…

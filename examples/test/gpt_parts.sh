@@ -1,6 +1,6 @@
 #!/bin/sh
-# gpt_parts.sh GPT TESSERA: four ranks of two hosts, each host with a folder of its own, save a training in parts. Other numbers of ranks on
-# other hosts go on from it to the same losses. A part that is missing is named, and so is another model.
+# gpt_parts.sh GPT TESSERA: four ranks on two hosts, each host with a folder of its own, save a training in parts. Other numbers of ranks on
+# other hosts resume it with the same losses. Errors name a missing part, and a part of another model.
 set -u
 gpt=$(realpath "$1") # ranks run in other folders
 tessera=$(realpath "$2")
@@ -14,7 +14,7 @@ fail() {
     exit 1
 }
 
-# A rank runs in the folder of its host: the letter of HOSTS at its place.
+# Each rank runs in the folder of its host. HOSTS has a letter for each rank, which is the name of its folder.
 cat >"$folder/rank" <<'END'
 host=$(printf %s "$HOSTS" | cut -c "$((RANK + 1))")
 cd "$FOLDER/$host" && TESSERA_NODE=$host exec "$@"
@@ -27,7 +27,7 @@ train() {
     HOSTS=$hosts FOLDER=$folder timeout 240 "$tessera" launch -n ${#hosts} -- sh "$folder/rank" "$gpt" --style llama --layers 2 --heads 2 \
         --kv-heads 1 --width 32 --block 16 --batch 12 --eval-every 0 --characters 0 "$@" >"$folder/out" 2>&1
 }
-# The losses of steps 6 to 11 are those of the undisturbed training.
+# same_losses LOG: the losses of steps 6 to 11 are those of the undisturbed training.
 same_losses() { # LOG
     awk -v limit=1e-4 '
         function value(name,    at) { at = index($0, "\"" name "\": "); return substr($0, at + length(name) + 4) + 0 }

@@ -1,7 +1,7 @@
 #!/bin/sh
-# gpt_pipeline.sh GPT TESSERA: a training whose blocks are divided over stages has the losses of one process, also with dropout, evaluates
-# and writes a text as one process does, and goes on from checkpoints of other grids. Stages save the file that one process saves. A rank
-# that is killed or stopped ends the ranks of the other stages with a sentence.
+# gpt_pipeline.sh GPT TESSERA: a training whose blocks are divided over stages has the losses of one process, also with dropout. It
+# evaluates and writes a text as one process does, and resumes checkpoints of other grids. Stages save the file that one process saves. If a
+# rank is killed or stopped, the ranks of the other stages end with a sentence.
 set -u
 gpt=$1
 tessera=$2
@@ -36,7 +36,7 @@ text() {
 }
 
 for style in gpt2 llama; do
-    # With data parallelism, windows have other dropout masks.
+    # Data-parallel ranks use other dropout masks than one process, so dropout is off with them.
     dropout=0 grid='--grid 2x1 --strategy full --blocks rates'
     [ "$style" = llama ] && dropout=0.2 grid='--grid 1x2 --blocks 2,1'
     set -- --style "$style" --dropout "$dropout"
@@ -59,7 +59,7 @@ for style in gpt2 llama; do
     text | cut -c 1-12 >"$folder/short"
     cut -c 1-12 "$folder/text" | cmp - "$folder/short" || fail "$style: tessera generate writes another text"
 done
-# Stages write the file that one process writes. (GPT-2's has the same tensors in another order.)
+# Stages write the file that one process writes. (For GPT-2 the tensors are in another order.)
 mkdir "$folder/a" "$folder/b"
 train 1 "$@" --steps 6 --load "$folder/half" --save "$folder/a/model.safetensors" || fail "one process cannot save"
 train 3 "$@" --steps 6 --load "$folder/half" --save "$folder/b/model.safetensors" --pipeline 3 || fail "three stages cannot save"
@@ -80,7 +80,7 @@ kill -KILL "$victim"
 wait $job && fail "the job ended well although a rank was killed"
 grep -Eq 'gpt: rank [01]: .*(stage [01] (receiving from|sending to) stage|rank [0-9])' "$folder/out" || fail "no rank says what happened"
 
-# A stage is stopped in the first step, which in use is one that compiles kernels for longer than the other waits.
+# A stage is stopped in the first step. To the other stage this looks like a stage that compiles kernels for longer than the timeout.
 GPT_FAIL=1:0:stop train 2 --steps 2 --pipeline 2 --eval-every 0 --timeout 10 && fail "the job ended well although a rank was stopped"
 grep -q 'gpt: rank 0: .*: no answer from rank 1 after 10 s; in the first step ranks compile their kernels, which may need a longer --timeout' \
     "$folder/out" || fail "it does not say what may take long in the first step"

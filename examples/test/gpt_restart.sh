@@ -1,7 +1,7 @@
 #!/bin/sh
-# gpt_restart.sh GPT TESSERA: a training that is interrupted, and one of which a rank is killed, go on from their checkpoints, also with
-# another grid, to the losses of an undisturbed one. The saved model loads, and a text is the same for any number of ranks. Checkpoints of
-# another model or text are refused. Micro-batches have the losses of one batch.
+# gpt_restart.sh GPT TESSERA: an interrupted training, and one of which a rank is killed, resume from their checkpoints, also with another
+# grid, and reach the losses of an undisturbed training. The saved model loads, and a text is the same for any number of ranks. Checkpoints
+# of another model or text are refused. Micro-batches have the losses of one batch.
 set -u
 gpt=$1
 tessera=$2
@@ -38,7 +38,7 @@ reaches() { # LOG STEP: waits
     done
     return 1
 }
-# Losses from step FROM on, as the log of the undisturbed training has them.
+# same_losses LOG FROM: the losses from step FROM on are those of the undisturbed training.
 same_losses() { # LOG FROM
     awk -v from="$2" -v limit=1e-4 '
         function value(name,    at) { at = index($0, "\"" name "\": "); return substr($0, at + length(name) + 4) + 0 }
@@ -51,7 +51,7 @@ same_losses() { # LOG FROM
 train 2 --grid 2x1 --strategy full --steps 120 --log "$folder/undisturbed.log" --save "$folder/model.safetensors" ||
     fail "the undisturbed training failed"
 
-# Interrupted: the status says so, and so does a sentence that names the checkpoint.
+# After an interrupt, the exit status says so, and a sentence names the checkpoint.
 train 2 --grid 2x1 --steps 120 --checkpoint "$folder/interrupted" --log "$folder/log" &
 job=$!
 reaches "$folder/log" 5 || fail "the training did not reach step 5"
@@ -78,12 +78,14 @@ grep -q 'rank 1' "$folder/out" || fail "the error does not name rank 1"
 train 1 --steps 120 --load "$folder/killed" --log "$folder/resumed.log" || fail "one rank could not go on"
 same_losses "$folder/resumed.log" 10 || fail "the training resumed after the kill has other losses"
 
-# An error ends a training of one rank, which knows the loss of a step later than several do: the last complete step is in the log.
+# An error ends a training of one rank. Such a rank reads the loss of a step only after the next step has begun; the last complete step is
+# in the log nevertheless.
 GPT_FAIL=0:3:error train 1 --steps 6 --log "$folder/failed.log" && fail "the training succeeded although a step failed"
 grep -q 'gpt: rank 0: step 3 fails, as GPT_FAIL asks' "$folder/out" || fail "it does not say why the training failed"
 [ "$(grep -c '"step"' "$folder/failed.log")" = 3 ] || fail "the log has not the three steps that were made"
 
-# The model as other programs have it: the same held-out loss on any number of ranks, and the same text of the most likely characters.
+# The saved model can be loaded: it has the same held-out loss on any number of ranks, and gives the same text of the most likely
+# characters.
 for ranks in 1 2; do
     train $ranks --init "$folder/model.safetensors" --steps 0 --eval-every 1 --eval-batches 2 --characters 40 --temperature 0 --prompt 'KING' ||
         fail "$ranks ranks could not load the model"
@@ -101,7 +103,7 @@ cut -c 1-16 "$folder/text.1" | cmp - "$folder/text.3" || fail "tessera generate 
 grep -q '"model_type": "llama"' "$folder/config.json" || fail "there is no config.json"
 grep -q '"torch_dtype": "float32"' "$folder/config.json" || fail "config.json does not name f32"
 
-# A checkpoint belongs to its model and its text.
+# A checkpoint of another model or text is refused.
 refuses() { # WORDS OPTION...
     words=$1
     shift
@@ -115,7 +117,7 @@ refuses 'has a model of .* 65 characters.*; the options' --text "$folder/text"
 tr 'Z' '~' <"$tinyshakespeare" >"$folder/text"
 refuses 'is of a text with other characters' --text "$folder/text"
 
-# bf16, and micro-batches: the same losses as those of one batch, on any grid, also over the end of an epoch and with dropout.
+# With bf16 and micro-batches, the losses are those of one batch, on any grid, also across the end of an epoch and with dropout.
 train 1 --steps 1 --dtype bf16 --save "$folder/model.safetensors" || fail "bf16 failed"
 grep -q '"torch_dtype": "bfloat16"' "$folder/config.json" || fail "config.json does not name bf16"
 head -c 325 "$tinyshakespeare" >"$folder/text" # 34 batches of 8 windows, and 4 windows more

@@ -4,7 +4,7 @@
 set -u
 gpt=$1
 data=$2
-# Nothing here may need a driver.
+# Nothing in this test may need a driver.
 export VK_DRIVER_FILES=/nonexistent VK_ICD_FILENAMES=/nonexistent
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
@@ -84,7 +84,7 @@ refuses "a window starts at 1003790, but the last one that fits starts at 100378
 echo '{"config": {}, "offsets": [[5, 6], [7]]}' >"$config"
 refuses '"offsets" is no list of equally long lists of numbers' --config "$config" --offsets "$config"
 
-# Weights and checkpoints of other models.
+# Weights and checkpoints of other models are refused.
 llama=$data/llama_init.safetensors
 sizes="--layers 3 --heads 8 --kv-heads 4 --width 64 --inner 176"
 refuses "$llama: there is no tensor transformer.wte.weight" --init "$llama"

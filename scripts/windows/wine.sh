@@ -3,7 +3,7 @@
 # Wine's messages. The prefix is $WINEPREFIX, or build/wine in the repository.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 export WINEPREFIX="${WINEPREFIX:-$root/build/wine}" WINEDEBUG="${WINEDEBUG:--all}"
-# Nothing of .NET and HTML is needed, nor a desktop's menus.
+# The programs need neither .NET nor HTML nor a desktop's menus.
 export WINEDLLOVERRIDES="mscoree,mshtml,winemenubuilder.exe="
 for wine in wine64 /usr/lib/wine/wine64 wine; do
     command -v "$wine" >/dev/null && exec "$wine" "$@"

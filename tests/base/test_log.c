@@ -118,7 +118,7 @@ START_TEST(setting_while_others_log)
 }
 END_TEST
 
-/* Tests share a process where the system has no fork. */
+/* Where the system has no fork, tests share a process, so each starts by resetting the log. */
 static void reset(void)
 {
     tsr_log_set(NULL, NULL, TSR_LOG_ERROR);

@@ -19,7 +19,7 @@ START_TEST(known_answers)
 }
 END_TEST
 
-/* Checks that an element's word is the block function's under the documented counter. */
+/* Checks that an element's word is the output of the block function for the documented counter. */
 static void check_word(uint64_t seed, uint64_t subsequence, uint64_t index)
 {
     uint64_t block = index >> 2;

@@ -6,8 +6,8 @@
 #include "base/philox.h"
 #include "support/check_main.h"
 
-/* The inverse of the normal distribution in double precision: Newton's method on the tail
- * probability p ≤ 1/2. */
+/* Computes the inverse of the normal distribution in double precision, by Newton's method on the
+ * tail probability p ≤ 1/2. */
 static double tail_inverse(double p)
 {
     const double root_two_pi = 2.5066282746310005024;
@@ -100,8 +100,8 @@ START_TEST(normal_statistics)
 }
 END_TEST
 
-/* Tests words within a stream, and between streams that differ in one bit of seed or
- * subsequence. */
+/* Tests the correlation of neighbouring words of a stream, and of streams that differ in one bit of
+ * seed or subsequence. */
 START_TEST(streams_are_uncorrelated)
 {
     double correlation[3] = {0};

@@ -3,7 +3,7 @@
  *     intruder ADDRESS PORT garbage     sends bytes that are not of the protocol
  *     intruder ADDRESS PORT look        disconnects without sending anything
  *     intruder ADDRESS PORT agent       listens instead, as torchrun's agent does: prints "ready",
- * and "touched" for each connection, until it is killed
+ *     and "touched" for each connection, until it is killed
  *
  * Exit status: 0 if rank 0 accepted the connection and then dropped it, 3 if nobody listens. */
 #include <poll.h>

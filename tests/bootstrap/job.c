@@ -19,7 +19,7 @@
 static job_rank *ranks; /* shared memory of all processes */
 static pid_t pids[JOB_MAX];
 
-/* One process writes the log; others read it up to log_size. */
+/* One process appends to the log; other processes may read its first log_size bytes at any time. */
 static void keep_log(void *user, tsr_log_level level, const char *message)
 {
     job_rank *rank = user;

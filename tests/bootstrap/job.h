@@ -1,4 +1,4 @@
-/* Ranks for tests: processes that run a function and report the result. */
+/* Ranks for tests. Each is a process that runs a function and reports the result. */
 #ifndef TESTS_BOOTSTRAP_JOB_H
 #define TESTS_BOOTSTRAP_JOB_H
 
@@ -25,24 +25,26 @@ void job_start(int slot, job_fn function, void *user);
 
 /* Waits for the process and fails the test if it crashed or leaked. */
 const job_rank *job_wait(int slot);
-/* The job_rank of a process that may still be running. */
+/* Returns the job_rank of a process, which may still be running. */
 const job_rank *job_look(int slot);
 pid_t job_pid(int slot);
 /* Kills the process with SIGKILL and waits for it. */
 void job_kill(int slot);
 
-/* How often a text occurs in a rank's log. */
+/* Returns how often a text occurs in a rank's log. */
 int job_count(int slot, const char *text);
-/* Waits until it occurs `count` times, for 20 s at most. */
+/* Waits until the text occurs `count` times, for 20 s at most. */
 void job_wait_for(int slot, const char *text, int count);
 
-/* A port of 127.0.0.1 that the kernel gives to no other process, but that a rank 0 can bind. */
+/* Returns a port of 127.0.0.1 that the kernel gives to no other process, but that a rank 0 can
+ * bind. */
 uint16_t job_port(void);
 
-/* Parameters of a rank at that port, with a token, no identity and a timeout of 20 s. */
+/* Returns the parameters of a rank at that port, with a token, no identity and a timeout of 20
+ * s. */
 tsr__rendezvous_params job_params(int rank, int size, uint16_t port);
 
-/* Exchanges contributions of up to `largest` bytes and checks what comes. */
+/* Exchanges contributions of up to `largest` bytes and checks all received bytes. */
 tsr_status job_exchange(tsr__rendezvous *rendezvous, const tsr__rendezvous_params *params,
                         uint64_t largest);
 

@@ -18,7 +18,7 @@ printf 'leak:PMIx_Init\nleak:PMIx_Fence_nb\n' >"$folder/leaks"
 export LSAN_OPTIONS="suppressions=$folder/leaks:print_suppressions=0"
 export ASAN_OPTIONS="${ASAN_OPTIONS-}:fast_unwind_on_malloc=0:malloc_context_size=30"
 
-# all_joined COUNT PREFIX: every rank has printed its place twice, as `rank` does.
+# all_joined COUNT PREFIX: every rank has printed its place twice, as the program `rank` does.
 all_joined() {
     sed "s/^$2//" "$folder/out" | sort | uniq -c >"$folder/counts"
     for r in $(seq 0 $(($1 - 1))); do
@@ -28,7 +28,7 @@ all_joined() {
         }
     done
 }
-# all_well COUNT PREFIX: every rank has printed its place once, as `summing` does.
+# all_well COUNT PREFIX: every rank has printed its place once, as the program `summing` does.
 all_well() {
     [ "$(sed "s/^$2//" "$folder/out" | grep -c "^rank [0-9]* of $1, local [0-9]* of $1: well\$")" = "$1" ] || {
         cat "$folder/out"
@@ -44,7 +44,7 @@ under_mpirun() {
 sums_under_launch() {
     "$tool" launch -n "$1" "$summing" 50 1000 >"$folder/out" && all_well "$1" '\[ *[0-9]*\] '
 }
-# UCX would install handlers for signals of the process. The signal may be ignored in the process that runs the tests.
+# SIGHUP ends a rank. This fails if UCX has installed its own signal handlers. The process that runs the tests may ignore the signal.
 hangup_ends_a_rank() {
     # shellcheck disable=SC2016 # for the shells of the ranks
     SUMMING=$summing READY=$folder/ready "$tool" launch -n 2 sh -c 'env --default-signal=HUP "$SUMMING" 1000000000 100 >"$READY.$RANK" & pid=$!
@@ -53,11 +53,11 @@ hangup_ends_a_rank() {
     cat "$folder/out"
     grep -q '^.0. status 129$' "$folder/out" && grep -q '^.1. .*rank 0 is lost' "$folder/out"
 }
-# sums_under_mpirun LAUNCHER COUNT
+# sums_under_mpirun LAUNCHER COUNT: the ranks reduce under mpirun or prterun.
 sums_under_mpirun() {
     "$1" --allow-run-as-root --map-by :OVERSUBSCRIBE -n "$2" "$summing" 50 1000 >"$folder/out" && all_well "$2" ''
 }
-# The variables of torchrun, with its agent at MASTER_PORT. No rank may connect to the agent or bind its port.
+# Sets the variables of torchrun, with its agent at MASTER_PORT. No rank may connect to the agent or bind its port.
 under_torchrun() {
     port=$(($$ % 20000 + 20000))
     "$intruder" 127.0.0.1 "$port" agent >"$folder/agent" &
@@ -117,7 +117,7 @@ if [ -n "$summing" ]; then
         if [ -n "$tool" ]; then
             point "sums under tessera launch -n $count" sums_under_launch "$count"
         fi
-        # prterun is the base of mpirun in OpenMPI 5.
+        # prterun is the base of mpirun in Open MPI 5.
         for launcher in mpirun prterun; do
             if [ "$pmix" = 1 ] && command -v "$launcher" >/dev/null; then
                 point "sums under $launcher -n $count" sums_under_mpirun "$launcher" "$count"

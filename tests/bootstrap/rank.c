@@ -18,7 +18,8 @@ static void print_log(void *user, tsr_log_level level, const char *message)
     fprintf(stderr, "log: %s\n", message);
 }
 
-/* Sizes differ between ranks and rounds; some are 0 or the maximum. */
+/* Returns the size of a contribution. Sizes differ between ranks and rounds; some are 0 or the
+ * maximum. */
 static uint64_t contribution_size(int32_t rank, int round)
 {
     if (round % 4 == 3)
@@ -58,7 +59,7 @@ static int exchange(tsr__bootstrap *bootstrap, int round)
     return wrong;
 }
 
-/* Whether tsr_rank_from_environment() disagrees with the bootstrap. */
+/* Returns whether tsr_rank_from_environment() disagrees with the bootstrap. */
 static int environment_differs(const tsr__bootstrap_info *info)
 {
     int64_t rank = -1, ranks = -1;
@@ -98,7 +99,7 @@ int main(int argc, char **argv)
     if (getenv("TEST_LOG") != NULL)
         tsr_log_set(print_log, NULL, TSR_LOG_DEBUG);
     int rounds = argc > 1 ? atoi(argv[1]) : 5;
-    /* Twice, as a job may create one communicator after another. */
+    /* Runs twice, because a job may create one communicator after another. */
     for (int i = 0; i < 2; i++)
         if (bootstrap_and_exchange(rounds, timeout != NULL ? (uint64_t)atoi(timeout) * 1000000 : 0))
             return 1;

@@ -1,5 +1,5 @@
-/* A client of rank 0 that can send any bytes. Every function fails the test if the network does
- * not do its part. */
+/* A client of rank 0 that can send any bytes. Every function fails the test if a network call fails
+ * or times out. */
 #ifndef TESTS_BOOTSTRAP_RAW_CLIENT_H
 #define TESTS_BOOTSTRAP_RAW_CLIENT_H
 
@@ -22,7 +22,7 @@ size_t client_receive_until_closed(int fd, void *bytes, size_t size, int limit_m
 /* Encodes a message with its header; at most 400 bytes. Returns its size. */
 size_t client_message(uint8_t *out, tsr__wire_type type, const void *body, size_t size);
 
-/* Sends HELLO and receives the answer: returns its type, writes its body (64 bytes). */
+/* Sends HELLO and receives the answer. Returns the answer's type and writes its body (64 bytes). */
 tsr__wire_type client_hello(int fd, tsr__wire_handshake *handshake, uint8_t *body);
 
 /* Encodes PROOF. `purpose` is "rank" in an honest one. `identity` has a text for each part; NULL is
@@ -31,7 +31,7 @@ size_t client_proof(const char *purpose, const char *token, const char *const *i
                     const tsr__wire_handshake *handshake, uint8_t *out);
 
 /* Performs the handshake and returns the type of the last answer. `spoken` gets everything that was
- * sent to rank 0, 400 bytes at most, to replay it. */
+ * sent to rank 0, 400 bytes at most, so that it can be replayed. */
 tsr__wire_type client_join(int fd, tsr__wire_handshake *handshake, const char *token,
                            const char *const *identity, uint8_t *body, uint8_t *spoken,
                            size_t *spoken_size);

@@ -10,7 +10,7 @@ build=$4
 cd "$root" || exit 1
 . tests/source/tap.sh
 
-# until_true SECONDS COMMAND…
+# until_true SECONDS COMMAND…: repeats the command until it succeeds, for SECONDS at most.
 until_true() {
     tries=$(($1 * 20))
     shift
@@ -108,7 +108,7 @@ slurm_runs() {
     [ "$running" = yes ]
 }
 
-# launched COMMAND…: runs it with its output in the files `out` and `err`, and prints these if it fails.
+# launched COMMAND…: runs the command with its output in the files `out` and `err`, and prints these if it fails.
 launched() {
     timeout 60 "$@" >"$folder/out" 2>"$folder/err" || {
         echo "exit status $?"
@@ -116,8 +116,8 @@ launched() {
         return 1
     }
 }
-# all_joined COUNT NODES: every rank has printed its place twice, as `rank` does. For the ranks, all Slurm nodes of one machine are one node
-# unless TESSERA_NODE names them.
+# all_joined COUNT NODES: every rank has printed its place twice, as the program `rank` does. For the ranks, all Slurm nodes of one machine
+# are one node unless TESSERA_NODE names them.
 all_joined() {
     sort "$folder/out" | uniq -c >"$folder/counts"
     [ "$(grep -c "^ *2 rank [0-9]* of $1, local [0-9]* of [0-9]*, node [0-9]* of $2\$" "$folder/counts")" = "$1" ] || {
@@ -168,7 +168,7 @@ without_pmix() {
     grep '^TSR_ERR_INVALID: bootstrap: SLURM_STEP_NUM_TASKS is 2 but .*: start it with srun --mpi=pmix, or set TESSERA_BOOT=single$' \
         "$folder/err"
 }
-# The way that docs/launching.md describes for a Slurm without PMIx.
+# Starts ranks as docs/launching.md describes for a Slurm without PMIx.
 by_variables() {
     token=$(od -An -N 32 -tx1 /dev/urandom | tr -d ' \n')
     # shellcheck disable=SC2016 # for the shells of the ranks
@@ -196,7 +196,7 @@ names_its_deadline() {
     grep 'bootstrap: PMIx: after 0.[345] s not all of 2 ranks have joined the exchange' "$folder/err"
 }
 
-# The tutorial as it is written, with its job on both nodes.
+# Runs the tutorial as it is written, with its job on both nodes.
 tutorial() {
     TEST_HAVE=slurm sh tests/tutorials/run.sh "$root" "$build" docs/tutorials/slurm.md >"$folder/out" 2>&1 &&
         ! grep '# SKIP' "$folder/out" && return

@@ -1,5 +1,5 @@
-/* Bootstrapping through an all-gather of the caller. Ranks are threads. Also tests nodes and local
- * ranks, which only a callback can simulate. */
+/* Tests bootstrapping through an all-gather of the caller. Ranks are threads. Also tests nodes and
+ * local ranks, because only a callback can simulate several nodes. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #define MAX_SIZE 16
 
-/* Shared by the threads of an all-gather. */
+/* State that the threads of an all-gather share. */
 static struct {
     pthread_barrier_t barrier;
     int size;
@@ -21,7 +21,7 @@ static struct {
 typedef struct gatherer {
     int rank, size;
     int calls, fails_at; /* −1: never */
-    bool oversize;       /* it reports too large a contribution of rank 0 */
+    bool oversize;       /* the callback reports too large a contribution of rank 0 */
     tsr_status status;
     char error[256];
     int node_of[MAX_SIZE], node_count, local_rank, local_size;

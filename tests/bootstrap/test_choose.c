@@ -1,5 +1,5 @@
-/* Environment variables that choose a bootstrap, and their errors. Every test runs in a process of
- * its own. */
+/* Tests the environment variables that choose a bootstrap, and their errors. Every test runs in a
+ * process of its own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void clear(void)
         unsetenv(names[i]);
 }
 
-/* Sets variables from "A=1 B=2", and no others. */
+/* Sets the variables of a text such as "A=1 B=2", and removes all others that matter. */
 static void set(const char *variables)
 {
     char copy[512];
@@ -112,7 +112,7 @@ static const struct {
      "find one another: its launcher uses PMI, not PMIx, or set TESSERA_BOOT=single"},
     {"SLURM_STEP_NUM_TASKS=x",
      "bootstrap: SLURM_STEP_NUM_TASKS is 'x', not an integer from 0 to 2147483647"},
-    {"TESSERA_BOOT=pmix", /* a build without PMIx has another text */
+    {"TESSERA_BOOT=pmix", /* the error text of a build without PMIx is different */
      "bootstrap: PMIX_NAMESPACE and PMIX_RANK are not set: this process was not started through "
      "PMIx"},
     {"RANK=0",

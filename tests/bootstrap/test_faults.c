@@ -1,5 +1,5 @@
-/* Every allocation of a bootstrap fails in turn. That must be an error without a leak, and no rank
- * may wait for ever. */
+/* Every allocation of a bootstrap fails in turn. Each failure must give an error without a leak,
+ * and no rank may wait for ever. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 static tsr__rendezvous_params params[2];
 static int failing;   /* the rank whose allocations fail */
 static uint64_t nth;  /* the allocation that fails */
-#define NOT_REACHED 7 /* instead of a status: there are fewer allocations than `nth` */
+#define NOT_REACHED 7 /* returned instead of a status: there are fewer allocations than `nth` */
 
 static tsr_status meet_failing(int slot, void *user)
 {
@@ -37,7 +37,7 @@ START_TEST(of_a_rendezvous)
         }
         const job_rank *failed = job_wait(failing), *other = job_wait(1 - failing);
         if (failed->status == (tsr_status)NOT_REACHED) {
-            if (other->status == TSR_ERR_TIMEOUT && late++ < 5) { /* on a busy machine */
+            if (other->status == TSR_ERR_TIMEOUT && late++ < 5) { /* may happen on a busy machine */
                 nth--;
                 continue;
             }
@@ -45,7 +45,7 @@ START_TEST(of_a_rendezvous)
             break;
         }
         ck_assert_str_eq(tsr_status_name(failed->status), "TSR_ERR_NO_MEMORY");
-        /* The other may have finished before. */
+        /* The other rank may have finished before the failure. */
         ck_assert(other->status == TSR_OK || other->status == TSR_ERR_NO_MEMORY ||
                   other->status == TSR_ERR_TIMEOUT || other->status == TSR_ERR_PEER_LOST);
         reached++;

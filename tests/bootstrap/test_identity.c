@@ -1,4 +1,4 @@
-/* A job's identity, as a process finds it in its environment. */
+/* Tests how a process finds the identity of its job in its environment. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 
 static tsr__identity identity;
 
-/* Reads the identity with these variables and no others that matter: "A=1 B=2". */
+/* Reads the identity with the variables of a text such as "A=1 B=2". No other variables that matter
+ * are set. */
 static void init_with(const char *variables)
 {
     static const char *const names[] = {"TESSERA_JOB_ID", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID",
@@ -41,7 +42,7 @@ START_TEST(is_user_and_executable)
     ck_assert_int_gt(readlink("/proc/self/exe", path, sizeof path - 1), 0);
     ck_assert_str_eq(text(TSR__IDENTITY_USER, true), user);
     ck_assert_str_eq(text(TSR__IDENTITY_EXECUTABLE, true), path);
-    /* Between machines, users and folders may differ. */
+    /* Between machines, user ids and folders may differ, so they are left out. */
     ck_assert_str_eq(text(TSR__IDENTITY_USER, false), "(none)");
     ck_assert_str_eq(text(TSR__IDENTITY_EXECUTABLE, false), strrchr(path, '/') + 1);
     for (int loopback = 0; loopback < 2; loopback++) {
@@ -59,7 +60,7 @@ static const struct {
     {"SLURM_JOB_ID=12 SLURM_STEP_ID=3", "(none)", "12.3"},
     {"SLURM_JOB_ID=12", "(none)", "12"},
     {"SLURM_JOB_ID=13 SLURM_HET_JOB_ID=12 SLURM_STEP_ID=3", "(none)", "12.3"},
-    /* A torchrun on each node may be a step of its own. */
+    /* Each node's torchrun may be a step of its own, so the step does not count. */
     {"SLURM_JOB_ID=12 SLURM_STEP_ID=3 TORCHELASTIC_RUN_ID=a", "a", "12"},
 };
 

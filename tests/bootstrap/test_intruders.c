@@ -78,7 +78,7 @@ START_TEST(with_another_token)
 }
 END_TEST
 
-/* A recorded handshake is of no use. */
+/* A recorded handshake cannot be used again. */
 START_TEST(with_a_replayed_handshake)
 {
     start_rank_zero(0);
@@ -114,7 +114,7 @@ START_TEST(with_the_proof_of_another_rank)
     handshake.rank = 2;
     client_send(fd, spoken, client_proof("rank", TOKEN, NULL, &handshake, spoken));
     assert_closed(fd, 2000);
-    /* The proof of rank 0 is not valid for a rank either. */
+    /* The proof that rank 0 sends is not valid for a rank, either. */
     fd = client_connect(port);
     handshake.rank = 1;
     ck_assert_int_eq(client_hello(fd, &handshake, body), TSR__WIRE_CHALLENGE);
@@ -170,7 +170,7 @@ START_TEST(as_a_rank_that_has_joined)
 END_TEST
 
 /* How the identity of a process may differ from that of rank 0: in one part, or in several, of
- * which the first is the reason. */
+ * which the first is given as the reason. */
 static const struct {
     const char *identity[TSR__IDENTITY_PARTS];
     tsr__identity_part part;
@@ -266,7 +266,7 @@ START_TEST(with_invalid_headers)
 }
 END_TEST
 
-/* A HELLO, followed by more data at once. */
+/* A HELLO, followed at once by more data. */
 START_TEST(that_do_not_wait_for_an_answer)
 {
     start_rank_zero(0);
@@ -328,7 +328,7 @@ START_TEST(in_great_numbers)
         int fd = client_connect(port);
         client_send(fd, garbage, size);
         close(fd);
-        if (i == COUNT / 2) /* in between */
+        if (i == COUNT / 2) /* rank 1 starts between the connections */
             job_start(1, job_meet, &params[1]);
     }
     job_start(2, job_meet, &params[2]);

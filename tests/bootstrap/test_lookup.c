@@ -64,7 +64,7 @@ static void prepare(const char *name, uint64_t timeout_ns)
     }
 }
 
-/* Waits for a rank; its error must be `before_port`, the port and `after_port`. */
+/* Waits for a rank. Its error text must be `before_port`, the port number and `after_port`. */
 static void assert_timeout(int rank, const char *before_port, const char *after_port)
 {
     char expected[256];
@@ -123,7 +123,8 @@ START_TEST(a_name_that_does_not_exist)
 }
 END_TEST
 
-/* The answer comes after the caller has given up. A leak checker detects if it is not freed. */
+/* The answer comes after the caller has given up. If it were not freed, a leak checker would report
+ * it. */
 static tsr_status miss_the_answer(int slot, void *user)
 {
     tsr__address address;

@@ -13,8 +13,8 @@
 #include "comm/bootstrap/address.h"
 #include "support/check_main.h"
 
-/* A deadline that passes, although other ranks join before it: enough for
- * them on a busy machine. */
+/* A timeout for ranks that must time out, but only after the others have joined. It is long enough
+ * for that on a busy machine. */
 #define JOINED_NS (2 * TSR__SECOND)
 
 static tsr__rendezvous_params params[JOB_MAX];
@@ -103,7 +103,7 @@ START_TEST(a_missing_rank_zero_is_named)
 }
 END_TEST
 
-/* A mistyped token is named on both sides. */
+/* If the tokens differ, for example because one was mistyped, both sides name the cause. */
 START_TEST(another_token_is_named)
 {
     char expected[256];
@@ -125,8 +125,8 @@ START_TEST(another_token_is_named)
 }
 END_TEST
 
-/* A process of another job stops trying soon. Rank 0 keeps waiting for its own, and names the
- * process that it refused if none comes. */
+/* A process of another job soon stops trying. Rank 0 keeps waiting for its own ranks. If none
+ * comes, its error names the process that it refused. */
 START_TEST(another_job_is_refused)
 {
     char expected[512];
@@ -152,7 +152,7 @@ START_TEST(another_job_is_refused)
 }
 END_TEST
 
-/* A rank may start while the former job still uses the port. */
+/* A rank 0 may start while the previous job still uses the port. */
 START_TEST(the_port_of_a_job_that_ends_may_be_used)
 {
     prepare(2, 20 * TSR__SECOND);
@@ -191,7 +191,7 @@ START_TEST(a_false_rank_zero_is_not_trusted)
     client_receive(fd, heard, TSR__WIRE_HEADER + TSR__WIRE_HELLO_SIZE);
     client_send(fd, said, client_message(said, TSR__WIRE_CHALLENGE, heard, TSR__WIRE_NONCE));
     client_receive(fd, heard, TSR__WIRE_HEADER + TSR__WIRE_PROOF_SIZE);
-    /* the rank's own proof, sent back */
+    /* sends the rank's own proof back */
     client_send(fd, said,
                 client_message(said, TSR__WIRE_WELCOME, heard + TSR__WIRE_HEADER, TSR__WIRE_MAC));
     client_receive_until_closed(fd, heard, sizeof heard, 2000);
@@ -205,7 +205,7 @@ START_TEST(a_false_rank_zero_is_not_trusted)
 }
 END_TEST
 
-/* Leaves one descriptor, which the listener takes. */
+/* Leaves one free file descriptor, which the listener takes. */
 static tsr_status meet_without_descriptors(int slot, void *user)
 {
     int next = dup(0);
@@ -296,7 +296,7 @@ START_TEST(other_ranks_need_a_token_too)
 }
 END_TEST
 
-/* IPv6, if the machine has it. */
+/* Runs over IPv6, if the machine has it. */
 START_TEST(over_ipv6)
 {
     tsr__address address;
@@ -353,7 +353,7 @@ START_TEST(a_lost_rank_is_named)
 }
 END_TEST
 
-enum { MUCH = TSR__BOOTSTRAP_MAX_BYTES }; /* a few exceed the small buffers of a connection */
+enum { MUCH = TSR__BOOTSTRAP_MAX_BYTES }; /* a few exceed a connection's small buffers */
 
 static tsr_status contribute_much(int slot, void *user)
 {
@@ -428,7 +428,7 @@ START_TEST(ranks_missing_in_an_exchange_are_named)
 }
 END_TEST
 
-/* An exchange with a timeout of a minute, of which a tenth of a second is left. */
+/* Makes an exchange with a timeout of a minute, of which only a tenth of a second is left. */
 static tsr_status exchange_late(int slot, void *user)
 {
     tsr__rendezvous *rendezvous;
@@ -485,7 +485,7 @@ START_TEST(a_restarted_rank_may_join)
 }
 END_TEST
 
-/* A byte of a message after the proof is changed on the way. */
+/* A byte of a message after the proof is changed in transit. */
 START_TEST(changed_messages_are_noticed)
 {
     prepare(2, 20 * TSR__SECOND);

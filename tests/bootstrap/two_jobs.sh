@@ -14,13 +14,13 @@ export WORLD_SIZE=2 TESSERA_BOOT=env TEST_TIMEOUT_MS=4000
 cp "$rank" "$folder/a" && cp "$rank" "$folder/b" || exit 1
 first_port=$(($$ % 10000 + 20000))
 
-# run NAME PORT JOB RANK PROGRAM: one process; its output, errors and exit status go to files called NAME.
+# run NAME PORT JOB RANK PROGRAM: runs one process; its output, errors and exit status go to files called NAME.
 run() {
     RANK=$4 MASTER_PORT=$2 TEST_JOB=$3 timeout 30 "$folder/$5" >"$folder/$1.out" 2>"$folder/$1.err"
     echo $? >"$folder/$1.status"
 }
 
-# well NAME RANK: the process has joined its own job, twice, and received the right bytes.
+# well NAME RANK: the process has joined its own job twice and received the right bytes.
 well() {
     [ "$(cat "$folder/$1.status")" = 0 ] && [ "$(grep -c "^rank $2 of 2," "$folder/$1.out")" = 2 ] && [ ! -s "$folder/$1.err" ]
 }
@@ -33,7 +33,7 @@ explained() {
         grep -qE 'could not join rank 0 at .*, within 4.0 s: Connection refused' "$folder/$1.err"
 }
 
-# start NUMBER PROCESS…: the processes of both jobs, in this order.
+# start NUMBER PROCESS…: starts the processes of both jobs in this order.
 start() {
     number=$1
     shift

@@ -1,5 +1,5 @@
-/* Parses any bytes as a part of a checkpoint. What is accepted lies within the file and within the
- * tensors. */
+/* Parses any bytes as a part of a checkpoint. If they are accepted, all data lie within the file
+ * and within the tensors. */
 #include "fuzz/fuzz.h"
 #include "parallel/checkpoint/parts.h"
 

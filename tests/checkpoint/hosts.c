@@ -10,7 +10,7 @@
 
 /* The model ------------------------------------------------------------------------------------ */
 
-/* How a tensor is divided. */
+/* How a tensor is divided over ranks. */
 typedef enum division { ROWS, COLUMNS, RANGES, EVERYONE, LAST } division;
 
 static const struct {
@@ -67,7 +67,7 @@ static tsr_checkpoint_entry entry_of(int tensor, int rank, int size)
     return e;
 }
 
-/* The position in the full tensor of element i of what an entry has. */
+/* Returns the position in the full tensor of element i of an entry. */
 static uint64_t position(const tsr_checkpoint_entry *e, uint64_t i)
 {
     if (e->shard_dim != 1)

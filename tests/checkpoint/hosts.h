@@ -1,5 +1,5 @@
-/* A model whose tensors any number of ranks hold in every way that a checkpoint allows, and folders
- * of several hosts. */
+/* A model whose tensors are divided over any number of ranks in every way that a checkpoint allows,
+ * and folders of several hosts. */
 #ifndef TESTS_CHECKPOINT_HOSTS_H
 #define TESTS_CHECKPOINT_HOSTS_H
 
@@ -13,7 +13,7 @@ typedef struct hosts_model {
     unsigned char memory[HOSTS_TENSORS][4096];
 } hosts_model;
 
-/* Makes the entries of a rank. The memory is that of `version`. */
+/* Makes the entries of a rank, and fills their memory with the values of `version`. */
 void hosts_model_init(hosts_model *model, int rank, int size, int version);
 /* Fills the memory with bytes that no version has. */
 void hosts_model_clear(hosts_model *model);
@@ -23,12 +23,12 @@ int hosts_model_version(const hosts_model *model, int rank, int size, int highes
 /* For fixtures: folders "a", "b", "c" and "all" in the folder of the test, and their removal. */
 void hosts_make(void);
 void hosts_remove(void);
-/* The path of a file in a host's folder. The returned memory is reused
- * after eight further calls. */
+/* Returns the path of a file in a host's folder. The returned memory is reused after eight further
+ * calls. */
 const char *on_host(const char *host, const char *file);
 /* Copies all files of a host to another. */
 void hosts_copy(const char *from, const char *to);
-/* The number of files on a host. */
+/* Returns the number of files on a host. */
 int hosts_files(const char *host);
 void hosts_empty(const char *host);
 

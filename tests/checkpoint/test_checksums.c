@@ -73,7 +73,8 @@ START_TEST(every_change_of_a_byte_is_refused_or_harmless)
             }
             loaded_without += load(path, true, &c) == TSR_OK && !is_what_was_written(&c);
         }
-    /* Only changes of the key "tessera.crc32c" are not detected: the file then has no checksums. */
+    /* Of all changes, only those of the key "tessera.crc32c" remain undetected: the file then has
+     * no checksums. */
     ck_assert_uint_le(harmless, strlen("tessera.crc32c") * sizeof changes);
     /* Without checksums, these changes load wrong values. */
     ck_assert_uint_gt(loaded_without, 37 * sizeof changes - 1);
@@ -128,7 +129,7 @@ START_TEST(files_without_checksums_load)
 }
 END_TEST
 
-/* A tensor that is read in part, or not at all, is not verified. */
+/* A tensor that is read only in part, or not at all, is not verified. */
 START_TEST(only_complete_tensors_are_verified)
 {
     const char *path = in_folder("parts");

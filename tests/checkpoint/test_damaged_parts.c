@@ -1,5 +1,5 @@
-/* Checkpoints in parts of which files are missing, damaged, mixed or hostile. One process looks at
- * the parts that four ranks have written. */
+/* Checkpoints in parts of which files are missing, damaged, mixed or hostile. One process reads the
+ * parts that four ranks have written. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -36,7 +36,8 @@ static void make_parts(int version, bool no_checksums)
 
 static hosts_model model;
 
-/* Checks an error of which the text contains some words, and returns whether it is right. */
+/* Checks that the call failed with this status and a text that contains some words. Returns whether
+ * it did. */
 static bool refused(tsr_status status, tsr_status expected, const char *words)
 {
     if (status == expected && strstr(tsr_last_error(), words))
@@ -118,7 +119,7 @@ static void replace(const char *path, const char *from, const char *to)
     free(data);
 }
 
-/* The numbers in a part are checked. */
+/* Wrong numbers in the description of a part are refused. */
 START_TEST(hostile_descriptions)
 {
     static const struct {
@@ -158,7 +159,7 @@ START_TEST(hostile_descriptions)
 }
 END_TEST
 
-/* Any change of the header gives an error or other data, and nothing worse. */
+/* Any change of the header must give an error or other data, but no crash. */
 START_TEST(random_headers)
 {
     uint64_t state = 11;
@@ -181,7 +182,7 @@ START_TEST(random_headers)
 }
 END_TEST
 
-/* One rank alone. */
+/* Saves a checkpoint in one process. */
 static tsr_status save_alone(int version)
 {
     hosts_model_init(&model, 0, 1, version);
@@ -198,7 +199,8 @@ START_TEST(every_allocation_fails_in_turn)
         tsr_status status = save_alone(version + 1);
         bool reached = tsr__fault_site() != NULL;
         tsr__fault_disarm();
-        /* Without memory, old files may stay. */
+        /* If memory runs out after the new checkpoint is complete, saving succeeds and old files
+         * may stay. */
         ck_assert(status == TSR_OK || (reached && status == TSR_ERR_NO_MEMORY));
         if (!reached)
             break;
@@ -232,7 +234,7 @@ static tsr_status merge(void)
     return status;
 }
 
-/* Memory and system calls fail in turn. Nothing but the complete file ever has its name. */
+/* Memory and system calls fail in turn. At every time, a file with the final name is complete. */
 START_TEST(merging_fails)
 {
     make_parts(1, false);

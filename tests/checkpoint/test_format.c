@@ -1,4 +1,4 @@
-/* The contents of the file, read without the library. */
+/* Tests the contents of the file, read without the library. */
 #include <jansson.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "checkpoint/folder.h"
 
-/* CRC-32C, bit by bit. */
+/* Computes CRC-32C bit by bit. */
 static unsigned crc32c(const char *data, size_t size)
 {
     uint32_t state = UINT32_MAX;
@@ -41,7 +41,7 @@ START_TEST(bytes_match_the_specification)
     ck_assert_ptr_nonnull(file);
     ck_assert_uint_eq(size, 8 + length + 35);
     ck_assert_mem_eq(file, ((char[]){(char)length, (char)(length >> 8), 0, 0, 0, 0, 0, 0}), 8);
-    /* The checksums of the file's bytes, computed here: of the header, step, w and mask. */
+    /* The checksums of the file's bytes, computed in this test: of the header, step, w and mask. */
     char wanted[sizeof header], digits[33];
     memcpy(wanted, header, sizeof header);
     char *at = strstr(wanted, "HHHHHHHH");
@@ -65,8 +65,8 @@ START_TEST(bytes_match_the_specification)
 }
 END_TEST
 
-/* Every dtype, names that JSON must escape, and metadata, read by another JSON reader and by the
- * library. */
+/* A file with every dtype, with names that JSON must escape, and with metadata is read by another
+ * JSON reader and by the library. */
 START_TEST(another_reader_reads_everything)
 {
     static const struct {

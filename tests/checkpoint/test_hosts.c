@@ -18,8 +18,8 @@
 /* What the ranks of a job do. */
 typedef struct plan {
     const char *hosts;  /* the host of each rank */
-    const char *folder; /* the folder that all ranks use; NULL: each uses that of its host */
-    int load, save;     /* the version to expect, and then the one to save; -1: none */
+    const char *folder; /* the folder that all ranks use; NULL: that of its host */
+    int load, save;     /* first the version to load, then the version to save; -1: none */
 } plan;
 
 static const char *path_of(const plan *p, int rank)
@@ -38,7 +38,7 @@ static tsr_status save(const plan *p, tsr_comm *comm, int version)
         tsr_checkpoint_params(.parts = true, .metadata = (const char *[]){"version", text, NULL}));
 }
 
-/* Loads what there is, and returns its version. */
+/* Loads the checkpoint that exists, and returns its version. */
 static int load(const plan *p, tsr_comm *comm, int highest)
 {
     static hosts_model model;
@@ -75,13 +75,14 @@ START_TEST(any_other_ranks_load_it)
     run((plan){.hosts = "aabb", .load = -1, .save = 3});
     ck_assert_int_eq(hosts_files("a"), 3);
     ck_assert_int_eq(hosts_files("b"), 3);
-    run((plan){.hosts = "abc", .load = 3, .save = -1}); /* the third has no part */
+    run((plan){.hosts = "abc", .load = 3, .save = -1}); /* the rank on host c has no part */
     run((plan){.hosts = "caab", .load = 3, .save = -1});
     hosts_copy("a", "all");
     hosts_copy("b", "all");
     run((plan){.hosts = "a", .folder = "all", .load = 3, .save = -1});
     run((plan){.hosts = "aab", .folder = "all", .load = 3, .save = -1});
-    /* The next one has another number of parts, and replaces the files on the hosts that it has. */
+    /* The next checkpoint has another number of parts. It replaces the files on the hosts that its
+     * ranks use. */
     run((plan){.hosts = "aab", .load = 3, .save = 4});
     ck_assert_int_eq(hosts_files("a"), 3);
     ck_assert_int_eq(hosts_files("b"), 2);
@@ -114,7 +115,7 @@ START_TEST(other_programs_read_it)
 }
 END_TEST
 
-/* All ranks, also those of other hosts, see all parts. */
+/* If all hosts share a folder, all ranks see all parts. */
 START_TEST(a_shared_folder)
 {
     run((plan){.hosts = "aabb", .folder = "all", .load = -1, .save = 1});
@@ -126,7 +127,7 @@ START_TEST(a_shared_folder)
 }
 END_TEST
 
-/* A rank cannot write, at each system call in turn. */
+/* System calls that write fail on one rank, one after the other. */
 static void full_disk(tsr_comm *comm, void *user)
 {
     const plan *p = user;
@@ -134,7 +135,7 @@ static void full_disk(tsr_comm *comm, void *user)
     int version = 0, late = 0;
     need_ok(save(p, comm, version));
     for (uint64_t nth = 0;; nth++) {
-        /* Rank 2 is the first of its host, and writes an index. */
+        /* Rank 2 is the first rank on its host, so it writes an index. */
         if (rank == 2)
             tsr__fault_arm(TSR__FAULT_IO, nth, ENOSPC);
         const tsr_status status = save(p, comm, version + 1);
@@ -166,7 +167,7 @@ END_TEST
 
 /* Killed ranks --------------------------------------------------------------------------------- */
 
-/* These replace the functions of the C library in this program. A rank dies instead of making its
+/* These functions replace those of the C library in this program. A rank dies instead of making its
  * call number `deadly`. */
 static int calls, deadly = -1;
 
@@ -196,13 +197,13 @@ int unlink(const char *path)
 
 typedef struct killing {
     plan p;
-    bool again; /* after a death at this call, another one, with nothing saved in between */
-    int call; /* the call that rank 2 does not make; in odd rounds rank 1 does not make it either */
+    bool again;    /* dies at the previous round's call, and saves nothing before that */
+    int call;      /* the call at which rank 2 dies, in odd rounds also rank 1 */
     int complete;  /* the newest version that is known to be complete; -1: none */
     int attempted; /* the newest version that ranks have begun to save */
 } killing;
 
-/* What the ranks of a round tell the test. */
+/* What the ranks of a round report to the test. */
 typedef struct told {
     _Atomic int survived, complete;
 } told;
@@ -212,8 +213,8 @@ static bool dies(const killing *k, int rank)
     return rank == 2 || (rank == 1 && k->call % 2 == 1);
 }
 
-/* Loads the checkpoint that the round before has left, and dies while saving the next one. Unless
- * it does so again, it first saves one undisturbed. */
+/* Loads the checkpoint that the previous round has left, and dies while saving the next one. Unless
+ * `again` is set, it saves one checkpoint without a failure before that. */
 static void load_save_and_die(tsr_comm *comm, void *user)
 {
     const killing *k = user;
@@ -255,7 +256,7 @@ START_TEST(ranks_are_killed_at_each_call)
                 ranks_check(r);
         k.complete = tell->complete;
         k.attempted += 2;
-        /* From here on, ranks rename files. */
+        /* From call 5 on, ranks rename files, so each of these calls fails in two rounds. */
         k.again = !k.again && k.call >= 5 && k.call <= 8;
         k.call += !k.again;
     }

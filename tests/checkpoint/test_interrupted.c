@@ -1,4 +1,4 @@
-/* Saving that does not complete leaves the previous file. */
+/* If saving does not complete, the previous file stays. */
 #include <errno.h>
 #include <signal.h>
 #include <stdint.h>
@@ -33,7 +33,7 @@ static tsr_status save_version(int32_t version)
         tsr_checkpoint_params(.metadata = (const char *[]){"version", text, NULL}));
 }
 
-/* Returns the version of the checkpoint, and checks that it is complete. */
+/* Checks that the checkpoint is complete, and returns its version. */
 static int32_t whole_version(void)
 {
     static int32_t a[COUNT], b[COUNT / 2];
@@ -51,8 +51,8 @@ static int32_t whole_version(void)
     return version;
 }
 
-/* Each system call of saving fails in turn. Afterwards there is the old file, or the new one if
- * only the synchronisation of the folder has failed, and no other file. */
+/* Each system call of saving fails in turn. Afterwards the folder has only the old file, or only
+ * the new one if just the synchronisation of the folder failed. */
 START_TEST(every_call_fails_in_turn)
 {
     ck_assert_ok(save_version(1));

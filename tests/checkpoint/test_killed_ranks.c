@@ -17,7 +17,7 @@
 
 typedef struct round_plan {
     char path[512];
-    int32_t first; /* version */
+    int32_t first; /* the first version */
 } round_plan;
 
 static void save_for_ever(tsr_comm *comm, void *user)

@@ -8,7 +8,7 @@
 #include "checkpoint/folder.h"
 
 #define LONG_BYTES 300000
-#define HEADER_BYTES 100000000 /* the largest header */
+#define HEADER_BYTES 100000000 /* size of the largest header */
 
 static char long_text[LONG_BYTES + 1];
 
@@ -36,7 +36,7 @@ static void check_text(const char *path, const char *key, const char *want)
     free(text);
 }
 
-/* The metadata as read by another JSON reader; json_decref() it. */
+/* Returns the metadata as another JSON reader reads it; json_decref() it. */
 static json_t *other_reader(const char *path)
 {
     size_t size, length = 0;
@@ -91,7 +91,7 @@ START_TEST(any_text_is_loaded_unchanged)
 }
 END_TEST
 
-/* Writes a file that has only `header`. */
+/* Writes a file that has only `header`, and returns its path. */
 static const char *file_of(const char *header)
 {
     const char *path = in_folder("other");

@@ -1,5 +1,5 @@
-/* Parts of entries, which one process reads as any rank would; mistakes of the caller; damaged
- * files. */
+/* Tests parts of entries, which one process reads as any rank would; mistakes of the caller;
+ * damaged files. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

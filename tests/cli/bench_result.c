@@ -6,7 +6,7 @@
 #include "cli/tool.h"
 #include "support/check_main.h"
 
-/* Statistics belong to their samples. */
+/* Checks that the statistics follow from the samples. */
 static void check_samples(const json_t *samples)
 {
     const json_t *all = tool_member(samples, "samples"), *one;
@@ -53,7 +53,7 @@ static void check_result(const json_t *results, const json_t *result)
         const json_t *other = json_array_get(results, (size_t)tool_number(ceiling, "result"));
         ck_assert_ptr_nonnull(other);
         double whole = tool_number(tool_member(other, "value"), "median"), own = median;
-        /* Operations that memory limits are compared by their bytes. */
+        /* The rates of operations that memory limits are compared by their bytes. */
         if (strcmp(tool_text(value, "unit"), tool_text(tool_member(other, "value"), "unit")) != 0)
             own = tool_number(result, "bytes") / host_ns;
         ck_assert_double_eq_tol(tool_number(ceiling, "fraction") / (own / whole), 1, 1e-9);

@@ -8,7 +8,7 @@
  * number of results that are not ceilings. */
 json_t *bench_result_run(const char *arguments, int *count);
 
-/* The same for a run that must be on one device. */
+/* As bench_result_run, for a run that must be on one device. */
 json_t *bench_result_run_on_device(const char *arguments, int *count);
 
 /* Returns the number of results of a benchmark, including ceilings. */

@@ -1,20 +1,20 @@
-/* Invented runs, in the form that `tessera bench --json` writes. */
+/* Invented runs in the form that `tessera bench --json` writes. */
 #ifndef TESTS_CLI_MADE_RUN_H
 #define TESTS_CLI_MADE_RUN_H
 
 #include <jansson.h>
 
-/* A run on one device with a matmul of 100 GFLOP/s (95 to 105), a copy, a round trip of 50 µs (45
- * to 55) that the device's clock measured as well, a ceiling and a result of the host; with a
- * warning and a case that was left out. */
+/* Returns a run on one device with a warning, a case that was left out, and these results: a matmul
+ * of 100 GFLOP/s (95 to 105), a copy, a round trip of 50 µs (45 to 55) that the device's clock
+ * measured as well, a ceiling, and a result of the host. */
 json_t *made_run(void);
 
-/* The same run with a second device of the same name. Result 6 is a copy on that device. */
+/* Returns made_run() with a second device of the same name. Result 6 is a copy on that device. */
 json_t *made_run_on_twins(void);
 
 /* Returns result `which` of a run; 0 is the matmul, 2 the round trip. */
 json_t *made_result(json_t *run, size_t which);
-/* Sets its median and its 10th and 90th percentile. */
+/* Sets the median of a result, and its 10th and 90th percentile. */
 void made_set(json_t *run, size_t which, double median, double low, double high);
 
 /* Writes the run to a temporary file and frees it. */

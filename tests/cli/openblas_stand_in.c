@@ -1,5 +1,6 @@
-/* Replaces OpenBLAS in the tests of `bench matmul --peer`. Its results are correct but slow, or
- * wrong (STAND_IN_WRONG), and it reports kernels for the processor in STAND_IN_CORE. */
+/* Replaces OpenBLAS in the tests of `bench matmul --peer`. Its results are correct but slow; with
+ * the variable STAND_IN_WRONG they are wrong. It reports kernels for the processor that
+ * STAND_IN_CORE names. */
 #include <stdlib.h>
 
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
@@ -26,7 +27,7 @@ int openblas_get_num_threads(void)
     return 2;
 }
 
-/* c[m,n] = a[m,k] · b[n,k]ᵀ, the only product that the tool uses. */
+/* Computes c[m,n] = a[m,k] · b[n,k]ᵀ, the only product that the tool uses. */
 void cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
                  const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc)
 {

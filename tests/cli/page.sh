@@ -23,14 +23,14 @@ tunes() {
 valid() { # NAME SCHEMA
     "$validator" -i "$folder/$1.json" "docs/$2.schema.json"
 }
-# Compares with a run in which something failed: the exit status is 3.
+# compare exits with 3 if something failed in the new run.
 compares() {
     sed 's/"failures": \[\]/"failures": [{"benchmark": "copy", "device": null, "text": "wrong"}]/' "$folder/run.json" \
         >"$folder/failed.json"
     "$tool" bench compare "$folder/run.json" "$folder/failed.json" --of-ceiling --json >"$folder/compare.json"
     [ $? -eq 3 ] && valid compare compare && grep -q '"unit": "fraction"' "$folder/compare.json"
 }
-# Checks that the schema refuses a spoilt document.
+# invalid NAME SCHEMA SED-COMMAND: the schema refuses a document after a change.
 invalid() { # NAME SCHEMA SED-COMMAND
     sed "$3" "$folder/$1.json" >"$folder/spoilt.json"
     ! cmp -s "$folder/$1.json" "$folder/spoilt.json" && ! valid spoilt "$2"

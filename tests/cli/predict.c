@@ -1,10 +1,10 @@
-/* What the model of cost of tessera plan --cluster predicts for an all-reduce of all ranks, to be
- * compared with tessera bench all-reduce by hand:
+/* Prints what the cost model of tessera plan --cluster predicts for an all-reduce of all ranks, to
+ * be compared with tessera bench all-reduce by hand:
  *
  *     predict-all-reduce CLUSTER.json LINKS.json BYTES…
  *
  * The first file describes the cluster, and the second is the output of tessera bench link --json.
- * Prints microseconds, a line for each size. */
+ * The output is in microseconds, with a line for each size. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Runs `tessera sample` and returns its output as numbers; writes files for it to read. */
+/* Runs `tessera sample` and returns its output as numbers, and writes files for it to read. */
 #ifndef TESTS_CLI_SAMPLE_RUN_H
 #define TESTS_CLI_SAMPLE_RUN_H
 

@@ -25,7 +25,7 @@ void submitted_set(json_t *document, const char *place, const char *name, json_t
     ck_assert_int_eq(json_object_set_new(submitted_at(document, place), name, value), 0);
 }
 
-/* Adds the members that older files lack, and gives the result as much work as its value means. */
+/* Adds the members that older files lack, and sets the work of the result to match its value. */
 static void complete(json_t *result)
 {
     json_t *value = json_object_get(result, "value");

@@ -4,17 +4,18 @@
 
 #include <jansson.h>
 
-/* made_run() with figures that follow from their samples, on a quiet machine. The copy, result 1,
- * has memcpy of the host as its ceiling, result 4. */
+/* Returns made_run() with figures that follow from their samples, on a quiet machine. The ceiling
+ * of the copy, result 1, is memcpy of the host, result 4. */
 json_t *submitted_source(void);
-/* The same with a second device of the same name, on which only the copy was measured. */
+/* Returns submitted_source() with a second device of the same name, on which only the copy was
+ * measured. */
 json_t *submitted_source_on_twins(void);
-/* What is published of submitted_source(); its results are the first five of it. */
+/* Returns what is published of submitted_source(): its first five results. */
 json_t *submitted_run(void);
 
-/* Returns the value at a place such as "results/0/value"; "" is the document. */
+/* Returns the value at a path such as "results/0/value"; "" is the document. */
 json_t *submitted_at(json_t *document, const char *place);
-/* Sets a member of the object at this place, and takes the value. */
+/* Sets a member of the object at this path, and takes the reference to the value. */
 void submitted_set(json_t *document, const char *place, const char *name, json_t *value);
 
 #endif

@@ -167,7 +167,7 @@ START_TEST(prints_a_table)
                   strstr(result.out, "  of fma_peak  ") != NULL);
     tool_result_free(&result);
 
-    /* A narrow terminal gets each row as a block of lines. */
+    /* On a narrow terminal each row is shown as a block of lines. */
     result = tool_run_in("bench copy --time 0.001 --size 1 --device 0", "C", "40");
     ck_assert_msg(result.exit_code == 0, "%s", result.err);
     ck_assert_ptr_nonnull(strstr(result.out, "\nwhat         contiguous\n"));
@@ -182,7 +182,7 @@ END_TEST
 
 static const char peer_run[] = "bench matmul --peer --json --time 0.002 --shape 33x65x17";
 
-/* True if a warning of the run is about the peer. */
+/* Returns true if a warning of the run is about the peer. */
 static bool warns_of_peer(const json_t *document)
 {
     const json_t *warning;
@@ -205,7 +205,7 @@ START_TEST(a_peer_is_verified_and_named)
     ck_assert(!warns_of_peer(document));
     json_decref(document);
 
-    /* A kernel that is old for this processor causes a warning, unless the processor is as old. */
+    /* OpenBLAS kernels for an old processor cause a warning, unless this processor is as old. */
     setenv("STAND_IN_CORE", "Prescott", 1);
     document = bench_result_run_on_device(peer_run, &count);
 #if defined(__x86_64__)

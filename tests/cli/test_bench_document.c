@@ -1,4 +1,4 @@
-/* Reads files of runs, which may be malformed, and formats their parts. */
+/* Tests reading files of runs, which may be malformed, and formatting their parts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static bool reads(json_t *run, char problem[BENCH_PROBLEM])
     bool done = bench_document_read(path, &document, problem);
     if (done)
         bench_document_free(&document);
-    /* Removes the path at the start, which differs between runs. */
+    /* Removes the path at the start, because it differs between runs. */
     size_t length = strlen(path) + 2;
     if (!done && strncmp(problem, path, length - 2) == 0)
         memmove(problem, problem + length, strlen(problem + length) + 1);
@@ -82,7 +82,7 @@ START_TEST(a_malformed_run_does_no_harm)
 {
     tally seen = {0};
     json_t *run = made_run();
-    /* One result of each kind is enough: a product and its ceiling. */
+    /* To save time, keeps one result of each kind: a product and its ceiling. */
     static const size_t others[] = {5, 4, 2, 1};
     json_t *product = made_result(run, 0);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -91,13 +91,13 @@ START_TEST(a_malformed_run_does_no_harm)
     spoil(run, run, &seen);
     ck_assert_int_gt(seen.tried, 300);
     ck_assert_int_gt(seen.refused, seen.tried / 2);
-    ck_assert_int_lt(seen.refused, seen.tried); /* some members are not read */
+    ck_assert_int_lt(seen.refused, seen.tried); /* the tool does not read some members */
     json_decref(run);
 }
 END_TEST
 
 static const struct {
-    const char *path[3]; /* down from the first result */
+    const char *path[3]; /* member names, from the first result downwards */
     const char *value, *sentence;
 } spoilt[] = {
     {{"device"}, "1", "results[0]: \"device\" is not an index below 1"},
@@ -178,7 +178,7 @@ START_TEST(names_distinguish_runs)
 }
 END_TEST
 
-/* A long name keeps its end, in complete characters, and its number. */
+/* If a long name is cut, the end and the number remain, in complete characters. */
 START_TEST(long_names_are_cut)
 {
     char path[2 * BENCH_NAME + 16] = "";

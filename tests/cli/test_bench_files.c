@@ -78,7 +78,7 @@ START_TEST(shows_what_changed)
 }
 END_TEST
 
-/* A run with results that are not decided passes. A ceiling is only counted if it changed. */
+/* A run passes if changes are not decided. A changed ceiling is counted, but is not a failure. */
 START_TEST(shows_what_is_not_decided)
 {
     json_t *new_run = made_run();
@@ -93,8 +93,8 @@ START_TEST(shows_what_is_not_decided)
 }
 END_TEST
 
-/* First the new run lacks one of two cases of the matmul, which may be left out if the machine is
- * slow; then it lacks the copy. */
+/* At first the new run lacks one of two cases of the matmul, which is allowed, because a slow
+ * machine leaves cases out. Then it also lacks the copy. */
 START_TEST(what_is_missing_is_counted)
 {
     json_t *old = made_run(), *new_run = made_run();
@@ -119,7 +119,7 @@ START_TEST(what_is_missing_is_counted)
     ck_assert_ptr_nonnull(strstr(result.out, "\nMISSING in the new run: copy on Made GPU\n"));
     tool_result_free(&result);
 
-    /* A slower result takes precedence. */
+    /* If a result is missing and another is slower, the exit status is that of the slower one. */
     made_set(new_run, 0, 80, 79, 81);
     result = compare(made_run(), new_run, "");
     ck_assert_int_eq(result.exit_code, 3);
@@ -221,7 +221,7 @@ START_TEST(tables_for_programs_and_chats)
         "1.25\r\nsame,Made GPU,copy,0,";
     ck_assert_msg(strncmp(csv.out, begin, strlen(begin)) == 0, "%s", csv.out);
     ck_assert_int_eq(tool_count(csv.out, "\r\n"), 7);                    /* all results */
-    ck_assert_int_eq(tool_count(csv.out, "same,,rng,0,philox,ns,,"), 1); /* of the host */
+    ck_assert_int_eq(tool_count(csv.out, "same,,rng,0,philox,ns,,"), 1); /* a result of the host */
     tool_result_free(&csv);
     new_run = made_run();
     made_set(new_run, 0, 80, 79, 81);
@@ -259,7 +259,8 @@ static const struct {
     int exit_code;
     const char *says;
 } series[] = {
-    /* Only the first run of each side is slower; all runs together are no regression. */
+    /* The first run of the new side is slower than the first old one, but all runs together are no
+     * regression. */
     {{80, 99, 95}, 0, "95.0 GFLOP/s  75.0 GFLOP/s – 104 GFLOP/s  +5.3 %"},
     {{70, 60, 65},
      3,
@@ -280,9 +281,9 @@ START_TEST(several_runs_show_their_spread)
 }
 END_TEST
 
-/* Up to five runs of 100 to 104 GFLOP/s against as many of 90, each with a spread of 20. One run of
- * each side is not enough to decide, and four are not; five are, unless one new run is like the old
- * ones. */
+/* Compares up to five runs of 100 to 104 GFLOP/s with as many of 90, each with a spread of 20.
+ * Fewer than five runs are not enough to decide. Five runs are enough, unless one new run is like
+ * the old ones. */
 static const struct {
     int runs;
     double last; /* median of the last new run */
@@ -325,8 +326,8 @@ START_TEST(many_runs_are_compared_by_their_medians)
 }
 END_TEST
 
-/* A result that one of several runs lacks is taken from the others, in any order. A failure in one
- * of them is listed. */
+/* If one of several runs lacks a result, the other runs are used, in any order. A failure in one of
+ * them is listed. */
 START_TEST(one_of_several_runs_may_lack_a_result)
 {
     char paths[3][MADE_PATH], arguments[256];
@@ -360,7 +361,7 @@ START_TEST(one_of_several_runs_may_lack_a_result)
 }
 END_TEST
 
-/* A file that is given twice is refused: equal runs would have no spread. */
+/* A file that is given twice is refused, because equal runs would show no spread. */
 START_TEST(a_file_cannot_be_given_twice)
 {
     char paths[2][MADE_PATH], arguments[256], sentence[256];
@@ -372,7 +373,7 @@ START_TEST(a_file_cannot_be_given_twice)
              "tessera: bench compare: '/tmp/.%s' is given twice on one side\n",
              paths[_i] + strlen("/tmp"));
     tool_refuses(arguments, sentence);
-    /* A run may be compared with itself. */
+    /* An old run may be compared with itself as the new run. */
     snprintf(arguments, sizeof arguments, "bench compare %s %s", paths[0], paths[0]);
     tool_result result = tool_run(arguments);
     ck_assert_int_eq(result.exit_code, 0);
@@ -434,7 +435,7 @@ START_TEST(a_renamed_device_is_the_same)
 }
 END_TEST
 
-/* Names which of two cards of the same name became slower. */
+/* If two cards have the same name, the output says which of them became slower. */
 START_TEST(devices_of_the_same_name_are_numbered)
 {
     json_t *new_run = made_run_on_twins();
@@ -463,7 +464,7 @@ START_TEST(a_missing_device_is_named)
 }
 END_TEST
 
-/* Some drivers, such as SwiftShader, only report their name. */
+/* Some drivers, such as SwiftShader, report only their name. */
 START_TEST(a_driver_without_information_is_named)
 {
     json_t *new_run = made_run(), *device = json_array_get(json_object_get(new_run, "devices"), 0);
@@ -498,7 +499,8 @@ START_TEST(nothing_to_compare_is_a_failure)
 }
 END_TEST
 
-/* All results belong to another benchmark; the ceilings, results 3 and 4, are unchanged. */
+/* Returns a run in which all results belong to another benchmark; the ceilings, results 3 and 4,
+ * are unchanged. */
 static json_t *other_figures(void)
 {
     json_t *run = made_run();
@@ -508,7 +510,7 @@ static json_t *other_figures(void)
     return run;
 }
 
-/* A run as `tessera bench peak` writes it. */
+/* Returns a run as `tessera bench peak` writes it. */
 static json_t *ceilings_alone(void)
 {
     json_t *run = made_run(), *results = json_object_get(run, "results");
@@ -518,7 +520,7 @@ static json_t *ceilings_alone(void)
     return run;
 }
 
-/* A name with control characters, which would forge output on a terminal. */
+/* A name with control characters that could forge output on a terminal. */
 static const char forged[] = "x\x1b[2K\r\x7f\xc2\x9b"
                              "1A\nFAILED in the new run: y";
 static const char mended[] = "x?[2K???1A?FAILED in the new run: y";
@@ -550,13 +552,13 @@ START_TEST(texts_of_files_have_no_control_characters)
         ck_assert_msg(*at == '\n' || ((unsigned char)*at >= 0x20 && *at != 0x7f), "%s", result.out);
         lines += *at == '\n';
     }
-    /* Lines: the runs and their warnings, the driver, a table of a heading and six rows, the
-     * failure, the sum, and two empty lines. */
+    /* The expected lines: four for the runs and their warnings, one for the driver, seven for a
+     * table, one for the failure, one for the totals, and two empty ones. */
     ck_assert_msg(lines == 4 + 1 + 7 + 1 + 1 + 2, "%s", result.out);
     ck_assert_ptr_null(strstr(result.out, "\xc2\x9b"));
     ck_assert_ptr_null(strstr(result.out, "\nFAILED in the new run: y"));
-    /* Occurrences: two times, two warnings, the device and its driver, the device of four rows, a
-     * benchmark and its case, the failure. */
+    /* The name occurs in two times, two warnings, the device and its driver, the device of four
+     * rows, a benchmark, its case, and the failure. */
     ck_assert_int_eq(tool_count(result.out, mended), 2 + 2 + 2 + 4 + 1 + 2 + 2);
     tool_result_free(&result);
 }

@@ -31,7 +31,7 @@ static const struct {
     {"bench plan --json --time 0.001", 4, 0},
 #if TSR__HAVE_UCX
     {"bench all-reduce --ranks 2 --json --time 0.001", 10, 0},
-    /* messages of each pair, and all-reduces of the host */
+    /* the messages of each pair, and the all-reduces of the host */
     {"bench link --ranks 3 --json --time 0.001", 6 + 2, 0},
     {"bench link -b 4 -e 64 -f 4 --json --time 0.001", 3 + 3, 0},
 #endif
@@ -41,7 +41,7 @@ static const struct {
 #endif
 };
 
-/* Counts the results with a peak of memory, which includes 4 bytes for each of 10^7 items. */
+/* Counts the results with a peak of memory. The peak includes 4 bytes for each of 10^7 items. */
 static int with_memory(const json_t *document)
 {
     int measured = 0;
@@ -58,7 +58,7 @@ static int with_memory(const json_t *document)
     return measured;
 }
 
-/* Counts the results that there are only where ranks share processors. */
+/* Counts the results that exist only where ranks share processors. */
 static int of_shared_processors(const json_t *document)
 {
     int count = 0;
@@ -83,7 +83,7 @@ START_TEST(every_result_is_valid)
 END_TEST
 
 #if TSR__HAVE_UCX
-/* Results of two runs have the same cases: measured values are not part of a case. */
+/* Two runs have results with the same cases, because measured values are not part of a case. */
 START_TEST(collectives_can_be_compared)
 {
     char paths[2][32] = {"/tmp/tessera-test-XXXXXX", "/tmp/tessera-test-XXXXXX"}, arguments[160];
@@ -303,7 +303,7 @@ static int children_of(pid_t parent)
         char line[512];
         FILE *file = fopen(all.gl_pathv[i], "r");
         if (file == NULL)
-            continue; /* it has ended */
+            continue; /* the process has ended */
         int its_parent = 0;
         const char *name_end = fgets(line, sizeof line, file) != NULL ? strrchr(line, ')') : NULL;
         count += name_end != NULL && sscanf(name_end, ") %*c %d", &its_parent) == 1 &&
@@ -314,7 +314,7 @@ static int children_of(pid_t parent)
     return count;
 }
 
-/* The ranks end with the tool, however it ends. They hold the other end of this pipe. */
+/* The ranks end when the tool ends for any reason. They hold the other end of this pipe. */
 START_TEST(ranks_end_with_the_tool)
 {
     static const int signals[] = {SIGTERM, SIGKILL};
@@ -411,7 +411,7 @@ START_TEST(prints_every_format)
 }
 END_TEST
 
-/* JSON on standard output, and a file whose name chooses its format. */
+/* The output on standard output is JSON, and the file has the format of its name. */
 START_TEST(a_file_has_the_format_of_its_name)
 {
     static const char *const begins[][2] = {
@@ -444,7 +444,7 @@ START_TEST(prints_the_json_for_a_dash)
 }
 END_TEST
 
-/* Sends a signal twice, because timeout(1) signals the process and its group. */
+/* Sends a signal twice, as timeout(1) does: to the process and to its group. */
 static void interrupt_twice(int number)
 {
     char folder[] = "/tmp/tessera-test-XXXXXX", out[] = "/dev/null";
@@ -453,7 +453,8 @@ static void interrupt_twice(int number)
     pid_t child = fork();
     ck_assert_int_ge(child, 0);
     if (child == 0) {
-        /* The signals are ignored if the tests run under nohup or in the background of a script. */
+        /* Restores the default effect of the signal, which is ignored if the tests run under nohup
+         * or in the background of a script. */
         if (freopen(out, "w", stdout) == NULL || signal(number, SIG_DFL) == SIG_ERR)
             _exit(126);
         execl(TEST_TOOL, TEST_TOOL, "bench", "plan", "--time", "60", (char *)NULL);
@@ -484,7 +485,7 @@ START_TEST(a_signal_leaves_no_folder)
 }
 END_TEST
 
-/* The other benchmarks continue, and the exit code is 1. */
+/* If one benchmark fails, the others continue, and the exit code is 1. */
 START_TEST(a_failure_is_reported_among_the_rest)
 {
     setenv("TMPDIR", "/nonexistent", 1);
@@ -536,7 +537,7 @@ START_TEST(other_ranks_are_silent)
 }
 END_TEST
 
-/* A variable that was left over in a shell is ignored. */
+/* A single variable of a launcher that was left over in a shell is ignored. */
 START_TEST(one_variable_of_a_rank_is_ignored)
 {
     setenv(_i == 0 ? "RANK" : "WORLD_SIZE", "1", 1);

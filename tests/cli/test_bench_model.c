@@ -1,4 +1,4 @@
-/* tessera bench model: its three formats, of a file and of generated models, and mistakes. */
+/* tessera bench model: its three formats, with a file and with generated models, and mistakes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static void check_result(const json_t *result, const char *test, int tokens)
         mean += tokens / json_number_value(json_array_get(seconds, i)) / 2;
     const double got = tool_number(result, "tokens_per_s");
     ck_assert_msg(got > 0.999 * mean && got < 1.001 * mean, "%g tokens/s, not %g", got, mean);
-    /* Of two values, it is their distance / √2. */
+    /* The deviation of two values is their distance / √2. */
     const double first = tokens / json_number_value(json_array_get(seconds, 0));
     const double second = tokens / json_number_value(json_array_get(seconds, 1));
     const double deviation = tool_number(result, "deviation") * 1.4142135623730951;
@@ -61,7 +61,8 @@ START_TEST(a_file_is_measured)
     ck_assert_str_eq(tool_text(model, "name"), "stories260K-f16.gguf");
     ck_assert_str_eq(tool_text(model, "dtype"), "f16");
     ck_assert_int_eq((int)tool_number(model, "parameters"), 260032);
-    /* A tied head is read for each token, so that all weights are. */
+    /* The model's head shares the embedding, and the head is read for each token. So all weights
+     * are read. */
     const double bytes =
         tool_number(model, "weight_bytes") * tool_number(generated, "tokens_per_s");
     const double got = tool_number(generated, "weight_bytes_per_s");
@@ -79,7 +80,7 @@ START_TEST(a_job_is_measured)
         tool_json("launch --no-prefix -n 2 -- " TEST_TOOL " " SMALL "--json --rates 3,1",
                   "tessera.bench.model");
     check_document(document, 2);
-    for (size_t r = 0; r < 2; r++) { /* of 8 heads, with 4 for keys and values */
+    for (size_t r = 0; r < 2; r++) { /* the model has 8 heads, and 4 for keys and values */
         const json_t *rank = json_array_get(tool_member(document, "ranks"), r);
         ck_assert_int_eq((int)tool_number(rank, "heads"), r == 0 ? 6 : 2);
         ck_assert_int_eq((int)tool_number(rank, "kv_heads"), r == 0 ? 3 : 1);
@@ -91,7 +92,8 @@ START_TEST(a_job_is_measured)
 }
 END_TEST
 
-/* Two stages, and two sequences at the same time, which need not be as many as stages. */
+/* Two sequences are generated at the same time over two stages; these two numbers need not be
+ * equal. */
 START_TEST(stages_are_measured)
 {
     if (!TEST_HAVE_UCX)
@@ -103,7 +105,7 @@ START_TEST(stages_are_measured)
                  *ranks = tool_member(document, "ranks");
     check_result(json_array_get(results, 0), "pp9", 9);
     check_result(json_array_get(results, 1), "3xtg3", 9);
-    for (size_t r = 0; r < 2; r++) { /* each has all heads of its layers */
+    for (size_t r = 0; r < 2; r++) { /* each stage has all heads of its layers */
         const json_t *rank = json_array_get(ranks, r);
         ck_assert_int_eq((int)tool_number(rank, "heads"), 8);
         ck_assert_int_eq((int)tool_number(rank, "layers"), r == 0 ? 2 : 4);
@@ -123,7 +125,7 @@ START_TEST(tables)
     ck_assert_int_eq(strncmp(csv.out, headings, strlen(headings)), 0);
     ck_assert_int_eq(tool_count(csv.out, "\n"), 3);
     ck_assert_int_eq(tool_count(csv.out, "\"llama-15m q8_0, generated\","), 2);
-    ck_assert_int_eq(tool_count(csv.out, ",q8_0,22"), 2); /* and 22 MB */
+    ck_assert_int_eq(tool_count(csv.out, ",q8_0,22"), 2); /* the weights have 22 MB */
     ck_assert_int_eq(tool_count(csv.out, ",21105920,1,pp9,9,2,"), 1);
     ck_assert_int_eq(tool_count(csv.out, ",tg3,3,2,"), 1);
     tool_result_free(&csv);
@@ -133,7 +135,7 @@ START_TEST(tables)
     ck_assert_int_eq(tool_count(md.out, "\n"), 3);
     ck_assert_int_eq(tool_count(md.out, " tg3 |"), 1);
     ck_assert_int_eq(tool_count(md.out, " ± "), 1);
-    ck_assert_int_eq(tool_count(md.out, "communication"), 0); /* of one rank */
+    ck_assert_int_eq(tool_count(md.out, "communication"), 0); /* one rank does not communicate */
     tool_result_free(&md);
     tool_result text = tool_run("bench model " MODEL " -n 3 -r 2 -p 0 -o text");
     ck_assert_msg(text.exit_code == 0, "%s", text.err);

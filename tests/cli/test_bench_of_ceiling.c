@@ -1,5 +1,5 @@
-/* tessera bench compare --of-ceiling: a change of the machine's speed, which also affects the
- * ceilings, is not a change; a change of one kernel is. */
+/* Tests tessera bench compare --of-ceiling. If the machine's speed changes, the ceilings change,
+ * too, and no result counts as changed. If one kernel changes, its result does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +19,9 @@ static void limit(json_t *run, size_t which, size_t ceiling, const char *name, d
                                   "fraction", fraction));
 }
 
-/* A run with a product of 100 GFLOP/s and a peak of 200, and a copy of 20 GB/s and a memory of 40.
- * Ranges are 5 % to each side, so both results are 50 % (46.6 to 53.7) of their ceilings. */
+/* Returns a run with a product of 100 GFLOP/s and an arithmetic ceiling of 200, and with a copy of
+ * 20 GB/s and a memory ceiling of 40. Ranges are 5 % to each side, so both results are 50 % (46.6
+ * to 53.7) of their ceilings. */
 static json_t *limited_run(void)
 {
     json_t *run = made_run(), *results = json_object_get(run, "results");
@@ -191,7 +192,8 @@ START_TEST(results_without_ceilings_are_compared_directly)
 }
 END_TEST
 
-/* A result with another ceiling in the new run is compared directly: parts would be misleading. */
+/* If a result has another ceiling in the new run, its absolute values are compared, because parts
+ * would be misleading. */
 START_TEST(results_with_another_ceiling_are_compared_directly)
 {
     json_t *run = limited_run();
@@ -211,7 +213,7 @@ START_TEST(results_with_another_ceiling_are_compared_directly)
 }
 END_TEST
 
-/* The ceiling of the old run, then of the new one, then of both, is too low, as if the machine had
+/* The ceiling is too low in the old run, then in the new one, then in both, as if the machine had
  * been busy. Compared as parts, the product would seem slower or faster. */
 START_TEST(results_above_their_ceiling_are_compared_directly)
 {
@@ -288,7 +290,7 @@ START_TEST(a_malformed_ceiling_is_refused)
 }
 END_TEST
 
-/* A run whose product reaches this part of its ceiling. */
+/* Returns a run whose product reaches this part of its ceiling. */
 static json_t *run_at(double part)
 {
     json_t *run = limited_run();
@@ -297,7 +299,8 @@ static json_t *run_at(double part)
     return run;
 }
 
-/* Each further run is compared with its own ceilings; one above its ceilings does not count. */
+/* Each further run is compared with its own ceilings. A run with a result above its ceiling does
+ * not count. */
 START_TEST(further_runs_use_their_own_ceilings)
 {
     char further[2][MADE_PATH], options[256];
@@ -307,7 +310,7 @@ START_TEST(further_runs_use_their_own_ceilings)
     snprintf(options, sizeof options, "%s --new %s --new %s", mode, further[0], further[1]);
     answers(limited_run(), run_at(0.35), options, 0,
             "part of fma_peak  50.0 %  46.6 % – 53.7 %  42.5 %  32.6 % – 53.7 %");
-    /* The same if the run above its ceilings is the first one. */
+    /* This is true, too, if that run is the first one. */
     answers(limited_run(), run_at(1.3), mode, 0, "above their ceiling in one of the runs");
     snprintf(options, sizeof options, "%s --new %s", mode, further[0]);
     answers(limited_run(), run_at(1.3), options, 0, "0 slower, 0 faster, 2 the same");

@@ -1,4 +1,4 @@
-/* tessera bench report. */
+/* Tests tessera bench report. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,8 @@ static char *page_of(json_t *first, json_t *second)
     return page;
 }
 
-/* A run on a device of this type, with a device copy of 2500 GB/s as a ceiling; memcpy has 40. */
+/* Returns a run on a device of this type, with a device copy of 2500 GB/s as a ceiling; the memcpy
+ * ceiling is 40 GB/s. */
 static json_t *run_on(const char *type)
 {
     json_t *run = made_run(), *copy = json_deep_copy(made_result(run, 3));
@@ -67,8 +68,9 @@ static void add_link(json_t *run, int64_t rank, int64_t peer, int bytes, double 
     made_set(run, json_array_size(json_object_get(run, "results")) - 1, rate, rate, rate);
 }
 
-/* Pairs of ranks are shown as a matrix, with the slowest in the weakest colour. Pairs of numbers
- * that are no ranks, or too many for a matrix, are in the table only. */
+/* Results of pairs of ranks are shown as a matrix, in which the slowest pair has the weakest
+ * colour. Pairs with invalid rank numbers, or with too many ranks for a matrix, are only in the
+ * table. */
 START_TEST(pairs_are_a_matrix)
 {
     json_t *run = made_run();
@@ -90,8 +92,8 @@ START_TEST(pairs_are_a_matrix)
 }
 END_TEST
 
-/* The ceiling of a GPU's memory is not memcpy, which all-reduce measures; the ceiling of a CPU
- * driver's memory is not its device copy. */
+/* The memory ceiling of a GPU is not memcpy, which all-reduce measures; the memory ceiling of a CPU
+ * driver is not its device copy. */
 START_TEST(memory_is_the_devices_own)
 {
     static const struct {
@@ -107,7 +109,7 @@ START_TEST(memory_is_the_devices_own)
         ck_assert_int_eq(tool_count(page, "f32: fma_peak, 200 GFLOP/s</li>"), 2);
         free(page);
     }
-    char *page = page_of(made_run(), made_run()); /* a GPU with nothing but memcpy */
+    char *page = page_of(made_run(), made_run()); /* a GPU for which only memcpy was measured */
     ck_assert_int_eq(tool_count(page, "<svg class=\"roofline\""), 0);
     free(page);
 }
@@ -126,7 +128,8 @@ START_TEST(the_page_shows_every_result)
     ck_assert_ptr_nonnull(strstr(page, "the machine was busy"));
     ck_assert_ptr_nonnull(strstr(page, "f32 4096x4096x4096"));
     ck_assert_ptr_nonnull(strstr(page, "</html>\n"));
-    /* Nothing is fetched, nothing is run: the names of two formats are the only addresses. */
+    /* The page fetches nothing and runs no script: its only addresses are the names of two
+     * formats. */
     ck_assert_int_eq(tool_count(page, "://"), tool_count(page, "xmlns=\"http://www.w3.org/"));
     ck_assert_ptr_null(strstr(page, "<script"));
     ck_assert_ptr_null(strstr(page, "url("));
@@ -151,7 +154,7 @@ START_TEST(the_faster_of_copy_and_kernel_is_the_memory)
 }
 END_TEST
 
-/* A run with an f16 product that memory limits. */
+/* Returns a run with an f16 product that memory limits. */
 static json_t *run_with_f16(void)
 {
     json_t *run = run_on("discrete"), *product = json_deep_copy(made_result(run, 0));
@@ -189,7 +192,7 @@ START_TEST(each_dtype_has_its_roof)
     ck_assert_int_eq(tool_count(page, "f16: coopmat_peak, 3200 GFLOP/s</li>"), 1);
     ck_assert_int_eq(tool_count(page, "f16: fma_peak, 200 GFLOP/s</li>"), 1);
     ck_assert_int_eq(tool_count(page, "f32: fma_peak, 200 GFLOP/s</li>"), 2);
-    /* Counts them in the legends and in the drawings. */
+    /* Counts the roofs in the legends and in the drawings. */
     ck_assert_int_eq(tool_count(page, "<polyline class=\"roof r0\""), 4);
     ck_assert_int_eq(tool_count(page, "<polyline class=\"roof r1\""), 4);
     ck_assert_int_eq(tool_count(page, "<polyline class=\"roof r2\""), 0);
@@ -198,7 +201,7 @@ START_TEST(each_dtype_has_its_roof)
 }
 END_TEST
 
-/* A run with only the last two of its results, those of the host. */
+/* Returns a run with only the last two results, those of the host. */
 static json_t *run_on_host(void)
 {
     json_t *run = made_run(), *results = json_object_get(run, "results");
@@ -244,7 +247,7 @@ START_TEST(results_above_their_ceiling_are_marked)
     ck_assert_int_eq(tool_count(page, "113 % of fma_peak, above</td>"), 1);
     ck_assert_int_eq(tool_count(page, " · 173 %, caches</tspan>"), 1);
     ck_assert_int_eq(tool_count(page, "173 % of device_copy, caches</td>"), 1);
-    ck_assert_int_eq(tool_count(page, " · 50 %</tspan>"), 1); /* of the other run */
+    ck_assert_int_eq(tool_count(page, " · 50 %</tspan>"), 1); /* in the other run */
     free(page);
 }
 END_TEST
@@ -269,7 +272,8 @@ START_TEST(there_are_no_empty_sections)
 }
 END_TEST
 
-/* Values as far apart as possible, and all equal: every chart stays finite. */
+/* Values as far apart as possible, and values that are all equal: every chart has finite
+ * coordinates. */
 START_TEST(any_range_can_be_drawn)
 {
     static const double ranges[][3] = {{1e-300, 1e-300, 1e300},
@@ -292,8 +296,8 @@ START_TEST(any_range_can_be_drawn)
 }
 END_TEST
 
-/* Rates of a GPU and of a CPU are both visible: dots on a logarithmic scale, on which every ceiling
- * has room. */
+/* If a GPU and a CPU are compared, the rates of both are visible: they are dots on a logarithmic
+ * scale, which also has room for every ceiling. */
 START_TEST(unlike_devices_are_on_a_logarithmic_scale)
 {
     for (int unlike = 0; unlike < 2; unlike++) {
@@ -319,7 +323,7 @@ END_TEST
 START_TEST(powers_of_two_are_whole)
 {
     json_t *run = run_on("discrete");
-    json_object_set_new(made_result(run, 0), "bytes", json_real(500)); /* of a work of 1e6 */
+    json_object_set_new(made_result(run, 0), "bytes", json_real(500)); /* the work is 1e6 */
     char *page = page_of(run, made_run());
     ck_assert_ptr_nonnull(strstr(page, ">1024</text>"));
     ck_assert_ptr_nonnull(strstr(page, ">2048</text>"));
@@ -374,7 +378,7 @@ END_TEST
 static const char hostile[] = "</title></style><script>alert(1)</script><img src=x onerror='a' "
                               "title=\"b\">&amp;\xe2\x80\xae\x01";
 
-/* Replaces all strings whose value is free. */
+/* Replaces all strings whose value may be any text. */
 static void poison(json_t *value)
 {
     const char *name;

@@ -1,4 +1,4 @@
-/* tessera bench --submit: what is published, and the self-check. */
+/* Tests tessera bench --submit: what is published, and the self-check. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,8 @@ static char *text_of(const json_t *document)
     return text;
 }
 
-/* Adds a member to every object of a document, except to cases, whose names are free. */
+/* Adds a member to every object of a document, except to cases, which may have members of any
+ * name. */
 static void plant(json_t *value, const char *name, const char *text)
 {
     const char *key;
@@ -82,7 +83,7 @@ START_TEST(systems_have_no_names)
 }
 END_TEST
 
-/* A second device comes with its own results and with the ceiling of the host. */
+/* Each device is published with its own results and with the host's ceiling. */
 START_TEST(each_device_has_its_results)
 {
     json_t *run = submitted_source_on_twins();
@@ -185,7 +186,7 @@ START_TEST(a_figure_above_its_ceiling_is_refused)
 {
     json_t *run = submitted_run();
     bench_reasons reasons;
-    made_set(run, 3, 93.4579, 90, 95); /* the ceiling; the product has 100 */
+    made_set(run, 3, 93.4579, 90, 95); /* of the ceiling; the product has 100 */
     submitted_set(run, "results/3", "work", json_real(934579));
     submitted_set(run, "results/0/ceiling", "fraction", json_real(1.07));
     check(run, &reasons);
@@ -196,7 +197,7 @@ START_TEST(a_figure_above_its_ceiling_is_refused)
 }
 END_TEST
 
-/* Figures of other software are not published: their authors may forbid it. */
+/* Results of other software are not published, because its authors may forbid it. */
 START_TEST(peers_are_refused)
 {
     json_t *run = submitted_run();
@@ -225,7 +226,8 @@ START_TEST(noisy_results_are_refused)
 }
 END_TEST
 
-/* Removes each member, and gives it a wrong type; each time the sentence must name it. */
+/* Removes each member, and gives each a wrong type. Each time, the sentence must name the
+ * member. */
 static int spoil(json_t *root, json_t *value)
 {
     static const char *const wrong[] = {"[[]]", "-0.5"};
@@ -307,7 +309,7 @@ START_TEST(names_are_whole_words)
     ck_assert_ptr_null(bench_find_name(run, "uilt"));
     ck_assert_ptr_null(bench_find_name(run, ""));
     ck_assert_ptr_nonnull(bench_find_name(run, "4096x4096x4096")); /* in a note */
-    ck_assert_ptr_null(bench_find_name(run, "matmul"));            /* a word of the benchmarks */
+    ck_assert_ptr_null(bench_find_name(run, "matmul"));            /* a word of the tool itself */
     json_decref(run);
 }
 END_TEST

@@ -1,4 +1,4 @@
-/* tessera bench --submit: the files that it writes. */
+/* Tests tessera bench --submit: the files that it writes. */
 #include <dirent.h>
 #include <errno.h>
 #include <pwd.h>
@@ -71,7 +71,7 @@ static json_t *read_file(const char *name)
     return document;
 }
 
-/* The file is what is published, with one result in a line. */
+/* The file has what is published, with one result per line. */
 START_TEST(writes_a_file)
 {
     char messages[2048], want[256], line[4096];
@@ -101,7 +101,7 @@ START_TEST(nothing_is_overwritten)
     json_t *other = submitted_source();
     submitted_set(other, "", "duration_s", json_real(7));
     snprintf(path, sizeof path, "%s/" FIRST "-2.json", folder);
-    ck_assert_int_eq(symlink("/nonexistent", path), 0); /* a link without a target counts, too */
+    ck_assert_int_eq(symlink("/nonexistent", path), 0); /* a link without a target exists, too */
     ck_assert_int_eq(submit(other, folder, messages), CLI_DONE);
     ck_assert_ptr_nonnull(strstr(messages, FIRST "-3.json\n"));
     json_t *first = read_file(FIRST ".json"), *third = read_file(FIRST "-3.json");
@@ -112,7 +112,7 @@ START_TEST(nothing_is_overwritten)
 }
 END_TEST
 
-/* The messages end with this reason, and the folder is unchanged. */
+/* Submitting fails: the messages end with this reason, and the folder is unchanged. */
 static void fails_with(int reason, const char *to)
 {
     char messages[2048], want[256];
@@ -157,7 +157,7 @@ START_TEST(a_folder_that_is_missing)
 }
 END_TEST
 
-/* Each failing call of the system is reported with its reason, and no file is left. */
+/* Each system call fails in turn. The failure is reported with its reason, and no file is left. */
 static const char *failing; /* the function that fails from now on */
 static int failure;
 
@@ -165,7 +165,7 @@ int __real_fsync(int descriptor);
 int __wrap_fsync(int descriptor);
 int __wrap_fsync(int descriptor)
 {
-    if (failing != NULL && strcmp(failing, "race") == 0) { /* another process takes the name now */
+    if (failing != NULL && strcmp(failing, "race") == 0) { /* another process creates the file */
         char path[256];
         snprintf(path, sizeof path, "%s/" FIRST ".json", folder);
         fclose(fopen(path, "w"));
@@ -193,7 +193,8 @@ int __wrap_fclose(FILE *file)
     const int result = __real_fclose(file);
     if (failing == NULL || strcmp(failing, "fclose") != 0)
         return result;
-    failing = NULL; /* only the first file: the others belong to this test */
+    /* Only the first call fails, because this test itself opens files later. */
+    failing = NULL;
     errno = failure;
     return EOF;
 }
@@ -240,8 +241,8 @@ START_TEST(a_disk_that_is_full)
 }
 END_TEST
 
-/* Two cards of the same name: the second file has a number. One that is refused does not keep the
- * other from being written. */
+/* For two cards of the same name, the second file has a number. If one card is refused, the other's
+ * file is still written. */
 START_TEST(each_device_has_a_file)
 {
     char messages[2048];
@@ -273,7 +274,8 @@ START_TEST(a_run_without_devices)
 }
 END_TEST
 
-/* The names of this machine and of this user in the text of a driver, and in a note. */
+/* A run is refused if the text of a driver, or a note, contains the name of this machine or this
+ * user. */
 START_TEST(own_names_are_refused)
 {
     char machine[BENCH_TRACE], user[BENCH_TRACE], text[2 * BENCH_TRACE], messages[2048], want[512];

@@ -1,5 +1,5 @@
-/* Files of results as the tool reads them: `bench report --check`, a page of several files, files
- * that are no JSON or hostile; and the mistakes in `bench --submit`. */
+/* Tests how the tool reads files of results: `bench report --check`, a page of several files, and
+ * files that are hostile or not JSON. Also tests mistakes in the use of `bench --submit`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static json_t *submission_of(const char *device, double median)
     return run;
 }
 
-/* One page of three submissions, whose devices have a column, a colour and a legend each. */
+/* One page shows three submissions. Each device has a column, a colour and a legend. */
 START_TEST(a_page_of_several_submissions)
 {
     static const char *const devices[] = {"Card A", "Card B", "Card C"};
@@ -48,7 +48,7 @@ START_TEST(a_page_of_several_submissions)
 }
 END_TEST
 
-/* Without --check, a run that would not be published is drawn. */
+/* Without --check, even a run that would not be published is drawn. */
 START_TEST(a_check_names_what_is_wrong)
 {
     char path[MADE_PATH], arguments[160], want[512];
@@ -87,7 +87,7 @@ static bool report_exists(void)
     return stat("report.html", &info) == 0;
 }
 
-/* A check alone says which files pass and leaves no page behind; with --format it also draws. */
+/* A check alone says which files pass and writes no page; with --format it also writes a page. */
 START_TEST(a_check_alone_writes_no_page)
 {
     char path[MADE_PATH], arguments[160], want[160];
@@ -115,7 +115,7 @@ END_TEST
 
 static const struct {
     const char *text;
-    size_t size; /* 0: all of the text */
+    size_t size; /* 0: use all of the text */
     const char *says;
 } texts[] = {
     {"", 0, ": line 1: '[' or '{' expected near end of file\n"},
@@ -163,7 +163,8 @@ START_TEST(hostile_files_are_refused)
 }
 END_TEST
 
-/* Files that would need much stack or memory, cut at every length, and with any byte changed. */
+/* Files that would need much stack or memory, files that are cut at any length, and files with any
+ * byte changed, are refused. */
 START_TEST(deep_and_large_files_are_refused)
 {
     enum { SIZE = 1 << 20 };

@@ -18,7 +18,7 @@ static void feed(const char *text)
     tool_feed(text, strlen(text));
 }
 
-/* The ids of a conversation, and the generated text after them. */
+/* The token ids of a conversation and of the replies to it, as `generate` gives them. */
 typedef struct oracle {
     int32_t ids[256];
     uint64_t count;
@@ -66,8 +66,8 @@ static void reply(oracle *o)
     json_decref(document);
 }
 
-/* Replies are what `generate` writes after the conversation so far; a message of two lines, an
- * empty line, and a second conversation that the first does not change. */
+/* Replies are what `generate` writes after the conversation so far. The messages include one of two
+ * lines and an empty one. A second conversation is not affected by the first. */
 START_TEST(replies_continue_the_conversation)
 {
     tsr_tokenizer *tokenizer = NULL;
@@ -86,7 +86,7 @@ START_TEST(replies_continue_the_conversation)
 }
 END_TEST
 
-/* A zero byte is a byte of the message. A line of 9000 bytes is one message, too. */
+/* A zero byte is part of a message. A line of 9000 bytes is one message. */
 START_TEST(lines_are_whole)
 {
     static const char zero[] = "Once\0upon\n";
@@ -121,7 +121,8 @@ START_TEST(unreadable_input_is_an_error)
 }
 END_TEST
 
-/* What has come of a line is no message. Closing a connection with unread bytes breaks it off. */
+/* If the input breaks off within a line, the incomplete line is not a message. Closing a connection
+ * with unread bytes breaks it off. */
 START_TEST(input_that_breaks_off_is_an_error)
 {
     int ends[2];
@@ -195,7 +196,8 @@ END_TEST
 
 /* Interrupts ----------------------------------------------------------------------------------- */
 
-/* The input does not end: a chat that goes on reads from it. */
+/* Interrupts a chat. Its input does not end, so a chat that ignored the signal would continue to
+ * read. */
 static void interrupt(bool launched, const char *afterwards, int exit_code)
 {
     tool_result result =

@@ -1,4 +1,4 @@
-/* tessera checkpoint: four parts that the ranks of two hosts have written, in two folders. */
+/* Tests tessera checkpoint with four parts in two folders, as ranks on two hosts write them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +88,7 @@ START_TEST(merges)
 }
 END_TEST
 
-/* A byte is inverted in one part. */
+/* If a byte of a part is inverted, the error names the part. */
 START_TEST(names_damage)
 {
     size_t size;

@@ -1,4 +1,4 @@
-/* tessera convert: a model there and back, sentences, and an interrupt. */
+/* tessera convert: converts a model to another format and back; error messages; an interrupt. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +86,7 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* A conversion of a large file, which takes long enough to be interrupted. */
+/* Interrupts the conversion of a file that is so large that it cannot be complete by then. */
 START_TEST(an_interrupt_leaves_nothing)
 {
     static const int signals[] = {SIGINT, SIGTERM};
@@ -111,7 +111,7 @@ START_TEST(an_interrupt_leaves_nothing)
 }
 END_TEST
 
-/* The logits of a model that has gone through other files, bit for bit. */
+/* Checks that a converted model has the same logits, bit for bit. */
 static void expect_same_logits(const char *other, const char *dtype)
 {
     char arguments[512];
