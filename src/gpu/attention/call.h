@@ -42,14 +42,14 @@ static inline const uint32_t *tsr__attention_first_reader(const tsr__attention *
 /* The parameters of a call as the shaders read them from device memory: a struct
  * tsr_attention_call, followed by its table. */
 typedef struct tsr__attention_description {
-    tsr__access range; /* where the shaders read it */
-    uint64_t address;  /* of the range */
-    void *bytes;       /* what is still to be sent there, in host memory; or NULL */
+    tsr__access range; /* the bytes on the device that the shaders read */
+    uint64_t address;  /* the device address of `range` */
+    void *bytes; /* the bytes that must still be sent, in host memory; NULL if there are none */
 } tsr__attention_description;
 
-/* Writes the parameters to device memory if the host reaches it; otherwise they must be sent.
- * `delta` may be NULL. The caller must pass the description to tsr__attention_description_finish.
- */
+/* Writes the parameters to device memory if the host reaches it; otherwise tsr__attention_send()
+ * must send them. `delta` may be NULL. The caller must pass the description to
+ * tsr__attention_description_finish. */
 tsr_status tsr__attention_describe(const tsr__attention *call, const tsr__buffer *delta,
                                    tsr__attention_description *out) TSR_NODISCARD;
 void tsr__attention_description_finish(tsr__attention_description *description);
@@ -58,12 +58,12 @@ void tsr__attention_description_finish(tsr__attention_description *description);
 int tsr__attention_reads(const tsr__attention *call, const tsr__attention_description *description,
                          tsr__access *access);
 
-/* Records the copy of the description to the device, unless it is there. */
+/* Records the copy of the description to the device if it is still to be sent. */
 tsr_status tsr__attention_send(tsr_stream *stream,
                                const tsr__attention_description *description) TSR_NODISCARD;
 
-/* The number of items of a dispatch, each of `work` multiply-adds, within the device's limit on
- * work; at least 1. */
+/* Returns how many items, each of `work` multiply-adds, one dispatch may compute within the
+ * device's limit on work; at least 1. */
 uint64_t tsr__attention_within_work(const tsr__attention *c, double work);
 
 /* One kind of computation, TSR_ATTENTION_…, for all rows of its result. */
@@ -73,17 +73,18 @@ typedef struct tsr__attention_pass {
     uint32_t kind;
     /* the result; for TSR_ATTENTION_DELTA it is y, which has the same rows */
     const tsr_tensor *out;
-    const tsr_tensor *also; /* for TSR_ATTENTION_DKV, dv, while `out` is dk; otherwise NULL */
+    const tsr_tensor *also; /* dv for TSR_ATTENTION_DKV, whose `out` is dk; otherwise NULL */
     tsr__buffer *delta;     /* NULL in the forward call */
 } tsr__attention_pass;
 
-/* The multiply-adds of a pass for `rows` rows of its result, whatever they see. */
+/* The multiply-adds of a pass for `rows` rows of its result, as if every query saw all keys. */
 double tsr__attention_pass_work(const tsr__attention_pass *pass, uint32_t rows);
 
-/* Sets the accesses of a pass's dispatches. */
+/* Sets which memory the dispatches of a pass access. */
 void tsr__attention_pass_access(const tsr__attention_pass *pass, tsr__dispatch *dispatch);
 
-/* The pass by cooperative matrices, if the device has them for the call's dtype. */
+/* The first function returns whether cooperative matrices can compute a pass and are faster; the
+ * second records it. */
 bool tsr__attention_coopmat_suits(const tsr__attention_pass *pass);
 tsr_status tsr__attention_coopmat(const tsr__attention_pass *pass) TSR_NODISCARD;
 
@@ -98,8 +99,8 @@ tsr_status tsr__attention_dispatch(tsr_stream *stream, tsr__dispatch *dispatch,
 /* How the kernels for GPUs load q, k, v and dy: TSR_ATTENTION_LOAD_…. */
 uint32_t tsr__attention_load(const tsr__attention *call);
 
-/* The forward call if few queries read each key: workgroups compute parts of the keys, and the
- * results of the parts are merged. */
+/* The first function returns whether few queries read each key; the second records the forward call
+ * for that case: workgroups compute parts of the keys, and the results of the parts are merged. */
 bool tsr__attention_few_suit(const tsr__attention *call);
 tsr_status tsr__attention_few(const tsr__attention *call) TSR_NODISCARD;
 

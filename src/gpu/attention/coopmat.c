@@ -9,7 +9,7 @@
 #include "gpu/device/vendors.h"
 
 enum {
-    PAD = 8,             /* elements between the rows of tiles in shared memory */
+    PAD = 8,             /* unused elements at the end of each row of a tile in shared memory */
     MAX_WIDTH = 128,     /* more columns need more registers than invocations have */
     MAX_BOTH_WIDTH = 64, /* the limit instead of MAX_WIDTH if one pass computes dk and dv */
     MAX_ROWS = 128,      /* rows of a workgroup */
@@ -29,7 +29,7 @@ static uint32_t rows_of(const config *f)
     return f->threads / f->subgroup * f->row_blocks * f->fm;
 }
 
-/* The shared memory that the shader declares. */
+/* The bytes of shared memory that the shader declares. */
 static uint32_t shared_bytes(const config *f)
 {
     const bool has_dp = f->kind != TSR_ATTENTION_FORWARD && f->kind != TSR_ATTENTION_DV;
@@ -58,7 +58,7 @@ static bool configure(const tsr__attention_pass *p, config *out)
         .fm = shape->m,
         .fn = shape->n,
         .fk = shape->k,
-        /* as for products, see matmul/kernels/coopmat.c */
+        /* for the same reasons as in matmul/kernels/coopmat.c */
         .along_k = device->info.vendor_id == TSR__VENDOR_AMD,
     };
     f.by = f.width <= 64 && f.kind != TSR_ATTENTION_DKV ? 64 : 32;
@@ -151,7 +151,8 @@ tsr_status tsr__attention_coopmat(const tsr__attention_pass *p)
     const tsr__attention *c = p->call;
     const tsr_layout *own = &p->out->layout;
     config f;
-    (void)configure(p, &f); /* it suits */
+    /* this succeeds, because tsr__attention_coopmat_suits() has returned true */
+    (void)configure(p, &f);
     const uint64_t blocks = tsr__div_up_u64((uint64_t)own->shape[2], rows_of(&f)) *
                             (uint64_t)(own->shape[0] * own->shape[1]);
     const struct tsr_attention_push push = {.call = p->description->address};

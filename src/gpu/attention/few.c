@@ -5,10 +5,10 @@
 
 enum {
     THREADS = 128,
-    MAX_ROWS = 8, /* queries of a workgroup */
+    MAX_ROWS = 8, /* the largest number of queries of a workgroup */
     FEW_QUERIES = 16,
-    /* The least keys of a part. On an H200, a part took 16 µs with 80 keys and 34 with 210, and
-     * merging parts 5. */
+    /* The smallest number of keys in a part: MIN_KEYS on CPU drivers, GPU_MIN_KEYS on GPUs. On an
+     * H200, a part took 16 µs with 80 keys and 34 µs with 210, and merging parts took 5 µs. */
     MIN_KEYS = 256,
     GPU_MIN_KEYS = 128,
     /* lavapipe ends loops after 65535 iterations. */
@@ -16,7 +16,8 @@ enum {
     MERGE_WORKGROUP = 64,
 };
 
-/* How the work is divided over workgroups. Each computes some queries for one part of the keys. */
+/* How the work is divided among workgroups. Each workgroup computes some queries for one part of
+ * the keys. */
 typedef struct cut {
     uint32_t rows;             /* queries of a workgroup */
     uint32_t row_blocks;       /* workgroups for all queries that read a kv head */
@@ -24,7 +25,7 @@ typedef struct cut {
     uint64_t groups;           /* workgroups of the call */
 } cut;
 
-/* The number of queries that read the kv head that the largest number of heads read. */
+/* The largest number of queries that read one kv head. */
 static uint64_t max_queries(const tsr__attention *c)
 {
     const uint32_t *first = tsr__attention_first_reader(c);
@@ -80,7 +81,7 @@ bool tsr__attention_few_suit(const tsr__attention *c)
 typedef struct few {
     const tsr__attention *call;
     tsr__attention_description description;
-    tsr__buffer *partial; /* the results of parts; NULL: one part has all keys */
+    tsr__buffer *partial; /* the results of parts; NULL if one part has all keys */
     cut cut;
 } few;
 
@@ -122,7 +123,7 @@ static tsr_status run_parts(const few *f)
         f->partial ? tsr__write_buffer(f->partial) : tsr__write_of(c->y);
     if (!f->partial && c->lse)
         dispatch.access[dispatch.access_count++] = tsr__write_of(c->lse);
-    /* the products of all queries of a workgroup with its part of the keys, and with the values */
+    /* each query of the workgroup is multiplied with the keys of its part, and with their values */
     const double work = 2.0 * f->cut.rows * f->cut.part_keys * (double)c->head_dim;
     const uint64_t at_once = tsr__min_u64(UINT64_C(1) << 18, tsr__attention_within_work(c, work));
     return tsr__attention_dispatch(c->stream, &dispatch, push_of(f), f->cut.groups, at_once, 1, 1,

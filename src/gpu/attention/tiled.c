@@ -90,7 +90,7 @@ static tsr_status run_delta(const tsr__attention *c, const tsr__attention_descri
     return tsr__attention_dispatch(c->stream, &dispatch, push, rows, DELTA_BLOCK, 1, DELTA_ROWS, 0);
 }
 
-/* Checks that every row and every block has a number that fits 32 bits. */
+/* Checks that the numbers of all rows fit 32 bits. */
 static tsr_status check_count(const tsr__attention *c)
 {
     const uint64_t rows = (uint64_t)(c->batch * c->heads) * (uint64_t)c->q_len;
@@ -115,7 +115,7 @@ static tsr_status check_iterations(const tsr__attention *c)
     uint32_t readers = 0;
     for (int64_t g = 0; g < c->kv_heads; g++)
         readers = first[g + 1] - first[g] > readers ? first[g + 1] - first[g] : readers;
-    const double queries = (double)c->q_len * readers; /* of one kv head */
+    const double queries = (double)c->q_len * readers; /* the queries that read one kv head */
     const double rows = c->dy && queries > (double)c->kv_len ? queries : (double)c->kv_len;
     const double iterations = (rows / block + 1) * ((c->dy ? 2 : 1) * product + sum);
     if (iterations > most_iterations)
@@ -143,7 +143,7 @@ static tsr_status record_forward(tsr_stream *stream, void *opaque)
                                            .out = w->call->y});
 }
 
-/* Lists the passes of the backward call. dk and dv are one pass if a kernel computes both. */
+/* Lists the passes of the backward call. One pass computes dk and dv if a kernel can do both. */
 static int list_passes(const work *w, tsr__attention_pass passes[3])
 {
     const tsr__attention *c = w->call;
@@ -168,8 +168,8 @@ static int list_passes(const work *w, tsr__attention_pass passes[3])
     return count;
 }
 
-/* Whether delta may be computed from y. If y has 16 bits, its rounding shows in the gradients. The
- * kernels for matrix units round ds to 16 bits in any case, so that it does not matter there. */
+/* Whether delta may be computed from y. If y has 16 bits, its rounding errors would show in the
+ * gradients, except with the kernels for matrix units, which round ds to 16 bits in any case. */
 static bool delta_from_y(const tsr__attention *c, const tsr__attention_pass *passes, int count)
 {
     bool matrices = true;

@@ -6,11 +6,12 @@
 #include "base/alloc.h"
 #include "base/float16.h"
 
-/* What is kept beside the case, so that the struct that checks use has only what they need. */
+/* A case, with members that the functions which compute cases do not need. */
 typedef struct full_case {
     tsr__case c;
-    uint32_t outputs;                      /* a mask: bit i for tensor i */
-    uint32_t elements[TSR__CASE_ELEMENTS]; /* of the tensor that is being copied */
+    uint32_t outputs; /* a mask of the tensors that are outputs: bit i for tensor i */
+    /* the elements of the tensor that is being copied to or from the device */
+    uint32_t elements[TSR__CASE_ELEMENTS];
 } full_case;
 
 static double value_at(int tensor, size_t index)
@@ -63,7 +64,7 @@ static tsr_status add(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *sh
     return TSR_OK;
 }
 
-/* Uploads the values of the tensor that was added last, or NaN. */
+/* Uploads the values of the tensor that was added last, or NaN if `poison` is set. */
 static tsr_status upload(tsr__case *c, bool poison)
 {
     const int last = c->count - 1;

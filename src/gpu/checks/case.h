@@ -11,7 +11,7 @@ typedef struct tsr__case {
     tsr_stream *stream;
     int count;
     tsr_tensor *tensor[TSR__CASE_TENSORS];
-    /* the tensors' values, exactly; for outputs, the caller sets what the host computes */
+    /* the exact values of the tensors; for outputs, the case sets what the host computes */
     double value[TSR__CASE_TENSORS][TSR__CASE_ELEMENTS];
 } tsr__case;
 
@@ -21,16 +21,16 @@ typedef tsr_status tsr__case_fn(tsr__case *c, tsr_dtype dtype);
 /* Runs a case, and compares all outputs with what the host computed. */
 tsr_status tsr__case_run(tsr_device *device, tsr__case_fn *run, tsr_dtype dtype, bool *out);
 
-/* Adds a contiguous tensor with at most TSR__CASE_ELEMENTS elements. Its number is the number of
- * those that were added before. Elements of inputs are multiples of 1/8 from -2 to 2, which all
- * float dtypes represent; those of outputs are NaN until the kernel writes them. */
+/* Adds a contiguous tensor with at most TSR__CASE_ELEMENTS elements. Tensors are numbered from 0 in
+ * the order in which they are added. Elements of inputs are multiples of 1/8 from -2 to 2, which
+ * all float dtypes represent; those of outputs are NaN until the kernel writes them. */
 tsr_status tsr__case_input(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *shape);
 tsr_status tsr__case_output(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *shape);
-/* Adds an input with the values that the caller has set, which are rounded to the dtype. */
+/* Adds an input with the values that the caller has set in `value`, rounded to the dtype. */
 tsr_status tsr__case_given(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *shape);
 /* Adds an input of i32 with these elements. */
 tsr_status tsr__case_indices(tsr__case *c, int64_t count, const int32_t *indices);
-/* Adds a tensor that the case has made, and takes it over. */
+/* Adds a tensor that the caller has created. The case then owns it. */
 void tsr__case_adopt(tsr__case *c, tsr_tensor *tensor);
 
 #define TSR__SHAPE_1(a)                                                                            \

@@ -27,8 +27,8 @@ tsr__case_fn tsr__case_entropy_shard_divided;
 /* random.c */
 tsr__case_fn tsr__case_random, tsr__case_dropout;
 
-/* products.c: attention, and weights in blocks. For these, `dtype` is a block format or, with q8_0,
- * the dtype of the other tensors. */
+/* products.c: attention, packing, and weights in blocks. For cases with weights in blocks, `dtype`
+ * is a block format, or the dtype of the other tensors, which are then multiplied by q8_0. */
 tsr__case_fn tsr__case_attention, tsr__case_attention_few, tsr__case_attention_grad,
     tsr__case_attention_delta;
 tsr__case_fn tsr__case_attention_coopmat, tsr__case_attention_coopmat_grad;

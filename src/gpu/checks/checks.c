@@ -17,13 +17,14 @@
 
 typedef struct shader_case {
     tsr__shader shader;
-    int dtype_at; /* the specialization constant that has the dtype of the input */
+    int dtype_at; /* which specialization constant has the dtype of the input */
     tsr__case_fn *run;
     const char *name; /* NULL: the shader's */
-    /* The case counts if this specialization constant is from `first` to `last`; 0: always. */
+    /* The case is for pipelines whose specialization constant number `when` is from `first` to
+     * `last`. If `when` is 0, it is for all pipelines. */
     int when;
     uint32_t first, last;
-    tsr_dtype only; /* the only dtype of the kernel, which has no constant for it; 0: several */
+    tsr_dtype only; /* the only dtype of a kernel that has no constant for it; 0: several */
     bool blocks;    /* the case also tests each block format */
     bool (*takes)(tsr_dtype format); /* block formats that the kernel has; NULL: all */
     bool by_bytes; /* constant `dtype_at` has the size of an element instead of its dtype */
@@ -37,7 +38,8 @@ typedef struct shader_case {
     }
 #define CASE(SHADER, DTYPE_AT, RUN) CASE_WITH(SHADER, DTYPE_AT, RUN, .name = NULL)
 
-/* The constants of activate.comp and attention.comp by which a kernel is one of two. */
+/* The numbers of the specialization constants of activate.comp and attention.comp by which the
+ * cases for these shaders differ. */
 enum { ACTIVATE_GRADIENT = 3, ATTENTION_KIND = 3 };
 
 /* A kernel that computes one phase of rows that are divided into segments (shaders/params/rows.h).
@@ -124,7 +126,7 @@ static const char *name_of(const shader_case *entry)
     return entry->name ? entry->name : tsr__shader_binaries[entry->shader].name;
 }
 
-/* The kernel that this thread is testing; `name` is NULL if none of the list. */
+/* The kernel that this thread is testing. `name` is NULL if there is none. */
 static _Thread_local struct {
     const char *name;
     tsr_dtype dtype;
@@ -161,7 +163,8 @@ static tsr_status check_shader(tsr_device *device, const char *name, tsr_dtype d
     return TSR_ERR_UNSUPPORTED;
 }
 
-/* The dtype whose test decides about a pipeline with these constants; 0 if there is none. */
+/* The dtype for which a pipeline with these specialization constants must have passed its test; 0
+ * if it needs no test. */
 static tsr_dtype dtype_of(const shader_case *entry, const uint32_t *spec)
 {
     const uint32_t value = spec[entry->dtype_at];
@@ -174,7 +177,7 @@ static tsr_dtype dtype_of(const shader_case *entry, const uint32_t *spec)
                                                                      : (tsr_dtype)0;
 }
 
-/* The block format that the first constants describe. */
+/* The block format that the first specialization constants describe; 0 if there is none. */
 static tsr_dtype format_of(const uint32_t *spec)
 {
     const tsr_quant_format *format;
@@ -206,9 +209,9 @@ static tsr_status admit_for(tsr_device *device, const shader_case *entry, tsr_dt
                      name_of(entry), tsr_dtype_name(dtype), device->info.name);
 }
 
-/* Notes that a case asks for the kernel that it tests. If a case asks for a kernel for CPU drivers
- * instead, the device computes the operation without the tested kernel, and the case ends before
- * that other kernel is compiled. */
+/* Notes whether the running case asks for the kernel that it tests. If it asks for a kernel for CPU
+ * drivers instead, the device computes the operation without the tested kernel. The case then ends
+ * before that other kernel is compiled. */
 static tsr_status admit_in_check(const tsr_device *device, int shader, const uint32_t *spec,
                                  int spec_count)
 {

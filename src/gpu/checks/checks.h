@@ -14,16 +14,16 @@ typedef struct tsr__check {
     bool optional;  /* some devices lack the kernel, or never choose it */
 } tsr__check;
 
-/* Gives kernel number `i`, from 0 on. Returns false if there are not so many. Kernels for products
- * of floats are not among them. */
+/* Writes kernel number `i`, counted from 0, to `out`. Returns false if there are not so many.
+ * Kernels that multiply matrices of floats are not among them. */
 bool tsr__check_at(int i, tsr__check *out);
 
 /* Tests all kernels that have a test and that the device uses, for all dtypes, as opening a device
  * with TESSERA_SELF_TEST=full does. */
 void tsr__self_test_all(tsr_device *device);
 
-/* Tests the kernel of this name, unless its result is known. Returns whether it may be used. True
- * for names that no test has. */
+/* Tests the kernel of this name, unless its result is known. Returns whether the kernel may be
+ * used, which is true for names without a test. */
 bool tsr__self_test_kernel(tsr_device *device, const char *name, tsr_dtype dtype);
 
 #endif

@@ -9,7 +9,7 @@
 
 enum { ROWS = 5, COLUMNS = 133 };
 
-/* With a broadcast operand. */
+/* The second operand is one row, which is broadcast. */
 tsr_status tsr__case_multiply(tsr__case *c, tsr_dtype dtype)
 {
     TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
@@ -98,12 +98,12 @@ tsr_status tsr__case_rope(tsr__case *c, tsr_dtype dtype)
     return status;
 }
 
-/* Rows between two other dimensions: those of a matrix are selected by the kernels for
- * embeddings. */
+/* The selected rows lie between two other dimensions. Rows of a matrix would be selected by the
+ * kernels for embeddings. */
 enum { PICKED = 6, PLANES = 3, INNER = 37 };
 static const int32_t picked[PICKED] = {4, 0, 2, 2, 1, 4};
 
-/* The element that number i of the selection is. */
+/* Returns which input element is element `i` of the selection. */
 static int picked_from(int i)
 {
     const int plane = i / (PICKED * INNER), row = picked[i / INNER % PICKED];
@@ -130,8 +130,8 @@ tsr_status tsr__case_index_add(tsr__case *c, tsr_dtype dtype)
     return tsr_index_select_grad(c->stream, c->tensor[2], c->tensor[0], 1, c->tensor[1], false);
 }
 
-/* Fills every second column, for which Vulkan has no command. Outputs start as NaN, so a copy
- * writes the other columns before. */
+/* Fills every second column, so that the device cannot use Vulkan's command, which fills contiguous
+ * memory. Outputs start as NaN, so a copy first writes the other columns. */
 tsr_status tsr__case_fill(tsr__case *c, tsr_dtype dtype)
 {
     tsr_tensor *even = NULL;
@@ -189,7 +189,8 @@ tsr_status tsr__case_sgd(tsr__case *c, tsr_dtype dtype)
     return tsr_sgd_step(c->stream, c->tensor[1], c->tensor[0], c->tensor[2], NULL, &params);
 }
 
-/* The first step from moments of 0: the corrected moments are the gradient and its square. */
+/* The first step, from moments of 0, so that the corrected moments are the gradient and its
+ * square. */
 tsr_status tsr__case_adamw(tsr__case *c, tsr_dtype dtype)
 {
     const double rate = 0.125, decay = 0.25;
@@ -211,7 +212,7 @@ tsr_status tsr__case_adamw(tsr__case *c, tsr_dtype dtype)
                           &params);
 }
 
-/* Gradients with a norm of 3 / 2 and a largest norm of 1. */
+/* The norm of the gradients is 3/2, and the norm that the scale enforces is 1. */
 tsr_status tsr__case_clip_scale(tsr__case *c, tsr_dtype dtype)
 {
     (void)dtype;
@@ -262,7 +263,7 @@ tsr_status tsr__case_kv_append(tsr__case *c, tsr_dtype dtype)
     return status;
 }
 
-/* Rotates and appends the same step. Tensor 0 has the heads of queries, keys and values. */
+/* Rotates and appends the same tokens. Tensor 0 has the heads of queries, keys and values. */
 static tsr_status append_rotated(const tsr__case *c, tsr_kv_cache *cache, const tsr_rope *rope)
 {
     tsr_tensor part[3];
@@ -284,7 +285,7 @@ static tsr_status append_rotated(const tsr__case *c, tsr_kv_cache *cache, const 
     return tsr_copy(c->stream, c->tensor[2], &part[0]);
 }
 
-/* What the host computes for row `row` of tensor 0. */
+/* Computes on the host what row `row` of tensor 0 becomes. */
 static void rotated_row(tsr__case *c, int row)
 {
     enum { PAIRS = HEAD_DIM / 2 };

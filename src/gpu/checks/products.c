@@ -50,7 +50,7 @@ static int seen_by(int r, int keys, int queries)
     return keys - queries + r % queries + 1;
 }
 
-/* One query's result. Returns as probabilities(). */
+/* Computes one query's result, `y`. Returns the same as probabilities(). */
 static double attend(const double *q, const double *k, const double *v, int seen, double *y)
 {
     double p[MANY_KEYS];
@@ -64,7 +64,7 @@ static double attend(const double *q, const double *k, const double *v, int seen
     return lse;
 }
 
-/* Adds q, k and v, numbers 0 to 2. */
+/* Adds q, k and v, which are tensors 0 to 2. */
 static tsr_status add_inputs(tsr__case *c, tsr_dtype dtype, int keys, int queries)
 {
     TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_4(1, HEADS, queries, WIDTH)));
@@ -112,7 +112,7 @@ static void add_gradients(tsr__case *c, int r, int keys, int queries)
     }
 }
 
-/* The gradients do not depend on the forward kernel: y and lse are the host's. */
+/* The host computes y and lse, so that the gradients do not depend on the forward kernel. */
 static tsr_status attention_grad(tsr__case *c, tsr_dtype dtype, int keys, int queries)
 {
     TSR__TRY(add_inputs(c, dtype, keys, queries));
@@ -137,14 +137,15 @@ tsr_status tsr__case_attention_grad(tsr__case *c, tsr_dtype dtype)
     return attention_grad(c, dtype, KEYS, QUERIES);
 }
 
-/* For 16-bit tensors, only kernels by cooperative matrices read delta,
- * which compute many queries. */
+/* With 16-bit tensors, only the kernels for cooperative matrices read delta, and these need many
+ * queries. */
 tsr_status tsr__case_attention_delta(tsr__case *c, tsr_dtype dtype)
 {
     return attention_grad(c, dtype, MANY_KEYS, MANY_QUERIES);
 }
 
-/* Other devices would compute the cases with other kernels. */
+/* Fails if the device has no cooperative matrices for the dtype, because it would compute the case
+ * with another kernel. */
 static tsr_status require_matrices(const tsr__case *c, tsr_dtype dtype)
 {
     const tsr_device *device = tsr_stream_device(c->stream);
@@ -174,7 +175,7 @@ tsr_status tsr__case_attention_few(tsr__case *c, tsr_dtype dtype)
 
 enum { COLUMNS = 5, DEPTH = 256, LONG_DEPTH = 1280, MAX_WEIGHTS = COLUMNS * LONG_DEPTH };
 
-/* Makes blocks of a format that cannot be written from arbitrary bits and small scales. */
+/* Makes blocks, from arbitrary bits and small scales, of a format that the library cannot write. */
 static void invent_blocks(const tsr_quant_format *format, uint8_t *blocks, uint64_t bytes)
 {
     const uint16_t scale = tsr__f16_of_f32(format->block_count == 32 ? 0x1p-10F : 0x1p-15F);
@@ -189,8 +190,8 @@ static void invent_blocks(const tsr_quant_format *format, uint8_t *blocks, uint6
             memcpy(blocks + i, &scale, sizeof scale);
 }
 
-/* Adds weights in a block format. Their values are what the blocks hold after rounding, as the host
- * reads them. They are at most 1/8, so that results are about 1. */
+/* Adds weights in a block format. The host's values are read back from the blocks, so that both
+ * sides use the same rounded values. They are at most 1/8, so that results are about 1. */
 static tsr_status add_weights(tsr__case *c, tsr_dtype format, int columns, int depth)
 {
     uint8_t blocks[MAX_WEIGHTS * 2];
@@ -282,7 +283,7 @@ tsr_status tsr__case_long_quant_product(tsr__case *c, tsr_dtype dtype)
     return product_with_blocks(c, dtype, 2, LONG_DEPTH);
 }
 
-/* The largest of 32 elements is 127/512, so that rounding to 8 bits changes nothing. */
+/* The largest of each 32 elements is 127/512, so that rounding to 8 bits changes nothing. */
 tsr_status tsr__case_int8_product(tsr__case *c, tsr_dtype dtype)
 {
     enum { ROWS = 2 };

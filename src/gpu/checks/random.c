@@ -3,7 +3,8 @@
 #include "gpu/checks/cases.h"
 #include "tessera/ops.h"
 
-/* More than one workgroup, an incomplete block of four numbers at each end. */
+/* The count needs more than one workgroup, and leaves an incomplete block of four numbers at each
+ * end. */
 enum { COUNT = 301 };
 static const tsr_random_params source = {.seed = UINT64_C(0x9e3779b97f4a7c15), .offset = 3};
 
@@ -12,8 +13,8 @@ static uint32_t word_of(int index)
     return tsr__philox_word(source.seed, source.subsequence, source.offset + (uint64_t)index);
 }
 
-/* Numbers from 1 to 2. Results are compared within a tolerance, which covers the dtypes' roundings
- * of a number to `high`. */
+/* Numbers from 1 to 2. The tolerance of the comparison covers numbers that the dtype rounds up to
+ * 2. */
 tsr_status tsr__case_random(tsr__case *c, tsr_dtype dtype)
 {
     TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_1(COUNT)));

@@ -8,7 +8,7 @@
 enum { ROWS = 5, COLUMNS = 133, SHORT = 7 };
 /* the length of one row that is divided into segments */
 enum { LONG = 16391 };
-/* Sums of two chunks */
+/* SUMS sums of SUMMED elements each, which are two chunks */
 enum { SUMMED = 300, SUMS = 36 };
 
 /* The rows of a case. */
@@ -18,7 +18,7 @@ typedef struct extent {
 
 static const extent some = {ROWS, COLUMNS}, one = {1, LONG};
 
-/* Cases of divided rows have kernels only on devices that divide them. */
+/* Cases of divided rows need a device that divides rows. */
 static tsr_status require_division(const tsr__case *c)
 {
     return tsr__segments_suit(tsr_stream_device(c->stream), 1, LONG) ? TSR_OK : TSR_ERR_UNSUPPORTED;
@@ -59,7 +59,8 @@ tsr_status tsr__case_softmax(tsr__case *c, tsr_dtype dtype)
     return softmax(c, dtype, some, false);
 }
 
-/* Probabilities of so many elements would be less than the tolerance. */
+/* Computes logarithms, because probabilities of so many elements would be less than the
+ * tolerance. */
 tsr_status tsr__case_softmax_divided(tsr__case *c, tsr_dtype dtype)
 {
     TSR__TRY(require_division(c));
@@ -213,7 +214,7 @@ tsr_status tsr__case_cross_entropy_divided(tsr__case *c, tsr_dtype dtype)
     return cross_entropy(c, dtype, one);
 }
 
-/* The elements' values repeat, so that the order of equal elements matters, too. */
+/* The values of elements repeat, which also tests the order of equal elements. */
 tsr_status tsr__case_topk(tsr__case *c, tsr_dtype dtype)
 {
     enum { MOST = 5 };

@@ -41,7 +41,7 @@ tsr_status tsr__case_embedding_grad(tsr__case *c, tsr_dtype dtype)
 /* Cross-entropy -------------------------------------------------------------------------------- */
 
 enum { LABELS = 5, CLASSES = 71, OTHERS = 4 /* classes of the other part, which come first */ };
-/* One row that is divided into segments */
+/* the classes of one row that is divided into segments */
 enum { MANY_CLASSES = 16391 };
 static const int32_t labels[LABELS] = {4, 74, 0, 3, 40};
 
@@ -56,7 +56,7 @@ static double logit(const tsr__case *c, int classes, int row, int class)
     return class < OTHERS ? other_logit(row, class) : c->value[0][row * classes + class - OTHERS];
 }
 
-/* The statistics of classes `from` to `to` - 1: see vocabulary.h. */
+/* Computes the statistics (see vocabulary.h) of classes `from` to `to` - 1. */
 static void find_stats(const tsr__case *c, int rows, int classes, int from, int to, double *stats)
 {
     for (int r = 0; r < rows; r++) {
@@ -72,7 +72,8 @@ static void find_stats(const tsr__case *c, int rows, int classes, int from, int 
     }
 }
 
-/* The statistics of this part, and the results from the host's statistics of both parts. */
+/* Tests the statistics of this part, and the results that are computed from statistics of both
+ * parts, which the host provides. */
 static tsr_status cross_entropy_shard(tsr__case *c, tsr_dtype dtype, int rows, int classes)
 {
     TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(rows, classes)));

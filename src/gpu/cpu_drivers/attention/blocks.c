@@ -3,9 +3,9 @@
 enum {
     BLOCK_KEYS = 512,
     BLOCK_ROWS = 512,
-    /* With a causal mask, blocks are smaller, so that they contain fewer scores of keys that the
-     * query does not see. In the backward call, products over so many rows need no copies of their
-     * operands. */
+    /* The number of rows with a causal mask and in the backward call. With a causal mask, smaller
+     * blocks contain fewer scores of keys that the query does not see. In the backward call,
+     * products over so few rows need no copies of their operands. */
     BLOCK_ROWS_SMALL = 128,
     LONG_ROW = 256,
     MAX_HEADS = 65535, /* the largest number of heads, which are the y dimension of a dispatch */
@@ -117,7 +117,7 @@ void tsr__attention_range(const tsr__attention *c, int64_t row, int64_t rows, in
         return;
     *end = least(*end, position + rows);
     *end = *end < 0 ? 0 : *end;
-    /* One with fewer keys than kv_len has earlier positions. */
+    /* A sequence with fewer keys than kv_len has earlier positions. */
     if (c->params.window > 0 && !c->params.kv_lengths && position >= c->params.window)
         *first = position - c->params.window + 1;
     *first = least(*first, *end);

@@ -5,9 +5,9 @@
 
 #include "gpu/attention/call.h"
 
-/* The heads that are computed together. These are, in each of `batches` sequences and for each of
- * `kv_heads` neighbouring kv heads, `readers` heads that read the kv head. In the order [batch,
- * heads], all heads of a slice follow each other. */
+/* A slice: the heads that are computed together. In each of `batches` sequences and for each of
+ * `kv_heads` neighbouring kv heads, it has the `readers` heads that read the kv head. In the order
+ * [batch, heads], all heads of a slice follow each other. */
 typedef struct tsr__attention_slice {
     int64_t batch, batches;
     int64_t kv_head, kv_heads;
@@ -21,7 +21,7 @@ typedef struct tsr__attention_blocks {
     int64_t rows, keys; /* the number of queries and of keys in a block */
     /* elements from one row of scores to the next, at least `keys` */
     int64_t row_keys;
-    /* the largest number of elements in a block of all heads of a slice */
+    /* the largest number of scores in a block, counting all heads of a slice */
     int64_t max_scores;
     int64_t sequences, group, readers; /* the largest batches, kv_heads and readers of a slice */
     bool regular; /* every kv head has the same number of readers, and these are neighbours */

@@ -10,7 +10,8 @@
 enum {
     SUBGROUPS = 8, /* per workgroup, at most as many as identity[] has entries (lavapipe.glsl) */
     MAX_GROUPS = 65535,
-    DIGIT_BITS = 3, /* shaders look up numbers in identity[] in digits of so many bits */
+    /* shaders split an index into digits of so many bits and look each up in identity[] */
+    DIGIT_BITS = 3,
 };
 
 /* Returns the largest alignment, up to 8 bytes, that all loads from x have. */
@@ -49,8 +50,9 @@ bool tsr__attention_gather_suits(const tsr__attention *c)
     if (pages && ((pages->layout.strides[1] != 1 && pages->layout.shape[1] > 1) ||
                   tsr__stride_bytes(pages, 0) > UINT32_MAX))
         return false;
-    /* lse is for the backward call, which recomputes the scores with the kernel for GPUs. If the
-     * sums were in another order here, the errors of both would add up. */
+    /* Calls with an lse are followed by a backward call, which recomputes the scores with the
+     * kernel for GPUs. If this kernel added the sums in another order, the errors of both would add
+     * up. */
     if (c->dy || (c->lse && !pages))
         return false;
     return c->kv_len > 0 && c->kv_len <= (int64_t)SUBGROUPS * MAX_GROUPS &&

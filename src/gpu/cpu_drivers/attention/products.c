@@ -11,8 +11,8 @@
 #include "tessera/ops.h"
 
 enum {
-    /* The largest number of scores in a block. So many stay in the last cache. The backward call
-     * has two blocks of half this size. */
+    /* The largest number of scores in a block. So many stay in the last-level cache. The backward
+     * call has two blocks of half this size. */
     MAX_SCORES = 1 << 22,
     /* With fewer multiply-adds, starting the dispatches takes more time than the work. */
     MIN_WORK = 1 << 16,
@@ -37,12 +37,12 @@ typedef struct work {
     /* i32 [batches, 2]: the numbers of queries and keys of each sequence. NULL if all sequences
      * have q_len and kv_len. */
     tsr__buffer *lengths;
-    /* f32 [batches, kv_heads, head_dim, kv_len]: the keys and values of the slice, whose lines are
-     * `line` elements apart. All products can read them without a copy of their own. NULL if this
-     * is not faster. */
+    /* Transposed copies of the slice's keys and values: f32 [batches, kv_heads, head_dim, kv_len],
+     * with `line` elements from one line to the next. Products read them without making copies of
+     * their own. NULL if transposing takes more time than it saves. */
     tsr__buffer *k_transposed, *v_transposed;
     int64_t line;
-    tsr__buffer *kept[KEPT]; /* the scratch buffers to give back */
+    tsr__buffer *kept[KEPT]; /* the scratch buffers that are given back at the end */
     int kept_count;
     tsr__buffer *scores, *gradient, *mask, *state;
     /* f32 sums of y or dq for a block of queries; NULL if they are not needed */
@@ -50,8 +50,8 @@ typedef struct work {
     tsr__buffer *delta; /* in the backward call: dy · y for the block of queries */
     /* [batch, heads, q_len] without gaps: the caller's tensor, or scratch memory */
     tsr_tensor lse;
-    /* f32 sums: the caller's tensors, or scratch memory. Without a buffer if the caller does not
-     * need the gradient. */
+    /* f32 sums, in the caller's tensors or in scratch memory. They have no buffer if the caller
+     * does not need the gradient. */
     tsr_tensor dk, dv;
     int64_t row, rows; /* the current block of queries */
 } work;
@@ -175,8 +175,8 @@ static bool merge_readers(tsr_tensor *view)
 
 /* Steps of both directions ------------------------------------------------------------------- */
 
-/* Returns the slice's copy of keys or values as a part of a tensor [batch, kv_heads, kv_len,
- * head_dim], of which no other part exists. */
+/* Returns the slice's copy of keys or values as a tensor [batch, kv_heads, kv_len, head_dim]. Only
+ * the slice's part of it is in memory. */
 static tsr_tensor gathered(const work *w, tsr__buffer *buffer)
 {
     const tsr__attention *c = w->call;
@@ -227,7 +227,7 @@ static tsr_status multiply(const work *w, const tsr_tensor *y, const tsr_tensor 
                                         .accumulate = accumulate));
 }
 
-/* Fills one of the transposed copies. */
+/* Fills w->k_transposed or w->v_transposed. */
 static tsr_status transpose(const work *w, const tsr_tensor *of_keys, tsr__buffer *to)
 {
     const int64_t count = w->call->kv_len;
@@ -241,8 +241,8 @@ static tsr_status transpose(const work *w, const tsr_tensor *of_keys, tsr__buffe
     return tsr_copy(w->call->stream, &out, &rows);
 }
 
-/* Computes the products of the block's queries, or the gradients of y, with a block of keys or
- * values. `copy` is their transposed copy, or NULL. */
+/* Multiplies the block's queries by a block of keys, or the gradients of y by a block of values.
+ * `copy` is the transposed copy of the keys or values, or NULL. */
 static tsr_status score(const work *w, tsr__buffer *to, const tsr_tensor *of_queries,
                         const tsr_tensor *of_keys, tsr__buffer *copy, int64_t key, int64_t count)
 {
@@ -251,7 +251,7 @@ static tsr_status score(const work *w, tsr__buffer *to, const tsr_tensor *of_que
     return multiply(w, &out, &a, &b, false, !copy, false);
 }
 
-/* Computes the products of a block of scores with a block of keys or values. */
+/* Multiplies a block of scores by a block of keys or values. `copy` is as in score(). */
 static tsr_status combine(const work *w, const tsr_tensor *out, tsr__buffer *scores,
                           const tsr_tensor *of_keys, tsr__buffer *copy, int64_t key, int64_t count,
                           bool accumulate)
@@ -330,8 +330,8 @@ static bool one_block_of_keys(const work *w)
     return w->call->kv_len <= w->blocks.keys;
 }
 
-/* Products with a k of a few lengths read transposed keys and values without copies; see
- * docs/design/cpu_drivers.md. */
+/* Whether to transpose keys and values. Products read the transposed copies directly if their k,
+ * which is head_dim, has one of a few lengths; see docs/design/cpu_drivers.md. */
 static bool transposing_pays(const tsr__attention *c)
 {
     const int64_t readers = c->kv_heads > 0 ? c->heads / c->kv_heads : 0;

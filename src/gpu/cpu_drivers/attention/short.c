@@ -7,9 +7,9 @@
 
 enum {
     GROUP = 8,   /* scores that the kernel computes at a time; it divides q_len and kv_len */
-    COLUMNS = 8, /* columns that it adds up at a time; they divide head_dim */
-    /* The products of a lane are unrolled. With more, compiling takes seconds, and their code does
-     * not stay in a processor's cache. */
+    COLUMNS = 8, /* columns that the kernel adds up at a time; it divides head_dim */
+    /* The largest number of products of a lane. They are unrolled: with more, compiling takes
+     * seconds, and their code does not stay in a processor's cache. */
     MAX_PRODUCTS = 2048,
     MIN_ROWS = 256, /* with fewer rows of all heads, a pipeline is not worth its compilation */
     SUBGROUPS = 8,  /* per workgroup, at most as many as identity[] has entries (lavapipe.glsl) */
@@ -90,7 +90,8 @@ static uint64_t address_of(const tsr_tensor *tensor)
     return tensor ? tsr__tensor_address(tensor) : 0;
 }
 
-/* Records one kernel. `y` is y or dy, `results` are the tensors that it writes besides `delta`. */
+/* Records one kernel. `y` is y or dy. The kernel writes `result`, and `result_v` and `delta` if
+ * they are not NULL. */
 static tsr_status run(const tsr__attention *c, uint32_t function, const tsr_tensor *y,
                       const tsr_tensor *result, const tsr_tensor *result_v, tsr__buffer *delta)
 {

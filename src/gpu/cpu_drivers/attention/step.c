@@ -5,13 +5,13 @@
 #include "shaders/params/attention_step.h"
 
 enum {
-    /* The elements of a page's keys are unrolled. With more, their code would not stay in a
-     * processor's cache. */
+    /* The largest number of elements in the keys of a page. The code for them is unrolled; with
+     * more, it would not stay in a processor's cache. */
     MAX_ELEMENTS = 8192,
-    MIN_KEYS = 8, /* keys of a page; with fewer, a part costs more time than its work */
+    MIN_KEYS = 8, /* keys of a page; with fewer, starting a part takes more time than its work */
     MAX_GROUPS = 65535,
     MAX_INDEX = 1 << 18, /* the limit of numbers that the shader looks up (lavapipe.glsl) */
-    ALIGNMENT = 4,       /* of loads and stores of floats */
+    ALIGNMENT = 4,       /* the alignment in bytes that loads and stores of floats need */
 };
 
 /* Suitability -------------------------------------------------------------------------------- */
@@ -79,7 +79,8 @@ bool tsr__attention_step_suits(const tsr__attention *c)
 typedef struct step {
     const tsr__attention *call;
     uint32_t parts; /* pages of the longest sequence */
-    /* With several parts: their results, and the call as attention_merge.comp reads it. */
+    /* used if there are several parts: their results, and the call's parameters for
+     * attention_merge.comp */
     tsr__buffer *partial;
     tsr__attention_description description;
 } step;

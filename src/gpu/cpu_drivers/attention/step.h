@@ -1,6 +1,5 @@
-/* Attention of one query of each sequence over a cache, on Mesa's CPU driver, which generating
- * tokens computes once for each token and layer. shaders/cpu_drivers/attention_step.comp explains
- * it. */
+/* Attention of one query of each sequence over a cache, on Mesa's CPU driver. Text generation
+ * computes it for each token and layer. shaders/cpu_drivers/attention_step.comp explains it. */
 #ifndef TSR_GPU_CPU_DRIVERS_ATTENTION_STEP_H
 #define TSR_GPU_CPU_DRIVERS_ATTENTION_STEP_H
 

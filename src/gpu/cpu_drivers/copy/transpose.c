@@ -14,7 +14,7 @@ typedef struct transpose {
     const tsr_tensor *dst, *src;
     uint32_t lanes, size;
     int row_dim;
-    /* One dispatch computes all planes along this dimension; −1: there is only one plane. */
+    /* the dimension along which one dispatch computes all planes; −1: there is only one plane */
     int plane_dim;
 } transpose;
 

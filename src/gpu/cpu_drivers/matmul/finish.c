@@ -18,7 +18,7 @@ typedef struct finish {
     uint32_t lanes;
 } finish;
 
-/* Rows and columns of the matrix that one dispatch computes. */
+/* The rows and columns of the matrix that one dispatch computes. */
 typedef struct part {
     uint32_t row, rows, col, cols;
     bool careful; /* load and store one element at a time */

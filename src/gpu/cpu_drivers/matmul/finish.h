@@ -13,7 +13,7 @@ typedef struct tsr__lavapipe_sums {
     tsr__buffer *partial; /* f32 [matrices, parts, rows, n]; the epilogue first adds up the parts */
     uint32_t matrices;    /* the number of matrices that this dispatch covers */
     uint32_t parts, rows;
-    uint64_t y, bias;             /* addresses of the first elements of the first matrix */
+    uint64_t y, bias;             /* the first elements of the first matrix */
     uint32_t y_batch, bias_batch; /* the number of elements from one matrix to the next */
     bool batched;                 /* use the kernel for several matrices even if there is one */
 } tsr__lavapipe_sums;

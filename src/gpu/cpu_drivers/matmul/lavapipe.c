@@ -101,8 +101,8 @@ static uint32_t finish_mode(const product_run *r)
                : 0;
 }
 
-/* The kernel with lanes along n that covers all of k reads a factor for each element of y, and
- * stores two results. */
+/* True if the kernel itself can multiply by call->times or store a second result, call->slope: only
+ * the kernel with lanes along n that covers all of k does. */
 static bool fuses(const tsr__matmul_call *call)
 {
     const tsr__matmul_problem *p = call->problem;
@@ -131,7 +131,7 @@ static uint64_t operand_address(const product_run *r, const tsr_tensor *tensor,
     return tsr__matmul_address(tensor, side, batch + (int64_t)elements);
 }
 
-/* The address of a piece's part of call->slope, which has the strides of y. */
+/* The address in call->slope that belongs to a piece. slope has the strides of y. */
 static uint64_t slope_address(const product_run *r, const tsr__lavapipe_piece *piece)
 {
     tsr__matmul_side slope = r->operands.problem.y;

@@ -113,7 +113,7 @@ static tsr_status pack_b(const tsr__matmul_call *call, tsr__lavapipe_operands *o
                 &o->b_source, &o->b);
 }
 
-/* Packs lines of n instead of lines of k. */
+/* Packs b in lines along n instead of lines along k. */
 static tsr_status pack_b_along_n(const tsr__matmul_call *call, tsr__lavapipe_operands *o,
                                  bool widen)
 {
@@ -176,7 +176,7 @@ static bool widening_a_pays(const tsr__matmul_problem *p)
     return is_16_bit(&p->a) && repacking_a_pays(p);
 }
 
-/* True if the call is computed in the longest stretches, provided that b is transposed. */
+/* True if the call would have the longest stretches if b is transposed. */
 static bool is_long(const tsr__matmul_call *call)
 {
     const tsr__lavapipe_product product = tsr__lavapipe_panels_product(call);

@@ -7,8 +7,8 @@
 #include "gpu/host/transpose.h"
 
 enum {
-    /* Column-major operands are transposed in blocks of TRANSPOSED_K elements of k. In each of
-     * these, a block has TRANSPOSED_BYTES bytes of neighbouring lines; fewer are slow to fetch. */
+    /* Column-major operands are transposed in blocks of TRANSPOSED_K elements of k. For each k, a
+     * block has TRANSPOSED_BYTES bytes of neighbouring lines, because fewer are slow to fetch. */
     TRANSPOSED_BYTES = 256,
     TRANSPOSED_K = 128,
 };

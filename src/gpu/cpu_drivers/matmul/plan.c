@@ -76,8 +76,8 @@ bool tsr__lavapipe_is_short(int64_t k)
     return k >= unit && k <= longest && k % unit == 0;
 }
 
-/* The number of elements of k in a part of a sum of outer products, or 0 if k is not whole parts.
- * Each length needs a pipeline, so there are few. */
+/* The number of elements of k in each part of a sum of outer products, or 0 if no length divides k.
+ * There are only a few lengths, because each needs a pipeline. */
 static uint32_t outer_length(int64_t k)
 {
     static const uint32_t lengths[] = {128, 96, 64};
@@ -137,9 +137,9 @@ static bool is_thin(const tsr__lavapipe_product *p)
     return is_nt(p) && rows_of(p) <= few_rows && (uint64_t)p->n * p->k >= UINT64_C(1) << THIN_LOG2;
 }
 
-/* True if one stretch covers a k of this many steps with lanes along k, because a second one would
- * load and store all sums again. These are k of 384 and 768 with eight lanes, common sizes of
- * models. Each number of steps needs a pipeline, so there are few. */
+/* True if k has this many steps with lanes along k and one stretch should cover it, because a
+ * second stretch would load and store all sums again. With eight lanes, k is then 384 or 768,
+ * common sizes of models. There are only two such lengths, because each needs a pipeline. */
 static bool is_whole(uint32_t steps)
 {
     return steps == 48 || steps == 96;
@@ -187,9 +187,9 @@ static bool is_deep(const tsr__lavapipe_product *p)
            p->k / step_size(p) >= 4 * longest_stretch(p);
 }
 
-/* The tile for the longest stretches. Before its first and after its last step, a tile takes as
- * much time as about 35 steps of four rows, so it should have many sums; but panels have four
- * lines, and rows past the last one should be few. */
+/* The tile for the longest stretches. Its start and its end take as much time as about 35 steps of
+ * four rows, so it should have many rows, unless too many of them would lie past the last row of a.
+ * Panels have four lines, and so have their tiles. */
 static tile long_tile(const tsr__lavapipe_product *p)
 {
     const uint64_t rows = rows_of(p), most = 6, fewer = TSR__LAVAPIPE_PANEL_LINES;
@@ -291,7 +291,7 @@ static uint32_t stretch_for(const tsr__lavapipe_product *p, uint32_t left, bool 
         return LONG_STEPS / 2;
     if (begun > 12 && all >= 32)
         return 32;
-    if (careful) /* these kernels can execute more steps than k has elements */
+    if (careful) /* kernels with careful loads may execute more steps than k has elements */
         return 8;
     while (steps < 8 && steps * 2 <= all)
         steps *= 2;
@@ -408,8 +408,9 @@ static void block_rows(const tsr__lavapipe_product *p, tsr__lavapipe_piece *piec
     piece->groups[2] = blocks;
 }
 
-/* True for a product with lanes along n that is one dispatch, which sets the sums. It may compute
- * columns twice. Kernels for other lengths of k are not specialised for this. */
+/* True if one dispatch with lanes along n covers all of k and sets the sums. Such a dispatch may
+ * compute columns twice. Only the kernels for the lengths of tsr__lavapipe_is_short() are
+ * specialised for this. */
 static bool is_fresh(const tsr__lavapipe_product *p)
 {
     return !is_nt(p) && !p->accumulate && tsr__lavapipe_is_short(p->k) && tsr__lavapipe_once(p);
@@ -552,8 +553,8 @@ static uint32_t rows_at_once(const tsr__lavapipe_product *p, const cursor *at, t
     return groups * shape.rows;
 }
 
-/* The tile for `careful` loads with lanes along n. Few tiles, because each needs a pipeline, which
- * takes 0.1 to 0.4 s to compile. */
+/* The tile for `careful` loads with lanes along n. There are only three sizes, because each needs a
+ * pipeline, which takes 0.1 to 0.4 s to compile. */
 static tile careful_tile(const tsr__lavapipe_product *p)
 {
     const uint32_t many_rows = 64;

@@ -53,15 +53,16 @@ enum {
     TSR__LAVAPIPE_CAREFUL,
     TSR__LAVAPIPE_A_DTYPE,
     TSR__LAVAPIPE_B_DTYPE,
-    TSR__LAVAPIPE_BATCHED, /* always 0 in a plan */
+    TSR__LAVAPIPE_BATCHED, /* always 0 in a plan; lavapipe.c sets it */
     TSR__LAVAPIPE_PARTS,
-    TSR__LAVAPIPE_FORM, /* in nt kernels WIDTH, in nn kernels A_TRANSPOSED */
+    TSR__LAVAPIPE_FORM, /* WIDTH in nt kernels, A_TRANSPOSED in nn kernels */
     TSR__LAVAPIPE_PAIRS,
     TSR__LAVAPIPE_FINISH,
     TSR__LAVAPIPE_PANELS, /* only for kernels that read b transposed (nt) */
-    TSR__LAVAPIPE_FRESH,  /* only for kernels that do not (nn): sets the sums, adds to none */
-    TSR__LAVAPIPE_FULL,   /* for nn kernels only */
-    /* for nn kernels only: b_stride, and a_stride of a transposed a, if they are constants of the
+    /* only for nn kernels: the dispatch sets the sums instead of adding to them */
+    TSR__LAVAPIPE_FRESH,
+    TSR__LAVAPIPE_FULL, /* only for nn kernels: all tiles of a transposed a are complete */
+    /* only for nn kernels: b_stride, and a_stride of a transposed a, if they are constants of the
      * pipeline; otherwise 0 */
     TSR__LAVAPIPE_B_LINE,
     TSR__LAVAPIPE_A_LINE,
@@ -80,7 +81,7 @@ typedef struct tsr__lavapipe_piece {
     /* The workgroups in x of one block of rows, equal to groups[0], if groups[2] counts several
      * such blocks; otherwise 0. */
     uint32_t block;
-    bool turned; /* for nn kernels without parts: the workgroup's index in x counts columns */
+    bool turned; /* only for nn kernels without parts: the workgroup's index in x counts columns */
 } tsr__lavapipe_piece;
 
 /* Calls `emit` for the pieces in order until one call fails. */
@@ -94,32 +95,32 @@ tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *product, tsr__lavapip
  * Ignores `p->parts`. */
 uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p);
 
-/* True if a product y[m,n] whose operands are both contiguous from one k to the next (TN) should be
- * computed as they are: k is divided into parts, which the subgroups of a workgroup compute and add
- * up. The parts of y then have fewer elements than the transposed copies that lanes along k need.
- * The gradients of a layer's weights are such products. y must hold the sums: f32, without an
- * epilogue. */
+/* True if a product y[m,n] of operands that are both contiguous from one line of k to the next (TN)
+ * should be computed without copies: k is divided into parts, which the subgroups of a workgroup
+ * compute and add up. The parts of y then have fewer elements than the transposed copies that lanes
+ * along k need. The gradients of a layer's weights are such products. y must hold the sums: f32,
+ * without an epilogue. */
 bool tsr__lavapipe_outer(int64_t m, int64_t n, int64_t k, uint32_t lanes);
 
-/* The size in elements of the scratch memory for the partial sums of such a product. */
+/* The size in elements of the scratch memory for the partial sums of a product for which
+ * tsr__lavapipe_outer() is true. */
 uint64_t tsr__lavapipe_outer_elements(const tsr__lavapipe_product *p);
 
-/* True if a kernel with lanes along n computes several rows in one stretch of this length. There
- * are only four such lengths, because each needs a pipeline. */
+/* True if a kernel with lanes along n computes several rows of a product with this k in one
+ * stretch. There are only four such k, because each needs a pipeline. */
 bool tsr__lavapipe_is_short(int64_t k);
 
 /* True if one dispatch covers all of k, so that no dispatch adds to earlier sums. */
 bool tsr__lavapipe_once(const tsr__lavapipe_product *p);
 
-/* True if the product has the longest stretches with lanes along k, whose tiles, if the operands
- * are not in panels, have more rows. Such a product is no faster in panels, nor with a b that is
- * widened. */
+/* True if the product has the longest stretches with lanes along k. Their tiles have more rows,
+ * except with panels. Such a product is faster neither with panels nor with a widened b. */
 bool tsr__lavapipe_is_long(const tsr__lavapipe_product *p);
 
 /* A stretch of a product with lanes along k: the range of k that one dispatch adds to the sums. */
 typedef struct tsr__lavapipe_stretch {
     uint32_t k;     /* the first element */
-    uint32_t steps; /* of `lanes` elements each */
+    uint32_t steps; /* the number of steps, each of `lanes` elements */
     uint32_t skip;  /* the number of elements at its start that the sums already contain */
     /* True if both operands are bf16 and the kernel reads two elements as one 32-bit word. It then
      * multiplies the elements of two steps together: first those of even index, then the others. */
@@ -137,7 +138,7 @@ bool tsr__lavapipe_takes_panels(const tsr__lavapipe_product *p);
 tsr__lavapipe_stretch tsr__lavapipe_stretch_after(const tsr__lavapipe_product *p, uint32_t done);
 
 /* The number of subgroups in a workgroup if a row has `tiles` tiles; the subgroups compute
- * neighbouring tiles. It is 1 if with more subgroups too many would be idle. */
+ * neighbouring tiles. It is 1 if larger workgroups would have too many idle subgroups. */
 uint32_t tsr__lavapipe_subgroups(uint32_t tiles);
 
 #endif

@@ -8,22 +8,23 @@
 
 enum {
     MAX_ROWS = 16,    /* more rows are faster with panels of floats */
-    ROWS_AT_ONCE = 4, /* of one dispatch */
+    ROWS_AT_ONCE = 4, /* the largest number of rows that one dispatch computes */
     MAX_PARTS = 64,
     MAX_COLUMNS = 1 << 18
 };
 
-/* A format that the kernels read: k in vectors of a number of elements per lane, or in blocks. */
+/* A format that the kernels read. A vector of k is a number of elements for each lane, or a
+ * block. */
 typedef struct row_format {
     tsr_dtype dtype;
     uint32_t name; /* TSR_QUANT_ROWS_… */
     tsr__shader rows, dequantize;
     uint32_t per_lane; /* elements of a vector, for each lane; 0: a vector is a block */
-    bool by_block;     /* a step of `rows` is a block, with any number of lanes */
+    bool by_block;     /* each step of `rows` is a block, with any number of lanes */
     /* More steps make the code of a pipeline longer, which takes longer to compile. Fewer make more
      * parts of k, each of which costs time, and a barrier. */
     uint32_t most_steps;
-    uint32_t most_units; /* vectors that a workgroup dequantises */
+    uint32_t most_units; /* the largest number of vectors that a workgroup dequantises */
 } row_format;
 
 static const row_format row_formats[] = {
@@ -70,7 +71,7 @@ static uint64_t row_bytes(const tsr_tensor *matrix)
     return tsr__dtype_bytes(matrix->layout.dtype, (uint64_t)matrix->layout.strides[0]);
 }
 
-/* How k is divided: `parts` times `steps` steps. */
+/* k is divided into `parts` parts of `steps` steps. */
 typedef struct division {
     uint32_t steps, parts;
 } division;
@@ -103,8 +104,8 @@ bool tsr__quant_rows_suit(const tsr__matmul_call *call)
 }
 
 /* Returns the number of columns that a subgroup computes. The code of a kernel that reads bytes
- * should stay in the processor's cache of instructions, with what else is there: about 20 KiB, or
- * twice as much if the subgroups of a workgroup wait for each other. */
+ * must fit in the processor's instruction cache together with other code. It may take about 20 KiB,
+ * or twice as much if the subgroups of a workgroup wait for each other. */
 static uint32_t columns_of(const row_format *format, const division *k, uint32_t rows,
                            uint32_t lanes, uint32_t n)
 {

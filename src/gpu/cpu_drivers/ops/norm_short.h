@@ -23,8 +23,9 @@ bool tsr__norm_short_parts_suit(const tsr__norm *norm, const tsr__norm_plane *pl
 /* The number of parts of each sum. */
 uint32_t tsr__norm_short_parts(const tsr__norm *norm, const tsr__norm_plane *plane);
 /* Writes the parts as f32 [parts, columns] to `dweight` and `dbias`, which are in one buffer,
- * `dbias` second. One of them may be NULL. Behind each is room for another
- * TSR__NORM_SHORT_PARTS_ROOM matrices of its size, where the kernel leaves what it adds up. */
+ * `dbias` second. One of them may be NULL. Each must be followed by room for
+ * TSR__NORM_SHORT_PARTS_ROOM more matrices of its size, in which the kernel stores intermediate
+ * sums. */
 #define TSR__NORM_SHORT_PARTS_ROOM 8
 tsr_status tsr__norm_short_parts_add(tsr__dispatches *list, const tsr__norm *norm,
                                      const tsr__norm_plane *plane, bool dx,

@@ -5,8 +5,8 @@
 
 enum {
     LANES = 8,
-    SUBGROUPS =
-        8, /* per workgroup; the identity table in the push constants has this many entries */
+    /* per workgroup; identity[] in the push constants has this many entries */
+    SUBGROUPS = 8,
 };
 
 bool tsr__squares_suit(const tsr_tensor *x, uint64_t address, int64_t count)
