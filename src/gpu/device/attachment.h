@@ -39,7 +39,7 @@ tsr_status tsr__device_attach(tsr_device *device, const tsr__attachment_kind *ki
 /* Returns the attachment, or NULL if it has not been created yet. */
 void *tsr__device_attachment(const tsr_device *device, const tsr__attachment_kind *kind);
 
-/* These three functions are for device.c only. */
+/* The following functions are for device.c only. */
 void tsr__attachments_init(tsr__attachments *attachments);
 void tsr__attachments_close(tsr_device *device);
 void tsr__attachments_destroy(tsr_device *device);

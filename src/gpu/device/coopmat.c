@@ -3,8 +3,8 @@
 #include <string.h>
 
 /* True if the device has the features that the kernels require; see
- * shaders/gpu/matmul_coopmat.glsl. The kernels divide a workgroup's tile among its subgroups. The
- * number of subgroups, and therefore their size, must be known. */
+ * shaders/gpu/matmul_coopmat.glsl. The size of subgroups must be known, because the kernels divide
+ * a workgroup's tile among its subgroups. */
 static bool has_needs(const tsr__capabilities *capabilities, const tsr_device_info *info)
 {
     return info->coopmat && !capabilities->coopmat_faulty && info->storage16 && info->storage8 &&
@@ -26,8 +26,8 @@ static bool regular(uint32_t size)
     return size == 8 || size == 16 || size == 32;
 }
 
-/* Returns the index of the shape with the most multiply-adds, or -1 if none can be used. Large
- * shapes use each loaded element most often. */
+/* Returns the index of the shape with the most multiply-adds, which reuses loaded elements most
+ * often, or -1 if no shape can be used. */
 static int best_of(const tsr_device_info *info, const char *element)
 {
     uint32_t most = 0;
@@ -54,9 +54,9 @@ static bool any(const tsr__coopmat2_units units[TSR__COOPMAT2_GROUPS])
     return false;
 }
 
-/* Drops the matrices that a workgroup shares for dtypes whose products do not use cooperative
- * matrices of subgroups. Both have the same requirements, and products that the former cannot
- * compute need the latter. */
+/* Drops the matrices that a workgroup shares for dtypes for which no matrices of subgroups can be
+ * used. Both kinds need the same features, and products that the kernels with shared matrices
+ * cannot compute need matrices of subgroups. */
 static void choose_coopmat2(tsr__capabilities *capabilities, tsr_device_info *info)
 {
     tsr__coopmat2 *shared = &capabilities->coopmat2;

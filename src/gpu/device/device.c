@@ -16,9 +16,9 @@ static void wait_idle(tsr_device *device)
 static void free_device(tsr_device *device)
 {
     if (device->handle) {
-        /* No work is left, because every stream waits for its work before it is destroyed. This
+        /* Every stream waits for its work before it is destroyed, so that no work is left. This
          * call waits for what the driver still does after that work. It is skipped on null
-         * hardware, which cannot wait; no stream was ever created there. */
+         * hardware, which cannot wait and on which no stream was created. */
         if (device->spare_timelines)
             wait_idle(device);
         tsr__timelines_destroy_spare(device);

@@ -29,13 +29,13 @@ static inline tsr__storage tsr__storage_of(const tsr_device_info *info)
 
 /* Work is counted in multiply-adds. TSR__BYTE_WORK is the work of reading or writing one byte: most
  * GPUs do about that many multiply-adds in the same time. TSR__GPU_WORK_LIMIT is the work at which
- * a batch is submitted, and the largest work of one dispatch of a large product. Even a small GPU
- * then takes less than a second for a dispatch. Drivers assume that a GPU that is busy for a few
- * seconds hangs, and reset it. */
+ * a batch is submitted, and the largest work of one dispatch of a large product, for which even a
+ * small GPU takes less than a second. Drivers assume that a GPU that is busy for a few seconds
+ * hangs, and reset it. */
 #define TSR__BYTE_WORK 16
 #define TSR__GPU_WORK_LIMIT 137438953472.0 /* 2³⁷ */
-/* The work that a GPU does in the time of one step of a serial loop, which waits for memory. Loops
- * whose steps depend on each other count as at least this much work per step, however few
+/* The work that a GPU does in the time of one step of a serial loop, which waits for memory. Each
+ * step of a loop whose steps depend on each other counts as at least this much work, however few
  * invocations there are. */
 #define TSR__STEP_WORK 131072.0 /* 2¹⁷ */
 /* The limit for slow GPUs that are known to be reset early (known_faults.c). */
@@ -44,8 +44,8 @@ static inline tsr__storage tsr__storage_of(const tsr_device_info *info)
 /* The number of chunks of a staging ring (stream/staging.h). */
 #define TSR__STAGING_CHUNKS 4
 
-/* A queue of the device. Its commands may only wait for the stages, and make available and visible
- * only the accesses, that its family has. */
+/* A queue of the device. Its commands may use only the pipeline stages and the accesses that its
+ * family supports. */
 typedef struct tsr__queue {
     VkQueue handle; /* NULL: the device has no such queue */
     uint32_t family;
@@ -53,11 +53,11 @@ typedef struct tsr__queue {
     VkAccessFlags reads, writes;
 } tsr__queue;
 
-/* How f16 keeps subnormal numbers when it is widened to f32. */
+/* What keeps subnormal f16 numbers when they are widened to f32. */
 typedef enum tsr__subnormals {
-    TSR__SUBNORMALS_KEPT,    /* without any measure: drivers for the CPU */
-    TSR__SUBNORMALS_BY_MODE, /* in shaders that demand it (DenormPreserve) */
-    TSR__SUBNORMALS_BY_CODE  /* only by arithmetic that has no f16 */
+    TSR__SUBNORMALS_KEPT,    /* they are always kept: drivers for the CPU */
+    TSR__SUBNORMALS_BY_MODE, /* they are kept in shaders that demand it (DenormPreserve) */
+    TSR__SUBNORMALS_BY_CODE  /* only shaders that widen f16 by integer arithmetic keep them */
 } tsr__subnormals;
 
 struct tsr_device {
@@ -85,7 +85,7 @@ struct tsr_device {
     double work_limit; /* one of the limits above, or infinity on CPU drivers */
     bool subgroup_votes;
     bool subgroup_quads;
-    tsr__coopmat2 coopmat2; /* the matrices that kernels share in a workgroup */
+    tsr__coopmat2 coopmat2; /* the matrices that a workgroup shares, as kernels use them */
     bool dot2;              /* an instruction adds two products of f16 to a sum in f32 */
     bool int8_dot;          /* shaders can add up four products of bytes in one instruction */
     tsr__subnormals subnormals;

@@ -12,8 +12,8 @@
 
 /* Conditions ----------------------------------------------------------------------------------- */
 
-/* AMD's first generation with matrix instructions is RDNA 3. It is also the first whose 8-bit dot
- * products take operands of mixed signs, which drivers report. */
+/* RDNA 3 is AMD's first generation with matrix instructions. It is also the first whose 8-bit dot
+ * products take operands of mixed signs, and drivers report that. */
 static bool before_rdna3(const tsr__capabilities *capabilities, const tsr_device_info *info)
 {
     return info->coopmat && !capabilities->mixed_dot_products;
@@ -69,7 +69,7 @@ static bool imports_host_memory(const tsr__capabilities *capabilities, const tsr
     return info->external_memory_host;
 }
 
-/* Drivers for CPUs compute with half floats only where the processor does. */
+/* Drivers for CPUs compute with half floats only if the processor does. */
 static bool stores_halves_only(const tsr__capabilities *capabilities, const tsr_device_info *info)
 {
     (void)capabilities;
@@ -78,10 +78,11 @@ static bool stores_halves_only(const tsr__capabilities *capabilities, const tsr_
 
 /* The table ------------------------------------------------------------------------------------ */
 
-/* Faults that need no line: RADV before Mesa 25.3 is slow if rows of tiles in shared memory are
- * padded by other than multiples of 16 bytes, which TSR_MM_COOPMAT_PAD is (coopmat.c);
- * cooperative-matrix attention on Turing, which this library does not have; and pipelines that
- * Adreno's driver cannot build (ggml-org/llama.cpp#28635), which the self-test finds. */
+/* Known faults that need no line: RADV before Mesa 25.3 is slow if the padding of rows in shared
+ * memory is not a multiple of 16 bytes, but TSR_MM_COOPMAT_PAD is one (kernels/coopmat.c). Adreno's
+ * driver cannot build some pipelines (ggml-org/llama.cpp#28635), which the self-test finds. Another
+ * project does not use attention by cooperative matrices on Turing (ggml-org/llama.cpp#19290); this
+ * library does if its self-test passes. */
 static const tsr__known_fault table[] = {
     {.name = "amd-emulated-coopmat",
      .description = "lists cooperative matrices although the GPU has no matrix units",

@@ -250,8 +250,8 @@ static tsr_status create_handle(tsr_device *device, const tsr__capabilities *cap
     return TSR_OK;
 }
 
-/* See long_code in device.h. Where the system does not tell the size of the cache, it counts as too
- * small. */
+/* Returns the value of long_code, see device.h. If the system does not tell the size of the cache,
+ * it counts as too small. */
 static bool keeps_long_code(void)
 {
 #ifdef _SC_LEVEL1_ICACHE_SIZE
@@ -280,11 +280,12 @@ static double work_limit_of(const tsr_device_info *info, const tsr__capabilities
 }
 
 /* The sizes of a chunk of a staging ring. If a device has memory of its own, the host can be tens
- * of megabytes ahead of the bus. On other devices staging is rare; their chunks share slabs. */
+ * of megabytes ahead of the bus. Other devices rarely need staging, so their chunks are small
+ * enough to share slabs. */
 #define OWN_MEMORY_CHUNK_BYTES (UINT64_C(16) << 20)
 #define SHARED_MEMORY_CHUNK_BYTES (UINT64_C(3) << 20)
 #define LEAST_STAGING_BYTES (UINT64_C(256) << 10)
-/* The time that it takes a bus of 25 GB/s is about that of a semaphore between two queues. */
+/* A bus of 25 GB/s transfers this in about the time that one queue needs to wait for another. */
 #define LEAST_TRANSFER_BYTES (UINT64_C(256) << 10)
 
 static uint64_t staging_chunk_bytes(const tsr_device_info *info, const tsr_device_params *params)

@@ -361,7 +361,7 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
     capabilities->dot2 =
         dot_products.shaderMixedFloatDotProductFloat16AccFloat32 && vulkan12.shaderFloat16;
     info->int8_dot = info->int8_dot && int8_dot.shaderIntegerDotProduct;
-    /* CPU drivers, which emulate the instruction, run the kernels in tests. */
+    /* CPU drivers emulate the instruction. They run the kernels in tests. */
     capabilities->int8_dot =
         info->int8_dot || (info->type == TSR_DEVICE_CPU && int8_dot.shaderIntegerDotProduct);
     capabilities->int16 = features.features.shaderInt16;
@@ -465,7 +465,8 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
             tsr__min_u64(info->max_allocation_bytes, maintenance4.maxBufferSize);
     capabilities->max_allocations = properties.properties.limits.maxMemoryAllocationCount;
     capabilities->host_import_alignment = host_memory.minImportedHostPointerAlignment;
-    /* Kernels import whole pages. Drivers say 4 KiB even where pages are larger. */
+    /* Kernels of operating systems import whole pages, but drivers report 4 KiB even if pages are
+     * larger. */
     if (capabilities->host_import_alignment > 0)
         capabilities->host_import_alignment =
             tsr__max_u64(capabilities->host_import_alignment, page_bytes());

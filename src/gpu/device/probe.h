@@ -22,8 +22,8 @@ typedef struct tsr__capabilities {
     bool subgroup_sizes_in_compute;
     uint32_t max_workgroup_subgroups; /* 0: unknown */
     uint32_t max_allocations;         /* of device memory at the same time */
-    bool f16_subnormals; /* shaders can demand that f16 keeps subnormal numbers, and nothing of f32
-                          */
+    /* shaders can demand that f16 keeps subnormal numbers without demanding anything of f32 */
+    bool f16_subnormals;
     bool no_halves;      /* known fault: shaders must not compute with f16 */
     bool subgroup_votes; /* subgroups can vote in compute shaders */
     bool subgroup_quads; /* the four invocations of a quad can exchange values in compute shaders */
@@ -36,7 +36,7 @@ typedef struct tsr__capabilities {
     VkDriverId driver;
     /* the device can share cooperative matrices in a workgroup, and load them as tensors */
     bool has_coopmat2;
-    tsr__coopmat2 coopmat2; /* those that kernels use */
+    tsr__coopmat2 coopmat2; /* the shared matrices that kernels use */
     bool coopmat_faulty;    /* a known fault forbids cooperative matrices */
     bool short_work;        /* a known fault demands batches and dispatches with less work */
 } tsr__capabilities;
@@ -60,8 +60,8 @@ static inline bool tsr__probe_subgroups(const tsr__capabilities *capabilities,
 /* probe_coopmat.c: lists the shapes of cooperative matrices of subgroups. */
 tsr_status tsr__probe_coopmat(const tsr__instance *instance, VkPhysicalDevice physical,
                               tsr_device_info *info);
-/* probe_coopmat.c: reads which matrices a workgroup can share. Kernels have no shared memory of
- * their own, so that the part of it that the driver needs for these matrices is always there. */
+/* probe_coopmat.c: reads which matrices a workgroup can share. The kernels declare no shared
+ * memory, so that the driver always has the shared memory that it needs for these matrices. */
 tsr_status tsr__probe_coopmat2(const tsr__instance *instance, tsr__capabilities *capabilities);
 
 /* Updates the budget and the usage of heaps[info->heap_count]. */

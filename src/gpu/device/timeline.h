@@ -16,8 +16,8 @@ struct tsr__timeline {
     struct tsr_stream *stream; /* NULL after the stream was destroyed; its work is then complete */
     uint64_t submitted;        /* the last point submitted to the device */
     uint64_t reached;          /* the last point that is known to be reached */
-    /* The total size of the buffers that were last used on this timeline and that only batches
-     * still hold. */
+    /* The total size of the buffers that were last used on this timeline and to which only batches
+     * still have references. */
     atomic_uint_fast64_t left_bytes;
     unsigned references;
     struct tsr__timeline *next; /* the next one in the list of spare timelines */

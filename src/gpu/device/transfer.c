@@ -47,8 +47,8 @@ uint32_t tsr__transfer_direct_type(const VkPhysicalDeviceMemoryProperties *prope
     for (uint32_t i = 0; i < properties->memoryTypeCount; i++) {
         const VkMemoryType *type = &properties->memoryTypes[i];
         const uint64_t size = properties->memoryHeaps[type->heapIndex].size;
-        /* Cached types would also do, but drivers have them only where the host's own memory is
-         * the device's. Other flags need features that the library does not request. */
+        /* Cached types would also suit, but drivers offer them only if host and device share one
+         * memory. Types with other flags need features that the library does not request. */
         if ((allowed & (1U << i)) && type->propertyFlags == needed && size > SMALL_BAR_BYTES &&
             size == largest)
             return i;

@@ -12,9 +12,9 @@
 uint32_t tsr__transfer_family(const VkQueueFamilyProperties2 *families, uint32_t count,
                               uint32_t compute);
 
-/* Returns the allowed memory type that the device reads as fast as any and that the host can write
- * over the bus: it is in the largest device-local heap, which has more than the 256 MiB that GPUs
- * without a resizable BAR show. Returns UINT32_MAX if there is none. */
+/* Returns the allowed memory type that the host can write over the bus and that the device reads at
+ * full speed. Its heap is the largest device-local one and has more than the 256 MiB that GPUs
+ * without a resizable BAR offer. Returns UINT32_MAX if there is none. */
 uint32_t tsr__transfer_direct_type(const VkPhysicalDeviceMemoryProperties *properties,
                                    uint32_t allowed);
 

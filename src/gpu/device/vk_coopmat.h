@@ -60,7 +60,7 @@ typedef VkResult(VKAPI_PTR *PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKH
     VkCooperativeMatrixPropertiesKHR *pProperties);
 #endif
 
-/* The same for VK_KHR_shader_bfloat16 and Vulkan headers older than 1.4.316. */
+/* Declarations of VK_KHR_shader_bfloat16, for Vulkan headers older than 1.4.316. */
 #ifndef VK_KHR_shader_bfloat16
 #define VK_KHR_shader_bfloat16 1
 #define VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME "VK_KHR_shader_bfloat16"
@@ -77,7 +77,7 @@ typedef struct VkPhysicalDeviceShaderBfloat16FeaturesKHR {
 } VkPhysicalDeviceShaderBfloat16FeaturesKHR;
 #endif
 
-/* The same for VK_NV_cooperative_matrix2 and Vulkan headers older than 1.4.299. */
+/* Declarations of VK_NV_cooperative_matrix2, for Vulkan headers older than 1.4.299. */
 #ifndef VK_NV_cooperative_matrix2
 #define VK_NV_cooperative_matrix2 1
 #define VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME "VK_NV_cooperative_matrix2"
@@ -129,7 +129,8 @@ typedef VkResult(VKAPI_PTR *PFN_vkGetPhysicalDeviceCooperativeMatrixFlexibleDime
     VkCooperativeMatrixFlexibleDimensionsPropertiesNV *pProperties);
 #endif
 
-/* The same for VK_VALVE_shader_mixed_float_dot_product and Vulkan headers older than 1.4.343. */
+/* Declarations of VK_VALVE_shader_mixed_float_dot_product, for Vulkan headers older than
+ * 1.4.343. */
 #ifndef VK_VALVE_shader_mixed_float_dot_product
 #define VK_VALVE_shader_mixed_float_dot_product 1
 #define VK_VALVE_SHADER_MIXED_FLOAT_DOT_PRODUCT_EXTENSION_NAME                                     \

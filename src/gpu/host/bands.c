@@ -1,7 +1,7 @@
-/* Copies pieces (tensor/pieces.h) whose rows have gaps, and pieces whose rows are columns in src.
- * The latter are transposed in tiles. A tile is several cache lines wide and high, so that each
- * line is read or written completely and only once, regardless of the distance between rows or
- * columns. Neighbouring cache lines are accessed one after the other, which is fast. */
+/* Copies two kinds of pieces (tensor/pieces.h): those whose rows have gaps, and those whose rows
+ * are columns in src, which are transposed in tiles. A tile is several cache lines wide and high,
+ * so that each line is read or written completely and only once, regardless of the distance between
+ * rows or columns. Neighbouring cache lines are accessed one after the other, which is fast. */
 #include <string.h>
 
 #include "base/checked.h"

@@ -12,8 +12,8 @@ int tsr__host_processors(void);
 /* Does one part of the work. */
 typedef void tsr__host_part(void *work, int part);
 
-/* Does parts 0 to count − 1, each in a thread of its own, of which the caller's is one, and blocks
- * until they are done. The caller's thread also does the parts for which no thread can be started.
+/* Runs parts 0 to count − 1, each in its own thread, one of them in the caller's thread, and blocks
+ * until they are done. The caller's thread also runs the parts for which no thread can be started.
  * `count` is at most TSR__HOST_THREADS_MAX. */
 void tsr__host_parts(int count, tsr__host_part *run, void *work);
 

@@ -30,8 +30,8 @@ static const uint32_t *find_type(const tsr__spirv_source *source, uint32_t id, u
     return NULL;
 }
 
-/* Returns a decoration of a struct's member. With WHOLE as the member, returns a decoration of the
- * id itself. NULL: there is none. */
+/* Returns a decoration of a struct's member, or of the id itself if the member is WHOLE. Returns
+ * NULL if there is none. */
 #define WHOLE UINT32_MAX
 static const uint32_t *find_decoration(const tsr__spirv_source *source, uint32_t id,
                                        uint32_t member, uint32_t wanted)

@@ -58,7 +58,7 @@ typedef struct tsr__spirv_source {
     bool in_function;
     bool has_main;
     uint32_t main_id;
-    /* The instructions that set the workgroup size with constants; NULL if there is none. */
+    /* the instructions that set the workgroup size by constants; NULL if there is none */
     const uint32_t *size_built_in, *size_mode;
 } tsr__spirv_source;
 
@@ -66,8 +66,8 @@ typedef struct tsr__spirv_source {
 const uint32_t *tsr__spirv_constant(const tsr__spirv_source *source, uint32_t id);
 
 /* Writes the value of the constant `id`. Returns false if `id` is not a 32-bit constant. If the
- * constant is computed from others, the value is 1, and the check of the real value is left to the
- * driver. */
+ * constant is computed from other constants, the value is 1, and only the driver checks the real
+ * value. */
 bool tsr__spirv_value(const tsr__spirv_source *source, uint32_t id, uint32_t *out);
 
 /* Returns the number of bytes from the start of the push constants to the end of their block, or 0

@@ -78,8 +78,8 @@ static tsr_status add_append(const tsr_kv_cache *cache, tsr__dispatches *list, i
     return tsr__dispatches_add(list, &dispatch);
 }
 
-/* Whether the heads of `next` follow those of `first` in one tensor. This is so if one product
- * computes both. */
+/* Whether the heads of `next` follow those of `first` in one tensor, as they do if one product has
+ * computed both. */
 static bool follows(const tsr_tensor *first, const tsr_tensor *next)
 {
     const tsr_layout *a = &first->layout, *b = &next->layout;
@@ -113,7 +113,7 @@ tsr_status tsr_kv_cache_append(tsr_kv_cache *cache, int layer, const tsr_tensor 
 
 /* With rotation ------------------------------------------------------------------------------ */
 
-/* Whether four neighbouring components of every row are aligned to their size, in x and in the
+/* Whether any four neighbouring components of a row are aligned to their size, in x and in the
  * cache. */
 static bool in_vectors(const tsr_tensor *x, const tsr_tensor *cached)
 {

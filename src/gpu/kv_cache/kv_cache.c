@@ -168,7 +168,7 @@ static tsr_status fill_step(const tsr_kv_cache *cache, int count, const int *seq
         s->tokens = tokens[i] > s->tokens ? tokens[i] : s->tokens;
         s->even = s->even && tokens[i] == tokens[0];
     }
-    /* Attention limits kv_len, and here kv_len counts all tokens of complete pages. */
+    /* kv_len counts all tokens of complete pages here, and attention requires kv_len < 2^31. */
     TSR__REQUIRE(per_sequence <= INT32_MAX / cache->params.page_tokens,
                  "kv_cache: %lld pages of %lld tokens in one sequence; less than 2^31 tokens are "
                  "possible",
@@ -304,7 +304,8 @@ tsr_status tsr_kv_cache_attention(tsr_kv_cache *cache, int layer, tsr_tensor *y,
     TSR__TRY(tsr__kv_cache_heads(cache, layer, 0, cache->params.kv_heads, &k));
     TSR__TRY(tsr__kv_cache_heads(cache, layer, cache->params.kv_heads, cache->params.kv_heads, &v));
     chosen.pages = cache->step.pages;
-    /* Without these lengths, kernels know which keys no query sees. */
+    /* If all sequences have equally many tokens, leave out q_lengths: without them, kernels know
+     * which keys no query sees. */
     chosen.q_lengths = cache->step.even ? NULL : cache->step.q_lengths;
     chosen.kv_lengths = cache->step.kv_lengths;
     return tsr_attention(cache->params.stream, y, lse, q, &k, &v, &chosen);

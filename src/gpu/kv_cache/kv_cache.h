@@ -17,7 +17,7 @@ typedef struct tsr__kv_step {
 struct tsr_kv_cache {
     tsr_kv_cache_params params;
     tsr__page_table table;
-    tsr_tensor *memory; /* as tsr__kv_cache_memory() gives it */
+    tsr_tensor *memory; /* described at tsr__kv_cache_memory() */
     tsr__kv_step step;
 };
 

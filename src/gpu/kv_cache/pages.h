@@ -12,7 +12,7 @@
 typedef struct tsr__sequence {
     bool used;
     int64_t length; /* the number of tokens */
-    int64_t count;  /* the number of pages, which is the number that `length` needs */
+    int64_t count;  /* the number of pages, which is always the number that `length` tokens need */
     size_t capacity;
     int32_t *pages;
 } tsr__sequence;

@@ -22,7 +22,8 @@ static bool is_f32(const tsr_tensor *tensor)
     return !tensor || tensor->layout.dtype == TSR_F32;
 }
 
-/* Records the product if the kernel that tsr_matmul would choose computes it as `call` says. */
+/* Records the product if the kernel that tsr_matmul would choose computes it with `slope` or
+ * `times`. */
 static tsr_status run(const tsr__matmul_call *call, bool *recorded)
 {
     const tsr__matmul_problem *p = call->problem;

@@ -19,7 +19,7 @@ tsr_status tsr__matmul_times(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
                              const tsr_tensor *b, const tsr_tensor *factor,
                              bool *recorded) TSR_NODISCARD;
 
-/* Whether the stream's device has a kernel for any such product. */
+/* Whether the stream's device has kernels for such products. */
 bool tsr__matmul_may_fuse(const tsr_stream *stream);
 
 #endif

@@ -1,10 +1,12 @@
 #include "gpu/matmul/chips.h"
 
 #define ENOUGH_TILES 128
-/* The processors of a large chip, for which nothing has been measured. */
+/* The number of processors of a large chip. It stands for chips on which nothing has been
+ * measured. */
 #define LARGE_CHIP 80
 
-/* Tiles that fill most of their rows and columns, and of which there are enough to occupy a GPU. */
+/* A tile that is used if y fills more than half of its rows and columns and has enough such tiles
+ * to occupy a GPU. */
 #define TILE(name)                                                                                 \
     {                                                                                              \
         .config = (name), .enough_tiles = ENOUGH_TILES, .counts_parts = true, .half_rows = true,   \
@@ -23,8 +25,8 @@ static const tsr__chip_tile nvidia_tiles[] = {TILE("tiled-l"), TILE("tiled-m"), 
 static const tsr__chip_tile rdna_tiles[] = {TILE("tiled-l"), TILE("tiled-m8"), TILE("tiled-m"),
                                             END};
 static const tsr__chip_tile gcn_tiles[] = {TILE("tiled-m8"), TILE("tiled-m"), END};
-/* With larger tiles, registers spill: an invocation has 128 of 32 bits in subgroups of 8 (Xe) and
- * of 16 (Xe2), of which loads that are not waited for would take too many. */
+/* Larger tiles would spill registers: an invocation has 128 registers of 32 bits, in subgroups of 8
+ * (Xe) and of 16 (Xe2). For the same reason these chips do not use loads_ahead. */
 static const tsr__chip_tile intel_tiles[] = {TILE("tiled-m8"), TILE("tiled-m"), END};
 static const tsr__chip_tile intel_coopmat_tiles[] = {{.config = "coopmat-s256"}, END};
 static const tsr__chip_tile other_tiles[] = {TILE("tiled-m"), END};
@@ -33,8 +35,8 @@ static const tsr__chip_tile large_pair_tiles[] = {
 static const tsr__chip_tile small_pair_tiles[] = {
     TILE("pairs-m8"), TILE("pairs-m"), {.config = "pairs-s"}, END};
 
-/* Measured on an H100. A larger tile reads shared memory less often for each product, but with many
- * small tiles some compute while others wait for memory. */
+/* Measured on an H100. A larger tile reads shared memory less often for each product. With many
+ * small tiles, however, some compute while others wait for memory. */
 #define NVIDIA_TILE(name, tiles)                                                                   \
     {                                                                                              \
         .config = (name), .enough_tiles = (tiles), .counts_parts = true, .half_rows = true         \
@@ -50,8 +52,8 @@ static const tsr__chip_tile nvidia_coopmat_tiles[] = {NVIDIA_TILE("coopmat-xl", 
                                                       NVIDIA_TILE("coopmat-32", ENOUGH_TILES),
                                                       {.config = "coopmat-16"},
                                                       END};
-/* These configurations compute several times as fast as those without cooperative matrices, so
- * that the small one is faster as soon as the matrices fill most of a tile. */
+/* These configurations compute several times as fast as those without cooperative matrices. The
+ * small one is therefore faster as soon as y fills most of a matrix's tile. */
 static const tsr__chip_tile other_coopmat_tiles[] = {
     {.config = "coopmat-l", .enough_tiles = ENOUGH_TILES, .half_rows = true, .half_columns = true},
     {.config = "coopmat-s"},
@@ -61,8 +63,8 @@ static const tsr__chip_tile other_coopmat_tiles[] = {
 
 /* Lines that fit fewer devices come first. */
 static const tsr__chip table[] = {
-    /* Up to 8 rows, kernels without cooperative matrices are faster. On an H100, loads that are
-     * not waited for before the products make products in f32 slower. */
+    /* For up to 8 rows, kernels without cooperative matrices are faster. On an H100, loads_ahead
+     * makes products in f32 slower. */
     {.name = "NVIDIA",
      .vendor_id = TSR__VENDOR_NVIDIA,
      .processors = 132,

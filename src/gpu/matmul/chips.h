@@ -38,12 +38,12 @@ typedef struct tsr__chip {
 
     uint32_t processors;         /* the number for which `enough_tiles` are given */
     const tsr__chip_tile *tiles; /* without cooperative matrices, the largest first */
-    /* for f16 on devices with an instruction for two products, the largest first */
+    /* the same for f16 on devices with an instruction for two products */
     const tsr__chip_tile *pair_tiles;
     /* with cooperative matrices, the largest first, for products with at least these sizes */
     const tsr__chip_tile *coopmat_tiles;
     uint32_t coopmat_m, coopmat_n, coopmat_k;
-    /* The loads of a tile are not waited for before the products of the tile before it. */
+    /* Kernels compute the products of a tile without waiting for the loads of the next tile. */
     bool loads_ahead;
     const tsr__chip_tuning *tuning; /* may be NULL */
     int tuning_count;
@@ -55,9 +55,9 @@ const tsr__chip *tsr__chip_at(int index);
 /* Returns the first line that fits the device. The last line fits every device. */
 const tsr__chip *tsr__chip_of(const tsr__matmul_device *device);
 
-/* The number of workgroups that occupy the device if `enough` occupy a chip with the line's number
- * of processors. It is smaller on devices with fewer processors, and not larger on those with more,
- * nor if the number is unknown. */
+/* The number of workgroups that occupy the device if `enough` workgroups occupy a chip with
+ * chip->processors processors. It is smaller on devices with fewer processors. It is `enough` on
+ * devices with more processors, or if their number is unknown. */
 uint64_t tsr__chip_enough(const tsr__chip *chip, const tsr__matmul_device *device, uint64_t enough);
 
 /* True if the line fits a device with these properties. */

@@ -43,14 +43,14 @@ static uint64_t tiles_of(const tsr__matmul_config *config, const tsr__matmul_pro
            tsr__div_up_u64((uint64_t)p->n, config->bn) * (uint64_t)p->batch_count;
 }
 
-/* The number of parts into which a long k can be split. With them, larger tiles still occupy the
- * device. */
+/* The number of parts into which a long k can be split. If these parts are counted, larger tiles
+ * still occupy the device. */
 static uint64_t parts_of(const tsr__matmul_problem *p)
 {
     return p->k < 2048 ? 1 : (uint64_t)p->k / 1024;
 }
 
-/* The number of workgroups that is enough to occupy all of the device. */
+/* The number of workgroups that occupies all of the device. */
 static uint64_t enough_tiles(const tsr__matmul_device *device)
 {
     const uint64_t on_large_gpu = 128, on_cpu = 8;
@@ -178,7 +178,7 @@ static uint64_t enough_parts(const tsr__matmul_device *device, const tsr__matmul
     return enough_tiles(device) * (device->device_class == TSR__CLASS_GPU && p->m < 32 ? 4 : 1);
 }
 
-/* Returns the time for all tiles, in units of the time for one tile, if k is split. Every processor
+/* Returns the time for all tiles if k is split, in units of the time for one tile. Every processor
  * computes one part after another; during the last ones most processors may be idle. Each part then
  * writes its sums, and another kernel reads them: per sum, this takes as long as `part_cost`
  * products. */
@@ -213,8 +213,8 @@ static uint64_t parts_without_rest(const tsr__matmul_device *device, const tsr__
     return best;
 }
 
-/* Splits k if it is long and y has too few tiles to occupy the device, or so few that a part of it
- * would be idle for long. */
+/* Splits k if it is long and y has too few tiles to occupy the device, or a number of tiles that
+ * would leave most processors idle at the end. */
 static void choose_splits(const tsr__matmul_device *device, const tsr__matmul_problem *p,
                           uint32_t at_most, tsr__matmul_plan *plan)
 {
@@ -242,7 +242,7 @@ static void choose_splits(const tsr__matmul_device *device, const tsr__matmul_pr
 }
 
 /* Writes the tuned configuration of the problem's class. Returns false if there is none, or if it
- * cannot compute this problem although it can compute others of the class. */
+ * cannot compute this problem, as opposed to others of the class. */
 static bool choose_tuned(tsr__tuned *tuned, const tsr__matmul_device *device,
                          const tsr__matmul_problem *problem, tsr__matmul_override *out)
 {

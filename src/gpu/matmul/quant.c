@@ -30,7 +30,8 @@ static bool admitted(tsr__shader shader, const tsr_tensor *b, const tsr__matmul_
     return tsr__shader_admitted(b->buffer->device, shader, spec, TSR_QUANT_SPECS + 4);
 }
 
-/* SwiftShader takes seconds to compile the kernel. */
+/* True if the kernel for few rows should compute the product. On SwiftShader, compiling it would
+ * take seconds. */
 static bool suits_few(const tsr_tensor *b, const tsr__matmul_problem *p)
 {
     return b->buffer->device->device_class != TSR__CLASS_CPU && !p->swapped && p->batch_dims == 0 &&
@@ -40,18 +41,18 @@ static bool suits_few(const tsr_tensor *b, const tsr__matmul_problem *p)
            admitted(TSR__SHADER_MATMUL_QUANT, b, p);
 }
 
-/* For one or two long rows there are kernels whose invocations load whole blocks. */
+/* Kernels for one or two long rows, whose invocations load whole blocks. */
 enum {
     BLOCKS_ROWS = 2,
-    BLOCKS_MIN = 32, /* the least number of blocks in a row */
-    MAX_COLUMNS = 8, /* the most columns that a workgroup computes */
+    BLOCKS_MIN = 32, /* the smallest number of blocks in a row */
+    MAX_COLUMNS = 8, /* the largest number of columns that a workgroup computes */
     BLOCKS_MAX_SHARED =
         32 * 1024, /* bytes of shared memory, which leave room for another workgroup */
 };
 
-/* The invocations of a workgroup: if possible one for each block of a row, and otherwise so many
- * that the last pass over a row is as full as the others. 0: the device has too little shared
- * memory. */
+/* The number of invocations of a workgroup: if possible one for each block of a row, and otherwise
+ * so many that the last pass over a row occupies as many of them as the other passes. 0: the device
+ * has too little shared memory. */
 static uint32_t threads_for(const tsr_device *device, int64_t blocks, uint32_t rows,
                             uint32_t columns)
 {
@@ -77,7 +78,8 @@ static bool suits_blocks(const tsr__matmul_call *call, tsr__shader shader)
            admitted(shader, call->b, p);
 }
 
-/* The kernel of blocks that is to multiply few rows; matmul_quant.comp if none suits. */
+/* Returns the kernel that multiplies few rows by blocks: one that loads whole blocks if possible,
+ * otherwise matmul_quant.comp. */
 static tsr__shader shader_for(const tsr__matmul_call *call)
 {
     if (call->problem->allow_int8 && tsr_stream_device(call->stream)->int8_dot &&
@@ -87,7 +89,7 @@ static tsr__shader shader_for(const tsr__matmul_call *call)
                                                          : TSR__SHADER_MATMUL_QUANT;
 }
 
-/* A product with few rows, divided into columns of y, that is, rows of b. */
+/* A product with few rows, which is divided into columns of y. These are rows of b. */
 typedef struct few_rows {
     const tsr__matmul_call *call;
     tsr__dispatch dispatch;
@@ -129,9 +131,9 @@ static int64_t columns_at_once(const tsr__matmul_call *call, uint32_t columns)
     return (groups < 1 ? 1 : groups > 0x1p30 ? INT64_C(1) << 30 : (int64_t)groups) * columns;
 }
 
-/* The number of columns of b that a workgroup multiplies. Rounding a row to 8 bits takes as long as
- * multiplying two columns by it, so integers take eight, if registers have room for their
- * blocks. */
+/* The number of rows of b that a workgroup multiplies. Rounding a row of a to 8 bits takes as long
+ * as multiplying it by two of them, so the kernel of integers takes eight, if registers have room
+ * for their blocks. */
 static uint32_t columns_for(uint32_t rows, tsr__shader shader, tsr_dtype blocks)
 {
     if (rows == 1 && shader == TSR__SHADER_MATMUL_BLOCKS_INT8 && blocks != TSR_Q8_0)
@@ -186,7 +188,8 @@ static tsr_status run_few(const tsr__matmul_call *call, bool gated)
 tsr_status tsr__matmul_few_gated(const tsr__matmul_call *call, bool *recorded)
 {
     const tsr__matmul_problem *p = call->problem;
-    /* All of y must be computed at once, because the shader finds the factors n columns further. */
+    /* One dispatch must compute all of y, because the shader finds the factors n columns
+     * further. */
     if (p->k == 0 || tsr__quant_rows_suit(call) || !suits_few(call->b, p) || p->m > MAX_ROWS / 2 ||
         columns_at_once(call, 1) < p->n)
         return TSR_OK;
@@ -251,7 +254,7 @@ static tsr_status run_panels(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
     const int64_t most =
         device->device_class == TSR__CLASS_GPU ? PANEL_BYTES_ON_GPU : PANEL_BYTES_ON_CPU;
     panels p = {.y = y, .a = a, .b = b, .params = params};
-    /* f16 has room for the values of weights, and products of f16 are the fastest ones. */
+    /* f16 can represent the weights, and products of f16 are the fastest ones. */
     const tsr_dtype dtype = a->layout.dtype == TSR_F16 ? TSR_F16 : TSR_F32;
     const int64_t row_bytes = k * (int64_t)tsr_dtype_size(dtype);
     p.rows = most / row_bytes;
@@ -259,8 +262,8 @@ static tsr_status run_panels(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
     p.rows = tsr__matmul_min(p.rows, n);
     TSR__TRY(tsr_layout_init(dtype, 2, (int64_t[]){p.rows, k}, &p.panel.layout));
     TSR__TRY(tsr__stream_keep_scratch(stream, (uint64_t)(p.rows * row_bytes), &p.panel.buffer));
-    /* Products on CPU drivers read operands at once, on the host, if no recorded work uses them.
-     * This use of the panel prevents that, also in the preflight. */
+    /* On CPU drivers, the host may read the operands of a product already while it is recorded, if
+     * no recorded work uses them. This use of the panel prevents that, also in the preflight. */
     tsr__access first = tsr__write_buffer(p.panel.buffer);
     first.end_bytes = first.begin_bytes + 4;
     tsr_status status = tsr__stream_fill(stream, first, 0);

@@ -9,10 +9,10 @@
 #include "base/float16.h"
 #include "gpu/matmul/matmul.h"
 
-/* One product y[m,n] = a[m,k] · b[n,k]ᵀ in f32, or y = a[k,m]ᵀ · b[k,n] + bias[n] in the dtype of
- * the operands, whose result the host knows. The operands are multiples of 1/8 from -2 to 2, which
- * f16 and bf16 represent. All sums of products are then exact in f32, in every order of addition,
- * so that the results must be equal bit by bit. */
+/* One of two products whose result the host knows: y[m,n] = a[m,k] · b[n,k]ᵀ in f32, or y = a[k,m]ᵀ
+ * · b[k,n] + bias[n] in the dtype of the operands. The operands are multiples of 1/8 from -2 to 2,
+ * which f16 and bf16 represent. All sums of products are then exact in f32, in every order of
+ * addition, so that the results must be equal bit by bit. */
 
 static float value_at(uint32_t seed, uint32_t index)
 {
@@ -31,8 +31,8 @@ typedef struct check {
     const tsr__matmul_config *config;
     tsr_dtype dtype;
     int64_t m, n, k;
-    uint32_t splits; /* the parts of k; 0: as many as the chooser takes */
-    bool transposed; /* the second of the two products */
+    uint32_t splits; /* the number of parts of k; 0: the chooser's number */
+    bool transposed; /* the product is aᵀ·b + bias, otherwise a·bᵀ */
     tsr_stream *stream;
     tsr_tensor *y, *a, *b, *bias;
     float *host; /* y, then the operands as they are uploaded */
@@ -144,7 +144,7 @@ static bool can_multiply(const check *c)
     tsr__matmul_problem problem;
     tsr__matmul_device device = tsr__matmul_device_of(c->gpu);
 
-    /* The other product needs the same of the device as this one. */
+    /* aᵀ·b + bias needs the same properties of the device as a·bᵀ. */
     return tsr_layout_init(TSR_F32, 2, (int64_t[]){c->m, c->n}, &y) == TSR_OK &&
            tsr_layout_init(c->dtype, 2, (int64_t[]){c->m, c->k}, &a) == TSR_OK &&
            tsr_layout_init(c->dtype, 2, (int64_t[]){c->n, c->k}, &b) == TSR_OK &&
@@ -207,7 +207,7 @@ static bool works(tsr_device *gpu, const tsr__matmul_config *config,
             tsr__kernel_works(gpu, config->name, problem->b.dtype, check_config));
 }
 
-/* Fails with the names of the kernels that are off. */
+/* Fails with an error text that names the kernels that are off. */
 static tsr_status none_left(const tsr_device *gpu, const tsr__matmul_device *device)
 {
     const tsr__matmul_config *config;

@@ -13,8 +13,8 @@ tsr_status tsr__matmul_choose_tested(tsr_device *gpu, tsr__tuned *tuned,
                                      const tsr__matmul_problem *problem,
                                      const tsr__matmul_override *override, tsr__matmul_plan *out);
 
-/* Adds the tests of all kernels for products that the device chooses without a tuning of its own,
- * for all dtypes. The others are tested when they are first chosen. */
+/* Adds the tests, for all dtypes, of all kernels for products that the device can choose without a
+ * tuning of its own. Other kernels are tested when they are first chosen. */
 void tsr__matmul_add_tests(tsr_device *gpu, tsr__kernel_tests *list);
 
 #endif

@@ -5,8 +5,9 @@ tsr_status tsr__memory_create_buffer(tsr_device *device, uint64_t size, const vo
                                      VkBuffer *out, VkMemoryRequirements *requirements)
 {
     /* Both queues may use a buffer at the same time, for example different rows of a tensor, so
-     * neither owns it. For images this costs something, because drivers then do not compress them.
-     * Buffers are never compressed: Mesa's drivers do not even keep their sharing mode. */
+     * neither queue owns it. This costs nothing: it would prevent the compression of images, but
+     * drivers do not compress buffers, and Mesa's drivers do not even store a buffer's sharing
+     * mode. */
     const uint32_t families[] = {device->compute.family, device->transfer.family};
     const bool shared = device->transfer.handle != VK_NULL_HANDLE;
     VkBufferCreateInfo info = {

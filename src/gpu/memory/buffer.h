@@ -28,7 +28,7 @@ typedef struct tsr__buffer {
     VkBuffer handle;
     uint64_t address; /* the address of this buffer's first byte */
     void *host;       /* the host's address of the first byte; NULL if it is not mapped */
-    /* the same for memory that the host can write, but only read very slowly */
+    /* the same if the host can write the memory, but reads it only very slowly */
     void *direct;
     atomic_uint references;
     atomic_uint held; /* the number of references that batches have */

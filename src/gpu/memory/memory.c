@@ -15,7 +15,7 @@
 #define SLAB_BYTES (UINT64_C(16) << 20)
 /* A buffer of at least this size gets its own slab, because it would fill most of a shared one. */
 #define DEDICATED_BYTES (UINT64_C(4) << 20)
-/* The empty slabs that are kept have at most 1/KEPT_SHARE of their heap's size. */
+/* Empty slabs may keep 1/KEPT_SHARE of their heap's size. */
 #define KEPT_SHARE 16
 #define KIND_COUNT 4
 
@@ -88,7 +88,7 @@ static tsr_status choose_types(tsr_device *device, device_memory *memory)
         type[TSR__BUFFER_DEVICE] = direct;
     type[TSR__BUFFER_UPLOAD] = tsr__memory_find_type(properties, allowed, host, 0, local | cached);
     type[TSR__BUFFER_READBACK] = tsr__memory_find_type(properties, allowed, host, cached, local);
-    /* used if the memory cannot be imported */
+    /* used if host memory cannot be imported */
     type[TSR__BUFFER_SHARED] = type[TSR__BUFFER_READBACK];
     return TSR_OK;
 }
@@ -197,9 +197,9 @@ static tsr_status check_room(const tsr_device *device, const device_memory *memo
     return TSR_OK;
 }
 
-/* Asks the system for pages of 2 MiB, for memory of a driver for the CPU: a model's weights are
- * then a thousand pages instead of half a million, and take half of the time to fill. A system that
- * does not have them changes nothing. */
+/* Asks the system for pages of 2 MiB, for memory of a driver for the CPU. A model's weights then
+ * have a thousand pages instead of half a million, and filling them takes half of the time. Nothing
+ * changes if the system does not have such pages. */
 static void use_large_pages(const tsr_device *device, const tsr__slab *slab)
 {
 #ifdef MADV_HUGEPAGE
@@ -214,7 +214,8 @@ static void use_large_pages(const tsr_device *device, const tsr__slab *slab)
 #endif
 }
 
-/* If the system has no addresses left for the mapping, uploads to this slab are staged. */
+/* Maps the slab so that the host can write it. If the system has no addresses left for the mapping,
+ * uploads to this slab are staged. */
 static void map_to_write(tsr_device *device, tsr__slab *slab)
 {
     void *host = NULL;
@@ -238,8 +239,8 @@ static tsr_status slab_allocate(tsr_device *device, const device_memory *memory,
     VkResult result = tsr__memory_allocate(device, requirements.size, memory->type[slab->kind],
                                            NULL, &slab->memory);
     if (result < 0) {
-        /* The second result means that the driver's limit of allocations is reached, together with
-         * those of other parts of the process. */
+        /* VK_ERROR_TOO_MANY_OBJECTS means that all parts of the process together have reached the
+         * driver's limit of allocations. */
         if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_TOO_MANY_OBJECTS)
             return out_of_memory(device, memory, slab->kind, slab->size_bytes,
                                  "vkAllocateMemory refused", slab->size_bytes);
@@ -339,10 +340,10 @@ static bool only_of_kind(const device_memory *memory, const tsr__slab *slab)
     return slab->page_count > 0;
 }
 
-/* Frees empty slabs until the others are within KEPT_SHARE of the heap. The slabs that became empty
- * first are freed first. A program whose steps need the same memory again and again keeps it:
- * operating systems give memory to programs page by page, filled with zeros, which takes many times
- * as long as using it. */
+/* Frees empty slabs until the rest is within 1/KEPT_SHARE of the heap. The slabs that became empty
+ * first are freed first. A program whose steps need the same memory again and again keeps it,
+ * because operating systems give memory to programs page by page, filled with zeros, which takes
+ * many times as long as using it. */
 static void trim_kept(tsr_device *device, device_memory *memory, uint32_t heap)
 {
     for (;;) {

@@ -13,8 +13,9 @@ struct tsr__matmul_call {
     tsr_stream *stream;
     const tsr__matmul_problem *problem;
     const tsr_tensor *y, *a, *b, *bias; /* bias may be NULL */
-    /* The two products of activated.h, of kernels whose family has `fuses`: `slope` is the second
-     * result, or NULL; if `times` is true, y is multiplied by the bias instead of adding it. */
+    /* Only for the products of activated.h, if the family's `fuses` allows them. `slope` is the
+     * second result, or NULL. If `times` is true, y is multiplied by the bias instead of adding
+     * it. */
     const tsr_tensor *slope;
     bool times;
 };

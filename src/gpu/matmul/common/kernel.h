@@ -25,7 +25,7 @@ typedef struct tsr__matmul_config {
     uint32_t bk;        /* elements of k per step */
     uint32_t tm, tn;    /* rows and columns of y per invocation */
     uint32_t vendor_id; /* the only vendor on whose devices the configuration runs; 0: all */
-    /* the number of steps whose tiles are in shared memory at once: 2; or 0, which means one */
+    /* the number of steps whose tiles are in shared memory at the same time: 2, or 0 for one */
     uint32_t buffers;
     uint32_t steps;    /* the number of steps that the main loop unrolls; 0: the shader decides */
     bool stores_plain; /* stores only f32 sums; another dispatch applies the epilogue */
@@ -84,7 +84,7 @@ typedef struct tsr__matmul_plan {
     uint32_t splits;  /* the number of parts of k; another dispatch adds up their sums */
     uint32_t k_chunk; /* the length of each part except the last */
     bool tuned;       /* a tuning chose this plan */
-    bool gated;       /* a product as gated.h describes it; only of tsr__matmul_vector_k */
+    bool gated;       /* the product is as gated.h describes it; only with tsr__matmul_vector_k */
 } tsr__matmul_plan;
 
 struct tsr__matmul_family {

@@ -25,8 +25,8 @@ static const tsr__matmul_config configs[] = {
      .tn = 4, .vectors = true},
     {"tiled-32x64", &tsr__matmul_tiled, .threads = 128, .bm = 32, .bn = 64, .bk = 16, .tm = 4,
      .tn = 4},
-    /* For f16 in shared memory. Because its elements have half the size, steps are twice as long as
-     * those above, in as much shared memory. */
+    /* These configurations have tiles of f16 in shared memory. Its elements have half the size, so
+     * that steps are twice as long as those above, in as much shared memory. */
     {"pairs-l", &tsr__matmul_pairs, .threads = 256, .bm = 128, .bn = 128, .bk = 32, .tm = 8,
      .tn = 8, .vectors = true},
     {"pairs-m8", &tsr__matmul_pairs, .threads = 128, .bm = 64, .bn = 64, .bk = 32, .tm = 8, .tn = 4,
@@ -51,11 +51,11 @@ static const tsr__matmul_config configs[] = {
      .buffers = 2},
     {"coopmat-16", &tsr__matmul_coopmat, .threads = 128, .bm = 16, .bn = 64, .bk = 64,
      .buffers = 2},
-    /* coopmat-s with twice the invocations, each of which needs half the registers: for Intel's
-     * Xe2, where larger ones spill. */
+    /* This is coopmat-s with twice the invocations, each of which needs half the registers. On
+     * Intel's Xe2, larger tiles spill registers. */
     {"coopmat-s256", &tsr__matmul_coopmat, .threads = 256, .bm = 64, .bn = 64, .bk = 32},
-    /* Only tunings choose these: on an H200, coopmat-xl is a quarter faster. The driver decides how
-     * the subgroups divide the tile. */
+    /* Only tunings choose the next configurations: on an H200, coopmat-xl is a quarter faster. The
+     * driver decides how the subgroups divide the tile. */
     {"coopmat2-128x256", &tsr__matmul_coopmat2, .threads = 256, .bm = 128, .bn = 256, .bk = 64,
      .steps = 4},
     {"coopmat2-128x128", &tsr__matmul_coopmat2, .threads = 256, .bm = 128, .bn = 128, .bk = 64,

@@ -9,9 +9,9 @@
  * accesses. */
 _Static_assert(TSR_MM_COOPMAT_PAD * 2 % 16 == 0, "padded rows of f16 stay aligned to 16 bytes");
 
-/* The number of bytes of shared memory, whichever order its elements have. It contains the tiles of
- * a and b in 16 bits, with padded rows. The f32 sums that subgroups store together use the same
- * memory, except for bf16. */
+/* The number of bytes of shared memory, which does not depend on the order of its elements. It
+ * contains the tiles of a and b in 16 bits, with padded rows. The f32 sums that subgroups store
+ * together use the same memory, except for bf16. */
 static uint32_t shared_bytes(const tsr__matmul_config *config, const tsr__matmul_fragment *fragment,
                              uint32_t subgroups, tsr_dtype dtype)
 {
@@ -73,15 +73,17 @@ tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
     if (out.m == 0 || out.n == 0 || out.k == 0 || out.subgroup_size == 0 ||
         config->threads % out.subgroup_size != 0)
         return none;
-    /* NVIDIA's GPUs transpose fragments while they read them. Intel's compiler transposes before
-     * the products, which then wait for the loads. CPU drivers test what AMD's GPUs use. */
+    /* AMD's GPUs need tiles that are transposed when they are stored. NVIDIA's GPUs transpose
+     * fragments while they read them. Intel's compiler would transpose before the products, which
+     * then wait for the loads. CPU drivers do the same as AMD's GPUs, to test it. */
     out.along_k = device->vendor_id == TSR__VENDOR_AMD || device->device_class != TSR__CLASS_GPU;
     uint32_t subgroups = config->threads / out.subgroup_size;
     out.down = rows_of(config, &out, subgroups);
     if (subgroups > device->max_subgroups || out.down == 0 || config->bk % out.k != 0)
         return none;
-    /* Store a row of a subgroup's fragments together if shared memory has room for it: fewer rounds
-     * of storing execute the epilogue less often. But a second workgroup counts more. */
+    /* Store a row of a subgroup's fragments together if shared memory has room for it, because
+     * fewer rounds of storing execute the epilogue less often. It is more important, however, that
+     * a second workgroup has room. */
     out.staged = config->bn / (subgroups / out.down) / out.n;
     tsr__matmul_fragment narrow = out;
     narrow.staged = 1;
@@ -110,8 +112,8 @@ static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *dev
                                    tsr__matmul_min(config->bn, p->n));
 }
 
-/* With loads of single elements, shared memory has the order in which the elements are contiguous,
- * or closest to each other, in memory. */
+/* Without vector loads, tiles have the order in which the elements are contiguous, or closest to
+ * each other, in memory. */
 static uint32_t scalar_load(int64_t line, int64_t k)
 {
     return line > 0 && (k == 0 || line < k) ? TSR_MM_LOAD_SCALAR_LINE : TSR_MM_LOAD_SCALAR;

@@ -28,8 +28,8 @@ static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *dev
            tsr__matmul_coopmat2_runs(config, device, TSR_BF16);
 }
 
-/* True if an operand is a tensor as the kernel loads it: one of its strides is 1, the other one is
- * not smaller than what it skips, and everything starts at multiples of 16 bytes. */
+/* True if the kernel can load an operand as a tensor: one of its strides is 1, the other one is not
+ * smaller than a line, and all lines start at multiples of 16 bytes. */
 static bool is_tensor(uint32_t load, int64_t line_stride, int64_t lines, int64_t k_stride,
                       int64_t k)
 {
@@ -79,7 +79,7 @@ static bool has_variant(const tsr__matmul_config *config, const tsr__matmul_devi
 }
 
 /* True if the kernel can store y as a tensor: its rows are contiguous and start at multiples of 16
- * bytes. TSR_MM_Y_VECTORS means that for f32. */
+ * bytes. For f32, TSR_MM_Y_VECTORS means the same. */
 static bool stores_tensor(const tsr__matmul_variant *variant)
 {
     uint32_t dtype = variant->mode >> TSR_MM_Y_DTYPE_SHIFT & TSR_MM_FIELD_MASK;

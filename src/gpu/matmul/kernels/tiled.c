@@ -16,8 +16,8 @@ static uint32_t tile_bytes(const tsr__matmul_config *config)
     return rows * (config->bm + pad + config->bn + pad) * (uint32_t)sizeof(float);
 }
 
-/* On GPUs without the instruction for two products, pairs are not faster, and some variants spill
- * registers. On CPU drivers, tests use them. */
+/* On GPUs without the instruction for two products, the kernels for pairs are not faster, and some
+ * variants spill registers. On CPU drivers, tests run them. */
 static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
 {
     if (config->family == &tsr__matmul_pairs && device->device_class == TSR__CLASS_GPU &&
@@ -31,8 +31,8 @@ static bool loads_ahead(const tsr__matmul_device *device)
     return device->device_class == TSR__CLASS_GPU && tsr__chip_of(device)->loads_ahead;
 }
 
-/* True if the kernel does not spill registers. 8×8 sums and loads ahead leave no registers for
- * loads of single elements, each of which needs an offset. */
+/* True if the kernel does not spill registers. With 8×8 sums and loads_ahead, no registers are left
+ * for loads of single elements, each of which needs an offset. */
 static bool loads_suit(const tsr__matmul_config *config, const tsr__matmul_device *device,
                        uint32_t a_load, uint32_t b_load)
 {
@@ -43,8 +43,8 @@ static bool loads_suit(const tsr__matmul_config *config, const tsr__matmul_devic
     return !config->vectors || a_vectors || b_vectors;
 }
 
-/* The widest loads, in elements. Pairs whose elements are in two loads need twice as many elements
- * per invocation as a load has. */
+/* The widest loads, in elements. If two loads provide the elements of a pair, an invocation needs
+ * twice as many elements of each operand as a load has. */
 static int64_t load_width(const tsr__matmul_config *config)
 {
     uint32_t lines = config->bm < config->bn ? config->bm : config->bn;
@@ -72,7 +72,8 @@ static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *dev
                                    tsr__matmul_min(config->bn, p->n));
 }
 
-/* On CPU drivers, compiling a kernel for every epilogue would take longer than it saves. */
+/* Sets what depends on the device only. On CPU drivers, compiling a kernel for every epilogue would
+ * take longer than it saves. */
 static void specialize_for_device(const tsr__matmul_config *config,
                                   const tsr__matmul_device *device, tsr__matmul_variant *variant)
 {

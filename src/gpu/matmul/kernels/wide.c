@@ -15,7 +15,7 @@ static void add_access(tsr__dispatch *dispatch, tsr__access access)
     dispatch->access[dispatch->access_count++] = access;
 }
 
-/* A call that is being recorded. `push` and the groups are set anew for each of its dispatches. */
+/* A call that is being recorded. `push` and the groups are set for each of its dispatches. */
 typedef struct wide_run {
     const tsr__matmul_call *call;
     int64_t bn; /* the number of columns per workgroup */

@@ -20,7 +20,7 @@ struct tsr__tuned {
     pthread_mutex_t lock;
     atomic_bool any;          /* false if the table is empty; the lock is then not needed */
     tsr__tuned_table table;   /* the entries that the chooser uses */
-    tsr__tuned_table changes; /* those entries that are not in the file yet */
+    tsr__tuned_table changes; /* those of the entries that are not in the file yet */
 };
 
 const tsr__cache_kind tsr__tuned_file = {
@@ -54,8 +54,8 @@ void tsr__tuned_identify(const tsr__tuned_owner *owner, tsr__cache_key *out)
     out->storage = (uint32_t)owner->storage;
 }
 
-/* Hashes the shaders of products and the table of configurations. With other kernels, other choices
- * may be the fastest. */
+/* Hashes the shaders of products and the table of configurations, because other choices may be the
+ * fastest with other kernels. */
 static uint64_t hash_kernels(tsr__storage storage)
 {
     uint64_t hash = tsr__cache_hash_shaders(storage, "matmul");
@@ -135,7 +135,8 @@ static tsr_status load(const tsr_device *device, tsr__tuned_table *out)
     return TSR_OK;
 }
 
-/* The choices that this build has for the chip, and those of the file, which take precedence. */
+/* Collects the choices that this build has for the chip, and those of the file, which take
+ * precedence. */
 static tsr_status collect(const tsr_device *device, tsr__tuned_table *out)
 {
     const tsr__matmul_device chooser_device = {
@@ -271,8 +272,8 @@ static tsr_status store(const tsr_device *device, const tsr__tuned_table *table)
     return TSR_OK;
 }
 
-/* Reads the file again before writing it, because another process may have stored more entries, or
- * this process did not read it because of TESSERA_TUNING=0. */
+/* Reads the file again before writing it. Another process may have stored more entries, or this
+ * process has not read it because of TESSERA_TUNING=0. */
 static tsr_status store_changes(const tsr_device *device, tsr__tuned *tuned)
 {
     tsr__tuned_table stored;
