@@ -33,7 +33,8 @@ typedef struct tsr__chip {
     const char *name;
     uint32_t vendor_id;
     uint32_t first_device, last_device; /* device ids, inclusive */
-    /* the smallest size of subgroups, inclusive: it distinguishes the architectures of AMD */
+    /* the smallest size of subgroups is in this range, inclusive; it distinguishes the
+     * architectures of AMD */
     uint32_t first_subgroup, last_subgroup;
 
     uint32_t processors;         /* the number for which `enough_tiles` are given */

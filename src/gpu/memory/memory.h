@@ -28,8 +28,8 @@ typedef struct tsr__slab {
 tsr_status tsr__memory_create_buffer(tsr_device *device, uint64_t size, const void *next,
                                      VkBuffer *out,
                                      VkMemoryRequirements *requirements) TSR_NODISCARD;
-/* Allocates memory to which such a VkBuffer can be bound, and returns the driver's result. On
- * failure *out is VK_NULL_HANDLE. */
+/* Allocates memory to which a VkBuffer of tsr__memory_create_buffer can be bound, and returns the
+ * driver's result. On failure *out is VK_NULL_HANDLE. */
 VkResult tsr__memory_allocate(tsr_device *device, uint64_t size, uint32_t type, const void *next,
                               VkDeviceMemory *out);
 
@@ -39,7 +39,8 @@ uint32_t tsr__memory_find_type(const VkPhysicalDeviceMemoryProperties *propertie
                                VkMemoryPropertyFlags required, VkMemoryPropertyFlags wanted,
                                VkMemoryPropertyFlags unwanted);
 
-/* Take a range of a slab, and give it back. size_bytes must not be 0. */
+/* The first function takes a range of a slab, the second gives it back. size_bytes must not be
+ * 0. */
 tsr_status tsr__memory_take(tsr_device *device, tsr__buffer_kind kind, uint64_t size_bytes,
                             tsr__slab **out_slab, uint64_t *out_offset, uint64_t *out_reserved);
 void tsr__memory_give(tsr_device *device, tsr__slab *slab, uint64_t offset, uint64_t reserved);

@@ -22,7 +22,7 @@ typedef struct file_header {
     uint64_t data_hash;
 } file_header;
 
-/* Hashes word by word, which is faster: every time a device is opened, some hundred thousand words
+/* Hashes word by word, which is faster: whenever a device is opened, some hundred thousand words
  * are hashed. */
 uint64_t tsr__cache_hash_shaders(tsr__storage storage, const char *prefix)
 {

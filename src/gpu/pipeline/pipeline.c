@@ -15,7 +15,7 @@ struct tsr__pipeline {
     /* For a caller's kernel, its device, to which the pipeline has a reference. NULL for built-in
      * shaders. */
     tsr_device *owner;
-    atomic_uint references; /* the number of references that callers have */
+    atomic_uint references; /* the number of references that callers and batches have */
     VkPipeline pipeline;
     /* The following fields are used only for built-in shaders. */
     tsr__pipeline *next;
@@ -39,8 +39,9 @@ typedef struct device_pipelines {
     VkPipelineCache cache;
     bool capture;
     tsr__cache_key key;
-    uint64_t built;       /* the number of pipelines built since the device was opened */
-    uint64_t saved_built; /* the number of these whose driver cache has been written to disk */
+    uint64_t built; /* the number of pipelines built since the device was opened */
+    /* the value of `built` when the driver's cache was last written to disk */
+    uint64_t saved_built;
     uint64_t kept, limit;
     uint64_t uses; /* the number of calls of tsr__pipeline_get */
     replacement replaced[MAX_REPLACED];
@@ -336,9 +337,9 @@ static tsr__pipeline **bucket_of(device_pipelines *pipelines, tsr__shader shader
     return &pipelines->buckets[hash % BUCKETS];
 }
 
-/* Asks whether the shader may be used, unless that has been settled for this pipeline. The test of
- * a shader uses its pipelines before the answer is known. The lock is released in the meantime,
- * because the test builds pipelines. */
+/* Asks device->admit whether the shader may be used, unless the answer for this pipeline is known.
+ * While a shader is tested, the answer is yes. The lock is released in the meantime, because the
+ * test builds pipelines. */
 static tsr_status admit_unlocked(tsr_device *device, device_pipelines *pipelines,
                                  tsr__shader shader, const uint32_t *spec, int spec_count,
                                  bool *settled)

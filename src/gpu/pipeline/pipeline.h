@@ -27,9 +27,9 @@ typedef struct tsr__pipeline tsr__pipeline;
 tsr_status tsr__pipeline_get(tsr_device *device, tsr__shader shader, const uint32_t *spec,
                              int spec_count, tsr__pipeline **out);
 
-/* True if tsr__pipeline_get would not refuse the shader because of its self-test, which this call
- * runs if necessary. For operations that can use another shader instead. Only the constants that
- * are dtypes matter. */
+/* True unless tsr__pipeline_get would refuse the shader because of its self-test. This call runs
+ * the test if necessary. It is for operations that can use another shader instead. Only the
+ * constants that are dtypes matter. */
 static inline bool tsr__shader_admitted(tsr_device *device, tsr__shader shader,
                                         const uint32_t *spec, int spec_count)
 {

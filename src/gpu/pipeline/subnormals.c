@@ -26,7 +26,8 @@ static uint32_t opcode_at(const uint32_t *code, size_t at)
     return code[at] & 0xffff;
 }
 
-/* Where a module has what the two ways change; 0: nowhere. */
+/* The places in a module that change so that subnormal numbers are kept. A place is 0 if the module
+ * does not have it. */
 typedef struct places {
     uint32_t entry, constant; /* ids of the entry point and of WIDEN_F16 */
     size_t after_entries;     /* the instruction that follows the entry points */

@@ -13,7 +13,8 @@ enum {
     PAIR = 2 * TSR_PACK_BLOCK,
 };
 
-/* The largest number of elements of a dispatch, a multiple of what a workgroup takes. */
+/* The largest number of elements of a dispatch, a multiple of the number that a workgroup
+ * processes. */
 #define PIECE_MAX (UINT64_C(1) << 27)
 
 static uint64_t pairs_for(uint64_t count)
@@ -37,14 +38,15 @@ static uint64_t address_at(const tsr_tensor *x, uint64_t element)
     return tsr__tensor_address(x) + element * tsr_dtype_size(x->layout.dtype);
 }
 
-/* A range of a tensor's elements. The kernels need no checks of bounds if it is whole units. */
+/* A range of a tensor's elements. It consists of whole units, for which the kernels need no checks
+ * of bounds, or it is partial. */
 typedef struct piece {
     uint64_t first;
     uint32_t count;
     bool partial;
 } piece;
 
-/* Goes on to the next piece of `count` elements: whole units first, and then the rest. Returns
+/* Replaces the piece by the next one of `count` elements: whole units first, then the rest. Returns
  * false at the end. */
 static bool next_piece(piece *p, uint64_t count, uint64_t unit)
 {
@@ -97,7 +99,8 @@ static tsr_status find_largest(tsr_stream *stream, const packing *pack)
     return TSR_OK;
 }
 
-/* Records packing `pairs` pairs of blocks. The last ones are partial, and have the factor. */
+/* Records packing `pairs` pairs of blocks. If `partial` is set, these are the last ones: they are
+ * incomplete and contain the factor. */
 static tsr_status pack_pairs(tsr_stream *stream, const packing *pack, uint64_t first,
                              uint64_t pairs, bool partial)
 {

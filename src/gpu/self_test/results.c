@@ -27,7 +27,7 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return tsr__hash(hash, text, strlen(text) + 1);
 }
 
-/* Like a tuning, results are those of a kind of device, so that the identity has no UUIDs. */
+/* Results, like tunings, belong to a kind of device, so the identity contains no UUIDs. */
 static tsr__cache_key identify(const tsr_device_info *info, tsr__storage storage)
 {
     tsr__cache_key key;

@@ -26,8 +26,8 @@ tsr_status tsr__self_test_mode_wanted(tsr__self_test_mode *out)
 
 /* What a device knows about its kernels ------------------------------------------------------- */
 
-/* A kernel whose result is known. Entries do not change, and their addresses and those of names
- * identify kernels, so that they can be found without a lock. */
+/* A kernel whose result is known. Entries do not change, so that they can be found without a lock.
+ * Kernels are identified by the addresses of their names. */
 typedef struct verdict {
     const char *name;
     tsr_dtype dtype;
@@ -172,7 +172,7 @@ static bool test(tsr_device *device, self_tests *tests, const char *name, tsr_dt
     return right;
 }
 
-/* Takes the result from the file, if it has one. */
+/* Uses the result from the file, if it has one. */
 static const verdict *recall(const tsr_device *device, self_tests *tests, const char *name,
                              tsr_dtype dtype)
 {
@@ -196,7 +196,7 @@ bool tsr__kernel_works(tsr_device *device, const char *name, tsr_dtype dtype, ts
 
     if (checking || !device->self_tested)
         return true;
-    /* Without memory, nothing can be tested. */
+    /* If there is no memory for the results, no test can run, and the kernel may be used. */
     if (tsr__device_attach(device, &tests_kind, &attachment) != TSR_OK)
         return true;
     self_tests *tests = attachment;

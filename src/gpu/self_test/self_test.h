@@ -2,8 +2,8 @@
  * The results are remembered in a file, which belongs to one kind of device, one version of its
  * driver and one build of the kernels. A kernel that fails is not used.
  *
- * This folder decides when a kernel is tested, and remembers the results. How a kernel is tested is
- * decided by the folder that has it. */
+ * This folder decides when a kernel is tested, and remembers the results. The folders that contain
+ * the tests (checks/ and matmul/) decide how it is tested. */
 #ifndef TSR_GPU_SELF_TEST_SELF_TEST_H
 #define TSR_GPU_SELF_TEST_SELF_TEST_H
 
@@ -12,7 +12,8 @@
 typedef enum tsr__self_test_mode {
     TSR__SELF_TEST_FIRST_USE, /* a kernel is tested before its first use, if no file has a result */
     TSR__SELF_TEST_OFF,       /* all kernels are used */
-    TSR__SELF_TEST_FULL       /* opening a device tests all kernels it uses, whatever a file has */
+    /* opening a device tests all kernels that it uses, even if a file has their results */
+    TSR__SELF_TEST_FULL
 } tsr__self_test_mode;
 
 /* Reads TESSERA_SELF_TEST. Errors: TSR_ERR_INVALID. */
@@ -20,14 +21,14 @@ tsr_status tsr__self_test_mode_wanted(tsr__self_test_mode *out) TSR_NODISCARD;
 
 /* Runs the kernel called `name` with elements of `dtype`, compares its results with the host's and
  * sets *out to whether they agree. Returns TSR_ERR_UNSUPPORTED if the kernel cannot be tested in
- * this way on the device; it then may be used, and no file remembers it. */
+ * this way on the device. The kernel may then be used, and the result is not stored. */
 typedef tsr_status tsr__check_fn(tsr_device *device, const char *name, tsr_dtype dtype, bool *out);
 
 /* True if the kernel may be used. The first call for a kernel and a dtype runs `check`, unless a
- * file has the result; it blocks until the device has done that. If the check cannot be run because
- * memory is missing, the kernel may be used this time, and the next call tries again. If it fails
- * in any other way, the kernel may not be used. `name` is a constant, of up to 23 bytes. Always
- * true while a check runs in this thread. Thread-safe. */
+ * file has the result, and blocks until the check is complete. If the check cannot be run because
+ * memory is missing, the kernel may be used this time, and the next call tries again. If the check
+ * fails in any other way, the kernel may not be used. `name` is a constant of up to 23 bytes.
+ * Always true while a check runs in this thread. Thread-safe. */
 bool tsr__kernel_works(tsr_device *device, const char *name, tsr_dtype dtype, tsr__check_fn *check);
 
 /* A kernel, and a dtype for which it is to be tested. */

@@ -10,13 +10,13 @@
 typedef struct tsr__hazards {
     int count;
     tsr__access access[TSR__HAZARDS_MAX];
-    /* Of each access: tsr__dispatch.pieces of the command that it belongs to. Accesses with the
-     * same number other than 0 do not conflict. */
+    /* for each access, `pieces` of its dispatch (tsr__dispatch); accesses with the same number
+     * other than 0 do not conflict */
     uint32_t pieces[TSR__HAZARDS_MAX];
 } tsr__hazards;
 
-/* True if one of the accesses of a command must wait for a pending one, or if there is no room to
- * add them. */
+/* True if one of the accesses of a command must wait for a pending access, or if there is no room
+ * to add the accesses. */
 bool tsr__hazards_conflict(const tsr__hazards *pending, const tsr__access *access, int count,
                            uint32_t pieces);
 /* Adds accesses. If they conflict, the caller must first have recorded a barrier and called

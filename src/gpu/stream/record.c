@@ -5,10 +5,12 @@
 /* The number of operations after which a batch is submitted. It is large enough that the cost of
  * submitting does not matter; larger batches would only start later. */
 #define BATCH_OPERATIONS 96
-/* The same for the first batch after the device has completed all others: it has nothing to do
- * until this one arrives. Each following batch may have twice as many as the one before it. */
+/* The same for the first batch after the device has completed all others. It is smaller, because
+ * the device has nothing to do until this batch arrives. Each following batch may have twice as
+ * many operations as the one before it. */
 #define FIRST_BATCH_OPERATIONS 12
-/* The same for an operation that must be in one batch. The limit bounds the driver's memory. */
+/* The same for atomic operations, which must be in one batch if possible. The limit bounds the
+ * driver's memory. */
 #define BATCH_OPERATIONS_ATOMIC (BATCH_OPERATIONS + 1024)
 /* The largest number of batches in flight; it is enough to keep any device busy. The memory of
  * destroyed tensors becomes free only when batches complete, so without a limit, a program that
@@ -72,7 +74,7 @@ static tsr_status make_next(tsr_stream *stream)
     if (stream->next)
         return TSR_OK;
     TSR__TRY(retire_complete(stream));
-    /* Transfers may be rare, and what they hold must not wait for the next one. */
+    /* Release what complete transfers hold now, because the next transfer may be much later. */
     if (stream->transfers)
         TSR__TRY(retire_complete(stream->transfers));
     TSR__TRY(let_device_catch_up(stream));
@@ -247,8 +249,8 @@ void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count,
 }
 
 /* Submits the open batch. Its commands have already been recorded, so this succeeds even if
- * submitting fails: the batch remains, and the next submit or wait reports the error. Only if the
- * batch was dropped, the error is returned here. */
+ * submitting fails: the batch remains, and the next submit or wait reports the error. An error is
+ * returned only if the batch was dropped. */
 static tsr_status submit_recorded(tsr_stream *stream, tsr_status (*submit)(tsr_stream *stream))
 {
     const uint64_t point = stream->open->point;
@@ -286,7 +288,7 @@ static tsr_status begin_dispatch(tsr_stream *stream, const tsr__dispatch *dispat
     return tsr__stream_begin(stream, dispatch->access, dispatch->access_count);
 }
 
-/* Takes over the caller's reference to the pipeline, even if it fails. */
+/* Takes over the caller's reference to the pipeline, even on failure. */
 static tsr_status run(tsr_stream *stream, tsr__pipeline *pipeline, const tsr__dispatch *dispatch)
 {
     tsr_status status = begin_dispatch(stream, dispatch);
@@ -330,8 +332,8 @@ tsr_status tsr__stream_run(tsr_stream *stream, tsr__pipeline *pipeline,
     return run(stream, pipeline, dispatch);
 }
 
-/* The number of regions that are converted at a time. vkCmdCopyBuffer takes offsets within the
- * slab's buffer. */
+/* The number of regions that are converted to offsets within the slab's buffer at a time, as
+ * vkCmdCopyBuffer needs them. */
 #define REGIONS_AT_ONCE 128
 
 tsr_status tsr__stream_copy(tsr_stream *stream, tsr__access source, tsr__access destination,

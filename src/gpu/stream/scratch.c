@@ -39,7 +39,7 @@ static tsr__scratch_buffer *smallest_fit(tsr_stream *stream, uint64_t size, bool
     return best;
 }
 
-/* Drops one buffer that is not in use: the new buffer replaces one that was too small. */
+/* Drops one buffer that is not in use, so that the new buffer replaces one that was too small. */
 static void drop_one_unused(tsr_stream *stream)
 {
     for (size_t i = 0; i < stream->scratch_count; i++)
@@ -114,14 +114,14 @@ tsr_status tsr__stream_idle_scratch(tsr_stream *stream, uint64_t size_bytes, tsr
     TSR__TRY(tsr__device_check(stream->device));
     tsr__scratch_buffer *idle = smallest_fit(stream, size_bytes, true);
     *out = NULL;
-    /* There is a buffer of this size, but recorded work uses it. No other one is created: otherwise
-     * each operation in flight could have its own. */
+    /* If there is a buffer of this size that recorded work uses, no other buffer is created.
+     * Otherwise each operation in flight could get its own. */
     if (!idle && smallest_fit(stream, size_bytes, false))
         return TSR_OK;
     return lend(stream, size_bytes, idle, out);
 }
 
-/* A buffer that is full is replaced by a new one. The batches that read it keep references to it,
+/* A full buffer is replaced by a new one. The batches that read the old one keep references to it,
  * so its memory is free when they are complete. */
 tsr_status tsr__stream_post(tsr_stream *stream, const void *data, uint64_t size_bytes,
                             tsr__access *out)

@@ -6,9 +6,10 @@
 
 /* vkCmdCopyBuffer does not require alignment, but drivers copy aligned ranges faster. */
 #define STAGING_ALIGNMENT 64
-/* The most that one command copies. The device copies a piece while the host copies the next one,
- * so that the first and the last piece of a transfer are the time in which only one of them works.
- * A bus needs at least 100 µs for a piece, more than submitting it takes. */
+/* The most that one command copies. The device copies a piece while the host copies the next one;
+ * only during the first and the last piece of a transfer, one of them is idle. Smaller pieces would
+ * shorten that time, but a bus should need longer for a piece (here at least 100 µs) than
+ * submitting it takes. */
 #define PIECE_BYTES (UINT64_C(4) << 20)
 /* If there is no memory for a chunk, smaller chunks are tried, down to this size. */
 #define LEAST_CHUNK_BYTES (UINT64_C(64) << 10)
@@ -53,8 +54,8 @@ static tsr_status take(tsr_stream *stream, tsr__staging *staging, tsr__buffer_ki
     return TSR_OK;
 }
 
-/* Returns the stream that performs a transfer. Buffers that the host maps stay with their stream:
- * its points say when the host may read them. */
+/* Returns the stream that performs a transfer. Transfers of buffers that the host maps stay in
+ * their stream, because its points say when the host may read the buffers. */
 static tsr_stream *stream_for(tsr_stream *stream, const tsr__buffer *buffer, uint64_t size_bytes)
 {
     const bool small = size_bytes < stream->device->transfer_least_bytes;
@@ -86,7 +87,7 @@ tsr_status tsr__staging_upload(tsr_stream *stream, tsr__buffer *buffer, uint64_t
 {
     tsr_stream *on = stream_for(stream, buffer, size_bytes);
     TSR__TRY(upload_pieces(on, buffer, offset_bytes, data, size_bytes));
-    /* The transfer starts now, beside the work that the stream already has. */
+    /* Submit the transfer now, so that it runs at the same time as the stream's work. */
     return on == stream ? TSR_OK : tsr__stream_start(on);
 }
 
@@ -114,7 +115,7 @@ static tsr_status readback_start(tsr_stream *stream, tsr__buffer *buffer, uint64
     return TSR_OK;
 }
 
-/* True if the next piece may replace the contents of `chunk`. */
+/* True if the next piece would replace the contents of `chunk`. */
 static bool next_replaces(const tsr__staging *staging, const tsr__buffer *chunk)
 {
     const tsr__buffer *current = staging->chunk[staging->current],
@@ -134,7 +135,8 @@ static tsr_status readback_finish(tsr_stream *stream, const readback *piece, uin
 tsr_status tsr__staging_download(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
                                  void *data, uint64_t size_bytes)
 {
-    /* The stream's own work begins, and the copies wait only for what they read. */
+    /* Submit the stream's own work, so that it runs while the copies wait only for what they
+     * read. */
     if (stream->transfers)
         TSR__TRY(tsr_stream_submit(stream));
     stream = stream_for(stream, buffer, size_bytes);

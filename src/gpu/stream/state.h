@@ -41,13 +41,14 @@ struct tsr_stream {
     tsr_device *device;
     const tsr__queue *queue; /* to which batches are submitted */
     /* The stream that does this stream's large uploads and downloads on the device's transfer
-     * queue; NULL on devices with one queue. Buffers order the two as they order any streams. */
+     * queue; NULL on devices with one queue. The use of buffers orders the two streams, as it
+     * orders any streams. */
     tsr_stream *transfers;
     const tsr_stream *owner; /* the stream whose `transfers` this is, or NULL */
     tsr__stream_mode mode;
     tsr__timeline *timeline;
     tsr__batch *open; /* the open batch, to which commands are recorded; or NULL */
-    /* recording has begun; replaces `open` when that is submitted; or NULL */
+    /* the batch that replaces `open` when that is submitted, already recording; or NULL */
     tsr__batch *next;
     tsr__batch *in_flight; /* submitted batches, the oldest first */
     tsr__batch *spare;
@@ -61,12 +62,12 @@ struct tsr_stream {
     tsr__scratch_buffer *scratch;
     size_t scratch_count, scratch_capacity;
     tsr__buffer *posts;       /* the buffer that tsr__stream_post fills at present, or NULL */
-    uint64_t post_used_bytes; /* of `posts` */
+    uint64_t post_used_bytes; /* the number of used bytes of `posts` */
     tsr__staging upload, readback;
     VkQueryPool timer;
     bool timer_begun, timer_ended;
     double slowdown; /* from TESSERA_SLOWDOWN; 1: full speed */
-    /* Recording blocks while batches have the only references to destroyed tensors of more
+    /* Recording blocks while destroyed tensors to which only batches have references have more
      * bytes. */
     uint64_t left_limit;
     uint32_t last_pieces; /* the number that tsr__stream_new_pieces returned last */
@@ -83,7 +84,7 @@ tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int 
  * Cannot fail after tsr__stream_begin. `pieces` is as in tsr__dispatch. */
 void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count, uint32_t pieces);
 
-/* Returns the end of everything recorded so far. */
+/* Returns the point at which everything that is recorded so far is complete. */
 static inline uint64_t tsr__stream_last_point(const tsr_stream *stream)
 {
     return stream->open ? stream->open->point : stream->timeline->submitted;

@@ -33,7 +33,7 @@ typedef struct tsr__dispatch {
     const void *push;
     uint32_t push_bytes; /* at most TSR__PUSH_MAX, a multiple of 4 */
     uint32_t groups[3];  /* within the device's limits; if one of them is 0, nothing is recorded */
-    /* multiply-adds; 0 if the bytes of `access` are measure enough of the work */
+    /* the work in multiply-adds; 0: it is estimated from the bytes of `access` */
     double work;
     /* Dispatches with the same number other than 0 are pieces of one computation: none reads or
      * writes what another one writes, although their ranges may say so. They need no barriers
@@ -50,8 +50,9 @@ uint32_t tsr__stream_new_pieces(tsr_stream *stream);
  * buffers until the dispatch has run. On failure nothing is recorded. */
 tsr_status tsr__stream_dispatch(tsr_stream *stream, const tsr__dispatch *dispatch);
 
-/* The same as tsr__stream_dispatch, but with the caller's own pipeline; `shader` and the constants
- * are ignored. The batch keeps a reference to the pipeline until the dispatch has run. */
+/* The same as tsr__stream_dispatch, but with the caller's own pipeline; `shader` and the
+ * specialization constants are ignored. The batch keeps a reference to the pipeline until the
+ * dispatch has run. */
 tsr_status tsr__stream_run(tsr_stream *stream, tsr__pipeline *pipeline,
                            const tsr__dispatch *dispatch);
 
@@ -97,20 +98,20 @@ bool tsr__stream_in_preflight(const tsr_stream *stream);
  * and lends it to later operations, too, so the caller must not release it. An operation must
  * request all of its scratch memory before its first command. */
 tsr_status tsr__stream_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out);
-/* The same as tsr__stream_scratch, for operations that are composed of others. The buffer is not
- * lent again until the caller gives it back with tsr__stream_return_scratch, where NULL is
- * allowed. */
+/* The same as tsr__stream_scratch, for operations that are composed of other operations. The buffer
+ * is not lent again until the caller gives it back with tsr__stream_return_scratch, which also
+ * accepts NULL. */
 tsr_status tsr__stream_keep_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out);
 void tsr__stream_return_scratch(tsr_stream *stream, const tsr__buffer *buffer);
-/* The same as tsr__stream_scratch, for memory that the host writes immediately. Returns NULL if
- * there is a buffer of this size but recorded work uses it. */
+/* The same as tsr__stream_scratch, for memory that the host writes immediately. Sets *out to NULL
+ * if there is a buffer of this size but recorded work uses it. */
 tsr_status tsr__stream_idle_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out);
 
-/* Copies `data` to device memory at once, without a command, for commands that are recorded later
- * to read: *out is the range, whose address is a multiple of 16. Nothing may write to it. The range
- * lasts until the batches that read it are complete, so those commands must be recorded before the
- * next call of this function. If the host does not reach the device's memory, or there are more
- * than 64 KiB, out->buffer is NULL. */
+/* Copies `data` to device memory immediately, without a command. Commands that are recorded later
+ * can read it: *out is the range, whose address is a multiple of 16. Nothing may write to it. The
+ * range lasts until the batches that read it are complete, so those commands must be recorded
+ * before the next call of this function. out->buffer is NULL if the host does not reach the
+ * device's memory or there are more than 64 KiB. */
 tsr_status tsr__stream_post(tsr_stream *stream, const void *data, uint64_t size_bytes,
                             tsr__access *out) TSR_NODISCARD;
 

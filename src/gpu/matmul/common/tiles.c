@@ -145,7 +145,7 @@ static void fill_dispatch(run *r)
         dispatch->access[dispatch->access_count++] = tsr__read_of(call->bias);
 }
 
-/* Makes the kernel store its result to scratch memory, as f32 [batch, split, m, n]. */
+/* Makes the kernel store its sums to scratch memory, as f32 [batch, split, m, n]. */
 static void aim_at_partial(const run *r, struct tsr_matmul_push *push)
 {
     uint32_t matrices = push->m * push->n * push->splits;

@@ -28,7 +28,7 @@ static tsr_status record_list(tsr_stream *stream, void *work)
 tsr_status tsr__dispatches_record(tsr__dispatches *list, tsr_stream *stream)
 {
     for (size_t i = 0; i < list->count; i++)
-        /* not set before, because list->push may have moved whenever it grew */
+        /* This is set here, because list->push may move whenever it grows. */
         list->items[i].push = list->push[i];
     return tsr__stream_atomic(stream, record_list, list);
 }
@@ -99,8 +99,8 @@ uint32_t tsr__row_form(const tsr_device *device, const tsr__piece *piece, int op
 uint32_t tsr__matrix_row_form(const tsr_tensor *matrix)
 {
     const tsr_layout *layout = &matrix->layout;
-    /* A piece cannot describe a large stride. Only the remainder of its division by 4 is needed, so
-     * the piece gets two rows with that. */
+    /* Only the remainder of the stride's division by 4 matters. A piece cannot describe a large
+     * stride, so the stride between its two rows is that remainder. */
     tsr__piece rows = {.ndim = 1, .shape = {layout->shape[0] > 1 ? 2 : 1}};
     rows.strides[0][0] = (uint32_t)(layout->strides[0] % 4);
     return tsr__row_form(matrix->buffer->device, &rows, 0, layout->dtype,
@@ -142,8 +142,9 @@ uint32_t tsr__thread_group_for(const tsr_device *device, uint64_t rows, int64_t 
 {
     /* An invocation reads its row up to four times, four elements per iteration. */
     const bool alone = tsr__rows_alone(device, rows) && count <= tsr__most_iterations(device);
-    /* Few long rows leave most of a GPU idle, so that they need more invocations each. The number
-     * does not depend on that of the rows, so that the bits of a row do not either. */
+    /* Few long rows leave most of a GPU idle, so that each needs more invocations. Their number
+     * does not depend on the number of rows, so that the bits of a row do not depend on it
+     * either. */
     const uint32_t many = 512;
     const bool many_run =
         device->device_class == TSR__CLASS_GPU && device->info.max_workgroup_invocations >= many;

@@ -50,26 +50,26 @@ uint32_t tsr__matrix_row_form(const tsr_tensor *matrix);
 /* A tensor's stride along `dim`, in bytes. */
 uint64_t tsr__stride_bytes(const tsr_tensor *tensor, int dim);
 
-/* True if it is fastest that each row is computed by one invocation, for rows of any length. This
- * is so for many rows on CPU drivers, because rows fill SIMD lanes as well as elements do, while a
- * barrier means a switch between all invocations of a workgroup. */
+/* True if one invocation per row is fastest, whatever the length of rows. This holds for many rows
+ * on CPU drivers: there, rows fill SIMD lanes as well as elements do, and a barrier means a switch
+ * between all invocations of a workgroup. */
 bool tsr__rows_alone(const tsr_device *device, uint64_t rows);
 
 /* The number of a GPU's processors (SMs, compute units) among which workgroups are distributed. */
 uint32_t tsr__processors(const tsr_device *device);
 
-/* The largest number of iterations that the loops of an invocation may execute in one dispatch, all
- * together. Mesa's CPU driver ends a loop after 65535 iterations. */
+/* The largest number of iterations that all loops of an invocation together may execute in one
+ * dispatch. Mesa's CPU driver ends a loop after 65535 iterations. */
 uint32_t tsr__most_iterations(const tsr_device *device);
 
-/* The largest number of steps of a serial loop in one dispatch, within the iterations that a loop
- * may have and the device's limit on work; at least 1. `step_work` is the work of all invocations
- * together in a step. */
+/* The largest number of steps of a serial loop in one dispatch, within tsr__most_iterations() and
+ * the device's limit on work; at least 1. `step_work` is the work of all invocations together in a
+ * step. */
 int64_t tsr__steps_within_work(const tsr_device *device, double step_work);
 
 /* The first function returns the number of invocations in a thread group, which computes one row of
- * softmax, normalisation or cross-entropy. The second returns the size of workgroups for that
- * number. */
+ * softmax, normalisation or cross-entropy. The second returns the size of workgroups for thread
+ * groups of that size. */
 uint32_t tsr__thread_group_for(const tsr_device *device, uint64_t rows, int64_t count);
 uint32_t tsr__thread_group_workgroup(uint32_t threads);
 

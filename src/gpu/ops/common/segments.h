@@ -10,8 +10,8 @@
  * own. The choice depends on how many processors the GPU has. */
 bool tsr__segments_suit(const tsr_device *device, uint64_t rows, int64_t count);
 
-/* True if in addition the self-test has not switched off the kernel for divided rows. `whole` is
- * the dispatch of the complete rows. */
+/* True if tsr__segments_suit is true and the kernel for divided rows has not failed its self-test.
+ * `whole` is the dispatch of the complete rows. */
 bool tsr__segments_chosen(tsr_device *device, const tsr__dispatch *whole, uint64_t rows,
                           int64_t count);
 

@@ -8,8 +8,8 @@
 #include "tensor/overlap.h"
 #include "tessera/ops.h"
 
-/* Copies on one device. No shader transposes and converts at the same time. Therefore, if this is
- * faster, the source is first made contiguous. */
+/* Copies on one device. No shader transposes and converts at the same time, so the source is first
+ * made contiguous if that is faster. */
 static tsr_status copy_on_device(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src)
 {
     if (tsr__dtype_is_block(dst->layout.dtype)) {
@@ -88,7 +88,7 @@ static tsr_status copy_across(tsr_stream *stream, tsr_tensor *dst, const tsr_ten
     return status;
 }
 
-/* Elements in blocks are copied to and from floats, and to the same format. */
+/* Elements in blocks are copied to and from floats, and to tensors of the same block format. */
 static tsr_status check_dtypes(tsr_dtype dst, tsr_dtype src)
 {
     const bool dst_is_block = tsr__dtype_is_block(dst), src_is_block = tsr__dtype_is_block(src);

@@ -11,10 +11,11 @@ typedef struct tsr__elementwise_input {
 
 typedef struct tsr__elementwise {
     const char *op; /* the function's name, with which error texts begin */
-    /* Otherwise `function` is TSR_EW_…. If this is true, it is a tsr_activation: one input is
-     * activated; with two, the result is act'(a) · b, or act(a) · b if `multiplied` is true. */
+    /* If `activation` is true, `function` is a tsr_activation. One input is activated; with two
+     * inputs, the result is act'(a) · b, or act(a) · b if `multiplied` is true. If `activation` is
+     * false, `function` is TSR_EW_…. */
     bool activation, multiplied;
-    uint32_t function; /* the kernel's specialization constant of that name */
+    uint32_t function; /* the kernel's specialization constant FUNCTION */
     float alpha, beta; /* unused with three inputs */
     tsr_tensor *y;
     const char *y_name;

@@ -11,15 +11,15 @@
 #define ROWS_MAX (INT64_C(1) << 26) /* rows per dispatch */
 #define WIDTH_MAX (INT64_C(1) << 24)
 /* The gradient's rows are divided into buckets; a workgroup computes some columns of one bucket.
- * With more buckets more of the device is used, but every workgroup reads all indices. Each
- * processor of a GPU gets up to GROUPS_PER_PROCESSOR workgroups of up to WIDEST invocations, all of
- * which run at the same time. CPU drivers have few cores. They get narrow workgroups, and only as
- * many buckets as are necessary to have GROUPS_ON_CPU workgroups. */
+ * More buckets use more of the device, but every workgroup reads all indices. Each processor of a
+ * GPU gets up to GROUPS_PER_PROCESSOR workgroups of up to WIDEST invocations, all of which run at
+ * the same time. CPU drivers have few cores. They get narrow workgroups, and only as many buckets
+ * as are necessary to have GROUPS_ON_CPU workgroups. */
 #define GROUPS_PER_PROCESSOR 8
 #define WIDEST 256
 #define GROUPS_ON_CPU 8
 #define WORKGROUP_ON_CPU 8
-/* The number of indices at which an invocation looks at once on GPUs. */
+/* The number of indices that an invocation reads together on GPUs. */
 #define SCAN 8
 
 static tsr_status check(const char *op, tsr_stream *stream, const char *table_name,

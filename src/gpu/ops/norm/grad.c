@@ -4,7 +4,7 @@
  * step computes dx. The fourth step adds up the sums of all chunks.
  *
  * On Mesa's CPU driver, special kernels can replace the second and fourth step: they write the
- * products for the weight to scratch memory, and a reduction adds up their columns. Its kernels for
+ * products for the weight to scratch memory, and a reduction adds up their columns. The kernels for
  * short rows need no statistics. */
 #include "base/checked.h"
 #include "gpu/cpu_drivers/ops/norm_chunks.h"
@@ -35,12 +35,12 @@ typedef struct gradient {
     /* The matrices whose columns are added up for dweight and dbias. Usually they are f32 [chunks,
      * columns], one after the other in one scratch buffer. */
     tsr_tensor sums[2];
-    /* sums[] has a row for each row of x, not for each chunk: the products, and dy */
+    /* sums[] contains the products and dy, with a row for each row of x instead of each chunk */
     bool has_products;
     /* sums[] has a row for each part: one kernel computes the parts of both sums. The choice does
      * not depend on dx, so that the bits of the sums do not depend on it either. */
     bool in_parts;
-    bool dx_in_parts; /* the kernel also computes dx, and adds `added` */
+    bool dx_in_parts; /* the kernel that computes the parts also computes dx, and adds `added` */
     tsr__dispatches list;
 } gradient;
 
@@ -245,8 +245,8 @@ static tsr_tensor matrix(tsr_dtype dtype, uint64_t offset, uint64_t rows, uint64
                         .buffer = buffer};
 }
 
-/* Requests scratch memory for `rows` rows of parts of the sums, and behind those of each sum for
- * `room` times as many other rows. */
+/* Requests scratch memory for the parts of both sums, `rows` rows each. Each of these matrices is
+ * followed by room for `room` more of its size. */
 static tsr_status prepare_sums(gradient *g, tsr_stream *stream, uint64_t rows, uint64_t room)
 {
     const uint64_t columns = tsr__norm_columns(&g->norm), all = rows * (1 + room) * columns;
@@ -318,7 +318,7 @@ static tsr_status add_sums(gradient *g, tsr_stream *stream)
 }
 
 /* Adds the dispatches that compute the products or parts and those that add them up. Unless they
- * compute dx, they must come before dx, which may overwrite dy. */
+ * compute dx, they must come before the dispatches for dx, which may overwrite dy. */
 static tsr_status add_products(gradient *g, const tsr__norm_plane *plane, tsr_stream *stream)
 {
     tsr__buffer *products = g->sums[0].buffer;

@@ -10,8 +10,8 @@
 enum {
     WORKGROUP = 64,
     VECTORS_UNITS = 4, /* the number of vectors per lane */
-    VECTORS_SUBGROUPS =
-        8, /* per workgroup; the identity table in the push constants has this many entries */
+    /* per workgroup; identity[] in the push constants has this many entries */
+    VECTORS_SUBGROUPS = 8,
 };
 
 _Static_assert(TSR_OPT_OPERANDS <= TSR__PIECE_OPERANDS, "one iteration covers all operands");
@@ -28,7 +28,8 @@ static tsr_status check_operand(const tsr_stream *stream, const tsr__optimizer *
                                    optimizer->operand[TSR_OPT_PARAMETER], name, operand);
 }
 
-/* All operands except the gradient are written. Checks that no two of them overlap. */
+/* Checks that operand `i` can be written and overlaps no other operand, except that it may be the
+ * same view as the gradient. The gradient itself is never written. */
 static tsr_status check_overlap(const tsr__optimizer *optimizer, int i)
 {
     if (i == TSR_OPT_GRADIENT)

@@ -23,11 +23,12 @@
 #define SHORT_CHUNK 256 /* gives more parallel work than long chunks if there are few rows */
 #define ENOUGH_JOBS 4096
 #define SHORT_ROW 32 /* one invocation reduces rows up to this length */
-/* The following hold for GPUs. */
-#define AHEAD_OF_LONG 256       /* from this length on, more loads of a row are in flight */
-#define LARGE_WORKGROUP 256     /* in reductions of columns by several invocations each */
-#define LEAST_COLUMNS 4u        /* groups of four columns, which one dispatch loads together */
-#define INVOCATIONS_WANTED 256u /* by a processor, of those that load 8 times 16 bytes ahead */
+/* The following numbers are for GPUs. */
+#define AHEAD_OF_LONG 256   /* from this length on, more loads of a row are in flight */
+#define LARGE_WORKGROUP 256 /* the largest workgroup in reductions of columns */
+/* least number of groups of four columns that a workgroup loads together */
+#define LEAST_COLUMNS 4u
+#define INVOCATIONS_WANTED 256u /* occupy a processor with 8 loads of 16 bytes each in flight */
 #define PASSES_MAX 8 /* enough for 2^63 elements if each pass divides the length by 256 */
 
 /* The properties that all dispatches of one call have in common. */
@@ -86,7 +87,7 @@ static uint32_t columns_form(const tsr__piece *piece, const place *x, uint64_t a
 }
 
 /* The number of invocations that reduce four columns with chunks of `count` elements. `groups` is
- * the number of such groups of columns, times the number of their chunks. */
+ * the number of groups of four columns, times the number of their chunks. */
 static uint32_t column_threads(const tsr_device *device, uint64_t groups, int64_t count)
 {
     const uint64_t enough = (uint64_t)tsr__processors(device) * INVOCATIONS_WANTED;
@@ -94,7 +95,7 @@ static uint32_t column_threads(const tsr_device *device, uint64_t groups, int64_
 
     if (device->device_class != TSR__CLASS_GPU)
         return threads;
-    /* Each of them loads at least 8 times, which is how many loads are in flight. */
+    /* Each invocation loads at least 8 times, because it has 8 loads in flight. */
     while (threads < 32 && threads * groups < enough && 16 * (int64_t)threads <= count)
         threads *= 2;
     return threads;
@@ -107,9 +108,9 @@ static uint32_t column_workgroup(const tsr_device *device, uint32_t threads)
     return tsr__min_u32(wanted, device->info.max_workgroup_invocations);
 }
 
-/* True if the workgroups that reduce rows of x also reduce the values of their chunks. Other
- * layouts than contiguous rows may be reduced as columns, whose workgroups load several
- * neighbouring groups of four columns. */
+/* True if the workgroups that reduce rows of x also reduce the values of their chunks. If rows are
+ * not contiguous, they may be reduced as columns, and a workgroup must then have room for
+ * LEAST_COLUMNS groups. */
 static bool reduces_chunks(const pass_list *r, const place *x, int64_t chunk)
 {
     const tsr_device *device = x->access.buffer->device;
@@ -147,8 +148,9 @@ static void choose_argmax(tsr__dispatch *dispatch, const struct tsr_reduce_param
     tsr__groups_for(params->jobs, WORKGROUP / threads, dispatch->groups);
 }
 
-/* Kernels that reduce rows of x to y: `form` is that of the rows, `columns` what columns_form()
- * returns. The rows are divided into chunks of params->unit elements if this is more than 1. */
+/* Chooses the kernel that reduces rows of x whose elements are columns in memory. `columns` is what
+ * columns_form() returned. The rows are divided into chunks of params->unit elements if this is
+ * more than 1. */
 static void choose_columns(tsr__dispatch *dispatch, struct tsr_reduce_params *params,
                            const place *x, uint32_t columns)
 {
@@ -244,9 +246,9 @@ static tsr_status add_columns(pass_list *r, const tsr__reduction *own, const pla
 }
 
 /* Adds the dispatches that reduce rows of x, of x->count elements each, to the elements of y. For
- * argmax, `unit` is the number of the tensor's elements for which each of x's stands, and 1 unless
- * x contains partial results. For other reductions it is the length of the chunks into which the
- * kernels divide rows, or 1. */
+ * argmax, `unit` is the number of the tensor's elements for which each element of x stands; it is 1
+ * unless x contains partial results. For other reductions it is the length of the chunks into which
+ * the kernels divide rows, or 1. */
 static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_t unit)
 {
     const tsr_layout *layouts[2] = {&x->layout, &y->layout};

@@ -103,7 +103,8 @@ typedef struct call {
     bool back;
     tsr_tensor *y;
     const tsr_tensor *x, *positions;
-    /* the layouts of the first elements of y's and x's rows, and of the rows' positions */
+    /* layouts: of the first elements of y's rows and of x's rows, and of the positions of the
+     * rows */
     tsr_layout rows[3];
     tsr__dispatches list;
 } call;
