@@ -54,7 +54,7 @@ static inline int32_t tsr__as_i32(uint32_t bits)
     return (bits >> 31) != 0 ? -1 - (int32_t)~bits : (int32_t)bits;
 }
 
-/* Returns the int64 with these bits, computed in the same way. */
+/* Returns the int64 with these bits, computed as in tsr__as_i32. */
 static inline int64_t tsr__as_i64(uint64_t bits)
 {
     return (bits >> 63) != 0 ? -1 - (int64_t)~bits : (int64_t)bits;

@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-/* Returns the exponent of this power of two. ldexp(rate, -exponent) is then the scaled rate.
- * Returns 0 if `rates` is NULL. */
+/* Returns the exponent of the power of two near the largest rate. ldexp(rate, -exponent) is then
+ * the scaled rate. Returns 0 if `rates` is NULL. */
 static inline int tsr__rates_exponent(int ranks, const double *rates)
 {
     double largest = 0;

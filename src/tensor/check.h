@@ -20,8 +20,8 @@ tsr_status tsr__shape_check_bytes(const char *who, tsr_dtype dtype, int ndim,
                                   const int64_t *shape) TSR_NODISCARD;
 
 /* If elements of the layout's dtype are in blocks, checks that the layout consists of whole blocks:
- * that its last dimension has the stride 1 and a multiple of the block's elements, and that the
- * offset and the other strides are such multiples. */
+ * its last dimension has the stride 1, and the size of that dimension, the offset and the other
+ * strides are multiples of the number of elements in a block. */
 tsr_status tsr__layout_check_blocks(const char *who, const tsr_layout *layout) TSR_NODISCARD;
 
 /* Checks everything that the rest of the library assumes about a layout: its dtype and shape, as in

@@ -17,7 +17,7 @@ tsr__convert_fn *tsr__converter(tsr_dtype to, tsr_dtype from);
 
 /* For tests. Returns the conversion function that is compiled for the n-th instruction set, counted
  * from 0, that this processor supports. Returns NULL if the processor supports no more than n, or
- * in the cases of tsr__converter. */
+ * if tsr__converter would return NULL. */
 tsr__convert_fn *tsr__converter_at(int n, tsr_dtype to, tsr_dtype from);
 
 #endif

@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "tensor/dtype.h"
 
-/* The properties of each tsr_dtype, which is the index. Entry 0 is for
- * values that are not a dtype. */
+/* The properties of each tsr_dtype. The dtype is the index. Entry 0 is for values that are not a
+ * dtype. */
 static const struct {
     const char *name;
     uint64_t size_bytes;

@@ -18,28 +18,29 @@ static inline bool tsr__dtype_is_block(tsr_dtype dtype)
     return tsr_quant_format_of(dtype) != NULL;
 }
 
-/* Returns the number of elements that a layout can only contain together: 1, or the block's. */
+/* Returns the number of elements in a block of this dtype, or 1 if its elements are not in
+ * blocks. */
 static inline uint64_t tsr__dtype_block(tsr_dtype dtype)
 {
     const tsr_quant_format *format = tsr_quant_format_of(dtype);
     return format != NULL ? (uint64_t)format->block_count : 1;
 }
 
-/* Returns the bytes of that number of elements, or 0 if tensors cannot have the dtype. */
+/* Returns the size in bytes of tsr__dtype_block elements, or 0 if tensors cannot have the dtype. */
 static inline uint64_t tsr__dtype_block_bytes(tsr_dtype dtype)
 {
     const tsr_quant_format *format = tsr_quant_format_of(dtype);
     return format != NULL ? (uint64_t)format->block_bytes : tsr_dtype_size(dtype);
 }
 
-/* Returns the bytes of `elements` elements, a whole number of blocks. */
+/* Returns the size in bytes of `elements` elements, which must be whole blocks. */
 static inline uint64_t tsr__dtype_bytes(tsr_dtype dtype, uint64_t elements)
 {
     return elements / tsr__dtype_block(dtype) * tsr__dtype_block_bytes(dtype);
 }
 
-/* Returns the layout of the bytes of a layout in blocks, as u8: the same rows of blocks, which
- * copies and the comparison of layouts can treat as any other elements. */
+/* Returns a u8 layout of the bytes of a layout in blocks. It has the same rows. Copies and the
+ * comparison of layouts can treat its elements like any others. */
 tsr_layout tsr__layout_of_bytes(const tsr_layout *layout);
 
 #endif

@@ -23,7 +23,7 @@ typedef struct tsr__piece {
     /* in elements, from the buffer's start */
     int64_t offset[TSR__PIECE_OPERANDS];
     int64_t index; /* row-major index of the piece's first element among all elements */
-    /* by how much a step in each dimension increases the index */
+    /* how much a step in each dimension adds to the index */
     int64_t index_strides[TSR__PIECE_DIMS];
 } tsr__piece;
 

@@ -1,4 +1,4 @@
-/* POSIX's functions on open files, over handles of Windows. */
+/* Implements POSIX's functions on open files with handles of Windows. */
 #include <errno.h>
 #include <fcntl.h>
 #include <io.h>
@@ -14,14 +14,14 @@
 
 #include "platform/windows/text.h"
 
-/* The functions of the C library that the macros of include/ replace. */
+/* This file calls the functions of the C library that the macros of include/ replace. */
 #undef open
 #undef write
 #undef fopen
 #undef fdopen
 #undef fcntl
 
-#define MOST_BYTES (1u << 30) /* of one call; more than POSIX promises to do at once */
+#define MOST_BYTES (1u << 30) /* the most that one call transfers */
 
 static HANDLE handle_of(int descriptor)
 {
@@ -40,7 +40,8 @@ static bool is_folder(HANDLE handle)
 
 /* Opening -------------------------------------------------------------------------------------- */
 
-/* Other programs may read, write, rename and remove the file meanwhile, as on POSIX. */
+/* Opens a file. Other programs may read, write, rename and remove it while it is open, as on
+ * POSIX. */
 static HANDLE open_handle(const wchar_t *path, int flags, bool writable_mode)
 {
     const int access_mode = flags & (O_RDONLY | O_WRONLY | O_RDWR);
@@ -53,7 +54,7 @@ static HANDLE open_handle(const wchar_t *path, int flags, bool writable_mode)
                            : (flags & O_EXCL)  ? CREATE_NEW
                            : (flags & O_TRUNC) ? CREATE_ALWAYS
                                                : OPEN_ALWAYS;
-    /* The semantics of backups also open folders. */
+    /* With FILE_FLAG_BACKUP_SEMANTICS, CreateFileW also opens folders. */
     const DWORD attributes = FILE_FLAG_BACKUP_SEMANTICS |
                              (writable_mode ? FILE_ATTRIBUTE_NORMAL : FILE_ATTRIBUTE_READONLY);
     return CreateFileW(path, access, share, NULL, creation, attributes, NULL);
@@ -207,8 +208,8 @@ int posix_fallocate(int descriptor, off_t at, off_t size)
     return tsr__windows_ftruncate(descriptor, at + size) == 0 ? 0 : errno;
 }
 
-/* A byte far behind the end of every file stands for the file, so that the lock keeps nobody from
- * reading it. */
+/* Locks a byte far behind the end of the file, because Windows does not let other processes read a
+ * locked range. */
 int flock(int descriptor, int operation)
 {
     const HANDLE handle = handle_of(descriptor);
@@ -249,7 +250,7 @@ ssize_t getline(char **line, size_t *capacity, FILE *file)
 
 static time_t seconds_of(FILETIME time)
 {
-    /* tenths of microseconds since 1601 */
+    /* units of 100 ns since 1601 */
     const uint64_t ticks = (uint64_t)time.dwHighDateTime << 32 | time.dwLowDateTime;
     return (time_t)(ticks / 10000000) - (time_t)11644473600;
 }
@@ -287,7 +288,7 @@ int stat(const char *path, struct stat *out)
     wchar_t *wide = tsr__windows_wide(path);
     if (!wide)
         return -1;
-    /* No access is asked for, so this works for files that may not be read. */
+    /* Requests no access, so that the call succeeds for files that this process may not read. */
     const HANDLE handle =
         CreateFileW(wide, 0, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
                     OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL);

@@ -1,4 +1,4 @@
-/* POSIX's functions on the machine and on what the process uses of it. */
+/* Implements POSIX's functions on the machine and on the resources that the process uses. */
 #include <errno.h>
 #include <io.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include <windows.h>
-/* after windows.h */
+/* bcrypt.h needs the types of windows.h */
 #include <bcrypt.h>
 
 long sysconf(int name)
@@ -29,7 +29,8 @@ long sysconf(int name)
     return GlobalMemoryStatusEx(&memory) ? (long)(memory.ullTotalPhys / system.dwPageSize) : -1;
 }
 
-/* There are no child processes that could share the memory. */
+/* Treats MAP_SHARED as private, because there are no child processes that could share the
+ * memory. */
 void *mmap(void *address, size_t size, int protection, int flags, int descriptor, off_t at)
 {
     (void)address, (void)protection, (void)flags, (void)descriptor, (void)at;
@@ -66,7 +67,8 @@ int ioctl(int descriptor, int request, struct winsize *out)
     return 0;
 }
 
-/* GetVersionEx gives programs without a manifest the version of Windows 8. */
+/* Uses RtlGetVersion, because GetVersionEx gives the version of Windows 8 to programs without a
+ * manifest. */
 int uname(struct utsname *out)
 {
     typedef LONG(WINAPI * get_version)(OSVERSIONINFOW *);

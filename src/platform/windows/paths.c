@@ -1,4 +1,4 @@
-/* POSIX's functions on names of files. */
+/* Implements POSIX's functions on names of files. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 
 #include "platform/windows/text.h"
 
-/* Calls a function of Windows on one path, and returns as POSIX does. */
+/* Calls a function of Windows for one path. Returns 0, or -1 with errno set. */
 static int with_path(const char *path, BOOL(WINAPI *function)(const wchar_t *))
 {
     wchar_t *wide = tsr__windows_wide(path);
@@ -31,7 +31,7 @@ static BOOL WINAPI create_folder(const wchar_t *path)
     return CreateDirectoryW(path, NULL);
 }
 
-/* Removes files that are read-only as well: on POSIX only the folder decides. */
+/* Also removes read-only files, because on POSIX only the permissions of the folder matter. */
 static BOOL WINAPI delete_file(const wchar_t *path)
 {
     const DWORD attributes = GetFileAttributesW(path);
@@ -130,13 +130,14 @@ char *realpath(const char *path, char *resolved)
         errno = ENAMETOOLONG;
         return NULL;
     }
-    (void)resolved; /* always NULL here */
+    (void)resolved; /* NULL in every call of this project */
     return tsr__windows_utf8(full);
 }
 
 /* Temporary names ------------------------------------------------------------------------------ */
 
-/* Replaces the six last characters of `path` by random ones. Returns whether there are such. */
+/* Replaces the last six characters of `path` by random ones. Returns false if the path is shorter
+ * or there are no random bytes. */
 static bool draw_name(char *path)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz012345";

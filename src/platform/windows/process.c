@@ -1,4 +1,4 @@
-/* POSIX's functions on the process: its environment, clock, signals and libraries. */
+/* Implements POSIX's functions on the process: its environment, clock, signals and libraries. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -26,7 +26,7 @@ typedef struct kept {
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 static kept *all_kept;
 
-/* Returns the kept copy of a text, which is freed. NULL: no memory. */
+/* Frees `text` and returns the kept copy of it, or NULL if memory is exhausted. */
 static char *keep(char *text)
 {
     pthread_mutex_lock(&kept_lock);
@@ -65,7 +65,7 @@ int setenv(const char *name, const char *value, int overwrite)
 
 int unsetenv(const char *name)
 {
-    return setenv(name, "", 1); /* the C library removes a variable that becomes empty */
+    return setenv(name, "", 1); /* the C library removes a variable that is set to an empty text */
 }
 
 /* Time ----------------------------------------------------------------------------------------- */
@@ -108,7 +108,8 @@ int usleep(unsigned microseconds)
 static void (*handlers[NSIG])(int);
 static int resets[NSIG];
 
-/* The C library forgets a handler when it calls it. */
+/* Installs the handler again before calling it, because the C library removes a handler when it
+ * calls the handler. */
 static void call_handler(int number)
 {
     signal(number, resets[number] ? SIG_DFL : call_handler);

@@ -1,5 +1,5 @@
-/* The start of a program: arguments in UTF-8, and standard files whose bytes stay as they are.
- * Programs link it with -municode, which makes the C library call wmain. */
+/* Starts a program: converts its arguments to UTF-8, and switches off the translation of bytes in
+ * its standard files. Programs link it with -municode, which makes the C library call wmain. */
 #include <fcntl.h>
 #include <io.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 int main(int argc, char **argv);
 int wmain(int argc, wchar_t **argv);
 
-/* Lets a console obey escape sequences, as terminals of other systems do. */
+/* Makes a console interpret escape sequences, as terminals of other systems do. */
 static void obey_escapes(DWORD which)
 {
     const HANDLE console = GetStdHandle(which);

@@ -1,11 +1,11 @@
-/* <dlfcn.h> over LoadLibrary. */
+/* Declares the functions of <dlfcn.h>, which use LoadLibrary. */
 #ifndef TSR_WINDOWS_DLFCN_H
 #define TSR_WINDOWS_DLFCN_H
 
 #define RTLD_NOW 0
 #define RTLD_LOCAL 0
 
-/* A name without a folder is searched for as Windows does. */
+/* For a name without a folder, Windows searches its own list of folders. */
 void *dlopen(const char *name, int flags);
 void *dlsym(void *library, const char *symbol);
 char *dlerror(void);

@@ -1,11 +1,11 @@
-/* <fcntl.h> with POSIX's meaning: UTF-8 paths, bytes as they are, and files that others may rename
- * or remove while they are open. */
+/* <fcntl.h> with POSIX's meaning: paths are UTF-8, bytes are not translated, and other processes
+ * may rename or remove open files. */
 #ifndef TSR_WINDOWS_FCNTL_H
 #define TSR_WINDOWS_FCNTL_H
 
 #include_next <fcntl.h>
 
-/* Flags that Windows lacks. tsr__windows_open reads those below and ignores the others. */
+/* Flags that Windows lacks. tsr__windows_open ignores those that are 0. */
 #define O_CLOEXEC 0
 #define O_NONBLOCK 0
 #define O_NOFOLLOW 0
@@ -14,7 +14,7 @@
 int tsr__windows_open(const char *path, int flags, ...);
 #define open(...) tsr__windows_open(__VA_ARGS__)
 
-/* Only asks whether a descriptor is open. */
+/* The only command of fcntl: checks whether a descriptor is open. */
 #define F_GETFD 1
 int tsr__windows_fcntl(int descriptor, int command);
 #define fcntl(descriptor, command) tsr__windows_fcntl(descriptor, command)

@@ -1,4 +1,4 @@
-/* <langinfo.h> and the locale functions used with it: texts are UTF-8. */
+/* <langinfo.h> and the locale functions used with it. Texts are always UTF-8. */
 #ifndef TSR_WINDOWS_LANGINFO_H
 #define TSR_WINDOWS_LANGINFO_H
 

@@ -1,5 +1,5 @@
-/* <signal.h> with as much of POSIX's as the library and the tool use. Windows delivers no signals
- * to threads, so that masks have no effect. */
+/* <signal.h> with the part of POSIX that the library and the tool use. Windows delivers no signals
+ * to threads, so masks have no effect. */
 #ifndef TSR_WINDOWS_SIGNAL_H
 #define TSR_WINDOWS_SIGNAL_H
 
@@ -20,7 +20,7 @@ struct sigaction {
     int sa_flags;
 };
 
-/* Without SA_RESETHAND the handler stays until the next call, as POSIX says. */
+/* Without SA_RESETHAND, the handler stays installed after a signal, as in POSIX. */
 int tsr__windows_sigaction(int number, const struct sigaction *action, struct sigaction *before);
 #define sigaction(...) tsr__windows_sigaction(__VA_ARGS__)
 

@@ -1,5 +1,5 @@
-/* <stdio.h> with POSIX's meaning: UTF-8 paths, no translation of line ends,
- * rename replaces a file. */
+/* <stdio.h> with POSIX's meaning: paths are UTF-8, line ends are not translated, and rename
+ * replaces an existing file. */
 #ifndef TSR_WINDOWS_STDIO_H
 #define TSR_WINDOWS_STDIO_H
 

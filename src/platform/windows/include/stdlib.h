@@ -4,7 +4,7 @@
 
 #include_next <stdlib.h>
 
-/* The string is valid until the process ends. */
+/* The string that getenv returns is valid until the process ends. */
 char *tsr__windows_getenv(const char *name);
 #define getenv(name) tsr__windows_getenv(name)
 int setenv(const char *name, const char *value, int overwrite);
@@ -15,7 +15,7 @@ int tsr__windows_mkstemp(char *path);
 char *mkdtemp(char *path);
 char *realpath(const char *path, char *resolved);
 
-/* Windows does not know: -1. */
+/* Returns -1, because Windows measures no load average. */
 int getloadavg(double *averages, int count);
 
 #endif

@@ -1,4 +1,4 @@
-/* <string.h> with POSIX's functions. */
+/* <string.h> with functions of POSIX that Windows lacks. */
 #ifndef TSR_WINDOWS_STRING_H
 #define TSR_WINDOWS_STRING_H
 

@@ -1,4 +1,4 @@
-/* <time.h> with a nanosleep that sleeps at least as long as it is asked to. */
+/* <time.h> with a nanosleep that never sleeps for less than the given time. */
 #ifndef TSR_WINDOWS_TIME_H
 #define TSR_WINDOWS_TIME_H
 

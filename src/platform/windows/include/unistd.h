@@ -4,11 +4,12 @@
 
 #include_next <unistd.h>
 
-/* Read and write at an offset. Unlike those of POSIX, they also move the descriptor's position. */
+/* Read and write at an offset. Unlike POSIX's functions, they also move the descriptor's
+ * position. */
 ssize_t pread(int descriptor, void *data, size_t size, off_t at);
 ssize_t pwrite(int descriptor, const void *data, size_t size, off_t at);
 
-/* A folder has nothing to synchronise: EINVAL, as on file systems that do not support it. */
+/* Fails with EINVAL for a folder, as on file systems that cannot synchronise folders. */
 int fsync(int descriptor);
 
 int tsr__windows_ftruncate(int descriptor, off_t size);
@@ -18,7 +19,7 @@ int tsr__windows_truncate(const char *path, off_t size);
 #undef truncate
 #define truncate(path, size) tsr__windows_truncate(path, size)
 
-/* There are no links: EINVAL. */
+/* Always fails with EINVAL, as POSIX does for a file that is not a symbolic link. */
 ssize_t readlink(const char *path, char *out, size_t size);
 
 ssize_t tsr__windows_write(int descriptor, const void *data, size_t size);
@@ -33,7 +34,7 @@ int tsr__windows_access(const char *path, int mode);
 #define chdir(path) tsr__windows_chdir(path)
 #define access(path, mode) tsr__windows_access(path, mode)
 
-/* There are no ticks of the clock: -1. */
+/* sysconf returns -1 for _SC_CLK_TCK. */
 enum { _SC_NPROCESSORS_ONLN, _SC_PHYS_PAGES, _SC_PAGESIZE, _SC_CLK_TCK };
 long sysconf(int name);
 

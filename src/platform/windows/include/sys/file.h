@@ -1,5 +1,5 @@
-/* flock. The lock excludes other descriptors of this process as well, and ends when the descriptor
- * is closed. */
+/* Declares flock. A lock also excludes other descriptors of this process. Closing the descriptor
+ * releases it. */
 #ifndef TSR_WINDOWS_SYS_FILE_H
 #define TSR_WINDOWS_SYS_FILE_H
 

@@ -1,4 +1,4 @@
-/* ioctl, for the size of a terminal only. */
+/* Declares ioctl, which only gives the size of a terminal. */
 #ifndef TSR_WINDOWS_SYS_IOCTL_H
 #define TSR_WINDOWS_SYS_IOCTL_H
 

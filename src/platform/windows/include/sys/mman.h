@@ -1,4 +1,4 @@
-/* Anonymous memory only. */
+/* Declares mmap and munmap for anonymous memory. */
 #ifndef TSR_WINDOWS_SYS_MMAN_H
 #define TSR_WINDOWS_SYS_MMAN_H
 

@@ -1,4 +1,4 @@
-/* getrandom from the system's generator. */
+/* Declares getrandom, which uses the generator of Windows. */
 #ifndef TSR_WINDOWS_SYS_RANDOM_H
 #define TSR_WINDOWS_SYS_RANDOM_H
 

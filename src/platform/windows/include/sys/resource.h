@@ -1,4 +1,4 @@
-/* getrusage, for the time of the CPU only. */
+/* Declares getrusage, which only gives CPU times. */
 #ifndef TSR_WINDOWS_SYS_RESOURCE_H
 #define TSR_WINDOWS_SYS_RESOURCE_H
 
@@ -8,7 +8,7 @@ struct rusage {
     struct timeval ru_utime, ru_stime;
 };
 
-/* There are no child processes, so theirs are 0. */
+/* The times of RUSAGE_CHILDREN are 0, because the library starts no child processes on Windows. */
 enum { RUSAGE_SELF, RUSAGE_CHILDREN };
 int getrusage(int whom, struct rusage *out);
 

@@ -1,5 +1,5 @@
-/* Only the types that internal headers name. There are no functions: communicators of several
- * processes do not exist on Windows. */
+/* Declares only the types that internal headers name. There are no functions, because communicators
+ * of several processes do not exist on Windows. */
 #ifndef TSR_WINDOWS_SYS_SOCKET_H
 #define TSR_WINDOWS_SYS_SOCKET_H
 

@@ -1,4 +1,5 @@
-/* <sys/stat.h> with POSIX's meaning: UTF-8 paths, the identity of files, 64-bit sizes. */
+/* <sys/stat.h> with POSIX's meaning: paths are UTF-8, st_dev and st_ino identify a file, and sizes
+ * have 64 bits. */
 #ifndef TSR_WINDOWS_SYS_STAT_H
 #define TSR_WINDOWS_SYS_STAT_H
 
@@ -10,7 +11,7 @@
 #undef stat
 #undef fstat
 
-/* This name stands for the struct and for the function. */
+/* The macro `stat` renames both the struct and the function. */
 #define stat tsr__windows_stat
 #define fstat tsr__windows_fstat
 #define lstat tsr__windows_stat
@@ -28,7 +29,7 @@ int fstat(int descriptor, struct stat *out);
 #undef S_ISLNK
 #define S_ISLNK(mode) ((void)(mode), 0)
 
-/* The mode has no meaning. */
+/* mkdir and fchmod ignore the mode. chmod uses only its permission for the owner to write. */
 int tsr__windows_mkdir(const char *path, int mode);
 #define mkdir(path, mode) tsr__windows_mkdir(path, mode)
 int tsr__windows_chmod(const char *path, int mode);

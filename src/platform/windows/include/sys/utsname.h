@@ -1,4 +1,4 @@
-/* uname. */
+/* Declares uname. */
 #ifndef TSR_WINDOWS_SYS_UTSNAME_H
 #define TSR_WINDOWS_SYS_UTSNAME_H
 
