@@ -71,7 +71,7 @@ struct tsr_loader {
     uint64_t capacity_bytes;
 
     tsr__worker *workers; /* if there are no worker threads, one entry for the caller's thread */
-    /* number of workers whose condition exists, and number of workers whose thread runs */
+    /* number of workers whose condition variable exists, and number of workers whose thread runs */
     int made, started;
     bool have_lock, have_done;
     unsigned generation; /* generation of the process that started the threads: see base/fork.h */

@@ -15,11 +15,11 @@ enum {
     TSR__QUANT_MAX_BYTES = 256  /* more than the largest block_bytes */
 };
 
-/* Bits of all levels of a block. Bytes come in groups of `run`. The lowest `bits` bits of a group's
- * bytes belong to the first `run` elements, the next bits to the next `run` elements, and so on;
- * the elements after those are in the next group. */
+/* A plane holds some bits of every level of a block. Its bytes form groups of `run` bytes. The
+ * lowest `bits` bits of a group's bytes belong to the first `run` elements, the next bits to the
+ * next `run` elements, and so on; the elements after those are in the next group. */
 typedef struct tsr__quant_plane {
-    uint8_t offset; /* of the first byte in the block */
+    uint8_t offset; /* offset of the plane's first byte in the block */
     uint8_t bits;   /* 1, 2, 4 or 8; 0 if there is no such plane */
     uint8_t run;
 } tsr__quant_plane;
@@ -33,16 +33,16 @@ typedef enum tsr__quant_scales {
     TSR__QUANT_4_4,      /* f16 factors for the 4-bit scale and 4-bit minimum of each group */
     TSR__QUANT_6_6,      /* f16 factors for the 6-bit scale and 6-bit minimum of each group */
     TSR__QUANT_S6,       /* an f16 factor for the 6-bit scale of each group, which has a sign */
-    TSR__QUANT_S6_SPLIT, /* like S6, in another order of bits (iq4_xs) */
+    TSR__QUANT_S6_SPLIT, /* like S6, with the bits in another order (iq4_xs) */
     TSR__QUANT_S8        /* an f16 factor for the 8-bit scale of each group, which has a sign */
 } tsr__quant_scales;
 
-/* What maps a level to x. */
+/* How a level is converted to x. */
 typedef enum tsr__quant_code {
     TSR__QUANT_LINEAR, /* level - bias */
     TSR__QUANT_SIGNED, /* the level's 8 bits as a two's complement integer */
     TSR__QUANT_NL,     /* the code book of iq4_nl and iq4_xs */
-    TSR__QUANT_E2M1    /* twice the values of a 4-bit float: the scales are halved */
+    TSR__QUANT_E2M1    /* twice the value of a 4-bit float; the scales are halved in return */
 } tsr__quant_code;
 
 typedef struct tsr__quant_format {
@@ -52,9 +52,9 @@ typedef struct tsr__quant_format {
     uint8_t bias;
     uint8_t code;          /* a tsr__quant_code */
     uint8_t scales;        /* a tsr__quant_scales */
-    uint8_t factor_offset; /* of the f16 scale or factor, if the format has one */
-    uint8_t min_offset;    /* of the f16 minimum or factor of the minimums, if it has one */
-    uint8_t scales_offset; /* of the scales of the groups, or of the E8M0 byte */
+    uint8_t factor_offset; /* offset of the f16 scale or factor, if the format has one */
+    uint8_t min_offset;    /* offset of the f16 minimum or factor of the minimums, if any */
+    uint8_t scales_offset; /* offset of the scales of the groups, or of the E8M0 byte */
 } tsr__quant_format;
 
 /* Returns the row of the table, or NULL if the dtype is not a block format. */
@@ -80,8 +80,8 @@ typedef struct tsr__quant_groups {
 
 void tsr__quant_read_groups(const tsr__quant_format *format, const uint8_t *block,
                             tsr__quant_groups *groups);
-/* Rounds scales and minimums to what the block can hold and stores them. The bytes of the scales
- * must be 0 before. */
+/* Rounds scales and minimums to what the block can hold and stores them. Before the call, the bytes
+ * of the scales must be 0. */
 void tsr__quant_write_groups(const tsr__quant_format *format, const tsr__quant_groups *groups,
                              uint8_t *block);
 

@@ -1,4 +1,5 @@
-/* The table of block formats. Layouts and numbers of the types: GGUF's specification and ggml. */
+/* The table of block formats. The layouts and the numbers of the types are those of GGUF's
+ * specification and of ggml. */
 #include <inttypes.h>
 
 #include "base/checked.h"
@@ -16,8 +17,8 @@
 #define AT(id) [(id)-FIRST]
 enum { FIRST = TSR_Q4_0 };
 
-/* Ordered by dtype, without gaps: every use of a tensor's address looks its dtype up. Planes are
- * {offset, bits, run}. */
+/* Ordered by dtype, without gaps: the dtype is looked up at every use of a tensor's address. Planes
+ * are {offset, bits, run}. */
 static const tsr__quant_format formats[] = {
     AT(TSR_Q4_0) = {FORMAT(TSR_Q4_0, "q4_0", 32, 18, 2, true), .low = {2, 4, 16}, .sub = 32,
                     .bias = 8, .scales = TSR__QUANT_F16},

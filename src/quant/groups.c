@@ -53,8 +53,9 @@ static void write_6_6(uint8_t *to, unsigned group, unsigned scale, unsigned min)
     }
 }
 
-/* The 6-bit scales of 16 groups in 12 bytes. 8 bytes hold the lower 4 bits, of groups 0..7 and
- * above them of groups 8..15. 4 bytes hold the upper 2 bits: byte g % 4 of groups g, g+4, … */
+/* The 6-bit scales of 16 groups in 12 bytes. The first 8 bytes hold the lower 4 bits: byte i those
+ * of groups i and i + 8. The last 4 bytes hold the upper 2 bits: byte i those of groups i, i + 4, i
+ * + 8 and i + 12. */
 static unsigned read_6(const uint8_t *from, unsigned group)
 {
     const unsigned low = (unsigned)from[group % 8] >> (group / 8 * 4) & 15;
@@ -76,14 +77,14 @@ static unsigned read_6_split(const uint8_t *from, unsigned group)
     return low | ((unsigned)tsr__get_u16(from) >> (2 * group) & 3) << 4;
 }
 
-/* Half of 2^(exponent - 127). The result is subnormal for exponents 0 and 1. */
+/* Returns half of 2^(exponent - 127). The result is subnormal for exponents 0 and 1. */
 static float half_power(unsigned exponent)
 {
     return tsr__f32_of_bits(exponent < 2 ? 0x200000u << exponent : (exponent - 1) << 23);
 }
 
-/* Half of an unsigned float with 4 bits of exponent and 3 of mantissa. The code 127 is NaN in the
- * format's definition; ggml reads it, and the code 0, as 0. */
+/* Returns half of an unsigned float with 4 bits of exponent and 3 of mantissa, which are the low 7
+ * bits of the code. The bits 127 are NaN in the format's definition, but ggml reads them as 0. */
 static float half_ue4m3(unsigned code)
 {
     const unsigned exponent = code >> 3 & 15, mantissa = code & 7;
@@ -150,7 +151,7 @@ static float largest(const float *values, unsigned count)
     return max;
 }
 
-/* Returns the value of the largest magnitude, with its sign, and the first of several. */
+/* Returns the value with the largest magnitude, or the first of several. Keeps its sign. */
 static float farthest(const float *values, unsigned count)
 {
     float max = 0;
@@ -164,8 +165,9 @@ static int clamp(int value, int low, int high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* Scales and minimums without sign, as multiples of the largest one divided by `top`. A negative
- * scale, which a search can give, becomes a large integer before it is limited to `top`. */
+/* Writes scales and minimums without sign, as multiples of the largest one divided by `top`. A
+ * negative scale, which a search can give, wraps to a large integer. If `top` is 63, that is then
+ * limited to `top`. */
 static void write_unsigned(const tsr__quant_format *format, const tsr__quant_groups *groups,
                            unsigned top, uint8_t *block)
 {
@@ -187,7 +189,8 @@ static void write_unsigned(const tsr__quant_format *format, const tsr__quant_gro
     write_f16(block + format->min_offset, min / (float)top);
 }
 
-/* Scales with a sign: the farthest from 0 becomes -low, the lowest integer. */
+/* Writes scales with a sign, as multiples of a factor. The scale that is farthest from 0 becomes
+ * `low`, the lowest integer. */
 static void write_signed(const tsr__quant_format *format, const tsr__quant_groups *groups, int low,
                          uint8_t *block)
 {
@@ -234,6 +237,6 @@ void tsr__quant_write_groups(const tsr__quant_format *format, const tsr__quant_g
     case TSR__QUANT_E8M0:
     case TSR__QUANT_UE4M3:
     case TSR__QUANT_S6_SPLIT:
-        break; /* other functions write these formats, or they cannot be written */
+        break; /* another function writes E8M0; the other two formats can only be read */
     }
 }

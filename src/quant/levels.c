@@ -1,4 +1,4 @@
-/* The planes of bits that hold the levels of a block. */
+/* Reads and writes the planes of bits that hold the levels of a block. */
 #include <string.h>
 
 #include "quant/format.h"

@@ -7,11 +7,11 @@
 #include "quant/format.h"
 #include "quant/search.h"
 
-/* No block with a larger element has a scale that fits f16, in any format that stores its scales in
- * f16. Below it, no sum of a search overflows. */
+/* If a block has a larger element, its scale does not fit f16, in any format that stores scales in
+ * f16. Without larger elements, no sum of a search overflows. */
 #define LARGEST 5e8f
 
-/* Converts to an integer, cutting off the fraction. Gives 0 for what does not fit. */
+/* Converts to an integer, cutting off the fraction. Returns 0 for a value that does not fit. */
 static int to_int(float value)
 {
     return fabsf(value) < 1e9f ? (int)value : 0;
@@ -83,8 +83,8 @@ static void quantize_e8m0(const tsr__quant_format *format, const float *x, uint8
     float far = 0;
     for (int i = 0; i < count; i++)
         far = fabsf(x[i]) > far ? fabsf(x[i]) : far;
-    /* The largest code stands for 6 = 1.5·2^2. The exponent of a subnormal number wraps around; its
-     * elements become 0. */
+    /* The largest code stands for 6 = 1.5·2^2. If all magnitudes are below 2^-125, the exponent
+     * wraps around, and the elements become 0. */
     const int exponent = far > 0 ? (int)floorf(log2f(far)) - 2 + 127 : 0;
     block[format->scales_offset] = (uint8_t)exponent;
     tsr__quant_read_groups(format, block, &groups);
@@ -124,8 +124,8 @@ static void search_groups(const tsr__quant_format *format, const float *x, uint8
     }
 }
 
-/* Chooses the levels again for the scales as they are stored. Groups with a scale of 0 keep the
- * levels of the search. */
+/* Chooses the levels again, for the rounded scales that the block stores. Groups with a scale of 0
+ * keep the levels of the search. */
 static void choose_levels(const tsr__quant_format *format, const float *x, const uint8_t *block,
                           uint8_t *levels)
 {

@@ -5,7 +5,7 @@
 
 #include "quant/format.h"
 
-/* Groups with no larger magnitude count as zero. */
+/* A group without a larger magnitude is treated as all zeros. */
 #define NEGLIGIBLE 1e-15f
 
 static int limited(float value, int low, int high)
@@ -114,7 +114,8 @@ float tsr__quant_search_min(const tsr__quant_min_search *search, const float *x,
 
 /* Levels around zero --------------------------------------------------------------------------- */
 
-/* Sums for the scale that fits signed levels best, where an element counts with its square. */
+/* The best scale for signed levels is lx / ll. The weight of an element in these sums is its
+ * square. */
 typedef struct fitted {
     float lx, ll;
 } fitted;
@@ -172,7 +173,8 @@ float tsr__quant_search_scales(int count, int half, const float *x, uint8_t *lev
     return scale;
 }
 
-/* Replaces one level by the one that fits the others' scale, if that improves the fit. */
+/* Replaces one level by the level that fits best with the scale of the other elements, if that
+ * improves the fit. */
 static bool improve(int half, float x, int8_t *level, fitted *sums)
 {
     const float weight = x * x, old = (float)*level;

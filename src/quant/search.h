@@ -12,8 +12,8 @@ enum { TSR__QUANT_MAX_GROUP = 32 };
 typedef struct tsr__quant_min_search {
     int count;   /* elements of the group */
     int top;     /* the largest level */
-    float first; /* the first candidate divides the range by top + first, the next ones by 0.1 more
-                  */
+    float first; /* the first candidate for the scale is the range of x divided by top + first; each
+                    next candidate increases this divisor by 0.1 */
     int steps;   /* candidates after the first one */
     bool absolute; /* sums absolute errors weighted with |x|, instead of squared errors weighted
                       with |x| plus the root mean square of the group */
@@ -28,7 +28,7 @@ float tsr__quant_search_min(const tsr__quant_min_search *search, const float *x,
  * scales. */
 float tsr__quant_search_scales(int count, int half, const float *x, uint8_t *levels);
 
-/* Does the same, starting from one scale and then improving one level after the other. */
+/* Does the same, but starts with one scale and then improves one level after the other. */
 float tsr__quant_search_levels(int count, int half, const float *x, uint8_t *levels);
 
 #endif

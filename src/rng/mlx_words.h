@@ -26,8 +26,7 @@ static inline float tsr__mlx_unit(uint32_t word)
     return fraction < 1 ? fraction : 1 - 0x1p-24F;
 }
 
-/* A function that receives `count` words: those with the numbers position
- * … position + count − 1. */
+/* A function that receives the `count` words with the numbers position … position + count − 1. */
 typedef void tsr__mlx_take_fn(void *user, uint64_t position, const uint32_t *words, size_t count);
 /* Passes all words to the function `take`, many in each call. The order of the calls is not
  * specified. */

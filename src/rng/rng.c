@@ -128,8 +128,8 @@ uint64_t tsr_rng_below(tsr_rng *rng, uint64_t n)
         return below_u32(rng, (uint32_t)n);
     if (n == UINT64_C(1) << 32)
         return tsr_rng_next_u32(rng);
-    /* Standard C has no 128-bit product. Therefore use the remainder modulo n, and reject the last
-     * 2^64 mod n values. */
+    /* Standard C has no 128-bit product. So the result is the remainder modulo n, and the last 2^64
+     * mod n values are rejected. */
     uint64_t surplus = (0 - n) % n, value;
     do
         value = tsr_rng_next_u64(rng);

@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "rng/rng.h"
 
-/* This is UINT32_MAX / 20. For this many elements or more, PyTorch 2.6 and later draw 64 bits for
- * each element. */
+/* UINT32_MAX / 20. For this many elements or more, PyTorch 2.6 and later draw 64 bits for each
+ * element. */
 #define LARGE_RANDPERM UINT64_C(214748364)
 
 tsr_status tsr__torch_version(const char *what, tsr_torch_version version, tsr_torch_version *out)

@@ -7,7 +7,7 @@
 
 #define OPS_PER_DEVICE 1000
 
-/* The number of bits of each part of a packed point; 64 bits in total. */
+/* The number of bits of each part of a packed tsr_seed_point; 64 bits in total. */
 #define KIND_BITS 2
 #define NODE_BITS 14
 #define DEVICE_BITS 8
@@ -30,7 +30,8 @@ const char *tsr_seed_kind_name(tsr_seed_kind kind)
     return "?";
 }
 
-/* Checks that a part of the point is 0, because the formula of this kind does not use the part. */
+/* Checks that a part of the caller's point is 0, because the formula of this kind of stream does
+ * not use it. */
 static tsr_status must_be_zero(tsr_seed_kind kind, const char *part, int64_t value)
 {
     TSR__REQUIRE(value == 0,

@@ -44,7 +44,7 @@ struct tsr_seed_manager {
     size_t log_count, log_capacity;
 };
 
-/* Returns whether there can be streams of this kind. There are none of the kind op and of unknown
+/* Returns whether there can be streams of this kind, which is false for the kind op and for unknown
  * kinds. */
 static inline bool tsr__seed_has_stream(tsr_seed_kind kind)
 {
