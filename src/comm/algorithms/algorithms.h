@@ -46,8 +46,8 @@ void tsr__algorithm_barrier(tsr__schedule *schedule, int size, int rank);
 /* The ranks that take part in a step of an algorithm, numbered from 0. */
 typedef struct tsr__members {
     int count, mine; /* the number of members, and the number of this rank */
-    /* NULL: member i is rank i. Otherwise it is the holder of leaf i, except that the member
-     * `replaced` is the rank `replacement`. */
+    /* NULL: member i is rank i. Otherwise member i is the rank that holds leaf i of this tree,
+     * except that member number `replaced` is the rank `replacement`. */
     const tsr__tree *tree;
     int replaced, replacement;
 } tsr__members;
@@ -56,10 +56,10 @@ typedef struct tsr__members {
  * others, then four to four. */
 void tsr__algorithm_binomial(tsr__schedule *schedule, const tsr__members *members, int root,
                              tsr__span all);
-/* A barrier of the members. */
+/* Adds a barrier of the members (dissemination). */
 void tsr__algorithm_dissemination(tsr__schedule *schedule, const tsr__members *members);
-/* An all-reduce of `count` elements at `base` of RECV among the holders of the tree's leaves. It
- * uses `count` elements at `incoming` of TEMP. */
+/* An all-reduce of the `count` elements from `base` on in RECV among the holders of the tree's
+ * leaves. It overwrites the `count` elements from `incoming` on in TEMP. */
 void tsr__algorithm_tree_all_reduce(tsr__schedule *schedule, const tsr__tree *tree, uint64_t base,
                                     uint64_t count, uint64_t incoming, bool large);
 /* A reduce-scatter among the holders of the tree's leaves. Their contributions are in TEMP from

@@ -4,23 +4,23 @@
 
 /* From this size on, sending fewer bytes is faster than sending fewer messages. */
 #define LARGE_BROADCAST_BYTES 65536
-/* In operations in levels, from this size on, each rank moves a share of the data. With two
- * subtrees of up to two leaves all ranks exchange messages at any size: there is one exchange, and
- * after a long wait it wakes all ranks at once. Up to the second size each moves all data, so that
- * nothing is left to do after the exchange. */
+/* In operations in levels, each rank moves a share of the data from LARGE_LEVELS_BYTES on. If there
+ * are two subtrees of up to two leaves, each does so at any size, because the only exchange of
+ * messages then wakes all ranks at once after a long wait. Up to SMALL_PAIR_BYTES, each rank of
+ * such subtrees exchanges all data, so that nothing is left to do after the exchange. */
 #define LARGE_LEVELS_BYTES 16384
 #define SMALL_PAIR_BYTES 1024
 /* An all-reduce in levels moves one piece of this size at a time, so that it stays in the cache.
- * Pieces between two subtrees of up to two leaves are smaller, because a message then carries half
- * of one. */
+ * For two subtrees of up to two leaves, pieces are smaller, because each message then carries half
+ * a piece. */
 #define LEVELS_PIECE_BYTES (UINT64_C(512) << 10)
 #define PAIR_PIECE_BYTES (UINT64_C(256) << 10)
 /* The size of the pieces of an all-reduce by messages only. The largest message is half a piece, so
  * that UCX sends it over TCP without its rendezvous protocol (ucx/context.c). With that protocol,
  * two ranks that exchange messages use only one direction of the link at a time. */
 #define FLAT_PIECE_BYTES (UINT64_C(1) << 20)
-/* Shares of these sizes, of an all-reduce between two subtrees, are faster in two rounds of smaller
- * messages. */
+/* In an all-reduce between two subtrees, shares of MIN_HALVED_BYTES to MAX_HALVED_BYTES are faster
+ * in two rounds of smaller messages. */
 #define MIN_HALVED_BYTES (UINT64_C(16) << 10)
 #define MAX_HALVED_BYTES (UINT64_C(64) << 10)
 
@@ -35,13 +35,15 @@ static bool is_shared(const tsr__levels *levels, uint64_t bytes)
     return is_pair(levels) || bytes >= LARGE_LEVELS_BYTES;
 }
 
-/* Returns whether each rank of two subtrees moves all data of its subtree. */
+/* Returns whether there are two small subtrees and so few bytes that each rank moves all data of
+ * its subtree. */
 static bool is_small_pair(const tsr__levels *levels, uint64_t bytes)
 {
     return !levels->uneven && is_pair(levels) && bytes <= SMALL_PAIR_BYTES;
 }
 
-/* The same placement as one of uneven subtrees, whose algorithms exchange all data of a subtree. */
+/* Returns the same placement, marked as uneven, because the algorithms for uneven subtrees exchange
+ * all data of a subtree. */
 static tsr__levels as_uneven(const tsr__levels *levels)
 {
     tsr__levels uneven = *levels;
@@ -50,7 +52,8 @@ static tsr__levels as_uneven(const tsr__levels *levels)
     return uneven;
 }
 
-/* An all-reduce by messages only, one piece at a time: each rank is a subtree of its own. */
+/* An all-reduce by messages only, one piece at a time. It uses the algorithm for uneven subtrees,
+ * with each rank as a subtree of its own. */
 static void reduce_pieces(tsr__schedule *schedule, const tsr__placement *placement, uint64_t count,
                           uint64_t piece)
 {

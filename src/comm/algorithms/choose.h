@@ -1,5 +1,6 @@
 /* The choice of an algorithm for each collective, from the placement of the ranks and the size of
- * the data. It depends only on what all ranks know, so that all make the same choice. */
+ * the data. It depends only on values that all ranks know, so that all ranks make the same
+ * choice. */
 #ifndef TSR_COMM_ALGORITHMS_CHOOSE_H
 #define TSR_COMM_ALGORITHMS_CHOOSE_H
 
@@ -14,8 +15,8 @@ typedef struct tsr__placement {
 /* From this size on, sending fewer bytes is faster than sending fewer messages. */
 #define TSR__LARGE_REDUCE_BYTES 16384
 
-/* Each adds the steps of one rank to an empty schedule. Returns whether they may contain inner
- * steps. The blocks of an element-wise operation have elements of `element_bytes`. */
+/* Each function adds the steps of one rank to an empty schedule, for elements of `element_bytes`.
+ * Returns whether the schedule may contain inner steps (levels.h). */
 bool tsr__choose_all_reduce(tsr__schedule *schedule, const tsr__placement *placement,
                             uint64_t count, uint64_t element_bytes);
 bool tsr__choose_reduce_scatter(tsr__schedule *schedule, const tsr__placement *placement,

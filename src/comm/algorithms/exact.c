@@ -3,8 +3,8 @@
  * number of bytes is the same as in recursive halving, but there are more messages. */
 #include "comm/algorithms/algorithms.h"
 
-/* Receives the contributions of the other ranks into TEMP, one behind the other, in the order rank
- * + 1, rank + 2, …. */
+/* Receives the contributions of the other ranks into consecutive parts of TEMP, in the order rank +
+ * 1, rank + 2, …. */
 static void collect(tsr__schedule *schedule, int size, int rank, uint64_t count, uint64_t temp)
 {
     for (int i = 1; i < size; i++)
@@ -31,7 +31,7 @@ static tsr__span share_at(tsr__place place, uint64_t total, int size, int rank)
 }
 
 /* Handles a communicator of one rank. Combines even a single contribution, because combining
- * changes NaNs to the one NaN that results on several ranks have. */
+ * replaces every NaN by the one NaN that the results of several ranks have. */
 static bool alone(tsr__schedule *schedule, int size, uint64_t count)
 {
     if (size == 1)

@@ -6,8 +6,8 @@ static tsr__span block_at(tsr__place place, const tsr__blocks *blocks, int rank)
     return tsr__span_of(place, tsr__block_start(blocks, rank), tsr__block_count(blocks, rank));
 }
 
-/* Returns where the elements start that are number `at` in memory: the blocks of leaf `at`, or the
- * share at position `at`. */
+/* Returns where the blocks of leaf `at` start in memory or, if `blocks` is NULL, the share at
+ * position `at`. */
 static uint64_t start_of(const tsr__tree *tree, const tsr__blocks *blocks, uint64_t total, int at)
 {
     return blocks ? tsr__tree_blocks(tree, blocks, at) : tsr__tree_share(tree, total, at);
@@ -34,7 +34,8 @@ void tsr__algorithm_doubling(tsr__schedule *schedule, const tsr__tree *tree,
     }
 }
 
-/* Before this all-gather, RECV contains this rank's block; afterwards it contains all blocks. */
+/* An all-gather along a ring. Before it, RECV contains this rank's block; afterwards it contains
+ * all blocks. */
 static void ring(tsr__schedule *schedule, int size, int rank, const tsr__blocks *blocks)
 {
     const int right = (rank + 1) % size, left = (rank + size - 1) % size;

@@ -33,7 +33,7 @@ static int largest_from(const tsr__tree *tree, const int *host_of, int leaf, int
     return leaves;
 }
 
-/* Finds this rank's subtree if all subtrees are as large as possible. `out` has the tree. */
+/* Finds this rank's subtree if all subtrees are as large as possible. out->tree must be set. */
 static void find_own(const int *host_of, int most, tsr__levels *out)
 {
     const tsr__tree *tree = &out->tree;
@@ -57,7 +57,7 @@ bool tsr__levels_find(int size, int rank, const int *host_of, int most, tsr__lev
 {
     const tsr__tree tree = tsr__tree_of(size, rank, -1);
     int common = tree.power, largest = 0; /* numbers of leaves */
-    bool shares_leaf = false;             /* two ranks of one host have one leaf */
+    bool shares_leaf = false;             /* two ranks of one host share a leaf */
     for (int leaf = 0, leaves; leaf < tree.power; leaf += leaves ? leaves : 1) {
         leaves = largest_from(&tree, host_of, leaf, most);
         common = leaves < common ? leaves : common;
@@ -87,7 +87,8 @@ static tsr__span nothing(void)
     return tsr__span_of(TSR__AT_RECV, 0, 0);
 }
 
-/* Adds an inner step, or what it does in a subtree of one rank. */
+/* Adds an inner step. In a subtree of one rank, adds a copy instead, or nothing for a broadcast or
+ * barrier. */
 static void inner(tsr__schedule *schedule, const tsr__levels *levels, tsr__inner_kind kind,
                   int root, tsr__span from, tsr__span to, int ranks)
 {
@@ -110,7 +111,7 @@ static void inner_barrier(tsr__schedule *schedule, const tsr__levels *levels)
     inner(schedule, levels, TSR__INNER_BARRIER, levels->first, nothing(), nothing(), 0);
 }
 
-/* Returns the number of this rank's leaf in its subtree. */
+/* Returns the place of this rank's leaf: its number in the subtree, from 0. */
 static int my_place(const tsr__levels *levels)
 {
     return levels->tree.leaf - levels->subtree * levels->leaves;
@@ -268,7 +269,7 @@ void tsr__levels_reduce_scatter(tsr__schedule *schedule, const tsr__levels *leve
 
 /* All-gather ----------------------------------------------------------------------------------- */
 
-/* The leaves of one subtree. */
+/* The blocks of the leaves of one subtree. */
 typedef struct subtree_blocks {
     const tsr__blocks *blocks;
     int subtree;
@@ -296,8 +297,8 @@ static tsr__span leaf_span(const tsr__tree *tree, const tsr__blocks *blocks, int
                         tsr__tree_leaf_count(tree, blocks, leaf));
 }
 
-/* Each holder exchanges its leaf's blocks with the holders of the same place. Then each subtree
- * gathers the blocks of every other subtree. */
+/* Each holder exchanges its leaf's blocks with the holders of the same place in the other subtrees.
+ * Then each subtree gathers the blocks of every other subtree. */
 static void gather_by_all(tsr__schedule *schedule, const tsr__levels *levels,
                           const tsr__blocks *blocks)
 {
@@ -357,7 +358,7 @@ void tsr__levels_all_gather(tsr__schedule *schedule, const tsr__levels *levels,
 
 /* Broadcast and barrier ------------------------------------------------------------------------ */
 
-/* Returns the holders of the leaves of one place. */
+/* Returns the holders of those leaves that have the same place in their subtrees. */
 static tsr__members members_of(const tsr__levels *levels, const tsr__tree *between)
 {
     return (tsr__members){
@@ -377,7 +378,8 @@ static void broadcast_by_first(tsr__schedule *schedule, const tsr__levels *level
     inner_broadcast(schedule, levels, leader, all);
 }
 
-/* The subtree of root, `home`, broadcasts first. Then each of its holders sends its share. */
+/* The subtree of root, which is number `home`, broadcasts first. Then each of its holders sends its
+ * share to the other subtrees. */
 static void broadcast_by_all(tsr__schedule *schedule, const tsr__levels *levels, tsr__span all,
                              int root, int home)
 {

@@ -25,14 +25,14 @@ typedef struct tsr__levels {
 } tsr__levels;
 
 /* Finds the largest subtrees whose ranks share a host and which have at most `most` ranks.
- * host_of[i] is the host of rank i. All subtrees get the same number of leaves if more than one
- * leaf each is possible, or none can have more; otherwise they are uneven. Returns false if there
- * are no subtrees of more than one rank. */
+ * host_of[i] is the host of rank i. The subtrees are uneven if some must have one leaf while others
+ * can have more, or if two ranks that share a leaf are on different hosts. Otherwise all subtrees
+ * get the same number of leaves. Returns false if there are no subtrees of more than one rank. */
 bool tsr__levels_find(int size, int rank, const int *host_of, int most, tsr__levels *out);
 
-/* If `piece` is not 0, each rank moves its share, of `piece` elements at a time. `halve` says
- * whether two subtrees exchange a share in two rounds instead of one. That does not change the
- * number of bytes. More than two subtrees always do. */
+/* If `piece` is not 0, the all-reduce handles `piece` elements at a time, and each rank moves a
+ * share of them. Two subtrees exchange a share in one round, or in two rounds of half the size if
+ * `halve` is true. More than two subtrees always halve. The number of bytes is the same. */
 void tsr__levels_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
                             uint64_t piece, bool halve);
 void tsr__levels_reduce_scatter(tsr__schedule *schedule, const tsr__levels *levels,
@@ -43,10 +43,10 @@ void tsr__levels_broadcast(tsr__schedule *schedule, const tsr__levels *levels, u
                            int root, bool shared);
 void tsr__levels_barrier(tsr__schedule *schedule, const tsr__levels *levels, bool shared);
 
-/* The same for uneven subtrees. An inner step replaces the rounds of the algorithm by messages that
- * would concern ranks of one subtree only; the other rounds are the same. So a subtree may have any
- * number of leaves, and the two ranks of a leaf may be on different hosts. `blocks` of an
- * all-gather and `piece` of an all-reduce are as above. */
+/* These functions do the same for uneven subtrees. An inner step replaces the rounds of the
+ * algorithm by messages that would concern ranks of one subtree only; the other rounds are the
+ * same. So a subtree may have any number of leaves, and the two ranks of a leaf may be on different
+ * hosts. `blocks` and `piece` have the same meaning as above. */
 void tsr__uneven_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
                             uint64_t piece);
 void tsr__uneven_reduce_scatter(tsr__schedule *schedule, const tsr__levels *levels,

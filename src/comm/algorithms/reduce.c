@@ -163,8 +163,8 @@ void tsr__algorithm_all_reduce(tsr__schedule *schedule, int size, int rank, uint
         tsr__schedule_send(schedule, tree.other, all);
 }
 
-/* Of each pair of leaves, the leaf that has the same bit `distance` as root's leaf receives. So
- * root has the result at the end. */
+/* In each pair of leaves, one leaf receives: the one whose bit `distance` equals that of root's
+ * leaf. So root has the result at the end. */
 static void reduce_tree(partial *part, uint64_t count)
 {
     const tsr__tree *tree = part->tree;

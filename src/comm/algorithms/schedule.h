@@ -33,8 +33,8 @@ typedef enum tsr__step_kind {
     TSR__STEP_COMBINE, /* to = op(from, with); `to` equals `from` or `with`, or overlaps neither */
     TSR__STEP_DIVIDE,  /* if the op is AVG, divides `to` by the number of ranks */
     /* to = op(from, `with` and the spans behind it): combines `from` with `slots` spans that follow
-     * each other in memory from `with` on. The order does not matter, see reduce/exact.h. Divides
-     * if the op is AVG. */
+     * each other in memory, of which `with` is the first. Their order does not change the result
+     * (reduce/exact.h). Divides if the op is AVG. */
     TSR__STEP_EXACT,
     /* A collective of the ranks of this rank's subtree, see levels.h. It is the only step of its
      * round. */
@@ -68,7 +68,7 @@ typedef struct tsr__schedule {
     size_t count, capacity;
     uint32_t round; /* the round of the steps that are being added */
     uint64_t temp_count;
-    uint64_t *bounds; /* of the blocks of inner steps */
+    uint64_t *bounds; /* the bounds of the blocks of inner steps */
     size_t bounds_count, bounds_capacity;
     tsr_status status; /* the first failure to add a step, after which the schedule is unusable */
 } tsr__schedule;
@@ -90,7 +90,7 @@ void tsr__schedule_divide(tsr__schedule *schedule, tsr__span data);
 void tsr__schedule_exact(tsr__schedule *schedule, tsr__span from, tsr__span with, int slots,
                          tsr__span to);
 /* Adds an inner step in a round of its own. `peer` is the root, if there is one. If the kind has
- * blocks, their bounds are the last 2 · `ranks` ones that were added: where they start, and then
+ * blocks, the caller has added their 2 · `ranks` bounds before: first where the blocks start, then
  * where they end. */
 void tsr__schedule_inner(tsr__schedule *schedule, tsr__inner_kind kind, int peer, tsr__span from,
                          tsr__span to, int ranks);

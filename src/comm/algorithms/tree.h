@@ -50,12 +50,12 @@ typedef struct tsr__tree {
     /* In a pair that contains root, root holds the leaf. In every other pair the even rank does.
      * −1: there is no root. */
     int root;
-    /* Leaf i of this tree is leaf first + i · step of the tree of all ranks. They differ in a tree
-     * from tsr__tree_between only. */
+    /* Leaf i of this tree is leaf first + i · step of the tree of all ranks. The two trees differ
+     * only after tsr__tree_between. */
     int first, step;
-    /* An inner step (levels.h) has already combined or gathered the aligned block of so many leaves
-     * to which this leaf belongs, so the rounds inside the block are left out; 1: none has. Ranks
-     * may have different numbers. */
+    /* This leaf belongs to an aligned block of `joined` leaves, which an inner step (levels.h) has
+     * already combined or gathered. So the rounds inside the block are left out. 1: there was no
+     * such step. Ranks may have different values. */
     int joined;
 } tsr__tree;
 

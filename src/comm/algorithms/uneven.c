@@ -27,7 +27,8 @@ static void give_to_others(tsr__schedule *schedule, const tsr__levels *levels, t
  * After an inner reduce-scatter of m leaves, each leaf has the elements of P/m positions, as after
  * log2 m rounds of recursive halving. */
 
-/* Returns the bounds of the elements that a rank has after the inner step. */
+/* Returns where the elements that a rank has after the inner step start, or where they end if `end`
+ * is true. */
 static uint64_t start_after_inner(const tsr__positions *of, const tsr__levels *levels, int rank,
                                   bool end)
 {
@@ -57,8 +58,8 @@ static tsr__span own_span(const tsr__levels *levels, const tsr__positions *of, t
 
 /* All-reduce ----------------------------------------------------------------------------------- */
 
-/* Copies the contribution to RECV. If the leaf is split, adds the other rank's. Returns false on
- * the rank that has nothing more to do than to receive the result. */
+/* Copies the contribution to RECV. If the leaf is split, adds the contribution of the other rank.
+ * Returns false on the rank that only receives the result afterwards. */
 static bool join_leaf(tsr__schedule *schedule, const tsr__levels *levels, tsr__span all,
                       uint64_t incoming)
 {
@@ -126,7 +127,7 @@ void tsr__uneven_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, 
 /* Reduce-scatter ------------------------------------------------------------------------------- */
 
 /* Moves this rank's contribution to `base` of TEMP in the order of positions. If the leaf is split,
- * adds the other rank's, from `incoming` of TEMP. */
+ * adds the contribution of the other rank, which is at `incoming` of TEMP. */
 static void arrange(tsr__schedule *schedule, const tsr__levels *levels,
                     const tsr__positions *blocks, uint64_t base, uint64_t incoming)
 {
@@ -225,8 +226,8 @@ void tsr__uneven_all_gather(tsr__schedule *schedule, const tsr__levels *levels,
 
 /* Broadcast and barrier ------------------------------------------------------------------------ */
 
-/* A binomial tree: leaves at distance P/2 from each other first, then P/4, down to 1, counted from
- * root's leaf. In each subtree one leaf receives, the one whose place is that of root's leaf. */
+/* A binomial tree from root's leaf: leaves at distance P/2 exchange first, then at P/4, down to 1.
+ * In each subtree one leaf receives: the one whose place equals that of root's leaf. */
 void tsr__uneven_broadcast(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
                            int root)
 {

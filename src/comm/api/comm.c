@@ -10,7 +10,7 @@
 
 /* How long destroying the last communicator of a job may wait until messages are delivered. */
 #define DELIVERY_NS (2 * TSR__SECOND)
-/* The limit for a job that has failed, in which only control messages about the failure are in
+/* The same limit for a job that has failed, in which only control messages about the failure are in
  * flight. */
 #define DELIVERY_FAILED_NS UINT64_C(50000000)
 
@@ -80,8 +80,8 @@ static void unlink_comm(tsr_comm *comm)
     comm->job->references--;
 }
 
-/* Gives up this rank's slot. The ranks that have not left the communicator may still read it, so
- * the slot is not reused before they have left. */
+/* Gives up this rank's slot in shared memory. The ranks that have not left the communicator may
+ * still read it, so the slot is not reused before they have left. */
 static void retire_slot(const tsr_comm *comm)
 {
     const tsr__job *job = comm->job;
@@ -121,8 +121,8 @@ tsr_status tsr__shm_reserve(tsr__job *job, int size, tsr__shm_reservation *reser
     if (!reservation->slots)
         return TSR_ERR_NO_MEMORY;
     TSR__TRY(tsr__shm_create(size, &reservation->shm));
-    /* A rank whose process has ended sends no message that it leaves. So this call looks for ended
-     * processes. */
+    /* A process that ends without leaving its communicators sends no message about it. So this call
+     * looks for processes that have ended. */
     if (job->transport)
         tsr__transport_poll_processes(job->transport);
     for (int i = 0; i < job->size && job->transport; i++) {
@@ -131,8 +131,8 @@ tsr_status tsr__shm_reserve(tsr__job *job, int size, tsr__shm_reservation *reser
     }
     reservation->slot = tsr__shm_slot_reserve(job->shm_regions);
     if (reservation->slot < 0 && job->transport) {
-        /* Other ranks may have told that they left communicators, in messages that have not been
-         * read: operations in shared memory do not read messages. */
+        /* Messages that other ranks have left communicators may not have been read yet, because
+         * operations in shared memory do not read messages. Reading them may free slots. */
         tsr__job_progress_all(job);
         reservation->slot = tsr__shm_slot_reserve(job->shm_regions);
     }

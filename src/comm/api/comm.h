@@ -28,9 +28,9 @@ typedef struct tsr__shm_reservation {
 } tsr__shm_reservation;
 tsr_status tsr__shm_reserve(tsr__job *job, int size,
                             tsr__shm_reservation *reservation) TSR_NODISCARD;
-/* Lets the communicator use the slots if all ranks have one, for all operations if the
- * shared-memory transport supports all ranks, otherwise for inner steps if the ranks are placed
- * such that there are any. Otherwise frees the slots. */
+/* Lets the communicator use the slots if all ranks have one. They serve all operations if all ranks
+ * can use the shared-memory transport; otherwise inner steps (algorithms/levels.h), if the
+ * placement of the ranks allows any. Frees slots that are not used. */
 void tsr__shm_use(tsr_comm *comm, tsr__shm_reservation *reservation);
 void tsr__shm_cancel(tsr__job *job, tsr__shm_reservation *reservation);
 
@@ -40,18 +40,21 @@ void tsr__job_end(tsr__job *job, uint64_t until_ns);
 
 /* create.c ------------------------------------------------------------------------------------- */
 
-/* From which job a new one descends: its recovery, and its lineage if the new job continues it. */
+/* The job from which a new job descends: its recovery, and its lineage if the new job continues it
+ * (recovery/recovery.h). */
 typedef struct tsr__origin {
-    tsr__recovery *recovery; /* NULL: from none */
+    tsr__recovery *recovery; /* NULL: the new job descends from no other */
     const tsr__kin *kin;     /* the key, lineage and generation; NULL: new ones */
-    /* The ranks tell each other through the bootstrap that they have succeeded, before they use the
-     * new job, and also at the end. So they learn at once if one of them has failed, and either all
-     * succeed or, unless one is lost at the very end, none. */
+    /* If `confirms` is true, the ranks tell each other through the bootstrap that they have
+     * succeeded before they use the new job; if `confirms_end` is true, also at the end. So all
+     * ranks learn at once if one has failed. With both, either all ranks succeed or none, unless a
+     * rank is lost during the last exchange. */
     bool confirms, confirms_end;
-    tsr_status (*confirm)(void *user); /* how; NULL: by an exchange of nothing */
+    tsr_status (*confirm)(void *user); /* does this exchange; NULL: exchange empty contributions */
     void *user;
 } tsr__origin;
-/* Creates a communicator of all ranks of a bootstrap, which it closes, also after a failure. */
+/* Creates a communicator of all ranks of a bootstrap. Closes the bootstrap, also after a
+ * failure. */
 tsr_status tsr__comm_create_over(tsr__bootstrap *bootstrap, const tsr_comm_params *params,
                                  const tsr__bootstrap_limit *limit, const tsr__origin *origin,
                                  tsr_comm **out) TSR_NODISCARD;

@@ -24,13 +24,13 @@ typedef struct greeting {
     uint32_t reproducible;
     int64_t pid;
     uint64_t pid_space; /* identifies the host and the namespace of `pid`; 0: unknown */
-    /* They identify the host and this process's namespaces of System V shared memory and of the
-     * network; 0: unknown. */
+    /* Each identifies the host and a namespace of this process: that of System V shared memory, and
+     * that of the network; 0: unknown. */
     uint64_t ipc_space, network;
     /* whether UCX uses shared memory between processes of one host, and
      * whether the user chose that */
     uint32_t ucx_shares, ucx_is_chosen;
-    /* of the process's shared memory and mailbox; valid for processes with the same pid_space */
+    /* the keys of the process's shared memory and mailbox, for processes with the same pid_space */
     tsr__shm_memory_key key;
     tsr__mailbox_key mailbox;
     tsr__card card;
@@ -91,7 +91,8 @@ static tsr_status check_greeting(const tsr__bootstrap_gathered *blocks, int rank
     return TSR_OK;
 }
 
-/* Prepares what this rank shares with another one, whose greeting this is. */
+/* Prepares the shared memory, the mailbox and the watching of the process of another rank, which
+ * has sent the greeting `theirs`. */
 static void meet(tsr__job *job, int rank, const greeting *mine, greeting *theirs)
 {
     const bool same_pid_space = theirs->pid_space != 0 && theirs->pid_space == mine->pid_space;
@@ -102,7 +103,7 @@ static void meet(tsr__job *job, int rank, const greeting *mine, greeting *theirs
     if (job->node_of[rank] == job->node_of[job->rank])
         tsr__shm_regions_attach(job->shm_regions, rank, &theirs->key);
     job->is_near[rank] = same_pid_space && theirs->mailbox.file >= 0 && mine->mailbox.file >= 0;
-    /* a rank whose end this one does not notice needs a connection */
+    /* if this rank would not notice the end of that process, it needs a connection instead */
     if (job->is_near[rank] && is_watched)
         tsr__mailbox_add(job->mailbox, rank, &theirs->mailbox);
 }
@@ -178,7 +179,7 @@ typedef struct parted {
     bool is_chosen;    /* the user has chosen UCX's transports on some rank */
 } parted;
 
-/* Looks for such ranks, on every rank with the same result. */
+/* Finds the first such pair, which is the same on every rank. */
 static tsr_status find_parted(const tsr__bootstrap_gathered *blocks, int size, const greeting *mine,
                               parted *out)
 {
@@ -201,8 +202,10 @@ static tsr_status find_parted(const tsr__bootstrap_gathered *blocks, int size, c
     return status;
 }
 
-/* UCX 1.13 wakes a process that uses its shared memory through a socket whose name exists in one
- * network namespace only. So a rank that sleeps would not notice messages from another one. */
+/* Closes the transport, so that it can be opened again without UCX's shared memory. Fails if the
+ * user has chosen UCX's transports. With shared memory, UCX 1.13 wakes a process through a socket
+ * whose name exists in one network namespace only. So a sleeping rank would not notice messages
+ * from a rank in another one. */
 static tsr_status do_without_shared_memory(tsr__job *job, const parted *found)
 {
     if (found->is_chosen)
@@ -332,7 +335,8 @@ static uint64_t time_left(const tsr_comm_params *params, const tsr__bootstrap_li
     return limit->deadline_ns > now ? limit->deadline_ns - now : 1;
 }
 
-/* Waits until all ranks are connected, and exchanges their slots in shared memory. */
+/* Waits until all ranks are connected. Then lets the communicator use the ranks' slots in shared
+ * memory. */
 static tsr_status synchronise(tsr_comm *comm, const tsr_comm_params *params,
                               const tsr__bootstrap_limit *limit)
 {
@@ -386,7 +390,7 @@ tsr_status tsr__comm_create_over(tsr__bootstrap *bootstrap, const tsr_comm_param
 {
     tsr_comm *comm = NULL;
     tsr_status status = make_job(bootstrap, params, limit, origin, &comm);
-    if (!origin->confirms) /* releases its sockets before this rank waits for the others */
+    if (!origin->confirms) /* close sockets before this rank waits for the others */
         tsr__bootstrap_close(&bootstrap);
     if (status == TSR_OK && origin->confirms)
         status = confirm(bootstrap, limit, origin);
@@ -403,7 +407,8 @@ tsr_status tsr__comm_create_over(tsr__bootstrap *bootstrap, const tsr_comm_param
     return TSR_OK;
 }
 
-/* Creates this process's first communicator. In a job that grows, the ranks confirm. */
+/* Creates this process's first communicator. If this process joins a running job, the ranks confirm
+ * (see tsr__origin). */
 static tsr_status create_first(tsr__bootstrap *bootstrap, const tsr_comm_params *params,
                                const tsr__bootstrap_limit *limit, tsr_comm **out)
 {

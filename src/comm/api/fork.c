@@ -1,6 +1,6 @@
 /* Children of fork(). A child's copy of a communicator has the same slots, connections and file
  * descriptors as the parent's. If a child used them, it would take part in the parent's operations.
- * If it cleaned UCX up, UCX would break in both processes. So every call fails in a child and
+ * If a child cleaned up UCX, UCX would break in both processes. So every call fails in a child and
  * changes nothing. */
 #include "base/fork.h"
 

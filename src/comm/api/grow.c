@@ -1,6 +1,6 @@
-/* Creates a communicator of the ranks of another and of processes that join. The old ranks exchange
- * what a bootstrap exchanges through their communicator. One of them, the host of the newcomers,
- * also exchanges it with the newcomers (bootstrap/join.c). */
+/* Creates a communicator of the ranks of an existing one and of processes that join. The old ranks
+ * use their communicator as the bootstrap of the new one. One of them, the "host" of the newcomers,
+ * also exchanges the data with the newcomers (bootstrap/join.c). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,13 +13,13 @@
 #include "comm/bootstrap/address.h"
 #include "comm/bootstrap/server.h"
 
-/* How much longer than for the newcomers the old ranks wait for each other. */
+/* The old ranks wait for each other this much longer than for the newcomers. */
 #define MARGIN_NS (5 * TSR__SECOND)
 
 typedef struct growth {
     tsr_comm *comm;
     int32_t host;        /* the old rank that the newcomers are connected to */
-    tsr__server *server; /* on the host only */
+    tsr__server *server; /* only on the host */
     int newcomers;
     tsr__bootstrap_limit limit;
     uint64_t *room; /* [ranks of the new communicator], for confirm() */
@@ -28,7 +28,7 @@ typedef struct growth {
     tsr__error error;
 } growth;
 
-/* What a rank that has failed says, or the host about the newcomers. */
+/* The status of a rank, or what the host reports about the newcomers. */
 typedef struct report {
     int32_t status;
     int32_t newcomers;
@@ -48,7 +48,8 @@ static tsr_status fail_as(const report *told)
     return tsr__fail((tsr_status)told->status, "%s", told->why);
 }
 
-/* Without memory an operation has not started, and the other ranks wait for it. */
+/* Runs an operation. Tries three times if memory is exhausted, because the operation has then not
+ * started, and the other ranks wait for this rank. */
 static tsr_status run(const growth *g, const tsr__operation *operation)
 {
     tsr_status status = TSR_ERR_NO_MEMORY;
@@ -75,9 +76,10 @@ static tsr_status broadcast(const growth *g, int from, void *data, uint64_t size
                                     .peer = from});
 }
 
-/* Tells all old ranks how this rank fares. Fails with the error of the lowest that has one. Sets
- * *lowest to the lowest rank with `is_able`, or INT32_MAX. Allocates nothing, so that a rank
- * without memory can say so. */
+/* Compares the statuses of all old ranks; `mine` is that of this rank. If any rank has an error,
+ * fails on all ranks with the error of the lowest such rank. Sets *lowest to the lowest rank for
+ * which `is_able` is true, or to INT32_MAX. Allocates nothing itself, so that a rank without memory
+ * can report this. */
 static tsr_status compare(growth *g, tsr_status mine, bool is_able, int32_t *lowest)
 {
     report told = make_report(mine, 0);
@@ -100,7 +102,7 @@ static tsr_status compare(growth *g, tsr_status mine, bool is_able, int32_t *low
 }
 
 /* On the host: sends the old ranks' contributions to the newcomers, in pieces that a message can
- * hold, and receives those of the newcomers with the first piece. */
+ * hold, and receives the contributions of the newcomers with the first piece. */
 static tsr_status gather_from(growth *g, const uint8_t *old, uint64_t old_bytes, uint8_t *new,
                               uint64_t size_bytes)
 {
@@ -130,7 +132,7 @@ static tsr_status gather_all(growth *g, const void *mine, uint64_t size_bytes, u
     report told = {0};
     int32_t ignored;
     TSR__TRY(compare(g, TSR_OK, false, &ignored));
-    /* From here on no rank fails alone, unless a rank is lost. */
+    /* From here on, no rank fails while others succeed, unless a rank is lost. */
     tsr_status status = all_gather(g, mine, all, size_bytes);
     if (status == TSR_OK && g->server) {
         const tsr_status done = gather_from(g, all, old_bytes, new, size_bytes);
@@ -147,7 +149,7 @@ static tsr_status gather_all(growth *g, const void *mine, uint64_t size_bytes, u
     return status;
 }
 
-/* The all-gather of the bootstrap of the new job. */
+/* The all-gather function that the bootstrap of the new job calls. */
 static int gather(void *user, const void *mine, uint64_t size_bytes, void *all)
 {
     growth *g = user;
@@ -158,8 +160,8 @@ static int gather(void *user, const void *mine, uint64_t size_bytes, void *all)
     return 1;
 }
 
-/* Finds the lowest old rank that can listen at the address at which newcomers knock. `status` is
- * that of the preparation of this rank. */
+/* Sets g->host to the lowest old rank that can listen at the address to which newcomers connect.
+ * `status` says whether this rank has failed before. */
 static tsr_status find_host(growth *g, const tsr__rendezvous_params *where, tsr_status status)
 {
     tsr__address address;
@@ -175,14 +177,15 @@ static tsr_status find_host(growth *g, const tsr__rendezvous_params *where, tsr_
     return TSR_OK;
 }
 
-/* On the host: waits for the newcomers. */
+/* On the host: waits until the newcomers have joined, and tells them their places. */
 static tsr_status receive(growth *g, const tsr__rendezvous_params *where)
 {
     TSR__TRY(tsr__server_open_growing(where, &g->newcomers, &g->server));
     return tsr__server_introduce(g->server, g->comm->size, &g->limit);
 }
 
-/* An exchange of nothing, as the newcomers see it. Nothing can fail on one rank alone after it. */
+/* Does what the exchange of empty contributions does on the newcomers: gathers the size of each
+ * contribution, 0. After that, no rank can fail alone. */
 static tsr_status confirm(void *user)
 {
     growth *g = user;
@@ -256,7 +259,7 @@ tsr_status tsr_comm_grow(tsr_comm *comm, const tsr_comm_grow_params *params, tsr
     tsr__rendezvous_params where = {
         .grows = true, .size = 1 + count, .timeout_ns = timeout_ns, .handshake_ns = MARGIN_NS};
     growth g = {.comm = comm, .limit = tsr__bootstrap_limit_from_now(timeout_ns + MARGIN_NS)};
-    /* The others wait while one of them waits for the newcomers. */
+    /* The other old ranks wait while the host waits for the newcomers. */
     comm->timeout_ns = tsr__max_u64(like.timeout_ns, timeout_ns) + MARGIN_NS;
     const tsr_status status = grow(&g, &where, &like, out);
     comm->timeout_ns = like.timeout_ns;

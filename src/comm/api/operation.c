@@ -13,8 +13,8 @@
 #include "comm/failure/failure.h"
 #include "comm/progress/progress.h"
 
-/* The largest job in which ranks that do not share a host all connect while the communicator is
- * created. */
+/* The largest job in which all ranks of different hosts connect to each other while the
+ * communicator is created. */
 #define MAX_CONNECTED 128
 
 /* What this rank reads and writes, in elements. */
@@ -264,7 +264,7 @@ static bool is_exact(const tsr_comm *comm, const tsr__operation *o)
     return comm->reproducible && is_float && o->op != TSR_OP_MIN && o->op != TSR_OP_MAX;
 }
 
-/* In one round, all ranks send everything they have to contribute to all others. */
+/* All ranks send their contributions to all others, in one round. */
 static void exchange_all(tsr__schedule *schedule, const extents *e)
 {
     const uint64_t count = e->blocks.each;
@@ -293,9 +293,9 @@ static void greet_far(tsr__schedule *schedule, const tsr__job *job)
 
 /* Makes the schedule of the all-gather that connects the ranks. UCX connects two ranks at their
  * first message, and over a network this first message should not be the report of an error. So all
- * ranks of different hosts connect, in a job that is not too large; otherwise each connects to
- * those with which most algorithms exchange messages. Ranks of one host do so too, unless the job
- * is small. */
+ * ranks connect in a job of up to TSR__MANY_RANKS ranks, and all ranks of different hosts in a job
+ * of up to MAX_CONNECTED. Otherwise a rank connects only to those ranks with which most algorithms
+ * exchange messages. */
 static void connect_all(tsr__schedule *schedule, const extents *e, const tsr__job *job)
 {
     if (e->size <= TSR__MANY_RANKS) {
@@ -312,7 +312,8 @@ static void connect_all(tsr__schedule *schedule, const extents *e, const tsr__jo
         tsr__algorithm_barrier(schedule, e->size, e->rank);
 }
 
-/* Returns whether the schedule has levels. */
+/* Makes the schedule of a request. Returns whether it may contain inner steps
+ * (algorithms/levels.h). */
 static bool make_schedule(tsr_request *request, const extents *e)
 {
     const tsr__operation *o = e->operation;
@@ -437,7 +438,7 @@ static tsr_status start(tsr_comm *comm, const tsr__operation *operation, tsr_req
     TSR__TRY(tsr__job_refuse_child(comm->job, name));
     if (comm->status != TSR_OK)
         return tsr__fail(comm->status, "%s", comm->why);
-    /* The count includes requests that have completed. How many are still in progress differs
+    /* The count includes requests that have completed. The number of requests in progress differs
      * between ranks, but all ranks must refuse the same call. */
     TSR__REQUIRE(comm->held < TSR_MAX_COMM_REQUESTS,
                  "%s: %d requests have been started and not been waited for", name, comm->held);
@@ -469,7 +470,7 @@ tsr_status tsr__operation_start(tsr_comm *comm, const tsr__operation *operation,
 tsr_status tsr__operation_run(tsr_comm *comm, const tsr__operation *operation)
 {
     tsr_request *request = NULL;
-    /* Does not read the clock, because most operations complete long before their deadline. */
+    /* Does not read the clock here, because most operations complete long before their deadline. */
     TSR__TRY(start(comm, operation, &request));
     return tsr_request_wait(&request);
 }

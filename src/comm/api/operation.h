@@ -24,7 +24,7 @@ tsr_status tsr__operation_start(tsr_comm *comm, const tsr__operation *operation,
                                 tsr_request **out) TSR_NODISCARD;
 /* Starts the operation and blocks until it has completed. */
 tsr_status tsr__operation_run(tsr_comm *comm, const tsr__operation *operation) TSR_NODISCARD;
-/* An all-gather of bytes whose call has the given kind, so that ranks and error texts see, for
+/* An all-gather of bytes whose call has the given kind. So other ranks and error texts name, for
  * example, a split instead of an all-gather. */
 tsr_status tsr__comm_all_gather_as(tsr_comm *comm, tsr__call_kind kind, const void *send,
                                    void *recv, uint64_t size_bytes) TSR_NODISCARD;

@@ -13,7 +13,7 @@ static tsr_status start(tsr_comm *comm, tsr__operation operation, uint64_t timeo
     return tsr__operation_start(comm, &operation, out);
 }
 
-/* The operations below differ in their kind, and in which of the fields they use. */
+/* The operations below fill in their common fields with exchange_of or exchange_v_of. */
 
 static tsr__operation exchange_of(tsr__call_kind kind, const void *send, void *recv, uint64_t count,
                                   tsr_dtype dtype)

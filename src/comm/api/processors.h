@@ -1,4 +1,4 @@
-/* Whether the ranks of one machine have to take turns on its processors. */
+/* Finds out whether the ranks of one machine must take turns on its processors. */
 #ifndef TSR_COMM_API_PROCESSORS_H
 #define TSR_COMM_API_PROCESSORS_H
 
@@ -13,7 +13,7 @@ typedef struct tsr__processors {
     uint64_t bits[TSR__PROCESSOR_WORDS];
 } tsr__processors;
 
-/* Those of this process. */
+/* Returns the processors on which this process may run. */
 tsr__processors tsr__processors_find(void);
 
 /* The ranks of one machine, and the processors on which any of them may run. */

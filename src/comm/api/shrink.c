@@ -1,5 +1,5 @@
-/* Creates a communicator of the ranks that are left: the ranks agree who they are (recovery/), and
- * then create a job of their own. */
+/* Creates a communicator of the ranks that are left after a failure. The ranks agree on its members
+ * (recovery/), and then create a new job. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "comm/progress/progress.h"
 #include "comm/recovery/agree.h"
 
-/* The ranks that may be left, and what they have agreed on so far. */
+/* The state of a shrink: the ranks that may be left, and their last agreement. */
 typedef struct shrinking {
     tsr_comm *comm;
     tsr__kin kin; /* the key, the lineage, and the present generation */
@@ -23,8 +23,9 @@ typedef struct shrinking {
     uint64_t timeout_ns, deadline_ns;
 } shrinking;
 
-/* The first communicator of a job continues the job's lineage. The others begin their own, which
- * depends on who their ranks are, because numbers of communicators are not unique (tags.h). */
+/* The first communicator of a job continues the job's lineage. Every other communicator starts its
+ * own. Its lineage depends on its first rank too, because the numbers of communicators are not
+ * unique (tags.h). */
 static void find_lineage(shrinking *s)
 {
     const tsr_comm *comm = s->comm;
@@ -51,7 +52,7 @@ static tsr_status list_members(shrinking *s)
     return TSR_OK;
 }
 
-/* Keeps the members of a decision. */
+/* Removes the ranks that are not members of the decision. */
 static void apply(shrinking *s, const tsr__decision *decision)
 {
     int count = 0;
@@ -66,7 +67,7 @@ static void apply(shrinking *s, const tsr__decision *decision)
     s->kin.generation = decision->generation;
 }
 
-/* Applies the decisions that an earlier call on this communicator, which failed later, has made. */
+/* Applies decisions from earlier calls on this communicator that failed after the decision. */
 static tsr_status apply_known(shrinking *s)
 {
     const tsr__decision *known;
@@ -89,8 +90,8 @@ static int find_self(const shrinking *s)
     return -1;
 }
 
-/* Lets the old communicator progress, so that other ranks can give up their messages to this one,
- * and notes which processes have ended. */
+/* Lets the old communicator progress, so that other ranks can cancel their messages to this rank.
+ * Records which processes have ended. */
 static void progress(void *user, tsr__member *members, int size)
 {
     tsr_comm *comm = user;
@@ -115,7 +116,8 @@ static tsr_status create_alone(const shrinking *s, const tsr_comm_params *params
     return tsr__comm_create_over(bootstrap, params, limit, origin, out);
 }
 
-/* Creates the communicator of the members. `rendezvous` connects them; NULL if there is one. */
+/* Creates the communicator of the members. `rendezvous` connects them; NULL if this rank is the
+ * only member. */
 static tsr_status create(const shrinking *s, tsr__rendezvous *rendezvous, tsr_comm **out)
 {
     const tsr_comm *comm = s->comm;
@@ -163,8 +165,8 @@ static bool may_be_lost(tsr_status status)
     return status == TSR_ERR_PEER_LOST || status == TSR_ERR_TIMEOUT || status == TSR_ERR_IO;
 }
 
-/* The deadline has passed, and the last attempt has failed because of a loss that UCX reported as a
- * missing resource. */
+/* Returns the error if the deadline has passed and the last attempt failed with an error of UCX
+ * about missing resources, which a lost rank can cause. */
 static tsr_status out_of_time(const shrinking *s)
 {
     char why[256];
@@ -174,7 +176,8 @@ static tsr_status out_of_time(const shrinking *s)
                      (double)s->timeout_ns / 1e9, why);
 }
 
-/* Agrees and creates the communicator; again if a further rank is lost meanwhile. */
+/* Agrees on the members and creates the communicator. Does both again if another rank is lost
+ * meanwhile. */
 static tsr_status shrink(shrinking *s, tsr_comm **out)
 {
     TSR__TRY(apply_known(s));
@@ -182,7 +185,7 @@ static tsr_status shrink(shrinking *s, tsr_comm **out)
         tsr__rendezvous *rendezvous = NULL;
         if (s->size > 1)
             TSR__TRY(agree(s, &rendezvous));
-        if (s->size > 1 && !rendezvous) /* the decision was made before */
+        if (s->size > 1 && !rendezvous) /* no connections come with the decision: agree again */
             continue;
         const tsr_status status = create(s, rendezvous, out);
         if (status == TSR_OK || !may_be_lost(status))

@@ -1,5 +1,5 @@
-/* The steps of a collective, as values: the same choice and the same schedule as those of a
- * communicator's operations. */
+/* Computes the steps of a collective without a communicator. They are those of a communicator's
+ * operations. */
 #include "base/error.h"
 #include "comm/algorithms/choose.h"
 #include "comm/shm/shm.h"
@@ -16,8 +16,8 @@ static bool share_host(const int *hosts, int size)
     return true;
 }
 
-/* The bytes that each of `ranks` ranks reads of others in a collective of `bytes`, of which a
- * reduction to all ranks takes two passes. */
+/* Returns the number of bytes that each of `ranks` ranks reads from other ranks in a collective of
+ * `bytes`. An all-reduce takes two passes, the other collectives take one. */
 static uint64_t bytes_read(uint64_t bytes, int ranks, int passes)
 {
     return (uint64_t)passes * (bytes / (uint64_t)ranks) * (uint64_t)(ranks - 1);
@@ -39,7 +39,7 @@ static tsr_comm_step inner_step(const tsr__step *step, const tsr__levels *levels
                        step->inner == TSR__INNER_ALL_REDUCE);
 }
 
-/* Returns whether a step is one of the public kinds. */
+/* Converts a step to a step of the public API. Returns false if its kind is not public. */
 static bool convert(const tsr__step *step, const tsr__levels *levels, tsr_comm_step *out)
 {
     switch (step->kind) {
