@@ -1,5 +1,5 @@
-/* The interface of the backends, and functions that bootstrap.c and the backends share. Private to
- * this folder. */
+/* The interface of the backends, and functions that bootstrap.c and the backends share. Only this
+ * folder uses it. */
 #ifndef TSR_COMM_BOOTSTRAP_BACKEND_H
 #define TSR_COMM_BOOTSTRAP_BACKEND_H
 

@@ -58,7 +58,7 @@ static void find_local(tsr__bootstrap_info *info)
             below += rank < info->rank;
             all++;
         }
-    /* If the launcher has not set both numbers, both are counted instead. */
+    /* If the launcher has not set both numbers, use the counted ones. */
     if (info->local_rank < 0 || info->local_size < 0) {
         info->local_rank = below;
         info->local_size = all;

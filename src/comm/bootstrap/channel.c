@@ -191,9 +191,9 @@ void tsr__channel_put(tsr__channel *channel, tsr__wire_type type, const void *pa
     channel->sending = true;
 }
 
-/* Returns the part of a piece that is still to be sent. Before the call, `skip` is the number of
- * bytes, from the start of this piece on, that have been sent; the call subtracts this piece's from
- * it. */
+/* Returns the part of a piece that is still to be sent. *skip is the number of bytes that have been
+ * sent, counted from the start of this piece. The call subtracts the part of them that belongs to
+ * this piece. */
 static struct iovec rest(const uint8_t *piece, size_t size, uint64_t *skip)
 {
     size_t over = *skip < size ? (size_t)*skip : size;

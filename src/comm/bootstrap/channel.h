@@ -13,8 +13,8 @@
 typedef struct tsr__channel {
     int fd;
     char peer[TSR__ADDRESS_TEXT_SIZE]; /* the peer's address, for errors and logs */
-    /* the senders of received and of sent messages: "zero" for rank 0, "rank" for the other side;
-     * see tsr__wire_seal */
+    /* name the senders of received and of sent messages: "zero" for rank 0, "rank" for the other
+     * side; see tsr__wire_seal */
     const char *in, *out;
     bool sealed;
     uint8_t key[TSR__WIRE_MAC];
@@ -22,7 +22,7 @@ typedef struct tsr__channel {
 
     /* The message that is being received. Its type must be in the set `wanted`. Its size is checked
      * before memory is allocated for it. */
-    unsigned wanted;       /* the types that may come, as 1u << type | … */
+    unsigned wanted;       /* the types that are allowed, as 1u << type | … */
     uint64_t max_gathered; /* the size in bytes of the largest possible GATHERED */
     uint8_t header[TSR__WIRE_HEADER];
     tsr__wire_type type;

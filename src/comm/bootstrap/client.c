@@ -16,20 +16,20 @@
 #include "base/error.h"
 #include "comm/bootstrap/backend.h"
 
-/* How much longer than rank 0 the other ranks wait. Rank 0 can tell which ranks are missing, so the
- * others wait for its error. */
+/* The other ranks wait this much longer than rank 0. Only rank 0 knows which ranks are missing, so
+ * the other ranks wait for its error. */
 #define GRACE_NS (TSR__SECOND / 4)
 
 /* The shortest and the longest pause between attempts to reach rank 0. */
 #define SHORTEST_PAUSE_NS (TSR__SECOND / 100)
 #define LONGEST_PAUSE_NS (TSR__SECOND / 2)
-/* The longest pause of a process that joins a running job, whose ranks may wait for a short time
- * only. */
+/* The longest pause of a process that joins a running job. The ranks of that job may wait only for
+ * a short time. */
 #define LONGEST_JOIN_PAUSE_NS (TSR__SECOND / 50)
 
-/* How long to keep trying after rank 0 has refused this process as one of another job. That other
- * job may be about to end and release the port. But if both jobs use the same port by mistake,
- * waiting for the full timeout would not help. */
+/* How long to keep trying after rank 0 has refused this process because it belongs to another job.
+ * That other job may be about to end and release the port. But if both jobs use the same port by
+ * mistake, waiting for the full timeout would not help. */
 #define OTHER_JOB_NS (2 * TSR__SECOND)
 
 /* The state of this rank's attempts to join. */
@@ -52,8 +52,8 @@ static tsr__channel_event send_and_receive(tsr__channel *channel, uint64_t deadl
     for (;;) {
         tsr__channel_event event = tsr__channel_write(channel);
         *why = "the connection broke";
-        /* Reads even if writing has failed, because rank 0 may have sent an error before it
-         * closed. */
+        /* Reads even if writing has failed, because rank 0 may have sent an error before it closed
+         * the connection. */
         tsr__channel_event received = tsr__channel_read(channel, why);
         if (received != TSR__CHANNEL_MORE)
             return received;
@@ -142,7 +142,7 @@ static bool receive(attempt *try, tsr__wire_type type, tsr_status *status)
     return false;
 }
 
-/* Removes the message in the channel, and prepares it for the answers to exchanges. */
+/* Removes the message in the channel, and prepares the channel for the answers to exchanges. */
 static void expect_answers(tsr__channel *channel, int32_t size)
 {
     tsr__channel_take(channel, 1u << TSR__WIRE_GATHERED | 1u << TSR__WIRE_ABORT);
@@ -249,7 +249,7 @@ static tsr_status keep_trying(attempt *try, uint64_t deadline_ns)
     const tsr__rendezvous_params *params = try->params;
     uint64_t pause = SHORTEST_PAUSE_NS;
     tsr_status status = TSR_OK;
-    /* this is normal until rank 0 has started, so it is not logged */
+    /* connections are refused until rank 0 has started, so this reason is not logged */
     char logged[sizeof try->why] = "Connection refused";
     while (!join(try, deadline_ns, &status)) {
         if (status != TSR_OK)

@@ -11,14 +11,15 @@ typedef struct tsr__client {
     tsr__channel channel;
 } tsr__client;
 
-/* The first exchange of a process that joins a running job has this size: only the contribution of
- * rank 0, which tsr__server_introduce sends. */
+/* The number of contributions in the first exchange of a process that joins a running job: only
+ * that of rank 0, which tsr__server_introduce sends. */
 #define TSR__CLIENT_INTRODUCTION_SIZE 1
 
 /* Connects to rank 0, and tries again until rank 0 accepts this rank. Fails when the deadline has
  * passed. If rank 0 has refused this process as one of another job, fails a few seconds later. */
 tsr_status tsr__client_open(const tsr__rendezvous_params *params, tsr__client **out) TSR_NODISCARD;
-/* Makes a client from an authenticated connection to rank 0, which it then owns. */
+/* Makes a client from an authenticated connection to rank 0. The client then owns the
+ * connection. */
 tsr_status tsr__client_adopt(int32_t rank, int32_t size, const tsr__channel *channel,
                              tsr__client **out) TSR_NODISCARD;
 /* Sets the number of ranks in later exchanges. */

@@ -24,7 +24,7 @@ void tsr__completion_finish(tsr__completion *completion);
 bool tsr__completion_signal(tsr__completion *completion) TSR_NODISCARD;
 
 /* Blocks until the operation completes or the deadline passes. Returns true if it has completed. If
- * false, the other thread frees the object. */
+ * it returns false, the other thread frees the object. */
 bool tsr__completion_wait(tsr__completion *completion, uint64_t deadline_ns) TSR_NODISCARD;
 
 #endif

@@ -56,7 +56,7 @@ void tsr__server_lose(tsr__server *server, int32_t rank, const char *why);
 /* Drops the pending connections and closes the listener. */
 void tsr__server_stop_listening(tsr__server *server);
 
-/* Closes a connection and frees it; sets NULL. */
+/* Closes a connection, frees it, and sets the pointer to NULL. */
 void tsr__connection_close(tsr__connection **connection);
 
 #endif

@@ -1,5 +1,5 @@
 /* The backend of a process that joins a running job. The job's ranks exchange their contributions
- * through their old communicator (api/grow.c), and one of them is the rendezvous of the
+ * through their old communicator (api/grow.c), and one of them is rank 0 of a rendezvous with the
  * newcomers. */
 #include <inttypes.h>
 #include <string.h>
@@ -15,15 +15,15 @@ typedef struct join_state {
     tsr__client *client;
     tsr__introduction place;
     uint64_t timeout_ns;
-    /* The exchanges, through gather() below. */
+    /* The backend that makes the exchanges with gather() below, and its state. */
     const tsr__bootstrap_backend *backend;
     void *state;
-    tsr_status status; /* of the gather that has failed, whose text is `error` */
+    tsr_status status; /* the status of the gather that has failed; `error` is its text */
     tsr__error error;
 } join_state;
 
 /* Receives the contributions of the old ranks piece by piece, as gather_from() in api/grow.c sends
- * them, and those of the newcomers with the first piece. */
+ * them, and the contributions of the newcomers with the first piece. */
 static tsr_status gather_all(join_state *join, const void *mine, uint64_t size_bytes, uint8_t *all)
 {
     const uint64_t old_bytes = (uint64_t)join->place.old_size * size_bytes;

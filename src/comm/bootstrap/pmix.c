@@ -213,7 +213,7 @@ static tsr_status find_place(pmix_state *state, tsr__bootstrap_place *place)
                  state->size - 1);
     place->rank = (int32_t)state->me.rank;
     place->size = state->size;
-    /* Not every server provides the local numbers. */
+    /* Not every server provides the local rank and size. */
     place->local_rank = place->local_size = -1;
     if (get_number(state, true, PMIX_LOCAL_SIZE, 1, state->size, &place->local_size) != TSR_OK ||
         get_number(state, false, PMIX_LOCAL_RANK, 0, place->local_size - 1, &place->local_rank) !=

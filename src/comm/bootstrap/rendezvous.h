@@ -18,7 +18,7 @@
 typedef struct tsr__rendezvous tsr__rendezvous;
 
 typedef struct tsr__rendezvous_params {
-    int32_t rank, size; /* size ≥ 2; or both 0: joins a running job */
+    int32_t rank, size; /* size ≥ 2; if both are 0, this process joins a running job */
     bool grows; /* rank 0 gives the numbers 1, 2, … to processes that join a running job */
     /* the name or numeric address of rank 0, which listens on this address only */
     const char *address;
@@ -30,7 +30,7 @@ typedef struct tsr__rendezvous_params {
     uint64_t handshake_ns; /* the time limit of each connection's handshake; 0: 5 s */
 } tsr__rendezvous_params;
 
-/* Sets the address, port, token and identity from the environment. They point into it. */
+/* Sets the address, port, token and identity from the environment. They point to its memory. */
 tsr_status tsr__rendezvous_from_environment(tsr__rendezvous_params *params) TSR_NODISCARD;
 
 /* Opens a rendezvous. On rank 0, blocks until all ranks have joined. On the other ranks, blocks
@@ -42,7 +42,8 @@ tsr_status tsr__rendezvous_exchange(tsr__rendezvous *rendezvous, const void *min
                                     uint64_t size_bytes, const tsr__bootstrap_limit *limit,
                                     tsr__bootstrap_gathered *out) TSR_NODISCARD;
 /* Make a rendezvous from connections that recovery/ has authenticated. On success the rendezvous
- * owns them. adopt_server is for rank 0: channels[r] is that of rank r, for 1 <= r < `size`. */
+ * owns the connections. adopt_server is for rank 0: channels[r] leads to rank r, for 1 <= r <
+ * `size`. */
 tsr_status tsr__rendezvous_adopt_server(int32_t size, const tsr__channel *channels,
                                         tsr__rendezvous **out) TSR_NODISCARD;
 tsr_status tsr__rendezvous_adopt_client(int32_t rank, int32_t size, const tsr__channel *channel,

@@ -197,7 +197,7 @@ tsr_status tsr__server_adopt(int32_t size, const tsr__channel *channels, tsr__se
     for (int32_t rank = 1; status == TSR_OK && rank < size; rank++) {
         server->ranks[rank] = tsr__calloc(1, sizeof(tsr__connection));
         status = server->ranks[rank] == NULL ? TSR_ERR_NO_MEMORY : TSR_OK;
-        if (status == TSR_OK) /* the channels stay the caller's until all connections exist */
+        if (status == TSR_OK) /* the caller owns the channels until all connections exist */
             server->ranks[rank]->channel.fd = -1;
     }
     if (status != TSR_OK) {
@@ -279,7 +279,7 @@ static tsr_status collect(tsr__server *server, const void *mine, uint64_t size_b
     return status;
 }
 
-/* Sends what has been put into the channels. */
+/* Sends the messages that have been put into the channels, until the limit. */
 static tsr_status send_all(tsr__server *server, const tsr__bootstrap_limit *limit)
 {
     for (;;) {
@@ -349,7 +349,7 @@ tsr_status tsr__server_exchange(tsr__server *server, const void *mine, uint64_t 
 
 /* Growing ------------------------------------------------------------------------------------ */
 
-/* Closes the gaps that processes have left which have joined and ended again. */
+/* Renumbers the ranks, because processes that have joined and ended again leave gaps. */
 static void close_gaps(tsr__server *server)
 {
     int32_t next = 1;

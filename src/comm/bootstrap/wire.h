@@ -103,22 +103,22 @@ void tsr__wire_put_u64(uint8_t *out, uint64_t value);
 uint32_t tsr__wire_get_u32(const uint8_t *bytes);
 uint64_t tsr__wire_get_u64(const uint8_t *bytes);
 
-/* The MAC of a handshake. `purpose` is "rank", "zero" or "key". */
+/* Computes the MAC of a handshake. `purpose` is "rank", "zero" or "key". */
 void tsr__wire_prove(const char *purpose, const void *token, size_t token_size,
                      const tsr__wire_handshake *handshake, uint8_t out[TSR__WIRE_MAC]);
 
-/* The MAC of one part of a job's identity. `text` is NULL if the process does not have this part;
- * this gives a MAC that no text gives. */
+/* Computes the MAC of one part of a job's identity. `text` is NULL if the process does not have
+ * this part. The MAC then differs from that of every text. */
 void tsr__wire_prove_identity(tsr__identity_part part, const char *text, const void *token,
                               size_t token_size, const tsr__wire_handshake *handshake,
                               uint8_t out[TSR__WIRE_MAC]);
 
-/* The MAC of a sealed message. `direction` names the sender: "rank" or "zero". */
+/* Computes the MAC of a sealed message. `direction` names the sender: "rank" or "zero". */
 void tsr__wire_seal(const char *direction, const uint8_t key[TSR__WIRE_MAC],
                     const uint8_t header[TSR__WIRE_HEADER], uint64_t number, const void *payload,
                     size_t size, uint8_t out[TSR__WIRE_MAC]);
 
-/* The MAC of LEFT_OUT, which covers the message's other fields. */
+/* Computes the MAC of LEFT_OUT, which covers the other fields of the message. */
 void tsr__wire_seal_left_out(const uint8_t key[TSR__WIRE_MAC], const uint8_t *fields,
                              uint8_t out[TSR__WIRE_MAC]);
 

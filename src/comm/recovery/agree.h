@@ -1,22 +1,22 @@
-/* The agreement of the members of a communicator on who of them goes on.
+/* The agreement of the members of a communicator on the members that continue after a failure.
  *
  * The lowest member that answers leads. Each member calls the members below itself in ascending
- * order, joins the first that leads, and leads itself if none of them answers for a moment. It
- * keeps the connections to members that do not answer: when one of them answers later, it becomes
- * the leader instead. The leader decides when every member has joined or ended, or at
- * `collect_until_ns`, and tells those that have joined; their connections then serve as the
- * rendezvous of the new job.
+ * order and joins the first one that leads. If none of them answers for a short time, it leads
+ * itself. It keeps the connections to lower members that do not answer. If one of these answers
+ * later, that member becomes the leader instead. The leader decides when every member has joined or
+ * ended, or at `collect_until_ns`. It tells the members that have joined. Their connections then
+ * become the rendezvous of the new job.
  *
- * Only a majority may decide: more than half of the members that are not known to have ended, or
- * half if the lowest of them is among those. A member is known to have ended if its process has
- * ended, or if its host refuses connections to the port at which it listened. So two groups of
- * members that cannot reach each other never both go on, even if each believes that the other is
- * lost.
+ * Only a majority may decide. This is more than half of the members that are not known to have
+ * ended, or exactly half of them including the lowest. A member is known to have ended if its
+ * process has ended, or if its host refuses connections to the port at which it listened. So if two
+ * groups of members cannot reach each other, at most one of them continues, even if each group
+ * believes that the other is lost.
  *
- * Each decision makes the next generation of the lineage, and members remember it. So a leader that
- * ends before it has told everybody does no harm: who has not been told learns the decision from
- * who has. A member that is left out finds a message about it in its socket, even if it was stopped
- * and all others have ended since. */
+ * Each decision makes the next generation of the lineage, and members remember decisions. So the
+ * leader may end before it has told all members, because the others learn the decision from those
+ * that were told. A member that is left out finds a message about it in its socket, even if it was
+ * stopped and all other members have ended meanwhile. */
 #ifndef TSR_COMM_RECOVERY_AGREE_H
 #define TSR_COMM_RECOVERY_AGREE_H
 
@@ -25,18 +25,18 @@
 
 typedef struct tsr__member {
     tsr__card card;
-    bool ended; /* its process is known to have ended */
-    /* It could not be reached although it had not ended. If it ends afterwards, it still counts,
-     * because it may have gone on with others before. */
+    bool ended; /* the process of the member is known to have ended */
+    /* The member could not be reached although it had not ended. If it ends later, it still counts
+     * as a member, because it may have continued with other members before. */
     bool cut_off;
-    int rank; /* in the communicator, for error texts */
+    int rank; /* its rank in the communicator, for error texts */
 } tsr__member;
 
 typedef struct tsr__agreement_params {
     tsr__recovery *recovery;
     const uint8_t *key;
     uint64_t lineage;
-    uint32_t generation; /* the present one, of which `members` are the members */
+    uint32_t generation; /* the present generation, whose members are `members` */
     tsr__member *members;
     int size, self;
     bool without_majority; /* any group of members may decide */
@@ -47,11 +47,12 @@ typedef struct tsr__agreement_params {
 } tsr__agreement_params;
 
 /* Blocks until there is a decision about the next generation. Sets *decision, which belongs to the
- * recovery. Sets *rendezvous to a rendezvous of the new generation's members; NULL if the decision
- * was made earlier, so that there is none, or if this process is alone.
+ * recovery. Sets *rendezvous to a rendezvous of the new generation's members; NULL if not all of
+ * them are connected, for example because the decision was made earlier, or if this process is the
+ * only member.
  *
- * Errors: TSR_ERR_TIMEOUT if there is no majority by the deadline; TSR_ERR_PEER_LOST if the others
- * have gone on without this process; TSR_ERR_NO_MEMORY. */
+ * Errors: TSR_ERR_TIMEOUT if there is no majority by the deadline; TSR_ERR_PEER_LOST if the other
+ * members have continued without this process; TSR_ERR_NO_MEMORY. */
 tsr_status tsr__agree(const tsr__agreement_params *params, const tsr__decision **decision,
                       tsr__rendezvous **rendezvous) TSR_NODISCARD;
 

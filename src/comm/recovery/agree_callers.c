@@ -1,4 +1,4 @@
-/* How a member of an agreement answers those who call it. */
+/* Answers the members of an agreement that call this member. */
 #include "comm/recovery/agree_state.h"
 
 #include <fcntl.h>
@@ -14,13 +14,14 @@ static void close_caller(tsr__caller *from)
     from->has_joined = false;
 }
 
-/* Tells a caller where this process stands, once it stands somewhere. */
+/* Tells a caller whether this member leads. Tells nothing before this member leads or follows a
+ * leader. */
 tsr_status tsr__agreement_place(tsr__agreement *a, tsr__caller *from)
 {
     if (from->member < 0 || from->has_joined || tsr__link_is_sending(&from->link))
         return TSR_OK;
     if (a->leading) {
-        for (int i = 0; i < a->caller_count; i++) { /* it has called again */
+        for (int i = 0; i < a->caller_count; i++) { /* close earlier links of the same member */
             if (&a->callers[i] != from && a->callers[i].member == from->member)
                 close_caller(&a->callers[i]);
         }
@@ -42,7 +43,7 @@ static tsr_status handle_join(tsr__agreement *a, tsr__caller *from, const uint8_
     const uint32_t count = size >= 20 ? tsr__wire_get_u32(note + 16) : UINT32_MAX;
     if (count > TSR__BOOTSTRAP_MAX_RANKS || size != 20 + 8 * (uint64_t)count ||
         tsr__wire_get_u64(note + 4) != params->lineage) {
-        close_caller(from); /* it calls again later */
+        close_caller(from); /* the caller tries again later */
         return TSR_OK;
     }
     const uint32_t generation = tsr__wire_get_u32(note + 12);
@@ -79,7 +80,7 @@ static tsr_status handle_caller_note(tsr__agreement *a, tsr__caller *from)
     return status;
 }
 
-/* Handles a LEFT_OUT: somebody's statement that this process is not in a generation. */
+/* Handles a LEFT_OUT, which says that this process is not in a later generation. */
 static tsr_status handle_left_out(tsr__agreement *a, const tsr__left_out *said)
 {
     const tsr__agreement_params *params = a->params;
@@ -117,7 +118,8 @@ tsr_status tsr__agreement_advance_caller(tsr__agreement *a, tsr__caller *from)
     }
 }
 
-/* Returns a place for one more caller. If there is none, drops the oldest that has not called. */
+/* Returns an entry for a new caller. If all are in use, drops the oldest link that has not sent
+ * JOIN. */
 static tsr__caller *free_caller(tsr__agreement *a)
 {
     tsr__caller *oldest = NULL;
@@ -138,7 +140,7 @@ tsr_status tsr__agreement_accept(tsr__agreement *a)
     for (int i = 0; i < TSR__AGREEMENT_MAX_STRANGERS && a->params->recovery->listener >= 0; i++) {
         const int fd = accept(a->params->recovery->listener, NULL, NULL);
         if (fd < 0)
-            return TSR_OK; /* none is waiting, or this one has gone */
+            return TSR_OK; /* no connection is waiting, or the waiting one has ended */
         tsr__caller *place = free_caller(a);
         const int flags = fcntl(fd, F_GETFL);
         if (!place || flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||

@@ -1,15 +1,16 @@
-/* How a member of an agreement finds the one that leads. */
+/* Finds the member of an agreement that leads. */
 #include "comm/recovery/agree_state.h"
 
 #include "base/error.h"
 
 #define MS UINT64_C(1000000)
-/* A kernel that can be reached accepts a connection within this time. */
+/* If a host can be reached, its kernel accepts a connection within this time. */
 #define CUT_OFF_NS (500 * MS)
-/* After what silence the leader counts as lost. */
+/* If the leader sends nothing for this time, it counts as lost. */
 #define SILENCE_NS (1000 * MS)
 
-/* Stops to lead, because a lower member does. Those that have joined call that one. */
+/* Follows the leader `member`. If this process was leading, it stops, because `member` is lower.
+ * The members that have joined then call `member`. */
 static tsr_status follow(tsr__agreement *a, int member)
 {
     if (a->following >= 0 && a->following != member)
@@ -39,7 +40,8 @@ static tsr_status enter(tsr__agreement *a, int leader, const uint8_t *note, uint
         if (a->decision->uids[i] == a->members[a->self].card.uid)
             rank = i;
     }
-    /* A decision from long ago comes from a member that does not lead. */
+    /* An old decision may come from a member that does not lead. Its connection does not become a
+     * rendezvous. */
     if (rank <= 0 || a->decision->uids[0] != a->members[leader].card.uid)
         return TSR_OK;
     TSR__TRY(tsr__rendezvous_adopt_client(rank, a->decision->count, &a->to[leader].channel,
@@ -77,7 +79,7 @@ static tsr_status handle_answer(tsr__agreement *a, int member)
     return status;
 }
 
-/* With several addresses, another may work. */
+/* Marks a member as cut off, unless it has several addresses, of which another one may work. */
 static void note_cut_off(tsr__agreement *a, int member)
 {
     if (a->members[member].card.address_count == 1 && a->members[member].card.port != 0)
@@ -90,8 +92,8 @@ static void note_lost(tsr__agreement *a, int member, bool refused)
     a->attempts[member]++;
     if (a->following == member)
         a->following = -1;
-    /* With several addresses, the one that refuses may be another host's, which both hosts use
-     * inside. */
+    /* If the member has several addresses, the refusing host may be a different one, because both
+     * may use the same address in their inner networks. */
     if (refused && a->members[member].card.address_count == 1)
         tsr__agreement_mark_ended(a, member);
 }
@@ -117,7 +119,7 @@ tsr_status tsr__agreement_advance_call(tsr__agreement *a, int member)
             note_lost(a, member, true);
             return TSR_OK;
         case TSR__LINK_LOST:
-        case TSR__LINK_LEFT_OUT: /* only callers send it */
+        case TSR__LINK_LEFT_OUT: /* only the process that has started a link sends LEFT_OUT */
             if (link->is_unreachable)
                 note_cut_off(a, member);
             note_lost(a, member, false);
@@ -147,7 +149,8 @@ void tsr__agreement_link(tsr__agreement *a, int member, bool calls, uint64_t now
     }
 }
 
-/* Calls the members below this one, until one of them leads. Leads if none of them answers. */
+/* Calls the members below this one until one of them leads. If none of them answers, this process
+ * leads. */
 void tsr__agreement_seek(tsr__agreement *a, uint64_t now)
 {
     if (a->following >= 0) {

@@ -1,4 +1,4 @@
-/* What the leader of an agreement does. */
+/* Leads an agreement. */
 #include "comm/recovery/agree_state.h"
 
 #include <poll.h>
@@ -7,12 +7,12 @@
 #include "base/error.h"
 
 #define MS UINT64_C(1000000)
-/* How often the leader says that it still leads. */
+/* The leader tells the joined members at this interval that it still leads. */
 #define BEAT_NS (100 * MS)
-/* The time for telling the members about the decision. */
+/* The longest time to send the decision to the members. */
 #define TELL_NS (1000 * MS)
 
-/* Watches the members that have not joined, to learn if they have ended. */
+/* Watches the members that have not joined, to detect whether they have ended. */
 static void watch_missing(tsr__agreement *a, uint64_t now)
 {
     for (int i = a->self + 1; i < a->size; i++) {
@@ -69,8 +69,8 @@ static tsr_status tell_failure(tsr__agreement *a, uint32_t joined, uint32_t ther
     return tsr__agreement_fail_majority(a, joined, there);
 }
 
-/* Leaves a message for each member that is left out. It comes before anybody goes on, so that no
- * such member can come to believe that all others have ended. */
+/* Sends a LEFT_OUT to each member that is left out. This happens before any member continues.
+ * Otherwise a member that is left out might conclude that all others have ended. */
 static void tell_left_out(tsr__agreement *a)
 {
     const tsr__agreement_params *params = a->params;
@@ -110,7 +110,8 @@ static tsr_status tell_decision(tsr__agreement *a)
             }
         }
     }
-    /* A member that has just been lost is found missing by the others too, and they agree again. */
+    /* If a member has just been lost, there is no rendezvous. The other members also notice the
+     * loss, and all agree again. */
     tsr_status status = TSR_OK;
     if (connected == decision->count && decision->count > 1)
         status = tsr__rendezvous_adopt_server(decision->count, channels, &a->rendezvous);
@@ -154,7 +155,7 @@ tsr_status tsr__agreement_lead(tsr__agreement *a, uint64_t now)
         there++;
         joined += i == a->self || tsr__agreement_has_joined(a, i);
     }
-    /* The lowest of those that take part is the leader. */
+    /* The leader is the lowest member that takes part. */
     const bool majority = params->without_majority || 2 * joined > there ||
                           (2 * joined == there && lowest == a->self);
     const bool settled =

@@ -1,4 +1,4 @@
-/* Members of an agreement, and what is known about them. */
+/* The members of an agreement and their states. */
 #include "comm/recovery/agree_state.h"
 
 #include "base/alloc.h"
@@ -32,7 +32,7 @@ bool tsr__agreement_has_joined(const tsr__agreement *a, int member)
     return false;
 }
 
-/* Makes a decision, or what another member has said about one, this process's own. */
+/* Keeps a decision that this process or another member has made. */
 tsr_status tsr__agreement_adopt(tsr__agreement *a, uint32_t generation, const uint64_t *uids,
                                 int count)
 {

@@ -1,4 +1,4 @@
-/* The notes that members of an agreement send each other. */
+/* Sends the notes of an agreement to other members. */
 #include "comm/recovery/agree_state.h"
 
 #include "base/alloc.h"

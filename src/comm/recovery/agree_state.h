@@ -7,24 +7,25 @@
 
 struct pollfd;
 
-/* The number of connections that have not called yet. */
+/* The largest number of connections whose caller has not sent JOIN yet. */
 #define TSR__AGREEMENT_MAX_STRANGERS 64
 /* How long to wait before calling a member again. */
 #define TSR__AGREEMENT_RETRY_NS UINT64_C(30000000)
 
-/* What a note says. All numbers are little-endian; the digits count their bytes. */
+/* The kinds of notes, each with its fields. The number after the name of a field is its size in
+ * bytes. Integers are little-endian. */
 typedef enum tsr__note_kind {
-    TSR__NOTE_JOIN = 1,  /* lineage 8, generation 4, count 4; the numbers 8 of ended members */
+    TSR__NOTE_JOIN = 1,  /* lineage 8, generation 4, count 4; uid 8 of each ended member */
     TSR__NOTE_LEADING,   /* the sender leads, and the receiver has joined it */
-    TSR__NOTE_ELSEWHERE, /* the sender does not lead: call again */
-    TSR__NOTE_BEHIND, /* generation 4: the sender does not know what made the generation after it */
-    TSR__NOTE_DECIDED, /* generation 4, count 4; the numbers 8 of its members */
-    TSR__NOTE_FAILED   /* joined 4, needed from 4: there was no majority */
+    TSR__NOTE_ELSEWHERE, /* the sender does not lead; the receiver must call again */
+    TSR__NOTE_BEHIND,    /* generation 4: the sender asks for the decision after this one */
+    TSR__NOTE_DECIDED,   /* generation 4, count 4; uid 8 of each of its members */
+    TSR__NOTE_FAILED     /* joined 4, not ended 4 (numbers of members): no majority */
 } tsr__note_kind;
 
 typedef struct tsr__caller {
     tsr__link link;
-    int member; /* −1: it has not sent JOIN */
+    int member; /* −1: the caller has not sent JOIN */
     bool has_joined;
 } tsr__caller;
 
@@ -42,7 +43,7 @@ typedef struct tsr__agreement {
     bool leading;
     /* how long a member that has been called may take to answer before the next one is called */
     uint64_t patience_ns;
-    uint64_t settle_ns; /* the shortest time from leading to deciding without some member */
+    uint64_t settle_ns; /* the shortest time of leading before a decision without all members */
     uint64_t leading_since_ns, beat_ns;
     int following; /* the member that this one has joined; −1: none */
     uint64_t heard_ns;
@@ -52,7 +53,7 @@ typedef struct tsr__agreement {
 
 /* Notes (agree_notes.c) ---------------------------------------------------------------------- */
 
-/* Send a note of two numbers at most, a JOIN, or a DECIDED. Error: TSR_ERR_NO_MEMORY. */
+/* Send a note with at most two numbers, a JOIN, or a DECIDED. Error: TSR_ERR_NO_MEMORY. */
 tsr_status tsr__agreement_send_short(tsr__link *link, tsr__note_kind kind, uint32_t first,
                                      uint32_t second) TSR_NODISCARD;
 tsr_status tsr__agreement_send_join(const tsr__agreement *a, tsr__link *link) TSR_NODISCARD;
@@ -61,16 +62,18 @@ tsr_status tsr__agreement_send_decided(tsr__link *link,
 
 /* Members (agree_members.c) ------------------------------------------------------------------ */
 
-/* The index of the member with this number; -1: it is not a member. */
+/* Returns the index of the member with this uid, or -1 if there is none. */
 int tsr__agreement_member(const tsr__agreement *a, uint64_t uid);
 
-/* Does nothing for -1, for this process, and for a member that was cut off. */
+/* Marks a member as ended. Does nothing for -1, for this process, and for a member that is cut
+ * off. */
 void tsr__agreement_mark_ended(tsr__agreement *a, int member);
 
 bool tsr__agreement_has_joined(const tsr__agreement *a, int member);
 
-/* Make a decision, or what a DECIDED of another member says about one, this process's own. A note
- * that cannot be read is ignored. Error: TSR_ERR_NO_MEMORY. */
+/* Keep a decision of this process, or the decision in a DECIDED of another member. If it makes the
+ * next generation, it is the result of the agreement. An invalid note is ignored. Error:
+ * TSR_ERR_NO_MEMORY. */
 tsr_status tsr__agreement_adopt(tsr__agreement *a, uint32_t generation, const uint64_t *uids,
                                 int count) TSR_NODISCARD;
 tsr_status tsr__agreement_adopt_note(tsr__agreement *a, const uint8_t *note,
@@ -88,16 +91,18 @@ tsr_status tsr__agreement_accept(tsr__agreement *a) TSR_NODISCARD;
 /* Handles what a caller has sent. */
 tsr_status tsr__agreement_advance_caller(tsr__agreement *a, tsr__caller *from) TSR_NODISCARD;
 
-/* Tells a caller where this process stands, once it stands somewhere. */
+/* Tells a caller whether this member leads. Tells nothing before this member leads or follows a
+ * leader. */
 tsr_status tsr__agreement_place(tsr__agreement *a, tsr__caller *from) TSR_NODISCARD;
 
 /* Calling others (agree_calls.c) ------------------------------------------------------------- */
 
-/* Calls the members below this one, until one of them leads. Leads if none of them answers. */
+/* Calls the members below this one until one of them leads. If none of them answers, this process
+ * leads. */
 void tsr__agreement_seek(tsr__agreement *a, uint64_t now);
 
-/* Starts a link to a member, unless there is one or it is too early. With `calls` the member is
- * asked whether it leads; otherwise the link only shows whether it has ended. */
+/* Starts a link to a member, unless there is one or it is too early. If `calls` is true, asks the
+ * member whether it leads. Otherwise the link only shows whether the member has ended. */
 void tsr__agreement_link(tsr__agreement *a, int member, bool calls, uint64_t now);
 
 /* Handles what a member has answered. */
@@ -105,7 +110,7 @@ tsr_status tsr__agreement_advance_call(tsr__agreement *a, int member) TSR_NODISC
 
 /* Leading (agree_leader.c) ------------------------------------------------------------------- */
 
-/* Decides, and tells the members that have joined, if it is time to do so. */
+/* If the time to decide has come, decides and tells the members that have joined. */
 tsr_status tsr__agreement_lead(tsr__agreement *a, uint64_t now) TSR_NODISCARD;
 
 #endif

@@ -38,8 +38,8 @@ static socklen_t card_address(const tsr__card *card, unsigned attempt, struct so
     return sizeof v6;
 }
 
-/* Returns whether an error of connect() is one of the network. If a process ends while it is being
- * connected to, the error is another. */
+/* Returns whether an error of connect() is caused by the network. The end of the other process
+ * during connect() causes other errors. */
 static bool is_of_network(int error)
 {
     return error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN ||
@@ -91,7 +91,7 @@ void tsr__link_call(tsr__link *link, uint64_t own_uid)
     uint8_t hello[TSR__WIRE_HELLO_SIZE];
     link->calls = true;
     if (link->state != TSR__LINK_WATCHING)
-        return; /* it will greet once it is connected */
+        return; /* the link sends HELLO once it is connected */
     link->caller_uid = own_uid;
     link->handshake.rank = (uint32_t)own_uid;
     link->handshake.size = (uint32_t)(own_uid >> 32);
@@ -155,7 +155,7 @@ static tsr__link_event handle_answer(tsr__link *link)
         memcpy(link->handshake.zero_nonce, tsr__channel_payload(channel, &size), TSR__WIRE_NONCE);
         tsr__wire_prove("rank", link->key, TSR__WIRE_MAC, &link->handshake, mac);
         tsr__channel_take(channel, 1u << TSR__WIRE_WELCOME);
-        if (channel->sending) /* HELLO has been answered before it was sent */
+        if (channel->sending) /* the answer to HELLO has arrived before HELLO was sent */
             return lose(link, TSR__LINK_LOST);
         tsr__channel_put(channel, TSR__WIRE_MEMBER, mac, sizeof mac);
         return TSR__LINK_NOTHING;

@@ -1,8 +1,8 @@
 /* One connection between two processes of a job that recover from a failure. It never blocks.
  *
- * The process that calls proves that it knows the job's key, and so does the process that answers
- * (wire.h); then both send notes. A caller may also connect without calling, to see whether the
- * other process has ended. */
+ * The process that calls and the process that answers prove to each other that they know the job's
+ * key (wire.h). Then both may send notes. A process may also only connect, without a handshake, to
+ * watch whether the other process has ended. */
 #ifndef TSR_COMM_RECOVERY_LINK_H
 #define TSR_COMM_RECOVERY_LINK_H
 
@@ -12,7 +12,7 @@
 typedef enum tsr__link_state {
     TSR__LINK_NONE, /* not connected; the value is 0 */
     TSR__LINK_CONNECTING,
-    TSR__LINK_WATCHING, /* connected, and has not called */
+    TSR__LINK_WATCHING, /* connected without a handshake, to watch the other process */
     TSR__LINK_GREETING, /* the handshake is in progress */
     TSR__LINK_OPEN
 } tsr__link_state;
@@ -21,7 +21,7 @@ typedef enum tsr__link_event {
     TSR__LINK_NOTHING,
     TSR__LINK_OPENED,   /* the handshake is complete */
     TSR__LINK_NOTE,     /* a note has arrived: see tsr__link_note */
-    TSR__LINK_LEFT_OUT, /* a LEFT_OUT of this process has arrived */
+    TSR__LINK_LEFT_OUT, /* a LEFT_OUT for this process has arrived */
     TSR__LINK_REFUSED,  /* nothing listens at the address; the link is closed */
     TSR__LINK_LOST,     /* the connection has ended for another reason; the link is closed */
     TSR__LINK_NO_MEMORY
@@ -30,10 +30,10 @@ typedef enum tsr__link_event {
 typedef struct tsr__link {
     tsr__link_state state;
     bool is_caller;
-    bool calls;          /* a caller that greets once it is connected */
+    bool calls;          /* send HELLO once the link is connected */
     bool is_refused;     /* connect() has failed already, because nothing listens */
     bool is_unreachable; /* the network does not lead to the other host */
-    uint64_t since_ns;   /* when it was started */
+    uint64_t since_ns;   /* when the link was started */
     uint64_t caller_uid;
     const uint8_t *key;
     tsr__channel channel;
@@ -49,35 +49,35 @@ typedef struct tsr__left_out {
     uint64_t uid;
 } tsr__left_out;
 
-/* Starts to connect to a process, through the address number `attempt` of its card. If `calls` is
- * false, only watches it. `key` must stay valid. */
+/* Starts to connect to a process, through one address of its card, which `attempt` selects in turn.
+ * If `calls` is false, only watches the process. `key` must stay valid. */
 void tsr__link_connect(tsr__link *link, const tsr__card *to, unsigned attempt, bool calls,
                        uint64_t own_uid, const uint8_t *key);
 /* Answers the caller of an accepted connection, which the link owns. */
 void tsr__link_answer(tsr__link *link, int fd, const uint8_t *key);
-/* Turns a link that watches into one that calls. */
+/* Starts the handshake on a link that has only watched. */
 void tsr__link_call(tsr__link *link, uint64_t own_uid);
 void tsr__link_close(tsr__link *link);
 
-/* The poll events for which tsr__link_advance should be called. */
+/* Returns the events of poll() after which tsr__link_advance must be called. */
 short tsr__link_events(const tsr__link *link);
-/* Advances the link. Returns the first event; call it again until it returns NOTHING. */
+/* Advances the link and returns the first event. Call it again until it returns NOTHING. */
 tsr__link_event tsr__link_advance(tsr__link *link, tsr__left_out *left_out);
 
-/* The note that has arrived. Valid until tsr__link_next. */
+/* Returns the note that has arrived. It is valid until tsr__link_next. */
 const uint8_t *tsr__link_note(const tsr__link *link, uint64_t *size);
-/* Prepares for the next note. */
+/* Discards the note that has arrived, and prepares for the next one. */
 void tsr__link_next(tsr__link *link);
-/* Sends a note of an open link. Owns `note`, which was allocated. The previous note must have been
- * sent: see tsr__link_is_sending. */
+/* Sends a note of an open link. Takes ownership of `note`, an allocation. The previous note must
+ * have been sent: see tsr__link_is_sending. */
 void tsr__link_send(tsr__link *link, uint8_t *note, size_t size);
 static inline bool tsr__link_is_sending(const tsr__link *link)
 {
     return link->channel.sending;
 }
 
-/* Leaves a LEFT_OUT in a connected link for a process that may be stopped, and closes the link. The
- * other process finds the message when it continues, even if this process has ended. */
+/* Sends a LEFT_OUT through a connected link and closes the link. The other process may be stopped:
+ * it finds the message when it continues, even if this process has ended. */
 void tsr__link_leave_out(tsr__link *link, const tsr__left_out *left_out);
 
 #endif

@@ -59,8 +59,8 @@ static void add_interfaces(tsr__card *card)
     freeifaddrs(all);
 }
 
-/* Ranks of one host use loopback. Ranks of several hosts use the network on which they met; if they
- * met without a network of this library, every network that this host has. */
+/* Ranks of one host use loopback. Ranks of several hosts use the network of their rendezvous. If
+ * the bootstrap had no network, they use all networks of this host. */
 static void choose_addresses(tsr__card *card, const tsr__bootstrap_info *info)
 {
     if (info->node_count > 1 && info->own_address.ss_family != AF_UNSPEC)
@@ -73,7 +73,7 @@ static void choose_addresses(tsr__card *card, const tsr__bootstrap_info *info)
 
 /* Listening ---------------------------------------------------------------------------------- */
 
-/* The address to listen on: the only one of the card, or all. */
+/* Gives the address to listen on: the only address of the card, or all addresses of the host. */
 static socklen_t bind_address(const tsr__card *card, struct sockaddr_storage *out)
 {
     const bool one = card->address_count == 1;

@@ -1,7 +1,7 @@
-/* What lets the ranks of a job find each other again after a failure, when the rank that they met
- * at, and any connection between them, may be gone. Each process listens for the others from the
- * creation of its first communicator until its last one is destroyed, also in the communicators
- * that shrinking and growing make. All ranks get each other's address while the communicator is
+/* Lets the ranks of a job find each other again after a failure, when rank 0 of their bootstrap and
+ * all connections may be gone. Each process listens for the other ranks from the creation of its
+ * first communicator until its last one is destroyed. This includes communicators that shrinking
+ * and growing have made. The ranks exchange their addresses ("cards") while a communicator is
  * created.
  *
  * One thread at a time. */
@@ -16,7 +16,7 @@
 
 #define TSR__CARD_ADDRESSES 4
 
-/* What a rank tells the others. Processes of one build send this struct to each other without
+/* How other ranks can reach a rank. Processes of one build send this struct to each other without
  * conversion. */
 typedef struct tsr__card {
     uint64_t uid;  /* a random number that identifies the process in this job; not 0 */
@@ -26,21 +26,21 @@ typedef struct tsr__card {
         uint32_t family; /* 4 or 6 */
         uint8_t bytes[16];
     } addresses[TSR__CARD_ADDRESSES];
-    uint8_t seed[TSR__WIRE_MAC]; /* rank 0's becomes the job's key */
+    uint8_t seed[TSR__WIRE_MAC]; /* the job's key is derived from rank 0's seed */
 } tsr__card;
 
-/* The members of a group once they have agreed on them. The ranks of a communicator are generation
- * 0; each agreement makes the next. */
+/* The result of one agreement: the members of a generation. The ranks of a communicator are
+ * generation 0, and each agreement makes the next generation. */
 typedef struct tsr__decision {
     struct tsr__decision *next;
     uint64_t lineage; /* identifies the communicator from which the generations descend */
     uint32_t generation;
-    bool without_me; /* the others have gone on without this process */
+    bool without_me; /* the other members have continued without this process */
     int count;
     uint64_t uids[]; /* [count], in the order of their ranks */
 } tsr__decision;
 
-/* Of a process, for a job and the jobs that descend from it. */
+/* The part of the recovery that a job and all jobs descending from it share in one process. */
 typedef struct tsr__recovery {
     int references;
     int listener; /* −1: none */
@@ -49,7 +49,7 @@ typedef struct tsr__recovery {
     tsr__decision *decisions; /* the latest first */
 } tsr__recovery;
 
-/* Of a job. */
+/* What a job needs so that its ranks find each other after a failure. */
 typedef struct tsr__kin {
     tsr__recovery *recovery; /* NULL: the job has never had a second rank */
     tsr__card *cards;        /* [size] */
@@ -58,23 +58,23 @@ typedef struct tsr__kin {
     uint32_t generation;
 } tsr__kin;
 
-/* Starts to listen. If that is impossible, this is not an error: the reason is kept, and the
- * communicator cannot be shrunk. `info` says which networks the other ranks are on. */
+/* Starts to listen. A failure to listen is not an error: its reason is kept, and the communicator
+ * cannot be shrunk. `info` says which networks the other ranks are on. */
 tsr_status tsr__recovery_open(const tsr__bootstrap_info *info, tsr__recovery **out) TSR_NODISCARD;
 void tsr__recovery_retain(tsr__recovery *recovery);
-/* Stops listening if this was the last reference. Sets NULL; accepts NULL. */
+/* Stops listening if this was the last reference. Sets the pointer to NULL. Accepts NULL. */
 void tsr__recovery_release(tsr__recovery **recovery);
 
-/* Draws a new seed, before each time the card is sent. */
+/* Draws a new seed. Call this each time before the card is sent. */
 void tsr__recovery_draw_seed(tsr__recovery *recovery);
-/* Sets the key and the lineage of a job that descends from no other, from the cards of its ranks.
- * Both depend on TESSERA_TOKEN, so that who has only seen the cards does not know them. */
+/* Sets the key and the lineage of a job that descends from no other, from the card of rank 0. The
+ * key also depends on TESSERA_TOKEN, so the card alone does not reveal it. */
 void tsr__kin_derive(tsr__kin *kin);
 
 /* Returns the decision that made this generation, or NULL. */
 const tsr__decision *tsr__recovery_find(const tsr__recovery *recovery, uint64_t lineage,
                                         uint32_t generation);
-/* Keeps a decision, unless there is one of this generation already. */
+/* Keeps a decision, unless there already is one for this generation. */
 tsr_status tsr__recovery_keep(tsr__recovery *recovery, uint64_t lineage, uint32_t generation,
                               bool without_me, const uint64_t *uids, int count) TSR_NODISCARD;
 
