@@ -53,7 +53,7 @@ const char *tsr__call_name(int kind);
 /* Returns whether two calls agree. Does not compare the calls before them. */
 bool tsr__call_same(const tsr__call *a, const tsr__call *b);
 
-/* Returns the history for the call that follows this one. */
+/* Returns the `history` of the call that follows this one. */
 uint32_t tsr__call_history(const tsr__call *call);
 
 /* The size of a call's signature, which is the part of the call that fits into a message's tag. It

@@ -19,10 +19,11 @@
  * ranks. */
 #define TSR__COMM_PAST 128
 #define TSR__TOMBSTONES 8
-/* The largest job in which every rank connects to every other while the communicator is created.
- * The ranks of a larger one connect to few others, and tell ranks of their host by mailbox what is
- * not part of an operation. Also the largest communicator in which ranks that wait for long ask all
- * others for their calls, not only those for which they wait. */
+/* The largest job in which every rank connects to every other rank while the communicator is
+ * created. In a larger job, ranks connect to few others, and send control messages inside a host
+ * through mailboxes. Also the largest communicator in which a rank that has waited for a long time
+ * asks all other ranks for their calls. In a larger communicator it asks only those that it waits
+ * for. */
 #define TSR__MANY_RANKS 32
 
 typedef struct tsr__job tsr__job;
@@ -32,8 +33,8 @@ typedef struct tsr__control tsr__control;
 typedef struct tsr__peer_state {
     bool left;          /* the rank has destroyed the communicator */
     bool job_continues; /* the rank has left, but still has other communicators of the job */
-    uint32_t asked;     /* number of the last question that the rank was asked */
-    uint32_t answered;  /* number of the last question that the rank has answered */
+    uint32_t asked;     /* number of the last NOTE_ASK to the rank (control.c) */
+    uint32_t answered;  /* number of the last NOTE_ASK that the rank has answered */
     uint64_t sequence;  /* number of collective calls that the rank had made when it answered */
 } tsr__peer_state;
 
@@ -52,8 +53,8 @@ struct tsr_comm {
      * rank's subtree if operations run in levels. */
     int shm_first, shm_count;
     tsr__levels levels; /* levels.subtrees > 1: some operations run in levels */
-    /* Operations in levels run one after another. These are the numbers that have been started and
-     * that have completed. */
+    /* The numbers of operations in levels that have been started and that have completed. They run
+     * one after another. */
     uint64_t levels_started, levels_completed;
     const void **inputs; /* [size]: the contributions to one exact step at a time */
     uint64_t timeout_ns;
@@ -163,17 +164,17 @@ struct tsr__job {
     unsigned generation; /* the generation of the process that created the job, see base/fork.h */
     int rank, size;
     tsr__transport *transport; /* NULL: the job has one rank */
-    tsr__mailbox *mailbox;     /* NULL: ranks of this host are reached by connections only */
+    tsr__mailbox *mailbox;     /* NULL: ranks of this host can only be reached by connections */
     /* [size]: the rank and this one reach each other's mailbox, so they need no connection. Both
-     * agree on that. */
+     * ranks have the same value. */
     bool *is_near;
     bool all_near; /* is_near holds for every two ranks of the job */
     int32_t *node_of;
-    bool is_oversubscribed; /* this machine runs more ranks than processors for them */
+    bool is_oversubscribed; /* more ranks run on this machine than there are processors for them */
     bool spins_long;        /* the last wait that slept was short, see progress.c */
     uint32_t next_id;       /* the number of the next communicator */
     tsr_comm *comms;
-    tsr_request *requests, *unused; /* requests that callers hold; released ones, for reuse */
+    tsr_request *requests, *unused; /* held by callers; released, for reuse */
     int unused_count;
     /* buffers that UCX may still write to until the transport is destroyed */
     struct tsr__retained *retained;

@@ -1,7 +1,7 @@
-/* Communicators on a system without the sockets, shared memory and transports that several
- * processes need: Windows. A process is a communicator of one; what would need another process
- * returns TSR_ERR_UNSUPPORTED, or is never called. This file stands for bootstrap/, recovery/,
- * shm/ and api/grow.c. */
+/* Communicators on Windows, which lacks the sockets, shared memory and transports that several
+ * processes need. A communicator has one process. Functions that need another process return
+ * TSR_ERR_UNSUPPORTED, or are never called. This file replaces bootstrap/, recovery/, shm/ and
+ * api/grow.c. */
 #include <stdbool.h>
 #include <string.h>
 

@@ -5,9 +5,8 @@
  *     send, recv  1:2  communicator:20  source:12  tag:16  dtype:4  0:10
  *     control     2:2  0:20  source:12  0:30
  *
- * Matching ignores the signature and the dtype. They are compared when a message arrives. So if
- * ranks make different calls, an error names both calls; otherwise the message would never be
- * received.
+ * Matching ignores the signature and the dtype, which are compared when a message arrives. So if
+ * ranks make different calls, the message is received, and an error names both calls.
  *
  * The source is a rank of the job. It distinguishes communicators that have the same number. This
  * can happen if creating a communicator succeeds on some ranks only. The other ranks may later

@@ -60,7 +60,8 @@ static bool is_behind(const tsr_request *request, int rank)
     return peer->asked == request->final_question && peer->sequence <= request->call.sequence;
 }
 
-/* Returns the request for whose end this one waits: itself, or an earlier operation in levels. */
+/* Returns the operation that must progress next for this request: the request itself, or an earlier
+ * operation in levels that it waits for. */
 static const tsr_request *running_request(const tsr_request *request)
 {
     const tsr_request *running = request;
@@ -107,10 +108,10 @@ static void fail_timeout(const tsr_request *request)
                        call, format_ranks(request, tsr__request_awaits, ranks), after);
 }
 
-/* In a large communicator, a rank asks only the ranks that it awaits for their calls. If all of
- * these have answered, and are in the same call, they wait for others themselves, and the ranks
- * that wait for the cause directly should report it. Returns whether this rank leaves the report to
- * them; it does so once. */
+/* In a large communicator, a rank asks only those ranks for their calls that it waits for. If all
+ * of these have answered and are in the same call, they must be waiting for other ranks. A rank
+ * that waits directly for the rank that causes the delay should then report the failure. Returns
+ * whether this rank gives those ranks more time, which it does once. */
 static bool gives_way(tsr_request *request)
 {
     char ranks[96];
@@ -122,8 +123,8 @@ static bool gives_way(tsr_request *request)
     return true;
 }
 
-/* Fails if the deadline has passed. Shortly before the deadline, asks all ranks once more. So the
- * error can name the ranks that do not answer, or those that have not made the call. */
+/* Fails if the deadline has passed. Shortly before the deadline, asks other ranks for their calls
+ * once more. So the error can name the ranks that do not answer or have not made the call. */
 static uint64_t check_collective(tsr_request *request, uint64_t now)
 {
     const uint64_t quarter = request->timeout_ns / 4;

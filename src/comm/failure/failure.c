@@ -24,8 +24,9 @@ void tsr__comm_fail(tsr_comm *comm, bool announce, tsr_status status, const char
     tsr__log(TSR_LOG_WARNING, "comm: rank %d: %s", comm->rank, comm->why);
 }
 
-/* Each doubling of a rank's number delays its report by 2 ms. So the ranks with the lowest numbers
- * tell all others before these report anything, unless they are lost or not in a call. */
+/* Each doubling of a rank's number delays its report by 2 ms. So the report of the lowest rank
+ * reaches all other ranks before they report anything, unless the lowest rank is lost or not in a
+ * call. */
 uint64_t tsr__comm_turn_ns(const tsr_comm *comm)
 {
     uint64_t turns = 0;

@@ -14,17 +14,17 @@
 
 /* failure.c ------------------------------------------------------------------------------------ */
 
-/* Records that the communicator has failed. Has no effect if it already has. `announce` is true if
- * this rank must report the failure to the other ranks, and false if one of them has reported
- * it. */
+/* Records that the communicator has failed. Has no effect if the communicator has failed before.
+ * `announce` is true if this rank must report the failure to the other ranks, and false if one of
+ * them has reported it. */
 void tsr__comm_fail(tsr_comm *comm, bool announce, tsr_status status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Returns for how long this rank waits for the report of another rank when all ranks have detected
- * a failure. 0 in a small communicator. */
+/* Returns how long this rank waits for the report of another rank if all ranks may have detected
+ * the same failure. Returns 0 in a small communicator. */
 uint64_t tsr__comm_turn_ns(const tsr_comm *comm);
 /* Records that this rank must ask `rank` which call it has made. If `rank` is −1, it must ask all
- * ranks of the communicator, or in a large one those that the request awaits. The answers contain
- * the number request->question. */
+ * ranks of the communicator, or in a large communicator only those that the request waits for. The
+ * answers contain the number request->question. */
 void tsr__request_ask(tsr_request *request, int rank);
 
 /* mismatch.c ----------------------------------------------------------------------------------- */
@@ -38,14 +38,14 @@ void tsr__comm_compare(tsr_comm *comm, int rank, const tsr__call *call, const ts
 /* Fails the communicator because two calls differ. The error text is the same on both ranks. */
 void tsr__comm_fail_mismatch(tsr_comm *comm, const tsr__call *mine, int rank,
                              const tsr__call *theirs);
-/* Fails the communicator because the sender of an unexpected message did not answer in time. It was
- * asked to which call the message belongs. */
+/* Fails the communicator because the sender of an unexpected message was asked for its call and did
+ * not answer in time. */
 void tsr__request_fail_mismatch(const tsr_request *request);
 
 /* deadline.c ----------------------------------------------------------------------------------- */
 
-/* Returns whether the request waits for something that this rank has to publish or send, or for it
- * to take a message. */
+/* Returns whether the request waits for `rank`: for data that `rank` must publish or send, or until
+ * it has received a message. */
 bool tsr__request_awaits(const tsr_request *request, int rank);
 /* Sets the time from which the request's timeout counts. */
 void tsr__request_start_clock(tsr_request *request, uint64_t now_ns);
@@ -57,8 +57,9 @@ uint64_t tsr__job_check_deadlines(tsr__job *job, uint64_t now_ns);
 
 /* peer_failure.c ------------------------------------------------------------------------------- */
 
-/* Handles a request with a message that has failed or belongs to another call. If it belongs to
- * another call, asks its sender for that call; otherwise starts the communicator's grace period. */
+/* Handles a request with a message that has failed or belongs to another call. If the message
+ * belongs to another call, asks its sender for that call. If it has failed, starts the
+ * communicator's grace period. */
 void tsr__request_message_failed(tsr_request *request);
 /* Starts the grace period if an operation of this communicator waits for a rank that is gone. */
 void tsr__comm_check_peers(tsr_comm *comm);

@@ -1,4 +1,4 @@
-/* Ranks that are gone, and messages that have failed. */
+/* Handles ranks that are gone, and messages that have failed. */
 #include <stdio.h>
 
 #include "comm/failure/failure.h"
@@ -74,7 +74,7 @@ void tsr__request_message_failed(tsr_request *request)
         start_grace_period(request->comm);
 }
 
-/* Returns a step whose message has failed or will never complete. Returns NULL if there is none. */
+/* Returns a step whose message has failed or will never complete, or NULL. */
 static const tsr__step *failed_step(const tsr_request *request)
 {
     const tsr_comm *comm = request->comm;
@@ -101,8 +101,8 @@ static void fail_by_step(tsr_request *request, const tsr__step *step)
 
 /* Grace periods ------------------------------------------------------------------------------ */
 
-/* Returns a rank that is gone and for which the shared-memory transport waits, or −1. The transport
- * does not wait for data that a rank has published before it was gone. */
+/* Returns a rank that is gone and for which the shared-memory transport waits, or −1. It does not
+ * wait for data that a rank published before it was gone. */
 static int awaited_in_shm(const tsr_comm *comm)
 {
     for (int i = 0; i < comm->shm_count && tsr__shm_is_busy(comm->shm); i++) {

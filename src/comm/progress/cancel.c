@@ -10,7 +10,7 @@
 /* How long to wait for messages before closing connections, and again after closing them. */
 #define CANCEL_NS UINT64_C(30000000)
 
-/* Waits until no message of the request is in flight. Returns false if that takes too long. */
+/* Waits until no message of the request is in flight. Returns false if `until_ns` passes before. */
 static bool drain(tsr_request *request, uint64_t until_ns)
 {
     tsr__transport *transport = request->job->transport;

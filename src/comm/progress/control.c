@@ -12,8 +12,8 @@
 #define RETRY_NS UINT64_C(1000000) /* how soon to try a full mailbox again */
 
 typedef enum note_kind {
-    /* Asks which call the receiver has made with the sequence number of `call`, the call in which
-     * the sender is waiting. */
+    /* Asks for the receiver's call with the sequence number of `call`. The sender is waiting in
+     * `call`. */
     NOTE_ASK,
     NOTE_ANSWER, /* the answer to question `number`: `call` is the call of the rank that answers */
     NOTE_ABORT,  /* the sender's communicator has failed */
@@ -55,7 +55,7 @@ struct tsr__control {
     int next;     /* index in `posted` of the receive that completes next */
     bool closing; /* no more receives are posted */
     outgoing *sent;
-    int waiting; /* how many of `sent` wait for a mailbox */
+    int waiting; /* the number of notes in `sent` that wait for room in a mailbox */
     /* Notes for communicators that do not exist on this rank yet. */
     control_note *early;
     size_t early_count, early_capacity;
@@ -63,7 +63,7 @@ struct tsr__control {
 
 _Static_assert(sizeof(control_note) <= TSR__MAILBOX_MAX_BYTES, "a note fits into a mailbox");
 
-/* Returns how many bytes of a note are sent: those that have a meaning. */
+/* Returns the number of bytes of a note that have a meaning. Only these are sent. */
 static size_t bytes_of(const control_note *note)
 {
     if (note->kind == NOTE_WAKE)
@@ -145,8 +145,8 @@ static outgoing *free_slot(tsr__control *control)
     return slot;
 }
 
-/* Returns whether a note must be sent to a rank. A rank that has left needs one note only: that
- * this rank leaves too, and so does not read that rank's slot any more. */
+/* Returns whether a note must be sent to a rank. A rank that has left needs only the NOTE_LEAVE
+ * that tells it that this rank will not read its slot any more. */
 static bool needs_note(const tsr_comm *comm, int rank, const control_note *note)
 {
     const tsr__peer_state *peer = &comm->peers[rank];
@@ -155,10 +155,11 @@ static bool needs_note(const tsr_comm *comm, int rank, const control_note *note)
     return !peer->left || (peer->job_continues && comm->shm && note->kind == NOTE_LEAVE);
 }
 
-/* A note that reports a failure must not overtake the messages that this rank has sent before,
- * because these may complete the operations of other ranks. A question and its answer may overtake
- * them. They go through the mailbox, so they reach a rank of this host even while that rank cannot
- * receive messages (tsr__transport_is_stuck). */
+/* Sends a note to a rank. A note that reports a failure must not overtake messages that this rank
+ * has sent before, because these may complete the operations of other ranks. If `overtakes` is
+ * true, the note is a question or an answer, which may overtake messages. It goes through the
+ * mailbox if possible, so it reaches a rank of this host even while that rank cannot receive
+ * messages (tsr__transport_is_stuck). */
 static void send_to(tsr_comm *comm, int rank, const control_note *note, bool overtakes)
 {
     tsr__job *job = comm->job;
@@ -168,7 +169,7 @@ static void send_to(tsr_comm *comm, int rank, const control_note *note, bool ove
         return;
     if (overtakes || !tsr__transport_is_connected(job->transport, world))
         result = tsr__mailbox_send(job->mailbox, world, note, bytes_of(note));
-    /* A rank whose mailbox is full is awake, so that it need not be woken. */
+    /* A rank whose mailbox is full is awake, so it need not be woken. */
     if (result == TSR__MAILBOX_SENT || (result == TSR__MAILBOX_FULL && note->kind == NOTE_WAKE))
         return;
     outgoing *slot = free_slot(job->control);
@@ -185,7 +186,8 @@ static void send_to(tsr_comm *comm, int rank, const control_note *note, bool ove
     }
 }
 
-/* Sends the notes for which there is room now. Notes to a rank that is lost are dropped. */
+/* Sends the waiting notes for which there is room in a mailbox now. Notes to a rank that is lost
+ * are dropped. */
 static void send_waiting(tsr__job *job)
 {
     for (outgoing *slot = job->control->sent; slot && job->control->waiting > 0;
@@ -279,7 +281,8 @@ void tsr__control_leave(tsr_comm *comm)
 {
     control_note note = note_of(comm, NOTE_LEAVE);
     note.number = comm->job->references > 1;
-    /* this note may arrive before the abort from the rank that failed first */
+    /* report the failure, because this note may arrive before the NOTE_ABORT of the rank that
+     * failed first */
     put_failure(comm, &note);
     send_note(comm, -1, &note);
 }
@@ -333,8 +336,9 @@ static void handle(tsr_comm *comm, const control_note *note)
     }
 }
 
-/* Keeps a note for a communicator that this rank has not created yet. This rank can be behind the
- * others by one communicator only, and each of them sends at most an abort and a leave for it. */
+/* Keeps a note for a communicator that this rank has not created yet. This rank can be at most one
+ * communicator behind the other ranks, and each of them sends at most one NOTE_ABORT and one
+ * NOTE_LEAVE for it. */
 static void keep(tsr__job *job, const control_note *note)
 {
     tsr__control *control = job->control;

@@ -1,9 +1,9 @@
 /* The control channel: messages between the ranks of a communicator that are not part of an
- * operation. They take the connection of two ranks if there is one, because some must not overtake
- * the data before them; otherwise the mailbox of a rank of the same host; otherwise they make the
- * connection. They say which call a rank is in, that a communicator has failed, or that a rank has
- * left it. Such a message may get lost. A rank that misses one detects the failure by its deadline
- * or by a lost connection. */
+ * operation. A control message says which call a rank is in, that a communicator has failed, or
+ * that a rank has left it. It uses the connection of the two ranks if there is one, because some
+ * control messages must not overtake earlier data. Without a connection, it uses the mailbox of a
+ * rank of the same host, or else makes a connection. A control message may get lost. A rank that
+ * misses one detects the failure by its deadline or by a lost connection. */
 #ifndef TSR_COMM_PROGRESS_CONTROL_H
 #define TSR_COMM_PROGRESS_CONTROL_H
 
@@ -13,7 +13,7 @@ tsr_status tsr__control_open(tsr__job *job) TSR_NODISCARD;
 /* Blocks until the notes to ranks whose mailbox is full are sent, at most until `until_ns`. No
  * communicator may be left. */
 void tsr__control_flush(tsr__job *job, uint64_t until_ns);
-/* Returns whether there are such notes. */
+/* Returns whether notes wait for a full mailbox. */
 bool tsr__control_is_behind(const tsr__job *job);
 /* Stops receiving. Must be called before the transport is destroyed. */
 void tsr__control_cancel(tsr__job *job);

@@ -9,9 +9,10 @@
 #include "comm/progress/control.h"
 
 #define MS UINT64_C(1000000)
-/* How long to spin before sleeping. The time is shorter if other ranks need the processor. It is
- * longer after a wait that would have ended within this longer time, as on a network of some
- * latency: there, sleeping and waking takes as long as a part of the wait. */
+/* How long to spin before sleeping. The time is SPIN_OVERSUBSCRIBED_NS if other ranks need the
+ * processor. It is SPIN_LONG_NS if the last wait that ended in a sleep took less than SPIN_LONG_NS
+ * in total, as on a network with some latency, because there the time to sleep and wake is a large
+ * part of the wait. */
 #define SPIN_NS UINT64_C(100000)
 #define SPIN_OVERSUBSCRIBED_NS UINT64_C(60000)
 #define SPIN_LONG_NS UINT64_C(400000)
@@ -251,8 +252,8 @@ static void set_sleeping(const tsr__job *job, bool sleeping)
 }
 
 /* Sleeps until something arrives. First sets this rank's flag `sleeping`. If the last rank
- * publishes after that, it wakes this rank. Data published before that is found by the progress
- * call that follows the flag. See publish() in shm/shm.c. */
+ * publishes later, it wakes this rank. If it has published before, the progress call after setting
+ * the flag finds its data. See publish() in shm/shm.c. */
 static void sleep_until(tsr__job *job, uint64_t wake_ns)
 {
     set_sleeping(job, true);
@@ -283,8 +284,8 @@ void tsr__request_block(tsr_request *request)
             if (request->done)
                 return;
         }
-        /* Checks deadlines even if there is always some progress, such as messages to a
-         * tombstone. */
+        /* Checks deadlines even if something always moves, for example messages that a tombstone
+         * discards. */
         if (++rounds % 1024 == 0)
             (void)tsr__job_tick(job, tsr__now_ns());
         if (tsr__job_progress(job)) {

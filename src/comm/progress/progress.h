@@ -9,14 +9,15 @@
 
 /* Advances all operations as far as possible without blocking. Returns true if anything moved. */
 bool tsr__job_progress(tsr__job *job);
-/* Calls tsr__job_progress until nothing moves, but only a few times. */
+/* Calls tsr__job_progress until nothing moves, but at most a few times. */
 void tsr__job_progress_all(tsr__job *job);
-/* Checks ended processes, grace periods and deadlines. Returns the time of the next call. */
+/* Checks for processes that have ended, grace periods and deadlines. Returns the time of the next
+ * call. */
 uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns);
 /* Carries out the effects of state changes that failure/ has recorded: sends questions, reports a
  * failure to the other ranks, and cancels the failed communicator's requests. Blocks for at most 60
  * ms per request. Every function that may record such a change must call this before it returns to
- * the caller. Returns true if there was something to do. */
+ * the caller. Returns true if there were such changes. */
 bool tsr__job_apply(tsr__job *job);
 
 /* Starts a request. Its call must be set, and its schedule or shared-memory operation must be

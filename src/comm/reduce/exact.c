@@ -5,7 +5,7 @@
 #include "base/float16.h"
 
 #define BLOCK 256 /* number of elements that are summed in one pass */
-#define LIMBS 34  /* number of 64-bit limbs; the lowest bit of the first is 2^−1074 */
+#define LIMBS 34  /* number of 64-bit limbs; the lowest bit of limb 0 stands for 2^−1074 */
 
 /* Elements as doubles ------------------------------------------------------------------------ */
 

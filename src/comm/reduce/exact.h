@@ -11,10 +11,10 @@
 /* dst[i] = op(inputs[0][i], …, inputs[n − 1][i]), 1 <= n <= TSR__MAX_EXACT. For AVG, only adds. dst
  * may be one of the inputs, or must not overlap any of them.
  *
- * A sum is exact and is rounded once. It is held in two doubles as long as the rounding errors of
- * their additions are zero (D. E. Knuth's error-free addition, The Art of Computer Programming 2,
- * 4.2.2), which is so unless the contributions span a large range. Otherwise it is held in an
- * integer of 2,176 bits. A product is computed in f64, beginning with the smallest contribution. */
+ * A sum is exact and is rounded once. It is first computed in two doubles, with an error-free
+ * addition (D. E. Knuth, The Art of Computer Programming 2, 4.2.2). If two doubles cannot hold it
+ * exactly, because the contributions span a large range, it is computed again in an integer of
+ * 2,176 bits. A product is computed in f64, beginning with the smallest contribution. */
 void tsr__exact_combine(tsr_dtype dtype, tsr_op op, void *dst, const void *const *inputs, int n,
                         size_t count);
 

@@ -21,8 +21,7 @@ static const uint8_t *input_at(const piece *p, int rank)
 }
 
 /* Combines the leaves first … first + count − 1, which are a complete subtree. Returns where the
- * result is. This is `to`, or the contribution itself if there is only one leaf and it has one
- * rank. */
+ * result is: `to`, or the contribution itself if there is only one leaf with one rank. */
 static const uint8_t *evaluate(piece *p, int first, int count, int level, uint8_t *to)
 {
     const uint8_t *left, *right;

@@ -1,5 +1,4 @@
-/* Combines the contributions of all ranks to some elements in one call, in the order that
- * algorithms/tree.h defines. */
+/* Combines the contributions of all ranks, in the order that algorithms/tree.h defines. */
 #ifndef TSR_COMM_SHM_COMBINE_H
 #define TSR_COMM_SHM_COMBINE_H
 

@@ -11,8 +11,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-/* A note in the pipe. Up to PIPE_BUF bytes are written at once, so notes of several processes do
- * not mix, and a note that has a head is complete. */
+/* A note in the pipe. The kernel writes up to PIPE_BUF bytes at once, so notes of several processes
+ * do not mix, and if the head of a note is in the pipe, the whole note is. */
 typedef struct head {
     uint32_t bytes;
 } head;
@@ -54,7 +54,8 @@ tsr__mailbox *tsr__mailbox_open(int size)
     mailbox->size = size;
     for (int i = 0; i < size; i++)
         mailbox->peers[i] = (reached){.key.file = -1, .file = -1};
-    /* This process keeps the end to write to, so that the pipe is never at its end. */
+    /* This process keeps the end to write to open, so that reading never reports the end of the
+     * pipe. */
     if (pipe2(mailbox->files, O_CLOEXEC | O_NONBLOCK) != 0)
         return failed(mailbox, "pipe2");
     if (fstat(mailbox->files[0], &info) != 0)
@@ -98,9 +99,10 @@ void tsr__mailbox_add(tsr__mailbox *mailbox, int peer, const tsr__mailbox_key *k
         mailbox->peers[peer].key = *key;
 }
 
-/* Opens the pipe of another process. If that process has closed it, another file may have its
- * number now; so this checks that it is the right one. The pipe is opened for reading too, which
- * this process never does: otherwise writing would raise SIGPIPE when the owner has closed it. */
+/* Opens the pipe of another process. Checks that it is the right one, because after that process
+ * has closed the pipe, another file may have the same number. The pipe is opened for reading too,
+ * although this process never reads from it. Otherwise a write after the owner has closed the pipe
+ * would raise SIGPIPE. */
 static bool open_peer(reached *other)
 {
     char path[64];
@@ -144,7 +146,8 @@ size_t tsr__mailbox_receive(tsr__mailbox *mailbox, void *note, size_t capacity)
         return 0;
     if (next.bytes <= capacity && read(mailbox->files[0], note, next.bytes) == (ssize_t)next.bytes)
         return next.bytes;
-    /* Another program of this user has written to the pipe. What comes next is not known. */
+    /* Another program of this user has written to the pipe. Discard everything, because the next
+     * bytes may be the middle of a note. */
     uint8_t rest[256];
     while (read(mailbox->files[0], rest, sizeof rest) > 0)
         ;

@@ -1,9 +1,11 @@
-/* Notes between the processes of one host that have no connection with each other, and notes that
- * must not wait behind messages. Each process reads a pipe without a name, and the others write to
- * it, which they open through /proc. Only processes of the same user can. Nothing is allocated or
- * opened for a process to which nothing is sent, so any number of processes can reach each other.
+/* Mailboxes carry notes between processes of one host that have no connection with each other, and
+ * notes that must not wait behind messages. Each process reads a pipe without a name. The others
+ * open the pipe through /proc and write to it, which only processes of the same user can do.
+ * Nothing is allocated or opened for a process to which nothing is sent, so any number of processes
+ * can reach each other.
  *
- * One thread at a time. All functions accept NULL, which reaches nobody. */
+ * One thread at a time. All functions accept NULL, which stands for a mailbox that reaches no
+ * process. */
 #ifndef TSR_COMM_SHM_MAILBOX_H
 #define TSR_COMM_SHM_MAILBOX_H
 
@@ -11,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TSR__MAILBOX_MAX_BYTES 2048 /* of a note */
+#define TSR__MAILBOX_MAX_BYTES 2048 /* the largest size of a note */
 
 typedef struct tsr__mailbox tsr__mailbox;
 
@@ -19,13 +21,13 @@ typedef struct tsr__mailbox tsr__mailbox;
  * conversion. */
 typedef struct tsr__mailbox_key {
     int64_t pid;
-    uint64_t pipe; /* the number of the pipe, which differs from that of any other one */
+    uint64_t pipe; /* the inode number of the pipe, which no other pipe of the host has */
     int32_t file;  /* a file descriptor of the owner; −1: no mailbox */
     uint32_t unused;
 } tsr__mailbox_key;
 
-/* Opens the mailbox of this process, one of `size`. Returns NULL if that is impossible, and logs
- * the reason. */
+/* Opens the mailbox of this process in a job of `size` processes. Returns NULL if that is
+ * impossible, and logs the reason. */
 tsr__mailbox *tsr__mailbox_open(int size);
 /* Sets the pointer to NULL. */
 void tsr__mailbox_close(tsr__mailbox **mailbox);
@@ -33,13 +35,14 @@ tsr__mailbox_key tsr__mailbox_get_key(const tsr__mailbox *mailbox);
 /* Returns a file that is readable when a note has arrived, or −1. */
 int tsr__mailbox_file(const tsr__mailbox *mailbox);
 
-/* Makes a process known, whose end the caller watches: nothing may be sent to it after its end. */
+/* Makes the mailbox of another process known. The caller must watch that process, and must send it
+ * nothing after it has ended. */
 void tsr__mailbox_add(tsr__mailbox *mailbox, int peer, const tsr__mailbox_key *key);
 
 typedef enum tsr__mailbox_result {
     TSR__MAILBOX_SENT,
     TSR__MAILBOX_FULL,       /* the other process has not read for a long time */
-    TSR__MAILBOX_UNREACHABLE /* it is not known, or its mailbox cannot be opened */
+    TSR__MAILBOX_UNREACHABLE /* the other process is not known, or its mailbox cannot be opened */
 } tsr__mailbox_result;
 tsr__mailbox_result tsr__mailbox_send(tsr__mailbox *mailbox, int peer, const void *note,
                                       size_t bytes);

@@ -104,7 +104,7 @@ int tsr__shm_slot_reserve(tsr__shm_regions *regions)
         if (regions->states[i].is_taken)
             continue;
         regions->states[i] = (slot_state){.is_taken = true};
-        /* Clears the sequence numbers that the slot's previous communicator has left. */
+        /* Clear the sequence numbers that the previous communicator has left in the slot. */
         tsr__shm_slot *slot = &regions->slots_of[regions->rank][i];
         atomic_store(&slot->headers[0].line.sequence, 0);
         atomic_store(&slot->headers[1].line.sequence, 0);

@@ -1,8 +1,7 @@
 /* The data of each round of each operation: what a rank publishes, and what it consumes.
  *
- * `send` and `recv` may be the same memory. So publishing a round reads only those elements of the
- * caller's memory that earlier rounds have not written. Consuming a round writes to that memory
- * after the round was published. */
+ * `send` and `recv` may be the same memory. So publishing a round reads only elements that earlier
+ * rounds have not written, and a round is consumed only after it was published. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -20,7 +19,7 @@ static uint64_t bytes_of(const tsr__shm_operation *operation, uint64_t elements)
     return elements * operation->element_bytes;
 }
 
-/* The number of elements of a block that are transferred in round `round`. */
+/* Returns the number of elements of a block that are transferred in a round. */
 static uint64_t piece_count(const tsr__shm_operation *operation, uint64_t block, uint64_t round)
 {
     const uint64_t start = round * operation->piece;

@@ -102,10 +102,11 @@ static uint64_t publish(tsr__shm *shm, tsr__shm_operation *operation)
     atomic_store_explicit(&mine->headers[index].line.sequence, shm->sequence, memory_order_release);
     operation->published = true;
     shm->waiting_for = 0;
-    /* Only the last rank to publish wakes the others, which can do nothing before. The fence pairs
-     * with that of the other publishers, so that one of them sees the sequence numbers of all, and
-     * with that of a rank that is about to sleep (progress.c): either that rank sees all numbers,
-     * or the last publisher sees its flag `sleeping`. */
+    /* Only the last rank to publish wakes the others, because they cannot continue before. The
+     * fence pairs with the fences of the other publishers, so that at least one of them sees the
+     * sequence numbers of all ranks. It also pairs with the fence of a rank that is about to sleep
+     * (progress.c): either that rank sees all sequence numbers, or the last publisher sees its flag
+     * `sleeping`. */
     atomic_thread_fence(memory_order_seq_cst);
     return is_last(shm) ? take_sleepers(shm) : 0;
 }
@@ -139,7 +140,7 @@ bool tsr__shm_advance(tsr__shm *shm, tsr__shm_event *event)
             event->wake = publish(shm, operation);
             event->happened = event->wake != 0;
             moved = true;
-            /* returns, so that the caller wakes the other ranks before this one reads much data */
+            /* return, so that the caller wakes the other ranks before this rank reads much data */
             if (event->happened)
                 break;
         }

@@ -30,9 +30,11 @@ typedef struct tsr__shm_operation {
     /* The call of this operation, which the ranks compare. Must stay valid until the operation
      * completes. */
     const tsr__call *call;
-    /* Number of the operation among those of one call, from 0. */
+    /* The number of this operation among the operations of one call, from 0: a call in levels may
+     * have several inner steps. */
     uint32_t part;
-    /* What the operation does. A call that is one operation has the same kind, root and count. */
+    /* What the operation does. If it is an inner step, its kind, root and count may differ from
+     * those of the call. */
     tsr__call_kind kind;
     int root;
     uint64_t count;
@@ -47,7 +49,7 @@ typedef struct tsr__shm_operation {
 
     /* tsr__shm_prepare sets these. */
     uint64_t rounds;       /* 0: this operation cannot use the transport */
-    uint64_t piece;        /* number of elements per round: of all data, or of each block */
+    uint64_t piece;        /* number of elements of all data, or of each block, per round */
     bool each_reduces_all; /* in a small reduction, every rank combines all elements itself */
 
     /* tsr__shm_add sets these, and they change as rounds complete. */
@@ -76,7 +78,8 @@ void tsr__shm_regions_close(tsr__shm_regions **regions);
 tsr__shm_memory_key tsr__shm_regions_key(const tsr__shm_regions *regions);
 /* Maps the region of rank `peer` of the job, which must be on this host. */
 void tsr__shm_regions_attach(tsr__shm_regions *regions, int peer, const tsr__shm_memory_key *key);
-/* Prevents further processes from mapping this region. Call this when all ranks have mapped it. */
+/* Prevents more processes from mapping the region of this process. Call this when all ranks have
+ * mapped it. */
 void tsr__shm_regions_seal(tsr__shm_regions *regions);
 
 /* Reserves a slot for one more communicator. Returns its index, or −1 if none is free. */
@@ -107,7 +110,7 @@ int tsr__shm_slot_index(const tsr__shm *shm);
 
 /* What the caller of a step must do. */
 typedef struct tsr__shm_event {
-    uint64_t wake;                 /* bit r: rank r sleeps, and all have published the round */
+    uint64_t wake;                 /* bit r: rank r sleeps, and all ranks have published */
     tsr__shm_operation *completed; /* the operation that has completed, or NULL */
     int mismatch;                  /* a rank that has called a different operation; −1: none */
     bool happened;                 /* at least one of the above is set */
@@ -117,8 +120,8 @@ typedef struct tsr__shm_event {
  * final. `before` must stay valid until the operation has completed. */
 void tsr__shm_add(tsr__shm *shm, tsr__shm_operation *operation, const tsr__call *before);
 /* Publishes and consumes as far as possible without blocking, but returns at the first event.
- * Returns true if anything moved. After an event, call it again; after a mismatch, call
- * tsr__shm_stop instead. */
+ * Returns true if anything moved. After an event, call this function again, but after a mismatch
+ * call tsr__shm_stop instead. */
 bool tsr__shm_advance(tsr__shm *shm, tsr__shm_event *event);
 /* Returns whether operations are in progress. Returns false for NULL. */
 bool tsr__shm_is_busy(const tsr__shm *shm);
@@ -126,9 +129,9 @@ bool tsr__shm_is_busy(const tsr__shm *shm);
 const tsr__call *tsr__shm_call(const tsr__shm *shm);
 /* Copies the call that `rank` has published, and the one before it. */
 void tsr__shm_call_of(const tsr__shm *shm, int rank, tsr__call *call, tsr__call *before);
-/* Returns whether the operation in progress waits until this rank publishes. */
+/* Returns whether the operation in progress waits until `rank` publishes. */
 bool tsr__shm_awaits(const tsr__shm *shm, int rank);
-/* Sets whether this rank must be woken when all have published the round. */
+/* Sets whether this rank must be woken when all ranks have published the round. */
 void tsr__shm_set_sleeping(tsr__shm *shm, bool sleeping);
 /* Removes all operations and makes both buffers of this rank unusable, so that a late rank cannot
  * complete an operation that this rank has cancelled. Accepts NULL. */

@@ -18,7 +18,7 @@
 #define TSR__SHM_INPUT_BYTES (UINT32_C(256) << 10)
 #define TSR__SHM_RESULT_BYTES (UINT32_C(132) << 10) /* half of an input, rounded up */
 
-/* One cache line. Small data is stored here, so that it arrives together with the sequence
+/* One cache line. It holds small data, so that the data arrives together with the sequence
  * number. */
 typedef struct tsr__shm_line {
     _Atomic uint64_t sequence;

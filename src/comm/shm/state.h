@@ -11,7 +11,7 @@ struct tsr__shm {
     const void **inputs;   /* [size]: the contributions to one reduction at a time */
     /* number of the round to publish next, or to wait for if it has been published */
     uint64_t sequence;
-    int waiting_for; /* a rank; all ranks below it have published this round */
+    int waiting_for; /* a rank such that all lower ranks have published this round */
     tsr__shm_operation *first, *last;
 };
 

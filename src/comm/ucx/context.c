@@ -19,8 +19,8 @@ static ucs_log_func_rc_t pass_on(const char *file, unsigned line, const char *fu
     (void)file;
     if (vsnprintf(text, sizeof text, message, arguments) < 0)
         return UCS_LOG_FUNC_RC_STOP;
-    /* UCX logs an error when a peer is lost. This library reports that itself, so UCX's error is
-     * logged as INFO. */
+    /* UCX logs an error when a peer is lost. This library reports the loss itself, so UCX's error
+     * is logged as INFO. */
     tsr__log(level <= UCS_LOG_LEVEL_WARN ? TSR_LOG_INFO : TSR_LOG_DEBUG, "ucx: %s: %s", function,
              text);
     /* UCX must print fatal errors itself, because it aborts the process after this function. */
@@ -51,7 +51,7 @@ static void set_environment(void)
     (void)setenv("UCX_MM_ERROR_HANDLING", "y", 0);
 }
 
-/* True if the host has a network card that reads the memory of other hosts. */
+/* Returns whether the host has a network card for RDMA. */
 static bool has_rdma(void)
 {
     bool found = false;
@@ -63,10 +63,10 @@ static bool has_rdma(void)
     return found;
 }
 
-/* Messages of up to this size are sent at once, without asking the receiver first, if there is only
- * TCP between hosts. Two ranks that exchange messages there with UCX's rendezvous, which is its
- * default from some 10 KiB on, use one direction of the link at a time. A limit bounds the memory
- * that messages need on a rank that does not receive yet. */
+/* If there is only TCP between hosts, messages of up to this size are sent at once, without asking
+ * the receiver first. With UCX's rendezvous, its default from some 10 KiB on, two ranks that
+ * exchange messages over TCP use only one direction of the link at a time. The limit bounds the
+ * memory for messages on a rank that does not receive yet. */
 #define EAGER_BYTES "1m"
 
 #define WITHOUT_POSIX "^posix" /* all transports but POSIX shared memory */
@@ -101,9 +101,9 @@ static void close_worker(tsr__transport *transport)
 }
 
 /* Opens the context and the worker. UCX fails if /dev/shm has no room, although it could use System
- * V shared memory instead. So if there is no room, POSIX shared memory is disabled. Processes that
- * start at the same time may take the room that this process has seen; then the first attempt
- * fails, and a second one is made without POSIX shared memory. */
+ * V shared memory instead. So if there is no room, POSIX shared memory is disabled. If other
+ * processes take the room after this check, the first attempt fails, and the function tries again
+ * without POSIX shared memory. */
 static tsr_status open_worker(tsr__transport *transport, bool without_shared_memory)
 {
     const bool may_avoid_posix = !without_shared_memory && tsr__ucx_may_avoid_posix();

@@ -15,8 +15,8 @@ tsr__ucx_library tsr__ucx;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool opened; /* guarded by `lock` */
 
-/* Tells UCX not to handle signals, which are left to the program. UCX reads these variables while
- * it is loaded. A value that the user has set is not changed. */
+/* Tells UCX not to handle signals, because signals belong to the program. UCX reads these variables
+ * while it is loaded. A value that the user has set is not changed. */
 static void set_environment(void)
 {
     (void)setenv("UCX_HANDLE_ERRORS", "none", 0);

@@ -1,7 +1,7 @@
 /* UCX's functions. The library is opened when the first communicator of several processes is
  * created, not when the program starts. The reason is that UCX handles SIGHUP and the signals of
- * crashes from the moment when it is loaded, even in a process that never communicates. The macros
- * below redirect UCX's function names to the opened library. */
+ * crashes as soon as it is loaded, even in a process that never communicates. The macros below
+ * redirect UCX's function names to the opened library. */
 #ifndef TSR_COMM_UCX_LIBRARY_H
 #define TSR_COMM_UCX_LIBRARY_H
 

@@ -74,8 +74,8 @@ void tsr__transport_send(tsr__transport *transport, int peer, uint64_t tag, cons
 }
 
 /* A receive completes inside this call if its message has already arrived.
- * UCX_OP_ATTR_FLAG_NO_IMM_CMPL makes UCX call back even then, because UCX 1.13 gives the tag and
- * size only to the callback. */
+ * UCX_OP_ATTR_FLAG_NO_IMM_CMPL makes UCX call the callback even then, because only the callback
+ * gets the tag and the size from UCX 1.13. */
 void tsr__transport_recv(tsr__transport *transport, int peer, uint64_t tag, uint64_t mask,
                          void *data, uint64_t size_bytes, tsr__message *message)
 {

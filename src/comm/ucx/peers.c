@@ -9,7 +9,8 @@
 #include "comm/ucx/resources.h"
 #include "comm/ucx/state.h"
 
-/* Limits one sleep while connections are closed, because their requests end without an event. */
+/* The longest sleep while connections are closed, because the end of their requests causes no
+ * event. */
 #define CLOSING_SLEEP_NS 1000000
 
 static void on_error(void *argument, ucp_ep_h endpoint, ucs_status_t status)
@@ -77,8 +78,8 @@ bool tsr__transport_is_connected(const tsr__transport *transport, int peer)
 }
 
 /* When UCX 1.13 has noticed that a peer closed a TCP connection through which this process only
- * receives, it frees the connection in the next progress call. It aborts the process if an endpoint
- * takes the connection over in between. This function makes the progress calls. */
+ * receives, it frees the connection in the next progress call. If an endpoint takes over the
+ * connection before that, UCX aborts the process. This function makes the progress calls. */
 static void settle(const tsr__transport *transport)
 {
     for (int i = 0; i < 2 && !transport->is_deaf; i++)
@@ -137,7 +138,7 @@ bool tsr__transport_progress(tsr__transport *transport)
         transport->refusals = 0;
     }
     if (transport->has_new_losses) {
-        /* Receives first what a lost peer has sent before it was lost. */
+        /* First receive what a lost peer has sent before it was lost. */
         for (int i = 0; i < 1000 && ucp_worker_progress(transport->worker) != 0; i++)
             ;
         close_lost(transport);
@@ -191,8 +192,8 @@ static bool all_closed(tsr__transport *transport)
     return closed;
 }
 
-/* Flushes the messages in flight and closes all connections. If `until_ns` has passed before,
- * closes the connections by force. */
+/* Flushes the messages in flight and closes all connections. When `until_ns` passes, closes the
+ * remaining connections by force. */
 void tsr__ucx_disconnect(tsr__transport *transport, uint64_t until_ns)
 {
     for (int i = 0; i < transport->size; i++) {

@@ -18,7 +18,8 @@
  * network in addition to loopback. If the limit allows fewer, UCX aborts the process or reports
  * "Endpoint timeout". */
 #define MIN_DESCRIPTORS 18
-/* If fewer descriptors are left, a failure of UCX is probably caused by missing descriptors. */
+/* If fewer than these descriptors are left, the cause of a failure of UCX is probably that
+ * descriptors are missing. */
 #define FEW_DESCRIPTORS 4
 
 /* Counts the files that this process may still open, and reads the limit. Returns false if there is

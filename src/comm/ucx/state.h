@@ -33,13 +33,13 @@ struct tsr__transport {
     unsigned noticed;        /* number of lost peers */
     bool has_new_losses;     /* the endpoints of some lost peers are not closed yet */
     unsigned lost_closed;    /* number of lost peers whose endpoints are closed */
-    uint64_t stuck_since_ns; /* since when a message has been announced that cannot be read; or 0 */
+    uint64_t stuck_since_ns; /* since when a message cannot be read; or 0 */
     unsigned refusals;       /* how often UCX has refused to sleep since anything moved */
-    bool is_deaf;            /* for tests: as if a message could not be read */
+    bool is_deaf;            /* for tests: behave as if a message could not be read */
 };
 
-/* Records that a peer is lost. If it already is, keeps the first reason. Only changes state,
- * because this may run inside a callback of UCX; the next progress call closes the endpoint. */
+/* Records that a peer is lost. If it is lost already, keeps the first reason. Only changes state,
+ * because a callback of UCX may call this function. The next progress call closes the endpoint. */
 static inline void tsr__ucx_mark_lost(tsr__peer *peer, const char *why)
 {
     if (peer->lost != 0)
@@ -54,8 +54,8 @@ tsr_status tsr__ucx_wake_open(tsr__transport *transport) TSR_NODISCARD;
 void tsr__ucx_wake_close(tsr__transport *transport);
 
 /* peers.c */
-/* Connects to a peer before a message, unless this rank is connected. Returns false if the peer is
- * lost, this process itself, or if connecting fails, by which it is lost. */
+/* Connects to a peer, if it is not connected yet, before a message. Returns false if the peer is
+ * this process, if it is lost, or if connecting fails. In the last case the peer is then lost. */
 bool tsr__ucx_reach(tsr__peer *peer);
 /* Closes all connections. Blocks until `until_ns` at most. */
 void tsr__ucx_disconnect(tsr__transport *transport, uint64_t until_ns);

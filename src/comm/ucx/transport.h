@@ -68,15 +68,15 @@ tsr_status tsr__transport_set_peers(tsr__transport *transport, int self, int siz
 tsr_status tsr__transport_connect(tsr__transport *transport, int peer) TSR_NODISCARD;
 bool tsr__transport_is_connected(const tsr__transport *transport, int peer);
 
-/* Watches a peer whose process is `pid` of this host: the end of the process is detected at once.
- * Returns false if the kernel does not support that. */
+/* Watches process `pid` of this host, which is the process of `peer`, so that its end is detected
+ * at once. Returns false if the kernel does not support this. */
 bool tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid);
 
-/* Lets tsr__transport_sleep also end when this file is readable. Error: TSR_ERR_IO, with the
+/* Makes tsr__transport_sleep also return when this file is readable. Error: TSR_ERR_IO, with the
  * system's reason. */
 tsr_status tsr__transport_watch_file(tsr__transport *transport, int file) TSR_NODISCARD;
-/* Returns whether the file may have become readable since the last call. It is looked at when
- * processes are (tsr__transport_poll_processes). */
+/* Returns whether the watched file may have become readable since the last call.
+ * tsr__transport_sleep and tsr__transport_poll_processes check the file. */
 bool tsr__transport_take_readable(tsr__transport *transport);
 
 /* These two functions start `message`, whose on_complete and owner must be set. The message may
@@ -108,19 +108,20 @@ void tsr__transport_poll_processes(tsr__transport *transport);
 /* Returns whether a watched process has ended. The process of a lost peer may still be running. */
 bool tsr__transport_has_ended(const tsr__transport *transport, int peer);
 
-/* The number of peers that are lost. */
+/* Returns the number of peers that are lost. */
 unsigned tsr__transport_lost_count(const tsr__transport *transport);
 bool tsr__transport_is_lost(const tsr__transport *transport, int peer);
 /* Returns the peer's position in the order in which losses were detected: 1 for the first, 0 if the
  * peer is not lost. */
 unsigned tsr__transport_loss_order(const tsr__transport *transport, int peer);
-/* Returns the reason of a loss, in words that follow "rank 3 is lost: ". */
+/* Returns the reason of a loss, as a text that follows "rank 3 is lost: ". */
 const char *tsr__transport_loss_reason(const tsr__transport *transport, int peer);
 
-/* Returns whether this process cannot receive any more. UCX's shared memory has one queue per
- * process, into which all others write. A process that ends while it writes a message leaves one
- * that is never complete, and what comes after it is never read. To be called again and again while
- * nothing moves: it takes a moment to tell such a message from one that is being written. */
+/* Returns whether this process cannot receive any more. In UCX's shared memory, each process has
+ * one queue, into which all others write. If a process ends while it writes a message, the message
+ * is never complete, and later messages are never read. Call this function repeatedly while nothing
+ * moves, because it takes some time to distinguish such a message from one that is still being
+ * written. */
 bool tsr__transport_is_stuck(tsr__transport *transport);
 
 /* For tests: from now on the transport behaves as if a process had left an incomplete message, so

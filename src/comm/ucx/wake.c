@@ -12,14 +12,14 @@
 #include "base/error.h"
 #include "comm/ucx/state.h"
 
-/* Limits one sleep, because UCX detects lost peers only while it progresses. */
+/* The longest sleep. It is limited, because UCX detects lost peers only while it progresses. */
 #define MAX_SLEEP_NS (TSR__SECOND / 4)
-/* A process that lives completes a message within this time, unless it is stopped meanwhile. */
+/* A running process completes a message within this time, unless it is stopped. */
 #define STUCK_NS (TSR__SECOND / 5)
 
-/* UCX refuses to sleep when there is something to do, and also while a message waits for room in
- * the queue of another process, which may need the processor to make room. So after several
- * refusals during which nothing moves, each sleep is a pause. */
+/* UCX refuses to sleep when there is something to do. It also refuses while a message waits for
+ * room in the queue of another process, and that process may need the processor to make room. So
+ * after MAX_REFUSALS refusals without progress, each call pauses for PAUSE_NS. */
 #define MAX_REFUSALS 16
 #define PAUSE_NS 500000
 
@@ -101,7 +101,7 @@ static void process_ended(tsr__peer *peer)
 {
     tsr__ucx_mark_lost(peer, "its process has ended");
     peer->ended = true;
-    peer->transport->is_readable = true; /* what the process has sent before comes first */
+    peer->transport->is_readable = true; /* read the notes that the process sent before it ended */
     close(peer->process); /* this also removes the process from the epoll descriptor */
     peer->process = -1;
 }
