@@ -20,8 +20,8 @@ layout(push_constant, std430) uniform tsr_push
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 8;
-layout(constant_id = 2) const uint UNITS = 8;  // units of keys in a row
-layout(constant_id = 3) const uint KEYS = 512; // elements from one row to the next
+layout(constant_id = 2) const uint UNITS = 8;  // units in a row of scores
+layout(constant_id = 3) const uint KEYS = 512; // elements from one row of scores to the next
 layout(constant_id = 4) const uint COLUMNS = TSR_SCORES_ALL;
 layout(constant_id = 5) const uint CAPPED = 0;
 layout(constant_id = 6) const uint MASKED = 0;

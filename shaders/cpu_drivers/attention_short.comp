@@ -28,12 +28,12 @@ layout(constant_id = 2) const uint OTHERS = 64; // a multiple of GROUP
 layout(constant_id = 3) const uint QUADS = 8;   // head_dim / 4, an even number
 layout(constant_id = 4) const uint FUNCTION = TSR_SHORT_Y;
 layout(constant_id = 5) const uint CAUSAL = 0;
-layout(constant_id = 6) const int POSITION = 0; // of the first query: kv_len − q_len
+layout(constant_id = 6) const int POSITION = 0; // the position of the first query: kv_len − q_len
 // Bytes from one row to the next: of q, k and v; of y and dy; of dq, dk and dv.
 layout(constant_id = 7) const uint X_ROW = 128;
 layout(constant_id = 8) const uint Y_ROW = 128;
 layout(constant_id = 9) const uint DX_ROW = 128;
-layout(constant_id = 10) const uint ROWS = 64; // of each head, that lanes have
+layout(constant_id = 10) const uint ROWS = 64; // the number of rows of each head that lanes have
 
 const uint GROUP = 8; // scores that are computed at a time, in as many registers
 const bool FORWARD = FUNCTION == TSR_SHORT_Y;

@@ -1,4 +1,4 @@
-// Attention of one query of each sequence over the pages of a cache, on Mesa's CPU driver, as generating tokens needs it. A subgroup
+// Attention of one query of each sequence over the pages of a cache, on Mesa's CPU driver, for the generation of tokens. A subgroup
 // computes one head and the keys of one page. Lanes are columns, so that keys and values are read as they are. If there are several pages,
 // attention_merge.comp merges their results. It is compiled with -O0, so that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
 #version 450
@@ -23,15 +23,16 @@ layout(push_constant, std430) uniform tsr_push
 layout(constant_id = 0) const uint WORKGROUP = 8;
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 8; // the subgroup size, 8 or 16
-layout(constant_id = 2) const uint KEYS = 8; // in a page
+layout(constant_id = 2) const uint KEYS = 8; // keys in a page
 layout(constant_id = 3) const uint VECTORS = 1; // head_dim / LANES
-layout(constant_id = 4) const uint DTYPE = TSR_DT_F32; // of keys and values
-layout(constant_id = 5) const uint PARTS = 0; // 1: there are several pages
+layout(constant_id = 4) const uint DTYPE = TSR_DT_F32; // the dtype of keys and values
+// 1: stores results for attention_merge.comp, because there are several pages
+layout(constant_id = 5) const uint PARTS = 0;
 layout(constant_id = 6) const uint READERS = 1; // heads that read a kv head
 
 const uint SUMS = (KEYS + LANES - 1) / LANES * LANES;
 const uint FIRST = 2 * SUMS - 2 * SUMS / LANES; // where the last level of the tree below starts
-const uint BYTES = LANES * BYTES_OF(DTYPE);     // of a vector
+const uint BYTES = LANES * BYTES_OF(DTYPE);     // the bytes of a vector of keys or values
 #define MINUS_INFINITY uintBitsToFloat(0xff800000u)
 
 int integer_at(uint64_t at)

@@ -26,7 +26,7 @@ void main()
     uint group = uniform_index(gl_WorkGroupID.x), row = uniform_index(gl_WorkGroupID.y);
     uint64_t x = p.x + uint64_t(row) * p.x_stride + group * (UNITS * BLOCK_BYTES);
     uint low[UNITS * 4], high[UNITS * 2];
-    vec2 scales[UNITS * GROUPS]; // and minimums
+    vec2 scales[UNITS * GROUPS]; // the scale and the minimum of each group
     [[unroll]] for (uint u = 0; u < UNITS; u++) {
         uint64_t block = x + u * BLOCK_BYTES;
         [[unroll]] for (uint w = 0; w < 4; w++)

@@ -53,7 +53,7 @@ void main()
     uint row = high + block >> p.shift;
     uint start = (block - row * p.across) * BLOCK;
     uint first = min(start, p.vectors - BLOCK);
-    uint own = start - first; // vectors before this one belong to another block
+    uint own = start - first; // the first `own` vectors belong to another block
 
     uint index = load_index(p.indices + uint64_t(row) * p.indices_stride) - p.first;
     bool here = index < p.here;

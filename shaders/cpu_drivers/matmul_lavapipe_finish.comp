@@ -24,7 +24,7 @@ layout(constant_id = 1) const int LANES = 8;
 layout(constant_id = 2) const int ROWS = 8;
 layout(constant_id = 3) const uint CAREFUL = 0; // 1: any n and any strides
 layout(constant_id = 4) const uint MODE = 0;    // TSR_MM_…
-layout(constant_id = 5) const int PARTS = 1;    // of the sums, which are added in order
+layout(constant_id = 5) const int PARTS = 1; // the number of parts, whose sums are added in order
 layout(constant_id = 6) const uint BATCHED = 0; // 1: each workgroup in z computes another matrix
 // 1: each lane's first element of y starts at a multiple of 8 bytes.
 layout(constant_id = 7) const uint PACKED = 0;

@@ -16,13 +16,14 @@
 #endif
 
 layout(constant_id = 11) const uint A_TRANSPOSED = 0;
-// 1: the dispatch sets the sums, so that columns may be computed twice: they get the same bits.
+// 1: the dispatch sets the sums instead of adding to them. Columns may then be computed twice,
+// because they get the same bits.
 layout(constant_id = 15) const uint FRESH = 0;
 layout(constant_id = 16) const uint FULL = 0; // 1: m is a multiple of TM; not with CAREFUL
 // The elements from one line of b to the next; 0: p.b_stride. With a constant, the addresses of all
 // steps are one base and constant offsets, which are parts of the load instructions.
 layout(constant_id = 17) const uint B_LINE = 0;
-layout(constant_id = 18) const uint A_LINE = 0; // the same for a transposed a; 0: p.a_stride
+layout(constant_id = 18) const uint A_LINE = 0; // the same for a, if it is transposed; 0: p.a_stride
 
 // Exchanges the lower lane's `high` and the upper lane's `low`, for lanes that are `distance`
 // apart.
@@ -97,7 +98,8 @@ void store_four(uint64_t at, vec4 values)
 }
 
 #if !TSR_FINISHES
-const uint PART_ROW = 16 * LANES, PART_BYTES = TM * PART_ROW; // of a tile with four vectors in a row
+// the bytes of a row and of a tile, with four vectors in a row
+const uint PART_ROW = 16 * LANES, PART_BYTES = TM * PART_ROW;
 
 // Adds up the parts of a tile, which the workgroup's subgroups have stored from `tile` on as they
 // were in the lanes, and stores the tile at row0 and col0 of y. Each subgroup does this for some

@@ -19,8 +19,8 @@ layout(buffer_reference, std430, buffer_reference_align = 1) volatile buffer Byt
 
 const bool NIBBLES = FORMAT == TSR_QUANT_ROWS_Q4_0;
 const uint BLOCK_BYTES = NIBBLES ? 18 : 34;
-const uint VECTORS = 32 / LANES;                          // of a block
-const uint BYTE_VECTORS = NIBBLES ? VECTORS / 2 : VECTORS; // of a block of b
+const uint VECTORS = 32 / LANES;                          // vectors in a block of a
+const uint BYTE_VECTORS = NIBBLES ? VECTORS / 2 : VECTORS; // vectors of bytes in a block of b
 
 float load_a(uint64_t line, uint vector)
 {
@@ -60,7 +60,7 @@ void main()
             [[unroll]] for (uint v = 0; v < BYTE_VECTORS; v++) {
                 int bytes = load_bytes(block, v);
                 if (NIBBLES) {
-                    // Inverting the upper bit of a nibble subtracts 8, if its bits are then signed.
+                    // Inverting the upper bit of a nibble subtracts 8 if it is then read as signed.
                     bytes ^= ~0x77;
                     numbers[v] = float(bytes << 28 >> 28);
                     numbers[BYTE_VECTORS + v] = float(bytes >> 4);

@@ -1,9 +1,9 @@
 // The gradients of layer or RMS normalisation of short rows on Mesa's CPU driver in one kernel. A
 // subgroup processes ROWS rows as norm_short.comp does one. It writes dx, to which it may add
-// another gradient. A workgroup adds up its subgroups' sums of rows, and writes them as its parts of
-// the sums dweight and dbias. dx and parts are f32. All loads of rows precede all stores, so that dx
-// may be x or dy. It is compiled with -O0, so that the driver
-// unrolls its loops; see matmul_lavapipe_nt.glsl.
+// another gradient. A workgroup adds up its subgroups' sums of rows, and writes them as its parts
+// of the sums dweight and dbias. dx and parts are f32. All loads of rows precede all stores, so
+// that dx may be x or dy. It is compiled with -O0, so that the driver unrolls its loops; see
+// matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -57,7 +57,7 @@ void compute_row(uint number, uint r)
     uint64_t x_at = p.x + row * p.x_row, dy_at = p.dy + row * p.dy_row;
     uint64_t added_at = p.added + row * p.added_row;
 
-    // As in norm_short.comp.
+    // The loads and the sums are as in norm_short.comp.
     vec4 x[UNITS], dy[UNITS], g[UNITS];
     float shift = 0.0;
     if (CENTRED != 0)
@@ -118,7 +118,7 @@ void compute_row(uint number, uint r)
     }
 }
 
-// Stores the sums of a subgroup's rows for dweight or dbias, at their place behind those of all
+// Stores the sums of a subgroup's rows for dweight or dbias. Their place is behind the sums of all
 // workgroups.
 void store_own(uint64_t sums, uint number, vec2 own[UNITS])
 {
@@ -175,7 +175,7 @@ void main()
     memoryBarrierBuffer();
     barrier();
 
-    // Each subgroup adds up some units. The last ones may do this again for the last unit.
+    // Each subgroup adds up some units. The last subgroups may add up the last unit again.
     const uint SUBGROUPS = WORKGROUP / LANES, ROUNDS = (UNITS + SUBGROUPS - 1) / SUBGROUPS;
     uint group = uniform_index(gl_WorkGroupID.x), subgroup = p.identity[p.identity[gl_SubgroupID]];
     vec2 weight[ROUNDS], bias[ROUNDS];

@@ -1,5 +1,5 @@
-// What the kernels that multiply a few rows by quantised columns on lavapipe share: their constants,
-// and what follows when each subgroup has the sums of its part of k.
+// What the kernels that multiply a few rows by quantised columns on lavapipe share: their
+// constants, and the code that follows when each subgroup has the sums of its part of k.
 #ifndef TSR_QUANT_ROWS_GLSL
 #define TSR_QUANT_ROWS_GLSL
 
@@ -16,7 +16,7 @@ layout(push_constant, std430) uniform tsr_push
 #define TSR_MEMORY volatile
 #include "cpu_drivers/lavapipe.glsl"
 
-layout(constant_id = 0) const uint WORKGROUP = 8; // LANES · PARTS
+layout(constant_id = 0) const uint WORKGROUP = 8; // LANES · PARTS · TILES
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 8; // the subgroup size, 8 or 16
 layout(constant_id = 2) const uint ROWS = 1;  // at least m
@@ -25,10 +25,11 @@ layout(constant_id = 4) const uint STEPS = 8;
 layout(constant_id = 5) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint FORMAT = TSR_QUANT_ROWS_Q8_0;
 layout(constant_id = 7) const uint MODE = 0; // TSR_MM_…, the epilogue
-layout(constant_id = 8) const uint TILES = 1; // of a workgroup, each computed by a subgroup
+layout(constant_id = 8) const uint TILES = 1; // the number of tiles of a workgroup, each computed by one subgroup
 
 const uint PARTS = WORKGROUP / LANES / TILES; // 1 if there are several tiles
-// Vectors of sums are complete: sums past ROWS · TN are copies of others, which nothing stores.
+// The last vector of sums is complete: sums past ROWS · TN are copies of other sums, and nothing
+// stores them.
 const uint SUMS = ROWS * TN < LANES ? LANES : ROWS * TN;
 const uint A_BYTES = BYTES_OF(A_DTYPE);
 

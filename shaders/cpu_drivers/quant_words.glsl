@@ -5,12 +5,12 @@
 
 const bool MXFP4 = FORMAT == TSR_QUANT_ROWS_MXFP4;
 const bool NIBBLES = FORMAT == TSR_QUANT_ROWS_Q4_0 || MXFP4;
-const uint SCALE_BYTES = MXFP4 ? 1 : 2; // in front of the numbers
+const uint SCALE_BYTES = MXFP4 ? 1 : 2; // the bytes of the scale in front of the numbers
 const uint BLOCK_BYTES = NIBBLES ? 16 + SCALE_BYTES : 34;
-const uint BLOCK_LANES = NIBBLES ? 4 : 8;       // lanes for the words of a block
-const uint BLOCKS = LANES / BLOCK_LANES;        // of a vector
-const uint VECTOR_BYTES = BLOCKS * BLOCK_BYTES; // of b
-const uint VECTOR = BLOCKS * 32;                // elements of k
+const uint BLOCK_LANES = NIBBLES ? 4 : 8; // the number of lanes that have the words of a block
+const uint BLOCKS = LANES / BLOCK_LANES;        // blocks in a vector
+const uint VECTOR_BYTES = BLOCKS * BLOCK_BYTES; // the bytes of a vector of b
+const uint VECTOR = BLOCKS * 32;                // the elements of k in a vector
 
 // The offsets in a vector of b of the words of lanes 0, 4, 8 and 12.
 const uint AT4 = NIBBLES ? SCALE_BYTES + BLOCK_BYTES : 18;

@@ -1,8 +1,8 @@
 // y[r][c] = x[c][r] on Mesa's CPU driver. A lane loads vectors of neighbouring rows, one for each
 // column of a block, and stores vectors of neighbouring columns, row after row. Blocks that would
-// exceed an edge are shifted back, and store some bits a second time. The workgroup's y is the number
-// of the matrix. It is compiled with -O0, so
-// that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
+// exceed an edge are shifted back, and store some bits a second time. The workgroup's index in y is
+// the number of the matrix. It is compiled with -O0, so that the driver unrolls its loops; see
+// matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -48,7 +48,7 @@ void main()
     uint high, low;
     umulExtended(number, p.magic, high, low);
     uint band = high + number >> p.shift; // neighbouring subgroups write neighbouring columns
-    uint row = min(band * ROWS, p.rows - ROWS); // subgroups past the last block repeat bits
+    uint row = min(band * ROWS, p.rows - ROWS); // subgroups past the last block store the same bits again
     uint column = min((number - band * p.across) * COLUMNS, p.columns - COLUMNS);
 
     uint64_t plane = uniform_index(gl_WorkGroupID.y);

@@ -54,7 +54,8 @@ float apply(float a, float b, float c)
     if (FUNCTION == TSR_VECTORS_CONVERT)
         return a;
     vec2 numbers = uintBitsToFloat(words_of(p.c));
-    return tsr_function(a, b, c, numbers.x, numbers.y, 0u); // these drivers fuse nothing
+    // `zero` may be a constant, because CPU drivers fuse nothing
+    return tsr_function(a, b, c, numbers.x, numbers.y, 0u);
 }
 
 // The bytes of an operand that correspond to a vector of y.
@@ -74,7 +75,7 @@ void main()
     uint band = high + block >> p.shift;
     uint start = (block - band * across) * BLOCK;
     uint first = min(start, p.vectors - BLOCK);
-    uint own = start - first; // vectors before this one belong to another block
+    uint own = start - first; // the first `own` vectors belong to another block
 
     uint64_t a_at = p.a + uint64_t(first) * step_of(A_DTYPE, A_FORM), b_at = p.b, c_at = p.c, y_at = p.y;
     if (B_DTYPE != 0)

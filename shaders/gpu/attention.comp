@@ -17,7 +17,7 @@
 #include "include/attention.glsl"
 #include "include/elements.glsl"
 
-layout(constant_id = 0) const uint THREADS = 128; // 4 · BX: a grid 16 wide, each with 4 rows
+layout(constant_id = 0) const uint THREADS = 128; // 4 · BX. Invocations form a grid that is 16 wide; each has 4 rows
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint TN = 2;     // scores that an invocation has in a row
 layout(constant_id = 2) const uint CHUNKS = 2; // a row has this many times 64 columns
@@ -49,7 +49,7 @@ const bool OWNS_KEYS = KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DV;
 shared vec4 own_tile[BX * TILE_ROW];
 shared vec4 other_tile[BY * TILE_ROW];
 shared vec4 p_tile[BX * P_ROW];
-shared float row_parts[2 * THREADS]; // of the four invocations that share a row in the softmax
+shared float row_parts[2 * THREADS]; // partial results of the four invocations that share a row in the softmax
 shared float row_factor[BX];
 shared float query_delta[BX > BY ? BX : BY];
 
@@ -65,8 +65,8 @@ attention_sequence sequence;
 
 #include "include/attention_rows.glsl"
 
-// Load one chunk of rows into a tile, from row `first` on. Rows from `end` on are 0 and are not
-// read. `end` must be greater than `first`.
+// These functions load one chunk of rows into a tile, from row `first` on. Rows from `end` on are 0
+// and are not read. `end` must be greater than `first`.
 void load_own(rows_of x, int first, int end, uint chunk, uint dtype)
 {
     [[unroll]] for (uint n = 0u; n < BX * QUADS / THREADS; n++) {
@@ -86,7 +86,7 @@ void load_other(rows_of x, int first, int end, uint chunk, uint dtype)
     }
 }
 
-// Adds the dot products of the rows of both tiles. The columns of an invocation are 16 apart.
+// Adds the dot products of the rows of both tiles. The columns that an invocation has are 16 apart.
 void multiply_tiles(inout float sums[SCORES])
 {
     const uint quads = quad_trips();

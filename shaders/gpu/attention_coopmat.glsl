@@ -25,11 +25,11 @@
 layout(constant_id = 0) const uint THREADS = 128;
 layout(local_size_x = 128, local_size_x_id = 0) in;
 layout(constant_id = 1) const uint SUBGROUP = 32;  // the subgroup size that the pipeline requires
-layout(constant_id = 2) const uint ROW_BLOCKS = 1; // fragments of rows that a subgroup owns
+layout(constant_id = 2) const uint ROW_BLOCKS = 1; // the number of fragments of rows that a subgroup owns
 layout(constant_id = 3) const uint KIND = TSR_ATTENTION_FORWARD;
 layout(constant_id = 4) const uint BY = 32;
 layout(constant_id = 5) const uint WIDTH = 64; // head_dim, rounded up to complete fragments
-layout(constant_id = 6) const uint FM = 16;    // a shape of fragments that the device supports
+layout(constant_id = 6) const uint FM = 16; // FM × FN × FK: a shape of fragments that the device supports
 layout(constant_id = 7) const uint FN = 16;
 layout(constant_id = 8) const uint FK = 16;
 layout(constant_id = 9) const uint ALONG_K = 0; // see matmul_coopmat.glsl
@@ -41,19 +41,20 @@ layout(constant_id = 14) const uint PAGED = 0;
 
 const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
 const bool OWNS_KEYS = KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DV || KIND == TSR_ATTENTION_DKV;
-// Which products a step needs besides the scores: dp = dy·v, the sum of ds times the rows of the first
-// of the other operands, and the sum of p times those of the second.
+// The products that a step needs besides the scores. HAS_DP: dp = dy·v. SUMS_FIRST: the sum of ds
+// times the rows of the first of the other operands. SUMS_SECOND: the sum of p times the rows of
+// the second one.
 const bool SUMS_FIRST = KIND == TSR_ATTENTION_DQ || KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DKV;
 const bool SUMS_SECOND = KIND == TSR_ATTENTION_FORWARD || KIND == TSR_ATTENTION_DV || KIND == TSR_ATTENTION_DKV;
 const bool HAS_DP = SUMS_FIRST || KIND == TSR_ATTENTION_DELTA;
 
 const uint SUBGROUPS = THREADS / SUBGROUP;
-const uint ROWS = ROW_BLOCKS * FM; // of a subgroup
+const uint ROWS = ROW_BLOCKS * FM; // rows of a subgroup
 const uint BX = SUBGROUPS * ROWS;
 const uint COUNT = FM * FN / SUBGROUP; // elements of a fragment of sums that an invocation has
-const uint DEPTH = WIDTH / FK;         // fragments along a row, as an operand
-const uint ACROSS = WIDTH / FN;        // the same, of a result
-const uint OTHERS = BY / FN;           // fragments of scores
+const uint DEPTH = WIDTH / FK;         // fragments in a row of an operand
+const uint ACROSS = WIDTH / FN;        // fragments in a row of a result
+const uint OTHERS = BY / FN;           // fragments in a row of scores
 const uint STATS = ROW_BLOCKS * COUNT;
 const uint EIGHTS = WIDTH / 8;
 
@@ -63,9 +64,10 @@ const uint UNIT = 4;
 const uint UNIT = 8;
 #endif
 const uint PAD = 8;
-const uint PITCH = (WIDTH + PAD) / UNIT; // of a tile whose lines are rows of an operand
+const uint PITCH = (WIDTH + PAD) / UNIT; // units from row to row in a tile of an operand's rows
 const uint SUM_PITCH = (ALONG_K != 0 ? BY + PAD : WIDTH + PAD) / UNIT;
-// The second operand's tile, and those of the operands of the sums if they are transposed.
+// Where tiles begin in shared memory: that of the second operand, and the transposed tiles of both
+// operands.
 const uint SECOND = BY * PITCH;
 const bool KEEPS_SECOND = HAS_DP || ALONG_K == 0;
 const uint FIRST_LINES = SECOND + (KEEPS_SECOND ? BY * PITCH : 0);
@@ -79,7 +81,7 @@ shared ELEMENT4 tile[TILE_END];
 shared uvec4 tile[TILE_END];
 #endif
 
-// Each subgroup has a part with ROWS lines of P_PITCH elements.
+// In p_tile, each subgroup has a part of ROWS lines of P_PITCH elements.
 const uint P_PITCH = BY + PAD;
 shared ELEMENT4 p_tile[BX * P_PITCH / 4];
 shared float scratch[FM * FN];
@@ -144,8 +146,8 @@ uvec4 load_eight(rows_of x, int row, int end, uint column)
 
 // The other rows ----------------------------------------------------------------------------------
 
-// An invocation loads eights in pairs: with ALONG_K of two neighbouring rows, otherwise of neighbouring
-// columns or rows.
+// An eight is eight columns of a row. An invocation loads eights in pairs: with ALONG_K those of
+// two neighbouring rows, otherwise those of neighbouring columns or rows.
 const uint PAIRS = BY * EIGHTS / 2;
 const uint PAIR_COUNT = (PAIRS + THREADS - 1) / THREADS;
 uvec4 first_eights[2 * PAIR_COUNT];
@@ -222,20 +224,21 @@ void keep()
     }
 }
 
-// A number in the units of scores. Masks may contain the lowest number, which must not become -inf.
+// Converts a number to the units of scores. Masks may contain the lowest number, which must not
+// become -inf.
 float binary(float natural)
 {
     return max(natural * LOG2_E, LOWEST);
 }
 
-// A query's lse in the units of scores. Without a key in sight it is -inf, and so are all its scores;
-// with 0 instead, the probabilities are 0.
+// Converts a query's lse to the units of scores. If the query sees no key, its lse and all its
+// scores are -inf; with 0 as the lse, its probabilities are 0.
 float binary_lse(float lse)
 {
     return lse == tsr_minus_infinity ? 0.0 : binary(lse);
 }
 
-// For gradients of keys: what the other rows, which are queries, have of the forward call.
+// For gradients of keys: keeps the lse and delta of the other rows, which are queries.
 void keep_queries(uint head, int first)
 {
     for (uint n = gl_LocalInvocationIndex; n < BY; n += THREADS) {
@@ -251,16 +254,16 @@ void keep_queries(uint head, int first)
 
 LEFT own_first[ROW_BLOCKS * DEPTH];
 LEFT own_second[HAS_DP ? ROW_BLOCKS * DEPTH : 1];
-// The sum over the first operand, then that over the second, if the kernel has both.
+// The result for the first operand, then that for the second, if the kernel computes both.
 const uint RESULTS = ROW_BLOCKS * ACROSS;
 const uint SECOND_RESULT = SUMS_FIRST ? RESULTS : 0;
 SUMS result[SUMS_FIRST && SUMS_SECOND ? 2 * RESULTS : RESULTS];
 SUMS scores[ROW_BLOCKS * OTHERS];
 SUMS dp[HAS_DP ? ROW_BLOCKS * OTHERS : 1];
-float largest[STATS]; // of the row of each element; for gradients, the row's lse
+float largest[STATS]; // the largest score of each element's row; for gradients, the row's lse
 float total[STATS];   // the part of the row's sum that is due to the element's columns
 float own_delta[STATS];
-float plain_unit; // of products whose query sees the key, without mask and cap
+float plain_unit; // the factor that makes products scores if there is no mask and no cap
 
 // The first element of this subgroup's part of p_tile.
 uint p_begin()
@@ -268,7 +271,7 @@ uint p_begin()
     return gl_SubgroupID * ROWS * P_PITCH;
 }
 
-// The eights of a subgroup's rows that are in p_tile at once.
+// A round moves the eights of a subgroup's rows that fit in p_tile.
 const uint OWN_ROUND = (ROWS * BY / 8 + SUBGROUP - 1) / SUBGROUP;
 const uint OWN_ROUNDS = (WIDTH + BY - 1) / BY;
 
@@ -305,7 +308,7 @@ uvec2 own_place(uint n)
         subgroupBarrier();                                                                         \
     }
 
-// The products of all own rows with the rows of a tile.
+// Sets `products` to the products of all own rows with the rows of a tile.
 #define MULTIPLY(products, fragments, tile_begin)                                                  \
     [[unroll]] for (uint j = 0; j < OTHERS; j++) {                                                 \
         [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)                                           \
@@ -319,7 +322,7 @@ uvec2 own_place(uint n)
         }                                                                                          \
     }
 
-// result[to …] += p_tile · tile. p_tile has been written since the last call.
+// result[to …] += p_tile · tile. p_tile must have been written since the last call.
 #define ADD_PRODUCTS(to, tile_begin)                                                               \
     {                                                                                              \
         subgroupBarrier();                                                                         \
@@ -351,7 +354,7 @@ void set_p(uint block, uint j, uint c, ELEMENT value)
 
 // Scores ------------------------------------------------------------------------------------------
 
-// Unsigned integers in the order of numbers.
+// Returns an unsigned integer; these integers are in the order of the numbers.
 uint ordered(float x)
 {
     uint bits = floatBitsToUint(x);
@@ -406,10 +409,10 @@ bool all_seen(int row, int other)
     return seen;
 }
 
-// Makes the products scores, which are -inf if a query does not see a key, and returns by what they must
-// still be multiplied. Most blocks are seen completely, and their scores need no work of their own. For
-// gradients it makes dp the derivative by the score before the cap, without the factor p. The row and
-// the column are those of the fragments' first elements.
+// Turns the products into scores, which are -inf if a query does not see a key. Returns the factor
+// by which they must still be multiplied: most blocks are seen completely, and their scores need no
+// work of their own. For gradients, dp becomes the derivative by the score before the cap, without
+// the factor p. `row` and `other` are the first row and column of the fragments.
 float make_scores(int row, int other, uvec2 mask)
 {
     const bool plain = MASK_DTYPE == 0 && CAPPED == 0 && all_seen(row, other);
@@ -497,7 +500,8 @@ void keep_ds()
 
 // Results -----------------------------------------------------------------------------------------
 
-// Makes every total that of the complete row. The subgroups take turns with the scratch memory.
+// Replaces every total by that of the complete row. The subgroups take turns with the scratch
+// memory.
 void add_totals()
 {
     for (uint turn = 0; turn < SUBGROUPS; turn++)
@@ -517,7 +521,7 @@ void add_totals()
         }
 }
 
-// Stores a number of each own row of a head.
+// Stores one number for each own row of a head.
 void store_rows(tsr_attention_operand x, uint head, int first, float numbers[STATS])
 {
     uvec2 at = attention_head(x, batch, head);
@@ -611,7 +615,7 @@ void main()
     uint rows = OWNS_KEYS ? CALL.kv_len : CALL.q_len, heads = OWNS_KEYS ? CALL.kv_heads : CALL.heads;
     uint blocks = (rows + BX - 1) / BX;
     uint block = group % blocks;
-    uint head = group / blocks % heads; // of the own rows
+    uint head = group / blocks % heads; // the head of the own rows
     batch = group / blocks / heads;
     sequence = attention_sequence_of(batch);
     plain_unit = CALL.scale * LOG2_E;

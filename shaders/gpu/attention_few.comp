@@ -22,9 +22,9 @@ layout(constant_id = 10) const uint Y_DTYPE = 0; // 0: there are several parts
 // load to a loop over lanes, and needs a quarter of the time for a pipeline then.
 layout(constant_id = 11) const uint ROLLED = 0;
 
-const uint SLICES = THREADS / QUADS;  // of a block's keys, in the products with values
+const uint SLICES = THREADS / QUADS;  // in the products with values, a slice is every SLICES-th key of a block
 const uint SHARERS = THREADS / ROWS;  // invocations that share a row in the softmax
-const uint SHARE = THREADS / SHARERS; // keys of each
+const uint SHARE = THREADS / SHARERS; // keys for each of these invocations
 const uint AHEAD = ROLLED != 0u ? 1u : QUADS < 8u ? QUADS : 8u;
 
 shared vec4 q_tile[ROWS * QUADS];
@@ -41,7 +41,8 @@ attention_sequence sequence;
 
 #include "include/attention_rows.glsl"
 
-// Loads this invocation's columns of AHEAD rows of v, the first of which is number `column` of a block that has `rows` rows. Others are 0.
+// Loads this invocation's columns of AHEAD rows of v, the first of which is number `column` of a block that has `rows` rows. Rows past the
+// block's end are 0.
 void load_values(rows_of v, uint column, uint rows, out vec4 values[AHEAD])
 {
     [[unroll]] for (uint n = 0u; n < AHEAD; n++) {
@@ -51,7 +52,7 @@ void load_values(rows_of v, uint column, uint rows, out vec4 values[AHEAD])
     }
 }
 
-// Query number n of those that read a kv head.
+// Finds query number n of those that read a kv head.
 void find_query(uint first_reader, uint n, out uint head, out int query)
 {
     head = attention_reader(first_reader + n / CALL.q_len);
@@ -106,7 +107,7 @@ void main()
             vec4 of_key[AHEAD];
             [[unroll]] for (uint n = 0u; n < AHEAD; n++)
                 of_key[n] = load_quad_at(k, k_row, (quad0 + n) * 4u, K_DTYPE);
-            // In attention.comp's order, so that the backward pass computes the same bits.
+            // The products are added in attention.comp's order, so that the backward pass computes the same bits.
             [[unroll]] for (uint n = 0u; n < AHEAD; n++)
                 [[unroll]] for (uint r = 0u; r < ROWS; r++) {
                     vec4 of_query = q_tile[r * QUADS + quad0 + n];
@@ -120,7 +121,7 @@ void main()
         vec4 values[AHEAD];
         load_values(v, thread / QUADS, uint(end - j0), values);
 
-        // Without an unroll hint: SwiftShader computed wrong results with one.
+        // This loop has no unroll hint, because SwiftShader computed wrong results with one.
         float most = tsr_minus_infinity;
         for (uint n = 0u; n < trips_of(SHARE); n++) {
             uint column = n * SHARERS + sharer, at = row * THREADS + column;

@@ -1,4 +1,5 @@
-// Merges the results of attention_few.comp or attention_step.comp for the parts of the keys, in their order. One invocation per four columns of a query.
+// Merges the results of attention_few.comp or attention_step.comp for the parts of the keys, in their order. There is one invocation for
+// each four columns of a query.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/attention.glsl"

@@ -1,5 +1,5 @@
-// Computes from the sum of the squares of all gradients by what the next step multiplies them, so
-// that their norm is at most max_norm. One invocation does this.
+// Computes the factor by which the next step multiplies the gradients, so that their norm is at
+// most max_norm, from the sum of the squares of all gradients. One invocation does this.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/tessera.glsl"

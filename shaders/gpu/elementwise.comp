@@ -7,5 +7,6 @@
 
 float ew_apply(float a, float b, float c)
 {
-    return tsr_function(a, b, c, p.alpha, p.beta, p.walk.shifts >> 24); // it has three bytes
+    // `zero` is the unused fourth byte of the shifts
+    return tsr_function(a, b, c, p.alpha, p.beta, p.walk.shifts >> 24);
 }

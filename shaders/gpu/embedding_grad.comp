@@ -29,7 +29,7 @@ const uint LOOKS = SCAN > 0u ? SCAN : 1u; // the indices of an invocation in a c
 shared uint ours[WORDS];   // a bit for each index: whether it is in the bucket
 shared uint before[WORDS]; // the number of bits set in earlier words
 shared uint ours_count;    // the number of bits set in all words
-// Consecutive indices of the bucket. There are usually few, so that few of them fit at once.
+// The indices of the bucket in a chunk, or as many of them as fit. There are usually few.
 const uint LISTED = SCAN > 0u ? 256u : 1u;
 shared uint positions[LISTED]; // rows of the table
 shared uint rows[LISTED];      // rows of y
@@ -125,7 +125,7 @@ void add_batch(uint from, uint count, uint batch, uint j)
     }
     [[unroll]] for (uint i = 0u; i < BATCH; i++) {
         if (i < batch) {
-            uint later = 0u; // of the same row; counted without branches
+            uint later = 0u; // the number of later additions to the same row, counted without branches
             [[unroll]] for (uint k = i + 1u; k < BATCH; k++)
                 later |= uint(k < count) & uint(at[k] == at[i]);
             if (i < count && later == 0u)

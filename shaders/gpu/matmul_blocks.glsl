@@ -1,7 +1,7 @@
-// Matrix product of one or two rows and a matrix in blocks, y = a · bᵀ with b [n,k], for long rows of blocks that are 2 bytes longer than
-// a multiple of 4 and begin with their scale: q4_0, q5_0 and q8_0. A workgroup computes COLS columns. An invocation multiplies one block of
-// each of them at a time. It loads all these blocks, in aligned words, before it waits for the rows of a, which a workgroup shares. Their
-// sums are added up in a fixed tree. GATED is as in matmul_vector_k.comp.
+// Matrix product of one or two rows and a matrix in blocks, y = a · bᵀ with b [n,k], for long rows of blocks that are 2 bytes longer than a
+// multiple of 4 and begin with their scale: q4_0, q5_0 and q8_0. A workgroup computes COLS columns. An invocation multiplies one block of
+// each of them at a time. It loads all these blocks, in aligned words, before it waits for the rows of a, which a workgroup shares. The
+// sums of the invocations are added up in a fixed tree. GATED is as in matmul_vector_k.comp.
 //
 // matmul_blocks.comp multiplies floats. matmul_blocks_int8.comp, with INT8, rounds the rows of a to blocks of 8 bits first, and multiplies
 // integers.
@@ -13,14 +13,14 @@ layout(local_size_x_id = 5) in;
 layout(constant_id = 6) const uint ROWS = 1; // at least m
 layout(constant_id = 7) const uint COLS = 4;
 layout(constant_id = 8) const uint A_DTYPE = TSR_DT_F32;
-layout(constant_id = 9) const uint LOAD = TSR_MM_LOAD_SCALAR; // for a: this or VEC_K
+layout(constant_id = 9) const uint LOAD = TSR_MM_LOAD_SCALAR; // how a is loaded: SCALAR or VEC_K
 layout(constant_id = 10) const uint GATED = 0u;
 
 const uint OWN = GATED != 0u ? COLS / 2u : COLS; // columns of y
-const uint QUADS = 8u;                           // of the elements of a block
+const uint QUADS = 8u;                           // groups of four elements in a block
 const uint PITCH = QUADS + 1u; // neighbouring invocations read neighbouring banks of shared memory
-const uint WORDS = QUANT_BYTES / 4u;            // of a block, without its scale
-const uint FIRST = (QUANT_LOW_AT - 2u) / 4u;    // of the low plane
+const uint WORDS = QUANT_BYTES / 4u;            // words of a block, without its scale
+const uint FIRST = (QUANT_LOW_AT - 2u) / 4u;    // the first word of the low plane
 const uint LOADS = WORDS + 1u;
 
 shared vec4 a_tile[ROWS * THREADS * PITCH];
@@ -94,7 +94,7 @@ float dot_block(row_block row, uint words[WORDS])
 
 #else
 
-// A block of a row of a stays in shared memory.
+// A block of a row of a, which stays in shared memory.
 struct row_block {
     uint at;
     float sum;

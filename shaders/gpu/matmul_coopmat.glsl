@@ -74,8 +74,8 @@ shared float stage[STAGE];
 shared uvec4 tile[BUFFERS * TILE_END > STAGE / 4 ? BUFFERS * TILE_END : STAGE / 4];
 #endif
 
-// Elements at an address that is the same in all invocations, plus an offset in bytes. Compilers
-// recognise the sum of 64-bit integers: GPUs add the offset while they load.
+// Returns eight elements at an address that is the same in all invocations, plus an offset in
+// bytes. Compilers recognise the sum of 64-bit integers: GPUs add the offset while they load.
 uvec4 eight_at(uvec2 base, uint bytes)
 {
     return tsr_words4(packUint2x32(base) + uint64_t(bytes)).v[0];

@@ -119,7 +119,7 @@ void main()
             k += BK;
         }
     }
-    // The others: elements beyond the edges count as 0.
+    // In the remaining steps, elements beyond the edges count as 0.
     if (k < k_count) {
         tensorLayoutNV<2, CLAMPED> a_layout = createTensorLayoutNV(2, CLAMPED);
         tensorLayoutNV<2, CLAMPED> b_layout = createTensorLayoutNV(2, CLAMPED);

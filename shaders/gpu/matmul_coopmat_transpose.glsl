@@ -7,8 +7,8 @@
 // as in matmul_coopmat_fetch.glsl.
 
 const uint FETCH(blocks) = LINES * BK / 16;
-const uint FETCH(block_count) = (FETCH(blocks) + THREADS - 1) / THREADS; // of an invocation
-uvec4 FETCH(rows)[2 * FETCH(block_count)]; // 8 lines at one k
+const uint FETCH(block_count) = (FETCH(blocks) + THREADS - 1) / THREADS; // blocks of an invocation
+uvec4 FETCH(rows)[2 * FETCH(block_count)]; // each element: 8 lines at one k
 uint FETCH(block_at)[FETCH(block_count)];  // the offset from the first element of the tile, in bytes
 
 // The line and the k of the first element of an invocation's block number i.

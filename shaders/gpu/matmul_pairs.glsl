@@ -2,7 +2,7 @@
 // neighbours along k in a word. Half as many bytes go through shared memory as with f32, and no
 // instruction converts elements.
 //
-// The including file defines ADD_PRODUCTS(a, b, sum), the sum and the two products of a pair.
+// The including file defines ADD_PRODUCTS(a, b, sum), which adds the two products of a pair to the sum.
 #define WORD uint
 #define WORD_K 2
 #define WORD_OF(value) floatBitsToUint(value)

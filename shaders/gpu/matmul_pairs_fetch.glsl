@@ -12,10 +12,10 @@ const uint FETCH(vector) = LOAD == TSR_MM_LOAD_SCALAR                           
 // The size of a piece.
 const uint FETCH(width) = FETCH(along_k) ? 1 : FETCH(vector);
 const uint FETCH(depth) = FETCH(along_k) ? FETCH(vector) : 2;
-const uint FETCH(pieces) = LINES * BK / (FETCH(width) * FETCH(depth)) / THREADS; // of an invocation
+const uint FETCH(pieces) = LINES * BK / (FETCH(width) * FETCH(depth)) / THREADS; // pieces of an invocation
 // The bits of the elements, as they are in memory. A load fills `words` registers.
 const uint FETCH(words) = (FETCH(vector) + 1) / 2;
-const uint FETCH(loads) = FETCH(along_k) ? 1 : 2; // of a piece
+const uint FETCH(loads) = FETCH(along_k) ? 1 : 2; // loads of a piece
 uint FETCH(registers)[FETCH(pieces) * FETCH(loads) * FETCH(words)];
 
 // The line and the k of the first element of a piece, counted from the start of the tile.

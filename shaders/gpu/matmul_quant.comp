@@ -11,7 +11,7 @@ layout(local_size_x_id = 5) in;
 layout(constant_id = 6) const uint ROWS = 1; // at least m
 layout(constant_id = 7) const uint COLS = 4;
 layout(constant_id = 8) const uint A_DTYPE = TSR_DT_F32;
-layout(constant_id = 9) const uint LOAD = TSR_MM_LOAD_SCALAR; // for a: this or VEC_K
+layout(constant_id = 9) const uint LOAD = TSR_MM_LOAD_SCALAR; // how a is loaded: SCALAR or VEC_K
 layout(constant_id = 10) const uint GATED = 0u;
 
 const uint OWN = GATED != 0u ? COLS / 2u : COLS; // columns of y

@@ -12,7 +12,7 @@ layout(constant_id = 1) const uint ROWS = 1; // at least m
 layout(constant_id = 2) const uint LANES = 16;
 layout(constant_id = 3) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint B_DTYPE = TSR_DT_F32;
-layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR; // for b: this or VEC_LINE
+layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR; // how b is loaded: SCALAR or VEC_LINE
 
 const uint SLICES = THREADS / LANES; // a power of two
 const uint COLS = 4 * LANES;

@@ -1,7 +1,8 @@
 // Matrix product of a few rows and a column-major matrix (k is contiguous), which is read once. A
 // workgroup computes COLS columns. Its invocations are placed along k, and their sums are added up
-// in a fixed tree. If GATED is 1, b has 2n columns: half of a workgroup's columns are among the first
-// n, the other half n columns further, and y is the activated former times the latter.
+// in a fixed tree. If GATED is 1, b has 2n columns: half of a workgroup's columns are among the
+// first n, and the other half are n columns further. y is then the product of the activated first
+// half and the second half.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/matmul_gated.glsl"
@@ -12,7 +13,7 @@ layout(constant_id = 1) const uint ROWS = 1; // at least m
 layout(constant_id = 2) const uint COLS = 4;
 layout(constant_id = 3) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint B_DTYPE = TSR_DT_F32;
-layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR; // for both operands: this or VEC_K
+layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR; // how both operands are loaded: SCALAR or VEC_K
 layout(constant_id = 6) const uint GATED = 0;
 
 const uint OWN = GATED != 0 ? COLS / 2 : COLS; // columns of y

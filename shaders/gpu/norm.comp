@@ -19,7 +19,8 @@ layout(constant_id = 6) const uint FORM = TSR_ROW_WIDE; // a form that all opera
 layout(constant_id = 7) const uint CENTRED = 1;         // 0: RMS
 layout(constant_id = 8) const uint OUTPUT = TSR_NORM_RESULT;
 layout(constant_id = 9) const uint PHASE = TSR_PHASE_WHOLE; // RMS has no first phase
-layout(constant_id = 10) const uint HELD = 0; // 0, or the groups of four elements that an invocation keeps
+// the number of groups of four elements that an invocation keeps in registers
+layout(constant_id = 10) const uint HELD = 0;
 
 layout(push_constant) uniform Push {
     tsr_norm_push p;

@@ -17,7 +17,8 @@ layout(constant_id = 5) const uint WEIGHT_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint FORM = TSR_ROW_WIDE; // a form that all operands have
 layout(constant_id = 7) const uint CENTRED = 1;         // 0: RMS
 layout(constant_id = 8) const uint PHASE = TSR_PHASE_WHOLE; // not the first
-layout(constant_id = 9) const uint HELD = 0; // 0, or the groups of four elements that an invocation keeps
+// the number of groups of four elements that an invocation keeps in registers
+layout(constant_id = 9) const uint HELD = 0;
 
 layout(push_constant) uniform Push {
     tsr_norm_grad_params p;

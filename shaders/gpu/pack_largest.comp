@@ -26,7 +26,7 @@ void main()
         if (PARTIAL && j >= p.count)
             break;
         vec4 value = tsr_load_row4(p.x, step, j, p.count, X_DTYPE, PARTIAL ? TSR_ROW_STRIDED : FORM, 0.0);
-        // As integers, because comparisons of floats ignore NaN.
+        // The bits are compared as integers, because comparisons of floats ignore NaN.
         uvec4 bits = floatBitsToUint(value) & 0x7fffffffu;
         largest = max(largest, max(max(bits.x, bits.y), max(bits.z, bits.w)));
     }

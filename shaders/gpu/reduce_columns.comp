@@ -6,8 +6,8 @@
 #extension GL_GOOGLE_include_directive : require
 #include "include/reduce.glsl"
 
-// 4, 8, 16 or 32: with more, few columns keep more of a GPU busy. There are at least that many
-// rows in a chunk, except in the last one.
+// 4, 8, 16 or 32. More invocations occupy more of a GPU if there are few columns. A chunk has at
+// least so many rows, except the last one.
 layout(constant_id = 4) const uint THREADS = 4;
 layout(constant_id = 5) const uint CHUNKS = 1; // 1, 2 or 4; chunks that do not exist have no rows
 // TSR_ROW_ALIGNED4: each four columns start at a multiple of their size; TSR_ROW_DENSE4: of 4 bytes.
@@ -46,7 +46,8 @@ vec4 load(uvec2 row)
     return FORM == TSR_ROW_ALIGNED4 ? tsr_load_aligned4(row, X_DTYPE) : tsr_load_dense4(row, X_DTYPE);
 }
 
-// Without a loop, because the optimizer that unrolls loops drops `precise`.
+// Combines `loaded` with the lanes, without a loop, because the optimizer that unrolls loops drops
+// `precise`.
 void combine_loaded(inout vec4 lanes[8], vec4 loaded[8])
 {
     lanes[0] = combine(lanes[0], loaded[0]);

@@ -9,14 +9,15 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint CACHE_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint X_DTYPE = TSR_DT_F32;
-layout(constant_id = 3) const uint VECTORS = 1u;  // four neighbouring components are aligned to their size, in x and in the cache
-layout(constant_id = 4) const uint ADJACENT = 0u; // the components of a pair are neighbours
+// 1: any four neighbouring components are aligned to their size, in x and in the cache
+layout(constant_id = 3) const uint VECTORS = 1u;
+layout(constant_id = 4) const uint ADJACENT = 0u; // 1: the components of a pair are neighbours
 
 layout(push_constant, std430) uniform Push {
     tsr_rope_append_push p;
 };
 
-// A pair's first and second component are components `first` and `first + SECOND` of the row; the next pair is STEP components further.
+// A pair's components are components `first` and `first + second()` of the row; the next pair is STEP components further.
 const uint STEP = ADJACENT != 0u ? 2u : 1u;
 uint second()
 {

@@ -17,7 +17,8 @@ layout(constant_id = 4) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint FORM = TSR_ROW_WIDE; // a form that a, b and y all have
 layout(constant_id = 6) const uint LOGARITHM = 0;
 layout(constant_id = 7) const uint PHASE = TSR_PHASE_WHOLE; // not the first
-layout(constant_id = 8) const uint HELD = 0; // 0, or the groups of four elements that an invocation keeps
+// the number of groups of four elements that an invocation keeps in registers
+layout(constant_id = 8) const uint HELD = 0;
 
 layout(push_constant) uniform Push {
     tsr_softmax_params p;

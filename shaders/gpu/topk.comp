@@ -30,9 +30,9 @@ bool comes_after(uvec2 pair, uvec2 last)
     return pair.x < last.x || (pair.x == last.x && pair.y > last.y);
 }
 
-// Returns the best of the invocation's elements, or, unless `any`, of those that come after `last`
-// in descending order. An iteration processes several elements, because Mesa's CPU driver limits
-// the number of iterations.
+// Returns the best of the invocation's elements if `any` is true, otherwise the best of those that
+// come after `last` in descending order. An iteration processes several elements, because Mesa's
+// CPU driver limits the number of iterations.
 uvec2 search(uvec2 row, uint member, bool any, uvec2 last)
 {
     uvec2 best = NOTHING;

@@ -31,7 +31,8 @@ void main()
     vec4 sum[UNITS];
     for (uint r = 0u; r < p.contributions; r++) {
         uint start = tsr_words(x).v[0];
-        // Exact on every device, also if the scale is subnormal, so that all ranks get the same bits.
+        // The scale is widened exactly on every device, even if it is subnormal, so that all ranks
+        // get the same bits.
         float scale = uintBitsToFloat(tsr_widen_f16(odd ? start >> 16 : start & 0xffffu));
         float times = tsr_floats(factor).v[0];
         uint before = unit == 0u ? start : tsr_words(x).v[unit];

@@ -1,5 +1,5 @@
-// Rows of the operands of attention, and scores. The includer declares `batch` and `sequence`, which it works on, and the specialization
-// constants LOAD, PAGED, MASK_DTYPE and CAPPED.
+// Rows of the operands of attention, and scores. The including file declares `batch` and `sequence`, which it works on, and the
+// specialization constants LOAD, PAGED, MASK_DTYPE and CAPPED.
 #ifndef TSR_ATTENTION_ROWS_GLSL
 #define TSR_ATTENTION_ROWS_GLSL
 

@@ -6,8 +6,8 @@
 
 #extension GL_EXT_control_flow_attributes : require
 
-// By how many units the quotient may be wrong before it is corrected: 3 by the device's division,
-// including what is cut off to make it a whole number, and 1 in reserve.
+// The largest error of the quotient, in units, that can be corrected. The device's division and the
+// conversion to a whole number have an error of up to 3; 1 is in reserve.
 const int TSR_DIVIDE_STEPS = 4;
 
 // Splits a number into m · 2^(exponent − 150), where m is at least 2^23 and below 2^24. Returns m.
@@ -39,7 +39,7 @@ uint tsr_divide_wrong(uint a, uint b, int wrong)
     // The remainder is a few times y at most, so that its lowest 32 bits are all of it.
     int rest = int((x << shift) - quotient * y);
     [[unroll]] for (int i = 0; i < TSR_DIVIDE_STEPS; i++) {
-        int below = rest >> 31; // all bits if it is negative
+        int below = rest >> 31; // all bits are set if the remainder is negative
         quotient += uint(below);
         rest += int(y) & below;
     }

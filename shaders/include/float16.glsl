@@ -51,7 +51,7 @@ float tsr_f32_from_f16(uint bits)
     return unpackHalf2x16(bits).x;
 }
 
-// Of the low and the high half of a word.
+// Converts the f16 in the low half and that in the high half of a word.
 vec2 tsr_f32_from_f16_pair(uint pair)
 {
     if (WIDEN_F16 != 0u)

@@ -129,7 +129,7 @@ float tsr_share(bool is_other, bool is_equal, float dy)
     return mix(mix(dy, half_of_it, is_equal), 0.0, is_other);
 }
 
-// `zero` is that of tsr_rounded.
+// `zero` is as in tsr_rounded().
 float tsr_function(float a, float b, float c, float alpha, float beta, uint zero)
 {
     float complement;

@@ -59,7 +59,7 @@ uvec4 mm_load_bits4(uvec2 base, uint i, uint dtype)
     return uvec4(tsr_words2(base).v[i], 0, 0);
 }
 
-// Return the values of such bits.
+// These functions return the values of such bits.
 float mm_widen(uint bits, uint dtype)
 {
     if (dtype == TSR_DT_F16)
@@ -150,7 +150,7 @@ void mm_store(mm_block block, uint row, uint col, float sum)
     tsr_store_float(block.y, y_at, mm_y_dtype(), mm_value(block, y_at, row * p.bias_row + col * p.bias_col, sum));
 }
 
-// The bias of four neighbouring columns.
+// Returns the bias of four neighbouring columns.
 vec4 mm_bias4(mm_block block, uint row, uint col)
 {
     vec4 bias;

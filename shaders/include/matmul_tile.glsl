@@ -1,4 +1,4 @@
-// The tile of y that a workgroup computes, for kernels of which each workgroup computes one.
+// The tile of y that a workgroup computes, for kernels whose workgroups compute one tile each.
 #ifndef TESSERA_MATMUL_TILE_GLSL
 #define TESSERA_MATMUL_TILE_GLSL
 

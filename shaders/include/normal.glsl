@@ -1,6 +1,6 @@
 // The inverse of the normal distribution function, by additions and multiplications. It must give
 // the same bits as src/base/variate.c. Therefore every sum and product is `precise`, which forbids
-// reordering, and no product is fused with a sum. `zero` is that of tsr_rounded.
+// reordering, and no product is fused with a sum. `zero` is as in tsr_rounded().
 #ifndef TSR_NORMAL_GLSL
 #define TSR_NORMAL_GLSL
 

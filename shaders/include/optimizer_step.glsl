@@ -1,6 +1,5 @@
 // The arithmetic of the optimizers for one element, whose gradient has been multiplied by its
-// factor. The includer declares push constants `p` with
-// `number`.
+// factor. The including file declares push constants `p` with `number`.
 #ifndef TSR_OPTIMIZER_STEP_GLSL
 #define TSR_OPTIMIZER_STEP_GLSL
 

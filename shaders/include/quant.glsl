@@ -33,7 +33,7 @@ const uint QUANT_MIN_AT = (QUANT_OFFSETS >> 8) & 255u;
 const uint QUANT_SCALES_AT = QUANT_OFFSETS >> 16;
 
 const uint QUANT_PARTS = 8u / QUANT_LOW_BITS;
-const uint QUANT_UNITS = QUANT_COUNT / (4u * QUANT_PARTS); // in a block
+const uint QUANT_UNITS = QUANT_COUNT / (4u * QUANT_PARTS); // units in a block
 
 // Loads four bytes of a block. Blocks start at multiples of the largest power of two that divides
 // QUANT_BYTES. `even` and `whole` say, as constants, that all addresses are multiples of 2 or of 4.
@@ -87,8 +87,8 @@ float quant_e2m1(uint code)
     return (code & 8u) != 0u ? -float(twice) : float(twice);
 }
 
-// The levels of the four elements of part `part` of a unit whose word is `low`, as numbers: what is
-// then multiplied by the scale, before the minimum is added.
+// Returns the levels of the four elements of part `part` of a unit whose word is `low`. A level is
+// the number that is multiplied by the scale, before the minimum is added.
 vec4 quant_levels(uvec2 block, uint unit, uint low, uint part)
 {
     uvec4 level = (quant_bytes(low) >> (part * QUANT_LOW_BITS)) & ((1u << QUANT_LOW_BITS) - 1u);
@@ -110,7 +110,7 @@ float quant_f16(uvec2 block, uint byte)
     return tsr_f32_from_f16(tsr_load_u8(block, byte) | tsr_load_u8(block, byte + 1u) << 8);
 }
 
-// The scale and the minimum of the elements of a group.
+// Returns the scale and the minimum of the elements of a group.
 vec2 quant_scale(uvec2 block, uint group)
 {
     const uint at = QUANT_SCALES_AT;

@@ -52,8 +52,9 @@ uint own_first(uint begin)
 
 const uint OWN_STEP = 4u * THREADS;
 
-// The first four elements of number `h` of those that an invocation keeps in registers (HELD in the
-// including file), and which of them exist. Only rows of one segment are kept.
+// An invocation keeps groups of four elements in registers (HELD in the including file). The first
+// function returns the index of the first element of group number `h`, the second which of the four
+// elements exist. Only rows of one segment are kept.
 uint held_first(row_part own, uint h)
 {
     return own_first(own.begin) + OWN_STEP * h;

@@ -10,7 +10,7 @@ struct tsr_attention_gather_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
     TSR_ADDRESS from;     /* the first head of the tensor or cache */
     TSR_ADDRESS to;
-    /* [batch][2]: the kernel writes how many queries and keys each sequence has. 0: does not */
+    /* [batch][2]: the kernel writes how many queries and keys each sequence has; 0: it does not */
     TSR_ADDRESS lengths;
     TSR_ADDRESS q_lengths, kv_lengths; /* i32 [batch], as the caller gave them */
     TSR_ADDRESS pages;                 /* i32, for each sequence the numbers of its pages */

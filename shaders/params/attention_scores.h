@@ -21,15 +21,15 @@ struct tsr_attention_scores_push {
      * with LENGTHS, a specialization constant. */
     TSR_ADDRESS lengths;
     TSR_UINT rows;
-    TSR_UINT heads; /* with LENGTHS: of a sequence */
+    TSR_UINT heads; /* heads of a sequence; used with LENGTHS */
     TSR_UINT q_len;
-    /* Of the first query; the block's first key has position 0. With LENGTHS, this is the position
-     * in a sequence that has as many queries as keys. */
+    /* The position of the first query; the block's first key has position 0. With LENGTHS, this is
+     * the position in a sequence that has as many queries as keys. */
     TSR_INT position;
     TSR_UINT keys; /* the number of columns that are keys */
     TSR_UINT window;
     TSR_FLOAT scale, softcap;
-    TSR_UINT row, key; /* with LENGTHS: the numbers of the first query and of the first key */
+    TSR_UINT row, key; /* the numbers of the first query and of the first key; used with LENGTHS */
 };
 TSR_PUSH_CHECK(tsr_attention_scores_push);
 

@@ -13,9 +13,9 @@ struct tsr_attention_short_push {
     TSR_ADDRESS other_x, other_y;
     TSR_ADDRESS lse, delta;       /* [batch, heads, queries] */
     TSR_ADDRESS result, result_v; /* y, dq or dk; and dv */
-    TSR_UINT x_batch, x_head;     /* of q, k and v */
-    TSR_UINT y_batch, y_head;     /* of y and dy */
-    TSR_UINT dx_batch, dx_head;   /* of dq, dk and dv */
+    TSR_UINT x_batch, x_head;     /* from one sequence and one head to the next, in q, k and v */
+    TSR_UINT y_batch, y_head;     /* the same in y and dy */
+    TSR_UINT dx_batch, dx_head;   /* the same in dq, dk and dv */
     TSR_UINT heads;
     TSR_FLOAT scale;
 };

@@ -15,7 +15,7 @@ struct tsr_attention_step_push {
     /* Bytes from one page of the cache to the next, from one head to the next, and from one key to
      * the next; and from the pages of one sequence to those of the next. */
     TSR_UINT page_stride, head_stride, row_stride, pages_stride;
-    TSR_UINT page_count; /* of the cache */
+    TSR_UINT page_count; /* the number of pages of the cache */
     TSR_UINT window;     /* the query sees at most this many keys */
     TSR_FLOAT scale;
 };

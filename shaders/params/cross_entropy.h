@@ -10,7 +10,7 @@ struct tsr_cross_entropy_params {
     TSR_ADDRESS logits, labels, loss, gradient; /* loss and gradient: 0 if not wanted */
     TSR_ADDRESS logits_stride, labels_stride, loss_stride, gradient_stride;
     TSR_ADDRESS logits_step, gradient_step;
-    TSR_ADDRESS partials; /* if rows are divided into segments */
+    TSR_ADDRESS partials; /* partial results, if rows are divided into segments */
     TSR_UINT rows, classes;
     TSR_UINT label_bytes; /* the size of a label: 1, 4 or 8 */
     TSR_FLOAT scale;      /* a factor of the gradient */

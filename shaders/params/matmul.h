@@ -53,16 +53,16 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 #define TSR_MM_BIAS_DTYPE_SHIFT 8u
 #define TSR_MM_ACTIVATION_SHIFT 12u
 #define TSR_MM_FIELD_MASK 15u
-/* Any four columns of y from a multiple of 4 on are one aligned vector, and n is a multiple of
- * 4. Only in modes that are specialization constants. */
+/* Any four columns of y from a multiple of 4 on are one aligned vector, and n is a multiple of 4.
+ * Only modes that are specialization constants have this flag. */
 #define TSR_MM_Y_VECTORS (1u << 16)
-/* The bias has rows of its own, like y. Only in the kernels for lavapipe. */
+/* The bias has rows of its own, like y. Only the kernels for lavapipe support this. */
 #define TSR_MM_BIAS_ROWS (1u << 17)
 /* Only in matmul_lavapipe_nn.glsl. TIMES: y is multiplied by the bias instead of adding it. SLOPE:
  * the derivative of the activation is a second result, with the strides of y. */
 #define TSR_MM_TIMES (1u << 18)
 #define TSR_MM_SLOPE (1u << 19)
-/* As a specialization constant: the mode is in the push constants. */
+/* This value of a specialization constant means that the mode is in the push constants. */
 #define TSR_MM_MODE_PUSHED 0xffffffffu
 
 /* The elements that an invocation of matmul_sum.comp computes, a specialization constant. */

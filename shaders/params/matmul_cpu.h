@@ -12,8 +12,8 @@
 struct tsr_matmul_cpu_push {
     TSR_UINT identity[8]; /* 0, 1, … 7 */
     TSR_ADDRESS a, b;
-    /* f32; rows, and matrices of several parts, are contiguous; may be y. With TSR_MM_SLOPE, the
-     * second result. */
+    /* The sums, f32, which may be in y. Their rows, and the matrices of several parts, are
+     * contiguous. With TSR_MM_SLOPE, this is the second result. */
     TSR_ADDRESS sums;
     TSR_ADDRESS y;    /* the result of the epilogue, if the kernel applies one */
     TSR_ADDRESS bias; /* one element for each column or, with TSR_MM_BIAS_ROWS, of y */

@@ -30,7 +30,7 @@ struct tsr_norm_push {
     TSR_ADDRESS weight, weight_step;
     TSR_ADDRESS bias, bias_step;
     TSR_ADDRESS stats;    /* the statistics of the first row */
-    TSR_ADDRESS partials; /* if rows are divided into segments */
+    TSR_ADDRESS partials; /* partial results, if rows are divided into segments */
     TSR_UINT count;       /* elements in a row */
     TSR_UINT rows, inner;
     TSR_FLOAT epsilon;
@@ -48,7 +48,7 @@ struct tsr_norm_grad_params {
     TSR_NORM_ROWS x, dy, dx;
     TSR_ADDRESS weight, weight_step;
     TSR_ADDRESS stats;
-    TSR_ADDRESS partials; /* if rows are divided into segments */
+    TSR_ADDRESS partials; /* partial results, if rows are divided into segments */
     TSR_UINT count;
     TSR_UINT rows, inner;
 };

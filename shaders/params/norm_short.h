@@ -23,8 +23,8 @@ struct tsr_norm_short_grad_push {
     TSR_ADDRESS x, dy, dx;
     TSR_ADDRESS weight;
     TSR_ADDRESS added; /* the first row of the gradient that is added to dx */
-    /* Rows of f32: the sums for dweight of each workgroup and, parts_bytes after, those of each
-     * subgroup. The rows for dbias start sums_bytes after. */
+    /* Rows of f32: the sums for dweight of each workgroup and, parts_bytes after these, those of
+     * each subgroup. The rows for dbias start sums_bytes after those for dweight. */
     TSR_ADDRESS sums;
     TSR_UINT x_row, dy_row, dx_row, added_row, sums_row;
     TSR_UINT sums_bytes, parts_bytes;

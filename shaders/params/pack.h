@@ -11,16 +11,16 @@
 
 /* Finds the largest absolute value of x, as the bits of an f32; NaN is larger than any number. */
 struct tsr_pack_largest_params {
-    TSR_ADDRESS x, largest; /* `largest` holds a result to which this one is added */
+    TSR_ADDRESS x, largest; /* `largest` contains an earlier result, and gets the larger of both */
     TSR_UINT count;
 };
 TSR_PUSH_CHECK(tsr_pack_largest_params);
 
-/* Packs x[count]. Elements behind them are 0. */
+/* Packs x[count]. Elements of a block past `count` are 0. */
 struct tsr_pack_params {
     TSR_ADDRESS x, y, largest;
     TSR_UINT count, pairs;
-    TSR_UINT last; /* the pair with the factor; `pairs`: none of them */
+    TSR_UINT last; /* the pair that contains the factor; equal to `pairs` if none does */
 };
 TSR_PUSH_CHECK(tsr_pack_params);
 

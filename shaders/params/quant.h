@@ -12,7 +12,7 @@
  * 3: elements of a group, bias << 8, code << 16, scales << 24
  * 4: byte offsets: factor, minimum << 8, scales << 16 */
 
-/* The values of tsr__quant_code. src/gpu/ops/quant/describe.c asserts that both lists agree. */
+/* The values of tsr__quant_code. src/gpu/quant/dequantize.c asserts that both lists agree. */
 #define TSR_QUANT_LINEAR 0u
 #define TSR_QUANT_SIGNED 1u
 #define TSR_QUANT_NL 2u
@@ -37,10 +37,10 @@ struct tsr_dequantize_params {
     TSR_ADDRESS x, y, indices;
     TSR_ADDRESS x_strides[3], y_strides[3];
     TSR_ADDRESS indices_stride;
-    TSR_ADDRESS y_step; /* from one element of a row to the next */
-    TSR_UINT rows;      /* of this dispatch */
-    TSR_UINT row_begin; /* the number of the first one */
-    TSR_UINT size[2];   /* of the last two dimensions */
+    TSR_ADDRESS y_step; /* bytes from one element of a row to the next */
+    TSR_UINT rows;      /* the number of rows of this dispatch */
+    TSR_UINT row_begin; /* the number of the first of these rows */
+    TSR_UINT size[2];   /* the sizes of the last two dimensions */
     TSR_UINT width;     /* elements of a row */
     TSR_UINT first, here;
     TSR_UINT index_bytes;

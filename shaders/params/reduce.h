@@ -23,9 +23,9 @@ struct tsr_reduce_params {
     TSR_UINT jobs;
     TSR_UINT ndim;
     TSR_UINT accumulate; /* y += result */
-    TSR_FLOAT scale;     /* of the result */
-    /* argmax: elements of the original row for which each pair in x stands; other reductions: the
-     * elements of each of CHUNKS > 1 chunks */
+    TSR_FLOAT scale;     /* a factor of the result */
+    /* For argmax, the elements of the original row for which each pair in x stands. For other
+     * reductions, the elements of each chunk, if CHUNKS is more than 1. */
     TSR_UINT unit;
     TSR_UINT shape[TSR_ROW_DIMS];
     TSR_UINT x_strides[TSR_ROW_DIMS];

@@ -13,12 +13,12 @@
 #define TSR_ROW_WIDE 0u /* any stride */
 /* The distance from the first to the last element is less than 2^31 bytes. */
 #define TSR_ROW_STRIDED 1u
-/* The same, and the elements of a row are contiguous, their number is a multiple of 4, and rows
- * start at multiples of 4 bytes. */
+/* As TSR_ROW_STRIDED. The elements of a row are also contiguous, their number is a multiple of 4,
+ * and rows start at multiples of 4 bytes. */
 #define TSR_ROW_DENSE4 2u
-/* The same, and rows start at multiples of four elements. GPU compilers load four elements at once
- * only if the shader promises this. CPU drivers load element by element in any case, so that there
- * TSR_ROW_DENSE4 is used instead, which makes fewer variants of kernels. */
+/* As TSR_ROW_DENSE4, but rows start at multiples of four elements. GPU compilers load four elements
+ * at once only if the shader promises this. CPU drivers load element by element in any case, so
+ * that they use TSR_ROW_DENSE4 instead, which makes fewer variants of kernels. */
 #define TSR_ROW_ALIGNED4 3u
 
 /* Rows of thread groups larger than TSR_UNDIVIDED_THREADS are divided into segments. The sum of a

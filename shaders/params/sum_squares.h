@@ -13,10 +13,10 @@ struct tsr_sum_squares_params {
     TSR_ADDRESS parts; /* f32, one for each chunk */
     TSR_ADDRESS x[TSR_SUM_SQUARES_TENSORS];
     TSR_UINT count[TSR_SUM_SQUARES_TENSORS]; /* elements */
-    TSR_UINT
-    first[TSR_SUM_SQUARES_TENSORS]; /* the tensor's first chunk among those of the dispatch */
+    /* the tensor's first chunk among those of the dispatch */
+    TSR_UINT first[TSR_SUM_SQUARES_TENSORS];
     TSR_UINT part[TSR_SUM_SQUARES_TENSORS]; /* the index of that chunk among the parts */
-    TSR_UINT chunks;                        /* of all tensors together */
+    TSR_UINT chunks;                        /* the number of chunks of all tensors together */
     TSR_FLOAT scale;
 };
 TSR_PUSH_CHECK(tsr_sum_squares_params);

@@ -9,14 +9,16 @@
 #define TSR_TRANSPOSE_COLUMNS 16u
 
 struct tsr_transpose_push {
-    TSR_UINT identity[16];     /* TSR_IDENTITY_16 */
-    TSR_ADDRESS y, x;          /* the first elements */
-    TSR_ADDRESS x_column;      /* bytes from column to column of x, whose columns are contiguous */
-    TSR_UINT y_row;            /* bytes from row to row of y, whose rows are contiguous */
-    TSR_UINT rows, columns;    /* of y */
-    TSR_UINT across;           /* blocks in a row */
-    TSR_UINT magic, shift;     /* to divide by `across`; see params/walk.h */
-    TSR_UINT y_plane, x_plane; /* elements from one matrix to the next; see the workgroup's y */
+    TSR_UINT identity[16];  /* TSR_IDENTITY_16 */
+    TSR_ADDRESS y, x;       /* the first elements */
+    TSR_ADDRESS x_column;   /* bytes from column to column of x, whose columns are contiguous */
+    TSR_UINT y_row;         /* bytes from row to row of y, whose rows are contiguous */
+    TSR_UINT rows, columns; /* of y */
+    TSR_UINT across;        /* blocks in a row */
+    TSR_UINT magic, shift;  /* to divide by `across`; see params/walk.h */
+    /* elements from one matrix to the next; the workgroup's index in y is the number of the
+     * matrix */
+    TSR_UINT y_plane, x_plane;
 };
 TSR_PUSH_CHECK(tsr_transpose_push);
 

@@ -12,7 +12,7 @@
 struct tsr_walk {
     TSR_UINT items;   /* the number of invocations with work: groups per row × rows */
     TSR_UINT inner;   /* elements of the innermost dimension */
-    TSR_UINT shifts;  /* of the divisors below, one byte for each */
+    TSR_UINT shifts;  /* the shifts for the divisors below, one byte for each */
     TSR_UINT size[3]; /* divisors: groups per row, then the sizes of dimensions 2 and 1 */
     TSR_UINT magic[3];
 };
