@@ -170,7 +170,8 @@ static void text_has(const char *want)
     tool_result_free(&result);
 }
 
-/* Multiplies, so that one kernel is tested, and closes the device, so that the result is stored. */
+/* Multiplies once, so that the self-test tests a kernel, and closes the device, so that the result
+ * is stored. */
 static void multiply_once(void)
 {
     tsr_device *device = NULL;
@@ -205,7 +206,7 @@ END_TEST
 
 /* Tunings -------------------------------------------------------------------------------------- */
 
-/* Stores another kernel for one class of products. The file has the date 2026-01-02T03:04:05Z. */
+/* Stores another kernel for one class of products, in a file with the date 2026-01-02T03:04:05Z. */
 static void store_tuning(char path[TSR_TUNING_PATH_SIZE])
 {
     const struct utimbuf then = {.actime = 1767323045, .modtime = 1767323045};
@@ -226,7 +227,7 @@ static void store_tuning(char path[TSR_TUNING_PATH_SIZE])
     ck_assert_int_eq(utime(path, &then), 0);
 }
 
-/* Asserts that the text about the first device ends with this. */
+/* Asserts that the text about the first device ends with `want`. */
 static void prints(const char *want)
 {
     char text[2 * TSR_TUNING_PATH_SIZE];
@@ -237,7 +238,7 @@ static void prints(const char *want)
     tool_result_free(&result);
 }
 
-/* `want` is NULL if the member must be null. */
+/* Asserts that the member is this text; if `want` is NULL, that it is null. */
 static void same_text(const json_t *object, const char *name, const char *want)
 {
     if (want != NULL)
@@ -292,7 +293,8 @@ START_TEST(a_refused_tuning_has_a_reason)
     tsr_device_list list;
     store_tuning(path);
 
-    /* A tuning of another version of the driver has another name, and another version inside. */
+    /* A tuning for another version of the driver is stored under another name, and contains that
+     * version. */
     snprintf(other, sizeof other, "%s/tessera/tuning-0.bin", cache_folder);
     ck_assert_int_eq(rename(path, other), 0);
     FILE *file = fopen(other, "r+b");

@@ -125,7 +125,7 @@ START_TEST(mistakes_are_named)
 }
 END_TEST
 
-/* Text that is printed as it comes is written many times before the end. */
+/* The tool prints text as soon as it has it, so writing fails many times before the end. */
 START_TEST(a_full_disk_is_named)
 {
     FILE *full = fopen("/dev/full", "w");

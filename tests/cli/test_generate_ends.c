@@ -8,7 +8,7 @@
 #include "launch/launched.h"
 #include "support/check_main.h"
 
-/* More tokens than any machine generates while the test runs. */
+/* Asks for more tokens than any machine generates while the test runs. */
 #define GENERATE                                                                                   \
     "\"$0\" generate " TEST_DATA "/model/stories260K-f16.gguf -p Once --ignore-end "               \
     "--max-tokens 50000 --context 60000"
@@ -19,7 +19,7 @@ static launched kill_one(const char *script)
     char arguments[1536];
     snprintf(arguments, sizeof arguments, "-n~3~--no-prefix~sh~-c~%s~" TEST_TOOL, script);
     launched job = start(arguments);
-    for (bool begun = false; !begun;) { /* the test's time is limited */
+    for (bool begun = false; !begun;) { /* ends, because the test's time is limited */
         char *text = read_file("out");
         begun = strlen(text) > strlen("Once upon");
         free(text);
@@ -48,8 +48,8 @@ START_TEST(a_killed_rank_ends_the_job)
 }
 END_TEST
 
-/* The launcher does not see that rank 1 is gone, because a shell stands for it until the others
- * have ended by themselves. */
+/* The launcher does not see that rank 1 is gone: its child is a shell, which continues until the
+ * other ranks have ended by themselves. */
 START_TEST(the_others_name_the_lost_rank)
 {
     if (!TEST_HAVE_UCX)

@@ -8,11 +8,11 @@
 
 #define MODEL TEST_DATA "/model/stories260K-f16.gguf"
 
-/* Tokens that the model writes. */
+/* Tokens that the model generates. */
 enum { RECORDED = 8 };
 static const int recorded[RECORDED] = {403, 407, 261, 378, 432, 383, 286, 261};
 
-/* The text of one process, with any division of the 5 layers over stages. */
+/* Any division of the 5 layers over stages gives the text of one process. */
 START_TEST(stages_have_the_layers_that_are_given)
 {
     if (!TEST_HAVE_UCX)
@@ -47,8 +47,8 @@ START_TEST(stages_have_the_layers_that_are_given)
 }
 END_TEST
 
-/* A long prompt passes through two stages in parts whose size the library chooses, or in more parts
- * than one run of the stages takes, of which the first one is shorter. */
+/* A long prompt passes through two stages in parts. Either the library chooses their size, or there
+ * are more parts than one run of the stages takes, and the first part is shorter. */
 START_TEST(stages_compute_parts_of_prompts)
 {
     if (!TEST_HAVE_UCX)

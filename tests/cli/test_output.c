@@ -17,7 +17,7 @@ static void make_folder(void)
     snprintf(path, sizeof path, "%s/a", folder);
 }
 
-/* Fails if the folder contains anything but `path`. */
+/* Removes the folder. Fails if it contains anything but `path`. */
 static void remove_folder(void)
 {
     unlink(path);

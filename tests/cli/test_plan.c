@@ -14,7 +14,7 @@
 
 static folder in;
 
-/* An embedding of 1 KiB, two layers of 1 and 2 KiB, and a head of 96 bytes. */
+/* A model with an embedding of 1 KiB, two layers of 1 and 2 KiB, and a head of 96 bytes. */
 static const char params[] =
     "[{\"name\": \"embed.weight\", \"shape\": [16, 32], \"dtype\": \"bf16\"},\n"
     " {\"name\": \"layers.0.w\", \"shape\": [16, 16], \"dtype\": \"f32\"},\n"
@@ -376,7 +376,8 @@ START_TEST(finds_a_grid)
 }
 END_TEST
 
-/* Processors that ranks share make predictions uncertain, and those of several hosts wrong. */
+/* Predictions are uncertain if ranks share processors of one host, and missing if ranks on several
+ * hosts share them. */
 START_TEST(says_which_predictions_hold)
 {
     static const char
@@ -384,7 +385,7 @@ START_TEST(says_which_predictions_hold)
                *const rank = "{\"gflops\": 9, \"memory_gbytes_per_second\": 1";
     static const struct {
         const char *processors[2], *says, *says_not;
-        int shared, unknown; /* grids, of which there are 5 */
+        int shared, unknown; /* how many of the 5 grids have such predictions */
     } cases[] = {
         {{"2", "1"}, "\nthe best:\n", "share", 0, 0},
         {{"1", "1"},
@@ -393,7 +394,7 @@ START_TEST(says_which_predictions_hold)
          4,
          0},
         {{"2", "0.5"}, "\nthe best:\n", "not predicted", 2, 2},
-        /* left has more ranks for each processor, but only right has less than one */
+        /* left has more ranks for each processor, but only right has less than one processor */
         {{"1", "0.9"},
          ": 2 ranks share 1 processor of left; the prediction may be",
          "not pred",

@@ -1,4 +1,5 @@
-/* tessera plan --cluster: the model of cost as arithmetic, and the descriptions of clusters. */
+/* Tests tessera plan --cluster: the arithmetic of the cost model, and the descriptions of
+ * clusters. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,13 +21,14 @@ START_TEST(messages_of_a_link)
     ck_assert_double_eq_tol(plan_link_seconds(&given, 1e6), 1e-4 + 1e-2, 1e-12);
     ck_assert_double_eq_tol(plan_link_seconds(&given, 1e9), 1e-4 + 10, 1e-9);
     ck_assert_double_eq_tol(plan_link_bandwidth(&given), 1e8, 1);
-    /* 16 KiB take three times the latency, as with a rendezvous. */
+    /* A message of 16 KiB takes more than twice the time of 8 KiB, as if a rendezvous began
+     * there. */
     const plan_link measured = {3, {8, 8192, 16384}, {1e-4, 2e-4, 5e-4}};
     ck_assert_double_eq_tol(plan_link_seconds(&measured, 1), 1e-4, 1e-12);
     ck_assert_double_eq_tol(plan_link_seconds(&measured, 4100), 1.5e-4, 1e-12);
     ck_assert_double_eq_tol(plan_link_seconds(&measured, 12288), 3.5e-4, 1e-12);
     ck_assert_double_eq_tol(plan_link_seconds(&measured, 24576), 8e-4, 1e-12);
-    /* A large message that was measured to be faster than a small one costs no negative time. */
+    /* If a large message was measured to be faster than a small one, no time becomes negative. */
     const plan_link noisy = {2, {8, 4096}, {2e-4, 1e-4}};
     ck_assert_double_eq_tol(plan_link_seconds(&noisy, 2048), 2e-4, 1e-12);
     ck_assert(plan_link_bandwidth(&noisy) > 0);
@@ -36,9 +38,9 @@ END_TEST
 /* Collectives ---------------------------------------------------------------------------------- */
 
 #define A 1e-4 /* the latency between hosts */
-#define B 1e8  /* their bandwidth */
+#define B 1e8  /* the bandwidth between hosts */
 
-/* Hosts with links that cost nothing inside, so that only messages between them count. */
+/* Links inside a host cost nothing, so that only messages between hosts count. */
 static plan_link links[4 * 4];
 
 static plan_group group_of(int size, const int *host)
@@ -55,13 +57,13 @@ static const struct {
     {1, {0}, 1e6, 0, 0},
     /* One host: nothing is sent between hosts. */
     {4, {0, 0, 0, 0}, 1e6, 0, 0},
-    /* Two ranks on two hosts: one exchange, or two of halves. */
+    /* Two ranks on two hosts: one exchange of all data, or two exchanges of halves. */
     {2, {0, 1}, 1e4, A + 1e4 / B, A + 5e3 / B},
     {2, {0, 1}, 1e6, 2 * (A + 5e5 / B), A + 5e5 / B},
-    /* In levels: two local ranks exchange a share each, and share the link. */
+    /* In levels: two local ranks exchange a share each, and use the same link. */
     {4, {0, 0, 1, 1}, 1e4, A + 1e4 / B, A + 5e3 / B},
-    /* In two rounds of quarters: a rank's second message follows the first one of the other rank
-     * at once, so that the link is always busy. */
+    /* Two rounds, each with quarters of the data. The second message of a rank follows at once the
+     * first one of the other rank, so that the link is always busy. */
     {4, {0, 0, 1, 1}, 65536, A + 65536 / B, A + 32768 / B},
     /* Four pieces of 256 KiB. */
     {4, {0, 0, 1, 1}, 1048576, 4 * (A + 262144 / B), A + 524288 / B},
@@ -94,7 +96,7 @@ START_TEST(costs_inside_a_host)
     static const int host[4] = {0};
     plan_group g = group_of(4, host);
     links[0] = plan_link_of(1e-6, 1e9);
-    /* Each rank moves what three others have of its quarter, and then theirs. */
+    /* Each rank reads its quarter from the three others, and then their results. */
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 4e6),
                             2e-6 + 2 * 3e6 / 1e9, 1e-9);
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_REDUCE_SCATTER, 4e6),
@@ -102,7 +104,8 @@ START_TEST(costs_inside_a_host)
 }
 END_TEST
 
-/* Hosts with fewer processors than ranks: a wait in each round, and copies that take turns. */
+/* Hosts with fewer processors than ranks: in each round ranks wait for their turn on a processor,
+ * and copies take turns. */
 START_TEST(costs_of_turns)
 {
     static const int two[4] = {0, 0, 1, 1}, apart[4] = {0, 1, 0, 1}, one[4] = {0};
@@ -114,9 +117,9 @@ START_TEST(costs_of_turns)
     ck_assert_double_eq_tol(plan_turns_seconds(&turns[0]), 8e-6, 1e-12);
     ck_assert_double_eq(plan_turns_seconds(&turns[1]), 0);
     ck_assert_double_eq(plan_turns_seconds(&turns[2]), 0);
-    /* In levels: both ranks of the first host end the collective inside in turn, but their messages
-     * wait for the link longer than that. So there is a turn after the messages, for which they
-     * have slept, and one in the last collective inside, for which they poll. */
+    /* In levels: both ranks of the first host end the first collective inside the host in turn, but
+     * waiting for the link takes longer. So two turns count: one after the messages, for which the
+     * ranks have slept, and one in the last collective inside the host, for which they poll. */
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 1e4),
                             A + 1e4 / B + 8e-6 + 1e-6, 1e-9);
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_REDUCE_SCATTER, 1e4),
@@ -126,8 +129,8 @@ START_TEST(costs_of_turns)
     g.turns = turns;
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 1e4),
                             A + 2e4 / B + 2 * 8e-6, 1e-9);
-    /* Sending and receiving keep the processor of the first host busy, 10 µs in each round of a
-     * rank. Its second rank receives at 300 µs; both then wait for the other: until 339 µs. */
+    /* Sending and receiving use the processor of the first host for 10 µs per rank and round. Its
+     * second rank receives at 300 µs. Both ranks then wait for each other until 339 µs. */
     links[0] = plan_link_of(1e-6, 1e9);
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 1e4), 339e-6,
                             1e-9);
@@ -137,7 +140,7 @@ START_TEST(costs_of_turns)
     links[0] = plan_link_of(1e-6, 1e9);
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 4e6),
                             2e-6 + 1e-6 + 2 * 2 * 3e6 / 1e9, 1e-9);
-    /* With what was measured of the memory: 1 µs for each kB that a rank reads, and without a
+    /* With the measured costs of the memory: 1 µs for each kB that a rank reads. There is no
      * latency, because turns contain it. */
     static const plan_memory_cost memory[4] = {{4, 5e-6, {2, {0, 1e6}, {0, 1e-3}}}};
     g.memory = memory;
@@ -146,8 +149,8 @@ START_TEST(costs_of_turns)
     g.turns = NULL;
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 4e6),
                             5e-6 + 2 * 3e6 * 1e-9, 1e-9);
-    /* Between hosts, a message keeps the other rank of the processor waiting, if that takes longer
-     * than to wake it. */
+    /* Between hosts, the second rank of a processor waits while the first one uses it for a
+     * message, if that takes longer than waking the second. */
     static plan_link busy[16];
     busy[1] = busy[4] = plan_link_of(20e-6, 1e9);
     g = group_of(4, two);
@@ -163,16 +166,16 @@ START_TEST(costs_of_a_pipeline)
     static const double passes[] = {3, 6, 3}, equal[] = {3, 3}, none[3] = {0},
                         sends[] = {0.5, 0.25, 9}, far[] = {10, 9};
     ck_assert_double_eq_tol(plan_pipeline_seconds(1, 5, passes, none), 15, 1e-12);
-    /* One micro-batch passes all stages there and back. */
+    /* One micro-batch passes all stages forward and backward. */
     ck_assert_double_eq_tol(plan_pipeline_seconds(3, 1, passes, none), 12, 1e-12);
     ck_assert_double_eq_tol(plan_pipeline_seconds(3, 1, passes, sends), 13.5, 1e-12);
-    /* Equal stages: the formula of the bubble. */
+    /* For equal stages, the formula of the pipeline's bubble holds. */
     ck_assert_double_eq_tol(plan_pipeline_seconds(2, 4, equal, none), 5 * 3, 1e-12);
     ck_assert_double_eq_tol(plan_pipeline_seconds(2, 1000, equal, none), 1001 * 3, 1e-9);
-    /* The slowest stage is always busy, except that it waits for 1 before its first backward pass:
-     * a forward pass before it, and a backward pass after it. */
+    /* The slowest stage is always busy, except that it waits for 1 before its first backward pass.
+     * A forward pass comes before it, and a backward pass after it. */
     ck_assert_double_eq_tol(plan_pipeline_seconds(3, 8, passes, none), 1 + 8 * 6 + 1 + 2, 1e-12);
-    /* Two micro-batches are in flight, and wait for a message there and back. */
+    /* Two micro-batches are in flight. They wait for one message in each direction. */
     ck_assert_double_eq_tol(plan_pipeline_seconds(2, 2, equal, far), 3 + 6 + 20, 1e-12);
 }
 END_TEST
@@ -180,9 +183,9 @@ END_TEST
 /* Predictions ---------------------------------------------------------------------------------- */
 
 static bool waits_for_device;
-static double processors; /* of the second host; 0: enough */
+static double processors; /* processors of the second host; 0: enough for all ranks */
 
-/* Two hosts of one rank: 1 and 0.5 GFLOP/s, 1 and 0.5 GB/s. */
+/* Two hosts with one rank each: 1 and 0.5 GFLOP/s, 1 and 0.5 GB/s. */
 static void two_hosts(plan_cluster *out)
 {
     *out = (plan_cluster){.hosts = 2, .ranks = 2};
@@ -232,10 +235,10 @@ START_TEST(predicts_generation)
                       .wire_bytes = 4};
     const plan_part parts[2] = {whole, whole};
     const int four[] = {4}, three_one[] = {3, 1};
-    /* Alone, a rank reads its weights, the head and half of the cache. */
+    /* One rank alone reads its weights, the head and half of the cache. */
     expect(&work, &(plan_grid){1, 1, 1, both, false, four, parts}, 6e-3, 0, 0);
-    /* By tensors, with parts of the same size the slower rank counts: 9 all-reduces of 1000 bytes,
-     * the logits, and the agreement on the token. */
+    /* With tensor parallelism and equal parts, the slower rank counts. In addition there are 9
+     * all-reduces of 1000 bytes, the logits, and the agreement on the token. */
     const double agreed = A + 8 / B;
     expect(&work, &(plan_grid){1, 2, 1, both, false, four, parts}, 12e-3,
            9 * (A + 1000 / B) + A + 2000 / B + agreed, 0);
@@ -244,19 +247,19 @@ START_TEST(predicts_generation)
     expect(&work, &(plan_grid){1, 2, 1, both, false, four, parts}, 12e-3,
            9 * (A + 1000 / B) + A + 2000 / B + agreed + 10 * 100e-6, 0);
     waits_for_device = false;
-    /* By stages, one sequence passes them one after the other: 3 blocks at 1 GB/s, and one block
-     * and the head at 0.5. */
+    /* With two stages, one sequence passes them one after the other: 3 blocks at 1 GB/s, and one
+     * block and the head at 0.5 GB/s. */
     expect(&work, &(plan_grid){1, 1, 2, both, false, three_one, parts}, 4.5e-3,
            A + 1000 / B + agreed, 3.75e-3);
-    /* A third of a processor: after each message, the rank waits for two others. */
+    /* With a third of a processor, a rank waits for two others after each message. */
     processors = 1.0 / 3;
     expect(&work, &(plan_grid){1, 1, 2, both, false, three_one, parts}, 4.5e-3,
            A + 1000 / B + agreed + 2 * 2 * 8e-6, 3.75e-3);
     expect(&work, &(plan_grid){1, 2, 1, both, false, four, parts}, 12e-3,
            9 * (A + 1000 / B) + A + 2000 / B + agreed + 11 * 2 * 8e-6, 0);
     processors = 0;
-    /* Two sequences are in flight; each stage reads its weights for both, and is busy for longer
-     * than the other one together with the message. At the end they agree. */
+    /* Two sequences are in flight. Each stage reads its weights for both. Each is busy for longer
+     * than the other one and the message together. At the end the stages agree on the tokens. */
     work.sequences = 2;
     expect(&work, &(plan_grid){1, 1, 2, both, false, three_one, parts}, 2 * 4.25e-3, A + 12 / B, 0);
 }
@@ -300,13 +303,14 @@ START_TEST(predicts_training)
     const double alone = 3 * 2 * 1.25e6 * 20 / 1e9;
     const double end = 2 * (A + 8 / B); /* the norm and the loss */
     expect(&work, &(plan_grid){1, 1, 1, both, false, four, parts}, alone + 1.5e6 * 28 / 1e9, 0, 0);
-    /* By data: half of the rows each, on the slower rank; gradients of 6 MB, in pieces of 1 MiB
-     * or in three phases. */
+    /* With data parallelism, each rank has half of the rows, and the slower rank counts. Gradients
+     * of 6 MB are sent in pieces of 1 MiB or in three phases. */
     expect(&work, &(plan_grid){2, 1, 1, both, false, four, parts}, alone + 1.5e6 * 28 / 5e8,
            2 * (6 * A + 3e6 / B) + end, 0);
     expect(&work, &(plan_grid){2, 1, 1, both, true, four, parts}, alone + 7.5e5 * 28 / 5e8,
            3 * (A + 3e6 / B) + end, 0);
-    /* By stages: the second one waits for the first. 5000 numbers there and back. */
+    /* With two stages, the second one waits for the first. 5000 numbers are sent in each
+     * direction. */
     work.micro_batches = 4;
     const double first = 3 * 2 * 0.75e6 * 20 / 1e9, second = 3 * 2 * 0.5e6 * 20 / 5e8;
     expect(&work, &(plan_grid){1, 1, 2, both, false, three_one, parts}, 4 * second + 1e6 * 28 / 1e9,
@@ -331,14 +335,14 @@ START_TEST(memory_of_ranks)
     ck_assert_double_eq(plan_memory(&work, &alone, 0), 8e6);
     ck_assert_double_eq(plan_memory(&work, &stages, 0), 5.5e6);
     ck_assert_double_eq(plan_memory(&work, &stages, 1), 2.5e6);
-    /* 16 bytes for each parameter; two micro-batches in flight on the first stage; logits and their
-     * gradient on the last. */
+    /* There are 16 bytes for each parameter, two micro-batches in flight on the first stage, and
+     * logits and their gradient on the last. */
     work.goal = PLAN_TRAINING;
     parts[0].activation_bytes = parts[1].activation_bytes = 1000;
     ck_assert_double_eq(plan_memory(&work, &alone, 0), 24e6 + 4 * 20 * 1000 + 160000);
     ck_assert_double_eq(plan_memory(&work, &stages, 0), 16e6 + 2 * 3 * 20 * 1000);
     ck_assert_double_eq(plan_memory(&work, &sharded, 0), 12e6 + 4e6 + 4 * 10 * 1000 + 80000);
-    /* A head that is the embedding is kept once by a stage that has both. */
+    /* If the head is the embedding, a stage that has both keeps it once. */
     parts[0].tied = true;
     ck_assert_double_eq(plan_memory(&work, &alone, 0), 20e6 + 4 * 20 * 1000 + 160000);
 }
@@ -448,7 +452,7 @@ END_TEST
     "{\"benchmark\": \"" name "\", \"case\": {\"host\": " host ", \"ranks\": " ranks               \
     ", \"processors\": 1, " more "}, \"host_ns\": {\"median\": " ns "}}"
 
-/* What the measuring job knows of a host counts where the description says nothing. */
+/* What the measuring job has found about a host is used where the description says nothing. */
 START_TEST(reads_measured_hosts)
 {
     char error[PLAN_CLUSTER_ERROR] = "";
@@ -485,7 +489,8 @@ START_TEST(reads_measured_hosts)
     ck_assert_double_eq_tol(cluster.asleep_seconds[1], 5e-6, 1e-12);
     ck_assert_int_eq(cluster.memory[0].ranks, 2);
     ck_assert_double_eq_tol(cluster.memory[0].latency, 2e-6, 1e-12);
-    /* two ranks of the processor, one after the other; each reads as many bytes as there are */
+    /* two ranks share the processor, one after the other; each reads as many bytes as the data
+     * have */
     ck_assert_double_eq_tol(plan_link_seconds(&cluster.memory[0].work, 1008), 2e-6, 1e-12);
     ck_assert_int_eq(cluster.memory[1].work.count, 0);
     ck_assert_double_eq_tol(plan_link_seconds(&cluster.busy[1], 508), 25e-6, 1e-12);

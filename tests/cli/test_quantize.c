@@ -20,7 +20,7 @@ static void converts(const char *arguments, const void *in, size_t in_size, cons
     tool_result_free(&result);
 }
 
-/* Row 0 of the golden file twice, in both directions, in every format. */
+/* Converts row 0 of the golden file twice, in both directions, in every format. */
 START_TEST(converts_golden_rows)
 {
     json_t *golden = golden_load("quant_blocks"), *type;

@@ -1,4 +1,4 @@
-/* Files with one number per line, as tessera sample reads them. */
+/* Tests the files with one number per line that tessera sample reads. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

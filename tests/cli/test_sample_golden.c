@@ -7,7 +7,7 @@
 
 static char command[512];
 
-/* "sample KIND" followed by options. */
+/* Starts the command "sample KIND"; options follow. */
 static void start(const char *kind)
 {
     snprintf(command, sizeof command, "sample %s", kind);

@@ -307,7 +307,7 @@ START_TEST(json)
 }
 END_TEST
 
-/* The unmasked indices of all ranks together contain every item once. */
+/* The indices of all ranks without the masked ones contain every item once. */
 START_TEST(masks_count_every_item_once)
 {
     int times[10] = {0};
@@ -335,7 +335,7 @@ START_TEST(masks_count_every_item_once)
 }
 END_TEST
 
-/* With 10^12 items, any part of the indices is printed at once. */
+/* Even with 10^12 items, any part of the indices is printed at once. */
 START_TEST(large_datasets_start_at_once)
 {
     const uint64_t n = UINT64_C(1000000000000);
@@ -361,7 +361,7 @@ START_TEST(large_datasets_start_at_once)
     for (uint64_t i = 0; i < count; i++)
         ck_assert((uint64_t)values[i] ==
                   tsr_feistel_at(&order, 5 + 8 * (UINT64_C(100000000000) + i)));
-    /* The tool ends when its reader closes the pipe. */
+    /* The tool ends if its reader closes the pipe. */
     FILE *pipe = popen(TEST_TOOL " sample random --n 1000000000000", "r");
     ck_assert_ptr_nonnull(pipe);
     char line[64];

@@ -132,7 +132,7 @@ static const struct {
     {"random --n 3 4", "unexpected argument '4'"},
     {"random --frob", "unknown option '--frob'; see 'tessera help sample'"},
 
-    /* Errors of the library. */
+    /* errors of the library */
     {"random --n 0", "random: there is nothing to draw from"},
     {"random --n 3 --replacement --order none",
      "random: with replacement there is no order 'none'"},
@@ -167,7 +167,7 @@ static const struct {
     {"curriculum --difficulties weights.txt --max-epochs 3",
      "curriculum: item 1 has difficulty 2.5, which is not in 0 to 1"},
 
-    /* Files. */
+    /* errors in files */
     {"subset --indices nowhere.txt", "cannot read nowhere.txt: No such file or directory"},
     {"subset --indices weights.txt", "weights.txt, line 2: '2.5' is not an integer of 64 bits"},
     {"weighted --weights bad.txt --num-samples 1", "bad.txt, line 2: empty line"},
@@ -196,7 +196,7 @@ START_TEST(refuses_wrong_arguments)
 }
 END_TEST
 
-/* A lack of memory is exit status 1, because the arguments are not wrong. */
+/* A lack of memory gives exit status 1, because the arguments are not wrong. */
 START_TEST(too_little_memory_is_a_failure)
 {
     tool_result result = tool_run("sample random --n 1000000000000000 --order torch");

@@ -89,7 +89,7 @@ START_TEST(ids_become_text)
 }
 END_TEST
 
-/* Any bytes come back, through both directions. */
+/* All bytes are unchanged after both directions. */
 START_TEST(all_bytes_come_back)
 {
     char bytes[256], ids[4096];

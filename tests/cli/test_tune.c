@@ -1,5 +1,5 @@
-/* tessera bench --tune: products afterwards use what it reports as stored. Which kernel wins does
- * not matter here. */
+/* Tests tessera bench --tune: afterwards, products use the kernels that it reports as stored. Which
+ * kernel wins does not matter here. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,8 @@ static tsr_tuning_info look(const operands *o)
     return info;
 }
 
-/* Stores "wide", a slow kernel that can compute any product, for the class of a product. */
+/* Stores the kernel "wide", which is slow but can compute any product, for the class of a
+ * product. */
 static void store_wide(int64_t m, int64_t k, int64_t n, bool transposed)
 {
     open_device();
@@ -91,7 +92,7 @@ static void check_class(const json_t *result)
         ck_assert_double_ge(tool_number(ratio, "pairs"), 7);
     }
     ck_assert_double_ge(tool_number(result, "tried"), 3);
-    /* So do the smallest and the largest product of the class. */
+    /* The smallest and the largest product of the class also use it. */
     operands small = create(33, 36, 36, transposed), large = create(64, 64, 64, transposed);
     ck_assert_int_eq(look(&small).tuned, info.tuned);
     ck_assert_int_eq(look(&large).tuned, info.tuned);
@@ -102,7 +103,7 @@ static void check_class(const json_t *result)
 
 START_TEST(products_follow_what_was_stored)
 {
-    /* Two tunings that exist before: the first is measured again, the other is of another class. */
+    /* Two tunings exist before: the first is measured again, the other belongs to another class. */
     store_wide(40, 64, 48, true);
     store_wide(100, 100, 100, true);
     json_t *document = tool_json(TUNE " --json", "tessera.tuning");

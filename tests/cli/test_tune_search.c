@@ -5,12 +5,12 @@
 #include "bench/tune/search.h"
 #include "support/check_main.h"
 
-/* How many times as fast as the default kernel the candidate is; and after how many products one
- * takes twenty times as long. */
+/* `gain`: how many times as fast as the default kernel the candidate is. `stumbles_every`: after
+ * this number of products, one takes twenty times as long; 0: never. */
 static double gain;
 static int stumbles_every;
 
-/* What is stored for products without and with a bias. */
+/* Whether the candidate is stored for products without and with a bias. */
 static bool tuned[2], was_set[2];
 static int products;
 
@@ -149,7 +149,7 @@ START_TEST(a_stored_kernel_stays_until_it_is_slower)
 }
 END_TEST
 
-/* A kernel that is stored only for products without a bias is not tried with one. */
+/* A kernel that is stored only for products without a bias is not tried with a bias. */
 START_TEST(a_choice_without_bias_is_not_tried_with_bias)
 {
     gain = 1.01;
@@ -160,7 +160,8 @@ START_TEST(a_choice_without_bias_is_not_tried_with_bias)
 }
 END_TEST
 
-/* A kernel that is far slower on one product is not tried on larger ones, but on smaller ones. */
+/* A kernel that is far slower on one product is not tried on larger ones, but is tried on smaller
+ * ones. */
 START_TEST(a_slow_kernel_is_not_tried_on_larger_products)
 {
     static const struct {

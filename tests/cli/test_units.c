@@ -47,8 +47,8 @@ START_TEST(summaries_do_not_depend_on_order)
 }
 END_TEST
 
-/* A result above its ceiling is marked: because of caches if its data is small enough, otherwise
- * with a warning. */
+/* A result above its ceiling is marked. If its data are small enough for caches, they are the
+ * reason; otherwise there is a warning. */
 START_TEST(results_above_their_ceiling_are_marked)
 {
     char text[BENCH_WARNINGS][BENCH_WARNING_SIZE];
@@ -186,7 +186,7 @@ START_TEST(halves_round_to_nearest_even)
         uint32_t bits = (uint32_t)bench_random(3, i);
         float value;
         memcpy(&value, &bits, sizeof value);
-        if (i % 2) /* half of them in the range of f16, including ties */
+        if (i % 2) /* half of the values are in the range of f16, including ties */
             value = ldexpf((float)(int32_t)(bits % 16384) - 8192, (int)(bits >> 14) % 30 - 26);
         uint16_t half;
         float back;
@@ -273,8 +273,8 @@ START_TEST(references_accept_honest_results_and_nothing_else)
     bench_check_matmul(&check, shape, x, w, y, dtype, in_f32);
     ck_assert_msg(bench_check_passed(&check, text, sizeof text), "%s", text);
 
-    /* One wrong element at a random place. The largest shape takes long, so it gets three of the
-     * five mistakes for each dtype. */
+    /* Makes one element wrong, at a random place. The largest shape takes long, so it gets three of
+     * the five mistakes for each dtype. */
     for (uint64_t trial = 0; trial < (shape->m == 300 ? 3 : 15); trial++) {
         uint64_t at = bench_random(4, trial) % (uint64_t)(shape->m * shape->n);
         uint64_t mistake = (trial + 2 * ((uint64_t)_i % 3)) % 5;
@@ -313,7 +313,8 @@ START_TEST(references_accept_honest_results_and_nothing_else)
 }
 END_TEST
 
-/* Checks a table, whose last column but one is optional, as printed at a width; NULL: unlimited. */
+/* Checks a table as it is printed at this width; NULL: unlimited. The last column but one is
+ * optional. */
 static void check_table(const char *columns, const char *locale, const char *expected)
 {
     char text[512];

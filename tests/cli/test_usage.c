@@ -1,4 +1,4 @@
-/* Arguments, exit codes and help, on a machine without a driver. */
+/* Tests arguments, exit codes and help on a machine without a driver. */
 #include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -232,7 +232,7 @@ static char *read_manual(void)
     return text;
 }
 
-/* Returns true if `text` contains `word`, not only as a part of a longer word. */
+/* Returns true if `text` contains `word` as a whole word. */
 static bool has_word(const char *text, const char *word)
 {
     size_t length = strlen(word);
@@ -296,7 +296,7 @@ static int each_command(const char *parent, void (*check)(const char *command))
     char *help = help_of(parent), words[2][32], name[80], *rest;
     bool listed = false;
     int count = 0;
-    /* `check` uses strtok, too. */
+    /* strtok_r, because `check` uses strtok. */
     for (char *line = strtok_r(help, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         listed = line[0] == ' ' ? listed : strstr(line, "commands:") != NULL;
         if (!listed || strncmp(line, "  ", 2) != 0 || line[2] == ' ')
@@ -317,7 +317,7 @@ static int each_command(const char *parent, void (*check)(const char *command))
 
 static void must_be_explained(const char *command)
 {
-    /* These have no options. */
+    /* These commands have no options. */
     static const char *const bare[] = {"help", "checkpoint", "checkpoint verify"};
     bool found = false;
     for (int i = 0; i < EXPLAINED; i++)
@@ -327,8 +327,8 @@ static void must_be_explained(const char *command)
     ck_assert_msg(found, "'%s' is not compared with the manual", command);
 }
 
-/* What a command computes can be had as JSON. The others print no data, or in one form only, or
- * talk with a person. */
+/* Checks that the command accepts --json, unless it prints no data, has only one form of output, or
+ * talks with a person. */
 static void must_print_json(const char *command)
 {
     static const char *const others[] = {"chat",
@@ -402,7 +402,7 @@ START_TEST(accepted_letters_are_documented)
 }
 END_TEST
 
-/* Options of all commands, and of the tool itself. */
+/* The manual has the options of all commands, and of the tool itself. */
 START_TEST(the_manual_has_the_common_options)
 {
     static const char *const words[] = {"--help", "-h", "--version"};
@@ -425,7 +425,7 @@ START_TEST(the_tool_has_the_options_of_the_manual)
         if (sscanf(at, "--%61[a-z0-9-]", word + 2) != 1 || strcmp(word, "--version") == 0 ||
             strcmp(word, "--help") == 0)
             continue;
-        /* In examples these are options of the programs. */
+        /* In examples, these are options of the example programs. */
         if (strncmp(at, "--epochs 10\n", 12) == 0 || strncmp(at, "--style llama ", 14) == 0 ||
             strncmp(at, "--layers 2 ", 11) == 0 || strncmp(at, "--steps 1000 ", 13) == 0 ||
             strncmp(at, "--learning-rate 0.005\n", 22) == 0)
@@ -445,7 +445,7 @@ END_TEST
 
 START_TEST(a_full_disk_is_a_failure)
 {
-    /* Redirections need a shell. */
+    /* A redirection needs a shell, so the test uses system(). */
     int status = system(TEST_TOOL " help >/dev/full 2>/dev/null");
     ck_assert_int_eq(status, 1 << 8);
 }

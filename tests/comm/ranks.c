@@ -62,8 +62,8 @@ void *ranks_shared(void)
     return common->user;
 }
 
-/* Linux gives the ports from 32768 on to sockets that ask for any, such as those at which ranks
- * listen after losses. A port below is free as long as no other test chooses it too. */
+/* Linux gives the ports from 32768 on to sockets that ask for any port; ranks use such ports after
+ * losses. A port below that is free unless another test chooses it, too. */
 void ranks_choose_port(void)
 {
     enum { LOWEST = 15000, HIGHEST = 32767, TRIES = 1000 };
@@ -91,7 +91,7 @@ const char *__asan_default_options(void);
 const char *__lsan_default_options(void);
 
 /* Disables symbols, because reading them takes each rank ten times as long as all its work. Reports
- * contain addresses, for addr2line. They name the library of a leak even without symbols. */
+ * still contain addresses, for addr2line, and the name of the library that leaks. */
 const char *__asan_default_options(void)
 {
     return "symbolize=0";

@@ -13,11 +13,11 @@
 #define MAX_RANKS 20      /* of most tests */
 #define RANKS_CAPACITY 64 /* the largest number of ranks that can be started */
 
-/* How ranks reach each other. */
+/* The path of data between ranks. */
 typedef enum ranks_path {
     PATH_SHM,      /* the shared-memory transport, if it serves the operation */
     PATH_MESSAGES, /* messages, which UCX sends through shared memory */
-    PATH_TCP,      /* … or through sockets */
+    PATH_TCP,      /* messages, which UCX sends through sockets */
     PATHS
 } ranks_path;
 extern const char *const path_names[PATHS];
@@ -29,7 +29,7 @@ typedef struct ranks_job {
     const char *hosts;   /* the name of each rank's host, one letter each; NULL: all share one */
     uint64_t timeout_ns; /* 0: 20 s */
     int fault; /* n > 0: the n-th allocation of the last rank fails, counted from its start */
-    /* The function of each rank. It ends when it returns or when a need() fails. */
+    /* The function that each rank runs. The rank ends when it returns or when a need() fails. */
     void (*run)(tsr_comm *comm, void *user);
     void *user;
 } ranks_job;
@@ -44,12 +44,12 @@ typedef struct rank_record {
 /* Starts all ranks and waits for them. Fails the test unless all of them succeed. */
 void ranks_run(const ranks_job *job);
 
-/* The same in steps. */
+/* ranks_run in steps. */
 void ranks_start(const ranks_job *job);
-/* Starts one more process, number `size` of the job before, which joins by tsr_comm_create with
- * TSR_BOOTSTRAP_JOIN and then calls `run`. If that fails, its record says why, and `run` is not
- * called. If `timeout_ns` is 0, it does not join, and the communicator is NULL. Returns its
- * number. */
+/* Starts one more process, which joins by tsr_comm_create with TSR_BOOTSTRAP_JOIN and then calls
+ * `run`. Returns its number; the first such process has number `size` of the job. If joining fails,
+ * the record of the process says why, and `run` is not called. If `timeout_ns` is 0, the process
+ * does not join, and `run` gets NULL as its communicator. */
 int ranks_join(void (*run)(tsr_comm *comm, void *user), void *user, uint64_t timeout_ns);
 void ranks_signal(int rank, int signal);
 pid_t ranks_pid(int rank);
@@ -64,8 +64,8 @@ void ranks_check(int rank);
 #define RANKS_SHARED (UINT64_C(8) << 20)
 void *ranks_shared(void);
 
-/* Sets a free port and a token as those of a rendezvous, for processes that are started from now
- * on. */
+/* Chooses a free port and a token for a rendezvous, and sets them for processes that are started
+ * from now on. */
 void ranks_choose_port(void);
 
 /* In a rank ------------------------------------------------------------------------------------ */
@@ -96,9 +96,9 @@ void rank_fail(const char *format, ...) __attribute__((format(printf, 1, 2), nor
                       need_status_ == TSR_OK ? "no error" : tsr_last_error());                     \
     } while (0)
 
-/* Waits until `size` ranks are here, and the next time again. `arrived` is memory that they share,
- * and 0 at first. A barrier of the communicator would not do before a rank ends or shrinks it: that
- * ends the operations of ranks that are not done with theirs. */
+/* Waits until `size` ranks have called it. It can be used repeatedly. `arrived` is memory that the
+ * ranks share, and must be 0 at first. A barrier of the communicator is not enough before a rank
+ * ends or shrinks it, because that ends the operations of ranks that are still in the barrier. */
 void ranks_meet(_Atomic int *arrived, int size);
 
 /* Destroys the rank's communicator before the rank ends. */

@@ -6,9 +6,9 @@
 #include "comm/ucx/library.h"
 #include "comm/values.h"
 
-/* Tests a receive that UCX neither completes nor cancels in time. When it completes, its request
- * already belongs to another operation. The test replaces UCX's function for cancelling by one that
- * does nothing, and calls UCX's function later. */
+/* Tests a receive that UCX neither completes nor cancels in time. When UCX completes it, its
+ * request already belongs to another operation. The test replaces UCX's function for cancelling by
+ * one that does nothing, and calls UCX's function later. */
 static ucp_worker_h its_worker;
 static void *its_handle;
 static tsr__message *left_behind; /* freed with the last communicator */
@@ -72,8 +72,8 @@ START_TEST(a_receive_that_completes_late)
 }
 END_TEST
 
-/* A sender gives up and uses its memory for something else. A receiver that has made no progress
- * until then must get the data that was sent, or an error. */
+/* A sender gives up and reuses its memory. A receiver that makes no progress before that must get
+ * the data that was sent, or an error. */
 static void read_late(tsr_comm *comm, void *user)
 {
     enum { COUNT = 5000 };
@@ -113,6 +113,6 @@ END_TEST
 TESTS(abandoned)
 {
     tcase_add_test(tests, a_receive_that_completes_late);
-    /* Repeated, because the course depends on which rank is first. */
+    /* Repeated, because the result depends on which rank is first. */
     tcase_add_loop_test(tests, a_receiver_that_progresses_late, 0, 4 * PATHS);
 }

@@ -1,5 +1,5 @@
-/* Creating a communicator: the parameters that it refuses, and that one deadline covers all of its
- * steps, whichever of them a rank does not reach. */
+/* Creating a communicator: the parameters that it refuses, and the deadline. One deadline covers
+ * all steps, whichever of them a rank does not reach. */
 #include <dlfcn.h>
 #include <netinet/in.h>
 #include <signal.h>

@@ -1,8 +1,8 @@
-/* A job that lives through random kills, stops and joins. Its ranks sum all the time and check
- * every sum; after a loss they shrink, now and then they look for newcomers, and a rank that was
- * left out joins again. No rank may hang, no sum may be wrong, and in the end all ranks that are
- * left must be in one communicator. TESSERA_TEST_ROUNDS is the number of jobs, TESSERA_TEST_SEED
- * the first. */
+/* A job that survives random kills, stops and joins. Its ranks sum all the time and check every
+ * sum. After a loss they shrink; now and then they look for newcomers; a rank that was left out
+ * joins again. No rank may hang, no sum may be wrong, and in the end all ranks that are left must
+ * be in one communicator. TESSERA_TEST_ROUNDS is the number of jobs, TESSERA_TEST_SEED the first
+ * seed. */
 #define _DEFAULT_SOURCE
 #include <signal.h>
 #include <stdatomic.h>
@@ -22,16 +22,16 @@ typedef struct progress {
     uint64_t shrink_ns; /* the timeout of shrinking; a short one leaves stopped ranks out */
     _Atomic int started, numbers, finish;
     _Atomic int shrinks, grows, left_out, minorities, works;
-    _Atomic unsigned members[MAX_RANKS]; /* of each process's last communicator, at its end */
+    _Atomic unsigned members[MAX_RANKS]; /* of each process's last communicator, when it ends */
 } progress;
 
 typedef struct worker {
     progress *shown;
     tsr_comm *comm;
-    bool is_first; /* the communicator is the harness's */
+    bool is_first; /* the communicator belongs to ranks.c */
     int number;    /* of this process */
     int32_t *data;
-    unsigned members; /* the numbers of the ranks, found in the last work */
+    unsigned members; /* the numbers of the communicator's ranks, found in the last work */
 } worker;
 
 static void leave(worker *w)
@@ -52,7 +52,7 @@ static void use(worker *w, tsr_comm *comm)
     tsr_comm_set_timeout(comm, 700 * MS);
 }
 
-/* Sums, and checks the sum against the list of members. Sets *finish to whether all must end. */
+/* Makes a sum and checks it against the list of members. Sets *finish to whether all must end. */
 static tsr_status work(worker *w, bool *finish)
 {
     int32_t numbers[MAX_RANKS], told = atomic_load(&w->shown->finish);
@@ -90,7 +90,7 @@ static bool join(worker *w)
     return status == TSR_OK;
 }
 
-/* Goes on after a loss. Returns false if this process cannot. */
+/* Continues after a loss. Returns false if this process cannot. */
 static bool go_on(worker *w)
 {
     tsr_comm *smaller = NULL;
@@ -167,7 +167,7 @@ static int disturb(uint64_t *random, int processes)
     return processes;
 }
 
-/* All processes that have ended in a communicator must have ended in the same. */
+/* Checks that all processes that ended in a communicator ended in the same one. */
 static void check_members(const progress *shown, uint64_t seed)
 {
     unsigned all = 0, first = 0;
@@ -202,7 +202,7 @@ static void play(uint64_t seed)
     ranks_wait();
     for (int i = 0; i < processes; i++) {
         const char *failure = ranks_record(i)->failure;
-        /* a process may come too late, or meet ranks that fail */
+        /* a process may come too late, or reach the ranks while they fail */
         const bool may = !failure[0] || (i >= 4 && strstr(failure, ": comm_create: "));
         ck_assert_msg(may, "seed %llu: process %d: %s", (unsigned long long)seed, i, failure);
         ck_assert_msg(ranks_record(i)->wait_status == 0 || ranks_record(i)->wait_status == SIGKILL,

@@ -1,5 +1,5 @@
-/* Compares exact sums with another method: expansions of non-overlapping doubles (J. R. Shewchuk,
- * 1997), which are rounded by integer arithmetic. */
+/* Compares exact sums with those of another method: expansions of non-overlapping doubles (J. R.
+ * Shewchuk, 1997), which are rounded by integer arithmetic. */
 #include <stdlib.h>
 
 #include "comm/reduce/exact.h"
@@ -7,7 +7,7 @@
 
 #define MAX 40
 
-/* Non-overlapping parts, the smallest first, whose sum is exact. */
+/* A sum as non-overlapping parts, the smallest first, whose sum is exact. */
 typedef struct expansion {
     double parts[MAX + 1];
     int count;
@@ -33,8 +33,8 @@ static void expand(expansion *sum, double x)
     sum->count = kept;
 }
 
-/* Adds the largest parts until a sum is not exact, and returns it. `rest` is its error, and `third`
- * the next part, which breaks ties. */
+/* Adds the parts from the largest on until a sum is not exact, and returns that sum. `rest` is its
+ * error, and `third` the next part, which breaks ties. */
 static double top_of(const expansion *sum, double *rest, double *third)
 {
     int n = sum->count - 1;
@@ -158,7 +158,8 @@ START_TEST(sums)
 }
 END_TEST
 
-/* Sums whose intermediate results overflow a double, or that a very small part decides. */
+/* Sums whose intermediate results overflow a double, and sums in which a very small part decides
+ * the rounding. */
 START_TEST(hard_sums)
 {
     static const struct {

@@ -87,7 +87,7 @@ static bool all_are_ready(int size)
     return atomic_load(&seen->ready) >= size;
 }
 
-/* Repeats an operation until it fails. Then every other call must fail in the same way. */
+/* Repeats an operation until it fails. After that, every other call must fail in the same way. */
 static void until_it_fails(tsr_comm *comm, void *user)
 {
     scene *seen = ranks_shared();
@@ -98,7 +98,8 @@ static void until_it_fails(tsr_comm *comm, void *user)
     tsr_status status = TSR_OK;
     atomic_fetch_add(&seen->ready, 1);
     if (what->is_slow) {
-        /* A rank that is still creating the communicator would miss this deadline. */
+        /* Waits for all ranks, because a rank that is still creating the communicator would miss
+         * this deadline. */
         need(all_are_ready(tsr_comm_size(comm)));
         tsr_comm_set_timeout(comm, DEADLINE_MS * UINT64_C(1000000));
     }
@@ -120,8 +121,8 @@ static void until_it_fails(tsr_comm *comm, void *user)
     seen->destroying_s[rank] = seconds_now() - start;
 }
 
-/* Returns what is wrong with an attempt, or NULL. Every rank but `victim` must get its error, with
- * the words, within `late` seconds of `since`, and destroy the communicator quickly. */
+/* Returns what is wrong with an attempt, or NULL. Every rank but `victim` must get its error, which
+ * contains the words, within `late` seconds of `since`, and destroy the communicator quickly. */
 static const char *check_attempt(int size, int victim, double since, double late)
 {
     static char text[512];
@@ -166,9 +167,9 @@ static void wait_until_ready(int size)
 static const int sizes[] = {2, 3, 8};
 #define SIZES 3
 
-/* On a busy machine ranks other than the victim may not answer in time either, or answer late. So
- * one of several attempts, with growing pauses between them, must succeed completely. In every
- * attempt, each survivor's error must have the right status and operation. */
+/* On a busy machine, ranks other than the victim may miss a deadline, too, or answer late. So one
+ * of several attempts, with growing pauses between them, must succeed completely. In every attempt,
+ * each survivor's error must have the right status and operation. */
 #define MAX_ATTEMPTS 8
 static void signal_one(int index, int signal)
 {
@@ -289,9 +290,9 @@ START_TEST(left_alone)
 }
 END_TEST
 
-/* A call that the others give up. It succeeds if their part of it arrives before the news, as on a
- * busy machine, and then the next one fails. The others may have ended, and their last messages may
- * be lost. */
+/* Calls an operation that the other ranks have given up. If their part of it arrives before their
+ * error, as may happen on a busy machine, this call succeeds and the next one fails. The others may
+ * have ended, and their last messages may be lost. */
 static void be_late(tsr_comm *comm)
 {
     float data = 0;
@@ -302,13 +303,14 @@ static void be_late(tsr_comm *comm)
         rank_fail("%s", tsr_status_name(told));
 }
 
-/* When the ranks that are not late have started the operation, and when it has failed. */
+/* Times of the ranks that are not late: when they started the operation, and when it failed. */
 typedef struct punctuality {
     double started[MAX_RANKS], failed[MAX_RANKS];
-    bool others_late[MAX_RANKS]; /* the error names other ranks than the late one */
+    bool others_late[MAX_RANKS]; /* the error names another rank than the late one */
 } punctuality;
 
-/* One rank is late. The others time out at their deadline; the late one then gets the error. */
+/* One rank is late. The others time out at their deadline, and the late rank then gets the
+ * error. */
 static void late(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm), late_rank = size - 1;
@@ -332,12 +334,12 @@ static void late(tsr_comm *comm, void *user)
         rank_fail("%s: %s", tsr_status_name(status), tsr_last_error());
     char name[32];
     snprintf(name, sizeof name, "rank %d", late_rank);
-    /* On a busy machine another rank may be late as well: that attempt does not count. */
+    /* On a busy machine another rank may be late, too. Such an attempt does not count. */
     seen->others_late[rank] = !strstr(tsr_last_error(), name);
 }
 
-/* The longest time that a rank has waited. None may fail before the deadline of the rank that has
- * started first, which the others may learn soon after their own start. */
+/* Returns the longest time that a rank has waited. No rank may fail before the deadline of the rank
+ * that has started first. The others may learn of that deadline soon after their own start. */
 static double time_until_failure(const punctuality *seen, int size)
 {
     double first = HUGE_VAL, worst = 0;
@@ -365,8 +367,9 @@ START_TEST(deadlines)
 }
 END_TEST
 
-/* Rank 1 is stopped while messages to it are in flight, and rank 0 destroys the communicator. This
- * must take no longer than its timeout, although delivering messages may normally take 2 s. */
+/* Rank 1 is stopped while messages to it are in flight, and rank 0 destroys the communicator. That
+ * must take no longer than its timeout, although it normally waits up to 2 s for messages to be
+ * delivered. */
 static void leave_a_stopped_one(tsr_comm *comm, void *user)
 {
     scene *seen = ranks_shared();
@@ -375,7 +378,7 @@ static void leave_a_stopped_one(tsr_comm *comm, void *user)
     need_ok(tsr_comm_barrier(comm));
     atomic_fetch_add(&seen->ready, 1);
     if (tsr_comm_rank(comm) == 1) {
-        rest_ms(300); /* it is stopped in this sleep */
+        rest_ms(300); /* the rank is stopped in this sleep */
         return;
     }
     rest_ms(150);
@@ -401,7 +404,7 @@ START_TEST(leaving_takes_no_longer_than_the_deadline)
 }
 END_TEST
 
-/* A message that is never received. */
+/* A message for which there is no receive. */
 static void never_received(tsr_comm *comm, void *user)
 {
     float *data = rank_memory(4000000);
@@ -421,12 +424,13 @@ static void never_received(tsr_comm *comm, void *user)
                        "100 ms");
         need(seconds_now() - start < 2);
     }
-    /* It fails if the send could not be cancelled, so that the connection was closed. */
+    /* The barrier fails if the send could not be cancelled, because the connection was then
+     * closed. */
     if (tsr_comm_barrier(comm) == TSR_OK && tsr_comm_status(comm) == TSR_OK)
         tsr_comm_destroy(&other);
 }
 
-/* A message that is never sent. */
+/* A receive for which there is no message. */
 static void never_sent(tsr_comm *comm, void *user)
 {
     float data[7];
@@ -446,8 +450,8 @@ static void never_sent(tsr_comm *comm, void *user)
     tsr_comm_destroy(&other);
 }
 
-/* Each message has a job of its own: if the first one could not be cancelled, its connection is
- * closed at some later time. */
+/* Each case has a job of its own: if the first one cannot be cancelled, its connection is closed at
+ * some later time. */
 START_TEST(messages)
 {
     ranks_run(&(ranks_job){.size = 2, .path = (ranks_path)_i, .run = never_received});
@@ -473,8 +477,8 @@ static void wait_long(tsr_comm *comm, void *user)
         rank_fail("%g s of processor time for waiting 0.6 s", cpu);
 }
 
-/* The same while UCX refuses to sleep, because messages wait for room in the queue of a rank that
- * does not read them. */
+/* This is true also while UCX refuses to sleep, because messages wait for room in the queue of a
+ * rank that does not read them. */
 static void wait_for_room(tsr_comm *comm, void *user)
 {
     enum { MESSAGES = 2000 };
@@ -495,9 +499,9 @@ static void wait_for_room(tsr_comm *comm, void *user)
         rank_fail("%g s of processor time for waiting 0.6 s", cpu);
 }
 
-/* A sleeping rank wakes soon after the event that it waits for; one success is enough, because the
- * machine may be busy. The questions that ranks send each other would also wake it, but only after
- * 50 ms. */
+/* A sleeping rank wakes soon after the event for which it waits. One success is enough, because the
+ * machine may be busy. The messages by which ranks check each other would also wake it, but only
+ * after 50 ms. */
 static void be_woken(tsr_comm *comm, void *user)
 {
     enum { ATTEMPTS = 12 };

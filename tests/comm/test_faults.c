@@ -81,7 +81,7 @@ START_TEST(operations)
 }
 END_TEST
 
-/* Creating a communicator: the last rank has no memory, so the others find that it is missing. Not
+/* Creates a communicator. The last rank has no memory, so the others find that it is missing. Not
  * tested over TCP: UCX 1.13 ends a process whose peer ends while a connection is being made. */
 
 static void meet(tsr_comm *comm, void *user)

@@ -1,5 +1,4 @@
-/* Children of fork(): whatever they do with their parent's communicator, the parent is not
- * affected. */
+/* Children of fork() do not affect their parent, whatever they do with its communicator. */
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -57,7 +57,7 @@ static void grid(tsr_comm *comm, void *user)
     int32_t who = tsr_comm_rank(reversed) == 0 ? rank : -1;
     need_ok(tsr_comm_broadcast(reversed, &who, 1, TSR_I32, 0));
     need(who == size - 1);
-    /* A communicator derived from a derived one. */
+    /* Splits a communicator that was itself split from another. */
     tsr_comm *pair;
     need_ok(tsr_comm_split(across, column / 2, 0, &pair));
     need(sum_of(pair, 1) == tsr_comm_size(pair));
@@ -81,8 +81,8 @@ START_TEST(rows_and_columns)
 }
 END_TEST
 
-/* More communicators than there are slots at a time, and many one after another, which the ranks
- * destroy at different speeds. */
+/* Makes more communicators than there are slots at a time, and many one after another. The ranks
+ * destroy them at different speeds. */
 static void many(tsr_comm *comm, void *user)
 {
     enum { AT_A_TIME = 20 };
@@ -179,8 +179,7 @@ START_TEST(sequence_numbers_wrap_around)
 }
 END_TEST
 
-/* The same as tsr_comm_duplicate, with a pause in which all others destroy
- * their new communicator. */
+/* As tsr_comm_duplicate, with a pause in which all other ranks destroy their new communicator. */
 static tsr_comm *duplicate_slowly(tsr_comm *comm)
 {
     const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm);
@@ -204,7 +203,7 @@ static tsr_comm *duplicate_slowly(tsr_comm *comm)
     return child;
 }
 
-/* The last rank to make a communicator learns of all ranks that have already left it. */
+/* The last rank to make a communicator learns which ranks have already left it. */
 static void leave_early(tsr_comm *comm, void *user)
 {
     const int32_t rank = tsr_comm_rank(comm), last = tsr_comm_size(comm) - 1;
@@ -232,9 +231,9 @@ START_TEST(many_leave_early)
 }
 END_TEST
 
-/* Rank 1 fails to make a communicator that ranks 0, 2, 3 and 4 have made, and does not know its
- * number. So the next one, of ranks 5 and 1, may have the same number. It must not receive any
- * message of the other. */
+/* Rank 1 fails to make a communicator that ranks 0, 2, 3 and 4 have made, so it does not know the
+ * number of that communicator. The next communicator, of ranks 5 and 1, may therefore have the same
+ * number. It must not receive messages of the first one. */
 static unsigned no_progress(ucp_worker_h worker)
 {
     (void)worker;
@@ -252,7 +251,8 @@ static void fail_to_duplicate(tsr_comm *comm)
     need(status == TSR_ERR_TIMEOUT);
 }
 
-/* The others send in their child before they leave it, and two ranks use theirs. */
+/* Ranks 0, 2, 3 and 4 send in `child` before they leave it, while ranks 5 and 1 use their
+ * communicator. */
 static void same_number(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm);
@@ -303,8 +303,8 @@ static void listen_all(tsr_comm *comm)
     }
 }
 
-/* Makes the parents. `most` gets no slot, because all are in use;
- * afterwards slots are free again. */
+/* Makes the parent communicators: `pair` of ranks 5 and 1, and `most` of all ranks but 5. `most`
+ * gets no slot, because all are in use. Afterwards slots are free again. */
 static void make_both(tsr_comm *comm, tsr_comm **pair, tsr_comm **most)
 {
     enum { FILLERS = 16 };
@@ -372,7 +372,7 @@ static bool is_free(tsr__job *job, int slot)
 }
 
 /* Rank 1 has left the communicator of ranks 5 and 1, while rank 5 may still read its slot. The slot
- * must not become free when rank 0 leaves the other communicator of that number. */
+ * must not become free when rank 0 leaves the other communicator with the same number. */
 static void same_place(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm);
@@ -412,8 +412,8 @@ START_TEST(a_slot_with_readers_is_not_free)
 }
 END_TEST
 
-/* Communicators with a rank that is killed, and then as many without it, which get the slots of the
- * former. */
+/* Makes communicators that include a rank which is then killed, and afterwards as many without it,
+ * which get the slots of the first ones. */
 static void outlive(tsr_comm *comm, void *user)
 {
     enum { MANY = 12 };
@@ -448,7 +448,7 @@ START_TEST(slots_of_killed_ranks)
 }
 END_TEST
 
-/* The same if the rank is killed after the others have destroyed the communicators. */
+/* As `outlive`, but the rank is killed after the others have destroyed the communicators. */
 static void outstay(tsr_comm *comm, void *user)
 {
     enum { MANY = 12 };

@@ -1,5 +1,5 @@
-/* Processes that join a job: after ranks were lost, several at once, with wrong tokens, killed
- * while they join, and with failing allocations. */
+/* Processes that join a job: after ranks were lost; several at once; with wrong tokens; killed
+ * while they join; with failing allocations. */
 #define _DEFAULT_SOURCE
 #include <signal.h>
 #include <stdatomic.h>
@@ -17,10 +17,10 @@ typedef struct progress {
     _Atomic int want; /* how many newcomers the test should have started */
     _Atomic int stop, failures;
     _Atomic uint64_t armed;
-    _Atomic int met[MAX_RANKS]; /* by the size of the communicator whose ranks meet */
+    _Atomic int met[MAX_RANKS]; /* how many ranks have met, for each size of the communicator */
 } progress;
 
-/* Checks that each rank's contribution is in a sum once, and every bit of it right. */
+/* Checks that a sum contains each rank's contribution once, and that all its bits are right. */
 static void check_sum(tsr_comm *comm)
 {
     int32_t *data = rank_memory(COUNT * sizeof *data);
@@ -40,12 +40,13 @@ static void replace(tsr_comm **comm, tsr_comm *by)
     if (has_replaced)
         tsr_comm_destroy(comm);
     else
-        rank_destroy(); /* the first is the harness's */
+        rank_destroy(); /* destroys the first communicator, which belongs to ranks.c */
     has_replaced = true;
     *comm = by;
 }
 
-/* What all ranks of a communicator do, from its size on: shrink from 4 to 1, and grow to 4. */
+/* All ranks of a communicator run this function, new ones from their communicator's size on: they
+ * shrink from 4 to 1, and then grow to 4. */
 static void go_up(tsr_comm *now)
 {
     progress *shown = ranks_shared();
@@ -57,7 +58,7 @@ static void go_up(tsr_comm *now)
         need_ok(tsr_comm_grow(now, tsr_comm_grow_params(.count = count, .timeout_ns = 20000 * MS),
                               &next));
         need(tsr_comm_size(next) == old + count && tsr_comm_rank(next) == rank);
-        check_sum(now); /* the old one still works */
+        check_sum(now); /* the previous communicator still works */
         replace(&now, next);
         check_sum(now);
     }
@@ -100,8 +101,8 @@ static void down_and_up(tsr_comm *comm, void *user)
     go_up(now);
 }
 
-/* Starts newcomers when the ranks want some. Returns when all processes but these have ended, or
- * have been started as wanted. */
+/* Starts `newcomers` processes, each of them when the ranks want one more. Returns when all have
+ * been started, after 60 s at the latest. */
 static void serve(int newcomers)
 {
     const progress *shown = ranks_shared();
@@ -145,7 +146,7 @@ static void wait_in_vain(tsr_comm *comm, void *user)
                TSR_ERR_TIMEOUT, "grow: no process has joined at 127.0.0.1:");
     check_sum(comm);
     atomic_store(&shown->want, 1);
-    for (bool has_knocked = false; !has_knocked;) { /* it may take its time */
+    for (bool has_knocked = false; !has_knocked;) { /* the newcomer may need some time */
         need_error(tsr_comm_grow(comm, tsr_comm_grow_params(.timeout_ns = 300 * MS), &next),
                    TSR_ERR_TIMEOUT, "grow: no process has joined at 127.0.0.1:");
         has_knocked = strstr(tsr_last_error(), "has another TESSERA_TOKEN") != NULL;
@@ -179,7 +180,7 @@ START_TEST(nobody_comes_or_a_stranger)
         usleep(200);
     setenv("TESSERA_TOKEN", "fedcba9876543210", 1);
     int strangers = 0;
-    do { /* each knocks for half a second */
+    do { /* each newcomer asks for half a second */
         ranks_join(never, NULL, 500 * MS);
         strangers++;
         for (int i = 0; i < 2500 && !atomic_load(&shown->stop); i++)
@@ -211,7 +212,7 @@ static void grow_until_one_stays(tsr_comm *comm, void *user)
         int32_t go_on = status == TSR_OK;
         need(status == TSR_OK || !next);
         need_ok(tsr_comm_all_reduce(comm, &go_on, &go_on, 1, TSR_I32, TSR_OP_SUM));
-        need(go_on == 0 || go_on == 2); /* both or none */
+        need(go_on == 0 || go_on == 2); /* both newcomers or none */
         if (!go_on)
             continue;
         int32_t one = 1, sum;
@@ -244,7 +245,7 @@ START_TEST(one_is_killed_while_it_joins)
         ranks_signal(number, SIGKILL);
     }
     atomic_store(&shown->stop, 1);
-    for (int i = 0; i < 4; i++) /* the last attempts may meet the ranks at a bad moment */
+    for (int i = 0; i < 4; i++) /* the last attempts may reach the ranks while they cannot answer */
         ranks_join(be_there, NULL, 3000 * MS);
     ranks_wait();
     ranks_check(0);
@@ -254,7 +255,7 @@ END_TEST
 
 /* Failing allocations ------------------------------------------------------------------------ */
 
-/* The ranks may have failed at the very end, so that the newcomer finds itself alone. */
+/* If the ranks have failed at the very end, the newcomer may be alone. */
 static void sum_if_possible(tsr_comm *comm)
 {
     int32_t one = 1, sum = 0;

@@ -97,8 +97,8 @@ static void live_until(tsr_comm *comm, void *user)
     while (status == TSR_OK)
         status = one(comm, &random, data, more);
     shown->failed_at[rank] = seconds_now();
-    /* The error may name another rank: one that shared a split communicator with the victim gives
-     * up and destroys its communicators. */
+    /* The error may name another rank: a rank that shares a split communicator with the victim
+     * gives up and destroys its communicators. */
     snprintf(name, sizeof name, "rank %d", plan->victim);
     if (status != TSR_ERR_PEER_LOST || (!strstr(tsr_last_error(), "is lost: ") &&
                                         !strstr(tsr_last_error(), " has destroyed the comm")))
@@ -112,9 +112,10 @@ static void live_until(tsr_comm *comm, void *user)
     shown->ended_at[rank] = seconds_now();
 }
 
-/* Gives this process and its children a /dev/shm and System V segments of their own. Tests that run
- * at the same time kill processes too, and UCX leaves memory behind if that happens while it makes
- * it. Without permission for this, the test may fail because of the memory of other tests. */
+/* Gives this process and its children a /dev/shm and System V segments of their own, because tests
+ * that run at the same time kill processes, too, and a process that is killed while UCX makes such
+ * memory leaves it behind. Without permission for this, the test may fail because of the memory of
+ * other tests. */
 static void separate_memory(void)
 {
     if (unshare(CLONE_NEWNS | CLONE_NEWIPC) != 0 ||
@@ -145,7 +146,7 @@ static char *memory_there(void)
     return text;
 }
 
-/* Other processes use such memory for a while, too, so only what stays is an error. */
+/* Other processes use such memory for a while, too, so only memory that stays is an error. */
 static void need_nothing_left(const char *before)
 {
     char *after = memory_there();

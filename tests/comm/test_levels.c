@@ -1,6 +1,6 @@
-/* Operations in levels: ranks on several hosts, which share memory inside a host only. All hosts
- * are this machine: TESSERA_NODE gives each its name. The bits must be the same for every
- * placement, and a lost rank must be detected in whichever step an operation is. */
+/* Operations in levels: ranks are on several hosts, and only ranks on the same host share memory.
+ * All hosts are this machine: TESSERA_NODE gives each its name. The bits must be the same for every
+ * placement. A lost rank must be detected in every step of an operation. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,9 @@
 
 typedef struct placement {
     const char *hosts;
-    int leaves; /* of each subtree; UNEVEN: subtrees have different numbers; 0: there are none */
+    /* leaves of each subtree; UNEVEN: the subtrees have different numbers of leaves; 0: there are
+     * no subtrees */
+    int leaves;
 } placement;
 #define UNEVEN (-1)
 
@@ -26,7 +28,7 @@ static const placement placements[] = {
 
 /* Results ------------------------------------------------------------------------------------ */
 
-#define MOST 40003 /* elements; more than a buffer in shared memory has room for */
+#define MOST 40003 /* elements; more than a buffer in shared memory can hold */
 
 static void need_placed(const tsr_comm *comm, const placement *placed)
 {
@@ -125,7 +127,7 @@ START_TEST(for_any_placement)
 }
 END_TEST
 
-/* Several operations at once, with and without levels, waited for in another order. */
+/* Runs several operations at once, with and without levels, and waits for them in another order. */
 static void overlapping(tsr_comm *comm, void *user)
 {
     enum { REQUESTS = 6 };
@@ -165,13 +167,13 @@ START_TEST(several_at_once)
 }
 END_TEST
 
-/* Communicators of a part of the ranks have levels of their own. */
+/* Communicators of some of the ranks have levels of their own. */
 static void split(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm);
     tsr_comm *part = NULL, *same = NULL;
     (void)user;
-    /* aaaabbbb: the even ranks are aabb; the odd ones in reverse order are bbaa */
+    /* The hosts are aaaabbbb: the even ranks are on aabb, the odd ones in reverse order on bbaa. */
     need_ok(tsr_comm_split(comm, rank % 2, rank % 2 ? -rank : rank, &part));
     need(tsr_comm_size(part) == 4 && tsr_comm_host_count(part) == 2);
     need(part->levels.subtrees == 2 && part->shm);
@@ -182,7 +184,7 @@ static void split(tsr_comm *comm, void *user)
     reduce(same, 1000, TSR_F32, TSR_OP_SUM, 1);
     tsr_comm_destroy(&same);
     tsr_comm_destroy(&part);
-    /* one host only */
+    /* Each part has one host only. */
     need_ok(tsr_comm_split(comm, tsr_comm_host(comm, rank), 0, &part));
     need(tsr_comm_host_count(part) == 1 && part->levels.subtrees == 1 && part->shm);
     reduce(part, 1000, TSR_F32, TSR_OP_SUM, 1);
@@ -227,7 +229,7 @@ static tsr_status start(tsr_comm *comm, const loss *plan, float *data, float *ou
     }
 }
 
-/* Progresses until the request has begun a round, and ends the process in it. */
+/* Makes progress until the request has begun a round, and then kills this process. */
 static void end_in_round(tsr_request *request, uint32_t round)
 {
     bool done = false;
@@ -238,7 +240,7 @@ static void end_in_round(tsr_request *request, uint32_t round)
             raise(SIGKILL);
         need_ok(tsr_request_test(&request, &done));
     }
-    raise(SIGKILL); /* the schedule of this rank has fewer rounds */
+    raise(SIGKILL); /* reached if this rank's schedule has fewer rounds */
 }
 
 static void until_lost(tsr_comm *comm, void *user)
@@ -264,13 +266,13 @@ static void until_lost(tsr_comm *comm, void *user)
                   tsr_status_name(status), tsr_last_error());
 }
 
-/* Each rank is lost in each operation, in different rounds of it. */
+/* Each rank is lost in each operation, in different rounds. */
 START_TEST(a_rank_is_lost_in_a_round)
 {
     for (int operation = 0; operation < 5; operation++) {
         for (int victim = 0; victim < 4; victim++) {
             const uint32_t round = (uint32_t)(victim + operation + 2 * _i) % 6;
-            /* in aaba, ranks 0 and 1 are a subtree on one host; ranks 2 and 3 share no memory */
+            /* With aaba, ranks 0 and 1 are a subtree on one host; ranks 2 and 3 share no memory. */
             loss plan = {.hosts = (operation + victim + _i) % 2 ? "aabb" : "aaba",
                          .operation = operation,
                          .victim = victim,
@@ -288,7 +290,7 @@ START_TEST(a_rank_is_lost_in_a_round)
 }
 END_TEST
 
-/* The ranks that are left have levels of their own. */
+/* After a loss, the ranks that are left have levels of their own. */
 static void go_on(tsr_comm *comm, void *user)
 {
     _Atomic int *met = ranks_shared();
@@ -318,7 +320,7 @@ START_TEST(of_the_ranks_that_are_left)
 }
 END_TEST
 
-/* A rank is late, calls something else, cancels, or leaves. */
+/* One rank is late, calls another operation, cancels, or leaves. */
 static void misbehave(tsr_comm *comm, void *user)
 {
     static const char *const words[] = {
@@ -352,7 +354,8 @@ static void misbehave(tsr_comm *comm, void *user)
         need_error(tsr_comm_barrier(comm), statuses[1], words[1]);
     } else if (how == 2) {
         rest_ms(rank == 2 ? 0 : 30); /* the call must not complete before it is cancelled */
-        /* A rank that already has all data of the cancelled call gets the error from the next. */
+        /* A rank that already has all data of the cancelled call gets the error from its next
+         * call. */
         if (tsr_comm_all_reduce(comm, data, data, 100, TSR_F32, TSR_OP_SUM) == TSR_OK)
             need_error(tsr_comm_barrier(comm), statuses[2], words[2]);
         need_error(tsr_comm_status(comm), statuses[2], words[2]);

@@ -1,6 +1,6 @@
-/* Communicators of so many ranks that not all of them connect to each other: that they work, that
- * few ranks are connected, and that failures reach ranks without a connection. With
- * TEST_MANY_RANKS, which is the number of ranks, there are more rounds. */
+/* Communicators of so many ranks that not all of them are connected to each other: they work, few
+ * ranks are connected, and failures reach ranks without a connection. TEST_MANY_RANKS sets the
+ * number of ranks, and makes more rounds. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ static const char *two_hosts(int size)
     return hosts;
 }
 
-/* By shared memory, in levels, and by messages. */
+/* The ways are shared memory, levels, and messages. */
 #define WAYS 3
 static void start(int size, int round, void (*run)(tsr_comm *comm, void *user))
 {
@@ -73,7 +73,7 @@ static void sums(tsr_comm *comm)
     need_ok(tsr_comm_barrier(comm));
 }
 
-/* Every rank sends to one to which it is not connected, and receives from another. */
+/* Every rank sends to a rank to which it is not connected, and receives from another one. */
 static void messages(tsr_comm *comm)
 {
     const int size = tsr_comm_size(comm), rank = tsr_comm_rank(comm);
@@ -86,7 +86,7 @@ static void messages(tsr_comm *comm)
     need(received == from);
 }
 
-/* All ranks send blocks of different sizes to the last one, by messages. */
+/* All ranks send blocks of different sizes to the last rank, as messages. */
 static void blocks(tsr_comm *comm)
 {
     const int size = tsr_comm_size(comm), rank = tsr_comm_rank(comm);
@@ -103,7 +103,8 @@ static void blocks(tsr_comm *comm)
     }
 }
 
-/* Halves of the ranks, every second one, are communicators like others. */
+/* Splits the ranks into two halves, of every second rank each. Both are communicators like any
+ * other. */
 static void halves(tsr_comm *comm)
 {
     tsr_comm *half;
@@ -129,13 +130,14 @@ static void differs(tsr_comm *comm)
     tsr_comm_destroy(&child);
 }
 
-/* One rank makes no call. It is named by those that wait for it, which may tell the others. */
+/* One rank makes no call. Ranks that wait for it name it, and may send their error to the
+ * others. */
 static void does_not_call(tsr_comm *comm)
 {
     tsr_comm *child;
     int32_t one = 1;
     need_ok(tsr_comm_duplicate(comm, &child));
-    /* The processors may be busy, and give a rank its turn late. */
+    /* The timeout is long, because busy processors may give a rank its turn late. */
     tsr_comm_set_timeout(child, UINT64_C(3000000000));
     if (tsr_comm_rank(comm) == 9)
         rest_ms(8000);

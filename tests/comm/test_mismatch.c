@@ -58,7 +58,7 @@ static tsr_status gathered_of(tsr_comm *comm, float *data, int variant)
 
 static const struct {
     call_fn call;
-    int most, one; /* the variants that most ranks call, and that one rank calls */
+    int most, one; /* numbers of the variants that most ranks call, and that one rank calls */
     const char *max_text, *one_text;
 } cases[] = {
     {all_reduce_of, 0, 1, "all_reduce #1 (sum of 8 f32)", "all_reduce #1 (sum of 9 f32)"},
@@ -78,7 +78,7 @@ static const struct {
 };
 #define CASES ((int)(sizeof cases / sizeof cases[0]))
 
-/* First the last rank but one differs, then the last. */
+/* In the first round the last rank but one differs, in the second the last. */
 static void differ(tsr_comm *comm, void *user)
 {
     const int size = tsr_comm_size(comm), rank = tsr_comm_rank(comm);
@@ -145,7 +145,7 @@ static void reorder(tsr_comm *comm, void *user)
     if (status == TSR_OK)
         status = tsr_comm_barrier(comm);
     need(status == TSR_ERR_INVALID);
-    /* The error is about the first operation, or about the second. */
+    /* The error may be about the first operation or about the second. */
     need(strstr(tsr_last_error(), "rank 1 called "));
     need(strstr(tsr_last_error(), " called broadcast #"));
     need(strstr(tsr_last_error(), " called all_reduce #"));

@@ -1,11 +1,11 @@
-/* A build without UCX supports one rank, on which every operation works (test_operations.c), and
+/* A build without UCX supports one rank, with which every operation works (test_operations.c), and
  * refuses several. */
 #include <string.h>
 
 #include "support/check_main.h"
 #include "tessera/comm.h"
 
-/* An all-gather in which every rank contributes the same as this one. */
+/* An all-gather in which every rank contributes the bytes of this one. */
 static int all_alike(void *user, const void *mine, uint64_t size_bytes, void *all)
 {
     const int size = *(const int *)user;

@@ -1,4 +1,5 @@
-/* Every operation, dtype, op, number of ranks, count and transport, compared bit by bit. */
+/* Compares every operation, dtype, op, number of ranks, count and transport bit by bit with
+ * references. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,14 +7,14 @@
 #include "comm/values.h"
 #include "tsr_config.h"
 
-/* A build without UCX uses only the first. */
+/* A build without UCX uses only the first size. */
 static const int sizes[] = {1, 2, 3, 5, 7, 8, 16};
 #define SIZES (TSR__HAVE_UCX ? (int)(sizeof sizes / sizeof sizes[0]) : 1)
 #define MARGIN 64 /* bytes on both sides of a buffer that nothing may write to */
 
 /* Buffers ------------------------------------------------------------------------------------ */
 
-/* A buffer without alignment. */
+/* A buffer whose data are not aligned. */
 typedef struct buffer {
     uint8_t *memory, *data;
     uint64_t bytes;
@@ -78,7 +79,7 @@ static void try_reduce(const trial *t)
     buffer_end(&recv);
 }
 
-/* Block sizes that differ between ranks, some of them 0. */
+/* Returns the size of a rank's block. Sizes differ between ranks, and some are 0. */
 static uint64_t block_of(const trial *t, int rank)
 {
     return rank % 3 == 1 ? 0 : t->count + (uint64_t)(rank * 5 % 7);
@@ -303,7 +304,7 @@ START_TEST(every_operation)
 }
 END_TEST
 
-/* Sizes below and above every threshold, and of several pieces. */
+/* Sizes below and above every threshold, and sizes of several pieces. */
 static void larger(tsr_comm *comm, void *user)
 {
     static const uint64_t counts[] = {1000, 4095, 4097, 16385, 65536, 70001};

@@ -67,8 +67,8 @@ END_TEST
 
 static const tsr_dtype exact_dtypes[] = {TSR_F32, TSR_F64, TSR_F16, TSR_BF16};
 
-/* Contribution `who`. Only three of them are not neutral, so that any number of ranks from 3 on has
- * all of these. Which ranks have them depends on the element. */
+/* Returns contribution number `who`. Only three contributions are not neutral, so that any job of
+ * at least 3 ranks has all of them. Which ranks have them depends on the element. */
 static uint64_t contribution(int who, int size, uint64_t index, tsr_dtype dtype, tsr_op op)
 {
     const int real = (who + (int)(index % (uint64_t)size)) % size;
@@ -93,7 +93,7 @@ static uint8_t *reduce_exactly_of(tsr_comm *comm, tsr_dtype dtype, uint8_t *show
         need_ok(tsr_comm_reduce_scatter(comm, data, block, each, dtype, ops[o]));
         need_ok(tsr_comm_barrier(comm));
         need(memcmp(shown + each * (uint64_t)rank * element, block, each * element) == 0);
-        /* Two sizes, which use different algorithms. */
+        /* The two sizes use different algorithms. */
         need_ok(tsr_comm_all_reduce(comm, data, data, 1000, dtype, ops[o]));
         need_ok(tsr_comm_all_reduce(comm, data + 1000 * element, data + 1000 * element,
                                     EXACT_COUNT - 1000, dtype, ops[o]));
@@ -126,7 +126,7 @@ START_TEST(for_any_number_of_ranks)
 }
 END_TEST
 
-/* Few ranks: sums with one contribution that is not neutral, and an average. */
+/* Few ranks: sums with only one contribution that is not neutral, and an average. */
 static void reduce_few(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm);

@@ -1,4 +1,4 @@
-/* Whether the ranks of one machine have to take turns on its processors. */
+/* Tests the decision whether the ranks of one machine have to take turns on its processors. */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include <sched.h>
 
@@ -41,7 +41,7 @@ static void know_that_they_share(tsr_comm *comm, void *user)
     need(comm->job->is_oversubscribed);
 }
 
-/* Ranks of two hosts that are one machine, on one of its processors. */
+/* Ranks with two host names run on one processor of this machine. */
 START_TEST(ranks_of_two_hosts_share_a_processor)
 {
     cpu_set_t all, one;

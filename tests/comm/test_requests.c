@@ -1,4 +1,4 @@
-/* Several operations at a time, and the ways in which a request can end. */
+/* Several operations in progress at a time, and the ways in which a request can end. */
 #include <string.h>
 
 #include "comm/values.h"
@@ -45,7 +45,7 @@ static void start_one(tsr_comm *comm, pending *p, uint64_t *random)
         need_ok(tsr_comm_reduce_scatter_start(comm, p->send, p->recv, p->count, p->dtype,
                                               TSR_OP_MAX, 0, &p->request));
         break;
-    case 4: { /* always by messages */
+    case 4: { /* this operation always uses messages */
         uint64_t counts_of[MAX_RANKS];
         p->count /= (uint64_t)size;
         for (int i = 0; i < size; i++)
@@ -239,7 +239,7 @@ static void cancel(tsr_comm *comm, void *user)
     (void)user;
     need_ok(tsr_comm_barrier(comm));
     if (rank == size - 1) {
-        /* It is notified while it does something else. */
+        /* The rank is notified while it does something else. */
         while (tsr_comm_status(comm) == TSR_OK) {
             float nothing = 0;
             if (tsr_comm_recv_start(comm, &nothing, 1, TSR_F32, 0, 1, 0, &request) == TSR_OK)

@@ -1,4 +1,4 @@
-/* Errors of UCX for lack of a resource must name the cause. */
+/* If UCX fails for lack of a resource, the error must name the cause. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -22,7 +22,7 @@ static void save_descriptors(void)
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &descriptors), 0);
 }
 
-/* The leak checker opens files when the test ends. */
+/* Restores the limit, because the leak checker opens files when the test ends. */
 static void restore_descriptors(void)
 {
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &descriptors), 0);
@@ -51,7 +51,7 @@ END_TEST
 
 START_TEST(of_memory)
 {
-    setenv("UCX_POSIX_DIR", "/", 1); /* has room for a process, unless the disk is full */
+    setenv("UCX_POSIX_DIR", "/", 1); /* "/" has room for a process, unless the disk is full */
     ck_assert(!tsr__ucx_may_avoid_posix());
     ck_assert_ptr_nonnull(strstr(describe(UCS_ERR_NO_MEMORY), "Out of memory; "));
     if (tsr__ucx_posix_fits())
@@ -67,8 +67,8 @@ START_TEST(of_memory)
 }
 END_TEST
 
-/* UCX's two areas of 4,292,720 and 8,447 bytes are 1049 and 3 pages of 4 KiB, and 66 and 1 of 64
- * KiB. */
+/* UCX needs two areas of 4,292,720 and 8,447 bytes. They are 1049 and 3 pages of 4 KiB, or 66 and 1
+ * of 64 KiB. */
 START_TEST(shared_memory_is_whole_pages)
 {
     ck_assert_uint_eq(tsr__ucx_posix_bytes(4096), (1049 + 3) * 4096);

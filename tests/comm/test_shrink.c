@@ -1,5 +1,5 @@
-/* Communicators of the ranks that are left: after ranks were killed or stopped, in an operation or
- * while shrinking, again and again, until one rank is left. */
+/* Communicators of the ranks that are left after ranks were killed or stopped, in an operation or
+ * while shrinking, repeatedly, until one rank is left. */
 #define _DEFAULT_SOURCE
 #include <signal.h>
 #include <stdatomic.h>
@@ -17,10 +17,10 @@
 
 typedef struct progress {
     _Atomic int ready, shrunk, stopped, gone_on;
-    _Atomic int met[MAX_RANKS]; /* by the size of the communicator whose ranks meet */
+    _Atomic int met[MAX_RANKS]; /* how many ranks have met, for each size of the communicator */
 } progress;
 
-/* Checks a sum of the ranks' numbers in the first communicator, and that it has these ranks. */
+/* Checks a sum of the ranks' numbers in the first communicator, and that `comm` has these ranks. */
 static void check_sum(tsr_comm *comm, int me, unsigned expected)
 {
     int32_t *data = rank_memory(COUNT * sizeof *data), sum = 0;
@@ -34,7 +34,7 @@ static void check_sum(tsr_comm *comm, int me, unsigned expected)
     int32_t one = me, all[MAX_RANKS];
     need_ok(tsr_comm_all_gather(comm, &one, all, 1, TSR_I32));
     for (int i = 1; i < tsr_comm_size(comm); i++)
-        need(all[i] > all[i - 1]); /* the old order */
+        need(all[i] > all[i - 1]); /* the ranks keep their order */
 }
 
 /* Works until an operation fails because of a lost rank. */
@@ -191,8 +191,8 @@ static void lose_more(tsr_comm *comm, void *user)
         now = smaller;
         tsr_status status = TSR_OK;
         int32_t one = 1 << me;
-        /* As long as only one of the two victims is gone, the test has yet to kill the other one.
-         * So the loop goes on until the communicator has lost both. */
+        /* If only one of the two victims is gone, the test has yet to kill the other one. So the
+         * loop continues until the communicator has lost both. */
         for (int i = 0; status == TSR_OK && (i < 300 || tsr_comm_size(now) > size - 2); i++) {
             int32_t sum = 0;
             status = tsr_comm_all_reduce(now, &one, &sum, 1, TSR_I32, TSR_OP_SUM);
@@ -234,7 +234,8 @@ END_TEST
 /* A stopped rank ----------------------------------------------------------------------------- */
 
 /* Works until an operation fails because the victim is stopped. The other ranks start to work only
- * when it is stopped. Otherwise their short timeout could expire before that on a busy machine. */
+ * when the victim is stopped. Otherwise their short timeout could expire before that on a busy
+ * machine. */
 static void work_until_one_is_stopped(tsr_comm *comm, int victim)
 {
     progress *shown = ranks_shared();
@@ -269,7 +270,7 @@ static void lose_a_stopped_one(tsr_comm *comm, void *user)
     tsr_comm *smaller = NULL;
     work_until_one_is_stopped(comm, victim);
     const tsr_comm_shrink_params *params = tsr_comm_shrink_params(.timeout_ns = 5000 * MS);
-    if (me == victim) { /* this rank was stopped until the others had gone on */
+    if (me == victim) { /* this rank was stopped until the others had continued */
         need(atomic_load(&shown->gone_on) == size - 1);
         need_error(tsr_comm_shrink(comm, params, &smaller), TSR_ERR_PEER_LOST,
                    "shrink: the other ranks have gone on without this rank");
@@ -284,7 +285,7 @@ static void lose_a_stopped_one(tsr_comm *comm, void *user)
     atomic_fetch_add(&shown->gone_on, 1);
 }
 
-/* The stopped rank continues only after the others have gone on and ended. */
+/* The stopped rank is resumed only after the others have continued without it and ended. */
 START_TEST(a_stopped_rank_is_left_out)
 {
     static const struct {
@@ -316,7 +317,7 @@ static void be_a_minority(tsr_comm *comm, void *user)
     tsr_comm *smaller = NULL;
     (void)user;
     work_until_one_is_stopped(comm, 0);
-    if (me == 0) /* this is the stopped rank, which continues when the test ends */
+    if (me == 0) /* the stopped rank, which is resumed when the test ends */
         return;
     need_error(tsr_comm_shrink(comm, tsr_comm_shrink_params(.timeout_ns = 1000 * MS), &smaller),
                TSR_ERR_TIMEOUT,
@@ -356,13 +357,13 @@ static void shrink_parts(tsr_comm *comm, void *user)
     need_ok(tsr_comm_split(comm, me / 2, 0, &half));
     need_ok(tsr_comm_duplicate(comm, &twin));
     ranks_meet(&shown->ready, 4);
-    /* Rank 0 waits in an operation, which the others end by shrinking. */
+    /* Rank 0 waits in an operation. The others end it by shrinking. */
     if (me == 0)
         need_error(tsr_comm_barrier(comm), TSR_ERR_PEER_LOST, " shrinks the communicator");
     need_ok(tsr_comm_shrink(comm, NULL, &smaller));
     need(tsr_comm_size(smaller) == 4 && tsr_comm_rank(smaller) == me);
     need_error(tsr_comm_barrier(comm), TSR_ERR_PEER_LOST, " shrinks the communicator");
-    need_ok(tsr_comm_barrier(half)); /* is not affected */
+    need_ok(tsr_comm_barrier(half)); /* this communicator is not affected */
     ranks_meet(&shown->ready, 4);
     rank_destroy();
     check_sum(smaller, me, 15);

@@ -85,8 +85,9 @@ static void one(tsr_comm *comm, uint64_t *random, int32_t *data, int32_t *more)
     }
 }
 
-/* If a rank is much faster than another, UCX allocates megabytes once for the messages that wait,
- * and keeps them. A leak grows in every stretch, so the smallest growth of all stretches counts. */
+/* If a rank is much faster than another, UCX allocates megabytes once for waiting messages, and
+ * keeps them. A leak grows in every part of the test, so the smallest growth of all parts
+ * counts. */
 static void soak(tsr_comm *comm, void *user)
 {
     const int count = *(const int *)user;

@@ -1,4 +1,4 @@
-/* The steps that tsr_comm_steps tells are those that a communicator makes. */
+/* tsr_comm_steps returns the steps that a communicator makes. */
 #include <string.h>
 
 #include "comm/job.h"
@@ -16,7 +16,8 @@ static const struct {
 static const uint64_t counts[] = {0, 7, 1000, 4096, 20000, 600000};
 #define COUNTS ((int)(sizeof counts / sizeof counts[0]))
 
-/* Compares the messages and inner steps of a request's schedule with the told ones. */
+/* Compares the messages and inner steps of a request's schedule with those that tsr_comm_steps
+ * returns. */
 static void compare(const tsr_request *request, const tsr_comm_steps_params *params)
 {
     static tsr_comm_step told[MAX_STEPS];

@@ -1,5 +1,5 @@
-/* The contribution of each rank, and the expected result, bit by bit: computed in the documented
- * order, one element at a time. */
+/* The contribution of each rank, and the expected result of a reduction, bit by bit: computed in
+ * the documented order, one element at a time. */
 #ifndef TESTS_COMM_VALUES_H
 #define TESTS_COMM_VALUES_H
 
@@ -8,7 +8,7 @@
 
 #define VALUE_RANKS MAX_RANKS
 
-/* Element `index` of the contribution of `rank` in round `round`. */
+/* Returns element `index` of the contribution of `rank` in round `round`. */
 static inline uint64_t value_at(int round, int rank, uint64_t index, tsr_dtype dtype)
 {
     uint64_t random = (uint64_t)round * 1000003 + (uint64_t)rank * 7919 + index * 104729 + 1;
@@ -23,9 +23,9 @@ static inline void fill_values(void *data, int round, int rank, uint64_t start, 
         store(data, i, dtype, value_at(round, rank, start + i, dtype));
 }
 
-/* Combines one element of all ranks. Let P be the largest power of two with P ≤ N, and r = N − P.
- * Ranks 2i and 2i+1 are combined for i < r; then the P partial results at distance 1, then 2, …,
- * P/2. */
+/* Combines one element of all N ranks. Let P be the largest power of two with P ≤ N, and r = N − P.
+ * First, ranks 2i and 2i+1 are combined for i < r. Then the P partial results are combined at
+ * distance 1, then 2, …, P/2. */
 static inline uint64_t reduced(const uint64_t *of_rank, int size, tsr_dtype dtype, tsr_op op)
 {
     uint64_t partial[VALUE_RANKS];

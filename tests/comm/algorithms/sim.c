@@ -9,7 +9,7 @@ typedef struct sim_message {
     const element *from; /* the sender's memory, if sends wait for their receives */
     element *copy;       /* its contents when the send started */
     uint64_t count;
-    uint64_t heard; /* by the sender when the send started */
+    uint64_t heard; /* what the sender had heard when the send started */
     bool taken;
 } sim_message;
 
@@ -23,7 +23,7 @@ typedef struct sim_state {
     size_t next;  /* the first step of the round */
     size_t after; /* the first step after the round */
     bool posted;
-    bool done[SIM_RANKS * 4]; /* of the round's steps */
+    bool done[SIM_RANKS * 4]; /* which steps of the round are done */
     sim_message *sent[SIM_RANKS * 4];
 } sim_state;
 
@@ -65,7 +65,7 @@ static bool is_message(const tsr__step *step)
     return step->kind == TSR__STEP_SEND || step->kind == TSR__STEP_RECV;
 }
 
-/* Checks that receives of a round do not overlap memory of its other messages. */
+/* Checks that memory of a receive does not overlap that of any other message in its round. */
 static void check_round(sim_rank *rank, const sim_state *state)
 {
     for (size_t i = state->next; i < state->after; i++) {
@@ -122,7 +122,8 @@ static element combined(element a, element b)
         .index = a.index, .ranks = a.ranks | b.ranks, .order = mix(mix(a.order) + mix(b.order))};
 }
 
-/* Checks that an exact step combines contributions only, not partial results; it has no order. */
+/* Checks that an exact step combines only contributions, not partial results. Exact steps have no
+ * order. */
 static void exact(sim_rank *rank, const tsr__step *step)
 {
     const element *from = memory_of(rank, step->from);
@@ -203,7 +204,7 @@ static bool receive(sim_job *sim, int me)
     return moved;
 }
 
-/* Returns the inner step that a rank has begun, or NULL. */
+/* Returns the step inside a host that a rank has begun, or NULL. */
 static const tsr__step *inner_step(const sim_job *sim, int rank)
 {
     const sim_state *state = &states[rank];

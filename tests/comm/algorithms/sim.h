@@ -13,15 +13,15 @@
 typedef struct element {
     uint32_t index; /* POISON if it is not an element */
     uint32_t divided;
-    uint64_t ranks; /* bit r: rank r's contribution is in it */
+    uint64_t ranks; /* bit r: the element contains rank r's contribution */
     uint64_t order; /* a hash of the tree; the same for both orders of two operands */
 } element;
 #define POISON UINT32_MAX
 
 element sim_leaf(int rank, uint64_t index);
 
-/* One rank. In place, `recv` is a part of `send` or `send` of `recv`;
- * otherwise they are separate. */
+/* One rank. In place, `recv` is a part of `send`, or `send` a part of `recv`; otherwise they are
+ * separate. */
 typedef struct sim_rank {
     tsr__schedule schedule;
     const tsr__levels *levels; /* NULL: the schedule has no inner steps */
@@ -36,8 +36,8 @@ typedef struct sim_job {
     sim_rank ranks[SIM_RANKS];
 } sim_job;
 
-/* Executes all schedules. Fails the test for a deadlock, a message whose size differs from its
- * receive's, a span outside its memory, overlapping messages in a round, and a combination of
+/* Executes all schedules. Fails the test if it finds a deadlock, a message whose size differs from
+ * its receive's, a span outside its memory, overlapping messages in a round, or a combination of
  * elements with different indices. */
 void sim_run(sim_job *sim);
 void sim_finish(sim_job *sim);

@@ -16,15 +16,15 @@ static const uint64_t counts[] = {0, 1, 2, 3, 7, 64, 65, 131};
 #endif
 
 /* Simulations of many ranks take long, so each number of ranks above 20 gets an eighth of the
- * combinations. Together they still cover all combinations. Under a sanitizer, which takes six
- * times as long, it is a quarter of these numbers. */
+ * combinations. All these numbers together still cover all combinations. Under a sanitizer, which
+ * takes six times as long, only a quarter of these numbers is tested. */
 static bool is_skipped(int size, size_t c, unsigned flags)
 {
     const int each = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ? 4 : 1;
     return size > 20 && (size % each != 0 || (flags ^ (c + (size_t)(size / each))) % 8 != 0);
 }
 
-/* Defines a test that runs in one process for every eight numbers of ranks. */
+/* Defines a test. It runs in one process for every eight numbers of ranks. */
 #define PATTERN_TEST(name)                                                                         \
     static void name##_of(int size);                                                               \
     START_TEST(name)                                                                               \
@@ -498,7 +498,7 @@ static void levels_barrier_of_all(tsr__schedule *schedule, int size, int rank)
         tsr__levels_barrier(schedule, &placed[rank], true);
 }
 
-/* Places the ranks. Returns whether they can use levels; all of them must agree. */
+/* Places the ranks on hosts. Returns whether they can use levels; all of them must agree. */
 static bool place(int size, const int *host_of, int most)
 {
     const bool first = tsr__levels_find(size, 0, host_of, most, &placed[0]);
@@ -556,7 +556,7 @@ PATTERN_TEST(in_levels)
         if (place(size, host_of, 5 + i * 10))
             check_levels(size, &random);
     }
-    for (int i = 0; i < 2; i++) { /* pairs of neighbours, and single ranks, on any of 3 hosts */
+    for (int i = 0; i < 2; i++) { /* pairs of neighbours and single ranks, each on any of 3 hosts */
         for (int r = 0; r < size; r++)
             host_of[r] = r % 2 && random_between(&random, 0, 3)
                              ? host_of[r - 1]
@@ -566,7 +566,7 @@ PATTERN_TEST(in_levels)
     }
 }
 
-/* Which ranks share a subtree if the hosts have different numbers of ranks. */
+/* Checks which ranks share a subtree if the hosts have different numbers of ranks. */
 START_TEST(uneven_levels)
 {
     static const struct {
@@ -606,7 +606,7 @@ START_TEST(no_levels)
 }
 END_TEST
 
-/* The largest job, placed on hosts of 8 ranks and of 64 ranks: each subtree is a host. */
+/* Places the largest job on hosts of 8 ranks and of 64 ranks: each subtree is a host. */
 START_TEST(many_ranks)
 {
     static int host_of[4096];
@@ -630,7 +630,7 @@ START_TEST(many_ranks)
 }
 END_TEST
 
-/* The rank that sends most must send fewer bytes with `large`. */
+/* With `large`, the rank that sends most must send fewer bytes. */
 START_TEST(large_sends_fewer_bytes)
 {
     const uint64_t count = 1 << 20;

@@ -1,7 +1,6 @@
-/* References for reductions: computed one element at a time with exact doubles and the processor's
+/* References for reductions, computed one element at a time with exact doubles and the processor's
  * rounding, without tessera's own conversions. Tests of communicators check tens of millions of
- * elements, so powers of two are multiplied, where frexp and ldexp would take most of their time.
- */
+ * elements. Therefore powers of two are multiplied: frexp and ldexp would take most of the time. */
 #ifndef TESTS_COMM_REDUCE_NUMBERS_H
 #define TESTS_COMM_REDUCE_NUMBERS_H
 
@@ -32,7 +31,7 @@ static inline uint64_t size_of(tsr_dtype dtype)
                                                                       : 2;
 }
 
-/* Explicit mantissa bits and exponent bias of a float type below 32 bits. */
+/* Gets the explicit mantissa bits and the exponent bias of a float type below 32 bits. */
 static inline void format_of(tsr_dtype dtype, int *mantissa, int *bias)
 {
     *mantissa = dtype == TSR_F16 ? 10 : 7;
@@ -53,7 +52,7 @@ static inline uint64_t bits_of_double(double x)
     return bits;
 }
 
-/* 2^exponent, from -1022 to 1023. */
+/* Returns 2^exponent, for exponents from -1022 to 1023. */
 static inline double power_of_two(int exponent)
 {
     return double_of((uint64_t)(exponent + 1023) << 52);
@@ -105,8 +104,8 @@ static inline uint64_t bits_of_float(double x, tsr_dtype dtype)
     int last = exponent < 1 - bias ? 1 - bias - mantissa : exponent - mantissa;
     double units = fabs(x) * power_of_two(-last);
     units = (units + 0x1p52) - 0x1p52; /* rounded to an integer */
-    /* Subnormal numbers have no leading one, and a number that is rounded up to the next power of
-     * two carries into the exponent. */
+    /* Subnormal numbers have no leading one. A number that is rounded up to the next power of two
+     * carries into the exponent. */
     uint64_t magnitude = ((uint64_t)(last + bias + mantissa - 1) << mantissa) + (uint64_t)units;
     return sign | (magnitude < infinity ? magnitude : infinity);
 }
@@ -202,7 +201,7 @@ static inline uint64_t random_element(uint64_t *random, tsr_dtype dtype)
         return cut(bits, dtype);
     if (what < 4) {
         uint64_t special = special_f32[bits % (sizeof special_f32 / sizeof special_f32[0])];
-        /* The same special value in the other types. A NaN gets a random sign and payload. */
+        /* Converts the special value to the other types. A NaN gets a random sign and payload. */
         if (dtype == TSR_F32)
             return special;
         if (dtype == TSR_BF16)

@@ -1,6 +1,6 @@
-/* The shared-memory transport between ranks that are threads of this process. All slots are in one
- * region, so every rank has them at the same addresses, and the thread sanitizer sees who reads and
- * writes them. It sees nothing between processes. */
+/* Tests the shared-memory transport between ranks that are threads of this process. All slots are
+ * in one region, so every rank has them at the same addresses. Therefore the thread sanitizer sees
+ * who reads and writes them, which it cannot see between processes. */
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -12,7 +12,7 @@
 
 enum { RANKS = 7, CALLS = 60, POLLS = 2 };
 
-/* What all ranks share. */
+/* State that all ranks share. */
 typedef struct job {
     int size;
     uint64_t seed;
@@ -39,7 +39,8 @@ static void wake(job *all, uint64_t ranks)
     }
 }
 
-/* Advances to the next event except a wake-up. Polls first, and then sleeps as progress.c does. */
+/* Advances to the next event that is not a wake-up. Polls first, and then sleeps as progress.c
+ * does. */
 static tsr__shm_event advance(rank *me)
 {
     tsr__shm_event event;
@@ -65,7 +66,7 @@ static tsr__shm_event advance(rank *me)
     }
 }
 
-/* Element i of what a rank contributes to a call. */
+/* Returns element i of what a rank contributes to a call. */
 static int32_t element(const tsr__call *call, int from, uint64_t i)
 {
     return (from + 1) * (int32_t)((i * 7 + call->sequence) % 1000);
@@ -76,7 +77,8 @@ static int32_t sum(const tsr__call *call, int size, uint64_t i)
     return size * (size + 1) / 2 * element(call, 0, i);
 }
 
-/* Whether a kind has blocks, one for each rank, as its input or its output. */
+/* Returns whether operations of this kind have blocks, one for each rank, as their input; the next
+ * function is for their output. */
 static bool has_input_blocks(int kind)
 {
     return kind == TSR__CALL_REDUCE_SCATTER || kind == TSR__CALL_ALL_TO_ALL ||
@@ -88,7 +90,7 @@ static bool has_output_blocks(int kind)
     return kind == TSR__CALL_ALL_GATHER || kind == TSR__CALL_ALL_TO_ALL || kind == TSR__CALL_GATHER;
 }
 
-/* The result of a call: element i of what this rank receives. */
+/* Returns element i of what this rank receives from a call. */
 static int32_t expected(const rank *me, const tsr__call *call, uint64_t i)
 {
     const uint64_t count = call->count, mine = (uint64_t)me->number * count;
@@ -109,7 +111,8 @@ static int32_t expected(const rank *me, const tsr__call *call, uint64_t i)
     }
 }
 
-/* Calls that all ranks make, of every kind, from a few bytes to several rounds. */
+/* Makes the list of calls, which is the same on all ranks: every kind, from a few bytes to several
+ * rounds. */
 static void make_calls(rank *me)
 {
     static const tsr__call_kind kinds[] = {
@@ -184,8 +187,8 @@ static void *make_all_calls(void *user)
     return NULL;
 }
 
-/* Runs ranks as threads, each of which has a slot in the same region. The barrier is one of `meet`
- * ranks. */
+/* Runs `body` on each rank. Ranks are threads with a slot in the same region. `meet` of them use
+ * the barrier. */
 static void run(job *all, int meet, void *(*body)(void *user))
 {
     static const int owner[RANKS] = {0};
@@ -228,7 +231,7 @@ START_TEST(operations_of_every_kind)
 }
 END_TEST
 
-/* Every rank but one makes the same call, after some that agree. */
+/* After some calls that agree, rank 1 makes another call than the rest. */
 static void *differ(void *user)
 {
     rank *me = user;
@@ -246,7 +249,7 @@ static void *differ(void *user)
     tsr__shm_call_of(me->shm, event.mismatch, &theirs, &before);
     ck_assert_uint_eq(theirs.count, me->number == 1 ? 12 : 13);
     ck_assert(tsr__call_same(&before, &me->calls[last - 1]));
-    pthread_barrier_wait(&me->all->barrier); /* a rank that stops ends what the others wait for */
+    pthread_barrier_wait(&me->all->barrier); /* stopping would end what other ranks wait for */
     tsr__shm_stop(me->shm);
     return NULL;
 }
@@ -258,8 +261,8 @@ START_TEST(calls_that_differ)
 }
 END_TEST
 
-/* Rank 0 stops after the first call, which the others may be in. They must not complete the
- * second. */
+/* Rank 0 stops after the first call. The others may still be in that call, and must not complete
+ * the second. */
 static void *stop(void *user)
 {
     rank *me = user;

@@ -1,4 +1,4 @@
-/* A problem of attention with all its options, and its results in double precision. */
+/* A random attention problem with all its options, and its results in double precision. */
 #ifndef TESTS_GPU_ATTENTION_CASE_H
 #define TESTS_GPU_ATTENTION_CASE_H
 
@@ -20,7 +20,7 @@ typedef struct attention_case {
     int32_t *kv_head;             /* [heads], or NULL */
     double *q, *k, *v, *dy;       /* dy may be NULL */
     double *y, *lse, *dq, *dk, *dv;
-    /* The magnitude to which rounding errors of dq and dk are relative if the gradients cancel. */
+    /* The magnitudes to which rounding errors of dq and dk are relative if the gradients cancel. */
     double natural_q, natural_k;
 } attention_case;
 
@@ -78,7 +78,7 @@ static inline double *attention_random_lengths(gpu_random *random, int64_t batch
     return lengths;
 }
 
-/* One in five of the elements forbid their key. */
+/* Makes a mask. One in five of its elements forbids the key. */
 static inline double *attention_random_mask(gpu_random *random, int64_t count, tsr_dtype dtype)
 {
     double *mask = attention_random_values(random, count, 2, dtype);
@@ -100,7 +100,7 @@ static inline void attention_spoil_keys(const attention_case *c, double *values)
     }
 }
 
-/* The score of a query and a key, or -inf; *slope is its derivative by scale · q·k. */
+/* Returns the score of a query and a key, or -inf. *slope is its derivative by scale · q·k. */
 static inline double attention_score(const attention_case *c, int64_t b, int64_t h, int64_t i,
                                      int64_t j, const double *q, const double *k, double *slope)
 {
@@ -186,7 +186,7 @@ static inline void attention_free(attention_case *c)
     *c = (attention_case){0};
 }
 
-/* Half a unit in the last place, relative to the value. */
+/* Returns half a unit in the last place, relative to the value. */
 static inline double attention_half_unit(tsr_dtype dtype)
 {
     return dtype == TSR_F32 ? 0x1p-24 : dtype == TSR_F16 ? 0x1p-11 : 0x1p-8;

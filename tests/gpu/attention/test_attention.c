@@ -25,7 +25,7 @@ static tsr_tensor *view(problem *p, gpu_random *random, tsr_dtype dtype, int ndi
     return gpu_random_view(random, dtype, ndim, shape, &p->parents[p->parent_count++]);
 }
 
-/* The dtypes of q, k, v, dy, y, dq, dk, dv and mask. There are few combinations because drivers
+/* The dtypes of q, k, v, dy, y, dq, dk, dv and mask. There are few combinations, because drivers
  * compile kernels for each. */
 static const tsr_dtype mixtures[][9] = {
     {TSR_F32, TSR_F32, TSR_F32, TSR_F32, TSR_F32, TSR_F32, TSR_F32, TSR_F32, TSR_F32},
@@ -35,9 +35,9 @@ static const tsr_dtype mixtures[][9] = {
 };
 enum { Q, K, V, DY, Y, DQ, DK, DV, MASK };
 
-/* Adds options by the bits of `number`. Among any eight numbers in a row, each two options are
- * together, alone and missing; and each two numbers that use the same mixture of dtypes differ in
- * the mask, the soft cap and both lengths. */
+/* Adds options by the bits of `number`. Among any eight consecutive numbers, any two options occur
+ * together, each alone, and both missing. Any two numbers that use the same mixture of dtypes
+ * differ in the mask, the soft cap and both lengths. */
 static void add_options(problem *p, gpu_random *random, int number)
 {
     attention_case *c = &p->c;
@@ -125,8 +125,8 @@ static tsr_attention_params params_of(const problem *p)
                                   .kv_head = p->c.kv_head};
 }
 
-/* Whether kernels with cooperative matrices may compute a problem. They round probabilities, and
- * their gradients, to the dtype before they multiply them. */
+/* Returns whether kernels with cooperative matrices may compute a problem. These kernels round
+ * probabilities, and their gradients, to the dtype before they multiply them. */
 static bool may_round(const problem *p)
 {
     const tsr_dtype dtype = p->dtypes[Q];
@@ -136,7 +136,7 @@ static bool may_round(const problem *p)
     return gpu->device_class == TSR__CLASS_GPU && used >= 0;
 }
 
-/* What the problem has no tensor for is not compared. */
+/* Compares the results. Those for which the problem has no tensor are left out. */
 static void check(problem *p, const char *name)
 {
     attention_case *c = &p->c;
@@ -185,7 +185,7 @@ static void compute(problem *p, gpu_random *random, const char *name)
                               &params));
     check(p, name);
     if (!gpu_is_swiftshader() && (p->kv_lengths || p->q_lengths)) {
-        /* Without lse, lavapipe has another kernel for lengths. */
+        /* For lengths without lse, lavapipe uses another kernel. */
         gpu_poison(p->y);
         GPU_OK(tsr_attention(queue, p->y, NULL, p->q, p->k, p->v, &params));
         check(p, name);
@@ -221,7 +221,7 @@ START_TEST(agrees_with_doubles)
 }
 END_TEST
 
-/* [batch, heads, length, head_dim] of a tensor [batch, length, heads, head_dim]. */
+/* Makes a view [batch, heads, length, head_dim] of a tensor [batch, length, heads, head_dim]. */
 static tsr_tensor *by_heads(problem *p, int64_t heads, int64_t length)
 {
     const int64_t shape[] = {p->c.batch, length, heads, p->c.head_dim};
@@ -232,8 +232,8 @@ static tsr_tensor *by_heads(problem *p, int64_t heads, int64_t length)
     return out;
 }
 
-/* Replaces three tensors, which must have the same shape, by parts of one, as a product makes
- * queries, keys and values. */
+/* Replaces three tensors, which must have the same shape, by parts of one tensor, as if one product
+ * had made queries, keys and values. */
 static void fuse(problem *p, tsr_tensor **parts[3])
 {
     const int64_t heads = p->c.heads;
@@ -245,9 +245,9 @@ static void fuse(problem *p, tsr_tensor **parts[3])
     }
 }
 
-/* Many short sequences without gaps in a row, for which lavapipe has a kernel of its own: with as
- * many queries as keys, fewer, and more, some of which then see no key; and rows that do not fill a
- * workgroup. */
+/* Many short sequences in tensors without gaps in a row, for which lavapipe has a kernel of its
+ * own. There are as many queries as keys, fewer, or more; with more, some queries see no key. Some
+ * rows do not fill a workgroup. */
 START_TEST(agrees_with_doubles_for_short_sequences)
 {
     static const attention_case cases[] = {
@@ -325,7 +325,7 @@ START_TEST(agrees_with_doubles_for_few_queries)
                            .q_len = gpu_random_between(&random, 1, 2),
                            .kv_len = gpu_random_between(&random, 1, 1500),
                            .head_dim = dims[number]}};
-        /* With lengths and lse, lavapipe has no other kernel for it. */
+        /* lavapipe uses this kernel also with lengths and lse. */
         p.c.kv_length = attention_random_lengths(&random, p.c.batch, p.c.kv_len);
         p.kv_lengths = gpu_new(TSR_I32, 1, &p.c.batch);
         gpu_put(p.kv_lengths, p.c.kv_length);
@@ -336,7 +336,7 @@ START_TEST(agrees_with_doubles_for_few_queries)
 }
 END_TEST
 
-/* `plain`: the tensors have no gaps, so that lavapipe gathers the pages. */
+/* `plain`: the tensors have no gaps, so that lavapipe gathers the pages before it multiplies. */
 typedef struct paging {
     int64_t q_len, page_len, head_dim;
     bool q_lengths, plain;
@@ -352,7 +352,7 @@ static tsr_tensor *plain_or_view(problem *p, gpu_random *random, bool plain, tsr
     return tensor;
 }
 
-/* Keys in pages of a cache in any order, some of which sequences share. */
+/* Tests keys in pages of a cache, in any order. Sequences share some pages. */
 static void try_pages(gpu_random *random, const paging *how, const tsr_dtype *dtypes)
 {
     enum { PAGES = 7, COUNT = 6 };
@@ -434,7 +434,7 @@ START_TEST(reads_pages)
 }
 END_TEST
 
-/* The kernel for few queries; several blocks of keys in pages. */
+/* Tests the kernel for few queries, with several blocks of keys in pages. */
 START_TEST(reads_pages_for_few_queries)
 {
     gpu_random random = {75};
@@ -442,8 +442,8 @@ START_TEST(reads_pages_for_few_queries)
 }
 END_TEST
 
-/* Tensors without gaps, whose pages lavapipe gathers: more keys than a block of scores has and an
- * odd number of columns; and several blocks of queries. */
+/* Tensors without gaps, whose pages lavapipe gathers. In one case there are more keys than a block
+ * of scores can hold, and an odd number of columns; in the other, several blocks of queries. */
 START_TEST(gathers_pages)
 {
     gpu_random random = {(uint64_t)_i + 90};
@@ -458,7 +458,7 @@ START_TEST(gathers_pages)
 }
 END_TEST
 
-/* Several blocks of keys and of queries, and heads of uneven groups. */
+/* Several blocks of keys and of queries, and groups of heads of different sizes. */
 START_TEST(agrees_with_doubles_in_several_blocks)
 {
     gpu_random random = {(uint64_t)_i + 100};
@@ -475,7 +475,7 @@ START_TEST(agrees_with_doubles_in_several_blocks)
                        .softcap = _i == 3 ? 3 : 0}};
     const int64_t mask_shape[] = {1, p.c.heads, 1, p.c.kv_len};
     if (_i == 1 || _i == 2) {
-        /* A mask that broadcasts. */
+        /* This mask broadcasts. */
         double *values = attention_random_mask(&random, p.c.heads * p.c.kv_len, p.dtypes[MASK]);
         p.c.mask = attention_doubles(attention_queries_count(&p.c) * p.c.kv_len);
         for (int64_t n = 0; n < attention_queries_count(&p.c) * p.c.kv_len; n++)
@@ -490,7 +490,7 @@ START_TEST(agrees_with_doubles_in_several_blocks)
 }
 END_TEST
 
-/* The scores of 16,384 queries would take 1 GiB for each head. */
+/* Attention does not store all scores, which would take 1 GiB for each head of 16,384 queries. */
 START_TEST(takes_little_memory)
 {
     const int64_t shape[] = {1, 1, 16384, 64}, last[] = {1, 1, 1, 64};
@@ -503,7 +503,7 @@ START_TEST(takes_little_memory)
     gpu_poison(y);
     uint64_t before, after;
     tsr_device_memory_usage(gpu, NULL, &before);
-    /* A CPU driver without its special kernels would take minutes for all keys. */
+    /* For all keys, a CPU driver without special kernels would take minutes. */
     const int64_t window = gpu_is_swiftshader() ? 64 : 0;
     GPU_OK(tsr_attention(queue, y, lse, q, k, v,
                          tsr_attention_params(.causal = true, .window = window)));
@@ -520,9 +520,9 @@ START_TEST(takes_little_memory)
     double got[64], want[64];
     gpu_get(of_y, got);
     gpu_get(one, want);
-    /* A call adds n products of either sign, and so do the sums on the way. Roundings of n
-     * additions that are independent of each other come to about sqrt(n) · 2^-24 of the largest sum
-     * on the way (Higham and Mary, 2019), which is about as large as the largest result. That
+    /* A call adds n products of either sign. The intermediate sums have either sign, too, so their
+     * roundings are independent. Together, n roundings come to about sqrt(n) · 2^-24 of the largest
+     * intermediate sum (Higham and Mary, 2019), which is about as large as the largest result. That
      * is 7.6e-6 here; without one of the 16,384 keys the result would differ by 5e-3. */
     const double keys = window > 0 ? (double)window : (double)shape[2];
     attention_compare("16384", "y", 64, got, want, attention_most(want, 64),
@@ -673,9 +673,9 @@ START_TEST(refuses_params)
 }
 END_TEST
 
-/* Every allocation and every Vulkan call fails once: nothing leaks, and the result is as it was or,
- * where the failure was made up for, as it should be. */
-/* On lavapipe, each of these takes other kernels. */
+/* Every allocation and every Vulkan call fails once. Nothing may leak, and the result must be
+ * unchanged, or correct where the library could continue without the failed call. */
+/* On lavapipe, each variant uses another kernel. */
 typedef enum variant { PLAIN, LENGTHS, LENGTHS_WITHOUT_LSE, SHORT } variant;
 
 static void survive(tsr__fault_kind kind, int code, variant which)
@@ -729,9 +729,9 @@ START_TEST(survives_failures)
 }
 END_TEST
 
-/* Parameters need a command and a barrier only if the host does not reach the device's memory. More
- * calls in a row than one buffer of parameters has room for. Each has its own scale, and y is the
- * sigmoid of it. */
+/* Parameters need a command and a barrier only if the host cannot reach the device's memory. The
+ * test makes more consecutive calls than one buffer of parameters can serve. Each call has its own
+ * scale, and y is the sigmoid of the scale. */
 START_TEST(sends_parameters)
 {
     enum { CALLS = 300, FEW = 8 };

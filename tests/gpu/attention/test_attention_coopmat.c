@@ -1,5 +1,5 @@
-/* Attention and its gradients by cooperative matrices, compared with double precision. On a device
- * without them, other kernels compute the same calls, which test_attention.c tests. */
+/* Compares attention and its gradients by cooperative matrices with double precision. On a device
+ * without them, other kernels compute the same calls; test_attention.c tests those. */
 #include "attention_case.h"
 
 #include "gpu/device/device.h"
@@ -9,14 +9,14 @@
 typedef struct problem {
     attention_case c;
     tsr_dtype dtype;
-    /* Tensors are without gaps, so that the kernel loads vectors if it can. */
+    /* The tensors have no gaps, so that the kernel loads vectors if it can. */
     bool plain;
     tsr_tensor *q, *k, *v, *dy, *y, *lse, *dq, *dk, *dv, *mask, *q_lengths, *kv_lengths, *pages;
     tsr_tensor *parents[16];
     int parent_count;
 } problem;
 
-/* The pipelines that the device was asked for. */
+/* How many pipelines the device was asked for, with and without cooperative matrices. */
 static int asked_matrices, asked_others;
 static bool refuses_matrices;
 
@@ -54,7 +54,7 @@ static bool has_matrices(tsr_dtype dtype)
     if (!has_matrices(dtype))                                                                      \
     SKIP("no cooperative matrices of %s", tsr_dtype_name(dtype))
 
-/* Checks which kernels the last call asked for. */
+/* Checks which kind of kernel the last call asked for. */
 static void check_asked(bool matrices)
 {
     ck_assert_int_eq(asked_matrices > 0, matrices);
@@ -110,7 +110,7 @@ static void add_options(problem *p, gpu_random *random, int number)
     }
 }
 
-/* `q_size`: the magnitude of queries, which makes scores large. */
+/* `q_size` is the magnitude of the queries; large ones make scores large. */
 static void make_tensors(problem *p, gpu_random *random, double q_size)
 {
     attention_case *c = &p->c;
@@ -159,9 +159,10 @@ static tsr_attention_params params_of(const problem *p)
                                   .kv_head = p->c.kv_head};
 }
 
-/* The kernels round probabilities, and their gradients, to the dtype before they multiply them,
- * with an error of half a unit each. Their sums therefore have an error relative to what they sum:
- * `natural`. What the problem has no tensor for is not compared. */
+/* Compares the results. Those for which the problem has no tensor are left out. The kernels round
+ * probabilities, and their gradients, to the dtype before they multiply them, with an error of half
+ * a unit each. The error of a sum of such products is therefore relative to the magnitude of the
+ * products: `natural`. */
 static void check(const problem *p, const char *name)
 {
     const attention_case *c = &p->c;
@@ -170,7 +171,8 @@ static void check(const problem *p, const char *name)
                  most_k = attention_most(c->k, keys * c->head_dim),
                  most_v = attention_most(c->v, keys * c->head_dim),
                  most_dy = c->dy ? attention_most(c->dy, rows * c->head_dim) : 0;
-    /* |ds| is at most |dp − delta|, of which head_dim products of random signs are typical. */
+    /* |ds| is at most |dp − delta|, whose typical size is that of a sum of head_dim products with
+     * random signs. */
     const double ds = most_dy * most_v * sqrt((double)c->head_dim) * scale;
     const struct {
         const char *name;
@@ -253,7 +255,7 @@ START_TEST(agrees_with_doubles)
 }
 END_TEST
 
-/* Scores rise from block to block, so that the rows' maxima rise often; and masks of the lowest
+/* Scores rise from block to block, so that the maxima of rows rise often. Masks have the lowest
  * numbers, which must not be taken for unseen keys. */
 START_TEST(follows_maxima)
 {
@@ -292,7 +294,7 @@ START_TEST(follows_maxima)
 }
 END_TEST
 
-/* The keys of prompts, in pages of a cache that sequences share. */
+/* The keys of prompts are in pages of a cache that sequences share. */
 START_TEST(reads_pages)
 {
     enum { PAGES = 7, COUNT = 6, PAGE = 24 };
@@ -353,7 +355,7 @@ START_TEST(reads_pages)
 }
 END_TEST
 
-/* A call in many dispatches, each within the work limit of a slow GPU. */
+/* A call is divided into many dispatches, each within the work limit of a slow GPU. */
 START_TEST(obeys_the_work_limit)
 {
     NEEDS_MATRICES(TSR_F16);
@@ -367,7 +369,8 @@ START_TEST(obeys_the_work_limit)
 }
 END_TEST
 
-/* What the kernels do not compute, and a device on which they failed their self-test. */
+/* Other kernels compute the calls that these kernels cannot compute, and all calls on a device on
+ * which these kernels failed their self-test. */
 START_TEST(falls_back)
 {
     NEEDS_MATRICES(TSR_F16);

@@ -5,7 +5,7 @@
 
 #define F32_ERROR 2e-6
 
-/* A golden tensor's values; the caller frees them. */
+/* Returns the values of a golden tensor; the caller frees them. */
 static double *values_of(const json_t *one, const char *name, int64_t count)
 {
     golden_tensor tensor = golden_tensor_load(one, name);
@@ -71,8 +71,8 @@ static attention_case case_of(const json_t *one)
     return c;
 }
 
-/* The magnitude to which errors are relative. It is the largest value, unless the values are small
- * only because large ones cancel. */
+/* Returns the magnitude to which errors are relative. It is the largest value, unless the values
+ * are small only because large ones cancel. */
 static double relative_to(double most, double natural)
 {
     return most < 0.03 * natural ? natural : most;
@@ -152,7 +152,7 @@ START_TEST(agrees_with_pytorch)
 }
 END_TEST
 
-/* A tensor [1, …] of a file's [a,b,c]. */
+/* Loads a tensor [a,b,c] of a file as [1,a,b,c]. */
 static tsr_tensor *load(const json_t *one, const char *name)
 {
     golden_tensor given = golden_tensor_load(one, name);
@@ -170,8 +170,8 @@ static tsr_tensor *slice(const tsr_tensor *from, int dim, int64_t first, int64_t
     return view;
 }
 
-/* One query against a growing cache, all of it in one call: each query is a sequence of its own
- * length, which reads the same keys. */
+/* A query is computed with a cache that grows, but in one call: each query is a sequence of its own
+ * length, and all sequences read the same keys. */
 static void check_decode(const json_t *one)
 {
     const json_t *list = golden_list(one, "kv_lens"), *length;
@@ -223,7 +223,7 @@ START_TEST(decodes_like_pytorch)
 }
 END_TEST
 
-/* The queries of a sequence in chunks, each of which sees the keys so far. */
+/* Computes the queries of a sequence in chunks. Each chunk sees the keys up to its end. */
 static void check_chunks(const json_t *one)
 {
     golden_tensor want = golden_tensor_load(one, "y");
@@ -264,7 +264,7 @@ START_TEST(prefills_in_chunks_like_pytorch)
     int checked = 0;
     json_array_foreach(golden_list(document, "cases"), index, one)
     {
-        /* The other case shows how PyTorch's own causal mask differs. */
+        /* Skips the case that only shows how PyTorch's own causal mask differs. */
         if (json_object_get(one, "informational"))
             continue;
         check_chunks(one);

@@ -1,5 +1,5 @@
-/* Operands in panels: every element must be at its place with its value, elements that a stretch
- * skips must be 0, and nothing else may be written. */
+/* Packing operands into panels (panels.h). Every element must be at its place with its value,
+ * elements that a stretch of k skips must be 0, and nothing else may be written. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ enum {
 
 static const uint32_t poison = 0x7fc0dead;
 
-/* The value of a line at element k. */
+/* Returns the value of a line at element k. */
 static float number(uint32_t line, uint32_t k)
 {
     return (float)(1 + (line * 31 + k * 7) % 251); /* bf16 represents it exactly in eight bits */
@@ -147,7 +147,7 @@ START_TEST(every_element_at_its_place)
 }
 END_TEST
 
-/* Large enough for several threads. */
+/* The operands are large enough for several threads. */
 START_TEST(megabytes)
 {
     panels p = {.product = {.form = TSR__LAVAPIPE_NT, .m = 99, .n = 99, .k = 3000, .lanes = 8},
@@ -159,7 +159,7 @@ END_TEST
 
 #define LOOPS_K 1024
 
-/* Element i of a line of 16-bit elements, as the bits of a float. */
+/* Returns element i of a line of 16-bit elements, as the bits of a float. */
 static uint32_t widened(const uint16_t *line, uint32_t i, tsr__panel_source source, uint32_t lanes)
 {
     float value;

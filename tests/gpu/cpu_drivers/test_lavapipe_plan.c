@@ -1,6 +1,6 @@
-/* How products are divided for Mesa's CPU driver, as arithmetic: every element of y must get all of
- * k, once and in order, from pieces that are inside the operands and within the limits of a
- * dispatch. */
+/* How products are divided for Mesa's CPU driver, as arithmetic. plan.h explains pieces, stretches,
+ * parts and panels. Every element of y must get all of k, once and in order, from pieces that are
+ * inside the operands and within the limits of a dispatch. */
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -10,11 +10,11 @@
 
 typedef struct cut {
     tsr__lavapipe_product product;
-    uint32_t *next_k;  /* of each element of y; NULL: only the products are counted */
+    uint32_t *next_k;  /* [m, n]: the next k of each element of y; NULL: only count the products */
     uint64_t products; /* number so far */
     bool once;         /* the result of tsr__lavapipe_once() */
-    /* Of the last piece: its first column, the column after its last one, and the number of its
-     * columns that an earlier band has computed. */
+    /* About the last piece: its first column, the column after its last one, and the number of its
+     * columns that an earlier piece has computed. */
     uint64_t col;
     uint32_t end_col, again;
 } cut;
@@ -23,10 +23,11 @@ typedef struct cut {
  * product_of(). */
 typedef struct corner {
     uint64_t row, col, k;
-    uint32_t skip; /* of the elements from k on, the number that is skipped */
+    uint32_t skip; /* how many of the elements from k on are skipped */
 } corner;
 
-/* With panels: those of one stretch for all lines follow those of the previous stretch. */
+/* With panels: finds the stretch of a piece. The panels of all lines for one stretch follow those
+ * for the previous stretch. */
 static void find_panels(const cut *c, const tsr__lavapipe_piece *piece, corner *at)
 {
     const tsr__lavapipe_product *p = &c->product;
@@ -77,7 +78,7 @@ static corner corner_of(const cut *c, const tsr__lavapipe_piece *piece)
     return at;
 }
 
-/* Blocks of rows are in z, and only few workgroups may be past the last row. */
+/* Checks that blocks of rows are in z, and that only few workgroups are past the last row. */
 static void check_blocks(const tsr__lavapipe_product *p, const tsr__lavapipe_piece *piece,
                          uint32_t tiles)
 {
@@ -93,7 +94,8 @@ static void check_blocks(const tsr__lavapipe_product *p, const tsr__lavapipe_pie
     ck_assert(piece->groups[0] * blocks - tiles <= tiles / 32);
 }
 
-/* A piece of a sum of outer products has complete tiles, and all lines at constant distances. */
+/* Checks that a piece of a sum of outer products has complete tiles, and that all lines are at
+ * constant distances. */
 static void check_outer(const tsr__lavapipe_product *p, const tsr__lavapipe_piece *piece,
                         uint32_t row_tiles)
 {
@@ -137,12 +139,12 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     ck_assert(at.row + piece->m <= p->m && at.col + piece->n <= p->n && first + k_count <= p->k);
     ck_assert(piece->constants[TSR__LAVAPIPE_LANES] == p->lanes);
     ck_assert(piece->constants[TSR__LAVAPIPE_BATCHED] == 0);
-    /* Without the careful variant a kernel executes all its steps and complete tiles along n. */
+    /* Without its careful variant, a kernel executes all its steps and complete tiles along n. */
     ck_assert(piece->k == steps || (careful && piece->k == p->k && piece->k < steps));
     ck_assert(nt || careful || piece->n % tile_cols == 0 || (fresh && piece->n > tile_cols));
     ck_assert(!nt || (vectors % width == 0 && piece->n % width == 0));
     ck_assert(nt || piece->constants[TSR__LAVAPIPE_FORM] == (p->form == TSR__LAVAPIPE_TN));
-    /* Only the pieces that end with k write y. */
+    /* Only the pieces that reach the end of k write y. */
     const uint32_t finish = piece->constants[TSR__LAVAPIPE_FINISH];
     ck_assert(finish == (at.k + (uint64_t)piece->k * parts == p->k ? p->finish : 0));
     ck_assert(!finish || nt || fresh);
@@ -184,7 +186,8 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     if (first == 0) {
         ck_assert(p->parts == 1 || parts == p->parts);
     }
-    /* The last tile along n may begin in the band before, and then sets the sums again. */
+    /* The last tile along n may begin in columns of the previous piece. It then sets their sums
+     * again. */
     if (at.col != c->col) {
         c->again = c->end_col - (uint32_t)at.col;
         ck_assert(c->again < piece->n);
@@ -270,7 +273,7 @@ START_TEST(random_products)
 }
 END_TEST
 
-/* Operands in panels, for some rows of a at a time, which may be too few to use panels by
+/* Operands are in panels. A product has some rows of a at a time, perhaps too few to use panels by
  * themselves. */
 START_TEST(products_in_panels)
 {
@@ -323,7 +326,7 @@ static tsr_status keep_first(void *user, const tsr__lavapipe_piece *piece)
     return TSR_ERR_TIMEOUT; /* stops the plan */
 }
 
-/* The longest stretches, in panels or not. */
+/* The longest stretches, with and without panels. */
 START_TEST(long_products)
 {
     uint64_t random = 19;
@@ -368,7 +371,8 @@ START_TEST(long_products)
 }
 END_TEST
 
-/* The limits: rows, k and work, and rows that fill tiles of six or rather tiles of four. */
+/* The limits from which products count as long: rows, k and work, and rows that fill tiles of six
+ * better than tiles of four. */
 START_TEST(products_that_are_long)
 {
     static const struct {
@@ -401,7 +405,7 @@ START_TEST(products_that_are_long)
 }
 END_TEST
 
-/* Few rows, with k divided into parts, around each number of rows and both lengths. */
+/* Few rows, with k divided into parts: numbers around each limit of rows and of both lengths. */
 START_TEST(few_long_rows)
 {
     uint64_t random = 9;
@@ -420,7 +424,7 @@ START_TEST(few_long_rows)
 }
 END_TEST
 
-/* Few elements of y, around each number of parts. */
+/* Few elements of y: sizes around each limit of the number of parts. */
 START_TEST(few_deep_elements)
 {
     uint64_t random = 11;
@@ -439,7 +443,7 @@ START_TEST(few_deep_elements)
 }
 END_TEST
 
-/* A k that one stretch covers, with lanes along n. */
+/* One stretch covers k, and lanes are along n. */
 START_TEST(short_k)
 {
     uint64_t random = 13;
@@ -458,7 +462,7 @@ START_TEST(short_k)
 }
 END_TEST
 
-/* Sums of outer products: parts of 64, 96 or 128 elements of k, in one dispatch or several. */
+/* Sums of outer products, with parts of 64, 96 or 128 elements of k, in one dispatch or several. */
 START_TEST(outer_products)
 {
     uint64_t random = 17;
@@ -471,7 +475,7 @@ START_TEST(outer_products)
         const uint32_t k = length * (uint32_t)random_between(&random, 2, i % 5 ? 20 : 40);
         check_plan(TSR__LAVAPIPE_TN, m, n, k, lanes, i % 7 == 0, true);
         if (m % 4 == 3 || !tsr__lavapipe_outer(m, n, k, lanes))
-            continue; /* of a batch, or too small */
+            continue; /* part of a batch, or too small */
         in_parts++;
         several += k / length > 8;
     }
@@ -480,8 +484,8 @@ START_TEST(outer_products)
 }
 END_TEST
 
-/* The limits: whole parts, columns of whole tiles, and fewer elements in all parts of y than in
- * copies of the operands. */
+/* The limits of outer products: whole parts, columns of whole tiles, and fewer elements in all
+ * parts of y than in copies of the operands. */
 START_TEST(outer_products_that_suit)
 {
     ck_assert(tsr__lavapipe_outer(512, 128, 768, 8));
@@ -502,7 +506,7 @@ START_TEST(outer_products_that_suit)
 }
 END_TEST
 
-/* One row with lanes along n. */
+/* One row, with lanes along n. */
 START_TEST(one_long_row)
 {
     uint64_t random = 10;
@@ -521,19 +525,19 @@ static uint32_t row_parts(uint32_t n, uint32_t k)
         &(tsr__lavapipe_product){.form = TSR__LAVAPIPE_NN, .m = 1, .n = n, .k = k, .lanes = 8});
 }
 
-/* The limits from which parts are faster, see docs/log/matmul-lavapipe.md. */
+/* The limits from which parts are faster; see docs/log/matmul-lavapipe.md. */
 START_TEST(parts_of_one_row)
 {
     ck_assert_uint_eq(row_parts(256, 255), 1);
     ck_assert_uint_eq(row_parts(256, 256), 8);
     ck_assert_uint_eq(row_parts(1 << 14, 127), 1);
     ck_assert_uint_eq(row_parts(512, 128), 4);
-    ck_assert_uint_eq(row_parts(8192, 255), 1); /* two long stretches */
+    ck_assert_uint_eq(row_parts(8192, 255), 1); /* here k has two long stretches */
     ck_assert_uint_eq(row_parts(8192, 256), 8);
     ck_assert_uint_eq(row_parts(1024, 1023), 16);
     ck_assert_uint_eq(row_parts(1024, 1024), 32);
     ck_assert_uint_eq(row_parts(4096, 4096), 32);
-    ck_assert_uint_eq(row_parts(1 << 16, 256), 16); /* one part per 16 lines */
+    ck_assert_uint_eq(row_parts(1 << 16, 256), 16); /* here each part has 16 lines */
     ck_assert_uint_eq(row_parts(64, 4096), 32);
 }
 END_TEST
@@ -544,7 +548,8 @@ static uint32_t deep_parts(uint32_t m, uint32_t n, uint32_t k, bool alone)
         .form = TSR__LAVAPIPE_NT, .m = m, .n = n, .k = k, .lanes = 8, .alone = alone});
 }
 
-/* From four stretches of 64 steps of 8 on, see docs/log/matmul-lavapipe.md. */
+/* Parts are used from four stretches of 64 steps of 8 elements on; see
+ * docs/log/matmul-lavapipe.md. */
 START_TEST(parts_of_few_elements)
 {
     ck_assert_uint_eq(deep_parts(64, 64, 2047, true), 1);
@@ -555,7 +560,7 @@ START_TEST(parts_of_few_elements)
     ck_assert_uint_eq(deep_parts(64, 128, 4096, true), 8);
     ck_assert_uint_eq(deep_parts(64, 129, 4096, true), 1);
     ck_assert_uint_eq(deep_parts(512, 16, 1 << 16, true), 16);
-    ck_assert_uint_eq(deep_parts(1, 64, 4095, true), 1); /* stretches of 128 */
+    ck_assert_uint_eq(deep_parts(1, 64, 4095, true), 1); /* here stretches have 128 steps */
     ck_assert_uint_eq(deep_parts(1, 64, 4096, true), 4);
 }
 END_TEST
@@ -583,7 +588,7 @@ static const struct {
     /* With 18 workgroups, one would be past the last row. */
     {68, 1024, 1024, false, 17, 1, 16},
     {72, 1024, 1024, false, 9, 2, 16},
-    /* Each subgroup by itself. */
+    /* each subgroup works by itself */
     {2048, 100, 256, false, 32, 8, 8},
     {4096, 100, 256, false, 32, 8, 8},
     {512, 100, 256, true, 64, 1, 8},
@@ -614,30 +619,30 @@ static const struct {
     uint32_t rows, vectors, steps;
     tsr__lavapipe_form form;
 } tiles_and_stretches[] = {
-    /* k is too short for more steps. */
+    /* k is too short for more steps */
     {256, 256, 256, TSR_F32, 8, 4, 32, TSR__LAVAPIPE_NT},
     {4096, 4096, 511, TSR_F32, 8, 4, 32, TSR__LAVAPIPE_NT},
     {12, 64, 500, TSR_F32, 8, 4, 32, TSR__LAVAPIPE_NT},
-    /* The longest code that fits the instruction cache. */
+    /* the longest code that fits the instruction cache */
     {12, 64, 512, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
     {64, 256, 1024, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
     {1024, 1024, 1024, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
     {1024, 1024, 1024, TSR_BF16, 4, 4, 64, TSR__LAVAPIPE_NT},
     {1024, 1024, 1024, TSR_F16, 4, 4, 64, TSR__LAVAPIPE_NT},
     {25, 4096, 4096, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
-    /* One stretch for all of k, but not for few rows, or if all stretches are about as long. */
+    /* one stretch for all of k, except for few rows, or if all stretches are about as long */
     {768, 128, 384, TSR_F32, 4, 4, 48, TSR__LAVAPIPE_NT},
     {128, 512, 768, TSR_F32, 4, 4, 96, TSR__LAVAPIPE_NT},
     {128, 128, 768, TSR_BF16, 4, 4, 96, TSR__LAVAPIPE_NT},
     {64, 128, 768, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
     {12, 2048, 768, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
     {768, 128, 640, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
-    /* Few rows, in the tiles that waste the fewest rows. */
+    /* few rows, in the tiles that waste the fewest rows */
     {24, 4096, 4096, TSR_F32, 8, 4, 128, TSR__LAVAPIPE_NT},
     {18, 4096, 4096, TSR_F32, 6, 4, 128, TSR__LAVAPIPE_NT},
     {16, 4096, 4096, TSR_F16, 8, 4, 128, TSR__LAVAPIPE_NT},
     {12, 4096, 4096, TSR_F16, 6, 4, 128, TSR__LAVAPIPE_NT},
-    /* A few rows, with a small b and with one that is large enough for long runs. */
+    /* a few rows, with a small b, and with a b that is large enough for long runs */
     {1, 512, 256, TSR_F32, 1, 8, 32, TSR__LAVAPIPE_NT},
     {1, 512, 512, TSR_F32, 1, 4, 64, TSR__LAVAPIPE_NT},
     {1, 512, 1024, TSR_F32, 1, 4, 128, TSR__LAVAPIPE_NT},
@@ -647,7 +652,7 @@ static const struct {
     {3, 1024, 1024, TSR_F32, 4, 8, 32, TSR__LAVAPIPE_NT},
     {6, 1024, 1024, TSR_F32, 6, 4, 32, TSR__LAVAPIPE_NT},
     {8, 1024, 1024, TSR_F16, 8, 4, 32, TSR__LAVAPIPE_NT},
-    /* Lanes along n. */
+    /* lanes along n */
     {64, 64, 64, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_TN},
     {66, 64, 72, TSR_F32, 6, 4, 32, TSR__LAVAPIPE_TN},
     {9, 64, 96, TSR_F32, 6, 4, 96, TSR__LAVAPIPE_NN},
@@ -674,8 +679,8 @@ START_TEST(sizes_of_tiles)
 }
 END_TEST
 
-/* Large products of a short k have pipelines with the stride of b as a constant, as far as the
- * constant can be part of an instruction. Others share their pipelines. */
+/* Large products with a short k have pipelines in which the stride of b is a constant, if the
+ * constant fits an instruction. Other products share their pipelines. */
 START_TEST(constant_lines)
 {
     static const struct {
@@ -706,7 +711,7 @@ START_TEST(constant_lines)
 }
 END_TEST
 
-/* Sizes up to the limits of lavapipe.c. */
+/* Sizes up to the limits of lavapipe's code for products. */
 START_TEST(huge_products)
 {
     static const uint32_t sizes[][3] = {
