@@ -1,9 +1,9 @@
-/* tsr_matmul on Mesa's CPU driver, where the host may pack operands in panels. The bits must be the
- * same as if kernels pack them. */
+/* tsr_matmul on Mesa's CPU driver, where the host may pack operands in panels (panels.h). The bits
+ * must be the same as if kernels pack them. */
 #include "gpu/matmul/matmul_case.h"
 #include "gpu/pipeline/pipeline.h"
 
-/* The bits of a · b in f32, which the caller frees. */
+/* Returns the bits of a · b in f32, which the caller frees. */
 static uint32_t *product_bits(const tsr_tensor *a, const tsr_tensor *b, int64_t m, int64_t n)
 {
     const size_t size = (size_t)(m * n) * sizeof(uint32_t);
@@ -26,8 +26,8 @@ START_TEST(the_same_bits_whoever_packs)
     static const tsr_dtype pairs[][2] = {{TSR_F16, TSR_F16},  {TSR_F32, TSR_F16},
                                          {TSR_F32, TSR_BF16}, {TSR_BF16, TSR_BF16},
                                          {TSR_F32, TSR_F32},  {TSR_BF16, TSR_F32}};
-    /* the last rounds: the longest stretches, with six rows in order and with four in panels; with
-     * other vectors than of 8 lanes, stretches are the usual ones */
+    /* The last rounds use the longest stretches of k, with six rows in order and with four rows in
+     * panels. If vectors do not have 8 lanes, stretches have their usual length. */
     const bool long_code = _i >= 18,
                in_order = long_code && _i % 3 == 0 && gpu->info.subgroup_size == 8;
     const tsr_dtype *const dtypes = pairs[long_code ? 1 : _i / 3];
@@ -68,8 +68,9 @@ START_TEST(the_same_bits_whoever_packs)
 }
 END_TEST
 
-/* Processors with a large cache of instructions have longer stretches, in panels or not, and tiles
- * of six rows or of four. Other tests compute this only where the processor does. */
+/* On processors with a large instruction cache, products have longer stretches of k, in panels or
+ * not, and tiles of six rows or of four. Other tests compute such products only if the processor
+ * has this cache. */
 START_TEST(long_stretches)
 {
     gpu_random random = {66};
@@ -79,14 +80,14 @@ START_TEST(long_stretches)
     c.b = TSR_F16;
     gpu->long_code = true;
     run_case(&random, &c);
-    c = plain_case(100, 2048, 700); /* two, the second with an epilogue */
+    c = plain_case(100, 2048, 700); /* two stretches, the second with an epilogue */
     c.transpose_b = true;
     c.b = c.y = TSR_F16;
     c.bias = TSR_F32;
     c.bias_shape = (batch_shape){1, {700}};
     c.activation = TSR_ACT_SILU;
     run_case(&random, &c);
-    c = plain_case(28, 4100, 1201); /* tiles of four rows, columns that are not whole tiles */
+    c = plain_case(28, 4100, 1201); /* tiles of four rows, columns that do not fill a tile */
     c.transpose_b = c.views = c.accumulate = true;
     c.a = c.b = TSR_BF16;
     c.alpha = 0.5f;
@@ -99,8 +100,8 @@ static void product(tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
     GPU_OK(tsr_matmul(queue, y, a, b, tsr_matmul_params(.transpose_b = true)));
 }
 
-/* The host may pack operands that no recorded work uses, even if there is other recorded work. It
- * may not pack operands that recorded work is still to write or read. */
+/* The host may pack operands that no recorded work uses, even if other work is recorded. It must
+ * not pack operands that recorded work will still write or read. */
 START_TEST(panels_behind_other_work)
 {
     enum { M = 130, K = 1030, N = 140 };
@@ -123,7 +124,7 @@ START_TEST(panels_behind_other_work)
     ck_assert_uint_gt(tsr__pipelines_built(gpu), built);
     ck_assert_uint_gt(built, before);
     GPU_OK(tsr_random_uniform(queue, a, -1, 1, &(tsr_random_params){.seed = 3}));
-    product(y[2], a, b); /* a product of values that do not exist yet */
+    product(y[2], a, b); /* a product of values that recorded work has not computed yet */
     GPU_OK(tsr_stream_wait(queue));
     product(y[3], a, b);
     for (int i = 0; i < 4; i++) {
@@ -187,8 +188,8 @@ START_TEST(memory_without_room_for_panels)
 }
 END_TEST
 
-/* A few rows more than are summed at a time, where the sums are then rounded; and the last rows as
- * a separate product. */
+/* There are a few more rows than are summed at a time, where the sums are then rounded. The last
+ * rows are a separate product. */
 START_TEST(the_same_bits_in_bands)
 {
     enum { M = 530, K = 1030, N = 16500, LAST = 30 };
@@ -226,7 +227,7 @@ START_TEST(the_same_bits_in_bands)
 }
 END_TEST
 
-/* Rows are packed first if they are a multiple of 4 KiB apart. */
+/* If rows are a multiple of 4 KiB apart, they are packed first. */
 START_TEST(the_same_bits_for_rows_that_collide)
 {
     enum { M = 17, K = 2048, N = 520, PADDED = K + 24 };

@@ -52,7 +52,7 @@ static double any_value(gpu_random *random, value_kind values)
     switch (values) {
     case VALUES_MINUS_ZERO:
         return -0.0;
-    case VALUES_FEW: /* that are often equal, zeros of both signs, and now and then a NaN */
+    case VALUES_FEW: /* values that are often equal, zeros of both signs, and sometimes a NaN */
         if (gpu_random_between(random, 0, 1000) == 0)
             return NAN;
         return copysign((double)gpu_random_between(random, 0, 2), gpu_random_unit(random) - 0.5);
@@ -63,7 +63,7 @@ static double any_value(gpu_random *random, value_kind values)
     }
 }
 
-/* The elements of a buffer for such a view, and some more. */
+/* Makes the elements of a buffer for such a view, and some more. */
 static unsigned char *contents(gpu_random *random, tsr_dtype dtype, int64_t count,
                                value_kind values)
 {
@@ -126,7 +126,8 @@ static void check(shape s, call c)
 
 static const call sum = {TSR_F32, TSR_F32, TSR_REDUCE_SUM, false, VALUES_RANDOM};
 
-/* Lengths around the tree's lanes, the elements that a subgroup reads at once, and chunks. */
+/* Lengths around multiples of the tree's lanes, of the elements that a subgroup reads at once, and
+ * of chunks. */
 static const int64_t lengths[] = {32, 33, 128, 250, 256, 1000, 1024};
 
 START_TEST(row_lengths)
@@ -155,7 +156,7 @@ START_TEST(chunks)
 }
 END_TEST
 
-/* Numbers of columns around those of a subgroup and of a workgroup. */
+/* Numbers of columns around multiples of those of a subgroup and of a workgroup. */
 START_TEST(widths)
 {
     for (int64_t columns = 7; columns < 35; columns++)
@@ -233,8 +234,8 @@ START_TEST(largest_and_smallest)
 }
 END_TEST
 
-/* Which reductions use these kernels; otherwise the tests above would compare the general kernels
- * with themselves. */
+/* Tests which reductions use these kernels. If none did, the tests above would compare the general
+ * kernels with themselves. */
 static bool suits_as(uint32_t kind, bool columns, tsr_dtype dtype, uint32_t jobs, uint32_t count,
                      uint64_t step)
 {
@@ -306,5 +307,5 @@ TESTS(reduction_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
     add_all(tests);
-    tcase_add_loop_test(tests, largest_and_smallest, 0, 3); /* f32: the others are general */
+    tcase_add_loop_test(tests, largest_and_smallest, 0, 3); /* f32: the other dtypes are general */
 }

@@ -1,7 +1,7 @@
 /* Softmax, cross-entropy and their gradients for rows without gaps, for which Mesa's CPU driver has
  * its own kernels. Compares them with references in double precision, for sizes around all limits
- * of these kernels; gaps between rows must stay unchanged. Other drivers use the general kernels.
- */
+ * of these kernels; gaps between rows must stay unchanged. Other drivers use the general
+ * kernels. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +16,13 @@
 #include "support/close.h"
 #include "support/gpu.h"
 
-/* [planes, rows, columns] from element `offset` on, with gaps of `gap` elements after each row and
- * plane. */
+/* A view [planes, rows, columns] from element `offset` on, with gaps of `gap` elements after each
+ * row and plane. */
 typedef struct shape {
     int64_t planes, rows, columns, gap, offset;
 } shape;
 
-/* dtypes of a, b and y; in place, y is a (or b, of the gradients). */
+/* dtypes of a, b and y. If an operation is in place, y is a, or b in gradients. */
 typedef struct kind {
     tsr_dtype a, b, y;
     bool in_place;
@@ -30,7 +30,7 @@ typedef struct kind {
 
 typedef struct operand {
     tsr_tensor *whole, *view;
-    double *values;       /* of the view */
+    double *values;       /* of the view's elements */
     unsigned char *start; /* the bits of the complete buffer */
     uint64_t bytes;
 } operand;
@@ -47,7 +47,7 @@ static int64_t whole_count(shape s)
     return s.offset + s.planes * (s.rows * (s.columns + s.gap) + s.gap) + 3;
 }
 
-/* The first element of row number `row` in the complete buffer. */
+/* Returns the first element of row number `row` in the complete buffer. */
 static int64_t row_start(shape s, int64_t row)
 {
     return s.offset + row / s.rows * (s.rows * (s.columns + s.gap) + s.gap) +
@@ -201,8 +201,8 @@ static void check_all(shape s, kind k)
 static const kind plain = {TSR_F32, TSR_F32, TSR_F32, false};
 static const kind plain_in_place = {TSR_F32, TSR_F32, TSR_F32, true};
 
-/* The last length for one kernel and the first for the next, with rows that start at even and at
- * odd elements. */
+/* Tests the last length for each kernel and the first length for the next one, with rows that start
+ * at even and at odd elements. */
 START_TEST(rows_of_any_length)
 {
     static const shape shapes[] = {
@@ -223,7 +223,7 @@ START_TEST(planes)
 }
 END_TEST
 
-/* So many rows that the kernel for short rows takes more than 1024 elements. */
+/* There are so many rows that the kernel for short rows takes more than 1024 elements. */
 START_TEST(many_long_rows)
 {
     check_forward((shape){1, 2100, 2047, 1, 0}, plain, false);
@@ -243,8 +243,8 @@ START_TEST(float16)
 }
 END_TEST
 
-/* Cross-entropy in one call, and in `parts` as ranks would compute it. The gradient may overwrite
- * the logits. */
+/* Computes cross-entropy in one call, and in `parts` as ranks would compute it. The gradient may
+ * overwrite the logits. */
 static void check_cross_entropy(shape s, kind k, int parts)
 {
     gpu_random random = {(uint64_t)s.columns + 2};
@@ -256,7 +256,7 @@ static void check_cross_entropy(shape s, kind k, int parts)
     double *label = memory(s.rows, sizeof *label), *losses = memory(s.rows, sizeof *losses);
 
     for (int64_t r = 0; r < s.rows;
-         r++) /* including the last columns, and -100, which is ignored */
+         r++) /* among them the last columns, and -100, which is ignored */
         label[r] = (double)(r % 7 == 3   ? -100
                             : r % 5 == 0 ? s.columns - 1 - r % 4
                                          : gpu_random_between(&random, 0, s.columns - 1));
@@ -349,13 +349,13 @@ START_TEST(losses_only)
 }
 END_TEST
 
-/* Rows with one kind of special values each, and ordinary rows. */
+/* Fills a row with ordinary values, or with one kind of special values. */
 static void fill_row(double *row, int64_t count, int64_t number)
 {
     for (int64_t j = 0; j < count; j++) {
         row[j] = (double)(j % 13) - 6;
         if (number == 1 || (number == 2 && j < count - 1))
-            row[j] = -INFINITY; /* all; all but the last, so complete chunks */
+            row[j] = -INFINITY; /* in all elements, or in all but the last, so in complete chunks */
         if (number == 5)
             row[j] = j == 1 ? 3e38 : -3e38;
         if (number == 6)
@@ -389,7 +389,7 @@ static void check_extremes(int64_t columns)
         double largest, sum = exponentials(x + row * columns, columns, &largest);
         int64_t number = row % KINDS;
         for (int64_t i = row * columns; i < (row + 1) * columns; i++) {
-            if (number == 1 || number == 3 || number == 4) { /* as in PyTorch: all NaN */
+            if (number == 1 || number == 3 || number == 4) { /* all are NaN, as in PyTorch */
                 ck_assert(isnan(y[i]) && isnan(log_y[i]));
                 continue;
             }
@@ -413,8 +413,8 @@ START_TEST(extreme_values)
 }
 END_TEST
 
-/* Computes softmax of rows that need scratch memory and several dispatches, with the nth event of a
- * kind failing, for all n. Each must give an error and leave y unchanged, or give the result. */
+/* Computes softmax of rows that need scratch memory and several dispatches. The nth event of a kind
+ * fails, for all n. Each call must give an error and leave y unchanged, or give the result. */
 static void survive_faults(tsr__fault_kind fault, int code)
 {
     shape s = {1, 40, 1300, 1, 0};
@@ -462,7 +462,8 @@ START_TEST(failures_leave_nothing_half_done)
 }
 END_TEST
 
-/* Otherwise the tests above would use the general kernels on that driver, too. */
+/* Tests that Mesa's CPU driver uses its own kernels. If it did not, the tests above would test the
+ * general ones. */
 START_TEST(own_kernels_are_used)
 {
     tsr__softmax_rows work = {.device = gpu,
@@ -478,19 +479,19 @@ START_TEST(own_kernels_are_used)
     work.count = 1025;
     ck_assert(!tsr__softmax_short_suit(&work));
     ck_assert_int_eq(tsr__softmax_chunks_suit(&work), lavapipe);
-    work.rows = 4096; /* enough to pay for the pipeline */
+    work.rows = 4096; /* enough rows to be worth building a pipeline */
     ck_assert_int_eq(tsr__softmax_short_suit(&work), lavapipe);
     work.count = 2049;
     ck_assert(!tsr__softmax_short_suit(&work));
     work.rows = 400;
     work.count = 1025;
-    work.a.address++; /* not the address of a float */
+    work.a.address++; /* no longer the address of a float */
     ck_assert(!tsr__softmax_chunks_suit(&work));
     work.a.address--;
     work.b = (tsr__softmax_operand){.address = 4096, .stride = UINT64_C(1) << 32, .dtype = TSR_F32};
     ck_assert(!tsr__softmax_chunks_suit(&work));
     work.b = (tsr__softmax_operand){0};
-    work.rows = UINT32_MAX; /* 100 GB of scratch */
+    work.rows = UINT32_MAX; /* would need 100 GB of scratch memory */
     ck_assert(!tsr__softmax_chunks_suit(&work));
     work.rows = 1;
     ck_assert(!tsr__softmax_chunks_suit(&work));
@@ -499,7 +500,8 @@ START_TEST(own_kernels_are_used)
 }
 END_TEST
 
-/* More parts than one dispatch covers. To run it would take gigabytes. */
+/* There are more parts than one dispatch covers. Only the division is tested, because running it
+ * would take gigabytes. */
 START_TEST(rows_for_several_dispatches)
 {
     enum { ROWS = 600000, ACROSS = 3 };

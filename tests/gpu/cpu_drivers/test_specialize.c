@@ -1,5 +1,6 @@
-/* Specialization before the driver: its arithmetic and the shape of its result. All other GPU
- * tests, which run with the validation layers, show that the result is valid and equivalent. */
+/* Specialization of shaders before the driver gets them: its arithmetic and the form of its result.
+ * All other GPU tests, which run with the validation layers, show that the result is valid and
+ * equivalent. */
 #include <string.h>
 
 #include "gpu/cpu_drivers/specialize/constant_folding.h"
@@ -37,7 +38,7 @@ START_TEST(constant_folding)
         {169, 3, {1, 5, 6}, 5},
         {169, 3, {0, 5, 6}, 6}, /* Select */
         {170, 2, {4, 4}, 1},
-        {171, 2, {4, 4}, 0}, /* IEqual, INotEqual */
+        {171, 2, {4, 4}, 0}, /* UGreaterThanEqual, SGreaterThanEqual */
         {172, 2, {MINUS(1), 1}, 1},
         {173, 2, {MINUS(1), 1}, 0}, /* UGreaterThan, SGreaterThan */
         {174, 2, {2, 2}, 1},
@@ -45,7 +46,7 @@ START_TEST(constant_folding)
         {176, 2, {MINUS(1), 1}, 0},
         {177, 2, {MINUS(1), 1}, 1}, /* ULessThan, SLessThan */
         {178, 2, {3, 2}, 0},
-        {179, 2, {MINUS(3), 2}, 1}, /* …Equal */
+        {179, 2, {MINUS(3), 2}, 1}, /* ULessThanEqual, SLessThanEqual */
         {194, 2, {0x80000000, 31}, 1},
         {196, 2, {1, 31}, 0x80000000}, /* shifts */
         {197, 2, {5, 3}, 7},
@@ -61,7 +62,7 @@ START_TEST(constant_folding)
         ck_assert_msg(got.known && got.bits == cases[i].result, "case %d: opcode %u gives %u",
                       (int)i, (unsigned)cases[i].opcode, (unsigned)got.bits);
         if (cases[i].opcode == 169)
-            continue; /* see below */
+            continue; /* tested below */
         values[0].known = false;
         if (cases[i].count == 1 || cases[i].opcode != 166) /* x || true has a known value */
             ck_assert_msg(!tsr__spirv_fold(cases[i].opcode, values, cases[i].count).known,

@@ -1,7 +1,7 @@
 /* The kernels for rows without gaps, transposes and optimizers on Mesa's CPU driver give the same
  * bits as the general kernels, which other tests compare with the host. Compares complete buffers,
- * for sizes around all limits of these kernels. On other drivers both runs use the general kernels.
- */
+ * for sizes around all limits of these kernels. On other drivers both runs use the general
+ * kernels. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +28,8 @@ typedef struct operand {
     uint64_t size_bytes;
 } operand;
 
-/* Floats of all magnitudes that stay finite in a few operations, and some that are not finite;
- * integers of any bits. */
+/* Writes floats of all magnitudes that stay finite in a few operations, and some that are not
+ * finite; or integers of any bits. */
 static void fill_random(gpu_random *random, operand *x, int64_t count)
 {
     static const double odd[] = {0, -0.0, INFINITY, -INFINITY, 1e-6, -3e-8};
@@ -79,8 +79,8 @@ static bool is_nan(uint64_t bits, tsr_dtype dtype)
 
 typedef tsr_status (*operation)(operand *x);
 
-/* Runs the operation with the kernels for the device and with the general ones, from the same
- * contents. */
+/* Runs the operation with the device's kernels and with the general ones, from the same contents,
+ * and compares the results. */
 static void compare(operand *x, int count, operation run, const char *name)
 {
     tsr__device_class own = gpu->device_class;
@@ -202,8 +202,8 @@ START_TEST(mixtures)
 }
 END_TEST
 
-/* Lengths around the shortest for these kernels, and around complete vectors, blocks and
- * workgroups. */
+/* Lengths around the shortest one for which these kernels are used, and around multiples of
+ * vectors, blocks and workgroups. */
 START_TEST(line_lengths)
 {
     static const int64_t all[] = {0,    1,    15,   2047,  2048,  2049,  2050,  2111,
@@ -226,7 +226,8 @@ START_TEST(offsets)
 }
 END_TEST
 
-/* Row lengths around the vectors of a lane and of a subgroup, with gaps, a bias and a column. */
+/* Row lengths around multiples of a lane's and of a subgroup's vectors, with gaps, a bias and a
+ * column. */
 START_TEST(row_lengths)
 {
     static const int64_t lengths[] = {3, 15, 16, 17, 31, 33, 64, 67, 100, 127, 128, 129, 300};
@@ -309,7 +310,7 @@ END_TEST
 
 /* Transposes ----------------------------------------------------------------------------------- */
 
-/* dst [planes, rows, columns] from src [planes, columns, rows], both with gaps. */
+/* Copies src [planes, columns, rows] to dst [planes, rows, columns], both with gaps. */
 static tsr_status run_transpose(operand *x)
 {
     tsr_tensor *turned = NULL;
@@ -400,7 +401,7 @@ static void check_optimizer(operation run, tsr_dtype parameter, tsr_dtype gradie
 
     for (int i = 0; i < TENSORS; i++)
         x[i] = make(&random, i == 0 ? parameter : i == 1 ? gradient : TSR_F32, line(count, offset));
-    for (uint64_t i = 0; i < x[4].size_bytes / 4; i++) /* squares are not negative */
+    for (uint64_t i = 0; i < x[4].size_bytes / 4; i++) /* averages of squares are not negative */
         x[4].start[4 * i + 3] &= 0x7f;
     compare(x, TENSORS, run, "optimizer");
     for (int i = 0; i < TENSORS; i++)
@@ -430,8 +431,8 @@ START_TEST(optimizers)
 }
 END_TEST
 
-/* Which pieces use these kernels; otherwise the tests above would compare the general kernels with
- * themselves. */
+/* Tests which pieces use these kernels. If none did, the tests above would compare the general
+ * kernels with themselves. */
 static bool cut(tsr_dtype dtype, int64_t rows, int64_t columns, int64_t pitch, tsr__piece *rest)
 {
     gpu_random random = {1};

@@ -1,7 +1,7 @@
 /* Makes every host allocation and every Vulkan call that can fail do so, one after another, in a
  * workload that uses all of the library. Each time the status must be right and the text must name
  * the call, outputs must be unchanged, the remaining objects must still be able to do the work, and
- * everything must be closable. The sanitizer lane detects leaks. */
+ * all objects can be closed. The sanitizer lane detects leaks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,7 +144,8 @@ static tsr_status upload(work *w)
     TRY(tsr_tensor_upload(w->stream, w->bias, values, COLUMNS * 4));
     TRY(tsr_fill(w->stream, w->whole, 1));
     TRY(tsr_fill(w->stream, w->y, 7));
-    /* A strided view, which uses scratch if memory is not mapped. */
+    /* Downloading or uploading a strided view needs scratch memory if the tensor's memory is not
+     * mapped. */
     return tsr_tensor_upload(w->stream, w->view, values, 4 * 3 * 6 * 3 * 4);
 }
 
@@ -165,7 +166,7 @@ static tsr_status compute(work *w)
     return tsr_copy(w->stream, w->host, w->sum);
 }
 
-/* Operations of several dispatches. */
+/* Runs operations of several dispatches. */
 static tsr_status compute_in_parts(work *w)
 {
     TRY(tsr_random_uniform(w->stream, w->longer, 0, 1, &(tsr_random_params){.seed = 6}));
@@ -173,7 +174,7 @@ static tsr_status compute_in_parts(work *w)
     return tsr_copy(w->stream, w->packed, w->view);
 }
 
-/* The other stream continues after this one, and then this one after the other. */
+/* The other stream continues after this one, and afterwards this one continues after the other. */
 static tsr_status run_kernel(work *w)
 {
     const tsr_kernel_argument arguments[] = {{.tensor = w->sum},
@@ -219,7 +220,7 @@ static tsr_status wait_for_all(work *w)
     return tsr_stream_wait_for(w->stream, UINT64_MAX);
 }
 
-/* More commands than a batch holds, so that a batch is submitted in between. */
+/* Records more commands than a batch holds, so that a batch is submitted before the end. */
 static tsr_status many_commands(work *w)
 {
     for (int i = 0; i < 120; i++)
@@ -227,7 +228,7 @@ static tsr_status many_commands(work *w)
     return tsr_stream_wait(w->stream);
 }
 
-/* Functions without a status. Their failures are logged. */
+/* Calls functions that have no status. Their failures are logged. */
 static tsr_status save(work *w)
 {
     tsr_device_save_cache(w->device);
@@ -294,7 +295,7 @@ static const char *code_name(tsr__fault_kind kind, int code)
     return kind == TSR__FAULT_ALLOC ? "allocation" : tsr__vk_result_name((VkResult)code);
 }
 
-/* True if the failure makes a device be listed as not usable. */
+/* Returns true if the failure makes listing show the device as not usable. */
 static bool not_usable_then(int code, const char *site)
 {
     return tsr__vk_status((VkResult)code) != TSR_ERR_NO_MEMORY &&
@@ -304,8 +305,8 @@ static bool not_usable_then(int code, const char *site)
                 0);
 }
 
-/* True for the calls that make the next batch. If they fail, the full batch continues and is
- * submitted later, which the log says. */
+/* Returns true for the calls that make the next batch. If they fail, the full batch continues and
+ * is submitted later, and the log says so. */
 static bool is_of_next_batch(const char *site)
 {
     static const char *const calls[] = {"vkCreateCommandPool", "vkAllocateCommandBuffers",
@@ -317,8 +318,9 @@ static bool is_of_next_batch(const char *site)
     return false;
 }
 
-/* True for failures that the library compensates: an optional query; memory allocated in smaller
- * portions; a cache that is not read; a batch that continues. */
+/* Returns true for failures after which the library succeeds nevertheless: an optional query;
+ * memory that is then allocated in smaller portions; a cache that is not read; a batch that
+ * continues. */
 static bool made_up_for(tsr__fault_kind kind, int code, const char *site, const step *where)
 {
     static const char *const slab[] = {"vkCreateBuffer", "vkAllocateMemory", "vkBindBufferMemory",
@@ -437,9 +439,9 @@ static void learn_expected(bool staged)
     close_all(&w);
 }
 
-/* Does the same work with the remaining objects. A failure before any results cannot have spoilt
- * them, so in that case only the steps up to there run again, with one operation that shows that
- * the stream works. */
+/* Does the same work with the remaining objects. A failure in the steps that only create objects
+ * cannot have changed results. In that case only those steps run again, with one operation that
+ * shows that the stream works. */
 static void check_recovery(work *w, const step *struck)
 {
     const step *first_computing = &steps[BEFORE_COMPUTING];
@@ -458,7 +460,7 @@ static void check_recovery(work *w, const step *struck)
     ck_assert_float_eq(total, 3);
 }
 
-/* Does the work with the fault that is armed. False if it does not occur. */
+/* Does the work with the fault that is armed. Returns false if the fault does not occur. */
 static bool fail_armed(tsr__fault_kind kind, int code, bool staged)
 {
     work w = {.staged = staged};
@@ -482,7 +484,7 @@ static bool fail_armed(tsr__fault_kind kind, int code, bool staged)
     return site != NULL;
 }
 
-/* Makes the nth event fail. False if there is no such event. */
+/* Does the work while the nth event fails. Returns false if there is no such event. */
 static bool fail_nth(tsr__fault_kind kind, uint64_t nth, int code, bool staged)
 {
     tsr__fault_arm(kind, nth, code);
@@ -502,10 +504,10 @@ static void prepare(void)
     setenv("TESSERA_VALIDATION", "0", 1);
 }
 
-/* Makes each function in vk.h fail that has not failed yet. How often the device is found busy
- * decides how many calls are made, so the nth call may be another one in each run, and the last
- * ones may never be the nth. Excepted are those that need layers, are called only on closing, or
- * need a device with a certain feature. */
+/* Makes each function in vk.h fail that has not failed yet. The number of calls depends on how
+ * often the device is found busy. So the nth call may be another one in each run, and some calls
+ * may never have been the nth. Functions are left out if they need layers, are called only on
+ * closing, or need a device with a certain feature. */
 static void fail_unseen(void)
 {
     static const char *const listed[] = {
@@ -533,9 +535,9 @@ static void fail_unseen(void)
     }
 }
 
-/* True if the nth event must fail with this code. All codes at all events take minutes, mostly for
- * pipelines. Therefore each event gets one code, and on a slow driver only every other event.
- * TESSERA_FAULTS_ALL=1 selects all. */
+/* Returns true if the nth event must fail with this code. All codes at all events would take
+ * minutes, mostly for pipelines. Therefore each event gets one code, and on a slow driver only
+ * every other event fails. TESSERA_FAULTS_ALL=1 selects all. */
 static bool due(uint64_t nth, int code_index)
 {
     if (getenv("TESSERA_FAULTS_ALL"))
@@ -543,7 +545,7 @@ static bool due(uint64_t nth, int code_index)
     return (fast_driver || nth % 2 == 0) && (nth + fast_driver) % 3 == (uint64_t)code_index;
 }
 
-/* Without the sweep, every function is unseen. */
+/* Makes no sweep over all calls, so every function counts as not failed yet. */
 START_TEST(every_function_fails)
 {
     if (!fast_driver)
@@ -572,7 +574,7 @@ START_TEST(vulkan_calls_fail)
 }
 END_TEST
 
-/* With mapped memory: fewer Vulkan calls, the same allocations. */
+/* Mapped memory needs fewer Vulkan calls and the same allocations. */
 START_TEST(allocations_fail)
 {
     tsr_log_set(on_log, NULL, TSR_LOG_WARNING);
@@ -611,7 +613,7 @@ START_TEST(closing_fails)
 }
 END_TEST
 
-/* A lost device whose driver cannot wait until it is idle either. */
+/* The device is lost, and its driver cannot even wait until it is idle. */
 START_TEST(closing_a_lost_device_fails)
 {
     work w = {.staged = true};
@@ -659,8 +661,7 @@ END_TEST
 
 /* A batch that cannot be ended ----------------------------------------------------------------- */
 
-/* The next recording must hold its buffers, although they were marked as held by the dropped
- * batch. */
+/* The next recording must hold its buffers, even if the dropped batch had marked them as held. */
 START_TEST(dropped_batch_leaves_no_marks)
 {
     const int64_t shape[] = {64};
@@ -680,9 +681,9 @@ START_TEST(dropped_batch_leaves_no_marks)
 }
 END_TEST
 
-/* Fills a batch while the nth call fails. If that is the call that ends the batch, the error must
- * be returned at once, since no later call would have anything to wait for. Returns whether it was
- * that call. */
+/* Fills a batch while the nth call fails. If that call ends the batch, the error must be returned
+ * at once, since no later call would have anything to wait for. Returns whether it was that
+ * call. */
 static bool dropped_full_batch_is_reported_at(uint64_t nth)
 {
     const int64_t shape[] = {64};

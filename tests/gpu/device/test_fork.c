@@ -97,7 +97,7 @@ static int use_a_device(void)
     return value != 5;
 }
 
-/* A device that has been closed does not matter. */
+/* A device that was closed before the fork does not matter. */
 START_TEST(a_child_opens_its_own_where_none_is_open)
 {
     gpu_teardown();

@@ -1,4 +1,4 @@
-/* The table of known faults of drivers, with invented devices. */
+/* Tests the table of known faults of drivers, with invented devices. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +83,7 @@ static const invented devices[] = {
      "moltenvk-host-import"},
     {VK_DRIVER_ID_MOLTENVK, APPLE, 0xe0303ef, 10402, INTEGRATED, 0, false, 32, 32, false, ""},
     {VK_DRIVER_ID_MOLTENVK, APPLE, 0xe0303ef, 10403, INTEGRATED, 0, false, 32, 32, true, ""},
-    /* others */
+    /* other drivers */
     {VK_DRIVER_ID_NVIDIA_PROPRIETARY, NVIDIA, 0x1e07, 0x91c00000, DISCRETE, 8, false, 32, 32, true,
      ""},
     {VK_DRIVER_ID_MESA_LLVMPIPE, 0x10005, 0, MESA(22, 3), TSR_DEVICE_CPU, 8, false, 8, 8, true, ""},
@@ -113,7 +113,7 @@ static void make(const invented *device)
     info.subgroup_size = info.subgroup_size_max = device->subgroup_max;
     info.subgroup_size_min = device->subgroup_min;
     info.external_memory_host = device->host_import;
-    /* Processors whose vectors have 4 floats only are older than instructions for halves. */
+    /* Processors whose vectors have only 4 floats are older than instructions for f16. */
     info.fp16 = device->subgroup_min != 4;
     info.storage16 = info.storage8 = info.int64 = true;
     info.coopmat = device->columns > 0;
@@ -182,7 +182,7 @@ START_TEST(each_effect_changes_what_it_says_and_nothing_else)
 }
 END_TEST
 
-/* The driver's list of shapes is asked for after this question. */
+/* The driver is asked for its list of shapes only after this question. */
 START_TEST(a_fault_forbids_the_query_before_it_is_made)
 {
     const invented *device = &devices[_i];
@@ -204,7 +204,7 @@ START_TEST(lines_are_complete)
         ck_assert_msg(fault->drivers[0] != 0, "%s has no driver", fault->name);
         ck_assert(fault->last_device == 0 || fault->first_device <= fault->last_device);
         ck_assert(fault->last_version == 0 || fault->first_version <= fault->last_version);
-        /* Each line has an invented device. */
+        /* Checks that each line of the table applies to an invented device. */
         bool used = false;
         for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
             used = used || strstr(devices[d].faults, fault->name) != NULL;
@@ -216,7 +216,8 @@ START_TEST(lines_are_complete)
 }
 END_TEST
 
-/* At the ends of a line's ranges of versions and devices, and for its vendor and drivers only. */
+/* Tests the ends of a line's ranges of versions and devices. The line applies only to its vendor
+ * and drivers. */
 START_TEST(ranges_are_inclusive)
 {
     const tsr__known_fault *fault;

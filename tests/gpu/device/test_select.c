@@ -1,4 +1,5 @@
-/* The selection of a device by a text, with a made-up listing, so that every rule can be tested. */
+/* Tests the selection of a device by a text. The list of devices is invented, so that every rule
+ * can be tested. */
 #include <stdio.h>
 #include <string.h>
 

@@ -88,7 +88,8 @@ static VKAPI_ATTR void VKAPI_CALL get_properties2(VkPhysicalDevice physical,
     out->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
 }
 
-/* Family 0 has the properties of the real driver's family, but one queue; family 1 is invented. */
+/* Returns the properties of a family. Family 0 has those of the real driver's family, but only one
+ * queue; family 1 is invented. */
 static VkQueueFamilyProperties family_of(VkPhysicalDevice physical, uint32_t family)
 {
     VkQueueFamilyProperties first[1];
@@ -196,7 +197,7 @@ struct device {
     VkDevice handle;
     PFN_vkGetDeviceProcAddr find;
     VkQueue driver_queue;
-    pthread_mutex_t lock; /* of driver_queue */
+    pthread_mutex_t lock; /* protects the use of driver_queue */
     queue queues[FAMILIES];
 };
 

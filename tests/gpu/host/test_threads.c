@@ -1,4 +1,4 @@
-/* Work that is divided among threads: every unit once, and the caller sees all results. */
+/* Work that is divided among threads. Each unit is done once, and the caller sees all results. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>

@@ -73,7 +73,8 @@ static void check_saxpy(tsr_kernel *kernel, float factor, uint32_t workgroup)
     gpu_put(tx, x);
     gpu_put(ty, y);
     run_saxpy(kernel, ty, tx, N - 1, 0.5f, workgroup);
-    /* The second run reads the first one's result: the arguments cause the barrier between them. */
+    /* The second run reads the first one's result. The arguments tell the library that it needs a
+     * barrier between them. */
     run_saxpy(kernel, ty, tx, N - 1, 2, workgroup);
     gpu_get(ty, got);
     for (int i = 0; i < N; i++)
@@ -96,7 +97,8 @@ START_TEST(spirv_with_constants)
 }
 END_TEST
 
-/* Tests every size that the device reports. If kernels cannot set the size, all must be refused. */
+/* Tests every subgroup size that the device reports. If kernels cannot set the size, all sizes must
+ * be refused. */
 START_TEST(subgroups_of_a_size)
 {
     const tsr_device_info *info = tsr_device_get_info(gpu);
@@ -238,7 +240,7 @@ START_TEST(nothing_to_run)
 }
 END_TEST
 
-/* No tensors, no scalars, and the largest number of push constants. */
+/* Kernels without tensors or scalars, and with the largest number of push constants. */
 START_TEST(extremes_of_push_constants)
 {
     if (!TSR__HAVE_SHADERC)
@@ -273,7 +275,7 @@ START_TEST(extremes_of_push_constants)
 }
 END_TEST
 
-/* Blocks of push constants, and their sizes in bytes by the rules of std430. */
+/* Declarations of push constants, and their sizes in bytes by the rules of std430. */
 static const struct {
     const char *members;
     uint32_t bytes;
@@ -463,9 +465,9 @@ START_TEST(entry_point_is_needed)
 }
 END_TEST
 
-/* Any truncation, and any word changed at random: the check must return and not crash. Only the
- * check runs, since a module that passes it may still be invalid in ways that only a driver
- * detects. */
+/* The module is truncated anywhere, or a random word is changed. The check must return and not
+ * crash. Only the check runs, because a module that passes it may still be invalid in ways that
+ * only a driver detects. */
 START_TEST(check_survives_anything)
 {
     gpu_random random = {.state = 1};
@@ -496,7 +498,8 @@ END_TEST
 /* Workgroup sizes given by constants
  * ------------------------------------------------------------- */
 
-/* The place of word `wanted` of saxpy's instruction `op` whose nth word is `word`. */
+/* Finds saxpy's instruction `op` whose word number `n` is `word`. Returns the place of its word
+ * number `wanted`. */
 static size_t find_word(uint32_t op, size_t n, uint32_t word, size_t wanted)
 {
     for (size_t at = 5; at < SAXPY_WORDS; at += saxpy_spirv[at] >> 16)
@@ -534,8 +537,8 @@ START_TEST(workgroups_of_constants)
 }
 END_TEST
 
-/* The size is %VECTOR = OpSpecConstantComposite %type %x %one %one. %x is specialization constant
- * 0; if it is not set, it has the module's value. */
+/* The workgroup size is %VECTOR = OpSpecConstantComposite %type %x %one %one. %x is specialization
+ * constant 0; if it is not set, it has the module's value. */
 START_TEST(workgroups_of_damaged_constants)
 {
     const size_t decoration = find_word(71, 3, 25, 0); /* BuiltIn WorkgroupSize */

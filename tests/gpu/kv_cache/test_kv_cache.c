@@ -13,7 +13,8 @@
 
 enum { MOST = 7, LONGEST = 60, KV_HEADS = 2, HEADS = 4, MOST_DIM = 16, LAYERS = 2 };
 
-/* The contents of a sequence: a number per token, which determines the token's keys and values. */
+/* The contents of a sequence: a number for each token, which determines the token's keys and
+ * values. */
 typedef struct record {
     bool used;
     int64_t length;
@@ -27,7 +28,8 @@ typedef struct model {
     int next; /* a token that no sequence has had */
 } model;
 
-/* Component d of a token's key (0) or value (1), of a head and layer: in [-1, 1], exact in f16. */
+/* Returns component d of a token's key (0) or value (1), for a head and layer. It is in [-1, 1] and
+ * exact in f16. */
 static double component(int token, int layer, int what, int64_t head, int64_t d)
 {
     const uint64_t mixed = ((uint64_t)token * 31 + (uint64_t)layer * 7 + (uint64_t)what * 3 +
@@ -65,7 +67,7 @@ static void attend(const record *r, int64_t dim, int layer, const double *q, int
             out[d] += exp(score[j] - most) / sum * component(r->token[j], layer, 1, kv, d);
 }
 
-/* Appends and attends for one layer; `fused`: keys and values are parts of one tensor. */
+/* Appends and attends for one layer. If `fused`, keys and values are parts of one tensor. */
 static void run_layer(model *m, int layer, int count, const int *sequences, const int64_t *tokens,
                       int64_t most, bool fused, gpu_random *random)
 {
@@ -130,7 +132,8 @@ static int64_t pages_for(const model *m, int64_t tokens)
     return (tokens + m->page_tokens - 1) / m->page_tokens;
 }
 
-/* Chooses some sequences and numbers of tokens: a prompt, one token each, or any numbers. */
+/* Makes a step: chooses some sequences and their numbers of tokens, which are a prompt, one token
+ * each, or any numbers. */
 static void step(model *m, gpu_random *random)
 {
     int sequences[MOST], count = 0;
@@ -213,7 +216,7 @@ static void change(model *m, gpu_random *random)
 START_TEST(sequences_keep_their_tokens)
 {
     gpu_random random = {(uint64_t)_i + 1};
-    /* CPU drivers have a kernel of their own for larger pages and features in whole vectors. */
+    /* CPU drivers have a kernel of their own for larger pages with features in whole vectors. */
     static const int64_t page_tokens[] = {4, 1, 16, 9}, dim[] = {5, 5, 16, 8};
     model m = {.page_tokens = page_tokens[_i], .pages = 150 / page_tokens[_i] + 8, .dim = dim[_i]};
     GPU_OK(tsr_kv_cache_create(
@@ -275,7 +278,8 @@ static void check_row(const rotation *r, tsr_dtype dtype, const char *what, cons
                          want ? want[d] : NAN);
 }
 
-/* Checks the rotated queries, and all pages of the layer: rows that no token has are untouched. */
+/* Checks the rotated queries, and all pages of the layer: rows that belong to no token must be
+ * unchanged. */
 static void check_rotation(const rotation *r, const tsr_kv_cache *cache, const int *sequences,
                            int64_t most, const double *in, const double *queries)
 {
@@ -360,8 +364,9 @@ static void run_rotation(const rotation *r, gpu_random *random)
     free(in);
 }
 
-/* Usually one dispatch rotates and stores. Several do it for many tokens on CPU drivers, if only a
- * part of a row is rotated, and if the values are in a tensor of their own. */
+/* Usually one dispatch rotates and stores. On CPU drivers there are several dispatches if there are
+ * many tokens, if only a part of a row is rotated, or if the values are in a tensor of their
+ * own. */
 START_TEST(rotates_and_appends)
 {
     static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -558,7 +563,7 @@ TESTS(kv_cache)
     tcase_add_test(tests, refuses_steps);
 }
 
-/* Building pipelines is among the calls that fail. */
+/* The calls that fail include those that build pipelines. */
 TESTS(kv_cache_failures)
 {
     tcase_add_checked_fixture(tests, gpu_setup_not_shared, gpu_teardown);

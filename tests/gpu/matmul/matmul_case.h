@@ -1,6 +1,6 @@
-/* A matmul that is described by values. It is run on the device, and each element is compared with
- * double precision. The elements around the result are checked as well. The directed tests and the
- * fuzz tests use it. */
+/* A matmul that is described by values. It runs on the device, and each element of its result is
+ * compared with double precision. The elements around the result are checked as well. The directed
+ * tests and the fuzz tests use it. */
 #ifndef TESTS_GPU_MATMUL_CASE_H
 #define TESTS_GPU_MATMUL_CASE_H
 
@@ -22,7 +22,7 @@ typedef struct batch_shape {
 typedef struct matmul_case {
     int64_t m, n, k;
     batch_shape batch;            /* of y */
-    batch_shape a_batch, b_batch; /* broadcast to it */
+    batch_shape a_batch, b_batch; /* broadcast to that of y */
     tsr_dtype a, b, y;
     bool transpose_a, transpose_b;
     bool views; /* tensors are random slices of larger ones; otherwise they are row-major */
@@ -34,7 +34,7 @@ typedef struct matmul_case {
     batch_shape bias_shape;
 } matmul_case;
 
-/* The default case: [m,k] · [k,n] in f32. */
+/* Returns the default case: [m,k] · [k,n] in f32. */
 static inline matmul_case plain_case(int64_t m, int64_t k, int64_t n)
 {
     return (matmul_case){.m = m, .k = k, .n = n, .a = TSR_F32, .b = TSR_F32, .y = TSR_F32};
@@ -107,8 +107,8 @@ static inline void operand_free(operand *o)
     free(o->values);
 }
 
-/* The index of the element that corresponds to y's index by NumPy's rules: dimensions are matched
- * from the right, and sizes of 1 repeat. The caller handles the last `skip` dimensions. */
+/* Returns the index of the element that corresponds to y's index by NumPy's rules: dimensions are
+ * matched from the right, and sizes of 1 repeat. The caller handles the last `skip` dimensions. */
 static inline int64_t broadcast_index(const batch_shape *shape, int skip, const batch_shape *y,
                                       int64_t y_batch, int y_skip)
 {
@@ -169,7 +169,7 @@ static inline void check_element(const matmul_case *c, const operand *a, const o
         want += value;
         magnitude += fabs(value);
     }
-    /* Each of k products and sums rounds once; no activation is steeper than 1.13. */
+    /* Each of k products and sums rounds once; no activation has a slope above 1.13. */
     double tolerance = 1.2 * (double)(c->k + 4) * 0x1p-24 * magnitude;
     want = activated(want, c->activation);
     if (c->activation != TSR_ACT_NONE)

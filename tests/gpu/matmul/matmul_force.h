@@ -1,4 +1,4 @@
-/* Products by a kernel that the test chooses. */
+/* Forces products to use a kernel that the test chooses. */
 #ifndef TESTS_GPU_MATMUL_FORCE_H
 #define TESTS_GPU_MATMUL_FORCE_H
 
@@ -26,7 +26,7 @@ static inline void force_both(const char *name, uint32_t splits)
     forced = &override;
 }
 
-/* tsr_matmul with the forced choice. */
+/* As tsr_matmul, with the forced choice. */
 static inline tsr_status forced_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                                        const tsr_tensor *b, const tsr_matmul_params *params)
 {

@@ -1,5 +1,6 @@
-/* Compares products that also compute the derivative of their activation, and products with a
- * factor for each element, with double precision and with the bits of the same in steps. */
+/* Products that also compute the derivative of their activation, and products with a factor for
+ * each element. Compares them with double precision, and bit by bit with the same operations in
+ * several calls. */
 #include "gpu/matmul/activated.h"
 
 #include <math.h>
@@ -16,11 +17,12 @@ typedef struct shape {
     int64_t times_k; /* k of products with factors */
     int64_t padding; /* unused elements after the rows of y and the second result */
     bool bias;
-    bool suits; /* lavapipe has a kernel for it */
+    bool suits; /* lavapipe has a kernel for this shape */
 } shape;
 
-/* Each length of k needs a pipeline, alone and for the same in steps, so both kinds of products
- * have few of the lengths with kernels on lavapipe: the first and last one, and others between. */
+/* Each length of k needs a pipeline, for the product and for the same operations in several calls.
+ * So both kinds of products use only a few of the lengths that have kernels on lavapipe: the first,
+ * the last, and some between them. */
 static const shape shapes[] = {
     {.m = 49, .n = 64, .k = 32, .times_k = 64, .suits = true},
     {.m = 96, .n = 128, .k = 128, .times_k = 96, .bias = true, .suits = true},
@@ -50,7 +52,7 @@ static tsr_tensor *filled(gpu_random *random, int ndim, int64_t rows, int64_t co
     return made;
 }
 
-/* A tensor [m,n] whose rows are followed by unused elements. */
+/* Makes a tensor [m,n] whose rows are followed by unused elements. */
 static tsr_tensor *result(const shape *s, tsr_tensor **whole)
 {
     tsr_tensor *view;
@@ -60,7 +62,7 @@ static tsr_tensor *result(const shape *s, tsr_tensor **whole)
     return view;
 }
 
-/* GELU in its exact form, and its derivative. */
+/* Computes GELU in its exact form, and its derivative. */
 static double gelu(double x, double *slope)
 {
     static const double pi = 3.14159265358979323846;
@@ -191,7 +193,7 @@ START_TEST(factors)
 }
 END_TEST
 
-/* Nothing is recorded where no kernel of the device does it, whatever the product is. */
+/* If the device has no kernel for such products, nothing is recorded, whatever the shape is. */
 START_TEST(depends_on_the_device)
 {
     gpu_random random = {23};

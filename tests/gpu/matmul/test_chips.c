@@ -1,4 +1,5 @@
-/* The table of chips: its ranges, which line a device gets, and contributed tunings. */
+/* Tests the table of chips: its ranges, which of its lines a device gets, and contributed
+ * tunings. */
 #include <string.h>
 
 #include "base/fault.h"
@@ -36,7 +37,8 @@ static void list_is_sound(const char *chip, const tsr__chip_tile *tiles)
     for (const tsr__chip_tile *tile = tiles; tile->config; tile++) {
         const tsr__matmul_config *config = tsr__matmul_config_named(tile->config);
         ck_assert_msg(config, "%s: there is no configuration %s", chip, tile->config);
-        /* The largest comes first, so that each tile has its turn. */
+        /* The list begins with the largest tile. Otherwise smaller tiles behind a larger one could
+         * never be chosen. */
         if (tile > tiles) {
             const tsr__matmul_config *before = tsr__matmul_config_named(tile[-1].config);
             ck_assert_msg(config->bm * config->bn <= before->bm * before->bn,
@@ -77,7 +79,7 @@ static uint32_t last_of(uint32_t last)
     return last > 0 ? last : UINT32_MAX;
 }
 
-/* Every device that fits `inner` also fits `outer`. */
+/* Returns whether every device that fits `inner` also fits `outer`. */
 static bool covers(const tsr__chip *outer, const tsr__chip *inner)
 {
     return (outer->vendor_id == 0 || outer->vendor_id == inner->vendor_id) &&
@@ -96,8 +98,8 @@ static bool overlap(const tsr__chip *a, const tsr__chip *b)
            b->first_subgroup <= last_of(a->last_subgroup);
 }
 
-/* If two lines fit a device, the first one must fit fewer devices: then no line is unreachable, and
- * the order of the others does not matter. */
+/* If two lines fit the same device, the first one must fit fewer devices. Then every line can be
+ * reached, and the order of other lines does not matter. */
 START_TEST(lines_that_overlap_are_nested)
 {
     const tsr__chip *first, *second;
@@ -113,7 +115,7 @@ START_TEST(fewer_processors_need_fewer_tiles)
 {
     const tsr__chip chip = {.processors = 80};
     tsr__matmul_device device = {.processors = 0};
-    ck_assert_uint_eq(tsr__chip_enough(&chip, &device, 128), 128); /* unknown */
+    ck_assert_uint_eq(tsr__chip_enough(&chip, &device, 128), 128); /* the number is unknown */
     device.processors = 200;
     ck_assert_uint_eq(tsr__chip_enough(&chip, &device, 128), 128);
     device.processors = 80;
@@ -181,7 +183,7 @@ START_TEST(contributed_tunings_become_entries)
     ck_assert_ptr_nonnull(wide);
     ck_assert_str_eq(wide->config->name, "tiled-64x128");
     ck_assert_uint_eq(wide->splits, 2);
-    /* With an epilogue only if that was measured, too. */
+    /* A tuning is used for products with an epilogue only if it was measured with one. */
     ck_assert_ptr_null(entry_of(&table, TSR_F32, true, 0, 512, 1024, 4096, 2));
     ck_assert_ptr_nonnull(entry_of(&table, TSR_F16, false, 3, 64, 64, 64, 0));
     ck_assert_ptr_nonnull(entry_of(&table, TSR_F16, false, 3, 64, 64, 64, 2));

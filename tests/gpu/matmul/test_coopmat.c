@@ -36,7 +36,8 @@ static void setup_bf16(void)
     setup(TSR_BF16);
 }
 
-/* Whether the device runs kernel `i`. Its shared memory may be too small for some kernels. */
+/* Returns whether the device runs kernel `i`. Its shared memory may be too small for some
+ * kernels. */
 static bool runs(int i)
 {
     tsr__matmul_device device = tsr__matmul_device_of(gpu);
@@ -212,7 +213,7 @@ START_TEST(integers_are_exact)
 }
 END_TEST
 
-/* Infinities and NaN in one row do not change other rows. Those beyond the edges have no effect
+/* Infinities and NaN in one row do not change other rows. Values beyond the edges have no effect
  * either: the operands are the upper left parts of larger tensors full of NaN. */
 START_TEST(special_values_do_not_spread)
 {

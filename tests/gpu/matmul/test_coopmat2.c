@@ -1,6 +1,6 @@
-/* tsr_matmul with cooperative matrices that a workgroup shares, if the driver has usable ones.
- * Tests each kernel on all forms of operands and epilogues, and at edges. If the driver has none,
- * the tests print that and only check that the kernels refuse. */
+/* tsr_matmul with cooperative matrices that all subgroups of a workgroup share, if the driver has
+ * usable ones. Tests each kernel on all forms of operands and epilogues, and at edges. If the
+ * driver has none, the tests print that and only check that the kernels refuse. */
 #include <stdio.h>
 
 #include "gpu/matmul/chooser.h"
@@ -44,8 +44,8 @@ static const tsr__matmul_config *kernel_at(int index)
     return NULL;
 }
 
-/* Runs a case with a kernel and with k in `splits` parts. It must be right if `fits` and the device
- * runs the kernel; otherwise it must be refused. */
+/* Runs a case with a kernel and with k in `splits` parts. If `fits` and the device runs the kernel,
+ * the result must be right; otherwise the case must be refused. */
 static void run_with(gpu_random *random, const tsr__matmul_config *kernel, uint32_t splits,
                      const matmul_case *c, bool fits)
 {
@@ -66,7 +66,8 @@ static void run_with(gpu_random *random, const tsr__matmul_config *kernel, uint3
     ck_assert_str_eq(tsr_last_error(), text);
 }
 
-/* All kernels refuse for the same reason, so that one is enough on a device without matrices. */
+/* On a device without such matrices, all kernels refuse for the same reason, so only one is
+ * tested. */
 static void run_all(gpu_random *random, uint32_t splits, const matmul_case *c, bool fits)
 {
     const tsr__matmul_config *kernel;
@@ -173,13 +174,13 @@ START_TEST(split_k)
 }
 END_TEST
 
-/* Rows that are not aligned, no products at all, other dtypes. */
+/* Rows that are not aligned, empty products, and other dtypes are refused. */
 START_TEST(refused_forms)
 {
     gpu_random random = {17};
-    matmul_case c = float16_case(64, 63, 64); /* rows of a */
+    matmul_case c = float16_case(64, 63, 64); /* rows of a are not aligned */
     run_all(&random, 1, &c, false);
-    c = float16_case(64, 64, 63); /* rows of b */
+    c = float16_case(64, 64, 63); /* rows of b are not aligned */
     run_all(&random, 1, &c, false);
     c = float16_case(63, 64, 64);
     c.transpose_a = true;

@@ -1,4 +1,5 @@
-/* The choice of cooperative matrices and of the kernel that uses them, for invented devices. */
+/* Tests the choice of cooperative matrices and of the kernel that uses them, for invented
+ * devices. */
 #include <stdio.h>
 #include <string.h>
 
@@ -138,14 +139,14 @@ START_TEST(size_of_subgroups)
 }
 END_TEST
 
-/* As NVIDIA's H200 reports them. */
+/* The values that NVIDIA's H200 reports. */
 static const tsr__coopmat2 workgroup_matrices = {
     .max_dimension = 1024,
     .f16 = {{16, 16, 16}, {16, 16, 16}, {32, 16, 16}, {32, 32, 16}},
     .bf16 = {{16, 16, 16}, {16, 16, 16}, {32, 16, 16}, {32, 32, 16}},
 };
 
-/* They need all that matrices of subgroups need, and more. */
+/* Matrices of workgroups need all that matrices of subgroups need, and more. */
 START_TEST(matrices_of_workgroups)
 {
     bool *needs[] = {&capabilities.has_coopmat2, &info.coopmat, &info.int64};
@@ -226,8 +227,8 @@ static bool can_choose(const char *name)
     return tsr__matmul_can_choose(&device, tsr__matmul_config_named(name));
 }
 
-/* A full self-test leaves out what only a tuning chooses. chosen() checks that it leaves out
- * nothing else. */
+/* A full self-test leaves out configurations that only tunings choose. chosen() checks that it
+ * leaves out nothing else. */
 START_TEST(configurations_that_only_tunings_choose)
 {
     static const char *const tuned[] = {"tiled-m-k32", "tiled-32x64", "coopmat2-128x128",
@@ -300,7 +301,7 @@ START_TEST(long_k_gives_large_tiles_work)
 }
 END_TEST
 
-/* Tiles of AMD's GPUs: the large one needs more registers than GCN has for it. */
+/* Tiles for AMD's GPUs. The large tile needs more registers than GCN has. */
 START_TEST(tiles_for_amd)
 {
     device.vendor_id = VENDOR_AMD;
@@ -310,7 +311,7 @@ START_TEST(tiles_for_amd)
     ck_assert_str_eq(chosen(TSR_F32, 1023, 1023, 1023), "tiled-m"); /* no vectors */
     tsr__matmul_problem mixed = product(TSR_F32, TSR_F32, 4096, 4096, 4096);
     tsr__matmul_plan plan;
-    mixed.b.offset = 1; /* vectors of a only */
+    mixed.b.offset = 1; /* only a can be loaded as vectors */
     ck_assert_ok(tsr__matmul_choose(&device, NULL, &mixed, NULL, &plan));
     ck_assert_str_eq(plan.config->name, "tiled-m8");
     ck_assert_str_eq(chosen(TSR_F32, 256, 256, 256), "tiled-s");
@@ -320,7 +321,7 @@ START_TEST(tiles_for_amd)
 }
 END_TEST
 
-/* Larger tiles spill on Intel's GPUs. */
+/* Larger tiles would need more registers than Intel's GPUs have. */
 START_TEST(tiles_for_intel)
 {
     device.vendor_id = VENDOR_INTEL;
@@ -337,7 +338,7 @@ START_TEST(tiles_for_intel)
 }
 END_TEST
 
-/* A product that gives a large GPU too few large tiles gives a small one enough. */
+/* A product that gives a large GPU too few large tiles may give a small GPU enough of them. */
 START_TEST(tiles_for_a_small_gpu)
 {
     device.vendor_id = VENDOR_AMD;
@@ -376,7 +377,8 @@ START_TEST(products_of_bf16)
 }
 END_TEST
 
-/* The sums of bf16 have shared memory of their own. On AMD's GPUs, two workgroups should fit. */
+/* On AMD's GPUs, two workgroups should fit in shared memory. For bf16, the sums have shared memory
+ * of their own. */
 START_TEST(fragments_that_are_stored_together)
 {
     const tsr__matmul_config *config = tsr__matmul_config_named("coopmat-l");
@@ -439,7 +441,7 @@ START_TEST(long_k_is_split)
 }
 END_TEST
 
-/* With few rows, a large GPU needs four times as many workgroups to keep its memory busy. */
+/* With few rows, a large GPU needs four times as many workgroups, to keep its memory busy. */
 START_TEST(few_rows_have_more_parts)
 {
     tsr__matmul_problem few = product(TSR_F16, TSR_F16, 8, 16384, 64),
@@ -468,15 +470,15 @@ static uint32_t parts(int64_t m, int64_t k, int64_t n)
     return plan.splits;
 }
 
-/* 132 processors compute 144 tiles in the time of 264, and those of fifths of k in 6 / 5 of the
- * time of 132. */
+/* 132 processors need the same time for 144 tiles as for 264. If k is divided into fifths, they
+ * need only 6 / 5 of the time for 132 tiles. */
 START_TEST(few_processors_are_idle_in_the_end)
 {
     device.processors = 132;
     ck_assert_uint_eq(parts(3072, 8192, 768), 8);
-    ck_assert_uint_eq(parts(3072, 512, 768), 2); /* a part has at least 256 */
+    ck_assert_uint_eq(parts(3072, 512, 768), 2); /* a part has at least 256 elements of k */
     ck_assert_uint_eq(parts(3072, 256, 768), 1);
-    ck_assert_uint_eq(parts(16896, 8192, 128), 1); /* all are busy until the end */
+    ck_assert_uint_eq(parts(16896, 8192, 128), 1); /* all processors are busy until the end */
     ck_assert_uint_eq(parts(8192, 4096, 4096), 1); /* so many that the last ones do not matter */
     device.processors = 0;
     ck_assert_uint_eq(parts(3072, 8192, 768), 1);
@@ -512,8 +514,8 @@ START_TEST(only_tunings_share_matrices)
 }
 END_TEST
 
-/* Every configuration runs on a device with these matrices, and none whose tile is no multiple of
- * what the device demands. */
+/* On a device with these matrices, every configuration runs unless its tile is no multiple of what
+ * the device requires. */
 START_TEST(tiles_of_workgroups)
 {
     const tsr__matmul_config *config;
@@ -538,7 +540,7 @@ START_TEST(tiles_of_workgroups)
 }
 END_TEST
 
-/* One stride of an operand is 1, and all else is a multiple of 16 bytes. */
+/* One stride of an operand must be 1, and all others a multiple of 16 bytes. */
 START_TEST(operands_of_workgroups)
 {
     const char *name = "coopmat2-64x128";
@@ -576,7 +578,7 @@ START_TEST(operands_of_workgroups)
 }
 END_TEST
 
-/* y is stored as a tensor if its rows start at multiples of 16 bytes. */
+/* y can be stored as a tensor if its rows start at multiples of 16 bytes. */
 START_TEST(stores_of_workgroups)
 {
     const tsr__matmul_config *config = tsr__matmul_config_named("coopmat2-128x256");
@@ -616,8 +618,8 @@ static bool by_line(uint32_t load)
            load == TSR_MM_LOAD_VEC8_LINE;
 }
 
-/* Checks the shader's constants: its tile consists of complete fragments, its loads of complete
- * vectors of eight, and its shared memory fits. */
+/* Checks the shader's constants: the tile consists of complete fragments, loads are complete
+ * vectors of eight, and shared memory suffices. */
 static void check_variant(void *user, const tsr__matmul_config *config,
                           const tsr__matmul_variant *variant)
 {
@@ -642,8 +644,8 @@ static void check_variant(void *user, const tsr__matmul_config *config,
     ck_assert_uint_eq(bm * bk % 8, 0);
     ck_assert_uint_eq(bn * bk % 8, 0);
     ck_assert_uint_le(subgroups, on->max_subgroups);
-    /* As in the shader: shared memory has padded 16-bit elements and then, in the same place except
-     * for bf16, the sums. */
+    /* As in the shader: shared memory has padded 16-bit elements and afterwards the sums. Both use
+     * the same place, except for bf16. */
     bool a_by_line = by_line(spec[10]) && !spec[14], b_by_line = by_line(spec[11]) && !spec[14];
     uint32_t a_rows = a_by_line ? bk : bm, a_row = (a_by_line ? bm : bk) + 8;
     uint32_t b_rows = b_by_line ? bk : bn, b_row = (b_by_line ? bn : bk) + 8;
@@ -679,7 +681,7 @@ START_TEST(tiles_are_covered_on_every_device)
                     if (runs)
                         tsr__matmul_each_variant(config, &device, check_variant, &so_far);
                     ck_assert_int_eq(so_far.variants, runs ? variants : 0);
-                    /* The shapes of today's GPUs are supported. */
+                    /* Shapes that today's GPUs have must be supported. */
                     if (c < 2 && size >= 16 && size <= 64 &&
                         shared >= (size < 32 ? 49152 : 32768) && i < 6)
                         ck_assert(runs);
@@ -687,7 +689,7 @@ START_TEST(tiles_are_covered_on_every_device)
 }
 END_TEST
 
-/* The strides of the operands determine how they are loaded. */
+/* The strides of the operands decide how they are loaded. */
 START_TEST(loads_follow_strides)
 {
     const tsr__matmul_config *config = tsr__matmul_config_named("coopmat-s");
@@ -696,16 +698,16 @@ START_TEST(loads_follow_strides)
 
     ck_assert_uint_eq(variant.a_load, TSR_MM_LOAD_VEC8_K);
     ck_assert_uint_eq(variant.b_load, TSR_MM_LOAD_VEC8_K);
-    p = product(TSR_F16, TSR_F16, 64, 60, 64); /* rows are multiples of 4 but not of 8 */
+    p = product(TSR_F16, TSR_F16, 64, 60, 64); /* row strides are multiples of 4 but not of 8 */
     variant = tsr__matmul_variant_for(config, &device, &p, true);
     ck_assert_uint_eq(variant.a_load, TSR_MM_LOAD_VEC_K);
     ck_assert_uint_eq(variant.b_load, TSR_MM_LOAD_VEC_K);
-    p = product(TSR_F16, TSR_F16, 64, 63, 64); /* rows are not multiples of 4 */
+    p = product(TSR_F16, TSR_F16, 64, 63, 64); /* row strides are not multiples of 4 */
     variant = tsr__matmul_variant_for(config, &device, &p, true);
     ck_assert_uint_eq(variant.a_load, 0);
     ck_assert_uint_eq(variant.b_load, 0);
     p = product(TSR_F16, TSR_F16, 64, 64, 64);
-    p.a.row = 1; /* a transposed */
+    p.a.row = 1; /* a is transposed */
     p.a.col = 64;
     variant = tsr__matmul_variant_for(config, &device, &p, true);
     ck_assert_uint_eq(variant.a_load, TSR_MM_LOAD_VEC8_LINE);

@@ -1,4 +1,4 @@
-/* Compares gated products with double precision, and in f32 with the bits of the product and
+/* Compares gated products with double precision, and in f32 with the bits of tsr_matmul followed by
  * tsr_activate_mul. */
 #include "gpu/matmul/gated.h"
 
@@ -49,7 +49,7 @@ static double activated(double x, tsr_activation activation)
     return x;
 }
 
-/* A tensor [rows,columns] with `padding` unused elements after each row. */
+/* Makes a tensor [rows,columns] with `padding` unused elements after each row. */
 static tsr_tensor *padded(tsr_dtype dtype, int64_t rows, int64_t columns, int64_t padding,
                           tsr_tensor **whole)
 {
@@ -101,7 +101,8 @@ static void compare(const gated_case *c, const double *a, const double *b, const
             const double gate = dot(a + i * c->k, b + j * c->k, c->k) + bias[j],
                          up = dot(a + i * c->k, b + (c->n + j) * c->k, c->k) + bias[c->n + j],
                          want = activated(gate, c->activation) * up, is = got[i * c->n + j];
-            /* sums of k products below 1 have errors of some units of their own size */
+            /* The error of a sum of k products below 1 is a few units in the last place of such a
+             * sum. */
             const double slack = 0x1p-19 * sqrt((double)c->k) * (fabs(gate) + fabs(up) + 1);
             if (!(fabs(is - want) <= unit * fabs(want) + slack))
                 ck_abort_msg("[%lld,%lld,%lld] b %s, element %lld,%lld: %.9g, not %.9g",
@@ -110,7 +111,7 @@ static void compare(const gated_case *c, const double *a, const double *b, const
         }
 }
 
-/* Computes the same in two steps, and compares the bits. */
+/* Computes the same result in two calls, and compares the bits. */
 static void compare_steps(const gated_case *c, const tsr_tensor *a, const tsr_tensor *b,
                           const tsr_tensor *bias, const double *got)
 {
@@ -134,7 +135,7 @@ static void compare_steps(const gated_case *c, const tsr_tensor *a, const tsr_te
     free(steps);
 }
 
-/* Returns whether there was a kernel for the product. */
+/* Runs a case. Returns whether there was a kernel for the product. */
 static bool run(const gated_case *c, gpu_random *random)
 {
     tsr_tensor *whole_a, *whole_y, *a = padded(c->a, c->m, c->k, c->padding, &whole_a),
@@ -177,7 +178,7 @@ START_TEST(matches_double_precision)
 {
     gpu_random random = {11};
     const bool is_gpu = gpu->device_class == TSR__CLASS_GPU;
-    /* GPUs have a kernel for long rows of blocks, which SwiftShader compiles for long. */
+    /* GPUs have a kernel for long rows of blocks. SwiftShader takes long to compile it. */
     const bool long_rows = !gpu_is_swiftshader();
     for (int n = 0; n < 40; n++) {
         const bool quantised = n % 2;
@@ -201,7 +202,7 @@ START_TEST(matches_double_precision)
 }
 END_TEST
 
-/* Products by integers, whose errors test_matmul_quant.c examines. */
+/* Tests products by integers. test_matmul_quant.c examines their errors. */
 START_TEST(matches_steps_by_integers)
 {
     static const tsr_dtype formats[] = {TSR_Q4_0, TSR_Q5_0, TSR_Q8_0};
@@ -223,7 +224,7 @@ START_TEST(matches_steps_by_integers)
 }
 END_TEST
 
-/* Products of many rows have no such kernel, and the caller computes them in two steps. */
+/* Products of many rows have no gated kernel, so the caller computes them in two steps. */
 START_TEST(many_rows_have_no_kernel)
 {
     gpu_random random = {12};

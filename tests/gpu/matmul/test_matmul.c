@@ -1,5 +1,4 @@
-/* tsr_matmul: all kernels on shapes at their limits, and with all ways of dividing k and
- * dispatches. */
+/* tsr_matmul: all kernels on shapes at their limits, with all ways of dividing k and dispatches. */
 #include "gpu/matmul/matmul_case.h"
 #include "gpu/matmul/matmul_force.h"
 #include "gpu/pipeline/pipeline.h"
@@ -53,8 +52,8 @@ START_TEST(all_kernels_with_all_transpositions)
             if (tsr__matmul_config_at(j)->bm <= 32 || larger++ % 4 == _i)
                 ran += run_with(&random, &c, j);
     }
-    /* At least these kernels run: the small tile and one of the larger ones where they fit, the
-     * wide kernel, and one of the driver's own. */
+    /* At least these kernels run: the small tile and one of the larger ones if they fit, the kernel
+     * for wide strides, and one of the driver's own. */
     ck_assert_int_ge(ran, 4 * (SHAPES / 2));
 }
 END_TEST
@@ -72,12 +71,12 @@ START_TEST(all_kernels_with_an_epilogue)
     c.activation = TSR_ACT_GELU_TANH;
     c.transpose_b = true;
     ck_assert_int_ge(run_with_all(&random, &c, true), 4);
-    c.m = 2; /* the kernels for few rows */
+    c.m = 2; /* use the kernels for few rows */
     ck_assert_int_ge(run_with_all(&random, &c, true), 4);
 }
 END_TEST
 
-/* If the loop variable is 1, configurations with larger tiles run, too. These have the same code as
+/* If the loop variable is 1, configurations with larger tiles run, too. They have the same code as
  * the small ones. */
 START_TEST(all_kernels_on_views_and_batches)
 {
@@ -126,8 +125,9 @@ START_TEST(large_products_of_mixed_dtypes)
 }
 END_TEST
 
-/* Mesa's CPU driver reads both operands as words of two elements. k is a multiple of a pair of
- * steps, or the last stretch starts earlier. The loop variable says whether b is transposed. */
+/* Mesa's CPU driver reads both operands as words of two elements. If k is not a multiple of a pair
+ * of steps, the last stretch of k starts earlier. The loop variable says whether b is
+ * transposed. */
 START_TEST(bf16_in_pairs_of_steps)
 {
     static const int64_t depths[] = {16, 80, 544, 1056};
@@ -144,8 +144,8 @@ START_TEST(bf16_in_pairs_of_steps)
 }
 END_TEST
 
-/* Mesa's CPU driver handles a k that is shorter than a vector lane by lane. Each depth meets half
- * of the sizes, because compiling takes long. */
+/* Mesa's CPU driver handles a k that is shorter than a vector lane by lane. Each length of k is
+ * tested with half of the sizes, because compiling takes long. */
 START_TEST(short_k)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -172,8 +172,8 @@ START_TEST(short_k)
 END_TEST
 
 /* The longest stretches of k on Mesa's CPU driver: without a remainder, with a remainder that
- * starts earlier, and with one that does not; each with two of the three dtypes, because these
- * kernels are slow to compile. Its tiles have eight, six and four rows, and the last tile is not
+ * starts earlier, and with one that does not. Each is tested with two of the three dtypes, because
+ * these kernels are slow to compile. Tiles have eight, six and four rows, and the last tile is not
  * full. */
 START_TEST(long_stretches)
 {
@@ -191,8 +191,8 @@ START_TEST(long_stretches)
 }
 END_TEST
 
-/* There are enough columns for Mesa's CPU driver to widen a first, and enough rows to widen b: for
- * a bf16 operand alone, and with 16-bit operands only. */
+/* There are enough columns that Mesa's CPU driver widens a first, and enough rows that it widens b:
+ * if only one operand is bf16, and if both have 16 bits. */
 START_TEST(float16_operands_are_widened)
 {
     static const tsr_dtype a_dtypes[] = {TSR_BF16, TSR_F16, TSR_F32, TSR_F16, TSR_F32};
@@ -208,7 +208,7 @@ START_TEST(float16_operands_are_widened)
         for (c.m = 260; c.m <= 521; c.m += 261)
             run_case(&random, &c);
     }
-    /* With too few columns neither an f16 a nor its b is widened; two bf16 operands are read as
+    /* With too few columns, neither an f16 a nor its b is widened. Two bf16 operands are read as
      * words. */
     c.n = 40;
     c.m = 521;
@@ -227,7 +227,7 @@ START_TEST(float16_operands_are_widened)
 }
 END_TEST
 
-/* There are enough rows for Mesa's CPU driver to divide them into blocks, the last of which is not
+/* There are so many rows that Mesa's CPU driver divides them into blocks, the last of which is not
  * full. k has two stretches, and the second adds to the sums that the first has stored. */
 START_TEST(many_rows)
 {
@@ -327,8 +327,8 @@ START_TEST(shapes_share_pipelines)
 }
 END_TEST
 
-/* If a dispatch may do the work of only 64 rows, rows, matrices of a batch, or both are divided,
- * with k in one part and in several. Each dispatch is submitted as a batch of its own. */
+/* If a dispatch may do the work of only 64 rows, rows, matrices of a batch, or both are divided. k
+ * is in one part or in several. Each dispatch is submitted as a batch of its own. */
 START_TEST(long_products_are_divided)
 {
     static const struct {
@@ -350,7 +350,7 @@ START_TEST(long_products_are_divided)
             run_case(&random, &c);
             ck_assert_uint_ge(queue->timeline->submitted - before, cases[i].least);
         }
-    /* the kernel for wide strides divides rows only */
+    /* The kernel for wide strides divides only rows. */
     matmul_case c = plain_case(200, 256, 40);
     uint64_t before = queue->timeline->submitted;
     force_both("wide", 1);

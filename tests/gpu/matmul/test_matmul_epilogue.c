@@ -23,9 +23,9 @@ START_TEST(bias_in_every_form)
 }
 END_TEST
 
-/* The special kernels for CPU drivers compute neighbours of a row together. Tests rows whose
- * lengths are and are not multiples of four, columns that are not adjacent, and views that start
- * anywhere. */
+/* The special kernels for CPU drivers compute neighbouring elements of a row together. Tests rows
+ * whose lengths are and are not multiples of four, columns that are not adjacent, and views that
+ * start anywhere. */
 START_TEST(epilogue_on_rows_of_any_length)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -49,9 +49,9 @@ START_TEST(epilogue_on_rows_of_any_length)
 }
 END_TEST
 
-/* On Mesa's CPU driver the kernel of the last stretch of k applies the epilogue. The last stretch
- * is the only one, the second one, or one that starts earlier; with a long k a separate kernel is
- * used. The numbers of columns are multiples of four, of two, and odd. */
+/* On Mesa's CPU driver, the kernel for the last stretch of k applies the epilogue. The last stretch
+ * is the only one, the second one, or one that starts earlier. With a long k, a separate kernel
+ * applies the epilogue. The numbers of columns are multiples of four, of two, and odd. */
 static const struct {
     int64_t n, k;
     tsr_dtype y, bias; /* 0: none */
@@ -131,10 +131,10 @@ START_TEST(alpha_zero)
     const double a[4] = {1, NAN, INFINITY, 2}, y[4] = {5, 6, 7, 8};
     double out[4];
 
-    /* An alpha that is not set is 1: row 0 is [1 + NaN·0, NaN]. */
+    /* If alpha is not set, it is 1: row 0 is [1 + NaN·0, NaN]. */
     tiny(a, y, NULL, out);
     ck_assert(isnan(out[0]) && isnan(out[1]));
-    /* A factor of 0 leaves the product out. */
+    /* With a factor of 0, the product does not count, even if it is NaN. */
     tiny(a, y, tsr_matmul_params(.scale = TSR_MATMUL_SCALE_ZERO), out);
     for (int i = 0; i < 4; i++)
         ck_assert_double_eq(out[i], 0);
@@ -155,7 +155,8 @@ START_TEST(y_is_read_only_to_accumulate)
 }
 END_TEST
 
-/* Infinities and NaN in one row or column do not change others through the edges of tiles. */
+/* Infinities and NaN in one row or column do not change other rows or columns through the edges of
+ * tiles. */
 START_TEST(special_values_do_not_spread)
 {
     enum { SIZE = 37 };
@@ -198,8 +199,8 @@ START_TEST(special_values_do_not_spread)
 END_TEST
 
 /* Multiplies every f16 value by one, next to zeros. The loop variable says where these values are:
- * in rows of a, in columns of b along k, or in b along the columns. 3 and 4 are the first two with
- * a k that is no multiple of a vector. */
+ * in rows of a, in columns of b along k, or in b along the columns. 3 and 4 are as 0 and 1, with a
+ * k that is no multiple of a vector. */
 START_TEST(all_f16_values)
 {
     enum { ALL = 65536, OTHER = 12 };

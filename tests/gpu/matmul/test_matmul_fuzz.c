@@ -1,12 +1,12 @@
 /* tsr_matmul on 160 random problems, with random shapes, views, dtypes and epilogues and sometimes
- * a kernel that the chooser would not use. TESSERA_TEST_PROBLEMS=240 gives ten times as many. */
+ * a kernel that the library would not choose. TESSERA_TEST_PROBLEMS=240 gives ten times as many. */
 #include <stdio.h>
 
 #include "gpu/matmul/matmul_case.h"
 
 #define PARTS 4
 
-/* Most of the time is spent creating pipelines. */
+/* Creating pipelines takes most of the time. */
 static int cases_per_part(void)
 {
     const char *wish = getenv("TESSERA_TEST_PROBLEMS");
@@ -29,7 +29,8 @@ static tsr_dtype any_float(gpu_random *random)
     return dtypes[gpu_random_between(random, 0, 2)];
 }
 
-/* A size. It is usually small, and often a multiple of four, because these use other code paths. */
+/* Returns a size. It is usually small, and often a multiple of four, because such sizes use other
+ * code. */
 static int64_t any_size(gpu_random *random)
 {
     switch (gpu_random_between(random, 0, 7)) {
@@ -71,8 +72,8 @@ static matmul_case any_case(gpu_random *random)
     c.a_batch = broadcastable(random, &c.batch);
     c.b_batch = broadcastable(random, &c.batch);
     c.a = c.b = TSR_F32;
-    /* Not all combinations of dtypes are used, because each needs a pipeline. The directed tests
-     * use all of them. */
+    /* Each combination of dtypes needs a pipeline, so only some are used. The directed tests use
+     * all of them. */
     if (chance(random, 4))
         c.a = c.b = any_float(random);
     else if (chance(random, 6))
@@ -94,7 +95,7 @@ static matmul_case any_case(gpu_random *random)
     return c;
 }
 
-/* Sometimes forces a kernel that runs on this device but that the chooser would not use. */
+/* Sometimes forces a kernel that runs on this device but that the library would not choose. */
 static void force_something(gpu_random *random, const tsr__matmul_device *device)
 {
     const tsr__matmul_config *configs[32];
@@ -125,7 +126,7 @@ static void fuzz(uint64_t seed, int cases)
     for (int i = 0; i < cases; i++) {
         matmul_case c = any_case(&random);
         gpu_random same = random;
-        /* Determines whether the host may copy operands that are packed first. */
+        /* Lets the host copy operands that must be packed, in every other case. */
         gpu->host_copies = host_copies && i % 2;
         force_something(&random, &device);
         if (override.config && try_case(&same, &c) == TSR_OK) {

@@ -21,7 +21,7 @@ static tsr__matmul_device device_with_dot2(void)
                                 .max_subgroups = 16};
 }
 
-/* Chooses for x·wᵀ with rows that are contiguous. */
+/* Returns the plan for x·wᵀ with contiguous rows. */
 static tsr__matmul_plan choose(const tsr__matmul_device *device, tsr_dtype a, tsr_dtype b,
                                int64_t m, int64_t k, int64_t n)
 {
@@ -90,7 +90,7 @@ static uint32_t width_of(uint32_t load)
                                                                          : 4;
 }
 
-/* As in matmul_pairs_fetch.glsl: a piece is one load along k, or two loads. */
+/* As in matmul_pairs_fetch.glsl: a thread makes one load along k, or two loads along lines. */
 static void check_side(uint32_t lines, uint32_t bk, uint32_t threads, uint32_t load)
 {
     bool along_k = load == TSR_MM_LOAD_VEC_K || load == TSR_MM_LOAD_VEC8_K;
@@ -136,8 +136,8 @@ static matmul_case f16_case(int64_t m, int64_t k, int64_t n)
     return c;
 }
 
-/* GPUs use these kernels only if they have the instruction. Without it, all cases must be refused,
- * and the test counts as skipped. */
+/* Returns whether the device has the instruction, because GPUs use these kernels only with it.
+ * Without it, all cases must be refused, and the test counts as skipped. */
 static bool applies(void)
 {
     return gpu->device_class != TSR__CLASS_GPU || gpu->dot2;
@@ -164,8 +164,8 @@ static void run_forced(gpu_random *random, const matmul_case *c)
         check_refusal(try_case(random, c));
 }
 
-/* m, k, n: multiples of 8, of 4 and odd sizes; k of whole steps, of both whole steps and a part of
- * a step, and of one element. */
+/* m, k, n: multiples of 8, of 4 and odd sizes; a k of whole steps, of whole steps and a part, and
+ * of one element. */
 static const int64_t shapes[][3] = {{40, 64, 72}, {36, 100, 44}, {33, 65, 35}, {5, 1, 3}};
 #define SHAPES ((int)(sizeof shapes / sizeof *shapes))
 
@@ -221,7 +221,7 @@ START_TEST(epilogues_splits_and_batches)
 }
 END_TEST
 
-/* Products of two f16 are exact in f32, also of the largest and of the smallest ones. */
+/* Products of two f16 are exact in f32, even the largest and the smallest ones. */
 START_TEST(products_are_exact)
 {
     const float a_values[] = {65504, 0x1p-14f, 0x1.ffcp0f, -3};
@@ -279,14 +279,14 @@ TESTS(matmul_pairs)
     tcase_add_test(tests, other_dtypes_are_refused);
 }
 
-/* Drivers compile larger tiles slowly. */
+/* Larger tiles take long to compile. */
 TESTS(matmul_pairs_slow)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, larger_tiles, 1, 3);
 }
 
-/* On a driver for the CPU: the refusals of a GPU without the instruction. */
+/* On a driver for the CPU, the kernels are refused as on a GPU without the instruction. */
 TESTS(matmul_pairs_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);

@@ -55,7 +55,7 @@ static void forget(weights *w)
     free(w->values);
 }
 
-/* The smaller golden case, one row, in each format that can be quantised. */
+/* Tests the smaller golden case, which has one row, in each format that can be quantised. */
 START_TEST(golden)
 {
     json_t *file = golden_load("quant_matvec"), *type;
@@ -101,7 +101,7 @@ START_TEST(golden)
 }
 END_TEST
 
-/* What is multiplied: y [batch,m,n] = a [batch,m,k] · part of b. */
+/* A product y [batch,m,n] = a [batch,m,k] · b, where b is a part of a larger tensor. */
 typedef struct product {
     int64_t batch, m, n, k;
     tsr_dtype a_dtype, y_dtype;
@@ -114,7 +114,7 @@ static double activated(double x, tsr_activation activation)
     return activation == TSR_ACT_RELU ? fmax(x, 0) : x;
 }
 
-/* The largest error that rounding element c of a row [k] to 8 bits can make. */
+/* Returns the largest error that rounding element c of a row [k] to 8 bits can make. */
 static double int8_error(const double *row, int64_t c)
 {
     double largest = 0;
@@ -184,7 +184,7 @@ static void check(gpu_random *random, const tsr_quant_format *format, const prod
             double value = alpha * sum + (params.accumulate ? old[i * p->n + j] : 0) +
                            (has_bias ? bias_values[bias_at] : 0);
             value = activated(value, params.activation);
-            /* b is rounded to f16 if a is f16 */
+            /* If a is f16, b is rounded to f16. */
             const double error = fabs(alpha) * size * (p->a_dtype == TSR_F16 ? 0x1p-11 : 0x1p-21) +
                                  fabs(value) * largest_error(p->y_dtype) + fabs(alpha) * rounding +
                                  0x1p-22;
@@ -205,7 +205,8 @@ static void check(gpu_random *random, const tsr_quant_format *format, const prod
     free(bias_values);
 }
 
-/* Each format with many rows, and those that the golden test leaves out with one row. */
+/* Tests each format with many rows, and the formats that the golden test leaves out with one
+ * row. */
 START_TEST(formats)
 {
     const tsr_quant_format *format = tsr_quant_format_at(_i);
@@ -217,7 +218,7 @@ START_TEST(formats)
 }
 END_TEST
 
-/* Random sizes, dtypes, views and epilogues. */
+/* Tests random sizes, dtypes, views and epilogues. */
 START_TEST(random_products)
 {
     static const int64_t few[] = {1, 2, 3, 5, 8};
@@ -243,15 +244,15 @@ START_TEST(random_products)
 END_TEST
 
 /* The formats that have kernels of their own on lavapipe: each number of rows, k in one part and in
- * several, and k that does not fill vectors. A kernel takes longer to compile for more rows and for
- * a longer k, so k is longest with few rows. */
+ * several, and a k that does not fill vectors. A kernel takes longer to compile for more rows and
+ * for a longer k, so k is longest with few rows. */
 START_TEST(few_rows)
 {
     static const int64_t rows[] = {1, 2, 3, 4, 5, 8},
                          sizes[] = {17 * 64, 70 * 64, 96, 64, 3 * 64, 64};
     static const tsr_dtype dtypes[] = {TSR_Q8_0, TSR_Q4_0, TSR_MXFP4, TSR_Q4_K, TSR_Q5_K, TSR_Q6_K};
     const tsr_quant_format *format = tsr_quant_format_of(dtypes[_i]);
-    const bool large = format->block_count > 64; /* two cases, with sizes in blocks */
+    const bool large = format->block_count > 64; /* only two cases, with sizes in blocks */
     gpu_random random = {.state = 21 + (uint64_t)_i};
     for (int i = 0; i < 6; i += large ? 4 : 1) {
         product p = {1,
@@ -270,8 +271,8 @@ START_TEST(few_rows)
 }
 END_TEST
 
-/* One and two rows, for which GPUs have other kernels: in one pass and in several, with blocks at
- * all multiples of 2 bytes, by floats and by integers. */
+/* One and two rows, for which GPUs have other kernels. They run in one pass and in several, with
+ * blocks at all multiples of 2 bytes, by floats and by integers. */
 START_TEST(long_rows)
 {
     static const tsr_dtype dtypes[] = {TSR_Q4_0, TSR_Q5_0, TSR_Q8_0};
@@ -296,7 +297,7 @@ START_TEST(long_rows)
 }
 END_TEST
 
-/* Products of a row [1,1024] and four columns, which may be computed by integers. */
+/* Multiplies a row [1,1024] by four columns. Integers may be used if `allow_int8`. */
 static void multiply_row(const double *values, const tsr_tensor *b, bool allow_int8, double *y)
 {
     tsr_tensor *a = gpu_new(TSR_F32, 2, (int64_t[]){1, 1024}),
@@ -309,9 +310,9 @@ static void multiply_row(const double *values, const tsr_tensor *b, bool allow_i
     tsr_tensor_destroy(&result);
 }
 
-/* Rounded products differ from others, so integers are used where they are allowed. A row that 8
- * bits can represent gives the same result; NaN and infinity stay visible, and blocks of tiny
- * elements are 0. */
+/* Integers are used where they are allowed: the products are rounded and differ from others. A row
+ * that 8 bits can represent gives the same result. NaN and infinity stay visible, and blocks of
+ * tiny elements become 0. */
 START_TEST(int8_products)
 {
     enum { DEPTH = 1024 };
@@ -357,7 +358,8 @@ START_TEST(int8_products)
 }
 END_TEST
 
-/* The layers of a group pass its permission on: results are those of tsr_matmul with it. */
+/* If a group allows integers, its layers do, too: results are those of tsr_matmul with that
+ * permission. */
 START_TEST(layers_allow_int8)
 {
     enum { DEPTH = 1024, COLUMNS = 4 };
@@ -402,7 +404,7 @@ START_TEST(layers_allow_int8)
 }
 END_TEST
 
-/* More rows of b than fit one panel of 8 MiB. */
+/* There are more rows of b than fit one panel of 8 MiB. */
 START_TEST(panels)
 {
     gpu_random random = {.state = 5};

@@ -1,4 +1,4 @@
-/* Errors of tsr_matmul, and the state after failures. */
+/* Tests errors of tsr_matmul, and the state after failures. */
 #include "base/fault.h"
 #include "gpu/matmul/matmul_case.h"
 #include "gpu/matmul/matmul_force.h"

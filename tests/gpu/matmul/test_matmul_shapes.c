@@ -1,4 +1,4 @@
-/* tsr_matmul with sizes and strides that are 0, very large or odd, and with batches. */
+/* Tests tsr_matmul with sizes and strides that are 0, very large or odd, and with batches. */
 #include "gpu/matmul/matmul_case.h"
 #include "gpu/matmul/matmul_force.h"
 
@@ -17,7 +17,7 @@ START_TEST(sizes_of_zero)
         c.batch = c.b_batch = (batch_shape){1, {i & 1 ? 2 : 0}};
         run_case(&random, &c);
     }
-    for (int i = 0; tsr__matmul_config_at(i); i++) { /* k = 0 in all kernels that support it */
+    for (int i = 0; tsr__matmul_config_at(i); i++) { /* k = 0 in all kernels that accept it */
         matmul_case c = plain_case(5, 0, 7);
         force(tsr__matmul_config_at(i)->name);
         tsr_status status = try_case(&random, &c);
@@ -27,7 +27,7 @@ START_TEST(sizes_of_zero)
 }
 END_TEST
 
-/* The same for drivers that compute many matrices per dispatch and keep their sums in scratch
+/* Drivers for the CPU compute many small matrices per dispatch and keep the sums in scratch
  * memory. */
 START_TEST(a_batch_of_small_matrices)
 {
@@ -54,8 +54,8 @@ START_TEST(a_batch_of_small_matrices)
 }
 END_TEST
 
-/* k is so long that CPU drivers split it into parts with separate sums: two parts in two rounds and
- * a remainder, and sixteen parts in two rounds. */
+/* k is so long that CPU drivers split it into parts with separate sums: two parts with two rounds
+ * each and a remainder, and sixteen parts with two rounds each. */
 START_TEST(few_long_rows)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -79,14 +79,14 @@ START_TEST(few_long_rows)
     c.alpha = 0.125f;
     c.batch = c.b_batch = (batch_shape){1, {2}};
     run_case(&random, &c);
-    c = plain_case(130, 9223, 3); /* tall, so that the roles of a and b are swapped */
+    c = plain_case(130, 9223, 3); /* has so many rows that a and b change roles */
     run_case(&random, &c);
 }
 END_TEST
 
 /* There are few elements, and k is so long that these drivers compute parts of it in parallel: four
- * parts, two rounds of them, and a remainder. Rows fill tiles or do not, and workgroups have
- * several tiles along n or one. */
+ * parts with two rounds each, and a remainder. Some cases fill tiles with rows and some do not;
+ * workgroups have several tiles along n or one. */
 START_TEST(few_elements_with_a_long_k)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -115,8 +115,8 @@ START_TEST(few_elements_with_a_long_k)
 }
 END_TEST
 
-/* Uses the kernel for few rows of GPUs: vectors of four k in one round of several, in a round of
- * one, and in an incomplete round. */
+/* Tests the kernel of GPUs for few rows: it reads vectors of four k in one round of several, in a
+ * round of one, and in an incomplete round. */
 START_TEST(few_long_rows_on_gpus)
 {
     static const int64_t rows[] = {1, 2, 5};
@@ -134,9 +134,9 @@ START_TEST(few_long_rows_on_gpus)
 }
 END_TEST
 
-/* The same for one row and a row-major b. Tests 32 parts in two rounds and a remainder, where the
- * last columns do not fill a tile and have separate rounds; fewer parts than a round has; the
- * longer parts for many short lines; and the shorter parts for a large b. */
+/* One row and a row-major b. Tests 32 parts with two rounds each and a remainder, where the last
+ * columns do not fill a tile and have separate rounds; fewer parts than a round has; the longer
+ * parts for many short lines; and the shorter parts for a large b. */
 START_TEST(one_long_row)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -168,8 +168,8 @@ START_TEST(one_long_row)
 }
 END_TEST
 
-/* A small row-major b. On Mesa's CPU driver it is multiplied with lanes along n if k is short, and
- * packed for lanes along k otherwise. */
+/* Tests a small row-major b. On Mesa's CPU driver it is multiplied with lanes along n if k is
+ * short; otherwise it is packed for lanes along k. */
 START_TEST(small_row_major_b)
 {
     static const int64_t rows[] = {1, 3, 37}, columns[] = {9, 40, 300};
@@ -177,7 +177,7 @@ START_TEST(small_row_major_b)
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
     gpu_random random = {48};
 
-    for (int i = 0; i < 15; i++) { /* each two of the values meet */
+    for (int i = 0; i < 15; i++) { /* any two of the values occur together */
         int row = i % 3, depth = i / 3;
         matmul_case c = plain_case(rows[row], depths[depth], columns[(row + depth) % 3]);
         c.a = c.b = dtypes[(2 * row + depth) % 3];
@@ -188,9 +188,9 @@ START_TEST(small_row_major_b)
 }
 END_TEST
 
-/* Large products, for which the host packs the operands in panels on Mesa's CPU driver. Either
- * stride is 1, k ends with a stretch or within one, sizes fill tiles or do not, and all dtypes are
- * tested. */
+/* Large products, for which the host packs the operands in panels on Mesa's CPU driver. In each
+ * operand one of the two strides is 1, k ends at the end of a stretch or within one, sizes fill
+ * tiles or do not, and all dtypes are tested. */
 START_TEST(large_operands)
 {
     static const int64_t sizes[][3] = {
@@ -198,7 +198,7 @@ START_TEST(large_operands)
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
     gpu_random random = {63};
 
-    for (int i = 0; i < 9; i++) { /* each two of the three dtypes in all combinations */
+    for (int i = 0; i < 9; i++) { /* any two of the three dtypes, in all combinations */
         matmul_case c = plain_case(sizes[i % 4][0], sizes[i % 4][1], sizes[i % 4][2]);
         c.a = dtypes[i % 3];
         c.b = dtypes[i / 3];
@@ -283,7 +283,7 @@ START_TEST(seventy_thousand_matrices)
 }
 END_TEST
 
-/* Rows and columns tens of MiB apart. */
+/* Rows and columns are tens of MiB apart. */
 START_TEST(strides_of_many_mebibytes)
 {
     enum { ROWS = 6, STRIDE = 5000003 };
@@ -336,9 +336,9 @@ static tsr_tensor *matrices_apart(tsr_dtype dtype, int64_t count, int64_t rows, 
     return out;
 }
 
-/* 16-bit elements are loaded and stored two or four at a time if addresses allow it, which differs
- * between the matrices here. The loop variable says which tensors have 16-bit elements: y, a, b, or
- * all. */
+/* 16-bit elements are loaded and stored two or four at a time if their addresses allow it, which
+ * differs between these matrices. The loop variable says which tensors have 16-bit elements: y, a,
+ * b, or all. */
 START_TEST(float16_that_starts_at_odd_elements)
 {
     enum { COUNT = 3, M = 16, K = 24, N = 160 };
@@ -377,8 +377,8 @@ START_TEST(float16_that_starts_at_odd_elements)
 }
 END_TEST
 
-/* A k that one dispatch covers, for all dtypes, with results of every form. Drivers for the CPU
- * place lanes along n then, and compute some of the last columns twice. */
+/* One dispatch covers k. Tests all dtypes, and results of every form. Drivers for the CPU then
+ * place lanes along n, and compute some of the last columns twice. */
 START_TEST(short_k)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -407,8 +407,8 @@ START_TEST(short_k)
 END_TEST
 
 /* Both operands are contiguous from one k to the next, as for the gradients of a layer's weights.
- * CPU drivers compute parts of k in one dispatch (of 128, 96 or 64 elements), or in two dispatches
- * if there are more than 16. Other sizes are near the limits of these kernels. */
+ * CPU drivers compute parts of k (of 128, 96 or 64 elements) in one dispatch, or in two dispatches
+ * if there are more than 16 parts. Other sizes are near the limits of these kernels. */
 START_TEST(weight_gradients)
 {
     static const int64_t sizes[][3] = {
@@ -434,8 +434,8 @@ START_TEST(weight_gradients)
 }
 END_TEST
 
-/* A bias with the shape of y, as for a residual branch, or with a column for all: with lanes along
- * n, and with lanes along k in one stretch or several. The row stride may be any. */
+/* A bias with the shape of y, as for a residual branch, or with one column for all columns. Lanes
+ * are along n, or along k in one stretch or several. The row stride may be any. */
 START_TEST(bias_matrices)
 {
     static const int64_t sizes[][3] = {

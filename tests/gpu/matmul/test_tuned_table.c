@@ -1,4 +1,5 @@
-/* The parts of a tuning, without a device: classes of products, and tables and their encoding. */
+/* Tests the parts of a tuning that need no device: classes of products, and tables and their
+ * encoding. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -50,7 +51,7 @@ START_TEST(sizes_up_to_a_power_of_two_have_one_class)
     uint64_t whole = class_of(p);
     ck_assert_uint_eq(class_of((product){33, 516, 257, TSR_F32, true, 0}), whole);
     ck_assert_uint_eq(class_of((product){40, 1000, 300, TSR_F32, true, 0}), whole);
-    /* Sizes just beyond both ends of the class. */
+    /* These sizes are just beyond both ends of the class. */
     const product others[] = {
         {65, 1024, 512, TSR_F32, true, 0}, {32, 1024, 512, TSR_F32, true, 0},
         {64, 1028, 512, TSR_F32, true, 0}, {64, 512, 512, TSR_F32, true, 0},
@@ -67,7 +68,7 @@ START_TEST(classes_differ_by_what_affects_speed)
     uint64_t whole = class_of(p);
     ck_assert_uint_ne(class_of((product){64, 1024, 512, TSR_F16, true, 0}), whole);
     ck_assert_uint_ne(class_of((product){64, 1024, 512, TSR_F32, false, 0}), whole);
-    /* A k that is no multiple of a vector, and an epilogue. */
+    /* A k that is no multiple of a vector, and an epilogue, make other classes. */
     ck_assert_uint_ne(class_of((product){64, 1023, 512, TSR_F32, true, 0}), whole);
     ck_assert_uint_ne(class_of((product){64, 1024, 512, TSR_F32, true, 0.5f}), whole);
     ck_assert_uint_eq(class_of((product){64, 1024, 512, TSR_F32, true, 1}), whole);
@@ -88,14 +89,14 @@ START_TEST(numbers_without_a_class)
         good | UINT64_C(1) << 63,
         good | UINT64_C(0x3f) << 18,  /* m of 2^63 */
         good | UINT64_C(0x7) << 26,   /* an invalid form */
-        good & ~(UINT64_C(0xf) << 32) /* y without a dtype */
+        good & ~(UINT64_C(0xf) << 32) /* y has no dtype */
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ck_assert_msg(!tsr__shape_class_unpack(bad[i], &shape_class), "%016llx",
                       (unsigned long long)bad[i]);
         ck_assert_uint_eq(shape_class.m, 77);
     }
-    /* Every number that is accepted converts back to itself. */
+    /* Every number that is accepted encodes to the same number again. */
     gpu_random random = {5};
     int taken = 0;
     for (int i = 0; i < 100000; i++) {
@@ -245,7 +246,7 @@ START_TEST(hostile_tables_are_refused)
             ck_assert(tsr__tuned_table_decode(data, cut, &again) == TSR_ERR_INVALID);
     refuses(data, 39,
             "tuning: the table has 39 bytes; at most 4096 records of 40 bytes are expected");
-    /* None of these records is read. */
+    /* None of these tables is accepted, not even in part. */
     refuses(data, (size_t)RECORD * 4097,
             "tuning: the table has 163880 bytes; at most 4096 records of 40 bytes are expected");
     memcpy(data, data + RECORD, RECORD);
@@ -269,7 +270,8 @@ START_TEST(hostile_tables_are_refused)
     memcpy(data, saved, bytes);
     data[2 * RECORD + 36] = 1;
     ck_assert(tsr__tuned_table_decode(data, bytes, &again) == TSR_ERR_INVALID);
-    /* An entry for a kernel of another build is skipped, and the others are kept. */
+    /* If the kernel of an entry does not exist in this build, the entry is skipped, and the others
+     * are kept. */
     memcpy(data, saved, bytes);
     memcpy(data + RECORD + 8, "no-such-kernel\0\0\0\0\0\0\0\0\0", 24);
     ck_assert_ok(tsr__tuned_table_decode(data, bytes, &again));
@@ -300,7 +302,7 @@ START_TEST(random_changes_are_safe)
         }
         *byte = was;
     }
-    ck_assert_int_gt(accepted, 0); /* changes within the range of splits, and of names */
+    ck_assert_int_gt(accepted, 0); /* some give other valid splits or names */
     tsr__free(data);
     tsr__tuned_table_finish(&table);
 }

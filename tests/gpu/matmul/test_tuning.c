@@ -1,5 +1,5 @@
-/* Tunings on a device. tsr_matmul uses a tuning if it can, a tuning file is read back unchanged or
- * refused, and no tuning makes a product fail. */
+/* Tests tunings on a device. tsr_matmul uses a tuning if it can. A tuning file is read back
+ * unchanged, or it is refused. No tuning makes a product fail. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -192,7 +192,7 @@ static void set_anyway(const char *config)
     ck_assert_ok(tsr__tuned_set(tuned_of_gpu(), &entry));
 }
 
-/* A configuration that the device cannot run. */
+/* Returns a configuration that the device cannot run. */
 static const char *runs_elsewhere(void)
 {
     tsr__matmul_device device = tsr__matmul_device_of(gpu);
@@ -207,7 +207,7 @@ static const char *runs_elsewhere(void)
 
 START_TEST(unsupported_choices_are_ignored)
 {
-    const char *const names[] = {runs_elsewhere(), "vector-k"}; /* for up to 8 rows */
+    const char *const names[] = {runs_elsewhere(), "vector-k"}; /* vector-k computes up to 8 rows */
     for (int i = 0; i < 2; i++) {
         set_anyway(names[i]);
         tsr_tuning_info info = look(&params);
@@ -251,8 +251,8 @@ START_TEST(stored_tunings_are_used)
     reopen();
     ck_assert(!look(&params).tuned);
     ck_assert(look(&halved).tuned);
-    /* With a different kind of storage the device has a different file, because its kernels are
-     * compiled differently. */
+    /* With another kind of storage, the device has another file, because its kernels are compiled
+     * differently. */
     close_again();
     open_with(tsr_device_params(.force_packed_storage = true));
     ck_assert_int_eq(tsr_tuning_count(gpu), gpu->info.storage16 ? 0 : 1);
@@ -274,8 +274,8 @@ static void flip(long offset)
     fclose(file);
 }
 
-/* The number of classes that the next device would use from the file. No device is opened, because
- * that takes long. */
+/* Returns the number of classes that the next device would use from the file. Does not open a
+ * device, because that takes long. */
 static int classes_in_use(void)
 {
     tsr__tuned *tuned;
@@ -310,7 +310,7 @@ START_TEST(damaged_files_are_refused)
         ck_assert_int_eq(classes_in_use(), 0);
     }
     ck_assert_int_eq(warnings, (int)whole.st_size);
-    /* Saving replaces it. */
+    /* Saving replaces the damaged file. */
     tune(&params, &choice);
     GPU_OK(tsr_tuning_save(gpu));
     ck_assert_int_eq(classes_in_use(), 1);
@@ -366,7 +366,7 @@ START_TEST(saving_without_a_folder)
     ck_assert_error(tsr_tuning_save(gpu), TSR_ERR_NOT_FOUND,
                     "tuning: there is no cache folder; set XDG_CACHE_HOME or HOME");
     reopen();
-    /* Choices that could not be stored are stored as soon as it is possible. */
+    /* Choices that could not be stored are stored as soon as that is possible. */
     tune(&params, &choice);
     ck_assert_int_eq(tsr_tuning_save(gpu), TSR_ERR_NOT_FOUND);
     setenv("HOME", cache_folder, 1);
@@ -380,7 +380,7 @@ END_TEST
 
 enum { SAVERS = 2, SAVES = 15 };
 
-/* The work of one process. Each save stores one more class. */
+/* Runs in one process of several. Each save stores one more class. */
 static int save_often(uint32_t who, uint64_t class_of_all)
 {
     tsr__shape_class shape_class;
@@ -562,7 +562,7 @@ static void *read_often(void *user)
         if (!tsr__tuned_find(tuned_of_gpu(), r->problem, &config, &splits))
             continue;
         r->found++;
-        /* The configuration and the number of splits must belong to the same entry. */
+        /* The configuration and the number of splits must come from the same entry. */
         r->wrong += strcmp(config->name, splits == 3 ? "tiled-s" : "wide") != 0;
     }
     return NULL;
@@ -585,7 +585,7 @@ START_TEST(threads_set_and_find)
         entry.splits = i % 2 ? 3 : 0;
         ck_assert(tsr__tuned_set(tuned_of_gpu(), &entry) == TSR_OK);
         tsr__tuned_entry more = {.shape_class = entry.shape_class - 1 - i};
-        if (i < 2000) /* the table grows, and the entry is moved in memory */
+        if (i < 2000) /* the table grows, so the entry is moved in memory */
             ck_assert(tsr__tuned_set(tuned_of_gpu(), &more) == TSR_OK);
     }
     for (int i = 0; i < 3; i++) {

@@ -1,4 +1,4 @@
-/* tsr_tuning_find: the description of a stored tuning, and the reasons for refusing one, without
+/* Tests tsr_tuning_find, which describes a stored tuning, or says why it is refused, without
  * opening the device. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +79,7 @@ static void refused(const char *where, const char *reason)
 
 START_TEST(nothing_is_stored)
 {
-    says_none(); /* there is no folder tessera */
+    says_none(); /* the folder "tessera" does not exist */
     store(path, &(tsr__cache_key){0}, "", 0);
     remove(path);
     says_none(); /* the folder is empty */
@@ -89,7 +89,7 @@ START_TEST(nothing_is_stored)
 }
 END_TEST
 
-/* Stores one class in the same way as a program. */
+/* Stores one class as a program would. */
 static void tune(int64_t n, const char *kernel)
 {
     tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){20, n});
@@ -145,7 +145,7 @@ START_TEST(refused_files_have_a_reason)
 
     store(path, &key, "nonsense", 8);
     refused(path, "tuning: the table has 8 bytes; at most 4096 records of 40 bytes are expected");
-    setenv("TESSERA_TUNING", "0", 1); /* it is refused with this setting, too */
+    setenv("TESSERA_TUNING", "0", 1); /* with this setting, a stored tuning is refused, too */
     refused(path, "tuning: the table has 8 bytes; at most 4096 records of 40 bytes are expected");
     key.shader_hash++;
     store(path, &key, "", 0);
@@ -177,7 +177,7 @@ START_TEST(files_of_another_driver_version_are_reported)
     snprintf(older, sizeof older, "%s/tessera/tuning-1.bin", cache_folder);
     snprintf(newer, sizeof newer, "%s/tessera/tuning-2.bin", cache_folder);
 
-    /* Files of other devices, a file for kernels with a different storage, a copy, a writer's
+    /* Files of other devices, a file for kernels with another kind of storage, a copy, a writer's
      * temporary file, and a file that is not a tuning are not reported. */
     other.device_id++;
     store(older, &other, "", 0);
@@ -215,7 +215,7 @@ START_TEST(files_of_another_driver_version_are_reported)
 }
 END_TEST
 
-/* Opening a pipe for reading would block forever, because nobody writes to it. */
+/* Opening a pipe for reading would block for ever, because nobody writes to it. */
 START_TEST(pipes_are_refused)
 {
     char other[TSR__CACHE_PATH], *data;

@@ -1,4 +1,4 @@
-/* Slabs and pages, limits, and lack of memory. */
+/* Tests slabs and pages, limits, and lack of memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,7 @@ START_TEST(tensors_do_not_overlap_and_are_freed)
     for (int i = 0; i < TENSORS; i++)
         tsr_tensor_destroy(&tensors[i]);
     ck_assert_uint_eq(used(), 0);
-    /* They fit one slab, which is kept. */
+    /* The tensors fit one slab, which is kept. */
     ck_assert_uint_le(allocated(), UINT64_C(16) << 20);
 }
 END_TEST
@@ -83,7 +83,7 @@ START_TEST(memory_of_large_tensors_is_kept)
 {
     const tsr_device_info *info = tsr_device_get_info(gpu);
     const uint64_t share = info->heaps[0].size_bytes / 16;
-    /* Of this size, three slabs are kept. */
+    /* Three slabs of this size are kept. */
     int64_t size = (int64_t)(share / 4 + (1 << 20)), less = size - size / 16;
     tsr_tensor *tensor[4];
     uint64_t address[4];
@@ -111,8 +111,8 @@ START_TEST(memory_of_large_tensors_is_kept)
 }
 END_TEST
 
-/* Small tensors share slabs. Those that become empty are kept, so that a program whose steps need
- * the same memory gets it from the system only once. */
+/* Small tensors share slabs. Empty slabs are kept, so that a program whose steps need the same
+ * memory allocates it from the system only once. */
 START_TEST(memory_of_small_tensors_is_kept)
 {
     enum { COUNT = 12 };
@@ -132,8 +132,7 @@ START_TEST(memory_of_small_tensors_is_kept)
 }
 END_TEST
 
-/* A GPU that shares the host's memory, where the host can only map memory that it does not
- * cache. */
+/* A GPU shares the host's memory, but the host can only map memory that it does not cache. */
 START_TEST(uncached_memory_is_not_mapped)
 {
     VkPhysicalDeviceMemoryProperties2 properties = {
@@ -160,7 +159,7 @@ START_TEST(uncached_memory_is_not_mapped)
 }
 END_TEST
 
-/* Copies its contents to a tensor of the device and back. */
+/* Copies the tensor's contents to a tensor of the device and back. */
 static void check_shared(tsr_tensor *host)
 {
     float *values;
@@ -181,8 +180,8 @@ START_TEST(memory_that_networks_can_access)
 {
     tsr_tensor *host = NULL;
     ck_assert(tsr_device_get_info(gpu)->external_memory_host == (gpu->host_import_alignment > 0));
-    /* Imported host memory, unless the device cannot import it. The sizes differ, since a kept slab
-     * would be used again otherwise. */
+    /* Tests imported host memory, and a device that cannot import it. The sizes differ, because
+     * otherwise a kept slab would be used again. */
     for (int imports = 1; imports >= 0; imports--) {
         if (!imports)
             gpu->host_import_alignment = 0;
@@ -195,7 +194,7 @@ START_TEST(memory_that_networks_can_access)
 }
 END_TEST
 
-/* Imported memory is whole pages of the system, which have 64 KiB on some processors. */
+/* Imported memory consists of whole pages of the system, which have 64 KiB on some processors. */
 START_TEST(imported_memory_is_whole_pages)
 {
     const uint64_t page_bytes = 65536, own = gpu->host_import_alignment;
@@ -261,8 +260,8 @@ START_TEST(too_large_tensors_are_an_error_that_names_the_values)
 }
 END_TEST
 
-/* The driver of Debian 12 claims a heap of 2 GiB, and allocates more. The test keeps to a little
- * more than that, because allocated memory may be written: meson has malloc fill it. */
+/* lavapipe of Debian 12 reports a heap of 2 GiB, but allocates more. The test allocates only a
+ * little more than that, because the memory may really be used: meson makes malloc fill it. */
 START_TEST(lavapipe_has_the_memory_of_the_machine)
 {
     enum { CHUNKS = 9 };
@@ -280,7 +279,7 @@ START_TEST(lavapipe_has_the_memory_of_the_machine)
 END_TEST
 
 #ifndef _WIN32
-/* Linux lists for each mapping how its pages are to be: "hg" stands for large ones. */
+/* For each mapping, Linux lists how its pages should be; "hg" stands for large pages. */
 START_TEST(drivers_for_the_cpu_use_large_pages)
 {
     tsr_tensor *tensor = gpu_new(TSR_U8, 1, (int64_t[]){8 << 20});
@@ -313,7 +312,8 @@ START_TEST(a_limit_of_the_callers_own)
     tsr_device *device;
     tsr_tensor *a, *b = NULL;
     GPU_OK(tsr_device_open(tsr_device_params(.memory_limit_bytes = 6 << 20), &device));
-    /* Not enough for a slab, so a slab of exactly the needed size is allocated. */
+    /* There is not enough memory for a usual slab, so a slab of exactly the needed size is
+     * allocated. */
     GPU_OK(tsr_tensor_create(device, TSR_U8, 1, (int64_t[]){1 << 20}, &a));
     GPU_FAILS(tsr_tensor_create(device, TSR_U8, 1, (int64_t[]){6 << 20}, &b), TSR_ERR_DEVICE_MEMORY,
               "the limit set for this device is 6291456 bytes");
@@ -321,14 +321,15 @@ START_TEST(a_limit_of_the_callers_own)
     GPU_OK(tsr_tensor_create(device, TSR_U8, 1, (int64_t[]){5 << 20}, &b));
     tsr_tensor_destroy(&a);
     tsr_tensor_destroy(&b);
-    /* Kept slabs of these tensors must not prevent this allocation. */
+    /* Kept slabs of the first tensors must not prevent this allocation. */
     GPU_OK(tsr_tensor_create(device, TSR_U8, 1, (int64_t[]){6 << 20}, &b));
     tsr_tensor_destroy(&b);
     tsr_device_close(&device);
 }
 END_TEST
 
-/* Drivers limit the number of allocations. Empty slabs are freed before one is refused. */
+/* Drivers limit the number of allocations. At the limit, empty slabs are freed before an allocation
+ * is refused. */
 START_TEST(the_number_of_allocations_is_limited)
 {
     const int64_t large[] = {5 << 20, 7 << 20, 9 << 20, 11 << 20};
@@ -344,7 +345,7 @@ START_TEST(the_number_of_allocations_is_limited)
     tsr_tensor_destroy(&tensors[0]); /* its slab is kept */
     GPU_OK(tsr_tensor_create(device, TSR_U8, 1, &large[3], &tensors[0]));
     tsr_tensor_destroy(&tensors[1]);
-    /* The driver itself refuses an allocation while there is an empty slab. */
+    /* The driver refuses an allocation while there is an empty slab. */
     device->max_allocations = 4;
     bool allocating = false;
     for (uint64_t nth = 0; !allocating; nth++) {
@@ -361,8 +362,8 @@ START_TEST(the_number_of_allocations_is_limited)
 }
 END_TEST
 
-/* Creates and destroys tensors without waiting, while those that exist always fit: one tensor at a
- * time, each computed from the previous one, and a view that is used after its tensor is
+/* Creates and destroys tensors without waiting, so that the tensors existing at any time fit: one
+ * at a time, each computed from the previous one, and a view that is used after its tensor is
  * destroyed. */
 START_TEST(made_and_destroyed_without_end)
 {

@@ -1,4 +1,4 @@
-/* Creating tensors and transferring them to and from the host, mapped and staged. */
+/* Tests creating tensors and transferring them to and from the host, mapped and staged. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,8 +60,8 @@ START_TEST(round_trips)
 }
 END_TEST
 
-/* A layout whose dimensions are, from the outermost to the innermost in memory, those of `order`.
- * After each there is a gap of `gap` elements. */
+/* Returns a layout whose dimensions are, from the outermost to the innermost in memory, those of
+ * `order`. A gap of `gap` elements follows each dimension. */
 static tsr_layout spread(tsr_dtype dtype, const int64_t shape[4], const int order[4], int64_t gap)
 {
     tsr_layout layout = {.dtype = dtype, .ndim = 4, .offset = 3};
@@ -74,7 +74,8 @@ static tsr_layout spread(tsr_dtype dtype, const int64_t shape[4], const int orde
     return layout;
 }
 
-/* Elements are written to, and read from, the places of the layout, and nothing else is changed. */
+/* Checks that elements are written to, and read from, the places of the layout, and that nothing
+ * else is changed. */
 static void check_places(const tsr_layout *layout)
 {
     const size_t size = tsr_dtype_size(layout->dtype);
@@ -147,7 +148,8 @@ START_TEST(many_small_ones_in_order)
         float values[8];
         for (int j = 0; j < 8; j++)
             values[j] = (float)(i + j);
-        /* The tensor is busy from the second round on. The data may still be reused at once. */
+        /* From the second round on the tensor is busy. The caller may still reuse the data at
+         * once. */
         GPU_OK(tsr_tensor_upload(queue, x, values, sizeof values));
         memset(values, 0xff, sizeof values);
         GPU_OK(tsr_add(queue, sum, sum, x));
@@ -210,7 +212,7 @@ START_TEST(views_of_any_layout)
     for (int i = 0; i < 12; i++)
         values[i] = (float)i;
     GPU_OK(tsr_tensor_upload(queue, x, values, sizeof values));
-    /* The diagonal of a 3×4 matrix, starting at its second row. */
+    /* The diagonal of a 3×4 matrix, from its second row on. */
     tsr_layout layout = {.dtype = TSR_F32, .ndim = 1, .shape = {2}, .strides = {5}, .offset = 5};
     GPU_OK(tsr_tensor_view(x, &layout, &view));
     GPU_OK(tsr_tensor_download(queue, view, seen, 8));

@@ -71,8 +71,8 @@ static double derivative(double x, tsr_activation activation)
     return 1;
 }
 
-/* Mostly values for which the functions are curved; also all magnitudes of f32 and its special
- * values. */
+/* Fills x mostly with values for which the functions are curved; also with all magnitudes of f32
+ * and its special values. */
 static void fill_inputs(double *x)
 {
     static const double special[] = {0,
@@ -106,9 +106,9 @@ static void fill_inputs(double *x)
         x[i] = special[i];
 }
 
-/* The error is at most 4e-7, relative to the result if it is as large as x, and absolute where the
- * function approaches or crosses 0. Results below 1e-37 may be 0, because subnormal numbers may be
- * flushed. */
+/* Checks a result. The allowed error is 4e-7, relative to the result if it is as large as x, and
+ * absolute where the function approaches or crosses 0. Results below 1e-37 may be 0, because
+ * subnormal numbers may be flushed. */
 static void check_value(const char *what, tsr_activation activation, double x, double got,
                         double want)
 {

@@ -11,8 +11,8 @@
 
 static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16, TSR_I32, TSR_U32, TSR_I64, TSR_U8};
 
-/* f32 values around those of f16 and bf16: the values themselves, the ties between them, and the
- * neighbours of both. */
+/* Returns an f32 value close to one of f16 or bf16: such a value itself, the tie between two of
+ * them, or a neighbour of either. */
 static uint64_t f32_edge(gpu_random *random, int i)
 {
     uint64_t bits = gpu_bits(gpu_value((uint64_t)i, i % 2 ? TSR_F16 : TSR_BF16), TSR_F32);
@@ -22,7 +22,7 @@ static uint64_t f32_edge(gpu_random *random, int i)
            UINT32_MAX;
 }
 
-/* Integers of all magnitudes, including powers of two and their neighbours. */
+/* Returns an integer of any magnitude, including powers of two and their neighbours. */
 static uint64_t integer_edge(gpu_random *random)
 {
     int shift = (int)gpu_random_between(random, 0, 63);
@@ -38,7 +38,7 @@ static uint64_t integer_edge(gpu_random *random)
 static uint64_t pattern(gpu_random *random, tsr_dtype dtype, int i)
 {
     if (tsr_dtype_size(dtype) <= 2)
-        return (uint64_t)i; /* all of them */
+        return (uint64_t)i; /* all values */
     if (dtype != TSR_F32)
         return integer_edge(random);
     switch (i % 4) {
@@ -133,7 +133,7 @@ START_TEST(fills)
 }
 END_TEST
 
-/* Fills columns `first` to COLUMNS - `last` of a matrix: all of it is more than 1 MiB, and GPUs
+/* Fills columns `first` to COLUMNS - `last` of a matrix. All of it is more than 1 MiB, and GPUs
  * store 16 bytes at once where rows allow it. */
 START_TEST(fills_large_matrices)
 {

@@ -12,7 +12,7 @@
 
 static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16, TSR_I32, TSR_U32, TSR_I64, TSR_U8};
 
-/* One dtype of each size. */
+/* One dtype for each size. */
 static const tsr_dtype sizes[] = {TSR_U8, TSR_BF16, TSR_F32, TSR_I64};
 
 /* A tensor, a view of it, and a copy of its buffer in host memory. */
@@ -48,7 +48,7 @@ static copy_image image_new(gpu_random *random, tsr_dtype dtype, int ndim, const
     return image_of(random, parent, view);
 }
 
-/* A new tensor, and a view of all of it. */
+/* Makes a new tensor, and a view of all of it. */
 static copy_image image_whole(gpu_random *random, tsr_dtype dtype, int ndim, const int64_t *shape)
 {
     tsr_tensor *parent = gpu_new(dtype, ndim, shape), *view;
@@ -77,7 +77,7 @@ static void image_drop(copy_image *image)
     free(image->data);
 }
 
-/* Does on the host what the copy should do. */
+/* Makes on the host the copy that the device should make. */
 static void copy_on_host(copy_image *dst, const copy_image *src)
 {
     const tsr_layout *to = tsr_tensor_layout(dst->view);
@@ -144,7 +144,7 @@ static int random_shape(gpu_random *random, int64_t *shape)
     return ndim;
 }
 
-/* A random shape that broadcasts to `shape`. */
+/* Makes a random shape that broadcasts to `shape`. */
 static int random_source_shape(gpu_random *random, int ndim, const int64_t *shape, int64_t *out)
 {
     int dropped =
@@ -157,8 +157,8 @@ static int random_source_shape(gpu_random *random, int ndim, const int64_t *shap
 
 static void fuzz(uint64_t seed, int cases)
 {
-    /* Conversions have their own test. These are to a wider and to a narrower dtype and to one of
-     * the same size. */
+    /* test_convert.c tests all conversions. These are one to a wider dtype, one to a narrower
+     * dtype, and one to a dtype of the same size. */
     static const tsr_dtype pairs[][2] = {{TSR_F32, TSR_F16},
                                          {TSR_BF16, TSR_F32},
                                          {TSR_I64, TSR_U8},
@@ -236,8 +236,8 @@ START_TEST(transposes_that_convert)
 }
 END_TEST
 
-/* Row lengths around the thresholds and alignments of all ways to copy, for slices as source and as
- * destination. */
+/* Tests row lengths around the thresholds and alignments of all ways to copy, with slices as source
+ * and as destination. */
 static void check_row(gpu_random *random, tsr_dtype dtype, int64_t length, int64_t start)
 {
     int64_t wide[] = {7, length + start + 3}, narrow[] = {7, length};
@@ -263,7 +263,7 @@ START_TEST(rows)
 }
 END_TEST
 
-/* More rows, in three dimensions, than one command copies. */
+/* There are more rows, in three dimensions, than one command copies. */
 START_TEST(many_rows)
 {
     gpu_random random = {5};
@@ -278,7 +278,7 @@ START_TEST(many_rows)
 END_TEST
 
 /* Contiguous tensors of more than 1 MiB, from and to addresses that are a multiple of 16 bytes or
- * not: GPUs copy whole words by a shader, and the rest by a copy command. */
+ * not. On GPUs a shader copies whole words, and a copy command copies the rest. */
 START_TEST(large_and_contiguous)
 {
     static const int64_t starts[][2] = {{0, 0}, {16, 32}, {1, 1}, {3, 0}};
@@ -298,7 +298,8 @@ START_TEST(large_and_contiguous)
 }
 END_TEST
 
-/* So many bytes that several host threads share the copy, and start in the middle of a row. */
+/* There are so many bytes that several host threads share the copy, and start in the middle of a
+ * row. */
 START_TEST(long_rows)
 {
     gpu_random random = {9};
@@ -308,15 +309,15 @@ START_TEST(long_rows)
     image_slice(&src, 1, 1, TSR_END, 1);
     check_copy(&dst, &src);
     image_drop(&src);
-    src = image_whole(&random, TSR_U8, 2, narrow); /* one row, in effect */
+    src = image_whole(&random, TSR_U8, 2, narrow); /* this is one row, in effect */
     check_copy(&dst, &src);
     image_drop(&dst);
     image_drop(&src);
 }
 END_TEST
 
-/* The same with rows that have gaps or are columns in src, so that parts end between rows and
- * columns. */
+/* As above, with rows that have gaps or are columns in src, so that the parts of threads end
+ * between rows and columns. */
 START_TEST(large_pieces)
 {
     static const tsr_dtype pairs[][2] = {{TSR_F32, TSR_F32}, {TSR_F16, TSR_F32}, {TSR_U8, TSR_U8}};
@@ -345,7 +346,7 @@ START_TEST(large_pieces)
 }
 END_TEST
 
-/* Recorded work uses the destination, so that the host cannot copy at once. */
+/* Recorded work uses the destination, so the host cannot copy at once. */
 START_TEST(busy_rows)
 {
     gpu_random random = {8};
@@ -363,8 +364,8 @@ START_TEST(busy_rows)
 }
 END_TEST
 
-/* If the host can copy at once, nothing is recorded; if recorded work uses either tensor, the copy
- * is recorded, too. The order of operations is kept. */
+/* If the host can copy at once, nothing is recorded. If recorded work uses one of the tensors, the
+ * copy is recorded, too, and the order of operations is kept. */
 START_TEST(at_once_or_recorded)
 {
     int64_t shape[] = {64, 48}, turned[] = {48, 64};
@@ -517,14 +518,14 @@ START_TEST(across_devices)
     tsr_tensor *here = gpu_new(TSR_F32, 2, shape);
     gpu_put(here, values);
     GPU_FAILS(tsr_copy(queue, transposed, here), TSR_ERR_INVALID, "copy: dst is on device");
-    GPU_OK(tsr_copy(second_queue, transposed, here)); /* there … */
+    GPU_OK(tsr_copy(second_queue, transposed, here)); /* to the other device … */
     GPU_OK(tsr_copy(queue, dst, transposed));         /* … and back */
     double got[12];
     gpu_get(dst, got);
     for (int i = 0; i < 12; i++)
         ck_assert_double_eq(got[i], values[i]);
 
-    /* Converts and broadcasts, too. */
+    /* The copy also converts and broadcasts. */
     tsr_tensor *bytes = gpu_new(TSR_U8, 2, shape), *first;
     GPU_OK(tsr_tensor_slice(transposed, 1, 3, 4, 1, &first));
     ck_assert_int_eq(tsr_tensor_layout(first)->shape[1], column[1]);

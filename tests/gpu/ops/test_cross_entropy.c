@@ -44,8 +44,8 @@ static void gradient_of(const double *logits, int64_t classes, int64_t label, do
             ignored(label, classes) ? 0 : scale * (exp(logits[j] - largest) / sum - (j == label));
 }
 
-/* Labels of any dtype. An eighth of them is outside the classes: negative, just past the end, or
- * with a valid class only in the low word, as far as the dtype allows. */
+/* Writes labels of any dtype. An eighth of them is outside the classes: negative, just past the
+ * end, or with a valid class only in the low word, as far as the dtype allows. */
 static void random_labels(gpu_random *random, tsr_tensor *labels, int64_t classes, int64_t *out)
 {
     const tsr_layout *layout = tsr_tensor_layout(labels);
@@ -158,7 +158,7 @@ END_TEST
 START_TEST(packed_float16)
 {
     if (tsr_device_get_info(gpu)
-            ->storage16) /* otherwise the test above has used the same kernels */
+            ->storage16) /* otherwise the test above has already used these kernels */
         random_cases(32, 24);
 }
 END_TEST
@@ -176,7 +176,7 @@ START_TEST(any_number_of_classes)
 }
 END_TEST
 
-/* Computes loss and gradient of rows of three classes. */
+/* Computes the loss and gradient of rows of three classes. */
 static void three(int rows, const double *logits, const double *labels, double *loss,
                   double *gradient)
 {

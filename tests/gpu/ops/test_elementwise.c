@@ -11,7 +11,7 @@
 
 static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
 
-/* The dtypes of y, a and b. Each combination needs a pipeline. */
+/* The dtypes of y, a and b. There are few mixtures, because each needs a pipeline. */
 static const tsr_dtype mixtures[][3] = {{TSR_F32, TSR_F32, TSR_F32},
                                         {TSR_F16, TSR_F16, TSR_F16},
                                         {TSR_BF16, TSR_F32, TSR_BF16},
@@ -40,7 +40,7 @@ static tsr_status run(function f, tsr_tensor *y, const tsr_tensor *a, const tsr_
     return tsr_axpy(queue, y, alpha, a);
 }
 
-/* Computes in f32, with each step rounded. */
+/* Computes the expected value in f32, rounding after each step. */
 static double expected(function f, double a, double b, double y)
 {
     switch (f) {
@@ -59,9 +59,8 @@ static double expected(function f, double a, double b, double y)
     return gpu_rounded(gpu_rounded((double)alpha * a, TSR_F32) + y, TSR_F32);
 }
 
-/* The element of a tensor, broadcast from `shape` to `y_shape`, that corresponds to row-major
- * element n of y.
- */
+/* Returns the element of a tensor that corresponds to row-major element n of y. The tensor is
+ * broadcast from `shape` to `y_shape`. */
 static int64_t source_index(int64_t n, int y_ndim, const int64_t *y_shape, int ndim,
                             const int64_t *shape)
 {
@@ -84,7 +83,7 @@ typedef struct view_of_values {
     double values[COUNT_MAX];
 } view_of_values;
 
-/* A view with random contents. */
+/* Makes a view with random contents. */
 static void make(gpu_random *random, tsr_dtype dtype, view_of_values *out)
 {
     int64_t count = 1;
@@ -152,8 +151,8 @@ START_TEST(random_views)
 }
 END_TEST
 
-/* A view of y's shape [planes,rows,columns] with random contents. If `transposed`, it is a view of
- * a tensor [planes,columns,rows], and values[] has that tensor's order. */
+/* Makes a view of y's shape [planes,rows,columns] with random contents. If `transposed`, it is a
+ * view of a tensor [planes,columns,rows], and values[] has that tensor's order. */
 static tsr_tensor *make_turned(gpu_random *random, const view_of_values *y, tsr_dtype dtype,
                                bool transposed, view_of_values *out)
 {
@@ -178,7 +177,8 @@ static double turned_value(const view_of_values *y, const view_of_values *x, boo
     return x->values[transposed ? (plane * columns + column) * rows + row : n];
 }
 
-/* Transposes a, b or both, with enough elements that they are made contiguous first. */
+/* Checks operations in which a, b or both are transposed. They have enough elements to be made
+ * contiguous first. */
 static void check_turned(gpu_random *random, function f, const tsr_dtype *dtypes, bool a_turned,
                          bool b_turned)
 {
@@ -269,7 +269,8 @@ START_TEST(special_values)
 }
 END_TEST
 
-/* More invocations than the grid holds in one dimension: more than 4 · 128 · 65535 elements. */
+/* There are more invocations than the grid holds in one dimension: more than 4 · 128 · 65535
+ * elements. */
 START_TEST(large)
 {
     int64_t shape[] = {4 * 128 * 65535 + 1001};

@@ -1,5 +1,5 @@
 /* Compares quotients, extrema, functions of one variable, comparisons and selections, and their
- * gradients, with double precision: random views and dtypes, and the ends of f32's range. */
+ * gradients, with double precision, for random views and dtypes and at the ends of f32's range. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +19,9 @@ static const float low = -0.75f, high = 1.5f;
 typedef tsr_status operation(tsr_tensor *y, tsr_tensor *const *x, int option);
 typedef double reference(const double *x, int option);
 
-/* One operation of `inputs` inputs. If `positive`, the numbers of the first input are positive.
- * `relative` is the allowed error relative to the result, and `absolute` is the error that is
- * always allowed. */
+/* One operation with `inputs` inputs. If `positive`, the numbers of the first input are positive.
+ * `relative` is the allowed error relative to the result, and `absolute` is an error that is always
+ * allowed. */
 typedef struct function {
     const char *name;
     operation *run;
@@ -66,7 +66,7 @@ static double want_extremum(const double *x, int option)
     return option == 0 ? fmin(x[0], x[1]) : fmax(x[0], x[1]);
 }
 
-/* Options: minimum's da and db, maximum's da and db. */
+/* The options are minimum's da and db, and maximum's da and db. */
 static tsr_status run_extremum_grad(tsr_tensor *y, tsr_tensor *const *x, int option)
 {
     tsr_tensor *da = option % 2 == 0 ? y : NULL, *db = option % 2 == 1 ? y : NULL;
@@ -173,7 +173,7 @@ static double want_compare(const double *x, int option)
     return x[0] >= x[1];
 }
 
-/* Options: both, without b, without a. */
+/* The options are both operands, without b, and without a. */
 static tsr_status run_where(tsr_tensor *y, tsr_tensor *const *x, int option)
 {
     return tsr_where(queue, y, x[0], option < 2 ? x[1] : NULL,
@@ -239,7 +239,8 @@ static bool compares(const function *f)
     return f->run == run_compare;
 }
 
-/* Rounding the result from f32 to y's dtype adds an error of up to one unit in y's last place. */
+/* Returns whether a result is close enough. Rounding it from f32 to y's dtype adds an error of up
+ * to one unit in y's last place. */
 static bool is_close(const function *f, tsr_dtype dtype, double got, double want)
 {
     if (isnan(want))
@@ -271,8 +272,8 @@ static int64_t count_of(const operand *x)
     return count;
 }
 
-/* Numbers with few digits, so that some are equal and some are 0. All of them fit in u8 if that is
- * required. */
+/* Returns a number with few digits, so that some numbers are equal and some are 0. All fit in u8 if
+ * that is required. */
 static double draw(gpu_random *random, const function *f, int index)
 {
     if (f->flags && index == 0)
@@ -320,9 +321,9 @@ static void drop(operand *x)
     tsr_tensor_destroy(&x->parent);
 }
 
-/* The dtypes of y and of the inputs. Each combination, and each combination of strides, needs a
- * pipeline, so each function is tested with two mixtures and three random combinations of strides.
- * All functions load and store in the same way. */
+/* The dtypes of y and of the inputs. Each combination of dtypes or strides needs a pipeline.
+ * Therefore each function is tested with two mixtures and three random combinations of strides.
+ * That is enough, because all functions load and store in the same way. */
 static const tsr_dtype mixtures[][4] = {
     {TSR_F32, TSR_F32, TSR_F32, TSR_F32},
     {TSR_F16, TSR_BF16, TSR_F32, TSR_F16},
@@ -381,7 +382,7 @@ static void check_case(gpu_random *random, const function *f, int mixture, bool 
     drop(&y);
 }
 
-/* Each round of a test takes several functions, because opening a device takes as long as checking
+/* Each round of a test runs several functions, because opening a device takes as long as checking
  * one of them. */
 enum {
     PER_ROUND = 6,
@@ -409,7 +410,7 @@ START_TEST(every_third)
 }
 END_TEST
 
-/* Rows that are long enough for the kernels of CPU drivers. */
+/* Rows are long enough for the kernels of CPU drivers. */
 START_TEST(long_rows)
 {
     for (int n = PER_ROUND * _i; n < PER_ROUND * (_i + 1); n++) {
@@ -456,8 +457,9 @@ static void fill_ends(double *x, uint64_t seed)
         x[i] = special[seed == 1 ? i % SPECIAL : i / SPECIAL];
 }
 
-/* Whether the reference in double precision can be compared with the result in f32. Intermediate
- * results, such as quotients of quotients and products with slopes, may leave the range of f32. */
+/* Returns whether the reference in double precision can be compared with the result in f32.
+ * Intermediate results, such as quotients of quotients and products with slopes, may leave the
+ * range of f32. */
 static bool in_range(const function *f, const double *x)
 {
     if (f->relative == 0)
@@ -545,7 +547,7 @@ START_TEST(keeps_its_digits)
 }
 END_TEST
 
-/* Both gradients in one call, and outputs that are the same views as inputs. */
+/* Tests both gradients in one call, and outputs that are the same views as inputs. */
 START_TEST(both_gradients)
 {
     int64_t shape[] = {70, 90}, turned[] = {90, 70};

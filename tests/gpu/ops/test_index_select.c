@@ -20,7 +20,7 @@ static double *doubles(int64_t count)
 typedef struct selection {
     int ndim, dim;
     int64_t shape[TSR_MAX_DIMS], y_shape[TSR_MAX_DIMS]; /* of x and of y */
-    int64_t outer, inner;                               /* elements before and after dim */
+    int64_t outer, inner;                               /* elements before and after `dim` */
     tsr_dtype x, y, indices;
     bool views, accumulate;
 } selection;
@@ -59,7 +59,7 @@ static tsr_tensor *make_indices(gpu_random *random, const selection *s, double *
     for (int64_t i = 0; i < count; i++)
         values[i] = (double)gpu_random_between(random, has_sign ? -1 : 0, size);
     if (s->indices == TSR_I64 && count > 2)
-        values[1] = 0x1p32 + 1; /* 1 for a kernel that ignores the upper word */
+        values[1] = 0x1p32 + 1; /* is 1 for a kernel that ignores the upper word */
     gpu_put(indices, values);
     return indices;
 }
@@ -110,8 +110,8 @@ static void drop(operands *o)
     }
 }
 
-/* The element of x that index number r selects, for one position in the other dimensions, or -1 if
- * there is none. */
+/* Returns the element of x that index number r selects, for one position in the other dimensions,
+ * or -1 if there is none. */
 static int64_t source(const selection *s, const operands *o, int64_t outer, int64_t r,
                       int64_t inner)
 {
@@ -141,7 +141,7 @@ static void check_select(gpu_random *random, const selection *s)
     drop(&o);
 }
 
-/* The same for the gradient: x is dx, and y is dy. */
+/* Checks the gradient: s->shape is that of dx, and s->y_shape that of dy. */
 static void check_grad(gpu_random *random, const selection *s)
 {
     operands o = make_operands(random, s);
@@ -193,7 +193,7 @@ START_TEST(adds)
 }
 END_TEST
 
-/* Longer dimensions without gaps, and with many indices for each element. */
+/* Tests longer dimensions without gaps, with many indices for each element. */
 START_TEST(larger)
 {
     static const selection cases[] = {
@@ -218,7 +218,7 @@ START_TEST(larger)
 }
 END_TEST
 
-/* More indices than the iterations that lavapipe's loops can have, 65535. */
+/* There are more indices than 65535, the number of iterations that lavapipe's loops can have. */
 START_TEST(many_indices)
 {
     const int64_t count = 70001, size = 3;
@@ -241,7 +241,7 @@ START_TEST(many_indices)
 }
 END_TEST
 
-/* x without elements gives 0. */
+/* If x has no elements, the result is 0. */
 START_TEST(empty)
 {
     int64_t none[] = {3, 0}, some[] = {3, 4}, four = 4;

@@ -19,7 +19,7 @@ typedef struct norm_case {
     bool centred;
     int ndim;
     int64_t size[MAX_DIMS];
-    tsr_dtype x, dy, y, vectors; /* dx has y's dtype, weight, bias and their gradients `vectors` */
+    tsr_dtype x, dy, y, vectors; /* dx has y's; weight, bias and their gradients have `vectors` */
     bool weighted, biased, accumulate;
     bool in_place; /* y is x, and dx is x or dy */
     bool strided;
@@ -103,8 +103,8 @@ static void assert_close_at(const norm_case *c, const char *what, int64_t index,
                      (long long)(index % columns_of(c)), got, want, tolerance);
 }
 
-/* What a row is normalised to; the result is what its elements less the
- * mean are multiplied with. */
+/* Computes the normalised row n. Returns the factor by which the elements less the mean are
+ * multiplied. */
 static double normalised(const norm_case *c, const double *x, double *n)
 {
     int64_t count = columns_of(c);
@@ -169,7 +169,7 @@ static void check_forward(gpu_random *random, const norm_case *c)
     destroy(&bias);
 }
 
-/* The sums of the columns, and the sums of the absolute values of their terms. */
+/* The sums of a column for weight and bias, and the sums of the absolute values of their terms. */
 typedef struct column {
     double weight, weight_size, bias, bias_size;
 } column;
@@ -263,7 +263,7 @@ static void check_both(gpu_random *random, norm_case c)
     }
 }
 
-/* A case of f32 [rows, columns] with weight, bias and all gradients. */
+/* Returns a case of f32 [rows, columns] with weight, bias and all gradients. */
 static norm_case plain(int64_t rows, int64_t columns)
 {
     return (norm_case){.ndim = 2,
@@ -278,16 +278,17 @@ static norm_case plain(int64_t rows, int64_t columns)
                        .epsilon = 1e-5F};
 }
 
-/* Random views of up to five dimensions that cannot be merged: kernels take two dimensions of rows,
- * and the host iterates over the others. Rows have 1 to 40 elements, sometimes hundreds. */
+/* Returns a case with random views of up to five dimensions that cannot be merged: kernels take two
+ * dimensions of rows, and the host iterates over the others. Rows have 1 to 40 elements, sometimes
+ * hundreds. */
 static norm_case random_case(gpu_random *random)
 {
     static const tsr_dtype mixtures[3][4] = {{TSR_F32, TSR_F32, TSR_F32, TSR_F32},
                                              {TSR_F16, TSR_F32, TSR_BF16, TSR_F32},
                                              {TSR_BF16, TSR_F16, TSR_F16, TSR_BF16}};
-    /* Kernels are compiled for each combination, so there are few: each two options occur together,
-     * alone and not at all, and each mixture has each option and each kind of normalisation once.
-     */
+    /* There are few combinations, because kernels are compiled for each. Any two options occur
+     * together, each alone, and both missing. Each mixture of dtypes has each option and each kind
+     * of normalisation once. */
     static const bool options[6][4] = {{true, false, true, true},   {false, true, false, false},
                                        {true, true, false, true},   {false, false, true, false},
                                        {true, false, false, false}, {false, true, true, true}};
@@ -324,7 +325,7 @@ START_TEST(random_views)
 }
 END_TEST
 
-/* A device without 16-bit storage has already run this above. */
+/* If the device has no 16-bit storage, the test above has already used these kernels. */
 START_TEST(packed_float16)
 {
     gpu_random random = {72};
@@ -346,8 +347,8 @@ START_TEST(any_number_of_columns)
 }
 END_TEST
 
-/* Numbers of rows around complete chunks of rows; so many that the sums of the chunks are reduced
- * in several passes; and so many that CPU drivers compute each row in one invocation. */
+/* Numbers of rows around multiples of chunks of rows; so many that the sums of the chunks are
+ * reduced in several passes; and so many that CPU drivers compute each row in one invocation. */
 START_TEST(any_number_of_rows)
 {
     static const int64_t counts[] = {1, 31, 32, 33, 64, 300, 1037, 9000};
@@ -361,9 +362,8 @@ START_TEST(any_number_of_rows)
 }
 END_TEST
 
-/* Rows without gaps: for up to 1024 elements, Mesa's CPU driver has a kernel for short rows.
- * Lengths around its limits, after columns that must stay unchanged, starting at even and at odd
- * elements, in all float dtypes. */
+/* Checks rows without gaps, after `first` elements and `gap` columns that must stay unchanged. For
+ * rows of up to 1024 elements, Mesa's CPU driver has a kernel for short rows. */
 static void check_gaps(gpu_random *random, norm_case c, int64_t gap, int64_t first)
 {
     int64_t size[] = {c.size[0], c.size[1] + gap}, total = size[0] * size[1];
@@ -436,8 +436,8 @@ START_TEST(float16_without_gaps)
 }
 END_TEST
 
-/* Longer rows, which that driver divides into parts: with a last part that overlaps the one before,
- * with whole parts only, and with hundreds of parts. */
+/* Longer rows, which Mesa's CPU driver divides into parts: with a last part that overlaps the
+ * previous one, with whole parts only, and with hundreds of parts. */
 START_TEST(long_rows)
 {
     static const int64_t sizes[][2] = {{40, 1026}, {17, 2052}, {9, 4096}, {10, 6000}, {1, 150002}};
@@ -467,7 +467,7 @@ START_TEST(long_rows_of_float16)
 }
 END_TEST
 
-/* The kernels of that driver that the tests above cover, with vectors of 256 bits. */
+/* Checks which kernels of Mesa's CPU driver the tests above cover, with vectors of 256 bits. */
 START_TEST(kernels_by_length)
 {
     static const struct {
@@ -477,8 +477,8 @@ START_TEST(kernels_by_length)
     } table[] = {
         {400, 31, TSR_F32, TSR__NORM_GENERAL},  {400, 32, TSR_F32, TSR__NORM_SHORT},
         {100, 768, TSR_F32, TSR__NORM_SHORT},   {100, 770, TSR_F32, TSR__NORM_CHUNKS},
-        {20, 1024, TSR_F32, TSR__NORM_SHORT}, /* few elements */
-        {64, 1023, TSR_F32, TSR__NORM_SHORT}, /* odd */
+        {20, 1024, TSR_F32, TSR__NORM_SHORT}, /* has few elements */
+        {64, 1023, TSR_F32, TSR__NORM_SHORT}, /* has an odd length */
         {64, 1025, TSR_F32, TSR__NORM_GENERAL}, {40, 1026, TSR_F32, TSR__NORM_CHUNKS},
         {30, 1100, TSR_F16, TSR__NORM_CHUNKS},  {30, 1102, TSR_BF16, TSR__NORM_GENERAL},
         {1, 150002, TSR_F32, TSR__NORM_CHUNKS},
@@ -502,7 +502,7 @@ START_TEST(kernels_by_length)
 }
 END_TEST
 
-/* The mean is large compared with the deviation, so that neither E[x²] − E[x]² nor a mean rounded
+/* The mean is large compared with the deviation. Therefore neither E[x²] − E[x]² nor a mean rounded
  * to f32 is precise enough. */
 START_TEST(large_offsets)
 {
@@ -514,7 +514,7 @@ START_TEST(large_offsets)
         c.offset = offsets[i];
         c.scale = 1;
         check_both(&random, c);
-        c.size[0] = 300; /* one invocation per row on CPU drivers */
+        c.size[0] = 300; /* CPU drivers use one invocation per row */
         c.size[1] = 259;
         check_both(&random, c);
     }
@@ -556,7 +556,7 @@ START_TEST(rows_of_equal_elements)
     check_equal_elements(&random, 100, 1009);
     check_equal_elements(&random, 100, 241);
     check_equal_elements(&random, 30, 2002);
-    check_equal_elements(&random, 300, 203); /* one invocation per row on CPU drivers */
+    check_equal_elements(&random, 300, 203); /* CPU drivers use one invocation per row */
     for (int i = 0; i < 4; i++) {
         norm_case c = plain(4, 100 + i);
         c.offset = offsets[i];
@@ -566,7 +566,7 @@ START_TEST(rows_of_equal_elements)
 }
 END_TEST
 
-/* A NaN makes its row NaN, and no other row, for the row lengths of all kernels of Mesa's CPU
+/* A NaN makes its row NaN, and no other row. Tests the row lengths of all kernels of Mesa's CPU
  * driver. */
 START_TEST(nan_and_infinities)
 {
@@ -618,7 +618,7 @@ START_TEST(neighbours_stay)
 }
 END_TEST
 
-/* Each gradient has the same bits whether it is computed alone or with the others, including with
+/* Each gradient has the same bits whether it is computed alone or with the others. Some cases have
  * enough elements for the kernels for short and for long rows. */
 START_TEST(gradients_on_their_own)
 {
@@ -652,8 +652,8 @@ START_TEST(gradients_on_their_own)
 }
 END_TEST
 
-/* With at least 65536 elements and an f32 dx, Mesa's CPU driver computes all gradients in one
- * kernel that sums its rows. Odd numbers of rows, and rows whose halves overlap. */
+/* If dx is f32 and there are at least 65536 elements, Mesa's CPU driver computes all gradients in
+ * one kernel that sums its rows. Tests odd numbers of rows, and rows whose halves overlap. */
 START_TEST(sums_of_parts)
 {
     gpu_random random = {80};
@@ -669,7 +669,7 @@ START_TEST(sums_of_parts)
     c.x = TSR_F16;
     c.dy = c.vectors = TSR_BF16;
     check_gradient(&random, &c);
-    c.y = TSR_F16; /* dx has another kernel */
+    c.y = TSR_F16; /* with this dtype, dx has another kernel */
     check_gradient(&random, &c);
     c = plain(140, 497);
     c.centred = c.in_place = true;
@@ -729,7 +729,7 @@ START_TEST(another_gradient_is_added)
 }
 END_TEST
 
-/* Σ dy·y of a row, by the reference. */
+/* Returns Σ dy·y of a row, computed by the reference. */
 static double weighed(const norm_case *c, const double *x, const double *dy)
 {
     double n[32], sum = 0;
@@ -882,7 +882,7 @@ START_TEST(mistakes_are_named)
 END_TEST
 
 /* Computes the gradients, which take scratch memory and several dispatches, after `before` other
- * dispatches, with the nth event of a kind failing, for all n. Each must give an error and leave
+ * dispatches. The nth event of a kind fails, for all n. Each call must give an error and leave
  * everything unchanged, or succeed. */
 static void survive_faults(int64_t rows, int64_t columns, int before, tsr__fault_kind fault,
                            int code)
@@ -940,8 +940,9 @@ START_TEST(failures_leave_nothing_half_done)
 }
 END_TEST
 
-/* Many rows that are so long that one invocation cannot go through a row on lavapipe: all loops of
- * an invocation together end after 65535 iterations. Each row has a single 1, which is the last. */
+/* There are many rows, and they are so long that one invocation cannot compute a row on lavapipe:
+ * all loops of an invocation together end after 65535 iterations. Each row has a single 1, which is
+ * its last element. */
 START_TEST(many_very_long_rows)
 {
     enum {
@@ -988,7 +989,7 @@ TESTS(norm)
     tcase_add_test(tests, mistakes_are_named);
 }
 
-/* Building pipelines is among the calls that fail. */
+/* The calls that fail include those that build pipelines. */
 TESTS(norm_failures)
 {
     tcase_add_checked_fixture(tests, gpu_setup_not_shared, gpu_teardown);
@@ -1005,7 +1006,7 @@ TESTS(norm_slow)
     tcase_add_test(tests, large_offsets);
 }
 
-/* Uses the thread groups of GPUs on any device. */
+/* Uses the workgroups of GPUs on any device. */
 TESTS(norm_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);

@@ -72,8 +72,8 @@ static void check(const char *what, tsr_tensor *tensor, const double *want, int6
     free(got);
 }
 
-/* Without a master the parameter is rounded at each step, so that the reference starts each step
- * from the values that the device stored. */
+/* Without a master copy the parameter is rounded at each step. Therefore the reference starts each
+ * step from the values that the device stored. */
 static void check_step(setup *s, bool state2)
 {
     const double f32 = 4e-7;
@@ -87,7 +87,7 @@ static void check_step(setup *s, bool state2)
         double *exact = malloc((size_t)(s->count + 1) * sizeof *exact);
         ck_assert_ptr_nonnull(exact);
         check("master", s->master, s->p, s->count, f32);
-        /* The parameter is exactly the master's value, rounded. */
+        /* The parameter is exactly the master copy's value, rounded. */
         gpu_get(s->master, exact);
         for (int64_t i = 0; i < s->count; i++)
             exact[i] = gpu_rounded(exact[i], s->parameter_dtype);
@@ -255,7 +255,7 @@ END_TEST
 
 /* Shapes --------------------------------------------------------------------------------------- */
 
-/* Views of all kinds with up to eight dimensions that cannot be merged. */
+/* Tests views of all kinds with up to eight dimensions that cannot be merged. */
 START_TEST(any_views)
 {
     gpu_random random = {.state = 31};
@@ -315,8 +315,8 @@ START_TEST(neighbours_are_untouched)
 }
 END_TEST
 
-/* With weight decay 0 the parameter's value does not influence the gradient, so that an infinite
- * one has no effect on anything else. */
+/* With weight decay 0 the parameter's value does not influence the step, so an infinite parameter
+ * affects nothing else. */
 START_TEST(sgd_keeps_nan_out)
 {
     const int64_t shape[] = {2};
@@ -434,8 +434,9 @@ START_TEST(adamw_errors)
 }
 END_TEST
 
-/* For powers of two, a step with a scaled gradient has the same bits as a step with the product.
- * The scale is a number, then in memory. With the second number in memory 0, nothing changes. */
+/* For scales that are powers of two, a step with a scaled gradient has the same bits as a step with
+ * the product. The scale is a number, and then in device memory. If the second number in that
+ * memory is 0, the step changes nothing. */
 static void check_scaled(tsr_dtype dtype, bool adamw, int64_t count)
 {
     tsr_tensor *t[4], *gradient = gpu_new(TSR_F32, 1, &count),

@@ -1,4 +1,4 @@
-/* Numbers packed in 8 bits for slow connections: their bytes, and sums of them. */
+/* Numbers packed in 8 bits for slow connections: tests their bytes, and sums of them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
 static const int64_t counts[] = {1, 31, 32, 33, 63, 64, 65, 96, 1000, 4095, 4096, 70001};
 enum { COUNTS = sizeof counts / sizeof *counts, PAIR_BYTES = 68 };
 
-/* What pack.h describes, by the host: whole pairs of blocks, and the factor at the end. */
+/* Packs on the host as pack.h describes: whole pairs of blocks, and the factor at the end. */
 static uint8_t *packed_by_host(const float *values, int64_t count, uint64_t *bytes)
 {
     const int64_t pairs = ((count + 31) / 32 + 2) / 2;
@@ -39,7 +39,8 @@ static uint8_t *packed_by_host(const float *values, int64_t count, uint64_t *byt
     return packed;
 }
 
-/* Values of very different blocks, and halves of the levels, which are rounded away from 0. */
+/* Makes values whose blocks have very different magnitudes, and values halfway between two levels,
+ * which are rounded away from 0. */
 static void make_values(gpu_random *random, float *values, int64_t count, float scale,
                         tsr_dtype dtype)
 {
@@ -108,7 +109,7 @@ START_TEST(bytes_are_those_of_the_host)
 }
 END_TEST
 
-/* The value of an element of packed bytes. */
+/* Returns the value of an element of packed bytes. */
 static float unpacked(const uint8_t *packed, uint64_t bytes, const float *blocks, int64_t i)
 {
     float factor;
@@ -204,9 +205,9 @@ static float from_bits(uint32_t bits)
 
 enum { QUOTIENTS = 200000 };
 
-/* Makes pair number i. There are pairs of random bits; of numbers near 1; of a divisor and its
- * product with a number, so that the quotient is near a float; with results that are subnormal or
- * nearly so, some of them halfway between two floats; of integers; and of the limits below. */
+/* Makes pair number i. The pairs are random bits; numbers near 1; a divisor and its product with a
+ * number, so that the quotient is near a float; pairs whose results are subnormal or nearly so,
+ * some of them halfway between two floats; integers; and the limits below. */
 static void make_pair(gpu_random *random, int i, uint32_t *a, uint32_t *b)
 {
     static const uint32_t limits[] = {0,          1,          2,          3,          0x7fffff,

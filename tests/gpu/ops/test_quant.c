@@ -1,4 +1,5 @@
-/* Tensors in block formats: uploads, views, copies to and from floats, and what refuses them. */
+/* Tensors in block formats: uploads, views, copies to and from floats, and the operations that
+ * refuse them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,8 @@ static uint64_t bytes_of(const tsr_quant_format *format, int64_t count)
     return bytes;
 }
 
-/* Blocks whose scales are finite and not subnormal: random ones, or those of random values. */
+/* Makes blocks whose scales are finite and not subnormal: random ones, or those of random
+ * values. */
 static void random_blocks(gpu_random *random, const tsr_quant_format *format, uint8_t *blocks,
                           int64_t count)
 {
@@ -52,7 +54,7 @@ static tsr_tensor *upload(const tsr_quant_format *format, int ndim, const int64_
     return tensor;
 }
 
-/* All rows of the golden file, as f32. */
+/* Copies all rows of the golden file to f32. */
 START_TEST(golden_rows)
 {
     const tsr_quant_format *format = tsr_quant_format_at(_i);
@@ -87,7 +89,8 @@ START_TEST(golden_rows)
 }
 END_TEST
 
-/* A part of a tensor of up to 6 dimensions, cut at blocks, to any view of floats. */
+/* Copies a part of a tensor of up to 6 dimensions, cut at blocks, to any view of floats, and
+ * back. */
 static void copy_part(gpu_random *random, const tsr_quant_format *format)
 {
     const int ndim = (int)gpu_random_between(random, 1, 6), last = ndim - 1;
@@ -117,7 +120,7 @@ static void copy_part(gpu_random *random, const tsr_quant_format *format)
     GPU_OK(tsr_tensor_download(queue, view, cut, bytes_of(format, count)));
     ck_assert_ok(tsr_dequantize(format->dtype, cut, bytes_of(format, count), values, count));
 
-    /* to floats */
+    /* copy to floats */
     const tsr_dtype dtype = floats[gpu_random_between(random, 0, 2)];
     tsr_tensor *y = gpu_random_view(random, dtype, ndim, part, &parent);
     GPU_OK(tsr_copy(queue, y, view));
@@ -126,7 +129,7 @@ static void copy_part(gpu_random *random, const tsr_quant_format *format)
         ck_assert_msg(got[i] == gpu_rounded((double)values[i], dtype),
                       "%s to %s: element %d is %.9g, not %.9g", format->name, tsr_dtype_name(dtype),
                       (int)i, got[i], (double)values[i]);
-    /* to the same format, and up and down again */
+    /* copy to the same format; upload and download again */
     same = gpu_new(format->dtype, ndim, part);
     GPU_OK(tsr_copy(queue, same, view));
     GPU_OK(tsr_tensor_download(queue, same, again, bytes_of(format, count)));
@@ -134,7 +137,7 @@ static void copy_part(gpu_random *random, const tsr_quant_format *format)
     GPU_OK(tsr_tensor_upload(queue, view, again, bytes_of(format, count)));
     GPU_OK(tsr_tensor_download(queue, x, blocks, bytes_of(format, whole)));
 
-    /* from floats, to the part only */
+    /* copy from floats to this part only */
     if (format->quantizes) {
         uint8_t *after = allocate(bytes_of(format, whole));
         for (int64_t i = 0; i < count; i++)
@@ -143,7 +146,7 @@ static void copy_part(gpu_random *random, const tsr_quant_format *format)
         GPU_OK(tsr_copy(queue, view, y));
         GPU_OK(tsr_tensor_download(queue, view, again, bytes_of(format, count)));
         ck_assert_mem_eq(again, cut, bytes_of(format, count));
-        /* nothing else has changed */
+        /* check that nothing else has changed */
         GPU_OK(tsr_copy(queue, view, same));
         GPU_OK(tsr_tensor_download(queue, x, after, bytes_of(format, whole)));
         ck_assert_mem_eq(after, blocks, bytes_of(format, whole));
@@ -167,7 +170,7 @@ START_TEST(parts)
 }
 END_TEST
 
-/* One format for each way to load the bytes of a block. */
+/* One format for each way in which a block's bytes are loaded. */
 static const tsr_dtype ways[] = {TSR_Q5_0, TSR_Q4_K, TSR_Q6_K, TSR_MXFP4};
 #define WAYS ((int)(sizeof ways / sizeof *ways))
 
@@ -200,7 +203,7 @@ START_TEST(broadcasts)
 }
 END_TEST
 
-/* Rows of a table by index, with indices that the table does not have. */
+/* Selects rows of a table by index, with some indices that the table does not have. */
 START_TEST(selects_rows)
 {
     enum { ROWS = 7, WIDTH = 512, COUNT = 9 };
