@@ -66,12 +66,12 @@ static const tsr__weight_name gpt2_inside[] = {
     {NULL, NULL, NULL},
 };
 
-/* What all descendants of Llama have in common. */
+/* The fields that all descendants of Llama have in common. */
 #define USUAL                                                                                      \
     .hf_prefix = "model.", .hf_block = "layers.", .keys = &usual_keys, .outside = usual_outside,   \
     .inside = usual_inside, .norm = TSR_NORM_RMS, .gated = true, .activation = TSR_ACT_SILU
 
-/* Of rows with the same name in GGUF, the first counts. */
+/* If several rows have the same name in GGUF, readers take the first. */
 static const tsr__architecture table[] = {
     {
         .name = "llama",

@@ -20,12 +20,12 @@ typedef struct tsr__weight_name {
 
 typedef struct tsr__architecture {
     const char *name;      /* model_type in config.json */
-    const char *hf_class;  /* of the model in Hugging Face Transformers */
+    const char *hf_class;  /* the model's class in Hugging Face Transformers */
     const char *gguf;      /* general.architecture; several rows may have the same */
-    const char *hf_prefix; /* of all names except that of the head; a file may leave it out */
+    const char *hf_prefix; /* starts all names except that of the head; a file may leave it out */
     const char *hf_block;  /* behind the prefix, before the number of a layer */
     const tsr__config_keys *keys;
-    const tsr__weight_name *outside, *inside; /* of layers; each ends in {NULL} */
+    const tsr__weight_name *outside, *inside; /* weights outside and inside layers; end in {NULL} */
     tsr_norm_kind norm;
     bool norm_bias;
     bool gated;
@@ -34,7 +34,7 @@ typedef struct tsr__architecture {
     bool qkv_bias, output_bias, mlp_bias; /* unless config.json says otherwise */
     bool tied;                            /* if config.json does not say */
     bool has_window;                      /* config.json's sliding_window counts */
-    bool window_needs_switch;             /* it counts only if use_sliding_window is true */
+    bool window_needs_switch;             /* only if use_sliding_window is true */
     bool hf_transposed;        /* matrices of layers are [in, out] in Hugging Face files */
     bool gguf_interleaved;     /* rows of q and k are in the order of TSR_ROPE_ADJACENT in GGUF */
     tsr_activation activation; /* in GGUF files, which do not name it */

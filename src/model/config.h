@@ -1,4 +1,4 @@
-/* Reading what a model is. */
+/* Reading a model's configuration. */
 #ifndef TSR_MODEL_CONFIG_H
 #define TSR_MODEL_CONFIG_H
 
@@ -15,12 +15,12 @@ typedef struct tsr__rope_facts {
     double low_frequency_factor, high_frequency_factor;
     double beta_fast, beta_slow;
     double attention_factor, mscale, mscale_all_dim;
-    double partial; /* part of the components that are rotated */
+    double partial; /* the fraction of the components that is rotated */
     int truncate;
 } tsr__rope_facts;
 
-/* The values of a file before they are checked. TSR__UNSET: the file does not have it; truth values
- * are 0 or 1. */
+/* The values of a file before they are checked. TSR__UNSET: the file does not have the value; truth
+ * values are 0 or 1. */
 typedef struct tsr__facts {
     const tsr__architecture *architecture;
     const char *file; /* for error texts */
@@ -36,13 +36,13 @@ typedef struct tsr__facts {
     int32_t end[TSR_MODEL_MAX_END_TOKENS];
 } tsr__facts;
 
-/* A key of GGUF files that only this library writes: the activation, if it is the exact GELU,
- * "gelu", and the architecture's is the approximation with tanh. */
+/* A key of GGUF files that only this library writes. Its value is "gelu" if the model has the exact
+ * GELU, but the architecture's own activation is the approximation with tanh. */
 #define TSR__GGUF_ACTIVATION "tessera.activation"
 
 void tsr__facts_init(tsr__facts *facts);
-/* Appends a token that ends a text, unless it is there already. Ids that are no i32 are ignored,
- * and so are ids beyond the largest number. */
+/* Appends a token that ends a text, unless it is there already. Ignores ids that do not fit an i32,
+ * and all further ids when there are TSR_MODEL_MAX_END_TOKENS. */
 void tsr__facts_add_end(tsr__facts *facts, int64_t id);
 
 /* Read a file's values. config_json.c and config_gguf.c. */
@@ -58,8 +58,8 @@ tsr_status tsr__rope_make(const tsr__facts *facts, int64_t head_dim, int64_t con
 double tsr__yarn_attention(double factor);
 /* Returns the number by which the scaling of Llama 3 divides the frequency of pair i. */
 double tsr__llama3_divisor(const tsr_rope_params *rope, int64_t i);
-/* Finds the scaling of Llama 3 whose factors these are: factors[count] are the numbers by which a
- * GGUF file divides frequencies. */
+/* Finds the parameters of Llama 3's scaling that give factors[count], the numbers by which a GGUF
+ * file divides frequencies. */
 tsr_status tsr__rope_from_factors(const char *file, double theta, int64_t count,
                                   const float *factors, tsr__rope_facts *rope) TSR_NODISCARD;
 

@@ -6,7 +6,7 @@
 #include "model/config.h"
 #include "json/json.h"
 
-#define MAX_BYTES 16777216 /* of a configuration */
+#define MAX_BYTES 16777216 /* the largest configuration file */
 
 typedef struct config_reader {
     tsr__json json;
@@ -44,7 +44,7 @@ static tsr_status read_bool(config_reader *r, int *out)
     return TSR_OK;
 }
 
-/* A token or a list of tokens. */
+/* Reads a token or a list of tokens. */
 static tsr_status read_end_tokens(config_reader *r)
 {
     int64_t id = TSR__UNSET;
@@ -138,7 +138,7 @@ static tsr_status read_rope(config_reader *r)
 
 /* Members ------------------------------------------------------------------------------------ */
 
-/* What no supported architecture computes: a model with this set is refused. */
+/* Refuses a model in which this member is true, because no supported architecture computes it. */
 static tsr_status refuse_if_set(config_reader *r)
 {
     int set = 0;
@@ -218,7 +218,7 @@ static tsr_status read_member(config_reader *r)
     return tsr__json_skip(&r->json);
 }
 
-/* The first pass looks for the type only, because the names of the others depend on it. */
+/* Reads the type only, in a first pass, because the names of the other members depend on it. */
 static tsr_status read_type(config_reader *r)
 {
     return strcmp(r->key, "model_type") == 0 ? tsr__json_string(&r->json, sizeof r->type, r->type)

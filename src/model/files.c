@@ -25,7 +25,7 @@ static bool exists(const char *path)
     return stat(path, &info) == 0;
 }
 
-/* The part of a path up to and including its last slash. */
+/* Gives the part of a path up to and including its last slash. */
 static tsr_status folder_of(const char *path, char **out)
 {
     const char *slash = tsr__path_last_separator(path);

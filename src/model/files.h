@@ -1,5 +1,5 @@
-/* The files of a model: where its configuration and its weights are, and
- * the list of its tensors. */
+/* The files of a model: where its configuration and its weights are, and the list of its tensors.
+ */
 #ifndef TSR_MODEL_FILES_H
 #define TSR_MODEL_FILES_H
 
@@ -15,7 +15,7 @@ typedef struct tsr__model_files {
     char *weights; /* path of the GGUF file, safetensors file or index */
     tsr_shard_list *list;
     tsr__param_name *names;             /* of the list, sorted */
-    struct tsr__random_weights *random; /* there are no files, but these weights; or NULL */
+    struct tsr__random_weights *random; /* not NULL: a random model without files */
 } tsr__model_files;
 
 /* Finds the files and reads the list of tensors. Call tsr__model_files_finish afterwards, also

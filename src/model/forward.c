@@ -1,11 +1,11 @@
-/* The forward pass of a model. Features between layers are f32, whatever
- * the dtype of weights is. */
+/* The forward pass of a model. Features between layers are f32, whatever the dtype of weights is.
+ */
 #include "model/model.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
 
-/* Replaces *at by `next`. */
+/* Destroys *at, and replaces it by `next`. */
 static void advance(tsr_tensor **at, tsr_tensor *next)
 {
     tsr_tensor_destroy(at);
@@ -32,7 +32,7 @@ static tsr_status widen(tsr_model *m, tsr_tensor **at)
     return status;
 }
 
-/* The features before this stage's first layer. */
+/* Gives the features before this stage's first layer. */
 static tsr_status enter(tsr_model *m, int64_t count, int64_t tokens, const int32_t *ids,
                         const tsr_tensor *from, tsr_tensor **out)
 {
@@ -105,7 +105,8 @@ tsr_status tsr__model_forward(tsr_model *m, tsr_kv_cache *cache, int64_t count, 
     return TSR_OK;
 }
 
-/* Gathers logits [rows, this rank's part] from all ranks into `all` [rows, vocabulary]. */
+/* Gathers logits [rows, this rank's part] from all ranks, and downloads them to logits[rows ·
+ * vocabulary]. */
 static tsr_status gather(tsr_model *m, const tsr_tensor *own, int64_t rows, float *logits)
 {
     const int64_t vocabulary = m->config.vocabulary, shape[2] = {rows, vocabulary};

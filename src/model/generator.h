@@ -1,4 +1,4 @@
-/* A generator: what its two sources share. */
+/* The struct of a generator, which generator.c and generator_step.c share. */
 #ifndef TSR_MODEL_GENERATOR_H
 #define TSR_MODEL_GENERATOR_H
 
@@ -11,7 +11,7 @@ typedef struct tsr__sequence {
     tsr_finish finish;
     int cache;      /* its number in the cache */
     int64_t length; /* the number of tokens */
-    int64_t seen;   /* the number of first tokens that the cache has */
+    int64_t seen;   /* the number of tokens, from the first on, that the cache has */
     int64_t limit;  /* the largest length */
     tsr_finish at_limit;
     int32_t *tokens;

@@ -30,8 +30,8 @@ typedef struct run {
     int64_t shown;      /* the logits of so many first tokens are copied to g->shown */
     /* the first micro-batch whose logits are needed; those of all later ones are needed, too */
     int first_with_logits;
-    /* for each of these micro-batches: [rows, vocabulary], the logits of the last tokens; NULL: no
-     * logits are needed */
+    /* for each micro-batch from that one on: [rows, vocabulary], the logits of the last tokens;
+     * NULL: no logits are needed */
     float *logits;
 } run;
 
@@ -174,7 +174,8 @@ static tsr_status prefill_stages(tsr_generator *g, int number)
     const tsr__sequence *s = &g->sequences[number];
     const prompt_parts parts = divide_prompt(g, s->length - s->seen);
     const int count = parts.count < MAX_PARTS ? (int)parts.count : MAX_PARTS;
-    /* The shorter part comes first, because no stage waits for the end of its run. */
+    /* The shorter part comes first: its logits are not needed, so no stage waits until it has
+     * passed all stages. */
     if (parts.first > 0)
         TSR__TRY(run_parts(g, number, 1, parts.first, false));
     return run_parts(g, number, count, parts.size, s->seen + count * parts.size == s->length);
@@ -192,7 +193,7 @@ static int micro_batches_of(const tsr_generator *g, int count)
     return parts;
 }
 
-/* Computes one token of each of these sequences. */
+/* Computes the logits that follow the last token of each of these sequences. */
 static tsr_status decode(tsr_generator *g, int count, const int *numbers)
 {
     const size_t vocabulary = (size_t)g->model->config.vocabulary;
@@ -249,7 +250,7 @@ static tsr_status choose(tsr_generator *g, int number, int32_t *token)
                                                 number, s->length);
 }
 
-/* The logarithm of a token's probability in the softmax of all logits. */
+/* Returns the logarithm of a token's probability in the softmax of all logits. */
 static double log_probability(const float *logits, int64_t count, int32_t token)
 {
     double largest = -INFINITY, sum = 0;
@@ -261,7 +262,8 @@ static double log_probability(const float *logits, int64_t count, int32_t token)
     return (double)logits[token] - largest - log(sum);
 }
 
-/* Only the last stage has the logits. */
+/* Computes the log_probability of each chosen token. Only the last stage has the logits, so the
+ * other stages get the results from it. */
 static tsr_status find_probabilities(tsr_generator *g, int count, const int *numbers)
 {
     const int64_t vocabulary = g->model->config.vocabulary;

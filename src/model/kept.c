@@ -1,5 +1,5 @@
-/* Matrices of files in a block format are kept in it, unless the caller wants another dtype or a
- * rank's part would begin or end inside a block. */
+/* Matrices that the files have in a block format are kept in that format, unless the caller wants
+ * another dtype or a rank's part would begin or end inside a block. */
 #include "model/kept.h"
 
 #include "base/error.h"
@@ -46,8 +46,8 @@ tsr_dtype tsr__kept_part(const tsr__kept *k, const tsr__weight *weight,
 
 /* Divisions ---------------------------------------------------------------------------------- */
 
-/* Gives the most elements in a block of one matrix, over all layers. Each number of elements is a
- * power of two, so this is a multiple of all. */
+/* Gives the largest number of elements in a block of one matrix, over all layers. These numbers are
+ * powers of two, so the largest is a multiple of all. */
 static tsr_status largest_block(const tsr__kept *k, const tsr__weights *weights, const char *ours,
                                 int64_t *out)
 {
@@ -61,8 +61,8 @@ static tsr_status largest_block(const tsr__kept *k, const tsr__weights *weights,
     return TSR_OK;
 }
 
-/* Returns the smallest number of units, of `features` each, that are whole blocks, or 0 if there
- * are too few units for all ranks to get that many. */
+/* Returns the smallest number of units, of `features` each, that together are whole blocks, or 0 if
+ * there are too few units for all ranks to get that many. */
 static uint64_t align_units(const tsr__kept *k, int64_t units, int64_t features, int64_t block)
 {
     int64_t align = 1;

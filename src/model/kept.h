@@ -11,8 +11,8 @@ typedef struct tsr__kept {
     tsr_dtype others;   /* the dtype of matrices that are not in blocks, and of biases */
 } tsr__kept;
 
-/* Chooses the dtypes for what the caller wants: 0, a float or a block format. The weights must
- * outlive the result. */
+/* Chooses the dtypes. `wanted` is that of tsr_model_params: 0, a float or a block format. The
+ * weights must outlive the result. */
 tsr_status tsr__kept_choose(const tsr__weights *weights, int ranks, tsr_dtype wanted,
                             tsr__kept *out) TSR_NODISCARD;
 

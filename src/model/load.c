@@ -5,7 +5,7 @@
 #include "model/weights.h"
 #include "tensor/dtype.h"
 
-/* What is done with each parameter: first the bytes are counted, then they are read. */
+/* A pass over all parameters: the first one counts the bytes, the second one reads them. */
 typedef struct loading {
     tsr_model *model;
     const tsr__weights *weights;

@@ -39,7 +39,7 @@ static tsr_status allocate_joint(const tsr_model *m, tsr_layer *layer, const joi
     return status;
 }
 
-/* Returns whether two parameters have the same place in layers beside each other, such as
+/* Returns whether the names of two parameters have the same first and last component, such as
  * "attention.q.weight" and "attention.v.weight". */
 static bool beside(const tsr_parameter *a, const tsr_parameter *b)
 {
@@ -69,8 +69,9 @@ static tsr_status describe(const tsr_model *m, const tsr__weights *weights, int 
     return TSR_OK;
 }
 
-/* Adds a parameter to those that it stands beside. Only column-parallel layers, whose matrices are
- * divided by rows or are complete, compute several of them together. */
+/* Adds a parameter to `j`, if one product can read both, and returns whether it has done so. Only
+ * column-parallel layers, whose matrices are divided by rows or are complete, compute several of
+ * them together. */
 static bool add_to(joint *j, const tsr_layer *which, const joint *one)
 {
     const tsr_parameter *first = tsr_layer_parameter(which, j->index[0]),
@@ -84,8 +85,9 @@ static bool add_to(joint *j, const tsr_layer *which, const joint *one)
     return true;
 }
 
-/* Allocates parameters that are computed together in one tensor. Weights and biases alternate in
- * the list of parameters, so the tensors of both kinds are collected at the same time. */
+/* Allocates the parameters of a layer; those that are computed together are in one tensor. Weights
+ * and biases alternate in the list of parameters, so the tensors of both kinds are collected at the
+ * same time. */
 static tsr_status allocate_layer(const tsr_model *m, const tsr__weights *weights, int layer,
                                  tsr_layer *which)
 {

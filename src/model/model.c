@@ -190,7 +190,8 @@ static tsr_status agree(const tsr_model *m, tsr_status own)
 {
     const int rank = tsr_group_rank(m->group), ranks = tsr_group_size(m->group);
     const int stage = tsr_pipeline_stage(m->pipeline);
-    /* The rank with the highest number that failed. */
+    /* This rank's number over all stages if it has failed, otherwise -1; then the highest of all
+     * ranks. */
     int32_t failed = own == TSR_OK ? -1 : stage * ranks + rank;
     const tsr__error text = tsr__error_take();
     const tsr_status status = tsr__model_all_max(m, &failed, 1);
@@ -230,7 +231,7 @@ static tsr_status open_model(const origin *from, const tsr_model_params *params,
     if (status == TSR_OK)
         status = open_files(m, &files, params);
     tsr__model_files_finish(&files);
-    m->partition.rates = NULL; /* they belong to the caller */
+    m->partition.rates = NULL; /* the rates belong to the caller */
     m->stats.open_ns = tsr__now_ns() - start;
     return agree(m, status);
 }

@@ -14,10 +14,11 @@ struct tsr_model {
     tsr_partition_params partition;
     int64_t *vocabulary; /* [ranks]: how the vocabulary is divided */
     tsr_pipeline *pipeline;
-    tsr_comm *stages; /* one rank of each stage: those with this one's place; NULL: one stage */
+    tsr_comm *stages; /* one rank of each stage, with the same place in it; NULL: one stage */
     bool is_first, is_last;
     int first_layer, layer_count; /* of this stage */
-    /* NULL if another stage has it. The last stage has the embedding too if it is also the head. */
+    /* Each is NULL if only another stage has it. The last stage has the embedding, too, if it is
+     * also the head. */
     tsr_layer *embedding, *norm, *head;
     tsr_layer **blocks;    /* [config.layers], of which this stage has layer_count */
     tsr_tensor *positions; /* learned positions [context, width]; NULL: none */
@@ -50,15 +51,15 @@ tsr_status tsr__model_load(tsr_model *model, const tsr__weights *weights,
 
 /* Computes the layers of this stage for the tokens of a step of the cache, which must have begun.
  * The first stage takes the tokens' ids [count, tokens] (of a sequence with fewer tokens, only the
- * first ones count), the others the features x of the stage before. *out are the features after
- * this stage, f32 [count, tokens, width]; in the last stage, those after the last norm. The caller
- * must destroy them. */
+ * first ones count), the others take the features x of the previous stage. *out are the features
+ * after this stage, f32 [count, tokens, width]; in the last stage, those after the last norm. The
+ * caller must destroy them. */
 tsr_status tsr__model_forward(tsr_model *model, tsr_kv_cache *cache, int64_t count, int64_t tokens,
                               const int32_t *ids, const tsr_tensor *x,
                               tsr_tensor **out) TSR_NODISCARD;
 /* Computes the logits of tokens first … first + count − 1 of every sequence, from all ranks:
- * logits[sequences · count · vocabulary]. Last stage only; collective; blocks until they are there.
- */
+ * logits[sequences · count · vocabulary]. Last stage only. Collective. Blocks until the logits have
+ * arrived. */
 tsr_status tsr__model_logits(tsr_model *model, const tsr_tensor *features, int64_t first,
                              int64_t count, float *logits) TSR_NODISCARD;
 

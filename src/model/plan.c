@@ -8,7 +8,7 @@
 #include "model/config.h"
 #include "tensor/dtype.h"
 
-#define PAGE_TOKENS 64 /* of a generator's cache */
+#define PAGE_TOKENS 64 /* in a page of a generator's cache */
 
 /* Parameters ----------------------------------------------------------------------------------- */
 
@@ -165,7 +165,7 @@ static void add_item(const tsr__kept *kept, const tsr__planned *item, const shar
       : starts(item->ours, "mlp.")       ? &out->mlp_bytes
                                          : &out->head_bytes) += bytes;
     out->weight_bytes += bytes;
-    /* Of a table, a token needs one row. */
+    /* A token needs only one row of a table, so tables do not count. */
     if (is_positions || (is_embedding && !kept->config->tied))
         return;
     out->token_bytes += bytes;

@@ -25,7 +25,7 @@ void tsr__model_plan_finish(tsr__model_plan *plan);
 tsr_status tsr__model_plan_ranks(const tsr__model_plan *plan, const tsr_model_plan_params *params,
                                  tsr_model_rank_plan *out) TSR_NODISCARD;
 
-/* Finds out whether it fits, and what would. */
+/* Finds out whether the plan fits into memory_bytes[ranks], and otherwise what would fit. */
 tsr_status tsr__model_plan_fit(const tsr__model_plan *plan, const tsr_model_plan_params *params,
                                const uint64_t *memory_bytes, tsr_model_fit *out) TSR_NODISCARD;
 

@@ -1,4 +1,4 @@
-/* Whether a plan fits the memory of the ranks, and which other one would. */
+/* Whether a plan fits the memory of the ranks, and which other plan would. */
 #include <stdio.h>
 
 #include "base/alloc.h"
@@ -28,7 +28,7 @@ static tsr_status missing(const tsr__model_plan *plan, const tsr_model_plan_para
     return status;
 }
 
-/* Returns the smallest memory that is limited, or 0 if none is. */
+/* Returns the smallest limit of memory, or 0 if there is none. */
 static uint64_t smallest(const uint64_t *memory_bytes, int ranks)
 {
     uint64_t least = 0;

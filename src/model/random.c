@@ -1,7 +1,7 @@
-/* A chunk has CHUNK elements. POOL chunks of normally distributed numbers are made in advance, and
- * Philox chooses one of them for each chunk of a tensor, by the seed, the tensor and the number of
- * the chunk. Opening a generated model therefore takes about as long as copying its weights, also
- * in formats whose quantisation would take minutes. */
+/* Random weights consist of chunks of CHUNK elements. POOL chunks of normally distributed numbers
+ * are made in advance, and Philox chooses one of them for each chunk of a tensor, by the seed, the
+ * tensor and the number of the chunk. Opening a generated model therefore takes about as long as
+ * copying its weights, also in formats whose quantisation would take minutes. */
 #include "model/random.h"
 
 #include <math.h>
@@ -20,7 +20,8 @@
 #define NORM_MEAN 1.0F
 #define NORM_DEVIATION 0.1F
 
-/* The last word of Philox's counter. Choices use its other bits, too. */
+/* The lowest bit of the last word of Philox's counter: numbers of the pool, or choices of its
+ * chunks. */
 enum { VALUES = 0, CHOICES = 1 };
 
 /* Making chunks ------------------------------------------------------------------------------ */
@@ -115,8 +116,8 @@ static int kind_of(const tsr_shard_param *param)
 static const uint8_t *chunk_of(const tsr__random_weights *w, const tsr__random_pool *from,
                                const tsr_shard_param *param, uint64_t number)
 {
-    /* Four consecutive chunks use one result of Philox. A tensor's offset
-     * is the number of elements before it, which does not depend on the dtype. */
+    /* Four consecutive chunks use one result of Philox. A tensor's offset is the number of elements
+     * before it, which does not depend on the dtype. */
     const uint64_t block = number / 4, tensor = param->offset_bytes;
     uint32_t words[4];
     draw(w,

@@ -22,14 +22,14 @@ typedef struct tsr__random_weights {
     tsr__random_pool pools[TSR__RANDOM_KINDS];
 } tsr__random_weights;
 
-/* Makes the weights of a model: matrices of `dtype`, and f32 otherwise. Errors: TSR_ERR_UNSUPPORTED
- * for a format that tsr_quantize does not support, TSR_ERR_NO_MEMORY. */
+/* Makes the weights of a model: matrices of `dtype`, and other tensors of f32. Errors:
+ * TSR_ERR_UNSUPPORTED for a format that tsr_quantize does not support, TSR_ERR_NO_MEMORY. */
 tsr_status tsr__random_weights_create(const tsr_model_config *config, tsr_dtype dtype,
                                       uint64_t seed, tsr__random_weights **out) TSR_NODISCARD;
 void tsr__random_weights_destroy(tsr__random_weights **weights);
 
-/* Writes bytes at … at + size − 1 of a tensor. Their values depend on
- * the seed and the tensor's place in the list only, apart from the rounding of their dtype. */
+/* Writes bytes at … at + size − 1 of a tensor. Their values depend on the seed and the tensor's
+ * place in the list only, apart from the rounding of their dtype. */
 void tsr__random_read(const tsr__random_weights *weights, const tsr_shard_param *param, uint64_t at,
                       uint64_t size, void *out);
 

@@ -2,8 +2,8 @@
  * row is longer.
  *
  * If the host reaches a tensor's memory, threads read pieces straight to their places, and convert
- * them on the way if necessary. The system then copies each byte once, and most of the rest of the
- * time it fills new pages with zeros. Other tensors are read piece by piece into host memory and
+ * them on the way if necessary. The system then copies each byte once; most of the remaining time
+ * it fills new pages with zeros. Other tensors are read piece by piece into host memory and
  * uploaded. */
 #include "model/reader.h"
 
@@ -67,7 +67,7 @@ static segment segment_of(const tsr_shard_param *param, int64_t row, int64_t fir
     };
 }
 
-/* A row of the file, and how much of it a part needs. */
+/* Returns what a part needs of each row of the file. */
 static segment segment_for(const tsr__weight *w, const tsr__weight_part *part)
 {
     return w->transposed
@@ -82,8 +82,8 @@ uint64_t tsr__weight_part_bytes(const tsr__weight *w, const tsr__weight_part *pa
     return segment_for(w, part).bytes * (uint64_t)(w->transposed ? part->columns : part->rows);
 }
 
-/* Returns the row of ours that is row `row` of the file. Both count from the first one of a head;
- * `head` is the rows of a head, or 0 if the order is the same. */
+/* Returns the number in our order of row `row` of the file. Both count from the first row of a
+ * head; `head` is the rows of a head, or 0 if the orders are the same. */
 static int64_t our_row(int64_t head, int64_t row)
 {
     if (head == 0)
@@ -97,12 +97,12 @@ static int64_t our_row(int64_t head, int64_t row)
 typedef struct piece {
     const tsr__weight *weight;
     const tsr__weight_part *part;
-    tsr_dtype to;        /* the tensor's */
+    tsr_dtype to;        /* the tensor's dtype */
     tsr_dtype dtype;     /* f32 for elements that must still be quantised, otherwise `to` */
     int64_t first, rows; /* rows of the part */
 } piece;
 
-/* Whether the file has the bytes that the tensor needs, row by row. */
+/* Returns whether the file has the bytes that the tensor needs, row by row. */
 static bool same_bytes(const tsr__weight *w, tsr_dtype to)
 {
     return !w->transposed && tsr__elements_dtype(w->file) == to;
@@ -228,7 +228,8 @@ static tsr_status read_piece(tsr__weight_reader *r, const piece *p, const segmen
     return upload(r, p, r->staging[0].raw, out);
 }
 
-/* Returns the rows of a piece, of which `row_bytes` count for each. */
+/* Returns the number of rows of a piece: as many of `row_bytes` as piece_bytes holds, but whole
+ * heads and at least one row. */
 static int64_t step_of(const tsr__weight *w, uint64_t row_bytes, uint64_t piece_bytes)
 {
     const int64_t step = (int64_t)tsr__max_u64(1, piece_bytes / row_bytes),
@@ -238,11 +239,11 @@ static int64_t step_of(const tsr__weight *w, uint64_t row_bytes, uint64_t piece_
 
 /* Straight to memory ------------------------------------------------------------------------- */
 
-/* What the threads share. */
+/* The state that the threads share. */
 typedef struct gang {
     tsr__weight_reader *reader;
     pthread_mutex_t lock;
-    /* The first row that no thread has taken. */
+    /* The first row that no thread has taken: of which pending part, and of its rows. */
     size_t at;
     int64_t row;
     uint64_t read_bytes;
@@ -265,8 +266,8 @@ static bool take(gang *g, size_t *at, segment *s, piece *out)
         const tsr__weight_pending *from = &r->pending[g->at];
         *at = g->at;
         *s = segment_for(&from->weight, &from->part);
-        /* What needs no staging memory is read in large pieces: two threads that write to the same
-         * page of 2 MiB for the first time would both fill it with zeros. */
+        /* Pieces that need no staging memory are large: two threads that write to the same page of
+         * 2 MiB for the first time would both fill it with zeros. */
         const bool same = same_bytes(&from->weight, from->dtype);
         const int64_t left = from->part.rows - g->row,
                       step = same ? step_of(&from->weight, s->bytes, PIECE_BYTES)
@@ -306,7 +307,8 @@ static uint64_t note(gang *g, size_t at, const piece *p, uint64_t bytes, tsr_sta
     return done;
 }
 
-/* The last number is that of the caller's thread. */
+/* Reads pieces until there are no more. The caller's thread has the last number, and calls
+ * `progress`. */
 static void read_some(void *user, int number)
 {
     gang *g = user;

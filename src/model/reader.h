@@ -6,7 +6,7 @@
 #include "model/weights.h"
 #include "tessera/stream.h"
 
-/* More threads do not increase the memory's bandwidth. */
+/* The most threads that read. More would not increase the memory's bandwidth. */
 #define TSR__WEIGHT_THREADS 4
 
 /* Staging memory of one thread. */
@@ -47,11 +47,11 @@ void tsr__weight_reader_finish(tsr__weight_reader *reader);
 uint64_t tsr__weight_part_bytes(const tsr__weight *weight, const tsr__weight_part *part);
 
 /* Reads a part into a contiguous tensor of its shape, in order with the stream. Its dtype is f32,
- * f16, bf16 or a block format; what the file has in another one is converted. In a block format,
- * the part must begin and end with whole blocks. What goes into memory that host and device share
- * is read by several threads, and may be read later, by tsr__weight_read_rest at the latest: the
- * tensor must exist until then. Errors, also of parts before this one: TSR_ERR_IO,
- * TSR_ERR_NO_MEMORY, and those of tsr_quantize and tsr_tensor_upload. */
+ * f16, bf16 or a block format; elements of another dtype are converted. In a block format, the part
+ * must begin and end with whole blocks. If host and device share the tensor's memory, several
+ * threads read the part, perhaps later, but at the latest in tsr__weight_read_rest: the tensor must
+ * exist until then. Errors, also of parts before this one: TSR_ERR_IO, TSR_ERR_NO_MEMORY, and those
+ * of tsr_quantize and tsr_tensor_upload. */
 tsr_status tsr__weight_read(tsr__weight_reader *reader, const tsr__weight *weight,
                             const tsr__weight_part *part, tsr_tensor *out) TSR_NODISCARD;
 tsr_status tsr__weight_read_rest(tsr__weight_reader *reader) TSR_NODISCARD;

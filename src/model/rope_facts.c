@@ -35,7 +35,7 @@ static tsr_status take_llama3(const tsr__facts *facts, tsr_rope_params *out)
     return positive(facts, "original length", out->original_length);
 }
 
-/* The factor by which YaRN multiplies rotated components. */
+/* Returns the factor by which YaRN multiplies rotated components. */
 static double yarn_scale(double factor, double scale)
 {
     return factor <= 1 ? 1 : 0.1 * scale * log(factor) + 1;
@@ -135,7 +135,7 @@ double tsr__llama3_divisor(const tsr_rope_params *rope, int64_t i)
 tsr_status tsr__rope_from_factors(const char *file, double theta, int64_t count,
                                   const float *factors, tsr__rope_facts *rope)
 {
-    /* of all models that have these factors */
+    /* the numbers of all models whose files have these factors */
     tsr_rope_params llama3 = {.rotary_dim = 2 * count,
                               .theta = theta,
                               .factor = 1,

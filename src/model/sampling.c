@@ -43,8 +43,8 @@ typedef struct filter {
 
 /* Steps -------------------------------------------------------------------------------------- */
 
-/* Finds the first of the most likely tokens. Refuses logits that are no numbers or infinite, and
- * those that leave no token. */
+/* Finds the first of the most likely tokens. Refuses a logit that is NaN or +inf, and logits that
+ * are all −inf. */
 static tsr_status check_logits(int64_t count, const float *logits, int64_t *most_likely)
 {
     int64_t best = 0;
@@ -98,8 +98,8 @@ static int64_t most_likely(const filter *f)
     return best;
 }
 
-/* Whether token a comes before token b: it is more likely, or as likely and has a higher id. Of
- * equally likely tokens, top_p removes those with low ids first. */
+/* Returns whether token a comes before token b: it is more likely, or as likely and has a higher
+ * id. Of equally likely tokens, top_p removes those with low ids first. */
 static bool before(const filter *f, int64_t a, int64_t b)
 {
     return f->logits[a] > f->logits[b] || (f->logits[a] == f->logits[b] && a > b);
@@ -160,7 +160,7 @@ static void keep_top_k(filter *f, int64_t k)
     remove_below(f, limit);
 }
 
-/* The sum of the exponentials of all logits less the largest one. */
+/* Returns the sum over all logits of exp(logit − largest). */
 static double exponentials(const filter *f, double largest)
 {
     double sum = 0;
@@ -207,7 +207,8 @@ static tsr_status compute(filter *f, const tsr_sampling_params *params, const fl
         f->logits[best] = 1;
         return TSR_OK;
     }
-    /* Tiny temperatures would overflow: the difference to the largest logit is divided. */
+    /* Divides the differences to the largest logit, because quotients of logits by a tiny
+     * temperature would overflow. */
     const double top = f->logits[most_likely(f)];
     for (int64_t i = 0; i < f->count; i++)
         f->logits[i] = (f->logits[i] - top) / params->temperature;
@@ -234,7 +235,7 @@ static tsr_status check(const tsr_sampling_params *params, int64_t count, const 
     return tsr_sampling_check(params);
 }
 
-/* Computes the probabilities by arguments that have been checked. */
+/* Computes the probabilities from arguments that have been checked. */
 static tsr_status find_probabilities(const tsr_sampling_params *params, int64_t count,
                                      const float *logits, int64_t history_count,
                                      const int32_t *history, double *probabilities)
@@ -261,7 +262,7 @@ tsr_status tsr_sampling_probabilities(const tsr_sampling_params *params, int64_t
     return find_probabilities(params, count, logits, history_count, history, probabilities);
 }
 
-/* The first token at which the sum of probabilities exceeds a random number. */
+/* Returns the first token at which the sum of probabilities exceeds `at`, a random number. */
 static int32_t draw(const double *probabilities, int64_t count, double at)
 {
     int32_t last = 0;
@@ -285,7 +286,7 @@ tsr_status tsr_sampling_draw(const tsr_sampling_params *params, uint64_t number,
     if (!params)
         params = &usual;
     TSR__TRY(check(params, count, logits, history_count, history));
-    /* Without a choice, no probabilities are needed. */
+    /* The most likely token is taken without a draw, so no probabilities are needed. */
     if (params->temperature == 0 && !penalises(params)) {
         int64_t best;
         TSR__TRY(check_logits(count, logits, &best));

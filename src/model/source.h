@@ -25,8 +25,9 @@ void tsr__weight_source_finish(tsr__weight_source *source);
 tsr_status tsr__weight_source_read(tsr__weight_source *source, const tsr_shard_param *param,
                                    uint64_t at, uint64_t size, void *out) TSR_NODISCARD;
 
-/* The same in two steps, so that several threads can read from the file that is open. Opening it
- * closes another one. Reading does not count the bytes. */
+/* tsr__weight_source_read in two steps, so that several threads can read from the open file.
+ * Opening a file closes the one that was open. tsr__weight_source_read_open does not count bytes in
+ * read_bytes. */
 bool tsr__weight_source_is_open(const tsr__weight_source *source, const tsr_shard_param *param);
 tsr_status tsr__weight_source_open(tsr__weight_source *source,
                                    const tsr_shard_param *param) TSR_NODISCARD;
@@ -34,8 +35,8 @@ tsr_status tsr__weight_source_read_open(const tsr__weight_source *source,
                                         const tsr_shard_param *param, uint64_t at, uint64_t size,
                                         void *out) TSR_NODISCARD;
 
-/* Replaces staging memory of *have elements, whose contents are lost, unless there are `count`
- * already. `size` is the bytes of an element. */
+/* Replaces staging memory that has less than `count` elements of `size` bytes. *have is the number
+ * of its elements. The old contents are lost. */
 tsr_status tsr__need_staging(void **memory, size_t *have, size_t count, size_t size) TSR_NODISCARD;
 
 #endif

@@ -38,7 +38,7 @@ static void take_layers(tsr_model *m, const int *counts)
     m->stats.layers = m->layer_count;
 }
 
-/* What the head computes for a token, in blocks: products of their matrices. */
+/* Returns the cost of the head for a token, in blocks, from the sizes of their matrices. */
 static double head_in_blocks(const tsr_model_config *c)
 {
     const double width = (double)c->width, heads = (double)(2 * c->heads + 2 * c->kv_heads),

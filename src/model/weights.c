@@ -38,7 +38,7 @@ typedef enum condition {
 
 typedef struct parameter {
     const char *ours;
-    size_name rows, columns; /* no columns: one dimension */
+    size_name rows, columns; /* `columns` NO_SIZE: one dimension */
     condition only_if;
 } parameter;
 
@@ -227,7 +227,7 @@ static void place_rows(const tsr__weights *w, const char *ours, const tsr__weigh
         out->interleaved_head = config->head_dim;
 }
 
-/* The shape of the tensor that a place is in. */
+/* Gives the shape of the tensor that a place is in. */
 static void shape_of(const tsr__weight *place, int64_t shape[2])
 {
     shape[0] = place->transposed ? place->columns : place->all_rows;
@@ -306,8 +306,8 @@ static void find_prefix(tsr__weights *w)
         w->prefix = w->architecture->hf_prefix; /* for the error text */
 }
 
-/* Whether matrices are [in, out]. Files of models that were not made by Transformers may have them
- * as [out, in]; the matrix that is not square tells. */
+/* Finds out whether matrices are [in, out]. Files that were not made by Transformers may have them
+ * as [out, in]; a matrix that is not square shows which. */
 static void find_arrangement(tsr__weights *w)
 {
     char text[NAME_SIZE];

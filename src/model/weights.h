@@ -1,4 +1,5 @@
-/* Where the weights of a model are in its files. */
+/* Where the weights of a model are in its files. "Ours" are the names and the arrangement of
+ * parameters in this library's layers, such as "attention.q.weight". */
 #ifndef TSR_MODEL_WEIGHTS_H
 #define TSR_MODEL_WEIGHTS_H
 
@@ -11,7 +12,7 @@ typedef struct tsr__weights {
     const tsr__model_files *files;
     const tsr_model_config *config;
     const tsr__architecture *architecture;
-    const char *prefix; /* of names in Hugging Face files: the architecture's, or "" */
+    const char *prefix; /* starts names in Hugging Face files: hf_prefix or "" */
     bool transposed;    /* matrices of layers are [in, out] */
 } tsr__weights;
 
@@ -32,8 +33,8 @@ typedef struct tsr__weight {
 tsr_status tsr__weights_init(const tsr__model_files *files, const tsr_model_config *config,
                              tsr__weights *out) TSR_NODISCARD;
 
-/* Calls `add` for each tensor of a model with these files' kind of names. `shape` has `ndim` sizes.
- * Stops after an error. */
+/* Calls `add` for each tensor that such files have for a model with this configuration. `shape` has
+ * `ndim` sizes. Stops after an error. */
 tsr_status tsr__weights_expected(const tsr__model_files *files, const tsr_model_config *config,
                                  tsr_status (*add)(void *user, const char *name, int ndim,
                                                    const int64_t *shape),
@@ -44,7 +45,7 @@ tsr_status tsr__weights_expected(const tsr__model_files *files, const tsr_model_
 tsr_status tsr__weight_find(const tsr__weights *weights, int layer, const char *ours,
                             tsr__weight *out) TSR_NODISCARD;
 
-/* The part of a parameter that a rank has: rows and columns of ours. */
+/* The part of a parameter that a rank has: rows and columns of our matrix. */
 typedef struct tsr__weight_part {
     int64_t first_row, rows, first_column, columns;
 } tsr__weight_part;
@@ -62,7 +63,7 @@ tsr_status tsr__weight_place(const tsr__weights *weights, int layer, const char 
 /* One of our parameters, as the configuration implies it. */
 typedef struct tsr__parameter {
     const char *ours;
-    int ndim; /* 1: `columns` is 1 */
+    int ndim; /* if it is 1, `columns` is 1 */
     int64_t rows, columns;
 } tsr__parameter;
 /* Gives parameter `index` of a layer, or of layer −1: those outside layers. Returns false past the

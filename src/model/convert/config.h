@@ -1,4 +1,4 @@
-/* Writes what a model is: the metadata of a GGUF file, or config.json. What the format
+/* Writes a model's configuration: the metadata of a GGUF file, or config.json. What the format
  * cannot say is lost silently; tsr__config_compare finds it. */
 #ifndef TSR_MODEL_CONVERT_CONFIG_H
 #define TSR_MODEL_CONVERT_CONFIG_H
@@ -12,8 +12,8 @@
 tsr_status tsr__config_put_gguf(const tsr_model_config *config, const char *name,
                                 tsr__gguf_writer *writer) TSR_NODISCARD;
 
-/* Returns whether the activation is the exact GELU, and readers of GGUF files other than this
- * library compute the approximation with tanh. */
+/* Returns whether the activation is the exact GELU, and other programs that read a GGUF file of the
+ * model will compute the approximation with tanh. */
 bool tsr__config_gelu_is_exact(const tsr_model_config *config);
 
 /* Computes the divisors of frequencies that GGUF files of Llama 3 have as the tensor
@@ -21,7 +21,7 @@ bool tsr__config_gelu_is_exact(const tsr_model_config *config);
 void tsr__config_rope_factors(const tsr_model_config *config, float factors[TSR_MAX_HEAD_DIM / 2],
                               int64_t *count);
 
-/* Write the text of config.json, whose weights are of this dtype, and of generation_config.json. */
+/* Write the text of config.json, for weights of this dtype, and of generation_config.json. */
 void tsr__config_print(const tsr_model_config *config, tsr_dtype dtype, tsr__json_writer *writer);
 void tsr__generation_config_print(const tsr_model_config *config, tsr__json_writer *writer);
 

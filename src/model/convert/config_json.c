@@ -109,7 +109,7 @@ static const char *activation_name(tsr_activation activation)
     return names[activation];
 }
 
-/* What descendants of Llama have, and GPT-2 has not. */
+/* Prints the members that descendants of Llama have, but not GPT-2. */
 static void print_usual(tsr__json_writer *w, const tsr_model_config *c, const tsr__architecture *a)
 {
     print_integer(w, "head_dim", c->head_dim);

@@ -28,7 +28,7 @@ tsr_status tsr__conversion_begin_folder(tsr__conversion *conversion) TSR_NODISCA
 
 /* Returns the description of a tensor of the destination, which borrows the tensor's name. */
 tsr_shard_param tsr__conversion_param(const tsr__converted *tensor);
-/* Tells the caller something in a sentence. */
+/* Passes a sentence to the caller's `note`. */
 void tsr__conversion_note(const tsr__conversion *conversion, const char *format, ...)
     TSR__PRINTF(2, 3);
 

@@ -59,7 +59,7 @@ static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__param
         return TSR_OK;
     t.from = from.file;
     t.from_dtype = tsr__elements_dtype(from.file);
-    const bool wide = from.transposed && to.transposed; /* both have columns as rows */
+    const bool wide = from.transposed && to.transposed; /* both files store columns as rows */
     t.rows = to.transposed ? to.columns : to.all_rows;
     t.columns = to.transposed ? to.all_rows : to.columns;
     t.transposed = !wide && from.transposed != to.transposed;
@@ -101,7 +101,8 @@ static bool exists(const char *folder, const char *name)
     return there;
 }
 
-/* A folder may have SentencePiece's own file beside tokenizer.json, which lacks the scores. */
+/* Replaces the tokenizer of tokenizer.json, which lacks scores, by that of SentencePiece's own file
+ * beside it. */
 static tsr_status open_scores(tsr__conversion *c)
 {
     tsr_tokenizer *scores = NULL;
@@ -180,7 +181,7 @@ static tsr_status open_source(tsr__conversion *c, const char *source, const char
     return plan_tensors(c);
 }
 
-/* Notes the tokens that no longer end a text, unless their spelling says so. */
+/* Notes the tokens that no longer end a text, except those that readers know by their spelling. */
 static void note_ends(const tsr__conversion *c, const tsr_model_config *written)
 {
     for (int i = 0; i < c->config.end_count; i++) {

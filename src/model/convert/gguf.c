@@ -11,8 +11,8 @@
 #include "tokenizer/save.h"
 #include "json/text.h"
 
-/* The number by which GGUF files name the dtype of most of their weights. Source:
- * github.com/ggml-org/ggml, docs/gguf.md, general.file_type. */
+/* Gives the number by which GGUF files name the dtype of most of their weights. Returns false if
+ * the dtype has none. Source: github.com/ggml-org/ggml, docs/gguf.md, general.file_type. */
 static bool file_type(tsr_dtype dtype, uint32_t *out)
 {
     static const struct {
@@ -53,7 +53,8 @@ static tsr_status put_types(const tsr__conversion *c, tsr__gguf_writer *w)
                                      : TSR_OK;
 }
 
-/* The name of the file or folder, without its ending; it must be valid UTF-8. */
+/* Gives the name of the source's file or folder, without its ending, or "model" if that is not a
+ * valid name. */
 static void model_name(const tsr__conversion *c, char name[128])
 {
     const char *path = c->files.gguf ? c->files.weights : c->files.folder;
@@ -69,7 +70,8 @@ static void model_name(const tsr__conversion *c, char name[128])
         strcpy(name, "model");
 }
 
-/* The tokens with a meaning belong to the model, too. */
+/* Writes that there is no tokenizer, and the ids of BOS and of the tokens that end a text, which
+ * are part of the model's configuration, too. */
 static tsr_status put_no_tokenizer(const tsr_model_config *config, tsr__gguf_writer *w)
 {
     static const char none[] = "none";

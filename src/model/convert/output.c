@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "platform/paths.h"
 
-/* What a folder may have from a conversion, or what would be read instead of it. */
+/* The files of a folder that a conversion writes, or that would be read instead of them. */
 static const char *const names[] = {"model.safetensors.index.json",
                                     "model.safetensors",
                                     "generation_config.json",
@@ -157,7 +157,7 @@ static tsr_status replace_file(const tsr__output *out, const char *name)
     return status;
 }
 
-/* Makes the names in the folder of the destination durable. */
+/* Synchronises the folder that contains the destination, so that the new names are on the disk. */
 static void sync_folder(const tsr__output *out)
 {
     const char *slash = tsr__path_last_separator(out->destination);

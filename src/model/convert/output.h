@@ -13,9 +13,9 @@ typedef struct tsr__output {
     uint64_t written_bytes;
 } tsr__output;
 
-/* Checks the destination, and creates a temporary file or folder beside it. Call
- * tsr__output_finish afterwards, also after an error. Errors: TSR_ERR_INVALID if the destination
- * exists and must not be replaced, or is no file or folder as expected; TSR_ERR_IO. */
+/* Checks the destination, and creates a temporary file or folder beside it. Call tsr__output_finish
+ * afterwards, also after an error. Errors: TSR_ERR_INVALID if the destination exists and must not
+ * be replaced, or is not a file (or a folder) as expected; TSR_ERR_IO. */
 tsr_status tsr__output_begin(const char *destination, bool is_folder, bool replace,
                              tsr__output *out) TSR_NODISCARD;
 /* Removes what has not been committed. */
@@ -25,7 +25,7 @@ void tsr__output_finish(tsr__output *output);
 tsr_status tsr__output_file(tsr__output *output, const char *name, const void *data,
                             size_t size) TSR_NODISCARD;
 
-/* Opens the file with the weights, which the folder has under this name, and gives it its size. */
+/* Opens the file with the weights, which in a folder has this name, and sets its size. */
 tsr_status tsr__output_weights(tsr__output *output, const char *name, uint64_t size) TSR_NODISCARD;
 /* Writes bytes of the file with the weights. */
 tsr_status tsr__output_write(tsr__output *output, const void *data, uint64_t size,

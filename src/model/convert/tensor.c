@@ -36,7 +36,8 @@ void tsr__tensor_copier_finish(tsr__tensor_copier *c)
 static tsr_status check_range(const tsr__converted *t, int64_t first_row, int64_t count,
                               const float *values)
 {
-    const float limit = t->dtype == TSR_F16 ? 65520.0f : 0x1.ffp127f; /* these become infinite */
+    /* The smallest magnitude that rounds to infinity. */
+    const float limit = t->dtype == TSR_F16 ? 65520.0f : 0x1.ffp127f;
     for (int64_t i = 0; i < count; i++)
         TSR__REQUIRE(!(fabsf(values[i]) >= limit) || isinf(values[i]),
                      "convert: tensor %s, row %" PRId64 ": %g is too large for %s", t->name,

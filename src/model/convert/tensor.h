@@ -14,8 +14,8 @@ typedef struct tsr__converted {
     int64_t rows, columns; /* of the destination; a tensor of one dimension has one column */
     int ndim;
     bool transposed; /* the source has it as [columns, rows] */
-    /* The rows of each head are in the order of adjacent pairs, in the source or in the
-     * destination: see tsr__weight. 0: they are not, or in both. */
+    /* The rows of a head, if they are in the order of adjacent pairs (see tsr__weight) in the
+     * source only (split_head) or in the destination only (join_head); otherwise 0. */
     int64_t split_head, join_head;
     uint64_t at; /* where it starts in the destination's file */
     uint64_t size_bytes;
@@ -27,7 +27,7 @@ typedef struct tsr__tensor_copier {
     bool (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
     uint64_t done_bytes, total_bytes;
-    /* a piece as it is in the source, as f32, and as it is in the destination */
+    /* a piece: `raw` as in the source, `values` as f32, `made` as in the destination */
     uint8_t *raw, *made;
     float *values, *scratch;
     size_t raw_bytes, made_bytes, value_count, scratch_count;
