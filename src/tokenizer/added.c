@@ -87,14 +87,15 @@ void tsr__added_sort(tsr__added *added)
         added->first[b + 1] += added->first[b];
 }
 
-/* Returns the byte at `place` of token i's text, or -1 behind its end. */
+/* Returns the byte at `place` of token i's text, or -1 after its end. */
 static int byte_at(const tsr__added *added, size_t i, size_t place)
 {
     const tsr__added_token *token = &added->tokens[i];
     return place < token->size ? (unsigned char)added->strings.data[token->start + place] : -1;
 }
 
-/* Returns the first token of low … high - 1 whose byte at `place` is at least `byte`. */
+/* Returns the index of the first of the tokens low … high - 1 whose byte at `place` is at least
+ * `byte`, or `high` if there is none. */
 static size_t lower_bound(const tsr__added *added, size_t low, size_t high, size_t place, int byte)
 {
     while (low < high) {
@@ -112,7 +113,7 @@ const tsr__parts tsr__everywhere = {.parts = all_text, .count = 1};
 
 bool tsr__parts_contain(const tsr__parts *parts, size_t start, size_t end)
 {
-    size_t low = 0, high = parts->count; /* of the first part that ends behind `start` */
+    size_t low = 0, high = parts->count; /* search for the first part that ends after `start` */
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
         if (parts->parts[middle].end <= start)

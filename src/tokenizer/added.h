@@ -1,14 +1,14 @@
-/* Tokens that are searched in a text before anything else: added tokens, control tokens. */
+/* Added tokens and control tokens, which are searched in a text before it is cut into words. */
 #ifndef TSR_TOKENIZER_ADDED_H
 #define TSR_TOKENIZER_ADDED_H
 
 #include "tokenizer/vocabulary.h"
 
 typedef struct tsr__added_token {
-    uint64_t start; /* of the text to find, in `strings` */
+    uint64_t start; /* where the text to find starts in `strings` */
     uint32_t size;
     int32_t id;
-    bool control;                 /* found only where that is wanted */
+    bool control;                 /* found only where the caller of the search allows it */
     bool single_word;             /* found only if no letter or digit is beside it */
     bool strip_left, strip_right; /* the token includes the spaces beside it */
 } tsr__added_token;
@@ -22,8 +22,8 @@ typedef struct tsr__added {
 
 void tsr__added_finish(tsr__added *added);
 
-/* Adds a token; `token` has everything except start and size. A token without text is never
- * found. */
+/* Adds a token that is found by text[size]. The caller fills `token` except for start and size. A
+ * token without text is never found. */
 tsr_status tsr__added_add(tsr__added *added, const char *text, size_t size,
                           const tsr__added_token *token) TSR_NODISCARD;
 /* Sorts the tokens, before the first search. Of tokens with the same text, the one that was added
@@ -35,7 +35,7 @@ typedef struct tsr__part {
     size_t start, end;
 } tsr__part;
 
-/* Where in a text control tokens are recognised: in these parts, which ascend and do not touch. */
+/* The parts of a text in which control tokens are recognised. They ascend and do not touch. */
 typedef struct tsr__parts {
     const tsr__part *parts;
     size_t count; /* 0: nowhere */
@@ -50,8 +50,9 @@ typedef struct tsr__found {
     int32_t id;
 } tsr__found;
 
-/* Finds the first token in text[from … size - 1], and of those that start there the longest.
- * Returns false if there is none. Spaces that belong to a token are not searched before `from`. */
+/* Finds the first token in text[from … size - 1], and of those that start at the same place the
+ * longest. Control tokens are found only inside the parts of `control`. Returns false if there is
+ * no token. A token with strip_left includes no spaces before `from`. */
 bool tsr__added_search(const tsr__added *added, const tsr__parts *control, const char *text,
                        size_t size, size_t from, tsr__found *found);
 

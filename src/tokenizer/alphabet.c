@@ -9,7 +9,8 @@ static bool stands_for_itself(unsigned code)
     return (code >= 0x21 && code <= 0x7e) || (code >= 0xa1 && code <= 0xff && code != 0xad);
 }
 
-/* Bytes 0x00 to 0x20, 0x7f to 0xa0 and 0xad are U+0100, U+0121 and U+0143 onwards. */
+/* Returns the character of a byte. Bytes 0x00 to 0x20 become U+0100 onwards, 0x7f to 0xa0 become
+ * U+0121 onwards, and 0xad becomes U+0143. */
 static unsigned character_of(unsigned byte)
 {
     if (stands_for_itself(byte))

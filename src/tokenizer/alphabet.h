@@ -1,6 +1,6 @@
 /* The alphabet of byte-level vocabularies: spellings write each byte as one printable character.
- * Bytes 0x21 to 0x7e, 0xa1 to 0xac and 0xae to 0xff are U+0021 and so on; the 68 others are U+0100
- * to U+0143, in their order. Source: GPT-2's encoder. */
+ * Bytes 0x21 to 0x7e, 0xa1 to 0xac and 0xae to 0xff are the characters with the same numbers; the
+ * 68 others are U+0100 to U+0143, in their order. Source: GPT-2's encoder. */
 #ifndef TSR_TOKENIZER_ALPHABET_H
 #define TSR_TOKENIZER_ALPHABET_H
 
@@ -10,7 +10,7 @@
 /* Writes the character of a byte in UTF-8. Returns its size, 1 or 2. */
 size_t tsr__alphabet_encode(unsigned char byte, char text[2]);
 
-/* Converts a spelling to bytes[*count]; there are at most `size`. Returns false if a character is
+/* Converts spelling[size] to bytes[*count], at most `size` bytes. Returns false if a character is
  * not in the alphabet. */
 bool tsr__alphabet_decode(const char *spelling, size_t size, char *bytes, size_t *count);
 

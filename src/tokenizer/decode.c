@@ -4,7 +4,7 @@
 
 #include "tokenizer/tokenizer.h"
 
-/* The place of a decode state. */
+/* The values of `place` in a decode state. */
 enum { AT_START = 0, IN_TEXT = 1, AFTER_CONTROL = 2 };
 
 tsr_status tsr_tokenizer_decode_next(const tsr_tokenizer *tokenizer, tsr_decode_state *state,
@@ -37,8 +37,8 @@ tsr_status tsr_tokenizer_decode_next(const tsr_tokenizer *tokenizer, tsr_decode_
     size_t stripped = strips && is_text && size > 0 && piece[0] == ' ';
     *bytes = piece + stripped;
     *size_bytes = size - stripped;
-    /* A user-defined token was found in the text if its spelling is text;
-     * otherwise it was merged. */
+    /* A user-defined token that stands for its own spelling was found in the text as it is. One
+     * that spells spaces as "▁" can only be the result of merges. */
     bool was_found = token->type == TSR__TOKEN_USER && size == token->spelling_size;
     state->place = was_found || is_control ? AFTER_CONTROL : IN_TEXT;
     return TSR_OK;

@@ -52,7 +52,8 @@ static tsr_status no_token(const char *text, size_t size)
                      tsr__spelling_text(text, size, shown));
 }
 
-/* Appends the symbols of a byte: its token; or those of U+FFFD; or the unknown token. */
+/* Appends the symbols of a byte: its token; without one, the three bytes of U+FFFD; without tokens
+ * for these, the unknown token. */
 static tsr_status byte_symbols(encoder *e, const char *text, size_t at)
 {
     static const unsigned char replacement[] = {0xef, 0xbf, 0xbd};
@@ -69,9 +70,10 @@ static tsr_status byte_symbols(encoder *e, const char *text, size_t at)
     return id < 0 ? no_token(text + at, 1) : tsr__merge_symbol(&e->work, at, 1, id);
 }
 
-/* Returns the size of the character at the start of a text. llama.cpp's SentencePiece-style encoder
- * only looks at the first byte, which matters for text that is not UTF-8. Unlike there, a character
- * ends before a space sign, whose bytes would otherwise not come back as a space. */
+/* Returns the size of the character at the start of a text. For SentencePiece-style tokenizers only
+ * the first byte decides, as in llama.cpp, which matters for text that is not UTF-8. Unlike in
+ * llama.cpp, a character ends before "▁", because decoding would otherwise not give back the space
+ * for which it stands. */
 static size_t character_size(const tsr_tokenizer *tokenizer, const char *text, size_t size)
 {
     uint32_t code;
@@ -114,7 +116,8 @@ static tsr_status character_symbols(encoder *e, const char *text, size_t size)
     return TSR_OK;
 }
 
-/* Appends the ids of a symbol that is no token: those of its bytes, or the unknown token. */
+/* Appends the ids of a symbol that is not a token: those of its bytes or, if one has none, the
+ * unknown token. */
 static tsr_status put_bytes(encoder *e, const char *text, size_t size, bool *after_unknown)
 {
     const tsr_tokenizer *tokenizer = e->tokenizer;
@@ -132,7 +135,7 @@ static tsr_status put_bytes(encoder *e, const char *text, size_t size, bool *aft
     return TSR_OK;
 }
 
-/* Sets *id to the token that is the whole word, or to -1. */
+/* Sets *id to the ordinary token that is the whole word, or to -1. */
 static tsr_status find_word(encoder *e, const char *text, size_t size, int32_t *id)
 {
     const tsr__vocabulary *vocabulary = &e->tokenizer->vocabulary;
@@ -185,7 +188,7 @@ static tsr_status encode_word(encoder *e, const char *text, size_t size)
 
 /* Texts ---------------------------------------------------------------------------------------- */
 
-/* Encodes a normalised text that has no added tokens. */
+/* Encodes normalised text between added tokens. */
 static tsr_status encode_plain(encoder *e, const char *text, size_t size, bool first)
 {
     const tsr_tokenizer *tokenizer = e->tokenizer;
@@ -201,8 +204,9 @@ static tsr_status encode_plain(encoder *e, const char *text, size_t size, bool f
     return TSR_OK;
 }
 
-/* Divides the text at the tokens of added[stage], and encodes the parts between them. After
- * normalisation, control tokens are recognised in a part only if that holds for all of it. */
+/* Divides the text at the tokens of added[stage], and encodes the parts between them. Stage 0
+ * normalises these parts and passes them to stage 1, which recognises control tokens in a part only
+ * if `control` contains all of it: normalisation changes offsets. */
 static tsr_status encode_stage(encoder *e, int stage, const tsr__parts *control, const char *text,
                                size_t size, bool first)
 {
@@ -243,7 +247,7 @@ static tsr_status encode(encoder *e, const char *text, size_t size, const tsr__e
     TSR__TRY(encode_stage(e, 0, &how->control, text, size, how->starts));
     for (size_t i = 0; i < tokenizer->after && how->adds_after; i++)
         TSR__TRY(put(e, tokenizer->around[tokenizer->before + i]));
-    if (e->ids == NULL) { /* no ids: the array still exists */
+    if (e->ids == NULL) { /* without ids, the caller still gets an array */
         e->ids = tsr__calloc(1, sizeof *e->ids);
         return e->ids != NULL ? TSR_OK : TSR_ERR_NO_MEMORY;
     }

@@ -1,4 +1,4 @@
-/* Encoding a text of which the caller knows more than the public interface says. */
+/* Encoding with choices that the public interface does not have. Chat messages need them. */
 #ifndef TSR_TOKENIZER_ENCODE_H
 #define TSR_TOKENIZER_ENCODE_H
 
@@ -10,7 +10,7 @@ typedef struct tsr__encode_how {
     bool adds_before, adds_after; /* adds the ids that the file demands before and after texts */
 } tsr__encode_how;
 
-/* As tsr_tokenizer_encode. `text` is not NULL. */
+/* Does what tsr_tokenizer_encode does, with `how` instead of its parameters. `text` is not NULL. */
 tsr_status tsr__tokenizer_encode_with(const tsr_tokenizer *tokenizer, const char *text, size_t size,
                                       const tsr__encode_how *how, int32_t **ids,
                                       uint64_t *count) TSR_NODISCARD;

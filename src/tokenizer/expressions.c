@@ -7,9 +7,9 @@
 
 #include "tokenizer/matchers.h"
 
-/* The names of GGUF files. Names in a row stand for the same steps. */
+/* The names that GGUF files use. All names of a row stand for the same steps. */
 typedef struct named {
-    const char *names; /* separated by spaces */
+    const char *names; /* one or more, separated by spaces */
     bool whole_words, adds_bos;
     tsr__matcher steps[TSR__MAX_WORD_STEPS];
 } named;
@@ -167,8 +167,8 @@ static tsr_status add_step(tsr__words *words, tsr__matcher matcher, const char *
     return TSR_OK;
 }
 
-/* Returns whether an expression is one of the table, which writes line breaks as \\r and \\n. Files
- * may have the characters themselves. */
+/* Returns whether an expression is `known`, one of the table. The table writes line breaks as \\r
+ * and \\n; files may have the characters themselves. */
 static bool is_expression(const char *expression, const char *known)
 {
     for (; *expression != '\0'; expression++, known++) {
@@ -194,8 +194,8 @@ tsr_status tsr__words_add_expression(tsr__words *words, const char *expression, 
                      tsr__spelling_text(expression, strlen(expression), shown));
 }
 
-/* Returns the step of GGUF files that tokenizer.json has as `matcher`. They differ only in whether
- * U+017F, the long s, counts as an s behind an apostrophe. */
+/* Returns the step that GGUF files use where tokenizer.json uses `matcher`. Both differ only in
+ * whether U+017F, the long s, counts as an s after an apostrophe. */
 static tsr__matcher named_step(tsr__matcher matcher)
 {
     return matcher == tsr__match_llama3_any_case   ? tsr__match_llama3

@@ -4,29 +4,32 @@
 
 #include "tokenizer/words.h"
 
-/* Finds the steps of a GGUF file's tokenizer.ggml.pre, whether words that are tokens are not
- * merged, and whether BOS is added by default. Errors: TSR_ERR_UNSUPPORTED for an unknown name. */
+/* Finds what the name in a GGUF file's tokenizer.ggml.pre stands for: the steps, whether a word
+ * that is a token is taken whole instead of being merged from parts, and whether BOS is added by
+ * default. Errors: TSR_ERR_UNSUPPORTED for an unknown name. */
 tsr_status tsr__words_by_name(const char *name, tsr__words *words, bool *whole_words,
                               bool *adds_bos) TSR_NODISCARD;
 
-/* Appends the step of a regular expression, as tokenizer.json writes it. If `must_cover` is true,
- * the expression must match every text completely. Errors: TSR_ERR_UNSUPPORTED for an unknown
- * expression. */
+/* Appends the step of a regular expression that is written as in tokenizer.json. If `must_cover` is
+ * true, its matches must leave no character of any text out. Errors: TSR_ERR_UNSUPPORTED for an
+ * unknown expression. */
 tsr_status tsr__words_add_expression(tsr__words *words, const char *expression,
                                      bool must_cover) TSR_NODISCARD;
 
-/* Append the step of GPT-2; the step that cuts off digits, one by one or as numbers; and the step
- * that cuts in front of each "▁". */
+/* Append the step of GPT-2; the step that cuts off digits, one by one if `individual` is true,
+ * otherwise as numbers; and the step that cuts in front of each "▁". */
 tsr_status tsr__words_add_gpt2(tsr__words *words) TSR_NODISCARD;
 tsr_status tsr__words_add_digits(tsr__words *words, bool individual) TSR_NODISCARD;
 tsr_status tsr__words_add_space_signs(tsr__words *words) TSR_NODISCARD;
 
-/* Finds the name in GGUF files of steps, which cut off "'s" and the like in any case of ASCII
- * letters. Errors: TSR_ERR_UNSUPPORTED if there is none for these steps and `whole_words`. */
+/* Finds the name by which GGUF files call these steps. In GGUF files, the steps cut off "'s" and
+ * the like in upper or lower case, but only with ASCII letters. Errors: TSR_ERR_UNSUPPORTED if
+ * there is none for these steps and `whole_words`. */
 tsr_status tsr__words_find_name(const tsr__words *words, bool whole_words,
                                 char out[TSR__WORDS_NAME]) TSR_NODISCARD;
 
-/* Finds the regular expression of each step. Errors: TSR_ERR_UNSUPPORTED, naming the words. */
+/* Finds the regular expression of each step; out[0 … words->count - 1] are in static memory.
+ * Errors: TSR_ERR_UNSUPPORTED if a step has none in tokenizer.json. */
 tsr_status tsr__words_find_expressions(const tsr__words *words,
                                        const char *out[TSR__MAX_WORD_STEPS]) TSR_NODISCARD;
 

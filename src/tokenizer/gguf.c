@@ -59,7 +59,8 @@ typedef struct reader {
     char text[MAX_MERGE + 1];
 } reader;
 
-/* Checks that an array is there, has a type, and has an element for each token. */
+/* Checks that an array is there, has the given type, and, except for the merges, has an element for
+ * each token. */
 static tsr_status check_array(reader *r, int value, uint32_t type, const char *wanted)
 {
     const tsr__gguf_value *array = &r->values[value], *tokens = &r->values[TOKENS];
@@ -73,7 +74,8 @@ static tsr_status check_array(reader *r, int value, uint32_t type, const char *w
     return TSR_OK;
 }
 
-/* Tokens that old files give as ordinary or user-defined although they control the model. */
+/* Returns whether a token with this spelling controls the model. Old files give some of these
+ * tokens as ordinary or user-defined. */
 static bool is_control_spelling(const char *text, size_t size)
 {
     static const char *const spellings[] = {
@@ -133,7 +135,7 @@ static tsr_status read_tokens(reader *r)
     return tsr__vocabulary_index(&r->tokenizer->vocabulary);
 }
 
-/* Reads an id. It keeps its value if the file does not have it. */
+/* Reads an id. Leaves *id unchanged if the file does not have it. */
 static tsr_status read_id(reader *r, int value, int32_t *id)
 {
     int64_t read = 0;
@@ -202,7 +204,7 @@ static tsr_status read_spm(reader *r)
     bool adds_space = true;
     TSR__TRY(check_array(r, SCORES, TSR__GGUF_F32, "an array of f32"));
     TSR__TRY(read_scores(r));
-    /* SentencePiece's own ids */
+    /* the default ids of SentencePiece */
     tokenizer->unknown = 0;
     tokenizer->bos = count > 1 ? 1 : -1;
     tokenizer->eos = count > 2 ? 2 : -1;
@@ -240,7 +242,8 @@ static tsr_status read_bpe(reader *r)
     return read_merges(r);
 }
 
-/* A template that is no string or has a zero byte is left out: no text depends on it here. */
+/* Reads the chat template. Leaves out one that is not a string or contains a zero byte, because
+ * only chats need it. */
 static tsr_status read_chat(reader *r)
 {
     const tsr__gguf_value *value = &r->values[CHAT];

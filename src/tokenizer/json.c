@@ -65,7 +65,8 @@ typedef struct reader {
     char key[TSR__JSON_TEXT], other[TSR__JSON_TEXT];
 } reader;
 
-/* Notes where the values of an object's members start; 0 for those that are missing or null. */
+/* Sets places[i] to where the value of the member names[i] of an object starts. Leaves it 0 if the
+ * member is missing or null. */
 static tsr_status find_members(reader *r, const char *const *names, size_t *places)
 {
     bool more = false;
@@ -112,7 +113,7 @@ static tsr_status read_vocabulary(reader *r)
     }
 }
 
-/* A merge is "left right" or ["left", "right"]. */
+/* Reads a merge: "left right" or ["left", "right"]. */
 static tsr_status read_merge(reader *r, uint64_t number)
 {
     tsr__json *json = &r->json;
@@ -164,7 +165,8 @@ static tsr_status read_flag(reader *r, size_t place, bool *out)
     return place > 0 ? tsr__json_bool(&r->json, out) : TSR_OK;
 }
 
-/* Features that change the ids and are not implemented. */
+/* Refuses a feature that would change the ids and is not implemented, unless it is missing or an
+ * empty string. */
 static tsr_status refuse(reader *r, size_t place, const char *name)
 {
     r->json.at = place;
@@ -249,7 +251,7 @@ static tsr_status put_in_vocabulary(reader *r, const added_token *token, size_t 
     tsr__token *there = &vocabulary->tokens[token->id];
     if (there->spelling_size != size ||
         memcmp(vocabulary->strings.data + there->spelling, r->other, size) != 0)
-        return tsr__vocabulary_add(vocabulary, token->id, r->other, size, type); /* the error */
+        return tsr__vocabulary_add(vocabulary, token->id, r->other, size, type); /* always fails */
     there->type = type;
     there->ends = token->special && tsr__is_end_spelling(r->other, size);
     return TSR_OK;
@@ -271,7 +273,7 @@ static tsr_status read_added(reader *r)
                                     .single_word = token.single_word,
                                     .strip_left = token.strip_left,
                                     .strip_right = token.strip_right};
-    /* A token that is searched in normalised text is itself normalised. */
+    /* The text of a token that is searched in normalised text must be normalised, too. */
     tsr_tokenizer *tokenizer = r->tokenizer;
     if (!token.normalized || tokenizer->normalizer.count == 0)
         return tsr__added_add(&tokenizer->added[0], r->other, size, &added);
@@ -368,7 +370,8 @@ static tsr_status read_unknown(reader *r, size_t place)
     return TSR_OK;
 }
 
-/* Decides what kind of tokenizer it is, and checks that the parts go together. */
+/* Reads the pre-tokenizer and the decoder, checks that they fit together, and sets the kind of the
+ * tokenizer. */
 static tsr_status choose_kind(reader *r, const size_t places[PARTS])
 {
     tsr_tokenizer *tokenizer = r->tokenizer;

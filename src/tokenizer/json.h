@@ -8,20 +8,21 @@
 /* If the next value is null, reads it and returns true. */
 bool tsr__json_take_null(tsr__json *json);
 
-/* Reads the object that starts here up to its member "type", and gives the type's name. Afterwards
- * the reader is at the start of the object again. */
+/* Reads the object that starts here up to its member "type", and writes this member's value to
+ * type[size]. Afterwards the reader is at the start of the object again. */
 tsr_status tsr__json_type(tsr__json *json, size_t size, char *type) TSR_NODISCARD;
 
-/* Read the members "normalizer", "pre_tokenizer", "post_processor" and "decoder" into the
- * tokenizer. */
+/* Read the values of the members "normalizer", "pre_tokenizer" and "post_processor" into the
+ * tokenizer. *byte_level tells whether the pre-tokenizer writes bytes in the alphabet of
+ * alphabet.h. */
 tsr_status tsr__json_normalizer(tsr__json *json, tsr_tokenizer *tokenizer) TSR_NODISCARD;
 tsr_status tsr__json_pre_tokenizer(tsr__json *json, tsr_tokenizer *tokenizer,
                                    bool *byte_level) TSR_NODISCARD;
 tsr_status tsr__json_post_processor(tsr__json *json, tsr_tokenizer *tokenizer) TSR_NODISCARD;
 
-/* What a decoder does. */
+/* What the decoder does, which tsr__json_decoder reads from the value of the member "decoder". */
 typedef struct tsr__json_decoding {
-    bool byte_level;    /* spellings are in the alphabet of bytes */
+    bool byte_level;    /* spellings are in the alphabet of alphabet.h */
     bool spells_spaces; /* "▁" stands for a space */
     bool strips_start;
 } tsr__json_decoding;

@@ -1,5 +1,5 @@
 /* The parts of tokenizer.json around the model: normaliser, pre-tokenizer, post-processor, decoder.
- * Types that are not known are refused by name, because the ids would be wrong without them. */
+ * Unknown types are refused, and the error names them: without them, the ids would be wrong. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -21,13 +21,13 @@ static tsr_status unsupported(const tsr__json *json, const char *what, const cha
 /* A member of an object: its name, and what it is read into. */
 typedef struct member {
     const char *name;
-    char *text; /* a string, in TSR__JSON_TEXT bytes */
+    char *text; /* for a string: a buffer of TSR__JSON_TEXT bytes */
     bool *flag;
-    size_t *place; /* where the value starts; it is skipped */
+    size_t *place; /* set to where the value starts; the value is skipped */
 } member;
 
-/* Reads the members of an object that `members` lists, and skips all others. A null has no
- * effect. */
+/* Reads the members of an object that `members` lists, up to one without a name, and skips all
+ * others. A null is skipped, too. */
 static tsr_status read_members(tsr__json *json, const member *members)
 {
     char key[TSR__JSON_TEXT];
@@ -155,7 +155,8 @@ static tsr_status read_split(tsr__json *json, tsr__words *words)
     TSR__TRY(read_pattern(json, pattern, expression, &is_regex));
     if (!is_regex)
         return unsupported(json, "pre-tokenizer Split at the string", expression);
-    /* Keeping only the matches is the same if the expression matches everything. */
+    /* Inverted "Removed" keeps only the matches. That is the same as "Isolated" if the matches
+     * leave nothing out. */
     bool keeps_matches = invert && strcmp(behaviour, "Removed") == 0;
     if (!keeps_matches && (invert || strcmp(behaviour, "Isolated") != 0))
         return unsupported(json, "pre-tokenizer Split with the behaviour", behaviour);
@@ -244,8 +245,8 @@ tsr_status tsr__json_pre_tokenizer(tsr__json *json, tsr_tokenizer *tokenizer, bo
 
 /* Post-processors ------------------------------------------------------------------------------ */
 
-/* Adds the ids of a special token of a template: special_tokens[name].ids. `place` is where
- * special_tokens starts. */
+/* Adds the ids of the special token `name` of a template: special_tokens[name].ids. `place` is
+ * where the value of special_tokens starts, or 0. */
 static tsr_status add_special(tsr__json *json, size_t place, const char *name, bool after,
                               tsr_tokenizer *tokenizer)
 {
@@ -318,7 +319,8 @@ static tsr_status read_template(tsr__json *json, tsr_tokenizer *tokenizer)
     return TSR_OK;
 }
 
-/* RobertaProcessing and BertProcessing: "cls" before and "sep" after the text, as ["<s>", 0]. */
+/* Reads a value such as ["<s>", 0] of RobertaProcessing or BertProcessing, which put "cls" before
+ * and "sep" after the text. */
 static tsr_status read_pair(tsr__json *json, size_t place, bool after, tsr_tokenizer *tokenizer)
 {
     char name[TSR__JSON_TEXT];

@@ -28,8 +28,8 @@ static tsr_status read_tokens(tsr__file *file, tsr_tokenizer *tokenizer, float *
         TSR__TRY(tsr__grow(&memory, &capacity, count + 1, sizeof **scores));
         *scores = memory;
         memcpy(*scores + count, &bits, sizeof bits);
-        /* Tokens 0 to 2 are <unk>, <s> and </s>; the latter two are written with line breaks around
-         * them. The spaces of the others are spaces, not "▁". */
+        /* Tokens 0 to 2 are <unk>, <s> and </s>; the file writes the latter two with line breaks
+         * around them. In the other tokens it writes spaces, not "▁". */
         static const char *const first[] = {"<unk>", "<s>", "</s>"};
         char spelling[3 * TSR_TOKENIZER_MAX_TOKEN_BYTES + 1];
         size_t length = 0;

@@ -1,6 +1,6 @@
-/* Each matcher gives what the regular expression of its comment matches; the alternatives of an
- * expression are tried in their order. The expressions are those of llama.cpp (src/llama-vocab.cpp)
- * and of the models' tokenizer.json. */
+/* Each matcher returns how many characters the regular expression in its comment matches. The
+ * alternatives of an expression are tried in their order. The expressions are those of llama.cpp
+ * (src/llama-vocab.cpp) and of the models' tokenizer.json. */
 #include "tokenizer/matchers.h"
 
 #include <string.h>
@@ -42,7 +42,7 @@ static size_t newlines(const tsr__letter *text, size_t at, size_t end)
     return run_of(text, at, end, TSR__NEWLINE);
 }
 
-/* How contractions are compared. */
+/* How the letters of contractions are compared. */
 typedef enum spelling {
     EXACT,      /* 's */
     ASCII_CASE, /* '[sS] */
@@ -107,11 +107,10 @@ size_t tsr__match_gpt2(const tsr__letter *text, size_t at, size_t end, size_t *s
     return spaces(text, at, end);
 }
 
-/* The differences between the expressions of Llama 3, Qwen 2 and the like, which otherwise are the
- * same; see styled(). */
+/* What differs between the expressions of Llama 3, Qwen 2 and the like; see styled(). */
 typedef struct style {
     spelling contractions;
-    size_t digits;    /* at most this many digits in a piece */
+    size_t digits;    /* the largest number of digits in a piece */
     unsigned letters; /* the classes of a word's letters */
 } style;
 
@@ -203,7 +202,7 @@ static bool is_second_part(const tsr__letter *letter, parts_of_words parts)
     return (letter->classes & TSR__LETTER) != 0 && !(letter->code >= 'A' && letter->code <= 'Z');
 }
 
-/* First*Second+, or with `first_needed` First+Second*. */
+/* First*Second+ or, if `first_needed` is true, First+Second*. */
 static size_t two_parts(const tsr__letter *text, size_t at, size_t end, parts_of_words parts,
                         bool first_needed)
 {
@@ -507,7 +506,7 @@ size_t tsr__match_bloom(const tsr__letter *text, size_t at, size_t end, size_t *
     return last > at + space ? last - at : 0;
 }
 
-/* A piece starts at each "▁". */
+/* "▁" and what follows it up to the next one */
 size_t tsr__match_after_space_sign(const tsr__letter *text, size_t at, size_t end, size_t *skip)
 {
     (void)skip;

@@ -243,8 +243,8 @@ tsr_status tsr__merge(const tsr__merges *merges, const tsr__vocabulary *vocabula
         tsr__candidate best = pop(work);
         uint32_t at = (uint32_t)best.order;
         tsr__symbol *left = &symbols[at];
-        /* A symbol only grows, and only by whole neighbours. So this is the pair for which the
-         * candidate was made if, and only if, both have the same size together. */
+        /* Symbols only grow, by whole neighbours. The candidate was therefore made for this pair
+         * if, and only if, the size of both together is still the same. */
         if (left->size == 0 || left->next >= work->count ||
             left->size + symbols[left->next].size != best.size)
             continue;

@@ -5,9 +5,9 @@
 
 #include "tokenizer/vocabulary.h"
 
-/* Which pairs merge. Either by a list: the pairs of a left token are sorted by the right token. Or,
- * if `ranks` is not NULL, two symbols merge if their union is a token; its rank is ranks[id], or
- * TSR__NEVER. */
+/* Says which pairs merge. If `ranks` is NULL, it is a list: the pairs with the same left token
+ * stand together, sorted by the right token. Otherwise two symbols merge if their texts together
+ * are a token; the rank of the pair is ranks[id], and TSR__NEVER if it does not merge. */
 typedef struct tsr__pair {
     int32_t left, right, merged;
     uint32_t rank;
@@ -26,30 +26,31 @@ void tsr__merges_finish(tsr__merges *merges);
 tsr_status tsr__merges_add(tsr__merges *merges, int32_t left, int32_t right,
                            int32_t merged) TSR_NODISCARD;
 /* Adds merge `number` of a file, which is given by the spellings of two tokens. Errors:
- * TSR_ERR_INVALID if these or their union are no tokens. */
+ * TSR_ERR_INVALID if one of them, or both written together, is not a token. */
 tsr_status tsr__merges_add_spelled(tsr__merges *merges, const tsr__vocabulary *vocabulary,
                                    uint64_t number, const char *left, size_t left_size,
                                    const char *right, size_t right_size) TSR_NODISCARD;
-/* Sorts the list. A pair that occurs twice keeps its first or its last rank. */
+/* Sorts the list, before the first merge. `tokens` is the size of the vocabulary. A pair that
+ * occurs several times keeps its last rank if `last_counts` is true, otherwise its first. */
 tsr_status tsr__merges_sort(tsr__merges *merges, size_t tokens, bool last_counts) TSR_NODISCARD;
 
-/* Gives a copy of the list in the order of the ranks, which the caller must free. */
+/* Sets *out to a copy of the list in the order of the ranks. The caller must free it. */
 tsr_status tsr__merges_in_order(const tsr__merges *merges, tsr__pair **out) TSR_NODISCARD;
 
-/* Ranks tokens by their scores: the highest is 0, and equal scores have equal ranks. Control,
- * unknown and byte tokens are never the result of a merge. */
+/* Ranks tokens by their scores: the highest score has rank 0, and equal scores have equal ranks.
+ * Control, unknown and byte tokens are never the result of a merge. */
 tsr_status tsr__merges_by_scores(tsr__merges *merges, const tsr__vocabulary *vocabulary,
                                  const float *scores) TSR_NODISCARD;
 
-/* A symbol is a piece of text, which is a token or, with id -1, no token. */
+/* A piece of text. Its id is -1 if it is not a token. */
 typedef struct tsr__symbol {
     uint32_t start, size; /* size 0: the symbol was merged into the one before it */
     uint32_t previous, next;
     int32_t id;
 } tsr__symbol;
 typedef struct tsr__candidate {
-    uint64_t order; /* rank, left symbol */
-    uint32_t size;  /* of the union; if the symbols no longer have it, the candidate is void */
+    uint64_t order; /* the rank in the upper and the left symbol in the lower 32 bits */
+    uint32_t size;  /* of both symbols; the candidate is stale if they have another one */
     int32_t merged;
 } tsr__candidate;
 typedef struct tsr__merge_work {
@@ -65,8 +66,8 @@ void tsr__merge_work_finish(tsr__merge_work *work);
 tsr_status tsr__merge_symbol(tsr__merge_work *work, size_t start, size_t size,
                              int32_t id) TSR_NODISCARD;
 
-/* Merges the symbols of work, whose offsets are in `text`. Afterwards, symbols whose size is not 0
- * are the result, in order. */
+/* Merges the symbols of `work`, whose offsets are in `text`. Afterwards the symbols whose size is
+ * not 0 are the result, in their order. */
 tsr_status tsr__merge(const tsr__merges *merges, const tsr__vocabulary *vocabulary,
                       const char *text, tsr__merge_work *work) TSR_NODISCARD;
 

@@ -43,8 +43,9 @@ tsr_status tsr__append(tsr__strings *to, const char *text, size_t size)
 
 /* Unicode's normal forms ----------------------------------------------------------------------- */
 
-/* Sorts characters with a combining class other than 0 by it; equal classes keep their order. A
- * text may have millions of them, so the classes are counted. */
+/* Sorts a run of characters whose combining classes are not 0 by these classes; characters of the
+ * same class keep their order. It is a counting sort, because a text may have millions of them in a
+ * row. */
 static tsr_status sort_marks(int32_t *codes, size_t count)
 {
     size_t places[257] = {0};
@@ -75,7 +76,7 @@ static tsr_status put_in_order(int32_t *codes, size_t count)
     return TSR_OK;
 }
 
-/* Characters of a text, decomposed. */
+/* The characters of a text after decomposition. */
 typedef struct codes {
     int32_t *items;
     size_t count, capacity;

@@ -1,15 +1,16 @@
-/* Normalisers: what a tokenizer does to a text before anything else. */
+/* Normalisers: the changes that a tokenizer makes to the text between added tokens before it is cut
+ * into words. */
 #ifndef TSR_TOKENIZER_NORMALIZE_H
 #define TSR_TOKENIZER_NORMALIZE_H
 
 #include "tokenizer/vocabulary.h"
 
 typedef enum tsr__normal_kind {
-    TSR__PREPEND,       /* puts `to` in front of a text that is not empty */
-    TSR__PREPEND_FIRST, /* like PREPEND, but only at the start of the whole text */
-    TSR__PREPEND_NEW,   /* like PREPEND, but only if the text does not start with `to` */
-    TSR__PREPEND_FIRST_NEW,
-    TSR__REPLACE, /* replaces each `from` by `to` */
+    TSR__PREPEND,           /* puts `to` in front of a text that is not empty */
+    TSR__PREPEND_FIRST,     /* like PREPEND, but only at the start of the whole text */
+    TSR__PREPEND_NEW,       /* like PREPEND, but only if the text does not start with `to` */
+    TSR__PREPEND_FIRST_NEW, /* like PREPEND, under both conditions */
+    TSR__REPLACE,           /* replaces each `from` by `to` */
     TSR__NFC,
     TSR__NFD,
     TSR__NFKC,
@@ -18,7 +19,7 @@ typedef enum tsr__normal_kind {
 
 typedef struct tsr__normal_step {
     tsr__normal_kind kind;
-    uint64_t from, to; /* in `strings` */
+    uint64_t from, to; /* where the strings start in `strings` */
     size_t from_size, to_size;
 } tsr__normal_step;
 
@@ -30,17 +31,20 @@ typedef struct tsr__normalizer {
 
 void tsr__normalizer_finish(tsr__normalizer *normalizer);
 
-/* Appends a step. `from` is not empty for TSR__REPLACE. */
+/* Appends a step, and copies its strings. `from` is used by TSR__REPLACE only, and is not empty
+ * there; Unicode's normal forms use neither string. */
 tsr_status tsr__normalizer_add(tsr__normalizer *normalizer, tsr__normal_kind kind, const char *from,
                                size_t from_size, const char *to, size_t to_size) TSR_NODISCARD;
 
 /* Normalises text[size]; `first` tells whether it is the start of the whole text. The result is in
- * result->data and has result->size bytes. The steps keep their memory in *result and *other, which
- * the caller frees. Bytes that are not UTF-8 stay as they are. */
+ * result->data and has result->size bytes. The steps work in the memory of *result and *other,
+ * which may come from an earlier call; the caller frees the data of both. Bytes that are not UTF-8
+ * stay as they are. */
 tsr_status tsr__normalize(const tsr__normalizer *normalizer, const char *text, size_t size,
                           bool first, tsr__strings *result, tsr__strings *other) TSR_NODISCARD;
 
-/* Appends bytes to a text. Errors: TSR_ERR_INVALID if it becomes longer than 2^32 - 1 bytes. */
+/* Appends text[size], without a zero byte after it. Errors: TSR_ERR_INVALID if *to becomes longer
+ * than 2^32 - 1 bytes. */
 tsr_status tsr__append(tsr__strings *to, const char *text, size_t size) TSR_NODISCARD;
 
 #endif

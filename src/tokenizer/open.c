@@ -1,4 +1,4 @@
-/* Opening a tokenizer: finds the file and its format. */
+/* Opens a tokenizer: finds the file and its format. */
 #include "tokenizer/open.h"
 
 #include <dirent.h>
@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 
-/* Returns a new string of the folder, a slash and the name, or NULL. */
+/* Returns a new string "folder/name", or NULL if there is no memory. */
 static char *join(const char *folder, const char *name)
 {
     size_t size = strlen(folder) + strlen(name) + 2;
@@ -26,7 +26,7 @@ static bool is_bin(const char *name)
     return length > 7 && strncmp(name, "tok", 3) == 0 && strcmp(name + length - 4, ".bin") == 0;
 }
 
-/* Finds the only tok*.bin of a folder. */
+/* Sets *path to the only tok*.bin of a folder, a new string. */
 static tsr_status find_bin(const char *folder, char **path)
 {
     DIR *entries = opendir(folder);
@@ -79,7 +79,7 @@ static tsr_status find_file(const char *given, char **path)
     return find_bin(given, path);
 }
 
-/* Loads a whole file of JSON. */
+/* Loads a whole file of text. */
 static tsr_status load_text(tsr__file *file, char **text)
 {
     if (file->size > TSR__MAX_HEADER)
@@ -101,8 +101,8 @@ static tsr_status open_for_reading(const char *path, tsr__file *file)
     return tsr__fail(status, "tokenizer: %s", error.text + (has_prefix ? sizeof prefix - 1 : 0));
 }
 
-/* Loads the file that has `name` where `path` has `ending`. Sets *text to NULL if there is none, or
- * if the path ends differently. */
+/* Loads the file whose path is `path` with `name` in place of `ending`. Sets *text to NULL if there
+ * is no such file, or if `path` does not end in `ending`. */
 static tsr_status load_beside(const char *path, const char *ending, const char *name, char **text,
                               size_t *size)
 {
@@ -131,8 +131,8 @@ static tsr_status load_beside(const char *path, const char *ending, const char *
     return status;
 }
 
-/* Takes the chat template from chat_template.jinja or, if there is none, from the text of
- * tokenizer_config.json, which may be NULL. */
+/* Takes the chat template from chat_template.jinja or, if there is no such file, from
+ * config[config_size], the text of tokenizer_config.json, which may be NULL. */
 static tsr_status read_chat(const char *path, const char *ending, const char *config,
                             size_t config_size, tsr_tokenizer *tokenizer)
 {
@@ -195,7 +195,8 @@ static tsr_status read_any(const char *path, tsr__file *file, tsr_tokenizer *tok
         return tsr__tokenizer_read_gguf(file, tokenizer);
     if (is_json(start, size))
         return read_json(path, file, tokenizer);
-    /* A piece of a vocabulary, and its length, which is not 0. */
+    /* tokenizer.model begins with the mark of a piece, 0x0a, and its length. Where a llama2.c file
+     * begins with 0x0a, its longest token has 10 bytes, and the next byte is 0. */
     if (start[0] == 0x0a && start[1] != 0)
         return read_model(path, file, tokenizer);
     return tsr__tokenizer_read_llama2c(file, tokenizer);

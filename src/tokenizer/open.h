@@ -5,31 +5,36 @@
 #include "shard/formats/file.h"
 #include "tokenizer/tokenizer.h"
 
-/* Each of these fills an empty tokenizer and completes it. */
+/* Each of the functions named read fills an empty tokenizer and completes it; on an error, the
+ * caller still destroys it. This one reads the keys tokenizer.* of a GGUF file. */
 tsr_status tsr__tokenizer_read_gguf(tsr__file *file, tsr_tokenizer *tokenizer) TSR_NODISCARD;
-/* tok….bin of llama2.c. */
+/* Reads tok….bin of llama2.c. */
 tsr_status tsr__tokenizer_read_llama2c(tsr__file *file, tsr_tokenizer *tokenizer) TSR_NODISCARD;
-/* tokenizer.model of SentencePiece. */
+/* Reads tokenizer.model of SentencePiece. */
 tsr_status tsr__tokenizer_read_model(tsr__file *file, tsr_tokenizer *tokenizer) TSR_NODISCARD;
-/* Like tsr__tokenizer_read_model, but also takes the tokens that `added` has after those of the
- * file. Errors: TSR_ERR_UNSUPPORTED if `added` does not begin with the file's tokens and ids. */
+/* Does the same, and adds the tokens that `added` has after those of the file. Errors:
+ * TSR_ERR_UNSUPPORTED if `added` does not begin with the file's tokens and ids. */
 tsr_status tsr__tokenizer_read_model_with(tsr__file *file, const tsr_tokenizer *added,
                                           tsr_tokenizer *tokenizer) TSR_NODISCARD;
-/* tokenizer.json; config[config_size] is the text of tokenizer_config.json, or NULL. */
+/* Reads text[size], the text of tokenizer.json. config[config_size] is the text of
+ * tokenizer_config.json; `config` may be NULL. */
 tsr_status tsr__tokenizer_read_json(const char *text, size_t size, const char *config,
                                     size_t config_size, tsr_tokenizer *tokenizer) TSR_NODISCARD;
 
-/* Gives the member "chat_template" of the text of tokenizer_config.json, which the caller must
- * free, or NULL if there is none that is a string. */
+/* Finds the chat template in config[size], the text of tokenizer_config.json: the member
+ * "chat_template" if it is a string, or the template named "default" if it is a list. Sets *out to
+ * a string that the caller must free, or to NULL if there is none. */
 tsr_status tsr__tokenizer_chat_of_config(const char *config, size_t size, char **out) TSR_NODISCARD;
 
-/* Opens the tokenizer.model at `path` that belongs to a tokenizer.json of merges over characters,
- * with the tokens that were added there, and checks with some texts that both give the same ids. */
+/* Opens the tokenizer.model at `path` that belongs to `json`, a tokenizer with merges of
+ * characters. Adds the tokens that only `json` has, and its chat template. Checks with some texts
+ * that both tokenizers give the same ids. Errors: TSR_ERR_UNSUPPORTED if they do not. */
 tsr_status tsr__tokenizer_open_scores(const char *path, const tsr_tokenizer *json,
                                       tsr_tokenizer **out) TSR_NODISCARD;
 
-/* What SentencePiece-style tokenizers have in common: spaces become "▁", also one in front of the
- * text if `adds_space` is true. Ranks the tokens by their scores. */
+/* Sets what all SentencePiece-style tokenizers have in common: spaces become "▁", and if
+ * `adds_space` is true, a text also gets one in front. Copies scores[tokens], and ranks the tokens
+ * by them. The vocabulary has been indexed. */
 tsr_status tsr__tokenizer_make_spm(tsr_tokenizer *tokenizer, const float *scores,
                                    bool adds_space) TSR_NODISCARD;
 

@@ -1,4 +1,4 @@
-/* Tokenizers in GGUF files; see gguf.c. */
+/* Writes tokenizers into GGUF files; see gguf.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +27,8 @@ tsr_status tsr__tokenizer_check_around(const tsr_tokenizer *t)
                                               "not BOS and EOS");
 }
 
-/* Checks that added tokens are searched as they are spelled, and nothing else about them. */
+/* Checks that added tokens are searched as they are spelled, without conditions on what is beside
+ * them. */
 static tsr_status check_added(const tsr_tokenizer *t)
 {
     for (int part = 0; part < 2; part++)
@@ -58,9 +59,9 @@ static tsr_status check_byte_bpe(const tsr_tokenizer *t, bool *drops_nfc)
     return check_added(t);
 }
 
-/* Returns whether a tokenizer without merges has a token for each of some characters, and no
- * others. Merging by scores then gives the same ids as merging by the empty list. In the file, "▁"
- * stands for the space. */
+/* Returns whether each ordinary token is a single character, and there are no merges, normalisers
+ * or steps that cut words. Merging by scores then gives the same ids as the empty list of merges.
+ * In the file, the token of the space is spelled "▁". */
 static bool has_characters_only(const tsr_tokenizer *t)
 {
     const tsr__vocabulary *v = &t->vocabulary;
@@ -109,7 +110,7 @@ static tsr_status put_tokens(const tsr_tokenizer *t, int64_t all, tsr__gguf_writ
 
 static tsr_status put_scores(const tsr_tokenizer *t, int64_t all, tsr__gguf_writer *w)
 {
-    const float padding = -1e6f; /* below those of all tokens */
+    const float padding = -1e6f; /* below the scores of all tokens */
     TSR__TRY(tsr__gguf_put_array(w, "tokenizer.ggml.scores", TSR__GGUF_F32, (uint64_t)all));
     for (int64_t i = 0; i < all; i++)
         TSR__TRY(tsr__gguf_put_element_bits(w, tsr__bits_of_f32((size_t)i >= t->vocabulary.count
@@ -148,8 +149,8 @@ static tsr_status put_merges(const tsr_tokenizer *t, tsr__gguf_writer *w)
 
 /* Single values -------------------------------------------------------------------------------- */
 
-/* Readers give SentencePiece-style tokenizers the ids 0 to 2 if they are not told that there are
- * none. */
+/* Writes an id. For SentencePiece-style tokenizers it also writes that there is none, because
+ * readers otherwise assume the ids 0 to 2. */
 static tsr_status put_id(const tsr_tokenizer *t, tsr__gguf_writer *w, const char *key, int32_t id)
 {
     return id < 0 && t->kind == TSR_TOKENIZER_BYTE_BPE
@@ -157,7 +158,8 @@ static tsr_status put_id(const tsr_tokenizer *t, tsr__gguf_writer *w, const char
                : tsr__gguf_put_u32(w, key, id < 0 ? UINT32_MAX : (uint32_t)id);
 }
 
-/* Writes the tokens that end a text or a turn; readers know some others by their spellings. */
+/* Writes the tokens that end a text or a turn, for which there are three keys. Readers know some
+ * others by their spellings. */
 static tsr_status put_ends(const tsr_tokenizer *t, const int32_t *ends, int count,
                            tsr__gguf_writer *w)
 {

@@ -1,4 +1,4 @@
-/* tokenizer.json and tokenizer_config.json of byte-level BPE, as Hugging Face writes them; see
+/* Writes tokenizer.json of byte-level BPE, and tokenizer_config.json, as Hugging Face does; see
  * json.c. */
 #include <stdio.h>
 #include <string.h>
@@ -57,7 +57,7 @@ static void print_pre_tokenizer(printer *p)
                               "\"trim_offsets\": true, \"use_regex\": false}]},\n");
 }
 
-/* The tokens around a text. `sequence` is its name in a template. */
+/* Prints a text, which the template calls `sequence`, and the tokens around it. */
 static void print_template(printer *p, const char *sequence, int type)
 {
     const tsr_tokenizer *t = p->t;
@@ -104,7 +104,7 @@ static void print_post_processor(printer *p)
     tsr__json_print(&p->json, "}},\n");
 }
 
-/* A merge is "left right": byte-level tokens have no spaces. */
+/* Prints a merge as "left right". check() makes sure that the tokens have no spaces. */
 static void print_merge(printer *p, const tsr__pair *pair)
 {
     char text[2 * TSR_TOKENIZER_MAX_TOKEN_BYTES + 2];
@@ -181,7 +181,7 @@ static void print_config(printer *p)
                     t->kind == TSR_TOKENIZER_SPM ? "LlamaTokenizer" : "PreTrainedTokenizerFast");
 }
 
-/* Prints a document twice: to compute its length, and into memory of this length. */
+/* Prints a document twice: first to compute its length, and then into new memory of this length. */
 static tsr_status print_document(printer *p, void (*print)(printer *), char **out, size_t *size)
 {
     p->json = (tsr__json_writer){0};

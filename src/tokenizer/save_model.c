@@ -1,4 +1,4 @@
-/* tokenizer.model of SentencePiece; see sentencepiece.c. */
+/* Writes tokenizer.model of SentencePiece; see sentencepiece.c. */
 #include <string.h>
 
 #include "base/alloc.h"

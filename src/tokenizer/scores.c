@@ -1,5 +1,6 @@
-/* The scores of a tokenizer whose tokenizer.json lacks them. Some tokenizer.json divide texts
- * differently than SentencePiece does, so a few texts are compared. */
+/* Opens the tokenizer.model that has the scores which its tokenizer.json lacks. With some of these
+ * files, texts are divided differently than by SentencePiece, so the ids of a few texts are
+ * compared. */
 #include <string.h>
 
 #include "base/alloc.h"

@@ -8,13 +8,14 @@
 #include "tokenizer/open.h"
 #include "tokenizer/sentencepiece.h"
 
-/* A part of the file, of which a field is read after the other. */
+/* A message in the file: bytes[at … end - 1] are the fields that have not been read yet. */
 typedef struct message {
     const uint8_t *bytes;
     uint64_t at, end;
 } message;
 
-/* A field: its number, and its value. Strings and messages are bytes start … start + value − 1. */
+/* A field: its number, and its value. If it is a string or a message, `value` is its size, and it
+ * is bytes[start … start + value - 1]. */
 typedef struct field {
     uint64_t number, value, start;
     unsigned wire;
@@ -22,7 +23,7 @@ typedef struct field {
 
 typedef struct reader {
     tsr_tokenizer *tokenizer;
-    const tsr_tokenizer *added; /* has further tokens; may be NULL */
+    const tsr_tokenizer *added; /* the tokenizer with further tokens; may be NULL */
     float *scores;
     size_t capacity;
     bool adds_space, removes_spaces, escapes_spaces, is_bpe, has_map;
@@ -120,7 +121,8 @@ static tsr_status read_piece(reader *r, message m)
     return add_piece(r, text, size, (tsr__token_type)type, bits);
 }
 
-/* Checks that the tokens of `added` begin with those of the file, and adds the others. */
+/* Checks that the tokens of `added` begin with those of the file, and adds the others to the
+ * vocabulary. */
 static tsr_status add_others(reader *r)
 {
     const tsr__vocabulary *v = &r->tokenizer->vocabulary, *all = &r->added->vocabulary;
@@ -166,7 +168,7 @@ static tsr_status read_training(reader *r, message m)
         if (f.number == TSR__TRAINING_MODEL)
             r->is_bpe = f.value == TSR__MODEL_BPE;
         for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
-            if (ids[i].number == f.number) /* −1, a 64-bit number, is none */
+            if (ids[i].number == f.number) /* -1, which is read as 2^64 - 1, means none */
                 *ids[i].id = f.value < TSR_TOKENIZER_MAX_SIZE ? (int32_t)f.value : -1;
     }
     return TSR_OK;
@@ -207,7 +209,7 @@ static tsr_status read_model(reader *r, message m)
     return TSR_OK;
 }
 
-/* What is not computed here, although the file asks for it. */
+/* Refuses a file that asks for something that this library does not do. */
 static tsr_status refuse(const reader *r)
 {
     const char *what = !r->is_bpe           ? "that is not BPE"
@@ -233,7 +235,7 @@ static tsr_status check_special(const tsr_tokenizer *t)
 static tsr_status read_all(reader *r, message m)
 {
     tsr_tokenizer *t = r->tokenizer;
-    /* what the definition says if a field is not there */
+    /* the defaults in the definition, for fields that are missing */
     t->unknown = 0;
     t->bos = 1;
     t->eos = 2;

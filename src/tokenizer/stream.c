@@ -1,4 +1,5 @@
-/* Text streams: text that is certain, and strings that end it. */
+/* Text streams: give out text as soon as later tokens can no longer change it, and end it at stop
+ * strings. */
 #include <stdint.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 #include "tokenizer/unicode.h"
 
 typedef struct stop {
-    uint64_t start; /* in `strings` */
+    uint64_t start; /* where the text starts in `strings` */
     size_t size;
 } stop;
 
@@ -18,10 +19,10 @@ struct tsr_text_stream {
     stop *stops; /* [stop_count] */
     int stop_count;
     tsr__strings strings;
-    /* Bytes that have not been given out. The first `of_prompt` are the prompt's. */
+    /* The bytes that have not been given out yet. The first `of_prompt` are the prompt's. */
     char *held;
     size_t held_size, held_capacity, of_prompt;
-    /* what the last call has given out */
+    /* the text that the last call gave out */
     char *given;
     size_t given_capacity;
     bool has_generated, ended;
@@ -107,7 +108,7 @@ static const char *text_of(const tsr_text_stream *s, const stop *one)
     return s->strings.data + one->start;
 }
 
-/* Returns where the first string that ends the text starts, or SIZE_MAX. */
+/* Returns where the first stop string in the held bytes starts, or SIZE_MAX if there is none. */
 static size_t find_stop(const tsr_text_stream *s)
 {
     for (size_t at = s->of_prompt; at < s->held_size; at++)
@@ -118,8 +119,7 @@ static size_t find_stop(const tsr_text_stream *s)
     return SIZE_MAX;
 }
 
-/* Returns the size of the text without its longest end that is the beginning of a string that ends
- * the text. */
+/* Returns the size of the held bytes without their longest end with which a stop string begins. */
 static size_t before_stops(const tsr_text_stream *s)
 {
     for (size_t at = s->of_prompt; at < s->held_size; at++)
@@ -130,7 +130,7 @@ static size_t before_stops(const tsr_text_stream *s)
     return s->held_size;
 }
 
-/* Returns the size of a text without the beginning of a character at its end. */
+/* Returns the size of a text without the incomplete character at its end, if there is one. */
 static size_t before_part(const char *text, size_t size)
 {
     for (size_t back = 1; back <= 3 && back <= size; back++) {
@@ -149,8 +149,8 @@ static size_t before_part(const char *text, size_t size)
 
 /* Giving out ----------------------------------------------------------------------------------- */
 
-/* Makes room for everything that can be given out of `held` bytes, so that tsr_text_stream cannot
- * fail after it has changed. */
+/* Makes room for holding `held` bytes and for giving all of them out, so that no call fails after
+ * it has changed the stream. A byte that is not UTF-8 may be replaced by 3 bytes. */
 static tsr_status need_room(tsr_text_stream *s, size_t held)
 {
     void *memory = s->held;
@@ -162,7 +162,7 @@ static tsr_status need_room(tsr_text_stream *s, size_t held)
     return TSR_OK;
 }
 
-/* Copies the first bytes of those that are held, and replaces what is not UTF-8 if the caller wants
+/* Copies the first `size` held bytes to `given`, and replaces what is not UTF-8 if the stream does
  * that. Returns the size of the copy. */
 static size_t copy(const tsr_text_stream *s, size_t size)
 {
@@ -180,7 +180,7 @@ static size_t copy(const tsr_text_stream *s, size_t size)
     return used;
 }
 
-/* Gives out the first `size` bytes of those that are held, and holds the others. */
+/* Gives out the first `size` held bytes, and keeps the others. */
 static void give(tsr_text_stream *s, size_t size, const char **text, size_t *size_bytes)
 {
     *size_bytes = copy(s, size);
@@ -191,7 +191,7 @@ static void give(tsr_text_stream *s, size_t size, const char **text, size_t *siz
     s->of_prompt = s->of_prompt > size ? s->of_prompt - size : 0;
 }
 
-/* Appends the bytes of a token to those that are held. */
+/* Appends the bytes of a token to the held ones. */
 static tsr_status hold(tsr_text_stream *s, int32_t id)
 {
     const char *bytes = NULL;

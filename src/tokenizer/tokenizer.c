@@ -1,4 +1,4 @@
-/* Creating, completing and asking a tokenizer. */
+/* Creates, completes and queries a tokenizer. */
 #include "tokenizer/tokenizer.h"
 
 #include <string.h>
@@ -70,8 +70,8 @@ int tsr__byte_spelling(const char *text, size_t size)
     return high != NULL && low != NULL ? (int)(high - digits) * 16 + (int)(low - digits) : -1;
 }
 
-/* Writes the bytes that a token stands for to piece[size], and returns their number; there are
- * never more than the spelling has. */
+/* Writes the bytes that a token stands for to `piece`, and returns their number, which is at most
+ * the size of the spelling. */
 static size_t piece_of(const tsr_tokenizer *tokenizer, const tsr__token *token,
                        const char *spelling, char *piece)
 {
@@ -85,7 +85,7 @@ static size_t piece_of(const tsr_tokenizer *tokenizer, const tsr__token *token,
     if (is_text && tokenizer->kind == TSR_TOKENIZER_BYTE_BPE &&
         tsr__alphabet_decode(spelling, size, piece, &length))
         return length;
-    /* llama.cpp writes the spaces of user-defined tokens, too. */
+    /* As in llama.cpp, "▁" stands for a space in user-defined tokens, too. */
     bool has_spaces = tokenizer->kind != TSR_TOKENIZER_BYTE_BPE && tokenizer->spells_spaces &&
                       (is_text || token->type == TSR__TOKEN_USER);
     for (size_t at = 0; at < size;) {

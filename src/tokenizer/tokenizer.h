@@ -1,4 +1,4 @@
-/* A tokenizer: what the readers of files fill, and encoding and decoding use. */
+/* A tokenizer, which the readers of files fill, and which encoding and decoding use. */
 #ifndef TSR_TOKENIZER_TOKENIZER_H
 #define TSR_TOKENIZER_TOKENIZER_H
 
@@ -12,42 +12,41 @@ struct tsr_tokenizer {
     tsr_tokenizer_kind kind;
     tsr__vocabulary vocabulary;
     tsr__merges merges;
-    float *scores;                  /* of each token, of kind TSR_TOKENIZER_SPM; otherwise NULL */
+    float *scores;                  /* [tokens]; NULL if the kind is not TSR_TOKENIZER_SPM */
     int32_t bos, eos, pad, unknown; /* -1: none */
-    int32_t bytes[256];             /* the token of a byte, or -1 */
+    int32_t bytes[256];             /* the token of each byte, or -1 */
     bool fuse_unknown;              /* neighbouring unknown characters become one token */
     bool whole_words;               /* a word that is a token is not merged from its parts */
 
-    /* added tokens that are searched in the text: [0] before normalisation and [1] after it */
+    /* the tokens that are searched in a text: added[0] before normalisation, added[1] after it */
     tsr__added added[2];
     tsr__normalizer normalizer;
-    tsr__normalizer late; /* of the text between the tokens of added[1] */
+    tsr__normalizer late; /* of the text between the tokens of added[1], after `normalizer` */
     tsr__words words;
 
-    char *chat_template; /* of a GGUF file, or beside the file in a folder; NULL: none */
+    char *chat_template; /* from the GGUF file, or from a file beside the tokenizer's; NULL: none */
 
-    /* the ids around a text, those before it first */
+    /* the `before` ids in front of a text, and then the `after` ids that follow it */
     int32_t *around;
     size_t before, after, around_capacity;
 
     bool spells_spaces; /* "▁" in a spelling stands for a space */
-    /* Decoding removes a space at the start of the text, or also after each control token. */
+    /* Decoding removes one space at the start of the text, or after each control token. */
     bool strips_start, strips_after_control;
 };
 
 /* Creates an empty tokenizer, without special ids. Returns NULL if there is no memory. */
 tsr_tokenizer *tsr__tokenizer_create(void) TSR_NODISCARD;
 
-/* Adds an id to those before or after a text. Those before must be complete before the first one
- * after. */
+/* Adds an id to those before or after a text. All ids before the text must be added first. */
 tsr_status tsr__tokenizer_add_around(tsr_tokenizer *tokenizer, int32_t id,
                                      bool after) TSR_NODISCARD;
 
 /* Completes a tokenizer: computes the bytes of each token, finds the tokens of single bytes, and
- * sorts the added tokens. The vocabulary has been indexed. */
+ * sorts the added tokens. The vocabulary must have been indexed before. */
 tsr_status tsr__tokenizer_complete(tsr_tokenizer *tokenizer) TSR_NODISCARD;
 
-/* Returns whether generation ends with a token of this spelling, if it is a control token. */
+/* Returns whether generation ends with a control token of this spelling. */
 bool tsr__is_end_spelling(const char *text, size_t size);
 
 /* Returns the byte that a spelling from "<0x00>" to "<0xFF>" stands for, or -1. */

@@ -20,7 +20,7 @@ size_t tsr__character(const char *text, size_t size, uint32_t *code)
     return (size_t)used;
 }
 
-/* The characters with the property White_Space. */
+/* Returns whether a character has Unicode's property White_Space. */
 static bool is_space(uint32_t code)
 {
     return code == ' ' || (code >= 0x09 && code <= 0x0d) || code == 0x85 || code == 0xa0 ||
@@ -76,7 +76,7 @@ unsigned tsr__classes(uint32_t code)
     return category_classes(utf8proc_category((utf8proc_int32_t)code));
 }
 
-/* Decodes the last character. Returns its size in bytes. */
+/* Sets *code to the last character of text[size]. Returns the character's size in bytes. */
 static size_t last_character(const char *text, size_t size, uint32_t *code)
 {
     for (size_t back = size < 4 ? size : 4; back > 1; back--)

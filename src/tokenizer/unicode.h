@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The code of a byte that is not part of valid UTF-8. Such a byte is a character of its own, with
- * the class of U+FFFD, a symbol. */
+/* The code of a byte that is not part of valid UTF-8. Such a byte is a character of its own, and
+ * has the class of U+FFFD, TSR__SYMBOL. */
 #define TSR__NOT_UTF8 UINT32_MAX
 
 /* Classes of characters, as bits. */
@@ -25,20 +25,21 @@ enum {
     TSR__DECIMAL = 1024   /* \p{Nd} */
 };
 
-/* Decodes the character at the start of `text`, which is not empty. Returns its size in bytes. */
+/* Sets *code to the character at the start of text[size], which is not empty. Returns the
+ * character's size in bytes. */
 size_t tsr__character(const char *text, size_t size, uint32_t *code);
 
-/* Returns the classes of a character. */
+/* Returns the classes of a character, as a sum of the bits above. */
 unsigned tsr__classes(uint32_t code);
 
-/* Return whether text[0 … size - 1] ends in, or starts with, a character of a word: a letter, mark,
- * decimal digit or connector such as the underscore. */
+/* Return whether text[size] ends in, or starts with, a character of a word: a letter, mark, decimal
+ * digit or connector such as the underscore. */
 bool tsr__word_ends(const char *text, size_t size);
 bool tsr__word_starts(const char *text, size_t size);
 
-/* Returns the size of the text without the spaces at its end. */
+/* Returns the size of text[size] without the spaces at its end. */
 size_t tsr__trim_end(const char *text, size_t size);
-/* Returns the number of bytes of the spaces at its start. */
+/* Returns how many bytes the spaces at the start of text[size] have. */
 size_t tsr__trim_start(const char *text, size_t size);
 
 #endif

@@ -43,7 +43,7 @@ static tsr_status add_end(tsr__pieces *pieces, size_t end)
     return TSR_OK;
 }
 
-/* Cuts the piece start … end - 1, in characters. */
+/* Cuts the piece of the characters start … end - 1 at the matches of one step. */
 static tsr_status cut_piece(tsr__matcher match, tsr__pieces *pieces, size_t start, size_t end)
 {
     size_t gap = start;

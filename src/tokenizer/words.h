@@ -1,34 +1,35 @@
 /* Cuts a text into the words that byte pair encoding works on. Each step cuts the pieces of the
  * step before: what its expression matches becomes a piece, and what is between the matches
- * another. The expressions are functions of their own, known by the names that GGUF files use and
- * by the regular expressions of tokenizer.json. */
+ * another. Each expression is a function; expressions.h finds it by the name that GGUF files use or
+ * by the regular expression in tokenizer.json. */
 #ifndef TSR_TOKENIZER_WORDS_H
 #define TSR_TOKENIZER_WORDS_H
 
 #include "tokenizer/vocabulary.h"
 
-/* The characters of a text. */
+/* A character of a text, and the offset in bytes where it starts. */
 typedef struct tsr__letter {
     uint32_t code, start;
     uint32_t classes;
 } tsr__letter;
 
-/* Returns the number of characters that the expression matches at `at`, or 0. It sees the
- * characters up to `end` - 1 only. If there is no match, *skip may be set to a larger number of
- * characters at whose starts there is none. */
+/* Returns the number of characters that the expression matches at `at`, or 0. It sees only the
+ * characters before `end`. The caller sets *skip to 1. If there is no match, the function may raise
+ * it to n if no match starts at any of at … at + n - 1. */
 typedef size_t (*tsr__matcher)(const tsr__letter *text, size_t at, size_t end, size_t *skip);
 
 #define TSR__MAX_WORD_STEPS 8
 #define TSR__WORDS_NAME 24
 typedef struct tsr__words {
-    char name[TSR__WORDS_NAME]; /* empty without steps */
+    char name[TSR__WORDS_NAME]; /* empty if there are no steps */
     tsr__matcher steps[TSR__MAX_WORD_STEPS];
     int count;
 } tsr__words;
 
 void tsr__words_set_name(tsr__words *words, const char *name);
 
-/* Pieces of a text, as the offsets in bytes where they end. */
+/* Pieces of a text: ends[count] are the offsets in bytes where they end. The other fields are work
+ * memory of tsr__words_cut. */
 typedef struct tsr__pieces {
     tsr__letter *letters;
     size_t letter_capacity;
@@ -37,7 +38,8 @@ typedef struct tsr__pieces {
 } tsr__pieces;
 void tsr__pieces_finish(tsr__pieces *pieces);
 
-/* Cuts text[size]. The result is in `pieces`; a text without characters has no pieces. */
+/* Cuts text[size] into pieces. The result is in `pieces`, which may come from an earlier call; an
+ * empty text has no pieces. */
 tsr_status tsr__words_cut(const tsr__words *words, const char *text, size_t size,
                           tsr__pieces *pieces) TSR_NODISCARD;
 

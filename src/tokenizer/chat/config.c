@@ -18,7 +18,8 @@ static tsr_status read_string(tsr__json *json, char **out)
     return status;
 }
 
-/* Reads {"name": …, "template": …}. The caller must free both; each is NULL if it is missing. */
+/* Reads {"name": …, "template": …}. The caller must free both strings; one that is missing is not
+ * set. */
 static tsr_status read_named(tsr__json *json, char **name, char **template)
 {
     char key[TSR__JSON_TEXT];
@@ -38,7 +39,7 @@ static tsr_status read_named(tsr__json *json, char **name, char **template)
     }
 }
 
-/* Reads a list of named templates, of which the one with the name "default" is taken. */
+/* Reads a list of named templates, and takes the one named "default". */
 static tsr_status read_list(tsr__json *json, char **out)
 {
     bool more = false;

@@ -1,4 +1,5 @@
-/* Messages become one text, of which the format's own parts are known, and the text becomes ids. */
+/* Encodes messages: writes them with the strings of the format into one text, notes which parts of
+ * it are the format's, and encodes the text. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -7,7 +8,8 @@
 #include "tokenizer/encode.h"
 #include "tokenizer/normalize.h"
 
-/* The text of a conversation. Control tokens are recognised in its parts from the format. */
+/* The text of a conversation. `parts` are the format's strings; only there control tokens are
+ * recognised. */
 typedef struct script {
     const tsr_tokenizer *tokenizer;
     const tsr__chat_format *format;
@@ -34,7 +36,8 @@ static tsr_status put_token(script *s, int32_t id, const char *what)
     return put(s, tsr__token_spelling(&s->tokenizer->vocabulary, id), token->spelling_size);
 }
 
-/* Puts a string of the format. Neighbouring strings are one part. */
+/* Appends a string of the format, and notes it as a part. Strings without text between them are one
+ * part. */
 static tsr_status put_own(script *s, const char *string)
 {
     const size_t start = s->text.size;
@@ -83,7 +86,7 @@ static tsr_status put_system(script *s, const tsr_chat_message *message)
     return put_own(s, s->format->system[1]);
 }
 
-/* Puts a message of the user. `system` stands inside it, unless it is NULL. */
+/* Appends a message of the user, with the system's message inside if `system` is not NULL. */
 static tsr_status put_user(script *s, const tsr_chat_message *message,
                            const tsr_chat_message *system)
 {
@@ -94,7 +97,8 @@ static tsr_status put_user(script *s, const tsr_chat_message *message,
     return put_own(s, s->format->user[1]);
 }
 
-/* Puts a reply. What follows its last token belongs to the next message. */
+/* Appends a reply up to its last token. What follows that token is appended before the next
+ * message. */
 static tsr_status put_reply(script *s, const tsr_chat_message *message)
 {
     TSR__TRY(put_own(s, s->format->header));

@@ -1,4 +1,4 @@
-/* The table of chat formats, and which of them a model's template has. */
+/* The table of chat formats, and the search for the format that a model's template has. */
 #include "tokenizer/chat/formats.h"
 
 #include <stdio.h>
@@ -139,7 +139,8 @@ tsr_status tsr_chat_format_parse(const char *name, tsr_chat_format *out)
 
 /* Templates ------------------------------------------------------------------------------------ */
 
-/* The formats of Mistral differ by the spaces around [INST]. */
+/* Finds the format of a template with [INST]. The formats of Mistral differ by the spaces around
+ * it. */
 static tsr_chat_format find_instruct(const char *template)
 {
     if (strstr(template, "[SYSTEM_PROMPT]") != NULL)
@@ -155,8 +156,8 @@ static tsr_chat_format find_instruct(const char *template)
     return strstr(template, "[INST] ") != NULL ? TSR_CHAT_MISTRAL_V3 : TSR_CHAT_MISTRAL_TEKKEN;
 }
 
-/* Phi 3 ends messages by a token of its own instead of EOS, and Falcon 3 the user's by a line
- * break. */
+/* Returns whether the user's messages end with EOS, as in Zephyr. Phi 3 ends messages with a token
+ * of its own instead, and Falcon 3 ends the user's with a line break. */
 static bool user_ends_by_eos(const char *template)
 {
     const char *user = strstr(template, "<|user|>");
@@ -168,7 +169,7 @@ static bool user_ends_by_eos(const char *template)
 
 static tsr_chat_format find_format(const char *template)
 {
-    /* Phi 4 divides the role from the text by a token. */
+    /* Phi 4 puts a token between the role and the text, as no known format does. */
     if (strstr(template, "<|im_start|>") != NULL)
         return strstr(template, "<|im_sep|>") == NULL ? TSR_CHAT_CHATML : TSR_CHAT_MODEL;
     if (strstr(template, "<|start_header_id|>") != NULL)

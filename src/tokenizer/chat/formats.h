@@ -4,20 +4,20 @@
 
 #include "tessera/chat.h"
 
-/* In the strings of a format these stand for the spellings of the tokenizer's BOS and EOS. */
+/* In a format's strings, these bytes stand for the spellings of the tokenizer's BOS and EOS. */
 #define TSR__CHAT_BOS '\1'
 #define TSR__CHAT_EOS '\2'
 
 typedef struct tsr__chat_format {
     const char *name;
-    bool needs_bos;        /* at the start, also if the tokenizer adds none by itself */
-    bool strips;           /* spaces at both ends of texts */
-    bool system_in_user;   /* the system's message stands inside the first one of the user */
+    bool needs_bos;        /* starts with BOS even if the tokenizer adds none itself */
+    bool strips;           /* removes spaces at both ends of texts */
+    bool system_in_user;   /* puts the system's message into the user's first one */
     const char *system[2]; /* before and after a text */
     const char *user[2];   /* before and after a text */
-    const char *header;    /* of a reply, after which the model goes on */
-    const char *before;    /* a reply that is given, after its header */
-    const char *end;       /* of a reply */
+    const char *header;    /* begins a reply; the model continues after it */
+    const char *before;    /* follows the header if the text of the reply is given */
+    const char *end;       /* ends a reply */
     const char *after_end; /* what follows the token that ends a reply */
 } tsr__chat_format;
 
