@@ -86,8 +86,8 @@ typedef struct tsr_chat_message {
 
 typedef enum tsr_chat_after {
     TSR_CHAT_AFTER_NOTHING = 0, /* the ids begin a conversation */
-    TSR_CHAT_AFTER_END = 1,     /* they follow a reply, whose last token was one that ends it */
-    TSR_CHAT_AFTER_CUT = 2      /* they follow a reply that was cut off: its end comes first */
+    TSR_CHAT_AFTER_END = 1,     /* the ids follow a reply that was ended by one of its tokens */
+    TSR_CHAT_AFTER_CUT = 2      /* the ids follow a reply that was cut off: its end comes first */
 } tsr_chat_after;
 
 typedef struct tsr_chat_params {

@@ -125,8 +125,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit,
                                                    const tsr_tensor *dy, tsr_tensor **dx);
 
 typedef enum tsr_pass {
-    TSR_PASS_FORWARD = 0, /* gathers the next units ahead */
-    TSR_PASS_BACKWARD = 1 /* gathers the previous units ahead, and needs memory for gradients */
+    TSR_PASS_FORWARD = 0, /* the units after this one are gathered ahead */
+    TSR_PASS_BACKWARD = 1 /* the units before it are gathered ahead; its gradients get memory */
 } tsr_pass;
 
 /* Between begin and end, a unit's parameters are complete: those of its layer have memory, and

@@ -139,7 +139,7 @@ TSR_API tsr_dtype tsr_model_dtype(const tsr_model *model);
 
 typedef struct tsr_model_stats {
     uint64_t parameters;     /* of the full model; a tied head counts once */
-    uint64_t weight_bytes;   /* that this rank keeps on its device */
+    uint64_t weight_bytes;   /* the weights that this rank keeps on its device */
     uint64_t table_bytes;    /* of these, tables of which a token needs one row: an embedding that
                                 is not the head, and learned positions */
     tsr_dtype dtype;         /* the dtype of most of weight_bytes */

@@ -77,8 +77,8 @@ typedef struct tsr_self_attention_params {
     int64_t size;                /* of x and y */
     int64_t heads, kv_heads;     /* kv_heads divides heads; 0: heads */
     int64_t head_dim;            /* at most TSR_MAX_HEAD_DIM; 0: size / heads */
-    bool no_bias;                /* of q, k, v and o */
-    bool no_output_bias;         /* of o */
+    bool no_bias;                /* q, k, v and o have no bias */
+    bool no_output_bias;         /* o has no bias */
     const tsr_rope_params *rope; /* NULL: none. Read during the call */
     bool qk_norm;
     float norm_epsilon;   /* of qk_norm; 0: 1e-5 */

@@ -21,9 +21,9 @@ typedef struct tsr__weight_name {
 typedef struct tsr__architecture {
     const char *name;      /* model_type in config.json */
     const char *hf_class;  /* the model's class in Hugging Face Transformers */
-    const char *gguf;      /* general.architecture; several rows may have the same */
+    const char *gguf;      /* general.architecture; several rows may have the same value */
     const char *hf_prefix; /* starts all names except that of the head; a file may leave it out */
-    const char *hf_block;  /* behind the prefix, before the number of a layer */
+    const char *hf_block;  /* follows the prefix; the number of a layer comes next */
     const tsr__config_keys *keys;
     const tsr__weight_name *outside, *inside; /* weights outside and inside layers; end in {NULL} */
     tsr_norm_kind norm;
@@ -31,8 +31,8 @@ typedef struct tsr__architecture {
     bool gated;
     bool learned_positions;
     bool qk_norm;
-    bool qkv_bias, output_bias, mlp_bias; /* unless config.json says otherwise */
-    bool tied;                            /* if config.json does not say */
+    bool qkv_bias, output_bias, mlp_bias; /* used if config.json does not say */
+    bool tied;                            /* used if config.json does not say */
     bool has_window;                      /* config.json's sliding_window counts */
     bool window_needs_switch;             /* only if use_sliding_window is true */
     bool hf_transposed;        /* matrices of layers are [in, out] in Hugging Face files */

@@ -45,13 +45,13 @@ void tsr__facts_init(tsr__facts *facts);
  * and all further ids when there are TSR_MODEL_MAX_END_TOKENS. */
 void tsr__facts_add_end(tsr__facts *facts, int64_t id);
 
-/* Read a file's values. config_json.c and config_gguf.c. */
+/* Read the values of config.json (config_json.c) or of a GGUF file (config_gguf.c). */
 tsr_status tsr__facts_read_json(const tsr__model_files *files, tsr__facts *out) TSR_NODISCARD;
 tsr_status tsr__facts_read_gguf(const tsr__model_files *files, tsr__facts *out) TSR_NODISCARD;
 
 /* Checks the values, and completes those that are missing. */
 tsr_status tsr__config_make(const tsr__facts *facts, tsr_model_config *out) TSR_NODISCARD;
-/* Checks the frequency scaling. rope_facts.c. */
+/* Makes the parameters of rotary positions from the values, and checks them; see rope_facts.c. */
 tsr_status tsr__rope_make(const tsr__facts *facts, int64_t head_dim, int64_t context,
                           tsr_rope_params *out) TSR_NODISCARD;
 /* Returns the factor by which YaRN multiplies rotated components, if a file names none. */

@@ -13,7 +13,7 @@ typedef struct tsr__weight_source {
     const tsr__model_files *files;
     const char *open_file;
     int descriptor;      /* -1: no file is open */
-    uint64_t read_bytes; /* so far */
+    uint64_t read_bytes; /* bytes of tensors that have been read so far */
 } tsr__weight_source;
 
 void tsr__weight_source_init(const char *who, const tsr__model_files *files,

@@ -25,7 +25,7 @@ typedef struct merging {
     tsr_comm *stages;
     const char *who;
     int rank, ranks;
-    int count; /* of this rank's entries */
+    int count; /* the number of this rank's entries */
     const tsr_checkpoint_entry *entries;
     uint64_t *sizes; /* [ranks]: bytes of each rank's descriptions */
     char *mine, *all;

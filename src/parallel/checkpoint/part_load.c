@@ -141,7 +141,7 @@ static uint64_t share(const span *slice, uint64_t first, uint64_t count, const s
 typedef struct loading {
     const tsr__sliced *tensor;
     uint64_t width;  /* of an element in bytes */
-    uint8_t *memory; /* for this rank's elements; NULL: it has none, or an allocation failed */
+    uint8_t *memory; /* for this rank's elements; NULL if there are none or an allocation failed */
 } loading;
 
 /* The reading by one rank, and the piece that the rank reads in this step. */

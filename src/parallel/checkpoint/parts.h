@@ -134,7 +134,7 @@ void tsr__view_finish(tsr__view *view);
 
 /* The parts of one checkpoint. */
 typedef struct tsr__chosen {
-    tsr__part_id id;     /* without a number; of: 0 if there is no checkpoint */
+    tsr__part_id id;     /* its number is not used; `of` is 0 if there is no checkpoint */
     uint64_t generation; /* the largest one that any rank sees */
     int *reader;         /* [of]: the rank that reads each part; -1: no rank has it */
     int *mine;           /* [of]: the index of the part in this rank's view; -1: not there */

@@ -142,7 +142,7 @@ struct tsr_fsdp {
     uint64_t most_bytes;
     tsr__fsdp_replica replica;
     tsr__fsdp_progress progress;
-    tsr__fsdp_step next; /* unless `progress` is idle; it points to the next two fields */
+    tsr__fsdp_step next; /* set unless `progress` is idle; it points to the next two fields */
     tsr_sgd_params next_sgd;
     tsr_adamw_params next_adamw;
 

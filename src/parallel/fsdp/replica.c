@@ -123,7 +123,7 @@ void tsr__fsdp_finish_replica(tsr_fsdp *model)
 /* A range of a chunk; the other rank has the same range. */
 typedef struct piece {
     tsr_tensor *tensor; /* NULL: the piece is empty */
-    void *data;         /* where the communicator reads or writes it */
+    void *data;         /* where the communicator reads or writes the piece */
     uint64_t bytes;
 } piece;
 
