@@ -20,7 +20,7 @@
 #define SHM_POLLS 200
 #define SHM_POLLS_OVERSUBSCRIBED 8
 
-/* Failures and questions, which other files only record: here they are sent and take effect --- */
+/* The effects of failures and questions that other files have recorded ------------------------ */
 
 static void ask(const tsr_request *request)
 {

@@ -1,8 +1,8 @@
 /* Saves and loads the distributed sampler's part of a saved state. The sampler that loads the state
  * may have another number of ranks. The state contains these values:
  *
- *     ranks  rank  offset                                         interleaved split
- *     ranks  rank  earlier partitions: number, (ranks, given) …   contiguous split */
+ *     interleaved split   ranks  rank  offset
+ *     contiguous split    ranks  rank  number of earlier partitions  (ranks  given) of each */
 #include <inttypes.h>
 
 #include "sampler/kinds/distributed.h"
@@ -36,8 +36,8 @@ static tsr_status load_ranks(tsr__state_reader *reader, uint64_t *ranks)
     return TSR_OK;
 }
 
-/* Loads the partition of the saved sampler. If `only_first` is true, it is an error if the number
- * of ranks had changed before in the epoch. */
+/* Loads the partition of the saved sampler. If `only_first` is true, fails if it is not the first
+ * partition of the epoch, that is, if the number of ranks had changed before. */
 static tsr_status load_partition(tsr__state_reader *reader, uint64_t n, bool only_first,
                                  tsr__partition *partition)
 {

@@ -11,7 +11,7 @@ typedef struct random_sampler {
     bool replacement;
     uint64_t n, samples;
     tsr__shuffled shuffled; /* for draws with replacement, only its generator is used */
-    uint64_t words;         /* number of the generator's draws for each index, with replacement */
+    uint64_t words;         /* draws of the generator for each index, with replacement */
     tsr__draws draws;
     tsr__order_keys
         keys; /* of the epoch; used if the order is FEISTEL and draws are with replacement */

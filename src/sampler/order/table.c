@@ -9,8 +9,8 @@
 #include "rng/rng.h"
 #include "sampler/order/order.h"
 
-/* This is UINT32_MAX / 20. For this many elements or more, PyTorch 2.6 and later draw 64 bits for
- * each element. */
+/* UINT32_MAX / 20. For this many elements or more, PyTorch 2.6 and later draw 64 bits for each
+ * element. */
 #define LARGE_RANDPERM UINT64_C(214748364)
 #define AHEAD 64
 

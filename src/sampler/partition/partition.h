@@ -35,8 +35,8 @@ typedef struct tsr__partition {
 /* Several consecutive items of one rank. Their positions in the order are first, first + step, …,
  * `count` in total. */
 typedef struct tsr__partition_run {
-    uint64_t first, step, count; /* positions in the order, which `count` items have */
-    bool padding;                /* the items are padding: they repeat other items */
+    uint64_t first, step, count;
+    bool padding; /* the items are padding: they repeat other items */
 } tsr__partition_run;
 
 /* Starts the first partition of an epoch. n is the number of items, or TSR_LENGTH_UNKNOWN. */

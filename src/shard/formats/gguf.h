@@ -7,7 +7,7 @@
 
 #include "shard/formats/file.h"
 
-/* Types of values that have a name here. 0 to 5, 10 and 11 are integers. */
+/* The types of values that callers use by name. The types 0 to 5, 10 and 11 are integers. */
 enum {
     TSR__GGUF_U32 = 4,
     TSR__GGUF_I32 = 5,
@@ -42,17 +42,18 @@ tsr_status tsr__gguf_string(tsr__gguf *gguf, const char *part, size_t capacity, 
 /* Skips a value. It is an error if the file does not contain all of it. */
 tsr_status tsr__gguf_skip(tsr__gguf *gguf, uint32_t type) TSR_NODISCARD;
 
-/* A key to look up, and what its value is. */
+/* A key to look up, and a description of its value. */
 typedef struct tsr__gguf_value {
     const char *key;
     bool found, is_array;
-    uint32_t type;  /* of the value, or of the elements of an array */
-    uint64_t count; /* the number of elements; 1 if it is no array */
+    uint32_t type;  /* type of the value, or of the elements of an array */
+    uint64_t count; /* the number of elements; 1 if the value is not an array */
     uint64_t at;    /* where the value, or the first element, starts in the file */
 } tsr__gguf_value;
 
-/* Reads the metadata and fills the values, whose keys the caller has set. Every value is complete
- * in the file. A key that is looked up and comes twice is an error. Sets the file's `what`. */
+/* Reads the metadata and fills in `values`, whose keys the caller has set. The file contains all
+ * bytes of the values that are found. It is an error if the metadata contains one of these keys
+ * twice. Sets file->what. */
 tsr_status tsr__gguf_find(tsr__file *file, tsr__gguf_value *values, size_t count) TSR_NODISCARD;
 
 /* Checks that a value that was found is an array of this type; `wanted` names it, as in "an array
@@ -63,7 +64,7 @@ tsr_status tsr__gguf_check_array(tsr__file *file, const tsr__gguf_value *value, 
 /* Read a value that was found. A value of another type is an error. */
 tsr_status tsr__gguf_integer(tsr__file *file, const tsr__gguf_value *value,
                              int64_t *out) TSR_NODISCARD;
-/* Reads a float, or an integer as one. */
+/* Reads a float, or an integer, which is converted. */
 tsr_status tsr__gguf_real(tsr__file *file, const tsr__gguf_value *value, double *out) TSR_NODISCARD;
 tsr_status tsr__gguf_bool(tsr__file *file, const tsr__gguf_value *value, bool *out) TSR_NODISCARD;
 tsr_status tsr__gguf_name_of(tsr__file *file, const tsr__gguf_value *value,

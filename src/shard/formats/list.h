@@ -11,8 +11,8 @@ struct tsr_shard_list {
     tsr__params params;
 };
 
-/* Each of these functions appends the parameters of a file and sets the file's `what`. If it fails,
- * some parameters may have been appended. */
+/* Each of these functions appends the parameters of a file and sets file->what. If it fails, some
+ * parameters may have been appended. */
 tsr_status tsr__read_safetensors(tsr__file *file, tsr__params *params) TSR_NODISCARD;
 tsr_status tsr__read_gguf(tsr__file *file, tsr__params *params) TSR_NODISCARD;
 

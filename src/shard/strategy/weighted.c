@@ -22,7 +22,7 @@ typedef struct weighted_state {
     uint64_t *room;    /* bytes of memory that are left; 0 for a rank whose weight is 0 */
     uint64_t *weights; /* temporary values, as are the following arrays */
     uint64_t *limits;
-    uint64_t *counts; /* units */
+    uint64_t *counts; /* the number of units for each rank */
     uint64_t *extra;
     tsr__apportion_work work;
 } weighted_state;

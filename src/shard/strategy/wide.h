@@ -24,8 +24,8 @@ static inline int tsr__compare_products(uint64_t a, uint64_t b, uint64_t c, uint
     return x.low < y.low ? -1 : x.low > y.low;
 }
 
-/* Returns ⌊a · b / c⌋ and writes the remainder of the division to *remainder. It must be b ≤ c and
- * 0 < c < 2^63. */
+/* Returns ⌊a · b / c⌋ and writes the remainder of the division to *remainder. b must be at most c,
+ * and c must be from 1 to 2^63 − 1. */
 static inline uint64_t tsr__mul_div(uint64_t a, uint64_t b, uint64_t c, uint64_t *remainder)
 {
     tsr__wide product = tsr__mul_wide(a, b);
