@@ -57,7 +57,8 @@ static int read_flops(const plan_model *m, result *r)
     return CLI_DONE;
 }
 
-/* The model of cost, which the help states. The slowest rank counts. */
+/* Predicts the speeds with the cost model that the help describes. The slowest rank determines
+ * them. */
 static void predict(const plan_model *m, result *r)
 {
     double token = 0, prompt = 0;

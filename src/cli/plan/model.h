@@ -1,5 +1,5 @@
-/* tessera plan --strategy inference: what each rank will hold of a language model, and how fast it
- * will be. */
+/* tessera plan --strategy inference: computes the part of a language model that each rank will
+ * have, and the speed. */
 #ifndef TSR_CLI_PLAN_MODEL_H
 #define TSR_CLI_PLAN_MODEL_H
 
@@ -9,10 +9,11 @@
 typedef struct plan_model {
     tsr_dtype dtype, cache_dtype;
     int64_t context, sequences; /* 0: the option was not given */
-    /* of each rank: bytes per second, operations per second; one value applies to all */
+    /* for each rank: bytes per second, and 10^9 operations per second; one value applies to all
+     * ranks */
     plan_list bandwidth, gflops;
-    double latency_us; /* of an all-reduce; < 0: not given */
-    /* what the options of all strategies say */
+    double latency_us; /* the latency of an all-reduce; < 0: not given */
+    /* the values of options that all strategies take */
     int ranks;
     const double *rates;
     const uint64_t *memory;

@@ -19,8 +19,8 @@ static struct {
     int64_t ranks; /* 0: the option was not given */
     int64_t align;
     plan_list rates, memory, gather, full, layerwise;
-    plan_model model;             /* what only the strategy inference takes */
-    plan_cluster_options cluster; /* with --cluster, which sets `hosts` */
+    plan_model model;             /* options that only the strategy inference takes */
+    plan_cluster_options cluster; /* options for --cluster, which sets `hosts` */
 } chosen = {.model = {.latency_us = -1}};
 
 /* The strategy that tsr_shard_kind does not have. */
@@ -320,7 +320,7 @@ static int make_plan(const char *path, const tsr_shard_strategy_params *strategy
     return code;
 }
 
-/* Fails if an option was given that plans of a model's inference, and --cluster, do not take. */
+/* Fails if an option was given that neither --strategy inference nor --cluster takes. */
 static int check_model_options(void)
 {
     const struct {
@@ -369,7 +369,7 @@ static int check_format(void)
     return CLI_DONE;
 }
 
-/* The best grid of a cluster. The description of the cluster says what other options say. */
+/* Finds the best grid of a cluster. The description of the cluster replaces other options. */
 static int plan_on_cluster(const char *path)
 {
     const plan_model *m = &chosen.model;

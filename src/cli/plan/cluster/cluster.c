@@ -6,7 +6,7 @@
 #include "cli/lib/numbers.h"
 #include "cli/lib/say.h"
 
-/* The tokens of a prompt in one pass of tessera generate. */
+/* The default of tessera generate for the number of tokens of a prompt in one pass. */
 #define PASS_TOKENS 256
 
 static int read_goal(const plan_cluster_options *o, plan_goal *out)
@@ -57,7 +57,8 @@ static int read_wire(tsr_dtype wire, double *bytes)
     }
 }
 
-/* The best grid that fits, and the two fastest of the others. If none fits, the three fastest. */
+/* Chooses the candidates to show: the fastest that fits, and the two fastest of the others. If none
+ * fits, the three fastest. */
 static void choose(const plan_candidates *all, plan_outcome *out)
 {
     out->best = -1;
@@ -71,7 +72,8 @@ static void choose(const plan_candidates *all, plan_outcome *out)
             out->shown[out->shown_count++] = i;
 }
 
-/* Why a candidate is slower: what it spends most on, compared with the best. */
+/* Writes why a candidate is slower: the part of its time that exceeds that of the best candidate
+ * most. */
 static void compare(const plan_prediction *best, const plan_prediction *one,
                     char text[PLAN_REASON_TEXT])
 {
@@ -133,7 +135,7 @@ static int search_and_print(const char *path, const plan_cluster_options *o, pla
 int plan_cluster_run(const char *path, const plan_cluster_options *o)
 {
     char error[PLAN_CLUSTER_ERROR];
-    static plan_cluster cluster; /* some 20 KiB */
+    static plan_cluster cluster; /* static, because it is too large for the stack */
     plan_search search = {.path = path,
                           .cluster = &cluster,
                           .dtype = o->dtype,

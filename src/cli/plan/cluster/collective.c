@@ -1,4 +1,4 @@
-/* Plays through the steps of a collective. */
+/* Simulates the steps of a collective (see cost.h). */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -7,11 +7,11 @@
 #include "cli/lib/say.h"
 #include "cli/plan/cluster/cost.h"
 
-/* A rank whose steps are being played. */
+/* The state of a rank whose steps are simulated. */
 typedef struct player {
-    uint64_t at, end; /* the first step of its round, and the end of its steps */
-    double now;       /* when its round started */
-    int lane;         /* its processor */
+    uint64_t at, end; /* the start of its current round, and the end of its steps */
+    double now;       /* when the current round started */
+    int lane;         /* the processor of the rank */
 } player;
 
 typedef struct play_state {
@@ -19,12 +19,12 @@ typedef struct play_state {
     player *players; /* [size] */
     uint64_t *first; /* [size + 1]: the first step of each rank */
     tsr_comm_step *steps;
-    /* For each step: when its message arrives, if it receives one, or when the rank reaches it, if
-     * it is a collective in shared memory. < 0: not known yet. */
+    /* For each step that receives a message: when the message arrives. For each collective in
+     * shared memory: when the rank reaches it. < 0: not known yet. */
     double *times;
     uint64_t *match;   /* for each step that sends: the step that receives the message */
-    double *link_free; /* [hosts][hosts]: when the link has sent its last message so far */
-    double *lane_free; /* [size]: when a processor is free */
+    double *link_free; /* [hosts][hosts]: when the link has sent its last message */
+    double *lane_free; /* [size]: when each processor is free */
 } play_state;
 
 static uint64_t steps_of(const plan_group *g, tsr_collective kind, double bytes, int rank,
@@ -57,7 +57,7 @@ static void match_messages(const play_state *p)
         }
 }
 
-/* The number of ranks that share one processor of a host, at least 1. */
+/* Returns the number of ranks for each processor of a host, at least 1. */
 static double crowd_of(const plan_group *g, int host)
 {
     return g->turns ? fmax(g->turns[host].ranks, 1) : 1;
@@ -87,16 +87,16 @@ static void choose_lanes(const play_state *p)
     }
 }
 
-/* What a round takes of its rank's processor, in seconds. */
+/* The seconds for which a round keeps the processor of its rank busy. */
 typedef struct round_work {
     double copies;
-    /* Messages between hosts. The time of a message contains what it takes of its own rank's
-     * processor, so it only keeps others waiting; and waking a rank means a message, too. */
+    /* Messages between hosts. The time of a message already contains this time for its own rank, so
+     * it only delays other ranks. The time to wake a rank also contains that of a message. */
     double messages;
 } round_work;
 
 /* Returns when a rank that is ready at `when` has done its work. It starts after the ranks of its
- * processor that were ready before it. Other groups of the host do the same at the same time. */
+ * processor that were ready before it. Other groups on the host do the same at the same time. */
 static double take_turn(const play_state *p, int rank, double when, round_work work)
 {
     const plan_group *g = p->group;
@@ -150,9 +150,10 @@ static void start_round(const play_state *p, int rank)
     }
 }
 
-/* Returns when the last rank reaches the collective in shared memory that is `step` of `rank`; < 0:
- * not known yet. All its ranks make the same collectives in the same order, so the numbers of those
- * before it say which step of another rank it is. */
+/* Returns when the last rank reaches a collective in shared memory, which is step `step` of `rank`.
+ * Returns a negative number if this is not known yet. All ranks of the collective make the same
+ * collectives in shared memory in the same order, so the number of earlier ones identifies the step
+ * of another rank. */
 static double all_present(const play_state *p, int rank, uint64_t step)
 {
     int before = 0;
@@ -177,7 +178,8 @@ static const plan_link *link_inside(const plan_group *g, int rank)
     return &g->links[g->host[rank] * g->hosts + g->host[rank]];
 }
 
-/* Returns what was measured of the memory of a rank's host; NULL: nothing. */
+/* Returns the measured cost of collectives in the memory of a rank's host, or NULL if it was not
+ * measured. */
 static const plan_memory_cost *memory_of(const plan_group *g, int rank)
 {
     const plan_memory_cost *memory = g->memory ? &g->memory[g->host[rank]] : NULL;
@@ -188,15 +190,16 @@ static double memory_latency(const plan_group *g, int rank, const tsr_comm_step 
 {
     const plan_memory_cost *memory = memory_of(g, rank);
     if (memory && crowd_of(g, g->host[rank]) > 1)
-        return 0; /* turns are measured with it */
+        return 0; /* the measured time to wait for a turn contains the latency */
     if (memory)
         return memory->latency * log2(step->ranks) / log2(memory->ranks);
     return ceil(log2(step->ranks)) * plan_link_seconds(link_inside(g, rank), 0);
 }
 
-/* Adds how long a step keeps its rank's processor busy. A message inside the host is sent and
- * received in the time that the link takes, so either takes half of it; a host without such a link
- * has one rank. If each rank has a processor, the link's time contains what messages take. */
+/* Adds how long a step keeps its rank's processor busy. For a message inside the host, the sender
+ * and the receiver each need half of the link's time. (A host without a link inside has only one
+ * rank.) If each rank has a processor, messages add nothing, because the link's time contains this
+ * work. */
 static void add_work(const plan_group *g, int rank, const tsr_comm_step *step, round_work *sum)
 {
     const plan_link *inside = link_inside(g, rank);
@@ -215,7 +218,8 @@ static void add_work(const plan_group *g, int rank, const tsr_comm_step *step, r
         sum->copies += (double)step->bytes / 2 / plan_link_bandwidth(inside);
 }
 
-/* Returns when a rank has all that its current round waits for; < 0: not known yet. */
+/* Returns when a rank has received all messages, and reached all collectives, of its current round.
+ * Returns a negative number if this is not known yet. */
 static double round_end(const play_state *p, int rank)
 {
     const uint64_t end = end_of_round(p, rank);
@@ -251,7 +255,7 @@ static void end_round(const play_state *p, int rank, double when)
         start_round(p, rank);
 }
 
-/* Ends the rounds one after the other, in the order of their ends. */
+/* Simulates the ends of all rounds in the order of time. Returns the time of the last one. */
 static double play_all(const play_state *p)
 {
     const int size = p->group->size;

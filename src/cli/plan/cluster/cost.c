@@ -15,7 +15,8 @@ plan_link plan_link_of(double latency, double bandwidth)
         .count = 2, .bytes = {0, large}, .seconds = {latency, latency + large / bandwidth}};
 }
 
-/* The time per byte between two points. Noise of a measurement may not make it negative. */
+/* Returns the time per byte between two points. It is not negative, even if noise of the
+ * measurement would make it so. */
 static double slope(const plan_link *link, int i)
 {
     const double rise = link->seconds[i + 1] - link->seconds[i];
@@ -55,9 +56,9 @@ typedef struct timetable {
     int stages, micro_batches;
     const double *passes, *sends;
     tsr_pipeline_step *steps; /* [stages][2 · micro_batches] */
-    int *next;                /* [stages]: the next step of each */
-    double *free;             /* [stages]: when the stage has made its steps */
-    double *ends;             /* [stages][2][micro_batches]: when a pass ended; < 0: it has not */
+    int *next;                /* [stages]: the next step of each stage */
+    double *free;             /* [stages]: when the stage has finished its last step */
+    double *ends;             /* [stages][2][micro_batches]: when a pass ended; < 0: not yet */
 } timetable;
 
 static double *end_of(const timetable *t, int stage, tsr_pass pass, int micro_batch)
@@ -65,7 +66,8 @@ static double *end_of(const timetable *t, int stage, tsr_pass pass, int micro_ba
     return &t->ends[(stage * 2 + (pass == TSR_PASS_BACKWARD)) * t->micro_batches + micro_batch];
 }
 
-/* Makes the next step of a stage, if what it needs is known. */
+/* Simulates the next step of a stage. Returns false if the end of the step that it waits for is not
+ * known yet, or if there are no more steps. */
 static bool make_step(const timetable *t, int stage)
 {
     if (t->next[stage] == 2 * t->micro_batches)

@@ -11,13 +11,13 @@
 #include "cli/lib/say.h"
 #include "cli/plan/plan.h"
 
-/* The usual time until another rank of a processor runs, in microseconds: the processor changes
- * from one rank that polls to another, or a rank that sleeps is woken. Measured by tessera bench
- * link on an Intel Xeon of two virtual processors (docs/communication.md). */
+/* The default time until another rank of a processor runs, in microseconds: if the processor
+ * switches from one polling rank to another, and if a sleeping rank is woken. Measured by tessera
+ * bench link on an Intel Xeon of two virtual processors (docs/communication.md). */
 #define AWAKE_US 1.5
 #define ASLEEP_US 15
 
-/* What is being read, for errors. */
+/* The file that is being read, and where errors and values are stored. */
 typedef struct reader {
     const char *path;
     char *error;
@@ -69,11 +69,11 @@ static bool check_members(const reader *r, const json_t *object, const char *whe
 
 typedef struct limits {
     const char *name;
-    double low, high; /* low is allowed only if it is 0 and the member is `optional` */
+    double low, high; /* `low` itself is allowed only if it is 0 and the member is `optional` */
     bool optional;
 } limits;
 
-/* Reads a number. A member that is optional and absent leaves `out` as it is. */
+/* Reads a number. If an optional member is absent, does not change *out. */
 static bool read_number(const reader *r, const json_t *object, const char *where, limits what,
                         double *out)
 {
@@ -134,7 +134,7 @@ static int find_host(const reader *r, const char *name)
     return -1;
 }
 
-/* An element of "links": a link between two hosts. */
+/* Reads an element of "links": a link between two hosts. */
 static bool read_pair(const reader *r, const json_t *object, int number)
 {
     static const char *const names[] = {"hosts", "latency_us", "gbytes_per_second", NULL};
@@ -161,7 +161,7 @@ static bool read_pair(const reader *r, const json_t *object, int number)
     return true;
 }
 
-/* "link", which holds for all pairs of hosts, and "links", which hold for some. */
+/* Reads "link", which applies to all pairs of hosts, and "links", which apply to single pairs. */
 static bool read_links_between(const reader *r, const json_t *root)
 {
     static const char *const names[] = {"latency_us", "gbytes_per_second", NULL};
@@ -234,7 +234,8 @@ static bool read_rank(const reader *r, const json_t *object, const char *host, i
     return true;
 }
 
-/* Reads a host and its ranks. Its link is read when the number of hosts is known. */
+/* Reads a host and its ranks. The link inside it is read later, when the number of hosts is
+ * known. */
 static bool read_host(const reader *r, const json_t *object, int number)
 {
     static const char *const names[] = {"name",    "ranks",         "link", "processors",
@@ -304,7 +305,7 @@ static bool read_cluster(const reader *r, const json_t *root)
 
 /* Measured links ------------------------------------------------------------------------------- */
 
-/* The mean of several measurements of each size. */
+/* The means of the measurements of each size. */
 typedef struct means {
     plan_link link;
     int counts[PLAN_LINK_POINTS];
@@ -315,8 +316,8 @@ typedef struct measured {
     means *links, *busy; /* [hosts][hosts] */
 } measured;
 
-/* Adds a message's time. Pairs of ranks on the same hosts share their link, so that they differ by
- * chance. */
+/* Adds the time of a message. Pairs of ranks on the same two hosts use the same link, so
+ * differences between them are noise. */
 static bool add_point(const reader *r, means *to, double bytes, double seconds)
 {
     plan_link *link = &to->link;
@@ -340,7 +341,8 @@ static bool add_point(const reader *r, means *to, double bytes, double seconds)
     return true;
 }
 
-/* Adds a result of two ranks: a message's time, or what it takes of processors. */
+/* Adds a result for two ranks: the time of a message, or the time that it keeps their processors
+ * busy. */
 static bool add_pair(const reader *r, const json_t *result, double seconds, means *to)
 {
     const plan_cluster *c = r->cluster;
@@ -369,7 +371,7 @@ static bool add_pair(const reader *r, const json_t *result, double seconds, mean
             add_point(r, &to[hosts[1] * c->hosts + hosts[0]], size, seconds));
 }
 
-/* The case of a result about a host. */
+/* The case (parameters) of a result for one host. */
 typedef struct host_case {
     int host, ranks, processors;
     const json_t *which;
@@ -396,7 +398,8 @@ static bool read_host_case(const reader *r, const json_t *result, host_case *out
     return true;
 }
 
-/* Takes how a host's ranks share its processors, unless the description says it. */
+/* Stores how the ranks of a host share its processors, unless the description of the cluster
+ * contains these values. */
 static bool add_turn(const reader *r, const json_t *result, double seconds)
 {
     plan_cluster *c = r->cluster;
@@ -415,8 +418,9 @@ static bool add_turn(const reader *r, const json_t *result, double seconds)
     return true;
 }
 
-/* Takes the time of an all-reduce of a host's ranks. The smallest one is the latency, and what
- * others take longer is the work of the ranks of a processor, one after the other. */
+/* Stores the time of an all-reduce of a host's ranks. The smallest all-reduce gives the latency.
+ * The additional time of a larger one is the work of the ranks of a processor, one after the
+ * other. */
 static bool add_memory(const reader *r, const json_t *result, double seconds)
 {
     host_case at;
@@ -459,7 +463,7 @@ static bool add_result(const reader *r, const json_t *result, const measured *to
     return add_pair(r, result, seconds, to->links);
 }
 
-/* Replaces links by those that tessera bench link has measured, and takes what else it has. */
+/* Replaces links by those that tessera bench link has measured, and stores its other results. */
 static bool read_measured(const reader *r, const json_t *root, const measured *to)
 {
     plan_cluster *c = r->cluster;

@@ -1,4 +1,4 @@
-/* A cluster, as a file describes it: hosts, their ranks, and the links inside and between hosts. */
+/* A cluster: hosts, their ranks, and the links inside and between hosts. A file describes it. */
 #ifndef TSR_CLI_PLAN_CLUSTER_HOSTS_H
 #define TSR_CLI_PLAN_CLUSTER_HOSTS_H
 
@@ -15,8 +15,8 @@ typedef struct plan_rank {
     int host;
     double flops;         /* operations per second of matrix products */
     double bandwidth;     /* bytes per second from memory */
-    double layer_seconds; /* what a layer takes in addition, whatever its size */
-    /* what a collective of tensors takes in addition, until the device goes on */
+    double layer_seconds; /* the fixed time of a layer, in addition */
+    /* the fixed time of a collective of tensors, until the device continues, in addition */
     double collective_seconds;
     uint64_t memory; /* bytes; 0: no limit */
 } plan_rank;
@@ -29,21 +29,22 @@ typedef struct plan_cluster {
     plan_rank rank[PLAN_MAX_CLUSTER_RANKS]; /* in the order of the hosts */
     plan_memory_cost memory[PLAN_MAX_HOSTS];
     plan_link *busy;  /* [hosts][hosts], see plan_group */
-    plan_link *links; /* [hosts][hosts], symmetric; on the diagonal those inside hosts */
+    plan_link *links; /* [hosts][hosts], symmetric; the diagonal has the links inside hosts */
 } plan_cluster;
 
 #define PLAN_CLUSTER_ERROR 512
 
-/* Reads the description of a cluster. `links` is the output of tessera bench link --json in a job
- * with the cluster's ranks, whose links then count instead of those of the description, and whose
- * processors and turns of hosts count where the description has none; NULL: none.
- * Returns false if a file cannot be read or something in it is wrong, with a sentence in `error`
- * that begins with the file's name. Free it with plan_cluster_free(), also after false. */
+/* Reads the description of a cluster. `links` is NULL, or a file with the output of tessera bench
+ * link --json in a job with the cluster's ranks. The links in this file replace those of the
+ * description. Its numbers of processors, and the times of turns, are used where the description
+ * has none. If a file cannot be read or is invalid, returns false and writes a sentence that begins
+ * with the file's name to `error`. The caller must call plan_cluster_free(), also after a
+ * failure. */
 bool plan_cluster_read(const char *path, const char *links, plan_cluster *out,
                        char error[PLAN_CLUSTER_ERROR]);
 void plan_cluster_free(plan_cluster *cluster);
 
-/* The number of the cluster's ranks on a host. */
+/* Returns the number of the cluster's ranks on a host. */
 int plan_cluster_host_ranks(const plan_cluster *cluster, int host);
 
 #endif

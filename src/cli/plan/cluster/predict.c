@@ -5,17 +5,17 @@
 
 #include "cli/lib/memory.h"
 
-/* What one pass of one micro-batch (training), of a part of the sequences (generation) or of a part
- * of the prompt takes on a stage. */
+/* The seconds that one pass takes on a stage. In training, a pass is one micro-batch; in
+ * generation, a part of the sequences; for a prompt, a part of the prompt. */
 typedef struct pass {
     double compute, tensor;
 } pass;
 
 /* Forward and backward passes of training take 3 times a forward pass. */
 #define TRAINING_PASSES 3
-/* A parameter, its gradient, and the two moments of AdamW, in f32. */
+/* The bytes of a parameter, its gradient, and the two moments of AdamW, in f32. */
 #define TRAINING_BYTES 16
-/* What a step of AdamW reads and writes of them, for a parameter. */
+/* The bytes that a step of AdamW reads and writes for each parameter. */
 #define STEP_BYTES 28
 
 static int place_of(const plan_grid *g, int stage, int row, int column)
@@ -33,13 +33,14 @@ static double share_of_blocks(const plan_work *w, const plan_grid *g, int stage)
     return (double)g->blocks[stage] / w->layers;
 }
 
-/* When generating: the number of parts of the sequences that stages compute at the same time. */
+/* Returns into how many parts the sequences are divided for generation, so that stages compute at
+ * the same time. */
 static int parts_of_sequences(const plan_work *w, const plan_grid *g)
 {
     return g->stages < w->sequences ? g->stages : w->sequences;
 }
 
-/* Rows that pass through a stage at once. */
+/* Returns the number of rows in one pass. */
 static double rows_of_pass(const plan_work *w, const plan_grid *g)
 {
     switch (w->goal) {
@@ -55,7 +56,7 @@ static double rows_of_pass(const plan_work *w, const plan_grid *g)
 
 /* Processors ----------------------------------------------------------------------------------- */
 
-/* How the grid's ranks share the processors of a host. */
+/* Returns how the grid's ranks share the processors of a host. */
 static plan_turns turns_of(const plan_cluster *c, const plan_grid *g, int host)
 {
     int ranks = 0;
@@ -68,7 +69,8 @@ static plan_turns turns_of(const plan_cluster *c, const plan_grid *g, int host)
 
 /* Groups --------------------------------------------------------------------------------------- */
 
-/* The group of `size` places from `first` on, each `step` after the one before. Free `host`. */
+/* Returns the group of the places first, first + step, …, `size` places in total. The caller must
+ * call free_group(). */
 static plan_group make_group(const plan_cluster *c, const plan_grid *g, int first, int step,
                              int size)
 {
@@ -95,8 +97,8 @@ static void free_group(plan_group *group)
 
 /* Computing ------------------------------------------------------------------------------------ */
 
-/* A rank computes for a pass as long as its matrix products take, or as long as it reads its
- * weights and cache, if that is longer. */
+/* Returns the time that a rank computes for a pass: the longer of the time for matrix products and
+ * the time to read weights and cache. In training, only matrix products count. */
 static double compute_seconds(const plan_cluster *c, const plan_work *w, const plan_grid *g,
                               int stage, int place)
 {
@@ -104,7 +106,7 @@ static double compute_seconds(const plan_cluster *c, const plan_work *w, const p
     const plan_part *part = &g->parts[place];
     const bool last = stage == g->stages - 1;
     const double share = share_of_blocks(w, g, stage), rows = rows_of_pass(w, g),
-                 /* of a prompt, only the last row meets the head */
+                 /* for a prompt, only the last row goes through the head */
         head_rows = w->goal == PLAN_PROMPT ? 1 : rows;
     double parameters = share * part->block_parameters * rows, bytes = share * part->block_bytes;
     if (last) {
@@ -121,8 +123,9 @@ static double compute_seconds(const plan_cluster *c, const plan_work *w, const p
     return fmax(flops / rank->flops, bytes / rank->bandwidth) + fixed;
 }
 
-/* What the ranks of a row send for a pass: two all-reduces of the activations for each block,
- * another two backward; one for the embedding, and for the head the logits or their gradient. */
+/* Returns the time of the collectives of a row in a pass. These are two all-reduces of the
+ * activations for each block, two more in the backward pass, one for the embedding, and those for
+ * the logits or their gradient. */
 static double tensor_seconds(const plan_cluster *c, const plan_work *w, const plan_grid *g,
                              int stage, int row)
 {
@@ -156,7 +159,7 @@ static double tensor_seconds(const plan_cluster *c, const plan_work *w, const pl
     return sum;
 }
 
-/* The slowest row counts. */
+/* Returns the time of a pass on the slowest row of a stage. */
 static pass stage_pass(const plan_cluster *c, const plan_work *w, const plan_grid *g, int stage)
 {
     pass slowest = {0, 0};
@@ -171,8 +174,8 @@ static pass stage_pass(const plan_cluster *c, const plan_work *w, const plan_gri
     return slowest;
 }
 
-/* The activations of a pass from a stage to the next one; all rows and columns send theirs over the
- * same link. */
+/* Returns the time to send the activations of a pass to the next stage. The ranks of all rows and
+ * columns send theirs over the same link. */
 static double send_seconds(const plan_cluster *c, const plan_work *w, const plan_grid *g, int stage)
 {
     const double bytes = rows_of_pass(w, g) * w->width * sizeof(float);
@@ -191,7 +194,7 @@ static double send_seconds(const plan_cluster *c, const plan_work *w, const plan
 
 /* Whole steps ---------------------------------------------------------------------------------- */
 
-/* Parameters of a place, in elements of 4 bytes. */
+/* Returns the number of parameters at a place, in elements of 4 bytes. */
 static double parameters_at(const plan_work *w, const plan_grid *g, int place)
 {
     const int stage = place / (g->data * g->tensor);
@@ -220,7 +223,7 @@ static void add_data(const plan_cluster *c, const plan_work *w, const plan_grid 
         if (place % each >= g->tensor || g->data == 1)
             continue;
         plan_group group = make_group(c, g, place, g->tensor, g->data);
-        /* all columns do the same at once, over the same link */
+        /* all columns do this at the same time, over the same link */
         const double bytes = parameters * sizeof(float) * g->tensor;
         slowest = fmax(
             slowest, g->sharded
@@ -241,7 +244,8 @@ static int slowest_stage(const pass *passes, int stages)
     return slowest;
 }
 
-/* The first and the last stage add the gradients of an embedding that is also the head. */
+/* Returns the time in which the first and the last stage add the gradients of an embedding that is
+ * also the head. */
 static double ends_seconds(const plan_cluster *c, const plan_grid *g)
 {
     const int each = g->data * g->tensor;
@@ -254,7 +258,8 @@ static double ends_seconds(const plan_cluster *c, const plan_grid *g)
     return sum;
 }
 
-/* All ranks add a few numbers at the end of a step: the norm of the gradients, and the loss. */
+/* Returns the time in which all ranks add the norm of the gradients and the loss at the end of a
+ * step. */
 static double end_seconds(const plan_cluster *c, const plan_grid *g)
 {
     const int all = g->data * g->tensor * g->stages;
@@ -286,9 +291,9 @@ static void predict_training(const plan_cluster *c, const plan_work *w, const pl
 }
 
 /* Returns how long a stage computes for a part, if its ranks share the processors of `host` with
- * ranks of other stages. The rates are those of ranks that all compute. With a single part, only
- * the ranks of one stage do. With several, all do, but each needs a processor only for its own
- * work. */
+ * ranks of other stages. The rates of ranks were measured while all ranks computed. With a single
+ * part, only the ranks of one stage compute at a time. With several parts, all ranks compute, but
+ * each needs a processor only for its own work. */
 static double shared_seconds(const plan_cluster *c, const plan_grid *g, const pass *passes,
                              int parts, int stage, int host)
 {
@@ -322,8 +327,8 @@ static void share_processors(const plan_cluster *c, const plan_grid *g, int part
     free(seconds);
 }
 
-/* All ranks agree on the tokens that the last stage has chosen: those of each stage, and then those
- * with the same place in all stages. */
+/* Adds the time in which all ranks agree on the tokens that the last stage has chosen: first the
+ * ranks of each stage, then the ranks with the same place in all stages. */
 static void add_agreement(const plan_cluster *c, const plan_work *w, const plan_grid *g,
                           plan_prediction *out)
 {
@@ -341,8 +346,8 @@ static void add_agreement(const plan_cluster *c, const plan_work *w, const plan_
     free_group(&across);
 }
 
-/* Parts of the sequences follow each other through the stages. A token of a part can only start
- * after its last one has left the last stage. */
+/* Predicts generation. The parts of the sequences follow each other through the stages. The next
+ * token of a part can only start after its previous token has left the last stage. */
 static void predict_generation(const plan_cluster *c, const plan_work *w, const plan_grid *g,
                                pass *passes, const double *sends, plan_prediction *out)
 {
@@ -359,14 +364,15 @@ static void predict_generation(const plan_cluster *c, const plan_work *w, const 
     out->tensor = parts * slowest->tensor;
     out->pipeline = through;
     out->idle = fmax(once + through, parts * busy) - out->compute - out->tensor - through;
-    if (out->idle < 0) { /* messages are hidden behind other parts */
+    if (out->idle < 0) { /* the computation of other parts hides messages */
         out->pipeline += out->idle;
         out->idle = 0;
     }
     add_agreement(c, w, g, out);
 }
 
-/* Passes of a long prompt follow each other through the stages, so the slowest stage counts. */
+/* Predicts one pass of a long prompt. The passes follow each other through the stages, so the
+ * slowest stage determines the time. */
 static void predict_prompt(const plan_grid *g, const pass *passes, plan_prediction *out)
 {
     const pass *slowest = &passes[slowest_stage(passes, g->stages)];
@@ -431,7 +437,7 @@ double plan_memory(const plan_work *w, const plan_grid *g, int place)
     const double parameters = parameters_at(w, g, place), rows = rows_of_pass(w, g);
     const int after = g->stages - stage,
               in_flight = after < w->micro_batches ? after : w->micro_batches;
-    /* With shards, the parameters and gradients of two blocks are there in full. */
+    /* With sharded parameters, a rank has the complete parameters and gradients of two blocks. */
     const double full = 4 * part->block_bytes / w->layers,
                  state = g->sharded ? parameters * TRAINING_BYTES / g->data + full
                                     : parameters * TRAINING_BYTES;

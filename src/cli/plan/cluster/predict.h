@@ -1,5 +1,5 @@
-/* Predicts how long a step takes on a grid of ranks: plain arithmetic, from what the model needs
- * and what the cluster has. */
+/* Predicts how long a step takes on a grid of ranks, from the properties of the model and of the
+ * cluster. */
 #ifndef TSR_CLI_PLAN_CLUSTER_PREDICT_H
 #define TSR_CLI_PLAN_CLUSTER_PREDICT_H
 
@@ -7,34 +7,34 @@
 
 /* What is predicted. */
 typedef enum plan_goal {
-    PLAN_GENERATION, /* a token of each sequence */
+    PLAN_GENERATION, /* one token of each sequence */
     PLAN_PROMPT,     /* one pass of a long prompt */
-    PLAN_TRAINING,   /* a step */
+    PLAN_TRAINING,   /* one training step */
 } plan_goal;
 
 typedef struct plan_work {
     plan_goal goal;
     int layers;
     double width, vocabulary, context;
-    int sequences;      /* in training: of a micro-batch, over all data-parallel ranks together */
-    int micro_batches;  /* in training: of a step */
+    int sequences;      /* in training: of a micro-batch, on all data-parallel ranks together */
+    int micro_batches;  /* in training: the number in a step */
     double pass_tokens; /* the tokens of a prompt that one pass computes */
     double wire_bytes;  /* the size of an element of activations when tensor parallelism sends it */
 } plan_work;
 
 /* The part of a model that a rank of a tensor-parallel group has, of all blocks together. */
 typedef struct plan_part {
-    double block_bytes, block_parameters; /* of weights; parameters are elements of matrices */
+    double block_bytes, block_parameters; /* of weights; the latter counts elements of matrices */
     double embedding_bytes;               /* on the first stage */
     double head_bytes, head_parameters;   /* on the last stage */
     double cache_bytes;
-    double activation_bytes; /* what a row of a block keeps for its backward pass */
-    double attention_flops;  /* of a row of a block, without its matrix products with weights */
-    bool tied;               /* the head is the embedding: one stage has both only once */
+    double activation_bytes; /* the bytes that a block keeps for the backward pass of a row */
+    double attention_flops;  /* operations of a block for a row, without products with weights */
+    bool tied;               /* the head is the embedding: a stage with both has one copy */
 } plan_part;
 
-/* A grid on some of the cluster's ranks. The rank with the place (stage, row, column) is
- * ranks[(stage · data + row) · tensor + column]. */
+/* A grid of some of the cluster's ranks. The rank at stage s, row r (data parallelism) and column c
+ * (tensor parallelism) is ranks[(s · data + r) · tensor + c]; this index is its place. */
 typedef struct plan_grid {
     int data, tensor, stages;
     const int *ranks;
@@ -45,24 +45,24 @@ typedef struct plan_grid {
 
 typedef struct plan_prediction {
     double seconds;
-    double compute, tensor, data, pipeline; /* parts of it: computing, sending, in each dimension */
+    double compute, tensor, data, pipeline; /* parts of it: computing, messages by dimension */
     double idle;                            /* part of it: waiting for other stages */
 } plan_prediction;
 
 void plan_predict(const plan_cluster *cluster, const plan_work *work, const plan_grid *grid,
                   plan_prediction *out);
 
-/* How far predictions for some of a cluster's ranks can be trusted. */
+/* Describes how ranks share processors, which limits how far predictions can be trusted. */
 typedef struct plan_sharing {
-    /* The host with the most ranks for each processor, if that is more than 1, among those with
-     * less than one processor if there are any; −1: none. */
+    /* Among the hosts with more ranks than processors, the host with the most ranks for each
+     * processor. Hosts with less than one processor come first. −1: there is no such host. */
     int host;
-    int ranks;    /* its ranks among these */
-    bool is_part; /* its processors are less than one: it shares them with other hosts */
+    int ranks;    /* the number of the given ranks on this host */
+    bool is_part; /* the host has less than one processor, which it shares with other hosts */
 } plan_sharing;
 plan_sharing plan_sharing_of(const plan_cluster *cluster, int count, const int *ranks);
 
-/* Bytes that the rank at a place of the grid needs. */
+/* Returns the bytes of memory that the rank at a place of the grid needs. */
 double plan_memory(const plan_work *work, const plan_grid *grid, int place);
 
 #endif

@@ -17,7 +17,7 @@ static const char *unit(const plan_outcome *o)
     return units[o->search->work.goal];
 }
 
-/* Tokens per second. */
+/* Returns the predicted tokens per second. */
 static double speed(const plan_outcome *o, const plan_candidate *c)
 {
     const plan_work *w = &o->search->work;
@@ -27,7 +27,7 @@ static double speed(const plan_outcome *o, const plan_candidate *c)
     return tokens / c->predicted.seconds;
 }
 
-/* The hosts whose ranks take part, as "left 0-1, right 2". */
+/* Writes the hosts whose ranks take part, and these ranks, as in "left 0-1, right 2". */
 static char *places(const plan_outcome *o, const plan_candidate *c, size_t size, char *text)
 {
     const plan_cluster *cluster = o->search->cluster;
@@ -59,7 +59,7 @@ static void time_cell(cli_table *table, double seconds)
     cli_table_cell(table, "%s", seconds > 0 ? cli_duration(1e9 * seconds, text) : "-");
 }
 
-/* The predicted times, unless they are known to be wrong. */
+/* Adds the predicted times, or "?" if they cannot be predicted. */
 static void add_times(cli_table *table, const plan_outcome *o, const plan_candidate *c)
 {
     const plan_prediction *p = &c->predicted;
@@ -103,7 +103,7 @@ static void print_grids(const plan_outcome *o)
     cli_table_destroy(&table);
 }
 
-/* Says which of the printed predictions are not within 25 % of measurements, and why. */
+/* Prints which predictions may differ from measurements by more than 25 %, and why. */
 static void print_trust(const plan_outcome *o)
 {
     const plan_cluster *cluster = o->search->cluster;

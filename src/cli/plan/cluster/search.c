@@ -7,7 +7,7 @@
 #include "cli/lib/memory.h"
 #include "tessera/pipeline.h"
 
-/* With more hosts, only all of them together and each alone are tried. */
+/* With more hosts than this, only all hosts together and each host alone are tried. */
 #define MAX_SUBSET_HOSTS 6
 
 /* The ranks of which grids are made. */
@@ -18,8 +18,9 @@ typedef struct pool {
 
 /* What a rank has of the model ----------------------------------------------------------------- */
 
-/* In f32: the inputs of both norms, q, k, v, the output of attention, what is inside the MLP, and
- * the sums that residual connections add. */
+/* Returns the bytes that a block keeps for the backward pass of a row, in f32: the inputs of both
+ * norms, q, k, v, the output of attention, the values inside the MLP, and the sums after the
+ * residual connections. */
 static double activation_bytes(const tsr_model_config *m, const tsr_model_rank_plan *rank)
 {
     const double whole = 6 * (double)m->width,
@@ -33,7 +34,8 @@ static plan_part part_of(const plan_search *s, const tsr_model_config *m,
                          const tsr_model_rank_plan *rank)
 {
     const double head = (double)rank->vocabulary * (double)m->width,
-                 /* on average, a row sees half of the context; keys and values count 2 each */
+                 /* on average, a row attends to half of the context; keys and values take 2
+                  * operations each */
         seen = s->work.context / 2;
     return (plan_part){
         .block_bytes = (double)(rank->attention_bytes + rank->mlp_bytes + rank->norm_bytes),
@@ -48,7 +50,7 @@ static plan_part part_of(const plan_search *s, const tsr_model_config *m,
     };
 }
 
-/* What counts as a rank's rate when work is divided. */
+/* Returns the rate of a rank by which work is divided. */
 static double rate_of(const plan_search *s, int rank)
 {
     const plan_rank *r = &s->cluster->rank[rank];
@@ -63,7 +65,7 @@ static bool rates_differ(const plan_search *s, const int *ranks, int count)
     return false;
 }
 
-/* Fills in the parts of a tensor-parallel group. */
+/* Computes the part of the model that each rank of a tensor-parallel group has. */
 static tsr_status divide_row(const plan_search *s, const tsr_model_config *m, const int *ranks,
                              int count, plan_part *out)
 {
@@ -91,8 +93,9 @@ static tsr_status divide_row(const plan_search *s, const tsr_model_config *m, co
 
 /* Candidates ----------------------------------------------------------------------------------- */
 
-/* The rate of a stage is that of its slowest row, and the rate of a row the sum of its ranks'. The
- * head counts as blocks of the last stage. */
+/* Divides the blocks among stages by their rates. The rate of a stage is that of its slowest row,
+ * and the rate of a row is the sum of its ranks' rates. The head counts as additional blocks of the
+ * last stage. */
 static tsr_status divide_blocks(const plan_search *s, const plan_candidate *c,
                                 const plan_part *parts)
 {
@@ -171,7 +174,7 @@ static tsr_status make(const plan_search *s, const tsr_model_config *m, const po
     return status;
 }
 
-/* Whether the model and the batch can be divided like that. */
+/* Returns whether the model and the batch can be divided in this way. */
 static bool is_possible(const plan_search *s, const tsr_model_config *m, const plan_candidate *c)
 {
     if (c->tensor > m->heads || c->stages > m->layers)
@@ -190,7 +193,7 @@ static tsr_status add_shape(const plan_search *s, const tsr_model_config *m, con
     return status;
 }
 
-/* All grids of the ranks of a pool. */
+/* Adds all grids of the ranks of a pool. */
 static tsr_status add_pool(const plan_search *s, const tsr_model_config *m, const pool *from,
                            plan_candidates *out)
 {
@@ -216,7 +219,7 @@ static void add_host(const plan_cluster *c, int host, pool *out)
             out->ranks[out->count++] = i;
 }
 
-/* Hosts whose bits are set, or all hosts. */
+/* Returns the ranks of the hosts whose bits are set, or of all hosts. */
 static pool pool_of(const plan_cluster *c, unsigned hosts, bool all)
 {
     pool out = {0};
@@ -226,7 +229,7 @@ static pool pool_of(const plan_cluster *c, unsigned hosts, bool all)
     return out;
 }
 
-/* True if an earlier rank is like this one. */
+/* Returns whether an earlier rank has the same properties as this one. */
 static bool is_known(const plan_cluster *c, int rank)
 {
     const plan_rank *r = &c->rank[rank];
@@ -262,8 +265,8 @@ static tsr_status add_all(const plan_search *s, const tsr_model_config *m, plan_
     return status == TSR_OK ? add_pool(s, m, &all, out) : status;
 }
 
-/* The fastest first, and those that are not predicted last. Of equally fast ones, the one with
- * fewer ranks, and then with fewer stages. */
+/* Sorts candidates: the fastest first, and those whose time is not predicted last. Of equally fast
+ * ones, the one with fewer ranks comes first, then the one with fewer stages. */
 static int compare(const void *a, const void *b)
 {
     const plan_candidate *x = a, *y = b;
