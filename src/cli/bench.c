@@ -264,7 +264,7 @@ static int check_options(const bench *what)
     return code == CLI_DONE ? check_shares(what) : code;
 }
 
-/* What is measured, for the functions that write it. */
+/* Describes a measurement for the functions that write its results. */
 typedef struct measured {
     const bench_context *context;
     const bench *what;         /* NULL for a complete run */
@@ -394,7 +394,7 @@ static bool is_set(const char *variable)
 }
 
 /* Removes RANK or WORLD_SIZE from the environment if only one of them is set. Launchers set both,
- * so a single one was left over in the shell. Removes nothing if TESSERA_BOOT is "env", which
+ * so a single variable is left over in the shell. Removes nothing if TESSERA_BOOT is "env", which
  * requires both variables. */
 static void forget_half_a_rank(void)
 {

@@ -1,6 +1,6 @@
 # Completion of the tessera command for bash. It asks the tool for its commands, benchmarks and options, so that it is never out of date.
 
-# Prints the help of a command such as "bench model"; that of "bench" for "bench matmul", which has none of its own.
+# Prints the help of a command such as "bench model". For "bench matmul", which has no help of its own, prints that of "bench".
 _tessera_help() {
     # shellcheck disable=SC2086 # the words of the command
     "${COMP_WORDS[0]}" help $1 2>/dev/null || "${COMP_WORDS[0]}" help ${1%% *} 2>/dev/null
@@ -23,7 +23,7 @@ _tessera() {
     local current=${COMP_WORDS[COMP_CWORD]} command='' words word
     words=$(_tessera_words "")
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-        # A word that may not follow is an argument, or an option.
+        # A word that cannot follow the command is an argument or an option.
         [[ " ${words//$'\n'/ } " == *" $word "* ]] || { words='' && break; }
         command+="${command:+ }$word"
         [[ $command == *" "* ]] && words='' || words=$(_tessera_words "$command")

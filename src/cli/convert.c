@@ -13,7 +13,7 @@
 #include "cli/lib/terminal.h"
 #include "tessera/convert.h"
 
-#define EXIT_INTERRUPTED 130 /* as a shell reports a program that SIGINT has ended */
+#define EXIT_INTERRUPTED 130 /* the exit code of shells for a program that SIGINT has ended */
 
 static tsr_convert_params chosen;
 static bool quiet;
@@ -76,8 +76,8 @@ static void note(void *user, const char *sentence)
         cli_say("convert: %s", sentence);
 }
 
-/* Catches what would end the tool before it has removed its temporary files; a file that becomes
- * too large is an error of a write. */
+/* Catches the signals that would end the tool before it has removed its temporary files. Ignores
+ * SIGXFSZ, so that writing a file that becomes too large fails with an error. */
 static void catch_signals(void)
 {
     const struct sigaction action = {.sa_handler = interrupt}, ignored = {.sa_handler = SIG_IGN};

@@ -59,7 +59,7 @@ static void help(FILE *out)
     cli_options_help(out, options);
 }
 
-/* A row of floats, and its bytes in the file, which are little-endian on any machine. */
+/* Converts a row of little-endian floats from the file to floats. */
 static void decode(const uint8_t *bytes, float *values)
 {
     for (int64_t i = 0; i < columns; i++, bytes += 4) {

@@ -1,4 +1,4 @@
-/* tessera tokenize: text to token ids, and ids to text. */
+/* tessera tokenize: converts text to token ids, and ids to text. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -50,7 +50,7 @@ static const char *reason(void)
     return strncmp(text, prefix, sizeof prefix - 1) == 0 ? text + sizeof prefix - 1 : text;
 }
 
-/* Reads all of standard input; free(*out). A zero byte follows it. */
+/* Reads all of standard input and adds a zero byte. The caller must free *out. */
 static int read_input(char **out, size_t *size)
 {
     size_t capacity = 65536, used = 0, got;
@@ -81,7 +81,7 @@ static int read_input(char **out, size_t *size)
 
 /* Output --------------------------------------------------------------------------------------- */
 
-/* Returns text of any bytes in base64; free() it. */
+/* Returns any bytes in base64. The caller must free the text. */
 static char *base64(const char *text, size_t size)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -98,7 +98,7 @@ static char *base64(const char *text, size_t size)
     return out;
 }
 
-/* Adds text of any bytes: null if it is not UTF-8. */
+/* Adds a text that may have any bytes. Adds null if it is not UTF-8. */
 static void add_text(json_t *object, const char *name, const char *text, size_t size)
 {
     json_t *value = json_stringn(text, size);

@@ -9,7 +9,7 @@
 #include "cli/lib/memory.h"
 #include "cli/lib/terminal.h"
 
-/* A person may think for as long as this between two messages: ten years. */
+/* The longest time that a person may take for a message: ten years. */
 #define PATIENCE_NS UINT64_C(315360000000000000)
 
 static void prompt(const char *sign)

@@ -28,7 +28,7 @@ static bool read_format(void *user, const char *text, char *problem, size_t size
     return false;
 }
 
-static char format_help[320]; /* chat_options_help writes it */
+static char format_help[320]; /* filled in by chat_options_help */
 
 static const cli_option chat_option_table[] = {
     {"system", "TEXT", "what the model is told before the conversation",

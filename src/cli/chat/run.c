@@ -1,4 +1,4 @@
-/* tessera chat: messages become tokens, and the model's reply is printed as it comes. */
+/* tessera chat: converts messages to tokens, and prints the model's reply while it is generated. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +16,12 @@ typedef struct chat {
     tsr_tokenizer *tokenizer;
     tsr_generator *generator;
     tsr_chat_format format;
-    bool needs_format; /* the model's files name none that is known */
+    bool needs_format; /* no known format was found in the model's files */
     int64_t context;
     int32_t end[INFERENCE_MAX_END_TOKENS];
     int end_count;
     /* the conversation */
-    int sequence;   /* -1: it has no message yet */
+    int sequence;   /* -1: the conversation has no message yet */
     uint64_t count; /* the number of conversations before this one */
     int64_t length; /* the number of tokens of the conversation */
     tsr_chat_after after;
@@ -93,7 +93,7 @@ static tsr_status add_token(chat *c, reply *r, int32_t token)
     size_t size = 0;
     bool stopped = false;
     c->length++;
-    if (token >= tsr_tokenizer_size(c->tokenizer)) /* a vocabulary may be padded */
+    if (token >= tsr_tokenizer_size(c->tokenizer)) /* padding of the vocabulary */
         return TSR_OK;
     const tsr_status status = tsr_text_stream_add(r->stream, token, &text, &size, &stopped);
     if (status == TSR_OK)
@@ -125,7 +125,7 @@ static tsr_status generate(chat *c, reply *r)
     return TSR_OK;
 }
 
-/* The ids of the message belong to the sequence now: the reply follows them. */
+/* Generates and prints the reply to a message whose ids have been added to the sequence. */
 static tsr_status reply_to(chat *c, const int32_t *ids, uint64_t count, tsr_finish *finish)
 {
     reply r = {0};
@@ -235,8 +235,8 @@ static tsr_status obey(chat *c, const chat_line *line, bool *ended, tsr_finish *
     return line->size > 0 ? answer(c, line, finish) : TSR_OK;
 }
 
-/* An interrupt in a reply ends the conversation of several ranks: a rank that had already finished
- * the reply was ended by the same signal. */
+/* Reads messages and replies to them. In a job of several ranks, an interrupt during a reply ends
+ * the conversation, because the same signal has ended ranks that had already finished the reply. */
 static tsr_status talk(chat *c, int *code)
 {
     bool ended = false;
@@ -262,7 +262,7 @@ static tsr_status talk(chat *c, int *code)
     return TSR_OK;
 }
 
-/* The library's sentences about formats begin with the command's name already. */
+/* Prints an error. The library's errors about formats already begin with the command's name. */
 static int failed(const char *problem, bool by_format)
 {
     static const char name[] = "chat: ";

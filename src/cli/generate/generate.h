@@ -12,7 +12,7 @@
 #define GENERATE_MAX_STOPS 16
 
 typedef struct generate_prompt {
-    const char *text; /* NULL: given as ids */
+    const char *text; /* NULL: the prompt was given as ids */
     int32_t *ids;
     int64_t count;
 } generate_prompt;
@@ -31,17 +31,18 @@ extern const cli_option generate_option_table[];
 /* Reads the arguments into generate_chosen. Returns an exit code. */
 int generate_options_read(int argc, char **argv);
 
-/* The text of a sequence, prompt and generated, as far as it is certain. */
+/* The text of a sequence: the prompt and what was generated, without an end that later tokens may
+ * still change. */
 typedef struct generate_text {
     tsr_text_stream *stream; /* NULL: there is no tokenizer */
-    char *bytes;             /* NULL: none yet */
+    char *bytes;             /* NULL: no text yet */
     size_t size, capacity;
     size_t prompt_size;
     size_t printed;
 } generate_text;
 
-/* Opens the model's tokenizer and encodes the prompts. *out stays NULL if there is none, which is
- * an error only if a text was given. */
+/* Opens the model's tokenizer and encodes the prompts. *out stays NULL if the model has no
+ * tokenizer. This is an error only if an option needs it. */
 tsr_status generate_text_open(tsr_tokenizer **out);
 /* Begins a text. If the tokenizer is NULL there is no text, and the functions below do nothing. */
 tsr_status generate_text_begin(generate_text *text, const tsr_tokenizer *tokenizer);
@@ -50,17 +51,17 @@ tsr_status generate_text_add_prompt(generate_text *text, const tsr_tokenizer *to
 /* Adds a generated token. Sets *stopped if a string of --stop ends the text. */
 tsr_status generate_text_add(generate_text *text, const tsr_tokenizer *tokenizer, int32_t id,
                              bool *stopped);
-/* Adds what has been held back, when no more tokens come. */
+/* Adds the text that was held back. Call this when no more tokens follow. */
 tsr_status generate_text_end(generate_text *text);
 void generate_text_finish(generate_text *text);
 
 /* What a sequence has generated. */
 typedef struct generate_result {
-    int32_t *ids; /* [count]: prompt and generated */
+    int32_t *ids; /* [count]: the ids of the prompt, then the generated ones */
     int64_t count, prompt_count, capacity;
     double *log_probabilities; /* [count − prompt_count] */
     tsr_finish finish;
-    bool stopped; /* by a string */
+    bool stopped; /* a string of --stop has ended the text */
     generate_text text;
     float *logits; /* [logit_rows, vocabulary] */
     int64_t logit_rows, logit_capacity;
@@ -81,8 +82,8 @@ typedef struct generate_summary {
 /* Prints the JSON document. */
 void generate_print_json(const generate_summary *summary, int count,
                          const generate_result *results);
-/* Prints what a step has added: the text that is certain, or ids if there is no tokenizer. If there
- * are several sequences, prints each when it has ended. */
+/* Prints what a step has added: text, or ids if there is no tokenizer. If there are several
+ * sequences, prints all of them when all have ended. */
 void generate_print_step(const tsr_tokenizer *tokenizer, int count, generate_result *results);
 
 #endif

@@ -1,4 +1,4 @@
-/* What tessera generate keeps of sequences and prints. */
+/* Stores the results of tessera generate, and prints them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,7 +156,7 @@ static bool ended(const generate_result *result)
     return result->stopped || result->finish != TSR_FINISH_NONE;
 }
 
-/* One sequence: text as it comes. */
+/* Prints the part of a sequence that has not been printed yet. */
 static void print_one(const tsr_tokenizer *tokenizer, generate_result *result)
 {
     if (tokenizer != NULL) {

@@ -10,7 +10,7 @@
 typedef struct job {
     inference_job base;
     tsr_generator *generator;
-    tsr_tokenizer *tokenizer; /* NULL: there is none */
+    tsr_tokenizer *tokenizer; /* NULL: the model has no tokenizer */
     generate_result results[GENERATE_MAX_PROMPTS];
     int sequences[GENERATE_MAX_PROMPTS];
     bool interrupted;
@@ -38,7 +38,7 @@ static void keep_logits(void *user, int sequence, int64_t position, const float 
                                        tsr_model_get_config(j->base.model)->vocabulary, logits);
 }
 
-/* Returns the length that the longest sequence needs, within the model's context. */
+/* Returns the length that the longest sequence needs, but at most the model's context. */
 static int64_t context_needed(const job *j)
 {
     const int64_t largest = tsr_model_get_config(j->base.model)->context;
@@ -113,7 +113,8 @@ static tsr_status keep(job *j, generate_result *result, const tsr_generated *tok
     return status;
 }
 
-/* All ranks have the same tokens, so that they remove the same sequences. */
+/* Stores the tokens of a step. All ranks have the same tokens, so they remove the same
+ * sequences. */
 static tsr_status keep_all(job *j, int count, const tsr_generated *tokens)
 {
     for (int t = 0; t < count; t++) {

@@ -1,4 +1,5 @@
-/* The text of tessera generate: prompts become tokens, tokens become text, and strings end it. */
+/* The text of tessera generate: converts prompts to tokens and tokens to text, and finds the
+ * strings that end a text. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +7,7 @@
 #include "cli/lib/memory.h"
 #include "cli/lib/say.h"
 
-/* A model without a tokenizer can continue ids only. */
+/* Returns whether a tokenizer is needed. Without one, a model can only continue ids. */
 static bool needs_text(void)
 {
     bool needed = generate_chosen.stop_count > 0;
@@ -45,7 +46,7 @@ tsr_status generate_text_begin(generate_text *text, const tsr_tokenizer *tokeniz
 {
     if (tokenizer == NULL)
         return TSR_OK;
-    /* JSON must be UTF-8; a terminal or a file gets the bytes as they are. */
+    /* JSON must be UTF-8. Other output has the bytes unchanged. */
     return tsr_text_stream_create(
         tsr_text_stream_params(.tokenizer = tokenizer, .stops = generate_chosen.stops,
                                .stop_count = generate_chosen.stop_count,

@@ -1,5 +1,5 @@
-/* What commands that generate with a model share: their options, and opening the model on all
- * ranks. */
+/* Code that the commands that generate with a model share: their options, and opening the model on
+ * all ranks. */
 #ifndef TSR_CLI_INFERENCE_INFERENCE_H
 #define TSR_CLI_INFERENCE_INFERENCE_H
 
@@ -25,12 +25,12 @@ typedef struct inference_options {
     double timeout;
 } inference_options;
 
-/* The values of the options, before reading them their defaults. */
+/* The values of the options. They are the defaults until the options have been read. */
 extern inference_options inference_chosen;
 
-/* Lines of a table of options. */
+/* Entries for tables of options. */
 /* clang-format off */
-/* How tokens are chosen. */
+/* Options for choosing tokens. */
 #define INFERENCE_SAMPLING_OPTIONS                                                                 \
     {"greedy", NULL, "always take the most likely token", .flag = &inference_chosen.greedy},       \
     {"temperature", "T", "divide logits by T (default: 0.8)",                                      \
@@ -48,7 +48,7 @@ extern inference_options inference_chosen;
     {"seed", "N", "of the draw; the same seed gives the same text (default: 0)",                   \
      .integer = &inference_chosen.seed, .low = 0, .high = 9e15}
 
-/* How the model is kept. */
+/* Options for storing the model and its cache. */
 #define INFERENCE_DTYPE_OPTIONS                                                                    \
     {"dtype", "TYPE",                                                                              \
      "keep matrices as f32, f16, bf16, or quantised, such as q8_0 (default: as the file has them)",\
@@ -56,7 +56,7 @@ extern inference_options inference_chosen;
     {"cache-dtype", "TYPE", "keep keys and values as f32 (default), f16 or bf16",                  \
      .read = cli_read_float_dtype, .user = &inference_chosen.cache_dtype}
 
-/* How the ranks divide the work. */
+/* Options for dividing the work among ranks. */
 #define INFERENCE_JOB_OPTIONS                                                                      \
     {"prefill", "N",                                                                               \
      "the most tokens of a prompt in one pass (default: 256, or fewer with stages)",               \
@@ -100,25 +100,26 @@ int inference_end_tokens(const tsr_tokenizer *tokenizer, int most, int32_t *ids)
 
 typedef struct inference_job {
     tsr_comm *comm;
-    tsr_comm *stages; /* one rank of each stage: those with this one's place; NULL: one stage */
+    tsr_comm *stages; /* the ranks with this rank's place in all stages; NULL: one stage */
     tsr_device *device;
     tsr_stream *stream;
     tsr_group *group;
     tsr_model *model;
     bool first;        /* this is rank 0, which prints */
-    char problem[160]; /* with the options, which the library does not know; "": none */
+    char problem[160]; /* an error in the options that the library does not detect; "": none */
 } inference_job;
 
-/* Opens the model on this rank's device. If that fails, call inference_close nevertheless. */
+/* Opens the model on this rank's device. The caller must call inference_close even if this
+ * fails. */
 tsr_status inference_open(inference_job *job);
 void inference_close(inference_job *job);
 /* Returns the sentence about what failed. */
 const char *inference_problem(const inference_job *job);
 
-/* SIGINT and SIGTERM end the generator's sequences at the next token. A second signal ends the
- * process. NULL: the signals do again what they did. */
+/* Makes SIGINT and SIGTERM end the generator's sequences at the next token. A second signal ends
+ * the process. If `generator` is NULL, restores the earlier handling of the signals. */
 void inference_catch_signals(tsr_generator *generator);
-/* The exit code of a command that a signal has ended, as a shell reports it. */
+/* The exit code of a command that a signal has ended, as shells report it. */
 #define INFERENCE_INTERRUPTED 130
 
 #endif

@@ -1,4 +1,4 @@
-/* A model on all ranks of a job. */
+/* Opens a model on all ranks of a job. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The defaults of the options that commands share, and the params that they make. */
+/* The options that the commands share: their defaults, and their conversion to params. */
 #include "cli/inference/inference.h"
 
 inference_options inference_chosen = {

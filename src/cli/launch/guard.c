@@ -16,8 +16,8 @@
 
 #include "cli/launch/launch.h"
 
-/* How often to search for processes, because processes may start others while they are being
- * killed. */
+/* The largest number of searches for processes. Several may be needed, because processes may start
+ * others while they are being killed. */
 #define MAX_ROUNDS 50
 
 /* Closes all files except one. Otherwise a process that reads the launcher's output would not see

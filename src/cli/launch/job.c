@@ -1,5 +1,5 @@
-/* The state of a running job: it changes through signals to the launcher, ranks that end, and the
- * deadlines that both set. */
+/* The state of a running job. Signals to the launcher, ranks that end, and the deadlines that both
+ * set change it. */
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -97,8 +97,8 @@ bool launch_job_catch_signals(launch_job *job)
     return job->signal_fd >= 0;
 }
 
-/* Starts a process in the place of a rank that has failed, if there may be one more. It joins the
- * job when the others let it. */
+/* Starts a process that replaces a failed rank, unless --respawn does not allow more. The process
+ * joins the job when the other ranks grow their communicator. */
 static void replace(launch_job *job, int number)
 {
     if (job->started >= job->options->ranks + job->options->respawn)
@@ -154,8 +154,7 @@ static void look_for_ends(launch_job *job)
     }
 }
 
-/* Handles a signal that ends the job. Also sets a limit to the time in which somebody must read the
- * remaining output. */
+/* Handles a signal that ends the job. Also sets the deadline for reading the remaining output. */
 static void handle_end(launch_job *job, int signal)
 {
     int64_t grace = job->stopping ? 0 : (int64_t)(job->options->grace * 1000);

@@ -22,7 +22,7 @@ typedef struct launch_options {
     const char *device_map; /* the value of --device-map, or NULL */
     double grace;           /* seconds between SIGTERM and SIGKILL */
     bool no_prefix;
-    bool keep_going; /* a rank that fails does not end the others */
+    bool keep_going; /* a failed rank does not end the others */
     int64_t respawn; /* how many ranks that fail are replaced; implies keep_going */
     char **program;  /* the program's name and arguments, terminated by NULL */
 } launch_options;
@@ -49,7 +49,8 @@ typedef struct launch_env {
 bool launch_env_init(launch_env *env, int ranks, const launch_devices *devices);
 void launch_env_finish(launch_env *env);
 /* Returns the complete environment of a rank. It is one block of memory; free it with free(). If
- * `joins`, it is that of a process that takes the rank's device and joins the running job. */
+ * `joins` is true, it is the environment of a process that gets the rank's device and joins the
+ * running job. */
 char **launch_env_of_rank(const launch_env *env, int rank, bool joins);
 
 /* guard.c: a process that kills the job's processes if the launcher is killed. */
@@ -71,7 +72,7 @@ typedef struct launch_stream {
 typedef struct launch_rank {
     pid_t pid; /* number of the process and of its process group */
     bool running;
-    int place; /* the rank in whose place it is; itself unless it is a replacement */
+    int place; /* the rank that this process replaces; its own number if it replaces none */
     launch_stream streams[2];
 } launch_rank;
 

@@ -111,7 +111,7 @@ static int wait_for_exec(int problem)
 int launch_rank_start(launch_rank *rank, int number, const launch_env *env, launch_job *job)
 {
     const launch_options *options = job->options;
-    /* for output, errors, and a failure to start */
+    /* pipes for output, errors, and a failure to start */
     int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
     bool made =
         make_pipe(pipes[2]) && (options->no_prefix || (make_pipe(pipes[0]) && make_pipe(pipes[1])));

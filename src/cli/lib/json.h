@@ -21,13 +21,13 @@ void cli_json_null(json_t *object, const char *name);
 void cli_json_bool(json_t *object, const char *name, bool value);
 /* A value above 2^63 - 1 is written as a decimal string. */
 void cli_json_u64(json_t *object, const char *name, uint64_t value);
-/* Infinity and NaN are written as null. */
+/* Adds a real number. Infinity and NaN are written as null. */
 void cli_json_real(json_t *object, const char *name, double value);
 /* A driver may return text that is not UTF-8. In such a text, the bytes that are not ASCII are
  * replaced by question marks. */
 void cli_json_text(json_t *object, const char *name, const char *text);
 
-/* In a document that was read, replaces the control characters in all strings by question marks.
+/* Replaces the control characters in all strings of a document that was read by question marks.
  * Does not change the names of members. */
 void cli_json_mend(json_t *value);
 

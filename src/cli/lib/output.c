@@ -131,7 +131,8 @@ static bool close_file(cli_output *output)
     /* If an earlier write failed, stdio has not kept the reason. Then the error is EIO. */
     errno = 0;
     bool written = fflush(output->file) == 0 && !ferror(output->file);
-    /* Before the file gets its name: otherwise a crash of the system could leave an empty file. */
+    /* Synchronise before the file gets its name. Otherwise a crash of the system could leave an
+     * empty file. */
     if (written && output->temporary != NULL)
         written = fsync(fileno(output->file)) == 0;
     const int reason = errno != 0 ? errno : EIO;

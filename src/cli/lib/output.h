@@ -32,8 +32,8 @@ bool cli_output_begin(const char *path, cli_output *output);
  * failed. */
 bool cli_output_end(cli_output *output);
 
-/* The same for a file that must be new: fails with EEXIST if something has its name by now, and
- * changes nothing then. */
+/* Does the same for a file that must be new. If a file with this name exists by now, fails with
+ * EEXIST and does not change that file. */
 bool cli_output_end_new(cli_output *output);
 
 #endif

@@ -11,9 +11,9 @@
 
 /* How the ranks of a job divide a model: the values of --stages, --stage-layers and --rates. */
 typedef struct cli_stages {
-    int64_t count; /* 0: as many as there are layers given, or 1 */
+    int64_t count; /* 0: the number of entries of `layers`, or 1 if it has none */
     cli_layers layers;
-    cli_rates rates;      /* of the ranks of each stage, or of all ranks of the job */
+    cli_rates rates;      /* for the ranks of one stage, or for all ranks of the job */
     double *stage_speeds; /* [stages]: the sums of rates; set by cli_stages_divide */
 } cli_stages;
 
@@ -21,16 +21,16 @@ typedef struct cli_stages {
  * option to `problem`. */
 bool cli_stages_fit(const cli_stages *stages, int ranks, char *problem, size_t size);
 
-/* Divides the job's ranks over stages of consecutive ranks. *group has the ranks of a stage,
- * and *across one rank of each stage, as in tsr_pipeline_params; NULL if there is one stage. The
- * caller destroys both, also after an error. Measures the rates of all ranks first, if --rates says
- * so. Collective over the job. */
+/* Divides the job's ranks over stages of consecutive ranks. *group contains the ranks of this
+ * rank's stage. *across contains one rank of each stage, as in tsr_pipeline_params, and is NULL if
+ * there is one stage. The caller destroys both, also after an error. With --rates measured,
+ * measures the rates of all ranks first. Collective over the job. */
 TSR_NODISCARD tsr_status cli_stages_create(cli_stages *stages, tsr_comm *job, tsr_stream *stream,
                                            const tsr_group_params *params, tsr_group **group,
                                            tsr_comm **across);
 
-/* Fills in how this rank's model is divided: over the stages by --stage-layers, or by the rates of
- * all ranks, and inside a stage by the rates of its ranks. `out` refers to memory of `stages`. */
+/* Fills in how the model is divided: among stages by --stage-layers or by the rates of all ranks,
+ * and inside a stage by the rates of its ranks. `out` refers to memory of `stages`. */
 void cli_stages_divide(cli_stages *stages, const tsr_comm *job, tsr_model_params *out);
 
 #endif

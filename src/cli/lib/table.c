@@ -171,7 +171,8 @@ static bool is_empty(const cli_table *table, int column)
     return true;
 }
 
-/* Vertical bars are escaped, because they would end the cell. */
+/* Returns the width of a cell in Markdown. Vertical bars are escaped, because they would end the
+ * cell. */
 static int markdown_width(const char *text)
 {
     int width = cli_text_width(text);
@@ -221,7 +222,7 @@ void cli_table_markdown(const cli_table *table, FILE *out)
     }
 }
 
-/* A field is quoted if it contains a character that has a meaning. */
+/* Writes a field. Quotes it if it contains a character with a meaning in CSV. */
 static void csv_field(FILE *out, const char *text)
 {
     if (strpbrk(text, ",\"\r\n") == NULL) {

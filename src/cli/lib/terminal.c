@@ -202,7 +202,7 @@ void cli_line(FILE *out, const char *format, ...)
 
 /* Standard output ---------------------------------------------------------------------------- */
 
-static int flush_problem; /* of the first flush that failed: the next ones need not fail */
+static int flush_problem; /* the errno of the first flush that failed; later flushes may succeed */
 
 void cli_flush(void)
 {

@@ -34,10 +34,10 @@ void cli_wrap(FILE *out, const char *text);
  * terminal is known. Lines in a file or a pipe are not broken. */
 void cli_line(FILE *out, const char *format, ...) CLI_PRINTF(2, 3);
 
-/* Writes what standard output has buffered, so that a reader sees it now. */
+/* Writes the buffered standard output now. */
 void cli_flush(void);
-/* Writes the rest at the end. Returns why some of standard output could not be written, as errno
- * has it, or 0. */
+/* Writes the rest of standard output at the end. If some of the output could not be written,
+ * returns the errno; otherwise 0. */
 int cli_flush_end(void);
 
 #endif

@@ -16,7 +16,7 @@ const sample_kind sample_batch = {
 
 static int create_distributed(const sample_options *options, tsr_sampler **sampler)
 {
-    tsr_sampler *base = *sampler; /* NULL: divides a dataset of n items */
+    tsr_sampler *base = *sampler; /* NULL: the sampler divides a dataset of n items */
     bool wraps = base != NULL;
     tsr_torch_options torch = {.version = options->torch.version};
     if (options->order == TSR_ORDER_TORCH)

@@ -14,7 +14,8 @@ static void print_words(tsr_rng *rng, int64_t count, sample_output *output)
     }
 }
 
-/* MLX's generator gives different words for different counts, so all words are computed at once. */
+/* MLX's generator gives different words for different counts, so all words are computed in one
+ * call. */
 static int run_threefry(const sample_options *options, uint64_t count)
 {
     uint8_t *bytes = cli_alloc(count, 4);

@@ -124,7 +124,7 @@ void sample_output_value(sample_output *output, int64_t value);
 /* Writes a batch. In text, marks the indices whose mask is 0. `mask` may be NULL. */
 void sample_output_batch(sample_output *output, const int64_t *values, const uint8_t *mask,
                          uint64_t count);
-/* Writes single values. Marks them in the same way. */
+/* Writes single values, and marks them as sample_output_batch does. */
 void sample_output_values(sample_output *output, const int64_t *values, const uint8_t *mask,
                           uint64_t count);
 void sample_output_finish(sample_output *output);
