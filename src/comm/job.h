@@ -74,7 +74,8 @@ struct tsr_comm {
     bool grace_extended;
     tsr_status status; /* TSR_OK until the communicator fails */
     char why[TSR__COMM_WHY];
-    /* What tsr__job_apply has yet to do because the communicator has failed. */
+    /* Whether tsr__job_apply must still cancel the requests, and report the failure to the other
+     * ranks. */
     bool must_cancel, must_announce;
     bool was_shrunk; /* there is a communicator of the survivors */
 };

@@ -9,9 +9,9 @@
 /* The name of Vulkan's loader, for dlopen. */
 extern const char tsr__vulkan_loader[];
 
-/* Writes the path of the user's folder for caches: $XDG_CACHE_HOME, or else ~/.cache (on Windows
- * %LOCALAPPDATA%). Returns false if none of them is an absolute path, or if the path has `size`
- * bytes or more. */
+/* Writes the path of the user's folder for caches: $XDG_CACHE_HOME, or if that is not an absolute
+ * path, ~/.cache (on Windows %LOCALAPPDATA%). Returns false if neither is an absolute path, or if
+ * the path has `size` bytes or more. */
 bool tsr__path_cache(char *out, size_t size);
 
 /* Returns the last separator of folders in the path, or NULL if there is none. */

@@ -55,7 +55,7 @@ tsr_status generate_text_add(generate_text *text, const tsr_tokenizer *tokenizer
 tsr_status generate_text_end(generate_text *text);
 void generate_text_finish(generate_text *text);
 
-/* What a sequence has generated. */
+/* The results of one sequence. */
 typedef struct generate_result {
     int32_t *ids; /* [count]: the ids of the prompt, then the generated ones */
     int64_t count, prompt_count, capacity;

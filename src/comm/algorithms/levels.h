@@ -15,7 +15,7 @@
 #include "comm/algorithms/algorithms.h"
 
 typedef struct tsr__levels {
-    tsr__tree tree; /* of all ranks */
+    tsr__tree tree; /* the tree of all ranks */
     bool uneven;    /* subtrees have different numbers of leaves */
     int leaves;     /* number of leaves in each subtree; if uneven, in this rank's */
     int subtrees;   /* number of subtrees */

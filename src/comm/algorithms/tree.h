@@ -137,8 +137,9 @@ static inline uint64_t tsr__tree_leaf_count(const tsr__tree *tree, const tsr__bl
     return tsr__tree_blocks_end(tree, blocks, leaf) - tsr__tree_blocks(tree, blocks, leaf);
 }
 
-/* Where the elements of each position are in memory. If `blocks` is NULL, each position has a share
- * of `total` elements. Otherwise it has the blocks of the ranks that share its leaf. */
+/* The elements that belong to each position, which are consecutive in memory. If `blocks` is NULL,
+ * each position has a share of `total` elements. Otherwise it has the blocks of the ranks that
+ * share its leaf. */
 typedef struct tsr__positions {
     const tsr__tree *tree;
     const tsr__blocks *blocks;

@@ -146,7 +146,7 @@ static bool may_join(tsr__server *server, int index)
     return true;
 }
 
-/* Returns the lowest rank that no process has. There must be one. */
+/* Returns the lowest rank above 0 that no process has. There must be one. */
 static uint32_t free_rank(const tsr__server *server)
 {
     uint32_t rank = 1;

@@ -21,7 +21,7 @@ typedef enum tsr__link_event {
     TSR__LINK_NOTHING,
     TSR__LINK_OPENED,   /* the handshake is complete */
     TSR__LINK_NOTE,     /* a note has arrived: see tsr__link_note */
-    TSR__LINK_LEFT_OUT, /* a LEFT_OUT for this process has arrived */
+    TSR__LINK_LEFT_OUT, /* a LEFT_OUT with a valid MAC has arrived; the link is closed */
     TSR__LINK_REFUSED,  /* nothing listens at the address; the link is closed */
     TSR__LINK_LOST,     /* the connection has ended for another reason; the link is closed */
     TSR__LINK_NO_MEMORY

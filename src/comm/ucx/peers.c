@@ -192,8 +192,8 @@ static bool all_closed(tsr__transport *transport)
     return closed;
 }
 
-/* Flushes the messages in flight and closes all connections. When `until_ns` passes, closes the
- * remaining connections by force. */
+/* Flushes the messages in flight and closes all connections. Waits for this until `until_ns`. If
+ * `until_ns` has already passed at the call, closes the connections by force. */
 void tsr__ucx_disconnect(tsr__transport *transport, uint64_t until_ns)
 {
     for (int i = 0; i < transport->size; i++) {

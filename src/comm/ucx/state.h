@@ -25,7 +25,7 @@ struct tsr__transport {
     ucp_address_t *address;
     size_t address_bytes;
     tsr__peer *peers;
-    uint8_t *addresses; /* of all peers */
+    uint8_t *addresses; /* the addresses of all peers */
     int self, size;
     /* an epoll descriptor that watches the worker's event fd, all pidfds, and the caller's file */
     int wake;

@@ -13,8 +13,7 @@ typedef struct random_sampler {
     tsr__shuffled shuffled; /* for draws with replacement, only its generator is used */
     uint64_t words;         /* draws of the generator for each index, with replacement */
     tsr__draws draws;
-    tsr__order_keys
-        keys; /* of the epoch; used if the order is FEISTEL and draws are with replacement */
+    tsr__order_keys keys; /* keys of the epoch; used in the order FEISTEL with replacement */
 } random_sampler;
 
 static uint64_t length(const tsr_sampler *sampler)

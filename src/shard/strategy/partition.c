@@ -18,7 +18,7 @@ typedef struct length_cut {
 
 static tsr_shard_range range_of(const length_cut *cut, uint64_t first, uint64_t end)
 {
-    /* Only for the last unit could the product overflow. This unit may be shorter than the others,
+    /* The product could overflow only for the last unit. This unit may be shorter than the others,
      * and its end is `length`. */
     uint64_t start = first == cut->units ? cut->length : first * cut->align;
     uint64_t stop = end == cut->units ? cut->length : end * cut->align;

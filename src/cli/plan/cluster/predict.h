@@ -5,7 +5,7 @@
 
 #include "cli/plan/cluster/hosts.h"
 
-/* What is predicted. */
+/* The step whose time is predicted. */
 typedef enum plan_goal {
     PLAN_GENERATION, /* one token of each sequence */
     PLAN_PROMPT,     /* one pass of a long prompt */
