@@ -27,7 +27,7 @@ train() {
     HOSTS=$hosts FOLDER=$folder timeout 240 "$tessera" launch -n ${#hosts} -- sh "$folder/rank" "$gpt" --style llama --layers 2 --heads 2 \
         --kv-heads 1 --width 32 --block 16 --batch 12 --eval-every 0 --characters 0 "$@" >"$folder/out" 2>&1
 }
-# same_losses LOG: the losses of steps 6 to 11 are those of the undisturbed training.
+# The losses of steps 6 to 11 are those of the undisturbed training.
 same_losses() { # LOG
     awk -v limit=1e-4 '
         function value(name,    at) { at = index($0, "\"" name "\": "); return substr($0, at + length(name) + 4) + 0 }

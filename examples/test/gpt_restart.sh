@@ -38,7 +38,7 @@ reaches() { # LOG STEP: waits
     done
     return 1
 }
-# same_losses LOG FROM: the losses from step FROM on are those of the undisturbed training.
+# The losses from step FROM on are those of the undisturbed training.
 same_losses() { # LOG FROM
     awk -v from="$2" -v limit=1e-4 '
         function value(name,    at) { at = index($0, "\"" name "\": "); return substr($0, at + length(name) + 4) + 0 }

@@ -30,7 +30,7 @@ compares() {
     "$tool" bench compare "$folder/run.json" "$folder/failed.json" --of-ceiling --json >"$folder/compare.json"
     [ $? -eq 3 ] && valid compare compare && grep -q '"unit": "fraction"' "$folder/compare.json"
 }
-# invalid NAME SCHEMA SED-COMMAND: the schema refuses a document after a change.
+# The schema refuses a document after a change.
 invalid() { # NAME SCHEMA SED-COMMAND
     sed "$3" "$folder/$1.json" >"$folder/spoilt.json"
     ! cmp -s "$folder/$1.json" "$folder/spoilt.json" && ! valid spoilt "$2"

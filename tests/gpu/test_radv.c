@@ -1,7 +1,7 @@
-/* Checks the code that real GPU compilers make of the shaders, without a GPU. RADV compiles for the
- * family that RADV_FORCE_FAMILY names and reports registers. Spilled registers or scratch memory
- * mean that a tile is too large or that an array is indexed at run time. Either costs most of the
- * speed, so neither is allowed. Without the variable, the driver is NVK, for NVIDIA;
+/* Checks the code that compilers for real GPUs make of the shaders, without a GPU. RADV compiles
+ * for the family that RADV_FORCE_FAMILY names and reports registers. Spilled registers or scratch
+ * memory mean that a tile is too large or that an array is indexed at run time. Either costs most
+ * of the speed, so neither is allowed. Without the variable, the driver is NVK, for NVIDIA;
  * CONTRIBUTING.md says how to use it without such a GPU. */
 #include <math.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static void close_radv(void)
 {
     tsr_device_close(&radv);
     ck_assert_uint_eq(tsr__validation_messages(),
-                      0); /* messages can exist only with TESSERA_VALIDATION=1 */
+                      0); /* messages exist only with TESSERA_VALIDATION=1 */
 }
 
 typedef struct usage {
@@ -110,7 +110,8 @@ static void compile(const char *name, tsr__shader shader, const uint32_t *spec, 
     bad += wrong;
 }
 
-/* True if the driver has the cooperative matrices or dot products that the shader uses, if any. */
+/* Returns true if the driver has the cooperative matrices or dot products that the shader uses, or
+ * if the shader uses none. */
 static bool device_knows(tsr__shader shader)
 {
     const tsr_device_info *info = tsr_device_get_info(radv);
@@ -168,7 +169,7 @@ static void compile_variant(void *user, const tsr__matmul_config *config,
 }
 
 /* Prints which kernels are not compiled because a compiler or a driver lacks a feature, since the
- * GPU itself may have it. */
+ * real GPU may have it. */
 static void say_without_coopmat(const char *dtype, bool has, int used)
 {
     if (used < 0)
@@ -193,14 +194,14 @@ START_TEST(every_matmul_the_chooser_could_use)
     say_without_coopmat("bf16", info->coopmat_bf16, info->coopmat_bf16_used);
     ck_assert_int_gt(built, 0);
     ck_assert_int_eq(bad, 0);
-    /* A GPU that has cooperative matrices must compile all of these kernels. One of them is for
-     * NVIDIA only. */
+    /* If the GPU has cooperative matrices, the driver must compile all of these kernels. One of
+     * them is for NVIDIA only. */
     int all = info->vendor_id == TSR__VENDOR_NVIDIA ? 8 : 7;
     ck_assert_int_eq(coopmat, info->coopmat_used < 0 && info->coopmat_bf16_used < 0 ? 0 : all);
 }
 END_TEST
 
-/* The period that null hardware reports is infinite. */
+/* Null hardware reports an infinite period. */
 START_TEST(timestamps_have_a_finite_period)
 {
     ck_assert(isfinite(tsr_device_get_info(radv)->timestamp_period_ns));

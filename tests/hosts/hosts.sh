@@ -42,7 +42,7 @@ make_bridge() {
             ip -n "$switch" link set "port$number" master bridge0 && ip -n "$switch" link set "port$number" up || return
     done
 }
-# Waits until the link is up, which takes the kernel a moment.
+# Waits until the link is up. The kernel may need a moment.
 is_up() {
     for _ in $(seq 1500); do
         ip -n "$1" -o link show veth0 | grep -q 'LOWER_UP.* state UP ' && return

@@ -1,6 +1,6 @@
 #!/bin/sh
-# many.sh ROOT SUMMING HELLO_ELASTIC: ranks on three and four hosts (network namespaces) reduce over TCP, and go on without hosts that are lost or
-# cut off; a process on another host joins. Skipped if namespaces cannot be made.
+# many.sh ROOT SUMMING HELLO_ELASTIC: ranks on three and four hosts (network namespaces) reduce over TCP, and continue without hosts that
+# are lost or cut off; a process on another host joins. Skipped if namespaces cannot be made.
 set -u
 summing=$2
 hello_elastic=$3
@@ -25,7 +25,7 @@ sums() { # COUNT HOST…
     show
     [ "$well" = "$#" ]
 }
-# These ranks, in this order, have gone on without the others and ended well.
+# Exactly these ranks, in this order, have continued and ended well.
 only() { # RANK…
     new=0
     for rank in "$@"; do
@@ -34,7 +34,7 @@ only() { # RANK…
     done
     [ "$well" = "$#" ]
 }
-# Both ranks of a host are killed at once, as when it loses its power.
+# Both ranks of a host are killed at once, as if it had lost its power.
 host_is_lost() { # COUNT
     place 1 1 2 2 3 3
     TEST_TIMEOUT_MS=20000 TEST_SHRINK_MS=20000 start_all 100000000 "$1"
@@ -45,7 +45,7 @@ host_is_lost() { # COUNT
     show
     only 0 1 4 5
 }
-# The host's packets are dropped, and its interface stays up. It has two ranks of six, so the others go on.
+# The host's packets are dropped, but its interface stays up. It has two of six ranks, so the others continue.
 host_is_cut_off() { # HOST RANK…
     cut_off=$1
     shift
@@ -58,7 +58,7 @@ host_is_cut_off() { # HOST RANK…
     show
     only "$@" && [ "$(grep -l '^cannot go on: TSR_ERR_' "$folder"/err.? | wc -l)" = 2 ]
 }
-# A process on the fourth host joins three ranks, and then one of these is lost.
+# A process on the fourth host joins three ranks, and then one of the four is lost.
 joins() {
     place 1 2 3
     pids=

@@ -6,7 +6,7 @@ placement=${placement-1 1 2 2}
 # shellcheck disable=SC2086 # several numbers
 WORLD_SIZE=$(echo $placement | wc -w)
 export WORLD_SIZE TESSERA_BOOT=env MASTER_ADDR=10.98.0.1 TESSERA_MASTER_PORT=29511 TESSERA_TOKEN=0123456789abcdef
-# Prevents shared memory, which two hosts do not have.
+# Prevents the use of shared memory, which two real hosts do not have.
 export UCX_TLS=tcp,self UCX_NET_DEVICES=veth0
 
 # start_all ROUNDS COUNT: rank r writes to out.r and err.r.
@@ -44,7 +44,7 @@ kill_rank() { # RANK
         r=$((r + 1))
     done
 }
-# The rank has gone on as NEW-RANK of SIZE ranks, and ended well.
+# The rank has continued as NEW-RANK of SIZE ranks, and ended well.
 goes_on() { # RANK NEW-RANK SIZE
     grep -q "^rank $2 of $3, .*: well$" "$folder/out.$1"
 }

@@ -1,19 +1,20 @@
-/* A slow network between network namespaces. The program makes a TUN device `slow0` in each, and
- * forwards the packets that are routed into one to the others: a packet for an address that ends in
- * N goes to the Nth host.
+/* Simulates a slow network between network namespaces. The program makes a TUN device `slow0` in
+ * each, and forwards the packets that are routed into one to the others: a packet for an address
+ * that ends in N goes to the Nth host.
  *
  *     relay HOST HOST… [--delay US] [--bandwidth BITS_PER_SECOND] [--queue BYTES]
  *
- * HOST is a name of `ip netns`, or a path such as /proc/PID/ns/net. Each host has a link each way
- * to a switch. A packet leaves the host after those before it, with all its bytes at the bandwidth,
- * arrives at the switch the delay later, and goes on to the other host while it arrives, but after
- * those before it. So between two hosts there is one link each way. The bandwidth is that of IP
- * packets as they would be on a wire of MTU 1500: TCP's payload is 1448 of 1500 bytes. Packets that
- * wait for a link are in its queue; one that does not fit into it (default: 4 MiB) is dropped, as a
- * switch does it. 0 (the default) means no delay and no limit of bandwidth.
+ * HOST is a name of `ip netns`, or a path such as /proc/PID/ns/net. Each host has a link to a
+ * switch in each direction. Packets leave a host one after another, each with all its bytes at the
+ * bandwidth. A packet arrives at the switch after the delay. While it arrives, the switch sends it
+ * on to the other host, after the packets before it. So between two hosts there is one link in each
+ * direction. The bandwidth is that of IP packets as they would be on a wire of MTU 1500: TCP's
+ * payload is 1448 of 1500 bytes. Packets that wait for a link are in its queue (default: 4 MiB). If
+ * a packet does not fit into the queue, it is dropped, as by a switch. 0 (the default) means no
+ * delay and no limit of bandwidth.
  *
- * Prints "ready" when the devices exist; their addresses are the caller's to set. Ends with the
- * first signal. Needs the right to administer the namespaces. */
+ * Prints "ready" when the devices exist; the caller must set their addresses. Ends with the first
+ * signal. Needs the right to administer the namespaces. */
 #define _GNU_SOURCE /* setns, ppoll */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,27 +39,28 @@
 #define DEVICE "slow0"
 
 enum {
-    /* The header of offloads, and one packet of the largest size, which may stand for many
-     * segments of TCP. So a processor that also runs the ranks can fill a fast link. */
+    /* The offload header, and one packet of the largest size, which may hold many segments of TCP.
+     * Large packets let a processor that also runs the ranks keep up with a fast link. */
     PACKET_BYTES = 10 + 65536,
-    PACKETS = 4096, /* on a link in one direction */
+    PACKETS = 4096, /* the most packets on a link in one direction */
     MOST_HOSTS = 8,
-    /* How late a sleeping process wakes up, at most and as first assumed. */
+    /* The longest time by which a sleeping process is assumed to wake up late; also the initial
+     * assumption. */
     LATE_NS = 60000,
-    /* A wait is polled for as long as a sleeping process wakes up late on average, and this. */
+    /* The relay polls instead of sleeping for waits up to the average lateness plus this time. */
     SPIN_NS = 5000,
 };
 
 typedef struct packet {
     int64_t arrives_ns;
     double wire_bytes;
-    int to; /* the host */
+    int to; /* the number of the host */
     size_t size;
     uint8_t *bytes; /* [size] */
 } packet;
 
-/* One direction of a link: a ring of packets on their way, and when the link has sent the last of
- * them. */
+/* One direction of a link: a ring of the packets on their way, and the time when the link has sent
+ * the last of them. */
 typedef struct way {
     packet ring[PACKETS];
     unsigned first, count;
@@ -75,7 +77,7 @@ typedef struct settings {
 static int devices[MOST_HOSTS];
 static way to_switch[MOST_HOSTS], from_switch[MOST_HOSTS];
 /* How late this process wakes up, on average: twice as late on an idle processor as on a busy one.
- * It must poll no longer than it needs to, because it takes its processor from the ranks. */
+ * It must not poll longer than necessary, because that takes processor time from the ranks. */
 static int64_t late_ns = LATE_NS;
 
 static int64_t now_ns(void)
@@ -91,7 +93,7 @@ static int fail(const char *what, const char *name)
     return -1;
 }
 
-/* Lets programs that ask for the device's speed, as UCX does, know it. */
+/* Sets the speed that the device reports to programs, such as UCX, that ask for it. */
 static bool set_speed(double ns_per_byte)
 {
     struct ethtool_cmd command = {.cmd = ETHTOOL_SSET, .duplex = DUPLEX_FULL};
@@ -106,7 +108,8 @@ static bool set_speed(double ns_per_byte)
     return done;
 }
 
-/* Makes the device in the namespace, where this process stays. Returns its descriptor, or −1. */
+/* Creates the device in the host's namespace. This process stays in that namespace. Returns the
+ * device's descriptor, or −1. */
 static int open_device(const char *host, double ns_per_byte)
 {
     char path[256];
@@ -129,7 +132,7 @@ static int open_device(const char *host, double ns_per_byte)
     return device;
 }
 
-/* Returns the bytes of all IP packets that the packet would be on a wire. */
+/* Returns the bytes of all IP packets that this packet would be on a wire. */
 static double wire_bytes(const uint8_t *bytes, size_t size)
 {
     struct virtio_net_hdr header;
@@ -141,7 +144,7 @@ static double wire_bytes(const uint8_t *bytes, size_t size)
     return (double)(all + (segments - 1) * header.hdr_len);
 }
 
-/* Returns the host that an IPv4 packet is for, or −1. */
+/* Returns the host to which an IPv4 packet is addressed, or −1. */
 static int destination(const uint8_t *bytes, size_t size, int hosts)
 {
     const uint8_t *ip = bytes + sizeof(struct virtio_net_hdr);
@@ -150,9 +153,9 @@ static int destination(const uint8_t *bytes, size_t size, int hosts)
     return ip[19] >= 1 && ip[19] <= hosts ? ip[19] - 1 : -1;
 }
 
-/* Sends a packet over a way, where it starts at `from_ns` or after those before it, and ends at
- * `not_before_ns` or later. Returns whether there was room in the queue; otherwise the packet is
- * lost. */
+/* Sends a packet over one direction of a link. It starts at `from_ns` or after the packets before
+ * it, and has arrived at `not_before_ns` at the earliest. Returns whether there was room in the
+ * queue; if not, the packet is lost. */
 static bool send_over(way *w, packet p, int64_t from_ns, int64_t not_before_ns, int64_t delay_ns,
                       const settings *s)
 {
@@ -197,7 +200,7 @@ static bool take(int host, const settings *s)
     }
 }
 
-/* Returns when the first packet of a way arrives. */
+/* Returns the time when the first packet of a link arrives. */
 static int64_t arrival(const way *w)
 {
     return w->count > 0 ? w->ring[w->first].arrives_ns : INT64_MAX;
@@ -212,7 +215,7 @@ static way *earliest(way ways[MOST_HOSTS])
 }
 
 /* Passes on the packets that have arrived at the switch, in the order of their arrival. The link to
- * the other host has been carrying them since their first byte arrived. */
+ * the other host has carried each of them since its first byte arrived. */
 static void pass_on(const settings *s)
 {
     way *w;
@@ -238,7 +241,7 @@ static bool deliver(const settings *s)
     return true;
 }
 
-/* Sleeps until a packet comes, or shortly before one arrives. */
+/* Sleeps until a host sends a packet, or until shortly before a packet arrives. */
 static bool wait_for_packets(const settings *s)
 {
     const int64_t here = arrival(earliest(to_switch)), there = arrival(earliest(from_switch)),
@@ -314,7 +317,8 @@ int main(int argc, char **argv)
         if ((devices[i] = open_device(argv[i + 1], s.ns_per_byte)) < 0)
             return 1;
     prctl(PR_SET_TIMERSLACK, 1UL);
-    /* The ranks use all processors. Without the right to do this, packets may be late. */
+    /* The ranks use all processors, so the relay needs a real-time priority. Without the right to
+     * set it, packets may be late. */
     if (sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 20}) != 0)
         fputs("relay: no real-time priority: packets may be late\n", stderr);
     puts("ready");

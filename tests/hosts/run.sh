@@ -4,10 +4,11 @@
 #
 #     tests/hosts/run.sh build/tests/hosts/relay 100 1e9 2 build/src/cli/tessera bench all-reduce
 #
-# RANKS is the number of processes on each of two hosts, or on each host: 3+5, 2+2+2+2. With - instead of RELAY the links are the kernel's own
-# (veth), as fast as it copies. --bind gives each host one processor, in turn, so that two hosts of a machine with two processors do not share
-# them. --mpi starts the command by OpenMPI's mpirun, with what OMPI_MCA_… says and TCP between hosts; otherwise it is a job of tessera's.
-# Rank 0 writes to the terminal, the others to files, whose last lines are shown if a rank fails.
+# RANKS is the number of processes on each of two hosts, or a list with the number for each host: 3+5, 2+2+2+2. With - instead of RELAY, the
+# links are the kernel's own (veth), which are as fast as the kernel copies. --bind gives each host one processor, in turn, so that two
+# hosts on a machine with two processors do not share them. --mpi starts the command with Open MPI's mpirun, with the options in OMPI_MCA_…
+# and TCP between hosts; without it, the command is a job of tessera's. Rank 0 writes to the terminal, and the others write to files, whose
+# last lines are shown if a rank fails.
 set -u
 skip() {
     echo "$1: $2"
@@ -46,12 +47,12 @@ if [ "$relay" != - ]; then
     }
     network=10.97.0 device=slow0
 fi
-# on_host NUMBER COMMAND…
+# on_host NUMBER COMMAND…: runs the command on this host.
 cat >"$folder/on_host" <<END
 number=\$1
 shift
 [ "$bind" = no ] || set -- taskset -c \$(((number - 1) % $(nproc))) "\$@"
-# OpenMPI's processes of different hosts must not find each other's files and shared memory.
+# Processes of Open MPI on different hosts must not find each other's files and shared memory.
 if [ "$mpi" = yes ]; then
     mkdir -p "$folder/tmp.\$number"
     export TMPDIR="$folder/tmp.\$number"
@@ -70,7 +71,7 @@ if [ "$mpi" = yes ]; then
         number=$((number + 1))
     done
     [ "$(id -u)" = 0 ] && set -- --allow-run-as-root "$@"
-    # Its ranks poll for ever, so they must leave their processor to others.
+    # Open MPI's ranks always poll, so they must give other processes their processor.
     export OMPI_MCA_mpi_yield_when_idle=1
     sh "$folder/on_host" 1 mpirun --hostfile "$folder/hostfile" --bind-to none --mca plm_rsh_agent "$folder/agent" --mca oob_tcp_if_include $device \
         --mca btl self,vader,tcp --mca pml ob1 --mca btl_tcp_if_include $device "$@" &

@@ -1,6 +1,6 @@
 #!/bin/sh
-# shrink.sh ROOT SUMMING: four ranks on two hosts (network namespaces) reduce over TCP, and go on without ranks that are killed. If the link
-# between the hosts breaks, the host of the lowest rank goes on, and the other one does not. Skipped if namespaces cannot be made.
+# shrink.sh ROOT SUMMING: four ranks on two hosts (network namespaces) reduce over TCP, and continue without ranks that are killed. If the
+# link between the hosts breaks, the host with the lowest rank continues, and the other one does not. Skipped if namespaces cannot be made.
 set -u
 summing=$2
 cd "$1" || exit 1
@@ -9,7 +9,7 @@ cd "$1" || exit 1
 make_hosts "ranks on two hosts" "$@"
 . tests/hosts/ranks.sh
 
-# The process of the rank is killed; the three others go on, across the hosts.
+# The process of the rank is killed. The three others continue, across the hosts.
 killed() { # COUNT RANK
     TEST_TIMEOUT_MS=20000 TEST_SHRINK_MS=20000 start_all 100000000 "$1"
     all_ready || return 1
@@ -24,8 +24,8 @@ killed() { # COUNT RANK
         new=$((new + 1))
     done
 }
-# Each host has half of the ranks, and the first host has the lowest. Packets between the hosts are dropped; taking the interface down would
-# also separate the ranks of one host, which use it too.
+# Each host has half of the ranks, and the first host has the lowest rank. Packets between the hosts are dropped. The interface stays up,
+# because the ranks of one host use it among themselves, too.
 link_breaks() {
     TEST_TIMEOUT_MS=1000 TEST_SHRINK_MS=4000 start_all 100000000 10
     all_ready || return 1

@@ -4,11 +4,12 @@
  *     summing ROUNDS COUNT
  *
  * TEST_TIMEOUT_MS is the deadline of each operation after "ready", and TEST_CREATE_MS that of
- * creating the communicator; before "ready", operations have the library's usual one. TEST_LOG=1
- * prints the library's log. Prints "ready" after a few rounds, and "rank R of N, local L of M:
- * well" at the end. If an operation fails, prints "failed after T ms: what and why", counted from
- * its start, and then "destroyed in T ms". With TEST_SHRINK_MS, the timeout of shrinking, it then
- * goes on for a few rounds with the ranks that are left, or prints "cannot go on: what and why". */
+ * creating the communicator. Operations before "ready" have the library's default timeout.
+ * TEST_LOG=1 prints the library's log. Prints "ready" after a few rounds, and "rank R of N, local L
+ * of M: well" at the end. If an operation fails, prints "failed after T ms: what and why", where T
+ * is the time since the operation began, and then "destroyed in T ms". With TEST_SHRINK_MS, the
+ * timeout of shrinking, it then continues for a few rounds with the ranks that are left, or prints
+ * "cannot go on: what and why". */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,14 +32,14 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Returns the value of a variable; 0: it is not set. */
+/* Returns the time in a variable in nanoseconds; 0: the variable is not set. */
 static uint64_t read_ns(const char *variable)
 {
     const char *ms = getenv(variable);
     return ms != NULL ? (uint64_t)atol(ms) * 1000000 : 0;
 }
 
-/* Small integers, so that every order of addition gives the same sum. */
+/* Returns a small integer. Sums of such numbers are the same in every order of addition. */
 static float contribution(int rank, long round, uint64_t i)
 {
     return (float)((rank + 1) * (int)(1 + ((uint64_t)round + i) % 7));
@@ -84,7 +85,7 @@ static int sum_often(tsr_comm *comm, uint64_t timeout_ns, long rounds, uint64_t 
 
 #define ROUNDS_AFTER_SHRINKING 50
 
-/* Replaces the communicator by one of the ranks that are left, and sums in it. */
+/* Replaces the communicator by one of the ranks that are left, and sums with it. */
 static int go_on(tsr_comm **comm, uint64_t timeout_ns, uint64_t shrink_ns, uint64_t count,
                  float *data)
 {
@@ -120,7 +121,7 @@ int main(int argc, char **argv)
         code = 1;
     }
     if (code == 0) {
-        tsr_comm_set_timeout(comm, 0); /* the usual one */
+        tsr_comm_set_timeout(comm, 0); /* the library's default */
         code = sum_often(comm, timeout_ns, rounds, count, data);
         if (code != 0 && shrinks != NULL && tsr_comm_status(comm) != TSR_OK)
             code = go_on(&comm, timeout_ns, read_ns("TEST_SHRINK_MS"), count, data);

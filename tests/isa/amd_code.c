@@ -6,8 +6,8 @@
 
 #include "isa/program.h"
 
-/* The width of a memory instruction, from its name. Instructions with two offsets move twice as
- * much. */
+/* Returns the width of a memory instruction, from its name. Instructions with two offsets move
+ * twice as much. */
 static int width_of(const char *op)
 {
     static const struct {
@@ -38,7 +38,7 @@ static isa_instruction memory(const char *op, isa_kind load, isa_kind store)
     return (isa_instruction){loads ? load : store, width_of(op), 1};
 }
 
-/* True for "v_fma_f32", "v_fmac_f16_e32" and so on, whose operands are floats. */
+/* Returns true for "v_fma_f32", "v_fmac_f16_e32" and so on, whose operands are floats. */
 static bool multiplies_and_adds(const char *op)
 {
     static const char *const names[] = {"v_fma",   "v_mac",   "v_mad_f",
@@ -56,7 +56,7 @@ static bool is_64_bit(const char *op)
            strstr(op, "lshl_b64") || strstr(op, "_u64_u32") || strstr(op, "lshl_add_u64");
 }
 
-/* v_dual_… holds two operations, which are separated by "::". */
+/* Reads v_dual_…, which holds two operations separated by "::". */
 static isa_instruction dual(const char *op, const char *line)
 {
     const char *second = strstr(line, "::");
@@ -96,7 +96,7 @@ static isa_instruction classify(const char *op, const char *line)
     return (isa_instruction){ISA_SALU, 1, 1};
 }
 
-/* Lines that begin with "BB" begin a block; those before the first are no code. */
+/* A line that begins with "BB" begins a block. Lines before the first block are no code. */
 bool isa_amd_line(isa_program *p, const char *line)
 {
     char op[64];

@@ -13,7 +13,7 @@
 #define TENSORS_MAX 16
 
 static tsr_stream *queue;
-static tsr_tensor *tensors[TENSORS_MAX]; /* of the case that is being recorded */
+static tsr_tensor *tensors[TENSORS_MAX]; /* the tensors of the case that is being recorded */
 static int tensor_count;
 
 static tsr_tensor *keep(tsr_tensor *tensor)
@@ -22,7 +22,8 @@ static tsr_tensor *keep(tsr_tensor *tensor)
     return tensors[tensor_count++] = tensor;
 }
 
-/* A new tensor with the sizes that follow, which end with −1. It is destroyed after the case. */
+/* Makes a new tensor. Its sizes are the following arguments, which end with −1. It is destroyed
+ * after the case. */
 static tsr_tensor *make(tsr_dtype dtype, ...)
 {
     int64_t shape[TSR_MAX_DIMS];
@@ -54,7 +55,7 @@ typedef struct product {
     int m, k, n;
     tsr_dtype a, b, y;
     bool transpose_a, transpose_b;
-    bool bias; /* and GELU */
+    bool bias; /* with bias and GELU */
 } product;
 
 /* X·Wᵀ is a forward product, X·W the gradient of its input and Xᵀ·W the gradient of its weight. */
@@ -106,7 +107,7 @@ static void record_product(const product *p)
                                      .activation = p->bias ? TSR_ACT_GELU_TANH : TSR_ACT_NONE)));
 }
 
-/* The stride from row to row of a does not fit 32 bits. */
+/* The stride between rows of a does not fit 32 bits. */
 static void wide_product(void)
 {
     const int64_t shape[] = {4, INT64_C(1) << 33};
@@ -140,7 +141,7 @@ static void blocks_product(void)
                                 tsr_matmul_params(.transpose_b = true, .allow_int8 = i >= 3)));
 }
 
-/* The product of an MLP with a gate, of one row. */
+/* A gated product, as in an MLP, of one row. */
 static void gated_product(void)
 {
     static const tsr_dtype weights[] = {TSR_F16, TSR_Q8_0};
@@ -211,7 +212,7 @@ static void attention_decode(void)
     attention(TSR_F16, 32, 1, 4096, 128, false);
 }
 
-/* Queries, keys and values of 16 tokens from one product. */
+/* Rotates queries and keys, and appends keys and values, of 16 tokens from one product. */
 static void rotated(tsr_kv_cache *pages)
 {
     static const int64_t first[] = {0, 32, 40, 48};

@@ -1,5 +1,5 @@
-/* The operations whose kernels are examined: every kernel for GPUs, with the sizes, dtypes and
- * tiles that matter for speed. */
+/* The operations whose kernels are examined. They use every kernel for GPUs, with the sizes, dtypes
+ * and tiles that matter for speed. */
 #ifndef TESTS_ISA_CASES_H
 #define TESTS_ISA_CASES_H
 

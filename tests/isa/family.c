@@ -9,7 +9,7 @@
 #include "gpu/device/device.h"
 #include "support/check_main.h"
 
-/* Tries the family in a child process, since an unknown family ends the process. */
+/* Tries the family in a child process, because an unknown family ends the process. */
 static bool knows_family(void)
 {
     tsr_device *device;

@@ -5,12 +5,12 @@
 #include <stdbool.h>
 
 /* If RADV_FORCE_FAMILY is a list with commas, replaces it by the first family that the driver
- * knows, since releases of Mesa use different names. */
+ * knows, because releases of Mesa use different names. */
 void isa_choose_family(void);
 
-/* The name of the GPU: RADV's family, or the platform of the shim for Intel's driver. */
+/* Returns the name of the GPU: RADV's family, or the platform of the shim for Intel's driver. */
 const char *isa_family(void);
-/* True if the GPU is Intel's. */
+/* Returns true if the GPU is Intel's. */
 bool isa_family_is_intel(void);
 
 #endif

@@ -15,10 +15,10 @@
 
 #include "isa/program.h"
 
-/* The first block after a jump has a number of its own. */
+/* If the first block after a jump has no label, it gets a number of its own, from this one on. */
 #define UNNAMED 100000
 
-/* Returns the number of the label after `before`, for example of "jip:L8", or −1. */
+/* Returns the number of the label after the text `before`, for example of "jip:L8", or −1. */
 static int label_after(const char *line, const char *before)
 {
     const char *at = strstr(line, before);
@@ -26,8 +26,8 @@ static int label_after(const char *line, const char *before)
     return at && isdigit((unsigned char)at[strlen(before)]) ? atoi(at + strlen(before)) : -1;
 }
 
-/* Bytes per lane of an access such as "load.ugm.d32x4.a64" or "a64_untyped_read:xy simd8". Sets
- * *uniform if the whole subgroup makes one access ("d32x16t"). */
+/* Returns the bytes per lane of an access such as "load.ugm.d32x4.a64" or "a64_untyped_read:xy
+ * simd8". Sets *uniform if the whole subgroup makes one access ("d32x16t"). */
 static int bytes_of(const char *access, bool *uniform)
 {
     const char *element = strstr(access, ".d"), *channels = strchr(access, ':');
@@ -38,7 +38,7 @@ static int bytes_of(const char *access, bool *uniform)
     if (strstr(access, "untyped_") && channels)
         return 4 * (int)strspn(channels + 1, "xyzw");
     if (!element)
-        return 2; /* scattered accesses, which have no name */
+        return 2; /* scattered accesses have no name */
     sscanf(element, ".d%d%n", &bits, &end);
     sscanf(element + end, "u32%n", &end);
     const char *times = strchr(element + 1, 'x');
@@ -48,7 +48,7 @@ static int bytes_of(const char *access, bool *uniform)
     return bits / 8 * count;
 }
 
-/* The kind and width of a message, from its comment. */
+/* Returns the kind and width of a message, from its comment. */
 static isa_instruction message(const char *line, double weight)
 {
     const char *semicolon = strrchr(line, ';');
@@ -60,7 +60,7 @@ static isa_instruction message(const char *line, double weight)
     bool uniform;
 
     if (strstr(access, "fence") || strstr(access, "barrier") || (!shared && !global))
-        return (isa_instruction){ISA_OTHER, 0, weight}; /* also registers in scratch memory */
+        return (isa_instruction){ISA_OTHER, 0, weight}; /* e.g. registers in scratch memory */
     const int width = isa_width_index(bytes_of(access, &uniform));
     if (uniform)
         return (isa_instruction){ISA_SALU, 0, weight};
@@ -71,7 +71,7 @@ static isa_instruction message(const char *line, double weight)
     return (isa_instruction){reads ? ISA_LOAD : ISA_STORE, width, weight};
 }
 
-/* True if the destination, the first operand, is a float. */
+/* Returns true if the destination, which is the first operand, is a float. */
 static bool is_float(const char *operands)
 {
     char destination[32];
@@ -97,7 +97,7 @@ static isa_instruction classify(const char *op, const char *operands, const char
                              weight};
 }
 
-/* The tokens of a line, as bits: those of results for which it waits, and its own. */
+/* Returns tokens of a line as bits: those of the results for which the line waits, or its own. */
 static uint32_t tokens_of(const char *line, bool waits)
 {
     uint32_t tokens = 0;
@@ -125,8 +125,8 @@ static void add_with_wait(isa_program *p, isa_instruction instruction, const cha
     isa_add(p, instruction);
 }
 
-/* Ends the block if the instruction is a jump. The end of a loop falls through when all lanes have
- * left it. */
+/* Ends the block if the instruction is a jump. The jump at the end of a loop falls through when all
+ * lanes have left the loop. */
 static bool jump(isa_program *p, const char *op, const char *line)
 {
     if (strcmp(op, "if") == 0 || strcmp(op, "else") == 0)

@@ -69,7 +69,7 @@ void isa_jump(isa_program *p, int target, bool falls)
     last->falls = falls;
 }
 
-/* Each line gives at most two instructions. */
+/* Reads all lines. Each line gives at most two instructions. */
 static bool parse(const char *text, const isa_gpu *gpu, isa_program *p)
 {
     char line[512];
@@ -113,8 +113,8 @@ static void add_loop(isa_program *p, isa_span loop)
         p->loops[p->loop_count++] = loop;
 }
 
-/* Every jump back makes a loop. A loop that begins inside another one and ends after it extends
- * it. */
+/* Finds the loops: every jump back makes one. If a loop begins inside another one and ends after
+ * it, the other one is extended. */
 static void find_loops(isa_program *p)
 {
     for (int i = 0; i < p->block_count; i++) {
@@ -136,8 +136,8 @@ static void find_loops(isa_program *p)
 
 /* Paths -------------------------------------------------------------------------------------- */
 
-/* What a path executes. `order` is the sequence of its instructions; the instructions of an inner
- * loop stand there once. */
+/* A path, and the sum of what it executes. `order` is the sequence of its instructions, in which
+ * those of an inner loop occur once. */
 typedef struct path {
     isa_figures sum;
     int *order, count;
@@ -148,7 +148,7 @@ static void add_instruction(isa_figures *sum, isa_instruction in)
 {
     const double times = in.weight;
 
-    /* clocks for 64 lanes, by width */
+    /* clocks of shared memory for 64 lanes, by width */
     static const double clocks[ISA_WIDTHS] = {2, 2, 4, 6, 8};
 
     switch (in.kind) {
@@ -209,7 +209,7 @@ static void add_scaled(isa_figures *sum, const isa_figures *part, double times)
     }
 }
 
-/* True if `a` is the path to count rather than `b`. */
+/* Returns true if `a` rather than `b` is the path to count. */
 static bool better(const isa_figures *a, const isa_figures *b)
 {
     double loads = isa_bytes(&a->load) - isa_bytes(&b->load);
@@ -245,7 +245,8 @@ static void append(path *to, const path *from, const int *more, int count)
 
 static path best_path(const isa_program *p, isa_span range, bool cycle, double fma_per_step);
 
-/* Makes `candidate` the path to block `index` if it is the better one. Takes its memory over. */
+/* Makes `candidate` the path to a block if it is better than the present one. Takes over its
+ * memory. */
 static void offer(path *to, path candidate)
 {
     if (to->reached && !better(&candidate.sum, &to->sum)) {
@@ -266,7 +267,7 @@ static path extended(const path *from, const path *node, double times)
     return out;
 }
 
-/* The instructions of one block as a path. */
+/* Returns the instructions of one block as a path. */
 static path block_path(const isa_program *p, int index)
 {
     const isa_block *b = &p->blocks[index];
@@ -281,7 +282,8 @@ static path block_path(const isa_program *p, int index)
     return out;
 }
 
-/* The largest loop inside `range` that begins at `index`, except `range` itself; or false. */
+/* Finds the largest loop inside `range` that begins at `index` and is not `range` itself. Returns
+ * false if there is none. */
 static bool loop_at(const isa_program *p, isa_span range, int index, isa_span *out)
 {
     for (int i = 0; i < p->loop_count; i++)
@@ -308,12 +310,12 @@ static int entry_of(const isa_program *p, isa_span range, int from, int to)
     return entry;
 }
 
-/* The path from the beginning of `range` to its end: to a jump back to its beginning if `cycle` is
- * set, otherwise to the end of the program or the last block. Inner loops are executed as often as
- * makes fma_per_step multiply-adds, or once. */
+/* Returns the path from the beginning of `range` to its end. If `cycle` is set, the end is a jump
+ * back to the beginning; otherwise it is the end of the program or the last block. Inner loops
+ * count as often as it takes to make fma_per_step multiply-adds, or once. */
 static path best_path(const isa_program *p, isa_span range, bool cycle, double fma_per_step)
 {
-    int count = range.end - range.begin + 2; /* the last one stands for the end of the path */
+    int count = range.end - range.begin + 2; /* the last entry stands for the end of the path */
     path *to = calloc((size_t)count, sizeof *to);
     path out = {0};
 
@@ -356,7 +358,7 @@ static path best_path(const isa_program *p, isa_span range, bool cycle, double f
 
 /* Figures ------------------------------------------------------------------------------------ */
 
-/* Reads waits and loads in flight from the sequence of a path. */
+/* Computes waits and the bytes of loads in flight from the sequence of a path. */
 static void read_sequence(const isa_program *p, const path *way, isa_figures *out)
 {
     double flight = 0;
@@ -395,7 +397,8 @@ static double weight_of(const isa_figures *sum)
     return sum->fma + isa_bytes(&sum->load);
 }
 
-/* The main loop and its path. Returns false if there is no loop with loads or multiply-adds. */
+/* Finds the main loop and its path. Returns false if there is no loop with loads or
+ * multiply-adds. */
 static bool find_main(const isa_program *p, double fma_per_step, isa_span *main_loop, path *out)
 {
     bool found = false;
@@ -421,7 +424,7 @@ static bool find_main(const isa_program *p, double fma_per_step, isa_span *main_
     return found;
 }
 
-/* What follows the main loop. */
+/* Counts what follows the main loop. */
 static void read_result(const isa_program *p, int begin, isa_figures *out)
 {
     isa_span rest = {begin, p->block_count - 1};

@@ -3,49 +3,52 @@
  *
  * The counts are those of the main loop, which is the outermost loop with the most multiply-adds
  * and loads, or of the complete program if it has no loop. They follow one path through the loop:
- * the one with all multiply-adds, then with the most loads, and of these the one with the fewest
- * other instructions. Code for edges and tails is therefore not counted. */
+ * the one with the most multiply-adds; among equal ones, the one with the most bytes loaded,
+ * stored, and moved to and from shared memory; and finally the one with the fewest other
+ * instructions. Code for edges and tails is therefore not counted. */
 #ifndef TESTS_ISA_MACHINE_CODE_H
 #define TESTS_ISA_MACHINE_CODE_H
 
 #include <stdbool.h>
 
-/* Accesses of one kind. Widths are bytes per lane. */
+/* Numbers of accesses of one kind, for each width. Widths are bytes per lane. */
 #define ISA_WIDTHS 5 /* 1 or 2, 4, 8, 12, 16 */
 typedef struct isa_accesses {
     double count[ISA_WIDTHS];
 } isa_accesses;
 
 typedef struct isa_figures {
-    bool loop;      /* the main part is a loop */
+    bool loop;      /* these figures are those of a loop */
     double fma;     /* multiply-adds per lane */
-    double pairs;   /* instructions that do two of them, on pairs of 16-bit elements */
+    double pairs;   /* instructions that make two multiply-adds, on pairs of 16-bit elements */
     double matrix;  /* products of matrices of 16×16×16, which also count as multiply-adds */
     double valu;    /* other vector instructions */
-    double address; /* those of `valu` that compute with 64 bits */
+    double address; /* instructions among `valu` that compute with 64 bits */
     double salu;
     isa_accesses load, store, lds_read, lds_write;
-    double lds_clocks; /* how long shared memory is busy with 64 lanes, at 128 B per clock */
+    double lds_clocks; /* how long 64 lanes keep shared memory busy, at 128 B per clock */
     int waits;         /* waits for loads between the first load and the first multiply-add */
-    double flight;     /* the most bytes per lane that are loaded without waiting in between */
-    /* after the main loop: stores, and other vector instructions per 4 bytes stored */
+    double flight;     /* the most bytes per lane that are loaded without a wait */
+    /* After the main loop: stores, and the number of other vector instructions for each 4 bytes
+     * stored. */
     isa_accesses result;
     double result_valu;
 } isa_figures;
 
-/* What is needed to read code of Intel's GPUs. An instruction computes a
- * subgroup, or a part of it. */
+/* What is needed to read code of Intel's GPUs. An instruction computes all lanes of a subgroup, or
+ * some of them. */
 typedef struct isa_gpu {
-    int width;  /* invocations of a subgroup */
-    int native; /* those that the GPU computes at once: an instruction for fewer is not faster */
+    int width;  /* invocations in a subgroup */
+    int native; /* those that the GPU computes at once: fewer are not faster */
 } isa_gpu;
 
-/* `gpu` is NULL for AMD's. `fma_per_step` is the number of multiply-adds in one step of the main
- * loop, from which the trips of loops inside it follow; 0 if it is unknown, and each inner loop
- * then counts once. Returns false if the text cannot be read. */
+/* Reads the machine code `text`. `gpu` is NULL for AMD's GPUs. `fma_per_step` is the number of
+ * multiply-adds in one step of the main loop, from which the trips of its inner loops follow. If it
+ * is unknown, it is 0, and each inner loop counts once. Returns false if the text cannot be
+ * read. */
 bool isa_read(const char *text, const isa_gpu *gpu, double fma_per_step, isa_figures *out);
 
-/* The smallest and the largest width; 0 if there are no accesses. */
+/* Return the smallest and the largest width; 0 if there are no accesses. */
 int isa_narrowest(const isa_accesses *accesses);
 int isa_widest(const isa_accesses *accesses);
 double isa_bytes(const isa_accesses *accesses);

@@ -17,7 +17,7 @@ static bool taken; /* the dispatches were returned to the caller */
 static VkPipeline bound;
 static uint64_t next_address = 1 << 20;
 
-/* The handle of every object that does not exist. */
+/* The handle of every object points to this variable, because the objects do not exist. */
 static int nothing;
 
 /* Memory --------------------------------------------------------------------------------------- */
@@ -30,7 +30,7 @@ static VkResult allocate_memory(VkDevice device, const VkMemoryAllocateInfo *inf
     return VK_SUCCESS;
 }
 
-/* All mappings share these bytes, since nobody reads them. Only transfers are mapped. */
+/* All mappings share these bytes, because nobody reads them. Only transfers are mapped. */
 static VkResult map_memory(VkDevice device, VkDeviceMemory memory, VkDeviceSize offset,
                            VkDeviceSize size, VkMemoryMapFlags flags, void **out)
 {
@@ -98,7 +98,7 @@ static void destroy_semaphore(VkDevice device, VkSemaphore semaphore,
 static VkResult counter_value(VkDevice device, VkSemaphore semaphore, uint64_t *out)
 {
     (void)device, (void)semaphore;
-    *out = 0; /* the library then waits, and the wait succeeds */
+    *out = 0; /* the library then waits, and waiting succeeds at once */
     return VK_SUCCESS;
 }
 
@@ -287,7 +287,7 @@ static void replace_functions(tsr__vk_device *vk)
     vk->CmdUpdateBuffer = update_buffer;
 }
 
-/* One heap of device memory that the host cannot map, and a type for transfers. */
+/* Makes one heap of device memory that the host cannot map, and a memory type for transfers. */
 static void replace_memory(tsr_device *device)
 {
     VkPhysicalDeviceMemoryProperties *memory = &device->memory_properties;

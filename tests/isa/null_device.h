@@ -1,6 +1,6 @@
 /* A device on Mesa's null hardware: the driver compiles pipelines for a GPU that does not exist.
- * The functions for memory, commands and synchronisation are replaced by ones that do nothing, so
- * that every operation can be recorded. A test then sees which pipelines the operation uses. */
+ * Functions that do nothing replace those for memory, commands and synchronisation, so that every
+ * operation can be recorded. A test then sees which pipelines the operation uses. */
 #ifndef TESTS_ISA_NULL_DEVICE_H
 #define TESTS_ISA_NULL_DEVICE_H
 
@@ -9,7 +9,7 @@
 /* Opens the device. Pipelines are built with their statistics and machine code. */
 tsr_device *null_device_open(void);
 
-/* A dispatch that was recorded. */
+/* A recorded dispatch. */
 typedef struct null_dispatch {
     VkPipeline pipeline;
     uint32_t groups[3];

@@ -1,5 +1,5 @@
-/* A program of machine code as the readers of the vendors' texts give it:
- * blocks of instructions. */
+/* A program of machine code, as the readers of AMD's and Intel's texts give it: blocks of
+ * instructions. */
 #ifndef TESTS_ISA_PROGRAM_H
 #define TESTS_ISA_PROGRAM_H
 
@@ -28,14 +28,14 @@ typedef enum isa_kind {
 typedef struct isa_instruction {
     isa_kind kind;
     int amount;    /* multiply-adds per lane, instructions for pairs, or the index of a width */
-    double weight; /* the part of the subgroup that it computes */
+    double weight; /* the part of the subgroup that the instruction computes */
 } isa_instruction;
 
 typedef struct isa_block {
     int number;
-    int first, count; /* in the program's instructions */
+    int first, count; /* places in the program's instructions */
     int target;       /* the number of the block to which it jumps, or −1 */
-    bool falls;       /* the next block can follow */
+    bool falls;       /* the block may continue with the next one */
 } isa_block;
 
 typedef struct isa_span {
@@ -52,18 +52,18 @@ typedef struct isa_program {
     uint32_t loading; /* Intel: the tokens of loads from global memory, as bits */
 } isa_program;
 
-/* Adds an empty block after which the next one follows. Returns false if there are too many. */
+/* Adds an empty block, which continues with the next one. Returns false if there are too many. */
 bool isa_add_block(isa_program *p, int number);
 /* Adds an instruction to the last block. */
 void isa_add(isa_program *p, isa_instruction instruction);
-/* The last block jumps to a block, and may or may not be followed by the next one. */
+/* Makes the last block jump to a block. `falls`: it may also continue with the next one. */
 void isa_jump(isa_program *p, int target, bool falls);
 
 bool isa_begins(const char *text, const char *start);
-/* The index of the width of an access of this many bytes. */
+/* Returns the index of the width of an access of this many bytes. */
 int isa_width_index(int bytes);
 
-/* Adds what a line of text says. Returns false if it cannot be added. */
+/* Adds the block or instructions of a line of text. Returns false if that is impossible. */
 bool isa_amd_line(isa_program *p, const char *line);
 bool isa_intel_line(isa_program *p, const char *line, const isa_gpu *gpu);
 

@@ -1,9 +1,8 @@
 /* Judges every kernel for GPUs by its machine code, without a GPU. The driver compiles the kernels
- * of the cases in cases.c: RADV for the family that RADV_FORCE_FAMILY names, or Intel's for
- * INTEL_STUB_GPU_PLATFORM. A table of figures is printed and
- * compared with the limits in shaders/gpu/limits.txt, and with the figures of the same release of
- * Mesa in TEST_ISA_FIGURES, so that a change shows what it did. TEST_ISA_WRITE=1 writes these
- * figures. */
+ * of the cases in cases.c: RADV for the family that RADV_FORCE_FAMILY names, or Intel's driver for
+ * INTEL_STUB_GPU_PLATFORM. Prints a table of figures, and compares it with the limits in
+ * shaders/gpu/limits.txt, and with the figures of the same release of Mesa in TEST_ISA_FIGURES, so
+ * that the effect of a change is visible. TEST_ISA_WRITE=1 writes these figures. */
 #include <dirent.h>
 #include <fnmatch.h>
 #include <stdio.h>
@@ -26,7 +25,7 @@ typedef struct row {
     VkPipeline pipeline;
     double vgprs, lds, spills, scratch, code;
     double waves;        /* RADV only: subgroups that a SIMD can hold */
-    double width, fills; /* Intel only: lanes of a subgroup, reads of registers that were spilled */
+    double width, fills; /* Intel only: lanes of a subgroup, and reads of spilled registers */
     isa_figures isa;
     bool keeps_subnormals; /* of f16 */
 } row;
@@ -86,8 +85,8 @@ static void find_pipeline(void *user, tsr__shader shader, const uint32_t *spec, 
         s->fma_per_step = (double)spec[3] * spec[4] * spec[5]; /* BK, TM, TN */
 }
 
-/* True if the code runs in a mode in which f16 keeps subnormal numbers. On AMD's GPUs this is the
- * mode in which RADV starts it; on Intel's, it is a bit of a control register. */
+/* Returns true if the code runs in a mode in which f16 keeps subnormal numbers. On AMD's GPUs, RADV
+ * starts it in this mode; on Intel's GPUs, a bit of a control register sets it. */
 static bool keeps_subnormals(const char *code)
 {
     if (isa_family_is_intel())
@@ -158,14 +157,14 @@ static bool family_begins(const char *start)
     return strncmp(FAMILY, start, strlen(start)) == 0;
 }
 
-/* The vector instructions of one step that multiply and add. */
+/* Returns the vector instructions of one step that multiply and add. */
 static double fma_instructions(const row *r)
 {
     return r->isa.fma - r->isa.pairs;
 }
 
-/* The clocks of a SIMD's multiply-adds in one step. RDNA 3 and 4 issue two multiply-adds at once;
- * their matrix units take 32 and 16 clocks for a product of matrices. */
+/* Returns the clocks of a SIMD's multiply-adds in one step. RDNA 3 and 4 issue two multiply-adds at
+ * once; their matrix units take 32 and 16 clocks for a product of matrices. */
 static double clocks_of_products(const row *r)
 {
     bool rdna4 = family_begins("gfx12") || family_begins("navi4");
@@ -178,8 +177,9 @@ static double clocks_of_products(const row *r)
     return rdna3 || rdna4 ? fma_instructions(r) / 2 : fma_instructions(r);
 }
 
-/* The part of the peak that the main loop can reach: vector instructions and accesses to shared
- * memory overlap. How fast Intel's GPUs read shared memory is not known here. */
+/* Returns the part of the peak that the main loop can reach. Vector instructions and accesses to
+ * shared memory overlap. Intel's GPUs are judged by vector instructions only, because their speed
+ * of reading shared memory is not known here. */
 static double bound_of(const row *r)
 {
     double products = clocks_of_products(r), vector = products + r->isa.valu;
@@ -257,7 +257,7 @@ static void print_row(FILE *out, const char *mark, const row *r)
         accesses(&r->isa.result, result), r->isa.result_valu);
 }
 
-/* `mark` stands before each line. */
+/* Prints a line for each row; `mark` stands before each line. */
 static void print_table(FILE *out, const char *mark)
 {
     const bool intel = isa_family_is_intel();
@@ -275,7 +275,8 @@ static void print_table(FILE *out, const char *mark)
 
 /* The file of figures -------------------------------------------------------------------------- */
 
-/* Figures depend on the release of the driver and on the compiler that made the SPIR-V. */
+/* Writes the heading of a file of figures. They depend on the release of the driver and on the
+ * compiler that made the SPIR-V. */
 static void figures_heading(char *text, size_t size)
 {
     snprintf(text, size, "# %s, %s, %s\n", FAMILY, tsr_device_get_info(device)->driver_info,
@@ -373,7 +374,7 @@ static void trim(char *text)
         text[--length] = '\0';
 }
 
-/* Reads "KERNEL | CASE | FAMILY | FIGURE >= VALUE". */
+/* Parses "KERNEL | CASE | FAMILY | FIGURE >= VALUE". */
 static void read_limit(const char *line, limit *out)
 {
     int read = sscanf(line, " %39[^|] | %47[^|] | %15[^|] | %15s %3s %lf", out->kernel, out->name,
@@ -392,7 +393,7 @@ static bool exceeds(const limit *l, double value)
     return strcmp(l->relation, "<=") == 0 ? value > l->value + 1e-9 : value < l->value - 1e-9;
 }
 
-/* Compares all rows with one limit. Returns the number of rows that exceed it. */
+/* Compares all rows with one limit. Returns the number of rows that do not keep it. */
 static int check_limit(const limit *l, bool *used)
 {
     int bad = 0;
@@ -412,7 +413,7 @@ static int check_limit(const limit *l, bool *used)
     return bad;
 }
 
-/* True if a device like this one can use the kernel. */
+/* Returns true if a device like this one can use the kernel. */
 static bool can_run(const char *kernel)
 {
     const tsr_device_info *info = tsr_device_get_info(device);
@@ -494,7 +495,7 @@ START_TEST(every_kernel_has_a_case)
 }
 END_TEST
 
-/* In a kernel that widens f16. */
+/* Tests a kernel that widens f16. */
 START_TEST(subnormals_of_f16_are_kept)
 {
     int found = 0;
@@ -510,7 +511,7 @@ END_TEST
 
 TESTS(isa)
 {
-    /* once for all tests, which do not call the driver */
+    /* Runs once for all tests, which do not call the driver. */
     tcase_add_unchecked_fixture(tests, compile_cases, close_device);
     tcase_add_test(tests, figures_are_those_in_the_tree);
     tcase_add_test(tests, limits_are_kept);

@@ -1,4 +1,4 @@
-/* The reader of machine code: loops, paths, widths, waits. */
+/* Tests the reader of machine code: loops, paths, widths, waits. */
 #include "isa/machine_code.h"
 
 #include "support/check_main.h"
@@ -39,7 +39,7 @@ START_TEST(counts_a_step_of_a_product)
     ck_assert(isa_read(product, NULL, 8, &f));
     ck_assert(f.loop);
     ck_assert_equal(f.fma, 8);      /* 2, four times */
-    ck_assert_equal(f.valu, 4 + 1); /* one in each trip of the inner loop, and the shift */
+    ck_assert_equal(f.valu, 4 + 1); /* one in each of four trips of the inner loop, and the shift */
     ck_assert_equal(f.address, 1);
     ck_assert_equal(f.load.count[4], 1);
     ck_assert_equal(f.lds_read.count[4], 4);
@@ -53,7 +53,8 @@ START_TEST(counts_a_step_of_a_product)
 }
 END_TEST
 
-/* Instructions for two products each, alone, two at once, and with another instruction. */
+/* Instructions that make two products: one alone, two in one instruction, and one together with
+ * another instruction. */
 static const char pairs[] =
     "BB0:\n"
     "\tglobal_load_b128 v[0:3], v[4:5], off ; 00\n"
@@ -78,7 +79,7 @@ START_TEST(counts_products_of_pairs)
 }
 END_TEST
 
-/* Matrix units, and a wait that stands before their first product. */
+/* Matrix units, and a wait before their first product. */
 static const char matrices[] =
     "BB0:\n"
     "\tglobal_load_b128 v[0:3], v[4:5], off ; 00\n"
@@ -102,7 +103,8 @@ START_TEST(counts_products_of_matrices)
 }
 END_TEST
 
-/* After the main loop, a second one stores. The program jumps to its condition first. */
+/* After the main loop, a second loop stores. The program first jumps to the condition of that
+ * loop. */
 static const char rotated[] = "BB0:\n"
                               "\ts_branch BB2 ; 00\n"
                               "BB1:\n"
@@ -183,8 +185,8 @@ START_TEST(reads_a_program_without_a_loop)
 }
 END_TEST
 
-/* Intel's: half of the subgroup in each instruction, uniform loads, registers in scratch memory, a
- * loop with a branch, and a wait before the first multiply-add. */
+/* Intel's code: instructions for half of the subgroup, uniform loads, registers in scratch memory,
+ * a loop with a branch, and a wait before the first multiply-add. */
 static const char intel_product[] =
     "(W)     send.ugm (1)              r86     r95    null:0  0x00000000  0x0210C580   {$1}  // "
     "wr:1+0, rd:1; load.ugm.d32x8t.a64\n"
@@ -226,7 +228,8 @@ START_TEST(reads_code_for_intel)
     ck_assert(f.loop);
     ck_assert_equal(f.fma, 2 * 0.5);
     ck_assert_equal(f.address, 0.5);
-    /* break and if compute all lanes, as endif and while do; a move of one lane costs 16 lanes */
+    /* break and if compute all lanes, and so do endif and while; a move of one lane costs 16
+     * lanes */
     ck_assert_equal(f.valu, 4 + 3 * 0.5);
     ck_assert_equal(f.load.count[4], 0.5);
     ck_assert_equal(f.load.count[0], 0.5);

@@ -1,6 +1,7 @@
-/* Kernels whose sums have a fixed order: every addition must forbid the compiler to rearrange it or
- * to fuse it with a product, so that all devices give the same bits. `precise` in GLSL becomes the
- * decoration NoContraction in SPIR-V, unless the optimizer loses it when it unrolls a loop. */
+/* Tests kernels whose sums have a fixed order. For every addition, the compiler must be forbidden
+ * to rearrange it or to fuse it with a product, so that all devices give the same bits. `precise`
+ * in GLSL becomes the decoration NoContraction in SPIR-V, unless the optimizer loses it when it
+ * unrolls a loop. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -29,7 +30,7 @@ static const tsr__shader fixed_order[] = {
 };
 
 typedef struct additions {
-    int all, free; /* free: those that the compiler may rearrange */
+    int all, free; /* free: additions that the compiler may rearrange */
 } additions;
 
 static additions count_additions(const uint32_t *code, size_t words)
@@ -68,7 +69,7 @@ START_TEST(additions_of_a_fixed_order_are_precise)
 }
 END_TEST
 
-/* The check itself: a product may be fused in other kernels. */
+/* Tests the test: other kernels have additions that may be fused. */
 START_TEST(other_kernels_have_free_additions)
 {
     const tsr__shader_binary *binary = &tsr__shader_binaries[TSR__SHADER_ROPE];

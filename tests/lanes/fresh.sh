@@ -17,13 +17,13 @@ make_system() { # RELEASE FOLDER
             say "there is no $keys: Debian 12 has no package with Ubuntu's keys; extract it from Ubuntu's package ubuntu-keyring"
             return 1
         fi
-        # debootstrap's script "gutsy" is that of all releases of Ubuntu since then.
+        # debootstrap's script "gutsy" is used for all releases of Ubuntu since then.
         debootstrap --variant=minbase "--keyring=$keys" --components=main,universe "$1" "$2" http://archive.ubuntu.com/ubuntu gutsy
         ;;
     *) debootstrap --variant=minbase "$1" "$2" ;;
     esac
 }
-# inside FOLDER COMMAND…: runs it as root of that system, in an environment of its own. The mounts end with it.
+# inside FOLDER COMMAND…: runs the command as root of that system, in an environment of its own. The mounts end with the command.
 inside() {
     unshare --mount --propagation private sh -c '
         system=$1
@@ -33,7 +33,7 @@ inside() {
         exec chroot "$system" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
             DEBIAN_FRONTEND=noninteractive "$@"' sh "$@"
 }
-# As the tutorial says, in a copy of the tree.
+# Builds the packages as the tutorial says, in a copy of the tree.
 build_packages() {
     mkdir -p "$folder/builder/root/packages/tessera"
     git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$folder/builder/root/packages/tessera" &&
@@ -43,7 +43,8 @@ build_packages() {
             apt-get -y -qq --no-install-recommends build-dep ./
             DEB_BUILD_OPTIONS="nocheck noautodbgsym" DEB_CFLAGS_APPEND=-g0 dpkg-buildpackage -us -uc -b'
 }
-# A user who may use sudo, and whose questions apt does not ask. debian/tests/control asks for man-db. What the tests need of the source tree is in /srv, and belongs to root.
+# Makes a user who may use sudo, and whom apt asks no questions. Installs man-db, because debian/tests/control requires it. Copies the files
+# of the source tree that the tests need to /srv, where they belong to root.
 make_user() {
     mkdir -p "$folder/user/srv/packages" "$folder/user/srv/tree" &&
         cp "$folder"/builder/root/packages/*.deb "$folder/user/srv/packages/" &&

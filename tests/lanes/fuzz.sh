@@ -1,6 +1,7 @@
 #!/bin/sh
-# Fuzzing: libFuzzer generates models, lists of weights, tokenizers and plans, under the address and undefined-behaviour sanitizers.
-# All targets run at the same time, for FUZZ_SECONDS (default 30), in the time of processors that other lanes leave. Inputs that cause failures stay in build/fuzz; add them to tests/MODULE/corpus.
+# Fuzzing: libFuzzer generates models, lists of weights, tokenizers and plans, under the address and undefined-behaviour sanitizers. All
+# targets run at the same time, for FUZZ_SECONDS (default 30), at a low priority beside other lanes. Inputs that cause failures stay in
+# build/fuzz; add them to tests/MODULE/corpus.
 . "$(dirname "$0")/lane.sh"
 . tests/source/tap.sh
 CC=clang CC_LD=lld configure build/fuzz --werror -Dvulkan=disabled -Dshaderc=disabled -Dtools=disabled -Dfuzz=enabled \
@@ -15,7 +16,7 @@ done
 # shellcheck disable=SC2086 # several words
 build build/fuzz $programs || exit 1
 seconds=${FUZZ_SECONDS:-30}
-# The golden files are also inputs, as far as they are small.
+# Copies the golden files, unless they are large, so that they are inputs, too.
 golden() { # TARGET
     mkdir -p "build/fuzz/golden/$1"
     case $1 in

@@ -24,10 +24,12 @@ find_drivers() {
 # With ccache, if it is installed, builds share object files: the names and paths in their commands are relative to folders of the same depth.
 ccache=$(command -v ccache || true)
 export CCACHE_DIR="${CCACHE_DIR:-$root/build/ccache}"
-# It takes the names of included files from the compiler, and does not run the preprocessor a second time to find them.
+# With CCACHE_DEPEND, ccache takes the names of included files from the compiler, and does not run the preprocessor a second time to find
+# them.
 export CCACHE_DEPEND=1
 
-# They share compiled shaders too, and what drivers make of them: Mesa compiles a kernel for one build, benchmark or package only once.
+# Builds also share compiled shaders and what drivers make of them: Mesa compiles a kernel only once for all builds, benchmarks and
+# packages.
 export PATH="$root/tests/lanes/bin:$PATH"
 export MESA_SHADER_CACHE_DIR="$root/build/driver-cache"
 
@@ -46,7 +48,7 @@ compile_with_ccache() {
     ccache_options="--cross-file build/ccache-$1.ini"
 }
 
-# build_in FOLDER COMPILER [OPTION…]: builds everything in this folder. It leaves out debug information, which would take a fifth of the time.
+# build_in FOLDER COMPILER [OPTION…]: builds everything in this folder, without debug information, which would take a fifth of the time.
 build_in() {
     built=$1
     compiler=$2
@@ -54,13 +56,13 @@ build_in() {
     CC="${ccache:+ccache }$compiler" configure "$built" --werror -Ddebug=false "$@" && build "$built"
 }
 
-# build_with COMPILER [OPTION…]: builds everything in build/COMPILER, which all lanes without other needs share.
+# build_with COMPILER [OPTION…]: builds everything in build/COMPILER, which all lanes without special needs share.
 build_with() {
     build_in "build/$1" "$@"
 }
 
 # run_suites FOLDER SUITE…: runs these suites together, except tests that are also in one of $without_suites. Prints a line for each test
-# program when it ends, and counts every TAP point. A suite without tests is an error: the driver that it needs is missing.
+# program when it ends, and counts every TAP point. A suite without tests is an error, because it means that the driver is missing.
 run_suites() {
     folder=$1
     shift

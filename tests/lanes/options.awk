@@ -1,4 +1,4 @@
-# Reads tests/lanes/options.txt. Prints each pair of values of two options that occurs in no build, and fails if there is one.
+# Reads tests/lanes/options.txt. Prints each pair of values of two options that occurs in no build. Fails if there is such a pair.
 /^#/ { next }
 !columns {
     columns = NF

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Build options: builds in which any two values of two options meet, no warning, and the tests that each contains. One is by clang, with -O3
-# and an unsigned char, which is arm64's.
-# The lane `tests` tests the first build of options.txt, the default one. The others reuse its object files through ccache, and do not
-# run the unit tests whose programs are the same as its own. From the GPU suite they run a little.
+# Build options: builds in which any two values of two options meet. None may have a warning, and each runs the tests that it contains.
+# Clang makes one of them, with -O3 and an unsigned char as on arm64. The first build of options.txt is the default one, which the lane
+# `tests` tests. The others reuse its object files through ccache. They do not run unit tests whose programs are the same as in the default
+# build, and only a little of the GPU suite.
 . "$(dirname "$0")/lane.sh"
 array=tests/lanes/options.txt
 
@@ -16,7 +16,7 @@ same_programs() { # BUILD
     plan
 }
 
-# passes BUILD COMPILER VALUE…: builds it with these values of the options in the array's order, and runs its tests.
+# passes BUILD COMPILER VALUE…: builds with these values of the options, in the array's order, and runs the tests of the build.
 passes() {
     row=$1
     by=$2
@@ -26,7 +26,7 @@ passes() {
     [ "$by" = clang ] && set -- -Doptimization=3 -Dc_args=-funsigned-char "$@" # char is unsigned, as on arm64
     build_in "build/$row" "$by" -Dtests=enabled "$@" || return 1
     suites="unit exports"
-    # Tests of deadlines mostly wait, so running them for each build would only cost time.
+    # Tests of deadlines mostly wait. Running them for each build would only cost time.
     without_suites="deadlines slow"
     if [ "$by" = gcc ]; then
         run_tap same_programs "build/$row" || return 1

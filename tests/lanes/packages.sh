@@ -1,8 +1,8 @@
 #!/bin/sh
-# Packages: Debian packages are built, lintian has no complaint, and the tests of debian/tests pass with their contents.
-# The packages are extracted, not installed, so that this machine stays as it is. CONTRIBUTING.md says how to install them in a fresh
-# system. Compiling the library for the packages is most of this lane's time, so it is without debug information and its packages, which
-# nothing here looks at.
+# Packages: Debian packages are built, lintian has no complaint, and the tests of debian/tests pass with their contents. The packages are
+# extracted, not installed, so that this machine stays as it is. CONTRIBUTING.md says how to install them in a fresh system. Compiling the
+# library takes most of this lane's time, so it is compiled without debug information and without the packages for it, which no test here
+# needs.
 . "$(dirname "$0")/lane.sh"
 install_missing debhelper dpkg-dev lintian
 folder=$root/build/packages

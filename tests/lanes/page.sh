@@ -1,7 +1,7 @@
 #!/bin/sh
-# Benchmark output: its JSON passes a schema validator, its report page an XML parser and a browser.
+# Benchmark output: its JSON passes a schema validator, and its report page passes an XML parser and a browser.
 . "$(dirname "$0")/lane.sh"
-# Ubuntu has the browser in another form of package.
+# Ubuntu provides the browser in another form than a Debian package.
 if command -v dpkg-query >/dev/null && apt-cache show chromium >/dev/null 2>&1; then
     install_missing chromium
 fi

@@ -11,13 +11,14 @@ gcc -shared -fPIC -o build/sanitize/keep_modules.so tests/lanes/keep_modules.c |
 wrapper="env LD_PRELOAD=$root/build/sanitize/keep_modules.so"
 # Tests request impossible sizes and expect NULL.
 ASAN_OPTIONS=allocator_may_return_null=1
-# The driver's compiler makes far more allocations than tessera. Each one costs a walk of its stack, and new pages after it is freed.
+# The driver's compiler makes far more allocations than tessera. For each of them, the sanitizer walks the stack, and uses new pages after
+# the memory is freed. These options limit both.
 export ASAN_OPTIONS=$ASAN_OPTIONS:malloc_context_size=8:quarantine_size_mb=4:thread_local_quarantine_size_kb=16
-# By default, the sanitizer guesses where the thread-local storage of a library begins, from what lies in memory in front of it. A wrong
+# By default, the sanitizer guesses where the thread-local storage of a library begins, from the contents of the memory before it. A wrong
 # guess, which depends on an address, ends the leak check with a fatal error.
 export ASAN_OPTIONS=$ASAN_OPTIONS:intercept_tls_get_addr=0
 export UBSAN_OPTIONS=print_stacktrace=1
-# Tests in the suite `repeats` run the same code as another test does, with other numbers of ranks or all benchmarks in a row. What the
-# driver made of shaders in other lanes is in its cache: compiling them again would take half of this lane's time.
+# Tests in the suite `repeats` run the same code as other tests, with other numbers of ranks or with all benchmarks one after another. The
+# driver's cache has the shaders that other lanes have compiled: compiling them again would take half of this lane's time.
 without_suites="slow repeats"
 run_suites build/sanitize unit lavapipe

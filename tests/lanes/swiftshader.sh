@@ -2,7 +2,7 @@
 # SwiftShader: the complete GPU suite on a second CPU driver, which lacks 64-bit integers and 16-bit storage.
 . "$(dirname "$0")/lane.sh"
 find_drivers || exit 1
-if [ -z "$driver_options" ]; then # waived
+if [ -z "$driver_options" ]; then # --without-swiftshader was given
     echo "0 0 1" >>"$TALLY"
     exit 0
 fi

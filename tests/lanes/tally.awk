@@ -1,5 +1,5 @@
 # Reads meson's testlog.json, which has one line for each test executable. Prints the numbers of TAP points that passed, failed and were
-# skipped, and to standard error each skipped one with its reason. An executable that crashed, ran out of time or printed no valid TAP
+# skipped. Prints each skipped point with its reason to standard error. An executable that crashed, ran out of time or printed no valid TAP
 # counts as one failure, unless one of its points has failed. An executable that prints no TAP counts as one point.
 function skip(what) {
     name = $0
@@ -14,7 +14,8 @@ function skip(what) {
     sub(/.*"result": "/, "", result)
     sub(/".*/, "", result)
 
-    # The output is one JSON string: its lines are separated by a literal \n.
+    # The output of a test is one JSON string, in which a literal
+    #  separates lines.
     output = $0
     if (sub(/.*"stdout": "/, "", output))
         sub(/", "result": ".*/, "", output)

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The thread sanitizer, on the tests of code that several threads run (suite "threads"); builds nothing else. Communicators have no thread of
-# their own. What their processes share is the shared-memory transport, which the sanitizer does not see between processes: there the ranks are
-# threads (tests/comm/shm).
+# The thread sanitizer, on the tests of code that several threads run (suite "threads"); builds nothing else. Communicators have no threads
+# of their own. Their processes share the shared-memory transport, but the sanitizer sees nothing between processes. So in the test of that
+# transport, ranks are threads (tests/comm/shm).
 . "$(dirname "$0")/lane.sh"
 programs='tests/test-base tests/test-comm_shm tests/test-host_threads tests/test-loader tests/test-quantize_rows tests/bootstrap/test-bootstrap'
 # The thread sanitizer does not support fences, which some code for several processes uses: gcc would warn (-Wno-tsan).

@@ -41,7 +41,7 @@ for test in $gpu; do
 done >>"$folder.tap"
 grep '^not ok' "$folder.tap"
 
-# The tool, with a model in a folder whose name is not ASCII.
+# Runs the tool with a model in a folder whose name is not ASCII.
 point() { # NAME COMMAND…
     name=$1
     shift
@@ -84,7 +84,7 @@ benchmarks() {
         tessera bench report "$folder-benchmarks/résultat.json" -o "$folder-benchmarks/page.html" &&
         grep '</html>' "$folder-benchmarks/page.html"
 }
-measures() { # BENCHMARK PATTERN: it prints a line with the pattern
+measures() { # BENCHMARK PATTERN: the benchmark prints a line that matches the pattern
     tessera bench "$1" --time 0.01 >"$folder.said" && grep "$2" "$folder.said"
 }
 tunes() {

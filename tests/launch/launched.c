@@ -14,7 +14,7 @@
 #include "support/check_main.h"
 
 #define MAX_ARGUMENTS 16
-#define LIMIT_S 60 /* how long a test waits for what must happen */
+#define LIMIT_S 60 /* how long a test waits for an event */
 
 static char folder[64];
 
@@ -37,8 +37,8 @@ void make_folder(void)
     strcpy(folder, "/tmp/tessera-launch-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
     setenv("FOLDER", folder, 1);
-    /* They may be ignored in the process that runs the tests: by nohup, or by a shell without a
-     * terminal that runs them in the background. */
+    /* The process that runs the tests may ignore these signals: because of nohup, or because a
+     * shell without a terminal runs it in the background. */
     signal(SIGHUP, SIG_DFL);
     signal(SIGINT, SIG_DFL);
     signal(SIGQUIT, SIG_DFL);
@@ -154,7 +154,7 @@ void wait_for_text(const char *name, const char *what, int times)
     ck_abort_msg("not %d times '%s' in: %.2000s", times, what, text);
 }
 
-/* Whether a signal has been sent to a process that has not yet taken it. */
+/* Returns whether a signal has been sent to a process that has not yet received it. */
 static bool is_pending(pid_t pid, int number)
 {
     char path[64], line[256];

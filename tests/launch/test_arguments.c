@@ -71,7 +71,7 @@ START_TEST(says_what_cannot_be_run)
 }
 END_TEST
 
-/* The launcher raises its limit of open files, the ranks keep the former one. */
+/* The launcher raises its limit of open files, but the ranks keep the original limit. */
 START_TEST(starts_more_than_files_may_be_open)
 {
     struct rlimit limit;

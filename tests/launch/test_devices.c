@@ -1,4 +1,4 @@
-/* The devices that the launcher assigns to ranks. The test replaces the functions that list
+/* Tests which devices the launcher assigns to ranks. The test replaces the functions that list
  * devices. */
 #include <signal.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ START_TEST(takes_the_best_type)
 }
 END_TEST
 
-/* The order that tessera/device.h documents for tsr_device_open, from the worst type on. */
+/* Tests the order that tessera/device.h documents for tsr_device_open, from the worst type on. */
 START_TEST(takes_what_a_program_alone_would_open)
 {
     static const tsr_device_type better_and_better[] = {TSR_DEVICE_CPU, TSR_DEVICE_OTHER,

@@ -1,4 +1,4 @@
-/* How a job ends when ranks fail, and that no process of it is left. */
+/* Tests how a job ends when ranks fail, and that none of its processes is left. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -59,7 +59,7 @@ START_TEST(keeps_going_without_a_rank)
     ck_assert_int_eq(job.status, 3);
     assert_has(job.err, ") exited with status 3; the others continue\n");
     done(&job);
-    /* The job is stopped. */
+    /* A signal stops the job. */
     job = start_ready("-n~2~--keep-going~sh~-c~echo $$ >$FOLDER/pid.$RANK; exec sleep 60");
     kill(job.pid, SIGTERM);
     finish(&job);
@@ -102,7 +102,7 @@ START_TEST(kills_a_rank_that_does_not_end)
 }
 END_TEST
 
-/* Each rank starts a process in its group and one in a session of its own. */
+/* Each rank starts a process in its group, and one in a session of its own. */
 static const char with_children[] =
     "-n~2~--grace~0.3~sh~-c~trap '' TERM; "
     "sh -c 'echo $$ >$FOLDER/child.$RANK; trap \"\" TERM; while :; do sleep 1; done' & "
@@ -156,8 +156,8 @@ static int count_children(pid_t pid)
     return found;
 }
 
-/* Orphans are children of the launcher until it reaps them. They end when the test opens the gate;
- * those that have not come to the gate yet end when it opens it again. */
+/* Orphans become children of the launcher until it reaps them. They end when the test opens the
+ * gate. Orphans that had not reached the gate by then end when the test opens it again. */
 START_TEST(reaps_orphans_that_end_together)
 {
     enum { ORPHANS = 300 };
@@ -181,12 +181,13 @@ START_TEST(reaps_orphans_that_end_together)
 }
 END_TEST
 
-/* A launcher is a rank of another one. When both are killed, the inner guard must survive to kill
- * the inner ranks: the outer guard kills only the inner launcher. */
+/* A launcher is a rank of another launcher. Each has a guard, a process that kills the ranks if the
+ * launcher dies. When both launchers are killed, the inner guard must survive to kill the inner
+ * ranks, because the outer guard kills only the inner launcher. */
 START_TEST(kills_an_inner_launcher_when_it_is_killed)
 {
-    /* The ranks wait until the inner guard has overwritten its token. Then only the inner launcher
-     * has the outer one. */
+    /* The ranks wait until the inner guard has overwritten its copy of the token. Then only the
+     * inner launcher has the outer token in its environment. */
     launched job = start("-n~1~sh~-c~export OUTER=$TESSERA_TOKEN; exec \"$0\" launch -n 1 sh -c '"
                          "until [ $(grep -lzx TESSERA_TOKEN=$OUTER /proc/[0-9]*/environ "
                          "2>/dev/null | wc -l) = 1 ]; do sleep 0.05; done; "

@@ -1,4 +1,4 @@
-/* The environment of ranks and their standard input. */
+/* Tests the environment of ranks and their standard input. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,7 @@ START_TEST(leaves_a_device_that_is_set)
     setenv("VK_ICD_FILENAMES", "/nonexistent.json", 1);
     unsetenv("TESSERA_DEVICE");
     launched job = launch("-n~1~sh~-c~echo ${TESSERA_DEVICE-none}");
-    ck_assert_str_eq(job.out, "[0] none\n"); /* there is no device */
+    ck_assert_str_eq(job.out, "[0] none\n"); /* the machine has no device */
     done(&job);
     setenv("TESSERA_DEVICE", "of mine", 1);
     job = launch("-n~1~sh~-c~echo ${TESSERA_DEVICE-none}");

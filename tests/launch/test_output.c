@@ -1,4 +1,4 @@
-/* How the output of ranks is passed on. */
+/* Tests how the output of ranks is passed on. */
 #define _GNU_SOURCE /* O_DIRECT */
 #include <fcntl.h>
 #include <limits.h>
@@ -24,7 +24,7 @@ START_TEST(keeps_lines_whole)
         char expected[128];
         ck_assert(sscanf(line, "[%d] %d: %d of a line", &prefix, &rank, &number) == 3);
         ck_assert(prefix == rank && rank >= 0 && rank < 4);
-        ck_assert(number == lines[rank] % 400 + 1); /* in order */
+        ck_assert(number == lines[rank] % 400 + 1); /* the lines are in order */
         snprintf(expected, sizeof expected, "[%d] %d: %05d of a line of some length", rank, rank,
                  number);
         ck_assert(strcmp(line, expected) == 0);
@@ -103,7 +103,7 @@ START_TEST(cuts_lines_without_end)
 {
     launched job = launch("-n~1~sh~-c~head -c 3000000 /dev/zero | tr '\\0' x");
     ck_assert_int_eq(job.status, 0);
-    ck_assert_int_eq(count(job.out, "[0] "), 3); /* of 1 MiB, but for the last */
+    ck_assert_int_eq(count(job.out, "[0] "), 3); /* lines of 1 MiB, except the last */
     ck_assert_uint_eq(strlen(job.out), 3000000 + 3 * strlen("[0] \n"));
     done(&job);
 }
@@ -127,7 +127,7 @@ START_TEST(a_full_disk_is_a_failure)
 }
 END_TEST
 
-/* Like any program, `tessera launch … | head` ends without a message when the pipe is closed. */
+/* `tessera launch … | head` ends without a message when the pipe is closed, like any program. */
 START_TEST(a_closed_pipe_is_silent)
 {
     char command[512];
@@ -149,7 +149,7 @@ START_TEST(a_closed_pipe_is_silent)
 }
 END_TEST
 
-/* It is an error where SIGPIPE is ignored, as for other programs. */
+/* If SIGPIPE is ignored, a closed pipe is an error, as for other programs. */
 START_TEST(a_closed_pipe_is_named_if_sigpipe_is_ignored)
 {
     char command[512];
@@ -163,7 +163,7 @@ START_TEST(a_closed_pipe_is_named_if_sigpipe_is_ignored)
 }
 END_TEST
 
-/* The launcher's own pipes must not get the number of a closed standard output. */
+/* The launcher's own pipes must not get the descriptor number of a closed standard output. */
 START_TEST(a_closed_output_is_a_failure)
 {
     char command[256];

@@ -1,4 +1,4 @@
-/* Signals that the launcher receives. */
+/* Tests signals that the launcher receives. */
 #include <signal.h>
 #include <stdio.h>
 
@@ -57,7 +57,7 @@ START_TEST(a_second_signal_kills)
     kill(job.pid, SIGINT);
     finish(&job);
     ck_assert_int_eq(job.status, 128 + SIGKILL);
-    ck_assert_double_lt(job.seconds, 300); /* the grace period is longer */
+    ck_assert_double_lt(job.seconds, 300); /* shorter than the grace period */
     assert_gone("pid.0");
     assert_gone("pid.1");
     done(&job);

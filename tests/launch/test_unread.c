@@ -1,4 +1,4 @@
-/* Output that nobody reads, or that is read late. */
+/* Tests output that nobody reads, or that is read late. */
 #define _XOPEN_SOURCE 700 /* posix_openpt */
 #include <fcntl.h>
 #include <poll.h>
@@ -31,7 +31,7 @@ static launched start_into_pipe(const char *arguments, int flags, int *out, int 
     return job;
 }
 
-/* Waits until a pipe has no room. */
+/* Waits until a pipe has no more room. */
 static void wait_until_full(int in)
 {
     struct pollfd room = {.fd = in, .events = POLLOUT};
@@ -39,7 +39,7 @@ static void wait_until_full(int in)
         ck_assert_msg(now() < start + 60, "the pipe does not fill up");
 }
 
-/* Waits until a terminal takes no more output: its contents no longer grow. */
+/* Waits until a terminal accepts no more output: its contents no longer grow. */
 static void wait_until_stuck(int screen)
 {
     int held = 0, before = -1;
@@ -70,7 +70,7 @@ static char *read_all(int from, size_t *size)
 static const struct {
     const char *arguments;
     int signals, status;
-    bool ended; /* the ranks have ended, only their output is left */
+    bool ended; /* the ranks have ended, and only their output is left */
 } unread[] = {
     {"-n~2~--grace~1~sh~-c~echo $$ >$FOLDER/pid.$RANK; exec yes", 1, 128 + SIGTERM, false},
     {"-n~2~--grace~1~sh~-c~trap '' TERM; echo $$ >$FOLDER/pid.$RANK; yes", 1, 128 + SIGKILL, false},
@@ -95,7 +95,7 @@ START_TEST(ends_where_nobody_reads)
         send_signal(&job, SIGTERM);
     finish(&job);
     ck_assert_double_lt(job.seconds,
-                        300); /* it does not wait for a reader or a long grace period */
+                        300); /* the job waits neither for a reader nor for a long grace period */
     ck_assert_int_eq(job.status, unread[_i].status);
     ck_assert_str_eq(job.err,
                      "tessera: launch: nobody reads standard output: the rest of it is lost\n");
@@ -113,7 +113,7 @@ static int open_screen(void)
     return screen;
 }
 
-/* poll() reports a terminal with room for less than a line as writable. */
+/* poll() reports a terminal as writable even if it has room for less than a line. */
 START_TEST(ends_where_a_terminal_is_stuck)
 {
     int screen = open_screen();
@@ -136,7 +136,7 @@ START_TEST(ends_where_a_terminal_is_stuck)
 }
 END_TEST
 
-/* A terminal with tostop stops background processes that write to it, and ranks are in the
+/* A terminal with tostop stops background processes that write to it. Ranks are in the
  * background. */
 START_TEST(writes_to_a_terminal_that_stops)
 {
@@ -173,7 +173,7 @@ START_TEST(writes_to_a_terminal_that_stops)
 }
 END_TEST
 
-/* Unless the launcher is signalled, output waits for its reader without a deadline. */
+/* Unless the launcher receives a signal, output waits for its reader without a deadline. */
 START_TEST(waits_for_a_late_reader)
 {
     static const int flags[] = {0, O_NONBLOCK};

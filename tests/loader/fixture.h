@@ -1,5 +1,5 @@
-/* The dataset of the loader's tests: each record says where it comes from. The functions here run
- * in the workers' threads, in which Check's macros must not be used, so they count errors. */
+/* The dataset of the loader's tests. Each record says where it comes from. The functions here run
+ * in the workers' threads, where Check's macros must not be used, so they count errors instead. */
 #ifndef TESTS_LOADER_FIXTURE_H
 #define TESTS_LOADER_FIXTURE_H
 
@@ -21,9 +21,9 @@ typedef struct source {
     int jitter_us;       /* sleep up to this long for each batch */
     bool fail;           /* fail for the indices that `failing` selects */
     int64_t failing;     /* indices that are multiples of this fail, */
-    atomic_int failures; /* this many times; −1: always */
+    atomic_int failures; /* as often as this; −1: always */
     bool hold;           /* batches from `held` on wait until released */
-    bool stubborn;       /* even if the loader is stopping */
+    bool stubborn;       /* they wait even if the loader is stopping */
     uint64_t held;
     atomic_bool let_go;
     atomic_int begun, running, max_running, wrong;
@@ -31,7 +31,8 @@ typedef struct source {
     const char *reason;
 } source;
 
-/* Tests that share a process, because the system has no fork, must not share the caller's data. */
+/* Resets the caller's data. Where the system has no fork, tests share a process, but must not share
+ * these data. */
 #define RESET_DATA                                                                                 \
     static void reset_data(void)                                                                   \
     {                                                                                              \
@@ -86,7 +87,7 @@ static inline void fixture_write(const tsr_loader_work *work, uint64_t place, vo
     memcpy(item, &one, sizeof one);
 }
 
-/* A params.load_item, for item_bytes of sizeof(record). */
+/* A load_item for tsr_loader_params whose item_bytes is sizeof(record). */
 static inline tsr_status fixture_item(void *user, tsr_loader_work *work, int64_t index, void *item)
 {
     source *from = user;
@@ -104,12 +105,13 @@ static inline tsr_status fixture_item(void *user, tsr_loader_work *work, int64_t
     return failed ? TSR_ERR_IO : TSR_OK;
 }
 
-/* Params that load records from the test file's `data`. */
+/* Parameters that load records for the `data` of the test file. */
 #define PARAMS(...)                                                                                \
     tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),      \
                       __VA_ARGS__)
 
-/* A params.load_batch that writes only some of the records, depending on the batch's number. */
+/* A load_batch for tsr_loader_params. It writes only some of the records, depending on the batch's
+ * number. */
 static inline tsr_status fixture_batch(void *user, tsr_loader_work *work)
 {
     source *from = user;
@@ -143,7 +145,7 @@ static inline void fixture_finish(void *user, tsr_loader_worker *worker)
     atomic_fetch_add(&from->finishes, 1);
 }
 
-/* FNV-1a over all members of a batch. */
+/* Continues an FNV-1a hash with all members of a batch. */
 static inline uint64_t fixture_hash(uint64_t hash, const tsr_loader_batch *batch)
 {
     const void *parts[] = {&batch->batch, &batch->epoch, batch->indices, batch->mask, batch->data};
@@ -156,7 +158,7 @@ static inline uint64_t fixture_hash(uint64_t hash, const tsr_loader_batch *batch
 
 #define FIXTURE_HASH UINT64_C(0xcbf29ce484222325)
 
-/* Returns the hash of the rest of the epoch. */
+/* Reads the rest of the epoch. Returns the hash continued with its batches. */
 static inline uint64_t fixture_read(tsr_loader *loader, uint64_t hash)
 {
     tsr_loader_batch batch;
@@ -172,9 +174,9 @@ static inline uint64_t fixture_read(tsr_loader *loader, uint64_t hash)
     }
 }
 
-/* A sampler of the test's own with unknown length: index i of an epoch is i² + epoch. Giving the
- * index `failing` fails a number of times. With `own`, the sampler also has a state, its sum, which
- * cannot be saved before the index `secret`, if that is not 0. */
+/* A sampler that a test implements, of unknown length: index i of an epoch is i² + epoch. Giving
+ * the index `failing` fails a number of times. With `own`, the sampler also has a state, its sum.
+ * If `secret` is not 0, the state cannot be saved before the index `secret`. */
 typedef struct squares {
     int64_t count, at, epoch, failing, sum, secret;
     int failures;

@@ -1,4 +1,4 @@
-/* For files whose tests use one loader at a time. */
+/* Functions for files whose tests use one loader at a time. */
 #ifndef TESTS_LOADER_ONE_LOADER_H
 #define TESTS_LOADER_ONE_LOADER_H
 
@@ -14,7 +14,7 @@ static inline void create(const tsr_loader_params *params)
     ck_assert_ok(tsr_loader_create(params, &loader));
 }
 
-/* Destroys the loader and checks that the threads saw no error and that every worker that began has
+/* Destroys the loader. Checks that the threads saw no error, and that every worker that began has
  * ended. */
 static inline void destroy(void)
 {

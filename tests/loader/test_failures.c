@@ -1,7 +1,7 @@
-/* Failures are reported in place of their batch and can be retried. */
+/* A failure is reported in place of its batch, and the batch can be retried. */
 #include "one_loader.h"
 
-/* Checks that the next batch fails like this and that the position does not change. */
+/* Checks that the next batch fails with these values, and that the position does not change. */
 static void check_failure(tsr_status status, const char *text, uint64_t number, int64_t index,
                           uint64_t place, int worker)
 {
@@ -29,8 +29,8 @@ static void check_end(void)
     ck_assert(!got);
 }
 
-/* Indices 0 … 29 in batches of 4; every tenth index always fails, so batches 0, 2 and 5 fail. The
- * later ones fail long before they are reported. */
+/* The indices are 0 … 29 in batches of 4. Every tenth index always fails, so batches 0, 2 and 5
+ * fail. Batches 2 and 5 fail long before that is reported. */
 START_TEST(each_failure_is_reported_in_place_of_its_batch)
 {
     data = (source){.fail = true, .failing = 10, .failures = -1, .reason = "the disk is gone"};
@@ -129,7 +129,8 @@ START_TEST(the_reason_is_found)
                       "loader: batch 1 of epoch 0: index 1: length-sorted: batch size 0 is not "
                       "positive",
                       1, 1, 0, workers == 2);
-        /* The error of one function is not the reason of another one's failure. */
+        /* A failure without a reason does not get the error text of an earlier function as its
+         * reason. */
         create(tsr_loader_params(.load_batch = say_nothing, .n = 3, .workers = workers));
         check_next(0);
         check_failure(TSR_ERR_UNSUPPORTED,
@@ -140,7 +141,8 @@ START_TEST(the_reason_is_found)
 }
 END_TEST
 
-/* Also if the sampler cannot be saved before batch 1, or fails to give batch 2 when asked ahead. */
+/* This is true, too, if the sampler cannot be saved before batch 1, or fails to give batch 2 when
+ * it is asked ahead. */
 START_TEST(success_does_not_change_the_last_error)
 {
     for (int workers = 0; workers <= 2; workers++) {
@@ -262,7 +264,7 @@ START_TEST(a_sampler_that_fails)
 }
 END_TEST
 
-/* If the loader moves to another batch or epoch, it forgets earlier failures. */
+/* If the loader moves to another batch or epoch, it forgets failures. */
 START_TEST(moving_clears_failures)
 {
     tsr_loader_failure failure;
@@ -317,7 +319,8 @@ START_TEST(a_worker_whose_init_fails)
     check_next(0);
     check_failure(TSR_ERR_UNSUPPORTED, "loader: batch 1 of epoch 0: worker 1: no licence", 1, 2, 0,
                   1);
-    /* Its later batches retry worker_init, and one of them may have been refused meanwhile. */
+    /* Later batches of the worker retry worker_init, and one of them may have been refused in the
+     * meantime. */
     uint64_t b = 1;
     for (int tries = 0; b < 4; tries++) {
         tsr_loader_batch batch;

@@ -5,7 +5,7 @@
 static source data;
 RESET_DATA
 
-/* Creates a loader, reads two epochs and saves; retries a failed step once. In the order torch,
+/* Creates a loader, reads two epochs and saves. Retries a failed step once. With the order torch,
  * setting an epoch and reading also allocate memory. */
 static tsr_status use(int workers, tsr_sampler *sampler, uint64_t *hash)
 {
@@ -91,7 +91,8 @@ START_TEST(with_workers)
 }
 END_TEST
 
-/* Neither a loader whose creation failed nor a destroyed one destroys the caller's sampler. */
+/* The caller's sampler is destroyed neither by a loader whose creation failed nor by a destroyed
+ * loader. */
 START_TEST(the_sampler_remains_the_callers)
 {
     tsr_sampler *sampler = NULL;

@@ -35,7 +35,7 @@ static tsr_status draw(kind what, tsr_tensor *y, const tsr_random_params *params
     return TSR_OK;
 }
 
-/* The expected bits of element `index`. */
+/* Returns the expected bits of element `index`. */
 static uint32_t expected(kind what, const tsr_random_params *params, uint64_t index)
 {
     uint32_t word = tsr__philox_word(params->seed, params->subsequence, index);
@@ -58,7 +58,7 @@ static tsr_dtype dtype_of(kind what)
     return what == BITS ? TSR_U32 : TSR_F32;
 }
 
-/* Compares element (i, j, k) of a view with the number of its index. */
+/* Compares element (i, j, k) of a view with the random number of its index. */
 static void check_view(kind what, tsr_tensor *y, const tsr_random_params *params)
 {
     const int64_t *shape = tsr_tensor_layout(y)->shape;
@@ -91,7 +91,7 @@ START_TEST(million_words_match_the_host)
 }
 END_TEST
 
-/* Random views with all alignments of rows to blocks, strided, transposed and with steps. */
+/* Random views with all alignments of rows to blocks: strided, transposed and with steps. */
 START_TEST(any_view_and_offset)
 {
     gpu_random random = {.state = 77};
@@ -133,7 +133,8 @@ START_TEST(writes_nothing_else)
 }
 END_TEST
 
-/* Indices that cross 2^32 and 2^34 (the block's low word), and indices at the end of 64 bits. */
+/* Indices that cross 2^32 and 2^34 (where the block's low word overflows), and indices at the end
+ * of 64 bits. */
 START_TEST(indices_are_64_bit)
 {
     const uint64_t offsets[] = {(UINT64_C(1) << 32) - 7, (UINT64_C(1) << 34) - 7,
@@ -250,8 +251,8 @@ START_TEST(float16_is_rounded)
 }
 END_TEST
 
-/* The inverse of an odd number modulo 2^32, by Newton's method: each step doubles the number of
- * correct bits. */
+/* Returns the inverse of an odd number modulo 2^32, by Newton's method: each step doubles the
+ * number of correct bits. */
 static uint32_t inverse(uint32_t odd)
 {
     uint32_t x = odd;
@@ -293,8 +294,8 @@ static tsr_random_params find_words(uint64_t seed, uint32_t a, uint32_t b, uint3
     };
 }
 
-/* Words at both ends of the range, in its middle, and at the edges of all octaves of the table of
- * the normal distribution, on both sides. */
+/* Words at both ends of the range, in its middle, and on both sides of the edges of all octaves of
+ * the normal distribution's table. */
 START_TEST(extreme_words_match_the_host)
 {
     const int64_t shape[] = {1, 1, 3};
@@ -315,7 +316,7 @@ START_TEST(extreme_words_match_the_host)
 }
 END_TEST
 
-/* The largest value below `high`, by trying all values of a 16-bit dtype. */
+/* Returns the largest value below `high`, by trying all values of a 16-bit dtype. */
 static double largest_below(tsr_dtype dtype, double high)
 {
     double found = -INFINITY;
@@ -334,21 +335,21 @@ typedef struct range {
     float low, high;
 } range;
 
-/* In each of these ranges, rounding moves some numbers to high or above. */
+/* In each of these ranges, rounding would move some numbers to `high` or above. */
 static const range ranges[] = {
-    {TSR_F32, 1, 1 + 0x1p-21f}, /* four floats */
+    {TSR_F32, 1, 1 + 0x1p-21f}, /* contains four floats */
     {TSR_F16, 0, 1},
     {TSR_BF16, 0, 1},
     {TSR_F16, -2, -1},
     {TSR_BF16, -2, -1},
-    {TSR_F16, 1, 1 + 0x1p-10f}, /* neighbours */
+    {TSR_F16, 1, 1 + 0x1p-10f}, /* low and high are neighbours */
     {TSR_BF16, -1, -1 + 0x1p-8f},
     {TSR_F16, -1, 1 + 0x1.8p-11f}, /* high is between two values, */
     {TSR_BF16, 0.1f, 1 + 0x1.8p-8f},
-    {TSR_BF16, 1.005f, 1.006f}, /* and low between the same */
+    {TSR_BF16, 1.005f, 1.006f}, /* and low between the same two */
     {TSR_F16, -1e-6f, 0},       /* to -0 */
-    {TSR_F16, 0, 0x1p-24f},     /* the smallest */
-    {TSR_F16, 60000, 65504},    /* and the largest */
+    {TSR_F16, 0, 0x1p-24f},     /* the smallest value */
+    {TSR_F16, 60000, 65504},    /* and the largest value */
     {TSR_BF16, 0x1p127f, 0x1.fep127f},
 };
 
@@ -397,7 +398,7 @@ END_TEST
 
 enum { MAX_RUN = 67, RUN_ROOM = MAX_RUN + 8 };
 
-/* A view of `count` elements from element `start` on, in a poisoned buffer. */
+/* Creates a view of `count` elements from element `start` on, in a poisoned buffer. */
 static tsr_tensor *run_within(tsr_dtype dtype, int64_t start, int64_t count, tsr_tensor **whole)
 {
     tsr_tensor *run;
@@ -407,7 +408,7 @@ static tsr_tensor *run_within(tsr_dtype dtype, int64_t start, int64_t count, tsr
     return run;
 }
 
-/* The view must have the values want[]; the elements around it must still be poison. */
+/* Checks that the view has the values want[], and that the elements around it are still poison. */
 static void check_run(tsr_tensor *whole, int64_t start, int64_t count, const double *want)
 {
     const tsr_dtype dtype = tsr_tensor_layout(whole)->dtype;
@@ -546,8 +547,8 @@ START_TEST(dropout_of_runs)
 }
 END_TEST
 
-/* A word equal to the threshold is kept and the one below is dropped, in complete and in partial
- * blocks. */
+/* A word equal to the threshold is kept, and the next lower word is dropped, in complete and in
+ * partial blocks. */
 START_TEST(dropout_at_its_threshold)
 {
     const tsr_random_params params = find_words(SEED, 0x40000000, 0x3fffffff, 0x40000001);
@@ -564,7 +565,7 @@ START_TEST(dropout_at_its_threshold)
 }
 END_TEST
 
-/* In place; a dropped element becomes 0 even if it is NaN or infinite. */
+/* In place, a dropped element becomes 0 even if it is NaN or infinite. */
 START_TEST(dropout_in_place_drops_nan)
 {
     enum { COUNT = 4096 };
@@ -676,7 +677,7 @@ TESTS(random)
     tcase_add_test(tests, errors_name_the_values);
 }
 
-/* Uses the table of constants, which CPU drivers do not use. */
+/* Uses the table of constants, as on GPUs. */
 TESTS(random_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);

@@ -1,6 +1,5 @@
 /* Compares tsr_reduce and tsr_argmax with references in double precision, and with the documented
- * tree.
- */
+ * tree of additions. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +26,8 @@ static int64_t product(int ndim, const int64_t *shape)
     return count;
 }
 
-/* A row-major array seen around dimension `dim`: element (o, i, j) is at
- * (o·count + j)·inner + i. */
+/* A row-major array as seen along dimension `dim`: element (o, i, j) is at (o·count + j)·inner +
+ * i. */
 typedef struct walk {
     int64_t outer, count, inner;
 } walk;
@@ -194,7 +193,7 @@ static void assert_tree(tsr_tensor *x, const float *values, int64_t rows, int64_
 }
 
 /* Sums the rows of a matrix in three layouts: contiguous, transposed (the kernel then sums
- * columns), and with gaps. These use different kernels, but must give the same bits. */
+ * columns), and with gaps. The layouts use different kernels, but must give the same bits. */
 static void tree_case(gpu_random *random, int64_t rows, int64_t count)
 {
     float *values = malloc((size_t)(rows * count) * sizeof *values);
@@ -238,7 +237,7 @@ START_TEST(tree_depends_on_the_shape_only)
 END_TEST
 
 /* On GPUs, the number of processors decides how many invocations share columns, and whether one
- * dispatch reduces chunks and their values. */
+ * dispatch reduces both the chunks and their results. */
 START_TEST(tree_does_not_depend_on_the_gpu)
 {
     static const int64_t shapes[][2] = {
@@ -257,8 +256,8 @@ START_TEST(tree_does_not_depend_on_the_gpu)
 }
 END_TEST
 
-/* Positive values of different magnitudes, for which a running sum in f32 is wrong in the fourth
- * digit. */
+/* Positive values of different magnitudes, for which a running sum in f32 has an error in the
+ * fourth digit. */
 START_TEST(long_sums_are_accurate)
 {
     static const int64_t shapes[][2] = {{1, 3000001}, {1500000, 3}, {1200003, 1}};
@@ -292,7 +291,7 @@ START_TEST(long_sums_are_accurate)
 }
 END_TEST
 
-/* A dimension of stride 0 that is reduced, and one that is not. */
+/* A dimension of stride 0 is reduced, and then the other dimension. */
 START_TEST(reduces_broadcast_views)
 {
     double values[5] = {1, 2, 3, 4, 5}, got[5];
@@ -321,7 +320,7 @@ END_TEST
 
 /* Values that are not numbers */
 
-/* Row r has a NaN at element r, and row `count` has none; the same for columns. */
+/* Row r has a NaN at element r, and row `count` has none; columns have the same. */
 START_TEST(nan_anywhere_gives_nan)
 {
     enum { COUNT = 70, ROWS = COUNT + 1 };
@@ -471,7 +470,7 @@ START_TEST(argmax_finds_the_first_largest)
 }
 END_TEST
 
-/* The largest element is near the end of a long row of equal ones, so that its index goes through
+/* The largest element is near the end of a long row of equal ones, so that its index passes through
  * several passes. */
 START_TEST(argmax_of_a_long_row)
 {
@@ -493,8 +492,8 @@ START_TEST(argmax_of_a_long_row)
 }
 END_TEST
 
-/* The same kernels with 16-bit floats packed in words. A device without 16-bit storage has already
- * run this above. */
+/* Tests the same kernels with 16-bit floats packed in words. If the device has no 16-bit storage,
+ * the tests above have already used them. */
 START_TEST(packed_float16)
 {
     static const tsr_dtype dtypes[] = {TSR_F16, TSR_BF16};

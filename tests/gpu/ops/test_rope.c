@@ -14,7 +14,7 @@
 
 static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
 
-/* Half a unit in the last place, relative to the value. */
+/* Returns half a unit in the last place, relative to the value. */
 static double half_unit(tsr_dtype dtype)
 {
     return dtype == TSR_F32 ? 0x1p-24 : dtype == TSR_F16 ? 0x1p-11 : 0x1p-8;
@@ -142,8 +142,8 @@ END_TEST
 
 /* Double precision --------------------------------------------------------------------------- */
 
-/* Rotates `rows` rows of `width` components; row r has position places[r]. `scales` gets |u| + |w|
- * for each component. */
+/* Computes the rotation of `rows` rows of `width` components; row r has position places[r].
+ * `scales` gets |u| + |w| for each component. */
 static void expected(const tsr_rope_params *params, bool back, int64_t rows, int64_t width,
                      const double *places, const double *x, double *y, double *scales)
 {
@@ -195,8 +195,8 @@ static tsr_rope_params random_params(gpu_random *random)
     return params;
 }
 
-/* Makes random positions, in a quarter of the cases as large as i32 allows. The error of the angle
- * in double precision is still small. */
+/* Makes random positions, in a quarter of the cases as large as i32 allows. Even then the error of
+ * the angle in double precision is small. */
 static void random_positions(gpu_random *random, double *places, int64_t count)
 {
     const int64_t most = gpu_random_between(random, 0, 3) == 0 ? INT32_MAX : 3000;
@@ -204,7 +204,8 @@ static void random_positions(gpu_random *random, double *places, int64_t count)
         places[i] = (double)gpu_random_between(random, -most - 1, most);
 }
 
-/* positions has the sizes of x's leading dimensions, or 1, or fewer dimensions. */
+/* Rotates random views. `positions` has the sizes of x's leading dimensions, or sizes of 1, or
+ * fewer dimensions. */
 static void try_views(gpu_random *random, bool in_place, bool back)
 {
     const tsr_rope_params params = random_params(random);
@@ -278,7 +279,8 @@ START_TEST(turns_views_of_any_layout)
 }
 END_TEST
 
-/* The layouts that models use: queries and keys within the output of one product, in place. */
+/* The layouts that models use: queries and keys are parts of one product's output, and are rotated
+ * in place. */
 START_TEST(turns_a_part_of_a_product_in_place)
 {
     enum { BATCH = 2, LENGTH = 5, HEADS = 6, WIDTH = 16, TURNED = 4 };
@@ -319,7 +321,7 @@ START_TEST(turns_a_part_of_a_product_in_place)
 }
 END_TEST
 
-/* Many heads and a long sequence: several workgroups, and a partial last one. */
+/* Many heads and a long sequence need several workgroups, of which the last one is partial. */
 START_TEST(turns_many_rows)
 {
     const int64_t shape[] = {3, 7, 131, 48}, length = 131, count = INT64_C(3) * 7 * 131 * 48;
@@ -452,8 +454,8 @@ START_TEST(refuses_tensors)
 }
 END_TEST
 
-/* Every allocation and every Vulkan call fails once. Nothing may leak, and y must be unchanged or,
- * if the call succeeded in spite of the failure, correct. */
+/* Every allocation and every Vulkan call fails once. Nothing may leak. y must be unchanged, or
+ * correct if the call succeeded in spite of the failure. */
 static void survive(tsr__fault_kind kind, int code)
 {
     const int64_t shape[] = {2, 5, 10}, length = 5;
@@ -509,7 +511,7 @@ TESTS(rope)
     tcase_add_test(tests, refuses_tensors);
 }
 
-/* Building pipelines is among the calls that fail. */
+/* The calls that fail include those that build pipelines. */
 TESTS(rope_failures)
 {
     tcase_add_checked_fixture(tests, gpu_setup_not_shared, gpu_teardown);

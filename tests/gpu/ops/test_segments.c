@@ -1,6 +1,6 @@
-/* Rows that are divided into segments, each with a workgroup of its own: their results have the
- * same bits as those of one workgroup per row, for any strides. That these are right is what the
- * tests of the operations check, with the same lengths. */
+/* Rows that are divided into segments, each with a workgroup of its own. The results must have the
+ * same bits as those of one workgroup per row, for any strides. The tests of the operations check
+ * with the same lengths that these bits are right. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,7 @@ static tsr_status cross_entropy(tsr_stream *stream, const call *c)
     return tsr_cross_entropy(stream, c->more[0], c->y, c->x, c->labels, 0.5F);
 }
 
-/* One rank that has all classes, which are numbered from 5 on. */
+/* Computes cross-entropy as one rank that has all classes, which are numbered from 5 on. */
 static tsr_status cross_entropy_shard(tsr_stream *stream, const call *c)
 {
     const int64_t classes = tsr_tensor_layout(c->x)->shape[1];
@@ -135,7 +135,7 @@ static void put_random(uint64_t seed, double scale, tsr_tensor *tensor)
     free(values);
 }
 
-/* Labels in the first, the last and an inner segment, and one that is ignored. */
+/* Makes labels in the first, the last and an inner segment, and one that is ignored. */
 static tsr_tensor *labels_of(int64_t rows, int64_t count)
 {
     const double values[] = {6, (double)count - 1, 9000, (double)count + 100};
@@ -182,7 +182,7 @@ static void finish(call *c)
         tsr_tensor_destroy(&all[i]);
 }
 
-/* All outputs as numbers, which represent their bits exactly; *count is their number. */
+/* Returns all outputs as numbers that represent their bits exactly; *count is their number. */
 static double *outputs(const operation *o, const call *c, size_t *count)
 {
     const tsr_tensor *results[RESULTS] = {c->y, c->more[0], c->more[1]};
@@ -208,8 +208,8 @@ static double *outputs(const operation *o, const call *c, size_t *count)
                  gpu->info.max_workgroup_invocations);                                             \
     } while (0)
 
-/* The devices of these tests tell no number of processors. With one processor, any row keeps the
- * device busy. */
+/* Turns the division of rows on or off. The devices of these tests report no number of processors.
+ * With one processor, any row keeps the device busy, so no row is divided. */
 static void divide(bool divided)
 {
     gpu->info.processor_count = divided ? 0 : 1;
@@ -244,7 +244,7 @@ static void compare(const operation *o, const tsr_dtype dtypes[2], int64_t rows,
                           o->name, (long long)rows, (long long)count, i / 2,
                           i % 2 == 1 ? "divided" : "whole", j, got[j], want[j]);
         free(got);
-        if (i % 2 == 1) /* the phases */
+        if (i % 2 == 1) /* the phases of the rotation */
             ck_assert_uint_gt(commands[1], commands[0]);
     }
     free(want);
@@ -265,8 +265,8 @@ START_TEST(other_forms_too)
     static const tsr_dtype f32[] = {TSR_F32, TSR_F32}, mixed[] = {TSR_F16, TSR_F32};
 
     SKIP_WITHOUT_SEGMENTS();
-    compare(&operations[0], f32, 2, 24576, false);  /* vectors, and complete segments */
-    compare(&operations[0], f32, 1, 270001, false); /* segments longer than the least length */
+    compare(&operations[0], f32, 2, 24576, false);  /* vectors and complete segments */
+    compare(&operations[0], f32, 1, 270001, false); /* segments longer than the shortest */
     compare(&operations[4], mixed, 1, 50260, false);
 }
 END_TEST
@@ -291,7 +291,7 @@ START_TEST(only_few_long_rows_are_divided)
 }
 END_TEST
 
-/* The number of segments is limited, and all of them together are the row. */
+/* The number of segments is limited, and together they cover the row. */
 START_TEST(segments_of_any_length)
 {
     gpu_random random = {5};
@@ -311,7 +311,7 @@ START_TEST(segments_of_any_length)
 }
 END_TEST
 
-/* Rows in four dimensions with gaps are not divided, but right. */
+/* Rows in four dimensions with gaps are not divided, but their results are right. */
 START_TEST(rows_in_four_dimensions)
 {
     enum { COUNT = 16388 };
@@ -342,8 +342,8 @@ START_TEST(rows_in_four_dimensions)
 }
 END_TEST
 
-/* The nth event of a kind fails, for all n: each gives an error and leaves the outputs unchanged,
- * or succeeds. */
+/* The nth event of a kind fails, for all n. Each call gives an error and leaves the outputs
+ * unchanged, or succeeds. */
 static void survive(const operation *o, tsr__fault_kind fault, int code)
 {
     static const tsr_dtype f32[] = {TSR_F32, TSR_F32};

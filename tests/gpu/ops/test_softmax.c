@@ -39,8 +39,8 @@ static void softmax_gradient(const double *y, const double *dy, int64_t count, b
         dx[j] = logarithm ? dy[j] - exp(y[j]) * sum : y[j] * (dy[j] - sum);
 }
 
-/* The error bound in f32 of a probability or its logarithm, apart from storing it. The terms of the
- * logarithm are as large as the range of the inputs. */
+/* Returns the error bound in f32 of a probability or its logarithm, without the error of storing
+ * it. The terms of the logarithm are as large as the range of the inputs. */
 static double forward_tolerance(double want, bool logarithm, double spread, tsr_dtype dtype)
 {
     return (logarithm ? 4e-7 * (1 + spread) : 2e-6 * fabs(want)) + 2 * storage_error(want, dtype);
@@ -62,8 +62,8 @@ typedef struct shape {
     int64_t rows, count;
 } shape;
 
-/* Rows of 1 to 40 elements, sometimes of a few hundred or thousand, so that all sizes of thread
- * groups are used. */
+/* Returns a shape with rows of 1 to 40 elements, sometimes of a few hundred or thousand, so that
+ * all sizes of workgroups are used. */
 static shape random_shape(gpu_random *random)
 {
     static const int64_t most[] = {8, 40, 40, 300, 1500};
@@ -180,7 +180,7 @@ END_TEST
 START_TEST(softmax_with_packed_float16)
 {
     if (tsr_device_get_info(gpu)
-            ->storage16) /* otherwise the test above has used the same kernels */
+            ->storage16) /* otherwise the test above has already used these kernels */
         random_cases(22, 24);
 }
 END_TEST
@@ -235,8 +235,8 @@ START_TEST(any_number_of_classes)
 }
 END_TEST
 
-/* So many rows that CPU drivers compute each in one invocation; the gradient
- * overwrites the result. */
+/* There are so many rows that CPU drivers compute each in one invocation. The gradient overwrites
+ * the result. */
 START_TEST(many_rows)
 {
     int64_t size[] = {300, 37}, total = size[0] * size[1];
@@ -323,7 +323,7 @@ START_TEST(extreme_values)
 }
 END_TEST
 
-/* Two calls give the same bits, also together with other rows. */
+/* Two calls give the same bits, even if the row is among others. */
 START_TEST(runs_agree_bit_by_bit)
 {
     int64_t size[] = {37, 1003};

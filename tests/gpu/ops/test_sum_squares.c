@@ -15,7 +15,7 @@ enum {
 typedef struct list {
     int count;
     tsr_tensor *x[TENSORS], *parents[TENSORS];
-    double sum; /* of the squares */
+    double sum; /* of the squares of the elements */
 } list;
 
 static void add(list *l, gpu_random *random, tsr_dtype dtype, int ndim, const int64_t *shape,
@@ -83,7 +83,7 @@ START_TEST(random_lists)
 }
 END_TEST
 
-/* Sizes around those of chunks, more tensors than one dispatch covers, and many chunks. */
+/* Sizes around multiples of a chunk, more tensors than one dispatch covers, and many chunks. */
 START_TEST(sizes)
 {
     static const int64_t lengths[] = {1,   2,   3,    4,    5,    255,      511,
@@ -129,8 +129,8 @@ START_TEST(same_bits_anywhere)
 }
 END_TEST
 
-/* The sum of no elements is 0, and NaN and inf stay. With a power of two as scale, huge and tiny
- * squares stay in range. */
+/* The sum of no elements is 0, and NaN and infinity stay. With a power of two as scale, huge and
+ * tiny squares stay in range. */
 START_TEST(special_values)
 {
     const int64_t two = 2, none = 0;

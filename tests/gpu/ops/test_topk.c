@@ -31,7 +31,7 @@ static int descending(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
-/* Sets the shapes: `dim` has `count` elements, of which k are wanted. */
+/* A shape: `dim` has `count` elements, of which k are wanted. */
 typedef struct topk_case {
     int ndim, dim;
     int64_t shape[TSR_MAX_DIMS];
@@ -40,8 +40,8 @@ typedef struct topk_case {
     bool views;
 } topk_case;
 
-/* The first element of row `row` along c->dim, and the distance between its elements, in row-major
- * order of a tensor whose size along it is `count`. */
+/* Returns the first element of row `row` along c->dim, in row-major order of a tensor whose size
+ * along `dim` is `count`. *step is the distance between the row's elements. */
 static int64_t row_start(const topk_case *c, int64_t row, int64_t count, int64_t *step)
 {
     int64_t inner = 1;
@@ -157,7 +157,7 @@ START_TEST(shapes)
 }
 END_TEST
 
-/* So many outputs that they are divided among several dispatches. */
+/* There are so many outputs that they are divided among several dispatches. */
 START_TEST(several_dispatches)
 {
     gpu_random random = {18};

@@ -1,5 +1,5 @@
-/* Compares operations on parts of a vocabulary, which are embedding, its gradient and the two steps
- * of cross-entropy with divided classes, with the host and with tsr_cross_entropy. */
+/* Compares operations on a part of a vocabulary with the host and with tsr_cross_entropy:
+ * embedding, its gradient, and the two steps of cross-entropy with divided classes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,8 @@ static double *doubles(int64_t count)
 static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
 static const tsr_dtype index_dtypes[] = {TSR_I32, TSR_I64, TSR_U32, TSR_U8};
 
-/* Random indices into a table of `size` rows, and a few of rows in other parts. */
+/* Makes random indices into a table of `size` rows. A few of them are outside the table, as if in
+ * other parts. */
 static void random_indices(gpu_random *random, tsr_tensor *tensor, double *indices, int64_t count,
                            int64_t size)
 {
@@ -33,7 +34,8 @@ static void random_indices(gpu_random *random, tsr_tensor *tensor, double *indic
     gpu_put(tensor, indices);
 }
 
-/* The same with rows without gaps, at any distance from each other and from the start. */
+/* As gpu_random_view, but without gaps inside rows. Rows are at any distance from each other and
+ * from the start. */
 static tsr_tensor *rows_apart(gpu_random *random, tsr_dtype dtype, int ndim, const int64_t *shape,
                               tsr_tensor **parent)
 {
@@ -66,7 +68,7 @@ static void try_embedding(gpu_random *random, const embedding_case *c)
     indices = gpu_random_view(random, c->indices, 1, &rows, &parents[3]);
     double *values = doubles(here * width), *added = doubles(rows * width), *index = doubles(rows);
     double *got = doubles((rows > here ? rows : here) * width);
-    /* Eighths, so that sums are exact. */
+    /* The values are eighths, so that sums are exact. */
     for (int64_t i = 0; i < here * width; i++)
         values[i] = (double)gpu_random_between(random, -40, 40) / 8;
     for (int64_t i = 0; i < rows * width; i++)
@@ -153,7 +155,7 @@ START_TEST(embeddings_packed)
 }
 END_TEST
 
-/* More rows than Mesa's CPU driver copies in one dispatch. */
+/* There are more rows than Mesa's CPU driver copies in one dispatch. */
 START_TEST(a_million_rows)
 {
     enum { ROWS = 1050000, HERE = 200, WIDTH = 16 };
@@ -187,7 +189,7 @@ START_TEST(a_million_rows)
 }
 END_TEST
 
-/* Divides the classes into `parts` on one device, and does what the ranks would do. */
+/* Divides the classes into `parts` on one device, and computes what each rank would compute. */
 static void entropy_case(gpu_random *random, int64_t rows, int64_t classes, int parts, int turn)
 {
     tsr_dtype dtype = floats[turn % 3];
@@ -250,7 +252,7 @@ START_TEST(divided_classes)
 }
 END_TEST
 
-/* Rows that are so long that several workgroups compute each of them on GPUs. */
+/* Rows are so long that on GPUs several workgroups compute each of them. */
 START_TEST(many_divided_classes)
 {
     gpu_random random = {54};
@@ -297,8 +299,8 @@ START_TEST(runs_agree_bit_by_bit)
 }
 END_TEST
 
-/* Rows are added one after the other, each sum rounded to the table's dtype, also where a kernel
- * looks at many indices at once. With `few`, most indices are of three rows. */
+/* Checks that rows are added one after another and each sum is rounded to the table's dtype, even
+ * if a kernel looks at many indices at once. With `few`, most indices are those of three rows. */
 static void add_in_order(gpu_random *random, int64_t rows, tsr_dtype dtype, bool few)
 {
     enum { HERE = 40, WIDTH = 5 };
@@ -339,7 +341,7 @@ START_TEST(rows_are_added_in_their_order)
         SKIP("SwiftShader takes 48 s to compile this kernel of GPUs; lavapipe runs it");
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         add_in_order(&random, rows[r], TSR_F32, false);
-    /* A kernel for GPUs lists at most 256 of the indices that a workgroup adds. */
+    /* The kernel for GPUs lists at most 256 of the indices that a workgroup adds. */
     for (int i = 0; i < 3; i++)
         add_in_order(&random, 1900, floats[i], true);
     /* A dispatch may add at most 100 rows. */

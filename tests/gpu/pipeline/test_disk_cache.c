@@ -1,5 +1,5 @@
-/* The pipeline cache on disk: it is kept; a damaged file, or one of another device, is ignored; it
- * never causes an error. */
+/* The pipeline cache on disk is kept. A damaged file, or one of another device, is ignored and
+ * causes no error. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static void fresh_folder(void)
     tsr_log_set(count_warnings, NULL, TSR_LOG_WARNING);
 }
 
-/* The path of the only file in the cache; false if there is none. */
+/* Gets the path of the only file in the cache. Returns false if there is none. */
 static bool cache_path(char path[512])
 {
     char inner[128];
@@ -53,7 +53,7 @@ static void remove_folder(void)
     tsr_log_set(NULL, NULL, TSR_LOG_ERROR);
 }
 
-/* Opens a device, does some work, closes it. */
+/* Opens a device, does some work and closes the device. */
 static void use_device(const tsr_device_params *params)
 {
     GPU_OK(tsr_device_open(params, &gpu));
@@ -80,7 +80,7 @@ START_TEST(written_on_close_and_read_on_open)
     ck_assert_ptr_nonnull(data);
     ck_assert_uint_gt(bytes, 0);
     free(data);
-    /* The key of another driver must not read it. */
+    /* With the key of another driver version, the file must not be read. */
     key.driver_version++;
     ck_assert_ptr_null(tsr__cache_read(&key, &bytes));
     ck_assert_uint_eq(bytes, 0);

@@ -1,11 +1,11 @@
-/* The number of pipelines that are kept, and which are dropped. */
+/* Tests the number of pipelines that are kept, and which of them are dropped. */
 #include "gpu/device/device.h"
 #include "gpu/matmul/matmul_case.h"
 #include "gpu/pipeline/pipeline.h"
 #include "tessera/ops.h"
 
-/* A different pipeline for every `number`: the shader ignores constant 9, which it does not
- * have. */
+/* Gets a pipeline that is different for every `number`: it sets constant 9, which the shader
+ * ignores because it does not have it. */
 static tsr__pipeline *get(uint32_t number)
 {
     uint32_t spec[10] = {64, 0, 0, 0, 0, 0, 0, 0, 0, number};
@@ -41,7 +41,7 @@ START_TEST(the_least_recently_used_goes_first)
     use(6);
     use(8);
     ck_assert_uint_eq(tsr__pipelines_built(gpu), 10);
-    use(0); /* replaces 9 */
+    use(0); /* takes the place of 9 */
     ck_assert_uint_eq(tsr__pipelines_built(gpu), 11);
     use(7);
     use(6);
@@ -71,7 +71,7 @@ START_TEST(those_in_use_stay)
 }
 END_TEST
 
-/* A batch holds the pipelines of its commands until it is complete. */
+/* A batch keeps the pipelines of its commands until it is complete. */
 START_TEST(batches_keep_theirs)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -104,7 +104,8 @@ START_TEST(batches_keep_theirs)
 }
 END_TEST
 
-/* A program whose shapes change all the time keeps no more pipelines than the limit. */
+/* If the shapes of a program change all the time, no more pipelines are kept than the limit
+ * allows. */
 START_TEST(changing_shapes)
 {
     const uint64_t limit = 3;

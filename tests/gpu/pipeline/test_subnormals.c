@@ -1,5 +1,5 @@
-/* Subnormal numbers of f16: they are the same on every device, in each of the ways in which shaders
- * can keep them. All values below are exact. */
+/* Subnormal numbers of f16 give the same results on every device, whichever way the shaders keep
+ * them. All values below are exact. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static bool has_mode(void)
     return vulkan12.shaderDenormPreserveFloat16;
 }
 
-/* Makes the shaders of this test keep subnormals in one of the ways. */
+/* Makes the shaders of this test keep subnormal numbers in one of the ways. */
 #define TAKE(way)                                                                                  \
     do {                                                                                           \
         if (ways[way] == TSR__SUBNORMALS_BY_MODE && !has_mode())                                   \
@@ -37,7 +37,7 @@ static bool has_mode(void)
         gpu->subnormals = ways[way];                                                               \
     } while (0)
 
-/* An f16 tensor whose elements have these bits. */
+/* Creates an f16 tensor whose elements have these bits. */
 static tsr_tensor *of_bits(int ndim, const int64_t *shape, const uint16_t *bits)
 {
     tsr_tensor *tensor = gpu_new(TSR_F16, ndim, shape);
@@ -46,7 +46,7 @@ static tsr_tensor *of_bits(int ndim, const int64_t *shape, const uint16_t *bits)
     return tensor;
 }
 
-/* All subnormal numbers and both zeros: the positive ones, then the negative ones. */
+/* All subnormal numbers and both zeros: first the positive ones, then the negative ones. */
 enum { MAGNITUDES = 0x400, ALL = 2 * MAGNITUDES };
 
 static uint16_t bits_at(int i)
@@ -91,7 +91,7 @@ START_TEST(copies)
 }
 END_TEST
 
-/* Halfway between two subnormals, the even one is next. */
+/* A value halfway between two subnormal numbers rounds to the even one. */
 START_TEST(rounding_to_subnormals)
 {
     const int64_t count = MAGNITUDES;
@@ -111,7 +111,7 @@ START_TEST(rounding_to_subnormals)
 }
 END_TEST
 
-/* y = x + x, in f16: also views, whose elements are loaded one by one. */
+/* Computes y = x + x in f16, also for views, whose elements are loaded one by one. */
 START_TEST(elementwise)
 {
     const int64_t half = ALL / 2;
@@ -135,7 +135,7 @@ START_TEST(elementwise)
 }
 END_TEST
 
-/* Sums of rows and of columns, maxima, and the sum of squares. */
+/* Tests sums of rows and of columns, maxima, and the sum of squares. */
 START_TEST(reductions)
 {
     enum { ROWS = 13, COLUMNS = 70 };
@@ -179,7 +179,7 @@ START_TEST(reductions)
 }
 END_TEST
 
-/* Products of subnormals with small integers, for kernels of few rows and of many. */
+/* Products of subnormal numbers with small integers, for kernels of few rows and of many. */
 START_TEST(products)
 {
     enum { MOST = 33, K = 64, N = 40 };
@@ -231,7 +231,8 @@ static int count(const uint32_t *code, size_t bytes, uint32_t opcode, int words,
 
 static const uint32_t capability[] = {4464}, mode[] = {4459, 16};
 
-/* A shader that widens f16 demands the mode, once; one without such conversions stays as it is. */
+/* A shader that widens f16 requires the mode once; a shader without such conversions stays as it
+ * is. */
 START_TEST(modules_demand_the_mode)
 {
     int changed = 0;
@@ -255,8 +256,9 @@ START_TEST(modules_demand_the_mode)
 }
 END_TEST
 
-/* How the device keeps subnormal numbers of f16 fits what it is. A GPU does not keep them by
- * itself, and a driver for the CPU needs no mode; only a device that has the mode uses it. */
+/* The device's way of keeping subnormal numbers fits the device. A GPU must not be assumed to keep
+ * them by itself. A driver for the CPU needs no mode. Only a device that has the mode may use
+ * it. */
 START_TEST(the_device_has_a_way)
 {
     const bool is_cpu = gpu->info.type == TSR_DEVICE_CPU;

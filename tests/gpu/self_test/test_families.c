@@ -1,5 +1,5 @@
-/* Every family of kernels once, on small tensors, by the cases of the self-test: all that an
- * emulator has time for. Products of floats are missing; a training tests them there. */
+/* Runs every family of kernels once on small tensors, with the cases of the self-test. An emulator
+ * has no time for more. Products of floats are left out, because a training tests them there. */
 #include "gpu/checks/cases.h"
 #include "gpu/checks/checks.h"
 #include "support/check_main.h"
@@ -9,7 +9,8 @@
  * longer than most cases. */
 #define PARTS 4
 
-/* An operation that this device cannot do is an error, unless its kernel is optional. */
+/* Runs a case. If the device cannot compute the operation, that is an error, unless its kernel is
+ * optional. */
 static void run(const tsr__check *check, tsr_dtype dtype)
 {
     bool right = false;

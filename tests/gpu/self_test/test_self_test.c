@@ -1,5 +1,5 @@
-/* The self-test of kernels: on a driver that is right, on kernels that are broken on purpose by
- * changing their SPIR-V, and what is remembered. */
+/* The self-test of kernels: with a driver that is right, with kernels that are broken on purpose by
+ * changing their SPIR-V; and what it remembers. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 #include "support/check_main.h"
 #include "support/gpu.h"
 
-/* Opens the device with the choices made for GPUs, whose kernels have alternatives. */
+/* Opens the device with the choices for GPUs, whose kernels have alternatives. */
 static void open_as_gpu(const char *mode)
 {
     if (mode)
@@ -83,7 +83,7 @@ static int replace_fma(uint32_t *code, size_t words)
     return count;
 }
 
-/* Stores to addresses are dropped. */
+/* Removes stores to addresses. Returns their number. */
 static int drop_stores(uint32_t *code, size_t words)
 {
     int count = 0;
@@ -96,8 +96,8 @@ static int drop_stores(uint32_t *code, size_t words)
     return count;
 }
 
-/* The shader's multiplications become additions, and its fused multiply-adds become interpolations.
- * If it has neither, its additions become subtractions. */
+/* Turns the shader's multiplications into additions, and its fused multiply-adds into
+ * interpolations. If it has neither, turns its additions into subtractions. */
 static int break_arithmetic(uint32_t *code, size_t words)
 {
     const int count = replace_fma(code, words) + replace_opcode(code, words, OP_FMUL, OP_FADD);
@@ -195,7 +195,7 @@ START_TEST(the_next_kernel_takes_over_and_this_is_remembered)
     ck_assert(tiled && !tiled->right);
     ck_assert(wide && wide->right);
 
-    /* Nothing is replaced now, but the driver is the same. */
+    /* No kernel is replaced now, but the driver is the same. */
     open_as_gpu(NULL);
     tsr_tensor *t = gpu_new(TSR_F32, 2, (int64_t[]){40, 40});
     tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){40, 40});
@@ -221,7 +221,7 @@ START_TEST(an_error_if_no_kernel_is_left)
         GPU_FAILS(product(TSR_F32, 33, &last), TSR_ERR_UNSUPPORTED,
                   "has failed its self-test: tiled-s, wide; TESSERA_SELF_TEST=off uses them "
                   "nevertheless");
-    /* Kernels for few rows are not broken. */
+    /* The kernels for few rows are not broken. */
     GPU_OK(product(TSR_F32, 3, &last));
     ck_assert_double_eq(last, 24);
     gpu_teardown();
@@ -262,7 +262,7 @@ END_TEST
 static const struct broken_kernel {
     tsr__shader shader;
     const char *name;
-    bool silent; /* broken by dropping its stores: it has hardly any arithmetic */
+    bool silent; /* broken by removing its stores, because it has hardly any arithmetic */
 } kernels[] = {
     {TSR__SHADER_SOFTMAX, "softmax", false},
     {TSR__SHADER_SOFTMAX, "softmax_divided", false},
@@ -306,9 +306,10 @@ static const struct broken_kernel {
 enum {
     KERNELS = sizeof kernels / sizeof *kernels,
     QUICK = KERNELS - 7
-}; /* CPU drivers compile the last seven for seconds */
+}; /* CPU drivers take seconds to compile each of the last seven */
 
-/* Only devices with large workgroups divide rows, and test the kernels for it. */
+/* Returns whether the device divides rows. Only devices with large workgroups do, and test the
+ * kernels for it. */
 static bool divides_rows(void)
 {
     return tsr__segments_suit(gpu, 1, INT32_MAX);
@@ -346,8 +347,8 @@ START_TEST(an_operation_without_its_kernel_fails)
 }
 END_TEST
 
-/* One workgroup computes a long row if the kernel for divided rows has failed in an earlier
- * process. */
+/* If the kernel for divided rows has failed in an earlier process, one workgroup computes a long
+ * row. */
 START_TEST(rows_are_not_divided_without_the_kernel)
 {
     enum { COUNT = 20001 };
@@ -367,7 +368,7 @@ START_TEST(rows_are_not_divided_without_the_kernel)
     GPU_OK(tsr_fill(queue, x, 1));
     const uint64_t before = queue->serial;
     GPU_OK(tsr_softmax(queue, x, x));
-    ck_assert_uint_eq(queue->serial - before, 2); /* a dispatch, and its preflight */
+    ck_assert_uint_eq(queue->serial - before, 2); /* a dispatch and its preflight */
     gpu_get(x, got);
     for (int i = 0; i < COUNT; i++)
         ck_assert_double_eq_tol(got[i], 1.0 / COUNT, 1e-10);
@@ -418,9 +419,9 @@ START_TEST(operations_with_another_kernel_use_it)
 }
 END_TEST
 
-/* All kernels of this driver, as TESSERA_SELF_TEST=full tests them, and as GPUs use them. A driver
- * for the CPU has other kernels for some operations; what it does not use is neither tested nor
- * remembered, so that it is tested as GPUs use it. */
+/* Tests all kernels of this driver as TESSERA_SELF_TEST=full does, and also as GPUs use them. A
+ * driver for the CPU has other kernels for some operations. Kernels that it does not use are
+ * neither tested nor remembered, so they are tested only as GPUs use them. */
 START_TEST(all_kernels_are_right)
 {
     tsr_self_tests tests;
@@ -482,7 +483,8 @@ static tsr_status unlucky(tsr_device *device, const char *name, tsr_dtype dtype,
     return tsr__fail(results[calls++], "unlucky");
 }
 
-/* A lack of memory says nothing about a kernel; any other failure does. */
+/* If a test fails for lack of memory, nothing is concluded about the kernel. Any other failure
+ * counts against it. */
 START_TEST(a_test_that_cannot_run)
 {
     open_as_gpu(NULL);
@@ -500,7 +502,8 @@ enum { INVENTED = 40 };
 static char invented[INVENTED][8];
 static atomic_int checked[INVENTED], in_checks, most_in_checks;
 
-/* Every third kernel fails. Waits for a second check at the same time, unless there is one CPU. */
+/* Every third kernel fails. Waits until a second check runs at the same time, unless there is only
+ * one CPU. */
 static tsr_status every_third_fails(tsr_device *device, const char *name, tsr_dtype dtype,
                                     bool *out)
 {

@@ -1,4 +1,4 @@
-/* Operations of several commands while each call that can fail does so, one after another.
+/* Operations of several commands, in which each call that can fail does so, one after another.
  * Depending on the status, their outputs must be, bit for bit, unchanged or complete. */
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,8 @@
 
 enum { TENSORS = 6, TARGETS = 3, NEARLY_A_BATCH = 94 };
 
-/* Each tensor has its own contiguous memory. The operation gets the view `of` it, if there is one,
- * or the tensor itself. */
+/* Each tensor has its own contiguous memory. The operation gets the view `of` that memory, if there
+ * is one, or the tensor itself. */
 typedef struct scene {
     tsr_tensor *memory[TENSORS], *of[TENSORS];
     int count, targets; /* number of tensors that are written; they come first */
@@ -73,8 +73,8 @@ static void transpose_last(scene *s)
     view_last(s, &layout);
 }
 
-/* Adds a view of every second element along every dimension. With more than four dimensions it is
- * divided into many pieces. */
+/* Adds a view of every second element along every dimension. With more than four dimensions, the
+ * operation on it is divided into many pieces. */
 static void add_every_second(scene *s, tsr_dtype dtype, int ndim, const int64_t *shape,
                              double value)
 {
@@ -169,7 +169,7 @@ static void arrange_transpose(scene *s)
     arrange_transpose_to(s, TSR_F32);
 }
 
-/* CPU drivers convert this from a packed copy. */
+/* CPU drivers first pack a copy of the source, and convert that. */
 static void arrange_transposed_conversion(scene *s)
 {
     arrange_transpose_to(s, TSR_BF16);
@@ -182,7 +182,7 @@ static void arrange_rows(scene *s)
     add_matrix(s, TSR_F32, 20, 1024, 3);
 }
 
-/* More pieces than a batch normally has commands. */
+/* The operation has more pieces than a batch normally has commands. */
 static void arrange_reversal(scene *s)
 {
     static const int64_t fours[] = {4, 4, 4, 4, 4, 4, 4, 4};
@@ -241,7 +241,7 @@ static tsr_status product(const scene *s)
     return tsr_matmul(queue, at(s, 0), at(s, 1), at(s, 2), tsr_matmul_params(.accumulate = true));
 }
 
-/* The last part of k adds the bias to the sums of the earlier ones in y. */
+/* The last part of k adds the bias to the sums of the earlier parts in y. */
 static void arrange_layer(scene *s)
 {
     s->targets = 1;
@@ -258,7 +258,7 @@ static tsr_status layer(const scene *s)
                       tsr_matmul_params(.bias = at(s, 3), .activation = TSR_ACT_SILU));
 }
 
-/* The path for strides beyond 32 bits: one dispatch per matrix. */
+/* Strides beyond 32 bits need one dispatch per matrix. */
 static void arrange_batch(scene *s)
 {
     s->targets = 1;
@@ -274,7 +274,7 @@ static tsr_status wide_product(const scene *s)
                            &(tsr__matmul_override){.config = "wide"});
 }
 
-/* Parts of k go to scratch, and their sums to y. */
+/* The sums of the parts of k are in scratch memory, and their sum goes to y. */
 static tsr_status split_product(const scene *s)
 {
     return tsr__matmul_run(queue, at(s, 0), at(s, 1), at(s, 2),
@@ -295,7 +295,7 @@ static tsr_status embedding_gradient(const scene *s)
     return tsr__embedding_grad(queue, at(s, 0), at(s, 1), at(s, 2), 0, false);
 }
 
-/* Two pipelines, because of gaps and different dtypes. */
+/* The operation uses two pipelines, because of gaps and different dtypes. */
 static void arrange_no_rows(scene *s)
 {
     s->targets = 2;
@@ -315,7 +315,7 @@ static void arrange_norm(scene *s)
     s->targets = 3;
     add_vector(s, TSR_F32, 300, 5);
     add_vector(s, TSR_F32, 300, 6);
-    add_matrix(s, TSR_F32, 130, 300, 7); /* dy, which dx overwrites */
+    add_matrix(s, TSR_F32, 130, 300, 7); /* dy; dx overwrites it */
     add_matrix(s, TSR_F32, 130, 300, 2);
     add_vector(s, TSR_F32, 300, 1);
 }
@@ -352,7 +352,7 @@ static tsr_status sum(const scene *s)
     return tsr_reduce(queue, at(s, 0), at(s, 1), 1, TSR_REDUCE_SUM, true);
 }
 
-/* CPU drivers add up whole chunks and the rest in two dispatches, and then both. */
+/* CPU drivers add whole chunks and the rest in two dispatches, and their sums in a third one. */
 static tsr_status squares(const scene *s)
 {
     return tsr_sum_squares(queue, at(s, 0), (const tsr_tensor *[]){at(s, 1)}, 1, 1);
@@ -389,7 +389,7 @@ static tsr_status gradient_of_selection(const scene *s)
 
 enum { PACKED = 1000 };
 
-/* Whole blocks and the rest are packed in two dispatches, after the largest element is found. */
+/* One dispatch finds the largest element. Two others pack whole blocks and the rest. */
 static void arrange_packing(scene *s)
 {
     s->targets = 1;
@@ -470,8 +470,8 @@ static void occupy(const scene *s, tsr_stream *streams[TENSORS])
     }
 }
 
-/* Makes the nth event fail. False if there is none. `done` is the contents of the targets without a
- * failure. */
+/* Makes the nth event fail. Returns false if there is no such event. `done` has the contents of the
+ * targets without a failure. */
 static bool fail_nth(const operation *o, bool busy, tsr__fault_kind kind, uint64_t nth,
                      const contents *done)
 {
@@ -525,10 +525,10 @@ static const tsr__fault_kind kinds[] = {TSR__FAULT_VULKAN, TSR__FAULT_ALLOC};
 static void prepare(void)
 {
     tsr_log_set(ignore, NULL, TSR_LOG_WARNING);
-    setenv("TESSERA_VALIDATION", "0", 1); /* because devices are opened very often */
+    setenv("TESSERA_VALIDATION", "0", 1); /* to save time, because devices are opened very often */
 }
 
-/* The device has no pipelines yet, and the batch is nearly full. */
+/* The device has no pipelines yet, and the batch is almost full. */
 START_TEST(new_device)
 {
     const operation *o = &operations[_i];
@@ -539,7 +539,8 @@ START_TEST(new_device)
     gpu_teardown();
     for (int kind = 0; kind < 2; kind++) {
         bool more = true;
-        /* Devices open slowly, and what the library does differs little between drivers. */
+        /* Opening devices takes long, and the library makes almost the same calls on every driver,
+         * so only every eighth event is tested. */
         for (uint64_t nth = all ? 0 : (uint64_t)_i % 8; more; nth += all ? 1 : 8) {
             gpu_setup_by_device();
             more = fail_nth(o, false, kinds[kind], nth, &done);
@@ -550,7 +551,7 @@ START_TEST(new_device)
 }
 END_TEST
 
-/* The pipelines exist, and other streams use the tensors. */
+/* The pipelines exist already, and other streams use the tensors. */
 START_TEST(busy_tensors)
 {
     const operation *o = &operations[_i];

@@ -1,5 +1,5 @@
 /* Devices with a second queue for transfers, and with memory that the host can only write. The
- * driver of driver/driver.h makes one of the driver under test. */
+ * driver of driver/driver.h gives the driver under test these properties. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 enum { COMPUTE, TRANSFER, FAMILIES };
 
 static test_driver_hold_fn *hold_family;
-static unsigned family_of[FAMILIES]; /* of each queue */
+static unsigned family_of[FAMILIES]; /* the queue family of each queue */
 
 static void hold(int queue_kind, bool is_held)
 {
@@ -41,7 +41,7 @@ static void setup(void)
     family_of[TRANSFER] = (unsigned)gpu->info.transfer_queue_family;
 }
 
-/* Like setup, but no memory can be written directly, so that all transfers use the queues. */
+/* As setup, but the host can write no device memory, so that all transfers use the queues. */
 static void setup_staged(void)
 {
     setup();
@@ -52,7 +52,8 @@ static void setup_staged(void)
     GPU_OK(tsr_stream_create(gpu, &queue));
 }
 
-/* f32 elements of a transfer of several pieces, and of the smallest one on the other queue */
+/* The number of f32 elements of a transfer of several pieces, and of the smallest transfer that
+ * uses the other queue. */
 static const int64_t large = (4 << 20) / 4 + 1, medium = (256 << 10) / 4;
 
 static float *counting(int64_t count, float first)
@@ -105,7 +106,7 @@ START_TEST(families_are_chosen_by_what_they_can_do)
         for (; count < 5 && cases[i].flags[count]; count++)
             families[count].queueFamilyProperties =
                 (VkQueueFamilyProperties){.queueFlags = cases[i].flags[count], .queueCount = 1};
-        /* a better family, but without queues */
+        /* the best family has no queues */
         families[count++].queueFamilyProperties.queueFlags = T;
         ck_assert_int_eq((int)tsr__transfer_family(families, count, (uint32_t)cases[i].compute),
                          cases[i].want);
@@ -132,10 +133,10 @@ START_TEST(memory_is_written_directly_only_if_the_host_reaches_all_of_it)
     memory.memoryTypes[3].propertyFlags |= VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD;
     ck_assert_uint_eq(tsr__transfer_direct_type(&memory, UINT32_MAX), UINT32_MAX);
     memory.memoryTypes[3].propertyFlags = local | host;
-    memory.memoryHeaps[0].size = gib / 4; /* a small GPU's memory is all in the window */
+    memory.memoryHeaps[0].size = gib / 4; /* the host can write all memory of a small GPU */
     ck_assert_uint_eq(tsr__transfer_direct_type(&memory, UINT32_MAX), UINT32_MAX);
     memory.memoryHeaps[0].size = gib / 2;
-    memory.memoryHeaps[2].size = gib; /* … and one in which another heap is larger */
+    memory.memoryHeaps[2].size = gib; /* … and so is this, while another heap is larger */
     ck_assert_uint_eq(tsr__transfer_direct_type(&memory, UINT32_MAX), 2);
 }
 END_TEST
@@ -191,8 +192,8 @@ START_TEST(small_transfers_stay_on_their_queue)
 }
 END_TEST
 
-/* While the transfer queue does not run at all, the other one computes; what does not depend on the
- * upload is complete, and nothing else. */
+/* While the transfer queue does not run at all, the compute queue does. Work that does not depend
+ * on the upload is complete, and no other work is. */
 START_TEST(work_goes_on_during_an_upload)
 {
     tsr_tensor *x = gpu_new(TSR_F32, 1, &large), *y = gpu_new(TSR_F32, 1, &large),
@@ -211,7 +212,7 @@ START_TEST(work_goes_on_during_an_upload)
     GPU_FAILS(tsr_stream_wait_point(queue, after, 1000000), TSR_ERR_TIMEOUT, "still running");
     GPU_FAILS(tsr_stream_wait_for(queue, 1000000), TSR_ERR_TIMEOUT, "still running");
 
-    /* This does not wait for the upload. */
+    /* This work does not wait for the upload. */
     float *values = counting(1000, 0), got[1000];
     tsr_stream *second;
     GPU_OK(tsr_stream_create(gpu, &second));
@@ -223,7 +224,7 @@ START_TEST(work_goes_on_during_an_upload)
     GPU_OK(tsr_stream_reached(queue, other, &reached));
     ck_assert(!reached); /* the upload is an earlier part of the stream's work */
 
-    /* This does, on the same stream and on the other one. */
+    /* This work waits for the upload, on the same stream and on the other one. */
     GPU_OK(tsr_scale(queue, y, x, 1, 1));
     GPU_OK(tsr_stream_mark(queue, &sum));
     GPU_OK(tsr_scale(second, y, y, 1, 1));
@@ -244,8 +245,8 @@ START_TEST(work_goes_on_during_an_upload)
 }
 END_TEST
 
-/* Uploads and downloads of other tensors are complete while the compute queue does not run; one of
- * a tensor that recorded work uses waits for that work. */
+/* While the compute queue does not run, uploads and downloads of other tensors complete. A transfer
+ * of a tensor that recorded work uses waits for that work. */
 START_TEST(transfers_go_on_during_work)
 {
     tsr_tensor *x = gpu_new(TSR_F32, 1, &large), *y = gpu_new(TSR_F32, 1, &large),
@@ -257,7 +258,7 @@ START_TEST(transfers_go_on_during_work)
     GPU_OK(tsr_scale(queue, z, x, 1, 1));
     put(queue, y, 9);
     check_is(queue, y, 9);
-    put(queue, x, 4); /* x is still to be read */
+    put(queue, x, 4); /* recorded work still has to read x */
     ck_assert(!tsr__buffer_idle(x->buffer));
     GPU_FAILS(tsr_stream_wait_for(queue, 1000000), TSR_ERR_TIMEOUT, "still running");
     hold(COMPUTE, false);
@@ -269,7 +270,8 @@ START_TEST(transfers_go_on_during_work)
 }
 END_TEST
 
-/* A tensor that is destroyed during its upload stays until that is complete, and no longer. */
+/* If a tensor is destroyed during its upload, its memory becomes free when the upload is complete,
+ * and not before. */
 START_TEST(memory_of_transfers_becomes_free)
 {
     tsr_tensor *x = gpu_new(TSR_F32, 1, &large), *z = gpu_new(TSR_F32, 1, (int64_t[]){1000});
@@ -317,7 +319,7 @@ typedef struct program {
     tsr_stream *streams[STREAMS];
     tsr_tensor *tensors[TENSORS];
     float *data;
-    uint64_t digest; /* of everything downloaded */
+    uint64_t digest; /* a hash of everything downloaded */
 } program;
 
 static void create_tensor(program *p, int i)
@@ -327,7 +329,7 @@ static void create_tensor(program *p, int i)
     GPU_OK(tsr_fill(p->streams[0], p->tensors[i], (double)i));
 }
 
-/* All of a tensor, some rows, or a view with gaps. */
+/* Returns all of a tensor, some of its rows, or a view with gaps. */
 static tsr_tensor *part_of(gpu_random *random, tsr_tensor *tensor)
 {
     tsr_tensor *part = NULL;
@@ -401,7 +403,7 @@ static void step(program *p, gpu_random *random)
     }
 }
 
-/* Runs the program `seed`, whose results depend on its order only, and returns their digest. */
+/* Runs program number `seed`, whose results depend only on its order, and returns their hash. */
 static uint64_t run_program(uint64_t seed, bool two_queues, bool direct)
 {
     program p = {.data = malloc(MOST * sizeof(float)), .digest = 1};
@@ -466,7 +468,7 @@ START_TEST(idle_tensors_are_written_directly)
         check_is(queue, y, 2);
         check_is(queue, x, 7);
         GPU_OK(tsr_tensor_slice(x, 0, 0, large, 2, &part));
-        put(queue, part, 3); /* not contiguous: staged, too */
+        put(queue, part, 3); /* the part is not contiguous, so it is staged, too */
         check_is(queue, part, 3);
         tsr_tensor_destroy(&part);
     }
@@ -480,7 +482,7 @@ START_TEST(uploads_are_staged_if_mapping_fails)
     bool failed = false;
     for (uint64_t nth = 0; memory_is_direct() && !failed; nth++) {
         tsr_tensor *x = NULL;
-        const int64_t count = large + (int64_t)nth * (1 << 20); /* no kept slab fits */
+        const int64_t count = large + (int64_t)nth * (1 << 20); /* no kept slab is so large */
         tsr__fault_arm(TSR__FAULT_VULKAN, nth, VK_ERROR_MEMORY_MAP_FAILED);
         const tsr_status status = tsr_tensor_create(gpu, TSR_F32, 1, &count, &x);
         const char *site = tsr__fault_site();
@@ -508,12 +510,12 @@ START_TEST(less_memory_makes_smaller_chunks)
     GPU_OK(tsr_device_open(tsr_device_params(.force_staging = true, .memory_limit_bytes = 26 << 20),
                            &device));
     GPU_OK(tsr_stream_create(device, &stream));
-    /* 16 MiB, and with the tensor's 12 MiB too much */
+    /* The usual ring of 16 MiB does not fit beside the tensor's 12 MiB. */
     GPU_OK(tsr_tensor_create(device, TSR_F32, 1, (int64_t[]){3 << 20}, &tensor));
     put(stream, tensor, 8);
     ck_assert_uint_eq(stream->transfers->upload.chunk[0]->size_bytes, 8 << 20);
     ck_assert_uint_eq(stream->transfers->upload.chunk[1]->size_bytes, 4 << 20);
-    /* One chunk takes the rest, and the ring has no other. */
+    /* One chunk takes the rest of the memory, so the ring has only this one. */
     check_is(stream, tensor, 8);
     ck_assert_uint_eq(stream->transfers->readback.chunk[0]->size_bytes, 2 << 20);
     ck_assert_ptr_null(stream->transfers->readback.chunk[1]);
@@ -543,8 +545,9 @@ typedef struct work {
     tsr_tensor *x, *y;
 } work;
 
-/* An upload, a copy that needs it, an upload that waits for the copy, and downloads. May be called
- * again after a failure. The work builds no pipelines, which would take most of the time. */
+/* Makes an upload, a copy that needs it, an upload that waits for the copy, and downloads. May be
+ * called again after a failure. The work builds no pipelines, because they would take most of the
+ * time. */
 static tsr_status run_work(work *w, float *values, float *got)
 {
     const uint64_t bytes = (uint64_t)medium * sizeof *values;
@@ -571,8 +574,8 @@ static void close_work(work *w)
     tsr_device_close(&w->device);
 }
 
-/* Makes the nth event fail. Everything must then still work, or, if the device was lost, fail.
- * Returns false if there is no such event. */
+/* Makes the nth event fail. Afterwards everything must still work, or, if the device was lost,
+ * fail. Returns false if there is no such event. */
 static bool survives(tsr__fault_kind kind, uint64_t nth, int code, float *values, float *got)
 {
     work w = {0};

@@ -23,7 +23,7 @@ START_TEST(work_runs_in_the_order_it_was_recorded)
 {
     tsr_tensor *x = gpu_new(TSR_F32, 1, &one_thousand), *y = gpu_new(TSR_F32, 1, &one_thousand);
     GPU_OK(tsr_fill(queue, x, 1));
-    /* Each step reads the previous step's result. The steps are many more than a batch holds. */
+    /* Each step reads the previous step's result. There are far more steps than a batch holds. */
     for (int i = 0; i < 500; i++) {
         GPU_OK(tsr_scale(queue, y, x, 1, 1));
         GPU_OK(tsr_copy(queue, x, y));
@@ -53,7 +53,7 @@ START_TEST(a_program_does_not_run_far_ahead)
 }
 END_TEST
 
-/* Bytes count as work, too. */
+/* Bytes that are read and written count as work, too. */
 START_TEST(a_batch_ends_when_it_has_enough_work)
 {
     double usual = gpu->work_limit;
@@ -163,7 +163,7 @@ START_TEST(waiting_has_a_limit)
 }
 END_TEST
 
-/* Work that needs several pipelines, on a stream of its own. */
+/* Does work that needs several pipelines on a stream of its own. */
 static void *work_alone(void *user)
 {
     tsr_device *device = user;
@@ -188,7 +188,7 @@ static void *work_alone(void *user)
     return NULL;
 }
 
-/* The threads build the same pipelines at the same time, and each pipeline is kept once. */
+/* The threads build the same pipelines at the same time. Each pipeline is kept only once. */
 START_TEST(threads_with_streams_of_their_own)
 {
     enum { THREADS = 4 };
@@ -282,18 +282,18 @@ START_TEST(hazards)
     ck_assert(tsr__hazards_conflict(&pending, &write_a, 1, 0)); /* write after read */
     while (pending.count < TSR__HAZARDS_MAX)
         tsr__hazards_add(&pending, &read_a, 1, 0);
-    ck_assert(tsr__hazards_conflict(&pending, &write_b, 1, 0)); /* there is no room for it */
+    ck_assert(tsr__hazards_conflict(&pending, &write_b, 1, 0)); /* no room to record it */
     tsr__hazards_clear(&pending);
     tsr__hazards_add(&pending, &write_a, 1, 7);
     ck_assert(!tsr__hazards_conflict(&pending, &write_a, 1, 7)); /* pieces of one computation */
-    ck_assert(tsr__hazards_conflict(&pending, &write_a, 1, 8));  /* of another one */
+    ck_assert(tsr__hazards_conflict(&pending, &write_a, 1, 8));  /* a piece of another one */
     ck_assert(tsr__hazards_conflict(&pending, &read_a, 1, 0));
     tsr__hazards_add(&pending, &read_a, 1, 0);
     ck_assert(tsr__hazards_conflict(&pending, &write_a, 1, 7)); /* the read is no piece */
 }
 END_TEST
 
-/* A product with more batch dimensions than a dispatch has: 6 dispatches. */
+/* A product with more batch dimensions than a dispatch has, so that there are 6 dispatches. */
 START_TEST(pieces_of_an_operation_have_no_barriers_between_them)
 {
     static const int64_t wide_shape[] = {3, 4, 4, 8, 8}, shape[] = {2, 3, 4, 8, 8};
@@ -309,7 +309,7 @@ START_TEST(pieces_of_an_operation_have_no_barriers_between_them)
     const uint64_t before = queue->barriers, operations = queue->open->operations;
     GPU_OK(tsr_matmul(queue, y, a, b, NULL));
     ck_assert_uint_ge(queue->open->operations - operations, 2);
-    ck_assert_uint_eq(queue->barriers - before, 1); /* before the first of them */
+    ck_assert_uint_eq(queue->barriers - before, 1); /* before the first dispatch */
     GPU_OK(tsr_matmul(queue, y, a, b, NULL));
     ck_assert_uint_eq(queue->barriers - before, 2); /* another operation on the same y */
     double values[2 * 3 * 4 * 8 * 8];

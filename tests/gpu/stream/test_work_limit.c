@@ -1,5 +1,5 @@
-/* The limit on the work of a dispatch: with the smallest limit, every operation is divided as far
- * as it can be, and its results have the same bits. */
+/* The limit on the work of a dispatch. With the smallest limit, every operation is divided as far
+ * as possible, and its results have the same bits. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +47,8 @@ static tsr_tensor *add_indices(operands *o, int64_t count, int64_t below)
         __VA_ARGS__                                                                                \
     }
 
-/* An operation writes its results to t[0] and, if there are several, to those after it. */
+/* Records an operation. It writes its results to t[0] and, if there are several, to the tensors
+ * after it. Returns the number of results. */
 typedef int operation(operands *o);
 
 static int multiply(operands *o, const char *config, int64_t m, int64_t n, int64_t batch)
@@ -176,7 +177,7 @@ static int by_bytes(operands *o)
     return 4;
 }
 
-/* The last operations are those whose kernels CPU drivers compile for seconds. */
+/* The last operations are those whose kernels take CPU drivers seconds to compile. */
 static const struct operation_case {
     const char *name;
     operation *run;
@@ -197,7 +198,8 @@ static const struct operation_case {
 };
 enum { OPERATIONS = sizeof operations / sizeof *operations, QUICK = OPERATIONS - 4 };
 
-/* Returns the results' bytes, all of the same operation on the same inputs, and counts batches. */
+/* Computes an operation on the same inputs in each call. Returns the size of its results, and
+ * counts batches. */
 static size_t compute(operation *run, uint8_t *out, size_t size, uint64_t *batches)
 {
     operands o = {.count = 0};

@@ -1,4 +1,4 @@
-/* A build without Vulkan: every function returns TSR_ERR_UNSUPPORTED or does nothing.
+/* Tests a build without Vulkan: every function returns TSR_ERR_UNSUPPORTED or does nothing.
  * tests/source/symbols.sh checks that all functions exist. */
 #include "support/check_main.h"
 #include "tessera/tessera.h"
@@ -211,7 +211,7 @@ START_TEST(getters_give_nothing)
 }
 END_TEST
 
-/* Modules without a GPU work. */
+/* Modules that need no GPU work. */
 START_TEST(layouts_work)
 {
     tsr_layout layout;
