@@ -6,7 +6,7 @@ static const int worker_counts[] = {0, 1, 2, 3, 8};
 
 enum { WORKER_COUNTS = sizeof worker_counts / sizeof *worker_counts };
 
-/* Destroys the loader after reading to the end, and checks that no batch was being loaded. */
+/* Destroys the loader after reading to the end, and checks that no worker was loading a batch. */
 static void destroy_idle(void)
 {
     destroy();
@@ -24,7 +24,8 @@ static uint64_t three_epochs(void)
     return hash;
 }
 
-/* Computes the expected hash without a loader, from the sampler's batches and the data of each. */
+/* Computes the expected hash without a loader, from the sampler's batches and the data of each
+ * batch. */
 static uint64_t expected_epochs(tsr_sampler *batches)
 {
     uint64_t hash = FIXTURE_HASH, count;
@@ -180,7 +181,7 @@ START_TEST(batches_equal_those_of_torch)
 }
 END_TEST
 
-/* Uses a sampler of the caller's without a length, a mask, and batches that a sampler has made. */
+/* Tests a sampler of the caller's without a length, a mask, and batches that a sampler has made. */
 START_TEST(any_kind_of_sampler)
 {
     for (int i = 0; i < WORKER_COUNTS; i++) {

@@ -1,4 +1,4 @@
-/* Params that a loader accepts, and params that exclude each other. */
+/* Parameters that a loader accepts, and parameters that exclude each other. */
 #include "fixture.h"
 #include "support/refused.h"
 

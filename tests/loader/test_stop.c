@@ -2,7 +2,7 @@
 #include "one_loader.h"
 #include "support/random.h"
 
-/* Params that count how many workers begin and end. */
+/* Parameters that count how many workers begin and end. */
 #define COUNTED(...)                                                                               \
     PARAMS(.worker_init = fixture_init, .worker_finish = fixture_finish, __VA_ARGS__)
 
@@ -14,7 +14,7 @@ START_TEST(destroyed_after_any_number_of_batches)
             create(COUNTED(.n = 25, .batch_size = 2, .workers = workers));
             for (uint64_t b = 0; b < read; b++)
                 check_next(b);
-            if (read % 3 == 0) /* let the workers be at any point */
+            if (read % 3 == 0) /* lets the workers get to any point */
                 sleep_us((int)(read * 97 % 400));
         }
 }
@@ -45,7 +45,7 @@ static tsr_status wait_at_first(void *user, tsr_loader_work *work, int64_t index
     return TSR_OK;
 }
 
-/* The remaining items of a batch in progress are not waited for either. */
+/* A batch in progress is not waited for either, once its present item is loaded. */
 START_TEST(between_two_items_a_worker_may_stop)
 {
     atomic_store(&items, 0);
@@ -67,8 +67,8 @@ START_TEST(another_epoch_does_not_wait)
     data.held = 1;
     create(COUNTED(.n = 10, .workers = 2, .timeout_ns = 10000000));
     check_next(0);
-    /* Wait until both workers load batches of epoch 0. They do not give them up when the reader
-     * moves. */
+    /* Waits until both workers load batches of epoch 0. They do not give up these batches when the
+     * reader moves. */
     while (atomic_load(&data.running) < 2)
         sleep_us(200);
     ck_assert_ok(tsr_loader_set_epoch(loader, 1));
@@ -90,7 +90,7 @@ START_TEST(another_epoch_does_not_wait)
 }
 END_TEST
 
-/* Does all operations of a reader in random order and compares with a loader without workers. */
+/* Makes all operations of a reader in random order and compares with a loader without workers. */
 typedef struct model {
     tsr_loader *plain;
     source plain_data;

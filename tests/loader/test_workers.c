@@ -1,4 +1,4 @@
-/* Worker threads: their seeds, their begin and end, and that they sleep when idle. */
+/* Worker threads: their seeds, when they begin and end, and that they sleep when idle. */
 #include <pthread.h>
 #include <signal.h>
 
@@ -106,7 +106,8 @@ START_TEST(hashed_seeds)
 }
 END_TEST
 
-/* The two numbers come from a program in another language, written from the header alone. */
+/* The two expected numbers come from a program in another language, written from the header
+ * alone. */
 START_TEST(seeds_of_batches)
 {
     drawn all[50], others[50];
@@ -174,8 +175,8 @@ static void *let_go_later(void *argument)
     return argument;
 }
 
-/* Eight idle workers and a waiting caller use almost no processor time in 0.3 s. Only the worker
- * that the test holds wakes now and then. */
+/* Eight idle workers and a waiting caller use almost no processor time in 0.3 s. The worker that
+ * the test holds is the only one that wakes from time to time. */
 START_TEST(waiting_uses_no_processor_time)
 {
     pthread_t thread;
@@ -195,7 +196,7 @@ START_TEST(waiting_uses_no_processor_time)
 }
 END_TEST
 
-#ifndef _WIN32 /* no signals to threads */
+#ifndef _WIN32 /* Windows has no signals to threads */
 static atomic_int blocked;
 
 static tsr_status see_signals(void *user, tsr_loader_work *work)
@@ -249,8 +250,8 @@ START_TEST(memory_is_bounded)
 }
 END_TEST
 
-/* The batch that the caller has does not change, even when the workers have begun all batches that
- * may be loaded ahead. */
+/* The caller's batch does not change, even when the workers have begun all batches that may be
+ * loaded ahead. */
 START_TEST(a_batch_is_valid_until_the_next)
 {
     create(tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),

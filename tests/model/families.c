@@ -1,5 +1,5 @@
-/* Models of every family with random weights, against a forward pass in double precision; files
- * that contradict themselves; and which bytes a rank reads. */
+/* Models of every family with random weights, compared with a forward pass in double precision;
+ * files that contradict themselves; and which bytes a rank reads. */
 #include "model/made.h"
 #include "parallel/spmd.h"
 
@@ -18,7 +18,7 @@ static void make_prompt(uint64_t seed, int32_t ids[TOKENS])
         ids[i] = (int32_t)((number(seed, i) + 1) / 2 * MADE_VOCABULARY);
 }
 
-/* Computes the logits of a prompt, of which one part comes after the other. */
+/* Computes the logits of a prompt in two calls, one for each part. */
 static void compute(tsr_model *model, const int32_t *ids, float *logits)
 {
     tsr_generator *generator = NULL;
@@ -67,7 +67,7 @@ CASE(families_gguf, "families: GGUF files")
     for (int f = 0; f < made_family_count; f++) {
         made_model made;
         made_family family = made_families[f];
-        /* GGUF has no parameters for this scaling, and llama.cpp no window in Qwen 2. */
+        /* GGUF has no parameters for this scaling, and llama.cpp has no window in Qwen 2. */
         if (family.scaling == MADE_LLAMA3)
             family.scaling = MADE_NONE;
         if (strcmp(family.type, "qwen2") == 0)
@@ -213,7 +213,8 @@ CASE(bytes, "families: a rank reads the bytes of its part only")
           (int)stats.read_bytes, (int)stats.weight_bytes);
     CHECK(seen.calls > 0 && seen.done == seen.total && seen.total == stats.read_bytes,
           "progress ends at %d of %d", (int)seen.done, (int)seen.total);
-    /* With two ranks each has half of the kv heads, and so half of everything but the norms. */
+    /* With two ranks, each has half of the kv heads, and therefore half of everything except the
+     * norms. */
     uint64_t all = 0, norms = (uint64_t)(2 * MADE_LAYERS + 1) * MADE_WIDTH * 4;
     for (int i = 0; i < made.count; i++)
         all += (uint64_t)(made.tensors[i].shape[0] * made.tensors[i].shape[1]) * 4;

@@ -1,4 +1,5 @@
-/* What the fuzz targets of models share: a file that has the input, and checks of what was read. */
+/* Functions for the fuzz targets of models: a file that has the input, and checks of what was
+ * read. */
 #ifndef TESTS_MODEL_FUZZ_H
 #define TESTS_MODEL_FUZZ_H
 
@@ -11,10 +12,10 @@
 #include "model/config.h"
 #include "model/weights.h"
 
-/* Layers whose weights are looked up. More would only take time. */
+/* The number of layers whose weights are looked up. More layers would only take time. */
 #define FUZZ_LAYERS 8
 
-/* Writes the input to a file without a name, which is `size` bytes long from then on. Returns its
+/* Writes the input to a file without a name, and extends the file to `size` bytes. Returns its
  * path, which is valid until the next call. */
 static inline const char *fuzz_file(const uint8_t *data, size_t count, uint64_t size)
 {
@@ -43,7 +44,7 @@ static inline void fuzz_check_model_refusal(tsr_status status)
     FUZZ_CHECK(known);
 }
 
-/* Checks an accepted configuration: everything is within the limits of model.h. */
+/* Checks an accepted configuration: all values are within the limits of model.h. */
 static inline void fuzz_check_config(const tsr_model_config *c)
 {
     FUZZ_CHECK(tsr__architecture_by_name(c->architecture) != NULL);

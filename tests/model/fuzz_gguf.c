@@ -5,7 +5,7 @@
 /* The file is so large that the tensors of all models fit. It is a hole, which takes no space. */
 #define FILE_BYTES ((uint64_t)1 << 40)
 
-/* Opens the files; on success checks what they have. */
+/* Opens the files, and if that succeeds, checks their contents. */
 static tsr_status check(const char *path, tsr__model_files *files)
 {
     tsr_model_config config;

@@ -1,5 +1,5 @@
-/* Reads any bytes as config.json. For a configuration that is accepted, a list of weights exists
- * that is accepted, too. */
+/* Reads any bytes as config.json. If a configuration is accepted, the list of weights that it
+ * requires must be accepted, too. */
 #include "model/fuzz.h"
 
 static tsr_status add(void *user, const char *name, int ndim, const int64_t *shape)

@@ -1,4 +1,4 @@
-/* Generators: sequences together and alone, choices, ends, interrupts and mistakes. */
+/* Generators: sequences together and alone, the choice of tokens, ends, interrupts and mistakes. */
 #include <math.h>
 
 #include "base/fault.h"
@@ -89,7 +89,7 @@ static void alone(int which, const tsr_sampling_params *sampling, text *out)
     tsr_generator_destroy(&generator);
 }
 
-/* Adds sequences while others run, in two rounds, so that a number is used again. */
+/* Adds sequences while others run, in two rounds, so that a sequence number is used again. */
 static void together(const tsr_sampling_params *sampling, text texts[SEQUENCES])
 {
     tsr_generator *generator = generator_of(SEQUENCES - 1, false);
@@ -152,8 +152,8 @@ static void see(void *user, int sequence, int64_t position, const float *logits)
     seen->position = position;
 }
 
-/* Every rank draws the token itself from the logits that it sees. Logits of all ranks are the same
- * bits, and so are the tokens. */
+/* Every rank draws the token itself from the logits that it sees. All ranks see the same bits, so
+ * they draw the same tokens. */
 CASE(draws, "generation: tokens are those that any rank draws from the logits")
 {
     tsr_generator *generator = NULL;
@@ -190,7 +190,7 @@ CASE(draws, "generation: tokens are those that any rank draws from the logits")
 
 /* Ends --------------------------------------------------------------------------------------- */
 
-/* Steps until all sequences have ended, and returns the last token. */
+/* Makes steps until all sequences have ended, and returns the last token. */
 static tsr_generated last_of(tsr_generator *generator, int *steps)
 {
     tsr_generated token = {0}, last = {0};
@@ -227,7 +227,7 @@ CASE(ends, "generation: stop tokens, the largest number of tokens, a full contex
     open_made();
     prompt_of(1, ids, &prompt);
     alone(1, &(tsr_sampling_params){0}, &one);
-    int first = 0; /* where the fourth token comes first */
+    int first = 0; /* where the fourth token occurs first */
     while (one.tokens[first] != one.tokens[3])
         first++;
     check_end(tsr_sequence_params(.prompt = ids, .prompt_count = prompt, .max_tokens = 3),
@@ -243,8 +243,8 @@ CASE(ends, "generation: stop tokens, the largest number of tokens, a full contex
     close_made();
 }
 
-/* Steps until the only sequence has ended, appends its tokens to ids[*length …], and checks how
- * many tokens of prompts were computed in all. */
+/* Makes steps until the only sequence has ended, appends its tokens to ids[*length …], and checks
+ * how many tokens of prompts were computed in total. */
 static tsr_finish extend(tsr_generator *generator, int32_t *ids, int64_t *length, uint64_t computed)
 {
     tsr_generated token = {0};
@@ -263,7 +263,8 @@ static tsr_finish extend(tsr_generator *generator, int32_t *ids, int64_t *length
     return token.finish;
 }
 
-/* A sequence that goes on gets the tokens that one with its whole text as a prompt gets. */
+/* A sequence that is continued gets the same tokens as a sequence with its whole text as the
+ * prompt. */
 CASE(continuing, "generation: an ended sequence goes on with more tokens")
 {
     static const int32_t more[] = {7, 8, 9, 10, 11};
@@ -285,7 +286,7 @@ CASE(continuing, "generation: an ended sequence goes on with more tokens")
     OK(tsr_generator_continue(generator, sequence, 5, more, 6));
     memcpy(ids + length, more, sizeof more);
     prompt = length += 5;
-    /* The last token before was not in the cache. */
+    /* The last token of the previous round was not in the cache. */
     CHECK(extend(generator, ids, &length, first + 6) == TSR_FINISH_MAX_TOKENS, "another end");
     CHECK(length == prompt + 6, "%d tokens", (int)(length - prompt));
     memcpy(again, ids, sizeof again);
@@ -298,7 +299,7 @@ CASE(continuing, "generation: an ended sequence goes on with more tokens")
     extend(other, again, &whole, (uint64_t)prompt);
     for (int64_t i = prompt; i < length; i++)
         CHECK(again[i] == ids[i], "token %d is %d, not %d", (int)i, (int)ids[i], (int)again[i]);
-    /* After an interrupt, and until the context is full. */
+    /* The sequence is continued after an interrupt, and then until the context is full. */
     OK(tsr_generator_continue(generator, sequence, 1, more, 0));
     if (my_rank == ranks - 1)
         tsr_generator_interrupt(generator);
@@ -358,7 +359,7 @@ CASE(interrupts, "generation: an interrupt on one rank ends all sequences on all
               (int)tokens[i].token, tsr_finish_name(tokens[i].finish));
     OK(tsr_generator_step(generator, tokens, &count));
     CHECK(count == 0, "%d tokens", count);
-    /* An interrupt ends a prompt between two of its passes. */
+    /* An interrupt ends the processing of a prompt between two of its passes. */
     OK(tsr_generator_remove(generator, 1));
     add_sequence(generator, 3, &(tsr_sampling_params){0});
     if (my_rank == 0)
@@ -479,7 +480,7 @@ CASE(nan_weights, "generation: weights that are NaN are an error on all ranks")
 }
 
 /* Opens a model and generates from it, while the nth allocation or Vulkan call fails. Returns
- * whether that was reached. */
+ * whether there was such a call. */
 static bool fails_at(const char *path, tsr__fault_kind kind, uint64_t nth)
 {
     tsr_model *opened = NULL;
@@ -513,7 +514,7 @@ CASE(failures, "generation: memory runs out, and the driver fails")
     }
     made_init(&made, &made_families[5], SEED);
     const char *path = made_write_hf(&made);
-    while (fails_at(path, TSR__FAULT_ALLOC, UINT64_MAX)) /* builds the pipelines */
+    while (fails_at(path, TSR__FAULT_ALLOC, UINT64_MAX)) /* the first call builds the pipelines */
         ;
     for (uint64_t nth = 0; fails_at(path, TSR__FAULT_ALLOC, nth); nth += 1 + nth / 8)
         ;

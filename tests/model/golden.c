@@ -1,4 +1,4 @@
-/* Recorded logits and greedy tokens of real programs: llama.cpp's tokens, and logits that were
+/* Compares logits and greedy tokens with recorded ones: tokens of llama.cpp, and logits that were
  * computed in double precision from the same (dequantised) weights. The files are in
  * tests/data/model. */
 #include <jansson.h>
@@ -7,8 +7,8 @@
 
 enum { MOST_SEQUENCES = 4, TOKENS = 64 };
 
-/* The largest difference of a logit that is allowed, in f32 from exactly dequantised weights. The
- * largest logits are about 20. */
+/* The largest allowed error of a logit, if the model is in f32 with exactly dequantised weights.
+ * The largest logits are about 20. */
 #define TOLERANCE 2e-4
 
 typedef struct recording {
@@ -89,8 +89,8 @@ static int32_t *ids_of(const json_t *list, int64_t *count)
     return ids;
 }
 
-/* Tokens that a computation with exact weights gives as well: llama.cpp rounds activations, which
- * changes a few of its tokens. The file names the first one. */
+/* Returns how many tokens can be compared. llama.cpp rounds activations, which changes a few of its
+ * tokens. The file names the first token that a computation with exact weights does not give. */
 static int64_t comparable(const json_t *one, int64_t count)
 {
     const json_t *differs = json_object_get(one, "exact_argmax_differs_at");

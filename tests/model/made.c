@@ -62,7 +62,7 @@ static bool is_gpt2(const made_model *m)
     return m->family.learned_positions;
 }
 
-/* `spread` around `middle`. No columns: one dimension. */
+/* Adds a tensor of random values, `spread` around `middle`. With 0 columns it has one dimension. */
 static void add(made_model *m, uint64_t *state, const char *name, int64_t rows, int64_t columns,
                 double middle, double spread)
 {
@@ -87,7 +87,7 @@ static void add_in(made_model *m, uint64_t *state, int layer, const char *name, 
     add(m, state, full, rows, columns, middle, spread);
 }
 
-/* A matrix and its bias. */
+/* Adds a matrix and its bias. */
 static void add_linear(made_model *m, uint64_t *state, int layer, const char *name, int64_t rows,
                        int64_t columns, bool bias)
 {
@@ -308,7 +308,7 @@ static void put_real(FILE *file, const char *architecture, const char *key, floa
     put(file, bits, 4);
 }
 
-/* The name in GGUF, as llama.cpp's converter has it. */
+/* Writes the name of a tensor in GGUF files, as llama.cpp's converter writes it. */
 static void gguf_name(const char *name, char out[96])
 {
     static const char *const names[][2] = {
@@ -352,8 +352,8 @@ static void gguf_name(const char *name, char out[96])
     }
 }
 
-/* The values in GGUF's order: matrices of GPT-2 are turned, and rows of q and k of a Llama are
- * interleaved: reshape(heads, 2, head_dim / 2, …).swap(1, 2). */
+/* Returns the values in GGUF's order. Matrices of GPT-2 are transposed. The rows of q and k of a
+ * Llama are interleaved: reshape(heads, 2, head_dim / 2, …).swap(1, 2). */
 static float *gguf_values(const made_model *m, const made_tensor *t, int64_t shape[2])
 {
     float *out = need((size_t)elements(t), sizeof *out);
@@ -468,7 +468,8 @@ static const float *values_in(made_model *m, int layer, const char *name)
     return t ? t->values : NULL;
 }
 
-/* y[rows] = W x + bias, where the matrix may have further rows in front and is as in the file. */
+/* Computes y[rows] = W x + bias. The matrix is as in the file, and may have further rows before
+ * these. */
 static void linear(made_model *m, int layer, const char *name, int first, int rows, int all,
                    int columns, const double *x, double *y)
 {

@@ -1,5 +1,5 @@
 /* Small models with random weights of each family: their files, and their logits in double
- * precision, by formulas of their own. */
+ * precision, computed independently of the library. */
 #ifndef TESTS_MODEL_MADE_H
 #define TESTS_MODEL_MADE_H
 
@@ -11,13 +11,13 @@
 typedef enum made_scaling { MADE_NONE, MADE_LINEAR, MADE_LLAMA3, MADE_YARN } made_scaling;
 
 typedef struct made_family {
-    const char *type; /* model_type */
+    const char *type; /* the member model_type */
     bool learned_positions, layer_norm, gated, qk_norm, tied;
     bool qkv_bias, output_bias, mlp_bias;
-    bool transposed, fused; /* in Hugging Face files */
+    bool transposed, fused; /* how Hugging Face files have the matrices */
     int window, window_from;
     made_scaling scaling;
-    const char *json; /* further members of config.json, with a comma in front */
+    const char *json; /* further members of config.json, after a leading comma */
 } made_family;
 
 enum {
@@ -60,7 +60,7 @@ void made_finish(made_model *model);
 const char *made_write_hf(made_model *model);
 const char *made_write_gguf(made_model *model);
 
-/* The tensor with this name, without its prefix. */
+/* Returns the tensor with this name, without its prefix. */
 made_tensor *made_find(made_model *model, const char *name);
 void made_remove(made_model *model, const char *name);
 

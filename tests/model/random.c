@@ -1,5 +1,5 @@
-/* Models with random weights: the same for any number of ranks, in every type; their size, and
- * mistakes. */
+/* Models with random weights: they are the same for any number of ranks, in every type; their size,
+ * and mistakes. */
 #include "base/fault.h"
 #include "parallel/spmd.h"
 
@@ -23,7 +23,7 @@ static const tsr_model_config llama = {
     .bos = -1,
 };
 
-/* Its files have q, k and v in one tensor, and matrices as [in, out]. */
+/* Returns a configuration whose files have q, k and v in one tensor, and matrices as [in, out]. */
 static tsr_model_config gpt2(void)
 {
     tsr_model_config config = llama;
@@ -87,7 +87,8 @@ static void check_logits(const float *logits)
         sum += (double)logits[i];
         squares += (double)logits[i] * (double)logits[i];
     }
-    /* Rows of the head have a length of about 1, and so do features per element. */
+    /* The norm of a row of the head is about 1, and features are about 1 in magnitude, so logits
+     * have a deviation of about 1. */
     const double deviation = sqrt(squares / count - sum / count * sum / count);
     CHECK(deviation > 0.5 && deviation < 2, "logits have a standard deviation of %g", deviation);
 }
@@ -106,7 +107,7 @@ CASE(ranks_agree, "random models: weights do not depend on the number of ranks")
         check_logits(alone);
         CHECK(distance(together, alone) < 1e-4, "%s: logits differ by %g",
               tsr_dtype_name(dtypes[d]), distance(together, alone));
-        /* Another type has the same values, apart from its rounding. */
+        /* In another type the model has the same values, except for rounding. */
         const double most = dtypes[d] == TSR_Q4_0 ? 2 : 0.2;
         CHECK(distance(alone, exact) < most, "%s: logits differ by %g from those in f32",
               tsr_dtype_name(dtypes[d]), distance(alone, exact));
@@ -152,7 +153,7 @@ CASE(sizes, "random models: parameters, bytes and tables")
     CHECK(strcmp(tsr_model_get_config(model)->architecture, "llama") == 0, "another architecture");
     CHECK(stats.parameters == 2 * table + WIDTH + LAYERS * layer, "%d parameters",
           (int)stats.parameters);
-    /* A token needs one row of the embedding, which is not the head. */
+    /* A token reads one row of the embedding. The head is another table. */
     if (ranks == 1)
         CHECK(stats.table_bytes == 2 * table, "tables of %d bytes", (int)stats.table_bytes);
     CHECK(stats.table_bytes > 0 && stats.table_bytes < stats.weight_bytes, "tables of %d bytes",
@@ -206,7 +207,7 @@ CASE(refused, "random models: mistakes")
     CHECK(status == TSR_ERR_UNSUPPORTED, "%s", tsr_status_name(status));
 }
 
-/* Creates a model while the nth allocation fails. Returns whether that was reached. */
+/* Creates a model while the nth allocation fails. Returns whether there was such an allocation. */
 static bool fails_at(uint64_t nth)
 {
     tsr_model *model = NULL;

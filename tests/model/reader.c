@@ -1,6 +1,6 @@
-/* Reading weights: the same elements straight to memory by any number of threads, and through
- * staging memory; and what is said about a file that has become shorter. The tensors are longer
- * than a piece. */
+/* Reading weights: any number of threads read the same elements, directly to memory and through
+ * staging memory; and the error for a file that has become shorter. The tensors are longer than a
+ * piece. */
 #include "model/reader.h"
 
 #include <inttypes.h>
@@ -21,7 +21,7 @@ static tsr_shard_param params[2] = {
     {.name = "blocks", .dtype = "q8_0", .block_count = BLOCK, .block_bytes = BLOCK_BYTES},
 };
 
-/* Small integers, which are exact in every dtype. Blocks have a scale of 1. */
+/* Returns a small integer, which is exact in every dtype. Blocks have a scale of 1. */
 static int element(int tensor, int64_t row, int64_t column)
 {
     return (int)((row * 31 + column * 7 + row / 64 + tensor) % 251) - 125;
@@ -59,7 +59,7 @@ static void write_file(char path[])
     }
 }
 
-/* A part of one of the tensors, as a dtype. */
+/* A part of one of the tensors, to be read as a dtype. */
 typedef struct wanted {
     int tensor;
     tsr_dtype dtype;
@@ -192,7 +192,7 @@ CASE(pieces, "reader: pieces of tensors, by several threads and through staging 
     unlink(path);
 }
 
-/* The parts after the first one that the file lacks would fail, too, with other words. */
+/* Reading the tensors after the first missing one would fail, too, with another text. */
 CASE(shorter, "reader: the first tensor that a file lacks is named, for any number of threads")
 {
     char path[] = "/tmp/tessera-reader-XXXXXX";

@@ -1,10 +1,10 @@
-/* Models whose layers are divided over two stages, beside the model of one process. */
+/* Models whose layers are divided over two stages, compared with the model of one process. */
 #include "model/made.h"
 #include "parallel/spmd.h"
 
 enum { SEED = 5, STAGES = 2, SEQUENCES = 5, TOKENS = 8, SHOWN = 3 };
 
-/* This rank's place: stages of ranks / 2 ranks each. */
+/* This rank's place. Each stage has ranks / 2 ranks. */
 typedef struct place {
     tsr_comm *row, *stages;
     tsr_group *group, *alone;
@@ -103,7 +103,7 @@ static void compare(const texts *got, const texts *want, int sequences)
     }
 }
 
-/* Families with and without a head of its own, and with learned positions. */
+/* Tests families with a separate head, without one, and with learned positions. */
 CASE(same, "stages: the tokens and probabilities of one process")
 {
     static texts got, want;

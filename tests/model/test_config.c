@@ -1,4 +1,4 @@
-/* What a model is, from config.json and from GGUF. */
+/* Reads the configuration of a model from config.json and from GGUF. */
 #include <math.h>
 
 #include "base/fault.h"
@@ -260,7 +260,7 @@ static void put_string(bytes *to, const char *key, const char *value)
     put_text(to, value);
 }
 
-/* Metadata of a small model: 8 keys. */
+/* Writes the metadata of a small model: 8 keys. */
 static void put_sizes(bytes *to, const char *architecture)
 {
     static const struct {
@@ -334,7 +334,7 @@ START_TEST(gguf_scaling_and_window)
 }
 END_TEST
 
-/* A file with the divisors of Llama 3, of which one may be wrong. */
+/* Returns a file with the frequency divisors of Llama 3, one of which may be wrong. */
 static bytes with_factors(int wrong)
 {
     bytes file = {0};

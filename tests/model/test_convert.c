@@ -1,5 +1,5 @@
-/* Conversions between Hugging Face folders and GGUF: tensors against files of other programs,
- * tokenizers against recorded ids, and what is left after a failure. */
+/* Conversions between Hugging Face folders and GGUF. Compares tensors with files of other programs,
+ * and tokenizers with recorded ids; tests what is left after a failure. */
 #include <dirent.h>
 #include <math.h>
 #include <signal.h>
@@ -32,7 +32,7 @@ static void close_work(void)
     folder_destroy(&work);
 }
 
-/* Returns the path of a file in the test's folder; the last four are valid. */
+/* Returns the path of a file in the test's folder. The last four returned paths are valid. */
 static const char *at(const char *name)
 {
     static char paths[4][160];
@@ -94,8 +94,8 @@ static bool same_shape(const tsr_shard_param *a, const tsr_shard_param *b)
     return same;
 }
 
-/* Compares the tensors of two files that have the same name and dtype: their shapes and bytes must
- * be the same. Returns their number. */
+/* Compares the shapes and bytes of the tensors that have the same name and dtype in two files.
+ * Returns their number. */
 static int compare(const char *a_path, const char *b_path)
 {
     tsr_shard_list *a = open_list(a_path), *b = open_list(b_path);
@@ -126,8 +126,8 @@ static void convert(const char *source, const char *destination, tsr_dtype type,
     ck_assert_uint_eq(stats.tensors, tensors);
 }
 
-/* Tensors of llama.cpp's files: 47, of which 36 are matrices. 172 columns are no whole blocks, so
- * the fifth part of the layers' matrices, ffn_down, stays as it is. */
+/* llama.cpp's files have 47 tensors, 36 of which are matrices. 172 columns are not whole blocks, so
+ * the five matrices ffn_down keep their type. */
 START_TEST(stories_equal_the_recorded_files)
 {
     convert(STORIES "-hf", at("f32.gguf"), 0, 47);
@@ -143,7 +143,7 @@ START_TEST(stories_equal_the_recorded_files)
 }
 END_TEST
 
-/* Rows of 256: every matrix can have the K formats. */
+/* Rows have 256 elements, so every matrix can have the K formats. */
 START_TEST(a_synthetic_model_equals_the_recorded_files)
 {
     static const struct {
@@ -170,7 +170,7 @@ START_TEST(a_synthetic_model_equals_the_recorded_files)
 }
 END_TEST
 
-/* Every family, against files that the test writes itself. */
+/* Compares every family with files that the test writes itself. */
 START_TEST(families_there_and_back)
 {
     for (int f = 0; f < made_family_count; f++) {
@@ -189,7 +189,7 @@ START_TEST(families_there_and_back)
         snprintf(folder_path, sizeof folder_path, "%s/%d", work.path, f);
         ck_assert_ok(tsr_model_convert(hf, gguf, NULL, NULL));
         ck_assert_ok(tsr_model_convert(gguf, folder_path, NULL, NULL));
-        /* q, k and v are one tensor in files of GPT-2 */
+        /* in files of GPT-2, q, k and v are one tensor */
         ck_assert_int_eq(compare(hf, folder_path), made.count);
         snprintf(own, sizeof own, "%s", made_write_gguf(&made));
         ck_assert_int_eq(compare(gguf, own), made.count);
@@ -204,7 +204,7 @@ START_TEST(families_there_and_back)
 }
 END_TEST
 
-/* The divisors of frequencies of Llama 3 are a tensor of GGUF files. */
+/* In GGUF files, the frequency divisors of Llama 3 are a tensor. */
 START_TEST(llama_3)
 {
     made_model made;
@@ -253,7 +253,7 @@ static void check_ids(const char *path, const char *golden)
     tsr_tokenizer_destroy(&tokenizer);
 }
 
-/* In GGUF, back in a folder, and in GGUF again. The model's vocabulary is larger than the
+/* Converts to GGUF, back to a folder, and to GGUF again. The model's vocabulary is larger than the
  * tokenizer's. */
 START_TEST(tokenizers_travel)
 {
@@ -300,7 +300,7 @@ static void put_json(FILE *file, const char *text)
     fputc('"', file);
 }
 
-/* Writes the merges of one token: all pairs of tokens whose union it is. */
+/* Writes the merges that give one token: all pairs of tokens that together are its text. */
 static void put_merges(FILE *file, const tsr_tokenizer *t, int32_t id, bool *first)
 {
     const char *text;
@@ -322,8 +322,8 @@ static void put_merges(FILE *file, const tsr_tokenizer *t, int32_t id, bool *fir
     }
 }
 
-/* Writes a tokenizer.json with the merges that follow from scores, as Hugging Face converts such
- * tokenizers, and one more token. Its first merge may be left out. */
+/* Writes a tokenizer.json with the merges that follow from the scores, as Hugging Face converts
+ * such tokenizers, and with one more token. If not `complete`, the first merge is left out. */
 static void write_json(const char *path, const tsr_tokenizer *t, bool complete)
 {
     const int32_t count = tsr_tokenizer_size(t);
@@ -359,7 +359,7 @@ static void write_json(const char *path, const tsr_tokenizer *t, bool complete)
         fprintf(file, ": %d", (int)id);
     }
     fputs("}, \"merges\": [", file);
-    /* The scores of this vocabulary fall with the ids. */
+    /* In this vocabulary, higher ids have lower scores. */
     for (int32_t id = complete ? 259 : 260; id < count; id++)
         put_merges(file, t, id, &first);
     fputs("]}}", file);
@@ -376,7 +376,7 @@ static void write_beside(const char *name, const char *text)
     ck_assert_int_eq(fclose(file), 0);
 }
 
-/* Asserts that a file contains a text. */
+/* Asserts that a file contains a text, or, if not `is_there`, that it does not. */
 static void expect_in(const char *path, const char *text, bool is_there)
 {
     static char data[1000000];
@@ -391,14 +391,14 @@ static void expect_in(const char *path, const char *text, bool is_there)
     ck_assert_msg(found == is_there, "%s: '%s'", path, text);
 }
 
-/* The chat template goes with the tokenizer, whichever file has it. */
+/* The chat template is converted with the tokenizer, whichever file has it. */
 START_TEST(chat_templates_travel)
 {
     static const char *const tokenizers[][2] = {{"mini-llama3.tokenizer.json", "tokenizer.json"},
                                                 {"stories260K.tok512.bin", "tok512.bin"}};
     const bool is_spm = _i == 1;
     const char *source = tiny(1800, "", tokenizers[_i][0], tokenizers[_i][1]);
-    if (is_spm) { /* a folder with tokenizer.model */
+    if (is_spm) { /* the tokenizer is a folder with tokenizer.model */
         ck_assert_ok(tsr_model_convert(source, at("spm"), NULL, NULL));
         ck_assert_int_eq(rename(at("tiny"), at("other")), 0);
         ck_assert_int_eq(rename(at("spm"), at("tiny")), 0);
@@ -425,7 +425,7 @@ static void keep_note(void *user, const char *sentence)
     snprintf(user, 256, "%s", sentence);
 }
 
-/* Tokens that end a text, with and without a tokenizer. */
+/* The tokens that end a text are converted, with and without a tokenizer. */
 START_TEST(end_tokens_travel)
 {
     static const char more[] = ", \"bos_token_id\": 5, \"eos_token_id\": [7, 9, 11, 13]";
@@ -445,7 +445,7 @@ START_TEST(end_tokens_travel)
 }
 END_TEST
 
-/* The exact GELU of GPT-2, as examples/gpt has it. */
+/* GPT-2 with the exact GELU, as examples/gpt has it. */
 START_TEST(exact_gelu)
 {
     made_model made;
@@ -468,7 +468,7 @@ START_TEST(exact_gelu)
 }
 END_TEST
 
-/* Weights of several files: here all are in one, which an index names. */
+/* The weights may be in several files that an index names. Here, one file has all of them. */
 START_TEST(an_index_is_followed)
 {
     static const char *const names[] = {"norm",
@@ -497,7 +497,7 @@ START_TEST(an_index_is_followed)
 }
 END_TEST
 
-/* tokenizer.json lacks the scores, and tokenizer.model the added tokens. */
+/* tokenizer.json does not have the scores, and tokenizer.model does not have the added tokens. */
 START_TEST(scores_come_from_tokenizer_model)
 {
     tsr_tokenizer *t = NULL;
@@ -513,7 +513,7 @@ START_TEST(scores_come_from_tokenizer_model)
     ck_assert_int_eq(tsr_tokenizer_find(t, "<|im_end|>", 10), 512);
     ck_assert(tsr_tokenizer_is_control(t, 512) && tsr_tokenizer_is_end(t, 512));
     tsr_tokenizer_destroy(&t);
-    /* A tokenizer.json of other merges */
+    /* A tokenizer.json with other merges is refused. */
     ck_assert_ok(tsr_tokenizer_open(at("folder/tokenizer.model"), &t));
     write_json(at("folder/tokenizer.json"), t, false);
     tsr_tokenizer_destroy(&t);
@@ -572,7 +572,7 @@ START_TEST(tokenizers_are_refused)
 }
 END_TEST
 
-/* As examples/gpt writes it: a token is a character. */
+/* As examples/gpt writes it: each token is a character. */
 START_TEST(a_tokenizer_of_characters)
 {
     static const char json[] =
@@ -623,7 +623,7 @@ START_TEST(destinations_are_checked)
     expect_nothing_in_work();
     ck_assert_ok(tsr_model_convert(STORIES "-f32.gguf", at("a.gguf"), NULL, NULL));
     refuses(STORIES "-f32.gguf", at("a.gguf"), NULL, TSR_ERR_INVALID, "a.gguf exists");
-#ifndef _WIN32 /* no symbolic links */
+#ifndef _WIN32 /* Windows has no symbolic links here */
     char link[512];
     snprintf(link, sizeof link, "%s/link.gguf", work.path);
     ck_assert_int_eq(symlink(at("a.gguf"), link), 0);
@@ -635,7 +635,7 @@ START_TEST(destinations_are_checked)
             "is the source");
     refuses(at("a.gguf"), at("folder"), NULL, TSR_ERR_INVALID, "folder exists");
     refuses(at("folder"), work.path, NULL, TSR_ERR_INVALID, "exists");
-    /* Files of another conversion are replaced or removed, others stay. */
+    /* Files of an earlier conversion are replaced or removed, and other files stay. */
     copy_file(TEST_DATA "/model/README.md", at("folder/README.md"));
     copy_file(TEST_DATA "/tokenizer/mini-gpt2.tokenizer.json", at("folder/tokenizer.json"));
     ck_assert_ok(tsr_model_convert(at("a.gguf"), at("folder"),
@@ -666,7 +666,7 @@ START_TEST(a_conversion_that_stops_leaves_nothing)
 }
 END_TEST
 
-#ifndef _WIN32 /* no limits of files */
+#ifndef _WIN32 /* Windows has no limits on file sizes */
 START_TEST(a_full_disk_is_an_error)
 {
     signal(SIGXFSZ, SIG_IGN);

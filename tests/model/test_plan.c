@@ -1,4 +1,5 @@
-/* What ranks will hold, and what would fit. That models keep the planned bytes is in families.c. */
+/* Plans of what ranks will hold, and of what would fit. families.c checks that models keep the
+ * planned bytes. */
 #include "base/fault.h"
 #include "support/check_main.h"
 #include "tessera/model.h"
@@ -31,7 +32,7 @@ START_TEST(params_are_checked)
 }
 END_TEST
 
-/* The sum over all ranks is the model, and what each rank has twice are norms only. */
+/* The sum over all ranks is the model, and only norms are on more than one rank. */
 START_TEST(shares_add_up)
 {
     tsr_model_rank_plan one, four[4];
@@ -50,7 +51,7 @@ START_TEST(shares_add_up)
 }
 END_TEST
 
-/* Checks what fits by planning it. */
+/* Checks what would fit by planning it. */
 START_TEST(what_would_fit_fits)
 {
     tsr_model_rank_plan ranks[TSR_MODEL_PLAN_MAX_ADVICE];

@@ -1,4 +1,4 @@
-/* Rows that several threads quantise: the blocks and the errors of one thread. */
+/* Several threads quantise rows. The blocks and errors must be those of one thread. */
 #include <math.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ START_TEST(rows_of_several_threads)
     ck_assert_ok(tsr__quantize_rows(dtypes[_i], values, ROWS, COLUMNS, blocks, bytes));
     ck_assert(memcmp(blocks, expected, bytes) == 0);
 
-    values[ROWS * COLUMNS - 5] = NAN; /* in the last thread's rows */
+    values[ROWS * COLUMNS - 5] = NAN; /* one of the last thread's rows */
     ck_assert_error(tsr_quantize(dtypes[_i], values, ROWS * COLUMNS, expected, bytes),
                     TSR_ERR_INVALID, "quantize: element 358395 is NaN");
     ck_assert_error(tsr__quantize_rows(dtypes[_i], values, ROWS, COLUMNS, blocks, bytes),

@@ -1,4 +1,4 @@
-/* Filters of logits against recorded distributions, and draws. */
+/* Compares filters of logits with recorded distributions, and tests draws. */
 #include <math.h>
 
 #include "support/golden_tensor.h"

@@ -22,7 +22,7 @@ static uint64_t write_header(char *header, size_t size, int vocabulary)
 {
     static const struct {
         const char *name;
-        int rows, columns; /* 0: as many as tokens; one dimension only */
+        int rows, columns; /* rows 0: as many as tokens; columns 0: one dimension */
     } tensors[] = {{"model.embed_tokens.weight", 0, 32},
                    {"model.norm.weight", 32, 0},
                    {"model.layers.0.input_layernorm.weight", 32, 0},

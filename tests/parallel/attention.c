@@ -1,4 +1,5 @@
-/* Self-attention, normalisation and blocks against double precision and central differences. */
+/* Compares self-attention, normalisation and blocks with double precision and central
+ * differences. */
 #include "parallel/host_transformer.h"
 #include "parallel/linear_case.h"
 
@@ -96,8 +97,8 @@ static void check_gradients(run *r, const double *dy, double times)
     }
 }
 
-/* Runs forward passes with and without saving, two backward passes, whose gradients add up, and one
- * without dx. */
+/* Runs forward passes with and without saving; two backward passes, whose gradients are added; and
+ * one backward pass without dx. */
 static void run_all(run *r, uint64_t sequence)
 {
     host_model *h = &r->host;
@@ -334,7 +335,7 @@ static uint64_t fnv(uint64_t hash, const void *data, size_t size)
     return hash;
 }
 
-/* The factors by which dropout multiplies a branch of the complete tensor. */
+/* Returns the factors by which dropout multiplies a branch of the complete tensor. */
 static double *mask_of(const char *name, const char *branch, float p,
                        const tsr_random_params *random, int64_t count)
 {

@@ -1,4 +1,4 @@
-/* Unequal ranks: measured rates, and the efficiency of divisions by them. */
+/* Ranks of different speeds: measured rates, and the efficiency of divisions by them. */
 #include "parallel/spmd.h"
 
 #include "support/random.h"
@@ -44,8 +44,8 @@ CASE(rate_mistakes, "calibrate: mistakes are refused")
           "calibrate: dtype is i32; f32, f16 or bf16 is needed");
 }
 
-/* Returns the efficiency of dividing `length` by these rates, or evenly, in units of `align`. It
- * simulates the time that all ranks take, as a check of the formula. */
+/* Returns the efficiency of dividing `length` by these rates, or evenly, in units of `align`.
+ * Simulates the time that all ranks take, as a check of the formula. */
 static double simulated(uint64_t length, int count, const double *rates, bool weighted,
                         uint64_t align)
 {

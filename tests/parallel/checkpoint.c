@@ -1,4 +1,4 @@
-/* Checkpoints that several ranks write and read: every grid writes the same file. */
+/* Checkpoints that several ranks write and read. Every grid writes the same file. */
 #include "parallel/fsdp_case.h"
 
 #include <unistd.h>
@@ -7,7 +7,7 @@
 
 /* Grids -------------------------------------------------------------------------------------- */
 
-/* The first `data` × `tensor` ranks; the others do not take part. */
+/* The first `data` × `tensor` ranks are a grid; the others do not take part. */
 typedef struct grid {
     int data, tensor;
     bool has_me;
@@ -66,7 +66,7 @@ static void through(const grid *g, const char *path, const uint8_t *want, uint64
         uint64_t size;
         OK(tsr_shard_strategy_create(tsr_shard_strategy_params(.kind = kinds[k]), &strategy));
         grid_model(g, strategy, &m);
-        /* The checkpoint is there as a file and in parts. */
+        /* The same checkpoint exists as a file and in parts. */
         OK(tsr_fsdp_load(m.sharded, path,
                          tsr_fsdp_file_params(.world = g->world, .parts = k == 1)));
         CHECK(tsr_fsdp_steps(m.sharded) == 2, "%lld steps", (long long)tsr_fsdp_steps(m.sharded));

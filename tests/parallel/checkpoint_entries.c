@@ -1,5 +1,5 @@
-/* Entries of checkpoints: what must be the same on all ranks, and failures on one rank, which leave
- * no file. */
+/* Entries of checkpoints: values that must be the same on all ranks, and failures on one rank,
+ * which leave no file. */
 #include "parallel/fsdp_case.h"
 
 #include <errno.h>
@@ -8,7 +8,8 @@
 
 #include "base/fault.h"
 
-/* The error text on rank `of`, and on the other ranks. */
+/* Returns this rank's text for an error that occurs on rank `of`. On the other ranks, the text
+ * names that rank. */
 static const char *told_by(int of, const char *who, const char *text)
 {
     static char said[512];
@@ -103,7 +104,7 @@ CASE(repeated, "checkpoint: a view that repeats elements is saved, and refused b
         unlink(path);
 }
 
-/* A tensor [8,ranks,3], divided along dim 1, of which one byte changes. */
+/* A tensor [8,ranks,3] is divided along dim 1. One of its bytes changes. */
 CASE(damaged, "checkpoint: a tensor that ranks read in parts is verified by all of them together")
 {
     char path[SHARED_PATH], want[256], tail[256];
@@ -139,7 +140,8 @@ CASE(damaged, "checkpoint: a tensor that ranks read in parts is verified by all 
     if (world)
         OK(tsr_comm_barrier(world));
     snprintf(want, sizeof want, "checkpoint_load: %s: the data of 'cube' are damaged", path);
-    /* Divisions by columns, by rows, and none: every rank reads all of it. */
+    /* The tensor is divided by columns, by rows, and not at all, so that every rank reads all of
+     * it. */
     tsr_checkpoint_entry rows = whole;
     rows.shard_dim = 0;
     rows.offset = my_rank == 0 ? 0 : my_rank < 8 ? my_rank : 8;
@@ -154,7 +156,7 @@ CASE(damaged, "checkpoint: a tensor that ranks read in parts is verified by all 
         OK(tsr_checkpoint_load(path, world, NULL, 1, ways[i],
                                tsr_checkpoint_params(.no_checksums = true)));
     }
-    /* No rank reads the last rank's part, so the tensor cannot be verified. */
+    /* No rank reads the last rank's part, so the checksum of the tensor cannot be verified. */
     e.count = my_rank == ranks - 1 ? 0 : e.count;
     OK(tsr_checkpoint_load(path, world, NULL, 1, &e, NULL));
     if (ranks > 1)
@@ -231,7 +233,7 @@ CASE(disagreement, "checkpoint: ranks whose entries differ write nothing")
         unlink(path);
 }
 
-/* A half of the rows and a half of the columns have the same offset and length along their
+/* Half of the rows and half of the columns have the same offset and length along their
  * dimensions. */
 CASE(dimensions, "checkpoint: ranks that divide along different dimensions write nothing")
 {
@@ -254,7 +256,7 @@ CASE(dimensions, "checkpoint: ranks that divide along different dimensions write
               said_by(1, "entry 0, 'x' f32 [4,4] with shard_dim 1, is different on rank 0"));
         CHECK(!exists(path), "%s is there", path);
     }
-    /* All of dim 0, with both shard_dim -1 and 0. */
+    /* Each rank has all of dim 0, some with shard_dim -1 and some with 0. */
     e.shard_dim = my_rank % 2 == 0 ? -1 : 0;
     e.offset = 0;
     e.length = 4;
@@ -284,7 +286,7 @@ static tsr_checkpoint_entry pair(int32_t data[2])
                                   .data = data};
 }
 
-/* Saves a model of one file with an index. Only the file's header has `epoch`. */
+/* Saves a model in one file with an index. Only the file's header has the metadata `epoch`. */
 static void save_indexed(const char *folder, const char *epoch)
 {
     char path[3 * SHARED_PATH];
@@ -311,7 +313,7 @@ static void remove_indexed(const char *folder)
     }
 }
 
-/* All ranks load `file` of folders[0], except the last, which loads that of folders[1]. */
+/* All ranks load `file` of folders[0], except the last rank, which loads that of folders[1]. */
 static void load_apart(char folders[2][SHARED_PATH], const char *file)
 {
     const int last = ranks - 1;

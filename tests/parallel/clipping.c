@@ -1,4 +1,4 @@
-/* The norm of all gradients and clipping by it: comparison with PyTorch, every way to divide
+/* The norm of all gradients, and clipping by it: comparison with PyTorch, every way to divide
  * parameters, loss scaling and accumulation, weight decay of matrices only. */
 #include "parallel/fsdp_case.h"
 
@@ -87,7 +87,7 @@ static void golden_finish(golden *g)
     }
 }
 
-/* Checks a parameter that was 0 before a step of SGD with a rate of 1: it is the negative
+/* Checks a parameter that was 0 before a step of SGD with a rate of 1: it must be the negative
  * gradient. */
 static void check_parameter(const golden *g, int i, const tsr_tensor *tensor, int64_t first,
                             const char *way)
@@ -127,8 +127,8 @@ static void clip_and_step(tsr_optimizer *optimizer, const golden *g)
     OK(tsr_optimizer_step(optimizer, 1));
 }
 
-/* All ranks have every tensor in full or, if `divided`, parts along dim 0 of the tensors with
- * several elements. */
+/* Checks tensors that all ranks have in full or, if `divided`, tensors whose parts along dim 0 the
+ * ranks have (tensors of one element are not divided). */
 static void check_tensors(const golden *g, bool divided)
 {
     tsr_optimizer *optimizer = sgd_optimizer();
@@ -168,7 +168,8 @@ static void check_tensors(const golden *g, bool divided)
     }
 }
 
-/* Shards, with gradients that only rank 0 contributes. Every second tensor is always gathered. */
+/* Checks sharded tensors. Only rank 0 contributes gradients. Every second tensor is always
+ * gathered. */
 static void check_shards(const golden *g)
 {
     static const char *const gather[] = {"1", "3", "5", "7", NULL};
@@ -218,7 +219,7 @@ CASE(clip_golden, "clipping: PyTorch's numbers, whole, divided and sharded")
     int compared = 0;
     json_array_foreach(json_object_get(document, "cases"), i, c)
     {
-        if (decimal(c, "norm_type") != 2) /* tsr_optimizer_clip does not support the others */
+        if (decimal(c, "norm_type") != 2) /* tsr_optimizer_clip supports only this norm */
             continue;
         golden g = golden_of(c);
         check_tensors(&g, false);
@@ -251,8 +252,8 @@ static tsr_layer *mlp_in(tsr_group *in, tsr_dtype dtype)
     return mlp;
 }
 
-/* Adds `scale` times the gradients of rows first … first + rows − 1, which are the same on all
- * ranks. */
+/* Runs a pass that adds `scale` times the gradients of rows first … first + rows − 1, which are the
+ * same on all ranks. */
 static void mlp_pass(tsr_layer *mlp, int64_t first, int64_t rows, float scale)
 {
     double *x_values = doubles(rows * IN), *dy_values = doubles(rows * OUT);
@@ -314,8 +315,8 @@ CASE(clip_layers, "clipping: tensor-parallel layers have the norm of the whole l
     tsr_group_destroy(&alone);
 }
 
-/* Self-attention in which every rank keeps the parameters of all kv heads, once there are more
- * ranks than those. */
+/* Returns the norm of the gradients of self-attention. If there are more ranks than kv heads, every
+ * rank keeps the parameters of all kv heads. */
 static double attention_norm_in(tsr_group *in)
 {
     tsr_layer *layer = NULL;
@@ -352,8 +353,8 @@ CASE(clip_attention, "clipping: kv heads that all ranks keep count once")
     tsr_group_destroy(&alone);
 }
 
-/* The norm of a model's gradients after a pass over all rows, which are divided among the data
- * ranks. */
+/* Returns the norm of a model's gradients after a pass over all rows, which are divided among the
+ * data ranks. */
 static double model_norm(const model_case *c, int data_rank, int data_ranks)
 {
     model m;
@@ -415,7 +416,7 @@ typedef struct part {
     tsr_tensor *tensor, *grad;
 } part;
 
-/* Columns offset … offset + length − 1 of a [2,12] parameter with gradients of 1. */
+/* Returns columns offset … offset + length − 1 of a [2,12] parameter with gradients of 1. */
 static part part_of(int64_t offset, int64_t length)
 {
     part p = {.optimizer = sgd_optimizer()};
@@ -586,7 +587,7 @@ CASE(clip_once, "clipping: it holds for one step, until gradients are set to 0")
     tsr_optimizer *optimizer = sgd_optimizer();
     OK(tsr_optimizer_add_tensor(optimizer, "t", tensor, grad));
     OK(tsr_optimizer_clip(optimizer, 1, NULL, NULL));
-    OK(tsr_optimizer_clip(optimizer, 2, NULL, NULL)); /* replaces the first call */
+    OK(tsr_optimizer_clip(optimizer, 2, NULL, NULL)); /* replaces the result of the first call */
     OK(tsr_optimizer_step(optimizer, 1));
     OK(tsr_optimizer_step(optimizer, 1));
     double *value = values_of(tensor);
@@ -604,8 +605,8 @@ CASE(clip_once, "clipping: it holds for one step, until gradients are set to 0")
     tsr_tensor_destroy(&grad);
 }
 
-/* Two optimizers with the same gradients, one of which computes its factor
- * while the host goes on. */
+/* Compares two optimizers with the same gradients. One of them computes its factor on the device
+ * while the host continues. */
 static void check_deferred(float max_norm, float loss_scale)
 {
     tsr_layer *mlp = mlp_in(group, TSR_F32), *other = mlp_in(group, TSR_F32);
@@ -619,7 +620,7 @@ static void check_deferred(float max_norm, float loss_scale)
         mlp_pass(mlp, step, ROWS, loss_scale);
         mlp_pass(other, step, ROWS, loss_scale);
         OK(tsr_optimizer_clip(now, max_norm, &at_once, &norm[step]));
-        if (step > 0) { /* the norm of the step before */
+        if (step > 0) { /* reads the norm of the previous step */
             OK(tsr_optimizer_norm(later, &got));
             CHECK(got == norm[step - 1], "step %d: %.17g and %.17g", step, got, norm[step - 1]);
         }
@@ -628,7 +629,7 @@ static void check_deferred(float max_norm, float loss_scale)
         OK(tsr_optimizer_step(later, 0.5f));
         OK(tsr_optimizer_zero_grad(now));
         OK(tsr_optimizer_zero_grad(later));
-        /* The next norms are of the same parameters, so that they have the same bits. */
+        /* Gives both the same parameters, so that the next norms have the same bits. */
         check_layers_same(other, mlp, "deferred", 2e-6);
         for (int i = 0; i < tsr_layer_parameter_count(mlp); i++)
             OK(tsr_copy(queue, tsr_layer_parameter(other, i)->tensor,
@@ -652,7 +653,7 @@ CASE(deferred, "clipping: a norm that is read later makes the same steps")
     check_deferred(1000, 1);
 }
 
-/* The state of a step that overflows does not change either. */
+/* If a step overflows, its state does not change either. */
 CASE(deferred_overflow, "clipping: a norm that is read later and is not finite skips the step")
 {
     tsr_layer *mlp = mlp_in(group, TSR_F32), *unchanged = mlp_in(group, TSR_F32);
@@ -751,8 +752,8 @@ static uint8_t *decayed_model(tsr_group *in, const char *const *gather, uint64_t
     return bytes;
 }
 
-/* The order of the additions in the norm depends on the shards, so all bits agree only for the
- * shards of one rank and for everything gathered. */
+/* The order of the additions in the norm depends on the shards. Therefore all bits agree only if
+ * one rank has all shards, or if everything is gathered. */
 CASE(decay_models, "optimizer: decay_matrices and clipping have the same bits in FSDP models")
 {
     tsr_group *alone = NULL;
@@ -817,15 +818,15 @@ CASE(clip_mistakes, "clipping: mistakes are errors that name the values")
     model_finish(&m);
 }
 
-/* Clips again and again, and lets each allocation of the last rank fail in turn. With `anew` each
- * call is the first one of its optimizer, which also computes the shares of the ranks. */
+/* Clips repeatedly, and lets each allocation of the last rank fail in turn. With `anew` each call
+ * is the first one of its optimizer, which also computes the shares of the ranks. */
 static void clip_with_failures(bool anew)
 {
     tsr_layer *mlp = mlp_in(group, TSR_F32);
     tsr_optimizer *optimizer = sgd_optimizer();
     OK(tsr_optimizer_add_layer(optimizer, mlp));
     mlp_pass(mlp, 0, ROWS, 1);
-    OK(tsr_optimizer_clip(optimizer, 1, NULL, NULL)); /* shares and pipelines exist from now on */
+    OK(tsr_optimizer_clip(optimizer, 1, NULL, NULL)); /* creates the shares and pipelines */
     int32_t reached = 1, failed = 0;
     for (uint64_t nth = 0; reached; nth++) {
         if (anew) {
@@ -853,7 +854,7 @@ static void clip_with_failures(bool anew)
     tsr_layer_destroy(&mlp);
 }
 
-/* A rank that runs out of memory sends that to the others, which return an error. */
+/* A rank that runs out of memory sends this news to the others, and all return an error. */
 CASE(clip_failures, "clipping: no rank waits for one that failed")
 {
     clip_with_failures(false);

@@ -1,4 +1,4 @@
-/* Collective operations on tensors, compared with arithmetic on the host. */
+/* Compares collective operations on tensors with arithmetic on the host. */
 #include "parallel/group/group.h"
 #include "parallel/spmd.h"
 
@@ -6,7 +6,8 @@
 
 static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16, TSR_I32, TSR_U8};
 
-/* Rank r's tensor of a case: small integers, so that sums are exact in every dtype. */
+/* Returns rank r's tensor of a case. It has small integers, so that sums are exact in every
+ * dtype. */
 static double *whole_numbers(uint64_t sequence, int rank, int64_t count)
 {
     double *values = doubles(count);
@@ -126,7 +127,7 @@ CASE(broadcast, "broadcast gives every rank the root's tensor")
         }
 }
 
-/* The size of rank r's part along the divided dimension. */
+/* Returns the size of rank r's part along the divided dimension. */
 static int64_t part_size(int kind, int r)
 {
     return kind == 0 ? 3 : kind == 1 ? (r * 7 + 2) % 5 : r == ranks - 1 ? 20000 : 100;
@@ -250,7 +251,7 @@ CASE(bits_agree, "direct and staged sums have the same bits")
 
 CASE(requests, "requests end in any order, and those of other groups progress too")
 {
-    enum { REQUESTS = 150 }; /* more than a communicator has in progress at one time */
+    enum { REQUESTS = 150 }; /* more than a communicator can have in progress at one time */
     tsr_tensor *tensors[REQUESTS];
     tsr_group_request *requests[REQUESTS] = {0};
     const int64_t shape[] = {3000};
@@ -352,7 +353,7 @@ CASE(groups, "groups return their rank, size, stream and communicator")
 }
 
 /* Returns whether the communicator can read the tensors of every rank in place. TEST_DISCRETE names
- * the ranks that stage; with TEST_GPU, at least one rank's device is not a CPU driver. */
+ * the ranks that use staging. With TEST_GPU, at least one rank's device is no CPU driver. */
 static bool all_ranks_share_tensors(void)
 {
     const char *discrete = getenv("TEST_DISCRETE");
@@ -482,7 +483,7 @@ CASE(mistakes, "mistakes in the arguments of operations are named")
     tsr_tensor_destroy(&wrong);
 }
 
-/* Each rank sends another number of elements, in several pieces through host memory, and one sends
+/* Each rank sends another number of elements, in several pieces through host memory; one rank sends
  * none. Several exchanges are in progress at the same time. */
 CASE(exchange, "fsdp: copies need exchanges: each rank sends to one rank and receives from another")
 {

@@ -22,9 +22,9 @@
 typedef struct worker {
     elastic_shared *shared;
     const elastic_job *job;
-    int number; /* of this process */
+    int number; /* the number of this process */
     tsr_comm *world;
-    bool is_first; /* the communicator is the harness's */
+    bool is_first; /* the communicator belongs to ranks.c */
     tsr_device *device;
     tsr_stream *stream;
     tsr_group *group;
@@ -34,9 +34,9 @@ typedef struct worker {
     int sampler_ranks;
     int64_t sampled_from; /* the step that begins with item `first_item` of the sampler */
     uint64_t first_item;
-    int64_t looked_at; /* the step before which ranks have looked for newcomers */
-    int grows;         /* since this process takes part, and that by which it has joined */
-    int rebuilding;    /* number of the present one */
+    int64_t looked_at; /* the last step before which the ranks looked for newcomers */
+    int grows;         /* since this process takes part, including the one by which it joined */
+    int rebuilding;    /* the number of the present rebuilding */
     bool moving, armed, has_rebuilt;
 } worker;
 
@@ -90,7 +90,8 @@ static bool is_victim(elastic_point point, int64_t at)
     return find_loss(point, at)->victims >> w.number & 1;
 }
 
-/* Kills this process if the job says so. Returns whether it is one of those behind. */
+/* Kills this process if the job has a loss at this point. Returns whether the process fails here
+ * while others succeed (`behind`). */
 static bool come_to(elastic_point point, int64_t at)
 {
     if (is_victim(point, at))
@@ -109,7 +110,7 @@ tsr_status __wrap_tsr_comm_barrier(tsr_comm *comm)
     TSR__TRY(__real_tsr_comm_barrier(comm));
     _Atomic int *passed = &w.shared->passed[w.step % ELASTIC_PASSED];
     atomic_fetch_add(passed, 1);
-    /* No rank is killed before the others know that all have come to the barrier. */
+    /* A victim waits until all ranks have come to the barrier, so that the others pass it. */
     for (int ms = 0; ms < 60000 && is_victim(POINT_AFTER_BARRIER, w.step) &&
                      atomic_load(passed) < tsr_comm_size(comm);
          ms++)
@@ -295,8 +296,8 @@ static void need_equal_files(const char *a, const char *b)
         rank_fail("%s and %s differ", a, b);
 }
 
-/* Checks the rebuilt model against the file of an undisturbed job, and loads
- * a twin from this file. */
+/* Checks the rebuilt model against the file of an undisturbed job, and loads a twin from that
+ * file. */
 static tsr_status compare_rebuilt(void)
 {
     char path[256], other[256];
@@ -340,7 +341,7 @@ static void use(tsr_comm *comm)
     tsr_comm_set_timeout(comm, timeout_ns());
 }
 
-/* The sampler is at the present step. */
+/* Uses this sampler, which is at the present step. */
 static void use_sampler(tsr_sampler *sampler)
 {
     w.sampler = sampler;
@@ -349,7 +350,7 @@ static void use_sampler(tsr_sampler *sampler)
     w.first_item = tsr_sampler_position(sampler);
 }
 
-/* Divides what is left of the epoch among the ranks. */
+/* Divides the rest of the epoch among the ranks. */
 static tsr_status rebuild_sampler(void)
 {
     struct {
@@ -374,7 +375,7 @@ static tsr_status rebuild_sampler(void)
     return TSR_OK;
 }
 
-/* Builds everything for the ranks of the present communicator. */
+/* Builds all objects for the ranks of the present communicator. */
 static tsr_status rebuild(void)
 {
     tsr_group *old = w.group;
@@ -405,7 +406,8 @@ static tsr_status rebuild(void)
          (tsr_fsdp_steps(w.model) >= w.step && tsr_fsdp_steps(w.model) <= w.step + 1));
     w.step = tsr_fsdp_steps(w.model);
     TSR__TRY(rebuild_sampler());
-    /* After the first loss, sums are in another order than those of the undisturbed job. */
+    /* After the first loss, sums are added in another order than in the undisturbed job, so only
+     * the first rebuilt model is compared. */
     const bool is_first = !w.has_rebuilt;
     if (is_first)
         atomic_store(&w.shared->resumed_at, (int)w.step);
@@ -427,8 +429,8 @@ static tsr_status join(bool *is_out)
     return rebuild();
 }
 
-/* Goes on with the ranks that are left; if this process is out, joins them. Returns false if this
- * process cannot. */
+/* Continues with the ranks that are left. If this process is out, joins them. Returns false if this
+ * process cannot continue. */
 static bool go_on(bool is_out)
 {
     const double from = seconds_now();
@@ -448,7 +450,7 @@ static bool go_on(bool is_out)
             status = rebuild();
         } else if (status == TSR_ERR_PEER_LOST) {
             atomic_fetch_add(&w.shared->left_out, 1);
-            is_out = true; /* the others have gone on without this rank */
+            is_out = true; /* the others have continued without this rank */
         }
     }
     const int ms = (int)(1e3 * (seconds_now() - from));
@@ -528,7 +530,7 @@ static tsr_status check_values(void)
     return TSR_OK;
 }
 
-/* Whether all ranks must end now. */
+/* Sets *finish to whether all ranks must end now. */
 static tsr_status must_finish(bool *finish)
 {
     int32_t told = w.job->steps ? w.step >= w.job->steps : atomic_load(&w.shared->finish);
@@ -539,7 +541,7 @@ static tsr_status must_finish(bool *finish)
 
 static tsr_status look_for_newcomers(void)
 {
-    /* Another program may have the port for a while. */
+    /* Another program may use the port for a while, so growing is tried several times. */
     for (int i = 0; i < 10 && w.job->joins_at && w.step == w.job->joins_at && w.grows == 0; i++)
         TSR__TRY(grow(5000 * MS));
     if (!w.job->always_grows || w.step % 8 != 4 || w.looked_at == w.step)

@@ -1,11 +1,12 @@
-/* Makes every host allocation fail in turn: each failure must be reported, and nothing may leak,
- * which the end of the program checks. Also ranks that leave, which the others must notice. */
+/* Makes every host allocation fail in turn. Each failure must be reported, and nothing may leak,
+ * which the end of the program checks. Also tests ranks that leave, which the others must
+ * notice. */
 #include "base/fault.h"
 #include "parallel/fsdp/fsdp.h"
 #include "parallel/fsdp_case.h"
 
-/* Creates a group of all ranks, and waits until all of them have it, so that a rank that leaves it
- * later does not fail the creation on another rank. */
+/* Creates a group of all ranks, and waits until all of them have it. Otherwise, a rank that leaves
+ * it later might make the creation fail on another rank. */
 static tsr_group *new_group(tsr_comm *comm, bool force_staging)
 {
     tsr_group *of_all = NULL;
@@ -23,8 +24,8 @@ static tsr_group *new_group(tsr_comm *comm, bool force_staging)
         }                                                                                          \
     } while (0)
 
-/* Runs some of every kind of layer and operation, and destroys everything it has created, also
- * after a failure. */
+/* Runs some layers and operations of every kind, and destroys everything it has created, also after
+ * a failure. */
 static tsr_status workload(tsr_group *on, tsr_tensor *x, tsr_tensor *dy, tsr_tensor *indices)
 {
     tsr_status status = TSR_OK;
@@ -103,8 +104,8 @@ static void free_inputs(inputs *in)
     tsr_tensor_destroy(&in->indices);
 }
 
-/* Whether there was no memory for a new batch, so that the full one was submitted and recording
- * continued. Nothing fails then. */
+/* Set if there was no memory for a new batch. The full batch is then submitted, recording
+ * continues, and no call fails. */
 static bool went_on;
 
 static void note_full_batch(void *user, tsr_log_level level, const char *message)
@@ -141,8 +142,8 @@ CASE(allocations_alone, "every allocation of layers fails in turn, with one rank
     free_inputs(&in);
 }
 
-/* Lets a backward pass fail at allocation `nth`, with gradients that are 1000 but count as 0, and
- * runs a second one, which succeeds. Returns whether the first has failed. */
+/* Lets a backward pass fail at allocation `nth`, with gradients that are 1000 but count as 0. Then
+ * runs a second pass, which succeeds. Returns whether the first one has failed. */
 static bool retry_backward(tsr_layer *layer, tsr_tensor *x, tsr_tensor *dy, uint64_t nth)
 {
     tsr_layer_saved *saved = NULL;
@@ -212,8 +213,8 @@ static tsr_status adamw_step(model *m)
                                &(tsr_adamw_params){.learning_rate = 0.01f, .epsilon = 1e-3f});
 }
 
-/* Runs a step in which the step of parameter `at` fails, so that the gradient is kept, and calls it
- * again. If there is no such parameter, nothing fails. */
+/* Runs a step in which the step of parameter `at` fails, so that its gradient is kept, and repeats
+ * the call. If there is no such parameter, nothing fails. */
 static uint8_t *step_in_two(int at, uint64_t *size)
 {
     model m;
@@ -273,7 +274,7 @@ CASE(one_fails, "if one rank fails, the others get an error, and so do all later
             bool reached = my_rank == 0 && tsr__fault_site() != NULL;
             tsr__fault_disarm();
             CHECK(my_rank > 0 || !reached || status != TSR_OK, "rank 0 did not notice");
-            /* A rank that has failed destroys its group, and then no rank can continue. */
+            /* If a rank has failed, it destroys its group, and then no rank can continue. */
             if (status != TSR_OK)
                 tsr_group_destroy(&of_all);
             else

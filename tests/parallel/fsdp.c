@@ -1,4 +1,4 @@
-/* Sharded parameters: the bits of training, and the memory that the plan predicts. */
+/* Sharded parameters: the bits after training, and the memory that the plan predicts. */
 #include "gpu/device/device.h"
 #include "parallel/fsdp_case.h"
 
@@ -8,7 +8,8 @@
 
 /* Strategies --------------------------------------------------------------------------------- */
 
-/* A strategy of the test: ranges in the opposite order of the ranks. */
+/* A strategy that the test implements: the ranges of each parameter are in the opposite order of
+ * the ranks. */
 static tsr_status backwards(void *user, const tsr_shard_request *request, tsr_shard_range *ranges)
 {
     (void)user;
@@ -129,7 +130,7 @@ CASE(whole_layers, "fsdp: the values of layers that are not deferred are kept")
 
 /* Copies ------------------------------------------------------------------------------------- */
 
-/* Checks the copy of another rank's shard: that rank sends the shard for comparison. */
+/* Checks the copy of another rank's shard. That rank sends the shard, for comparison. */
 static void check_copy(tsr_fsdp *m, const char *what, const tsr_tensor *own, const tsr_tensor *copy)
 {
     uint64_t own_size, size;
@@ -162,8 +163,8 @@ static void check_copies(tsr_fsdp *m, const char *what)
     }
 }
 
-/* Steps with another number of passes than the step before, without any, and with a gradient that
- * one rank changes. */
+/* Makes steps with different numbers of passes, without any pass, and with a gradient that one rank
+ * changes. */
 static void pass_of_other_kind(model *m)
 {
     tsr_fsdp_shard shard = {{0}, NULL, NULL, NULL, NULL, NULL};
@@ -220,7 +221,7 @@ static void copy_through(const way *w, tsr_dtype dtype)
     check_copies(m.sharded, w->name);
     OK(tsr_fsdp_load(m.sharded, path, tsr_fsdp_file_params(.model_only = true)));
     check_copies(m.sharded, w->name);
-    unlink(path); /* the first that comes */
+    unlink(path); /* by whichever rank is first */
     model_finish(&m);
     tsr_shard_strategy_destroy(&strategy);
 }
@@ -344,7 +345,7 @@ static void look_at(peak *p)
     p->most = used > p->most ? used : p->most;
 }
 
-/* Units of the caller's own parameters: their passes need no memory except the model's. */
+/* Trains units of the caller's own parameters, whose passes need no memory except the model's. */
 static void train_big(tsr_fsdp *m, peak *p)
 {
     for (int step = 0; step < 2; step++) {
@@ -404,7 +405,7 @@ static void check_memory(const way *w)
     CHECK(said.gathered_bytes == (slots ? ahead * unit : 0) &&
               said.unreduced_bytes == said.gathered_bytes,
           "%llu bytes gathered", (unsigned long long)said.gathered_bytes);
-    /* Five kinds of memory are each rounded up to pages, and shards to 64 bytes. */
+    /* Each kind of memory is rounded up to pages, and each shard to 64 bytes. */
     const uint64_t slack = 64 * 4 * BIG_UNITS + 7 * 65536;
     CHECK(p.most >= said.total_bytes && p.most <= said.total_bytes + slack,
           "%s: %llu bytes at the peak, %llu said", w->name, (unsigned long long)p.most,
@@ -421,7 +422,7 @@ CASE(memory, "fsdp: peak memory per rank is that of the plan and of two units")
     check_memory(&(way){.name = "data parallelism", .gather = everything});
 }
 
-int adamw_steps; /* calls since it was set to 0 */
+int adamw_steps; /* calls since it was last set to 0 */
 int adamw_failing_step = -1;
 tsr_status __real_tsr__adamw_step(tsr_stream *stream, tsr_tensor *parameter,
                                   const tsr_tensor *gradient, tsr_tensor *moment1,
@@ -472,8 +473,8 @@ static void check_chunks(const model_case *c)
     }
 }
 
-/* Limits the size of one allocation after the memory has been allocated. The chunks determine how
- * many parameters are stepped together, and the bits must not depend on that. */
+/* After the memory has been allocated, limits the size of one allocation. The number of chunks
+ * decides how many parameters are stepped together, and the bits must not depend on it. */
 CASE(chunks, "fsdp: shards that exceed one allocation use several; others are stepped together")
 {
     check_chunks(&(model_case){.dtype = TSR_F32});
@@ -554,7 +555,7 @@ CASE(shards, "fsdp: shards are those of the plan, and values written to them are
     model_finish(&m);
 }
 
-/* Dimensions of size 0 are allowed everywhere, even if nothing else needs memory for a unit. */
+/* Dimensions of size 0 are allowed everywhere, even if nothing else in the unit needs memory. */
 CASE(nothing, "fsdp: units whose parameters have no elements are used and stepped")
 {
     const tsr_parameter empty[] = {

@@ -53,7 +53,7 @@ void model_finish(model *m)
     tsr_group_destroy(&m->alone);
 }
 
-/* Rows of a batch, which is the same for any number of ranks. */
+/* Returns rows of a batch, which is the same for any number of ranks. */
 static tsr_tensor *rows_of(uint64_t sequence, int64_t first, int64_t rows, int64_t columns)
 {
     double *values = doubles(rows * columns);
@@ -135,7 +135,7 @@ uint8_t *model_bytes(model *m, uint64_t *size)
     uint8_t *data = file_bytes(path, size);
     if (comm)
         OK(tsr_comm_barrier(comm));
-    unlink(path); /* the first that comes */
+    unlink(path); /* by whichever rank is first */
     return data;
 }
 

@@ -1,4 +1,5 @@
-/* A small model of three layers, trained on rank-dependent data with sharded parameters. */
+/* A small model of three layers with sharded parameters. Each rank trains it with its own rows of a
+ * batch. */
 #ifndef TESTS_PARALLEL_SHARDED_CASE_H
 #define TESTS_PARALLEL_SHARDED_CASE_H
 
@@ -7,7 +8,7 @@
 #define MODEL_LAYERS 3
 #define MODEL_ROWS 6 /* rows of a rank's batch */
 
-/* The pattern that always gathers every parameter: data parallelism. */
+/* The pattern that always gathers every parameter, as in plain data parallelism. */
 extern const char *const everything[];
 
 typedef struct model_case {
@@ -24,18 +25,19 @@ typedef struct model {
     tsr_comm *world; /* all ranks of a grid; NULL: those of the group */
 } model;
 
-/* Weights depend on the parameters' names only. */
+/* Creates the model. Its weights depend only on the parameters' names. */
 void model_make(const model_case *c, model *out);
 void model_finish(model *m);
 
 /* Runs forward and backward passes with rows first … first + rows − 1 of a global batch. The loss
  * is the sum over outputs of y · target, times `scale`. */
 void model_pass(model *m, int64_t first, int64_t rows, uint64_t sequence, float scale);
-/* Runs step number `step`, with its batch of MODEL_ROWS rows for each of `data_ranks`. */
+/* Runs step number `step`. Its batch has MODEL_ROWS rows for each of `data_ranks`. */
 void model_step(model *m, int64_t step, int data_rank, int data_ranks);
 void model_update(model *m);
 
-/* The path of a file that is the same on all ranks of `comm`, and a file's bytes; free() them. */
+/* Gets the path of a file that is the same on all ranks of `comm`; and reads a file's bytes, for
+ * free(). */
 #define SHARED_PATH 64
 void shared_path(tsr_comm *comm, const char *name, char path[SHARED_PATH]);
 uint8_t *file_bytes(const char *path, uint64_t *size);
@@ -44,9 +46,8 @@ uint8_t *file_bytes(const char *path, uint64_t *size);
  * them. All ranks of the model's group must call it. */
 uint8_t *model_bytes(model *m, uint64_t *size);
 
-/* adamw_steps counts calls of tsr__adamw_step, which the linker replaces, since it was set to 0.
- * The call with number adamw_failing_step, counted from 0, fails with TSR_ERR_NO_MEMORY; -1: none.
- */
+/* The linker replaces tsr__adamw_step. adamw_steps counts its calls since it was set to 0. The call
+ * with number adamw_failing_step, counted from 0, fails with TSR_ERR_NO_MEMORY; -1: none. */
 extern int adamw_steps, adamw_failing_step;
 
 /* Returns the device memory that is in use after all recorded work is done. */

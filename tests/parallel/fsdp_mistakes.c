@@ -106,7 +106,8 @@ CASE(rebuilding_mistakes, "fsdp: mistakes in rebuilding are errors that leave th
     OK(tsr_fsdp_create(&params, &m));
     tsr_fsdp_memory memory;
     tsr_fsdp_memory_usage(m, &memory);
-    /* value, gradient and two moments of each element, once on all ranks together */
+    /* Each element has a value, a gradient and two moments; all ranks together have one copy of
+     * each. */
     int64_t copied = (int64_t)memory.replica_bytes;
     OK(tsr_comm_all_reduce(tsr_group_comm(group), &copied, &copied, 1, TSR_I64, TSR_OP_SUM));
     CHECK(copied == INT64_C(17) * 16, "copies have %lld bytes", (long long)copied);
@@ -206,7 +207,7 @@ static void check_grad(tsr_fsdp *m, uint64_t param, double want)
     free(got);
 }
 
-/* A model of two parameters of the caller, a and b: each is a unit, or both are one. */
+/* Creates a model of the caller's two parameters a and b. Each is a unit, or both are one unit. */
 static void caller_model(int unit_count, const char *const *gather, tsr_fsdp **out)
 {
     static const tsr_parameter p[2] = {
@@ -240,7 +241,7 @@ static void look_while_in_use(const char *const *gather)
         check_grad(m, 1, 2 * pass);
         check_grad(m, 0, 3 * (pass - 1));
         OK(tsr_fsdp_end(m, 0));
-        /* tsr_fsdp_shard_of waits for the gradients of the last pass even while units are in
+        /* tsr_fsdp_shard_of waits for the gradients of the last pass, even while units are in
          * use. */
         OK(tsr_fsdp_begin(m, 0, TSR_PASS_FORWARD));
         check_grad(m, 0, 3 * pass);
@@ -280,7 +281,8 @@ static void wrong_adamw(tsr_fsdp *m)
           "fsdp_adamw_step: beta2 is 1; 0 <= beta2 < 1 is needed");
 }
 
-/* Calls without a gradient, and with one of which ranks after the first have no element. */
+/* Checks that wrong numbers are refused without a gradient, and with a gradient that has elements
+ * only on rank 0. */
 static void refuse_numbers(tsr_optimizer_kind optimizer, void (*wrong)(tsr_fsdp *m))
 {
     tsr_parameter p = {
@@ -350,7 +352,8 @@ CASE(allocations, "fsdp: every allocation fails in turn, without leaks")
 }
 
 /* The second backward pass before a step needs memory for its own gradients. An allocation fails
- * when the reduction of this pass starts, so the pass fails on all ranks. The next one succeeds. */
+ * when the reduction of this pass starts, so the pass fails on all ranks. The next pass
+ * succeeds. */
 static void fail_reduction(const char *const *gather, uint64_t nth)
 {
     const uint64_t before = used_bytes();
@@ -380,7 +383,7 @@ CASE(failed_reduction, "fsdp: a pass whose reduction fails leaves no gradient")
         case_skip("one rank reduces nothing");
         return;
     }
-    /* The last numbers fail when the reduction of the first parameter is already in progress. */
+    /* The largest numbers fail when the reduction of the first parameter is already in progress. */
     const uint64_t sharded[] = {0, 1, 2, 5, 9, 12}, gathered[] = {0, 1, 2, 4, 6};
     for (size_t i = 0; i < sizeof sharded / sizeof *sharded; i++)
         fail_reduction(NULL, sharded[i]);

@@ -142,7 +142,7 @@ static double *mlp(const host_model *m, const tsr_mlp_params *p, const double *x
     return y;
 }
 
-/* x + layer(norm(x)) · mask. */
+/* Computes x + layer(norm(x)) · mask. */
 static double *branch(const host_model *m, int which, const double *x)
 {
     const tsr_block_params *p = m->block;

@@ -12,13 +12,13 @@ typedef struct host_model {
     const tsr_self_attention_params *attention;
     const tsr_block_params *block;
     int64_t batch, tokens, size;
-    /* Found by the ends of their names: "q.weight". */
+    /* Parameters are found by the ends of their names, such as "q.weight". */
     int count;
     const char *name[HOST_MOST_PARAMETERS];
     double *parameter[HOST_MOST_PARAMETERS];
     int64_t elements[HOST_MOST_PARAMETERS];
     double *x; /* [batch,tokens,size] */
-    /* Blocks: the factors of the two branches; NULL: 1. */
+    /* Only for blocks: the dropout factors of the two branches; NULL: 1. */
     const double *mask[2];
 } host_model;
 
@@ -29,7 +29,7 @@ void host_model_free(host_model *model);
 /* Returns y [batch,tokens,size]; free() it. */
 double *host_model_forward(const host_model *model);
 
-/* Return the gradient of Σ dy · y by x, or by parameter `index`; free() it. */
+/* Return the gradient of Σ dy · y with respect to x, or to parameter `index`; free() it. */
 double *host_model_dx(host_model *model, const double *dy);
 double *host_model_gradient(host_model *model, int index, const double *dy);
 

@@ -1,5 +1,5 @@
 /* The initial values of layers, and dropout masks, are the same for any number of ranks and any
- * partition. The digests below were computed on the host by one process. */
+ * partition. The hashes below were computed on the host by one process. */
 #include "base/hash.h"
 #include "base/philox.h"
 #include "base/variate.h"
@@ -11,7 +11,7 @@
 #define OUT 37
 #define SEED UINT64_C(0x123456789abcdef)
 
-/* Partitions with very different ranges. */
+/* Returns a partition; their ranges are very different. */
 static const tsr_partition_params *partition(int kind)
 {
     static double rates[64];
@@ -22,7 +22,7 @@ static const tsr_partition_params *partition(int kind)
     return &params[kind];
 }
 
-/* Element i of a parameter, on the host. */
+/* Returns element i of a parameter, computed on the host. */
 static float expected(const char *name, bool normal, float scale, int64_t i)
 {
     uint32_t word =
@@ -96,8 +96,8 @@ CASE(initial_kinds, "initial: each kind has the range of the full layer's fan-in
     static const struct {
         tsr_init kind;
         bool normal;
-        double square; /* of the scale */
-        double bias;   /* its scale; 0: biases are 0 */
+        double square; /* of the scale of the weight */
+        double bias;   /* the scale of the bias; 0: biases are 0 */
     } kinds[] = {
         {TSR_INIT_XAVIER_NORMAL, true, 2.0 / (IN + OUT), 0},
         {TSR_INIT_XAVIER_UNIFORM, false, 6.0 / (IN + OUT), 0},

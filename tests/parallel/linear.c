@@ -1,8 +1,8 @@
 /* Column- and row-parallel linear layers: the tests that their specification names, and every
- * combination of their options against a double-precision reference. */
+ * combination of their options compared with a reference in double precision. */
 #include "parallel/linear_case.h"
 
-/* Sizes that 1, 2, 3, 4, 6 and 8 ranks divide. */
+/* 1, 2, 3, 4, 6 and 8 ranks divide these sizes evenly. */
 #define IN 24
 #define OUT 48
 
@@ -258,7 +258,7 @@ CASE(contexts, "the default group and custom groups work")
     tsr_group_destroy(&alone);
 }
 
-/* This rank's features of x [2,IN], as `partition` divides them; NULL: all features. */
+/* Returns this rank's features of x [2,IN], as `partition` divides them; NULL: all features. */
 static tsr_tensor *features(const double *x, const tsr_partition_params *partition)
 {
     tsr_shard_range ranges[64] = {[0].count = IN};
@@ -287,8 +287,8 @@ static void check_product(const tsr_tensor *y, const double *x, const double *we
     free(got);
 }
 
-/* Checks a layer with these params on x [2,IN], of which this rank has its features by
- * `partition`. */
+/* Checks a layer with these parameters on x [2,IN]. This rank has the features that `partition`
+ * gives it. */
 static void check_factory(const tsr_linear_params *params, const tsr_partition_params *partition)
 {
     int64_t rows, columns;
@@ -489,7 +489,7 @@ CASE(linear_mistakes, "mistakes in a linear layer's params are named")
     CHECK(!tsr_linear_local_weight(NULL) && !tsr_linear_local_bias(NULL), "something of nothing");
 }
 
-/* The same errors occur with one rank and with several; 2 is the last dimension. */
+/* The same errors occur with one rank and with several. Dimension 2 is the last one. */
 CASE(sequence_mistakes, "a sequence_dim that x does not have is an error")
 {
     static const int wrong[] = {2, 3, 7};

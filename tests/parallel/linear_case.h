@@ -1,4 +1,5 @@
-/* A linear layer's forward and backward pass, in any configuration, against the reference. */
+/* Runs a linear layer's forward and backward pass in any configuration, and compares with the
+ * reference. */
 #ifndef TESTS_PARALLEL_LINEAR_CASE_H
 #define TESTS_PARALLEL_LINEAR_CASE_H
 
@@ -6,7 +7,7 @@
 
 typedef struct linear_case {
     bool row;
-    tsr_linear_params params; /* group NULL: the default one */
+    tsr_linear_params params; /* if its group is NULL, the default group */
     tsr_dtype x_dtype;        /* 0: the dtype of the parameters */
     int lead_ndim;
     int64_t lead[4]; /* the dimensions of the full x, without the features */
@@ -14,11 +15,12 @@ typedef struct linear_case {
     uint64_t sequence;
 } linear_case;
 
-/* Runs a forward pass, two backward passes, whose gradients add up, and one more after
- * zero_grad. */
+/* Runs a forward pass; two backward passes, whose gradients are added; and one more backward pass
+ * after zero_grad. */
 void linear_case_run(const linear_case *c);
 
-/* Equal parts, or those of UNEVEN, computed without the library. */
+/* Return the start and size of a rank's part: of equal parts, or of UNEVEN ones. Computed without
+ * the library. */
 int64_t part_start(int64_t size, int rank);
 int64_t part_count(int64_t size, int rank);
 

@@ -1,4 +1,4 @@
-/* Mistakes of the caller are detected before anything is sent, and the group stays usable. */
+/* The caller's mistakes are detected before anything is sent, and the group stays usable. */
 #include "parallel/spmd.h"
 
 static void check_goes_on(tsr_group *through)
@@ -13,7 +13,8 @@ static void check_goes_on(tsr_group *through)
     tsr_tensor_destroy(&ones);
 }
 
-/* [rows,5] whose elements overlap: row i, column j is element i · step + j · stride of memory. */
+/* Makes a view [rows,5] whose elements overlap: row i, column j is element i · step + j · stride of
+ * memory. */
 static tsr_tensor *repeating(int64_t rows, int64_t step, int64_t stride)
 {
     tsr_tensor *memory = tensor_new(TSR_F32, 1, (int64_t[]){rows * step + 5 * stride}), *view;
@@ -103,9 +104,9 @@ CASE(kept_text, "the text of an error stays readable after the requests are canc
 
 /* Layers ------------------------------------------------------------------------------------- */
 
-enum { PLACE = 4096 }; /* room for any tensor below */
+enum { PLACE = 4096 }; /* enough for any tensor below */
 
-/* A view of the first elements of a tensor's memory, with another shape. */
+/* Makes a view of the first elements of a tensor's memory, with another shape. */
 static tsr_tensor *start_of(const tsr_tensor *memory, tsr_dtype dtype, const tsr_layout *shape)
 {
     tsr_layout layout;
@@ -145,7 +146,7 @@ static tsr_layer *new_linear(int kind)
                                 .output_size = 2 * ranks,
                                 .input = layouts[kind][0],
                                 .output = layouts[kind][1]};
-    if (kind == LINEAR_KINDS - 1) /* the weight is divided differently than x */
+    if (kind == LINEAR_KINDS - 1) /* divides the weight in another way than x */
         params.partition = (tsr_partition_params){.kind = TSR_PARTITION_WEIGHTED, .rates = rates};
     tsr_layer *layer = NULL;
     OK(kind < COLUMN_KINDS ? tsr_column_linear_create(&params, &layer)
@@ -153,11 +154,11 @@ static tsr_layer *new_linear(int kind)
     return layer;
 }
 
-/* A layer of each kind, and an input for it. */
+/* Creates a layer of each kind, and an input for it. */
 static tsr_layer *new_layer(int kind, tsr_tensor **x)
 {
     tsr_layer *layer = NULL;
-    /* Linear layers whose input is divided by features get 4 features. */
+    /* If a linear layer's input is divided by features, this rank has 4 of them. */
     const bool whole = kind == 0 || kind == 2 || kind == 3 || kind == 5 || kind == 7;
     const int64_t shape[2] = {2 * ranks, whole || kind >= LINEAR_KINDS ? 4 * ranks : 4};
     *x = placed(kind == EMBEDDING ? TSR_I32 : TSR_F32, 2, shape);
@@ -198,8 +199,8 @@ typedef struct pass {
     tsr_tensor *x, *y, *dy, **dx;
 } pass;
 
-/* Runs passes without the memory of parameter `index`, which is given back afterwards. The backward
- * pass needs a weight if `needed`, and never a bias. */
+/* Runs passes while parameter `index` has no memory, and gives the memory back afterwards. If
+ * `needed`, the backward pass needs the parameter. It never needs a bias. */
 static void check_no_memory(const pass *p, int index, bool needed)
 {
     const tsr_parameter *parameter = tsr_layer_parameter(p->layer, index);
@@ -223,7 +224,7 @@ static void check_no_memory(const pass *p, int index, bool needed)
     tsr_tensor_destroy(&memory);
 }
 
-/* Runs passes with the gradient of parameter `index` in the memory of x, or of dy. */
+/* Runs passes while the gradient of parameter `index` is in the memory of x, or of dy. */
 static void check_gradient_on(const pass *p, int index, const tsr_tensor *place, const char *format)
 {
     const tsr_parameter *parameter = tsr_layer_parameter(p->layer, index);
@@ -320,7 +321,7 @@ CASE(undividable_sizes,
     CHECK(!layer, "a layer was made");
 }
 
-/* An input whose leading dimensions cannot be merged into one without a copy. */
+/* Makes an input whose leading dimensions cannot be merged into one without a copy. */
 static tsr_tensor *turned(tsr_dtype dtype, int64_t last)
 {
     tsr_tensor *tensor = placed(dtype, 3, (int64_t[]){2, 3, last}), *view = NULL;

@@ -1,4 +1,4 @@
-/* MLP blocks against a double-precision reference and finite differences. */
+/* Compares MLP blocks with a reference in double precision and with finite differences. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -106,7 +106,7 @@ static void host_backward(host_mlp *h, const double *dy)
     state_free(&s);
 }
 
-/* An activation of the caller, which calls the library's functions. */
+/* An activation function of the caller, which calls the library's functions. */
 static tsr_status apply(void *user, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
 {
     return tsr_activate(stream, y, x, *(const tsr_activation *)user);
@@ -294,8 +294,8 @@ CASE(factory_forward_mlp, "factory ForwardMLP: ColumnParallelLinear to RowParall
     tsr_layer_destroy(&row);
 }
 
-/* Every activation, with and without gate, bias, sequence parallelism, staging and functions of the
- * caller, in three dtypes. */
+/* Tests every activation, with and without gate, bias, sequence parallelism, staging and functions
+ * of the caller, in three dtypes. */
 static void all_mlps(bool gated)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_F32, TSR_BF16};
@@ -329,7 +329,7 @@ CASE(mlp_gated, "gated MLP (SwiGLU and others): output and all gradients")
     all_mlps(true);
 }
 
-/* The sum of y · dy over all elements, as the layer computes it. */
+/* Returns the sum of y · dy over all elements, as the layer computes y. */
 static double objective(tsr_layer *layer, const tsr_tensor *x, const double *dy)
 {
     tsr_tensor *y = NULL;
@@ -373,7 +373,7 @@ CASE(finite_differences, "gradients match finite differences of the layer itself
         }
         tensor_put(tx, x);
         free(got);
-        /* Parameters: every rank changes the same element of the full parameter, if it has it. */
+        /* Every rank changes the same element of the full parameter, if it has that element. */
         for (int index = 0; index < tsr_layer_parameter_count(layer); index++) {
             const tsr_parameter *p = tsr_layer_parameter(layer, index);
             int64_t total = count_of(p->ndim, p->global_shape);
@@ -510,8 +510,8 @@ CASE(deferred, "a deferred layer uses the memory that it is lent, and only that 
     OK(tsr_layer_set_parameter(deferred, 4, NULL, NULL, false));
     FAILS(tsr_layer_forward(deferred, tx, NULL, &got), TSR_ERR_INVALID,
           "row_linear: down.weight has no memory");
-    /* The caller's memory for one parameter of a layer with memory of its own: gate and up are
-     * computed in two products then. */
+    /* One parameter uses the caller's memory, and the others the layer's own. Then gate and up are
+     * computed in two products. */
     OK(tsr_layer_set_parameter(layer, 0, tsr_layer_parameter(deferred, 0)->tensor, NULL, false));
     tsr_layer_saved *saved = NULL;
     OK(tsr_layer_forward(layer, tx, &saved, &got));

@@ -1,5 +1,5 @@
-/* Optimizers against the same steps by hand, their files against those of FSDP models, and their
- * errors. */
+/* Optimizers compared with the same steps on the host; their files compared with those of FSDP
+ * models; and their errors. */
 #include "parallel/fsdp_case.h"
 
 #include <unistd.h>
@@ -10,9 +10,10 @@
 #define HIDDEN 8
 #define OUT 5
 #define ROWS 4
-#define OWN 7 /* elements of a tensor without a layer */
+#define OWN 7 /* elements of a tensor that belongs to no layer */
 
-/* The trained parameters: an MLP whose hidden size is divided over all ranks, and a tensor. */
+/* The parameters that are trained: an MLP whose hidden size is divided over all ranks, and a
+ * tensor. */
 typedef struct subject {
     tsr_layer *mlp;
     tsr_tensor *own, *own_grad;
@@ -41,7 +42,7 @@ static void subject_finish(subject *s)
     tsr_tensor_destroy(&s->own_grad);
 }
 
-/* Adds the gradients of a pass, the same on all ranks. */
+/* Runs a pass that adds gradients, which are the same on all ranks. */
 static void subject_pass(subject *s, int step)
 {
     double *x_values = numbers(10 + (uint64_t)step, ROWS * IN, TSR_F32);
@@ -387,7 +388,7 @@ CASE(model_only_optimizer, "optimizer: a file of parameters starts fresh state")
         unlink(path);
 }
 
-/* A layer that every rank has in full, and the same layer in an FSDP model of all ranks. */
+/* Every rank has a layer in full, and an FSDP model of all ranks has the same layer. */
 CASE(file_of_both, "optimizer: its file is an FSDP model's, and either loads the other's")
 {
     char path[SHARED_PATH];
@@ -450,8 +451,8 @@ CASE(file_of_both, "optimizer: its file is an FSDP model's, and either loads the
 
 /* Failures ----------------------------------------------------------------------------------- */
 
-/* Checks an error whose text starts with `start`. The operations' own checks refuse wrong numbers,
- * under the optimizer's name. */
+/* Checks an error whose text starts with `start`. The checks of the operations refuse wrong
+ * numbers, under the optimizer's name. */
 static void refused(tsr_status status, const char *start)
 {
     CHECK(status == TSR_ERR_INVALID, "%s gave %s", start, tsr_status_name(status));
@@ -542,7 +543,7 @@ CASE(optimizer_mistakes, "optimizer: mistakes are errors that name the values")
     subject_finish(&s);
 }
 
-/* Runs a step in which the step of parameter `failing` fails, and then the same call again. */
+/* Runs a step in which the step of parameter `failing` fails, and then repeats the call. */
 static void step_in_two_calls(int failing, uint8_t *bytes[PARAMETERS], uint64_t sizes[PARAMETERS])
 {
     const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, 0, false);

@@ -1,9 +1,9 @@
-/* Measures what overlapping reduction with computation saves on a slow wire. All-reduces of the
- * ranks under `tessera launch` take as long as they would on a wire of a chosen speed, one after
- * the other. The linker replaces the communicator's functions by those below (--wrap).
+/* Measures how much time is saved on a slow wire if reductions overlap with computation.
+ * All-reduces of the ranks under `tessera launch` take as long as they would on a wire of a chosen
+ * speed, one after the other. The linker replaces the communicator's functions by those below
+ * (--wrap).
  *
- *     tessera launch --no-prefix -n 2 -- parallel-overlap
- */
+ *     tessera launch --no-prefix -n 2 -- parallel-overlap */
 #include <time.h>
 
 #include "parallel/spmd.h"
@@ -95,7 +95,7 @@ tsr_status __wrap_tsr_request_wait(tsr_request **request)
 
 static const int64_t m = 256, k = 1024, n = 2048;
 
-/* The shortest of some runs, each measured by the slowest rank. */
+/* Returns the shortest time of some runs. The time of a run is that of its slowest rank. */
 static double seconds(tsr_group *through, int parts)
 {
     tsr_layer *layer = NULL;
@@ -126,7 +126,8 @@ static double seconds(tsr_group *through, int parts)
     return best;
 }
 
-/* The time in parts relative to the time in one piece, on a wire that is as slow as the product. */
+/* Returns the time in parts relative to the time in one piece, on a wire that takes as long as the
+ * product. */
 static double measure(tsr_group *alone)
 {
     double compute = seconds(alone, 1), fast_wire = seconds(group, 1);
@@ -153,8 +154,8 @@ CASE(overlap_saves, "on a slow wire, a product in parts takes less time than in 
     }
     tsr_group *alone = NULL;
     OK(tsr_group_create(NULL, queue, NULL, &alone));
-    /* Other load on the machine can disturb the measurement, so it is tried a few times. All ranks
-     * have the same result. */
+    /* Other processes on the machine can disturb the measurement, so it is tried a few times. All
+     * ranks get the same result. */
     double saved = 1;
     for (int attempt = 0; attempt < 4 && saved > 0.9; attempt++)
         saved = measure(alone);

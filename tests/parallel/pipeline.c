@@ -1,20 +1,20 @@
-/* Pipelines of as many stages as there are ranks, beside the same layers in one process. */
+/* Pipelines of as many stages as there are ranks, compared with the same layers in one process. */
 
 #include "base/fault.h"
 #include "parallel/fsdp_case.h"
 
 enum { ROWS = 3, MAX_BATCHES = 6, MAX_STAGES = 8 };
 
-/* A stage: one linear layer. All stages have the same size. */
+/* A stage, which is one linear layer. All stages have the same size. */
 typedef struct stage {
     tsr_group *alone;
     tsr_layer *layer;
     tsr_layer_saved *saved[MAX_BATCHES];
     tsr_tensor *inputs[MAX_BATCHES];  /* first stage: its micro-batches */
-    tsr_tensor *outputs[MAX_BATCHES]; /* last stage: what it has computed */
+    tsr_tensor *outputs[MAX_BATCHES]; /* last stage: its results */
     int in_flight, most_in_flight;
     int fail_at;         /* the forward pass that fails; −1: none */
-    bool wrong, missing; /* the forward pass creates a tensor of another shape, or none */
+    bool wrong, missing; /* a forward pass creates a tensor of another shape, or none */
 } stage;
 
 static void stage_make(stage *s, int number, int64_t size, int batches)
@@ -69,14 +69,14 @@ static tsr_status backward(void *user, int batch, const tsr_tensor *dy, tsr_tens
 {
     stage *s = user;
     CHECK((dy == NULL) == (my_rank == ranks - 1), "rank %d: dy is %p", my_rank, (const void *)dy);
-    /* The loss is the sum of the squares of the outputs, halved. */
+    /* The loss is half the sum of the squares of the outputs. */
     tsr_status status = tsr_layer_backward(s->layer, s->saved[batch], dy ? dy : s->outputs[batch],
                                            my_rank > 0 ? dx : NULL);
     s->in_flight--;
     return status;
 }
 
-/* The outputs of the last stage and the gradient of a stage's weight. */
+/* The outputs of the last stage, and the gradient of one stage's weight. */
 typedef struct results {
     double *outputs, *grad;
 } results;
@@ -92,7 +92,7 @@ static double *outputs_of(const stage *s, int batches, int64_t size)
     return all;
 }
 
-/* All layers in this process, one micro-batch after the other. */
+/* Runs all layers in this process, one micro-batch after the other. */
 static results run_alone(int stages, int wanted, int batches, int64_t size)
 {
     stage all[MAX_STAGES];
@@ -143,7 +143,8 @@ static tsr_pipeline_run_params run_params(stage *s, int batches, int64_t size)
                                      .user = s};
 }
 
-/* The same kernels on the same values: equal, unless ranks have different devices. */
+/* The same kernels get the same values, so results are equal unless ranks have different
+ * devices. */
 static void check_equal(const char *what, const double *got, const double *want, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
@@ -206,7 +207,7 @@ CASE(trains_staged, "pipeline: stages compute the same through host memory")
     tsr_pipeline_destroy(&pipeline);
 }
 
-/* Tensors that are only passed on, with 1 added by every stage. */
+/* Stages without layers: each passes a tensor on after adding 1. */
 typedef struct relay {
     int64_t size;
     int calls;
@@ -306,7 +307,8 @@ CASE(refuses, "pipeline: wrong params are refused before anything is sent")
     tsr_pipeline_destroy(&pipeline);
 }
 
-/* One stage fails: its error names the pass, and the others do not wait for the deadline. */
+/* One stage fails. Its error names the pass, and the other stages get an error before the
+ * deadline. */
 static void check_failure(int guilty, bool wrong, bool missing, const char *text)
 {
     stage s;
@@ -331,7 +333,7 @@ static void check_failure(int guilty, bool wrong, bool missing, const char *text
                   strstr(tsr_last_error(), "micro-batch"),
               "\"%s\"", tsr_last_error());
     }
-    /* All have failed before anyone leaves. */
+    /* All stages have failed before any of them leaves. */
     OK(tsr_comm_barrier(world));
     tsr_pipeline_destroy(&pipeline);
     stage_finish(&s);
@@ -378,7 +380,8 @@ CASE(allocations, "pipeline: every allocation of one stage fails in turn")
     }
 }
 
-/* Parameters of stages: each has one of its own, and the first and the last have `tied` too. */
+/* The parameters of stages. Each stage has one of its own; the first and the last stage also have
+ * `tied`. */
 typedef struct parts {
     tsr_tensor *own, *tied, *grad_own, *grad_tied;
     char name[16];
@@ -444,7 +447,7 @@ CASE(norm,
                                   .counted_elsewhere = my_rank > 0 ? elsewhere : NULL),
         &got));
     CHECK(fabs(got - sqrt(want)) <= 2e-6 * got, "the norm is %.9g, not %.9g", got, sqrt(want));
-    if (ranks > 1) { /* one stage fails, and the others say so */
+    if (ranks > 1) { /* one stage fails, and the errors of the others say so */
         tsr__fault_arm(my_rank == 1 ? TSR__FAULT_ALLOC : TSR__FAULT_NONE, 0, 0);
         tsr_status status =
             tsr_optimizer_clip(p.optimizer, 1, tsr_optimizer_clip_params(.stages = world), &got);
@@ -472,7 +475,7 @@ static void set_entry(tsr_checkpoint_entry *entry, char name[40], const char *pr
                                     .data = data};
 }
 
-/* Saves what the stages save, from host memory of one process. */
+/* Saves from host memory of one process the parameters that the stages save. */
 static void save_whole(const char *path)
 {
     static const char *const prefixes[] = {"", "optimizer.moment1.", "optimizer.moment2."};

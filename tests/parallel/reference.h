@@ -1,4 +1,4 @@
-/* The reference for parallel layers: double precision, in one process. */
+/* The reference for parallel layers, in double precision and in one process. */
 #ifndef TESTS_PARALLEL_REFERENCE_H
 #define TESTS_PARALLEL_REFERENCE_H
 
@@ -11,14 +11,14 @@ typedef struct measured {
 } measured;
 measured measured_new(int64_t count);
 void measured_free(measured *m);
-/* A slice of both, as by slice_of. */
+/* Returns a slice of both arrays, as slice_of does. */
 measured measured_slice(const measured *m, int ndim, const int64_t *shape, int dim, int64_t start,
                         int64_t count);
 
-/* y[m,n] = x[m,k] · w[n,k]ᵀ + bias[n] (NULL: none). */
+/* Computes y[m,n] = x[m,k] · w[n,k]ᵀ + bias[n]. If bias is NULL, there is none. */
 measured reference_linear(const double *x, const double *w, const double *bias, int64_t m,
                           int64_t k, int64_t n);
-/* The gradients of x [m,k], w [n,k] and bias [n] from dy [m,n]. */
+/* Compute the gradients of x [m,k], w [n,k] and bias [n] from dy [m,n]. */
 measured reference_dx(const double *dy, const double *w, int64_t m, int64_t k, int64_t n);
 measured reference_dw(const double *dy, const double *x, int64_t m, int64_t k, int64_t n);
 measured reference_db(const double *dy, int64_t m, int64_t n);

@@ -185,8 +185,8 @@ static void open_all(void)
         my_rank = tsr_comm_rank(world);
         ranks = tsr_comm_size(world);
     }
-    /* TEST_DISCRETE: the ranks whose device cannot map tensors, like a discrete GPU: "all", or
-     * "odd" ranks. */
+    /* TEST_DISCRETE selects the ranks whose device cannot map tensors, like a discrete GPU: "all",
+     * or "odd" ranks. */
     const char *discrete = getenv("TEST_DISCRETE");
     bool maps = !discrete || strcmp(discrete, "none") == 0 ||
                 (strcmp(discrete, "odd") == 0 && my_rank % 2 == 0);
@@ -222,8 +222,8 @@ static void meet(void)
         OK(tsr_comm_barrier(world));
 }
 
-/* Selects cases by their names. Arguments TEXT: only those that contain one of them. Arguments
- * -TEXT: none that contains one of them. */
+/* Selects cases by their names. With arguments TEXT, selects only the cases that contain one of
+ * them. With arguments -TEXT, selects none that contains one of them. */
 static bool is_selected(const char *name, int argc, char **argv)
 {
     bool chosen = false, choice = false;

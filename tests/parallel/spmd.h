@@ -20,7 +20,7 @@
 extern tsr_comm *world;   /* all ranks; NULL in a process that was not launched */
 extern tsr_device *gpu;   /* this rank's */
 extern tsr_stream *queue; /* on it */
-extern tsr_group *group;  /* all ranks, on that stream */
+extern tsr_group *group;  /* all ranks, on this rank's stream */
 extern tsr_group *staged; /* like `group`, but tensors pass through host memory in small pieces */
 extern int my_rank, ranks;
 
@@ -61,9 +61,9 @@ __attribute__((format(printf, 1, 2))) void case_skip(const char *format, ...);
 
 /* Numbers ------------------------------------------------------------------------------------ */
 
-/* The same on all ranks: element `index` of a random sequence, in [-1, 1). */
+/* Returns element `index` of a random sequence, in [-1, 1). It is the same on all ranks. */
 double number(uint64_t sequence, int64_t index);
-/* `count` of these numbers, rounded to `dtype`; free() them. */
+/* Returns `count` numbers of a random sequence, rounded to `dtype`; free() them. */
 double *numbers(uint64_t sequence, int64_t count, tsr_dtype dtype);
 double *doubles(int64_t count);
 
@@ -85,7 +85,7 @@ double *slice_of(const double *values, int ndim, const int64_t *shape, int dim, 
 /* Checks |got − want| ≤ tolerance · magnitude[i] for all elements. */
 void check_close(const char *what, const double *got, const double *want, const double *magnitude,
                  int64_t count, double tolerance);
-/* The error of sums of products in this dtype, relative to the sum of their magnitudes. */
+/* Returns the error of sums of products in this dtype, relative to the sum of their magnitudes. */
 double tolerance_of(tsr_dtype dtype);
 
 #endif

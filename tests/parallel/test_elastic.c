@@ -1,5 +1,5 @@
-/* Training that goes on without ranks that are lost at any point of a step or of rebuilding, and
- * with ranks that join. */
+/* Training continues without ranks that are lost at any point of a step or of rebuilding, and with
+ * ranks that join. */
 #define _DEFAULT_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +30,9 @@ static unsigned victims_of(const elastic_job *job)
     return all;
 }
 
-/* Runs a job, and the same without losses before it. Each rebuilt model must have the bits of the
- * undisturbed one at its step, and then train as a model that is loaded from that one's file. */
+/* Runs a job without losses, and then the job. Each rebuilt model must have the same bits as the
+ * undisturbed model at that step. Afterwards it must train like a model that is loaded from the
+ * undisturbed model's file. */
 static void compare(elastic_job job, bool repeats)
 {
     elastic_job undisturbed = job;
@@ -48,23 +49,24 @@ static void compare(elastic_job job, bool repeats)
     ck_assert_int_eq(shared->final_ranks, job.ranks - __builtin_popcount(victims_of(&job)));
 }
 
-/* If no rank has made the step yet, all repeat it; if some have, the others follow. */
+/* If no rank has made the step yet, all repeat it; if some ranks have made it, the others
+ * follow. */
 static const struct {
     elastic_job job;
-    bool repeats; /* the step of the first loss */
+    bool repeats; /* the step of the first loss is repeated */
 } losses[] = {
     {{.ranks = 4, .steps = 6, .losses = {{POINT_BACKWARD, 1U << 1, 0, 3}}}, true},
     {{.ranks = 4, .steps = 6, .losses = {{POINT_BEFORE_BARRIER, 1U << 3, 0, 3}}}, true},
     {{.ranks = 4, .steps = 6, .losses = {{POINT_AFTER_BARRIER, 1U << 0, 0, 3}}}, false},
     {{.ranks = 4, .steps = 6, .losses = {{POINT_AFTER_BARRIER, 1U << 1, 1U << 2, 3}}}, false},
-    /* the copies after a loss are as good as the first ones */
+    /* a loss after another one: the new copies are as good as the first ones */
     {{.ranks = 4,
       .steps = 6,
       .momentum = true,
       .layerwise = true,
       .losses = {{POINT_BACKWARD, 1U << 2, 0, 2}, {POINT_AFTER_BARRIER, 1U << 3, 1U << 0, 4}}},
      true},
-    /* all ranks of a host */
+    /* all ranks of a host are lost */
     {{.ranks = 4,
       .steps = 5,
       .hosts = "aabb",
@@ -72,12 +74,12 @@ static const struct {
       .dtype = TSR_BF16,
       .losses = {{POINT_BACKWARD, 3U, 0, 3}}},
      true},
-    /* a further loss while shards are moved */
+    /* a further rank is lost while shards are moved */
     {{.ranks = 5,
       .steps = 5,
       .losses = {{POINT_BACKWARD, 1U << 1, 0, 3}, {POINT_MOVING, 1U << 3, 0, 1}}},
      true},
-    /* … and when some ranks have the new model, and others do not know */
+    /* … and when some ranks have the new model and others do not know that */
     {{.ranks = 5,
       .steps = 5,
       .losses = {{POINT_BACKWARD, 1U << 1, 0, 3}, {POINT_REBUILT, 1U << 3, 1U << 4, 1}}},
@@ -92,7 +94,7 @@ START_TEST(goes_on_from_the_last_step)
 }
 END_TEST
 
-/* With a rank for each mask of `lost`, rebuilding fails with this text. */
+/* Runs a job whose losses cannot be repaired. Rebuilding must fail with this text. */
 static void refuse(elastic_job job)
 {
     elastic_start(&job);
@@ -120,7 +122,7 @@ START_TEST(names_what_has_no_copy)
 }
 END_TEST
 
-/* Every rank has everything: nothing is lost even without copies. */
+/* If every rank has all parameters, nothing is lost even without copies. */
 START_TEST(needs_no_copies_of_gathered_parameters)
 {
     elastic_job job = {.ranks = 3,
@@ -133,10 +135,10 @@ START_TEST(needs_no_copies_of_gathered_parameters)
 }
 END_TEST
 
-/* A process joins; then one of the first is lost, maybe the only one. */
+/* A process joins. Then one of the first ranks is lost, which may have been the only one. */
 static const struct {
     elastic_job job;
-    int ranks; /* at the end */
+    int ranks; /* how many ranks there are at the end */
 } joins[] = {
     {{.ranks = 2, .joins_at = 3, .losses = {{POINT_BACKWARD, 1U, 0, 5}}}, 2},
     {{.ranks = 2, .joins_at = 3, .no_replicas = true}, 3},

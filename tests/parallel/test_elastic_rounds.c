@@ -1,8 +1,8 @@
-/* Many rounds of training through random kills, stops and joins. A second process is sometimes
- * killed at once, while the others still go on without the first: any but the neighbours of the
- * first, which have its copies or the originals of its own. In the end all parameters must be those
- * of an undisturbed training. TESSERA_TEST_ROUNDS is the number of jobs, TESSERA_TEST_SEED the
- * first. */
+/* Many rounds of training with random kills, stops and joins. Sometimes a second process is killed
+ * immediately, while the others are still recovering from the first loss. It is never a neighbour
+ * of the first one, because neighbours have copies of each other's shards. In the end all
+ * parameters must be those of an undisturbed training. TESSERA_TEST_ROUNDS is the number of jobs,
+ * TESSERA_TEST_SEED the first seed. */
 #define _DEFAULT_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -13,12 +13,12 @@
 
 #define ROUNDS 3
 #define MS UINT64_C(1000000)
-#define MOST_RANKS 6 /* that the batch divides over */
+#define MOST_RANKS 6 /* the batch can be divided over this number */
 #define FIRST_RANKS 4
 
 typedef struct crowd {
     uint64_t random;
-    int processes; /* that have been started */
+    int processes; /* how many have been started */
     unsigned killed;
     uint64_t timeout_ns; /* 0: no process is stopped */
     int kills, stops, joins;
@@ -69,7 +69,7 @@ static void kill_one(crowd *c, int process)
     c->kills++;
 }
 
-/* Returns whether neither of two processes has the other's copies, whatever the distance. */
+/* Returns whether neither of two processes can have the other's copies, whatever the distance. */
 static bool are_apart(int ranks, int distance, int a, int b)
 {
     return (a + distance) % ranks != b && (b + distance) % ranks != a;
@@ -90,7 +90,8 @@ static void kill_some(crowd *c)
     kill_one(c, second);
 }
 
-/* Stops a process, often for so long that the others go on without it. It joins them then. */
+/* Stops a process, often for so long that the others continue without it. In that case it joins
+ * them later. */
 static void stop_one(crowd *c)
 {
     const int process = choose(c);

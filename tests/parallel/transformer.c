@@ -34,7 +34,7 @@ typedef struct generation {
     tsr_layer *layer;
     tsr_kv_cache *cache;
     int64_t size;
-    double *x, *y; /* of complete sequences, [SEQUENCES,LONGEST,size] */
+    double *x, *y; /* [SEQUENCES,LONGEST,size]: complete sequences */
     int64_t length[SEQUENCES];
 } generation;
 
@@ -155,7 +155,7 @@ static void check_same(const tsr_layer *layer, const char *name, int64_t rows, i
 
 CASE(attention_initial, "initial weights of attention are those of linear layers of the same names")
 {
-    for (int i = 0; i < 2; i++) { /* kv heads divided, and replicated on several ranks */
+    for (int i = 0; i < 2; i++) { /* kv heads are divided, or replicated on several ranks */
         tsr_layer *layer = NULL;
         OK(tsr_self_attention_create(
             tsr_self_attention_params(.name = "a", .size = 12, .heads = 8, .kv_heads = i ? 1 : 8,
@@ -180,8 +180,8 @@ CASE(attention_initial, "initial weights of attention are those of linear layers
     }
 }
 
-/* The caller's memory for every parameter, in one tensor each. Products are not joined then, and
- * the results are the same. */
+/* Every parameter uses the caller's memory, as a tensor of its own. Products are then not joined,
+ * and the results are the same. */
 CASE(block_deferred, "a deferred block computes with the memory it is given")
 {
     tsr_block_params b = small_block(8, 4);

@@ -1,10 +1,10 @@
-/* Vocabulary-parallel embedding and cross-entropy against a double-precision reference. */
+/* Compares vocabulary-parallel embedding and cross-entropy with a reference in double precision. */
 #include "parallel/linear_case.h"
 #include "support/gpu.h"
 
 static int64_t index_of(uint64_t sequence, int64_t i, int64_t vocabulary)
 {
-    /* Some indices are outside at either end, and many are equal. */
+    /* Some indices are out of range at either end, and many are equal. */
     int64_t index = (int64_t)floor((number(sequence, i) + 1) / 2 * (double)(vocabulary + 4)) - 2;
     return i % 5 == 0 ? vocabulary / 2 : index;
 }
@@ -218,7 +218,7 @@ CASE(entropies, "vocabulary-parallel cross-entropy: loss and gradient")
             .in_place = i % 3 == 0,
             .want_loss = i % 4 != 3,
             .spread = i % 5 == 0 ? 32 : 4,
-            .shift = i % 6 == 2 ? -500 : 0, /* far below the values of a rank without classes */
+            .shift = i % 6 == 2 ? -500 : 0, /* far below what a rank without classes has */
             .sequence = 400 + (uint64_t)i};
         entropy_case_run(&c);
     }
@@ -246,7 +246,7 @@ CASE(entropy_agrees, "cross-entropy of a divided vocabulary equals that of the f
             CHECK(fabs(dgot[r * own + j] - dwant[r * CLASSES + my_rank * own + j]) < 1e-6,
                   "gradient %d,%lld", r, (long long)j);
     }
-    /* Every rank has the same bits. */
+    /* All ranks have the same bits. */
     OK(tsr_copy(queue, a, b));
     OK(tsr_group_broadcast(group, a, 0));
     double *first = values_of(a);
@@ -259,7 +259,7 @@ CASE(entropy_agrees, "cross-entropy of a divided vocabulary equals that of the f
         tsr_tensor_destroy(&tensors[i]);
 }
 
-/* Computes one row with two classes for each rank: the loss, and this rank's part of the
+/* Computes one row with two classes for each rank: its loss, and this rank's part of the
  * gradient. */
 static void two_each(const double *row, double label, double *loss, double gradient[2])
 {
@@ -287,7 +287,7 @@ CASE(extremes, "infinite and ignored logits give the same result as in one proce
     CHECK(isnan(loss) && isnan(gradient[0]), "nothing but -inf gives %g, %g", loss, gradient[0]);
     two_each(row, -100, &loss, gradient);
     CHECK(loss == 0 && gradient[0] == 0, "an ignored row gives %g, %g", loss, gradient[0]);
-    row[1] = 3; /* one rank has a finite logit, the others have none */
+    row[1] = 3; /* one rank has a finite logit, and the others have none */
     two_each(row, 1, &loss, gradient);
     CHECK(loss == 0 && gradient[0] == 0 && gradient[1] == 0, "a sure row gives %g, %g %g", loss,
           gradient[0], gradient[1]);

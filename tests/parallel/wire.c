@@ -1,12 +1,13 @@
-/* Operations with a narrow wire: their error, and what layers and sharded parameters do in a group
- * that has one. */
+/* Operations with a narrow wire type (tessera/group.h): their error, and what layers and sharded
+ * parameters do in a group that has one. */
 #include "parallel/fsdp_case.h"
 #include "parallel/spmd.h"
 #include "support/gpu.h"
 
 static const tsr_dtype wires[] = {TSR_F16, TSR_BF16, TSR_Q8_0};
 
-/* Rank `rank`'s contribution: numbers of very different sizes, whose blocks differ too. */
+/* Returns the contribution of rank `rank`: numbers of very different sizes, whose blocks differ,
+ * too. */
 static double *contribution(int rank, int64_t count, double scale)
 {
     double *values = numbers(900 + (uint64_t)rank, count, TSR_F32);
@@ -15,7 +16,7 @@ static double *contribution(int rank, int64_t count, double scale)
     return values;
 }
 
-/* The largest error that group.h allows a sum of these contributions, for element i. */
+/* Returns the largest error for element i that group.h allows in a sum of these contributions. */
 static double allowed(const double *values, int64_t count, int64_t i, tsr_dtype wire)
 {
     double largest = 0;
@@ -54,7 +55,8 @@ static void check_sum(tsr_group *through, tsr_dtype dtype, tsr_dtype wire, bool 
               tsr_dtype_name(dtype), tsr_dtype_name(wire), (long long)i, got[i], want[i], bound);
         worst = fmax(worst, bound > 0 ? error / bound : 0);
     }
-    /* The largest error is near its bound, so values were rounded to the type of the wire. */
+    /* The largest error must be close to its bound, which shows that values were rounded to the
+     * type of the wire. */
     CHECK(ranks == 1 || ranks > 4 || count < 1000 || dtype != TSR_F32 || worst > 0.3,
           "%s: the largest error is %g of the bound", tsr_dtype_name(wire), worst);
     free(got);
@@ -79,7 +81,8 @@ CASE(wire_errors, "wire: sums have the error that is stated, also of small numbe
     }
 }
 
-/* The sizes of the ranks' parts of a dimension, and its size: all different, and one is 0. */
+/* Gets the sizes of the ranks' parts of a dimension, which are all different, and one is 0. Returns
+ * their sum. */
 static int64_t uneven_sizes(int64_t *sizes)
 {
     int64_t sum = 0;
@@ -93,7 +96,7 @@ static tsr_tensor *tensor_like(tsr_dtype dtype, bool gaps, const int64_t *shape)
     return gaps ? tensor_with_gaps(dtype, 3, shape) : tensor_new(dtype, 3, shape);
 }
 
-/* The part of rank `rank` along `dim`, and its shape. */
+/* Returns the part of rank `rank` along `dim`, and its shape. */
 static double *part_of(const double *whole, const int64_t *shape, int dim, const int64_t *sizes,
                        int rank, int64_t *part_shape)
 {
@@ -177,7 +180,7 @@ static void check_gather(const parts_case *c)
     tensor_put(in, mine);
     OK(tsr_group_all_gather_wire(c->through, out, in, c->dim - 3, given, c->wire));
 
-    /* The bound of each element, at its place in its part. */
+    /* Each element must be within its own bound. */
     double *got = values_of(out), worst = 0;
     for (int r = 0; r < ranks; r++) {
         double *want = part_of(whole, shape, c->dim, sizes, r, part_shape),
@@ -260,7 +263,7 @@ CASE(wire_parts, "wire: parts are gathered and scattered with the error that is 
         {staged, TSR_F16, TSR_Q8_0, 0, .in_place = true},
         {group, TSR_F32, TSR_Q8_0, 1, .in_place = true, .uneven = true},
         {staged, TSR_F32, TSR_BF16, 2, .uneven = true},
-        {group, TSR_F16, TSR_BF16, 0, .gaps = false}, /* not narrower */
+        {group, TSR_F16, TSR_BF16, 0, .gaps = false}, /* the wire type is not narrower */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         check_gather(&cases[i]);
@@ -298,7 +301,7 @@ CASE(wire_pieces, "wire: parts larger than a piece of host memory")
     tsr_tensor_destroy(&mine);
 }
 
-/* A wire that is not narrower, and an empty tensor. */
+/* Tests a wire type that is not narrower, and an empty tensor. */
 CASE(wire_none, "wire: one that is not narrower changes nothing")
 {
     const tsr_dtype pairs[][2] = {{TSR_F32, TSR_F32}, {TSR_F16, TSR_BF16}, {TSR_BF16, TSR_F32}};
@@ -339,7 +342,7 @@ CASE(wire_same_bits, "wire: all ranks get the same bits")
     }
 }
 
-/* This rank's outputs and gradient of the input of an MLP in this group. */
+/* Computes this rank's outputs, and its gradient of the input, of an MLP in this group. */
 static void run_mlp(tsr_group *on, bool sequence, double **y_out, double **dx_out)
 {
     const int64_t shape[] = {sequence ? 8 : 8 * (int64_t)ranks, 32};
@@ -406,7 +409,7 @@ CASE(wire_layers, "wire: layers of a group with a wire differ by its error, and 
     check_layers(true);
 }
 
-/* Parameters and gradients are never rounded by a wire. */
+/* Parameters and their gradients are never rounded to the type of a wire. */
 CASE(wire_sharded, "wire: sharded parameters and their gradients are sent as they are")
 {
     uint8_t *bytes[2];
@@ -428,7 +431,7 @@ CASE(wire_sharded, "wire: sharded parameters and their gradients are sent as the
     free(bytes[1]);
 }
 
-/* The message of the error that a call gives for parts as large as the full tensor. */
+/* Returns the message of the error that a call gives for parts as large as the full tensor. */
 static const char *wrong_sizes(const char *who)
 {
     static char text[200];
@@ -464,7 +467,7 @@ CASE(wire_mistakes, "wire: mistakes are errors that name the values")
         FAILS(tsr_group_create(world, queue,
                                tsr_group_params(.wire = my_rank == 1 ? TSR_F16 : TSR_BF16), &none),
               TSR_ERR_INVALID, "group_create: wire is f16 on one rank and bf16 on another");
-        values[37] = (double)NAN; /* on all ranks: nothing is sent */
+        values[37] = (double)NAN; /* on all ranks, so nothing is sent */
         tensor_put(tensor, values);
         OK(tsr_group_all_reduce_wire(group, tensor, TSR_BF16));
         double *got = values_of(tensor);

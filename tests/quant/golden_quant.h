@@ -1,4 +1,4 @@
-/* What the tests of the golden files of block formats share. */
+/* Functions for the tests of the golden files of block formats. */
 #ifndef TESTS_QUANT_GOLDEN_QUANT_H
 #define TESTS_QUANT_GOLDEN_QUANT_H
 
@@ -46,7 +46,7 @@ static inline uint64_t golden_fnv1a(const void *data, size_t size)
     return hash;
 }
 
-/* Fills an array as the golden file quant_matvec.json says: sums of four 16-bit numbers from
+/* Fills an array as the golden file quant_matvec.json defines: sums of four 16-bit numbers from
  * splitmix64, times a power of two. */
 static inline void golden_splitmix(uint64_t seed, float scale, float *values, size_t count)
 {

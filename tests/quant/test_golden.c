@@ -1,4 +1,4 @@
-/* Blocks and values of llama.cpp's reference functions, bit for bit. */
+/* Compares blocks and values with llama.cpp's reference functions, bit for bit. */
 #include <math.h>
 
 #include "quant/golden_quant.h"
@@ -37,7 +37,7 @@ static bool same(float a, float b)
     return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
 }
 
-/* The loop index is that of the format. */
+/* The loop index selects the format. */
 START_TEST(dequantizes)
 {
     const tsr_quant_format *format = tsr_quant_format_at(_i);
@@ -62,7 +62,7 @@ START_TEST(dequantizes)
 }
 END_TEST
 
-/* Rows whose scales do not fit f16 are refused. */
+/* Returns whether the scales of a row do not fit f16. Such rows are refused. */
 static bool overflows(const tsr_quant_format *format, const json_t *row)
 {
     const bool huge = strcmp(golden_text(row, "row"), "huge_1e30_scale_overflows_fp16") == 0;
@@ -102,7 +102,7 @@ START_TEST(quantizes)
 }
 END_TEST
 
-/* A matrix of random weights: the hashes of its blocks and of its values. */
+/* Tests a matrix of random weights by the hashes of its blocks and of its values. */
 START_TEST(matrix)
 {
     json_t *file = golden_load("quant_matvec");

@@ -1,4 +1,4 @@
-/* Sizes, bad input, and properties that hold for every format. */
+/* Tests sizes, bad input, and properties that hold for every format. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +33,7 @@ START_TEST(names_and_sizes)
         ck_assert_uint_eq(tsr_dtype_size(format->dtype), 0);
         ck_assert_ok(tsr_dtype_parse(format->name, &parsed));
         ck_assert_int_eq(parsed, format->dtype);
-        /* lists of parameters know the same sizes */
+        /* Lists of parameters use the same sizes. */
         ck_assert_ok(tsr_shard_dtype_find(format->name, &listed));
         ck_assert_uint_eq(listed.block_count, (uint64_t)format->block_count);
         ck_assert_uint_eq(listed.block_bytes, (uint64_t)format->block_bytes);
@@ -106,7 +106,7 @@ START_TEST(refuses_values)
         ck_assert_error(tsr_quantize(format->dtype, values, COUNT, blocks, size), TSR_ERR_INVALID,
                         "quantize: element 300 is -infinite");
         values[300] = -3e38f;
-        if (format->dtype == TSR_MXFP4) { /* has a scale for every float */
+        if (format->dtype == TSR_MXFP4) { /* its blocks have a scale for every float */
             ck_assert_ok(tsr_quantize(format->dtype, values, COUNT, blocks, size));
             continue;
         }

@@ -1,4 +1,4 @@
-/* System.Random against results of Mono. */
+/* Compares System.Random with results of Mono. */
 #include "support/golden.h"
 #include "tessera/rng.h"
 

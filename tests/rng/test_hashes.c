@@ -1,4 +1,5 @@
-/* Philox and threefry against their authors' known answers, and the functions of mx.random. */
+/* Compares Philox and threefry with their authors' known answers, and the functions of mx.random
+ * with recorded results. */
 #include "support/golden.h"
 #include "tessera/rng.h"
 

@@ -1,5 +1,5 @@
-/* MLX's words computed many at a time, compared with one word at a time, whose hash has known
- * answers. */
+/* Computes MLX's words many at a time, and compares them with words computed one at a time, whose
+ * hash has known answers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,8 +30,8 @@ static void take(void *user, uint64_t position, const uint32_t *words, size_t co
     to->count += count;
 }
 
-/* Checks that there are as many words as positions and that all are right, so each was taken
- * once. */
+/* Checks that there are as many words as positions and that all are right, which shows that each
+ * was taken once. */
 static void check_words(const tsr__mlx_words *words, const taken *got)
 {
     ck_assert_uint_eq(got->count, words->count);
@@ -111,7 +111,7 @@ START_TEST(numbers)
 }
 END_TEST
 
-/* Each index occurs once, and the words are sorted, equal ones by index. */
+/* Each index occurs once, and the words are sorted; equal words are sorted by index. */
 START_TEST(permutation)
 {
     const uint64_t count = counts[_i];

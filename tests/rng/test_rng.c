@@ -1,4 +1,4 @@
-/* Generators of any kind through tsr_rng. */
+/* Uses generators of any kind through tsr_rng. */
 #include <math.h>
 #include <string.h>
 
@@ -194,7 +194,7 @@ START_TEST(below_is_uniform)
 }
 END_TEST
 
-/* n is three quarters of the range: without rejection, a third of the values would come twice as
+/* n is three quarters of the range. Without rejection, a third of the values would occur twice as
  * often. */
 START_TEST(below_is_unbiased_for_large_n)
 {

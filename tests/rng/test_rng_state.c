@@ -1,4 +1,4 @@
-/* Saving and loading generators, and loading bytes that are not a generator. */
+/* Saving and loading generators, and loading bytes that are no generator. */
 #include <string.h>
 
 #include "support/check_main.h"

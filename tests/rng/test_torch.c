@@ -1,4 +1,4 @@
-/* MT19937, randint and randperm against results of PyTorch. */
+/* Compares MT19937, randint and randperm with results of PyTorch. */
 #include "support/golden.h"
 #include "tessera/rng.h"
 
@@ -109,7 +109,7 @@ START_TEST(randperm_of_hundreds_of_millions)
 }
 END_TEST
 
-/* The 10,000th word of the reference code's default seed, which the C++ standard gives for
+/* The 10,000th word for the reference code's default seed, which the C++ standard gives for
  * std::mt19937. */
 START_TEST(ten_thousandth_word)
 {

@@ -7,7 +7,7 @@
 
 #include "support/check_main.h"
 
-/* Pearson's statistic for cells that are all expected to hold `expected`. */
+/* Returns Pearson's statistic for cells that are all expected to hold `expected`. */
 static inline double chi_square(const uint32_t *counts, uint64_t cells, double expected)
 {
     double sum = 0;
@@ -16,15 +16,15 @@ static inline double chi_square(const uint32_t *counts, uint64_t cells, double e
     return sum;
 }
 
-/* The deviation from the expectation in standard deviations, by Wilson and Hilferty's
- * approximation. 3.09 is p = 0.001. */
+/* Returns the deviation from the expectation in standard deviations, by Wilson and Hilferty's
+ * approximation. 3.09 corresponds to p = 0.001. */
 static inline double chi_deviation(double statistic, double freedom)
 {
     double part = 2 / (9 * freedom);
     return (cbrt(statistic / freedom) - (1 - part)) / sqrt(part);
 }
 
-/* p > 0.001 on both sides: the counts are neither too uneven nor too even. */
+/* Requires p > 0.001 on both sides: the counts are neither too uneven nor too even. */
 #define ck_assert_chance(statistic, freedom)                                                       \
     do {                                                                                           \
         double ck_deviation_ = chi_deviation(statistic, freedom);                                  \

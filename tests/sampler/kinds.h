@@ -1,4 +1,4 @@
-/* Makes one sampler of each kind in each of its orders, for tests of common behaviour. */
+/* Makes one sampler of each kind in each of its orders, for tests of behaviour that all share. */
 #ifndef TESTS_SAMPLER_KINDS_H
 #define TESTS_SAMPLER_KINDS_H
 
@@ -36,7 +36,7 @@ static inline tsr_status kind_weighted(tsr_order order, bool once, int64_t sampl
         out);
 }
 
-/* Takes ownership of the base, and destroys it on failure too. */
+/* Takes ownership of the base, and destroys it even on failure. */
 static inline tsr_status kind_batch(tsr_status made, tsr_sampler *base, int64_t size,
                                     bool drop_last, tsr_sampler **out)
 {

@@ -1,4 +1,4 @@
-/* Batches that may be larger than the dataset only need room for the existing items. */
+/* Batches that may be larger than the dataset need room only for the existing items. */
 #include "sampler/read.h"
 
 enum { N = 10, KINDS = 8 };
@@ -16,8 +16,8 @@ static tsr_sampler *share_of(tsr_sampler *base, int64_t ranks)
     return out;
 }
 
-/* A sampler with ten indices in an epoch. The last two kinds are the first of `ranks` shares of
- * them. */
+/* Makes a sampler with ten indices in an epoch. The last two kinds make the first of `ranks` shares
+ * of these indices. */
 static tsr_sampler *ten(int kind, int64_t ranks)
 {
     static const int64_t indices[N] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3};
@@ -97,7 +97,8 @@ START_TEST(one_batch_of_all_items)
 }
 END_TEST
 
-/* A single rank can get in one batch what four ranks had left, so there must be room for it. */
+/* If fewer ranks continue, one rank may get in one batch what four ranks had left, so there must be
+ * room for it. */
 START_TEST(with_fewer_ranks_batches_grow)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
@@ -129,7 +130,7 @@ START_TEST(empty_datasets)
 }
 END_TEST
 
-/* If the number of items is unknown, a batch may have the given size. */
+/* The number of items is unknown, so a batch may have the given size. */
 static tsr_status none_left(void *self, uint64_t capacity, int64_t *indices, uint8_t *mask,
                             uint64_t *count)
 {

@@ -1,18 +1,18 @@
-/* Samplers of the caller's, alone and inside other samplers. */
+/* Samplers that the caller implements, alone and inside other samplers. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "sampler/read.h"
 #include "tessera/sampler.h"
 
-/* Gives 1000 · epoch + 0 … n − 1, and fails on request. */
+/* A sampler that gives 1000 · epoch + 0 … n − 1, and fails on request. */
 typedef struct counter {
     uint64_t n, at;
     int64_t epoch;
     uint64_t seeks, starts;
     const char *failing; /* the function that fails */
     uint64_t fail_from;  /* fill fails from this item on */
-    int64_t offset;      /* a state of its own: added to each index */
+    int64_t offset;      /* a state of its own, which is added to each index */
     int destroyed;
 } counter;
 
@@ -118,7 +118,7 @@ static void counter_destroy(void *self)
     ((counter *)self)->destroyed++;
 }
 
-/* Only the required functions. */
+/* Only the required functions are set. */
 static const tsr_sampler_ops least = {
     .struct_size = sizeof(tsr_sampler_ops), .fill = counter_fill, .set_epoch = counter_set_epoch};
 
@@ -174,7 +174,7 @@ START_TEST(only_the_required_functions)
     ck_assert_uint_eq(tsr_sampler_length(sampler), TSR_LENGTH_UNKNOWN);
     check_next(sampler, 0);
     check_next(sampler, 1);
-    /* Seeking forward reads on; seeking back restarts the epoch. */
+    /* Seeking forward continues reading; seeking back restarts the epoch. */
     ck_assert_ok(tsr_sampler_seek(sampler, 700));
     ck_assert_uint_eq(self.starts, 1);
     check_next(sampler, 700);
@@ -301,7 +301,7 @@ static tsr_sampler *wrapped(tsr_sampler *base, int how)
 }
 
 /* A sampler can resume after a failure of any of its functions. It refuses a state only while the
- * function still fails. */
+ * function fails. */
 START_TEST(own_states_after_failures)
 {
     static const char *const functions[] = {"fill", "set_epoch", "load"};
@@ -317,7 +317,7 @@ START_TEST(own_states_after_failures)
         ck_assert_ok(tsr_sampler_fill(sampler, 5, indices, NULL, &count));
         ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
         ck_assert_ok(tsr_sampler_fill(sampler, 5, indices, NULL, &count));
-        if (function == 2) /* also after a load that failed */
+        if (function == 2) /* even after a load that failed */
             ck_assert_ok(tsr_sampler_reset(sampler));
         const uint64_t position = tsr_sampler_position(sampler);
         self.failing = functions[function];
@@ -338,8 +338,8 @@ START_TEST(own_states_after_failures)
 }
 END_TEST
 
-/* A sampler with a state of its own inside a batch sampler inside a distributed one, with different
- * numbers of ranks. */
+/* A sampler with a state of its own is inside a batch sampler, which is inside a distributed one,
+ * with different numbers of ranks. */
 START_TEST(own_states_of_wrapped_samplers)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
@@ -363,7 +363,7 @@ START_TEST(own_states_of_wrapped_samplers)
     ck_assert_ok(tsr_sampler_next_batch(batches[0], 4, batch, NULL, &count));
     ck_assert_ok(tsr_sampler_save(batches[0], sizeof state, state, &size));
     ck_assert_ok(tsr_sampler_resume(batches[1], state, size));
-    /* 24 items have been given. */
+    /* 24 items have been given so far. */
     ck_assert_ok(tsr_sampler_next_batch(batches[1], 4, batch, NULL, &count));
     ck_assert(count == 4 && batch[0] == 124 && batch[1] == 127);
     tsr_sampler_destroy(&batches[0]);
@@ -377,7 +377,7 @@ static tsr_status counter_set_epoch_anew(void *self, int64_t epoch)
     return counter_set_epoch(self, epoch);
 }
 
-/* Reading on after a resume must not restart the epoch, which would lose the resumed state. */
+/* Reading after a resume must not restart the epoch, which would lose the resumed state. */
 START_TEST(reading_continues_from_own_states)
 {
     tsr_sampler_ops ops = with_state();
@@ -437,7 +437,7 @@ START_TEST(failures_change_nothing)
 }
 END_TEST
 
-/* The same for samplers that wrap it, one and two levels deep. */
+/* This is true, too, for samplers that wrap such a sampler, one and two levels deep. */
 START_TEST(failures_of_wrapped_samplers_change_nothing)
 {
     int64_t batch[3];
@@ -518,7 +518,7 @@ static uint64_t unknown_in_epoch_3(void *self_)
 }
 
 /* A new epoch is refused, and the old one cannot be restored at once. The first error is reported,
- * and later reads are from the old epoch. */
+ * and later reads give the old epoch. */
 START_TEST(a_refused_epoch_with_a_delayed_rollback)
 {
     counter self = {.n = 50};
@@ -556,7 +556,7 @@ static void check_unknown(uint64_t n, int64_t ranks, tsr_tail tail)
         ck_assert_uint_eq(tsr_sampler_length(sampler), TSR_LENGTH_UNKNOWN);
         int64_t *indices = read_masked(sampler, &count, &mask);
         ck_assert_uint_eq(tsr_sampler_length(sampler), count);
-        /* Once the end is known, read from every position, and in another epoch. */
+        /* Once the end is known, reads from every position, and in another epoch. */
         for (uint64_t from = 0; from < count; from++) {
             ck_assert_ok(tsr_sampler_seek(sampler, from));
             check_next(sampler, indices[from]);
@@ -718,7 +718,7 @@ START_TEST(errors)
         "distributed: a contiguous split needs the length of the custom sampler, which "
         "is unknown");
     tsr_sampler_destroy(&base);
-    /* A sampler that gives fewer items than its length. */
+    /* A sampler gives fewer items than its length. */
     ops = all();
     ops.seek = NULL;
     base = create(&ops, &self);

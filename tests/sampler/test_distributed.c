@@ -123,7 +123,7 @@ START_TEST(all_shares_in_reference_orders)
                     params.order = TSR_ORDER_MLX;
                     check_all_ranks(params);
                     params.order = TSR_ORDER_DOTNET;
-                    /* the order dotnet drops other items: see the golden file */
+                    /* The order dotnet drops other items: see its golden file. */
                     if (params.tail != TSR_TAIL_DROP)
                         check_all_ranks(params);
                 }
@@ -172,7 +172,7 @@ START_TEST(partitions_of_the_specification)
 }
 END_TEST
 
-/* GetBatch, GetNumBatches, GetIndices and NumSamples of the specification. */
+/* Tests GetBatch, GetNumBatches, GetIndices and NumSamples of the specification. */
 START_TEST(methods_of_the_specification)
 {
     int64_t all[20], batch[8];
@@ -269,7 +269,7 @@ static void check_wrapped(uint64_t n, int64_t ranks, tsr_tail tail, tsr_split sp
             tsr_sampler_random_params(.n = 1000, .num_samples = (int64_t)n, .seed = 4), &base));
         int64_t *order = read_all(base, &count);
         ck_assert(count == n);
-        /* The base may have been read to its end. */
+        /* The base may already have been read to its end. */
         tsr_sampler *sampler =
             share(tsr_sampler_distributed_params(.base = base, .ranks = ranks, .rank = rank,
                                                  .tail = tail, .split = split));
@@ -359,7 +359,7 @@ START_TEST(masks_pass_through_batches)
 }
 END_TEST
 
-/* Shares of nodes, and within them shares of devices, together give every item once. */
+/* Shares of nodes, divided into shares of devices, together give every item once. */
 START_TEST(shares_of_shares)
 {
     uint8_t seen[100] = {0};

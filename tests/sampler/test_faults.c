@@ -1,9 +1,10 @@
-/* Every allocation of every kind of sampler fails once. The result is an error, no leak (which the
- * sanitizers check), and no change. */
+/* Every allocation of every kind of sampler fails once. The result must be an error without a leak
+ * (which the sanitizers check) and without a change. */
 #include "base/fault.h"
 #include "sampler/kinds.h"
 
-/* Adds up the rest of the epoch. On failure the position is after the last index in `sum`. */
+/* Adds the indices of the rest of the epoch to `sum`. On failure the position is after the last
+ * index in it. */
 static tsr_status add_up(tsr_sampler *sampler, uint64_t *sum)
 {
     int64_t indices[64];
@@ -38,8 +39,8 @@ START_TEST(every_allocation_may_fail)
         bool reached = tsr__fault_site() != NULL;
         if (is_created) {
             if (status != TSR_OK) {
-                /* An order that failed to be computed for lack of memory is computed by the next
-                 * call. */
+                /* If an order could not be computed for lack of memory, the next call computes
+                 * it. */
                 ck_assert_int_eq(status, TSR_ERR_NO_MEMORY);
                 tsr__fault_disarm();
                 ck_assert_ok(add_up(sampler, &sum));

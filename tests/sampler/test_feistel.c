@@ -1,4 +1,4 @@
-/* The order feistel: it is a bijection for every size that could be special, and looks random. */
+/* The order feistel is a bijection for every size that could be special, and looks random. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,8 @@ static tsr_feistel order_of(uint64_t n, uint64_t seed, uint64_t epoch, uint64_t 
     return order;
 }
 
-/* Checks that every element occurs once. `seen` must have n bits, all 0, and is left so. */
+/* Checks that every element occurs once. `seen` must have n bits, all 0, and is all 0 again
+ * afterwards. */
 static void check_bijection(uint64_t n, uint64_t seed, uint8_t *seen)
 {
     static int64_t elements[PIECE];
@@ -66,7 +67,7 @@ START_TEST(bijection_around_powers)
 }
 END_TEST
 
-/* For orders too large for a bitmap: tsr_feistel_find inverts tsr_feistel_at. */
+/* Checks orders that are too large for a bitmap: tsr_feistel_find must invert tsr_feistel_at. */
 START_TEST(large_orders_can_be_inverted)
 {
     const uint64_t sizes[] = {
@@ -111,7 +112,8 @@ START_TEST(size_is_64_bytes)
 END_TEST
 
 /* Over many keys of a small order, checks that each element is equally often at each place, and
- * each pair equally often at neighbouring places and at the first and last place. */
+ * that each pair of elements is equally often at neighbouring places and at the first and last
+ * place. */
 static void check_keys(int n, int keys)
 {
     enum { MAX = 64 };
@@ -132,13 +134,13 @@ static void check_keys(int n, int keys)
     double all = keys, cells = (double)n * n, pairs = (double)n * (n - 1);
     double by_place = chi_square(places, (uint64_t)cells, all / n);
     ck_assert_chance(by_place, (n - 1.0) * (n - 1));
-    /* The diagonal is always empty; subtract its contribution from the statistic. */
+    /* The diagonal is always empty, so its contribution is subtracted from the statistic. */
     for (int i = 0; i < n; i++)
         ck_assert(neighbours[i * n + i] == 0 && ends[i * n + i] == 0);
     if (n > 2) {
         double by_neighbours = chi_square(neighbours, (uint64_t)cells, all * (n - 1) / pairs) -
                                all * (n - 1) / pairs * n;
-        /* Neighbours in one order exclude each other, so their counts vary slightly less. */
+        /* Pairs of neighbours in one order exclude others, so their counts vary slightly less. */
         ck_assert_msg(chi_deviation(by_neighbours, pairs - 1) < 3.29, "neighbours of n %d", n);
         double by_ends = chi_square(ends, (uint64_t)cells, all / pairs) - all / pairs * n;
         ck_assert_chance(by_ends, pairs - 1);
@@ -178,14 +180,14 @@ END_TEST
 
 enum { SIDE = 32, BINS = SIDE * SIDE };
 
-/* Returns in which of 32 equal parts of 0 … n − 1 an element is. */
+/* Returns the number of the part of 0 … n − 1 in which an element is; there are 32 equal parts. */
 static uint64_t part(uint64_t element, uint64_t n)
 {
     return (uint64_t)((double)element / (double)n * SIDE) % SIDE;
 }
 
-/* Checks elements `distance` places apart, over the first 2^18 places: their parts are independent,
- * and so is their difference. */
+/* Checks elements that are `distance` places apart, over the first 2^18 places: their parts are
+ * independent, and so are their differences. */
 static void check_distance(const tsr_feistel *order, uint64_t distance)
 {
     enum { PLACES = 1 << 18 };
@@ -217,7 +219,8 @@ START_TEST(large_orders_are_random)
                               UINT64_C(1) << 48, TSR_MAX_FEISTEL};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         tsr_feistel order = order_of(sizes[s], s, 0, 0);
-        /* Neighbours in a row and in a column of the grid, ranks' strides, and distant elements. */
+        /* Tests neighbours in a row and in a column of the grid, ranks' strides, and distant
+         * elements. */
         const uint64_t distances[] = {
             1, 2, 8, 1000, order.columns - 1, order.columns, order.columns + 1, order.n / 2};
         for (size_t d = 0; d < sizeof distances / sizeof *distances; d++)

@@ -1,5 +1,5 @@
-/* The division of blocks over stages: as good as the best of all divisions, within memory, and its
- * errors. */
+/* The division of blocks over stages: it is as good as the best of all divisions within the memory;
+ * and its errors. */
 #include <math.h>
 
 #include "support/check_main.h"
@@ -20,7 +20,7 @@ START_TEST(divides_evenly)
 {
     expect(tsr_pipeline_divide_params(.blocks = 4, .stages = 2), (int[]){2, 2});
     expect(tsr_pipeline_divide_params(.blocks = 5, .stages = 1), (int[]){5});
-    /* The last stages keep the fewest activations. */
+    /* The last stages keep the fewest activations, so they have more blocks. */
     expect(tsr_pipeline_divide_params(.blocks = 8, .stages = 3), (int[]){2, 3, 3});
     expect(tsr_pipeline_divide_params(.blocks = 3, .stages = 3), (int[]){1, 1, 1});
     expect(tsr_pipeline_divide_params(.blocks = 8, .stages = 3, .last_cost = 1), (int[]){3, 3, 2});
@@ -78,7 +78,7 @@ static double slowest(const tsr_pipeline_divide_params *p, const int *counts)
     return most;
 }
 
-/* The least time of all divisions within the limits; INFINITY if there is none. */
+/* Returns the shortest time of all divisions within the limits; INFINITY if there is none. */
 static double best_of_all(const tsr_pipeline_divide_params *p, const int *limits)
 {
     double best = INFINITY;

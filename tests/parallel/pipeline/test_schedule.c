@@ -1,5 +1,5 @@
 /* The 1F1B schedule as arithmetic: every step can be made in time, no stage keeps more
- * micro-batches than it says, and the bubble is that of the formula. */
+ * micro-batches than it reports, and the bubble is that of the formula. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,13 +19,13 @@ static tsr_pipeline_step *schedule_of(int stage, int stages, int batches)
     return steps;
 }
 
-/* Executes all stages, each step as soon as what it needs has been computed. Returns when the last
- * of them ends. A forward pass takes `forward`, a backward pass `backward`. */
+/* Executes all stages. Each step begins as soon as everything it needs has been computed. Returns
+ * the time when the last stage ends. A forward pass takes `forward`, a backward pass `backward`. */
 static int simulate(int stages, int batches, int forward, int backward)
 {
     tsr_pipeline_step **steps = calloc((size_t)stages, sizeof *steps);
     int *next = calloc((size_t)stages, sizeof *next), *now = calloc((size_t)stages, sizeof *now);
-    /* end[(stage * batches + batch) * 2 + pass]; 0: has not been made */
+    /* end[(stage * batches + batch) * 2 + pass]; 0: the pass has not been made yet */
     int *end = calloc((size_t)stages * (size_t)batches * 2, sizeof *end);
     ck_assert(steps && next && now && end);
     for (int s = 0; s < stages; s++)

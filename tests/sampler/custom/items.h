@@ -9,8 +9,8 @@
 
 enum { MAX_ITEMS = 4096 };
 
-/* Item i is indices[start[i]] up to start[i + 1]. Items of a sampler of single indices have one
- * index. */
+/* Item i has the indices from indices[start[i]] up to indices[start[i + 1]]. Items of a sampler of
+ * single indices have one index. */
 typedef struct items {
     uint64_t count;
     uint64_t start[MAX_ITEMS + 1];

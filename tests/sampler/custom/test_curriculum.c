@@ -1,4 +1,4 @@
-/* The curriculum sampler. */
+/* Tests the curriculum sampler. */
 #include <math.h>
 
 #include "items.h"
@@ -121,7 +121,8 @@ START_TEST(negative_zero_equals_zero)
 }
 END_TEST
 
-/* The chi-square of how often each of `valid` easy items among 12 is drawn, over many epochs. */
+/* Returns the chi-square of how often each of `valid` easy items among 12 is drawn, over many
+ * epochs. */
 static double chi_square(int64_t samples, uint64_t valid, int64_t epochs)
 {
     double difficulties[12], chi = 0;
@@ -143,8 +144,8 @@ static double chi_square(int64_t samples, uint64_t valid, int64_t epochs)
 
 START_TEST(valid_items_are_drawn_equally_often)
 {
-    ck_assert_double_lt(chi_square(100, 12, 2000), 31.3); /* 11 degrees, p = 0.001 */
-    ck_assert_double_lt(chi_square(40, 7, 5000), 22.5);   /* 6 degrees */
+    ck_assert_double_lt(chi_square(100, 12, 2000), 31.3); /* 11 degrees of freedom, p = 0.001 */
+    ck_assert_double_lt(chi_square(40, 7, 5000), 22.5);   /* 6 degrees of freedom */
     ck_assert_double_lt(chi_square(1, 12, 50000), 31.3);
     ck_assert_double_lt(chi_square(3, 12, 50000), 31.3);
 }

@@ -1,4 +1,5 @@
-/* The behaviour common to all samplers, for the samplers that depend on properties of the items. */
+/* Behaviour that all samplers share, tested with the samplers that depend on properties of the
+ * items. */
 #include <stdio.h>
 
 #include "base/fault.h"
@@ -19,7 +20,7 @@ static void prepare(void)
     }
 }
 
-/* Makes samplers: two of each kind, with different parameters. */
+/* Makes a sampler. There are two of each kind, with different parameters. */
 static tsr_status make(int kind, tsr_sampler **out)
 {
     switch (kind) {
@@ -40,7 +41,7 @@ static tsr_status make(int kind, tsr_sampler **out)
             tsr_sampler_stratified_params(.labels = labels, .count = COUNT, .batch_size = 8,
                                           .seed = 1),
             out);
-    case 4: /* with replacement in epoch 2, without in epoch 5 */
+    case 4: /* epoch 2 is drawn with replacement, epoch 5 without */
         return tsr_sampler_create_curriculum(
             tsr_sampler_curriculum_params(.difficulties = difficulties, .count = COUNT,
                                           .num_samples = 60, .max_epochs = 6),
@@ -142,7 +143,7 @@ START_TEST(states_of_other_parameters_are_refused)
         tsr_sampler_destroy(&same);
         tsr_sampler_destroy(&other);
     }
-    /* The label of a single item is a parameter too. */
+    /* The label of a single item is a parameter, too. */
     tsr_sampler *from = made(2), *to;
     ck_assert_ok(tsr_sampler_save(from, sizeof state, state, &size));
     labels[COUNT - 1]++;
@@ -222,7 +223,7 @@ START_TEST(every_allocation_fails_in_turn)
             tsr_sampler *sampler = NULL;
             tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
             tsr_status status = make(kind, &sampler);
-            if (status == TSR_OK) /* creation succeeded, and later calls allocate nothing */
+            if (status == TSR_OK) /* creation succeeds first, and later calls allocate nothing */
                 items_epoch(sampler, 2, &all);
             failed = tsr__fault_site() != NULL;
             tsr__fault_disarm();

@@ -1,4 +1,5 @@
-/* Stratified batches, compared with a brute-force assignment of places with exact fractions. */
+/* Stratified batches, compared with a brute-force assignment of places that uses exact
+ * fractions. */
 #include "items.h"
 #include "support/random.h"
 
@@ -19,7 +20,7 @@ static void destroy(void)
 /* Labels in these tests are 0 … 49. */
 enum { LABELS = 50 };
 
-/* The rule of the header, applied literally: for each place, compares all classes. */
+/* Applies the rule of the header literally: for each place, compares all classes. */
 static void assign_by_rule(const int64_t *labels, int64_t count, int64_t batch, int64_t *classes)
 {
     int64_t size[LABELS] = {0}, given[LABELS] = {0};
@@ -64,7 +65,7 @@ START_TEST(the_same_as_by_brute_force)
         int64_t batch = random_between(&state, 1, 40), classes = random_between(&state, 1, LABELS);
         for (uint64_t i = 0; i < count; i++) {
             int64_t label = random_between(&state, 0, classes - 1);
-            /* Every other round has skewed class sizes. */
+            /* In every other round, the sizes of the classes are skewed. */
             labels[i] = round % 2 == 0 ? label : label * random_between(&state, 0, label) / classes;
         }
         create(tsr_sampler_stratified_params(.labels = labels, .count = count, .batch_size = batch,
@@ -76,7 +77,7 @@ START_TEST(the_same_as_by_brute_force)
 }
 END_TEST
 
-/* Proportions that are possible are exact, even with many classes. */
+/* If exact proportions are possible, batches have them, even with many classes. */
 START_TEST(proportions_that_fit_are_exact)
 {
     int64_t labels[1000];
@@ -99,7 +100,7 @@ START_TEST(proportions_that_fit_are_exact)
 }
 END_TEST
 
-/* The items of a small class do not run out early: they are spread over the epoch. */
+/* The items of a small class are spread over the epoch, so they do not run out early. */
 START_TEST(a_rare_class_is_spread_over_the_epoch)
 {
     int64_t labels[200] = {0};
