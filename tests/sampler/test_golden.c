@@ -1,11 +1,11 @@
-/* Every case of the golden files, which hold real outputs of PyTorch and of .NET. */
+/* Compares every case of the golden files, which hold real outputs of PyTorch and of .NET. */
 #include "sampler/order/passes.h"
 #include "sampler/read.h"
 #include "sampler/sampler.h"
 #include "support/golden.h"
 
 /* Compares all epochs of a sampler with a golden list of lists, and the generator's next outputs
- * after each. */
+ * after each epoch. */
 static void check_epochs(const char *id, tsr_sampler *sampler, const json_t *out)
 {
     size_t e;
@@ -20,7 +20,7 @@ static void check_epochs(const char *id, tsr_sampler *sampler, const json_t *out
             golden_compare(id, epoch, indices, count);
             ck_assert_uint_eq(tsr_sampler_length(sampler), count);
         } else {
-            /* The file has the indices in the batches. */
+            /* The file has the number and the hash of the indices in all batches. */
             ck_assert_uint_eq(count, (uint64_t)golden_integer(flat, "count"));
             ck_assert_uint_eq(golden_hash(indices, count),
                               golden_hex(golden_member(flat, "fnv1a64")));
@@ -35,8 +35,8 @@ static void check_epochs(const char *id, tsr_sampler *sampler, const json_t *out
     }
 }
 
-/* Checks that an epoch's batches have the first and last size that the file gives, and equal the
- * listed ones. */
+/* Checks that an epoch's batches have the first and last size that the file gives, and that they
+ * equal the listed ones. */
 static void check_batches(const char *id, tsr_sampler *sampler, const json_t *epoch)
 {
     uint64_t most = tsr_sampler_batch_max(sampler), number = 0, got = 0, last = 0;
@@ -93,7 +93,7 @@ START_TEST(random_equals_torch)
                                           strcmp(golden_text(in, "via"), "global") == 0),
             &sampler);
         if (is_error(out)) {
-            /* num_samples 0 means the number of items in this library, unlike in PyTorch. */
+            /* In this library, unlike in PyTorch, num_samples 0 means the number of items. */
             bool zero = json_is_integer(samples) && json_integer_value(samples) == 0;
             ck_assert_int_eq(status, zero ? TSR_OK : TSR_ERR_INVALID);
             errors++;
@@ -211,7 +211,7 @@ START_TEST(weighted_equals_torch)
 }
 END_TEST
 
-/* Splits a seed from −2^63 − 1 to 2^64 − 1 into the two members of the params. */
+/* Splits a seed from −2^63 − 1 to 2^64 − 1 into the two members of the parameters. */
 static void wide_seed(const json_t *in, int64_t *seed, int *high)
 {
     const char *text = golden_text(in, "seed");

@@ -1,5 +1,5 @@
-/* The order mlx, compared with MLX's own functions: the golden file has real outputs of them and
- * recomputed ones. */
+/* Compares the order mlx with MLX's own functions. The golden file has their real outputs, and
+ * outputs that were computed again. */
 #include <math.h>
 
 #include "sampler/chi.h"
@@ -33,8 +33,8 @@ START_TEST(shares_equal_mlx)
 }
 END_TEST
 
-/* The expected order is that of the key of seed + epoch, repeated as often as is needed. Of three
- * ranks, each gets every third item of it. */
+/* The expected order is that of the key of seed + epoch, repeated as often as is needed. Each of
+ * three ranks gets every third item of it. */
 START_TEST(distributed_indices_of_the_specification)
 {
     enum { N = 100, RANKS = 3, EACH = 34 };
@@ -61,7 +61,7 @@ START_TEST(distributed_indices_of_the_specification)
 }
 END_TEST
 
-/* Returns the key number `number` that mx.random uses after mx.random.seed(seed). */
+/* Returns key number `number` of those that mx.random uses after mx.random.seed(seed). */
 static tsr_threefry_key key_number(uint64_t seed, int number)
 {
     tsr_threefry_key state = tsr_threefry_key_from_seed(seed), key = state;
@@ -77,8 +77,8 @@ static tsr_sampler *create_random(const tsr_sampler_random_params *params)
     return sampler;
 }
 
-/* An epoch has two and a half permutations with a key each. Epochs are read forwards and
- * backwards. */
+/* An epoch has two and a half permutations, each with a key of its own. Epochs are read forwards
+ * and backwards. */
 START_TEST(permutations)
 {
     enum { N = 41, SAMPLES = 100, ROUNDS = 3 };
@@ -96,7 +96,7 @@ START_TEST(permutations)
         ck_assert_ok(tsr_sampler_fill(sampler, SAMPLES, indices, NULL, &count));
         ck_assert_uint_eq(count, SAMPLES);
         ck_assert_mem_eq(indices, order, sizeof indices);
-        /* Go back to the permutation before the one that was just made. */
+        /* Goes back to a permutation before the one that was computed last. */
         ck_assert_ok(tsr_sampler_seek(sampler, 3));
         ck_assert_ok(tsr_sampler_fill(sampler, 50, indices, NULL, &count));
         ck_assert_mem_eq(indices, order + 3, 50 * sizeof *indices);
@@ -123,7 +123,7 @@ START_TEST(subsets)
 }
 END_TEST
 
-/* One randint gives all samples. */
+/* One call of randint gives all samples. */
 START_TEST(replacement)
 {
     enum { SAMPLES = 1001, EPOCH = 2 };
@@ -162,7 +162,7 @@ static tsr_sampler *create_weighted(int64_t samples, bool once)
     return sampler;
 }
 
-/* log(probs) + gumbel(key), with the system's logarithms of doubles and noise [WEIGHTS,
+/* Computes log(probs) + gumbel(key), with the system's logarithms of doubles and noise [WEIGHTS,
  * samples]. */
 static void make_sums(tsr_threefry_key key, uint64_t samples, float *noise, double *sums)
 {
@@ -174,8 +174,8 @@ static void make_sums(tsr_threefry_key key, uint64_t samples, float *noise, doub
         sums[i] = log(weights[i / samples] / all) - log(-log((double)noise[i]));
 }
 
-/* mx.random.categorical takes the largest of each column. If rounding could decide between the two
- * largest, either is accepted; this must be rare. */
+/* mx.random.categorical takes the largest sum of each column. If rounding could decide between the
+ * two largest, either is accepted; this must be rare. */
 START_TEST(categorical)
 {
     enum { SAMPLES = 20000, EPOCH = 1 };
@@ -212,7 +212,7 @@ START_TEST(categorical)
 }
 END_TEST
 
-/* The indices of the largest sums of one draw, in their order. */
+/* Gets the indices of the largest sums of one draw, in the order of the sums. */
 START_TEST(categorical_without_replacement)
 {
     enum { SAMPLES = WEIGHTS - 1, EPOCHS = 300 };
@@ -236,7 +236,7 @@ START_TEST(categorical_without_replacement)
 }
 END_TEST
 
-/* A check that is independent of the reference values. */
+/* This check does not depend on the reference values. */
 START_TEST(draws_follow_the_weights)
 {
     enum { SAMPLES = 200000 };

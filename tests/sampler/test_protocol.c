@@ -1,5 +1,5 @@
-/* The behaviour common to all samplers: every way of reading gives the same items from every
- * position, a state restores the position, and errors. */
+/* Behaviour that all samplers share: every way of reading gives the same items from every position,
+ * a state restores the position, and errors. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,10 +16,10 @@ static tsr_sampler *create(int kind)
     return sampler;
 }
 
-/* An epoch read item by item, to which all other ways of reading are compared. */
+/* An epoch that is read item by item. All other ways of reading are compared with it. */
 typedef struct epoch {
     uint64_t items, indices;
-    uint64_t start[200]; /* of each item, and the end */
+    uint64_t start[200]; /* the start of each item, and the end */
     int64_t index[500];
     uint8_t mask[500];
 } epoch;
@@ -40,7 +40,7 @@ static void read_epoch(tsr_sampler *sampler, epoch *out)
     ck_assert(tsr_sampler_length(sampler) == out->items);
 }
 
-/* Reads from item `from`, where the sampler is, to the end by fills of `size`. */
+/* Reads to the end by fills of `size`, and compares. The sampler is at item `from`. */
 static void check_rest(int kind, tsr_sampler *sampler, const epoch *expected, uint64_t from,
                        uint64_t size)
 {
@@ -123,7 +123,7 @@ START_TEST(a_state_restores_the_position)
     for (uint64_t from = 0; from <= expected.items; from++) {
         uint8_t state[TSR_SAMPLER_STATE_BYTES], ahead[TSR_SAMPLER_STATE_BYTES];
         size_t size, ahead_size;
-        /* The same state is written by a sampler at another position. */
+        /* A sampler at another position writes the same state. */
         ck_assert_ok(tsr_sampler_seek(saved, expected.items - from));
         ck_assert_ok(tsr_sampler_save_at(saved, from, sizeof ahead, ahead, &ahead_size));
         ck_assert_ok(tsr_sampler_seek(saved, from));
@@ -139,7 +139,7 @@ START_TEST(a_state_restores_the_position)
 }
 END_TEST
 
-/* Successive epochs differ if the order is random, and each epoch can be repeated. */
+/* If the order is random, successive epochs differ. Each epoch can be repeated. */
 START_TEST(epochs_can_be_repeated)
 {
     tsr_sampler *sampler = create(_i);
@@ -187,7 +187,7 @@ static size_t contents_at(const uint8_t *state)
     return 15 + (size_t)state[14];
 }
 
-/* Writes a matching checksum after a state's body. */
+/* Writes a matching checksum after a state's body. Returns the size of the state. */
 static size_t seal(uint8_t *state, size_t body)
 {
     uint64_t hash = tsr__hash(TSR__HASH_START, state, body);
@@ -196,7 +196,7 @@ static size_t seal(uint8_t *state, size_t body)
     return body + 4;
 }
 
-/* Valid states with impossible contents do no harm either. */
+/* States with a valid checksum and impossible contents do no harm either. */
 START_TEST(states_with_any_contents)
 {
     tsr_sampler *sampler = create(_i);
@@ -212,7 +212,7 @@ START_TEST(states_with_any_contents)
         ck_assert_ok(tsr_sampler_seek(sampler, 2));
         ck_assert_ok(tsr_sampler_save(sampler, sizeof saved, saved, &size));
         memcpy(state, saved, size);
-        /* Reaching a distant epoch of a generator takes time, so the epoch, one byte, is not
+        /* Reaching a distant epoch of a generator takes long, so the epoch, one byte, is not
          * changed. */
         const size_t position = contents_at(state) + 1;
         size_t body = size - 4;
@@ -238,7 +238,7 @@ START_TEST(states_with_any_contents)
 END_TEST
 
 /* Checks that resuming with these contents, which start at the epoch, fails. `offset` counts from
- * there; it is -1 for an error that names none. */
+ * the epoch; it is -1 for an error that names no offset. */
 static void check_contents(tsr_sampler *sampler, const char *contents, size_t size, int offset,
                            const char *reason)
 {
@@ -258,7 +258,7 @@ static void check_contents(tsr_sampler *sampler, const char *contents, size_t si
 #define CONTENTS(bytes, offset, reason)                                                            \
     check_contents(sampler, bytes, sizeof(bytes) - 1, offset, reason)
 
-/* A sampler only accepts states of its own kind and parameters. */
+/* A sampler accepts only states of its own kind with its own parameters. */
 START_TEST(states_of_others_are_refused)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
@@ -316,7 +316,8 @@ static tsr_sampler *in_batches(uint64_t n, int64_t batch_size, bool drop_last)
     return batches;
 }
 
-/* An error about a wrong state names the parameter with both values, also for a wrapped sampler. */
+/* If a state does not fit, the error names the parameter that differs with both values, also for a
+ * wrapped sampler. */
 START_TEST(the_parameter_that_differs_is_named)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
@@ -356,7 +357,7 @@ TESTS(protocol)
     CASES(states_of_others_are_refused);
 }
 
-/* Epoch, position, ranks, rank, then the offset or the earlier partitions. */
+/* Contents are epoch, position, ranks, rank, and then the offset or the earlier partitions. */
 START_TEST(impossible_contents)
 {
     tsr_sampler *sampler = create(1);

@@ -1,4 +1,4 @@
-/* Rank and number of ranks from the variables of launchers. */
+/* Tests rank and number of ranks from the variables of launchers. */
 #include <stdlib.h>
 
 #include "sampler/read.h"
@@ -61,8 +61,8 @@ START_TEST(batch_script)
 }
 END_TEST
 
-/* As for a communicator, PMIx precedes RANK unless PMIx started a torchrun, and TESSERA_BOOT
- * precedes everything. */
+/* As for a communicator, PMIx takes precedence over RANK unless PMIx started a torchrun, and
+ * TESSERA_BOOT takes precedence over everything. */
 START_TEST(ranks_equal_those_of_communicators)
 {
     set("RANK", "4");

@@ -1,4 +1,4 @@
-/* Epochs that are begun with one number of ranks and finished with others: every item is given
+/* Epochs that one number of ranks begins and other numbers continue: every item must be given
  * exactly once. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ typedef struct shared_epoch {
     int64_t max_ranks;
     uint8_t given[400]; /* how often each index has been given, except as padding */
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
-    size_t state_size; /* 0: the epoch starts */
+    size_t state_size; /* 0: the epoch has not begun */
 } shared_epoch;
 
 static tsr_sampler *member(const shared_epoch *job, int64_t rank)
@@ -79,7 +79,7 @@ static void check_given(const shared_epoch *job, const char *what)
                          tsr_split_name(job->params.split), i, job->given[i]);
         missing += job->given[i] == 0;
     }
-    /* Ranks that reached the end left out up to ranks − 1 items. */
+    /* Ranks that reach the end may leave out up to ranks − 1 items. */
     uint64_t most = job->params.tail == TSR_TAIL_DROP ? (uint64_t)job->max_ranks - 1 : 0;
     if (missing > most)
         ck_abort_msg("%s: n %" PRIu64 ", %s, %s: %" PRIu64 " are missing", what, job->params.n,
@@ -140,7 +140,7 @@ START_TEST(changes_inside_batches)
 }
 END_TEST
 
-/* All ranks that resume, and all orders, agree on the remaining items. */
+/* All ranks that resume agree on the remaining items, in all orders. */
 START_TEST(remaining_items)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
@@ -164,12 +164,12 @@ START_TEST(remaining_items)
     ck_assert_uint_eq(tsr_sampler_position(sampler), 0);
     ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
     ck_assert_int_eq(index, 46);
-    /* The place of the last of nine ranks is beyond the end: its padding is from the start of the
-     * order. */
+    /* The place of the last of nine ranks is beyond the end, so it gets an item from the start of
+     * the order as padding. */
     ck_assert_ok(tsr_sampler_seek(sampler, 8));
     ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
     ck_assert_int_eq(index, 2);
-    /* Saved and resumed with the same number of ranks, it keeps its partition. */
+    /* If it is saved and resumed with the same number of ranks, the sampler keeps its partition. */
     ck_assert_ok(tsr_sampler_seek(sampler, 3));
     ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
     ck_assert_ok(tsr_sampler_set_epoch(sampler, 0));
@@ -196,7 +196,7 @@ static size_t state_of(const tsr_sampler_distributed_params *params, uint64_t po
     return size;
 }
 
-/* If the remaining items do not follow from the state, resuming fails. */
+/* If a state does not determine the remaining items, resuming fails. */
 START_TEST(ambiguous_states)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
@@ -258,7 +258,8 @@ START_TEST(only_the_outermost_changes)
 }
 END_TEST
 
-/* A wrapped sampler gives its complete epoch, even if it was resumed with only the rest of it. */
+/* A share of a resumed sampler gives that sampler's complete epoch, although the wrapped sampler
+ * was resumed with only the rest of it. */
 START_TEST(a_share_of_a_resumed_share)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
@@ -280,8 +281,8 @@ START_TEST(a_share_of_a_resumed_share)
 }
 END_TEST
 
-/* A state can record eight changes of the number of ranks. The ninth is refused and changes
- * nothing. */
+/* A state can record eight changes of the number of ranks. The ninth change is refused and has no
+ * effect. */
 START_TEST(too_many_changes)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];

@@ -1,11 +1,11 @@
-/* Distributed samplers for which a resume and then the rollback fail. Once the rollback
- * succeeds, they are in their previous state, even if that was the rest of an epoch begun with
- * other ranks. */
+/* Distributed samplers for which resuming fails, and then the rollback fails, too. Once the
+ * rollback succeeds, they are in their previous state, even if that was the rest of an epoch begun
+ * with other ranks. */
 #include <string.h>
 
 #include "sampler/read.h"
 
-/* Gives n items 1000 · epoch + 0, 1, 2, …, and eight more in epoch 3. */
+/* A sampler that gives n items 1000 · epoch + 0, 1, 2, …, and eight more in epoch 3. */
 typedef struct items {
     uint64_t n, at;
     int64_t epoch;
@@ -56,7 +56,7 @@ static tsr_status items_load(void *self_, const void *data, size_t size_bytes)
     return TSR_OK;
 }
 
-/* Returns the share of the first of `ranks` ranks, in batches of one if `in_batches`. */
+/* Returns the share of the first of `ranks` ranks; if `in_batches`, in batches of one. */
 static tsr_sampler *share_of(items *self, int64_t ranks, bool in_batches)
 {
     const tsr_sampler_ops ops = {.struct_size = sizeof ops,

@@ -1,5 +1,5 @@
-/* Weighted samplers, and random ones with replacement: the frequency of each index is right.
- * test_golden.c compares with PyTorch. */
+/* Weighted samplers, and random samplers with replacement: the frequency of each index is right.
+ * test_golden.c compares them with PyTorch. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +20,8 @@ static double total(const double *weights, uint64_t count)
     return sum;
 }
 
-/* Adds up what a table gives each index: the definition of the method, without drawing. */
+/* Adds up the parts of a table that each index has, and compares them with its weight. This checks
+ * the method without drawing. */
 static void check_table(const double *weights, uint64_t count)
 {
     tsr__alias alias;
@@ -61,22 +62,22 @@ START_TEST(tables_hold_the_weights)
             case 1: /* uniform */
                 weights[i] = u;
                 break;
-            case 2: /* few above 0 */
+            case 2: /* few weights above 0 */
                 weights[i] = u < 0.9 ? 0 : u;
                 break;
             case 3: /* one weight is nearly the total */
                 weights[i] = i == count / 2 ? 1e6 : u;
                 break;
-            case 4: /* long tails */
+            case 4: /* distributions with long tails */
                 weights[i] = exp(20 * u);
                 break;
-            case 5: /* large ones last */
+            case 5: /* large weights come last */
                 weights[i] = i < count - count / 3 ? 0.01 : 5;
                 break;
-            case 6: /* large ones first */
+            case 6: /* large weights come first */
                 weights[i] = i < count / 3 ? 5 : 0;
                 break;
-            default: /* small integers: shares that are exactly 1 */
+            default: /* small integers, so that some shares are exactly 1 */
                 weights[i] = (double)(random_next(&random) % 3);
                 break;
             }
@@ -166,7 +167,7 @@ START_TEST(class_imbalance_of_the_specification)
 }
 END_TEST
 
-/* Floats give the same draws as doubles of the same values. */
+/* Weights given as floats have the same draws as doubles of the same values. */
 START_TEST(weights_may_be_floats)
 {
     const float narrow[] = {1, 0, 2.5f, 3};
@@ -235,7 +236,7 @@ START_TEST(draws_without_replacement)
     static const double near[] = {1, 0, 2, 4, 0.5}, far[] = {1e-10, 1e300, 2e-10, 4e-10, 3e-10};
     check_pairs(near, TSR_ORDER_FEISTEL);
     check_pairs(near, TSR_ORDER_TORCH);
-    /* Divided by the largest weight, the others underflow. */
+    /* If they are divided by the largest weight, the others underflow. */
     check_pairs(far, TSR_ORDER_FEISTEL);
 }
 END_TEST
@@ -260,7 +261,7 @@ START_TEST(all_without_replacement)
 }
 END_TEST
 
-/* Extreme weights, whose sum overflows a double or whose shares underflow. */
+/* Tests extreme weights, whose sum overflows a double or whose shares underflow. */
 START_TEST(extreme_weights)
 {
     const double huge[] = {1.7e308, 1.7e308, 0, 1.7e308}, tiny[] = {5e-324, 0, 5e-324};
@@ -330,7 +331,8 @@ START_TEST(errors)
 }
 END_TEST
 
-/* Draws with replacement in every order. n = 3 · 2^60 rejects a quarter of the first attempts. */
+/* Draws with replacement in every order. With n = 3 · 2^60, a quarter of the first attempts is
+ * rejected. */
 START_TEST(random_with_replacement)
 {
     enum { DRAWS = 300000 };
@@ -359,7 +361,7 @@ START_TEST(random_with_replacement)
                       (int)((double)indices[i] / (double)n * 6)]++;
         }
         for (uint64_t part = 0; part < parts; part++) {
-            /* For a small n, parts may differ in size by one index. */
+            /* If n is small, parts may differ in size by one index. */
             double low = ceil((double)part / (double)parts * (double)n),
                    high = ceil((double)(part + 1) / (double)parts * (double)n),
                    expected = (high - low) / (double)n * DRAWS;

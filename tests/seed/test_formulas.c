@@ -1,4 +1,4 @@
-/* The documented formulas and the hash. */
+/* Tests the documented formulas and the hash. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -38,7 +38,7 @@ START_TEST(documented_formulas)
 }
 END_TEST
 
-/* GetDeterministicSeed gives the same seed on every call, by the formula. */
+/* GetDeterministicSeed gives the same seed on every call, as the formula says. */
 START_TEST(get_deterministic_seed_is_deterministic)
 {
     for (int device = 0; device < 20; device++)
@@ -120,7 +120,7 @@ START_TEST(documented_rejects_parts_it_does_not_use)
 }
 END_TEST
 
-/* An independent version of the packing, by multiplication. */
+/* Packs a point into 64 bits by multiplication, independently of the library. */
 static uint64_t packed(const tsr_seed_point *point)
 {
     uint64_t value = (uint64_t)point->kind;
@@ -142,8 +142,8 @@ static tsr_seed_point random_point(uint64_t *state)
                             .op = (int)(random_next(state) % 1024)};
 }
 
-/* The inverse of threefry2x32-20 for one key: undoes the rounds and key injections from the last to
- * the first. */
+/* Computes the inverse of threefry2x32-20 for one key: undoes the rounds and key injections from
+ * the last to the first. */
 static uint64_t threefry_inverse(uint64_t base, uint64_t value)
 {
     static const int rotations[8] = {13, 15, 26, 6, 17, 29, 16, 24};
@@ -190,7 +190,7 @@ static int compare_keys(const void *a, const void *b)
     return (x->stream > y->stream) - (x->stream < y->stream);
 }
 
-/* Small values of all parts, as jobs have them: 1.5 million points of 16 bases. */
+/* Small values of all parts, as real jobs have: 1.5 million points of 16 bases. */
 START_TEST(hashed_seeds_of_a_grid_do_not_collide)
 {
     enum { BASES = 16, KINDS = 4, NODES = 6, DEVICES = 8, WORKERS = 8, EPOCHS = 8, OPS = 8 };
@@ -229,7 +229,7 @@ START_TEST(hashed_seeds_of_a_grid_do_not_collide)
 }
 END_TEST
 
-/* Changing one part by one changes about half of the bits. */
+/* If one part changes by one, about half of the bits change. */
 START_TEST(hashed_seeds_depend_on_every_part)
 {
     uint64_t state = 5;
@@ -257,7 +257,7 @@ START_TEST(hashed_seeds_depend_on_every_part)
             for (uint64_t differ = (uint64_t)x ^ (uint64_t)y; differ != 0; differ &= differ - 1)
                 bits++;
         }
-        /* 64,000 coin flips: 31,000 to 33,000 is eight standard deviations. */
+        /* These are 64,000 coin flips. The range is eight standard deviations to each side. */
         ck_assert_int_gt(bits, 31000);
         ck_assert_int_lt(bits, 33000);
     }
@@ -265,7 +265,7 @@ START_TEST(hashed_seeds_depend_on_every_part)
 END_TEST
 
 /* Compares with published known answers for counter 0 and key 0, and with the formula of the
- * header. A change here would silently change the seeds of all users. */
+ * header. If this test fails after a change, the seeds of all users would silently change. */
 START_TEST(hashed_seeds_never_change)
 {
     int64_t seed = 0;

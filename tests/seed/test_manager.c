@@ -1,5 +1,5 @@
-/* The seed manager. The tests of the first half are named after the methods and scenarios of the
- * specification that they implement. */
+/* The seed manager. The tests in the first half have the names of the specification's methods and
+ * scenarios that they implement. */
 #include <string.h>
 
 #include "base/fault.h"
@@ -167,7 +167,7 @@ START_TEST(get_deterministic_seed_by_the_manager)
 }
 END_TEST
 
-/* SetGlobalSeed(42): the process and GPU 0. */
+/* The specification's SetGlobalSeed(42) seeds the process and GPU 0. */
 START_TEST(single_gpu_training)
 {
     int64_t seed = 0;
@@ -253,7 +253,7 @@ START_TEST(streams_are_generators_of_their_seeds)
         ck_assert_ok(tsr_seed_stream(seeds, TSR_SEED_DEVICE, 3, &stream));
         for (int i = 0; i < 10; i++)
             ck_assert_uint_eq(tsr_rng_next_u32(stream), tsr_rng_next_u32(&expected));
-        /* Seeding other streams does not move this one. */
+        /* Seeding other streams does not move this stream. */
         tsr_rng *again = NULL;
         ck_assert_ok(tsr_seed_all_devices(seeds, 0, 3));
         ck_assert_ok(tsr_seed_workers(seeds, 0, 300));
@@ -437,7 +437,7 @@ START_TEST(the_largest_number_of_streams)
 }
 END_TEST
 
-/* The work in which allocations fail. Kinds alternate, so that sets of streams are merged. */
+/* The work in which allocations fail. Kinds of streams alternate, so that their sets are merged. */
 static tsr_status workload(void)
 {
     tsr_seed_manager *manager = NULL;

@@ -1,4 +1,4 @@
-/* Snapshots of all streams as bytes and as JSON, and input that is not a snapshot. */
+/* Snapshots of all streams as bytes and as JSON, and input that is no snapshot. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static tsr_seed_manager *created(tsr_rng_kind rng)
     return manager;
 }
 
-/* Returns a manager with a process, two devices and a worker that have made different numbers of
+/* Returns a manager with a process, two devices and a worker, which have made different numbers of
  * draws. */
 static tsr_seed_manager *used(tsr_rng_kind rng)
 {
@@ -101,7 +101,7 @@ START_TEST(every_stream_continues)
         check_same_stream(manager, other, TSR_SEED_DEVICE, 7);
         check_same_stream(manager, other, TSR_SEED_WORKER, 2);
 
-        /* Restore into the same manager, which has drawn more since. */
+        /* Restores into the same manager, which has drawn more numbers since. */
         ck_assert_ok(forms[form].restore(manager, data, size));
         free(again);
         again = saved(manager, forms[form].save, &again_size);
@@ -195,7 +195,7 @@ static void check_rejected(tsr_seed_manager *manager, restore_fn restore, const 
 {
     size_t before_size, after_size;
     char *before = saved(manager, tsr_seed_save, &before_size);
-    /* Use memory of exactly this size, so that sanitizers detect reads past the end. */
+    /* The memory has exactly this size, so that sanitizers detect reads past the end. */
     void *exact = malloc(size == 0 ? 1 : size);
     memcpy(exact, data, size);
     if (text != NULL)
@@ -210,7 +210,7 @@ static void check_rejected(tsr_seed_manager *manager, restore_fn restore, const 
     free(after);
 }
 
-/* Writes a matching checksum. */
+/* Writes a matching checksum at the end of the data. */
 static void reseal(char *data, size_t size)
 {
     uint64_t checksum = UINT64_C(0xcbf29ce484222325);
@@ -274,7 +274,7 @@ START_TEST(bytes_that_are_not_a_snapshot)
 }
 END_TEST
 
-/* A stream whose generator differs from the one in the header. */
+/* One stream has another generator than the header says. */
 START_TEST(mixed_generators)
 {
     tsr_seed_manager *philox = created(TSR_RNG_PHILOX), *threefry = created(TSR_RNG_THREEFRY);
@@ -378,8 +378,8 @@ START_TEST(json_streams_come_once)
 }
 END_TEST
 
-/* Changes any bit of the bytes, or any character of the JSON. The change must be detected, or only
- * be another way to write the same snapshot. */
+/* Changes any bit of the bytes, or any character of the JSON. The change must be detected, or it
+ * must only be another way to write the same snapshot. */
 START_TEST(every_change_is_detected_or_harmless)
 {
     tsr_seed_manager *manager = used(TSR_RNG_PHILOX), *other = created(TSR_RNG_PHILOX);
@@ -402,7 +402,7 @@ START_TEST(every_change_is_detected_or_harmless)
         (void)!tsr_seed_restore_json(other, text, size);
         text[i] = kept;
     }
-    /* All bytes except the last newline are needed. */
+    /* All bytes are needed, except the last newline. */
     for (size_t shorter = 0; shorter < size - 1; shorter++)
         ck_assert(tsr_seed_restore_json(other, text, shorter) == TSR_ERR_INVALID);
     free(text);
@@ -411,7 +411,7 @@ START_TEST(every_change_is_detected_or_harmless)
 }
 END_TEST
 
-/* Random bytes between a valid header and a valid checksum. */
+/* Tests random bytes between a valid header and a valid checksum. */
 START_TEST(noise_does_no_harm)
 {
     tsr_seed_manager *manager = used(TSR_RNG_PHILOX);

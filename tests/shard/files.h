@@ -25,7 +25,7 @@ static inline void put_bytes(bytes *to, const void *data, size_t size)
     to->size += size;
 }
 
-/* Little-endian. */
+/* Appends an integer in little-endian order. */
 static inline void put_integer(bytes *to, uint64_t value, int size)
 {
     for (int i = 0; i < size; i++)
@@ -38,7 +38,7 @@ static inline void put_zeros(bytes *to, size_t size)
         put_integer(to, 0, 1);
 }
 
-/* A file of a header and `weights` zero bytes; free(result.data). */
+/* Returns a file that consists of a header and `weights` zero bytes; free(result.data). */
 static inline bytes safetensors_file(const char *header, size_t weights)
 {
     bytes file = {0};
@@ -48,7 +48,7 @@ static inline bytes safetensors_file(const char *header, size_t weights)
     return file;
 }
 
-/* A GGUF string: a length of 8 bytes, and the text. */
+/* Appends a GGUF string: a length of 8 bytes, and the text. */
 static inline void put_text(bytes *to, const char *text)
 {
     put_integer(to, strlen(text), 8);
@@ -63,7 +63,7 @@ static inline void put_gguf_head(bytes *to, uint32_t version, uint64_t tensors, 
     put_integer(to, metadata, 8);
 }
 
-/* A tensor of two dimensions, the fastest first. */
+/* Appends a tensor of two dimensions, of which the contiguous one comes first. */
 static inline void put_gguf_tensor(bytes *to, const char *name, uint64_t columns, uint64_t rows,
                                    uint32_t type, uint64_t offset)
 {

@@ -1,4 +1,4 @@
-/* Parsing model files while allocations fail. */
+/* Parses model files while allocations fail. */
 #ifndef TESTS_SHARD_PARSE_H
 #define TESTS_SHARD_PARSE_H
 
@@ -6,8 +6,8 @@
 #include "shard/files.h"
 #include "tessera/shard.h"
 
-/* Parses a file while each of its allocations fails in turn, of which there
- * are more than `least`. */
+/* Parses a file while each of its allocations fails in turn. There must be more than `least`
+ * allocations. */
 static inline void assert_any_allocation_may_fail(tsr_shard_format format, const bytes *file,
                                                   uint64_t least)
 {

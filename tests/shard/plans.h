@@ -1,4 +1,4 @@
-/* Helpers for tests of plans. */
+/* Functions for tests of plans. */
 #ifndef TESTS_SHARD_PLANS_H
 #define TESTS_SHARD_PLANS_H
 

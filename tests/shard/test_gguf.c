@@ -21,8 +21,8 @@ static void put_key(bytes *to, const char *key, uint32_t type)
     put_integer(to, type, 4);
 }
 
-/* Metadata of all types, an alignment of 64, and three tensors; *header_end is where the header
- * ends. */
+/* Returns a file with metadata of all types, an alignment of 64, and three tensors. *header_end is
+ * the offset of the header's end. */
 static bytes usual_file(uint32_t version, size_t *header_end)
 {
     bytes file = {0};
@@ -127,7 +127,7 @@ START_TEST(any_byte_changed)
 }
 END_TEST
 
-/* Files with one error. Each function appends to an empty file. */
+/* Each function makes a file with one error. It appends to an empty file. */
 static void not_gguf(bytes *file)
 {
     put_bytes(file, "GGML\3\0\0\0", 8);
@@ -366,7 +366,8 @@ START_TEST(bad_headers)
 }
 END_TEST
 
-/* A file of a huge declared size, with endless strings of length 0: reading stops at the limit. */
+/* The declared size of the file is huge, and it has endless strings of length 0. Reading must stop
+ * at the limit. */
 START_TEST(endless_strings)
 {
     folder in = folder_create();

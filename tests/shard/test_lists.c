@@ -137,7 +137,7 @@ END_TEST
 
 static const char one[] = "{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
 
-/* The end of the name determines the format; without one, the content does. */
+/* The extension of the name determines the format; without an extension, the contents do. */
 START_TEST(formats_are_detected)
 {
     bytes safetensors = safetensors_file(one, 4), gguf = {0};
@@ -172,7 +172,7 @@ START_TEST(formats_are_detected)
 }
 END_TEST
 
-/* `text` contains %s for the path. */
+/* Checks that opening fails with this error. `text` contains %s for the path. */
 static void check_open_fails(const char *path, tsr_status status, const char *text)
 {
     tsr_shard_list *list = NULL;
@@ -190,7 +190,7 @@ START_TEST(files_that_cannot_be_read)
     check_open_fails("/nonexistent/model.gguf", TSR_ERR_NOT_FOUND,
                      "shard: cannot open %s: No such file or directory");
     check_open_fails(in.path, TSR_ERR_INVALID, "shard: %s is not a regular file");
-#ifndef _WIN32 /* no pipes in the file system */
+#ifndef _WIN32 /* Windows has no pipes in the file system */
     snprintf(path, sizeof path, "%s/pipe.json", in.path);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     check_open_fails(path, TSR_ERR_INVALID, "shard: %s is not a regular file");
@@ -393,7 +393,8 @@ static void put_tensor(header *to, const char *name, int64_t rows, int64_t colum
     to->offset += size;
 }
 
-/* 80 layers of size 8192, hidden size 28672, 8 kv heads, a vocabulary of 32000. */
+/* A model of 80 layers of size 8192, with hidden size 28672, 8 kv heads and a vocabulary of
+ * 32000. */
 static header large_header(void)
 {
     static const struct {
@@ -432,7 +433,7 @@ START_TEST(seventy_billion_parameters)
     ck_assert_int_eq(truncate(path, (off_t)(file.size + made.offset)), 0);
     ck_assert_int_eq(stat(path, &info), 0);
 #ifndef _WIN32
-    ck_assert_int_lt(info.st_blocks, 4096); /* sparse */
+    ck_assert_int_lt(info.st_blocks, 4096); /* the file is sparse */
 #endif
 
     ck_assert_ok(tsr_shard_list_open(path, &list));
@@ -457,7 +458,7 @@ START_TEST(seventy_billion_parameters)
     }
     tsr_shard_list_destroy(&list);
 
-    /* The same file without its last byte. */
+    /* The file is now without its last byte. */
     ck_assert_int_eq(truncate(path, (off_t)(file.size + made.offset - 1)), 0);
     check_open_fails(path, TSR_ERR_INVALID,
                      "%s: safetensors: offset 86007: tensor 'model.norm.weight': it ends at byte "

@@ -1,4 +1,4 @@
-/* Names: patterns, natural order, layers, invalid names. */
+/* Names of parameters: patterns, natural order, layers, invalid names. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,13 +22,13 @@ static const struct {
     {"embed*", "model.embed_tokens.weight", true},
     {"embed*", "token_embd.weight", false},
     {"*embd*", "token_embd.weight", true},
-    /* Plain substrings would match "head" in "multi_head". */
+    /* if patterns were plain substrings, "head" would match "multi_head" */
     {"head", "lm.head.weight", true},
     {"head", "head", true},
     {"head", "multi_head.weight", false},
     {"head", "heads", false},
     {"layer1", "layer10.weight", false},
-    /* A pattern with a dot matches the full name. */
+    /* a pattern with a dot must match the full name */
     {"model.*", "model.embed.weight", true},
     {"model.*", "my.model.embed", false},
     {"*.q_proj.weight", "model.layers.3.self_attn.q_proj.weight", true},
@@ -125,7 +125,7 @@ START_TEST(bad_patterns)
 }
 END_TEST
 
-/* A matcher that tries every possibility. */
+/* A simple matcher that tries every possibility. */
 static bool slow_match(const char *pattern, const char *text)
 {
     if (*pattern == '\0')
@@ -156,7 +156,7 @@ START_TEST(patterns_match_like_a_slow_matcher)
 }
 END_TEST
 
-/* Patterns that make backtracking matchers slow are matched quickly. */
+/* Patterns for which backtracking matchers are slow are matched quickly. */
 START_TEST(no_pattern_is_slow)
 {
     char name[TSR_SHARD_MAX_NAME + 1], pattern[201];
@@ -255,9 +255,9 @@ static const struct {
     {"\xc3"
      "a",
      "is not UTF-8"},
-    {"\xc0\x80", "is not UTF-8"},         /* 0, too long */
-    {"\xe0\x80\x80", "is not UTF-8"},     /* 0, too long */
-    {"\xed\xa0\x80", "is not UTF-8"},     /* half of a pair */
+    {"\xc0\x80", "is not UTF-8"},         /* 0 in two bytes */
+    {"\xe0\x80\x80", "is not UTF-8"},     /* 0 in three bytes */
+    {"\xed\xa0\x80", "is not UTF-8"},     /* half of a surrogate pair */
     {"\xf4\x90\x80\x80", "is not UTF-8"}, /* beyond U+10FFFF */
     {"\xf8\x88\x80\x80\x80", "is not UTF-8"},
 };
@@ -281,7 +281,7 @@ START_TEST(long_names)
     name[TSR_SHARD_MAX_NAME] = '\0';
     ck_assert_uint_lt(strlen(tsr__name_short(name, text)), TSR__NAME_SHORT);
     ck_assert_str_eq(text + strlen(text) - 6, "aaa…");
-    /* The cut is not in the middle of a character. */
+    /* A name that is too long is not cut in the middle of a character. */
     for (size_t i = 1; i + 1 < TSR_SHARD_MAX_NAME; i += 2)
         memcpy(name + i, "ä", 2);
     tsr__name_short(name, text);

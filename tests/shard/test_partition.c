@@ -1,4 +1,5 @@
-/* Partitions of a length: the documents' examples, properties by brute force, limits, errors. */
+/* Partitions of a length: the documents' examples, properties checked by brute force, limits,
+ * errors. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +38,7 @@ static const struct {
     {9, 3, {.kind = TSR_PARTITION_WEIGHTED, .rates = (double[]){1, 0, 2}}, {3, 0, 6}},
     {5, 2, {.kind = TSR_PARTITION_WEIGHTED}, {3, 2}},
     {3, 2, {.kind = TSR_PARTITION_WEIGHTED, .rates = (double[]){1e300, 1e-300}}, {3, 0}},
-    /* What rank 0 cannot take is divided among the others by their rates. */
+    /* what rank 0 cannot take is divided among the others by their rates */
     {16,
      3,
      {.kind = TSR_PARTITION_WEIGHTED,
@@ -46,7 +47,7 @@ static const struct {
      {4, 8, 4}},
     {10, 3, {.kind = TSR_PARTITION_UNEVEN, .limits = (uint64_t[]){1, 100, 2}}, {1, 7, 2}},
     {6, 2, {.kind = TSR_PARTITION_EVEN, .limits = (uint64_t[]){3, 3}}, {3, 3}},
-    /* The last unit is short, and fits where a complete one does not. */
+    /* the last unit is short, so it fits where a complete one does not */
     {6, 1, {.limits = (uint64_t[]){6}, .align = 4}, {6}},
     {6, 1, {.kind = TSR_PARTITION_UNEVEN, .limits = (uint64_t[]){6}, .align = 4}, {6}},
     {6, 2, {.kind = TSR_PARTITION_UNEVEN, .limits = (uint64_t[]){4, 2}, .align = 4}, {4, 2}},
@@ -134,7 +135,7 @@ START_TEST(sizes_of_every_kind)
 }
 END_TEST
 
-/* Without limits each share is rounded down or up. */
+/* Without limits, each share is rounded down or up. */
 START_TEST(weighted_is_proportional)
 {
     uint64_t state = 1;
@@ -162,8 +163,8 @@ START_TEST(weighted_is_proportional)
 }
 END_TEST
 
-/* Returns whether `length` can be divided within the limits, by trying which rank gets the short
- * last unit. */
+/* Returns whether `length` can be divided within the limits. Tries each rank as the one that gets
+ * the short last unit. */
 static bool can_hold(uint64_t length, int ranks, const double *rates, const uint64_t *limits,
                      uint64_t align)
 {
@@ -178,7 +179,7 @@ static bool can_hold(uint64_t length, int ranks, const double *rates, const uint
     return units == 0;
 }
 
-/* Everything that fits is placed, and a rank below its limit gets its share of the rest. */
+/* Everything that fits is placed. A rank below its limit gets its share of the rest. */
 START_TEST(limits_are_kept)
 {
     uint64_t state = 2;
@@ -233,7 +234,8 @@ START_TEST(the_largest_lengths)
                                tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED, .rates = rates),
                                ranges));
     check_ranges(INT64_MAX, 3, 1, ranges);
-    /* floor((2^63 − 1) · w / Σ w) with w = 2^32/3, 1, 2^32 and the largest remainder one more. */
+    /* The expected value is floor((2^63 − 1) · w / Σ w) with w = 2^32/3, 1, 2^32; the share with
+     * the largest remainder is one more. */
     ck_assert_uint_eq(ranges[1].count, 1610612736);
 
     tsr_shard_range *many = calloc(TSR_SHARD_MAX_RANKS, sizeof *many);
@@ -307,7 +309,7 @@ END_TEST
 static const struct {
     uint64_t length;
     tsr_shard_range ranges[3];
-    const char *text; /* NULL: valid */
+    const char *text; /* the error text; NULL: valid */
 } checks[] = {
     {5, {{0, 2}, {2, 2}, {4, 1}}, NULL},
     {5, {{3, 2}, {2, 1}, {0, 2}}, NULL},

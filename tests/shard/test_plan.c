@@ -57,7 +57,7 @@ START_TEST(parameters_are_complete)
 }
 END_TEST
 
-/* Owners and ranges agree for each element; totals are sums of ranges. */
+/* For each element, its owner and the owner's ranges agree. Totals are sums of ranges. */
 START_TEST(queries_agree)
 {
     for (int kind = 0; kind < 4; kind++) {
@@ -158,7 +158,7 @@ START_TEST(a_rate_near_0)
 }
 END_TEST
 
-/* The last matching pattern decides; if none matches, the parameter's own flag. */
+/* The last matching pattern decides. If none matches, the parameter's own flag decides. */
 START_TEST(gathered_by_pattern_or_flag)
 {
     static const struct {
@@ -269,7 +269,7 @@ START_TEST(parameters_are_checked)
 }
 END_TEST
 
-/* A size of 0, with other sizes whose product would overflow. */
+/* One size is 0, and the product of the others would overflow. */
 START_TEST(empty_shapes_do_not_overflow)
 {
     static const tsr_shard_param empty[] = {
@@ -322,7 +322,7 @@ static struct {
     size_t size;
 } out;
 
-/* NULL arguments of every function that returns a status, in the header's order. */
+/* Calls every function that returns a status with NULL arguments, in the header's order. */
 START_TEST(nulls)
 {
     static const char json[] = "[]";
@@ -404,7 +404,7 @@ START_TEST(too_many_ranges)
 }
 END_TEST
 
-/* Exactly enough memory is enough. */
+/* Memory that is exactly enough is enough. */
 START_TEST(memory_is_a_limit_of_every_strategy)
 {
     for (int kind = 0; kind < 4; kind++) {
@@ -495,7 +495,7 @@ START_TEST(equal_plans)
 }
 END_TEST
 
-/* Calls every function that allocates; each allocation fails in turn. */
+/* Calls every function that allocates. Each allocation fails in turn. */
 static tsr_status everything(int kind)
 {
     static const double rates[] = {1, 2};

@@ -68,7 +68,7 @@ START_TEST(the_exact_text)
     snprintf(head, sizeof head, expected, tsr_version());
     ck_assert_uint_eq(strlen(text), size);
     ck_assert_int_eq(strncmp(text, head, strlen(head)), 0);
-    /* The imbalance may have further digits. */
+    /* The imbalance may have more digits than `head` has. */
     const char *after = text + strlen(head) + strspn(text + strlen(head), "0123456789");
     ck_assert_str_eq(after, rest);
 
@@ -85,7 +85,7 @@ START_TEST(the_exact_text)
 }
 END_TEST
 
-/* Any plan is the same after saving and loading, and another parser reads the same numbers. */
+/* Any plan is unchanged after saving and loading, and another parser reads the same numbers. */
 START_TEST(saved_plans_load_unchanged)
 {
     uint64_t state = 8;
@@ -168,7 +168,7 @@ START_TEST(the_capacity_is_checked)
 }
 END_TEST
 
-/* Numbers in JSON have a point in every locale. */
+/* Numbers in JSON have a decimal point in every locale. */
 START_TEST(any_locale)
 {
     static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "ps_AF.UTF-8", "C"};
@@ -181,7 +181,7 @@ START_TEST(any_locale)
     ck_assert_ptr_nonnull(strstr(text, "\"rates\": [0.1, 2.5e-07, 1e+300]"));
     for (size_t i = 0; i < COUNT_OF(locales); i++) {
         if (setlocale(LC_NUMERIC, locales[i]) == NULL)
-            continue; /* not installed */
+            continue; /* the locale is not installed */
         char *again = saved(plan, &again_size);
         ck_assert_str_eq(again, text);
         ck_assert_ok(load(text, size, &read));
@@ -200,8 +200,8 @@ END_TEST
 #define P "\"params\":["
 #define W "{\"name\":\"w\",\"shape\":[3],\"dtype\":\"f32\""
 
-/* Valid plans: members in any order, without optional members, and with wrong derived members,
- * which are ignored. */
+/* Valid plans: with members in any order, without optional members, and with wrong values of
+ * derived members, which are ignored. */
 static const char *const right[] = {
     HEAD P W ",\"shards\":[[0,2],[2,1]]}]}",
     "{\"params\":[{\"shards\":[[\"1\",2],[0,1]],\"layer\":\"x\","

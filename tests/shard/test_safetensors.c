@@ -217,7 +217,7 @@ START_TEST(bad_lengths)
 }
 END_TEST
 
-/* A header of brackets only, or with one very long string. */
+/* Tests a header of brackets only, and one with a very long string. */
 START_TEST(deep_and_long)
 {
     tsr_shard_list *list = NULL;
@@ -247,7 +247,7 @@ START_TEST(deep_and_long)
 }
 END_TEST
 
-/* A truncated file is refused. If only the header is in memory, weights may be missing. */
+/* A truncated file is refused, but if only the header is in memory, weights may be missing. */
 START_TEST(truncated_anywhere)
 {
     bytes file = safetensors_file(usual, 33);

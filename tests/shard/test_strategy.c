@@ -39,7 +39,7 @@ START_TEST(full_divides_everything_but_gathered)
             ck_assert_uint_eq(range.count, p == 0 ? 800 : left < shard ? left : shard);
         }
     }
-    /* 5 elements on 4 ranks are 2, 2, 1 and an empty range, which is kept. */
+    /* 5 elements on 4 ranks give ranges of 2, 2, 1 and 0 elements. The empty range is kept. */
     ck_assert_uint_eq(range_in(plan, "layers.0.bias", 2).count, 1);
     ck_assert_uint_eq(range_in(plan, "layers.0.bias", 3).start, 5);
     tsr_shard_plan_destroy(&plan);
@@ -76,7 +76,7 @@ START_TEST(full_with_other_partitions)
 }
 END_TEST
 
-/* Quantised dtypes are divided between blocks. */
+/* Quantised dtypes are divided only between blocks. */
 START_TEST(blocks_are_not_divided)
 {
     static const tsr_shard_param list[] = {
@@ -111,7 +111,8 @@ START_TEST(layers_are_not_divided)
 {
     tsr_shard_plan *plan = plan_of(tsr_shard_strategy_params(.kind = TSR_SHARD_LAYERWISE), MODEL,
                                    model, tsr_shard_plan_params(.ranks = 2));
-    /* Bytes: layers.0 276, head 168, layers.1 128, scale 4. The largest is assigned first. */
+    /* The bytes are: layers.0 276, head 168, layers.1 128, scale 4. The largest is assigned
+     * first. */
     static const int owners[] = {0, 0, 0, 1, 1, 0};
     for (uint64_t p = 1; p < MODEL; p++)
         ck_assert_int_eq(whole_owner(plan, p), owners[p]);
@@ -120,7 +121,7 @@ START_TEST(layers_are_not_divided)
     ck_assert_uint_eq(range_in(plan, "layers.1.weight", 0).count, 0);
     ck_assert_uint_eq(total_of(plan, 0).sharded_bytes, 276 + 4);
     ck_assert_uint_eq(total_of(plan, 1).sharded_bytes, 168 + 128);
-    /* Always-gathered parameters are in the summary. */
+    /* Parameters that are always gathered are in the summary. */
     tsr_shard_summary summary;
     tsr_shard_plan_summary(plan, &summary);
     ck_assert_uint_eq(summary.gathered_count, 1);
@@ -135,8 +136,8 @@ static tsr_shard_param numbered(char name[32], int layer, int64_t size)
     return (tsr_shard_param){.name = name, .ndim = 1, .shape = {size}};
 }
 
-/* Layers of the same size are assigned to the ranks in turn, in natural order of their names:
- * layer2 before layer10, for any order of the list. */
+/* Layers of the same size are assigned to the ranks in turn, in the natural order of their names
+ * (layer2 before layer10), whatever the order of the list. */
 START_TEST(equal_layers_in_natural_order)
 {
     char names[12][32];
@@ -238,7 +239,7 @@ static const tsr_shard_param transformer[] = {
 };
 enum { TRANSFORMER = COUNT_OF(transformer) };
 
-/* The parameters that one rank has completely, as bits. */
+/* Returns a bit mask of the parameters that one rank has completely. */
 static unsigned whole_params(const tsr_shard_strategy_params *params)
 {
     tsr_shard_plan *plan =
@@ -267,7 +268,7 @@ START_TEST(hybrid_by_lists)
     ck_assert_uint_eq(whole_params(tsr_shard_strategy_params(.kind = hybrid, .full_layers = none,
                                                              .layerwise_layers = none)),
                       0);
-    /* The list for full comes first; a layer that matches neither list is full. */
+    /* The list for full comes first. A layer that matches neither list is full. */
     ck_assert_uint_eq(
         whole_params(tsr_shard_strategy_params(.kind = hybrid, .full_layers = attention,
                                                .layerwise_layers = all)),
@@ -278,7 +279,8 @@ START_TEST(hybrid_by_lists)
 }
 END_TEST
 
-/* The layerwise part balances what the divided part leaves uneven. */
+/* The strategy assigns whole layers so that they balance the uneven ranges of the divided
+ * layers. */
 START_TEST(hybrid_balances_both_sides)
 {
     static const tsr_shard_param list[] = {
@@ -291,7 +293,7 @@ START_TEST(hybrid_balances_both_sides)
                                           .layerwise_layers = (const char *const[]){"whole", NULL}),
                 3, list, tsr_shard_plan_params(.ranks = 4));
     ck_assert_str_eq(tsr_shard_plan_strategy(plan), "hybrid");
-    ck_assert_int_eq(whole_owner(plan, 2), 3); /* full is 2, 2, 1, 0 */
+    ck_assert_int_eq(whole_owner(plan, 2), 3); /* the ranges of `full` are 2, 2, 1, 0 */
     ck_assert_int_eq(whole_owner(plan, 1), 2);
     tsr_shard_plan_destroy(&plan);
 }
@@ -349,7 +351,7 @@ START_TEST(weighted_within_memory)
             memory[r] = gathered / 8 * 8 + 8 * (uint64_t)random_between(&state, 1, 60);
             enough = enough && memory[r] >= gathered;
             /* The memory that is left after smaller elements may not be a multiple of 8. The
-             * largest elements need a multiple of 8; smaller ones, which divide it, can use the
+             * largest elements need multiples of 8; smaller ones, whose sizes divide 8, can use the
              * rest. */
             room += rates[r] > 0 ? memory[r] - gathered : 0;
         }
@@ -384,7 +386,7 @@ START_TEST(weighted_within_memory)
 }
 END_TEST
 
-/* Memory that must be used completely, with sizes that divide each other. */
+/* All memory must be used, with element sizes that divide each other. */
 START_TEST(weighted_fills_memory_exactly)
 {
     static const tsr_shard_param list[] = {
@@ -417,7 +419,7 @@ START_TEST(weighted_fills_memory_exactly)
 }
 END_TEST
 
-/* A parameter's last unit may be short, and fits where a complete one does not. */
+/* A parameter's last unit may be short, so it fits where a complete one does not. */
 START_TEST(weighted_places_short_units)
 {
     static const tsr_shard_param list[] = {{.name = "a", .ndim = 1, .shape = {10}, .dtype = "u8"},
@@ -514,7 +516,7 @@ START_TEST(alignments_that_are_too_large)
 }
 END_TEST
 
-/* Edge cases: one rank, nothing to divide, no elements. */
+/* Tests edge cases: one rank, nothing to divide, no elements. */
 START_TEST(edges_of_every_strategy)
 {
     const tsr_shard_strategy_params *params = tsr_shard_strategy_params(.kind = kinds[_i]);
@@ -554,7 +556,7 @@ END_TEST
 
 /* Strategies of the caller ------------------------------------------------------------------- */
 
-/* A strategy that gives the first elements to the last rank. */
+/* A strategy of the caller that gives the first elements to the last rank. */
 static tsr_status backwards(void *user, const tsr_shard_request *request, tsr_shard_range *ranges)
 {
     ++*(int *)user;

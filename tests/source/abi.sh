@@ -1,7 +1,7 @@
 #!/bin/sh
 # abi.sh ROOT CC: functions, types and layouts of the public headers are those in tests/data/abi.h, as abidiff compares them. symbols.sh
 # compares the headers with the library.
-# abi.sh ROOT CC write: writes tests/data/abi.h and the list of symbols for the Debian package. docs/releasing.md says when.
+# abi.sh ROOT CC write: writes tests/data/abi.h and the list of symbols for the Debian package. docs/releasing.md says when to do this.
 set -u
 cd "$1" || exit 1
 cc=$2
@@ -17,7 +17,7 @@ declarations() {
             print
         }'
 }
-functions() { # FILE: their names
+functions() { # FILE: prints their names
     tr '\n' ' ' <"$1" | grep -o 'TSR_API[^;(]*(' | sed 's/($//; s/.*[ *]//' | sort
 }
 version=$(sed -n "s/^ *version: '\(.*\)',/\1/p" meson.build)
@@ -41,7 +41,7 @@ if [ "${3-}" = write ]; then
 fi
 . tests/source/tap.sh
 
-# Makes FILE.so of FILE.h: a variable for each function, whose type describes the function with all types that it uses.
+# Makes FILE.so from FILE.h: a variable for each function, whose type describes the function with all types that it uses.
 describe() { # FILE
     {
         printf '#include <%s>\n' stdbool.h stddef.h stdint.h

@@ -22,7 +22,7 @@ function folder_of(path) {
     sub(/\/[^\/]*$/, "", path)
     return path
 }
-FILENAME != symbols { # the sources
+FILENAME != symbols { # lines of the list of sources
     mangled = $0
     gsub(/\//, "_", mangled)
     source_of[mangled] = $0
@@ -38,13 +38,13 @@ FILENAME != symbols { # the sources
         gsub(/\//, "_", object)
         file = source_of[object]
     }
-    if (file == "") # generated
+    if (file == "") # a generated source
         next
     kind = $(NF - 1)
     if (kind == "U")
         uses[++use_count] = file " " $NF
     else if (($NF in definer) && definer[$NF] != file)
-        shared[$NF] = 1 # defined twice: a use does not depend on a particular definition
+        shared[$NF] = 1 # defined twice, so a use does not depend on a particular definition
     else
         definer[$NF] = file
 }
@@ -67,7 +67,7 @@ END {
         search(file, seen, before)
         if (!(file in seen))
             continue
-        # The circle of `file` consists of the sources that it reaches and that reach it.
+        # The circle of `file` consists of the sources that it reaches and that also reach it.
         members = 0
         across = 0
         for (other in seen) {

@@ -34,7 +34,7 @@ few() {
     [ "$(grep -cE ' (across|inside) ' "$folder/circles")" -le 6 ]
 }
 
-# Without sources the rules would hold trivially.
+# Without this check, the rules would hold if no sources were found.
 point "object files were read" enough_files
 point "no circle crosses folders" none_across
 point "no circle has more than 3 sources" none_large

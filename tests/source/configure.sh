@@ -1,6 +1,6 @@
 #!/bin/sh
-# configure.sh ROOT: the build can be configured without tests, with the static library alone, and as a part of another project. The lane
-# `options` builds with other values of its options.
+# configure.sh ROOT: the build can be configured without tests, with only the static library, and as a part of another project. The lane
+# `options` builds with other values of the options.
 set -u
 cd "$1" || exit 1
 . tests/source/tap.sh

@@ -11,7 +11,7 @@ find include src bench shaders -type d >"$folder/unsorted"
 find tests -maxdepth 1 -type d >>"$folder/unsorted"
 echo debian >>"$folder/unsorted"
 sort "$folder/unsorted" >"$folder/there"
-# The first column of its tables: | `src/gpu/device/` | … or several, separated by commas.
+# Reads the first column of CONTRIBUTING.md's tables, which has one folder, as in | `src/gpu/device/` | …, or several, separated by commas.
 grep '^| `[a-z]' CONTRIBUTING.md | cut -d'|' -f2 | tr -d '` ' | tr ',' '\n' | sed -n 's|/$||p' | sort >"$folder/named"
 
 some() {

@@ -52,8 +52,8 @@ compile_static() {
         "$libdir/libtessera.a" $(pkg-config --libs --static tessera | sed 's/-ltessera\b//') &&
         ! ldd "$folder/static" | grep tessera && [ "$("$folder/static")" = "$version" ]
 }
-# A program that opens a device also links the GLSL compiler from the archive. --as-needed, Ubuntu's default, drops a library that nothing
-# before it on the command line needs.
+# A program that opens a device also links the GLSL compiler from the archive. With --as-needed, Ubuntu's default, the linker drops a
+# library that nothing before it on the command line needs.
 link_static_gpu() {
     # shellcheck disable=SC2046 # options
     gcc -std=c11 -Wl,--as-needed examples/hello_matmul.c -o "$folder/static-gpu" $(pkg-config --cflags tessera) \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# layers.sh ROOT: #include lines respect the modules' order: each folder includes only what is listed for it here.
+# layers.sh ROOT: #include lines respect the modules' order: each folder includes only the folders that this script lists for it.
 set -u
 cd "$1" || exit 1
 . tests/source/tap.sh
@@ -49,7 +49,7 @@ fi
 if [ -d examples ]; then
     point "examples include public headers" allowed examples 'tessera/' 'common/' '[a-z_]+\.h"'
 fi
-# The order inside a module: each part may include only the listed parts of its own module.
+# Checks the order inside a module: each part may include only the listed parts of its own module.
 parts() { # MODULE PART OTHER-PART…
     module=$1
     part=$2
@@ -58,7 +58,7 @@ parts() { # MODULE PART OTHER-PART…
     ! find "src/$module/$part" -name '*.[ch]' -exec grep -nHE "^ *# *include *\"$module/" {} + |
         grep -vE "\"$module/(${pattern#|})[/.]"
 }
-# gpu/pipeline may include the specialisation of shaders for CPU drivers.
+# In addition to its own parts, gpu/pipeline may include the specialisation of shaders for CPU drivers.
 point "gpu/device includes device" parts gpu device
 point "gpu/memory includes device, memory" parts gpu memory device
 point "gpu/pipeline includes device, pipeline" parts gpu pipeline device cpu_drivers/specialize/specialize

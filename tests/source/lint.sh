@@ -20,9 +20,9 @@ formatted() {
     c_files | xargs -P "$(nproc)" -n 50 clang-format --dry-run -Werror
 }
 
-# clang-tidy can only check sources that were compiled, because it needs their flags from the database. A source of several programs has
-# several entries, and each would be analysed. This writes a database with one entry per source and set of macros and instruction sets,
-# and prints the sources in it that git tracks.
+# clang-tidy can check only sources that were compiled, because it needs their flags from the database. If several programs share a source,
+# the database has an entry for each, and clang-tidy would analyse each. This function writes a database with one entry per source and set
+# of macros and instruction sets. It prints the sources in that database that git tracks.
 compiled_once() { # FOLDER
     git ls-files '*.c' >"$1/tracked"
     awk -v database="$1/compile_commands.json" '
@@ -69,7 +69,7 @@ shell_clean() {
     scripts | xargs shellcheck -x
 }
 
-# Other versions of clang-format format differently, so only one version is used.
+# Other versions of clang-format give other results, so only one version is used.
 case $(clang-format --version) in
 *'version 14.'*) point "clang-format" formatted ;;
 *) skip "clang-format" "needs version 14, found $(clang-format --version)" ;;

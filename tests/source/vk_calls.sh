@@ -1,6 +1,5 @@
 #!/bin/sh
-# vk_calls.sh ROOT CC…: Vulkan functions that can fail are only called through TSR__VK or TSR__DEVICE_TRY, so that tests can make them
-# fail.
+# vk_calls.sh ROOT CC…: Vulkan functions that can fail are called only through TSR__VK or TSR__DEVICE_TRY, so that tests can make them fail.
 set -u
 root=$1
 shift
@@ -24,7 +23,7 @@ no_global_names() {
     ! find src/gpu -name '*.[ch]' -exec grep -nE '(^|[^A-Za-z0-9_"])vk[A-Z][A-Za-z0-9]*\(' {} +
 }
 
-# A function in the table that nothing calls should be removed.
+# Finds functions in the table that nothing calls; they should be removed.
 all_used() {
     unused=
     for name in $names; do

@@ -1,6 +1,6 @@
 /* Check, with cheaper assertions. Check's own macros send their location to the parent process each
- * time, so that it can name the last one after a crash, and reading all these takes time quadratic
- * in their number. Here each location is sent only the first time. */
+ * time, so that it can name the last one after a crash. Reading all these locations takes time
+ * quadratic in their number. Here each location is sent only the first time. */
 #ifndef TESTS_SUPPORT_CHECK_H
 #define TESTS_SUPPORT_CHECK_H
 

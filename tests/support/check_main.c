@@ -14,10 +14,10 @@
 #define MAX_LISTS 64
 #define MAX_SKIPS 256
 
-/* The tests that were skipped, in the order of their numbers. Shared memory, because Check runs
- * each test in a process of its own. */
+/* The tests that were skipped, in the order of their numbers. They are in shared memory, because
+ * Check runs each test in a process of its own. */
 typedef struct skip_list {
-    int test; /* the number of the running test, from 1 */
+    int test; /* the number of the running test, counted from 1 */
     int count;
     struct {
         int test;
@@ -66,7 +66,7 @@ void tests_skip(const char *format, ...)
     skipped->count++;
 }
 
-/* The reason why a test was skipped, or NULL if it was not. */
+/* Returns the reason why a test was skipped, or NULL if it was not. */
 static const char *skip_reason(int test)
 {
     for (int i = 0; i < skipped->count; i++)
@@ -123,7 +123,7 @@ static void print_tap(FILE *tap)
 }
 
 /* Gives the list's tests the words of its name as tags: those of norm_packed are "norm" and
- * "packed". The variables CK_INCLUDE_TAGS and CK_EXCLUDE_TAGS choose tests by them. */
+ * "packed". The variables CK_INCLUDE_TAGS and CK_EXCLUDE_TAGS select tests by their tags. */
 static void set_tags(TCase *tests, const char *name)
 {
     char tags[128];
@@ -188,7 +188,7 @@ int main(void)
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
 
-    if (run == 0) /* TAP would call that skipped, and nobody would notice */
+    if (run == 0) /* TAP would count no tests as skipped, and nobody would notice */
         fprintf(stderr, "no test was run\n");
     return run > 0 && failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

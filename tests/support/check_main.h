@@ -1,4 +1,4 @@
-/* Unit tests with Check. A test file holds tests and one list of them:
+/* Unit tests with Check. A test file has tests and one list of them:
  *
  *     START_TEST(adds) { ck_assert_int_eq(1 + 1, 2); }
  *     END_TEST
@@ -9,12 +9,12 @@
  *     }
  *
  * main() is in check_main.c. Every test runs in a process of its own, so a crash is one failure.
- * What must not cross fork(), such as a Vulkan device, is opened in a checked fixture:
+ * Objects that must not cross fork(), such as a Vulkan device, are opened in a checked fixture:
  * tcase_add_checked_fixture(tests, open_device, close_device).
  *
- * One list alone: CK_RUN_CASE=arithmetic build/…/test-base. The words of a list's name are its
- * tags, by which CK_INCLUDE_TAGS and CK_EXCLUDE_TAGS choose lists. In a debugger: also CK_FORK=no.
- */
+ * To run one list alone: CK_RUN_CASE=arithmetic build/…/test-base. The words of a list's name are
+ * its tags, by which CK_INCLUDE_TAGS and CK_EXCLUDE_TAGS select lists. In a debugger, also set
+ * CK_FORK=no. */
 #ifndef TESTS_SUPPORT_CHECK_MAIN_H
 #define TESTS_SUPPORT_CHECK_MAIN_H
 
@@ -57,16 +57,17 @@ void tests_remove(const char *path);
             SKIP("needs %s; TESSERA_TEST_HUGE=1 runs it", needs);                                  \
     } while (0)
 
-/* Marks the running test as skipped, for use in a helper; the test itself must then return. If it
- * fails, it counts as failed. A reason is cut after 255 bytes, and its line breaks become spaces.
- */
+/* Marks the running test as skipped. This is for helper functions; the test itself must then
+ * return. If it fails, it counts as failed. A reason is cut after 255 bytes, and its line breaks
+ * become spaces. */
 void tests_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Two numbers are equal, or the test fails with both. They are evaluated again for that. */
+/* Requires that two numbers are equal. If they are not, the test fails with both values, for which
+ * the arguments are evaluated again. */
 #define ck_assert_equal(got, want)                                                                 \
     ck_assert_msg((got) == (want), "%s is %.17g, not %.17g", #got, (double)(got), (double)(want))
 
-/* A status is TSR_OK, or the test fails with the library's error text. */
+/* Requires that a status is TSR_OK. If it is not, the test fails with the library's error text. */
 #define ck_assert_ok(call)                                                                         \
     do {                                                                                           \
         tsr_status ck_status_ = (call);                                                            \
@@ -74,7 +75,7 @@ void tests_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
             ck_abort_msg("%s: %s: %s", #call, tsr_status_name(ck_status_), tsr_last_error());      \
     } while (0)
 
-/* A call fails with this status and exactly this error text. */
+/* Requires that a call fails with this status and exactly this error text. */
 #define ck_assert_error(call, status, text)                                                        \
     do {                                                                                           \
         tsr_status ck_status_ = (call);                                                            \

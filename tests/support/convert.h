@@ -1,4 +1,4 @@
-/* The reference for conversions between dtypes: from element bits to element bits via exact
+/* The reference for conversions between dtypes, from element bits to element bits via exact
  * doubles. */
 #ifndef TESTS_SUPPORT_CONVERT_H
 #define TESTS_SUPPORT_CONVERT_H
@@ -19,8 +19,8 @@ static inline int64_t integer_value(uint64_t bits, tsr_dtype dtype)
     return dtype == TSR_I64 ? (int64_t)bits : (int64_t)gpu_value(bits, dtype);
 }
 
-/* Returns a double that rounds to every narrower float as `value` does: if `value` has more than 53
- * bits, the lost ones only set the last bit. */
+/* Returns a double that rounds to every narrower float as `value` does. If `value` has more than 53
+ * bits, the lost bits only set the last bit. */
 static inline double double_of(int64_t value)
 {
     uint64_t magnitude = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;

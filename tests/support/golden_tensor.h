@@ -7,7 +7,7 @@
 typedef struct golden_tensor {
     int ndim;
     int64_t shape[8], count;
-    double *values; /* of any dtype, exactly (i64 beyond 2^53 is rounded) */
+    double *values; /* exact for every dtype, except that i64 values beyond 2^53 are rounded */
 } golden_tensor;
 
 static inline int golden_digit(char c)
@@ -17,7 +17,7 @@ static inline int golden_digit(char c)
     return found != NULL ? (int)(found - digits) : -1;
 }
 
-/* Exactly `size` bytes. */
+/* Decodes exactly `size` bytes. */
 static inline uint8_t *golden_bytes(const char *text, size_t size)
 {
     uint8_t *bytes = calloc(size + 3, 1);

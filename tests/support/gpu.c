@@ -39,10 +39,10 @@ __attribute__((constructor)) static void before_all_tests(void)
     gpu_load_libraries();
 }
 
-/* With TEST_ONE_DEVICE and CK_FORK=no, tests that follow each other and want the same kind of
- * device share one, with the pipelines that it has built. Each test finds the settings that the
- * device had when it was opened. After a test that leaves memory in use or causes validation
- * messages, the next one opens a device of its own. */
+/* With TEST_ONE_DEVICE and CK_FORK=no, consecutive tests that want the same kind of device share
+ * one, with the pipelines that it has built. Each test finds the settings that the device had when
+ * it was opened. If a test leaves memory in use or causes validation messages, the next test opens
+ * another device. */
 enum { PACKED = 1, STAGED = 2, AS_GPU = 4, NOT_SHARED = 8 };
 static struct {
     int kind;
@@ -53,14 +53,15 @@ static struct {
     tsr__subnormals subnormals;
     double work_limit;
 } shared;
-static uint64_t seen_messages; /* that made earlier tests fail */
+static uint64_t seen_messages; /* messages for which earlier tests have failed */
 
 static void close_shared_device(void)
 {
     tsr_device_close(&shared.device);
 }
 
-/* The end of a program that shares devices. Closing the last one must not cause messages either. */
+/* Runs at the end of a program that shares devices. Closing the last device must not cause messages
+ * either. */
 static void end_of_program(void)
 {
     close_shared_device();
@@ -88,7 +89,7 @@ static void keep_device(int kind)
     shared.work_limit = gpu->work_limit;
 }
 
-/* `kind` is a sum of the constants above. */
+/* Opens or shares a device. `kind` is a sum of the constants above. */
 static void open_device(int kind)
 {
     if (shared.device && shared.kind != kind)
@@ -260,7 +261,7 @@ static uint64_t half_bits(double x, int mantissa_bits, int bias)
         return sign;
     frexp(x, &exponent);
     exponent += bias - 1;
-    if (exponent < 1) /* subnormal: a multiple of the smallest value */
+    if (exponent < 1) /* a subnormal number is a multiple of the smallest value */
         return sign | (uint64_t)ldexp(fabs(x), mantissa_bits + bias - 1);
     uint64_t mantissa = (uint64_t)ldexp(fabs(x), mantissa_bits + bias - exponent);
     return sign | ((uint64_t)exponent << mantissa_bits) | (mantissa - (1u << mantissa_bits));
@@ -337,7 +338,7 @@ uint64_t gpu_load_bits(const void *data, int64_t index, tsr_dtype dtype)
     uint64_t bits = 0;
     size_t size = tsr_dtype_size(dtype);
     memcpy(&bits, (const char *)data + (size_t)index * size,
-           size); /* little-endian, as Vulkan is */
+           size); /* elements are little-endian, as in Vulkan */
     return bits;
 }
 
@@ -403,8 +404,8 @@ static tsr_tensor *contiguous_view(gpu_random *random, tsr_dtype dtype, int ndim
     return gpu_new(dtype, 1, &length);
 }
 
-/* Makes a view of a box of a larger tensor, with every step-th element of some dimensions and the
- * dimensions in any order. */
+/* Makes a view of a box in a larger tensor. Some dimensions have only every step-th element, and
+ * the dimensions are in any order. */
 static tsr_tensor *strided_view(gpu_random *random, tsr_dtype dtype, int ndim, const int64_t *shape,
                                 tsr_layout *view)
 {

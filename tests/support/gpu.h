@@ -1,7 +1,7 @@
-/* Helpers of GPU tests: a device and a stream for each test (in a Check *checked* fixture, because
- * driver contexts do not survive fork()), data as doubles, and a failing test for every validation
- * message. Where TEST_ONE_DEVICE and CK_FORK=no are set, tests of a program share devices, so that
- * their kernels are compiled once. */
+/* Functions for GPU tests: a device and a stream for each test (in a Check *checked* fixture,
+ * because driver contexts do not survive fork()), and data as doubles. Every validation message
+ * makes the test fail. With TEST_ONE_DEVICE and CK_FORK=no, tests of a program share devices, so
+ * that their kernels are compiled once. */
 #ifndef TSR_TESTS_GPU_H
 #define TSR_TESTS_GPU_H
 
@@ -11,23 +11,24 @@
 extern tsr_device *gpu;   /* the device under test: TESSERA_DEVICE or the driver's first */
 extern tsr_stream *queue; /* a stream on it */
 
-/* For tcase_add_checked_fixture. The teardown fails the test if there are validation messages or
- * memory is still in use. */
+/* For tcase_add_checked_fixture. The teardown fails the test if there are validation messages, or
+ * if memory is still in use. */
 void gpu_setup(void);
 void gpu_teardown(void);
 
-/* Like gpu_setup, for a test that needs a device that has built no pipelines yet. */
+/* Like gpu_setup, for a test that needs a device that has not built any pipelines. */
 void gpu_setup_not_shared(void);
 /* Like gpu_setup, but without copies by the host's CPUs, so that the device's copies are tested. */
 void gpu_setup_by_device(void);
-/* Like gpu_setup, with the packed-word storage path or the staging path forced. */
+/* Like gpu_setup, but forces 16-bit elements to be packed in words, or transfers to use staging. */
 void gpu_setup_packed(void);
 void gpu_setup_staged(void);
-/* Like gpu_setup, with the choices made for GPUs on any device: they must work on all devices. */
+/* Like gpu_setup, with the kernels and sizes that are chosen for GPUs, which must work on any
+ * device. */
 void gpu_setup_as_gpu(void);
 void gpu_setup_as_gpu_packed(void);
-/* True if the device is SwiftShader, which has no attention kernels of its own, and takes many
- * times as long as others to compile some kernels of GPUs. */
+/* Returns true if the device is SwiftShader. It has no attention kernels of its own, and takes many
+ * times as long as other drivers to compile some kernels of GPUs. */
 bool gpu_is_swiftshader(void);
 
 /* Asserts a call's success, with tsr_last_error() in the message. */
@@ -54,20 +55,20 @@ void gpu_get(tsr_tensor *tensor, double *values);
 /* Returns the value of `x` stored as `dtype`: floats are rounded once, to nearest even; integers
  * are truncated and saturated, and NaN is 0. */
 double gpu_rounded(double x, tsr_dtype dtype);
-/* Return the bits of that value, and the value of bits. They do not use the library's conversions,
- * for which they are the reference. */
+/* gpu_bits returns the bits of that value, and gpu_value the value of bits. They do not use the
+ * library's conversions, because they are the reference for these. */
 uint64_t gpu_bits(double x, tsr_dtype dtype);
 double gpu_value(uint64_t bits, tsr_dtype dtype);
-/* Returns element `index` of an array of `dtype` in host memory. */
+/* Read and write element `index` of an array of `dtype` in host memory. */
 uint64_t gpu_load_bits(const void *data, int64_t index, tsr_dtype dtype);
 void gpu_store_bits(void *data, int64_t index, tsr_dtype dtype, uint64_t bits);
 
-/* The random numbers of random.h: seeded, and the same everywhere. */
+/* The random numbers of random.h: they follow from the seed and are the same everywhere. */
 typedef struct gpu_random {
     uint64_t state;
 } gpu_random;
 uint64_t gpu_random_u64(gpu_random *random);
-int64_t gpu_random_between(gpu_random *random, int64_t low, int64_t high); /* inclusive */
+int64_t gpu_random_between(gpu_random *random, int64_t low, int64_t high); /* `high` is included */
 double gpu_random_unit(gpu_random *random);                                /* [-1, 1) */
 
 /* Makes a random view with exactly this shape: contiguous, or sliced, stepped and transposed from a

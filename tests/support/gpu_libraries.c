@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <vulkan/vulkan.h>
 
-/* Opens a library that is loaded once more, so that it stays loaded. */
+/* Opens a library that is already loaded once more, so that it stays loaded. */
 static int keep(struct dl_phdr_info *library, size_t size, void *data)
 {
     (void)size, (void)data;
@@ -18,7 +18,7 @@ static int keep(struct dl_phdr_info *library, size_t size, void *data)
 void gpu_load_libraries(void)
 {
     static const char *const layers[] = {"VK_LAYER_KHRONOS_validation"};
-    /* A driver of a GPU may not be used in a forked process if it was used before. */
+    /* A GPU's driver must not be used in a forked process if it was used before the fork. */
     if (getenv("TEST_GPU"))
         return;
     void *loader = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_NODELETE);

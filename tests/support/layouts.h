@@ -15,8 +15,8 @@ int64_t layout_addresses(const tsr_layout *layout, int64_t *addresses);
  * LAYOUT_MAX_COUNT elements. */
 tsr_layout layout_random(uint64_t *random, tsr_dtype dtype, int max_ndim);
 
-/* Makes such a layout and changes it by a few random views: slices with steps, transpositions,
- * selections and broadcasts. */
+/* Makes a layout as layout_random does, and changes it by a few random views: slices with steps,
+ * transpositions, selections and broadcasts. */
 tsr_layout layout_random_view(uint64_t *random, tsr_dtype dtype, int max_ndim);
 
 /* Applies a few random views to `layout`. The number of elements stays within LAYOUT_MAX_COUNT. */

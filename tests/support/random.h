@@ -1,4 +1,4 @@
-/* Random numbers for tests: splitmix64, the same sequence everywhere. */
+/* Random numbers for tests: splitmix64, which gives the same sequence everywhere. */
 #ifndef TESTS_SUPPORT_RANDOM_H
 #define TESTS_SUPPORT_RANDOM_H
 

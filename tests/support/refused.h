@@ -1,4 +1,4 @@
-/* For tests that functions reject NULL. */
+/* For tests that functions refuse NULL. */
 #ifndef TESTS_SUPPORT_REFUSED_H
 #define TESTS_SUPPORT_REFUSED_H
 
@@ -8,7 +8,7 @@
 #include "support/check_main.h"
 
 /* Checks that a call fails because of the NULL that the text names, and does not change `out`, a
- * struct of the caller's with everything that the call could write to. */
+ * struct of the caller's with all outputs of the call. */
 #define REFUSED(call, text)                                                                        \
     do {                                                                                           \
         memset(&out, 0x5a, sizeof out);                                                            \

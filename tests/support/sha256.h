@@ -1,4 +1,4 @@
-/* SHA-256 (FIPS 180-4), for tests that compare digests. */
+/* SHA-256 (FIPS 180-4), for tests that compare hashes. */
 #ifndef TESTS_SUPPORT_SHA256_H
 #define TESTS_SUPPORT_SHA256_H
 

@@ -7,8 +7,8 @@
 
 static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
 
-/* The expected bits of an f32 as `to`. A NaN becomes a quiet NaN with the same sign and as much of
- * its payload as bf16 can hold. */
+/* Returns the expected bits of an f32 as `to`. A NaN becomes a quiet NaN with the same sign and as
+ * much of its payload as bf16 can hold. */
 static uint64_t narrowed(uint32_t bits, tsr_dtype to)
 {
     if (to == TSR_F32)
@@ -18,7 +18,8 @@ static uint64_t narrowed(uint32_t bits, tsr_dtype to)
     return bits_of_float(float_of(bits, TSR_F32), to);
 }
 
-/* The expected bits of an f16 or bf16 as f32: exact, with a NaN's payload. */
+/* Returns the expected bits of an f16 or bf16 as f32: the exact value, or a NaN with its
+ * payload. */
 static uint32_t widened(uint64_t bits, tsr_dtype from)
 {
     if (from == TSR_F32)
@@ -30,8 +31,8 @@ static uint32_t widened(uint64_t bits, tsr_dtype from)
     return (uint32_t)bits_of_float(float_of(bits, TSR_F16), TSR_F32);
 }
 
-/* Each f16 or bf16 value, the middle between it and the next one, the neighbours of both, and
- * random bits. */
+/* Returns an f16 or bf16 value, the value halfway to the next one, a neighbour of either, or random
+ * bits. */
 static uint32_t f32_of_interest(uint64_t *random, uint32_t i)
 {
     uint32_t half = i / 8;
@@ -47,7 +48,7 @@ static uint32_t f32_of_interest(uint64_t *random, uint32_t i)
     case 4:
         return widened(half, TSR_F16) + (uint32_t)random_between(random, 0, 2) - 1;
     }
-    /* Halfway to the next f16, also for subnormal values. */
+    /* This is the value halfway to the next f16, also for subnormal values. */
     double x = float_of(half, TSR_F16);
     bool subnormal = (half & 0x7c00) == 0;
     uint32_t tie = subnormal ? (uint32_t)bits_of_float(x + ldexp(signbit(x) ? -1 : 1, -25), TSR_F32)
@@ -66,7 +67,7 @@ static void check_pair(tsr__convert_fn *convert, tsr_dtype to, tsr_dtype from)
 
     for (uint32_t i = 0; i < COUNT; i++)
         store(in, i, from, from == TSR_F32 ? f32_of_interest(&random, i) : i & 0xffff);
-    /* Also convert small numbers of elements at any address, to test the ends of vectors. */
+    /* Also converts small numbers of elements at any address, to test the ends of vectors. */
     for (size_t first = 0, count; first < COUNT; first += count) {
         count = first < 5000 ? (size_t)random_between(&random, 0, 70) : COUNT - first;
         size_t last = first + count;

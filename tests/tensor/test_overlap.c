@@ -1,4 +1,4 @@
-/* Overlap of layouts against sets of bytes. */
+/* Compares overlap of layouts with sets of bytes. */
 #include <string.h>
 
 #include "support/check_main.h"
@@ -137,7 +137,7 @@ START_TEST(extents)
 }
 END_TEST
 
-/* Parents of the largest sizes: the result is still exact and quick. */
+/* The parents have the largest possible sizes. The result is still exact and quick. */
 START_TEST(huge)
 {
     tsr_layout parent, a, b;
@@ -146,7 +146,7 @@ START_TEST(huge)
     ck_assert(!tsr__layout_repeats(&parent));
     ck_assert_int_eq(tsr__layout_overlap(&parent, &parent), TSR__OVERLAP_SAME);
 
-    /* The left and right half of the columns; even and odd rows. */
+    /* The left and right half of the columns do not overlap, nor do even and odd rows. */
     ck_assert_ok(tsr_layout_slice(&parent, 1, 0, columns / 2, 1, &a));
     ck_assert_ok(tsr_layout_slice(&parent, 1, columns / 2, TSR_END, 1, &b));
     ck_assert_int_eq(tsr__layout_overlap(&a, &b), TSR__OVERLAP_NONE);
@@ -157,7 +157,7 @@ START_TEST(huge)
     ck_assert_int_eq(tsr__layout_overlap(&a, &b), TSR__OVERLAP_NONE);
     ck_assert(!tsr__layout_repeats(&a));
 
-    /* the largest possible extents, added in one sum */
+    /* The largest possible extents, added in one sum. */
     tsr_layout far = {.dtype = TSR_U8, .ndim = 1, .shape = {2}, .strides = {INT64_MAX - 1}};
     tsr_layout near = {.dtype = TSR_U8, .ndim = 1, .shape = {INT64_MAX - 2}, .strides = {1}};
     near.offset = 1;
@@ -167,7 +167,7 @@ START_TEST(huge)
 }
 END_TEST
 
-/* Strides for which the search would take too long: it gives up quickly, with the safe answer. */
+/* For these strides, the search would take too long. It gives up quickly, with the safe answer. */
 START_TEST(giving_up)
 {
     tsr_layout a = {.dtype = TSR_U8, .ndim = 8};

@@ -1,5 +1,5 @@
-/* Pieces against brute force: together they visit every element once, at the right address in every
- * operand. */
+/* Compares pieces with brute force: together they must visit every element once, at the right
+ * address in every operand. */
 #include <string.h>
 
 #include "support/check_main.h"
@@ -153,7 +153,7 @@ START_TEST(operand_0_decides_the_order)
     ck_assert_int_eq(piece.index_strides[0], 1);
     ck_assert_int_eq(piece.index_strides[1], 7);
 
-    /* A repeated dimension of operand 0 becomes the outermost. */
+    /* The repeated dimension of operand 0 becomes the outermost. */
     tsr_layout bias;
     ck_assert_ok(tsr_layout_init(TSR_F32, 2, (int64_t[]){5, 1}, &bias));
     ck_assert_ok(tsr_layout_broadcast(&bias, 2, rows.shape, &bias));
@@ -166,8 +166,8 @@ END_TEST
 
 START_TEST(long_dimensions_are_not_cut)
 {
-    /* Six dimensions that cannot be merged: a piece takes the innermost and the three longest of
-     * the others. */
+    /* Six dimensions cannot be merged. A piece takes the innermost and the three longest of the
+     * others. */
     tsr_layout layout = {.dtype = TSR_F32, .ndim = 6, .shape = {2, 9, 2, 8, 7, 3}};
     int64_t stride = 1;
     for (int i = 5; i >= 0; i--) {
@@ -206,8 +206,8 @@ START_TEST(a_scalar_is_one_piece)
 }
 END_TEST
 
-/* Walks over tensors larger than any memory: the pieces' counts, limits and positions are still
- * right. */
+/* Walks over tensors that are larger than any memory. Counts, limits and positions of the pieces
+ * must still be right. */
 static void walk_huge(int operands, const tsr_layout *const *layouts, int max_pieces)
 {
     tsr__pieces walk;
@@ -246,7 +246,7 @@ START_TEST(huge)
     ck_assert_ok(tsr_layout_init(TSR_F32, 1, &giant, &floats));
     walk_huge(2, (const tsr_layout *[]){&bytes, &floats}, 33);
 
-    /* Rows longer than a piece may be, and a transposed layout whose neighbours are a row apart. */
+    /* Rows are longer than a piece may be. In a transposed layout, neighbours are a row apart. */
     int64_t shape[] = {300, INT64_C(1) << 30};
     ck_assert_ok(tsr_layout_init(TSR_F32, 2, shape, &floats));
     ck_assert_ok(tsr_layout_init(TSR_F32, 2, (int64_t[]){shape[1], shape[0]}, &other));

@@ -117,7 +117,7 @@ START_TEST(huge)
     ck_assert_ok(tsr_layout_reshape(&in, 3, (int64_t[]){2, -1, 8}, &out));
     ck_assert_int_eq(out.shape[1], side / 2 * (side / 8));
     ck_assert_int_eq(out.strides[0], side / 2 * side);
-    /* A size of 1 whose usual stride would not fit. */
+    /* The usual stride of a dimension of size 1 would not fit here. */
     tsr_layout far = {.dtype = TSR_U8, .ndim = 1, .shape = {2}, .strides = {INT64_MAX - 1}};
     ck_assert_ok(tsr_layout_reshape(&far, 2, (int64_t[]){1, 2}, &out));
     ck_assert_int_eq(out.strides[1], INT64_MAX - 1);

@@ -1,5 +1,5 @@
-/* Views against a model. The model holds the address of every element in a dense array and makes
- * each view by copying entries, without strides. */
+/* Compares views with a model. The model holds the address of every element in a dense array and
+ * makes each view by copying entries, without strides. */
 #include <string.h>
 
 #include "support/check_main.h"
@@ -95,7 +95,7 @@ START_TEST(slice)
             random_between(&random, 0, 4) ? random_between(&random, -size - 2, size + 2) : TSR_END;
         int64_t step = random_between(&random, 1, 4);
 
-        /* Python's rule: walk over all indices and keep those in the range. */
+        /* Applies Python's rule: walks over all indices and keeps those in the range. */
         int64_t low = start < 0 ? start + size : start, high = stop < 0 ? stop + size : stop;
         if (low < 0)
             low = 0;
@@ -225,7 +225,7 @@ START_TEST(broadcast)
 }
 END_TEST
 
-/* Sizes far beyond 32 bits, which only arithmetic can test. */
+/* Sizes are far beyond 32 bits, so only the arithmetic can be tested. */
 START_TEST(huge)
 {
     int64_t rows = INT64_C(1) << 30, columns = (INT64_C(1) << 28) + 3;

@@ -133,8 +133,8 @@ static int check_text(const tsr_tokenizer *tokenizer, const char *name, const js
     return same;
 }
 
-/* Whether a byte-level vocabulary has a token for a byte. Some lack those that start rare
- * characters, or that valid UTF-8 never has; these become U+FFFD. */
+/* Returns whether a byte-level vocabulary has a token for a byte. Some vocabularies have none for
+ * bytes that start rare characters, or that valid UTF-8 never has; these bytes become U+FFFD. */
 static bool has_byte(const tsr_tokenizer *tokenizer, unsigned char byte)
 {
     /* The alphabet of byte-level vocabularies has these bytes as U+00C0 to U+00FF. */
@@ -168,7 +168,7 @@ static octets wanted_back(const tsr_tokenizer *tokenizer, const octets *text)
     return out;
 }
 
-/* The ids of a text decode to the text. */
+/* Returns whether the ids of a text decode to the text. */
 static int comes_back(const tsr_tokenizer *tokenizer, const char *name, const octets *text,
                       const tsr_encode_params *params)
 {
@@ -188,8 +188,8 @@ static int comes_back(const tsr_tokenizer *tokenizer, const char *name, const oc
     return same;
 }
 
-/* Outputs of llama.cpp. In byte-level vocabularies it replaces bytes that are not UTF-8 by U+FFFD;
- * there only the way back is checked. */
+/* Checks outputs of llama.cpp. In byte-level vocabularies it replaces bytes that are not UTF-8 by
+ * U+FFFD; for such texts only decoding is checked. */
 static int check_llama(const tsr_tokenizer *tokenizer, const char *name, const json_t *one)
 {
     const tsr_encode_params plain = {.add = TSR_ENCODE_ADD_NONE};
@@ -216,7 +216,7 @@ static int check_llama(const tsr_tokenizer *tokenizer, const char *name, const j
     return good;
 }
 
-/* Outputs of Hugging Face's tokenizers, which always recognises control tokens in a text. */
+/* Checks outputs of Hugging Face's tokenizers, which always recognise control tokens in a text. */
 static int check_hugging_face(const tsr_tokenizer *tokenizer, const char *name, const json_t *one)
 {
     const tsr_encode_params tokens = {.add = TSR_ENCODE_ADD_NONE,

@@ -1,4 +1,4 @@
-/* What the fuzz targets of tokenizers check after a file has been read. */
+/* Checks that the fuzz targets of tokenizers make after a file has been read. */
 #ifndef TESTS_TOKENIZER_FUZZ_H
 #define TESTS_TOKENIZER_FUZZ_H
 
@@ -15,7 +15,7 @@ static inline void fuzz_check_tokenizer_refusal(tsr_status status)
                strncmp(tsr_last_error(), "gguf: ", 6) == 0);
 }
 
-/* Decodes the ids one by one and all together; both must be the same. */
+/* Decodes the ids one by one and all together. Both results must be the same. */
 static inline void fuzz_check_decode(const tsr_tokenizer *tokenizer, const int32_t *ids,
                                      uint64_t count)
 {
@@ -38,7 +38,7 @@ static inline void fuzz_check_decode(const tsr_tokenizer *tokenizer, const int32
     free(text);
 }
 
-/* Encodes a text in each way; all ids must be in range. */
+/* Encodes a text in each way. All ids must be in range. */
 static inline void fuzz_check_encode(const tsr_tokenizer *tokenizer, const void *text, size_t size)
 {
     for (int way = 0; way < 4; way++) {
@@ -60,7 +60,7 @@ static inline void fuzz_check_encode(const tsr_tokenizer *tokenizer, const void 
     }
 }
 
-/* Uses a tokenizer that was read from data[size]. Its file is one of the texts. */
+/* Uses a tokenizer that was read from data[size]. The file itself is one of the texts. */
 static inline void fuzz_check_tokenizer(const tsr_tokenizer *tokenizer, const uint8_t *data,
                                         size_t size)
 {

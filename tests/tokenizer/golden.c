@@ -1,4 +1,4 @@
-/* golden TOKENIZER GOLDEN.json…: checks golden files against a tokenizer's file. For vocabularies
+/* golden TOKENIZER GOLDEN.json…: compares a tokenizer's file with golden files. For vocabularies
  * that are not in this repository; see golden.sh. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
-# golden.sh BUILD FOLDER: checks the golden files in FOLDER against vocabularies there that this repository may not contain, because of
-# their licences: ggml-vocab-NAME.gguf or .gguf.gz with tok_NAME.json (llama.cpp's ids), and NAME.tokenizer.json with hf_NAME.json (ids of
+# golden.sh BUILD FOLDER: compares vocabularies in FOLDER, which this repository may not contain because of their licences, with golden
+# files there: ggml-vocab-NAME.gguf or .gguf.gz with tok_NAME.json (llama.cpp's ids), and NAME.tokenizer.json with hf_NAME.json (ids of
 # Hugging Face's tokenizers).
 set -u
 if [ $# != 2 ]; then

@@ -1,5 +1,5 @@
-/* Encoding and decoding: against a naive implementation, on long and random texts, and with every
- * kind of wrong argument. */
+/* Encoding and decoding, compared with a naive implementation, on long and random texts, and with
+ * every kind of wrong argument. */
 #include "tokenizer/open.h"
 
 #include <stdio.h>
@@ -28,8 +28,8 @@ static tsr_tokenizer *read_text(const char *json)
 
 /* Merging -------------------------------------------------------------------------------------- */
 
-/* The definition: as long as there is a pair in the list, merge the leftmost one of the lowest
- * rank. */
+/* Applies the definition: as long as there is a pair in the list, merges the leftmost one of the
+ * lowest rank. */
 static size_t merge_naively(const int (*merges)[3], size_t merge_count, int *symbols, size_t count)
 {
     for (size_t rank = 0; rank < merge_count;) {
@@ -49,7 +49,7 @@ static size_t merge_naively(const int (*merges)[3], size_t merge_count, int *sym
     return count;
 }
 
-/* Random lists of merges over the letters a, b and c. */
+/* Tests random lists of merges over the letters a, b and c. */
 START_TEST(merging_follows_the_definition)
 {
     uint64_t state = 1;
@@ -133,7 +133,8 @@ END_TEST
 static const char *const vocabularies[] = {"stories260K-vocab.gguf", "ggml-vocab-gpt-2.gguf",
                                            "mini-llama3.tokenizer.json"};
 
-/* A megabyte comes back, whatever it is. If the time were quadratic, this would take hours. */
+/* A megabyte of any text is unchanged after encoding and decoding. If the time were quadratic, this
+ * would take hours. */
 START_TEST(a_megabyte_comes_back)
 {
     enum { SIZE = 1000000 };
@@ -190,7 +191,7 @@ START_TEST(the_first_and_longest_added_token_is_found)
     HAS_IDS(tokenizer, "ab><ab>", 12, 6, 5);
     HAS_IDS(tokenizer, "<<b", 4, 4, 2);
     HAS_IDS(tokenizer, "b", 2);
-    /* As text, they are merged from their letters. */
+    /* As plain text, control tokens are merged from their letters. */
     const octets text = {.data = (char[]){"<ab>"}, .size = 4};
     ck_assert(cases_encodes(tokenizer, "text", &text, NULL, (const int32_t[]){4, 6, 5}, 3));
     ck_assert(tsr_tokenizer_is_control(tokenizer, 11));
@@ -269,7 +270,7 @@ START_TEST(normal_forms_are_those_of_unicode)
     normalizes(TSR__NFC, "a\xcc\x87\xcc\xa3", "\xe1\xba\xa1\xcc\x87");
     normalizes(TSR__NFC, "abc", "abc");
     normalizes(TSR__NFC, "", "");
-    /* Bytes that are not UTF-8 stay, and nothing composes across them. */
+    /* Bytes that are not UTF-8 stay unchanged, and nothing composes across them. */
     normalizes(TSR__NFC, "e\xff\xcc\x81 e\xcc\x81\xc3", "e\xff\xcc\x81 \xc3\xa9\xc3");
 }
 END_TEST
@@ -308,7 +309,7 @@ START_TEST(a_text_is_normalised_between_added_tokens)
 }
 END_TEST
 
-/* Metaspace and ByteLevel may add a space in front. */
+/* Metaspace and ByteLevel may add a space before the text. */
 START_TEST(spaces_are_added_once)
 {
 #define SPACED(scheme)                                                                             \
@@ -351,7 +352,7 @@ END_TEST
 START_TEST(streaming_gives_the_text)
 {
     tsr_tokenizer *tokenizer = open_tokenizer("stories260K-vocab.gguf");
-    /* BOS, the space that was added, "The", a byte */
+    /* The ids are BOS, the space that was added, "The", and a byte. */
     static const int32_t ids[] = {1, 291, 291, 2, 291, 258};
     static const char *const skipped[] = {"", "The", " The", "", "The", "\xff"};
     static const char *const spelled[] = {"<s>", "The", " The", "</s>", "The", "\xff"};

@@ -1,4 +1,4 @@
-/* Files of tokenizers: refusals name what is wrong, and running out of memory leaks nothing. */
+/* Files of tokenizers: refusals name what is wrong, and failed allocations leak nothing. */
 #include "tokenizer/cases.h"
 #include "tokenizer/open.h"
 
@@ -52,13 +52,13 @@ static const uint32_t spm_types[] = {2, 3, 3, 1, 1, 1};
 /* -0.5, -1, … as bits */
 static const uint32_t spm_scores[] = {0, 0, 0, 0xbf800000, 0xc0000000, 0xbf000000};
 
-/* What is unusual about a file. */
+/* What makes a file different from the usual one. */
 typedef struct change {
     const char *model, *pre; /* NULL: llama, none */
     const char *token;       /* instead of token 4 */
-    uint32_t score, type;    /* of token 4, if not 0 */
-    uint32_t bos;            /* if not 0 */
-    size_t scores, types;    /* their numbers, if not 0 */
+    uint32_t score, type;    /* of token 4; 0: unchanged */
+    uint32_t bos;            /* 0: unchanged */
+    size_t scores, types;    /* how many there are; 0: unchanged */
     bool no_scores, no_tokens, two_models, real_types;
 } change;
 
@@ -201,7 +201,7 @@ START_TEST(merges_of_unknown_tokens_are_refused)
 }
 END_TEST
 
-/* Every prefix of a file is refused, and every allocation may fail. */
+/* Checks that every prefix of a file is refused, and that every allocation may fail. */
 static void check_file(read_fn read, bytes file, size_t least)
 {
     tsr_tokenizer *tokenizer = NULL;
@@ -242,7 +242,7 @@ START_TEST(other_types_of_ids_are_read)
         uint32_t type;
         int size;
         uint64_t value;
-        int32_t id; /* -2: refused */
+        int32_t id; /* -2: the file is refused */
     } all[] = {{0, 1, 5, 5},
                {1, 1, 0xff, -1},
                {2, 2, 4, 4},
@@ -516,7 +516,7 @@ START_TEST(tokenizer_json_may_end_anywhere)
             ck_assert_int_eq(status, TSR_ERR_NO_MEMORY);
             continue;
         }
-        /* The text is reached only if there is memory; it has bytes without tokens. */
+        /* The text is read only if there is memory. It has bytes without tokens. */
         ck_assert_int_eq(status, TSR_ERR_INVALID);
         ck_assert_str_eq(tsr_last_error(), "tokenizer: the vocabulary has no token for byte 0xc3, "
                                            "and no unknown token");
@@ -527,7 +527,7 @@ END_TEST
 
 /* tokenizer.model ------------------------------------------------------------------------------ */
 
-/* A field whose value is bytes, or a number. */
+/* Appends a field whose value is bytes, or a number. */
 static void put_field(bytes *to, int number, const void *data, size_t size)
 {
     put_integer(to, (uint64_t)number << 3 | 2, 1);
@@ -557,7 +557,7 @@ static void put_piece(bytes *to, const char *text, float score, int type)
     free(piece.data);
 }
 
-/* Two numbers of the training's parameters, and one of the normaliser's. */
+/* Makes a file with two numbers among the training's parameters, and one among the normaliser's. */
 static bytes model_file(int type, int training, int value, int normalizer, int flag)
 {
     static const struct {

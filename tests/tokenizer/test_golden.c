@@ -1,4 +1,5 @@
-/* Texts against the ids of llama.cpp and Hugging Face's tokenizers, and back. */
+/* Compares the ids of texts with those of llama.cpp and Hugging Face's tokenizers, and decodes
+ * them. */
 #include <inttypes.h>
 #include <stdio.h>
 

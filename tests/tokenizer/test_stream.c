@@ -1,5 +1,5 @@
-/* Text streams: the text is that of decoding everything, cut at the first stop string, however the
- * tokens divide it. */
+/* Text streams: their text is the decoded text of all tokens, cut at the first stop string. How the
+ * tokens divide the text makes no difference. */
 #include <stdio.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ static int32_t byte_token(unsigned char byte)
     return id;
 }
 
-/* Adds a byte as a generated token, and checks what is given out. */
+/* Adds a byte as a generated token, and checks the text that the stream returns. */
 static void adds(tsr_text_stream *stream, unsigned char byte, const char *wanted, bool stops)
 {
     const char *text = NULL;
@@ -102,7 +102,7 @@ START_TEST(a_stop_string_across_tokens)
     tsr_text_stream *stream = create(2, stops, TSR_TEXT_INVALID_KEEP);
     adds(stream, 'x', "x", false);
     adds(stream, 'e', "", false);
-    adds(stream, 'n', "", false); /* also the beginning of the other one */
+    adds(stream, 'n', "", false); /* also begins the other stop string */
     adds(stream, 'e', "en", false);
     adds(stream, 'n', "", false);
     adds(stream, 'd', "", true);
@@ -122,7 +122,7 @@ START_TEST(the_first_stop_string_counts)
     adds(stream, 'a', "a", false);
     adds(stream, 'b', "", true);
     ends(stream, "");
-    /* A stop string inside one token, and in the middle of a character. */
+    /* The stop string is inside one token, and in the middle of a character. */
     static const char *const inside[] = {"\x82"};
     stream = create(1, inside, TSR_TEXT_INVALID_REPLACE);
     adds(stream, 0xe2, "", false);
@@ -142,7 +142,7 @@ START_TEST(beginnings_of_stop_strings_come_at_the_end)
 }
 END_TEST
 
-/* Stop strings are not searched in the prompt, nor across its end. */
+/* Stop strings are not searched for in the prompt, nor across its end. */
 START_TEST(prompts_have_no_stops)
 {
     static const char *const stops[] = {"ab"};
@@ -166,7 +166,7 @@ START_TEST(prompts_have_no_stops)
 }
 END_TEST
 
-/* Random ids against decoding all of them and a search in the result. */
+/* Compares streams of random ids with decoding all ids and searching the result. */
 START_TEST(any_ids)
 {
     static const char *const all[] = {"th", "the ", "a", "\n", "e", " w", "lly", "\xc3", "zz"};

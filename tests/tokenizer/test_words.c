@@ -1,4 +1,5 @@
-/* The expressions that cut texts into words, against another engine for regular expressions. */
+/* Compares the expressions that cut texts into words with another engine for regular
+ * expressions. */
 #include <stdio.h>
 
 #include "support/golden.h"
@@ -60,7 +61,7 @@ START_TEST(unknown_words_are_refused)
     ck_assert_error(tsr__words_add_expression(&words, "\\p{L}+", false), TSR_ERR_UNSUPPORTED,
                     "tokenizer: the regular expression '\\p{L}+' is not known, so texts cannot be "
                     "cut into words");
-    /* This one leaves text between its matches. */
+    /* This expression leaves text between its matches. */
     ck_assert_error(tsr__words_add_expression(&words, "\\p{N}", true), TSR_ERR_UNSUPPORTED,
                     "tokenizer: the regular expression '\\p{N}' is not known, so texts cannot be "
                     "cut into words");

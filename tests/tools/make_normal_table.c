@@ -3,14 +3,16 @@
  *     cc -O2 -o make_normal_table tests/tools/make_normal_table.c -lm
  *     ./make_normal_table > shaders/include/normal_table.h
  *
- * Let p = t · 2^-33 with t odd and below 2^32 be the probability of lying beyond z > 0, so that
- * p = 2^-33 … 1/2. Write t = 2^octave · (2 − g) with 0 < g ≤ 1. Within one octave z(g) is smooth:
- * its nearest singularity, p = 0, lies at g = 2, so a polynomial of degree 7 comes within about
- * 3e-7. It interpolates at Chebyshev nodes, which is close to the best there is. In the last octave
- * (p from 1/4 to 1/2) z(0) = 0, and fitting z/g keeps the result relatively exact near 0.
+ * Let p = t · 2^-33 with t odd and below 2^32 be the probability of lying beyond z > 0, so that p =
+ * 2^-33 … 1/2. Write t = 2^octave · (2 − g) with 0 < g ≤ 1. Within one octave z(g) is smooth: its
+ * nearest singularity, p = 0, lies at g = 2. Therefore a polynomial of degree 7 has an error of
+ * only about 3e-7. It interpolates at Chebyshev nodes, which is close to the best possible
+ * polynomial. In the last octave (p from 1/4 to 1/2) z(0) = 0, and fitting z/g keeps the relative
+ * error small near 0.
  *
- * Everything is computed in long double; only the coefficients are rounded to float. The program
- * is here so that the table can be checked and made anew; the build does not run it. */
+ * Everything is computed in long double, and only the coefficients are rounded to float. The
+ * program is in the tree so that the table can be checked and made again; the build does not run
+ * it. */
 #include <math.h>
 #include <stdio.h>
 
@@ -19,8 +21,8 @@
 
 static const long double PI = 3.141592653589793238462643383279502884L;
 
-/* z > 0 with tail probability p ≤ 1/2, by Newton's method on the logarithm of the tail (on the
- * distance from 1/2 where z is small): both are nearly straight lines there. */
+/* Returns z > 0 with tail probability p ≤ 1/2, by Newton's method on the logarithm of the tail, or,
+ * if z is small, on the distance from 1/2: both are almost straight lines there. */
 static long double inverse(long double p)
 {
     long double z = p > 0.1L ? (0.5L - p) * sqrtl(2 * PI) : sqrtl(-2 * logl(p)) - 1;
@@ -36,7 +38,7 @@ static long double inverse(long double p)
     return z;
 }
 
-/* The function the polynomial of an octave stands for. */
+/* Returns the function that the polynomial of an octave approximates. */
 static long double target(int octave, long double g)
 {
     if (octave < OCTAVES - 1)
@@ -44,7 +46,7 @@ static long double target(int octave, long double g)
     return inverse(0.5L - g / 4) / g;
 }
 
-/* Newton's divided differences at the nodes, then expanded into powers of g. */
+/* Computes Newton's divided differences at the nodes, and expands them into powers of g. */
 static void fit(int octave, int terms, long double *coefficient)
 {
     long double node[TERMS], difference[TERMS];

@@ -30,7 +30,7 @@ CJK = "[一-龥ࠀ-一가-퟿]+"
 KANA = "[一-龥\u3040-ゟ゠-ヿ]+"
 BLOOM = " ?[^(\\s|.,!?…。，、।۔،)]+"
 
-# The letters of DeepSeek-LLM's list as it is in matchers.c.
+# The letters of DeepSeek-LLM's list, as in matchers.c.
 SOURCE = open("src/tokenizer/matchers.c", encoding="utf-8").read()
 TABLE = regex.search(r"cased_letters.*?ranges\[\] = \{(.*?)\};", SOURCE, regex.S).group(1)
 PAIRS = regex.findall(r"\{0x([0-9a-f]+), 0x([0-9a-f]+)\}", TABLE)

@@ -1,4 +1,5 @@
-/* The scale of losses: it halves on overflow, grows after a while, and stays within its bounds. */
+/* The scale of losses: it is halved on overflow, grows after a while, and stays within its
+ * bounds. */
 #include <math.h>
 
 #include "support/check_main.h"
@@ -36,7 +37,7 @@ START_TEST(stays_within_bounds)
     for (int i = 0; i < 3; i++)
         ck_assert(tsr_loss_scaler_update(&s, 1));
     ck_assert_float_eq(s.scale, 8);
-    ck_assert(!tsr_loss_scaler_update(&s, INFINITY)); /* starts the count again */
+    ck_assert(!tsr_loss_scaler_update(&s, INFINITY)); /* starts counting again */
     for (int i = 0; i < 20; i++)
         ck_assert(tsr_loss_scaler_update(&s, 1));
     ck_assert_float_eq(s.scale, 100);

@@ -1,4 +1,5 @@
-/* Learning rates by step: nanoGPT's cosine from a golden file, the other schedules by hand. */
+/* Learning rates by step: compares nanoGPT's cosine with a golden file, and the other schedules
+ * with values computed by hand. */
 #include <math.h>
 
 #include "support/check_main.h"

@@ -1,9 +1,9 @@
 # Writes the fenced blocks of a tutorial into files of FOLDER (-v folder=…), and prints one line for each, in order:
 #   KIND LINE FILE [TEXT]
-# where KIND is sh (run it), text (compare it with the output before it), file (TEXT is its name), skip (TEXT is the reason) or needs (run it
-# where the test has the first word of TEXT).
-# Comments before a block say what to do with it: "not run: REASON", "instead: COMMAND" (runs COMMAND in its place; after "needs", where the
-# test does not have WORD: COMMAND is then in FILE.instead), "file: NAME", "needs WORD: WHERE IT IS".
+# KIND is sh (run it), text (compare it with the output before it), file (TEXT is its name), skip (TEXT is the reason) or needs (run it if
+# the test has the first word of TEXT).
+# Comments before a block say what to do with it: "not run: REASON", "instead: COMMAND", "file: NAME", "needs WORD: WHERE IT IS". "instead"
+# runs COMMAND in place of the block; after "needs", only if the test does not have WORD (COMMAND is then in FILE.instead).
 function value(line) {
     sub(/^<!-- [a-z ]*: /, "", line)
     sub(/ -->$/, "", line)

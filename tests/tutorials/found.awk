@@ -1,4 +1,5 @@
-# found.awk EXPECTED OUTPUT: each line of EXPECTED must be a line of OUTPUT. "…" stands for any text; a line that is only "…" says nothing.
+# found.awk EXPECTED OUTPUT: each line of EXPECTED must be a line of OUTPUT. "…" stands for any text; a line that is only "…" requires
+# nothing.
 function matches(line, expected,    count, parts, i, at, rest) {
     count = split(expected, parts, "…")
     if (count == 1)

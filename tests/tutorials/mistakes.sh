@@ -7,7 +7,7 @@ root=$1
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 
-# compare EXPECTED OUTPUT
+# compare EXPECTED OUTPUT: succeeds if found.awk finds all lines.
 compare() {
     printf '%s\n' "$1" >"$folder/expected"
     printf '%s\n' "$2" >"$folder/output"
@@ -16,7 +16,7 @@ compare() {
 differs() {
     ! compare "$@"
 }
-# blocks MARKDOWN: the list of its blocks.
+# blocks MARKDOWN: prints the list of its blocks.
 blocks() {
     printf '%s\n' "$1" >"$folder/tutorial.md"
     awk -v folder="$folder" -f "$root/tests/tutorials/blocks.awk" "$folder/tutorial.md"

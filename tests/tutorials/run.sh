@@ -1,9 +1,10 @@
 #!/bin/sh
-# run.sh ROOT BUILD TUTORIAL: runs the blocks of one tutorial as a reader would, in a fresh folder, with an installed copy of BUILD; with what
-# the system has if BUILD is "installed".
-# Blocks of sh run one after the other, each in a shell of its own; a block of text must be in the output of the block of sh before it.
-# TEST_HAVE lists what this machine has for blocks that need it, such as "slurm"; otherwise their "instead" runs, or they are skipped, with the
-# text after them. TUTORIAL_FILES is a folder with what the reader has in the current folder.
+# run.sh ROOT BUILD TUTORIAL: runs the blocks of one tutorial as a reader would, in a fresh folder, with an installed copy of BUILD. If
+# BUILD is "installed", uses what the system has installed.
+# Blocks of sh run one after the other, each in a shell of its own. A block of text must be in the output of the block of sh before it.
+# TEST_HAVE lists what this machine has for blocks that need it, such as "slurm". If it lacks the word, the "instead" command of the block
+# runs, or the block is skipped, together with the text after it. TUTORIAL_FILES is a folder with the files that the reader has in the
+# current folder.
 set -u
 root=$1
 build=$2
@@ -29,9 +30,9 @@ if [ "$build" != installed ]; then
     find_libdir "$prefix"
     export PATH="$prefix/bin:$PATH" LD_LIBRARY_PATH="$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 fi
-# Compiled kernels are kept between tests, where their environment says so.
+# Compiled kernels are kept between tests if the environment names a cache folder.
 export XDG_CACHE_HOME="${XDG_CACHE_HOME:-$folder/cache}"
-# What "instead" commands copy from: the sources of the repository.
+# "instead" commands copy files from here: the sources of the repository.
 export TESSERA_SOURCE="$root"
 
 run_block() { # FILE
@@ -42,7 +43,7 @@ run_block() { # FILE
         return 1
     }
 }
-# Explains a text that is not in the output by the output itself.
+# If a text is not in the output, prints the output.
 in_output() { # FILE
     awk -f "$tools/found.awk" "$1" "$folder/output" || {
         cat "$folder/output"
@@ -70,7 +71,7 @@ while read -r kind line block text; do
         fi
         text=${text#*: }
     fi
-    # An output can only be compared if its commands ran.
+    # An output can be compared only if its commands ran.
     [ "$kind" = text ] && [ "$ran" = no ] && kind=skip && text="its commands did not run"
     case $kind in sh) ran=yes ;; skip) ran=no ;; esac
     case $kind in
