@@ -3,7 +3,7 @@
  *
  *     tessera launch -n 3 --respawn 1 ./hello_elastic 1 100
  *
- * Rank 1 kills itself at step 100; the others go on, and the process that the launcher starts in
+ * Rank 1 kills itself at step 100. The others continue, and the process that the launcher starts in
  * its place joins them. Without arguments no rank is killed. */
 #define _DEFAULT_SOURCE
 #include <signal.h>
@@ -17,14 +17,14 @@
 #define GROW_EVERY 20
 #define ITEMS 1000
 
-/* What every rank has a copy of. */
+/* The state of which every rank has a copy. */
 typedef struct training {
     int64_t step;
     double weight;
 } training;
 
-/* Gives all ranks the state of the one that is ahead: an operation may have succeeded on some ranks
- * before others were told that a rank is lost. Newcomers, at step 0, get the state too. */
+/* Gives all ranks the state of the rank that is ahead: an operation may have succeeded on some
+ * ranks before others learned that a rank is lost. New processes, at step 0, get the state, too. */
 static int agree_on_state(tsr_comm *comm, training *state)
 {
     int64_t best = state->step;
@@ -47,7 +47,7 @@ static int step(tsr_comm *comm, training *state)
     return 0;
 }
 
-/* Replaces the communicator, and says so on its first rank. */
+/* Replaces the communicator, and prints this on its first rank. */
 static void use(tsr_comm **comm, tsr_comm *by, const training *state)
 {
     tsr_comm_destroy(comm);
@@ -57,7 +57,7 @@ static void use(tsr_comm **comm, tsr_comm *by, const training *state)
     (void)fflush(stdout);
 }
 
-/* Goes on with the ranks that are left. They wait at most 10 s for ranks that do not answer. */
+/* Continues with the ranks that are left. They wait at most 10 s for ranks that do not answer. */
 static int shrink(tsr_comm **comm, const training *state)
 {
     tsr_comm *smaller;
@@ -68,14 +68,14 @@ static int shrink(tsr_comm **comm, const training *state)
     return 0;
 }
 
-/* Takes in the processes that have come. */
+/* Adds the processes that wait to join. */
 static int grow(tsr_comm **comm, const training *state)
 {
     tsr_comm *larger;
     const tsr_comm_grow_params *params = tsr_comm_grow_params(.count = 8, .timeout_ns = 50000000);
     if (tsr_comm_grow(*comm, params, &larger) == TSR_OK)
         use(comm, larger, state);
-    return tsr_comm_status(*comm) != TSR_OK; /* nobody has come, in most cases */
+    return tsr_comm_status(*comm) != TSR_OK; /* usually no process waits to join */
 }
 
 static int train(tsr_comm **comm, training *state, int64_t killed_at)

@@ -14,8 +14,8 @@
 /* The number of rounds of measurement with a peer. Each round measures the library and the peer. */
 #define ROUNDS 3
 
-/* The bus factor of nccl-tests: the data rate times this factor is the rate at which each link
- * between ranks carries data, if all links are fully used. */
+/* Returns the bus factor of nccl-tests. The data rate times this factor is the rate at which each
+ * link between ranks carries data, if all links are fully used. */
 static double bus_factor(collective_kind kind, int ranks)
 {
     const double share = (double)(ranks - 1) / ranks;

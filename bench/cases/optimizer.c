@@ -32,7 +32,8 @@ typedef struct optimizer {
     tsr_tensor *device[STATES];
 } optimizer;
 
-/* The expected results: one step as torch.optim.AdamW and torch.optim.SGD define it. */
+/* The following functions compute the expected results: one step as torch.optim.AdamW and
+ * torch.optim.SGD define it. */
 static void adamw_step(double x[STATES])
 {
     const double rate = (double)adamw.learning_rate, beta1 = (double)adamw.beta1,

@@ -16,7 +16,7 @@ const bench_row *bench_fma_peak(bench_context *context);
 const bench_row *bench_fma_peak_f16(bench_context *context);
 /* f16 products of cooperative matrices in registers. Requires bench_has_coopmat. */
 const bench_row *bench_coopmat_peak(bench_context *context);
-/* True for a GPU on which the library's products use cooperative matrices. */
+/* Returns true for a GPU on which the library's products use cooperative matrices. */
 bool bench_has_coopmat(const tsr_device_info *info);
 
 /* memcpy on all CPUs of the host. */

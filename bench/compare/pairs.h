@@ -61,8 +61,8 @@ int bench_pairs(const bench_runs *old, const bench_runs *new, bool of_ceiling, b
 /* Returns the factor by which the result became slower. */
 double bench_pair_slowdown(const bench_pair *pair);
 
-/* A result has changed if it moved by more than the threshold, in per cent, and if the ranges do
- * not overlap. */
+/* Judges a pair. A result has changed if it moved by more than the threshold, in per cent, and if
+ * the ranges do not overlap. */
 bench_verdict bench_pair_judge(const bench_pair *pair, double threshold);
 
 /* Returns the index in `to` of the device that corresponds to `device` of `from`: the one of the

@@ -20,7 +20,8 @@ void bench_progress_step(bench_progress *progress, const char *where)
     snprintf(progress->where, sizeof progress->where, "%s", where);
 }
 
-/* A line that wraps could not be overwritten, so it must be narrower than the terminal. */
+/* Returns the width of the line. It must be narrower than the terminal, because a line that wraps
+ * could not be overwritten. */
 static int columns(void)
 {
     struct winsize size;

@@ -107,8 +107,8 @@ static bool same(double a, double b)
     return fabs(a - b) <= SAME * fabs(b);
 }
 
-/* The median of a result's samples by one of the clocks, "host_ns" or "device_ns"; 0 without
- * samples. */
+/* Returns the median of a result's samples by one of the clocks, "host_ns" or "device_ns"; 0
+ * without samples. */
 static double median_by(const bench_document *run, int i, const char *clock)
 {
     const json_t *result = json_array_get(json_object_get(run->root, "results"), (size_t)i);

@@ -12,7 +12,7 @@ typedef struct example_job_params {
     int stages;          /* of a pipeline; each stage is a grid of ranks; 0: 1 */
     tsr_dtype wire;      /* dtype in which tensor-parallel activations are sent; 0: unchanged */
     int batch;           /* must divide over the data-parallel ranks, unless the job is elastic */
-    /* All ranks are data-parallel. The job can go on without ranks that are lost, and with new ones
+    /* All ranks are data-parallel. The job can continue without lost ranks, and with new ones
      * (job_shrink, job_grow). */
     bool elastic;
     const char *device;

@@ -13,7 +13,7 @@ typedef struct identity {
     char characters[32];
 } identity;
 
-/* FNV-1a, of 64 bits, of the characters' numbers. */
+/* Returns the 64-bit FNV-1a hash of the characters' numbers. */
 static uint64_t hash_characters(const gpt_text *text)
 {
     uint64_t hash = 0xcbf29ce484222325;

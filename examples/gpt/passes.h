@@ -15,9 +15,9 @@ typedef struct passage {
 tsr_status passage_init(const gpt_model *self, passage *p);
 void passage_finish(const gpt_model *self, passage *p);
 
-/* The forward pass of this stage. It starts from `tokens` in the first stage, and from the features
- * x in all others. It ends with logits in the last stage, and with the features p->at in all
- * others. */
+/* Makes the forward pass of this stage. It starts from `tokens` in the first stage, and from the
+ * features x in all others. It ends with logits in the last stage, and with the features p->at in
+ * all others. */
 tsr_status passes_forward(gpt_model *self, const tsr_tensor *tokens, const tsr_tensor *x,
                           bool learning, passage *p);
 

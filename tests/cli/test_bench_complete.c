@@ -20,8 +20,8 @@ static int products(const json_t *document, const char *name)
     return count;
 }
 
-/* What --submit would publish of the run is complete and names neither
- * machine, user nor folders. */
+/* Checks that what --submit would publish of the run is complete and names neither machine, user
+ * nor folders. */
 static void can_be_published(const json_t *run)
 {
     char machine[BENCH_TRACE], user[BENCH_TRACE], problem[BENCH_PROBLEM];

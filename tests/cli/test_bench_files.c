@@ -234,7 +234,8 @@ START_TEST(tables_for_programs_and_chats)
 }
 END_TEST
 
-/* Three runs on each side; the old ones have 100, 90 and 110 GFLOP/s (85 to 115 in all). */
+/* Compares three runs on each side. The old ones have 100, 90 and 110 GFLOP/s (85 to 115
+ * together). */
 static tool_result compare_more(const double medians[3], const char *options)
 {
     static const double old_medians[3] = {100, 90, 110};

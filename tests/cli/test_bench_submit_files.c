@@ -112,7 +112,7 @@ START_TEST(nothing_is_overwritten)
 }
 END_TEST
 
-/* Submitting fails: the messages end with this reason, and the folder is unchanged. */
+/* Checks that submitting fails: the messages end with this reason, and the folder is unchanged. */
 static void fails_with(int reason, const char *to)
 {
     char messages[2048], want[256];

@@ -137,7 +137,7 @@ static const struct {
     {"\xef\xbb\xbf{}", 0, ": line 1: '[' or '{' expected near '"},
 };
 
-/* The tool refuses the file with one line, and writes no page. */
+/* Checks that the tool refuses the file with one line, and writes no page. */
 static void refuses_file(const char *text, size_t size, const char *says)
 {
     char path[MADE_PATH] = "/tmp/tessera-test-XXXXXX", page[MADE_PATH + 8], arguments[320];

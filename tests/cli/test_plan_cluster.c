@@ -185,7 +185,7 @@ END_TEST
 static bool waits_for_device;
 static double processors; /* processors of the second host; 0: enough for all ranks */
 
-/* Two hosts with one rank each: 1 and 0.5 GFLOP/s, 1 and 0.5 GB/s. */
+/* Describes two hosts with one rank each: 1 and 0.5 GFLOP/s, 1 and 0.5 GB/s. */
 static void two_hosts(plan_cluster *out)
 {
     *out = (plan_cluster){.hosts = 2, .ranks = 2};

@@ -68,7 +68,7 @@ START_TEST(help_explains_a_command)
 }
 END_TEST
 
-/* Every line fits, and all characters are ASCII. */
+/* Checks that every line fits, and that all characters are ASCII. */
 static void check_narrow(const char *arguments, const char *text, size_t columns)
 {
     size_t width = 0;

@@ -63,7 +63,7 @@ void *ranks_shared(void)
 }
 
 /* Linux gives the ports from 32768 on to sockets that ask for any port; ranks use such ports after
- * losses. A port below that is free unless another test chooses it, too. */
+ * losses. A port below 32768 is free unless another test chooses it, too. */
 void ranks_choose_port(void)
 {
     enum { LOWEST = 15000, HIGHEST = 32767, TRIES = 1000 };

@@ -44,7 +44,8 @@ typedef struct rank_record {
 /* Starts all ranks and waits for them. Fails the test unless all of them succeed. */
 void ranks_run(const ranks_job *job);
 
-/* ranks_run in steps. */
+/* As ranks_run, but in steps: ranks_start starts the ranks, and the functions below wait for them
+ * and check them. */
 void ranks_start(const ranks_job *job);
 /* Starts one more process, which joins by tsr_comm_create with TSR_BOOTSTRAP_JOIN and then calls
  * `run`. Returns its number; the first such process has number `size` of the job. If joining fails,

@@ -404,7 +404,7 @@ START_TEST(leaving_takes_no_longer_than_the_deadline)
 }
 END_TEST
 
-/* A message for which there is no receive. */
+/* Tests a message for which there is no receive. */
 static void never_received(tsr_comm *comm, void *user)
 {
     float *data = rank_memory(4000000);
@@ -430,7 +430,7 @@ static void never_received(tsr_comm *comm, void *user)
         tsr_comm_destroy(&other);
 }
 
-/* A receive for which there is no message. */
+/* Tests a receive for which there is no message. */
 static void never_sent(tsr_comm *comm, void *user)
 {
     float data[7];

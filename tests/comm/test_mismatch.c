@@ -158,7 +158,7 @@ START_TEST(another_order)
 }
 END_TEST
 
-/* A message whose count or dtype differs from that of its receive. */
+/* Tests a message whose count or dtype differs from that of its receive. */
 static void messages(tsr_comm *comm, void *user)
 {
     static const struct {

@@ -11,7 +11,7 @@
 
 #include "tessera/shard.h"
 
-/* The function that libFuzzer calls; returns 0. */
+/* The function that libFuzzer calls. It returns 0. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Prints the condition that does not hold, and aborts. */

@@ -62,7 +62,8 @@ static void take(void *user, const char *name, double value)
         u->scratch = value, u->found++;
 }
 
-/* NVK does not report shared memory, and has only one kind of registers. */
+/* Reads a statistic of NVK, which does not report shared memory, and has only one kind of
+ * registers. */
 static void take_nvk(void *user, const char *name, double value)
 {
     usage *u = user;

@@ -142,7 +142,7 @@ START_TEST(kills_all_when_it_is_killed)
 }
 END_TEST
 
-/* The number of the process's children, including zombies. */
+/* Returns the number of the process's children, including zombies. */
 static int count_children(pid_t pid)
 {
     char path[64];

@@ -110,7 +110,7 @@ tsr_status __wrap_tsr_comm_barrier(tsr_comm *comm)
     TSR__TRY(__real_tsr_comm_barrier(comm));
     _Atomic int *passed = &w.shared->passed[w.step % ELASTIC_PASSED];
     atomic_fetch_add(passed, 1);
-    /* A victim waits until all ranks have come to the barrier, so that the others pass it. */
+    /* A victim waits until all ranks have passed the barrier. */
     for (int ms = 0; ms < 60000 && is_victim(POINT_AFTER_BARRIER, w.step) &&
                      atomic_load(passed) < tsr_comm_size(comm);
          ms++)

@@ -161,8 +161,8 @@ static double *rounded_contribution(int rank, int64_t count, tsr_dtype dtype)
     return values;
 }
 
-/* The parts that ranks contribute come from one full tensor that every rank can compute, so each
- * rank knows the expected result. */
+/* Checks a gather. The parts that ranks contribute come from one full tensor that every rank can
+ * compute, so each rank knows the expected result. */
 static void check_gather(const parts_case *c)
 {
     int64_t shape[3], part_shape[3], sizes[64];

@@ -7,7 +7,8 @@ static int32_t argument(const json_t *call, size_t i)
     return (int32_t)json_integer_value(json_array_get(call, i));
 }
 
-/* The last entry of a call is its result: an object with "error" for a call that throws. */
+/* Checks an integer result. The last entry of a call is its result: an object with "error" for a
+ * call that throws. */
 static void check_integer(const char *id, const json_t *result, tsr_status status, int32_t value)
 {
     if (json_is_object(result)) {

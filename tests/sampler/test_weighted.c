@@ -189,8 +189,8 @@ END_TEST
 
 enum { PAIR_ITEMS = 5 };
 
-/* Without replacement, the first two draws are i and then j with probability w_i / W · w_j / (W −
- * w_i). */
+/* Checks the first two draws without replacement: they are i and then j with probability w_i / W ·
+ * w_j / (W − w_i). */
 static void check_pairs(const double weights[PAIR_ITEMS], tsr_order order)
 {
     enum { N = PAIR_ITEMS, EPOCHS = 60000 };

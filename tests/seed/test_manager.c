@@ -437,7 +437,8 @@ START_TEST(the_largest_number_of_streams)
 }
 END_TEST
 
-/* The work in which allocations fail. Kinds of streams alternate, so that their sets are merged. */
+/* Does the work in which allocations fail. Kinds of streams alternate, so that their sets are
+ * merged. */
 static tsr_status workload(void)
 {
     tsr_seed_manager *manager = NULL;

@@ -393,8 +393,8 @@ static void put_tensor(header *to, const char *name, int64_t rows, int64_t colum
     to->offset += size;
 }
 
-/* A model of 80 layers of size 8192, with hidden size 28672, 8 kv heads and a vocabulary of
- * 32000. */
+/* Returns the header of a model of 80 layers of size 8192, with hidden size 28672, 8 kv heads and a
+ * vocabulary of 32000. */
 static header large_header(void)
 {
     static const struct {

@@ -84,7 +84,7 @@ static void print_skip(char *line, const char *reason)
     printf("%s # SKIP %s\n", line, reason);
 }
 
-/* In TAP a '#' ends the text of a result, so it is written as "No. ". */
+/* Prints a result. In TAP a '#' ends the text of a result, so it is written as "No. ". */
 static void print_result(const char *line)
 {
     for (; *line; line++) {
@@ -95,8 +95,9 @@ static void print_result(const char *line)
     }
 }
 
-/* Check writes TAP, but a message of several lines may look like further results. Only lines that
- * carry the next number are results; the others are printed as comments. */
+/* Prints the results. Check writes TAP, but a message of several lines may look like further
+ * results. Only lines that carry the next number are results; the others are printed as
+ * comments. */
 static void print_tap(FILE *tap)
 {
     char line[4096];

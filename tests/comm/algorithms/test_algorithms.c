@@ -93,8 +93,8 @@ static tsr__blocks random_blocks(uint64_t *random, int size, bool even)
     return (tsr__blocks){.starts = starts};
 }
 
-/* The documented order, computed recursively and independently of the algorithms' code: leaves
- * 0 … P−1 are combined at distance 1 first. */
+/* Computes the documented order recursively, independently of the algorithms' code: leaves 0 … P−1
+ * are combined at distance 1 first. */
 static element expected_leaf(int size, int extra, int leaf, uint64_t index);
 static uint64_t mixed(uint64_t x)
 {

@@ -365,7 +365,7 @@ static void judge(tsr__fault_kind kind, int code, const char *site, const step *
                   where->name, text);
 }
 
-/* After a loss, every call returns TSR_ERR_DEVICE_LOST, and nothing crashes. */
+/* Checks that after a loss every call returns TSR_ERR_DEVICE_LOST, and that nothing crashes. */
 static void check_lost(work *w)
 {
     const int64_t shape[] = {4};

@@ -6,7 +6,7 @@
 
 #define PARTS 4
 
-/* Creating pipelines takes most of the time. */
+/* Returns the number of cases in a test. Creating pipelines takes most of the time. */
 static int cases_per_part(void)
 {
     const char *wish = getenv("TESSERA_TEST_PROBLEMS");

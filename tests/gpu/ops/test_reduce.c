@@ -413,8 +413,8 @@ static int64_t argmax_of(const double *x, int64_t count, int64_t step)
     return best;
 }
 
-/* Few distinct values, so that ties are common, and sometimes a NaN, a negative zero or an
- * infinity. */
+/* Returns one of few distinct values, so that ties are common, and sometimes a NaN, a negative zero
+ * or an infinity. */
 static double argmax_value(gpu_random *random, int64_t count)
 {
     static const double odd[] = {0.0, -0.0, -INFINITY, INFINITY, NAN};
