@@ -38,11 +38,11 @@ START_TEST(constant_folding)
         {169, 3, {1, 5, 6}, 5},
         {169, 3, {0, 5, 6}, 6}, /* Select */
         {170, 2, {4, 4}, 1},
-        {171, 2, {4, 4}, 0}, /* UGreaterThanEqual, SGreaterThanEqual */
+        {171, 2, {4, 4}, 0}, /* IEqual, INotEqual */
         {172, 2, {MINUS(1), 1}, 1},
         {173, 2, {MINUS(1), 1}, 0}, /* UGreaterThan, SGreaterThan */
         {174, 2, {2, 2}, 1},
-        {175, 2, {MINUS(2), 2}, 0}, /* …Equal */
+        {175, 2, {MINUS(2), 2}, 0}, /* UGreaterThanEqual, SGreaterThanEqual */
         {176, 2, {MINUS(1), 1}, 0},
         {177, 2, {MINUS(1), 1}, 1}, /* ULessThan, SLessThan */
         {178, 2, {3, 2}, 0},
