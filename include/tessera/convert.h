@@ -41,8 +41,9 @@ typedef struct tsr_convert_stats {
 } tsr_convert_stats;
 
 /* Converts a model, with its tokenizer. `source` is what tsr_model_open takes. `destination` is a
- * GGUF file if its name ends in ".gguf", and otherwise a folder with config.json,
- * generation_config.json, model.safetensors and the tokenizer's files.
+ * GGUF file if its name ends in ".gguf". If it has no extension, ends in "/" or is a folder that
+ * exists, it is a folder with config.json, generation_config.json, model.safetensors and the
+ * tokenizer's files. An extension is a dot and letters and digits, the first of which is a letter.
  *
  * - Matrices get the dtype `type`. A matrix keeps the dtype of the source if its rows are not whole
  *   blocks of `type`. Norms, biases and learned positions are f32 in GGUF files; folders have them
@@ -61,11 +62,11 @@ typedef struct tsr_convert_stats {
  * names above are replaced or removed, one after the other; others stay.
  *
  * Errors: those of tsr_model_config_read, tsr_shard_list_open and tsr_tokenizer_open;
- * TSR_ERR_INVALID if the destination exists and `replace` is false, if it is the source, for a
- * value that is NaN, infinite or too large for `type`, naming the tensor; TSR_ERR_UNSUPPORTED for a
- * dtype, a configuration or a tokenizer that the destination's format cannot express, naming it;
- * TSR_ERR_IO, also if the disk is full or `progress` returned false; TSR_ERR_NO_MEMORY. `params`
- * and `out` may be NULL. */
+ * TSR_ERR_INVALID if the destination has another extension, if it exists and `replace` is false, if
+ * it is the source, for a value that is NaN, infinite or too large for `type`, naming the tensor;
+ * TSR_ERR_UNSUPPORTED for a dtype, a configuration or a tokenizer that the destination's format
+ * cannot express, naming it; TSR_ERR_IO, also if the disk is full or `progress` returned false;
+ * TSR_ERR_NO_MEMORY. `params` and `out` may be NULL. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_convert(const char *source, const char *destination,
                                                    const tsr_convert_params *params,
                                                    tsr_convert_stats *out);

@@ -35,7 +35,8 @@ static void help(FILE *out)
     cli_wrap(out,
              "Converts a model between a Hugging Face folder (config.json, safetensors, tokenizer) "
              "and a GGUF file, in either direction, or from one type of weights to another. "
-             "DESTINATION is a GGUF file if its name ends in .gguf, and otherwise a folder. "
+             "DESTINATION is a GGUF file if its name ends in .gguf, and a folder if it has no "
+             "extension or a / at the end. "
              "Architectures: llama, mistral, qwen2, qwen3, gpt2.\n"
              "\n"
              "Norms and biases stay f32 in GGUF files. A matrix keeps its type if its rows are not "

@@ -72,6 +72,9 @@ START_TEST(sentences)
     converts("convert $/a.gguf $/a --no-tokenizer", "");
     fails("convert " MODEL " $/b --type q8_0", 1, "a folder of Hugging Face cannot have weights");
     fails("convert /nonexistent $/b", 1, "/nonexistent");
+    fails("convert " MODEL " $/b.xyz", 1,
+          "/b.xyz has the extension .xyz; files have .gguf, and folders no extension or a / at the "
+          "end\n");
     tool_refuses("convert", "tessera: convert: missing SOURCE\n");
     tool_refuses("convert a", "tessera: convert: missing DESTINATION\n");
     tool_refuses("convert a b c", "tessera: convert: unexpected argument 'c'\n");

@@ -620,6 +620,10 @@ START_TEST(destinations_are_checked)
     refuses(STORIES "-f32.gguf", at("x.gguf"), tsr_convert_params(.type = TSR_IQ4_NL),
             TSR_ERR_UNSUPPORTED, "convert: weights cannot be written as iq4_nl");
     refuses(STORIES "-f32.gguf", at("no/folder.gguf"), NULL, TSR_ERR_IO, "No such file");
+    static const char *const others[] = {"x.xyz", "x.GGUF", "a.b/x.safetensors", "x-2.5.v1"};
+    for (int i = 0; i < 4; i++)
+        refuses(STORIES "-f32.gguf", at(others[i]), NULL, TSR_ERR_INVALID,
+                "; files have .gguf, and folders no extension or a / at the end");
     expect_nothing_in_work();
     ck_assert_ok(tsr_model_convert(STORIES "-f32.gguf", at("a.gguf"), NULL, NULL));
     refuses(STORIES "-f32.gguf", at("a.gguf"), NULL, TSR_ERR_INVALID, "a.gguf exists");
@@ -630,6 +634,13 @@ START_TEST(destinations_are_checked)
     refuses(at("a.gguf"), link, tsr_convert_params(.replace = true), TSR_ERR_INVALID,
             "link.gguf is the source");
 #endif
+    static const char *const folders[] = {"x.xyz/", "x-2.5B", "x-3.1", ".x"};
+    for (int i = 0; i < 4; i++) {
+        tsr_model_config config;
+        ck_assert_ok(tsr_model_convert(at("a.gguf"), at(folders[i]), NULL, NULL));
+        ck_assert_ok(tsr_model_config_read(at(folders[i]), &config));
+    }
+    refuses(at("a.gguf"), at("x.xyz"), NULL, TSR_ERR_INVALID, "x.xyz exists");
     ck_assert_ok(tsr_model_convert(at("a.gguf"), at("folder/"), NULL, NULL));
     refuses(at("folder"), at("folder"), tsr_convert_params(.replace = true), TSR_ERR_INVALID,
             "is the source");

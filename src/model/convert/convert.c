@@ -3,6 +3,7 @@
  * cannot express is refused before any weight is converted. */
 #include "tessera/convert.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -244,10 +245,37 @@ static tsr_status convert(tsr__conversion *c, const char *source, const char *de
     return tsr__output_commit(&c->output);
 }
 
-static bool is_gguf_name(const char *path)
+/* Returns the extension of a path's last name, such as ".gguf", or "" if there is none. Only
+ * letters and digits after a dot, of which the first is a letter, are one: "Qwen2.5-0.5B" and
+ * "Llama-3.1" have none. */
+static const char *extension_of(const char *path)
 {
-    const size_t length = strlen(path);
-    return length > 5 && strcmp(path + length - 5, ".gguf") == 0;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+#ifdef _WIN32
+    const char *other = strrchr(name, '\\');
+    name = other ? other + 1 : name;
+#endif
+    const char *dot = strrchr(name, '.');
+    if (!dot || dot == name || !isalpha((unsigned char)dot[1]))
+        return "";
+    for (const char *c = dot + 1; *c; c++)
+        if (!isalnum((unsigned char)*c))
+            return "";
+    return dot;
+}
+
+/* A folder that exists may have any name. */
+static tsr_status check_name(const char *destination, bool *is_gguf)
+{
+    struct stat info;
+    const char *extension = extension_of(destination);
+    *is_gguf = strcmp(extension, ".gguf") == 0;
+    TSR__REQUIRE(!*extension || *is_gguf ||
+                     (stat(destination, &info) == 0 && S_ISDIR(info.st_mode)),
+                 "convert: the destination %s has the extension %s; files have .gguf, and folders "
+                 "no extension or a / at the end",
+                 destination, extension);
+    return TSR_OK;
 }
 
 tsr_status tsr_model_convert(const char *source, const char *destination,
@@ -255,11 +283,13 @@ tsr_status tsr_model_convert(const char *source, const char *destination,
 {
     const tsr_convert_params usual = {0};
     TSR__REQUIRE(source && destination, "convert: %s is NULL", source ? "destination" : "source");
+    bool is_gguf;
+    TSR__TRY(check_name(destination, &is_gguf));
     tsr__conversion *c = tsr__calloc(1, sizeof *c);
     if (!c)
         return TSR_ERR_NO_MEMORY;
     c->params = params ? params : &usual;
-    c->gguf = is_gguf_name(destination);
+    c->gguf = is_gguf;
     c->output.descriptor = -1;
     const tsr_status status = convert(c, source, destination);
     if (status == TSR_OK && out)
