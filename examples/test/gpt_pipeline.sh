@@ -82,7 +82,7 @@ grep -Eq 'gpt: rank [01]: .*(stage [01] (receiving from|sending to) stage|rank [
 
 # A stage is stopped in the first step. To the other stage this looks like a stage that compiles kernels for longer than the timeout.
 GPT_FAIL=1:0:stop train 2 --steps 2 --pipeline 2 --eval-every 0 --timeout 10 && fail "the job ended well although a rank was stopped"
-grep -q 'gpt: rank 0: .*: no answer from rank 1 after 10 s; in the first step ranks compile their kernels, which may need a longer --timeout' \
+grep -q 'gpt: rank 0: .*: not done after 10 s; no answer from rank 1 at present; in the first step ranks compile their kernels, which may need a longer --timeout' \
     "$folder/out" || fail "it does not say what may take long in the first step"
 
 train 3 --steps 1 --pipeline 2 && fail "three ranks were divided over two stages"

@@ -324,7 +324,7 @@ END_TEST
 static void misbehave(tsr_comm *comm, void *user)
 {
     static const char *const words[] = {
-        "all_reduce #2 (sum of 100 f32): no answer from ",
+        "all_reduce #2 (sum of 100 f32): not done after 300 ms; no answer from ",
         "rank 0 called all_reduce #2 (sum of 100 f32), rank 1 called barrier #2",
         "rank 3 cancelled all_reduce #2 (sum of 100 f32)",
         "all_reduce #2 (sum of 100 f32): rank 3 has destroyed the communicator",

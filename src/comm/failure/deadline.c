@@ -98,8 +98,8 @@ static void fail_timeout(const tsr_request *request)
                                                             : "has not sent it",
                        after);
     else if (*format_ranks(request, is_silent, ranks))
-        tsr__comm_fail(request->comm, true, TSR_ERR_TIMEOUT, "%s: no answer from %s after %s", call,
-                       ranks, after);
+        tsr__comm_fail(request->comm, true, TSR_ERR_TIMEOUT,
+                       "%s: not done after %s; no answer from %s at present", call, after, ranks);
     else if (*format_ranks(request, is_behind, ranks))
         tsr__comm_fail(request->comm, true, TSR_ERR_TIMEOUT, "%s: not called by %s after %s", call,
                        ranks, after);
