@@ -9,8 +9,11 @@
 #include "model/generator.h"
 #include "model/model.h"
 
-#define MAX_PARTS 32 /* the most parts of a prompt in one run of the stages */
 #define PARTS_FOR_STAGE 4
+/* The most parts of a prompt in one run of the stages are this number, or PARTS_FOR_STAGE for each
+ * stage if that is more. Ranks look for interrupts between runs. */
+#define USUAL_PARTS 32
+#define MAX_PARTS (PARTS_FOR_STAGE * TSR_MODEL_MAX_LAYERS)
 #define LEAST_PART 64 /* tokens */
 
 /* Passes ------------------------------------------------------------------------------------- */
@@ -167,13 +170,20 @@ static tsr_status run_parts(tsr_generator *g, int number, int count, int64_t siz
     return TSR_OK;
 }
 
-/* Computes the rest of a prompt, or MAX_PARTS parts of it, so that all stages compute different
- * parts at the same time. The caller must have got all logits that it wants. */
+static int64_t most_parts(const tsr_generator *g)
+{
+    const int64_t parts = (int64_t)tsr_pipeline_stages(g->model->pipeline) * PARTS_FOR_STAGE;
+    return parts > USUAL_PARTS ? parts : USUAL_PARTS;
+}
+
+/* Computes the rest of a prompt, or the parts of it that one run takes, so that all stages compute
+ * different parts at the same time. The caller must have got all logits that it wants. */
 static tsr_status prefill_stages(tsr_generator *g, int number)
 {
     const tsr__sequence *s = &g->sequences[number];
     const prompt_parts parts = divide_prompt(g, s->length - s->seen);
-    const int count = parts.count < MAX_PARTS ? (int)parts.count : MAX_PARTS;
+    const int64_t most = most_parts(g);
+    const int count = (int)(parts.count < most ? parts.count : most);
     /* The shorter part comes first: its logits are not needed, so no stage waits until it has
      * passed all stages. */
     if (parts.first > 0)
