@@ -31,8 +31,17 @@ typedef struct progress {
     int64_t looked;           /* last step before which the ranks looked for joining processes */
 } progress;
 
+/* For tests: one of the first ranks fails in the middle of a step. "kill" ends its process with
+ * SIGKILL, "stop" suspends it, and "error" makes a call return an error. */
+typedef struct failure {
+    int rank; /* −1: none fails */
+    long long step;
+    char how[8];
+} failure;
+
 typedef struct run {
     gpt_options options;
+    failure failure;
     example_job job;
     gpt_text text;
     gpt_offsets offsets;
@@ -42,6 +51,7 @@ typedef struct run {
     FILE *log;
     double started;
     int64_t first_step, step;    /* the number of steps before this run, and until now */
+    int64_t compiling_step;      /* the first step of all ranks, or since a process has joined */
     double loss, norm;           /* of the step in progress; NaN: not known yet */
     bool is_unreported;          /* the last step has been counted, but not reported */
     double last_loss, last_norm; /* of the last step */
@@ -127,23 +137,35 @@ static tsr_status report_later(run *r)
     return TSR_OK;
 }
 
-/* For tests: GPT_FAIL=RANK:STEP:HOW makes one of the first ranks fail in the middle of a step.
- * "kill" ends its process with SIGKILL, "stop" suspends it, and "error" makes a call return an
- * error. */
+/* Reads GPT_FAIL=RANK:STEP:HOW. */
+static bool read_failure(run *r)
+{
+    failure *f = &r->failure;
+    const char *text = getenv("GPT_FAIL");
+    int length = 0;
+    *f = (failure){.rank = -1};
+    if (!text || !*text)
+        return true;
+    if (sscanf(text, "%d:%lld:%7[a-z]%n", &f->rank, &f->step, f->how, &length) == 3 &&
+        text[length] == '\0' && f->rank >= 0 &&
+        (strcmp(f->how, "kill") == 0 || strcmp(f->how, "stop") == 0 ||
+         strcmp(f->how, "error") == 0))
+        return true;
+    snprintf(r->error, sizeof r->error,
+             "GPT_FAIL takes RANK:STEP:HOW, where HOW is kill, stop or error, not '%.80s'", text);
+    return false;
+}
+
 static tsr_status fail_if_asked(run *r)
 {
-    const char *text = getenv("GPT_FAIL");
-    char how[8];
-    int rank;
-    long long step;
-    if (!text || r->job.joined || sscanf(text, "%d:%lld:%7s", &rank, &step, how) != 3 ||
-        rank != r->first_rank || step != r->step)
+    const failure *f = &r->failure;
+    if (r->job.joined || f->rank != r->first_rank || f->step != r->step)
         return TSR_OK;
-    if (strcmp(how, "error") == 0) {
-        snprintf(r->error, sizeof r->error, "step %lld fails, as GPT_FAIL asks", step);
+    if (strcmp(f->how, "error") == 0) {
+        snprintf(r->error, sizeof r->error, "step %lld fails, as GPT_FAIL asks", f->step);
         return TSR_ERR_IO;
     }
-    raise(strcmp(how, "stop") == 0 ? SIGSTOP : SIGKILL);
+    raise(strcmp(f->how, "stop") == 0 ? SIGSTOP : SIGKILL);
     return TSR_OK;
 }
 
@@ -282,6 +304,7 @@ static tsr_status look_for_newcomers(run *r)
     if (!grown)
         return TSR_OK;
     TRY(rebuild(r));
+    r->compiling_step = r->step;
     if (r->job.rank == 0)
         report_ranks(r->step, r->job.ranks, seconds_now() - start);
     return TSR_OK;
@@ -300,15 +323,15 @@ static tsr_status turn(run *r, bool *is_end)
     return agree_to_stop(r);
 }
 
-/* Keeps the text of an error, reports the last step that was made, and explains a timeout in the
- * first step. */
+/* Keeps the text of an error, reports the last step that was made, and explains a timeout in a step
+ * in which ranks compile. */
 static tsr_status stop_learning(run *r, tsr_status status)
 {
     if (!*r->error)
         snprintf(r->error, sizeof r->error, "%s", tsr_last_error());
     (void)report_later(r);
     const size_t used = strlen(r->error);
-    if (status == TSR_ERR_TIMEOUT && r->step == r->first_step)
+    if (status == TSR_ERR_TIMEOUT && r->step == r->compiling_step)
         snprintf(r->error + used, sizeof r->error - used,
                  "; in the first step ranks compile their kernels, which may need a longer "
                  "--timeout on a busy machine");
@@ -394,7 +417,9 @@ static tsr_status prepare(run *r)
                                                   .dtype = o->dtype,
                                                   .recompute = o->recompute,
                                                   .elastic = o->elastic}));
-    return load_state(r);
+    TRY(load_state(r));
+    r->compiling_step = r->step;
+    return TSR_OK;
 }
 
 static bool open_log(run *r)
@@ -579,7 +604,7 @@ int main(int argc, char **argv)
         gpt_options_help();
         return checked_output("gpt", 0);
     }
-    bool read = read_files(&r);
+    bool read = read_failure(&r) && read_files(&r);
     if (!read)
         fprintf(stderr, "gpt: %s\n", r.error);
     const example_job_params params = job_params(&r.options);
