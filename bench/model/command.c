@@ -59,6 +59,10 @@ static const cli_option options[] = {
     {"stage-layers", "LIST",
      "layers of each stage, such as 10,12 (default: all stages need equally long for a token)",
      .read = cli_read_layers, .user = &chosen.stages.layers},
+    {"memory", "LIST",
+     "device memory of each rank for weights and cache, such as 8G,12G, or one value for all; "
+     "layers move from stages that have too little to others (default: what each device has left)",
+     .read = cli_read_memory, .user = &chosen.stages.memory},
     {"sequences", "N", "generate N sequences at the same time (default: 1)",
      .integer = &chosen.sequences, .low = 1, .high = TSR_GENERATOR_MAX_SEQUENCES},
     {"device", "DEVICE",

@@ -60,11 +60,22 @@ static void name_model(job *j)
     snprintf(name, size, "%.*s", (int)(length - start), o->path + start);
 }
 
+/* Says which cache the test needs that needs the most. */
+static void count_cache(const bench_model_options *o, tsr_model_params *params)
+{
+    const int64_t generated = o->generate > 0 ? o->generate + 1 : 1;
+    const bool generates = generated * o->sequences > o->prompt_tokens;
+    params->context = generates ? generated : o->prompt_tokens;
+    params->sequences = generates ? (int)o->sequences : 1;
+    params->cache_dtype = o->cache_dtype;
+}
+
 static bool open_model(job *j)
 {
     bench_model_options *o = j->options;
     tsr_model_params params = {.group = j->group, .stages = j->stages, .dtype = o->dtype};
     tsr_model_stats stats;
+    count_cache(o, &params);
     cli_stages_divide(&o->stages, j->comm, &params);
     if (o->path != NULL)
         BENCH_TRY(of(j), tsr_model_open(o->path, &params, &j->model));

@@ -90,11 +90,20 @@ typedef struct tsr_model_params {
      * opened. NULL: one stage. */
     tsr_comm *stages;
     /* [stages]: the number of layers of each stage; NULL: divided by tsr_pipeline_divide so that
-     * all stages need the same time for a token, with the head on the last one. */
+     * all stages need the same time for a token, with the head on the last one. If a stage has too
+     * little memory for its layers, some of them move to stages that have room. */
     const int *stage_layers;
     /* [stages]: the speed of each stage, in any unit; more than 0. Divides the layers, and is
      * ignored with stage_layers. NULL: all the same. */
     const double *stage_rates;
+    /* The bytes of device memory that this rank's weights and its cache may take. 0: all that the
+     * device has left. Ranks that share a device each count all of it. */
+    uint64_t memory_bytes;
+    /* The cache of keys and values of the generator that will be created: sequences of `context`
+     * tokens each. It counts when it is decided whether the model fits. context 0: no cache. */
+    int64_t context;
+    int sequences;         /* 0: 1 */
+    tsr_dtype cache_dtype; /* f32, f16 or bf16; 0: f32 */
     /* Called on each rank now and then while weights are read, with the bytes that this rank has
      * read so far and will read in total. NULL: not called. */
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
@@ -110,7 +119,9 @@ typedef struct tsr_model_params {
  *
  * Errors: those of tsr_model_config_read and tsr_shard_list_open; TSR_ERR_NOT_FOUND for a tensor
  * that is missing; TSR_ERR_INVALID for one of another shape; TSR_ERR_UNSUPPORTED for one of a dtype
- * that cannot be converted; TSR_ERR_IO; those of tsr_quantize, and of creating layers and tensors.
+ * that cannot be converted; TSR_ERR_DEVICE_MEMORY on all ranks if the model does not fit into the
+ * memory of the ranks, before weights are read, naming the bytes that each rank or stage lacks and
+ * what would fit; TSR_ERR_IO; those of tsr_quantize, and of creating layers and tensors.
  * If a rank fails, the others fail too, with a text that names it. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_open(const char *path, const tsr_model_params *params,
                                                 tsr_model **out);
@@ -156,13 +167,19 @@ TSR_API void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out);
 #define TSR_MODEL_PLAN_MAX_ADVICE 64 /* the most ranks that tsr_model_fit names */
 
 typedef struct tsr_model_plan_params {
-    int ranks;                      /* 0: 1 */
-    tsr_dtype dtype;                /* as in tsr_model_params */
-    tsr_partition_params partition; /* as in tsr_model_params */
+    int ranks;       /* 0: 1 */
+    tsr_dtype dtype; /* as in tsr_model_params */
+    /* As in tsr_model_params, but with the rates of all ranks. Of these, each stage uses those of
+     * its ranks. */
+    tsr_partition_params partition;
     /* The cache of keys and values: sequences of `context` tokens each. */
     int64_t context;       /* 0: the model's */
     int sequences;         /* 0: 1 */
     tsr_dtype cache_dtype; /* f32, f16 or bf16; 0: f32 */
+    /* Stages, which must divide the ranks: the first ranks / stages ranks are stage 0. 0: 1. */
+    int stages;
+    const int *stage_layers;   /* as in tsr_model_params */
+    const double *stage_rates; /* as in tsr_model_params */
 } tsr_model_plan_params;
 #define tsr_model_plan_params(...) (&(tsr_model_plan_params){__VA_ARGS__})
 
@@ -179,6 +196,8 @@ typedef struct tsr_model_rank_plan {
      * row. */
     uint64_t token_bytes;
     uint64_t token_parameters; /* elements of matrices */
+    int stage;
+    int first_layer, layers; /* of the stage */
 } tsr_model_rank_plan;
 
 /* Whether a plan fits. */
@@ -187,7 +206,8 @@ typedef struct tsr_model_fit {
     int rank;               /* that rank; -1: all fit */
     /* If they do not fit: the smallest number of ranks with equal shares that would fit, if each
      * had the smallest of the memories; and the widest dtype with which the given ranks would fit.
-     * 0: none. */
+     * 0: none. With several stages, the ranks are in more stages, each with as many ranks as now.
+     */
     int ranks;
     tsr_dtype dtype;
 } tsr_model_fit;
@@ -195,9 +215,11 @@ typedef struct tsr_model_fit {
 /* Computes what each rank will hold of a model, from the headers of its files, and writes it to
  * ranks[params->ranks]. Reads no weights, and needs no device. memory_bytes[params->ranks] is the
  * memory of each rank, or 0 for no limit; `fit` then says whether the plan fits. Both may be NULL.
- * Errors: those of tsr_model_config_read and tsr_shard_list_open; TSR_ERR_NOT_FOUND,
- * TSR_ERR_INVALID and TSR_ERR_UNSUPPORTED for tensors, as tsr_model_open; TSR_ERR_INVALID for a
- * param, naming it, and those of tsr_partition. */
+ * Memory also decides how layers are divided over stages, as in tsr_model_open. If they do not fit,
+ * stages get more layers than they have memory for, as few more as possible. Errors: those of
+ * tsr_model_config_read and tsr_shard_list_open; TSR_ERR_NOT_FOUND, TSR_ERR_INVALID and
+ * TSR_ERR_UNSUPPORTED for tensors, as tsr_model_open; TSR_ERR_INVALID for a param, naming it, and
+ * those of tsr_partition. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_plan(const char *path,
                                                 const tsr_model_plan_params *params,
                                                 const uint64_t *memory_bytes,

@@ -4,12 +4,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "model/config.h"
 #include "model/elements.h"
-#include "model/plan.h"
 #include "model/random.h"
 #include "model/weights.h"
 
@@ -28,6 +26,8 @@ void tsr_model_close(tsr_model **model)
     tsr_pipeline_destroy(&m->pipeline);
     tsr_comm_destroy(&m->stages);
     tsr__free(m->vocabulary);
+    tsr__free(m->memory_bytes);
+    tsr__free(m->rates);
     tsr__free(m);
     *model = NULL;
 }
@@ -130,26 +130,6 @@ static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
         &m->head);
 }
 
-/* Says what would fit, if the device cannot hold the layers. */
-static tsr_status explain_memory(const tsr_model *m, const tsr__weights *weights, tsr_status status)
-{
-    const tsr_device_info *info = tsr_device_get_info(m->device);
-    uint64_t there = 0;
-    for (int i = 0; i < info->heap_count; i++)
-        if (info->heaps[i].device_local)
-            there = tsr__max_u64(there, info->heaps[i].budget_bytes);
-    if (status != TSR_ERR_DEVICE_MEMORY)
-        return status;
-    const tsr_model_plan_params params = {.ranks = tsr_group_size(m->group),
-                                          .dtype = m->kept.matrices,
-                                          .partition = m->partition,
-                                          .context = 1};
-    char advice[TSR__MODEL_PLAN_ADVICE];
-    return tsr__fail_context(
-        status, "model: %s",
-        tsr__model_plan_advice(weights, &params, tsr_group_rank(m->group), there, advice));
-}
-
 /* Opening ------------------------------------------------------------------------------------ */
 
 static tsr_status divide_vocabulary(tsr_model *m)
@@ -175,9 +155,9 @@ static tsr_status open_files(tsr_model *m, const tsr__model_files *files,
     TSR__TRY(tsr__weights_init(files, &m->config, &weights));
     TSR__TRY(tsr__kept_choose(&weights, tsr_group_size(m->group), params->dtype, &m->kept));
     TSR__TRY(divide_vocabulary(m));
-    TSR__TRY(tsr__model_divide(m, params));
+    TSR__TRY(tsr__model_divide(m, &weights, params));
     TSR__TRY(create_layers(m, &weights));
-    TSR__TRY(explain_memory(m, &weights, tsr__model_allocate(m, &weights)));
+    TSR__TRY(tsr__model_allocate(m, &weights));
     TSR__TRY(tsr_self_attention_heads(m->blocks[m->first_layer], &heads));
     m->stats.heads = heads.count;
     m->stats.kv_heads = heads.kv_count;
@@ -250,6 +230,8 @@ static tsr_status create_model(const origin *from, const tsr_model_params *param
     m->stream = tsr_group_stream(group);
     m->device = tsr_stream_device(m->stream);
     tsr_status status = tsr__model_connect(m, params);
+    if (status == TSR_OK)
+        status = tsr__model_share_memory(m, params);
     if (status == TSR_OK)
         status = open_model(from, params, m);
     if (status != TSR_OK) {

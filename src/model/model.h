@@ -15,6 +15,9 @@ struct tsr_model {
     int64_t *vocabulary; /* [ranks]: how the vocabulary is divided */
     tsr_pipeline *pipeline;
     tsr_comm *stages; /* one rank of each stage, with the same place in it; NULL: one stage */
+    /* [ranks of all stages, by stages]: memory for the model, and rates, 0 if there are none */
+    uint64_t *memory_bytes;
+    double *rates;
     bool is_first, is_last;
     int first_layer, layer_count; /* of this stage */
     /* Each is NULL if only another stage has it. The last stage has the embedding, too, if it is
@@ -29,8 +32,12 @@ struct tsr_model {
 
 /* Creates the model's pipeline. Collective over all stages. */
 tsr_status tsr__model_connect(tsr_model *model, const tsr_model_params *params) TSR_NODISCARD;
-/* Divides the layers over the stages: as given, or by rates. */
-tsr_status tsr__model_divide(tsr_model *model, const tsr_model_params *params) TSR_NODISCARD;
+/* Tells all ranks of all stages the memory and the rate of each. Collective over them. */
+tsr_status tsr__model_share_memory(tsr_model *model, const tsr_model_params *params) TSR_NODISCARD;
+/* Divides the layers over the stages, as given, or by rates and memory. Fails if the ranks' memory
+ * is too small. */
+tsr_status tsr__model_divide(tsr_model *model, const tsr__weights *weights,
+                             const tsr_model_params *params) TSR_NODISCARD;
 /* Replaces values[count] by the largest of all ranks of all stages. */
 tsr_status tsr__model_all_max(const tsr_model *model, int32_t *values,
                               uint64_t count) TSR_NODISCARD;

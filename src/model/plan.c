@@ -17,7 +17,7 @@ static tsr_status add_layer(tsr__model_plan *plan, int layer)
     tsr__parameter p;
     for (int i = 0; tsr__weights_parameter(plan->weights->config, layer, i, &p); i++) {
         void *items = plan->items;
-        tsr__planned item = {.ours = p.ours, .ndim = p.ndim};
+        tsr__planned item = {.ours = p.ours, .layer = layer, .ndim = p.ndim};
         TSR__TRY(tsr__weight_find(plan->weights, layer, p.ours, &item.weight));
         TSR__TRY(tsr__grow(&items, &plan->capacity, plan->count + 1, sizeof *plan->items));
         plan->items = items;
@@ -48,15 +48,15 @@ typedef struct share {
     bool all_kv_heads; /* the rank has the parameters of all kv heads */
 } share;
 
-static tsr_status divide(int64_t length, const tsr_model_plan_params *params, uint64_t align,
-                         tsr_shard_range *ranges)
+static tsr_status divide(int64_t length, int ranks, const tsr_partition_params *params,
+                         uint64_t align, tsr_shard_range *ranges)
 {
-    tsr_partition_params partition = params->partition;
+    tsr_partition_params partition = *params;
     partition.align = align;
     partition.limits = NULL;
     if (partition.kind == TSR_PARTITION_EVEN)
         partition.kind = TSR_PARTITION_UNEVEN;
-    return tsr_partition((uint64_t)length, params->ranks, &partition, ranges);
+    return tsr_partition((uint64_t)length, ranks, &partition, ranges);
 }
 
 /* Heads are divided by whole kv heads, if there is one for each rank. Otherwise every rank has the
@@ -78,25 +78,66 @@ static void take_heads(const tsr_model_config *c, bool by_kv_heads, const tsr_sh
         range->count == 0 ? 0 : (range->start + range->count - 1) / group + 1 - out->kv_heads.start;
 }
 
-static tsr_status divide_model(const tsr__kept *kept, const tsr__weights *weights,
-                               const tsr_model_plan_params *params, tsr_shard_range *ranges,
+/* Divides a layer over the ranks of a stage. */
+static tsr_status divide_stage(const tsr__kept *kept, const tsr__weights *weights,
+                               const tsr_partition_params *partition, tsr_shard_range *ranges,
                                share *shares)
 {
     const tsr_model_config *c = kept->config;
-    const bool by_kv_heads = c->kv_heads >= params->ranks;
+    const int ranks = kept->ranks;
+    const bool by_kv_heads = c->kv_heads >= ranks;
     uint64_t align_heads = 0, align_hidden = 0;
     TSR__TRY(tsr__kept_align_heads(kept, weights, &align_heads));
     TSR__TRY(tsr__kept_align_hidden(kept, weights, &align_hidden));
-    TSR__TRY(divide(by_kv_heads ? c->kv_heads : c->heads, params, align_heads, ranges));
-    for (int r = 0; r < params->ranks; r++)
+    TSR__TRY(divide(by_kv_heads ? c->kv_heads : c->heads, ranks, partition, align_heads, ranges));
+    for (int r = 0; r < ranks; r++)
         take_heads(c, by_kv_heads, &ranges[r], &shares[r]);
-    TSR__TRY(divide(c->hidden, params, align_hidden, ranges));
-    for (int r = 0; r < params->ranks; r++)
+    TSR__TRY(divide(c->hidden, ranks, partition, align_hidden, ranges));
+    for (int r = 0; r < ranks; r++)
         shares[r].hidden = ranges[r];
-    TSR__TRY(divide(c->vocabulary, params, 0, ranges));
-    for (int r = 0; r < params->ranks; r++)
+    TSR__TRY(divide(c->vocabulary, ranks, partition, 0, ranges));
+    for (int r = 0; r < ranks; r++)
         shares[r].vocabulary = ranges[r];
     return TSR_OK;
+}
+
+/* What all ranks have of what is divided. */
+typedef struct division {
+    tsr__kept kept;
+    share *shares; /* [ranks] */
+} division;
+
+static void division_finish(division *d)
+{
+    tsr__free(d->shares);
+}
+
+static tsr_status divide_stages(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                                tsr_shard_range *ranges, division *d)
+{
+    const int each = p->ranks / p->stages;
+    tsr_partition_params partition = p->partition;
+    for (int first = 0; first < p->ranks; first += each) {
+        if (p->partition.rates)
+            partition.rates = p->partition.rates + first;
+        TSR__TRY(divide_stage(&d->kept, plan->weights, &partition, ranges, d->shares + first));
+    }
+    return TSR_OK;
+}
+
+/* Call division_finish afterwards, also after an error. */
+static tsr_status division_init(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                                division *out)
+{
+    const int each = p->ranks / p->stages;
+    *out = (division){0};
+    TSR__TRY(tsr__kept_choose(plan->weights, each, p->dtype, &out->kept));
+    tsr_shard_range *ranges = tsr__calloc((size_t)each, sizeof *ranges);
+    out->shares = tsr__calloc((size_t)p->ranks, sizeof *out->shares);
+    const tsr_status status =
+        ranges && out->shares ? divide_stages(plan, p, ranges, out) : TSR_ERR_NO_MEMORY;
+    tsr__free(ranges);
+    return status;
 }
 
 /* Bytes ---------------------------------------------------------------------------------------- */
@@ -146,8 +187,29 @@ static bool is_norm(const char *ours)
     return starts(ours, "norm") || strstr(ours, "_norm.");
 }
 
+/* Which end of the model a rank's stage is. */
+typedef struct ends {
+    bool first, last;
+} ends;
+
+static ends ends_of(const tsr_model_plan_params *p, int rank)
+{
+    const int stage = rank / (p->ranks / p->stages);
+    return (ends){.first = stage == 0, .last = stage == p->stages - 1};
+}
+
+/* Returns whether a stage has a parameter that is outside layers. A tied head is the embedding. */
+static bool has_outside(const tsr_model_config *c, const tsr__planned *item, ends of)
+{
+    if (starts(item->ours, "positions."))
+        return of.first;
+    if (starts(item->ours, "embedding."))
+        return of.first || (of.last && c->tied);
+    return of.last;
+}
+
 /* Adds a parameter to what a rank holds. */
-static void add_item(const tsr__kept *kept, const tsr__planned *item, const share *s,
+static void add_item(const tsr__kept *kept, const tsr__planned *item, const share *s, ends of,
                      tsr_model_rank_plan *out)
 {
     const tsr__weight_part part = part_of(item, s, kept->config->head_dim);
@@ -165,33 +227,41 @@ static void add_item(const tsr__kept *kept, const tsr__planned *item, const shar
       : starts(item->ours, "mlp.")       ? &out->mlp_bytes
                                          : &out->head_bytes) += bytes;
     out->weight_bytes += bytes;
-    /* A token needs only one row of a table, so tables do not count. */
-    if (is_positions || (is_embedding && !kept->config->tied))
+    /* A token needs only one row of a table, so tables do not count. The embedding is a table where
+     * it is not also the head. */
+    if (is_positions || (is_embedding && !(kept->config->tied && of.last)))
         return;
     out->token_bytes += bytes;
     out->token_parameters += item->ndim == 2 ? elements : 0;
 }
 
+/* The bytes of a layer's cache on a rank. */
 static uint64_t cache_bytes(const tsr_model_config *c, const tsr_model_plan_params *p,
                             uint64_t kv_heads)
 {
+    if (p->context == 0)
+        return 0;
     const int64_t page = p->context < PAGE_TOKENS ? p->context : PAGE_TOKENS,
                   tokens = p->sequences * ((p->context + page - 1) / page) * page;
-    return 2 * (uint64_t)c->layers * (uint64_t)tokens * kv_heads * (uint64_t)c->head_dim *
-           tsr_dtype_size(p->cache_dtype);
+    return 2 * (uint64_t)tokens * kv_heads * (uint64_t)c->head_dim * tsr_dtype_size(p->cache_dtype);
 }
 
-static tsr_status check_params(const tsr_model_config *c, tsr_model_plan_params *p)
+/* Params --------------------------------------------------------------------------------------- */
+
+tsr_status tsr__model_plan_check(tsr_model_plan_params *p)
 {
     p->ranks = p->ranks == 0 ? 1 : p->ranks;
+    p->stages = p->stages == 0 ? 1 : p->stages;
     p->sequences = p->sequences == 0 ? 1 : p->sequences;
-    p->context = p->context == 0 ? c->context : p->context;
     p->cache_dtype = p->cache_dtype == 0 ? TSR_F32 : p->cache_dtype;
     TSR__REQUIRE(p->ranks >= 1 && p->ranks <= TSR_MODEL_PLAN_MAX_RANKS,
                  "model: ranks is %d; 1 to %d is possible", p->ranks, TSR_MODEL_PLAN_MAX_RANKS);
+    TSR__REQUIRE(p->stages >= 1 && p->ranks % p->stages == 0,
+                 "model: %d stages do not divide %d rank%s", p->stages, p->ranks,
+                 p->ranks == 1 ? "" : "s");
     TSR__REQUIRE(p->sequences >= 1 && p->sequences <= 1000000,
                  "model: sequences is %d; 1 to 1000000 is possible", p->sequences);
-    TSR__REQUIRE(p->context >= 1 && p->context <= TSR_MODEL_MAX_CONTEXT,
+    TSR__REQUIRE(p->context >= 0 && p->context <= TSR_MODEL_MAX_CONTEXT,
                  "model: context is %" PRId64 "; 1 to %d is possible", p->context,
                  TSR_MODEL_MAX_CONTEXT);
     TSR__REQUIRE(tsr__dtype_is_float(p->cache_dtype),
@@ -200,32 +270,91 @@ static tsr_status check_params(const tsr_model_config *c, tsr_model_plan_params 
     return TSR_OK;
 }
 
-tsr_status tsr__model_plan_ranks(const tsr__model_plan *plan, const tsr_model_plan_params *params,
-                                 tsr_model_rank_plan *out)
+/* What ranks hold ------------------------------------------------------------------------------ */
+
+static void plan_rank(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                      const division *d, int rank, tsr_model_rank_plan *out)
+{
+    const tsr_model_config *c = plan->weights->config;
+    const share *s = &d->shares[rank];
+    const ends of = ends_of(p, rank);
+    for (size_t i = 0; i < plan->count; i++) {
+        const tsr__planned *item = &plan->items[i];
+        if (item->layer < 0
+                ? has_outside(c, item, of)
+                : item->layer >= out->first_layer && item->layer < out->first_layer + out->layers)
+            add_item(&d->kept, item, s, of, out);
+    }
+    out->heads = (int64_t)s->heads.count;
+    out->kv_heads = (int64_t)s->kv_heads.count;
+    out->hidden = (int64_t)s->hidden.count;
+    out->vocabulary = (int64_t)s->vocabulary.count;
+    out->cache_bytes = (uint64_t)out->layers * cache_bytes(c, p, s->kv_heads.count);
+    out->total_bytes = out->weight_bytes + out->cache_bytes;
+}
+
+tsr_status tsr__model_plan_ranks(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                                 const int *layers, tsr_model_rank_plan *out)
+{
+    division d;
+    const tsr_status status = division_init(plan, p, &d);
+    const int each = p->ranks / p->stages;
+    for (int stage = 0, first = 0; status == TSR_OK && stage < p->stages; stage++) {
+        for (int r = stage * each; r < (stage + 1) * each; r++) {
+            out[r] = (tsr_model_rank_plan){
+                .stage = stage, .first_layer = first, .layers = layers[stage]};
+            plan_rank(plan, p, &d, r, &out[r]);
+        }
+        first += layers[stage];
+    }
+    division_finish(&d);
+    return status;
+}
+
+tsr_status tsr__model_plan_layers(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                                  uint64_t *out)
+{
+    const tsr_model_config *c = plan->weights->config;
+    division d;
+    const tsr_status status = division_init(plan, p, &d);
+    for (int r = 0; status == TSR_OK && r < p->ranks; r++) {
+        const share *s = &d.shares[r];
+        const ends of = ends_of(p, r);
+        uint64_t *bytes = out + (size_t)r * ((size_t)c->layers + 1);
+        for (int i = 0; i <= c->layers; i++)
+            bytes[i] = i < c->layers ? cache_bytes(c, p, s->kv_heads.count) : 0;
+        for (size_t i = 0; i < plan->count; i++) {
+            const tsr__planned *item = &plan->items[i];
+            tsr_model_rank_plan one = {0};
+            if (item->layer >= 0 || has_outside(c, item, of))
+                add_item(&d.kept, item, s, of, &one);
+            bytes[item->layer >= 0 ? item->layer : c->layers] += one.weight_bytes;
+        }
+    }
+    division_finish(&d);
+    return status;
+}
+
+/* The public function -------------------------------------------------------------------------- */
+
+/* Divides, plans and judges. */
+static tsr_status plan_all(const tsr__model_plan *plan, const tsr_model_plan_params *params,
+                           const uint64_t *memory_bytes, tsr_model_rank_plan *ranks,
+                           tsr_model_fit *fit)
 {
     const tsr_model_config *c = plan->weights->config;
     tsr_model_plan_params p = *params;
-    tsr__kept kept;
-    TSR__TRY(check_params(c, &p));
-    TSR__TRY(tsr__kept_choose(plan->weights, p.ranks, p.dtype, &kept));
-    tsr_shard_range *ranges = tsr__calloc((size_t)p.ranks, sizeof *ranges);
-    share *shares = tsr__calloc((size_t)p.ranks, sizeof *shares);
-    tsr_status status = ranges && shares ? TSR_OK : TSR_ERR_NO_MEMORY;
+    TSR__TRY(tsr__model_plan_check(&p));
+    if (p.context == 0)
+        p.context = c->context;
+    int *layers = tsr__calloc((size_t)p.stages, sizeof *layers);
+    tsr_status status =
+        layers ? tsr__model_plan_divide(plan, &p, memory_bytes, layers) : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK && fit)
+        status = tsr__model_plan_fit(plan, &p, memory_bytes, fit);
     if (status == TSR_OK)
-        status = divide_model(&kept, plan->weights, &p, ranges, shares);
-    for (int r = 0; status == TSR_OK && r < p.ranks; r++) {
-        const share *s = &shares[r];
-        out[r] = (tsr_model_rank_plan){.heads = (int64_t)s->heads.count,
-                                       .kv_heads = (int64_t)s->kv_heads.count,
-                                       .hidden = (int64_t)s->hidden.count,
-                                       .vocabulary = (int64_t)s->vocabulary.count,
-                                       .cache_bytes = cache_bytes(c, &p, s->kv_heads.count)};
-        for (size_t i = 0; i < plan->count; i++)
-            add_item(&kept, &plan->items[i], s, &out[r]);
-        out[r].total_bytes = out[r].weight_bytes + out[r].cache_bytes;
-    }
-    tsr__free(ranges);
-    tsr__free(shares);
+        status = tsr__model_plan_ranks(plan, &p, layers, ranks);
+    tsr__free(layers);
     return status;
 }
 
@@ -248,10 +377,8 @@ tsr_status tsr_model_plan(const char *path, const tsr_model_plan_params *params,
         status = tsr__weights_init(&files, &config, &weights);
     if (status == TSR_OK)
         status = tsr__model_plan_init(&weights, &plan);
-    if (status == TSR_OK && fit)
-        status = tsr__model_plan_fit(&plan, params, memory_bytes, fit);
     if (status == TSR_OK)
-        status = tsr__model_plan_ranks(&plan, params, ranks);
+        status = plan_all(&plan, params, memory_bytes, ranks, fit);
     tsr__model_plan_finish(&plan);
     tsr__model_files_finish(&files);
     return status;

@@ -1,7 +1,11 @@
 /* The stages of a model: which layers each has, and what they exchange beside features. */
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/error.h"
+#include "gpu/memory/left.h"
 #include "model/model.h"
+#include "model/plan.h"
 
 tsr_status tsr__model_connect(tsr_model *m, const tsr_model_params *params)
 {
@@ -11,19 +15,63 @@ tsr_status tsr__model_connect(tsr_model *m, const tsr_model_params *params)
                                                 : TSR_OK;
 }
 
-static tsr_status check_given(const tsr_model *m, const int *counts, int stages)
+/* The memory of a model on all ranks --------------------------------------------------------- */
+
+/* What a rank tells the others. */
+enum { MEMORY, RATE, TOLD };
+
+static tsr_status own_memory(const tsr_model *m, const tsr_model_params *params, double *told)
 {
-    int64_t sum = 0;
-    for (int s = 0; s < stages; s++) {
-        TSR__REQUIRE(counts[s] >= 1, "model: stage %d has %d layers; at least 1 is needed", s,
-                     counts[s]);
-        sum += counts[s];
-    }
-    TSR__REQUIRE(sum == m->config.layers,
-                 "model: the stages have %lld layers, but the model has %d", (long long)sum,
-                 m->config.layers);
+    const tsr_partition_params *partition = &params->partition;
+    uint64_t bytes = params->memory_bytes;
+    if (bytes == 0)
+        TSR__TRY(tsr__memory_left(m->device, &bytes));
+    told[MEMORY] = bytes > 0 ? (double)bytes : 1; /* 0 would be no limit */
+    told[RATE] = partition->kind == TSR_PARTITION_WEIGHTED && partition->rates
+                     ? partition->rates[tsr_group_rank(m->group)]
+                     : 0;
     return TSR_OK;
 }
+
+static tsr_status gather(tsr_comm *comm, const double *send, uint64_t count, double *recv)
+{
+    if (comm)
+        return tsr_comm_all_gather(comm, send, recv, count, TSR_F64);
+    memcpy(recv, send, count * sizeof *recv);
+    return TSR_OK;
+}
+
+/* Collects what all ranks tell: told[stages · ranks of a stage][TOLD], by stages. */
+static tsr_status gather_all(const tsr_model *m, const double *own, double *stage, double *told)
+{
+    const uint64_t each = (uint64_t)tsr_group_size(m->group);
+    TSR__TRY(gather(tsr_group_comm(m->group), own, TOLD, stage));
+    return gather(m->stages, stage, TOLD * each, told);
+}
+
+tsr_status tsr__model_share_memory(tsr_model *m, const tsr_model_params *params)
+{
+    const size_t each = (size_t)tsr_group_size(m->group),
+                 ranks = each * (size_t)tsr_pipeline_stages(m->pipeline);
+    double own[TOLD] = {0};
+    double *stage = tsr__calloc(each, sizeof own), *told = tsr__calloc(ranks, sizeof own);
+    m->memory_bytes = tsr__calloc(ranks, sizeof *m->memory_bytes);
+    m->rates = tsr__calloc(ranks, sizeof *m->rates);
+    tsr_status status = stage && told && m->memory_bytes && m->rates ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = own_memory(m, params, own);
+    if (status == TSR_OK)
+        status = gather_all(m, own, stage, told);
+    for (size_t r = 0; status == TSR_OK && r < ranks; r++) {
+        m->memory_bytes[r] = (uint64_t)told[r * TOLD + MEMORY];
+        m->rates[r] = told[r * TOLD + RATE];
+    }
+    tsr__free(stage);
+    tsr__free(told);
+    return status;
+}
+
+/* Dividing ----------------------------------------------------------------------------------- */
 
 static void take_layers(tsr_model *m, const int *counts)
 {
@@ -38,37 +86,55 @@ static void take_layers(tsr_model *m, const int *counts)
     m->stats.layers = m->layer_count;
 }
 
-/* Returns the cost of the head for a token, in blocks, from the sizes of their matrices. */
-static double head_in_blocks(const tsr_model_config *c)
-{
-    const double width = (double)c->width, heads = (double)(2 * c->heads + 2 * c->kv_heads),
-                 hidden = (double)((c->gated ? 3 : 2) * c->hidden);
-    return (double)c->vocabulary * width / (width * (heads * (double)c->head_dim + hidden));
-}
-
-tsr_status tsr__model_divide(tsr_model *m, const tsr_model_params *params)
+/* Describes the whole job. */
+static tsr_status describe(const tsr_model *m, const tsr_model_params *params,
+                           tsr_model_plan_params *out)
 {
     const int stages = tsr_pipeline_stages(m->pipeline);
-    if (params->stage_layers) {
-        TSR__TRY(check_given(m, params->stage_layers, stages));
-        take_layers(m, params->stage_layers);
-        return TSR_OK;
-    }
-    int *counts = tsr__calloc((size_t)stages, sizeof *counts);
-    if (!counts)
-        return TSR_ERR_NO_MEMORY;
-    tsr_status status =
-        tsr_pipeline_divide(tsr_pipeline_divide_params(.blocks = m->config.layers, .stages = stages,
-                                                       .rates = params->stage_rates,
-                                                       .last_cost = head_in_blocks(&m->config)),
-                            counts);
+    *out = (tsr_model_plan_params){
+        .ranks = stages * tsr_group_size(m->group),
+        .dtype = params->dtype,
+        .partition = m->partition,
+        .context = params->context < m->config.context ? params->context : m->config.context,
+        .sequences = params->sequences,
+        .cache_dtype = params->cache_dtype,
+        .stages = stages,
+        .stage_layers = params->stage_layers,
+        .stage_rates = params->stage_rates,
+    };
+    if (m->partition.rates)
+        out->partition.rates = m->rates;
+    return tsr__model_plan_check(out);
+}
+
+static tsr_status divide(tsr_model *m, const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                         int *layers, tsr_model_rank_plan *held)
+{
+    TSR__TRY(tsr__model_plan_divide(plan, p, m->memory_bytes, layers));
+    TSR__TRY(tsr__model_plan_ranks(plan, p, layers, held));
+    TSR__TRY(tsr__model_plan_require(plan, p, m->memory_bytes, held));
+    take_layers(m, layers);
+    return TSR_OK;
+}
+
+tsr_status tsr__model_divide(tsr_model *m, const tsr__weights *weights,
+                             const tsr_model_params *params)
+{
+    tsr__model_plan plan = {0};
+    tsr_model_plan_params p;
+    TSR__TRY(describe(m, params, &p));
+    int *layers = tsr__calloc((size_t)p.stages, sizeof *layers);
+    tsr_model_rank_plan *held = tsr__calloc((size_t)p.ranks, sizeof *held);
+    tsr_status status = layers && held ? tsr__model_plan_init(weights, &plan) : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
-        take_layers(m, counts);
-    else
-        status = tsr__fail_context(status, "model");
-    tsr__free(counts);
+        status = divide(m, &plan, &p, layers, held);
+    tsr__model_plan_finish(&plan);
+    tsr__free(layers);
+    tsr__free(held);
     return status;
 }
+
+/* What stages exchange ----------------------------------------------------------------------- */
 
 tsr_status tsr__model_all_max(const tsr_model *m, int32_t *values, uint64_t count)
 {

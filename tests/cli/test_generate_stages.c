@@ -25,7 +25,7 @@ START_TEST(stages_have_the_layers_that_are_given)
         {2, "--stage-layers 1,4", 1},      {2, "--stages 2 --rates 1 --stage-layers 4,1", 4},
         {2, "--stages 2 --rates 30,1", 4}, {2, "--stages 2 --rates measured", 0},
         {3, "--stage-layers 1,3,1", 1},    {4, "--stages 2 --rates 3,1,1,5", 2},
-        {2, "--rates measured", 5},
+        {2, "--rates measured", 5},        {2, "--stages 2 --memory 300K,1M", 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char command[512];
@@ -41,6 +41,9 @@ START_TEST(stages_have_the_layers_that_are_given)
                       cases[i].options, layers);
         json_decref(document);
     }
+    tool_fails("launch --no-prefix -n 4 -- " TEST_TOOL " generate " MODEL
+               " --ids 1 --stages 2 --memory 1M,2M,3M",
+               "tessera: generate: --memory has 3 values for 4 ranks\n");
     tool_fails("launch --no-prefix -n 4 -- " TEST_TOOL " generate " MODEL
                " --ids 1 --stages 2 --rates 1,2,3",
                "tessera: generate: --rates has 3 values for 4 ranks in stages of 2\n");

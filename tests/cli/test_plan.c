@@ -248,7 +248,17 @@ static const struct {
      "tessera: plan: model: the cache cannot be q8_0; f32, f16 and bf16 are possible\n"},
     {"plan params.json --ranks 2 --context 10",
      "tessera: plan: only the strategy inference takes --dtype, --context, --sequences, "
-     "--cache-dtype, --bandwidth, --gflops and --latency\n"},
+     "--cache-dtype, --stages, --stage-layers, --bandwidth, --gflops and --latency\n"},
+    {"plan params.json --ranks 2 --stages 2",
+     "tessera: plan: only the strategy inference takes --dtype, --context, --sequences, "
+     "--cache-dtype, --stages, --stage-layers, --bandwidth, --gflops and --latency\n"},
+    {"plan " STORIES " --ranks 3 --stages 2", "tessera: plan: 2 stages do not divide 3 ranks\n"},
+    {"plan " STORIES " --ranks 2 --stages 2 --stage-layers 1,2,2",
+     "tessera: plan: --stage-layers has 3 values for 2 stages\n"},
+    {"plan " STORIES " --ranks 2 --stages 2 --latency 1",
+     "tessera: plan: --bandwidth, --gflops and --latency predict one stage; --cluster predicts "
+     "several\n"},
+    {"plan . --cluster hosts.json --stages 2", "tessera: plan: --cluster does not take --stages\n"},
     {"plan . --cluster empty.json", "tessera: plan: empty.json: the document is not an object\n"},
     {"plan . --cluster hosts.json", "tessera: plan: model: . has no config.json\n"},
     {"plan . --cluster hosts.json --links empty.json",
@@ -331,6 +341,51 @@ START_TEST(says_what_would_fit)
 }
 END_TEST
 
+/* The layers that generate gives to two stages, whose first one has a small memory; see
+ * test_generate_stages.c. */
+START_TEST(plans_stages)
+{
+    static const struct {
+        const char *options;
+        int first; /* layers of the first stage */
+        bool fits;
+    } cases[] = {
+        {"--ranks 2 --stages 2 --memory 0", 3, true},
+        {"--rates 30,1 --stages 2 --memory 0", 4, true},
+        {"--rates 3,1,1,5 --stages 2 --memory 0", 2, true},
+        {"--ranks 2 --stages 2 --memory 300K,1M", 2, true},
+        {"--ranks 2 --stage-layers 1,4 --memory 300K,1M", 1, true},
+        {"--ranks 2 --stages 2 --memory 100K,100K", 3, false},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char command[512];
+        snprintf(command, sizeof command,
+                 "plan " TEST_DATA "/model/stories260K-f16.gguf --strategy inference --context 9 "
+                 "--json %s",
+                 cases[i].options);
+        json_t *document = tool_json(command, "tessera.plan.inference");
+        const json_t *list = tool_member(document, "ranks"), *rank = json_array_get(list, 0),
+                     *last = json_array_get(list, json_array_size(list) - 1);
+        ck_assert_msg((int)tool_number(rank, "layers") == cases[i].first, "%s: %d layers",
+                      cases[i].options, (int)tool_number(rank, "layers"));
+        ck_assert_int_eq((int)tool_number(last, "stage"), 1);
+        ck_assert_int_eq((int)tool_number(last, "first_layer"), cases[i].first);
+        ck_assert_int_eq((int)tool_number(last, "layers"), 5 - cases[i].first);
+        ck_assert_int_eq(json_is_true(tool_member(tool_member(document, "fit"), "fits")),
+                         cases[i].fits);
+        json_decref(document);
+    }
+    tool_result result =
+        tool_run("plan " STORIES " --ranks 2 --stages 2 --context 64 --memory 500K");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_msg(strstr(result.out, ", on 2 ranks in 2 stages\n\nrank  stage  layers ") &&
+                      strstr(result.out, " lacks ") &&
+                      strstr(result.out, "; 4 equal stages would hold it; --dtype f16 would fit\n"),
+                  "%s", result.out);
+    tool_result_free(&result);
+}
+END_TEST
+
 /* One rank has no memory for the model, two are the fastest, and the third
  * is behind a slow link. */
 START_TEST(finds_a_grid)
@@ -372,6 +427,35 @@ START_TEST(finds_a_grid)
     }
     ck_assert_int_eq(best, 1);
     ck_assert_int_ge(without_memory, 1);
+    json_decref(document);
+}
+END_TEST
+
+/* The grid of stages on two hosts, whose first one has memory for 2 of 5 layers in f16. */
+START_TEST(moves_layers_of_a_grid)
+{
+    static const char text[] =
+        "{\"link\": {\"latency_us\": 500, \"gbytes_per_second\": 0.1}, \"hosts\": ["
+        "{\"name\": \"a\", \"ranks\": [{\"gflops\": 9, \"memory_gbytes_per_second\": 1, "
+        "\"memory\": \"300K\"}]},"
+        "{\"name\": \"b\", \"ranks\": [{\"gflops\": 9, \"memory_gbytes_per_second\": 1}]}]}";
+    char path[160];
+    int seen = 0;
+    folder_write(&in, "small.json", text, strlen(text), path);
+    json_t *document = tool_json("plan " TEST_DATA "/model/stories260K-f16.gguf --cluster "
+                                 "small.json --context 9 --json",
+                                 "tessera.plan.cluster");
+    const json_t *all = tool_member(document, "candidates");
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const json_t *one = json_array_get(all, i), *layers = tool_member(one, "layers");
+        if ((int)tool_number(one, "stages") != 2)
+            continue;
+        ck_assert_int_eq((int)json_integer_value(json_array_get(layers, 0)), 2);
+        ck_assert_int_eq((int)json_integer_value(json_array_get(layers, 1)), 3);
+        ck_assert(json_is_true(tool_member(one, "fits")));
+        seen++;
+    }
+    ck_assert_int_eq(seen, 1);
     json_decref(document);
 }
 END_TEST
@@ -487,7 +571,9 @@ TESTS(plan)
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0, (int)COUNT_OF(mistakes));
     tcase_add_test(tests, plans_a_model);
     tcase_add_test(tests, says_what_would_fit);
+    tcase_add_test(tests, plans_stages);
     tcase_add_test(tests, finds_a_grid);
+    tcase_add_test(tests, moves_layers_of_a_grid);
     tcase_add_test(tests, finds_a_grid_for_training);
     tcase_add_test(tests, says_which_predictions_hold);
     tcase_add_test(tests, help_explains_strategies);

@@ -1,4 +1,5 @@
 /* Values of the options of tessera plan. */
+#include "cli/lib/numbers.h"
 #include "cli/plan/plan.h"
 #include "support/check_main.h"
 
@@ -23,7 +24,7 @@ static const struct {
 START_TEST(sizes_in_bytes)
 {
     uint64_t bytes = 7;
-    ck_assert(plan_read_bytes(sizes[_i].text, &bytes));
+    ck_assert(cli_read_bytes(sizes[_i].text, &bytes));
     ck_assert_uint_eq(bytes, sizes[_i].bytes);
 }
 END_TEST
@@ -35,7 +36,7 @@ static const char *const no_sizes[] = {"",    "G",    "-1",   "+1",     "8 G",  
 START_TEST(invalid_sizes)
 {
     uint64_t bytes = 7;
-    ck_assert(!plan_read_bytes(no_sizes[_i], &bytes));
+    ck_assert(!cli_read_bytes(no_sizes[_i], &bytes));
     ck_assert_uint_eq(bytes, 7);
 }
 END_TEST

@@ -1575,6 +1575,10 @@ typedef struct tsr_model_params {
     tsr_comm *stages;
     const int *stage_layers;
     const double *stage_rates;
+    uint64_t memory_bytes;
+    int64_t context;
+    int sequences;
+    tsr_dtype cache_dtype;
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
 } tsr_model_params;
@@ -1606,6 +1610,9 @@ typedef struct tsr_model_plan_params {
     int64_t context;
     int sequences;
     tsr_dtype cache_dtype;
+    int stages;
+    const int *stage_layers;
+    const double *stage_rates;
 } tsr_model_plan_params;
 typedef struct tsr_model_rank_plan {
     int64_t heads, kv_heads, hidden, vocabulary;
@@ -1617,6 +1624,8 @@ typedef struct tsr_model_rank_plan {
     uint64_t total_bytes;
     uint64_t token_bytes;
     uint64_t token_parameters;
+    int stage;
+    int first_layer, layers;
 } tsr_model_rank_plan;
 typedef struct tsr_model_fit {
     uint64_t missing_bytes;

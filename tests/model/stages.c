@@ -2,6 +2,9 @@
 #include "model/made.h"
 #include "parallel/spmd.h"
 
+/* 5 layers */
+#define STORIES TEST_DATA "/model/stories260K-f32.gguf"
+
 enum { SEED = 5, STAGES = 2, SEQUENCES = 5, TOKENS = 8, SHOWN = 3 };
 
 /* This rank's place. Each stage has ranks / 2 ranks. */
@@ -163,6 +166,110 @@ CASE(interrupts, "stages: an interrupt on one rank ends the sequences of all sta
     tsr_generator_destroy(&generator);
     tsr_model_close(&model);
     made_finish(&made);
+    place_finish(&p);
+}
+
+/* Returns the most bytes that a rank of the first stage needs if it has `layers` of the 5 layers.
+ */
+static uint64_t first_stage_bytes(int layers)
+{
+    const int given[STAGES] = {layers, 5 - layers};
+    uint64_t most = 0;
+    tsr_model_rank_plan *all = calloc((size_t)ranks, sizeof *all);
+    CHECK(all, "out of memory");
+    OK(tsr_model_plan(
+        STORIES, tsr_model_plan_params(.ranks = ranks, .stages = STAGES, .stage_layers = given),
+        NULL, all, NULL));
+    for (int r = 0; r < ranks / STAGES; r++)
+        most = all[r].weight_bytes > most ? all[r].weight_bytes : most;
+    free(all);
+    return most;
+}
+
+static void expect_layers(const place *p, tsr_group *on, uint64_t memory_bytes, int first_layers)
+{
+    tsr_model *model = NULL;
+    tsr_model_stats stats;
+    OK(tsr_model_open(STORIES,
+                      tsr_model_params(.group = on, .stages = p->stages,
+                                       .memory_bytes = p->stage == 0 ? memory_bytes : 0),
+                      &model));
+    tsr_model_get_stats(model, &stats);
+    const int want = p->stage == 0 ? first_layers : 5 - first_layers;
+    CHECK(stats.layers == want, "stage %d has %d layers, not %d", p->stage, stats.layers, want);
+    tsr_model_close(&model);
+}
+
+/* The first stage has 3 of 5 layers, because the last one has the head. */
+CASE(memory, "stages: layers move from a stage with too little memory")
+{
+    place p;
+    if (!place_init(&p))
+        return;
+    expect_layers(&p, p.group, 0, 3);
+    expect_layers(&p, p.group, first_stage_bytes(3), 3);
+    expect_layers(&p, p.group, first_stage_bytes(3) - 1, 2);
+    expect_layers(&p, p.group, first_stage_bytes(2) - 1, 1);
+    place_finish(&p);
+}
+
+/* The memory that is given to no rank is that of its device. Tensors have whole pages of it. */
+CASE(devices, "stages: layers move from a device with too little memory")
+{
+    place p;
+    tsr_device *small = NULL;
+    tsr_stream *stream = NULL;
+    tsr_group *own = NULL;
+    if (!place_init(&p))
+        return;
+    const uint64_t limit = p.stage == 0 ? (first_stage_bytes(2) + first_stage_bytes(3)) / 2 : 0;
+    OK(tsr_device_open(&(tsr_device_params){.memory_limit_bytes = limit}, &small));
+    OK(tsr_stream_create(small, &stream));
+    OK(tsr_group_create(p.row, stream, NULL, &own));
+    expect_layers(&p, own, 0, 2);
+    tsr_group_destroy(&own);
+    tsr_stream_destroy(&stream);
+    tsr_device_close(&small);
+    place_finish(&p);
+}
+
+/* Opens a model that must not fit, and checks the start and the end of the error. */
+static void expect_too_small(const place *p, uint64_t memory_bytes, const int *layers,
+                             int64_t context, const char *start, const char *end)
+{
+    tsr_model *model = NULL;
+    const tsr_status status =
+        tsr_model_open(STORIES,
+                       tsr_model_params(.group = p->group, .stages = p->stages,
+                                        .memory_bytes = p->stage == 0 ? memory_bytes : 0,
+                                        .stage_layers = layers, .context = context),
+                       &model);
+    const char *text = tsr_last_error();
+    const size_t length = strlen(text), tail = strlen(end);
+    CHECK(status == TSR_ERR_DEVICE_MEMORY && strncmp(text, start, strlen(start)) == 0 &&
+              length >= tail && strcmp(text + length - tail, end) == 0,
+          "%s: \"%s\", not \"%s …%s\"", tsr_status_name(status), text, start, end);
+}
+
+CASE(too_small, "stages: all ranks say which stage lacks how much, and what would fit")
+{
+    place p;
+    char start[160];
+    if (!place_init(&p))
+        return;
+    const int given[STAGES] = {4, 1};
+    const bool alone = ranks == STAGES;
+    const char *of = alone ? "" : "rank 0 of ";
+    snprintf(start, sizeof start, "model: the weights of %sstage 0 (layers 0 to 0) need %.1f KiB, ",
+             of, (double)first_stage_bytes(1) / 1024);
+    expect_too_small(&p, 1000, NULL, 0, start, "; no more stages and no other dtype would fit");
+    snprintf(start, sizeof start, "model: the weights of %sstage 0 (layers 0 to 3) need %.1f KiB, ",
+             of, (double)first_stage_bytes(4) / 1024);
+    expect_too_small(&p, first_stage_bytes(3), given, 0, start,
+                     "; 3 stages of this size, or the dtype f16 would fit");
+    snprintf(start, sizeof start,
+             "model: the weights and the cache of %sstage 0 (layers 0 to 3) need ", of);
+    expect_too_small(&p, first_stage_bytes(4), given, 8, start, "or the dtype f16 would fit");
     place_finish(&p);
 }
 

@@ -28,6 +28,14 @@ START_TEST(params_are_checked)
     ck_assert_error(
         tsr_model_plan(STORIES, tsr_model_plan_params(.cache_dtype = TSR_I32), NULL, ranks, NULL),
         TSR_ERR_INVALID, "model: the cache cannot be i32; f32, f16 and bf16 are possible");
+    ck_assert_error(
+        tsr_model_plan(STORIES, tsr_model_plan_params(.ranks = 2, .stages = 3), NULL, ranks, NULL),
+        TSR_ERR_INVALID, "model: 3 stages do not divide 2 ranks");
+    ck_assert_error(tsr_model_plan(STORIES,
+                                   tsr_model_plan_params(.ranks = 2, .stages = 2,
+                                                         .stage_layers = (int[]){3, 3}),
+                                   NULL, ranks, NULL),
+                    TSR_ERR_INVALID, "model: the stages have 6 layers, but the model has 5");
     ck_assert_int_eq(tsr_model_plan("/nonexistent", NULL, NULL, ranks, NULL), TSR_ERR_NOT_FOUND);
 }
 END_TEST
@@ -83,6 +91,120 @@ START_TEST(what_would_fit_fits)
 }
 END_TEST
 
+/* Two stages of two ranks, of which the last ones are three times as fast. The head of stories260K
+ * is the embedding, so that the first and the last stage have it. */
+START_TEST(stages_add_up)
+{
+    tsr_model_rank_plan one, ranks[4];
+    const double rates[4] = {1, 1, 1, 3};
+    uint64_t layers = 0, norms = 0, cache = 0;
+    ck_assert_ok(tsr_model_plan(STORIES, NULL, NULL, &one, NULL));
+    ck_assert_ok(
+        tsr_model_plan(STORIES,
+                       tsr_model_plan_params(.ranks = 4, .stages = 2, .stage_layers = (int[]){2, 3},
+                                             .partition = {TSR_PARTITION_WEIGHTED, .rates = rates}),
+                       NULL, ranks, NULL));
+    for (int r = 0; r < 4; r++) {
+        ck_assert_int_eq(ranks[r].stage, r / 2);
+        ck_assert_int_eq(ranks[r].first_layer, r < 2 ? 0 : 2);
+        ck_assert_int_eq(ranks[r].layers, r < 2 ? 2 : 3);
+        layers += ranks[r].attention_bytes + ranks[r].mlp_bytes;
+        norms += ranks[r].norm_bytes;
+        cache += ranks[r].cache_bytes;
+    }
+    ck_assert_uint_eq(layers, one.attention_bytes + one.mlp_bytes);
+    ck_assert_uint_eq(norms, 2 * one.norm_bytes);
+    ck_assert_uint_eq(cache, one.cache_bytes);
+    for (int stage = 0; stage < 2; stage++)
+        ck_assert_uint_eq(ranks[2 * stage].embedding_bytes + ranks[2 * stage + 1].embedding_bytes,
+                          one.embedding_bytes);
+    ck_assert(ranks[0].heads == 4 && ranks[2].heads == 2 && ranks[3].heads == 6);
+    /* Only the last stage computes the head. */
+    ck_assert_uint_eq(ranks[0].token_bytes,
+                      ranks[0].attention_bytes + ranks[0].mlp_bytes + ranks[0].norm_bytes);
+    ck_assert_uint_eq(ranks[2].token_bytes, ranks[2].weight_bytes);
+}
+END_TEST
+
+/* Plans three stages of one rank, and checks how many layers each has. */
+static void expect_layers(const uint64_t *memory, const int *layers, bool fits)
+{
+    tsr_model_rank_plan ranks[3];
+    tsr_model_fit fit;
+    ck_assert_ok(tsr_model_plan(STORIES,
+                                tsr_model_plan_params(.ranks = 3, .stages = 3, .context = 64),
+                                memory, ranks, &fit));
+    for (int s = 0; s < 3; s++)
+        ck_assert_msg(ranks[s].layers == layers[s], "stage %d has %d layers, not %d", s,
+                      ranks[s].layers, layers[s]);
+    ck_assert_int_eq(fit.missing_bytes == 0, fits);
+}
+
+/* Layers move only from stages that have too little memory. */
+START_TEST(stages_have_what_their_memory_holds)
+{
+    tsr_model_rank_plan one;
+    ck_assert_ok(tsr_model_plan(STORIES, tsr_model_plan_params(.context = 64), NULL, &one, NULL));
+    /* The last stage has a norm more. */
+    const uint64_t norm = 64 * sizeof(float), ends = one.embedding_bytes + norm,
+                   layer = (one.total_bytes - ends) / 5;
+    expect_layers((uint64_t[]){0, 0, 0}, (int[]){2, 2, 1}, true);
+    expect_layers((uint64_t[]){ends + 2 * layer, 2 * layer, ends + layer}, (int[]){2, 2, 1}, true);
+    expect_layers((uint64_t[]){ends + layer, 0, 0}, (int[]){1, 2, 2}, true);
+    expect_layers((uint64_t[]){ends + 2 * layer - 1 - norm, 2 * layer, 0}, (int[]){1, 2, 2}, true);
+    expect_layers((uint64_t[]){0, layer, ends + layer}, (int[]){3, 1, 1}, true);
+    expect_layers((uint64_t[]){ends + layer, layer, ends + 2 * layer}, (int[]){1, 2, 2}, false);
+    expect_layers((uint64_t[]){1, 1, 0}, (int[]){1, 1, 3}, false);
+    expect_layers((uint64_t[]){1, 1, 1}, (int[]){2, 2, 1}, false);
+}
+END_TEST
+
+/* Layers of different sizes: every division that fits into some memory is found with that memory.
+ */
+START_TEST(stages_of_different_layers)
+{
+    static const int all[][3] = {{1, 1, 3}, {1, 2, 2}, {1, 3, 1}, {2, 1, 2}, {2, 2, 1}, {3, 1, 1}};
+    const char *path = TEST_DATA "/model/stories260K-q4_k_m.gguf";
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        tsr_model_rank_plan ranks[3];
+        tsr_model_fit fit;
+        uint64_t memory[3];
+        tsr_model_plan_params params = {.ranks = 3, .stages = 3, .stage_layers = all[i]};
+        ck_assert_ok(tsr_model_plan(path, &params, NULL, ranks, NULL));
+        for (int s = 0; s < 3; s++)
+            memory[s] = ranks[s].total_bytes;
+        params.stage_layers = NULL;
+        ck_assert_ok(tsr_model_plan(path, &params, memory, ranks, &fit));
+        ck_assert_msg(fit.missing_bytes == 0, "%d, %d and %d layers", ranks[0].layers,
+                      ranks[1].layers, ranks[2].layers);
+    }
+}
+END_TEST
+
+/* More stages, or another dtype, and the plan then fits. */
+START_TEST(what_would_fit_stages_fits)
+{
+    tsr_model_rank_plan ranks[10];
+    tsr_model_fit fit;
+    uint64_t memory[10];
+    tsr_model_plan_params params = {.ranks = 4, .stages = 2, .context = 64};
+    for (int r = 0; r < 10; r++)
+        memory[r] = 270000;
+    ck_assert_ok(tsr_model_plan(STORIES, &params, memory, ranks, &fit));
+    ck_assert(fit.missing_bytes > 0 && fit.rank >= 0);
+    ck_assert_uint_eq(fit.missing_bytes, ranks[fit.rank].total_bytes - memory[0]);
+    ck_assert(fit.ranks > 4 && fit.ranks % 2 == 0 && fit.ranks <= 10 && fit.dtype != 0);
+    const tsr_model_fit advice = fit;
+    params.dtype = advice.dtype;
+    ck_assert_ok(tsr_model_plan(STORIES, &params, memory, ranks, &fit));
+    ck_assert_uint_eq(fit.missing_bytes, 0);
+    params =
+        (tsr_model_plan_params){.ranks = advice.ranks, .stages = advice.ranks / 2, .context = 64};
+    ck_assert_ok(tsr_model_plan(STORIES, &params, memory, ranks, &fit));
+    ck_assert_uint_eq(fit.missing_bytes, 0);
+}
+END_TEST
+
 START_TEST(memory_runs_out)
 {
     tsr_model_rank_plan ranks[3];
@@ -91,8 +213,8 @@ START_TEST(memory_runs_out)
     uint64_t nth = 0;
     for (bool reached = true; reached; nth++) {
         tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
-        const tsr_status status =
-            tsr_model_plan(STORIES, tsr_model_plan_params(.ranks = 3), memory, ranks, &fit);
+        const tsr_status status = tsr_model_plan(
+            STORIES, tsr_model_plan_params(.ranks = 3, .stages = 3), memory, ranks, &fit);
         reached = tsr__fault_site() != NULL;
         tsr__fault_disarm();
         ck_assert_int_eq(status, reached ? TSR_ERR_NO_MEMORY : TSR_OK);
@@ -106,5 +228,9 @@ TESTS(model_plan)
     tcase_add_test(tests, params_are_checked);
     tcase_add_test(tests, shares_add_up);
     tcase_add_test(tests, what_would_fit_fits);
+    tcase_add_test(tests, stages_add_up);
+    tcase_add_test(tests, stages_have_what_their_memory_holds);
+    tcase_add_test(tests, stages_of_different_layers);
+    tcase_add_test(tests, what_would_fit_stages_fits);
     tcase_add_test(tests, memory_runs_out);
 }

@@ -40,8 +40,8 @@ point "src/comm includes base, comm" allowed src/comm 'base/' 'comm/' 'tessera/(
 point "src/parallel includes platform, base, json, tensor, shard, parallel, and gpu's headers without Vulkan" allowed src/parallel \
     'base/' 'platform/' 'json/' 'tensor/' 'parallel/' 'shard/formats/(file|list)\.h' \
     'gpu/(stream/host_access|stream/require|kv_cache/rotated|matmul/activated|matmul/gated|quant/pack|ops/(optimizer/step_params|common/vocabulary|norm/added))\.h' 'tessera/'
-point "src/model includes platform, base, json, shard, tokenizer, tensor, model, and threads" allowed src/model 'base/' 'platform/' \
-    'json/' 'shard/' 'tokenizer/' 'tensor/' 'model/' 'gpu/host/threads\.h' 'tessera/'
+point "src/model includes platform, base, json, shard, tokenizer, tensor, model, threads, and the memory left" allowed src/model 'base/' 'platform/' \
+    'json/' 'shard/' 'tokenizer/' 'tensor/' 'model/' 'gpu/host/threads\.h' 'gpu/memory/left\.h' 'tessera/'
 point "src/cli includes public headers" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tsr_config\.h'
 if [ -d bench ]; then
     point "bench includes public headers and the tool's helpers" allowed bench 'bench/' 'cli/lib/' 'tessera/' 'tsr_config\.h'

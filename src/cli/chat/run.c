@@ -43,11 +43,10 @@ static tsr_status open_chat(chat *c)
         c->needs_format = status != TSR_OK;
     }
     if (status == TSR_OK)
-        status = inference_open(&c->job);
+        status = inference_open(&c->job, USUAL_CONTEXT, 1);
     if (status != TSR_OK)
         return status;
-    const int64_t largest = tsr_model_get_config(c->job.model)->context;
-    c->context = o->context > 0 ? o->context : largest < USUAL_CONTEXT ? largest : USUAL_CONTEXT;
+    c->context = c->job.context;
     if (!chat_chosen.ignore_end)
         c->end_count = inference_end_tokens(c->tokenizer, INFERENCE_MAX_END_TOKENS, c->end);
     return tsr_generator_create(

@@ -38,16 +38,14 @@ static void keep_logits(void *user, int sequence, int64_t position, const float 
                                        tsr_model_get_config(j->base.model)->vocabulary, logits);
 }
 
-/* Returns the length that the longest sequence needs, but at most the model's context. */
-static int64_t context_needed(const job *j)
+/* Returns the length that the longest sequence needs. */
+static int64_t context_needed(void)
 {
-    const int64_t largest = tsr_model_get_config(j->base.model)->context;
     int64_t needed = 1;
     for (int i = 0; i < generate_chosen.prompt_count; i++)
         if (generate_chosen.prompts[i].count > needed)
             needed = generate_chosen.prompts[i].count;
-    return needed + inference_chosen.max_tokens < largest ? needed + inference_chosen.max_tokens
-                                                          : largest;
+    return needed + inference_chosen.max_tokens;
 }
 
 static tsr_status create_generator(job *j)
@@ -55,9 +53,8 @@ static tsr_status create_generator(job *j)
     const inference_options *o = &inference_chosen;
     return tsr_generator_create(
         tsr_generator_params(.model = j->base.model, .sequences = generate_chosen.prompt_count,
-                             .context = o->context > 0 ? o->context : context_needed(j),
-                             .cache_dtype = o->cache_dtype, .prefill = o->prefill,
-                             .logits = keep_logits, .user = j,
+                             .context = j->base.context, .cache_dtype = o->cache_dtype,
+                             .prefill = o->prefill, .logits = keep_logits, .user = j,
                              .logits_positions = generate_chosen.logits,
                              .omit_log_probabilities = !generate_chosen.json),
         &j->generator);
@@ -153,7 +150,7 @@ static tsr_status run_job(job *j)
 {
     tsr_status status = generate_text_open(&j->tokenizer);
     if (status == TSR_OK)
-        status = inference_open(&j->base);
+        status = inference_open(&j->base, context_needed(), generate_chosen.prompt_count);
     if (status == TSR_OK)
         status = create_generator(j);
     if (status == TSR_OK)

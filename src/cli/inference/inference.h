@@ -79,6 +79,10 @@ extern inference_options inference_chosen;
     {"stage-layers", "LIST",                                                                       \
      "layers of each stage, such as 10,12 (default: all stages need equally long for a token)",    \
      .read = cli_read_layers, .user = &inference_chosen.stages.layers},                            \
+    {"memory", "LIST",                                                                             \
+     "device memory of each rank for weights and cache, such as 8G,12G, or one value for all; "    \
+     "layers move from stages that have too little to others (default: what each device has left)",\
+     .read = cli_read_memory, .user = &inference_chosen.stages.memory},                            \
     {"device", "DEVICE",                                                                           \
      "index, UUID or part of the name (default: TESSERA_DEVICE, or the fastest)",                  \
      .text = &inference_chosen.device},                                                            \
@@ -105,13 +109,15 @@ typedef struct inference_job {
     tsr_stream *stream;
     tsr_group *group;
     tsr_model *model;
+    int64_t context;   /* tokens of the longest sequence */
     bool first;        /* this is rank 0, which prints */
     char problem[160]; /* an error in the options that the library does not detect; "": none */
 } inference_job;
 
-/* Opens the model on this rank's device. The caller must call inference_close even if this
- * fails. */
-tsr_status inference_open(inference_job *job);
+/* Opens the model on this rank's device, for `sequences` sequences. Without --context these may
+ * have `context` tokens each, or as many as the model was made for if that is less. The caller must
+ * call inference_close even if this fails. */
+tsr_status inference_open(inference_job *job, int64_t context, int sequences);
 void inference_close(inference_job *job);
 /* Returns the sentence about what failed. */
 const char *inference_problem(const inference_job *job);

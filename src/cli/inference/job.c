@@ -86,11 +86,26 @@ static void show_progress(void *user, uint64_t done_bytes, uint64_t total_bytes)
     fflush(stderr);
 }
 
-static tsr_status open_model(inference_job *j)
+/* Opening the model reports what is wrong with its files, on all ranks. */
+static int64_t limit_context(int64_t context)
+{
+    tsr_model_config config;
+    return tsr_model_config_read(inference_chosen.model, &config) == TSR_OK &&
+                   config.context < context
+               ? config.context
+               : context;
+}
+
+static tsr_status open_model(inference_job *j, int sequences)
 {
     const inference_options *o = &inference_chosen;
     int shown = -1;
-    tsr_model_params params = {.group = j->group, .stages = j->stages, .dtype = o->dtype};
+    tsr_model_params params = {.group = j->group,
+                               .stages = j->stages,
+                               .dtype = o->dtype,
+                               .context = j->context,
+                               .sequences = sequences,
+                               .cache_dtype = o->cache_dtype};
     cli_stages_divide(&inference_chosen.stages, j->comm, &params);
     if (j->first && isatty(STDERR_FILENO)) {
         params.progress = show_progress;
@@ -109,9 +124,10 @@ static tsr_status create_groups(inference_job *j)
     return cli_stages_create(stages, j->comm, j->stream, &params, &j->group, &j->stages);
 }
 
-tsr_status inference_open(inference_job *j)
+tsr_status inference_open(inference_job *j, int64_t context, int sequences)
 {
     const inference_options *o = &inference_chosen;
+    j->context = o->context > 0 ? o->context : limit_context(context);
     tsr_status status =
         tsr_comm_create(tsr_comm_params(.timeout_ns = (uint64_t)(o->timeout * 1e9)), &j->comm);
     if (status == TSR_OK) {
@@ -123,7 +139,7 @@ tsr_status inference_open(inference_job *j)
     if (status == TSR_OK)
         status = create_groups(j);
     if (status == TSR_OK)
-        status = open_model(j);
+        status = open_model(j, sequences);
     return status;
 }
 

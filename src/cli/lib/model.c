@@ -102,3 +102,20 @@ bool cli_read_layers(void *user, const char *text, char *problem, size_t size)
     snprintf(problem, size, "takes a number of layers per stage, such as 10,12, not '%.80s'", text);
     return false;
 }
+
+static bool add_memory(void *out, const char *value)
+{
+    cli_memory *memory = out;
+    return cli_read_bytes(value, &memory->values[memory->count++]);
+}
+
+bool cli_read_memory(void *user, const char *text, char *problem, size_t size)
+{
+    cli_memory *out = user;
+    free(out->values);
+    *out = (cli_memory){.values = cli_alloc(strlen(text) + 1, sizeof *out->values)};
+    if (read_list(text, add_memory, out))
+        return true;
+    snprintf(problem, size, "takes bytes, such as 8G, 512M or 1.5TiB, not '%.80s'", text);
+    return false;
+}

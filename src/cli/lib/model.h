@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "tessera/layout.h"
 
@@ -33,5 +34,14 @@ typedef struct cli_layers {
 
 /* Reads numbers such as 10,12 into the cli_layers at `user`. */
 bool cli_read_layers(void *user, const char *text, char *problem, size_t size);
+
+/* The memory of ranks, in bytes. */
+typedef struct cli_memory {
+    uint64_t *values; /* [count]; free it with free() */
+    int count;        /* 0: none is given; 1: the same for all */
+} cli_memory;
+
+/* Reads sizes such as 8G,12G into the cli_memory at `user`. */
+bool cli_read_memory(void *user, const char *text, char *problem, size_t size);
 
 #endif

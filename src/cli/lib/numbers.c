@@ -52,6 +52,31 @@ bool cli_read_real(const char *text, double low, double high, double *out)
     return true;
 }
 
+bool cli_read_bytes(const char *text, uint64_t *out)
+{
+    static const char units[] = "KMGT";
+    double value = 0, scale = 1;
+    const char *end = isdigit((unsigned char)text[0]) ? cli_read_decimal(text, &value) : NULL;
+    if (end == NULL)
+        return false;
+    const char *unit = *end != '\0' ? strchr(units, *end) : NULL;
+    if (unit != NULL) {
+        scale = (double)(UINT64_C(1) << 10 * (unit - units + 1));
+        end++;
+        if (strcmp(end, "iB") == 0)
+            end += 2;
+    }
+    /* A double represents each number of bytes up to 2^53 exactly. */
+    if (*end != '\0' || !(value * scale <= 0x1p53))
+        return false;
+    const uint64_t bytes = (uint64_t)(value * scale);
+    /* Less than one byte must not be rounded to 0, because 0 means "no limit". */
+    if (bytes == 0 && strpbrk(text, "123456789") != NULL)
+        return false;
+    *out = bytes;
+    return true;
+}
+
 /* Writing -------------------------------------------------------------------------------------- */
 
 char *cli_bytes(uint64_t bytes, char text[CLI_BYTES_TEXT])

@@ -14,6 +14,10 @@ bool cli_read_real(const char *text, double low, double high, double *out);
  * none. A number that is too large for a double becomes infinity. */
 const char *cli_read_decimal(const char *text, double *out);
 
+/* Reads a number of bytes such as "1000", "1.5G" or "1.5GiB". K, M, G and T are powers of 1024.
+ * Returns false for any other text, for more than 2^53 bytes, and for a fraction of a byte. */
+bool cli_read_bytes(const char *text, uint64_t *out);
+
 #define CLI_BYTES_TEXT 32
 /* Formats a size such as "2 GiB" or "1.5 GiB". There are no decimals if the value is exact. Returns
  * `text`. */

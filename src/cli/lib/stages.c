@@ -31,6 +31,15 @@ static bool rates_fit(const cli_stages *s, int ranks, char *problem, size_t size
     return false;
 }
 
+static bool memory_fits(const cli_stages *s, int ranks, char *problem, size_t size)
+{
+    const int given = s->memory.count;
+    if (given <= 1 || given == ranks)
+        return true;
+    snprintf(problem, size, "--memory has %d values for %d rank%s", given, ranks, plural(ranks));
+    return false;
+}
+
 bool cli_stages_fit(const cli_stages *s, int ranks, char *problem, size_t size)
 {
     const int stages = count_of(s), given = s->layers.count;
@@ -46,7 +55,7 @@ bool cli_stages_fit(const cli_stages *s, int ranks, char *problem, size_t size)
                  stages, ranks, plural(ranks));
         return false;
     }
-    return rates_fit(s, ranks, problem, size);
+    return rates_fit(s, ranks, problem, size) && memory_fits(s, ranks, problem, size);
 }
 
 static tsr_status measure_rates(cli_rates *rates, tsr_comm *job, tsr_stream *stream)
@@ -83,6 +92,8 @@ void cli_stages_divide(cli_stages *s, const tsr_comm *job, tsr_model_params *out
     const int stages = count_of(s), ranks = tsr_comm_size(job), each = ranks / stages,
               stage = tsr_comm_rank(job) / each;
     out->stage_layers = s->layers.values;
+    if (s->memory.count > 0)
+        out->memory_bytes = s->memory.values[s->memory.count == 1 ? 0 : tsr_comm_rank(job)];
     if (s->rates.count == 0)
         return;
     const bool all = s->rates.count == ranks;

@@ -9,11 +9,13 @@
 #include "cli/lib/model.h"
 #include "tessera/tessera.h"
 
-/* How the ranks of a job divide a model: the values of --stages, --stage-layers and --rates. */
+/* How the ranks of a job divide a model: the values of --stages, --stage-layers, --rates and
+ * --memory. */
 typedef struct cli_stages {
     int64_t count; /* 0: the number of entries of `layers`, or 1 if it has none */
     cli_layers layers;
     cli_rates rates;      /* for the ranks of one stage, or for all ranks of the job */
+    cli_memory memory;    /* for all ranks of the job */
     double *stage_speeds; /* [stages]: the sums of rates; set by cli_stages_divide */
 } cli_stages;
 
@@ -29,8 +31,9 @@ TSR_NODISCARD tsr_status cli_stages_create(cli_stages *stages, tsr_comm *job, ts
                                            const tsr_group_params *params, tsr_group **group,
                                            tsr_comm **across);
 
-/* Fills in how the model is divided: among stages by --stage-layers or by the rates of all ranks,
- * and inside a stage by the rates of its ranks. `out` refers to memory of `stages`. */
+/* Fills in how the model is divided: among stages by --stage-layers or by the rates and the memory
+ * of all ranks, and inside a stage by the rates of its ranks. `out` refers to arrays of
+ * `stages`. */
 void cli_stages_divide(cli_stages *stages, const tsr_comm *job, tsr_model_params *out);
 
 #endif

@@ -16,8 +16,10 @@ typedef struct result {
     tsr_model_config config;
     tsr_model_rank_plan *ranks; /* [ranks] */
     tsr_model_fit fit;
-    uint64_t *bandwidth;       /* [ranks], bytes per second; NULL: not given */
-    double *flops;             /* [ranks] */
+    uint64_t *bandwidth; /* [ranks], bytes per second; NULL: not given */
+    double *flops;       /* [ranks] */
+    int stages;
+    double *stage_rates;       /* [stages]; NULL: equal */
     double generation, prompt; /* tokens per second; 0: not predicted */
 } result;
 
@@ -33,7 +35,7 @@ static int read_bandwidth(const plan_model *m, result *r)
     r->bandwidth = cli_alloc((size_t)m->ranks, sizeof *r->bandwidth);
     for (int i = 0; i < m->ranks; i++) {
         const char *text = m->bandwidth.texts[count == 1 ? 0 : i];
-        if (!plan_read_bytes(text, &r->bandwidth[i]) || r->bandwidth[i] == 0)
+        if (!cli_read_bytes(text, &r->bandwidth[i]) || r->bandwidth[i] == 0)
             return cli_usage_error(
                 "plan: --bandwidth takes bytes per second, such as 50G, not '%s'", text);
     }
@@ -56,6 +58,31 @@ static int read_flops(const plan_model *m, result *r)
     }
     return CLI_DONE;
 }
+
+/* Stages --------------------------------------------------------------------------------------- */
+
+static int read_stages(const plan_model *m, result *r)
+{
+    const int given = m->layers.count;
+    r->stages = m->stages > 0 ? (int)m->stages : given > 0 ? given : 1;
+    if (given > 0 && given != r->stages)
+        return cli_usage_error("plan: --stage-layers has %d value%s for %d stage%s", given,
+                               given == 1 ? "" : "s", r->stages, r->stages == 1 ? "" : "s");
+    if (m->ranks % r->stages != 0)
+        return cli_usage_error("plan: %d stages do not divide %d rank%s", r->stages, m->ranks,
+                               m->ranks == 1 ? "" : "s");
+    if (r->stages > 1 && (m->bandwidth.count > 0 || m->gflops.count > 0 || m->latency_us >= 0))
+        return cli_usage_error("plan: --bandwidth, --gflops and --latency predict one stage; "
+                               "--cluster predicts several");
+    if (!m->rates || r->stages == 1)
+        return CLI_DONE;
+    r->stage_rates = cli_alloc((size_t)r->stages, sizeof *r->stage_rates);
+    for (int i = 0; i < m->ranks; i++)
+        r->stage_rates[i / (m->ranks / r->stages)] += m->rates[i];
+    return CLI_DONE;
+}
+
+/* Predictions ---------------------------------------------------------------------------------- */
 
 /* Predicts the speeds with the cost model that the help describes. The slowest rank determines
  * them. */
@@ -90,8 +117,13 @@ static void print_table(const plan_model *m, const result *r)
     static const char *const headings[] = {"rank", "heads", "kv heads", "embedding", "attention",
                                            "MLP",  "head",  "norms",    "cache",     "total"};
     cli_table *table = cli_table_create();
-    for (size_t i = 0; i < sizeof headings / sizeof *headings; i++)
+    for (size_t i = 0; i < sizeof headings / sizeof *headings; i++) {
         cli_table_column(table, headings[i], CLI_RIGHT);
+        if (i == 0 && r->stages > 1) {
+            cli_table_column(table, "stage", CLI_RIGHT);
+            cli_table_column(table, "layers", CLI_RIGHT);
+        }
+    }
     if (m->memory)
         cli_table_column(table, "of memory", CLI_RIGHT);
     for (int i = 0; i < m->ranks; i++) {
@@ -101,6 +133,10 @@ static void print_table(const plan_model *m, const result *r)
                                   p->total_bytes};
         char text[CLI_BYTES_TEXT];
         cli_table_cell(table, "%d", i);
+        if (r->stages > 1) {
+            cli_table_cell(table, "%d", p->stage);
+            cli_table_cell(table, "%d", p->layers);
+        }
         cli_table_cell(table, "%" PRId64, p->heads);
         cli_table_cell(table, "%" PRId64, p->kv_heads);
         for (size_t b = 0; b < sizeof bytes / sizeof *bytes; b++)
@@ -114,7 +150,7 @@ static void print_table(const plan_model *m, const result *r)
     cli_table_destroy(&table);
 }
 
-static void print_fit(const result *r)
+static void print_fit(const plan_model *m, const result *r)
 {
     char missing[CLI_BYTES_TEXT];
     if (r->fit.missing_bytes == 0) {
@@ -123,7 +159,9 @@ static void print_fit(const result *r)
     }
     printf("\ndoes not fit: rank %d lacks %s", r->fit.rank,
            cli_bytes(r->fit.missing_bytes, missing));
-    if (r->fit.ranks > 0)
+    if (r->fit.ranks > 0 && r->stages > 1)
+        printf("; %d equal stages would hold it", r->fit.ranks / (m->ranks / r->stages));
+    else if (r->fit.ranks > 0)
         printf("; %d equal ranks would hold it", r->fit.ranks);
     if (r->fit.dtype != 0)
         printf("; --dtype %s would fit", tsr_dtype_name(r->fit.dtype));
@@ -132,11 +170,14 @@ static void print_fit(const result *r)
 
 static void print_text(const char *path, const plan_model *m, const result *r)
 {
-    cli_print(stdout, "%s: %s, %d layers, on %d rank%s\n\n", path, r->config.architecture,
+    cli_print(stdout, "%s: %s, %d layers, on %d rank%s", path, r->config.architecture,
               r->config.layers, m->ranks, m->ranks == 1 ? "" : "s");
+    if (r->stages > 1)
+        printf(" in %d stages", r->stages);
+    fputs("\n\n", stdout);
     print_table(m, r);
     if (m->memory)
-        print_fit(r);
+        print_fit(m, r);
     if (r->generation > 0)
         printf("\nprediction: generates %.1f tokens/s\n", r->generation);
     if (r->prompt > 0)
@@ -162,6 +203,9 @@ static void add_rank(json_t *list, const plan_model *m, const tsr_model_rank_pla
         {"cache_bytes", p->cache_bytes},
         {"total_bytes", p->total_bytes},
         {"token_bytes", p->token_bytes},
+        {"stage", (uint64_t)p->stage},
+        {"first_layer", (uint64_t)p->first_layer},
+        {"layers", (uint64_t)p->layers},
     };
     json_t *object = cli_json_append_object(list);
     cli_json_u64(object, "rank", (uint64_t)rank);
@@ -216,7 +260,10 @@ static tsr_status compute(const char *path, const plan_model *m, result *r)
                                 tsr_model_plan_params(.ranks = m->ranks, .dtype = m->dtype,
                                                       .partition = partition, .context = m->context,
                                                       .sequences = (int)m->sequences,
-                                                      .cache_dtype = m->cache_dtype),
+                                                      .cache_dtype = m->cache_dtype,
+                                                      .stages = r->stages,
+                                                      .stage_layers = m->layers.values,
+                                                      .stage_rates = r->stage_rates),
                                 m->memory, r->ranks, m->memory ? &r->fit : NULL);
 }
 
@@ -226,6 +273,8 @@ int plan_model_run(const char *path, const plan_model *m)
     int code = read_bandwidth(m, &r);
     if (code == CLI_DONE)
         code = read_flops(m, &r);
+    if (code == CLI_DONE)
+        code = read_stages(m, &r);
     const tsr_status status = code == CLI_DONE ? compute(path, m, &r) : TSR_OK;
     if (status != TSR_OK)
         code = status == TSR_ERR_NO_MEMORY ? cli_failed("plan: %s", tsr_last_error())
@@ -240,5 +289,6 @@ int plan_model_run(const char *path, const plan_model *m)
     free(r.ranks);
     free(r.bandwidth);
     free(r.flops);
+    free(r.stage_rates);
     return code;
 }

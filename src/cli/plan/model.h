@@ -3,12 +3,14 @@
 #ifndef TSR_CLI_PLAN_MODEL_H
 #define TSR_CLI_PLAN_MODEL_H
 
+#include "cli/lib/model.h"
 #include "cli/plan/plan.h"
 #include "tessera/model.h"
 
 typedef struct plan_model {
     tsr_dtype dtype, cache_dtype;
-    int64_t context, sequences; /* 0: the option was not given */
+    int64_t context, sequences, stages; /* 0: the option was not given */
+    cli_layers layers;                  /* of the stages */
     /* for each rank: bytes per second, and 10^9 operations per second; one value applies to all
      * ranks */
     plan_list bandwidth, gflops;

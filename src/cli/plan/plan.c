@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/lib/memory.h"
+#include "cli/lib/numbers.h"
 #include "cli/lib/options.h"
 #include "cli/lib/terminal.h"
 #include "cli/plan/cluster/cluster.h"
@@ -73,6 +74,14 @@ static const cli_option options[] = {
      .integer = &chosen.model.sequences, .low = 1, .high = 1000000},
     {"cache-dtype", "DTYPE", "f32, f16 or bf16 (default: f32; inference)", .read = read_dtype,
      .user = &chosen.model.cache_dtype},
+    {"stages", "S",
+     "divide the layers over S stages, the first of which is the first ranks (default: 1; "
+     "inference)",
+     .integer = &chosen.model.stages, .low = 1, .high = TSR_SHARD_MAX_RANKS},
+    {"stage-layers", "LIST",
+     "layers of each stage, such as 10,12 (default: all stages need equally long for a token, "
+     "within their memory; inference)",
+     .read = cli_read_layers, .user = &chosen.model.layers},
     {"bandwidth", "B,B,...",
      "bytes per second that each rank reads from its memory, such as 50G; predicts the generation "
      "of tokens (inference)",
@@ -124,7 +133,8 @@ static void help(FILE *out)
         "whole heads, hidden features and tokens, equally or by --rates; with the cache of keys "
         "and "
         "values. Activations, a few MiB, are not counted. With --memory, says whether it fits, and "
-        "what would.\n"
+        "what would. With --stages, layers move from stages that have too little memory to "
+        "others.\n"
         "\n"
         "Predictions of inference: a step of generating takes, on the slowest rank, the bytes of "
         "its "
@@ -169,7 +179,7 @@ static int read_memory(int ranks, rank_values *values)
     size_t count = chosen.memory.count;
     values->memory = count > 0 ? cli_alloc((size_t)ranks, sizeof *values->memory) : NULL;
     for (size_t i = 0; i < count; i++)
-        if (!plan_read_bytes(chosen.memory.texts[i], &values->memory[i]))
+        if (!cli_read_bytes(chosen.memory.texts[i], &values->memory[i]))
             return cli_usage_error(
                 "plan: --memory takes bytes, up to 2^53 (8192T), such as 8G, 512M or 1.5TiB, "
                 "not '%s'",
@@ -215,7 +225,8 @@ static bool has_model_options(void)
 {
     const plan_model *m = &chosen.model;
     return m->dtype != 0 || m->cache_dtype != 0 || m->context > 0 || m->sequences > 0 ||
-           m->bandwidth.count > 0 || m->gflops.count > 0 || m->latency_us >= 0;
+           m->bandwidth.count > 0 || m->gflops.count > 0 || m->latency_us >= 0 || m->stages > 0 ||
+           m->layers.count > 0;
 }
 
 /* Fails if an option was given that would have no effect. */
@@ -223,7 +234,8 @@ static int check_options(tsr_shard_kind kind)
 {
     if (has_model_options())
         return cli_usage_error("plan: only the strategy inference takes --dtype, --context, "
-                               "--sequences, --cache-dtype, --bandwidth, --gflops and --latency");
+                               "--sequences, --cache-dtype, --stages, --stage-layers, "
+                               "--bandwidth, --gflops and --latency");
     const struct {
         bool given;
         unsigned kinds; /* the kinds that take the option, as bits */
@@ -379,7 +391,8 @@ static int plan_on_cluster(const char *path)
     } all[] = {{chosen.strategy != NULL, "strategy"}, {chosen.ranks > 0, "ranks"},
                {chosen.rates.count > 0, "rates"},     {chosen.memory.count > 0, "memory"},
                {m->bandwidth.count > 0, "bandwidth"}, {m->gflops.count > 0, "gflops"},
-               {m->latency_us >= 0, "latency"}};
+               {m->latency_us >= 0, "latency"},       {m->stages > 0, "stages"},
+               {m->layers.count > 0, "stage-layers"}};
     int code = check_model_options();
     for (size_t i = 0; i < sizeof all / sizeof *all && code == CLI_DONE; i++)
         if (all[i].given)
@@ -465,6 +478,7 @@ static int run(int argc, char **argv)
     plan_list_free(&chosen.layerwise);
     plan_list_free(&chosen.model.bandwidth);
     plan_list_free(&chosen.model.gflops);
+    free(chosen.model.layers.values);
     return code;
 }
 

@@ -17,9 +17,6 @@ typedef struct plan_list {
 bool plan_list_add(plan_list *list, const char *text);
 void plan_list_free(plan_list *list);
 
-/* Reads a number of bytes such as "1000", "1.5G" or "1.5GiB". K, M, G and T are powers of 1024.
- * Returns false for any other text, for more than 2^53 bytes, and for a fraction of a byte. */
-bool plan_read_bytes(const char *text, uint64_t *out);
 /* Reads a finite number that is not negative. */
 bool plan_read_rate(const char *text, double *out);
 

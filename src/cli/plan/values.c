@@ -49,28 +49,3 @@ bool plan_read_rate(const char *text, double *out)
     *out = value;
     return true;
 }
-
-bool plan_read_bytes(const char *text, uint64_t *out)
-{
-    static const char units[] = "KMGT";
-    double value = 0, scale = 1;
-    const char *end = read_number(text, &value);
-    if (end == NULL)
-        return false;
-    const char *unit = *end != '\0' ? strchr(units, *end) : NULL;
-    if (unit != NULL) {
-        scale = (double)(UINT64_C(1) << 10 * (unit - units + 1));
-        end++;
-        if (strcmp(end, "iB") == 0)
-            end += 2;
-    }
-    /* A double represents each number of bytes up to 2^53 exactly. */
-    if (*end != '\0' || !(value * scale <= 0x1p53))
-        return false;
-    const uint64_t bytes = (uint64_t)(value * scale);
-    /* Less than one byte must not be rounded to 0, because 0 means "no limit". */
-    if (bytes == 0 && strpbrk(text, "123456789") != NULL)
-        return false;
-    *out = bytes;
-    return true;
-}

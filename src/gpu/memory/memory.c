@@ -10,6 +10,7 @@
 #include "gpu/device/probe.h"
 #include "gpu/device/transfer.h"
 #include "gpu/memory/host_import.h"
+#include "gpu/memory/left.h"
 
 #define PAGE_BYTES (UINT64_C(4) << 10)
 #define SLAB_BYTES (UINT64_C(16) << 20)
@@ -165,6 +166,17 @@ static uint32_t slab_count(const device_memory *memory)
     return count;
 }
 
+/* Returns the budget of a heap, and how much of it is in use. */
+static uint64_t budget_of(const tsr_device *device, const device_memory *memory, uint32_t heap,
+                          uint64_t *in_use)
+{
+    tsr_heap_info heaps[TSR_MAX_HEAPS];
+    memcpy(heaps, device->info.heaps, sizeof heaps);
+    tsr__probe_budget(device->instance, device->physical, &device->info, heaps);
+    *in_use = device->info.memory_budget ? heaps[heap].usage_bytes : allocated_in(memory, heap);
+    return heaps[heap].budget_bytes;
+}
+
 /* Fails without calling the driver if an allocation cannot succeed, because some drivers then kill
  * the process instead of returning an error. */
 static tsr_status check_room(const tsr_device *device, const device_memory *memory,
@@ -185,15 +197,11 @@ static tsr_status check_room(const tsr_device *device, const device_memory *memo
                          "allocations at the same time",
                          device->info.name, (unsigned long long)size, device->max_allocations);
 
-    uint32_t heap = memory->properties.memoryTypes[memory->type[kind]].heapIndex;
-    tsr_heap_info heaps[TSR_MAX_HEAPS];
-    memcpy(heaps, device->info.heaps, sizeof heaps);
-    tsr__probe_budget(device->instance, device->physical, &device->info, heaps);
-    uint64_t in_use =
-        device->info.memory_budget ? heaps[heap].usage_bytes : allocated_in(memory, heap);
-    if (size > heaps[heap].budget_bytes || in_use > heaps[heap].budget_bytes - size)
-        return out_of_memory(device, memory, kind, size, "the heap's budget is",
-                             heaps[heap].budget_bytes);
+    uint64_t in_use;
+    const uint32_t heap = memory->properties.memoryTypes[memory->type[kind]].heapIndex;
+    const uint64_t budget = budget_of(device, memory, heap, &in_use);
+    if (size > budget || in_use > budget - size)
+        return out_of_memory(device, memory, kind, size, "the heap's budget is", budget);
     return TSR_OK;
 }
 
@@ -495,6 +503,32 @@ tsr_status tsr__memory_size(tsr_device *device, uint64_t *out)
                         ? 0
                         : properties->memoryHeaps[properties->memoryTypes[type].heapIndex].size;
     *out = memory->limit_bytes != 0 && memory->limit_bytes < size ? memory->limit_bytes : size;
+    return TSR_OK;
+}
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* Memory that is allocated but not in use counts as left. */
+tsr_status tsr__memory_left(tsr_device *device, uint64_t *out)
+{
+    device_memory *memory;
+    TSR__TRY(memory_of(device, &memory));
+    const uint32_t type = memory->type[TSR__BUFFER_DEVICE];
+    uint64_t left = 0, in_use;
+    if (type != UINT32_MAX) {
+        pthread_mutex_lock(&memory->lock);
+        const uint64_t unused = minus(memory->allocated_bytes, memory->used_bytes),
+                       budget = budget_of(device, memory,
+                                          memory->properties.memoryTypes[type].heapIndex, &in_use);
+        left = minus(budget, minus(in_use, unused));
+        if (memory->limit_bytes != 0)
+            left = tsr__min_u64(left, minus(memory->limit_bytes, memory->used_bytes));
+        pthread_mutex_unlock(&memory->lock);
+    }
+    *out = left;
     return TSR_OK;
 }
 

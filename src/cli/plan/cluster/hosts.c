@@ -8,6 +8,7 @@
 
 #include "cli/lib/json.h"
 #include "cli/lib/memory.h"
+#include "cli/lib/numbers.h"
 #include "cli/lib/say.h"
 #include "cli/plan/plan.h"
 
@@ -99,7 +100,7 @@ static bool read_memory(const reader *r, const json_t *object, const char *where
     if (json_is_integer(value) && json_integer_value(value) >= 0 &&
         json_integer_value(value) <= INT64_C(1) << 53)
         *out = (uint64_t)json_integer_value(value);
-    else if (!json_is_string(value) || !plan_read_bytes(json_string_value(value), out))
+    else if (!json_is_string(value) || !cli_read_bytes(json_string_value(value), out))
         return wrong(
             r, "\"memory\" of %s must be bytes, up to 2^53, such as 8589934592 or \"8GiB\"", where);
     return true;

@@ -93,9 +93,69 @@ static tsr_status divide_row(const plan_search *s, const tsr_model_config *m, co
 
 /* Candidates ----------------------------------------------------------------------------------- */
 
-/* Divides the blocks among stages by their rates. The rate of a stage is that of its slowest row,
- * and the rate of a row is the sum of its ranks' rates. The head counts as additional blocks of the
- * last stage. */
+/* The grid whose stage s has blocks[s] blocks. */
+static plan_grid grid_of(const plan_candidate *c, const plan_part *parts, const int *blocks)
+{
+    return (plan_grid){.data = c->data,
+                       .tensor = c->tensor,
+                       .stages = c->stages,
+                       .ranks = c->ranks,
+                       .sharded = c->sharded,
+                       .blocks = blocks,
+                       .parts = parts};
+}
+
+/* Returns by how many bytes a rank exceeds its memory. */
+static double missing_bytes(const plan_search *s, const plan_candidate *c, int place, double memory)
+{
+    const uint64_t limit = s->cluster->rank[c->ranks[place]].memory;
+    return limit > 0 && memory > (double)limit ? memory - (double)limit : 0;
+}
+
+/* Returns how many blocks fit into the memory of all ranks of a stage. The function overwrites
+ * blocks[stage]. */
+static uint64_t most_blocks(const plan_search *s, const plan_candidate *c, const plan_part *parts,
+                            int stage, int *blocks)
+{
+    const int each = c->count / c->stages;
+    const plan_grid grid = grid_of(c, parts, blocks);
+    for (int count = s->work.layers; count > 0; count--) {
+        bool fits = true;
+        blocks[stage] = count;
+        for (int place = stage * each; place < (stage + 1) * each && fits; place++)
+            fits = missing_bytes(s, c, place, plan_memory(&s->work, &grid, place)) == 0;
+        if (fits)
+            return (uint64_t)count;
+    }
+    return 0;
+}
+
+/* Moves blocks from stages that have too little memory for them, if those then fit. */
+static tsr_status move_blocks(const plan_search *s, const plan_candidate *c, const plan_part *parts,
+                              const tsr_pipeline_divide_params *by_rates)
+{
+    uint64_t *limits = cli_alloc((size_t)c->stages, sizeof *limits);
+    int *blocks = cli_alloc((size_t)c->stages, sizeof *blocks);
+    tsr_pipeline_divide_params params = *by_rates;
+    bool possible = true, needed = false;
+    for (int stage = 0; stage < c->stages; stage++) {
+        limits[stage] = most_blocks(s, c, parts, stage, blocks);
+        possible = possible && limits[stage] > 0;
+        needed = needed || (uint64_t)c->blocks[stage] > limits[stage];
+    }
+    params.memory_bytes = limits;
+    params.block_bytes = 1;
+    tsr_status status = TSR_OK;
+    if (needed && possible)
+        status = tsr_pipeline_divide(&params, c->blocks);
+    free(limits);
+    free(blocks);
+    return status == TSR_ERR_DEVICE_MEMORY ? TSR_OK : status;
+}
+
+/* Divides the blocks among stages by their rates and memory. The rate of a stage is that of its
+ * slowest row, and the rate of a row is the sum of its ranks' rates. The head counts as additional
+ * blocks of the last stage. */
 static tsr_status divide_blocks(const plan_search *s, const plan_candidate *c,
                                 const plan_part *parts)
 {
@@ -112,29 +172,23 @@ static tsr_status divide_blocks(const plan_search *s, const plan_candidate *c,
     const double head = s->work.goal == PLAN_PROMPT || parts->block_parameters <= 0
                             ? 0
                             : parts->head_parameters * s->work.layers / parts->block_parameters;
-    const tsr_status status = tsr_pipeline_divide(
-        tsr_pipeline_divide_params(.blocks = s->work.layers, .stages = c->stages, .rates = rates,
-                                   .last_cost = head),
-        c->blocks);
+    const tsr_pipeline_divide_params params = {
+        .blocks = s->work.layers, .stages = c->stages, .rates = rates, .last_cost = head};
+    tsr_status status = tsr_pipeline_divide(&params, c->blocks);
+    if (status == TSR_OK && c->stages > 1)
+        status = move_blocks(s, c, parts, &params);
     free(rates);
     return status;
 }
 
 static void judge(const plan_search *s, const plan_part *parts, plan_candidate *c)
 {
-    const plan_grid grid = {.data = c->data,
-                            .tensor = c->tensor,
-                            .stages = c->stages,
-                            .ranks = c->ranks,
-                            .sharded = c->sharded,
-                            .blocks = c->blocks,
-                            .parts = parts};
+    const plan_grid grid = grid_of(c, parts, c->blocks);
     plan_predict(s->cluster, &s->work, &grid, &c->predicted);
     c->sharing = plan_sharing_of(s->cluster, c->count, c->ranks);
     for (int place = 0; place < c->count; place++) {
-        const uint64_t limit = s->cluster->rank[c->ranks[place]].memory;
         c->memory[place] = plan_memory(&s->work, &grid, place);
-        const double missing = limit > 0 ? c->memory[place] - (double)limit : 0;
+        const double missing = missing_bytes(s, c, place, c->memory[place]);
         if (missing > c->missing_bytes) {
             c->missing_bytes = missing;
             c->missing_place = place;
