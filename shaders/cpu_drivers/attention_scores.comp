@@ -25,7 +25,7 @@ layout(constant_id = 3) const uint KEYS = 512;  // elements from one row of scor
 layout(constant_id = 4) const uint COLUMNS = TSR_SCORES_ALL;
 layout(constant_id = 5) const uint CAPPED = 0;
 layout(constant_id = 6) const uint MASKED = 0;
-// units in a row of y; 0: in the first block of keys, which does not read y
+// units in a row of y; 0: in the first block of keys, which does not use y
 layout(constant_id = 7) const uint Y_UNITS = 0;
 layout(constant_id = 8) const uint Y_COLUMNS = 64; // elements from one row of y to the next
 layout(constant_id = 9) const uint LENGTHS = 0;    // 1: sequences have lengths of their own

@@ -3,7 +3,7 @@
 #ifndef TSR_LAVAPIPE_FLOAT16_GLSL
 #define TSR_LAVAPIPE_FLOAT16_GLSL
 
-// The same as tsr_f16_from_f32, with half as many operations. lavapipe rounds additions to nearest
+// Computes tsr_f16_from_f32 with half as many operations. lavapipe rounds additions to nearest
 // even; if the f16 is subnormal, adding 0.5 rounds to multiples of 2^-24.
 uint encode_f16(float value)
 {

@@ -155,7 +155,7 @@ void main()
     // the sums are read here, before any store. If they are not needed, a word of each cache line
     // is read, because stores to lines that are not in a cache wait for each other.
     uint touched = 0;
-    uint64_t to_slope = p.sums - p.y; // from an element of y to its slope
+    uint64_t to_slope = p.sums - p.y; // the distance from an element of y to its slope
     uint64_t a_row[TM], y_row[TM];
     float c[TM * TN];
     [[unroll]] for (int i = 0; i < TM; i++) {

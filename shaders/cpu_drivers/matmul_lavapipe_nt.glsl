@@ -23,7 +23,7 @@
 // numbers costs little more than storing one.
 layout(constant_id = 11) const int WIDTH = 4;
 const int UNITS = TM * TN / WIDTH;              // units of a tile
-const int ROUNDS = (UNITS + LANES - 1) / LANES; // in each of them every lane stores one unit
+const int ROUNDS = (UNITS + LANES - 1) / LANES; // in each round, every lane stores one unit
 const int SUMS = ROUNDS * WIDTH * LANES;        // including those that only pad the last vectors
 const int FIRST = 2 * SUMS - 2 * SUMS / LANES;  // the first of the sums of all lanes
 // PIN uses the sums from index PINNED on. These are one level before FIRST, because pinning the

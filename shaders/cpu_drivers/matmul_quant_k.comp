@@ -24,8 +24,9 @@ void main()
     uint64_t a_at = 0, b_at = 0;
     [[unroll]] for (uint step = 0; step < STEPS; step++) {
         vec4 a[ROWS * GROUPS];
-        // For each group, the sum of the elements of a that each lane has. The levels of a tree
-        // that adds up the lanes follow; at its end, lane g has the sum of group g.
+        // The first elements of `total` are, for each group, the sum of the elements of a that each
+        // lane has. The levels of a tree that adds up the lanes follow; at its end, lane g has the
+        // sum of group g.
         float total[ROWS * 2 * GROUPS];
         [[unroll]] for (uint i = 0; i < ROWS; i++) {
             [[unroll]] for (uint g = 0; g < GROUPS; g++) {

@@ -55,7 +55,7 @@ void main()
     uint64_t weight = p.weight + at.first * BYTES_OF(WEIGHT_DTYPE);
 
     // The first sum is over differences from one element, and the others over differences from the
-    // mean, as in norm.comp. The loops have constant bounds, because the driver unrolls no others.
+    // mean, as in norm.comp. The driver unrolls only loops with constant bounds.
     float values[STEPS];
     float shift = 0.0;
     if (CENTRED != 0)

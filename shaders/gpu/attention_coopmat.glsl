@@ -81,7 +81,7 @@ shared ELEMENT4 tile[TILE_END];
 shared uvec4 tile[TILE_END];
 #endif
 
-// In p_tile, each subgroup has a part of ROWS lines of P_PITCH elements.
+// Each subgroup has a part of p_tile: ROWS lines of P_PITCH elements.
 const uint P_PITCH = BY + PAD;
 shared ELEMENT4 p_tile[BX * P_PITCH / 4];
 shared float scratch[FM * FN];
@@ -634,7 +634,7 @@ void main()
     } else {
         attention_keys(sequence, block_first, min(block_first + int(BX), int(rows)) - 1, first, end);
     }
-    int steps = (max(end - first, 0) + int(BY) - 1) / int(BY); // for each reader
+    int steps = (max(end - first, 0) + int(BY) - 1) / int(BY); // the number of steps for each reader
 
     [[unroll]] for (uint n = 0; n < (SUMS_FIRST && SUMS_SECOND ? 2 * RESULTS : RESULTS); n++)
         result[n] = SUMS(0.0);

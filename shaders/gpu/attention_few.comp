@@ -22,7 +22,8 @@ layout(constant_id = 10) const uint Y_DTYPE = 0; // 0: there are several parts
 // load to a loop over lanes, and needs a quarter of the time for a pipeline then.
 layout(constant_id = 11) const uint ROLLED = 0;
 
-const uint SLICES = THREADS / QUADS;  // in the products with values, a slice is every SLICES-th key of a block
+// slices of a block's keys: each group of QUADS invocations multiplies every SLICES-th key
+const uint SLICES = THREADS / QUADS;
 const uint SHARERS = THREADS / ROWS;  // invocations that share a row in the softmax
 const uint SHARE = THREADS / SHARERS; // keys for each of these invocations
 const uint AHEAD = ROLLED != 0u ? 1u : QUADS < 8u ? QUADS : 8u;
@@ -87,7 +88,7 @@ void main()
     attention_keys(sequence, 0, int(CALL.q_len) - 1, first, end);
     first = max(first, int(part * p.part_keys));
     end = min(end, int(min((part + 1u) * p.part_keys, CALL.kv_len)));
-    // In the softmax this invocation shares a row; its query is the same all the time.
+    // This invocation shares a row in the softmax; its query is the same all the time.
     uint row = thread / SHARERS, sharer = thread % SHARERS;
     find_query(first_reader, min(first_query + row, queries - 1u), head, query);
     uvec2 mask = attention_head(CALL.mask, batch, head);

@@ -12,9 +12,9 @@ layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(constant_id = 1) const uint TABLE_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE; // a form that table and y both have
-// With SCAN > 0, the invocations of a workgroup look at SCAN indices each and list those of the
-// bucket. With 0, every invocation looks at every index, which is faster on CPU drivers, where
-// barriers are slow and there is only one bucket.
+// If SCAN > 0, the invocations of a workgroup look at SCAN indices each and list those of the
+// bucket. If SCAN is 0, every invocation looks at every index, which is faster on CPU drivers,
+// where barriers are slow and there is only one bucket.
 layout(constant_id = 4) const uint SCAN = 0;
 layout(constant_id = 5) const uint INDEX_BYTES = 0; // 0: p.index_bytes
 
@@ -114,7 +114,7 @@ void add_batch(uint from, uint count, uint batch, uint j)
             sums[i] = added[i] = vec4(0.0);
         }
     }
-    // Without a loop, because the optimizer that unrolls loops drops `precise`.
+    // There is no loop, because the optimizer that unrolls loops drops `precise`.
     sums[0] = kept_sum(sums[0], added[0]);
     sums[1] = kept_sum(latest(1u, at, sums), added[1]);
     sums[2] = kept_sum(latest(2u, at, sums), added[2]);
@@ -171,7 +171,7 @@ void list(uint begin, uint from, uint position[LOOKS])
         uint at = s * WORKGROUP + self, bit = 1u << (at % 32u), word = ours[at / 32u];
         if ((word & bit) != 0u) {
             uint entry = before[at / 32u] + bitCount(word & bit - 1u) - from;
-            if (entry < LISTED) { // also if the difference has wrapped
+            if (entry < LISTED) { // false also if the difference has wrapped
                 positions[entry] = position[s];
                 rows[entry] = begin + at;
             }

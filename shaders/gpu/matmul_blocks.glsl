@@ -56,7 +56,7 @@ uint bytes_of(uint low, uint high, uint unit, uint part)
 struct row_block {
     uint words[QUADS];
     float scale;
-    int sum; // of the bytes
+    int sum; // the sum of the bytes
 };
 
 row_block read_row(uint row)

@@ -86,7 +86,7 @@ void main()
     if (group >= mm_tiles(BM, BN))
         return;
     uvec2 corner = mm_tile_at(group, BM, BN);
-    uvec2 size = uvec2(p.m, p.n) - corner; // from the tile's first element to the end of y
+    uvec2 size = uvec2(p.m, p.n) - corner; // the rows and columns from the tile's first element to the end of y
     uint k_begin = mm_split() * p.k_chunk;
     uint k_count = min(p.k_chunk, p.k - k_begin);
     mm_elements a = mm_elements(mm_at(mm_at(mm_a_matrix(DTYPE), corner.x, p.a_row, DTYPE), k_begin, p.a_k, DTYPE));

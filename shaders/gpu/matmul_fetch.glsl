@@ -34,7 +34,7 @@ uvec2 FETCH(place)(uint i)
     return uvec2(mix(e / BK, e % LINES, lanes_line), mix(e % BK, e / LINES, lanes_line));
 }
 
-// For FETCH(load_whole): the offset of each load from the first element of the tile, in bytes.
+// Used by FETCH(load_whole): the offset of each load from the first element of the tile, in bytes.
 const uint FETCH(loads) = LOAD == TSR_MM_LOAD_SCALAR ? FETCH(count) : FETCH(count) / 4;
 uint FETCH(at)[FETCH(loads)];
 

@@ -28,7 +28,7 @@ uvec2 FETCH(place)(uint i)
         mix(e % down, e / across, lanes_line) * FETCH(depth));
 }
 
-// For FETCH(load_whole): the offset of each piece from the first element of the tile, in bytes.
+// Used by FETCH(load_whole): the offset of each piece from the first element of the tile, in bytes.
 uint FETCH(at)[FETCH(pieces)];
 
 void FETCH(prepare)(uint lines)

@@ -53,7 +53,7 @@ void main()
         return;
     }
     uint dtype = mm_y_dtype(), size = dtype == TSR_DT_F32 ? 4u : 2u;
-    // Without a loop, because the optimizer that unrolls loops drops `precise`.
+    // There is no loop, because the optimizer that unrolls loops drops `precise`.
     uvec2 bits[4];
     bits[0] = bits_of(block, 0, sums.x, dtype);
     bits[1] = bits_of(block, min(1, count - 1), sums.y, dtype);

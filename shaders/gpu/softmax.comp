@@ -63,8 +63,8 @@ void held_row(row_part own, uvec2 a, uvec2 y)
         largest = mix(largest, max(largest, kept[h]), held_there(held_first(own, h), FORM));
     float shift = row_max(own, largest);
 
-    // Without a loop, because SwiftShader's optimizer, which unrolls loops after specialization, drops
-    // `precise`, too; the exponential needs it.
+    // There is no loop, because SwiftShader's optimizer, which unrolls loops after specialization,
+    // drops `precise`, which the exponential needs.
     vec4 sums = vec4(0.0);
     add_group(own, 0u, shift, sums);
     add_group(own, 1u, shift, sums);

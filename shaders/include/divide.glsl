@@ -15,7 +15,7 @@ const int TSR_DIVIDE_STEPS = 4;
 uint tsr_divide_significand(uint bits, out int exponent)
 {
     uint fraction = bits & 0x7fffffu;
-    int shift = 23 - findMSB(fraction); // of a subnormal number
+    int shift = 23 - findMSB(fraction); // the shift that normalises a subnormal number
     bool normal = bits >= 0x800000u;
     exponent = normal ? int(bits >> 23) : 1 - shift;
     return normal ? fraction | 0x800000u : fraction << shift;

@@ -45,8 +45,8 @@ vec4 mm_load4(uvec2 base, uint i, uint dtype)
     return mm_floats4(tsr_words2(base).v[i], dtype);
 }
 
-// Load the bits of one element, or of four as mm_load4() does. Four 16-bit elements are in the first
-// two words, and the others are 0.
+// These functions load the bits of one element, or of four as mm_load4() does. Four 16-bit elements
+// are in the first two words, and the other two words are 0.
 uint mm_load_bits(uvec2 base, uint i, uint dtype)
 {
     return dtype == TSR_DT_F32 ? tsr_words(base).v[i] : tsr_load_u16(base, i);
@@ -59,7 +59,7 @@ uvec4 mm_load_bits4(uvec2 base, uint i, uint dtype)
     return uvec4(tsr_words2(base).v[i], 0, 0);
 }
 
-// These functions return the values of such bits.
+// These functions return the values of the bits that mm_load_bits() and mm_load_bits4() return.
 float mm_widen(uint bits, uint dtype)
 {
     if (dtype == TSR_DT_F16)
@@ -120,7 +120,7 @@ mm_block mm_block_at(uint row, uint col)
     uint dtype = mm_y_dtype();
     uvec2 y = mm_at(mm_at(p.y, mm_outer(), p.y_outer, dtype), mm_inner(), p.y_inner, dtype);
     if (p.splits > 1)
-        y = mm_at(y, mm_split(), p.m * p.n, dtype); // with splits, the host keeps m·n below 2^32
+        y = mm_at(y, mm_split(), p.m * p.n, dtype); // if k is split, the host keeps m·n below 2^32
     y = mm_at(mm_at(y, row, p.y_row, dtype), col, p.y_col, dtype);
     dtype = mm_bias_dtype();
     uvec2 bias = mm_at(mm_at(p.bias, mm_outer(), p.bias_outer, dtype), mm_inner(), p.bias_inner, dtype);

@@ -46,7 +46,7 @@ float tsr_normal_from_word(uint word, bool select, uint zero)
     uint below = (word >> 31) != 0u ? ~word : word;
     uint t = 2u * below + 1u;
     int octave = findMSB(t);
-    uint distance = (2u << octave) - t; // to the next octave; in the last one, 2^32 − t by overflow
+    uint distance = (2u << octave) - t; // the distance to the next octave; in the last one, 2^32 − t by overflow
     int excess = findMSB(distance) - 23; // bits that a float has no room for; they are rounded away
     if (excess > 0) {
         distance += (1u << excess) >> 1;

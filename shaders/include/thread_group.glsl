@@ -60,7 +60,7 @@ float group_combine_values(float value, bool largest, uint slot)
         [[unroll]] for (uint i = 0u; i < 8u; i++)
             eighths[i] = group_parts[base + i];
     }
-    // Without loops, because the optimizer that unrolls loops drops `precise`.
+    // There is no loop, because the optimizer that unrolls loops drops `precise`.
     float even = group_pair(group_pair(eighths[0], eighths[4], largest),
                             group_pair(eighths[2], eighths[6], largest), largest);
     float odd = group_pair(group_pair(eighths[1], eighths[5], largest),

@@ -35,14 +35,14 @@ TSR_PUSH_CHECK(tsr_attention_scores_push);
 
 /* The columns that the kernel leaves out of each row, a specialization constant. */
 #define TSR_SCORES_ALL 0u
-#define TSR_SCORES_KEYS 1u   /* from `keys` on */
-#define TSR_SCORES_CAUSAL 2u /* also those after the query's position */
-#define TSR_SCORES_WINDOW 3u /* also those before its window */
+#define TSR_SCORES_KEYS 1u   /* columns from `keys` on */
+#define TSR_SCORES_CAUSAL 2u /* also columns after the query's position */
+#define TSR_SCORES_WINDOW 3u /* also columns before the query's window */
 
 /* What the backward kernel does, and where it gets delta, a specialization constant. */
 #define TSR_SCORES_GRADIENT 0u /* computes ds; delta is in `state` */
 #define TSR_SCORES_ALONE 1u /* computes ds; delta is Σ p·dp, since the row has only this block */
-#define TSR_SCORES_DELTA_FIRST 2u /* only writes Σ p·dp to `state` */
-#define TSR_SCORES_DELTA_MORE 3u  /* only adds Σ p·dp to `state` */
+#define TSR_SCORES_DELTA_FIRST 2u /* does not compute ds, but writes Σ p·dp to `state` */
+#define TSR_SCORES_DELTA_MORE 3u  /* does not compute ds, but adds Σ p·dp to `state` */
 
 #endif

@@ -18,7 +18,7 @@ struct tsr_cross_entropy_shard_params {
     TSR_ADDRESS logits_stride, labels_stride, loss_stride, gradient_stride;
     TSR_ADDRESS logits_step, gradient_step;
     TSR_ADDRESS stats;       /* f32 [ranks][3][rows] */
-    TSR_ADDRESS plane_bytes; /* from one plane to the next */
+    TSR_ADDRESS plane_bytes; /* bytes from one plane to the next */
     TSR_UINT rows, here;     /* here: the number of this rank's classes */
     TSR_UINT first;          /* the first of this rank's classes */
     TSR_UINT classes;        /* the number of all ranks' classes */

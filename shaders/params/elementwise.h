@@ -29,8 +29,8 @@
 
 /* Functions of three inputs. */
 #define TSR_EW_SELECT 20u       /* a is not 0 ? b : c */
-#define TSR_EW_DIV_GRAD 21u     /* with respect to b; c is dy */
-#define TSR_EW_MINIMUM_GRAD 22u /* with respect to a; c is dy */
+#define TSR_EW_DIV_GRAD 21u     /* the gradient with respect to b; c is dy */
+#define TSR_EW_MINIMUM_GRAD 22u /* the gradient with respect to a; c is dy */
 #define TSR_EW_MAXIMUM_GRAD 23u
 
 /* Functions of one input, and their gradients. In a gradient, b is dy. */

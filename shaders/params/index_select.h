@@ -8,7 +8,7 @@
 struct tsr_index_select_params {
     TSR_ADDRESS y, x, indices; /* x: the address for index 0 */
     TSR_ADDRESS x_stride;      /* bytes of x from one index to the next */
-    TSR_WALK walk;             /* over y */
+    TSR_WALK walk;             /* the walk over y */
     TSR_UINT y_strides[TSR_WALK_DIMS];
     TSR_UINT x_strides[TSR_WALK_DIMS]; /* 0 along the selected dimension */
     TSR_UINT indices_strides[TSR_WALK_DIMS];
@@ -20,7 +20,7 @@ TSR_PUSH_CHECK(tsr_index_select_params);
 struct tsr_index_add_params {
     TSR_ADDRESS dx, dy, indices;
     TSR_ADDRESS dx_stride, dy_stride, indices_stride; /* bytes along the selected dimension */
-    TSR_WALK walk; /* over the dimensions that are not selected */
+    TSR_WALK walk; /* the walk over the dimensions that are not selected */
     TSR_UINT dx_strides[TSR_WALK_DIMS];
     TSR_UINT dy_strides[TSR_WALK_DIMS];
     TSR_UINT rows;    /* the number of indices */

@@ -15,7 +15,7 @@ struct tsr_kv_append_push {
     /* groups: groups of four elements in a row of head_dim elements. */
     TSR_UINT heads, tokens, head_dim, groups, page_tokens, pages_per_sequence;
     TSR_UINT source_strides[4];
-    TSR_UINT cache_strides[2]; /* of pages and heads */
+    TSR_UINT cache_strides[2]; /* strides of pages and of heads */
 };
 TSR_PUSH_CHECK(tsr_kv_append_push);
 

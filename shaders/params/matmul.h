@@ -58,8 +58,8 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 #define TSR_MM_Y_VECTORS (1u << 16)
 /* The bias has rows of its own, like y. Only the kernels for lavapipe support this. */
 #define TSR_MM_BIAS_ROWS (1u << 17)
-/* Only in matmul_lavapipe_nn.glsl. TIMES: y is multiplied by the bias instead of adding it. SLOPE:
- * the derivative of the activation is a second result, with the strides of y. */
+/* Only matmul_lavapipe_nn.glsl supports these. TIMES: y is multiplied by the bias instead of adding
+ * it. SLOPE: the derivative of the activation is a second result, with the strides of y. */
 #define TSR_MM_TIMES (1u << 18)
 #define TSR_MM_SLOPE (1u << 19)
 /* This value of a specialization constant means that the mode is in the push constants. */
@@ -77,9 +77,9 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 /* At one k, elements of four neighbouring rows of a, or of four neighbouring columns of b. */
 #define TSR_MM_LOAD_VEC_LINE 2u
 #define TSR_MM_LOADS 3
-/* Only for cooperative matrices. Their tiles in shared memory are contiguous along k, or from line
- * to line, where a line is a row of a or a column of b. SCALAR loads one element at a time along k,
- * and SCALAR_LINE from line to line. */
+/* The following loads are for cooperative matrices only. Their tiles in shared memory are
+ * contiguous along k, or from line to line, where a line is a row of a or a column of b. SCALAR
+ * loads one element at a time along k, and SCALAR_LINE from line to line. */
 #define TSR_MM_LOAD_SCALAR_LINE 3u
 /* Eight neighbours of 16 bits along k, or from line to line. The size of that dimension, the offset
  * and all other strides are multiples of 8. */

@@ -23,7 +23,7 @@ struct tsr_norm_parts_push {
     TSR_ADDRESS weight, bias;
     /* The first kernel writes the statistics of chunks; the third reads those of rows. */
     TSR_ADDRESS stats;
-    TSR_ADDRESS slopes; /* of rows; read by the third kernel */
+    TSR_ADDRESS slopes; /* the slopes of rows; read by the third kernel */
     TSR_UINT x_row, dy_row, y_row;
     TSR_ROW_PARTS parts;
 };

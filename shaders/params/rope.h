@@ -7,7 +7,8 @@
 /* How the components of four neighbouring pairs are loaded and stored, a specialization constant
  * for each operand. */
 #define TSR_ROPE_FORM_STRIDED 0u
-#define TSR_ROPE_FORM_VECTORS 1u /* as vectors of four components, aligned to their size */
+/* loads and stores vectors of four components, aligned to their size */
+#define TSR_ROPE_FORM_VECTORS 1u
 
 /* The innermost dimension of the walk counts the pairs of a row, of which an invocation rotates
  * four. If the specialization constant REPEAT is 1, the rows along the outermost dimension have the
@@ -23,9 +24,9 @@ struct tsr_rope_push {
     TSR_UINT y_strides[TSR_WALK_DIMS];
     TSR_UINT x_strides[TSR_WALK_DIMS];
     TSR_UINT position_strides[TSR_WALK_DIMS - 1];
-    TSR_UINT y_second, x_second; /* from a pair's first component to its second */
+    TSR_UINT y_second, x_second; /* strides from a pair's first component to its second */
     TSR_FLOAT scale;
-    TSR_UINT repeats; /* used if REPEAT is 1 */
+    TSR_UINT repeats; /* the number of rows that an invocation rotates, if REPEAT is 1 */
 };
 TSR_PUSH_CHECK(tsr_rope_push);
 

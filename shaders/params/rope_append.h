@@ -15,7 +15,7 @@ struct tsr_rope_append_push {
     TSR_UINT items;    /* invocations: batch · (heads + 2 · kv_heads) · tokens · groups */
     TSR_UINT batch, heads, kv_heads, tokens, pairs, groups, page_tokens, pages_per_sequence;
     TSR_UINT x_strides[4];
-    TSR_UINT cache_strides[2]; /* of pages and heads */
+    TSR_UINT cache_strides[2]; /* strides of pages and of heads */
     TSR_FLOAT scale;
 };
 TSR_PUSH_CHECK(tsr_rope_append_push);

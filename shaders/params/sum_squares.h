@@ -6,7 +6,7 @@
 #include "types.h"
 
 #define TSR_SUM_SQUARES_CHUNK 512u /* elements of a chunk, which 8 invocations add up */
-#define TSR_SUM_SQUARES_TENSORS 5  /* per dispatch */
+#define TSR_SUM_SQUARES_TENSORS 5  /* the largest number of tensors per dispatch */
 
 /* If a dispatch has fewer tensors, `first` is 2^32 − 1 in the other entries. */
 struct tsr_sum_squares_params {

@@ -137,8 +137,8 @@ tsr_status tsr__case_attention_grad(tsr__case *c, tsr_dtype dtype)
     return attention_grad(c, dtype, KEYS, QUERIES);
 }
 
-/* With 16-bit tensors, only the kernels for cooperative matrices read delta, and these need many
- * queries. */
+/* With 16-bit tensors, delta is read only by kernels for cooperative matrices, which are used for
+ * many queries. */
 tsr_status tsr__case_attention_delta(tsr__case *c, tsr_dtype dtype)
 {
     return attention_grad(c, dtype, MANY_KEYS, MANY_QUERIES);

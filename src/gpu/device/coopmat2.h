@@ -16,7 +16,8 @@ typedef struct tsr__coopmat2_units {
 
 typedef struct tsr__coopmat2 {
     uint32_t max_dimension; /* the largest number of rows, columns or products */
-    /* for operands of each dtype and sums in f32; element i is for 32 << i invocations */
+    /* the units for operands of each dtype with sums in f32; element i is for 32 << i
+     * invocations */
     tsr__coopmat2_units f16[TSR__COOPMAT2_GROUPS], bf16[TSR__COOPMAT2_GROUPS];
 } tsr__coopmat2;
 

@@ -104,7 +104,7 @@ struct tsr_device {
     uint64_t staging_chunk_bytes;   /* the size of a chunk of a staging ring (staging.h) */
     uint64_t host_import_alignment; /* required for host memory that is imported; 0: no import */
 
-    pthread_mutex_t queue_lock;     /* for both queues */
+    pthread_mutex_t queue_lock;     /* protects both queues */
     tsr__timeline *spare_timelines; /* protected by queue_lock */
     tsr__attachments attachments;
     /* the value of the fork generation (base/fork.h) when the device was opened */
@@ -113,11 +113,11 @@ struct tsr_device {
     atomic_uint references;
 };
 
-/* The same as tsr_device_open, but without self-tests of kernels. */
+/* Does the same as tsr_device_open, but without self-tests of kernels. */
 tsr_status tsr__device_open(const tsr_device_params *params, tsr_device **out);
 
-/* The same as tsr__device_open, but also opens devices that are not usable. An example is the null
- * hardware of drivers, on which pipelines can be built but no memory can be allocated. */
+/* Does the same as tsr__device_open, but also opens devices that are not usable. An example is the
+ * null hardware of drivers, on which pipelines can be built but no memory can be allocated. */
 tsr_status tsr__device_open_to_compile(const tsr_device_params *params, tsr_device **out);
 
 /* References keep the device usable after tsr_device_close. */

@@ -23,7 +23,7 @@ typedef bool tsr__fault_condition(const tsr__capabilities *capabilities,
 
 /* A line of the table. A device has the fault if all members that are not 0 apply to it. */
 typedef struct tsr__known_fault {
-    const char *name;        /* for users, for example "amd-emulated-coopmat" */
+    const char *name;        /* the name for users, for example "amd-emulated-coopmat" */
     const char *description; /* a clause whose subject is the driver */
     const char *source;      /* the public report */
     VkDriverId drivers[3];   /* one of these; the list ends with the first 0 */

@@ -350,8 +350,8 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
     info->coopmat = coopmat.cooperativeMatrix;
     info->coopmat_bf16 = coopmat.cooperativeMatrix && bf16.shaderBFloat16Type &&
                          bf16.shaderBFloat16CooperativeMatrix;
-    /* These shaders are SPIR-V 1.6, where specialization constants as the size of a workgroup
-     * require maintenance4. */
+    /* The shaders for these matrices are SPIR-V 1.6, in which specialization constants as the size
+     * of a workgroup require maintenance4. */
     capabilities->has_coopmat2 =
         info->coopmat && coopmat2.cooperativeMatrixWorkgroupScope &&
         coopmat2.cooperativeMatrixFlexibleDimensions &&

@@ -21,7 +21,8 @@ typedef struct tsr__capabilities {
     /* a pipeline can require a subgroup size; not on NVK, which has only one size */
     bool subgroup_sizes_in_compute;
     uint32_t max_workgroup_subgroups; /* 0: unknown */
-    uint32_t max_allocations;         /* of device memory at the same time */
+    /* the largest number of allocations of device memory at the same time */
+    uint32_t max_allocations;
     /* shaders can demand that f16 keeps subnormal numbers without demanding anything of f32 */
     bool f16_subnormals;
     bool no_halves;      /* known fault: shaders must not compute with f16 */

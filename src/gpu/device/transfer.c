@@ -1,7 +1,7 @@
 #include "gpu/device/transfer.h"
 
-/* Returns how well a family suits transfers: 3 is best, 0 is not at all. Families of video engines
- * are among the latter: they can transfer, but these engines have other work. */
+/* Returns how well a family suits transfers: 3 is best, 0 means that it does not. Families of video
+ * engines get 0: they can transfer, but these engines have other work. */
 static int suits_transfers(const VkQueueFamilyProperties *family)
 {
     const VkQueueFlags neutral = VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT;

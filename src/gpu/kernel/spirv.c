@@ -58,8 +58,9 @@ static tsr_status check_capability(const tsr__spirv_source *source, uint32_t cap
     return TSR_OK;
 }
 
-/* In the instruction, the first word is followed by the execution model, an id, and a name. Each
- * word of the name has 4 characters, beginning with the lowest byte. */
+/* Notes the entry point of a module. The instruction's first word is followed by the execution
+ * model, an id, and a name. Each word of the name has 4 characters, beginning with the lowest
+ * byte. */
 static void note_entry_point(tsr__spirv_source *source, const uint32_t *instruction,
                              uint32_t length)
 {

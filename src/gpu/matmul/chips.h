@@ -38,10 +38,11 @@ typedef struct tsr__chip {
     uint32_t first_subgroup, last_subgroup;
 
     uint32_t processors;         /* the number for which `enough_tiles` are given */
-    const tsr__chip_tile *tiles; /* without cooperative matrices, the largest first */
-    /* the same for f16 on devices with an instruction for two products */
+    const tsr__chip_tile *tiles; /* the tiles without cooperative matrices, the largest first */
+    /* the tiles for f16 on devices with an instruction for two products, the largest first */
     const tsr__chip_tile *pair_tiles;
-    /* with cooperative matrices, the largest first, for products with at least these sizes */
+    /* the tiles with cooperative matrices, the largest first, for products with at least these
+     * sizes */
     const tsr__chip_tile *coopmat_tiles;
     uint32_t coopmat_m, coopmat_n, coopmat_k;
     /* Kernels compute the products of a tile without waiting for the loads of the next tile. */

@@ -10,8 +10,8 @@ tsr_status tsr__matmul_check(tsr_stream *stream, const tsr_tensor *y, const tsr_
                              const tsr_tensor *b, const tsr_matmul_params *params,
                              tsr__matmul_problem *out);
 
-/* The same as tsr_matmul, except that `override` can replace parts of the choice. It may be
- * NULL. */
+/* Does the same as tsr_matmul, except that `override`, which may be NULL, can replace parts of the
+ * choice. */
 tsr_status tsr__matmul_run(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                            const tsr_tensor *b, const tsr_matmul_params *params,
                            const tsr__matmul_override *override);

@@ -208,7 +208,7 @@ typedef struct panels {
     tsr_tensor *y;
     const tsr_tensor *a, *b;
     const tsr_matmul_params *params;
-    tsr_tensor panel; /* for `rows` rows of b */
+    tsr_tensor panel; /* scratch memory for `rows` rows of b */
     int64_t rows;
 } panels;
 

@@ -28,11 +28,11 @@ typedef struct tsr__buffer {
     VkBuffer handle;
     uint64_t address; /* the address of this buffer's first byte */
     void *host;       /* the host's address of the first byte; NULL if it is not mapped */
-    /* the same if the host can write the memory, but reads it only very slowly */
+    /* the host's address of memory that it can write, but read only very slowly; otherwise NULL */
     void *direct;
     atomic_uint references;
     atomic_uint held; /* the number of references that batches have */
-    /* only batches have references, and last_timeline->left_bytes counts the buffer */
+    /* true if only batches have references, and last_timeline->left_bytes counts the buffer */
     atomic_bool left;
     /* The stream that used the buffer last, and the point at which that use is complete; see
      * stream.h. */
@@ -47,9 +47,9 @@ tsr_status tsr__buffer_create(tsr_device *device, tsr__buffer_kind kind, uint64_
 void tsr__buffer_retain(tsr__buffer *buffer);
 void tsr__buffer_release(tsr__buffer *buffer);
 
-/* The same as retain and release, for batches, which keep references to the buffers that their
- * commands use. If only batches have references, the memory becomes free when they are complete;
- * until then, left_bytes of the buffer's timeline counts it. */
+/* Like retain and release, for batches, which keep references to the buffers that their commands
+ * use. If only batches have references, the memory becomes free when they are complete; until then,
+ * left_bytes of the buffer's timeline counts it. */
 void tsr__buffer_hold(tsr__buffer *buffer);
 void tsr__buffer_unhold(tsr__buffer *buffer);
 

@@ -12,8 +12,8 @@
 #define MAX_REPLACED 4
 
 struct tsr__pipeline {
-    /* For a caller's kernel, its device, to which the pipeline has a reference. NULL for built-in
-     * shaders. */
+    /* the device of a caller's kernel, to which the pipeline has a reference; NULL for built-in
+     * shaders */
     tsr_device *owner;
     atomic_uint references; /* the number of references that callers and batches have */
     VkPipeline pipeline;

@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 
-/* From the specification of SPIR-V. */
+/* Numbers from the SPIR-V specification. */
 enum {
     HEADER_WORDS = 5,
     OP_ENTRY_POINT = 15,

@@ -7,7 +7,7 @@
 #include "gpu/device/device.h"
 
 /* Writes a copy of a module that widens subnormal f16 numbers exactly on the device. *out is NULL
- * if the module does so as it is, or has no such conversion. The caller frees it with tsr__free.
+ * if the module itself does so, or has no such conversion. The caller frees it with tsr__free.
  * Errors: TSR_ERR_NO_MEMORY. */
 tsr_status tsr__keep_subnormals(const tsr_device *device, const uint32_t *code, size_t size_bytes,
                                 uint32_t **out, size_t *out_size_bytes) TSR_NODISCARD;

@@ -39,7 +39,7 @@ typedef struct self_tests {
     tsr__self_test_mode mode;
     atomic_int count; /* the number of verdicts; verdicts that are counted do not change */
     verdict verdicts[TSR_MAX_SELF_TESTS];
-    tsr_self_tests stored; /* as read from the file */
+    tsr_self_tests stored; /* the results that were read from the file */
     tsr_self_tests added;  /* results of this process, which are not in the file yet */
 } self_tests;
 

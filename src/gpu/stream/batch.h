@@ -12,7 +12,7 @@ typedef struct tsr__batch {
     VkCommandBuffer commands;
     bool ended;     /* recording has ended, but the queue has not accepted the batch yet */
     uint64_t point; /* the timeline's value after the batch is complete */
-    /* in a stream of transfers: the owner's last point when the batch was opened */
+    /* the owner's last point when the batch was opened; used if the stream is one of transfers */
     uint64_t owner_point;
     uint32_t operations;
     double work; /* the sum of the work of all operations, in multiply-adds (device.h) */

@@ -5,12 +5,12 @@
 /* The number of operations after which a batch is submitted. It is large enough that the cost of
  * submitting does not matter; larger batches would only start later. */
 #define BATCH_OPERATIONS 96
-/* The same for the first batch after the device has completed all others. It is smaller, because
- * the device has nothing to do until this batch arrives. Each following batch may have twice as
- * many operations as the one before it. */
+/* The number of operations of the first batch after the device has completed all others. It is
+ * smaller, because the device has nothing to do until this batch arrives. Each following batch may
+ * have twice as many operations as the one before it. */
 #define FIRST_BATCH_OPERATIONS 12
-/* The same for atomic operations, which must be in one batch if possible. The limit bounds the
- * driver's memory. */
+/* BATCH_OPERATIONS for atomic operations, which must be in one batch if possible. The limit bounds
+ * the driver's memory. */
 #define BATCH_OPERATIONS_ATOMIC (BATCH_OPERATIONS + 1024)
 /* The largest number of batches in flight; it is enough to keep any device busy. The memory of
  * destroyed tensors becomes free only when batches complete, so without a limit, a program that

@@ -39,7 +39,7 @@ typedef enum tsr__stream_mode {
 
 struct tsr_stream {
     tsr_device *device;
-    const tsr__queue *queue; /* to which batches are submitted */
+    const tsr__queue *queue; /* the queue to which batches are submitted */
     /* The stream that does this stream's large uploads and downloads on the device's transfer
      * queue; NULL on devices with one queue. The use of buffers orders the two streams, as it
      * orders any streams. */

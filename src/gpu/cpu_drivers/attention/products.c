@@ -47,7 +47,7 @@ typedef struct work {
     tsr__buffer *scores, *gradient, *mask, *state;
     /* f32 sums of y or dq for a block of queries; NULL if they are not needed */
     tsr__buffer *sums;
-    tsr__buffer *delta; /* in the backward call: dy · y for the block of queries */
+    tsr__buffer *delta; /* dy · y for the block of queries, in the backward call */
     /* [batch, heads, q_len] without gaps: the caller's tensor, or scratch memory */
     tsr_tensor lse;
     /* f32 sums, in the caller's tensors or in scratch memory. They have no buffer if the caller

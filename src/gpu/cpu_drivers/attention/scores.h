@@ -23,9 +23,9 @@ typedef struct tsr__attention_scores {
     tsr__buffer *lse_buffer;
     uint64_t lse;      /* the address of lse for query 0 of the slice's first head */
     int64_t y_columns; /* the number of elements in a row of y */
-    bool first;        /* in the forward call: this is the first block of keys, so y is not used */
+    bool first; /* true for the first block of keys in the forward call, for which y is not used */
     bool backward;
-    uint32_t function; /* in the backward call: TSR_SCORES_… */
+    uint32_t function; /* TSR_SCORES_…; used in the backward call */
 } tsr__attention_scores;
 
 tsr_status tsr__attention_scores_run(tsr_stream *stream,

@@ -13,18 +13,18 @@ enum {
     /* The size of a block of rows of a: half of a small L2 cache. A block stays in a core's cache
      * while all of b is read. */
     BLOCK_BYTES = 256 * 1024,
-    /* The same size if each block is a separate dispatch: half of a usual L2 cache. */
+    /* BLOCK_BYTES if each block is a separate dispatch: half of a usual L2 cache. */
     DISPATCH_BYTES = 512 * 1024,
     /* The longest stretches (ranges of k that one dispatch computes) are used if m · n · k is at
      * least 2^LARGE_LOG2. For one row with lanes along n, they are used if b has at least
      * 2^ROW_LOG2 elements. For smaller products, compiling their kernels would take more time than
      * they save. */
     LARGE_LOG2 = 24,
-    /* The same limit for stretches that cover all of k with lanes along k, and for pipelines whose
+    /* LARGE_LOG2 for stretches that cover all of k with lanes along k, and for pipelines whose
      * lines of b are a constant number of elements apart. */
     WHOLE_LOG2 = 23,
     ROW_LOG2 = 18,
-    /* The same limit for stretches of LONG_STEPS steps of many rows with lanes along k, whose code
+    /* LARGE_LOG2 for stretches of LONG_STEPS steps of many rows with lanes along k, whose code
      * takes 0.8 s longer to compile. */
     LONG_LOG2 = 27,
     LONG_STEPS = 128,
@@ -36,7 +36,7 @@ enum {
     /* k is also split if y has at most 2^DEEP_LOG2 elements. With so few elements, starting a
      * dispatch takes about as much time as its work. */
     DEEP_LOG2 = 13,
-    /* The same limits as THIN_LOG2 and MAX_PARTS, for one row with lanes along n. */
+    /* THIN_LOG2 and MAX_PARTS for one row with lanes along n. */
     ROW_PARTS_LOG2 = 16,
     ROW_MAX_PARTS = 32,
     /* The number of steps of a part with `careful` loads. Each of its steps compiles to dozens of
@@ -194,7 +194,8 @@ static tile long_tile(const tsr__lavapipe_product *p)
 {
     const uint64_t rows = rows_of(p), most = 6, fewer = TSR__LAVAPIPE_PANEL_LINES;
     const bool fills = tsr__div_up_u64(rows, most) * most * 20 <=
-                       tsr__div_up_u64(rows, fewer) * fewer * 21; /* at most a twentieth more */
+                       /* at most a twentieth more rows */
+                       tsr__div_up_u64(rows, fewer) * fewer * 21;
 
     return (tile){p->panels || !fills ? (uint32_t)fewer : (uint32_t)most,
                   TSR__LAVAPIPE_PANEL_LINES};
@@ -399,8 +400,9 @@ static void block_rows(const tsr__lavapipe_product *p, tsr__lavapipe_piece *piec
     uint32_t blocks = tsr__min_u32(tsr__div_up_u32(tiles, BLOCK_BYTES / bytes), MAX_BLOCKS);
     uint32_t block = tsr__div_up_u32(tiles, blocks);
 
-    /* In the last block, workgroups past the last row take as much time as the others, although
-     * their results are not needed. Blocks are not used if there are many such workgroups. */
+    /* In the last block, workgroups past the last row take as much time as other workgroups,
+     * although their results are not needed. Blocks are not used if there are many such
+     * workgroups. */
     if (blocks == 1 || block * blocks - tiles > tiles / 32)
         return;
     piece->block = block;

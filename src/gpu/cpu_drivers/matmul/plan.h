@@ -58,7 +58,7 @@ enum {
     TSR__LAVAPIPE_FORM, /* WIDTH in nt kernels, A_TRANSPOSED in nn kernels */
     TSR__LAVAPIPE_PAIRS,
     TSR__LAVAPIPE_FINISH,
-    TSR__LAVAPIPE_PANELS, /* only for kernels that read b transposed (nt) */
+    TSR__LAVAPIPE_PANELS, /* only for nt kernels, which read b transposed */
     /* only for nn kernels: the dispatch sets the sums instead of adding to them */
     TSR__LAVAPIPE_FRESH,
     TSR__LAVAPIPE_FULL, /* only for nn kernels: all tiles of a transposed a are complete */
@@ -123,7 +123,8 @@ typedef struct tsr__lavapipe_stretch {
     uint32_t steps; /* the number of steps, each of `lanes` elements */
     uint32_t skip;  /* the number of elements at its start that the sums already contain */
     /* True if both operands are bf16 and the kernel reads two elements as one 32-bit word. It then
-     * multiplies the elements of two steps together: first those of even index, then the others. */
+     * multiplies the elements of two steps together: first those of even index, then those of odd
+     * index. */
     bool words;
 } tsr__lavapipe_stretch;
 

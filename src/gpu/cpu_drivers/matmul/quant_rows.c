@@ -43,7 +43,7 @@ static const row_format row_formats[] = {
 };
 
 /* Returns the format of a tensor if the kernels run on its device, or NULL. The kernels that read
- * blocks need eight lanes, the others eight or sixteen. */
+ * blocks need eight lanes, other kernels eight or sixteen. */
 static const row_format *format_of(const tsr_tensor *tensor)
 {
     const tsr_device *device = tensor->buffer->device;

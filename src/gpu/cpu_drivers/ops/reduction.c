@@ -6,7 +6,7 @@
 #include "shaders/params/reduction.h"
 
 enum {
-    /* The same as TSR__MIN_VECTORS, for pipelines that take longer to compile. */
+    /* TSR__MIN_VECTORS for pipelines that take longer to compile. */
     MIN_ELEMENTS = 16384,
     MAX_PLANES = 64, /* the most dispatches for dimensions outside an area */
     TREE = 32,       /* the number of lanes of the tree in shaders/include/reduce.glsl */

@@ -8,7 +8,8 @@
 /* Subgroups per workgroup. Shaders look up their numbers in the push constant identity[], where
  * identity[i] is i (lavapipe.glsl); it has this many entries. */
 #define TSR__PARTS_SUBGROUPS 8u
-#define TSR__MAX_PARTS (65535u * TSR__PARTS_SUBGROUPS) /* per dispatch */
+/* the largest number of parts per dispatch */
+#define TSR__MAX_PARTS (65535u * TSR__PARTS_SUBGROUPS)
 
 /* How a row is divided: into `across` parts of `steps` steps. A step is one element or vector per
  * lane. */

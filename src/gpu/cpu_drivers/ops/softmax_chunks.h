@@ -10,7 +10,7 @@
 
 /* An operand: rows without gaps, `stride` bytes apart. */
 typedef struct tsr__softmax_operand {
-    uint64_t address; /* of the first row; 0: there is no such operand */
+    uint64_t address; /* the address of the first row; 0: there is no such operand */
     uint64_t stride;
     tsr_dtype dtype;
     tsr__access access;
@@ -46,9 +46,9 @@ tsr_status tsr__softmax_rows_add(tsr__dispatches *list,
 tsr_status tsr__softmax_apply_add(tsr__dispatches *list,
                                   const tsr__softmax_rows *work) TSR_NODISCARD;
 
-/* For callers with their own second kernel: the ranges of scratch memory that contain the
- * statistics of chunks and of rows, the number of chunks of a row, and the number of columns at a
- * row's end that do not fill a vector. */
+/* These functions are for callers with their own second kernel. They return the ranges of scratch
+ * memory that contain the statistics of chunks and of rows, the number of chunks of a row, and the
+ * number of columns at a row's end that do not fill a vector. */
 tsr__access tsr__softmax_chunk_stats(const tsr__softmax_rows *work, bool write);
 tsr__access tsr__softmax_row_stats(const tsr__softmax_rows *work, bool write);
 uint32_t tsr__softmax_across(const tsr__softmax_rows *work);

@@ -25,8 +25,8 @@ static const tsr__matmul_config configs[] = {
      .tn = 4, .vectors = true},
     {"tiled-32x64", &tsr__matmul_tiled, .threads = 128, .bm = 32, .bn = 64, .bk = 16, .tm = 4,
      .tn = 4},
-    /* These configurations have tiles of f16 in shared memory. Its elements have half the size, so
-     * that steps are twice as long as those above, in as much shared memory. */
+    /* These configurations have tiles of f16 in shared memory. Because elements of f16 have half
+     * the size, steps are twice as long as those above, in as much shared memory. */
     {"pairs-l", &tsr__matmul_pairs, .threads = 256, .bm = 128, .bn = 128, .bk = 32, .tm = 8,
      .tn = 8, .vectors = true},
     {"pairs-m8", &tsr__matmul_pairs, .threads = 128, .bm = 64, .bn = 64, .bk = 32, .tm = 8, .tn = 4,

@@ -14,7 +14,7 @@ extern const tsr__matmul_family
 extern const tsr__matmul_family tsr__matmul_wide; /* with 64-bit strides; for any problem */
 /* with cooperative matrices; for f16 and bf16 */
 extern const tsr__matmul_family tsr__matmul_coopmat;
-/* the same, but a workgroup shares the matrices; for operands whose rows are aligned */
+/* with cooperative matrices that a workgroup shares; for operands whose rows are aligned */
 extern const tsr__matmul_family tsr__matmul_coopmat2;
 
 /* Returns how the subgroups of a workgroup divide its tile (shaders/gpu/matmul_coopmat.glsl) for

@@ -20,7 +20,7 @@ struct tsr__tuned {
     pthread_mutex_t lock;
     atomic_bool any;          /* false if the table is empty; the lock is then not needed */
     tsr__tuned_table table;   /* the entries that the chooser uses */
-    tsr__tuned_table changes; /* those of the entries that are not in the file yet */
+    tsr__tuned_table changes; /* the entries that are not in the file yet */
 };
 
 const tsr__cache_kind tsr__tuned_file = {

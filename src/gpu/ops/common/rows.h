@@ -43,7 +43,7 @@ tsr_status tsr__require_reduced(const char *op, const tsr_tensor *y, const tsr_t
 uint32_t tsr__row_form(const tsr_device *device, const tsr__piece *piece, int operand,
                        tsr_dtype dtype, uint64_t address, int64_t step, int64_t count);
 
-/* The same for the rows of a tensor of two dimensions. The stride between rows can have any
+/* Returns the form of the rows of a tensor of two dimensions. The stride between rows can have any
  * size. */
 uint32_t tsr__matrix_row_form(const tsr_tensor *matrix);
 

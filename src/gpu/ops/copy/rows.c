@@ -34,7 +34,8 @@ bool tsr__copy_rows_suits(const tsr_device *device, const tsr_tensor *dst, const
     tsr__pieces walk;
     tsr__piece piece;
     begin_walk(&walk, dst, src);
-    /* It is enough to look at the first piece: it is the largest, and all have the same strides. */
+    /* It is enough to look at the first piece: it is the largest, and all pieces have the same
+     * strides. */
     if (!tsr__pieces_next(&walk, &piece) ||
         tsr__piece_row_elements(&piece) * tsr_dtype_size(dst->layout.dtype) <
             shortest_row_bytes(device))

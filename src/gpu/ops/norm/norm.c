@@ -13,8 +13,8 @@
 tsr__norm_kernels tsr__norm_kernels_of(const tsr__norm *norm, const tsr__norm_plane *plane,
                                        uint32_t output)
 {
-    /* With more columns, the kernels for chunks are about as fast as those for short rows, and
-     * their pipelines compile in a quarter of the time. */
+    /* If rows have more columns, the kernels for chunks are about as fast as those for short rows,
+     * and their pipelines compile in a quarter of the time. */
     const uint32_t many_columns = 768;
     if (!tsr__vectors_suit(norm->operand[0]->buffer->device))
         return TSR__NORM_GENERAL;

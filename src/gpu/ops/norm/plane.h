@@ -14,7 +14,7 @@ typedef struct tsr__norm {
     float epsilon;
     const tsr_tensor *weight, *bias; /* NULL if there is none */
     int count;                       /* the number of operands */
-    /* x is first; the others have the same shape. Gradients have dy, dx and, if it is added to dx,
+    /* x is first; all operands have its shape. Gradients have x, dy, dx and, if it is added to dx,
      * another gradient. */
     const tsr_tensor *operand[TSR__NORM_OPERANDS];
 } tsr__norm;

@@ -25,8 +25,8 @@ typedef struct tsr__gradient_scale {
 tsr_status tsr__clip_scale(tsr_stream *stream, tsr_tensor *scale, const tsr_tensor *sum,
                            float max_norm, float loss_scale) TSR_NODISCARD;
 
-/* The same as tsr_sgd_step and tsr_adamw_step, except that the gradient is first multiplied by
- * `scale`, in f32. */
+/* These functions do the same as tsr_sgd_step and tsr_adamw_step, but first multiply the gradient
+ * by `scale`, in f32. */
 tsr_status tsr__sgd_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
                          tsr_tensor *velocity, tsr_tensor *master, const tsr_sgd_params *params,
                          tsr__gradient_scale scale) TSR_NODISCARD;

@@ -50,7 +50,7 @@ static bool is_argmax(const pass_list *r)
 
 /* Elements in memory: those of a tensor, or partial results in scratch memory. */
 typedef struct place {
-    tsr_layout layout; /* without the reduced dimension */
+    tsr_layout layout; /* the layout without the reduced dimension */
     uint64_t address;  /* the address from which the layout's offset counts */
     tsr__access access;
     /* size and stride, in elements, of the reduced dimension; for inputs only */
