@@ -42,7 +42,7 @@ void main()
         precise vec4 squares = scaled * scaled;
         sum += squares;
     }
-    // Adds in the same order as group_combine().
+    // Adds in the same order as group_sum().
     precise float whole = (sum.x + sum.z) + (sum.y + sum.w);
     whole += subgroupShuffleXor(whole, 4);
     whole += subgroupShuffleXor(whole, 2);

@@ -99,8 +99,9 @@ tsr_status tsr__attention_dispatch(tsr_stream *stream, tsr__dispatch *dispatch,
 /* How the kernels for GPUs load q, k, v and dy: TSR_ATTENTION_LOAD_…. */
 uint32_t tsr__attention_load(const tsr__attention *call);
 
-/* The first function returns whether few queries read each key; the second records the forward call
- * for that case: workgroups compute parts of the keys, and the results of the parts are merged. */
+/* The first function returns whether the second should record the forward call, for example because
+ * few queries read each key. Workgroups then compute parts of the keys, and the results of the
+ * parts are merged. */
 bool tsr__attention_few_suit(const tsr__attention *call);
 tsr_status tsr__attention_few(const tsr__attention *call) TSR_NODISCARD;
 

@@ -101,9 +101,9 @@ static tsr_status check_count(const tsr__attention *c)
     return TSR_OK;
 }
 
-/* lavapipe ends all loops of an invocation after 65535 iterations. Its own kernels take the calls
- * that have that many, unless sequences have lengths. Counts the iterations of all loops but those
- * of the last block, from above. */
+/* lavapipe ends all loops of an invocation after 65535 iterations. The kernels for lavapipe take
+ * calls that need that many, except those with lengths of sequences. The count is an upper bound
+ * for all loops but those of the last block. */
 static tsr_status check_iterations(const tsr__attention *c)
 {
     const double most_iterations = 60000, block = 32;

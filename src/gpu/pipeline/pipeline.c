@@ -337,9 +337,9 @@ static tsr__pipeline **bucket_of(device_pipelines *pipelines, tsr__shader shader
     return &pipelines->buckets[hash % BUCKETS];
 }
 
-/* Asks device->admit whether the shader may be used, unless the answer for this pipeline is known.
- * While a shader is tested, the answer is yes. The lock is released in the meantime, because the
- * test builds pipelines. */
+/* Asks device->admit, if there is one, whether the shader may be used. A shader's own test uses its
+ * pipelines before the answer is known. The lock is released in the meantime, because the test
+ * builds pipelines. */
 static tsr_status admit_unlocked(tsr_device *device, device_pipelines *pipelines,
                                  tsr__shader shader, const uint32_t *spec, int spec_count,
                                  bool *settled)

@@ -82,9 +82,9 @@ static bool bias_is_a_matrix(const tsr__matmul_problem *p)
 }
 
 /* Returns the epilogue (TSR_MM_…) that the kernel for the last range of k should apply itself, or
- * 0. It converts to y's dtype, adds a bias and applies an activation. If k is
- * divided into few ranges, this is better than the separate dispatch of finish.c, although it needs
- * its own pipeline. */
+ * 0. It converts to y's dtype, adds a bias and applies an activation. If k is divided into few
+ * ranges, this is better than the separate dispatch of finish.c, although it needs its own
+ * pipeline. */
 static uint32_t finish_mode(const product_run *r)
 {
     const int64_t long_k = 2048;

@@ -193,9 +193,9 @@ static bool is_deep(const tsr__lavapipe_product *p)
 static tile long_tile(const tsr__lavapipe_product *p)
 {
     const uint64_t rows = rows_of(p), most = 6, fewer = TSR__LAVAPIPE_PANEL_LINES;
-    const bool fills = tsr__div_up_u64(rows, most) * most * 20 <=
-                       /* at most a twentieth more rows */
-                       tsr__div_up_u64(rows, fewer) * fewer * 21;
+    /* true if tiles of six rows cover at most a twentieth more rows than tiles of four */
+    const bool fills =
+        tsr__div_up_u64(rows, most) * most * 20 <= tsr__div_up_u64(rows, fewer) * fewer * 21;
 
     return (tile){p->panels || !fills ? (uint32_t)fewer : (uint32_t)most,
                   TSR__LAVAPIPE_PANEL_LINES};
@@ -524,7 +524,7 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
 }
 
 /* Emits the pieces for all complete ranges of `length` elements of k. Each dispatch adds one such
- * range to each of up to p->parts separate sums. */
+ * range to each of up to p->parts separate sums, or up to outer_parts() for an outer product. */
 static tsr_status emit_parts(const tsr__lavapipe_product *p, cursor *at, tile shape,
                              tsr__lavapipe_emit_fn emit, void *user)
 {

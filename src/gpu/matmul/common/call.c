@@ -72,8 +72,8 @@ void tsr__matmul_epilogue(const tsr__matmul_problem *p, struct tsr_matmul_push *
     push->mode = tsr__matmul_mode(p);
 }
 
-/* Returns which elements of y an invocation adds up (TSR_MM_SUM_…). On GPUs it is one element, so
- * that neighbouring invocations store neighbouring elements. */
+/* Returns which elements of y an invocation adds up (TSR_MM_SUM_…). On GPUs and lavapipe it is
+ * one element, so that neighbouring invocations store neighbouring elements. */
 static uint32_t sum_form(const tsr__matmul_call *call)
 {
     const tsr__matmul_problem *p = call->problem;
