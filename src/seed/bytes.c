@@ -1,6 +1,6 @@
 /* Saves a snapshot of all streams as bytes, and reads it. All integers are little-endian:
  *
- *     "TSRS"  version: u16  generator: u16  epoch: u64  streams: u32
+ *     "TSRM"  version: u16  generator: u16  epoch: u64  streams: u32
  *     for each stream: kind: u32  id: u32  seed: i64  size: u32  the output of tsr_rng_save
  *     checksum of everything before: u64 */
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #define STREAM_BYTES 20
 #define CHECKSUM_BYTES 8
 
-static const uint8_t magic[4] = {'T', 'S', 'R', 'S'};
+static const uint8_t magic[4] = {'T', 'S', 'R', 'M'};
 
 tsr_status tsr_seed_save(const tsr_seed_manager *manager, size_t capacity_bytes, void *data,
                          size_t *size_bytes)
@@ -108,7 +108,7 @@ static tsr_status read_header(const tsr_seed_manager *manager, const uint8_t *by
     TSR__REQUIRE(size >= HEADER_BYTES + CHECKSUM_BYTES,
                  "seed: snapshot: offset 0: %zu bytes are too few", size);
     TSR__REQUIRE(memcmp(bytes, magic, sizeof magic) == 0,
-                 "seed: snapshot: offset 0: it does not start with \"TSRS\"");
+                 "seed: snapshot: offset 0: it does not start with \"TSRM\"");
     unsigned version = tsr__get_u16(bytes + 4), kind = tsr__get_u16(bytes + 6);
     TSR__REQUIRE(version == VERSION, "seed: snapshot: offset 4: version %u is not %d", version,
                  VERSION);

@@ -8,6 +8,7 @@
 #include "sampler/kinds.h"
 #include "support/random.h"
 #include "support/refused.h"
+#include "tessera/seed.h"
 
 static tsr_sampler *create(int kind)
 {
@@ -469,6 +470,17 @@ START_TEST(bytes_that_are_not_a_state)
         tsr_sampler_resume(other, state, size), TSR_ERR_INVALID,
         "sampler resume: offset 18: the state's random sampler has num_samples = 40, this one "
         "has num_samples = 95");
+    tsr_seed_manager *manager = NULL; /* its snapshots have another format */
+    uint8_t snapshot[TSR_SAMPLER_STATE_BYTES];
+    size_t snapshot_size;
+    ck_assert_ok(tsr_seed_manager_create(tsr_seed_params(.rng = TSR_RNG_PHILOX), &manager));
+    ck_assert_ok(tsr_seed_global(manager, 1));
+    ck_assert_ok(tsr_seed_save(manager, sizeof snapshot, snapshot, &snapshot_size));
+    ck_assert_error(tsr_sampler_resume(sampler, snapshot, snapshot_size), TSR_ERR_INVALID,
+                    "sampler resume: offset 0: it does not start with \"TSRS\"");
+    ck_assert_error(tsr_seed_restore(manager, state, size), TSR_ERR_INVALID,
+                    "seed: snapshot: offset 0: it does not start with \"TSRM\"");
+    tsr_seed_manager_destroy(&manager);
     changed[4] = 2;
     changed[26]++;
     ck_assert_int_eq(tsr_sampler_resume(sampler, changed, size), TSR_ERR_INVALID);

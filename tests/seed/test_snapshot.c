@@ -234,7 +234,7 @@ START_TEST(bytes_that_are_not_a_snapshot)
         const char *text;
     } cases[] = {
         {0, 'T', 27, "seed: snapshot: offset 0: 27 bytes are too few"},
-        {0, 'X', 148, "seed: snapshot: offset 0: it does not start with \"TSRS\""},
+        {0, 'X', 148, "seed: snapshot: offset 0: it does not start with \"TSRM\""},
         {4, 2, 148, "seed: snapshot: offset 4: version 2 is not 1"},
         {6, 2, 148,
          "seed: snapshot: offset 6: its generators are dotnet, the manager's are philox"},
