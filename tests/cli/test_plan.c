@@ -469,7 +469,7 @@ START_TEST(says_which_predictions_hold)
                *const rank = "{\"gflops\": 9, \"memory_gbytes_per_second\": 1";
     static const struct {
         const char *processors[2], *says, *says_not;
-        int shared, unknown; /* how many of the 5 grids have such predictions */
+        int shared, unknown; /* how many of the grids have such predictions */
     } cases[] = {
         {{"2", "1"}, "\nthe best:\n", "share", 0, 0},
         {{"1", "1"},
@@ -491,6 +491,8 @@ START_TEST(says_which_predictions_hold)
          "too low",
          5,
          5},
+        /* the rank on right alone is predicted, although an equal rank on left is not */
+        {{"0.5", "2"}, "\nthe best:\n", "best: not predicted", 5, 5},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char text[800], path[160];

@@ -283,13 +283,22 @@ static pool pool_of(const plan_cluster *c, unsigned hosts, bool all)
     return out;
 }
 
-/* Returns whether an earlier rank has the same properties as this one. */
+/* Returns whether the time of this rank alone can be predicted. */
+static bool has_processor(const plan_cluster *c, int rank)
+{
+    return !plan_sharing_of(c, 1, &rank).is_part;
+}
+
+/* Returns whether an earlier rank has the same properties as this one, and its time alone can be
+ * predicted if that of this one can. */
 static bool is_known(const plan_cluster *c, int rank)
 {
     const plan_rank *r = &c->rank[rank];
+    const bool predicted = has_processor(c, rank);
     for (int i = 0; i < rank; i++)
-        if (c->rank[i].flops == r->flops && c->rank[i].bandwidth == r->bandwidth &&
-            c->rank[i].memory == r->memory && c->rank[i].layer_seconds == r->layer_seconds)
+        if (has_processor(c, i) >= predicted && c->rank[i].flops == r->flops &&
+            c->rank[i].bandwidth == r->bandwidth && c->rank[i].memory == r->memory &&
+            c->rank[i].layer_seconds == r->layer_seconds)
             return true;
     return false;
 }
