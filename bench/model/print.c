@@ -219,7 +219,7 @@ static void add_reals(json_t *object, const char *name, const double *values, in
 {
     json_t *array = cli_json_add_array(object, name);
     for (int i = 0; i < count; i++)
-        cli_json_append(array, json_real(values[i]));
+        cli_json_append_real(array, values[i]);
 }
 
 static void add_test(json_t *object, const bench_model_report *report, const bench_model_test *test)

@@ -31,7 +31,7 @@ static void add_samples(json_t *object, const char *name, const bench_samples *s
     cli_json_real(entry, "max", summary.max);
     json_t *all = cli_json_add_array(entry, "samples");
     for (int i = 0; i < samples->count; i++)
-        cli_json_append(all, json_real(samples->ns[i]));
+        cli_json_append_real(all, samples->ns[i]);
 }
 
 /* Adds the values of a row in its unit. "low" and "high" are the ends of the middle 80 % of the

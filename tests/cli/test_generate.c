@@ -5,6 +5,7 @@
 
 #include "cli/tool.h"
 #include "cli/tool_config.h"
+#include "shard/files.h"
 #include "support/check_main.h"
 
 #define MODEL TEST_DATA "/model/stories260K-f16.gguf"
@@ -65,6 +66,39 @@ START_TEST(json_has_ids_text_and_logits)
     ck_assert_uint_eq(json_array_size(sequences), 2);
     ck_assert_int_eq(strncmp(tool_text(json_array_get(sequences, 1), "text"), "Lily", 4), 0);
     json_decref(document);
+}
+END_TEST
+
+/* JSON has no infinity. The embedding of token 511 is 3e38 and zeros, so that its logit is -inf. */
+START_TEST(json_has_null_for_an_infinite_logit)
+{
+    enum { HEADER = 8 + 4856, ROW = 64 * sizeof(float), SIZE = 1044992 };
+    static char data[SIZE];
+    folder in = folder_create();
+    char path[160], arguments[256];
+    static const char *const names[] = {"config.json", "model.safetensors"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", FOLDER, names[i]);
+        FILE *file = fopen(path, "rb");
+        ck_assert_ptr_nonnull(file);
+        const size_t size = fread(data, 1, sizeof data, file);
+        fclose(file);
+        if (i == 1) {
+            float row[64] = {[5] = 3e38F};
+            ck_assert_uint_eq(size, SIZE);
+            memcpy(data + HEADER + 511 * ROW, row, ROW);
+        }
+        folder_write(&in, names[i], data, size, path);
+    }
+    snprintf(arguments, sizeof arguments,
+             "generate %s --ids 1 --greedy --max-tokens 1 --logits 1 --json", in.path);
+    json_t *document = tool_json(arguments, "tessera.generate");
+    const json_t *row = json_array_get(tool_member(document, "logits"), 0);
+    for (size_t v = 0; v < 512; v++)
+        ck_assert(v == 511 ? json_is_null(json_array_get(row, v))
+                           : json_is_real(json_array_get(row, v)));
+    json_decref(document);
+    folder_destroy(&in);
 }
 END_TEST
 
@@ -169,6 +203,7 @@ TESTS(generate)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, text_goes_in_and_out);
     tcase_add_test(tests, json_has_ids_text_and_logits);
+    tcase_add_test(tests, json_has_null_for_an_infinite_logit);
     tcase_add_test(tests, seeds_choose_texts);
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, a_full_disk_is_named);

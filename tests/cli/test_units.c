@@ -406,10 +406,15 @@ START_TEST(json_keeps_all_bits_and_replaces_invalid_text)
     cli_json_u64(object, "u", UINT64_MAX);
     cli_json_u64(object, "i", INT64_MAX);
     cli_json_real(object, "r", (double)INFINITY);
+    json_t *reals = cli_json_add_array(object, "a");
+    cli_json_append_real(reals, 0.5);
+    cli_json_append_real(reals, (double)-INFINITY);
+    cli_json_append_real(reals, (double)NAN);
     cli_json_text(object, "s", "a\"\xc2\xb5\n");
     cli_json_text(object, "t", "a\"\xc2\xb5\xff");
     char *text = json_dumps(object, JSON_COMPACT);
     ck_assert_str_eq(text, "{\"u\":\"18446744073709551615\",\"i\":9223372036854775807,\"r\":null,"
+                           "\"a\":[0.5,null,null],"
                            "\"s\":\"a\\\"\xc2\xb5\\n\",\"t\":\"a\\\"???\"}");
     free(text);
     json_decref(object);

@@ -74,14 +74,14 @@ static void add_sequence(json_t *object, const generate_summary *summary,
     cli_json_add(object, "finish", json_string(finish_of(result)));
     json_t *logs = cli_json_add_array(object, "log_probabilities");
     for (int64_t i = 0; i < result->count - result->prompt_count; i++)
-        cli_json_append(logs, json_real(result->log_probabilities[i]));
+        cli_json_append_real(logs, result->log_probabilities[i]);
     if (generate_chosen.logits == 0)
         return;
     json_t *rows = cli_json_add_array(object, "logits");
     for (int64_t r = 0; r < result->logit_rows; r++) {
         json_t *row = json_array();
         for (int64_t v = 0; v < vocabulary; v++)
-            cli_json_append(row, json_real((double)result->logits[r * vocabulary + v]));
+            cli_json_append_real(row, (double)result->logits[r * vocabulary + v]);
         cli_json_append(rows, row);
     }
 }

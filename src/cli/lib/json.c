@@ -63,9 +63,14 @@ void cli_json_u64(json_t *object, const char *name, uint64_t value)
                  value > INT64_MAX ? json_string(text) : json_integer((json_int_t)value));
 }
 
+static json_t *real_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
 void cli_json_real(json_t *object, const char *name, double value)
 {
-    cli_json_add(object, name, isfinite(value) ? json_real(value) : json_null());
+    cli_json_add(object, name, real_or_null(value));
 }
 
 void cli_json_text(json_t *object, const char *name, const char *text)
@@ -100,6 +105,11 @@ void cli_json_mend(json_t *value)
 void cli_json_append(json_t *array, json_t *value)
 {
     require(json_array_append_new(array, made(value)) == 0);
+}
+
+void cli_json_append_real(json_t *array, double value)
+{
+    cli_json_append(array, real_or_null(value));
 }
 
 json_t *cli_json_append_object(json_t *array)

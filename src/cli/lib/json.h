@@ -21,7 +21,7 @@ void cli_json_null(json_t *object, const char *name);
 void cli_json_bool(json_t *object, const char *name, bool value);
 /* A value above 2^63 - 1 is written as a decimal string. */
 void cli_json_u64(json_t *object, const char *name, uint64_t value);
-/* Adds a real number. Infinity and NaN are written as null. */
+/* Adds a real number. JSON has no infinity and no NaN, so they are written as null. */
 void cli_json_real(json_t *object, const char *name, double value);
 /* A driver may return text that is not UTF-8. In such a text, the bytes that are not ASCII are
  * replaced by question marks. */
@@ -33,6 +33,7 @@ void cli_json_mend(json_t *value);
 
 /* These functions add an element to an array, which owns the element. */
 void cli_json_append(json_t *array, json_t *value);
+void cli_json_append_real(json_t *array, double value); /* null as in cli_json_real */
 json_t *cli_json_append_object(json_t *array);
 
 /* Prints the document and a newline to standard output, and frees the document. */
