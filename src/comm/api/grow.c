@@ -1,6 +1,6 @@
 /* Creates a communicator of the ranks of an existing one and of processes that join. The old ranks
- * use their communicator as the bootstrap of the new one. One of them, the "host" of the newcomers,
- * also exchanges the data with the newcomers (bootstrap/join.c). */
+ * use their communicator as the bootstrap of the new one. One of them, the contact, also exchanges
+ * the data with the newcomers (bootstrap/join.c). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,8 +18,8 @@
 
 typedef struct growth {
     tsr_comm *comm;
-    int32_t host;        /* the old rank that the newcomers are connected to */
-    tsr__server *server; /* only on the host */
+    int32_t contact;     /* the old rank that the newcomers are connected to */
+    tsr__server *server; /* only on the contact */
     int newcomers;
     tsr__bootstrap_limit limit;
     uint64_t *room; /* [ranks of the new communicator], for confirm() */
@@ -28,7 +28,7 @@ typedef struct growth {
     tsr__error error;
 } growth;
 
-/* The status of a rank, or what the host reports about the newcomers. */
+/* The status of a rank, or what the contact reports about the newcomers. */
 typedef struct report {
     int32_t status;
     int32_t newcomers;
@@ -101,7 +101,7 @@ static tsr_status compare(growth *g, tsr_status mine, bool is_able, int32_t *low
     return TSR_OK;
 }
 
-/* On the host: sends the old ranks' contributions to the newcomers, in pieces that a message can
+/* On the contact: sends the old ranks' contributions to the newcomers, in pieces that a message can
  * hold, and receives the contributions of the newcomers with the first piece. */
 static tsr_status gather_from(growth *g, const uint8_t *old, uint64_t old_bytes, uint8_t *new,
                               uint64_t size_bytes)
@@ -139,12 +139,12 @@ static tsr_status gather_all(growth *g, const void *mine, uint64_t size_bytes, u
         told = make_report(done, 0);
     }
     if (status == TSR_OK)
-        status = broadcast(g, g->host, &told, sizeof told);
+        status = broadcast(g, g->contact, &told, sizeof told);
     g->has_ended = status != TSR_OK || told.status != TSR_OK;
     TSR__TRY(status);
     if (told.status != TSR_OK)
         return fail_as(&told);
-    status = broadcast(g, g->host, new, (uint64_t)g->newcomers * size_bytes);
+    status = broadcast(g, g->contact, new, (uint64_t)g->newcomers * size_bytes);
     g->has_ended = status != TSR_OK;
     return status;
 }
@@ -160,24 +160,24 @@ static int gather(void *user, const void *mine, uint64_t size_bytes, void *all)
     return 1;
 }
 
-/* Sets g->host to the lowest old rank that can listen at the address to which newcomers connect.
+/* Sets g->contact to the lowest old rank that can listen at the address to which newcomers connect.
  * `status` says whether this rank has failed before. */
-static tsr_status find_host(growth *g, const tsr__rendezvous_params *where, tsr_status status)
+static tsr_status find_contact(growth *g, const tsr__rendezvous_params *where, tsr_status status)
 {
     tsr__address address;
     const bool can =
         status == TSR_OK &&
         tsr__address_find(where->address, where->port, g->limit.deadline_ns, &address) == TSR_OK &&
         tsr__address_is_here(&address);
-    TSR__TRY(compare(g, status, can, &g->host));
-    if (g->host == INT32_MAX)
+    TSR__TRY(compare(g, status, can, &g->contact));
+    if (g->contact == INT32_MAX)
         return tsr__fail(
             TSR_ERR_IO, "no rank runs on the machine of MASTER_ADDR, '%.80s', where processes join",
             where->address);
     return TSR_OK;
 }
 
-/* On the host: waits until the newcomers have joined, and tells them their places. */
+/* On the contact: waits until the newcomers have joined, and tells them their places. */
 static tsr_status receive(growth *g, const tsr__rendezvous_params *where)
 {
     TSR__TRY(tsr__server_open_growing(where, &g->newcomers, &g->server));
@@ -229,13 +229,13 @@ static tsr_status create(growth *g, const tsr_comm_params *params, tsr_comm **ou
 static tsr_status grow(growth *g, tsr__rendezvous_params *where, const tsr_comm_params *params,
                        tsr_comm **out)
 {
-    TSR__TRY(find_host(g, where, tsr__rendezvous_from_environment(where)));
+    TSR__TRY(find_contact(g, where, tsr__rendezvous_from_environment(where)));
     report told = {0};
-    if (g->host == g->comm->rank) {
+    if (g->contact == g->comm->rank) {
         const tsr_status status = receive(g, where);
         told = make_report(status, g->newcomers);
     }
-    TSR__TRY(broadcast(g, g->host, &told, sizeof told));
+    TSR__TRY(broadcast(g, g->contact, &told, sizeof told));
     if (told.status != TSR_OK)
         return fail_as(&told);
     g->newcomers = told.newcomers;
@@ -259,7 +259,7 @@ tsr_status tsr_comm_grow(tsr_comm *comm, const tsr_comm_grow_params *params, tsr
     tsr__rendezvous_params where = {
         .grows = true, .size = 1 + count, .timeout_ns = timeout_ns, .handshake_ns = MARGIN_NS};
     growth g = {.comm = comm, .limit = tsr__bootstrap_limit_from_now(timeout_ns + MARGIN_NS)};
-    /* The other old ranks wait while the host waits for the newcomers. */
+    /* The other old ranks wait while the contact waits for the newcomers. */
     comm->timeout_ns = tsr__max_u64(like.timeout_ns, timeout_ns) + MARGIN_NS;
     const tsr_status status = grow(&g, &where, &like, out);
     comm->timeout_ns = like.timeout_ns;
