@@ -11,7 +11,7 @@
 typedef struct player {
     uint64_t at, end; /* the start of its current round, and the end of its steps */
     double now;       /* when the current round started */
-    int lane;         /* the processor of the rank */
+    int processor;    /* the processor of the rank */
 } player;
 
 typedef struct play_state {
@@ -22,9 +22,9 @@ typedef struct play_state {
     /* For each step that receives a message: when the message arrives. For each collective in
      * shared memory: when the rank reaches it. < 0: not known yet. */
     double *times;
-    uint64_t *match;   /* for each step that sends: the step that receives the message */
-    double *link_free; /* [hosts][hosts]: when the link has sent its last message */
-    double *lane_free; /* [size]: when each processor is free */
+    uint64_t *match;        /* for each step that sends: the step that receives the message */
+    double *link_free;      /* [hosts][hosts]: when the link has sent its last message */
+    double *processor_free; /* [size]: when each processor is free */
 } play_state;
 
 static uint64_t steps_of(const plan_group *g, tsr_collective kind, double bytes, int rank,
@@ -72,18 +72,18 @@ static int ranks_on(const plan_group *g, int host)
 }
 
 /* Assigns the ranks of each host to its processors in turn. */
-static void choose_lanes(const play_state *p)
+static void assign_processors(const play_state *p)
 {
     const plan_group *g = p->group;
     for (int i = 0; i < g->size; i++) {
         const int ranks = ranks_on(g, g->host[i]);
-        const int lanes = (int)fmax(ceil(ranks / crowd_of(g, g->host[i]) - 1e-9), 1);
+        const int processors = (int)fmax(ceil(ranks / crowd_of(g, g->host[i]) - 1e-9), 1);
         int before = 0, first = 0;
         for (int j = 0; j < i; j++)
             before += g->host[j] == g->host[i];
         while (g->host[first] != g->host[i])
             first++;
-        p->players[i].lane = first + before % lanes;
+        p->players[i].processor = first + before % processors;
     }
 }
 
@@ -104,12 +104,12 @@ static double take_turn(const play_state *p, int rank, double when, round_work w
         return when + work.copies;
     int mine = 0;
     for (int i = 0; i < g->size; i++)
-        mine += p->players[i].lane == p->players[rank].lane;
+        mine += p->players[i].processor == p->players[rank].processor;
     const plan_turns *turns = &g->turns[g->host[rank]];
     const bool sleeps = when - p->players[rank].now > PLAN_POLL_SECONDS;
     const double each = fmax(sleeps ? turns->asleep : turns->awake, work.messages) + work.copies,
                  groups = fmax(crowd_of(g, g->host[rank]) / mine, 1);
-    double *is_free = &p->lane_free[p->players[rank].lane];
+    double *is_free = &p->processor_free[p->players[rank].processor];
     const double start = fmax(when + (groups - 1) * each, *is_free);
     *is_free = start + groups * each;
     return start + work.copies;
@@ -293,7 +293,7 @@ double plan_collective_seconds(const plan_group *g, tsr_collective kind, double 
                     .players = cli_alloc(size, sizeof *p.players),
                     .first = cli_alloc(size + 1, sizeof *p.first),
                     .link_free = cli_alloc(hosts * hosts, sizeof *p.link_free),
-                    .lane_free = cli_alloc(size, sizeof *p.lane_free)};
+                    .processor_free = cli_alloc(size, sizeof *p.processor_free)};
     for (int i = 0; i < g->size; i++)
         p.first[i + 1] = p.first[i] + steps_of(g, kind, bytes, i, 0, NULL);
     const size_t all = (size_t)p.first[size];
@@ -308,7 +308,7 @@ double plan_collective_seconds(const plan_group *g, tsr_collective kind, double 
     for (size_t i = 0; i < all; i++)
         p.times[i] = -1;
     match_messages(&p);
-    choose_lanes(&p);
+    assign_processors(&p);
     const double seconds = play_all(&p);
     free(p.players);
     free(p.first);
@@ -316,6 +316,6 @@ double plan_collective_seconds(const plan_group *g, tsr_collective kind, double 
     free(p.times);
     free(p.match);
     free(p.link_free);
-    free(p.lane_free);
+    free(p.processor_free);
     return seconds;
 }
