@@ -58,7 +58,7 @@ static void match_messages(const play_state *p)
 }
 
 /* Returns the number of ranks for each processor of a host, at least 1. */
-static double crowd_of(const plan_group *g, int host)
+static double ranks_per_processor(const plan_group *g, int host)
 {
     return g->turns ? fmax(g->turns[host].ranks, 1) : 1;
 }
@@ -77,7 +77,8 @@ static void assign_processors(const play_state *p)
     const plan_group *g = p->group;
     for (int i = 0; i < g->size; i++) {
         const int ranks = ranks_on(g, g->host[i]);
-        const int processors = (int)fmax(ceil(ranks / crowd_of(g, g->host[i]) - 1e-9), 1);
+        const int processors =
+            (int)fmax(ceil(ranks / ranks_per_processor(g, g->host[i]) - 1e-9), 1);
         int before = 0, first = 0;
         for (int j = 0; j < i; j++)
             before += g->host[j] == g->host[i];
@@ -100,7 +101,7 @@ typedef struct round_work {
 static double take_turn(const play_state *p, int rank, double when, round_work work)
 {
     const plan_group *g = p->group;
-    if (crowd_of(g, g->host[rank]) <= 1)
+    if (ranks_per_processor(g, g->host[rank]) <= 1)
         return when + work.copies;
     int mine = 0;
     for (int i = 0; i < g->size; i++)
@@ -108,7 +109,7 @@ static double take_turn(const play_state *p, int rank, double when, round_work w
     const plan_turns *turns = &g->turns[g->host[rank]];
     const bool sleeps = when - p->players[rank].now > PLAN_POLL_SECONDS;
     const double each = fmax(sleeps ? turns->asleep : turns->awake, work.messages) + work.copies,
-                 groups = fmax(crowd_of(g, g->host[rank]) / mine, 1);
+                 groups = fmax(ranks_per_processor(g, g->host[rank]) / mine, 1);
     double *is_free = &p->processor_free[p->players[rank].processor];
     const double start = fmax(when + (groups - 1) * each, *is_free);
     *is_free = start + groups * each;
@@ -189,7 +190,7 @@ static const plan_memory_cost *memory_of(const plan_group *g, int rank)
 static double memory_latency(const plan_group *g, int rank, const tsr_comm_step *step)
 {
     const plan_memory_cost *memory = memory_of(g, rank);
-    if (memory && crowd_of(g, g->host[rank]) > 1)
+    if (memory && ranks_per_processor(g, g->host[rank]) > 1)
         return 0; /* the measured time to wait for a turn contains the latency */
     if (memory)
         return memory->latency * log2(step->ranks) / log2(memory->ranks);
@@ -208,7 +209,7 @@ static void add_work(const plan_group *g, int rank, const tsr_comm_step *step, r
     if (step->kind == TSR_COMM_STEP_MEMORY)
         sum->copies += memory ? plan_link_seconds(&memory->work, (double)step->bytes)
                               : (double)step->bytes / plan_link_bandwidth(inside);
-    else if (crowd_of(g, host) <= 1)
+    else if (ranks_per_processor(g, host) <= 1)
         return;
     else if (g->host[step->peer] != host && g->busy &&
              g->busy[host * g->hosts + g->host[step->peer]].count > 0)

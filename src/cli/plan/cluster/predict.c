@@ -406,7 +406,7 @@ void plan_predict(const plan_cluster *c, const plan_work *w, const plan_grid *g,
 plan_sharing plan_sharing_of(const plan_cluster *c, int count, const int *ranks)
 {
     plan_sharing worst = {.host = -1};
-    double crowd = 1;
+    double most = 1;
     for (int host = 0; host < c->hosts; host++) {
         const double processors = c->processors[host];
         const bool is_part = processors < 1;
@@ -414,9 +414,9 @@ plan_sharing plan_sharing_of(const plan_cluster *c, int count, const int *ranks)
         for (int i = 0; i < count; i++)
             there += c->rank[ranks[i]].host == host;
         if (processors <= 0 || there <= processors || is_part < worst.is_part ||
-            (is_part == worst.is_part && there / processors <= crowd))
+            (is_part == worst.is_part && there / processors <= most))
             continue;
-        crowd = there / processors;
+        most = there / processors;
         worst = (plan_sharing){host, there, is_part};
     }
     return worst;
