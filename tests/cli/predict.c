@@ -30,7 +30,7 @@ static void predict(const plan_cluster *cluster, char **bytes)
                               .links = cluster->links,
                               .turns = turns,
                               .memory = cluster->memory,
-                              .busy = cluster->busy};
+                              .message_work = cluster->message_work};
     for (; *bytes; bytes++)
         printf("%s %.1f\n", *bytes,
                1e6 * plan_collective_seconds(&group, TSR_COLLECTIVE_ALL_REDUCE, atof(*bytes)));

@@ -151,11 +151,11 @@ START_TEST(costs_of_turns)
                             5e-6 + 2 * 3e6 * 1e-9, 1e-9);
     /* Between hosts, the second rank of a processor waits while the first one uses it for a
      * message, if that takes longer than waking the second. */
-    static plan_link busy[16];
-    busy[1] = busy[4] = plan_link_of(20e-6, 1e9);
+    static plan_link message_work[16];
+    message_work[1] = message_work[4] = plan_link_of(20e-6, 1e9);
     g = group_of(4, two);
     g.turns = turns;
-    g.busy = busy;
+    g.message_work = message_work;
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 1e4),
                             A + 1e4 / B + 2 * (20e-6 + 5e-6) + 1e-6, 1e-9);
 }
@@ -493,7 +493,7 @@ START_TEST(reads_measured_hosts)
      * have */
     ck_assert_double_eq_tol(plan_link_seconds(&cluster.memory[0].work, 1008), 2e-6, 1e-12);
     ck_assert_int_eq(cluster.memory[1].work.count, 0);
-    ck_assert_double_eq_tol(plan_link_seconds(&cluster.busy[1], 508), 25e-6, 1e-12);
+    ck_assert_double_eq_tol(plan_link_seconds(&cluster.message_work[1], 508), 25e-6, 1e-12);
     plan_cluster_free(&cluster);
 }
 END_TEST

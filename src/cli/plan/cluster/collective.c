@@ -211,10 +211,10 @@ static void add_work(const plan_group *g, int rank, const tsr_comm_step *step, r
                               : (double)step->bytes / plan_link_bandwidth(inside);
     else if (ranks_per_processor(g, host) <= 1)
         return;
-    else if (g->host[step->peer] != host && g->busy &&
-             g->busy[host * g->hosts + g->host[step->peer]].count > 0)
-        sum->messages +=
-            plan_link_seconds(&g->busy[host * g->hosts + g->host[step->peer]], (double)step->bytes);
+    else if (g->host[step->peer] != host && g->message_work &&
+             g->message_work[host * g->hosts + g->host[step->peer]].count > 0)
+        sum->messages += plan_link_seconds(&g->message_work[host * g->hosts + g->host[step->peer]],
+                                           (double)step->bytes);
     else if (inside->count > 0)
         sum->copies += (double)step->bytes / 2 / plan_link_bandwidth(inside);
 }

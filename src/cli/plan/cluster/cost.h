@@ -63,7 +63,7 @@ typedef struct plan_group {
     const plan_memory_cost *memory; /* [hosts]; NULL: not measured */
     /* [hosts][hosts]: how long a message between two hosts keeps the processor of each of its ranks
      * busy; NULL, or count 0: not measured, and counts as 0 */
-    const plan_link *busy;
+    const plan_link *message_work;
 } plan_group;
 
 /* Returns the time of a collective, which is 0 for a single rank. `bytes` is the size of the

@@ -300,7 +300,7 @@ static bool read_cluster(const reader *r, const json_t *root)
         if (!read_host(r, json_array_get(hosts, i), (int)i))
             return false;
     c->links = cli_alloc((size_t)c->hosts * (size_t)c->hosts, sizeof *c->links);
-    c->busy = cli_alloc((size_t)c->hosts * (size_t)c->hosts, sizeof *c->busy);
+    c->message_work = cli_alloc((size_t)c->hosts * (size_t)c->hosts, sizeof *c->message_work);
     return read_inner_links(r, hosts) && read_links_between(r, root);
 }
 
@@ -314,7 +314,7 @@ typedef struct means {
 
 /* What the ranks of a job have measured. */
 typedef struct measured {
-    means *links, *busy; /* [hosts][hosts] */
+    means *links, *message_work; /* [hosts][hosts] */
 } measured;
 
 /* Adds the time of a message. Pairs of ranks on the same two hosts use the same link, so
@@ -457,7 +457,7 @@ static bool add_result(const reader *r, const json_t *result, const measured *to
     if (strcmp(name, "memory") == 0)
         return add_memory(r, result, seconds);
     if (strcmp(name, "message") == 0)
-        return add_pair(r, result, seconds, to->busy);
+        return add_pair(r, result, seconds, to->message_work);
     if (strcmp(name, "link") != 0)
         return true;
     *any = true;
@@ -482,8 +482,8 @@ static bool read_measured(const reader *r, const json_t *root, const measured *t
                          link->bytes[0]);
         if (link->count > 0)
             c->links[i] = *link;
-        if (to->busy[i].link.count > 1)
-            c->busy[i] = to->busy[i].link;
+        if (to->message_work[i].link.count > 1)
+            c->message_work[i] = to->message_work[i].link;
     }
     for (int i = 0; i < c->hosts; i++)
         if (c->memory[i].work.count == 1)
@@ -504,13 +504,13 @@ bool plan_cluster_read(const char *path, const char *links, plan_cluster *out,
     if (good && links) {
         const size_t pairs = (size_t)out->hosts * (size_t)out->hosts;
         const measured all = {.links = cli_alloc(pairs, sizeof *all.links),
-                              .busy = cli_alloc(pairs, sizeof *all.busy)};
+                              .message_work = cli_alloc(pairs, sizeof *all.message_work)};
         r.path = links;
         document = load(&r);
         good = document && read_measured(&r, document, &all);
         json_decref(document);
         free(all.links);
-        free(all.busy);
+        free(all.message_work);
         r.path = path;
     }
     for (int i = 0; good && i < out->hosts; i++) {
@@ -524,8 +524,8 @@ bool plan_cluster_read(const char *path, const char *links, plan_cluster *out,
 void plan_cluster_free(plan_cluster *cluster)
 {
     free(cluster->links);
-    free(cluster->busy);
-    cluster->links = cluster->busy = NULL;
+    free(cluster->message_work);
+    cluster->links = cluster->message_work = NULL;
 }
 
 int plan_cluster_host_ranks(const plan_cluster *cluster, int host)

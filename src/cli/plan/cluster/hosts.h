@@ -28,7 +28,7 @@ typedef struct plan_cluster {
     double awake_seconds[PLAN_MAX_HOSTS], asleep_seconds[PLAN_MAX_HOSTS]; /* see plan_turns */
     plan_rank rank[PLAN_MAX_CLUSTER_RANKS]; /* in the order of the hosts */
     plan_memory_cost memory[PLAN_MAX_HOSTS];
-    plan_link *busy;  /* [hosts][hosts], see plan_group */
+    plan_link *message_work; /* [hosts][hosts], see plan_group */
     plan_link *links; /* [hosts][hosts], symmetric; the diagonal has the links inside hosts */
 } plan_cluster;
 

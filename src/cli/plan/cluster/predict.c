@@ -86,7 +86,7 @@ static plan_group make_group(const plan_cluster *c, const plan_grid *g, int firs
                         .links = c->links,
                         .turns = turns,
                         .memory = c->memory,
-                        .busy = c->busy};
+                        .message_work = c->message_work};
 }
 
 static void free_group(plan_group *group)
