@@ -189,7 +189,7 @@ struct tsr__job {
     tsr__tombstone tombstones[TSR__TOMBSTONES];
     unsigned next_tombstone;
     bool has_tombstones; /* some tombstones have not expired */
-    tsr__kin kin;        /* what the ranks need to find each other after a failure */
+    tsr__roster roster;  /* what the ranks need to find each other after a failure */
 };
 
 #endif

@@ -99,7 +99,7 @@ void tsr__recovery_draw_seed(tsr__recovery *recovery)
 {
 }
 
-void tsr__kin_derive(tsr__kin *kin)
+void tsr__roster_derive(tsr__roster *roster)
 {
 }
 

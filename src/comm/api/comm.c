@@ -194,8 +194,8 @@ void tsr__job_end(tsr__job *job, uint64_t until_ns)
         tsr__request_release(job->unused);
         job->unused = next;
     }
-    tsr__free(job->kin.cards);
-    tsr__recovery_release(&job->kin.recovery);
+    tsr__free(job->roster.cards);
+    tsr__recovery_release(&job->roster.recovery);
     tsr__mailbox_close(&job->mailbox);
     tsr__free(job->is_near);
     tsr__free(job->node_of);

@@ -43,8 +43,8 @@ void tsr__job_end(tsr__job *job, uint64_t until_ns);
 /* The job from which a new job descends: its recovery, and its lineage if the new job continues it
  * (recovery/recovery.h). */
 typedef struct tsr__origin {
-    tsr__recovery *recovery; /* NULL: the new job descends from no other */
-    const tsr__kin *kin;     /* the key, lineage and generation; NULL: new ones */
+    tsr__recovery *recovery;   /* NULL: the new job descends from no other */
+    const tsr__roster *roster; /* the key, lineage and generation; NULL: new ones */
     /* If `confirms` is true, the ranks tell each other through the bootstrap that they have
      * succeeded before they use the new job; if `confirms_end` is true, also at the end. So all
      * ranks learn at once if one has failed. With both, either all ranks succeed or none, unless a

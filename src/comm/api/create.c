@@ -117,7 +117,7 @@ static tsr_status meet_all(tsr__job *job, const tsr__bootstrap_gathered *blocks,
     tsr__sharing_add(&sharing, &mine->processors);
     for (int i = 0; i < job->size; i++) {
         memcpy(&theirs, blocks->bytes + blocks->starts[i], sizeof theirs);
-        job->kin.cards[i] = theirs.card;
+        job->roster.cards[i] = theirs.card;
         if (i == job->rank)
             continue;
         if (job->size <= TSR__MANY_RANKS)
@@ -236,7 +236,7 @@ static tsr_status greet(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_comm
                      .network = space("/proc/self/ns/net"),
                      .ucx_is_chosen = tsr__env_text("UCX_TLS") != NULL,
                      .key = tsr__shm_regions_key(job->shm_regions),
-                     .card = job->kin.recovery->card,
+                     .card = job->roster.recovery->card,
                      .processors = tsr__processors_find()};
     TSR__TRY(exchange_greetings(job, bootstrap, limit, false, &mine, &blocks));
     tsr_status status = find_parted(&blocks, job->size, &mine, &found);
@@ -275,32 +275,32 @@ static tsr_status make_world(tsr__job *job, const tsr_comm_params *params, tsr_c
 static tsr_status prepare_recovery(tsr__job *job, const tsr__bootstrap_info *info,
                                    const tsr__origin *origin)
 {
-    tsr__kin *kin = &job->kin;
-    kin->cards = tsr__calloc((size_t)job->size, sizeof *kin->cards);
-    if (!kin->cards)
+    tsr__roster *roster = &job->roster;
+    roster->cards = tsr__calloc((size_t)job->size, sizeof *roster->cards);
+    if (!roster->cards)
         return TSR_ERR_NO_MEMORY;
     if (origin->recovery) {
-        kin->recovery = origin->recovery;
-        tsr__recovery_retain(kin->recovery);
+        roster->recovery = origin->recovery;
+        tsr__recovery_retain(roster->recovery);
     } else if (job->size > 1) {
-        TSR__TRY(tsr__recovery_open(info, &kin->recovery));
+        TSR__TRY(tsr__recovery_open(info, &roster->recovery));
     }
-    if (kin->recovery) {
-        tsr__recovery_draw_seed(kin->recovery);
-        kin->cards[job->rank] = kin->recovery->card;
+    if (roster->recovery) {
+        tsr__recovery_draw_seed(roster->recovery);
+        roster->cards[job->rank] = roster->recovery->card;
     }
     return TSR_OK;
 }
 
 static void set_lineage(tsr__job *job, const tsr__origin *origin)
 {
-    tsr__kin *kin = &job->kin;
-    if (origin->kin) {
-        memcpy(kin->key, origin->kin->key, sizeof kin->key);
-        kin->lineage = origin->kin->lineage;
-        kin->generation = origin->kin->generation;
+    tsr__roster *roster = &job->roster;
+    if (origin->roster) {
+        memcpy(roster->key, origin->roster->key, sizeof roster->key);
+        roster->lineage = origin->roster->lineage;
+        roster->generation = origin->roster->generation;
     } else {
-        tsr__kin_derive(kin);
+        tsr__roster_derive(roster);
     }
 }
 

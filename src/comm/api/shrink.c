@@ -16,7 +16,7 @@
 /* The state of a shrink: the ranks that may be left, and their last agreement. */
 typedef struct shrinking {
     tsr_comm *comm;
-    tsr__kin kin; /* the key, the lineage, and the present generation */
+    tsr__roster roster; /* the key, the lineage, and the present generation */
     tsr__member *members;
     int size;
     bool without_majority;
@@ -29,15 +29,16 @@ typedef struct shrinking {
 static void find_lineage(shrinking *s)
 {
     const tsr_comm *comm = s->comm;
-    const tsr__kin *kin = &comm->job->kin;
-    s->kin = *kin;
+    const tsr__roster *roster = &comm->job->roster;
+    s->roster = *roster;
     if (comm->id == 0)
         return;
-    uint64_t hash = tsr__hash(TSR__HASH_START, &kin->lineage, sizeof kin->lineage);
-    hash = tsr__hash(hash, &kin->generation, sizeof kin->generation);
+    uint64_t hash = tsr__hash(TSR__HASH_START, &roster->lineage, sizeof roster->lineage);
+    hash = tsr__hash(hash, &roster->generation, sizeof roster->generation);
     hash = tsr__hash(hash, &comm->id, sizeof comm->id);
-    s->kin.lineage = tsr__hash(hash, &kin->cards[comm->world_of[0]].uid, sizeof kin->cards[0].uid);
-    s->kin.generation = 0;
+    s->roster.lineage =
+        tsr__hash(hash, &roster->cards[comm->world_of[0]].uid, sizeof roster->cards[0].uid);
+    s->roster.generation = 0;
 }
 
 static tsr_status list_members(shrinking *s)
@@ -48,7 +49,8 @@ static tsr_status list_members(shrinking *s)
     if (!s->members)
         return TSR_ERR_NO_MEMORY;
     for (int i = 0; i < s->size; i++)
-        s->members[i] = (tsr__member){.card = comm->job->kin.cards[comm->world_of[i]], .rank = i};
+        s->members[i] =
+            (tsr__member){.card = comm->job->roster.cards[comm->world_of[i]], .rank = i};
     return TSR_OK;
 }
 
@@ -64,14 +66,15 @@ static void apply(shrinking *s, const tsr__decision *decision)
             s->members[count++] = s->members[i];
     }
     s->size = count;
-    s->kin.generation = decision->generation;
+    s->roster.generation = decision->generation;
 }
 
 /* Applies decisions from earlier calls on this communicator that failed after the decision. */
 static tsr_status apply_known(shrinking *s)
 {
     const tsr__decision *known;
-    while ((known = tsr__recovery_find(s->kin.recovery, s->kin.lineage, s->kin.generation + 1))) {
+    while ((known = tsr__recovery_find(s->roster.recovery, s->roster.lineage,
+                                       s->roster.generation + 1))) {
         if (known->without_me)
             return tsr__fail(TSR_ERR_PEER_LOST,
                              "the other ranks have gone on without this rank, which did not answer "
@@ -123,8 +126,9 @@ static tsr_status create(const shrinking *s, tsr__rendezvous *rendezvous, tsr_co
     const tsr_comm *comm = s->comm;
     const tsr_comm_params params = {.timeout_ns = comm->timeout_ns,
                                     .reproducible = comm->reproducible};
-    const tsr__origin origin = {
-        .recovery = s->kin.recovery, .kin = s->kin.recovery ? &s->kin : NULL, .confirms = true};
+    const tsr__origin origin = {.recovery = s->roster.recovery,
+                                .roster = s->roster.recovery ? &s->roster : NULL,
+                                .confirms = true};
     const uint64_t now = tsr__now_ns(), left = s->deadline_ns > now ? s->deadline_ns - now : 1;
     /* If a member does not take part after all, there must be time to agree again. */
     const tsr__bootstrap_limit limit = tsr__bootstrap_limit_from_now(left / 2 + 1);
@@ -140,10 +144,10 @@ static tsr_status agree(shrinking *s, tsr__rendezvous **rendezvous)
     const uint64_t now = tsr__now_ns();
     const uint64_t left = s->deadline_ns > now ? s->deadline_ns - now : 0;
     const tsr__decision *decision;
-    const tsr__agreement_params params = {.recovery = s->kin.recovery,
-                                          .key = s->kin.key,
-                                          .lineage = s->kin.lineage,
-                                          .generation = s->kin.generation,
+    const tsr__agreement_params params = {.recovery = s->roster.recovery,
+                                          .key = s->roster.key,
+                                          .lineage = s->roster.lineage,
+                                          .generation = s->roster.generation,
                                           .members = s->members,
                                           .size = s->size,
                                           .self = find_self(s),
@@ -203,7 +207,7 @@ static tsr_status check(const tsr_comm *comm, tsr_comm *const *out)
     TSR__TRY(tsr__job_refuse_child(comm->job, "shrink"));
     TSR__REQUIRE(!comm->was_shrunk, "shrink: this communicator has been shrunk already: shrink the "
                                     "communicator that this made");
-    const tsr__recovery *recovery = comm->job->kin.recovery;
+    const tsr__recovery *recovery = comm->job->roster.recovery;
     if (comm->size > 1 && recovery->listener < 0)
         return tsr__fail(TSR_ERR_UNSUPPORTED,
                          "shrink: this process cannot listen for the other ranks: %s",

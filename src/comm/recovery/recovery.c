@@ -179,21 +179,21 @@ void tsr__recovery_draw_seed(tsr__recovery *recovery)
     randombytes_buf(recovery->card.seed, sizeof recovery->card.seed);
 }
 
-void tsr__kin_derive(tsr__kin *kin)
+void tsr__roster_derive(tsr__roster *roster)
 {
     const char *token = tsr__env_text("TESSERA_TOKEN");
-    const uint8_t *seed = kin->cards[0].seed;
+    const uint8_t *seed = roster->cards[0].seed;
     static const char purpose[] = "tessera recovery key";
     uint8_t digest[TSR__WIRE_MAC];
     crypto_auth_hmacsha256_state mac;
     crypto_auth_hmacsha256_init(&mac, (const unsigned char *)(token ? token : ""),
                                 token ? strlen(token) : 0);
     crypto_auth_hmacsha256_update(&mac, (const unsigned char *)purpose, sizeof purpose);
-    crypto_auth_hmacsha256_update(&mac, seed, sizeof kin->cards[0].seed);
-    crypto_auth_hmacsha256_final(&mac, kin->key);
-    crypto_generichash(digest, sizeof digest, seed, sizeof kin->cards[0].seed, NULL, 0);
-    kin->lineage = tsr__wire_get_u64(digest);
-    kin->generation = 0;
+    crypto_auth_hmacsha256_update(&mac, seed, sizeof roster->cards[0].seed);
+    crypto_auth_hmacsha256_final(&mac, roster->key);
+    crypto_generichash(digest, sizeof digest, seed, sizeof roster->cards[0].seed, NULL, 0);
+    roster->lineage = tsr__wire_get_u64(digest);
+    roster->generation = 0;
 }
 
 /* Decisions ---------------------------------------------------------------------------------- */

@@ -50,13 +50,13 @@ typedef struct tsr__recovery {
 } tsr__recovery;
 
 /* What a job needs so that its ranks find each other after a failure. */
-typedef struct tsr__kin {
+typedef struct tsr__roster {
     tsr__recovery *recovery; /* NULL: the job has never had a second rank */
     tsr__card *cards;        /* [size] */
     uint8_t key[TSR__WIRE_MAC];
     uint64_t lineage;
     uint32_t generation;
-} tsr__kin;
+} tsr__roster;
 
 /* Starts to listen. A failure to listen is not an error: its reason is kept, and the communicator
  * cannot be shrunk. `info` says which networks the other ranks are on. */
@@ -69,7 +69,7 @@ void tsr__recovery_release(tsr__recovery **recovery);
 void tsr__recovery_draw_seed(tsr__recovery *recovery);
 /* Sets the key and the lineage of a job that descends from no other, from the card of rank 0. The
  * key also depends on TESSERA_TOKEN, so the card alone does not reveal it. */
-void tsr__kin_derive(tsr__kin *kin);
+void tsr__roster_derive(tsr__roster *roster);
 
 /* Returns the decision that made this generation, or NULL. */
 const tsr__decision *tsr__recovery_find(const tsr__recovery *recovery, uint64_t lineage,
