@@ -25,9 +25,9 @@ static uint64_t share_count(uint64_t total, int size, int rank)
     return tsr__even_start(total, size, rank + 1) - tsr__even_start(total, size, rank);
 }
 
-static tsr__span share_at(tsr__place place, uint64_t total, int size, int rank)
+static tsr__span share_at(tsr__array array, uint64_t total, int size, int rank)
 {
-    return tsr__span_of(place, tsr__even_start(total, size, rank), share_count(total, size, rank));
+    return tsr__span_of(array, tsr__even_start(total, size, rank), share_count(total, size, rank));
 }
 
 /* Handles a communicator of one rank. Combines even a single contribution, because combining

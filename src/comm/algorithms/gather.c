@@ -1,9 +1,9 @@
 /* Algorithms that move elements without combining them. */
 #include "comm/algorithms/algorithms.h"
 
-static tsr__span block_at(tsr__place place, const tsr__blocks *blocks, int rank)
+static tsr__span block_at(tsr__array array, const tsr__blocks *blocks, int rank)
 {
-    return tsr__span_of(place, tsr__block_start(blocks, rank), tsr__block_count(blocks, rank));
+    return tsr__span_of(array, tsr__block_start(blocks, rank), tsr__block_count(blocks, rank));
 }
 
 /* Returns where the blocks of leaf `at` start in memory or, if `blocks` is NULL, the share at
@@ -178,7 +178,7 @@ void tsr__algorithm_scatter(tsr__schedule *schedule, int size, int rank, const t
 void tsr__algorithm_all_to_all(tsr__schedule *schedule, int size, int rank, const tsr__blocks *send,
                                const tsr__blocks *recv, bool in_place)
 {
-    tsr__place from = TSR__AT_SEND;
+    tsr__array from = TSR__AT_SEND;
     if (in_place) {
         const uint64_t total = tsr__block_start(send, size);
         tsr__schedule_copy(

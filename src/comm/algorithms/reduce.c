@@ -2,12 +2,12 @@
 #include "comm/algorithms/algorithms.h"
 
 /* This rank's partial result. Before the first combination it is the caller's input; afterwards it
- * is in `own`. Element i of the operation is at index base + i of the place where the partial
- * result is. */
+ * is in `own`. Element i of the operation is at index base + i of the array that has the partial
+ * result. */
 typedef struct partial {
     tsr__schedule *schedule;
     const tsr__tree *tree;
-    tsr__place now, own; /* `now` is where the partial result is: TSR__AT_SEND or `own` */
+    tsr__array now, own; /* `now` has the partial result: TSR__AT_SEND or `own` */
     uint64_t now_base, own_base;
     uint64_t incoming; /* the position in TEMP that receives another rank's partial result */
 } partial;

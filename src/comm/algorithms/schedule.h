@@ -15,14 +15,14 @@
 #include "comm/algorithms/tree.h"
 #include "tessera/base.h"
 
-typedef enum tsr__place {
+typedef enum tsr__array {
     TSR__AT_SEND, /* the caller's input, which is only read */
     TSR__AT_RECV, /* the caller's output, which may be the input or a part of it */
     TSR__AT_TEMP  /* temp_count elements of temporary memory */
-} tsr__place;
+} tsr__array;
 
 typedef struct tsr__span {
-    tsr__place place;
+    tsr__array array;
     uint64_t start, count;
 } tsr__span;
 
@@ -77,9 +77,9 @@ typedef struct tsr__schedule {
 void tsr__schedule_reset(tsr__schedule *schedule);
 void tsr__schedule_finish(tsr__schedule *schedule);
 
-static inline tsr__span tsr__span_of(tsr__place place, uint64_t start, uint64_t count)
+static inline tsr__span tsr__span_of(tsr__array array, uint64_t start, uint64_t count)
 {
-    return (tsr__span){place, start, count};
+    return (tsr__span){array, start, count};
 }
 
 void tsr__schedule_send(tsr__schedule *schedule, int peer, tsr__span from);

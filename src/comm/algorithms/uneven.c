@@ -48,12 +48,12 @@ static int add_bounds(tsr__schedule *schedule, const tsr__levels *levels, const 
 }
 
 /* Returns this rank's elements after the inner step, counted from `base`. */
-static tsr__span own_span(const tsr__levels *levels, const tsr__positions *of, tsr__place place,
+static tsr__span own_span(const tsr__levels *levels, const tsr__positions *of, tsr__array array,
                           uint64_t base)
 {
     const uint64_t start = start_after_inner(of, levels, levels->tree.rank, false);
     const uint64_t end = start_after_inner(of, levels, levels->tree.rank, true);
-    return tsr__span_of(place, base + start, end - start);
+    return tsr__span_of(array, base + start, end - start);
 }
 
 /* All-reduce ----------------------------------------------------------------------------------- */
@@ -179,9 +179,9 @@ void tsr__uneven_reduce_scatter(tsr__schedule *schedule, const tsr__levels *leve
 
 /* All-gather ----------------------------------------------------------------------------------- */
 
-static tsr__span block_at(tsr__place place, const tsr__blocks *blocks, int rank)
+static tsr__span block_at(tsr__array array, const tsr__blocks *blocks, int rank)
 {
-    return tsr__span_of(place, tsr__block_start(blocks, rank), tsr__block_count(blocks, rank));
+    return tsr__span_of(array, tsr__block_start(blocks, rank), tsr__block_count(blocks, rank));
 }
 
 static void gather_inside(tsr__schedule *schedule, const tsr__levels *levels,

@@ -9,8 +9,8 @@
 
 static const uint8_t *read_at(const tsr_request *request, tsr__span span)
 {
-    const uint8_t *start = span.place == TSR__AT_SEND   ? request->send
-                           : span.place == TSR__AT_RECV ? request->recv
+    const uint8_t *start = span.array == TSR__AT_SEND   ? request->send
+                           : span.array == TSR__AT_RECV ? request->recv
                                                         : request->temp;
     return start ? start + span.start * request->element_bytes : NULL;
 }
@@ -18,7 +18,7 @@ static const uint8_t *read_at(const tsr_request *request, tsr__span span)
 /* Steps never write to the caller's input. */
 static uint8_t *write_at(const tsr_request *request, tsr__span span)
 {
-    uint8_t *start = span.place == TSR__AT_RECV ? request->recv : request->temp;
+    uint8_t *start = span.array == TSR__AT_RECV ? request->recv : request->temp;
     return start ? start + span.start * request->element_bytes : NULL;
 }
 

@@ -45,11 +45,11 @@ static uint64_t mix(uint64_t x)
 
 static element *memory_of(sim_rank *rank, tsr__span span)
 {
-    uint64_t limit = span.place == TSR__AT_SEND   ? rank->send_count
-                     : span.place == TSR__AT_RECV ? rank->recv_count
+    uint64_t limit = span.array == TSR__AT_SEND   ? rank->send_count
+                     : span.array == TSR__AT_RECV ? rank->recv_count
                                                   : rank->schedule.temp_count;
-    element *start = span.place == TSR__AT_SEND   ? rank->send
-                     : span.place == TSR__AT_RECV ? rank->recv
+    element *start = span.array == TSR__AT_SEND   ? rank->send
+                     : span.array == TSR__AT_RECV ? rank->recv
                                                   : rank->temp;
     ck_assert(span.start <= limit && span.count <= limit - span.start);
     return start + span.start;
