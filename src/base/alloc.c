@@ -47,6 +47,17 @@ tsr_status tsr__grow(void **array, size_t *capacity, size_t needed, size_t size)
     return TSR_OK;
 }
 
+tsr_status tsr__bytes_append(tsr__bytes *to, const void *bytes, size_t size)
+{
+    void *data = to->data;
+    TSR__TRY(tsr__grow(&data, &to->capacity, to->size + size, 1));
+    to->data = data;
+    if (size > 0)
+        memcpy(to->data + to->size, bytes, size);
+    to->size += size;
+    return TSR_OK;
+}
+
 char *tsr__strdup(const char *text)
 {
     size_t size = strlen(text) + 1;

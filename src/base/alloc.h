@@ -15,6 +15,14 @@ void *tsr__calloc(size_t count, size_t size) TSR_NODISCARD;
  * the array and its capacity do not change. */
 tsr_status tsr__grow(void **array, size_t *capacity, size_t needed, size_t size) TSR_NODISCARD;
 
+/* Bytes that are appended one after the other. {0} is empty. The owner must free `data`. */
+typedef struct tsr__bytes {
+    uint8_t *data;
+    size_t size, capacity;
+} tsr__bytes;
+/* On failure nothing changes. */
+tsr_status tsr__bytes_append(tsr__bytes *to, const void *bytes, size_t size) TSR_NODISCARD;
+
 /* Returns a copy of `text`. Returns NULL and records the error if there is not enough memory. */
 char *tsr__strdup(const char *text) TSR_NODISCARD;
 

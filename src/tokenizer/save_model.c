@@ -9,46 +9,30 @@
 
 static const char format[] = "tokenizer.model";
 
-typedef struct message {
-    uint8_t *data;
-    size_t size, capacity;
-} message;
-
-static tsr_status put(message *m, const void *bytes, size_t size)
-{
-    void *data = m->data;
-    TSR__TRY(tsr__grow(&data, &m->capacity, m->size + size, 1));
-    m->data = data;
-    if (size > 0)
-        memcpy(m->data + m->size, bytes, size);
-    m->size += size;
-    return TSR_OK;
-}
-
-static tsr_status put_varint(message *m, uint64_t value)
+static tsr_status put_varint(tsr__bytes *m, uint64_t value)
 {
     uint8_t bytes[10];
     size_t size = 0;
     for (; value >= 0x80; value >>= 7)
         bytes[size++] = (uint8_t)(value | 0x80);
     bytes[size++] = (uint8_t)value;
-    return put(m, bytes, size);
+    return tsr__bytes_append(m, bytes, size);
 }
 
-static tsr_status put_number(message *m, uint64_t field, int64_t value)
+static tsr_status put_number(tsr__bytes *m, uint64_t field, int64_t value)
 {
     TSR__TRY(put_varint(m, field << 3 | TSR__WIRE_NUMBER));
     return put_varint(m, (uint64_t)value);
 }
 
-static tsr_status put_bytes(message *m, uint64_t field, const void *bytes, size_t size)
+static tsr_status put_bytes(tsr__bytes *m, uint64_t field, const void *bytes, size_t size)
 {
     TSR__TRY(put_varint(m, field << 3 | TSR__WIRE_BYTES));
     TSR__TRY(put_varint(m, size));
-    return put(m, bytes, size);
+    return tsr__bytes_append(m, bytes, size);
 }
 
-static tsr_status put_piece(const tsr_tokenizer *t, int32_t id, message *part, message *m)
+static tsr_status put_piece(const tsr_tokenizer *t, int32_t id, tsr__bytes *part, tsr__bytes *m)
 {
     const tsr__token *token = &t->vocabulary.tokens[id];
     uint8_t score[4];
@@ -57,12 +41,12 @@ static tsr_status put_piece(const tsr_tokenizer *t, int32_t id, message *part, m
     TSR__TRY(put_bytes(part, TSR__PIECE_TEXT, tsr__token_spelling(&t->vocabulary, id),
                        token->spelling_size));
     TSR__TRY(put_varint(part, TSR__PIECE_SCORE << 3 | TSR__WIRE_32));
-    TSR__TRY(put(part, score, sizeof score));
+    TSR__TRY(tsr__bytes_append(part, score, sizeof score));
     TSR__TRY(put_number(part, TSR__PIECE_TYPE, token->type));
     return put_bytes(m, TSR__MODEL_PIECE, part->data, part->size);
 }
 
-static tsr_status put_parameters(const tsr_tokenizer *t, message *part, message *m)
+static tsr_status put_parameters(const tsr_tokenizer *t, tsr__bytes *part, tsr__bytes *m)
 {
     static const char name[] = "identity";
     const struct {
@@ -89,7 +73,7 @@ static tsr_status put_parameters(const tsr_tokenizer *t, message *part, message 
     return put_bytes(m, TSR__MODEL_NORMALIZER, part->data, part->size);
 }
 
-static tsr_status put_all(const tsr_tokenizer *t, message *part, message *m)
+static tsr_status put_all(const tsr_tokenizer *t, tsr__bytes *part, tsr__bytes *m)
 {
     for (size_t i = 0; i < t->vocabulary.count; i++)
         TSR__TRY(put_piece(t, (int32_t)i, part, m));
@@ -115,7 +99,7 @@ static tsr_status check(const tsr_tokenizer *t)
 
 tsr_status tsr__tokenizer_save_model(const tsr_tokenizer *t, char **out, size_t *size)
 {
-    message all = {0}, part = {0};
+    tsr__bytes all = {0}, part = {0};
     if (t->kind != TSR_TOKENIZER_SPM)
         return tsr__tokenizer_cannot(format, "merges without scores");
     TSR__TRY(check(t));

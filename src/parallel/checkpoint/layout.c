@@ -17,57 +17,42 @@
 static const char *const dtype_names[] = {"?",   "F32", "F16", "BF16", "I32",
                                           "U32", "I64", "U8",  "F64"};
 
-typedef struct text {
-    char *data;
-    size_t size, capacity;
-} text;
-
-static tsr_status append(text *to, const char *data, size_t size)
-{
-    void *memory = to->data;
-    TSR__TRY(tsr__grow(&memory, &to->capacity, to->size + size, 1));
-    to->data = memory;
-    memcpy(to->data + to->size, data, size);
-    to->size += size;
-    return TSR_OK;
-}
-
-static tsr_status append_format(text *to, const char *format, ...) TSR__PRINTF(2, 3);
-static tsr_status append_format(text *to, const char *format, ...)
+static tsr_status append_format(tsr__bytes *to, const char *format, ...) TSR__PRINTF(2, 3);
+static tsr_status append_format(tsr__bytes *to, const char *format, ...)
 {
     char line[128];
     va_list arguments;
     va_start(arguments, format);
     int size = vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    return append(to, line, (size_t)size);
+    return tsr__bytes_append(to, line, (size_t)size);
 }
 
 /* Appends one character of a JSON string, and escapes the character if JSON requires that. */
-static tsr_status append_escaped(text *to, char c)
+static tsr_status append_escaped(tsr__bytes *to, char c)
 {
     static const char known[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
     const char *found = strchr(known, c);
     if (!found)
         return append_format(to, "\\u%04x", (unsigned)c);
-    TSR__TRY(append(to, "\\", 1));
-    return append(to, letters + (found - known), 1);
+    TSR__TRY(tsr__bytes_append(to, "\\", 1));
+    return tsr__bytes_append(to, letters + (found - known), 1);
 }
 
 /* Appends a JSON string. The caller has checked that `string` is UTF-8. */
-static tsr_status append_string(text *to, const char *string)
+static tsr_status append_string(tsr__bytes *to, const char *string)
 {
-    TSR__TRY(append(to, "\"", 1));
+    TSR__TRY(tsr__bytes_append(to, "\"", 1));
     for (const char *at = string; *at;) {
         size_t plain = 0;
         while ((unsigned char)at[plain] >= 0x20 && at[plain] != '"' && at[plain] != '\\')
             plain++;
-        TSR__TRY(append(to, at, plain));
+        TSR__TRY(tsr__bytes_append(to, at, plain));
         at += plain;
         if (*at)
             TSR__TRY(append_escaped(to, *at++));
     }
-    return append(to, "\"", 1);
+    return tsr__bytes_append(to, "\"", 1);
 }
 
 static tsr_status check_pair(const char *who, const char *key, const char *value)
@@ -81,15 +66,15 @@ static tsr_status check_pair(const char *who, const char *key, const char *value
 }
 
 /* Appends room for the checksums of the header and of `count` tensors, filled with zeros. */
-static tsr_status append_checksums(text *to, int count)
+static tsr_status append_checksums(tsr__bytes *to, int count)
 {
     TSR__TRY(append_format(to, ",\"" TSR__CHECKSUM_KEY "\":\""));
     for (int i = 0; i < count + 1; i++)
-        TSR__TRY(append(to, "00000000", 8));
-    return append(to, "\"", 1);
+        TSR__TRY(tsr__bytes_append(to, "00000000", 8));
+    return tsr__bytes_append(to, "\"", 1);
 }
 
-static tsr_status append_metadata(const char *who, text *to, const char *const *metadata)
+static tsr_status append_metadata(const char *who, tsr__bytes *to, const char *const *metadata)
 {
     static const char *const none[] = {NULL};
     bool format = false;
@@ -104,18 +89,18 @@ static tsr_status append_metadata(const char *who, text *to, const char *const *
                      "%s: the metadata '%s' is written by the library", who, metadata[i]);
         format = format || strcmp(metadata[i], "format") == 0;
         TSR__TRY(append_string(to, metadata[i]));
-        TSR__TRY(append(to, ":", 1));
+        TSR__TRY(tsr__bytes_append(to, ":", 1));
         TSR__TRY(append_string(to, metadata[i + 1]));
         if (metadata[i + 2] || !format)
-            TSR__TRY(append(to, ",", 1));
+            TSR__TRY(tsr__bytes_append(to, ",", 1));
     }
     return format ? TSR_OK : append_format(to, "\"format\":\"pt\"");
 }
 
-static tsr_status append_entry(text *to, const tsr_checkpoint_entry *entry, uint64_t start,
+static tsr_status append_entry(tsr__bytes *to, const tsr_checkpoint_entry *entry, uint64_t start,
                                uint64_t end)
 {
-    TSR__TRY(append(to, ",", 1));
+    TSR__TRY(tsr__bytes_append(to, ",", 1));
     TSR__TRY(append_string(to, entry->name));
     TSR__TRY(append_format(to, ":{\"dtype\":\"%s\",\"shape\":[", dtype_names[entry->dtype]));
     for (int d = 0; d < entry->ndim; d++)
@@ -125,7 +110,7 @@ static tsr_status append_entry(text *to, const tsr_checkpoint_entry *entry, uint
 
 /* Appends the entries whose elements have `width` bytes. The caller starts with the largest
  * width. */
-static tsr_status append_width(const char *who, text *to, uint64_t width, int count,
+static tsr_status append_width(const char *who, tsr__bytes *to, uint64_t width, int count,
                                const tsr_checkpoint_entry *entries, uint64_t *end, int *written,
                                tsr__checkpoint_layout *layout)
 {
@@ -144,7 +129,7 @@ static tsr_status append_width(const char *who, text *to, uint64_t width, int co
 }
 
 static tsr_status fill(const char *who, int count, const tsr_checkpoint_entry *entries,
-                       const char *const *metadata, bool checksums, text *to,
+                       const char *const *metadata, bool checksums, tsr__bytes *to,
                        tsr__checkpoint_layout *layout)
 {
     uint64_t end = 0;
@@ -154,16 +139,16 @@ static tsr_status fill(const char *who, int count, const tsr_checkpoint_entry *e
     layout->order = layout->at_bytes ? tsr__calloc((size_t)count, sizeof *layout->order) : NULL;
     if (!layout->order)
         return TSR_ERR_NO_MEMORY;
-    TSR__TRY(append(to, "01234567", sizeof length));
+    TSR__TRY(tsr__bytes_append(to, "01234567", sizeof length));
     TSR__TRY(append_metadata(who, to, metadata));
     if (checksums)
         TSR__TRY(append_checksums(to, count));
-    TSR__TRY(append(to, "}", 1));
+    TSR__TRY(tsr__bytes_append(to, "}", 1));
     for (uint64_t width = 8; width > 0; width /= 2)
         TSR__TRY(append_width(who, to, width, count, entries, &end, &written, layout));
-    TSR__TRY(append(to, "}", 1));
+    TSR__TRY(tsr__bytes_append(to, "}", 1));
     while (to->size % ALIGN != 0)
-        TSR__TRY(append(to, " ", 1));
+        TSR__TRY(tsr__bytes_append(to, " ", 1));
     TSR__REQUIRE(to->size - sizeof length <= TSR__MAX_HEADER,
                  "%s: a header of %zu bytes is more than the %" PRIu64 " allowed", who,
                  to->size - sizeof length, TSR__MAX_HEADER);
@@ -181,10 +166,10 @@ tsr_status tsr__checkpoint_lay_out(const char *who, int count, const tsr_checkpo
                                    const char *const *metadata, bool checksums,
                                    tsr__checkpoint_layout *out)
 {
-    text header = {0};
+    tsr__bytes header = {0};
     tsr__checkpoint_layout layout = {0};
     tsr_status status = fill(who, count, entries, metadata, checksums, &header, &layout);
-    layout.header = header.data;
+    layout.header = (char *)header.data;
     if (status != TSR_OK) {
         tsr__checkpoint_layout_finish(&layout);
         return status;

@@ -21,35 +21,24 @@ void tsr__gguf_writer_finish(tsr__gguf_writer *w)
     *w = (tsr__gguf_writer){0};
 }
 
-static tsr_status put(tsr__gguf_part *part, const void *bytes, size_t size)
-{
-    void *data = part->data;
-    TSR__TRY(tsr__grow(&data, &part->capacity, part->size + size, 1));
-    part->data = data;
-    if (size > 0)
-        memcpy(part->data + part->size, bytes, size);
-    part->size += size;
-    return TSR_OK;
-}
-
-static tsr_status put_u32(tsr__gguf_part *part, uint32_t value)
+static tsr_status put_u32(tsr__bytes *part, uint32_t value)
 {
     uint8_t bytes[4];
     tsr__put_u32(bytes, value);
-    return put(part, bytes, sizeof bytes);
+    return tsr__bytes_append(part, bytes, sizeof bytes);
 }
 
-static tsr_status put_u64(tsr__gguf_part *part, uint64_t value)
+static tsr_status put_u64(tsr__bytes *part, uint64_t value)
 {
     uint8_t bytes[8];
     tsr__put_u64(bytes, value);
-    return put(part, bytes, sizeof bytes);
+    return tsr__bytes_append(part, bytes, sizeof bytes);
 }
 
-static tsr_status put_text(tsr__gguf_part *part, const char *text, size_t size)
+static tsr_status put_text(tsr__bytes *part, const char *text, size_t size)
 {
     TSR__TRY(put_u64(part, size));
-    return put(part, text, size);
+    return tsr__bytes_append(part, text, size);
 }
 
 /* Metadata ------------------------------------------------------------------------------------- */
@@ -77,7 +66,7 @@ tsr_status tsr__gguf_put_bool(tsr__gguf_writer *w, const char *key, bool value)
 {
     const uint8_t byte = value;
     TSR__TRY(put_key(w, key, TSR__GGUF_BOOL));
-    return put(&w->metadata, &byte, 1);
+    return tsr__bytes_append(&w->metadata, &byte, 1);
 }
 
 tsr_status tsr__gguf_put_string(tsr__gguf_writer *w, const char *key, const char *text, size_t size)

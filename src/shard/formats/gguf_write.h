@@ -6,19 +6,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/alloc.h"
 #include "base/error.h"
 #include "tessera/shard.h"
 
 #define TSR__GGUF_ALIGNMENT 32 /* the alignment of the weights in bytes */
 
-typedef struct tsr__gguf_part {
-    uint8_t *data;
-    size_t size, capacity;
-} tsr__gguf_part;
-
 /* A header that is being built. {0} is an empty header. */
 typedef struct tsr__gguf_writer {
-    tsr__gguf_part metadata, tensors;
+    tsr__bytes metadata, tensors;
     uint64_t metadata_count, tensor_count;
     uint64_t weights_bytes; /* where the next tensor starts, from the start of the weights */
 } tsr__gguf_writer;
