@@ -17,6 +17,15 @@ tsr_sampler *tsr__sampler_new(const tsr__sampler_class *class_, size_t size_byte
     return sampler;
 }
 
+tsr_status tsr__sampler_created(tsr_status status, tsr_sampler *sampler, tsr_sampler **out)
+{
+    if (status == TSR_OK)
+        *out = sampler;
+    else
+        tsr_sampler_destroy(&sampler);
+    return status;
+}
+
 void tsr_sampler_destroy(tsr_sampler **sampler)
 {
     if (sampler == NULL || *sampler == NULL)

@@ -162,6 +162,11 @@ struct tsr_sampler {
  * the name and one reference. Returns NULL and records the error if there is not enough memory. */
 tsr_sampler *tsr__sampler_new(const tsr__sampler_class *class_, size_t size_bytes) TSR_NODISCARD;
 
+/* Ends the creation of a sampler, which has had the result `status`: gives the sampler, or destroys
+ * it if there was an error. Returns `status`. */
+tsr_status tsr__sampler_created(tsr_status status, tsr_sampler *sampler,
+                                tsr_sampler **out) TSR_NODISCARD;
+
 /* Adds a reference, which tsr_sampler_destroy releases. */
 tsr_sampler *tsr__sampler_retain(tsr_sampler *sampler);
 

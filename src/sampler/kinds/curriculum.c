@@ -147,12 +147,5 @@ tsr_status tsr_sampler_create_curriculum(const tsr_sampler_curriculum_params *pa
     self->samples = samples;
     self->seed = (uint64_t)params->seed;
     self->max_epochs = params->max_epochs;
-    tsr_status status = prepare(self, params->difficulties);
-    if (status == TSR_OK) {
-        *out = &self->base;
-    } else {
-        tsr_sampler *made = &self->base;
-        tsr_sampler_destroy(&made);
-    }
-    return status;
+    return tsr__sampler_created(prepare(self, params->difficulties), &self->base, out);
 }

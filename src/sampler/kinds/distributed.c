@@ -391,13 +391,7 @@ tsr_status tsr_sampler_create_distributed(const tsr_sampler_distributed_params *
     self->partition.rank = (uint64_t)rank;
     self->partition.tail = params->tail;
     self->partition.split = params->split;
-    tsr_status status = prepare(params, self);
-    tsr_sampler *made = &self->base;
-    if (status == TSR_OK)
-        *out = made;
-    else
-        tsr_sampler_destroy(&made);
-    return status;
+    return tsr__sampler_created(prepare(params, self), &self->base, out);
 }
 
 tsr_status tsr_sampler_distributed_info(const tsr_sampler *sampler, tsr_distributed_info *out)

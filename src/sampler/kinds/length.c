@@ -98,11 +98,5 @@ tsr_status tsr_sampler_create_length_sorted(const tsr_sampler_length_sorted_para
     tsr_status status = tsr__sorted(params->lengths, params->count, &self->items);
     if (status == TSR_OK)
         status = set_epoch(&self->base, 0);
-    if (status == TSR_OK) {
-        *out = &self->base;
-    } else {
-        tsr_sampler *made = &self->base;
-        tsr_sampler_destroy(&made);
-    }
-    return status;
+    return tsr__sampler_created(status, &self->base, out);
 }

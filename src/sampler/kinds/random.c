@@ -185,10 +185,6 @@ tsr_status tsr_sampler_create_random(const tsr_sampler_random_params *params, ts
     if (status == TSR_OK) {
         add_params(self, params);
         tsr__order_key((uint64_t)params->seed, 0, 0, &self->keys);
-        *out = &self->base;
-    } else {
-        tsr_sampler *made = &self->base;
-        tsr_sampler_destroy(&made);
     }
-    return status;
+    return tsr__sampler_created(status, &self->base, out);
 }

@@ -172,12 +172,5 @@ tsr_status tsr_sampler_create_stratified(const tsr_sampler_stratified_params *pa
     self->count = params->count;
     self->seed = (uint64_t)params->seed;
     self->order = params->order;
-    tsr_status status = prepare(self, params->labels);
-    if (status == TSR_OK) {
-        *out = &self->base;
-    } else {
-        tsr_sampler *made = &self->base;
-        tsr_sampler_destroy(&made);
-    }
-    return status;
+    return tsr__sampler_created(prepare(self, params->labels), &self->base, out);
 }

@@ -102,11 +102,5 @@ tsr_status tsr_sampler_create_subset(const tsr_sampler_subset_params *params, ts
     subset *self = (subset *)tsr__sampler_new(&class_, sizeof *self);
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = prepare(params, self);
-    tsr_sampler *made = &self->base;
-    if (status == TSR_OK)
-        *out = made;
-    else
-        tsr_sampler_destroy(&made);
-    return status;
+    return tsr__sampler_created(prepare(params, self), &self->base, out);
 }

@@ -254,11 +254,5 @@ tsr_status tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
     self->samples = samples;
-    tsr_status status = prepare(params, &weights, self);
-    tsr_sampler *made = &self->base;
-    if (status == TSR_OK)
-        *out = made;
-    else
-        tsr_sampler_destroy(&made);
-    return status;
+    return tsr__sampler_created(prepare(params, &weights, self), &self->base, out);
 }
