@@ -73,6 +73,10 @@ void tsr__algorithm_tree_reduce_scatter(tsr__schedule *schedule, const tsr__tree
  * the distances shrink. */
 void tsr__algorithm_doubling(tsr__schedule *schedule, const tsr__tree *tree,
                              const tsr__blocks *blocks, uint64_t base, uint64_t total);
+static inline tsr__span tsr__block_at(tsr__array array, const tsr__blocks *blocks, int rank)
+{
+    return tsr__span_of(array, tsr__block_start(blocks, rank), tsr__block_count(blocks, rank));
+}
 /* Returns the first element of the part of `rank` if `total` elements are divided evenly among the
  * ranks. */
 static inline uint64_t tsr__even_start(uint64_t total, int size, int rank)

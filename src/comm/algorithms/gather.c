@@ -1,11 +1,6 @@
 /* Algorithms that move elements without combining them. */
 #include "comm/algorithms/algorithms.h"
 
-static tsr__span block_at(tsr__array array, const tsr__blocks *blocks, int rank)
-{
-    return tsr__span_of(array, tsr__block_start(blocks, rank), tsr__block_count(blocks, rank));
-}
-
 /* Returns where the blocks of leaf `at` start in memory or, if `blocks` is NULL, the share at
  * position `at`. */
 static uint64_t start_of(const tsr__tree *tree, const tsr__blocks *blocks, uint64_t total, int at)
@@ -41,8 +36,8 @@ static void ring(tsr__schedule *schedule, int size, int rank, const tsr__blocks 
     const int right = (rank + 1) % size, left = (rank + size - 1) % size;
     for (int i = 0; i < size - 1; i++) {
         const int out = (rank + size - i) % size, in = (rank + 2 * size - i - 1) % size;
-        tsr__schedule_recv(schedule, left, block_at(TSR__AT_RECV, blocks, in));
-        tsr__schedule_send(schedule, right, block_at(TSR__AT_RECV, blocks, out));
+        tsr__schedule_recv(schedule, left, tsr__block_at(TSR__AT_RECV, blocks, in));
+        tsr__schedule_send(schedule, right, tsr__block_at(TSR__AT_RECV, blocks, out));
         tsr__schedule_next_round(schedule);
     }
 }
@@ -52,9 +47,9 @@ static void all_gather_doubling(tsr__schedule *schedule, const tsr__tree *tree,
 {
     const uint64_t total = tsr__block_start(blocks, tree->size);
     if (tree->other >= 0 && tree->holds)
-        tsr__schedule_recv(schedule, tree->other, block_at(TSR__AT_RECV, blocks, tree->other));
+        tsr__schedule_recv(schedule, tree->other, tsr__block_at(TSR__AT_RECV, blocks, tree->other));
     if (!tree->holds) {
-        tsr__schedule_send(schedule, tree->other, block_at(TSR__AT_RECV, blocks, tree->rank));
+        tsr__schedule_send(schedule, tree->other, tsr__block_at(TSR__AT_RECV, blocks, tree->rank));
         tsr__schedule_next_round(schedule);
         tsr__schedule_recv(schedule, tree->other, tsr__span_of(TSR__AT_RECV, 0, total));
         return;
@@ -70,7 +65,7 @@ void tsr__algorithm_all_gather(tsr__schedule *schedule, int size, int rank,
 {
     const tsr__tree tree = tsr__tree_of(size, rank, -1);
     tsr__schedule_copy(schedule, tsr__span_of(TSR__AT_SEND, 0, tsr__block_count(blocks, rank)),
-                       block_at(TSR__AT_RECV, blocks, rank));
+                       tsr__block_at(TSR__AT_RECV, blocks, rank));
     tsr__schedule_next_round(schedule);
     if (large && tree.extra > 0)
         ring(schedule, size, rank, blocks);
@@ -155,9 +150,9 @@ void tsr__algorithm_gather(tsr__schedule *schedule, int size, int rank, const ts
     }
     for (int i = 1; i < size; i++) {
         const int from = (rank + i) % size;
-        tsr__schedule_recv(schedule, from, block_at(TSR__AT_RECV, blocks, from));
+        tsr__schedule_recv(schedule, from, tsr__block_at(TSR__AT_RECV, blocks, from));
     }
-    tsr__schedule_copy(schedule, mine, block_at(TSR__AT_RECV, blocks, rank));
+    tsr__schedule_copy(schedule, mine, tsr__block_at(TSR__AT_RECV, blocks, rank));
 }
 
 void tsr__algorithm_scatter(tsr__schedule *schedule, int size, int rank, const tsr__blocks *blocks,
@@ -170,9 +165,9 @@ void tsr__algorithm_scatter(tsr__schedule *schedule, int size, int rank, const t
     }
     for (int i = 1; i < size; i++) {
         const int to = (rank + i) % size;
-        tsr__schedule_send(schedule, to, block_at(TSR__AT_SEND, blocks, to));
+        tsr__schedule_send(schedule, to, tsr__block_at(TSR__AT_SEND, blocks, to));
     }
-    tsr__schedule_copy(schedule, block_at(TSR__AT_SEND, blocks, rank), mine);
+    tsr__schedule_copy(schedule, tsr__block_at(TSR__AT_SEND, blocks, rank), mine);
 }
 
 void tsr__algorithm_all_to_all(tsr__schedule *schedule, int size, int rank, const tsr__blocks *send,
@@ -190,10 +185,11 @@ void tsr__algorithm_all_to_all(tsr__schedule *schedule, int size, int rank, cons
     /* Each rank starts with a different peer, so that no rank gets all messages at once. */
     for (int i = 1; i < size; i++) {
         const int in = (rank + size - i) % size, out = (rank + i) % size;
-        tsr__schedule_recv(schedule, in, block_at(TSR__AT_RECV, recv, in));
-        tsr__schedule_send(schedule, out, block_at(from, send, out));
+        tsr__schedule_recv(schedule, in, tsr__block_at(TSR__AT_RECV, recv, in));
+        tsr__schedule_send(schedule, out, tsr__block_at(from, send, out));
     }
-    tsr__schedule_copy(schedule, block_at(from, send, rank), block_at(TSR__AT_RECV, recv, rank));
+    tsr__schedule_copy(schedule, tsr__block_at(from, send, rank),
+                       tsr__block_at(TSR__AT_RECV, recv, rank));
 }
 
 /* Dissemination: after round k every member has received, directly or indirectly, from the

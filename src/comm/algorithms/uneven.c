@@ -179,11 +179,6 @@ void tsr__uneven_reduce_scatter(tsr__schedule *schedule, const tsr__levels *leve
 
 /* All-gather ----------------------------------------------------------------------------------- */
 
-static tsr__span block_at(tsr__array array, const tsr__blocks *blocks, int rank)
-{
-    return tsr__span_of(array, tsr__block_start(blocks, rank), tsr__block_count(blocks, rank));
-}
-
 static void gather_inside(tsr__schedule *schedule, const tsr__levels *levels,
                           const tsr__blocks *blocks)
 {
@@ -195,7 +190,7 @@ static void gather_inside(tsr__schedule *schedule, const tsr__levels *levels,
                                 tsr__block_start(blocks, levels->first + i + after) - base);
     }
     tsr__schedule_inner(schedule, TSR__INNER_ALL_GATHER, levels->first,
-                        block_at(TSR__AT_RECV, blocks, levels->tree.rank),
+                        tsr__block_at(TSR__AT_RECV, blocks, levels->tree.rank),
                         tsr__span_of(TSR__AT_RECV, base, end - base), levels->count);
 }
 
@@ -204,7 +199,7 @@ void tsr__uneven_all_gather(tsr__schedule *schedule, const tsr__levels *levels,
 {
     const tsr__tree *tree = &levels->tree;
     const tsr__span all = tsr__span_of(TSR__AT_RECV, 0, tsr__block_start(blocks, tree->size));
-    const tsr__span mine = block_at(TSR__AT_RECV, blocks, tree->rank);
+    const tsr__span mine = tsr__block_at(TSR__AT_RECV, blocks, tree->rank);
     tsr__schedule_copy(schedule, tsr__span_of(TSR__AT_SEND, 0, mine.count), mine);
     tsr__schedule_next_round(schedule);
     if (leaf_is_split(levels) && !tree->holds) {
@@ -214,7 +209,7 @@ void tsr__uneven_all_gather(tsr__schedule *schedule, const tsr__levels *levels,
         return;
     }
     if (leaf_is_split(levels)) {
-        tsr__schedule_recv(schedule, tree->other, block_at(TSR__AT_RECV, blocks, tree->other));
+        tsr__schedule_recv(schedule, tree->other, tsr__block_at(TSR__AT_RECV, blocks, tree->other));
         tsr__schedule_next_round(schedule);
     }
     if (levels->count > 1)
