@@ -211,6 +211,18 @@ static const plan_part whole = {.block_bytes = 4e6,
                                 .head_parameters = 2.5e5,
                                 .cache_bytes = 2e6};
 
+static plan_work work_of(plan_goal goal, int sequences)
+{
+    return (plan_work){.goal = goal,
+                       .layers = 4,
+                       .width = 250,
+                       .vocabulary = 1000,
+                       .context = 10,
+                       .sequences = sequences,
+                       .micro_batches = 1,
+                       .wire_bytes = 4};
+}
+
 static void expect(const plan_work *work, const plan_grid *grid, double compute, double messages,
                    double idle)
 {
@@ -225,14 +237,7 @@ static void expect(const plan_work *work, const plan_grid *grid, double compute,
 
 START_TEST(predicts_generation)
 {
-    plan_work work = {.goal = PLAN_GENERATION,
-                      .layers = 4,
-                      .width = 250,
-                      .vocabulary = 1000,
-                      .context = 10,
-                      .sequences = 1,
-                      .micro_batches = 1,
-                      .wire_bytes = 4};
+    plan_work work = work_of(PLAN_GENERATION, 1);
     const plan_part parts[2] = {whole, whole};
     const int four[] = {4}, three_one[] = {3, 1};
     /* One rank alone reads its weights, the head and half of the cache. */
@@ -267,15 +272,8 @@ END_TEST
 
 START_TEST(predicts_prompts)
 {
-    const plan_work work = {.goal = PLAN_PROMPT,
-                            .layers = 4,
-                            .width = 250,
-                            .vocabulary = 1000,
-                            .context = 10,
-                            .sequences = 1,
-                            .micro_batches = 1,
-                            .wire_bytes = 4,
-                            .pass_tokens = 100};
+    plan_work work = work_of(PLAN_PROMPT, 1);
+    work.pass_tokens = 100;
     const plan_part parts[2] = {whole, whole};
     const int four[] = {4}, two_two[] = {2, 2};
     expect(&work, &(plan_grid){1, 1, 1, both, false, four, parts}, 2 * (1e6 * 100 + 2.5e5) / 1e9, 0,
@@ -287,14 +285,7 @@ END_TEST
 
 START_TEST(predicts_training)
 {
-    plan_work work = {.goal = PLAN_TRAINING,
-                      .layers = 4,
-                      .width = 250,
-                      .vocabulary = 1000,
-                      .context = 10,
-                      .sequences = 2,
-                      .micro_batches = 1,
-                      .wire_bytes = 4};
+    plan_work work = work_of(PLAN_TRAINING, 2);
     plan_part part = whole;
     const plan_part parts[2] = {part, part};
     const int four[] = {4}, three_one[] = {3, 1};
@@ -320,13 +311,8 @@ END_TEST
 
 START_TEST(memory_of_ranks)
 {
-    plan_work work = {.goal = PLAN_GENERATION,
-                      .layers = 4,
-                      .width = 250,
-                      .vocabulary = 1000,
-                      .context = 10,
-                      .sequences = 2,
-                      .micro_batches = 4};
+    plan_work work = work_of(PLAN_GENERATION, 2);
+    work.micro_batches = 4;
     plan_part parts[2] = {whole, whole};
     const int four[] = {4}, three_one[] = {3, 1};
     const plan_grid alone = {1, 1, 1, both, false, four, parts},
