@@ -1,4 +1,4 @@
-// y[m,n] = a[m,k] · b[n,k]ᵀ for a few rows, on lavapipe with eight lanes; b is in blocks of q4_k,
+// y[m,n] = a[m,k] · b[n,k]ᵀ for a few rows, on lavapipe with eight or sixteen lanes; b is in blocks of q4_k,
 // q5_k or q6_k, which are read once, as they are. Like matmul_quant_rows.comp, but a step multiplies
 // one block of 256 elements.
 #version 450
@@ -23,46 +23,46 @@ void main()
 
     uint64_t a_at = 0, b_at = 0;
     [[unroll]] for (uint step = 0; step < STEPS; step++) {
-        vec4 a[ROWS * GROUPS];
-        // The first elements of `total` are, for each group, the sum of the elements of a that each
-        // lane has. The levels of a tree that adds up the lanes follow; at its end, lane g has the
-        // sum of group g.
-        float total[ROWS * 2 * GROUPS];
+        vec4 a[ROWS * TURNS];
+        // For each turn, the sum of the elements of a that each lane has. The levels of a tree that
+        // adds up the lanes follow; at its end, each lane has the sum of the group of which
+        // load_scales() gives it the minimum. Of sixteen lanes, two have a part of that sum each.
+        float total[ROWS * 2 * TURNS];
         [[unroll]] for (uint i = 0; i < ROWS; i++) {
-            [[unroll]] for (uint g = 0; g < GROUPS; g++) {
-                vec4 four = load_lanes4(a_line[i] + a_at + g * (32 * A_BYTES), A_DTYPE, LANES);
-                total[i * 2 * GROUPS + g] = (four.x + four.y) + (four.z + four.w);
-                a[i * GROUPS + g] = four * K_FACTORS(g);
+            [[unroll]] for (uint t = 0; t < TURNS; t++) {
+                vec4 four = load_lanes4(a_line[i] + a_at + t * (TURN_ELEMENTS * A_BYTES), A_DTYPE, LANES);
+                total[i * 2 * TURNS + t] = (four.x + four.y) + (four.z + four.w);
+                a[i * TURNS + t] = four * K_FACTORS(t);
             }
             if (!Q6) {
-                [[unroll]] for (uint e = 0; e < GROUPS - 1; e++) {
-                    uint distance = e < 4 ? 1 : e < 6 ? 2 : 4, from = i * 2 * GROUPS + 2 * e;
+                [[unroll]] for (uint e = 0; e < TURNS - 1; e++) {
+                    uint distance = e < TURNS / 2 ? 1 : e < TURNS / 4 * 3 ? 2 : 4, from = i * 2 * TURNS + 2 * e;
                     bool odd = (lane & distance) != 0;
-                    total[i * 2 * GROUPS + GROUPS + e] = mix(total[from], total[from + 1], odd) +
-                                                         subgroupShuffle(mix(total[from + 1], total[from], odd), lane ^ distance);
+                    total[i * 2 * TURNS + TURNS + e] = mix(total[from], total[from + 1], odd) +
+                                                       subgroupShuffle(mix(total[from + 1], total[from], odd), lane ^ distance);
                 }
             }
         }
         [[unroll]] for (uint j = 0; j < TN; j++) {
             uint64_t block = b_line[j] + b_at;
-            uint low[4], high[2];
-            [[unroll]] for (uint w = 0; w < 4; w++)
-                low[w] = load_words(block + (LOW_AT + w * 32));
-            high[0] = Q4 ? 0 : load_words(block + HIGH_AT);
-            high[1] = Q6 ? load_words(block + (HIGH_AT + 32)) : 0;
+            uint low[LOW_WORDS], high[HIGH_WORDS];
+            [[unroll]] for (uint w = 0; w < LOW_WORDS; w++)
+                low[w] = LOAD_LOW(block, w);
+            [[unroll]] for (uint w = 0; w < HIGH_WORDS; w++)
+                high[w] = LOAD_HIGH(block, w);
             float factor = 0.0;
             vec2 scales = vec2(0.0);
             if (Q6)
                 factor = unpackHalf2x16(uint(Word16(block + 208).v)).x;
             else
                 scales = load_scales(block);
-            [[unroll]] for (uint g = 0; g < GROUPS; g++) {
-                vec4 x = NUMBERS(low[LOW_OF(g)], high[HIGH_OF(g)], g);
-                float scale = Q6 ? factor * SCALE_OF_LANE(floatBitsToUint(Float(block + (192 + g / 2 * 4)).v), g)
-                                 : subgroupShuffle(scales.x, g);
+            [[unroll]] for (uint t = 0; t < TURNS; t++) {
+                vec4 x = NUMBERS(low[LOW_OF(t)], high[HIGH_OF(t)], t);
+                float scale = Q6 ? factor * SCALE_OF_LANE(floatBitsToUint(Float(block + SCALES_AT(t)).v), t)
+                                 : OF_TURN(scales.x, t);
                 [[unroll]] for (uint i = 0; i < ROWS; i++) {
-                    vec4 four = a[i * GROUPS + g];
-                    float sum = (Q6 ? -32.0 * total[i * 2 * GROUPS + g] : 0.0) + four.x * x.x;
+                    vec4 four = a[i * TURNS + t];
+                    float sum = (Q6 ? -32.0 * total[i * 2 * TURNS + t] : 0.0) + four.x * x.x;
                     sum += four.y * x.y;
                     sum += four.z * x.z;
                     sum += four.w * x.w;
@@ -71,7 +71,7 @@ void main()
             }
             if (!Q6) {
                 [[unroll]] for (uint i = 0; i < ROWS; i++)
-                    c[i * TN + j] -= total[i * 2 * GROUPS + 2 * GROUPS - 2] * scales.y;
+                    c[i * TN + j] -= total[i * 2 * TURNS + 2 * TURNS - 2] * scales.y;
             }
         }
         a_at += GROUPS * 32 * A_BYTES;

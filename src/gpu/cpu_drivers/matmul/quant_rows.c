@@ -42,8 +42,8 @@ static const row_format row_formats[] = {
      4, 1},
 };
 
-/* Returns the format of a tensor if the kernels run on its device, or NULL. The kernels that read
- * blocks need eight lanes, other kernels eight or sixteen. */
+/* Returns the format of a tensor if the kernels run on its device, or NULL. They need eight or
+ * sixteen lanes. */
 static const row_format *format_of(const tsr_tensor *tensor)
 {
     const tsr_device *device = tensor->buffer->device;
@@ -53,8 +53,7 @@ static const row_format *format_of(const tsr_tensor *tensor)
         return NULL;
     for (size_t i = 0; i < sizeof row_formats / sizeof *row_formats; i++)
         if (row_formats[i].dtype == tensor->layout.dtype)
-            return lanes == 8 || (lanes == 16 && row_formats[i].per_lane > 0) ? &row_formats[i]
-                                                                              : NULL;
+            return lanes == 8 || lanes == 16 ? &row_formats[i] : NULL;
     return NULL;
 }
 
