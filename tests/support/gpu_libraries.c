@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <vulkan/vulkan.h>
 
+#include "gpu/device/mesa.h"
+
 /* Opens a library that is already loaded once more, so that it stays loaded. */
 static int keep(struct dl_phdr_info *library, size_t size, void *data)
 {
@@ -21,6 +23,7 @@ void gpu_load_libraries(void)
     /* A GPU's driver must not be used in a forked process if it was used before the fork. */
     if (getenv("TEST_GPU"))
         return;
+    tsr__mesa_environment();
     void *loader = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_NODELETE);
     if (!loader)
         return;

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/environment.h"
 #include "base/fork.h"
+#include "gpu/device/mesa.h"
 
 static const char validation_layer[] = "VK_LAYER_KHRONOS_validation";
 
@@ -85,6 +86,7 @@ static void destroy(tsr__instance *instance)
 
 static tsr_status create(tsr__instance *instance)
 {
+    tsr__mesa_environment();
     TSR__TRY(tsr__vk_load_global(&instance->global));
     const tsr__vk_global *global = instance->global;
 

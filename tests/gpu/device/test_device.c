@@ -6,6 +6,7 @@
 
 #include "base/fault.h"
 #include "gpu/device/device.h"
+#include "gpu/device/mesa.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 
@@ -176,6 +177,61 @@ START_TEST(slowdowns_in_any_locale)
 }
 END_TEST
 
+START_TEST(processors_with_wide_vectors)
+{
+    static const struct {
+        const char *vendor;
+        unsigned family, model;
+        bool wide;
+    } processors[] = {
+        {"AuthenticAMD", 0x1a, 0x02, true},  {"AuthenticAMD", 0x1a, 0x1f, true},
+        {"AuthenticAMD", 0x1a, 0x44, true},  {"AuthenticAMD", 0x1a, 0x24, false},
+        {"AuthenticAMD", 0x19, 0x11, false}, {"GenuineIntel", 0x06, 0x8f, false},
+        {"GenuineIntel", 0x1a, 0x02, false}, {"", 0, 0, false},
+    };
+    for (size_t i = 0; i < sizeof processors / sizeof *processors; i++)
+        ck_assert_int_eq(tsr__mesa_is_faster_wide(processors[i].vendor, processors[i].family,
+                                                  processors[i].model),
+                         processors[i].wide);
+}
+END_TEST
+
+/* Sets a variable, or removes it if the value is NULL. */
+static void set_variable(const char *name, const char *value)
+{
+    if (value)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+}
+
+START_TEST(variables_of_the_user_stay)
+{
+    static const char *const values[][2] = {{"128", NULL},  {"512", NULL}, {"", NULL},
+                                            {NULL, "nopt"}, {NULL, ""},    {"256", "nopt"}};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        const char *const *want = values[i];
+        set_variable("LP_NATIVE_VECTOR_WIDTH", want[0]);
+        set_variable("GALLIVM_PERF", want[1]);
+        tsr__mesa_environment();
+        ck_assert_pstr_eq(getenv("LP_NATIVE_VECTOR_WIDTH"), want[0]);
+        ck_assert_pstr_eq(getenv("GALLIVM_PERF"), want[1]);
+    }
+}
+END_TEST
+
+/* The test's process has set the variables, or the processor does not need them. */
+START_TEST(lavapipe_has_the_width_that_was_set)
+{
+    tsr_device *device = NULL;
+    GPU_OK(tsr_device_open(NULL, &device));
+    const char *width = getenv("LP_NATIVE_VECTOR_WIDTH");
+    if (width && device->device_class == TSR__CLASS_LAVAPIPE)
+        ck_assert_int_eq((int)tsr_device_get_info(device)->subgroup_size, atoi(width) / 32);
+    tsr_device_close(&device);
+}
+END_TEST
+
 START_TEST(several_devices_in_one_process)
 {
     tsr_device *a, *b;
@@ -261,6 +317,9 @@ TESTS(listing)
     tcase_add_test(tests, opened_by_index_uuid_name_and_environment);
     tcase_add_test(tests, errors_leave_the_output_alone);
     tcase_add_test(tests, a_device_that_fails_to_answer_is_listed);
+    tcase_add_test(tests, processors_with_wide_vectors);
+    tcase_add_test(tests, variables_of_the_user_stay);
+    tcase_add_test(tests, lavapipe_has_the_width_that_was_set);
     tcase_add_test(tests, several_devices_in_one_process);
     tcase_add_loop_test(tests, an_invalid_slowdown_is_refused, 0,
                         (int)(sizeof no_slowdowns / sizeof *no_slowdowns));

@@ -26,8 +26,8 @@ typedef struct shape {
 static const shape shapes[] = {
     {.m = 49, .n = 64, .k = 32, .times_k = 64, .suits = true},
     {.m = 96, .n = 128, .k = 128, .times_k = 96, .bias = true, .suits = true},
-    {.m = 50, .n = 49, .k = 32, .times_k = 64, .padding = 3, .bias = true, .suits = true},
-    {.m = 130, .n = 36, .k = 32, .times_k = 64, .padding = 4, .suits = true},
+    {.m = 50, .n = 81, .k = 32, .times_k = 64, .padding = 3, .bias = true, .suits = true},
+    {.m = 130, .n = 68, .k = 32, .times_k = 64, .padding = 4, .suits = true},
     {.m = 49, .n = 64, .k = 33, .times_k = 33},
     {.m = 3, .n = 64, .k = 32, .times_k = 32},
     {.m = 64, .n = 64, .k = 256, .times_k = 256, .bias = true},
