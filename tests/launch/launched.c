@@ -1,3 +1,4 @@
+#define _XOPEN_SOURCE 700 /* posix_openpt */
 #include "launch/launched.h"
 
 #include <fcntl.h>
@@ -57,6 +58,13 @@ const char *in_folder(const char *name)
     static int next;
     snprintf(path[next ^= 1], sizeof path[0], "%s/%s", folder, name);
     return path[next];
+}
+
+int open_screen(void)
+{
+    int screen = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    ck_assert(screen >= 0 && grantpt(screen) == 0 && unlockpt(screen) == 0);
+    return screen;
 }
 
 char *read_file(const char *name)

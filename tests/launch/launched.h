@@ -24,6 +24,10 @@ char *read_file(const char *name);
 /* The descriptor for the standard output of jobs that are started next; −1: a file. */
 extern int output_to;
 
+/* Opens a terminal: the end that a person sees and types at. ptsname() has the name of the other
+ * end. */
+int open_screen(void);
+
 /* Writes a file in that folder. */
 void write_file(const char *name, const char *text);
 

@@ -1,5 +1,5 @@
 /* Tests output that nobody reads, or that is read late. */
-#define _XOPEN_SOURCE 700 /* posix_openpt */
+#define _XOPEN_SOURCE 700 /* ptsname */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -7,11 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/wait.h>
-#include <termios.h>
 #include <unistd.h>
 
-#include "cli/tool_config.h"
 #include "launch/launched.h"
 #include "support/check_main.h"
 
@@ -106,13 +103,6 @@ START_TEST(ends_where_nobody_reads)
 }
 END_TEST
 
-static int open_screen(void)
-{
-    int screen = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-    ck_assert(screen >= 0 && grantpt(screen) == 0 && unlockpt(screen) == 0);
-    return screen;
-}
-
 /* poll() reports a terminal as writable even if it has room for less than a line. */
 START_TEST(ends_where_a_terminal_is_stuck)
 {
@@ -136,44 +126,7 @@ START_TEST(ends_where_a_terminal_is_stuck)
 }
 END_TEST
 
-/* A terminal with tostop stops background processes that write to it. Ranks are in the
- * background. */
-START_TEST(writes_to_a_terminal_that_stops)
-{
-    int screen = open_screen(), status;
-    char text[4096] = "";
-    size_t used = 0;
-    pid_t pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        struct termios settings;
-        setsid();
-        int terminal = open(ptsname(screen), O_RDWR); /* becomes the session's terminal */
-        tcgetattr(terminal, &settings);
-        settings.c_lflag |= TOSTOP;
-        tcsetattr(terminal, TCSANOW, &settings);
-        for (int i = 0; i < 3; i++)
-            dup2(terminal, i);
-        execl(TEST_TOOL, TEST_TOOL, "launch", "--ranks=1", "--no-prefix", "sh", "-c",
-              "echo out; echo err >&2; echo went on", (char *)NULL);
-        _exit(99);
-    }
-    struct pollfd ready = {.fd = screen, .events = POLLIN};
-    while (strstr(text, "went on") == NULL && poll(&ready, 1, 60 * 1000) > 0) {
-        ssize_t got = read(screen, text + used, sizeof text - 1 - used);
-        ck_assert_int_gt(got, 0);
-        used += (size_t)got;
-    }
-    if (strstr(text, "went on") == NULL)
-        kill(pid, SIGKILL);
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_str_eq(text, "out\r\nerr\r\nwent on\r\n");
-    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    close(screen);
-}
-END_TEST
-
-/* Unless the launcher receives a signal, output waits for its reader without a deadline. */
+/* Unless the launcher is signalled, output waits for its reader without a deadline. */
 START_TEST(waits_for_a_late_reader)
 {
     static const int flags[] = {0, O_NONBLOCK};
@@ -200,6 +153,5 @@ TESTS(unread)
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
     tcase_add_loop_test(tests, ends_where_nobody_reads, 0, (int)(sizeof unread / sizeof unread[0]));
     tcase_add_test(tests, ends_where_a_terminal_is_stuck);
-    tcase_add_test(tests, writes_to_a_terminal_that_stops);
     tcase_add_loop_test(tests, waits_for_a_late_reader, 0, 2);
 }

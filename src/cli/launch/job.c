@@ -76,7 +76,7 @@ static void on_alarm(int signal)
 
 bool launch_job_catch_signals(launch_job *job)
 {
-    sigset_t caught, timer;
+    sigset_t caught, timer, terminal;
     sigemptyset(&caught);
     sigaddset(&caught, SIGCHLD);
     for (size_t i = 0; i < sizeof passed_on / sizeof passed_on[0]; i++) {
@@ -90,6 +90,11 @@ bool launch_job_catch_signals(launch_job *job)
     sigaction(SIGPIPE, &ignore, &job->inherited.pipe);
     sigaction(SIGALRM, &interrupt, &job->inherited.alarm);
     sigprocmask(SIG_BLOCK, &caught, &job->inherited.mask);
+    /* Otherwise the kernel would stop a launcher that comes into the background while it reads a
+     * terminal. */
+    sigemptyset(&terminal);
+    sigaddset(&terminal, SIGTTIN);
+    sigprocmask(SIG_BLOCK, &terminal, NULL);
     sigemptyset(&timer);
     sigaddset(&timer, SIGALRM);
     sigprocmask(SIG_UNBLOCK, &timer, NULL);

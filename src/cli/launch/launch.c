@@ -32,7 +32,7 @@ static void help(FILE *out)
         "Starts N copies of a program on this machine and sets for each RANK, WORLD_SIZE,\n"
         "LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TESSERA_MASTER_PORT,\n"
         "TESSERA_TOKEN, TESSERA_JOB_ID, TESSERA_BOOT and TESSERA_DEVICE. Prints their output line\n"
-        "by line, with the rank in front. Rank 0 gets standard input, unless it is a terminal.\n"
+        "by line, with the rank in front. Rank 0 gets standard input, also what is typed.\n"
         "Without --device-map, a TESSERA_DEVICE that is already set is kept.\n"
         "\n"
         "If a process fails, the others are stopped, and the exit status is that of the process,\n"

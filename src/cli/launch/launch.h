@@ -3,6 +3,7 @@
 #ifndef TSR_CLI_LAUNCH_LAUNCH_H
 #define TSR_CLI_LAUNCH_LAUNCH_H
 
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -76,6 +77,23 @@ typedef struct launch_rank {
     launch_stream streams[2];
 } launch_rank;
 
+/* input.c: passes what is typed at a terminal on to rank 0, through a pipe. */
+typedef struct launch_input {
+    int to; /* the pipe; −1: nothing is passed on */
+    char bytes[4096];
+    size_t used, done; /* the bytes that were read, and how many of them are written */
+} launch_input;
+/* Returns whether a process gets its input through a pipe: rank 0, if the launcher's standard input
+ * is a terminal. */
+bool launch_input_needed(int number);
+void launch_input_begin(launch_input *input, int to);
+void launch_input_finish(launch_input *input);
+/* Returns what to wait for before the next call of launch_input_pass. Its fd is −1 if there is
+ * nothing to wait for. */
+struct pollfd launch_input_poll(const launch_input *input);
+/* Reads a line, or writes one, without blocking. */
+void launch_input_pass(launch_input *input);
+
 /* Settings that the launcher inherits and changes for itself. Ranks get the inherited ones back. */
 typedef struct launch_inherited {
     sigset_t mask;
@@ -91,6 +109,7 @@ typedef struct launch_job {
     int started, running; /* number of ranks that have been started, and number that are running */
     launch_guard guard;
     launch_inherited inherited;
+    launch_input input;
     int signal_fd;
     struct pollfd *polls;
     bool stopping; /* a signal that ends the ranks has been sent to them */

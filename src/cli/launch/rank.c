@@ -19,6 +19,7 @@ typedef struct start {
     char **program, **env;
     pid_t launcher;
     int number;
+    int input;      /* the end of a pipe for input; −1: use the launcher's own file */
     int outputs[2]; /* the ends of pipes for output and errors; −1: use the launcher's own files */
     int problem;    /* a pipe that receives errno if the program cannot be run */
 } start;
@@ -35,9 +36,9 @@ static void run_program(const start *how)
     for (int i = 0; i < 2; i++)
         if (how->outputs[i] >= 0 && dup2(how->outputs[i], 1 + i) < 0)
             reason = errno;
-    /* Only rank 0 reads the input. It must not read from a terminal, because the kernel stops a
-     * background process that does so. */
-    if (how->number > 0 || isatty(0)) {
+    if (how->input >= 0 && dup2(how->input, 0) < 0)
+        reason = errno;
+    if (how->number > 0) { /* only rank 0 reads the input */
         int null = open("/dev/null", O_RDONLY);
         if (null < 0 || dup2(null, 0) < 0)
             reason = errno;
@@ -111,16 +112,18 @@ static int wait_for_exec(int problem)
 int launch_rank_start(launch_rank *rank, int number, const launch_env *env, launch_job *job)
 {
     const launch_options *options = job->options;
-    /* pipes for output, errors, and a failure to start */
-    int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
-    bool made =
-        make_pipe(pipes[2]) && (options->no_prefix || (make_pipe(pipes[0]) && make_pipe(pipes[1])));
+    /* pipes for output, errors, a failure to start, and input */
+    int pipes[4][2] = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
+    bool made = make_pipe(pipes[2]) &&
+                (options->no_prefix || (make_pipe(pipes[0]) && make_pipe(pipes[1]))) &&
+                (!launch_input_needed(number) || make_pipe(pipes[3]));
     int reason = made ? 0 : errno;
     start how = {&job->inherited,
                  options->program,
                  launch_env_of_rank(env, rank->place, number >= env->ranks),
                  getpid(),
                  number,
+                 pipes[3][0],
                  {pipes[0][1], pipes[1][1]},
                  pipes[2][1]};
     pid_t pid = made ? fork() : -1;
@@ -131,6 +134,7 @@ int launch_rank_start(launch_rank *rank, int number, const launch_env *env, laun
     free(how.env);
     for (int i = 0; i < 3; i++)
         close_one(&pipes[i][1]);
+    close_one(&pipes[3][0]);
     if (pid > 0) {
         /* both processes call this, because either of them may run first */
         (void)setpgid(pid, pid);
@@ -142,10 +146,13 @@ int launch_rank_start(launch_rank *rank, int number, const launch_env *env, laun
     if (reason != 0) {
         close_one(&pipes[0][0]);
         close_one(&pipes[1][0]);
+        close_one(&pipes[3][1]);
         return fail_to_start(number, reason, job);
     }
     rank->pid = pid;
     rank->running = true;
+    if (pipes[3][1] >= 0)
+        launch_input_begin(&job->input, pipes[3][1]);
     int width = snprintf(NULL, 0, "%d", env->ranks - 1);
     for (int i = 0; i < 2; i++) {
         launch_stream *stream = &rank->streams[i];

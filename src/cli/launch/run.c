@@ -34,7 +34,7 @@ static void give_up(launch_job *job, launch_stream *stream)
 
 static void pass_output(launch_job *job)
 {
-    nfds_t at = 1;
+    nfds_t at = 2;
     for (int i = 0; i < job->started; i++)
         for (int j = 0; j < 2; j++) {
             launch_stream *stream = &job->ranks[i].streams[j];
@@ -50,6 +50,7 @@ static void wait_for_events(launch_job *job)
 {
     nfds_t count = 0;
     job->polls[count++] = (struct pollfd){.fd = job->signal_fd, .events = POLLIN};
+    job->polls[count++] = launch_input_poll(&job->input);
     for (int i = 0; i < job->started; i++)
         for (int j = 0; j < 2; j++)
             if (job->ranks[i].streams[j].from >= 0)
@@ -57,6 +58,8 @@ static void wait_for_events(launch_job *job)
                     (struct pollfd){.fd = job->ranks[i].streams[j].from, .events = POLLIN};
     int ready = poll(job->polls, count, launch_poll_ms(job->kill_at_ms));
     if (ready > 0) {
+        if (job->polls[1].revents != 0)
+            launch_input_pass(&job->input);
         pass_output(job);
         if (job->polls[0].revents != 0)
             launch_job_handle_signals(job);
@@ -141,6 +144,7 @@ int launch_run(const launch_options *options, const launch_devices *devices)
                       .kill_at_ms = LAUNCH_NEVER,
                       .give_up_at_ms = LAUNCH_NEVER,
                       .guard = {.pipe = -1},
+                      .input = {.to = -1},
                       .signal_fd = -1};
     if (!launch_env_init(&env, count, devices) || !launch_guard_start(&job.guard, env.token) ||
         prctl(PR_SET_CHILD_SUBREAPER, 1) != 0 || !launch_job_catch_signals(&job) ||
@@ -151,10 +155,11 @@ int launch_run(const launch_options *options, const launch_devices *devices)
         return cli_failed("launch: cannot prepare %d processes: %s", count, strerror(reason));
     }
     job.ranks = cli_alloc(most, sizeof *job.ranks);
-    job.polls = cli_alloc(2 * most + 1, sizeof *job.polls);
+    job.polls = cli_alloc(2 * most + 2, sizeof *job.polls);
     start_all(&job, &env);
     while (!all_gone(&job))
         wait_for_events(&job);
+    launch_input_finish(&job.input);
     pass_rest(&job);
     launch_guard_dismiss(&job.guard);
     launch_env_finish(&env);
