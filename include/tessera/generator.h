@@ -173,7 +173,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_generator_step(tsr_generator *generator, ts
                                                     int *count);
 
 /* Ends all sequences on all ranks at the next step, with TSR_FINISH_INTERRUPT. It is enough that
- * one rank calls it. Safe in signal handlers and other threads. */
+ * one rank calls it. A step without sequences to continue makes the calling rank forget it. Safe in
+ * signal handlers and other threads. */
 TSR_API void tsr_generator_interrupt(tsr_generator *generator);
 
 typedef struct tsr_generator_stats {

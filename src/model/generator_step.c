@@ -394,6 +394,8 @@ tsr_status tsr_generator_step(tsr_generator *g, tsr_generated *tokens, int *coun
     int running = 0, prompts = 0, steps = 0;
     bool interrupted = false;
     divide(g, &running, all, &prompts, first, &steps, next);
+    if (running == 0) /* an interrupt after the last token must not end the next sequence */
+        atomic_store(&g->interrupt, false);
     if (running > 0)
         TSR__TRY(compute(g, prompts, first, steps, next, &interrupted));
     tsr_status own = TSR_OK;

@@ -366,6 +366,15 @@ CASE(interrupts, "generation: an interrupt on one rank ends all sequences on all
         tsr_generator_interrupt(generator);
     OK(tsr_generator_step(generator, tokens, &count));
     CHECK(count == 1 && tokens[0].finish == TSR_FINISH_INTERRUPT, "%d tokens", count);
+    /* An interrupt that comes after the end of all sequences does not end the next one. */
+    tsr_generator_interrupt(generator);
+    OK(tsr_generator_step(generator, tokens, &count));
+    CHECK(count == 0, "%d tokens", count);
+    OK(tsr_generator_remove(generator, 1));
+    add_sequence(generator, 3, &(tsr_sampling_params){0});
+    OK(tsr_generator_step(generator, tokens, &count));
+    CHECK(count == 1 && tokens[0].token >= 0, "%d tokens, %s", count,
+          tsr_finish_name(tokens[0].finish));
     tsr_generator_destroy(&generator);
     close_made();
 }

@@ -100,17 +100,18 @@ static tsr_status add_token(chat *c, reply *r, int32_t token)
     return status;
 }
 
+/* Goes on until a step has nothing to continue, which forgets an interrupt that came too late. */
 static tsr_status generate(chat *c, reply *r)
 {
-    while (r->finish == TSR_FINISH_NONE) {
-        tsr_generated token;
-        int count = 0;
+    for (int count = 1; count > 0;) {
+        tsr_generated token = {0};
         tsr_status status = tsr_generator_step(c->generator, &token, &count);
-        if (status == TSR_OK && token.finish != TSR_FINISH_INTERRUPT)
+        if (status == TSR_OK && count > 0 && token.finish != TSR_FINISH_INTERRUPT)
             status = add_token(c, r, token.token);
         if (status != TSR_OK)
             return status;
-        r->finish = token.finish;
+        if (count > 0)
+            r->finish = token.finish;
     }
     const char *text = NULL;
     size_t size = 0;
