@@ -1,8 +1,12 @@
 /* tessera chat: conversations with a small model, which knows only stories, and mistakes. */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/tool.h"
@@ -67,7 +71,8 @@ static void reply(oracle *o)
 }
 
 /* Replies are what `generate` writes after the conversation so far. The messages include one of two
- * lines and an empty one. A second conversation is not affected by the first. */
+ * lines and an empty one. A second conversation is not affected by the first.
+ * Lines may end as on Windows. */
 START_TEST(replies_continue_the_conversation)
 {
     tsr_tokenizer *tokenizer = NULL;
@@ -82,6 +87,8 @@ START_TEST(replies_continue_the_conversation)
     tsr_tokenizer_destroy(&tokenizer);
     snprintf(wanted, sizeof wanted, "%s%s%s", first.text, o.text, first.text);
     feed("\nOnce\\\nupon\nThe dog\n/clear\nOnce\\\nupon\n/exit\nThe dog\n");
+    tool_prints(CHAT, wanted);
+    feed("\r\nOnce\\\r\nupon\r\nThe dog\r\n/clear\r\nOnce\\\r\nupon\r\n/exit\r\nThe dog\r\n");
     tool_prints(CHAT, wanted);
 }
 END_TEST
@@ -222,6 +229,67 @@ START_TEST(an_interrupt_ends_the_chat_of_ranks)
 }
 END_TEST
 
+/* Fills a pipe, except for the last bytes. Returns how many bytes it holds then. */
+static int fill(int from, int to, int except)
+{
+    static char bytes[4096];
+    int capacity = 0;
+    ck_assert_int_eq(fcntl(to, F_SETFL, O_NONBLOCK), 0);
+    for (ssize_t put; (put = write(to, bytes, sizeof bytes)) > 0;)
+        capacity += (int)put;
+    ck_assert_int_eq(fcntl(to, F_SETFL, 0), 0);
+    for (int left = capacity; left > 0;)
+        left -= (int)read(from, bytes, sizeof bytes);
+    for (int left = capacity - except; left > 0;)
+        left -= (int)write(to, bytes, left < (int)sizeof bytes ? (size_t)left : sizeof bytes);
+    return capacity - except;
+}
+
+/* Waits until the tool does not write any more, because a pipe that held `before` bytes is full. */
+static void wait_until_blocked(int from, int before)
+{
+    int held = 0, last = 0;
+    for (int quiet = 0; held <= before || quiet < 10; quiet = held == last ? quiet + 1 : 0) {
+        last = held;
+        nanosleep(&(struct timespec){0, 50000000}, NULL); /* the test's time is limited */
+        ck_assert_int_eq(ioctl(from, FIONREAD, &held), 0);
+    }
+}
+
+/* The tool is writing while the signal comes, as when a pager or a terminal has stopped reading. */
+START_TEST(an_interrupt_loses_no_text)
+{
+    int in[2], out[2], status;
+    char bytes[4096];
+    ck_assert_int_eq(pipe(in), 0);
+    ck_assert_int_eq(pipe(out), 0);
+    const int before = fill(out[0], out[1], 32);
+    const pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        dup2(in[0], STDIN_FILENO);
+        dup2(out[1], STDOUT_FILENO);
+        close(in[1]);
+        close(out[0]);
+        execl(TEST_TOOL, TEST_TOOL, "chat", MODEL, "--format", "vicuna", "--greedy", "--ignore-end",
+              "--context", "60000", (char *)NULL);
+        _exit(99);
+    }
+    close(in[0]);
+    close(out[1]);
+    ck_assert_int_eq((int)write(in[1], "Once\n", 5), 5);
+    wait_until_blocked(out[0], before);
+    ck_assert_int_eq(kill(pid, SIGINT), 0);
+    close(in[1]);
+    while (read(out[0], bytes, sizeof bytes) > 0)
+        ;
+    close(out[0]);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 0);
+}
+END_TEST
+
 TESTS(chat)
 {
     tcase_set_timeout(tests, 120);
@@ -235,4 +303,5 @@ TESTS(chat)
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, an_interrupt_ends_the_reply);
     tcase_add_test(tests, an_interrupt_ends_the_chat_of_ranks);
+    tcase_add_test(tests, an_interrupt_loses_no_text);
 }

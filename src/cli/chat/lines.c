@@ -33,7 +33,9 @@ static bool append_line(chat_line *line)
         free(next);
         return false;
     }
-    const size_t size = (size_t)length - (next[length - 1] == '\n');
+    size_t size = (size_t)length;
+    if (next[size - 1] == '\n') /* "\r\n" ends a line, too */
+        size -= size > 1 && next[size - 2] == '\r' ? 2 : 1;
     line->text = cli_resize(line->text, line->size + size + 1, 1);
     memcpy(line->text + line->size, next, size);
     line->size += size;

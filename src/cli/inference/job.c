@@ -61,7 +61,8 @@ void inference_catch_signals(tsr_generator *generator)
 {
     static const int signals[] = {SIGINT, SIGTERM};
     struct sigaction action = {.sa_handler = generator != NULL ? on_signal : SIG_DFL};
-    action.sa_flags = generator != NULL ? (int)SA_RESETHAND : 0;
+    /* SA_RESTART: text that is being written is not lost. */
+    action.sa_flags = generator != NULL ? (int)SA_RESETHAND | SA_RESTART : 0;
     if (generator != NULL)
         interruptible = generator;
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
