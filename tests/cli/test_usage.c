@@ -80,8 +80,11 @@ static void check_narrow(const char *arguments, const char *text, size_t columns
     }
 }
 
-static const char *const narrow[] = {"help",      "help help",   "help devices",
-                                     "help plan", "help sample", "help bench"};
+static const char *const narrow[] = {"help",          "help help",       "help devices",
+                                     "help plan",     "help sample",     "help bench",
+                                     "help generate", "help chat",       "help convert",
+                                     "help quantize", "help checkpoint", "help tokenize",
+                                     "help launch"};
 
 START_TEST(help_fits_a_narrow_terminal_without_utf8)
 {

@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/lib/options.h"
+#include "cli/lib/terminal.h"
 
 static launch_options chosen = {.grace = 5};
 
@@ -28,23 +29,23 @@ static const cli_option options[] = {
 
 static void help(FILE *out)
 {
-    fputs(
-        "Starts N copies of a program on this machine and sets for each RANK, WORLD_SIZE,\n"
-        "LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TESSERA_MASTER_PORT,\n"
-        "TESSERA_TOKEN, TESSERA_JOB_ID, TESSERA_BOOT and TESSERA_DEVICE. Prints their output line\n"
-        "by line, with the rank in front. Rank 0 gets standard input, also what is typed.\n"
-        "Without --device-map, a TESSERA_DEVICE that is already set is kept.\n"
+    cli_wrap(
+        out,
+        "Starts N copies of a program on this machine and sets for each RANK, WORLD_SIZE, "
+        "LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TESSERA_MASTER_PORT, "
+        "TESSERA_TOKEN, TESSERA_JOB_ID, TESSERA_BOOT and TESSERA_DEVICE. Prints their output line "
+        "by line, with the rank in front. Rank 0 gets standard input, also what is typed at a "
+        "terminal. Without --device-map, a TESSERA_DEVICE that is already set is kept.\n"
         "\n"
-        "If a process fails, the others are stopped, and the exit status is that of the process,\n"
-        "or 128 plus the number of the signal that ended it. 126 means that the program cannot be\n"
-        "run, 127 that it does not exist. Signals are passed on. After INT, TERM, HUP or QUIT the\n"
-        "processes have the grace period to end; a second signal kills them. When the launch is\n"
+        "If a process fails, the others are stopped, and the exit status is that of the process, "
+        "or 128 plus the number of the signal that ended it. 126 means that the program cannot be "
+        "run, 127 that it does not exist. Signals are passed on. After INT, TERM, HUP or QUIT the "
+        "processes have the grace period to end; a second signal kills them. When the launch is "
         "over, no process of the job is left.\n"
         "\n"
-        "With --keep-going the others continue, as programs that use tsr_comm_shrink can, and the\n"
-        "exit status is 0 if at least one process succeeds. With --respawn a process that failed\n"
-        "is replaced by one with TESSERA_BOOT=join, which joins the job through tsr_comm_grow.\n",
-        out);
+        "With --keep-going the others continue, as programs that use tsr_comm_shrink can, and the "
+        "exit status is 0 if at least one process succeeds. With --respawn a process that failed "
+        "is replaced by one with TESSERA_BOOT=join, which joins the job through tsr_comm_grow.\n");
     cli_options_help(out, options);
 }
 
