@@ -119,6 +119,17 @@ START_TEST(seeds_choose_texts)
 }
 END_TEST
 
+/* With these values there is no choice. */
+START_TEST(zeros_take_the_most_likely_token)
+{
+    tool_result greedy = tool_run("generate " MODEL " -p Once --max-tokens 20 --greedy");
+    ck_assert_int_eq(greedy.exit_code, 0);
+    tool_prints("generate " MODEL " -p Once --max-tokens 20 --temperature 0", greedy.out);
+    tool_prints("generate " MODEL " -p Once --max-tokens 20 --temperature 9 --top-p 0", greedy.out);
+    tool_result_free(&greedy);
+}
+END_TEST
+
 START_TEST(mistakes_are_named)
 {
     tool_refuses("generate", "tessera: generate: missing MODEL, a folder or a file\n");
@@ -205,6 +216,7 @@ TESTS(generate)
     tcase_add_test(tests, json_has_ids_text_and_logits);
     tcase_add_test(tests, json_has_null_for_an_infinite_logit);
     tcase_add_test(tests, seeds_choose_texts);
+    tcase_add_test(tests, zeros_take_the_most_likely_token);
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, a_full_disk_is_named);
     tcase_add_test(tests, an_interrupt_ends_the_text);

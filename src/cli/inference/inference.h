@@ -33,8 +33,8 @@ extern inference_options inference_chosen;
 /* Options for choosing tokens. */
 #define INFERENCE_SAMPLING_OPTIONS                                                                 \
     {"greedy", NULL, "always take the most likely token", .flag = &inference_chosen.greedy},       \
-    {"temperature", "T", "divide logits by T (default: 0.8)",                                      \
-     .real = &inference_chosen.temperature, .low = 1e-6, .high = 1e6},                             \
+    {"temperature", "T", "divide logits by T (default: 0.8); 0: as --greedy",                      \
+     .real = &inference_chosen.temperature, .low = 0, .high = 1e6},                                \
     {"top-k", "K", "draw from the K most likely tokens (default: 0, all)",                         \
      .integer = &inference_chosen.top_k, .low = 0, .high = 1 << 30},                               \
     {"top-p", "P",                                                                                 \

@@ -1,4 +1,6 @@
 /* The options that the commands share: their defaults, and their conversion to params. */
+#include <float.h>
+
 #include "cli/inference/inference.h"
 
 inference_options inference_chosen = {
@@ -14,7 +16,8 @@ tsr_sampling_params inference_sampling(void)
     return (tsr_sampling_params){.seed = (uint64_t)o->seed,
                                  .temperature = o->greedy ? 0 : o->temperature,
                                  .top_k = o->top_k,
-                                 .top_p = o->top_p,
+                                 /* 0 would be the library's default, all tokens */
+                                 .top_p = o->top_p > 0 ? o->top_p : DBL_MIN,
                                  .min_p = o->min_p,
                                  .repetition_penalty = o->repetition_penalty};
 }
