@@ -113,6 +113,7 @@ START_TEST(lines_are_whole)
     tool_result result = tool_run("chat " MODEL " --format vicuna --context 64");
     ck_assert_int_eq(result.exit_code, 0);
     ck_assert_int_eq(tool_count(result.err, "chat: the message has "), 1);
+    ck_assert_int_eq(tool_count(result.err, " tokens, but the context only 64; --context "), 1);
     ck_assert_str_eq(result.out, "");
     tool_result_free(&result);
 }
@@ -140,6 +141,20 @@ START_TEST(input_that_breaks_off_is_an_error)
     ck_assert_int_eq(dup2(ends[1], STDIN_FILENO), STDIN_FILENO);
     close(ends[1]);
     tool_fails(CHAT, "tessera: chat: cannot read standard input: Connection reset by peer\n");
+}
+END_TEST
+
+START_TEST(a_full_disk_ends_the_chat)
+{
+    FILE *full = fopen("/dev/full", "w");
+    ck_assert_ptr_nonnull(full);
+    feed("Once\nOnce\n");
+    tool_result result =
+        tool_run_into("chat " MODEL " --format vicuna --greedy --ignore-end --context 60000", full);
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_str_eq(result.err,
+                     "tessera: cannot write to standard output: No space left on device\n");
+    tool_result_free(&result);
 }
 END_TEST
 
@@ -297,6 +312,7 @@ TESTS(chat)
     tcase_add_test(tests, lines_are_whole);
     tcase_add_test(tests, unreadable_input_is_an_error);
     tcase_add_test(tests, input_that_breaks_off_is_an_error);
+    tcase_add_test(tests, a_full_disk_ends_the_chat);
     tcase_add_test(tests, help_names_all_formats);
     tcase_add_test(tests, ranks_talk_together);
     tcase_add_test(tests, a_full_context_is_told);

@@ -17,7 +17,7 @@ static void prompt(const char *sign)
     if (!isatty(STDIN_FILENO))
         return;
     cli_put(stdout, sign);
-    cli_flush();
+    (void)cli_flush();
 }
 
 /* Appends a line of standard input, without its end. Returns false at the end of the input, and

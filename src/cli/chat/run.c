@@ -83,7 +83,7 @@ static void print(const chat *c, reply *r, const char *text, size_t size)
     if (!c->job.first)
         return;
     fwrite(text, 1, size, stdout);
-    cli_flush();
+    (void)cli_flush();
 }
 
 static tsr_status add_token(chat *c, reply *r, int32_t token)
@@ -112,6 +112,8 @@ static tsr_status generate(chat *c, reply *r)
             return status;
         if (count > 0)
             r->finish = token.finish;
+        if (!cli_flush()) /* nobody can read the reply */
+            return TSR_OK;
     }
     const char *text = NULL;
     size_t size = 0;
@@ -121,7 +123,7 @@ static tsr_status generate(chat *c, reply *r)
     print(c, r, text, size);
     if (c->job.first)
         putchar('\n');
-    cli_flush();
+    (void)cli_flush();
     return TSR_OK;
 }
 
@@ -187,7 +189,12 @@ static tsr_status answer(chat *c, const chat_line *line, tsr_finish *finish)
     if (status != TSR_OK)
         return status;
     const int64_t left = c->context > c->length ? c->context - c->length : 0;
-    if (count > (uint64_t)left) {
+    if (count > (uint64_t)left && c->length == 0) {
+        NOTE(c,
+             "chat: the message has %" PRIu64 " tokens, but the context only %" PRId64
+             "; --context makes it longer",
+             count, c->context);
+    } else if (count > (uint64_t)left) {
         NOTE(c,
              "chat: the message has %" PRIu64 " tokens, and of the context of %" PRId64
              " only %" PRId64 " are left; /clear begins a new conversation",
@@ -235,8 +242,9 @@ static tsr_status obey(chat *c, const chat_line *line, bool *ended, tsr_finish *
     return line->size > 0 ? answer(c, line, finish) : TSR_OK;
 }
 
-/* Reads messages and replies to them. In a job of several ranks, an interrupt during a reply ends
- * the conversation, because the same signal has ended ranks that had already finished the reply. */
+/* Reads messages and replies to them, until replies cannot be printed any more, which main reports.
+ * In a job of several ranks, an interrupt during a reply ends the conversation, because the same
+ * signal has ended ranks that had already finished the reply. */
 static tsr_status talk(chat *c, int *code)
 {
     bool ended = false;
@@ -252,7 +260,7 @@ static tsr_status talk(chat *c, int *code)
         if (status == TSR_OK && line.text != NULL)
             status = obey(c, &line, &ended, &finish);
         free(line.text);
-        if (status != TSR_OK)
+        if (status != TSR_OK || !cli_flush())
             return status;
         if (finish == TSR_FINISH_INTERRUPT && tsr_comm_size(c->job.comm) > 1) {
             *code = INFERENCE_INTERRUPTED;

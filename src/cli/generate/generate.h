@@ -83,7 +83,8 @@ typedef struct generate_summary {
 void generate_print_json(const generate_summary *summary, int count,
                          const generate_result *results);
 /* Prints what a step has added: text, or ids if there is no tokenizer. If there are several
- * sequences, prints all of them when all have ended. */
-void generate_print_step(const tsr_tokenizer *tokenizer, int count, generate_result *results);
+ * sequences, prints all of them when all have ended. Returns false if standard output cannot be
+ * written. */
+bool generate_print_step(const tsr_tokenizer *tokenizer, int count, generate_result *results);
 
 #endif

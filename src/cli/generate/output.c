@@ -181,11 +181,11 @@ static void print_all(const tsr_tokenizer *tokenizer, int count, generate_result
     }
 }
 
-void generate_print_step(const tsr_tokenizer *tokenizer, int count, generate_result *results)
+bool generate_print_step(const tsr_tokenizer *tokenizer, int count, generate_result *results)
 {
     if (count == 1)
         print_one(tokenizer, &results[0]);
     else
         print_all(tokenizer, count, results);
-    cli_flush();
+    return cli_flush();
 }

@@ -110,9 +110,9 @@ static tsr_status keep(job *j, generate_result *result, const tsr_generated *tok
     return status;
 }
 
-/* Stores the tokens of a step. All ranks have the same tokens, so they remove the same
- * sequences. */
-static tsr_status keep_all(job *j, int count, const tsr_generated *tokens)
+/* Stores and prints the tokens of a step. All ranks have the same tokens, so they remove the same
+ * sequences. Sets *ended if the text cannot be printed any more. */
+static tsr_status keep_all(job *j, int count, const tsr_generated *tokens, bool *ended)
 {
     for (int t = 0; t < count; t++) {
         for (int i = 0; i < generate_chosen.prompt_count; i++) {
@@ -129,19 +129,19 @@ static tsr_status keep_all(job *j, int count, const tsr_generated *tokens)
         }
     }
     if (j->base.first && !generate_chosen.json)
-        generate_print_step(j->tokenizer, generate_chosen.prompt_count, j->results);
+        *ended = !generate_print_step(j->tokenizer, generate_chosen.prompt_count, j->results);
     return TSR_OK;
 }
 
 static tsr_status generate(job *j)
 {
     tsr_generated tokens[GENERATE_MAX_PROMPTS];
-    for (;;) {
+    for (bool ended = false;;) {
         int count = 0;
         tsr_status status = tsr_generator_step(j->generator, tokens, &count);
         if (status == TSR_OK && count > 0)
-            status = keep_all(j, count, tokens);
-        if (status != TSR_OK || count == 0)
+            status = keep_all(j, count, tokens, &ended);
+        if (status != TSR_OK || count == 0 || ended)
             return status;
     }
 }

@@ -204,16 +204,17 @@ void cli_line(FILE *out, const char *format, ...)
 
 static int flush_problem; /* the errno of the first flush that failed; later flushes may succeed */
 
-void cli_flush(void)
+bool cli_flush(void)
 {
     errno = 0;
     if (fflush(stdout) != 0 && flush_problem == 0)
         flush_problem = errno != 0 ? errno : EIO;
+    return flush_problem == 0;
 }
 
 int cli_flush_end(void)
 {
-    cli_flush();
+    (void)cli_flush();
     /* stdio has not kept the reason of a write that failed between two flushes */
     return flush_problem != 0 ? flush_problem : ferror(stdout) ? EIO : 0;
 }

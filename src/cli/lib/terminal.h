@@ -3,6 +3,7 @@
 #ifndef TSR_CLI_LIB_TERMINAL_H
 #define TSR_CLI_LIB_TERMINAL_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "cli/lib/say.h"
@@ -34,8 +35,9 @@ void cli_wrap(FILE *out, const char *text);
  * terminal is known. Lines in a file or a pipe are not broken. */
 void cli_line(FILE *out, const char *format, ...) CLI_PRINTF(2, 3);
 
-/* Writes the buffered standard output now. */
-void cli_flush(void);
+/* Writes the buffered standard output now. Returns false if some of standard output could not be
+ * written, now or earlier. */
+bool cli_flush(void);
 /* Writes the rest of standard output at the end. If some of the output could not be written,
  * returns the errno; otherwise 0. */
 int cli_flush_end(void);
