@@ -91,6 +91,22 @@ START_TEST(costs_of_collectives)
 }
 END_TEST
 
+/* 2^20 times the data take 2^20 times as long, less the start. Playing through all steps would take
+ * days. */
+START_TEST(costs_of_large_collectives)
+{
+    static const int host[] = {0, 1, 1, 2};
+    static const tsr_collective kinds[] = {TSR_COLLECTIVE_ALL_REDUCE,
+                                           TSR_COLLECTIVE_REDUCE_SCATTER};
+    for (int size = 2; size <= 4; size++) {
+        const plan_group g = group_of(size, host);
+        const double some = plan_collective_seconds(&g, kinds[_i], 0x1p27),
+                     many = plan_collective_seconds(&g, kinds[_i], 0x1p47);
+        ck_assert_double_eq_tol(many / some, 0x1p20, 0x1p10);
+    }
+}
+END_TEST
+
 START_TEST(costs_inside_a_host)
 {
     static const int host[4] = {0};
@@ -592,6 +608,7 @@ TESTS(plan_cluster)
     tcase_add_checked_fixture(tests, create, destroy);
     tcase_add_test(tests, messages_of_a_link);
     tcase_add_loop_test(tests, costs_of_collectives, 0, (int)COUNT_OF(groups));
+    tcase_add_loop_test(tests, costs_of_large_collectives, 0, 2);
     tcase_add_test(tests, costs_inside_a_host);
     tcase_add_test(tests, costs_of_turns);
     tcase_add_test(tests, costs_of_a_pipeline);

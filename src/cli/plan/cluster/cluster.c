@@ -104,7 +104,8 @@ char *plan_cluster_reason(const plan_outcome *outcome, int candidate, char text[
         const int rank = one->ranks[one->missing_place];
         char missing[CLI_BYTES_TEXT];
         snprintf(text, PLAN_REASON_TEXT, "does not fit: rank %d on %s lacks %s", rank,
-                 c->names[c->rank[rank].host], cli_bytes((uint64_t)one->missing_bytes, missing));
+                 c->names[c->rank[rank].host],
+                 cli_bytes(plan_whole_bytes(one->missing_bytes), missing));
     } else if (one->sharing.is_part) {
         snprintf(text, PLAN_REASON_TEXT, "its time is not predicted");
     } else {

@@ -444,3 +444,8 @@ double plan_memory(const plan_work *w, const plan_grid *g, int place)
     return state + in_flight * g->blocks[stage] * rows * part->activation_bytes +
            (last ? 2 * rows * w->vocabulary / g->tensor * sizeof(float) : 0);
 }
+
+uint64_t plan_whole_bytes(double bytes)
+{
+    return bytes < 0x1p64 ? (uint64_t)bytes : UINT64_MAX;
+}

@@ -64,5 +64,7 @@ plan_sharing plan_sharing_of(const plan_cluster *cluster, int count, const int *
 
 /* Returns the bytes of memory that the rank at a place of the grid needs. */
 double plan_memory(const plan_work *work, const plan_grid *grid, int place);
+/* Returns bytes as an integer, at most UINT64_MAX. */
+uint64_t plan_whole_bytes(double bytes);
 
 #endif

@@ -56,7 +56,8 @@ static double most_memory(const plan_candidate *c)
 static void time_cell(cli_table *table, double seconds)
 {
     char text[CLI_NUMBER_TEXT];
-    cli_table_cell(table, "%s", seconds > 0 ? cli_duration(1e9 * seconds, text) : "-");
+    /* Differences of equal times may be a rounding error. */
+    cli_table_cell(table, "%s", seconds > 1e-12 ? cli_duration(1e9 * seconds, text) : "-");
 }
 
 /* Adds the predicted times, or "?" if they cannot be predicted. */
@@ -97,7 +98,7 @@ static void print_grids(const plan_outcome *o)
         cli_table_cell(table, "%d", c->stages);
         cli_table_cell(table, "%s", places(o, c, sizeof text, text));
         add_times(table, o, c);
-        cli_table_cell(table, "%s", cli_bytes((uint64_t)most_memory(c), text));
+        cli_table_cell(table, "%s", cli_bytes(plan_whole_bytes(most_memory(c)), text));
     }
     cli_table_print(table, stdout, 0);
     cli_table_destroy(&table);
@@ -146,7 +147,7 @@ static void print_ranks(const plan_outcome *o)
         cli_table_cell(table, "%s", cluster->names[rank->host]);
         cli_table_cell(table, "%d", stage);
         cli_table_cell(table, "%d", c->blocks[stage]);
-        cli_table_cell(table, "%s", cli_bytes((uint64_t)c->memory[i], text));
+        cli_table_cell(table, "%s", cli_bytes(plan_whole_bytes(c->memory[i]), text));
         cli_table_cell(table, "%s", rank->memory > 0 ? cli_bytes(rank->memory, text) : "-");
     }
     cli_table_print(table, stdout, 0);
@@ -216,7 +217,7 @@ static void add_candidate(json_t *list, const plan_outcome *o, int number)
         json_t *rank = cli_json_append_object(ranks);
         cli_json_u64(rank, "rank", (uint64_t)c->ranks[i]);
         cli_json_text(rank, "host", cluster->names[cluster->rank[c->ranks[i]].host]);
-        cli_json_u64(rank, "memory_bytes", (uint64_t)c->memory[i]);
+        cli_json_u64(rank, "memory_bytes", plan_whole_bytes(c->memory[i]));
     }
     cli_json_bool(object, "fits", c->missing_bytes == 0);
     cli_json_bool(object, "best", number == o->best);
