@@ -147,6 +147,9 @@ START_TEST(files_that_cannot_be_read)
     text = complaint("/tmp", true);
     ck_assert_str_eq(text, "tessera: sample: cannot read /tmp: Is a directory\n");
     free(text);
+    text = complaint("/dev/zero", true); /* a line without end */
+    ck_assert_str_eq(text, "tessera: sample: /dev/zero, line 1: longer than 4095 bytes\n");
+    free(text);
 }
 END_TEST
 

@@ -38,24 +38,40 @@ static char *trimmed(char *line)
     return line;
 }
 
+#define MAX_LINE 4096
+
+/* Reads a line without its end, or the first bytes of a longer one, and writes a zero byte behind
+ * it. The length of a longer line is MAX_LINE. Returns false at the end of the file. */
+static bool read_line(FILE *file, char line[MAX_LINE + 1], size_t *length)
+{
+    int byte = getc(file);
+    if (byte == EOF)
+        return false;
+    for (*length = 0; byte != EOF && byte != '\n' && *length < MAX_LINE; byte = getc(file))
+        line[(*length)++] = (char)byte;
+    line[*length] = '\0';
+    return true;
+}
+
 /* Reads lines until the end of the file. An element has 8 bytes, whichever of the two types it
  * has. */
 static int read_lines(FILE *file, const char *path, const char *what, read_fn read, void **values,
                       uint64_t *count)
 {
-    char *line = NULL;
-    size_t line_capacity = 0, capacity = 0;
+    char line[MAX_LINE + 1];
+    size_t length, capacity = 0;
     int code = CLI_DONE;
-    ssize_t length;
-    for (uint64_t number = 1;
-         code == CLI_DONE && (length = getline(&line, &line_capacity, file)) >= 0; number++) {
+    for (uint64_t number = 1; code == CLI_DONE && read_line(file, line, &length); number++) {
         if (*count == capacity) {
             capacity = capacity == 0 ? 1024 : 2 * capacity;
             *values = cli_resize(*values, capacity, 8);
         }
-        bool whole = strlen(line) == (size_t)length;
+        bool whole = strlen(line) == length;
         char *text = trimmed(line);
-        if (!whole)
+        if (length == MAX_LINE)
+            code = cli_usage_error("sample: %s, line %llu: longer than %d bytes", path,
+                                   (unsigned long long)number, MAX_LINE - 1);
+        else if (!whole)
             code = cli_usage_error("sample: %s, line %llu: contains a zero byte", path,
                                    (unsigned long long)number);
         else if (text[0] == '\0')
@@ -69,7 +85,6 @@ static int read_lines(FILE *file, const char *path, const char *what, read_fn re
     }
     if (code == CLI_DONE && ferror(file))
         code = cli_usage_error("sample: cannot read %s: %s", path, strerror(errno));
-    free(line);
     return code;
 }
 

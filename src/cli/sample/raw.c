@@ -1,4 +1,5 @@
 /* tessera sample raw: prints the output of a generator. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/lib/memory.h"
@@ -7,7 +8,7 @@
 
 static void print_words(tsr_rng *rng, int64_t count, sample_output *output)
 {
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count && !ferror(stdout); i++) {
         bool dotnet = rng->kind == TSR_RNG_DOTNET;
         sample_output_value(output, dotnet ? tsr_dotnet_next(&rng->as.dotnet)
                                            : (int64_t)tsr_rng_next_u32(rng));
