@@ -29,6 +29,10 @@ tsr_status tsr__tokenizer_save_model(const tsr_tokenizer *tokenizer, char **out,
 
 /* Checks that the tokens around a text are BOS before it or none, and EOS after it or none. */
 tsr_status tsr__tokenizer_check_around(const tsr_tokenizer *tokenizer) TSR_NODISCARD;
+/* Checks that added tokens are searched as they are spelled, without conditions on what is beside
+ * them, because `format` cannot say these. */
+tsr_status tsr__tokenizer_check_added(const char *format,
+                                      const tsr_tokenizer *tokenizer) TSR_NODISCARD;
 /* Records the error that `format` cannot say `what`, and returns TSR_ERR_UNSUPPORTED. */
 tsr_status tsr__tokenizer_cannot(const char *format, const char *what);
 

@@ -27,9 +27,7 @@ tsr_status tsr__tokenizer_check_around(const tsr_tokenizer *t)
                                               "not BOS and EOS");
 }
 
-/* Checks that added tokens are searched as they are spelled, without conditions on what is beside
- * them. */
-static tsr_status check_added(const tsr_tokenizer *t)
+tsr_status tsr__tokenizer_check_added(const char *where, const tsr_tokenizer *t)
 {
     for (int part = 0; part < 2; part++)
         for (size_t i = 0; i < t->added[part].count; i++) {
@@ -38,7 +36,7 @@ static tsr_status check_added(const tsr_tokenizer *t)
             if (!token->single_word && !token->strip_left && !token->strip_right)
                 continue;
             return tsr__fail(
-                TSR_ERR_UNSUPPORTED, "tokenizer: GGUF files cannot say that added token %s %s",
+                TSR_ERR_UNSUPPORTED, "tokenizer: %s cannot say that added token %s %s", where,
                 tsr__spelling_text(tsr__token_spelling(&t->vocabulary, token->id),
                                    t->vocabulary.tokens[token->id].spelling_size, shown),
                 token->single_word ? "is a single word" : "includes the spaces beside it");
@@ -56,7 +54,9 @@ static tsr_status check_byte_bpe(const tsr_tokenizer *t, bool *drops_nfc)
         return tsr__tokenizer_cannot(format, "that words start with a space (add_prefix_space)");
     if (t->fuse_unknown && t->unknown >= 0)
         return tsr__tokenizer_cannot(format, "that unknown characters become one token (fuse_unk)");
-    return check_added(t);
+    if (t->strips_start)
+        return tsr__tokenizer_cannot(format, "that decoding removes a space at the start");
+    return TSR_OK;
 }
 
 /* Returns whether each ordinary token is a single character, and there are no merges, normalisers
@@ -214,6 +214,7 @@ tsr_status tsr__tokenizer_put_gguf(const tsr_tokenizer *t, int64_t vocabulary, i
         return tsr__fail(TSR_ERR_UNSUPPORTED,
                          "tokenizer: tokenizer.json has merges of characters without the scores "
                          "that GGUF files need; the model's tokenizer.model has them");
+    TSR__TRY(tsr__tokenizer_check_added(format, t));
     if (t->kind == TSR_TOKENIZER_BYTE_BPE) {
         TSR__TRY(check_byte_bpe(t, drops_nfc));
         TSR__TRY(tsr__words_find_name(&t->words, t->whole_words, words));

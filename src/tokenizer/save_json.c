@@ -11,9 +11,16 @@
 
 static const char format[] = "tokenizer.json";
 
+/* How texts are searched for an added token. */
+typedef struct search {
+    const tsr__added_token *token; /* NULL: they are not */
+    bool normalized;
+} search;
+
 typedef struct printer {
     tsr__json_writer json;
     const tsr_tokenizer *t;
+    const search *searches;         /* [vocabulary.count] */
     const char *const *expressions; /* [words.count] */
     const tsr__pair *merges;        /* [merges.count], in order */
 } printer;
@@ -23,6 +30,11 @@ static void print_spelling(printer *p, int32_t id)
     tsr__json_print_string(&p->json, tsr__token_spelling(&p->t->vocabulary, id));
 }
 
+static const char *word(bool flag)
+{
+    return flag ? "true" : "false";
+}
+
 static void print_added(printer *p)
 {
     const tsr__vocabulary *v = &p->t->vocabulary;
@@ -30,14 +42,17 @@ static void print_added(printer *p)
     tsr__json_print(&p->json, "  \"added_tokens\": [");
     for (size_t i = 0; i < v->count; i++) {
         const tsr__token *token = &v->tokens[i];
-        if (!tsr__is_control(token) && token->type != TSR__TOKEN_USER)
+        static const tsr__added_token none = {0};
+        const tsr__added_token *how = p->searches[i].token ? p->searches[i].token : &none;
+        if (!tsr__is_added(token))
             continue;
         tsr__json_print(&p->json, "%s\n    {\"id\": %zu, \"content\": ", separator, i);
         print_spelling(p, (int32_t)i);
         tsr__json_print(&p->json,
-                        ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
-                        "\"normalized\": false, \"special\": %s}",
-                        tsr__is_control(token) ? "true" : "false");
+                        ", \"single_word\": %s, \"lstrip\": %s, \"rstrip\": %s, "
+                        "\"normalized\": %s, \"special\": %s}",
+                        word(how->single_word), word(how->strip_left), word(how->strip_right),
+                        word(p->searches[i].normalized), word(tsr__is_control(token)));
         separator = ",";
     }
     tsr__json_print(&p->json, "\n  ],\n");
@@ -124,9 +139,9 @@ static void print_model(printer *p)
         tsr__json_print(&p->json, "null");
     tsr__json_print(&p->json,
                     ", \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, "
-                    "\"fuse_unk\": false, \"byte_fallback\": false, \"ignore_merges\": %s,\n"
+                    "\"fuse_unk\": %s, \"byte_fallback\": false, \"ignore_merges\": %s,\n"
                     "    \"vocab\": {",
-                    t->whole_words ? "true" : "false");
+                    word(t->fuse_unknown), word(t->whole_words));
     for (size_t i = 0; i < t->vocabulary.count; i++) {
         tsr__json_print(&p->json, "%s\n      ", i > 0 ? "," : "");
         print_spelling(p, (int32_t)i);
@@ -196,6 +211,27 @@ static tsr_status print_document(printer *p, void (*print)(printer *), char **ou
     return TSR_OK;
 }
 
+/* Sets searches[vocabulary.count]. An entry of "added_tokens" says for one token how it is
+ * searched, and that it is searched. */
+static tsr_status find_searches(const tsr_tokenizer *t, search *searches)
+{
+    for (int part = 0; part < 2; part++)
+        for (size_t i = 0; i < t->added[part].count; i++) {
+            const tsr__added_token *token = &t->added[part].tokens[i];
+            search *s = &searches[token->id];
+            if (s->token || token->control != tsr__is_control(&t->vocabulary.tokens[token->id]))
+                return tsr__tokenizer_cannot(format, "that an added token is searched in two ways");
+            *s = (search){.token = token, .normalized = part == 1};
+        }
+    for (size_t i = 0; i < t->vocabulary.count; i++) {
+        const tsr__token *token = &t->vocabulary.tokens[i];
+        if (tsr__is_added(token) && !searches[i].token && token->spelling_size > 0)
+            return tsr__tokenizer_cannot(format, "which of two added tokens is searched, whose "
+                                                 "normalised texts are the same");
+    }
+    return TSR_OK;
+}
+
 static bool has_space(const tsr_tokenizer *t, int32_t id)
 {
     return strchr(tsr__token_spelling(&t->vocabulary, id), ' ') != NULL;
@@ -213,6 +249,8 @@ static tsr_status check(const tsr_tokenizer *t)
             return tsr__tokenizer_cannot(format, "how the text is normalised");
     if (t->late.count > 0)
         return tsr__tokenizer_cannot(format, "that words start with a space");
+    if (t->strips_start)
+        return tsr__tokenizer_cannot(format, "that decoding removes a space at the start");
     for (size_t i = 0; i < t->vocabulary.count; i++) {
         const char *spelling = tsr__token_spelling(&t->vocabulary, (int32_t)i);
         const size_t length = t->vocabulary.tokens[i].spelling_size;
@@ -221,6 +259,9 @@ static tsr_status check(const tsr_tokenizer *t)
                              "tokenizer: tokenizer.json cannot have token %zu, %s, which is not "
                              "UTF-8",
                              i, tsr__spelling_text(spelling, length, shown));
+        if (t->vocabulary.tokens[i].type == TSR__TOKEN_BYTE)
+            return tsr__tokenizer_cannot(format, "that tokens are spelled <0x00> to <0xFF>, beside "
+                                                 "the byte-level alphabet (byte_fallback)");
     }
     for (size_t i = 0; i < t->merges.count; i++)
         if (has_space(t, t->merges.pairs[i].left) || has_space(t, t->merges.pairs[i].right))
@@ -234,15 +275,29 @@ tsr_status tsr__tokenizer_save_config(const tsr_tokenizer *t, char **out, size_t
     return print_document(&p, print_config, out, size);
 }
 
-tsr_status tsr__tokenizer_save_json(const tsr_tokenizer *t, char **out, size_t *size)
+static tsr_status save(printer *p, search *searches, char **out, size_t *size)
 {
     const char *expressions[TSR__MAX_WORD_STEPS];
     tsr__pair *pairs = NULL;
-    TSR__TRY(check(t));
-    TSR__TRY(tsr__words_find_expressions(&t->words, expressions));
-    TSR__TRY(tsr__merges_in_order(&t->merges, &pairs));
-    printer p = {.t = t, .expressions = expressions, .merges = pairs};
-    const tsr_status status = print_document(&p, print_tokenizer, out, size);
+    TSR__TRY(find_searches(p->t, searches));
+    TSR__TRY(tsr__words_find_expressions(&p->t->words, expressions));
+    TSR__TRY(tsr__merges_in_order(&p->t->merges, &pairs));
+    p->searches = searches;
+    p->expressions = expressions;
+    p->merges = pairs;
+    const tsr_status status = print_document(p, print_tokenizer, out, size);
     tsr__free(pairs);
+    return status;
+}
+
+tsr_status tsr__tokenizer_save_json(const tsr_tokenizer *t, char **out, size_t *size)
+{
+    printer p = {.t = t};
+    TSR__TRY(check(t));
+    search *searches = tsr__calloc(t->vocabulary.count, sizeof *searches);
+    if (searches == NULL)
+        return TSR_ERR_NO_MEMORY;
+    const tsr_status status = save(&p, searches, out, size);
+    tsr__free(searches);
     return status;
 }

@@ -74,6 +74,18 @@ static tsr_status read_field(message *m, field *out)
 
 /* Pieces --------------------------------------------------------------------------------------- */
 
+/* Sets the type of a token that was not an added one. */
+static tsr_status set_type(tsr_tokenizer *t, int32_t id, tsr__token_type type)
+{
+    tsr__token *token = &t->vocabulary.tokens[id];
+    const char *text = tsr__token_spelling(&t->vocabulary, id);
+    const size_t size = token->spelling_size;
+    token->type = type;
+    token->ends = type == TSR__TOKEN_CONTROL && tsr__is_end_spelling(text, size);
+    const tsr__added_token added = {.id = id, .control = tsr__is_control(token)};
+    return tsr__is_added(token) ? tsr__added_add(&t->added[0], text, size, &added) : TSR_OK;
+}
+
 static tsr_status add_piece(reader *r, const char *text, size_t size, tsr__token_type type,
                             uint32_t score_bits)
 {
@@ -84,12 +96,7 @@ static tsr_status add_piece(reader *r, const char *text, size_t size, tsr__token
     r->scores = scores;
     memcpy(&r->scores[v->count], &score_bits, sizeof score_bits);
     TSR__TRY(tsr__vocabulary_add(v, v->count, text, size, type));
-    const bool control = tsr__is_control(&v->tokens[id]);
-    const tsr__added_token added = {.id = id, .control = control};
-    v->tokens[id].ends = type == TSR__TOKEN_CONTROL && tsr__is_end_spelling(text, size);
-    return control || type == TSR__TOKEN_USER
-               ? tsr__added_add(&r->tokenizer->added[0], text, size, &added)
-               : TSR_OK;
+    return set_type(r->tokenizer, id, type);
 }
 
 static tsr_status read_piece(reader *r, message m)
@@ -121,6 +128,25 @@ static tsr_status read_piece(reader *r, message m)
     return add_piece(r, text, size, (tsr__token_type)type, bits);
 }
 
+/* Makes a token of the file an added one if `all` has it as one. */
+static tsr_status take_type(reader *r, int32_t id, const tsr__vocabulary *all)
+{
+    const tsr__token *here = &r->tokenizer->vocabulary.tokens[id], *there = &all->tokens[id];
+    char shown[TSR__SPELLING_TEXT];
+    if (!tsr__is_added(here))
+        return tsr__is_added(there) ? set_type(r->tokenizer, id, there->type) : TSR_OK;
+    if (tsr__is_added(there) && tsr__is_control(here) == tsr__is_control(there))
+        return TSR_OK;
+    return tsr__fail(TSR_ERR_UNSUPPORTED,
+                     "tokenizer: token %d, %s, is %s in tokenizer.model and %s in tokenizer.json",
+                     (int)id,
+                     tsr__spelling_text(tsr__token_spelling(all, id), there->spelling_size, shown),
+                     tsr__is_control(here) ? "a control token" : "an added token",
+                     !tsr__is_added(there)    ? "an ordinary one"
+                     : tsr__is_control(there) ? "a control token"
+                                              : "an added one");
+}
+
 /* Checks that the tokens of `added` begin with those of the file, and adds the others to the
  * vocabulary. */
 static tsr_status add_others(reader *r)
@@ -136,8 +162,10 @@ static tsr_status add_others(reader *r)
         const size_t size = token->spelling_size;
         const bool is_there = i < v->count;
         if (is_there && v->tokens[i].spelling_size == size &&
-            memcmp(tsr__token_spelling(v, (int32_t)i), text, size) == 0)
+            memcmp(tsr__token_spelling(v, (int32_t)i), text, size) == 0) {
+            TSR__TRY(take_type(r, (int32_t)i, all));
             continue;
+        }
         if (is_there || token->type == TSR__TOKEN_NORMAL)
             return tsr__fail(TSR_ERR_UNSUPPORTED,
                              "tokenizer: tokenizer.model does not have token %zu of "

@@ -57,6 +57,12 @@ static inline bool tsr__is_control(const tsr__token *token)
     return token->type == TSR__TOKEN_CONTROL || token->type == TSR__TOKEN_UNKNOWN;
 }
 
+/* Returns whether texts are searched for a token before anything is merged. */
+static inline bool tsr__is_added(const tsr__token *token)
+{
+    return tsr__is_control(token) || token->type == TSR__TOKEN_USER;
+}
+
 /* Checks that an id is in range. */
 tsr_status tsr__check_id(const tsr_tokenizer *tokenizer, int32_t id) TSR_NODISCARD;
 

@@ -323,8 +323,9 @@ static void put_merges(FILE *file, const tsr_tokenizer *t, int32_t id, bool *fir
 }
 
 /* Writes a tokenizer.json with the merges that follow from the scores, as Hugging Face converts
- * such tokenizers, and with one more token. If not `complete`, the first merge is left out. */
-static void write_json(const char *path, const tsr_tokenizer *t, bool complete)
+ * such tokenizers, with one more token, and with the further entries `added` of its list of added
+ * tokens. If not `complete`, the first merge is left out. */
+static void write_json(const char *path, const tsr_tokenizer *t, bool complete, const char *added)
 {
     const int32_t count = tsr_tokenizer_size(t);
     FILE *file = fopen(path, "w");
@@ -342,7 +343,7 @@ static void write_json(const char *path, const tsr_tokenizer *t, bool complete)
     }
     fprintf(file,
             "{\"id\": %d, \"content\": \"<|im_end|>\", \"special\": true, \"single_word\": "
-            "false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false}], "
+            "false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false}%s], "
             "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", "
             "\"prepend\": \"\u2581\"}, {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, "
             "\"content\": \"\u2581\"}]}, \"pre_tokenizer\": null, \"post_processor\": null, "
@@ -351,7 +352,7 @@ static void write_json(const char *path, const tsr_tokenizer *t, bool complete)
             "\"ByteFallback\"}, {\"type\": \"Fuse\"}, {\"type\": \"Strip\", \"content\": \" \", "
             "\"start\": 1, \"stop\": 0}]}, \"model\": {\"type\": \"BPE\", \"unk_token\": "
             "\"<unk>\", \"fuse_unk\": true, \"byte_fallback\": true, \"vocab\": {",
-            (int)count);
+            (int)count, added);
     for (int32_t id = 0; id < count; id++) {
         ck_assert_ok(tsr_tokenizer_spelling(t, id, &text, &size));
         fputs(id > 0 ? "," : "", file);
@@ -364,6 +365,14 @@ static void write_json(const char *path, const tsr_tokenizer *t, bool complete)
         put_merges(file, t, id, &first);
     fputs("]}}", file);
     ck_assert_int_eq(fclose(file), 0);
+}
+
+static void refuses(const char *source, const char *destination, const tsr_convert_params *params,
+                    tsr_status status, const char *sentence)
+{
+    ck_assert_int_eq(tsr_model_convert(source, destination, params, NULL), status);
+    ck_assert_msg(strstr(tsr_last_error(), sentence) != NULL, "'%s' has no '%s'", tsr_last_error(),
+                  sentence);
 }
 
 /* Writes the text of a file in the folder "tiny". */
@@ -504,7 +513,7 @@ START_TEST(scores_come_from_tokenizer_model)
     const char *source = tiny(513, "", "stories260K.tok512.bin", "tok512.bin");
     ck_assert_ok(tsr_tokenizer_open(source, &t));
     ck_assert_ok(tsr_model_convert(source, at("folder"), NULL, NULL));
-    write_json(at("folder/tokenizer.json"), t, true);
+    write_json(at("folder/tokenizer.json"), t, true, "");
     tsr_tokenizer_destroy(&t);
     check_ids(at("folder/tokenizer.model"), "tok_stories260K");
     ck_assert_ok(tsr_model_convert(at("folder"), at("t.gguf"), NULL, NULL));
@@ -515,7 +524,7 @@ START_TEST(scores_come_from_tokenizer_model)
     tsr_tokenizer_destroy(&t);
     /* A tokenizer.json with other merges is refused. */
     ck_assert_ok(tsr_tokenizer_open(at("folder/tokenizer.model"), &t));
-    write_json(at("folder/tokenizer.json"), t, false);
+    write_json(at("folder/tokenizer.json"), t, false, "");
     tsr_tokenizer_destroy(&t);
     ck_assert_int_eq(tsr_model_convert(at("folder"), at("u.gguf"), NULL, NULL),
                      TSR_ERR_UNSUPPORTED);
@@ -523,15 +532,122 @@ START_TEST(scores_come_from_tokenizer_model)
 }
 END_TEST
 
-/* What cannot be said ------------------------------------------------------------------------ */
-
-static void refuses(const char *source, const char *destination, const tsr_convert_params *params,
-                    tsr_status status, const char *sentence)
+/* Which tokens are added, and how they are searched, stands in tokenizer.json only. Token 260 is
+ * "he" in both files. */
+START_TEST(added_tokens_come_from_tokenizer_json)
 {
-    ck_assert_int_eq(tsr_model_convert(source, destination, params, NULL), status);
-    ck_assert_msg(strstr(tsr_last_error(), sentence) != NULL, "'%s' has no '%s'", tsr_last_error(),
-                  sentence);
+    static const struct {
+        const char *added, *sentence; /* the sentence of a refusal, or NULL */
+    } cases[] = {
+        {", {\"id\": 260, \"content\": \"he\"}", NULL},
+        {", {\"id\": 513, \"content\": \"<l>\", \"lstrip\": true}",
+         "tokenizer: tokenizer.model cannot say that added token '<l>' includes the spaces beside "
+         "it"},
+        {", {\"id\": 513, \"content\": \"<w>\", \"single_word\": true}",
+         "tokenizer: tokenizer.model cannot say that added token '<w>' is a single word"},
+        {", {\"id\": 0, \"content\": \"<unk>\"}",
+         "tokenizer: token 0, '<unk>', is a control token in tokenizer.model and an added one in "
+         "tokenizer.json"},
+    };
+    static const octets text = {.data = "here", .size = 4};
+    tsr_tokenizer *t = NULL, *back = NULL;
+    int32_t *ids = NULL;
+    uint64_t count = 0;
+    const char *source = tiny(600, "", "stories260K.tok512.bin", "tok512.bin");
+    ck_assert_ok(tsr_tokenizer_open(source, &t));
+    ck_assert_ok(tsr_model_convert(source, at("folder"), NULL, NULL));
+    write_json(at("folder/tokenizer.json"), t, true, cases[_i].added);
+    tsr_tokenizer_destroy(&t);
+    const tsr_status status = tsr_model_convert(at("folder"), at("t.gguf"), NULL, NULL);
+    if (cases[_i].sentence) {
+        ck_assert_int_eq(status, TSR_ERR_UNSUPPORTED);
+        ck_assert_msg(strstr(tsr_last_error(), cases[_i].sentence) != NULL, "%s", tsr_last_error());
+        return;
+    }
+    ck_assert_ok(status);
+    ck_assert_ok(tsr_tokenizer_open(at("folder/tokenizer.json"), &t));
+    ck_assert_ok(tsr_tokenizer_open(at("t.gguf"), &back));
+    ck_assert_ok(tsr_tokenizer_encode(t, text.data, text.size,
+                                      tsr_encode_params(.add = TSR_ENCODE_ADD_NONE), &ids, &count));
+    ck_assert_int_eq(ids[0], 260);
+    ck_assert(cases_encodes(back, "t.gguf", &text, tsr_encode_params(.add = TSR_ENCODE_ADD_NONE),
+                            ids, count));
+    tsr_tokenizer_free_ids(&ids);
+    tsr_tokenizer_destroy(&t);
+    tsr_tokenizer_destroy(&back);
 }
+END_TEST
+
+/* Byte-level BPE in tokenizer.json. The %s are its normaliser, a word of its decoder, whether it
+ * has byte_fallback, and further entries of its list of added tokens. */
+static const char byte_level[] =
+    "{\"added_tokens\": [{\"id\": 8, \"content\": \"<l>\", \"lstrip\": true, \"special\": true}, "
+    "{\"id\": 9, \"content\": \"<r>\", \"rstrip\": true}, "
+    "{\"id\": 10, \"content\": \"<w>\", \"single_word\": true}, "
+    "{\"id\": 11, \"content\": \"e\u0301\", \"normalized\": true}%s], \"normalizer\": %s, "
+    "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}, "
+    "\"post_processor\": null, \"decoder\": {\"type\": \"Sequence\", \"decoders\": "
+    "[{\"type\": \"ByteLevel\"}%s]}, \"model\": {\"type\": \"BPE\", \"unk_token\": \"<u>\", "
+    "\"fuse_unk\": true, \"byte_fallback\": %s, \"vocab\": {\"a\": 0, \"\u0120\": 1, "
+    "\"b\": 2, \"<\": 3, \">\": 4, \"w\": 5, \"<u>\": 6, \"<0x41>\": 7}, \"merges\": []}}";
+
+static const char *write_byte_level(const char *added, const char *normalizer, const char *decoder,
+                                    const char *fallback)
+{
+    char json[2000];
+    const char *source = tiny(40, "", NULL, NULL);
+    ck_assert_int_lt(snprintf(json, sizeof json, byte_level, added, normalizer, decoder, fallback),
+                     2000);
+    write_beside("tokenizer.json", json);
+    return source;
+}
+
+/* tokenizer.json keeps how added tokens are searched. */
+START_TEST(added_tokens_travel)
+{
+    static const octets text = {.data = "a <l> b<r>  a<w>a <w> \u00e9e\u0301", .size = 27};
+    static const int32_t ids[] = {0, 8, 1, 2, 9, 0, 3, 5, 4, 0, 1, 10, 1, 11, 11};
+    const char *source = write_byte_level("", "{\"type\": \"NFC\"}", "", "false");
+    ck_assert_ok(tsr_model_convert(source, at("back"), NULL, NULL));
+    const char *paths[] = {source, at("back")};
+    for (int i = 0; i < 2; i++) {
+        tsr_tokenizer *t = NULL;
+        ck_assert_ok(tsr_tokenizer_open(paths[i], &t));
+        ck_assert(cases_encodes(t, paths[i], &text,
+                                tsr_encode_params(.control = TSR_ENCODE_CONTROL_TOKEN), ids,
+                                sizeof ids / sizeof *ids));
+        tsr_tokenizer_destroy(&t);
+    }
+    expect_in(at("back/tokenizer.json"), "\"fuse_unk\": true", true);
+}
+END_TEST
+
+START_TEST(byte_level_tokenizers_are_refused)
+{
+    static const char nfc[] = "{\"type\": \"NFC\"}";
+    static const struct {
+        const char *added, *normalizer, *decoder, *fallback, *sentence;
+    } cases[] = {
+        {"", nfc, ", {\"type\": \"Strip\", \"content\": \" \", \"start\": 1}", "false",
+         "tokenizer: tokenizer.json cannot say that decoding removes a space at the start"},
+        {"", nfc, "", "true",
+         "tokenizer: tokenizer.json cannot say that tokens are spelled <0x00> to <0xFF>, beside "
+         "the byte-level alphabet (byte_fallback)"},
+        {", {\"id\": 12, \"content\": \"\u00e9\", \"normalized\": true}", nfc, "", "false",
+         "tokenizer: tokenizer.json cannot say which of two added tokens is searched, whose "
+         "normalised texts are the same"},
+        {", {\"id\": 8, \"content\": \"<l>\", \"normalized\": true}", nfc, "", "false",
+         "tokenizer: tokenizer.json cannot say that an added token is searched in two ways"},
+        {"", "{\"type\": \"NFKC\"}", "", "false",
+         "tokenizer: tokenizer.json cannot say how the text is normalised"},
+    };
+    refuses(write_byte_level(cases[_i].added, cases[_i].normalizer, cases[_i].decoder,
+                             cases[_i].fallback),
+            at("back"), NULL, TSR_ERR_UNSUPPORTED, cases[_i].sentence);
+}
+END_TEST
+
+/* What cannot be said ------------------------------------------------------------------------ */
 
 START_TEST(configurations_are_refused)
 {
@@ -777,6 +893,9 @@ TESTS(convert)
     tcase_add_test(tests, exact_gelu);
     tcase_add_test(tests, an_index_is_followed);
     tcase_add_test(tests, scores_come_from_tokenizer_model);
+    tcase_add_loop_test(tests, added_tokens_come_from_tokenizer_json, 0, 4);
+    tcase_add_test(tests, added_tokens_travel);
+    tcase_add_loop_test(tests, byte_level_tokenizers_are_refused, 0, 5);
     tcase_add_test(tests, configurations_are_refused);
     tcase_add_test(tests, tokenizers_are_refused);
     tcase_add_test(tests, a_tokenizer_of_characters);
