@@ -9,7 +9,6 @@
 #include "model/model.h"
 
 #define USUAL_PREFILL 256
-#define PAGE_TOKENS 64
 
 /* Creating ----------------------------------------------------------------------------------- */
 
@@ -76,7 +75,7 @@ static tsr_status create_cache(tsr_generator *g)
     const tsr_generator_params *p = &g->params;
     tsr_heads heads;
     TSR__TRY(tsr_self_attention_heads(g->model->blocks[g->model->first_layer], &heads));
-    const int64_t page = p->context < PAGE_TOKENS ? p->context : PAGE_TOKENS;
+    const int64_t page = p->context < TSR__PAGE_TOKENS ? p->context : TSR__PAGE_TOKENS;
     /* Each sequence may leave a part of its last page unused. */
     const int64_t all = p->sequences * ((p->context + page - 1) / page);
     const int64_t pages = p->cache_tokens == 0 ? all : (p->cache_tokens + page - 1) / page;

@@ -6,6 +6,8 @@
 
 #include "tessera/generator.h"
 
+#define TSR__PAGE_TOKENS 64 /* in a page of a generator's cache, unless its context is smaller */
+
 typedef struct tsr__sequence {
     bool used;
     tsr_finish finish;

@@ -6,9 +6,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "model/config.h"
+#include "model/generator.h"
 #include "tensor/dtype.h"
-
-#define PAGE_TOKENS 64 /* in a page of a generator's cache */
 
 /* Parameters ----------------------------------------------------------------------------------- */
 
@@ -241,7 +240,7 @@ static uint64_t cache_bytes(const tsr_model_config *c, const tsr_model_plan_para
 {
     if (p->context == 0)
         return 0;
-    const int64_t page = p->context < PAGE_TOKENS ? p->context : PAGE_TOKENS,
+    const int64_t page = p->context < TSR__PAGE_TOKENS ? p->context : TSR__PAGE_TOKENS,
                   tokens = p->sequences * ((p->context + page - 1) / page) * page;
     return 2 * (uint64_t)tokens * kv_heads * (uint64_t)c->head_dim * tsr_dtype_size(p->cache_dtype);
 }

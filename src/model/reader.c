@@ -155,8 +155,7 @@ static tsr_status fetch_rows(const tsr__weight_source *source, tsr__weight_stagi
     TSR__TRY(
         tsr__need_staging(&staging->raw, &staging->raw_bytes, s->bytes * (uint64_t)p->rows, 1));
     if (p->weight->file->block_count > 1)
-        TSR__TRY(tsr__need_staging((void **)&staging->scratch, &staging->scratch_count,
-                                   (size_t)s->elements, sizeof *staging->scratch));
+        TSR__TRY(tsr__need_floats(&staging->scratch, &staging->scratch_count, (size_t)s->elements));
     TSR__TRY(read_rows(source, p, s, 0, staging->raw));
     return convert_rows(staging, p, s, out);
 }
@@ -172,8 +171,7 @@ static tsr_status read_transposed(tsr__weight_reader *r, const piece *p)
     const size_t size = tsr_dtype_size(p->dtype), line = (size_t)p->rows * size;
     TSR__TRY(tsr__need_staging(&staging->raw, &staging->raw_bytes, (size_t)s.bytes + line, 1));
     if (file->block_count > 1)
-        TSR__TRY(tsr__need_staging((void **)&staging->scratch, &staging->scratch_count,
-                                   (size_t)s.elements, sizeof *staging->scratch));
+        TSR__TRY(tsr__need_floats(&staging->scratch, &staging->scratch_count, (size_t)s.elements));
     char *values = (char *)staging->raw + s.bytes;
     for (int64_t c = 0; c < columns; c++) {
         const uint64_t row = (uint64_t)(p->part->first_column + c);
@@ -350,8 +348,9 @@ static tsr_status add_pending(tsr__weight_reader *r, const tsr__weight_pending *
     if (!tsr__weight_source_is_open(&r->source, one->weight.file))
         TSR__TRY(tsr__weight_read_rest(r));
     TSR__TRY(tsr__weight_source_open(&r->source, one->weight.file));
-    TSR__TRY(tsr__grow((void **)&r->pending, &r->pending_capacity, r->pending_count + 1,
-                       sizeof *r->pending));
+    void *pending = r->pending;
+    TSR__TRY(tsr__grow(&pending, &r->pending_capacity, r->pending_count + 1, sizeof *r->pending));
+    r->pending = pending;
     r->pending[r->pending_count++] = *one;
     return TSR_OK;
 }

@@ -100,3 +100,19 @@ tsr_status tsr__need_staging(void **memory, size_t *have, size_t count, size_t s
     *have = count;
     return TSR_OK;
 }
+
+tsr_status tsr__need_bytes(uint8_t **memory, size_t *have, size_t count)
+{
+    void *bytes = *memory;
+    const tsr_status status = tsr__need_staging(&bytes, have, count, 1);
+    *memory = bytes; /* also after a failure, which leaves no memory */
+    return status;
+}
+
+tsr_status tsr__need_floats(float **memory, size_t *have, size_t count)
+{
+    void *floats = *memory;
+    const tsr_status status = tsr__need_staging(&floats, have, count, sizeof(float));
+    *memory = floats;
+    return status;
+}

@@ -38,5 +38,7 @@ tsr_status tsr__weight_source_read_open(const tsr__weight_source *source,
 /* Replaces staging memory that has less than `count` elements of `size` bytes. *have is the number
  * of its elements. The old contents are lost. */
 tsr_status tsr__need_staging(void **memory, size_t *have, size_t count, size_t size) TSR_NODISCARD;
+tsr_status tsr__need_bytes(uint8_t **memory, size_t *have, size_t count) TSR_NODISCARD;
+tsr_status tsr__need_floats(float **memory, size_t *have, size_t count) TSR_NODISCARD;
 
 #endif

@@ -185,8 +185,8 @@ static tsr_status apply(const tsr__normalizer *normalizer, const tsr__normal_ste
                         const char *text, size_t size, bool first, tsr__strings *to)
 {
     const char *by = normalizer->strings.data + step->to;
-    bool only_first = step->kind == TSR__PREPEND_FIRST || step->kind == TSR__PREPEND_FIRST_NEW;
-    bool only_new = step->kind == TSR__PREPEND_NEW || step->kind == TSR__PREPEND_FIRST_NEW;
+    bool only_first = step->kind == TSR__PREPEND_FIRST_NEW;
+    bool only_new = step->kind == TSR__PREPEND_NEW || only_first;
     switch (step->kind) {
     case TSR__REPLACE:
         return append_replaced(normalizer->strings.data + step->from, step->from_size, by,

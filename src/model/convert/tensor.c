@@ -53,7 +53,7 @@ static tsr_status encode(tsr__tensor_copier *c, const tsr__converted *t, int64_t
     *out = c->values;
     if (t->dtype == TSR_F32)
         return TSR_OK;
-    TSR__TRY(tsr__need_staging((void **)&c->made, &c->made_bytes, bytes, 1));
+    TSR__TRY(tsr__need_bytes(&c->made, &c->made_bytes, bytes));
     *out = c->made;
     if (tsr_quant_format_of(t->dtype)) {
         const tsr_status status =
@@ -98,20 +98,17 @@ static tsr_status convert_rows(tsr__tensor_copier *c, const tsr__converted *t, i
                    to_bytes = t->size_bytes / (uint64_t)t->rows;
     const bool moves = t->split_head > 0 || t->join_head > 0, same = t->from_dtype == t->dtype;
     const void *out = c->raw;
-    TSR__TRY(tsr__need_staging((void **)&c->raw, &c->raw_bytes, from_bytes * (uint64_t)rows, 1));
+    TSR__TRY(tsr__need_bytes(&c->raw, &c->raw_bytes, from_bytes * (uint64_t)rows));
     TSR__TRY(tsr__weight_source_read(&c->source, t->from, (uint64_t)first * from_bytes,
                                      from_bytes * (uint64_t)rows, c->raw));
     if (same && !moves)
         return write_rows(c, t, first, rows, c->raw);
     if (same)
-        TSR__TRY(
-            tsr__need_staging((void **)&c->made, &c->made_bytes, to_bytes * (uint64_t)rows, 1));
+        TSR__TRY(tsr__need_bytes(&c->made, &c->made_bytes, to_bytes * (uint64_t)rows));
     else
-        TSR__TRY(tsr__need_staging((void **)&c->values, &c->value_count,
-                                   (uint64_t)(rows * t->columns), sizeof *c->values));
+        TSR__TRY(tsr__need_floats(&c->values, &c->value_count, (uint64_t)(rows * t->columns)));
     if (t->from->block_count > 1)
-        TSR__TRY(tsr__need_staging((void **)&c->scratch, &c->scratch_count, (uint64_t)t->columns,
-                                   sizeof *c->scratch));
+        TSR__TRY(tsr__need_floats(&c->scratch, &c->scratch_count, (uint64_t)t->columns));
     for (int64_t i = 0; i < rows; i++) {
         const uint8_t *from = c->raw + (uint64_t)(source_row(t, first + i) - first) * from_bytes;
         if (same)
@@ -137,11 +134,9 @@ static tsr_status transpose_rows(tsr__tensor_copier *c, const tsr__converted *t,
                    size = tsr__div_up_u64((uint64_t)rows, block) * block_bytes,
                    to_bytes = t->size_bytes / (uint64_t)t->rows * (uint64_t)rows;
     const void *out;
-    TSR__TRY(tsr__need_staging((void **)&c->raw, &c->raw_bytes, size, 1));
-    TSR__TRY(tsr__need_staging((void **)&c->values, &c->value_count, (uint64_t)(rows * t->columns),
-                               sizeof *c->values));
-    TSR__TRY(tsr__need_staging((void **)&c->scratch, &c->scratch_count,
-                               (uint64_t)rows * 2 + 2 * block, sizeof *c->scratch));
+    TSR__TRY(tsr__need_bytes(&c->raw, &c->raw_bytes, size));
+    TSR__TRY(tsr__need_floats(&c->values, &c->value_count, (uint64_t)(rows * t->columns)));
+    TSR__TRY(tsr__need_floats(&c->scratch, &c->scratch_count, (uint64_t)rows * 2 + 2 * block));
     float *column = c->scratch + tsr__div_up_u64((uint64_t)rows, block) * block;
     for (int64_t i = 0; i < t->columns; i++) {
         TSR__TRY(tsr__weight_source_read(

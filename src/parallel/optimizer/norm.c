@@ -133,7 +133,9 @@ static tsr_status list_share(tsr__norm *n, tsr_group *tensor, const tsr_paramete
     (void)n, (void)item, (void)model, (void)index;
     if (tensor != s->group || parameter->shard_dim < 0)
         return TSR_OK;
-    TSR__TRY(tsr__grow((void **)&s->mine, &s->capacity, 2 * (s->count + 1), sizeof *s->mine));
+    void *mine = s->mine;
+    TSR__TRY(tsr__grow(&mine, &s->capacity, 2 * (s->count + 1), sizeof *s->mine));
+    s->mine = mine;
     s->mine[2 * s->count] = parameter->offset;
     s->mine[2 * s->count + 1] = parameter->length;
     s->count++;
@@ -329,7 +331,9 @@ static tsr_status add_item(tsr__norm *n, const tsr__optimizer_item *item, tsr__n
         return TSR_OK;
     if (parameter->shard_dim < 0 || item->own_count == parameter->length)
         return add_gradient(to, parameter->grad);
-    TSR__TRY(tsr__grow((void **)&n->views, &n->view_capacity, n->view_count + 1, sizeof *n->views));
+    void *views = n->views;
+    TSR__TRY(tsr__grow(&views, &n->view_capacity, n->view_count + 1, sizeof *n->views));
+    n->views = views;
     TSR__TRY(tsr_tensor_slice(parameter->grad, parameter->shard_dim, item->own_first,
                               item->own_first + item->own_count, 1, &n->views[n->view_count]));
     return add_gradient(to, n->views[n->view_count++]);

@@ -63,8 +63,9 @@ tsr_status tsr__tuned_table_set(tsr__tuned_table *table, const tsr__tuned_entry 
     if (table->count >= TSR__MAX_TUNED)
         return tsr__fail(TSR_ERR_OVERFLOW, "tuning: there are %zu classes of products already",
                          table->count);
-    TSR__TRY(tsr__grow((void **)&table->entries, &table->capacity, table->count + 1,
-                       sizeof *table->entries));
+    void *entries = table->entries;
+    TSR__TRY(tsr__grow(&entries, &table->capacity, table->count + 1, sizeof *table->entries));
+    table->entries = entries;
     memmove(&table->entries[place + 1], &table->entries[place],
             (table->count - place) * sizeof *table->entries);
     table->entries[place] = *entry;

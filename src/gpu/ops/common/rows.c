@@ -9,8 +9,11 @@
 tsr_status tsr__dispatches_add(tsr__dispatches *list, const tsr__dispatch *dispatch)
 {
     size_t needed = list->count + 1;
-    TSR__TRY(tsr__grow((void **)&list->items, &list->items_capacity, needed, sizeof *list->items));
-    TSR__TRY(tsr__grow((void **)&list->push, &list->push_capacity, needed, sizeof *list->push));
+    void *items = list->items, *push = list->push;
+    TSR__TRY(tsr__grow(&items, &list->items_capacity, needed, sizeof *list->items));
+    list->items = items;
+    TSR__TRY(tsr__grow(&push, &list->push_capacity, needed, sizeof *list->push));
+    list->push = push;
     list->items[list->count] = *dispatch;
     memcpy(list->push[list->count], dispatch->push, dispatch->push_bytes);
     list->count = needed;
