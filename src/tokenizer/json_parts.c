@@ -264,12 +264,16 @@ static tsr_status add_special(tsr__json *json, size_t place, const char *name, b
         return tsr__json_fail(json, place, "the template has no ids for its special token %s",
                               tsr__spelling_text(name, strlen(name), shown));
     json->at = ids;
+    const size_t count = tokenizer->before + tokenizer->after;
     TSR__TRY(tsr__json_enter(json, '['));
     for (;;) {
         uint64_t id = 0;
         TSR__TRY(tsr__json_element(json, &more));
-        if (!more)
+        if (!more && tokenizer->before + tokenizer->after > count)
             return TSR_OK;
+        if (!more)
+            return tsr__json_fail(json, ids, "the template has no ids for its special token %s",
+                                  tsr__spelling_text(name, strlen(name), shown));
         size_t at = json->at;
         TSR__TRY(tsr__json_integer(json, &id));
         if (id >= tokenizer->vocabulary.count)

@@ -39,6 +39,8 @@ tsr_status tsr__tokenizer_add_around(tsr_tokenizer *tokenizer, int32_t id, bool 
 {
     void *around = tokenizer->around;
     size_t count = tokenizer->before + tokenizer->after;
+    TSR__REQUIRE(count < TSR__MAX_AROUND, "tokenizer: more than %d tokens stand around a text",
+                 TSR__MAX_AROUND);
     TSR__TRY(tsr__grow(&around, &tokenizer->around_capacity, count + 1, sizeof *tokenizer->around));
     tokenizer->around = around;
     tokenizer->around[count] = id;

@@ -38,7 +38,10 @@ struct tsr_tokenizer {
 /* Creates an empty tokenizer, without special ids. Returns NULL if there is no memory. */
 tsr_tokenizer *tsr__tokenizer_create(void) TSR_NODISCARD;
 
-/* Adds an id to those before or after a text. All ids before the text must be added first. */
+/* Adds an id to those before or after a text. All ids before the text must be added first. Errors:
+ * TSR_ERR_INVALID if there are TSR__MAX_AROUND already; a template may name the same long list of
+ * ids again and again, so that a small file would take much memory. */
+#define TSR__MAX_AROUND 64
 tsr_status tsr__tokenizer_add_around(tsr_tokenizer *tokenizer, int32_t id,
                                      bool after) TSR_NODISCARD;
 

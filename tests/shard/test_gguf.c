@@ -391,6 +391,23 @@ START_TEST(endless_strings)
 }
 END_TEST
 
+/* A string that goes beyond the limit, although nothing follows it. */
+START_TEST(a_huge_string)
+{
+    bytes file = {0};
+    tsr_shard_list *list = NULL;
+    put_gguf_head(&file, 3, 0, 1);
+    put_key(&file, "k", STRING);
+    put_integer(&file, UINT64_C(1) << 40, 8);
+    ck_assert_error(tsr_shard_list_parse(TSR_SHARD_GGUF, file.data, file.size,
+                                         (UINT64_C(1) << 40) + file.size, &list),
+                    TSR_ERR_INVALID,
+                    "gguf: offset 45: key 'k': the header is longer than the 100000000 bytes "
+                    "allowed");
+    free(file.data);
+}
+END_TEST
+
 START_TEST(every_allocation_may_fail)
 {
     size_t header_end;
@@ -407,5 +424,6 @@ TESTS(gguf)
     tcase_add_test(tests, any_byte_changed);
     tcase_add_loop_test(tests, bad_headers, 0, (int)COUNT_OF(bad));
     tcase_add_test(tests, endless_strings);
+    tcase_add_test(tests, a_huge_string);
     tcase_add_test(tests, every_allocation_may_fail);
 }

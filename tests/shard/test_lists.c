@@ -291,6 +291,11 @@ static const struct {
     {"{\"weight_map\": {\"a\": \"/etc/x.safetensors\"}}", TSR_ERR_INVALID,
      "%s: index: offset 21: parameter 'a': its file '/etc/x.safetensors' is not in the index's "
      "folder"},
+#ifdef _WIN32
+    {"{\"weight_map\": {\"a\": \"y\\\\..\\\\..\\\\x.safetensors\"}}", TSR_ERR_INVALID,
+     "%s: index: offset 21: parameter 'a': its file 'y\\..\\..\\x.safetensors' is not in the "
+     "index's folder"},
+#endif
     {"{\"weight_map\": {\"a\": \".x.safetensors\"}}", TSR_ERR_INVALID,
      "%s: index: offset 21: parameter 'a': its file '.x.safetensors' is not in the index's folder"},
     {"{\"weight_map\": {\"a\": \"passwd\"}}", TSR_ERR_INVALID,

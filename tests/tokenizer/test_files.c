@@ -317,6 +317,8 @@ END_TEST
 #define BYTES "\"pre_tokenizer\":" BYTE_LEVEL ",\"decoder\":" BYTE_LEVEL
 #define ADDED(members) "{" SMALL "," BYTES ",\"added_tokens\":[{" members "}]}"
 #define POST(value) "{" SMALL "," BYTES ",\"post_processor\":" value "}"
+#define S1 "{\"SpecialToken\":{\"id\":\"<s>\"}}"
+#define S3 S1 "," S1 "," S1
 #define PRE(value) "{" SMALL ",\"decoder\":" BYTE_LEVEL ",\"pre_tokenizer\":" value "}"
 #define NORMAL(value) "{" SMALL "," BYTES ",\"normalizer\":" value "}"
 #define DECODER(value) "{" SMALL ",\"decoder\":" value "}"
@@ -399,6 +401,12 @@ static const struct {
     {POST("{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}}],"
           "\"special_tokens\":{\"<s>\":{\"ids\":[4]}}}"),
      TSR_ERR_INVALID, "id 4 of a template; ids are 0 to 3"},
+    {POST("{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}}],"
+          "\"special_tokens\":{\"<s>\":{\"ids\":[]}}}"),
+     TSR_ERR_INVALID, "the template has no ids for its special token '<s>'"},
+    {POST("{\"type\":\"TemplateProcessing\",\"single\":[" S3 "," S3 "," S3 "," S3 "," S3 "],"
+          "\"special_tokens\":{\"<s>\":{\"ids\":[0,0,0,0,0]}}}"),
+     TSR_ERR_INVALID, "more than 64 tokens stand around a text"},
     {POST("{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{}},{\"Sequence\":{}}]}"),
      TSR_ERR_INVALID, "a template that is not special tokens around one sequence"},
     {POST("{\"type\":\"BertProcessing\",\"cls\":[\"<s>\",3]}"), TSR_ERR_INVALID,

@@ -39,12 +39,17 @@ tsr_status tsr__gguf_head(tsr__gguf *gguf, uint64_t *tensors, uint64_t *metadata
     return TSR_OK;
 }
 
+static tsr_status too_long(const tsr__gguf *gguf)
+{
+    return tsr__file_fail(gguf->file, TSR_ERR_INVALID, gguf->at,
+                          "the header is longer than the %" PRIu64 " bytes allowed",
+                          TSR__MAX_HEADER);
+}
+
 tsr_status tsr__gguf_take(tsr__gguf *gguf, uint64_t size, const char *part, void *out)
 {
     if (gguf->at + size > TSR__MAX_HEADER)
-        return tsr__file_fail(gguf->file, TSR_ERR_INVALID, gguf->at,
-                              "the header is longer than the %" PRIu64 " bytes allowed",
-                              TSR__MAX_HEADER);
+        return too_long(gguf);
     TSR__TRY(tsr__file_read(gguf->file, gguf->at, size, part, out));
     gguf->at += size;
     return TSR_OK;
@@ -75,6 +80,8 @@ static tsr_status skip(tsr__gguf *gguf, uint64_t count, uint64_t size, const cha
         return tsr__file_fail(gguf->file, TSR_ERR_INVALID, gguf->at,
                               "%" PRIu64 " × %" PRIu64 " bytes of %s go beyond the file's %" PRIu64,
                               count, size, part, gguf->file->size);
+    if (gguf->at + bytes > TSR__MAX_HEADER)
+        return too_long(gguf);
     gguf->at += bytes;
     return TSR_OK;
 }

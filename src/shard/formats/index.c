@@ -55,7 +55,7 @@ static const char *file_problem(const char *file)
 {
     static const char ending[] = ".safetensors";
     size_t length = strlen(file), end = sizeof ending - 1;
-    if (strchr(file, '/') != NULL || file[0] == '.')
+    if (tsr__path_last_separator(file) != NULL || file[0] == '.')
         return "is not in the index's folder";
     if (length <= end || strcmp(file + length - end, ending) != 0)
         return "does not end in .safetensors";
