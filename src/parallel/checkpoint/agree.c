@@ -123,7 +123,7 @@ typedef struct tables {
 static tsr_status divide(const char *who, const tsr_checkpoint_entry *entry, int ranks, int rank,
                          const tsr__region *const *regions, int index, tsr__owned *list, bool *mine)
 {
-    const tsr__cover cover = {.who = who, .owner = "rank", .piece = "part", .doubles = true};
+    const tsr__cover cover = {.who = who, .owner = "rank", .unit = "part", .doubles = true};
     int count = 0;
     for (int r = 0; r < ranks; r++)
         if (regions[r][index].count > 0)

@@ -26,12 +26,12 @@
 
 /* entry.c ------------------------------------------------------------------------------------ */
 
-/* The part of a tensor that an entry describes. It has `outer` rows of `row` elements each. A row
- * of the full tensor has `whole_row` elements, and the part's row starts at element `start` of the
- * full row. */
-typedef struct tsr__checkpoint_part {
+/* The rows of the part of a tensor that an entry describes. There are `outer` rows of `row`
+ * elements each. A row of the full tensor has `whole_row` elements, and the part's row starts at
+ * element `start` of the full row. */
+typedef struct tsr__checkpoint_rows {
     uint64_t outer, row, whole_row, start;
-} tsr__checkpoint_part;
+} tsr__checkpoint_rows;
 
 /* Makes all checks of the caller's arguments that need no other rank. `who` is the beginning of the
  * error texts. If `saving` is false, the memory of the entries must be writable. */
@@ -41,8 +41,8 @@ tsr_status tsr__checkpoint_check(const char *who, const char *path, const tsr_st
 /* Checks an entry's shape, and that its elements are in the tensor. */
 tsr_status tsr__checkpoint_check_region(const char *who,
                                         const tsr_checkpoint_entry *entry) TSR_NODISCARD;
-/* Returns the part that an entry describes. The entry must have been checked. */
-tsr__checkpoint_part tsr__checkpoint_part_of(const tsr_checkpoint_entry *entry);
+/* Returns the rows of the part that an entry describes. The entry must have been checked. */
+tsr__checkpoint_rows tsr__checkpoint_rows_of(const tsr_checkpoint_entry *entry);
 /* These two functions return the size of an element in bytes and the name of a dtype. They support
  * f64 too, which tensors do not. */
 static inline uint64_t tsr__checkpoint_width(tsr_dtype dtype)
@@ -88,9 +88,9 @@ typedef struct tsr__owned {
     tsr__region of;
     int owner;
 } tsr__owned;
-/* The words of the error texts: "WHO: 'x': the PIECEs of OWNER 1 and OWNER 2 overlap". */
+/* The words of the error texts: "WHO: 'x': the UNITs of OWNER 1 and OWNER 2 overlap". */
 typedef struct tsr__cover {
-    const char *who, *owner, *piece;
+    const char *who, *owner, *unit;
     bool doubles; /* allow several owners of one region, which then counts for the lowest */
 } tsr__cover;
 /* Checks that the regions of list[count], none of them empty, make up the full tensor that `entry`

@@ -44,7 +44,7 @@ static tsr_status other_dim(const tsr__cover *cover, const tsr_checkpoint_entry 
                             const tsr__owned *a, const tsr__owned *b)
 {
     return tsr__fail(TSR_ERR_INVALID, "%s: '%s': %s %d has a %s of dim %d, %s %d one of dim %d",
-                     cover->who, entry->name, cover->owner, a->owner, cover->piece, (int)a->of.dim,
+                     cover->who, entry->name, cover->owner, a->owner, cover->unit, (int)a->of.dim,
                      cover->owner, b->owner, (int)b->of.dim);
 }
 
@@ -59,7 +59,7 @@ static tsr_status twice(const tsr__cover *cover, const tsr_checkpoint_entry *ent
                         const tsr__owned *a, const tsr__owned *b)
 {
     return tsr__fail(TSR_ERR_INVALID, "%s: '%s': the %ss of %s %d and %s %d overlap%s", cover->who,
-                     entry->name, cover->piece, cover->owner, a->owner, cover->owner, b->owner,
+                     entry->name, cover->unit, cover->owner, a->owner, cover->owner, b->owner,
                      cover->doubles ? ", and are not the same" : "");
 }
 
@@ -69,7 +69,7 @@ static tsr_status twice(const tsr__cover *cover, const tsr_checkpoint_entry *ent
 static tsr_status check_cover(const tsr__cover *cover, const tsr_checkpoint_entry *entry,
                               const tsr__owned *list, int count)
 {
-    const tsr__checkpoint_part shape = tsr__checkpoint_part_of(entry);
+    const tsr__checkpoint_rows shape = tsr__checkpoint_rows_of(entry);
     char where[64];
     uint64_t size, unused, along = 0;
     tsr__checkpoint_along(entry, &size, &unused, &unused);

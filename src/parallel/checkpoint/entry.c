@@ -48,7 +48,7 @@ void tsr__checkpoint_along(const tsr_checkpoint_entry *entry, uint64_t *size, ui
     *length = divided ? (uint64_t)entry->length : *size;
 }
 
-tsr__checkpoint_part tsr__checkpoint_part_of(const tsr_checkpoint_entry *entry)
+tsr__checkpoint_rows tsr__checkpoint_rows_of(const tsr_checkpoint_entry *entry)
 {
     const int dim = entry->shard_dim < 0 ? 0 : entry->shard_dim;
     uint64_t size, offset, length, outer = 1, inner = 1;
@@ -59,7 +59,7 @@ tsr__checkpoint_part tsr__checkpoint_part_of(const tsr_checkpoint_entry *entry)
         else if (d > dim)
             inner *= (uint64_t)entry->shape[d];
     }
-    return (tsr__checkpoint_part){outer, length * inner, size * inner, offset * inner};
+    return (tsr__checkpoint_rows){outer, length * inner, size * inner, offset * inner};
 }
 
 /* Checking ----------------------------------------------------------------------------------- */
@@ -108,8 +108,8 @@ static tsr_status check_tensor(const char *who, const tsr_stream *stream, bool s
 tsr_status tsr__checkpoint_check_region(const char *who, const tsr_checkpoint_entry *entry)
 {
     TSR__TRY(check_shape(who, entry));
-    const tsr__checkpoint_part part = tsr__checkpoint_part_of(entry);
-    const uint64_t elements = part.outer * part.row;
+    const tsr__checkpoint_rows rows = tsr__checkpoint_rows_of(entry);
+    const uint64_t elements = rows.outer * rows.row;
     TSR__REQUIRE(entry->first <= elements && entry->count <= elements - entry->first,
                  "%s: '%s': %" PRIu64 " elements from %" PRIu64
                  " on are outside a part of %" PRIu64,

@@ -17,8 +17,8 @@ typedef struct described {
 typedef struct listed {
     described of;
     const char *name;
-    int place, rank; /* its position in the lists of all ranks, and the rank that sent it */
-    int mine;        /* the index of this rank's entry of that name; -1: none */
+    int position, rank; /* its position in the lists of all ranks, and the rank that sent it */
+    int mine;           /* the index of this rank's entry of that name; -1: none */
 } listed;
 
 typedef struct merging {
@@ -80,7 +80,7 @@ static tsr_status take_descriptions(merging *m)
             TSR__TRY(tsr__grow(&list, &m->list_capacity, m->list_count + 1, sizeof *m->list));
             m->list = list;
             listed *next = &m->list[m->list_count];
-            *next = (listed){.place = (int)m->list_count, .rank = r, .mine = -1};
+            *next = (listed){.position = (int)m->list_count, .rank = r, .mine = -1};
             if (r == m->rank)
                 next->mine = own++;
             memcpy(&next->of, at, sizeof next->of);
@@ -98,7 +98,7 @@ static int by_name(const void *a, const void *b)
 {
     const listed *x = a, *y = b;
     const int order = strcmp(x->name, y->name);
-    return order != 0 ? order : x->place - y->place;
+    return order != 0 ? order : x->position - y->position;
 }
 
 static tsr_status compare(const merging *m, const listed *a, const listed *b)
@@ -118,10 +118,10 @@ static tsr_status compare(const merging *m, const listed *a, const listed *b)
 
 static int by_place(const void *a, const void *b)
 {
-    return ((const listed *)a)->place - ((const listed *)b)->place;
+    return ((const listed *)a)->position - ((const listed *)b)->position;
 }
 
-/* Keeps one description of each name, at the place of the first. */
+/* Keeps one description of each name, at the position of the first. */
 static tsr_status unite(merging *m)
 {
     size_t kept = 0;

@@ -29,8 +29,8 @@ void tsr__part_finish(tsr__part *part)
 /* Returns whether the entry has all elements of its block, which is `length` along `shard_dim`. */
 static bool is_block(const tsr_checkpoint_entry *entry)
 {
-    const tsr__checkpoint_part part = tsr__checkpoint_part_of(entry);
-    return entry->first == 0 && entry->count == part.outer * part.row;
+    const tsr__checkpoint_rows rows = tsr__checkpoint_rows_of(entry);
+    return entry->first == 0 && entry->count == rows.outer * rows.row;
 }
 
 static bool is_whole(const tsr_checkpoint_entry *entry)

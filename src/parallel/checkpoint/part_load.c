@@ -50,7 +50,7 @@ static void keep(loader *l, tsr_status status)
 
 /* A block of a tensor as rows, and a range of its elements. */
 typedef struct span {
-    tsr__checkpoint_part block;
+    tsr__checkpoint_rows block;
     uint64_t first, count;
 } span;
 
@@ -60,7 +60,7 @@ static span span_of(const tsr_checkpoint_entry *tensor, const tsr__region *regio
     entry.shard_dim = entry.ndim == 0 ? -1 : (int)region->dim;
     entry.offset = (int64_t)region->offset;
     entry.length = (int64_t)region->length;
-    return (span){tsr__checkpoint_part_of(&entry), region->first, region->count};
+    return (span){tsr__checkpoint_rows_of(&entry), region->first, region->count};
 }
 
 /* How the common elements are copied from `from` to `to`. Each of the two may be packed, which
@@ -87,7 +87,7 @@ static void copy_run(const copying *c, uint64_t from, uint64_t to, uint64_t pack
 static uint64_t share_run(const span *want, uint64_t at, uint64_t count, uint64_t from,
                           uint64_t packed, const copying *c)
 {
-    const tsr__checkpoint_part *block = &want->block;
+    const tsr__checkpoint_rows *block = &want->block;
     const uint64_t last = want->first + want->count;
     while (count > 0) {
         const uint64_t row = at / block->whole_row, column = at % block->whole_row;
@@ -119,7 +119,7 @@ static uint64_t share_run(const span *want, uint64_t at, uint64_t count, uint64_
 static uint64_t share(const span *slice, uint64_t first, uint64_t count, const span *want,
                       const copying *c)
 {
-    const tsr__checkpoint_part *block = &slice->block;
+    const tsr__checkpoint_rows *block = &slice->block;
     const bool whole = block->row == block->whole_row;
     uint64_t packed = 0, from = 0;
     if (want->count == 0)
@@ -149,7 +149,7 @@ typedef struct source {
     size_t slice;         /* the slice to go on with, counted from the tensor's first one */
     uint64_t next;        /* the element of that slice to go on with */
     const tsr__slice *of; /* the slice of the piece; NULL: the rank has read all its slices */
-    span place;
+    span whole;
     uint64_t first, count;
     uint32_t state; /* of the slice's checksum */
 } source;
@@ -164,7 +164,7 @@ static void next_piece(const loader *l, const loading *t, int rank, source *s)
             continue;
         const tsr__region region = tsr__region_of(&slice->of);
         s->of = slice;
-        s->place = span_of(t->tensor->of, &region);
+        s->whole = span_of(t->tensor->of, &region);
         s->first = s->next;
         s->count = tsr__min_u64(most, slice->of.count - s->first);
         s->next += s->count;
@@ -196,7 +196,7 @@ static void pack(loader *l, const loading *t)
                      .width = t->width};
         uint64_t common = 0;
         if (s->of)
-            common = share(&s->place, s->first, s->count, &l->needed[to], &c);
+            common = share(&s->whole, s->first, s->count, &l->needed[to], &c);
         l->send_bytes[to] = to == l->rank ? 0 : common * t->width;
         at += l->send_bytes[to];
     }
@@ -211,7 +211,7 @@ static void expect(loader *l, const loading *t)
         l->recv_bytes[from] = 0;
         if (s->of && from != l->rank)
             l->recv_bytes[from] =
-                t->width * share(&s->place, s->first, s->count, &l->needed[l->rank], &count_only);
+                t->width * share(&s->whole, s->first, s->count, &l->needed[l->rank], &count_only);
     }
 }
 
@@ -223,7 +223,7 @@ static void unpack(loader *l, const loading *t)
         if (l->recv_bytes[from] == 0)
             continue;
         const copying c = {.from = at, .from_packed = true, .to = t->memory, .width = t->width};
-        share(&s->place, s->first, s->count, &l->needed[l->rank], &c);
+        share(&s->whole, s->first, s->count, &l->needed[l->rank], &c);
         at += l->recv_bytes[from];
     }
 }

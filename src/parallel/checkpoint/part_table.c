@@ -173,7 +173,7 @@ tsr_status tsr__parts_read(const char *who, tsr_comm *comm, const tsr__view *vie
 
 tsr_status tsr__parts_check_cover(const char *who, const tsr__parts *parts)
 {
-    const tsr__cover cover = {.who = who, .owner = "part", .piece = "slice"};
+    const tsr__cover cover = {.who = who, .owner = "part", .unit = "slice"};
     size_t most = 0;
     for (size_t i = 0; i < parts->tensor_count; i++)
         most = most > parts->tensors[i].count ? most : parts->tensors[i].count;

@@ -8,7 +8,7 @@
 /* A copy between an entry's memory and a file. */
 typedef struct mover {
     const tsr_checkpoint_entry *entry;
-    tsr__checkpoint_part part;
+    tsr__checkpoint_rows rows;
     uint64_t at_bytes, width;
     tsr__checkpoint_move_fn move;
     void *file;
@@ -19,14 +19,14 @@ typedef struct mover {
  * row. */
 static tsr_status move_elements(const mover *m, uint64_t first, uint64_t count, uint8_t *data)
 {
-    const tsr__checkpoint_part *part = &m->part;
+    const tsr__checkpoint_rows *rows = &m->rows;
     /* If the part's rows are complete rows of the tensor, all of them form one range of the
      * file. */
-    const bool whole = part->row == part->whole_row;
+    const bool whole = rows->row == rows->whole_row;
     while (count > 0) {
-        const uint64_t row = first / part->row, column = first % part->row;
-        const uint64_t run = whole ? count : tsr__min_u64(count, part->row - column);
-        const uint64_t at = row * part->whole_row + part->start + column;
+        const uint64_t row = first / rows->row, column = first % rows->row;
+        const uint64_t run = whole ? count : tsr__min_u64(count, rows->row - column);
+        const uint64_t at = row * rows->whole_row + rows->start + column;
         TSR__TRY(m->move(m->file, m->at_bytes + at * m->width, run * m->width, data));
         data += run * m->width;
         first += run;
@@ -88,7 +88,7 @@ tsr_status tsr__checkpoint_transfer(tsr_stream *stream, const tsr_checkpoint_ent
                                     uint64_t at_bytes, bool saving, tsr__checkpoint_move_fn move,
                                     void *file)
 {
-    const mover m = {entry,    tsr__checkpoint_part_of(entry),
+    const mover m = {entry,    tsr__checkpoint_rows_of(entry),
                      at_bytes, tsr__checkpoint_width(entry->dtype),
                      move,     file};
     if (entry->count == 0)
