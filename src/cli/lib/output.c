@@ -20,7 +20,7 @@ static bool is_replaceable(const char *path, mode_t *mode)
 {
     struct stat status;
     if (stat(path, &status) != 0) {
-        mode_t mask = umask(0);
+        const mode_t mask = (mode_t)umask(0); /* an int on Windows */
         umask(mask);
         *mode = 0666 & ~mask;
         return true;

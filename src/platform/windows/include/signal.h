@@ -31,6 +31,7 @@ int tsr__windows_sigaction(int number, const struct sigaction *action, struct si
 #define sigdelset(set, number) ((void)(*(set) &= ~((sigset_t)1 << (number) % 32)))
 
 #define SA_RESETHAND 1
+#define SA_RESTART 2 /* changes nothing: here, signals never interrupt a call */
 
 #define SIG_BLOCK 0
 #define SIG_UNBLOCK 1
