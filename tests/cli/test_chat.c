@@ -88,7 +88,7 @@ START_TEST(replies_continue_the_conversation)
     snprintf(wanted, sizeof wanted, "%s%s%s", first.text, o.text, first.text);
     feed("\nOnce\\\nupon\nThe dog\n/clear\nOnce\\\nupon\n/exit\nThe dog\n");
     tool_prints(CHAT, wanted);
-    feed("\r\nOnce\\\r\nupon\r\nThe dog\r\n/clear\r\nOnce\\\r\nupon\r\n/exit\r\nThe dog\r\n");
+    feed("\r\nOnce\\\r\nupon\r\nThe dog\r\n/clear  \r\nOnce\\\r\nupon\r\n/exit \t\r\nThe dog\r\n");
     tool_prints(CHAT, wanted);
 }
 END_TEST

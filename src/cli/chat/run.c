@@ -220,9 +220,13 @@ static tsr_status clear(chat *c)
     return status;
 }
 
+/* True if the line is this word, with any number of blanks after it. */
 static bool is(const chat_line *line, const char *word)
 {
-    return line->size == strlen(word) && memcmp(line->text, word, line->size) == 0;
+    size_t size = line->size;
+    while (size > 0 && (line->text[size - 1] == ' ' || line->text[size - 1] == '\t'))
+        size--;
+    return size == strlen(word) && memcmp(line->text, word, size) == 0;
 }
 
 static tsr_status obey(chat *c, const chat_line *line, bool *ended, tsr_finish *finish)
