@@ -336,7 +336,9 @@ typedef struct tsr_shard_list tsr_shard_list;
 
 typedef enum tsr_shard_format {
     TSR_SHARD_SAFETENSORS = 0,
-    TSR_SHARD_GGUF = 1, /* versions 2 and 3, little-endian */
+    /* versions 2 and 3, little-endian; of a model in several files, the first one,
+     * NAME-00001-of-00003.gguf, beside the others */
+    TSR_SHARD_GGUF = 1,
     TSR_SHARD_JSON = 2, /* a list of parameters, see docs/sharding.md */
     /* model.safetensors.index.json, and the files that it names, in the same folder */
     TSR_SHARD_INDEX = 3
@@ -346,8 +348,8 @@ typedef enum tsr_shard_format {
  * static storage. */
 TSR_API const char *tsr_shard_format_name(tsr_shard_format format);
 
-/* Reads the list of parameters of a model's file, in the file's order (for an index: file by file,
- * in natural order of the files' names). Shapes are row-major: the order of GGUF's dimensions is
+/* Reads the list of parameters of a model's file, in the file's order (for a model in several
+ * files: file by file, in natural order of the files' names). Shapes are row-major: the order of GGUF's dimensions is
  * reversed. The end of the name determines the format (.safetensors, .gguf, .json); for any other
  * end, the content does. Only the header is read.
  *
@@ -359,8 +361,8 @@ TSR_API const char *tsr_shard_format_name(tsr_shard_format format);
 TSR_API TSR_NODISCARD tsr_status tsr_shard_list_open(const char *path, tsr_shard_list **out);
 
 /* Reads the list of parameters of a file that is in memory. `data` is the first size_bytes of a
- * file of file_bytes, and must contain its header. An index cannot be read in this way. Errors: as
- * tsr_shard_list_open. */
+ * file of file_bytes, and must contain its header. An index cannot be read in this way, and of a
+ * model in several GGUF files only the parameters of this one. Errors: as tsr_shard_list_open. */
 TSR_API TSR_NODISCARD tsr_status tsr_shard_list_parse(tsr_shard_format format, const void *data,
                                                       size_t size_bytes, uint64_t file_bytes,
                                                       tsr_shard_list **out);

@@ -26,6 +26,7 @@ enum {
     ADD_EOS,
     ADD_SPACE,
     CHAT,
+    PART,
     VALUES
 };
 
@@ -46,6 +47,7 @@ static const char *const keys[VALUES] = {
     [ADD_EOS] = "tokenizer.ggml.add_eos_token",
     [ADD_SPACE] = "tokenizer.ggml.add_space_prefix",
     [CHAT] = "tokenizer.chat_template",
+    [PART] = "split.no",
 };
 
 /* "left right", each at most a token long */
@@ -268,8 +270,9 @@ static tsr_status read(reader *r)
         r->values[v].key = keys[v];
     TSR__TRY(tsr__gguf_find(r->file, r->values, VALUES));
     if (!r->values[MODEL].found)
-        return tsr__fail(TSR_ERR_NOT_FOUND, "gguf: the file has no tokenizer: no key '%s'",
-                         keys[MODEL]);
+        return tsr__fail(
+            TSR_ERR_NOT_FOUND, "gguf: the file has no tokenizer: no key '%s'%s", keys[MODEL],
+            r->values[PART].found ? "; of a model in several files, the first one has it" : "");
     TSR__TRY(tsr__gguf_name_of(r->file, &r->values[MODEL], model));
     if (strcmp(model, "none") == 0 || strcmp(model, "no_vocab") == 0)
         return tsr__fail(TSR_ERR_NOT_FOUND, "gguf: the file has no tokenizer: '%s' is '%s'",

@@ -8,10 +8,14 @@
 #endif
 #include <sys/stat.h>
 
+#include "base/alloc.h"
 #include "base/fault.h"
+#include "model/files.h" /* before the test's own "bytes" */
 #include "model/made.h"
 #include "model/tiny.h"
 #include "shard/files.h"
+#include "shard/formats/gguf.h"
+#include "shard/params/params.h"
 #include "support/check_main.h"
 #include "tessera/convert.h"
 #include "tessera/model.h"
@@ -506,6 +510,83 @@ START_TEST(an_index_is_followed)
 }
 END_TEST
 
+/* Writes part `number` of a GGUF file in the way of llama.cpp's gguf-split: with one of `count`
+ * tensors, and with the file's metadata if it is the first part. */
+static void write_gguf_part(const char *whole, const char *name, uint64_t number, uint64_t count)
+{
+    tsr__file file;
+    ck_assert_ok(tsr__file_open(whole, &file));
+    tsr__gguf gguf = {.file = &file};
+    uint64_t tensors, keys;
+    ck_assert_ok(tsr__gguf_head(&gguf, &tensors, &keys));
+    const uint64_t keys_at = gguf.at;
+    for (uint64_t i = 0; i < keys; i++) {
+        uint32_t type;
+        ck_assert_ok(tsr__gguf_name(&gguf, "key"));
+        ck_assert_ok(tsr__gguf_u32(&gguf, "type", &type));
+        ck_assert_ok(tsr__gguf_skip(&gguf, type));
+    }
+    char *metadata, *weights, path[160];
+    ck_assert_ok(tsr__file_load(&file, keys_at, gguf.at - keys_at, "metadata", &metadata));
+    tsr_shard_list *list = open_list(whole);
+    const tsr_shard_param *params = tsr_shard_list_param_array(list);
+    bytes out = {0}, data = {0};
+    put_gguf_head(&out, 3, (tensors - number + count - 1) / count, (number == 0 ? keys : 0) + 3);
+    if (number == 0)
+        put_bytes(&out, metadata, gguf.at - keys_at);
+    const char *const names[] = {"split.no", "split.count", "split.tensors.count"};
+    const uint64_t values[] = {number, count, tensors};
+    for (int i = 0; i < 3; i++) {
+        put_text(&out, names[i]);
+        put_integer(&out, i < 2 ? 2 : TSR__GGUF_I32, 4);
+        put_integer(&out, values[i], i < 2 ? 2 : 4);
+    }
+    for (uint64_t i = number; i < tensors; i += count) {
+        uint32_t type;
+        ck_assert(tsr__dtype_gguf_number(params[i].dtype, &type));
+        put_text(&out, params[i].name);
+        put_integer(&out, (uint64_t)params[i].ndim, 4);
+        for (int d = params[i].ndim; d-- > 0;)
+            put_integer(&out, (uint64_t)params[i].shape[d], 8);
+        put_integer(&out, type, 4);
+        put_integer(&out, data.size, 8);
+        ck_assert_ok(tsr__file_load(&file, params[i].offset_bytes, params[i].size_bytes, "weights",
+                                    &weights));
+        put_bytes(&data, weights, params[i].size_bytes);
+        put_zeros(&data, (32 - data.size % 32) % 32);
+        tsr__free(weights);
+    }
+    put_zeros(&out, (32 - out.size % 32) % 32);
+    put_bytes(&out, data.data, data.size);
+    folder_write(&work, name, out.data, out.size, path);
+    free(out.data);
+    free(data.data);
+    tsr__free(metadata);
+    tsr_shard_list_destroy(&list);
+    tsr__file_close(&file);
+}
+
+START_TEST(gguf_files_of_one_model)
+{
+    tsr_model_config whole, parts;
+    const char *first = "m-00001-of-00003.gguf";
+    write_gguf_part(STORIES "-q8_0mix.gguf", first, 0, 3);
+    write_gguf_part(STORIES "-q8_0mix.gguf", "m-00002-of-00003.gguf", 1, 3);
+    write_gguf_part(STORIES "-q8_0mix.gguf", "m-00003-of-00003.gguf", 2, 3);
+    ck_assert_ok(tsr_model_config_read(STORIES "-q8_0mix.gguf", &whole));
+    ck_assert_ok(tsr_model_config_read(at(first), &parts));
+    ck_assert_mem_eq(&whole, &parts, sizeof whole);
+    ck_assert_ok(tsr_model_convert(STORIES "-q8_0mix.gguf", at("whole"), NULL, NULL));
+    ck_assert_ok(tsr_model_convert(at(first), at("parts"), NULL, NULL));
+    ck_assert_int_gt(compare(at("whole"), at("parts")), 40);
+    check_ids(at(first), "tok_stories260K");
+    tsr_tokenizer *none = NULL;
+    ck_assert_int_eq(tsr_tokenizer_open(at("m-00002-of-00003.gguf"), &none), TSR_ERR_NOT_FOUND);
+    ck_assert_ptr_nonnull(
+        strstr(tsr_last_error(), "; of a model in several files, the first one has it"));
+}
+END_TEST
+
 /* tokenizer.json does not have the scores, and tokenizer.model does not have the added tokens. */
 START_TEST(scores_come_from_tokenizer_model)
 {
@@ -892,6 +973,7 @@ TESTS(convert)
     tcase_add_loop_test(tests, end_tokens_travel, 0, 2);
     tcase_add_test(tests, exact_gelu);
     tcase_add_test(tests, an_index_is_followed);
+    tcase_add_test(tests, gguf_files_of_one_model);
     tcase_add_test(tests, scores_come_from_tokenizer_model);
     tcase_add_loop_test(tests, added_tokens_come_from_tokenizer_json, 0, 4);
     tcase_add_test(tests, added_tokens_travel);

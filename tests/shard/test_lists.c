@@ -355,13 +355,143 @@ START_TEST(files_of_an_index_that_cannot_be_read)
 }
 END_TEST
 
-START_TEST(every_allocation_may_fail)
+/* Models in several GGUF files ------------------------------------------------------------------
+ */
+
+typedef struct gguf_part {
+    const char *file;
+    int64_t number, count, tensors; /* of the metadata; NONE: without this key */
+    const char *name;               /* of its only tensor */
+} gguf_part;
+
+enum { PARTS = 3, NONE = INT32_MIN };
+#define PART_1 "m-00001-of-00003.gguf"
+#define PART_2 "m-00002-of-00003.gguf"
+#define PART_3 "m-00003-of-00003.gguf"
+
+static void write_gguf_part(const gguf_part *part)
+{
+    enum { U64 = 10, I32 = 5 };
+    const struct {
+        const char *key;
+        uint32_t type;
+        int size;
+        int64_t value;
+    } keys[] = {{"split.no", U64, 8, part->number},
+                {"split.count", U64, 8, part->count},
+                {"split.tensors.count", I32, 4, part->tensors}};
+    char path[160];
+    bytes file = {0};
+    uint64_t count = 0;
+    for (int i = 0; i < 3; i++)
+        count += keys[i].value != NONE;
+    put_gguf_head(&file, 3, 1, count);
+    for (int i = 0; i < 3; i++) {
+        if (keys[i].value == NONE)
+            continue;
+        put_text(&file, keys[i].key);
+        put_integer(&file, keys[i].type, 4);
+        put_integer(&file, (uint64_t)keys[i].value, keys[i].size);
+    }
+    put_gguf_tensor(&file, part->name, 3, 1, 0, 0); /* f32 */
+    put_zeros(&file, (32 - file.size % 32) % 32 + 12);
+    folder_write(&in, part->file, file.data, file.size, path);
+    free(file.data);
+}
+
+static const gguf_part gguf_parts[PARTS] = {
+    {PART_1, 0, 3, 3, "a"}, {PART_2, 1, 3, 3, "c"}, {PART_3, 2, 3, NONE, "b"}};
+
+START_TEST(gguf_files_of_one_model)
 {
     char path[160];
-    write_parts();
-    write_index("{\"weight_map\": {\"c\": \"part-10.safetensors\", \"b\": "
-                "\"part-2.safetensors\", \"a\": \"part-2.safetensors\"}}",
-                path);
+    tsr_shard_list *list = NULL;
+    for (int i = 0; i < PARTS; i++)
+        write_gguf_part(&gguf_parts[i]);
+    snprintf(path, sizeof path, "%s/" PART_1, in.path);
+    ck_assert_ok(tsr_shard_list_open(path, &list));
+    ck_assert_int_eq(tsr_shard_list_format(list), TSR_SHARD_GGUF);
+    ck_assert_uint_eq(tsr_shard_list_param_count(list), PARTS);
+    const tsr_shard_param *params = tsr_shard_list_param_array(list);
+    for (int i = 0; i < PARTS; i++) {
+        ck_assert_str_eq(params[i].name, gguf_parts[i].name);
+        ck_assert_str_eq(params[i].file, gguf_parts[i].file);
+        ck_assert_uint_eq(params[i].size_bytes, 12);
+    }
+    tsr_shard_list_destroy(&list);
+}
+END_TEST
+
+START_TEST(a_gguf_file_that_says_it_is_the_only_one)
+{
+    char path[160];
+    for (int64_t count = 0; count < 2; count++) {
+        tsr_shard_list *list = NULL;
+        write_gguf_part(&(gguf_part){"any name.gguf", 0, count, 1, "a"});
+        snprintf(path, sizeof path, "%s/any name.gguf", in.path);
+        ck_assert_ok(tsr_shard_list_open(path, &list));
+        ck_assert_uint_eq(tsr_shard_list_param_count(list), 1);
+        ck_assert_ptr_null(tsr_shard_list_param_array(list)[0].file);
+        tsr_shard_list_destroy(&list);
+    }
+}
+END_TEST
+
+static const struct {
+    const char *open;
+    gguf_part instead[PARTS]; /* of the usual parts; without a file: the usual one */
+    const char *text;         /* the end of the error text */
+} bad_gguf_parts[] = {
+    {PART_2,
+     {{0}},
+     "gguf: this is part 2 of 3 of a model; open the first part, whose name ends in "
+     "-00001-of-00003.gguf"},
+    {"renamed.gguf",
+     {{"renamed.gguf", 0, 3, 3, "a"}},
+     "gguf: this is the first of 3 parts of a model, but its name does not end in "
+     "-00001-of-00003.gguf, so that the others cannot be found"},
+    {PART_1, {{0}, {"m-2.gguf", 1, 3, 3, "c"}}, PART_2 ": No such file or directory"},
+    {PART_1,
+     {{0}, {PART_2, 2, 3, 3, "c"}},
+     "gguf: this is part 3 of 3 of a model, not part 2 of 3"},
+    {PART_1,
+     {{0}, {PART_2, 1, 4, 3, "c"}},
+     "gguf: this is part 2 of 4 of a model, not part 2 of 3"},
+    {PART_1,
+     {{0}, {PART_2, NONE, NONE, NONE, "c"}},
+     "gguf: this is part 1 of 1 of a model, not part 2 of 3"},
+    {PART_1,
+     {{0}, {PART_2, 1, 3, 4, "c"}},
+     "gguf: split.tensors.count is 4, and in the first part 3"},
+    {PART_1,
+     {{PART_1, 0, 3, 4, "a"}, {PART_2, 1, 3, NONE, "c"}},
+     "gguf: split.tensors.count is 4, but the 3 parts have 3 tensors"},
+    {PART_1, {{0}, {PART_2, 1, 3, 3, "a"}}, "gguf: tensor 'a' is in two parts"},
+    {PART_1, {{PART_1, 0, 100000, 3, "a"}}, "gguf: split.count is 100000; 0 to 99999 is possible"},
+    {PART_1, {{PART_1, 0, -1, 3, "a"}}, "not an integer up to 2^63 - 1"},
+    {PART_1, {{PART_1, 3, 3, 3, "a"}}, "gguf: split.no is 3, but split.count 3"},
+};
+
+START_TEST(bad_gguf_files_of_one_model)
+{
+    char path[160];
+    tsr_shard_list *list = NULL;
+    for (int i = 0; i < PARTS; i++) {
+        const gguf_part *instead = &bad_gguf_parts[_i].instead[i];
+        write_gguf_part(instead->file != NULL ? instead : &gguf_parts[i]);
+    }
+    snprintf(path, sizeof path, "%s/%s", in.path, bad_gguf_parts[_i].open);
+    ck_assert_int_ne(tsr_shard_list_open(path, &list), TSR_OK);
+    const char *error = tsr_last_error(), *text = bad_gguf_parts[_i].text;
+    ck_assert_msg(strlen(error) > strlen(text) &&
+                      strcmp(error + strlen(error) - strlen(text), text) == 0,
+                  "%s", error);
+    ck_assert_ptr_null(list);
+}
+END_TEST
+
+static void any_allocation_may_fail(const char *path, uint64_t least)
+{
     uint64_t nth = 0;
     for (bool reached = true; reached; nth++) {
         tsr_shard_list *list = NULL;
@@ -373,7 +503,21 @@ START_TEST(every_allocation_may_fail)
         ck_assert(reached == (list == NULL));
         tsr_shard_list_destroy(&list);
     }
-    ck_assert_uint_gt(nth, 30);
+    ck_assert_uint_gt(nth, least);
+}
+
+START_TEST(every_allocation_may_fail)
+{
+    char path[160];
+    write_parts();
+    write_index("{\"weight_map\": {\"c\": \"part-10.safetensors\", \"b\": "
+                "\"part-2.safetensors\", \"a\": \"part-2.safetensors\"}}",
+                path);
+    any_allocation_may_fail(path, 30);
+    for (int i = 0; i < PARTS; i++)
+        write_gguf_part(&gguf_parts[i]);
+    snprintf(path, sizeof path, "%s/" PART_1, in.path);
+    any_allocation_may_fail(path, 15);
 }
 END_TEST
 
@@ -486,6 +630,10 @@ TESTS(lists)
     tcase_add_test(tests, an_index_of_nothing);
     tcase_add_loop_test(tests, bad_index, 0, (int)COUNT_OF(bad_indices));
     tcase_add_test(tests, files_of_an_index_that_cannot_be_read);
+    tcase_add_test(tests, gguf_files_of_one_model);
+    tcase_add_test(tests, a_gguf_file_that_says_it_is_the_only_one);
+    tcase_add_loop_test(tests, bad_gguf_files_of_one_model, 0,
+                        (int)(sizeof bad_gguf_parts / sizeof *bad_gguf_parts));
     tcase_add_test(tests, every_allocation_may_fail);
     tcase_add_test(tests, seventy_billion_parameters);
 }

@@ -70,6 +70,11 @@ static tsr_status guess_format(tsr__file *file, const char *path, tsr_shard_form
     return TSR_OK;
 }
 
+static tsr_status read_gguf(const char *path, tsr__file *file, tsr__params *params)
+{
+    return path != NULL ? tsr__read_gguf_parts(path, file, params) : tsr__read_gguf(file, params);
+}
+
 /* Reads a list of parameters. `path` is NULL if the file is in memory. */
 static tsr_status read_list(tsr_shard_format format, const char *path, tsr__file *file,
                             tsr_shard_list **out)
@@ -80,7 +85,7 @@ static tsr_status read_list(tsr_shard_format format, const char *path, tsr__file
     list->format = format;
     bool is_index = false;
     tsr_status status = format == TSR_SHARD_SAFETENSORS ? tsr__read_safetensors(file, &list->params)
-                        : format == TSR_SHARD_GGUF      ? tsr__read_gguf(file, &list->params)
+                        : format == TSR_SHARD_GGUF      ? read_gguf(path, file, &list->params)
                                                    : tsr__read_json(file, &list->params, &is_index);
     if (status == TSR_OK && is_index) {
         list->format = TSR_SHARD_INDEX;

@@ -16,6 +16,10 @@ struct tsr_shard_list {
 tsr_status tsr__read_safetensors(tsr__file *file, tsr__params *params) TSR_NODISCARD;
 tsr_status tsr__read_gguf(tsr__file *file, tsr__params *params) TSR_NODISCARD;
 
+/* Reads a GGUF file and, if it is the first part of a model, the other parts beside it. */
+tsr_status tsr__read_gguf_parts(const char *path, tsr__file *file,
+                                tsr__params *params) TSR_NODISCARD;
+
 /* Reads a list of parameters in JSON. If the file is an index instead, sets *is_index and appends
  * nothing. */
 tsr_status tsr__read_json(tsr__file *file, tsr__params *params, bool *is_index) TSR_NODISCARD;
