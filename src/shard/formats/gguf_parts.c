@@ -143,7 +143,7 @@ static tsr_status read_parts(const char *path, tsr__file *file, const part *firs
     TSR__TRY(add_part(file, name, params));
     for (int64_t number = 1; number < first->count; number++) {
         print_ending(ending, number, first->count);
-        memcpy(other + stem, ending, strlen(ending));
+        memcpy(other + stem, ending, strlen(ending) + 1); /* as long as that of the first part */
         TSR__TRY(read_other(other, name, number, first, params));
     }
     return check_tensors(first, params);
