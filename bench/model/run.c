@@ -1,6 +1,7 @@
 /* Opens a model on all ranks of the job, verifies it, and measures. */
 #include "bench/model/model.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include "bench/ceilings/ceilings.h"
 #include "bench/harness/clock.h"
 #include "cli/lib/memory.h"
+#include "cli/lib/say.h"
 
 #define SEED 1
 #define VERIFIED_PROMPT INT64_C(16)
@@ -70,6 +72,36 @@ static void count_cache(const bench_model_options *o, tsr_model_params *params)
     params->cache_dtype = o->cache_dtype;
 }
 
+/* Notes that a test needs more tokens than the model was made for; its rates are valid all the
+ * same. Positions that the model has not learned cannot be computed. */
+static bool check_context(job *j, const char *option, int64_t value, int64_t needed,
+                          const tsr_model_config *config)
+{
+    if (value == 0 || needed <= config->context)
+        return true;
+    if (config->learned_positions)
+        return bench_fail(of(j),
+                          "%s %" PRId64 " needs a context of %" PRId64
+                          ", but the model has learned %" PRId64 " positions",
+                          option, value, needed, config->context);
+    if (j->rank == 0)
+        cli_say("bench model: %s %" PRId64 " needs a context of %" PRId64
+                ", but the model was made for %" PRId64 "; it is measured anyway",
+                option, value, needed, config->context);
+    return true;
+}
+
+/* Opening the model reports what is wrong with its files, on all ranks. */
+static bool check_contexts(job *j)
+{
+    const bench_model_options *o = j->options;
+    tsr_model_config config = o->shape->config;
+    if (o->path != NULL && tsr_model_config_read(o->path, &config) != TSR_OK)
+        return true;
+    return check_context(j, "--prompt-tokens", o->prompt_tokens, o->prompt_tokens, &config) &&
+           check_context(j, "--generate", o->generate, o->generate + 1, &config);
+}
+
 static bool open_model(job *j)
 {
     bench_model_options *o = j->options;
@@ -112,7 +144,7 @@ static bool open_job(job *j)
     BENCH_TRY(of(j), cli_stages_create(&o->stages, j->comm, j->context.stream,
                                        tsr_group_params(.allow_int8 = o->allow_int8), &j->group,
                                        &j->stages));
-    return open_model(j);
+    return check_contexts(j) && open_model(j);
 }
 
 static void close_job(job *j)

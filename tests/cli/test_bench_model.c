@@ -4,6 +4,7 @@
 
 #include "cli/tool.h"
 #include "cli/tool_config.h"
+#include "shard/files.h"
 #include "support/check_main.h"
 
 #define MODEL TEST_DATA "/model/stories260K-f16.gguf"
@@ -44,10 +45,10 @@ static void check_document(json_t *document, int ranks)
         ck_assert_msg(own > 0, "a rank's memory has %g bytes/s", own);
         memory += own;
     }
-    const double bytes = tool_number(generated, "weight_bytes_per_s"),
+    const double read_bytes = tool_number(generated, "weight_bytes_per_s"),
                  part = tool_number(generated, "memory_fraction");
-    ck_assert_msg(part > 0.999 * bytes / memory && part < 1.001 * bytes / memory,
-                  "%g of memory, not %g", part, bytes / memory);
+    ck_assert_msg(part > 0.999 * read_bytes / memory && part < 1.001 * read_bytes / memory,
+                  "%g of memory, not %g", part, read_bytes / memory);
     ck_assert_int_eq((int)json_array_size(tool_member(generated, "communication_of_ranks")), ranks);
 }
 
@@ -63,10 +64,11 @@ START_TEST(a_file_is_measured)
     ck_assert_int_eq((int)tool_number(model, "parameters"), 260032);
     /* The model's head shares the embedding, and the head is read for each token. So all weights
      * are read. */
-    const double bytes =
+    const double read_bytes =
         tool_number(model, "weight_bytes") * tool_number(generated, "tokens_per_s");
     const double got = tool_number(generated, "weight_bytes_per_s");
-    ck_assert_msg(got > 0.999 * bytes && got < 1.001 * bytes, "%g bytes/s, not %g", got, bytes);
+    ck_assert_msg(got > 0.999 * read_bytes && got < 1.001 * read_bytes, "%g bytes/s, not %g", got,
+                  read_bytes);
     ck_assert(tool_number(generated, "communication") == 0);
     json_decref(document);
 }
@@ -137,8 +139,12 @@ START_TEST(tables)
     ck_assert_int_eq(tool_count(md.out, " ± "), 1);
     ck_assert_int_eq(tool_count(md.out, "communication"), 0); /* one rank does not communicate */
     tool_result_free(&md);
-    tool_result text = tool_run("bench model " MODEL " -n 3 -r 2 -p 0 -o text");
+    /* The model has a context of 512. */
+    tool_result text = tool_run("bench model " MODEL " -n 3 -r 2 -p 513 -o text");
     ck_assert_msg(text.exit_code == 0, "%s", text.err);
+    ck_assert_str_eq(text.err,
+                     "tessera: bench model: --prompt-tokens 513 needs a context of 513, but the "
+                     "model was made for 512; it is measured anyway\n");
     ck_assert_int_eq(strncmp(text.out, "model ", 6), 0);
     ck_assert_int_eq(tool_count(text.out, "|"), 0);
     ck_assert_int_eq(tool_count(text.out, " tg3 "), 1);
@@ -175,6 +181,27 @@ START_TEST(mistakes_are_named)
 }
 END_TEST
 
+/* The refusal comes before weights are read: this file has none. */
+START_TEST(learned_positions_are_a_limit)
+{
+    static const char config[] = "{\"model_type\":\"gpt2\",\"vocab_size\":40,\"n_positions\":64,"
+                                 "\"n_embd\":32,\"n_layer\":2,\"n_head\":4}";
+    char path[160], arguments[160];
+    folder model = folder_create();
+    bytes weights = safetensors_file("{}", 0);
+    folder_write(&model, "config.json", config, sizeof config - 1, path);
+    folder_write(&model, "model.safetensors", weights.data, weights.size, path);
+    free(weights.data);
+    snprintf(arguments, sizeof arguments, "bench model %s -n 64", model.path);
+    tool_fails(arguments, "bench model: --prompt-tokens 512 needs a context of 512, but the model "
+                          "has learned 64 positions\n");
+    snprintf(arguments, sizeof arguments, "bench model %s -p 64 -n 64", model.path);
+    tool_fails(arguments, "bench model: --generate 64 needs a context of 65, but the model has "
+                          "learned 64 positions\n");
+    folder_destroy(&model);
+}
+END_TEST
+
 TESTS(bench_model)
 {
     tcase_set_timeout(tests, 300);
@@ -183,4 +210,5 @@ TESTS(bench_model)
     tcase_add_test(tests, stages_are_measured);
     tcase_add_test(tests, tables);
     tcase_add_test(tests, mistakes_are_named);
+    tcase_add_test(tests, learned_positions_are_a_limit);
 }
