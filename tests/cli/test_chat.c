@@ -186,7 +186,7 @@ END_TEST
 
 START_TEST(a_full_context_is_told)
 {
-    feed("Once upon a time there was a dog\nOnce\n/clear\nOnce\n/help\n");
+    feed("Once upon a time there was a dog\nOnce\n/clear\n/exit now\nOnce\n/help\n");
     tool_result result =
         tool_run("chat " MODEL " --format vicuna --greedy --context 40 --system Stories");
     ck_assert_int_eq(result.exit_code, 0);
@@ -195,6 +195,10 @@ START_TEST(a_full_context_is_told)
                      2);
     ck_assert_int_eq(tool_count(result.err, "and of the context of 40 only 0 are left; /clear"), 1);
     ck_assert_int_eq(tool_count(result.err, "/exit ends the program"), 1);
+    ck_assert_int_eq(tool_count(result.err, "tessera: chat: nothing may follow /exit, and the "
+                                            "model does not get this line; with a space before "
+                                            "/exit it is a message\n"),
+                     1);
     ck_assert_int_eq(tool_count(result.out, "\n"), 2);
     tool_result_free(&result);
 }

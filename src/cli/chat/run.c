@@ -220,30 +220,48 @@ static tsr_status clear(chat *c)
     return status;
 }
 
-/* True if the line is this word, with any number of blanks after it. */
-static bool is(const chat_line *line, const char *word)
+typedef enum command { CLEAR, EXIT, HELP, COMMANDS } command;
+
+static const char *const commands[] = {[CLEAR] = "/clear", [EXIT] = "/exit", [HELP] = "/help"};
+
+/* Returns the command that is the line's first word; COMMANDS: the line is a message. Sets *alone
+ * to whether nothing but blanks follows the command. */
+static command command_of(const chat_line *line, bool *alone)
 {
-    size_t size = line->size;
-    while (size > 0 && (line->text[size - 1] == ' ' || line->text[size - 1] == '\t'))
-        size--;
-    return size == strlen(word) && memcmp(line->text, word, size) == 0;
+    for (int i = 0; i < COMMANDS; i++) {
+        const size_t size = strlen(commands[i]);
+        if (line->size < size || memcmp(line->text, commands[i], size) != 0)
+            continue;
+        const size_t left = line->size - size, blanks = strspn(line->text + size, " \t\n");
+        *alone = blanks == left;
+        if (blanks > 0 || left == 0)
+            return (command)i;
+    }
+    return COMMANDS;
 }
 
 static tsr_status obey(chat *c, const chat_line *line, bool *ended, tsr_finish *finish)
 {
-    if (is(line, "/exit")) {
-        *ended = true;
+    bool alone = false;
+    const command given = command_of(line, &alone);
+    if (given == COMMANDS)
+        return line->size > 0 ? answer(c, line, finish) : TSR_OK;
+    if (!alone) {
+        NOTE(c,
+             "chat: nothing may follow %s, and the model does not get this line; with a space "
+             "before %s it is a message",
+             commands[given], commands[given]);
         return TSR_OK;
     }
-    if (is(line, "/clear"))
+    if (given == CLEAR)
         return clear(c);
-    if (is(line, "/help")) {
+    if (given == EXIT)
+        *ended = true;
+    else
         NOTE(c, "chat: /clear begins a new conversation, /exit ends the program, as does the end "
                 "of the input; a line that ends with \\ goes on in the next one; Ctrl-C ends a "
                 "reply");
-        return TSR_OK;
-    }
-    return line->size > 0 ? answer(c, line, finish) : TSR_OK;
+    return TSR_OK;
 }
 
 /* Reads messages and replies to them, until replies cannot be printed any more, which main reports.
