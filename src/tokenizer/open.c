@@ -176,6 +176,12 @@ static tsr_status read_model(const char *path, tsr__file *file, tsr_tokenizer *t
     return status;
 }
 
+static bool ends_in(const char *path, const char *ending)
+{
+    const size_t length = strlen(path), end = strlen(ending);
+    return length >= end && strcmp(path + length - end, ending) == 0;
+}
+
 static bool is_json(const uint8_t *start, uint64_t size)
 {
     uint64_t at = 0;
@@ -191,7 +197,8 @@ static tsr_status read_any(const char *path, tsr__file *file, tsr_tokenizer *tok
     uint64_t size = file->size < sizeof start ? file->size : sizeof start;
     file->what = "tokenizer";
     TSR__TRY(tsr__file_read(file, 0, size, "the start", start));
-    if (memcmp(start, "GGUF", 4) == 0)
+    /* The name of an empty or damaged GGUF file still says what it should be. */
+    if (memcmp(start, "GGUF", 4) == 0 || ends_in(path, ".gguf"))
         return tsr__tokenizer_read_gguf(file, tokenizer);
     if (is_json(start, size))
         return read_json(path, file, tokenizer);

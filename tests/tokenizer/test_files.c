@@ -688,6 +688,10 @@ START_TEST(a_folder_has_one_tokenizer)
              "token",
              path);
     ck_assert_error(tsr_tokenizer_open(path, &tokenizer), TSR_ERR_INVALID, expected);
+    folder_write(&in, "x.gguf", "", 0, path);
+    snprintf(expected, sizeof expected,
+             "%s: gguf: offset 0: the file of 0 bytes ends within the magic", path);
+    ck_assert_error(tsr_tokenizer_open(path, &tokenizer), TSR_ERR_INVALID, expected);
     free(bin.data);
     folder_destroy(&in);
 }
