@@ -88,10 +88,22 @@ static void catch_signals(void)
     sigaction(SIGXFSZ, &ignored, NULL);
 }
 
-/* Returns whether the conversion has failed because of the tokenizer. */
-static bool is_about_tokenizer(void)
+/* Returns whether the conversion has failed because the destination exists. Errors of the system,
+ * such as "File exists", have another status. */
+static bool is_about_destination(tsr_status status)
 {
-    return strstr(tsr_last_error(), "tokenizer") != NULL;
+    static const char ending[] = " exists";
+    const char *error = tsr_last_error();
+    const size_t length = strlen(error), end = sizeof ending - 1;
+    return status == TSR_ERR_INVALID && length >= end && strcmp(error + length - end, ending) == 0;
+}
+
+/* Returns the end of the error's sentence: which option would help. */
+static const char *help_for(tsr_status status)
+{
+    if (is_about_destination(status))
+        return "; --force replaces it";
+    return strstr(tsr_last_error(), "tokenizer") != NULL ? "; --no-tokenizer leaves it out" : "";
 }
 
 static int run(int argc, char **argv)
@@ -114,8 +126,7 @@ static int run(int argc, char **argv)
             fputs("\r     \r", stderr);
         if (interrupted != 0)
             return EXIT_INTERRUPTED;
-        return cli_failed("%s%s", tsr_last_error(),
-                          is_about_tokenizer() ? "; --no-tokenizer leaves it out" : "");
+        return cli_failed("%s%s", tsr_last_error(), help_for(status));
     }
     cli_line(stdout, "%s: %" PRIu64 " tensors, %" PRIu64 " bytes", paths[1], stats.tensors,
              stats.written_bytes);

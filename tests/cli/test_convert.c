@@ -63,7 +63,7 @@ static void fails(const char *arguments, int code, const char *sentence)
 START_TEST(sentences)
 {
     converts("convert " MODEL " $/a.gguf", "");
-    fails("convert " MODEL " $/a.gguf", 1, "/a.gguf exists\n");
+    fails("convert " MODEL " $/a.gguf", 1, "/a.gguf exists; --force replaces it\n");
     converts("convert " MODEL " $/a.gguf --force --type q8_0",
              "tessera: convert: blk.0.ffn_down.weight stays f32, because its rows of 172 elements "
              "are not whole blocks of 32, as q8_0 needs\n"
