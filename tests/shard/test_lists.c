@@ -369,9 +369,10 @@ enum { PARTS = 3, NONE = INT32_MIN };
 #define PART_2 "m-00002-of-00003.gguf"
 #define PART_3 "m-00003-of-00003.gguf"
 
-static void write_gguf_part(const gguf_part *part)
+/* `architecture` may be NULL: the part does not say it. */
+static void write_gguf_part_of(const char *architecture, const gguf_part *part)
 {
-    enum { U64 = 10, I32 = 5 };
+    enum { STRING = 8, U64 = 10, I32 = 5 };
     const struct {
         const char *key;
         uint32_t type;
@@ -385,7 +386,12 @@ static void write_gguf_part(const gguf_part *part)
     uint64_t count = 0;
     for (int i = 0; i < 3; i++)
         count += keys[i].value != NONE;
-    put_gguf_head(&file, 3, 1, count);
+    put_gguf_head(&file, 3, 1, count + (architecture != NULL));
+    if (architecture != NULL) {
+        put_text(&file, "general.architecture");
+        put_integer(&file, STRING, 4);
+        put_text(&file, architecture);
+    }
     for (int i = 0; i < 3; i++) {
         if (keys[i].value == NONE)
             continue;
@@ -397,6 +403,11 @@ static void write_gguf_part(const gguf_part *part)
     put_zeros(&file, (32 - file.size % 32) % 32 + 12);
     folder_write(&in, part->file, file.data, file.size, path);
     free(file.data);
+}
+
+static void write_gguf_part(const gguf_part *part)
+{
+    write_gguf_part_of(NULL, part);
 }
 
 static const gguf_part gguf_parts[PARTS] = {
@@ -487,6 +498,26 @@ START_TEST(bad_gguf_files_of_one_model)
                       strcmp(error + strlen(error) - strlen(text), text) == 0,
                   "%s", error);
     ck_assert_ptr_null(list);
+}
+END_TEST
+
+START_TEST(a_gguf_part_of_another_architecture)
+{
+    static const char *const architectures[PARTS] = {"llama", NULL, "qwen2"};
+    char path[160], expected[512];
+    tsr_shard_list *list = NULL;
+    for (int i = 0; i < PARTS; i++)
+        write_gguf_part_of(architectures[i], &gguf_parts[i]);
+    snprintf(path, sizeof path, "%s/" PART_1, in.path);
+    snprintf(expected, sizeof expected,
+             "%s: %s/" PART_3
+             ": gguf: general.architecture is 'qwen2', and in the first part 'llama'",
+             path, in.path);
+    ck_assert_error(tsr_shard_list_open(path, &list), TSR_ERR_INVALID, expected);
+    ck_assert_ptr_null(list);
+    write_gguf_part_of("llama", &gguf_parts[2]);
+    ck_assert_ok(tsr_shard_list_open(path, &list));
+    tsr_shard_list_destroy(&list);
 }
 END_TEST
 
@@ -634,6 +665,7 @@ TESTS(lists)
     tcase_add_test(tests, a_gguf_file_that_says_it_is_the_only_one);
     tcase_add_loop_test(tests, bad_gguf_files_of_one_model, 0,
                         (int)(sizeof bad_gguf_parts / sizeof *bad_gguf_parts));
+    tcase_add_test(tests, a_gguf_part_of_another_architecture);
     tcase_add_test(tests, every_allocation_may_fail);
     tcase_add_test(tests, seventy_billion_parameters);
 }

@@ -18,13 +18,16 @@
 
 typedef struct part {
     int64_t number, count;
-    int64_t tensors; /* of all parts; -1: the file does not say */
+    int64_t tensors;                           /* of all parts; -1: the file does not say */
+    char architecture[TSR_SHARD_MAX_NAME + 1]; /* "": the file does not say */
 } part;
 
 static tsr_status read_part(tsr__file *file, part *out)
 {
-    tsr__gguf_value values[] = {
-        {.key = "split.no"}, {.key = "split.count"}, {.key = "split.tensors.count"}};
+    tsr__gguf_value values[] = {{.key = "split.no"},
+                                {.key = "split.count"},
+                                {.key = "split.tensors.count"},
+                                {.key = "general.architecture"}};
     *out = (part){.number = 0, .count = 1, .tensors = -1};
     TSR__TRY(tsr__gguf_find(file, values, sizeof values / sizeof *values));
     if (!values[1].found)
@@ -34,6 +37,8 @@ static tsr_status read_part(tsr__file *file, part *out)
         TSR__TRY(tsr__gguf_integer(file, &values[0], &out->number));
     if (values[2].found)
         TSR__TRY(tsr__gguf_integer(file, &values[2], &out->tensors));
+    if (values[3].found)
+        TSR__TRY(tsr__gguf_name_of(file, &values[3], out->architecture));
     TSR__REQUIRE(out->count >= 0 && out->count <= MAX_PARTS,
                  "gguf: split.count is %" PRId64 "; 0 to %d is possible", out->count, MAX_PARTS);
     if (out->count == 0) /* written for a model that is not split */
@@ -85,6 +90,26 @@ static tsr_status add_part(tsr__file *file, const char *name, tsr__params *param
     return status;
 }
 
+/* Checks that a part belongs to the same model as the first one. gguf-split itself writes the
+ * architecture to the first part only. */
+static tsr_status check_other(const part *first, int64_t number, const part *own)
+{
+    char shown[TSR__NAME_SHORT], first_shown[TSR__NAME_SHORT];
+    TSR__REQUIRE(own->number == number && own->count == first->count,
+                 "gguf: this is part %" PRId64 " of %" PRId64 " of a model, not part %" PRId64
+                 " of %" PRId64,
+                 own->number + 1, own->count, number + 1, first->count);
+    TSR__REQUIRE(own->tensors < 0 || first->tensors < 0 || own->tensors == first->tensors,
+                 "gguf: split.tensors.count is %" PRId64 ", and in the first part %" PRId64,
+                 own->tensors, first->tensors);
+    TSR__REQUIRE(!*own->architecture || !*first->architecture ||
+                     strcmp(own->architecture, first->architecture) == 0,
+                 "gguf: general.architecture is '%s', and in the first part '%s'",
+                 tsr__name_short(own->architecture, shown),
+                 tsr__name_short(first->architecture, first_shown));
+    return TSR_OK;
+}
+
 static tsr_status read_other(const char *path, const char *name, int64_t number, const part *first,
                              tsr__params *params)
 {
@@ -92,17 +117,8 @@ static tsr_status read_other(const char *path, const char *name, int64_t number,
     part own;
     TSR__TRY(tsr__file_open(path, &file));
     tsr_status status = read_part(&file, &own);
-    if (status == TSR_OK && (own.number != number || own.count != first->count))
-        status = tsr__fail(TSR_ERR_INVALID,
-                           "gguf: this is part %" PRId64 " of %" PRId64
-                           " of a model, not part %" PRId64 " of %" PRId64,
-                           own.number + 1, own.count, number + 1, first->count);
-    if (status == TSR_OK && own.tensors >= 0 && first->tensors >= 0 &&
-        own.tensors != first->tensors)
-        status =
-            tsr__fail(TSR_ERR_INVALID,
-                      "gguf: split.tensors.count is %" PRId64 ", and in the first part %" PRId64,
-                      own.tensors, first->tensors);
+    if (status == TSR_OK)
+        status = check_other(first, number, &own);
     if (status == TSR_OK)
         status = add_part(&file, name, params);
     tsr__file_close(&file);
