@@ -579,6 +579,10 @@ START_TEST(gguf_files_of_one_model)
     ck_assert_ok(tsr_model_convert(STORIES "-q8_0mix.gguf", at("whole"), NULL, NULL));
     ck_assert_ok(tsr_model_convert(at(first), at("parts"), NULL, NULL));
     ck_assert_int_gt(compare(at("whole"), at("parts")), 40);
+    char third[160];
+    snprintf(third, sizeof third, "%s", at("m-00003-of-00003.gguf"));
+    refuses(at(first), third, tsr_convert_params(.replace = true), TSR_ERR_INVALID,
+            "m-00003-of-00003.gguf is the source");
     check_ids(at(first), "tok_stories260K");
     tsr_tokenizer *none = NULL;
     ck_assert_int_eq(tsr_tokenizer_open(at("m-00002-of-00003.gguf"), &none), TSR_ERR_NOT_FOUND);

@@ -156,14 +156,35 @@ static tsr_status check_type(const tsr__conversion *c)
     return TSR_OK;
 }
 
-/* Returns whether the destination is the source, or the folder that has it. */
-static bool is_source(const tsr__conversion *c, const char *destination)
+static bool is_same(const char *path, const struct stat *destination)
 {
-    struct stat a, b;
-    const char *folder = *c->files.folder ? c->files.folder : ".";
-    return stat(destination, &b) == 0 &&
-           ((stat(c->files.weights, &a) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino) ||
-            (stat(folder, &a) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino));
+    struct stat info;
+    return stat(path, &info) == 0 && info.st_dev == destination->st_dev &&
+           info.st_ino == destination->st_ino;
+}
+
+/* Sets *out to whether the destination is the source, a file of it, or the folder that has it. */
+static tsr_status is_source(const tsr__conversion *c, const char *destination, bool *out)
+{
+    const tsr__params *params = &c->files.list->params;
+    const char *folder = *c->files.folder ? c->files.folder : ".", *last = NULL;
+    struct stat info;
+    *out = false;
+    if (stat(destination, &info) != 0)
+        return TSR_OK;
+    *out = is_same(c->files.weights, &info) || is_same(folder, &info);
+    for (size_t i = 0; i < params->count && !*out; i++) {
+        const tsr_shard_param *param = &params->items[i];
+        if (!param->file || (last && strcmp(last, param->file) == 0))
+            continue;
+        last = param->file;
+        char *path = tsr__model_files_path(&c->files, param);
+        if (!path)
+            return TSR_ERR_NO_MEMORY;
+        *out = is_same(path, &info);
+        tsr__free(path);
+    }
+    return TSR_OK;
 }
 
 static tsr_status open_source(tsr__conversion *c, const char *source, const char *destination)
@@ -171,7 +192,9 @@ static tsr_status open_source(tsr__conversion *c, const char *source, const char
     TSR__TRY(tsr__model_files_open(source, &c->files));
     TSR__TRY(tsr__config_of(&c->files, &c->config));
     TSR__TRY(tsr__weights_init(&c->files, &c->config, &c->source));
-    TSR__REQUIRE(!is_source(c, destination), "convert: %s is the source", destination);
+    bool same;
+    TSR__TRY(is_source(c, destination, &same));
+    TSR__REQUIRE(!same, "convert: %s is the source", destination);
     c->target_files.gguf = c->gguf;
     c->target = (tsr__weights){.files = &c->target_files,
                                .config = &c->config,
