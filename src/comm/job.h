@@ -148,7 +148,8 @@ static inline bool tsr__request_is_running(const tsr_request *request)
     return !request->done && request->comm->status == TSR_OK;
 }
 
-/* Returns whether the request must wait for an earlier operation in levels. */
+/* Operations in levels (inside the hosts, then between them) run one after another. Returns whether
+ * the request is one and must wait for an earlier one of its communicator. */
 static inline bool tsr__request_is_queued(const tsr_request *request)
 {
     return request->has_levels && request->level != request->comm->levels_completed;

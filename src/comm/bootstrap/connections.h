@@ -49,8 +49,9 @@ typedef struct tsr__server {
  * exhausted or poll() fails. */
 tsr_status tsr__server_step(tsr__server *server, uint64_t deadline_ns) TSR_NODISCARD;
 
-/* Records that a rank is lost. The first lost rank is kept. There is one exception: a rank that was
- * lost before it had received everything replaces one that had received everything. */
+/* Records that a rank is lost. The first lost rank is kept, unless it had received everything that
+ * was sent to it and the new one had not: a rank that has received the answer may leave, while the
+ * loss of one that is still receiving it is an error. */
 void tsr__server_lose(tsr__server *server, int32_t rank, const char *why);
 
 /* Drops the pending connections and closes the listener. */

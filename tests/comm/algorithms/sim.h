@@ -24,7 +24,9 @@ element sim_leaf(int rank, uint64_t index);
  * separate. */
 typedef struct sim_rank {
     tsr__schedule schedule;
-    const tsr__levels *levels; /* NULL: the schedule has no inner steps */
+    /* Which ranks take part in this rank's inner steps, the collectives inside a host (levels.h).
+     * NULL: the schedule has no inner steps. */
+    const tsr__levels *levels;
     element *send, *recv, *temp;
     uint64_t send_count, recv_count;
     uint64_t heard; /* bit r: this rank has heard from rank r, directly or indirectly */

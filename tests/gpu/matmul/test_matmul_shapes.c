@@ -115,8 +115,9 @@ START_TEST(few_elements_with_a_long_k)
 }
 END_TEST
 
-/* Tests the kernel of GPUs for few rows: it reads vectors of four k in one round of several, in a
- * round of one, and in an incomplete round. */
+/* Tests the kernel of GPUs for few rows. In a round, each of its invocations loads vectors of four
+ * elements along k: first several vectors each, then one each, and in the last round only some
+ * invocations still have one. With 5 rows, all rounds load one each. */
 START_TEST(few_long_rows_on_gpus)
 {
     static const int64_t rows[] = {1, 2, 5};
