@@ -283,8 +283,8 @@ void forward(uint head, int i0)
     store_result(rows_at(CALL.y, head), i0, q_len);
 }
 
-// Replaces the products in p_tile by p, which for DQ and DK is multiplied by the derivative of the
-// score, and loads delta.
+// Replaces the products q·k in p_tile by the probabilities p. For DQ and DK, also multiplies p by the
+// derivative of the score with respect to q·k, and loads delta.
 void probabilities(uint head, int own_first, int other_first)
 {
     uvec2 mask = attention_head(CALL.mask, batch, head), lse = attention_head(CALL.lse, batch, head),

@@ -36,8 +36,8 @@ static tsr_status put_token(script *s, int32_t id, const char *what)
     return put(s, tsr__token_spelling(&s->tokenizer->vocabulary, id), token->spelling_size);
 }
 
-/* Appends a string of the format, and notes it as a part. Strings without text between them are one
- * part. */
+/* Appends a string of the chat format, and records its range as a part, in which control tokens are
+ * recognised. Strings of the format with no message text between them become one part. */
 static tsr_status put_own(script *s, const char *string)
 {
     const size_t start = s->text.size;
