@@ -40,7 +40,7 @@ typedef struct tsr__peer_state {
 
 struct tsr_comm {
     tsr__job *job;
-    tsr_comm *next; /* in the job's list */
+    tsr_comm *next; /* the next communicator in the job's list */
     uint32_t id;
     int rank, size;
     int *world_of; /* [size]: each rank's rank in the job */
@@ -52,9 +52,9 @@ struct tsr_comm {
     /* The ranks shm_first … shm_first + shm_count − 1 use `shm`. These are all ranks, or this
      * rank's subtree if operations run in levels. */
     int shm_first, shm_count;
-    tsr__levels levels; /* levels.subtrees > 1: some operations run in levels */
-    /* The numbers of operations in levels that have been started and that have completed. They run
-     * one after another. */
+    tsr__levels levels; /* subtrees > 1: some operations run in levels */
+    /* Operations in levels (inside the hosts and between them, algorithms/levels.h) run one after
+     * another. The numbers of those that have been started and that have completed. */
     uint64_t levels_started, levels_completed;
     const void **inputs; /* [size]: the contributions to one exact step at a time */
     uint64_t timeout_ns;
@@ -91,7 +91,7 @@ typedef struct tsr__mismatch {
 struct tsr_request {
     tsr__job *job;                /* NULL: the job has ended, and only this handle is left */
     tsr_comm *comm;               /* NULL: the communicator was destroyed */
-    tsr_request *next, *previous; /* in job->requests or job->unused */
+    tsr_request *next, *previous; /* the neighbours in the list job->requests or job->unused */
     tsr__call call;
     uint32_t signature; /* the signature of `call` */
     tsr_status status;
@@ -120,7 +120,7 @@ struct tsr_request {
     size_t starts_capacity;
     size_t round_start, round_end; /* the steps of the round in the schedule */
     bool posted;                   /* the round's messages have been started */
-    tsr__message *messages;        /* one for each step of the round */
+    tsr__message *messages;        /* one message for each step of the round */
     size_t message_capacity;
     int in_flight;
     bool has_failed_message;

@@ -63,14 +63,15 @@ void tsr__algorithm_dissemination(tsr__schedule *schedule, const tsr__members *m
 void tsr__algorithm_tree_all_reduce(tsr__schedule *schedule, const tsr__tree *tree, uint64_t base,
                                     uint64_t count, uint64_t incoming, bool large);
 /* A reduce-scatter among the holders of the tree's leaves. Their contributions are in TEMP from
- * `base` on: the blocks of all leaves in the order of their positions. */
+ * `base` on: the blocks of all leaves in the order of their positions (tree.h). `other` is the rank
+ * that shares this rank's leaf and gets its block at the end, or −1. */
 void tsr__algorithm_tree_reduce_scatter(tsr__schedule *schedule, const tsr__tree *tree, int other,
                                         uint64_t base, const tsr__blocks *blocks);
 /* An all-gather by recursive doubling among the ranks that hold leaves (see tree.h). Before it,
  * RECV contains the elements of this rank's leaf; afterwards it contains those of all leaves. If
- * `blocks` is not NULL, a leaf has the blocks of the ranks that share it, and the distances between
- * leaves grow. Otherwise a leaf has its share of the `total` elements from `base` on, and
- * the distances shrink. */
+ * `blocks` is not NULL, a leaf has the blocks of the ranks that share it, and ranks exchange with
+ * leaves at distance 1, then 2, 4, …. Otherwise a leaf has its share of the `total` elements from
+ * `base` on, and the distances are those in reverse order. */
 void tsr__algorithm_doubling(tsr__schedule *schedule, const tsr__tree *tree,
                              const tsr__blocks *blocks, uint64_t base, uint64_t total);
 static inline tsr__span tsr__block_at(tsr__array array, const tsr__blocks *blocks, int rank)

@@ -1,13 +1,17 @@
+/* Chooses algorithms. An operation "in levels" combines or exchanges data inside subtrees of ranks
+ * that share a host, and between these subtrees (levels.h). */
 #include "comm/algorithms/choose.h"
 
 #include "base/checked.h"
 
 /* From this size on, sending fewer bytes is faster than sending fewer messages. */
 #define LARGE_BROADCAST_BYTES 65536
-/* In operations in levels, each rank moves a share of the data from LARGE_LEVELS_BYTES on. If there
- * are two subtrees of up to two leaves, each does so at any size, because the only exchange of
- * messages then wakes all ranks at once after a long wait. Up to SMALL_PAIR_BYTES, each rank of
- * such subtrees exchanges all data, so that nothing is left to do after the exchange. */
+/* In an operation in levels of LARGE_LEVELS_BYTES or more, each rank that holds a leaf exchanges a
+ * share of the data with the other subtrees; below, the first rank of a subtree exchanges all of
+ * it. If there are two subtrees of up to two leaves, ranks exchange shares at any size, because the
+ * only exchange of messages then wakes all ranks at once after a long wait. Up to SMALL_PAIR_BYTES,
+ * each rank of such subtrees exchanges all data, so that nothing is left to do after the
+ * exchange. */
 #define LARGE_LEVELS_BYTES 16384
 #define SMALL_PAIR_BYTES 1024
 /* An all-reduce in levels moves one piece of this size at a time, so that it stays in the cache.
@@ -119,7 +123,7 @@ bool tsr__choose_all_gather(tsr__schedule *schedule, const tsr__placement *place
     const tsr__levels *levels = placement->levels;
     const uint64_t bytes = tsr__block_start(blocks, placement->size) * element_bytes;
     const bool large = bytes >= LARGE_BROADCAST_BYTES;
-    /* with an uneven tree, the ring sends fewer bytes */
+    /* If the number of ranks is not a power of two (extra > 0), the ring sends fewer bytes. */
     if (!levels || (levels->uneven && large && levels->tree.extra > 0)) {
         tsr__algorithm_all_gather(schedule, placement->size, placement->rank, blocks, large);
         return false;

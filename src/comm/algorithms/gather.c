@@ -1,4 +1,4 @@
-/* Algorithms that move elements without combining them. */
+/* Algorithms that move elements without combining them. tree.h explains leaves and positions. */
 #include "comm/algorithms/algorithms.h"
 
 /* Returns where the blocks of leaf `at` start in memory or, if `blocks` is NULL, the share at

@@ -1,3 +1,4 @@
+/* Collectives in two levels. levels.h explains them, and tree.h explains leaves. */
 #include "comm/algorithms/levels.h"
 
 /* The placement -------------------------------------------------------------------------------- */
@@ -9,8 +10,8 @@ static int first_rank(const tsr__tree *tree, int leaf)
     return leaf < tree->extra ? 2 * leaf : leaf + tree->extra;
 }
 
-/* Returns whether the `leaves` leaves from `leaf` on are on one host and have at most `most`
- * ranks. */
+/* Returns whether the ranks of the `leaves` leaves from `leaf` on are all on one host, and are at
+ * most `most`. */
 static bool on_one_host(const tsr__tree *tree, const int *host_of, int leaf, int leaves, int most)
 {
     const int first = first_rank(tree, leaf), end = first_rank(tree, leaf + leaves);
@@ -23,8 +24,8 @@ static bool on_one_host(const tsr__tree *tree, const int *host_of, int leaf, int
     return true;
 }
 
-/* Returns the number of leaves in the largest subtree on one host that begins with a leaf, or 0 if
- * the ranks of this leaf are on two hosts. */
+/* Returns the number of leaves in the largest subtree that begins with leaf `leaf`, is on one host
+ * and has at most `most` ranks. Returns 0 if the ranks of this leaf are on two hosts. */
 static int largest_from(const tsr__tree *tree, const int *host_of, int leaf, int most)
 {
     int leaves = tree->power;
@@ -144,9 +145,10 @@ static tsr__span my_share(const tsr__levels *levels, const range *of)
     return tsr__span_of(TSR__AT_RECV, of->start + start, levels->tree.holds ? end - start : 0);
 }
 
-/* Adds the bounds of the blocks of an inner step. The holder of the leaf at place p has the
- * elements from start(p) to start(p + 1); a rank that holds no leaf has none. Returns the number of
- * ranks. */
+/* Adds to the schedule where the block of each rank of this subtree starts and ends, for a
+ * collective inside the subtree (an inner step, levels.h). The holder of the leaf at place p has
+ * the elements from start(p) to start(p + 1); a rank that holds no leaf has none. Returns the
+ * number of ranks in the subtree. */
 static int add_bounds(tsr__schedule *schedule, const tsr__levels *levels,
                       uint64_t (*start)(const tsr__levels *levels, const void *user, int place),
                       const void *user)
@@ -378,8 +380,8 @@ static void broadcast_by_first(tsr__schedule *schedule, const tsr__levels *level
     inner_broadcast(schedule, levels, leader, all);
 }
 
-/* The subtree of root, which is number `home`, broadcasts first. Then each of its holders sends its
- * share to the other subtrees. */
+/* First the ranks of root's subtree, which is number `home`, get the data. Then each holder of a
+ * leaf there sends its share to the other subtrees. */
 static void broadcast_by_all(tsr__schedule *schedule, const tsr__levels *levels, tsr__span all,
                              int root, int home)
 {

@@ -43,10 +43,10 @@ void tsr__levels_broadcast(tsr__schedule *schedule, const tsr__levels *levels, u
                            int root, bool shared);
 void tsr__levels_barrier(tsr__schedule *schedule, const tsr__levels *levels, bool shared);
 
-/* These functions do the same for uneven subtrees. An inner step replaces the rounds of the
- * algorithm by messages that would concern ranks of one subtree only; the other rounds are the
- * same. So a subtree may have any number of leaves, and the two ranks of a leaf may be on different
- * hosts. `blocks` and `piece` have the same meaning as above. */
+/* These functions do the same for uneven subtrees. They use the algorithms for ranks that only
+ * exchange messages, but an inner step replaces the rounds in which all messages would be between
+ * ranks of one subtree. So a subtree may have any number of leaves, and the two ranks of a leaf may
+ * be on different hosts. `blocks` and `piece` have the same meaning as above. */
 void tsr__uneven_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
                             uint64_t piece);
 void tsr__uneven_reduce_scatter(tsr__schedule *schedule, const tsr__levels *levels,

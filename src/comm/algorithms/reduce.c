@@ -223,8 +223,8 @@ void tsr__algorithm_reduce(tsr__schedule *schedule, int size, int rank, uint64_t
         reduce_tree(&part, count);
 }
 
-/* Moves this rank's contribution, or that of a pair that shares a leaf, to `own` in the order of
- * positions. Returns false on the rank that does not hold the leaf. */
+/* Moves this rank's contribution, or the combined contributions of a pair that shares a leaf, to
+ * `own` in the order of positions. Returns false on the rank that does not hold the leaf. */
 static bool arrange(partial *part, const tsr__positions *layout)
 {
     const tsr__tree *tree = part->tree;
@@ -256,7 +256,8 @@ static bool arrange(partial *part, const tsr__positions *layout)
     return true;
 }
 
-/* Gives the blocks of this rank's leaf to its ranks. `other` is the rank that shares it, or −1. */
+/* Sends the rank `other`, which shares this rank's leaf, its block of the result, and copies this
+ * rank's own block to the output. `other` is −1 if no rank shares the leaf. */
 static void give_blocks(const partial *part, const tsr__positions *layout, int other)
 {
     tsr__schedule *schedule = part->schedule;

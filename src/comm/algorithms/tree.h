@@ -42,8 +42,8 @@ static inline uint64_t tsr__block_count(const tsr__blocks *blocks, int rank)
 
 typedef struct tsr__tree {
     int size, rank;
-    int power; /* P of the comment at the top of this file */
-    int extra; /* r of that comment */
+    int power; /* P in the comment at the top of this file */
+    int extra; /* r in that comment */
     int leaf;  /* the leaf of this rank */
     int other; /* the rank that shares this leaf, or −1 */
     bool holds;

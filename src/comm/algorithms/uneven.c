@@ -1,4 +1,4 @@
-/* Collectives in levels whose subtrees have different numbers of leaves. */
+/* Collectives in two levels (levels.h) whose subtrees have different numbers of leaves. */
 #include "comm/algorithms/levels.h"
 
 /* Returns whether the two ranks that share this rank's leaf are on different hosts. They then

@@ -8,7 +8,8 @@
 #include "comm/progress/control.h"
 #include "comm/progress/progress.h"
 
-/* How long destroying the last communicator of a job may wait until messages are delivered. */
+/* How long destroying the last communicator of a job may wait until this rank's messages are
+ * delivered. */
 #define DELIVERY_NS (2 * TSR__SECOND)
 /* The same limit for a job that has failed, in which only control messages about the failure are in
  * flight. */
@@ -131,8 +132,9 @@ tsr_status tsr__shm_reserve(tsr__job *job, int size, tsr__shm_reservation *reser
     }
     reservation->slot = tsr__shm_slot_reserve(job->shm_regions);
     if (reservation->slot < 0 && job->transport) {
-        /* Messages that other ranks have left communicators may not have been read yet, because
-         * operations in shared memory do not read messages. Reading them may free slots. */
+        /* Ranks that have left a communicator report this by a message, which may not have been
+         * read yet, because operations in shared memory do not read messages. Reading it may free
+         * slots. */
         tsr__job_progress_all(job);
         reservation->slot = tsr__shm_slot_reserve(job->shm_regions);
     }

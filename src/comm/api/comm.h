@@ -28,9 +28,10 @@ typedef struct tsr__shm_reservation {
 } tsr__shm_reservation;
 tsr_status tsr__shm_reserve(tsr__job *job, int size,
                             tsr__shm_reservation *reservation) TSR_NODISCARD;
-/* Lets the communicator use the slots if all ranks have one. They serve all operations if all ranks
- * can use the shared-memory transport; otherwise inner steps (algorithms/levels.h), if the
- * placement of the ranks allows any. Frees slots that are not used. */
+/* Lets the communicator use the slots if all ranks have one. The slots serve all operations if all
+ * ranks can use the shared-memory transport. Otherwise they serve only inner steps
+ * (algorithms/levels.h), if ranks that share a host are placed so that there are any. Frees slots
+ * that are not used. */
 void tsr__shm_use(tsr_comm *comm, tsr__shm_reservation *reservation);
 void tsr__shm_cancel(tsr__job *job, tsr__shm_reservation *reservation);
 
@@ -45,12 +46,13 @@ void tsr__job_end(tsr__job *job, uint64_t until_ns);
 typedef struct tsr__origin {
     tsr__recovery *recovery;   /* NULL: the new job descends from no other */
     const tsr__roster *roster; /* the key, lineage and generation; NULL: new ones */
-    /* If `confirms` is true, the ranks tell each other through the bootstrap that they have
-     * succeeded before they use the new job; if `confirms_end` is true, also at the end. So all
-     * ranks learn at once if one has failed. With both, either all ranks succeed or none, unless a
-     * rank is lost during the last exchange. */
+    /* If `confirms` is true, each rank tells the others through the bootstrap whether it has
+     * succeeded so far, before any rank uses the new job. If `confirms_end` is true, it tells them
+     * again when everything is done. So all ranks learn at once if one has failed. With both,
+     * either all ranks succeed or none, unless a rank is lost during the last exchange. */
     bool confirms, confirms_end;
-    tsr_status (*confirm)(void *user); /* does this exchange; NULL: exchange empty contributions */
+    /* Makes such an exchange. NULL: the ranks exchange empty contributions. */
+    tsr_status (*confirm)(void *user);
     void *user;
 } tsr__origin;
 /* Creates a communicator of all ranks of a bootstrap. Closes the bootstrap, also after a

@@ -103,7 +103,8 @@ static void meet(tsr__job *job, int rank, const greeting *mine, greeting *theirs
     if (job->node_of[rank] == job->node_of[job->rank])
         tsr__shm_regions_attach(job->shm_regions, rank, &theirs->key);
     job->is_near[rank] = same_pid_space && theirs->mailbox.file >= 0 && mine->mailbox.file >= 0;
-    /* if this rank would not notice the end of that process, it needs a connection instead */
+    /* If that process is not watched, this rank uses a connection instead of a mailbox, because
+     * only the connection shows that the process has ended. */
     if (job->is_near[rank] && is_watched)
         tsr__mailbox_add(job->mailbox, rank, &theirs->mailbox);
 }
@@ -179,7 +180,8 @@ typedef struct parted {
     bool is_chosen;    /* the user has chosen UCX's transports on some rank */
 } parted;
 
-/* Finds the first such pair, which is the same on every rank. */
+/* Finds the first pair of ranks between which UCX would use shared memory although they do not
+ * share a network. All ranks find the same pair. */
 static tsr_status find_parted(const tsr__bootstrap_gathered *blocks, int size, const greeting *mine,
                               parted *out)
 {

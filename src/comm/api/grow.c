@@ -184,8 +184,8 @@ static tsr_status receive(growth *g, const tsr__rendezvous_params *where)
     return tsr__server_introduce(g->server, g->comm->size, &g->limit);
 }
 
-/* Does what the exchange of empty contributions does on the newcomers: gathers the size of each
- * contribution, 0. After that, no rank can fail alone. */
+/* The old ranks' part of an exchange of empty contributions with the newcomers: gathers the size of
+ * each contribution, 0. After that, no rank can fail alone. */
 static tsr_status confirm(void *user)
 {
     growth *g = user;
@@ -213,7 +213,7 @@ static tsr_status create(growth *g, const tsr_comm_params *params, tsr_comm **ou
         status = tsr__comm_create_over(bootstrap, params, &g->limit, &origin, out);
     if (status == TSR_OK)
         return TSR_OK;
-    if (g->status != TSR_OK) { /* the callback's own error says more */
+    if (g->status != TSR_OK) { /* the error of gather() says more than `status` */
         tsr__error_put_back(&g->error);
         status = g->status;
     }

@@ -1,5 +1,5 @@
-/* Computes the steps of a collective without a communicator. They are those of a communicator's
- * operations. */
+/* Computes the steps that a collective operation of a communicator would have, without a
+ * communicator. */
 #include "base/error.h"
 #include "comm/algorithms/choose.h"
 #include "comm/shm/shm.h"

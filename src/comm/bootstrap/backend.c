@@ -1,4 +1,5 @@
-/* Functions that all backends share, and the backend of a job of one process. */
+/* Functions that the backends of all kinds of bootstrap share, and the backend of a job of one
+ * process. */
 #include <inttypes.h>
 #include <string.h>
 

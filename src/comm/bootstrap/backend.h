@@ -1,5 +1,5 @@
-/* The interface of the backends, and functions that bootstrap.c and the backends share. Only this
- * folder uses it. */
+/* The interface of the backends, and functions that bootstrap.c and the backends share. There is a
+ * backend for each kind of bootstrap (bootstrap.h). Only this folder uses this file. */
 #ifndef TSR_COMM_BOOTSTRAP_BACKEND_H
 #define TSR_COMM_BOOTSTRAP_BACKEND_H
 
@@ -7,7 +7,7 @@
 
 /* How an open bootstrap exchanges contributions. */
 typedef struct tsr__bootstrap_backend {
-    const char *name; /* for the log, which prints "through NAME" */
+    const char *name; /* the name in the log, which prints "through NAME" */
     tsr_status (*exchange)(void *state, const void *mine, uint64_t size_bytes,
                            const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out);
     void (*close)(void *state);

@@ -42,7 +42,7 @@ typedef struct attempt {
     /* the last refusal or protocol error from the process that listens at the port */
     char answer[256];
     uint64_t give_up_ns; /* when to stop and report other_job; 0: not set */
-    char other_job[256]; /* how rank 0's job differs from this one */
+    char other_job[256]; /* how rank 0's job differs from this process's job */
 } attempt;
 
 /* Sends the pending message and waits for the next one. Returns MORE if the deadline has passed. */

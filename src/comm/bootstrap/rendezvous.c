@@ -9,8 +9,8 @@
 #define HANDSHAKE_NS (5 * TSR__SECOND)
 
 struct tsr__rendezvous {
-    tsr__server *server; /* rank 0 only */
-    tsr__client *client; /* all other ranks */
+    tsr__server *server; /* on rank 0 only */
+    tsr__client *client; /* on all ranks except 0 */
 };
 
 tsr_status tsr__rendezvous_open(const tsr__rendezvous_params *params, tsr__rendezvous **out)

@@ -23,7 +23,7 @@
  *     caller     MEMBER        MAC 32 of "rank". It replaces PROOF
  *     either     NOTE          sealed: what recovery/agree.c defines
  *     caller     LEFT_OUT      lineage 8, generation 4, number of the receiver 8, MAC 32. It needs
- *                              no handshake, so that it can be left for a process that is stopped
+ *                              no handshake, so that a stopped process can read it later
  *
  * MAC is HMAC-SHA256. Until the handshake is complete, its key is the token (the empty string if
  * there is none), and every MAC covers the data of the handshake: rank 4, size 4, the rank's nonce

@@ -61,7 +61,8 @@ static bool is_behind(const tsr_request *request, int rank)
 }
 
 /* Returns the operation that must progress next for this request: the request itself, or an earlier
- * operation in levels that it waits for. */
+ * collective in levels (inside the hosts and between them, algorithms/levels.h) that must complete
+ * first. */
 static const tsr_request *running_request(const tsr_request *request)
 {
     const tsr_request *running = request;

@@ -1,9 +1,9 @@
 /* The control channel: messages between the ranks of a communicator that are not part of an
- * operation. A control message says which call a rank is in, that a communicator has failed, or
- * that a rank has left it. It uses the connection of the two ranks if there is one, because some
- * control messages must not overtake earlier data. Without a connection, it uses the mailbox of a
- * rank of the same host; otherwise it makes a connection. A control message may get lost. A rank
- * that misses one detects the failure by its deadline or by a lost connection. */
+ * operation. A control message, or note, says which call a rank is in, that a communicator has
+ * failed, or that a rank has left it. It uses the connection of the two ranks if there is one,
+ * because some notes must not overtake earlier data. Without a connection, it uses the mailbox of a
+ * rank of the same host; if there is none, it makes a connection. A note may get lost. A rank that
+ * misses one detects the failure by its deadline or by a lost connection. */
 #ifndef TSR_COMM_PROGRESS_CONTROL_H
 #define TSR_COMM_PROGRESS_CONTROL_H
 

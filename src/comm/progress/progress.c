@@ -90,7 +90,8 @@ static void advance_requests(tsr__job *job, bool also_failed)
     }
 }
 
-/* `index` is a rank of comm->shm. */
+/* Handles the event that the rank number `index` of the ranks that use comm->shm has called a
+ * different operation. */
 static void fail_mismatch(tsr_comm *comm, int index)
 {
     tsr__call theirs, before;
@@ -251,9 +252,9 @@ static void set_sleeping(const tsr__job *job, bool sleeping)
     }
 }
 
-/* Sleeps until something arrives. First sets this rank's flag `sleeping`. If the last rank
- * publishes later, it wakes this rank. If it has published before, the progress call after setting
- * the flag finds its data. See publish() in shm/shm.c. */
+/* Sleeps until something arrives. First sets this rank's flag `sleeping`. The last rank that
+ * publishes a round in shared memory wakes all ranks whose flag it sees (publish() in shm/shm.c).
+ * If it has published before this flag was set, the progress call below finds its data. */
 static void sleep_until(tsr__job *job, uint64_t wake_ns)
 {
     set_sleeping(job, true);

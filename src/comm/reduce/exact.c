@@ -153,8 +153,8 @@ static double wide_round(wide *sum, bool to_odd)
     unsigned top = LIMBS * 64;
     while (top > 0 && !wide_bit(sum, top - 1))
         top--;
-    /* A number of at most 53 bits is its own encoding, both for subnormal and for normal
-     * numbers. */
+    /* Limb 0 counts multiples of 2^−1074. A multiple of at most 53 bits is also the bit pattern of
+     * its value as a double, subnormal or normal. */
     if (top <= 53)
         return double_of_bits(sign | sum->limbs[0]);
     const unsigned shift = top - 53;
@@ -187,7 +187,8 @@ static double sum_wide(tsr_dtype dtype, const void *const *inputs, int n, size_t
 
 /* Sums in two doubles ------------------------------------------------------------------------ */
 
-/* Adds values to the pairs high + low. `lost` becomes nonzero if an addition was not exact. */
+/* Adds value[i] to the pair high[i] + low[i] for each i < count. lost[i] becomes nonzero if the
+ * pair cannot hold the sum exactly. */
 static void add_block(double *high, double *low, double *lost, const double *value, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

@@ -75,8 +75,8 @@ COMBINE(prod_f64, any_f64, tidy_f64(x *y))
 DIVIDE(divide_f64, any_f64, double, tidy_f64(x / n))
 PICKS(f64, 64, UINT64_C(0x7ff0000000000000), UINT64_C(0x7ff8000000000000))
 
-/* Converts tsr__tidy_f32(value), but without a comparison that compilers turn into a branch, which
- * would keep the loops from being vectorised. */
+/* Does the same as tsr__f16_of_f32(tsr__tidy_f32(value)), but without a comparison that compilers
+ * turn into a branch, which would keep the loops from being vectorised. */
 static inline uint16_t tidy_f16(float value)
 {
     const uint32_t half = tsr__f16_of_f32(value);

@@ -11,8 +11,9 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-/* A note in the pipe. The kernel writes up to PIPE_BUF bytes at once, so notes of several processes
- * do not mix, and if the head of a note is in the pipe, the whole note is. */
+/* The head of a note in the pipe; the `bytes` bytes of the note follow it. The kernel writes up to
+ * PIPE_BUF bytes at once, so notes of several processes do not mix, and if the head of a note is in
+ * the pipe, the whole note is. */
 typedef struct head {
     uint32_t bytes;
 } head;

@@ -235,7 +235,7 @@ static void consume_reduce_scatter(tsr__shm *shm, const tsr__shm_operation *oper
 
 /* Moving ------------------------------------------------------------------------------------- */
 
-/* Publishes, for each other rank, a piece of the block for this rank to receive. */
+/* Publishes a piece for each other rank: of the block that this rank sends to it. */
 static void publish_pieces(tsr__shm *shm, const tsr__shm_operation *operation)
 {
     uint8_t *pieces = pieces_at(shm, shm->rank);

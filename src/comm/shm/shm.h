@@ -30,8 +30,8 @@ typedef struct tsr__shm_operation {
     /* The call of this operation, which the ranks compare. Must stay valid until the operation
      * completes. */
     const tsr__call *call;
-    /* The number of this operation among the operations of one call, from 0: a call in levels may
-     * have several inner steps. */
+    /* The number of this operation among the operations of one call, from 0: a call may have
+     * several inner steps (algorithms/levels.h). */
     uint32_t part;
     /* What the operation does. If it is an inner step, its kind, root and count may differ from
      * those of the call. */

@@ -43,9 +43,9 @@ typedef struct tsr__message {
  */
 tsr_status tsr__transport_create(bool without_shared_memory, tsr__transport **out) TSR_NODISCARD;
 
-/* Returns whether processes of one host exchange messages through shared memory, unless the user
- * has chosen other transports. Otherwise they use TCP: UCX 1.13 may abort a process that connects
- * through TCP to one that has just ended. */
+/* Returns false if the user has chosen transports (UCX_TLS) without shared memory. Processes of one
+ * host then exchange messages over TCP, and UCX 1.13 may abort a process that connects over TCP to
+ * one that has just ended. */
 bool tsr__transport_has_shared_memory(void);
 
 /* Returns the address that other processes need to connect to this one. The transport owns it. */
