@@ -259,7 +259,7 @@ typedef struct tsr__training_file {
     const char *who; /* the beginning of the error texts */
     const char *path;
     tsr_comm *world;
-    tsr_comm *stages; /* for saving, as in tsr_checkpoint_params */
+    tsr_comm *stages; /* as in tsr_checkpoint_params, for saving only */
     tsr_stream *stream;
     bool model_only;
     bool parts; /* as in tsr_checkpoint_params; the same on all ranks */

@@ -92,7 +92,8 @@ static const tsr__part *first_part(const tsr__parts *parts)
     return part;
 }
 
-/* Returns whether the pair with this key was given by the program that saved the file. */
+/* Returns whether the metadata with this key come from the program that saved the file, not from
+ * this library. */
 static bool is_callers(const char *key)
 {
     return strcmp(key, TSR__PART_KEY) != 0 && strcmp(key, TSR__CHECKSUM_KEY) != 0;
@@ -281,8 +282,8 @@ typedef struct merger {
     tsr_checkpoint_entry *entries; /* the full tensors */
     uint32_t *states;
     tsr__checkpoint_layout layout;
-    tsr__checksum checksum; /* of the current tensor */
-    uint64_t at_bytes;      /* the position of this tensor */
+    tsr__checksum checksum; /* the checksum of the current tensor */
+    uint64_t at_bytes;      /* the position of the current tensor in the file */
 } merger;
 
 static tsr_status move_out(void *user, uint64_t at, uint64_t size, void *data)

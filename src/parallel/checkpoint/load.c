@@ -28,7 +28,7 @@ typedef struct reader {
     /* [parameters]: the checksum of each parameter, and whether the files contain one. */
     uint32_t *expected;
     bool *known;
-    tsr__param_name *names; /* for an index only: its parameters, sorted by name */
+    tsr__param_name *names; /* if `path` is an index: its parameters, sorted by name */
     tsr__checksum checksum; /* the checksum of this rank's part of the current tensor */
 } reader;
 

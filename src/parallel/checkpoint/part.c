@@ -152,7 +152,7 @@ typedef struct describing {
     tsr__json json;
     tsr__part *part;
     const tsr__params *params;
-    const tsr__param_name *names; /* of params, sorted */
+    const tsr__param_name *names; /* the names of `params`, sorted */
     char id[TSR__PART_ID];
     char key[TSR__JSON_TEXT], tensor[TSR__JSON_TEXT], of[TSR__JSON_TEXT];
 } describing;
@@ -307,7 +307,7 @@ static bool find_dtype(const char *name, tsr_dtype *out)
 }
 
 /* Makes one slice for each tensor of the file, as if the file had all of the tensor. take_slice()
- * replaces those of which it has less. */
+ * replaces the slices of tensors of which the file has only a part. */
 static tsr_status take_tensors(const tsr__params *params, tsr__part *part)
 {
     char text[TSR__NAME_SHORT];
@@ -332,7 +332,7 @@ static tsr_status take_tensors(const tsr__params *params, tsr__part *part)
     return TSR_OK;
 }
 
-/* Names the slices that are full tensors after the tensors of the file. */
+/* Gives slices that are full tensors the names that the file gives these tensors. */
 static tsr_status name_whole(const tsr__params *params, tsr__part *part)
 {
     for (size_t i = 0; i < params->count; i++) {

@@ -28,13 +28,13 @@ typedef struct loader {
     const tsr_checkpoint_entry **wanted; /* [tensors]: this rank's entry; NULL: none */
     tsr__region *mine, *all;             /* mine[GROUP], all[ranks][GROUP] */
     tsr__part_reader reader;
-    uint64_t piece_bytes;              /* of the largest piece */
+    uint64_t piece_bytes;              /* the size of the largest piece */
     struct source *sources;            /* [ranks] */
     struct span *needed;               /* [ranks]: what each rank wants of the current tensor */
     uint8_t *send, *recv;              /* [ranks][piece_bytes] */
     uint64_t *send_bytes, *recv_bytes; /* [ranks] */
     tsr_status status;                 /* the first error of this rank */
-    tsr__error error;                  /* its text */
+    tsr__error error;                  /* the text of that error */
 } loader;
 
 /* Keeps the first error. */
@@ -140,8 +140,9 @@ static uint64_t share(const span *slice, uint64_t first, uint64_t count, const s
 /* A tensor that is being loaded. */
 typedef struct loading {
     const tsr__sliced *tensor;
-    uint64_t width;  /* of an element in bytes */
-    uint8_t *memory; /* for this rank's elements; NULL if there are none or an allocation failed */
+    uint64_t width;  /* the size of an element in bytes */
+    uint8_t *memory; /* memory for this rank's elements; NULL if there are none or an allocation
+                        failed */
 } loading;
 
 /* The reading by one rank, and the piece that the rank reads in this step. */
@@ -151,7 +152,7 @@ typedef struct source {
     const tsr__slice *of; /* the slice of the piece; NULL: the rank has read all its slices */
     span whole;
     uint64_t first, count;
-    uint32_t state; /* of the slice's checksum */
+    uint32_t state; /* the state of the slice's checksum */
 } source;
 
 static void next_piece(const loader *l, const loading *t, int rank, source *s)

@@ -35,7 +35,7 @@ typedef struct saver {
     tsr_checkpoint_entry *entries, *stored;
     int count;
     tsr__checkpoint_layout layout;
-    tsr__checksum checksum; /* of the current slice */
+    tsr__checksum checksum; /* the checksum of the current slice */
 } saver;
 
 static void saver_finish(saver *s)

@@ -66,15 +66,15 @@ tsr__part_kind tsr__part_name_kind(const char *stem, const char *file);
 typedef struct tsr__part_id {
     char id[TSR__PART_ID];
     uint64_t generation;
-    int number, of; /* from 1 on */
+    int number, of; /* the number of this part, from 1 on, and the number of all parts */
 } tsr__part_id;
 
 /* A slice in a file. */
 typedef struct tsr__slice {
     tsr_checkpoint_entry of; /* the tensor and the region; no memory */
     uint64_t at_bytes, size_bytes;
-    uint32_t sum; /* its checksum, if the part has checksums */
-    int part;     /* index of its part */
+    uint32_t sum; /* the checksum of the slice, if the part has checksums */
+    int part;     /* the index of the part that has the slice */
 } tsr__slice;
 
 typedef struct tsr__part {
@@ -82,7 +82,7 @@ typedef struct tsr__part {
     tsr__slice *slices;
     size_t count;
     bool has_checksums;
-    uint64_t hash; /* of the header */
+    uint64_t hash; /* a hash of the header */
     uint64_t header_bytes, size_bytes;
     tsr__metadata metadata; /* all pairs of the header */
     char **names;           /* [count]: owned names; the entries of slices refer to them */
@@ -123,7 +123,7 @@ typedef struct tsr__seen {
 typedef struct tsr__view {
     tsr__seen *items;
     size_t count, capacity;
-    tsr__error problem; /* of the first part that cannot be read; "" if there is none */
+    tsr__error problem; /* the error of the first part that cannot be read; "" if there is none */
 } tsr__view;
 /* Adds all parts in a folder whose names begin with `stem`. */
 tsr_status tsr__view_add_folder(const char *folder, const char *stem,
@@ -135,7 +135,7 @@ void tsr__view_finish(tsr__view *view);
 /* The parts of one checkpoint. */
 typedef struct tsr__chosen {
     tsr__part_id id;     /* its number is not used; `of` is 0 if there is no checkpoint */
-    uint64_t generation; /* the largest one that any rank sees */
+    uint64_t generation; /* the largest generation that any rank sees */
     int *reader;         /* [of]: the rank that reads each part; -1: no rank has it */
     int *mine;           /* [of]: the index of the part in this rank's view; -1: not there */
 } tsr__chosen;
@@ -151,7 +151,8 @@ void tsr__chosen_finish(tsr__chosen *chosen);
 
 /* A tensor: slices first … first + count - 1 of the table. */
 typedef struct tsr__sliced {
-    const tsr_checkpoint_entry *of; /* of one slice, for the tensor's name, dtype and shape */
+    /* The entry of one of the slices, for the tensor's name, dtype and shape. */
+    const tsr_checkpoint_entry *of;
     size_t first, count;
 } tsr__sliced;
 

@@ -77,7 +77,7 @@ typedef struct tsr__fsdp_pool {
     uint64_t most; /* size of a chunk in bytes; a chunk for one larger part may be larger */
     size_t count, capacity;
     tsr__fsdp_chunk *chunks;
-    uint64_t shard_bytes; /* without resident parameters, which come last */
+    uint64_t shard_bytes; /* the bytes of shards, without resident parameters, which come last */
     bool made;            /* the chunks have memory */
     size_t at;            /* the chunk of the next part */
     uint64_t at_bytes;    /* the position of the next part in its chunk */
@@ -109,7 +109,7 @@ typedef enum tsr__fsdp_progress {
 /* replica.c: the copy of the shards of rank `from`. Rank `to` keeps that of this rank's shards. */
 typedef struct tsr__fsdp_replica {
     tsr_comm *comm;   /* NULL: there are no copies */
-    tsr_group *group; /* for gradients that are sent while the device computes */
+    tsr_group *group; /* the group that sends gradients while the device computes */
     bool changed;     /* the caller may have changed gradients that have been sent */
     int from, to, distance;
     tsr__fsdp_param *params; /* [param_count]: dtype, ndim, range and tensors only */
@@ -248,8 +248,9 @@ tsr_status tsr__fsdp_meet(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_apply(tsr_fsdp *model) TSR_NODISCARD;
 
 /* replica.c: tsr__fsdp_choose_replica chooses which rank keeps a copy of which shards; collective.
- * tsr__fsdp_make_replica allocates them. The other functions do nothing if there are none.
- * tsr__fsdp_refresh sends values and state to the copies; it is collective, and blocks until done.
+ * tsr__fsdp_make_replica allocates the copies. The other functions do nothing if there are no
+ * copies. tsr__fsdp_refresh sends values and state to the copies; it is collective, and blocks
+ * until done.
  *
  * tsr__fsdp_send_ahead must be called after each backward pass of a unit. It starts to send the
  * unit's gradients if this is probably the last pass before the step: if the unit has now had as
@@ -282,9 +283,9 @@ void tsr__fsdp_take_layers(tsr_fsdp *model);
 /* move.c: the model that is divided again, and the ranks that have parts of it. Ranks are those of
  * the new model's group, except where a comment says otherwise. */
 typedef struct tsr__fsdp_move {
-    const tsr_fsdp *from; /* NULL: this rank has no part of it */
+    const tsr_fsdp *from; /* NULL: this rank has no part of the old model */
     tsr_fsdp *to;
-    const tsr_shard_plan *plan; /* of `from`, on all ranks */
+    const tsr_shard_plan *plan; /* the plan of `from`; all ranks have it */
     int from_size;
     const int *providers; /* [from_size]: the rank that has the shards of each rank of `from` */
     const bool *has;      /* [to->size]: whether each rank has a part of `from` */

@@ -28,8 +28,8 @@ typedef struct rebuilding {
     int rank, size;
     tsr_fsdp *from; /* NULL: this rank has no model that goes on */
     tsr_fsdp *to;
-    int64_t generation; /* of `from` */
-    int64_t step;       /* from which the ranks go on */
+    int64_t generation; /* the generation of `from` */
+    int64_t step;       /* the step from which the ranks go on */
     report *reports;    /* [size] */
     int root;           /* the lowest rank that has a model */
     tsr_shard_plan *plan;
@@ -106,7 +106,8 @@ static tsr_status exchange_reports(rebuilding *b)
 
 /* Steps -------------------------------------------------------------------------------------- */
 
-/* Returns the latest step that this rank, or another rank of its group, may have made. */
+/* Returns the latest step that the rank of this report, or another rank of its old group, may have
+ * made. */
 static int64_t reached(const report *r)
 {
     return r->steps + (r->progress == TSR__FSDP_MET);
@@ -278,7 +279,9 @@ static tsr_status fill(rebuilding *b)
     return status;
 }
 
-/* Keeps the rebuilt model, because it is not known whether the other ranks have replaced theirs. */
+/* Keeps the rebuilt model b->to beside the old one, because it is not known whether the other ranks
+ * have replaced theirs. Without an old model, the rebuilt one becomes *model, but remains
+ * tentative. */
 static void keep(rebuilding *b, tsr_fsdp **model)
 {
     if (b->from &&

@@ -188,7 +188,8 @@ static tsr_status swap_chunks(tsr_fsdp *model, const tsr__fsdp_chunk *own,
     return TSR_OK;
 }
 
-/* Returns the part of chunk `k` that is among the next `left` bytes. */
+/* Returns the part of chunk `k` of a pool that is still to be copied. *left is the number of bytes
+ * of the pool from this chunk on that are to be copied; the call subtracts those of the chunk. */
 static tsr__fsdp_chunk take_chunk(const tsr__fsdp_pool *pool, size_t k, uint64_t *left)
 {
     if (*left == 0)

@@ -52,7 +52,7 @@ typedef enum tsr__group_state {
  * counts[0] and recv_counts[0] elements. */
 struct tsr_group_request {
     tsr_group *group;               /* NULL: the group was destroyed, and the request has failed */
-    struct tsr_group_request *next; /* in the group's queue */
+    struct tsr_group_request *next; /* the next request in the group's queue */
     tsr__group_kind kind;
     tsr_op op;
     int root; /* in an exchange: the rank that receives from this one */
@@ -105,8 +105,8 @@ typedef struct tsr__group_pending {
     bool device;
     uint64_t point;          /* the earliest point of the stream that a group waits for */
     int transports;          /* number of groups that wait for other ranks */
-    tsr_group *group;        /* the last of these groups */
-    tsr_request **transport; /* the oldest operation of that group */
+    tsr_group *group;        /* the last group that waits for other ranks */
+    tsr_request **transport; /* the oldest operation of `group` */
 } tsr__group_pending;
 
 /* The functions of a path, which is the way in which a group's data reach the communicator. */
@@ -130,7 +130,7 @@ typedef struct tsr__group_set {
 struct tsr_group {
     tsr_stream *stream;
     tsr__group_set *set;
-    tsr_group *next; /* in the set */
+    tsr_group *next; /* the next group in the set */
     tsr_comm *comm;
     int rank, size;
     const tsr__group_path *path;

@@ -30,7 +30,8 @@ static bool is_blocks(const tsr_group_request *request)
     return request->wire == TSR_Q8_0;
 }
 
-/* Returns the elements that are sent for `count` elements of a tensor. */
+/* Returns the number of elements that are sent for `count` elements of a tensor. Blocks are sent as
+ * words of 32 bits. */
 static int64_t sent_for(const tsr_group_request *request, int64_t count)
 {
     return is_blocks(request) ? tsr__packed_words(count) : count;

@@ -126,7 +126,7 @@ tsr_status tsr__column_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_
     return tsr__column_forward_activated(layer, x, TSR_ACT_NONE, saved, y);
 }
 
-/* Sets *y to NULL if no kernel computes the gated product. */
+/* Sets *y to NULL if no kernel computes act(gate) · up in one product. */
 static tsr_status forward_gated(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x,
                                 tsr_activation activation, tsr_tensor **y)
 {
@@ -160,7 +160,8 @@ tsr_status tsr__column_forward_gated(tsr_layer *layer, const tsr_tensor *x,
     return status;
 }
 
-/* Sets *y to NULL if no kernel computes both results. */
+/* Computes y and *slope, the derivative of the activation. Sets *y to NULL if no kernel computes
+ * both in one product. */
 static tsr_status forward_sloped(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x,
                                  tsr_activation activation, tsr_tensor **slope, tsr_tensor **y)
 {

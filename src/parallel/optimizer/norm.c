@@ -464,8 +464,9 @@ tsr_status tsr__norm_sum_over_ranks(tsr__norm *n, tsr_status mine, double *out)
         all.failed += m.failed;
         all.unshared += m.unshared;
     }
-    const double unshared = all.unshared; /* other stages do not need it */
-    all.failed += mine != TSR_OK;         /* needed if there are no classes */
+    /* Only the number of this stage counts, because each stage has shares of its own. */
+    const double unshared = all.unshared;
+    all.failed += mine != TSR_OK; /* needed if there are no classes */
     TSR__TRY(reduce(n->stages, &all));
     if (unshared > 0) /* this makes all ranks compute the shares again in the next call */
         n->optimizer->shared_items = SIZE_MAX;

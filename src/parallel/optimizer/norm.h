@@ -10,7 +10,7 @@ enum {
 };
 
 typedef struct tsr__norm_class {
-    tsr_group *data, *tensor; /* NULL: a group of one rank */
+    tsr_group *data, *tensor; /* NULL: the group has one rank */
     const tsr_tensor **grads; /* the gradients whose squares this rank sums */
     size_t count, capacity;
     double sum;

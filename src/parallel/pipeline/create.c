@@ -3,8 +3,8 @@
 #include "base/alloc.h"
 #include "parallel/pipeline/pipeline.h"
 
-/* Splits off the pairs of stages 2i + first and 2i + first + 1, and creates the two groups of this
- * rank's pair. All ranks of `comm` must call it. */
+/* Splits `comm` into the pairs of stages 2i + first and 2i + first + 1, and creates the two groups
+ * of this rank's pair. All ranks of `comm` must call it. */
 static tsr_status link_pairs(tsr_pipeline *pipeline, const tsr_pipeline_params *params, int first)
 {
     const int stage = pipeline->stage, pair = (stage + 2 - first) / 2;

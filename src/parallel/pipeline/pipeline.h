@@ -25,7 +25,7 @@ struct tsr_pipeline {
     int stage, stages;
     tsr__pipeline_link from_previous, to_next; /* activations */
     tsr__pipeline_link from_next, to_previous; /* gradients */
-    tsr_group *ends;                           /* first and last stage; NULL on other stages */
+    tsr_group *ends;   /* the group of the first and the last stage; NULL on other stages */
     tsr_status status; /* the error with which the pipeline has failed, or TSR_OK */
     char why[TSR__ERROR_TEXT];
     tsr_pipeline_stats stats;
@@ -37,7 +37,7 @@ typedef struct tsr__pipeline_inbox {
     const tsr_pipeline_run_params *params;
     int posted; /* number of receives that have been started */
     tsr_tensor *tensor;
-    tsr_group_request *request; /* of the receive that was started last */
+    tsr_group_request *request; /* the request of the receive that was started last */
 } tsr__pipeline_inbox;
 
 /* What a run sends over a link. */
