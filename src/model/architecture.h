@@ -33,11 +33,11 @@ typedef struct tsr__architecture {
     bool qk_norm;
     bool qkv_bias, output_bias, mlp_bias; /* used if config.json does not say */
     bool tied;                            /* used if config.json does not say */
-    bool has_window;                      /* config.json's sliding_window counts */
-    bool window_needs_switch;             /* only if use_sliding_window is true */
+    bool has_window;                      /* the sliding_window of config.json has an effect */
+    bool window_needs_switch;  /* sliding_window has an effect only if use_sliding_window is true */
     bool hf_transposed;        /* matrices of layers are [in, out] in Hugging Face files */
     bool gguf_interleaved;     /* rows of q and k are in the order of TSR_ROPE_ADJACENT in GGUF */
-    tsr_activation activation; /* in GGUF files, which do not name it */
+    tsr_activation activation; /* the activation of models in GGUF files, which do not name one */
 } tsr__architecture;
 
 /* Return the row with this name, or NULL. */

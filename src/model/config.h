@@ -23,7 +23,7 @@ typedef struct tsr__rope_facts {
  * values are 0 or 1. */
 typedef struct tsr__facts {
     const tsr__architecture *architecture;
-    const char *file; /* for error texts */
+    const char *file; /* the name of the file in error texts */
     int64_t layers, width, heads, kv_heads, head_dim, value_dim, hidden, vocabulary, context;
     int64_t window, max_window_layers, rotary_dim;
     double norm_epsilon;

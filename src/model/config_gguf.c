@@ -166,7 +166,8 @@ static tsr_status read_file(const tsr__model_files *files, metadata *m)
     /* GGUF has no name of its own for Mistral's models. */
     if (facts->window > 0 && strcmp(facts->architecture->gguf, "llama") == 0)
         facts->architecture = tsr__architecture_by_name("mistral");
-    /* The file's factor multiplies the usual one. */
+    /* The attention factor in the file multiplies the one that YaRN computes from the scaling
+     * factor. */
     if (strcmp(facts->rope.type, "yarn") == 0 && facts->rope.attention_factor != TSR__UNSET)
         facts->rope.attention_factor *= tsr__yarn_attention(facts->rope.factor);
     return read_tensors(m->file, files, facts);

@@ -10,11 +10,12 @@ struct tsr__random_weights; /* random.h */
 
 typedef struct tsr__model_files {
     bool gguf;
-    char *folder;  /* of all files, with a slash at the end; "" for the working directory */
+    /* The folder of all files, with a slash at the end; "" for the working directory. */
+    char *folder;
     char *config;  /* path of config.json; NULL if `gguf` */
     char *weights; /* path of the GGUF file, safetensors file or index */
     tsr_shard_list *list;
-    tsr__param_name *names;             /* of the list, sorted */
+    tsr__param_name *names;             /* the names of the list's tensors, sorted */
     struct tsr__random_weights *random; /* not NULL: a random model without files */
 } tsr__model_files;
 

@@ -6,12 +6,13 @@
 
 #include "tessera/generator.h"
 
-#define TSR__PAGE_TOKENS 64 /* in a page of a generator's cache, unless its context is smaller */
+/* The tokens in a page of a generator's cache, unless the context is smaller. */
+#define TSR__PAGE_TOKENS 64
 
 typedef struct tsr__sequence {
     bool used;
     tsr_finish finish;
-    int cache;      /* its number in the cache */
+    int cache;      /* the number of the sequence in the cache */
     int64_t length; /* the number of tokens */
     int64_t seen;   /* the number of tokens, from the first on, that the cache has */
     int64_t limit;  /* the largest length */
@@ -29,7 +30,7 @@ struct tsr_generator {
     bool prefill_given; /* the caller's params give `prefill` */
     tsr_model *model;
     tsr_kv_cache *cache;
-    int count;                 /* of `sequences` */
+    int count;                 /* the number of `sequences` */
     tsr__sequence *sequences;  /* [count] */
     float *logits;             /* [count, vocabulary]: those that the next tokens are chosen from */
     float *shown;              /* [prefill, vocabulary]: those that only the caller gets; or NULL */

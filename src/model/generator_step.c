@@ -222,7 +222,8 @@ static tsr_status decode(tsr_generator *g, int count, const int *numbers)
              .logits = g->logits};
     TSR__TRY(run_stages(&r, parts));
     TSR__TRY(share(g, g->logits, count));
-    /* The rows are those of `numbers`, which ascend: move the last one first. */
+    /* Row i belongs to sequence numbers[i] ≥ i. The last row is moved first, so that no row is
+     * overwritten before it is moved. */
     for (int i = count - 1; i >= 0; i--)
         memmove(logits_of(g, numbers[i]), g->logits + (size_t)i * vocabulary,
                 vocabulary * sizeof *g->logits);

@@ -19,7 +19,7 @@ struct tsr_model {
     uint64_t *memory_bytes;
     double *rates;
     bool is_first, is_last;
-    int first_layer, layer_count; /* of this stage */
+    int first_layer, layer_count; /* the layers of this stage */
     /* Each is NULL if only another stage has it. The last stage has the embedding, too, if it is
      * also the head. */
     tsr_layer *embedding, *norm, *head;

@@ -336,7 +336,7 @@ tsr_status tsr__model_plan_layers(const tsr__model_plan *plan, const tsr_model_p
 
 /* The public function -------------------------------------------------------------------------- */
 
-/* Divides, plans and judges. */
+/* Divides the layers over the stages, computes whether the plan fits, and what each rank holds. */
 static tsr_status plan_all(const tsr__model_plan *plan, const tsr_model_plan_params *params,
                            const uint64_t *memory_bytes, tsr_model_rank_plan *ranks,
                            tsr_model_fit *fit)

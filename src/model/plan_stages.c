@@ -20,7 +20,8 @@ static tsr_status check_given(const tsr_model_plan_params *p, const tsr_model_co
     return TSR_OK;
 }
 
-/* What the head computes for a token, in layers: products of their matrices. */
+/* Returns the work of the head for a token, in units of the work of one layer. Counts products of
+ * matrices only. */
 static double head_in_layers(const tsr_model_config *c)
 {
     const double width = (double)c->width, heads = (double)(2 * c->heads + 2 * c->kv_heads),
@@ -28,7 +29,8 @@ static double head_in_layers(const tsr_model_config *c)
     return (double)c->vocabulary * width / (width * (heads * (double)c->head_dim + hidden));
 }
 
-/* limits[stages]: the layers that each stage holds at most, at least 1. NULL: any number. */
+/* Divides the layers by rates. limits[stages]: the layers that each stage holds at most, at least
+ * 1. NULL: any number. */
 static tsr_status divide_within(const tsr_model_plan_params *p, const tsr_model_config *c,
                                 const uint64_t *limits, int *layers)
 {
@@ -81,8 +83,8 @@ static uint64_t least_limit(const room *r, int rank)
     return memory > bytes[layers] ? (memory - bytes[layers]) / largest : 0;
 }
 
-/* Sets the limit of a stage whose first layer is `first`, or, if that is −1, one that holds for any
- * layers. */
+/* Sets the limit of a stage whose first layer is `first`. If `first` is −1, sets a limit that holds
+ * for any layers. */
 static void set_limit(const room *r, int stage, int first)
 {
     const int each = r->params->ranks / r->params->stages;
@@ -92,8 +94,8 @@ static void set_limit(const room *r, int stage, int first)
     r->limits[stage] = limit;
 }
 
-/* Sets the limits of all stages if they had these layers. Returns whether each has at most its
- * limit. */
+/* Sets the limits that the stages would have with these layers. Returns whether each stage has at
+ * most its limit. */
 static bool fits(const room *r, const int *layers)
 {
     bool all = true;
@@ -114,7 +116,8 @@ static tsr_status divide_by_limits(const room *r, int *layers)
     return divide_within(r->params, r->config, r->limits, layers);
 }
 
-/* The time that a stage needs for a token. */
+/* Returns the time that a stage with `layers` layers needs for a token, in the unit that the rates
+ * imply. */
 static double stage_time(const room *r, int stage, uint64_t layers)
 {
     const tsr_model_plan_params *p = r->params;
@@ -122,9 +125,10 @@ static double stage_time(const room *r, int stage, uint64_t layers)
     return ((double)layers + head) / (p->stage_rates ? p->stage_rates[stage] : 1);
 }
 
-/* Tries all numbers of layers of a stage. slowest[n]: the least time that the slowest of the stages
- * before this one needs, if they have n layers together; INFINITY: they cannot. Replaces it by the
- * same with this stage, and writes the number of its layers to taken[n]. */
+/* Adds a stage to all divisions, with each possible number of layers. before[n] is the time of the
+ * slowest of the earlier stages in the best division of the first n layers over them, INFINITY if
+ * there is none that fits. Sets slowest[n] to the same with this stage, and taken[n] to the number
+ * of layers that this stage has in that division. */
 static void add_stage(const room *r, int stage, const double *before, double *slowest, int *taken)
 {
     const int layers = r->config->layers;
@@ -144,8 +148,8 @@ static void add_stage(const room *r, int stage, const double *before, double *sl
     }
 }
 
-/* Finds a division that fits by trying all, and whether there is one. Among those that fit, the
- * slowest stage needs the least time. */
+/* Tries all divisions, and finds among those that fit the one whose slowest stage needs the least
+ * time. Sets *found to whether there is one. */
 static tsr_status search(const room *r, int *layers, bool *found)
 {
     const size_t count = (size_t)r->config->layers + 1, stages = (size_t)r->params->stages;
@@ -168,8 +172,8 @@ static tsr_status search(const room *r, int *layers, bool *found)
     return status;
 }
 
-/* Raises limits until all layers can be divided: each time that of the stage that would need the
- * least time for one more layer. */
+/* Raises the limits of stages until all layers can be divided, by one layer at a time: that of the
+ * stage that would need the least time with one more layer. */
 static void exceed_limits(const room *r)
 {
     const int stages = r->params->stages;
@@ -192,9 +196,9 @@ static void exceed_limits(const room *r)
     }
 }
 
-/* Moves layers from stages that have too little memory for them. Limits depend on which layers a
- * stage has if their sizes differ; they are found again after each division. If this does not lead
- * to a division that fits, all are tried. */
+/* Moves layers from stages that have too little memory for them. If layers have different sizes,
+ * the limit of a stage depends on which layers it has, so the limits are computed again after each
+ * division. If this does not lead to a division that fits, all divisions are tried. */
 static tsr_status move_layers(const room *r, int *layers)
 {
     tsr_status status = TSR_OK;

@@ -20,8 +20,8 @@
 #define NORM_MEAN 1.0F
 #define NORM_DEVIATION 0.1F
 
-/* The lowest bit of the last word of Philox's counter: numbers of the pool, or choices of its
- * chunks. */
+/* The lowest bit of the last word of Philox's counter says what the output is used for: the numbers
+ * of the pool, or the choice of its chunks. */
 enum { VALUES = 0, CHOICES = 1 };
 
 /* Making chunks ------------------------------------------------------------------------------ */

@@ -11,7 +11,7 @@
 typedef struct listing {
     tsr__params *params;
     tsr_dtype dtype;
-    uint64_t elements; /* of the tensors so far */
+    uint64_t elements; /* the number of elements of the tensors so far */
 } listing;
 
 static tsr_status add_tensor(void *user, const char *name, int ndim, const int64_t *shape)

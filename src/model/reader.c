@@ -48,10 +48,10 @@ void tsr__weight_reader_finish(tsr__weight_reader *r)
 
 /* The bytes of the blocks that hold some columns of a row. */
 typedef struct segment {
-    uint64_t at, bytes; /* from the start of the row */
-    int64_t skip;       /* elements before the first column */
-    int64_t elements;   /* of all blocks */
-    uint64_t row_bytes; /* of the complete row */
+    uint64_t at, bytes; /* both count from the start of the row */
+    int64_t skip;       /* the elements before the first column that is needed */
+    int64_t elements;   /* the elements of all these blocks */
+    uint64_t row_bytes; /* the bytes of the complete row */
 } segment;
 
 static segment segment_of(const tsr_shard_param *param, int64_t row, int64_t first, int64_t count)
@@ -82,8 +82,9 @@ uint64_t tsr__weight_part_bytes(const tsr__weight *w, const tsr__weight_part *pa
     return segment_for(w, part).bytes * (uint64_t)(w->transposed ? part->columns : part->rows);
 }
 
-/* Returns the number in our order of row `row` of the file. Both count from the first row of a
- * head; `head` is the rows of a head, or 0 if the orders are the same. */
+/* Returns the number that row `row` of the file has in the order of this library's layers ("ours",
+ * see weights.h). Both numbers count from the first row of a head; `head` is the number of rows of
+ * a head, or 0 if the orders are the same. */
 static int64_t our_row(int64_t head, int64_t row)
 {
     if (head == 0)
@@ -241,7 +242,7 @@ static int64_t step_of(const tsr__weight *w, uint64_t row_bytes, uint64_t piece_
 typedef struct gang {
     tsr__weight_reader *reader;
     pthread_mutex_t lock;
-    /* The first row that no thread has taken: of which pending part, and of its rows. */
+    /* The first row that no thread has taken: row `row` of pending part `at`. */
     size_t at;
     int64_t row;
     uint64_t read_bytes;
@@ -305,8 +306,8 @@ static uint64_t note(gang *g, size_t at, const piece *p, uint64_t bytes, tsr_sta
     return done;
 }
 
-/* Reads pieces until there are no more. The caller's thread has the last number, and calls
- * `progress`. */
+/* Reads pieces until there are no more. `number` is this thread's; the caller's own thread has the
+ * last number, and calls `progress`. */
 static void read_some(void *user, int number)
 {
     gang *g = user;

@@ -20,7 +20,7 @@ typedef struct tsr__weight_staging {
 typedef struct tsr__weight_pending {
     tsr__weight weight;
     tsr__weight_part part;
-    tsr_dtype dtype; /* in memory */
+    tsr_dtype dtype; /* the dtype in memory */
     char *memory;
 } tsr__weight_pending;
 
@@ -31,7 +31,7 @@ typedef struct tsr__weight_reader {
     uint64_t total_bytes;
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
-    tsr__weight_pending *pending; /* all from one file */
+    tsr__weight_pending *pending; /* the parts that are still to be read, all from one file */
     size_t pending_count, pending_capacity;
     tsr__weight_staging staging[TSR__WEIGHT_THREADS];
     void *converted;

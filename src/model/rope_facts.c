@@ -135,7 +135,7 @@ double tsr__llama3_divisor(const tsr_rope_params *rope, int64_t i)
 tsr_status tsr__rope_from_factors(const char *file, double theta, int64_t count,
                                   const float *factors, tsr__rope_facts *rope)
 {
-    /* the numbers of all models whose files have these factors */
+    /* All models whose files have such factors use these parameters, except for `factor`. */
     tsr_rope_params llama3 = {.rotary_dim = 2 * count,
                               .theta = theta,
                               .factor = 1,

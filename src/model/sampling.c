@@ -33,7 +33,7 @@ const char *tsr_finish_name(tsr_finish finish)
     return (unsigned)finish < sizeof names / sizeof *names ? names[finish] : "?";
 }
 
-/* The logits while they are filtered. A token with −inf is removed. */
+/* The logits while they are filtered. A logit of −inf means that the token has been removed. */
 typedef struct filter {
     int64_t count;
     double *logits; /* [count]: the caller's `probabilities` */

@@ -86,7 +86,7 @@ static void take_layers(tsr_model *m, const int *counts)
     m->stats.layers = m->layer_count;
 }
 
-/* Describes the whole job. */
+/* Describes the division of the model over all ranks and stages, for plan.h. */
 static tsr_status describe(const tsr_model *m, const tsr_model_params *params,
                            tsr_model_plan_params *out)
 {

@@ -38,7 +38,7 @@ typedef enum condition {
 
 typedef struct parameter {
     const char *ours;
-    size_name rows, columns; /* `columns` NO_SIZE: one dimension */
+    size_name rows, columns; /* if `columns` is NO_SIZE, there is one dimension */
     condition only_if;
 } parameter;
 
@@ -303,7 +303,7 @@ static void find_prefix(tsr__weights *w)
     w->prefix = "";
     write_name(w, -1, "embedding.weight", &w->architecture->outside[0], text);
     if (!tsr__model_files_find(w->files, text))
-        w->prefix = w->architecture->hf_prefix; /* for the error text */
+        w->prefix = w->architecture->hf_prefix; /* the prefix that the error text names */
 }
 
 /* Finds out whether matrices are [in, out]. Files that were not made by Transformers may have them
@@ -356,7 +356,7 @@ static tsr_status expect_one(void *user, const tsr__weights *w, int layer, const
     tsr__weight place;
     int64_t shape[2];
     TSR__TRY(tsr__weight_place(w, layer, ours, &place, text));
-    if (place.first_row > 0) /* it is in the tensor of q, which was added */
+    if (place.first_row > 0) /* the parameter is in the tensor of q, which was added */
         return TSR_OK;
     shape_of(&place, shape);
     return to->add(to->user, text, ndim_of(layer, ours), shape);

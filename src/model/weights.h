@@ -21,7 +21,7 @@ typedef struct tsr__weights {
 typedef struct tsr__weight {
     const tsr_shard_param *file;
     int64_t first_row, rows, all_rows, columns;
-    bool transposed; /* the file has it as [columns, all_rows] */
+    bool transposed; /* the file has the tensor as [columns, all_rows] */
     /* Rows of each head are in the order of adjacent pairs: row 2i + h of the file is row
      * h · head_dim / 2 + i of ours. 0: they are in our order. */
     int64_t interleaved_head;
@@ -63,7 +63,7 @@ tsr_status tsr__weight_place(const tsr__weights *weights, int layer, const char 
 /* One of our parameters, as the configuration implies it. */
 typedef struct tsr__parameter {
     const char *ours;
-    int ndim; /* if it is 1, `columns` is 1 */
+    int ndim; /* if there is one dimension, `columns` is 1 */
     int64_t rows, columns;
 } tsr__parameter;
 /* Gives parameter `index` of a layer, or of layer −1: those outside layers. Returns false past the

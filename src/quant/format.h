@@ -48,7 +48,7 @@ typedef enum tsr__quant_code {
 typedef struct tsr__quant_format {
     tsr_quant_format format;
     tsr__quant_plane low, high;
-    uint8_t sub; /* elements that share a scale */
+    uint8_t sub; /* the number of elements that share a scale */
     uint8_t bias;
     uint8_t code;          /* a tsr__quant_code */
     uint8_t scales;        /* a tsr__quant_scales */

@@ -166,10 +166,10 @@ static int clamp(int value, int low, int high)
 }
 
 /* Writes scales and minimums without sign, as multiples of the largest one divided by `top`. A
- * negative scale wraps to a large integer. If `top` is 63, that is then limited to `top`. If it is
- * 15, it would change the bits of the minimum, as in the reference. But the search for Q2_K does
- * not seem to give one: in 10 million groups made to have fits with a negative scale, the error of
- * such a fit was at least twice that of the best one. */
+ * negative scale would wrap to a large integer. If `top` is 63, the integer is then limited to
+ * `top`. If `top` is 15, it would change the bits of the minimum, as in the reference. But the
+ * search for Q2_K does not seem to give negative scales: in 10 million groups made to have fits
+ * with a negative scale, the error of such a fit was at least twice that of the best one. */
 static void write_unsigned(const tsr__quant_format *format, const tsr__quant_groups *groups,
                            unsigned top, uint8_t *block)
 {

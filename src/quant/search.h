@@ -14,7 +14,7 @@ typedef struct tsr__quant_min_search {
     int top;     /* the largest level */
     float first; /* the first candidate for the scale is the range of x divided by top + first; each
                     next candidate increases this divisor by 0.1 */
-    int steps;   /* candidates after the first one */
+    int steps;   /* the number of candidates after the first one */
     bool absolute; /* sums absolute errors weighted with |x|, instead of squared errors weighted
                       with |x| plus the root mean square of the group */
 } tsr__quant_min_search;

@@ -41,7 +41,7 @@ static int compare(const tsr__added *added, const tsr__added_token *a, const tsr
     return a->start < b->start ? -1 : a->start > b->start; /* the order in which they were added */
 }
 
-/* Heap sort, because qsort has no argument for the strings. */
+/* Uses heap sort, because qsort passes no context (here the strings) to its comparison function. */
 static void sift(tsr__added *added, size_t at, size_t count)
 {
     for (size_t child; (child = 2 * at + 1) < count; at = child) {
@@ -137,7 +137,8 @@ static const tsr__added_token *longest_at(const tsr__added *added, const tsr__pa
     int byte = (unsigned char)text[at];
     size_t low = added->first[byte], high = added->first[byte + 1];
     for (size_t place = 1; low < high; place++) {
-        const tsr__added_token *token = &added->tokens[low]; /* the shortest one comes first */
+        /* The token at `low` is the shortest one. */
+        const tsr__added_token *token = &added->tokens[low];
         if (token->size == place) {
             if ((!token->control || tsr__parts_contain(control, at, at + place)) &&
                 (!token->single_word || is_alone(text, size, at, at + place)))

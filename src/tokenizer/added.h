@@ -10,7 +10,7 @@ typedef struct tsr__added_token {
     int32_t id;
     bool control;                 /* found only where the caller of the search allows it */
     bool single_word;             /* found only if no letter or digit is beside it */
-    bool strip_left, strip_right; /* the token includes the spaces beside it */
+    bool strip_left, strip_right; /* the token includes the spaces on its left or right */
 } tsr__added_token;
 
 typedef struct tsr__added {

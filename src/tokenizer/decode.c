@@ -37,8 +37,9 @@ tsr_status tsr_tokenizer_decode_next(const tsr_tokenizer *tokenizer, tsr_decode_
     size_t stripped = strips && is_text && size > 0 && piece[0] == ' ';
     *bytes = piece + stripped;
     *size_bytes = size - stripped;
-    /* A user-defined token that stands for its own spelling was found in the text as it is. One
-     * that spells spaces as "▁" can only be the result of merges. */
+    /* A user-defined token that stands for its own spelling was found in the text as it is, so what
+     * follows it is treated as after a control token. One whose spelling has "▁" for spaces can
+     * only be the result of merges, and is text. */
     bool was_found = token->type == TSR__TOKEN_USER && size == token->spelling_size;
     state->place = was_found || is_control ? AFTER_CONTROL : IN_TEXT;
     return TSR_OK;

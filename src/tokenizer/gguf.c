@@ -50,7 +50,7 @@ static const char *const keys[VALUES] = {
     [PART] = "split.no",
 };
 
-/* "left right", each at most a token long */
+/* The size of a merge, "left right". Each of the two is at most as long as a token. */
 #define MAX_MERGE (2 * TSR_TOKENIZER_MAX_TOKEN_BYTES + 1)
 
 typedef struct reader {

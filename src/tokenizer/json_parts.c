@@ -21,7 +21,7 @@ static tsr_status unsupported(const tsr__json *json, const char *what, const cha
 /* A member of an object: its name, and what it is read into. */
 typedef struct member {
     const char *name;
-    char *text; /* for a string: a buffer of TSR__JSON_TEXT bytes */
+    char *text; /* for a string: the buffer that it is read into, of TSR__JSON_TEXT bytes */
     bool *flag;
     size_t *place; /* set to where the value starts; the value is skipped */
 } member;

@@ -5,13 +5,16 @@
 
 #include "tokenizer/vocabulary.h"
 
-/* Says which pairs merge. If `ranks` is NULL, it is a list: the pairs with the same left token
- * stand together, sorted by the right token. Otherwise two symbols merge if their texts together
- * are a token; the rank of the pair is ranks[id], and TSR__NEVER if it does not merge. */
+/* Two neighbouring tokens that merge, and the token that they become. The pair of the lowest rank
+ * in a text merges first. */
 typedef struct tsr__pair {
     int32_t left, right, merged;
     uint32_t rank;
 } tsr__pair;
+/* Says which symbols merge. If `ranks` is NULL, the list of pairs says it: the pairs with the same
+ * left token stand together, sorted by the right token. Otherwise two symbols merge if their texts
+ * together are a token; the rank of the pair is ranks[id] of this token, and TSR__NEVER if it does
+ * not merge. */
 typedef struct tsr__merges {
     tsr__pair *pairs;
     size_t count, capacity;

@@ -136,7 +136,7 @@ static tsr_status append_normal_form(tsr__normal_kind kind, const char *text, si
     codes work = {0};
     utf8proc_option_t options = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
     tsr_status status = TSR_OK;
-    if (is_ascii(text, size)) /* every normal form leaves it as it is */
+    if (is_ascii(text, size)) /* every normal form leaves ASCII as it is */
         return tsr__append(to, text, size);
     if (kind == TSR__NFC || kind == TSR__NFKC)
         options |= UTF8PROC_COMPOSE;

@@ -13,7 +13,7 @@ static const char format[] = "tokenizer.json";
 
 /* How texts are searched for an added token. */
 typedef struct search {
-    const tsr__added_token *token; /* NULL: they are not */
+    const tsr__added_token *token; /* NULL: texts are not searched for the token */
     bool normalized;
 } search;
 

@@ -1,6 +1,6 @@
 /* Opens the tokenizer.model that has the scores which its tokenizer.json lacks. With some of these
- * files, texts are divided differently than by SentencePiece, so the ids of a few texts are
- * compared. */
+ * pairs of files, tokenizer.json divides texts differently than SentencePiece does. So the ids of a
+ * few texts are compared. */
 #include <string.h>
 
 #include "base/alloc.h"

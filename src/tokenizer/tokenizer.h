@@ -21,7 +21,7 @@ struct tsr_tokenizer {
     /* the tokens that are searched in a text: added[0] before normalisation, added[1] after it */
     tsr__added added[2];
     tsr__normalizer normalizer;
-    tsr__normalizer late; /* of the text between the tokens of added[1], after `normalizer` */
+    tsr__normalizer late; /* changes text between tokens of added[1], after `normalizer` */
     tsr__words words;
 
     char *chat_template; /* from the GGUF file, or from a file beside the tokenizer's; NULL: none */

@@ -60,7 +60,7 @@ static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__param
         return TSR_OK;
     t.from = from.file;
     t.from_dtype = tsr__elements_dtype(from.file);
-    const bool wide = from.transposed && to.transposed; /* both files store columns as rows */
+    const bool wide = from.transposed && to.transposed; /* both files store the transposed matrix */
     t.rows = to.transposed ? to.columns : to.all_rows;
     t.columns = to.transposed ? to.all_rows : to.columns;
     t.transposed = !wide && from.transposed != to.transposed;

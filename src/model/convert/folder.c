@@ -13,7 +13,7 @@
 /* What a document is printed from. */
 typedef struct document {
     const tsr__conversion *conversion;
-    tsr_dtype dtype; /* of most weights */
+    tsr_dtype dtype; /* the dtype of most weights */
 } document;
 typedef void print_fn(const document *d, tsr__json_writer *w);
 

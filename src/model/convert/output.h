@@ -7,9 +7,9 @@
 #include "base/error.h"
 
 typedef struct tsr__output {
-    char *destination, *partial; /* without a slash at the end */
+    char *destination, *partial; /* the two paths, without a slash at the end */
     bool is_folder, exists;
-    int descriptor; /* of the file with the weights; -1: none */
+    int descriptor; /* the open file with the weights; -1: none */
     uint64_t written_bytes;
 } tsr__output;
 

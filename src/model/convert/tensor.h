@@ -11,13 +11,13 @@ typedef struct tsr__converted {
     char name[TSR__WEIGHT_NAME];
     const tsr_shard_param *from;
     tsr_dtype from_dtype, dtype;
-    int64_t rows, columns; /* of the destination; a tensor of one dimension has one column */
+    int64_t rows, columns; /* the destination's sizes; a tensor of one dimension has one column */
     int ndim;
-    bool transposed; /* the source has it as [columns, rows] */
+    bool transposed; /* the source has the matrix as [columns, rows] */
     /* The rows of a head, if they are in the order of adjacent pairs (see tsr__weight) in the
      * source only (split_head) or in the destination only (join_head); otherwise 0. */
     int64_t split_head, join_head;
-    uint64_t at; /* where it starts in the destination's file */
+    uint64_t at; /* where the tensor starts in the destination's file */
     uint64_t size_bytes;
 } tsr__converted;
 

@@ -13,9 +13,9 @@ typedef struct tsr__chat_format {
     bool needs_bos;        /* starts with BOS even if the tokenizer adds none itself */
     bool strips;           /* removes spaces at both ends of texts */
     bool system_in_user;   /* puts the system's message into the user's first one */
-    const char *system[2]; /* before and after a text */
-    const char *user[2];   /* before and after a text */
-    const char *header;    /* begins a reply; the model continues after it */
+    const char *system[2]; /* what stands before and after the text of the system */
+    const char *user[2];   /* what stands before and after the text of the user */
+    const char *header;    /* what begins a reply; the model continues after it */
     const char *before;    /* follows the header if the text of the reply is given */
     const char *end;       /* ends a reply */
     const char *after_end; /* what follows the token that ends a reply */
