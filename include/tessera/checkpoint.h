@@ -70,7 +70,7 @@ typedef struct tsr_checkpoint_entry {
     const char *name; /* UTF-8, 1 … TSR_SHARD_MAX_NAME bytes; unique; not "__metadata__" */
     tsr_dtype dtype;
     int ndim;                    /* 0: one element */
-    int64_t shape[TSR_MAX_DIMS]; /* of the full tensor */
+    int64_t shape[TSR_MAX_DIMS]; /* the shape of the full tensor */
     int shard_dim;               /* -1: not divided; offset and length are ignored then */
     int64_t offset, length;
     uint64_t first, count;

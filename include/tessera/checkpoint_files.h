@@ -23,7 +23,7 @@ typedef struct tsr_checkpoint_files tsr_checkpoint_files;
 /* What one file has of a tensor: along dimension `dim` elements offset … offset + length − 1, and
  * of these, in row-major order, `count` elements from element `first` on. */
 typedef struct tsr_checkpoint_slice {
-    int part; /* from 0 on */
+    int part; /* the number of the part, from 0 on */
     int dim;  /* 0 for a full tensor */
     int64_t offset, length;
     uint64_t first, count;
@@ -33,7 +33,7 @@ typedef struct tsr_checkpoint_tensor {
     const char *name;
     tsr_dtype dtype;
     int ndim;
-    int64_t shape[TSR_MAX_DIMS]; /* of the full tensor */
+    int64_t shape[TSR_MAX_DIMS]; /* the shape of the full tensor */
     uint64_t slice_count;
     const tsr_checkpoint_slice *slices; /* [slice_count], in the order of parts */
 } tsr_checkpoint_tensor;

@@ -426,7 +426,7 @@ typedef struct tsr_comm_steps_params {
     int size;         /* the number of ranks, 1 to 4096 */
     const int *hosts; /* [size]: the number of each rank's host */
     int rank;         /* the rank whose steps are listed */
-    uint64_t bytes;   /* of the complete data, which is taken as f32 elements */
+    uint64_t bytes;   /* the bytes of the complete data, which is taken as f32 elements */
 } tsr_comm_steps_params;
 #define tsr_comm_steps_params(...) (&(tsr_comm_steps_params){__VA_ARGS__})
 

@@ -34,10 +34,10 @@ typedef struct tsr_convert_params {
 #define tsr_convert_params(...) (&(tsr_convert_params){__VA_ARGS__})
 
 typedef struct tsr_convert_stats {
-    uint64_t tensors;       /* in the destination */
+    uint64_t tensors;       /* the tensors of the destination */
     uint64_t kept;          /* matrices that have their source's dtype instead of `type` */
-    uint64_t read_bytes;    /* of weights */
-    uint64_t written_bytes; /* of all files */
+    uint64_t read_bytes;    /* bytes of weights in the source */
+    uint64_t written_bytes; /* bytes of all files of the destination */
 } tsr_convert_stats;
 
 /* Converts a model, with its tokenizer. `source` is what tsr_model_open takes. `destination` is a

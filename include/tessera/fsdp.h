@@ -71,7 +71,7 @@ typedef enum tsr_optimizer_kind {
 typedef struct tsr_fsdp_params {
     tsr_group *group; /* the data-parallel group; NULL: tsr_group_default() */
     int unit_count;
-    const tsr_fsdp_unit *units; /* in the order of the forward pass */
+    const tsr_fsdp_unit *units; /* the units, in the order of the forward pass */
 
     /* A plan for this group's ranks, and for all parameters of all units in their order, with the
      * shapes of this rank's parts. Copied. NULL: the plan is made from the next four fields. */
@@ -86,7 +86,7 @@ typedef struct tsr_fsdp_params {
     bool no_momentum;
     /* Keep no f32 master copies of the shards of f16 and bf16 parameters. */
     bool no_master;
-    tsr_dtype grad_dtype; /* of gradients, in memory and in messages; 0: f32 */
+    tsr_dtype grad_dtype; /* the dtype of gradients, in memory and in messages; 0: f32 */
     tsr_op reduction; /* how the gradients of the ranks are combined: TSR_OP_AVG or TSR_OP_SUM; 0:
                          TSR_OP_AVG */
     /* How many units are gathered ahead, at most TSR_MAX_FSDP_AHEAD; 0: 1. -1: no unit is gathered

@@ -79,11 +79,11 @@ typedef void (*tsr_logits_fn)(void *user, int sequence, int64_t position, const 
 
 typedef struct tsr_generator_params {
     tsr_model *model;
-    int sequences;   /* the largest number at the same time; 0: 1 */
+    int sequences;   /* the largest number of sequences at the same time; 0: 1 */
     int64_t context; /* the largest length of a sequence; 0: the model's context */
     /* All sequences together can have this many tokens; 0: sequences · context. */
     int64_t cache_tokens;
-    tsr_dtype cache_dtype; /* of keys and values: f32, f16 or bf16; 0: f32 */
+    tsr_dtype cache_dtype; /* the dtype of keys and values: f32, f16 or bf16; 0: f32 */
     /* The most tokens of a prompt that are computed in one pass. 0: 256, or fewer if the model has
      * stages, so that all stages compute at the same time. */
     int64_t prefill;
@@ -141,8 +141,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_generator_remove(tsr_generator *generator, 
 
 typedef enum tsr_finish {
     TSR_FINISH_NONE = 0,       /* the sequence goes on */
-    TSR_FINISH_TOKEN = 1,      /* the token ends it */
-    TSR_FINISH_MAX_TOKENS = 2, /* it has max_tokens tokens */
+    TSR_FINISH_TOKEN = 1,      /* the token ends the sequence */
+    TSR_FINISH_MAX_TOKENS = 2, /* the sequence has got max_tokens tokens */
     TSR_FINISH_CONTEXT = 3,    /* the context is full */
     TSR_FINISH_INTERRUPT = 4   /* tsr_generator_interrupt was called; there is no token */
 } tsr_finish;
@@ -154,7 +154,7 @@ TSR_API const char *tsr_finish_name(tsr_finish finish);
 typedef struct tsr_generated {
     int sequence;
     int32_t token;    /* -1 with TSR_FINISH_INTERRUPT */
-    int64_t position; /* of the token in its sequence */
+    int64_t position; /* the position of the token in its sequence */
     /* the logarithm of the token's probability in the softmax of all logits, before any filter; NaN
      * if omit_log_probabilities is set, 0 with TSR_FINISH_INTERRUPT */
     double log_probability;
@@ -173,13 +173,13 @@ TSR_API TSR_NODISCARD tsr_status tsr_generator_step(tsr_generator *generator, ts
                                                     int *count);
 
 /* Ends all sequences on all ranks at the next step, with TSR_FINISH_INTERRUPT. It is enough that
- * one rank calls it. A step without sequences to continue makes the calling rank forget it. Safe in
- * signal handlers and other threads. */
+ * one rank calls it. If no sequence is left to continue at the next step, the interrupt has no
+ * effect. Safe in signal handlers and other threads. */
 TSR_API void tsr_generator_interrupt(tsr_generator *generator);
 
 typedef struct tsr_generator_stats {
     uint64_t prompt_tokens, generated_tokens; /* computed so far */
-    uint64_t prompt_ns, generated_ns;         /* the time that this took */
+    uint64_t prompt_ns, generated_ns;         /* the time that computing these took */
 } tsr_generator_stats;
 TSR_API void tsr_generator_get_stats(const tsr_generator *generator, tsr_generator_stats *out);
 

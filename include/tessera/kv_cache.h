@@ -23,11 +23,12 @@ typedef struct tsr_kv_cache tsr_kv_cache;
 typedef struct tsr_kv_cache_params {
     tsr_stream *stream; /* all work with the cache is recorded there */
     int layers;
-    int64_t kv_heads, head_dim; /* of this rank: see tsr_self_attention_heads; kv_heads may be 0 */
-    tsr_dtype dtype;            /* f32, f16 or bf16; 0: f32 */
-    int64_t page_tokens;        /* 0: 64 */
-    int64_t pages;              /* for all sequences together */
-    int sequences;              /* the largest number at the same time */
+    /* The numbers of this rank: see tsr_self_attention_heads. kv_heads may be 0. */
+    int64_t kv_heads, head_dim;
+    tsr_dtype dtype;     /* f32, f16 or bf16; 0: f32 */
+    int64_t page_tokens; /* 0: 64 */
+    int64_t pages;       /* the number of pages for all sequences together */
+    int sequences;       /* the largest number of sequences at the same time */
 } tsr_kv_cache_params;
 #define tsr_kv_cache_params(...) (&(tsr_kv_cache_params){__VA_ARGS__})
 

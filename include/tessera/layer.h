@@ -176,10 +176,11 @@ typedef struct tsr_init_params {
 
 typedef struct tsr_linear_params {
     tsr_group *group; /* NULL: tsr_group_default() */
-    const char *name; /* of the layer; its parameters' names start with it. Copied. NULL: none */
+    /* The layer's name, with which its parameters' names start. Copied. NULL: none. */
+    const char *name;
     int64_t input_size, output_size;
     bool no_bias;
-    tsr_dtype dtype; /* of the parameters: f32, f16 or bf16; 0: f32 */
+    tsr_dtype dtype; /* the dtype of the parameters: f32, f16 or bf16; 0: f32 */
     /* Column-parallel: FULL (default), GATHER or SEQUENCE. Row-parallel: SHARDED (default), FULL or
      * GATHER. */
     tsr_layer_layout input;
@@ -223,7 +224,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create(const tsr_linear_params *
  *     a row-parallel layer behind a column-parallel one   .input_size, .output_size
  *     the output layer of an MLP                          the same; or use tsr_mlp_create
  *     a row-parallel layer, if every rank has all of x    .input = TSR_LAYOUT_FULL
- *     … if x is divided differently than the weight    .input = TSR_LAYOUT_GATHER,
+ *     … if x is divided differently than the weight       .input = TSR_LAYOUT_GATHER,
  *                                                         .other_partition = …
  *     a column-parallel layer, and the row-parallel layer that takes its output: the defaults for
  *     both; y = row(activation(column(x)))
@@ -273,10 +274,11 @@ typedef struct tsr_mlp_params {
     void *user;
     bool sequence; /* x and y are divided along sequence_dim */
     int sequence_dim;
-    tsr_partition_params partition; /* of hidden_size */
+    tsr_partition_params partition; /* how hidden_size is divided */
     tsr_dtype dtype;
     tsr_init_params init;
-    tsr_init_params output_init; /* of "down"; if its kind is DEFAULT, `init` is used */
+    /* The initial values of "down". If the kind is DEFAULT, `init` is used. */
+    tsr_init_params output_init;
     tsr_dtype grad_dtype;
     bool reduce_f32;
     int overlap_parts;
@@ -297,7 +299,7 @@ typedef struct tsr_embedding_params {
     tsr_dtype dtype;
     tsr_layer_layout output; /* FULL (default) or SEQUENCE */
     int sequence_dim;
-    tsr_partition_params partition; /* of the vocabulary */
+    tsr_partition_params partition; /* how the vocabulary is divided */
     tsr_init_params init;
     tsr_dtype grad_dtype;
     bool deferred;

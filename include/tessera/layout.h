@@ -24,7 +24,7 @@ typedef enum tsr_dtype {
     TSR_U32 = 5,
     TSR_I64 = 6,
     TSR_U8 = 7,
-    TSR_F64 = 8, /* for communicators only: tensors cannot have it */
+    TSR_F64 = 8, /* for communicators only: tensors cannot have this dtype */
     /* block formats (quant.h): only for the weights of products and for files */
     TSR_Q4_0 = 16,
     TSR_Q4_1 = 17,

@@ -52,7 +52,7 @@ typedef struct tsr_loader_worker {
 
 /* One batch to be loaded. */
 typedef struct tsr_loader_work {
-    uint64_t batch; /* its number in the epoch */
+    uint64_t batch; /* the number of the batch in the epoch */
     int64_t epoch;
     const int64_t *indices; /* [count], at least one */
     const uint8_t *mask;    /* [count]: 0 for an index that is only padding (TSR_TAIL_PAD_MASK) */
@@ -93,7 +93,7 @@ typedef struct tsr_loader_params {
     uint64_t n;                 /* items of the dataset; without a sampler, all of them are read */
 
     int64_t batch_size; /* 0: 1 */
-    bool drop_last;     /* leave out a last batch that is shorter */
+    bool drop_last;     /* leave out the last batch if it is shorter */
     bool shuffle;
     /* The order of the shuffle. TSR_ORDER_TORCH is that of PyTorch's DataLoader in a single
      * process. */
@@ -120,8 +120,8 @@ typedef struct tsr_loader_params {
     /* The time that tsr_loader_next waits for a batch; 0: without limit. */
     uint64_t timeout_ns;
 
-    int64_t seed;                    /* of the shuffle, the workers and the batches */
-    tsr_seed_strategy seed_strategy; /* of the workers' seeds */
+    int64_t seed;                    /* the base seed of the shuffle, the workers and the batches */
+    tsr_seed_strategy seed_strategy; /* how the workers' seeds are derived */
     /* The number of this process in the job, 0 … 16383. Processes with different numbers draw
      * different random numbers. */
     int node;
@@ -158,7 +158,7 @@ TSR_API void tsr_loader_destroy(tsr_loader **loader);
 /* A loaded batch. The memory belongs to the loader and is valid until the next call of
  * tsr_loader_next, set_epoch, seek, resume or destroy. */
 typedef struct tsr_loader_batch {
-    uint64_t batch; /* its number in the epoch */
+    uint64_t batch; /* the number of the batch in the epoch */
     int64_t epoch;
     const int64_t *indices; /* [count] */
     const uint8_t *mask;    /* [count] */
@@ -184,7 +184,7 @@ typedef struct tsr_loader_failure {
     uint64_t batch;
     int64_t epoch;
     int64_t index;  /* the index that was being read */
-    uint64_t place; /* its position in the batch */
+    uint64_t place; /* the position of that index in the batch */
     int worker;     /* -1 for an index that is not below n, which no worker reads */
     tsr_status status;
 } tsr_loader_failure;

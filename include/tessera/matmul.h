@@ -23,7 +23,7 @@ typedef enum tsr_matmul_scale {
 } tsr_matmul_scale;
 
 typedef struct tsr_matmul_params {
-    bool transpose_a, transpose_b; /* of the last two dimensions */
+    bool transpose_a, transpose_b; /* transpose the last two dimensions */
     tsr_matmul_scale scale;
     float alpha;            /* 0 means 1; for a factor of 0 see `scale` */
     const tsr_tensor *bias; /* NULL, or a vector [n] (or anything that broadcasts to y's shape),

@@ -149,15 +149,15 @@ TSR_API tsr_group *tsr_model_group(const tsr_model *model);
 TSR_API tsr_dtype tsr_model_dtype(const tsr_model *model);
 
 typedef struct tsr_model_stats {
-    uint64_t parameters;     /* of the full model; a tied head counts once */
+    uint64_t parameters;     /* the parameters of the full model; a tied head counts once */
     uint64_t weight_bytes;   /* the weights that this rank keeps on its device */
     uint64_t table_bytes;    /* of these, tables of which a token needs one row: an embedding that
                                 is not the head, and learned positions */
     tsr_dtype dtype;         /* the dtype of most of weight_bytes */
     uint64_t read_bytes;     /* weights that this rank has read from files */
     uint64_t open_ns;        /* the time that opening took */
-    int64_t heads, kv_heads; /* of this rank */
-    int first_layer, layers; /* of this rank's stage */
+    int64_t heads, kv_heads; /* the heads of this rank */
+    int first_layer, layers; /* the layers of this rank's stage */
 } tsr_model_stats;
 TSR_API void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out);
 
@@ -168,7 +168,7 @@ TSR_API void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out);
 
 typedef struct tsr_model_plan_params {
     int ranks;       /* 0: 1 */
-    tsr_dtype dtype; /* as in tsr_model_params */
+    tsr_dtype dtype; /* as `dtype` in tsr_model_params */
     /* As in tsr_model_params, but with the rates of all ranks. Of these, each stage uses those of
      * its ranks. */
     tsr_partition_params partition;
@@ -186,7 +186,7 @@ typedef struct tsr_model_plan_params {
 /* What a rank will hold. */
 typedef struct tsr_model_rank_plan {
     int64_t heads, kv_heads, hidden, vocabulary; /* numbers of heads, hidden features and tokens */
-    uint64_t embedding_bytes;                    /* also learned positions */
+    uint64_t embedding_bytes;                    /* the embedding, and learned positions */
     uint64_t attention_bytes, mlp_bytes, norm_bytes;
     uint64_t head_bytes;   /* 0 if the head is the embedding */
     uint64_t weight_bytes; /* the sum of these; equals that of tsr_model_stats */
@@ -197,13 +197,14 @@ typedef struct tsr_model_rank_plan {
     uint64_t token_bytes;
     uint64_t token_parameters; /* elements of matrices */
     int stage;
-    int first_layer, layers; /* of the stage */
+    int first_layer, layers; /* the layers of the stage */
 } tsr_model_rank_plan;
 
 /* Whether a plan fits. */
 typedef struct tsr_model_fit {
-    uint64_t missing_bytes; /* of the rank that lacks the most; 0: all fit */
-    int rank;               /* that rank; -1: all fit */
+    /* The bytes that the rank with the largest shortage lacks; 0: all ranks fit. */
+    uint64_t missing_bytes;
+    int rank; /* the rank with the largest shortage; -1: all ranks fit */
     /* If they do not fit: the smallest number of ranks with equal shares that would fit, if each
      * had the smallest of the memories; and the widest dtype with which the given ranks would fit.
      * 0: none. With several stages, the ranks are in more stages, each with as many ranks as now.

@@ -28,7 +28,7 @@ extern "C" {
 typedef struct tsr_optimizer tsr_optimizer;
 
 typedef struct tsr_optimizer_params {
-    tsr_stream *stream; /* steps are recorded on it. Required */
+    tsr_stream *stream; /* required; steps are recorded on this stream */
     tsr_optimizer_kind kind;
     /* The settings of the chosen kind; the other struct is ignored. The fields learning_rate, step
      * and first_step are ignored, because tsr_optimizer_step gets the learning rate and the

@@ -62,12 +62,14 @@ typedef struct tsr_pipeline_divide_params {
     /* [stages]: the speed of each stage, in any unit, for example from tsr_calibrate; more than 0.
      * NULL: all the same. */
     const double *rates;
-    /* The work before the first block and behind the last one, such as the head, in blocks. */
+    /* The work before the first block and behind the last one, such as that of the head, in units
+     * of the work of one block. */
     double first_cost, last_cost;
     /* [stages]: the memory of each stage; 0: no limit. NULL: no limits. */
     const uint64_t *memory_bytes;
-    uint64_t block_bytes;             /* for parameters, gradients and optimizer state of a block */
-    uint64_t first_bytes, last_bytes; /* the same for what is before and behind all blocks */
+    uint64_t block_bytes; /* bytes for parameters, gradients and optimizer state of a block */
+    /* The same for what comes before the first block and after the last one. */
+    uint64_t first_bytes, last_bytes;
     /* What a block keeps of a micro-batch from its forward to its backward pass. Stage s keeps that
      * of tsr_pipeline_in_flight(s, stages, micro_batches) micro-batches. */
     uint64_t activation_bytes;
@@ -140,17 +142,17 @@ typedef struct tsr_pipeline_run_params {
 
 /* Runs the steps of this stage's schedule for all micro-batches. Collective: all stages must call
  * it, with the same params except for the functions. A receive is started before the pass that
- * precedes its use, and sends end during later passes, so that both overlap with computation as far
- * as these passes wait for anything. Memory for one received tensor in each direction is needed in
- * addition to the activations that the schedule keeps. Blocks until this stage has made all passes
- * and sent all tensors; work on the device may still be in progress.
+ * precedes its use, and sends end during later passes. Both make progress only while these passes
+ * wait for something, and overlap with computation then. Memory for one received tensor in each
+ * direction is needed in addition to the activations that the schedule keeps. Blocks until this
+ * stage has made all passes and sent all tensors; work on the device may still be in progress.
  *
  * Errors: TSR_ERR_INVALID for wrong params, before anything is sent, and for a y or dx that is
  * missing or of another dtype or shape; those of the functions, and of tsr_group operations, with
  * the stages and the micro-batch in the text. After an error other than of the params, the pipeline
  * has failed: neighbours that wait for this stage get TSR_ERR_PEER_LOST, and every later call
- * returns the error. A single stage does not fail, and returns errors of the functions as they are.
- */
+ * returns the error. A single stage does not fail, and returns errors of the functions as they
+ * are. */
 TSR_API TSR_NODISCARD tsr_status tsr_pipeline_run(tsr_pipeline *pipeline,
                                                   const tsr_pipeline_run_params *params);
 
@@ -164,7 +166,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_pipeline_reduce_ends(tsr_pipeline *pipeline
 typedef struct tsr_pipeline_stats {
     uint64_t runs;
     uint64_t run_ns;
-    uint64_t wait_ns; /* of run_ns: waiting for tensors of other stages, and for sends at the end */
+    uint64_t wait_ns; /* the part of run_ns spent waiting for tensors of other stages, and for sends
+                         at the end */
     uint64_t sent_bytes, received_bytes;
 } tsr_pipeline_stats;
 /* The sums since the pipeline was created. */

@@ -34,7 +34,7 @@ TSR_API void tsr_philox_block(const uint32_t counter[4], const uint32_t key[2], 
 typedef struct tsr_philox {
     uint64_t seed;
     uint64_t stream;
-    uint64_t position; /* of the next word; may be set to any value at any time */
+    uint64_t position; /* the index of the next word; may be set to any value at any time */
     uint64_t block;    /* the block that `words` holds; UINT64_MAX if none */
     uint32_t words[4];
 } tsr_philox;
@@ -170,7 +170,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_threefry_argsort_uniform(tsr_threefry_key k
  * threefry. */
 typedef struct tsr_threefry {
     tsr_threefry_key key;
-    uint64_t position; /* of the next word; may be set to any value at any time */
+    uint64_t position; /* the index of the next word; may be set to any value at any time */
     uint64_t pair;     /* the b whose hash `words` holds; UINT64_MAX if none */
     uint32_t words[2];
 } tsr_threefry;

@@ -324,7 +324,7 @@ tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params, tsr_sampl
 typedef struct tsr_sampler_batch_params {
     tsr_sampler *base;
     int64_t batch_size; /* may exceed the number of items */
-    bool drop_last;     /* leave out a last batch that is shorter */
+    bool drop_last;     /* leave out the last batch if it is shorter */
 } tsr_sampler_batch_params;
 #define tsr_sampler_batch_params(...) (&(tsr_sampler_batch_params){__VA_ARGS__})
 
@@ -367,10 +367,10 @@ typedef struct tsr_sampler_distributed_params {
     /* If ranks is 0, both numbers come from tsr_rank_from_environment. If ranks is set, rank must
      * be set too: otherwise it is 0, and every process reads the items of rank 0. */
     int64_t ranks, rank;
-    tsr_order order; /* of the dataset; ignored if `base` is set */
+    tsr_order order; /* the order of the dataset; ignored if `base` is set */
     tsr_tail tail;
     tsr_split split;
-    int64_t seed; /* the same on all ranks */
+    int64_t seed; /* must be the same on all ranks */
     tsr_torch_options torch;
 } tsr_sampler_distributed_params;
 #define tsr_sampler_distributed_params(...) (&(tsr_sampler_distributed_params){__VA_ARGS__})
@@ -488,7 +488,8 @@ typedef struct tsr_sampler_length_sorted_params {
     const int64_t *lengths; /* [count], none negative; read only during the call */
     uint64_t count;
     int64_t batch_size;
-    tsr_order order; /* of the batches: feistel, or none, which gives the shortest items first */
+    /* The order of the batches: feistel, or none, which gives the shortest items first. */
+    tsr_order order;
     int64_t seed;
 } tsr_sampler_length_sorted_params;
 #define tsr_sampler_length_sorted_params(...) (&(tsr_sampler_length_sorted_params){__VA_ARGS__})
@@ -510,7 +511,8 @@ typedef struct tsr_sampler_stratified_params {
     const int64_t *labels;
     uint64_t count;
     int64_t batch_size;
-    tsr_order order; /* of the items within a class: feistel, or none, which is by index */
+    /* The order of the items within a class: feistel, or none, which is by index. */
+    tsr_order order;
     int64_t seed;
 } tsr_sampler_stratified_params;
 #define tsr_sampler_stratified_params(...) (&(tsr_sampler_stratified_params){__VA_ARGS__})

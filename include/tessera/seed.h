@@ -39,11 +39,11 @@ TSR_API const char *tsr_seed_kind_name(tsr_seed_kind kind);
 typedef struct tsr_seed_point {
     int64_t base;
     tsr_seed_kind kind;
-    int node;      /* hashed: 0 … 16383 */
-    int device;    /* hashed: 0 … 255 */
-    int worker;    /* hashed: 0 … 1023 */
-    int64_t epoch; /* hashed: 0 … 1048575 */
-    int op;        /* documented: 0 … 999; hashed: 0 … 1023 */
+    int node;      /* tsr_seed_hashed: 0 … 16383 */
+    int device;    /* tsr_seed_hashed: 0 … 255 */
+    int worker;    /* tsr_seed_hashed: 0 … 1023 */
+    int64_t epoch; /* tsr_seed_hashed: 0 … 1048575 */
+    int op;        /* tsr_seed_documented: 0 … 999; tsr_seed_hashed: 0 … 1023 */
 } tsr_seed_point;
 
 /* Derives a seed by formulas that are easy to remember and to reproduce elsewhere:
@@ -76,9 +76,10 @@ TSR_API TSR_NODISCARD tsr_status tsr_seed_deterministic(int64_t base, int device
 TSR_API TSR_NODISCARD tsr_status tsr_seed_hashed(const tsr_seed_point *point, int64_t *seed);
 
 /* 128 bits: the seed and stream of a tsr_philox. No two points have the same key, whatever their
- * bases. The key is Philox4x32-10 of the counter (low, high word of p, low, high word of base)
- * under the key 0x5445535345524131 ("TESSERA1"), which is also a bijection. The words of the
- * result, lowest first, are the seed and then the stream. Errors as for tsr_seed_hashed. */
+ * bases. The key is Philox4x32-10 of the counter (low, high word of p, low, high word of base),
+ * where p is the number of tsr_seed_hashed, under the key 0x5445535345524131 ("TESSERA1"). This is
+ * also a bijection. The words of the result, lowest first, are the seed and then the stream. Errors
+ * as for tsr_seed_hashed. */
 typedef struct tsr_seed_key {
     uint64_t seed;
     uint64_t stream;

@@ -120,8 +120,8 @@ typedef struct tsr_shard_param {
 
     uint64_t count;        /* elements: the product of the shape */
     uint64_t size_bytes;   /* count / block_count · block_bytes */
-    uint64_t block_count;  /* of the dtype */
-    uint64_t block_bytes;  /* of the dtype */
+    uint64_t block_count;  /* as in tsr_shard_dtype */
+    uint64_t block_bytes;  /* as in tsr_shard_dtype */
     uint64_t offset_bytes; /* in lists: from the start of the file that holds it; otherwise 0 */
     /* In lists from an index: the file that holds the parameter, in the folder of the index.
      * Otherwise NULL. */
@@ -284,9 +284,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_shard_plan_owner(const tsr_shard_plan *plan
 
 /* The sums of what one rank keeps. */
 typedef struct tsr_shard_rank_total {
-    uint64_t sharded_bytes;  /* of its shards */
-    uint64_t gathered_bytes; /* of always-gathered parameters; the same on every rank */
-    uint64_t total_bytes;    /* both together */
+    uint64_t sharded_bytes;  /* bytes of the rank's shards */
+    uint64_t gathered_bytes; /* bytes of always-gathered parameters; the same on every rank */
+    uint64_t total_bytes;    /* the sum of the two */
     uint64_t shard_count;    /* parameters of which it keeps a non-empty shard */
 } tsr_shard_rank_total;
 /* Gives the sums of a rank. Errors: TSR_ERR_INVALID if there is no such rank. */
@@ -295,9 +295,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_shard_plan_rank_total(const tsr_shard_plan 
 
 /* The sums of a plan. */
 typedef struct tsr_shard_summary {
-    uint64_t model_bytes;    /* each parameter once */
-    uint64_t sharded_bytes;  /* of the parameters that are divided */
-    uint64_t gathered_bytes; /* of always-gathered parameters */
+    uint64_t model_bytes;    /* bytes of the full model */
+    uint64_t sharded_bytes;  /* bytes of the parameters that are divided */
+    uint64_t gathered_bytes; /* bytes of always-gathered parameters */
     uint64_t gathered_count; /* the number of always-gathered parameters */
     uint64_t max_bytes;      /* total_bytes of the rank that has the most */
     uint64_t least_bytes;    /* total_bytes of the rank that has the least */

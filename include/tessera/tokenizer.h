@@ -209,7 +209,7 @@ typedef struct tsr_text_stream tsr_text_stream;
 
 typedef enum tsr_text_invalid {
     TSR_TEXT_INVALID_KEEP = 0,   /* bytes that are not UTF-8 are given out as they are */
-    TSR_TEXT_INVALID_REPLACE = 1 /* each of them becomes U+FFFD */
+    TSR_TEXT_INVALID_REPLACE = 1 /* each byte that is not UTF-8 becomes U+FFFD */
 } tsr_text_invalid;
 
 typedef struct tsr_text_stream_params {

@@ -33,7 +33,7 @@ typedef enum tsr_norm_kind {
 typedef struct tsr_norm_params {
     tsr_group *group;
     const char *name;
-    int64_t size; /* of the last dimension */
+    int64_t size; /* the size of the last dimension */
     tsr_norm_kind kind;
     bool no_bias;
     float epsilon; /* 0: 1e-5 */
@@ -74,15 +74,15 @@ TSR_API TSR_NODISCARD tsr_status tsr_norm_create(const tsr_norm_params *params, 
 typedef struct tsr_self_attention_params {
     tsr_group *group;
     const char *name;
-    int64_t size;                /* of x and y */
+    int64_t size;                /* the size of the last dimension of x and y */
     int64_t heads, kv_heads;     /* kv_heads divides heads; 0: heads */
     int64_t head_dim;            /* at most TSR_MAX_HEAD_DIM; 0: size / heads */
     bool no_bias;                /* q, k, v and o have no bias */
     bool no_output_bias;         /* o has no bias */
     const tsr_rope_params *rope; /* NULL: none. Read during the call */
     bool qk_norm;
-    float norm_epsilon;   /* of qk_norm; 0: 1e-5 */
-    tsr_dtype norm_dtype; /* of the weights of qk_norm; 0: dtype */
+    float norm_epsilon;   /* the epsilon of qk_norm; 0: 1e-5 */
+    tsr_dtype norm_dtype; /* the dtype of the weights of qk_norm; 0: `dtype` */
     /* Every token sees every token. Otherwise a token sees itself and the tokens before it. */
     bool not_causal;
     int64_t window; /* as in tsr_attention_params */
@@ -93,7 +93,8 @@ typedef struct tsr_self_attention_params {
     tsr_partition_params partition;
     tsr_dtype dtype;
     tsr_init_params init;
-    tsr_init_params output_init; /* of "o"; if its kind is DEFAULT, `init` is used */
+    /* The initial values of "o". If the kind is DEFAULT, `init` is used. */
+    tsr_init_params output_init;
     tsr_dtype grad_dtype;
     bool reduce_f32;
     int overlap_parts;
@@ -124,7 +125,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_self_attention_heads(const tsr_layer *layer
 typedef struct tsr_block_params {
     tsr_group *group;
     const char *name;
-    int64_t size; /* of the last dimension of x, y and z */
+    int64_t size; /* the size of the last dimension of x, y and z */
     /* The params of the parts. The block sets these fields itself: group, name, the sizes of x and
      * y, sequence, sequence_dim, dtype, grad_dtype and deferred; norm.dtype only if it is 0. */
     tsr_norm_params norm;

@@ -103,7 +103,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_tuning_path(const tsr_device *device, char 
 typedef enum tsr_tuning_state {
     TSR_TUNING_NONE = 0, /* nothing is stored for this device */
     TSR_TUNING_USED,     /* devices that have not read a tuning yet will use it */
-    TSR_TUNING_IGNORED,  /* they would use it, but TESSERA_TUNING is 0 */
+    TSR_TUNING_IGNORED,  /* devices would use the file, but TESSERA_TUNING is 0 */
     TSR_TUNING_REFUSED   /* the file cannot be used; products are computed as usual */
 } tsr_tuning_state;
 
@@ -113,7 +113,7 @@ typedef struct tsr_tuning_stored {
     /* The time when the file was last written, in seconds since 1970 (UTC); 0: never. Files do
      * not record which version of tessera wrote them. */
     int64_t written_s;
-    char path[TSR_TUNING_PATH_SIZE]; /* of the file; "" for TSR_TUNING_NONE */
+    char path[TSR_TUNING_PATH_SIZE]; /* the path of the file; "" for TSR_TUNING_NONE */
     /* Why the file is refused; otherwise "". The file is damaged, or was made for the kernels of
      * another build; or it is for another version of the driver, and there is no file for this
      * version. */
