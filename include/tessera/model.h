@@ -156,7 +156,7 @@ typedef struct tsr_model_stats {
     tsr_dtype dtype;         /* the dtype of most of weight_bytes */
     uint64_t read_bytes;     /* weights that this rank has read from files */
     uint64_t open_ns;        /* the time that opening took */
-    int64_t heads, kv_heads; /* the heads of this rank */
+    int64_t heads, kv_heads; /* numbers of heads of this rank */
     int first_layer, layers; /* the layers of this rank's stage */
 } tsr_model_stats;
 TSR_API void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out);

@@ -174,7 +174,7 @@ static tsr_status check_prompt(const tsr_generator *g, const tsr_sequence_params
     return tsr_sampling_check(&p->sampling);
 }
 
-/* Sets where a sequence ends that has `length` tokens and gets up to max_tokens more; 0: any
+/* Sets the limit of a sequence that has `length` tokens and gets up to max_tokens more; 0: any
  * number. */
 static void set_limit(const tsr_generator *g, tsr__sequence *s, int64_t length, int64_t max_tokens)
 {

@@ -36,7 +36,7 @@ struct tsr_generator {
     float *shown;              /* [prefill, vocabulary]: those that only the caller gets; or NULL */
     int32_t *ids;              /* [max(count, prefill)] */
     int32_t *votes;            /* [count + 1]: what the ranks agree on */
-    double *log_probabilities; /* [count]: of the chosen tokens */
+    double *log_probabilities; /* [count]: those of the chosen tokens */
     tsr_generator_stats stats;
     atomic_bool interrupt;
 };

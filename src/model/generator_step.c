@@ -14,7 +14,7 @@
  * stage if that is more. Ranks look for interrupts between runs. */
 #define USUAL_PARTS 32
 #define MAX_PARTS (PARTS_FOR_STAGE * TSR_MODEL_MAX_LAYERS)
-#define LEAST_PART 64 /* tokens */
+#define LEAST_PART 64 /* the fewest tokens of a part */
 
 /* Passes ------------------------------------------------------------------------------------- */
 

@@ -50,7 +50,7 @@ static bool beside(const tsr_parameter *a, const tsr_parameter *b)
            strcmp(strrchr(a->name, '.'), strrchr(b->name, '.')) == 0;
 }
 
-/* Describes one parameter. */
+/* Sets *out to a joint that consists of one parameter. */
 static tsr_status describe(const tsr_model *m, const tsr__weights *weights, int layer,
                            const tsr_layer *which, int index, joint *out)
 {

@@ -227,7 +227,7 @@ static void place_rows(const tsr__weights *w, const char *ours, const tsr__weigh
         out->interleaved_head = config->head_dim;
 }
 
-/* Gives the shape of the tensor that a place is in. */
+/* Gives the shape of the tensor in the file that a place belongs to. */
 static void shape_of(const tsr__weight *place, int64_t shape[2])
 {
     shape[0] = place->transposed ? place->columns : place->all_rows;

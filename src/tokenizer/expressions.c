@@ -242,7 +242,7 @@ tsr_status tsr__words_find_expressions(const tsr__words *words,
 
 tsr_status tsr__words_add_gpt2(tsr__words *words)
 {
-    /* StarCoder cuts off digits first. */
+    /* In StarCoder's tokenizer, another step comes before, which cuts off digits. */
     return add_step(words, tsr__match_gpt2, words->count > 0 ? "starcoder" : "gpt-2");
 }
 

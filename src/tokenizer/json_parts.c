@@ -1,5 +1,6 @@
 /* The parts of tokenizer.json around the model: normaliser, pre-tokenizer, post-processor, decoder.
- * Unknown types are refused, and the error names them: without them, the ids would be wrong. */
+ * A file with an unknown type of them is refused, and the error names the type, because leaving it
+ * out would give wrong ids. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -128,7 +128,7 @@ static tsr_status read_piece(reader *r, message m)
     return add_piece(r, text, size, (tsr__token_type)type, bits);
 }
 
-/* Makes a token of the file an added one if `all` has it as one. */
+/* Makes a token of the file an added one if it is an added token in `all`. */
 static tsr_status take_type(reader *r, int32_t id, const tsr__vocabulary *all)
 {
     const tsr__token *here = &r->tokenizer->vocabulary.tokens[id], *there = &all->tokens[id];

@@ -33,7 +33,7 @@ tsr_status tsr__request_create(tsr_comm *comm, tsr_request **out)
     request->call = (tsr__call){0};
     request->status = TSR_OK;
     request->why[0] = '\0';
-    request->done = true; /* tsr__request_start sets it to false */
+    request->done = true; /* until tsr__request_start */
     request->shm.owner = request;
     request->shm.call = &request->call;
     request->shm.rounds = 0;

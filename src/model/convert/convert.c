@@ -287,7 +287,8 @@ static const char *extension_of(const char *path)
     return dot;
 }
 
-/* A folder that exists may have any name. */
+/* Sets *is_gguf to whether the destination is a GGUF file. Refuses other extensions, unless the
+ * destination is a folder that exists. */
 static tsr_status check_name(const char *destination, bool *is_gguf)
 {
     struct stat info;
