@@ -62,7 +62,7 @@ CASE(families_hf, "families: Hugging Face folders")
     }
 }
 
-CASE(families_gguf, "families: GGUF files")
+CASE(families_gguf, "families: GGUF files, in one to three parts")
 {
     for (int f = 0; f < made_family_count; f++) {
         made_model made;
@@ -73,7 +73,7 @@ CASE(families_gguf, "families: GGUF files")
         if (strcmp(family.type, "qwen2") == 0)
             family.window = 0;
         made_init(&made, &family, SEED + (uint64_t)f);
-        check_model(&made, made_write_gguf(&made), "GGUF", NULL);
+        check_model(&made, made_write_gguf(&made, 1 + f % 3), "GGUF", NULL);
         made_finish(&made);
     }
 }
@@ -199,33 +199,39 @@ static void note(void *user, uint64_t done, uint64_t total)
     p->total = total;
 }
 
-CASE(bytes, "families: a rank reads the bytes of its part only")
+/* Checks what a rank reads of a model. With two ranks, each has half of the kv heads, and therefore
+ * half of everything except the norms. */
+static void check_bytes(const made_model *made, const char *path)
 {
-    made_model made;
     tsr_model *model = NULL;
     tsr_model_stats stats;
     progress seen = {0};
-    made_init(&made, &made_families[0], SEED);
-    OK(tsr_model_open(made_write_hf(&made), tsr_model_params(.progress = note, .user = &seen),
-                      &model));
+    OK(tsr_model_open(path, tsr_model_params(.progress = note, .user = &seen), &model));
     tsr_model_get_stats(model, &stats);
-    CHECK(stats.read_bytes == stats.weight_bytes, "%d bytes were read for %d",
+    CHECK(stats.read_bytes == stats.weight_bytes, "%s: %d bytes were read for %d", path,
           (int)stats.read_bytes, (int)stats.weight_bytes);
     CHECK(seen.calls > 0 && seen.done == seen.total && seen.total == stats.read_bytes,
-          "progress ends at %d of %d", (int)seen.done, (int)seen.total);
-    /* With two ranks, each has half of the kv heads, and therefore half of everything except the
-     * norms. */
+          "%s: progress ends at %d of %d", path, (int)seen.done, (int)seen.total);
     uint64_t all = 0, norms = (uint64_t)(2 * MADE_LAYERS + 1) * MADE_WIDTH * 4;
-    for (int i = 0; i < made.count; i++)
-        all += (uint64_t)(made.tensors[i].shape[0] * made.tensors[i].shape[1]) * 4;
-    CHECK(stats.parameters * 4 == all, "%d parameters", (int)stats.parameters);
+    for (int i = 0; i < made->count; i++)
+        all += (uint64_t)(made->tensors[i].shape[0] * made->tensors[i].shape[1]) * 4;
+    CHECK(stats.parameters * 4 == all, "%s: %d parameters", path, (int)stats.parameters);
     if (ranks <= 2)
-        CHECK(stats.read_bytes == norms + (all - norms) / (uint64_t)ranks, "%d of %d bytes",
-              (int)stats.read_bytes, (int)all);
+        CHECK(stats.read_bytes == norms + (all - norms) / (uint64_t)ranks, "%s: %d of %d bytes",
+              path, (int)stats.read_bytes, (int)all);
     else
-        CHECK(stats.read_bytes < norms + (all - norms) / 2 + 1, "%d of %d bytes",
+        CHECK(stats.read_bytes < norms + (all - norms) / 2 + 1, "%s: %d of %d bytes", path,
               (int)stats.read_bytes, (int)all);
     tsr_model_close(&model);
+}
+
+CASE(bytes, "families: a rank reads the bytes of its part only, of one file and of several")
+{
+    made_model made;
+    made_init(&made, &made_families[0], SEED);
+    check_bytes(&made, made_write_hf(&made));
+    check_bytes(&made, made_write_gguf(&made, 1));
+    check_bytes(&made, made_write_gguf(&made, 3));
     made_finish(&made);
 }
 

@@ -158,9 +158,12 @@ void made_init(made_model *m, const made_family *family, uint64_t seed)
 
 void made_finish(made_model *m)
 {
-    static const char *const files[] = {"config.json", "model.safetensors", "m.gguf"};
+    static const char *const files[] = {
+        "config.json",           "model.safetensors",     "m.gguf",
+        "m-00001-of-00002.gguf", "m-00002-of-00002.gguf", "m-00001-of-00003.gguf",
+        "m-00002-of-00003.gguf", "m-00003-of-00003.gguf"};
     char path[160];
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         snprintf(path, sizeof path, "%s/%s", m->folder, files[i]);
         unlink(path);
     }
@@ -415,17 +418,43 @@ static int write_metadata(const made_model *m, FILE *file)
     return 0;
 }
 
-const char *made_write_gguf(made_model *m)
+/* The tensors number, number + count, … are in part `number` of `count`. */
+static uint64_t tensors_in_part(const made_model *m, int number, int count)
 {
-    static char path[160];
-    FILE *file = create(m, "m.gguf", path);
-    uint64_t at = 0;
+    return (uint64_t)((m->count - number + count - 1) / count);
+}
+
+/* Writes the head of a part: as llama.cpp's gguf-split does it, only the first one has the model's
+ * metadata. */
+static void write_gguf_head(const made_model *m, FILE *file, int number, int count)
+{
+    const uint64_t model_keys = number == 0 ? (uint64_t)write_metadata(m, NULL) : 0;
     fputs("GGUF", file);
     put(file, 3, 4);
-    put(file, (uint64_t)m->count, 8);
-    put(file, (uint64_t)write_metadata(m, NULL), 8);
-    write_metadata(m, file);
-    for (int i = 0; i < m->count; i++) {
+    put(file, tensors_in_part(m, number, count), 8);
+    put(file, model_keys + (count > 1 ? 3 : 0), 8);
+    if (number == 0)
+        write_metadata(m, file);
+    if (count == 1)
+        return;
+    const char *const names[] = {"split.no", "split.count", "split.tensors.count"};
+    const int values[] = {number, count, m->count};
+    for (int i = 0; i < 3; i++) {
+        put_text(file, names[i]);
+        put(file, 4, 4); /* u32 */
+        put(file, (uint64_t)values[i], 4);
+    }
+}
+
+static void write_gguf_part(const made_model *m, int number, int count, char path[160])
+{
+    char file_name[64] = "m.gguf";
+    if (count > 1)
+        snprintf(file_name, sizeof file_name, "m-%05d-of-%05d.gguf", number + 1, count);
+    FILE *file = create(m, file_name, path);
+    uint64_t at = 0;
+    write_gguf_head(m, file, number, count);
+    for (int i = number; i < m->count; i += count) {
         char name[96] = "?";
         int64_t shape[2];
         const made_tensor *t = &m->tensors[i];
@@ -442,7 +471,7 @@ const char *made_write_gguf(made_model *m)
     }
     while (ftell(file) % 32 != 0)
         fputc(0, file);
-    for (int i = 0; i < m->count; i++) {
+    for (int i = number; i < m->count; i += count) {
         int64_t shape[2];
         float *values = gguf_values(m, &m->tensors[i], shape);
         fwrite(values, sizeof *values, (size_t)elements(&m->tensors[i]), file);
@@ -452,6 +481,13 @@ const char *made_write_gguf(made_model *m)
     }
     if (fclose(file) != 0)
         die(path);
+}
+
+const char *made_write_gguf(made_model *m, int parts)
+{
+    static char path[160];
+    for (int number = parts; number-- > 0;) /* the first one last, because its path is returned */
+        write_gguf_part(m, number, parts, path);
     return path;
 }
 

@@ -55,10 +55,10 @@ void made_init(made_model *model, const made_family *family, uint64_t seed);
 /* Removes the folder. */
 void made_finish(made_model *model);
 
-/* Write the files: a folder of Hugging Face, or a GGUF file. Return the path, which is valid until
- * the next call. */
+/* Write the files: a folder of Hugging Face, or a GGUF file in 1 to 3 parts. Return the path, which
+ * is valid until the next call. */
 const char *made_write_hf(made_model *model);
-const char *made_write_gguf(made_model *model);
+const char *made_write_gguf(made_model *model, int parts);
 
 /* Returns the tensor with this name, without its prefix. */
 made_tensor *made_find(made_model *model, const char *name);

@@ -195,7 +195,7 @@ START_TEST(families_there_and_back)
         ck_assert_ok(tsr_model_convert(gguf, folder_path, NULL, NULL));
         /* in files of GPT-2, q, k and v are one tensor */
         ck_assert_int_eq(compare(hf, folder_path), made.count);
-        snprintf(own, sizeof own, "%s", made_write_gguf(&made));
+        snprintf(own, sizeof own, "%s", made_write_gguf(&made, 1));
         ck_assert_int_eq(compare(gguf, own), made.count);
         tsr_model_config a, b;
         ck_assert_ok(tsr_model_config_read(own, &a));
