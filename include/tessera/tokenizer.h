@@ -144,8 +144,9 @@ typedef struct tsr_encode_params {
  * tsr_tokenizer_free_ids; it is never NULL on success. `params` may be NULL. The time is
  * proportional to n log n, also for a text without spaces.
  *
- * Errors: TSR_ERR_INVALID if the text is longer than TSR_TOKENIZER_MAX_TEXT, or has a byte for
- * which the vocabulary has neither a token nor an unknown token; TSR_ERR_NO_MEMORY. */
+ * Errors: TSR_ERR_INVALID if the text is longer than TSR_TOKENIZER_MAX_TEXT, if normalisers of a
+ * tokenizer.json make it more than 64 times as long and 4096 bytes, or if it has a byte for which
+ * the vocabulary has neither a token nor an unknown token; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_tokenizer_encode(const tsr_tokenizer *tokenizer,
                                                       const void *text, size_t size_bytes,
                                                       const tsr_encode_params *params,

@@ -12,6 +12,7 @@ typedef struct encoder {
     const tsr_tokenizer *tokenizer;
     int32_t *ids;
     size_t count, capacity;
+    size_t normal_left; /* the bytes that normalised text may still have */
     tsr__strings normal[2], late[2], word;
     tsr__pieces pieces;
     tsr__merge_work work;
@@ -193,7 +194,8 @@ static tsr_status encode_plain(encoder *e, const char *text, size_t size, bool f
 {
     const tsr_tokenizer *tokenizer = e->tokenizer;
     if (tokenizer->late.count > 0) {
-        TSR__TRY(tsr__normalize(&tokenizer->late, text, size, first, &e->late[0], &e->late[1]));
+        TSR__TRY(
+            tsr__normalize(&tokenizer->late, text, size, first, NULL, &e->late[0], &e->late[1]));
         text = e->late[0].data;
         size = e->late[0].size;
     }
@@ -222,7 +224,7 @@ static tsr_status encode_stage(encoder *e, int stage, const tsr__parts *control,
         if (part_size > 0 && stage == 0) {
             if (tokenizer->normalizer.count > 0) {
                 TSR__TRY(tsr__normalize(&tokenizer->normalizer, part, part_size, part_first,
-                                        &e->normal[0], &e->normal[1]));
+                                        &e->normal_left, &e->normal[0], &e->normal[1]));
                 part = e->normal[0].data;
                 part_size = e->normal[0].size;
             }
@@ -260,7 +262,7 @@ tsr_status tsr__tokenizer_encode_with(const tsr_tokenizer *tokenizer, const char
     TSR__REQUIRE(size <= TSR_TOKENIZER_MAX_TEXT,
                  "tokenizer: a text of %zu bytes is longer than the %d allowed", size,
                  TSR_TOKENIZER_MAX_TEXT);
-    encoder e = {.tokenizer = tokenizer};
+    encoder e = {.tokenizer = tokenizer, .normal_left = tsr__normal_limit(size)};
     const tsr_status status = encode(&e, text, size, how);
     finish(&e);
     if (status != TSR_OK) {

@@ -62,6 +62,7 @@ typedef struct reader {
     tsr__json json;
     tsr_tokenizer *tokenizer;
     bool byte_fallback;
+    size_t normal_left; /* the bytes that added tokens may still have after normalising */
     char key[TSR__JSON_TEXT], other[TSR__JSON_TEXT];
 } reader;
 
@@ -278,7 +279,8 @@ static tsr_status read_added(reader *r)
     if (!token.normalized || tokenizer->normalizer.count == 0)
         return tsr__added_add(&tokenizer->added[0], r->other, size, &added);
     tsr__strings text = {0}, work = {0};
-    tsr_status status = tsr__normalize(&tokenizer->normalizer, r->other, size, true, &text, &work);
+    tsr_status status =
+        tsr__normalize(&tokenizer->normalizer, r->other, size, true, &r->normal_left, &text, &work);
     if (status == TSR_OK)
         status = tsr__added_add(&tokenizer->added[1], text.data, text.size, &added);
     tsr__free(text.data);
@@ -437,6 +439,7 @@ tsr_status tsr__tokenizer_read_json(const char *text, size_t size, const char *c
         return TSR_ERR_NO_MEMORY;
     r->json = (tsr__json){.text = text, .size = size, .what = "tokenizer"};
     r->tokenizer = tokenizer;
+    r->normal_left = tsr__normal_limit(size);
     tsr_status status = read_document(r);
     tsr__json json = {.text = config, .size = config_size, .what = "tokenizer_config.json"};
     if (status == TSR_OK && config != NULL)

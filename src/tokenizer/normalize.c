@@ -41,6 +41,22 @@ tsr_status tsr__append(tsr__strings *to, const char *text, size_t size)
     return TSR_OK;
 }
 
+/* What a step writes to. */
+typedef struct output {
+    tsr__strings *to;
+    size_t limit;      /* the most bytes */
+    size_t step, from; /* for the error: the number of the step, and the bytes of the text */
+} output;
+
+static tsr_status append(const output *out, const char *text, size_t size)
+{
+    TSR__REQUIRE(size <= out->limit - out->to->size,
+                 "tokenizer: step %zu of the normaliser makes a text of %zu bytes longer than the "
+                 "limit, of which %zu bytes are left",
+                 out->step + 1, out->from, out->limit);
+    return tsr__append(out->to, text, size);
+}
+
 /* Unicode's normal forms ----------------------------------------------------------------------- */
 
 /* Sorts a run of characters whose combining classes are not 0 by these classes; characters of the
@@ -100,7 +116,7 @@ static tsr_status decompose(codes *to, uint32_t code, utf8proc_option_t options)
 }
 
 /* Appends the normal form of text[size], which is valid UTF-8. */
-static tsr_status append_form(tsr__strings *to, codes *work, const char *text, size_t size,
+static tsr_status append_form(const output *to, codes *work, const char *text, size_t size,
                               utf8proc_option_t options)
 {
     uint32_t code;
@@ -117,7 +133,7 @@ static tsr_status append_form(tsr__strings *to, codes *work, const char *text, s
     for (utf8proc_ssize_t i = 0; i < count; i++) {
         utf8proc_uint8_t bytes[4];
         utf8proc_ssize_t length = utf8proc_encode_char(work->items[i], bytes);
-        TSR__TRY(tsr__append(to, (const char *)bytes, (size_t)length));
+        TSR__TRY(append(to, (const char *)bytes, (size_t)length));
     }
     return TSR_OK;
 }
@@ -131,13 +147,13 @@ static bool is_ascii(const char *text, size_t size)
 }
 
 static tsr_status append_normal_form(tsr__normal_kind kind, const char *text, size_t size,
-                                     tsr__strings *to)
+                                     const output *to)
 {
     codes work = {0};
     utf8proc_option_t options = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
     tsr_status status = TSR_OK;
     if (is_ascii(text, size)) /* every normal form leaves ASCII as it is */
-        return tsr__append(to, text, size);
+        return append(to, text, size);
     if (kind == TSR__NFC || kind == TSR__NFKC)
         options |= UTF8PROC_COMPOSE;
     if (kind == TSR__NFKC || kind == TSR__NFKD)
@@ -153,7 +169,7 @@ static tsr_status append_normal_form(tsr__normal_kind kind, const char *text, si
         }
         status = append_form(to, &work, text + start, at - start, options);
         if (status == TSR_OK && at < size)
-            status = tsr__append(to, text + at++, 1);
+            status = append(to, text + at++, 1);
     }
     tsr__free(work.items);
     return status;
@@ -162,7 +178,7 @@ static tsr_status append_normal_form(tsr__normal_kind kind, const char *text, si
 /* The steps ------------------------------------------------------------------------------------ */
 
 static tsr_status append_replaced(const char *from, size_t from_size, const char *by,
-                                  size_t by_size, const char *text, size_t size, tsr__strings *to)
+                                  size_t by_size, const char *text, size_t size, const output *to)
 {
     size_t copied = 0;
     for (size_t at = 0; at + from_size <= size;) {
@@ -174,15 +190,15 @@ static tsr_status append_replaced(const char *from, size_t from_size, const char
             at++;
             continue;
         }
-        TSR__TRY(tsr__append(to, text + copied, at - copied));
-        TSR__TRY(tsr__append(to, by, by_size));
+        TSR__TRY(append(to, text + copied, at - copied));
+        TSR__TRY(append(to, by, by_size));
         copied = at += from_size;
     }
-    return tsr__append(to, text + copied, size - copied);
+    return append(to, text + copied, size - copied);
 }
 
 static tsr_status apply(const tsr__normalizer *normalizer, const tsr__normal_step *step,
-                        const char *text, size_t size, bool first, tsr__strings *to)
+                        const char *text, size_t size, bool first, const output *to)
 {
     const char *by = normalizer->strings.data + step->to;
     bool only_first = step->kind == TSR__PREPEND_FIRST_NEW;
@@ -201,23 +217,33 @@ static tsr_status apply(const tsr__normalizer *normalizer, const tsr__normal_ste
     }
     bool has_it = size >= step->to_size && memcmp(text, by, step->to_size) == 0;
     if (size > 0 && (first || !only_first) && !(only_new && has_it))
-        TSR__TRY(tsr__append(to, by, step->to_size));
-    return tsr__append(to, text, size);
+        TSR__TRY(append(to, by, step->to_size));
+    return append(to, text, size);
+}
+
+size_t tsr__normal_limit(size_t size)
+{
+    const size_t growth = 64, more = 4096;
+    return size <= (SIZE_MAX - more) / growth ? size * growth + more : SIZE_MAX;
 }
 
 tsr_status tsr__normalize(const tsr__normalizer *normalizer, const char *text, size_t size,
-                          bool first, tsr__strings *result, tsr__strings *other)
+                          bool first, size_t *left, tsr__strings *result, tsr__strings *other)
 {
     result->size = 0;
     TSR__TRY(tsr__append(result, text, size));
     for (size_t i = 0; i < normalizer->count; i++) {
         tsr__strings input = *result;
+        output out = {
+            .to = other, .limit = left != NULL ? *left : SIZE_MAX, .step = i, .from = size};
         other->size = 0;
         tsr_status status =
-            apply(normalizer, &normalizer->steps[i], input.data, input.size, first, other);
+            apply(normalizer, &normalizer->steps[i], input.data, input.size, first, &out);
         *result = *other;
         *other = input;
         TSR__TRY(status);
     }
+    if (left != NULL)
+        *left -= result->size < *left ? result->size : *left;
     return TSR_OK;
 }

@@ -35,12 +35,21 @@ void tsr__normalizer_finish(tsr__normalizer *normalizer);
 tsr_status tsr__normalizer_add(tsr__normalizer *normalizer, tsr__normal_kind kind, const char *from,
                                size_t from_size, const char *to, size_t to_size) TSR_NODISCARD;
 
+/* Returns the most bytes that texts of `size` bytes in total may have after normalising, and after
+ * each of its steps: a file with many replacements could otherwise make gigabytes of a short text.
+ * It is 64 times `size` and 4096 more; no normal form of Unicode makes a text more than 11 times
+ * as long. */
+size_t tsr__normal_limit(size_t size);
+
 /* Normalises text[size]; `first` tells whether it is the start of the whole text. The result is in
  * result->data and has result->size bytes. The steps work in the memory of *result and *other,
  * which may come from an earlier call; the caller frees the data of both. Bytes that are not UTF-8
- * stay as they are. */
+ * stay as they are. *left is the largest size that the result and the texts between the steps may
+ * have, and becomes smaller by that of the result; with NULL there is no limit. Errors:
+ * TSR_ERR_INVALID if a text would be larger. */
 tsr_status tsr__normalize(const tsr__normalizer *normalizer, const char *text, size_t size,
-                          bool first, tsr__strings *result, tsr__strings *other) TSR_NODISCARD;
+                          bool first, size_t *left, tsr__strings *result,
+                          tsr__strings *other) TSR_NODISCARD;
 
 /* Appends text[size], without a zero byte after it. Errors: TSR_ERR_INVALID if *to becomes longer
  * than 2^32 - 1 bytes. */

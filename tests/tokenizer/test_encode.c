@@ -245,7 +245,7 @@ static void normalizes(tsr__normal_kind kind, const char *from, const char *to)
     tsr__normalizer normalizer = {0};
     tsr__strings result = {0}, other = {0};
     ck_assert_ok(tsr__normalizer_add(&normalizer, kind, "", 0, "", 0));
-    ck_assert_ok(tsr__normalize(&normalizer, from, strlen(from), true, &result, &other));
+    ck_assert_ok(tsr__normalize(&normalizer, from, strlen(from), true, NULL, &result, &other));
     ck_assert_msg(result.size == strlen(to) &&
                       (result.size == 0 || memcmp(result.data, to, result.size) == 0),
                   "'%s' becomes '%.*s', not '%s'", from, (int)result.size, result.data, to);
@@ -283,7 +283,7 @@ START_TEST(a_million_marks_are_put_in_order)
     ck_assert_ok(tsr__normalizer_add(&normalizer, TSR__NFD, "", 0, "", 0));
     for (int i = 0; i < PAIRS; i++) /* classes 230 and 220 */
         ck_assert_ok(tsr__append(&text, "\xcc\x81\xcc\xa3", 4));
-    ck_assert_ok(tsr__normalize(&normalizer, text.data, text.size, true, &result, &other));
+    ck_assert_ok(tsr__normalize(&normalizer, text.data, text.size, true, NULL, &result, &other));
     ck_assert_uint_eq(result.size, text.size);
     for (size_t i = 0; i < result.size; i += 2)
         ck_assert_int_eq(result.data[i + 1],
@@ -321,6 +321,40 @@ START_TEST(spaces_are_added_once)
                         "\"Metaspace\",\"replacement\":\"\\u2581\"," scheme "}}"
     tsr_tokenizer *tokenizer = read_text(SPACED("\"prepend_scheme\":\"always\",\"split\":false"));
     HAS_IDS(tokenizer, "a a<x>a", 2, 2, 3, 2);
+/* Each of the steps makes a text 8 times as long. */
+START_TEST(normalisers_cannot_multiply_a_text_without_a_limit)
+{
+#define EIGHT "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aaaaaaaa\"}"
+#define MULTIPLIED(steps, added)                                                                   \
+    "{" MODEL ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" steps                     \
+    "]},\"added_tokens\":[" TOKEN("10", "<x>", ",\"normalized\":false") added "]}"
+    enum { PARTS = 90 };
+    char text[PARTS * 4 + 101];
+    int32_t *ids = NULL;
+    uint64_t count = 0;
+    memset(text, 'a', 100);
+    tsr_tokenizer *tokenizer = read_text(MULTIPLIED(EIGHT "," EIGHT, ""));
+    ck_assert_ok(tsr_tokenizer_encode(tokenizer, text, 100, NULL, &ids, &count));
+    ck_assert_uint_eq(count, 6400);
+    tsr_tokenizer_free_ids(&ids);
+    tsr_tokenizer_destroy(&tokenizer);
+    tokenizer = read_text(MULTIPLIED(EIGHT "," EIGHT "," EIGHT, ""));
+    ck_assert_error(tsr_tokenizer_encode(tokenizer, text, 100, NULL, &ids, &count), TSR_ERR_INVALID,
+                    "tokenizer: step 3 of the normaliser makes a text of 100 bytes longer than the "
+                    "limit, of which 10496 bytes are left");
+    /* The limit is one for all parts of a text: 27136 for 360 bytes. 512 are used for each part. */
+    for (int i = 0; i < PARTS; i++)
+        memcpy(text + i * 4, "a<x>", 4);
+    ck_assert_error(tsr_tokenizer_encode(tokenizer, text, PARTS * 4,
+                                         tsr_encode_params(.control = TSR_ENCODE_CONTROL_TOKEN),
+                                         &ids, &count),
+                    TSR_ERR_INVALID,
+                    "tokenizer: step 1 of the normaliser makes a text of 1 bytes longer than the "
+                    "limit, of which 0 bytes are left");
+    tsr_tokenizer_destroy(&tokenizer);
+}
+END_TEST
+
     HAS_IDS(tokenizer, " a", 2);
     tsr_tokenizer_destroy(&tokenizer);
     tokenizer = read_text(SPACED("\"prepend_scheme\":\"first\""));
@@ -523,3 +557,4 @@ TESTS(encode)
     tcase_add_test(tests, special_ids_are_known);
     tcase_add_loop_test(tests, encoding_without_memory_leaks_nothing, 0, 3);
 }
+    tcase_add_test(tests, normalisers_cannot_multiply_a_text_without_a_limit);

@@ -321,6 +321,11 @@ END_TEST
 #define S3 S1 "," S1 "," S1
 #define PRE(value) "{" SMALL ",\"decoder\":" BYTE_LEVEL ",\"pre_tokenizer\":" value "}"
 #define NORMAL(value) "{" SMALL "," BYTES ",\"normalizer\":" value "}"
+#define EIGHT "{\"type\":\"Replace\",\"pattern\":{\"String\":\"b\"},\"content\":\"bbbbbbbb\"}"
+#define LONG_TOKEN                                                                                 \
+    "{" SMALL "," BYTES ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" EIGHT "," EIGHT \
+    "," EIGHT "," EIGHT "," EIGHT "," EIGHT                                                        \
+    "]},\"added_tokens\":[{\"id\":1,\"content\":\"b\",\"normalized\":true}]}"
 #define DECODER(value) "{" SMALL ",\"decoder\":" value "}"
 
 static tsr_status read_text(const char *text, const char *config, tsr_tokenizer **out)
@@ -442,6 +447,8 @@ static const struct {
      "the normaliser 'Lowercase' is not supported"},
     {NORMAL("{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"x\"}"),
      TSR_ERR_INVALID, "a normaliser that replaces nothing"},
+    {LONG_TOKEN, TSR_ERR_INVALID,
+     "tokenizer: step 6 of the normaliser makes a text of 1 bytes longer than "},
     {NORMAL("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" +\"},\"content\":\"x\"}"),
      TSR_ERR_UNSUPPORTED, "the normaliser Replace of the regular expression ' +' is not supported"},
     {DECODER("{\"type\":\"WordPiece\"}"), TSR_ERR_UNSUPPORTED,
