@@ -53,22 +53,42 @@ static tsr_status no_token(const char *text, size_t size)
                      tsr__spelling_text(text, size, shown));
 }
 
-/* Appends the symbols of a byte: its token; without one, the three bytes of U+FFFD; without tokens
- * for these, the unknown token. */
-static tsr_status byte_symbols(encoder *e, const char *text, size_t at)
+/* Appends an unknown part of the text: the unknown token, or nothing if it becomes one token with
+ * the unknown part before it. */
+static tsr_status unknown_symbol(encoder *e, const char *text, size_t at, size_t size,
+                                 bool after_unknown)
+{
+    const tsr_tokenizer *tokenizer = e->tokenizer;
+    if (tokenizer->unknown < 0)
+        return no_token(text + at, size);
+    if (!after_unknown || !tokenizer->fuse_unknown)
+        return tsr__merge_symbol(&e->work, at, size, tokenizer->unknown);
+    e->work.symbols[e->work.count - 1].size += (uint32_t)size;
+    return TSR_OK;
+}
+
+/* Appends the symbols of each byte: its token; without one, the three bytes of U+FFFD; without
+ * tokens for these, the unknown token. */
+static tsr_status byte_symbols(encoder *e, const char *text, size_t size)
 {
     static const unsigned char replacement[] = {0xef, 0xbf, 0xbd};
     const int32_t *bytes = e->tokenizer->bytes;
-    int32_t id = bytes[(unsigned char)text[at]];
-    if (id < 0 && bytes[replacement[0]] >= 0 && bytes[replacement[1]] >= 0 &&
-        bytes[replacement[2]] >= 0) {
-        for (int i = 0; i < 3; i++)
-            TSR__TRY(tsr__merge_symbol(&e->work, at, 1, bytes[replacement[i]]));
-        return TSR_OK;
+    const bool has_replacement =
+        bytes[replacement[0]] >= 0 && bytes[replacement[1]] >= 0 && bytes[replacement[2]] >= 0;
+    bool after_unknown = false;
+    for (size_t at = 0; at < size; at++) {
+        const int32_t id = bytes[(unsigned char)text[at]];
+        const bool is_unknown = id < 0 && !has_replacement;
+        if (id >= 0)
+            TSR__TRY(tsr__merge_symbol(&e->work, at, 1, id));
+        else if (is_unknown)
+            TSR__TRY(unknown_symbol(e, text, at, 1, after_unknown));
+        else
+            for (int i = 0; i < 3; i++)
+                TSR__TRY(tsr__merge_symbol(&e->work, at, 1, bytes[replacement[i]]));
+        after_unknown = is_unknown;
     }
-    if (id < 0)
-        id = e->tokenizer->unknown;
-    return id < 0 ? no_token(text + at, 1) : tsr__merge_symbol(&e->work, at, 1, id);
+    return TSR_OK;
 }
 
 /* Returns the size of the character at the start of a text. For SentencePiece-style tokenizers only
@@ -102,16 +122,14 @@ static tsr_status character_symbols(encoder *e, const char *text, size_t size)
             has_bytes = has_bytes && tokenizer->bytes[(unsigned char)text[at + i]] >= 0;
         bool by_bytes = id < 0 && has_bytes && tokenizer->kind == TSR_TOKENIZER_BPE;
         bool is_unknown = id < 0 && !by_bytes && tokenizer->kind == TSR_TOKENIZER_BPE;
-        if (is_unknown && tokenizer->unknown < 0)
-            return no_token(text + at, next);
         if (by_bytes)
             for (size_t i = 0; i < next; i++)
                 TSR__TRY(tsr__merge_symbol(&e->work, at + i, 1,
                                            tokenizer->bytes[(unsigned char)text[at + i]]));
-        else if (is_unknown && after_unknown && tokenizer->fuse_unknown)
-            e->work.symbols[e->work.count - 1].size += (uint32_t)next;
+        else if (is_unknown)
+            TSR__TRY(unknown_symbol(e, text, at, next, after_unknown));
         else
-            TSR__TRY(tsr__merge_symbol(&e->work, at, next, is_unknown ? tokenizer->unknown : id));
+            TSR__TRY(tsr__merge_symbol(&e->work, at, next, id));
         after_unknown = is_unknown;
     }
     return TSR_OK;
@@ -168,8 +186,7 @@ static tsr_status encode_word(encoder *e, const char *text, size_t size)
         return put(e, whole);
     e->work.count = 0;
     if (tokenizer->kind == TSR_TOKENIZER_BYTE_BPE)
-        for (size_t i = 0; i < size; i++)
-            TSR__TRY(byte_symbols(e, text, i));
+        TSR__TRY(byte_symbols(e, text, size));
     else
         TSR__TRY(character_symbols(e, text, size));
     TSR__TRY(tsr__merge(&tokenizer->merges, &tokenizer->vocabulary, text, &e->work));

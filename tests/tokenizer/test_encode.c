@@ -235,6 +235,18 @@ START_TEST(unknown_characters_are_fused_on_request)
     HAS_IDS(tokenizer, "a\xc3\xa9\xc3\xa8", 1, 3, 4, 0);
     ck_assert_int_eq(tsr_tokenizer_unknown(tokenizer), 0);
     tsr_tokenizer_destroy(&tokenizer);
+    /* Bytes are fused inside a word, and not with the ordinary token "?". */
+#define BYTES_FUSED(fuses)                                                                         \
+    "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"fuse_unk\":" fuses                         \
+    ",\"vocab\":{\"?\":0,\"a\":1},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"ByteLevel\","       \
+    "\"add_prefix_space\":false},\"decoder\":{\"type\":\"ByteLevel\"}}"
+    tokenizer = read_text(BYTES_FUSED("true"));
+    HAS_IDS(tokenizer, "axya\xc3\xa9", 1, 0, 1, 0);
+    HAS_IDS(tokenizer, "xy?!", 0, 0, 0); /* two words: "xy", "?!" */
+    tsr_tokenizer_destroy(&tokenizer);
+    tokenizer = read_text(BYTES_FUSED("false"));
+    HAS_IDS(tokenizer, "axya\xc3\xa9", 1, 0, 0, 1, 0, 0);
+    tsr_tokenizer_destroy(&tokenizer);
 }
 END_TEST
 
@@ -309,18 +321,6 @@ START_TEST(a_text_is_normalised_between_added_tokens)
 }
 END_TEST
 
-/* Metaspace and ByteLevel may add a space before the text. */
-START_TEST(spaces_are_added_once)
-{
-#define SPACED(scheme)                                                                             \
-    "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"\\u2581\":0,\"a\":1,\"\\u2581a\":2,\"<x>\":3},"     \
-    "\"merges\":[\"\\u2581 a\"]},\"added_tokens\":[" TOKEN(                                        \
-        "3", "<x>", "") "],\"pre_tokenizer\":"                                                     \
-                        "{\"type\":\"Metaspace\",\"replacement\":\"\\u2581\"," scheme              \
-                        "},\"decoder\":{\"type\":"                                                 \
-                        "\"Metaspace\",\"replacement\":\"\\u2581\"," scheme "}}"
-    tsr_tokenizer *tokenizer = read_text(SPACED("\"prepend_scheme\":\"always\",\"split\":false"));
-    HAS_IDS(tokenizer, "a a<x>a", 2, 2, 3, 2);
 /* Each of the steps makes a text 8 times as long. */
 START_TEST(normalisers_cannot_multiply_a_text_without_a_limit)
 {
@@ -355,6 +355,18 @@ START_TEST(normalisers_cannot_multiply_a_text_without_a_limit)
 }
 END_TEST
 
+/* Metaspace and ByteLevel may add a space before the text. */
+START_TEST(spaces_are_added_once)
+{
+#define SPACED(scheme)                                                                             \
+    "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"\\u2581\":0,\"a\":1,\"\\u2581a\":2,\"<x>\":3},"     \
+    "\"merges\":[\"\\u2581 a\"]},\"added_tokens\":[" TOKEN(                                        \
+        "3", "<x>", "") "],\"pre_tokenizer\":"                                                     \
+                        "{\"type\":\"Metaspace\",\"replacement\":\"\\u2581\"," scheme              \
+                        "},\"decoder\":{\"type\":"                                                 \
+                        "\"Metaspace\",\"replacement\":\"\\u2581\"," scheme "}}"
+    tsr_tokenizer *tokenizer = read_text(SPACED("\"prepend_scheme\":\"always\",\"split\":false"));
+    HAS_IDS(tokenizer, "a a<x>a", 2, 2, 3, 2);
     HAS_IDS(tokenizer, " a", 2);
     tsr_tokenizer_destroy(&tokenizer);
     tokenizer = read_text(SPACED("\"prepend_scheme\":\"first\""));
@@ -550,6 +562,7 @@ TESTS(encode)
     tcase_add_test(tests, normal_forms_are_those_of_unicode);
     tcase_add_test(tests, a_million_marks_are_put_in_order);
     tcase_add_test(tests, a_text_is_normalised_between_added_tokens);
+    tcase_add_test(tests, normalisers_cannot_multiply_a_text_without_a_limit);
     tcase_add_test(tests, spaces_are_added_once);
     tcase_add_test(tests, streaming_gives_the_text);
     tcase_add_test(tests, wrong_arguments_are_refused);
@@ -557,4 +570,3 @@ TESTS(encode)
     tcase_add_test(tests, special_ids_are_known);
     tcase_add_loop_test(tests, encoding_without_memory_leaks_nothing, 0, 3);
 }
-    tcase_add_test(tests, normalisers_cannot_multiply_a_text_without_a_limit);
