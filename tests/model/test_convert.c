@@ -566,6 +566,20 @@ static void write_gguf_part(const char *whole, const char *name, uint64_t number
     tsr__file_close(&file);
 }
 
+/* Checks the name of the model that a GGUF file has. */
+static void check_name(const char *path, const char *wanted)
+{
+    tsr__file file;
+    tsr__gguf_value value = {.key = "general.name"};
+    char name[TSR_SHARD_MAX_NAME + 1];
+    ck_assert_ok(tsr__file_open(path, &file));
+    ck_assert_ok(tsr__gguf_find(&file, &value, 1));
+    ck_assert(value.found);
+    ck_assert_ok(tsr__gguf_name_of(&file, &value, name));
+    tsr__file_close(&file);
+    ck_assert_str_eq(name, wanted);
+}
+
 START_TEST(gguf_files_of_one_model)
 {
     tsr_model_config whole, parts;
@@ -579,6 +593,8 @@ START_TEST(gguf_files_of_one_model)
     ck_assert_ok(tsr_model_convert(STORIES "-q8_0mix.gguf", at("whole"), NULL, NULL));
     ck_assert_ok(tsr_model_convert(at(first), at("parts"), NULL, NULL));
     ck_assert_int_gt(compare(at("whole"), at("parts")), 40);
+    ck_assert_ok(tsr_model_convert(at(first), at("joined.gguf"), NULL, NULL));
+    check_name(at("joined.gguf"), "m");
     char third[160];
     snprintf(third, sizeof third, "%s", at("m-00003-of-00003.gguf"));
     refuses(at(first), third, tsr_convert_params(.replace = true), TSR_ERR_INVALID,

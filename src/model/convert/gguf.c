@@ -53,6 +53,20 @@ static tsr_status put_types(const tsr__conversion *c, tsr__gguf_writer *w)
                                      : TSR_OK;
 }
 
+/* Returns the size of name[size] without the ending that the first of several files of a model has,
+ * such as "-00001-of-00003". */
+static size_t without_part(const char *name, size_t size)
+{
+    static const char ending[] = "-00001-of-";
+    const size_t fixed = sizeof ending - 1, digits = 5;
+    if (size <= fixed + digits || memcmp(name + size - digits - fixed, ending, fixed) != 0)
+        return size;
+    for (size_t i = size - digits; i < size; i++)
+        if (name[i] < '0' || name[i] > '9')
+            return size;
+    return size - digits - fixed;
+}
+
 /* Gives the name of the source's file or folder, without its ending, or "model" if that is not a
  * valid name. */
 static void model_name(const tsr__conversion *c, char name[128])
@@ -64,7 +78,7 @@ static void model_name(const tsr__conversion *c, char name[128])
     for (start = end; start > 0 && path[start - 1] != '/';)
         start--;
     if (c->files.gguf && end - start > 5)
-        end -= 5;
+        end = start + without_part(path + start, end - start - 5);
     snprintf(name, 128, "%.*s", end - start < 127 ? (int)(end - start) : 127, path + start);
     if (tsr__name_problem(name, strlen(name)))
         strcpy(name, "model");
