@@ -25,7 +25,7 @@ layout(constant_id = 3) const uint LINE = 64;        // elements from one row of
 layout(constant_id = 4) const uint DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint FORM = 8;         // the alignment of loads
 layout(constant_id = 6) const uint GIVEN = 0;        // TSR_GATHER_…
-layout(constant_id = 7) const uint PAGE_BITS = 32;   // bits of the largest number of a page
+layout(constant_id = 7) const uint PAGE_BITS = 32;   // the number of bits of the largest page number
 
 const uint GROUP = 2;
 const bool EXACT = false;

@@ -98,12 +98,12 @@ void store_four(uint64_t at, vec4 values)
 }
 
 #if !TSR_FINISHES
-// the bytes of a row and of a tile, with four vectors in a row
+// the bytes of a tile's sums in one part: four vectors of a row, and all rows
 const uint PART_ROW = 16 * LANES, PART_BYTES = TM * PART_ROW;
 
-// Adds up the parts of a tile, which the workgroup's subgroups have stored from `tile` on as they
-// were in the lanes, and stores the tile at row0 and col0 of y. Each subgroup does this for some
-// rows.
+// Adds up the parts of a tile and stores the tile at row0 and col0 of y. The workgroup's subgroups
+// have stored the parts from `tile` on, in each row the four sums of a lane side by side. Each
+// subgroup adds up some rows.
 void add_parts(uint64_t tile, uint part, uint row0, uint col0)
 {
     const uint ROUNDS = (TM + SUBGROUPS - 1) / SUBGROUPS;

@@ -24,8 +24,8 @@
 layout(constant_id = 11) const int WIDTH = 4;
 const int UNITS = TM * TN / WIDTH;              // units of a tile
 const int ROUNDS = (UNITS + LANES - 1) / LANES; // in each round, every lane stores one unit
-const int SUMS = ROUNDS * WIDTH * LANES;        // including those that only pad the last vectors
-const int FIRST = 2 * SUMS - 2 * SUMS / LANES;  // the first of the sums of all lanes
+const int SUMS = ROUNDS * WIDTH * LANES;        // the number of sums, including those that only pad the last vectors
+const int FIRST = 2 * SUMS - 2 * SUMS / LANES;  // the index in c of the first sum that has been added up over all lanes
 // PIN uses the sums from index PINNED on. These are one level before FIRST, because pinning the
 // values that are stored does not keep the arithmetic in place. If there is only one vector of
 // sums, PIN must use these sums themselves.
@@ -204,9 +204,9 @@ void main()
                 [[unroll]] for (int j = 0; j < TN; j++)
                     c[sum_of(i, j)] += a * b[j];
             }
-            // A word that starts two bytes earlier has an even element as its upper one. The first
-            // step reads the even elements as the lower ones instead, because there may be no
-            // memory before a line.
+            // Only upper halves of words are used (see WORDS). For elements of even index, a step
+            // therefore reads words that start two bytes earlier. The first step uses the lower
+            // halves of words instead, because there may be no memory before a line.
             const uint64_t a_more = !WORDS ? A_STEP : step == 0 ? 0 : g == 0 ? 2 : 2 * A_STEP - 2;
             const uint64_t b_more = !WORDS ? B_STEP : a_more;
             a0 += a_more, a4 += a_more, a8 += a_more, a12 += a_more;

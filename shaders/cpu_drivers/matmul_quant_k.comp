@@ -24,9 +24,9 @@ void main()
     uint64_t a_at = 0, b_at = 0;
     [[unroll]] for (uint step = 0; step < STEPS; step++) {
         vec4 a[ROWS * TURNS];
-        // For each turn, the sum of the elements of a that each lane has. The levels of a tree that
-        // adds up the lanes follow; at its end, each lane has the sum of the group of which
-        // load_scales() gives it the minimum. Of sixteen lanes, two have a part of that sum each.
+        // The sum, in each lane, of its elements of a for each turn, and then the levels of a tree
+        // that adds up these sums over lanes. At its end, each lane has the sum for the group whose
+        // minimum load_scales() gives it. Of sixteen lanes, two have a part of that sum each.
         float total[ROWS * 2 * TURNS];
         [[unroll]] for (uint i = 0; i < ROWS; i++) {
             [[unroll]] for (uint t = 0; t < TURNS; t++) {

@@ -67,7 +67,8 @@ float[VECTORS] LINES(step)(LINES(t) l, uint k)
     return value;
 }
 
-// Loads the elements of all vectors at four k, from `count` on, one k after another.
+// Loads the elements of all vectors at four k, one k after another. `count` is a loop counter: the
+// first k is count · 4 / FOUR_COUNTS.
 float[4 * VECTORS] LINES(steps)(LINES(t) l, uint count)
 {
     float value[4 * VECTORS];

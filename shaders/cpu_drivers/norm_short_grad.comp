@@ -30,7 +30,7 @@ layout(constant_id = 6) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 7) const uint DY_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint WEIGHT_DTYPE = TSR_DT_F32; // 0: none
 layout(constant_id = 9) const uint ADDED_DTYPE = 0;           // the dtype of the gradient that is added to dx; 0: none
-layout(constant_id = 10) const uint DX_FORM = 8;              // the alignment of vectors, in bytes
+layout(constant_id = 10) const uint DX_FORM = 8;              // the alignment of the vectors of an operand, in bytes
 layout(constant_id = 11) const uint X_FORM = 8;
 layout(constant_id = 12) const uint DY_FORM = 8;
 layout(constant_id = 13) const uint WEIGHT_FORM = 8;
@@ -42,7 +42,7 @@ const uint GROUP = TSR_VECTOR_BYTES / 4; // elements of a vector
 
 #include "cpu_drivers/norm_short.glsl"
 
-// The sums of the rows so far, and the rows of dx.
+// The sums of the subgroup's rows so far for dweight and dbias, and its rows of dx.
 vec2 dweight[UNITS], dbias[UNITS];
 uvec2 dx[ROWS * UNITS], pinned;
 
@@ -118,8 +118,7 @@ void compute_row(uint number, uint r)
     }
 }
 
-// Stores the sums of a subgroup's rows for dweight or dbias. Their place is behind the sums of all
-// workgroups.
+// Stores the sums of a subgroup's rows for dweight or dbias, after the sums of all workgroups.
 void store_own(uint64_t sums, uint number, vec2 own[UNITS])
 {
     uint64_t at = sums + p.parts_bytes + uint64_t(number) * p.sums_row + gl_SubgroupInvocationID * TSR_VECTOR_BYTES;

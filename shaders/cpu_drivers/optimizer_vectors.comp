@@ -65,8 +65,8 @@ void main()
     uint blocks = (p.vectors + BLOCK - 1) / BLOCK;
     uint start = min(number, blocks - 1) * BLOCK;
     uint first = min(start, p.vectors - BLOCK);
-    // If there is no scale in memory, these loads read elements of the gradient, which are not
-    // used.
+    // If there is no scale in memory, these loads read elements of the gradient instead, and
+    // nothing uses the values.
     bool in_memory = p.scale != 0;
     uint64_t scale_at = in_memory ? p.scale : p.base[TSR_OPT_GRADIENT];
     float factor = Float(scale_at + 4 * TSR_SCALE_FACTOR).v, takes = Float(scale_at + 4 * TSR_SCALE_STEPS).v;

@@ -9,8 +9,8 @@ const bool Q4 = FORMAT == TSR_QUANT_ROWS_Q4_K;
 const bool Q5 = FORMAT == TSR_QUANT_ROWS_Q5_K;
 const bool Q6 = FORMAT == TSR_QUANT_ROWS_Q6_K;
 const uint BLOCK_BYTES = Q4 ? 144 : Q5 ? 176 : 210;
-const uint LOW_AT = Q4 ? 16 : Q5 ? 48 : 0; // four bits of each number, two groups to 32 bytes
-const uint HIGH_AT = Q5 ? 16 : 128;        // the other bits
+const uint LOW_AT = Q4 ? 16 : Q5 ? 48 : 0; // where the lower four bits of the numbers are; 32 bytes contain those of two groups
+const uint HIGH_AT = Q5 ? 16 : 128;        // where the other bits are
 const uint GROUPS = 8;
 
 const bool WIDE = LANES == 16;

@@ -27,7 +27,7 @@ layout(constant_id = 6) const uint FORMAT = TSR_QUANT_ROWS_Q8_0;
 layout(constant_id = 7) const uint MODE = 0; // TSR_MM_…, the epilogue
 layout(constant_id = 8) const uint TILES = 1; // the number of tiles of a workgroup, each computed by one subgroup
 
-const uint PARTS = WORKGROUP / LANES / TILES; // 1 if there are several tiles
+const uint PARTS = WORKGROUP / LANES / TILES; // 1 if a workgroup computes several tiles
 // The last vector of sums is complete: sums past ROWS · TN are copies of other sums, and nothing
 // stores them.
 const uint SUMS = ROWS * TN < LANES ? LANES : ROWS * TN;

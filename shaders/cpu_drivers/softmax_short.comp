@@ -26,7 +26,7 @@ layout(constant_id = 3) const uint FUNCTION = TSR_SOFTMAX;
 layout(constant_id = 4) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint B_DTYPE = TSR_DT_F32;
-layout(constant_id = 7) const uint Y_FORM = 8; // the alignment of vectors, in bytes
+layout(constant_id = 7) const uint Y_FORM = 8; // the alignment of the vectors of an operand, in bytes
 layout(constant_id = 8) const uint A_FORM = 8;
 layout(constant_id = 9) const uint B_FORM = 8;
 

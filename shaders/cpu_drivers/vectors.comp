@@ -54,7 +54,7 @@ float apply(float a, float b, float c)
     if (FUNCTION == TSR_VECTORS_CONVERT)
         return a;
     vec2 numbers = uintBitsToFloat(words_of(p.c));
-    // `zero` may be a constant, because CPU drivers fuse nothing
+    // the last argument, `zero` (rounded.glsl), may be a constant, because CPU drivers fuse nothing
     return tsr_function(a, b, c, numbers.x, numbers.y, 0u);
 }
 

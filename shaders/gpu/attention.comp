@@ -17,9 +17,9 @@
 #include "include/attention.glsl"
 #include "include/elements.glsl"
 
-layout(constant_id = 0) const uint THREADS = 128; // 4 · BX. Invocations form a grid that is 16 wide; each has 4 rows
+layout(constant_id = 0) const uint THREADS = 128; // 4 · BX; the invocations form a grid that is 16 wide, and each has 4 rows
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint TN = 2;     // scores that an invocation has in a row
+layout(constant_id = 1) const uint TN = 2;     // the number of scores in a row that an invocation has
 layout(constant_id = 2) const uint CHUNKS = 2; // a row has this many times 64 columns
 layout(constant_id = 3) const uint KIND = TSR_ATTENTION_FORWARD;
 layout(constant_id = 4) const uint Q_DTYPE = TSR_DT_F32;
@@ -53,12 +53,12 @@ shared float row_parts[2 * THREADS]; // partial results of the four invocations 
 shared float row_factor[BX];
 shared float query_delta[BX > BY ? BX : BY];
 
-// Numbers of trips of loops that may stay loops.
+// The numbers of iterations of loops, which the compiler does not know if ROLLED is 1.
 uint quad_trips() { return ROLLED != 0u ? p.quads : QUADS; }
 uint chunk_trips() { return ROLLED != 0u ? p.quads / QUADS * CHUNKS : CHUNKS; }
 
-// The column of this invocation in the grid of invocations, and its row, which is the number of its
-// first row of the block divided by 4.
+// The column and the row of this invocation in the grid of invocations. Its rows in the block begin
+// with number 4 · tile_y.
 uint tile_x, tile_y;
 uint batch;
 attention_sequence sequence;
@@ -199,7 +199,8 @@ void add_rows(rows_of other, uint dtype, int first, int end)
     }
 }
 
-// In the softmax, four invocations share a row of p_tile, and each takes every fourth column.
+// In the softmax, each row of p_tile is shared by four invocations, each of which has every fourth
+// column.
 const uint SHARERS = 4;
 float row_largest, row_sum;
 

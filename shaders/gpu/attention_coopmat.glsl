@@ -42,8 +42,8 @@ layout(constant_id = 14) const uint PAGED = 0;
 const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
 const bool OWNS_KEYS = KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DV || KIND == TSR_ATTENTION_DKV;
 // The products that a step needs besides the scores. HAS_DP: dp = dy·v. SUMS_FIRST: the sum of ds
-// times the rows of the first of the other operands. SUMS_SECOND: the sum of p times the rows of
-// the second one.
+// times rows of k (or q, if the own rows are keys), which are the first operand of the other rows.
+// SUMS_SECOND: the sum of p times rows of v (or dy), their second operand.
 const bool SUMS_FIRST = KIND == TSR_ATTENTION_DQ || KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DKV;
 const bool SUMS_SECOND = KIND == TSR_ATTENTION_FORWARD || KIND == TSR_ATTENTION_DV || KIND == TSR_ATTENTION_DKV;
 const bool HAS_DP = SUMS_FIRST || KIND == TSR_ATTENTION_DELTA;
@@ -66,8 +66,8 @@ const uint UNIT = 8;
 const uint PAD = 8;
 const uint PITCH = (WIDTH + PAD) / UNIT; // units from row to row in a tile of an operand's rows
 const uint SUM_PITCH = (ALONG_K != 0 ? BY + PAD : WIDTH + PAD) / UNIT;
-// Where tiles begin in shared memory: that of the second operand, and the transposed tiles of both
-// operands.
+// Where tiles begin in shared memory: the tile of the second operand, and the transposed tiles of
+// both operands.
 const uint SECOND = BY * PITCH;
 const bool KEEPS_SECOND = HAS_DP || ALONG_K == 0;
 const uint FIRST_LINES = SECOND + (KEEPS_SECOND ? BY * PITCH : 0);
@@ -99,8 +99,8 @@ uint batch;
 attention_sequence sequence;
 #include "include/attention_rows.glsl"
 
-// The row and the column of each element that this invocation has of a fragment of sums, and where the
-// element of the subgroup's first fragment is in p_tile.
+// For each element of a fragment of sums that this invocation has: its row, its column, and its place in p_tile if the fragment is the
+// subgroup's first: number element_inside of the ELEMENT4 at index element_at.
 uint element_row[COUNT], element_column[COUNT], element_at[COUNT], element_inside[COUNT];
 
 #define SUMS coopmat<float, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>
@@ -322,7 +322,7 @@ uvec2 own_place(uint n)
         }                                                                                          \
     }
 
-// result[to …] += p_tile · tile. p_tile must have been written since the last call.
+// result[to …] += p_tile · tile. p_tile must have been written since the last such call.
 #define ADD_PRODUCTS(to, tile_begin)                                                               \
     {                                                                                              \
         subgroupBarrier();                                                                         \
@@ -354,7 +354,7 @@ void set_p(uint block, uint j, uint c, ELEMENT value)
 
 // Scores ------------------------------------------------------------------------------------------
 
-// Returns an unsigned integer; these integers are in the order of the numbers.
+// Converts a float to an unsigned integer. The integers have the same order as the floats.
 uint ordered(float x)
 {
     uint bits = floatBitsToUint(x);
@@ -366,8 +366,8 @@ float number_of(uint order)
     return uintBitsToFloat((order & 0x80000000u) != 0 ? order & 0x7fffffffu : ~order);
 }
 
-// Raises the maxima of the rows to those of their scores times `unit` if `rises`, and scales the rows'
-// results accordingly. The barriers are not conditional, because lavapipe makes all subgroups wait at each.
+// If `rises`, sets the maxima of the own rows to those of their scores times `unit`, and scales the rows' results accordingly. The barriers
+// are not conditional, because lavapipe makes all subgroups wait at each.
 void raise(bool rises, float unit)
 {
     uint begin = gl_SubgroupID * ROWS;
@@ -397,8 +397,7 @@ void raise(bool rises, float unit)
         }
 }
 
-// Whether every own row of this subgroup, which are rows `row` … row + ROWS − 1, sees, or is seen by,
-// all other rows from `other` on.
+// True if each of the subgroup's own rows, `row` … row + ROWS − 1, sees, or is seen by, each of the BY other rows from `other` on.
 bool all_seen(int row, int other)
 {
     int query = OWNS_KEYS ? other : row, key = OWNS_KEYS ? row : other;
@@ -410,9 +409,10 @@ bool all_seen(int row, int other)
 }
 
 // Turns the products into scores, which are -inf if a query does not see a key. Returns the factor
-// by which they must still be multiplied: most blocks are seen completely, and their scores need no
-// work of their own. For gradients, dp becomes the derivative by the score before the cap, without
-// the factor p. `row` and `other` are the first row and column of the fragments.
+// by which the caller must still multiply the scores. It is not 1 if all queries see all keys and
+// there is neither a mask nor a cap. The products are then left unchanged, which saves time in most
+// blocks. For gradients, dp becomes the derivative by the score before the cap, without the factor
+// p. `row` and `other` are the first row and column of the fragments.
 float make_scores(int row, int other, uvec2 mask)
 {
     const bool plain = MASK_DTYPE == 0 && CAPPED == 0 && all_seen(row, other);

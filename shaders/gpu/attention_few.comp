@@ -1,7 +1,7 @@
 // Attention of few queries per key, forward: a workgroup computes up to ROWS queries that read one kv head, from one part of the keys. If
 // there are several parts, attention_merge.comp merges their results. An invocation multiplies the queries with one key, and then adds up
-// four columns of the values of every n-th key. A part has few workgroups, which wait for memory most of the time: loads are made AHEAD at a
-// time, and the first values are loaded before the softmax.
+// four columns of the values of every SLICES-th key. There are few workgroups, and they wait for memory most of the time. Therefore loads
+// are issued AHEAD at a time, and the first values are loaded before the softmax.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/attention.glsl"
@@ -9,7 +9,7 @@
 layout(constant_id = 0) const uint THREADS = 128;
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ROWS = 8;   // divides THREADS / 4
-layout(constant_id = 2) const uint QUADS = 16; // columns divided by 4, as a power of two
+layout(constant_id = 2) const uint QUADS = 16; // head_dim / 4, rounded up to a power of two
 layout(constant_id = 3) const uint Q_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint K_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint V_DTYPE = TSR_DT_F32;
@@ -32,9 +32,9 @@ shared vec4 q_tile[ROWS * QUADS];
 shared float p_tile[ROWS * THREADS];
 shared float parts[2 * THREADS];
 shared float row_factor[ROWS];
-shared uvec4 scratch[THREADS]; // first the addresses of a block's rows of v, at the end the sums of slices
+shared uvec4 scratch[THREADS]; // first the addresses of a block's rows of v, at the end the results of the slices
 
-// Returns `n`, the number of trips of a loop that may stay a loop.
+// Returns n, the number of iterations of a loop. The compiler does not know it if ROLLED is 1.
 uint trips_of(uint n) { return ROLLED != 0u ? min(n, p.quads) : n; }
 
 uint batch;
@@ -88,7 +88,8 @@ void main()
     attention_keys(sequence, 0, int(CALL.q_len) - 1, first, end);
     first = max(first, int(part * p.part_keys));
     end = min(end, int(min((part + 1u) * p.part_keys, CALL.kv_len)));
-    // This invocation shares a row in the softmax; its query is the same all the time.
+    // In the softmax, several invocations share a row. This invocation has the same query in all
+    // blocks.
     uint row = thread / SHARERS, sharer = thread % SHARERS;
     find_query(first_reader, min(first_query + row, queries - 1u), head, query);
     uvec2 mask = attention_head(CALL.mask, batch, head);

@@ -26,15 +26,17 @@ const uint CHUNK = SCAN > 0u ? SCAN * WORKGROUP : 32u; // a multiple of 32
 const uint WORDS = CHUNK / 32u;
 const uint LOOKS = SCAN > 0u ? SCAN : 1u; // the indices of an invocation in a chunk
 
-shared uint ours[WORDS];   // a bit for each index: whether it is in the bucket
+shared uint ours[WORDS];   // for each index of the chunk a bit that says whether the index is in the bucket
 shared uint before[WORDS]; // the number of bits set in earlier words
 shared uint ours_count;    // the number of bits set in all words
-// The indices of the bucket in a chunk, or as many of them as fit. There are usually few.
+// The indices of the bucket in a chunk, or as many of them as fit in the list. There are usually
+// few.
 const uint LISTED = SCAN > 0u ? 256u : 1u;
 shared uint positions[LISTED]; // rows of the table
 shared uint rows[LISTED];      // rows of y
 
-// The row of the table for row `row` of y. It is at least p.here if there is none.
+// Returns the row of the table that row `row` of y is added to; at least p.here if it is not in the
+// table.
 uint position_of(uint row)
 {
     // Differences that wrap are larger than any number of rows.
@@ -70,7 +72,7 @@ vec4 sum_of(vec4 a, vec4 b)
     return sum;
 }
 
-// Returns the sum, rounded to the table's dtype.
+// Returns the sum, rounded to the table's dtype, in which sums are kept.
 vec4 kept_sum(vec4 a, vec4 b)
 {
     vec4 sum = sum_of(a, b);
@@ -163,7 +165,7 @@ void scan(uint begin, out uint position[LOOKS])
     barrier();
 }
 
-// Lists the marked indices from number `from` on, as many as fit.
+// Lists the marked indices from the marked index number `from` on, as many as fit.
 void list(uint begin, uint from, uint position[LOOKS])
 {
     uint self = gl_LocalInvocationID.x;

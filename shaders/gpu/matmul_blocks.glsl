@@ -18,7 +18,7 @@ layout(constant_id = 10) const uint GATED = 0u;
 
 const uint OWN = GATED != 0u ? COLS / 2u : COLS; // columns of y
 const uint QUADS = 8u;                           // groups of four elements in a block
-const uint PITCH = QUADS + 1u; // neighbouring invocations read neighbouring banks of shared memory
+const uint PITCH = QUADS + 1u; // odd, so that neighbouring invocations read different banks of shared memory
 const uint WORDS = QUANT_BYTES / 4u;            // words of a block, without its scale
 const uint FIRST = (QUANT_LOW_AT - 2u) / 4u;    // the first word of the low plane
 const uint LOADS = WORDS + 1u;
@@ -43,7 +43,7 @@ uint bytes_of(uint low, uint high, uint unit, uint part)
     uint bytes = low;
     if (QUANT_LOW_BITS == 4u)
         bytes = (low >> (4u * part)) & 0x0f0f0f0fu;
-    // The product has four bits in the lowest bits of four bytes.
+    // The product has the four bits in the lowest bits of its four bytes.
     if (QUANT_HIGH != 0u)
         bytes |= ((((high >> quant_element(unit, part)) & 15u) * 0x00204081u) & 0x01010101u) << QUANT_LOW_BITS;
     return bytes;
@@ -132,8 +132,8 @@ float dot_block(row_block row, uint words[WORDS])
 
 #endif
 
-// Adds the products of a block with the rows of a. `loaded` has the block's words from the last multiple of 4 bytes on; `odd` says
-// that this is 2 bytes before the block.
+// Adds the products of a block with the rows of a. `loaded` has the words from the last multiple of 4 bytes on that is not after the
+// block's start; `odd` is true if the block starts 2 bytes after that multiple.
 void add_block(uint j, uint loaded[LOADS], bool odd, row_block rows[ROWS])
 {
     uint words[WORDS];

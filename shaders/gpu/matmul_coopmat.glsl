@@ -30,7 +30,7 @@ layout(constant_id = 5) const uint BK = 32;
 layout(constant_id = 6) const uint FM = 16; // FM × FN × FK: a shape of fragments that the device supports
 layout(constant_id = 7) const uint FN = 16;
 layout(constant_id = 8) const uint FK = 16;
-layout(constant_id = 9) const uint STAGED = 1; // fragments of a subgroup that are stored together
+layout(constant_id = 9) const uint STAGED = 1; // the number of fragments that a subgroup stores together
 // The number of buffers for tiles. With two, the tiles of a step are stored while invocations still
 // read those of the previous step.
 layout(constant_id = 12) const uint BUFFERS = 1;

@@ -4,8 +4,9 @@
 // divides the matrices among the subgroups.
 //
 // The including file defines ELEMENT, the type of an element, and DTYPE. Rows of a and columns of b
-// are called lines. Either they are contiguous, or neighbouring lines are neighbours in memory. The
-// matrices start at multiples of 16 bytes, and so does every line, or every k.
+// are called lines. Either the elements of a line are contiguous, or the elements of all lines at one
+// k are. The matrices start at multiples of 16 bytes, and so does every line or, in the second case,
+// every k.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_NV_cooperative_matrix2 : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -24,7 +25,7 @@ layout(constant_id = 3) const uint BK = 32;
 layout(constant_id = 4) const uint STEPS = 1; // the number of steps that the main loop unrolls
 layout(constant_id = 5) const uint A_LOAD = TSR_MM_LOAD_VEC8_K; // or TSR_MM_LOAD_VEC8_LINE
 layout(constant_id = 6) const uint B_LOAD = TSR_MM_LOAD_VEC8_K;
-// 1: y is contiguous along rows, and each row starts at a multiple of 16 bytes.
+// 1: the elements of a row of y are contiguous, and each row starts at a multiple of 16 bytes.
 layout(constant_id = 8) const uint Y_ALIGNED = 0;
 
 const bool Y_F32 = ((MODE >> TSR_MM_Y_DTYPE_SHIFT) & TSR_MM_FIELD_MASK) == TSR_DT_F32;
@@ -45,7 +46,8 @@ layout(buffer_reference, std430, buffer_reference_align = 16) buffer mm_sums {
 #define RESULTS coopmat<ELEMENT, gl_ScopeWorkgroup, BM, BN, gl_MatrixUseAccumulator>
 #define CLAMPED gl_CooperativeMatrixClampModeConstantNV
 
-// Adds the products of the BK values of k from `k` on. The layouts are those of all values of k.
+// Adds the products of BK values of k, from `k` on. The layouts describe the operands for all
+// values of k.
 #define ADD_STEP(a_layout, b_layout, k)                                                            \
     {                                                                                              \
         MATRIX_A step_a;                                                                           \
@@ -86,7 +88,7 @@ void main()
     if (group >= mm_tiles(BM, BN))
         return;
     uvec2 corner = mm_tile_at(group, BM, BN);
-    uvec2 size = uvec2(p.m, p.n) - corner; // the rows and columns from the tile's first element to the end of y
+    uvec2 size = uvec2(p.m, p.n) - corner; // the number of rows and columns from the tile's first element to the end of y
     uint k_begin = mm_split() * p.k_chunk;
     uint k_count = min(p.k_chunk, p.k - k_begin);
     mm_elements a = mm_elements(mm_at(mm_at(mm_a_matrix(DTYPE), corner.x, p.a_row, DTYPE), k_begin, p.a_k, DTYPE));

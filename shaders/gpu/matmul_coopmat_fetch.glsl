@@ -41,7 +41,8 @@ const uint FETCH(width) = LOAD == TSR_MM_LOAD_VEC8_K || LOAD == TSR_MM_LOAD_VEC8
 
 #include "gpu/matmul_coopmat_transpose.glsl"
 
-// `lines` is the number of lines from the tile's first one to the end of the matrix.
+// Computes the offsets of this invocation's eights. `lines` is the number of lines from the tile's
+// first one to the end of the matrix.
 void FETCH(prepare)(uint lines)
 {
     if (TRANSPOSES) {

@@ -1,6 +1,7 @@
 // Matrix product of a few rows and a matrix in blocks, y = a · bᵀ with b [n,k], which is read once.
 // A workgroup computes COLS columns. Its invocations are placed along k, each at one unit of a
-// block at a time, and their sums are added up in a fixed tree. GATED is as in matmul_vector_k.comp.
+// block (include/quant.glsl) at a time, and their sums are added up in a fixed tree. GATED is as in
+// matmul_vector_k.comp.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/matmul_gated.glsl"

@@ -126,7 +126,8 @@ void load(uvec2 a, uvec2 b, uint a_lines, uint b_lines, uint k, uint k_count)
     }
 }
 
-// Stores the sums from registers. Neighbouring invocations have neighbouring runs of columns.
+// Stores the sums directly from registers. Neighbouring invocations have neighbouring runs of
+// columns.
 void store_vectors(uint row0, uint col0, uint x, uint y)
 {
     mm_block block = mm_block_at(row0, col0);

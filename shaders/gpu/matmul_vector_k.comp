@@ -18,8 +18,8 @@ layout(constant_id = 6) const uint GATED = 0;
 
 const uint OWN = GATED != 0 ? COLS / 2 : COLS; // columns of y
 
-// The number of vectors of four k that an invocation loads at a time; they are THREADS vectors
-// apart. It is as large as registers allow, because memory bandwidth limits this kernel.
+// The number of vectors of four values of k that an invocation loads at a time; they are THREADS
+// vectors apart. It is as large as registers allow, because memory bandwidth limits this kernel.
 const uint AHEAD = ROWS > 2 ? 1 : B_DTYPE == TSR_DT_F32 ? 2 : 4;
 
 shared float tree[ROWS * COLS * THREADS];

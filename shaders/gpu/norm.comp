@@ -1,6 +1,6 @@
-// y = (x − mean) / √(variance + epsilon) · weight + bias, or the same without the mean. For the
-// gradients, the kernel computes only the statistics of the rows. A thread group computes one row.
-// The first loop computes the mean, the second the rounding error of the mean and the variance
+// y = (x − mean) / √(variance + epsilon) · weight + bias, or for RMS the same without the mean. For
+// the gradients, the kernel computes only the statistics of the rows. A thread group computes one
+// row. The first loop computes the mean, the second the rounding error of the mean and the variance
 // about it, and the third the result. An element belongs to the same invocation in all loops, so
 // that y may be x. A row that is divided into segments needs a phase for each loop. A row that fits
 // into registers is loaded once.
@@ -45,14 +45,15 @@ void hold(row_part own, uvec2 x)
         kept[h] = load(x, held_within(held_first(own, h)), 0.0);
 }
 
-// Returns four of the elements in registers, each minus `shift`; 0 for elements past the end.
+// Returns group number h of the elements in registers, each minus `shift`; 0 for elements past the
+// end.
 vec4 held_minus(row_part own, uint h, float shift)
 {
     precise vec4 value = kept[h] - shift;
     return mix(vec4(0.0), value, held_there(held_first(own, h), FORM));
 }
 
-// The mean, rounded. The sum is over differences from the first element.
+// The mean, rounded to a float. The sum is over differences from the first element.
 float rough_mean(row_part own, uvec2 x)
 {
     // In the last phase, other workgroups may already have written the first element.

@@ -1,5 +1,5 @@
-// Packs numbers in blocks of 8 bits. An invocation packs two blocks, because only every second one
-// starts at a word.
+// Packs numbers into blocks of 8-bit integers (src/gpu/quant/pack.h). An invocation packs two
+// blocks, because only every second block starts at a multiple of 4 bytes.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/divide.glsl"
@@ -18,8 +18,8 @@ layout(push_constant) uniform Push {
 
 const uint VECTORS = TSR_PACK_BLOCK / 4u;
 
-// The exponent of the factor, a power of two that brings the largest element near the largest that
-// a block can hold, because its scale is f16.
+// Returns the exponent of the factor, a power of two. The packed numbers are divided by it: this
+// brings the largest of them near the largest number that a block can hold, whose scale is an f16.
 int factor_exponent(uint largest)
 {
     return largest == 0u ? 0 : max(int(largest >> 23) - 126 - TSR_PACK_LOG2_LARGEST, -126);

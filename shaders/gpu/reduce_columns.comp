@@ -6,8 +6,8 @@
 #extension GL_GOOGLE_include_directive : require
 #include "include/reduce.glsl"
 
-// 4, 8, 16 or 32. More invocations occupy more of a GPU if there are few columns. A chunk has at
-// least so many rows, except the last one.
+// 4, 8, 16 or 32. More invocations occupy more of a GPU if there are few columns. Every chunk
+// except the last has at least THREADS rows.
 layout(constant_id = 4) const uint THREADS = 4;
 layout(constant_id = 5) const uint CHUNKS = 1; // 1, 2 or 4; chunks that do not exist have no rows
 // TSR_ROW_ALIGNED4: each four columns start at a multiple of their size; TSR_ROW_DENSE4: of 4 bytes.

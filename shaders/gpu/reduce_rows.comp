@@ -17,7 +17,7 @@ const uint GROUPS = WORKGROUP / THREADS;
 shared vec4 parts[WORKGROUP];
 shared float totals[GROUPS];
 
-// The result of the row whose chunks start at group number `first`.
+// Returns the result of the row whose first chunk belongs to group number `first` of the workgroup.
 float combine_chunks(uint first)
 {
     vec4 sums[8];

@@ -12,7 +12,7 @@ layout(constant_id = 2) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint Y_FORM = TSR_ROPE_FORM_VECTORS;
 layout(constant_id = 4) const uint X_FORM = TSR_ROPE_FORM_VECTORS;
 layout(constant_id = 5) const uint ADJACENT = 0u; // 1: the components of a pair are neighbours
-layout(constant_id = 6) const uint BACK = 0u;     // 1: rotate in the opposite direction
+layout(constant_id = 6) const uint BACK = 0u;     // 1: rotates in the opposite direction, for gradients
 layout(constant_id = 7) const uint REPEAT = 0u;   // 1: see `repeats` in params/rope.h
 
 layout(push_constant, std430) uniform Push {

@@ -24,7 +24,8 @@ void main()
     if (first >= p.count)
         return;
     uint block = first / TSR_PACK_BLOCK, unit = first % TSR_PACK_BLOCK / 4u;
-    // The second block of a pair starts in the middle of a word, the last one of the first block.
+    // The second block of a pair starts in the middle of a word, whose first half belongs to the
+    // first block.
     bool odd = (block & 1u) != 0u;
     uvec2 x = tsr_at_mul(p.x, block / 2u, TSR_PACK_PAIR_WORDS * 4u), factor = tsr_next(p.x, p.factor);
     x = tsr_at(x, odd ? BLOCK_WORDS * 4u : 0u);

@@ -1,4 +1,4 @@
-// The comparisons of argmax. A pair is (key, index).
+// The comparisons of argmax. A pair is (key, index); a key is an integer that represents a float.
 #ifndef TSR_ARGMAX_GLSL
 #define TSR_ARGMAX_GLSL
 

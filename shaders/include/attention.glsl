@@ -99,7 +99,7 @@ bool attention_sees(attention_sequence s, int i, int j)
     return sees;
 }
 
-// The page of the cache that contains key j of a sequence.
+// Returns the number of the page that contains key j of a sequence.
 uint attention_page(uint batch, uint j)
 {
     uvec2 entry = tsr_at_stride(tsr_at_stride(CALL.pages, batch, CALL.pages_batch), j / CALL.page_len, CALL.pages_row);

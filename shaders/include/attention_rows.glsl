@@ -22,7 +22,7 @@ rows_of cache_rows_at(tsr_attention_operand x, uint head)
     return rows_of(tsr_at_stride(x.at, head, x.head), x.row, x.column, x.batch, true);
 }
 
-// The page of the cache that has a row.
+// Returns the number of the page that contains a row.
 uint page_of(rows_of x, uint row)
 {
     return x.paged ? attention_page(batch, row) : 0u;

@@ -77,9 +77,9 @@ uvec2 tsr_saturate_i64(uvec2 value, uint dtype)
 }
 
 // Converts a 64-bit integer to f32 bits. If `round` is set, the value is rounded to nearest even.
-// Otherwise the caller rounds the result to a 16-bit float. The lowest bit of the result is then
-// set if any dropped bit was set, so that the caller's rounding takes the dropped bits into
-// account.
+// Otherwise it is truncated, for a caller that rounds the result to a 16-bit float: the lowest bit
+// of the result is then set if any dropped bit was set, so that the caller's rounding takes the
+// dropped bits into account.
 uint tsr_f32_from_i64(uvec2 value, bool round)
 {
     uint sign = value.y & 0x80000000u;

@@ -1,13 +1,14 @@
-// Division of floats that are not negative, rounded to the nearest float and to even between two of
-// them, as the host's. Vulkan lets a device's own division be off by 2.5 units in the last place,
-// and lets it take subnormal numbers for 0. Numbers are the bits of f32.
+// Division of floats that are not negative, rounded to the nearest float, and to even if two are
+// equally near, as the host rounds it. Vulkan lets a device's own division be off by 2.5 units in
+// the last place, and lets it treat subnormal numbers as 0. All numbers are passed as the bits of
+// an f32.
 #ifndef TSR_DIVIDE_GLSL
 #define TSR_DIVIDE_GLSL
 
 #extension GL_EXT_control_flow_attributes : require
 
-// The largest error of the quotient, in units, that can be corrected. The device's division and the
-// conversion to a whole number have an error of up to 3; 1 is in reserve.
+// The largest error of the quotient, in units of its last place, that can be corrected. The
+// device's division and the conversion to a whole number have an error of up to 3; 1 is in reserve.
 const int TSR_DIVIDE_STEPS = 4;
 
 // Splits a number into m · 2^(exponent − 150), where m is at least 2^23 and below 2^24. Returns m.
@@ -36,7 +37,7 @@ uint tsr_divide_wrong(uint a, uint b, int wrong)
     // The whole part of x · 2^shift / y has 24 bits.
     uint shift = x < y ? 24u : 23u;
     uint quotient = uint(int(float(x) / float(y) * float(1u << shift)) + wrong);
-    // The remainder is a few times y at most, so that its lowest 32 bits are all of it.
+    // The remainder is at most a few times y, so its lowest 32 bits contain all of it.
     int rest = int((x << shift) - quotient * y);
     [[unroll]] for (int i = 0; i < TSR_DIVIDE_STEPS; i++) {
         int below = rest >> 31; // all bits are set if the remainder is negative

@@ -1,6 +1,6 @@
 // Loads and stores of elements of any size as raw bits, one at a time or four neighbours at once.
 // `size` is a specialization constant: 1, 2, 4 or 8 bytes. An element's bits are a uvec2, low word
-// first; bits that a smaller element does not have are 0.
+// first; the bits above those of a smaller element are 0.
 #ifndef TSR_ELEMENTS_GLSL
 #define TSR_ELEMENTS_GLSL
 
@@ -89,8 +89,8 @@ void tsr_store_bits4(uvec2 base, uint i, uint size, uvec2 bits[4])
 }
 
 // Stores the first `count` of four neighbouring elements, at any alignment. No other invocation may
-// store to these elements. In the packed variant, elements that fill a complete word are stored
-// without atomics; only the ends of a run need atomics.
+// store to these elements. In the variant without 16-bit storage (tessera.glsl), elements that fill
+// a complete word are stored without atomics; only the ends of a run need atomics.
 void tsr_store_run(uvec2 base, uint i, uint size, uint count, uvec2 bits[4])
 {
 #if !TSR_STORAGE16

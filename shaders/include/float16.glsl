@@ -12,8 +12,8 @@ uint tsr_f16_from_f32(float value)
     uint magnitude = bits & 0x7fffffffu;
     uint normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
     normal = min(normal, 0x7c00u); // 65520 and above round to infinity
-    // Results below 2^-14 are multiples of 2^-24, which is the distance between numbers from 0.5
-    // on.
+    // Results below 2^-14 must be multiples of 2^-24. That is the distance between neighbouring f32
+    // numbers from 0.5 to 1, so adding 0.5 rounds to such a multiple.
     precise float rounded = uintBitsToFloat(magnitude) + 0.5;
     uint subnormal = floatBitsToUint(rounded) - 0x3f000000u;
     uint result = mix(normal, subnormal, magnitude < 0x38800000u);
@@ -21,7 +21,7 @@ uint tsr_f16_from_f32(float value)
     return ((bits >> 16) & 0x8000u) | result;
 }
 
-// Four at a time, without a loop, because the optimizer that unrolls loops drops `precise`.
+// Converts four numbers, without a loop, because the optimizer that unrolls loops drops `precise`.
 uvec4 tsr_f16_from_f32(vec4 value)
 {
     return uvec4(tsr_f16_from_f32(value.x), tsr_f16_from_f32(value.y), tsr_f16_from_f32(value.z),

@@ -129,7 +129,7 @@ float tsr_share(bool is_other, bool is_equal, float dy)
     return mix(mix(dy, half_of_it, is_equal), 0.0, is_other);
 }
 
-// `zero` is as in tsr_rounded().
+// Computes the function. `zero` is the argument that tsr_rounded() needs.
 float tsr_function(float a, float b, float c, float alpha, float beta, uint zero)
 {
     float complement;

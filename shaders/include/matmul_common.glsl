@@ -108,7 +108,7 @@ uvec2 mm_b_matrix(uint dtype)
     return mm_at(mm_at(p.b, mm_outer(), p.b_outer, dtype), mm_inner(), p.b_inner, dtype);
 }
 
-// The addresses of the first element of a block in y and in the bias. Inside a block, 32-bit
+// The addresses of y and of the bias for the first element of a block of y. Inside a block, 32-bit
 // offsets suffice.
 struct mm_block
 {

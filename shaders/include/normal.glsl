@@ -47,7 +47,7 @@ float tsr_normal_from_word(uint word, bool select, uint zero)
     uint t = 2u * below + 1u;
     int octave = findMSB(t);
     uint distance = (2u << octave) - t; // the distance to the next octave; in the last one, 2^32 − t by overflow
-    int excess = findMSB(distance) - 23; // bits that a float has no room for; they are rounded away
+    int excess = findMSB(distance) - 23; // the number of bits for which a float has no room; they are rounded away
     if (excess > 0) {
         distance += (1u << excess) >> 1;
         distance &= ~((1u << excess) - 1u);

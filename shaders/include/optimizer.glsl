@@ -23,8 +23,8 @@ uint tsr_opt_at(uint operand)
     return tsr_opt_row * p.row_stride[operand] + tsr_opt_column * p.column_stride[operand];
 }
 
-// Finds the element of this invocation, and the gradient's factor. Returns false past the end and if
-// the step must change nothing.
+// Finds the element of this invocation, and the gradient's factor. Returns false if there is no
+// such element, or if the step must change nothing.
 bool tsr_opt_begin()
 {
     uint e = tsr_flat_invocation();

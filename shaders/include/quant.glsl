@@ -1,6 +1,6 @@
 // Reads blocks of quantised elements. The format is in specialization constants (params/quant.h),
 // so the driver removes all code that other formats need. src/quant/ does the same on the host, and
-// the results have the same bits.
+// the results have the same bits. src/quant/format.h explains planes, runs and levels.
 //
 // The unit in which shaders read is four neighbouring bytes of the low plane. It contains 4 · PARTS
 // elements: four neighbours in each of PARTS runs.
@@ -53,7 +53,7 @@ uint quant_low(uvec2 block, uint unit)
                        (QUANT_LOW_AT | QUANT_BYTES) % 4u == 0u);
 }
 
-// The first element of part `part` of a unit.
+// The index in the block of the first of the elements that are part `part` of a unit.
 uint quant_element(uint unit, uint part)
 {
     uint group = 4u * unit / QUANT_LOW_RUN, lane = 4u * unit % QUANT_LOW_RUN;
@@ -65,13 +65,13 @@ uvec4 quant_bytes(uint word)
     return (uvec4(word) >> uvec4(0u, 8u, 16u, 24u)) & 255u;
 }
 
-// The high bits of the elements e … e + 3, in the lowest bits.
+// The high bits of the levels of elements e … e + 3, in the lowest bits.
 uvec4 quant_high(uvec2 block, uint e)
 {
     uint mask = (1u << QUANT_HIGH_BITS) - 1u;
-    if (QUANT_HIGH_RUN == 1u) // eight elements in a byte
+    if (QUANT_HIGH_RUN == 1u) // a byte has the bits of eight elements
         return (uvec4(tsr_load_u8(block, QUANT_HIGH_AT + e / 8u)) >> (e % 8u + uvec4(0u, 1u, 2u, 3u))) & mask;
-    uint span = QUANT_HIGH_RUN * 8u / QUANT_HIGH_BITS; // elements of a group
+    uint span = QUANT_HIGH_RUN * 8u / QUANT_HIGH_BITS; // elements whose bits are in the same run of bytes
     uint word = quant_load4(block, QUANT_HIGH_AT + e / span * QUANT_HIGH_RUN + e % QUANT_HIGH_RUN,
                             (QUANT_HIGH_AT | QUANT_BYTES) % 2u == 0u, (QUANT_HIGH_AT | QUANT_BYTES) % 4u == 0u);
     return (quant_bytes(word) >> (e % span / QUANT_HIGH_RUN * QUANT_HIGH_BITS)) & mask;

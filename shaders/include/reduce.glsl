@@ -43,8 +43,8 @@ vec4 combine(vec4 a, vec4 b)
     return mix(a, b, bvec4(uvec4(is_nan) | uvec4(better)));
 }
 
-// The first three steps. They are written without loops, because the optimizer that unrolls loops
-// drops `precise`.
+// The first three steps, for all four k. They are written without loops, because the optimizer that
+// unrolls loops drops `precise`.
 vec4 combine_lanes(vec4 lanes[8])
 {
     vec4 even = combine(combine(lanes[0], lanes[4]), combine(lanes[2], lanes[6]));
@@ -52,15 +52,15 @@ vec4 combine_lanes(vec4 lanes[8])
     return combine(even, odd);
 }
 
-// The last two steps.
+// The last two steps, which combine the results for the four k.
 float combine_parts(vec4 parts)
 {
     parts = combine(parts, parts.zwxy);
     return combine(parts, parts.yxwz).x;
 }
 
-// The tree of at most 4·quads elements, a power of two up to 32: sums[q] has elements 4·q to 4·q + 3,
-// and the identity in place of those that do not exist. Lanes without an element are left out.
+// Reduces up to 4·quads elements with the tree, where 4·quads is a power of two up to 32. sums[q] contains elements 4·q to 4·q + 3, and the
+// identity in place of missing elements. The steps that would combine only lanes without elements are left out.
 float combine_quads(vec4 sums[8], uint quads)
 {
     // Every lane starts with the identity, so that a sum of -0 becomes 0. The code has no loops,

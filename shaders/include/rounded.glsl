@@ -3,8 +3,9 @@
 #ifndef TSR_ROUNDED_GLSL
 #define TSR_ROUNDED_GLSL
 
-// Returns the product. `zero` must be 0, for a reason that no compiler can know: compilers cannot
-// fuse what goes through integer arithmetic.
+// Returns the product. `zero` must be 0, but not a constant, unless the driver fuses nothing
+// anyway: the compiler cannot fuse what goes through integer arithmetic, but would remove an ^ with
+// 0.
 float tsr_rounded(float product, uint zero)
 {
     return uintBitsToFloat(floatBitsToUint(product) ^ zero);

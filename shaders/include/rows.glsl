@@ -138,7 +138,8 @@ void tsr_store_row4(uvec2 row, uvec2 step, uint j, uint count, uint dtype, uint 
     } else if (form == TSR_ROW_DENSE4) {
         tsr_store_dense4(tsr_at(row, j * tsr_dtype_bytes(dtype)), dtype, value);
     } else {
-        // Encoded before the loop; see tsr_f16_from_f32(vec4).
+        // All four are encoded before the loop, because the optimizer that unrolls loops drops
+        // `precise`.
         uvec4 bits = dtype == TSR_DT_F16    ? tsr_f16_from_f32(value)
                      : dtype == TSR_DT_BF16 ? tsr_bf16_from_f32(value)
                                             : floatBitsToUint(value);

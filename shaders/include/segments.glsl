@@ -8,14 +8,14 @@
 #include "include/thread_group.glsl"
 
 // The elements that a thread group works on: those of a row, or of one of its segments. A group
-// without a row has no elements and only takes part in barriers.
+// whose row number is past the last row has no elements and only takes part in barriers.
 struct row_part {
     uint row;
     bool owner; // false: there is no such row
     uint segment, begin, end;
 };
 
-// Small thread groups have rows of one segment, so that their loop over segments disappears.
+// Rows of small thread groups have one segment, so that the loop over segments disappears.
 const bool SEGMENTED = THREADS > TSR_UNDIVIDED_THREADS;
 
 uint segment_length()
@@ -44,7 +44,8 @@ row_part own_part(uint rows)
     return own;
 }
 
-// The first of an invocation's elements, four at a time, and the distance to the next four.
+// The index of the first of an invocation's groups of four elements, and the distance to its next
+// group.
 uint own_first(uint begin)
 {
     return begin + 4u * group_thread();
@@ -66,8 +67,8 @@ bvec4 held_there(uint j, uint form)
                                   : lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(ROW_LENGTH));
 }
 
-// Returns j, or past the end of the row the index of the last four elements. They are loaded
-// instead and ignored.
+// Returns j or, if j is past the end of the row, the index of the last four elements, which are
+// then loaded and ignored.
 uint held_within(uint j)
 {
     return min(j, (ROW_LENGTH - 1u) / 4u * 4u);
@@ -86,7 +87,7 @@ bool next_segment(row_part own, inout uint begin)
     return SEGMENTED && begin < own.end;
 }
 
-// True if this dispatch computes what `phase` leaves as partial results.
+// True if this dispatch computes the partial results that `phase` leaves.
 bool in_phase(uint phase)
 {
     return PHASE == TSR_PHASE_WHOLE || PHASE == phase;
@@ -117,7 +118,7 @@ float row_max(row_part own, vec4 mine)
     return value;
 }
 
-// One value for each row, which a phase stores and a later one reads.
+// Stores and loads one value for each row, which one phase computes and a later phase reads.
 void keep_row_value(row_part own, float value)
 {
     if (own.owner && own.segment == 0u && group_thread() == 0u)
@@ -129,7 +130,7 @@ float kept_row_value(row_part own)
     return partial_at(own, TSR_SEGMENT_ROW_VALUE).v[0];
 }
 
-// Adds the sum of a segment to those of the segments before it.
+// Adds the sum of a segment's elements, `sums`, to `total`, the sum of the segments before it.
 void add_segment(inout float total, vec4 sums)
 {
     total = group_pair(total, group_own(sums, false), false);
@@ -141,9 +142,10 @@ float add_if(float total, float value, bool there)
     return there ? sum : total;
 }
 
-// Adds the partial sums that the invocations with this one's number have stored for all segments,
-// in the order of the segments. Eight loads do not wait for each other. The additions are written
-// without a loop, because the optimizer that unrolls loops drops `precise`.
+// Adds the partial sums that the invocations with this one's number in their thread groups have
+// stored for all segments, in the order of the segments. Eight loads are issued at a time, so that
+// they do not wait for each other. The additions are written without a loop, because the optimizer
+// that unrolls loops drops `precise`.
 float merged_sum(row_part own, uint sum)
 {
     uint count = segment_count();

@@ -61,7 +61,7 @@ uvec2 tsr_at(uvec2 base, uint bytes)
     return uvec2(low, base.y + carry);
 }
 
-// The sum of two 64-bit numbers.
+// at + step, in 64 bits.
 uvec2 tsr_next(uvec2 at, uvec2 step)
 {
     uint carry;

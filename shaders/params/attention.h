@@ -46,20 +46,20 @@ struct tsr_attention_call {
 
 struct tsr_attention_push {
     TSR_ADDRESS call;
-    TSR_ADDRESS partial; /* attention_few.comp: for each row and part, the largest score, the sum of
-                            exponentials and the result so far, f32 */
+    TSR_ADDRESS partial; /* attention_few.comp and attention_merge.comp: for each row and part, the
+                            largest score, the sum of exponentials and the result so far, f32 */
     TSR_UINT first;      /* the first block or row of this dispatch */
     TSR_UINT count;      /* blocks of this dispatch; rows in attention_delta.comp; invocations in
                             attention_merge.comp */
     TSR_UINT part_keys;  /* attention_few.comp: keys in a part */
-    TSR_UINT parts;      /* parts of a row */
+    TSR_UINT parts;      /* attention_few.comp: the number of parts of the keys */
     TSR_UINT row_blocks; /* blocks of the queries that read a kv head */
-    TSR_UINT quads;      /* attention.comp with ROLLED: TSR_ATTENTION_QUADS; attention_few.comp:
-                            the threads of a workgroup */
+    TSR_UINT quads;      /* attention.comp with ROLLED: TSR_ATTENTION_QUADS, as a number that the
+                            compiler does not know; attention_few.comp: the threads of a workgroup */
 };
 TSR_PUSH_CHECK(tsr_attention_push);
 
-/* attention.comp multiplies tiles of this many times four columns. */
+/* The width of attention.comp's tiles, in groups of four columns. */
 #define TSR_ATTENTION_QUADS 16u
 
 /* What attention.comp computes, a specialization constant. */

@@ -10,7 +10,8 @@ struct tsr_attention_gather_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
     TSR_ADDRESS from;     /* the first head of the tensor or cache */
     TSR_ADDRESS to;
-    /* [batch][2]: the kernel writes how many queries and keys each sequence has; 0: it does not */
+    /* i32 [batch][2], where the kernel writes how many queries and keys each sequence has; 0: it
+     * does not write them */
     TSR_ADDRESS lengths;
     TSR_ADDRESS q_lengths, kv_lengths; /* i32 [batch], as the caller gave them */
     TSR_ADDRESS pages;                 /* i32, for each sequence the numbers of its pages */
@@ -24,7 +25,7 @@ struct tsr_attention_gather_push {
 };
 TSR_PUSH_CHECK(tsr_attention_gather_push);
 
-/* Which of the addresses are given, a specialization constant. */
+/* Which of the optional addresses are not 0, as a sum of these bits; a specialization constant. */
 #define TSR_GATHER_PAGES 1u
 #define TSR_GATHER_Q_LENGTHS 2u
 #define TSR_GATHER_KV_LENGTHS 4u

@@ -15,21 +15,22 @@ struct tsr_attention_scores_push {
     /* [heads][rows]. Forward: two floats, the largest score and the sum of exponentials so far.
      * Backward: delta. */
     TSR_ADDRESS state;
-    TSR_ADDRESS lse; /* [heads][q_len], from the first row on */
+    TSR_ADDRESS lse; /* f32 [heads][q_len]; the address is that of row `row` */
     TSR_ADDRESS y;   /* forward: [heads][rows][Y_COLUMNS], the result so far */
-    /* [sequences][2]: the numbers of queries and of keys that each sequence of the slice has. Only
-     * with LENGTHS, a specialization constant. */
+    /* i32 [sequences][2]: the numbers of queries and of keys of each sequence in this dispatch.
+     * Used only if LENGTHS, a specialization constant, is 1. */
     TSR_ADDRESS lengths;
     TSR_UINT rows;
     TSR_UINT heads; /* heads of a sequence; used with LENGTHS */
     TSR_UINT q_len;
-    /* The position of the first query; the block's first key has position 0. With LENGTHS, this is
-     * the position in a sequence that has as many queries as keys. */
+    /* The position of the first query, relative to that of the block's first key. With LENGTHS, the
+     * kernel adds the sequence's number of keys minus its number of queries. */
     TSR_INT position;
     TSR_UINT keys; /* the number of columns that are keys */
     TSR_UINT window;
     TSR_FLOAT scale, softcap;
-    TSR_UINT row, key; /* the numbers of the first query and of the first key; used with LENGTHS */
+    TSR_UINT row, key; /* the numbers, in their sequence, of the block's first query and first key;
+                          used with LENGTHS */
 };
 TSR_PUSH_CHECK(tsr_attention_scores_push);
 

@@ -7,9 +7,9 @@
 
 struct tsr_attention_short_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
-    /* The rows that lanes have: q and dy, or k and v. */
+    /* The rows of which each lane has one: of q and dy, or of k and v. */
     TSR_ADDRESS own_x, own_y;
-    /* The rows that a lane's row is combined with: k and v, or q and dy. */
+    /* The rows with which each lane combines its own row: those of k and v, or of q and dy. */
     TSR_ADDRESS other_x, other_y;
     TSR_ADDRESS lse, delta;       /* [batch, heads, queries] */
     TSR_ADDRESS result, result_v; /* y, dq or dk; and dv */

@@ -11,7 +11,7 @@
  * their last index. Rows r and columns c are those of dst. */
 struct tsr_copy_tile_params {
     TSR_ADDRESS destination, source;
-    TSR_UINT tiles;                  /* each workgroup copies one tile */
+    TSR_UINT tiles;                  /* the number of tiles; each workgroup copies one */
     TSR_UINT rows, columns;          /* sizes of r and c */
     TSR_UINT destination_row;        /* stride of r in dst, in elements; it is 1 in src */
     TSR_UINT source_column;          /* stride of c in src, in elements; it is 1 in dst */

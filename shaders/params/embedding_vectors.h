@@ -11,7 +11,8 @@ struct tsr_embedding_vectors_push {
     TSR_UINT rows, vectors;                          /* vectors of 8 bytes in a row */
     TSR_UINT across;       /* blocks in a row; a subgroup copies one block */
     TSR_UINT magic, shift; /* to divide by `across`; see walk.h */
-    TSR_UINT first, here;  /* the first row and the number of rows of the table in this part */
+    TSR_UINT first, here;  /* the rows of the complete table that `table` has: `here` rows from
+                              number `first` on */
 };
 TSR_PUSH_CHECK(tsr_embedding_vectors_push);
 

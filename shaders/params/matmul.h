@@ -53,13 +53,14 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 #define TSR_MM_BIAS_DTYPE_SHIFT 8u
 #define TSR_MM_ACTIVATION_SHIFT 12u
 #define TSR_MM_FIELD_MASK 15u
-/* Any four columns of y from a multiple of 4 on are one aligned vector, and n is a multiple of 4.
- * Only modes that are specialization constants have this flag. */
+/* Each group of four columns of y, from a column that is a multiple of 4, is one aligned vector,
+ * and n is a multiple of 4. Only modes that are specialization constants have this flag. */
 #define TSR_MM_Y_VECTORS (1u << 16)
-/* The bias has rows of its own, like y. Only the kernels for lavapipe support this. */
+/* The bias is a matrix with the shape of y instead of one row. Only the kernels for lavapipe
+ * support this. */
 #define TSR_MM_BIAS_ROWS (1u << 17)
-/* Only matmul_lavapipe_nn.glsl supports these. TIMES: y is multiplied by the bias instead of adding
- * it. SLOPE: the derivative of the activation is a second result, with the strides of y. */
+/* Flags of matmul_lavapipe_nn.glsl only. TIMES: y is multiplied by the bias instead of adding it.
+ * SLOPE: the derivative of the activation is a second result, with the strides of y. */
 #define TSR_MM_TIMES (1u << 18)
 #define TSR_MM_SLOPE (1u << 19)
 /* This value of a specialization constant means that the mode is in the push constants. */

@@ -13,12 +13,13 @@
 #define TSR_QUANT_ROWS_MXFP4 5u
 
 struct tsr_matmul_quant_rows_push {
-    TSR_UINT identity[16]; /* 0, 1, … 15 */
+    TSR_UINT identity[16]; /* TSR_IDENTITY_16 */
     TSR_ADDRESS a, b, y, bias;
     TSR_UINT b_stride;            /* bytes from one row of b to the next */
     TSR_UINT a_row, y_row, y_col; /* strides in elements, like the next two */
     TSR_UINT bias_row, bias_col;
-    TSR_UINT m_n; /* rows of this dispatch − 1, in the upper 4 bits; columns below */
+    TSR_UINT m_n; /* the number of rows that this dispatch computes, minus 1, in the upper 4 bits,
+                     and of columns in the others */
     TSR_FLOAT alpha;
 };
 TSR_PUSH_CHECK(tsr_matmul_quant_rows_push);

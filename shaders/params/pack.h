@@ -6,7 +6,7 @@
 #include "types.h"
 
 #define TSR_PACK_BLOCK 32u      /* elements of a block */
-#define TSR_PACK_PAIR_WORDS 17u /* 32-bit words of two blocks, the unit that starts at a word */
+#define TSR_PACK_PAIR_WORDS 17u /* 32-bit words of two blocks; one block has 8 and a half */
 #define TSR_PACK_LOG2_LARGEST 22
 
 /* Finds the largest absolute value of x, as the bits of an f32; NaN is larger than any number. */

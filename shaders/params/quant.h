@@ -6,11 +6,13 @@
 #include "types.h"
 
 #define TSR_QUANT_SPECS 5
-/* 0: the low plane: byte offset, bits << 8, run << 16
- * 1: the high plane, in the same form; 0 if there is none
- * 2: elements of a block, bytes of a block << 16
- * 3: elements of a group, bias << 8, code << 16, scales << 24
- * 4: byte offsets: factor, minimum << 8, scales << 16 */
+/* The five constants, with the members of tsr__quant_format (src/quant/format.h) of which they
+ * consist:
+ * 0: low.offset, low.bits << 8, low.run << 16
+ * 1: the same for `high`; 0 if there is no high plane
+ * 2: block_count, block_bytes << 16
+ * 3: sub, bias << 8, code << 16, scales << 24
+ * 4: factor_offset, min_offset << 8, scales_offset << 16 */
 
 /* The values of tsr__quant_code. src/gpu/quant/dequantize.c asserts that both lists agree. */
 #define TSR_QUANT_LINEAR 0u

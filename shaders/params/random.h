@@ -17,8 +17,8 @@ struct tsr_random_fill_params {
     TSR_UINT x_strides[4];
     TSR_UINT index_strides[4];
     TSR_UINT invocations;
-    TSR_UINT threshold; /* dropout: an element is dropped if its word is less; otherwise 0, which
-                           random_fill.comp passes to tsr_rounded() */
+    TSR_UINT threshold; /* dropout: an element is dropped if its random word is less than this;
+                           otherwise 0, which random_fill.comp passes to tsr_rounded() */
     TSR_FLOAT scale;    /* uniform: high − low; normal: the deviation; dropout: 1/(1 − p) */
     TSR_FLOAT shift;    /* uniform: low; normal: the mean */
     TSR_FLOAT limit;    /* uniform: the largest value of y's dtype below high */

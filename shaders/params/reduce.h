@@ -24,8 +24,8 @@ struct tsr_reduce_params {
     TSR_UINT ndim;
     TSR_UINT accumulate; /* y += result */
     TSR_FLOAT scale;     /* a factor of the result */
-    /* For argmax, the elements of the original row for which each pair in x stands. For other
-     * reductions, the elements of each chunk, if CHUNKS is more than 1. */
+    /* For argmax, the number of elements of the original row that each pair in x represents. For
+     * other reductions, the number of elements of each chunk, if CHUNKS is more than 1. */
     TSR_UINT unit;
     TSR_UINT shape[TSR_ROW_DIMS];
     TSR_UINT x_strides[TSR_ROW_DIMS];

@@ -10,7 +10,8 @@ struct tsr_reduction_push {
     TSR_ADDRESS x, y;        /* the first elements */
     TSR_ADDRESS step;        /* reduction_columns.comp: stride from row to row */
     TSR_UINT x_row, x_plane; /* strides between rows and between planes */
-    TSR_UINT y_row, y_plane; /* reduction_columns.comp: y_row is the stride between parts */
+    TSR_UINT y_row, y_plane; /* strides between rows and between planes; in reduction_columns.comp,
+                                y_row is the stride between parts */
     TSR_UINT count;          /* elements of a row or column */
     TSR_UINT rows;           /* rows or columns of a plane */
     TSR_UINT blocks, across; /* the number of blocks in all planes, and in one plane */

@@ -5,7 +5,8 @@
 #include "types.h"
 
 struct tsr_row_parts {
-    TSR_UINT rows, extent; /* extent: the length of a row, in elements or vectors of y */
+    TSR_UINT rows, extent; /* extent: the length of a row in the units of which parts consist,
+                              elements or vectors */
     TSR_UINT across;       /* parts of a row */
     TSR_UINT magic, shift; /* to divide by `across`; see params/walk.h */
 };

@@ -18,14 +18,15 @@
 #define TSR_ROW_DENSE4 2u
 /* As TSR_ROW_DENSE4, but rows start at multiples of four elements. GPU compilers load four elements
  * at once only if the shader promises this. CPU drivers load element by element in any case, so
- * that they use TSR_ROW_DENSE4 instead, which makes fewer variants of kernels. */
+ * they use TSR_ROW_DENSE4 instead, which makes fewer variants of kernels. */
 #define TSR_ROW_ALIGNED4 3u
 
-/* Rows of thread groups larger than TSR_UNDIVIDED_THREADS are divided into segments. The sum of a
- * row consists of the sums of its segments, which one workgroup computes one after the other or
- * several workgroups at the same time. The order of additions, and so every bit, is the same.
- * Segments have a multiple of 2048 elements, because a thread group reads up to that many in one
- * iteration; there are at most TSR_SEGMENTS_MAX. */
+/* If a thread group has more than TSR_UNDIVIDED_THREADS invocations, its row is divided into
+ * segments. The sum of a row consists of the sums of its segments, which one workgroup computes one
+ * after the other or several workgroups at the same time. The order of additions, and so every bit,
+ * is the same in both cases. The length of a segment is a multiple of 2048 elements, because a
+ * thread group reads up to that many in one iteration. A row has at most TSR_SEGMENTS_MAX
+ * segments. */
 #define TSR_UNDIVIDED_THREADS 128u
 #define TSR_SEGMENTS_MAX 32u
 #define TSR_SEGMENT_UNIT 2048u

@@ -52,7 +52,7 @@ TSR_PUSH_CHECK(tsr_softmax_short_push);
  * columns at its end that do not fill a vector. */
 struct tsr_softmax_rows_push {
     TSR_ADDRESS chunks, stats; /* statistics of chunks [rows][across], and of rows [rows] */
-    TSR_ADDRESS a, b, y;       /* the first row's first column of the rest */
+    TSR_ADDRESS a, b, y;       /* the first of these columns in the first row */
     TSR_UINT a_row, b_row, y_row;
     TSR_UINT rows, across;
     TSR_UINT rest; /* the number of columns of the rest */

@@ -15,7 +15,8 @@ struct tsr_topk_params {
     TSR_ADDRESS x_step, values_step, indices_step;
     TSR_UINT jobs, count;
     TSR_UINT from, to;
-    TSR_UINT shape[TSR_ROW_DIMS]; /* 1 for missing dimensions, which are the last */
+    TSR_UINT shape[TSR_ROW_DIMS]; /* the sizes of the dimensions; missing dimensions are the last
+                                     ones and have size 1 */
     TSR_UINT x_strides[TSR_ROW_DIMS];
     TSR_UINT values_strides[TSR_ROW_DIMS];
     TSR_UINT indices_strides[TSR_ROW_DIMS];

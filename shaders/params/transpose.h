@@ -4,8 +4,8 @@
 
 #include "vectors.h"
 
-/* Columns of a block, which a subgroup copies. Each lane loads one vector along a column of x, so a
- * block has as many rows as these vectors have elements together. */
+/* The number of columns of a block. A subgroup copies one block: from each column, every lane loads
+ * one vector. A block has as many rows as the vectors of all lanes have elements. */
 #define TSR_TRANSPOSE_COLUMNS 16u
 
 struct tsr_transpose_push {

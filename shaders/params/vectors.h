@@ -11,7 +11,7 @@
 struct tsr_vectors_push {
     TSR_UINT identity[16]; /* TSR_IDENTITY_16 */
     TSR_ADDRESS y, a, b;   /* their first rows */
-    TSR_ADDRESS c;         /* or alpha and beta, as two words, if there is no third input */
+    TSR_ADDRESS c;         /* the third input; if there is none, alpha and beta as two words */
     TSR_UINT y_row, a_row, b_row, c_row; /* bytes from one row to the next */
     TSR_UINT rows, vectors;              /* vectors of y in a row */
     TSR_UINT magic, shift;               /* to divide by the blocks in a row; see params/walk.h */
