@@ -10,11 +10,11 @@ typedef struct tsr__check {
     const char *name;
     tsr__case_fn *run;
     tsr_dtype only; /* the only dtype of the kernel; 0: several */
-    bool blocks;    /* the case takes block formats, and float dtypes too if only is 0 */
+    bool blocks;    /* the case takes block formats, and float dtypes too if `only` is 0 */
     bool optional;  /* some devices lack the kernel, or never choose it */
 } tsr__check;
 
-/* Writes kernel number `i`, counted from 0, to `out`. Returns false if there are not so many.
+/* Writes kernel number `i`, counted from 0, to `out`. Returns false if there is no such kernel.
  * Kernels that multiply matrices of floats are not among them. */
 bool tsr__check_at(int i, tsr__check *out);
 

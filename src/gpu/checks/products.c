@@ -185,7 +185,7 @@ static void invent_blocks(const tsr_quant_format *format, uint8_t *blocks, uint6
     for (uint64_t i = 0; i < bytes; i += (uint64_t)format->block_bytes)
         if (format->dtype == TSR_NVFP4)
             for (int group = 0; group < 4; group++)
-                blocks[i + (uint64_t)group] = (uint8_t)(8 + 3 * group); /* 1/64 to 1/28 */
+                blocks[i + (uint64_t)group] = (uint8_t)(8 + 3 * group); /* scales of 1/64 to 1/28 */
         else
             memcpy(blocks + i, &scale, sizeof scale);
 }
@@ -236,8 +236,8 @@ tsr_status tsr__case_pack(tsr__case *c, tsr_dtype dtype)
     return tsr__unpack_sum(c->stream, c->tensor[2], packed, 1);
 }
 
-/* Gives the format and the dtype of the other tensors that test a kernel for `dtype`, which is a
- * block format or a float dtype. */
+/* Returns the block format, and writes the dtype of the other tensors, with which a kernel is
+ * tested for `dtype`: one of the two is `dtype`. */
 static tsr_dtype split(tsr_dtype dtype, tsr_dtype *floats)
 {
     const bool block = tsr__dtype_is_block(dtype);

@@ -54,9 +54,9 @@ static bool any(const tsr__coopmat2_units units[TSR__COOPMAT2_GROUPS])
     return false;
 }
 
-/* Drops the matrices that a workgroup shares for dtypes for which no matrices of subgroups can be
- * used. Both kinds need the same features, and products that the kernels with shared matrices
- * cannot compute need matrices of subgroups. */
+/* For each dtype for which no matrices of subgroups can be used, drops the matrices that a
+ * workgroup shares, too. Both kinds need the same features, and products that the kernels with
+ * shared matrices cannot compute need matrices of subgroups. */
 static void choose_coopmat2(tsr__capabilities *capabilities, tsr_device_info *info)
 {
     tsr__coopmat2 *shared = &capabilities->coopmat2;

@@ -69,7 +69,8 @@ struct tsr_device {
     tsr__device_class device_class;
     tsr__storage storage; /* the variant of each shader that this device uses */
     bool disk_cache;      /* pipelines and tuning are read from files */
-    /* the host's CPUs execute this device's work, so copies by the host are as good */
+    /* the host's CPUs execute this device's work, so the host may make copies in the device's
+     * place */
     bool host_copies;
     /* The host's processor keeps up with straight-line code of 52 KiB: it has 32 vector registers,
      * and its first-level cache has 64 KiB for instructions. lavapipe's kernels can then be
@@ -102,7 +103,8 @@ struct tsr_device {
     bool wants_mapping;             /* map tensors if there is suitable memory */
     bool wants_direct_uploads;      /* the host writes tensors directly, but does not read them */
     uint64_t staging_chunk_bytes;   /* the size of a chunk of a staging ring (staging.h) */
-    uint64_t host_import_alignment; /* required for host memory that is imported; 0: no import */
+    uint64_t host_import_alignment; /* the alignment that host memory must have to be imported; 0:
+                                       no import */
 
     pthread_mutex_t queue_lock;     /* protects both queues */
     tsr__timeline *spare_timelines; /* protected by queue_lock */

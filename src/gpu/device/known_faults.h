@@ -10,11 +10,12 @@ typedef enum tsr__fault_effect {
     TSR__FAULT_NO_COOPMAT, /* kernels do not use cooperative matrices */
     /* the same, and the driver is not asked for the shapes of its matrices */
     TSR__FAULT_NO_COOPMAT_QUERY,
-    TSR__FAULT_SUBGROUPS_OF_32, /* subgroups have 32 invocations, and none is required to */
+    TSR__FAULT_SUBGROUPS_OF_32, /* subgroups count as 32 invocations, and no pipeline requires full
+                                   subgroups */
     TSR__FAULT_NO_HOST_IMPORT,  /* memory of the host is not imported */
     /* kernels have no 16-bit variables, and widen f16 by integer arithmetic */
     TSR__FAULT_NO_HALVES,
-    TSR__FAULT_SHORT_WORK, /* less work per batch and dispatch */
+    TSR__FAULT_SHORT_WORK, /* batches and dispatches have less work */
     TSR__FAULT_EFFECTS
 } tsr__fault_effect;
 

@@ -128,8 +128,8 @@ static bool has_extension(const extension_set *set, const char *name)
     return false;
 }
 
-/* Whether the driver allocates more than the heap that it claims: lavapipe of Mesa 22 claims 2 GiB,
- * and later versions the machine's memory. */
+/* Whether the driver allocates more than the size that it reports for the heap: lavapipe of Mesa 22
+ * reports 2 GiB, and later versions the machine's memory. */
 static bool claims_too_little(const tsr_device_info *info)
 {
     return strcmp(info->driver_name, "llvmpipe") == 0 && !info->memory_budget;

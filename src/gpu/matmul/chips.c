@@ -52,8 +52,8 @@ static const tsr__chip_tile nvidia_coopmat_tiles[] = {NVIDIA_TILE("coopmat-xl", 
                                                       NVIDIA_TILE("coopmat-32", ENOUGH_TILES),
                                                       {.config = "coopmat-16"},
                                                       END};
-/* These configurations compute several times as fast as those without cooperative matrices. The
- * small one is therefore faster as soon as y fills most of a matrix's tile. */
+/* These configurations compute several times as fast as those without cooperative matrices.
+ * Therefore coopmat-s is faster even if y fills only a part of its tile. */
 static const tsr__chip_tile other_coopmat_tiles[] = {
     {.config = "coopmat-l", .enough_tiles = ENOUGH_TILES, .half_rows = true, .half_columns = true},
     {.config = "coopmat-s"},

@@ -47,12 +47,12 @@ enum {
     BLOCKS_MIN = 32, /* the smallest number of blocks in a row */
     MAX_COLUMNS = 8, /* the largest number of columns that a workgroup computes */
     BLOCKS_MAX_SHARED =
-        32 * 1024, /* bytes of shared memory, which leave room for another workgroup */
+        32 * 1024, /* the most bytes of shared memory, so that another workgroup has room */
 };
 
 /* The number of invocations of a workgroup: if possible one for each block of a row, and otherwise
- * so many that the last pass over a row occupies as many of them as the other passes. 0: the device
- * has too little shared memory. */
+ * a number for which the last pass over a row occupies about as many as the other passes. 0: the
+ * device has too little shared memory. */
 static uint32_t threads_for(const tsr_device *device, int64_t blocks, uint32_t rows,
                             uint32_t columns)
 {
@@ -188,8 +188,8 @@ static tsr_status run_few(const tsr__matmul_call *call, bool gated)
 tsr_status tsr__matmul_few_gated(const tsr__matmul_call *call, bool *recorded)
 {
     const tsr__matmul_problem *p = call->problem;
-    /* One dispatch must compute all of y, because the shader finds the factors n columns
-     * further. */
+    /* One dispatch must compute all of y, because the shader expects the second factors' rows of b
+     * and bias (gated.h) push.n rows after those of the first factors. */
     if (p->k == 0 || tsr__quant_rows_suit(call) || !suits_few(call->b, p) || p->m > MAX_ROWS / 2 ||
         columns_at_once(call, 1) < p->n)
         return TSR_OK;

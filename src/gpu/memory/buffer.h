@@ -10,8 +10,8 @@ typedef enum tsr__buffer_kind {
     TSR__BUFFER_DEVICE,
     TSR__BUFFER_UPLOAD,   /* host-visible staging, written by the CPU */
     TSR__BUFFER_READBACK, /* host-visible and cached staging, read by the CPU */
-    /* Like READBACK. If the device can import host memory, networks can access it, too. It is
-     * pinned, so it is meant for long-lived buffers. */
+    /* Like READBACK, but if the device can import host memory, networks can access the buffer, too.
+     * It is then pinned, so it is meant for long-lived buffers. */
     TSR__BUFFER_SHARED
 } tsr__buffer_kind;
 

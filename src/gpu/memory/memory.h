@@ -20,7 +20,7 @@ typedef struct tsr__slab {
     uint64_t used_bytes;
     uint64_t page_count; /* the number of pages; 0 if the slab is for a single buffer */
     uint64_t *page_map;  /* one bit for each page, set if the page is taken */
-    uint64_t emptied;    /* the order in which slabs became empty */
+    uint64_t emptied;    /* gives the order in which slabs became empty */
 } tsr__slab;
 
 /* Creates a VkBuffer with the usage flags of all buffers of this library, and returns its memory

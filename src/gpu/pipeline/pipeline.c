@@ -255,7 +255,7 @@ static tsr_status build_entry(tsr_device *device, const device_pipelines *pipeli
     if (status == TSR_OK && special)
         status = build(device, pipelines, binary->name, special, special_bytes, NULL, 0,
                        subgroup_size_of(device, shader), &entry->pipeline);
-    /* in a build without cpu_kernels, the driver specialises the shader */
+    /* this is a build without cpu_kernels, in which the driver specialises the shader */
     else if (status == TSR_OK)
         status = build(device, pipelines, binary->name, code, size_bytes, spec, spec_count,
                        subgroup_size_of(device, shader), &entry->pipeline);

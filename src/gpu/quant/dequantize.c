@@ -46,7 +46,7 @@ bool tsr__quant_is_scaled_words(tsr_dtype dtype)
            (f->code == TSR__QUANT_LINEAR || f->code == TSR__QUANT_SIGNED);
 }
 
-/* The elements that one invocation converts. */
+/* The number of elements that one invocation converts. */
 static uint32_t unit_of(tsr_dtype dtype)
 {
     return 4 * (8u / tsr__quant_format_of(dtype)->low.bits);

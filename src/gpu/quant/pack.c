@@ -57,7 +57,7 @@ static bool next_piece(piece *p, uint64_t count, uint64_t unit)
     return left > 0;
 }
 
-/* A kernel's dispatch for a piece of a float tensor, whose address is `at`. */
+/* A kernel's dispatch for a piece of a float tensor; `at` is the piece's address. */
 static tsr__dispatch dispatch_of(tsr__shader shader, const tsr_tensor *floats, uint64_t at,
                                  bool partial, const void *push, uint32_t push_bytes)
 {

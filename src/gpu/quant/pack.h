@@ -12,7 +12,7 @@
 
 #include "tessera/stream.h"
 
-/* 0 if there are no elements. */
+/* The number of 32-bit words for `count` packed elements; 0 if there are none. */
 int64_t tsr__packed_words(int64_t count);
 
 /* Records packing x, a contiguous tensor of f32, f16 or bf16, to y, contiguous and u32

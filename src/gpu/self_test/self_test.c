@@ -172,7 +172,8 @@ static bool test(tsr_device *device, self_tests *tests, const char *name, tsr_dt
     return right;
 }
 
-/* Uses the result from the file, if it has one. */
+/* Returns the verdict that the file has for the kernel, after adding it to `tests`; NULL if it has
+ * none. */
 static const verdict *recall(const tsr_device *device, self_tests *tests, const char *name,
                              tsr_dtype dtype)
 {

@@ -12,7 +12,8 @@ typedef struct tsr__batch {
     VkCommandBuffer commands;
     bool ended;     /* recording has ended, but the queue has not accepted the batch yet */
     uint64_t point; /* the timeline's value after the batch is complete */
-    /* the owner's last point when the batch was opened; used if the stream is one of transfers */
+    /* for batches of a transfer stream: the last point of the stream that owns it (state.h) when
+     * the batch was opened */
     uint64_t owner_point;
     uint32_t operations;
     double work; /* the sum of the work of all operations, in multiply-adds (device.h) */

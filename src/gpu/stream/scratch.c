@@ -114,15 +114,15 @@ tsr_status tsr__stream_idle_scratch(tsr_stream *stream, uint64_t size_bytes, tsr
     TSR__TRY(tsr__device_check(stream->device));
     tsr__scratch_buffer *idle = smallest_fit(stream, size_bytes, true);
     *out = NULL;
-    /* If there is a buffer of this size that recorded work uses, no other buffer is created.
-     * Otherwise each operation in flight could get its own. */
+    /* If recorded work uses a buffer of this size, *out stays NULL, because otherwise each
+     * operation in flight could get its own buffer. */
     if (!idle && smallest_fit(stream, size_bytes, false))
         return TSR_OK;
     return lend(stream, size_bytes, idle, out);
 }
 
-/* A full buffer is replaced by a new one. The batches that read the old one keep references to it,
- * so its memory is free when they are complete. */
+/* If the buffer for posts is full, a new one replaces it. The batches that read the old one keep
+ * references to it, so its memory is free when they are complete. */
 tsr_status tsr__stream_post(tsr_stream *stream, const void *data, uint64_t size_bytes,
                             tsr__access *out)
 {

@@ -52,7 +52,7 @@ struct tsr_stream {
     tsr__batch *next;
     tsr__batch *in_flight; /* submitted batches, the oldest first */
     tsr__batch *spare;
-    uint32_t most_operations; /* the open batch is submitted when it has so many commands */
+    uint32_t most_operations; /* the open batch is submitted when it has this many commands */
     tsr__hazards hazards;
     /* the number of commands recorded so far, including those of preflights */
     uint64_t serial;
@@ -67,8 +67,8 @@ struct tsr_stream {
     VkQueryPool timer;
     bool timer_begun, timer_ended;
     double slowdown; /* from TESSERA_SLOWDOWN; 1: full speed */
-    /* Recording blocks while destroyed tensors to which only batches have references have more
-     * bytes. */
+    /* Recording blocks while destroyed tensors to which only batches have references have more than
+     * this many bytes. */
     uint64_t left_limit;
     uint32_t last_pieces; /* the number that tsr__stream_new_pieces returned last */
     uint64_t barriers;    /* the number of barriers recorded, for tests */

@@ -8,9 +8,10 @@
 #include "shaders/params/vectors.h"
 
 enum {
-    SUBGROUPS = 8, /* per workgroup, at most as many as identity[] has entries (lavapipe.glsl) */
+    SUBGROUPS = 8, /* the number of subgroups per workgroup, at most the length of identity[]
+                      (lavapipe.glsl) */
     MAX_GROUPS = 65535,
-    /* shaders split an index into digits of so many bits and look each up in identity[] */
+    /* shaders split an index into digits of this many bits and look each up in identity[] */
     DIGIT_BITS = 3,
 };
 

@@ -11,8 +11,8 @@
 #include "tessera/ops.h"
 
 enum {
-    /* The largest number of scores in a block. So many stay in the last-level cache. The backward
-     * call has two blocks of half this size. */
+    /* The largest number of scores in a block. A block of this size stays in the last-level cache.
+     * The backward call has two blocks of half this size. */
     MAX_SCORES = 1 << 22,
     /* With fewer multiply-adds, starting the dispatches takes more time than the work. */
     MIN_WORK = 1 << 16,
@@ -47,7 +47,7 @@ typedef struct work {
     tsr__buffer *scores, *gradient, *mask, *state;
     /* f32 sums of y or dq for a block of queries; NULL if they are not needed */
     tsr__buffer *sums;
-    tsr__buffer *delta; /* dy · y for the block of queries, in the backward call */
+    tsr__buffer *delta; /* Σ dy·y for each query of the block, in the backward call */
     /* [batch, heads, q_len] without gaps: the caller's tensor, or scratch memory */
     tsr_tensor lse;
     /* f32 sums, in the caller's tensors or in scratch memory. They have no buffer if the caller

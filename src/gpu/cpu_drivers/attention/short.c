@@ -11,8 +11,9 @@ enum {
     /* The largest number of products of a lane. They are unrolled: with more, compiling takes
      * seconds, and their code does not stay in a processor's cache. */
     MAX_PRODUCTS = 2048,
-    MIN_ROWS = 256, /* with fewer rows of all heads, a pipeline is not worth its compilation */
-    SUBGROUPS = 8,  /* per workgroup, at most as many as identity[] has entries (lavapipe.glsl) */
+    MIN_ROWS = 256, /* with fewer rows in all heads together, a pipeline is not worth compiling */
+    SUBGROUPS = 8,  /* the number of subgroups per workgroup, at most the length of identity[]
+                       (lavapipe.glsl) */
     MAX_GROUPS = 65535,
     WORD_BYTES = 8, /* the size and alignment of a store */
 };

@@ -10,7 +10,8 @@ enum {
     MAX_ELEMENTS = 8192,
     MIN_KEYS = 8, /* keys of a page; with fewer, starting a part takes more time than its work */
     MAX_GROUPS = 65535,
-    MAX_INDEX = 1 << 18, /* the limit of numbers that the shader looks up (lavapipe.glsl) */
+    MAX_INDEX = 1 << 18, /* indices that the shader looks up in identity[] (lavapipe.glsl) must be
+                            less than this */
     ALIGNMENT = 4,       /* the alignment in bytes that loads and stores of floats need */
 };
 

@@ -98,7 +98,7 @@ static tsr_status emit_band(const finish *f, uint32_t rows, uint32_t col, uint32
     return TSR_OK;
 }
 
-/* True if four neighbours can be loaded and stored at once. */
+/* True if y and bias allow loading and storing four neighbouring columns at once. */
 static bool has_vectors(const tsr__matmul_problem *p)
 {
     return p->y.col == 1 && (!p->has_bias || p->bias.col == 1);

@@ -187,7 +187,8 @@ static bool is_long(const tsr__matmul_call *call)
 /* The smallest number of rows for which widening b saves time, if a is f32 or is widened, too. */
 static int64_t many_rows(const tsr__matmul_problem *p)
 {
-    return p->b.dtype == TSR_BF16 ? 256 : 512; /* the kernel widens bf16 with two operations */
+    /* The kernel takes two operations to widen bf16, more than for f16. */
+    return p->b.dtype == TSR_BF16 ? 256 : 512;
 }
 
 /* Whether to widen b. Each element of b is read once for every tile of rows, so this pays if there

@@ -57,8 +57,8 @@ INLINE words load_words16(const char *from)
     return __builtin_convertvector(value, words);
 }
 
-/* The result of a NaN may lose the NaN's payload and may stay signalling. The multiplications that
- * use it make it quiet. */
+/* A NaN may lose its payload and stay signalling; the multiplications that use the results make it
+ * quiet. */
 #if defined(__AVX512VL__)
 INLINE words load_f16(const char *from)
 {

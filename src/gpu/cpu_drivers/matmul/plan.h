@@ -73,15 +73,17 @@ typedef struct tsr__lavapipe_piece {
     bool nn; /* the shader is matmul_lavapipe_nn, otherwise matmul_lavapipe_nt */
     uint32_t constants[TSR__LAVAPIPE_CONSTANTS];
     uint32_t groups[3];
-    uint64_t a, b, sums, y; /* the piece's start: elements from each operand's first element */
+    uint64_t a, b, sums, y; /* where the piece starts in each operand: the number of elements from
+                               the operand's first element */
     uint32_t row, column;   /* the first row and column of y */
     uint32_t m, n, k;
     uint32_t skip; /* the number of elements at the start of k that an earlier piece has added */
     bool accumulate;
-    /* The workgroups in x of one block of rows, equal to groups[0], if groups[2] counts several
-     * such blocks; otherwise 0. */
+    /* The number of tiles of rows in a block, equal to groups[0], if the workgroup's index in z
+     * counts blocks; otherwise 0. */
     uint32_t block;
-    bool turned; /* only for nn kernels without parts: the workgroup's index in x counts columns */
+    bool turned; /* only for nn kernels without parts: the workgroup's index in x counts tiles of
+                    columns */
 } tsr__lavapipe_piece;
 
 /* Calls `emit` for the pieces in order until one call fails. */

@@ -7,22 +7,23 @@
 #include "shaders/params/matmul_quant_rows.h"
 
 enum {
-    MAX_ROWS = 16,    /* more rows are faster with panels of floats */
+    MAX_ROWS = 16,    /* the largest number of rows; more rows are faster with panels of floats */
     ROWS_AT_ONCE = 4, /* the largest number of rows that one dispatch computes */
     MAX_PARTS = 64,
     MAX_COLUMNS = 1 << 18
 };
 
-/* A format that the kernels read. A vector of k is a number of elements for each lane, or a
- * block. */
+/* A format that the kernels read. The kernels divide k into vectors. A vector is `per_lane`
+ * elements for each lane, or one block. */
 typedef struct row_format {
     tsr_dtype dtype;
     uint32_t name; /* TSR_QUANT_ROWS_… */
     tsr__shader rows, dequantize;
     uint32_t per_lane; /* elements of a vector, for each lane; 0: a vector is a block */
     bool by_block;     /* each step of `rows` is a block, with any number of lanes */
-    /* More steps make the code of a pipeline longer, which takes longer to compile. Fewer make more
-     * parts of k, each of which costs time, and a barrier. */
+    /* The largest number of steps. More steps make the code of a pipeline longer, which takes
+     * longer to compile. With fewer steps, k is divided into more parts, which cost time and, from
+     * two parts on, a barrier. */
     uint32_t most_steps;
     uint32_t most_units; /* the largest number of vectors that a workgroup dequantises */
 } row_format;

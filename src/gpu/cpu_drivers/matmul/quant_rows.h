@@ -1,4 +1,5 @@
-/* Products of a few rows and a matrix in q8_0 or q4_0, on lavapipe. */
+/* Products of a few rows and a matrix in q8_0, q4_0, mxfp4, q4_k, q5_k or q6_k, and conversions of
+ * such matrices to floats, on lavapipe. */
 #ifndef TSR_GPU_CPU_DRIVERS_MATMUL_QUANT_ROWS_H
 #define TSR_GPU_CPU_DRIVERS_MATMUL_QUANT_ROWS_H
 

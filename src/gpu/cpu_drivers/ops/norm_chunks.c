@@ -9,7 +9,7 @@
 enum {
     MIN_ELEMENTS = 1 << 15, /* with fewer, three dispatches and their compilation take too long */
     MIN_COLUMNS = 256,      /* with fewer, a part saves less time than its start takes */
-    MAX_STEPS = 64,         /* of a chunk; more of them take longer to compile than they save */
+    MAX_STEPS = 64,         /* steps of a chunk; more steps take longer to compile than they save */
     MAX_UNITS = 8,          /* vectors per lane */
     ROWS_WORKGROUP = 64,
     MAX_SCRATCH = 1 << 28,

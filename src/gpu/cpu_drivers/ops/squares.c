@@ -5,7 +5,8 @@
 
 enum {
     LANES = 8,
-    /* per workgroup; identity[] in the push constants has this many entries */
+    /* the number of subgroups per workgroup; identity[] in the push constants has this many
+     * entries */
     SUBGROUPS = 8,
 };
 

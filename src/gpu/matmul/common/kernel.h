@@ -29,7 +29,8 @@ typedef struct tsr__matmul_config {
     uint32_t buffers;
     uint32_t steps;    /* the number of steps that the main loop unrolls; 0: the shader decides */
     bool stores_plain; /* stores only f32 sums; another dispatch applies the epilogue */
-    /* cannot be used with scalar loads of both operands, because it would spill registers */
+    /* needs vector loads of at least one operand; with scalar loads of both, it would spill
+     * registers */
     bool vectors;
 } tsr__matmul_config;
 

@@ -56,7 +56,7 @@ static void choose_pieces(run *r, bool partial)
     int64_t bm = r->plan->config->bm, splits = r->plan->splits;
     int64_t z = Z_LIMIT / splits,
             tiles_across = (p->n + columns_of(r->plan) - 1) / columns_of(r->plan);
-    int64_t rows = INT64_C(1) << 31; /* tiles; x and y together have at most 2^31 workgroups */
+    int64_t rows = INT64_C(1) << 31; /* in tiles: x and y have at most 2^31 workgroups together */
     int64_t work_rows = tsr__matmul_rows_within_work(r->call);
 
     rows /= tiles_across;

@@ -11,7 +11,7 @@
 
 typedef struct tsr__tuned_entry {
     uint64_t shape_class;             /* tsr__shape_class_pack() */
-    const tsr__matmul_config *config; /* NULL: the usual choice, which replaces an older entry */
+    const tsr__matmul_config *config; /* NULL: the usual choice, set in place of an older entry */
     uint32_t splits;                  /* the largest number of parts of k; 0: the usual number */
 } tsr__tuned_entry;
 

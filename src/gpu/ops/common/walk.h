@@ -24,7 +24,7 @@ void tsr__walk_divisor(uint32_t divisor, uint32_t *magic, uint32_t *shift);
 void tsr__walk_strides(const tsr__piece *piece, int operand, uint32_t out[TSR_WALK_DIMS]);
 
 /* The first function returns the size of a piece's innermost dimension, the second an operand's
- * stride along it. The stride of a single element is 1. */
+ * stride along it, or 1 if the size is 1. */
 uint32_t tsr__piece_inner(const tsr__piece *piece);
 uint32_t tsr__piece_inner_stride(const tsr__piece *piece, int operand);
 

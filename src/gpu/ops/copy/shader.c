@@ -6,7 +6,8 @@
 #include "shaders/params/copy_tile.h"
 #include "shaders/params/vectors.h"
 
-/* How a piece is copied: the piece, whose sizes count units, and the kinds of units. */
+/* How a piece is copied: the piece, whose sizes count units, and what units are in source and
+ * destination (TSR_COPY_… or a dtype). */
 typedef struct copy_plan {
     tsr__piece piece;
     uint32_t source_kind, destination_kind;

@@ -60,8 +60,8 @@ static uint32_t inner_mode(const tsr__piece *piece, int operand, const tsr_tenso
     case 0:
         return TSR_EW_ONE;
     case 1:
-        /* The kernel has a form for contiguous elements of y, which it stores, but none for those
-         * of inputs. */
+        /* The elements are contiguous, but groups of four are not aligned. The kernel has a form
+         * for this only for y, which it stores, and not for inputs. */
         return operand == 0 ? TSR_EW_RUN : TSR_EW_STRIDED;
     }
     return TSR_EW_STRIDED;

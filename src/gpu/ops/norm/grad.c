@@ -35,10 +35,11 @@ typedef struct gradient {
     /* The matrices whose columns are added up for dweight and dbias. Usually they are f32 [chunks,
      * columns], one after the other in one scratch buffer. */
     tsr_tensor sums[2];
-    /* sums[] contains the products and dy, with a row for each row of x instead of each chunk */
+    /* sums[] contains the products (TSR_NORM_PRODUCTS) and dy, with a row for each row of x instead
+     * of each chunk */
     bool has_products;
-    /* sums[] has a row for each part: one kernel computes the parts of both sums. The choice does
-     * not depend on dx, so that the bits of the sums do not depend on it either. */
+    /* One kernel computes parts of both sums (norm_short.h), and sums[] has a row for each part.
+     * The choice does not depend on dx, so that the bits of the sums do not depend on it either. */
     bool in_parts;
     bool dx_in_parts; /* the kernel that computes the parts also computes dx, and adds `added` */
     tsr__dispatches list;

@@ -10,7 +10,8 @@
 enum {
     WORKGROUP = 64,
     VECTORS_UNITS = 4, /* the number of vectors per lane */
-    /* per workgroup; identity[] in the push constants has this many entries */
+    /* the number of subgroups per workgroup; identity[] in the push constants has this many
+     * entries */
     VECTORS_SUBGROUPS = 8,
 };
 

@@ -24,11 +24,11 @@
 #define ENOUGH_JOBS 4096
 #define SHORT_ROW 32 /* one invocation reduces rows up to this length */
 /* The following numbers are for GPUs. */
-#define AHEAD_OF_LONG 256   /* from this length on, more loads of a row are in flight */
+#define AHEAD_OF_LONG 256   /* rows of at least this length are reduced with more loads in flight */
 #define LARGE_WORKGROUP 256 /* the largest workgroup in reductions of columns */
 /* least number of groups of four columns that a workgroup loads together */
 #define LEAST_COLUMNS 4u
-#define INVOCATIONS_WANTED 256u /* occupy a processor with 8 loads of 16 bytes each in flight */
+#define INVOCATIONS_WANTED 256u /* occupy a processor if each has 8 loads of 16 bytes in flight */
 #define PASSES_MAX 8 /* enough for 2^63 elements if each pass divides the length by 256 */
 
 /* The properties that all dispatches of one call have in common. */
@@ -210,7 +210,7 @@ static void choose_reduce(tsr__dispatch *dispatch, struct tsr_reduce_params *par
         dispatch->shader = TSR__SHADER_REDUCE_SHORT;
         dispatch->spec_count = 6;
         dispatch->spec[4] = form;
-        /* groups of four elements */
+        /* QUADS of reduce_short.comp, the number of groups of four elements */
         dispatch->spec[5] = x->count <= 4 ? 1 : x->count <= 16 ? 4 : 8;
         tsr__groups_for(params->jobs, WORKGROUP, dispatch->groups);
     }
