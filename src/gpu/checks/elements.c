@@ -1,3 +1,5 @@
+/* Cases of operations on elements. A case computes an operation on the device and, in c->value, on
+ * the host (case.h). */
 #include <math.h>
 
 #include "gpu/checks/cases.h"

@@ -1,3 +1,5 @@
+/* Cases of attention, packing, and products with weights in blocks. A case computes an operation on
+ * the device and, in c->value, on the host (case.h). */
 #include <math.h>
 #include <string.h>
 

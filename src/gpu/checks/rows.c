@@ -1,3 +1,5 @@
+/* Cases of operations on rows. A case computes an operation on the device and, in c->value, on the
+ * host (case.h). In some cases a row is divided into segments (shaders/params/rows.h). */
 #include <math.h>
 #include <string.h>
 

@@ -1,3 +1,5 @@
+/* Threads for one piece of work. A part runs in a thread of its own; a share is the part of work on
+ * memory that one thread does. */
 #include "gpu/host/threads.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* The table of chips (chips.h). A tile is named by its configuration (kernels/configs.c). */
 #include "gpu/matmul/chips.h"
 
 #define ENOUGH_TILES 128

@@ -1,3 +1,5 @@
+/* The choice of a configuration, which is a kernel with one size of tile (common/kernel.h), and of
+ * the number of parts into which k is split. */
 #include "gpu/matmul/chooser.h"
 
 #include <string.h>

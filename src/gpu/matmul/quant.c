@@ -1,3 +1,6 @@
+/* Products whose b is in blocks. Few rows of a are multiplied by the blocks directly. For more
+ * rows, one panel after another is filled and multiplied; a panel is some rows of b as floats in
+ * scratch memory. */
 #include "gpu/matmul/quant.h"
 
 #include "base/checked.h"

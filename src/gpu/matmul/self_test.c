@@ -1,3 +1,5 @@
+/* The self-test of the kernels for products: which products are computed, and with which
+ * configurations (common/kernel.h). */
 #include "gpu/matmul/self_test.h"
 
 #include <math.h>

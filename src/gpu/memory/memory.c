@@ -1,3 +1,5 @@
+/* Slabs of device memory, and the buffers in them; memory.h describes both. A kind is a
+ * tsr__buffer_kind. */
 #define _DEFAULT_SOURCE /* for madvise */
 
 #include "gpu/memory/memory.h"

@@ -1,3 +1,4 @@
+/* Builds pipelines and keeps them in a table; pipeline.h describes their lifetime. */
 #include "gpu/pipeline/pipeline.h"
 
 #include <string.h>

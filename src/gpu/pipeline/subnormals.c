@@ -1,3 +1,4 @@
+/* Changes a shader's SPIR-V so that it keeps subnormal f16 numbers. */
 #include "gpu/pipeline/subnormals.h"
 
 #include <string.h>

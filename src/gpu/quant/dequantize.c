@@ -1,3 +1,4 @@
+/* Records the dispatches of dequantize.comp, and describes block formats to shaders. */
 #include "gpu/quant/dequantize.h"
 
 #include "base/checked.h"

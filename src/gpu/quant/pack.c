@@ -1,3 +1,4 @@
+/* Packs and unpacks numbers; pack.h describes the format. Kernels pack pairs of blocks. */
 #include "gpu/quant/pack.h"
 
 #include "base/checked.h"

@@ -1,3 +1,5 @@
+/* Uploads and downloads through staging memory, which is a ring of chunks for each direction. A
+ * transfer is divided into pieces; one command copies one piece. */
 #include "gpu/stream/staging.h"
 
 #include <string.h>

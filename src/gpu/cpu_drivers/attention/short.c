@@ -1,3 +1,5 @@
+/* Runs attention_short.comp. A lane computes one query, or one key, with all keys or queries of its
+ * head. */
 #include "gpu/cpu_drivers/attention/short.h"
 
 #include "base/checked.h"

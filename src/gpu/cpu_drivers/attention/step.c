@@ -1,3 +1,4 @@
+/* Runs attention_step.comp. A part is the keys of one page. */
 #include "gpu/cpu_drivers/attention/step.h"
 
 #include "gpu/cpu_drivers/ops/vectors.h"

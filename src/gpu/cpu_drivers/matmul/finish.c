@@ -1,3 +1,4 @@
+/* Runs matmul_lavapipe_finish.comp, which applies the epilogue of products. */
 #include "gpu/cpu_drivers/matmul/finish.h"
 
 #include "base/checked.h"

@@ -1,3 +1,6 @@
+/* Chooses the form of each operand, and packs operands. A line is a row of a or a column of b.
+ * Packing makes the elements of each line contiguous, and widening converts them to f32. Lanes are
+ * placed along k or along n, and a stretch is a range of k that one dispatch computes (plan.h). */
 #include "gpu/cpu_drivers/matmul/operands.h"
 
 #include "base/checked.h"

@@ -1,3 +1,5 @@
+/* Packs operands into panels; panels.h describes them. A line is a row of a or a column of b. A
+ * band is the lines that a thread packs together. */
 #include "gpu/cpu_drivers/matmul/panels.h"
 
 #include "base/checked.h"

@@ -1,3 +1,9 @@
+/* The division of a product into dispatches; plan.h describes it. The nt kernels place lanes along
+ * k, the nn kernels along n. A step is `lanes` elements of k in nt kernels, and one in nn kernels.
+ * A stretch is the range of k that one dispatch computes. A tile is what a subgroup computes of y.
+ * A part is a range of k with sums of its own, which are added up later. A block is the tiles of
+ * rows whose rows of a stay in a cache together. `careful` kernels load single elements at the
+ * edges of matrices. A product is outer if tsr__lavapipe_outer() is true. */
 #include "gpu/cpu_drivers/matmul/plan.h"
 
 #include "base/checked.h"

@@ -1,3 +1,6 @@
+/* Products of a few rows and a matrix in blocks (quant_rows.h). k is divided into parts of several
+ * steps. A step multiplies one vector of k or, with `by_block`, one block. A subgroup computes one
+ * part of a tile, which is some columns of y. */
 #include "gpu/cpu_drivers/matmul/quant_rows.h"
 
 #include "base/checked.h"

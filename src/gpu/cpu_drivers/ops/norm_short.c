@@ -1,3 +1,5 @@
+/* Runs norm_short.comp and norm_short_grad.comp. A part is the sums of the rows of one workgroup
+ * for dweight or dbias. */
 #include "gpu/cpu_drivers/ops/norm_short.h"
 
 #include "base/checked.h"

@@ -1,3 +1,6 @@
+/* Reductions of rows and columns on Mesa's CPU driver. They replace a dispatch of the general
+ * kernels (reduction.h). A plane has two of its dimensions, and the host records a dispatch for
+ * each plane. */
 #include "gpu/cpu_drivers/ops/reduction.h"
 
 #include "base/checked.h"

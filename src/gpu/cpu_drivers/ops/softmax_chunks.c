@@ -1,3 +1,5 @@
+/* Runs the kernels of softmax_chunks.h. The first divides rows into chunks, the third into blocks;
+ * chunks and blocks are the parts of rows that subgroups compute (row_parts.h). */
 #include "gpu/cpu_drivers/ops/softmax_chunks.h"
 
 #include "base/checked.h"

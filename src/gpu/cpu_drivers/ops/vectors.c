@@ -1,3 +1,5 @@
+/* Runs vectors.comp on pieces of rows without gaps. A plane is the rows along one dimension. A
+ * subgroup computes a block of a plane. */
 #include "gpu/cpu_drivers/ops/vectors.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Checks a call of tsr_matmul and normalises it as problem.h describes. A side is one operand. */
 #include "gpu/matmul/common/problem.h"
 
 #include "base/checked.h"

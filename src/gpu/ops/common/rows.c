@@ -1,3 +1,4 @@
+/* Lists of dispatches, and the choice of thread groups, for operations on rows. */
 #include "gpu/ops/common/rows.h"
 
 #include <string.h>

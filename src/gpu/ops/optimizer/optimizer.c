@@ -1,3 +1,5 @@
+/* Checks of the operands of optimizers, and their dispatches. The operands are divided into pieces
+ * (tensor/pieces.h). */
 #include "gpu/ops/optimizer/optimizer.h"
 
 #include <math.h>
