@@ -1,8 +1,8 @@
-// Cross-entropy of rows of logits against their labels, and its gradient. A thread group computes
-// one row in three loops. The first finds the largest logit, the second adds up the exponentials
-// relative to it, and the third computes the gradient. A class belongs to the same invocation in
-// all loops, so that the gradient may overwrite the logits. A row that is divided into segments
-// needs a phase for each loop.
+// Cross-entropy of rows of logits against their labels, and its gradient. A thread group
+// (thread_group.glsl) computes one row in three loops. The first finds the largest logit, the
+// second adds up the exponentials relative to it, and the third computes the gradient. A class
+// belongs to the same invocation in all loops, so that the gradient may overwrite the logits. A row
+// that is divided into segments (params/rows.h) needs a phase for each loop.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -15,7 +15,7 @@ layout(constant_id = 1) const uint THREADS = 8;
 layout(constant_id = 2) const uint LOGITS_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint LOSS_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint GRADIENT_DTYPE = TSR_DT_F32;
-layout(constant_id = 5) const uint FORM = TSR_ROW_WIDE; // a form that logits and gradient both have
+layout(constant_id = 5) const uint FORM = TSR_ROW_WIDE; // a form (TSR_ROW_…) that logits and gradient both have
 layout(constant_id = 6) const uint PHASE = TSR_PHASE_WHOLE;
 
 layout(push_constant) uniform Push {

@@ -1,8 +1,8 @@
-// Cross-entropy with classes divided among ranks, in two steps. A thread group computes one row.
-// The first step computes the largest logit, the sum of exponentials and the label's logit among
-// the classes of this rank. The second step computes loss and gradient from these numbers of all
-// ranks. A class belongs to the same invocation in all loops, so that the gradient may overwrite
-// the logits.
+// Cross-entropy with classes divided among ranks, in two steps. A thread group (thread_group.glsl)
+// computes one row. The first step computes the largest logit, the sum of exponentials and the
+// label's logit among the classes of this rank. The second step computes loss and gradient from
+// these numbers of all ranks. A class belongs to the same invocation in all loops, so that the
+// gradient may overwrite the logits.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/index.glsl"
@@ -15,7 +15,7 @@ layout(constant_id = 1) const uint THREADS = 8;
 layout(constant_id = 2) const uint LOGITS_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint LOSS_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint GRADIENT_DTYPE = TSR_DT_F32;
-layout(constant_id = 5) const uint FORM = TSR_ROW_WIDE; // a form that logits and gradient both have
+layout(constant_id = 5) const uint FORM = TSR_ROW_WIDE; // a form (TSR_ROW_…) that logits and gradient both have
 layout(constant_id = 6) const uint STEP = TSR_SHARD_STATS;
 layout(constant_id = 7) const uint PHASE = TSR_PHASE_WHOLE;
 

@@ -8,7 +8,7 @@
 layout(constant_id = 5) const uint WORKGROUP = 64;
 layout(local_size_x_id = 5) in;
 layout(constant_id = 6) const uint Y_DTYPE = TSR_DT_F32;
-layout(constant_id = 7) const uint FORM = TSR_ROW_WIDE; // the form of the rows of y
+layout(constant_id = 7) const uint FORM = TSR_ROW_WIDE; // the form (TSR_ROW_…) of the rows of y
 
 layout(push_constant) uniform Push {
     tsr_dequantize_params p;

@@ -8,7 +8,7 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint TABLE_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint Y_DTYPE = TSR_DT_F32;
-layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE; // a form that table and y both have
+layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE; // a form (TSR_ROW_…) that table and y both have
 
 layout(push_constant) uniform Push {
     tsr_embedding_params p;

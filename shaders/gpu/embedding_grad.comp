@@ -11,7 +11,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(constant_id = 1) const uint TABLE_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint Y_DTYPE = TSR_DT_F32;
-layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE; // a form that table and y both have
+layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE; // a form (TSR_ROW_…) that table and y both have
 // If SCAN > 0, the invocations of a workgroup look at SCAN indices each and list those of the
 // bucket. If SCAN is 0, every invocation looks at every index, which is faster on CPU drivers,
 // where barriers are slow and there is only one bucket.

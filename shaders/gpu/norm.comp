@@ -1,9 +1,9 @@
 // y = (x − mean) / √(variance + epsilon) · weight + bias, or for RMS the same without the mean. For
-// the gradients, the kernel computes only the statistics of the rows. A thread group computes one
-// row. The first loop computes the mean, the second the rounding error of the mean and the variance
-// about it, and the third the result. An element belongs to the same invocation in all loops, so
-// that y may be x. A row that is divided into segments needs a phase for each loop. A row that fits
-// into registers is loaded once.
+// the gradients, the kernel computes only the statistics of the rows. A thread group
+// (thread_group.glsl) computes one row. The first loop computes the mean, the second the rounding
+// error of the mean and the variance about it, and the third the result. An element belongs to the
+// same invocation in all loops, so that y may be x. A row that is divided into segments
+// (params/rows.h) needs a phase for each loop. A row that fits into registers is loaded once.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/norm.glsl"
@@ -15,7 +15,7 @@ layout(constant_id = 2) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint WEIGHT_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint BIAS_DTYPE = TSR_DT_F32;
-layout(constant_id = 6) const uint FORM = TSR_ROW_WIDE; // a form that all operands have
+layout(constant_id = 6) const uint FORM = TSR_ROW_WIDE; // a form (TSR_ROW_…) that all operands have
 layout(constant_id = 7) const uint CENTRED = 1;         // 0: RMS
 layout(constant_id = 8) const uint OUTPUT = TSR_NORM_RESULT;
 layout(constant_id = 9) const uint PHASE = TSR_PHASE_WHOLE; // RMS has no first phase

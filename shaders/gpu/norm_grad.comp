@@ -1,8 +1,8 @@
 // The gradient of layer or RMS normalisation with respect to its input, from the statistics of the
 // rows. With g = dy · weight and n the normalised input, dx = (g − mean(g) − n · mean(g·n)) /
-// √(variance + epsilon). For RMS normalisation, mean(g) is left out. A thread group computes one
-// row in two loops. An element belongs to the same invocation in both, so that dx may be x or dy. A
-// row that fits into registers is loaded once.
+// √(variance + epsilon). For RMS normalisation, mean(g) is left out. A thread group
+// (thread_group.glsl) computes one row in two loops. An element belongs to the same invocation in
+// both, so that dx may be x or dy. A row that fits into registers is loaded once.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/norm.glsl"
@@ -14,7 +14,7 @@ layout(constant_id = 2) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint DY_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint DX_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint WEIGHT_DTYPE = TSR_DT_F32;
-layout(constant_id = 6) const uint FORM = TSR_ROW_WIDE; // a form that all operands have
+layout(constant_id = 6) const uint FORM = TSR_ROW_WIDE; // a form (TSR_ROW_…) that all operands have
 layout(constant_id = 7) const uint CENTRED = 1;         // 0: RMS
 layout(constant_id = 8) const uint PHASE = TSR_PHASE_WHOLE; // not the first
 // the number of groups of four elements that an invocation keeps in registers

@@ -1,7 +1,8 @@
-// y = softmax(a) or its logarithm. A thread group computes one row in three loops: they compute the
-// largest element, the sum of exponentials relative to it, and the result. An element belongs to
-// the same invocation in all loops, so that y may be a. A row that is divided into segments needs a
-// phase for each loop. A row that fits into registers is loaded once.
+// y = softmax(a) or its logarithm. A thread group (thread_group.glsl) computes one row in three
+// loops: they compute the largest element, the sum of exponentials relative to it, and the result.
+// An element belongs to the same invocation in all loops, so that y may be a. A row that is divided
+// into segments (params/rows.h) needs a phase for each loop. A row that fits into registers is
+// loaded once.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/exp_log.glsl"
@@ -13,7 +14,7 @@ layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(constant_id = 1) const uint THREADS = 8;
 layout(constant_id = 2) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint Y_DTYPE = TSR_DT_F32;
-layout(constant_id = 4) const uint FORM = TSR_ROW_WIDE; // a form that a and y both have
+layout(constant_id = 4) const uint FORM = TSR_ROW_WIDE; // a form (TSR_ROW_…) that a and y both have
 layout(constant_id = 5) const uint LOGARITHM = 0;
 layout(constant_id = 6) const uint PHASE = TSR_PHASE_WHOLE;
 // the number of groups of four elements that an invocation keeps in registers

@@ -1,7 +1,7 @@
 // The gradient of softmax, y = a·(b − Σ a·b), or of its logarithm, y = b − exp(a)·Σ b, where a is
-// the forward result and b the incoming gradient. A thread group computes one row in two loops. An
-// element belongs to the same invocation in both, so that y may be b. A row that fits into registers
-// is loaded once.
+// the forward result and b the incoming gradient. A thread group (thread_group.glsl) computes one
+// row in two loops. An element belongs to the same invocation in both, so that y may be b. A row
+// that fits into registers is loaded once.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -14,7 +14,7 @@ layout(constant_id = 1) const uint THREADS = 8;
 layout(constant_id = 2) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint Y_DTYPE = TSR_DT_F32;
-layout(constant_id = 5) const uint FORM = TSR_ROW_WIDE; // a form that a, b and y all have
+layout(constant_id = 5) const uint FORM = TSR_ROW_WIDE; // a form (TSR_ROW_…) that a, b and y all have
 layout(constant_id = 6) const uint LOGARITHM = 0;
 layout(constant_id = 7) const uint PHASE = TSR_PHASE_WHOLE; // not the first
 // the number of groups of four elements that an invocation keeps in registers
