@@ -16,8 +16,8 @@ struct LINES(t)
     tsr_words2 pairs[VECTORS];
 };
 
-// The line that is vector v of a lane, as a number within the tile. Loads of four neighbouring
-// lines give a lane four vectors at once.
+// Returns the number, within the tile, of the line that is vector v of `lane`. Loads of four
+// neighbouring lines give a lane four vectors at once.
 uint LINES(line)(uint v, uint lane)
 {
     return LOAD == TSR_MM_LOAD_VEC_LINE ? v / 4 * (4 * LANES) + lane * 4 + v % 4 : v * LANES + lane;

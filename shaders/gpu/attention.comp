@@ -31,8 +31,8 @@ layout(constant_id = 9) const uint MASK_DTYPE = 0; // 0: no mask
 layout(constant_id = 10) const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
 layout(constant_id = 11) const uint CAPPED = 0;
 layout(constant_id = 12) const uint PAGED = 0;
-// 1: the numbers of trips of the loops over products are not constant, so that drivers do not unroll
-// these loops. Unrolled, they need more registers than Intel's GPUs have.
+// 1: the numbers of iterations of the loops over products are not constant, so that drivers do not
+// unroll these loops. Unrolled, they need more registers than Intel's GPUs have.
 layout(constant_id = 13) const uint ROLLED = 0;
 
 const uint TM = 4;

@@ -18,8 +18,8 @@ layout(constant_id = 7) const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
 layout(constant_id = 8) const uint CAPPED = 0;
 layout(constant_id = 9) const uint PAGED = 0;
 layout(constant_id = 10) const uint Y_DTYPE = 0; // 0: there are several parts
-// 1: the numbers of trips of loops are not constant, so that drivers do not unroll these loops. The bits are the same. lavapipe compiles each
-// load to a loop over lanes, and needs a quarter of the time for a pipeline then.
+// 1: the numbers of iterations of loops are not constant, so that drivers do not unroll these loops. The results have the same bits.
+// lavapipe compiles each load to a loop over lanes, so without unrolling it compiles a pipeline in a quarter of the time.
 layout(constant_id = 11) const uint ROLLED = 0;
 
 // slices of a block's keys: each group of QUADS invocations multiplies every SLICES-th key

@@ -24,9 +24,9 @@ layout(constant_id = 6) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 7) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint A_LOAD = TSR_MM_LOAD_SCALAR;
 layout(constant_id = 9) const uint B_LOAD = TSR_MM_LOAD_SCALAR;
-// 1: the loads of the next tiles are issued before the products and waited for after them, which is
-// faster on AMD's GPUs, and the products are unrolled. 0: faster on NVIDIA's. With two elements in a
-// word, loads are always issued before the products.
+// 1: the loads of the next tiles are issued before the products and waited for after them, and the
+// products are unrolled, which is faster on AMD's GPUs. 0: neither, which is faster on NVIDIA's.
+// With two elements in a word, loads are always issued before the products.
 layout(constant_id = 10) const uint AHEAD = 0;
 const bool LOADS_AHEAD = WORD_K == 2 || AHEAD != 0;
 

@@ -12,8 +12,8 @@ struct tsr_embedding_params {
     TSR_ADDRESS table_stride, indices_stride, y_stride;
     TSR_ADDRESS table_step, y_step;
     TSR_UINT rows, width; /* rows of y, and elements of a row */
-    TSR_UINT first, here; /* The rows of the complete table that `table` has: `here` rows from
-                             number `first` on. */
+    /* The rows of the complete table that `table` has: `here` rows from number `first` on. */
+    TSR_UINT first, here;
     TSR_UINT index_bytes; /* the size of an index: 1, 4 or 8 */
     /* In embedding_grad.comp, the number of workgroups among which the table's rows are divided, a
      * power of two. */

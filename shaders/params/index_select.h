@@ -19,7 +19,8 @@ TSR_PUSH_CHECK(tsr_index_select_params);
 /* index_add.comp: an invocation computes one position in the dimensions that are not selected. */
 struct tsr_index_add_params {
     TSR_ADDRESS dx, dy, indices;
-    TSR_ADDRESS dx_stride, dy_stride, indices_stride; /* bytes along the selected dimension */
+    /* Bytes from one element to the next along the selected dimension. */
+    TSR_ADDRESS dx_stride, dy_stride, indices_stride;
     TSR_WALK walk; /* the walk over the dimensions that are not selected */
     TSR_UINT dx_strides[TSR_WALK_DIMS];
     TSR_UINT dy_strides[TSR_WALK_DIMS];

@@ -37,8 +37,9 @@ int tsr__host_processors(void)
     return online > 1 ? (int)online : 1;
 }
 
-/* Starts one thread for each of the first parts, and returns the number of threads that could be
- * started. The threads block all signals, so that the process's own threads handle them. */
+/* Starts one thread for each of the first `count` parts, and returns the number of threads that
+ * could be started. The threads block all signals, so that the process's own threads handle
+ * them. */
 static int start(pthread_t *threads, part *parts, int count)
 {
     sigset_t all, before;

@@ -163,8 +163,8 @@ static tsr_status count_pages(const tsr__page_table *table, int count, const int
                      "possible",
                      (long long)tokens[i], sequences[i], (long long)sequence->length, INT32_MAX);
         needed += pages_for(table, sequence->length + tokens[i]) - sequence->count;
-        /* If two sequences of the step share a page, the second one to write could keep it. The
-         * count ignores this, so it may be one page too high. */
+        /* If two sequences of the step share a page, the second one to write could keep it without
+         * a copy. The count ignores this, so it may be one page too high. */
         needed += tokens[i] > 0 && writes_to_shared(table, sequence);
     }
     *out = needed;

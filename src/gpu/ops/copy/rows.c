@@ -76,8 +76,8 @@ static tsr_status add_row(copy_batch *batch, tsr__copy_region row)
  * odometer. */
 static tsr_status add_piece(copy_batch *batch, const tsr__piece *piece, uint64_t size)
 {
-    /* The last piece lacks the innermost dimension if that is divided and one element of it
-     * remains. */
+    /* If the innermost dimension has been divided among pieces and one element of it remains for
+     * the last piece, that piece does not have this dimension. */
     uint32_t inner = tsr__piece_row_elements(piece);
     int outer_dims = inner > 1 ? piece->ndim - 1 : piece->ndim;
     uint32_t position[TSR__PIECE_DIMS] = {0};
