@@ -14,7 +14,7 @@ static int32_t letter(int i)
     return c == ' ' ? 26 : c - 'a';
 }
 
-/* Embedding, block, norm, and what gives a number for each letter. */
+/* Creates the embedding, the block, the norm and the head, which gives a number for each letter. */
 static tsr_status create_model(tsr_group *group, tsr_layer **model)
 {
     const tsr_partition_params uneven = {.kind = TSR_PARTITION_UNEVEN};

@@ -20,7 +20,7 @@ Dir::State::status "$folder/apt/status";
 Dir::Cache "$folder/apt/cache";
 END
 apt-get -qq update
-# With everything that they depend on: there is no package that they could share.
+# Downloads these packages and everything that they depend on: the status file is empty, so apt regards no package as installed.
 apt-get -qq install --download-only --no-install-recommends libc6-dev check libsubunit-dev libjansson-dev libsodium-dev libutf8proc-dev libvulkan-dev \
     mesa-vulkan-drivers >"$folder/apt/log" 2>&1
 for package in "$folder"/apt/cache/archives/*.deb; do

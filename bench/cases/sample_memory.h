@@ -4,12 +4,12 @@
 
 #include "bench/harness/bench.h"
 
-/* The epoch: the part of one rank. */
+/* The process reads the part of one rank: 1/SAMPLE_RANKS of a dataset of SAMPLE_ITEMS items. */
 #define SAMPLE_ITEMS 10000000
 #define SAMPLE_RANKS 8
 #define SAMPLE_RANK 3
 
-/* Measures the peak memory of a process that only prints this epoch. */
+/* Measures the peak memory of a process that only prints this part of an epoch. */
 bool bench_sample_memory(bench_context *context, double *peak_bytes);
 
 #endif

@@ -12,8 +12,8 @@
 
 /* The number of all-reduces in a row. In each of them, every rank has one turn on a processor. */
 #define ROUNDS 50
-/* For so long the first rank stays away. The other ranks poll for less than a tenth of this time,
- * and then sleep. */
+/* How long the first rank sleeps before it joins an all-reduce. The other ranks poll for less than
+ * a tenth of this time and then sleep, too. */
 #define AWAY_NS 1000000
 
 #define TURNS_TRY(call)                                                                            \
@@ -57,9 +57,9 @@ static tsr_status add_up(tsr_comm *host, int rounds, turns_figures *out, double 
     return TSR_OK;
 }
 
-/* Takes one sample of a turn with ranks that poll, and one with ranks that sleep. The others fall
- * asleep while the first rank is away. One all-reduce then wakes all of them, and a second one ends
- * when all have run. */
+/* Takes two samples of the time of a turn: with ranks that poll, and with ranks that sleep. For the
+ * second sample, the first rank waits until the others sleep. One all-reduce then wakes all of
+ * them, and a second one ends when all have run. */
 static tsr_status take_sample(tsr_comm *host, int64_t on_processor, turns_figures *out)
 {
     double awake, asleep;
@@ -102,8 +102,8 @@ static tsr_status measure_turns(tsr_comm *host, double seconds, turns_figures *o
     return TSR_OK;
 }
 
-/* Takes one sample for a size. It makes several all-reduces in a row, so that a sample of few bytes
- * is long enough. */
+/* Takes one sample for a size. Small all-reduces are repeated, because a single one would be too
+ * short to measure. */
 static tsr_status take_memory(tsr_comm *host, float *data, uint64_t count, turns_figures *out,
                               double *ns)
 {

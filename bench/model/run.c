@@ -62,7 +62,7 @@ static void name_model(job *j)
     snprintf(name, size, "%.*s", (int)(length - start), o->path + start);
 }
 
-/* Says which cache the test needs that needs the most. */
+/* Sets the context and the number of sequences that the most demanding test needs. */
 static void count_cache(const bench_model_options *o, tsr_model_params *params)
 {
     const int64_t generated = o->generate > 0 ? o->generate + 1 : 1;
@@ -72,8 +72,9 @@ static void count_cache(const bench_model_options *o, tsr_model_params *params)
     params->cache_dtype = o->cache_dtype;
 }
 
-/* Notes that a test needs more tokens than the model was made for; its rates are valid all the
- * same. Positions that the model has not learned cannot be computed. */
+/* Refuses a test that needs more positions than the model has learned. If the model has no learned
+ * positions, only notes that the test needs more tokens than the model was made for; its rates are
+ * valid all the same. */
 static bool check_context(job *j, const char *option, int64_t value, int64_t needed,
                           const tsr_model_config *config)
 {
@@ -91,7 +92,7 @@ static bool check_context(job *j, const char *option, int64_t value, int64_t nee
     return true;
 }
 
-/* Opening the model reports what is wrong with its files, on all ranks. */
+/* Ignores errors in the model's files: opening the model reports them on all ranks. */
 static bool check_contexts(job *j)
 {
     const bench_model_options *o = j->options;

@@ -34,8 +34,8 @@ typedef struct bench_destination {
 
 bool bench_destination_read(void *user, const char *text, char *problem, size_t size);
 
-/* Checks the options before a long measurement: whether they contradict each other, and whether
- * the file can be written. Must be called once, before the next function. Returns an exit code,
+/* Checks the options before a long measurement: whether they contradict each other, and whether the
+ * file can be written. Must be called once, before bench_destination_write. Returns an exit code,
  * after an error message unless it is CLI_DONE. */
 int bench_destination_check(const char *command, bench_destination *to);
 

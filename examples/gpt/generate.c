@@ -44,8 +44,9 @@ static tsr_status read_tokens(writer *w, int64_t first, int64_t count)
     return status;
 }
 
-/* Positions end at the block's end. When the cache is full, this reads the later half of the text
- * again from position 0. */
+/* Computes the logits after the last token. A full cache has the model's largest number of
+ * positions (config.block). It is then emptied, and the last block / 2 tokens are read again, from
+ * position 0. */
 static tsr_status make_room(writer *w)
 {
     int64_t block = w->model->config.block;

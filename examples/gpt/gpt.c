@@ -27,7 +27,7 @@
 /* The state that rank 0 sends to a process that joins. */
 typedef struct progress {
     int64_t evaluated, saved; /* the last steps that were evaluated and saved; −1: none */
-    int64_t most_ranks;       /* at the start */
+    int64_t most_ranks;       /* number of ranks at the start */
     int64_t looked;           /* last step before which the ranks looked for joining processes */
 } progress;
 
@@ -51,7 +51,8 @@ typedef struct run {
     FILE *log;
     double started;
     int64_t first_step, step;    /* the number of steps before this run, and until now */
-    int64_t compiling_step;      /* the first step of all ranks, or since a process has joined */
+    int64_t compiling_step;      /* the step in which ranks compile kernels: the run's first, or the
+                                  * first after a join */
     double loss, norm;           /* of the step in progress; NaN: not known yet */
     bool is_unreported;          /* the last step has been counted, but not reported */
     double last_loss, last_norm; /* of the last step */

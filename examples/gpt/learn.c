@@ -207,7 +207,8 @@ tsr_status model_update(gpt_model *self, double *loss, double *grad_norm, bool *
         TRY(tsr_copy(self->job->stream, self->loss_seen, self->loss_sum));
         TRY(tsr_stream_mark(self->job->stream, &self->loss_point));
     } else {
-        /* Taken before the step, so that no step is made whose loss is unknown. */
+        /* Take the loss before the optimizer's step, so that no step is made whose loss is
+         * unknown. */
         TRY(take_loss(self, tokens_of_step(self), loss));
     }
     double rate = tsr_schedule_rate(&schedule, tsr_optimizer_steps(self->optimizer));

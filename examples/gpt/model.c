@@ -16,7 +16,8 @@ static bool is_llama(const gpt_model *self)
 
 /* Stages ------------------------------------------------------------------------------------- */
 
-/* Returns the work of the head as a number of blocks. Both mostly multiply by their weights. */
+/* Returns how many blocks need as much work as the head: the ratio of their numbers of weights,
+ * because both mostly multiply by their weights. */
 static double head_cost(const gpt_config *config)
 {
     double block = 0;

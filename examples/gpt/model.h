@@ -33,7 +33,7 @@ typedef struct gpt_model {
     tsr_dtype dtype;
     bool is_elastic, rebuilds;
     tsr_pipeline *pipeline;
-    bool is_first, is_last;           /* stage */
+    bool is_first, is_last;           /* whether this stage is the first, or the last */
     int stage_blocks[GPT_MAX_STAGES]; /* how many blocks each stage has */
     int block_count;                  /* blocks of this stage */
 

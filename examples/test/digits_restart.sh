@@ -13,7 +13,7 @@ fail() {
     exit 1
 }
 
-# train GRID FILE OPTION...
+# train GRID FILE OPTION...: trains with two ranks and saves the checkpoint FILE.
 train() {
     grid=$1
     file=$2

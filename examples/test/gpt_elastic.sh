@@ -31,7 +31,7 @@ awk -v steps="$steps" -v at="$at" '
     $2 != made++ { print "step " $2 " follows step " made - 2; wrong = 1 }
     { difference = ($4 - undisturbed[$2]) / undisturbed[$2]; if (difference < 0) difference = -difference }
     difference > most { most = difference }
-    # The new process joins at a multiple of 5 steps, at the earliest the next one, or it comes too late for any.
+    # Three ranks continue after step 7. The new process may join before every fifth step: before step 10, later, or not at all.
     $8 != ($2 < at ? 4 : $2 < 10 || $8 == 3 ? 3 : 4) { print "step " $2 " has " $8 " ranks"; wrong = 1 }
     $8 != ranks { ranks = $8; seen = seen " " ranks }
     END {

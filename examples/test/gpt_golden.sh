@@ -44,7 +44,7 @@ run() { # STYLE RANKS OPTION...
     echo "$style $options: $difference"
 }
 
-# Runs one model with options that differ only in the grid; if all 200 steps are trained, runs both models.
+# Trains on one grid: the model STYLE only, or both models if all 200 steps are trained.
 each() { # STYLE RANKS OPTION...
     if [ "$steps" = 200 ]; then
         shift

@@ -20,7 +20,7 @@ host=$(printf %s "$HOSTS" | cut -c "$((RANK + 1))")
 cd "$FOLDER/$host" && TESSERA_NODE=$host exec "$@"
 END
 
-# train HOSTS OPTION...: a small model, with a rank for each letter
+# train HOSTS OPTION...: trains a small model, with a rank for each letter of HOSTS.
 train() {
     hosts=$1
     shift

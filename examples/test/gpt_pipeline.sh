@@ -13,7 +13,7 @@ fail() {
     cat "$folder/out"
     exit 1
 }
-# train RANKS OPTION...: a small model
+# train RANKS OPTION...: trains a small model.
 train() {
     ranks=$1
     shift

@@ -15,7 +15,7 @@ fail() {
     exit 1
 }
 
-# train RANKS OPTION...: a small model
+# train RANKS OPTION...: trains a small model.
 train() {
     ranks=$1
     shift
@@ -31,7 +31,7 @@ rank_1() {
         fi
     done
 }
-reaches() { # LOG STEP: waits
+reaches() { # LOG STEP: waits until the log has this step
     for _ in $(seq 2400); do
         grep -q "\"step\": $2," "$1" 2>/dev/null && return
         sleep 0.05

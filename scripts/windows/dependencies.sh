@@ -1,7 +1,7 @@
 #!/bin/sh
-# scripts/windows/dependencies.sh FOLDER: builds the libraries that tessera needs on Windows into FOLDER, from Debian's source
-# packages: jansson, utf8proc and Check, as archives. Copies the headers of Vulkan there too, and writes FOLDER/folder.ini for meson. It downloads into FOLDER, and changes no
-# setting of the system. Does nothing if FOLDER is complete.
+# scripts/windows/dependencies.sh FOLDER: builds static libraries that tessera needs on Windows (jansson, utf8proc and Check) from
+# Debian's source packages, and installs them in FOLDER. Also copies Vulkan's headers there, and writes FOLDER/folder.ini for meson.
+# Downloads only into FOLDER, and changes no setting of the system. Does nothing if FOLDER is complete.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/scripts/setup.sh"
@@ -14,7 +14,7 @@ suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-bookworm}")
 mkdir -p "$folder/apt/lists/partial" "$folder/sources"
 echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $suite main" \
     >"$folder/apt/sources.list"
-# apt_get ARGUMENT…: apt-get with this one source of packages, and its lists in the folder.
+# apt_get ARGUMENT…: runs apt-get with only the source packages of sources.list, and with its package lists in the folder.
 apt_get() {
     apt-get -qq -o "Dir::Etc::sourcelist=$folder/apt/sources.list" -o Dir::Etc::sourceparts=- \
         -o "Dir::State::lists=$folder/apt/lists" -o "Dir::Cache=$folder/apt" -o APT::Sandbox::User=root "$@"
@@ -27,7 +27,7 @@ for package in check jansson utf8proc; do
     mv "$package"-*/ "$package"
 done
 
-# make PACKAGE OPTION…: builds and installs one of them.
+# make PACKAGE OPTION…: builds one of the three libraries with these options of CMake, and installs it.
 make() {
     package=$1
     shift
@@ -46,7 +46,7 @@ make jansson -DJANSSON_BUILD_DOCS=OFF -DJANSSON_EXAMPLES=OFF -DJANSSON_WITHOUT_T
 make utf8proc -DCMAKE_C_FLAGS=-DUTF8PROC_STATIC
 make check -DCHECK_ENABLE_TESTS=OFF -DCMAKE_C_FLAGS=-D_POSIX_C_SOURCE=200809L
 
-# Check makes a DLL too, and calls its archive otherwise than this file says.
+# Check also installs a DLL, which is removed, and check.pc names the static library libcheck_pic, whose file is libcheck.a.
 rm -f "$folder/lib/libcheck.dll.a" "$folder/bin/libcheck.dll"
 sed -i "s/-lcheck_pic/-lcheck/" "$folder/lib/pkgconfig/check.pc"
 
@@ -60,7 +60,7 @@ Description: headers of Vulkan
 Version: $(pkg-config --modversion vulkan)
 Cflags: -I\${includedir}
 EOF
-# What meson has to know of this folder and of the repository, beside x86_64-w64-mingw32.ini.
+# The options of meson that contain paths of this folder and of the repository. The others are in x86_64-w64-mingw32.ini.
 cat >"$folder/folder.ini" <<EOF
 [binaries]
 exe_wrapper = '$root/scripts/windows/wine.sh'

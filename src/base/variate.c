@@ -21,7 +21,7 @@ static int highest_bit(uint32_t value)
  * than a float. */
 float tsr__normal_from_word(uint32_t word)
 {
-    /* the number of words of the same half that give values further from 0 */
+    /* the number of words on the same side of the middle that give values further from 0 */
     uint32_t below = word >> 31 ? ~word : word;
     uint32_t t = 2 * below + 1;
     int octave = highest_bit(t);

@@ -88,8 +88,8 @@ really_under_torchrun() {
     cat "$folder/err"
     false
 }
-# A rank that never joins is an error at the deadline. The error names the complete timeout, even if connecting to PMIx took part of it: 0.75 s
-# here, which is printed as 0.8; a nanosecond less would be 0.7.
+# A rank that never joins is an error at the deadline. The error names the complete timeout, even if connecting to PMIx took part of it. The
+# timeout here is 0.75 s, which is printed as 0.8; a nanosecond less would be printed as 0.7.
 mpirun_names_its_deadline() {
     # shellcheck disable=SC2016 # for the shells of the ranks
     TEST_TIMEOUT_MS=750 RANK_PROGRAM=$rank mpirun --allow-run-as-root --map-by :OVERSUBSCRIBE -n 2 \

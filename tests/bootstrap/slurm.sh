@@ -1,6 +1,6 @@
 #!/bin/sh
-# slurm.sh ROOT RANK SUMMING BUILD: real processes, started by a real Slurm, join their job and reduce. The test starts a Slurm of its own, with two
-# nodes on one machine and its own daemons, key, ports and files; it touches no service of the machine. Needs the packages that
+# slurm.sh ROOT RANK SUMMING BUILD: real processes, started by a real Slurm, join their job and reduce. The test starts a Slurm of its own,
+# with two nodes on one machine and its own daemons, key, ports and files; it touches no service of the machine. Needs the packages that
 # tests/lanes/slurm.sh installs, and fails without them.
 set -u
 root=$1

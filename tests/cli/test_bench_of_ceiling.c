@@ -310,7 +310,7 @@ START_TEST(further_runs_use_their_own_ceilings)
     snprintf(options, sizeof options, "%s --new %s --new %s", mode, further[0], further[1]);
     answers(limited_run(), run_at(0.35), options, 0,
             "part of fma_peak  50.0 %  46.6 % – 53.7 %  42.5 %  32.6 % – 53.7 %");
-    /* This is true, too, if that run is the first one. */
+    /* The runs above their ceiling are also left out if the first new run is one of them. */
     answers(limited_run(), run_at(1.3), mode, 0, "above their ceiling in one of the runs");
     snprintf(options, sizeof options, "%s --new %s", mode, further[0]);
     answers(limited_run(), run_at(1.3), options, 0, "0 slower, 0 faster, 2 the same");

@@ -186,7 +186,7 @@ START_TEST(a_figure_above_its_ceiling_is_refused)
 {
     json_t *run = submitted_run();
     bench_reasons reasons;
-    made_set(run, 3, 93.4579, 90, 95); /* of the ceiling; the product has 100 */
+    made_set(run, 3, 93.4579, 90, 95); /* the ceiling of the product, which has 100 GFLOP/s */
     submitted_set(run, "results/3", "work", json_real(934579));
     submitted_set(run, "results/0/ceiling", "fraction", json_real(1.07));
     check(run, &reasons);

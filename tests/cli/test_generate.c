@@ -119,7 +119,7 @@ START_TEST(seeds_choose_texts)
 }
 END_TEST
 
-/* With these values there is no choice. */
+/* A temperature of 0, and a top-p of 0, leave only the most likely token. */
 START_TEST(zeros_take_the_most_likely_token)
 {
     tool_result greedy = tool_run("generate " MODEL " -p Once --max-tokens 20 --greedy");

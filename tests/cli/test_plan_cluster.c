@@ -62,8 +62,8 @@ static const struct {
     {2, {0, 1}, 1e6, 2 * (A + 5e5 / B), A + 5e5 / B},
     /* In levels: two local ranks exchange a share each, and use the same link. */
     {4, {0, 0, 1, 1}, 1e4, A + 1e4 / B, A + 5e3 / B},
-    /* Two rounds, each with quarters of the data. The second message of a rank follows at once the
-     * first one of the other rank, so that the link is always busy. */
+    /* Two rounds, each with quarters of the data. The second message of a rank starts when the
+     * first message of the other rank has left, so that the link is always busy. */
     {4, {0, 0, 1, 1}, 65536, A + 65536 / B, A + 32768 / B},
     /* Four pieces of 256 KiB. */
     {4, {0, 0, 1, 1}, 1048576, 4 * (A + 262144 / B), A + 524288 / B},

@@ -45,8 +45,8 @@ static void replace(tsr_comm **comm, tsr_comm *by)
     *comm = by;
 }
 
-/* All ranks of a communicator run this function, new ones from their communicator's size on: they
- * shrink from 4 to 1, and then grow to 4. */
+/* Grows a communicator from 1 rank to 2, and then to 4. The ranks that are left after the losses
+ * call this; processes that join call newcomer(). */
 static void go_up(tsr_comm *now)
 {
     progress *shown = ranks_shared();

@@ -1,8 +1,8 @@
 # shellcheck shell=sh
 # Sets up network namespaces, which stand for machines: host N of $host_count (default: 2, at most 8) is the namespace that `host N` prints,
-# and has 10.98.0.N on veth0. Two hosts, which are also called $a and $b, are joined by a veth pair, and more by a bridge in a namespace of its
-# own. A script sources this file from the root of the sources and passes its own arguments. Needs iproute2, and root or the right to make a
-# user namespace. Otherwise the test NAME is skipped.
+# and has 10.98.0.N on veth0. Two hosts, which are also called $a and $b, are joined by a veth pair, and more by a bridge in a namespace of
+# its own. A script sources this file from the root of the sources and passes its own arguments. Needs iproute2, and root or the right to
+# make a user namespace. Otherwise the test NAME is skipped.
 #
 #     make_hosts NAME "$@"
 folder=

@@ -13,7 +13,7 @@ export UCX_TLS=tcp,self UCX_NET_DEVICES=veth0
 start_all() {
     pids=
     r=0
-    rm -f "$folder"/out.? "$folder"/err.? # or the former ranks' words could be read
+    rm -f "$folder"/out.? "$folder"/err.? # otherwise the output of earlier ranks could be read
     for number in $placement; do
         RANK=$r ip netns exec "$(host "$number")" "$summing" "$@" >"$folder/out.$r" 2>"$folder/err.$r" &
         pids="$pids $!"

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Joins the hosts by a second, slow network through the program $relay, and lets ranks use it: host N has 10.97.0.N on slow0. A script sources
-# this file after make_hosts, and then calls
+# Joins the hosts by a second, slow network through the program $relay, and lets ranks use it: host N has 10.97.0.N on slow0. A script
+# sources this file after make_hosts, and then calls
 #
 #     slow_link DELAY_US BITS_PER_SECOND          # 0: no delay, no limit
 #
@@ -13,7 +13,7 @@ end_slow_link() {
 }
 slow_link() {
     end_slow_link
-    rm -f "$folder/relay" # or the former relay's "ready" could be read
+    rm -f "$folder/relay" # otherwise the "ready" of an earlier relay could be read
     names=
     for number in $(seq "$host_count"); do
         names="$names $(host "$number")"

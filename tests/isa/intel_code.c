@@ -1,10 +1,11 @@
-/* Reads machine code of Intel's GPUs as the Vulkan driver of Mesa 26.2 prints it:
+/* Reads machine code of Intel's GPUs as the Vulkan driver of Mesa 26.2 prints it, here without some
+ * operands:
  *
  *     L6:
- *     (W)     add (8)          r38:d    r2<0>:d   120:d    {Compacted}
- *             send.slm (16)    r1       r69       null:0  0x00000000  0x02403500 {$15}  // wr:1+0,
- * rd:4; load.slm.d32x4.a32 mad (16)         r98:f    r40:f     r28:f    r24<1>:f {$15.dst} (f0.0)
- * if (16)          jip:L8   uip:L9
+ *     (W) add (8)        r38:d r2<0>:d 120:d {Compacted}
+ *         send.slm (16)  r1 r69 null:0 … {$15} // wr:1+0, rd:4; load.slm.d32x4.a32
+ *         mad (16)       r98:f r40:f r28:f r24<1>:f {$15.dst}
+ *     (f0.0) if (16)     jip:L8 uip:L9
  *
  * An instruction computes as many lanes as its number in brackets says. A load has a token, and an
  * instruction with ".dst" after a token waits for the result. */

@@ -1,7 +1,7 @@
 #!/bin/sh
-# fresh: packages built, installed, tested and purged, and the tutorials followed, in fresh Debian and Ubuntu systems. Not in `all`.
-# It needs root, a network, and five minutes for each system. FRESH_SYSTEMS lists the releases; noble also needs Ubuntu's keys. Each is made twice by debootstrap, below
-# build/fresh: one system builds the packages, the other has a user who follows the tutorials.
+# fresh: packages built, installed, tested and purged, and the tutorials followed, in fresh Debian and Ubuntu systems. Not in `all`. It
+# needs root, a network, and five minutes for each system. FRESH_SYSTEMS lists the releases; noble also needs Ubuntu's keys. Each system is
+# made twice by debootstrap, below build/fresh: one copy builds the packages, the other has a user who follows the tutorials.
 # shellcheck disable=SC2016,SC2317 # commands that other shells expand, and functions that `point` calls
 . "$(dirname "$0")/lane.sh"
 [ "$(id -u)" = 0 ] || fail "fresh: needs root, to make systems and to start programs in them"

@@ -21,7 +21,7 @@ find_drivers() {
     fi
 }
 
-# With ccache, if it is installed, builds share object files: the names and paths in their commands are relative to folders of the same depth.
+# With ccache, if it is installed, builds share object files: the names and paths in their commands are relative to folders of one depth.
 ccache=$(command -v ccache || true)
 export CCACHE_DIR="${CCACHE_DIR:-$root/build/ccache}"
 # With CCACHE_DEPEND, ccache takes the names of included files from the compiler, and does not run the preprocessor a second time to find
@@ -33,7 +33,7 @@ export CCACHE_DEPEND=1
 export PATH="$root/tests/lanes/bin:$PATH"
 export MESA_SHADER_CACHE_DIR="$root/build/driver-cache"
 
-# compile_with_ccache COMPILER [ARGUMENT…]: sets $ccache_options to the options for `configure` with which this cross compiler runs in ccache.
+# compile_with_ccache COMPILER [ARGUMENT…]: sets $ccache_options to the options for `configure` with which ccache runs this cross compiler.
 # shellcheck disable=SC2034 # the lanes use it
 compile_with_ccache() {
     ccache_options=

@@ -23,7 +23,7 @@ typedef struct source {
     int64_t failing;     /* indices that are multiples of this fail, */
     atomic_int failures; /* as often as this; −1: always */
     bool hold;           /* batches from `held` on wait until released */
-    bool stubborn;       /* they wait even if the loader is stopping */
+    bool stubborn;       /* held batches wait even if the loader is stopping */
     uint64_t held;
     atomic_bool let_go;
     atomic_int begun, running, max_running, wrong;

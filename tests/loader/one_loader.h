@@ -28,7 +28,7 @@ static inline void check_next(uint64_t number)
     tsr_loader_batch batch;
     bool got = false;
     tsr_status status;
-    do /* a busy machine may take longer than a test's timeout */
+    do /* on a busy machine, the loader's timeout may pass before the batch is loaded */
         status = tsr_loader_next(loader, &batch, &got);
     while (status == TSR_ERR_TIMEOUT);
     ck_assert_ok(status);

@@ -141,8 +141,8 @@ START_TEST(the_reason_is_found)
 }
 END_TEST
 
-/* This is true, too, if the sampler cannot be saved before batch 1, or fails to give batch 2 when
- * it is asked ahead. */
+/* The calls succeed although the sampler cannot be saved before batch 1, and fails when a worker
+ * thread asks ahead for batch 2. */
 START_TEST(success_does_not_change_the_last_error)
 {
     for (int workers = 0; workers <= 2; workers++) {

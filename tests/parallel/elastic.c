@@ -28,14 +28,15 @@ typedef struct worker {
     tsr_device *device;
     tsr_stream *stream;
     tsr_group *group;
-    tsr_fsdp *model, *twin; /* a model loaded from a file after the last loss */
+    tsr_fsdp *model, *twin; /* twin: a model loaded from a file after the last loss */
     tsr_sampler *sampler;
     int64_t step;
     int sampler_ranks;
     int64_t sampled_from; /* the step that begins with item `first_item` of the sampler */
     uint64_t first_item;
     int64_t looked_at; /* the last step before which the ranks looked for newcomers */
-    int grows;         /* since this process takes part, including the one by which it joined */
+    int grows;         /* how often the ranks have grown since this process takes part, its own join
+                        * included */
     int rebuilding;    /* the number of the present rebuilding */
     bool moving, armed, has_rebuilt;
 } worker;

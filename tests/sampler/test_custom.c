@@ -437,7 +437,8 @@ START_TEST(failures_change_nothing)
 }
 END_TEST
 
-/* This is true, too, for samplers that wrap such a sampler, one and two levels deep. */
+/* After any failure of a sampler that is wrapped once or twice, the next call on the outer sampler
+ * continues after the last successful one. */
 START_TEST(failures_of_wrapped_samplers_change_nothing)
 {
     int64_t batch[3];

@@ -3,7 +3,7 @@
 #include "shard/parse.h"
 #include "shard/plans.h"
 
-enum { U8 = 0, U32 = 4, F32 = 6, BOOL = 7, STRING = 8, ARRAY = 9, U64 = 10 }; /* of metadata */
+enum { U8 = 0, U32 = 4, F32 = 6, BOOL = 7, STRING = 8, ARRAY = 9, U64 = 10 }; /* metadata types */
 
 static tsr_status parse(const bytes *file, tsr_shard_list **list)
 {

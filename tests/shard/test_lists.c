@@ -355,8 +355,7 @@ START_TEST(files_of_an_index_that_cannot_be_read)
 }
 END_TEST
 
-/* Models in several GGUF files ------------------------------------------------------------------
- */
+/* Models in several GGUF files ----------------------------------------------------------------- */
 
 typedef struct gguf_part {
     const char *file;
@@ -450,7 +449,7 @@ END_TEST
 
 static const struct {
     const char *open;
-    gguf_part instead[PARTS]; /* of the usual parts; without a file: the usual one */
+    gguf_part instead[PARTS]; /* replace the usual parts, except entries without a file */
     const char *text;         /* the end of the error text */
 } bad_gguf_parts[] = {
     {PART_2,

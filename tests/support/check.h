@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* What the macros of <check.h> call.
+/* Replaces the function that the macros of <check.h> call.
  * NOLINTNEXTLINE(bugprone-reserved-identifier): its name */
 #define _mark_point(file, line)                                                                    \
     __extension__({                                                                                \

@@ -49,7 +49,7 @@ static void put_u32(bytes *to, const char *key, uint32_t value)
 
 static const char *const spm_tokens[] = {"<unk>", "<s>", "</s>", "▁", "a", "▁a"};
 static const uint32_t spm_types[] = {2, 3, 3, 1, 1, 1};
-/* -0.5, -1, … as bits */
+/* 0, 0, 0, -1, -2 and -0.5, as bits of floats */
 static const uint32_t spm_scores[] = {0, 0, 0, 0xbf800000, 0xc0000000, 0xbf000000};
 
 /* What makes a file different from the usual one. */

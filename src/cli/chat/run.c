@@ -100,7 +100,8 @@ static tsr_status add_token(chat *c, reply *r, int32_t token)
     return status;
 }
 
-/* Goes on until a step has nothing to continue, which forgets an interrupt that came too late. */
+/* Generates and prints the reply. Continues until a step finds no unfinished sequence, because that
+ * step also clears an interrupt that came after the last token. */
 static tsr_status generate(chat *c, reply *r)
 {
     for (int count = 1; count > 0;) {
@@ -292,7 +293,7 @@ static tsr_status talk(chat *c, int *code)
     return TSR_OK;
 }
 
-/* Prints an error. The library's errors about formats already begin with the command's name. */
+/* Prints an error with the prefix "chat: ". The library's errors about formats already have it. */
 static int failed(const char *problem, bool by_format)
 {
     static const char name[] = "chat: ";

@@ -87,7 +87,8 @@ static void show_progress(void *user, uint64_t done_bytes, uint64_t total_bytes)
     fflush(stderr);
 }
 
-/* Opening the model reports what is wrong with its files, on all ranks. */
+/* Returns `context`, or the model's own context if that is less. Ignores errors in the model's
+ * files: opening the model reports them on all ranks. */
 static int64_t limit_context(int64_t context)
 {
     tsr_model_config config;

@@ -11,7 +11,7 @@ typedef struct random_sampler {
     bool replacement;
     uint64_t n, samples;
     tsr__shuffled shuffled; /* for draws with replacement, only its generator is used */
-    uint64_t words;         /* draws of the generator for each index, with replacement */
+    uint64_t words;         /* with replacement: how many words of the generator an index takes */
     tsr__draws draws;
     tsr__order_keys keys; /* keys of the epoch; used in the order FEISTEL with replacement */
 } random_sampler;

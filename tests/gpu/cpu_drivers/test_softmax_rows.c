@@ -223,7 +223,8 @@ START_TEST(planes)
 }
 END_TEST
 
-/* There are so many rows that the kernel for short rows takes more than 1024 elements. */
+/* There are so many elements in total that the kernel for short rows also takes rows of more than
+ * 1024 elements. */
 START_TEST(many_long_rows)
 {
     check_forward((shape){1, 2100, 2047, 1, 0}, plain, false);

@@ -182,7 +182,8 @@ START_TEST(each_effect_changes_what_it_says_and_nothing_else)
 }
 END_TEST
 
-/* The driver is asked for its list of shapes only after this question. */
+/* The library calls tsr__known_faults_demand before it asks the driver for its list of shapes of
+ * matrices, so the list is still empty here. */
 START_TEST(a_fault_forbids_the_query_before_it_is_made)
 {
     const invented *device = &devices[_i];

@@ -319,7 +319,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL queue_submit(VkQueue handle, uint32_t coun
 {
     queue *on = (queue *)handle;
     if (fence)
-        abort(); /* the library has none */
+        abort(); /* the library uses no fences */
     pthread_mutex_lock(&lock);
     for (uint32_t i = 0; i < count; i++) {
         submission **last = &on->first;

@@ -495,8 +495,7 @@ START_TEST(check_survives_anything)
 }
 END_TEST
 
-/* Workgroup sizes given by constants
- * ------------------------------------------------------------- */
+/* Workgroup sizes given by constants ----------------------------------------------------------- */
 
 /* Finds saxpy's instruction `op` whose word number `n` is `word`. Returns the place of its word
  * number `wanted`. */

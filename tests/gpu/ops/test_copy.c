@@ -316,8 +316,8 @@ START_TEST(long_rows)
 }
 END_TEST
 
-/* As above, with rows that have gaps or are columns in src, so that the parts of threads end
- * between rows and columns. */
+/* Several host threads share the copy of rows that have gaps, or that are columns in src, so that
+ * the parts of the threads end between rows and columns. */
 START_TEST(large_pieces)
 {
     static const tsr_dtype pairs[][2] = {{TSR_F32, TSR_F32}, {TSR_F16, TSR_F32}, {TSR_U8, TSR_U8}};

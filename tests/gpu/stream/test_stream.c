@@ -240,7 +240,7 @@ START_TEST(scratch_is_lent_again_but_not_within_an_operation)
     GPU_OK(tsr__stream_scratch(queue, 5000, &a));
     GPU_OK(tsr__stream_scratch(queue, 5000, &b));
     ck_assert_ptr_ne(a, b);
-    GPU_OK(tsr_fill(queue, x, 0)); /* a command was recorded, so the next operation may get them */
+    GPU_OK(tsr_fill(queue, x, 0)); /* with a command recorded, the next operation may get a or b */
     GPU_OK(tsr__stream_scratch(queue, 4000, &c));
     ck_assert(c == a || c == b);
     tsr_tensor_destroy(&x);

@@ -91,13 +91,15 @@ static void assign_processors(const play_state *p)
 /* The seconds for which a round keeps the processor of its rank busy. */
 typedef struct round_work {
     double copies;
-    /* Messages between hosts. The time of a message already contains this time for its own rank, so
-     * it only delays other ranks. The time to wake a rank also contains that of a message. */
+    /* For messages between hosts. A message's own time already includes this time for its rank, so
+     * it delays only the other ranks of the processor. Their measured time to wake includes it,
+     * too, so the larger of the two counts. */
     double messages;
 } round_work;
 
 /* Returns when a rank that is ready at `when` has done its work. It starts after the ranks of its
- * processor that were ready before it. Other groups on the host do the same at the same time. */
+ * processor that were ready before it. Ranks of other groups on the same processor make the same
+ * steps at the same time, so each of them takes a turn, too. */
 static double take_turn(const play_state *p, int rank, double when, round_work work)
 {
     const plan_group *g = p->group;

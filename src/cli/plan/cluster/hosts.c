@@ -491,7 +491,7 @@ static bool read_measured(const reader *r, const json_t *root, const measured *t
     return true;
 }
 
-/* Both ----------------------------------------------------------------------------------------- */
+/* The description and the measurements --------------------------------------------------------- */
 
 bool plan_cluster_read(const char *path, const char *links, plan_cluster *out,
                        char error[PLAN_CLUSTER_ERROR])

@@ -45,8 +45,9 @@ typedef struct plan_grid {
 
 typedef struct plan_prediction {
     double seconds;
-    double compute, tensor, data, pipeline; /* parts of it: computing, messages by dimension */
-    double idle;                            /* part of it: waiting for other stages */
+    double compute, tensor, data, pipeline; /* parts of `seconds`: computing, and messages of each
+                                             * dimension */
+    double idle;                            /* part of `seconds`: waiting for other stages */
 } plan_prediction;
 
 void plan_predict(const plan_cluster *cluster, const plan_work *work, const plan_grid *grid,
