@@ -93,7 +93,8 @@ static tsr_status read_on(tsr_stream *stream, tsr_layer **model, tsr_kv_cache *c
     return failed;
 }
 
-/* Goes on from the first letters of the sentence. */
+/* Writes a text that begins with the first letters of the sentence, and that the model
+ * continues. */
 static tsr_status write_text(tsr_stream *stream, tsr_layer **model, char text[WRITTEN + 1])
 {
     tsr_heads heads;

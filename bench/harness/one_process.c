@@ -26,8 +26,8 @@ bool bench_sample_memory(bench_context *context, double *peak_bytes)
     return true;
 }
 
-/* This process loads the driver: here no child processes exist whose peak memory that would
- * increase. */
+/* Opens the device in this process. The driver's memory does no harm, because on this system there
+ * are no child processes whose peak memory would include it. */
 bool bench_can_open(bench_context *context, const char *which)
 {
     tsr_device *device = NULL;

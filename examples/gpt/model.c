@@ -99,8 +99,8 @@ static tsr_status create_blocks(gpt_model *self, const gpt_model_params *params,
     const gpt_config *c = &self->config;
     bool llama = is_llama(self);
     const tsr_init_params init = {TSR_INIT_NORMAL, seed, DEVIATION};
-    /* Each block adds outputs to its input twice. The deviation is divided by the square root of
-     * their number, as in GPT-2. */
+    /* Each block adds two outputs to its input. The deviation is divided by the square root of the
+     * number of these outputs in all blocks, as in GPT-2. */
     const tsr_init_params output = {TSR_INIT_NORMAL, seed,
                                     DEVIATION / sqrtf(2.0f * (float)c->layers)};
     const tsr_partition_params uneven = {.kind = TSR_PARTITION_UNEVEN};

@@ -257,7 +257,7 @@ static tsr_status save_all(saving *s, const char *path)
         TRY(as_hugging_face(s));
     for (int i = 0; i < s->count; i++)
         s->entries[i].tensor = s->owned[i];
-    /* The first rank of each stage has all parameters of the stage. */
+    /* The first rank of each stage has all parameters of the stage, so it saves them. */
     if (m->job->data_rank != 0 || m->job->tensor_rank != 0)
         return TSR_OK;
     return tsr_checkpoint_save(path, m->job->stage_comm, m->job->stream, s->count, s->entries,

@@ -49,7 +49,7 @@ for style in gpt2 llama; do
     same "$folder/log" 0 || fail "$style: two stages have other losses than one process"
     text | cmp - "$folder/text" || fail "$style: two stages write another text"
 
-    # The checkpoint of one process goes on in stages, and the other way round.
+    # Stages resume the checkpoint of one process, and one process resumes the checkpoint of stages.
     # shellcheck disable=SC2086 # options
     train 4 "$@" --steps 12 --pipeline 2 $grid --load "$folder/half" --log "$folder/log" || fail "$style: four ranks cannot go on"
     same "$folder/log" 6 || fail "$style: four ranks go on with other losses"

@@ -55,7 +55,7 @@ START_TEST(without_a_name_all_benchmarks_run)
     ck_assert_int_eq(bench_result_count(document, "first"), 0);
     ck_assert(json_is_null(tool_member(document, "benchmark")));
     ck_assert_int_eq((int)json_array_size(tool_member(document, "failures")), 0);
-    /* These drivers need more than 2 ms for 4096 cubed. */
+    /* These drivers need more than 2 ms for a product of 4096 × 4096 × 4096. */
     const json_t *note;
     size_t i;
     bool found = false;

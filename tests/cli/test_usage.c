@@ -450,7 +450,7 @@ START_TEST(a_full_disk_is_a_failure)
 {
     /* A redirection needs a shell, so the test uses system(). */
     int status = system(TEST_TOOL " sample raw --count 1000000000000 >/dev/full 2>/dev/null");
-    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1); /* it would take hours */
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1); /* otherwise it takes hours */
     status = system(TEST_TOOL " help >/dev/full 2>/dev/null");
     ck_assert_int_eq(status, 1 << 8);
 }

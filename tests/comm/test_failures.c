@@ -477,8 +477,8 @@ static void wait_long(tsr_comm *comm, void *user)
         rank_fail("%g s of processor time for waiting 0.6 s", cpu);
 }
 
-/* This is true also while UCX refuses to sleep, because messages wait for room in the queue of a
- * rank that does not read them. */
+/* Waiting needs hardly any processor time even while UCX refuses to sleep. It refuses while
+ * messages wait for room in the queue of a rank that does not read them. */
 static void wait_for_room(tsr_comm *comm, void *user)
 {
     enum { MESSAGES = 2000 };

@@ -23,7 +23,7 @@ make_system() { # RELEASE FOLDER
     *) debootstrap --variant=minbase "$1" "$2" ;;
     esac
 }
-# inside FOLDER COMMAND…: runs the command as root of that system, in an environment of its own. The mounts end with the command.
+# inside FOLDER COMMAND…: runs the command as root of the system in FOLDER, in an environment of its own. The mounts end with the command.
 inside() {
     unshare --mount --propagation private sh -c '
         system=$1

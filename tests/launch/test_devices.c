@@ -83,7 +83,7 @@ START_TEST(goes_on_without_devices)
     if (driver != LISTS)
         add(TSR_DEVICE_CPU, true);
     ck_assert_int_eq(find("auto").count, 0);
-    ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1); /* nor is the process left that listed them */
+    ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1); /* the process that listed devices is gone */
 }
 END_TEST
 

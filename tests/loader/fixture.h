@@ -20,8 +20,8 @@ typedef struct record {
 typedef struct source {
     int jitter_us;       /* sleep up to this long for each batch */
     bool fail;           /* fail for the indices that `failing` selects */
-    int64_t failing;     /* indices that are multiples of this fail, */
-    atomic_int failures; /* as often as this; −1: always */
+    int64_t failing;     /* loading an index that is a multiple of this fails … */
+    atomic_int failures; /* … this number of times; −1: always */
     bool hold;           /* batches from `held` on wait until released */
     bool stubborn;       /* held batches wait even if the loader is stopping */
     uint64_t held;

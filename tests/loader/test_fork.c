@@ -33,8 +33,8 @@ static void expect_success(pid_t child)
     ck_assert_msg(status == 0, "the child ended with status %#x", (unsigned)status);
 }
 
-/* This works whatever the workers do at the time of the fork, even if one of them holds the
- * lock. */
+/* A child cannot use the workers, whatever they do at the time of the fork, even if one of them
+ * holds the lock. */
 START_TEST(a_child_cannot_use_its_parents_workers)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];

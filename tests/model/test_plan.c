@@ -145,7 +145,7 @@ START_TEST(stages_have_what_their_memory_holds)
 {
     tsr_model_rank_plan one;
     ck_assert_ok(tsr_model_plan(STORIES, tsr_model_plan_params(.context = 64), NULL, &one, NULL));
-    /* The last stage has a norm more. */
+    /* The last stage has one more norm than the others. */
     const uint64_t norm = 64 * sizeof(float), ends = one.embedding_bytes + norm,
                    layer = (one.total_bytes - ends) / 5;
     expect_layers((uint64_t[]){0, 0, 0}, (int[]){2, 2, 1}, true);

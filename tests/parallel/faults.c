@@ -346,7 +346,7 @@ CASE(too_late, "if a rank does not take part, the timeout error names it")
         tsr_group *of_all = NULL;
         OK(tsr_fill(queue, a, 1));
         OK(tsr_comm_duplicate(world, &impatient));
-        OK(tsr_comm_barrier(world)); /* all ranks have created it before its timeout is short */
+        OK(tsr_comm_barrier(world)); /* all ranks have the duplicate before its timeout is short */
         tsr_comm_set_timeout(impatient, UINT64_C(2000000000));
         of_all = new_group(impatient, false);
         OK(tsr_comm_barrier(impatient));

@@ -60,7 +60,7 @@ CASE(repeated_on_one, "if one rank's output repeats elements, the others wait no
     tsr_group *of_all = NULL;
     tsr_tensor *tensor = my_rank == 0 ? repeating(4, 0, 1) : repeating(4, 5, 1);
     OK(tsr_comm_duplicate(world, &impatient));
-    OK(tsr_comm_barrier(world)); /* all ranks have created it before its timeout is short */
+    OK(tsr_comm_barrier(world)); /* all ranks have the duplicate before its timeout is short */
     tsr_comm_set_timeout(impatient, UINT64_C(2000000000));
     OK(tsr_group_create(impatient, queue, NULL, &of_all));
     OK(tsr_comm_barrier(world));

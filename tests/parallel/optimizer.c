@@ -340,7 +340,7 @@ CASE(resumed_optimizer,
         OK(tsr_optimizer_save(optimizer, path, NULL));
         train(optimizer, &s, 2, 4);
         tsr_optimizer *resumed = optimizer_of(&params, &other);
-        train(resumed, &other, 5, 6); /* to be overwritten */
+        train(resumed, &other, 5, 6); /* loading must overwrite this state */
         subject_pass(&other, 9);
         OK(tsr_optimizer_load(resumed, path, NULL));
         CHECK(tsr_optimizer_steps(resumed) == 2, "%lld steps",

@@ -18,8 +18,8 @@
 #include "tessera/tessera.h"
 
 extern tsr_comm *world;   /* all ranks; NULL in a process that was not launched */
-extern tsr_device *gpu;   /* this rank's */
-extern tsr_stream *queue; /* on it */
+extern tsr_device *gpu;   /* this rank's device */
+extern tsr_stream *queue; /* a stream on `gpu` */
 extern tsr_group *group;  /* all ranks, on this rank's stream */
 extern tsr_group *staged; /* like `group`, but tensors pass through host memory in small pieces */
 extern int my_rank, ranks;

@@ -146,7 +146,7 @@ START_TEST(matrix)
 }
 END_TEST
 
-/* Each type of the file is in the table. */
+/* Each type of the golden file is in the library's table of formats. */
 START_TEST(knows_all)
 {
     int count = 0;

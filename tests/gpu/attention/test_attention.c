@@ -673,11 +673,11 @@ START_TEST(refuses_params)
 }
 END_TEST
 
-/* Every allocation and every Vulkan call fails once. Nothing may leak, and the result must be
- * unchanged, or correct where the library could continue without the failed call. */
 /* On lavapipe, each variant uses another kernel. */
 typedef enum variant { PLAIN, LENGTHS, LENGTHS_WITHOUT_LSE, SHORT } variant;
 
+/* Every allocation and every Vulkan call fails once. Nothing may leak, and the result must be
+ * unchanged, or correct where the library could continue without the failed call. */
 static void survive(tsr__fault_kind kind, int code, variant which)
 {
     const int64_t long_shape[] = {1, 2, 24, 64}, short_shape[] = {4, 4, 24, 8}, one = 1,

@@ -188,8 +188,8 @@ START_TEST(memory_without_room_for_panels)
 }
 END_TEST
 
-/* There are a few more rows than are summed at a time, where the sums are then rounded. The last
- * rows are a separate product. */
+/* y has a few more rows than a band: the rows whose f32 sums fit into scratch memory, and are then
+ * rounded together. The last rows are also computed as a separate product. */
 START_TEST(the_same_bits_in_bands)
 {
     enum { M = 530, K = 1030, N = 16500, LAST = 30 };

@@ -63,7 +63,7 @@ static double any_value(gpu_random *random, value_kind values)
     }
 }
 
-/* Makes the elements of a buffer for such a view, and some more. */
+/* Makes `count` random elements: the buffer of a view. */
 static unsigned char *contents(gpu_random *random, tsr_dtype dtype, int64_t count,
                                value_kind values)
 {

@@ -174,7 +174,8 @@ static tsr_status compute_in_parts(work *w)
     return tsr_copy(w->stream, w->packed, w->view);
 }
 
-/* The other stream continues after this one, and afterwards this one continues after the other. */
+/* Runs the kernel on the other stream after the work on this stream, and then on this stream after
+ * the work on the other one. */
 static tsr_status run_kernel(work *w)
 {
     const tsr_kernel_argument arguments[] = {{.tensor = w->sum},

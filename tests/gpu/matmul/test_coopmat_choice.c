@@ -77,7 +77,7 @@ START_TEST(largest_bf16_shape_with_f32_sums)
 {
     ck_assert_int_eq(used(), 2);
     ck_assert_int_eq(info.coopmat_bf16_used, 3);
-    add_shape(32, 8, 16, "bf16", "f32"); /* not larger */
+    add_shape(32, 8, 16, "bf16", "f32"); /* not larger than shape 3 */
     ck_assert_int_eq(used(), 2);
     ck_assert_int_eq(info.coopmat_bf16_used, 3);
     add_shape(32, 32, 16, "bf16", "f32");
@@ -479,7 +479,7 @@ START_TEST(few_processors_are_idle_in_the_end)
     ck_assert_uint_eq(parts(3072, 512, 768), 2); /* a part has at least 256 elements of k */
     ck_assert_uint_eq(parts(3072, 256, 768), 1);
     ck_assert_uint_eq(parts(16896, 8192, 128), 1); /* all processors are busy until the end */
-    ck_assert_uint_eq(parts(8192, 4096, 4096), 1); /* so many that the last ones do not matter */
+    ck_assert_uint_eq(parts(8192, 4096, 4096), 1); /* of so many tiles, the last hardly matter */
     device.processors = 0;
     ck_assert_uint_eq(parts(3072, 8192, 768), 1);
 }

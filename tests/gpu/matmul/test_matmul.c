@@ -220,7 +220,7 @@ START_TEST(float16_operands_are_widened)
     c.a = TSR_F32;
     c.b = TSR_BF16;
     c.m = 260;
-    c.batch = c.a_batch = (batch_shape){1, {3}}; /* one b for all */
+    c.batch = c.a_batch = (batch_shape){1, {3}}; /* the same b for each matrix of the batch */
     run_case(&random, &c);
     c.b_batch = c.batch;
     run_case(&random, &c);

@@ -84,7 +84,7 @@ START_TEST(few_long_rows)
 }
 END_TEST
 
-/* There are few elements, and k is so long that these drivers compute parts of it in parallel: four
+/* There are few elements, and k is so long that CPU drivers compute parts of it in parallel: four
  * parts with two rounds each, and a remainder. Some cases fill tiles with rows and some do not;
  * workgroups have several tiles along n or one. */
 START_TEST(few_elements_with_a_long_k)
@@ -110,7 +110,7 @@ START_TEST(few_elements_with_a_long_k)
     c.activation = TSR_ACT_SILU;
     c.alpha = 0.125f;
     run_case(&random, &c);
-    c.batch = c.b_batch = (batch_shape){1, {2}}; /* not divided into parts */
+    c.batch = c.b_batch = (batch_shape){1, {2}}; /* k is not divided if there is a batch */
     run_case(&random, &c);
 }
 END_TEST

@@ -225,7 +225,7 @@ START_TEST(stored_tunings_are_used)
     tsr_tuning_choice choice = other_choice();
     tune(&params, &choice);
     reopen();
-    ck_assert_int_eq(tsr_tuning_count(gpu), 0); /* it was not stored */
+    ck_assert_int_eq(tsr_tuning_count(gpu), 0); /* the tuning was not stored */
     tune(&params, &choice);
     GPU_OK(tsr_tuning_save(gpu));
     reopen();

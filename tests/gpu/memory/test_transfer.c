@@ -180,7 +180,7 @@ START_TEST(mapping)
         ck_assert_int_eq(values[8], -5);
         ck_assert_int_eq(values[7], 7);
     } else {
-        /* Only uploads and downloads can access the memory of such a device. */
+        /* Only uploads and downloads can access memory that cannot be mapped. */
         char words[400];
         snprintf(words, sizeof words,
                  "tensor_map: the memory of %s cannot be mapped; upload and download instead",
