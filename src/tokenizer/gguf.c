@@ -8,6 +8,7 @@
 #include "shard/formats/gguf.h"
 #include "tokenizer/expressions.h"
 #include "tokenizer/open.h"
+#include "tokenizer/phi3.h"
 
 enum {
     MODEL,
@@ -27,6 +28,7 @@ enum {
     ADD_SPACE,
     CHAT,
     PART,
+    NAME,
     VALUES
 };
 
@@ -48,6 +50,7 @@ static const char *const keys[VALUES] = {
     [ADD_SPACE] = "tokenizer.ggml.add_space_prefix",
     [CHAT] = "tokenizer.chat_template",
     [PART] = "split.no",
+    [NAME] = "general.name",
 };
 
 /* The size of a merge, "left right". Each of the two is at most as long as a token. */
@@ -117,8 +120,28 @@ static tsr_status read_type(reader *r, uint64_t i, const char *text, size_t size
     return TSR_OK;
 }
 
+/* Sets *out to whether the model's name is one of Phi-3. A name that is not a string is as good as
+ * none. */
+static tsr_status read_phi3(reader *r, bool *out)
+{
+    const tsr__gguf_value *name = &r->values[NAME];
+    uint8_t bytes[8];
+    *out = false;
+    if (!name->found || name->is_array || name->type != TSR__GGUF_STRING)
+        return TSR_OK;
+    TSR__TRY(tsr__file_read(r->file, name->at, 8, keys[NAME], bytes));
+    const uint64_t size = tsr__little_endian(bytes, 8);
+    char *text = NULL;
+    TSR__TRY(tsr__file_load(r->file, name->at + 8, size, keys[NAME], &text));
+    *out = tsr__is_phi3(text, (size_t)size);
+    tsr__free(text);
+    return TSR_OK;
+}
+
 static tsr_status read_tokens(reader *r)
 {
+    bool is_phi3;
+    TSR__TRY(read_phi3(r, &is_phi3));
     tsr__gguf gguf = {.file = r->file, .at = r->values[TOKENS].at};
     for (uint64_t i = 0; i < r->values[TOKENS].count; i++) {
         size_t size = 0;
@@ -128,7 +151,9 @@ static tsr_status read_tokens(reader *r)
         TSR__TRY(read_type(r, i, r->text, size, &type));
         TSR__TRY(tsr__vocabulary_add(&r->tokenizer->vocabulary, i, r->text, size, type));
         bool is_control = type == TSR__TOKEN_CONTROL || type == TSR__TOKEN_UNKNOWN;
-        const tsr__added_token added = {.id = (int32_t)i, .control = is_control};
+        const tsr__added_token added = {.id = (int32_t)i,
+                                        .control = is_control,
+                                        .strip_right = is_phi3 && tsr__phi3_strips(r->text, size)};
         if (is_control || type == TSR__TOKEN_USER)
             TSR__TRY(tsr__added_add(&r->tokenizer->added[0], r->text, size, &added));
         r->tokenizer->vocabulary.tokens[i].ends =

@@ -7,6 +7,7 @@
 #include "base/float16.h"
 #include "shard/formats/gguf.h"
 #include "tokenizer/expressions.h"
+#include "tokenizer/phi3.h"
 #include "tokenizer/save.h"
 #include "tokenizer/unicode.h"
 
@@ -27,19 +28,59 @@ tsr_status tsr__tokenizer_check_around(const tsr_tokenizer *t)
                                               "not BOS and EOS");
 }
 
-tsr_status tsr__tokenizer_check_added(const char *where, const tsr_tokenizer *t)
+tsr_status tsr__tokenizer_check_added(const char *where, bool may_strip, const tsr_tokenizer *t)
 {
     for (int part = 0; part < 2; part++)
         for (size_t i = 0; i < t->added[part].count; i++) {
             const tsr__added_token *token = &t->added[part].tokens[i];
             char shown[TSR__SPELLING_TEXT];
-            if (!token->single_word && !token->strip_left && !token->strip_right)
+            if (!token->single_word && !token->strip_left && (may_strip || !token->strip_right))
                 continue;
             return tsr__fail(
                 TSR_ERR_UNSUPPORTED, "tokenizer: %s cannot say that added token %s %s", where,
                 tsr__spelling_text(tsr__token_spelling(&t->vocabulary, token->id),
                                    t->vocabulary.tokens[token->id].spelling_size, shown),
                 token->single_word ? "is a single word" : "includes the spaces beside it");
+        }
+    return TSR_OK;
+}
+
+bool tsr__tokenizer_strips_right(const tsr_tokenizer *t)
+{
+    for (int part = 0; part < 2; part++)
+        for (size_t i = 0; i < t->added[part].count; i++)
+            if (t->added[part].tokens[i].strip_right)
+                return true;
+    return false;
+}
+
+/* Checks that exactly those added tokens include the spaces after them that do so in every GGUF
+ * file of Phi-3, and that the tokens are there without which llama.cpp opens no such file. */
+static tsr_status check_phi3(const tsr_tokenizer *t)
+{
+    const tsr__vocabulary *v = &t->vocabulary;
+    char shown[TSR__SPELLING_TEXT];
+    for (int i = 0; i <= TSR__PHI3_PLAIN; i++) {
+        const char *needed = i < TSR__PHI3_PLAIN ? tsr__phi3_plain[i] : "</s>";
+        if (tsr__vocabulary_find(v, needed, strlen(needed)) < 0)
+            return tsr__fail(TSR_ERR_UNSUPPORTED,
+                             "tokenizer: %s can say that added tokens include the spaces after "
+                             "them only of a vocabulary with %s",
+                             format, needed);
+    }
+    for (int part = 0; part < 2; part++)
+        for (size_t i = 0; i < t->added[part].count; i++) {
+            const tsr__added_token *token = &t->added[part].tokens[i];
+            const char *text = tsr__token_spelling(v, token->id);
+            const size_t size = v->tokens[token->id].spelling_size;
+            if (token->strip_right == tsr__phi3_strips(text, size))
+                continue;
+            return tsr__fail(TSR_ERR_UNSUPPORTED,
+                             "tokenizer: %s cannot say that added token %s %s the spaces after it, "
+                             "and that others %s",
+                             format, tsr__spelling_text(text, size, shown),
+                             token->strip_right ? "includes" : "does not include",
+                             token->strip_right ? "do not" : "do");
         }
     return TSR_OK;
 }
@@ -201,8 +242,8 @@ static tsr_status put_values(const tsr_tokenizer *t, int32_t bos, const int32_t 
 }
 
 tsr_status tsr__tokenizer_put_gguf(const tsr_tokenizer *t, int64_t vocabulary, int32_t bos,
-                                   const int32_t *ends, int end_count, tsr__gguf_writer *w,
-                                   bool *drops_nfc)
+                                   const int32_t *ends, int end_count, bool phi3,
+                                   tsr__gguf_writer *w, bool *drops_nfc)
 {
     char words[TSR__WORDS_NAME] = "default";
     const char *model = t->kind == TSR_TOKENIZER_BYTE_BPE ? "gpt2" : "llama";
@@ -214,7 +255,9 @@ tsr_status tsr__tokenizer_put_gguf(const tsr_tokenizer *t, int64_t vocabulary, i
         return tsr__fail(TSR_ERR_UNSUPPORTED,
                          "tokenizer: tokenizer.json has merges of characters without the scores "
                          "that GGUF files need; the model's tokenizer.model has them");
-    TSR__TRY(tsr__tokenizer_check_added(format, t));
+    TSR__TRY(tsr__tokenizer_check_added(format, phi3, t));
+    if (phi3)
+        TSR__TRY(check_phi3(t));
     if (t->kind == TSR_TOKENIZER_BYTE_BPE) {
         TSR__TRY(check_byte_bpe(t, drops_nfc));
         TSR__TRY(tsr__words_find_name(&t->words, t->whole_words, words));

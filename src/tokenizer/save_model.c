@@ -83,6 +83,7 @@ static tsr_status put_all(const tsr_tokenizer *t, tsr__bytes *part, tsr__bytes *
 static tsr_status check(const tsr_tokenizer *t)
 {
     TSR__TRY(tsr__tokenizer_check_around(t));
+    TSR__TRY(tsr__tokenizer_check_added(format, false, t));
     if (t->vocabulary.tokens[0].spelling_size == 0)
         return tsr__tokenizer_cannot(format, "that the first token has no text");
     if (t->after > 0 || (t->before == 0) != (t->bos < 0))

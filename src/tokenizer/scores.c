@@ -44,7 +44,7 @@ static tsr_status compare(const tsr_tokenizer *a, const tsr_tokenizer *b, const 
 
 static tsr_status fill(tsr__file *file, const tsr_tokenizer *json, tsr_tokenizer *tokenizer)
 {
-    TSR__TRY(tsr__tokenizer_check_added("tokenizer.model", json));
+    TSR__TRY(tsr__tokenizer_check_added("tokenizer.model", true, json));
     TSR__TRY(tsr__tokenizer_read_model_with(file, json, tokenizer));
     if (json->chat_template != NULL) {
         tokenizer->chat_template = tsr__strdup(json->chat_template);

@@ -128,15 +128,22 @@ static tsr_status read_piece(reader *r, message m)
     return add_piece(r, text, size, (tsr__token_type)type, bits);
 }
 
-/* Makes a token of the file an added one if it is an added token in `all`. */
+/* Makes a token of the file an added one if it is an added token in `all`. A control token such as
+ * Phi-3's "</s>" may be an added token there that is text. */
 static tsr_status take_type(reader *r, int32_t id, const tsr__vocabulary *all)
 {
-    const tsr__token *here = &r->tokenizer->vocabulary.tokens[id], *there = &all->tokens[id];
+    tsr__token *here = &r->tokenizer->vocabulary.tokens[id];
+    const tsr__token *there = &all->tokens[id];
     char shown[TSR__SPELLING_TEXT];
     if (!tsr__is_added(here))
         return tsr__is_added(there) ? set_type(r->tokenizer, id, there->type) : TSR_OK;
     if (tsr__is_added(there) && tsr__is_control(here) == tsr__is_control(there))
         return TSR_OK;
+    if (here->type == TSR__TOKEN_CONTROL && there->type == TSR__TOKEN_USER) {
+        here->type = there->type;
+        here->ends = false;
+        return TSR_OK;
+    }
     return tsr__fail(TSR_ERR_UNSUPPORTED,
                      "tokenizer: token %d, %s, is %s in tokenizer.model and %s in tokenizer.json",
                      (int)id,
@@ -145,6 +152,26 @@ static tsr_status take_type(reader *r, int32_t id, const tsr__vocabulary *all)
                      !tsr__is_added(there)    ? "an ordinary one"
                      : tsr__is_control(there) ? "a control token"
                                               : "an added one");
+}
+
+/* Sets how added tokens are searched as in `added`. */
+static tsr_status take_searches(reader *r)
+{
+    const tsr_tokenizer *from = r->added;
+    tsr__added *to = &r->tokenizer->added[0];
+    bool *strips = tsr__calloc(from->vocabulary.count, sizeof *strips);
+    if (strips == NULL)
+        return TSR_ERR_NO_MEMORY;
+    for (int part = 0; part < 2; part++)
+        for (size_t i = 0; i < from->added[part].count; i++)
+            strips[from->added[part].tokens[i].id] = from->added[part].tokens[i].strip_right;
+    for (size_t i = 0; i < to->count; i++) {
+        tsr__added_token *token = &to->tokens[i];
+        token->strip_right = strips[token->id];
+        token->control = tsr__is_control(&r->tokenizer->vocabulary.tokens[token->id]);
+    }
+    tsr__free(strips);
+    return TSR_OK;
 }
 
 /* Checks that the tokens of `added` begin with those of the file, and adds the others to the
@@ -269,8 +296,10 @@ static tsr_status read_all(reader *r, message m)
     t->eos = 2;
     TSR__TRY(read_model(r, m));
     TSR__TRY(refuse(r));
-    if (r->added != NULL)
+    if (r->added != NULL) {
         TSR__TRY(add_others(r));
+        TSR__TRY(take_searches(r));
+    }
     TSR__TRY(tsr__vocabulary_index(&t->vocabulary));
     TSR__TRY(check_special(t));
     TSR__TRY(tsr__tokenizer_make_spm(t, r->scores, r->adds_space));

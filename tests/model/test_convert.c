@@ -326,10 +326,17 @@ static void put_merges(FILE *file, const tsr_tokenizer *t, int32_t id, bool *fir
     }
 }
 
+static const char *word(bool flag)
+{
+    return flag ? "true" : "false";
+}
+
 /* Writes a tokenizer.json with the merges that follow from the scores, as Hugging Face converts
  * such tokenizers, with one more token, and with the further entries `added` of its list of added
- * tokens. If not `complete`, the first merge is left out. */
-static void write_json(const char *path, const tsr_tokenizer *t, bool complete, const char *added)
+ * tokens. If not `complete`, the first merge is left out. With `strips`, tokens include the spaces
+ * after them, and "</s>" is text, as in files of Phi-3. */
+static void write_json(const char *path, const tsr_tokenizer *t, bool complete, bool strips,
+                       const char *added)
 {
     const int32_t count = tsr_tokenizer_size(t);
     FILE *file = fopen(path, "w");
@@ -341,13 +348,13 @@ static void write_json(const char *path, const tsr_tokenizer *t, bool complete, 
     for (int32_t id = 0; id < 3; id++) {
         ck_assert_ok(tsr_tokenizer_spelling(t, id, &text, &size));
         fprintf(file,
-                "{\"id\": %d, \"content\": \"%s\", \"special\": true, \"single_word\": false, "
-                "\"lstrip\": false, \"rstrip\": false, \"normalized\": false},",
-                (int)id, text);
+                "{\"id\": %d, \"content\": \"%s\", \"special\": %s, \"single_word\": false, "
+                "\"lstrip\": false, \"rstrip\": %s, \"normalized\": false},",
+                (int)id, text, word(!strips || id != 2), word(strips && id == 2));
     }
     fprintf(file,
             "{\"id\": %d, \"content\": \"<|im_end|>\", \"special\": true, \"single_word\": "
-            "false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false}%s], "
+            "false, \"lstrip\": false, \"rstrip\": %s, \"normalized\": false}%s], "
             "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", "
             "\"prepend\": \"\u2581\"}, {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, "
             "\"content\": \"\u2581\"}]}, \"pre_tokenizer\": null, \"post_processor\": null, "
@@ -356,7 +363,7 @@ static void write_json(const char *path, const tsr_tokenizer *t, bool complete, 
             "\"ByteFallback\"}, {\"type\": \"Fuse\"}, {\"type\": \"Strip\", \"content\": \" \", "
             "\"start\": 1, \"stop\": 0}]}, \"model\": {\"type\": \"BPE\", \"unk_token\": "
             "\"<unk>\", \"fuse_unk\": true, \"byte_fallback\": true, \"vocab\": {",
-            (int)count, added);
+            (int)count, word(strips), added);
     for (int32_t id = 0; id < count; id++) {
         ck_assert_ok(tsr_tokenizer_spelling(t, id, &text, &size));
         fputs(id > 0 ? "," : "", file);
@@ -614,7 +621,7 @@ START_TEST(scores_come_from_tokenizer_model)
     const char *source = tiny(513, "", "stories260K.tok512.bin", "tok512.bin");
     ck_assert_ok(tsr_tokenizer_open(source, &t));
     ck_assert_ok(tsr_model_convert(source, at("folder"), NULL, NULL));
-    write_json(at("folder/tokenizer.json"), t, true, "");
+    write_json(at("folder/tokenizer.json"), t, true, false, "");
     tsr_tokenizer_destroy(&t);
     check_ids(at("folder/tokenizer.model"), "tok_stories260K");
     ck_assert_ok(tsr_model_convert(at("folder"), at("t.gguf"), NULL, NULL));
@@ -625,7 +632,7 @@ START_TEST(scores_come_from_tokenizer_model)
     tsr_tokenizer_destroy(&t);
     /* A tokenizer.json with other merges is refused. */
     ck_assert_ok(tsr_tokenizer_open(at("folder/tokenizer.model"), &t));
-    write_json(at("folder/tokenizer.json"), t, false, "");
+    write_json(at("folder/tokenizer.json"), t, false, false, "");
     tsr_tokenizer_destroy(&t);
     ck_assert_int_eq(tsr_model_convert(at("folder"), at("u.gguf"), NULL, NULL),
                      TSR_ERR_UNSUPPORTED);
@@ -657,7 +664,7 @@ START_TEST(added_tokens_come_from_tokenizer_json)
     const char *source = tiny(600, "", "stories260K.tok512.bin", "tok512.bin");
     ck_assert_ok(tsr_tokenizer_open(source, &t));
     ck_assert_ok(tsr_model_convert(source, at("folder"), NULL, NULL));
-    write_json(at("folder/tokenizer.json"), t, true, cases[_i].added);
+    write_json(at("folder/tokenizer.json"), t, true, false, cases[_i].added);
     tsr_tokenizer_destroy(&t);
     const tsr_status status = tsr_model_convert(at("folder"), at("t.gguf"), NULL, NULL);
     if (cases[_i].sentence) {
@@ -676,6 +683,71 @@ START_TEST(added_tokens_come_from_tokenizer_json)
     tsr_tokenizer_free_ids(&ids);
     tsr_tokenizer_destroy(&t);
     tsr_tokenizer_destroy(&back);
+}
+END_TEST
+
+#define END_OF_TEXT ", {\"id\": 513, \"content\": \"<|endoftext|>\", \"special\": true}"
+
+static const char *phi3_folder(const char *added)
+{
+    tsr_tokenizer *t = NULL;
+    const char *source = tiny(600, "", "stories260K.tok512.bin", "tok512.bin");
+    ck_assert_ok(tsr_tokenizer_open(source, &t));
+    ck_assert_ok(tsr_model_convert(source, at("folder"), NULL, NULL));
+    write_json(at("folder/tokenizer.json"), t, true, true, added);
+    tsr_tokenizer_destroy(&t);
+    return at("folder");
+}
+
+/* In GGUF files, the model's name says that added tokens include the spaces after them. */
+START_TEST(tokens_of_phi3_include_spaces)
+{
+    static const octets text = {.data = "a<|im_end|> \n b</s> c<|endoftext|> d <s> e", .size = 42};
+    const tsr_encode_params *how =
+        tsr_encode_params(.add = TSR_ENCODE_ADD_NONE, .control = TSR_ENCODE_CONTROL_TOKEN);
+    char source[160];
+    snprintf(source, sizeof source, "%s", phi3_folder(END_OF_TEXT));
+    const char *files[] = {"t.gguf", "again.gguf"};
+    tsr_tokenizer *t = NULL;
+    int32_t *ids = NULL;
+    uint64_t count = 0;
+    ck_assert_ok(tsr_tokenizer_open(source, &t));
+    ck_assert_ok(tsr_tokenizer_encode(t, text.data, text.size, how, &ids, &count));
+    tsr_tokenizer_destroy(&t);
+    ck_assert_ok(tsr_model_convert(source, at(files[0]), NULL, NULL));
+    ck_assert_ok(tsr_model_convert(at(files[0]), at(files[1]), NULL, NULL));
+    check_name(at(files[0]), "phi-3 folder");
+    check_name(at(files[1]), "phi-3 t");
+    for (int i = 0; i < 2; i++) {
+        ck_assert_ok(tsr_tokenizer_open(at(files[i]), &t));
+        ck_assert(cases_encodes(t, files[i], &text, how, ids, count));
+        tsr_tokenizer_destroy(&t);
+    }
+    tsr_tokenizer_free_ids(&ids);
+    refuses(at(files[0]), at("back"), NULL, TSR_ERR_UNSUPPORTED,
+            "tokenizer.model cannot say that added token '</s>' includes the spaces beside it");
+    /* A model of this name whose tokens do not do that is called otherwise. */
+    copy_file(STORIES "-q8_0mix.gguf", at("my-Phi3.gguf"));
+    ck_assert_ok(tsr_model_convert(at("my-Phi3.gguf"), at("plain.gguf"), NULL, NULL));
+    check_name(at("plain.gguf"), "model");
+}
+END_TEST
+
+START_TEST(other_tokens_that_include_spaces_are_refused)
+{
+    static const struct {
+        const char *added, *sentence;
+    } cases[] = {
+        {"", "of a vocabulary with <|endoftext|>"},
+        {END_OF_TEXT ", {\"id\": 514, \"content\": \"<x>\"}",
+         "tokenizer: GGUF files cannot say that added token '<x>' does not include the spaces "
+         "after it, and that others do"},
+        {", {\"id\": 513, \"content\": \"<|endoftext|>\", \"rstrip\": true}",
+         "tokenizer: GGUF files cannot say that added token '<|endoftext|>' includes the spaces "
+         "after it, and that others do not"},
+    };
+    const char *source = phi3_folder(cases[_i].added);
+    refuses(source, at("t.gguf"), NULL, TSR_ERR_UNSUPPORTED, cases[_i].sentence);
 }
 END_TEST
 
@@ -996,6 +1068,8 @@ TESTS(convert)
     tcase_add_test(tests, gguf_files_of_one_model);
     tcase_add_test(tests, scores_come_from_tokenizer_model);
     tcase_add_loop_test(tests, added_tokens_come_from_tokenizer_json, 0, 4);
+    tcase_add_test(tests, tokens_of_phi3_include_spaces);
+    tcase_add_loop_test(tests, other_tokens_that_include_spaces_are_refused, 0, 3);
     tcase_add_test(tests, added_tokens_travel);
     tcase_add_loop_test(tests, byte_level_tokenizers_are_refused, 0, 5);
     tcase_add_test(tests, configurations_are_refused);

@@ -8,6 +8,7 @@
 #include "model/convert/config.h"
 #include "model/convert/conversion.h"
 #include "tessera/quant.h"
+#include "tokenizer/phi3.h"
 #include "tokenizer/save.h"
 #include "json/text.h"
 
@@ -99,14 +100,38 @@ static tsr_status put_no_tokenizer(const tsr_model_config *config, tsr__gguf_wri
     return TSR_OK;
 }
 
-static tsr_status put_tokenizer(const tsr__conversion *c, tsr__gguf_writer *w)
+/* Changes a name if readers would conclude from it how added tokens are searched, and be wrong. */
+static void fit_name(const tsr__conversion *c, char name[128])
+{
+    static const char prefix[] = "phi-3 ";
+    char own[128];
+    const bool strips = c->tokenizer && tsr__tokenizer_strips_right(c->tokenizer),
+               phi3 = tsr__is_phi3(name, strlen(name));
+    if (!c->tokenizer || strips == phi3)
+        return;
+    strcpy(own, name);
+    const size_t size = strlen(name);
+    if (strips && size + sizeof prefix <= sizeof own) {
+        memcpy(name, prefix, sizeof prefix - 1);
+        memcpy(name + sizeof prefix - 1, own, size + 1);
+    } else {
+        strcpy(name, strips ? "phi-3" : "model");
+    }
+    tsr__conversion_note(c,
+                         "the model is called \"%s\", not \"%s\", because readers of GGUF files "
+                         "know from the name whether added tokens include the spaces after them",
+                         name, own);
+}
+
+static tsr_status put_tokenizer(const tsr__conversion *c, const char *name, tsr__gguf_writer *w)
 {
     const tsr_model_config *config = &c->config;
     bool drops_nfc = false;
     if (!c->tokenizer)
         return put_no_tokenizer(config, w);
     TSR__TRY(tsr__tokenizer_put_gguf(c->tokenizer, config->vocabulary, config->bos, config->end,
-                                     config->end_count, w, &drops_nfc));
+                                     config->end_count, tsr__is_phi3(name, strlen(name)), w,
+                                     &drops_nfc));
     if (drops_nfc)
         tsr__conversion_note(c, "GGUF files cannot say that the tokenizer normalises text to NFC: "
                                 "text that is not in this form gets other tokens");
@@ -128,12 +153,13 @@ static tsr_status put_all(tsr__conversion *c, const tsr_shard_param *factors, ts
 {
     char name[128];
     model_name(c, name);
+    fit_name(c, name);
     TSR__TRY(tsr__config_put_gguf(&c->config, name, w));
     if (tsr__config_gelu_is_exact(&c->config))
         tsr__conversion_note(c, "the model has the exact GELU; programs other than tessera will "
                                 "compute its approximation with tanh");
     TSR__TRY(put_types(c, w));
-    TSR__TRY(put_tokenizer(c, w));
+    TSR__TRY(put_tokenizer(c, name, w));
     return put_tensors(c, factors, w);
 }
 
