@@ -66,9 +66,6 @@ if [ "$which" = few ]; then
     run gpt2 2 --pipeline 2 --batch 3 --accumulate 4
     exit
 fi
-each llama 1 --recompute
-each gpt2 2 --grid 1x2 --recompute
-each llama 2 --grid 2x1 --strategy layerwise
 each gpt2 2 --grid 2x1 --strategy hybrid
 each llama 2 --grid 2x1 --strategy weighted
 each llama 4 --grid 2x2
@@ -79,6 +76,9 @@ each llama 4 --grid 2x1 --pipeline 2 --batch 6 --accumulate 2 --strategy layerwi
 each gpt2 3 --pipeline 3
 [ "$steps" = 200 ] || exit 0
 both 1
+both 1 --recompute
+both 2 --grid 1x2 --recompute
+both 2 --grid 2x1 --strategy layerwise
 both 2 --grid 2x1 --batch 6 --accumulate 2
 both 2 --pipeline 2 --batch 3 --accumulate 4 --recompute
 both 2 --grid 1x2

@@ -205,7 +205,9 @@ START_TEST(agrees_with_doubles)
 {
     static const int64_t dims[] = {17, 64, 250, 3, 8, 66, 32, 96, 1, 256, 128, 200};
     gpu_random random = {(uint64_t)_i + 1};
-    for (int n = 0; n < 4; n++) {
+    /* Compiling the kernels takes most of the time. */
+    const int first = _i == 0 ? 0 : _i % 3, count = _i == 0 ? 4 : 2;
+    for (int n = first; n < first + count; n++) {
         char name[128];
         problem p = {.dtypes = mixtures[n],
                      .c = {.batch = gpu_random_between(&random, 1, 2),
