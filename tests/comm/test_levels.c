@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/failure/failure.h"
 #include "comm/job.h"
 #include "comm/values.h"
 
@@ -373,6 +374,48 @@ START_TEST(a_rank_misbehaves)
 }
 END_TEST
 
+/* A rank may ask whom a call waits for that itself waits for an earlier one in levels. Neither a
+ * receive nor a completed call that the caller has not released is that earlier one. */
+static void wait_for_earlier(tsr_comm *comm, void *user)
+{
+    atomic_int *seen = ranks_shared();
+    const int rank = tsr_comm_rank(comm);
+    float data[3][100] = {{0}}, received;
+    tsr_request *requests[3], *receive;
+    (void)user;
+    need_ok(tsr_comm_all_reduce_start(comm, data[0], data[0], 100, TSR_F32, TSR_OP_SUM, 0,
+                                      &requests[0]));
+    need_ok(tsr_comm_barrier(comm)); /* completes the sum, too */
+    need(requests[0]->done);
+    need_ok(tsr_comm_recv_start(comm, &received, 1, TSR_F32, (rank + 1) % 4, 5, 0, &receive));
+    while (rank != 0 && !atomic_load(seen))
+        rest_ms(1);
+    for (int i = 1; i < 3; i++)
+        need_ok(tsr_comm_all_reduce_start(comm, data[i], data[i], 100, TSR_F32, TSR_OP_SUM, 0,
+                                          &requests[i]));
+    if (rank == 0) {
+        int awaited = 0;
+        need(requests[1]->has_levels && tsr__request_is_queued(requests[2]));
+        for (int other = 1; other < 4; other++) {
+            awaited += tsr__request_awaits(requests[1], other);
+            need(tsr__request_awaits(requests[2], other) ==
+                 tsr__request_awaits(requests[1], other));
+        }
+        need(awaited > 0);
+        atomic_store(seen, 1);
+    }
+    for (int i = 0; i < 3; i++)
+        need_ok(tsr_request_wait(&requests[i]));
+    need_ok(tsr_comm_send(comm, &received, 1, TSR_F32, (rank + 3) % 4, 5));
+    need_ok(tsr_request_wait(&receive));
+}
+
+START_TEST(a_call_waits_for_an_earlier_one)
+{
+    ranks_run(&(ranks_job){.size = 4, .hosts = "aabb", .run = wait_for_earlier});
+}
+END_TEST
+
 TESTS(levels)
 {
     tcase_add_loop_test(tests, for_any_placement, 0, PLACEMENTS);
@@ -381,4 +424,5 @@ TESTS(levels)
     tcase_add_loop_test(tests, a_rank_is_lost_in_a_round, 0, 3);
     tcase_add_test(tests, of_the_ranks_that_are_left);
     tcase_add_loop_test(tests, a_rank_misbehaves, 0, 5);
+    tcase_add_test(tests, a_call_waits_for_an_earlier_one);
 }

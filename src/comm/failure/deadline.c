@@ -65,10 +65,13 @@ static bool is_behind(const tsr_request *request, int rank)
  * first. */
 static const tsr_request *running_request(const tsr_request *request)
 {
-    const tsr_request *running = request;
-    while (running && (running->comm != request->comm || tsr__request_is_queued(running)))
-        running = running == request ? request->job->requests : running->next;
-    return running ? running : request;
+    if (!tsr__request_is_queued(request))
+        return request;
+    for (const tsr_request *other = request->job->requests; other; other = other->next)
+        if (other->comm == request->comm && other->has_levels && !other->done &&
+            !tsr__request_is_queued(other))
+            return other;
+    return request;
 }
 
 bool tsr__request_awaits(const tsr_request *request, int rank)
