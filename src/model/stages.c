@@ -91,11 +91,13 @@ static tsr_status describe(const tsr_model *m, const tsr_model_params *params,
                            tsr_model_plan_params *out)
 {
     const int stages = tsr_pipeline_stages(m->pipeline);
+    /* A generator refuses a context beyond learned positions, and names them. */
+    const bool capped = m->config.learned_positions && params->context > m->config.context;
     *out = (tsr_model_plan_params){
         .ranks = stages * tsr_group_size(m->group),
         .dtype = params->dtype,
         .partition = m->partition,
-        .context = params->context < m->config.context ? params->context : m->config.context,
+        .context = capped ? m->config.context : params->context,
         .sequences = params->sequences,
         .cache_dtype = params->cache_dtype,
         .stages = stages,

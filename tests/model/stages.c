@@ -270,6 +270,9 @@ CASE(too_small, "stages: all ranks say which stage lacks how much, and what woul
     snprintf(start, sizeof start,
              "model: the weights and the cache of %sstage 0 (layers 0 to 3) need ", of);
     expect_too_small(&p, first_stage_bytes(4), given, 8, start, "or the dtype f16 would fit");
+    /* A context beyond the model's counts in full. */
+    expect_too_small(&p, UINT64_C(1) << 30, given, TSR_MODEL_MAX_CONTEXT, start,
+                     "; no more stages and no other dtype would fit");
     place_finish(&p);
 }
 
