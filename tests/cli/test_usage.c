@@ -453,6 +453,16 @@ START_TEST(a_full_disk_is_a_failure)
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1); /* otherwise it takes hours */
     status = system(TEST_TOOL " help >/dev/full 2>/dev/null");
     ck_assert_int_eq(status, 1 << 8);
+
+    /* The reason is named, also for a text that is written at once. */
+    char text[200] = "";
+    FILE *pipe = popen(TEST_TOOL " plan " TEST_DATA
+                                 "/model/stories260K-f16.gguf --ranks 2 --json 2>&1 >/dev/full",
+                       "r");
+    ck_assert_ptr_nonnull(pipe);
+    ck_assert_ptr_nonnull(fgets(text, sizeof text, pipe));
+    ck_assert_int_eq(pclose(pipe), 1 << 8);
+    ck_assert_str_eq(text, "tessera: cannot write to standard output: No space left on device\n");
 }
 END_TEST
 

@@ -202,7 +202,8 @@ void cli_line(FILE *out, const char *format, ...)
 
 /* Standard output ---------------------------------------------------------------------------- */
 
-static int flush_problem; /* the errno of the first flush that failed; later flushes may succeed */
+/* The errno of the first flush or large write that failed; later ones may succeed. */
+static int flush_problem;
 
 bool cli_flush(void)
 {
@@ -210,6 +211,13 @@ bool cli_flush(void)
     if (fflush(stdout) != 0 && flush_problem == 0)
         flush_problem = errno != 0 ? errno : EIO;
     return flush_problem == 0;
+}
+
+void cli_write(const char *bytes, size_t size)
+{
+    errno = 0;
+    if (fwrite(bytes, 1, size, stdout) < size && flush_problem == 0)
+        flush_problem = errno != 0 ? errno : EIO;
 }
 
 int cli_flush_end(void)

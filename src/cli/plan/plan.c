@@ -276,7 +276,7 @@ static int print_json(const tsr_shard_plan *plan)
     if (status == TSR_OK)
         status = tsr_shard_plan_save_json(plan, size, text, &size);
     if (status == TSR_OK)
-        fwrite(text, 1, size, stdout);
+        cli_write(text, size);
     free(text);
     return status == TSR_OK ? CLI_DONE : library_error(status);
 }
