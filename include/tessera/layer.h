@@ -210,10 +210,10 @@ typedef struct tsr_linear_params {
 } tsr_linear_params;
 #define tsr_linear_params(...) (&(tsr_linear_params){__VA_ARGS__})
 
-/* Create a linear layer, without communication. Errors: TSR_ERR_INVALID for sizes below 1, sizes
- * that the ranks do not divide, layouts that the layer does not support, a negative sequence_dim
- * with a SEQUENCE layout, or a missing group; those of tsr_partition and of creating tensors. A
- * sequence_dim that x does not have is an error of the passes. */
+/* Create a linear layer, without communication. Errors: TSR_ERR_INVALID for sizes below 1 or above
+ * 2^31 − 1, sizes that the ranks do not divide, layouts that the layer does not support, a negative
+ * sequence_dim with a SEQUENCE layout, or a missing group; those of tsr_partition and of creating
+ * tensors. A sequence_dim that x does not have is an error of the passes. */
 TSR_API TSR_NODISCARD tsr_status tsr_column_linear_create(const tsr_linear_params *params,
                                                           tsr_layer **out);
 TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create(const tsr_linear_params *params,

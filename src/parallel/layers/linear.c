@@ -102,8 +102,9 @@ tsr_status tsr__linear_check(const tsr_layer *layer, const tsr_linear_params *pa
 static tsr_status take_params(tsr__linear *linear, const tsr_linear_params *params)
 {
     const tsr_layer *layer = &linear->base;
-    TSR__REQUIRE(params->input_size >= 1 && params->output_size >= 1,
-                 "%s: input_size is %lld, output_size %lld; both must be at least 1", layer->who,
+    TSR__REQUIRE(params->input_size >= 1 && params->output_size >= 1 &&
+                     params->input_size <= INT32_MAX && params->output_size <= INT32_MAX,
+                 "%s: input_size is %lld, output_size %lld; both must be 1 to 2^31 - 1", layer->who,
                  (long long)params->input_size, (long long)params->output_size);
     TSR__TRY(tsr__linear_check(layer, params));
     linear->input_size = params->input_size;
