@@ -78,7 +78,8 @@ static tsr_status create_cache(tsr_generator *g)
     const int64_t page = p->context < TSR__PAGE_TOKENS ? p->context : TSR__PAGE_TOKENS;
     /* Each sequence may leave a part of its last page unused. */
     const int64_t all = p->sequences * ((p->context + page - 1) / page);
-    const int64_t pages = p->cache_tokens == 0 ? all : (p->cache_tokens + page - 1) / page;
+    const int64_t given = p->cache_tokens / page + (p->cache_tokens % page != 0);
+    const int64_t pages = given == 0 || given > all ? all : given; /* no more can be used */
     return tsr_kv_cache_create(
         tsr_kv_cache_params(.stream = g->model->stream, .layers = g->model->layer_count,
                             .kv_heads = heads.kv_count, .head_dim = heads.head_dim,

@@ -429,6 +429,10 @@ CASE(mistakes, "generation: mistakes")
         tsr_generator_create(tsr_generator_params(.model = model, .cache_tokens = -1), &generator),
         TSR_ERR_INVALID,
         "generator: cache_tokens is -1, logits_positions 0; neither may be negative");
+    /* More tokens than the sequences can have take no more memory. */
+    OK(tsr_generator_create(tsr_generator_params(.model = model, .cache_tokens = INT64_MAX),
+                            &generator));
+    tsr_generator_destroy(&generator);
     generator = generator_of(1, false);
     FAILS(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids), &sequence),
           TSR_ERR_INVALID, "generator: the prompt is empty; at least one token is needed");
