@@ -185,6 +185,9 @@ tsr_status tsr__config_check(const tsr_model_config *c)
                  "model: architecture is %.40s; known are %s",
                  c->architecture ? c->architecture : "NULL",
                  tsr__architecture_names(sizeof names, names));
+    TSR__REQUIRE(c->end_count >= 0 && c->end_count <= TSR_MODEL_MAX_END_TOKENS,
+                 "model: configuration: end_count is %d; 0 to %d is possible", c->end_count,
+                 TSR_MODEL_MAX_END_TOKENS);
     facts.architecture = tsr__architecture_by_name(c->architecture);
     facts.file = "model: configuration";
     facts.layers = c->layers;

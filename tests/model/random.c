@@ -196,6 +196,8 @@ CASE(refused, "random models: mistakes")
             TSR_F32, changed.layers = 0);
     REFUSED(TSR_ERR_INVALID, "model: configuration: 4 heads do not divide over 3 kv heads", TSR_F32,
             changed.kv_heads = 3);
+    REFUSED(TSR_ERR_INVALID, "model: configuration: end_count is 17; 0 to 16 is possible", TSR_F32,
+            changed.end_count = 17);
     REFUSED(TSR_ERR_INVALID, "model: architecture llama has no positions.weight", TSR_F32,
             changed.learned_positions = true);
     REFUSED(TSR_ERR_INVALID,
