@@ -124,6 +124,7 @@ tsr_status tsr_generator_create(const tsr_generator_params *params, tsr_generato
     g->prefill_given = params->prefill != 0;
     g->model = checked.model;
     atomic_init(&g->interrupt, false);
+    tsr__generator_note_settings(g);
     const tsr_status status = create_memory(g);
     if (status != TSR_OK) {
         tsr_generator_destroy(&g);
@@ -222,6 +223,7 @@ tsr_status tsr_generator_add(tsr_generator *g, const tsr_sequence_params *params
         return status;
     }
     s->used = true;
+    tsr__generator_note_sequence(g, at);
     *out = at;
     return TSR_OK;
 }
@@ -261,6 +263,7 @@ tsr_status tsr_generator_continue(tsr_generator *g, int number, int64_t count,
     longer.finish = TSR_FINISH_NONE;
     tsr__free(s->tokens);
     *s = longer;
+    tsr__generator_note_tokens(g, number, count);
     return TSR_OK;
 }
 

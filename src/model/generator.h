@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "base/error.h"
 #include "tessera/generator.h"
 
 /* The tokens in a page of a generator's cache, unless the context is smaller. */
@@ -25,6 +26,15 @@ typedef struct tsr__sequence {
     int stop_count;
 } tsr__sequence;
 
+/* What callers must ask for on all ranks alike. */
+typedef enum tsr__same {
+    TSR__SAME_SETTINGS,
+    TSR__SAME_PROMPTS,
+    TSR__SAME_SAMPLING,
+    TSR__SAME_ENDS,
+    TSR__SAME_COUNT
+} tsr__same;
+
 struct tsr_generator {
     tsr_generator_params params;
     bool prefill_given; /* the caller's params give `prefill` */
@@ -37,8 +47,25 @@ struct tsr_generator {
     int32_t *ids;              /* [max(count, prefill)] */
     int32_t *votes;            /* [count + 1]: what the ranks agree on */
     double *log_probabilities; /* [count]: those of the chosen tokens */
+    uint64_t same[TSR__SAME_COUNT]; /* digests of all that callers have asked for */
+    bool unchecked;                 /* sequences got tokens since ranks compared their digests */
+    /* The sequence that got tokens last, for error texts: its number and values at that time,
+     * without its memory; the number of these tokens, the first and the last of them. */
+    int last_number;
+    tsr__sequence last;
+    int64_t last_count;
+    int32_t last_tokens[2];
     tsr_generator_stats stats;
     atomic_bool interrupt;
 };
+
+/* Add the params of a new generator to its digests; the last `count` tokens of a sequence, and its
+ * limit; a new sequence with everything that is asked for it. */
+void tsr__generator_note_settings(tsr_generator *generator);
+void tsr__generator_note_tokens(tsr_generator *generator, int number, int64_t count);
+void tsr__generator_note_sequence(tsr_generator *generator, int number);
+/* Compares the digests of all ranks. If one of them differs, all ranks get TSR_ERR_INVALID, and the
+ * error text says what differs and which values this rank has. */
+tsr_status tsr__generator_check_same(tsr_generator *generator) TSR_NODISCARD;
 
 #endif

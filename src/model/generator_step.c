@@ -397,6 +397,8 @@ tsr_status tsr_generator_step(tsr_generator *g, tsr_generated *tokens, int *coun
     divide(g, &running, all, &prompts, first, &steps, next);
     if (running == 0) /* an interrupt after the last token must not end the next sequence */
         atomic_store(&g->interrupt, false);
+    if (running > 0 && g->unchecked)
+        TSR__TRY(tsr__generator_check_same(g));
     if (running > 0)
         TSR__TRY(compute(g, prompts, first, steps, next, &interrupted));
     tsr_status own = TSR_OK;

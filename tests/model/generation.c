@@ -409,6 +409,66 @@ static void continuing_mistakes(tsr_generator *generator, int sequence)
     OK(tsr_generator_continue(generator, sequence, 1, ids, 1));
 }
 
+/* Fails with a text that starts with these words on all ranks; the rest of it is about this rank.
+ */
+static void all_fail(tsr_generator *generator, const char *words)
+{
+    tsr_generated tokens[2];
+    int count;
+    const tsr_status status = tsr_generator_step(generator, tokens, &count);
+    CHECK(status == TSR_ERR_INVALID && strncmp(tsr_last_error(), words, strlen(words)) == 0,
+          "%s: \"%s\", not \"%s\"", tsr_status_name(status), tsr_last_error(), words);
+    tsr_generator_destroy(&generator);
+}
+
+CASE(different, "generation: ranks that ask for different things all fail")
+{
+    enum { LENGTH, ID, SEED_OF_DRAW, NUMBER, MOST_TOKENS, STOP, PREFILL, CONTINUED, KINDS };
+    static const char *const words[KINDS] = {
+        [LENGTH] = "generator: not all ranks have the same prompts; the last one of this rank, of ",
+        [ID] = "generator: not all ranks have the same prompts; the last one of this rank, of ",
+        [SEED_OF_DRAW] = "generator: not all ranks choose tokens in the same way; sequence 1 of ",
+        [NUMBER] = "generator: not all ranks choose tokens in the same way; sequence 1 of ",
+        [MOST_TOKENS] = "generator: not all ranks end sequences in the same way; sequence 1 of ",
+        [STOP] = "generator: not all ranks end sequences in the same way; sequence 1 of ",
+        [PREFILL] = "generator: not all ranks have the same params; this one has sequences 2, ",
+        [CONTINUED] = "generator: not all ranks have the same prompts; the last one of this rank, "
+                      "of sequence 1, has 2 tokens, the first is ",
+    };
+    if (ranks == 1) {
+        case_skip("1 rank");
+        return;
+    }
+    open_made();
+    for (int kind = 0; kind < KINDS; kind++) {
+        tsr_generator *generator = NULL;
+        const bool odd = my_rank == ranks - 1;
+#define ODD(what) (odd && kind == (what))
+        const int32_t ids[] = {1, 2, 3 + ODD(ID), 4, 5}, stop[] = {30 + ODD(STOP)},
+                      more[] = {7 + ODD(CONTINUED), 8};
+        tsr_generated tokens[2];
+        int sequence, count;
+        OK(tsr_generator_create(
+            tsr_generator_params(.model = model, .sequences = 2, .prefill = 4 + ODD(PREFILL)),
+            &generator));
+        OK(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = 1),
+                             &sequence));
+        OK(tsr_generator_add(
+            generator,
+            tsr_sequence_params(.prompt = ids, .prompt_count = 5 - ODD(LENGTH),
+                                .number = (uint64_t)ODD(NUMBER), .stop = stop, .stop_count = 1,
+                                .sampling = {.temperature = 1, .seed = (uint64_t)ODD(SEED_OF_DRAW)},
+                                .max_tokens = 1 + ODD(MOST_TOKENS)),
+            &sequence));
+        if (kind == CONTINUED) {
+            OK(tsr_generator_step(generator, tokens, &count));
+            OK(tsr_generator_continue(generator, sequence, 2, more, 0));
+        }
+        all_fail(generator, words[kind]);
+    }
+    close_made();
+}
+
 CASE(mistakes, "generation: mistakes")
 {
     tsr_generator *generator = NULL;
