@@ -336,7 +336,8 @@ static bool measure(job *j, bool generates, int64_t tokens)
     snprintf(test->name + used, sizeof test->name - (size_t)used, "%s%lld", generates ? "tg" : "pp",
              (long long)tokens);
     bench_progress_show(&j->context.progress, test->name);
-    /* The last token is chosen, but not computed. */
+    /* A sequence has one token of the prompt, one that is not timed, and the timed ones. The last
+     * one needs no room, because it does not go through the model. */
     if (!generator_for(j, sequences, generates ? tokens + 1 : tokens, NULL) ||
         !repeat(j, test, true, &one, &one_waited))
         return false;

@@ -97,9 +97,10 @@ void rank_fail(const char *format, ...) __attribute__((format(printf, 1, 2), nor
                       need_status_ == TSR_OK ? "no error" : tsr_last_error());                     \
     } while (0)
 
-/* Waits until `size` ranks have called it. It can be used repeatedly. `arrived` is memory that the
- * ranks share, and must be 0 at first. A barrier of the communicator is not enough before a rank
- * ends or shrinks it, because that ends the operations of ranks that are still in the barrier. */
+/* Waits until `size` ranks have called this function. It can be used repeatedly. `arrived` is
+ * memory that the ranks share, and must be 0 at first. Use it before a rank ends or shrinks a
+ * communicator: a barrier of the communicator is not enough, because ranks that are still in the
+ * barrier would get an error. */
 void ranks_meet(_Atomic int *arrived, int size);
 
 /* Destroys the rank's communicator before the rank ends. */

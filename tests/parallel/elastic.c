@@ -140,7 +140,7 @@ tsr_status __wrap_tsr__checkpoint_agree(tsr_comm *comm, const char *who, tsr_sta
 tsr_status __wrap_tsr__checkpoint_agree(tsr_comm *comm, const char *who, tsr_status mine)
 {
     tsr_status status = __real_tsr__checkpoint_agree(comm, who, mine);
-    /* After the shards have been moved, only the last agreement of tsr_fsdp_rebuild is left. */
+    /* Once the shards have been moved, this is the last agreement of tsr_fsdp_rebuild. */
     if (status != TSR_OK || !w.moving || strcmp(who, "fsdp_rebuild") != 0)
         return status;
     if (!come_to(POINT_REBUILT, w.rebuilding))

@@ -142,8 +142,9 @@ CASE(allocations_alone, "every allocation of layers fails in turn, with one rank
     free_inputs(&in);
 }
 
-/* Lets a backward pass fail at allocation `nth`, with gradients that are 1000 but count as 0. Then
- * runs a second pass, which succeeds. Returns whether the first one has failed. */
+/* Lets a backward pass fail at allocation `nth`. Before the pass, the gradients hold 1000, but
+ * after zero_grad they count as 0. Then runs a second pass, which succeeds. Returns whether the
+ * first one has failed. */
 static bool retry_backward(tsr_layer *layer, tsr_tensor *x, tsr_tensor *dy, uint64_t nth)
 {
     tsr_layer_saved *saved = NULL;

@@ -57,7 +57,7 @@ START_TEST(bijection_around_powers)
         /* For even k these are also powers of 4. */
         check_bijection((UINT64_C(1) << k) + 1, k, seen);
     }
-    /* Products of two sides of a grid, and their neighbours. */
+    /* Sizes near the product of the two sides of a grid. */
     for (uint64_t side = 100; side < 1500; side += 199)
         for (uint64_t n = side * side - 1; n <= side * side + 1; n++) {
             check_bijection(n, 5, seen);

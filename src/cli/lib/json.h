@@ -27,8 +27,8 @@ void cli_json_real(json_t *object, const char *name, double value);
  * replaced by question marks. */
 void cli_json_text(json_t *object, const char *name, const char *text);
 
-/* Replaces the control characters in all strings of a document that was read by question marks.
- * Does not change the names of members. */
+/* Replaces control characters by question marks, in all strings of a document that was read. Does
+ * not change the names of members. */
 void cli_json_mend(json_t *value);
 
 /* These functions add an element to an array, which owns the element. */

@@ -14,7 +14,7 @@ typedef struct element {
     uint32_t index; /* POISON if it is not an element */
     uint32_t divided;
     uint64_t ranks; /* bit r: the element contains rank r's contribution */
-    uint64_t order; /* a hash of the tree; the same for both orders of two operands */
+    uint64_t order; /* a hash of how elements were combined; a+b and b+a have the same */
 } element;
 #define POISON UINT32_MAX
 

@@ -226,7 +226,8 @@ static void compute(problem *p, gpu_random *random, double q_size)
     free_problem(p);
 }
 
-/* AMD's GPUs read fragments along k, which takes transposed tiles. */
+/* Makes a driver for the CPU use the kernels for AMD and for NVIDIA alternately. Those for AMD read
+ * fragments along k, which takes transposed tiles. */
 static void pretend(int number)
 {
     if (gpu->info.type == TSR_DEVICE_CPU)

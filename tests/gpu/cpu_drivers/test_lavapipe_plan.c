@@ -405,7 +405,7 @@ START_TEST(products_that_are_long)
 }
 END_TEST
 
-/* Few rows, with k divided into parts: numbers around each limit of rows and of both lengths. */
+/* Few rows, with k divided into parts: numbers around each limit of m, n and k. */
 START_TEST(few_long_rows)
 {
     uint64_t random = 9;

@@ -26,8 +26,9 @@ START_TEST(the_same_bits_whoever_packs)
     static const tsr_dtype pairs[][2] = {{TSR_F16, TSR_F16},  {TSR_F32, TSR_F16},
                                          {TSR_F32, TSR_BF16}, {TSR_BF16, TSR_BF16},
                                          {TSR_F32, TSR_F32},  {TSR_BF16, TSR_F32}};
-    /* The last rounds use the longest stretches of k, with six rows in order and with four rows in
-     * panels. If vectors do not have 8 lanes, stretches have their usual length. */
+    /* The last rounds use the longest stretches of k, with tiles of six rows if b is read in place,
+     * and of four rows if b is in panels. If vectors do not have 8 lanes, stretches have their
+     * usual length. */
     const bool long_code = _i >= 18,
                in_order = long_code && _i % 3 == 0 && gpu->info.subgroup_size == 8;
     const tsr_dtype *const dtypes = pairs[long_code ? 1 : _i / 3];

@@ -307,5 +307,5 @@ TESTS(reduction_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
     add_all(tests);
-    tcase_add_loop_test(tests, largest_and_smallest, 0, 3); /* f32: the other dtypes are general */
+    tcase_add_loop_test(tests, largest_and_smallest, 0, 3); /* f32: others use general kernels */
 }

@@ -413,7 +413,7 @@ static VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice handle,
     free(of);
 }
 
-/* What names families and memory types -------------------------------------------------------- */
+/* Functions that name families and memory types ----------------------------------------------- */
 
 static VKAPI_ATTR VkResult VKAPI_CALL create_pool(VkDevice handle,
                                                   const VkCommandPoolCreateInfo *info,

@@ -126,7 +126,7 @@ END_TEST
 
 START_TEST(size_of_subgroups)
 {
-    capabilities.subgroup_sizes_in_compute = false; /* there is only one size */
+    capabilities.subgroup_sizes_in_compute = false; /* harmless, because there is only one size */
     ck_assert_int_eq(used(), 2);
     ck_assert_uint_eq(info.coopmat_subgroup_size, 32);
     info.subgroup_size_min = 16;

@@ -66,7 +66,7 @@ static double want_extremum(const double *x, int option)
     return option == 0 ? fmin(x[0], x[1]) : fmax(x[0], x[1]);
 }
 
-/* The options are minimum's da and db, and maximum's da and db. */
+/* `option` selects minimum's da, minimum's db, maximum's da or maximum's db. */
 static tsr_status run_extremum_grad(tsr_tensor *y, tsr_tensor *const *x, int option)
 {
     tsr_tensor *da = option % 2 == 0 ? y : NULL, *db = option % 2 == 1 ? y : NULL;
@@ -173,7 +173,7 @@ static double want_compare(const double *x, int option)
     return x[0] >= x[1];
 }
 
-/* The options are both operands, without b, and without a. */
+/* `option` 0 has both operands, 1 has no b, and 2 has no a. */
 static tsr_status run_where(tsr_tensor *y, tsr_tensor *const *x, int option)
 {
     return tsr_where(queue, y, x[0], option < 2 ? x[1] : NULL,

@@ -15,8 +15,9 @@ typedef struct plan_rank {
     int host;
     double flops;         /* operations per second of matrix products */
     double bandwidth;     /* bytes per second from memory */
-    double layer_seconds; /* the fixed time of a layer, in addition */
-    /* the fixed time of a collective of tensors, until the device continues, in addition */
+    double layer_seconds; /* the fixed additional time of a layer */
+    /* the fixed time that a collective of tensors takes, in addition to that of its messages, until
+     * the device continues */
     double collective_seconds;
     uint64_t memory; /* bytes; 0: no limit */
 } plan_rank;

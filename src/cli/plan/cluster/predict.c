@@ -401,7 +401,7 @@ void plan_predict(const plan_cluster *c, const plan_work *w, const plan_grid *g,
     free(sends);
 }
 
-/* Trust ---------------------------------------------------------------------------------------- */
+/* How far predictions can be trusted ----------------------------------------------------------- */
 
 plan_sharing plan_sharing_of(const plan_cluster *c, int count, const int *ranks)
 {
