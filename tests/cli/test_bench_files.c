@@ -78,7 +78,8 @@ START_TEST(shows_what_changed)
 }
 END_TEST
 
-/* A run passes if changes are not decided. A changed ceiling is counted, but is not a failure. */
+/* A run passes if it is not decided whether its results changed. A changed ceiling is counted, but
+ * is not a failure. */
 START_TEST(shows_what_is_not_decided)
 {
     json_t *new_run = made_run();

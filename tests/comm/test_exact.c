@@ -7,7 +7,7 @@
 
 #define MAX 40
 
-/* A sum as non-overlapping parts, the smallest first, whose sum is exact. */
+/* The exact sum of numbers, as doubles whose bits do not overlap, the smallest first. */
 typedef struct expansion {
     double parts[MAX + 1];
     int count;

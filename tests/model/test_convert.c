@@ -640,7 +640,7 @@ START_TEST(scores_come_from_tokenizer_model)
 }
 END_TEST
 
-/* Which tokens are added, and how they are searched, stands in tokenizer.json only. Token 260 is
+/* Only tokenizer.json says which tokens are added, and how they are searched. Token 260 is
  * "he" in both files. */
 START_TEST(added_tokens_come_from_tokenizer_json)
 {

@@ -65,7 +65,7 @@ static uint8_t *train(const model_case *base, const way *w, int steps, bool twic
         c.sharded.ahead = w->ahead;
         c.sharded.group = w->staged ? staged : group;
     } else {
-        c.sharded.gather = everything; /* data parallelism */
+        c.sharded.gather = everything; /* data parallelism only: every rank has all parameters */
     }
     model m;
     model_make(&c, &m);

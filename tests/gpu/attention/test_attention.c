@@ -327,7 +327,7 @@ START_TEST(agrees_with_doubles_for_few_queries)
                            .q_len = gpu_random_between(&random, 1, 2),
                            .kv_len = gpu_random_between(&random, 1, 1500),
                            .head_dim = dims[number]}};
-        /* lavapipe uses this kernel also with lengths and lse. */
+        /* lavapipe uses the kernel for few queries also with lengths and lse. */
         p.c.kv_length = attention_random_lengths(&random, p.c.batch, p.c.kv_len);
         p.kv_lengths = gpu_new(TSR_I32, 1, &p.c.batch);
         gpu_put(p.kv_lengths, p.c.kv_length);

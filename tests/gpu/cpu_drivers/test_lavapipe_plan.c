@@ -139,7 +139,8 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     ck_assert(at.row + piece->m <= p->m && at.col + piece->n <= p->n && first + k_count <= p->k);
     ck_assert(piece->constants[TSR__LAVAPIPE_LANES] == p->lanes);
     ck_assert(piece->constants[TSR__LAVAPIPE_BATCHED] == 0);
-    /* Without its careful variant, a kernel executes all its steps and complete tiles along n. */
+    /* A kernel without TSR__LAVAPIPE_CAREFUL executes all its steps and computes complete tiles
+     * along n. */
     ck_assert(piece->k == steps || (careful && piece->k == p->k && piece->k < steps));
     ck_assert(nt || careful || piece->n % tile_cols == 0 || (fresh && piece->n > tile_cols));
     ck_assert(!nt || (vectors % width == 0 && piece->n % width == 0));
@@ -371,8 +372,8 @@ START_TEST(long_products)
 }
 END_TEST
 
-/* The limits from which products count as long: rows, k and work, and rows that fill tiles of six
- * better than tiles of four. */
+/* The sizes from which tsr__lavapipe_is_long() is true (rows, k and m · n · k), and the numbers of
+ * rows that fill tiles of six better than tiles of four. */
 START_TEST(products_that_are_long)
 {
     static const struct {
@@ -475,7 +476,7 @@ START_TEST(outer_products)
         const uint32_t k = length * (uint32_t)random_between(&random, 2, i % 5 ? 20 : 40);
         check_plan(TSR__LAVAPIPE_TN, m, n, k, lanes, i % 7 == 0, true);
         if (m % 4 == 3 || !tsr__lavapipe_outer(m, n, k, lanes))
-            continue; /* part of a batch, or too small */
+            continue; /* one of several matrices, or too small */
         in_parts++;
         several += k / length > 8;
     }
@@ -642,7 +643,7 @@ static const struct {
     {18, 4096, 4096, TSR_F32, 6, 4, 128, TSR__LAVAPIPE_NT},
     {16, 4096, 4096, TSR_F16, 8, 4, 128, TSR__LAVAPIPE_NT},
     {12, 4096, 4096, TSR_F16, 6, 4, 128, TSR__LAVAPIPE_NT},
-    /* a few rows, with a small b, and with a b that is large enough for long runs */
+    /* a few rows, with a small b, and with a b so large that a dispatch reads a long range of k */
     {1, 512, 256, TSR_F32, 1, 8, 32, TSR__LAVAPIPE_NT},
     {1, 512, 512, TSR_F32, 1, 4, 64, TSR__LAVAPIPE_NT},
     {1, 512, 1024, TSR_F32, 1, 4, 128, TSR__LAVAPIPE_NT},

@@ -136,9 +136,10 @@ START_TEST(few_long_rows_on_gpus)
 }
 END_TEST
 
-/* One row and a row-major b. Tests 32 parts with two rounds each and a remainder, where the last
- * columns do not fill a tile and have separate rounds; fewer parts than a round has; the longer
- * parts for many short lines; and the shorter parts for a large b. */
+/* One row and a row-major b: Mesa's CPU driver divides k into parts, up to 32 in each dispatch.
+ * Tests two dispatches with 32 parts and a remainder of k, where the last columns do not fill a
+ * tile and have their own dispatches; fewer parts; the longer parts for many short lines of b; and
+ * the shorter parts for a large b. */
 START_TEST(one_long_row)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};

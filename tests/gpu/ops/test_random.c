@@ -344,12 +344,12 @@ static const range ranges[] = {
     {TSR_BF16, -2, -1},
     {TSR_F16, 1, 1 + 0x1p-10f}, /* low and high are neighbours */
     {TSR_BF16, -1, -1 + 0x1p-8f},
-    {TSR_F16, -1, 1 + 0x1.8p-11f}, /* high is between two values, */
+    {TSR_F16, -1, 1 + 0x1.8p-11f}, /* high is between two values */
     {TSR_BF16, 0.1f, 1 + 0x1.8p-8f},
-    {TSR_BF16, 1.005f, 1.006f}, /* and low between the same two */
-    {TSR_F16, -1e-6f, 0},       /* to -0 */
-    {TSR_F16, 0, 0x1p-24f},     /* the smallest value */
-    {TSR_F16, 60000, 65504},    /* and the largest value */
+    {TSR_BF16, 1.005f, 1.006f}, /* low and high are between the same two values */
+    {TSR_F16, -1e-6f, 0},       /* numbers could be rounded to -0 */
+    {TSR_F16, 0, 0x1p-24f},     /* high is the smallest value above 0 */
+    {TSR_F16, 60000, 65504},    /* high is the largest value */
     {TSR_BF16, 0x1p127f, 0x1.fep127f},
 };
 

@@ -244,7 +244,7 @@ static void compare(const operation *o, const tsr_dtype dtypes[2], int64_t rows,
                           o->name, (long long)rows, (long long)count, i / 2,
                           i % 2 == 1 ? "divided" : "whole", j, got[j], want[j]);
         free(got);
-        if (i % 2 == 1) /* the phases of the rotation */
+        if (i % 2 == 1) /* divided rows need a dispatch for each phase */
             ck_assert_uint_gt(commands[1], commands[0]);
     }
     free(want);
